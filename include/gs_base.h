@@ -1,0 +1,54 @@
+/*
+ * gs_base.h - what every room shares: status codes, attributes, sizes. Not installed.
+ * Owns: nothing.   Lock: none.
+ */
+#ifndef GS_BASE_H
+#define GS_BASE_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum gs_status {
+#define GS_STATUS(name, text) name,
+#include "status.def"
+#undef GS_STATUS
+};
+
+#define GS_MUST_USE     __attribute__((warn_unused_result))
+#define GS_EXPORT       __attribute__((visibility("default")))
+#define GS_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#define GS_LIKELY(x)    __builtin_expect(!!(x), 1)
+#define GS_UNLIKELY(x)  __builtin_expect(!!(x), 0)
+
+#define GS_KIB ((size_t)1 << 10)
+#define GS_MIB ((size_t)1 << 20)
+#define GS_GIB ((size_t)1 << 30)
+
+#define GS_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Devices that are counted one by one; a device with a higher ordinal shares the last
+ * row. */
+#define GS_MAX_DEVICES 64
+
+/* Text of a status, never NULL. Static storage. */
+static inline const char *gs_status_text(enum gs_status status)
+{
+    switch (status) {
+#define GS_STATUS(name, text)                                                            \
+    case name:                                                                           \
+        return text;
+#include "status.def"
+#undef GS_STATUS
+    }
+    return "unknown status";
+}
+
+/* Round up to a power of two multiple; the caller has checked against overflow. */
+static inline size_t gs_round_up(size_t value, size_t multiple)
+{
+    return (value + multiple - 1) & ~(multiple - 1);
+}
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * backend.h - what the pool asks of whoever owns the real memory.
+ *
+ * shim/ implements this over the real driver, the unit tests over a plain counter.
+ * The pool calls every function with no lock of its own held, so an implementation may
+ * block, take its own locks and call the driver. Functions may be called by several
+ * threads at once.
+ */
+#ifndef GS_POOL_BACKEND_H
+#define GS_POOL_BACKEND_H
+
+#include "gs_base.h"
+
+/* A point in a stream's work, opaque to the pool. 0 means "none". */
+typedef uint64_t gs_fence;
+
+struct gs_backend {
+    /*
+     * Get device memory for a segment.
+     * In:     bytes   > 0
+     * Out:    *addr   device address, on GS_OK only
+     *         *native the implementation's own error code, on failure only
+     * Errors: GS_ERR_NOMEM    out of device memory: giving something back may help
+     *         GS_ERR_BACKEND  anything else: trying again will not help
+     */
+    enum gs_status (*map)(void *self, size_t bytes, uint64_t *addr,
+                          int *native) GS_MUST_USE;
+
+    /* Give a segment back. Failure is the implementation's to log; the pool forgets it.
+     */
+    void (*unmap)(void *self, uint64_t addr, size_t bytes);
+
+    /*
+     * Has the work before `fence` completed? Never blocks.
+     * Errors: GS_ERR_TIMEOUT  not yet
+     *         GS_ERR_BACKEND  it can never be known: the heap is poisoned
+     */
+    enum gs_status (*fence_query)(void *self, gs_fence fence) GS_MUST_USE;
+
+    /* The pool needs `fence` no more. Called once for each fence given to it. */
+    void (*fence_release)(void *self, gs_fence fence);
+};
+
+#endif

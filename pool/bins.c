@@ -1,0 +1,275 @@
+/*
+ * bins.c - treaps of holes, and the row of bins above them.
+ *
+ * A member's priority is drawn anew each time it is put in, so that no block can be
+ * unlucky for long. Members carry parent links: the first one is taken out, and put back,
+ * without a walk from the root.
+ *
+ * Owns: nothing.   Lock: heap->lock.   See bins.h
+ */
+#include "bins.h"
+
+#include "heap.h"
+
+static struct gs_block *at(const struct gs_table *blocks, uint32_t id)
+{
+    return gs_table_at(blocks, id, sizeof(struct gs_block));
+}
+
+/* A whole free segment could be given back: it is the last choice among fits. */
+static bool is_whole(const struct gs_block *block)
+{
+    return (block->prev | block->next) == 0;
+}
+
+static bool before(const struct gs_block *a, const struct gs_block *b)
+{
+    if (is_whole(a) != is_whole(b))
+        return is_whole(b);
+    if (a->units != b->units)
+        return a->units < b->units;
+    return gs_block_addr(a) < gs_block_addr(b);
+}
+
+static uint32_t draw(uint32_t *seed)
+{
+    uint32_t x = *seed;
+
+    x ^= x << 13;
+    x ^= x >> 17;
+    x ^= x << 5;
+    return *seed = x;
+}
+
+/* Put `child` (or 0) where `old` hangs. */
+static void hang(const struct gs_table *blocks, struct gs_tree *tree, uint32_t old,
+                 uint32_t parent, uint32_t child)
+{
+    if (child)
+        at(blocks, child)->hole.parent = parent;
+    if (!parent)
+        tree->root = child;
+    else if (at(blocks, parent)->hole.left == old)
+        at(blocks, parent)->hole.left = child;
+    else
+        at(blocks, parent)->hole.right = child;
+}
+
+/* One rotation that lifts `block` above its parent. */
+static void lift(const struct gs_table *blocks, struct gs_tree *tree,
+                 struct gs_block *block)
+{
+    struct gs_block *parent = at(blocks, block->hole.parent);
+    uint32_t moved;
+
+    hang(blocks, tree, parent->id, parent->hole.parent, block->id);
+    if (parent->hole.left == block->id) {
+        moved = block->hole.right;
+        parent->hole.left = moved;
+        block->hole.right = parent->id;
+    } else {
+        moved = block->hole.left;
+        parent->hole.right = moved;
+        block->hole.left = parent->id;
+    }
+    if (moved)
+        at(blocks, moved)->hole.parent = parent->id;
+    parent->hole.parent = block->id;
+}
+
+void gs_tree_put(const struct gs_table *blocks, struct gs_tree *tree,
+                 struct gs_block *block, uint32_t *seed)
+{
+    struct gs_block *parent;
+
+    block->hole.left = block->hole.right = block->hole.parent = 0;
+    block->hole.priority = draw(seed);
+    if (!tree->root) {
+        tree->root = tree->first = block->id;
+        return;
+    }
+    parent = at(blocks, tree->first);
+    if (before(block, parent)) {
+        parent->hole.left = block->id;
+        tree->first = block->id;
+    } else {
+        uint32_t *next = &tree->root;
+
+        while (*next) {
+            parent = at(blocks, *next);
+            next = before(block, parent) ? &parent->hole.left : &parent->hole.right;
+        }
+        *next = block->id;
+    }
+    block->hole.parent = parent->id;
+    while (block->hole.parent &&
+           at(blocks, block->hole.parent)->hole.priority < block->hole.priority)
+        lift(blocks, tree, block);
+}
+
+/* The member after the first one. */
+static uint32_t second(const struct gs_table *blocks, const struct gs_block *first)
+{
+    uint32_t id = first->hole.right;
+
+    if (!id)
+        return first->hole.parent;
+    while (at(blocks, id)->hole.left)
+        id = at(blocks, id)->hole.left;
+    return id;
+}
+
+void gs_tree_drop(const struct gs_table *blocks, struct gs_tree *tree,
+                  struct gs_block *block)
+{
+    if (tree->first == block->id)
+        tree->first = second(blocks, block);
+    while (block->hole.left && block->hole.right) {
+        struct gs_block *left = at(blocks, block->hole.left);
+        struct gs_block *right = at(blocks, block->hole.right);
+
+        lift(blocks, tree, left->hole.priority > right->hole.priority ? left : right);
+    }
+    hang(blocks, tree, block->id, block->hole.parent,
+         block->hole.left ? block->hole.left : block->hole.right);
+}
+
+struct gs_block *gs_tree_fit(const struct gs_table *blocks, const struct gs_tree *tree,
+                             uint32_t units)
+{
+    struct gs_block *best = NULL;
+    uint32_t id = tree->root;
+
+    while (id) {
+        struct gs_block *block = at(blocks, id);
+
+        if (block->units >= units) {
+            best = block;
+            id = block->hole.left;
+        } else {
+            id = block->hole.right;
+        }
+    }
+    return best;
+}
+
+bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree,
+                   size_t *count)
+{
+    const struct gs_block *last = NULL;
+    uint32_t id = tree->root, from = 0;
+
+    if (!id)
+        return tree->first == 0;
+    /* In order by parent links: down from above, back up from a child. */
+    while (id) {
+        struct gs_block *block = at(blocks, id);
+        uint32_t left = block->hole.left, right = block->hole.right;
+
+        if (from == block->hole.parent) {
+            if (block->hole.parent &&
+                at(blocks, block->hole.parent)->hole.priority < block->hole.priority)
+                return false;
+            if (left) {
+                from = id;
+                id = left;
+                continue;
+            }
+        }
+        if (from != right || (from == block->hole.parent && !right)) {
+            if (last ? !before(last, block) : tree->first != id)
+                return false;
+            last = block;
+            ++*count;
+            if (right) {
+                from = id;
+                id = right;
+                continue;
+            }
+        }
+        from = id;
+        id = block->hole.parent;
+    }
+    return true;
+}
+
+unsigned gs_bins_of(uint32_t offset, uint32_t units)
+{
+    uint32_t capacity = gs_bins_capacity(offset, units);
+
+    if (capacity < GS_ALIGNED_UNITS)
+        return units - 1;
+    if (capacity > GS_LARGE_UNITS)
+        capacity = GS_LARGE_UNITS;
+    return GS_LOOSE_BINS + capacity - GS_ALIGNED_UNITS;
+}
+
+void gs_bins_put(const struct gs_table *blocks, struct gs_bins *bins,
+                 struct gs_block *block, uint32_t *seed)
+{
+    unsigned bin = gs_bins_of(block->offset, block->units);
+
+    block->bin = (uint16_t)bin;
+    gs_tree_put(blocks, &bins->trees[bin], block, seed);
+    bins->words[bin / 64] |= 1ull << (bin % 64);
+    bins->summary[bin / 4096] |= 1ull << (bin / 64 % 64);
+}
+
+void gs_bins_drop(const struct gs_table *blocks, struct gs_bins *bins,
+                  struct gs_block *block)
+{
+    unsigned bin = block->bin;
+
+    gs_tree_drop(blocks, &bins->trees[bin], block);
+    if (bins->trees[bin].root)
+        return;
+    bins->words[bin / 64] &= ~(1ull << (bin % 64));
+    if (!bins->words[bin / 64])
+        bins->summary[bin / 4096] &= ~(1ull << (bin / 64 % 64));
+}
+
+/* First bin at or above `from` that is not empty; GS_BIN_COUNT if there is none. */
+static unsigned next_bin(const struct gs_bins *bins, unsigned from)
+{
+    unsigned word = from / 64;
+    uint64_t bits = bins->words[word] & (~0ull << (from % 64));
+
+    if (bits)
+        return word * 64 + (unsigned)__builtin_ctzll(bits);
+    word++;
+    for (unsigned i = word / 64; i < GS_BIN_SUMMARIES; i++) {
+        bits = bins->summary[i];
+        if (i == word / 64)
+            bits &= ~0ull << (word % 64);
+        if (bits) {
+            word = i * 64 + (unsigned)__builtin_ctzll(bits);
+            return word * 64 + (unsigned)__builtin_ctzll(bins->words[word]);
+        }
+    }
+    return GS_BIN_COUNT;
+}
+
+struct gs_block *gs_bins_fit(const struct gs_table *blocks, const struct gs_bins *bins,
+                             uint32_t units)
+{
+    unsigned from =
+        units < GS_ALIGNED_UNITS ? units - 1 : GS_LOOSE_BINS + units - GS_ALIGNED_UNITS;
+    unsigned bin = next_bin(bins, from);
+
+    return bin == GS_BIN_COUNT ? NULL : at(blocks, bins->trees[bin].first);
+}
+
+bool gs_bins_check(const struct gs_table *blocks, const struct gs_bins *bins,
+                   size_t *count)
+{
+    for (unsigned bin = 0; bin < GS_BIN_COUNT; bin++) {
+        bool bit = bins->words[bin / 64] >> (bin % 64) & 1;
+        bool word = bins->summary[bin / 4096] >> (bin / 64 % 64) & 1;
+
+        if (bit != (bins->trees[bin].root != 0) || word != (bins->words[bin / 64] != 0))
+            return false;
+        if (bit && !gs_tree_check(blocks, &bins->trees[bin], count))
+            return false;
+    }
+    return true;
+}

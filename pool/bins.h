@@ -1,0 +1,83 @@
+/*
+ * bins.h - the holes of a heap's shared segments, found by size in constant time.
+ *
+ * Blocks of 64 KiB and more start at multiples of 64 KiB, so a hole is worth two things:
+ * its units (512 B) to a smaller request, and what is left behind its first 64 KiB
+ * boundary, its capacity, to a larger one. One row of bins serves both:
+ *
+ *   bins 0 .. 253      holes whose capacity is below 64 KiB, by units (1 to 254)
+ *   bins 254 .. 4221   holes by capacity, 128 to 4,095 units
+ *   bin  4222          holes with a capacity of 2 MiB and more
+ *
+ * One bin per size is finer than the eighth of an octave that exact best fit would need a
+ * search in: the first member of the first bin at or above the request *is* the best
+ * fit, and two levels of bitmap find that bin. A small request thereby uses up the holes
+ * that no aligned request could use before it splits one that could.
+ *
+ * A bin is a treap ordered by (a whole segment, units, address) that knows its first
+ * member: taking that and putting it back is O(1) expected, anything else O(log n).
+ *
+ * Owns: nothing but the roots; members link through their records.   Lock: heap->lock
+ */
+#ifndef GS_POOL_BINS_H
+#define GS_POOL_BINS_H
+
+#include "gs_base.h"
+
+struct gs_block;
+struct gs_table;
+
+#define GS_ALIGNED_UNITS 128u  /* 64 KiB: blocks of this many units are aligned to it */
+#define GS_LARGE_UNITS   4096u /* 2 MiB */
+#define GS_LOOSE_BINS    (2 * GS_ALIGNED_UNITS - 2)
+#define GS_BIN_COUNT     (GS_LOOSE_BINS + GS_LARGE_UNITS - GS_ALIGNED_UNITS + 1)
+#define GS_BIN_WORDS     ((GS_BIN_COUNT + 63) / 64)
+#define GS_BIN_SUMMARIES ((GS_BIN_WORDS + 63) / 64)
+
+struct gs_tree {
+    uint32_t root, first; /* block ids; 0: empty */
+};
+
+struct gs_bins {
+    uint64_t summary[GS_BIN_SUMMARIES]; /* bit w: words[w] is not 0 */
+    uint64_t words[GS_BIN_WORDS];       /* bit b: trees[b] is not empty */
+    struct gs_tree trees[GS_BIN_COUNT];
+};
+
+/* Treap of free blocks. `seed` is the heap's random state. */
+void gs_tree_put(const struct gs_table *blocks, struct gs_tree *tree,
+                 struct gs_block *block, uint32_t *seed);
+void gs_tree_drop(const struct gs_table *blocks, struct gs_tree *tree,
+                  struct gs_block *block);
+/* First member, in the tree's order, with at least `units`, or NULL. All members must
+ * agree in whether they are whole segments. */
+struct gs_block *gs_tree_fit(const struct gs_table *blocks, const struct gs_tree *tree,
+                             uint32_t units);
+/* Order and balance are as promised; *count is increased by the members. */
+bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree,
+                   size_t *count);
+
+/* Units behind the first 64 KiB boundary of [offset, offset + units). */
+static inline uint32_t gs_bins_capacity(uint32_t offset, uint32_t units)
+{
+    uint32_t head = -offset & (GS_ALIGNED_UNITS - 1);
+
+    return units > head ? units - head : 0;
+}
+
+/* Bin a hole belongs into. */
+unsigned gs_bins_of(uint32_t offset, uint32_t units);
+
+void gs_bins_put(const struct gs_table *blocks, struct gs_bins *bins,
+                 struct gs_block *block, uint32_t *seed);
+void gs_bins_drop(const struct gs_table *blocks, struct gs_bins *bins,
+                  struct gs_block *block);
+/* Best fit for `units`, 1 to GS_LARGE_UNITS; NULL if no hole fits. It stays in its bin.
+ */
+struct gs_block *gs_bins_fit(const struct gs_table *blocks, const struct gs_bins *bins,
+                             uint32_t units);
+/* The bitmaps agree with the trees, and the trees are sound. */
+bool gs_bins_check(const struct gs_table *blocks, const struct gs_bins *bins,
+                   size_t *count);
+
+#endif

@@ -1,0 +1,228 @@
+/*
+ * check.c - every invariant of the pool, looked at one heap at a time.
+ *
+ * Slow: it walks all blocks under the heap's lock. For tests and for a debugging option.
+ *
+ * Owns: nothing.   Lock: one heap->lock at a time.   See gs_pool_check in pool.h
+ */
+#include "heap.h"
+
+/* What the walk over a heap's segments adds up to. */
+struct tally {
+    size_t holes;  /* free blocks that must be in a bin */
+    size_t cached; /* free blocks that must be in the large tree */
+    size_t pending;
+    size_t idle[GS_IDLE_PARTS];
+    uint64_t small_units, live_bytes, used_bytes, pending_bytes, reserved_bytes;
+};
+
+static const char *check_block(struct gs_pool *pool, const struct gs_segment *segment,
+                               const struct gs_block *block)
+{
+    bool occupied = block->state == GS_BLOCK_LIVE || block->state == GS_BLOCK_CLAIMED ||
+                    block->state == GS_BLOCK_PENDING;
+
+    if (block->segment != segment)
+        return "a block names another segment";
+    if (!occupied && block->state != GS_BLOCK_FREE)
+        return "a spare record stands in a segment";
+    if (block->units == 0)
+        return "a block is empty";
+    if (!segment->shared)
+        return block->offset || block->next ? "a large segment is split" : NULL;
+    if (occupied && gs_starts_find(pool, segment, block->offset) != block)
+        return "an occupied block's start is not known";
+    if (!occupied && gs_starts_find(pool, segment, block->offset))
+        return "a free block's start is taken for an occupied one's";
+    if (occupied && block->units >= GS_ALIGNED_UNITS && block->offset % GS_ALIGNED_UNITS)
+        return "a block of 64 KiB or more is not aligned";
+    if (block->state == GS_BLOCK_FREE && block->next &&
+        gs_block_at(pool, block->next)->state == GS_BLOCK_FREE)
+        return "two free neighbours were not merged";
+    if (block->state == GS_BLOCK_FREE && !segment->retained &&
+        block->bin != gs_bins_of(block->offset, block->units))
+        return "a hole is in the wrong bin";
+    return NULL;
+}
+
+static void tally_block(struct tally *tally, const struct gs_segment *segment,
+                        const struct gs_block *block)
+{
+    size_t bytes = segment->shared ? block->units * GS_BLOCK_BYTES : segment->bytes;
+
+    if (block->state == GS_BLOCK_FREE) {
+        tally->holes += segment->shared && !segment->retained;
+        tally->cached += !segment->shared;
+        return;
+    }
+    if (segment->shared)
+        tally->small_units += block->units;
+    if (block->state == GS_BLOCK_PENDING) {
+        tally->pending++;
+        tally->pending_bytes += bytes;
+        return;
+    }
+    tally->live_bytes += gs_block_requested(block);
+    tally->used_bytes += bytes;
+}
+
+static const char *check_segment(struct gs_heap *heap, struct gs_segment *segment,
+                                 struct tally *tally)
+{
+    struct gs_pool *pool = heap->pool;
+    uint64_t units = (segment->bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES;
+    uint32_t prev = 0, occupied = 0;
+    uint64_t offset = 0;
+
+    if (!segment->mapped || gs_segment_heap(segment) != heap)
+        return "a segment does not know its heap";
+    for (uint64_t at = 0; at < segment->bytes; at += GS_LARGE_BYTES)
+        if (gs_pages_find(&pool->pages, segment->addr + at) != segment)
+            return "the page map does not know a segment";
+    for (uint32_t id = segment->first; id;) {
+        const struct gs_block *block = gs_block_at(pool, id);
+        const char *why = check_block(pool, segment, block);
+
+        if (why)
+            return why;
+        if (block->id != id || block->prev != prev || block->offset != offset)
+            return "the blocks of a segment do not follow one another";
+        tally_block(tally, segment, block);
+        occupied += block->state != GS_BLOCK_FREE;
+        offset += block->units;
+        prev = id;
+        id = block->next;
+    }
+    if (offset != units)
+        return "the blocks of a segment do not fill it";
+    if (occupied != segment->occupied)
+        return "a segment miscounts its blocks";
+    if (gs_list_empty(&segment->idle) != (occupied != 0))
+        return "an empty segment does not rest, or one in use does";
+    if (!occupied)
+        tally->idle[segment->shared ? GS_IDLE_SHARED : GS_IDLE_LARGE] += segment->bytes;
+    tally->reserved_bytes += segment->bytes;
+    return NULL;
+}
+
+static const char *check_idle(const struct gs_heap *heap, const struct tally *tally)
+{
+    for (int i = 0; i < GS_IDLE_PARTS; i++) {
+        size_t bytes = 0;
+
+        for (struct gs_link *link = heap->idle[i].next; link != &heap->idle[i];
+             link = link->next)
+            bytes += GS_LINK_OWNER(link, struct gs_segment, idle)->bytes;
+        if (bytes != tally->idle[i] || bytes != heap->idle_bytes[i])
+            return "idle memory is miscounted";
+    }
+    return NULL;
+}
+
+static const char *check_pending(const struct gs_heap *heap, const struct tally *tally)
+{
+    size_t count = 0;
+    uint32_t last = 0;
+
+    for (uint32_t id = heap->pending_head; id;) {
+        const struct gs_block *block = gs_block_at(heap->pool, id);
+
+        if (block->state != GS_BLOCK_PENDING)
+            return "a block on the pending list is not pending";
+        count++;
+        last = id;
+        id = block->pending.next;
+    }
+    if (last != heap->pending_tail)
+        return "the pending list does not end at its tail";
+    return count == tally->pending ? NULL : "a pending block is on no list";
+}
+
+static const char *check_books(const struct gs_heap *heap, const struct tally *tally)
+{
+    const struct gs_pool_stats *stats = &heap->stats;
+
+    if (heap->small_units != tally->small_units)
+        return "the small bytes in use are miscounted";
+    if (stats->live_bytes != tally->live_bytes || stats->used_bytes != tally->used_bytes)
+        return "live or used bytes are miscounted";
+    if (stats->pending_bytes != tally->pending_bytes)
+        return "pending bytes are miscounted";
+    if (stats->reserved_bytes != tally->reserved_bytes ||
+        stats->reserved_bytes > stats->reserved_peak_bytes)
+        return "reserved bytes are miscounted";
+    if (stats->frees > stats->allocs || stats->allocs > stats->hits + stats->misses)
+        return "more blocks came back than went out, or more went out than were asked "
+               "for";
+    return NULL;
+}
+
+/* heap->lock is held. */
+static const char *check_heap(struct gs_heap *heap)
+{
+    const struct gs_table *blocks = &heap->pool->blocks;
+    struct tally tally = {0};
+    size_t holes = 0, cached = 0;
+    const char *why = NULL;
+
+    for (struct gs_link *link = heap->segments.next; link != &heap->segments && !why;
+         link = link->next)
+        why = check_segment(heap, GS_LINK_OWNER(link, struct gs_segment, all), &tally);
+    if (why)
+        return why;
+    if (heap->bins && !gs_bins_check(blocks, heap->bins, &holes))
+        return "the bins are out of order";
+    if (!gs_tree_check(blocks, &heap->large, &cached))
+        return "the cached large segments are out of order";
+    if (holes != tally.holes || cached != tally.cached)
+        return "a free block is in no bin, or one that is not free is";
+    why = check_idle(heap, &tally);
+    if (!why)
+        why = check_pending(heap, &tally);
+    return why ? why : check_books(heap, &tally);
+}
+
+/* Sums over all heaps, which hold only while no thread is inside the backend. */
+static const char *check_sums(struct gs_pool *pool)
+{
+    uint64_t generation = gs_relief_generation(pool), reserved = 0, row;
+    size_t pages = 0, used = gs_pages_used(&pool->pages);
+    bool quiet;
+
+    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
+        gs_lock_take(&heap->lock);
+        reserved += heap->stats.reserved_bytes;
+        for (struct gs_link *link = heap->segments.next; link != &heap->segments;
+             link = link->next)
+            pages += (GS_LINK_OWNER(link, struct gs_segment, all)->bytes +
+                      GS_LARGE_BYTES - 1) /
+                     GS_LARGE_BYTES;
+        gs_lock_drop(&heap->lock);
+    }
+    gs_lock_take(&pool->relief.lock);
+    row = pool->rows[GS_MAX_DEVICES].reserved;
+    quiet = pool->relief.generation == generation && gs_list_empty(&pool->relief.tickets);
+    gs_lock_drop(&pool->relief.lock);
+    if (!quiet)
+        return NULL;
+    if (pages != used)
+        return "the page map knows pages of no segment";
+    return row == reserved ? NULL : "the devices' reserved bytes are miscounted";
+}
+
+bool gs_pool_check(struct gs_pool *pool, const char **why)
+{
+    const char *broken = NULL;
+
+    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap && !broken;
+         heap = heap->next) {
+        gs_lock_take(&heap->lock);
+        broken = check_heap(heap);
+        gs_lock_drop(&heap->lock);
+    }
+    if (!broken)
+        broken = check_sums(pool);
+    if (broken && why)
+        *why = broken;
+    return !broken;
+}

@@ -1,0 +1,155 @@
+/*
+ * grow.c - a request the heap has no memory for: the ladder up to out of memory.
+ *
+ *   1  pending blocks whose fence is done            no driver memory needed
+ *   2  a segment of the preferred size
+ *   3  give idle memory of the device back, retry 2  until nothing changes any more
+ *   4  (small) a segment of 2 MiB
+ *   5  the exact size, a segment of its own          what a native call would have asked
+ *   6  GS_ERR_NOMEM with the driver's own code
+ *
+ * An answer other than "out of memory" ends it at once.
+ *
+ * Owns: nothing.   Lock: heap->lock, never over the backend.
+ * Source: architecture, decision 7: never worse than native (docs/pool.md, "A full
+ * device")
+ */
+#include "heap.h"
+
+/* Fences asked after on an ordinary miss: those parked first are likeliest to be done. */
+#define POLL_ON_MISS 64u
+/* Other threads may take what this one gives back; each round is another's success. */
+#define ROUNDS_MAX 64u
+
+/* Serve from the heap after all, after something was freed. Errors: as gs_heap_try. */
+static enum gs_status try_again(struct gs_heap *heap, const struct gs_request *request,
+                                bool hit, struct gs_block **out)
+{
+    enum gs_status status;
+
+    gs_lock_take(&heap->lock);
+    status = gs_heap_try(heap, request, out);
+    if (status == GS_OK && hit)
+        heap->stats.hits++;
+    gs_lock_drop(&heap->lock);
+    return status;
+}
+
+/*
+ * Bytes to ask for: growth by need. A shared segment is a sixteenth of what is in use, so
+ * that what one stray block can strand is bounded by that, and a small program holds no
+ * more than the driver's own 2 MiB chunk.
+ */
+static size_t preferred_bytes(struct gs_heap *heap, const struct gs_request *request)
+{
+    size_t bytes;
+
+    if (request->large)
+        return request->rounded;
+    gs_lock_take(&heap->lock);
+    bytes = (size_t)(heap->small_units * GS_BLOCK_BYTES / 16);
+    gs_lock_drop(&heap->lock);
+    bytes = gs_round_up(bytes, GS_LARGE_BYTES);
+    if (bytes < GS_LARGE_BYTES)
+        return GS_LARGE_BYTES;
+    return bytes > heap->pool->segment_bytes ? heap->pool->segment_bytes : bytes;
+}
+
+/* Make memory of the device free that no one uses. Was there any? */
+static bool relieve(struct gs_heap *heap, size_t bytes)
+{
+    struct gs_pool *pool = heap->pool;
+    size_t ready = 0, given;
+
+    for (struct gs_heap *other = atomic_load(&pool->heaps); other; other = other->next)
+        if (gs_heap_on(other, heap->device))
+            ready += gs_pending_poll(other, 0);
+    given = gs_pool_trim(pool, heap->device, bytes);
+    if (given) {
+        gs_lock_take(&heap->lock);
+        heap->stats.oom_trims++;
+        gs_lock_drop(&heap->lock);
+    }
+    return ready || given;
+}
+
+/* Rungs 4 and 5, when nothing idle is left. */
+static enum gs_status ask_less(struct gs_heap *heap, const struct gs_request *request,
+                               size_t refused, struct gs_block **out, int *native)
+{
+    enum gs_status status = GS_ERR_NOMEM;
+
+    if (!request->large && refused > GS_LARGE_BYTES)
+        status = gs_segment_obtain(heap, request, GS_SEGMENT_SHARED, GS_LARGE_BYTES, out,
+                                   native);
+    if (status == GS_ERR_NOMEM && request->bytes != refused)
+        status = gs_segment_obtain(heap, request, GS_SEGMENT_SINGLE, request->bytes, out,
+                                   native);
+    return status;
+}
+
+static enum gs_status climb(struct gs_heap *heap, const struct gs_request *request,
+                            struct gs_block **out, int *native)
+{
+    enum gs_segment_kind kind = request->large ? GS_SEGMENT_LARGE : GS_SEGMENT_SHARED;
+    struct gs_pool *pool = heap->pool;
+
+    for (unsigned round = 0; round < ROUNDS_MAX; round++) {
+        uint64_t generation = gs_relief_generation(pool);
+        size_t bytes = preferred_bytes(heap, request);
+        enum gs_status status =
+            gs_segment_obtain(heap, request, kind, bytes, out, native);
+
+        if (status != GS_ERR_NOMEM)
+            return status;
+        if (!relieve(heap, round ? SIZE_MAX : bytes) &&
+            !gs_relief_changed(pool, generation)) {
+            status = ask_less(heap, request, bytes, out, native);
+            if (status != GS_ERR_NOMEM)
+                return status;
+            if (!gs_relief_changed(pool, generation) &&
+                !gs_pool_idle_bytes(pool, heap->device))
+                return GS_ERR_NOMEM;
+        }
+        status = try_again(heap, request, false, out);
+        if (status != GS_ERR_NOT_FOUND)
+            return status;
+    }
+    return GS_ERR_NOMEM;
+}
+
+/* Count the miss. Is the backend worth asking? */
+static bool begin_miss(struct gs_heap *heap)
+{
+    bool worth;
+
+    gs_lock_take(&heap->lock);
+    worth = gs_heap_usable(heap) && heap->unsuitable < GS_UNSUITABLE_MAX;
+    heap->stats.misses += worth;
+    gs_lock_drop(&heap->lock);
+    return worth;
+}
+
+enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *request,
+                            struct gs_block **out, int *native)
+{
+    enum gs_status status;
+    int code = 0;
+
+    if (gs_pending_poll(heap, POLL_ON_MISS)) {
+        status = try_again(heap, request, true, out);
+        if (status != GS_ERR_NOT_FOUND)
+            return status;
+    }
+    if (!begin_miss(heap))
+        return GS_ERR_UNPOOLABLE;
+    status = climb(heap, request, out, &code);
+    if (status == GS_ERR_NOMEM || status == GS_ERR_BACKEND) {
+        gs_lock_take(&heap->lock);
+        heap->stats.failed++;
+        gs_lock_drop(&heap->lock);
+        if (native)
+            *native = code;
+    }
+    return status;
+}

@@ -1,0 +1,178 @@
+/*
+ * heap.c - a heap's beginning and end.
+ *
+ * Heaps are never freed before the pool is: a handle stays valid after the context is
+ * gone, and readers of the page map may still hold a segment's heap. What a dead heap
+ * keeps is this one record; its bins are unmapped, its blocks and segments reused.
+ *
+ * Records of blocks that were live when the heap died are set aside until the next heap
+ * dies: a thread may just be about to look at the block its allocation returned.
+ *
+ * Owns: heap records.   Lock: heap->lock; pool->heaps is only ever pushed to.
+ */
+#include "heap.h"
+
+/* A context's destruction waits this long for give-backs of other threads to finish. */
+#define KILL_WAIT_NS 10000000000ull
+
+enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *backend,
+                              void *self, int device, struct gs_heap **out)
+{
+    enum gs_status status = GS_ERR_HOST_NOMEM;
+    struct gs_heap *heap;
+
+    if (!pool || !backend || !out || device < 0)
+        return GS_ERR_INVALID;
+    heap = gs_meta_map(sizeof(*heap));
+    if (!heap)
+        return status;
+    heap->bins = gs_meta_map(sizeof(*heap->bins));
+    if (!heap->bins)
+        goto no_bins;
+    status = gs_lock_init(&heap->lock, GS_RANK_HEAP);
+    if (status != GS_OK)
+        goto no_lock;
+    heap->pool = pool;
+    heap->backend = backend;
+    heap->self = self;
+    heap->device = device;
+    heap->seed = 0x9e3779b9u; /* any but 0 */
+    gs_list_init(&heap->segments);
+    for (int i = 0; i < GS_IDLE_PARTS; i++)
+        gs_list_init(&heap->idle[i]);
+    gs_lock_take(&pool->meta);
+    pool->heap_bytes += sizeof(*heap) + sizeof(*heap->bins);
+    heap->next = atomic_load(&pool->heaps);
+    atomic_store(&pool->heaps, heap);
+    gs_lock_drop(&pool->meta);
+    *out = heap;
+    return GS_OK;
+
+no_lock:
+    gs_meta_unmap(heap->bins, sizeof(*heap->bins));
+no_bins:
+    gs_meta_unmap(heap, sizeof(*heap));
+    return status;
+}
+
+void gs_heap_poison(struct gs_heap *heap)
+{
+    gs_lock_take(&heap->lock);
+    heap->poisoned = true;
+    gs_lock_drop(&heap->lock);
+}
+
+/* Set the records of a dead heap aside; those of its predecessor have been kept enough. */
+static void lose(struct gs_pool *pool, uint32_t blocks, uint32_t segments)
+{
+    uint32_t old_blocks, old_segments;
+
+    gs_lock_take(&pool->meta);
+    old_blocks = pool->lost_blocks;
+    old_segments = pool->lost_segments;
+    pool->lost_blocks = blocks;
+    pool->lost_segments = segments;
+    gs_lock_drop(&pool->meta);
+    gs_table_give_chain(&pool->blocks, old_blocks);
+    gs_table_give_chain(&pool->segments, old_segments);
+}
+
+void gs_heap_lose_segment(struct gs_pool *pool, uint32_t segment)
+{
+    gs_lock_take(&pool->meta);
+    *gs_table_link(&pool->segments, segment) = pool->lost_segments;
+    pool->lost_segments = segment;
+    gs_lock_drop(&pool->meta);
+}
+
+/*
+ * Every block of a dying heap's segment goes its way: free ones are spare at once, live
+ * ones are lost, pending ones are left to gs_pending_forget, claimed ones to their
+ * holder. Returns how many were claimed. heap->lock is held.
+ */
+static uint32_t bury_blocks(struct gs_heap *heap, struct gs_segment *segment,
+                            uint32_t *lost)
+{
+    uint32_t claimed = 0, next;
+
+    for (uint32_t id = segment->first; id; id = next) {
+        struct gs_block *block = gs_block_at(heap->pool, id);
+
+        next = block->next;
+        if (block->state == GS_BLOCK_CLAIMED) {
+            claimed++;
+        } else if (block->state == GS_BLOCK_FREE) {
+            gs_block_recycle(heap, block);
+        } else if (block->state == GS_BLOCK_LIVE) {
+            block->state = GS_BLOCK_SPARE;
+            block->next = *lost;
+            *lost = id;
+        }
+    }
+    return claimed;
+}
+
+/* heap->lock is held. */
+static void bury_segments(struct gs_heap *heap, uint32_t *lost_blocks,
+                          uint32_t *lost_segments)
+{
+    while (!gs_list_empty(&heap->segments)) {
+        struct gs_segment *segment =
+            GS_LINK_OWNER(heap->segments.next, struct gs_segment, all);
+
+        gs_pages_remove(&heap->pool->pages, segment);
+        gs_list_remove(&segment->all);
+        gs_segment_wake(heap, segment);
+        segment->mapped = false;
+        gs_starts_clear(heap->pool, &heap->spare_nodes, segment);
+        segment->occupied = bury_blocks(heap, segment, lost_blocks);
+        if (segment->occupied)
+            continue;
+        segment->chain = *lost_segments;
+        *lost_segments = segment->id;
+    }
+}
+
+/* What a dead heap no longer holds. heap->lock is held. */
+static void bury_books(struct gs_heap *heap)
+{
+    gs_relief_account(heap, -(int64_t)heap->stats.reserved_bytes);
+    heap->stats.live_bytes = heap->stats.used_bytes = 0;
+    heap->stats.reserved_bytes = heap->stats.pending_bytes = 0;
+    heap->small_units = 0;
+    heap->large.root = heap->large.first = 0;
+    gs_stock_drain(&heap->pool->blocks, &heap->spare_blocks, 0);
+    gs_stock_drain(&heap->pool->nodes, &heap->spare_nodes, 0);
+}
+
+void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
+{
+    struct gs_pool *pool = heap->pool;
+    uint32_t lost_blocks = 0, lost_segments = 0;
+    struct gs_bins *bins;
+
+    gs_lock_take(&heap->lock);
+    bins = heap->bins;
+    if (!gs_heap_is_dead(heap)) {
+        atomic_store(&heap->dead, true);
+        bury_segments(heap, &lost_blocks, &lost_segments);
+        bury_books(heap);
+        heap->bins = NULL;
+    }
+    gs_lock_drop(&heap->lock);
+    if (bins) {
+        gs_pending_forget(heap);
+        lose(pool, lost_blocks, lost_segments);
+        gs_meta_unmap(bins, sizeof(*bins));
+        gs_lock_take(&pool->meta);
+        pool->heap_bytes -= sizeof(*bins);
+        gs_lock_drop(&pool->meta);
+    }
+    if (wait_ns)
+        gs_relief_drain(heap, wait_ns);
+}
+
+void gs_heap_kill(struct gs_heap *heap)
+{
+    gs_heap_bury(heap, KILL_WAIT_NS);
+}

@@ -1,0 +1,293 @@
+/*
+ * heap.h - the pool's own records, and what its files ask of one another.
+ *
+ * gs_pool     heaps, the page map, the tables of records, the device rows
+ *  gs_heap    segments of one context, their holes, caches and pending blocks
+ *   gs_segment  what the backend gave in one piece: shared by small blocks, or one large
+ *    gs_block   a stretch of a segment: free, live, claimed or pending
+ *
+ * Records of heaps live until the pool is destroyed; those of blocks and segments are
+ * reused, but their memory stays mapped (meta.h).   Design: docs/pool.md
+ */
+#ifndef GS_POOL_HEAP_H
+#define GS_POOL_HEAP_H
+
+#include <stdatomic.h>
+
+#include "bins.h"
+#include "list.h"
+#include "lock.h"
+#include "meta.h"
+#include "pages.h"
+#include "pool.h"
+#include "starts.h"
+
+enum gs_block_state {
+    GS_BLOCK_SPARE, /* a record without a block */
+    GS_BLOCK_FREE,
+    GS_BLOCK_LIVE,
+    GS_BLOCK_CLAIMED, /* taken out of use, not yet parked */
+    GS_BLOCK_PENDING, /* parked, waiting for its fence or a synchronize */
+};
+
+/* 48 bytes: a million of them are held. All fields by heap->lock, but for a live or
+ * claimed block's tag, which is its owner's. Offsets and units count GS_BLOCK_BYTES. */
+struct gs_block {
+    struct gs_segment *segment;
+    uint32_t offset, units;
+    uint32_t prev, next; /* neighbours by address; `next` also links spare records */
+    uint32_t id;
+    uint8_t state; /* enum gs_block_state */
+    uint16_t bin;  /* while free in a shared segment */
+    union {
+        struct {
+            uint32_t requested; /* bytes; in a shared segment only */
+            uint32_t tag;
+        } live; /* live, claimed */
+        struct {
+            uint32_t left, right, parent, priority;
+        } hole; /* free */
+        struct {
+            gs_fence fence;
+            uint32_t next;
+            uint32_t stamp; /* low half of heap->epoch when parked */
+        } pending;
+    };
+};
+static_assert(sizeof(struct gs_block) == 48, "docs/pool.md states the size");
+
+/* A stay inside the backend that may change what memory there is; see relief.c. */
+struct gs_ticket {
+    struct gs_link link;
+    uint64_t number;
+};
+
+struct gs_segment {
+    _Atomic(struct gs_heap *) heap; /* final before the page map names the segment */
+    uint64_t addr;
+    size_t bytes;                     /* as mapped; not always a multiple of anything */
+    size_t requested;                 /* of the one block; not in a shared segment */
+    struct gs_link all;               /* heap->segments */
+    struct gs_link idle;              /* heap->idle[], while it could be given back */
+    struct gs_ticket ticket;          /* while it is being given back ... */
+    struct gs_segment *next_detached; /* ... with others */
+    uint32_t id;
+    uint32_t chain;    /* next record of a chain; id */
+    uint32_t first;    /* its lowest block; id */
+    uint32_t starts;   /* root of its start trie */
+    uint32_t occupied; /* blocks that are live, claimed or pending */
+    uint8_t starts_shift;
+    bool shared;   /* serves several small blocks */
+    bool single;   /* an exact size from a full device: never cached */
+    bool retained; /* takes no new tenant */
+    bool mapped;   /* belongs to its heap; false before, and once detached or dead */
+};
+
+enum gs_idle_part { GS_IDLE_LARGE, GS_IDLE_SHARED, GS_IDLE_PARTS };
+
+struct gs_heap {
+    struct gs_pool *pool; /* these four: immutable */
+    const struct gs_backend *backend;
+    void *self;
+    int device;
+    struct gs_heap *next; /* immutable once linked into pool->heaps */
+    _Atomic bool dead;    /* written under lock */
+    unsigned inside;      /* threads in the backend for this heap; relief lock */
+
+    struct gs_lock lock; /* guards all below, and the heap's segments and blocks */
+    bool poisoned;
+    bool polling;        /* a thread reads the pending list without the lock */
+    unsigned unsuitable; /* addresses in a row that could not be pooled */
+    uint32_t seed;
+    struct gs_stock spare_blocks, spare_nodes;
+    struct gs_bins *bins; /* holes of shared segments; NULL once dead */
+    struct gs_tree large; /* cached large segments, by size */
+    struct gs_link segments;
+    struct gs_link idle[GS_IDLE_PARTS]; /* least recently used first */
+    size_t idle_bytes[GS_IDLE_PARTS];
+    uint64_t small_units; /* occupied in shared segments */
+    uint32_t pending_head, pending_tail;
+    uint64_t epoch;   /* retire tokens handed out */
+    uint64_t retired; /* newest token told while another thread was polling */
+    struct gs_pool_stats stats;
+};
+
+/* What the devices hold together over their heaps; relief lock. */
+struct gs_row {
+    uint64_t reserved, peak;
+};
+
+struct gs_relief {
+    struct gs_lock lock;
+    pthread_cond_t ended;
+    struct gs_link tickets; /* oldest first */
+    uint64_t issued;        /* tickets so far */
+    uint64_t generation;    /* stays that changed something */
+};
+
+struct gs_pool {
+    size_t segment_bytes; /* immutable */
+    struct gs_table blocks, nodes, segments;
+    struct gs_pages pages;
+    _Atomic(struct gs_heap *) heaps;     /* only ever grows */
+    struct gs_lock meta;                 /* guards the tables and the four below */
+    uint32_t lost_blocks, lost_segments; /* records of the heap that was killed last */
+    size_t heap_bytes;
+    struct gs_relief relief;
+    struct gs_row rows[GS_MAX_DEVICES + 1]; /* the last: all devices; relief.lock */
+};
+
+/* A request, sized once. */
+struct gs_request {
+    size_t bytes;   /* as asked */
+    size_t rounded; /* to GS_BLOCK_BYTES or, if large, GS_LARGE_BYTES */
+    uint32_t units; /* of `rounded` */
+    bool large;
+};
+
+static inline struct gs_block *gs_block_at(const struct gs_pool *pool, uint32_t id)
+{
+    return gs_table_at(&pool->blocks, id, sizeof(struct gs_block));
+}
+
+static inline bool gs_heap_is_dead(const struct gs_heap *heap)
+{
+    return atomic_load_explicit(&heap->dead, memory_order_relaxed);
+}
+
+static inline struct gs_heap *gs_segment_heap(const struct gs_segment *segment)
+{
+    return atomic_load_explicit(&segment->heap, memory_order_relaxed);
+}
+
+/* Largest size whose units fit 32 bits with room to round: beyond it, forward. */
+#define GS_REQUEST_MAX ((size_t)1 << 40)
+/* After so many addresses in a row that cannot be pooled, a heap asks for no more. */
+#define GS_UNSUITABLE_MAX 4u
+
+/* --- alloc.c: from a heap's own memory; heap->lock is held ---------------------------
+ */
+
+/* May new blocks come from the heap? */
+static inline bool gs_heap_usable(const struct gs_heap *heap)
+{
+    return !gs_heap_is_dead(heap) && !heap->poisoned;
+}
+
+/* Errors: GS_ERR_NOT_FOUND (a miss), GS_ERR_UNPOOLABLE, GS_ERR_HOST_NOMEM. */
+enum gs_status gs_heap_try(struct gs_heap *heap, const struct gs_request *request,
+                           struct gs_block **out) GS_MUST_USE;
+/* Cut `request` from the hole; the stocks are filled. */
+struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
+                               const struct gs_request *request);
+/* Make the one block of a large segment live. */
+void gs_heap_occupy(struct gs_heap *heap, struct gs_block *block,
+                    const struct gs_request *request);
+/* Records enough for one carve: two blocks, a path of nodes. GS_ERR_HOST_NOMEM. */
+enum gs_status gs_heap_stock(struct gs_heap *heap) GS_MUST_USE;
+
+/* --- segment.c ------------------------------------------------------------------------
+ */
+
+enum gs_segment_kind {
+    GS_SEGMENT_SHARED, /* bytes: a multiple of GS_LARGE_BYTES */
+    GS_SEGMENT_LARGE,  /* likewise */
+    GS_SEGMENT_SINGLE, /* bytes: exactly the request */
+};
+
+/*
+ * Ask the backend for a segment and serve the request from it.
+ * Out:    *out on GS_OK; *native on GS_ERR_NOMEM and GS_ERR_BACKEND
+ * Errors: GS_ERR_NOMEM, GS_ERR_BACKEND, GS_ERR_UNPOOLABLE, GS_ERR_HOST_NOMEM
+ * Locks:  none may be held
+ */
+enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *request,
+                                 enum gs_segment_kind kind, size_t bytes,
+                                 struct gs_block **out, int *native) GS_MUST_USE;
+/*
+ * Take a segment without occupied blocks out of its heap, of its caches and of the page
+ * map. Until gs_segment_return it counts as being given back. heap->lock is held.
+ */
+void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment);
+/* Give a detached segment to the backend, and its record back. No lock is held. */
+void gs_segment_return(struct gs_heap *heap, struct gs_segment *segment);
+/* Put an empty segment among the idle ones, most recently used; heap->lock is held. */
+void gs_segment_rest(struct gs_heap *heap, struct gs_segment *segment);
+/* An idle segment gets a tenant, or leaves; heap->lock is held. */
+void gs_segment_wake(struct gs_heap *heap, struct gs_segment *segment);
+
+/* --- park.c
+ * ----------------------------------------------------------------------------- */
+
+/*
+ * A claimed or pending block becomes free, its holes merged. heap->lock is held.
+ * Returns the segment, detached, if it has to be given back now; else NULL.
+ */
+struct gs_segment *gs_block_release(struct gs_heap *heap,
+                                    struct gs_block *block) GS_MUST_USE;
+/* The record of a free block that is no more; heap->lock is held. */
+void gs_block_recycle(struct gs_heap *heap, struct gs_block *block);
+
+/* --- pending.c
+ * ---------------------------------------------------------------------------- */
+
+/*
+ * Ask after the fences of the first `limit` pending blocks that have one (0: of all), and
+ * free those that are done.
+ * Returns how many were.   Locks: none may be held
+ */
+size_t gs_pending_poll(struct gs_heap *heap, size_t limit);
+/* Free the records of a dead heap's pending list and release its fences. No lock held. */
+void gs_pending_forget(struct gs_heap *heap);
+
+/* --- grow.c
+ * -------------------------------------------------------------------------------- */
+
+/* A request the heap has no memory for. Errors: as gs_heap_alloc. No lock is held. */
+enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *request,
+                            struct gs_block **out, int *native) GS_MUST_USE;
+
+/* --- heap.c
+ * --------------------------------------------------------------------------------- */
+
+/* A segment of a dead heap has seen its last claimed block parked. Takes pool->meta. */
+void gs_heap_lose_segment(struct gs_pool *pool, uint32_t segment);
+/* gs_heap_kill; wait_ns: how long to wait for threads inside the backend to leave. */
+void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns);
+
+/* --- relief.c
+ * --------------------------------------------------------------------------------- */
+
+enum gs_status gs_relief_init(struct gs_relief *relief) GS_MUST_USE;
+void gs_relief_fini(struct gs_relief *relief);
+/*
+ * A thread is about to enter the backend for `heap`. heap->lock may be held.
+ * Returns false, and no ticket, if the heap is dead: its backend must not be called.
+ */
+bool gs_relief_begin(struct gs_heap *heap, struct gs_ticket *ticket) GS_MUST_USE;
+/* It is out again; `changed`: there is more memory somewhere, or less, than before. */
+void gs_relief_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed);
+uint64_t gs_relief_generation(struct gs_pool *pool);
+/*
+ * Has anything changed since `generation`? Waits for the stays that are in progress now,
+ * at most a second in all. No lock is held.
+ */
+bool gs_relief_changed(struct gs_pool *pool, uint64_t generation);
+/* Wait until no thread is inside the backend for `heap`, at most wait_ns. */
+void gs_relief_drain(struct gs_heap *heap, uint64_t wait_ns);
+/* Device memory got (or, negative, given back) by the heap's device. */
+void gs_relief_account(struct gs_heap *heap, int64_t bytes);
+
+/* --- stats.c
+ * ------------------------------------------------------------------------------------ */
+
+/* Host memory that the pool's records take now, in bytes. */
+size_t gs_pool_metadata_bytes(struct gs_pool *pool);
+
+/* Does the heap serve `device` (-1: any)? */
+static inline bool gs_heap_on(const struct gs_heap *heap, int device)
+{
+    return device < 0 || heap->device == device;
+}
+
+#endif

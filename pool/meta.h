@@ -1,0 +1,111 @@
+/*
+ * meta.h - where the pool's own records live: tables of equal items in mmap'ed slabs.
+ *
+ * Device memory cannot hold headers, so every block, index node and segment has a record
+ * in host memory. An item is named by a 28-bit id (0: none), half the size of a pointer;
+ * its memory never moves and is never unmapped before the pool is destroyed, so a stale
+ * id or pointer reads an old record, never a hole. The host's malloc is not used: the
+ * pool runs inside other people's allocators.
+ *
+ * A heap keeps a small stock of free items, so that splitting and coalescing take no
+ * second lock.
+ *
+ * Owns: slabs and directories.   Lock: table->lock (GS_RANK_META), a stock by its heap's.
+ */
+#ifndef GS_POOL_META_H
+#define GS_POOL_META_H
+
+#include "gs_base.h"
+#include "lock.h"
+
+#define GS_SLAB_SHIFT  10
+#define GS_SLAB_ITEMS  (1u << GS_SLAB_SHIFT)
+#define GS_TABLE_SLABS ((size_t)1 << 18)
+#define GS_TABLE_IDS   (1u << 28) /* GS_SLAB_ITEMS * GS_TABLE_SLABS */
+
+struct gs_table {
+    char **slabs; /* directory; the entry of a given id is immutable once the id is out */
+    uint32_t item_bytes;
+    uint32_t link_offset; /* where a free item keeps the id of the next (a uint32_t) */
+    struct gs_lock *lock;
+    uint32_t carved;    /* ids below this exist; lock */
+    uint32_t free_head; /* lock */
+};
+
+/* Free items held by one heap. */
+struct gs_stock {
+    uint32_t head, count;
+};
+
+/* Errors: GS_ERR_HOST_NOMEM. */
+enum gs_status gs_table_init(struct gs_table *table, size_t item_bytes,
+                             size_t link_offset, struct gs_lock *lock) GS_MUST_USE;
+void gs_table_fini(struct gs_table *table);
+
+static inline void *gs_table_at(const struct gs_table *table, uint32_t id,
+                                size_t item_bytes)
+{
+    return table->slabs[id >> GS_SLAB_SHIFT] + (id & (GS_SLAB_ITEMS - 1)) * item_bytes;
+}
+
+/* The link word of a free item. */
+static inline uint32_t *gs_table_link(const struct gs_table *table, uint32_t id)
+{
+    char *item = gs_table_at(table, id, table->item_bytes);
+
+    return (uint32_t *)(void *)(item + table->link_offset);
+}
+
+/*
+ * One item straight from the table; its link word is 0, the rest as it was left (zero the
+ * first time).
+ * Errors: GS_ERR_HOST_NOMEM.   Locks: takes table->lock
+ */
+enum gs_status gs_table_take(struct gs_table *table, uint32_t *id) GS_MUST_USE;
+/* Locks: takes table->lock. */
+void gs_table_give(struct gs_table *table, uint32_t id);
+/* Give a chain of items, linked by their link words, ended by 0. Takes table->lock. */
+void gs_table_give_chain(struct gs_table *table, uint32_t head);
+
+/*
+ * Make sure that `stock` holds at least `want` items.
+ * Errors: GS_ERR_HOST_NOMEM; what the stock held stays.   Locks: may take table->lock
+ */
+enum gs_status gs_stock_fill(struct gs_table *table, struct gs_stock *stock,
+                             uint32_t want) GS_MUST_USE;
+/* Give back what the stock holds above `keep`. Takes table->lock. */
+void gs_stock_drain(struct gs_table *table, struct gs_stock *stock, uint32_t keep);
+
+/* The stock must not be empty: gs_stock_fill came first. */
+static inline uint32_t gs_stock_pop(const struct gs_table *table, struct gs_stock *stock)
+{
+    uint32_t id = stock->head;
+    uint32_t *link = gs_table_link(table, id);
+
+    assert(stock->count > 0);
+    stock->head = *link;
+    stock->count--;
+    *link = 0;
+    return id;
+}
+
+#define GS_STOCK_HIGH 256u
+#define GS_STOCK_LOW  64u
+
+static inline void gs_stock_push(struct gs_table *table, struct gs_stock *stock,
+                                 uint32_t id)
+{
+    *gs_table_link(table, id) = stock->head;
+    stock->head = id;
+    if (GS_UNLIKELY(++stock->count > GS_STOCK_HIGH))
+        gs_stock_drain(table, stock, GS_STOCK_LOW);
+}
+
+/* Host memory in use by the table, in bytes; pages never touched are not counted. */
+size_t gs_table_bytes(struct gs_table *table);
+
+/* Zeroed, page-aligned host memory; NULL if there is none. errno is preserved. */
+void *gs_meta_map(size_t bytes);
+void gs_meta_unmap(void *memory, size_t bytes);
+
+#endif

@@ -1,0 +1,252 @@
+/*
+ * pending.c - blocks that are free but not yet safe to reuse.
+ *
+ * They stand in one list per heap in the order they were parked, so that those parked
+ * before a synchronize was entered are its front. Fences are asked after in batches and
+ * without the lock; while one thread does so the list is only appended to, and what
+ * others want done to it waits until that thread is through.
+ *
+ * Owns: heap->pending_*, retired, epoch, polling.   Lock: heap->lock
+ * Source: reuse safety, rules L1, L6 and L7 (docs/pool.md, "Pending blocks")
+ */
+#include "heap.h"
+
+#define BATCH 32u
+
+/* What one turn of the lock takes off the list, to be dealt with outside it. */
+struct harvest {
+    gs_fence fences[BATCH];
+    struct gs_segment *segments[BATCH];
+    unsigned fence_count, segment_count;
+};
+
+/* A block leaves the list; the list itself is the caller's. heap->lock is held. */
+static void ripen(struct gs_heap *heap, struct gs_block *block, struct harvest *harvest)
+{
+    struct gs_segment *segment = block->segment;
+
+    heap->stats.pending_bytes -=
+        segment->shared ? block->units * GS_BLOCK_BYTES : segment->bytes;
+    if (block->pending.fence)
+        harvest->fences[harvest->fence_count++] = block->pending.fence;
+    segment = gs_block_release(heap, block);
+    if (segment)
+        harvest->segments[harvest->segment_count++] = segment;
+}
+
+/* No lock is held. */
+static void bring_in(struct gs_heap *heap, struct harvest *harvest)
+{
+    for (unsigned i = 0; i < harvest->fence_count; i++)
+        heap->backend->fence_release(heap->self, harvest->fences[i]);
+    for (unsigned i = 0; i < harvest->segment_count; i++)
+        gs_segment_return(heap, harvest->segments[i]);
+    harvest->fence_count = harvest->segment_count = 0;
+}
+
+uint64_t gs_heap_retire_begin(struct gs_heap *heap)
+{
+    uint64_t token;
+
+    gs_lock_take(&heap->lock);
+    token = ++heap->epoch;
+    gs_lock_drop(&heap->lock);
+    return token;
+}
+
+/* Was the block parked before the token was handed out? The halves that are compared
+ * would have to be 2^31 synchronizes apart to mislead. */
+static bool parked_before(const struct gs_block *block, uint64_t token)
+{
+    return (int32_t)((uint32_t)token - block->pending.stamp) > 0;
+}
+
+/* Up to a batch of blocks parked before `token`. Returns how many. Lock is held. */
+static unsigned reap(struct gs_heap *heap, uint64_t token, struct harvest *harvest)
+{
+    unsigned count = 0;
+
+    while (count < BATCH && heap->pending_head) {
+        struct gs_block *block = gs_block_at(heap->pool, heap->pending_head);
+
+        if (!parked_before(block, token))
+            break;
+        heap->pending_head = block->pending.next;
+        if (!heap->pending_head)
+            heap->pending_tail = 0;
+        ripen(heap, block, harvest);
+        count++;
+    }
+    return count;
+}
+
+void gs_heap_retire(struct gs_heap *heap, uint64_t token)
+{
+    struct harvest harvest = {.fence_count = 0};
+    struct gs_ticket ticket;
+    unsigned count;
+
+    for (;;) {
+        gs_lock_take(&heap->lock);
+        if (!heap->pending_head || !gs_relief_begin(heap, &ticket)) {
+            gs_lock_drop(&heap->lock);
+            return;
+        }
+        count = 0;
+        if (token > heap->epoch) /* not one of ours: what was handed out so far */
+            token = heap->epoch;
+        if (heap->polling) {
+            if (token > heap->retired)
+                heap->retired = token;
+        } else {
+            count = reap(heap, token, &harvest);
+        }
+        gs_lock_drop(&heap->lock);
+        bring_in(heap, &harvest);
+        gs_relief_end(heap, &ticket, count > 0);
+        if (count < BATCH)
+            return;
+    }
+}
+
+/* One batch of a poll: the blocks behind `prev` that have a fence. */
+struct poll {
+    uint32_t prev; /* last block looked at and left on the list; 0: none */
+    unsigned count;
+    uint32_t ids[BATCH];
+    gs_fence fences[BATCH];
+    enum gs_status answers[BATCH];
+};
+
+static uint32_t after(const struct gs_heap *heap, uint32_t prev)
+{
+    return prev ? gs_block_at(heap->pool, prev)->pending.next : heap->pending_head;
+}
+
+/* heap->lock is held. */
+static void gather(const struct gs_heap *heap, struct poll *poll, size_t limit)
+{
+    poll->count = 0;
+    for (uint32_t id = after(heap, poll->prev); id && poll->count < BATCH;
+         id = after(heap, id)) {
+        const struct gs_block *block = gs_block_at(heap->pool, id);
+
+        if (!block->pending.fence)
+            continue;
+        if (poll->count == limit)
+            break;
+        poll->ids[poll->count] = id;
+        poll->fences[poll->count++] = block->pending.fence;
+    }
+}
+
+/* No lock is held. A fence is asked after once, however many blocks in a row have it. */
+static void ask(const struct gs_heap *heap, struct poll *poll)
+{
+    for (unsigned i = 0; i < poll->count; i++) {
+        if (gs_heap_is_dead(heap)) {
+            poll->count = i;
+            return;
+        }
+        if (i && poll->fences[i] == poll->fences[i - 1])
+            poll->answers[i] = poll->answers[i - 1];
+        else
+            poll->answers[i] = heap->backend->fence_query(heap->self, poll->fences[i]);
+    }
+}
+
+/* Take what is done off the list. Returns how many. heap->lock is held. */
+static size_t sweep(struct gs_heap *heap, struct poll *poll, struct harvest *harvest)
+{
+    size_t done = 0;
+
+    for (unsigned i = 0; i < poll->count;) {
+        uint32_t id = after(heap, poll->prev);
+        struct gs_block *block = gs_block_at(heap->pool, id);
+
+        if (id != poll->ids[i] || poll->answers[i] == GS_ERR_TIMEOUT) {
+            i += id == poll->ids[i];
+            poll->prev = id;
+            continue;
+        }
+        if (poll->answers[i++] != GS_OK) { /* never known: only a synchronize frees it */
+            harvest->fences[harvest->fence_count++] = block->pending.fence;
+            block->pending.fence = 0;
+            heap->poisoned = true;
+            poll->prev = id;
+            continue;
+        }
+        if (poll->prev)
+            gs_block_at(heap->pool, poll->prev)->pending.next = block->pending.next;
+        else
+            heap->pending_head = block->pending.next;
+        if (heap->pending_tail == id)
+            heap->pending_tail = poll->prev;
+        ripen(heap, block, harvest);
+        done++;
+    }
+    return done;
+}
+
+size_t gs_pending_poll(struct gs_heap *heap, size_t limit)
+{
+    struct harvest harvest = {.fence_count = 0};
+    struct poll poll = {.prev = 0};
+    size_t done = 0, left = limit ? limit : SIZE_MAX;
+    struct gs_ticket ticket;
+    uint64_t retired;
+
+    gs_lock_take(&heap->lock);
+    if (heap->polling || !heap->pending_head || !gs_relief_begin(heap, &ticket)) {
+        gs_lock_drop(&heap->lock);
+        return 0;
+    }
+    heap->polling = true;
+    for (gather(heap, &poll, left); poll.count; gather(heap, &poll, left)) {
+        left -= poll.count;
+        gs_lock_drop(&heap->lock);
+        ask(heap, &poll);
+        gs_lock_take(&heap->lock);
+        if (gs_heap_is_dead(heap))
+            break;
+        done += sweep(heap, &poll, &harvest);
+        gs_lock_drop(&heap->lock);
+        bring_in(heap, &harvest);
+        gs_lock_take(&heap->lock);
+    }
+    heap->polling = false;
+    retired = heap->retired;
+    heap->retired = 0;
+    gs_lock_drop(&heap->lock);
+    if (gs_heap_is_dead(heap))
+        gs_pending_forget(heap);
+    gs_relief_end(heap, &ticket, done > 0);
+    if (retired)
+        gs_heap_retire(heap, retired);
+    return done;
+}
+
+void gs_pending_forget(struct gs_heap *heap)
+{
+    struct gs_pool *pool = heap->pool;
+    uint32_t id = 0, chain = 0;
+
+    gs_lock_take(&heap->lock);
+    if (!heap->polling) { /* else the thread that polls comes here when it is through */
+        id = heap->pending_head;
+        heap->pending_head = heap->pending_tail = 0;
+    }
+    gs_lock_drop(&heap->lock);
+    while (id) {
+        struct gs_block *block = gs_block_at(pool, id);
+        uint32_t next = block->pending.next;
+
+        if (block->pending.fence)
+            heap->backend->fence_release(heap->self, block->pending.fence);
+        block->state = GS_BLOCK_SPARE;
+        block->next = chain;
+        chain = id;
+        id = next;
+    }
+    gs_table_give_chain(&pool->blocks, chain);
+}

@@ -1,0 +1,127 @@
+/*
+ * pool.c - the pool as a whole: creation, destruction, sums over its heaps.
+ * Owns: struct gs_pool.   Lock: none of its own.   Design: docs/pool.md
+ */
+#include "heap.h"
+
+static bool is_valid(const struct gs_pool_config *config)
+{
+    return config && config->segment_bytes >= GS_LARGE_BYTES &&
+           config->segment_bytes % GS_LARGE_BYTES == 0 &&
+           config->segment_bytes <= GS_REQUEST_MAX;
+}
+
+static enum gs_status init_tables(struct gs_pool *pool)
+{
+    enum gs_status status;
+
+    status = gs_table_init(&pool->blocks, sizeof(struct gs_block),
+                           offsetof(struct gs_block, next), &pool->meta);
+    if (status == GS_OK)
+        status =
+            gs_table_init(&pool->nodes, sizeof(struct gs_starts_node), 0, &pool->meta);
+    if (status == GS_OK)
+        status = gs_table_init(&pool->segments, sizeof(struct gs_segment),
+                               offsetof(struct gs_segment, chain), &pool->meta);
+    return status;
+}
+
+static void fini_tables(struct gs_pool *pool)
+{
+    gs_table_fini(&pool->segments);
+    gs_table_fini(&pool->nodes);
+    gs_table_fini(&pool->blocks);
+}
+
+enum gs_status gs_pool_create(const struct gs_pool_config *config, struct gs_pool **out)
+{
+    enum gs_status status = GS_ERR_HOST_NOMEM;
+    struct gs_pool *pool;
+
+    if (!is_valid(config) || !out)
+        return GS_ERR_INVALID;
+    pool = gs_meta_map(sizeof(*pool));
+    if (!pool)
+        return status;
+    pool->segment_bytes = config->segment_bytes;
+    status = gs_lock_init(&pool->meta, GS_RANK_META);
+    if (status != GS_OK)
+        goto no_meta;
+    status = gs_relief_init(&pool->relief);
+    if (status != GS_OK)
+        goto no_relief;
+    status = gs_pages_init(&pool->pages);
+    if (status != GS_OK)
+        goto no_pages;
+    status = init_tables(pool);
+    if (status != GS_OK)
+        goto no_tables;
+    *out = pool;
+    return GS_OK;
+
+no_tables:
+    fini_tables(pool);
+    gs_pages_fini(&pool->pages);
+no_pages:
+    gs_relief_fini(&pool->relief);
+no_relief:
+    gs_lock_fini(&pool->meta);
+no_meta:
+    gs_meta_unmap(pool, sizeof(*pool));
+    return status;
+}
+
+void gs_pool_destroy(struct gs_pool *pool)
+{
+    struct gs_heap *next;
+
+    if (!pool)
+        return;
+    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = next) {
+        next = heap->next;
+        if (heap->bins)
+            gs_meta_unmap(heap->bins, sizeof(*heap->bins));
+        gs_lock_fini(&heap->lock);
+        gs_meta_unmap(heap, sizeof(*heap));
+    }
+    fini_tables(pool);
+    gs_pages_fini(&pool->pages);
+    gs_relief_fini(&pool->relief);
+    gs_lock_fini(&pool->meta);
+    gs_meta_unmap(pool, sizeof(*pool));
+}
+
+void gs_pool_stats(struct gs_pool *pool, int device, struct gs_pool_stats *out)
+{
+    struct gs_pool_stats sum = {0};
+    int row = device < 0 ? GS_MAX_DEVICES : device;
+
+    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
+        if (!gs_heap_on(heap, device))
+            continue;
+        gs_lock_take(&heap->lock);
+#define GS_POOL_STAT(name, unit, doc) sum.name += heap->stats.name;
+#include "stats.def"
+#undef GS_POOL_STAT
+        gs_lock_drop(&heap->lock);
+    }
+    /* Peaks of heaps need not have come together: the rows know when they did. */
+    if (row >= GS_MAX_DEVICES && device >= 0)
+        row = GS_MAX_DEVICES - 1;
+    gs_lock_take(&pool->relief.lock);
+    sum.reserved_peak_bytes = pool->rows[row].peak;
+    gs_lock_drop(&pool->relief.lock);
+    *out = sum;
+}
+
+size_t gs_pool_metadata_bytes(struct gs_pool *pool)
+{
+    size_t bytes;
+
+    gs_lock_take(&pool->meta);
+    bytes = sizeof(*pool) + pool->heap_bytes;
+    gs_lock_drop(&pool->meta);
+    bytes += gs_table_bytes(&pool->blocks) + gs_table_bytes(&pool->nodes) +
+             gs_table_bytes(&pool->segments);
+    return bytes + gs_pages_bytes(&pool->pages);
+}

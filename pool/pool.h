@@ -1,0 +1,147 @@
+/*
+ * pool.h - where device memory lives: heaps of segments, cut into blocks.
+ *
+ * One `gs_pool` a process; one `gs_heap` a context (or whatever the caller keys memory
+ * by). Requests below GS_LARGE_BYTES share segments: best fit, split, coalesced. Larger
+ * ones get a segment of their own from the backend, a multiple of GS_LARGE_BYTES, cached
+ * whole when freed and reused where they fit closely. All metadata is out of band.
+ *
+ * Locks: all functions may be called from any thread; locking is internal, and no pool
+ * lock is held while the backend is called. Design: docs/pool.md.
+ */
+#ifndef GS_POOL_H
+#define GS_POOL_H
+
+#include "gs_base.h"
+#include "backend.h"
+
+/* Driver granularity: larger requests get an allocation of their own, aligned to this. */
+#define GS_LARGE_BYTES ((size_t)2 << 20)
+/* Blocks are multiples of this, and start at multiples of it. */
+#define GS_BLOCK_BYTES ((size_t)512)
+
+struct gs_pool;
+struct gs_heap;
+struct gs_block;
+
+struct gs_pool_config {
+    size_t segment_bytes; /* the largest shared segment; a multiple of GS_LARGE_BYTES */
+};
+
+/* Every counter of a heap or a pool; names and docs stand in pool/stats.def. */
+struct gs_pool_stats {
+#define GS_POOL_STAT(name, unit, doc) uint64_t name;
+#include "stats.def"
+#undef GS_POOL_STAT
+};
+
+/* Where an address lies. */
+struct gs_range {
+    uint64_t segment_addr;
+    size_t segment_bytes;
+    uint64_t block_addr;    /* block that holds the address, live or not */
+    size_t block_bytes;     /* its rounded size */
+    size_t requested_bytes; /* what was asked for; 0 where the block is not live */
+    bool live;
+    bool shared; /* the segment serves several small blocks */
+};
+
+/* Errors: GS_ERR_INVALID, GS_ERR_HOST_NOMEM. */
+enum gs_status gs_pool_create(const struct gs_pool_config *config,
+                              struct gs_pool **out) GS_MUST_USE;
+/* Frees metadata only, never device memory. No other call may be in progress. */
+void gs_pool_destroy(struct gs_pool *pool);
+
+/*
+ * A new, empty heap.
+ * In:     backend  must outlive the heap; `self` is passed to each of its functions
+ *         device   ordinal; heaps of one device give memory back for one another
+ * Errors: GS_ERR_INVALID, GS_ERR_HOST_NOMEM
+ */
+enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *backend,
+                              void *self, int device, struct gs_heap **out) GS_MUST_USE;
+
+/*
+ * The context is gone and its memory with it: every segment is forgotten, the backend is
+ * not called any more (fences are released). The handle stays valid; every later request
+ * answers GS_ERR_UNPOOLABLE. Blocks claimed but not yet parked may still be parked.
+ */
+void gs_heap_kill(struct gs_heap *heap);
+
+/* No new allocations from this heap (sticky error); frees are still recognised. */
+void gs_heap_poison(struct gs_heap *heap);
+
+/*
+ * Allocate.
+ * In:     bytes    as the program asked, > 0
+ * Out:    *out     a live block, valid until gs_block_park / park_fenced / abandon
+ *         *native  the backend's error code, where the backend failed
+ * Errors: GS_ERR_NOMEM       the backend is out of memory, after everything idle on the
+ *                            device has been given back and the exact size asked for
+ *         GS_ERR_BACKEND     the backend failed otherwise
+ *         GS_ERR_UNPOOLABLE  the caller should forward the request (heap dead or
+ *                            poisoned, address unsuitable)
+ *         GS_ERR_HOST_NOMEM  no memory for metadata: the caller should forward
+ */
+enum gs_status gs_heap_alloc(struct gs_heap *heap, size_t bytes, struct gs_block **out,
+                             int *native) GS_MUST_USE;
+
+uint64_t gs_block_addr(const struct gs_block *block);
+size_t gs_block_requested(const struct gs_block *block);
+struct gs_heap *gs_block_heap(const struct gs_block *block);
+/* The caller's own small index, e.g. of the tracker's record. 0 until set. */
+void gs_block_set_tag(struct gs_block *block, uint32_t tag);
+uint32_t gs_block_tag(const struct gs_block *block);
+/* Backend `self` of a heap, as given at creation. */
+void *gs_heap_self(const struct gs_heap *heap);
+
+/*
+ * Take a live block out of use; of several racing callers exactly one gets it.
+ * Errors: GS_ERR_NOT_OURS   outside every segment: the pointer is the driver's business
+ *         GS_ERR_BAD_FREE   inside a segment, but not a live block's start
+ */
+enum gs_status gs_pool_claim(struct gs_pool *pool, uint64_t addr,
+                             struct gs_block **out) GS_MUST_USE;
+
+/* Put a claimed block back: ready for any new tenant at once. */
+void gs_block_park(struct gs_block *block);
+/*
+ * Put a claimed block back, not to be reused before `fence` has completed; with fence 0,
+ * not before gs_heap_retire is told of a synchronize entered later.
+ */
+void gs_block_park_fenced(struct gs_block *block, gs_fence fence);
+/* A claimed block whose free failed: live again, as if never claimed. */
+void gs_block_unclaim(struct gs_block *block);
+
+/* Call before a context-wide synchronize is entered ... */
+uint64_t gs_heap_retire_begin(struct gs_heap *heap);
+/* ... and with that token after it succeeded: blocks parked before it become ready. */
+void gs_heap_retire(struct gs_heap *heap, uint64_t token);
+
+/*
+ * The segment that holds `addr` takes no new tenant and is given back to the backend when
+ * its last block is freed (exported memory, attributes set on it).
+ * Errors: GS_ERR_NOT_OURS
+ */
+enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr) GS_MUST_USE;
+
+/* Errors: GS_ERR_NOT_OURS. */
+enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr,
+                            struct gs_range *out) GS_MUST_USE;
+
+/*
+ * Give idle memory of `device` (-1: all) back to the backends, largest part first, least
+ * recently used first, until at least `bytes` (SIZE_MAX: everything idle) are back.
+ * Returns the bytes given back.
+ */
+size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes);
+/* Bytes gs_pool_trim could give back on `device` now. */
+size_t gs_pool_idle_bytes(struct gs_pool *pool, int device);
+
+/* Sums over the device's heaps, dead ones included; device -1: all. */
+void gs_pool_stats(struct gs_pool *pool, int device, struct gs_pool_stats *out);
+
+/* Check every invariant; false (with a static sentence in *why) if one is broken. */
+bool gs_pool_check(struct gs_pool *pool, const char **why);
+
+#endif

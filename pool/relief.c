@@ -1,0 +1,164 @@
+/*
+ * relief.c - who is inside the backend now, and has anything changed since.
+ *
+ * A thread that finds the device full may be about to report an out-of-memory that is not
+ * true: another thread may hold detached memory it is just giving back, or a fresh
+ * segment with room for two. No lock may be held over the backend, so each stay inside it
+ * is noted as a ticket instead, before the memory leaves its heap and until the effect
+ * can be seen. Whoever would fail first waits for the stays that were in progress, and
+ * tries again if any of them (or anyone else since) changed what there is. If nobody did,
+ * the driver's free memory was the same all along and its answer is final.
+ *
+ * The wait is bounded: a backend may be waiting for work that waits for this very thread.
+ *
+ * Owns: tickets, generation, device rows.   Lock: relief->lock (GS_RANK_RELIEF)
+ */
+#include "heap.h"
+
+#include <errno.h>
+#include <time.h>
+
+#define NS_PER_SECOND   1000000000ull
+#define CHANGED_WAIT_NS NS_PER_SECOND
+
+enum gs_status gs_relief_init(struct gs_relief *relief)
+{
+    pthread_condattr_t attributes;
+    enum gs_status status = gs_lock_init(&relief->lock, GS_RANK_RELIEF);
+    int failed;
+
+    if (status != GS_OK)
+        return status;
+    if (pthread_condattr_init(&attributes))
+        goto no_attributes;
+    failed = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) ||
+             pthread_cond_init(&relief->ended, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (failed)
+        goto no_attributes;
+    gs_list_init(&relief->tickets);
+    return GS_OK;
+
+no_attributes:
+    gs_lock_fini(&relief->lock);
+    return GS_ERR_HOST_NOMEM;
+}
+
+void gs_relief_fini(struct gs_relief *relief)
+{
+    pthread_cond_destroy(&relief->ended);
+    gs_lock_fini(&relief->lock);
+}
+
+bool gs_relief_begin(struct gs_heap *heap, struct gs_ticket *ticket)
+{
+    struct gs_relief *relief = &heap->pool->relief;
+    bool alive;
+
+    gs_lock_take(&relief->lock);
+    alive = !gs_heap_is_dead(heap); /* whoever buries it drains under this lock next */
+    if (alive) {
+        ticket->number = ++relief->issued;
+        gs_list_append(&relief->tickets, &ticket->link);
+        heap->inside++;
+    }
+    gs_lock_drop(&relief->lock);
+    return alive;
+}
+
+void gs_relief_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed)
+{
+    struct gs_relief *relief = &heap->pool->relief;
+
+    gs_lock_take(&relief->lock);
+    gs_list_remove(&ticket->link);
+    heap->inside--;
+    if (changed)
+        relief->generation++;
+    pthread_cond_broadcast(&relief->ended);
+    gs_lock_drop(&relief->lock);
+}
+
+uint64_t gs_relief_generation(struct gs_pool *pool)
+{
+    uint64_t generation;
+
+    gs_lock_take(&pool->relief.lock);
+    generation = pool->relief.generation;
+    gs_lock_drop(&pool->relief.lock);
+    return generation;
+}
+
+static struct timespec deadline_after(uint64_t wait_ns)
+{
+    struct timespec when;
+    uint64_t ns;
+
+    clock_gettime(CLOCK_MONOTONIC, &when);
+    ns = (uint64_t)when.tv_nsec + wait_ns;
+    when.tv_sec += (time_t)(ns / NS_PER_SECOND);
+    when.tv_nsec = (long)(ns % NS_PER_SECOND);
+    return when;
+}
+
+/* Is a stay up to ticket `number` still in progress? The lock is held. */
+static bool busy_before(const struct gs_relief *relief, uint64_t number)
+{
+    const struct gs_ticket *oldest;
+
+    if (gs_list_empty(&relief->tickets))
+        return false;
+    oldest = GS_LINK_OWNER(relief->tickets.next, const struct gs_ticket, link);
+    return oldest->number <= number;
+}
+
+bool gs_relief_changed(struct gs_pool *pool, uint64_t generation)
+{
+    struct gs_relief *relief = &pool->relief;
+    struct timespec deadline = deadline_after(CHANGED_WAIT_NS);
+    uint64_t now_issued;
+    bool changed;
+
+    gs_lock_take(&relief->lock);
+    now_issued = relief->issued;
+    while (relief->generation == generation && busy_before(relief, now_issued)) {
+        if (pthread_cond_timedwait(&relief->ended, &relief->lock.mutex, &deadline) ==
+            ETIMEDOUT)
+            break;
+    }
+    changed = relief->generation != generation;
+    gs_lock_drop(&relief->lock);
+    return changed;
+}
+
+void gs_relief_drain(struct gs_heap *heap, uint64_t wait_ns)
+{
+    struct gs_relief *relief = &heap->pool->relief;
+    struct timespec deadline = deadline_after(wait_ns);
+
+    gs_lock_take(&relief->lock);
+    while (heap->inside) {
+        if (pthread_cond_timedwait(&relief->ended, &relief->lock.mutex, &deadline) ==
+            ETIMEDOUT)
+            break;
+    }
+    gs_lock_drop(&relief->lock);
+}
+
+static void row_add(struct gs_row *row, int64_t bytes)
+{
+    row->reserved += (uint64_t)bytes;
+    if (row->reserved > row->peak)
+        row->peak = row->reserved;
+}
+
+void gs_relief_account(struct gs_heap *heap, int64_t bytes)
+{
+    struct gs_pool *pool = heap->pool;
+    int row = heap->device < GS_MAX_DEVICES ? heap->device : GS_MAX_DEVICES - 1;
+
+    gs_lock_take(&pool->relief.lock);
+    row_add(&pool->rows[row], bytes);
+    row_add(&pool->rows[GS_MAX_DEVICES], bytes);
+    gs_lock_drop(&pool->relief.lock);
+}

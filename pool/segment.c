@@ -1,0 +1,235 @@
+/*
+ * segment.c - segments come from the backend and go back to it.
+ *
+ * A segment enters the page map before it joins its heap, and leaves it before the
+ * backend is told, so an address is never known twice. The backend is called between the
+ * locks, never under one.
+ *
+ * Owns: segment records.   Lock: heap->lock for a mapped segment; a detached one belongs
+ * to the thread that detached it.   Design: docs/pool.md, "Segments"
+ */
+#include "heap.h"
+
+static enum gs_idle_part part_of(const struct gs_segment *segment)
+{
+    return segment->shared ? GS_IDLE_SHARED : GS_IDLE_LARGE;
+}
+
+void gs_segment_rest(struct gs_heap *heap, struct gs_segment *segment)
+{
+    gs_list_append(&heap->idle[part_of(segment)], &segment->idle);
+    heap->idle_bytes[part_of(segment)] += segment->bytes;
+}
+
+void gs_segment_wake(struct gs_heap *heap, struct gs_segment *segment)
+{
+    if (gs_list_empty(&segment->idle)) /* on no list: fresh from the backend */
+        return;
+    gs_list_remove(&segment->idle);
+    heap->idle_bytes[part_of(segment)] -= segment->bytes;
+}
+
+void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
+{
+    struct gs_pool *pool = heap->pool;
+    struct gs_block *block = gs_block_at(pool, segment->first);
+    bool begun;
+
+    assert(segment->occupied == 0 && block->next == 0);
+    if (!gs_list_empty(&segment->idle)) { /* only what rests is up for new tenants */
+        gs_segment_wake(heap, segment);
+        if (segment->shared)
+            gs_bins_drop(&pool->blocks, heap->bins, block);
+        else
+            gs_tree_drop(&pool->blocks, &heap->large, block);
+    }
+    gs_block_recycle(heap, block);
+    segment->mapped = false;
+    gs_list_remove(&segment->all);
+    begun = gs_relief_begin(heap, &segment->ticket);
+    assert(begun); /* the heap lives: its lock is held */
+    (void)begun;
+    gs_pages_remove(&pool->pages, segment);
+    heap->stats.reserved_bytes -= segment->bytes;
+    heap->stats.segments_unmapped++;
+    gs_relief_account(heap, -(int64_t)segment->bytes);
+}
+
+void gs_segment_return(struct gs_heap *heap, struct gs_segment *segment)
+{
+    if (!gs_heap_is_dead(heap))
+        heap->backend->unmap(heap->self, segment->addr, segment->bytes);
+    gs_relief_end(heap, &segment->ticket, true);
+    gs_table_give(&heap->pool->segments, segment->id);
+}
+
+/* Can the page map and the 64 KiB alignment of blocks live with this address? */
+static bool is_suitable(uint64_t addr, size_t bytes)
+{
+    uint64_t limit = (uint64_t)1 << GS_ADDRESS_BITS;
+
+    return addr && addr % GS_LARGE_BYTES == 0 && addr < limit && bytes <= limit - addr;
+}
+
+/*
+ * A record for the segment, known to the page map, not yet to its heap.
+ * Errors: GS_ERR_HOST_NOMEM; GS_ERR_INVALID (the range is this heap's own already)
+ */
+static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
+                              enum gs_segment_kind kind, struct gs_segment **out)
+{
+    struct gs_pool *pool = heap->pool;
+    struct gs_segment *segment;
+    struct gs_heap *owner = NULL;
+    enum gs_status status;
+    uint32_t id;
+
+    status = gs_table_take(&pool->segments, &id);
+    if (status != GS_OK)
+        return status;
+    segment = gs_table_at(&pool->segments, id, sizeof(*segment));
+    segment->id = id;
+    segment->addr = addr;
+    segment->bytes = bytes;
+    segment->requested = 0;
+    segment->first = segment->starts = segment->occupied = segment->chain = 0;
+    segment->shared = kind == GS_SEGMENT_SHARED;
+    segment->single = kind == GS_SEGMENT_SINGLE;
+    segment->retained = segment->mapped = false;
+    gs_list_init(&segment->all);
+    gs_list_init(&segment->idle);
+    atomic_store_explicit(&segment->heap, heap, memory_order_release);
+
+    /* An address the driver hands out is nobody's: a heap that still claims it has lost
+     * its context unseen, and there may be several such. */
+    while ((status = gs_pages_insert(&pool->pages, segment, &owner)) == GS_ERR_INVALID &&
+           owner != heap)
+        gs_heap_bury(owner, 0);
+    if (status != GS_OK) {
+        gs_table_give(&pool->segments, id);
+        return status;
+    }
+    *out = segment;
+    return GS_OK;
+}
+
+/* The segment's one block, free, covering all of it. heap->lock is held. */
+static struct gs_block *first_block(struct gs_heap *heap, struct gs_segment *segment)
+{
+    uint32_t id = gs_stock_pop(&heap->pool->blocks, &heap->spare_blocks);
+    struct gs_block *block = gs_block_at(heap->pool, id);
+
+    block->segment = segment;
+    block->offset = 0;
+    block->units = (uint32_t)((segment->bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES);
+    block->prev = block->next = 0;
+    block->id = id;
+    block->state = GS_BLOCK_FREE;
+    segment->first = id;
+    segment->starts_shift = gs_starts_shift(block->units);
+    return block;
+}
+
+/*
+ * The published segment joins its heap and serves the request.
+ * Errors: GS_ERR_UNPOOLABLE (dead or poisoned meanwhile), GS_ERR_HOST_NOMEM
+ */
+static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
+                             const struct gs_request *request, struct gs_block **out)
+{
+    struct gs_block *block;
+    enum gs_status status;
+
+    if (!gs_heap_usable(heap))
+        return GS_ERR_UNPOOLABLE;
+    status = gs_stock_fill(&heap->pool->blocks, &heap->spare_blocks, 3);
+    if (status == GS_OK)
+        status = gs_heap_stock(heap);
+    if (status != GS_OK)
+        return status;
+
+    heap->unsuitable = 0;
+    segment->mapped = true;
+    gs_list_append(&heap->segments, &segment->all);
+    heap->stats.segments_mapped++;
+    heap->stats.reserved_bytes += segment->bytes;
+    if (heap->stats.reserved_bytes > heap->stats.reserved_peak_bytes)
+        heap->stats.reserved_peak_bytes = heap->stats.reserved_bytes;
+    gs_relief_account(heap, (int64_t)segment->bytes);
+
+    block = first_block(heap, segment);
+    if (segment->shared) {
+        gs_bins_put(&heap->pool->blocks, heap->bins, block, &heap->seed);
+        block = gs_heap_carve(heap, block, request);
+    } else {
+        gs_heap_occupy(heap, block, request);
+    }
+    *out = block;
+    return GS_OK;
+}
+
+/* An address that cannot be pooled, of a size that usually can, makes the heap wary. */
+static void note_unsuitable(struct gs_heap *heap, enum gs_segment_kind kind)
+{
+    if (kind == GS_SEGMENT_SINGLE) /* small exact sizes come unaligned by nature */
+        return;
+    gs_lock_take(&heap->lock);
+    heap->unsuitable++;
+    gs_lock_drop(&heap->lock);
+}
+
+/* From an address of the backend to a live block. Errors: as gs_segment_obtain. */
+static enum gs_status adopt(struct gs_heap *heap, const struct gs_request *request,
+                            enum gs_segment_kind kind, uint64_t addr, size_t bytes,
+                            struct gs_block **out)
+{
+    struct gs_segment *segment;
+    enum gs_status status;
+
+    if (!is_suitable(addr, bytes)) {
+        note_unsuitable(heap, kind);
+        status = GS_ERR_UNPOOLABLE;
+        goto unmap;
+    }
+    status = publish(heap, addr, bytes, kind, &segment);
+    if (status != GS_OK)
+        goto unmap;
+    gs_lock_take(&heap->lock);
+    status = settle(heap, segment, request, out);
+    gs_lock_drop(&heap->lock);
+    if (status == GS_OK)
+        return GS_OK;
+
+    gs_pages_remove(&heap->pool->pages, segment);
+    gs_table_give(&heap->pool->segments, segment->id);
+unmap:
+    if (!gs_heap_is_dead(heap))
+        heap->backend->unmap(heap->self, addr, bytes);
+    if (status == GS_ERR_INVALID) { /* this very heap is the stale one */
+        gs_heap_bury(heap, 0);
+        status = GS_ERR_UNPOOLABLE;
+    }
+    return status;
+}
+
+enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *request,
+                                 enum gs_segment_kind kind, size_t bytes,
+                                 struct gs_block **out, int *native)
+{
+    struct gs_ticket ticket;
+    enum gs_status status;
+    uint64_t addr = 0;
+    int code = 0;
+
+    if (!gs_relief_begin(heap, &ticket))
+        return GS_ERR_UNPOOLABLE;
+    status = heap->backend->map(heap->self, bytes, &addr, &code);
+    if (status != GS_OK) {
+        gs_relief_end(heap, &ticket, false);
+        *native = code;
+        return status == GS_ERR_NOMEM ? GS_ERR_NOMEM : GS_ERR_BACKEND;
+    }
+    status = adopt(heap, request, kind, addr, bytes, out);
+    gs_relief_end(heap, &ticket, true);
+    return status;
+}

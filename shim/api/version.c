@@ -1,0 +1,11 @@
+/*
+ * version.c - which library this is.
+ * Owns:  nothing.   Lock: none.
+ */
+#include "gpushim.h"
+#include "gs_base.h"
+
+GS_EXPORT const char *gpushim_version(void)
+{
+    return GPUSHIM_VERSION;
+}

@@ -1,0 +1,69 @@
+/*
+ * captures.c - the set of capturing streams.
+ * Owns:  the set.   Lock: captures_lock; `active` is atomic.
+ */
+#include "captures.h"
+
+#include <pthread.h>
+
+#include "thread.h"
+
+/* Captures that run at once in one process and are told apart; further ones only count,
+ * and then until the process ends: allocations stay with the driver. */
+#define MAX_CAPTURES 256
+
+struct capture {
+    CUstream stream;
+    uint32_t thread; /* of per-thread default streams, which share one handle; else 0 */
+};
+
+static pthread_mutex_t captures_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct capture captures[MAX_CAPTURES]; /* under captures_lock */
+static size_t capture_count;                  /* under captures_lock */
+static unsigned active;                       /* atomic */
+
+static struct capture capture_of(CUstream stream, bool per_thread)
+{
+    struct capture capture = {.stream = stream};
+    if (stream == CU_STREAM_PER_THREAD || (per_thread && !stream)) {
+        capture.stream = CU_STREAM_PER_THREAD;
+        capture.thread = gs_thread_id();
+    }
+    return capture;
+}
+
+void gs_captures_begin(CUstream stream, bool per_thread)
+{
+    pthread_mutex_lock(&captures_lock);
+    if (capture_count < MAX_CAPTURES) {
+        captures[capture_count++] = capture_of(stream, per_thread);
+    }
+    __atomic_add_fetch(&active, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&captures_lock);
+}
+
+void gs_captures_end(CUstream stream, bool per_thread)
+{
+    struct capture wanted = capture_of(stream, per_thread);
+    pthread_mutex_lock(&captures_lock);
+    for (size_t i = capture_count; i-- > 0;) {
+        if (captures[i].stream == wanted.stream && captures[i].thread == wanted.thread) {
+            captures[i] = captures[--capture_count];
+            __atomic_sub_fetch(&active, 1, __ATOMIC_SEQ_CST);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&captures_lock);
+}
+
+bool gs_captures_active(void)
+{
+    return __atomic_load_n(&active, __ATOMIC_SEQ_CST) > 0;
+}
+
+void gs_captures_reset(void)
+{
+    pthread_mutex_init(&captures_lock, NULL);
+    capture_count = 0;
+    __atomic_store_n(&active, 0, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,27 @@
+/*
+ * captures.h - which streams are being captured into a graph.
+ *
+ * While any is, allocations go to the driver, which accepts or refuses them by the
+ * caller's capture mode, and a free does not synchronize: that would invalidate the
+ * captures (CUDA Programming Guide, stream capture, prohibited operations).
+ *
+ * Lock: a mutex inside; gs_captures_active reads one atomic.
+ */
+#ifndef GS_CAPTURES_H
+#define GS_CAPTURES_H
+
+#include "cuda_names.h"
+
+/* Call before the real begin, so that nothing slips in between ... */
+void gs_captures_begin(CUstream stream, bool per_thread);
+/* ... and after it failed, after a capture has ended, or its stream was destroyed.
+ * A stream that is not capturing is ignored. */
+void gs_captures_end(CUstream stream, bool per_thread);
+
+/* Whether any stream of the process captures. */
+bool gs_captures_active(void);
+
+/* In a forked child: nothing captures. */
+void gs_captures_reset(void);
+
+#endif

@@ -1,0 +1,71 @@
+/*
+ * contexts.h - the contexts of the process, each with its heap.
+ *
+ * Handles are recycled: an entry ends with its context, and a new context of the same
+ * handle gets a new entry. Entries are never freed, so pointers to them stay valid.
+ */
+#ifndef GS_CONTEXTS_H
+#define GS_CONTEXTS_H
+
+#include <pthread.h>
+#include <uthash.h>
+
+#include "pool.h"
+#include "real.h"
+
+struct gs_state;
+
+struct gs_context {
+    CUcontext handle;     /* immutable */
+    int device;           /* immutable: ordinal */
+    bool primary;         /* immutable: the device's primary context */
+    struct gs_heap *heap; /* immutable; NULL: not pooled */
+    UT_hash_handle hh;    /* under gs_contexts.lock */
+};
+
+/* A few handles with something in common. */
+struct gs_context_set {
+    CUcontext *items; /* under gs_contexts.lock */
+    size_t count;     /* atomic, written under gs_contexts.lock */
+};
+
+struct gs_contexts {
+    pthread_mutex_t lock;
+    struct gs_context *by_handle;   /* under lock */
+    struct gs_context_set unpooled; /* green contexts */
+    struct gs_context_set shared;   /* other contexts were given access to their memory */
+    uint64_t generation;            /* atomic: counts ends of contexts; starts at 1 */
+};
+
+void gs_contexts_init(struct gs_contexts *contexts);
+
+/* The calling thread's current context, entered in the map at first sight; NULL where
+ * there is none, or no memory for it. */
+const struct gs_context *gs_context_current(struct gs_state *state);
+
+/* The entry of a handle, or NULL. */
+const struct gs_context *gs_context_find(struct gs_state *state, CUcontext handle);
+/* The entry of a device's primary context, or NULL. */
+const struct gs_context *gs_context_primary(struct gs_state *state, int device);
+
+/* The context is about to be, or was, destroyed: its heap ends, its entry goes. */
+void gs_context_end(struct gs_state *state, CUcontext handle);
+
+/* Memory of `handle` is not to be pooled (a green context). */
+void gs_context_never_pool(struct gs_state *state, CUcontext handle);
+
+/* Another context was given access to the memory of `handle`. */
+void gs_context_share(struct gs_state *state, CUcontext handle);
+
+/*
+ * Wait as the native free does: for all work submitted to the context, and if other
+ * contexts may access its memory, for theirs. Blocks parked before the call are ready
+ * afterwards.
+ * Returns the driver's code.
+ */
+CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context);
+
+/* The backend over the real driver; its `self` is a struct gs_context. */
+extern const struct gs_backend gs_context_backend;
+
+#endif

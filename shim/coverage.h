@@ -1,0 +1,34 @@
+/*
+ * coverage.h - in a build for gcov: write the counters where the process ends unusually.
+ *
+ * gcov writes at exit, before our report runs, and not at all at _exit and exec.
+ */
+#ifndef GS_COVERAGE_H
+#define GS_COVERAGE_H
+
+#ifdef GS_COVERAGE
+extern void __gcov_dump(void);
+extern void __gcov_reset(void);
+
+/* Count anew: what was written at exit is not to be written twice. */
+static inline void gs_coverage_restart(void)
+{
+    __gcov_reset();
+}
+
+static inline void gs_coverage_flush(void)
+{
+    __gcov_dump();
+    __gcov_reset();
+}
+#else
+static inline void gs_coverage_restart(void)
+{
+}
+
+static inline void gs_coverage_flush(void)
+{
+}
+#endif
+
+#endif

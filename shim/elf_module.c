@@ -1,0 +1,247 @@
+/*
+ * elf_module.c - symbols, sonames and dependencies of loaded modules, read from memory.
+ * Owns: nothing.   Lock: dl_iterate_phdr's own, while it walks.
+ */
+#include "elf_module.h"
+
+/*
+ * dlsym is called while sanitizers and other tools replace libc's functions one by one,
+ * so nothing of <string.h> is used on its way.
+ */
+bool gs_elf_same_name(const char *a, const char *b)
+{
+    while (*a && *a == *b) {
+        a++;
+        b++;
+    }
+    return *a == *b;
+}
+
+bool gs_elf_begins_with(const char *name, const char *prefix)
+{
+    while (*prefix && *name == *prefix) {
+        name++;
+        prefix++;
+    }
+    return *prefix == '\0';
+}
+
+/* The parts of a dynamic section a look-up needs. */
+struct dynamic_view {
+    const ElfW(Sym) * symbols;
+    const char *strings;
+    const ElfW(Half) * versions;
+    const uint32_t *gnu_hash;
+    const uint32_t *sysv_hash;
+    size_t soname; /* offset in strings; 0 = none */
+};
+
+/* glibc relocates the pointers in place on most machines; tell by the value. */
+static const void *relocated(const struct gs_module_ref *module, ElfW(Addr) value)
+{
+    if (value < module->base) {
+        value += module->base;
+    }
+    return (const void *)value;
+}
+
+static bool view_dynamic(const struct gs_module_ref *module, struct dynamic_view *view)
+{
+    *view = (struct dynamic_view){0};
+    if (!module->dynamic) {
+        return false;
+    }
+    for (const ElfW(Dyn) *entry = module->dynamic; entry->d_tag != DT_NULL; entry++) {
+        switch (entry->d_tag) {
+        case DT_SYMTAB:
+            view->symbols = relocated(module, entry->d_un.d_ptr);
+            break;
+        case DT_STRTAB:
+            view->strings = relocated(module, entry->d_un.d_ptr);
+            break;
+        case DT_VERSYM:
+            view->versions = relocated(module, entry->d_un.d_ptr);
+            break;
+        case DT_GNU_HASH:
+            view->gnu_hash = relocated(module, entry->d_un.d_ptr);
+            break;
+        case DT_HASH:
+            view->sysv_hash = relocated(module, entry->d_un.d_ptr);
+            break;
+        case DT_SONAME:
+            view->soname = entry->d_un.d_val;
+            break;
+        default:
+            break;
+        }
+    }
+    return view->symbols && view->strings;
+}
+
+/* Defined here, and the default version of its name (bit 15 marks the hidden ones). */
+static bool symbol_matches(const struct dynamic_view *view, uint32_t index,
+                           const char *name)
+{
+    const ElfW(Sym) *symbol = &view->symbols[index];
+    if (symbol->st_shndx == SHN_UNDEF || symbol->st_value == 0 ||
+        !gs_elf_same_name(view->strings + symbol->st_name, name)) {
+        return false;
+    }
+    return !view->versions || !(view->versions[index] & 0x8000);
+}
+
+static uint32_t gnu_hash_of(const char *name)
+{
+    uint32_t hash = 5381;
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++) {
+        hash = hash * 33 + *c;
+    }
+    return hash;
+}
+
+static uint32_t find_gnu(const struct dynamic_view *view, const char *name)
+{
+    uint32_t bucket_count = view->gnu_hash[0];
+    uint32_t first_hashed = view->gnu_hash[1];
+    uint32_t bloom_words = view->gnu_hash[2];
+    const ElfW(Addr) *bloom = (const ElfW(Addr) *)&view->gnu_hash[4];
+    const uint32_t *buckets = (const uint32_t *)&bloom[bloom_words];
+    const uint32_t *chain = &buckets[bucket_count];
+    uint32_t hash = gnu_hash_of(name);
+    uint32_t index = bucket_count ? buckets[hash % bucket_count] : 0;
+
+    if (index < first_hashed) {
+        return 0;
+    }
+    for (;; index++) {
+        uint32_t entry = chain[index - first_hashed];
+        if ((entry | 1) == (hash | 1) && symbol_matches(view, index, name)) {
+            return index;
+        }
+        if (entry & 1) {
+            return 0;
+        }
+    }
+}
+
+static uint32_t find_sysv(const struct dynamic_view *view, const char *name)
+{
+    uint32_t symbol_count = view->sysv_hash[1];
+    for (uint32_t index = 1; index < symbol_count; index++) {
+        if (symbol_matches(view, index, name)) {
+            return index;
+        }
+    }
+    return 0;
+}
+
+void *gs_elf_symbol(const struct gs_module_ref *module, const char *name)
+{
+    struct dynamic_view view;
+    if (!view_dynamic(module, &view)) {
+        return NULL;
+    }
+    uint32_t index = 0;
+    if (view.gnu_hash) {
+        index = find_gnu(&view, name);
+    } else if (view.sysv_hash) {
+        index = find_sysv(&view, name);
+    }
+    if (index == 0) {
+        return NULL;
+    }
+    const ElfW(Sym) *symbol = &view.symbols[index];
+    void *address = (void *)(module->base + symbol->st_value);
+    if ((symbol->st_info & 0xf) == STT_GNU_IFUNC) {
+        void *(*resolve)(void) = (void *(*)(void))address;
+        address = resolve();
+    }
+    return address;
+}
+
+const char *gs_elf_soname(const struct gs_module_ref *module)
+{
+    struct dynamic_view view;
+    if (!view_dynamic(module, &view) || view.soname == 0) {
+        return NULL;
+    }
+    return view.strings + view.soname;
+}
+
+const char *gs_elf_needed(const struct gs_module_ref *module, const char *prefix)
+{
+    struct dynamic_view view;
+    if (!view_dynamic(module, &view)) {
+        return NULL;
+    }
+    for (const ElfW(Dyn) *entry = module->dynamic; entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_NEEDED) {
+            const char *needed = view.strings + entry->d_un.d_val;
+            if (gs_elf_begins_with(needed, prefix)) {
+                return needed;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* What a walk over the modules looks for, and what it found. */
+struct search {
+    uintptr_t address; /* 0: search by name */
+    const char *soname;
+    bool prefix;
+    struct gs_module_ref *out;
+};
+
+static bool soname_matches(const struct search *search,
+                           const struct gs_module_ref *module)
+{
+    const char *soname = gs_elf_soname(module);
+    if (!soname) {
+        return false;
+    }
+    return search->prefix ? gs_elf_begins_with(soname, search->soname)
+                          : gs_elf_same_name(soname, search->soname);
+}
+
+static int visit_module(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    struct search *search = data;
+    struct gs_module_ref module = {.base = info->dlpi_addr, .begin = UINTPTR_MAX};
+
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t begin = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_DYNAMIC) {
+            module.dynamic = (const ElfW(Dyn) *)begin;
+        } else if (segment->p_type == PT_LOAD) {
+            uintptr_t end = begin + segment->p_memsz;
+            module.begin = begin < module.begin ? begin : module.begin;
+            module.end = end > module.end ? end : module.end;
+        }
+    }
+    bool found = search->address
+                     ? search->address >= module.begin && search->address < module.end
+                     : soname_matches(search, &module);
+    if (found) {
+        *search->out = module;
+    }
+    return found;
+}
+
+enum gs_status gs_elf_module_of(const void *address, struct gs_module_ref *out)
+{
+    struct search search = {.address = (uintptr_t)address, .out = out};
+    if (!address || !dl_iterate_phdr(visit_module, &search)) {
+        return GS_ERR_NOT_FOUND;
+    }
+    return GS_OK;
+}
+
+enum gs_status gs_elf_module_named(const char *soname, bool prefix,
+                                   struct gs_module_ref *out)
+{
+    struct search search = {.soname = soname, .prefix = prefix, .out = out};
+    return dl_iterate_phdr(visit_module, &search) ? GS_OK : GS_ERR_NOT_FOUND;
+}

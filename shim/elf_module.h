@@ -1,0 +1,45 @@
+/*
+ * elf_module.h - look into loaded modules without the dynamic linker's own look-up calls.
+ *
+ * dlsym is one of the functions the shim replaces, so what the shim needs to know about
+ * loaded objects it reads from their dynamic sections (ELF gABI; GNU hash tables).
+ * No allocation, no dlerror side effects, usable before any constructor has run.
+ */
+#ifndef GS_ELF_MODULE_H
+#define GS_ELF_MODULE_H
+
+#include <link.h>
+
+#include "gs_base.h"
+
+struct gs_module_ref {
+    uintptr_t base;       /* load bias */
+    uintptr_t begin, end; /* mapped range */
+    const ElfW(Dyn) * dynamic;
+};
+
+/* The module an address lies in. GS_ERR_NOT_FOUND. */
+enum gs_status gs_elf_module_of(const void *address,
+                                struct gs_module_ref *out) GS_MUST_USE;
+
+/*
+ * The first loaded module whose soname is `soname` (exact), or begins with it if
+ * `prefix`. Errors: GS_ERR_NOT_FOUND
+ */
+enum gs_status gs_elf_module_named(const char *soname, bool prefix,
+                                   struct gs_module_ref *out) GS_MUST_USE;
+
+/* Address of a symbol the module itself defines (default version), or NULL. */
+void *gs_elf_symbol(const struct gs_module_ref *module, const char *name);
+
+/* Comparing names without libc, for code that runs inside dlsym. */
+bool gs_elf_same_name(const char *a, const char *b);
+bool gs_elf_begins_with(const char *name, const char *prefix);
+
+/* The module's soname, or NULL. */
+const char *gs_elf_soname(const struct gs_module_ref *module);
+
+/* The module's first DT_NEEDED entry that begins with `prefix`, or NULL. */
+const char *gs_elf_needed(const struct gs_module_ref *module, const char *prefix);
+
+#endif

@@ -1,0 +1,182 @@
+/*
+ * entry_async.c - stream-ordered memory: the driver's own, with an owner in the report.
+ *
+ * A pooled block may be freed in stream order as well (CUDA Programming Guide: memory of
+ * cudaMalloc may be passed to cudaFreeAsync). It is parked with an event of that stream.
+ *
+ * Each call exists twice, for the legacy and for the per-thread default stream; the
+ * wrappers differ in the real function they hand to the common part.
+ *
+ * Owns:  nothing.   Lock: none.
+ */
+#include "captures.h"
+#include "record.h"
+#include "retry.h"
+
+/* ---- allocate -------------------------------------------------------------------- */
+
+static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr *dptr,
+                         size_t bytes, CUstream stream)
+{
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return real_allocate(dptr, bytes, stream);
+    }
+    struct gs_request request = {.context = gs_context_current(state),
+                                 .stream = stream,
+                                 .kind = GS_MEMORY_ASYNC,
+                                 .api = GS_API_cuMemAllocAsync};
+    CUresult result;
+    do {
+        result = real_allocate(dptr, bytes, stream);
+    } while (gs_retry_after_trim(state, request.context, result));
+    if (result != CUDA_SUCCESS) {
+        gs_record_refused(state, &request);
+    } else if (!gs_captures_active()) {
+        /* During a capture it may be a node of the graph, which owns the memory. */
+        gs_record_made(state, &request, *dptr, bytes, NULL);
+    }
+    gs_leave();
+    return result;
+}
+
+GS_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    return allocate(gs_real()->cuMemAllocAsync, dptr, bytesize, hStream);
+}
+
+GS_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
+                                        CUstream hStream)
+{
+    return allocate(gs_real()->cuMemAllocAsync_ptsz, dptr, bytesize, hStream);
+}
+
+static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_allocate,
+                                   CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
+                                   CUstream stream)
+{
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return real_allocate(dptr, bytes, pool, stream);
+    }
+    struct gs_request request = {.context = gs_context_current(state),
+                                 .stream = stream,
+                                 .kind = GS_MEMORY_ASYNC,
+                                 .api = GS_API_cuMemAllocFromPoolAsync};
+    CUresult result;
+    do {
+        result = real_allocate(dptr, bytes, pool, stream);
+    } while (gs_retry_after_trim(state, request.context, result));
+    if (result != CUDA_SUCCESS) {
+        gs_record_refused(state, &request);
+    } else if (!gs_captures_active()) {
+        gs_record_made(state, &request, *dptr, bytes, NULL);
+    }
+    gs_leave();
+    return result;
+}
+
+GS_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize,
+                                           CUmemoryPool pool, CUstream hStream)
+{
+    return allocate_from_pool(gs_real()->cuMemAllocFromPoolAsync, dptr, bytesize, pool,
+                              hStream);
+}
+
+GS_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
+                                                CUmemoryPool pool, CUstream hStream)
+{
+    return allocate_from_pool(gs_real()->cuMemAllocFromPoolAsync_ptsz, dptr, bytesize,
+                              pool, hStream);
+}
+
+/* ---- free ------------------------------------------------------------------------ */
+
+/* The real functions of one kind of default stream. */
+struct variant {
+    __typeof__(cuMemFreeAsync) *free;
+    __typeof__(cuEventRecord) *record;
+    __typeof__(cuStreamIsCapturing) *is_capturing;
+};
+
+static bool is_capturing(const struct variant *variant, CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!gs_captures_active()) {
+        return false;
+    }
+    /* The legacy stream answers with an error while another stream captures. */
+    return !variant->is_capturing ||
+           variant->is_capturing(stream, &status) != CUDA_SUCCESS ||
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static CUresult free_block(struct gs_state *state, const struct variant *variant,
+                           struct gs_block *block, CUstream stream)
+{
+    const struct gs_real *real = gs_real();
+    CUevent event = NULL;
+    if (is_capturing(variant, stream)) {
+        /* A free inside a capture takes memory that was allocated in one. */
+        gs_block_unclaim(block);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = real->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) {
+        result = variant->record(event, stream);
+    }
+    if (result != CUDA_SUCCESS) {
+        if (event) {
+            real->cuEventDestroy_v2(event);
+        }
+        gs_block_unclaim(block);
+        return result;
+    }
+    gs_record_block_freed(state, block, GS_API_cuMemFreeAsync);
+    gs_block_park_fenced(block, (gs_fence)(uintptr_t)event);
+    return CUDA_SUCCESS;
+}
+
+static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
+                           CUstream stream)
+{
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return variant->free(dptr, stream);
+    }
+    CUresult result;
+    struct gs_block *block;
+    struct gs_allocation was;
+    enum gs_status found =
+        state->pool ? gs_pool_claim(state->pool, dptr, &block) : GS_ERR_NOT_OURS;
+    if (found == GS_OK) {
+        result = free_block(state, variant, block, stream);
+    } else if (found == GS_ERR_BAD_FREE) {
+        gs_record_bad_free(state, dptr, GS_API_cuMemFreeAsync);
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        gs_record_unmade(state, dptr, GS_API_cuMemFreeAsync, &was);
+        result = variant->free(dptr, stream);
+        gs_record_free_result(state, dptr, GS_API_cuMemFreeAsync, &was, result);
+    }
+    gs_leave();
+    return result;
+}
+
+GS_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+    const struct gs_real *real = gs_real();
+    struct variant variant = {real->cuMemFreeAsync, real->cuEventRecord,
+                              real->cuStreamIsCapturing};
+    return free_async(&variant, dptr, hStream);
+}
+
+GS_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
+{
+    const struct gs_real *real = gs_real();
+    struct variant variant = {real->cuMemFreeAsync_ptsz,
+                              real->cuEventRecord_ptsz ? real->cuEventRecord_ptsz
+                                                       : real->cuEventRecord,
+                              real->cuStreamIsCapturing_ptsz};
+    return free_async(&variant, dptr, hStream);
+}

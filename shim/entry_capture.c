@@ -1,0 +1,105 @@
+/*
+ * entry_capture.c - the begin and end of stream captures.
+ *
+ * A begin is counted before the real call and taken back if it failed, an end after the
+ * real call, so that no allocation or free falls between.
+ *
+ * Owns:  nothing.   Lock: none; the set of captures locks itself.
+ */
+#include "captures.h"
+#include "state.h"
+
+/* A begin was counted; keep it only if it succeeded. */
+static CUresult begun(CUresult result, CUstream stream, bool per_thread)
+{
+    if (result != CUDA_SUCCESS) {
+        gs_captures_end(stream, per_thread);
+    }
+    return result;
+}
+
+GS_EXPORT CUresult cuStreamBeginCapture(CUstream hStream)
+{
+    gs_captures_begin(hStream, false);
+    return begun(gs_real()->cuStreamBeginCapture(hStream), hStream, false);
+}
+
+GS_EXPORT CUresult cuStreamBeginCapture_ptsz(CUstream hStream)
+{
+    gs_captures_begin(hStream, true);
+    return begun(gs_real()->cuStreamBeginCapture_ptsz(hStream), hStream, true);
+}
+
+GS_EXPORT CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
+{
+    gs_captures_begin(hStream, false);
+    return begun(gs_real()->cuStreamBeginCapture_v2(hStream, mode), hStream, false);
+}
+
+GS_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream,
+                                                CUstreamCaptureMode mode)
+{
+    gs_captures_begin(hStream, true);
+    return begun(gs_real()->cuStreamBeginCapture_v2_ptsz(hStream, mode), hStream, true);
+}
+
+#if CUDA_VERSION >= 12030
+GS_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
+                                               const CUgraphNode *dependencies,
+                                               const CUgraphEdgeData *dependencyData,
+                                               size_t numDependencies,
+                                               CUstreamCaptureMode mode)
+{
+    gs_captures_begin(hStream, false);
+    return begun(gs_real()->cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies,
+                                                        dependencyData, numDependencies,
+                                                        mode),
+                 hStream, false);
+}
+
+GS_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph,
+                                                    const CUgraphNode *dependencies,
+                                                    const CUgraphEdgeData *dependencyData,
+                                                    size_t numDependencies,
+                                                    CUstreamCaptureMode mode)
+{
+    gs_captures_begin(hStream, true);
+    return begun(gs_real()->cuStreamBeginCaptureToGraph_ptsz(hStream, hGraph,
+                                                             dependencies, dependencyData,
+                                                             numDependencies, mode),
+                 hStream, true);
+}
+#endif
+
+GS_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
+{
+    CUresult result = gs_real()->cuStreamEndCapture(hStream, phGraph);
+    gs_captures_end(hStream, false);
+    return result;
+}
+
+GS_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
+{
+    CUresult result = gs_real()->cuStreamEndCapture_ptsz(hStream, phGraph);
+    gs_captures_end(hStream, true);
+    return result;
+}
+
+/* A stream's capture ends with it; its handle may name another stream at once. */
+GS_EXPORT CUresult cuStreamDestroy(CUstream hStream)
+{
+    CUresult result = gs_real()->cuStreamDestroy(hStream);
+    if (result == CUDA_SUCCESS && gs_captures_active()) {
+        gs_captures_end(hStream, false);
+    }
+    return result;
+}
+
+GS_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
+{
+    CUresult result = gs_real()->cuStreamDestroy_v2(hStream);
+    if (result == CUDA_SUCCESS && gs_captures_active()) {
+        gs_captures_end(hStream, false);
+    }
+    return result;
+}

@@ -1,0 +1,230 @@
+/*
+ * entry_device.c - device memory: cuMemAlloc, cuMemFree and their kin.
+ * Owns:  nothing.   Lock: none; pool and tracker lock themselves.
+ */
+#include "captures.h"
+#include "log.h"
+#include "record.h"
+#include "retry.h"
+
+/* ---- allocate -------------------------------------------------------------------- */
+
+/* From the driver itself, as if the shim were not there but for the record. */
+static CUresult allocate_native(struct gs_state *state, const struct gs_request *request,
+                                CUdeviceptr *out, size_t bytes)
+{
+    CUresult result;
+    do {
+        result = gs_real()->cuMemAlloc_v2(out, bytes);
+    } while (gs_retry_after_trim(state, request->context, result));
+    if (result == CUDA_SUCCESS) {
+        gs_record_made(state, request, *out, bytes, NULL);
+    } else {
+        gs_record_refused(state, request);
+    }
+    return result;
+}
+
+static CUresult allocate(struct gs_state *state, CUdeviceptr *out, size_t bytes)
+{
+    struct gs_request request = {.context = gs_context_current(state),
+                                 .kind = GS_MEMORY_DEVICE,
+                                 .api = GS_API_cuMemAlloc_v2};
+    struct gs_block *block;
+    int native = CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (!out || bytes == 0 || !request.context || !request.context->heap ||
+        gs_captures_active()) {
+        return allocate_native(state, &request, out, bytes);
+    }
+    switch (gs_heap_alloc(request.context->heap, bytes, &block, &native)) {
+    case GS_OK:
+        gs_record_made(state, &request, gs_block_addr(block), bytes, block);
+        *out = gs_block_addr(block);
+        return CUDA_SUCCESS;
+    case GS_ERR_NOMEM:
+    case GS_ERR_BACKEND:
+        gs_record_refused(state, &request);
+        return (CUresult)native;
+    default:
+        return allocate_native(state, &request, out, bytes);
+    }
+}
+
+GS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return gs_real()->cuMemAlloc_v2(dptr, bytesize);
+    }
+    CUresult result = allocate(state, dptr, bytesize);
+    gs_leave();
+    return result;
+}
+
+GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
+                                      size_t WidthInBytes, size_t Height,
+                                      unsigned int ElementSizeBytes)
+{
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return gs_real()->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height,
+                                             ElementSizeBytes);
+    }
+    struct gs_request request = {.context = gs_context_current(state),
+                                 .kind = GS_MEMORY_DEVICE,
+                                 .api = GS_API_cuMemAllocPitch_v2};
+    CUresult result;
+    do {
+        result = gs_real()->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height,
+                                               ElementSizeBytes);
+    } while (gs_retry_after_trim(state, request.context, result));
+    if (result == CUDA_SUCCESS) {
+        gs_record_made(state, &request, *dptr, *pPitch * Height, NULL);
+    } else {
+        gs_record_refused(state, &request);
+    }
+    gs_leave();
+    return result;
+}
+
+GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,
+                                     unsigned int flags)
+{
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return gs_real()->cuMemAllocManaged(dptr, bytesize, flags);
+    }
+    struct gs_request request = {.context = gs_context_current(state),
+                                 .kind = GS_MEMORY_MANAGED,
+                                 .api = GS_API_cuMemAllocManaged};
+    CUresult result;
+    do {
+        result = gs_real()->cuMemAllocManaged(dptr, bytesize, flags);
+    } while (gs_retry_after_trim(state, request.context, result));
+    if (result == CUDA_SUCCESS) {
+        gs_record_made(state, &request, *dptr, bytesize, NULL);
+    } else {
+        gs_record_refused(state, &request);
+    }
+    gs_leave();
+    return result;
+}
+
+/* ---- free ------------------------------------------------------------------------ */
+
+static CUresult free_native(struct gs_state *state, CUdeviceptr dptr)
+{
+    struct gs_allocation was;
+    gs_record_unmade(state, dptr, GS_API_cuMemFree_v2, &was);
+    CUresult result = gs_real()->cuMemFree_v2(dptr);
+    gs_record_free_result(state, dptr, GS_API_cuMemFree_v2, &was, result);
+    return result;
+}
+
+/*
+ * The block is out of use and out of the books. It is handed out again only after all
+ * work of its context has completed, which is what the native free waits for.
+ */
+static CUresult free_block(struct gs_state *state, struct gs_block *block)
+{
+    struct gs_heap *heap = gs_block_heap(block);
+    gs_record_block_freed(state, block, GS_API_cuMemFree_v2);
+    if (gs_captures_active()) {
+        gs_block_park_fenced(block, 0);
+        return CUDA_SUCCESS;
+    }
+    CUresult result = gs_context_wait(state, gs_heap_self(heap));
+    if (result != CUDA_SUCCESS) {
+        /* A sticky error, or the driver is shutting down. What runs is unknown: neither
+           this block nor another of the heap is handed out again. */
+        gs_heap_poison(heap);
+    }
+    gs_block_park(block);
+    return result;
+}
+
+GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
+{
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return gs_real()->cuMemFree_v2(dptr);
+    }
+    CUresult result;
+    struct gs_block *block;
+    enum gs_status found =
+        state->pool ? gs_pool_claim(state->pool, dptr, &block) : GS_ERR_NOT_OURS;
+    if (found == GS_OK) {
+        result = free_block(state, block);
+    } else if (found == GS_ERR_BAD_FREE) {
+        /* Never the driver's business: a cached block may sit at its segment's base. */
+        gs_record_bad_free(state, dptr, GS_API_cuMemFree_v2);
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        result = free_native(state, dptr);
+    }
+    gs_leave();
+    return result;
+}
+
+/* ---- queries and marks ----------------------------------------------------------- */
+
+GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+    struct gs_state *state = gs_enter();
+    CUresult result = gs_real()->cuMemGetInfo_v2(free, total);
+    if (!state) {
+        return result;
+    }
+    const struct gs_context *context = gs_context_current(state);
+    if (result == CUDA_SUCCESS && free && total && context && state->pool) {
+        size_t idle = gs_pool_idle_bytes(state->pool, context->device);
+        *free = *total - *free < idle ? *total : *free + idle;
+    }
+    gs_leave();
+    return result;
+}
+
+/* From now on the segment serves its present tenants only. */
+static bool retain_segment(struct gs_state *state, CUdeviceptr dptr,
+                           struct gs_range *range)
+{
+    return state->pool && gs_pool_find(state->pool, dptr, range) == GS_OK &&
+           gs_pool_retain(state->pool, dptr) == GS_OK;
+}
+
+GS_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+    static struct gs_log_limit limit;
+    struct gs_state *state = gs_enter();
+    struct gs_range range;
+    if (!state) {
+        return gs_real()->cuIpcGetMemHandle(pHandle, dptr);
+    }
+    bool pooled = retain_segment(state, dptr, &range);
+    CUresult result = gs_real()->cuIpcGetMemHandle(pHandle, dptr);
+    if (pooled && result == CUDA_SUCCESS && dptr != range.segment_addr) {
+        gs_log_once(
+            &limit, GS_LOG_WARN,
+            "cuIpcGetMemHandle: 0x%llx lies %zu bytes into a shared segment; an "
+            "importer that does not add the offset cuMemGetAddressRange shows needs "
+            "GPUSHIM_POOL=off",
+            (unsigned long long)dptr, (size_t)(dptr - range.segment_addr));
+    }
+    gs_leave();
+    return result;
+}
+
+GS_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                         CUdeviceptr ptr)
+{
+    struct gs_state *state = gs_enter();
+    struct gs_range range;
+    if (!state) {
+        return gs_real()->cuPointerSetAttribute(value, attribute, ptr);
+    }
+    (void)retain_segment(state, ptr, &range);
+    CUresult result = gs_real()->cuPointerSetAttribute(value, attribute, ptr);
+    gs_leave();
+    return result;
+}

@@ -1,0 +1,157 @@
+/*
+ * finish.c - the report at the end of the process.
+ *
+ * Runs after the static destructors of every other library, so it must not lean on any of
+ * them, and it makes no CUDA call: the driver may be gone.
+ *
+ * Owns:  nothing.   Lock: none; the first caller gets the state's `reported` flag.
+ */
+#include "finish.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "report.h"
+#include "state.h"
+
+/* The command line is cut at this many bytes. */
+#define COMMAND_BYTES 120
+
+/* Runtime functions that allocate: their frames, and those below, are not the program's.
+ */
+static const char *const runtime_names[] = {
+    "cudaMalloc",
+    "cudaMallocPitch",
+    "cudaMalloc3D",
+    "cudaMallocHost",
+    "cudaHostAlloc",
+    "cudaMallocManaged",
+    "cudaMallocAsync",
+    "cudaMallocAsync_ptsz",
+    "cudaMallocFromPoolAsync",
+    "cudaMallocFromPoolAsync_ptsz",
+    "cudaFree",
+    "cudaFreeHost",
+    "cudaFreeAsync",
+    "cudaFreeAsync_ptsz",
+};
+
+/* The command line with spaces between its words, cut at COMMAND_BYTES. */
+static void read_command(char out[COMMAND_BYTES + 8])
+{
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? 0 : read(fd, out, COMMAND_BYTES + 1);
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (length <= 0) {
+        strcpy(out, "?");
+        return;
+    }
+    bool cut = length > COMMAND_BYTES;
+    length = cut ? COMMAND_BYTES : length - 1; /* without the last word's NUL */
+    for (ssize_t i = 0; i < length; i++) {
+        if ((unsigned char)out[i] < ' ') {
+            out[i] = ' ';
+        }
+    }
+    strcpy(out + length, cut ? "..." : "");
+}
+
+static void fill_devices(struct gs_state *state, struct gs_report_device *devices,
+                         size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        devices[i] = (struct gs_report_device){.name = state->device_names[i]};
+        if (!state->pool) {
+            continue;
+        }
+        struct gs_pool_stats stats;
+        gs_pool_stats(state->pool, (int)i, &stats);
+        devices[i].pooled = stats.allocs > 0;
+        devices[i].reserved_bytes = stats.reserved_bytes;
+        devices[i].reserved_peak_bytes = stats.reserved_peak_bytes;
+        devices[i].pool_allocs = stats.hits + stats.misses;
+        devices[i].pool_hits = stats.hits;
+        devices[i].requested_bytes = stats.live_bytes;
+        devices[i].rounded_bytes = stats.used_bytes;
+    }
+}
+
+static void write_report(struct gs_state *state, const char *ending,
+                         struct gs_report_summary *summary)
+{
+    const struct gs_options *options = &state->options;
+    char command[COMMAND_BYTES + 8];
+    char host[256] = "";
+    struct gs_text text = {0};
+    struct gs_symbolizer *symbolizer = NULL;
+    struct gs_symbolizer_config symbols = {.lines = options->symbolize,
+                                           .timeout_ms = options->symbolize_timeout_ms};
+    size_t device_count = (size_t)__atomic_load_n(&state->device_count, __ATOMIC_ACQUIRE);
+    struct gs_report_device devices[GS_MAX_DEVICES];
+
+    read_command(command);
+    gethostname(host, sizeof(host) - 1);
+    fill_devices(state, devices, device_count);
+    if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
+        symbolizer = NULL;
+    }
+    struct gs_report_config config = {
+        .version = GPUSHIM_VERSION,
+        .command = command,
+        .host = host,
+        .rank = gs_log_rank(),
+        .pid = state->pid,
+        .ending = ending,
+        .devices = devices,
+        .device_count = device_count,
+        .max_groups = options->leak_max,
+        .min_leak_bytes = options->leak_min_bytes,
+        .show_leaks = options->leak_report == GS_LEAK_REPORT_EXIT,
+        .runtime_names = runtime_names,
+        .runtime_name_count = GS_ARRAY_LEN(runtime_names),
+        .symbolizer = symbolizer,
+    };
+    gs_report_write(state->tracker, &config, &text, summary);
+    if (text.data) {
+        gs_log_text(text.data, text.length);
+    }
+    gs_text_free(&text);
+    if (symbolizer) {
+        gs_symbolizer_destroy(symbolizer);
+    }
+}
+
+bool gs_finish_report(const char *ending, bool again)
+{
+    struct gs_state *state = gs_state_peek();
+    struct gs_report_summary summary = {0};
+    if (!state || !state->tracker || state->pid != (pid_t)syscall(SYS_getpid) ||
+        __atomic_exchange_n(&state->reported, 1, __ATOMIC_ACQ_REL)) {
+        return false;
+    }
+    /* The symbolizer's child process and whatever else this needs is not the program's.
+     */
+    unsigned depth = gs_thread.depth;
+    gs_thread.depth = depth + 1;
+    write_report(state, ending, &summary);
+    gs_thread.depth = depth;
+    if (again) {
+        __atomic_store_n(&state->reported, 0, __ATOMIC_RELEASE);
+    }
+    return summary.errors > 0 || summary.leaked_count > 0;
+}
+
+int gs_finish_status(int status, bool bad)
+{
+    struct gs_state *state = gs_state_peek();
+    if (!bad || status != 0 || !state || state->options.error_exitcode == 0) {
+        return status;
+    }
+    return (int)state->options.error_exitcode;
+}

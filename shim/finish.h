@@ -1,0 +1,23 @@
+/*
+ * finish.h - the report at the end of the process.
+ */
+#ifndef GS_FINISH_H
+#define GS_FINISH_H
+
+#include "gs_base.h"
+
+/*
+ * Write the report, once for the process: at exit, quick_exit, _exit or before an exec.
+ * Does nothing in a process without CUDA calls, and in a child that shares or copied the
+ * memory of the one that made them.
+ *
+ * In:  ending  how the process ends ("exit 0"), for the header
+ *      again   a later call may write another one (an exec that fails)
+ * Returns whether there were leaks or errors.
+ */
+bool gs_finish_report(const char *ending, bool again);
+
+/* The status to end with instead of `status`: GPUSHIM_ERROR_EXITCODE if it applies. */
+int gs_finish_status(int status, bool bad);
+
+#endif

@@ -1,0 +1,117 @@
+/*
+ * jump.S - dlsym and dlvsym: ask the shim, then answer or leave by a jump.
+ *
+ * The dynamic linker tells the caller of dlsym(RTLD_NEXT, ...) by the return address, so a
+ * look-up that is not the shim's must reach the real function with the stack and the
+ * argument registers exactly as the caller left them.
+ *
+ * gs_linker_route_dlsym / _dlvsym return two words: the value, and where to jump (0: return
+ * the value).
+ */
+
+#if defined(__x86_64__)
+
+
+/* name, route function, register of the route's last argument: the caller's address */
+#define LOOKUP(name, route, caller_register)                                             \
+    .globl name;                                                                         \
+    .type name, @function;                                                               \
+    .p2align 4;                                                                          \
+name:                                                                                    \
+    .cfi_startproc;                                                                      \
+    endbr64;                                                                             \
+    pushq %rdi;                                                                          \
+    .cfi_adjust_cfa_offset 8;                                                            \
+    pushq %rsi;                                                                          \
+    .cfi_adjust_cfa_offset 8;                                                            \
+    pushq %rdx;                                                                          \
+    .cfi_adjust_cfa_offset 8;                                                            \
+    movq 24(%rsp), caller_register;                                                      \
+    call route;                                                                          \
+    movq %rdx, %r11;                                                                     \
+    popq %rdx;                                                                           \
+    .cfi_adjust_cfa_offset -8;                                                           \
+    popq %rsi;                                                                           \
+    .cfi_adjust_cfa_offset -8;                                                           \
+    popq %rdi;                                                                           \
+    .cfi_adjust_cfa_offset -8;                                                           \
+    testq %r11, %r11;                                                                    \
+    jz 1f;                                                                               \
+    jmp *%r11;                                                                           \
+1:                                                                                       \
+    ret;                                                                                 \
+    .cfi_endproc;                                                                        \
+    .size name, . - name
+
+    .text
+    LOOKUP(dlsym, gs_linker_route_dlsym, %rdx)
+    LOOKUP(dlvsym, gs_linker_route_dlvsym, %rcx)
+
+/* The notes say that indirect-branch tracking and shadow stacks are kept working; without
+   them the linker would switch both off for the whole process. */
+    .section .note.gnu.property, "a"
+    .p2align 3
+    .long 4
+    .long 16
+    .long 5
+    .asciz "GNU"
+    .long 0xc0000002
+    .long 4
+    .long 3
+    .long 0
+
+#elif defined(__aarch64__)
+
+#define LOOKUP(name, route, caller_register)                                             \
+    .globl name;                                                                         \
+    .type name, %function;                                                               \
+    .p2align 4;                                                                          \
+name:                                                                                    \
+    .cfi_startproc;                                                                      \
+    hint 34; /* bti c */                                                                 \
+    stp x29, x30, [sp, -48]!;                                                            \
+    .cfi_def_cfa_offset 48;                                                              \
+    .cfi_offset 29, -48;                                                                 \
+    .cfi_offset 30, -40;                                                                 \
+    mov x29, sp;                                                                         \
+    stp x0, x1, [sp, 16];                                                                \
+    str x2, [sp, 32];                                                                    \
+    mov caller_register, x30;                                                            \
+    bl route;                                                                            \
+    mov x16, x1;                                                                         \
+    cbz x16, 1f;                                                                         \
+    ldp x0, x1, [sp, 16];                                                                \
+    ldr x2, [sp, 32];                                                                    \
+1:                                                                                       \
+    ldp x29, x30, [sp], 48;                                                              \
+    .cfi_restore 30;                                                                     \
+    .cfi_restore 29;                                                                     \
+    .cfi_def_cfa_offset 0;                                                               \
+    cbz x16, 2f;                                                                         \
+    br x16;                                                                              \
+2:                                                                                       \
+    ret;                                                                                 \
+    .cfi_endproc;                                                                        \
+    .size name, . - name
+
+    .text
+    LOOKUP(dlsym, gs_linker_route_dlsym, x2)
+    LOOKUP(dlvsym, gs_linker_route_dlvsym, x3)
+
+/* Branch target identification (bit 0) holds for this file. */
+    .section .note.gnu.property, "a"
+    .p2align 3
+    .long 4
+    .long 16
+    .long 5
+    .asciz "GNU"
+    .long 0xc0000000
+    .long 4
+    .long 1
+    .long 0
+
+#else
+#error "dlsym needs a jump for this machine"
+#endif
+
+    .section .note.GNU-stack, "", %progbits

@@ -1,0 +1,152 @@
+/*
+ * linker.c - which symbol look-ups are answered by the shim, and how.
+ *
+ * Names that are not in hooks.def leave by a jump, with the caller's return address still
+ * in place: the dynamic linker resolves RTLD_NEXT and RTLD_DEFAULT by it. RTLD_NEXT
+ * always leaves so, whatever the name: a library behind the shim that asks for the next
+ * definition would otherwise be handed itself.
+ *
+ * Owns:  the cached real functions.   Lock: none; idempotent writes of one word.
+ */
+#include "linker.h"
+
+#include <dlfcn.h>
+
+#include "real.h"
+
+static gs_dlsym_fn *real_dlsym;   /* atomic, written with one value only */
+static gs_dlvsym_fn *real_dlvsym; /* likewise */
+
+/* Any address of the shim's own. */
+static const char own_anchor;
+
+static bool own_module(struct gs_module_ref *own)
+{
+    return gs_elf_module_of(&own_anchor, own) == GS_OK;
+}
+
+bool gs_linker_is_own(const struct gs_module_ref *module)
+{
+    uintptr_t anchor = (uintptr_t)&own_anchor;
+    return anchor >= module->begin && anchor < module->end;
+}
+
+void gs_linker_own_range(uintptr_t *begin, uintptr_t *end)
+{
+    struct gs_module_ref own;
+    bool found = own_module(&own);
+    *begin = found ? own.begin : 0;
+    *end = found ? own.end : 0;
+}
+
+/* Since glibc 2.34 they live in libc, before that in libdl; another name means no glibc.
+ */
+static void *libc_symbol(const char *name)
+{
+    static const char *const owners[] = {"libc.so.6", "libdl.so.2"};
+    for (size_t i = 0; i < GS_ARRAY_LEN(owners); i++) {
+        struct gs_module_ref module;
+        if (gs_elf_module_named(owners[i], false, &module) == GS_OK) {
+            void *found = gs_elf_symbol(&module, name);
+            if (found) {
+                return found;
+            }
+        }
+    }
+    return NULL;
+}
+
+gs_dlvsym_fn *gs_linker_dlvsym(void)
+{
+    gs_dlvsym_fn *found = __atomic_load_n(&real_dlvsym, __ATOMIC_ACQUIRE);
+    if (!found) {
+        found = (gs_dlvsym_fn *)libc_symbol("dlvsym");
+        __atomic_store_n(&real_dlvsym, found, __ATOMIC_RELEASE);
+    }
+    return found;
+}
+
+/*
+ * Another preloaded tool may replace dlsym as well: the next one behind the shim is asked
+ * for first, by the versions glibc has given it, so that the chain stays whole.
+ */
+gs_dlsym_fn *gs_linker_dlsym(void)
+{
+    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
+    gs_dlsym_fn *found = __atomic_load_n(&real_dlsym, __ATOMIC_ACQUIRE);
+    gs_dlvsym_fn *dlvsym_fn = gs_linker_dlvsym();
+
+    for (size_t i = 0; !found && dlvsym_fn && i < GS_ARRAY_LEN(versions); i++) {
+        found = (gs_dlsym_fn *)dlvsym_fn(RTLD_NEXT, "dlsym", versions[i]);
+    }
+    if (!found) {
+        found = (gs_dlsym_fn *)libc_symbol("dlsym");
+    }
+    __atomic_store_n(&real_dlsym, found, __ATOMIC_RELEASE);
+    return found;
+}
+
+void *gs_linker_next(const char *name)
+{
+    gs_dlsym_fn *find = gs_linker_dlsym();
+    return find ? find(RTLD_NEXT, name) : NULL;
+}
+
+/* Whether native would find `name` for a caller that has it in its own dependencies only
+ * (a plug-in loaded RTLD_LOCAL): the library's name tells for CUDA's two. */
+static bool depends_on_cuda(const void *caller, const char *name)
+{
+    struct gs_module_ref module;
+    const char *library =
+        gs_elf_begins_with(name, "cuda") ? "libcudart.so" : "libcuda.so";
+    return gs_elf_module_of(caller, &module) == GS_OK && gs_elf_needed(&module, library);
+}
+
+/* A definition that is the shim's own counts only where native would find one as well. */
+static void *answer(const char *name, void *found)
+{
+    struct gs_module_ref module;
+    if (!found) {
+        return NULL;
+    }
+    if (gs_elf_module_of(found, &module) == GS_OK && gs_linker_is_own(&module)) {
+        return gs_linker_next(name) ? found : NULL;
+    }
+    return gs_real_substitute(name, found);
+}
+
+/* Whether a look-up leaves by a jump before anything is asked. */
+static bool passes(void *handle, const char *name, const void *caller)
+{
+    if (handle == RTLD_NEXT || !name || !gs_real_is_hooked(name) ||
+        gs_real_owns(caller)) {
+        return true;
+    }
+    /* In the global scope the shim's export is found first by itself, if there is a
+       definition behind it at all; a missing one must stay missing. */
+    return handle == RTLD_DEFAULT &&
+           (gs_linker_next(name) || depends_on_cuda(caller, name));
+}
+
+struct gs_route gs_linker_route_dlsym(void *handle, const char *name, const void *caller)
+{
+    gs_dlsym_fn *find = gs_linker_dlsym();
+    if (!find || passes(handle, name, caller)) {
+        return (struct gs_route){.jump = (void *)find};
+    }
+    if (handle == RTLD_DEFAULT) {
+        return (struct gs_route){.value = NULL}; /* dlerror is set by the look-up above */
+    }
+    return (struct gs_route){.value = answer(name, find(handle, name))};
+}
+
+struct gs_route gs_linker_route_dlvsym(void *handle, const char *name,
+                                       const char *version, const void *caller)
+{
+    gs_dlvsym_fn *find = gs_linker_dlvsym();
+    if (!find || handle == RTLD_DEFAULT || passes(handle, name, caller)) {
+        return (struct gs_route){.jump = (void *)find};
+    }
+    void *found = find(handle, name, version);
+    return (struct gs_route){.value = found ? gs_real_substitute(name, found) : NULL};
+}

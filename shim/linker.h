@@ -1,0 +1,42 @@
+/*
+ * linker.h - the real dlsym and dlvsym, and the answers of the shim's own.
+ *
+ * Lock: none; what is cached is written once with the same value by whoever is first.
+ */
+#ifndef GS_LINKER_H
+#define GS_LINKER_H
+
+#include "elf_module.h"
+#include "gs_base.h"
+
+typedef void *gs_dlsym_fn(void *handle, const char *name);
+typedef void *gs_dlvsym_fn(void *handle, const char *name, const char *version);
+
+/* Next dlsym / dlvsym behind the shim's: the dynamic linker's, or another tool's. NULL if
+ * it cannot be found. */
+gs_dlsym_fn *gs_linker_dlsym(void);
+gs_dlvsym_fn *gs_linker_dlvsym(void);
+
+/* Next definition of `name` in the global scope behind the shim, or NULL. Sets dlerror as
+ * a failing dlsym does. */
+void *gs_linker_next(const char *name);
+
+/* Whether a module is the shim itself. */
+bool gs_linker_is_own(const struct gs_module_ref *module);
+/* The shim's own mapped range. */
+void gs_linker_own_range(uintptr_t *begin, uintptr_t *end);
+
+/*
+ * What the assembly of jump.S does with a call: with `jump` set it restores the arguments
+ * and jumps there, as if the shim were not in between; otherwise it returns `value`.
+ */
+struct gs_route {
+    void *value;
+    void *jump;
+};
+
+struct gs_route gs_linker_route_dlsym(void *handle, const char *name, const void *caller);
+struct gs_route gs_linker_route_dlvsym(void *handle, const char *name,
+                                       const char *version, const void *caller);
+
+#endif

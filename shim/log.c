@@ -1,0 +1,361 @@
+/*
+ * log.c - where every text of the shim goes: stderr, or the file the user named.
+ *
+ * Role:  formats lines, and writes whole lines without ever harming the host: see log.h
+ *        for what is promised. Names of files are log_pattern.c's.
+ * Owns:  the main log's file and the verbosity.
+ * Lock:  none. What start-up sets is published by one release store; the rest is atomic.
+ *
+ * vsnprintf is not on POSIX's list of async-signal-safe functions; glibc's neither
+ * allocates nor locks for the plain conversions used here (no positional arguments, no
+ * floating point, no wide characters).
+ */
+#include "log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log_pattern.h"
+
+/* How long a full, non-blocking stderr or FIFO is waited for. */
+#define WRITE_PATIENCE_MS 1000
+
+static const char line_prefix[] = "gpushim: ";
+
+/* Fields say their own rules. */
+static struct gs_log_file main_file;
+/* Atomic. */
+static unsigned verbosity = GS_LOG_WARN;
+
+/* ---- Keeping the host unharmed --------------------------------------------------- */
+
+/* State of the calling thread while we write. */
+struct shield {
+    int saved_errno;
+    int cancel_state;
+    bool signal_raised; /* a write of ours has failed in a way that raises a signal */
+    sigset_t mask;
+    sigset_t pending;
+};
+
+/* SIGPIPE and SIGXFSZ are what write(2) raises, and both end the process by default. */
+static void held_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGPIPE);
+    sigaddset(set, SIGXFSZ);
+}
+
+static void shield_raise(struct shield *shield)
+{
+    sigset_t held;
+
+    shield->saved_errno = errno;
+    shield->signal_raised = false;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &shield->cancel_state);
+    held_signals(&held);
+    pthread_sigmask(SIG_BLOCK, &held, &shield->mask);
+    sigpending(&shield->pending);
+}
+
+static void shield_lower(struct shield *shield)
+{
+    if (shield->signal_raised) {
+        const struct timespec no_wait = {0, 0};
+        sigset_t ours;
+
+        /* What was pending before is the program's own and stays. */
+        held_signals(&ours);
+        if (sigismember(&shield->pending, SIGPIPE))
+            sigdelset(&ours, SIGPIPE);
+        if (sigismember(&shield->pending, SIGXFSZ))
+            sigdelset(&ours, SIGXFSZ);
+        while (sigtimedwait(&ours, NULL, &no_wait) < 0 && errno == EINTR)
+            continue;
+    }
+    pthread_sigmask(SIG_SETMASK, &shield->mask, NULL);
+    pthread_setcancelstate(shield->cancel_state, &shield->cancel_state);
+    errno = shield->saved_errno;
+}
+
+/*
+ * Write all of it.
+ * Out:    *done  bytes written, also on failure
+ * Returns 0 or the errno of the failure.
+ */
+static int write_fully(struct shield *shield, int fd, const char *data, size_t length,
+                       size_t *done)
+{
+    *done = 0;
+    while (*done < length) {
+        ssize_t n = write(fd, data + *done, length - *done);
+
+        if (n > 0) {
+            *done += (size_t)n;
+        } else if (n == 0) {
+            return EIO;
+        } else if (errno == EAGAIN) {
+            struct pollfd ready = {.fd = fd, .events = POLLOUT};
+
+            if (poll(&ready, 1, WRITE_PATIENCE_MS) == 0)
+                return EAGAIN;
+        } else if (errno != EINTR) {
+            if (errno == EPIPE || errno == EFBIG)
+                shield->signal_raised = true;
+            return errno;
+        }
+    }
+    return 0;
+}
+
+/* ---- Files ------------------------------------------------------------------------ */
+
+enum { NAME_UNRESOLVED, NAME_IN_WORK, NAME_RESOLVED };
+
+/* strerror may load a locale; these are what opening and appending can meet. */
+static const char *error_text(int error)
+{
+    switch (error) {
+    case EACCES:
+    case EPERM:
+        return "permission denied";
+    case ENOENT:
+        return "no such directory";
+    case ENOTDIR:
+        return "not a directory";
+    case EISDIR:
+        return "is a directory";
+    case EROFS:
+        return "read-only file system";
+    case ENOSPC:
+    case EDQUOT:
+        return "no space left";
+    case EFBIG:
+        return "file too large";
+    case EMFILE:
+    case ENFILE:
+        return "too many open files";
+    case ENAMETOOLONG:
+        return "name too long";
+    case ELOOP:
+        return "too many symbolic links";
+    case ENXIO:
+    case EPIPE:
+        return "nobody reads it";
+    case EAGAIN:
+        return "its reader is too slow";
+    case ETXTBSY:
+        return "is a running program";
+    default:
+        return "input/output error";
+    }
+}
+
+/* A closed or full stderr is nobody's fault that could be told of it. */
+static void write_stderr(struct shield *shield, const char *data, size_t length)
+{
+    size_t done;
+
+    (void)write_fully(shield, STDERR_FILENO, data, length, &done);
+}
+
+/* The first failure is told on stderr; all later text of this file goes there. */
+static void file_failed(struct shield *shield, struct gs_log_file *file, const char *path,
+                        int error)
+{
+    char line[GS_LOG_LINE_BYTES];
+    int length;
+
+    if (__atomic_exchange_n(&file->broken, 1, __ATOMIC_RELAXED))
+        return;
+    length =
+        snprintf(line, sizeof(line), "%s%s: cannot write %.800s: %s; writing to stderr\n",
+                 line_prefix, file->variable, path, error_text(error));
+    write_stderr(shield, line, (size_t)length);
+}
+
+/*
+ * Today's name of the file. The surroundings are resolved once, by whoever comes first;
+ * a thread that comes meanwhile (or a handler that interrupts) resolves them for itself.
+ */
+static enum gs_status file_path(struct gs_log_file *file, char path[PATH_MAX])
+{
+    char own[PATH_MAX];
+    int state = NAME_UNRESOLVED;
+    enum gs_status status;
+
+    if (__atomic_load_n(&file->state, __ATOMIC_ACQUIRE) == NAME_RESOLVED)
+        return gs_log_pattern_finish(file->resolved, path, PATH_MAX);
+    status = gs_log_pattern_resolve(file->pattern, own, sizeof(own));
+    if (status != GS_OK)
+        return status;
+    if (__atomic_compare_exchange_n(&file->state, &state, NAME_IN_WORK, false,
+                                    __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+        strcpy(file->resolved, own);
+        __atomic_store_n(&file->state, NAME_RESOLVED, __ATOMIC_RELEASE);
+    }
+    return gs_log_pattern_finish(own, path, PATH_MAX);
+}
+
+/* Append to the file; returns the bytes that it did not take. */
+static size_t file_append(struct shield *shield, struct gs_log_file *file,
+                          const char *data, size_t length)
+{
+    char path[PATH_MAX];
+    size_t done = 0;
+    int fd, error;
+
+    if (__atomic_load_n(&file->broken, __ATOMIC_RELAXED))
+        return length;
+    if (file_path(file, path) != GS_OK) {
+        file_failed(shield, file, file->pattern, ENAMETOOLONG);
+        return length;
+    }
+    /* O_NONBLOCK: a FIFO that nobody reads must not stop the program. */
+    do
+        fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
+                  0666);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0) {
+        file_failed(shield, file, path, errno);
+        return length;
+    }
+    error = write_fully(shield, fd, data, length, &done);
+    close(fd);
+    if (error)
+        file_failed(shield, file, path, error);
+    return length - done;
+}
+
+void gs_log_file_open(struct gs_log_file *file, const char *variable, const char *pattern)
+{
+    int saved_errno = errno;
+
+    gs_log_pattern_start((int64_t)time(NULL));
+    if (pattern && *pattern && strlen(pattern) < PATH_MAX &&
+        !gs_log_pattern_problem(pattern)) {
+        strcpy(file->pattern, pattern);
+        gs_log_pattern_make_absolute(file->pattern);
+        __atomic_store_n(&file->variable, variable, __ATOMIC_RELEASE);
+    }
+    errno = saved_errno;
+}
+
+bool gs_log_file_used(const struct gs_log_file *file)
+{
+    return __atomic_load_n(&file->variable, __ATOMIC_ACQUIRE) != NULL;
+}
+
+void gs_log_file_write(struct gs_log_file *file, const char *data, size_t length)
+{
+    struct shield shield;
+    size_t rest;
+
+    if (!gs_log_file_used(file) || length == 0)
+        return;
+    shield_raise(&shield);
+    rest = file_append(&shield, file, data, length);
+    write_stderr(&shield, data + (length - rest), rest);
+    shield_lower(&shield);
+}
+
+/* ---- The main log ----------------------------------------------------------------- */
+
+void gs_log_open(const char *pattern, unsigned wanted_verbosity)
+{
+    __atomic_store_n(&verbosity, wanted_verbosity, __ATOMIC_RELAXED);
+    gs_log_file_open(&main_file, "GPUSHIM_LOG_FILE", pattern);
+}
+
+bool gs_log_enabled(enum gs_log_level level)
+{
+    return (unsigned)level <= __atomic_load_n(&verbosity, __ATOMIC_RELAXED);
+}
+
+void gs_log_text(const char *data, size_t length)
+{
+    struct shield shield;
+
+    if (gs_log_file_used(&main_file)) {
+        gs_log_file_write(&main_file, data, length);
+        return;
+    }
+    shield_raise(&shield);
+    write_stderr(&shield, data, length);
+    shield_lower(&shield);
+}
+
+/* One line: prefix, text, ending; cut where it is too long. */
+static void write_line(const char *format, va_list arguments, const char *ending)
+{
+    char line[GS_LOG_LINE_BYTES + 1];
+    int saved_errno = errno;
+    char *text = stpcpy(line, line_prefix);
+    char *limit = line + GS_LOG_LINE_BYTES - strlen(ending) - 1; /* the newline */
+    int wanted = vsnprintf(text, (size_t)(limit - text) + 1, format, arguments);
+
+    if (wanted > limit - text)
+        text = stpcpy(limit - 3, "...");
+    else if (wanted > 0)
+        text += wanted;
+    text = stpcpy(stpcpy(text, ending), "\n");
+    gs_log_text(line, (size_t)(text - line));
+    errno = saved_errno;
+}
+
+void gs_log_line(enum gs_log_level level, const char *format, ...)
+{
+    va_list arguments;
+
+    if (!gs_log_enabled(level))
+        return;
+    va_start(arguments, format);
+    write_line(format, arguments, "");
+    va_end(arguments);
+}
+
+/* The how-manieth message is this? 0: one too many. */
+static unsigned limit_take(struct gs_log_limit *limit, unsigned most)
+{
+    unsigned before;
+
+    /* Looked at first, so that a counter in a hot loop can never come round. */
+    if (__atomic_load_n(&limit->count, __ATOMIC_RELAXED) >= most)
+        return 0;
+    before = __atomic_fetch_add(&limit->count, 1, __ATOMIC_RELAXED);
+    return before < most ? before + 1 : 0;
+}
+
+void gs_log_once(struct gs_log_limit *limit, enum gs_log_level level, const char *format,
+                 ...)
+{
+    va_list arguments;
+
+    if (!gs_log_enabled(level) || limit_take(limit, 1) == 0)
+        return;
+    va_start(arguments, format);
+    write_line(format, arguments, "");
+    va_end(arguments);
+}
+
+void gs_log_limited(struct gs_log_limit *limit, unsigned most, enum gs_log_level level,
+                    const char *format, ...)
+{
+    va_list arguments;
+    unsigned turn = gs_log_enabled(level) ? limit_take(limit, most) : 0;
+
+    if (turn == 0)
+        return;
+    va_start(arguments, format);
+    write_line(format, arguments,
+               turn == most ? " (further lines of this kind are not shown)" : "");
+    va_end(arguments);
+}

@@ -1,0 +1,284 @@
+/*
+ * log_pattern.c - names of log files: patterns, and what is put in their place.
+ *
+ * Two passes. The first resolves everything that stays the same for a program (host,
+ * program, start, rank, variables), the second the process id, anew for each write: a
+ * forked child gets its own file without having to be told that it was forked.
+ *
+ * Owns:  the start time.   Lock: none, it is atomic.
+ * No malloc, no locale, no time zone: may run in a signal handler.
+ */
+#include "log_pattern.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log.h"
+
+/* Seconds since the epoch, 0 until gs_log_pattern_start; atomic. */
+static int64_t start_seconds;
+
+/* Text being built; `overflow` is sticky. */
+struct name_buffer {
+    char *data;
+    size_t length, capacity;
+    bool overflow;
+};
+
+static void name_put(struct name_buffer *name, char c)
+{
+    if (name->length + 1 < name->capacity)
+        name->data[name->length++] = c;
+    else
+        name->overflow = true;
+}
+
+/* A value found outside: made fit for a file name, and for another pass over patterns. */
+static void name_put_value(struct name_buffer *name, const char *value, size_t length,
+                           bool slashes)
+{
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)value[i];
+
+        if (c < 0x20 || c == 0x7f || (c == '/' && !slashes))
+            name_put(name, '_');
+        else
+            name_put(name, (char)c);
+        if (c == '%')
+            name_put(name, '%');
+    }
+}
+
+static void name_put_number(struct name_buffer *name, uint64_t value, unsigned width)
+{
+    char digits[20];
+    unsigned n = 0;
+
+    do {
+        digits[n++] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0 || n < width);
+    while (n > 0)
+        name_put(name, digits[--n]);
+}
+
+/*
+ * 20240131T235959Z. By hand: gmtime_r takes the lock of the time zone data.
+ * The calendar repeats every 400 years of 146097 days; years are counted from March, so
+ * that the leap day is a year's last.
+ */
+static void name_put_time(struct name_buffer *name, int64_t seconds)
+{
+    uint64_t rest = (uint64_t)seconds % 86400;
+    uint64_t days = (uint64_t)seconds / 86400 + 719468; /* since 0000-03-01 */
+    uint64_t era = days / 146097;
+    uint64_t day = days % 146097;
+    uint64_t year = (day - day / 1460 + day / 36524 - day / 146096) / 365;
+    uint64_t year_day = day - (365 * year + year / 4 - year / 100);
+    uint64_t month = (5 * year_day + 2) / 153; /* 0 is March */
+
+    name_put_number(name, era * 400 + year + (month >= 10), 4);
+    name_put_number(name, month < 10 ? month + 3 : month - 9, 2);
+    name_put_number(name, year_day - (153 * month + 2) / 5 + 1, 2);
+    name_put(name, 'T');
+    name_put_number(name, rest / 3600, 2);
+    name_put_number(name, rest / 60 % 60, 2);
+    name_put_number(name, rest % 60, 2);
+    name_put(name, 'Z');
+}
+
+static int64_t start_time(void)
+{
+    int64_t start = __atomic_load_n(&start_seconds, __ATOMIC_RELAXED);
+
+    return start ? start : (int64_t)time(NULL);
+}
+
+void gs_log_pattern_start(int64_t seconds)
+{
+    int64_t unset = 0;
+
+    __atomic_compare_exchange_n(&start_seconds, &unset, seconds, false, __ATOMIC_RELAXED,
+                                __ATOMIC_RELAXED);
+}
+
+/* The rank's digits in the environment, NULL if there are none. */
+static const char *rank_text(void)
+{
+    static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                            "PMIX_RANK", "SLURM_PROCID", "RANK"};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(variables); i++) {
+        /* NOLINTNEXTLINE(concurrency-mt-unsafe): as safe as the program's own look-ups */
+        const char *value = getenv(variables[i]);
+        size_t digits = value ? strspn(value, "0123456789") : 0;
+
+        if (digits > 0 && digits < 10 && value[digits] == '\0')
+            return value;
+    }
+    return NULL;
+}
+
+int gs_log_rank(void)
+{
+    const char *text = rank_text();
+    int rank = 0;
+
+    if (!text)
+        return -1;
+    for (; *text; text++)
+        rank = rank * 10 + (*text - '0');
+    return rank;
+}
+
+static void name_put_host(struct name_buffer *name)
+{
+    char host[HOST_NAME_MAX + 1];
+
+    if (gethostname(host, sizeof(host)) != 0)
+        strcpy(host, "unknown");
+    host[sizeof(host) - 1] = '\0';
+    name_put_value(name, host, strlen(host), false);
+}
+
+/* `text` points behind "%q{"; returns the closing brace. The pattern was checked. */
+static const char *name_put_variable(struct name_buffer *name, const char *text)
+{
+    const char *end = strchr(text, '}');
+    char variable[GS_LOG_LINE_BYTES];
+    size_t length = (size_t)(end - text);
+    const char *value = NULL;
+
+    if (length < sizeof(variable)) {
+        memcpy(variable, text, length);
+        variable[length] = '\0';
+        /* NOLINTNEXTLINE(concurrency-mt-unsafe): as safe as the program's own look-ups */
+        value = getenv(variable);
+    }
+    if (!value || !*value)
+        value = "unset";
+    name_put_value(name, value, strlen(value), true);
+    return end;
+}
+
+/* One conversion; `text` points at the letter. Returns its last character. */
+static const char *name_put_conversion(struct name_buffer *name, const char *text)
+{
+    const char *program = program_invocation_short_name;
+    const char *rank;
+
+    switch (*text) {
+    case 'h':
+        name_put_host(name);
+        break;
+    case 'e':
+        if (!program || !*program)
+            program = "unknown";
+        name_put_value(name, program, strlen(program), false);
+        break;
+    case 't':
+        name_put_time(name, start_time());
+        break;
+    case 'r':
+        rank = rank_text();
+        name_put_value(name, rank ? rank : "norank", strlen(rank ? rank : "norank"),
+                       false);
+        break;
+    case 'q':
+        return name_put_variable(name, text + 2);
+    default: /* %p and %% are the second pass's */
+        name_put(name, '%');
+        name_put(name, *text);
+        break;
+    }
+    return text;
+}
+
+/* First pass: everything but %p and %%. The pattern was checked. */
+enum gs_status gs_log_pattern_resolve(const char *pattern, char *out, size_t capacity)
+{
+    struct name_buffer name = {.data = out, .capacity = capacity};
+
+    for (const char *text = pattern; *text; text++) {
+        if (*text == '%')
+            text = name_put_conversion(&name, text + 1);
+        else
+            name_put(&name, *text);
+    }
+    out[name.length] = '\0';
+    return name.overflow ? GS_ERR_INVALID : GS_OK;
+}
+
+/* Second pass: %p and %%, all that the first has left. */
+enum gs_status gs_log_pattern_finish(const char *pattern, char *out, size_t capacity)
+{
+    struct name_buffer name = {.data = out, .capacity = capacity};
+
+    for (const char *text = pattern; *text; text++) {
+        if (*text != '%')
+            name_put(&name, *text);
+        else if (*++text == 'p')
+            name_put_number(&name, (uint64_t)getpid(), 1);
+        else
+            name_put(&name, '%');
+    }
+    out[name.length] = '\0';
+    return name.overflow ? GS_ERR_INVALID : GS_OK;
+}
+
+const char *gs_log_pattern_problem(const char *pattern)
+{
+    for (const char *text = strchr(pattern, '%'); text; text = strchr(text + 1, '%')) {
+        text++;
+        if (*text == 'q') {
+            const char *end = text[1] == '{' ? strchr(text, '}') : NULL;
+
+            if (!end || end == text + 2)
+                return "%q needs a variable in braces, such as %q{USER}";
+            text = end;
+        } else if (*text == '\0' || !strchr("phetr%", *text)) {
+            return "only %p, %h, %e, %t, %r, %q{VAR} and %% may follow a percent sign";
+        }
+    }
+    return NULL;
+}
+
+enum gs_status gs_log_pattern_expand(const char *pattern, char *out, size_t capacity)
+{
+    char surroundings[PATH_MAX];
+    char name[PATH_MAX];
+    enum gs_status status;
+
+    if (gs_log_pattern_problem(pattern))
+        return GS_ERR_INVALID;
+    status = gs_log_pattern_resolve(pattern, surroundings, sizeof(surroundings));
+    if (status != GS_OK)
+        return status;
+    status = gs_log_pattern_finish(surroundings, name, sizeof(name));
+    if (status != GS_OK)
+        return status;
+    if (strlen(name) >= capacity)
+        return GS_ERR_INVALID;
+    strcpy(out, name);
+    return GS_OK;
+}
+
+void gs_log_pattern_make_absolute(char pattern[PATH_MAX])
+{
+    char relative[PATH_MAX];
+    char directory[PATH_MAX];
+    struct name_buffer name = {.data = pattern, .capacity = PATH_MAX};
+    size_t length = strlen(pattern);
+
+    if (pattern[0] == '/' || !getcwd(directory, sizeof(directory)) ||
+        directory[0] != '/' || 2 * strlen(directory) + 1 + length >= PATH_MAX)
+        return;
+    memcpy(relative, pattern, length + 1);
+    name_put_value(&name, directory, strlen(directory), true);
+    name_put(&name, '/');
+    memcpy(pattern + name.length, relative, length + 1);
+}

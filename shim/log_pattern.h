@@ -1,0 +1,29 @@
+/*
+ * log_pattern.h - the two passes over a log file's name; for log.c. Patterns: see log.h.
+ * Locks: none needed; no malloc, may run in a signal handler.
+ */
+#ifndef GS_LOG_PATTERN_H
+#define GS_LOG_PATTERN_H
+
+#include <limits.h>
+#include "gs_base.h"
+
+/* Note the time that %t stands for, in seconds since the epoch; the first call counts. */
+void gs_log_pattern_start(int64_t seconds);
+
+/* Put the working directory before a relative pattern; left alone where that fails. */
+void gs_log_pattern_make_absolute(char pattern[PATH_MAX]);
+
+/*
+ * First pass: all but %p and %%, which stay in the text; a percent sign in a value found
+ * is doubled. `pattern` has no problem (gs_log_pattern_problem).
+ * Errors: GS_ERR_INVALID  longer than `capacity`; *out is cut
+ */
+enum gs_status gs_log_pattern_resolve(const char *pattern, char *out,
+                                      size_t capacity) GS_MUST_USE;
+
+/* Second pass: %p and %%. Errors: as the first. */
+enum gs_status gs_log_pattern_finish(const char *resolved, char *out,
+                                     size_t capacity) GS_MUST_USE;
+
+#endif

@@ -1,0 +1,362 @@
+/*
+ * options.c - reads the GPUSHIM_* variables and collects what is wrong with them.
+ * Owns:  nothing.   Lock: none.
+ */
+#include "options.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "log.h"
+#include "options_table.h"
+
+static const char name_prefix[] = "GPUSHIM_";
+
+/* Room for a quoted value or name in a note; what is longer is cut. */
+#define QUOTE_BYTES 48
+/* Longer names than this are compared to none of ours. */
+#define NAME_BYTES 40
+#define NOTE_BYTES 384
+
+/* ---- Notes ------------------------------------------------------------------------ */
+
+static void GS_PRINTF(2, 3) note(struct gs_options_notes *notes, const char *format, ...)
+{
+    char line[NOTE_BYTES];
+    va_list arguments;
+    size_t length;
+    int wanted;
+
+    va_start(arguments, format);
+    wanted = vsnprintf(line, sizeof(line) - 1, format, arguments);
+    va_end(arguments);
+    if (wanted < 0)
+        return;
+    length = strlen(line);
+    line[length++] = '\n';
+    if (notes->lines == GS_OPTIONS_NOTE_LINES) {
+        notes->dropped++;
+        return;
+    }
+    memcpy(notes->text + notes->length, line, length);
+    notes->length += length;
+    notes->text[notes->length] = '\0';
+    notes->lines++;
+}
+
+static_assert(sizeof(((struct gs_options_notes *)0)->text) >
+                  (GS_OPTIONS_NOTE_LINES + 1) * NOTE_BYTES,
+              "every note fits");
+
+static void note_dropped(struct gs_options_notes *notes)
+{
+    if (notes->dropped > 0)
+        notes->length += (size_t)snprintf(
+            notes->text + notes->length, NOTE_BYTES,
+            "gpushim: %u more problems with GPUSHIM_ variables are not shown\n",
+            notes->dropped);
+}
+
+/* Foreign text made fit to print: shortened, nothing but printable ASCII. */
+static const char *quoted(const char *text, size_t length, char out[QUOTE_BYTES])
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t used = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)text[i];
+
+        if (used + sizeof("\\xff...") > QUOTE_BYTES) {
+            memcpy(out + used, "...", 3);
+            used += 3;
+            break;
+        }
+        if (c >= 0x20 && c < 0x7f) {
+            out[used++] = (char)c;
+        } else {
+            out[used++] = '\\';
+            out[used++] = 'x';
+            out[used++] = hex[c >> 4];
+            out[used++] = hex[c & 15];
+        }
+    }
+    out[used] = '\0';
+    return out;
+}
+
+/* ---- One variable ----------------------------------------------------------------- */
+
+static void store(struct gs_options *out, const struct gs_option *option, uint64_t value)
+{
+    void *field = (char *)out + option->offset;
+
+    switch (option->type) {
+    case GS_OPTION_BOOL:
+        *(bool *)field = value != 0;
+        break;
+    case GS_OPTION_SIZE:
+        *(uint64_t *)field = value;
+        break;
+    case GS_OPTION_UINT:
+    case GS_OPTION_TIME:
+        *(unsigned *)field = (unsigned)value;
+        break;
+    case GS_OPTION_ENUM:
+        *(int *)field = (int)value;
+        break;
+    case GS_OPTION_PATH:
+        break;
+    }
+}
+
+static void store_default(struct gs_options *out, const struct gs_option *option)
+{
+    uint64_t value = 0;
+
+    if (option->type == GS_OPTION_PATH)
+        *((char *)out + option->offset) = '\0';
+    else if (gs_option_parse(option, option->fallback, &value) == GS_OK)
+        store(out, option, value);
+}
+
+/* What a value of this type should have been: completes "not ...". */
+static const char *expected(const struct gs_option *option, char out[160])
+{
+    char words[GS_OPTION_WORDS_BYTES];
+
+    switch (option->type) {
+    case GS_OPTION_BOOL:
+        return "a switch (on or off)";
+    case GS_OPTION_SIZE:
+        return "a size (such as 20M)";
+    case GS_OPTION_UINT:
+        return "a whole number";
+    case GS_OPTION_TIME:
+        return "a time (such as 500ms or 5s)";
+    case GS_OPTION_ENUM:
+        snprintf(out, 160, "one of %s", gs_option_words(option, ", ", words));
+        return out;
+    case GS_OPTION_PATH:
+        break;
+    }
+    return "a file name";
+}
+
+static void load_path(struct gs_options *out, const struct gs_option *option,
+                      const char *text, struct gs_options_notes *notes)
+{
+    char quote[QUOTE_BYTES];
+    size_t length = strlen(text);
+    const char *problem = NULL;
+
+    if (length >= GS_OPTIONS_PATH_BYTES)
+        problem = "longer than 1023 bytes";
+    else
+        problem = gs_log_pattern_problem(text);
+    if (problem)
+        note(notes, "gpushim: %s=%s: %s; ignored", option->name,
+             quoted(text, length, quote), problem);
+    else
+        memcpy((char *)out + option->offset, text, length + 1);
+}
+
+static_assert(GS_OPTIONS_PATH_BYTES == 1024, "load_path names the limit");
+
+/* Round up where the table asks for it, and say so. */
+static uint64_t rounded(const struct gs_option *option, const char *text, uint64_t value,
+                        struct gs_options_notes *notes)
+{
+    const struct gs_option size = {.type = GS_OPTION_SIZE};
+    const char *multiple = gs_option_multiple(option);
+    char quote[QUOTE_BYTES];
+    uint64_t step;
+
+    if (!multiple || gs_option_parse(&size, multiple, &step) != GS_OK ||
+        value % step == 0)
+        return value;
+    value += step - value % step;
+    note(notes, "gpushim: %s=%s: not a multiple of %s; using %lluM", option->name,
+         quoted(text, strlen(text), quote), multiple,
+         (unsigned long long)(value / GS_MIB));
+    return value;
+}
+
+static void load_value(struct gs_options *out, const struct gs_option *option,
+                       const char *text, struct gs_options_notes *notes)
+{
+    char quote[QUOTE_BYTES], words[160];
+    uint64_t value;
+
+    if (gs_option_parse(option, text, &value) != GS_OK)
+        note(notes, "gpushim: %s=%s: not %s; using %s", option->name,
+             quoted(text, strlen(text), quote), expected(option, words),
+             option->fallback);
+    else if (!gs_option_in_range(option, value))
+        note(notes, "gpushim: %s=%s: not in %s to %s; using %s", option->name,
+             quoted(text, strlen(text), quote), option->min, option->max,
+             option->fallback);
+    else
+        store(out, option, rounded(option, text, value, notes));
+}
+
+/* ---- Unknown names ---------------------------------------------------------------- */
+
+static unsigned lower(char c)
+{
+    return (unsigned char)(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+}
+
+/*
+ * Insertions, deletions, replacements and swaps of neighbours from one name to the other
+ * (optimal string alignment). Both are at most NAME_BYTES long.
+ */
+static unsigned edit_distance(const char *a, size_t a_length, const char *b,
+                              size_t b_length)
+{
+    unsigned char rows[3][NAME_BYTES + 1] = {{0}};
+    unsigned char *before = rows[0], *above = rows[1], *row = rows[2];
+
+    for (size_t j = 0; j <= b_length; j++)
+        above[j] = (unsigned char)j;
+    for (size_t i = 1; i <= a_length; i++) {
+        unsigned char *spare = before;
+
+        row[0] = (unsigned char)i;
+        for (size_t j = 1; j <= b_length; j++) {
+            bool same = lower(a[i - 1]) == lower(b[j - 1]);
+            unsigned best = above[j - 1] + !same;
+
+            if (best > above[j] + 1u)
+                best = above[j] + 1u;
+            if (best > row[j - 1] + 1u)
+                best = row[j - 1] + 1u;
+            if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
+                lower(a[i - 2]) == lower(b[j - 1]) && best > before[j - 2] + 1u)
+                best = before[j - 2] + 1u;
+            row[j] = (unsigned char)best;
+        }
+        before = above;
+        above = row;
+        row = spare;
+    }
+    return above[b_length];
+}
+
+/*
+ * How far a word is from a known name, in half edits: the whole name counts, and so does
+ * every tail after an underscore, half an edit dearer (SEGMNET is close to POOL_SEGMENT).
+ */
+static unsigned name_distance(const char *word, size_t length, const char *name)
+{
+    unsigned best = UINT_MAX;
+
+    for (const char *part = name; part; part = strchr(part, '_')) {
+        unsigned distance;
+
+        part += *part == '_';
+        distance = 2 * edit_distance(word, length, part, strlen(part)) + (part != name);
+        if (distance < best)
+            best = distance;
+    }
+    return best;
+}
+
+/* The known name nearest to `word` (both without the prefix), NULL if none is near. */
+static const char *nearest_name(const char *word, size_t length)
+{
+    const char *nearest = NULL;
+    unsigned best = 2 * (length < 6 ? 1 : (unsigned)length / 3) + 2;
+
+    if (length < 3 || length > NAME_BYTES)
+        return NULL;
+    for (size_t i = 0; i < GS_OPTIONS_COUNT + gs_launcher_names_count; i++) {
+        const char *name = i < GS_OPTIONS_COUNT ? gs_options_table[i].name
+                                                : gs_launcher_names[i - GS_OPTIONS_COUNT];
+        unsigned distance = name_distance(word, length, name + sizeof(name_prefix) - 1);
+
+        if (distance < best) {
+            best = distance;
+            nearest = name;
+        }
+    }
+    return nearest;
+}
+
+static void note_unknown(const char *name, size_t length, struct gs_options_notes *notes)
+{
+    char quote[QUOTE_BYTES];
+    size_t prefix = sizeof(name_prefix) - 1;
+    const char *nearest = nearest_name(name + prefix, length - prefix);
+
+    note(notes, "gpushim: %s is not a gpushim variable%s%s%s; ignored",
+         quoted(name, length, quote), nearest ? " (did you mean " : "",
+         nearest ? nearest : "", nearest ? "?)" : "");
+}
+
+/* ---- The environment -------------------------------------------------------------- */
+
+static bool is_named(const char *known, const char *name, size_t length)
+{
+    return strncmp(known, name, length) == 0 && known[length] == '\0';
+}
+
+static bool is_launcher_name(const char *name, size_t length)
+{
+    for (size_t i = 0; i < gs_launcher_names_count; i++) {
+        if (is_named(gs_launcher_names[i], name, length))
+            return true;
+    }
+    return false;
+}
+
+/* One entry, name up to `length`. `seen` counts the entries of each option. */
+static void load_entry(struct gs_options *out, const char *entry, size_t length,
+                       unsigned char seen[], struct gs_options_notes *notes)
+{
+    const char *value = entry + length + 1;
+
+    for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
+        if (!is_named(gs_options_table[i].name, entry, length))
+            continue;
+        if (seen[i] == 1)
+            note(notes, "gpushim: %s is set more than once; the first counts",
+                 gs_options_table[i].name);
+        if (seen[i] < 2)
+            seen[i]++;
+        if (seen[i] > 1 || !*value)
+            return;
+        if (gs_options_table[i].type == GS_OPTION_PATH)
+            load_path(out, &gs_options_table[i], value, notes);
+        else
+            load_value(out, &gs_options_table[i], value, notes);
+        return;
+    }
+    if (!is_launcher_name(entry, length))
+        note_unknown(entry, length, notes);
+}
+
+void gs_options_load(struct gs_options *out, char *const *env, bool secure,
+                     struct gs_options_notes *notes)
+{
+    unsigned char seen[GS_OPTIONS_COUNT] = {0};
+    int saved_errno = errno;
+
+    notes->text[0] = '\0';
+    notes->length = 0;
+    notes->lines = notes->dropped = 0;
+    for (size_t i = 0; i < GS_OPTIONS_COUNT; i++)
+        store_default(out, &gs_options_table[i]);
+    for (; env && *env && !secure; env++) {
+        const char *equals;
+
+        if (strncmp(*env, name_prefix, sizeof(name_prefix) - 1) != 0)
+            continue;
+        equals = strchr(*env, '=');
+        if (equals)
+            load_entry(out, *env, (size_t)(equals - *env), seen, notes);
+    }
+    note_dropped(notes);
+    errno = saved_errno;
+}

@@ -1,0 +1,66 @@
+/*
+ * options.h - the GPUSHIM_* environment variables as a struct.
+ *
+ * Everything here expands from options.def. Reading is pure: it looks at the array it is
+ * given and nothing else, allocates nothing and prints nothing; what is to be said about
+ * bad values is collected, and written by the caller at the first CUDA call.
+ *
+ * Locks: none; start-up fills the one struct of a process, and it is immutable
+ * afterwards.
+ */
+#ifndef GS_OPTIONS_H
+#define GS_OPTIONS_H
+
+#include "gs_base.h"
+#include "tracker.h"
+
+enum gs_leak_report { GS_LEAK_REPORT_OFF, GS_LEAK_REPORT_EXIT };
+
+/* The longest file name pattern, with its NUL. */
+#define GS_OPTIONS_PATH_BYTES 1024
+
+#define GS_OPTIONS_FIELD_BOOL(field) bool field;
+#define GS_OPTIONS_FIELD_SIZE(field) uint64_t field;
+#define GS_OPTIONS_FIELD_UINT(field) unsigned field;
+#define GS_OPTIONS_FIELD_TIME(field) unsigned field;
+#define GS_OPTIONS_FIELD_ENUM(field) int field;
+#define GS_OPTIONS_FIELD_PATH(field) char field[GS_OPTIONS_PATH_BYTES];
+
+struct gs_options {
+#define GS_OPT(field, name, type, default_, min, max, group, doc)                        \
+    GS_OPTIONS_FIELD_##type(field)
+#include "options.def"
+};
+
+/* Lines kept about one environment; further problems are counted in a last line. */
+#define GS_OPTIONS_NOTE_LINES 20
+
+/* What is to be said about an environment: whole lines, each "gpushim: ...\n". */
+struct gs_options_notes {
+    char text[8192]; /* NUL-terminated */
+    size_t length;
+    unsigned lines;   /* in text, without the last line about dropped ones */
+    unsigned dropped; /* problems that found no room */
+};
+
+/*
+ * Read the options.
+ *
+ * In:   env     "NAME=value" strings, NULL at the end; may itself be NULL
+ *       secure  the process runs with another's rights (AT_SECURE): `env` is not looked
+ * at Out:  *out    every field is set: the default where the variable is unset, empty or
+ * bad *notes  overwritten; one line for each bad value, unknown name or double entry
+ *
+ * Values are case-insensitive but for file names. The first of two entries of one name
+ * counts, as with getenv. Never fails. Does not touch errno.
+ */
+void gs_options_load(struct gs_options *out, char *const *env, bool secure,
+                     struct gs_options_notes *notes);
+
+/* Receives text piece by piece; a piece is one or more whole lines. */
+typedef void (*gs_options_sink)(void *self, const char *text, size_t length);
+
+/* All variables by group, with type, default, range, choices and doc, 78 columns wide. */
+void gs_options_help(gs_options_sink sink, void *self);
+
+#endif

@@ -1,0 +1,68 @@
+/*
+ * options_table.h - options.def as tables, and the parser of single values; for the files
+ * that read (options.c) and describe (options_help.c) the options.
+ * Locks: none; the tables are immutable.
+ */
+#ifndef GS_OPTIONS_TABLE_H
+#define GS_OPTIONS_TABLE_H
+
+#include "gs_base.h"
+
+enum gs_option_type {
+    GS_OPTION_BOOL,
+    GS_OPTION_SIZE,
+    GS_OPTION_UINT,
+    GS_OPTION_TIME,
+    GS_OPTION_ENUM,
+    GS_OPTION_PATH
+};
+
+struct gs_option {
+    const char *name;
+    enum gs_option_type type;
+    size_t offset; /* of the field in struct gs_options; also the key of gs_choices */
+    const char *fallback, *min, *max, *group, *doc; /* "" where there is none */
+};
+
+struct gs_choice {
+    size_t offset;
+    const char *word;
+    int value;
+    const char *doc;
+};
+
+/* GS_OPTIONS_COUNT is the number of rows. */
+enum gs_option_row {
+#define GS_OPT(field, name, type, default_, min, max, group, doc) GS_OPTION_ROW_##field,
+#include "options.def"
+    GS_OPTIONS_COUNT
+};
+
+extern const struct gs_option gs_options_table[GS_OPTIONS_COUNT];
+extern const struct gs_choice gs_choices[];
+extern const size_t gs_choices_count;
+/* Variables of the launcher, by their names. */
+extern const char *const gs_launcher_names[];
+extern const size_t gs_launcher_names_count;
+
+/* Room for an option's choices in one line. */
+#define GS_OPTION_WORDS_BYTES 128
+
+/*
+ * Read a value of any type but PATH; sizes in bytes, times in milliseconds.
+ * Errors: GS_ERR_INVALID  malformed, or too large for 64 bits; not checked for its range
+ */
+enum gs_status gs_option_parse(const struct gs_option *option, const char *text,
+                               uint64_t *out) GS_MUST_USE;
+
+/* Does a value that was parsed lie between the option's bounds? */
+bool gs_option_in_range(const struct gs_option *option, uint64_t value);
+
+/* A SIZE is rounded up to a multiple of this size; NULL: it is not. */
+const char *gs_option_multiple(const struct gs_option *option);
+
+/* The option's choices, such as "exit, off"; "" where it has none. Returns `out`. */
+const char *gs_option_words(const struct gs_option *option, const char *separator,
+                            char out[GS_OPTION_WORDS_BYTES]);
+
+#endif

@@ -1,0 +1,263 @@
+/*
+ * real.c - finds the real driver and keeps the table of its functions.
+ * Owns:  the table, the driver's address range.
+ * Lock:  `adopt_lock` while the table is filled; `state` is published with release order
+ *        and everything else is immutable after.
+ */
+#include "real.h"
+
+#include <pthread.h>
+
+#include "elf_module.h"
+#include "linker.h"
+
+/* A row of hooks.def at run time. */
+struct hook_row {
+    const char *symbol;
+    const char *name;
+    int since;
+    bool per_thread;
+    void *wrapper;
+    void **real; /* slot in `table` */
+};
+
+enum { DRIVER_UNKNOWN, DRIVER_PARTIAL, DRIVER_COMPLETE };
+
+static struct gs_real table;  /* written under adopt_lock before `state` */
+static struct gs_real absent; /* no driver: every hooked slot is driver_missing */
+static bool absent_filled;    /* under adopt_lock */
+static struct gs_module_ref driver_module; /* likewise */
+static int state = DRIVER_UNKNOWN;         /* atomic */
+static pthread_mutex_t adopt_lock = PTHREAD_MUTEX_INITIALIZER;
+
+#define STREAM_LEGACY     false
+#define STREAM_PER_THREAD true
+
+static const struct hook_row hook_rows[] = {
+#define GS_HOOK(symbol, name, since, stream, treatment, doc)                             \
+    {#symbol, name, since, STREAM_##stream, (void *)symbol, (void **)&table.symbol},
+#define GS_RUNTIME(symbol, doc)
+#include "hooks.def"
+#undef GS_RUNTIME
+#undef GS_HOOK
+};
+
+struct real_row {
+    const char *symbol;
+    bool required;
+    void **real;
+};
+
+#define NEED_REQUIRED true
+#define NEED_OPTIONAL false
+
+static const struct real_row real_rows[] = {
+#define GS_REAL(symbol, need) {#symbol, NEED_##need, (void **)&table.symbol},
+#include "real.def"
+#undef GS_REAL
+};
+
+static const char *const runtime_names[] = {
+#define GS_HOOK(symbol, name, since, stream, treatment, doc)
+#define GS_RUNTIME(symbol, doc) #symbol,
+#include "hooks.def"
+#undef GS_RUNTIME
+#undef GS_HOOK
+};
+
+static const char *const api_names[GS_API_COUNT] = {
+    "unknown",
+#define GS_HOOK(symbol, name, since, stream, treatment, doc) name,
+#define GS_RUNTIME(symbol, doc)
+#include "hooks.def"
+#undef GS_RUNTIME
+#undef GS_HOOK
+#define GS_HOOK(symbol, name, since, stream, treatment, doc)
+#define GS_RUNTIME(symbol, doc) #symbol,
+#include "hooks.def"
+#undef GS_RUNTIME
+#undef GS_HOOK
+};
+
+static_assert(GS_ARRAY_LEN(hook_rows) == GS_API_DRIVER_END - 1, "one row a driver hook");
+static_assert(GS_ARRAY_LEN(hook_rows) + GS_ARRAY_LEN(runtime_names) + 1 == GS_API_COUNT,
+              "the API numbers cover both tables");
+
+const char *const *gs_api_names(void)
+{
+    return api_names;
+}
+
+const char *gs_api_name(unsigned api)
+{
+    return api_names[api < GS_API_COUNT ? api : GS_API_UNKNOWN];
+}
+
+/* A module is a CUDA driver if it defines what no other library has together. */
+static bool is_driver(const struct gs_module_ref *module)
+{
+    return gs_elf_symbol(module, "cuInit") &&
+           gs_elf_symbol(module, "cuDriverGetVersion") &&
+           gs_elf_symbol(module, "cuCtxGetCurrent") && !gs_linker_is_own(module);
+}
+
+/* What a wrapper calls where the driver has no such function: never a null pointer. */
+static CUresult function_missing(void)
+{
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+static CUresult driver_missing(void)
+{
+    return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+}
+
+static bool fill_table(const struct gs_module_ref *module)
+{
+    bool complete = true;
+    for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
+        void *found = gs_elf_symbol(module, hook_rows[i].symbol);
+        *hook_rows[i].real = found ? found : (void *)function_missing;
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(real_rows); i++) {
+        *real_rows[i].real = gs_elf_symbol(module, real_rows[i].symbol);
+        complete = complete && (*real_rows[i].real || !real_rows[i].required);
+    }
+    return complete;
+}
+
+/* The table of a process without a driver; its slots mirror `table`'s. */
+static const struct gs_real *absent_table(void)
+{
+    pthread_mutex_lock(&adopt_lock);
+    for (size_t i = 0; !absent_filled && i < GS_ARRAY_LEN(hook_rows); i++) {
+        size_t slot = (size_t)(hook_rows[i].real - (void **)&table);
+        ((void **)&absent)[slot] = (void *)driver_missing;
+    }
+    absent_filled = true;
+    pthread_mutex_unlock(&adopt_lock);
+    return &absent;
+}
+
+/* Make `module` the driver unless there is one already. */
+static void adopt(const struct gs_module_ref *module)
+{
+    if (!is_driver(module)) {
+        return;
+    }
+    pthread_mutex_lock(&adopt_lock);
+    if (__atomic_load_n(&state, __ATOMIC_RELAXED) == DRIVER_UNKNOWN) {
+        driver_module = *module;
+        int found = fill_table(module) ? DRIVER_COMPLETE : DRIVER_PARTIAL;
+        __atomic_store_n(&state, found, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&adopt_lock);
+}
+
+static int adopted(void)
+{
+    return __atomic_load_n(&state, __ATOMIC_ACQUIRE);
+}
+
+const struct gs_real *gs_real(void)
+{
+    if (GS_LIKELY(adopted() != DRIVER_UNKNOWN)) {
+        return &table;
+    }
+    /* A program linked with the driver calls a wrapper without any look-up before. */
+    struct gs_module_ref module;
+    if (gs_elf_module_named("libcuda.so.1", false, &module) == GS_OK) {
+        adopt(&module);
+    }
+    return adopted() != DRIVER_UNKNOWN ? &table : absent_table();
+}
+
+bool gs_real_complete(void)
+{
+    return adopted() == DRIVER_COMPLETE;
+}
+
+void gs_real_after_fork(void)
+{
+    pthread_mutex_init(&adopt_lock, NULL);
+}
+
+bool gs_real_owns(const void *address)
+{
+    uintptr_t value = (uintptr_t)address;
+    return adopted() != DRIVER_UNKNOWN && value >= driver_module.begin &&
+           value < driver_module.end;
+}
+
+bool gs_real_is_hooked(const char *name)
+{
+    if (name[0] != 'c' || name[1] != 'u') {
+        return false;
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
+        if (gs_elf_same_name(hook_rows[i].symbol, name)) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(runtime_names); i++) {
+        if (gs_elf_same_name(runtime_names[i], name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void *gs_real_substitute(const char *symbol, void *found)
+{
+    if (adopted() == DRIVER_UNKNOWN) {
+        struct gs_module_ref module;
+        if (gs_elf_module_of(found, &module) != GS_OK) {
+            return found;
+        }
+        adopt(&module);
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
+        const struct hook_row *row = &hook_rows[i];
+        if (found == *row->real && gs_elf_same_name(row->symbol, symbol)) {
+            return row->wrapper;
+        }
+    }
+    return found;
+}
+
+/* The newest ABI of `name` that `version` may get; the table holds all that exist. */
+static const struct hook_row *row_by_version(const char *name, int version,
+                                             bool per_thread)
+{
+    const struct hook_row *best = NULL;
+    for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
+        const struct hook_row *row = &hook_rows[i];
+        if (gs_elf_same_name(row->name, name) && row->per_thread == per_thread &&
+            row->since <= version && (!best || row->since > best->since)) {
+            best = row;
+        }
+    }
+    return best;
+}
+
+void *gs_real_substitute_version(const char *name, void *found, int version,
+                                 cuuint64_t flags)
+{
+    /* The address settles the ABI: whatever the driver chose, its wrapper has the same.
+     */
+    for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
+        const struct hook_row *row = &hook_rows[i];
+        if (found == *row->real && gs_elf_same_name(row->name, name)) {
+            return row->wrapper;
+        }
+    }
+    /* An address that is no export at all: a private entry point of the same function. It
+       is replaced only where name, version and flags fit a row exactly, and only if the
+       driver exports that ABI, which the wrapper will call instead. */
+    bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+    const struct hook_row *row = row_by_version(name, version, per_thread);
+    if (row && row->since == version && gs_real_owns(*row->real) && gs_real_owns(found)) {
+        return row->wrapper;
+    }
+    return found;
+}

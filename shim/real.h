@@ -1,0 +1,59 @@
+/*
+ * real.h - the real driver: which module it is, and where its functions are.
+ *
+ * The driver is the first module seen that owns cuInit and the other required functions.
+ * Lock: filled once under a lock of real.c, immutable after; readers need none.
+ */
+#ifndef GS_REAL_H
+#define GS_REAL_H
+
+#include "cuda_names.h"
+
+struct gs_real {
+#define GS_HOOK(symbol, name, since, stream, treatment, doc) __typeof__(symbol) *symbol;
+#define GS_RUNTIME(symbol, doc)
+#include "hooks.def"
+#undef GS_RUNTIME
+#undef GS_HOOK
+#define GS_REAL(symbol, need) __typeof__(symbol) *symbol;
+#include "real.def"
+#undef GS_REAL
+};
+
+/*
+ * The real functions; never NULL. A hooked function that the driver does not have answers
+ * CUDA_ERROR_NOT_FOUND, and where no driver is loaded, all answer
+ * CUDA_ERROR_SHARED_OBJECT_INIT_FAILED. Optional functions of real.def may be NULL.
+ */
+const struct gs_real *gs_real(void);
+
+/* Whether everything the pool and the tracker stand on is there. Call after gs_real(). */
+bool gs_real_complete(void);
+
+/*
+ * `found` was looked up by somebody under the name `symbol`. If it is the driver's own,
+ * returns the shim's wrapper, otherwise `found` itself. The first look-up that lands in a
+ * CUDA driver decides which module is "the driver".
+ */
+void *gs_real_substitute(const char *symbol, void *found);
+
+/* As above for cuGetProcAddress, whose names carry a version and flags instead. */
+void *gs_real_substitute_version(const char *name, void *found, int version,
+                                 cuuint64_t flags);
+
+/* In the child of a fork: locks that another thread held are free. */
+void gs_real_after_fork(void);
+
+/* Whether an address lies in the driver's code. */
+bool gs_real_owns(const void *address);
+
+/* Whether `name` is a function of hooks.def (driver or runtime) that look-ups may ask
+ * for. */
+bool gs_real_is_hooked(const char *name);
+
+/* The wrapper's own display name ("cuMemAlloc", "cudaMalloc"); "unknown" if out of range.
+ */
+const char *gs_api_name(unsigned api);
+const char *const *gs_api_names(void);
+
+#endif

@@ -1,0 +1,115 @@
+/*
+ * record.c - fills in thread, stack, device and call for the tracker.
+ * Owns:  nothing.   Lock: none; the tracker locks itself.
+ */
+#include "record.h"
+
+#include "log.h"
+
+/* The call as the program made it: the runtime's, if one is in progress. */
+static uint16_t call_of(enum gs_api api)
+{
+    return gs_thread.api != GS_API_UNKNOWN ? gs_thread.api : (uint16_t)api;
+}
+
+static struct gs_free_site site_of(struct gs_state *state, enum gs_api api,
+                                   bool with_stack)
+{
+    struct gs_free_site site = {.thread = gs_thread_id(), .api = call_of(api)};
+    if (with_stack && state->stacks) {
+        site.stack = gs_stacks_capture(state->stacks);
+    }
+    return site;
+}
+
+void gs_record_made(struct gs_state *state, const struct gs_request *request,
+                    uint64_t addr, size_t bytes, struct gs_block *block)
+{
+    static struct gs_log_limit limit;
+    if (!state->tracker) {
+        return;
+    }
+    struct gs_allocation allocation = {
+        .addr = addr,
+        .bytes = bytes,
+        .context =
+            (uint64_t)(uintptr_t)(request->context ? request->context->handle : NULL),
+        .stream = (uint64_t)(uintptr_t)request->stream,
+        .thread = gs_thread_id(),
+        .stack = state->stacks ? gs_stacks_capture(state->stacks) : 0,
+        .device = (int16_t)(request->context ? request->context->device : 0),
+        .api = call_of(request->api),
+        .kind = (uint8_t)request->kind,
+    };
+    uint32_t id = 0;
+    if (gs_tracker_add(state->tracker, &allocation, block != NULL, &id) != GS_OK) {
+        gs_log_once(&limit, GS_LOG_WARN,
+                    "no host memory to record an allocation: the report will miss some");
+        return;
+    }
+    if (block) {
+        gs_block_set_tag(block, id);
+    }
+}
+
+void gs_record_refused(struct gs_state *state, const struct gs_request *request)
+{
+    if (state->tracker) {
+        gs_tracker_add_failed(state->tracker,
+                              request->context ? request->context->device : 0,
+                              request->kind);
+    }
+}
+
+void gs_record_block_freed(struct gs_state *state, struct gs_block *block,
+                           enum gs_api api)
+{
+    uint32_t id = gs_block_tag(block);
+    if (state->tracker && id != 0) {
+        struct gs_free_site site = site_of(state, api, false);
+        gs_tracker_remove(state->tracker, id, &site);
+    }
+}
+
+void gs_record_unmade(struct gs_state *state, uint64_t addr, enum gs_api api,
+                      struct gs_allocation *was)
+{
+    was->addr = 0;
+    if (state->tracker && addr != 0) {
+        struct gs_free_site site = site_of(state, api, false);
+        if (gs_tracker_remove_address(state->tracker, addr, &site, was) != GS_OK) {
+            was->addr = 0;
+        }
+    }
+}
+
+void gs_record_free_result(struct gs_state *state, uint64_t addr, enum gs_api api,
+                           const struct gs_allocation *was, CUresult result)
+{
+    if (result != CUDA_ERROR_INVALID_VALUE || !state->tracker) {
+        return; /* freed, or lost with its context: nobody can free it any more */
+    }
+    if (was->addr != 0 && gs_tracker_restore(state->tracker, was) != GS_OK) {
+        return;
+    }
+    gs_record_bad_free(state, addr, api);
+}
+
+void gs_record_bad_free(struct gs_state *state, uint64_t addr, enum gs_api api)
+{
+    if (state->tracker) {
+        struct gs_free_site site = site_of(state, api, true);
+        int device = gs_thread.context ? gs_thread.context->device : 0;
+        gs_tracker_error_free(state->tracker, addr, device, &site);
+    }
+}
+
+void gs_record_context_lost(struct gs_state *state, CUcontext handle)
+{
+    /* Stream-ordered memory survives its context (CUDA driver API, cuCtxDestroy). */
+    unsigned kinds =
+        1u << GS_MEMORY_DEVICE | 1u << GS_MEMORY_MANAGED | 1u << GS_MEMORY_PINNED;
+    if (state->tracker) {
+        gs_tracker_lose_context(state->tracker, (uint64_t)(uintptr_t)handle, kinds);
+    }
+}

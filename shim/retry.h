@@ -1,0 +1,18 @@
+/*
+ * retry.h - idle memory of the pool never makes another allocation fail.
+ */
+#ifndef GS_RETRY_H
+#define GS_RETRY_H
+
+#include "state.h"
+
+/*
+ * After `result` of a driver call that allocates: true if it was out of memory and idle
+ * memory of the pool has been given back, so that the call is worth making again. Gives
+ * everything idle back, so the second answer for the same call is final.
+ * Pinned and managed memory count too: their tables and pages compete for the device.
+ */
+bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *context,
+                         CUresult result);
+
+#endif

@@ -1,0 +1,186 @@
+/*
+ * state.c - the first CUDA call, the re-entry guard, and what a fork leaves behind.
+ * Owns:  the pointer to the process's state.
+ * Lock:  start_lock while it is created; `current` is published with release order.
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "captures.h"
+#include "linker.h"
+#include "log.h"
+#include "lookup.h"
+
+/* Just-freed addresses remembered for the report on a double free. */
+#define FREE_HISTORY 8192
+
+_Thread_local struct gs_thread gs_thread;
+
+static struct gs_state *current; /* atomic */
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool fork_handler_set; /* under start_lock */
+
+uint32_t gs_thread_id(void)
+{
+    if (GS_UNLIKELY(gs_thread.id == 0)) {
+        gs_thread.id = (uint32_t)syscall(SYS_gettid);
+    }
+    return gs_thread.id;
+}
+
+/*
+ * In a forked child CUDA cannot go on where the parent was, and other threads' locks are
+ * held for ever: forget everything. Memory of the old state is the price.
+ */
+static void after_fork_in_child(void)
+{
+    __atomic_store_n(&current, NULL, __ATOMIC_RELAXED);
+    pthread_mutex_init(&start_lock, NULL);
+    gs_thread = (struct gs_thread){0};
+    gs_captures_reset();
+    gs_real_after_fork();
+}
+
+static void write_help(void *self, const char *text, size_t length)
+{
+    (void)self;
+    gs_log_text(text, length);
+}
+
+/* One of the two requested exceptions to "never end the host". */
+static void help_and_exit(void)
+{
+    gs_options_help(write_help, NULL);
+    syscall(SYS_exit_group, 0);
+}
+
+static void read_options(struct gs_state *state)
+{
+    /* Only the starting thread is here, and the text is large: not on its stack. */
+    static struct gs_options_notes notes; /* under start_lock */
+    gs_options_load(&state->options, environ, getauxval(AT_SECURE) != 0, &notes);
+    gs_log_open(state->options.log_file, state->options.verbose);
+    gs_lookup_log_open(state->options.lookup_log);
+    if (state->options.verbose >= GS_LOG_WARN && notes.length > 0) {
+        gs_log_text(notes.text, notes.length);
+    }
+    if (state->options.help) {
+        help_and_exit();
+    }
+}
+
+static enum gs_status create_tracker(struct gs_state *state)
+{
+    struct gs_stacks_config stacks = {.unwinder = (enum gs_unwinder)state->options.stack,
+                                      .depth = state->options.stack_depth};
+    gs_linker_own_range(&stacks.own_begin, &stacks.own_end);
+    if (stacks.unwinder != GS_UNWIND_OFF &&
+        gs_stacks_create(&stacks, &state->stacks) != GS_OK) {
+        gs_log_line(GS_LOG_WARN, "call stacks cannot be recorded; going on without them");
+        state->stacks = NULL;
+    }
+    struct gs_tracker_config tracker = {.api_names = gs_api_names(),
+                                        .api_count = GS_API_COUNT,
+                                        .stacks = state->stacks,
+                                        .free_history = FREE_HISTORY};
+    return gs_tracker_create(&tracker, &state->tracker);
+}
+
+/* Everything but the options. Returns false (and has said why) if nothing can be done. */
+static bool create_parts(struct gs_state *state)
+{
+    enum gs_status status = GS_OK;
+    if (state->options.track) {
+        status = create_tracker(state);
+    }
+    if (status == GS_OK && state->options.pool) {
+        struct gs_pool_config pool = {.segment_bytes = state->options.pool_segment_bytes};
+        status = gs_pool_create(&pool, &state->pool);
+    }
+    if (status != GS_OK) {
+        gs_log_line(GS_LOG_ERROR, "cannot start (%s): every call goes to the driver",
+                    gs_status_text(status));
+    }
+    return status == GS_OK;
+}
+
+/* start_lock is held. */
+static struct gs_state *create(void)
+{
+    static struct gs_state inactive; /* what is published if there is no memory */
+    if (!fork_handler_set) {
+        fork_handler_set = pthread_atfork(NULL, NULL, after_fork_in_child) == 0;
+    }
+    struct gs_state *state = calloc(1, sizeof(*state));
+    if (!state || !fork_handler_set) {
+        gs_log_line(GS_LOG_ERROR, "cannot start (%s): every call goes to the driver",
+                    gs_status_text(GS_ERR_HOST_NOMEM));
+        free(state);
+        return &inactive;
+    }
+    state->pid = (pid_t)syscall(SYS_getpid);
+    gs_contexts_init(&state->contexts);
+    read_options(state);
+    state->active = state->options.enable && create_parts(state);
+    return state;
+}
+
+static struct gs_state *start(void)
+{
+    if (gs_thread.starting) {
+        return NULL;
+    }
+    gs_thread.starting = true;
+    pthread_mutex_lock(&start_lock);
+    struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
+    if (!state) {
+        state = create();
+        __atomic_store_n(&current, state, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&start_lock);
+    gs_thread.starting = false;
+    return state;
+}
+
+struct gs_state *gs_state(void)
+{
+    struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
+    if (GS_UNLIKELY(!state)) {
+        state = start();
+    }
+    return state && state->active ? state : NULL;
+}
+
+struct gs_state *gs_state_peek(void)
+{
+    struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
+    return state && state->active ? state : NULL;
+}
+
+struct gs_state *gs_enter(void)
+{
+    if (gs_thread.depth > 0 || GS_UNLIKELY(!gs_real_complete())) {
+        return NULL;
+    }
+    int saved_errno = errno;
+    struct gs_state *state = gs_state();
+    errno = saved_errno;
+    if (GS_UNLIKELY(!state)) {
+        return NULL;
+    }
+    gs_thread.saved_errno = saved_errno;
+    gs_thread.depth = 1;
+    return state;
+}
+
+void gs_leave(void)
+{
+    gs_thread.depth = 0;
+    errno = gs_thread.saved_errno;
+}

@@ -1,0 +1,51 @@
+/*
+ * state.h - everything a process has once it has made its first CUDA call.
+ *
+ * Reached through one pointer, so that a forked child starts as if the library had never
+ * been used: it drops the pointer, and whatever its parent's threads were in the middle
+ * of goes with it.
+ *
+ * Lock: the pointer is atomic; the members say their own.
+ */
+#ifndef GS_STATE_H
+#define GS_STATE_H
+
+#include <sys/types.h>
+
+#include "contexts.h"
+#include "options.h"
+#include "pool.h"
+#include "real.h"
+#include "thread.h"
+#include "tracker.h"
+
+#define GS_DEVICE_NAME_BYTES 64
+
+struct gs_state {
+    pid_t pid;                   /* immutable: of the process that started */
+    bool active;                 /* immutable: false = forward everything */
+    struct gs_options options;   /* immutable */
+    struct gs_stacks *stacks;    /* immutable pointer; NULL = none; locks itself */
+    struct gs_tracker *tracker;  /* likewise */
+    struct gs_pool *pool;        /* likewise */
+    struct gs_contexts contexts; /* locks itself */
+    int reported;                /* atomic: 1 = the final report was written */
+    /* Of devices seen, written under contexts.lock, read at exit. */
+    char device_names[GS_MAX_DEVICES][GS_DEVICE_NAME_BYTES];
+    int device_count; /* one more than the highest ordinal seen; atomic */
+};
+
+/* The state, started if need be; NULL where every call is to be forwarded. */
+struct gs_state *gs_state(void);
+/* The state if it was started and is active, else NULL. Async-signal-safe. */
+struct gs_state *gs_state_peek(void);
+
+/*
+ * Enter a wrapper: the state, or NULL if the call is to be forwarded as it is (re-entered
+ * from within a wrapper, switched off, no complete driver). After a non-NULL answer
+ * gs_leave is due. The program's errno is as it was once gs_leave returns.
+ */
+struct gs_state *gs_enter(void);
+void gs_leave(void);
+
+#endif

@@ -1,0 +1,30 @@
+/*
+ * thread.h - what each thread keeps: the re-entry guard and small caches.
+ *
+ * Initial-exec TLS: the library is loaded at program start, and a wrapper may run where
+ * malloc may not be called.
+ */
+#ifndef GS_THREAD_H
+#define GS_THREAD_H
+
+#include "gs_base.h"
+
+struct gs_context;
+
+struct gs_thread {
+    unsigned depth;  /* > 0: inside a wrapper; calls that come back are forwarded */
+    int saved_errno; /* of the program, restored by gs_leave */
+    uint16_t api;    /* runtime call in progress, GS_API_UNKNOWN if none */
+    uint32_t id;     /* kernel thread id; 0 = not asked yet */
+    bool starting;   /* inside start-up */
+    const struct gs_context *context; /* the context seen last ... */
+    uint64_t context_generation;      /* ... valid while this is the map's */
+};
+
+extern _Thread_local struct gs_thread gs_thread
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* Kernel id of the calling thread. */
+uint32_t gs_thread_id(void);
+
+#endif

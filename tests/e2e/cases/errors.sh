@@ -1,0 +1,53 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# errors.sh - frees that are wrong: the program gets its native answer, and the report says
+# what was wrong and where.
+
+# badfree_case WAY WHAT TEXT FUNCTION COUNT
+badfree_case() {
+  local program=$apps/badfree_$1
+
+  need_file "$program"
+  native native "$program" "$2"
+  preloaded shim -- "$program" "$2"
+  expect_same native shim
+  expect_only_report shim.err
+  expect_count shim.err '^==[0-9]+== ERROR [0-9]+: ' "$5"
+  expect_count shim.err "^==[0-9]+== ERROR [0-9]+: $3" "$5"
+  expect_text shim.err "#0 $4 .*badfree[.]c:"
+  expect_text shim.err "SUMMARY: gpushim: $5 $(plural "$5" error), 0 B leaked"
+}
+
+for way in shared static linked proc; do
+  add_case "errors double free $way" badfree_case "$way" double 'double free of 0x' free_twice 1
+  add_case "errors interior pointer $way" \
+    badfree_case "$way" interior 'invalid free of 0x' free_interior 1
+  add_case "errors stack pointer $way" \
+    badfree_case "$way" stack 'invalid free of 0x' free_stack 1
+  add_case "errors never allocated $way" \
+    badfree_case "$way" unknown 'invalid free of 0x' free_unknown 1
+done
+
+# All of them in one run, with parts switched off; the program's answers stay the same.
+# badfree_switched_case WAY VARIABLE
+badfree_switched_case() {
+  native native "$apps/badfree_$1"
+  preloaded shim "$2" -- "$apps/badfree_$1"
+  expect_same native shim
+  expect_only_report shim.err
+}
+for setting in GPUSHIM_POOL=off GPUSHIM_TRACK=off GPUSHIM_STACK=off GPUSHIM_ENABLE=off; do
+  add_case "errors all $setting" badfree_switched_case static "$setting"
+done
+
+# A pointer from before a reset.
+# stale_case WAY
+stale_case() {
+  native native "$apps/reset_$1" stale
+  preloaded shim -- "$apps/reset_$1" stale
+  expect_same native shim
+  expect_only_report shim.err
+}
+for way in shared linked; do
+  add_case "errors free after reset $way" stale_case "$way"
+done

@@ -1,0 +1,149 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# leaks.sh - what the report says of memory that was never freed: each place that leaks is
+# named with function, file and line, with exact sizes and counts, and nothing else is.
+
+# leaks_case PROGRAM SOURCE [VARIABLE...]
+leaks_case() {
+  local program=$apps/$1 source=$sources/tests/apps/$2
+
+  shift 2
+  need_file "$program"
+  preloaded shim "$@" -- "$program"
+  expect_status shim 0
+  expect_leaks shim.err "$source"
+}
+
+for way in $(ways_of leaky); do
+  add_case "leaks leaky $way" leaks_case "leaky_$way" leaky.c
+done
+for setting in GPUSHIM_POOL=off GPUSHIM_STACK=fp GPUSHIM_STACK=unwind; do
+  for way in shared static linked; do
+    add_case "leaks leaky $way $setting" leaks_case "leaky_$way" leaky.c "$setting"
+  done
+done
+
+# The call that the program made is named, not the one that it ends in.
+# leak_calls_case WAY
+leak_calls_case() {
+  preloaded shim -- "$apps/leaky_$1"
+  sed -nE 's/^==[0-9]+==   (cu[A-Za-z_0-9]+),.*/\1/p' shim.err | sort >calls
+  case $1 in
+    shared | static)
+      printf '%s\n' cudaMalloc cudaMalloc cudaMallocAsync cudaMallocHost \
+        cudaMallocManaged >wanted
+      ;;
+    *)
+      printf '%s\n' cuMemAlloc cuMemAlloc cuMemAllocAsync cuMemAllocHost \
+        cuMemAllocManaged >wanted
+      ;;
+  esac
+  # Suffixes of the binary interface may be shown or not.
+  sed -E 's/(_v[0-9]+)?(_pt[ds][sz])?$//' calls | sort | cmp -s - wanted && return
+  paste calls wanted
+  head -n 60 shim.err
+  fail "the calls that leaked are not named"
+}
+
+for way in shared static linked proc; do
+  add_case "leaks calls $way" leak_calls_case "$way"
+done
+
+# Totals stay, places do not.
+leak_report_off_case() {
+  preloaded shim GPUSHIM_LEAK_REPORT=off -- "$apps/leaky_shared"
+  expect_status shim 0
+  expect_only_report shim.err
+  expect_no_text shim.err '^==[0-9]+== LEAK '
+  expect_text shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 28[.]5 MiB leaked in 7 '
+}
+add_case "leaks GPUSHIM_LEAK_REPORT=off" leak_report_off_case
+
+# Without stacks there are still sizes, calls and totals.
+leak_stack_off_case() {
+  preloaded shim GPUSHIM_STACK=off -- "$apps/leaky_static"
+  expect_status shim 0
+  expect_only_report shim.err
+  expect_no_text shim.err '#0'
+  expect_text shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 28[.]5 MiB leaked in 7 '
+}
+add_case "leaks GPUSHIM_STACK=off" leak_stack_off_case
+
+# Fewer places written out than there are: the others are counted.
+leak_max_case() {
+  preloaded shim GPUSHIM_LEAK_MAX=2 -- "$apps/leaky_shared"
+  expect_only_report shim.err
+  expect_count shim.err '^==[0-9]+== LEAK [0-9]+: ' 2
+  expect_text shim.err '^==[0-9]+== LEAK 1: 24[.]0 MiB in 1 allocation'
+  expect_text shim.err '^==[0-9]+== LEAK 2: 3[.]00 MiB in 3 allocations'
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 28[.]5 MiB leaked in 7 .* 5 places'
+}
+add_case "leaks GPUSHIM_LEAK_MAX=2" leak_max_case
+
+# A copy without symbols and debug information: the module and offset are what is left.
+leak_stripped_case() {
+  need strip
+  strip -o leaky_stripped "$apps/leaky_shared" || fail "strip"
+  native native ./leaky_stripped
+  preloaded shim -- ./leaky_stripped
+  expect_same native shim
+  expect_only_report shim.err
+  expect_text shim.err '#0 .*leaky_stripped\+0x[0-9a-f]+'
+  expect_no_text shim.err 'leaky\.c:|build_index'
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 28[.]5 MiB leaked in 7 '
+}
+add_case "leaks stripped program" leak_stripped_case
+
+# No helper for lines on the path: functions from the symbol table remain.
+leak_no_helper_case() {
+  mkdir empty
+  preloaded shim PATH="$case_dir/empty" -- "$apps/leaky_shared"
+  expect_status shim 0
+  expect_only_report shim.err
+  expect_text shim.err '#0 build_index '
+  expect_text shim.err '#0 load_weights '
+}
+add_case "leaks without addr2line" leak_no_helper_case
+
+# A plug-in that was closed: its leak is still named.
+# leak_plugin_case WAY...
+leak_plugin_case() {
+  local way plugins=()
+
+  for way in "$@"; do
+    need_file "$apps/plugin_$way.so"
+    plugins+=("$apps/plugin_$way.so")
+  done
+  native native "$apps/plugin" "${plugins[@]}"
+  expect_quiet native
+  preloaded shim -- "$apps/plugin" "${plugins[@]}"
+  expect_same native shim
+  if [[ $# -eq 1 ]]; then
+    expect_leaks shim.err "$sources/tests/apps/plugin_part.c"
+  else
+    expect_only_report shim.err
+    expect_count shim.err '#0 plugin_leak +.*plugin_part[.]c:' $#
+    expect_text shim.err 'SUMMARY: gpushim: 0 errors, .* in 4 allocations, 2 places'
+  fi
+}
+add_case "leaks plug-in shared" leak_plugin_case shared
+add_case "leaks plug-in static" leak_plugin_case static
+add_case "leaks plug-ins both" leak_plugin_case shared static
+
+# What a reset or a destroyed context took with it is named as well.
+# leak_lost_case PROGRAM SOURCE
+leak_lost_case() {
+  preloaded shim -- "$apps/$1"
+  expect_status shim 0
+  expect_only_report shim.err
+  leak_marks "$sources/tests/apps/$2" >marks
+  while read -r function place _; do
+    expect_text shim.err "#0 $function .*$place"
+  done <marks
+}
+for way in shared static linked; do
+  add_case "leaks lost at reset $way" leak_lost_case "reset_$way" reset.c
+done
+for way in $(ways_of context); do
+  add_case "leaks lost with a context $way" leak_lost_case "context_$way" context.c
+done

@@ -1,0 +1,69 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# linking.sh - the library among others: another preloaded library before and after it,
+# weak references, look-ups.
+
+# next_case PROGRAM CALL: another wrapper library on either side of ours. CALL is one that
+# it sees natively; none where the program finds its calls past all preloaded libraries.
+next_case() {
+  local program=$apps/$1 next=$apps/libnext.so
+
+  need_file "$next"
+  native native "$program"
+  run_in alone NEXT_COUNTS=alone.counts LD_PRELOAD="$next" -- "$program"
+  expect_same native alone
+  [[ $2 == none ]] || expect_text alone.counts "^$2 [1-9]"
+  run_in before NEXT_COUNTS=before.counts LD_PRELOAD="$next:$shim" -- "$program"
+  expect_same native before
+  expect_clean before.err
+  run_in after NEXT_COUNTS=after.counts LD_PRELOAD="$shim:$next" -- "$program"
+  expect_same native after
+  expect_clean after.err
+  # In front of ours it sees what it sees without ours.
+  cmp -s alone.counts before.counts && return
+  paste alone.counts before.counts
+  fail "calls of a library in front are not those it has alone"
+}
+add_case "linking beside another library linked" next_case pipeline_linked cuMemAlloc_v2
+add_case "linking beside another library shared" next_case pipeline_shared cudaMalloc
+add_case "linking beside another library static" next_case pinned_static none
+add_case "linking beside another library proc" next_case pinned_proc none
+
+# Weak references are bound by the preload alone; a call through one must be harmless.
+weak_case() {
+  preloaded shim -- "$apps/weak"
+  expect_status shim 0
+  expect_count shim.out '^weak: cuda?Mem[A-Za-z]*|^weak: cudaMalloc' 2
+  expect_no_text shim.out 'answers'
+}
+add_case "linking weak references" weak_case
+
+# The library given twice, and by a path with a symbolic link.
+twice_case() {
+  native native "$apps/pipeline_shared"
+  ln -s "$shim" again.so
+  run_in shim LD_PRELOAD="$shim:$case_dir/again.so" -- "$apps/pipeline_shared"
+  expect_same native shim
+  expect_clean shim.err
+}
+add_case "linking preloaded twice" twice_case
+
+# A real copy beside the first: two inodes, so two libraries in one process.
+copies_case() {
+  native native "$apps/pipeline_shared"
+  cp "$shim" copy.so
+  run_in shim LD_PRELOAD="$shim:$case_dir/copy.so" -- "$apps/pipeline_shared"
+  expect_same native shim
+  expect_only_report shim.err
+  expect_no_text shim.err 'LEAK|ERROR'
+}
+add_case "linking two copies" copies_case
+
+# All symbols resolved at start.
+bind_now_case() {
+  native native "$apps/leaky_linked"
+  preloaded shim LD_BIND_NOW=1 -- "$apps/leaky_linked"
+  expect_same native shim
+  expect_leaks shim.err "$sources/tests/apps/leaky.c"
+}
+add_case "linking LD_BIND_NOW" bind_now_case

@@ -1,0 +1,64 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# matrix.sh - every program in every way of reaching CUDA: standard output and status are
+# the same with the library as without it, standard error has nothing but the report, and
+# a program that frees all it allocates has a report of two lines.
+
+# Room for the device to be filled, small enough to fill it quickly.
+export CUDASIM_MEMORY=${CUDASIM_MEMORY:-1G}
+
+# Two devices for the one program that asks how many there are.
+export CUDASIM_DEVICES=${CUDASIM_DEVICES:-2}
+
+# matrix_case PROGRAM EXPECT [ARGUMENT...]     EXPECT: clean, or any
+matrix_case() {
+  local program=$apps/$1 expect=$2
+
+  shift 2
+  need_file "$program"
+  native native "$program" "$@"
+  expect_quiet native
+  preloaded shim -- "$program" "$@"
+  expect_same native shim
+  [[ -s native.out ]] || fail "the program printed nothing"
+  if [[ $expect == clean ]]; then
+    expect_clean shim.err
+  else
+    expect_only_report shim.err
+  fi
+}
+
+for name in pipeline threads pinned managed async freewait sizes capture devices vmm; do
+  for way in $(ways_of "$name"); do
+    add_case "matrix $name $way" matrix_case "${name}_$way" clean
+  done
+done
+for name in leaky badfree reset context fork vfork ipc oddities; do
+  for way in $(ways_of "$name"); do
+    add_case "matrix $name $way" matrix_case "${name}_$way" any
+  done
+done
+add_case "matrix lookup" matrix_case lookup clean
+add_case "matrix ctor shared" matrix_case ctor_shared clean
+add_case "matrix ctor static" matrix_case ctor_static clean
+
+# The same programs with parts of the library switched off.
+# switched_case PROGRAM VARIABLE
+switched_case() {
+  local program=$apps/$1
+
+  native native "$program"
+  preloaded shim "$2" -- "$program"
+  expect_same native shim
+  case $2 in
+    GPUSHIM_ENABLE=off | GPUSHIM_TRACK=off) expect_quiet shim ;;
+    *) expect_clean shim.err ;;
+  esac
+}
+
+for setting in GPUSHIM_POOL=off GPUSHIM_STACK=off GPUSHIM_STACK=fp GPUSHIM_STACK=unwind \
+  GPUSHIM_TRACK=off GPUSHIM_ENABLE=off; do
+  for program in pipeline_shared threads_static pinned_linked async_proc sizes_static; do
+    add_case "switched $setting $program" switched_case "$program" "$setting"
+  done
+done

@@ -1,0 +1,117 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# options.sh - the GPUSHIM_* variables: bad ones are named once and change nothing, and the
+# ones about output and exit status do what they say.
+
+# bad_option_case VARIABLE TEXT: one line that matches, besides a clean report.
+bad_option_case() {
+  native native "$apps/pinned_shared"
+  preloaded shim "$1" -- "$apps/pinned_shared"
+  expect_same native shim
+  expect_count shim.err '^gpushim: ' 1
+  expect_text shim.err "^gpushim: $2"
+  grep -v '^gpushim: ' shim.err >rest
+  expect_clean rest
+}
+add_case "options malformed size" \
+  bad_option_case GPUSHIM_POOL_SEGMENT=banana 'GPUSHIM_POOL_SEGMENT=banana: not a size'
+add_case "options size out of range" \
+  bad_option_case GPUSHIM_POOL_SEGMENT=1K 'GPUSHIM_POOL_SEGMENT=1K: not in '
+add_case "options unknown name" \
+  bad_option_case GPUSHIM_SEGMNET=1G 'GPUSHIM_SEGMNET .*GPUSHIM_POOL_SEGMENT'
+add_case "options malformed switch" \
+  bad_option_case GPUSHIM_POOL=maybe 'GPUSHIM_POOL=maybe: not a switch'
+add_case "options unknown choice" \
+  bad_option_case GPUSHIM_STACK=deep 'GPUSHIM_STACK=deep: not one of '
+add_case "options unwritable log file" \
+  bad_option_case GPUSHIM_LOG_FILE=/nonexistent/log 'GPUSHIM_LOG_FILE: cannot write '
+add_case "options log file is a folder" \
+  bad_option_case GPUSHIM_LOG_FILE=/ 'GPUSHIM_LOG_FILE: cannot write '
+add_case "options malformed pattern" \
+  bad_option_case GPUSHIM_LOG_FILE=log.%z 'GPUSHIM_LOG_FILE=log.%z: '
+
+# Many bad values at once: each is named, the program goes on.
+bad_options_case() {
+  local value
+
+  value=$(printf 'x%.0s' {1..5000})
+  native native "$apps/pinned_shared"
+  preloaded shim GPUSHIM_POOL="$value" GPUSHIM_STACK_DEPTH=-1 GPUSHIM_LEAK_MAX=1e9 \
+    GPUSHIM_ERROR_EXITCODE=256 GPUSHIM_= GPUSHIM_XYZZY=1 GPUSHIM_LOG_FILE= \
+    GPUSHIM_SYMBOLIZE_TIMEOUT=soon -- "$apps/pinned_shared"
+  expect_same native shim
+  expect_count shim.err '^gpushim: ' 7
+  grep -v '^gpushim: ' shim.err >rest
+  expect_clean rest
+}
+add_case "options many bad values" bad_options_case
+
+# A problem is not mentioned in a program that never calls CUDA.
+bad_option_plain_case() {
+  preloaded shim GPUSHIM_POOL=maybe GPUSHIM_HELP=1 GPUSHIM_LOG_FILE=log -- "$apps/plain"
+  expect_status shim 0
+  expect_quiet shim
+  [[ ! -e log ]] || fail "a log file without a CUDA call"
+}
+add_case "options unnoticed without CUDA" bad_option_plain_case
+
+# log_file_case PATTERN GLOB: the report goes to the file, standard error stays empty.
+log_file_case() {
+  local files
+
+  preloaded shim GPUSHIM_LOG_FILE="$1" RANK=3 JOB=night -- "$apps/pinned_shared"
+  expect_status shim 0
+  expect_quiet shim
+  shopt -s nullglob
+  # shellcheck disable=SC2206  # the glob is meant to be expanded
+  files=($2)
+  expect_equal "files that match $2" 1 "${#files[@]}"
+  expect_clean "${files[0]}"
+}
+add_case "options log file" log_file_case report.txt report.txt
+add_case "options log file by process" log_file_case 'report.%p.%e' 'report.[1-9]*.pinned_shared'
+add_case "options log file by rank" log_file_case 'r%r-%q{JOB}-100%%' 'r3-night-100%'
+add_case "options log file by host and time" log_file_case '%h.%t' "*.20[0-9]*T[0-9]*Z"
+
+# A second run appends.
+log_file_append_case() {
+  preloaded shim GPUSHIM_LOG_FILE=log -- "$apps/pinned_shared"
+  preloaded shim GPUSHIM_LOG_FILE=log -- "$apps/managed_shared"
+  expect_clean log 2
+}
+add_case "options log file is appended to" log_file_append_case
+
+# exitcode_case PROGRAM STATUS CODE [ARGUMENT...]
+exitcode_case() {
+  local program=$1 status=$2 code=$3
+
+  shift 3
+  native native "$apps/$program" "$@"
+  preloaded shim GPUSHIM_ERROR_EXITCODE="$code" -- "$apps/$program" "$@"
+  expect_status shim "$status"
+  cmp -s native.out shim.out || fail "output is not that of the program alone"
+}
+add_case "options exit code on leaks" exitcode_case leaky_shared 23 23
+add_case "options exit code on leaks static" exitcode_case leaky_static 23 23
+add_case "options exit code on errors" exitcode_case badfree_linked 23 23
+add_case "options exit code when clean" exitcode_case pipeline_shared 0 23
+add_case "options exit code keeps the program's" exitcode_case oddities_shared 9 23
+add_case "options exit code 0" exitcode_case leaky_shared 0 0
+
+help_case() {
+  preloaded shim GPUSHIM_HELP=1 -- "$apps/leaky_shared"
+  expect_status shim 0
+  expect_text shim.err '^  GPUSHIM_POOL_SEGMENT=SIZE'
+  expect_text shim.err '^  GPUSHIM_STACK='
+  [[ ! -s shim.out ]] || fail "text on standard output"
+}
+add_case "options GPUSHIM_HELP" help_case
+
+verbose_case() {
+  preloaded shim GPUSHIM_VERBOSE=3 -- "$apps/pinned_shared"
+  expect_status shim 0
+  expect_text shim.err '^gpushim: '
+  grep -v '^gpushim: ' shim.err >rest
+  expect_clean rest
+}
+add_case "options GPUSHIM_VERBOSE=3" verbose_case

@@ -1,0 +1,103 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# process.sh - how processes begin and end: fork, vfork, exec, the kinds of exit, and
+# programs that never call CUDA.
+
+# A child that used CUDA and its parent each have a clean report; the others have none.
+# fork_case WAY
+fork_case() {
+  native native "$apps/fork_$1"
+  preloaded shim -- "$apps/fork_$1"
+  expect_same native shim
+  expect_only_report shim.err
+  expect_no_text shim.err 'LEAK|ERROR'
+  sed -nE 's/^==([0-9]+)== SUMMARY: .*/\1/p' shim.err | sort -u >reporters
+  expect_count shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked' "$(wc -l <reporters)"
+  [[ $(wc -l <reporters) -ge 2 ]] || fail "child and parent have not both reported"
+}
+for way in shared static linked; do
+  add_case "process fork $way" fork_case "$way"
+done
+
+# Nothing is said for a child that only execs.
+# vfork_case WAY
+vfork_case() {
+  native native "$apps/vfork_$1"
+  preloaded shim -- "$apps/vfork_$1"
+  expect_same native shim
+  expect_clean shim.err
+}
+for way in shared static linked; do
+  add_case "process vfork $way" vfork_case "$way"
+done
+
+# ending_case END REPORTS: native status and output; that many reports, each with the leak.
+ending_case() {
+  native native "$apps/oddities_static" "$1"
+  preloaded shim -- "$apps/oddities_static" "$1"
+  expect_same native shim
+  expect_only_report shim.err
+  expect_count shim.err '^==[0-9]+== gpushim [0-9.]+: ' "$2"
+  expect_count shim.err 'SUMMARY: gpushim: 0 errors, 128 KiB leaked in 1 allocation' "$2"
+  expect_count shim.err '#0 hold .*oddities[.]c:' "$2"
+}
+add_case "process returns from main" ending_case return 1
+add_case "process exit in a thread" ending_case thread 1
+add_case "process quick_exit" ending_case quick_exit 1
+add_case "process _exit" ending_case _exit 1
+add_case "process _Exit" ending_case _Exit 1
+add_case "process exec of itself" ending_case exec 2
+add_case "process pthread_exit of main" ending_case pthread_exit 1
+add_case "process abort" ending_case abort 0
+add_case "process SIGKILL" ending_case sigkill 0
+
+# Death by SIGTERM keeps its status; a report is allowed, nothing else.
+sigterm_case() {
+  native native "$apps/oddities_static" sigterm
+  preloaded shim -- "$apps/oddities_static" sigterm
+  expect_same native shim
+  expect_only_report shim.err
+}
+add_case "process SIGTERM" sigterm_case
+
+# plain_case ARGUMENT
+plain_case() {
+  native native "$apps/plain" "$1"
+  preloaded shim -- "$apps/plain" "$1"
+  expect_same native shim
+  expect_quiet shim
+}
+for way in exit _exit exec fork spawn; do
+  add_case "process without CUDA $way" plain_case "$way"
+done
+
+# Ordinary commands of the system, preloaded.
+commands_case() {
+  preloaded shim -- sh -c 'ls / | grep -c . >/dev/null; (exit 3); echo "$?"; date -d @0 +%Y'
+  expect_status shim 0
+  expect_quiet shim
+  expect_equal "output" $'3\n1970' "$(<shim.out)"
+}
+add_case "process shell and commands" commands_case
+
+# A closed standard error is no reason to fail.
+closed_stderr_case() {
+  native native "$apps/pinned_shared"
+  # shellcheck disable=SC2016  # expanded by the inner shell
+  preloaded shim -- sh -c '"$0" 2>&-' "$apps/pinned_shared"
+  expect_same native shim
+}
+add_case "process closed standard error" closed_stderr_case
+
+# Only cudart is there, no driver: the program's own error, nothing of ours but a report.
+no_driver_case() {
+  mkdir only
+  cp -P "$cuda_path"/libcudart.so* only/ 2>/dev/null || skip "a shared libcudart"
+  run_in native LD_LIBRARY_PATH="$case_dir/only" -- "$apps/leaky_shared"
+  run_in shim LD_LIBRARY_PATH="$case_dir/only" LD_PRELOAD="$shim" -- "$apps/leaky_shared"
+  [[ $(<native.status) -ne 0 ]] || skip "a machine without a driver"
+  expect_same native shim
+  grep -vE '^(==[0-9]+==|gpushim: )' shim.err | diff native.err - ||
+    fail "the program's own messages have changed"
+}
+add_case "process without a driver" no_driver_case

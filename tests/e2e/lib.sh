@@ -1,0 +1,257 @@
+# shellcheck shell=bash disable=SC2034  # variables and functions are used by the cases
+#
+# lib.sh - what the cases are written with. Sourced by run, which sets build, here, scratch.
+#
+# A case is a shell command, registered with add_case, that runs in a folder and a shell of
+# its own. It passes unless it calls fail or skip. What it prints is shown if it fails.
+
+: "${build:?set by run}" "${here:?set by run}" "${case_dir:=}"
+
+sources=$(cd "$here/../.." && pwd)
+apps=$build/apps
+shim=$build/libgpushim.so
+cuda_path=${E2E_CUDA_PATH:-$build/sim}
+time_limit=30
+
+case_names=()
+case_bodies=()
+
+# add_case NAME COMMAND [ARGUMENT...]
+add_case() {
+  case_names+=("$1")
+  shift
+  case_bodies+=("$(printf '%q ' "$@")")
+}
+
+# ---- Outcomes ------------------------------------------------------------------------
+
+# fail REASON: the case has failed; ends it.
+fail() {
+  echo "$1" >"$case_dir/reason"
+  exit 1
+}
+
+# skip WHAT: the case needs something that is missing; ends it.
+skip() {
+  echo "$1" >"$case_dir/reason"
+  exit 77
+}
+
+# need COMMAND: skip where there is no such command.
+need() {
+  command -v "$1" >/dev/null || skip "$1"
+}
+
+# need_file PATH
+need_file() {
+  [[ -e $1 ]] || skip "${1#"$build/"}"
+}
+
+# ---- Running programs ----------------------------------------------------------------
+
+# run_in PREFIX [VAR=value...] -- COMMAND...
+#   Runs the command in an environment of its own, where CUDA is found in cuda_path. Leaves
+#   PREFIX.out, PREFIX.err and PREFIX.status. CUDASIM_* of the caller go through.
+run_in() {
+  local prefix=$1 name status
+  local settings=(PATH="$PATH" HOME="$case_dir" LC_ALL=C
+    ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_LIBRARY_PATH="$cuda_path")
+
+  shift
+  for name in "${!CUDASIM_@}"; do
+    settings+=("$name=${!name}")
+  done
+  while [[ $1 != -- ]]; do
+    settings+=("$1")
+    shift
+  done
+  shift
+  printf '$ %s\n' "${settings[*]:4} $*"
+  timeout -k 5 "$time_limit" env -i "${settings[@]}" "$@" \
+    >"$prefix.out" 2>"$prefix.err" </dev/null
+  status=$?
+  echo "$status" >"$prefix.status"
+  [[ $status -ne 124 ]] || fail "$prefix: no end within $time_limit s: $*"
+}
+
+# native PREFIX COMMAND...: without the library; the programs end with 1 or 2 if they fail.
+native() {
+  local prefix=$1
+
+  shift
+  run_in "$prefix" -- "$@"
+  [[ ! $(<"$prefix.status") =~ ^[12]$ ]] && return
+  cat "$prefix.err"
+  fail "status $(<"$prefix.status") without the library: $*"
+}
+
+# preloaded PREFIX [VAR=value...] -- COMMAND...
+preloaded() {
+  local prefix=$1
+
+  shift
+  run_in "$prefix" LD_PRELOAD="$shim" "$@"
+}
+
+# ---- Expectations --------------------------------------------------------------------
+
+# expect_equal WHAT EXPECTED FOUND
+expect_equal() {
+  [[ $2 == "$3" ]] && return
+  printf 'expected: %s\nfound:    %s\n' "$2" "$3"
+  fail "$1"
+}
+
+# expect_status PREFIX STATUS
+expect_status() {
+  [[ $(<"$1.status") == "$2" ]] && return
+  cat "$1.err"
+  fail "$1: status $(<"$1.status"), not $2"
+}
+
+# expect_same A B: standard output to the byte, and the status.
+expect_same() {
+  if [[ $(<"$1.status") != $(<"$2.status") ]]; then
+    head -n 40 "$2.err"
+    fail "status $(<"$2.status") under $2, $(<"$1.status") under $1"
+  fi
+  cmp -s "$1.out" "$2.out" && return
+  diff -u "$1.out" "$2.out" | head -n 40
+  fail "output of $2 is not that of $1"
+}
+
+# expect_quiet PREFIX: nothing on standard error.
+expect_quiet() {
+  [[ -s $1.err ]] || return 0
+  head -n 40 "$1.err"
+  fail "$1: text on standard error"
+}
+
+# expect_only_report FILE: no line but a report's.
+expect_only_report() {
+  grep -vE '^==[0-9]+==( |$)' "$1" >strange || return 0
+  head -n 20 strange
+  fail "$1: lines that are not a report's"
+}
+
+# expect_text FILE REGEX
+expect_text() {
+  grep -qE -- "$2" "$1" && return
+  head -n 60 "$1"
+  fail "$1: no line matches $2"
+}
+
+# expect_no_text FILE REGEX
+expect_no_text() {
+  grep -qE -- "$2" "$1" || return 0
+  head -n 60 "$1"
+  fail "$1: a line matches $2"
+}
+
+# expect_count FILE REGEX COUNT: that many lines match.
+expect_count() {
+  local found
+
+  found=$(grep -cE -- "$2" "$1")
+  [[ $found -eq $3 ]] && return
+  head -n 60 "$1"
+  fail "$1: $found lines match $2, not $3"
+}
+
+# ---- Reports -------------------------------------------------------------------------
+
+# size_text BYTES: as a report writes it: IEC units, three significant digits.
+size_text() {
+  awk -v bytes="$1" 'BEGIN {
+    split("B KiB MiB GiB TiB", unit, " ")
+    for (i = 1; bytes >= 1024 && i < 5; i++) bytes /= 1024
+    if (i == 1) form = "%d"
+    else if (bytes < 9.995) form = "%.2f"
+    else if (bytes < 99.95) form = "%.1f"
+    else form = "%.0f"
+    printf form " %s\n", bytes, unit[i]
+  }'
+}
+
+# expect_clean FILE [COUNT]: only reports, COUNT (1) of them, two lines each, nothing wrong.
+expect_clean() {
+  local reports=${2:-1}
+
+  expect_only_report "$1"
+  expect_count "$1" '^==[0-9]+== gpushim [0-9.]+: ' "$reports"
+  expect_count "$1" '^==[0-9]+== SUMMARY: gpushim: 0 errors, 0 B leaked' "$reports"
+  expect_equal "$1: lines" $((2 * reports)) "$(wc -l <"$1")"
+}
+
+# leak_marks SOURCE [FUNCTION...]: "function file:line bytes count" for each marked line.
+leak_marks() {
+  local source=$1
+
+  shift
+  awk -v file="${source##*/}" -v only=" $* " '
+    match($0, /\/\* LEAK: [a-z_]+ [0-9]+ [0-9]+ \*\//) {
+      split(substr($0, RSTART, RLENGTH), mark, " ")
+      if (only == "  " || index(only, " " mark[3] " "))
+        print mark[3], file ":" NR, mark[4], mark[5]
+    }' "$source"
+}
+
+# leaks_found FILE: "function file:line size-text count" for each leak of a report.
+#   The line of a leak is followed by its innermost frame, `#0 function  file:line`.
+leaks_found() {
+  awk '
+    $2 == "LEAK" { size = $4 " " $5; count = $7; waiting = 1 }
+    waiting && $2 == "#0" { n = split($4, path, "/"); print $3, path[n], size, count
+                            waiting = 0 }' "$1"
+}
+
+# expect_leaks FILE SOURCE [FUNCTION...]: the report names each leak marked in the source,
+#   with function, file, line, size and count, has their sum, and names nothing else.
+expect_leaks() {
+  local file=$1 source=$2 function place bytes count
+  local total=0 allocations=0 places=0
+
+  shift 2
+  expect_only_report "$file"
+  leak_marks "$source" "$@" >marks
+  [[ -s marks ]] || fail "no leak is marked in $source"
+  : >wanted
+  while read -r function place bytes count; do
+    echo "$function $place $(size_text $((bytes * count))) $count" >>wanted
+    total=$((total + bytes * count)) allocations=$((allocations + count))
+    places=$((places + 1))
+  done <marks
+  sort -o wanted wanted
+  leaks_found "$file" | sort >found
+  if ! cmp -s wanted found; then
+    diff -u wanted found
+    head -n 80 "$file"
+    fail "leaks are not named as marked in ${source##*/}"
+  fi
+  expect_summary "$file" 0 "$total" "$allocations" "$places"
+}
+
+# expect_summary FILE ERRORS BYTES ALLOCATIONS PLACES
+expect_summary() {
+  local text
+
+  text="$2 $(plural "$2" error), $(size_text "$3") leaked in $4 $(plural "$4" allocation),"
+  text+=" $5 $(plural "$5" place)"
+  expect_equal "$1: summary" "$text" "$(sed -n 's/^==[0-9]*== SUMMARY: gpushim: //p' "$1")"
+}
+
+# plural COUNT WORD
+plural() {
+  if [[ $1 -eq 1 ]]; then echo "$2"; else echo "$2s"; fi
+}
+
+# ---- What is built -------------------------------------------------------------------
+
+# ways_of NAME: the ways a program was built in.
+ways_of() {
+  local way
+
+  for way in shared static ptds linked dlsym proc; do
+    [[ -x $apps/$1_$way ]] && echo "$way"
+  done
+}

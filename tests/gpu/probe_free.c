@@ -1,0 +1,215 @@
+/*
+ * probe_free.c - what a free waits for: by size, by where the kernel runs.
+ *
+ * Two ways, which must agree. A kernel that never ends on its own: either the free comes
+ * back while it runs, or only once our watchdog has let it go. A kernel of known length:
+ * how long the free took, and whether the kernel was over when it came back.
+ * Sizes: "tiny" is 512 bytes beside a live neighbour of the same size, "alone" 512 bytes
+ * without one; the others are alone.
+ * Owns: nothing.   Lock: none.
+ */
+#include "probe.h"
+
+#include <stdlib.h>
+
+#define HOLD_NS (150 * PROBE_MS)
+#define SPIN_NS (20 * PROBE_MS)
+
+/* ---- device memory
+ * ------------------------------------------------------------------------- */
+
+static void prepare_block(struct probe_case *item)
+{
+    PROBE_OK(driver.cuMemAlloc_v2(&item->block, item->bytes));
+}
+
+static void prepare_neighbours(struct probe_case *item)
+{
+    PROBE_OK(driver.cuMemAlloc_v2(&item->block, item->bytes));
+    PROBE_OK(driver.cuMemAlloc_v2(&item->neighbour, item->bytes));
+}
+
+static CUresult call_free(struct probe_case *item)
+{
+    return driver.cuMemFree_v2(item->block);
+}
+
+static void clean_neighbour(struct probe_case *item)
+{
+    if (item->neighbour)
+        PROBE_OK(driver.cuMemFree_v2(item->neighbour));
+}
+
+static const struct probe_case device_cases[] = {
+    {.name = "tiny",
+     .bytes = 512,
+     .prepare = prepare_neighbours,
+     .call = call_free,
+     .clean = clean_neighbour},
+    {.name = "alone", .bytes = 512, .prepare = prepare_block, .call = call_free},
+    {.name = "4K", .bytes = 4 * GS_KIB, .prepare = prepare_block, .call = call_free},
+    {.name = "1M", .bytes = GS_MIB, .prepare = prepare_block, .call = call_free},
+    {.name = "2M", .bytes = 2 * GS_MIB, .prepare = prepare_block, .call = call_free},
+    {.name = "64M", .bytes = 64 * GS_MIB, .prepare = prepare_block, .call = call_free},
+};
+
+/* ---- pinned memory
+ * ------------------------------------------------------------------------- */
+
+static void prepare_host(struct probe_case *item)
+{
+    PROBE_OK(driver.cuMemHostAlloc(&item->host, item->bytes, 0));
+}
+
+static CUresult call_free_host(struct probe_case *item)
+{
+    return driver.cuMemFreeHost(item->host);
+}
+
+static void prepare_registered(struct probe_case *item)
+{
+    item->host = aligned_alloc(4096, item->bytes);
+    if (!item->host)
+        probe_failed("no memory");
+    PROBE_OK(driver.cuMemHostRegister_v2(item->host, item->bytes, 0));
+}
+
+static CUresult call_unregister(struct probe_case *item)
+{
+    return driver.cuMemHostUnregister(item->host);
+}
+
+static void clean_plain(struct probe_case *item)
+{
+    free(item->host);
+}
+
+static const struct probe_case host_cases[] = {
+    {.name = "4K", .bytes = 4 * GS_KIB, .prepare = prepare_host, .call = call_free_host},
+    {.name = "2M", .bytes = 2 * GS_MIB, .prepare = prepare_host, .call = call_free_host},
+    {.name = "64M",
+     .bytes = 64 * GS_MIB,
+     .prepare = prepare_host,
+     .call = call_free_host},
+    {.name = "unregister",
+     .bytes = GS_MIB,
+     .prepare = prepare_registered,
+     .call = call_unregister,
+     .clean = clean_plain},
+};
+
+/* ---- rows
+ * ---------------------------------------------------------------------------------- */
+
+static void cell_answer(const struct probe_case *item,
+                        const struct probe_outcome *outcome)
+{
+    char quiet[64];
+
+    if (outcome->code != CUDA_SUCCESS)
+        probe_cell_code(item->name, outcome->code);
+    else
+        probe_cell_text(item->name, "%s", outcome->waited ? "wait" : "no");
+    probe_name_suffix(quiet, sizeof quiet, item->name, "_ns");
+    probe_cell_quiet_number(quiet, (double)outcome->ns);
+}
+
+static void row_held(const char *row, const struct probe_case *cases, size_t count,
+                     const struct probe_place *place)
+{
+    probe_row_begin(row, "answer");
+    for (size_t i = 0; i < count; i++) {
+        struct probe_case item = cases[i];
+        struct probe_outcome outcome;
+
+        probe_case_held(&item, place, HOLD_NS, &outcome);
+        cell_answer(&cases[i], &outcome);
+    }
+    probe_row_note("a kernel that does not end, let go after %d ms",
+                   (int)(HOLD_NS / PROBE_MS));
+    probe_row_end();
+}
+
+static void row_spun(const char *row, const struct probe_case *cases, size_t count,
+                     const struct probe_place *place)
+{
+    probe_row_begin(row, "ns");
+    for (size_t i = 0; i < count; i++) {
+        struct probe_case item = cases[i];
+        struct probe_outcome outcome;
+        char quiet[64];
+
+        probe_case_spun(&item, place, SPIN_NS, &outcome);
+        if (outcome.code != CUDA_SUCCESS)
+            probe_cell_code(cases[i].name, outcome.code);
+        else if (item.bytes == 4 * GS_KIB || item.bytes == GS_MIB)
+            probe_cell_quiet_number(cases[i].name, (double)outcome.ns);
+        else
+            probe_cell_number(cases[i].name, (double)outcome.ns);
+        probe_name_suffix(quiet, sizeof quiet, cases[i].name, "_kernel_over");
+        probe_cell_quiet(quiet, "%s", outcome.waited ? "yes" : "no");
+    }
+    probe_row_note("time of the call beside a kernel of %d ms",
+                   (int)(SPIN_NS / PROBE_MS));
+    probe_row_end();
+}
+
+static void ask(enum probe_kind kind)
+{
+    struct probe_place place;
+
+    probe_context();
+    probe_place_open(&place, kind);
+    row_held("held", device_cases, GS_ARRAY_LEN(device_cases), &place);
+    row_spun("spin 20ms", device_cases, GS_ARRAY_LEN(device_cases), &place);
+}
+
+void probe_ask_free_legacy(void)
+{
+    ask(PROBE_LEGACY);
+}
+
+void probe_ask_free_blocking(void)
+{
+    ask(PROBE_BLOCKING);
+}
+
+void probe_ask_free_nonblocking(void)
+{
+    ask(PROBE_NONBLOCKING);
+}
+
+void probe_ask_free_perthread(void)
+{
+    ask(PROBE_PER_THREAD);
+}
+
+void probe_ask_free_context(void)
+{
+    ask(PROBE_CONTEXT);
+}
+
+void probe_ask_free_peer(void)
+{
+    ask(PROBE_PEER);
+}
+
+void probe_ask_freehost_wait(void)
+{
+    static const struct {
+        const char *name;
+        enum probe_kind kind;
+    } kinds[] = {{"legacy", PROBE_LEGACY},
+                 {"blocking", PROBE_BLOCKING},
+                 {"nonblocking", PROBE_NONBLOCKING},
+                 {"per_thread", PROBE_PER_THREAD},
+                 {"context", PROBE_CONTEXT}};
+
+    probe_context();
+    for (size_t i = 0; i < GS_ARRAY_LEN(kinds); i++) {
+        struct probe_place place;
+
+        probe_place_open(&place, kinds[i].kind);
+        row_held(kinds[i].name, host_cases, GS_ARRAY_LEN(host_cases), &place);
+    }
+}

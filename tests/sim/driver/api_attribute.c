@@ -1,0 +1,76 @@
+/*
+ * api_attribute.c - cuDeviceGetAttribute and what is derived from it.
+ * Owns:  nothing.   Lock: none.
+ */
+#include <stdio.h>
+
+#include "device.h"
+
+#define LAST_ATTRIBUTE 147 /* of the 13.0 headers */
+
+static const int values[LAST_ATTRIBUTE + 1] = {
+#define SIM_ATTRIBUTE(number, name, value) [number] = (value),
+#include "attributes.def"
+#undef SIM_ATTRIBUTE
+};
+
+SIM_API(cuDeviceGetAttribute, int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    CUresult res = sim_enter(SIM_ID_cuDeviceGetAttribute);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!value || (int)attribute < 1 || (int)attribute > LAST_ATTRIBUTE)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device_get(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
+        *value = device + 1;
+    else if (attribute == CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID)
+        *value = device;
+    else
+        *value = values[attribute];
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuDeviceGetProperties, CUdevprop *out, CUdevice device)
+{
+    CUresult res = sim_enter(SIM_ID_cuDeviceGetProperties);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device_get(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *out = (CUdevprop){
+        .maxThreadsPerBlock = values[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK],
+        .sharedMemPerBlock = values[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK],
+        .totalConstantMemory = values[CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY],
+        .SIMDWidth = values[CU_DEVICE_ATTRIBUTE_WARP_SIZE],
+        .memPitch = values[CU_DEVICE_ATTRIBUTE_MAX_PITCH],
+        .regsPerBlock = values[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK],
+        .clockRate = values[CU_DEVICE_ATTRIBUTE_CLOCK_RATE],
+        .textureAlign = values[CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT],
+    };
+    for (int i = 0; i < 3; i++) {
+        out->maxThreadsDim[i] = values[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i];
+        out->maxGridSize[i] = values[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i];
+    }
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuDeviceGetExecAffinitySupport, int *supported, CUexecAffinityType type,
+        CUdevice device)
+{
+    CUresult res = sim_enter(SIM_ID_cuDeviceGetExecAffinitySupport);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!supported || (int)type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device_get(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *supported = 0;
+    return CUDA_SUCCESS;
+}

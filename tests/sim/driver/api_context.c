@@ -1,0 +1,310 @@
+/*
+ * api_context.c - contexts that programs create, and the stack of current ones.
+ * Owns:  nothing.   Lock: none of its own.
+ * Source: Driver API, "Context Management".
+ */
+#include "device.h"
+#include "thread.h"
+
+static bool valid_flags(unsigned flags)
+{
+    unsigned sched = flags & CU_CTX_SCHED_MASK;
+
+    return !(flags & ~0xffu) &&
+           (sched == CU_CTX_SCHED_AUTO || sched == CU_CTX_SCHED_SPIN ||
+            sched == CU_CTX_SCHED_YIELD || sched == CU_CTX_SCHED_BLOCKING_SYNC);
+}
+
+static CUresult create(enum sim_api api, unsigned api_version, CUcontext *out,
+                       unsigned flags, CUdevice device)
+{
+    CUresult res = sim_enter(api);
+    struct sim_context *context;
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out || !valid_flags(flags))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device_get(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    res = sim_context_create(device, false, flags, api_version, &context);
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = sim_thread_push(context);
+    if (res == CUDA_SUCCESS) {
+        *out = sim_context_handle(context);
+    } else {
+        struct sim_object *closed =
+            sim_handle_close(context->object.handle, SIM_TYPE_CONTEXT);
+        if (closed)
+            sim_object_unref(closed);
+    }
+    sim_context_put(context);
+    return res;
+}
+
+SIM_API(cuCtxCreate, CUcontext *out, unsigned int flags, CUdevice device)
+{
+    return create(SIM_ID_cuCtxCreate, 3010, out, flags, device);
+}
+
+SIM_API(cuCtxCreate_v2, CUcontext *out, unsigned int flags, CUdevice device)
+{
+    return create(SIM_ID_cuCtxCreate_v2, 3020, out, flags, device);
+}
+
+SIM_API(cuCtxCreate_v3, CUcontext *out, CUexecAffinityParam *affinity, int count,
+        unsigned int flags, CUdevice device)
+{
+    if (affinity && count > 0)
+        return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    return create(SIM_ID_cuCtxCreate_v3, 3020, out, flags, device);
+}
+
+SIM_API(cuCtxCreate_v4, CUcontext *out, CUctxCreateParams *params, unsigned int flags,
+        CUdevice device)
+{
+    if (params && params->numExecAffinityParams > 0)
+        return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    return create(SIM_ID_cuCtxCreate_v4, 3020, out, flags, device);
+}
+
+/* End a context a program created; the calling thread's stack loses it from its top. */
+static CUresult end(enum sim_api api, CUcontext handle)
+{
+    CUresult res = sim_enter(api);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_context *context = sim_context_get(handle);
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (context->primary) {
+        sim_context_put(context);
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    struct sim_object *closed = sim_handle_close(handle, SIM_TYPE_CONTEXT);
+    res = closed && sim_context_end(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    if (closed)
+        sim_object_unref(closed);
+    if (sim_thread_current() == context)
+        sim_context_put(sim_thread_pop());
+    sim_context_put(context);
+    return res;
+}
+
+SIM_API(cuCtxDestroy, CUcontext context)
+{
+    return end(SIM_ID_cuCtxDestroy, context);
+}
+
+SIM_API(cuCtxDestroy_v2, CUcontext context)
+{
+    return end(SIM_ID_cuCtxDestroy_v2, context);
+}
+
+SIM_API(cuCtxDetach, CUcontext context)
+{
+    return end(SIM_ID_cuCtxDetach, context);
+}
+
+static CUresult push(enum sim_api api, CUcontext handle)
+{
+    CUresult res = sim_enter(api);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_context *context = sim_context_get(handle);
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    res = sim_thread_push(context);
+    sim_context_put(context);
+    return res;
+}
+
+SIM_API(cuCtxPushCurrent, CUcontext context)
+{
+    return push(SIM_ID_cuCtxPushCurrent, context);
+}
+
+SIM_API(cuCtxPushCurrent_v2, CUcontext context)
+{
+    return push(SIM_ID_cuCtxPushCurrent_v2, context);
+}
+
+static CUresult pop(enum sim_api api, CUcontext *out)
+{
+    CUresult res = sim_enter(api);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_context *context = sim_thread_pop();
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (out)
+        *out = sim_context_handle(context);
+    sim_context_put(context);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuCtxPopCurrent, CUcontext *out)
+{
+    return pop(SIM_ID_cuCtxPopCurrent, out);
+}
+
+SIM_API(cuCtxPopCurrent_v2, CUcontext *out)
+{
+    return pop(SIM_ID_cuCtxPopCurrent_v2, out);
+}
+
+SIM_API(cuCtxSetCurrent, CUcontext handle)
+{
+    CUresult res = sim_enter(SIM_ID_cuCtxSetCurrent);
+    struct sim_context *context = NULL;
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (handle) {
+        context = sim_context_get(handle);
+        if (!context)
+            return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    struct sim_context *before = sim_thread_pop();
+    if (before)
+        sim_context_put(before);
+    if (context) {
+        res = sim_thread_push(context);
+        sim_context_put(context);
+    }
+    return res;
+}
+
+SIM_API(cuCtxGetCurrent, CUcontext *out)
+{
+    CUresult res = sim_enter(SIM_ID_cuCtxGetCurrent);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_context *context = sim_thread_current();
+    *out = context ? sim_context_handle(context) : NULL;
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuCtxGetDevice, CUdevice *device)
+{
+    CUresult res = sim_enter(SIM_ID_cuCtxGetDevice);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_context *context = sim_thread_current();
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *device = context->device;
+    return CUDA_SUCCESS;
+}
+
+/*
+ * The context of a handle, or for 0 the current one, with a reference.
+ *
+ * Errors:  CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED
+ */
+static CUresult named_or_current(CUcontext handle, struct sim_context **out)
+{
+    struct sim_context *context = handle ? sim_context_get(handle) : sim_thread_current();
+
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!handle)
+        sim_object_ref(&context->object);
+    if (!atomic_load(&context->alive)) {
+        sim_context_put(context);
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
+    *out = context;
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuCtxGetDevice_v2, CUdevice *device, CUcontext handle)
+{
+    CUresult res = sim_enter(SIM_ID_cuCtxGetDevice_v2);
+    struct sim_context *context;
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = named_or_current(handle, &context);
+    if (res != CUDA_SUCCESS)
+        return res;
+    *device = context->device;
+    sim_context_put(context);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuCtxGetId, CUcontext handle, unsigned long long *id)
+{
+    CUresult res = sim_enter(SIM_ID_cuCtxGetId);
+    struct sim_context *context;
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!id)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = named_or_current(handle, &context);
+    if (res != CUDA_SUCCESS)
+        return res;
+    *id = sim_context_id(context);
+    sim_context_put(context);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuCtxGetApiVersion, CUcontext handle, unsigned int *version)
+{
+    CUresult res = sim_enter(SIM_ID_cuCtxGetApiVersion);
+    struct sim_context *context;
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = named_or_current(handle, &context);
+    if (res != CUDA_SUCCESS)
+        return res;
+    *version = context->api_version ? context->api_version : 3020;
+    sim_context_put(context);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuCtxGetFlags, unsigned int *flags)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuCtxGetFlags, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = atomic_load(&context->flags);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuCtxSetFlags, unsigned int flags)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuCtxSetFlags, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!valid_flags(flags))
+        return CUDA_ERROR_INVALID_VALUE;
+    atomic_store(&context->flags, flags);
+    return CUDA_SUCCESS;
+}

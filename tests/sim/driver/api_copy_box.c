@@ -1,0 +1,163 @@
+/*
+ * api_copy_box.c - copies of two and three dimensions, between memory and memory. Arrays
+ * are not modelled. Owns:  nothing.   Lock: none of its own. Source: Driver API,
+ * cuMemcpy2D, cuMemcpy3D.
+ */
+#include "context.h"
+#include "copy.h"
+
+/* One side as the parameter structs give it. */
+struct corner {
+    CUmemorytype type;
+    const void *host;
+    CUdeviceptr device;
+    size_t x, y, z;
+    size_t pitch, height;
+};
+
+static CUresult make_side(const struct corner *corner, const struct sim_extent3 *extent,
+                          struct sim_side *out)
+{
+    size_t pitch = corner->pitch, slice, offset, part;
+
+    switch ((int)corner->type) {
+    case CU_MEMORYTYPE_HOST:
+        *out = (struct sim_side){SIM_SIDE_HOST, (uintptr_t)corner->host, 0, 0};
+        break;
+    case CU_MEMORYTYPE_DEVICE:
+        *out = (struct sim_side){SIM_SIDE_DEVICE, corner->device, 0, 0};
+        break;
+    case CU_MEMORYTYPE_UNIFIED:
+        *out = (struct sim_side){SIM_SIDE_UNIFIED, corner->device, 0, 0};
+        break;
+    case CU_MEMORYTYPE_ARRAY:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!out->address)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!pitch && __builtin_add_overflow(corner->x, extent->row_bytes, &pitch))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (corner->x > pitch || extent->row_bytes > pitch - corner->x)
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t height = corner->height ? corner->height : corner->y + extent->rows;
+    if (extent->slices > 1 && (corner->y > height || extent->rows > height - corner->y))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (__builtin_mul_overflow(pitch, height, &slice) ||
+        __builtin_mul_overflow(slice, corner->z, &offset) ||
+        __builtin_mul_overflow(pitch, corner->y, &part) ||
+        __builtin_add_overflow(offset, part, &offset) ||
+        __builtin_add_overflow(offset, corner->x, &offset) ||
+        __builtin_add_overflow(out->address, offset, &out->address))
+        return CUDA_ERROR_INVALID_VALUE;
+    out->pitch = pitch;
+    out->slice_pitch = slice;
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_box(enum sim_api api, enum sim_variant variant, enum sim_sync sync,
+                         CUstream handle, const struct corner *dst,
+                         const struct corner *src, const struct sim_extent3 *extent)
+{
+    struct sim_context *context;
+    struct sim_stream *stream;
+    struct sim_side to, from;
+    CUresult res = sim_enter_context(api, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!extent->row_bytes || !extent->rows || !extent->slices)
+        return CUDA_SUCCESS;
+    res = make_side(dst, extent, &to);
+    if (res == CUDA_SUCCESS)
+        res = make_side(src, extent, &from);
+    if (res == CUDA_SUCCESS)
+        res = sim_stream_get(context, handle, variant, &stream);
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = sim_copy(api, stream, sync, &to, &from, extent);
+    sim_stream_put(stream);
+    return res;
+}
+
+static CUresult copy_2d(enum sim_api api, enum sim_variant variant, enum sim_sync sync,
+                        CUstream stream, const CUDA_MEMCPY2D *p)
+{
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct corner dst = {p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes,
+                               p->dstY,          0,          p->dstPitch,  0};
+    const struct corner src = {p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes,
+                               p->srcY,          0,          p->srcPitch,  0};
+    const struct sim_extent3 extent = {p->WidthInBytes, p->Height, 1};
+
+    return copy_box(api, variant, sync, stream, &dst, &src, &extent);
+}
+
+SIM_API(cuMemcpy2D_v2, const CUDA_MEMCPY2D *p)
+{
+    return copy_2d(SIM_ID_cuMemcpy2D_v2, SIM_LEGACY, SIM_SYNC_CALL, NULL, p);
+}
+
+SIM_API(cuMemcpy2D_v2_ptds, const CUDA_MEMCPY2D *p)
+{
+    return copy_2d(SIM_ID_cuMemcpy2D_v2_ptds, SIM_PER_THREAD, SIM_SYNC_CALL, NULL, p);
+}
+
+SIM_API(cuMemcpy2DUnaligned_v2, const CUDA_MEMCPY2D *p)
+{
+    return copy_2d(SIM_ID_cuMemcpy2DUnaligned_v2, SIM_LEGACY, SIM_SYNC_CALL, NULL, p);
+}
+
+SIM_API(cuMemcpy2DUnaligned_v2_ptds, const CUDA_MEMCPY2D *p)
+{
+    return copy_2d(SIM_ID_cuMemcpy2DUnaligned_v2_ptds, SIM_PER_THREAD, SIM_SYNC_CALL,
+                   NULL, p);
+}
+
+SIM_API(cuMemcpy2DAsync_v2, const CUDA_MEMCPY2D *p, CUstream stream)
+{
+    return copy_2d(SIM_ID_cuMemcpy2DAsync_v2, SIM_LEGACY, SIM_ASYNC_CALL, stream, p);
+}
+
+SIM_API(cuMemcpy2DAsync_v2_ptsz, const CUDA_MEMCPY2D *p, CUstream stream)
+{
+    return copy_2d(SIM_ID_cuMemcpy2DAsync_v2_ptsz, SIM_PER_THREAD, SIM_ASYNC_CALL, stream,
+                   p);
+}
+
+static CUresult copy_3d(enum sim_api api, enum sim_variant variant, enum sim_sync sync,
+                        CUstream stream, const CUDA_MEMCPY3D *p)
+{
+    if (!p || p->srcLOD || p->dstLOD)
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct corner dst = {p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes,
+                               p->dstY,          p->dstZ,    p->dstPitch,  p->dstHeight};
+    const struct corner src = {p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes,
+                               p->srcY,          p->srcZ,    p->srcPitch,  p->srcHeight};
+    const struct sim_extent3 extent = {p->WidthInBytes, p->Height, p->Depth};
+
+    return copy_box(api, variant, sync, stream, &dst, &src, &extent);
+}
+
+SIM_API(cuMemcpy3D_v2, const CUDA_MEMCPY3D *p)
+{
+    return copy_3d(SIM_ID_cuMemcpy3D_v2, SIM_LEGACY, SIM_SYNC_CALL, NULL, p);
+}
+
+SIM_API(cuMemcpy3D_v2_ptds, const CUDA_MEMCPY3D *p)
+{
+    return copy_3d(SIM_ID_cuMemcpy3D_v2_ptds, SIM_PER_THREAD, SIM_SYNC_CALL, NULL, p);
+}
+
+SIM_API(cuMemcpy3DAsync_v2, const CUDA_MEMCPY3D *p, CUstream stream)
+{
+    return copy_3d(SIM_ID_cuMemcpy3DAsync_v2, SIM_LEGACY, SIM_ASYNC_CALL, stream, p);
+}
+
+SIM_API(cuMemcpy3DAsync_v2_ptsz, const CUDA_MEMCPY3D *p, CUstream stream)
+{
+    return copy_3d(SIM_ID_cuMemcpy3DAsync_v2_ptsz, SIM_PER_THREAD, SIM_ASYNC_CALL, stream,
+                   p);
+}

@@ -1,0 +1,237 @@
+/*
+ * api_function.c - what programs ask of functions and kernels.
+ * Owns:  nothing.   Lock: none of its own.
+ * Source: Driver API, "Execution Control".
+ */
+#include "context.h"
+#include "device.h"
+#include "module.h"
+
+#define MAX_SHARED_BYTES 232448 /* MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */
+
+static CUresult get_attribute(const struct sim_function *function, int *out,
+                              CUfunction_attribute attribute)
+{
+    switch ((int)attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        *out = 1024;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+        *out = 32;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+        *out = 90;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        *out = atomic_load(&function->shared_bytes);
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        *out = -1;
+        return CUDA_SUCCESS;
+    default:
+        *out = 0;
+        return (int)attribute >= 0 && (int)attribute <= 15 ? CUDA_SUCCESS
+                                                           : CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+static CUresult set_attribute(struct sim_function *function,
+                              CUfunction_attribute attribute, int value)
+{
+    switch ((int)attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        if (value < 0 || value > MAX_SHARED_BYTES)
+            return CUDA_ERROR_INVALID_VALUE;
+        atomic_store(&function->shared_bytes, value);
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+SIM_API(cuFuncGetAttribute, int *out, CUfunction_attribute attribute, CUfunction handle)
+{
+    CUresult res = sim_enter(SIM_ID_cuFuncGetAttribute);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_function *function = sim_function_get(handle);
+    if (!function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    res = get_attribute(function, out, attribute);
+    sim_function_put(function);
+    return res;
+}
+
+SIM_API(cuFuncSetAttribute, CUfunction handle, CUfunction_attribute attribute, int value)
+{
+    CUresult res = sim_enter(SIM_ID_cuFuncSetAttribute);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_function *function = sim_function_get(handle);
+    if (!function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    res = set_attribute(function, attribute, value);
+    sim_function_put(function);
+    return res;
+}
+
+SIM_API(cuKernelGetAttribute, int *out, CUfunction_attribute attribute, CUkernel handle,
+        CUdevice device)
+{
+    CUresult res = sim_enter(SIM_ID_cuKernelGetAttribute);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_device_get(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    struct sim_function *kernel = sim_function_get((CUfunction)handle);
+    if (!kernel)
+        return CUDA_ERROR_INVALID_HANDLE;
+    res = get_attribute(kernel, out, attribute);
+    sim_function_put(kernel);
+    return res;
+}
+
+SIM_API(cuKernelSetAttribute, CUfunction_attribute attribute, int value, CUkernel handle,
+        CUdevice device)
+{
+    CUresult res = sim_enter(SIM_ID_cuKernelSetAttribute);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!sim_device_get(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    struct sim_function *kernel = sim_function_get((CUfunction)handle);
+    if (!kernel)
+        return CUDA_ERROR_INVALID_HANDLE;
+    res = set_attribute(kernel, attribute, value);
+    sim_function_put(kernel);
+    return res;
+}
+
+SIM_API(cuFuncSetCacheConfig, CUfunction handle, CUfunc_cache config)
+{
+    CUresult res = sim_enter(SIM_ID_cuFuncSetCacheConfig);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_function *function = sim_function_get(handle);
+    if (!function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_function_put(function);
+    return (int)config >= 0 && config <= CU_FUNC_CACHE_PREFER_EQUAL
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_API(cuFuncGetName, const char **out, CUfunction handle)
+{
+    CUresult res = sim_enter(SIM_ID_cuFuncGetName);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_function *function = sim_function_get(handle);
+    if (!function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    *out = function->name; /* valid until the module is unloaded */
+    sim_function_put(function);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuFuncGetModule, CUmodule *out, CUfunction handle)
+{
+    CUresult res = sim_enter(SIM_ID_cuFuncGetModule);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_function *function = sim_function_get(handle);
+    if (!function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (function->object.type == SIM_TYPE_FUNCTION)
+        *out = function->owner_handle;
+    else
+        res = CUDA_ERROR_INVALID_HANDLE;
+    sim_function_put(function);
+    return res;
+}
+
+SIM_API(cuFuncLoad, CUfunction handle)
+{
+    CUresult res = sim_enter(SIM_ID_cuFuncLoad);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_function *function = sim_function_get(handle);
+    if (!function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_function_put(function);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuFuncIsLoaded, CUfunctionLoadingState *state, CUfunction handle)
+{
+    CUresult res = sim_enter(SIM_ID_cuFuncIsLoaded);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!state)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_function *function = sim_function_get(handle);
+    if (!function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_function_put(function);
+    *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    return CUDA_SUCCESS;
+}
+
+/* As many blocks as 2048 threads allow; shared memory and registers are not limits here.
+ */
+static CUresult occupancy(enum sim_api api, int *blocks, CUfunction handle,
+                          int block_size)
+{
+    CUresult res = sim_enter(api);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!blocks || block_size <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_function *function = sim_function_get(handle);
+    if (!function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_function_put(function);
+    *blocks = block_size > 1024 ? 0 : 2048 / ((block_size + 31) / 32 * 32);
+    if (*blocks > 32)
+        *blocks = 32;
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuOccupancyMaxActiveBlocksPerMultiprocessor, int *blocks, CUfunction function,
+        int block_size, size_t shared_bytes)
+{
+    (void)shared_bytes;
+    return occupancy(SIM_ID_cuOccupancyMaxActiveBlocksPerMultiprocessor, blocks, function,
+                     block_size);
+}
+
+SIM_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *blocks,
+        CUfunction function, int block_size, size_t shared_bytes, unsigned int flags)
+{
+    (void)shared_bytes;
+    if (flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)
+        return CUDA_ERROR_INVALID_VALUE;
+    return occupancy(SIM_ID_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, blocks,
+                     function, block_size);
+}

@@ -1,0 +1,149 @@
+/*
+ * api_host.c - page-locked host memory: allocated by the driver, or registered.
+ * Owns:  nothing.   Lock: none of its own.
+ * Source: Driver API, "Memory Management".
+ */
+#include "context.h"
+#include "memory.h"
+
+static CUresult alloc_host(enum sim_api api, void **out, size_t bytes, unsigned flags)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(api, &context);
+    struct sim_alloc *alloc;
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out || bytes == 0 ||
+        (flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
+                             CU_MEMHOSTALLOC_WRITECOMBINED)))
+        return CUDA_ERROR_INVALID_VALUE;
+    res = sim_host_create(SIM_MEMORY_PINNED, NULL, bytes, flags, context->device, context,
+                          sim_context_id(context), &alloc);
+    if (res != CUDA_SUCCESS)
+        return res;
+    *out = (void *)alloc->base;
+    sim_memory_unref(alloc);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuMemHostAlloc, void **out, size_t bytes, unsigned int flags)
+{
+    return alloc_host(SIM_ID_cuMemHostAlloc, out, bytes, flags);
+}
+
+SIM_API(cuMemAllocHost_v2, void **out, size_t bytes)
+{
+    return alloc_host(SIM_ID_cuMemAllocHost_v2, out, bytes, 0);
+}
+
+/* The host allocation of that kind starting at an address, with a reference, or NULL. */
+static struct sim_alloc *find_start(const void *pointer, enum sim_memory_kind kind)
+{
+    struct sim_alloc *alloc = sim_host_find((uintptr_t)pointer);
+
+    if (alloc && (alloc->base != (uintptr_t)pointer || alloc->kind != kind)) {
+        sim_memory_unref(alloc);
+        return NULL;
+    }
+    return alloc;
+}
+
+/* Take it out of the map once the work of its context is done; drops the reference. */
+static CUresult remove_waiting(struct sim_alloc *alloc, CUresult missing)
+{
+    CUresult res = CUDA_SUCCESS;
+
+    if (sim_context_lives(alloc->context, alloc->context_id))
+        res = sim_context_wait(alloc->context);
+    if (res == CUDA_SUCCESS && !sim_host_remove(alloc))
+        res = missing;
+    sim_memory_unref(alloc);
+    return res;
+}
+
+SIM_API(cuMemFreeHost, void *pointer)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuMemFreeHost, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_alloc *alloc = find_start(pointer, SIM_MEMORY_PINNED);
+    if (!alloc)
+        return CUDA_ERROR_INVALID_VALUE;
+    return remove_waiting(alloc, CUDA_ERROR_INVALID_VALUE);
+}
+
+SIM_API(cuMemHostRegister_v2, void *pointer, size_t bytes, unsigned int flags)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuMemHostRegister_v2, &context);
+    struct sim_alloc *alloc;
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!pointer || bytes == 0 || (uintptr_t)pointer + bytes < (uintptr_t)pointer ||
+        sim_memory_is_device_address((uintptr_t)pointer) || (flags & ~0xfu))
+        return CUDA_ERROR_INVALID_VALUE;
+    res = sim_host_create(SIM_MEMORY_REGISTERED, pointer, bytes, flags, context->device,
+                          context, sim_context_id(context), &alloc);
+    if (res == CUDA_SUCCESS)
+        sim_memory_unref(alloc);
+    return res;
+}
+
+SIM_API(cuMemHostUnregister, void *pointer)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuMemHostUnregister, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!pointer)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_alloc *alloc = find_start(pointer, SIM_MEMORY_REGISTERED);
+    if (!alloc)
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    return remove_waiting(alloc, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+}
+
+SIM_API(cuMemHostGetDevicePointer_v2, CUdeviceptr *out, void *pointer, unsigned int flags)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuMemHostGetDevicePointer_v2, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out || !pointer || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_alloc *alloc = sim_host_find((uintptr_t)pointer);
+    if (!alloc)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (alloc->kind == SIM_MEMORY_MANAGED)
+        res = CUDA_ERROR_INVALID_VALUE;
+    else
+        *out = (CUdeviceptr)(uintptr_t)pointer; /* unified addressing: the same address */
+    sim_memory_unref(alloc);
+    return res;
+}
+
+SIM_API(cuMemHostGetFlags, unsigned int *flags, void *pointer)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuMemHostGetFlags, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_alloc *alloc = sim_host_find((uintptr_t)pointer);
+    if (!alloc)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (alloc->kind == SIM_MEMORY_PINNED)
+        *flags = alloc->flags | CU_MEMHOSTALLOC_DEVICEMAP; /* all is mapped under UVA */
+    else
+        res = CUDA_ERROR_INVALID_VALUE;
+    sim_memory_unref(alloc);
+    return res;
+}

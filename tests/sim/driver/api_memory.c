@@ -1,0 +1,137 @@
+/*
+ * api_memory.c - device memory: allocation, free, information.
+ * Owns:  nothing.   Lock: none of its own.
+ * Source: Driver API, "Memory Management".
+ */
+#include "device.h"
+#include "pool.h"
+#include "stream.h"
+
+#define PITCH_BYTES ((size_t)512)
+
+static CUresult alloc_device(struct sim_context *context, CUdeviceptr *out, size_t bytes)
+{
+    struct sim_alloc *alloc;
+
+    if (!out || bytes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct sim_tenant tenant = {SIM_MEMORY_DEVICE, context,
+                                      sim_context_id(context)};
+    CUresult res = sim_heap_alloc(&context->heap, bytes, true, &tenant, &alloc);
+    if (res != CUDA_SUCCESS)
+        return res;
+    *out = alloc->base;
+    sim_memory_unref(alloc);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuMemAlloc_v2, CUdeviceptr *out, size_t bytes)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuMemAlloc_v2, &context);
+
+    return res == CUDA_SUCCESS ? alloc_device(context, out, bytes) : res;
+}
+
+SIM_API(cuMemAllocPitch_v2, CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
+        unsigned int element)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuMemAllocPitch_v2, &context);
+    size_t bytes, row;
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out || !pitch || width == 0 || height == 0 ||
+        (element != 4 && element != 8 && element != 16))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (width > SIZE_MAX - PITCH_BYTES)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    row = gs_round_up(width, PITCH_BYTES);
+    if (__builtin_mul_overflow(row, height, &bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    res = alloc_device(context, out, bytes);
+    if (res == CUDA_SUCCESS)
+        *pitch = row;
+    return res;
+}
+
+/*
+ * Wait for the work of the context the memory belongs to, as far as it still lives: what
+ * "implicit synchronization" means for a free.
+ */
+static CUresult wait_for_owner(const struct sim_alloc *alloc, struct sim_context *current)
+{
+    if (alloc->kind == SIM_MEMORY_POOL)
+        return CUDA_SUCCESS; /* its accesses are assumed complete: stream-ordered memory
+                              */
+    if (alloc->context && sim_context_lives(alloc->context, alloc->context_id))
+        return sim_context_wait(alloc->context);
+    return sim_context_wait(current);
+}
+
+SIM_API(cuMemFree_v2, CUdeviceptr pointer)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuMemFree_v2, &context);
+    bool freed = false;
+
+    if (res != CUDA_SUCCESS || pointer == 0)
+        return res;
+    struct sim_alloc *alloc = sim_memory_find(pointer);
+    if (!alloc)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (alloc->base != pointer || sim_memory_state(alloc) != SIM_MEMORY_LIVE ||
+        alloc->kind == SIM_MEMORY_PINNED || alloc->kind == SIM_MEMORY_REGISTERED) {
+        sim_memory_unref(alloc);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    res = wait_for_owner(alloc, context);
+    if (res == CUDA_SUCCESS) {
+        if (alloc->kind == SIM_MEMORY_MANAGED)
+            freed = sim_host_remove(alloc);
+        else if (alloc->kind == SIM_MEMORY_POOL)
+            freed = sim_pool_free_now(alloc);
+        else
+            freed = sim_heap_free(alloc);
+        res = freed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    sim_memory_unref(alloc);
+    return res;
+}
+
+SIM_API(cuMemGetInfo_v2, size_t *free_bytes, size_t *total_bytes)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuMemGetInfo_v2, &context);
+    size_t free_now, total;
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!free_bytes && !total_bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_space_info(sim_device_space(context->device), &free_now, &total);
+    if (free_bytes)
+        *free_bytes = free_now;
+    if (total_bytes)
+        *total_bytes = total;
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuMemGetAddressRange_v2, CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuMemGetAddressRange_v2, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_alloc *alloc = sim_memory_find(pointer);
+    if (!alloc)
+        return CUDA_ERROR_NOT_FOUND;
+    if (base)
+        *base = alloc->base;
+    if (bytes)
+        *bytes = alloc->bytes;
+    sim_memory_unref(alloc);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,216 @@
+/*
+ * api_module.c - modules of a context.
+ * Owns:  nothing.   Lock: none of its own.
+ * Source: Driver API, "Module Management".
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "context.h"
+#include "module.h"
+
+static CUresult load(struct sim_context *context, CUmodule *out, const void *data)
+{
+    struct sim_image *image;
+
+    if (!out || !data)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult res = sim_image_load(data, &image);
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_module *module = sim_module_new(SIM_TYPE_MODULE, image, context);
+    if (!module)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    void *handle = sim_handle_open(&module->object);
+    if (handle) {
+        sim_context_adopt(context, &module->object);
+        *out = handle;
+    }
+    sim_module_put(module);
+    return handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+SIM_API(cuModuleLoadData, CUmodule *out, const void *image)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuModuleLoadData, &context);
+
+    return res == CUDA_SUCCESS ? load(context, out, image) : res;
+}
+
+SIM_API(cuModuleLoadDataEx, CUmodule *out, const void *image, unsigned int count,
+        CUjit_option *options, void **values)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuModuleLoadDataEx, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (count > 0 && (!options || !values))
+        return CUDA_ERROR_INVALID_VALUE;
+    return load(context, out, image);
+}
+
+SIM_API(cuModuleLoadFatBinary, CUmodule *out, const void *image)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuModuleLoadFatBinary, &context);
+
+    return res == CUDA_SUCCESS ? load(context, out, image) : res;
+}
+
+/* A file's bytes with a NUL behind them; NULL if it cannot be read. */
+static char *read_file(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat info;
+    char *data = NULL;
+    size_t used = 0;
+
+    if (fd < 0)
+        return NULL;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode))
+        data = calloc(1, (size_t)info.st_size + 1);
+    while (data && used < (size_t)info.st_size) {
+        ssize_t got = read(fd, data + used, (size_t)info.st_size - used);
+        if (got <= 0)
+            break;
+        used += (size_t)got;
+    }
+    close(fd);
+    return data;
+}
+
+SIM_API(cuModuleLoad, CUmodule *out, const char *path)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuModuleLoad, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out || !path)
+        return CUDA_ERROR_INVALID_VALUE;
+    char *data = read_file(path);
+    if (!data)
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    res = load(context, out, data);
+    free(data);
+    return res;
+}
+
+SIM_API(cuModuleUnload, CUmodule handle)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuModuleUnload, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_module *module = sim_module_get(handle, SIM_TYPE_MODULE);
+    if (!module)
+        return CUDA_ERROR_INVALID_HANDLE;
+    struct sim_object *closed =
+        module->library ? NULL : sim_handle_close(handle, SIM_TYPE_MODULE);
+    if (closed) {
+        sim_module_end_functions(module);
+        sim_context_disown(module->context, closed);
+        sim_object_unref(closed);
+    }
+    sim_module_put(module);
+    return closed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+SIM_API(cuModuleGetFunction, CUfunction *out, CUmodule handle, const char *name)
+{
+    struct sim_context *context;
+    struct sim_function *function;
+    CUresult res = sim_enter_context(SIM_ID_cuModuleGetFunction, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out || !name)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_module *module = sim_module_get(handle, SIM_TYPE_MODULE);
+    if (!module)
+        return CUDA_ERROR_INVALID_HANDLE;
+    res = sim_module_function(module, SIM_TYPE_FUNCTION, name, &function);
+    if (res == CUDA_SUCCESS) {
+        *out = function->object.handle;
+        sim_function_put(function);
+    }
+    sim_module_put(module);
+    return res;
+}
+
+SIM_API(cuModuleGetFunctionCount, unsigned int *count, CUmodule handle)
+{
+    CUresult res = sim_enter(SIM_ID_cuModuleGetFunctionCount);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!count)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_module *module = sim_module_get(handle, SIM_TYPE_MODULE);
+    if (!module)
+        return CUDA_ERROR_INVALID_HANDLE;
+    *count = (unsigned)module->image->count;
+    sim_module_put(module);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuModuleEnumerateFunctions, CUfunction *out, unsigned int room, CUmodule handle)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuModuleEnumerateFunctions, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_module *module = sim_module_get(handle, SIM_TYPE_MODULE);
+    if (!module)
+        return CUDA_ERROR_INVALID_HANDLE;
+    for (size_t i = 0; i < module->image->count && i < room && res == CUDA_SUCCESS; i++) {
+        struct sim_function *function;
+        res = sim_module_function(module, SIM_TYPE_FUNCTION, module->image->names[i],
+                                  &function);
+        if (res == CUDA_SUCCESS) {
+            out[i] = function->object.handle;
+            sim_function_put(function);
+        }
+    }
+    sim_module_put(module);
+    return res;
+}
+
+/* Variables of a module are not modelled. */
+SIM_API(cuModuleGetGlobal_v2, CUdeviceptr *out, size_t *bytes, CUmodule handle,
+        const char *name)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(SIM_ID_cuModuleGetGlobal_v2, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!name || (!out && !bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_module *module = sim_module_get(handle, SIM_TYPE_MODULE);
+    if (!module)
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_module_put(module);
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+SIM_API(cuModuleGetLoadingMode, CUmoduleLoadingMode *mode)
+{
+    CUresult res = sim_enter(SIM_ID_cuModuleGetLoadingMode);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!mode)
+        return CUDA_ERROR_INVALID_VALUE;
+    *mode = CU_MODULE_LAZY_LOADING;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,125 @@
+/*
+ * api_primary.c - primary contexts: one per device, counted by retain and release.
+ * Owns:  the count.   Lock: device->lock, which serializes a primary context's lives.
+ * Source: Driver API, "Primary Context Management".
+ */
+#include "device.h"
+
+SIM_API(cuDevicePrimaryCtxRetain, CUcontext *out, CUdevice ordinal)
+{
+    CUresult res = sim_enter(SIM_ID_cuDevicePrimaryCtxRetain);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_device *device = sim_device_get(ordinal);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&device->lock);
+    if (!atomic_load(&device->primary->alive))
+        sim_context_revive(device->primary);
+    device->primary->retained++;
+    pthread_mutex_unlock(&device->lock);
+    *out = sim_context_handle(device->primary);
+    return CUDA_SUCCESS;
+}
+
+static CUresult release(enum sim_api api, CUdevice ordinal)
+{
+    CUresult res = sim_enter(api);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_device *device = sim_device_get(ordinal);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&device->lock);
+    if (device->primary->retained == 0) {
+        res = CUDA_ERROR_INVALID_CONTEXT;
+    } else if (--device->primary->retained == 0) {
+        bool ended = sim_context_end(device->primary);
+        (void)ended; /* false after a reset: there was nothing left to end */
+    }
+    pthread_mutex_unlock(&device->lock);
+    return res;
+}
+
+SIM_API(cuDevicePrimaryCtxRelease, CUdevice device)
+{
+    return release(SIM_ID_cuDevicePrimaryCtxRelease, device);
+}
+
+SIM_API(cuDevicePrimaryCtxRelease_v2, CUdevice device)
+{
+    return release(SIM_ID_cuDevicePrimaryCtxRelease_v2, device);
+}
+
+/* The count of retains stays; the flags go back to 0. */
+static CUresult reset(enum sim_api api, CUdevice ordinal)
+{
+    CUresult res = sim_enter(api);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_device *device = sim_device_get(ordinal);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&device->lock);
+    bool ended = sim_context_end(device->primary);
+    (void)ended; /* resetting what is not active is allowed */
+    atomic_store(&device->primary->flags, 0);
+    pthread_mutex_unlock(&device->lock);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuDevicePrimaryCtxReset, CUdevice device)
+{
+    return reset(SIM_ID_cuDevicePrimaryCtxReset, device);
+}
+
+SIM_API(cuDevicePrimaryCtxReset_v2, CUdevice device)
+{
+    return reset(SIM_ID_cuDevicePrimaryCtxReset_v2, device);
+}
+
+SIM_API(cuDevicePrimaryCtxGetState, CUdevice ordinal, unsigned int *flags, int *active)
+{
+    CUresult res = sim_enter(SIM_ID_cuDevicePrimaryCtxGetState);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_device *device = sim_device_get(ordinal);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!flags || !active)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = atomic_load(&device->primary->flags);
+    *active = atomic_load(&device->primary->alive);
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_flags(enum sim_api api, CUdevice ordinal, unsigned flags)
+{
+    CUresult res = sim_enter(api);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_device *device = sim_device_get(ordinal);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (flags & ~0xffu)
+        return CUDA_ERROR_INVALID_VALUE;
+    atomic_store(&device->primary->flags, flags);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuDevicePrimaryCtxSetFlags, CUdevice device, unsigned int flags)
+{
+    return set_flags(SIM_ID_cuDevicePrimaryCtxSetFlags, device, flags);
+}
+
+SIM_API(cuDevicePrimaryCtxSetFlags_v2, CUdevice device, unsigned int flags)
+{
+    return set_flags(SIM_ID_cuDevicePrimaryCtxSetFlags_v2, device, flags);
+}

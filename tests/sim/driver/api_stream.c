@@ -1,0 +1,276 @@
+/*
+ * api_stream.c - streams: creation, queries, synchronization.
+ * Every function that takes a stream exists twice; the variant says what handle 0 means.
+ * Owns:  nothing.   Lock: none of its own.
+ * Source: Driver API, "Stream Management".
+ */
+#include <string.h>
+
+#include "context.h"
+#include "pool.h"
+#include "stream.h"
+
+#define LEAST_PRIORITY    0
+#define GREATEST_PRIORITY (-5)
+
+static CUresult create(enum sim_api api, CUstream *out, unsigned flags, int priority)
+{
+    struct sim_context *context;
+    struct sim_stream *stream;
+    CUresult res = sim_enter_context(api, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (priority > LEAST_PRIORITY)
+        priority = LEAST_PRIORITY;
+    if (priority < GREATEST_PRIORITY)
+        priority = GREATEST_PRIORITY;
+    res = sim_stream_create(context, SIM_STREAM_USER, flags, priority, &stream);
+    if (res != CUDA_SUCCESS)
+        return res;
+    CUstream handle = sim_handle_open(&stream->object);
+    if (handle)
+        *out = handle;
+    else
+        sim_stream_close(stream);
+    sim_stream_put(stream);
+    return handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+SIM_API(cuStreamCreate, CUstream *out, unsigned int flags)
+{
+    return create(SIM_ID_cuStreamCreate, out, flags, LEAST_PRIORITY);
+}
+
+SIM_API(cuStreamCreateWithPriority, CUstream *out, unsigned int flags, int priority)
+{
+    return create(SIM_ID_cuStreamCreateWithPriority, out, flags, priority);
+}
+
+/* What is queued still runs; the call does not wait for it. */
+static CUresult end(enum sim_api api, CUstream handle)
+{
+    CUresult res = sim_enter(api);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_object *closed = sim_handle_close(handle, SIM_TYPE_STREAM);
+    if (!closed)
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_stream_close((struct sim_stream *)closed);
+    sim_object_unref(closed);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuStreamDestroy, CUstream stream)
+{
+    return end(SIM_ID_cuStreamDestroy, stream);
+}
+
+SIM_API(cuStreamDestroy_v2, CUstream stream)
+{
+    return end(SIM_ID_cuStreamDestroy_v2, stream);
+}
+
+/* The door of a call on one stream: the stream with a reference. */
+static CUresult enter(enum sim_api api, enum sim_variant variant, CUstream handle,
+                      struct sim_stream **out)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(api, &context);
+
+    return res == CUDA_SUCCESS ? sim_stream_get(context, handle, variant, out) : res;
+}
+
+static CUresult synchronize(enum sim_api api, enum sim_variant variant, CUstream handle)
+{
+    struct sim_stream *stream;
+    CUresult res = enter(api, variant, handle, &stream);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = sim_stream_wait(stream);
+    sim_pool_after_sync(stream->context->device);
+    sim_stream_put(stream);
+    return res;
+}
+
+static CUresult query(enum sim_api api, enum sim_variant variant, CUstream handle)
+{
+    struct sim_stream *stream;
+    CUresult res = enter(api, variant, handle, &stream);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    bool idle = sim_stream_idle(stream);
+    res = sim_context_error(stream->context);
+    if (res == CUDA_SUCCESS && !idle)
+        res = CUDA_ERROR_NOT_READY;
+    sim_stream_put(stream);
+    return res;
+}
+
+static CUresult get_flags(enum sim_api api, enum sim_variant variant, CUstream handle,
+                          unsigned *out)
+{
+    struct sim_stream *stream;
+    CUresult res = enter(api, variant, handle, &stream);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (out)
+        *out = stream->flags;
+    sim_stream_put(stream);
+    return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult get_priority(enum sim_api api, enum sim_variant variant, CUstream handle,
+                             int *out)
+{
+    struct sim_stream *stream;
+    CUresult res = enter(api, variant, handle, &stream);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (out)
+        *out = stream->priority;
+    sim_stream_put(stream);
+    return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult get_id(enum sim_api api, enum sim_variant variant, CUstream handle,
+                       unsigned long long *out)
+{
+    struct sim_stream *stream;
+    CUresult res = enter(api, variant, handle, &stream);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (out)
+        *out = stream->id;
+    sim_stream_put(stream);
+    return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult get_device(enum sim_api api, enum sim_variant variant, CUstream handle,
+                           CUdevice *out)
+{
+    struct sim_stream *stream;
+    CUresult res = enter(api, variant, handle, &stream);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (out)
+        *out = stream->context->device;
+    sim_stream_put(stream);
+    return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult get_context(enum sim_api api, enum sim_variant variant, CUstream handle,
+                            CUcontext *out)
+{
+    struct sim_stream *stream;
+    CUresult res = enter(api, variant, handle, &stream);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (out)
+        *out = sim_context_handle(stream->context);
+    sim_stream_put(stream);
+    return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Green contexts are not modelled: no stream belongs to one. */
+static CUresult get_context_v2(enum sim_api api, enum sim_variant variant,
+                               CUstream handle, CUcontext *out, CUgreenCtx *green)
+{
+    CUresult res = get_context(api, variant, handle, out);
+
+    if (res == CUDA_SUCCESS && green)
+        *green = NULL;
+    return res;
+}
+
+SIM_API(cuStreamSynchronize, CUstream stream)
+{
+    return synchronize(SIM_ID_cuStreamSynchronize, SIM_LEGACY, stream);
+}
+
+SIM_API(cuStreamSynchronize_ptsz, CUstream stream)
+{
+    return synchronize(SIM_ID_cuStreamSynchronize_ptsz, SIM_PER_THREAD, stream);
+}
+
+SIM_API(cuStreamQuery, CUstream stream)
+{
+    return query(SIM_ID_cuStreamQuery, SIM_LEGACY, stream);
+}
+
+SIM_API(cuStreamQuery_ptsz, CUstream stream)
+{
+    return query(SIM_ID_cuStreamQuery_ptsz, SIM_PER_THREAD, stream);
+}
+
+SIM_API(cuStreamGetFlags, CUstream stream, unsigned int *flags)
+{
+    return get_flags(SIM_ID_cuStreamGetFlags, SIM_LEGACY, stream, flags);
+}
+
+SIM_API(cuStreamGetFlags_ptsz, CUstream stream, unsigned int *flags)
+{
+    return get_flags(SIM_ID_cuStreamGetFlags_ptsz, SIM_PER_THREAD, stream, flags);
+}
+
+SIM_API(cuStreamGetPriority, CUstream stream, int *priority)
+{
+    return get_priority(SIM_ID_cuStreamGetPriority, SIM_LEGACY, stream, priority);
+}
+
+SIM_API(cuStreamGetPriority_ptsz, CUstream stream, int *priority)
+{
+    return get_priority(SIM_ID_cuStreamGetPriority_ptsz, SIM_PER_THREAD, stream,
+                        priority);
+}
+
+SIM_API(cuStreamGetId, CUstream stream, unsigned long long *id)
+{
+    return get_id(SIM_ID_cuStreamGetId, SIM_LEGACY, stream, id);
+}
+
+SIM_API(cuStreamGetId_ptsz, CUstream stream, unsigned long long *id)
+{
+    return get_id(SIM_ID_cuStreamGetId_ptsz, SIM_PER_THREAD, stream, id);
+}
+
+SIM_API(cuStreamGetDevice, CUstream stream, CUdevice *device)
+{
+    return get_device(SIM_ID_cuStreamGetDevice, SIM_LEGACY, stream, device);
+}
+
+SIM_API(cuStreamGetDevice_ptsz, CUstream stream, CUdevice *device)
+{
+    return get_device(SIM_ID_cuStreamGetDevice_ptsz, SIM_PER_THREAD, stream, device);
+}
+
+SIM_API(cuStreamGetCtx, CUstream stream, CUcontext *context)
+{
+    return get_context(SIM_ID_cuStreamGetCtx, SIM_LEGACY, stream, context);
+}
+
+SIM_API(cuStreamGetCtx_ptsz, CUstream stream, CUcontext *context)
+{
+    return get_context(SIM_ID_cuStreamGetCtx_ptsz, SIM_PER_THREAD, stream, context);
+}
+
+SIM_API(cuStreamGetCtx_v2, CUstream stream, CUcontext *context, CUgreenCtx *green)
+{
+    return get_context_v2(SIM_ID_cuStreamGetCtx_v2, SIM_LEGACY, stream, context, green);
+}
+
+SIM_API(cuStreamGetCtx_v2_ptsz, CUstream stream, CUcontext *context, CUgreenCtx *green)
+{
+    return get_context_v2(SIM_ID_cuStreamGetCtx_v2_ptsz, SIM_PER_THREAD, stream, context,
+                          green);
+}

@@ -1,0 +1,32 @@
+/*
+ * config.h - the CUDASIM_* variables, read once.
+ * Owns: the parsed values, immutable after sim_config_load().   Lock: the caller's.
+ */
+#ifndef SIM_CONFIG_H
+#define SIM_CONFIG_H
+
+#include "gs_base.h"
+
+#define SIM_MAX_DEVICES 16
+
+struct sim_config {
+    int devices;              /* CUDASIM_DEVICES */
+    size_t memory_bytes;      /* CUDASIM_MEMORY, per device, a multiple of 2 MiB */
+    int driver_version;       /* CUDASIM_DRIVER_VERSION, 1000 * major + 10 * minor */
+    int log_level;            /* CUDASIM_LOG */
+    uint64_t seed;            /* CUDASIM_SEED */
+    const char *lookups_path; /* CUDASIM_LOG_LOOKUPS, NULL if unset */
+    const char *fail;         /* CUDASIM_FAIL, NULL if unset */
+};
+
+/*
+ * The configuration; reads the environment at the first call. Any thread.
+ * A malformed value gives one line on stderr and the default.
+ */
+const struct sim_config *sim_config(void);
+
+/* Parse "64M", "4G", "1048576". True and *out on success; no overflow, nothing trailing.
+ */
+bool sim_config_parse_size(const char *text, size_t *out);
+
+#endif

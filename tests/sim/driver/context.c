@@ -1,0 +1,346 @@
+/*
+ * context.c - the life of contexts and what they own.
+ * Owns:  contexts.   Lock: context->lock; no other lock of the driver is held around it
+ * except a device's.
+ * Source: Driver API, "Context Management", "Primary Context Management".
+ */
+#include "context.h"
+
+#include <stdlib.h>
+
+#include "device.h"
+#include "pool.h"
+#include "stream.h"
+
+static atomic_ullong last_context_id; /* atomic */
+
+static const size_t default_limits[SIM_LIMITS] = {
+    [CU_LIMIT_STACK_SIZE] = 1024,
+    [CU_LIMIT_PRINTF_FIFO_SIZE] = GS_MIB,
+    [CU_LIMIT_MALLOC_HEAP_SIZE] = 8 * GS_MIB,
+    [CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2,
+    [CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048,
+    [CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64,
+};
+
+static struct sim_context *retired; /* retired_lock; linked through retired_next */
+static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/*
+ * The memory of a context is never given back but reused for another: allocations name
+ * their context by address and id, and the address must stay safe to look at.
+ */
+static void destroy(struct sim_object *object)
+{
+    struct sim_context *context = (struct sim_context *)object;
+
+    pthread_mutex_lock(&retired_lock);
+    context->retired_next = retired;
+    retired = context;
+    pthread_mutex_unlock(&retired_lock);
+}
+
+static struct sim_context *new_context(void)
+{
+    pthread_mutex_lock(&retired_lock);
+    struct sim_context *context = retired;
+    if (context)
+        retired = context->retired_next;
+    pthread_mutex_unlock(&retired_lock);
+    if (context)
+        return context;
+    context = calloc(1, sizeof(*context));
+    if (context)
+        pthread_mutex_init(&context->lock, NULL);
+    return context;
+}
+
+static void begin_life(struct sim_context *context)
+{
+    for (unsigned i = 0; i < SIM_LIMITS; i++)
+        context->limits[i] = default_limits[i];
+    context->cache_config = 0;
+    context->shared_config = 0;
+    context->peer_count = 0;
+    atomic_store(&context->error, CUDA_SUCCESS);
+    atomic_store(&context->id, 1 + atomic_fetch_add(&last_context_id, 1));
+    atomic_store_explicit(&context->alive, true, memory_order_release);
+}
+
+CUresult sim_context_create(int device, bool primary, unsigned flags,
+                            unsigned api_version, struct sim_context **out)
+{
+    struct sim_context *context = new_context();
+
+    if (!context)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sim_object_init(&context->object, SIM_TYPE_CONTEXT, destroy);
+    context->device = device;
+    context->primary = primary;
+    context->api_version = api_version;
+    atomic_store(&context->flags, flags);
+    sim_heap_init(&context->heap, sim_device_space(device), false);
+    if (!primary)
+        begin_life(context);
+    if (!sim_handle_open(&context->object)) {
+        sim_object_unref(&context->object);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = context;
+    return CUDA_SUCCESS;
+}
+
+void sim_context_revive(struct sim_context *context)
+{
+    begin_life(context);
+}
+
+/* Close every stream; each leaves the list by itself once it is drained. */
+static void end_streams(struct sim_context *context)
+{
+    for (;;) {
+        pthread_mutex_lock(&context->lock);
+        struct sim_stream *stream = context->streams;
+        while (stream && stream->queue.closing)
+            stream = stream->next;
+        if (stream)
+            sim_object_ref(&stream->object);
+        pthread_mutex_unlock(&context->lock);
+        if (!stream)
+            break;
+        if (stream->object.handle) {
+            struct sim_object *closed =
+                sim_handle_close(stream->object.handle, SIM_TYPE_STREAM);
+            if (closed)
+                sim_object_unref(closed);
+        }
+        sim_stream_close(stream);
+        sim_stream_put(stream);
+    }
+}
+
+static void drop_own_streams(struct sim_context *context)
+{
+    struct sim_stream *own[3];
+    struct sim_op *barrier;
+
+    pthread_mutex_lock(&context->lock);
+    own[0] = context->legacy;
+    own[1] = context->marks;
+    own[2] = context->barriers;
+    context->legacy = NULL;
+    context->marks = NULL;
+    context->barriers = NULL;
+    barrier = context->barrier;
+    context->barrier = NULL;
+    pthread_mutex_unlock(&context->lock);
+    sim_op_unref(barrier);
+    for (unsigned i = 0; i < GS_ARRAY_LEN(own); i++) {
+        if (own[i])
+            sim_stream_put(own[i]);
+    }
+}
+
+static void end_children(struct sim_context *context)
+{
+    for (;;) {
+        pthread_mutex_lock(&context->lock);
+        struct sim_object *child = context->children;
+        if (child)
+            sim_object_ref(child);
+        pthread_mutex_unlock(&context->lock);
+        if (!child)
+            return;
+        struct sim_object *closed = sim_handle_close(child->handle, child->type);
+        if (closed)
+            sim_object_unref(closed);
+        sim_context_disown(context, child);
+        sim_object_unref(child);
+    }
+}
+
+bool sim_context_end(struct sim_context *context)
+{
+    bool alive = true;
+
+    CUresult res = sim_context_wait(context);
+    (void)res; /* a context may end with its error */
+    if (!atomic_compare_exchange_strong(&context->alive, &alive, false))
+        return false;
+    end_streams(context);
+    end_children(context);
+    drop_own_streams(context);
+    sim_host_remove_context(context, sim_context_id(context));
+    sim_heap_clear(&context->heap);
+    return true;
+}
+
+struct sim_context *sim_context_get(CUcontext handle)
+{
+    return (struct sim_context *)sim_handle_get(handle, SIM_TYPE_CONTEXT);
+}
+
+void sim_context_put(struct sim_context *context)
+{
+    sim_object_unref(&context->object);
+}
+
+CUcontext sim_context_handle(const struct sim_context *context)
+{
+    return (CUcontext)context->object.handle;
+}
+
+/* One of the context's own streams, made at first use; a reference for the caller. */
+static CUresult own_stream(struct sim_context *context, struct sim_stream **field,
+                           enum sim_stream_kind kind, struct sim_stream **out)
+{
+    struct sim_stream *stream;
+
+    pthread_mutex_lock(&context->lock);
+    stream = *field;
+    if (stream)
+        sim_object_ref(&stream->object);
+    pthread_mutex_unlock(&context->lock);
+    if (stream) {
+        *out = stream;
+        return CUDA_SUCCESS;
+    }
+    CUresult res = sim_stream_create(context, kind, 0, 0, &stream);
+    if (res != CUDA_SUCCESS)
+        return res;
+    pthread_mutex_lock(&context->lock);
+    struct sim_stream *first = *field;
+    if (!first)
+        *field = stream;
+    sim_object_ref(first ? &first->object : &stream->object);
+    pthread_mutex_unlock(&context->lock);
+    if (first) { /* another thread was faster */
+        sim_stream_close(stream);
+        sim_stream_put(stream);
+    }
+    *out = first ? first : stream;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_context_legacy(struct sim_context *context, struct sim_stream **out)
+{
+    return own_stream(context, &context->legacy, SIM_STREAM_LEGACY, out);
+}
+
+CUresult sim_context_depend(struct sim_context *context, struct sim_op *op)
+{
+    bool fits = true;
+
+    pthread_mutex_lock(&context->lock);
+    for (struct sim_stream *stream = context->streams; stream && fits;
+         stream = stream->next) {
+        if (stream->kind != SIM_STREAM_INTERNAL)
+            fits = sim_op_depend(op, stream->last);
+    }
+    pthread_mutex_unlock(&context->lock);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult sim_context_wait(struct sim_context *context)
+{
+    struct sim_op *all = sim_op_new(SIM_OP_MARK, (enum sim_api)0, NULL);
+
+    if (!all)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult res = sim_context_depend(context, all);
+    for (unsigned i = 0; res == CUDA_SUCCESS && i < all->dep_count; i++)
+        sim_sched_wait(all->deps[i], false);
+    sim_op_unref(all);
+    return res == CUDA_SUCCESS ? sim_context_error(context) : res;
+}
+
+CUresult sim_context_mark(struct sim_context *context, struct sim_op *op)
+{
+    struct sim_stream *stream;
+    CUresult res = own_stream(context, &context->marks, SIM_STREAM_INTERNAL, &stream);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = sim_context_depend(context, op);
+    if (res == CUDA_SUCCESS)
+        res = sim_submit(stream, op);
+    sim_stream_put(stream);
+    return res;
+}
+
+CUresult sim_context_bar(struct sim_context *context, struct sim_op *op)
+{
+    struct sim_stream *stream;
+    CUresult res = own_stream(context, &context->barriers, SIM_STREAM_INTERNAL, &stream);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = sim_submit(stream, op);
+    if (res == CUDA_SUCCESS) {
+        sim_op_ref(op);
+        pthread_mutex_lock(&context->lock);
+        struct sim_op *before = context->barrier;
+        context->barrier = op; /* the internal stream orders it behind the one before */
+        pthread_mutex_unlock(&context->lock);
+        sim_op_unref(before);
+    }
+    sim_stream_put(stream);
+    return res;
+}
+
+void sim_context_adopt(struct sim_context *context, struct sim_object *child)
+{
+    sim_object_ref(child);
+    pthread_mutex_lock(&context->lock);
+    child->prev = NULL;
+    child->next = context->children;
+    if (child->next)
+        child->next->prev = child;
+    context->children = child;
+    pthread_mutex_unlock(&context->lock);
+}
+
+void sim_context_disown(struct sim_context *context, struct sim_object *child)
+{
+    pthread_mutex_lock(&context->lock);
+    bool listed = child->prev || context->children == child;
+    if (listed) {
+        if (child->prev)
+            child->prev->next = child->next;
+        else
+            context->children = child->next;
+        if (child->next)
+            child->next->prev = child->prev;
+        child->next = NULL;
+        child->prev = NULL;
+    }
+    pthread_mutex_unlock(&context->lock);
+    if (listed)
+        sim_object_unref(child);
+}
+
+bool sim_context_may_access(struct sim_context *context, const struct sim_alloc *alloc)
+{
+    bool allowed = false;
+
+    if (!sim_memory_is_device_kind(alloc))
+        return true;
+    if (alloc->kind == SIM_MEMORY_POOL)
+        return sim_pool_allows(alloc, context->device);
+    if (alloc->context == context && alloc->context_id == sim_context_id(context))
+        return true;
+    pthread_mutex_lock(&context->lock);
+    for (unsigned i = 0; i < context->peer_count && !allowed; i++) {
+        const struct sim_peer *peer = &context->peers[i];
+        allowed = peer->context == alloc->context && peer->id == alloc->context_id;
+    }
+    pthread_mutex_unlock(&context->lock);
+    return allowed;
+}
+
+void sim_context_set_error(struct sim_context *context, CUresult error)
+{
+    int none = CUDA_SUCCESS;
+
+    atomic_compare_exchange_strong(&context->error, &none, (int)error);
+}

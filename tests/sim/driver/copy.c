@@ -1,0 +1,190 @@
+/*
+ * copy.c - copies and sets, as operations.
+ *
+ * A side that is no allocation of the driver's is pageable memory of the process; a copy
+ * from or to it is done when the call returns, whatever the call. A synchronous copy
+ * between two device addresses, and a set of device memory, return when they are
+ * enqueued.
+ *
+ * Owns:  nothing.   Lock: none.
+ * Source: Driver API, "API synchronization behavior".
+ */
+#include "copy.h"
+
+#include <string.h>
+
+#include "context.h"
+
+static CUresult run_copy(struct sim_op *op)
+{
+    struct sim_access *to = &op->access[0];
+    struct sim_access *from = &op->access[1];
+    void *dst, *src;
+    CUresult res = sim_access_open(to, &dst);
+
+    if (res == CUDA_SUCCESS)
+        res = sim_access_open(from, &src);
+    if (res != CUDA_SUCCESS)
+        return res;
+    for (size_t slice = 0; slice < to->slices; slice++) {
+        for (size_t row = 0; row < to->rows; row++)
+            memmove((char *)dst + slice * to->slice_pitch + row * to->pitch,
+                    (char *)src + slice * from->slice_pitch + row * from->pitch,
+                    to->row_bytes);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Fill in an access from a side of a copy; close rows and slices become one row. */
+static CUresult shape(struct sim_access *access, const struct sim_side *side,
+                      const struct sim_extent3 *extent, bool writes)
+{
+    size_t pitch = side->pitch ? side->pitch : extent->row_bytes;
+    size_t slice = side->slice_pitch;
+
+    if (!slice && __builtin_mul_overflow(pitch, extent->rows, &slice))
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((extent->rows > 1 || extent->slices > 1) && pitch < extent->row_bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    *access = (struct sim_access){
+        .address = side->address,
+        .row_bytes = extent->row_bytes,
+        .rows = extent->rows,
+        .slices = extent->slices,
+        .pitch = pitch,
+        .slice_pitch = slice,
+        .writes = writes,
+    };
+    return CUDA_SUCCESS;
+}
+
+/* Resolve a side: a live allocation, or, where the call allows it, pageable memory. */
+static CUresult bind(struct sim_access *access, enum sim_side_kind kind)
+{
+    bool device_address = sim_memory_is_device_address(access->address);
+
+    if (!access->address || (kind == SIM_SIDE_HOST && device_address))
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_access_bind(access, kind == SIM_SIDE_DEVICE || device_address);
+}
+
+static bool on_device(const struct sim_access *access)
+{
+    return access->alloc && sim_memory_is_device_kind(access->alloc);
+}
+
+static bool is_pageable(const struct sim_access *access)
+{
+    return !access->alloc;
+}
+
+CUresult sim_copy_prepare(enum sim_api api, enum sim_sync sync,
+                          const struct sim_side *dst, const struct sim_side *src,
+                          const struct sim_extent3 *extent, struct sim_op **out,
+                          bool *waits)
+{
+    *out = NULL;
+    *waits = false;
+    if (!extent->row_bytes || !extent->rows || !extent->slices)
+        return CUDA_SUCCESS;
+    struct sim_op *op = sim_op_new(SIM_OP_COPY, api, run_copy);
+    if (!op)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct sim_access *to = &op->access[0];
+    struct sim_access *from = &op->access[1];
+    op->access_count = 2;
+    CUresult res = shape(to, dst, extent, true);
+    if (res == CUDA_SUCCESS)
+        res = shape(from, src, extent, false);
+    if (res == CUDA_SUCCESS)
+        res = bind(to, dst->kind);
+    if (res == CUDA_SUCCESS)
+        res = bind(from, src->kind);
+    if (res != CUDA_SUCCESS) {
+        sim_op_unref(op);
+        return res;
+    }
+    bool device_only = on_device(to) && on_device(from);
+    bool sync_memops = (on_device(to) && atomic_load(&to->alloc->sync_memops)) ||
+                       (on_device(from) && atomic_load(&from->alloc->sync_memops));
+    *waits = is_pageable(to) || is_pageable(from) ||
+             (sync == SIM_SYNC_CALL && (!device_only || sync_memops));
+    *out = op;
+    return CUDA_SUCCESS;
+}
+
+/* Submit, wait if asked to, drop the reference. */
+static CUresult finish(struct sim_stream *stream, struct sim_op *op, bool waits)
+{
+    CUresult res = waits ? sim_submit_wait(stream, op) : sim_submit(stream, op);
+
+    sim_op_unref(op);
+    return res;
+}
+
+CUresult sim_copy(enum sim_api api, struct sim_stream *stream, enum sim_sync sync,
+                  const struct sim_side *dst, const struct sim_side *src,
+                  const struct sim_extent3 *extent)
+{
+    struct sim_op *op;
+    bool waits;
+    CUresult res = sim_copy_prepare(api, sync, dst, src, extent, &op, &waits);
+
+    if (res != CUDA_SUCCESS || !op)
+        return res;
+    return finish(stream, op, waits);
+}
+
+static void set_row(void *row, size_t bytes, const struct sim_set *set)
+{
+    if (set->element_bytes == 1) {
+        memset(row, (int)set->value, bytes);
+    } else if (set->element_bytes == 2) {
+        for (size_t i = 0; i < bytes / 2; i++)
+            ((uint16_t *)row)[i] = (uint16_t)set->value;
+    } else {
+        for (size_t i = 0; i < bytes / 4; i++)
+            ((uint32_t *)row)[i] = set->value;
+    }
+}
+
+static CUresult run_set(struct sim_op *op)
+{
+    struct sim_access *to = &op->access[0];
+    void *dst;
+    CUresult res = sim_access_open(to, &dst);
+
+    for (size_t row = 0; res == CUDA_SUCCESS && row < to->rows; row++)
+        set_row((char *)dst + row * to->pitch, to->row_bytes, &op->set);
+    return res;
+}
+
+CUresult sim_set(enum sim_api api, struct sim_stream *stream, enum sim_sync sync,
+                 uintptr_t address, size_t pitch, unsigned element_bytes, uint32_t value,
+                 size_t columns, size_t rows)
+{
+    struct sim_extent3 extent = {.rows = rows, .slices = 1};
+    struct sim_side side = {.kind = SIM_SIDE_DEVICE, .address = address, .pitch = pitch};
+
+    if (__builtin_mul_overflow(columns, (size_t)element_bytes, &extent.row_bytes) ||
+        address % element_bytes || (rows > 1 && pitch % element_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!extent.row_bytes || !rows)
+        return CUDA_SUCCESS;
+    struct sim_op *op = sim_op_new(SIM_OP_SET, api, run_set);
+    if (!op)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    op->access_count = 1;
+    op->set = (struct sim_set){.element_bytes = element_bytes, .value = value};
+    CUresult res = shape(&op->access[0], &side, &extent, true);
+    if (res == CUDA_SUCCESS)
+        res = bind(&op->access[0], SIM_SIDE_DEVICE);
+    if (res != CUDA_SUCCESS) {
+        sim_op_unref(op);
+        return res;
+    }
+    const struct sim_alloc *alloc = op->access[0].alloc;
+    bool waits = sync == SIM_SYNC_CALL &&
+                 (!sim_memory_is_device_kind(alloc) || atomic_load(&alloc->sync_memops));
+    return finish(stream, op, waits);
+}

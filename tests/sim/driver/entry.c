@@ -1,0 +1,136 @@
+/*
+ * entry.c - the door of the driver: initialization, fork, and the checks every entry
+ * point makes first. Owns:  the process state.   Lock: init_lock while cuInit runs; the
+ * state is atomic.
+ */
+#include <time.h>
+
+#include "config.h"
+#include "context.h"
+#include "device.h"
+#include "fault.h"
+#include "log.h"
+#include "thread.h"
+
+enum process_state {
+    NOT_INITIALIZED,
+    READY,
+    NO_DEVICE,
+    FORKED, /* a child of an initialized process: its threads and its device are gone */
+};
+
+static atomic_int process_state;                              /* enum process_state */
+static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER; /* remade in a child */
+
+static const char *const api_names[] = {
+#define SIM_SYMBOL(symbol, base, since, thread, state) #symbol,
+#include "symbols.def"
+#undef SIM_SYMBOL
+};
+
+const char *sim_api_name(enum sim_api api)
+{
+    return api_names[api];
+}
+
+uint64_t sim_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&init_lock);
+}
+
+static void after_fork_parent(void)
+{
+    pthread_mutex_unlock(&init_lock);
+}
+
+static void after_fork_child(void)
+{
+    pthread_mutex_init(&init_lock, NULL);
+    if (atomic_load(&process_state) == READY)
+        atomic_store(&process_state, FORKED);
+}
+
+/* Registered once per process image; a child inherits it. Needs init_lock. */
+static void watch_forks(void)
+{
+    static bool watching; /* init_lock */
+
+    if (!watching)
+        watching = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
+}
+
+static CUresult state_error(int state)
+{
+    if (GS_LIKELY(state == READY))
+        return CUDA_SUCCESS;
+    return state == NO_DEVICE ? CUDA_ERROR_NO_DEVICE : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult sim_enter(enum sim_api api)
+{
+    CUresult res =
+        state_error(atomic_load_explicit(&process_state, memory_order_acquire));
+
+    if (GS_UNLIKELY(res != CUDA_SUCCESS))
+        return res == CUDA_ERROR_NO_DEVICE ? CUDA_ERROR_NOT_INITIALIZED : res;
+    if (GS_UNLIKELY(sim_in_host_function()))
+        return CUDA_ERROR_NOT_PERMITTED;
+    if (GS_UNLIKELY(sim_config()->log_level >= 2))
+        sim_log(2, "%s", sim_api_name(api));
+    return GS_UNLIKELY(sim_fault_armed) ? sim_fault_next(api) : CUDA_SUCCESS;
+}
+
+CUresult sim_enter_context(enum sim_api api, struct sim_context **out)
+{
+    CUresult res = sim_enter(api);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_context *context = sim_thread_current();
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!atomic_load_explicit(&context->alive, memory_order_acquire))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    res = sim_context_error(context);
+    if (res == CUDA_SUCCESS)
+        *out = context;
+    return res;
+}
+
+SIM_API(cuInit, unsigned int flags)
+{
+    if (flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (GS_LIKELY(atomic_load_explicit(&process_state, memory_order_acquire) == READY))
+        return sim_enter(SIM_ID_cuInit);
+    pthread_mutex_lock(&init_lock);
+    watch_forks();
+    int state = atomic_load(&process_state);
+    if (state == NOT_INITIALIZED) {
+        sim_fault_load();
+        state = NO_DEVICE;
+        if (sim_config()->devices > 0)
+            state = sim_device_create_all() == GS_OK ? READY : NOT_INITIALIZED;
+        atomic_store_explicit(&process_state, state, memory_order_release);
+    }
+    pthread_mutex_unlock(&init_lock);
+    if (state == NOT_INITIALIZED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return state == READY ? sim_enter(SIM_ID_cuInit) : state_error(state);
+}
+
+SIM_API(cuDriverGetVersion, int *version)
+{
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = sim_config()->driver_version;
+    return CUDA_SUCCESS;
+}

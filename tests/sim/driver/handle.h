@@ -1,0 +1,65 @@
+/*
+ * handle.h - opaque handles (contexts, streams, events, ...) and the reference-counted
+ * objects behind them. A handle is the address of a slot in a table that is never
+ * unmapped: a stale, foreign or made-up handle is recognised, never dereferenced. Owns:
+ * the slots.   Lock: one of a few slot locks, inside only.
+ */
+#ifndef SIM_HANDLE_H
+#define SIM_HANDLE_H
+
+#include "sim.h"
+
+enum sim_type {
+    SIM_TYPE_FREE,
+    SIM_TYPE_CONTEXT,
+    SIM_TYPE_STREAM,
+    SIM_TYPE_EVENT,
+    SIM_TYPE_MODULE,
+    SIM_TYPE_FUNCTION,
+    SIM_TYPE_LIBRARY,
+    SIM_TYPE_KERNEL,
+    SIM_TYPE_POOL,
+};
+
+/* First member of everything a handle can name. */
+struct sim_object {
+    atomic_uint refs;
+    enum sim_type type;
+    void *handle; /* its slot; NULL before sim_handle_open */
+    void (*destroy)(struct sim_object *object); /* at the last reference */
+    struct sim_object *next, *prev; /* the owning context's lock: its list of children */
+};
+
+/* Start with one reference, the creator's. */
+void sim_object_init(struct sim_object *object, enum sim_type type,
+                     void (*destroy)(struct sim_object *object));
+
+/* Take one more reference. */
+void sim_object_ref(struct sim_object *object);
+
+/* Drop one; the last one calls destroy. The caller holds no lock that destroy takes. */
+void sim_object_unref(struct sim_object *object);
+
+/*
+ * Give the object a handle; the table takes a reference of its own.
+ *
+ * Errors:  NULL  no slot is left
+ */
+void *sim_handle_open(struct sim_object *object) GS_MUST_USE;
+
+/*
+ * The object behind a handle, with a reference for the caller.
+ *
+ * Errors:  NULL  not a live handle of this type
+ */
+struct sim_object *sim_handle_get(const void *handle, enum sim_type type) GS_MUST_USE;
+
+/*
+ * Take the handle out of the table. Of several threads closing one handle exactly one
+ * gets the object, with the table's reference.
+ *
+ * Errors:  NULL  not a live handle of this type
+ */
+struct sim_object *sim_handle_close(const void *handle, enum sim_type type) GS_MUST_USE;
+
+#endif

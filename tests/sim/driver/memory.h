@@ -1,0 +1,223 @@
+/*
+ * memory.h - memory of every kind and the map from addresses to allocations.
+ *
+ * Device memory: a device has a reserved range of addresses the CPU cannot touch and a
+ * private alias of the same pages through which the device itself reads and writes. The
+ * range is handed out in 2 MiB units; small requests share a unit (struct sim_chunk).
+ * Host kinds (pinned, registered, managed) are ordinary memory with an entry in a map.
+ *
+ * Owns: allocations (reference counted: an operation under way keeps its memory's record,
+ * and a host kind's pages, alive).
+ * Lock: a device's space->lock for device memory, host_lock for host kinds; both inside
+ * only.
+ */
+#ifndef SIM_MEMORY_H
+#define SIM_MEMORY_H
+
+#include "sim.h"
+
+#define SIM_UNIT_BYTES  (2 * GS_MIB)
+#define SIM_ALIGN_BYTES ((size_t)512) /* documented 256; drivers give 512 */
+
+enum sim_memory_kind {
+    SIM_MEMORY_DEVICE,     /* cuMemAlloc */
+    SIM_MEMORY_POOL,       /* cuMemAllocAsync */
+    SIM_MEMORY_PINNED,     /* cuMemHostAlloc */
+    SIM_MEMORY_REGISTERED, /* cuMemHostRegister */
+    SIM_MEMORY_MANAGED,    /* cuMemAllocManaged */
+};
+
+/* Life of an allocation. FREEING: cuMemFreeAsync was called, the free has not run yet. */
+enum sim_memory_state { SIM_MEMORY_LIVE, SIM_MEMORY_FREEING, SIM_MEMORY_DEAD };
+
+struct sim_space;
+struct sim_heap;
+struct sim_chunk;
+struct sim_pool;
+struct sim_op;
+
+/* What cuMemAdvise and cuMemPrefetchAsync left on a managed allocation. */
+struct sim_advice {
+    bool read_mostly;
+    CUmemLocation preferred;
+    CUmemLocation last_prefetch;
+    uint32_t accessed_by; /* bit per device; bit 31 the host */
+};
+
+/* Whose an allocation is. */
+struct sim_tenant {
+    enum sim_memory_kind kind;
+    struct sim_context *context;
+    uint64_t context_id;
+};
+
+struct sim_alloc {
+    atomic_uint refs;
+    atomic_int state; /* enum sim_memory_state */
+    enum sim_memory_kind kind;
+    uintptr_t base;
+    size_t bytes;       /* as requested */
+    size_t block_bytes; /* as accounted: multiple of 512 or of 2 MiB */
+    uint64_t id;        /* never reused in a process */
+    unsigned flags;     /* of the creating call */
+    int device;
+    struct sim_context
+        *context;            /* identity only; compared, and followed while it lives */
+    uint64_t context_id;     /* the context's life in which it was made */
+    struct sim_heap *heap;   /* device kinds */
+    struct sim_chunk *chunk; /* device kinds below 2 MiB */
+    struct sim_pool *pool;   /* SIM_MEMORY_POOL: the pool, with a reference */
+    struct sim_alloc *next, *prev; /* space lock: the heap's live or freeing list */
+    struct sim_advice advice;      /* host_lock */
+    atomic_bool sync_memops;       /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+    bool handed_over;              /* space lock: a successor has the block */
+    const void *freed_on;          /* space lock: identity of the stream freeing it */
+    struct sim_op *free_op;        /* space lock: the queued free, with a reference */
+};
+
+/*
+ * A user of a device's memory: a context, or a memory pool. Small requests are packed per
+ * heap, as a driver packs them per context.
+ */
+struct sim_heap {
+    struct sim_space *space;
+    bool keeps_idle;           /* a pool keeps freed units until it is trimmed */
+    struct sim_chunk *chunks;  /* space lock */
+    struct sim_alloc *allocs;  /* space lock: live ones */
+    struct sim_alloc *freeing; /* space lock: those whose free is queued */
+    struct sim_extent *idle;   /* space lock: units kept for reuse */
+    size_t units;              /* space lock: units held, idle ones included */
+    size_t idle_units;         /* space lock: of these, idle extents and empty chunks */
+    size_t units_high;         /* space lock */
+    size_t used_bytes;         /* space lock: bytes of live and freeing blocks */
+    size_t used_high;          /* space lock */
+};
+
+/*
+ * Set up a device's memory; nothing is reserved before the first allocation.
+ *
+ * Errors:  GS_ERR_NOMEM
+ */
+enum gs_status sim_space_create(int device, size_t bytes,
+                                struct sim_space **out) GS_MUST_USE;
+
+/* Bytes not in any heap's units, and all bytes. Takes the space lock. */
+void sim_space_info(struct sim_space *space, size_t *free_bytes, size_t *total_bytes);
+
+void sim_heap_init(struct sim_heap *heap, struct sim_space *space, bool keeps_idle);
+
+/*
+ * Allocate device memory. The allocation starts live and in the map; the caller gets a
+ * reference beside the heap's.
+ *
+ * In:      bytes     > 0
+ *          may_grow  take units from the device, not only those the heap holds
+ * Errors:  CUDA_ERROR_OUT_OF_MEMORY  the units do not suffice
+ */
+CUresult sim_heap_alloc(struct sim_heap *heap, size_t bytes, bool may_grow,
+                        const struct sim_tenant *tenant,
+                        struct sim_alloc **out) GS_MUST_USE;
+
+/*
+ * Move a block whose stream-ordered free is still queued to a new allocation. The queued
+ * free then ends the old allocation without giving the block back.
+ *
+ * In:      stream   freed on that stream; NULL: on any
+ * Out:     *out     with a reference; NULL if no such block fits
+ *          *behind  the queued free, with a reference; valid if *out is
+ */
+void sim_heap_take_over(struct sim_heap *heap, size_t bytes,
+                        const struct sim_tenant *tenant, const void *stream,
+                        struct sim_alloc **out, struct sim_op **behind);
+
+/* LIVE -> FREEING by an operation of that stream. False if it was not live. */
+bool sim_memory_begin_free(struct sim_alloc *alloc, const void *stream,
+                           struct sim_op *op) GS_MUST_USE;
+
+/* FREEING -> LIVE: the operation could not be enqueued. */
+void sim_memory_cancel_free(struct sim_alloc *alloc);
+
+/*
+ * End an allocation of a heap: out of the map, block back to the heap or the device. The
+ * heap's reference is dropped. Returns false if it had ended already.
+ */
+bool sim_heap_free(struct sim_alloc *alloc) GS_MUST_USE;
+
+/* A heap's figures, in bytes. */
+struct sim_heap_info {
+    size_t reserved, reserved_high;
+    size_t used, used_high;
+};
+
+void sim_heap_read(struct sim_heap *heap, struct sim_heap_info *out);
+
+/* Start the high water marks over at the present values. */
+void sim_heap_reset_high(struct sim_heap *heap, bool reserved, bool used);
+
+/* Give idle units back to the device until at most keep_bytes are held or none is idle.
+ */
+void sim_heap_trim(struct sim_heap *heap, size_t keep_bytes);
+
+/* End every allocation and give everything back. */
+void sim_heap_clear(struct sim_heap *heap);
+
+/*
+ * Find the live allocation containing an address.
+ *
+ * Out:     the allocation with a reference for the caller, or NULL
+ */
+struct sim_alloc *sim_memory_find(uintptr_t address) GS_MUST_USE;
+
+/* True if the address lies in some device's reserved range, allocated or not. */
+bool sim_memory_is_device_address(uintptr_t address);
+
+/* Where the device itself sees an address of this allocation. Valid while it is
+ * referenced. */
+void *sim_memory_alias(const struct sim_alloc *alloc, uintptr_t address);
+
+/* The 2 MiB unit or whole block a device allocation lies in: what was mapped at once. */
+void sim_memory_mapping(const struct sim_alloc *alloc, uintptr_t *base, size_t *bytes);
+
+void sim_memory_ref(struct sim_alloc *alloc);
+void sim_memory_unref(struct sim_alloc *alloc);
+
+static inline enum sim_memory_state sim_memory_state(const struct sim_alloc *alloc)
+{
+    return (enum sim_memory_state)atomic_load_explicit(&alloc->state,
+                                                       memory_order_acquire);
+}
+
+static inline bool sim_memory_is_device_kind(const struct sim_alloc *alloc)
+{
+    return alloc->kind == SIM_MEMORY_DEVICE || alloc->kind == SIM_MEMORY_POOL;
+}
+
+/* A process-wide number for a new allocation. */
+uint64_t sim_memory_next_id(void);
+
+/*
+ * Host kinds: map fresh pages (pinned, managed) or enter the caller's own (registered).
+ *
+ * In:      pages  where registered memory starts; NULL for the others
+ * Errors:  CUDA_ERROR_OUT_OF_MEMORY
+ *          CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED  it overlaps an entry of the map
+ */
+CUresult sim_host_create(enum sim_memory_kind kind, void *pages, size_t bytes,
+                         unsigned flags, int device, struct sim_context *context,
+                         uint64_t context_id, struct sim_alloc **out) GS_MUST_USE;
+
+/* Take it out of the map; its pages go with the last reference. False if it was out. */
+bool sim_host_remove(struct sim_alloc *alloc) GS_MUST_USE;
+
+/* Remove everything that life of that context made. */
+void sim_host_remove_context(const struct sim_context *context, uint64_t context_id);
+
+/* As sim_memory_find, host kinds only. */
+struct sim_alloc *sim_host_find(uintptr_t address) GS_MUST_USE;
+
+/* Run `change` on every managed allocation overlapping the range, under host_lock. */
+void sim_host_change_advice(struct sim_alloc *alloc,
+                            void (*change)(struct sim_advice *advice, void *argument),
+                            void *argument);
+
+#endif

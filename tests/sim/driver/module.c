@@ -1,0 +1,173 @@
+/*
+ * module.c - modules and libraries and their functions.
+ * Owns:  these.   Lock: module->lock.
+ * Source: Driver API, "Module Management", "Library Management".
+ */
+#include "module.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "context.h"
+
+static void destroy_function(struct sim_object *object)
+{
+    struct sim_function *function = (struct sim_function *)object;
+
+    free(function->name);
+    free(function);
+}
+
+static void destroy_module(struct sim_object *object)
+{
+    struct sim_module *module = (struct sim_module *)object;
+
+    sim_module_end_functions(module);
+    pthread_mutex_destroy(&module->lock);
+    sim_image_unref(module->image);
+    if (module->context)
+        sim_context_put(module->context);
+    free(module);
+}
+
+struct sim_module *sim_module_new(enum sim_type type, struct sim_image *image,
+                                  struct sim_context *context)
+{
+    struct sim_module *module = calloc(1, sizeof(*module));
+
+    if (!module) {
+        sim_image_unref(image);
+        return NULL;
+    }
+    sim_object_init(&module->object, type, destroy_module);
+    pthread_mutex_init(&module->lock, NULL);
+    module->image = image;
+    module->context = context;
+    if (context) {
+        sim_object_ref(&context->object);
+        module->context_id = sim_context_id(context);
+    }
+    return module;
+}
+
+void sim_module_end_functions(struct sim_module *module)
+{
+    pthread_mutex_lock(&module->lock);
+    struct sim_function *function = module->functions;
+    module->functions = NULL;
+    pthread_mutex_unlock(&module->lock);
+    while (function) {
+        struct sim_function *next = function->next;
+        struct sim_object *closed =
+            sim_handle_close(function->object.handle, function->object.type);
+        if (closed)
+            sim_object_unref(closed);
+        sim_function_put(function);
+        function = next;
+    }
+}
+
+static bool has_name(const struct sim_image *image, const char *name)
+{
+    for (size_t i = 0; i < image->count; i++) {
+        if (strcmp(image->names[i], name) == 0)
+            return true;
+    }
+    return image->any_name;
+}
+
+static struct sim_function *new_function(struct sim_module *module, enum sim_type type,
+                                         const char *name)
+{
+    struct sim_function *function = calloc(1, sizeof(*function));
+
+    if (!function)
+        return NULL;
+    sim_object_init(&function->object, type, destroy_function);
+    function->owner_handle = module->object.handle;
+    function->context = module->context;
+    function->context_id = module->context_id;
+    atomic_init(&function->shared_bytes, 48 * 1024);
+    function->name = strdup(name);
+    function->kernel = module->image->any_name ? NULL : sim_kernel_find(name);
+    if (!function->name || !sim_handle_open(&function->object)) {
+        sim_function_put(function);
+        return NULL;
+    }
+    return function;
+}
+
+CUresult sim_module_function(struct sim_module *module, enum sim_type type,
+                             const char *name, struct sim_function **out)
+{
+    if (!has_name(module->image, name))
+        return CUDA_ERROR_NOT_FOUND;
+    pthread_mutex_lock(&module->lock);
+    struct sim_function *function = module->functions;
+    while (function && strcmp(function->name, name) != 0)
+        function = function->next;
+    if (!function) {
+        function = new_function(module, type, name);
+        if (function) {
+            function->next = module->functions;
+            module->functions = function;
+        }
+    }
+    if (function)
+        sim_object_ref(&function->object);
+    pthread_mutex_unlock(&module->lock);
+    *out = function;
+    return function ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* The library's module in that life of the context, with a reference. Needs its lock. */
+static struct sim_module *find_module(struct sim_module *library,
+                                      const struct sim_context *context,
+                                      uint64_t context_id)
+{
+    struct sim_module *module = library->modules;
+
+    while (module && (module->context != context || module->context_id != context_id))
+        module = module->next;
+    if (module)
+        sim_object_ref(&module->object);
+    return module;
+}
+
+CUresult sim_library_module(struct sim_module *library, struct sim_context *context,
+                            struct sim_module **out)
+{
+    pthread_mutex_lock(&library->lock);
+    struct sim_module *module = find_module(library, context, sim_context_id(context));
+    bool fresh = !module;
+    if (fresh) {
+        sim_image_ref(library->image);
+        module = sim_module_new(SIM_TYPE_MODULE, library->image, context);
+        if (module && !sim_handle_open(&module->object)) {
+            sim_module_put(module);
+            module = NULL;
+        }
+        if (module) {
+            module->library = library;
+            sim_object_ref(&module->object); /* the list's */
+            module->next = library->modules;
+            library->modules = module;
+        }
+    }
+    pthread_mutex_unlock(&library->lock);
+    if (!module)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (fresh)
+        sim_context_adopt(context, &module->object);
+    *out = module;
+    return CUDA_SUCCESS;
+}
+
+struct sim_function *sim_function_get(CUfunction handle)
+{
+    struct sim_object *object = sim_handle_get(handle, SIM_TYPE_FUNCTION);
+
+    if (!object)
+        object = sim_handle_get(handle, SIM_TYPE_KERNEL);
+    return (struct sim_function *)object;
+}

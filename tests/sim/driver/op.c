@@ -1,0 +1,140 @@
+/*
+ * op.c - operations and the byte ranges they touch.
+ * Owns:  nothing but what an operation refers to.   Lock: none.
+ */
+#include "op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "stream.h"
+
+struct sim_op *sim_op_new(enum sim_op_kind kind, enum sim_api api,
+                          CUresult (*run)(struct sim_op *op))
+{
+    struct sim_op *op = calloc(1, sizeof(*op));
+
+    if (!op)
+        return NULL;
+    atomic_init(&op->refs, 1);
+    op->kind = kind;
+    op->api = api;
+    op->run = run;
+    op->deps = op->few;
+    op->dep_room = SIM_OP_FEW_DEPS;
+    return op;
+}
+
+void sim_op_ref(struct sim_op *op)
+{
+    atomic_fetch_add_explicit(&op->refs, 1, memory_order_relaxed);
+}
+
+bool sim_op_depend(struct sim_op *op, struct sim_op *before)
+{
+    if (!before || sim_op_done(before))
+        return true;
+    if (op->dep_count == op->dep_room) {
+        size_t bytes = op->dep_room * sizeof(struct sim_op *);
+        struct sim_op **more = malloc(2 * bytes);
+        if (!more)
+            return false;
+        memcpy(more, op->deps, bytes);
+        if (op->deps != op->few)
+            free(op->deps);
+        op->deps = more;
+        op->dep_room *= 2;
+    }
+    sim_op_ref(before);
+    op->deps[op->dep_count++] = before;
+    return true;
+}
+
+void sim_op_release(struct sim_op *op)
+{
+    while (op->dep_count > 0)
+        sim_op_unref(op->deps[--op->dep_count]);
+    if (op->deps != op->few)
+        free(op->deps);
+    op->deps = op->few;
+    op->dep_room = SIM_OP_FEW_DEPS;
+    for (unsigned i = 0; i < op->access_count; i++) {
+        if (op->access[i].alloc)
+            sim_memory_unref(op->access[i].alloc);
+        op->access[i].alloc = NULL;
+    }
+    if (op->kind == SIM_OP_FREE && op->free) {
+        sim_memory_unref(op->free);
+        op->free = NULL;
+    }
+}
+
+void sim_op_unref(struct sim_op *op)
+{
+    if (!op || atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    sim_op_release(op);
+    if (op->stream)
+        sim_stream_put(op->stream);
+    free(op);
+}
+
+bool sim_access_span(const struct sim_access *access, size_t *out)
+{
+    size_t rows, slices, span;
+
+    if (access->rows == 0 || access->slices == 0 || access->row_bytes == 0) {
+        *out = 0;
+        return true;
+    }
+    if (__builtin_mul_overflow(access->rows - 1, access->pitch, &rows) ||
+        __builtin_mul_overflow(access->slices - 1, access->slice_pitch, &slices) ||
+        __builtin_add_overflow(rows, slices, &span) ||
+        __builtin_add_overflow(span, access->row_bytes, &span) ||
+        access->address + span < access->address)
+        return false;
+    *out = span;
+    return true;
+}
+
+static bool covers(const struct sim_alloc *alloc, uintptr_t address, size_t bytes)
+{
+    size_t offset = address - alloc->base;
+
+    return offset <= alloc->bytes && bytes <= alloc->bytes - offset;
+}
+
+CUresult sim_access_bind(struct sim_access *access, bool must_exist)
+{
+    size_t span;
+
+    if (!sim_access_span(access, &span))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_alloc *alloc = sim_memory_find(access->address);
+    if (!alloc)
+        return must_exist ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    if (sim_memory_state(alloc) != SIM_MEMORY_LIVE ||
+        !covers(alloc, access->address, span)) {
+        sim_memory_unref(alloc);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    access->alloc = alloc;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_access_open(struct sim_access *access, void **out)
+{
+    size_t span;
+
+    if (!access->alloc && !access->device) {
+        *out = (void *)access->address;
+        return CUDA_SUCCESS;
+    }
+    if (!access->alloc)
+        access->alloc = sim_memory_find(access->address);
+    if (!access->alloc || sim_memory_state(access->alloc) == SIM_MEMORY_DEAD ||
+        !sim_access_span(access, &span) || !covers(access->alloc, access->address, span))
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    *out = sim_memory_alias(access->alloc, access->address);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,133 @@
+/*
+ * op.h - one operation enqueued on a stream: what it touches, what it waits for, what
+ * runs. Every call that gives the device work ends in one of these, so that a scheduler
+ * decides when it runs and an ordering check can see its byte ranges. Owns: operations,
+ * reference counted.   Lock: written by the submitting thread, then by the one thread
+ * that runs it; `done` is atomic.
+ */
+#ifndef SIM_OP_H
+#define SIM_OP_H
+
+#include "memory.h"
+
+struct sim_stream;
+struct sim_op;
+
+enum sim_op_kind {
+    SIM_OP_COPY,
+    SIM_OP_SET,
+    SIM_OP_KERNEL,
+    SIM_OP_HOST,  /* a host function or callback */
+    SIM_OP_EVENT, /* an event record */
+    SIM_OP_WAIT,  /* a wait for an event */
+    SIM_OP_FREE,  /* a stream-ordered free */
+    SIM_OP_MEMOP, /* a wait for, or a write of, a value in memory */
+    SIM_OP_MARK,  /* nothing but its place in the order */
+};
+
+/*
+ * A box of bytes an operation touches: rows of row_bytes, `pitch` apart, in slices
+ * slice_pitch apart. alloc is NULL for ordinary host memory, or, with `device` set, for
+ * an address that belonged to no allocation when the operation was enqueued.
+ */
+struct sim_access {
+    uintptr_t address;
+    size_t row_bytes, rows, slices;
+    size_t pitch, slice_pitch;
+    bool device;
+    bool writes;
+    struct sim_alloc *alloc; /* with a reference */
+};
+
+/* A built-in kernel's arguments, as 64-bit values. */
+#define SIM_KERNEL_ARGS 4
+
+struct sim_set {
+    unsigned element_bytes; /* 1, 2 or 4 */
+    uint32_t value;
+};
+
+struct sim_kernel_call {
+    CUresult (*body)(struct sim_op *op); /* NULL: a no-op */
+    uint64_t args[SIM_KERNEL_ARGS];
+};
+
+struct sim_host_call {
+    CUhostFn function; /* one of these two */
+    CUstreamCallback callback;
+    CUstream stream;
+    void *data;
+};
+
+struct sim_memop {
+    uint64_t value;
+    unsigned bytes; /* 4 or 8 */
+    unsigned flags;
+    bool waits;
+};
+
+#define SIM_OP_ACCESSES 3
+#define SIM_OP_FEW_DEPS 4
+
+struct sim_op {
+    atomic_uint refs;
+    atomic_bool done;
+    enum sim_op_kind kind;
+    enum sim_api api;          /* the call that enqueued it */
+    struct sim_stream *stream; /* with a reference, from submission on */
+    struct sim_op *next;       /* the scheduler's */
+    CUresult (*run)(struct sim_op *op);
+    bool run_on_error;    /* runs although the context has a sticky error */
+    uint64_t finished_ns; /* valid once done */
+    unsigned access_count;
+    struct sim_access access[SIM_OP_ACCESSES];
+    unsigned dep_count, dep_room;
+    struct sim_op **deps; /* each with a reference; `few` or from malloc */
+    struct sim_op *few[SIM_OP_FEW_DEPS];
+    union {
+        struct sim_set set;
+        struct sim_kernel_call kernel;
+        struct sim_host_call host;
+        struct sim_memop memop;
+        struct sim_alloc *free; /* with a reference */
+    };
+};
+
+/* A new operation with one reference, or NULL without memory. run NULL: nothing happens.
+ */
+struct sim_op *sim_op_new(enum sim_op_kind kind, enum sim_api api,
+                          CUresult (*run)(struct sim_op *op)) GS_MUST_USE;
+void sim_op_ref(struct sim_op *op);
+void sim_op_unref(struct sim_op *op); /* NULL is allowed */
+
+/* Make `op` wait for `before` (NULL and finished ones are left out). False without
+ * memory. */
+bool sim_op_depend(struct sim_op *op, struct sim_op *before) GS_MUST_USE;
+
+/* Drop what it waited for and the memory it held. By the thread that ran it. */
+void sim_op_release(struct sim_op *op);
+
+static inline bool sim_op_done(struct sim_op *op)
+{
+    return atomic_load_explicit(&op->done, memory_order_acquire);
+}
+
+/* Bytes from the first to behind the last of a box; false if that overflows. */
+bool sim_access_span(const struct sim_access *access, size_t *out) GS_MUST_USE;
+
+/*
+ * Find the allocation a box lies in and hold it.
+ *
+ * In:      must_exist  memory of a live allocation is asked for
+ * Errors:  CUDA_ERROR_INVALID_VALUE  it is in no live allocation, or leaves it
+ */
+CUresult sim_access_bind(struct sim_access *access, bool must_exist) GS_MUST_USE;
+
+/*
+ * Where the device finds the box, at the moment it runs.
+ *
+ * Errors:  CUDA_ERROR_ILLEGAL_ADDRESS  the memory has gone or does not cover the box
+ */
+CUresult sim_access_open(struct sim_access *access, void **out) GS_MUST_USE;
+
+#endif

@@ -1,0 +1,211 @@
+/*
+ * pool.c - stream-ordered memory pools.
+ *
+ * An allocation takes its address when it is called. It may be memory whose free has
+ * already run, or, on the same stream, memory whose free is still queued: the stream
+ * orders the two. A free takes its place in the stream and gives the memory back to its
+ * pool when it runs; the pool gives units back to the device at the next synchronization.
+ *
+ * Owns:  pools.   Lock: pools_lock for the list of pools; space->lock, inside, for a
+ * heap. Source: Driver API, "Stream Ordered Memory Allocator".
+ */
+#include "pool.h"
+
+#include <stdlib.h>
+
+#include "config.h"
+#include "context.h"
+#include "device.h"
+#include "stream.h"
+
+static struct sim_pool *pools[SIM_MAX_DEVICES]; /* pools_lock; each with a reference */
+static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uint trim_wanted[SIM_MAX_DEVICES]; /* frees run since the last trim */
+
+static void destroy(struct sim_object *object)
+{
+    struct sim_pool *pool = (struct sim_pool *)object;
+
+    sim_heap_clear(&pool->heap);
+    free(pool);
+}
+
+CUresult sim_pool_create(int device, bool is_default, size_t max_bytes,
+                         struct sim_pool **out)
+{
+    struct sim_pool *pool = calloc(1, sizeof(*pool));
+
+    if (!pool)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sim_object_init(&pool->object, SIM_TYPE_POOL, destroy);
+    pool->device = device;
+    pool->is_default = is_default;
+    pool->max_bytes = max_bytes;
+    for (unsigned i = 0; i < GS_ARRAY_LEN(pool->reuse); i++)
+        atomic_init(&pool->reuse[i], 1);
+    atomic_init(&pool->readable, 1u << device);
+    atomic_init(&pool->writable, 1u << device);
+    sim_heap_init(&pool->heap, sim_device_space(device), true);
+    if (!sim_handle_open(&pool->object)) {
+        sim_pool_put(pool);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sim_object_ref(&pool->object); /* the list's */
+    pthread_mutex_lock(&pools_lock);
+    pool->next_on_device = pools[device];
+    pools[device] = pool;
+    pthread_mutex_unlock(&pools_lock);
+    *out = pool;
+    return CUDA_SUCCESS;
+}
+
+struct sim_pool *sim_pool_get(CUmemoryPool handle)
+{
+    return (struct sim_pool *)sim_handle_get(handle, SIM_TYPE_POOL);
+}
+
+void sim_pool_put(struct sim_pool *pool)
+{
+    sim_object_unref(&pool->object);
+}
+
+void sim_pool_forget(struct sim_pool *pool)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&pools_lock);
+    for (struct sim_pool **link = &pools[pool->device]; *link;
+         link = &(*link)->next_on_device) {
+        if (*link == pool) {
+            *link = pool->next_on_device;
+            found = true;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&pools_lock);
+    if (found)
+        sim_pool_put(pool);
+}
+
+static bool over_limit(struct sim_pool *pool, size_t bytes)
+{
+    struct sim_heap_info info;
+
+    if (!pool->max_bytes)
+        return false;
+    sim_heap_read(&pool->heap, &info);
+    return bytes > pool->max_bytes || info.used > pool->max_bytes - bytes;
+}
+
+/* Take over a block freed on another stream, making this stream wait for that free. */
+static CUresult take_over_waiting(enum sim_api api, struct sim_pool *pool, size_t bytes,
+                                  const struct sim_tenant *tenant,
+                                  struct sim_stream *stream, struct sim_alloc **out)
+{
+    struct sim_op *behind = NULL;
+    struct sim_alloc *alloc;
+
+    sim_heap_take_over(&pool->heap, bytes, tenant, NULL, &alloc, &behind);
+    if (!alloc)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct sim_op *wait = sim_op_new(SIM_OP_WAIT, api, NULL);
+    CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
+    if (wait && sim_op_depend(wait, behind))
+        res = sim_submit(stream, wait);
+    sim_op_unref(wait);
+    sim_op_unref(behind);
+    if (res == CUDA_SUCCESS) {
+        *out = alloc;
+        return CUDA_SUCCESS;
+    }
+    bool ended = sim_heap_free(alloc);
+    (void)ended; /* nobody else knows of it yet */
+    sim_memory_unref(alloc);
+    return res;
+}
+
+CUresult sim_pool_alloc(enum sim_api api, struct sim_pool *pool, size_t bytes,
+                        struct sim_stream *stream, struct sim_alloc **out)
+{
+    const struct sim_tenant tenant = {SIM_MEMORY_POOL, stream->context,
+                                      stream->context_id};
+    struct sim_op *behind = NULL;
+    struct sim_alloc *alloc = NULL;
+
+    if (over_limit(pool, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult res = sim_heap_alloc(&pool->heap, bytes, false, &tenant, &alloc);
+    if (res != CUDA_SUCCESS) {
+        sim_heap_take_over(&pool->heap, bytes, &tenant, stream, &alloc, &behind);
+        sim_op_unref(alloc ? behind : NULL);
+        res = alloc ? CUDA_SUCCESS
+                    : sim_heap_alloc(&pool->heap, bytes, true, &tenant, &alloc);
+    }
+    if (res != CUDA_SUCCESS) { /* what lies idle in smaller pieces goes back first */
+        sim_heap_trim(&pool->heap, 0);
+        res = sim_heap_alloc(&pool->heap, bytes, true, &tenant, &alloc);
+    }
+    if (res != CUDA_SUCCESS && atomic_load(&pool->reuse[2]))
+        res = take_over_waiting(api, pool, bytes, &tenant, stream, &alloc);
+    if (res != CUDA_SUCCESS)
+        return res;
+    sim_object_ref(&pool->object);
+    alloc->pool = pool;
+    *out = alloc;
+    return CUDA_SUCCESS;
+}
+
+bool sim_pool_free_now(struct sim_alloc *alloc)
+{
+    if (!sim_heap_free(alloc))
+        return false;
+    if (alloc->pool) {
+        atomic_fetch_add(&trim_wanted[alloc->device], 1);
+        sim_pool_put(alloc->pool);
+    }
+    return true;
+}
+
+static CUresult run_free(struct sim_op *op)
+{
+    bool ended = sim_pool_free_now(op->free);
+
+    (void)ended; /* false if its context ended first: it is gone all the same */
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_pool_free_async(enum sim_api api, struct sim_alloc *alloc,
+                             struct sim_stream *stream)
+{
+    struct sim_op *op = sim_op_new(SIM_OP_FREE, api, run_free);
+
+    if (!op)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    op->run_on_error = true;
+    op->free = alloc;
+    sim_memory_ref(alloc);
+    CUresult res = CUDA_ERROR_INVALID_VALUE;
+    if (sim_memory_begin_free(alloc, stream, op)) {
+        res = sim_submit(stream, op);
+        if (res != CUDA_SUCCESS)
+            sim_memory_cancel_free(alloc);
+    }
+    sim_op_unref(op);
+    return res;
+}
+
+void sim_pool_after_sync(int device)
+{
+    if (!atomic_load_explicit(&trim_wanted[device], memory_order_relaxed))
+        return;
+    atomic_store(&trim_wanted[device], 0);
+    pthread_mutex_lock(&pools_lock);
+    for (struct sim_pool *pool = pools[device]; pool; pool = pool->next_on_device)
+        sim_heap_trim(&pool->heap, atomic_load(&pool->release_threshold));
+    pthread_mutex_unlock(&pools_lock);
+}
+
+bool sim_pool_allows(const struct sim_alloc *alloc, int device)
+{
+    return alloc->pool && (atomic_load(&alloc->pool->readable) >> device & 1u);
+}

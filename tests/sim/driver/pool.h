@@ -1,0 +1,64 @@
+/*
+ * pool.h - stream-ordered memory pools.
+ * Owns: pools. A pool lives until its handle is gone and its last allocation has ended.
+ * Lock: the pool's heap is under the device's space lock; its attributes are atomic.
+ */
+#ifndef SIM_POOL_H
+#define SIM_POOL_H
+
+#include "handle.h"
+#include "memory.h"
+
+struct sim_stream;
+
+struct sim_pool {
+    struct sim_object object;
+    int device;           /* immutable */
+    bool is_default;      /* immutable */
+    struct sim_heap heap; /* space lock */
+    size_t max_bytes;     /* immutable; 0: no limit of its own */
+    atomic_ullong release_threshold;
+    atomic_int reuse[3];  /* follow event dependencies, opportunistic, internal */
+    atomic_uint readable; /* bit per device with read access */
+    atomic_uint writable; /* bit per device with write access */
+    struct sim_pool *next_on_device; /* pools_lock */
+};
+
+/* A pool of a device with the caller's reference and a handle. */
+CUresult sim_pool_create(int device, bool is_default, size_t max_bytes,
+                         struct sim_pool **out) GS_MUST_USE;
+
+struct sim_pool *sim_pool_get(CUmemoryPool handle) GS_MUST_USE;
+void sim_pool_put(struct sim_pool *pool);
+
+/* Its handle is closed: no more trimming at synchronizations. */
+void sim_pool_forget(struct sim_pool *pool);
+
+/*
+ * Allocate in the order of a stream. The address is valid at once for work on that
+ * stream.
+ *
+ * Errors:  CUDA_ERROR_OUT_OF_MEMORY
+ */
+CUresult sim_pool_alloc(enum sim_api api, struct sim_pool *pool, size_t bytes,
+                        struct sim_stream *stream, struct sim_alloc **out) GS_MUST_USE;
+
+/*
+ * Free in the order of a stream; memory of cuMemAlloc is allowed too.
+ *
+ * Errors:  CUDA_ERROR_INVALID_VALUE  it is not live
+ */
+CUresult sim_pool_free_async(enum sim_api api, struct sim_alloc *alloc,
+                             struct sim_stream *stream) GS_MUST_USE;
+
+/* End a pool's allocation at once. False if it had ended. */
+bool sim_pool_free_now(struct sim_alloc *alloc) GS_MUST_USE;
+
+/* A synchronization of the device's work happened: give back what exceeds the thresholds.
+ */
+void sim_pool_after_sync(int device);
+
+/* May that device access the pool's memory? */
+bool sim_pool_allows(const struct sim_alloc *alloc, int device);
+
+#endif

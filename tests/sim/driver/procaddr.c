@@ -1,0 +1,129 @@
+/*
+ * procaddr.c - cuGetProcAddress: (base name, version, flags) -> the exported symbol.
+ * The rows of symbols.def are sorted by base name, so one name's rows lie together.
+ * Owns:  nothing.   Lock: none.
+ * Source: Driver API, "Driver Entry Point Access".
+ */
+#include <string.h>
+
+#include "config.h"
+#include "log.h"
+#include "sim.h"
+
+enum thread_flag { PLAIN, PTDS, PTSZ };
+
+struct row {
+    const char *base;
+    const char *symbol;
+    int since;
+    enum thread_flag thread;
+    void *address;
+};
+
+/* One address per row, whatever the header declares or does not declare. */
+#define SIM_SYMBOL(symbol, base, since, thread, state)                                   \
+    extern char sim_address_##symbol[] __asm__(#symbol);
+#include "symbols.def"
+#undef SIM_SYMBOL
+
+static const struct row rows[] = {
+#define SIM_SYMBOL(symbol, base, since, thread, state)                                   \
+    {#base, #symbol, since, thread, sim_address_##symbol},
+#include "symbols.def"
+#undef SIM_SYMBOL
+};
+
+/* First row of a base name, or GS_ARRAY_LEN(rows). */
+static size_t first_row(const char *base)
+{
+    size_t low = 0;
+    size_t high = GS_ARRAY_LEN(rows);
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(rows[middle].base, base) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/*
+ * The newest row of that name, of that threading, with since <= version.
+ *
+ * Out:     *known  a row of the name exists that this driver has
+ */
+static const struct row *newest(const char *base, int version, bool per_thread,
+                                bool *known)
+{
+    const struct row *best = NULL;
+    size_t i = first_row(base);
+
+    for (; i < GS_ARRAY_LEN(rows) && strcmp(rows[i].base, base) == 0; i++) {
+        const struct row *row = &rows[i];
+        if (row->since > sim_config()->driver_version)
+            continue;
+        *known = true;
+        if ((row->thread != PLAIN) != per_thread || row->since > version)
+            continue;
+        if (!best || row->since > best->since)
+            best = row;
+    }
+    return best;
+}
+
+#define KNOWN_FLAGS                                                                      \
+    ((cuuint64_t)(CU_GET_PROC_ADDRESS_LEGACY_STREAM |                                    \
+                  CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM))
+
+static CUresult look_up(const char *base, void **out, int version, cuuint64_t flags,
+                        CUdriverProcAddressQueryResult *status)
+{
+    const struct row *row = NULL;
+    bool known = false;
+
+    if (!base || !out || (flags & ~KNOWN_FLAGS))
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = NULL;
+    if (version > sim_config()->driver_version) {
+        sim_log_lookup(base, version, flags, "version too new");
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+        row = newest(base, version, true, &known);
+    if (!row)
+        row = newest(base, version, false, &known);
+    if (row)
+        *out = row->address;
+    if (status)
+        *status = row     ? CU_GET_PROC_ADDRESS_SUCCESS
+                  : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                          : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    sim_log_lookup(base, version, flags, row ? row->symbol : "not found");
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuGetProcAddress_v2, const char *symbol, void **out, int version,
+        cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+{
+    return look_up(symbol, out, version, flags, status);
+}
+
+SIM_API(cuGetProcAddress, const char *symbol, void **out, int version, cuuint64_t flags)
+{
+    CUresult res = look_up(symbol, out, version, flags, NULL);
+
+    return res == CUDA_SUCCESS && !*out ? CUDA_ERROR_NOT_FOUND : res;
+}
+
+/*
+ * The private export tables are not modelled, on purpose (docs/simulator.md).
+ */
+SIM_API(cuGetExportTable, const void **table, const CUuuid *id)
+{
+    if (!table || !id)
+        return CUDA_ERROR_INVALID_VALUE;
+    *table = NULL;
+    return CUDA_ERROR_NOT_FOUND;
+}

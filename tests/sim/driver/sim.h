@@ -1,0 +1,72 @@
+/*
+ * sim.h - what every file of the simulated driver shares: cuda.h with every ABI declared,
+ * the export macro, and the door every modelled entry point goes through.
+ * Owns: nothing.   Lock: none.
+ */
+#ifndef SIM_H
+#define SIM_H
+
+/* Declares cuMemAlloc and cuMemAlloc_v2, cuStreamQuery and cuStreamQuery_ptsz side by
+ * side. */
+#define __CUDA_API_VERSION_INTERNAL 1
+#include <cuda.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "gs_base.h"
+#include "compat.h"
+
+/*
+ * Opens the definition of an exported function. The prototype in front lets a header
+ * older than the function still compile; gen_symbols.py finds the modelled functions by
+ * it.
+ */
+#define SIM_API(name, ...)                                                               \
+    GS_EXPORT CUresult CUDAAPI name(__VA_ARGS__);                                        \
+    GS_EXPORT CUresult CUDAAPI name(__VA_ARGS__)
+
+/* One number per exported symbol: counts calls for fault injection, names them in the
+ * log. */
+enum sim_api {
+#define SIM_SYMBOL(symbol, base, since, thread, state) SIM_ID_##symbol,
+#include "symbols.def"
+#undef SIM_SYMBOL
+    SIM_API_COUNT
+};
+
+/* Which default stream handle 0 means, and which variant of an entry point is running. */
+enum sim_variant { SIM_LEGACY, SIM_PER_THREAD };
+
+struct sim_context;
+
+/*
+ * The door of an entry point that needs no context.
+ *
+ * Errors:  CUDA_ERROR_NOT_INITIALIZED  before cuInit, or in a forked child
+ *          CUDA_ERROR_NOT_PERMITTED    inside a host function or stream callback
+ *          whatever CUDASIM_FAIL asks for
+ * Locks:   none
+ */
+CUresult sim_enter(enum sim_api api) GS_MUST_USE;
+
+/*
+ * The door of an entry point that needs a current context that works.
+ *
+ * Out:     *out  the calling thread's current context; stays valid during the call
+ * Errors:  as sim_enter, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_CONTEXT_IS_DESTROYED, and
+ * the context's sticky error
+ */
+CUresult sim_enter_context(enum sim_api api, struct sim_context **out) GS_MUST_USE;
+
+/* Exported name of an API number. Static storage. */
+const char *sim_api_name(enum sim_api api);
+
+/* Marks the calling thread as running a host function: driver calls are refused
+ * meanwhile. */
+void sim_set_in_host_function(bool inside);
+
+/* Nanoseconds of CLOCK_MONOTONIC. */
+uint64_t sim_now_ns(void);
+
+#endif

@@ -1,0 +1,98 @@
+/*
+ * stream.h - streams, the order among them, and submission: the one place every operation
+ * passes on its way to the scheduler.
+ * Owns: streams.   Lock: the context's lock for `last` and the context's list of streams;
+ * it is held across an enqueue, so that the legacy barrier sees one order.
+ */
+#ifndef SIM_STREAM_H
+#define SIM_STREAM_H
+
+#include "handle.h"
+#include "sched.h"
+
+enum sim_stream_kind {
+    SIM_STREAM_USER,
+    SIM_STREAM_LEGACY,
+    SIM_STREAM_THREAD,   /* a thread's default stream */
+    SIM_STREAM_INTERNAL, /* context-wide events and barriers; never seen by a program */
+};
+
+struct sim_stream {
+    struct sim_object object;
+    struct sim_context *context; /* with a reference */
+    uint64_t context_id;
+    uint64_t id;
+    enum sim_stream_kind kind;
+    unsigned flags; /* CU_STREAM_NON_BLOCKING */
+    int priority;
+    struct sim_op *last;            /* context lock; with a reference */
+    struct sim_stream *next, *prev; /* context lock; the list has a reference */
+    bool listed;                    /* context lock */
+    struct sim_queue queue;         /* the scheduler's */
+};
+
+/*
+ * A stream of the context, entered in its list; one reference for the caller.
+ *
+ * Errors:  CUDA_ERROR_OUT_OF_MEMORY
+ */
+CUresult sim_stream_create(struct sim_context *context, enum sim_stream_kind kind,
+                           unsigned flags, int priority,
+                           struct sim_stream **out) GS_MUST_USE;
+
+/*
+ * The stream a handle names: 0 by the variant, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, or
+ * one that cuStreamCreate gave. With a reference; end it by sim_stream_put.
+ *
+ * Errors:  CUDA_ERROR_INVALID_HANDLE  not a live stream
+ */
+CUresult sim_stream_get(struct sim_context *context, CUstream handle,
+                        enum sim_variant variant, struct sim_stream **out) GS_MUST_USE;
+
+/* As sim_stream_get, and the stream must be of this very context. */
+CUresult sim_stream_get_own(struct sim_context *context, CUstream handle,
+                            enum sim_variant variant,
+                            struct sim_stream **out) GS_MUST_USE;
+
+void sim_stream_put(struct sim_stream *stream);
+
+/*
+ * Submit: adds what the stream order asks for (legacy barrier, context barrier) and hands
+ * the operation to the scheduler. The caller keeps its reference.
+ *
+ * In:      op  with its accesses and extra dependencies filled in
+ * Errors:  CUDA_ERROR_OUT_OF_MEMORY; CUDA_ERROR_CONTEXT_IS_DESTROYED
+ */
+CUresult sim_submit(struct sim_stream *stream, struct sim_op *op) GS_MUST_USE;
+
+/* The same, dropping the caller's reference, also on failure. op may be NULL: no memory.
+ */
+CUresult sim_submit_drop(struct sim_stream *stream, struct sim_op *op) GS_MUST_USE;
+
+/*
+ * The same, and wait until it is done.
+ *
+ * Errors:  also the context's sticky error
+ */
+CUresult sim_submit_wait(struct sim_stream *stream, struct sim_op *op) GS_MUST_USE;
+
+/* Wait for everything submitted so far; returns the context's sticky error. */
+CUresult sim_stream_wait(struct sim_stream *stream) GS_MUST_USE;
+
+/* True if everything submitted so far is done. */
+bool sim_stream_idle(struct sim_stream *stream) GS_MUST_USE;
+
+/* Close it: what is queued still runs, then it leaves its context. */
+void sim_stream_close(struct sim_stream *stream);
+
+/* The scheduler says: closed, and nothing is left in the queue. */
+void sim_stream_drained(struct sim_stream *stream);
+
+/* True if work on the legacy stream orders with this one. */
+static inline bool sim_stream_is_blocking(const struct sim_stream *stream)
+{
+    return stream->kind == SIM_STREAM_THREAD ||
+           (stream->kind == SIM_STREAM_USER && !(stream->flags & CU_STREAM_NON_BLOCKING));
+}
+
+#endif

@@ -1,0 +1,286 @@
+/*
+ * copy3d.c - copies of pitched rectangles and boxes. CUDA arrays are not modelled: a copy
+ * that names one is refused with cudaErrorNotSupported.
+ * Owns:  nothing.   Lock: none.
+ */
+#include "rt.h"
+
+#include <string.h>
+
+/* The two ends of a copy in the driver's terms. cudaErrorInvalidMemcpyDirection. */
+static cudaError_t memory_types(enum cudaMemcpyKind kind, CUmemorytype *src,
+                                CUmemorytype *dst)
+{
+    switch (kind) {
+    case cudaMemcpyHostToHost:
+        *src = CU_MEMORYTYPE_HOST;
+        *dst = CU_MEMORYTYPE_HOST;
+        return cudaSuccess;
+    case cudaMemcpyHostToDevice:
+        *src = CU_MEMORYTYPE_HOST;
+        *dst = CU_MEMORYTYPE_DEVICE;
+        return cudaSuccess;
+    case cudaMemcpyDeviceToHost:
+        *src = CU_MEMORYTYPE_DEVICE;
+        *dst = CU_MEMORYTYPE_HOST;
+        return cudaSuccess;
+    case cudaMemcpyDeviceToDevice:
+        *src = CU_MEMORYTYPE_DEVICE;
+        *dst = CU_MEMORYTYPE_DEVICE;
+        return cudaSuccess;
+    case cudaMemcpyDefault:
+        *src = CU_MEMORYTYPE_UNIFIED;
+        *dst = CU_MEMORYTYPE_UNIFIED;
+        return cudaSuccess;
+    }
+    return cudaErrorInvalidMemcpyDirection;
+}
+
+/* ---- 2D ---------------------------------------------------------------------------- */
+
+struct rectangle {
+    void *dst;
+    size_t dst_pitch;
+    const void *src;
+    size_t src_pitch;
+    size_t width; /* bytes */
+    size_t height;
+    enum cudaMemcpyKind kind;
+};
+
+static cudaError_t describe_rectangle(const struct rectangle *r, CUDA_MEMCPY2D *copy)
+{
+    CUmemorytype src, dst;
+    cudaError_t error = memory_types(r->kind, &src, &dst);
+
+    if (error != cudaSuccess)
+        return error;
+    if (r->width > r->dst_pitch || r->width > r->src_pitch)
+        return cudaErrorInvalidPitchValue;
+    memset(copy, 0, sizeof(*copy));
+    copy->srcMemoryType = src;
+    copy->srcHost = r->src;
+    copy->srcDevice = gs_rt_address(r->src);
+    copy->srcPitch = r->src_pitch;
+    copy->dstMemoryType = dst;
+    copy->dstHost = r->dst;
+    copy->dstDevice = gs_rt_address(r->dst);
+    copy->dstPitch = r->dst_pitch;
+    copy->WidthInBytes = r->width;
+    copy->Height = r->height;
+    return cudaSuccess;
+}
+
+/* stream is NULL for a synchronous copy. */
+static cudaError_t copy_rectangle(bool per_thread, const struct rectangle *r,
+                                  const cudaStream_t *stream)
+{
+    CUDA_MEMCPY2D copy;
+    cudaError_t error = gs_rt_enter();
+    CUresult result;
+
+    if (error != cudaSuccess)
+        return error;
+    error = describe_rectangle(r, &copy);
+    if (error != cudaSuccess || r->width == 0 || r->height == 0)
+        return gs_rt_leave(error);
+    if (stream)
+        result = RT_PICK(per_thread, cuMemcpy2DAsync_v3020,
+                         cuMemcpy2DAsync_v7000_ptsz)(&copy, *stream);
+    else
+        result = RT_PICK(per_thread, cuMemcpy2DUnaligned_v3020,
+                         cuMemcpy2DUnaligned_v7000_ptds)(&copy);
+    return gs_rt_leave_cu(result);
+}
+
+cudaError_t cudaMemcpy2D(void *dst, size_t dpitch, const void *src, size_t spitch,
+                         size_t width, size_t height, enum cudaMemcpyKind kind)
+{
+    struct rectangle r = {dst, dpitch, src, spitch, width, height, kind};
+
+    return copy_rectangle(false, &r, NULL);
+}
+
+cudaError_t cudaMemcpy2D_ptds(void *dst, size_t dpitch, const void *src, size_t spitch,
+                              size_t width, size_t height, enum cudaMemcpyKind kind)
+{
+    struct rectangle r = {dst, dpitch, src, spitch, width, height, kind};
+
+    return copy_rectangle(true, &r, NULL);
+}
+
+cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t spitch,
+                              size_t width, size_t height, enum cudaMemcpyKind kind,
+                              cudaStream_t stream)
+{
+    struct rectangle r = {dst, dpitch, src, spitch, width, height, kind};
+
+    return copy_rectangle(false, &r, &stream);
+}
+
+cudaError_t cudaMemcpy2DAsync_ptsz(void *dst, size_t dpitch, const void *src,
+                                   size_t spitch, size_t width, size_t height,
+                                   enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    struct rectangle r = {dst, dpitch, src, spitch, width, height, kind};
+
+    return copy_rectangle(true, &r, &stream);
+}
+
+/* ---- 3D ---------------------------------------------------------------------------- */
+
+cudaError_t gs_rt_copy3d(const struct cudaMemcpy3DParms *parms, CUDA_MEMCPY3D *copy)
+{
+    CUmemorytype src, dst;
+    cudaError_t error;
+
+    if (!parms)
+        return cudaErrorInvalidValue;
+    if (parms->srcArray || parms->dstArray)
+        return cudaErrorNotSupported;
+    error = memory_types(parms->kind, &src, &dst);
+    if (error != cudaSuccess)
+        return error;
+    memset(copy, 0, sizeof(*copy));
+    copy->srcXInBytes = parms->srcPos.x;
+    copy->srcY = parms->srcPos.y;
+    copy->srcZ = parms->srcPos.z;
+    copy->srcMemoryType = src;
+    copy->srcHost = parms->srcPtr.ptr;
+    copy->srcDevice = gs_rt_address(parms->srcPtr.ptr);
+    copy->srcPitch = parms->srcPtr.pitch;
+    copy->srcHeight = parms->srcPtr.ysize;
+    copy->dstXInBytes = parms->dstPos.x;
+    copy->dstY = parms->dstPos.y;
+    copy->dstZ = parms->dstPos.z;
+    copy->dstMemoryType = dst;
+    copy->dstHost = parms->dstPtr.ptr;
+    copy->dstDevice = gs_rt_address(parms->dstPtr.ptr);
+    copy->dstPitch = parms->dstPtr.pitch;
+    copy->dstHeight = parms->dstPtr.ysize;
+    copy->WidthInBytes = parms->extent.width;
+    copy->Height = parms->extent.height;
+    copy->Depth = parms->extent.depth;
+    return cudaSuccess;
+}
+
+static bool is_empty(struct cudaExtent extent)
+{
+    return extent.width == 0 || extent.height == 0 || extent.depth == 0;
+}
+
+static cudaError_t copy_box(bool per_thread, const struct cudaMemcpy3DParms *parms,
+                            const cudaStream_t *stream)
+{
+    CUDA_MEMCPY3D copy;
+    cudaError_t error = gs_rt_enter();
+    CUresult result;
+
+    if (error != cudaSuccess)
+        return error;
+    error = gs_rt_copy3d(parms, &copy);
+    if (error != cudaSuccess || is_empty(parms->extent))
+        return gs_rt_leave(error);
+    if (stream)
+        result = RT_PICK(per_thread, cuMemcpy3DAsync_v3020,
+                         cuMemcpy3DAsync_v7000_ptsz)(&copy, *stream);
+    else
+        result = RT_PICK(per_thread, cuMemcpy3D_v3020, cuMemcpy3D_v7000_ptds)(&copy);
+    return gs_rt_leave_cu(result);
+}
+
+cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p)
+{
+    return copy_box(false, p, NULL);
+}
+
+cudaError_t cudaMemcpy3D_ptds(const struct cudaMemcpy3DParms *p)
+{
+    return copy_box(true, p, NULL);
+}
+
+cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t stream)
+{
+    return copy_box(false, p, &stream);
+}
+
+cudaError_t cudaMemcpy3DAsync_ptsz(const struct cudaMemcpy3DParms *p, cudaStream_t stream)
+{
+    return copy_box(true, p, &stream);
+}
+
+/* ---- 3D between devices ------------------------------------------------------------ */
+
+static cudaError_t describe_peer_box(const struct cudaMemcpy3DPeerParms *p,
+                                     CUDA_MEMCPY3D_PEER *copy)
+{
+    if (!p)
+        return cudaErrorInvalidValue;
+    if (p->srcArray || p->dstArray)
+        return cudaErrorNotSupported;
+    memset(copy, 0, sizeof(*copy));
+    copy->srcXInBytes = p->srcPos.x;
+    copy->srcY = p->srcPos.y;
+    copy->srcZ = p->srcPos.z;
+    copy->srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy->srcDevice = gs_rt_address(p->srcPtr.ptr);
+    copy->srcPitch = p->srcPtr.pitch;
+    copy->srcHeight = p->srcPtr.ysize;
+    copy->dstXInBytes = p->dstPos.x;
+    copy->dstY = p->dstPos.y;
+    copy->dstZ = p->dstPos.z;
+    copy->dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy->dstDevice = gs_rt_address(p->dstPtr.ptr);
+    copy->dstPitch = p->dstPtr.pitch;
+    copy->dstHeight = p->dstPtr.ysize;
+    copy->WidthInBytes = p->extent.width;
+    copy->Height = p->extent.height;
+    copy->Depth = p->extent.depth;
+    cudaError_t error = gs_rt_primary_context(p->srcDevice, &copy->srcContext);
+    if (error != cudaSuccess)
+        return error;
+    return gs_rt_primary_context(p->dstDevice, &copy->dstContext);
+}
+
+static cudaError_t copy_peer_box(bool per_thread, const struct cudaMemcpy3DPeerParms *p,
+                                 const cudaStream_t *stream)
+{
+    CUDA_MEMCPY3D_PEER copy;
+    cudaError_t error = gs_rt_enter();
+    CUresult result;
+
+    if (error != cudaSuccess)
+        return error;
+    error = describe_peer_box(p, &copy);
+    if (error != cudaSuccess || is_empty(p->extent))
+        return gs_rt_leave(error);
+    if (stream)
+        result = RT_PICK(per_thread, cuMemcpy3DPeerAsync_v4000,
+                         cuMemcpy3DPeerAsync_v7000_ptsz)(&copy, *stream);
+    else
+        result =
+            RT_PICK(per_thread, cuMemcpy3DPeer_v4000, cuMemcpy3DPeer_v7000_ptds)(&copy);
+    return gs_rt_leave_cu(result);
+}
+
+cudaError_t cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p)
+{
+    return copy_peer_box(false, p, NULL);
+}
+
+cudaError_t cudaMemcpy3DPeer_ptds(const struct cudaMemcpy3DPeerParms *p)
+{
+    return copy_peer_box(true, p, NULL);
+}
+
+cudaError_t cudaMemcpy3DPeerAsync(const struct cudaMemcpy3DPeerParms *p,
+                                  cudaStream_t stream)
+{
+    return copy_peer_box(false, p, &stream);
+}
+
+cudaError_t cudaMemcpy3DPeerAsync_ptsz(const struct cudaMemcpy3DPeerParms *p,
+                                       cudaStream_t stream)
+{
+    return copy_peer_box(true, p, &stream);
+}

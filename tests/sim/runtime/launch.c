@@ -1,0 +1,222 @@
+/*
+ * launch.c - kernel launches.
+ * Owns:  each thread's stack of launch configurations.   Lock: none.
+ */
+#include "rt.h"
+
+#include <limits.h>
+#include <string.h>
+
+static_assert(sizeof(cudaLaunchAttribute) == sizeof(CUlaunchAttribute),
+              "the runtime's launch attributes are the driver's");
+
+/* What <<<...>>> says, kept until the generated stub asks for it. Arguments may launch
+ * kernels themselves, so configurations nest. */
+struct configuration {
+    dim3 grid;
+    dim3 block;
+    size_t shared_bytes;
+    cudaStream_t stream;
+};
+
+#define MAX_NESTED_LAUNCHES 32
+
+/* Of this thread alone. */
+static _Thread_local struct configuration configurations[MAX_NESTED_LAUNCHES];
+static _Thread_local unsigned configuration_count;
+
+/* Not 0: the generated code then skips the launch. */
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
+                                     struct CUstream_st *stream)
+{
+    struct configuration *top;
+
+    if (configuration_count == MAX_NESTED_LAUNCHES) {
+        gs_rt_leave(cudaErrorLaunchMaxDepthExceeded);
+        return 1;
+    }
+    top = &configurations[configuration_count++];
+    top->grid = grid;
+    top->block = block;
+    top->shared_bytes = shared_bytes;
+    top->stream = stream;
+    return 0;
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_bytes,
+                                       void *stream)
+{
+    const struct configuration *top;
+
+    if (configuration_count == 0)
+        return gs_rt_leave(cudaErrorMissingConfiguration);
+    top = &configurations[--configuration_count];
+    *grid = top->grid;
+    *block = top->block;
+    *shared_bytes = top->shared_bytes;
+    *(cudaStream_t *)stream = top->stream;
+    return cudaSuccess;
+}
+
+static bool is_empty(dim3 size)
+{
+    return size.x == 0 || size.y == 0 || size.z == 0;
+}
+
+static cudaError_t check_configuration(dim3 grid, dim3 block, size_t shared_bytes)
+{
+    if (is_empty(grid) || is_empty(block))
+        return cudaErrorInvalidConfiguration;
+    return shared_bytes > UINT_MAX ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+/* cuLaunchKernel takes a CUkernel in the place of a CUfunction (cuda.h, cuLaunchKernel).
+ */
+static cudaError_t launch_kernel(bool per_thread, CUkernel kernel, dim3 grid, dim3 block,
+                                 void **args, size_t shared_bytes, cudaStream_t stream)
+{
+    cudaError_t error = check_configuration(grid, block, shared_bytes);
+
+    if (error != cudaSuccess)
+        return gs_rt_leave(error);
+    return gs_rt_leave_cu(
+        RT_PICK(per_thread, cuLaunchKernel_v4000, cuLaunchKernel_v7000_ptsz)(
+            (CUfunction)kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+            (unsigned)shared_bytes, stream, args, NULL));
+}
+
+static cudaError_t launch(bool per_thread, const void *func, dim3 grid, dim3 block,
+                          void **args, size_t shared_bytes, cudaStream_t stream)
+{
+    CUkernel kernel;
+    cudaError_t error = gs_rt_enter();
+
+    if (error != cudaSuccess)
+        return error;
+    error = gs_rt_kernel(func, &kernel);
+    if (error != cudaSuccess)
+        return gs_rt_leave(error);
+    return launch_kernel(per_thread, kernel, grid, block, args, shared_bytes, stream);
+}
+
+cudaError_t cudaLaunchKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args,
+                             size_t sharedMem, cudaStream_t stream)
+{
+    return launch(false, func, gridDim, blockDim, args, sharedMem, stream);
+}
+
+cudaError_t cudaLaunchKernel_ptsz(const void *func, dim3 gridDim, dim3 blockDim,
+                                  void **args, size_t sharedMem, cudaStream_t stream)
+{
+    return launch(true, func, gridDim, blockDim, args, sharedMem, stream);
+}
+
+/* What stubs call since CUDA 12.8: the kernel was found by __cudaGetKernel. */
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args,
+                               size_t shared_bytes, cudaStream_t stream)
+{
+    cudaError_t error = gs_rt_enter();
+
+    if (error != cudaSuccess)
+        return error;
+    return launch_kernel(false, kernel, grid, block, args, shared_bytes, stream);
+}
+
+cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block,
+                                    void **args, size_t shared_bytes, cudaStream_t stream)
+{
+    cudaError_t error = gs_rt_enter();
+
+    if (error != cudaSuccess)
+        return error;
+    return launch_kernel(true, kernel, grid, block, args, shared_bytes, stream);
+}
+
+static cudaError_t describe_launch(const cudaLaunchConfig_t *config, CUlaunchConfig *out)
+{
+    cudaError_t error;
+
+    if (!config || (config->numAttrs > 0 && !config->attrs))
+        return cudaErrorInvalidValue;
+    error =
+        check_configuration(config->gridDim, config->blockDim, config->dynamicSmemBytes);
+    if (error != cudaSuccess)
+        return error;
+    memset(out, 0, sizeof(*out));
+    out->gridDimX = config->gridDim.x;
+    out->gridDimY = config->gridDim.y;
+    out->gridDimZ = config->gridDim.z;
+    out->blockDimX = config->blockDim.x;
+    out->blockDimY = config->blockDim.y;
+    out->blockDimZ = config->blockDim.z;
+    out->sharedMemBytes = (unsigned)config->dynamicSmemBytes;
+    out->hStream = config->stream;
+    out->attrs = (CUlaunchAttribute *)config->attrs;
+    out->numAttrs = config->numAttrs;
+    return cudaSuccess;
+}
+
+static cudaError_t launch_config(bool per_thread, const cudaLaunchConfig_t *config,
+                                 const void *func, void **args)
+{
+    CUlaunchConfig driver_config;
+    CUkernel kernel;
+    cudaError_t error = gs_rt_enter();
+
+    if (error != cudaSuccess)
+        return error;
+    error = describe_launch(config, &driver_config);
+    if (error == cudaSuccess)
+        error = gs_rt_kernel(func, &kernel);
+    if (error != cudaSuccess)
+        return gs_rt_leave(error);
+    return gs_rt_leave_cu(
+        RT_PICK(per_thread, cuLaunchKernelEx_v11060, cuLaunchKernelEx_v11060_ptsz)(
+            &driver_config, (CUfunction)kernel, args, NULL));
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func,
+                                void **args)
+{
+    return launch_config(false, config, func, args);
+}
+
+cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t *config, const void *func,
+                                     void **args)
+{
+    return launch_config(true, config, func, args);
+}
+
+static cudaError_t launch_cooperative(bool per_thread, const void *func, dim3 grid,
+                                      dim3 block, void **args, size_t shared_bytes,
+                                      cudaStream_t stream)
+{
+    CUkernel kernel;
+    cudaError_t error = gs_rt_enter();
+
+    if (error != cudaSuccess)
+        return error;
+    error = check_configuration(grid, block, shared_bytes);
+    if (error == cudaSuccess)
+        error = gs_rt_kernel(func, &kernel);
+    if (error != cudaSuccess)
+        return gs_rt_leave(error);
+    return gs_rt_leave_cu(RT_PICK(per_thread, cuLaunchCooperativeKernel_v9000,
+                                  cuLaunchCooperativeKernel_v9000_ptsz)(
+        (CUfunction)kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+        (unsigned)shared_bytes, stream, args));
+}
+
+cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 gridDim, dim3 blockDim,
+                                        void **args, size_t sharedMem,
+                                        cudaStream_t stream)
+{
+    return launch_cooperative(false, func, gridDim, blockDim, args, sharedMem, stream);
+}
+
+cudaError_t cudaLaunchCooperativeKernel_ptsz(const void *func, dim3 gridDim,
+                                             dim3 blockDim, void **args, size_t sharedMem,
+                                             cudaStream_t stream)
+{
+    return launch_cooperative(true, func, gridDim, blockDim, args, sharedMem, stream);
+}

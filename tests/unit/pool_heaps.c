@@ -1,0 +1,306 @@
+/*
+ * pool_heaps.c - proves what happens to whole heaps: death, poison, stale addresses,
+ * giving back, sums over devices, and arguments nobody should pass.
+ */
+#include <criterion/criterion.h>
+
+#include "heap.h"
+#include "pool_fake.h"
+
+Test(heap, dies_with_its_segments_and_calls_the_backend_no_more)
+{
+    struct bed bed;
+    struct gs_block *block;
+    uint64_t small, large;
+    unsigned calls;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    small = bed_alloc(&bed, 512);
+    large = bed_alloc(&bed, 4 * GS_MIB);
+    bed_free(&bed, bed_alloc(&bed, 8 * GS_MIB));
+    fake_fence_set(&bed.fake, 5, FAKE_FENCE_BUSY);
+    bed_free_fenced(&bed, bed_alloc(&bed, 6 * GS_MIB), 5);
+    calls = bed.fake.map_calls + bed.fake.unmaps + bed.fake.queries;
+    gs_heap_kill(bed.heap);
+    gs_heap_kill(bed.heap);
+    cr_assert_eq(gs_pool_claim(bed.pool, small, &block), GS_ERR_NOT_OURS);
+    cr_assert_eq(gs_pool_claim(bed.pool, large, &block), GS_ERR_NOT_OURS);
+    cr_assert_eq(gs_heap_alloc(bed.heap, 512, &block, NULL), GS_ERR_UNPOOLABLE);
+    cr_assert_eq(gs_pool_trim(bed.pool, -1, SIZE_MAX), 0);
+    gs_heap_retire(bed.heap, gs_heap_retire_begin(bed.heap));
+    cr_assert_eq(bed.fake.map_calls + bed.fake.unmaps + bed.fake.queries, calls);
+    cr_assert_eq(bed.fake.fence_released[5], 1);
+    cr_assert_eq(bed_stats(&bed).reserved_bytes, 0);
+    cr_assert_eq(bed_stats(&bed).live_bytes, 0);
+    cr_assert_eq(bed_stats(&bed).pending_bytes, 0);
+    cr_assert_eq(bed_stats(&bed).allocs, 4, "counters outlive the heap");
+    cr_assert_eq(bed_stats(&bed).reserved_peak_bytes, 20 * GS_MIB);
+    bed_fini(&bed);
+}
+
+Test(heap, claimed_blocks_outlive_it)
+{
+    struct bed bed;
+    struct gs_block *parked, *fenced, *unclaimed, *large, *lost;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    parked = bed_claim(&bed, bed_alloc(&bed, 512));
+    fenced = bed_claim(&bed, bed_alloc(&bed, 512));
+    unclaimed = bed_claim(&bed, bed_alloc(&bed, 512));
+    large = bed_claim(&bed, bed_alloc(&bed, 4 * GS_MIB));
+    cr_assert_eq(gs_heap_alloc(bed.heap, 700, &lost, NULL), GS_OK);
+    gs_heap_kill(bed.heap);
+    fake_fence_set(&bed.fake, 3, FAKE_FENCE_BUSY);
+    cr_assert_eq(gs_block_heap(parked), bed.heap);
+    cr_assert_eq(gs_block_requested(lost), 700, "a look at a lost block is safe");
+    gs_block_park(parked);
+    gs_block_park_fenced(fenced, 3);
+    gs_block_unclaim(unclaimed);
+    gs_block_park(large);
+    gs_block_park(lost);
+    cr_assert_eq(bed.fake.fence_released[3], 1);
+    cr_assert_eq(bed_stats(&bed).frees, 3);
+    cr_assert_eq(bed_stats(&bed).live_bytes, 0);
+    bed_fini(&bed);
+}
+
+Test(heap, records_of_dead_heaps_are_used_again)
+{
+    struct bed bed;
+    size_t after_two = 0;
+
+    bed_init(&bed, GS_GIB, 0);
+    for (int round = 0; round < 50; round++) {
+        struct gs_heap *heap;
+        struct gs_block *block;
+
+        cr_assert_eq(gs_heap_create(bed.pool, &bed.fake.backend, &bed.fake, 0, &heap),
+                     GS_OK);
+        for (int i = 0; i < 5000; i++) {
+            cr_assert_eq(gs_heap_alloc(heap, 512, &block, NULL), GS_OK);
+            if (i % 3 == 0)
+                gs_block_park(block);
+        }
+        gs_heap_kill(heap);
+        while (bed.fake.region_count) /* the context took its memory along */
+            fake_unmap(&bed.fake, bed.fake.regions[0].addr, bed.fake.regions[0].bytes);
+        if (round == 2)
+            after_two = gs_pool_metadata_bytes(bed.pool);
+    }
+    cr_assert_leq(gs_pool_metadata_bytes(bed.pool), after_two + 50 * 4096);
+    bed_fini(&bed);
+}
+
+Test(heap, that_lost_its_context_unseen_is_killed_by_a_new_one)
+{
+    struct bed bed;
+    struct gs_heap *heap;
+    struct gs_block *block;
+    struct fake other;
+    uint64_t stale;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    fake_init(&other, 64 * GS_MIB); /* a new context: the same addresses come again */
+    stale = bed_alloc(&bed, 8 * GS_MIB);
+    cr_assert_eq(gs_heap_create(bed.pool, &other.backend, &other, 0, &heap), GS_OK);
+    cr_assert_eq(gs_heap_alloc(heap, 4 * GS_MIB, &block, NULL), GS_OK);
+    cr_assert_eq(gs_block_addr(block), stale);
+    cr_assert_eq(gs_pool_claim(bed.pool, stale + 4 * GS_MIB, &block), GS_ERR_NOT_OURS);
+    cr_assert_eq(gs_heap_alloc(bed.heap, 512, &block, NULL), GS_ERR_UNPOOLABLE);
+    cr_assert_eq(bed.fake.unmaps, 0);
+    cr_assert_eq(gs_pool_claim(bed.pool, stale, &block), GS_OK);
+    cr_assert_eq(gs_block_heap(block), heap);
+    gs_block_park(block);
+    bed_check(&bed);
+    cr_assert_null(other.broken);
+    gs_pool_destroy(bed.pool);
+    fake_fini(&other);
+    fake_fini(&bed.fake);
+}
+
+Test(heap, that_is_handed_its_own_address_is_stale_itself)
+{
+    struct bed bed;
+    struct gs_block *block;
+    uint64_t addr;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    addr = bed_alloc(&bed, 8 * GS_MIB);
+    bed.fake.next_addr = addr + 2 * GS_MIB;
+    cr_assert_eq(gs_heap_alloc(bed.heap, 4 * GS_MIB, &block, NULL), GS_ERR_UNPOOLABLE);
+    cr_assert_eq(bed.fake.unmaps, 1, "the new memory is the caller's to ask for again");
+    cr_assert_eq(gs_pool_claim(bed.pool, addr, &block), GS_ERR_NOT_OURS);
+    bed_fini(&bed);
+}
+
+Test(heap, poisoned_takes_frees_but_gives_nothing)
+{
+    struct bed bed;
+    struct gs_block *block;
+    uint64_t small, large;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    small = bed_alloc(&bed, 512);
+    large = bed_alloc(&bed, 4 * GS_MIB);
+    gs_heap_poison(bed.heap);
+    bed_free(&bed, large);
+    cr_assert_eq(gs_heap_alloc(bed.heap, 4 * GS_MIB, &block, NULL), GS_ERR_UNPOOLABLE);
+    cr_assert_eq(gs_heap_alloc(bed.heap, 512, &block, NULL), GS_ERR_UNPOOLABLE);
+    bed_free(&bed, small);
+    cr_assert_eq(gs_pool_claim(bed.pool, small, &block), GS_ERR_BAD_FREE);
+    cr_assert_eq(gs_pool_trim(bed.pool, 0, SIZE_MAX), 6 * GS_MIB);
+    bed_fini(&bed);
+}
+
+static void poison_during(struct fake *fake, size_t bytes)
+{
+    (void)bytes;
+    gs_heap_poison(fake->extra);
+}
+
+Test(heap, poisoned_while_it_grows_gives_the_segment_back)
+{
+    struct bed bed;
+    struct gs_block *block;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    bed.fake.extra = bed.heap;
+    bed.fake.during_map = poison_during;
+    cr_assert_eq(gs_heap_alloc(bed.heap, 512, &block, NULL), GS_ERR_UNPOOLABLE);
+    cr_assert_eq(bed.fake.mapped_bytes, 0);
+    bed_fini(&bed);
+}
+
+Test(trim, gives_the_largest_part_first_and_the_least_recently_used_of_it)
+{
+    struct bed bed;
+    uint64_t a, b, c, small;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    a = bed_alloc(&bed, 4 * GS_MIB);
+    b = bed_alloc(&bed, 8 * GS_MIB);
+    c = bed_alloc(&bed, 2 * GS_MIB);
+    small = bed_alloc(&bed, 512);
+    bed_free(&bed, small);
+    bed_free(&bed, a);
+    bed_free(&bed, b);
+    bed_free(&bed, c);
+    cr_assert_eq(bed_alloc(&bed, 4 * GS_MIB), a);
+    bed_free(&bed, a); /* now used after b and c */
+    cr_assert_eq(gs_pool_idle_bytes(bed.pool, 0), 16 * GS_MIB);
+    cr_assert_eq(gs_pool_trim(bed.pool, 0, 1), 8 * GS_MIB);
+    cr_assert_not(fake_is_mapped(&bed.fake, b));
+    cr_assert_eq(gs_pool_trim(bed.pool, 0, 1), 2 * GS_MIB);
+    cr_assert_not(fake_is_mapped(&bed.fake, c));
+    cr_assert(fake_is_mapped(&bed.fake, small), "the empty shared segment comes last");
+    cr_assert_eq(gs_pool_trim(bed.pool, 0, 5 * GS_MIB), 6 * GS_MIB);
+    cr_assert_eq(gs_pool_trim(bed.pool, 0, SIZE_MAX), 0);
+    cr_assert_eq(bed.fake.mapped_bytes, 0);
+    cr_assert_eq(bed_stats(&bed).segments_unmapped, 4);
+    bed_fini(&bed);
+}
+
+Test(trim, leaves_segments_in_use_alone)
+{
+    struct bed bed;
+    uint64_t keep;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    keep = bed_alloc(&bed, 512);
+    bed_free(&bed, bed_alloc(&bed, GS_MIB));
+    cr_assert_eq(gs_pool_idle_bytes(bed.pool, 0), 0);
+    cr_assert_eq(gs_pool_trim(bed.pool, -1, SIZE_MAX), 0);
+    cr_assert(fake_is_mapped(&bed.fake, keep));
+    bed_fini(&bed);
+}
+
+Test(trim, of_nothing_gives_nothing)
+{
+    struct bed bed;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    bed_free(&bed, bed_alloc(&bed, 4 * GS_MIB));
+    cr_assert_eq(gs_pool_trim(bed.pool, 0, 0), 0);
+    cr_assert_eq(gs_pool_trim(bed.pool, 7, SIZE_MAX), 0, "no such device");
+    cr_assert_eq(gs_pool_trim(bed.pool, -1, SIZE_MAX), 4 * GS_MIB);
+    bed_fini(&bed);
+}
+
+Test(stats, sum_over_the_heaps_of_a_device)
+{
+    struct bed bed;
+    struct gs_heap *far;
+    struct gs_block *block;
+    struct gs_pool_stats stats;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    cr_assert_eq(gs_heap_create(bed.pool, &bed.fake.backend, &bed.fake, 3, &far), GS_OK);
+    bed_free(&bed, bed_alloc(&bed, 4 * GS_MIB));
+    cr_assert_eq(gs_heap_alloc(far, 5 * GS_MIB, &block, NULL), GS_OK);
+    gs_pool_stats(bed.pool, 3, &stats);
+    cr_assert_eq(stats.allocs, 1);
+    cr_assert_eq(stats.live_bytes, 5 * GS_MIB);
+    cr_assert_eq(stats.reserved_bytes, 6 * GS_MIB);
+    cr_assert_eq(stats.reserved_peak_bytes, 6 * GS_MIB);
+    gs_pool_stats(bed.pool, 0, &stats);
+    cr_assert_eq(stats.reserved_bytes, 4 * GS_MIB);
+    gs_pool_trim(bed.pool, 0, SIZE_MAX);
+    cr_assert_eq(bed_alloc(&bed, 2 * GS_MIB), FAKE_BASE);
+    gs_pool_stats(bed.pool, -1, &stats);
+    cr_assert_eq(stats.allocs, 3);
+    cr_assert_eq(stats.reserved_bytes, 8 * GS_MIB);
+    cr_assert_eq(stats.reserved_peak_bytes, 10 * GS_MIB, "the peak of the sum");
+    bed_fini(&bed);
+}
+
+Test(stats, devices_beyond_the_last_row_share_it)
+{
+    struct bed bed;
+    struct gs_heap *far;
+    struct gs_block *block;
+    struct gs_pool_stats stats;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    cr_assert_eq(gs_heap_create(bed.pool, &bed.fake.backend, &bed.fake, 1000, &far),
+                 GS_OK);
+    cr_assert_eq(gs_heap_alloc(far, 512, &block, NULL), GS_OK);
+    gs_pool_stats(bed.pool, 1000, &stats);
+    cr_assert_eq(stats.reserved_peak_bytes, 2 * GS_MIB);
+    cr_assert_eq(stats.allocs, 1);
+    bed_fini(&bed);
+}
+
+Test(pool, refuses_arguments_it_cannot_use)
+{
+    static const size_t sizes[] = {0, 1, GS_MIB, 3 * GS_MIB, SIZE_MAX, (size_t)1 << 41};
+    struct gs_pool_config config;
+    struct gs_pool *pool = NULL;
+    struct gs_heap *heap;
+    struct bed bed;
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(sizes); i++) {
+        config.segment_bytes = sizes[i];
+        cr_assert_eq(gs_pool_create(&config, &pool), GS_ERR_INVALID);
+    }
+    cr_assert_eq(gs_pool_create(NULL, &pool), GS_ERR_INVALID);
+    cr_assert_null(pool);
+    gs_pool_destroy(NULL);
+    bed_init(&bed, 64 * GS_MIB, 0);
+    cr_assert_eq(gs_heap_create(NULL, &bed.fake.backend, NULL, 0, &heap), GS_ERR_INVALID);
+    cr_assert_eq(gs_heap_create(bed.pool, NULL, NULL, 0, &heap), GS_ERR_INVALID);
+    cr_assert_eq(gs_heap_create(bed.pool, &bed.fake.backend, NULL, -1, &heap),
+                 GS_ERR_INVALID);
+    bed_fini(&bed);
+}
+
+Test(pool, destruction_leaves_device_memory_alone)
+{
+    struct bed bed;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    cr_assert_neq(bed_alloc(&bed, 4 * GS_MIB), 0);
+    bed_free(&bed, bed_alloc(&bed, 8 * GS_MIB));
+    gs_pool_destroy(bed.pool);
+    cr_assert_eq(bed.fake.unmaps, 0);
+    fake_fini(&bed.fake);
+}

@@ -1,0 +1,98 @@
+/*
+ * pool_large.c - proves what becomes of requests of 2 MiB and more: a segment of their
+ * own, cached whole, reused where it fits closely.
+ */
+#include <criterion/criterion.h>
+
+#include "pool_fake.h"
+
+Test(large, gets_a_segment_of_its_own)
+{
+    struct bed bed;
+    struct gs_range range;
+    uint64_t a, b;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    a = bed_alloc(&bed, 2 * GS_MIB);
+    b = bed_alloc(&bed, 5 * GS_MIB + 1);
+    cr_assert_eq(gs_pool_find(bed.pool, b + 5 * GS_MIB, &range), GS_OK);
+    cr_assert_eq(range.segment_addr, b);
+    cr_assert_eq(range.segment_bytes, 6 * GS_MIB);
+    cr_assert_eq(range.block_addr, b);
+    cr_assert_eq(range.block_bytes, 6 * GS_MIB);
+    cr_assert_eq(range.requested_bytes, 5 * GS_MIB + 1);
+    cr_assert_not(range.shared);
+    cr_assert_eq(a % GS_LARGE_BYTES, 0);
+    cr_assert_eq(bed.fake.maps, 2);
+    cr_assert_eq(bed_stats(&bed).live_bytes, 7 * GS_MIB + 1);
+    cr_assert_eq(bed_stats(&bed).used_bytes, 8 * GS_MIB);
+    bed_fini(&bed);
+}
+
+Test(large, is_reused_up_to_an_eighth_of_slack)
+{
+    struct bed bed;
+    uint64_t addr;
+
+    bed_init(&bed, GS_GIB, 0);
+    addr = bed_alloc(&bed, 18 * GS_MIB);
+    bed_free(&bed, addr);
+    cr_assert_eq(bed_alloc(&bed, 16 * GS_MIB), addr, "16 + 16/8 is 18");
+    bed_free(&bed, addr);
+    cr_assert_eq(bed_alloc(&bed, 16 * GS_MIB - 1), addr, "sizes are rounded first");
+    bed_free(&bed, addr);
+    cr_assert_neq(bed_alloc(&bed, 14 * GS_MIB), addr, "14 + 14/8 is less than 18");
+    cr_assert_neq(bed_alloc(&bed, 18 * GS_MIB + 1), addr);
+    cr_assert_eq(bed.fake.maps, 3);
+    cr_assert_eq(bed.fake.unmaps, 0);
+    bed_fini(&bed);
+}
+
+Test(large, takes_the_smallest_that_fits)
+{
+    struct bed bed;
+    uint64_t addrs[5];
+
+    bed_init(&bed, GS_GIB, 0);
+    for (size_t i = 0; i < 5; i++)
+        addrs[i] = bed_alloc(&bed, (72 - 2 * i) * GS_MIB);
+    for (size_t i = 0; i < 5; i++)
+        bed_free(&bed, addrs[i]);
+    cr_assert_eq(bed_alloc(&bed, 65 * GS_MIB), addrs[3]);
+    cr_assert_eq(bed_alloc(&bed, 65 * GS_MIB), addrs[2]);
+    cr_assert_eq(bed_alloc(&bed, 64 * GS_MIB), addrs[4]);
+    cr_assert_eq(bed_alloc(&bed, 64 * GS_MIB), addrs[1]);
+    cr_assert_eq(bed_alloc(&bed, 64 * GS_MIB), addrs[0]);
+    cr_assert_eq(bed_stats(&bed).hits, 5);
+    bed_fini(&bed);
+}
+
+Test(large, never_serves_small_requests)
+{
+    struct bed bed;
+    uint64_t addr;
+
+    bed_init(&bed, GS_GIB, 0);
+    addr = bed_alloc(&bed, 2 * GS_MIB);
+    bed_free(&bed, addr);
+    cr_assert_neq(bed_alloc(&bed, GS_LARGE_BYTES - 1), addr);
+    cr_assert_eq(gs_pool_idle_bytes(bed.pool, 0), 2 * GS_MIB);
+    bed_fini(&bed);
+}
+
+Test(large, many_cached_sizes_are_all_found_again)
+{
+    struct bed bed;
+    static uint64_t addrs[400];
+
+    bed_init(&bed, 1024 * GS_GIB, 0);
+    for (size_t i = 0; i < 400; i++)
+        addrs[i] = bed_alloc(&bed, 2 * GS_MIB * (1 + i * 37 % 400));
+    for (size_t i = 0; i < 400; i++)
+        bed_free(&bed, addrs[i * 113 % 400]);
+    bed_check(&bed);
+    for (size_t i = 0; i < 400; i++)
+        cr_assert_eq(bed_alloc(&bed, 2 * GS_MIB * (1 + i * 37 % 400)), addrs[i]);
+    cr_assert_eq(bed.fake.maps, 400);
+    bed_fini(&bed);
+}

@@ -1,0 +1,210 @@
+/*
+ * pool_meta.c - proves what the pool's own records cost, and that its inner structures
+ * keep their promises where the public functions cannot show it.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "heap.h"
+#include "pool_fake.h"
+
+#define COUNT 100000
+
+static double bytes_per_block(size_t fixed, size_t spread)
+{
+    uint64_t state = 17;
+    struct bed bed;
+    size_t before;
+    double each;
+
+    bed_init(&bed, 64 * GS_GIB, 0);
+    before = gs_pool_metadata_bytes(bed.pool);
+    for (int i = 0; i < COUNT; i++)
+        cr_assert_neq(bed_alloc(&bed, fixed + (spread ? bed_random(&state) % spread : 0)),
+                      0);
+    each = (double)(gs_pool_metadata_bytes(bed.pool) - before) / COUNT;
+    bed_fini(&bed);
+    return each;
+}
+
+Test(meta, takes_at_most_96_bytes_a_live_small_block, .timeout = 60)
+{
+    static const size_t sizes[][2] = {{512, 0},       {1024, 0},       {2048, 0},
+                                      {4096, 0},      {8192, 0},       {16384, 0},
+                                      {65536, 0},     {1, 4096},       {1, 16 * 1024},
+                                      {1, 64 * 1024}, {1, 256 * 1024}, {131072, 0}};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(sizes); i++) {
+        double each = bytes_per_block(sizes[i][0], sizes[i][1]);
+
+        cr_assert_leq(each, 96, "%.1f bytes for %zu + %zu", each, sizes[i][0],
+                      sizes[i][1]);
+    }
+}
+
+Test(meta, is_used_again_when_blocks_are_freed, .timeout = 60)
+{
+    static uint64_t addrs[20000];
+    struct bed bed;
+    size_t peak = 0;
+
+    bed_init(&bed, 64 * GS_GIB, 0);
+    for (int round = 0; round < 10; round++) {
+        for (int i = 0; i < 20000; i++)
+            addrs[i] = bed_alloc(&bed, 512 + 512 * (size_t)(i % 7));
+        if (!peak)
+            peak = gs_pool_metadata_bytes(bed.pool);
+        for (int i = 0; i < 20000; i++)
+            bed_free(&bed, addrs[i * 7919 % 20000]);
+        cr_assert_leq(gs_pool_metadata_bytes(bed.pool), peak + 64 * GS_KIB);
+        if (round % 2)
+            gs_pool_trim(bed.pool, 0, SIZE_MAX);
+    }
+    bed_fini(&bed);
+}
+
+Test(meta, bins_of_every_hole_are_in_range_and_in_order)
+{
+    unsigned last = 0;
+
+    cr_assert_eq(gs_bins_of(0, GS_LARGE_UNITS), GS_BIN_COUNT - 1);
+    cr_assert_eq(gs_bins_of(1, UINT32_MAX / 2), GS_BIN_COUNT - 1);
+    for (uint32_t units = 1; units <= 5000; units++) {
+        unsigned bin = gs_bins_of(0, units);
+
+        cr_assert_lt(bin, GS_BIN_COUNT);
+        cr_assert_geq(bin, last);
+        last = bin;
+        for (uint32_t offset = 0; offset < GS_ALIGNED_UNITS; offset++)
+            cr_assert_lt(gs_bins_of(offset, units), GS_BIN_COUNT);
+    }
+}
+
+/* Members in a random order, in and out: the first one is always the least. */
+Test(meta, treap_stays_in_order_and_knows_its_first)
+{
+    enum { ROOM = 2000 };
+    static bool in[ROOM];
+    struct gs_segment segment = {.addr = FAKE_BASE, .shared = true};
+    struct gs_tree tree = {0, 0};
+    uint64_t state = 3;
+    uint32_t seed = 1, ids[ROOM];
+    struct bed bed;
+    size_t count = 0, members = 0;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    for (uint32_t i = 0; i < ROOM; i++) {
+        struct gs_block *block;
+
+        cr_assert_eq(gs_table_take(&bed.pool->blocks, &ids[i]), GS_OK);
+        block = gs_block_at(bed.pool, ids[i]);
+        block->id = ids[i];
+        block->segment = &segment;
+        block->offset = i * 8;
+        block->units = 1 + i % 3;
+        block->prev = block->next = 1; /* not a whole segment */
+    }
+    for (int step = 0; step < 100000; step++) {
+        uint32_t i = bed_random(&state) % ROOM;
+        struct gs_block *block = gs_block_at(bed.pool, ids[i]);
+
+        if (in[i])
+            gs_tree_drop(&bed.pool->blocks, &tree, block);
+        else
+            gs_tree_put(&bed.pool->blocks, &tree, block, &seed);
+        in[i] = !in[i];
+        members += in[i] ? 1 : (size_t)-1;
+        if (step % 500)
+            continue;
+        count = 0;
+        cr_assert(gs_tree_check(&bed.pool->blocks, &tree, &count));
+        cr_assert_eq(count, members);
+        for (uint32_t units = 1; units <= 3; units++) {
+            struct gs_block *fit = gs_tree_fit(&bed.pool->blocks, &tree, units);
+            struct gs_block *want = NULL;
+
+            for (uint32_t more = units; more <= 3 && !want; more++)
+                for (uint32_t j = more - 1; j < ROOM && !want; j += 3)
+                    want = in[j] ? gs_block_at(bed.pool, ids[j]) : NULL;
+            cr_assert_eq(fit, want);
+        }
+    }
+    bed_fini(&bed);
+}
+
+/* The trie against an array, over segments of each depth. */
+Test(meta, start_trie_agrees_with_an_array)
+{
+    static const uint32_t units[] = {1, 16, 17, 4096, 40960, 2097152};
+
+    for (size_t n = 0; n < GS_ARRAY_LEN(units); n++) {
+        enum { ROOM = 500 };
+        struct gs_segment segment = {.starts_shift = gs_starts_shift(units[n])};
+        static struct gs_block *at[2097152];
+        struct gs_stock nodes = {0, 0};
+        uint32_t places[ROOM], ids[ROOM];
+        uint64_t state = n + 1;
+        struct bed bed;
+
+        bed_init(&bed, 64 * GS_MIB, 0);
+        for (uint32_t i = 0; i < ROOM; i++) {
+            places[i] = bed_random(&state) % units[n];
+            cr_assert_eq(gs_table_take(&bed.pool->blocks, &ids[i]), GS_OK);
+        }
+        for (int step = 0; step < 20000; step++) {
+            uint32_t i = bed_random(&state) % ROOM, place = places[i], below;
+            struct gs_block *block = gs_block_at(bed.pool, ids[i]);
+
+            cr_assert_eq(gs_stock_fill(&bed.pool->nodes, &nodes, GS_STARTS_DEPTH), GS_OK);
+            if (!at[place]) {
+                block->id = ids[i];
+                block->segment = &segment;
+                block->offset = place;
+                gs_starts_put(bed.pool, &nodes, block);
+                at[place] = block;
+            } else {
+                gs_starts_drop(bed.pool, &nodes, at[place]);
+                at[place] = NULL;
+            }
+            place = bed_random(&state) % units[n];
+            cr_assert_eq(gs_starts_find(bed.pool, &segment, place), at[place]);
+            for (below = place; below && !at[below] && place - below < 3000;)
+                below--;
+            if (at[below] || !below)
+                cr_assert_eq(gs_starts_floor(bed.pool, &segment, place), at[below]);
+        }
+        gs_starts_clear(bed.pool, &nodes, &segment);
+        cr_assert_eq(segment.starts, 0);
+        for (uint32_t i = 0; i < ROOM; i++)
+            at[places[i]] = NULL;
+        bed_fini(&bed);
+    }
+}
+
+Test(meta, checker_sees_what_is_broken)
+{
+    const char *why = NULL;
+    struct bed bed;
+    struct gs_block *block;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    block = bed_claim(&bed, bed_alloc(&bed, 4096));
+    cr_assert(gs_pool_check(bed.pool, &why));
+    block->units--;
+    cr_assert_not(gs_pool_check(bed.pool, &why));
+    cr_assert_not_null(why);
+    block->units++;
+    bed.heap->small_units++;
+    cr_assert_not(gs_pool_check(bed.pool, &why));
+    bed.heap->small_units--;
+    block->segment->occupied++;
+    cr_assert_not(gs_pool_check(bed.pool, &why));
+    block->segment->occupied--;
+    bed.heap->bins->words[5] = 1;
+    cr_assert_not(gs_pool_check(bed.pool, &why));
+    bed.heap->bins->words[5] = 0;
+    bed.heap->stats.reserved_bytes += 512;
+    cr_assert_not(gs_pool_check(bed.pool, &why));
+    bed.heap->stats.reserved_bytes -= 512;
+    bed_fini(&bed);
+}

@@ -1,0 +1,314 @@
+/*
+ * pool_oom.c - proves the ladder on a full device: what is given back, what is asked for,
+ * in which order, and that a request native could have served is served.
+ */
+#include <criterion/criterion.h>
+#include <sys/resource.h>
+
+#include "pool_fake.h"
+
+static size_t size_asked(const struct bed *bed, unsigned call)
+{
+    return bed->fake.sizes[call % 64];
+}
+
+Test(oom, is_the_drivers_own_after_everything_was_tried)
+{
+    struct bed bed;
+    struct gs_block *block = NULL;
+    int native = 0;
+
+    bed_init(&bed, 8 * GS_MIB, 0);
+    bed.fake.fail_from = 1;
+    bed.fake.fail_count = 100;
+    bed.fake.fail_native = 4711;
+    cr_assert_eq(gs_heap_alloc(bed.heap, 3 * GS_MIB, &block, &native), GS_ERR_NOMEM);
+    cr_assert_eq(native, 4711);
+    cr_assert_null(block);
+    cr_assert_eq(bed.fake.map_calls, 2);
+    cr_assert_eq(size_asked(&bed, 1), 4 * GS_MIB);
+    cr_assert_eq(size_asked(&bed, 2), 3 * GS_MIB, "the exact size last");
+    cr_assert_eq(gs_heap_alloc(bed.heap, 1000, &block, NULL), GS_ERR_NOMEM);
+    cr_assert_eq(size_asked(&bed, 3), 2 * GS_MIB);
+    cr_assert_eq(size_asked(&bed, 4), 1000);
+    cr_assert_eq(bed_stats(&bed).failed, 2);
+    cr_assert_eq(bed_stats(&bed).misses, 2);
+    bed_fini(&bed);
+}
+
+Test(oom, other_errors_end_the_ladder_at_once)
+{
+    struct bed bed;
+    struct gs_block *block;
+    uint64_t cached;
+    int native = 0;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    cached = bed_alloc(&bed, 4 * GS_MIB);
+    bed_free(&bed, cached);
+    bed.fake.fail_from = 2;
+    bed.fake.fail_count = 1;
+    bed.fake.fail_status = GS_ERR_BACKEND;
+    bed.fake.fail_native = 700;
+    cr_assert_eq(gs_heap_alloc(bed.heap, 16 * GS_MIB, &block, &native), GS_ERR_BACKEND);
+    cr_assert_eq(native, 700);
+    cr_assert_eq(bed.fake.map_calls, 2);
+    cr_assert_eq(bed.fake.unmaps, 0, "nothing is given back for it");
+    cr_assert_neq(bed_alloc(&bed, 16 * GS_MIB), 0, "and the next request is asked anew");
+    bed_fini(&bed);
+}
+
+Test(oom, error_in_the_middle_of_the_ladder_ends_it_too)
+{
+    struct bed bed;
+    struct gs_block *block;
+    int native = 0;
+
+    bed_init(&bed, 4 * GS_MIB, 0);
+    bed.fake.fail_from = 2;
+    bed.fake.fail_count = 1;
+    bed.fake.fail_status = GS_ERR_BACKEND;
+    bed.fake.fail_native = 700;
+    cr_assert_eq(gs_heap_alloc(bed.heap, 16 * GS_MIB - 1, &block, &native),
+                 GS_ERR_BACKEND);
+    cr_assert_eq(native, 700);
+    cr_assert_eq(bed.fake.map_calls, 2);
+    bed_fini(&bed);
+}
+
+Test(oom, idle_memory_is_given_back_first)
+{
+    struct bed bed;
+    uint64_t small, large;
+
+    bed_init(&bed, 16 * GS_MIB, 0);
+    small = bed_alloc(&bed, 512);
+    large = bed_alloc(&bed, 6 * GS_MIB);
+    bed_free(&bed, small);
+    bed_free(&bed, large);
+    cr_assert_neq(bed_alloc(&bed, 16 * GS_MIB), 0);
+    cr_assert_eq(bed.fake.mapped_bytes, 16 * GS_MIB);
+    cr_assert_geq(bed_stats(&bed).oom_trims, 1);
+    bed_fini(&bed);
+}
+
+Test(oom, no_more_is_given_back_than_needed)
+{
+    struct bed bed;
+    uint64_t addrs[8];
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    for (int i = 0; i < 8; i++)
+        addrs[i] = bed_alloc(&bed, 8 * GS_MIB);
+    for (int i = 0; i < 8; i++)
+        bed_free(&bed, addrs[i]);
+    cr_assert_neq(bed_alloc(&bed, 16 * GS_MIB), 0);
+    cr_assert_eq(bed.fake.unmaps, 2);
+    bed_fini(&bed);
+}
+
+Test(oom, other_heaps_of_the_device_give_back_too)
+{
+    struct bed bed;
+    struct gs_heap *near, *far;
+    struct gs_block *block;
+    struct fake other;
+
+    bed_init(&bed, 16 * GS_MIB, 0);
+    fake_init(&other, 16 * GS_MIB);
+    cr_assert_eq(gs_heap_create(bed.pool, &bed.fake.backend, &bed.fake, 0, &near), GS_OK);
+    cr_assert_eq(gs_heap_create(bed.pool, &other.backend, &other, 1, &far), GS_OK);
+    other.next_addr = FAKE_BASE + GS_GIB;
+    cr_assert_eq(gs_heap_alloc(far, 8 * GS_MIB, &block, NULL), GS_OK);
+    gs_block_park(block);
+    cr_assert_eq(gs_heap_alloc(near, 12 * GS_MIB, &block, NULL), GS_OK);
+    gs_block_park(block);
+    cr_assert_neq(bed_alloc(&bed, 16 * GS_MIB), 0);
+    cr_assert_eq(other.unmaps, 0, "another device's memory is no help");
+    bed_check(&bed);
+    cr_assert_null(other.broken);
+    gs_pool_destroy(bed.pool);
+    fake_fini(&other);
+    fake_fini(&bed.fake);
+}
+
+Test(oom, done_fences_of_other_heaps_are_found)
+{
+    struct bed bed;
+    struct gs_heap *near;
+    struct gs_block *block;
+
+    bed_init(&bed, 16 * GS_MIB, 0);
+    cr_assert_eq(gs_heap_create(bed.pool, &bed.fake.backend, &bed.fake, 0, &near), GS_OK);
+    cr_assert_eq(gs_heap_alloc(near, 12 * GS_MIB, &block, NULL), GS_OK);
+    fake_fence_set(&bed.fake, 1, FAKE_FENCE_DONE);
+    gs_block_park_fenced(block, 1);
+    cr_assert_neq(bed_alloc(&bed, 16 * GS_MIB), 0);
+    bed_fini(&bed);
+}
+
+Test(oom, small_request_settles_for_a_chunk_of_2_mib)
+{
+    struct bed bed;
+
+    bed_init(&bed, 256 * GS_MIB, 0);
+    for (int i = 0; i < 256; i++) /* 128 MiB in use: 8 MiB are preferred */
+        cr_assert_neq(bed_alloc(&bed, 512 * GS_KIB), 0);
+    while (gs_pool_idle_bytes(bed.pool, 0) == 0 && bed.fake.mapped_bytes < 256 * GS_MIB) {
+        size_t before = bed.fake.mapped_bytes;
+
+        bed.fake.capacity = before + 2 * GS_MIB;
+        while (bed.fake.mapped_bytes == before)
+            cr_assert_neq(bed_alloc(&bed, 512 * GS_KIB), 0);
+        break;
+    }
+    cr_assert_eq(bed.fake.mapped_bytes, bed.fake.capacity);
+    cr_assert_eq(size_asked(&bed, bed.fake.map_calls), 2 * GS_MIB);
+    bed_fini(&bed);
+}
+
+Test(oom, exact_size_is_served_where_the_rounded_is_not)
+{
+    struct bed bed;
+    struct gs_range range;
+    struct gs_block *block;
+    uint64_t addr;
+
+    bed_init(&bed, 5 * GS_MIB + 4096, 0);
+    bed.fake.granularity = 512;
+    addr = bed_alloc(&bed, 5 * GS_MIB + 1000);
+    cr_assert_neq(addr, 0);
+    cr_assert_eq(gs_pool_find(bed.pool, addr + 5 * GS_MIB + 999, &range), GS_OK);
+    cr_assert_eq(range.segment_bytes, 5 * GS_MIB + 1000);
+    cr_assert_eq(range.requested_bytes, 5 * GS_MIB + 1000);
+    cr_assert_eq(gs_pool_find(bed.pool, addr + 5 * GS_MIB + 1000, &range),
+                 GS_ERR_NOT_OURS, "the rest of its last page is not the pool's");
+    cr_assert_eq(gs_pool_claim(bed.pool, addr + 2 * GS_MIB, &block), GS_ERR_BAD_FREE);
+    bed_check(&bed);
+    bed_free(&bed, addr);
+    cr_assert_eq(bed.fake.mapped_bytes, 0, "an odd size is not cached");
+    bed_fini(&bed);
+}
+
+Test(oom, exact_small_size_is_served_or_left_to_the_caller)
+{
+    struct bed bed;
+    struct gs_block *block;
+    uint64_t addr;
+
+    bed_init(&bed, 4096, 0);
+    bed.fake.granularity = 512;
+    addr = bed_alloc(&bed, 1000); /* comes aligned: can be pooled */
+    cr_assert_neq(addr, 0);
+    bed_check(&bed);
+    bed.fake.skew = 1024; /* the driver packs the next one behind it */
+    for (int i = 0; i < 10; i++)
+        cr_assert_eq(gs_heap_alloc(bed.heap, 1000, &block, NULL), GS_ERR_UNPOOLABLE);
+    cr_assert_eq(bed.fake.mapped_bytes, 1024, "and what was tried was given back");
+    bed.fake.skew = 0;
+    bed.fake.capacity = 64 * GS_MIB;
+    cr_assert_neq(bed_alloc(&bed, 1000), 0, "that does not count against the heap");
+    bed_fini(&bed);
+}
+
+Test(oom, unsuitable_addresses_are_given_back_and_soon_not_asked_for)
+{
+    static const uint64_t skews[] = {512, 4096, GS_MIB, 1ull << 48};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(skews); i++) {
+        struct bed bed;
+        struct gs_block *block;
+
+        bed_init(&bed, 64 * GS_MIB, 0);
+        bed.fake.skew = skews[i];
+        for (int n = 0; n < 20; n++)
+            cr_assert_eq(gs_heap_alloc(bed.heap, n % 2 ? 512 : 4 * GS_MIB, &block, NULL),
+                         GS_ERR_UNPOOLABLE);
+        cr_assert_eq(bed.fake.map_calls, 4);
+        cr_assert_eq(bed.fake.mapped_bytes, 0);
+        bed_fini(&bed);
+    }
+}
+
+Test(oom, one_suitable_address_restores_trust)
+{
+    struct bed bed;
+    struct gs_block *block;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    for (int n = 0; n < 30; n++) {
+        bed.fake.skew = n % 3 == 2 ? 0 : 512;
+        cr_assert_eq(gs_heap_alloc(bed.heap, 2 * GS_MIB, &block, NULL),
+                     n % 3 == 2 ? GS_OK : GS_ERR_UNPOOLABLE);
+    }
+    bed_fini(&bed);
+}
+
+Test(oom, address_that_would_leave_48_bits_is_unsuitable)
+{
+    struct bed bed;
+    struct gs_block *block;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    bed.fake.next_addr = (1ull << 48) - 2 * GS_MIB;
+    cr_assert_eq(gs_heap_alloc(bed.heap, 4 * GS_MIB, &block, NULL), GS_ERR_UNPOOLABLE);
+    bed.fake.next_addr = (1ull << 48) - 2 * GS_MIB;
+    cr_assert_eq(gs_heap_alloc(bed.heap, 2 * GS_MIB, &block, NULL), GS_OK);
+    bed_fini(&bed);
+}
+
+/* Every single failure of the device, at every call of a run: nothing may break. */
+Test(oom, any_one_failure_leaves_everything_in_order)
+{
+    for (unsigned fail = 1; fail <= 60; fail++) {
+        for (int kind = 0; kind < 2; kind++) {
+            struct bed bed;
+            uint64_t addrs[64] = {0}, state = 99;
+
+            bed_init(&bed, 40 * GS_MIB, 4 * GS_MIB);
+            bed.fake.fail_from = fail;
+            bed.fake.fail_count = 1 + fail % 3;
+            bed.fake.fail_status = kind ? GS_ERR_BACKEND : GS_ERR_NOMEM;
+            for (int i = 0; i < 300; i++) {
+                unsigned at = bed_random(&state) % 64;
+                size_t bytes = 1 + bed_random(&state) % (at % 4 ? GS_MIB : 6 * GS_MIB);
+
+                if (addrs[at])
+                    bed_free(&bed, addrs[at]);
+                addrs[at] = bed_alloc(&bed, bytes);
+            }
+            bed_fini(&bed);
+        }
+    }
+}
+
+/* The host runs out of memory for records: forwarded, nothing lost, and it recovers. */
+Test(oom, host_memory_for_records_may_run_out)
+{
+    struct rlimit old, none;
+    struct bed bed;
+    static uint64_t addrs[200000];
+    struct gs_block *block;
+    enum gs_status status = GS_OK;
+    size_t count = 0;
+
+    bed_init(&bed, 4 * GS_GIB, 0);
+    for (; count < 1000; count++)
+        addrs[count] = bed_alloc(&bed, 512);
+    cr_assert_eq(getrlimit(RLIMIT_AS, &old), 0);
+    none = old;
+    none.rlim_cur = 4096;
+    cr_assert_eq(setrlimit(RLIMIT_AS, &none), 0);
+    while (status == GS_OK && count < GS_ARRAY_LEN(addrs)) {
+        status = gs_heap_alloc(bed.heap, 512, &block, NULL);
+        if (status == GS_OK)
+            addrs[count++] = gs_block_addr(block);
+    }
+    cr_assert_eq(setrlimit(RLIMIT_AS, &old), 0);
+    cr_assert_eq(status, GS_ERR_HOST_NOMEM);
+    bed_check(&bed);
+    cr_assert_neq(bed_alloc(&bed, 512), 0);
+    for (size_t i = 0; i < count; i++)
+        bed_free(&bed, addrs[i]);
+    bed_fini(&bed);
+}

@@ -1,0 +1,370 @@
+/*
+ * pool_reference.c - the pool's policy by exhaustive search. See pool_reference.h.
+ */
+#include "pool_reference.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGNED (64 * GS_KIB)
+
+void ref_init(struct reference *ref, size_t capacity, size_t segment_bytes, bool native)
+{
+    memset(ref, 0, sizeof(*ref));
+    fake_init(&ref->device, capacity);
+    ref->segment_bytes = segment_bytes;
+    ref->native = native;
+}
+
+void ref_fini(struct reference *ref)
+{
+    for (size_t i = 0; i < ref->count; i++)
+        free(ref->segments[i].blocks);
+    free(ref->segments);
+    fake_fini(&ref->device);
+}
+
+/* Make room for one more item of an array. */
+static void *grown(void *items, size_t count, size_t *room, size_t item_bytes)
+{
+    if (count < *room)
+        return items;
+    *room = *room ? 2 * *room : 16;
+    items = realloc(items, *room * item_bytes);
+    cr_assert_not_null(items);
+    return items;
+}
+
+static void insert_block(struct ref_segment *segment, size_t at, struct ref_block block)
+{
+    segment->blocks =
+        grown(segment->blocks, segment->count, &segment->room, sizeof(block));
+    memmove(&segment->blocks[at + 1], &segment->blocks[at],
+            (segment->count - at) * sizeof(block));
+    segment->blocks[at] = block;
+    segment->count++;
+}
+
+static void remove_block(struct ref_segment *segment, size_t at)
+{
+    segment->count--;
+    memmove(&segment->blocks[at], &segment->blocks[at + 1],
+            (segment->count - at) * sizeof(*segment->blocks));
+}
+
+static struct ref_segment *map_segment(struct reference *ref, size_t bytes, bool shared,
+                                       bool single)
+{
+    struct ref_segment segment = {.bytes = bytes, .shared = shared, .single = single};
+    int native;
+
+    if (fake_map(&ref->device, bytes, &segment.addr, &native) != GS_OK)
+        return NULL;
+    insert_block(&segment, 0, (struct ref_block){.bytes = bytes});
+    ref->segments = grown(ref->segments, ref->count, &ref->room, sizeof(segment));
+    ref->segments[ref->count] = segment;
+    return &ref->segments[ref->count++];
+}
+
+static void unmap_segment(struct reference *ref, struct ref_segment *segment)
+{
+    fake_unmap(&ref->device, segment->addr, segment->bytes);
+    free(segment->blocks);
+    ref->count--;
+    memmove(segment, segment + 1,
+            (size_t)(&ref->segments[ref->count] - segment) * sizeof(*segment));
+}
+
+/* What makes one hole better than another for a small request; less is better. */
+struct rank {
+    size_t order[5];
+    bool fits;
+};
+
+static struct rank rank_hole(const struct reference *ref,
+                             const struct ref_segment *segment,
+                             const struct ref_block *hole, size_t want)
+{
+    size_t start = gs_round_up(hole->offset, ALIGNED), end = hole->offset + hole->bytes;
+    size_t capacity = end > start ? end - start : 0;
+    bool loose = capacity < ALIGNED;
+    struct rank rank = {{0}, want < ALIGNED ? hole->bytes >= want : capacity >= want};
+
+    rank.order[4] = segment->addr + hole->offset;
+    if (ref->native)
+        return rank;
+    rank.order[0] = !loose;
+    rank.order[1] =
+        loose ? hole->bytes : (capacity > GS_LARGE_BYTES ? GS_LARGE_BYTES : capacity);
+    rank.order[2] = hole->bytes == segment->bytes;
+    rank.order[3] = hole->bytes;
+    return rank;
+}
+
+static bool is_better(const struct rank *a, const struct rank *b)
+{
+    for (size_t i = 0; i < GS_ARRAY_LEN(a->order); i++)
+        if (a->order[i] != b->order[i])
+            return a->order[i] < b->order[i];
+    return false;
+}
+
+static uint64_t carve(struct ref_segment *segment, size_t at, size_t want)
+{
+    struct ref_block *hole = &segment->blocks[at];
+    size_t start = want < ALIGNED ? hole->offset : gs_round_up(hole->offset, ALIGNED);
+    size_t head = start - hole->offset, tail = hole->bytes - head - want;
+
+    *hole = (struct ref_block){start, want, REF_LIVE, 0};
+    if (tail)
+        insert_block(segment, at + 1,
+                     (struct ref_block){start + want, tail, REF_FREE, 0});
+    if (head)
+        insert_block(segment, at, (struct ref_block){start - head, head, REF_FREE, 0});
+    segment->idle_since = 0;
+    return segment->addr + start;
+}
+
+static uint64_t try_small(struct reference *ref, size_t want)
+{
+    struct ref_segment *found = NULL;
+    struct rank best = {{0}, false};
+    size_t at = 0;
+
+    for (size_t i = 0; i < ref->count; i++) {
+        struct ref_segment *segment = &ref->segments[i];
+
+        for (size_t j = 0; segment->shared && j < segment->count; j++) {
+            struct rank rank;
+
+            if (segment->blocks[j].state != REF_FREE)
+                continue;
+            rank = rank_hole(ref, segment, &segment->blocks[j], want);
+            if (!rank.fits || (found && !is_better(&rank, &best)))
+                continue;
+            best = rank;
+            found = segment;
+            at = j;
+        }
+    }
+    return found ? carve(found, at, want) : 0;
+}
+
+static uint64_t take_whole(struct ref_segment *segment)
+{
+    segment->blocks[0].state = REF_LIVE;
+    segment->idle_since = 0;
+    return segment->addr;
+}
+
+static uint64_t try_large(struct reference *ref, size_t want)
+{
+    struct ref_segment *best = NULL;
+
+    for (size_t i = 0; i < ref->count; i++) {
+        struct ref_segment *segment = &ref->segments[i];
+
+        if (segment->shared || segment->blocks[0].state != REF_FREE ||
+            segment->bytes < want || segment->bytes > want + want / 8)
+            continue;
+        if (!best || segment->bytes < best->bytes ||
+            (segment->bytes == best->bytes && segment->addr < best->addr))
+            best = segment;
+    }
+    return best ? take_whole(best) : 0;
+}
+
+static size_t preferred(const struct reference *ref)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < ref->count; i++)
+        for (size_t j = 0; ref->segments[i].shared && j < ref->segments[i].count; j++)
+            if (ref->segments[i].blocks[j].state != REF_FREE)
+                used += ref->segments[i].blocks[j].bytes;
+    used = gs_round_up(used / 16, GS_LARGE_BYTES);
+    if (used < GS_LARGE_BYTES || ref->native)
+        return GS_LARGE_BYTES;
+    return used > ref->segment_bytes ? ref->segment_bytes : used;
+}
+
+static uint64_t alloc_small(struct reference *ref, size_t bytes)
+{
+    size_t want = gs_round_up(bytes, GS_BLOCK_BYTES);
+
+    for (size_t given = 1, round = 0; given; round++) {
+        uint64_t addr = try_small(ref, want);
+        size_t ask = preferred(ref);
+        struct ref_segment *segment;
+
+        if (addr)
+            return addr;
+        segment = map_segment(ref, ask, true, false);
+        if (segment)
+            return carve(segment, 0, want);
+        given = ref->native ? 0 : ref_trim(ref, round ? SIZE_MAX : ask);
+        if (!given && ask > GS_LARGE_BYTES)
+            segment = map_segment(ref, GS_LARGE_BYTES, true, false);
+        if (segment)
+            return carve(segment, 0, want);
+    }
+    if (!ref->native) {
+        struct ref_segment *segment = map_segment(ref, bytes, false, true);
+
+        if (segment)
+            return take_whole(segment);
+    }
+    return 0;
+}
+
+static uint64_t alloc_large(struct reference *ref, size_t bytes)
+{
+    size_t want = gs_round_up(bytes, GS_LARGE_BYTES);
+    struct ref_segment *segment;
+
+    for (size_t given = 1, round = 0; given; round++) {
+        uint64_t addr = try_large(ref, want);
+
+        if (addr)
+            return addr;
+        segment = map_segment(ref, want, false, false);
+        if (segment)
+            return take_whole(segment);
+        given = ref->native ? 0 : ref_trim(ref, round ? SIZE_MAX : want);
+    }
+    segment = ref->native ? NULL : map_segment(ref, bytes, false, true);
+    return segment ? take_whole(segment) : 0;
+}
+
+uint64_t ref_alloc(struct reference *ref, size_t bytes)
+{
+    return bytes < GS_LARGE_BYTES ? alloc_small(ref, bytes) : alloc_large(ref, bytes);
+}
+
+/* Merge free neighbours; an empty segment rests, or goes back. May move segments. */
+static void settle(struct reference *ref, struct ref_segment *segment)
+{
+    for (size_t j = 0; j + 1 < segment->count;) {
+        struct ref_block *block = &segment->blocks[j];
+
+        if (block[0].state != REF_FREE || block[1].state != REF_FREE) {
+            j++;
+            continue;
+        }
+        block[0].bytes += block[1].bytes;
+        remove_block(segment, j + 1);
+    }
+    if (segment->count > 1 || segment->blocks[0].state != REF_FREE)
+        return;
+    if (segment->single || ref->native)
+        unmap_segment(ref, segment);
+    else if (!segment->idle_since)
+        segment->idle_since = ++ref->clock;
+}
+
+static struct ref_block *find_live(struct reference *ref, uint64_t addr,
+                                   struct ref_segment **segment)
+{
+    for (size_t i = 0; i < ref->count; i++) {
+        *segment = &ref->segments[i];
+        if (addr < (*segment)->addr || addr - (*segment)->addr >= (*segment)->bytes)
+            continue;
+        for (size_t j = 0; j < (*segment)->count; j++) {
+            struct ref_block *block = &(*segment)->blocks[j];
+
+            if ((*segment)->addr + block->offset == addr && block->state == REF_LIVE)
+                return block;
+        }
+    }
+    cr_assert_fail("the reference knows no such block");
+    return NULL;
+}
+
+void ref_free(struct reference *ref, uint64_t addr)
+{
+    struct ref_segment *segment;
+
+    find_live(ref, addr, &segment)->state = REF_FREE;
+    settle(ref, segment);
+}
+
+void ref_free_later(struct reference *ref, uint64_t addr)
+{
+    struct ref_segment *segment;
+    struct ref_block *block = find_live(ref, addr, &segment);
+
+    block->state = REF_PENDING;
+    block->parked = ++ref->clock;
+}
+
+void ref_retire(struct reference *ref)
+{
+    for (;;) {
+        struct ref_segment *segment = NULL;
+        struct ref_block *oldest = NULL;
+
+        for (size_t i = 0; i < ref->count; i++)
+            for (size_t j = 0; j < ref->segments[i].count; j++) {
+                struct ref_block *block = &ref->segments[i].blocks[j];
+
+                if (block->state != REF_PENDING ||
+                    (oldest && oldest->parked < block->parked))
+                    continue;
+                oldest = block;
+                segment = &ref->segments[i];
+            }
+        if (!oldest)
+            return;
+        oldest->state = REF_FREE;
+        settle(ref, segment);
+    }
+}
+
+size_t ref_trim(struct reference *ref, size_t bytes)
+{
+    size_t given = 0;
+
+    while (given < bytes) {
+        size_t idle[2] = {0}, before = given;
+        bool shared;
+
+        for (size_t i = 0; i < ref->count; i++)
+            if (ref->segments[i].idle_since)
+                idle[ref->segments[i].shared] += ref->segments[i].bytes;
+        shared = idle[1] > idle[0];
+        /* All that is needed of the larger part, oldest first, then look again. */
+        while (given < bytes) {
+            struct ref_segment *oldest = NULL;
+
+            for (size_t i = 0; i < ref->count; i++) {
+                struct ref_segment *segment = &ref->segments[i];
+
+                if (segment->idle_since && segment->shared == shared &&
+                    (!oldest || segment->idle_since < oldest->idle_since))
+                    oldest = segment;
+            }
+            if (!oldest)
+                break;
+            given += oldest->bytes;
+            unmap_segment(ref, oldest);
+        }
+        if (given == before)
+            break;
+    }
+    return given;
+}
+
+void ref_held(const struct reference *ref, size_t *large, size_t *shared)
+{
+    *large = *shared = 0;
+    for (size_t i = 0; i < ref->count; i++) {
+        const struct ref_segment *segment = &ref->segments[i];
+        bool used = segment->count > 1 || segment->blocks[0].state != REF_FREE;
+
+        if (used && segment->shared)
+            *shared += segment->bytes;
+        else if (used)
+            *large += segment->bytes;
+    }
+}

@@ -1,0 +1,83 @@
+/*
+ * shim_captures.c - proves that captures are counted begin by begin and end by end.
+ */
+#include <criterion/criterion.h>
+
+#include <pthread.h>
+
+#include "captures.h"
+
+static CUstream stream_of(uintptr_t value)
+{
+    return (CUstream)value;
+}
+
+Test(captures, are_active_between_begin_and_end)
+{
+    cr_assert_not(gs_captures_active());
+    gs_captures_begin(stream_of(0x1000), false);
+    cr_assert(gs_captures_active());
+    gs_captures_end(stream_of(0x1000), false);
+    cr_assert_not(gs_captures_active());
+}
+
+Test(captures, an_end_without_a_begin_changes_nothing)
+{
+    gs_captures_end(stream_of(0x1000), false);
+    gs_captures_begin(stream_of(0x1000), false);
+    gs_captures_end(stream_of(0x2000), false);
+    cr_assert(gs_captures_active());
+    gs_captures_end(stream_of(0x1000), false);
+    gs_captures_end(stream_of(0x1000), false);
+    cr_assert_not(gs_captures_active());
+}
+
+Test(captures, several_streams_end_one_by_one)
+{
+    for (uintptr_t i = 1; i <= 100; i++) {
+        gs_captures_begin(stream_of(i << 8), false);
+    }
+    for (uintptr_t i = 1; i <= 100; i++) {
+        cr_assert(gs_captures_active());
+        gs_captures_end(stream_of(i << 8), false);
+    }
+    cr_assert_not(gs_captures_active());
+}
+
+Test(captures, the_two_names_of_the_per_thread_stream_are_one)
+{
+    gs_captures_begin(NULL, true);
+    gs_captures_end(CU_STREAM_PER_THREAD, false);
+    cr_assert_not(gs_captures_active());
+}
+
+static void *end_here(void *unused)
+{
+    (void)unused;
+    gs_captures_end(CU_STREAM_PER_THREAD, false);
+    return NULL;
+}
+
+Test(captures, per_thread_streams_of_two_threads_are_two)
+{
+    pthread_t thread;
+    gs_captures_begin(CU_STREAM_PER_THREAD, false);
+    cr_assert_eq(pthread_create(&thread, NULL, end_here, NULL), 0);
+    pthread_join(thread, NULL);
+    cr_assert(gs_captures_active());
+    gs_captures_end(CU_STREAM_PER_THREAD, false);
+    cr_assert_not(gs_captures_active());
+}
+
+Test(captures, more_than_the_table_holds_keep_allocations_with_the_driver)
+{
+    for (uintptr_t i = 1; i <= 300; i++) {
+        gs_captures_begin(stream_of(i << 8), false);
+    }
+    for (uintptr_t i = 1; i <= 300; i++) {
+        gs_captures_end(stream_of(i << 8), false);
+    }
+    cr_assert(gs_captures_active());
+    gs_captures_reset();
+    cr_assert_not(gs_captures_active());
+}

@@ -1,0 +1,91 @@
+/*
+ * shim_elf_module.c - proves that loaded modules are read as the dynamic linker reads
+ * them.
+ */
+#include <criterion/criterion.h>
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "elf_module.h"
+
+Test(elf_module, finds_the_module_of_a_function)
+{
+    struct gs_module_ref module;
+    cr_assert_eq(gs_elf_module_of((void *)strtol, &module), GS_OK);
+    cr_assert_str_eq(gs_elf_soname(&module), "libc.so.6");
+    cr_assert(module.begin <= (uintptr_t)strtol && (uintptr_t)strtol < module.end);
+}
+
+Test(elf_module, finds_no_module_where_there_is_none)
+{
+    struct gs_module_ref module;
+    int on_stack;
+    cr_assert_eq(gs_elf_module_of(NULL, &module), GS_ERR_NOT_FOUND);
+    cr_assert_eq(gs_elf_module_of(&on_stack, &module), GS_ERR_NOT_FOUND);
+    cr_assert_eq(gs_elf_module_of((void *)UINTPTR_MAX, &module), GS_ERR_NOT_FOUND);
+}
+
+Test(elf_module, symbols_are_the_ones_dlsym_gives)
+{
+    static const char *const names[] = {"fork",  "dlsym", "dlvsym",
+                                        "_exit", "qsort", "environ"};
+    struct gs_module_ref libc;
+    cr_assert_eq(gs_elf_module_named("libc.so.6", false, &libc), GS_OK);
+    void *handle = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    cr_assert_not_null(handle);
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        cr_assert_eq(gs_elf_symbol(&libc, names[i]), dlsym(handle, names[i]), "%s",
+                     names[i]);
+    }
+    dlclose(handle);
+}
+
+Test(elf_module, takes_the_default_version_of_a_symbol)
+{
+    /* glibc has kept pthread_cond_wait@GLIBC_2.2.5 beside the @@GLIBC_2.3.2 one. */
+    struct gs_module_ref libc;
+    cr_assert_eq(gs_elf_module_of((void *)strtol, &libc), GS_OK);
+    void *handle = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    cr_assert_eq(gs_elf_symbol(&libc, "pthread_cond_wait"),
+                 dlsym(handle, "pthread_cond_wait"));
+    dlclose(handle);
+}
+
+Test(elf_module, undefined_and_unknown_symbols_are_not_found)
+{
+    struct gs_module_ref self;
+    cr_assert_eq(gs_elf_module_of((void *)gs_elf_module_of, &self), GS_OK);
+    cr_assert_null(gs_elf_symbol(&self, "no_such_symbol_anywhere"));
+    cr_assert_null(gs_elf_symbol(&self, "qsort")); /* imported at most */
+    cr_assert_null(gs_elf_symbol(&self, ""));
+}
+
+Test(elf_module, sonames_match_whole_or_by_prefix)
+{
+    struct gs_module_ref module;
+    cr_assert_eq(gs_elf_module_named("libcriterion.so", true, &module), GS_OK);
+    cr_assert_eq(gs_elf_module_named("libcriterion.so", false, &module),
+                 GS_ERR_NOT_FOUND);
+    cr_assert_eq(gs_elf_module_named("libnothing.so", true, &module), GS_ERR_NOT_FOUND);
+}
+
+Test(elf_module, reads_what_a_module_needs)
+{
+    struct gs_module_ref self;
+    cr_assert_eq(gs_elf_module_of((void *)gs_elf_module_of, &self), GS_OK);
+    cr_assert_str_eq(gs_elf_needed(&self, "libc.so"), "libc.so.6");
+    cr_assert_null(gs_elf_needed(&self, "libcudart.so"));
+    cr_assert_null(gs_elf_soname(&self)); /* a program has none */
+}
+
+Test(elf_module, names_compare_as_strings_do)
+{
+    cr_assert(gs_elf_same_name("", ""));
+    cr_assert(gs_elf_same_name("cuInit", "cuInit"));
+    cr_assert_not(gs_elf_same_name("cuInit", "cuInit_v2"));
+    cr_assert_not(gs_elf_same_name("cuInit_v2", "cuInit"));
+    cr_assert(gs_elf_begins_with("libcudart.so.13", "libcudart.so"));
+    cr_assert_not(gs_elf_begins_with("libcuda", "libcudart.so"));
+    cr_assert(gs_elf_begins_with("anything", ""));
+}

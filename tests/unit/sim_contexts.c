@@ -1,0 +1,223 @@
+/*
+ * sim_contexts.c - proves contexts: the stack, primary contexts, what destroying and
+ * resetting end, and that dead or made-up handles get a code and never a crash.
+ */
+#include <string.h>
+
+#include "sim_helpers.h"
+
+Test(sim_contexts, nothing_works_before_init)
+{
+    CUdeviceptr p;
+    CUdevice device;
+    int version = 0;
+
+    fails(cuDeviceGet(&device, 0), CUDA_ERROR_NOT_INITIALIZED);
+    fails(cuMemAlloc(&p, 1), CUDA_ERROR_NOT_INITIALIZED);
+    ok(cuDriverGetVersion(&version));
+    cr_assert_eq(version, 13000);
+    fails(cuInit(1), CUDA_ERROR_INVALID_VALUE);
+    ok(cuInit(0));
+    fails(cuMemAlloc(&p, 1), CUDA_ERROR_INVALID_CONTEXT);
+    fails(cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+Test(sim_contexts, no_device_is_an_error_of_init)
+{
+    int count = 5;
+
+    setenv("CUDASIM_DEVICES", "0", 1);
+    fails(cuInit(0), CUDA_ERROR_NO_DEVICE);
+    fails(cuInit(0), CUDA_ERROR_NO_DEVICE);
+    fails(cuDeviceGetCount(&count), CUDA_ERROR_NOT_INITIALIZED);
+}
+
+Test(sim_contexts, devices_describe_themselves)
+{
+    CUuuid first, second;
+    char name[64];
+    int count = 0, value = 0;
+
+    sim_test_start("2", "16M");
+    ok(cuDeviceGetCount(&count));
+    cr_assert_eq(count, 2);
+    ok(cuDeviceGetName(name, sizeof(name), 1));
+    cr_assert_str_eq(name, "Simulated CUDA device");
+    ok(cuDeviceGetUuid(&first, 0));
+    ok(cuDeviceGetUuid(&second, 1));
+    cr_assert_neq(memcmp(&first, &second, sizeof(first)), 0);
+    ok(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 0));
+    cr_assert_eq(value, 1);
+    ok(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
+    cr_assert_eq(value, 9);
+    fails(cuDeviceGetAttribute(&value, (CUdevice_attribute)9999, 0), CUDA_ERROR_INVALID_VALUE);
+    fails(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 2),
+          CUDA_ERROR_INVALID_DEVICE);
+}
+
+Test(sim_contexts, form_a_stack)
+{
+    CUcontext primary = sim_test_start("1", "16M"), own, current;
+
+    ok(cuCtxCreate_v2(&own, 0, 0));
+    ok(cuCtxGetCurrent(&current));
+    cr_assert_eq(current, own);
+    ok(cuCtxPopCurrent(&current));
+    cr_assert_eq(current, own);
+    ok(cuCtxGetCurrent(&current));
+    cr_assert_eq(current, primary);
+    ok(cuCtxPushCurrent(own));
+    ok(cuCtxSetCurrent(NULL));
+    ok(cuCtxGetCurrent(&current));
+    cr_assert_eq(current, primary);
+    ok(cuCtxPopCurrent(NULL));
+    fails(cuCtxPopCurrent(NULL), CUDA_ERROR_INVALID_CONTEXT);
+    ok(cuCtxGetCurrent(&current));
+    cr_assert_null(current);
+}
+
+Test(sim_contexts, destroying_one_frees_its_memory)
+{
+    CUcontext own;
+    CUdeviceptr p;
+    void *pinned;
+    CUstream stream;
+    CUevent event;
+
+    sim_test_start("1", "16M");
+    ok(cuCtxCreate_v2(&own, 0, 0));
+    ok(cuMemAlloc(&p, 6 * GS_MIB));
+    ok(cuMemHostAlloc(&pinned, 100, 0));
+    ok(cuStreamCreate(&stream, 0));
+    ok(cuEventCreate(&event, 0));
+    ok(cuCtxDestroy(own));
+    cr_assert_eq(sim_test_free_bytes(), 16 * GS_MIB);
+    fails(cuMemFree(p), CUDA_ERROR_INVALID_VALUE);
+    fails(cuMemFreeHost(pinned), CUDA_ERROR_INVALID_VALUE);
+    fails(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
+    fails(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
+    fails(cuCtxDestroy(own), CUDA_ERROR_INVALID_CONTEXT);
+    fails(cuCtxPushCurrent(own), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+static void *use_dead_context(void *argument)
+{
+    CUcontext *contexts = argument;
+    CUdeviceptr p;
+
+    ok(cuCtxSetCurrent(contexts[0]));
+    __atomic_store_n(&contexts[1], contexts[0], __ATOMIC_RELEASE);
+    while (__atomic_load_n(&contexts[2], __ATOMIC_ACQUIRE) == NULL)
+        sim_test_sleep_ms(1);
+    fails(cuMemAlloc(&p, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    fails(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    fails(cuStreamSynchronize(NULL), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    return NULL;
+}
+
+Test(sim_contexts, a_destroyed_one_stays_current_elsewhere)
+{
+    CUcontext contexts[3] = {NULL};
+    pthread_t thread;
+
+    sim_test_start("1", "16M");
+    ok(cuCtxCreate_v2(&contexts[0], 0, 0));
+    cr_assert_eq(pthread_create(&thread, NULL, use_dead_context, contexts), 0);
+    while (__atomic_load_n(&contexts[1], __ATOMIC_ACQUIRE) == NULL)
+        sim_test_sleep_ms(1);
+    ok(cuCtxDestroy(contexts[0]));
+    __atomic_store_n(&contexts[2], contexts[0], __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+}
+
+Test(sim_contexts, made_up_handles_get_a_code)
+{
+    char nothing[64];
+    void *made_up[] = {nothing, NULL, (void *)8, (void *)UINTPTR_MAX};
+    CUdeviceptr p;
+
+    sim_test_start("1", "16M");
+    ok(cuMemAlloc(&p, 4));
+    for (size_t i = 0; i < 4; i++) {
+        if (made_up[i])
+            fails(cuCtxSetCurrent(made_up[i]), CUDA_ERROR_INVALID_CONTEXT);
+        fails(cuEventRecord(made_up[i], NULL), CUDA_ERROR_INVALID_HANDLE);
+        fails(cuEventDestroy(made_up[i]), CUDA_ERROR_INVALID_HANDLE);
+        fails(cuStreamDestroy(made_up[i]), CUDA_ERROR_INVALID_HANDLE);
+        fails(cuModuleUnload(made_up[i]), CUDA_ERROR_INVALID_HANDLE);
+        fails(cuMemPoolDestroy(made_up[i]), CUDA_ERROR_INVALID_VALUE);
+        fails(cuLaunchKernel(made_up[i], 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+              CUDA_ERROR_INVALID_HANDLE);
+        if (made_up[i])
+            fails(cuMemsetD8Async(p, 0, 4, made_up[i]), CUDA_ERROR_INVALID_HANDLE);
+    }
+}
+
+Test(sim_contexts, a_handle_of_one_kind_is_no_other)
+{
+    CUcontext context = sim_test_start("1", "16M");
+    CUevent event;
+
+    ok(cuEventCreate(&event, 0));
+    fails(cuStreamSynchronize((CUstream)event), CUDA_ERROR_INVALID_HANDLE);
+    fails(cuCtxSetCurrent((CUcontext)event), CUDA_ERROR_INVALID_CONTEXT);
+    fails(cuEventQuery((CUevent)context), CUDA_ERROR_INVALID_HANDLE);
+}
+
+Test(sim_contexts, primary_ones_are_counted)
+{
+    CUcontext first, again;
+    unsigned flags = 9;
+    int active = 9;
+
+    setenv("CUDASIM_MEMORY", "16M", 1);
+    ok(cuInit(0));
+    ok(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    cr_assert_eq(active, 0);
+    ok(cuDevicePrimaryCtxRetain(&first, 0));
+    ok(cuDevicePrimaryCtxRetain(&again, 0));
+    cr_assert_eq(first, again);
+    ok(cuDevicePrimaryCtxRelease(0));
+    ok(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    cr_assert_eq(active, 1);
+    ok(cuDevicePrimaryCtxRelease(0));
+    ok(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    cr_assert_eq(active, 0);
+    fails(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+Test(sim_contexts, reset_begins_a_new_life)
+{
+    CUcontext context = sim_test_start("1", "16M");
+    unsigned long long id = 0, later = 0;
+    CUdeviceptr p;
+
+    ok(cuCtxGetId(context, &id));
+    ok(cuMemAlloc(&p, 4 * GS_MIB));
+    ok(cuDevicePrimaryCtxReset(0));
+    fails(cuMemAlloc(&p, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    ok(cuDevicePrimaryCtxRetain(&context, 0));
+    ok(cuCtxSetCurrent(context));
+    cr_assert_eq(sim_test_free_bytes(), 16 * GS_MIB);
+    ok(cuCtxGetId(context, &later));
+    cr_assert_neq(id, later);
+}
+
+Test(sim_contexts, keep_flags_and_limits)
+{
+    unsigned flags = 0;
+    size_t value = 0;
+    int least = 9, greatest = 9;
+
+    sim_test_start("1", "16M");
+    ok(cuCtxSetFlags(CU_CTX_SCHED_SPIN));
+    ok(cuCtxGetFlags(&flags));
+    cr_assert_eq(flags & CU_CTX_SCHED_MASK, CU_CTX_SCHED_SPIN);
+    fails(cuCtxSetFlags(0x1000), CUDA_ERROR_INVALID_VALUE);
+    ok(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
+    ok(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
+    cr_assert_eq(value, 4096);
+    fails(cuCtxGetLimit(&value, (CUlimit)99), CUDA_ERROR_UNSUPPORTED_LIMIT);
+    ok(cuCtxGetStreamPriorityRange(&least, &greatest));
+    cr_assert_lt(greatest, least);
+}

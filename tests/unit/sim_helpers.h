@@ -1,0 +1,125 @@
+/*
+ * sim_helpers.h - shared by the tests of the simulated driver: start it, launch the built-in
+ * kernels, open a latch that gs_wait waits for.
+ */
+#ifndef SIM_HELPERS_H
+#define SIM_HELPERS_H
+
+#include <criterion/criterion.h>
+#include <cuda.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "gs_base.h"
+
+#define ok(call)       cr_assert_eq((call), CUDA_SUCCESS)
+#define fails(call, e) cr_assert_eq((call), (e))
+
+/* The PTX a compiler would give for the kernels of tests/gpu/kernels.h, bodies left out. */
+static const char sim_test_ptx[] = ".version 8.0\n"
+                                   ".target sm_90\n"
+                                   ".address_size 64\n"
+                                   "// .entry gs_commented(\n"
+                                   ".visible .entry gs_fill(.param .u64 a) { ret; }\n"
+                                   ".visible .entry gs_check(.param .u64 a) { ret; }\n"
+                                   ".visible .entry gs_copy(.param .u64 a) { ret; }\n"
+                                   ".visible .entry gs_add(.param .u64 a) { ret; }\n"
+                                   ".visible .entry gs_spin(.param .u64 a) { ret; }\n"
+                                   ".visible .entry\n\tgs_wait(.param .u64 a) { ret; }\n"
+                                   ".entry own_kernel() { ret; }\n";
+
+/* Initialize with so much memory per device and make the primary context current. */
+static inline CUcontext sim_test_start(const char *devices, const char *memory)
+{
+    CUcontext context;
+
+    setenv("CUDASIM_DEVICES", devices, 1);
+    setenv("CUDASIM_MEMORY", memory, 1);
+    ok(cuInit(0));
+    ok(cuDevicePrimaryCtxRetain(&context, 0));
+    ok(cuCtxSetCurrent(context));
+    return context;
+}
+
+static inline size_t sim_test_free_bytes(void)
+{
+    size_t free_bytes, total;
+
+    ok(cuMemGetInfo(&free_bytes, &total));
+    return free_bytes;
+}
+
+static inline CUfunction sim_test_kernel(const char *name)
+{
+    CUmodule module;
+    CUfunction function;
+
+    ok(cuModuleLoadData(&module, sim_test_ptx));
+    ok(cuModuleGetFunction(&function, module, name));
+    return function;
+}
+
+static inline CUresult sim_test_launch(CUfunction function, CUstream stream, void **params)
+{
+    return cuLaunchKernel(function, 4, 1, 1, 64, 1, 1, 0, stream, params, NULL);
+}
+
+static inline void sim_test_sleep_ms(long ms)
+{
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+
+    nanosleep(&time, NULL);
+}
+
+/* A pinned word that keeps gs_wait running until it is opened. */
+struct sim_latch {
+    uint32_t *flag;
+    CUfunction wait;
+    pthread_t thread;
+};
+
+static inline void sim_latch_make(struct sim_latch *latch)
+{
+    ok(cuMemHostAlloc((void **)&latch->flag, 4, CU_MEMHOSTALLOC_PORTABLE));
+    __atomic_store_n(latch->flag, 0, __ATOMIC_RELEASE);
+    latch->wait = sim_test_kernel("gs_wait");
+}
+
+static inline void sim_latch_block(struct sim_latch *latch, CUstream stream)
+{
+    CUdeviceptr flag = (CUdeviceptr)(uintptr_t)latch->flag;
+    void *params[] = {&flag};
+
+    ok(sim_test_launch(latch->wait, stream, params));
+}
+
+static inline void sim_latch_open(struct sim_latch *latch)
+{
+    __atomic_store_n(latch->flag, 1, __ATOMIC_RELEASE);
+}
+
+static inline bool sim_latch_is_open(struct sim_latch *latch)
+{
+    return __atomic_load_n(latch->flag, __ATOMIC_ACQUIRE) != 0;
+}
+
+static inline void *sim_latch_open_later_thread(void *argument)
+{
+    sim_test_sleep_ms(100);
+    sim_latch_open(argument);
+    return NULL;
+}
+
+/* Open it a tenth of a second from now; sim_latch_join ends it. */
+static inline void sim_latch_open_later(struct sim_latch *latch)
+{
+    cr_assert_eq(pthread_create(&latch->thread, NULL, sim_latch_open_later_thread, latch), 0);
+}
+
+static inline void sim_latch_join(struct sim_latch *latch)
+{
+    pthread_join(latch->thread, NULL);
+}
+
+#endif

@@ -1,0 +1,419 @@
+/*
+ * Proves that file and line come from either helper, and that a helper that hangs, lies,
+ * dies, floods or is not there costs no more than its time limit and leaves no trace: no
+ * zombie, no signal, no descriptor.
+ */
+#include "helper_process.h"
+#include "line_helper.h"
+#include "stacks.h"
+#include "symbolize.h"
+#include "tracker_stacks_fixtures.h"
+
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+typedef int enter_function(int (*call)(void *), void *argument);
+
+static char directory[] = "/tmp/gs-lines-XXXXXX";
+static struct gs_line_query queries[4];
+
+static void make_directory(void)
+{
+    cr_assert_not_null(mkdtemp(directory));
+    for (int i = 0; i < 4; i++) {
+        queries[i].path = i < 3 ? "/bin/sh" : "/bin/true";
+        queries[i].address = 0x100u * (unsigned)(i + 1);
+    }
+}
+
+static void remove_directory(void)
+{
+    char command[128];
+
+    for (int i = 0; i < 4; i++)
+        free(queries[i].file);
+    snprintf(command, sizeof(command), "rm -rf %s", directory);
+    cr_assert_eq(system(command), 0);
+}
+
+TestSuite(symbolize_lines, .init = make_directory, .fini = remove_directory,
+          .timeout = 60);
+
+/* A shell script in the directory; static storage, one at a time. */
+static const char *make_script(const char *name, const char *body)
+{
+    static char path[128];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
+    file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fprintf(file, "#!/bin/sh\n%s\n", body);
+    fclose(file);
+    cr_assert_eq(chmod(path, 0755), 0);
+    return path;
+}
+
+static void assert_no_children(void)
+{
+    errno = 0;
+    cr_assert_eq(waitpid(-1, NULL, WNOHANG), -1);
+    cr_assert_eq(errno, ECHILD);
+}
+
+static void assert_answer(int i, const char *file, unsigned line)
+{
+    if (file == NULL) {
+        cr_assert_null(queries[i].file);
+    } else {
+        cr_assert_not_null(queries[i].file);
+        cr_assert_str_eq(queries[i].file, file);
+    }
+    cr_assert_eq(queries[i].line, line);
+}
+
+Test(symbolize_lines, llvm_format)
+{
+    const char *script =
+        make_script("fake-llvm",
+                    "cat >/dev/null; printf 'inner.h:9:1\\nouter.c:20:3\\n\\n??:0:0\\n\\n"
+                    "/a b/c:d.c:7:0\\n\\nx.c:5:1\\n\\n'");
+
+    cr_assert_null(gs_line_helper_resolve(script, 10000, queries, 4));
+    assert_answer(0, "outer.c", 20);
+    assert_answer(1, NULL, 0);
+    assert_answer(2, "/a b/c:d.c", 7);
+    assert_answer(3, "x.c", 5);
+    assert_no_children();
+}
+
+Test(symbolize_lines, addr2line_format_and_one_child_a_module)
+{
+    const char *script = make_script(
+        "my-addr2line", "while read a; do echo $a; echo inner.h:1; echo \"$4:$((a))"
+                        " (discriminator 3)\"; done");
+
+    cr_assert_null(gs_line_helper_resolve(script, 10000, queries, 4));
+    assert_answer(0, "/bin/sh", 0x100);
+    assert_answer(2, "/bin/sh", 0x300);
+    assert_answer(3, "/bin/true", 0x400);
+    assert_no_children();
+}
+
+Test(symbolize_lines, questions_are_asked_as_llvm_wants_them)
+{
+    const char *script = make_script("fake-llvm", "cat > $0.in; printf '\\n\\n\\n\\n'");
+    char name[160], text[256] = "";
+    FILE *file;
+
+    snprintf(name, sizeof(name), "%s.in", script);
+    cr_assert_null(gs_line_helper_resolve(script, 10000, queries, 4));
+    file = fopen(name, "r");
+    cr_assert_not_null(file);
+    cr_assert_gt(fread(text, 1, sizeof(text) - 1, file), 0);
+    fclose(file);
+    cr_assert_str_eq(text, "CODE \"/bin/sh\" 0x100\nCODE \"/bin/sh\" 0x200\n"
+                           "CODE \"/bin/sh\" 0x300\nCODE \"/bin/true\" 0x400\n");
+}
+
+Test(symbolize_lines, hanging_helper_is_ended_at_the_limit_and_what_came_is_kept)
+{
+    const char *script =
+        make_script("fake-llvm", "printf 'first.c:1:1\\n\\n'; sleep 300");
+    uint64_t start = gs_helper_now(), took_ms;
+    const char *note = gs_line_helper_resolve(script, 300, queries, 4);
+
+    took_ms = (gs_helper_now() - start) / 1000000;
+    cr_assert_not_null(note);
+    cr_assert_not_null(strstr(note, "time limit"), "%s", note);
+    cr_assert(took_ms >= 300 && took_ms < 2000, "%lu ms", (unsigned long)took_ms);
+    assert_answer(0, "first.c", 1);
+    assert_answer(1, NULL, 0);
+    assert_no_children();
+}
+
+Test(symbolize_lines, helper_that_ignores_signals_and_input_is_killed)
+{
+    const char *script = make_script(
+        "fake-llvm", "trap '' TERM INT HUP; while :; do echo no; sleep 1; done");
+    uint64_t start = gs_helper_now();
+
+    cr_assert_not_null(gs_line_helper_resolve(script, 200, queries, 4));
+    cr_assert_lt(gs_helper_now() - start, 2000000000u);
+    assert_no_children();
+}
+
+Test(symbolize_lines, limit_holds_for_all_modules_together)
+{
+    const char *script = make_script("slow-addr2line", "read a; echo $a; sleep 300");
+    uint64_t start = gs_helper_now();
+
+    cr_assert_not_null(gs_line_helper_resolve(script, 300, queries, 4));
+    cr_assert_lt(gs_helper_now() - start, 2000000000u);
+    assert_no_children();
+}
+
+Test(symbolize_lines, answering_and_then_hanging_does_not_cost_the_limit)
+{
+    const char *script =
+        make_script("fake-llvm", "printf 'a:1:1\\n\\nb:2:1\\n\\nc:3:1\\n\\nd:4:1\\n\\n';"
+                                 "exec sleep 300");
+    uint64_t start = gs_helper_now();
+
+    cr_assert_null(gs_line_helper_resolve(script, 30000, queries, 4));
+    cr_assert_lt(gs_helper_now() - start, 5000000000u);
+    assert_answer(3, "d", 4);
+    assert_no_children();
+}
+
+Test(symbolize_lines, garbage_is_survived)
+{
+    static const char *const bodies[] = {
+        "head -c 300000 /dev/urandom",
+        "head -c 300000 /dev/zero",
+        "yes | head -c 300000",
+        "printf ':::\\n:\\n\\n:1:1\\n\\nx:-5:1\\n\\nx:99999999999999999999:1\\n\\n'",
+        "printf 'a\\033[31mb.c:3:4\\n\\n'",
+        "head -c 40000 /dev/zero | tr '\\0' a; printf ':1:1\\n\\n'",
+        "kill -9 $$",
+        "exit 3",
+    };
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(bodies); i++) {
+        (void)gs_line_helper_resolve(make_script("fake-llvm", bodies[i]), 10000, queries,
+                                     4);
+        (void)gs_line_helper_resolve(make_script("an-addr2line", bodies[i]), 10000,
+                                     queries, 4);
+        for (int k = 0; k < 4; k++) {
+            for (const char *c = queries[k].file; c != NULL && *c != '\0'; c++)
+                cr_assert((unsigned char)*c >= ' ' && *c != 0x7f);
+            if (i > 2)
+                cr_assert_null(queries[k].file, "body %zu: %s", i, queries[k].file);
+            free(queries[k].file);
+            queries[k].file = NULL;
+            queries[k].line = 0;
+        }
+        assert_no_children();
+    }
+}
+
+Test(symbolize_lines, helper_that_reads_nothing_sends_no_signal)
+{
+    size_t count = 20000;
+    struct gs_line_query *many = calloc(count, sizeof(*many));
+
+    signal(SIGPIPE, SIG_DFL);
+    for (size_t i = 0; i < count; i++)
+        many[i].path = "/bin/sh";
+    cr_assert_not_null(
+        gs_line_helper_resolve(make_script("fake-llvm", "exit 0"), 10000, many, count));
+    free(many);
+    assert_no_children();
+}
+
+Test(symbolize_lines, many_questions_to_a_helper_that_answers_at_once)
+{
+    size_t count = 20000;
+    struct gs_line_query *many = calloc(count, sizeof(*many));
+    const char *script =
+        make_script("fake-llvm", "awk '{ print \"f.c:\" NR \":1\"; print \"\" }'");
+
+    for (size_t i = 0; i < count; i++)
+        many[i].path = "/bin/sh";
+    cr_assert_null(gs_line_helper_resolve(script, 20000, many, count));
+    for (size_t i = 0; i < count; i++) {
+        cr_assert_eq(many[i].line, i + 1);
+        free(many[i].file);
+    }
+    free(many);
+}
+
+Test(symbolize_lines, missing_helpers_are_told)
+{
+    const char *note = gs_line_helper_resolve("/nonexistent/helper", 1000, queries, 4);
+
+    cr_assert_not_null(strstr(note, "given helper"), "%s", note);
+    setenv("PATH", directory, 1); /* empty */
+    note = gs_line_helper_resolve(NULL, 1000, queries, 4);
+    cr_assert_not_null(strstr(note, "neither"), "%s", note);
+    make_script("addr2line", "while read a; do echo $a; echo p.c:3; done");
+    cr_assert_null(gs_line_helper_resolve(NULL, 5000, queries, 4));
+    assert_answer(3, "p.c", 3);
+    setenv("PATH", "/usr/bin:/bin", 1);
+    assert_no_children();
+}
+
+Test(symbolize_lines, program_that_ignores_its_children)
+{
+    const char *script = make_script("fake-llvm", "printf 'a.c:1:1\\n\\n\\n\\n\\n'");
+
+    signal(SIGCHLD, SIG_IGN);
+    cr_assert_null(gs_line_helper_resolve(script, 10000, queries, 4));
+    assert_answer(0, "a.c", 1);
+    signal(SIGCHLD, SIG_DFL);
+}
+
+static void reap_everything(int number)
+{
+    int saved = errno;
+
+    (void)number;
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+    errno = saved;
+}
+
+Test(symbolize_lines, program_that_reaps_everything)
+{
+    const char *script = make_script("fake-llvm", "printf 'a.c:1:1\\n\\n\\n\\n\\n'");
+
+    signal(SIGCHLD, reap_everything);
+    cr_assert_null(gs_line_helper_resolve(script, 10000, queries, 4));
+    assert_answer(0, "a.c", 1);
+    signal(SIGCHLD, SIG_DFL);
+}
+
+Test(symbolize_lines, program_without_standard_streams)
+{
+    const char *script =
+        make_script("fake-llvm", "read a; echo \"$a\" | sed 's/.*/q.c:8:1/'; echo; echo;"
+                                 "echo; echo; cat >/dev/null");
+    int saved[3], next;
+    const char *note;
+
+    for (int fd = 0; fd < 3; fd++) {
+        saved[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 100);
+        close(fd);
+    }
+    note = gs_line_helper_resolve(script, 10000, queries, 4);
+    next = open("/dev/null", O_RDONLY); /* 0 again: nothing was left open below */
+    for (int fd = 0; fd < 3; fd++)
+        dup2(saved[fd], fd);
+    cr_assert_null(note, "%s", note);
+    assert_answer(0, "q.c", 8);
+    cr_assert_eq(next, 0);
+}
+
+Test(symbolize_lines, child_environment_is_clean_and_no_descriptor_is_lost)
+{
+    const char *script =
+        make_script("fake-llvm", "env > $0.env; ls /proc/self/fd > $0.fds; echo; echo; "
+                                 "echo; echo; cat >/dev/null");
+    char command[256];
+    int before, after;
+
+    setenv("LD_PRELOAD", "", 1);
+    setenv("GPUSHIM_LOG_FILE", "x", 1);
+    setenv("DEBUGINFOD_URLS", "http://127.0.0.1:1", 1);
+    setenv("KEPT_FOR_THE_HELPER", "yes", 1);
+    before = open("/dev/null", O_RDONLY);
+    close(before);
+    cr_assert_null(gs_line_helper_resolve(script, 10000, queries, 4));
+    after = open("/dev/null", O_RDONLY);
+    close(after);
+    cr_assert_eq(before, after);
+    unsetenv("LD_PRELOAD");
+    snprintf(command, sizeof(command),
+             "! grep -q -E '^(LD_PRELOAD|GPUSHIM_|DEBUGINFOD)' %s.env && "
+             "grep -q KEPT_FOR_THE_HELPER=yes %s.env",
+             script, script);
+    cr_assert_eq(system(command), 0);
+    cr_assert_str_eq(getenv("GPUSHIM_LOG_FILE"), "x", "the program's own is as it was");
+}
+
+static struct gs_stacks *stacks;
+static uint32_t captured;
+
+static __attribute__((noinline)) int capture(void *unused)
+{
+    (void)unused;
+    captured = gs_stacks_capture(stacks);
+    return 1;
+}
+
+static bool is_on_path(const char *program)
+{
+    char command[128];
+
+    snprintf(command, sizeof(command), "command -v %s >/dev/null", program);
+    return system(command) == 0;
+}
+
+/* The real thing: from a capture to the lines that the fixture says it calls at. */
+static void check_real_helper(const char *program)
+{
+    struct gs_stacks_config stacks_config = {.unwinder = GS_UNWIND_AUTO, .depth = 16};
+    struct gs_symbolizer_config config = {true, 20000, program};
+    struct gs_symbol_request requests[2];
+    struct gs_module modules[2];
+    struct gs_symbolizer *symbolizer;
+    uintptr_t frames[16];
+    void *module;
+
+    cr_assert_eq(gs_stacks_create(&stacks_config, &stacks), GS_OK);
+    cr_assert_eq(gs_symbolizer_create(&config, &symbolizer), GS_OK);
+    module = dlopen(fixture_path("named.so"), RTLD_NOW);
+    cr_assert_not_null(module, "%s", dlerror());
+    ((enter_function *)dlsym(module, "named_exported"))(capture, NULL);
+    cr_assert_geq(gs_stacks_frames(stacks, captured, frames, 16), 3);
+    for (int i = 0; i < 2; i++) {
+        requests[i].frame = frames[1 + i];
+        requests[i].module = &modules[i];
+        cr_assert_eq(gs_stacks_module(stacks, captured, frames[1 + i], &modules[i]),
+                     GS_OK);
+    }
+    gs_symbolizer_resolve(symbolizer, requests, 2);
+    cr_assert_null(gs_symbolizer_note(symbolizer));
+    for (int i = 0; i < 2; i++) {
+        cr_assert_not_null(requests[i].result.file);
+        cr_assert_not_null(strstr(requests[i].result.file, "named.c"));
+        cr_assert_eq(requests[i].result.line, i == 0 ? 100 : 200);
+    }
+    cr_assert_str_eq(requests[0].result.function, "named_hidden");
+    gs_symbolizer_destroy(symbolizer);
+    gs_stacks_destroy(stacks);
+    dlclose(module);
+    assert_no_children();
+}
+
+Test(symbolize_lines, real_addr2line)
+{
+    if (!is_on_path("addr2line"))
+        cr_skip_test("no addr2line here");
+    check_real_helper("addr2line");
+}
+
+Test(symbolize_lines, real_llvm_symbolizer)
+{
+    if (!is_on_path("llvm-symbolizer"))
+        cr_skip_test("no llvm-symbolizer here");
+    check_real_helper("llvm-symbolizer");
+}
+
+Test(symbolize_lines, no_child_for_modules_without_lines)
+{
+    struct gs_symbolizer_config config = {true, 5000, NULL};
+    struct gs_module module = {.bias = 0, .begin = 0, .end = 0x100000};
+    struct gs_symbol_request request = {.frame = 0x1101, .module = &module};
+    struct gs_symbolizer *symbolizer;
+    char path[128];
+
+    config.helper = make_script("fake-llvm", "touch $0.ran");
+    snprintf(path, sizeof(path), "%s.ran", config.helper);
+    module.path = fixture_path("named_stripped.so");
+    cr_assert_eq(gs_symbolizer_create(&config, &symbolizer), GS_OK);
+    gs_symbolizer_resolve(symbolizer, &request, 1);
+    cr_assert_null(gs_symbolizer_note(symbolizer));
+    cr_assert_neq(access(path, F_OK), 0);
+    module.path = fixture_path("named.so");
+    module.build_id_len = 0;
+    gs_symbolizer_resolve(symbolizer, &request, 1);
+    cr_assert_eq(access(path, F_OK), 0, "this one has lines to ask for");
+    gs_symbolizer_destroy(symbolizer);
+}

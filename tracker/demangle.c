@@ -1,0 +1,67 @@
+/*
+ * demangle.c - __cxa_demangle, found at run time: the C++ runtime is never linked.
+ *
+ * Owns:  the function found.   Lock: none, atomic.   Design: docs/stacks.md
+ */
+#include "demangle.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef char *cxa_demangle(const char *name, char *buffer, size_t *length, int *status);
+
+/* No lock: found once; two threads that look find the same. */
+static _Atomic(cxa_demangle *) demangler;
+static _Atomic bool looked_for;
+
+static void *find_in(void *library)
+{
+    void *function = dlsym(library, "__cxa_demangle");
+
+    if (function == NULL)
+        (void)dlerror(); /* leaves no message behind for the program */
+    return function;
+}
+
+/* The program's own C++ runtime if it has one, else libstdc++, else LLVM's. */
+static void look_for_demangler(void)
+{
+    static const char *const libraries[] = {"libstdc++.so.6", "libc++abi.so.1"};
+    void *function = find_in(RTLD_DEFAULT);
+
+    for (size_t i = 0; i < sizeof(libraries) / sizeof(*libraries) && function == NULL;
+         i++) {
+        void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
+
+        if (library != NULL)
+            function = find_in(library);
+        else
+            (void)dlerror();
+    }
+    atomic_store(&demangler, (cxa_demangle *)function);
+    atomic_store(&looked_for, true);
+}
+
+char *gs_demangle(const char *name)
+{
+    cxa_demangle *demangle;
+    char *readable;
+    int status = -1;
+
+    if (name[0] != '_' || name[1] != 'Z')
+        return NULL;
+    if (!atomic_load(&looked_for))
+        look_for_demangler();
+    demangle = atomic_load(&demangler);
+    if (demangle == NULL)
+        return NULL;
+    readable = demangle(name, NULL, NULL, &status);
+    if (status == 0 && readable != NULL)
+        return readable;
+    free(readable);
+    return NULL;
+}

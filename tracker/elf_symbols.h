@@ -1,0 +1,41 @@
+/*
+ * elf_symbols.h - function names of one ELF file, by address.
+ *
+ * The file is whatever lies at a path by now: cut, corrupt, replaced or not ELF at all.
+ * It is read with pread, never mapped (a file that shrinks while mapped is a SIGBUS), and
+ * every offset in it is checked. What cannot be used gives no names, nothing worse.
+ *
+ * Locks: none; one thread uses one object.
+ */
+#ifndef GS_ELF_SYMBOLS_H
+#define GS_ELF_SYMBOLS_H
+
+#include "gs_base.h"
+
+struct gs_elf_symbols;
+
+/*
+ * Read the symbol table (.symtab, of the file or of its separate debug file
+ * /usr/lib/debug/.build-id/xx/yyyy.debug; else .dynsym) and sort its functions.
+ *
+ * In:     build_id  what the file must have; `build_id_len` 0: anything goes
+ * Out:    *out      to be freed with gs_elf_symbols_close
+ * Errors: GS_ERR_IO         not to be opened, or not an ELF file of this machine
+ *         GS_ERR_NOT_FOUND  another build id: the file was replaced
+ *         GS_ERR_HOST_NOMEM
+ */
+enum gs_status gs_elf_symbols_open(const char *path, const uint8_t *build_id,
+                                   size_t build_id_len,
+                                   struct gs_elf_symbols **out) GS_MUST_USE;
+void gs_elf_symbols_close(struct gs_elf_symbols *symbols);
+
+/*
+ * Name of the function that holds an ELF virtual address, as in the table, without a
+ * symbol version. Valid until the next call. NULL: none.
+ */
+const char *gs_elf_symbols_find(struct gs_elf_symbols *symbols, uint64_t address);
+
+/* May file and line be had (.debug_line, a debug file, or a link to one)? */
+bool gs_elf_symbols_has_lines(const struct gs_elf_symbols *symbols);
+
+#endif

@@ -1,0 +1,95 @@
+/*
+ * errors.c - frees that were wrong: which kind of wrong, and what the report needs.
+ *
+ * The first GS_ERRORS_KEPT are kept in full, the rest are counted, so a program that
+ * frees wrongly in a loop costs a counter. Finding what an address points into is a scan
+ * of all records, made only for those that are kept.
+ *
+ * Owns:  errors[], error_count.   Lock: errors_lock.   Design: docs/tracker.md
+ */
+#include "tracker_internal.h"
+
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct containing {
+    uint64_t addr;
+    struct gs_allocation allocation;
+    bool found;
+};
+
+/* The live allocation that holds the address. */
+static bool visit_containing(void *arg, const struct gs_allocation *allocation)
+{
+    struct containing *search = arg;
+
+    search->found = search->addr - allocation->addr < allocation->bytes ||
+                    search->addr == allocation->addr;
+    if (search->found)
+        search->allocation = *allocation;
+    return !search->found;
+}
+
+static void classify(struct gs_tracker *tracker, struct gs_error *error)
+{
+    struct gs_former former;
+    struct containing search = {.addr = error->addr};
+
+    if (gs_history_get(tracker, error->addr, &former)) {
+        error->kind = former.lost ? GS_ERROR_INVALID_FREE : GS_ERROR_DOUBLE_FREE;
+        error->context_lost = former.lost;
+        error->has_first_free = true;
+        error->first_freed = former.site;
+        error->has_allocation = true;
+        error->allocation = former.allocation;
+        return;
+    }
+    gs_records_visit(tracker, visit_containing, &search);
+    error->kind = GS_ERROR_INVALID_FREE;
+    if (!search.found)
+        return;
+    error->has_allocation = true;
+    error->allocation = search.allocation;
+    error->offset = error->addr - search.allocation.addr;
+    if (error->offset == 0)
+        error->kind = GS_ERROR_MISMATCHED_FREE;
+}
+
+void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device,
+                           const struct gs_free_site *site)
+{
+    struct gs_error error = {.addr = addr, .device = device};
+
+    if (!tracker)
+        return;
+    if (__atomic_load_n(&tracker->error_count, __ATOMIC_RELAXED) < GS_ERRORS_KEPT) {
+        if (site)
+            error.freed = *site;
+        if (error.freed.time_ns == 0)
+            error.freed.time_ns = gs_tracker_now(tracker);
+        if (error.freed.thread == (uint32_t)syscall(SYS_gettid))
+            prctl(PR_GET_NAME, error.thread_name);
+        classify(tracker, &error);
+    }
+    gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
+    if (tracker->error_count < GS_ERRORS_KEPT)
+        tracker->errors[tracker->error_count] = error;
+    __atomic_store_n(&tracker->error_count, tracker->error_count + 1, __ATOMIC_RELAXED);
+    gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
+}
+
+uint64_t gs_tracker_error_count(struct gs_tracker *tracker)
+{
+    return tracker ? __atomic_load_n(&tracker->error_count, __ATOMIC_RELAXED) : 0;
+}
+
+size_t gs_errors_copy(struct gs_tracker *tracker, struct gs_error *out)
+{
+    gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
+    size_t count = tracker->error_count < GS_ERRORS_KEPT ? (size_t)tracker->error_count
+                                                         : GS_ERRORS_KEPT;
+    memcpy(out, tracker->errors, count * sizeof *out);
+    gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
+    return count;
+}

@@ -1,0 +1,91 @@
+/*
+ * groups.c - allocations added up by where they came from: an open-addressed table of
+ * indexes into an array, which the report then sorts.
+ * Owns: the arrays of one table.   Lock: the table's owner has one.
+ */
+#include "groups.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_CAPACITY 64
+
+static size_t hash_key(const struct gs_group *key)
+{
+    uint64_t hash =
+        ((uint64_t)key->stack << 32) | ((uint64_t)key->api << 16) | (uint16_t)key->device;
+
+    hash ^= ((uint64_t)key->kind << 1 | key->lost) << 56;
+    hash *= UINT64_C(0x9e3779b97f4a7c15);
+    return (size_t)(hash ^ (hash >> 32));
+}
+
+static bool same_key(const struct gs_group *a, const struct gs_group *b)
+{
+    return a->stack == b->stack && a->api == b->api && a->device == b->device &&
+           a->kind == b->kind && a->lost == b->lost;
+}
+
+/* The slot that holds the key, or the empty one where it belongs. */
+static size_t find_slot(const struct gs_groups *groups, const struct gs_group *key)
+{
+    size_t mask = groups->slot_count - 1;
+    size_t slot = hash_key(key) & mask;
+
+    while (groups->slots[slot] != 0 &&
+           !same_key(&groups->items[groups->slots[slot] - 1], key))
+        slot = (slot + 1) & mask;
+    return slot;
+}
+
+/* Room for twice as many; the table stays as it was where there is no memory. */
+static enum gs_status grow(struct gs_groups *groups)
+{
+    size_t capacity = groups->capacity ? groups->capacity * 2 : FIRST_CAPACITY;
+    struct gs_group *items = realloc(groups->items, capacity * sizeof *items);
+
+    if (!items)
+        return GS_ERR_HOST_NOMEM;
+    groups->items = items;
+
+    uint32_t *slots = calloc(capacity * 2, sizeof *slots);
+    if (!slots)
+        return GS_ERR_HOST_NOMEM;
+    free(groups->slots);
+    groups->slots = slots;
+    groups->slot_count = capacity * 2;
+    groups->capacity = capacity;
+    for (size_t i = 0; i < groups->count; i++)
+        groups->slots[find_slot(groups, &items[i])] = (uint32_t)(i + 1);
+    return GS_OK;
+}
+
+enum gs_status gs_groups_add(struct gs_groups *groups, const struct gs_group *part)
+{
+    if (groups->count == groups->capacity) {
+        enum gs_status status = grow(groups);
+        if (status != GS_OK)
+            return status;
+    }
+    size_t slot = find_slot(groups, part);
+    if (groups->slots[slot] == 0) {
+        groups->items[groups->count++] = *part;
+        groups->slots[slot] = (uint32_t)groups->count;
+        return GS_OK;
+    }
+    struct gs_group *group = &groups->items[groups->slots[slot] - 1];
+    group->bytes += part->bytes;
+    group->count += part->count;
+    if (part->oldest_ns < group->oldest_ns)
+        group->oldest_ns = part->oldest_ns;
+    if (part->newest_ns > group->newest_ns)
+        group->newest_ns = part->newest_ns;
+    return GS_OK;
+}
+
+void gs_groups_free(struct gs_groups *groups)
+{
+    free(groups->items);
+    free(groups->slots);
+    memset(groups, 0, sizeof *groups);
+}

@@ -1,0 +1,42 @@
+/*
+ * groups.h - allocations added up by where they came from.
+ *
+ * A group is everything with the same stack, call, kind, device and fate. The tracker
+ * keeps what was lost with its context in this form (a program that resets its device in
+ * a loop must not make the tracker grow), and the report groups what is live with it.
+ *
+ * Locks: none; the owner of the table has one.
+ */
+#ifndef GS_GROUPS_H
+#define GS_GROUPS_H
+
+#include "gs_base.h"
+
+struct gs_group {
+    /* The key. */
+    uint32_t stack;
+    uint16_t api;
+    int16_t device;
+    uint8_t kind;
+    uint8_t lost;
+    /* The sums. */
+    uint64_t bytes, count;
+    uint64_t oldest_ns, newest_ns; /* allocation times */
+};
+
+struct gs_groups {
+    struct gs_group *items;
+    size_t count, capacity;
+    uint32_t *slots;   /* item number + 1, 0 = empty */
+    size_t slot_count; /* a power of two */
+};
+
+/*
+ * Add `part` (any number of allocations with one key) to its group.
+ * Errors: GS_ERR_HOST_NOMEM  a new group could not be made; nothing was added
+ */
+enum gs_status gs_groups_add(struct gs_groups *groups,
+                             const struct gs_group *part) GS_MUST_USE;
+void gs_groups_free(struct gs_groups *groups);
+
+#endif

@@ -1,0 +1,315 @@
+/*
+ * helper_process.c - starts a child from inside somebody else's process, politely.
+ *
+ * Owns:  the child, its two descriptors, for the length of one call.   Lock: none.
+ * Design: docs/stacks.md
+ *
+ * The process has threads, handlers and habits that are not ours:
+ *   - posix_spawn, never fork: no handler of pthread_atfork runs, nothing is copied;
+ *   - the child's environment is a copy of `environ` without LD_PRELOAD and GPUSHIM_* (it
+ *     must not track itself) and without DEBUGINFOD_URLS (a report asks no server). This
+ * is the only place in tracker/ that looks at the environment, and only to pass it on;
+ *   - it gets an own process group, default signal actions and no blocked signals;
+ *   - its standard input is a socket, not a pipe: MSG_NOSIGNAL makes sure that a child
+ * that ends early cannot send the program SIGPIPE;
+ *   - waitpid for this child alone; if the program ignores SIGCHLD or reaps everything,
+ *     ECHILD means that the child is gone. It is killed only while it is known to be
+ * ours.
+ */
+#include "helper_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LINE_BYTES    ((size_t)16 << 10)
+#define REAP_STEP_NS  1000000L               /* between two looks at an ending child */
+#define KILL_PATIENCE ((uint64_t)1000000000) /* ns for a killed child to go */
+#define END_PATIENCE  ((uint64_t)200000000)  /* ns for one that has said all to end */
+#define FIRST_FREE_FD 3
+
+struct child {
+    pid_t pid;
+    int to, from; /* its standard input and output; -1: closed */
+};
+
+/* Output collected so far that has no newline yet. */
+struct line_buffer {
+    char text[LINE_BYTES];
+    size_t used;
+    bool cutting; /* the rest of a long line is dropped */
+};
+
+uint64_t gs_helper_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static bool starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* The strings are the program's own; only the array is new. NULL: no memory. */
+static char **clean_environment(void)
+{
+    size_t count = 0, kept = 0;
+    char **clean;
+
+    while (environ != NULL && environ[count] != NULL)
+        count++;
+    clean = malloc((count + 1) * sizeof(*clean));
+    if (clean == NULL)
+        return NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (!starts_with(environ[i], "LD_PRELOAD=") &&
+            !starts_with(environ[i], "GPUSHIM_") &&
+            !starts_with(environ[i], "DEBUGINFOD_URLS="))
+            clean[kept++] = environ[i];
+    }
+    clean[kept] = NULL;
+    return clean;
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* A program that closed its standard streams gets those numbers for new descriptors; the
+ * child's redirections would then trample on each other. */
+static bool move_up(int *fd)
+{
+    int moved;
+
+    if (*fd >= FIRST_FREE_FD)
+        return true;
+    moved = fcntl(*fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
+    if (moved < 0)
+        return false;
+    close(*fd);
+    *fd = moved;
+    return true;
+}
+
+static bool set_attributes(posix_spawnattr_t *attributes)
+{
+    sigset_t none, all;
+
+    sigemptyset(&none);
+    sigfillset(&all);
+    return posix_spawnattr_setsigmask(attributes, &none) == 0 &&
+           posix_spawnattr_setsigdefault(attributes, &all) == 0 &&
+           posix_spawnattr_setpgroup(attributes, 0) == 0 &&
+           posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK |
+                                                    POSIX_SPAWN_SETSIGDEF |
+                                                    POSIX_SPAWN_SETPGROUP) == 0;
+}
+
+/* posix_spawnp's answer: 0 or an errno. */
+static int spawn(const char *const *argv, char **environment, int in, int out, pid_t *pid)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    int error = ENOMEM;
+
+    if (posix_spawn_file_actions_init(&actions) != 0)
+        return ENOMEM;
+    if (posix_spawnattr_init(&attributes) != 0)
+        goto out_actions;
+    if (posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO) != 0 ||
+        posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO) != 0 ||
+        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY,
+                                         0) != 0 ||
+        !set_attributes(&attributes))
+        goto out_attributes;
+    error = posix_spawnp(pid, argv[0], &actions, &attributes, (char *const *)argv,
+                         environment);
+out_attributes:
+    posix_spawnattr_destroy(&attributes);
+out_actions:
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+static bool set_nonblocking(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+static enum gs_status start_child(struct child *child, const char *const *argv)
+{
+    int in[2] = {-1, -1}, out[2] = {-1, -1}, error = EIO;
+    char **environment = clean_environment();
+
+    if (environment != NULL &&
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) == 0 &&
+        pipe2(out, O_CLOEXEC) == 0 && move_up(&in[0]) && move_up(&in[1]) &&
+        move_up(&out[0]) && move_up(&out[1]) && set_nonblocking(in[1]) &&
+        set_nonblocking(out[0]))
+        error = spawn(argv, environment, in[0], out[1], &child->pid);
+    free(environment);
+    close_fd(&in[0]);
+    close_fd(&out[1]);
+    if (error != 0) {
+        close_fd(&in[1]);
+        close_fd(&out[0]);
+        return error == ENOENT || error == EACCES || error == ENOTDIR ? GS_ERR_NOT_FOUND
+                                                                      : GS_ERR_IO;
+    }
+    child->to = in[1];
+    child->from = out[0];
+    return GS_OK;
+}
+
+/* Hand on the lines in `data`. False: the taker has enough. */
+static bool take_output(const struct gs_helper_job *job, struct line_buffer *lines,
+                        const char *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        if (data[i] == '\n') {
+            lines->text[lines->used] = '\0';
+            lines->used = 0;
+            lines->cutting = false;
+            if (!job->take_line(job->context, lines->text))
+                return false;
+        } else if (lines->used == LINE_BYTES - 1) {
+            lines->cutting = true;
+        } else if (!lines->cutting && data[i] != '\0') {
+            lines->text[lines->used++] = data[i];
+        }
+    }
+    return true;
+}
+
+/* Give as much input as it takes now; closes its input when all is given or it wants no
+ * more. */
+static void feed(const struct gs_helper_job *job, struct child *child, size_t *given)
+{
+    ssize_t sent =
+        send(child->to, job->input + *given, job->input_bytes - *given, MSG_NOSIGNAL);
+
+    if (sent > 0)
+        *given += (size_t)sent;
+    else if (errno == EAGAIN || errno == EINTR)
+        return;
+    if (sent <= 0 || *given == job->input_bytes)
+        close_fd(&child->to);
+}
+
+/* False: its output has ended, or the taker has enough. */
+static bool drain(const struct gs_helper_job *job, struct child *child,
+                  struct line_buffer *lines)
+{
+    char data[4096];
+    ssize_t got = read(child->from, data, sizeof(data));
+
+    if (got > 0)
+        return take_output(job, lines, data, (size_t)got);
+    return got < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+static int milliseconds_left(uint64_t deadline_ns)
+{
+    uint64_t now = gs_helper_now(), left;
+
+    if (now >= deadline_ns)
+        return 0;
+    left = (deadline_ns - now + 999999) / 1000000;
+    return left > 60000 ? 60000 : (int)left;
+}
+
+/* Until the output ends. GS_ERR_TIMEOUT at the deadline. */
+static enum gs_status talk(const struct gs_helper_job *job, struct child *child,
+                           struct line_buffer *lines)
+{
+    size_t given = 0;
+
+    if (job->input_bytes == 0)
+        close_fd(&child->to);
+    for (;;) {
+        struct pollfd fds[2] = {{child->from, POLLIN, 0}, {child->to, POLLOUT, 0}};
+        int left = milliseconds_left(job->deadline_ns);
+
+        if (left == 0)
+            return GS_ERR_TIMEOUT;
+        if (poll(fds, 2, left) < 0) {
+            if (errno != EINTR)
+                return GS_ERR_IO;
+            continue;
+        }
+        if (fds[1].revents != 0)
+            feed(job, child, &given);
+        if (fds[0].revents != 0 && !drain(job, child, lines))
+            return GS_OK;
+    }
+}
+
+/* Is the child gone? It is reaped if so. */
+static bool is_gone(pid_t pid)
+{
+    pid_t got;
+
+    do {
+        got = waitpid(pid, NULL, WNOHANG);
+    } while (got < 0 && errno == EINTR);
+    return got != 0; /* pid: reaped now; -1, ECHILD: by someone else */
+}
+
+static bool wait_until(pid_t pid, uint64_t deadline_ns)
+{
+    const struct timespec step = {0, REAP_STEP_NS};
+
+    while (!is_gone(pid)) {
+        if (gs_helper_now() >= deadline_ns)
+            return false;
+        nanosleep(&step, NULL);
+    }
+    return true;
+}
+
+/* It has a moment to end by itself, within the deadline; then it is killed with all it
+ * started. A child that cannot even be killed (stuck in the kernel) is left behind. */
+static void end_child(const struct child *child, uint64_t deadline_ns)
+{
+    uint64_t moment = gs_helper_now() + END_PATIENCE;
+
+    if (wait_until(child->pid, moment < deadline_ns ? moment : deadline_ns))
+        return;
+    kill(-child->pid, SIGKILL);
+    (void)wait_until(child->pid, gs_helper_now() + KILL_PATIENCE);
+}
+
+enum gs_status gs_helper_run(const struct gs_helper_job *job)
+{
+    struct line_buffer *lines = calloc(1, sizeof(*lines));
+    struct child child = {0, -1, -1};
+    enum gs_status status;
+
+    if (lines == NULL)
+        return GS_ERR_IO;
+    status = start_child(&child, job->argv);
+    if (status == GS_OK) {
+        status = talk(job, &child, lines);
+        close_fd(&child.to);
+        close_fd(&child.from);
+        end_child(&child, job->deadline_ns);
+    }
+    free(lines);
+    return status;
+}

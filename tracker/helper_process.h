@@ -1,0 +1,32 @@
+/*
+ * helper_process.h - run one child program: give it text, take its lines, within a time.
+ * Owns: nothing.   Lock: none.
+ */
+#ifndef GS_HELPER_PROCESS_H
+#define GS_HELPER_PROCESS_H
+
+#include "gs_base.h"
+
+struct gs_helper_job {
+    const char *const *argv; /* argv[0] is looked up on PATH; NULL at the end */
+    const char *input;       /* for its standard input */
+    size_t input_bytes;
+    uint64_t deadline_ns; /* CLOCK_MONOTONIC */
+    /* Called for each line of its standard output, without the newline, NUL-terminated.
+     * A line of 16 KiB or more is cut. Returns false to end the child now. */
+    bool (*take_line)(void *context, const char *line);
+    void *context;
+};
+
+/* Nanoseconds of CLOCK_MONOTONIC. */
+uint64_t gs_helper_now(void);
+
+/*
+ * Start the child, feed it, read it, end it.
+ * Errors: GS_ERR_NOT_FOUND  no such program
+ *         GS_ERR_TIMEOUT    it was killed at the deadline; the lines until then count
+ *         GS_ERR_IO         it could not be started for another reason
+ */
+enum gs_status gs_helper_run(const struct gs_helper_job *job) GS_MUST_USE;
+
+#endif

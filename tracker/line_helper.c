@@ -1,0 +1,218 @@
+/*
+ * line_helper.c - speaks the two helpers' languages.
+ *
+ * Role:  writes the questions, reads the answers; helper_process.c runs the child (and
+ *        says what becomes of the environment).
+ * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
+ *
+ * llvm-symbolizer gets all questions at once, a line each:   CODE "path" 0xaddress
+ * and answers each with lines "file:line:column", the innermost inlined function first,
+ * and an empty line. addr2line is run once a module with -a -i: it answers "0xaddress",
+ * then "file:line" lines, likewise.
+ */
+#include "line_helper.h"
+
+#include "helper_process.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE_MAX_VALUE 100000000ul
+
+#define NOTE_MISSING                                                                     \
+    "no file and line: neither llvm-symbolizer nor addr2line was found on PATH"
+#define NOTE_GIVEN_MISSING "no file and line: the given helper program was not found"
+#define NOTE_TIMEOUT       "file and line are incomplete: the time limit was reached"
+#define NOTE_FAILED        "no file and line: the helper program could not be run"
+#define NOTE_SILENT        "file and line are incomplete: the helper gave no full answer"
+
+/* The answers of one child, in the order of its questions. */
+struct answers {
+    struct gs_line_query *queries;
+    size_t count, at; /* at: the query the next line is about */
+    bool begun;       /* addr2line: the first address line was seen */
+};
+
+/* "file:line[:column]"; also "file:line (discriminator 3)". False if it is none, or says
+ * that nothing is known. `text` is changed. */
+static bool parse_place(char *text, bool has_column, const char **file, unsigned *line)
+{
+    char *colon, *end;
+    unsigned long value;
+
+    for (const char *c = text; *c != '\0'; c++) {
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            return false;
+    }
+    if (has_column) {
+        colon = strrchr(text, ':');
+        if (colon == NULL)
+            return false;
+        *colon = '\0';
+    }
+    colon = strrchr(text, ':');
+    if (colon == NULL || colon == text || colon[1] < '0' || colon[1] > '9')
+        return false;
+    errno = 0;
+    value = strtoul(colon + 1, &end, 10);
+    if (errno != 0 || value == 0 || value > LINE_MAX_VALUE ||
+        (*end != '\0' && *end != ' '))
+        return false;
+    *colon = '\0';
+    if (strcmp(text, "??") == 0)
+        return false;
+    *file = text;
+    *line = (unsigned)value;
+    return true;
+}
+
+/* Of several places for one query the last counts: the function that the symbol names. */
+static void answer(struct gs_line_query *query, const char *line, bool has_column)
+{
+    char *text = strdup(line);
+    const char *file;
+    unsigned number;
+
+    if (text == NULL)
+        return;
+    if (parse_place(text, has_column, &file, &number)) {
+        free(query->file);
+        query->file = strdup(file);
+        query->line = query->file != NULL ? number : 0;
+    }
+    free(text);
+}
+
+static bool take_llvm_line(void *context, const char *line)
+{
+    struct answers *answers = context;
+
+    if (line[0] == '\0')
+        answers->at++;
+    else if (answers->at < answers->count)
+        answer(&answers->queries[answers->at], line, true);
+    return answers->at < answers->count;
+}
+
+static bool take_addr2line_line(void *context, const char *line)
+{
+    struct answers *answers = context;
+
+    if (line[0] == '0' && line[1] == 'x') {
+        answers->at += answers->begun;
+        answers->begun = true;
+    } else if (answers->begun && answers->at < answers->count) {
+        answer(&answers->queries[answers->at], line, false);
+    }
+    return answers->at < answers->count;
+}
+
+/* Questions for `count` queries; NULL: no memory. */
+static char *write_questions(const struct gs_line_query *queries, size_t count, bool llvm,
+                             size_t *bytes)
+{
+    size_t capacity = 1;
+    char *text, *at;
+
+    for (size_t i = 0; i < count; i++)
+        capacity += strlen(queries[i].path) + 32;
+    text = at = malloc(capacity);
+    for (size_t i = 0; text != NULL && i < count; i++) {
+        if (llvm)
+            at += sprintf(at, "CODE \"%s\" 0x%" PRIx64 "\n", queries[i].path,
+                          queries[i].address);
+        else
+            at += sprintf(at, "0x%" PRIx64 "\n", queries[i].address);
+    }
+    *bytes = text != NULL ? (size_t)(at - text) : 0;
+    return text;
+}
+
+/* One child for these queries. GS_ERR_NOT_FOUND: there is no such program. */
+static enum gs_status ask(const char *const *argv, bool llvm, uint64_t deadline_ns,
+                          struct gs_line_query *queries, size_t count, bool *complete)
+{
+    struct answers answers = {queries, count, 0, false};
+    struct gs_helper_job job = {
+        .argv = argv,
+        .deadline_ns = deadline_ns,
+        .take_line = llvm ? take_llvm_line : take_addr2line_line,
+        .context = &answers,
+    };
+    char *questions = write_questions(queries, count, llvm, &job.input_bytes);
+    enum gs_status status;
+
+    if (questions == NULL)
+        return GS_ERR_HOST_NOMEM;
+    job.input = questions;
+    status = gs_helper_run(&job);
+    free(questions);
+    /* addr2line's last answer has no line behind it that would end it */
+    if (answers.at + (answers.begun && !llvm) < count)
+        *complete = false;
+    return status;
+}
+
+static enum gs_status ask_llvm(const char *program, uint64_t deadline_ns,
+                               struct gs_line_query *queries, size_t count,
+                               bool *complete)
+{
+    const char *argv[] = {program, "--functions=none", "--inlining=true", NULL};
+
+    return ask(argv, true, deadline_ns, queries, count, complete);
+}
+
+static enum gs_status ask_addr2line(const char *program, uint64_t deadline_ns,
+                                    struct gs_line_query *queries, size_t count,
+                                    bool *complete)
+{
+    enum gs_status status = GS_OK;
+    size_t begin = 0, end;
+
+    for (; begin < count && status == GS_OK; begin = end) {
+        const char *argv[] = {program, "-a", "-i", "-e", queries[begin].path, NULL};
+
+        for (end = begin; end < count && strcmp(queries[end].path, argv[4]) == 0;)
+            end++;
+        status = ask(argv, false, deadline_ns, queries + begin, end - begin, complete);
+    }
+    return status;
+}
+
+static bool speaks_addr2line(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+
+    return strstr(slash != NULL ? slash + 1 : program, "addr2line") != NULL;
+}
+
+const char *gs_line_helper_resolve(const char *helper, unsigned timeout_ms,
+                                   struct gs_line_query *queries, size_t count)
+{
+    uint64_t deadline_ns = gs_helper_now() + (uint64_t)timeout_ms * 1000000u;
+    enum gs_status status;
+    bool complete = true;
+
+    if (count == 0)
+        return NULL;
+    if (helper != NULL && speaks_addr2line(helper)) {
+        status = ask_addr2line(helper, deadline_ns, queries, count, &complete);
+    } else {
+        status = ask_llvm(helper != NULL ? helper : "llvm-symbolizer", deadline_ns,
+                          queries, count, &complete);
+        if (status == GS_ERR_NOT_FOUND && helper == NULL) {
+            complete = true;
+            status = ask_addr2line("addr2line", deadline_ns, queries, count, &complete);
+        }
+    }
+    if (status == GS_ERR_NOT_FOUND)
+        return helper != NULL ? NOTE_GIVEN_MISSING : NOTE_MISSING;
+    if (status == GS_ERR_TIMEOUT)
+        return NOTE_TIMEOUT;
+    if (status != GS_OK)
+        return NOTE_FAILED;
+    return complete ? NULL : NOTE_SILENT;
+}

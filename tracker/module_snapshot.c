@@ -1,0 +1,292 @@
+/*
+ * module_snapshot.c - asks the loader which modules are mapped, with their build ids.
+ *
+ * Owns:  nothing.   Lock: none of ours; dl_iterate_phdr takes the loader's, so that no
+ *        module goes while its notes are read.   Design: docs/stacks.md
+ */
+#include "module_snapshot.h"
+
+#include "host_memory.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#define NAMES_PER_MODULE ((size_t)96)
+#define SCRATCH_BYTES    ((size_t)2 * PATH_MAX)
+
+static bool has_counts(size_t size)
+{
+    return size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof(unsigned long long);
+}
+
+/* dl_iterate_phdr callback: the counters stand in every entry, so the first will do. */
+static int read_counts(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct gs_module_counts *counts = arg;
+
+    if (has_counts(size)) {
+        counts->adds = info->dlpi_adds;
+        counts->unloads = info->dlpi_subs;
+    }
+    return 1;
+}
+
+struct gs_module_counts gs_modules_counts(void)
+{
+    struct gs_module_counts counts = {0, 0};
+
+    dl_iterate_phdr(read_counts, &counts);
+    return counts;
+}
+
+uint64_t gs_modules_unloads(void)
+{
+    return gs_modules_counts().unloads;
+}
+
+/* Takes the GNU build id out of one note segment, if it is there. */
+static void read_build_id(struct gs_module *module, const uint8_t *note, size_t bytes)
+{
+    ElfW(Nhdr) head;
+
+    while (bytes >= sizeof(head)) {
+        size_t name_bytes, content_bytes;
+
+        memcpy(&head, note, sizeof(head));
+        note += sizeof(head);
+        bytes -= sizeof(head);
+        name_bytes = gs_round_up(head.n_namesz, 4);
+        content_bytes = gs_round_up(head.n_descsz, 4);
+        if (name_bytes > bytes || content_bytes > bytes - name_bytes)
+            return;
+        if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == 4 &&
+            memcmp(note, "GNU", 4) == 0) {
+            size_t kept = head.n_descsz < sizeof(module->build_id)
+                              ? head.n_descsz
+                              : sizeof(module->build_id);
+
+            memcpy(module->build_id, note + name_bytes, kept);
+            module->build_id_len = (uint8_t)kept;
+            return;
+        }
+        note += name_bytes + content_bytes;
+        bytes -= name_bytes + content_bytes;
+    }
+}
+
+/* Is [vaddr, vaddr + bytes) within one readable segment that comes from the file? */
+static bool is_readable(const struct dl_phdr_info *info, ElfW(Addr) vaddr, size_t bytes)
+{
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+
+        if (p->p_type == PT_LOAD && (p->p_flags & PF_R) != 0 &&
+            vaddr - p->p_vaddr < p->p_filesz &&
+            bytes <= p->p_filesz - (vaddr - p->p_vaddr))
+            return true;
+    }
+    return false;
+}
+
+static void read_range(struct gs_module *module, const struct dl_phdr_info *info)
+{
+    uintptr_t low = UINTPTR_MAX, high = 0;
+
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        uintptr_t begin = info->dlpi_addr + p->p_vaddr;
+
+        if (p->p_type != PT_LOAD || p->p_memsz == 0)
+            continue;
+        if (begin < low)
+            low = begin;
+        if (begin + p->p_memsz > high)
+            high = begin + p->p_memsz;
+    }
+    if (low < high) {
+        module->begin = low;
+        module->end = high;
+    }
+    module->bias = info->dlpi_addr;
+}
+
+static void keep_name(struct gs_module_snapshot *snapshot, struct gs_module *module,
+                      const char *name)
+{
+    size_t length = strlen(name) + 1;
+
+    if (snapshot->names_capacity - snapshot->names_used < length) {
+        snapshot->overflow = true;
+        module->path = "";
+        return;
+    }
+    module->path = snapshot->names + snapshot->names_used;
+    memcpy(snapshot->names + snapshot->names_used, name, length);
+    snapshot->names_used += length;
+}
+
+/* dl_iterate_phdr callback: copy one module. */
+static int copy_module(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct gs_module_snapshot *snapshot = arg;
+    struct gs_module *module;
+
+    if (has_counts(size)) {
+        snapshot->counts.adds = info->dlpi_adds;
+        snapshot->counts.unloads = info->dlpi_subs;
+    }
+    if (snapshot->count == snapshot->capacity) {
+        snapshot->overflow = true;
+        return 1;
+    }
+    module = &snapshot->modules[snapshot->count++];
+    memset(module, 0, sizeof(*module));
+    read_range(module, info);
+    for (unsigned i = 0; i < info->dlpi_phnum && module->build_id_len == 0; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+
+        if (p->p_type == PT_NOTE && is_readable(info, p->p_vaddr, p->p_memsz))
+            read_build_id(module, (const uint8_t *)info->dlpi_addr + p->p_vaddr,
+                          p->p_memsz);
+    }
+    keep_name(snapshot, module, info->dlpi_name != NULL ? info->dlpi_name : "");
+    return 0;
+}
+
+/* dl_iterate_phdr callback. */
+static int count_module(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    size_t *sizes = arg;
+
+    (void)size;
+    sizes[0]++;
+    sizes[1] += strlen(info->dlpi_name != NULL ? info->dlpi_name : "") + 1;
+    return 0;
+}
+
+static struct gs_module_snapshot *new_snapshot(size_t modules, size_t name_bytes)
+{
+    size_t head = sizeof(struct gs_module_snapshot) + modules * sizeof(struct gs_module);
+    struct gs_module_snapshot *snapshot = gs_host_map(head + name_bytes);
+
+    if (snapshot == NULL)
+        return NULL;
+    snapshot->bytes = head + name_bytes;
+    snapshot->capacity = modules;
+    snapshot->names = (char *)snapshot + head;
+    snapshot->names_capacity = name_bytes;
+    return snapshot;
+}
+
+/*
+ * One line of /proc/self/maps: "begin-end perms offset dev inode   path".
+ * Gives the path to every module that has none yet and begins in this mapping.
+ */
+static void use_maps_line(struct gs_module_snapshot *snapshot, const char *line)
+{
+    unsigned long begin, end;
+    int path_at = 0;
+
+    if (sscanf(line, "%lx-%lx %*s %*s %*s %*s %n", &begin, &end, &path_at) < 2 ||
+        path_at == 0 || line[path_at] != '/')
+        return;
+    for (size_t i = 0; i < snapshot->count; i++) {
+        struct gs_module *module = &snapshot->modules[i];
+
+        if (module->begin >= begin && module->begin < end && module->path[0] != '/' &&
+            module->path[0] != '[')
+            keep_name(snapshot, module, line + path_at);
+    }
+}
+
+/* Names from the kernel, for modules that the loader knows by no absolute path. */
+static void name_from_maps(struct gs_module_snapshot *snapshot, char *buffer)
+{
+    size_t used = 0;
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    ssize_t got;
+
+    if (fd < 0)
+        return;
+    while ((got = read(fd, buffer + used, SCRATCH_BYTES - 1 - used)) > 0) {
+        char *line = buffer, *newline;
+
+        used += (size_t)got;
+        buffer[used] = '\0';
+        while ((newline = strchr(line, '\n')) != NULL) {
+            *newline = '\0';
+            use_maps_line(snapshot, line);
+            line = newline + 1;
+        }
+        used -= (size_t)(line - buffer);
+        memmove(buffer, line, used);
+        if (used == SCRATCH_BYTES - 1)
+            used = 0; /* a line beyond every limit: drop it */
+    }
+    close(fd);
+}
+
+/* "[vdso]", the program's own path, and the rest that is not absolute. */
+static void name_specials(struct gs_module_snapshot *snapshot, char *scratch)
+{
+    uintptr_t vdso = (uintptr_t)getauxval(AT_SYSINFO_EHDR);
+    uintptr_t program = (uintptr_t)getauxval(AT_PHDR);
+    bool any_unnamed = false;
+
+    for (size_t i = 0; i < snapshot->count; i++) {
+        struct gs_module *module = &snapshot->modules[i];
+        ssize_t length;
+
+        if (vdso != 0 && vdso >= module->begin && vdso < module->end) {
+            module->path = "[vdso]";
+        } else if (module->path[0] == '\0' && program >= module->begin &&
+                   program < module->end &&
+                   (length = readlink("/proc/self/exe", scratch, SCRATCH_BYTES - 1)) >
+                       0) {
+            /* AT_PHDR lies elsewhere if the loader was run as a command: then
+             * /proc/self/exe is the loader, and the maps tell. */
+            scratch[length] = '\0';
+            keep_name(snapshot, module, scratch);
+        }
+        any_unnamed |= module->path[0] != '/' && module->path[0] != '[';
+    }
+    if (any_unnamed)
+        name_from_maps(snapshot, scratch);
+}
+
+struct gs_module_snapshot *gs_module_snapshot_take(void)
+{
+    struct gs_module_snapshot *snapshot;
+    size_t sizes[2];
+    size_t slack = 8;
+    char *scratch; /* mapped: the program's threads may have small stacks */
+
+    for (;;) {
+        sizes[0] = sizes[1] = 0;
+        dl_iterate_phdr(count_module, sizes);
+        snapshot = new_snapshot(sizes[0] + slack, sizes[1] + NAMES_PER_MODULE * slack +
+                                                      (size_t)PATH_MAX * 4);
+        if (snapshot == NULL)
+            return NULL;
+        dl_iterate_phdr(copy_module, snapshot);
+        if (!snapshot->overflow)
+            break;
+        gs_module_snapshot_free(snapshot); /* modules came in between: once more */
+        slack *= 2;
+    }
+    scratch = gs_host_map(SCRATCH_BYTES);
+    if (scratch != NULL)
+        name_specials(snapshot, scratch);
+    gs_host_unmap(scratch, SCRATCH_BYTES);
+    return snapshot;
+}
+
+void gs_module_snapshot_free(struct gs_module_snapshot *snapshot)
+{
+    gs_host_unmap(snapshot, snapshot != NULL ? snapshot->bytes : 0);
+}

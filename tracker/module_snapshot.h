@@ -1,0 +1,20 @@
+/*
+ * module_snapshot.h - one look at the loader's list: what modules.c merges.
+ * Owns: nothing.   Lock: none, a snapshot belongs to the thread that took it.
+ */
+#ifndef GS_MODULE_SNAPSHOT_H
+#define GS_MODULE_SNAPSHOT_H
+
+#include "modules.h"
+
+struct gs_module_snapshot {
+    struct gs_module_counts counts;
+    size_t count, capacity;
+    char *names; /* paths of the modules below */
+    size_t names_used, names_capacity;
+    size_t bytes; /* of this mapping */
+    bool overflow;
+    struct gs_module modules[];
+};
+
+#endif

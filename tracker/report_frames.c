@@ -1,0 +1,246 @@
+/*
+ * report_frames.c - stacks for people: named, without the frames that are not theirs.
+ *
+ * At the inner end the frames of the CUDA runtime, the driver and ourselves are dropped,
+ * and so is everything down to the outermost runtime entry point by name: a program with
+ * a static runtime has these frames inside its own file. At the outer end what libc does
+ * around main and around a thread's first function is dropped.
+ *
+ * Owns: a struct gs_frame_table.   Lock: none.   Design: docs/tracker.md
+ */
+#include "report_internal.h"
+
+#include <stdlib.h>
+
+const char *gs_report_base_name(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+
+    if (slash)
+        return slash + 1;
+    return path ? path : "";
+}
+
+static bool starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+bool gs_report_runtime_module(const char *base_name)
+{
+    return starts_with(base_name, "libcudart.so") ||
+           starts_with(base_name, "libcudart-") || /* as Python wheels rename it */
+           starts_with(base_name, "libcuda.so") ||
+           starts_with(base_name, "libgpushim.so");
+}
+
+const char *gs_report_frame_module(const struct gs_symbol_request *request)
+{
+    if (request->module && request->module->path && request->module->path[0])
+        return gs_report_base_name(request->module->path);
+    return gs_report_base_name(request->result.module);
+}
+
+static int compare_ids(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+
+    return a < b ? -1 : a > b;
+}
+
+/* Sorts; drops 0 and repetitions. Returns how many are left. */
+static size_t unique_ids(uint32_t *ids, size_t count)
+{
+    size_t kept = 0;
+
+    if (count > 0)
+        qsort(ids, count, sizeof *ids, compare_ids);
+    for (size_t i = 0; i < count; i++) {
+        if (ids[i] != 0 && (kept == 0 || ids[i] != ids[kept - 1]))
+            ids[kept++] = ids[i];
+    }
+    return kept;
+}
+
+static unsigned copy_frames(const struct gs_stacks *stacks, uint32_t id,
+                            uintptr_t frames[GS_STACK_MAX_DEPTH])
+{
+    unsigned count = gs_stacks_frames(stacks, id, frames, GS_STACK_MAX_DEPTH);
+
+    return count < GS_STACK_MAX_DEPTH ? count : GS_STACK_MAX_DEPTH;
+}
+
+static void request_stack(struct gs_frame_table *table, const struct gs_stacks *stacks,
+                          const struct gs_report_source *source, size_t number)
+{
+    uintptr_t frames[GS_STACK_MAX_DEPTH];
+    unsigned count = copy_frames(stacks, table->stacks[number], frames);
+
+    for (unsigned i = 0; i < count; i++) {
+        size_t at = table->first[number] + i;
+        struct gs_symbol_request *request = &table->requests[at];
+        request->frame = frames[i];
+        if (source->module(source->self, table->stacks[number], frames[i],
+                           &table->modules[at]) == GS_OK)
+            request->module = &table->modules[at];
+    }
+    table->first[number + 1] = table->first[number] + count;
+}
+
+void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *stacks,
+                         const struct gs_report_source *source, uint32_t *ids,
+                         size_t id_count)
+{
+    uintptr_t frames[GS_STACK_MAX_DEPTH];
+    size_t count = unique_ids(ids, id_count);
+    size_t total = 0;
+
+    memset(table, 0, sizeof *table);
+    if (!stacks || count == 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        total += copy_frames(stacks, ids[i], frames);
+    table->stacks = malloc(count * sizeof *table->stacks);
+    table->first = calloc(count + 1, sizeof *table->first);
+    table->requests = calloc(total + 1, sizeof *table->requests);
+    table->modules = calloc(total + 1, sizeof *table->modules);
+    if (!table->stacks || !table->first || !table->requests || !table->modules) {
+        gs_frame_table_free(table);
+        return;
+    }
+    memcpy(table->stacks, ids, count * sizeof *ids);
+    table->stack_count = count;
+    for (size_t i = 0; i < count; i++)
+        request_stack(table, stacks, source, i);
+    if (source->resolve && table->first[count] > 0)
+        source->resolve(source->self, table->requests, table->first[count]);
+}
+
+void gs_frame_table_free(struct gs_frame_table *table)
+{
+    free(table->stacks);
+    free(table->first);
+    free(table->requests);
+    free(table->modules);
+    memset(table, 0, sizeof *table);
+}
+
+static bool is_named(const struct gs_symbol_request *frame, const char *name)
+{
+    const struct gs_symbol *symbol = &frame->result;
+
+    return (symbol->linkage && strcmp(symbol->linkage, name) == 0) ||
+           (symbol->function && strcmp(symbol->function, name) == 0);
+}
+
+/* The runtime entry point this frame is in; NULL: none. */
+static const char *runtime_name(const struct gs_symbol_request *frame,
+                                const struct gs_report_config *config)
+{
+    if (!frame->result.linkage && !frame->result.function)
+        return NULL;
+    for (size_t i = 0; i < config->runtime_name_count; i++) {
+        if (config->runtime_names[i] && is_named(frame, config->runtime_names[i]))
+            return config->runtime_names[i];
+    }
+    return NULL;
+}
+
+static unsigned inner_end(const struct gs_symbol_request *frames, unsigned count,
+                          const struct gs_report_config *config, const char **call)
+{
+    unsigned begin = 0;
+
+    while (begin < count &&
+           gs_report_runtime_module(gs_report_frame_module(&frames[begin])))
+        begin++;
+    for (unsigned i = count; i-- > 0;) {
+        *call = runtime_name(&frames[i], config);
+        if (*call)
+            return i + 1 > begin ? i + 1 : begin;
+    }
+    return begin;
+}
+
+static bool in_libc(const struct gs_symbol_request *frame)
+{
+    const char *module = gs_report_frame_module(frame);
+
+    return starts_with(module, "libc.so") || starts_with(module, "libc-2.") ||
+           starts_with(module, "libpthread");
+}
+
+/* Is the outermost of `count` frames what libc or the linker puts around a program? */
+static bool is_start_frame(const struct gs_symbol_request *frames, unsigned count)
+{
+    static const char *const names[] = {
+        "_start",
+        "__libc_start_main",
+        "__libc_start_main_impl",
+        "start_thread",
+        "__libc_start_call_main",
+        "clone",
+        "clone3",
+        "__clone",
+        "__clone3",
+    };
+    const struct gs_symbol_request *outermost = &frames[count - 1];
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        if (is_named(outermost, names[i]))
+            return true;
+    }
+    /* Stripped: libc's frames by their module, _start by its neighbour. */
+    return in_libc(outermost) ||
+           (!outermost->result.function && count > 1 && in_libc(&frames[count - 2]));
+}
+
+/*
+ * Where the program's own frames end. *cut: the stack was longer than what is kept, so
+ * its outer end is not the program's.
+ */
+static unsigned outer_end(const struct gs_symbol_request *frames, unsigned begin,
+                          unsigned count, unsigned depth, bool *cut)
+{
+    unsigned end = count;
+
+    *cut = false;
+    for (unsigned i = count; i-- > begin;) {
+        if (is_named(&frames[i], "main"))
+            return i + 1;
+    }
+    if (end > begin && !is_start_frame(frames, count) && depth > 0 && count >= depth) {
+        *cut = true;
+        return end;
+    }
+    while (end > begin && is_start_frame(frames, end))
+        end--;
+    return end;
+}
+
+struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
+                                          const struct gs_report_config *config,
+                                          uint32_t stack)
+{
+    struct gs_shown_stack shown = {0};
+    const uint32_t *found = table->stack_count
+                                ? bsearch(&stack, table->stacks, table->stack_count,
+                                          sizeof stack, compare_ids)
+                                : NULL;
+
+    if (!found)
+        return shown;
+    size_t number = (size_t)(found - table->stacks);
+    const struct gs_symbol_request *frames = &table->requests[table->first[number]];
+    unsigned count = (unsigned)(table->first[number + 1] - table->first[number]);
+    unsigned begin = inner_end(frames, count, config, &shown.call);
+    unsigned end = outer_end(frames, begin, count, config->stack_depth, &shown.cut);
+
+    if (begin >= end) { /* nothing but runtime: better all of it than nothing */
+        begin = 0;
+        end = count;
+    }
+    shown.frames = frames + begin;
+    shown.count = end - begin;
+    return shown;
+}

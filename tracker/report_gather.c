@@ -1,0 +1,131 @@
+/*
+ * report_gather.c - what the report is about: leaks in groups, errors.
+ * Owns: a struct gs_report_data while it is filled.   Lock: none of its own.
+ */
+#include "report_internal.h"
+
+#include <stdlib.h>
+
+struct gather {
+    struct gs_report_data *data;
+    const uint16_t *canonical; /* api -> first api of the same name; NULL: as it is */
+    size_t canonical_count;
+};
+
+static void add_part(struct gather *gather, struct gs_group *part)
+{
+    struct gs_report_data *data = gather->data;
+
+    if (part->api < gather->canonical_count)
+        part->api = gather->canonical[part->api];
+    data->leaked_bytes += part->bytes;
+    data->leaked_count += part->count;
+    if (gs_groups_add(&data->groups, part) != GS_OK)
+        return; /* counted above; the report says how much is not shown */
+    data->grouped_bytes += part->bytes;
+    data->grouped_count += part->count;
+}
+
+static bool visit_live(void *arg, const struct gs_allocation *allocation)
+{
+    struct gs_group part = {.stack = allocation->stack,
+                            .api = allocation->api,
+                            .device = allocation->device,
+                            .kind = allocation->kind,
+                            .bytes = allocation->bytes,
+                            .count = 1,
+                            .oldest_ns = allocation->time_ns,
+                            .newest_ns = allocation->time_ns};
+
+    add_part(arg, &part);
+    return true;
+}
+
+/* Lost groups, and what the totals know of beyond them. */
+static void gather_lost(struct gs_tracker *tracker, struct gather *gather)
+{
+    struct gs_report_data *data = gather->data;
+    uint64_t bytes = 0, count = 0;
+
+    gs_tracker_lock_take(&tracker->lost_lock, GS_RANK_LOST);
+    for (size_t i = 0; i < tracker->lost.count; i++) {
+        struct gs_group part = tracker->lost.items[i];
+        bytes += part.bytes;
+        count += part.count;
+        add_part(gather, &part);
+    }
+    gs_tracker_lock_give(&tracker->lost_lock, GS_RANK_LOST);
+    for (unsigned row = 0; row < GS_ROWS; row++) {
+        struct gs_shared_row *shared = &tracker->shared[row];
+        data->leaked_bytes += __atomic_load_n(&shared->lost_bytes, __ATOMIC_RELAXED);
+        data->leaked_count += __atomic_load_n(&shared->lost_count, __ATOMIC_RELAXED);
+    }
+    data->leaked_bytes -= bytes;
+    data->leaked_count -= count;
+}
+
+/* One number for calls of one name, whatever version of the symbol was called. */
+static uint16_t *canonical_apis(const struct gs_tracker_config *config)
+{
+    size_t count = config->api_count < UINT16_MAX ? config->api_count : UINT16_MAX;
+    uint16_t *canonical = calloc(count ? count : 1, sizeof *canonical);
+
+    for (size_t i = 0; canonical && i < count; i++) {
+        const char *name = config->api_names[i];
+        size_t same = 0;
+        while (same < i && (!name || !config->api_names[same] ||
+                            strcmp(name, config->api_names[same]) != 0))
+            same++;
+        canonical[i] = (uint16_t)same;
+    }
+    return canonical;
+}
+
+/* The largest first; the rest only makes the order the same each time. */
+static int compare_groups(const void *left, const void *right)
+{
+    const struct gs_group *a = left, *b = right;
+
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    if (a->count != b->count)
+        return a->count < b->count ? 1 : -1;
+    if (a->oldest_ns != b->oldest_ns)
+        return a->oldest_ns < b->oldest_ns ? -1 : 1;
+    if (a->stack != b->stack)
+        return a->stack < b->stack ? -1 : 1;
+    return (int)a->api - (int)b->api;
+}
+
+void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config *config,
+                      struct gs_report_data *data)
+{
+    memset(data, 0, sizeof *data);
+    uint16_t *canonical = canonical_apis(&tracker->config);
+    struct gather gather = {.data = data, .canonical = canonical};
+
+    if (canonical)
+        gather.canonical_count = tracker->config.api_count < UINT16_MAX
+                                     ? tracker->config.api_count
+                                     : UINT16_MAX;
+    gs_records_visit(tracker, visit_live, &gather);
+    gather_lost(tracker, &gather);
+    free(canonical);
+    if (data->groups.count > 0)
+        qsort(data->groups.items, data->groups.count, sizeof *data->groups.items,
+              compare_groups);
+    while (config->show_leaks && data->shown < data->groups.count &&
+           data->shown < config->max_groups &&
+           data->groups.items[data->shown].bytes >= config->min_leak_bytes)
+        data->shown++;
+
+    data->error_count = gs_tracker_error_count(tracker);
+    data->errors_kept = gs_errors_copy(tracker, data->errors);
+    if (data->error_count < data->errors_kept)
+        data->error_count = data->errors_kept;
+}
+
+void gs_report_data_free(struct gs_report_data *data)
+{
+    gs_groups_free(&data->groups);
+}

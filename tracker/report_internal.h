@@ -1,0 +1,129 @@
+/*
+ * report_internal.h - the report's parts: gather, frames, owners, write.
+ * Owns: nothing.   Lock: none, one thread writes a report.
+ */
+#ifndef GS_REPORT_INTERNAL_H
+#define GS_REPORT_INTERNAL_H
+
+#include "report.h"
+#include "tracker_internal.h"
+
+/* Where the report gets names and the time from: the symbolizer, or a test. */
+struct gs_report_source {
+    uint64_t now_ns; /* since the tracker's start */
+    void *self;
+    enum gs_status (*module)(void *self, uint32_t stack, uintptr_t frame,
+                             struct gs_module *out) GS_MUST_USE;
+    /* NULL: no names. */
+    void (*resolve)(void *self, struct gs_symbol_request *requests, size_t count);
+    /* A sentence on what could not be named, or NULL. */
+    const char *(*note)(void *self);
+};
+
+void gs_report_write_from(struct gs_tracker *tracker,
+                          const struct gs_report_config *config,
+                          const struct gs_report_source *source, struct gs_text *text,
+                          struct gs_report_summary *summary);
+
+/* --- report_gather.c: what there is to say -------------------------------------------
+ */
+
+struct gs_report_data {
+    struct gs_groups groups; /* live and lost, the largest first */
+    size_t shown;            /* of them are written out, from the front */
+    uint64_t leaked_bytes, leaked_count;
+    uint64_t grouped_bytes, grouped_count; /* less, where memory was short */
+    uint64_t error_count;
+    size_t errors_kept;
+    struct gs_error errors[GS_ERRORS_KEPT];
+};
+
+void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config *config,
+                      struct gs_report_data *data);
+void gs_report_data_free(struct gs_report_data *data);
+
+/* --- report_frames.c: stacks with names, without the runtime's own frames -------------
+ */
+
+struct gs_frame_table {
+    uint32_t *stacks; /* ids, ascending, each once */
+    size_t *first;    /* stacks[i] has the requests first[i] to first[i + 1] - 1 */
+    size_t stack_count;
+    struct gs_symbol_request *requests;
+    struct gs_module *modules; /* requests[i].module is NULL or &modules[i] */
+};
+
+/* A stack as it is shown. */
+struct gs_shown_stack {
+    const struct gs_symbol_request *frames;
+    unsigned count;
+    const char *call; /* runtime entry point the program called; NULL: none seen */
+    bool cut;         /* there were more frames than are kept */
+};
+
+/* Resolve the given stacks (any order, 0 and repeated ids allowed; `ids` is sorted).
+ * Where there is no memory the table is empty. */
+void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *stacks,
+                         const struct gs_report_source *source, uint32_t *ids,
+                         size_t id_count);
+void gs_frame_table_free(struct gs_frame_table *table);
+
+/* How the stack is shown; count 0 where nothing is known of it. */
+struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
+                                          const struct gs_report_config *config,
+                                          uint32_t stack);
+
+/* Base name of a path; "" for NULL. */
+const char *gs_report_base_name(const char *path);
+/* Is this the base name of a file of the CUDA runtime, the driver, or ourselves? */
+bool gs_report_runtime_module(const char *base_name);
+/* Base name of the module a resolved frame lies in; "" where unknown. */
+const char *gs_report_frame_module(const struct gs_symbol_request *request);
+
+/* --- report_owners.c: memory by the module that asked for it --------------------------
+ */
+
+struct gs_owner {
+    unsigned row;     /* as in the totals: a device, or GS_ROW_PINNED */
+    const char *name; /* NULL: unknown */
+    uint64_t bytes, count;
+};
+
+struct gs_owners {
+    struct gs_owner *items; /* by row, then the largest first */
+    size_t count, capacity;
+};
+
+/* Live allocations only: what was lost with its context is nobody's now. */
+void gs_owners_gather(struct gs_owners *owners, const struct gs_stacks *stacks,
+                      const struct gs_report_source *source,
+                      const struct gs_report_data *data);
+void gs_owners_free(struct gs_owners *owners);
+
+/* --- report_write.c, report_sections.c ------------------------------------------------
+ */
+
+struct gs_report_writer {
+    struct gs_tracker *tracker;
+    const struct gs_report_config *config;
+    const struct gs_report_source *source;
+    const struct gs_report_data *data;
+    const struct gs_frame_table *frames;
+    struct gs_text *text;
+    char prefix[32]; /* "==PID== " */
+};
+
+void gs_report_devices(const struct gs_report_writer *writer);
+void gs_report_errors(const struct gs_report_writer *writer);
+void gs_report_leaks(const struct gs_report_writer *writer);
+void gs_report_owners(const struct gs_report_writer *writer);
+void gs_report_blank(const struct gs_report_writer *writer);
+
+/* `in` without control characters, cut with "..." where it does not fit; "" for NULL. */
+const char *gs_report_clean(const char *in, char *out, size_t size);
+/* "98.0", "100", "0.0": parts of a hundred; 100 only where it is all. */
+const char *gs_report_percent(uint64_t part, uint64_t whole, char out[16]);
+/* "s" unless there is exactly one. */
+const char *gs_report_plural(uint64_t count);
+
+#endif

@@ -1,0 +1,100 @@
+/*
+ * report_owners.c - live memory by owner: the module of the first frame that is neither
+ * the CUDA runtime's nor the driver's nor ours.
+ * Owns: a struct gs_owners.   Lock: none.
+ */
+#include "report_internal.h"
+
+#include <stdlib.h>
+
+/* NULL: unknown. The name lives as long as the stack table. */
+static const char *owner_of(const struct gs_stacks *stacks,
+                            const struct gs_report_source *source, uint32_t stack)
+{
+    uintptr_t frames[GS_STACK_MAX_DEPTH];
+    struct gs_module module;
+    unsigned count = 0;
+
+    if (stacks && stack != 0)
+        count = gs_stacks_frames(stacks, stack, frames, GS_STACK_MAX_DEPTH);
+    if (count > GS_STACK_MAX_DEPTH)
+        count = GS_STACK_MAX_DEPTH;
+    for (unsigned i = 0; i < count; i++) {
+        if (source->module(source->self, stack, frames[i], &module) != GS_OK)
+            return NULL; /* it may be the owner's frame: do not guess further out */
+        const char *name = gs_report_base_name(module.path);
+        if (name[0] != '\0' && !gs_report_runtime_module(name))
+            return name;
+    }
+    return NULL;
+}
+
+static bool same_owner(const struct gs_owner *owner, unsigned row, const char *name)
+{
+    if (owner->row != row || !owner->name != !name)
+        return false;
+    return !name || owner->name == name || strcmp(owner->name, name) == 0;
+}
+
+/* NULL where there is no memory. */
+static struct gs_owner *find_owner(struct gs_owners *owners, unsigned row,
+                                   const char *name)
+{
+    for (size_t i = 0; i < owners->count; i++) {
+        if (same_owner(&owners->items[i], row, name))
+            return &owners->items[i];
+    }
+    if (owners->count == owners->capacity) {
+        size_t capacity = owners->capacity ? owners->capacity * 2 : 32;
+        struct gs_owner *items = realloc(owners->items, capacity * sizeof *items);
+        if (!items)
+            return NULL;
+        owners->items = items;
+        owners->capacity = capacity;
+    }
+    struct gs_owner *owner = &owners->items[owners->count++];
+    *owner = (struct gs_owner){.row = row, .name = name};
+    return owner;
+}
+
+static int compare_owners(const void *left, const void *right)
+{
+    const struct gs_owner *a = left, *b = right;
+
+    if (a->row != b->row)
+        return a->row < b->row ? -1 : 1;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    if (!a->name || !b->name)
+        return a->name ? -1 : b->name != NULL;
+    return strcmp(a->name, b->name);
+}
+
+void gs_owners_gather(struct gs_owners *owners, const struct gs_stacks *stacks,
+                      const struct gs_report_source *source,
+                      const struct gs_report_data *data)
+{
+    memset(owners, 0, sizeof *owners);
+    for (size_t i = 0; i < data->groups.count; i++) {
+        const struct gs_group *group = &data->groups.items[i];
+        if (group->lost)
+            continue;
+        struct gs_owner *owner =
+            find_owner(owners, gs_totals_row(group->device, group->kind),
+                       owner_of(stacks, source, group->stack));
+        if (!owner) { /* a table with a part missing would mislead */
+            gs_owners_free(owners);
+            return;
+        }
+        owner->bytes += group->bytes;
+        owner->count += group->count;
+    }
+    if (owners->count > 0)
+        qsort(owners->items, owners->count, sizeof *owners->items, compare_owners);
+}
+
+void gs_owners_free(struct gs_owners *owners)
+{
+    free(owners->items);
+    memset(owners, 0, sizeof *owners);
+}

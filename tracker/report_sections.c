@@ -1,0 +1,272 @@
+/*
+ * report_sections.c - what went wrong: errors and leaks, with their stacks.
+ * Owns: nothing.   Lock: none.   Design: docs/tracker.md
+ */
+#include "report_internal.h"
+
+#include <stdio.h>
+
+#define NAME_WIDTH_MIN 30 /* the function's column in a stack */
+#define NAME_WIDTH_MAX 48
+#define NAME_SIZE      104 /* longer names are cut */
+
+/* --- one stack ------------------------------------------------------------------------
+ */
+
+static const char *frame_name(const struct gs_symbol_request *frame, char out[NAME_SIZE])
+{
+    if (frame->result.function)
+        return gs_report_clean(frame->result.function, out, NAME_SIZE);
+    if (gs_report_frame_module(frame)[0] != '\0')
+        snprintf(out, NAME_SIZE, "??");
+    else
+        snprintf(out, NAME_SIZE, "0x%llx", (unsigned long long)frame->frame);
+    return out;
+}
+
+static const char *frame_place(const struct gs_symbol_request *frame, char *out,
+                               size_t size)
+{
+    const struct gs_symbol *symbol = &frame->result;
+    const char *module = gs_report_frame_module(frame);
+    char clean[256];
+
+    out[0] = '\0';
+    if (symbol->file && symbol->file[0]) {
+        gs_report_clean(gs_report_base_name(symbol->file), clean, sizeof clean);
+        snprintf(out, size, "%s:%u", clean, symbol->line);
+    } else if (module[0] != '\0') {
+        uint64_t offset = symbol->offset;
+        if (offset == 0 && frame->module)
+            offset = frame->frame - frame->module->bias;
+        gs_report_clean(module, clean, sizeof clean);
+        snprintf(out, size, "%s+0x%llx", clean, (unsigned long long)offset);
+    }
+    return out;
+}
+
+static void write_stack(const struct gs_report_writer *writer,
+                        const struct gs_shown_stack *stack)
+{
+    int width = NAME_WIDTH_MIN, digits = stack->count > 10 ? 2 : 1;
+    char name[NAME_SIZE], place[384];
+
+    for (unsigned i = 0; i < stack->count; i++) {
+        int length = (int)strlen(frame_name(&stack->frames[i], name));
+        if (length + 2 > width && length + 2 <= NAME_WIDTH_MAX)
+            width = length + 2;
+    }
+    if (stack->count > 100)
+        digits = 3;
+    for (unsigned i = 0; i < stack->count; i++) {
+        frame_name(&stack->frames[i], name);
+        frame_place(&stack->frames[i], place, sizeof place);
+        if (place[0] == '\0')
+            gs_text_add(writer->text, "%s    #%-*u %s\n", writer->prefix, digits, i,
+                        name);
+        else
+            gs_text_add(writer->text, "%s    #%-*u %-*s  %s\n", writer->prefix, digits, i,
+                        width - 2, name, place);
+    }
+    if (stack->cut)
+        gs_text_add(writer->text, "%s       ... more (GPUSHIM_STACK_DEPTH)\n",
+                    writer->prefix);
+    if (stack->count == 0)
+        gs_text_add(writer->text, "%s    no call stack was recorded\n", writer->prefix);
+}
+
+/* --- names ----------------------------------------------------------------------------
+ */
+
+static const char *call_name(const struct gs_report_writer *writer,
+                             const struct gs_shown_stack *stack, uint16_t api)
+{
+    const struct gs_tracker_config *config = &writer->tracker->config;
+
+    if (stack->call)
+        return stack->call;
+    if (api < config->api_count && config->api_names[api])
+        return config->api_names[api];
+    return "unknown";
+}
+
+/* Where the memory is: "GPU 0", "managed memory, GPU 0", "pinned host memory". */
+static const char *place_name(unsigned kind, int device, char out[48])
+{
+    if (kind == GS_MEMORY_PINNED)
+        snprintf(out, 48, "pinned host memory");
+    else
+        snprintf(out, 48, "%sGPU %d", kind == GS_MEMORY_MANAGED ? "managed memory, " : "",
+                 device);
+    return out;
+}
+
+/* --- errors ---------------------------------------------------------------------------
+ */
+
+static void write_error_title(const struct gs_report_writer *writer, size_t number,
+                              const struct gs_error *error, const char *call)
+{
+    static const char *const what[] = {
+        [GS_ERROR_DOUBLE_FREE] = "double free of",
+        [GS_ERROR_INVALID_FREE] = "invalid free of",
+        [GS_ERROR_MISMATCHED_FREE] = "free by the wrong call of",
+    };
+    char bytes[24], place[48];
+
+    gs_text_add(writer->text, "%sERROR %zu: %s 0x%llx (", writer->prefix, number,
+                what[error->kind], (unsigned long long)error->addr);
+    if (error->has_allocation && error->offset == 0)
+        gs_text_add(writer->text, "%s, %s, ",
+                    gs_text_bytes(error->allocation.bytes, bytes),
+                    place_name(error->allocation.kind, error->allocation.device, place));
+    else if (error->device >= 0)
+        gs_text_add(writer->text, "GPU %d, ", error->device);
+    gs_text_add(writer->text, "%s)\n", call);
+}
+
+/* " by thread 41301 "loader" (stack: GPUSHIM_STACK_FREE=1)", each part where known. */
+static void write_site(const struct gs_report_writer *writer, const char *what,
+                       const struct gs_free_site *site, const char *thread_name)
+{
+    struct gs_shown_stack stack =
+        gs_frame_table_show(writer->frames, writer->config, site->stack);
+    char duration[24], clean[32];
+
+    gs_text_add(writer->text, "%s  %s at %s", writer->prefix, what,
+                gs_text_duration(site->time_ns, duration));
+    if (site->thread != 0)
+        gs_text_add(writer->text, " by thread %u", site->thread);
+    if (thread_name && thread_name[0])
+        gs_text_add(writer->text, " \"%s\"",
+                    gs_report_clean(thread_name, clean, sizeof clean));
+    gs_text_add(writer->text, "%s\n",
+                stack.count == 0 ? " (stack: GPUSHIM_STACK_FREE=1)" : "");
+    if (stack.count != 0)
+        write_stack(writer, &stack);
+}
+
+static void write_allocated(const struct gs_report_writer *writer,
+                            const struct gs_allocation *allocation)
+{
+    struct gs_shown_stack stack =
+        gs_frame_table_show(writer->frames, writer->config, allocation->stack);
+    char duration[24];
+
+    gs_text_add(writer->text, "%s  allocated at %s", writer->prefix,
+                gs_text_duration(allocation->time_ns, duration));
+    if (allocation->thread != 0)
+        gs_text_add(writer->text, " by thread %u", allocation->thread);
+    gs_text_add(writer->text, " with %s\n", call_name(writer, &stack, allocation->api));
+    write_stack(writer, &stack);
+}
+
+static void write_error(const struct gs_report_writer *writer, size_t number,
+                        const struct gs_error *error)
+{
+    struct gs_shown_stack stack =
+        gs_frame_table_show(writer->frames, writer->config, error->freed.stack);
+    char offset[32], bytes[24];
+
+    write_error_title(writer, number, error, call_name(writer, &stack, error->freed.api));
+    if (error->offset != 0)
+        gs_text_add(writer->text,
+                    "%s  %s byte%s into a live allocation of %s at 0x%llx\n",
+                    writer->prefix, gs_text_count(error->offset, offset),
+                    gs_report_plural(error->offset),
+                    gs_text_bytes(error->allocation.bytes, bytes),
+                    (unsigned long long)error->allocation.addr);
+    else if (!error->has_allocation)
+        gs_text_add(writer->text, "%s  neither live nor among the addresses last freed\n",
+                    writer->prefix);
+    write_site(writer, error->kind == GS_ERROR_DOUBLE_FREE ? "freed again" : "freed",
+               &error->freed, error->thread_name);
+    if (error->context_lost)
+        gs_text_add(writer->text,
+                    "%s  lost at %s, when its context was destroyed or reset\n",
+                    writer->prefix, gs_text_duration(error->first_freed.time_ns, bytes));
+    else if (error->has_first_free)
+        write_site(writer, "first freed", &error->first_freed, NULL);
+    if (error->has_allocation)
+        write_allocated(writer, &error->allocation);
+    gs_report_blank(writer);
+}
+
+void gs_report_errors(const struct gs_report_writer *writer)
+{
+    const struct gs_report_data *data = writer->data;
+    uint64_t more = data->error_count - data->errors_kept;
+    char count[32];
+
+    for (size_t i = 0; i < data->errors_kept; i++)
+        write_error(writer, i + 1, &data->errors[i]);
+    if (more != 0) {
+        gs_text_add(writer->text, "%s%s more error%s, only counted\n", writer->prefix,
+                    gs_text_count(more, count), gs_report_plural(more));
+        gs_report_blank(writer);
+    }
+}
+
+/* --- leaks ----------------------------------------------------------------------------
+ */
+
+static uint64_t age(const struct gs_report_writer *writer, uint64_t time_ns)
+{
+    uint64_t now = writer->source->now_ns;
+
+    return now > time_ns ? now - time_ns : 0;
+}
+
+static void write_leak(const struct gs_report_writer *writer, size_t number,
+                       const struct gs_group *group)
+{
+    struct gs_shown_stack stack =
+        gs_frame_table_show(writer->frames, writer->config, group->stack);
+    char bytes[24], count[32], percent[16], place[48], oldest[24], newest[24];
+
+    gs_text_add(writer->text, "%sLEAK %zu: %s in %s allocation%s (%s %% of leaked)\n",
+                writer->prefix, number, gs_text_bytes(group->bytes, bytes),
+                gs_text_count(group->count, count), gs_report_plural(group->count),
+                gs_report_percent(group->bytes, writer->data->leaked_bytes, percent));
+    gs_text_add(writer->text, "%s  %s, %s, ", writer->prefix,
+                call_name(writer, &stack, group->api),
+                place_name(group->kind, group->device, place));
+    gs_text_duration(age(writer, group->oldest_ns), oldest);
+    if (group->count == 1)
+        gs_text_add(writer->text, "age %s, ", oldest);
+    else
+        gs_text_add(writer->text, "oldest %s, newest %s, ", oldest,
+                    gs_text_duration(age(writer, group->newest_ns), newest));
+    gs_text_add(writer->text, "%s\n", group->lost ? "lost at reset" : "live at exit");
+    write_stack(writer, &stack);
+    gs_report_blank(writer);
+}
+
+void gs_report_leaks(const struct gs_report_writer *writer)
+{
+    const struct gs_report_data *data = writer->data;
+    uint64_t more_bytes = data->grouped_bytes, more_count = data->grouped_count;
+    size_t more = data->groups.count - data->shown;
+    char places[32], bytes[24], count[32];
+
+    for (size_t i = 0; i < data->shown; i++) {
+        write_leak(writer, i + 1, &data->groups.items[i]);
+        more_bytes -= data->groups.items[i].bytes;
+        more_count -= data->groups.items[i].count;
+    }
+    if (more != 0)
+        gs_text_add(writer->text,
+                    "%s%s more place%s: %s in %s allocation%s "
+                    "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n",
+                    writer->prefix, gs_text_count(more, places), gs_report_plural(more),
+                    gs_text_bytes(more_bytes, bytes), gs_text_count(more_count, count),
+                    gs_report_plural(more_count));
+    if (data->leaked_count != data->grouped_count)
+        gs_text_add(writer->text, "%s%s in %s allocation%s not grouped: out of memory\n",
+                    writer->prefix,
+                    gs_text_bytes(data->leaked_bytes - data->grouped_bytes, bytes),
+                    gs_text_count(data->leaked_count - data->grouped_count, count),
+                    gs_report_plural(data->leaked_count - data->grouped_count));
+    if (more != 0 || data->leaked_count != data->grouped_count)
+        gs_report_blank(writer);
+}

@@ -1,0 +1,307 @@
+/*
+ * stacks.c - capture: walk, trim, look up, and for a new stack note the modules.
+ *
+ * Owns:  struct gs_stacks.   Lock: stacks->lock, for adding stacks and for the module
+ *        table; a stack that is known is found without it.   Design: docs/stacks.md
+ *
+ * Order of a capture: walk (no lock), look up (no lock); only for a new stack: ask the
+ * loader whether modules came or went (its lock, none of ours), take the lock, add.
+ * The lock is the innermost of all: nothing is called under it that takes another.
+ */
+#include "stacks.h"
+
+#include "code_address.h"
+#include "host_memory.h"
+#include "loader_gate.h"
+#include "modules.h"
+#include "stack_table.h"
+#include "unwind.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Frames inside the unwinder and the shim: dropped, so walked in addition. */
+#define INNER_FRAMES_MAX   32u
+#define INNER_FRAMES_FIRST 3u
+
+struct gs_stacks {
+    struct gs_stacks_config config; /* immutable; unwinder is the one in use */
+    struct gs_stack_table table;    /* read without, added to under lock */
+    struct gs_module_table modules; /* under lock */
+    pthread_mutex_t lock;
+};
+
+/* A walk, trimmed. */
+struct capture {
+    uintptr_t walked[INNER_FRAMES_MAX + GS_STACK_MAX_DEPTH + 1];
+    const uintptr_t *frames; /* into walked */
+    unsigned count;
+    bool truncated;
+};
+
+/* Lock: none, the thread's own. Inside a capture; the most frames dropped by one. */
+static __thread bool inside __attribute__((tls_model("initial-exec")));
+static __thread unsigned inner_frames __attribute__((tls_model("initial-exec"))) =
+    INNER_FRAMES_FIRST;
+
+enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
+                                struct gs_stacks **out)
+{
+    struct gs_stacks *stacks;
+    bool was_inside = inside;
+    int saved_errno = errno;
+
+    if (config == NULL || out == NULL || config->depth == 0 ||
+        config->depth > GS_STACK_MAX_DEPTH || config->own_begin > config->own_end ||
+        (unsigned)config->unwinder > GS_UNWIND_CFI)
+        return GS_ERR_INVALID;
+    stacks = gs_host_map(sizeof(*stacks));
+    if (stacks == NULL) {
+        errno = saved_errno;
+        return GS_ERR_HOST_NOMEM;
+    }
+    stacks->config = *config;
+    pthread_mutex_init(&stacks->lock, NULL);
+    inside = true;
+    stacks->config.unwinder = gs_unwind_prepare(config->unwinder);
+    inside = was_inside;
+    errno = saved_errno;
+    *out = stacks;
+    return GS_OK;
+}
+
+void gs_stacks_destroy(struct gs_stacks *stacks)
+{
+    if (stacks == NULL)
+        return;
+    gs_stack_table_clear(&stacks->table);
+    gs_module_table_clear(&stacks->modules);
+    pthread_mutex_destroy(&stacks->lock);
+    gs_host_unmap(stacks, sizeof(*stacks));
+}
+
+enum gs_unwinder gs_stacks_unwinder(const struct gs_stacks *stacks)
+{
+    return stacks->config.unwinder;
+}
+
+/* How many inner frames to drop: up to the caller at `anchor`, then the own range. */
+static unsigned inner_count(const struct gs_stacks *stacks, const uintptr_t *walked,
+                            unsigned count, uintptr_t anchor)
+{
+    const struct gs_stacks_config *config = &stacks->config;
+    unsigned i = 0;
+
+    while (i < count && i < INNER_FRAMES_MAX && walked[i] != anchor)
+        i++;
+    if (i == count || walked[i] != anchor)
+        i = 0;
+    while (i < count &&
+           walked[i] - 1 - config->own_begin < config->own_end - config->own_begin)
+        i++;
+    return i;
+}
+
+/*
+ * Walk and trim. Room is asked for as many inner frames as this thread's captures had to
+ * drop so far; if that was too little, once more with all the room there is.
+ */
+static void capture_walk(const struct gs_stacks *stacks, struct capture *capture,
+                         uintptr_t anchor)
+{
+    unsigned depth = stacks->config.depth;
+    unsigned room = depth + 1 + inner_frames;
+    enum gs_walk_end end;
+
+    for (;;) {
+        unsigned count =
+            gs_unwind_walk(stacks->config.unwinder, capture->walked, room, &end);
+        unsigned inner = inner_count(stacks, capture->walked, count, anchor);
+
+        capture->frames = capture->walked + inner;
+        capture->count = count - inner;
+        if (inner > inner_frames && inner <= INNER_FRAMES_MAX)
+            inner_frames = inner;
+        if (capture->count > depth || end != GS_WALK_FULL ||
+            room == depth + 1 + INNER_FRAMES_MAX)
+            break;
+        room = depth + 1 + INNER_FRAMES_MAX;
+    }
+    capture->truncated = capture->count > depth || end == GS_WALK_FULL ||
+                         (end == GS_WALK_STOPPED && capture->count > 0);
+    if (capture->count > depth)
+        capture->count = depth;
+}
+
+/* Add under the lock; the modules are looked at before it is taken. */
+static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
+                          const uintptr_t *frames, unsigned count, bool truncated,
+                          struct gs_module_counts counts)
+{
+    struct gs_module_snapshot *snapshot = NULL;
+    bool is_current;
+    uint32_t id;
+
+    pthread_mutex_lock(&stacks->lock);
+    is_current = gs_module_table_is_current(&stacks->modules, counts);
+    pthread_mutex_unlock(&stacks->lock);
+    if (!is_current && gs_loader_enter()) {
+        snapshot = gs_module_snapshot_take();
+        gs_loader_leave();
+    }
+    pthread_mutex_lock(&stacks->lock);
+    if (snapshot != NULL)
+        gs_module_table_merge(&stacks->modules, snapshot);
+    id = gs_stack_table_add(&stacks->table, hash, frames, count, truncated,
+                            stacks->modules.epoch);
+    pthread_mutex_unlock(&stacks->lock);
+    gs_module_snapshot_free(snapshot);
+    return id;
+}
+
+/*
+ * A stack that is not known. If modules came or went since CFI learned its rules, the
+ * walk may have followed a stale one: forget them and walk again.
+ */
+static __attribute__((noinline)) uint32_t capture_new(struct gs_stacks *stacks,
+                                                      struct capture *capture,
+                                                      uintptr_t anchor, uint32_t hash)
+{
+    struct gs_module_counts counts;
+    uint32_t id = 0;
+
+    if (!gs_loader_enter())
+        return 0; /* the process is forking */
+    counts = gs_modules_counts();
+    gs_loader_leave();
+    if (gs_unwind_cfi_is_stale(counts.adds, counts.unloads)) {
+        capture_walk(stacks, capture, anchor);
+        if (capture->count == 0)
+            return 0;
+        hash = gs_stack_hash(capture->frames, capture->count, capture->truncated);
+        id = gs_stack_table_find(&stacks->table, hash, capture->frames, capture->count,
+                                 capture->truncated);
+    }
+    if (id != 0)
+        return id;
+    return add_stack(stacks, hash, capture->frames, capture->count, capture->truncated,
+                     counts);
+}
+
+__attribute__((noinline)) uint32_t gs_stacks_capture(struct gs_stacks *stacks)
+{
+    uintptr_t anchor = gs_code_address((uintptr_t)__builtin_return_address(0));
+    struct capture capture;
+    uint32_t hash, id = 0;
+    int saved_errno;
+
+    if (stacks == NULL || stacks->config.unwinder == GS_UNWIND_OFF || inside)
+        return 0;
+    saved_errno = errno;
+    inside = true;
+    capture_walk(stacks, &capture, anchor);
+    if (GS_LIKELY(capture.count > 0)) {
+        hash = gs_stack_hash(capture.frames, capture.count, capture.truncated);
+        id = gs_stack_table_find(&stacks->table, hash, capture.frames, capture.count,
+                                 capture.truncated);
+        if (GS_UNLIKELY(id == 0))
+            id = capture_new(stacks, &capture, anchor, hash);
+    }
+    inside = false;
+    errno = saved_errno;
+    return id;
+}
+
+uint32_t gs_stacks_intern(struct gs_stacks *stacks, const uintptr_t *frames,
+                          unsigned count)
+{
+    bool truncated;
+    uint32_t hash, id;
+    int saved_errno = errno;
+
+    if (stacks == NULL || frames == NULL || count == 0 || inside)
+        return 0;
+    inside = true;
+    truncated = count > stacks->config.depth;
+    if (truncated)
+        count = stacks->config.depth;
+    hash = gs_stack_hash(frames, count, truncated);
+    id = gs_stack_table_find(&stacks->table, hash, frames, count, truncated);
+    if (id == 0 && gs_loader_enter()) {
+        struct gs_module_counts counts = gs_modules_counts();
+
+        gs_loader_leave();
+        id = add_stack(stacks, hash, frames, count, truncated, counts);
+    }
+    inside = false;
+    errno = saved_errno;
+    return id;
+}
+
+unsigned gs_stacks_frames(const struct gs_stacks *stacks, uint32_t id, uintptr_t *frames,
+                          unsigned max)
+{
+    const struct gs_stack_entry *entry = gs_stack_table_entry(&stacks->table, id);
+
+    return entry == NULL ? 0 : gs_stack_table_frames(&stacks->table, entry, frames, max);
+}
+
+bool gs_stacks_truncated(const struct gs_stacks *stacks, uint32_t id)
+{
+    const struct gs_stack_entry *entry = gs_stack_table_entry(&stacks->table, id);
+
+    return entry != NULL && entry->truncated;
+}
+
+/* const in the contract: to the caller nothing changes, only the lock is taken. */
+static struct gs_stacks *lockable(const struct gs_stacks *stacks)
+{
+    return (struct gs_stacks *)(uintptr_t)stacks;
+}
+
+enum gs_status gs_stacks_module(const struct gs_stacks *stacks, uint32_t id,
+                                uintptr_t frame, struct gs_module *out)
+{
+    const struct gs_stack_entry *entry = gs_stack_table_entry(&stacks->table, id);
+    const struct gs_module *module;
+
+    if (entry == NULL)
+        return GS_ERR_NOT_FOUND;
+    pthread_mutex_lock(&lockable(stacks)->lock);
+    module = gs_module_table_find(&stacks->modules, entry->epoch, frame - 1);
+    if (module != NULL)
+        *out = *module;
+    pthread_mutex_unlock(&lockable(stacks)->lock);
+    return module != NULL ? GS_OK : GS_ERR_NOT_FOUND;
+}
+
+void gs_stacks_before_fork(struct gs_stacks *stacks)
+{
+    gs_loader_close();
+    if (stacks != NULL)
+        pthread_mutex_lock(&stacks->lock);
+}
+
+void gs_stacks_after_fork(struct gs_stacks *stacks)
+{
+    if (stacks != NULL)
+        pthread_mutex_unlock(&stacks->lock);
+    gs_loader_open();
+}
+
+uint32_t gs_stacks_count(const struct gs_stacks *stacks)
+{
+    return atomic_load_explicit(&stacks->table.count, memory_order_acquire);
+}
+
+size_t gs_stacks_bytes(const struct gs_stacks *stacks)
+{
+    size_t bytes;
+
+    pthread_mutex_lock(&lockable(stacks)->lock);
+    bytes = gs_stack_table_bytes(&stacks->table) + stacks->modules.bytes;
+    pthread_mutex_unlock(&lockable(stacks)->lock);
+    return bytes;
+}

@@ -1,0 +1,96 @@
+/*
+ * stacks.h - call stacks: captured fast, interned once, resolved late.
+ *
+ * A stack is a list of return addresses, innermost first. Interning gives it a small id;
+ * equal stacks have equal ids. With each new stack the modules (shared objects) its
+ * addresses lie in are noted, so that a plug-in that was closed can still be named at
+ * exit.
+ *
+ * Locks: all functions may be called from any thread; locking is internal. No lock of
+ * ours is held while a stack is unwound or the loader is asked for its modules. Design:
+ * docs/stacks.md.
+ */
+#ifndef GS_STACKS_H
+#define GS_STACKS_H
+
+#include "gs_base.h"
+
+#define GS_STACK_MAX_DEPTH 128
+
+struct gs_stacks;
+
+enum gs_unwinder {
+    GS_UNWIND_AUTO,      /* CFI where it proves right, else libunwind, else GCC */
+    GS_UNWIND_LIBUNWIND, /* libunwind's unw_backtrace, by dlopen RTLD_LOCAL */
+    GS_UNWIND_FP,        /* frame pointers, within this thread's stack only */
+    GS_UNWIND_GCC,       /* _Unwind_Backtrace of libgcc_s, by dlopen */
+    GS_UNWIND_OFF,
+    GS_UNWIND_CFI /* our own walk by .eh_frame, within this thread's stack only */
+};
+
+struct gs_stacks_config {
+    enum gs_unwinder unwinder;
+    unsigned depth; /* frames kept, 1 to GS_STACK_MAX_DEPTH */
+    /* Addresses in this range (the shim's own code) are dropped from the inner end. */
+    uintptr_t own_begin, own_end;
+};
+
+/*
+ * A module an address lies in. Strings live as long as the table.
+ */
+struct gs_module {
+    const char *path; /* absolute where known; the program has its real path; "[vdso]" */
+    uintptr_t begin, end; /* mapped range when it was seen */
+    uintptr_t bias;       /* subtract from an address to get the ELF virtual address */
+    uint8_t build_id[20]; /* the first 20 bytes of a longer one */
+    uint8_t build_id_len; /* 0: none */
+};
+
+/* Loads the unwinder now, so that no later capture does, and tries it once. An unwinder
+ * that cannot be had, or whose trial is wrong, falls back to the next one (GCC last, then
+ * OFF); gs_stacks_unwinder tells which is used.
+ * Errors: GS_ERR_INVALID (depth, unwinder, range), GS_ERR_HOST_NOMEM. */
+enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
+                                struct gs_stacks **out) GS_MUST_USE;
+/* NULL is allowed. No other call may be in progress; strings of its modules end here. */
+void gs_stacks_destroy(struct gs_stacks *stacks);
+enum gs_unwinder gs_stacks_unwinder(const struct gs_stacks *stacks);
+
+/*
+ * The calling thread's stack. Never allocates from the host's malloc on the fast path;
+ * takes no lock for a stack seen before; preserves errno. Begins with the caller of this
+ * function, or further out by the caller's own range.
+ * Returns its id, 0 if there is none: off, no memory, or called from within itself (an
+ * allocation made by the loader or the unwinder; a signal handler).
+ */
+uint32_t gs_stacks_capture(struct gs_stacks *stacks);
+
+/* Intern given addresses (tests, imports); `count` beyond the configured depth is cut and
+ * the stack marked as truncated. 0 if count is 0, or no memory, or as above. */
+uint32_t gs_stacks_intern(struct gs_stacks *stacks, const uintptr_t *frames,
+                          unsigned count);
+
+/* Frames of a stack: writes at most `max`, returns how many there are (0: unknown id). */
+unsigned gs_stacks_frames(const struct gs_stacks *stacks, uint32_t id, uintptr_t *frames,
+                          unsigned max);
+
+/* True if the stack goes on beyond its last frame: the configured depth was reached. The
+ * same frames with and without more behind them are two stacks. False for an unknown id.
+ */
+bool gs_stacks_truncated(const struct gs_stacks *stacks, uint32_t id);
+
+/* Module that held the address when its stack was first seen. GS_ERR_NOT_FOUND. */
+enum gs_status gs_stacks_module(const struct gs_stacks *stacks, uint32_t id,
+                                uintptr_t frame, struct gs_module *out) GS_MUST_USE;
+
+/* Around fork: no insertion is half done in the child. Both in the forking thread;
+ * `after` in the parent and in the child. Takes and releases the table's lock. */
+void gs_stacks_before_fork(struct gs_stacks *stacks);
+void gs_stacks_after_fork(struct gs_stacks *stacks);
+
+/* Distinct stacks interned (ids run from 1 to this), and bytes of memory held for them.
+ */
+uint32_t gs_stacks_count(const struct gs_stacks *stacks);
+size_t gs_stacks_bytes(const struct gs_stacks *stacks);
+
+#endif

@@ -1,0 +1,280 @@
+/*
+ * symbolize.c - resolves addresses for the report: names here, file and line by a child.
+ *
+ * Owns:  struct gs_symbolizer: the files' symbols and every string given out.
+ * Lock:  none, one thread.   Design: docs/stacks.md
+ *
+ * Runs at the very end of exit, after all static destructors: libc only.
+ */
+#include "symbolize.h"
+
+#include "demangle.h"
+#include "elf_symbols.h"
+#include "line_helper.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DELETED " (deleted)" /* what the kernel puts behind the path of a removed file   \
+                              */
+
+/* A module's file, opened once. */
+struct object {
+    struct object *next;
+    char *path;
+    uint8_t build_id[20];
+    uint8_t build_id_len;
+    struct gs_elf_symbols *symbols; /* NULL: cannot be used */
+};
+
+/* A string given out, kept until the end. */
+struct kept_string {
+    struct kept_string *next;
+    char text[];
+};
+
+struct gs_symbolizer {
+    bool lines;
+    unsigned timeout_ms;
+    char *helper; /* NULL: search */
+    struct object *objects;
+    struct kept_string *strings;
+    const char *note;
+};
+
+enum gs_status gs_symbolizer_create(const struct gs_symbolizer_config *config,
+                                    struct gs_symbolizer **out)
+{
+    struct gs_symbolizer *symbolizer;
+
+    if (config == NULL || out == NULL)
+        return GS_ERR_INVALID;
+    symbolizer = calloc(1, sizeof(*symbolizer));
+    if (symbolizer == NULL)
+        return GS_ERR_HOST_NOMEM;
+    symbolizer->lines = config->lines;
+    symbolizer->timeout_ms = config->timeout_ms;
+    if (config->helper != NULL) {
+        symbolizer->helper = strdup(config->helper);
+        if (symbolizer->helper == NULL) {
+            free(symbolizer);
+            return GS_ERR_HOST_NOMEM;
+        }
+    }
+    *out = symbolizer;
+    return GS_OK;
+}
+
+void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer)
+{
+    if (symbolizer == NULL)
+        return;
+    while (symbolizer->objects != NULL) {
+        struct object *object = symbolizer->objects;
+
+        symbolizer->objects = object->next;
+        gs_elf_symbols_close(object->symbols);
+        free(object->path);
+        free(object);
+    }
+    while (symbolizer->strings != NULL) {
+        struct kept_string *string = symbolizer->strings;
+
+        symbolizer->strings = string->next;
+        free(string);
+    }
+    free(symbolizer->helper);
+    free(symbolizer);
+}
+
+const char *gs_symbolizer_note(const struct gs_symbolizer *symbolizer)
+{
+    return symbolizer->note;
+}
+
+/* A copy that lives as long as the symbolizer; NULL: no memory, or `text` is NULL. */
+static const char *keep(struct gs_symbolizer *symbolizer, const char *text, size_t length)
+{
+    struct kept_string *string =
+        text != NULL ? malloc(sizeof(*string) + length + 1) : NULL;
+
+    if (string == NULL)
+        return NULL;
+    memcpy(string->text, text, length);
+    string->text[length] = '\0';
+    string->next = symbolizer->strings;
+    symbolizer->strings = string;
+    return string->text;
+}
+
+/* The object for a module, opened at the first call. NULL: no memory. */
+static struct object *object_for(struct gs_symbolizer *symbolizer,
+                                 const struct gs_module *module)
+{
+    struct object *object = symbolizer->objects;
+
+    for (; object != NULL; object = object->next) {
+        if (object->build_id_len == module->build_id_len &&
+            memcmp(object->build_id, module->build_id, module->build_id_len) == 0 &&
+            strcmp(object->path, module->path) == 0)
+            return object;
+    }
+    object = calloc(1, sizeof(*object));
+    if (object == NULL)
+        return NULL;
+    object->path = strdup(module->path);
+    if (object->path == NULL) {
+        free(object);
+        return NULL;
+    }
+    memcpy(object->build_id, module->build_id, sizeof(object->build_id));
+    object->build_id_len = module->build_id_len;
+    if (module->path[0] == '/' &&
+        gs_elf_symbols_open(module->path, module->build_id, module->build_id_len,
+                            &object->symbols) != GS_OK)
+        object->symbols = NULL;
+    object->next = symbolizer->objects;
+    symbolizer->objects = object;
+    return object;
+}
+
+static const char *keep_base_name(struct gs_symbolizer *symbolizer, const char *path)
+{
+    size_t length = strlen(path), tail = sizeof(DELETED) - 1;
+    const char *slash;
+
+    if (length > tail && strcmp(path + length - tail, DELETED) == 0)
+        length -= tail;
+    slash = memrchr(path, '/', length);
+    if (slash != NULL) {
+        length -= (size_t)(slash + 1 - path);
+        path = slash + 1;
+    }
+    return length != 0 ? keep(symbolizer, path, length) : NULL;
+}
+
+static void resolve_names(struct gs_symbolizer *symbolizer,
+                          struct gs_symbol_request *request, struct object *object)
+{
+    struct gs_symbol *result = &request->result;
+    const char *linkage;
+    char *readable;
+
+    result->offset = (uint64_t)(request->frame - 1 - request->module->bias);
+    result->module = keep_base_name(symbolizer, request->module->path);
+    if (object == NULL || object->symbols == NULL)
+        return;
+    linkage = gs_elf_symbols_find(object->symbols, result->offset);
+    if (linkage == NULL)
+        return;
+    result->linkage = keep(symbolizer, linkage, strlen(linkage));
+    readable = gs_demangle(linkage);
+    result->function =
+        readable != NULL ? keep(symbolizer, readable, strlen(readable)) : result->linkage;
+    free(readable);
+}
+
+/* A request with the object it is about, for sorting. */
+struct item {
+    struct gs_symbol_request *request;
+    struct object *object; /* NULL: no module or no memory */
+};
+
+static int compare_items(const void *a, const void *b)
+{
+    const struct item *left = a, *right = b;
+    uint64_t left_at, right_at;
+    int order;
+
+    if (left->object != right->object) {
+        if (left->object == NULL || right->object == NULL)
+            return left->object == NULL ? 1 : -1;
+        order = strcmp(left->object->path, right->object->path);
+        if (order != 0)
+            return order;
+        return (uintptr_t)left->object < (uintptr_t)right->object ? -1 : 1;
+    }
+    if (left->object == NULL)
+        return 0;
+    left_at = left->request->frame - left->request->module->bias;
+    right_at = right->request->frame - right->request->module->bias;
+    return left_at < right_at ? -1 : left_at > right_at;
+}
+
+static bool same_place(const struct item *a, const struct item *b)
+{
+    return a->object != NULL && a->object == b->object &&
+           a->request->frame - a->request->module->bias ==
+               b->request->frame - b->request->module->bias;
+}
+
+/* Can the helper be asked about it, and will it know anything? */
+static bool may_have_line(const struct item *item)
+{
+    return item->object != NULL && item->object->symbols != NULL &&
+           gs_elf_symbols_has_lines(item->object->symbols) &&
+           strpbrk(item->object->path, "\"\n\r") == NULL;
+}
+
+/* One query for each distinct place; the answers go into the first of equal items. */
+static void resolve_lines(struct gs_symbolizer *symbolizer, struct item *items,
+                          size_t count)
+{
+    struct gs_line_query *queries = calloc(count, sizeof(*queries));
+    struct gs_symbol_request **asked = calloc(count, sizeof(*asked));
+    size_t used = 0;
+
+    for (size_t i = 0; queries != NULL && asked != NULL && i < count; i++) {
+        if (!may_have_line(&items[i]) || (i > 0 && same_place(&items[i - 1], &items[i])))
+            continue;
+        asked[used] = items[i].request;
+        queries[used].path = items[i].object->path;
+        queries[used++].address = items[i].request->result.offset;
+    }
+    symbolizer->note =
+        gs_line_helper_resolve(symbolizer->helper, symbolizer->timeout_ms, queries, used);
+    for (size_t i = 0; i < used; i++) {
+        if (queries[i].file == NULL)
+            continue;
+        asked[i]->result.file =
+            keep(symbolizer, queries[i].file, strlen(queries[i].file));
+        asked[i]->result.line = asked[i]->result.file != NULL ? queries[i].line : 0;
+        free(queries[i].file);
+    }
+    free(asked);
+    free(queries);
+}
+
+void gs_symbolizer_resolve(struct gs_symbolizer *symbolizer,
+                           struct gs_symbol_request *requests, size_t count)
+{
+    struct item *items = count != 0 ? calloc(count, sizeof(*items)) : NULL;
+
+    symbolizer->note = NULL;
+    for (size_t i = 0; i < count; i++) {
+        struct gs_symbol_request *request = &requests[i];
+
+        memset(&request->result, 0, sizeof(request->result));
+        if (items == NULL)
+            continue;
+        items[i].request = request;
+        if (request->module != NULL && request->module->path != NULL)
+            items[i].object = object_for(symbolizer, request->module);
+    }
+    if (items == NULL)
+        return;
+    qsort(items, count, sizeof(*items), compare_items);
+    for (size_t i = 0; i < count && items[i].object != NULL; i++) {
+        if (i > 0 && same_place(&items[i - 1], &items[i]))
+            items[i].request->result = items[i - 1].request->result;
+        else
+            resolve_names(symbolizer, items[i].request, items[i].object);
+    }
+    if (symbolizer->lines)
+        resolve_lines(symbolizer, items, count);
+    for (size_t i = 1; i < count; i++) {
+        if (same_place(&items[i - 1], &items[i]))
+            items[i].request->result = items[i - 1].request->result;
+    }
+    free(items);
+}

@@ -1,0 +1,59 @@
+/*
+ * symbolize.h - from addresses to function, file and line; at report time only.
+ *
+ * Function names come from the symbol tables (.symtab, else .dynsym) of the module's
+ * file, read in-process; C++ names are demangled. File and line come from one child
+ * (llvm-symbolizer or addr2line) under a time limit; where there is none, or the limit is
+ * reached, the module and offset remain. Never fails as a whole.
+ *
+ * Locks: none; one thread uses one symbolizer.
+ */
+#ifndef GS_SYMBOLIZE_H
+#define GS_SYMBOLIZE_H
+
+#include "gs_base.h"
+#include "stacks.h"
+
+struct gs_symbolizer;
+
+struct gs_symbolizer_config {
+    bool lines;          /* start the child for file:line */
+    unsigned timeout_ms; /* for all of the child's work together */
+    /* NULL: search PATH for llvm-symbolizer, then addr2line. Else a program, looked up as
+     * execvp does; it speaks addr2line's format if its base name contains "addr2line",
+     * llvm-symbolizer's otherwise. */
+    const char *helper;
+};
+
+/* All strings are the symbolizer's. */
+struct gs_symbol {
+    const char *function; /* demangled; NULL: unknown (stripped) */
+    const char *linkage;  /* as in the symbol table; NULL: unknown */
+    const char *file;     /* NULL: unknown */
+    unsigned line;        /* 0: unknown */
+    const char *module;   /* base name of the module's file; NULL: unknown */
+    uint64_t offset;      /* ELF virtual address of frame - 1, as addr2line wants it */
+};
+
+/* What to resolve. Frames are return addresses; the symbolizer looks up frame - 1. */
+struct gs_symbol_request {
+    uintptr_t frame;
+    const struct gs_module *module; /* NULL: unknown */
+    struct gs_symbol result;
+};
+
+/* The configuration is copied. Errors: GS_ERR_INVALID, GS_ERR_HOST_NOMEM. */
+enum gs_status gs_symbolizer_create(const struct gs_symbolizer_config *config,
+                                    struct gs_symbolizer **out) GS_MUST_USE;
+void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer);
+
+/* Resolve all requests at once (so that the child is started once). Whatever could not be
+ * found is NULL or 0 in the result; each result is overwritten. */
+void gs_symbolizer_resolve(struct gs_symbolizer *symbolizer,
+                           struct gs_symbol_request *requests, size_t count);
+
+/* A sentence for the report if file:line are missing (no helper, time limit); else NULL.
+ */
+const char *gs_symbolizer_note(const struct gs_symbolizer *symbolizer);
+
+#endif

@@ -1,0 +1,141 @@
+/*
+ * text.c - a growable text buffer, and the number formats of the report.
+ * Owns: the buffer.   Lock: none, one thread uses one buffer.
+ */
+#include "text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_CAPACITY 4096
+
+/* Room for `length` more bytes and the NUL. */
+static bool make_room(struct gs_text *text, size_t length)
+{
+    size_t capacity = text->capacity ? text->capacity : FIRST_CAPACITY;
+
+    if (length >= SIZE_MAX / 2 - text->length)
+        return false;
+    while (capacity <= text->length + length)
+        capacity *= 2;
+    if (capacity == text->capacity)
+        return true;
+    char *data = realloc(text->data, capacity);
+    if (!data)
+        return false;
+    text->data = data;
+    text->capacity = capacity;
+    return true;
+}
+
+/*
+ * Add formatted text. Out of memory, or a format that cannot be written: nothing of this
+ * call is added and text->truncated is set; later calls add nothing, so that the text has
+ * an end missing but no hole.
+ */
+void gs_text_add(struct gs_text *text, const char *format, ...)
+{
+    va_list arguments;
+
+    if (!text || !format || text->truncated)
+        return;
+    va_start(arguments, format);
+    size_t room = text->capacity - text->length;
+    int length = vsnprintf(text->data ? text->data + text->length : NULL,
+                           text->data ? room : 0, format, arguments);
+    va_end(arguments);
+    if (length < 0 || ((size_t)length >= room && !make_room(text, (size_t)length))) {
+        if (text->data)
+            text->data[text->length] = '\0';
+        text->truncated = true;
+        return;
+    }
+    if ((size_t)length >= room) {
+        va_start(arguments, format);
+        vsnprintf(text->data + text->length, text->capacity - text->length, format,
+                  arguments);
+        va_end(arguments);
+    }
+    text->length += (size_t)length;
+}
+
+/* The buffer may be used again afterwards. */
+void gs_text_free(struct gs_text *text)
+{
+    if (!text)
+        return;
+    free(text->data);
+    memset(text, 0, sizeof *text);
+}
+
+/* value / unit with `scale` steps to one, rounded half up. */
+static uint64_t divide(uint64_t value, uint64_t unit, unsigned scale)
+{
+    __extension__ unsigned __int128 product = (unsigned __int128)value * scale;
+
+    return (uint64_t)((product + unit / 2) / unit);
+}
+
+/*
+ * Three significant digits; four for 1000 to 1023 of a unit, and all of them for single
+ * bytes. What rounds up to 1024 is one of the next unit.
+ */
+const char *gs_text_bytes(uint64_t bytes, char out[24])
+{
+    static const char prefixes[] = "KMGTPE";
+    unsigned unit = 0;
+    uint64_t size = 1024;
+
+    if (bytes < 1024) {
+        snprintf(out, 24, "%u B", (unsigned)bytes);
+        return out;
+    }
+    while (unit + 1 < sizeof prefixes - 1 && divide(bytes, size, 1) >= 1024) {
+        unit++;
+        size *= 1024;
+    }
+    uint64_t hundredths = divide(bytes, size, 100);
+    uint64_t tenths = divide(bytes, size, 10);
+    if (hundredths < 1000)
+        snprintf(out, 24, "%u.%02u %ciB", (unsigned)(hundredths / 100),
+                 (unsigned)(hundredths % 100), prefixes[unit]);
+    else if (tenths < 1000)
+        snprintf(out, 24, "%u.%u %ciB", (unsigned)(tenths / 10), (unsigned)(tenths % 10),
+                 prefixes[unit]);
+    else
+        snprintf(out, 24, "%u %ciB", (unsigned)divide(bytes, size, 1), prefixes[unit]);
+    return out;
+}
+
+const char *gs_text_count(uint64_t count, char out[32])
+{
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)count);
+    char *to = out;
+
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0)
+            *to++ = ',';
+        *to++ = digits[i];
+    }
+    *to = '\0';
+    return out;
+}
+
+/* Rounded down, as a clock shows it: 59.9 s is "59s". */
+const char *gs_text_duration(uint64_t ns, char out[24])
+{
+    unsigned long long seconds = ns / 1000000000u;
+
+    if (seconds == 0)
+        snprintf(out, 24, "%ums", (unsigned)(ns / 1000000u));
+    else if (seconds < 60)
+        snprintf(out, 24, "%llus", seconds);
+    else if (seconds < 3600)
+        snprintf(out, 24, "%llum%02llus", seconds / 60, seconds % 60);
+    else
+        snprintf(out, 24, "%lluh%02llum", seconds / 3600, seconds / 60 % 60);
+    return out;
+}

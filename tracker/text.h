@@ -1,0 +1,26 @@
+/*
+ * text.h - a growable text buffer; out of memory truncates and is remembered.
+ * Owns: the buffer.   Lock: none, one thread uses one buffer.
+ */
+#ifndef GS_TEXT_H
+#define GS_TEXT_H
+
+#include "gs_base.h"
+
+struct gs_text {
+    char *data; /* NUL-terminated once anything was added; free with gs_text_free */
+    size_t length, capacity;
+    bool truncated;
+};
+
+void gs_text_add(struct gs_text *text, const char *format, ...) GS_PRINTF(2, 3);
+void gs_text_free(struct gs_text *text);
+
+/* "12.0 MiB", "2.31 GiB", "272 MiB", "17 B": IEC units, three significant digits. */
+const char *gs_text_bytes(uint64_t bytes, char out[24]);
+/* "184,203" */
+const char *gs_text_count(uint64_t count, char out[32]);
+/* "12m41s", "4s", "3ms" ; hours as "2h03m" */
+const char *gs_text_duration(uint64_t ns, char out[24]);
+
+#endif

@@ -1,0 +1,164 @@
+/*
+ * totals.c - allocations, frees, live bytes and their peak, per device.
+ *
+ * Each shard counts for itself, so recording touches no line that another thread writes.
+ * Sums are made when somebody asks. The peak cannot wait for that, so each shard has a
+ * credit with its device, never less than the shard's live bytes: only an allocation that
+ * exceeds the credit touches the shared sum of all credits. The sum is never less than
+ * what is live, hence neither is its maximum. Credit is given back with the first call in
+ * a new step of the clock, and at once by frees beyond what the shard itself allocated in
+ * this step, as when one thread allocates and another frees.
+ *
+ * When the sum reaches a new maximum the other shards' unused credit is taken back first,
+ * so that the peak is exact: always with one thread, and with several unless they set new
+ * peaks more than SETTLES_PER_STEP times within one step of the clock. After that, what
+ * each of them held within that step (a few milliseconds) counts as held at once, or
+ * threads that take turns would spend their time taking back each other's credit.
+ *
+ * Owns:  rows of every shard, shared[].
+ * Locks: a row is written under its shard's lock; peak_lock for peak, peak_time and the
+ *        settle counts.   Design: docs/tracker.md
+ */
+#include "tracker_internal.h"
+
+#define SETTLES_PER_STEP 64u
+
+/* Change a row's credit. Returns the sum of all. The shard's lock is held. */
+static int64_t set_credit(struct gs_tracker *tracker, struct gs_row *row,
+                          unsigned row_index, int64_t credit)
+{
+    int64_t change = credit - row->credit;
+
+    __atomic_store_n(&row->credit, credit, __ATOMIC_RELAXED);
+    return __atomic_add_fetch(&tracker->shared[row_index].credit, change,
+                              __ATOMIC_ACQ_REL);
+}
+
+/* May unused credit of this step of the clock be taken back once more? */
+static bool may_settle(struct gs_tracker *tracker, struct gs_shared_row *shared,
+                       uint64_t now)
+{
+    gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
+    if (shared->settle_tick != now) {
+        shared->settle_tick = now;
+        shared->settles = 0;
+    }
+    bool allowed = shared->settles < SETTLES_PER_STEP;
+    if (allowed)
+        shared->settles++;
+    gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
+    return allowed;
+}
+
+/*
+ * Take back what other shards do not use. A shard whose lock is taken is at work this
+ * instant; its credit stands. `mine` is locked, so this must not wait for any other.
+ * Returns whether anything was taken back.
+ */
+static bool settle_others(struct gs_tracker *tracker, const struct gs_shard *mine,
+                          unsigned row_index, uint64_t now)
+{
+    uint32_t used = __atomic_load_n(&tracker->shards_used, __ATOMIC_ACQUIRE);
+    struct gs_shared_row *shared = &tracker->shared[row_index];
+    int all = -1; /* not asked yet */
+    bool changed = false;
+
+    for (uint32_t i = 0; i < used; i++) {
+        struct gs_shard *shard = &tracker->shards[i];
+        struct gs_row *row = &shard->rows[row_index];
+        if (shard == mine || __atomic_load_n(&row->credit, __ATOMIC_RELAXED) ==
+                                 __atomic_load_n(&row->live_bytes, __ATOMIC_RELAXED))
+            continue;
+        if (__atomic_load_n(&row->tick, __ATOMIC_RELAXED) == now) {
+            if (all < 0)
+                all = may_settle(tracker, shared, now);
+            if (!all)
+                continue;
+        }
+        if (gs_tracker_lock_try_raw(&shard->lock)) {
+            set_credit(tracker, row, row_index, row->live_bytes);
+            gs_tracker_lock_give_raw(&shard->lock);
+            changed = true;
+        }
+    }
+    return changed;
+}
+
+/* The peak is at least `bytes`. */
+static void raise_peak(struct gs_tracker *tracker, struct gs_shared_row *shared,
+                       int64_t bytes, uint64_t now)
+{
+    gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
+    if (bytes > __atomic_load_n(&shared->peak, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&shared->peak, bytes, __ATOMIC_RELAXED);
+        __atomic_store_n(&shared->peak_time, now, __ATOMIC_RELAXED);
+    }
+    gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
+}
+
+/*
+ * The row's live bytes left the range from low_bytes to credit, or the clock moved on.
+ * The shard's lock is held.
+ */
+void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
+                       unsigned row_index, uint64_t now)
+{
+    struct gs_row *row = &shard->rows[row_index];
+    struct gs_shared_row *shared = &tracker->shared[row_index];
+    int64_t credit = row->live_bytes;
+    bool rising = row->live_bytes > row->credit;
+
+    if (row->tick == now && !rising) /* a new low: others' memory was freed here */
+        credit = row->credit - (row->low_bytes - row->live_bytes);
+    if (row->tick != now || row->live_bytes < row->low_bytes)
+        row->low_bytes = row->live_bytes;
+    int64_t sum = set_credit(tracker, row, row_index, credit);
+    __atomic_store_n(&row->tick, now, __ATOMIC_RELAXED);
+
+    if (!rising || sum <= __atomic_load_n(&shared->peak, __ATOMIC_RELAXED))
+        return;
+    if (settle_others(tracker, shard, row_index, now))
+        sum = __atomic_load_n(&shared->credit, __ATOMIC_ACQUIRE);
+    raise_peak(tracker, shared, sum, now);
+}
+
+static uint64_t at_least_zero(int64_t value)
+{
+    return value > 0 ? (uint64_t)value : 0;
+}
+
+void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
+                           struct gs_tracker_totals *out)
+{
+    if (!out)
+        return;
+    *out = (struct gs_tracker_totals){0};
+    if (!tracker)
+        return;
+
+    unsigned index = device < 0 ? GS_ROW_PINNED : gs_totals_row(device, 0);
+    struct gs_shared_row *shared = &tracker->shared[index];
+    uint32_t used = __atomic_load_n(&tracker->shards_used, __ATOMIC_ACQUIRE);
+    int64_t bytes = 0, count = 0;
+
+    for (uint32_t i = 0; i < used; i++) {
+        struct gs_row *row = &tracker->shards[i].rows[index];
+        bytes += __atomic_load_n(&row->live_bytes, __ATOMIC_RELAXED);
+        count += __atomic_load_n(&row->live_count, __ATOMIC_RELAXED);
+        out->allocs += __atomic_load_n(&row->allocs, __ATOMIC_RELAXED);
+        out->frees += __atomic_load_n(&row->frees, __ATOMIC_RELAXED);
+        out->failed += __atomic_load_n(&row->failed, __ATOMIC_RELAXED);
+    }
+    out->live_bytes = at_least_zero(bytes);
+    out->live_count = at_least_zero(count);
+    out->lost_bytes = __atomic_load_n(&shared->lost_bytes, __ATOMIC_RELAXED);
+    out->lost_count = __atomic_load_n(&shared->lost_count, __ATOMIC_RELAXED);
+
+    /* A peak below a figure given in the same answer would be absurd. */
+    if (bytes > __atomic_load_n(&shared->peak, __ATOMIC_RELAXED))
+        raise_peak(tracker, shared, bytes, gs_tracker_now(tracker));
+    gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
+    out->peak_bytes = at_least_zero(shared->peak);
+    out->peak_time_ns = shared->peak_time;
+    gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
+}

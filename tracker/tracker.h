@@ -1,0 +1,141 @@
+/*
+ * tracker.h - who owns the GPU memory: live allocations, errors, totals.
+ *
+ * The shim tells the tracker of every allocation after it was made and of every free
+ * before it is carried out (else another thread could be handed the same address in
+ * between and be forgotten instead). Knows no CUDA: the names of calls come in as a
+ * table.
+ *
+ * Locks: all functions may be called from any thread; locking is internal.
+ * Design: docs/tracker.md.
+ */
+#ifndef GS_TRACKER_H
+#define GS_TRACKER_H
+
+#include "gs_base.h"
+#include "stacks.h"
+
+struct gs_tracker;
+
+enum gs_memory_kind {
+    GS_MEMORY_DEVICE,  /* cuMemAlloc */
+    GS_MEMORY_ASYNC,   /* stream-ordered */
+    GS_MEMORY_MANAGED, /* cuMemAllocManaged */
+    GS_MEMORY_PINNED,  /* page-locked host memory: counted apart, not GPU memory */
+    GS_MEMORY_KINDS
+};
+
+/* One allocation, as recorded. At most 72 bytes: a million of them are held. */
+struct gs_allocation {
+    uint64_t addr;
+    uint64_t bytes;   /* as asked for */
+    uint64_t context; /* handle, opaque */
+    uint64_t stream;  /* handle, opaque; 0 for calls without a stream */
+    uint64_t time_ns; /* since the tracker's start */
+    uint32_t thread;  /* kernel thread id */
+    uint32_t stack;   /* id in the stack table; 0 = none */
+    int16_t device;   /* ordinal */
+    uint16_t api;     /* index into gs_tracker_config.api_names */
+    uint8_t kind;     /* enum gs_memory_kind */
+    uint8_t lost;     /* 1: its context was destroyed or reset while it was live */
+};
+
+enum gs_error_kind {
+    GS_ERROR_DOUBLE_FREE,
+    GS_ERROR_INVALID_FREE,    /* never allocated, or interior */
+    GS_ERROR_MISMATCHED_FREE, /* right address, wrong call */
+};
+
+/* Who frees, and how: the other half of an error report. */
+struct gs_free_site {
+    uint64_t time_ns; /* filled in by the tracker if 0 */
+    uint32_t thread;
+    uint32_t stack; /* 0 = none recorded */
+    uint16_t api;
+};
+
+struct gs_tracker_config {
+    const char *const *api_names; /* static; index 0 is "unknown" */
+    size_t api_count;
+    struct gs_stacks *stacks; /* the caller's; outlives the tracker; may be NULL */
+    size_t free_history;      /* just-freed addresses remembered, a power of two */
+};
+
+/* Totals of one device (or of pinned host memory); names and docs in tracker/totals.def.
+ */
+struct gs_tracker_totals {
+#define GS_TOTAL(name, unit, doc) uint64_t name;
+#include "totals.def"
+#undef GS_TOTAL
+};
+
+/* Errors: GS_ERR_INVALID, GS_ERR_HOST_NOMEM. */
+enum gs_status gs_tracker_create(const struct gs_tracker_config *config,
+                                 struct gs_tracker **out) GS_MUST_USE;
+/* No other call may be in progress. */
+void gs_tracker_destroy(struct gs_tracker *tracker);
+
+/* Nanoseconds since the tracker was created (monotonic, coarse: about 1-4 ms steps). */
+uint64_t gs_tracker_now(const struct gs_tracker *tracker);
+
+/*
+ * Record an allocation that was made.
+ * In:     allocation  time_ns 0 means now
+ *         indexed     true: it will be removed by *id and the caller keeps the id;
+ *                     false: it will be removed by address
+ * Out:    *id         never 0; small, dense, reused after removal
+ * Errors: GS_ERR_HOST_NOMEM  not recorded; totals are still counted
+ */
+enum gs_status gs_tracker_add(struct gs_tracker *tracker,
+                              const struct gs_allocation *allocation, bool indexed,
+                              uint32_t *id) GS_MUST_USE;
+
+/* An allocation that the driver refused. */
+void gs_tracker_add_failed(struct gs_tracker *tracker, int device,
+                           enum gs_memory_kind kind);
+
+/* Forget the record `id` (from gs_tracker_add, indexed). `site` is kept for the history.
+ */
+void gs_tracker_remove(struct gs_tracker *tracker, uint32_t id,
+                       const struct gs_free_site *site);
+
+/*
+ * Forget a record added with indexed == false.
+ * Out:    *out  what it was (may be NULL)
+ * Errors: GS_ERR_NOT_FOUND
+ */
+enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t addr,
+                                         const struct gs_free_site *site,
+                                         struct gs_allocation *out) GS_MUST_USE;
+
+/* A free that was taken out of the books failed in the driver: put it back as it was. */
+enum gs_status gs_tracker_restore(struct gs_tracker *tracker,
+                                  const struct gs_allocation *allocation) GS_MUST_USE;
+
+/* A copy of a live record by address, whichever way it was added. GS_ERR_NOT_FOUND.
+ * Slow for indexed records (a scan): for error messages and tests. */
+enum gs_status gs_tracker_find(struct gs_tracker *tracker, uint64_t addr,
+                               struct gs_allocation *out) GS_MUST_USE;
+
+/*
+ * A context died. Its live allocations (by kinds bit mask, 1 << kind) stop being live and
+ * are kept as "lost at reset" for the report.
+ */
+void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context,
+                             unsigned kinds);
+
+/*
+ * A free the driver refused or the pool recognised as wrong. The tracker itself decides
+ * between double and invalid by its history of recent frees.
+ */
+void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device,
+                           const struct gs_free_site *site);
+
+/* Errors seen so far. */
+uint64_t gs_tracker_error_count(struct gs_tracker *tracker);
+
+/* device < 0: pinned host memory; otherwise GPU memory of that device, all kinds. */
+void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
+                           struct gs_tracker_totals *out);
+
+#endif

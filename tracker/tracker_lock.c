@@ -1,0 +1,48 @@
+/*
+ * tracker_lock.c - what a thread does that finds one of the tracker's locks taken.
+ * Owns: nothing.   Lock: none.
+ */
+#include "tracker_lock.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <time.h>
+
+#define SPINS  128 /* a holder that runs is done within these */
+#define YIELDS 32  /* a holder that was preempted gets the processor */
+
+#ifndef NDEBUG
+__thread uint32_t gs_tracker_ranks_held;
+#endif
+
+static void pause_briefly(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+/*
+ * Wait until the lock is free and take it. Preserves errno.
+ * Sleeping at the end matters under SCHED_FIFO, where yielding to a thread of lower
+ * priority never lets it run.
+ */
+void gs_tracker_lock_wait(struct gs_tracker_lock *lock)
+{
+    const struct timespec nap = {.tv_sec = 0, .tv_nsec = 50000};
+    int saved = errno;
+
+    for (unsigned turn = 0;; turn++) {
+        if (gs_tracker_lock_try_raw(lock))
+            break;
+        if (turn < SPINS)
+            pause_briefly();
+        else if (turn < SPINS + YIELDS)
+            sched_yield();
+        else
+            nanosleep(&nap, NULL);
+    }
+    errno = saved;
+}

@@ -1,0 +1,272 @@
+/*
+ * unwind.c - chooses a way to walk the stack, and holds the two that are borrowed.
+ *
+ * Role:  libunwind and libgcc_s are found by dlopen, never linked: linked they would put
+ *        their _Unwind_* into every program and slow its exceptions, or break it.
+ * Owns:  the functions found, process-wide.   Lock: none, atomics: a lock held over
+ * dlopen could meet a constructor that waits for it.   Design: docs/stacks.md
+ *
+ * libunwind remembers, in each thread and for ever, how to leave the function at a return
+ * address. If a plug-in is closed and another is loaded at its place, it follows the old
+ * answer into memory that is no stack: seen to crash, versions 1.6 to 1.8. So it is used
+ * only as long as no module was unloaded since it was chosen; the loader's own counter is
+ * asked before each walk. Afterwards CFI, or GCC, serves.
+ */
+#include "unwind.h"
+
+#include "code_address.h"
+#include "loader_gate.h"
+#include "modules.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+
+#define TRIAL_FRAMES 64
+
+typedef int libunwind_backtrace(void **buffer, int size);
+typedef int gcc_trace_function(void *context, void *arg);
+typedef int gcc_backtrace(gcc_trace_function *trace, void *arg);
+typedef uintptr_t gcc_get_ip(void *context);
+
+#define UNLOADS_NOT_SET UINT64_MAX
+
+/* No lock: NULL until found, then never changed; two threads that look find the same. */
+static _Atomic(libunwind_backtrace *) libunwind_walk;
+static _Atomic(gcc_backtrace *) gcc_walk;
+static _Atomic(gcc_get_ip *) gcc_ip;
+/* The loader's count before libunwind's first walk; set once. */
+static _Atomic uint64_t libunwind_unloads = UNLOADS_NOT_SET;
+static _Atomic bool cfi_proven;
+
+/* What _Unwind_Backtrace is handed through. */
+struct gcc_walk_state {
+    uintptr_t *frames;
+    unsigned count, max;
+    bool full;
+};
+
+/* dlopen for good. A failure leaves no message behind for the program's dlerror. */
+static void *open_library(const char *name)
+{
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+
+    if (library == NULL)
+        (void)dlerror();
+    return library;
+}
+
+static void *find_function(void *library, const char *name)
+{
+    void *function = library != NULL ? dlsym(library, name) : NULL;
+
+    if (library != NULL && function == NULL)
+        (void)dlerror();
+    return function;
+}
+
+static bool load_libunwind(void)
+{
+    libunwind_backtrace *walk;
+    uint64_t not_set = UNLOADS_NOT_SET;
+
+    if (atomic_load(&libunwind_walk) != NULL)
+        return true;
+    walk = (libunwind_backtrace *)find_function(open_library("libunwind.so.8"),
+                                                "unw_backtrace");
+    atomic_compare_exchange_strong(&libunwind_unloads, &not_set, gs_modules_unloads());
+    atomic_store(&libunwind_walk, walk);
+    return walk != NULL;
+}
+
+static bool load_gcc(void)
+{
+    void *library;
+    gcc_backtrace *walk;
+    gcc_get_ip *ip;
+
+    if (atomic_load(&gcc_walk) != NULL)
+        return true;
+    library = open_library("libgcc_s.so.1");
+    walk = (gcc_backtrace *)find_function(library, "_Unwind_Backtrace");
+    ip = (gcc_get_ip *)find_function(library, "_Unwind_GetIP");
+    if (walk == NULL || ip == NULL)
+        return false;
+    atomic_store(&gcc_ip, ip);
+    atomic_store(&gcc_walk, walk);
+    return true;
+}
+
+/* _Unwind_Trace_Fn: 0 goes on; anything else (5: end of stack) stops. */
+static int gcc_one_frame(void *context, void *arg)
+{
+    struct gcc_walk_state *state = arg;
+    uintptr_t address =
+        gs_code_address(atomic_load_explicit(&gcc_ip, memory_order_relaxed)(context));
+
+    if (address < GS_CODE_ADDRESS_MIN)
+        return 5;
+    if (state->count == state->max) {
+        state->full = true;
+        return 5;
+    }
+    state->frames[state->count++] = address;
+    return 0;
+}
+
+static __attribute__((noinline)) unsigned walk_gcc(uintptr_t *frames, unsigned max,
+                                                   enum gs_walk_end *end)
+{
+    gcc_backtrace *walk = atomic_load_explicit(&gcc_walk, memory_order_acquire);
+    struct gcc_walk_state state = {frames, 0, max, false};
+
+    if (walk != NULL && gs_loader_enter()) { /* before glibc 2.35 it takes its lock */
+        walk(gcc_one_frame, &state);
+        gs_loader_leave();
+    }
+    *end = state.full ? GS_WALK_FULL : GS_WALK_OUTERMOST;
+    return state.count;
+}
+
+static __attribute__((noinline)) unsigned walk_cfi(uintptr_t *frames, unsigned max,
+                                                   enum gs_walk_end *end)
+{
+    unsigned count = gs_unwind_cfi(frames, max, end);
+
+    if (GS_LIKELY(*end != GS_WALK_FOREIGN))
+        return count;
+    if (atomic_load_explicit(&gcc_walk, memory_order_relaxed) != NULL)
+        return walk_gcc(frames, max, end);
+    *end = GS_WALK_STOPPED;
+    return count;
+}
+
+static __attribute__((noinline)) unsigned walk_libunwind(uintptr_t *frames, unsigned max,
+                                                         enum gs_walk_end *end)
+{
+    libunwind_backtrace *walk =
+        atomic_load_explicit(&libunwind_walk, memory_order_acquire);
+    bool usable;
+    int count = 0;
+
+    if (!gs_loader_enter()) {
+        *end = GS_WALK_OUTERMOST;
+        return 0;
+    }
+    usable = gs_modules_unloads() ==
+             atomic_load_explicit(&libunwind_unloads, memory_order_relaxed);
+    if (usable)
+        count = walk((void **)frames, (int)max);
+    gs_loader_leave();
+    if (!usable)
+        return atomic_load_explicit(&cfi_proven, memory_order_relaxed)
+                   ? walk_cfi(frames, max, end)
+                   : walk_gcc(frames, max, end);
+    if (count < 0)
+        count = 0;
+    *end = (unsigned)count == max ? GS_WALK_FULL : GS_WALK_OUTERMOST;
+    return (unsigned)count;
+}
+
+unsigned gs_unwind_walk(enum gs_unwinder unwinder, uintptr_t *frames, unsigned max,
+                        enum gs_walk_end *end)
+{
+    switch (unwinder) {
+    case GS_UNWIND_CFI:
+        return walk_cfi(frames, max, end);
+    case GS_UNWIND_LIBUNWIND:
+        return walk_libunwind(frames, max, end);
+    case GS_UNWIND_FP:
+        return gs_unwind_fp(frames, max, end);
+    case GS_UNWIND_GCC:
+        return walk_gcc(frames, max, end);
+    case GS_UNWIND_AUTO:
+    case GS_UNWIND_OFF:
+        break;
+    }
+    *end = GS_WALK_OUTERMOST;
+    return 0;
+}
+
+/* Where in `frames` the address is; `count` if nowhere. */
+static unsigned position_of(uintptr_t address, const uintptr_t *frames, unsigned count)
+{
+    unsigned i = 0;
+
+    while (i < count && frames[i] != address)
+        i++;
+    return i;
+}
+
+/* One real walk: it must come past the address this function will return to. */
+static __attribute__((noinline)) bool trial_passes(enum gs_unwinder unwinder)
+{
+    uintptr_t here = gs_code_address((uintptr_t)__builtin_return_address(0));
+    uintptr_t frames[TRIAL_FRAMES];
+    enum gs_walk_end end;
+    unsigned count = gs_unwind_walk(unwinder, frames, TRIAL_FRAMES, &end);
+
+    return position_of(here, frames, count) < count;
+}
+
+/* CFI is believed only if it sees every caller that libgcc sees, and the same ones. */
+static __attribute__((noinline)) bool cfi_agrees_with_gcc(void)
+{
+    uintptr_t here = gs_code_address((uintptr_t)__builtin_return_address(0));
+    uintptr_t ours[TRIAL_FRAMES], theirs[TRIAL_FRAMES];
+    enum gs_walk_end our_end, their_end;
+    unsigned our_count = gs_unwind_cfi(ours, TRIAL_FRAMES, &our_end);
+    unsigned their_count = walk_gcc(theirs, TRIAL_FRAMES, &their_end);
+    unsigned i = position_of(here, ours, our_count);
+    unsigned k = position_of(here, theirs, their_count);
+
+    if (i == our_count)
+        return our_end == GS_WALK_FOREIGN &&
+               k < their_count; /* a stack of another kind */
+    while (i < our_count && k < their_count) {
+        if (ours[i++] != theirs[k++])
+            return false;
+    }
+    return k == their_count || our_end == GS_WALK_FULL || our_end == GS_WALK_FOREIGN;
+}
+
+static bool prepare_cfi(void)
+{
+    bool has_gcc = load_gcc();
+    struct gs_module_counts counts = gs_modules_counts();
+    bool agrees;
+
+    (void)gs_unwind_cfi_is_stale(counts.adds, counts.unloads);
+    agrees = !has_gcc || cfi_agrees_with_gcc();
+    if (!agrees || !trial_passes(GS_UNWIND_CFI))
+        return false;
+    atomic_store(&cfi_proven, true);
+    return true;
+}
+
+static bool prepare_libunwind(void)
+{
+    if (!load_libunwind() || !trial_passes(GS_UNWIND_LIBUNWIND))
+        return false;
+    if (!atomic_load(&cfi_proven))
+        (void)prepare_cfi(); /* what takes over once a module is unloaded */
+    return true;
+}
+
+enum gs_unwinder gs_unwind_prepare(enum gs_unwinder wanted)
+{
+    if (wanted == GS_UNWIND_OFF)
+        return GS_UNWIND_OFF;
+    if (wanted == GS_UNWIND_FP && trial_passes(GS_UNWIND_FP))
+        return GS_UNWIND_FP;
+    if (wanted == GS_UNWIND_GCC && load_gcc() && trial_passes(GS_UNWIND_GCC))
+        return GS_UNWIND_GCC;
+    if (wanted == GS_UNWIND_LIBUNWIND && prepare_libunwind())
+        return GS_UNWIND_LIBUNWIND;
+    if (prepare_cfi())
+        return GS_UNWIND_CFI;
+    if (prepare_libunwind())
+        return GS_UNWIND_LIBUNWIND;
+    if (load_gcc() && trial_passes(GS_UNWIND_GCC))
+        return GS_UNWIND_GCC;
+    return GS_UNWIND_OFF;
+}

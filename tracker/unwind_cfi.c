@@ -1,0 +1,286 @@
+/*
+ * unwind_cfi.c - walk by call frame information, with a cache of what was learned.
+ *
+ * Role:  the way AUTO prefers: as exact as libgcc's unwinder, a few nanoseconds a frame.
+ * Owns:  rule_cache and its generation, process-wide.   Lock: none, atomics.
+ * Design: docs/stacks.md
+ *
+ * For each return address the cache keeps the packed rule (cfi_rules.h) by which its
+ * caller is found. A rule may be stale: its module was closed and another was loaded at
+ * the place. That is why every word is read only after a check that it lies on this
+ * thread's stack, further out than the frame before: a stale rule gives a wrong stack,
+ * never a fault, and a wrong stack is a new one, upon which gs_stacks_capture sees that
+ * the modules have changed, has the cache forgotten and walks again.
+ *
+ * A slot is two words, written without a lock: the rule, and the key xor the rule. A
+ * reader that meets halves of two writes gets a key that is not its own: a miss.
+ */
+#include "cfi_rules.h"
+#include "code_address.h"
+#include "loader_gate.h"
+#include "thread_stack.h"
+#include "unwind.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define BUCKET_SLOTS 4 /* 64 bytes: one cache line */
+#define BUCKET_BITS  12
+
+#define LAST_WALK_STEPS 40
+
+struct cache_slot {
+    _Atomic uint64_t key_xor_rule, rule;
+};
+
+struct cache_bucket {
+    struct cache_slot slots[BUCKET_SLOTS];
+} __attribute__((aligned(64)));
+
+/* Both lock-free, see above. 256 KiB of zero pages until a stack is walked. */
+static struct cache_bucket rule_cache[1 << BUCKET_BITS];
+static _Atomic uint64_t cache_generation = 1;
+
+/*
+ * This thread's last walk: its generation (0: none yet) and its first steps. The next
+ * walk is mostly the same one, and a rule that is expected by its place is at hand before
+ * the return address is: the processor goes on while it checks. Lock: none, the thread's
+ * own.
+ */
+struct last_walk {
+    uint64_t generation;
+    struct {
+        uintptr_t pc;
+        uint64_t rule;
+    } steps[LAST_WALK_STEPS];
+};
+static __thread struct last_walk last_walk __attribute__((tls_model("initial-exec")));
+
+/* Where a walk stands: the registers of one frame. */
+struct frame {
+    uintptr_t pc, sp, fp;
+};
+
+#define FP_LOST ((uintptr_t)0)
+
+/*
+ * Both counters only grow, so their sum identifies a state of the loader's list and
+ * serves as generation. Several threads may bring the same news: each compares its own
+ * walk.
+ */
+bool gs_unwind_cfi_is_stale(uint64_t adds, uint64_t unloads)
+{
+    uint64_t state = 1 + adds + unloads;
+    uint64_t known = atomic_load(&cache_generation);
+
+    while (state > known &&
+           !atomic_compare_exchange_weak(&cache_generation, &known, state))
+        ;
+    return last_walk.generation != 0 && last_walk.generation < state;
+}
+
+/* The key of a return address in one generation; entries of others never match. */
+static uint64_t cache_key(uintptr_t pc, uint64_t generation)
+{
+    return (uint64_t)pc ^ generation << 56 ^ generation >> 8 << 48;
+}
+
+static struct cache_bucket *cache_bucket_of(uint64_t key)
+{
+    return &rule_cache[key * 0x9e3779b97f4a7c15u >> (64 - BUCKET_BITS)];
+}
+
+static __attribute__((noinline)) uint64_t learn_rule(uintptr_t lookup_pc, uint64_t key)
+{
+    struct cache_bucket *bucket = cache_bucket_of(key);
+    struct gs_cfi_rule rule;
+    uint64_t packed;
+    unsigned victim = 0;
+
+    if (!gs_loader_enter())
+        return GS_STEP_UNKNOWN; /* the process is forking; not to be remembered */
+    gs_cfi_rule_find(lookup_pc, &rule);
+    gs_loader_leave();
+    packed = gs_cfi_pack(&rule);
+    while (victim < BUCKET_SLOTS &&
+           atomic_load_explicit(&bucket->slots[victim].rule, memory_order_relaxed) != 0)
+        victim++;
+    if (victim == BUCKET_SLOTS)
+        victim = (unsigned)(key >> 4) % BUCKET_SLOTS;
+    atomic_store_explicit(&bucket->slots[victim].rule, packed, memory_order_relaxed);
+    atomic_store_explicit(&bucket->slots[victim].key_xor_rule, key ^ packed,
+                          memory_order_relaxed);
+    return packed;
+}
+
+/* The rule for the frame whose code is at `pc`; `lookup_pc` lies within its instruction.
+ */
+static inline uint64_t rule_for(uintptr_t pc, uintptr_t lookup_pc, uint64_t generation)
+{
+    uint64_t key = cache_key(pc, generation);
+    struct cache_bucket *bucket = cache_bucket_of(key);
+
+    for (unsigned i = 0; i < BUCKET_SLOTS; i++) {
+        struct cache_slot *slot = &bucket->slots[i];
+        uint64_t rule = atomic_load_explicit(&slot->rule, memory_order_relaxed);
+
+        if (GS_LIKELY((atomic_load_explicit(&slot->key_xor_rule, memory_order_relaxed) ^
+                       rule) == key) &&
+            rule != 0)
+            return rule;
+    }
+    return learn_rule(lookup_pc, key);
+}
+
+/* The rule for step `n` of a walk, as expected or looked up. */
+static inline uint64_t next_rule(struct last_walk *last, unsigned n, uintptr_t pc,
+                                 uintptr_t lookup_pc)
+{
+    uint64_t rule;
+
+    if (GS_UNLIKELY(n >= LAST_WALK_STEPS))
+        return rule_for(pc, lookup_pc, last->generation);
+    if (GS_LIKELY(last->steps[n].pc == pc))
+        return last->steps[n].rule;
+    rule = rule_for(pc, lookup_pc, last->generation);
+    if (gs_cfi_step(rule) != GS_STEP_UNKNOWN) {
+        last->steps[n].pc = pc;
+        last->steps[n].rule = rule;
+    }
+    return rule;
+}
+
+/* Is the word at `address` on the walked part of the stack, and aligned? */
+static inline bool on_stack(uintptr_t address, uintptr_t sp, uintptr_t high)
+{
+    return (address - sp <= high - sizeof(uintptr_t) - sp) &
+           (address % sizeof(uintptr_t) == 0);
+}
+
+/* One word of this thread's own stack; sanitizers see other people's red zones there. */
+__attribute__((no_sanitize("address"), no_sanitize("thread"))) static inline uintptr_t
+stack_word(uintptr_t address)
+{
+    return *(const volatile uintptr_t *)address;
+}
+
+/*
+ * Go to the caller by a rule. False: what it leads to is not on this stack.
+ * On entry sp is at most high - 8; it only grows, so the walk ends.
+ */
+static inline bool step_by_rule(struct frame *frame, uint64_t packed, uintptr_t high)
+{
+    enum gs_step step = gs_cfi_step(packed);
+    enum gs_step_fp fp_rule = gs_cfi_fp(packed);
+    uintptr_t sp = frame->sp, fp = frame->fp;
+    uintptr_t cfa =
+        (step == GS_STEP_FROM_SP ? sp : fp) + (uintptr_t)gs_cfi_cfa_offset(packed);
+    uintptr_t ra_slot, fp_slot;
+
+    if (GS_UNLIKELY(step == GS_STEP_DEREF_FP)) {
+        if (!on_stack(cfa, sp, high))
+            return false;
+        cfa = stack_word(cfa);
+    }
+    ra_slot = cfa + (uintptr_t)gs_cfi_ra_offset(packed);
+    if (GS_UNLIKELY(cfa <= sp || cfa > high - sizeof(uintptr_t) ||
+                    !on_stack(ra_slot, sp, high)))
+        return false;
+    if (fp_rule != GS_STEP_FP_SAME) {
+        fp_slot = cfa + (uintptr_t)gs_cfi_fp_offset(packed);
+        if (fp_rule == GS_STEP_FP_AT_FP)
+            fp_slot = fp;
+        /* What is lost reads as an address that is on no stack. */
+        if (fp_rule == GS_STEP_FP_LOST)
+            frame->fp = FP_LOST;
+        else if (GS_UNLIKELY(!on_stack(fp_slot, sp, high)))
+            return false;
+        else
+            frame->fp = stack_word(fp_slot);
+    }
+    frame->pc = gs_code_address(stack_word(ra_slot));
+    frame->sp = cfa;
+    return true;
+}
+
+/*
+ * A function without information: on x86-64 try its frame pointer, and believe it only if
+ * it leads to a caller that has information.
+ */
+static bool step_by_guess(struct frame *frame, uint64_t generation, uintptr_t high)
+{
+#if defined(__x86_64__)
+    uintptr_t slot = frame->fp + sizeof(uintptr_t), caller;
+    enum gs_step step;
+
+    if (!on_stack(frame->fp, frame->sp, high) || !on_stack(slot, frame->sp, high))
+        return false;
+    caller = stack_word(slot);
+    if (caller < GS_CODE_ADDRESS_MIN)
+        return false;
+    step = gs_cfi_step(rule_for(caller, caller - 1, generation));
+    if (step == GS_STEP_NO_INFO || step == GS_STEP_UNKNOWN)
+        return false;
+    frame->pc = caller;
+    frame->sp = frame->fp + 2 * sizeof(uintptr_t);
+    frame->fp = stack_word(frame->fp);
+    return true;
+#else
+    (void)frame;
+    (void)generation;
+    (void)high;
+    return false;
+#endif
+}
+
+/* The registers as they are here, in the frame of the function that expands this. */
+#if defined(__x86_64__)
+#define READ_REGISTERS(frame)                                                            \
+    __asm__ volatile("lea 0(%%rip), %0\n\tmov %%rsp, %1\n\tmov %%rbp, %2"                \
+                     : "=&r"((frame).pc), "=&r"((frame).sp), "=&r"((frame).fp))
+#elif defined(__aarch64__)
+#define READ_REGISTERS(frame)                                                            \
+    __asm__ volatile("adr %0, .\n\tmov %1, sp\n\tmov %2, x29"                            \
+                     : "=&r"((frame).pc), "=&r"((frame).sp), "=&r"((frame).fp))
+#endif
+
+__attribute__((noinline)) unsigned gs_unwind_cfi(uintptr_t *frames, unsigned max,
+                                                 enum gs_walk_end *end)
+{
+    uint64_t generation = atomic_load_explicit(&cache_generation, memory_order_acquire);
+    struct last_walk *last = &last_walk;
+    struct frame frame = {0};
+    uintptr_t high, lookup_pc;
+    unsigned count = 0;
+
+    READ_REGISTERS(frame);
+    if (GS_UNLIKELY(last->generation != generation)) {
+        memset(last, 0, sizeof(*last));
+        last->generation = generation;
+    }
+    *end = GS_WALK_FOREIGN;
+    if (!gs_thread_stack_holds(frame.sp, &high))
+        return 0;
+    for (lookup_pc = frame.pc;; lookup_pc = frame.pc - 1) {
+        uint64_t rule = next_rule(last, count, frame.pc, lookup_pc);
+        enum gs_step step = gs_cfi_step(rule);
+
+        if (step >= GS_STEP_OUTERMOST) {
+            if (step == GS_STEP_OUTERMOST)
+                *end = GS_WALK_OUTERMOST;
+            if (step != GS_STEP_NO_INFO || !step_by_guess(&frame, generation, high))
+                return count;
+        } else if (!step_by_rule(&frame, rule, high)) {
+            return count;
+        }
+        if (frame.pc < GS_CODE_ADDRESS_MIN) {
+            *end = GS_WALK_OUTERMOST;
+            return count;
+        }
+        if (count == max) {
+            *end = GS_WALK_FULL;
+            return count;
+        }
+        frames[count++] = frame.pc;
+    }
+}

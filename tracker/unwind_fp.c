@@ -1,0 +1,42 @@
+/*
+ * unwind_fp.c - walk by the chain of saved frame pointers.
+ *
+ * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
+ *
+ * Both machines keep the same record where the frame pointer points: the caller's frame
+ * pointer, then the return address. A record is read only if it lies, aligned, on this
+ * thread's own stack and further out than the one before: code that keeps something else
+ * in the register yields a short or wrong stack, never a fault.
+ */
+#include "code_address.h"
+#include "thread_stack.h"
+#include "unwind.h"
+
+__attribute__((noinline, no_sanitize("address"), no_sanitize("thread"))) unsigned
+gs_unwind_fp(uintptr_t *frames, unsigned max, enum gs_walk_end *end)
+{
+    uintptr_t record = (uintptr_t)__builtin_frame_address(0), high;
+    unsigned count = 0;
+
+    *end = GS_WALK_STOPPED;
+    if (!gs_thread_stack_holds(record, &high))
+        return 0;
+    *end = GS_WALK_FULL;
+    while (count < max) {
+        const uintptr_t *words = (const uintptr_t *)record;
+        uintptr_t address = gs_code_address(words[1]), next = words[0];
+
+        if (address < GS_CODE_ADDRESS_MIN) {
+            *end = GS_WALK_OUTERMOST;
+            break;
+        }
+        frames[count++] = address;
+        if (next <= record || next % sizeof(uintptr_t) != 0 ||
+            next > high - 2 * sizeof(uintptr_t)) {
+            *end = next == 0 ? GS_WALK_OUTERMOST : GS_WALK_STOPPED;
+            break;
+        }
+        record = next;
+    }
+    return count;
+}
