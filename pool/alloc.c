@@ -8,7 +8,7 @@
  */
 #include "heap.h"
 
-static struct gs_request size_request(size_t bytes)
+static inline struct gs_request size_request(size_t bytes)
 {
     struct gs_request request = {.bytes = bytes, .large = bytes >= GS_LARGE_BYTES};
 
@@ -27,23 +27,21 @@ enum gs_status gs_heap_stock(struct gs_heap *heap)
 }
 
 /* Cut what lies behind the first `units` of `block` off as a free neighbour. */
-static struct gs_block *split(struct gs_heap *heap, struct gs_block *block,
-                              uint32_t units)
+static inline struct gs_block *split(struct gs_heap *heap, struct gs_block *block,
+                                     uint32_t units)
 {
     struct gs_pool *pool = heap->pool;
-    uint32_t id = gs_stock_pop(&pool->blocks, &heap->spare_blocks);
-    struct gs_block *rest = gs_block_at(pool, id);
+    struct gs_block *rest = gs_block_new(heap);
 
     rest->segment = block->segment;
     rest->offset = block->offset + units;
     rest->units = block->units - units;
-    rest->id = id;
     rest->state = GS_BLOCK_FREE;
     rest->prev = block->id;
     rest->next = block->next;
     if (block->next)
-        gs_block_at(pool, block->next)->prev = id;
-    block->next = id;
+        gs_block_at(pool, block->next)->prev = rest->id;
+    block->next = rest->id;
     block->units = units;
     return rest;
 }
@@ -73,6 +71,8 @@ struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
     heap->small_units += block->units;
     heap->stats.live_bytes += request->bytes;
     heap->stats.used_bytes += block->units * GS_BLOCK_BYTES;
+    heap->stats.asked_bytes += request->bytes;
+    heap->stats.given_bytes += block->units * GS_BLOCK_BYTES;
     heap->stats.allocs++;
     return block;
 }
@@ -88,6 +88,8 @@ void gs_heap_occupy(struct gs_heap *heap, struct gs_block *block,
     block->live.tag = 0;
     heap->stats.live_bytes += request->bytes;
     heap->stats.used_bytes += segment->bytes;
+    heap->stats.asked_bytes += request->bytes;
+    heap->stats.given_bytes += segment->bytes;
     heap->stats.allocs++;
 }
 

@@ -31,14 +31,10 @@ static bool before(const struct gs_block *a, const struct gs_block *b)
     return gs_block_addr(a) < gs_block_addr(b);
 }
 
-static uint32_t draw(uint32_t *seed)
+/* A linear congruence: comparisons look at the high bits, which are its good ones. */
+static inline uint32_t draw(uint32_t *seed)
 {
-    uint32_t x = *seed;
-
-    x ^= x << 13;
-    x ^= x >> 17;
-    x ^= x << 5;
-    return *seed = x;
+    return *seed = *seed * 1664525u + 1013904223u;
 }
 
 /* Put `child` (or 0) where `old` hangs. */
@@ -77,17 +73,25 @@ static void lift(const struct gs_table *blocks, struct gs_tree *tree,
     parent->hole.parent = block->id;
 }
 
+/* The first member of an empty tree. */
+static inline void plant(struct gs_tree *tree, struct gs_block *block, uint32_t *seed)
+{
+    block->hole.left = block->hole.right = block->hole.parent = 0;
+    block->hole.priority = draw(seed);
+    tree->root = tree->first = block->id;
+}
+
 void gs_tree_put(const struct gs_table *blocks, struct gs_tree *tree,
                  struct gs_block *block, uint32_t *seed)
 {
     struct gs_block *parent;
 
-    block->hole.left = block->hole.right = block->hole.parent = 0;
-    block->hole.priority = draw(seed);
     if (!tree->root) {
-        tree->root = tree->first = block->id;
+        plant(tree, block, seed);
         return;
     }
+    block->hole.left = block->hole.right = block->hole.parent = 0;
+    block->hole.priority = draw(seed);
     parent = at(blocks, tree->first);
     if (before(block, parent)) {
         parent->hole.left = block->id;
@@ -209,8 +213,14 @@ void gs_bins_put(const struct gs_table *blocks, struct gs_bins *bins,
 {
     unsigned bin = gs_bins_of(block->offset, block->units);
 
+    struct gs_tree *tree = &bins->trees[bin];
+
     block->bin = (uint16_t)bin;
-    gs_tree_put(blocks, &bins->trees[bin], block, seed);
+    if (tree->root) {
+        gs_tree_put(blocks, tree, block, seed);
+        return;
+    }
+    plant(tree, block, seed);
     bins->words[bin / 64] |= 1ull << (bin % 64);
     bins->summary[bin / 4096] |= 1ull << (bin / 64 % 64);
 }
@@ -220,9 +230,11 @@ void gs_bins_drop(const struct gs_table *blocks, struct gs_bins *bins,
 {
     unsigned bin = block->bin;
 
-    gs_tree_drop(blocks, &bins->trees[bin], block);
-    if (bins->trees[bin].root)
+    if (block->hole.left | block->hole.right | block->hole.parent) {
+        gs_tree_drop(blocks, &bins->trees[bin], block);
         return;
+    }
+    bins->trees[bin].root = bins->trees[bin].first = 0;
     bins->words[bin / 64] &= ~(1ull << (bin % 64));
     if (!bins->words[bin / 64])
         bins->summary[bin / 4096] &= ~(1ull << (bin / 64 % 64));

@@ -187,7 +187,6 @@ static const char *check_sums(struct gs_pool *pool)
 {
     uint64_t generation = gs_relief_generation(pool), reserved = 0, row;
     size_t pages = 0, used = gs_pages_used(&pool->pages);
-    bool quiet;
 
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
         gs_lock_take(&heap->lock);
@@ -199,11 +198,8 @@ static const char *check_sums(struct gs_pool *pool)
                      GS_LARGE_BYTES;
         gs_lock_drop(&heap->lock);
     }
-    gs_lock_take(&pool->relief.lock);
-    row = pool->rows[GS_MAX_DEVICES].reserved;
-    quiet = pool->relief.generation == generation && gs_list_empty(&pool->relief.tickets);
-    gs_lock_drop(&pool->relief.lock);
-    if (!quiet)
+    row = gs_relief_row(pool, -1).reserved;
+    if (!gs_relief_quiet(pool, generation))
         return NULL;
     if (pages != used)
         return "the page map knows pages of no segment";

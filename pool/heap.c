@@ -18,20 +18,19 @@
 enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *backend,
                               void *self, int device, struct gs_heap **out)
 {
-    enum gs_status status = GS_ERR_HOST_NOMEM;
     struct gs_heap *heap;
 
     if (!pool || !backend || !out || device < 0)
         return GS_ERR_INVALID;
     heap = gs_meta_map(sizeof(*heap));
     if (!heap)
-        return status;
+        return GS_ERR_HOST_NOMEM;
     heap->bins = gs_meta_map(sizeof(*heap->bins));
-    if (!heap->bins)
-        goto no_bins;
-    status = gs_lock_init(&heap->lock, GS_RANK_HEAP);
-    if (status != GS_OK)
-        goto no_lock;
+    if (!heap->bins) {
+        gs_meta_unmap(heap, sizeof(*heap));
+        return GS_ERR_HOST_NOMEM;
+    }
+    gs_lock_init(&heap->lock, GS_RANK_HEAP);
     heap->pool = pool;
     heap->backend = backend;
     heap->self = self;
@@ -47,12 +46,6 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
     gs_lock_drop(&pool->meta);
     *out = heap;
     return GS_OK;
-
-no_lock:
-    gs_meta_unmap(heap->bins, sizeof(*heap->bins));
-no_bins:
-    gs_meta_unmap(heap, sizeof(*heap));
-    return status;
 }
 
 void gs_heap_poison(struct gs_heap *heap)
@@ -62,7 +55,8 @@ void gs_heap_poison(struct gs_heap *heap)
     gs_lock_drop(&heap->lock);
 }
 
-/* Set the records of a dead heap aside; those of its predecessor have been kept enough. */
+/* Set the records of a dead heap aside; those of its predecessor have been kept enough.
+ */
 static void lose(struct gs_pool *pool, uint32_t blocks, uint32_t segments)
 {
     uint32_t old_blocks, old_segments;

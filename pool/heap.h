@@ -12,6 +12,7 @@
 #ifndef GS_POOL_HEAP_H
 #define GS_POOL_HEAP_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "bins.h"
@@ -118,7 +119,7 @@ struct gs_row {
 };
 
 struct gs_relief {
-    struct gs_lock lock;
+    pthread_mutex_t lock; /* GS_RANK_RELIEF; the C library's, for the condition */
     pthread_cond_t ended;
     struct gs_link tickets; /* oldest first */
     uint64_t issued;        /* tickets so far */
@@ -148,6 +149,30 @@ struct gs_request {
 static inline struct gs_block *gs_block_at(const struct gs_pool *pool, uint32_t id)
 {
     return gs_table_at(&pool->blocks, id, sizeof(struct gs_block));
+}
+
+/* gs_stock_pop and gs_stock_push for blocks, on the path of every call: the link word of
+ * a spare block is `next`. The stock must not be empty; heap->lock is held. */
+static inline struct gs_block *gs_block_new(struct gs_heap *heap)
+{
+    uint32_t id = heap->spare_blocks.head;
+    struct gs_block *block = gs_block_at(heap->pool, id);
+
+    assert(heap->spare_blocks.count > 0);
+    heap->spare_blocks.head = block->next;
+    heap->spare_blocks.count--;
+    block->id = id;
+    return block;
+}
+
+/* The record of a free block that is no more; heap->lock is held. */
+static inline void gs_block_recycle(struct gs_heap *heap, struct gs_block *block)
+{
+    block->state = GS_BLOCK_SPARE;
+    block->next = heap->spare_blocks.head;
+    heap->spare_blocks.head = block->id;
+    if (GS_UNLIKELY(++heap->spare_blocks.count > GS_STOCK_HIGH))
+        gs_stock_drain(&heap->pool->blocks, &heap->spare_blocks, GS_STOCK_LOW);
 }
 
 static inline bool gs_heap_is_dead(const struct gs_heap *heap)
@@ -225,8 +250,6 @@ void gs_segment_wake(struct gs_heap *heap, struct gs_segment *segment);
  */
 struct gs_segment *gs_block_release(struct gs_heap *heap,
                                     struct gs_block *block) GS_MUST_USE;
-/* The record of a free block that is no more; heap->lock is held. */
-void gs_block_recycle(struct gs_heap *heap, struct gs_block *block);
 
 /* --- pending.c
  * ---------------------------------------------------------------------------- */
@@ -275,6 +298,10 @@ uint64_t gs_relief_generation(struct gs_pool *pool);
 bool gs_relief_changed(struct gs_pool *pool, uint64_t generation);
 /* Wait until no thread is inside the backend for `heap`, at most wait_ns. */
 void gs_relief_drain(struct gs_heap *heap, uint64_t wait_ns);
+/* Has nothing changed since, and is no thread inside the backend? Waits for nothing. */
+bool gs_relief_quiet(struct gs_pool *pool, uint64_t generation);
+/* The row of a device; -1: of all of them. */
+struct gs_row gs_relief_row(struct gs_pool *pool, int device);
 /* Device memory got (or, negative, given back) by the heap's device. */
 void gs_relief_account(struct gs_heap *heap, int64_t bytes);
 

@@ -1,18 +1,51 @@
 /*
- * lock.c - what lock.h does not inline: set-up, and the rank checks of debug builds.
+ * lock.c - what lock.h does not inline: waiting, waking, the rank checks of debug builds.
  * Owns: the thread's mask of held ranks.   Lock: thread-local, none.
  */
 #include "lock.h"
 
-enum gs_status gs_lock_init(struct gs_lock *lock, enum gs_lock_rank rank)
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Sections are short: most often the holder is gone before a sleep would pay. */
+#define SPINS 100
+
+static inline void relax(void)
 {
-    lock->rank = rank;
-    return pthread_mutex_init(&lock->mutex, NULL) ? GS_ERR_HOST_NOMEM : GS_OK;
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
 }
 
-void gs_lock_fini(struct gs_lock *lock)
+void gs_lock_wait(struct gs_lock *lock)
 {
-    pthread_mutex_destroy(&lock->mutex);
+    int saved = errno;
+
+    for (int i = 0; i < SPINS; i++) {
+        uint32_t open = 0;
+
+        relax();
+        if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 &&
+            atomic_compare_exchange_strong_explicit(
+                &lock->word, &open, 1, memory_order_acquire, memory_order_relaxed))
+            return;
+    }
+    /* Taken as 2, as others may sleep too: the next drop wakes one of them. */
+    while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
+        syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+    errno = saved;
+}
+
+void gs_lock_wake(struct gs_lock *lock)
+{
+    int saved = errno;
+
+    syscall(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    errno = saved;
 }
 
 #ifdef NDEBUG
@@ -26,17 +59,17 @@ bool gs_lock_none_held(void)
 
 static __thread unsigned held_ranks; /* bit r: this thread holds a lock of rank r */
 
-void gs_lock_note_take(const struct gs_lock *lock)
+void gs_lock_note_take(enum gs_lock_rank rank)
 {
-    unsigned bit = 1u << lock->rank;
+    unsigned bit = 1u << rank;
 
     assert(held_ranks < bit); /* nothing of this rank or above is held */
     held_ranks |= bit;
 }
 
-void gs_lock_note_drop(const struct gs_lock *lock)
+void gs_lock_note_drop(enum gs_lock_rank rank)
 {
-    unsigned bit = 1u << lock->rank;
+    unsigned bit = 1u << rank;
 
     assert(held_ranks & bit);
     held_ranks &= ~bit;

@@ -9,15 +9,10 @@
 
 enum gs_status gs_pages_init(struct gs_pages *pages)
 {
-    enum gs_status status = gs_lock_init(&pages->lock, GS_RANK_PAGES);
-
-    if (status != GS_OK)
-        return status;
+    gs_lock_init(&pages->lock, GS_RANK_PAGES);
     pages->root = gs_meta_map(GS_PAGE_ROOT_SLOTS * sizeof(*pages->root));
-    if (!pages->root) {
-        gs_lock_fini(&pages->lock);
+    if (!pages->root)
         return GS_ERR_HOST_NOMEM;
-    }
     pages->leaves = pages->used = 0;
     return GS_OK;
 }
@@ -33,7 +28,6 @@ void gs_pages_fini(struct gs_pages *pages)
         pages->leaves--;
     }
     gs_meta_unmap(pages->root, GS_PAGE_ROOT_SLOTS * sizeof(*pages->root));
-    gs_lock_fini(&pages->lock);
 }
 
 static uint64_t first_page(const struct gs_segment *segment)

@@ -14,7 +14,7 @@
  * there is none. The record may be reused between the look-up and the lock: what the map
  * says under the lock decides.
  */
-static struct gs_segment *lock_segment(struct gs_pool *pool, uint64_t addr)
+static inline struct gs_segment *lock_segment(struct gs_pool *pool, uint64_t addr)
 {
     for (;;) {
         struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
@@ -66,14 +66,9 @@ enum gs_status gs_pool_claim(struct gs_pool *pool, uint64_t addr, struct gs_bloc
     return status;
 }
 
-void gs_block_recycle(struct gs_heap *heap, struct gs_block *block)
-{
-    block->state = GS_BLOCK_SPARE;
-    gs_stock_push(&heap->pool->blocks, &heap->spare_blocks, block->id);
-}
-
 /* `block` takes over its neighbour `next`, which is free; the record of that is spare. */
-static void absorb(struct gs_heap *heap, struct gs_block *block, struct gs_block *next)
+static inline void absorb(struct gs_heap *heap, struct gs_block *block,
+                          struct gs_block *next)
 {
     block->units += next->units;
     block->next = next->next;
@@ -84,7 +79,7 @@ static void absorb(struct gs_heap *heap, struct gs_block *block, struct gs_block
 
 /* Merge a free block with its free neighbours, out of their bins; the hole that results
  * is in none. */
-static struct gs_block *coalesce(struct gs_heap *heap, struct gs_block *block)
+static inline struct gs_block *coalesce(struct gs_heap *heap, struct gs_block *block)
 {
     struct gs_pool *pool = heap->pool;
     bool binned = !block->segment->retained;
@@ -149,7 +144,7 @@ static void forget(struct gs_heap *heap, struct gs_block *block)
 }
 
 /* The size of an occupied block, as the segment and the counters see it. */
-static size_t block_bytes(const struct gs_block *block)
+static inline size_t block_bytes(const struct gs_block *block)
 {
     return block->segment->shared ? block->units * GS_BLOCK_BYTES : block->segment->bytes;
 }
@@ -158,7 +153,7 @@ static size_t block_bytes(const struct gs_block *block)
  * The books of a free. heap->lock is held.
  * Returns false if the heap is dead: the block is forgotten.
  */
-static bool begin_park(struct gs_heap *heap, struct gs_block *block)
+static inline bool begin_park(struct gs_heap *heap, struct gs_block *block)
 {
     heap->stats.frees++;
     if (gs_heap_is_dead(heap)) {

@@ -44,9 +44,7 @@ enum gs_status gs_pool_create(const struct gs_pool_config *config, struct gs_poo
     if (!pool)
         return status;
     pool->segment_bytes = config->segment_bytes;
-    status = gs_lock_init(&pool->meta, GS_RANK_META);
-    if (status != GS_OK)
-        goto no_meta;
+    gs_lock_init(&pool->meta, GS_RANK_META);
     status = gs_relief_init(&pool->relief);
     if (status != GS_OK)
         goto no_relief;
@@ -65,8 +63,6 @@ no_tables:
 no_pages:
     gs_relief_fini(&pool->relief);
 no_relief:
-    gs_lock_fini(&pool->meta);
-no_meta:
     gs_meta_unmap(pool, sizeof(*pool));
     return status;
 }
@@ -81,20 +77,17 @@ void gs_pool_destroy(struct gs_pool *pool)
         next = heap->next;
         if (heap->bins)
             gs_meta_unmap(heap->bins, sizeof(*heap->bins));
-        gs_lock_fini(&heap->lock);
         gs_meta_unmap(heap, sizeof(*heap));
     }
     fini_tables(pool);
     gs_pages_fini(&pool->pages);
     gs_relief_fini(&pool->relief);
-    gs_lock_fini(&pool->meta);
     gs_meta_unmap(pool, sizeof(*pool));
 }
 
 void gs_pool_stats(struct gs_pool *pool, int device, struct gs_pool_stats *out)
 {
     struct gs_pool_stats sum = {0};
-    int row = device < 0 ? GS_MAX_DEVICES : device;
 
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
         if (!gs_heap_on(heap, device))
@@ -106,11 +99,7 @@ void gs_pool_stats(struct gs_pool *pool, int device, struct gs_pool_stats *out)
         gs_lock_drop(&heap->lock);
     }
     /* Peaks of heaps need not have come together: the rows know when they did. */
-    if (row >= GS_MAX_DEVICES && device >= 0)
-        row = GS_MAX_DEVICES - 1;
-    gs_lock_take(&pool->relief.lock);
-    sum.reserved_peak_bytes = pool->rows[row].peak;
-    gs_lock_drop(&pool->relief.lock);
+    sum.reserved_peak_bytes = gs_relief_row(pool, device).peak;
     *out = sum;
 }
 

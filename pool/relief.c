@@ -21,14 +21,25 @@
 #define NS_PER_SECOND   1000000000ull
 #define CHANGED_WAIT_NS NS_PER_SECOND
 
+static void enter(struct gs_relief *relief)
+{
+    gs_lock_note_take(GS_RANK_RELIEF);
+    pthread_mutex_lock(&relief->lock);
+}
+
+static void leave(struct gs_relief *relief)
+{
+    pthread_mutex_unlock(&relief->lock);
+    gs_lock_note_drop(GS_RANK_RELIEF);
+}
+
 enum gs_status gs_relief_init(struct gs_relief *relief)
 {
     pthread_condattr_t attributes;
-    enum gs_status status = gs_lock_init(&relief->lock, GS_RANK_RELIEF);
     int failed;
 
-    if (status != GS_OK)
-        return status;
+    if (pthread_mutex_init(&relief->lock, NULL))
+        return GS_ERR_HOST_NOMEM;
     if (pthread_condattr_init(&attributes))
         goto no_attributes;
     failed = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) ||
@@ -40,14 +51,14 @@ enum gs_status gs_relief_init(struct gs_relief *relief)
     return GS_OK;
 
 no_attributes:
-    gs_lock_fini(&relief->lock);
+    pthread_mutex_destroy(&relief->lock);
     return GS_ERR_HOST_NOMEM;
 }
 
 void gs_relief_fini(struct gs_relief *relief)
 {
     pthread_cond_destroy(&relief->ended);
-    gs_lock_fini(&relief->lock);
+    pthread_mutex_destroy(&relief->lock);
 }
 
 bool gs_relief_begin(struct gs_heap *heap, struct gs_ticket *ticket)
@@ -55,14 +66,14 @@ bool gs_relief_begin(struct gs_heap *heap, struct gs_ticket *ticket)
     struct gs_relief *relief = &heap->pool->relief;
     bool alive;
 
-    gs_lock_take(&relief->lock);
+    enter(relief);
     alive = !gs_heap_is_dead(heap); /* whoever buries it drains under this lock next */
     if (alive) {
         ticket->number = ++relief->issued;
         gs_list_append(&relief->tickets, &ticket->link);
         heap->inside++;
     }
-    gs_lock_drop(&relief->lock);
+    leave(relief);
     return alive;
 }
 
@@ -70,22 +81,22 @@ void gs_relief_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed)
 {
     struct gs_relief *relief = &heap->pool->relief;
 
-    gs_lock_take(&relief->lock);
+    enter(relief);
     gs_list_remove(&ticket->link);
     heap->inside--;
     if (changed)
         relief->generation++;
     pthread_cond_broadcast(&relief->ended);
-    gs_lock_drop(&relief->lock);
+    leave(relief);
 }
 
 uint64_t gs_relief_generation(struct gs_pool *pool)
 {
     uint64_t generation;
 
-    gs_lock_take(&pool->relief.lock);
+    enter(&pool->relief);
     generation = pool->relief.generation;
-    gs_lock_drop(&pool->relief.lock);
+    leave(&pool->relief);
     return generation;
 }
 
@@ -119,15 +130,14 @@ bool gs_relief_changed(struct gs_pool *pool, uint64_t generation)
     uint64_t now_issued;
     bool changed;
 
-    gs_lock_take(&relief->lock);
+    enter(relief);
     now_issued = relief->issued;
     while (relief->generation == generation && busy_before(relief, now_issued)) {
-        if (pthread_cond_timedwait(&relief->ended, &relief->lock.mutex, &deadline) ==
-            ETIMEDOUT)
+        if (pthread_cond_timedwait(&relief->ended, &relief->lock, &deadline) == ETIMEDOUT)
             break;
     }
     changed = relief->generation != generation;
-    gs_lock_drop(&relief->lock);
+    leave(relief);
     return changed;
 }
 
@@ -136,13 +146,12 @@ void gs_relief_drain(struct gs_heap *heap, uint64_t wait_ns)
     struct gs_relief *relief = &heap->pool->relief;
     struct timespec deadline = deadline_after(wait_ns);
 
-    gs_lock_take(&relief->lock);
+    enter(relief);
     while (heap->inside) {
-        if (pthread_cond_timedwait(&relief->ended, &relief->lock.mutex, &deadline) ==
-            ETIMEDOUT)
+        if (pthread_cond_timedwait(&relief->ended, &relief->lock, &deadline) == ETIMEDOUT)
             break;
     }
-    gs_lock_drop(&relief->lock);
+    leave(relief);
 }
 
 static void row_add(struct gs_row *row, int64_t bytes)
@@ -152,13 +161,39 @@ static void row_add(struct gs_row *row, int64_t bytes)
         row->peak = row->reserved;
 }
 
+static struct gs_row *row_of(struct gs_pool *pool, int device)
+{
+    if (device < 0)
+        return &pool->rows[GS_MAX_DEVICES];
+    return &pool->rows[device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1];
+}
+
+struct gs_row gs_relief_row(struct gs_pool *pool, int device)
+{
+    struct gs_row row;
+
+    enter(&pool->relief);
+    row = *row_of(pool, device);
+    leave(&pool->relief);
+    return row;
+}
+
 void gs_relief_account(struct gs_heap *heap, int64_t bytes)
 {
     struct gs_pool *pool = heap->pool;
-    int row = heap->device < GS_MAX_DEVICES ? heap->device : GS_MAX_DEVICES - 1;
 
-    gs_lock_take(&pool->relief.lock);
-    row_add(&pool->rows[row], bytes);
-    row_add(&pool->rows[GS_MAX_DEVICES], bytes);
-    gs_lock_drop(&pool->relief.lock);
+    enter(&pool->relief);
+    row_add(row_of(pool, heap->device), bytes);
+    row_add(row_of(pool, -1), bytes);
+    leave(&pool->relief);
+}
+
+bool gs_relief_quiet(struct gs_pool *pool, uint64_t generation)
+{
+    bool quiet;
+
+    enter(&pool->relief);
+    quiet = pool->relief.generation == generation && gs_list_empty(&pool->relief.tickets);
+    leave(&pool->relief);
+    return quiet;
 }

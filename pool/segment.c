@@ -116,16 +116,14 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
 /* The segment's one block, free, covering all of it. heap->lock is held. */
 static struct gs_block *first_block(struct gs_heap *heap, struct gs_segment *segment)
 {
-    uint32_t id = gs_stock_pop(&heap->pool->blocks, &heap->spare_blocks);
-    struct gs_block *block = gs_block_at(heap->pool, id);
+    struct gs_block *block = gs_block_new(heap);
 
     block->segment = segment;
     block->offset = 0;
     block->units = (uint32_t)((segment->bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES);
     block->prev = block->next = 0;
-    block->id = id;
     block->state = GS_BLOCK_FREE;
-    segment->first = id;
+    segment->first = block->id;
     segment->starts_shift = gs_starts_shift(block->units);
     return block;
 }

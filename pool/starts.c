@@ -51,26 +51,26 @@ void gs_starts_put(struct gs_pool *pool, struct gs_stock *nodes, struct gs_block
 
 static bool node_is_empty(const struct gs_starts_node *node)
 {
-    uint32_t any = 0;
-
     for (unsigned i = 0; i < GS_STARTS_FANOUT; i++)
-        any |= node->slots[i];
-    return !any;
+        if (node->slots[i])
+            return false;
+    return true;
 }
 
-void gs_starts_drop(struct gs_pool *pool, struct gs_stock *nodes, struct gs_block *block)
+/* The node that held `offset` last is empty: it goes, and so does each one above it that
+ * is empty then. */
+static void prune(struct gs_pool *pool, struct gs_stock *nodes,
+                  struct gs_segment *segment, uint32_t offset)
 {
     uint32_t *path[GS_STARTS_DEPTH + 1];
-    unsigned shift = block->segment->starts_shift, depth = 0;
-    uint32_t *slot = &block->segment->starts;
+    unsigned shift = segment->starts_shift, depth = 0;
+    uint32_t *slot = &segment->starts;
 
     while (*slot & GS_STARTS_NODE) {
         path[depth++] = slot;
-        slot = slot_of(node_at(pool, *slot), block->offset, shift);
+        slot = slot_of(node_at(pool, *slot), offset, shift);
         shift -= 4;
     }
-    assert(*slot == block->id);
-    *slot = 0;
     while (depth) {
         slot = path[--depth];
         if (!node_is_empty(node_at(pool, *slot)))
@@ -78,6 +78,23 @@ void gs_starts_drop(struct gs_pool *pool, struct gs_stock *nodes, struct gs_bloc
         gs_stock_push(&pool->nodes, nodes, *slot & ~GS_STARTS_NODE);
         *slot = 0;
     }
+}
+
+void gs_starts_drop(struct gs_pool *pool, struct gs_stock *nodes, struct gs_block *block)
+{
+    unsigned shift = block->segment->starts_shift;
+    uint32_t *slot = &block->segment->starts;
+    struct gs_starts_node *node = NULL;
+
+    while (*slot & GS_STARTS_NODE) {
+        node = node_at(pool, *slot);
+        slot = slot_of(node, block->offset, shift);
+        shift -= 4;
+    }
+    assert(*slot == block->id);
+    *slot = 0;
+    if (node && node_is_empty(node))
+        prune(pool, nodes, block->segment, block->offset);
 }
 
 static void clear(struct gs_pool *pool, struct gs_stock *nodes, uint32_t slot)

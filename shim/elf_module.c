@@ -4,6 +4,8 @@
  */
 #include "elf_module.h"
 
+#include <sys/auxv.h>
+
 /*
  * dlsym is called while sanitizers and other tools replace libc's functions one by one,
  * so nothing of <string.h> is used on its way.
@@ -183,6 +185,45 @@ const char *gs_elf_needed(const struct gs_module_ref *module, const char *prefix
         }
     }
     return NULL;
+}
+
+/* The linker's list of modules, as it is shown to debuggers: in the program's DT_DEBUG.
+ */
+static const struct link_map *first_module(void)
+{
+    const ElfW(Phdr) *headers = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+    size_t count = getauxval(AT_PHNUM);
+    const ElfW(Dyn) *dynamic = NULL;
+    uintptr_t base = 0;
+
+    for (size_t i = 0; headers && i < count; i++) {
+        if (headers[i].p_type == PT_PHDR) {
+            base = (uintptr_t)headers - headers[i].p_vaddr;
+        } else if (headers[i].p_type == PT_DYNAMIC) {
+            dynamic = (const ElfW(Dyn) *)(base + headers[i].p_vaddr);
+        }
+    }
+    for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
+        if (dynamic->d_tag == DT_DEBUG) {
+            const struct r_debug *debug = (const struct r_debug *)dynamic->d_un.d_ptr;
+            return debug ? debug->r_map : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* The libraries of the program's start come first in the list and never leave it. */
+enum gs_status gs_elf_startup_module(const char *soname, struct gs_module_ref *out)
+{
+    for (const struct link_map *map = first_module(); map; map = map->l_next) {
+        struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
+        const char *found = gs_elf_soname(&module);
+        if (found && gs_elf_same_name(found, soname)) {
+            *out = module;
+            return GS_OK;
+        }
+    }
+    return GS_ERR_NOT_FOUND;
 }
 
 /* What a walk over the modules looks for, and what it found. */

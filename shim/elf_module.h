@@ -29,6 +29,14 @@ enum gs_status gs_elf_module_of(const void *address,
 enum gs_status gs_elf_module_named(const char *soname, bool prefix,
                                    struct gs_module_ref *out) GS_MUST_USE;
 
+/*
+ * A library that was there when the program started, by its exact soname: like
+ * gs_elf_module_named, but calls nothing, for code that runs before anything is ready.
+ * The mapped range is left empty. Errors: GS_ERR_NOT_FOUND
+ */
+enum gs_status gs_elf_startup_module(const char *soname,
+                                     struct gs_module_ref *out) GS_MUST_USE;
+
 /* Address of a symbol the module itself defines (default version), or NULL. */
 void *gs_elf_symbol(const struct gs_module_ref *module, const char *name);
 

@@ -77,8 +77,8 @@ static void fill_devices(struct gs_state *state, struct gs_report_device *device
         devices[i].reserved_peak_bytes = stats.reserved_peak_bytes;
         devices[i].pool_allocs = stats.hits + stats.misses;
         devices[i].pool_hits = stats.hits;
-        devices[i].requested_bytes = stats.live_bytes;
-        devices[i].rounded_bytes = stats.used_bytes;
+        devices[i].requested_bytes = stats.asked_bytes;
+        devices[i].rounded_bytes = stats.given_bytes;
     }
 }
 
@@ -110,6 +110,7 @@ static void write_report(struct gs_state *state, const char *ending,
         .ending = ending,
         .devices = devices,
         .device_count = device_count,
+        .stack_depth = options->stack_depth,
         .max_groups = options->leak_max,
         .min_leak_bytes = options->leak_min_bytes,
         .show_leaks = options->leak_report == GS_LEAK_REPORT_EXIT,

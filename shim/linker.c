@@ -46,7 +46,8 @@ static void *libc_symbol(const char *name)
     static const char *const owners[] = {"libc.so.6", "libdl.so.2"};
     for (size_t i = 0; i < GS_ARRAY_LEN(owners); i++) {
         struct gs_module_ref module;
-        if (gs_elf_module_named(owners[i], false, &module) == GS_OK) {
+        if (gs_elf_startup_module(owners[i], &module) == GS_OK ||
+            gs_elf_module_named(owners[i], false, &module) == GS_OK) {
             void *found = gs_elf_symbol(&module, name);
             if (found) {
                 return found;

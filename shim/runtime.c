@@ -36,13 +36,18 @@ static const char *const call_names[CALL_COUNT] = {
 
 /* ---- finding the caller's runtime ------------------------------------------------ */
 
+/* A runtime has calls that nobody replaces; a tool that replaces some has not. */
+static bool is_runtime(const struct gs_module_ref *module)
+{
+    return gs_elf_symbol(module, "cudaGetDeviceCount") != NULL;
+}
+
 /* A library behind the shim that replaces this call too, and is no runtime itself. */
 static void *other_tool(const char *name)
 {
     struct gs_module_ref module;
     void *next = gs_linker_next(name);
-    if (!next || gs_elf_module_of(next, &module) != GS_OK ||
-        gs_elf_symbol(&module, "cudaGetDeviceCount")) {
+    if (!next || gs_elf_module_of(next, &module) != GS_OK || is_runtime(&module)) {
         return NULL;
     }
     return next;
@@ -53,9 +58,8 @@ static void *other_tool(const char *name)
 static void *own_runtime(const struct gs_module_ref *caller, const char *name)
 {
     struct gs_module_ref runtime;
-    void *found = gs_elf_symbol(caller, name);
-    if (found) {
-        return found;
+    if (is_runtime(caller)) {
+        return gs_elf_symbol(caller, name);
     }
     const char *soname = gs_elf_needed(caller, "libcudart.so");
     if (soname && gs_elf_module_named(soname, false, &runtime) == GS_OK) {

@@ -110,6 +110,27 @@ static bool create_parts(struct gs_state *state)
     return status == GS_OK;
 }
 
+/* For GPUSHIM_VERBOSE=2: what a bug report should contain. */
+static void say_what_was_chosen(const struct gs_state *state)
+{
+    static const char *const unwinders[] = {[GS_UNWIND_AUTO] = "auto",
+                                            [GS_UNWIND_LIBUNWIND] = "libunwind",
+                                            [GS_UNWIND_FP] = "frame pointers",
+                                            [GS_UNWIND_GCC] = "libgcc",
+                                            [GS_UNWIND_CFI] = "call frame information",
+                                            [GS_UNWIND_OFF] = "off"};
+    const char *stacks = "off";
+    if (state->stacks) {
+        size_t used = (size_t)gs_stacks_unwinder(state->stacks);
+        stacks =
+            used < GS_ARRAY_LEN(unwinders) ? unwinders[used] : "call frame information";
+    }
+    gs_log_line(GS_LOG_INFO,
+                "version %s started in process %ld: pool %s, tracking %s, stacks %s",
+                GPUSHIM_VERSION, (long)state->pid, state->pool ? "on" : "off",
+                state->tracker ? "on" : "off", stacks);
+}
+
 /* start_lock is held. */
 static struct gs_state *create(void)
 {
@@ -128,6 +149,7 @@ static struct gs_state *create(void)
     gs_contexts_init(&state->contexts);
     read_options(state);
     state->active = state->options.enable && create_parts(state);
+    say_what_was_chosen(state);
     return state;
 }
 

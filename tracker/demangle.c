@@ -18,12 +18,19 @@ typedef char *cxa_demangle(const char *name, char *buffer, size_t *length, int *
 static _Atomic(cxa_demangle *) demangler;
 static _Atomic bool looked_for;
 
+/* A failure of ours leaves no message behind for the program. The message is the thread's
+ * own in glibc and musl, whatever POSIX allows. */
+static void drop_loader_message(void)
+{
+    (void)dlerror(); /* NOLINT(concurrency-mt-unsafe) */
+}
+
 static void *find_in(void *library)
 {
     void *function = dlsym(library, "__cxa_demangle");
 
     if (function == NULL)
-        (void)dlerror(); /* leaves no message behind for the program */
+        drop_loader_message();
     return function;
 }
 
@@ -40,7 +47,7 @@ static void look_for_demangler(void)
         if (library != NULL)
             function = find_in(library);
         else
-            (void)dlerror();
+            drop_loader_message();
     }
     atomic_store(&demangler, (cxa_demangle *)function);
     atomic_store(&looked_for, true);

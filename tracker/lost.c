@@ -11,7 +11,7 @@
  *
  * Owns:  lost.   Locks: lose_lock, then every shard for the time of one scan, so that no
  *        record changes under it; lost_lock for the groups.
- * Source: reuse-safety rule C3 in docs/tracker.md
+ * Design: docs/tracker.md, "Lost at reset"
  */
 #include "tracker_internal.h"
 

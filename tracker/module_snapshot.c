@@ -11,7 +11,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
@@ -189,18 +189,22 @@ static struct gs_module_snapshot *new_snapshot(size_t modules, size_t name_bytes
  */
 static void use_maps_line(struct gs_module_snapshot *snapshot, const char *line)
 {
+    const char *path = strchr(line, '/');
     unsigned long begin, end;
-    int path_at = 0;
+    char *after;
 
-    if (sscanf(line, "%lx-%lx %*s %*s %*s %*s %n", &begin, &end, &path_at) < 2 ||
-        path_at == 0 || line[path_at] != '/')
+    begin = strtoul(line, &after, 16);
+    if (path == NULL || *after != '-')
+        return;
+    end = strtoul(after + 1, &after, 16);
+    if (*after != ' ')
         return;
     for (size_t i = 0; i < snapshot->count; i++) {
         struct gs_module *module = &snapshot->modules[i];
 
         if (module->begin >= begin && module->begin < end && module->path[0] != '/' &&
             module->path[0] != '[')
-            keep_name(snapshot, module, line + path_at);
+            keep_name(snapshot, module, path);
     }
 }
 

@@ -33,8 +33,9 @@ struct gs_report_config {
     size_t device_count;
     unsigned max_groups;     /* leak groups written out */
     uint64_t min_leak_bytes; /* groups with less are only counted */
-    unsigned stack_depth;    /* frames kept of a stack: longer ones are cut; 0: unknown */
-    bool show_leaks;         /* false: GPUSHIM_LEAK_REPORT=off: header and totals only */
+    unsigned stack_depth; /* frames kept of a stack, gs_stacks_config.depth: one that has
+                             so many and ends before main is said to be cut; 0: none is */
+    bool show_leaks;      /* false: GPUSHIM_LEAK_REPORT=off: header and totals only */
     /* Names of runtime entry points (cudaMalloc, ...): frames down to the outermost such
      * one are the runtime's own and are not shown; its name is the call the program made.
      */

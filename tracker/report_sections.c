@@ -125,7 +125,7 @@ static void write_error_title(const struct gs_report_writer *writer, size_t numb
     gs_text_add(writer->text, "%s)\n", call);
 }
 
-/* " by thread 41301 "loader" (stack: GPUSHIM_STACK_FREE=1)", each part where known. */
+/* " by thread 41301 "loader" (no call stack recorded)", each part where known. */
 static void write_site(const struct gs_report_writer *writer, const char *what,
                        const struct gs_free_site *site, const char *thread_name)
 {
@@ -141,7 +141,7 @@ static void write_site(const struct gs_report_writer *writer, const char *what,
         gs_text_add(writer->text, " \"%s\"",
                     gs_report_clean(thread_name, clean, sizeof clean));
     gs_text_add(writer->text, "%s\n",
-                stack.count == 0 ? " (stack: GPUSHIM_STACK_FREE=1)" : "");
+                stack.count == 0 ? " (no call stack recorded)" : "");
     if (stack.count != 0)
         write_stack(writer, &stack);
 }

@@ -6,7 +6,9 @@
 
 #include <stdio.h>
 
-#define PEAK_COLUMN 43 /* where "peak" begins in a device's line */
+#define PEAK_COLUMN     43 /* where "peak" begins in a device's line */
+#define OWNER_WIDTH_MIN 25
+#define OWNER_WIDTH_MAX 60
 
 void gs_report_blank(const struct gs_report_writer *writer)
 {
@@ -141,11 +143,25 @@ void gs_report_devices(const struct gs_report_writer *writer)
     }
 }
 
+/* Width of the names' column: the longest name, within reason. */
+static int owner_width(const struct gs_owner *first, const struct gs_owner *end)
+{
+    size_t width = OWNER_WIDTH_MIN;
+
+    for (const struct gs_owner *owner = first; owner < end; owner++) {
+        size_t length = owner->name ? strlen(owner->name) : 0;
+        if (length > width && length <= OWNER_WIDTH_MAX)
+            width = length;
+    }
+    return (int)width;
+}
+
 /* One device's owners, items [first, end). Not written where nobody is known by name. */
 static void write_owners(const struct gs_report_writer *writer,
                          const struct gs_owner *first, const struct gs_owner *end)
 {
     char title[64], name[96], bytes[24], count[32];
+    int width = owner_width(first, end);
     bool known = false;
 
     for (const struct gs_owner *owner = first; owner < end; owner++)
@@ -156,11 +172,11 @@ static void write_owners(const struct gs_report_writer *writer,
         snprintf(title, sizeof title, "Memory by owner, pinned host");
     else
         snprintf(title, sizeof title, "Memory by owner, GPU %u", first->row);
-    gs_text_add(writer->text, "%s%-27s %9s %10s\n", writer->prefix, title, "live",
-                "allocs");
+    gs_text_add(writer->text, "%s%-*s%9s %10s\n", writer->prefix, width + 3, title,
+                "live", "allocs");
     for (const struct gs_owner *owner = first; owner < end; owner++) {
         gs_report_clean(owner->name ? owner->name : "unknown", name, sizeof name);
-        gs_text_add(writer->text, "%s  %-25s %9s %10s\n", writer->prefix, name,
+        gs_text_add(writer->text, "%s  %-*s %9s %10s\n", writer->prefix, width, name,
                     gs_text_bytes(owner->bytes, bytes),
                     gs_text_count(owner->count, count));
     }

@@ -15,8 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DELETED " (deleted)" /* what the kernel puts behind the path of a removed file   \
-                              */
+#define DELETED                                                                          \
+    " (deleted)" /* what the kernel puts behind the path of a removed file               \
+                  */
 
 /* A module's file, opened once. */
 struct object {

@@ -45,13 +45,20 @@ struct gcc_walk_state {
     bool full;
 };
 
-/* dlopen for good. A failure leaves no message behind for the program's dlerror. */
+/* A failure of ours leaves no message behind for the program. The message is the thread's
+ * own in glibc and musl, whatever POSIX allows. */
+static void drop_loader_message(void)
+{
+    (void)dlerror(); /* NOLINT(concurrency-mt-unsafe) */
+}
+
+/* dlopen for good. */
 static void *open_library(const char *name)
 {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 
     if (library == NULL)
-        (void)dlerror();
+        drop_loader_message();
     return library;
 }
 
@@ -60,7 +67,7 @@ static void *find_function(void *library, const char *name)
     void *function = library != NULL ? dlsym(library, name) : NULL;
 
     if (library != NULL && function == NULL)
-        (void)dlerror();
+        drop_loader_message();
     return function;
 }
 

@@ -161,6 +161,7 @@ static inline bool on_stack(uintptr_t address, uintptr_t sp, uintptr_t high)
 __attribute__((no_sanitize("address"), no_sanitize("thread"))) static inline uintptr_t
 stack_word(uintptr_t address)
 {
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): on_stack was asked before */
     return *(const volatile uintptr_t *)address;
 }
 
@@ -213,7 +214,8 @@ static bool step_by_guess(struct frame *frame, uint64_t generation, uintptr_t hi
     uintptr_t slot = frame->fp + sizeof(uintptr_t), caller;
     enum gs_step step;
 
-    if (!on_stack(frame->fp, frame->sp, high) || !on_stack(slot, frame->sp, high))
+    if (frame->fp == FP_LOST || !on_stack(frame->fp, frame->sp, high) ||
+        !on_stack(slot, frame->sp, high))
         return false;
     caller = stack_word(slot);
     if (caller < GS_CODE_ADDRESS_MIN)

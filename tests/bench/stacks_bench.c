@@ -4,9 +4,12 @@
  *   stacks_bench [frames [captures]]       default 20 frames, 1000000 captures
  *   stacks_bench --one WAY frames captures only this way, no timing (for callgrind)
  *
- * A chain of `frames` functions that cannot be inlined ends in the loop that captures, so
- * each capture walks at least that many frames and finds a stack that is known. The best
- * of five rounds is printed; then the memory that many distinct stacks take.
+ * same:  a chain of `frames` functions that cannot be inlined ends in the loop that
+ *        captures: each capture walks at least that many frames, always the same ones.
+ * mixed: 256 different chains of that depth in random order, one capture each; the cost
+ * of going down and up without a capture is taken off. Every captured stack is known
+ * already. The best of five rounds is printed; then the memory that many distinct stacks
+ * take.
  */
 #include "stacks.h"
 
@@ -16,6 +19,7 @@
 #include <time.h>
 
 #define ROUNDS      5
+#define MIXED_PATHS 256
 #define TREE_STACKS 100000
 #define TREE_DEPTH  24
 
@@ -70,6 +74,50 @@ static __attribute__((noinline)) int chain(struct job *job, unsigned frames)
     return after;
 }
 
+/* Two places to call from at each level: `path` says which, so 2^frames chains. */
+static __attribute__((noinline)) int branch(struct job *job, unsigned frames,
+                                            unsigned path)
+{
+    volatile int after = 1;
+
+    if (frames <= 1)
+        job->id = job->stacks != NULL ? gs_stacks_capture(job->stacks) : 1;
+    else if (path & 1)
+        after += branch(job, frames - 1, path >> 1);
+    else
+        after -= branch(job, frames - 1, path >> 1);
+    return after;
+}
+
+static double mixed_round(struct job *job, unsigned frames)
+{
+    unsigned seed = 5;
+    double start = now_ns();
+
+    for (unsigned long i = 0; i < job->captures; i++)
+        branch(job, frames, (unsigned)rand_r(&seed) % MIXED_PATHS);
+    return (now_ns() - start) / (double)job->captures;
+}
+
+/* ns of a capture among many stacks; never the same twice in a row, mostly. */
+static double measure_mixed(const struct job *job, unsigned frames)
+{
+    struct job with = *job, without = *job;
+    double best_with = 0, best_without = 0;
+
+    without.stacks = NULL;
+    for (int round = 0; round < ROUNDS; round++) {
+        double took = mixed_round(&with, frames);
+
+        if (round == 0 || took < best_with)
+            best_with = took;
+        took = mixed_round(&without, frames);
+        if (round == 0 || took < best_without)
+            best_without = took;
+    }
+    return best_with - best_without;
+}
+
 static int run_way(const struct way *way, unsigned frames, unsigned long captures,
                    bool quiet)
 {
@@ -86,8 +134,8 @@ static int run_way(const struct way *way, unsigned frames, unsigned long capture
         chain(&job, frames);
         found = gs_stacks_frames(job.stacks, job.id, NULL, 0);
         if (!quiet)
-            printf("%-10s %7.1f ns a capture, %4u frames, %5.1f ns a frame\n", way->name,
-                   job.best_ns, found, job.best_ns / found);
+            printf("%-10s same %7.1f ns, mixed %7.1f ns a capture of %u frames\n",
+                   way->name, job.best_ns, measure_mixed(&job, frames), found);
     }
     gs_stacks_destroy(job.stacks);
     return 0;

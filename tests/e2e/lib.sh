@@ -27,13 +27,13 @@ add_case() {
 
 # fail REASON: the case has failed; ends it.
 fail() {
-  echo "$1" >"$case_dir/reason"
+  echo "$1" >"$case_dir/../reason"
   exit 1
 }
 
 # skip WHAT: the case needs something that is missing; ends it.
 skip() {
-  echo "$1" >"$case_dir/reason"
+  echo "$1" >"$case_dir/../reason"
   exit 77
 }
 
@@ -53,7 +53,7 @@ need_file() {
 #   Runs the command in an environment of its own, where CUDA is found in cuda_path. Leaves
 #   PREFIX.out, PREFIX.err and PREFIX.status. CUDASIM_* of the caller go through.
 run_in() {
-  local prefix=$1 name status
+  local prefix=$1 name status began=$SECONDS
   local settings=(PATH="$PATH" HOME="$case_dir" LC_ALL=C
     ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_LIBRARY_PATH="$cuda_path")
 
@@ -71,7 +71,7 @@ run_in() {
     >"$prefix.out" 2>"$prefix.err" </dev/null
   status=$?
   echo "$status" >"$prefix.status"
-  [[ $status -ne 124 ]] || fail "$prefix: no end within $time_limit s: $*"
+  [[ $((SECONDS - began)) -lt $time_limit ]] || fail "$prefix: no end in $time_limit s: $*"
 }
 
 # native PREFIX COMMAND...: without the library; the programs end with 1 or 2 if they fail.

@@ -91,11 +91,12 @@ void probe_cell_code(const char *cell, CUresult code);
 /* The cell is in the JSON only, not in the table. */
 void probe_cell_quiet(const char *cell, const char *format, ...) GS_PRINTF(2, 3);
 void probe_cell_quiet_number(const char *cell, double value);
+/* The cell is in the table only: what several other cells say, in short. */
+void probe_cell_table(const char *cell, const char *format, ...) GS_PRINTF(2, 3);
+/* The row being written is in the JSON only. */
+void probe_row_hide(void);
 void probe_row_note(const char *format, ...) GS_PRINTF(1, 2);
 void probe_row_end(void);
-
-/* End a row that was left in the middle, if there is one, with the cells it has. */
-void probe_row_abandon(void);
 
 /* A row without a value, and why. `status` is "not supported", "failed" or "timed out".
  */
@@ -104,6 +105,13 @@ void probe_row_status(const char *row, const char *status, const char *format, .
 
 /* `name` and `suffix` in one text: the name of a cell that belongs to another. */
 void probe_name_suffix(char *out, size_t size, const char *name, const char *suffix);
+
+/*
+ * The last row of a process, as above. A row that was left in the middle is ended with
+ * the cells it has; nothing is written after this one, whatever other threads do. Any
+ * thread.
+ */
+void probe_row_last(const char *status, const char *format, ...) GS_PRINTF(2, 3);
 
 /* "512B", "64K", "2M", "1G". Static storage, overwritten by the eighth call after. */
 const char *probe_size_text(size_t bytes);

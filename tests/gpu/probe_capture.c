@@ -4,7 +4,7 @@
  *
  * Each call is made in a capture of its own, on a blocking stream, by the thread that
  * captures or by another one, as it is or with its own mode exchanged for RELAXED. The
- * table shows what is not 0; "!" marks a capture that was invalidated.
+ * table shows what is not 0, by code; "!" marks a capture that was invalidated.
  * Owns: what the calls work on.   Lock: none; the other thread runs alone.
  */
 #include "probe.h"
@@ -155,24 +155,15 @@ static const struct call {
     const char *name;
     CUresult (*make)(void);
 } calls[] = {
-    {"alloc", call_alloc},
-    {"free", call_free},
-    {"hostalloc", call_host_alloc},
-    {"hostfree", call_host_free},
-    {"info", call_info},
-    {"range", call_range},
-    {"ctxsync", call_context_sync},
-    {"query", call_stream_query},
-    {"query_legacy", call_legacy_query},
-    {"query_other", call_other_query},
-    {"event_outside", call_event_outside},
-    {"event_inside", call_event_inside},
-    {"record_other", call_event_record},
-    {"ctxrecord", call_context_event},
-    {"capturing", call_is_capturing},
-    {"capturing_legacy", call_legacy_capturing},
-    {"alloc_async", call_alloc_async},
-    {"event_create", call_event_create},
+    {"alloc", call_alloc},         {"free", call_free},
+    {"halloc", call_host_alloc},   {"hfree", call_host_free},
+    {"info", call_info},           {"range", call_range},
+    {"sync", call_context_sync},   {"query", call_stream_query},
+    {"lquery", call_legacy_query}, {"oquery", call_other_query},
+    {"evout", call_event_outside}, {"evin", call_event_inside},
+    {"record", call_event_record}, {"ctxrec", call_context_event},
+    {"capt", call_is_capturing},   {"lcapt", call_legacy_capturing},
+    {"aalloc", call_alloc_async},  {"evnew", call_event_create},
 };
 
 /* ---- who makes the call
@@ -277,23 +268,63 @@ static void run(const struct call *call, CUstreamCaptureMode mode, enum who who,
     clean_up();
 }
 
-static void cell(const struct call *call, const struct result *result)
+/* What the table says of a result: "900!"; "0" for one that went well. */
+static void label_of(const struct result *result, char *out, size_t size)
 {
     bool broken = result->status != CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    char quiet[64];
 
-    if (result->code != CUDA_SUCCESS || broken)
-        probe_cell_text(call->name, "%d%s", (int)result->code, broken ? "!" : "");
-    else
-        probe_cell_quiet(call->name, "0");
-    probe_name_suffix(quiet, sizeof quiet, call->name, "_end");
-    probe_cell_quiet_number(quiet, (double)result->end);
+    snprintf(out, size, "%d%s", (int)result->code, broken ? "!" : "");
+}
+
+/* All calls that ended as call `first` did, in cells that fit on a line. */
+static void table_group(const struct result *results, bool *shown, size_t first)
+{
+    char label[24], other[24], names[56] = "";
+    size_t used = 0;
+
+    label_of(&results[first], label, sizeof label);
+    for (size_t i = first; i < GS_ARRAY_LEN(calls); i++) {
+        label_of(&results[i], other, sizeof other);
+        if (shown[i] || strcmp(label, other) != 0)
+            continue;
+        shown[i] = true;
+        if (strlen(label) + 2 + used + strlen(calls[i].name) >= sizeof names) {
+            probe_cell_table(label, "%s", names);
+            used = 0;
+        }
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                                 used ? "," : "", calls[i].name);
+    }
+    probe_cell_table(label, "%s", names);
+}
+
+static void write_row(const struct result *results)
+{
+    bool shown[GS_ARRAY_LEN(calls)] = {false};
+    bool all_well = true;
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(calls); i++) {
+        char label[24], quiet[64];
+
+        label_of(&results[i], label, sizeof label);
+        probe_cell_quiet(calls[i].name, "%s", label);
+        probe_name_suffix(quiet, sizeof quiet, calls[i].name, "_end");
+        probe_cell_quiet_number(quiet, (double)results[i].end);
+        shown[i] = strcmp(label, "0") == 0;
+        all_well = all_well && shown[i];
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(calls); i++)
+        if (!shown[i])
+            table_group(results, shown, i);
+    if (all_well)
+        probe_cell_table("0", "all");
 }
 
 static void ask(CUstreamCaptureMode mode)
 {
     static const char *const rows[] = {"same thread", "same, relaxed", "other thread",
                                        "other, relaxed"};
+    struct result results[GS_ARRAY_LEN(calls)];
 
     PROBE_NEED(cuStreamBeginCapture_v2);
     PROBE_NEED(cuStreamEndCapture);
@@ -302,14 +333,14 @@ static void ask(CUstreamCaptureMode mode)
     PROBE_NEED(cuThreadExchangeStreamCaptureMode);
     probe_context();
     for (int who = SAME; who <= OTHER_RELAXED; who++) {
+        for (size_t i = 0; i < GS_ARRAY_LEN(calls); i++)
+            run(&calls[i], mode, (enum who)who, &results[i]);
         probe_row_begin(rows[who], "code");
-        for (size_t i = 0; i < GS_ARRAY_LEN(calls); i++) {
-            struct result result;
-
-            run(&calls[i], mode, (enum who)who, &result);
-            cell(&calls[i], &result);
-        }
-        probe_row_note("the table shows what is not 0; ! = the capture was invalidated");
+        write_row(results);
+        if (who == OTHER_RELAXED)
+            probe_row_hide();
+        probe_row_note("the table shows what is not 0; ! = the capture was invalidated; "
+                       "_end: the code that ends the capture");
         probe_row_end();
     }
 }

@@ -23,15 +23,15 @@ static void row_alloc(void)
     probe_row_begin("alloc", "code");
     probe_cell_code("zero", driver.cuMemAlloc_v2(&block, 0));
     probe_cell_code("null", driver.cuMemAlloc_v2(NULL, 4096));
-    probe_cell_code("all_twice", driver.cuMemAlloc_v2(&block, total * 2));
-    probe_cell_code("size_max", driver.cuMemAlloc_v2(&block, SIZE_MAX));
-    probe_cell_code("size_max-4K", driver.cuMemAlloc_v2(&block, SIZE_MAX - 4096));
+    probe_cell_code("twice_all", driver.cuMemAlloc_v2(&block, total * 2));
+    probe_cell_code("max", driver.cuMemAlloc_v2(&block, SIZE_MAX));
+    probe_cell_code("max-4K", driver.cuMemAlloc_v2(&block, SIZE_MAX - 4096));
     code = driver.cuMemHostAlloc(&host, 0, 0);
-    probe_cell_code("host_zero", code);
+    probe_cell_code("host0", code);
     if (code == CUDA_SUCCESS && host)
         probe_cell_code("its_free", driver.cuMemFreeHost(host));
     if (driver.cuMemAllocManaged)
-        probe_cell_code("managed_zero",
+        probe_cell_code("man0",
                         driver.cuMemAllocManaged(&block, 0, CU_MEM_ATTACH_GLOBAL));
     probe_row_end();
 }
@@ -58,10 +58,10 @@ static void row_free(void)
     probe_cell_code("large+1", driver.cuMemFree_v2(large + 1));
     probe_cell_code("large+2M", driver.cuMemFree_v2(large + 2 * GS_MIB));
     probe_cell_code("small", driver.cuMemFree_v2(small));
-    probe_cell_code("small_twice", driver.cuMemFree_v2(small));
+    probe_cell_code("small_again", driver.cuMemFree_v2(small));
     probe_cell_code("large", driver.cuMemFree_v2(large));
-    probe_cell_code("large_twice", driver.cuMemFree_v2(large));
-    probe_cell_code("sync_after", driver.cuCtxSynchronize());
+    probe_cell_code("large_again", driver.cuMemFree_v2(large));
+    probe_cell_code("sync", driver.cuCtxSynchronize());
     probe_row_end();
     PROBE_OK(driver.cuMemFreeHost(pinned));
     free(heap);
@@ -83,7 +83,7 @@ static void row_free_host(void)
     probe_cell_code("inside", driver.cuMemFreeHost((char *)pinned + 4096));
     probe_cell_code("right", driver.cuMemFreeHost(pinned));
     probe_cell_code("twice", driver.cuMemFreeHost(pinned));
-    probe_cell_code("sync_after", driver.cuCtxSynchronize());
+    probe_cell_code("sync", driver.cuCtxSynchronize());
     probe_row_end();
     (void)driver.cuMemFree_v2(device);
     free(heap);
@@ -107,12 +107,12 @@ static void row_crossed(void)
     probe_cell_code("alloc_async", code);
     PROBE_OK(driver.cuStreamSynchronize(stream));
     if (code == CUDA_SUCCESS)
-        probe_cell_code("free_of_async", driver.cuMemFree_v2(async));
+        probe_cell_code("free", driver.cuMemFree_v2(async));
     probe_cell_code("async_free", driver.cuMemFreeAsync(sync, stream));
     probe_cell_code("its_sync", driver.cuStreamSynchronize(stream));
-    probe_cell_code("free_again", driver.cuMemFree_v2(sync));
+    probe_cell_code("freed_again", driver.cuMemFree_v2(sync));
     probe_cell_code("async_null", driver.cuMemFreeAsync(0, stream));
-    probe_cell_code("sync_after", driver.cuCtxSynchronize());
+    probe_cell_code("sync", driver.cuCtxSynchronize());
     probe_row_end();
 }
 
@@ -156,7 +156,7 @@ void probe_ask_no_context(void)
     PROBE_OK(driver.cuCtxDestroy_v2(second));
     PROBE_OK(driver.cuCtxSetCurrent(first));
     probe_cell_code("free_of_dead", driver.cuMemFree_v2(mine));
-    probe_cell_code("sync_after", driver.cuCtxSynchronize());
+    probe_cell_code("sync", driver.cuCtxSynchronize());
     probe_row_note("free_of_dead: memory of a context that was destroyed");
     probe_row_end();
 }

@@ -190,7 +190,7 @@ static bool in_table(size_t bytes)
 }
 
 static void write_row(const char *verb, const char *setting, const struct column *columns,
-                      size_t count, bool drop)
+                      size_t count, bool drop, bool hide)
 {
     char name[48], cell[48];
 
@@ -209,6 +209,8 @@ static void write_row(const char *verb, const char *setting, const struct column
         snprintf(cell, sizeof cell, "%s_n", size);
         probe_cell_quiet_number(cell, (double)column->samples);
     }
+    if (hide)
+        probe_row_hide();
     probe_row_note("median of n calls%s%s",
                    left_out[0] ? "; larger than this device has room "
                                  "for: "
@@ -253,8 +255,10 @@ static void ask(const struct way *way, const size_t *sizes, size_t count,
         used++;
     }
     for (size_t i = 0; i < GS_ARRAY_LEN(settings); i++) {
-        write_row("alloc", settings[i], columns[i], used, false);
-        write_row("free", settings[i], columns[i], used, true);
+        bool hide = i == 1 && way != &device_way;
+
+        write_row("alloc", settings[i], columns[i], used, false, hide);
+        write_row("free", settings[i], columns[i], used, true, hide);
     }
 }
 

@@ -15,17 +15,17 @@ static const struct attribute {
 } attributes[] = {
     {"unified", CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, true},
     {"integrated", CU_DEVICE_ATTRIBUTE_INTEGRATED, false},
-    {"managed", CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, false},
+    {"managed", CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, true},
     {"concurrent_managed", CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, false},
     {"pageable", CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, false},
     {"pageable_by_host_tables",
-     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, false},
+     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, true},
     {"host_pointer_for_registered",
-     CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, false},
+     CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, true},
     {"pools", CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, false},
     {"vmm", CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, false},
-    {"rdma", CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, false},
-    {"dma_buf", CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, false},
+    {"rdma", CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, true},
+    {"dma_buf", CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, true},
     {"concurrent_kernels", CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, true},
     {"preemption", CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, true},
     {"timeout", CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, true},
@@ -41,7 +41,7 @@ static void row_granularity(void)
     CUresult code;
 
     if (!driver.cuMemGetAllocationGranularity) {
-        probe_row_status("vmm_granularity", "not supported",
+        probe_row_status("vmm_unit", "not supported",
                          "the driver has no cuMemGetAllocationGranularity");
         return;
     }
@@ -52,11 +52,11 @@ static void row_granularity(void)
         code = driver.cuMemGetAllocationGranularity(&best, &wanted,
                                                     CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
     if (code != CUDA_SUCCESS) {
-        probe_row_status("vmm_granularity", "not supported", "answers %s",
+        probe_row_status("vmm_unit", "not supported", "answers %s",
                          probe_code_name(code));
         return;
     }
-    probe_row_begin("vmm_granularity", "bytes");
+    probe_row_begin("vmm_unit", "bytes");
     probe_cell_number("minimum", (double)least);
     probe_cell_number("recommended", (double)best);
     probe_row_end();
@@ -108,18 +108,18 @@ void probe_ask_context_memory(void)
     probe_row_begin("taken_by", "bytes");
     if (known)
         probe_cell_number("context", (double)used_after - (double)used_before);
-    probe_cell_number("all_before", (double)total - (double)room);
+    probe_cell_number("before", (double)total - (double)room);
     PROBE_OK(driver.cuModuleLoadData(&module, gs_kernels_ptx));
     take_step("module", &room);
     probe_place_open(&place, PROBE_NONBLOCKING);
-    take_step("stream_and_launch", &room);
+    take_step("launch", &room);
     PROBE_OK(driver.cuMemAlloc_v2(&tiny, 1));
-    take_step("first_alloc_of_1B", &room);
+    take_step("first_1B", &room);
     PROBE_OK(driver.cuCtxCreate_v2(&second, 0, 0));
-    take_step("second_context", &room);
+    take_step("context2", &room);
     PROBE_OK(driver.cuCtxPopCurrent_v2(&old));
     PROBE_OK(driver.cuCtxDestroy_v2(second));
-    take_step("its_destroy", &room);
+    take_step("destroy", &room);
     probe_row_note("%s", known ? "context: in use by NVML, before and after"
                                : "NVML does not answer: no figure for the first context");
     probe_row_end();

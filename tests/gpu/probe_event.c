@@ -118,6 +118,7 @@ static void cover_graph(record_fn *record, CUcontext context)
     struct probe_place place;
     CUgraph graph = NULL;
     CUgraphExec exec = NULL;
+    CUresult code;
 
     if (!driver.cuStreamBeginCapture_v2 || !driver.cuGraphInstantiateWithFlags ||
         !driver.cuGraphLaunch || !driver.cuStreamEndCapture) {
@@ -125,8 +126,11 @@ static void cover_graph(record_fn *record, CUcontext context)
         return;
     }
     probe_place_open(&place, PROBE_NONBLOCKING);
-    PROBE_OK(
-        driver.cuStreamBeginCapture_v2(place.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    code = driver.cuStreamBeginCapture_v2(place.stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (code != CUDA_SUCCESS) {
+        probe_cell_code("graph", code);
+        return;
+    }
     PROBE_OK(driver.cuLaunchKernel(place.wait, 1, 1, 1, 1, 1, 1, 0, place.stream,
                                    arguments, NULL));
     PROBE_OK(driver.cuStreamEndCapture(place.stream, &graph));
@@ -263,8 +267,8 @@ static void row_cost(const char *row, record_fn *record, CUcontext context,
     probe_row_begin(row, "ns");
     measure(record, context, places, count, false, timed);
     probe_cell_number("record", probe_samples_at(&timed->record, 0.5));
-    probe_cell_number("record_p99", probe_samples_at(&timed->record, 0.99));
-    probe_cell_number("until_complete", probe_samples_at(&timed->complete, 0.5));
+    probe_cell_quiet_number("record_p99", probe_samples_at(&timed->record, 0.99));
+    probe_cell_number("complete", probe_samples_at(&timed->complete, 0.5));
     measure(record, context, places, count, true, timed);
     probe_cell_number("busy", probe_samples_at(&timed->record, 0.5));
     probe_row_note("busy: every stream runs a kernel of 5 ms");

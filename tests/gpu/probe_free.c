@@ -114,8 +114,9 @@ static void cell_answer(const struct probe_case *item,
     probe_cell_quiet_number(quiet, (double)outcome->ns);
 }
 
+/* waits[i]: whether call i waited. */
 static void row_held(const char *row, const struct probe_case *cases, size_t count,
-                     const struct probe_place *place)
+                     const struct probe_place *place, bool *waits)
 {
     probe_row_begin(row, "answer");
     for (size_t i = 0; i < count; i++) {
@@ -124,15 +125,19 @@ static void row_held(const char *row, const struct probe_case *cases, size_t cou
 
         probe_case_held(&item, place, HOLD_NS, &outcome);
         cell_answer(&cases[i], &outcome);
+        waits[i] = outcome.waited;
     }
     probe_row_note("a kernel that does not end, let go after %d ms",
                    (int)(HOLD_NS / PROBE_MS));
     probe_row_end();
 }
 
+/* In the table only where it does not say what the held kernel said. */
 static void row_spun(const char *row, const struct probe_case *cases, size_t count,
-                     const struct probe_place *place)
+                     const struct probe_place *place, const bool *waits)
 {
+    bool agree = true;
+
     probe_row_begin(row, "ns");
     for (size_t i = 0; i < count; i++) {
         struct probe_case item = cases[i];
@@ -148,7 +153,10 @@ static void row_spun(const char *row, const struct probe_case *cases, size_t cou
             probe_cell_number(cases[i].name, (double)outcome.ns);
         probe_name_suffix(quiet, sizeof quiet, cases[i].name, "_kernel_over");
         probe_cell_quiet(quiet, "%s", outcome.waited ? "yes" : "no");
+        agree = agree && outcome.waited == waits[i];
     }
+    if (agree)
+        probe_row_hide();
     probe_row_note("time of the call beside a kernel of %d ms",
                    (int)(SPIN_NS / PROBE_MS));
     probe_row_end();
@@ -156,12 +164,13 @@ static void row_spun(const char *row, const struct probe_case *cases, size_t cou
 
 static void ask(enum probe_kind kind)
 {
+    bool waits[GS_ARRAY_LEN(device_cases)];
     struct probe_place place;
 
     probe_context();
     probe_place_open(&place, kind);
-    row_held("held", device_cases, GS_ARRAY_LEN(device_cases), &place);
-    row_spun("spin 20ms", device_cases, GS_ARRAY_LEN(device_cases), &place);
+    row_held("held", device_cases, GS_ARRAY_LEN(device_cases), &place, waits);
+    row_spun("spin 20ms", device_cases, GS_ARRAY_LEN(device_cases), &place, waits);
 }
 
 void probe_ask_free_legacy(void)
@@ -207,9 +216,10 @@ void probe_ask_freehost_wait(void)
 
     probe_context();
     for (size_t i = 0; i < GS_ARRAY_LEN(kinds); i++) {
+        bool waits[GS_ARRAY_LEN(host_cases)];
         struct probe_place place;
 
         probe_place_open(&place, kinds[i].kind);
-        row_held(kinds[i].name, host_cases, GS_ARRAY_LEN(host_cases), &place);
+        row_held(kinds[i].name, host_cases, GS_ARRAY_LEN(host_cases), &place, waits);
     }
 }

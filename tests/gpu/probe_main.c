@@ -57,8 +57,7 @@ void probe_not_supported(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
-    probe_row_abandon();
-    probe_row_status("-", "not supported", "%s", why);
+    probe_row_last("not supported", "%s", why);
     leave(0);
     abort();
 }
@@ -71,8 +70,7 @@ void probe_failed(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
-    probe_row_abandon();
-    probe_row_status("-", "failed", "%s", why);
+    probe_row_last("failed", "%s", why);
     leave(ENDS_FAILED);
     abort();
 }
@@ -106,8 +104,7 @@ void probe_need(bool present, const char *symbol)
 static void *end_late(void *seconds)
 {
     probe_sleep_ns((uint64_t)(uintptr_t)seconds * 1000 * PROBE_MS);
-    probe_row_abandon();
-    probe_row_status("-", "timed out", "after %u s", (unsigned)(uintptr_t)seconds);
+    probe_row_last("timed out", "after %u s", (unsigned)(uintptr_t)seconds);
     leave(ENDS_LATE);
     return NULL;
 }
@@ -120,17 +117,39 @@ static void on_signal(int number)
     raise(number);
 }
 
-static bool guard(unsigned seconds)
+/*
+ * A call that crashes is an answer too: the cells before it are kept. What this does is
+ * not safe in every signal handler, but the alternative is to lose the row.
+ */
+static void on_crash(int number)
 {
+    probe_hold_release_all();
+    probe_row_last("failed", "signal %d in the call after the last cell", number);
+    _exit(ENDS_FAILED);
+}
+
+static void catch_signals(void)
+{
+    static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
+    static const int crashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
     struct sigaction action;
-    pthread_t thread;
 
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
     action.sa_flags = SA_NODEFER;
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    for (size_t i = 0; i < GS_ARRAY_LEN(ends); i++)
+        sigaction(ends[i], &action, NULL);
+    action.sa_handler = on_crash;
+    action.sa_flags = (int)SA_RESETHAND;
+    for (size_t i = 0; i < GS_ARRAY_LEN(crashes); i++)
+        sigaction(crashes[i], &action, NULL);
+}
+
+static bool guard(unsigned seconds)
+{
+    pthread_t thread;
+
+    catch_signals();
     if (pthread_create(&thread, NULL, end_late, (void *)(uintptr_t)seconds) != 0)
         return false;
     return pthread_detach(thread) == 0;

@@ -35,8 +35,10 @@ static const char *simulated_json = "false"; /* likewise */
 
 static pthread_mutex_t row_lock = PTHREAD_MUTEX_INITIALIZER;
 
+static bool closed; /* row_lock: the last row is written */
+
 static struct { /* row_lock */
-    bool open;
+    bool open, hidden;
     char unit[16];
     char note[512];
     bool first;
@@ -232,6 +234,27 @@ void probe_cell_quiet(const char *cell, const char *format, ...)
     pthread_mutex_unlock(&row_lock);
 }
 
+void probe_cell_table(const char *cell, const char *format, ...)
+{
+    va_list arguments;
+    char text[512];
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    make_plain(text);
+    pthread_mutex_lock(&row_lock);
+    table_cell(cell, text);
+    pthread_mutex_unlock(&row_lock);
+}
+
+void probe_row_hide(void)
+{
+    pthread_mutex_lock(&row_lock);
+    row.hidden = true;
+    pthread_mutex_unlock(&row_lock);
+}
+
 void probe_cell_code(const char *cell, CUresult code)
 {
     char number[16];
@@ -264,39 +287,25 @@ static void write_row(void)
         row.table.used--;
     put(&row.table, "\n");
     put_out(&row.json);
-    put_out(&row.table);
+    if (!row.hidden)
+        put_out(&row.table);
     row.open = false;
 }
 
 void probe_row_end(void)
 {
     pthread_mutex_lock(&row_lock);
-    write_row();
-    pthread_mutex_unlock(&row_lock);
-}
-
-void probe_row_abandon(void)
-{
-    pthread_mutex_lock(&row_lock);
-    if (row.open && !row.first) {
-        snprintf(row.note, sizeof row.note, "ended early: later cells are missing");
+    if (!closed)
         write_row();
-    }
-    row.open = false;
     pthread_mutex_unlock(&row_lock);
 }
 
-void probe_row_status(const char *name, const char *status, const char *format, ...)
+/* row_lock is held. */
+static void write_status(const char *name, const char *status, const char *why)
 {
     struct text text = {0, ""};
-    va_list arguments;
-    char why[512];
     size_t begin; /* column of the reason */
 
-    va_start(arguments, format);
-    vsnprintf(why, sizeof why, format, arguments);
-    va_end(arguments);
-    make_plain(why);
     put(&text,
         "{\"part\":\"probe\",\"question\":\"%s\",\"row\":\"%s\",\"status\":\"%s\","
         "\"unit\":\"\",\"values\":{},\"note\":\"%s\",\"simulated\":%s}\n",
@@ -307,4 +316,40 @@ void probe_row_status(const char *name, const char *status, const char *format, 
     begin = strlen(strrchr(text.chars, '\n') + 1) + strlen(status) + 2;
     put(&text, "%s: %.*s\n", status, begin < WIDTH ? (int)(WIDTH - begin) : 0, why);
     put_out(&text);
+}
+
+void probe_row_status(const char *name, const char *status, const char *format, ...)
+{
+    va_list arguments;
+    char why[512];
+
+    va_start(arguments, format);
+    vsnprintf(why, sizeof why, format, arguments);
+    va_end(arguments);
+    make_plain(why);
+    pthread_mutex_lock(&row_lock);
+    if (!closed)
+        write_status(name, status, why);
+    pthread_mutex_unlock(&row_lock);
+}
+
+void probe_row_last(const char *status, const char *format, ...)
+{
+    va_list arguments;
+    char why[512];
+
+    va_start(arguments, format);
+    vsnprintf(why, sizeof why, format, arguments);
+    va_end(arguments);
+    make_plain(why);
+    pthread_mutex_lock(&row_lock);
+    if (!closed) {
+        if (row.open && !row.first) {
+            snprintf(row.note, sizeof row.note, "ended early: later cells are missing");
+            write_row();
+        }
+        write_status("-", status, why);
+    }
+    closed = true;
+    pthread_mutex_unlock(&row_lock);
 }

@@ -14,18 +14,27 @@
 static const struct size {
     const char *name;
     size_t bytes;
+    bool quiet; /* in the JSON only, so that a row is one line */
 } sizes[] = {
-    {"1B", 1},
-    {"512B", 512},
-    {"513B", 513},
-    {"4K", 4 * GS_KIB},
-    {"64K", 64 * GS_KIB},
-    {"1M", GS_MIB},
-    {"1M+1", GS_MIB + 1},
-    {"2M", 2 * GS_MIB},
-    {"2M+1", 2 * GS_MIB + 1},
-    {"5M", 5 * GS_MIB},
+    {"1B", 1, false},
+    {"512B", 512, true},
+    {"513B", 513, false},
+    {"4K", 4 * GS_KIB, false},
+    {"64K", 64 * GS_KIB, true},
+    {"1M", GS_MIB, false},
+    {"1M+1", GS_MIB + 1, false},
+    {"2M", 2 * GS_MIB, false},
+    {"2M+1", 2 * GS_MIB + 1, false},
+    {"5M", 5 * GS_MIB, true},
 };
+
+static void cell_size(const struct size *size, double value)
+{
+    if (size->quiet)
+        probe_cell_quiet_number(size->name, value);
+    else
+        probe_cell_number(size->name, value);
+}
 
 static CUdeviceptr blocks[MANY]; /* the thread that asks */
 
@@ -67,7 +76,7 @@ static void row_alignment(void)
     probe_row_begin("alignment", "bytes");
     for (size_t i = 0; i < GS_ARRAY_LEN(sizes); i++) {
         allocate(KEPT, sizes[i].bytes);
-        probe_cell_number(sizes[i].name, (double)common_alignment(KEPT));
+        cell_size(&sizes[i], (double)common_alignment(KEPT));
         release(KEPT);
     }
     probe_row_note("largest power of two that divides %d addresses", KEPT);
@@ -87,7 +96,7 @@ static void row_distance(void)
         else if (step == 0)
             probe_cell_text(sizes[i].name, "varies");
         else
-            probe_cell_number(sizes[i].name, (double)step);
+            cell_size(&sizes[i], (double)step);
         release(KEPT);
     }
     probe_row_note("from one address to the next of %d", KEPT);
@@ -110,7 +119,7 @@ static void row_reported(void)
             probe_cell_text(sizes[i].name, "%zu_from_%lld", bytes,
                             (long long)(base - blocks[1]));
         else
-            probe_cell_number(sizes[i].name, (double)bytes);
+            cell_size(&sizes[i], (double)bytes);
         release(2);
     }
     probe_row_note("cuMemGetAddressRange; N_from_D: the base is D away from the address");
@@ -158,14 +167,14 @@ static void row_granularity(void)
     }
     probe_row_begin("free_falls_by", "bytes");
     for (size_t i = 0; i < GS_ARRAY_LEN(sizes); i++)
-        probe_cell_number(sizes[i].name, (double)falls[i].first);
+        cell_size(&sizes[i], (double)falls[i].first);
     probe_row_note("first change of free memory; 0: none in the row of allocations");
     probe_row_end();
     probe_row_begin("falls_every", "count");
     for (size_t i = 0; i < GS_ARRAY_LEN(sizes); i++) {
         char quiet[32];
 
-        probe_cell_number(sizes[i].name, (double)falls[i].apart);
+        cell_size(&sizes[i], (double)falls[i].apart);
         probe_name_suffix(quiet, sizeof quiet, sizes[i].name, "_bytes_in_all");
         probe_cell_quiet_number(quiet, (double)falls[i].all);
     }
@@ -287,7 +296,7 @@ void probe_ask_reuse(void)
     cell_same("2M", 2 * GS_MIB);
     cell_same("32M", 32 * GS_MIB);
     probe_row_end();
-    probe_row_begin("distinct handles", "answer");
+    probe_row_begin("distinct", "answer");
     cell_streams();
     cell_contexts();
     probe_row_end();

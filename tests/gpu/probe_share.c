@@ -246,7 +246,7 @@ void probe_ask_ipc(void)
     list[0].name = "large", list[0].address = large;
     list[1].name = "large+4K", list[1].address = large + INSIDE;
     list[2].name = "small", list[2].address = small;
-    list[3].name = "neighbour", list[3].address = next;
+    list[3].name = "next", list[3].address = next;
     list[4].name = "small+4K", list[4].address = small + INSIDE;
     for (size_t i = 0; i < GS_ARRAY_LEN(list); i++) {
         PROBE_OK(driver.cuMemsetD32_v2(list[i].address, words[i], 1));
@@ -274,7 +274,7 @@ static void cell_pointer(const char *name, char *base, size_t offset)
         probe_cell_code(name, code);
     else
         probe_cell_text(name, "%s",
-                        inside - start == offset ? "offset_kept"
+                        inside - start == offset ? "kept"
                         : inside == start        ? "base"
                                                  : "other");
 }
@@ -288,8 +288,7 @@ static void row_pointer(const char *row, char *base, size_t bytes)
     if (code != CUDA_SUCCESS) {
         probe_cell_code("base", code);
     } else {
-        probe_cell_text("base", "%s",
-                        start == (uintptr_t)base ? "same_address" : "another");
+        probe_cell_text("base", "%s", start == (uintptr_t)base ? "same" : "another");
         cell_pointer("+1", base, 1);
         cell_pointer("+4K", base, 4096);
         cell_pointer("last", base, bytes - 1);
@@ -341,9 +340,9 @@ static void cell_same_buffer(CUdeviceptr left, CUdeviceptr right)
     if (code == CUDA_SUCCESS)
         code = driver.cuPointerGetAttribute(&b, CU_POINTER_ATTRIBUTE_BUFFER_ID, right);
     if (code == CUDA_SUCCESS)
-        probe_cell_text("buffer_id", "%s", a == b ? "shared" : "own");
+        probe_cell_text("id", "%s", a == b ? "shared" : "own");
     else
-        probe_cell_code("buffer_id", code);
+        probe_cell_code("id", code);
 }
 
 static void row_attributes(const char *row, size_t bytes)
@@ -358,15 +357,15 @@ static void row_attributes(const char *row, size_t bytes)
     code = driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block);
     probe_cell_code("set", code);
     cell_sync_memops("shows", block);
-    cell_sync_memops("inside", block + bytes / 2);
-    cell_sync_memops("neighbour", next);
+    cell_sync_memops("in", block + bytes / 2);
+    cell_sync_memops("next", next);
     code = driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
                                         next + bytes / 2);
-    probe_cell_code("set_inside", code);
+    probe_cell_code("set2", code);
     cell_same_buffer(block, next);
     PROBE_OK(driver.cuMemFree_v2(block));
     PROBE_OK(driver.cuMemAlloc_v2(&block, bytes));
-    cell_sync_memops("next_tenant", block);
+    cell_sync_memops("tenant", block);
     probe_row_note("SYNC_MEMOPS set on the first of two");
     probe_row_end();
     PROBE_OK(driver.cuMemFree_v2(next));

@@ -64,6 +64,19 @@ Test(heap, claimed_blocks_outlive_it)
     bed_fini(&bed);
 }
 
+Test(heap, dead_lets_no_thread_into_its_backend)
+{
+    struct gs_ticket ticket;
+    struct bed bed;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    cr_assert(gs_relief_begin(bed.heap, &ticket));
+    gs_relief_end(bed.heap, &ticket, false);
+    gs_heap_kill(bed.heap);
+    cr_assert_not(gs_relief_begin(bed.heap, &ticket));
+    bed_fini(&bed);
+}
+
 Test(heap, records_of_dead_heaps_are_used_again)
 {
     struct bed bed;

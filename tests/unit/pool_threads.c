@@ -107,7 +107,7 @@ static void *hand_over(void *argument)
             gs_block_park(block);
         else
             gs_block_park_fenced(block, 0);
-        if (r >> 32 % 1024 == 0)
+        if ((r >> 32) % 1024 == 0)
             gs_pool_trim(shared->bed.pool, 0, 8 * GS_MIB);
         if ((r >> 32) % 64 == 0)
             gs_heap_retire(shared->bed.heap, gs_heap_retire_begin(shared->bed.heap));
@@ -215,6 +215,60 @@ Test(threads, fresh_segment_of_another_thread_is_waited_for, .timeout = 120)
     shared.bed.fake.during_map = linger_map;
     run(&shared, share_one_chunk);
     cr_assert_eq(shared.refused, 0);
+    bed_fini(&shared.bed);
+}
+
+/* One thread is giving back what another needs: the other waits instead of settling for
+ * less. */
+struct handing {
+    struct shared *shared;
+    pthread_t late;
+    bool started;
+};
+
+static void *come_late(void *argument)
+{
+    struct shared *shared = argument;
+    struct gs_block *block;
+
+    if (gs_heap_alloc(shared->bed.heap, 8 * GS_MIB - 1, &block, NULL) != GS_OK)
+        atomic_fetch_add(&shared->refused, 1);
+    return NULL;
+}
+
+static void let_another_ask(struct fake *fake, uint64_t addr)
+{
+    struct handing *handing = fake->extra;
+    unsigned calls = fake->map_calls;
+
+    (void)addr;
+    if (handing->started)
+        return;
+    handing->started = true;
+    pthread_create(&handing->late, NULL, come_late, handing->shared);
+    for (bool asked = false; !asked; usleep(1000)) {
+        pthread_mutex_lock(&fake->lock);
+        asked = fake->map_calls > calls;
+        pthread_mutex_unlock(&fake->lock);
+    }
+    usleep(20000); /* the other has been refused, and has nothing to give back itself */
+}
+
+Test(threads, memory_being_given_back_is_waited_for, .timeout = 60)
+{
+    static struct shared shared;
+    struct handing handing = {.shared = &shared};
+
+    shared_init(&shared, 24 * GS_MIB, 0);
+    bed_free(&shared.bed, bed_alloc(&shared.bed, 24 * GS_MIB));
+    shared.bed.fake.extra = &handing;
+    shared.bed.fake.during_unmap = let_another_ask;
+    cr_assert_neq(bed_alloc(&shared.bed, 16 * GS_MIB), 0);
+    pthread_join(handing.late, NULL);
+    cr_assert_eq(shared.refused, 0);
+    for (unsigned i = 1; i <= shared.bed.fake.map_calls; i++)
+        cr_assert_eq(shared.bed.fake.sizes[i % 64] % GS_LARGE_BYTES, 0,
+                     "an exact size was asked for too early");
     bed_fini(&shared.bed);
 }
 

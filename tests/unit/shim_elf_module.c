@@ -52,6 +52,17 @@ Test(elf_module, takes_the_default_version_of_a_symbol)
     dlclose(handle);
 }
 
+Test(elf_module, startup_libraries_are_found_without_the_linker)
+{
+    struct gs_module_ref early;
+    struct gs_module_ref late;
+    cr_assert_eq(gs_elf_startup_module("libc.so.6", &early), GS_OK);
+    cr_assert_eq(gs_elf_module_named("libc.so.6", false, &late), GS_OK);
+    cr_assert_eq(early.base, late.base);
+    cr_assert_eq(gs_elf_symbol(&early, "qsort"), (void *)qsort);
+    cr_assert_eq(gs_elf_startup_module("libc.so", &early), GS_ERR_NOT_FOUND);
+}
+
 Test(elf_module, undefined_and_unknown_symbols_are_not_found)
 {
     struct gs_module_ref self;

@@ -126,7 +126,7 @@ Test(options_help, shows_defaults_ranges_and_choices)
 
     cr_expect(strstr(text, "GPUSHIM_POOL_SEGMENT=SIZE  (default 20M; 2M to 1G)\n"));
     cr_expect(
-        strstr(text, "GPUSHIM_STACK=auto|libunwind|fp|unwind|off  (default auto)\n"));
+        strstr(text, "GPUSHIM_STACK=auto|cfi|libunwind|fp|unwind|off  (default auto)\n"));
     cr_expect(strstr(text, "GPUSHIM_POOL=on|off  (default on)\n"));
     cr_expect(strstr(text, "GPUSHIM_LOG_FILE=FILE\n"));
 }

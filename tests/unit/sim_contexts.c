@@ -50,7 +50,8 @@ Test(sim_contexts, devices_describe_themselves)
     cr_assert_eq(value, 1);
     ok(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
     cr_assert_eq(value, 9);
-    fails(cuDeviceGetAttribute(&value, (CUdevice_attribute)9999, 0), CUDA_ERROR_INVALID_VALUE);
+    fails(cuDeviceGetAttribute(&value, (CUdevice_attribute)9999, 0),
+          CUDA_ERROR_INVALID_VALUE);
     fails(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 2),
           CUDA_ERROR_INVALID_DEVICE);
 }

@@ -1,6 +1,6 @@
 /*
- * sim_copies.c - proves copies and sets: they move the right bytes, stay in bounds, refuse
- * what is no memory of theirs, and wait as documented.
+ * sim_copies.c - proves copies and sets: they move the right bytes, stay in bounds,
+ * refuse what is no memory of theirs, and wait as documented.
  */
 #include <string.h>
 
@@ -59,7 +59,8 @@ Test(sim_copies, refuse_pointers_of_the_wrong_side)
     sim_test_start("1", "16M");
     ok(cuMemAlloc(&p, 100));
     fails(cuMemcpyHtoD(p, (void *)(uintptr_t)p, 16), CUDA_ERROR_INVALID_VALUE);
-    fails(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)bytes, bytes, 16), CUDA_ERROR_INVALID_VALUE);
+    fails(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)bytes, bytes, 16),
+          CUDA_ERROR_INVALID_VALUE);
     fails(cuMemcpyDtoH(NULL, p, 16), CUDA_ERROR_INVALID_VALUE);
     fails(cuMemcpyDtoD(p, 0, 16), CUDA_ERROR_INVALID_VALUE);
 }
@@ -225,6 +226,7 @@ Test(sim_copies, between_contexts_are_ordered_with_both)
     CUevent event;
     ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     ok(cuEventRecord(event, stream));
+    sim_test_sleep_ms(20);
     fails(cuEventQuery(event), CUDA_ERROR_NOT_READY);
     sim_latch_open(&latch);
     ok(cuEventSynchronize(event));

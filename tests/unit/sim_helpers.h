@@ -1,6 +1,6 @@
 /*
- * sim_helpers.h - shared by the tests of the simulated driver: start it, launch the built-in
- * kernels, open a latch that gs_wait waits for.
+ * sim_helpers.h - shared by the tests of the simulated driver: start it, launch the
+ * built-in kernels, open a latch that gs_wait waits for.
  */
 #ifndef SIM_HELPERS_H
 #define SIM_HELPERS_H
@@ -16,7 +16,11 @@
 #define ok(call)       cr_assert_eq((call), CUDA_SUCCESS)
 #define fails(call, e) cr_assert_eq((call), (e))
 
-/* The PTX a compiler would give for the kernels of tests/gpu/kernels.h, bodies left out. */
+/* The ABI that needs no parameter struct; the 13.0 headers no longer declare it. */
+CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device);
+
+/* The PTX a compiler would give for the kernels of tests/gpu/kernels.h, bodies left out.
+ */
 static const char sim_test_ptx[] = ".version 8.0\n"
                                    ".target sm_90\n"
                                    ".address_size 64\n"
@@ -60,7 +64,8 @@ static inline CUfunction sim_test_kernel(const char *name)
     return function;
 }
 
-static inline CUresult sim_test_launch(CUfunction function, CUstream stream, void **params)
+static inline CUresult sim_test_launch(CUfunction function, CUstream stream,
+                                       void **params)
 {
     return cuLaunchKernel(function, 4, 1, 1, 64, 1, 1, 0, stream, params, NULL);
 }
@@ -114,7 +119,8 @@ static inline void *sim_latch_open_later_thread(void *argument)
 /* Open it a tenth of a second from now; sim_latch_join ends it. */
 static inline void sim_latch_open_later(struct sim_latch *latch)
 {
-    cr_assert_eq(pthread_create(&latch->thread, NULL, sim_latch_open_later_thread, latch), 0);
+    cr_assert_eq(pthread_create(&latch->thread, NULL, sim_latch_open_later_thread, latch),
+                 0);
 }
 
 static inline void sim_latch_join(struct sim_latch *latch)

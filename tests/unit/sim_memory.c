@@ -1,6 +1,7 @@
 /*
- * sim_memory.c - proves the simulated device's memory: addresses, accounting, out of memory
- * exactly at CUDASIM_MEMORY, the code each misuse gets, and that the CPU cannot touch it.
+ * sim_memory.c - proves the simulated device's memory: addresses, accounting, out of
+ * memory exactly at CUDASIM_MEMORY, the code each misuse gets, and that the CPU cannot
+ * touch it.
  */
 #include <criterion/criterion.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /*
- * sim_streams.c - proves the order of work: within a stream, between the legacy stream and
- * the others, through events; what waits on the host and what does not.
+ * sim_streams.c - proves the order of work: within a stream, between the legacy stream
+ * and the others, through events; what waits on the host and what does not.
  */
 #include "sim_helpers.h"
 
@@ -372,10 +372,11 @@ static void *hammer(void *argument)
     ok(cuCtxSetCurrent(*context));
     for (int round = 0; round < 20; round++) {
         ok(cuStreamCreate(&stream, round % 2));
-        ok(cuMemAlloc(&p, 256));
+        ok(cuMemAlloc(&p,
+                      512)); /* a half each: a non-blocking stream orders with nobody */
         for (int i = 0; i < 10; i++) {
             ok(cuMemsetD8Async(p, (unsigned char)i, 256, stream));
-            ok(cuMemsetD8Async(p, (unsigned char)i, 256, NULL));
+            ok(cuMemsetD8Async(p + 256, (unsigned char)i, 256, NULL));
         }
         ok(cuMemFree(p));
         ok(cuStreamDestroy(stream));

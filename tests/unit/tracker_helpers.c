@@ -2,6 +2,7 @@
  * tracker_helpers.c - what the tracker's tests share; see the header.
  */
 #include <criterion/criterion.h>
+#include <string.h>
 
 #include "tracker_helpers.h"
 
@@ -51,6 +52,16 @@ uint32_t test_add(struct gs_tracker *tracker, const struct gs_allocation *alloca
     cr_assert_eq(gs_tracker_add(tracker, allocation, indexed, &id), GS_OK);
     cr_assert_neq(id, 0);
     return id;
+}
+
+void test_leak(struct gs_tracker *tracker, uint64_t addr, uint64_t bytes,
+               uint64_t time_ns, uint32_t stack)
+{
+    struct gs_allocation allocation = test_allocation(addr, bytes);
+
+    allocation.time_ns = time_ns;
+    allocation.stack = stack;
+    test_add(tracker, &allocation, true);
 }
 
 struct gs_tracker_totals test_totals(struct gs_tracker *tracker, int device)
@@ -153,4 +164,39 @@ uint32_t test_stack(struct gs_stacks *stacks, const uintptr_t *frames, unsigned 
 
     cr_assert_neq(id, 0);
     return id;
+}
+
+/* --- report text -----------------------------------------------------------------------
+ */
+
+void test_take_prefix_off(char *text)
+{
+    static const char prefix[] = "==41233==";
+    size_t length = sizeof prefix - 1;
+    char *to = text;
+
+    for (const char *line = text, *end; *line != '\0'; line = end + 1) {
+        end = strchr(line, '\n');
+        cr_assert_not_null(end, "the text ends within a line");
+        cr_assert_eq(strncmp(line, prefix, length), 0, "%s", line);
+        cr_assert(line[length] == '\n' || line[length] == ' ', "%s", line);
+        cr_assert_neq(end[-1], ' ', "a line ends in a space");
+        line += line[length] == ' ' ? length + 1 : length;
+        memmove(to, line, (size_t)(end + 1 - line));
+        to += end + 1 - line;
+    }
+    *to = '\0';
+}
+
+char *test_report_text(struct gs_tracker *tracker, const struct gs_report_config *config,
+                       struct gs_report_summary *summary)
+{
+    struct gs_report_source source = test_source();
+    struct gs_text text = {0};
+
+    gs_report_write_from(tracker, config, &source, &text, summary);
+    cr_assert_not(text.truncated);
+    cr_assert_eq(strlen(text.data), text.length);
+    test_take_prefix_off(text.data);
+    return text.data;
 }

@@ -27,6 +27,9 @@ struct gs_allocation test_allocation(uint64_t addr, uint64_t bytes);
 /* Record it; returns its id. */
 uint32_t test_add(struct gs_tracker *tracker, const struct gs_allocation *allocation,
                   bool indexed);
+/* A device allocation that stays. */
+void test_leak(struct gs_tracker *tracker, uint64_t addr, uint64_t bytes,
+               uint64_t time_ns, uint32_t stack);
 struct gs_tracker_totals test_totals(struct gs_tracker *tracker, int device);
 
 /* Made-up code addresses. */
@@ -53,6 +56,11 @@ enum {
 struct gs_report_source test_source(void);
 /* A configuration with all fixed parts filled in. */
 struct gs_report_config test_report_config(void);
+/* Take "==41233== " off each line, in place; a line without it fails the test. */
+void test_take_prefix_off(char *text);
+/* The report with these names, without the prefix of its lines; the caller frees it. */
+char *test_report_text(struct gs_tracker *tracker, const struct gs_report_config *config,
+                       struct gs_report_summary *summary);
 uint32_t test_stack(struct gs_stacks *stacks, const uintptr_t *frames, unsigned count);
 
 #define TEST_STACK(stacks, ...)                                                          \

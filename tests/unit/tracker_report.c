@@ -6,45 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "tracker_helpers.h"
-
-#define P "==41233== "
-#define B "==41233==\n"
-
-/* The report with the stand-in for names; the caller frees the text. */
-static char *report_text(struct gs_tracker *tracker,
-                         const struct gs_report_config *config,
-                         struct gs_report_summary *summary)
-{
-    struct gs_report_source source = test_source();
-    struct gs_text text = {0};
-
-    gs_report_write_from(tracker, config, &source, &text, summary);
-    cr_assert_not(text.truncated);
-    cr_assert_eq(strlen(text.data), text.length);
-    return text.data;
-}
 
 static void expect_report(struct gs_tracker *tracker,
                           const struct gs_report_config *config, const char *expected)
 {
-    char *text = report_text(tracker, config, NULL);
+    char *text = test_report_text(tracker, config, NULL);
 
     cr_expect_str_eq(text, expected);
     free(text);
-}
-
-static void leak(struct gs_tracker *tracker, uint64_t addr, uint64_t bytes,
-                 uint64_t time_ns, uint32_t stack)
-{
-    struct gs_allocation allocation = test_allocation(addr, bytes);
-
-    allocation.time_ns = time_ns;
-    allocation.stack = stack;
-    test_add(tracker, &allocation, true);
 }
 
 Test(report, a_clean_run_is_two_lines)
@@ -55,9 +26,9 @@ Test(report, a_clean_run_is_two_lines)
 
     gs_tracker_remove(tracker, test_add(tracker, &allocation, true), NULL);
     expect_report(tracker, &config,
-                  P "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n" P
-                    "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, "
-                    "0 places\n");
+                  "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
+                  "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, "
+                  "0 places\n");
     gs_tracker_destroy(tracker);
 }
 
@@ -65,11 +36,15 @@ Test(report, the_header_leaves_out_what_is_not_known)
 {
     struct gs_tracker *tracker = test_tracker(NULL);
     struct gs_report_config config = {.pid = 7, .rank = 3, .show_leaks = true};
+    struct gs_report_source source = test_source();
+    struct gs_text text = {0};
 
-    expect_report(tracker, &config,
-                  "==7== gpushim :   rank 3  10m00s\n"
-                  "==7== SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, "
-                  "0 places\n");
+    gs_report_write_from(tracker, &config, &source, &text, NULL);
+    cr_expect_str_eq(text.data,
+                     "==7== gpushim :   rank 3  10m00s\n"
+                     "==7== SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, "
+                     "0 places\n");
+    gs_text_free(&text);
     gs_tracker_destroy(tracker);
 }
 
@@ -80,10 +55,10 @@ Test(report, the_header_is_one_line_whatever_the_command)
 
     config.command = "python -c 'import torch\n\x1b[31mprint()'";
     expect_report(tracker, &config,
-                  P "gpushim 0.1.0: python -c 'import torch??[31mprint()'   host n07  "
-                    "10m00s  exit 0\n" P
-                    "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, "
-                    "0 places\n");
+                  "gpushim 0.1.0: python -c 'import torch??[31mprint()'   host n07  "
+                  "10m00s  exit 0\n"
+                  "SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, "
+                  "0 places\n");
     gs_tracker_destroy(tracker);
 }
 
@@ -105,10 +80,10 @@ static void play_the_example(struct gs_tracker *tracker, struct gs_stacks *stack
     cached.stack = load;
     gs_tracker_remove(tracker, test_add(tracker, &cached, true), &first);
     gs_tracker_error_free(tracker, cached.addr, 0, &again);
-    leak(tracker, 0x7f3000000000, 40 * GS_MIB, SECONDS(300), load);
+    test_leak(tracker, 0x7f3000000000, 40 * GS_MIB, SECONDS(300), load);
     for (unsigned i = 0; i < 8; i++)
-        leak(tracker, 0x7f2000000000 + i * GS_GIB, 256 * GS_MIB, SECONDS(50 + i * 78),
-             torch);
+        test_leak(tracker, 0x7f2000000000 + i * GS_GIB, 256 * GS_MIB,
+                  SECONDS(50 + i * 78), torch);
     gs_tracker_add_failed(tracker, 0, GS_MEMORY_DEVICE);
 }
 
@@ -132,31 +107,36 @@ Test(report, an_error_and_leaks)
     play_the_example(tracker, stacks);
     expect_report(
         tracker, &config,
-        P "gpushim 0.1.0: ./app --fast   host n07  rank 3  10m00s  exit 0\n" P
-          "GPU 0 NVIDIA H200                          peak 2.04 GiB at 9m56s\n" P
-          "  live at exit   2.04 GiB in 9 allocations\n" P
-          "  traffic        10 allocs  1 free  1 failed\n" P
-          "  pool           reserved 4.00 GiB  hit 97.2 %  rounding waste 1.8 %\n" B P
-          "ERROR 1: double free of 0x7f1244000000 (64.0 MiB, GPU 0, cuMemFree)\n" P
-          "  freed again at 7m02s by thread 41301\n" P
-          "    #0 run                           app+0x210\n" P
-          "  first freed at 7m00s by thread 41233 (stack: GPUSHIM_STACK_FREE=1)\n" P
-          "  allocated at 3m40s by thread 100 with cudaMalloc\n" P
-          "    #0 load_batch                    loader.c:88\n" P
-          "    #1 main                          app.c:12\n" B P
-          "LEAK 1: 2.00 GiB in 8 allocations (98.1 % of leaked)\n" P
-          "  cudaMalloc, GPU 0, oldest 9m10s, newest 4s, live at exit\n" P
-          "    #0 at::native::empty_cuda        libtorch_cuda.so+0x10\n" P
-          "    #1 run                           app+0x210\n" P
-          "    #2 main                          app.c:12\n" B P
-          "LEAK 2: 40.0 MiB in 1 allocation (1.9 % of leaked)\n" P
-          "  cudaMalloc, GPU 0, age 5m00s, live at exit\n" P
-          "    #0 load_batch                    loader.c:88\n" P
-          "    #1 main                          app.c:12\n" B P
-          "Memory by owner, GPU 0           live     allocs\n" P
-          "  libtorch_cuda.so           2.00 GiB          8\n" P
-          "  app                        40.0 MiB          1\n" B P
-          "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, 2 places\n");
+        "gpushim 0.1.0: ./app --fast   host n07  rank 3  10m00s  exit 0\n"
+        "GPU 0 NVIDIA H200                          peak 2.04 GiB at 9m56s\n"
+        "  live at exit   2.04 GiB in 9 allocations\n"
+        "  traffic        10 allocs  1 free  1 failed\n"
+        "  pool           reserved 4.00 GiB  hit 97.2 %  rounding waste 1.8 %\n"
+        "\n"
+        "ERROR 1: double free of 0x7f1244000000 (64.0 MiB, GPU 0, cuMemFree)\n"
+        "  freed again at 7m02s by thread 41301\n"
+        "    #0 run                           app+0x210\n"
+        "  first freed at 7m00s by thread 41233 (no call stack recorded)\n"
+        "  allocated at 3m40s by thread 100 with cudaMalloc\n"
+        "    #0 load_batch                    loader.c:88\n"
+        "    #1 main                          app.c:12\n"
+        "\n"
+        "LEAK 1: 2.00 GiB in 8 allocations (98.1 % of leaked)\n"
+        "  cudaMalloc, GPU 0, oldest 9m10s, newest 4s, live at exit\n"
+        "    #0 at::native::empty_cuda        libtorch_cuda.so+0x10\n"
+        "    #1 run                           app+0x210\n"
+        "    #2 main                          app.c:12\n"
+        "\n"
+        "LEAK 2: 40.0 MiB in 1 allocation (1.9 % of leaked)\n"
+        "  cudaMalloc, GPU 0, age 5m00s, live at exit\n"
+        "    #0 load_batch                    loader.c:88\n"
+        "    #1 main                          app.c:12\n"
+        "\n"
+        "Memory by owner, GPU 0           live     allocs\n"
+        "  libtorch_cuda.so           2.00 GiB          8\n"
+        "  app                        40.0 MiB          1\n"
+        "\n"
+        "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, 2 places\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
 }
@@ -171,18 +151,20 @@ Test(report, show_leaks_off_keeps_the_rest)
     play_the_example(tracker, stacks);
     expect_report(
         tracker, &config,
-        P "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n" P
-          "GPU 0                                      peak 2.04 GiB at 9m56s\n" P
-          "  live at exit   2.04 GiB in 9 allocations\n" P
-          "  traffic        10 allocs  1 free  1 failed\n" B P
-          "ERROR 1: double free of 0x7f1244000000 (64.0 MiB, GPU 0, cuMemFree)\n" P
-          "  freed again at 7m02s by thread 41301\n" P
-          "    #0 run                           app+0x210\n" P
-          "  first freed at 7m00s by thread 41233 (stack: GPUSHIM_STACK_FREE=1)\n" P
-          "  allocated at 3m40s by thread 100 with cudaMalloc\n" P
-          "    #0 load_batch                    loader.c:88\n" P
-          "    #1 main                          app.c:12\n" B P
-          "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, 2 places\n");
+        "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
+        "GPU 0                                      peak 2.04 GiB at 9m56s\n"
+        "  live at exit   2.04 GiB in 9 allocations\n"
+        "  traffic        10 allocs  1 free  1 failed\n"
+        "\n"
+        "ERROR 1: double free of 0x7f1244000000 (64.0 MiB, GPU 0, cuMemFree)\n"
+        "  freed again at 7m02s by thread 41301\n"
+        "    #0 run                           app+0x210\n"
+        "  first freed at 7m00s by thread 41233 (no call stack recorded)\n"
+        "  allocated at 3m40s by thread 100 with cudaMalloc\n"
+        "    #0 load_batch                    loader.c:88\n"
+        "    #1 main                          app.c:12\n"
+        "\n"
+        "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, 2 places\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
 }
@@ -196,19 +178,22 @@ Test(report, nothing_but_addresses_without_a_symbolizer)
     struct gs_text text = {0};
 
     source.resolve = NULL;
-    leak(tracker, 0x1000, 512, SECONDS(599),
-         TEST_STACK(stacks, AT_SHIM, AT_CUDART, AT_NOWHERE, AT_RUN, AT_LIBC));
+    test_leak(tracker, 0x1000, 512, SECONDS(599),
+              TEST_STACK(stacks, AT_SHIM, AT_CUDART, AT_NOWHERE, AT_RUN, AT_LIBC));
     gs_report_write_from(tracker, &config, &source, &text, NULL);
+    test_take_prefix_off(text.data);
     cr_expect_str_eq(
-        text.data,
-        P "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n" P
-          "GPU 0                                      peak 512 B at 9m59s\n" P
-          "  live at exit   512 B in 1 allocation\n" P
-          "  traffic        1 alloc  0 frees  0 failed\n" B P
-          "LEAK 1: 512 B in 1 allocation (100 % of leaked)\n" P
-          "  cuMemAlloc, GPU 0, age 1s, live at exit\n" P "    #0 0x90010\n" P
-          "    #1 ??                            app+0x210\n" B P
-          "SUMMARY: gpushim: 0 errors, 512 B leaked in 1 allocation, 1 place\n");
+        text.data, "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
+                   "GPU 0                                      peak 512 B at 9m59s\n"
+                   "  live at exit   512 B in 1 allocation\n"
+                   "  traffic        1 alloc  0 frees  0 failed\n"
+                   "\n"
+                   "LEAK 1: 512 B in 1 allocation (100 % of leaked)\n"
+                   "  cuMemAlloc, GPU 0, age 1s, live at exit\n"
+                   "    #0 0x90010\n"
+                   "    #1 ??                            app+0x210\n"
+                   "\n"
+                   "SUMMARY: gpushim: 0 errors, 512 B leaked in 1 allocation, 1 place\n");
     gs_text_free(&text);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -232,17 +217,20 @@ Test(report, without_stacks_calls_are_the_groups)
     test_add(tracker, &allocation, false);
     expect_report(
         tracker, &config,
-        P "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n" P
-          "GPU 0                                      peak 2.00 KiB at 1s\n" P
-          "  live at exit   2.00 KiB in 3 allocations\n" P
-          "  traffic        3 allocs  0 frees  0 failed\n" B P
-          "LEAK 1: 2.00 KiB in 2 allocations (99.9 % of leaked)\n" P
-          "  cuMemAlloc, GPU 0, oldest 9m59s, newest 9m59s, live at exit\n" P
-          "    no call stack was recorded\n" B P
-          "LEAK 2: 1 B in 1 allocation (0.0 % of leaked)\n" P
-          "  unknown, GPU 0, age 9m59s, live at exit\n" P
-          "    no call stack was recorded\n" B P
-          "SUMMARY: gpushim: 0 errors, 2.00 KiB leaked in 3 allocations, 2 places\n");
+        "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
+        "GPU 0                                      peak 2.00 KiB at 1s\n"
+        "  live at exit   2.00 KiB in 3 allocations\n"
+        "  traffic        3 allocs  0 frees  0 failed\n"
+        "\n"
+        "LEAK 1: 2.00 KiB in 2 allocations (99.9 % of leaked)\n"
+        "  cuMemAlloc, GPU 0, oldest 9m59s, newest 9m59s, live at exit\n"
+        "    no call stack was recorded\n"
+        "\n"
+        "LEAK 2: 1 B in 1 allocation (0.0 % of leaked)\n"
+        "  unknown, GPU 0, age 9m59s, live at exit\n"
+        "    no call stack was recorded\n"
+        "\n"
+        "SUMMARY: gpushim: 0 errors, 2.00 KiB leaked in 3 allocations, 2 places\n");
     gs_tracker_destroy(tracker);
 }
 
@@ -266,23 +254,27 @@ Test(report, pinned_and_managed_memory_are_kinds_of_their_own)
     test_add(tracker, &allocation, false);
     expect_report(
         tracker, &config,
-        P "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n" P
-          "GPU 1                                      peak 3.00 MiB at 1s\n" P
-          "  live at exit   3.00 MiB in 2 allocations\n" P
-          "  traffic        2 allocs  0 frees  0 failed\n" P
-          "Pinned host memory                         peak 3.00 MiB at 1s\n" P
-          "  live at exit   3.00 MiB in 1 allocation\n" P
-          "  traffic        1 alloc  0 frees  0 failed\n" B P
-          "LEAK 1: 3.00 MiB in 1 allocation (50.0 % of leaked)\n" P
-          "  cuMemHostAlloc, pinned host memory, age 9m59s, live at exit\n" P
-          "    no call stack was recorded\n" B P
-          "LEAK 2: 2.00 MiB in 1 allocation (33.3 % of leaked)\n" P
-          "  cuMemAllocManaged, managed memory, GPU 1, age 9m59s, live at exit\n" P
-          "    no call stack was recorded\n" B P
-          "LEAK 3: 1.00 MiB in 1 allocation (16.7 % of leaked)\n" P
-          "  cuMemAlloc, GPU 1, age 9m59s, live at exit\n" P
-          "    no call stack was recorded\n" B P
-          "SUMMARY: gpushim: 0 errors, 6.00 MiB leaked in 3 allocations, 3 places\n");
+        "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
+        "GPU 1                                      peak 3.00 MiB at 1s\n"
+        "  live at exit   3.00 MiB in 2 allocations\n"
+        "  traffic        2 allocs  0 frees  0 failed\n"
+        "Pinned host memory                         peak 3.00 MiB at 1s\n"
+        "  live at exit   3.00 MiB in 1 allocation\n"
+        "  traffic        1 alloc  0 frees  0 failed\n"
+        "\n"
+        "LEAK 1: 3.00 MiB in 1 allocation (50.0 % of leaked)\n"
+        "  cuMemHostAlloc, pinned host memory, age 9m59s, live at exit\n"
+        "    no call stack was recorded\n"
+        "\n"
+        "LEAK 2: 2.00 MiB in 1 allocation (33.3 % of leaked)\n"
+        "  cuMemAllocManaged, managed memory, GPU 1, age 9m59s, live at exit\n"
+        "    no call stack was recorded\n"
+        "\n"
+        "LEAK 3: 1.00 MiB in 1 allocation (16.7 % of leaked)\n"
+        "  cuMemAlloc, GPU 1, age 9m59s, live at exit\n"
+        "    no call stack was recorded\n"
+        "\n"
+        "SUMMARY: gpushim: 0 errors, 6.00 MiB leaked in 3 allocations, 3 places\n");
     gs_tracker_destroy(tracker);
 }
 
@@ -293,28 +285,32 @@ Test(report, what_a_reset_lost_is_told_apart)
     struct gs_report_config config = test_report_config();
     uint32_t stack = TEST_STACK(stacks, AT_LOAD, AT_MAIN);
 
-    leak(tracker, 0x1000, 512, SECONDS(10), stack);
-    leak(tracker, 0x2000, 512, SECONDS(20), stack);
+    test_leak(tracker, 0x1000, 512, SECONDS(10), stack);
+    test_leak(tracker, 0x2000, 512, SECONDS(20), stack);
     gs_tracker_lose_context(tracker, 0xc0, ~0u);
-    leak(tracker, 0x1000, 256, SECONDS(540), stack);
+    test_leak(tracker, 0x1000, 256, SECONDS(540), stack);
     expect_report(
         tracker, &config,
-        P "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n" P
-          "GPU 0                                      peak 1.00 KiB at 20s\n" P
-          "  live at exit   256 B in 1 allocation\n" P
-          "  lost at reset  1.00 KiB in 2 allocations\n" P
-          "  traffic        3 allocs  0 frees  0 failed\n" B P
-          "LEAK 1: 1.00 KiB in 2 allocations (80.0 % of leaked)\n" P
-          "  cuMemAlloc, GPU 0, oldest 9m50s, newest 9m40s, lost at reset\n" P
-          "    #0 load_batch                    loader.c:88\n" P
-          "    #1 main                          app.c:12\n" B P
-          "LEAK 2: 256 B in 1 allocation (20.0 % of leaked)\n" P
-          "  cuMemAlloc, GPU 0, age 1m00s, live at exit\n" P
-          "    #0 load_batch                    loader.c:88\n" P
-          "    #1 main                          app.c:12\n" B P
-          "Memory by owner, GPU 0           live     allocs\n" P
-          "  app                           256 B          1\n" B P
-          "SUMMARY: gpushim: 0 errors, 1.25 KiB leaked in 3 allocations, 2 places\n");
+        "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
+        "GPU 0                                      peak 1.00 KiB at 20s\n"
+        "  live at exit   256 B in 1 allocation\n"
+        "  lost at reset  1.00 KiB in 2 allocations\n"
+        "  traffic        3 allocs  0 frees  0 failed\n"
+        "\n"
+        "LEAK 1: 1.00 KiB in 2 allocations (80.0 % of leaked)\n"
+        "  cuMemAlloc, GPU 0, oldest 9m50s, newest 9m40s, lost at reset\n"
+        "    #0 load_batch                    loader.c:88\n"
+        "    #1 main                          app.c:12\n"
+        "\n"
+        "LEAK 2: 256 B in 1 allocation (20.0 % of leaked)\n"
+        "  cuMemAlloc, GPU 0, age 1m00s, live at exit\n"
+        "    #0 load_batch                    loader.c:88\n"
+        "    #1 main                          app.c:12\n"
+        "\n"
+        "Memory by owner, GPU 0           live     allocs\n"
+        "  app                           256 B          1\n"
+        "\n"
+        "SUMMARY: gpushim: 0 errors, 1.25 KiB leaked in 3 allocations, 2 places\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
 }
@@ -342,8 +338,8 @@ Test(report, each_kind_of_wrong_free)
     cr_assert_eq(gs_tracker_remove_address(tracker, 0x7f0000800000, &site, NULL), GS_OK);
     config.show_leaks = false;
 
-    char *text = report_text(tracker, &config, NULL);
-    const char *errors = strstr(text, P "ERROR 1");
+    char *text = test_report_text(tracker, &config, NULL);
+    const char *errors = strstr(text, "ERROR 1");
     cr_assert_not_null(errors);
     struct gs_tracker_totals totals = test_totals(tracker, 0);
     cr_assert_geq(totals.lost_count, 1);
@@ -351,34 +347,42 @@ Test(report, each_kind_of_wrong_free)
     char died[64];
     cr_assert_eq(sscanf(strstr(errors, "lost at "), "lost at %63[^,],", died), 1);
     char expected[4096];
-    snprintf(
-        expected, sizeof expected,
-        P
-        "ERROR 1: invalid free of 0x7f0000000000 (1.00 MiB, GPU 0, cuMemFree)\n" P
-        "  freed at 3s (stack: GPUSHIM_STACK_FREE=1)\n" P
-        "  lost at %s, when its context was destroyed or reset\n" P
-        "  allocated at 1s by thread 100 with cuMemAlloc\n" P
-        "    no call stack was recorded\n" B P
-        "ERROR 2: free by the wrong call of 0x7f0000800000 (1.00 MiB, "
-        "pinned host memory, cuMemFree)\n" P
-        "  freed at 3s (stack: GPUSHIM_STACK_FREE=1)\n" P
-        "  allocated at 1s with cuMemHostAlloc\n" P "    no call stack was recorded\n" B P
-        "ERROR 3: invalid free of 0x7f0000800001 (GPU 0, cuMemFree)\n" P
-        "  1 byte into a live allocation of 1.00 MiB at 0x7f0000800000\n" P
-        "  freed at 3s (stack: GPUSHIM_STACK_FREE=1)\n" P
-        "  allocated at 1s with cuMemHostAlloc\n" P "    no call stack was recorded\n" B P
-        "ERROR 4: invalid free of 0x7f0000801000 (GPU 0, cuMemFree)\n" P
-        "  4,096 bytes into a live allocation of 1.00 MiB at 0x7f0000800000\n" P
-        "  freed at 3s (stack: GPUSHIM_STACK_FREE=1)\n" P
-        "  allocated at 1s with cuMemHostAlloc\n" P "    no call stack was recorded\n" B P
-        "ERROR 5: invalid free of 0xbad (GPU 2, cuMemFree)\n" P
-        "  neither live nor among the addresses last freed\n" P
-        "  freed at 3s (stack: GPUSHIM_STACK_FREE=1)\n" B P
-        "ERROR 6: invalid free of 0xbad (cuMemFree)\n" P
-        "  neither live nor among the addresses last freed\n" P
-        "  freed at 3s (stack: GPUSHIM_STACK_FREE=1)\n" B P
-        "SUMMARY: gpushim: 6 errors, 1.00 MiB leaked in 1 allocation, 1 place\n",
-        died);
+    snprintf(expected, sizeof expected,
+
+             "ERROR 1: invalid free of 0x7f0000000000 (1.00 MiB, GPU 0, cuMemFree)\n"
+             "  freed at 3s (no call stack recorded)\n"
+             "  lost at %s, when its context was destroyed or reset\n"
+             "  allocated at 1s by thread 100 with cuMemAlloc\n"
+             "    no call stack was recorded\n"
+             "\n"
+             "ERROR 2: free by the wrong call of 0x7f0000800000 (1.00 MiB, "
+             "pinned host memory, cuMemFree)\n"
+             "  freed at 3s (no call stack recorded)\n"
+             "  allocated at 1s with cuMemHostAlloc\n"
+             "    no call stack was recorded\n"
+             "\n"
+             "ERROR 3: invalid free of 0x7f0000800001 (GPU 0, cuMemFree)\n"
+             "  1 byte into a live allocation of 1.00 MiB at 0x7f0000800000\n"
+             "  freed at 3s (no call stack recorded)\n"
+             "  allocated at 1s with cuMemHostAlloc\n"
+             "    no call stack was recorded\n"
+             "\n"
+             "ERROR 4: invalid free of 0x7f0000801000 (GPU 0, cuMemFree)\n"
+             "  4,096 bytes into a live allocation of 1.00 MiB at 0x7f0000800000\n"
+             "  freed at 3s (no call stack recorded)\n"
+             "  allocated at 1s with cuMemHostAlloc\n"
+             "    no call stack was recorded\n"
+             "\n"
+             "ERROR 5: invalid free of 0xbad (GPU 2, cuMemFree)\n"
+             "  neither live nor among the addresses last freed\n"
+             "  freed at 3s (no call stack recorded)\n"
+             "\n"
+             "ERROR 6: invalid free of 0xbad (cuMemFree)\n"
+             "  neither live nor among the addresses last freed\n"
+             "  freed at 3s (no call stack recorded)\n"
+             "\n"
+             "SUMMARY: gpushim: 6 errors, 1.00 MiB leaked in 1 allocation, 1 place\n",
+             died);
     cr_expect_str_eq(errors, expected);
     free(text);
     gs_tracker_destroy(tracker);
@@ -392,14 +396,16 @@ Test(report, errors_beyond_those_kept_are_counted)
 
     for (unsigned i = 0; i < 1234; i++)
         gs_tracker_error_free(tracker, 0xbad, 0, NULL);
-    char *text = report_text(tracker, &config, &summary);
+    char *text = test_report_text(tracker, &config, &summary);
     cr_assert_eq(summary.errors, 1234);
-    cr_assert_not_null(strstr(text, P "ERROR 32: "));
-    cr_assert_null(strstr(text, P "ERROR 33: "));
+    cr_assert_not_null(strstr(text, "ERROR 32: "));
+    cr_assert_null(strstr(text, "ERROR 33: "));
     cr_assert_not_null(
-        strstr(text, B P "1,202 more errors, only counted\n" B P
-                         "SUMMARY: gpushim: 1,234 errors, 0 B leaked in 0 allocations, "
-                         "0 places\n"));
+        strstr(text, "\n"
+                     "1,202 more errors, only counted\n"
+                     "\n"
+                     "SUMMARY: gpushim: 1,234 errors, 0 B leaked in 0 allocations, "
+                     "0 places\n"));
     free(text);
     gs_tracker_destroy(tracker);
 }
@@ -412,26 +418,27 @@ Test(report, small_and_late_groups_are_only_counted)
     struct gs_report_summary summary;
 
     for (uintptr_t i = 0; i < 20; i++)
-        leak(tracker, 0x1000 * (i + 1), 1000 + i, SECONDS(1),
-             TEST_STACK(stacks, AT_NOWHERE + i, AT_MAIN));
+        test_leak(tracker, 0x1000 * (i + 1), 1000 + i, SECONDS(1),
+                  TEST_STACK(stacks, AT_NOWHERE + i, AT_MAIN));
     config.max_groups = 3;
-    char *text = report_text(tracker, &config, &summary);
+    char *text = test_report_text(tracker, &config, &summary);
     cr_assert_eq(summary.leak_groups, 20);
     cr_assert_eq(summary.leaked_count, 20);
     cr_assert_eq(summary.leaked_bytes, 20190);
-    cr_assert_not_null(strstr(text, P "LEAK 1: 1019 B in 1 allocation (5.0 % of "));
-    cr_assert_not_null(strstr(text, P "LEAK 3: 1017 B in 1 allocation"));
-    cr_assert_null(strstr(text, P "LEAK 4"));
-    cr_assert_not_null(strstr(text, P "17 more places: 16.7 KiB in 17 allocations "
-                                      "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n" B));
+    cr_assert_not_null(strstr(text, "LEAK 1: 1019 B in 1 allocation (5.0 % of "));
+    cr_assert_not_null(strstr(text, "LEAK 3: 1017 B in 1 allocation"));
+    cr_assert_null(strstr(text, "LEAK 4"));
+    cr_assert_not_null(strstr(text, "17 more places: 16.7 KiB in 17 allocations "
+                                    "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n"
+                                    "\n"));
     free(text);
 
     config.max_groups = 100;
     config.min_leak_bytes = 1001;
-    text = report_text(tracker, &config, NULL);
-    cr_assert_not_null(strstr(text, P "LEAK 19: 1001 B"));
-    cr_assert_null(strstr(text, P "LEAK 20"));
-    cr_assert_not_null(strstr(text, P "1 more place: 1000 B in 1 allocation (GPU"));
+    text = test_report_text(tracker, &config, NULL);
+    cr_assert_not_null(strstr(text, "LEAK 19: 1001 B"));
+    cr_assert_null(strstr(text, "LEAK 20"));
+    cr_assert_not_null(strstr(text, "1 more place: 1000 B in 1 allocation (GPU"));
     free(text);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -458,22 +465,25 @@ Test(report, owners_are_per_device_and_ranked)
     allocation.kind = GS_MEMORY_PINNED;
     allocation.stack = torch;
     test_add(tracker, &allocation, false);
-    char *text = report_text(tracker, &config, NULL);
-    const char *owners = strstr(text, P "Memory by owner");
+    char *text = test_report_text(tracker, &config, NULL);
+    const char *owners = strstr(text, "Memory by owner");
     cr_assert_not_null(owners);
     cr_expect_str_eq(owners,
-                     P "Memory by owner, GPU 0           live     allocs\n" P
-                       "  libtorch_cuda.so           12.0 MiB          1\n" P
-                       "  app                        11.0 MiB          1\n" P
-                       "  unknown                    10.0 MiB          1\n" B P
-                       "Memory by owner, GPU 1           live     allocs\n" P
-                       "  app                        12.0 MiB          1\n" P
-                       "  libtorch_cuda.so           11.0 MiB          1\n" P
-                       "  unknown                    10.0 MiB          1\n" B P
-                       "Memory by owner, pinned host      live     allocs\n" P
-                       "  libtorch_cuda.so           12.0 MiB          1\n" B P
-                       "SUMMARY: gpushim: 0 errors, 78.0 MiB leaked in 7 allocations, "
-                       "7 places\n");
+                     "Memory by owner, GPU 0           live     allocs\n"
+                     "  libtorch_cuda.so           12.0 MiB          1\n"
+                     "  app                        11.0 MiB          1\n"
+                     "  unknown                    10.0 MiB          1\n"
+                     "\n"
+                     "Memory by owner, GPU 1           live     allocs\n"
+                     "  app                        12.0 MiB          1\n"
+                     "  libtorch_cuda.so           11.0 MiB          1\n"
+                     "  unknown                    10.0 MiB          1\n"
+                     "\n"
+                     "Memory by owner, pinned host     live     allocs\n"
+                     "  libtorch_cuda.so           12.0 MiB          1\n"
+                     "\n"
+                     "SUMMARY: gpushim: 0 errors, 78.0 MiB leaked in 7 allocations, "
+                     "7 places\n");
     free(text);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -491,137 +501,16 @@ Test(report, a_pool_that_was_not_used_is_not_shown)
     config.devices = devices;
     config.device_count = 3;
     gs_tracker_error_free(tracker, 0xbad, 0, NULL);
-    char *text = report_text(tracker, &config, NULL);
-    char *error = strstr(text, B P "ERROR 1");
+    char *text = test_report_text(tracker, &config, NULL);
+    char *error = strstr(text, "\n"
+                               "ERROR 1");
     cr_assert_not_null(error);
     *error = '\0';
-    cr_expect_str_eq(text,
-                     P "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n" P
-                       "GPU 1 B                                    peak 0 B at 0ms\n" P
-                       "  live at exit   0 B in 0 allocations\n" P
-                       "  traffic        0 allocs  0 frees  0 failed\n" P
-                       "  pool           reserved 0 B (peak 4.00 MiB)\n");
+    cr_expect_str_eq(text, "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
+                           "GPU 1 B                                    peak 0 B at 0ms\n"
+                           "  live at exit   0 B in 0 allocations\n"
+                           "  traffic        0 allocs  0 frees  0 failed\n"
+                           "  pool           reserved 0 B (peak 4.00 MiB)\n");
     free(text);
     gs_tracker_destroy(tracker);
-}
-
-Test(report, the_note_stands_before_the_summary)
-{
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
-    struct gs_symbolizer_config symbols = {.lines = true,
-                                           .helper = "/nonexistent/helper"};
-    struct gs_report_config config = test_report_config();
-    struct gs_text text = {0};
-
-    cr_assert_eq(gs_symbolizer_create(&symbols, &config.symbolizer), GS_OK);
-    leak(tracker, 0x1000, 512, 1, TEST_STACK(stacks, (uintptr_t)test_source));
-    gs_report_write(tracker, &config, &text, NULL);
-    const char *note = gs_symbolizer_note(config.symbolizer);
-    if (note) {
-        char expected[600];
-        snprintf(expected, sizeof expected, P "Note: %s\n" P "SUMMARY", note);
-        cr_assert_not_null(strstr(text.data, expected));
-    }
-    gs_text_free(&text);
-    gs_symbolizer_destroy(config.symbolizer);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
-}
-
-/* A function whose name the real symbolizer must find. */
-__attribute__((noinline)) void gs_test_report_leaks_here(struct gs_stacks *stacks,
-                                                         uint32_t *stack);
-void gs_test_report_leaks_here(struct gs_stacks *stacks, uint32_t *stack)
-{
-    *stack = gs_stacks_capture(stacks);
-    __asm__ volatile("" ::: "memory");
-}
-
-Test(report, names_come_from_the_real_symbolizer)
-{
-    struct gs_stacks_config capture = {.unwinder = GS_UNWIND_AUTO, .depth = 32};
-    struct gs_symbolizer_config symbols = {.lines = false};
-    struct gs_report_config config = test_report_config();
-    struct gs_stacks *stacks = NULL;
-    struct gs_text text = {0};
-    uint32_t stack = 0;
-
-    cr_assert_eq(gs_stacks_create(&capture, &stacks), GS_OK);
-    cr_assert_eq(gs_symbolizer_create(&symbols, &config.symbolizer), GS_OK);
-    struct gs_tracker *tracker = test_tracker(stacks);
-    gs_test_report_leaks_here(stacks, &stack);
-    cr_assert_neq(stack, 0);
-    leak(tracker, 0x1000, 512, 1, stack);
-    gs_report_write(tracker, &config, &text, NULL);
-    cr_assert_not_null(strstr(text.data, " gs_test_report_leaks_here "), "%s", text.data);
-    cr_assert_not_null(strstr(text.data, "Memory by owner, GPU 0"), "%s", text.data);
-    char self[4096] = "", owner[4200];
-    cr_assert_gt(readlink("/proc/self/exe", self, sizeof self - 1), 0);
-    snprintf(owner, sizeof owner, P "  %s ", gs_report_base_name(self));
-    cr_assert_not_null(strstr(text.data, owner), "%s", text.data);
-    cr_assert_null(strstr(text.data, "_start"), "%s", text.data);
-    gs_text_free(&text);
-    gs_symbolizer_destroy(config.symbolizer);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
-}
-
-Test(report, survives_missing_parts)
-{
-    struct gs_tracker *tracker = test_tracker(NULL);
-    struct gs_report_config config = test_report_config();
-    struct gs_report_summary summary = {9, 9, 9, 9};
-    struct gs_text text = {0};
-    struct gs_allocation allocation = test_allocation(0x1000, 512);
-
-    gs_report_write(NULL, &config, &text, &summary);
-    cr_assert_eq(summary.errors + summary.leaked_bytes + summary.leak_groups, 0);
-    cr_assert_null(text.data);
-    gs_report_write(tracker, NULL, &text, NULL);
-    cr_assert_null(text.data);
-    allocation.stack = 5;
-    test_add(tracker, &allocation, true);
-    gs_report_write(tracker, &config, NULL, &summary);
-    cr_assert_eq(summary.leaked_count, 1);
-    config = (struct gs_report_config){.show_leaks = true, .max_groups = 1};
-    gs_report_write(tracker, &config, &text, &summary);
-    cr_assert_not_null(strstr(text.data, "==0== LEAK 1: 512 B in 1 allocation"));
-    gs_text_free(&text);
-    gs_tracker_destroy(tracker);
-}
-
-Test(report, a_hundred_thousand_live_allocations_take_less_than_a_second)
-{
-    enum { COUNT = 100000, PLACES = 5000 };
-    struct gs_stacks *stacks = test_stacks();
-    struct gs_tracker *tracker = test_tracker(stacks);
-    struct gs_symbolizer_config symbols = {.lines = false};
-    struct gs_report_config config = test_report_config();
-    struct gs_report_summary summary;
-    struct gs_text text = {0};
-    struct timespec begin, end;
-    static uint32_t ids[PLACES];
-
-    for (uintptr_t i = 0; i < PLACES; i++)
-        ids[i] = TEST_STACK(stacks, (uintptr_t)test_source + i % 16, 0x90000 + i,
-                            (uintptr_t)test_add, (uintptr_t)test_totals,
-                            (uintptr_t)gs_report_write);
-    for (uint64_t i = 0; i < COUNT; i++)
-        leak(tracker, 0x7f0000000000 + i * 512, 512 + i % 100, SECONDS(1),
-             ids[i % PLACES]);
-    cr_assert_eq(gs_symbolizer_create(&symbols, &config.symbolizer), GS_OK);
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    gs_report_write(tracker, &config, &text, &summary);
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    double seconds =
-        (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
-    cr_log_info("%.0f ms", seconds * 1e3);
-    cr_assert_lt(seconds, 1.0);
-    cr_assert_eq(summary.leaked_count, COUNT);
-    cr_assert_eq(summary.leak_groups, PLACES);
-    gs_text_free(&text);
-    gs_symbolizer_destroy(config.symbolizer);
-    gs_tracker_destroy(tracker);
-    gs_stacks_destroy(stacks);
 }

@@ -172,6 +172,8 @@ struct worker {
     uint32_t captured;
 };
 
+static pthread_barrier_t start_line;
+
 /* However often the compiler writes the loop out, it ends in this one place. */
 static __attribute__((noinline)) uint32_t capture_here(void)
 {
@@ -185,8 +187,10 @@ static void *intern_many(void *arg)
     struct worker *worker = arg;
     uintptr_t frames[DEPTH], back[DEPTH];
 
+    pthread_barrier_wait(&start_line);
     for (unsigned i = 0; i < SHARED; i++) {
-        unsigned n = (i * 7 + worker->who * 61) % SHARED; /* each in another order */
+        /* some together, some in another order */
+        unsigned n = worker->who % 2 ? i : (i * 7 + worker->who * 61) % SHARED;
         unsigned count = make_stack(frames, 0, n);
 
         worker->shared[n] = gs_stacks_intern(stacks, frames, count);
@@ -217,6 +221,7 @@ Test(stacks_table, threads_agree_on_ids)
     static uint32_t all[SHARED + THREADS * PRIVATE];
     size_t used = 0;
 
+    pthread_barrier_init(&start_line, NULL, THREADS);
     for (unsigned i = 0; i < THREADS; i++) {
         workers[i].who = i;
         cr_assert_eq(pthread_create(&workers[i].thread, NULL, intern_many, &workers[i]),
@@ -243,24 +248,27 @@ Test(stacks_table, threads_agree_on_ids)
 
 static _Atomic int stop_interning;
 
-static void *intern_until_stopped(void *unused)
+static void *intern_until_stopped(void *arg)
 {
     uintptr_t frames[DEPTH];
 
-    (void)unused;
     for (unsigned n = 0; stop_interning == 0; n++)
-        gs_stacks_intern(stacks, frames, make_stack(frames, 3, n));
+        gs_stacks_intern(stacks, frames, make_stack(frames, *(unsigned *)arg, n));
     return NULL;
 }
 
+/* The table's lock and the loader's are both held by others in many of these moments. */
 Test(stacks_table, fork_leaves_the_child_a_table_that_works)
 {
-    pthread_t thread;
+    pthread_t threads[3];
+    unsigned owners[3] = {20, 21, 22};
     uintptr_t frames[DEPTH];
     int bad = 0;
 
-    cr_assert_eq(pthread_create(&thread, NULL, intern_until_stopped, NULL), 0);
-    for (unsigned n = 0; n < 50; n++) {
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, intern_until_stopped, &owners[i]),
+                     0);
+    for (unsigned n = 0; n < 400 && bad == 0; n++) {
         int status = -1;
         pid_t pid;
 
@@ -277,6 +285,7 @@ Test(stacks_table, fork_leaves_the_child_a_table_that_works)
         bad += status != 0;
     }
     stop_interning = 1;
-    pthread_join(thread, NULL);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
     cr_assert_eq(bad, 0);
 }

@@ -29,6 +29,7 @@ static const enum gs_unwinder way_names[WAYS] = {GS_UNWIND_GCC, GS_UNWIND_CFI, L
                                                  GS_UNWIND_FP};
 static struct gs_stacks *ways[WAYS];
 static uint32_t ids[WAYS];
+static enum gs_walk_end cfi_end; /* of a walk by CFI alone, without GCC's help */
 
 typedef int enter_function(int (*call)(void *), void *argument);
 
@@ -88,7 +89,10 @@ TestSuite(stacks_unwind, .init = open_ways, .fini = close_ways, .timeout = 60);
 /* All ways from one call instruction, so that all frames can be compared. */
 static __attribute__((noinline)) int capture_all(void *unused)
 {
+    uintptr_t frames[GS_STACK_MAX_DEPTH];
+
     (void)unused;
+    gs_unwind_cfi(frames, GS_STACK_MAX_DEPTH, &cfi_end);
     for (volatile int i = 0; i < WAYS; i++) /* volatile: not unrolled, one call */
         ids[i] = gs_stacks_capture(ways[i]);
     return 1;
@@ -154,21 +158,25 @@ static __attribute__((noinline)) int variable_frame(size_t bytes)
     return result + space[0] + space[bytes - 1];
 }
 
-/* A stack pointer realigned beyond the ABI: the CFA is described by an expression. */
+/* A stack pointer realigned beyond the ABI, and that variable too: GCC describes the CFA
+ * by an expression. */
 static __attribute__((noinline)) int realigned_frame(size_t bytes)
 {
     volatile char space[256] __attribute__((aligned(128)));
+    volatile char *more = __builtin_alloca(bytes);
     int result;
 
     space[0] = bytes > 100;
+    more[bytes - 1] = 3;
     result = variable_frame(bytes);
-    return result + space[0];
+    return result + space[0] + more[bytes - 1];
 }
 
 Test(stacks_unwind, odd_frames_are_walked_exactly)
 {
     cr_assert_gt(realigned_frame(1234), 0);
     assert_cfi_is_exact(4);
+    cr_assert_eq(cfi_end, GS_WALK_OUTERMOST);
 }
 
 static int compare_and_capture(const void *a, const void *b)
@@ -196,6 +204,7 @@ Test(stacks_unwind, signal_handler_sees_what_it_interrupted)
     signal(SIGUSR1, handle_signal);
     raise(SIGUSR1);
     assert_cfi_is_exact(5);
+    cr_assert_eq(cfi_end, GS_WALK_FOREIGN);
 }
 
 Test(stacks_unwind, alternate_signal_stack_is_left_to_the_unwinder_that_can)
@@ -345,9 +354,16 @@ Test(stacks_unwind, own_range_is_dropped_from_the_inner_end_only)
     gs_stacks_destroy(two[1]);
 }
 
+#ifdef OWN_LOADER_CALL
+static void spoil_errno(void)
+{
+    errno = EIO;
+}
+
 Test(stacks_unwind, errno_is_kept)
 {
     for (int round = 0; round < 4; round++) {
+        during_loader_call = spoil_errno;
         errno = 1234;
         ids[1] = gs_stacks_capture(ways[1]);
         cr_assert_neq(ids[1], 0);
@@ -355,7 +371,6 @@ Test(stacks_unwind, errno_is_kept)
     }
 }
 
-#ifdef OWN_LOADER_CALL
 Test(stacks_unwind, known_stacks_ask_the_loader_nothing)
 {
     for (volatile int round = 0; round < 4; round++) {

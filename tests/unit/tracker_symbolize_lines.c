@@ -211,8 +211,8 @@ Test(symbolize_lines, helper_that_reads_nothing_sends_no_signal)
     signal(SIGPIPE, SIG_DFL);
     for (size_t i = 0; i < count; i++)
         many[i].path = "/bin/sh";
-    cr_assert_not_null(
-        gs_line_helper_resolve(make_script("fake-llvm", "exit 0"), 10000, many, count));
+    cr_assert_not_null(gs_line_helper_resolve(
+        make_script("fake-llvm", "exec 0<&-; sleep 0.3"), 10000, many, count));
     free(many);
     assert_no_children();
 }

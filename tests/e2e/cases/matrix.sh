@@ -5,7 +5,7 @@
 # a program that frees all it allocates has a report of two lines.
 
 # Room for the device to be filled, small enough to fill it quickly.
-export CUDASIM_MEMORY=${CUDASIM_MEMORY:-1G}
+export CUDASIM_MEMORY=${CUDASIM_MEMORY:-512M}
 
 # Two devices for the one program that asks how many there are.
 export CUDASIM_DEVICES=${CUDASIM_DEVICES:-2}

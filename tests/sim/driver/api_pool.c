@@ -124,7 +124,7 @@ SIM_API(cuMemPoolCreate, CUmemoryPool *out, const CUmemPoolProps *props)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (!sim_device_get(props->location.id))
         return CUDA_ERROR_INVALID_DEVICE;
-    res = sim_pool_create(props->location.id, false, props->maxSize, &pool);
+    res = sim_pool_create(props->location.id, false, sim_pool_max_bytes(props), &pool);
     if (res != CUDA_SUCCESS)
         return res;
     *out = pool->object.handle;

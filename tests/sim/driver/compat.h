@@ -6,6 +6,20 @@
 #ifndef SIM_COMPAT_H
 #define SIM_COMPAT_H
 
+#include <cuda.h>
+#include <stddef.h>
+
+/* A pool's own limit; before 12.2 a pool had none. */
+static inline size_t sim_pool_max_bytes(const CUmemPoolProps *props)
+{
+#if CUDA_VERSION >= 12020
+    return props->maxSize;
+#else
+    (void)props;
+    return 0;
+#endif
+}
+
 #if CUDA_VERSION < 12030
 typedef struct CUgraphEdgeData_st {
     unsigned char from_port;
@@ -13,6 +27,14 @@ typedef struct CUgraphEdgeData_st {
     unsigned char type;
     unsigned char reserved[5];
 } CUgraphEdgeData;
+#endif
+
+#if CUDA_VERSION < 12040
+typedef struct CUgreenCtx_st *CUgreenCtx;
+typedef enum CUfunctionLoadingState_enum {
+    CU_FUNCTION_LOADING_STATE_UNLOADED = 0,
+    CU_FUNCTION_LOADING_STATE_LOADED = 1,
+} CUfunctionLoadingState;
 #endif
 
 #if CUDA_VERSION < 12050

@@ -4,7 +4,7 @@
  *
  * A stream's operations run in the order of sim_sched_enqueue, none before all it depends
  * on are done, none twice, and a context's sticky error skips those that ask for it. A
- * scheduler is free in everything else. sched_threads.c is the only one so far.
+ * scheduler is free in everything else. sched_threads.c is one with a thread per stream.
  */
 #ifndef SIM_SCHED_H
 #define SIM_SCHED_H

@@ -202,6 +202,8 @@ void sim_stream_drained(struct sim_stream *stream)
 
     pthread_mutex_lock(&context->lock);
     bool listed = stream->listed;
+    struct sim_op *last = stream->last; /* the two refer to each other */
+    stream->last = NULL;
     if (listed) {
         if (stream->prev)
             stream->prev->next = stream->next;
@@ -212,6 +214,7 @@ void sim_stream_drained(struct sim_stream *stream)
         stream->listed = false;
     }
     pthread_mutex_unlock(&context->lock);
+    sim_op_unref(last);
     if (listed)
         sim_stream_put(stream); /* the list's */
 }

@@ -73,8 +73,7 @@ RT_OLD(EventElapsedTime_v2, (float *ms, cudaEvent_t start, cudaEvent_t end))
     return RT_FORWARD(cuEventElapsedTime_v12080, ms, start, end);
 }
 
-/* ---- graphs and capture, without edge data --------------------------------------------
- */
+/* ---- graphs and capture, without edge data --------------------------------------- */
 
 RT_OLD(GraphGetEdges,
        (cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to, size_t *count))
@@ -153,8 +152,7 @@ RT_OLD(StreamUpdateCaptureDependencies_ptsz,
                       flags);
 }
 
-/* ---- names of before 4.0 --------------------------------------------------------------
- */
+/* ---- names of before 4.0 --------------------------------------------------------- */
 
 RT_OLD(ThreadExit, (void))
 {

@@ -1,6 +1,5 @@
 /*
- * context.c - which device and context a runtime call uses, and the calls that choose
- * them.
+ * context.c - which device and context a runtime call uses; the calls that choose them.
  *
  * The rules (CUDA Runtime API, "Interactions with the CUDA Driver API", and the
  * description of cudaSetDevice since 12.0): a context that the thread has made current is
@@ -8,8 +7,8 @@
  * process, and made current. cudaSetDevice does so at once. cudaDeviceReset destroys the
  * primary context; the next call of any thread brings up a new one.
  *
- * Owns:  the device table and each thread's device.   Lock: device_lock; see each
- * variable.
+ * Owns:  the device table and each thread's device.
+ * Lock:  device_lock; see each variable.
  */
 #include "rt.h"
 
@@ -24,8 +23,7 @@ struct device {
 
 static pthread_mutex_t device_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-/* Filled under device_lock before device_count says so; primary and active as they say.
- */
+/* Filled under device_lock before device_count says so; its members as they say. */
 static struct device devices[GS_MAX_DEVICES];
 /* 0 until the driver was asked; then immutable. Written under device_lock. */
 static atomic_int device_count;
@@ -34,11 +32,6 @@ static atomic_int first_valid_device = -1;
 
 /* Device of this thread; -1 before cudaSetDevice. Of this thread alone. */
 static _Thread_local int thread_device = -1;
-/* The primary context that the runtime made current here last, and whose it is: after a
- * reset by another thread its handle may be unknown to the table. Of this thread alone.
- */
-static _Thread_local CUcontext thread_primary;
-static _Thread_local int thread_primary_device;
 
 /* In a child of fork() every call fails before it takes the lock, once the parent had
  * started; otherwise nobody can have held it. The handler only keeps that true should the
@@ -157,12 +150,7 @@ static cudaError_t make_primary_current(int ordinal)
 
     if (error != cudaSuccess)
         return error;
-    error = gs_rt_error_of(gs_rt_cu.cuCtxSetCurrent_v4000(context));
-    if (error == cudaSuccess) {
-        thread_primary = context;
-        thread_primary_device = ordinal;
-    }
-    return error;
+    return gs_rt_error_of(gs_rt_cu.cuCtxSetCurrent_v4000(context));
 }
 
 /* The device whose primary context, live or of before a reset, this is; -1 for none. */
@@ -171,13 +159,7 @@ static int device_of_primary(CUcontext context)
     for (int i = 0; i < atomic_load(&device_count); i++)
         if (atomic_load(&devices[i].primary) == context)
             return i;
-    return context == thread_primary ? thread_primary_device : -1;
-}
-
-static bool is_live_primary(int ordinal, CUcontext context)
-{
-    return atomic_load(&devices[ordinal].active) &&
-           atomic_load(&devices[ordinal].primary) == context;
+    return -1;
 }
 
 static cudaError_t enter(void)
@@ -195,7 +177,7 @@ static cudaError_t enter(void)
     if (!current)
         return make_primary_current(chosen_device());
     ordinal = device_of_primary(current);
-    if (GS_LIKELY(ordinal < 0 || is_live_primary(ordinal, current)))
+    if (GS_LIKELY(ordinal < 0 || atomic_load(&devices[ordinal].active)))
         return cudaSuccess;
     return make_primary_current(ordinal);
 }

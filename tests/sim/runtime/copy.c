@@ -1,8 +1,9 @@
 /*
  * copy.c - copies of a plain range: cudaMemcpy, to and from a symbol, to a peer, in
  * batches. Each function stands twice, for the legacy default stream and, as _ptds or
- * _ptsz, for the per-thread one; both go through one helper that is told which. Owns:
- * nothing.   Lock: none.
+ * _ptsz, for the per-thread one; both go through one helper that is told which.
+ *
+ * Owns:  nothing.   Lock: none.
  */
 #include "rt.h"
 
@@ -110,7 +111,7 @@ cudaError_t cudaMemcpyAsync_ptsz(void *dst, const void *src, size_t count,
     return copy_in_stream(true, dst, src, count, kind, stream);
 }
 
-/* ---- symbols ----------------------------------------------------------------------- */
+/* ---- symbols --------------------------------------------------------------------- */
 
 /* Address of offset in symbol, if count bytes from there are inside it. */
 static cudaError_t inside_symbol(const void *symbol, size_t offset, size_t count,
@@ -225,7 +226,7 @@ cudaError_t cudaMemcpyFromSymbolAsync_ptsz(void *dst, const void *symbol, size_t
     return from_symbol_async(true, dst, symbol, count, offset, kind, stream);
 }
 
-/* ---- peers ------------------------------------------------------------------------- */
+/* ---- peers ----------------------------------------------------------------------- */
 
 /* The primary contexts of both devices, and one that is current. */
 static cudaError_t enter_with_peers(int dst_device, int src_device, CUcontext *dst,
@@ -266,7 +267,7 @@ cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int s
 }
 
 #if GS_RT_MAJOR >= 13
-/* ---- batches ----------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------- */
 
 static_assert(sizeof(struct cudaMemcpyAttributes) == sizeof(CUmemcpyAttributes),
               "the runtime's copy attributes are the driver's");

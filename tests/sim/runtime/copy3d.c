@@ -36,7 +36,7 @@ static cudaError_t memory_types(enum cudaMemcpyKind kind, CUmemorytype *src,
     return cudaErrorInvalidMemcpyDirection;
 }
 
-/* ---- 2D ---------------------------------------------------------------------------- */
+/* ---- 2D -------------------------------------------------------------------------- */
 
 struct rectangle {
     void *dst;
@@ -127,7 +127,7 @@ cudaError_t cudaMemcpy2DAsync_ptsz(void *dst, size_t dpitch, const void *src,
     return copy_rectangle(true, &r, &stream);
 }
 
-/* ---- 3D ---------------------------------------------------------------------------- */
+/* ---- 3D -------------------------------------------------------------------------- */
 
 cudaError_t gs_rt_copy3d(const struct cudaMemcpy3DParms *parms, CUDA_MEMCPY3D *copy)
 {
@@ -209,7 +209,7 @@ cudaError_t cudaMemcpy3DAsync_ptsz(const struct cudaMemcpy3DParms *p, cudaStream
     return copy_box(true, p, &stream);
 }
 
-/* ---- 3D between devices ------------------------------------------------------------ */
+/* ---- 3D between devices ---------------------------------------------------------- */
 
 static cudaError_t describe_peer_box(const struct cudaMemcpy3DPeerParms *p,
                                      CUDA_MEMCPY3D_PEER *copy)

@@ -61,7 +61,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
     return RT_FORWARD(cuEventElapsedTime_v12080, ms, start, end);
 }
 
-/* ---- between processes ------------------------------------------------------------- */
+/* ---- between processes ----------------------------------------------------------- */
 
 cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event)
 {

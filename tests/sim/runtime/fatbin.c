@@ -3,7 +3,7 @@
  * device knows kernels by their names, which are readable in PTX alone; so where a fat
  * binary holds PTX as text (nvcc -no-compress) that text is taken out, and otherwise the
  * whole is passed on. Only the head of the format is used: magic, size of the head, bytes
- * that follow, as the header fatBinaryCtl.h of earlier toolkits declared it.
+ * that follow, as fatbinary.h of earlier toolkits declared it.
  *
  * Owns:  nothing.   Lock: none.
  */

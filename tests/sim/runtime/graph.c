@@ -158,8 +158,7 @@ cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path,
     return RT_FORWARD(cuGraphDebugDotPrint_v11030, graph, path, flags);
 }
 
-/* ---- objects that live as long as a graph -------------------------------------------
- */
+/* ---- objects that live as long as a graph ---------------------------------------- */
 
 cudaError_t cudaUserObjectCreate(cudaUserObject_t *object_out, void *ptr,
                                  cudaHostFn_t destroy, unsigned int initialRefcount,
@@ -191,8 +190,7 @@ cudaError_t cudaGraphReleaseUserObject(cudaGraph_t graph, cudaUserObject_t objec
     return RT_FORWARD(cuGraphReleaseUserObject_v11030, graph, object, count);
 }
 
-/* ---- memory that graphs hold --------------------------------------------------------
- */
+/* ---- memory that graphs hold ----------------------------------------------------- */
 
 static cudaError_t enter_for_device(int ordinal, CUdevice *handle)
 {

@@ -21,8 +21,7 @@ static cudaError_t enter_in(CUcontext *context)
     return gs_rt_leave_cu(gs_rt_cu.cuCtxGetCurrent_v4000(context));
 }
 
-/* ---- kernels ------------------------------------------------------------------------
- */
+/* ---- kernels --------------------------------------------------------------------- */
 
 static cudaError_t describe_kernel(const struct cudaKernelNodeParams *params,
                                    CUcontext context, CUDA_KERNEL_NODE_PARAMS *out)
@@ -85,8 +84,7 @@ cudaGraphExecKernelNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t nod
         gs_rt_cu.cuGraphExecKernelNodeSetParams_v12000(hGraphExec, node, &params));
 }
 
-/* ---- copies -------------------------------------------------------------------------
- */
+/* ---- copies ---------------------------------------------------------------------- */
 
 static cudaError_t add_copy(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
                             const cudaGraphNode_t *pDependencies, size_t numDependencies,
@@ -174,8 +172,7 @@ cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t hGraphExec,
     return set_exec_copy(hGraphExec, node, &parms);
 }
 
-/* ---- sets ---------------------------------------------------------------------------
- */
+/* ---- sets ------------------------------------------------------------------------ */
 
 static cudaError_t describe_set(const struct cudaMemsetParams *params,
                                 CUDA_MEMSET_NODE_PARAMS *out)
@@ -227,8 +224,7 @@ cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t hGraphExec,
         hGraphExec, node, &params, context));
 }
 
-/* ---- memory -------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------- */
 
 cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
                                      const cudaGraphNode_t *pDependencies,
@@ -259,8 +255,7 @@ cudaError_t cudaGraphMemFreeNodeGetParams(cudaGraphNode_t node, void *dptr_out)
     return RT_FORWARD(cuGraphMemFreeNodeGetParams_v11040, node, (CUdeviceptr *)dptr_out);
 }
 
-/* ---- the rest -----------------------------------------------------------------------
- */
+/* ---- the rest -------------------------------------------------------------------- */
 
 cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
                                  const cudaGraphNode_t *pDependencies,

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ---- libraries --------------------------------------------------------------------- */
+/* ---- libraries ------------------------------------------------------------------- */
 
 /* cudaJitOption and cudaLibraryOption are numbered as their driver counterparts. */
 cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code,
@@ -101,7 +101,7 @@ cudaError_t cudaLibraryGetUnifiedFunction(void **fptr, cudaLibrary_t library,
     return RT_FORWARD(cuLibraryGetUnifiedFunction_v12000, fptr, library, symbol);
 }
 
-/* ---- kernels ----------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------- */
 
 /* A context is current and func is a kernel; the error is recorded. */
 static cudaError_t enter_for(const void *func, CUkernel *kernel)
@@ -276,7 +276,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *f
     return cudaSuccess;
 }
 
-/* ---- occupancy --------------------------------------------------------------------- */
+/* ---- occupancy ------------------------------------------------------------------- */
 
 static cudaError_t function_of(const void *func, CUfunction *function)
 {

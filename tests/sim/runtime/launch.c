@@ -70,8 +70,7 @@ static cudaError_t check_configuration(dim3 grid, dim3 block, size_t shared_byte
     return shared_bytes > UINT_MAX ? cudaErrorInvalidValue : cudaSuccess;
 }
 
-/* cuLaunchKernel takes a CUkernel in the place of a CUfunction (cuda.h, cuLaunchKernel).
- */
+/* cuLaunchKernel takes a CUkernel in the place of a CUfunction (see cuda.h). */
 static cudaError_t launch_kernel(bool per_thread, CUkernel kernel, dim3 grid, dim3 block,
                                  void **args, size_t shared_bytes, cudaStream_t stream)
 {

@@ -92,7 +92,7 @@ static struct entry *add(const void *key)
     return entry;
 }
 
-/* ---- registration ------------------------------------------------------------------ */
+/* ---- registration ---------------------------------------------------------------- */
 
 void **__cudaRegisterFatBinary(void *fat_binary)
 {
@@ -187,7 +187,7 @@ void __cudaRegisterManagedVar(void **handle, void **host_var, char *device_addre
     add_to(handle, host_var, device_name, true, host_var);
 }
 
-/* ---- use --------------------------------------------------------------------------- */
+/* ---- use ------------------------------------------------------------------------- */
 
 static CUresult load(struct fat_binary *binary)
 {

@@ -46,7 +46,7 @@
 
 #include "compat12.h"
 
-/* ---- driver.c ---------------------------------------------------------------------- */
+/* ---- driver.c -------------------------------------------------------------------- */
 
 /*
  * One typed pointer for each row of lookups.def. A function that the driver does not have
@@ -81,7 +81,7 @@ cudaError_t gs_rt_start(void);
 /* What cuDriverGetVersion says, 0 without a driver. Loads it and does not start it. */
 int gs_rt_driver_version(void);
 
-/* ---- context.c --------------------------------------------------------------------- */
+/* ---- context.c ------------------------------------------------------------------- */
 
 /*
  * gs_rt_start(), and a context is current: the one the thread has made current through
@@ -106,7 +106,7 @@ int gs_rt_ordinal(CUdevice handle);
 /* The primary context of device ordinal, retained; it is not made current. */
 cudaError_t gs_rt_primary_context(int ordinal, CUcontext *context);
 
-/* ---- error.c ----------------------------------------------------------------------- */
+/* ---- error.c --------------------------------------------------------------------- */
 
 /* The runtime's number for a driver result; cudaErrorUnknown where it has none. */
 cudaError_t gs_rt_error_of(CUresult result);
@@ -136,7 +136,7 @@ void gs_rt_forget_sticky(void);
 #define RT_PICK(per_thread, legacy, thread)                                              \
     ((per_thread) ? gs_rt_cu.thread : gs_rt_cu.legacy)
 
-/* ---- registry.c -------------------------------------------------------------------- */
+/* ---- registry.c ------------------------------------------------------------------ */
 
 /* The kernel behind a host stub, a cudaKernel_t or a cudaFunction_t, as a handle that
  * cuLaunchKernel takes. cudaErrorInvalidDeviceFunction when it is none of them. */
@@ -149,12 +149,12 @@ cudaError_t gs_rt_symbol(const void *symbol, CUdeviceptr *address, size_t *bytes
  * out: gs_rt_kernel() takes it from now on. cudaErrorMemoryAllocation. */
 cudaError_t gs_rt_note_kernel(const void *handle, CUkernel kernel);
 
-/* ---- fatbin.c ---------------------------------------------------------------------- */
+/* ---- fatbin.c -------------------------------------------------------------------- */
 
 /* The PTX text in a fat binary, to be freed by the caller; NULL when none is readable. */
 char *gs_rt_fatbin_ptx(const void *image);
 
-/* ---- copy3d.c ---------------------------------------------------------------------- */
+/* ---- copy3d.c -------------------------------------------------------------------- */
 
 /* CUDA_MEMCPY3D for a runtime copy, or the error that its parameters deserve. */
 cudaError_t gs_rt_copy3d(const struct cudaMemcpy3DParms *parms, CUDA_MEMCPY3D *copy);

@@ -6,7 +6,9 @@
  *   selftest --list       their names
  *
  * Each check runs in a process of its own. Prints `ok NAME` or `not ok NAME`; ends with 0
- * if all passed, with 1 if one did not. Owns:  the count of failures.   Lock: atomic.
+ * if all passed, with 1 if one did not.
+ *
+ * Owns:  nothing.   Lock: none.
  */
 #include "selftest.h"
 
@@ -78,10 +80,10 @@ uint32_t count_mismatches(const uint32_t *src, uint64_t count, uint32_t seed)
     return mismatches;
 }
 
-/* ---- running ------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------- */
 
-static const struct selftest *const parts[] = {memory_tests, work_tests, process_tests};
+static const struct selftest *const parts[] = {memory_tests, work_tests, per_thread_tests,
+                                               process_tests};
 
 static const struct selftest *find(const char *name)
 {

@@ -11,8 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Print file, line and what was expected, and end the process of this check. Any thread.
- */
+/* Print file, line and what was expected, and end the process. Any thread. */
 _Noreturn void check_failed(const char *file, int line, const char *what, long found,
                             long wanted);
 
@@ -32,8 +31,8 @@ _Noreturn void check_failed(const char *file, int line, const char *what, long f
 
 #define CHECK_OK(call) CHECK_IS(call, cudaSuccess)
 
-/* count words of the pattern of kernels.h are at host; false and a line where one is not.
- */
+/* count words of the pattern of kernels.h are at host; false and a line where one is
+ * not. */
 bool is_pattern(const uint32_t *host, uint64_t count, uint32_t seed);
 
 /* The kernel of tests/gpu/kernels.h with this name; its library is loaded once. */
@@ -52,5 +51,6 @@ struct selftest {
 extern const struct selftest memory_tests[];
 extern const struct selftest work_tests[];
 extern const struct selftest process_tests[];
+extern const struct selftest per_thread_tests[];
 
 #endif

@@ -1,6 +1,8 @@
 /*
  * selftest_work.c - checks: kernels however they are named, streams, events, calls back
- * into the host, capture and graphs. Owns:  nothing.   Lock: none.
+ * into the host, capture and graphs.
+ *
+ * Owns:  nothing.   Lock: none.
  */
 #include "selftest.h"
 
@@ -156,7 +158,7 @@ static void streams_and_events(void)
     CHECK_OK(cudaEventCreateWithFlags(&end, cudaEventDefault));
     CHECK_OK(cudaMallocHost((void **)&flag, sizeof(*flag)));
     CHECK_OK(cudaMalloc((void **)&words, WORDS * sizeof(*words)));
-    *(volatile uint32_t *)flag = 0;
+    __atomic_store_n(flag, 0, __ATOMIC_RELEASE);
     void *args[] = {&flag};
 
     CHECK_OK(cudaStreamQuery(first));
@@ -169,7 +171,7 @@ static void streams_and_events(void)
     CHECK_IS(cudaStreamQuery(second), cudaErrorNotReady);
     CHECK_IS(cudaEventQuery(end), cudaErrorNotReady);
     CHECK_IS(cudaGetLastError(), cudaErrorNotReady);
-    *(volatile uint32_t *)flag = 1;
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
     CHECK_OK(cudaStreamSynchronize(second));
     CHECK_OK(cudaEventSynchronize(end));
     CHECK_OK(cudaEventElapsedTime(&ms, start, end));

@@ -46,8 +46,7 @@ static cudaError_t set_rectangle(bool per_thread, void *ptr, size_t pitch, int v
     return gs_rt_leave_cu(result);
 }
 
-/* A box is one rectangle where its slices follow each other without other rows between.
- */
+/* A box is one rectangle where its slices follow each other without rows between. */
 static cudaError_t set_box(bool per_thread, struct cudaPitchedPtr box, int value,
                            struct cudaExtent extent, const cudaStream_t *stream)
 {

@@ -128,7 +128,7 @@ cudaError_t cudaStreamGetDevice_ptsz(cudaStream_t hStream, int *device)
     return stream_device(gs_rt_cu.cuStreamGetDevice_v12080_ptsz, hStream, device);
 }
 
-/* ---- attributes -------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------ */
 
 cudaError_t cudaStreamCopyAttributes(cudaStream_t dst, cudaStream_t src)
 {
@@ -182,7 +182,7 @@ cudaError_t cudaStreamAttachMemAsync_ptsz(cudaStream_t stream, void *devPtr,
                       length, flags);
 }
 
-/* ---- work of the host -------------------------------------------------------------- */
+/* ---- work of the host ------------------------------------------------------------ */
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData)
 {
