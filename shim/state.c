@@ -34,12 +34,34 @@ uint32_t gs_thread_id(void)
     return gs_thread.id;
 }
 
+/* What the forking thread holds over a fork; written and read by that thread only. */
+static _Thread_local struct gs_stacks *held_over_fork;
+
+/* The linker's lock must not be held by a capture in another thread: no one would ever
+ * release it in the child. */
+static void before_fork(void)
+{
+    struct gs_state *state = gs_state_peek();
+    held_over_fork = state ? state->stacks : NULL;
+    if (held_over_fork) {
+        gs_stacks_before_fork(held_over_fork);
+    }
+}
+
+static void after_fork(void)
+{
+    if (held_over_fork) {
+        gs_stacks_after_fork(held_over_fork);
+    }
+}
+
 /*
  * In a forked child CUDA cannot go on where the parent was, and other threads' locks are
  * held for ever: forget everything. Memory of the old state is the price.
  */
 static void after_fork_in_child(void)
 {
+    after_fork();
     __atomic_store_n(&current, NULL, __ATOMIC_RELAXED);
     pthread_mutex_init(&start_lock, NULL);
     gs_thread = (struct gs_thread){0};
@@ -136,7 +158,8 @@ static struct gs_state *create(void)
 {
     static struct gs_state inactive; /* what is published if there is no memory */
     if (!fork_handler_set) {
-        fork_handler_set = pthread_atfork(NULL, NULL, after_fork_in_child) == 0;
+        fork_handler_set =
+            pthread_atfork(before_fork, after_fork, after_fork_in_child) == 0;
     }
     struct gs_state *state = calloc(1, sizeof(*state));
     if (!state || !fork_handler_set) {

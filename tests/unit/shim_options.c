@@ -269,8 +269,9 @@ Test(options, choice_maps_words_to_constants)
     cr_expect_eq(opts.leak_report, GS_LEAK_REPORT_OFF);
     expect_note("GPUSHIM_LEAK_REPORT=fp",
                 "gpushim: GPUSHIM_LEAK_REPORT=fp: not one of exit, off; using exit\n");
-    expect_note("GPUSHIM_STACK=none", "gpushim: GPUSHIM_STACK=none: not one of auto, "
-                                      "libunwind, fp, unwind, off; using auto\n");
+    expect_note("GPUSHIM_STACK=none",
+                "gpushim: GPUSHIM_STACK=none: not one of auto, cfi, "
+                "libunwind, fp, unwind, off; using auto\n");
     cr_expect_eq(opts.stack, GS_UNWIND_AUTO);
 }
 

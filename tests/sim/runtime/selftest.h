@@ -15,6 +15,9 @@
 _Noreturn void check_failed(const char *file, int line, const char *what, long found,
                             long wanted);
 
+/* End the process: the driver does not model what the check is about. */
+_Noreturn void check_skipped(const char *what);
+
 #define CHECK(condition)                                                                 \
     do {                                                                                 \
         if (!(condition))                                                                \
@@ -30,6 +33,15 @@ _Noreturn void check_failed(const char *file, int line, const char *what, long f
     } while (0)
 
 #define CHECK_OK(call) CHECK_IS(call, cudaSuccess)
+
+/* As CHECK_OK for the first call of a kind that a driver may answer "not supported". */
+#define CHECK_MODELLED(call)                                                             \
+    do {                                                                                 \
+        cudaError_t answer_ = (call);                                                    \
+        if (answer_ == cudaErrorNotSupported)                                            \
+            check_skipped(#call);                                                        \
+        CHECK_IS(answer_, cudaSuccess);                                                  \
+    } while (0)
 
 /* count words of the pattern of kernels.h are at host; false and a line where one is
  * not. */

@@ -230,7 +230,7 @@ static void captured_work(void)
 
     CHECK_OK(cudaMalloc((void **)&words, WORDS * sizeof(*words)));
     CHECK_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    CHECK_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    CHECK_MODELLED(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     CHECK_OK(cudaStreamIsCapturing(stream, &status));
     CHECK_IS(status, cudaStreamCaptureStatusActive);
     CHECK_OK(cudaMemsetAsync(words, 0, WORDS * sizeof(*words), stream));
@@ -255,7 +255,7 @@ static void capture_refuses_synchronization(void)
     cudaGraph_t graph = NULL;
 
     CHECK_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    CHECK_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    CHECK_MODELLED(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     CHECK_IS(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
     CHECK_IS(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
     CHECK(!graph);
@@ -277,7 +277,7 @@ static void graph_of_nodes(void)
     CHECK_OK(cudaMalloc((void **)&from, WORDS * sizeof(*from)));
     CHECK_OK(cudaMalloc((void **)&to, WORDS * sizeof(*to)));
     fill.func = kernel_named("gs_fill");
-    CHECK_OK(cudaGraphCreate(&graph, 0));
+    CHECK_MODELLED(cudaGraphCreate(&graph, 0));
     CHECK_OK(cudaGraphAddKernelNode(&first, graph, NULL, 0, &fill));
     CHECK_OK(cudaGraphAddMemcpyNode1D(&second, graph, &first, 1, to, from,
                                       WORDS * sizeof(*to), cudaMemcpyDeviceToDevice));
