@@ -137,6 +137,28 @@ const struct gs_backend gs_context_backend = {
 
 /* ---- the map -------------------------------------------------------------------- */
 
+/* contexts->lock is held. */
+static struct gs_context *find_entry(const struct gs_contexts *contexts, CUcontext handle)
+{
+    struct gs_context *entry = contexts->entries;
+    while (entry && entry->handle != handle) {
+        entry = entry->next;
+    }
+    return entry;
+}
+
+/* contexts->lock is held. */
+static void remove_entry(struct gs_contexts *contexts, struct gs_context *entry)
+{
+    struct gs_context **link = &contexts->entries;
+    while (*link && *link != entry) {
+        link = &(*link)->next;
+    }
+    if (*link) {
+        *link = entry->next;
+    }
+}
+
 /* Whether `handle` is the device's primary context. Never creates one. */
 static bool is_primary(CUcontext handle, CUdevice device)
 {
@@ -194,14 +216,15 @@ static struct gs_context *enter_entry(struct gs_state *state, struct gs_context 
     struct gs_contexts *contexts = &state->contexts;
     struct gs_context *found = NULL;
     pthread_mutex_lock(&contexts->lock);
-    HASH_FIND_PTR(contexts->by_handle, &entry->handle, found);
+    found = find_entry(contexts, entry->handle);
     if (!found) {
         if (state->pool && !set_has(&contexts->unpooled, entry->handle) &&
             gs_heap_create(state->pool, &gs_context_backend, entry, entry->device,
                            &entry->heap) != GS_OK) {
             entry->heap = NULL;
         }
-        HASH_ADD_PTR(contexts->by_handle, handle, entry);
+        entry->next = contexts->entries;
+        contexts->entries = entry;
         found = entry;
     }
     pthread_mutex_unlock(&contexts->lock);
@@ -215,7 +238,7 @@ const struct gs_context *gs_context_find(struct gs_state *state, CUcontext handl
 {
     struct gs_context *found = NULL;
     pthread_mutex_lock(&state->contexts.lock);
-    HASH_FIND_PTR(state->contexts.by_handle, &handle, found);
+    found = find_entry(&state->contexts, handle);
     pthread_mutex_unlock(&state->contexts.lock);
     return found;
 }
@@ -245,9 +268,8 @@ const struct gs_context *gs_context_primary(struct gs_state *state, int device)
 {
     struct gs_context *found = NULL;
     struct gs_context *entry;
-    struct gs_context *next;
     pthread_mutex_lock(&state->contexts.lock);
-    HASH_ITER (hh, state->contexts.by_handle, entry, next) {
+    for (entry = state->contexts.entries; entry; entry = entry->next) {
         if (entry->primary && entry->device == device) {
             found = entry;
         }
@@ -261,9 +283,9 @@ void gs_context_end(struct gs_state *state, CUcontext handle)
     struct gs_contexts *contexts = &state->contexts;
     struct gs_context *found = NULL;
     pthread_mutex_lock(&contexts->lock);
-    HASH_FIND_PTR(contexts->by_handle, &handle, found);
+    found = find_entry(contexts, handle);
     if (found) {
-        HASH_DEL(contexts->by_handle, found);
+        remove_entry(contexts, found);
         __atomic_add_fetch(&contexts->generation, 1, __ATOMIC_RELEASE);
     }
     set_remove(&contexts->unpooled, handle);
@@ -319,9 +341,8 @@ static size_t other_contexts(struct gs_state *state, CUcontext but, CUcontext *o
 {
     size_t count = 0;
     struct gs_context *entry;
-    struct gs_context *next;
     pthread_mutex_lock(&state->contexts.lock);
-    HASH_ITER (hh, state->contexts.by_handle, entry, next) {
+    for (entry = state->contexts.entries; entry; entry = entry->next) {
         if (entry->handle != but && count < max) {
             out[count++] = entry->handle;
         }

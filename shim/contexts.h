@@ -8,7 +8,6 @@
 #define GS_CONTEXTS_H
 
 #include <pthread.h>
-#include <uthash.h>
 
 #include "pool.h"
 #include "real.h"
@@ -16,11 +15,11 @@
 struct gs_state;
 
 struct gs_context {
-    CUcontext handle;     /* immutable */
-    int device;           /* immutable: ordinal */
-    bool primary;         /* immutable: the device's primary context */
-    struct gs_heap *heap; /* immutable; NULL: not pooled */
-    UT_hash_handle hh;    /* under gs_contexts.lock */
+    CUcontext handle;        /* immutable */
+    int device;              /* immutable: ordinal */
+    bool primary;            /* immutable: the device's primary context */
+    struct gs_heap *heap;    /* immutable; NULL: not pooled */
+    struct gs_context *next; /* under gs_contexts.lock */
 };
 
 /* A few handles with something in common. */
@@ -31,7 +30,7 @@ struct gs_context_set {
 
 struct gs_contexts {
     pthread_mutex_t lock;
-    struct gs_context *by_handle;   /* under lock */
+    struct gs_context *entries;     /* under lock: a list, for a process has few */
     struct gs_context_set unpooled; /* green contexts */
     struct gs_context_set shared;   /* other contexts were given access to their memory */
     uint64_t generation;            /* atomic: counts ends of contexts; starts at 1 */

@@ -65,7 +65,7 @@ static void at_exit(int status, void *unused)
 {
     char ending[32];
     (void)unused;
-    gs_coverage_restart();
+    gs_coverage_flush();
     snprintf(ending, sizeof(ending), "exit %d", status & 0xff);
     report_and_end(status, ending);
 }

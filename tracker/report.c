@@ -115,6 +115,7 @@ static void write_body(struct gs_report_writer *writer)
         gs_report_owners(writer);
     }
     write_note(writer);
+    writer->frames = NULL;
     gs_frame_table_free(&frames);
 }
 

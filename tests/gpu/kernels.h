@@ -1,8 +1,8 @@
 /*
  * kernels.h - the named kernels that test programs launch, on a GPU and on the simulated
- * device alike. The source is kernels.cu; its PTX is checked in as kernels.ptx, loaded with
- * cuModuleLoadData. The simulated device reads the `.entry` names from the same PTX text
- * and runs its own implementation of each.
+ * device alike. The source is kernels.cu; its PTX is checked in as kernels.ptx, loaded
+ * with cuModuleLoadData. The simulated device reads the `.entry` names from the same PTX
+ * text and runs its own implementation of each.
  *
  * Any grid and block size gives the same result (grid-stride loops).
  *

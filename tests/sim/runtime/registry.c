@@ -11,8 +11,8 @@
 
 #include <fatbinary_section.h>
 #include <pthread.h>
+#include <search.h>
 #include <stdlib.h>
-#include <uthash.h>
 
 struct fat_binary {
     const void *image; /* as nvcc wrote it; lives as long as the program or plugin */
@@ -22,20 +22,29 @@ struct fat_binary {
 };
 
 /* A kernel or variable, by the host address that stands for it. */
-struct entry {
+struct registered {
     const void *key;
     struct fat_binary *owner; /* NULL for a handle that was noted */
     const char *name;
     void **managed;  /* the host's variable to fill, NULL unless managed */
     CUkernel kernel; /* NULL until looked up */
     bool is_variable;
-    UT_hash_handle hh;
+    struct registered *next;
 };
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 /* Guarded by registry_lock. */
-static struct entry *entries;
+static void *by_key; /* tree of tsearch(3) */
+static struct registered *entries;
+
+static int compare_keys(const void *left, const void *right)
+{
+    uintptr_t a = (uintptr_t)((const struct registered *)left)->key;
+    uintptr_t b = (uintptr_t)((const struct registered *)right)->key;
+
+    return (a > b) - (a < b);
+}
 
 /* A child only ever unregisters, at its exit; it must not wait for a thread it lacks. */
 static void after_fork_in_child(void)
@@ -59,18 +68,18 @@ static void unlock(void)
     pthread_mutex_unlock(&registry_lock);
 }
 
-static struct entry *find(const void *key)
+static struct registered *find(const void *key)
 {
-    struct entry *entry = NULL;
+    struct registered wanted = {.key = key};
+    struct registered **found = tfind(&wanted, &by_key, compare_keys);
 
-    HASH_FIND_PTR(entries, &key, entry);
-    return entry;
+    return found ? *found : NULL;
 }
 
 /* Add or replace the entry of key: a plugin may be loaded where another one was. */
-static struct entry *add(const void *key)
+static struct registered *add(const void *key)
 {
-    struct entry *entry = find(key);
+    struct registered *entry = find(key);
 
     if (entry) {
         entry->owner = NULL;
@@ -84,11 +93,12 @@ static struct entry *add(const void *key)
     if (!entry)
         return NULL;
     entry->key = key;
-    HASH_ADD_PTR(entries, key, entry);
-    if (!entry->hh.tbl) { /* out of memory (HASH_NONFATAL_OOM) */
+    if (!tsearch(entry, &by_key, compare_keys)) { /* out of memory */
         free(entry);
         return NULL;
     }
+    entry->next = entries;
+    entries = entry;
     return entry;
 }
 
@@ -114,15 +124,18 @@ void __cudaRegisterFatBinaryEnd(void **handle)
 void __cudaUnregisterFatBinary(void **handle)
 {
     struct fat_binary *binary = (struct fat_binary *)handle;
-    struct entry *entry, *next;
+    struct registered *entry, **link;
 
     if (!binary)
         return;
     lock();
-    HASH_ITER (hh, entries, entry, next) {
+    for (link = &entries; (entry = *link);) {
         if (entry->owner == binary) {
-            HASH_DEL(entries, entry);
+            *link = entry->next;
+            tdelete(entry, &by_key, compare_keys);
             free(entry);
+        } else {
+            link = &entry->next;
         }
     }
     unlock();
@@ -134,7 +147,7 @@ void __cudaUnregisterFatBinary(void **handle)
 static void add_to(void **handle, const void *key, const char *name, bool is_variable,
                    void **managed)
 {
-    struct entry *entry;
+    struct registered *entry;
 
     if (!handle || !key || !name)
         return;
@@ -215,7 +228,7 @@ static CUresult library_of(struct fat_binary *binary, CUlibrary *library)
 }
 
 /* registry_lock is held. */
-static CUresult look_up_kernel(struct entry *entry)
+static CUresult look_up_kernel(struct registered *entry)
 {
     CUlibrary library;
     CUresult result = library_of(entry->owner, &library);
@@ -228,7 +241,7 @@ static CUresult look_up_kernel(struct entry *entry)
 cudaError_t gs_rt_kernel(const void *func, CUkernel *kernel)
 {
     CUresult result = CUDA_SUCCESS;
-    struct entry *entry;
+    struct registered *entry;
     cudaError_t error;
 
     lock();
@@ -250,7 +263,7 @@ cudaError_t gs_rt_kernel(const void *func, CUkernel *kernel)
 
 cudaError_t gs_rt_note_kernel(const void *handle, CUkernel kernel)
 {
-    struct entry *entry;
+    struct registered *entry;
 
     lock();
     entry = add(handle);
@@ -261,7 +274,7 @@ cudaError_t gs_rt_note_kernel(const void *handle, CUkernel kernel)
 }
 
 /* registry_lock is held. */
-static CUresult look_up_variable(const struct entry *entry, CUdeviceptr *address,
+static CUresult look_up_variable(const struct registered *entry, CUdeviceptr *address,
                                  size_t *bytes)
 {
     CUlibrary library;
@@ -277,7 +290,7 @@ static CUresult look_up_variable(const struct entry *entry, CUdeviceptr *address
 cudaError_t gs_rt_symbol(const void *symbol, CUdeviceptr *address, size_t *bytes)
 {
     CUresult result = CUDA_ERROR_NOT_FOUND;
-    struct entry *entry;
+    struct registered *entry;
 
     lock();
     entry = find(symbol);
@@ -292,14 +305,14 @@ cudaError_t gs_rt_symbol(const void *symbol, CUdeviceptr *address, size_t *bytes
  * host's pointers. True once that is done or cannot be. */
 char __cudaInitModule(void **handle)
 {
-    struct entry *entry, *next;
+    struct registered *entry;
     CUdeviceptr address;
     size_t bytes;
 
     if (gs_rt_enter() != cudaSuccess)
         return 0;
     lock();
-    HASH_ITER (hh, entries, entry, next) {
+    for (entry = entries; entry; entry = entry->next) {
         if (entry->owner == (struct fat_binary *)handle && entry->managed &&
             look_up_variable(entry, &address, &bytes) == CUDA_SUCCESS)
             *entry->managed = (void *)(uintptr_t)address;
