@@ -3,6 +3,7 @@
  *
  *   pool_bench                 pairs of alloc, claim and park: ns a pair, pairs a second
  *   pool_bench pairs N [BYTES] N pairs and nothing else, for an instruction counter
+ *   pool_bench metadata N      host memory of N live blocks of 1 KiB: bytes a block
  *   gzip -dc TRACE | pool_bench replay [SEGMENT_MIB]
  *                              an allocation trace (t_us,op,id,bytes,stream): what was
  *                              reserved at most, against what was live, and the smallest
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "pool.h"
 
@@ -298,6 +300,33 @@ static int run_pairs(unsigned long count, size_t bytes)
     return 0;
 }
 
+/* Bytes of this process that are in memory. */
+static size_t resident_bytes(void)
+{
+    unsigned long all, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+
+    if (!file || fscanf(file, "%lu %lu", &all, &resident) != 2)
+        require(GS_ERR_NOT_FOUND, "/proc/self/statm");
+    fclose(file);
+    return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static int run_metadata(unsigned long count)
+{
+    struct bench bench;
+    size_t before;
+
+    bench_init(&bench, 64 * GS_GIB, SEGMENT_BYTES);
+    release(bench.pool, alloc(bench.heap, GS_KIB));
+    before = resident_bytes();
+    for (unsigned long i = 0; i < count; i++)
+        (void)alloc(bench.heap, GS_KIB);
+    printf("%.1f\n", (double)(resident_bytes() - before) / (double)count);
+    gs_pool_destroy(bench.pool);
+    return 0;
+}
+
 /* A trace in memory; `id` is dense. */
 struct event {
     bool is_alloc;
@@ -450,12 +479,15 @@ int main(int argc, char **argv)
     if (argc >= 3 && !strcmp(argv[1], "pairs"))
         return run_pairs(strtoul(argv[2], NULL, 0),
                          argc > 3 ? strtoul(argv[3], NULL, 0) : 512);
+    if (argc == 3 && !strcmp(argv[1], "metadata") && strtoul(argv[2], NULL, 10))
+        return run_metadata(strtoul(argv[2], NULL, 10));
     if (argc >= 2 && !strcmp(argv[1], "replay")) {
         size_t mib = argc > 2 ? strtoul(argv[2], NULL, 0) : SEGMENT_BYTES / GS_MIB;
 
         return run_replay(mib * GS_MIB);
     }
-    fprintf(stderr, "usage: pool_bench | pool_bench pairs N [BYTES] | "
-                    "pool_bench replay [SEGMENT_MIB] < trace.csv\n");
+    fprintf(stderr,
+            "usage: pool_bench | pool_bench pairs N [BYTES] | "
+            "pool_bench metadata N | pool_bench replay [SEGMENT_MIB] < trace.csv\n");
     return 2;
 }

@@ -51,6 +51,19 @@ add_case "process pthread_exit of main" ending_case pthread_exit 1
 add_case "process abort" ending_case abort 0
 add_case "process SIGKILL" ending_case sigkill 0
 
+# execs_case WAY: the leak is reported before the exec; a program without CUDA follows.
+execs_case() {
+  native native "$apps/execs_shared" "$1"
+  preloaded shim -- "$apps/execs_shared" "$1"
+  expect_same native shim
+  expect_only_report shim.err
+  expect_count shim.err 'SUMMARY: gpushim: 0 errors, 128 KiB leaked in 1 allocation' 1
+  expect_count shim.err '#0 hold .*execs[.]c:' 1
+}
+for way in execv execve execvp execvpe execl execlp execle fexecve missing; do
+  add_case "process $way" execs_case "$way"
+done
+
 # Death by SIGTERM keeps its status; a report is allowed, nothing else.
 sigterm_case() {
   native native "$apps/oddities_static" sigterm

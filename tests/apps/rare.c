@@ -1,0 +1,154 @@
+/*
+ * rare.c - driver calls that few programs make, each with its answer printed.
+ *
+ * Proves that the wrappers of seldom used calls answer as the driver does, in good and in
+ * bad use: pools by name, frees in stream order of ordinary memory, attributes set on a
+ * block, peers, old context calls, the last release of a primary context. It is linked
+ * with the driver, both for the legacy and for the per-thread default stream.
+ */
+#include "app.h"
+
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+#undef cuGetProcAddress_v2
+
+static void say(const char *call, CUresult code)
+{
+    printf("rare: %-52s %d\n", call, (int)code);
+}
+
+static void stream_ordered(void)
+{
+    CUdeviceptr block, other;
+    CUmemoryPool pool;
+    CUstream stream;
+
+    APP_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    APP_OK(cuDeviceGetDefaultMemPool(&pool, 0));
+    say("cuMemAllocFromPoolAsync", cuMemAllocFromPoolAsync(&block, 4096, pool, stream));
+    say("cuMemFreeAsync", cuMemFreeAsync(block, stream));
+    say("cuMemAllocFromPoolAsync_ptsz",
+        cuMemAllocFromPoolAsync_ptsz(&block, 4096, pool, NULL));
+    say("cuMemFreeAsync_ptsz", cuMemFreeAsync_ptsz(block, NULL));
+    say("cuMemAllocAsync_ptsz", cuMemAllocAsync_ptsz(&block, 4096, NULL));
+    say("cuMemFree of stream-ordered memory", cuMemFree_v2(block));
+    say("cuMemAllocFromPoolAsync of too much",
+        cuMemAllocFromPoolAsync(&block, (size_t)1 << 46, pool, stream));
+    say("cuMemAllocAsync of too much", cuMemAllocAsync(&block, (size_t)1 << 46, stream));
+    APP_OK(cuMemAlloc_v2(&block, 4096));
+    APP_OK(cuMemAlloc_v2(&other, 4096));
+    say("cuMemFreeAsync of ordinary memory", cuMemFreeAsync(block, stream));
+    say("cuMemFreeAsync_ptsz of ordinary memory", cuMemFreeAsync_ptsz(other, NULL));
+    APP_OK(cuStreamSynchronize(stream));
+    APP_OK(cuCtxSynchronize());
+    say("cuMemFreeAsync(0)", cuMemFreeAsync(0, stream));
+    APP_OK(cuStreamDestroy_v2(stream));
+}
+
+static void marks(void)
+{
+    CUdeviceptr blocks[3];
+    int on = 1;
+    size_t bytes;
+
+    for (int i = 0; i < 3; i++)
+        APP_OK(cuMemAlloc_v2(&blocks[i], (size_t)1000 << (6 * i)));
+    for (int i = 0; i < 3; i++)
+        say("cuPointerSetAttribute SYNC_MEMOPS",
+            cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, blocks[i]));
+    say("cuPointerSetAttribute of nothing",
+        cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 64));
+    say("cuMemGetInfo(NULL, NULL)", cuMemGetInfo_v2(NULL, NULL));
+    say("cuMemGetInfo(&free, NULL)", cuMemGetInfo_v2(&bytes, NULL));
+    for (int i = 0; i < 3; i++)
+        say("cuMemFree", cuMemFree_v2(blocks[i]));
+}
+
+static void host_memory(void)
+{
+    void *host = NULL;
+    int local = 0;
+
+    say("cuMemAllocHost", cuMemAllocHost_v2(&host, 65536));
+    say("cuMemFreeHost", cuMemFreeHost(host));
+    say("cuMemFreeHost again", cuMemFreeHost(host));
+    say("cuMemFreeHost of the stack", cuMemFreeHost(&local));
+    say("cuMemHostAlloc of 0", cuMemHostAlloc(&host, 0, 0));
+}
+
+static void old_contexts(CUdevice device)
+{
+    CUcontext own, old;
+    CUdeviceptr block;
+
+    APP_OK(cuCtxCreate_v2(&own, 0, device));
+    APP_OK(cuMemAlloc_v2(&block, 100));
+    say("cuCtxDetach", cuCtxDetach(own));
+    say("cuCtxDestroy(NULL)", cuCtxDestroy_v2(NULL));
+    APP_OK(cuCtxCreate_v2(&old, 0, device));
+    APP_OK(cuMemAlloc_v2(&block, 100));
+    APP_OK(cuMemFree_v2(block));
+    say("cuCtxDestroy, first version", cuCtxDestroy(old));
+    say("cuCtxDestroy again", cuCtxDestroy_v2(old));
+}
+
+/* A block of the first context, freed while the second one may be using it. */
+static void peers(CUcontext first, CUcontext second)
+{
+    CUdeviceptr block;
+    int can = 0;
+
+    APP_OK(cuDeviceCanAccessPeer(&can, 1, 0));
+    APP_OK(cuCtxSetCurrent(second));
+    say("cuCtxEnablePeerAccess", can ? cuCtxEnablePeerAccess(first, 0) : CUDA_SUCCESS);
+    APP_OK(cuCtxSetCurrent(first));
+    APP_OK(cuMemAlloc_v2(&block, 1 << 20));
+    APP_OK(cuCtxSetCurrent(second));
+    if (can)
+        APP_OK(cuMemsetD8Async(block, 7, 1 << 20, NULL));
+    APP_OK(cuCtxSetCurrent(first));
+    say("cuMemFree of a block a peer uses", cuMemFree_v2(block));
+}
+
+/* What is alive at the last release dies with the context. */
+static void releases(CUdevice device)
+{
+    CUcontext context;
+    CUdeviceptr block;
+
+    for (int round = 0; round < 2; round++) {
+        APP_OK(cuDevicePrimaryCtxRetain(&context, device));
+        APP_OK(cuCtxSetCurrent(context));
+        APP_OK(cuMemAlloc_v2(&block, 12345));
+        APP_OK(cuMemFree_v2(block));
+        APP_OK(cuCtxSetCurrent(NULL));
+        say("cuDevicePrimaryCtxRelease", round ? cuDevicePrimaryCtxRelease(device)
+                                               : cuDevicePrimaryCtxRelease_v2(device));
+    }
+    say("cuDevicePrimaryCtxReset, first version", cuDevicePrimaryCtxReset(device));
+    say("cuMemAlloc without a context", cuMemAlloc_v2(&block, 100));
+}
+
+int main(void)
+{
+    CUcontext first = NULL, second = NULL;
+    int count = 0;
+
+    APP_OK(cuInit(0));
+    APP_OK(cuDeviceGetCount(&count));
+    APP_OK(cuDevicePrimaryCtxRetain(&first, 0));
+    APP_OK(cuCtxSetCurrent(first));
+    stream_ordered();
+    marks();
+    host_memory();
+    old_contexts(0);
+    if (count > 1) {
+        APP_OK(cuDevicePrimaryCtxRetain(&second, 1));
+        peers(first, second);
+        APP_OK(cuCtxSetCurrent(NULL));
+        APP_OK(cuDevicePrimaryCtxRelease_v2(1));
+    }
+    APP_OK(cuDevicePrimaryCtxRelease_v2(0));
+    releases(0);
+    return 0;
+}
