@@ -51,7 +51,6 @@ struct bench_workload {
 /* A workload by name. */
 struct bench_scenario {
     const char *name;
-    const char *what; /* one line */
     void (*build)(struct bench_workload *workload);
 };
 

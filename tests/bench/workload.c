@@ -210,22 +210,22 @@ static void genesis_transformer(struct bench_workload *workload)
     }
 }
 
+/* What each is: scripts/bench --list. */
 const struct bench_scenario bench_scenarios[] = {
-    {"hitpair", "pairs of 1 KiB", hitpair},
-    {"pair4k", "pairs of 4 KiB, for threads", pair_4k},
-    {"sizes", "256 live of 512 B to 8 MiB, a random one replaced", sizes},
-    {"holes", "pairs of 1 KiB among 65,536 holes of 1 KiB", holes},
-    {"noholes", "pairs of 1 KiB beside 65,536 live blocks and no hole", no_holes},
-    {"dotcompute-1mb", "pairs of 1 MiB", dotcompute_1mb},
-    {"dotcompute-10mb", "pairs of 10 MiB", dotcompute_10mb},
-    {"dotcompute-100mb", "pairs of 100 MiB", dotcompute_100mb},
-    {"dotcompute-100", "100 allocations of 1 MiB, then their frees", dotcompute_100},
-    {"genesis-same", "64 live of 256 KiB, the oldest replaced", genesis_same},
-    {"genesis-variable", "64 live of 512 B to 1 MiB, a random one replaced",
-     genesis_variable},
-    {"genesis-large", "16 live of 1 MiB to 64 MiB, a random one replaced", genesis_large},
-    {"genesis-transformer", "training steps of 12 layers", genesis_transformer},
-    {NULL, NULL, NULL},
+    {"hitpair", hitpair},
+    {"pair4k", pair_4k},
+    {"sizes", sizes},
+    {"holes", holes},
+    {"noholes", no_holes},
+    {"dotcompute-1mb", dotcompute_1mb},
+    {"dotcompute-10mb", dotcompute_10mb},
+    {"dotcompute-100mb", dotcompute_100mb},
+    {"dotcompute-100", dotcompute_100},
+    {"genesis-same", genesis_same},
+    {"genesis-variable", genesis_variable},
+    {"genesis-large", genesis_large},
+    {"genesis-transformer", genesis_transformer},
+    {NULL, NULL},
 };
 
 void bench_workload_build(const struct bench_scenario *scenario,

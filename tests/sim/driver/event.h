@@ -14,7 +14,19 @@ struct sim_event {
     unsigned flags;
     pthread_mutex_t lock;
     struct sim_op *op; /* lock; with a reference; NULL before the first record */
+    struct sim_capture *capture; /* graph_lock; with a reference; where it was recorded */
+    struct sim_node_set heads;   /* graph_lock: what a wait for it follows */
 };
+
+/* The event of a handle, with a reference; NULL if it is none. */
+struct sim_event *sim_event_get(CUevent handle) GS_MUST_USE;
+void sim_event_put(struct sim_event *event);
+
+/* From now on the event means this operation. */
+void sim_event_set(struct sim_event *event, struct sim_op *op);
+
+/* The operation last recorded, with a reference; NULL if none. */
+struct sim_op *sim_event_recorded(struct sim_event *event) GS_MUST_USE;
 
 /* Record all work of a context (cuCtxRecordEvent). */
 CUresult sim_event_record_context(enum sim_api api, struct sim_context *context,

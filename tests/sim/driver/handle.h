@@ -19,6 +19,9 @@ enum sim_type {
     SIM_TYPE_LIBRARY,
     SIM_TYPE_KERNEL,
     SIM_TYPE_POOL,
+    SIM_TYPE_GRAPH,
+    SIM_TYPE_NODE,
+    SIM_TYPE_EXEC,
 };
 
 /* First member of everything a handle can name. */

@@ -30,6 +30,7 @@ enum sim_memory_kind {
 /* Life of an allocation. FREEING: cuMemFreeAsync was called, the free has not run yet. */
 enum sim_memory_state { SIM_MEMORY_LIVE, SIM_MEMORY_FREEING, SIM_MEMORY_DEAD };
 
+struct sim_graph_memory;
 struct sim_space;
 struct sim_heap;
 struct sim_chunk;
@@ -73,6 +74,7 @@ struct sim_alloc {
     bool handed_over;              /* space lock: a successor has the block */
     const void *freed_on;          /* space lock: identity of the stream freeing it */
     struct sim_op *free_op;        /* space lock: the queued free, with a reference */
+    struct sim_graph_memory *graph; /* of an allocation node; immutable; or NULL */
 };
 
 /*

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph_memory.h"
 #include "stream.h"
 
 struct sim_op *sim_op_new(enum sim_op_kind kind, enum sim_api api,
@@ -22,6 +23,69 @@ struct sim_op *sim_op_new(enum sim_op_kind kind, enum sim_api api,
     op->run = run;
     op->deps = op->few;
     op->dep_room = SIM_OP_FEW_DEPS;
+    return op;
+}
+
+static void unbind(struct sim_access *access)
+{
+    if (!access->alloc)
+        return;
+    sim_memory_unref(access->alloc);
+    access->alloc = NULL;
+    access->device = true;
+}
+
+void sim_op_make_pattern(struct sim_op *op)
+{
+    for (unsigned i = 0; i < op->access_count; i++)
+        unbind(&op->access[i]);
+    while (op->dep_count > 0)
+        sim_op_unref(op->deps[--op->dep_count]);
+}
+
+/* Copy what belongs to the kind of operation. */
+static void copy_kind(struct sim_op *op, const struct sim_op *pattern)
+{
+    switch (pattern->kind) {
+    case SIM_OP_SET:
+        op->set = pattern->set;
+        break;
+    case SIM_OP_KERNEL:
+        op->kernel = pattern->kernel;
+        break;
+    case SIM_OP_HOST:
+        op->host = pattern->host;
+        break;
+    case SIM_OP_MEMOP:
+        op->memop = pattern->memop;
+        break;
+    case SIM_OP_GRAPH_MEMORY:
+        op->graph = pattern->graph;
+        sim_graph_memory_ref(op->graph.memory);
+        break;
+    case SIM_OP_COPY:
+    case SIM_OP_EVENT:
+    case SIM_OP_WAIT:
+    case SIM_OP_FREE:
+    case SIM_OP_MARK:
+        break;
+    }
+}
+
+struct sim_op *sim_op_repeat(const struct sim_op *pattern)
+{
+    struct sim_op *op = sim_op_new(pattern->kind, pattern->api, pattern->run);
+
+    if (!op)
+        return NULL;
+    op->run_on_error = pattern->run_on_error;
+    op->access_count = pattern->access_count;
+    for (unsigned i = 0; i < op->access_count; i++) {
+        op->access[i] = pattern->access[i];
+        CUresult res = sim_access_bind(&op->access[i], false);
+        (void)res; /* what does not fit is found when it runs */
+    }
+    copy_kind(op, pattern);
     return op;
 }
 
@@ -66,6 +130,10 @@ void sim_op_release(struct sim_op *op)
     if (op->kind == SIM_OP_FREE && op->free) {
         sim_memory_unref(op->free);
         op->free = NULL;
+    }
+    if (op->kind == SIM_OP_GRAPH_MEMORY && op->graph.memory) {
+        sim_graph_memory_unref(op->graph.memory);
+        op->graph.memory = NULL;
     }
 }
 
@@ -133,7 +201,8 @@ CUresult sim_access_open(struct sim_access *access, void **out)
     if (!access->alloc)
         access->alloc = sim_memory_find(access->address);
     if (!access->alloc || sim_memory_state(access->alloc) == SIM_MEMORY_DEAD ||
-        !sim_access_span(access, &span) || !covers(access->alloc, access->address, span))
+        !sim_graph_memory_usable(access->alloc) || !sim_access_span(access, &span) ||
+        !covers(access->alloc, access->address, span))
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     *out = sim_memory_alias(access->alloc, access->address);
     return CUDA_SUCCESS;

@@ -10,8 +10,9 @@
 
 #include "memory.h"
 
-struct sim_stream;
+struct sim_graph_memory;
 struct sim_op;
+struct sim_stream;
 
 enum sim_op_kind {
     SIM_OP_COPY,
@@ -22,6 +23,7 @@ enum sim_op_kind {
     SIM_OP_WAIT,  /* a wait for an event */
     SIM_OP_FREE,  /* a stream-ordered free */
     SIM_OP_MEMOP, /* a wait for, or a write of, a value in memory */
+    SIM_OP_GRAPH_MEMORY, /* a graph's memory becomes usable, or stops being it */
     SIM_OP_MARK,  /* nothing but its place in the order */
 };
 
@@ -66,6 +68,11 @@ struct sim_memop {
     bool waits;
 };
 
+struct sim_graph_change {
+    struct sim_graph_memory *memory; /* with a reference */
+    bool maps;
+};
+
 #define SIM_OP_ACCESSES 3
 #define SIM_OP_FEW_DEPS 4
 
@@ -90,6 +97,7 @@ struct sim_op {
         struct sim_host_call host;
         struct sim_memop memop;
         struct sim_alloc *free; /* with a reference */
+        struct sim_graph_change graph;
     };
 };
 
@@ -97,6 +105,20 @@ struct sim_op {
  */
 struct sim_op *sim_op_new(enum sim_op_kind kind, enum sim_api api,
                           CUresult (*run)(struct sim_op *op)) GS_MUST_USE;
+
+/*
+ * An operation that was never submitted, made into a pattern for sim_op_repeat: it holds
+ * on to addresses, not to the allocations they lie in now.
+ */
+void sim_op_make_pattern(struct sim_op *op);
+
+/*
+ * A new operation like the pattern, on whatever lies at its addresses now.
+ *
+ * Errors:  NULL  no memory
+ */
+struct sim_op *sim_op_repeat(const struct sim_op *pattern) GS_MUST_USE;
+
 void sim_op_ref(struct sim_op *op);
 void sim_op_unref(struct sim_op *op); /* NULL is allowed */
 

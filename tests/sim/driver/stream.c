@@ -13,6 +13,7 @@
 
 #include <stdlib.h>
 
+#include "capture.h"
 #include "context.h"
 #include "thread.h"
 
@@ -24,6 +25,8 @@ static void destroy(struct sim_object *object)
 
     sim_op_unref(stream->last);
     sim_sched_destroy(&stream->queue);
+    free(stream->tail_handles);
+    free(stream->tail_edges);
     sim_object_unref(&stream->context->object);
     free(stream);
 }
@@ -135,8 +138,12 @@ static CUresult enqueue(struct sim_stream *stream, struct sim_op *op)
 
 CUresult sim_submit(struct sim_stream *stream, struct sim_op *op)
 {
-    CUresult res = sim_sched_prepare(stream);
+    bool captured = false;
+    CUresult res = sim_capture_submit(stream, op, &captured);
 
+    if (res != CUDA_SUCCESS || captured)
+        return res;
+    res = sim_sched_prepare(stream);
     return res == CUDA_SUCCESS ? enqueue(stream, op) : res;
 }
 
@@ -150,8 +157,12 @@ CUresult sim_submit_drop(struct sim_stream *stream, struct sim_op *op)
 
 CUresult sim_submit_wait(struct sim_stream *stream, struct sim_op *op)
 {
-    CUresult res = enqueue(stream, op);
+    bool captured = false;
+    CUresult res = sim_capture_submit(stream, op, &captured);
 
+    if (res != CUDA_SUCCESS || captured)
+        return res;
+    res = enqueue(stream, op);
     if (res != CUDA_SUCCESS)
         return res;
     sim_sched_wait(op, true);
@@ -193,6 +204,7 @@ bool sim_stream_idle(struct sim_stream *stream)
 
 void sim_stream_close(struct sim_stream *stream)
 {
+    sim_capture_drop_stream(stream);
     sim_sched_close(stream);
 }
 

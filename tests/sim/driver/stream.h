@@ -7,6 +7,7 @@
 #ifndef SIM_STREAM_H
 #define SIM_STREAM_H
 
+#include "graph.h"
 #include "handle.h"
 #include "sched.h"
 
@@ -16,6 +17,8 @@ enum sim_stream_kind {
     SIM_STREAM_THREAD,   /* a thread's default stream */
     SIM_STREAM_INTERNAL, /* context-wide events and barriers; never seen by a program */
 };
+
+struct sim_capture;
 
 struct sim_stream {
     struct sim_object object;
@@ -28,6 +31,11 @@ struct sim_stream {
     struct sim_op *last;            /* context lock; with a reference */
     struct sim_stream *next, *prev; /* context lock; the list has a reference */
     bool listed;                    /* context lock */
+    struct sim_capture *capture;    /* graph_lock; with a reference; NULL: none */
+    struct sim_node_set tails;      /* graph_lock: what the next captured node follows */
+    CUgraphNode *tail_handles;      /* graph_lock: as cuStreamGetCaptureInfo gave them */
+    CUgraphEdgeData *tail_edges;    /* graph_lock: likewise */
+    struct sim_stream *captured_next; /* graph_lock: the capture's next stream */
     struct sim_queue queue;         /* the scheduler's */
 };
 
@@ -58,10 +66,12 @@ void sim_stream_put(struct sim_stream *stream);
 
 /*
  * Submit: adds what the stream order asks for (legacy barrier, context barrier) and hands
- * the operation to the scheduler. The caller keeps its reference.
+ * the operation to the scheduler. On a capturing stream it becomes a node of the graph
+ * instead and does not run. The caller keeps its reference.
  *
  * In:      op  with its accesses and extra dependencies filled in
- * Errors:  CUDA_ERROR_OUT_OF_MEMORY; CUDA_ERROR_CONTEXT_IS_DESTROYED
+ * Errors:  CUDA_ERROR_OUT_OF_MEMORY; CUDA_ERROR_CONTEXT_IS_DESTROYED; those of
+ * sim_capture_submit
  */
 CUresult sim_submit(struct sim_stream *stream, struct sim_op *op) GS_MUST_USE;
 
@@ -70,7 +80,7 @@ CUresult sim_submit(struct sim_stream *stream, struct sim_op *op) GS_MUST_USE;
 CUresult sim_submit_drop(struct sim_stream *stream, struct sim_op *op) GS_MUST_USE;
 
 /*
- * The same, and wait until it is done.
+ * The same, and wait until it is done; a captured one is not waited for.
  *
  * Errors:  also the context's sticky error
  */

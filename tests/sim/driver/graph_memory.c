@@ -1,0 +1,87 @@
+/*
+ * graph_memory.c - memory of graphs: its pool, its record, its two states.
+ * Owns:  a pool per device, made at first use.   Lock: pools_lock.
+ */
+#include "graph_memory.h"
+
+#include <stdlib.h>
+
+#include "config.h"
+#include "context.h"
+#include "pool.h"
+
+static struct sim_pool *pools[SIM_MAX_DEVICES]; /* pools_lock; never destroyed */
+static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct sim_pool *sim_graph_memory_pool(int device)
+{
+    pthread_mutex_lock(&pools_lock);
+    if (!pools[device]) {
+        struct sim_pool *pool;
+        if (sim_pool_create(device, true, 0, &pool) == CUDA_SUCCESS) {
+            atomic_store(&pool->release_threshold, UINT64_MAX);
+            pools[device] = pool;
+        }
+    }
+    struct sim_pool *found = pools[device];
+    pthread_mutex_unlock(&pools_lock);
+    return found;
+}
+
+CUresult sim_graph_memory_new(int device, size_t bytes, struct sim_context *context,
+                              struct sim_graph_memory **out)
+{
+    const struct sim_tenant tenant = {SIM_MEMORY_POOL, context, sim_context_id(context)};
+    struct sim_pool *pool = sim_graph_memory_pool(device);
+    struct sim_graph_memory *memory = calloc(1, sizeof(*memory));
+    CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (pool && memory) {
+        res = sim_heap_alloc(&pool->heap, bytes, true, &tenant, &memory->alloc);
+        if (res != CUDA_SUCCESS) { /* what lies idle in smaller pieces goes back first */
+            sim_heap_trim(&pool->heap, 0);
+            res = sim_heap_alloc(&pool->heap, bytes, true, &tenant, &memory->alloc);
+        }
+    }
+    if (res != CUDA_SUCCESS) {
+        free(memory);
+        return res;
+    }
+    atomic_init(&memory->refs, 1);
+    memory->alloc->graph = memory;
+    memory->alloc->pool = pool;
+    sim_object_ref(&pool->object);
+    *out = memory;
+    return CUDA_SUCCESS;
+}
+
+void sim_graph_memory_ref(struct sim_graph_memory *memory)
+{
+    atomic_fetch_add_explicit(&memory->refs, 1, memory_order_relaxed);
+}
+
+void sim_graph_memory_unref(struct sim_graph_memory *memory)
+{
+    if (atomic_fetch_sub_explicit(&memory->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    struct sim_pool *pool = memory->alloc->pool;
+    bool ended = sim_heap_free(memory->alloc);
+    (void)ended; /* nobody else ends memory of a graph */
+    sim_memory_unref(memory->alloc);
+    sim_pool_put(pool);
+}
+
+struct sim_graph_memory *sim_graph_memory_find(uintptr_t address)
+{
+    struct sim_graph_memory *found = NULL;
+    struct sim_alloc *alloc = sim_memory_find(address);
+
+    if (!alloc)
+        return NULL;
+    if (alloc->graph && alloc->base == address) {
+        found = alloc->graph;
+        sim_graph_memory_ref(found);
+    }
+    sim_memory_unref(alloc);
+    return found;
+}

@@ -1,0 +1,61 @@
+/*
+ * graph_memory.h - memory of a graph: what an allocation node allocates.
+ *
+ * The block is taken when the node is made and given back when nothing refers to it any
+ * more: neither a node, nor an executable graph, nor the program, which owns it from a
+ * launch to the free. Two flags follow it: `expected` in the order of calls, `mapped` in
+ * the order of the streams.
+ *
+ * Owns: these records.   Lock: none; the flags and the count are atomic.
+ * Source: CUDA Programming Guide, "Graph Memory Nodes".
+ */
+#ifndef SIM_GRAPH_MEMORY_H
+#define SIM_GRAPH_MEMORY_H
+
+#include "memory.h"
+
+struct sim_pool;
+
+struct sim_graph_memory {
+    atomic_uint refs;
+    atomic_bool expected; /* allocated, by the calls made so far; holds a reference */
+    atomic_bool mapped;   /* allocated, by the work done so far */
+    struct sim_alloc *alloc; /* immutable; with a reference */
+};
+
+/*
+ * Take a block on a device; it is not allocated yet.
+ *
+ * Out:     *out  with a reference for the caller
+ * Errors:  CUDA_ERROR_OUT_OF_MEMORY
+ */
+CUresult sim_graph_memory_new(int device, size_t bytes, struct sim_context *context,
+                              struct sim_graph_memory **out) GS_MUST_USE;
+
+void sim_graph_memory_ref(struct sim_graph_memory *memory);
+void sim_graph_memory_unref(struct sim_graph_memory *memory);
+
+/* The graph memory that starts at an address, with a reference; NULL if none does. */
+struct sim_graph_memory *sim_graph_memory_find(uintptr_t address) GS_MUST_USE;
+
+/* An operation that allocates or frees it when it runs; NULL without memory. */
+struct sim_op *sim_graph_memory_op(enum sim_api api, struct sim_graph_memory *memory,
+                                   bool maps) GS_MUST_USE;
+
+/* Free to allocated, or allocated to free, in the order of calls. False if it was. */
+bool sim_graph_memory_expect(struct sim_graph_memory *memory, bool allocated) GS_MUST_USE;
+
+/* Free it at once. False if it was not allocated. */
+bool sim_graph_memory_free_now(struct sim_graph_memory *memory) GS_MUST_USE;
+
+/* The pool a device's graphs take their memory from. */
+struct sim_pool *sim_graph_memory_pool(int device) GS_MUST_USE;
+
+/* False only for memory of a graph that is not allocated now. */
+static inline bool sim_graph_memory_usable(const struct sim_alloc *alloc)
+{
+    return !alloc->graph ||
+           atomic_load_explicit(&alloc->graph->mapped, memory_order_acquire);
+}
+
+#endif
