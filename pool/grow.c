@@ -6,7 +6,8 @@
  *   3  give idle memory of the device back, retry 2  until nothing changes any more
  *   4  (small) a segment of 2 MiB
  *   5  the exact size, a segment of its own          what a native call would have asked
- *   6  GS_ERR_NOMEM with the driver's own code
+ *   6  (small) holes of segments that were to take no new tenant
+ *   7  GS_ERR_NOMEM with the driver's own code
  *
  * An answer other than "out of memory" ends it at once.
  *
@@ -144,6 +145,11 @@ enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *reque
     if (!begin_miss(heap))
         return GS_ERR_UNPOOLABLE;
     status = climb(heap, request, out, &code);
+    if (status == GS_ERR_NOMEM && !request->large && gs_segment_reopen(heap)) {
+        status = try_again(heap, request, false, out);
+        if (status == GS_ERR_NOT_FOUND)
+            status = GS_ERR_NOMEM;
+    }
     if (status == GS_ERR_NOMEM || status == GS_ERR_BACKEND) {
         gs_lock_take(&heap->lock);
         heap->stats.failed++;

@@ -251,6 +251,10 @@ void gs_segment_wake(struct gs_heap *heap, struct gs_segment *segment);
 struct gs_segment *gs_block_release(struct gs_heap *heap,
                                     struct gs_block *block) GS_MUST_USE;
 
+/* Let the retained shared segments take new tenants again. Returns how many there were.
+ * Takes heap->lock. */
+size_t gs_segment_reopen(struct gs_heap *heap);
+
 /* --- pending.c
  * ---------------------------------------------------------------------------- */
 

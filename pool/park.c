@@ -235,6 +235,31 @@ static void close_holes(struct gs_heap *heap, struct gs_segment *segment)
     }
 }
 
+size_t gs_segment_reopen(struct gs_heap *heap)
+{
+    struct gs_link *link;
+    size_t opened = 0;
+
+    gs_lock_take(&heap->lock);
+    for (link = heap->segments.next; link != &heap->segments; link = link->next) {
+        struct gs_segment *segment = GS_LINK_OWNER(link, struct gs_segment, all);
+
+        if (!segment->retained || !segment->shared || !segment->mapped)
+            continue;
+        segment->retained = false;
+        opened++;
+        for (uint32_t id = segment->first; id;) {
+            struct gs_block *block = gs_block_at(heap->pool, id);
+
+            id = block->next;
+            if (block->state == GS_BLOCK_FREE)
+                gs_bins_put(&heap->pool->blocks, heap->bins, block, &heap->seed);
+        }
+    }
+    gs_lock_drop(&heap->lock);
+    return opened;
+}
+
 enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr)
 {
     struct gs_segment *segment = lock_segment(pool, addr);
@@ -256,6 +281,21 @@ enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr)
     if (empty)
         gs_segment_return(heap, segment);
     return GS_OK;
+}
+
+bool gs_pool_owns(const struct gs_pool *pool, uint64_t addr)
+{
+    const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
+
+    return segment && addr - segment->addr < segment->bytes;
+}
+
+void gs_pool_displace(struct gs_pool *pool, uint64_t addr)
+{
+    const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
+
+    if (segment && addr - segment->addr < segment->bytes)
+        gs_heap_kill(gs_segment_heap(segment));
 }
 
 /* The block of a shared segment that holds an offset, occupied or free. */

@@ -120,19 +120,29 @@ void gs_heap_retire(struct gs_heap *heap, uint64_t token);
 
 /*
  * The segment that holds `addr` takes no new tenant and is given back to the backend when
- * its last block is freed (exported memory, attributes set on it).
+ * its last block is freed (exported memory, attributes set on it). Only a small request
+ * that would otherwise fail for lack of memory opens such segments again.
  * Errors: GS_ERR_NOT_OURS
  */
 enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr) GS_MUST_USE;
+
+/* Whether an address lies in a segment. Takes no lock: for signal handlers too. */
+bool gs_pool_owns(const struct gs_pool *pool, uint64_t addr);
+
+/*
+ * The driver has given the memory at `addr` to somebody else. If a segment is still on
+ * record there, its context has died unseen: its heap is killed.
+ */
+void gs_pool_displace(struct gs_pool *pool, uint64_t addr);
 
 /* Errors: GS_ERR_NOT_OURS. */
 enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr,
                             struct gs_range *out) GS_MUST_USE;
 
 /*
- * Give idle memory of `device` (-1: all) back to the backends, largest part first, least
- * recently used first, until at least `bytes` (SIZE_MAX: everything idle) are back.
- * Returns the bytes given back.
+ * Free what is pending and has completed; then give idle memory of `device` (-1: all)
+ * back to the backends, largest part first, least recently used first, until at least
+ * `bytes` (SIZE_MAX: everything idle) are back. Returns the bytes given back.
  */
 size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes);
 /* Bytes gs_pool_trim could give back on `device` now. */

@@ -64,11 +64,20 @@ static size_t give_back(struct gs_heap *heap, enum gs_idle_part part, size_t byt
     return given;
 }
 
+/* Freed blocks that need not wait any more are idle memory too. */
+static void poll_all(struct gs_pool *pool, int device)
+{
+    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next)
+        if (gs_heap_on(heap, device))
+            gs_pending_poll(heap, 0);
+}
+
 size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes)
 {
     size_t given = 0;
     unsigned empty = 0;
 
+    poll_all(pool, device);
     while (given < bytes && empty < EMPTY_MAX) {
         enum gs_idle_part part = GS_IDLE_LARGE;
         struct gs_heap *heap = largest_part(pool, device, &part);
@@ -87,6 +96,7 @@ size_t gs_pool_idle_bytes(struct gs_pool *pool, int device)
 {
     size_t bytes = 0;
 
+    poll_all(pool, device);
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
         if (!gs_heap_on(heap, device))
             continue;

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "fences.h"
 #include "log.h"
 #include "state.h"
 
@@ -18,38 +19,40 @@ void gs_contexts_init(struct gs_contexts *contexts)
 
 /* ---- sets of handles; contexts->lock is held ------------------------------------- */
 
-static bool set_has(const struct gs_context_set *set, CUcontext handle)
+static bool set_has(const struct gs_context_set *set, struct gs_context_pair pair)
 {
     for (size_t i = 0; i < set->count; i++) {
-        if (set->items[i] == handle) {
+        if (set->items[i].owner == pair.owner && set->items[i].other == pair.other) {
             return true;
         }
     }
     return false;
 }
 
-static void set_add(struct gs_context_set *set, CUcontext handle)
+static void set_add(struct gs_context_set *set, struct gs_context_pair pair)
 {
-    if (set_has(set, handle)) {
+    if (set_has(set, pair)) {
         return;
     }
-    CUcontext *grown = reallocarray(set->items, set->count + 1, sizeof(CUcontext));
+    struct gs_context_pair *grown =
+        reallocarray(set->items, set->count + 1, sizeof(*grown));
     if (grown) {
         set->items = grown;
-        set->items[set->count] = handle;
+        set->items[set->count] = pair;
         __atomic_store_n(&set->count, set->count + 1, __ATOMIC_RELEASE);
     }
 }
 
+/* Every pair in which the context is. */
 static void set_remove(struct gs_context_set *set, CUcontext handle)
 {
+    size_t kept = 0;
     for (size_t i = 0; i < set->count; i++) {
-        if (set->items[i] == handle) {
-            set->items[i] = set->items[set->count - 1];
-            __atomic_store_n(&set->count, set->count - 1, __ATOMIC_RELEASE);
-            return;
+        if (set->items[i].owner != handle && set->items[i].other != handle) {
+            set->items[kept++] = set->items[i];
         }
     }
+    __atomic_store_n(&set->count, kept, __ATOMIC_RELEASE);
 }
 
 /* ---- the backend ---------------------------------------------------------------- */
@@ -115,17 +118,13 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
 static enum gs_status backend_fence_query(void *self, gs_fence fence)
 {
     (void)self;
-    CUresult result = gs_real()->cuEventQuery((CUevent)(uintptr_t)fence);
-    if (result == CUDA_SUCCESS) {
-        return GS_OK;
-    }
-    return result == CUDA_ERROR_NOT_READY ? GS_ERR_TIMEOUT : GS_ERR_BACKEND;
+    return gs_fence_query(fence);
 }
 
 static void backend_fence_release(void *self, gs_fence fence)
 {
     (void)self;
-    gs_real()->cuEventDestroy_v2((CUevent)(uintptr_t)fence);
+    gs_fence_release(fence);
 }
 
 const struct gs_backend gs_context_backend = {
@@ -191,6 +190,16 @@ static void note_device(struct gs_state *state, CUdevice device, int ordinal)
     pthread_mutex_unlock(&state->contexts.lock);
 }
 
+/* The driver numbers contexts (since 12.0), so that a recycled handle can be told. */
+static unsigned long long context_id(CUcontext handle)
+{
+    unsigned long long id = 0;
+    if (!gs_real()->cuCtxGetId || gs_real()->cuCtxGetId(handle, &id) != CUDA_SUCCESS) {
+        return 0;
+    }
+    return id;
+}
+
 /* A new entry for the current context; all driver calls are made here, before the lock.
  */
 static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
@@ -206,6 +215,7 @@ static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
     entry->handle = handle;
     entry->device = (int)device;
     entry->primary = is_primary(handle, device);
+    entry->id = context_id(handle);
     note_device(state, device, entry->device);
     return entry;
 }
@@ -218,7 +228,9 @@ static struct gs_context *enter_entry(struct gs_state *state, struct gs_context 
     pthread_mutex_lock(&contexts->lock);
     found = find_entry(contexts, entry->handle);
     if (!found) {
-        if (state->pool && !set_has(&contexts->unpooled, entry->handle) &&
+        if (state->pool &&
+            !set_has(&contexts->unpooled,
+                     (struct gs_context_pair){entry->handle, NULL}) &&
             gs_heap_create(state->pool, &gs_context_backend, entry, entry->device,
                            &entry->heap) != GS_OK) {
             entry->heap = NULL;
@@ -255,6 +267,11 @@ const struct gs_context *gs_context_current(struct gs_state *state)
         return gs_thread.context;
     }
     const struct gs_context *found = gs_context_find(state, handle);
+    if (found && found->id != 0 && found->id != context_id(handle)) {
+        /* Another context by the same handle: the old one has ended unseen. */
+        gs_context_end(state, handle);
+        found = NULL;
+    }
     if (!found) {
         struct gs_context *entry = make_entry(state, handle);
         found = entry ? enter_entry(state, entry) : NULL;
@@ -298,28 +315,23 @@ void gs_context_end(struct gs_state *state, CUcontext handle)
 
 void gs_context_never_pool(struct gs_state *state, CUcontext handle)
 {
+    struct gs_context_pair pair = {handle, NULL};
     pthread_mutex_lock(&state->contexts.lock);
-    set_add(&state->contexts.unpooled, handle);
+    set_add(&state->contexts.unpooled, pair);
     pthread_mutex_unlock(&state->contexts.lock);
 }
 
-void gs_context_share(struct gs_state *state, CUcontext handle)
+void gs_context_share(struct gs_state *state, CUcontext owner, CUcontext other)
 {
+    struct gs_context_pair pair = {owner, other};
     pthread_mutex_lock(&state->contexts.lock);
-    set_add(&state->contexts.shared, handle);
+    set_add(&state->contexts.shared, pair);
     pthread_mutex_unlock(&state->contexts.lock);
 }
 
-static bool is_shared(struct gs_state *state, CUcontext handle)
+void gs_contexts_changed(struct gs_state *state)
 {
-    struct gs_contexts *contexts = &state->contexts;
-    if (GS_LIKELY(__atomic_load_n(&contexts->shared.count, __ATOMIC_ACQUIRE) == 0)) {
-        return false;
-    }
-    pthread_mutex_lock(&contexts->lock);
-    bool shared = set_has(&contexts->shared, handle);
-    pthread_mutex_unlock(&contexts->lock);
-    return shared;
+    __atomic_add_fetch(&state->contexts.generation, 1, __ATOMIC_ACQ_REL);
 }
 
 /* ---- the wait of a free ---------------------------------------------------------- */
@@ -335,33 +347,34 @@ static CUresult synchronize(CUcontext handle)
     return result;
 }
 
-/* Handles of all contexts but one; at most `max`. */
-static size_t other_contexts(struct gs_state *state, CUcontext but, CUcontext *out,
-                             size_t max)
+/* The `index`th context that may access the memory of `owner`, or NULL. */
+static CUcontext accessor_of(struct gs_state *state, CUcontext owner, size_t index)
 {
-    size_t count = 0;
-    struct gs_context *entry;
+    const struct gs_context_set *shared = &state->contexts.shared;
+    CUcontext found = NULL;
+    if (GS_LIKELY(__atomic_load_n(&shared->count, __ATOMIC_ACQUIRE) == 0)) {
+        return NULL;
+    }
     pthread_mutex_lock(&state->contexts.lock);
-    for (entry = state->contexts.entries; entry; entry = entry->next) {
-        if (entry->handle != but && count < max) {
-            out[count++] = entry->handle;
+    for (size_t i = 0; i < shared->count && !found; i++) {
+        if (shared->items[i].owner == owner && index-- == 0) {
+            found = shared->items[i].other;
         }
     }
     pthread_mutex_unlock(&state->contexts.lock);
-    return count;
+    return found;
 }
 
 CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context)
 {
-    CUcontext others[GS_MAX_DEVICES];
     uint64_t token = gs_heap_retire_begin(context->heap);
     CUresult result = synchronize(context->handle);
-    if (result == CUDA_SUCCESS && is_shared(state, context->handle)) {
-        size_t count =
-            other_contexts(state, context->handle, others, GS_ARRAY_LEN(others));
-        for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
-            result = synchronize(others[i]);
-        }
+    CUcontext accessor = NULL;
+    for (size_t i = 0; result == CUDA_SUCCESS &&
+                       (accessor = accessor_of(state, context->handle, i)) != NULL;
+         i++) {
+        /* One that has failed or gone runs nothing any more. */
+        (void)synchronize(accessor);
     }
     if (result == CUDA_SUCCESS) {
         gs_heap_retire(context->heap, token);

@@ -18,21 +18,24 @@ struct gs_context {
     CUcontext handle;        /* immutable */
     int device;              /* immutable: ordinal */
     bool primary;            /* immutable: the device's primary context */
+    unsigned long long id;   /* immutable: the driver's own number of it, 0 if none */
     struct gs_heap *heap;    /* immutable; NULL: not pooled */
     struct gs_context *next; /* under gs_contexts.lock */
 };
 
-/* A few handles with something in common. */
+/* A few pairs of handles. */
 struct gs_context_set {
-    CUcontext *items; /* under gs_contexts.lock */
-    size_t count;     /* atomic, written under gs_contexts.lock */
+    struct gs_context_pair {
+        CUcontext owner, other;
+    } * items;    /* under gs_contexts.lock */
+    size_t count; /* atomic, written under gs_contexts.lock */
 };
 
 struct gs_contexts {
     pthread_mutex_t lock;
     struct gs_context *entries;     /* under lock: a list, for a process has few */
-    struct gs_context_set unpooled; /* green contexts */
-    struct gs_context_set shared;   /* other contexts were given access to their memory */
+    struct gs_context_set unpooled; /* owner: a green context */
+    struct gs_context_set shared;   /* other may access the memory of owner */
     uint64_t generation;            /* atomic: counts ends of contexts; starts at 1 */
 };
 
@@ -47,14 +50,18 @@ const struct gs_context *gs_context_find(struct gs_state *state, CUcontext handl
 /* The entry of a device's primary context, or NULL. */
 const struct gs_context *gs_context_primary(struct gs_state *state, int device);
 
-/* The context is about to be, or was, destroyed: its heap ends, its entry goes. */
+/* The context was destroyed: its heap ends, its entry goes. */
 void gs_context_end(struct gs_state *state, CUcontext handle);
 
 /* Memory of `handle` is not to be pooled (a green context). */
 void gs_context_never_pool(struct gs_state *state, CUcontext handle);
 
-/* Another context was given access to the memory of `handle`. */
-void gs_context_share(struct gs_state *state, CUcontext handle);
+/* `other` was given access to the memory of `owner`: frees of that wait for both. */
+void gs_context_share(struct gs_state *state, CUcontext owner, CUcontext other);
+
+/* A call that may end contexts is about to be made, or was: what threads remember of
+ * contexts is looked up anew. */
+void gs_contexts_changed(struct gs_state *state);
 
 /*
  * Wait as the native free does: for all work submitted to the context, and if other

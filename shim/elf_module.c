@@ -286,3 +286,17 @@ enum gs_status gs_elf_module_named(const char *soname, bool prefix,
     struct search search = {.soname = soname, .prefix = prefix, .out = out};
     return dl_iterate_phdr(visit_module, &search) ? GS_OK : GS_ERR_NOT_FOUND;
 }
+
+static int first_counts(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size; /* glibc has had the counters since 2.4 */
+    *(uint64_t *)data = info->dlpi_subs;
+    return 1;
+}
+
+uint64_t gs_elf_unload_count(void)
+{
+    uint64_t unloads = 0;
+    dl_iterate_phdr(first_counts, &unloads);
+    return unloads;
+}

@@ -10,6 +10,7 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "captures.h"
+#include "fences.h"
 #include "record.h"
 #include "retry.h"
 
@@ -92,11 +93,11 @@ GS_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesi
 
 /* ---- free ------------------------------------------------------------------------ */
 
-/* The real functions of one kind of default stream. */
+/* One kind of default stream. */
 struct variant {
     __typeof__(cuMemFreeAsync) *free;
-    __typeof__(cuEventRecord) *record;
     __typeof__(cuStreamIsCapturing) *is_capturing;
+    bool per_thread;
 };
 
 static bool is_capturing(const struct variant *variant, CUstream stream)
@@ -114,26 +115,17 @@ static bool is_capturing(const struct variant *variant, CUstream stream)
 static CUresult free_block(struct gs_state *state, const struct variant *variant,
                            struct gs_block *block, CUstream stream)
 {
-    const struct gs_real *real = gs_real();
-    CUevent event = NULL;
-    if (is_capturing(variant, stream)) {
-        /* A free inside a capture takes memory that was allocated in one. */
-        gs_block_unclaim(block);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    CUresult result = real->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS) {
-        result = variant->record(event, stream);
-    }
+    gs_fence fence;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (!is_capturing(variant, stream)) {
+        result = gs_fence_record(stream, variant->per_thread, &fence);
+    } /* else: a free inside a capture takes memory that was allocated in one */
     if (result != CUDA_SUCCESS) {
-        if (event) {
-            real->cuEventDestroy_v2(event);
-        }
         gs_block_unclaim(block);
         return result;
     }
     gs_record_block_freed(state, block, GS_API_cuMemFreeAsync);
-    gs_block_park_fenced(block, (gs_fence)(uintptr_t)event);
+    gs_block_park_fenced(block, fence);
     return CUDA_SUCCESS;
 }
 
@@ -142,7 +134,8 @@ static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
 {
     struct gs_state *state = gs_enter();
     if (!state) {
-        return variant->free(dptr, stream);
+        return gs_owned_by_pool(dptr) ? CUDA_ERROR_NOT_PERMITTED
+                                      : variant->free(dptr, stream);
     }
     CUresult result;
     struct gs_block *block;
@@ -166,17 +159,14 @@ static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
 GS_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     const struct gs_real *real = gs_real();
-    struct variant variant = {real->cuMemFreeAsync, real->cuEventRecord,
-                              real->cuStreamIsCapturing};
+    struct variant variant = {real->cuMemFreeAsync, real->cuStreamIsCapturing, false};
     return free_async(&variant, dptr, hStream);
 }
 
 GS_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
     const struct gs_real *real = gs_real();
-    struct variant variant = {real->cuMemFreeAsync_ptsz,
-                              real->cuEventRecord_ptsz ? real->cuEventRecord_ptsz
-                                                       : real->cuEventRecord,
-                              real->cuStreamIsCapturing_ptsz};
+    struct variant variant = {real->cuMemFreeAsync_ptsz, real->cuStreamIsCapturing_ptsz,
+                              true};
     return free_async(&variant, dptr, hStream);
 }

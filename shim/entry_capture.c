@@ -71,18 +71,29 @@ GS_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hG
 }
 #endif
 
+/* An end that was refused, by the wrong thread say, may leave the capture running. */
+static CUresult ended(CUresult result, CUstream stream, bool per_thread)
+{
+    const struct gs_real *real = gs_real();
+    __typeof__(cuStreamIsCapturing) *ask =
+        per_thread ? real->cuStreamIsCapturing_ptsz : real->cuStreamIsCapturing;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (result != CUDA_SUCCESS && ask && ask(stream, &status) == CUDA_SUCCESS &&
+        status != CU_STREAM_CAPTURE_STATUS_NONE) {
+        return result;
+    }
+    gs_captures_end(stream, per_thread);
+    return result;
+}
+
 GS_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
-    CUresult result = gs_real()->cuStreamEndCapture(hStream, phGraph);
-    gs_captures_end(hStream, false);
-    return result;
+    return ended(gs_real()->cuStreamEndCapture(hStream, phGraph), hStream, false);
 }
 
 GS_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
 {
-    CUresult result = gs_real()->cuStreamEndCapture_ptsz(hStream, phGraph);
-    gs_captures_end(hStream, true);
-    return result;
+    return ended(gs_real()->cuStreamEndCapture_ptsz(hStream, phGraph), hStream, true);
 }
 
 /* A stream's capture ends with it; its handle may name another stream at once. */

@@ -1,14 +1,23 @@
 /*
  * entry_context.c - the life of contexts: with a context its heap ends.
  *
- * Where a call is certain to end a context, the heap is ended before it, so that memory
- * which another context is given meanwhile is never taken for the old one's.
+ * Only the driver can say whether a call has ended a context, so the heap ends after it.
+ * Memory that another context was given in between displaces the dead heap's (record.c,
+ * and the pool for its own segments).
  *
  * Owns:  nothing.   Lock: none; the context map locks itself.
  */
+#include "fences.h"
 #include "record.h"
 
 /* ---- destroy --------------------------------------------------------------------- */
+
+static void ended(struct gs_state *state, CUcontext ctx)
+{
+    gs_fences_thaw(ctx, true);
+    gs_context_end(state, ctx);
+    gs_record_context_lost(state, ctx);
+}
 
 static CUresult destroy(__typeof__(cuCtxDestroy_v2) *real_destroy, CUcontext ctx)
 {
@@ -16,12 +25,13 @@ static CUresult destroy(__typeof__(cuCtxDestroy_v2) *real_destroy, CUcontext ctx
     if (!state) {
         return real_destroy(ctx);
     }
-    if (ctx) {
-        gs_context_end(state, ctx);
-    }
+    gs_fences_freeze(ctx);
+    gs_contexts_changed(state);
     CUresult result = real_destroy(ctx);
     if (ctx && result == CUDA_SUCCESS) {
-        gs_record_context_lost(state, ctx);
+        ended(state, ctx);
+    } else {
+        gs_fences_thaw(ctx, false);
     }
     gs_leave();
     return result;
@@ -37,9 +47,26 @@ GS_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
     return destroy(gs_real()->cuCtxDestroy_v2, ctx);
 }
 
+/* Takes one use back; the context ends with its last one. */
 GS_EXPORT CUresult cuCtxDetach(CUcontext ctx)
 {
-    return destroy(gs_real()->cuCtxDetach, ctx);
+    struct gs_state *state = gs_enter();
+    unsigned version;
+    if (!state) {
+        return gs_real()->cuCtxDetach(ctx);
+    }
+    gs_fences_freeze(ctx);
+    gs_contexts_changed(state);
+    CUresult result = gs_real()->cuCtxDetach(ctx);
+    if (ctx && result == CUDA_SUCCESS &&
+        !(gs_real()->cuCtxGetApiVersion &&
+          gs_real()->cuCtxGetApiVersion(ctx, &version) == CUDA_SUCCESS)) {
+        ended(state, ctx);
+    } else {
+        gs_fences_thaw(ctx, false);
+    }
+    gs_leave();
+    return result;
 }
 
 /* ---- primary contexts ------------------------------------------------------------ */
@@ -53,14 +80,22 @@ static CUresult release(__typeof__(cuDevicePrimaryCtxRelease_v2) *real_release,
         return real_release(dev);
     }
     const struct gs_context *context = gs_context_primary(state, (int)dev);
+    if (context) {
+        gs_fences_freeze(context->handle);
+    }
+    gs_contexts_changed(state);
     CUresult result = real_release(dev);
+    gs_contexts_changed(state);
     unsigned flags;
     int active = 1;
-    if (context && result == CUDA_SUCCESS && gs_real()->cuDevicePrimaryCtxGetState &&
+    bool last =
+        context && result == CUDA_SUCCESS && gs_real()->cuDevicePrimaryCtxGetState &&
         gs_real()->cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS &&
-        !active) {
-        gs_context_end(state, context->handle);
-        gs_record_context_lost(state, context->handle);
+        !active;
+    if (last) {
+        ended(state, context->handle);
+    } else if (context) {
+        gs_fences_thaw(context->handle, false);
     }
     gs_leave();
     return result;
@@ -84,11 +119,14 @@ static CUresult reset(__typeof__(cuDevicePrimaryCtxReset_v2) *real_reset, CUdevi
     }
     const struct gs_context *context = gs_context_primary(state, (int)dev);
     if (context) {
-        gs_context_end(state, context->handle);
+        gs_fences_freeze(context->handle);
     }
+    gs_contexts_changed(state);
     CUresult result = real_reset(dev);
     if (context && result == CUDA_SUCCESS) {
-        gs_record_context_lost(state, context->handle);
+        ended(state, context->handle);
+    } else if (context) {
+        gs_fences_thaw(context->handle, false);
     }
     gs_leave();
     return result;
@@ -112,8 +150,10 @@ GS_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Fla
     if (!state) {
         return gs_real()->cuCtxEnablePeerAccess(peerContext, Flags);
     }
-    gs_context_share(state, peerContext);
-    (void)gs_context_current(state); /* the one that will access it: waited for as well */
+    const struct gs_context *context = gs_context_current(state);
+    if (context) {
+        gs_context_share(state, peerContext, context->handle);
+    }
     CUresult result = gs_real()->cuCtxEnablePeerAccess(peerContext, Flags);
     gs_leave();
     return result;

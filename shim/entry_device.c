@@ -37,7 +37,12 @@ static CUresult allocate(struct gs_state *state, CUdeviceptr *out, size_t bytes)
         gs_captures_active()) {
         return allocate_native(state, &request, out, bytes);
     }
-    switch (gs_heap_alloc(request.context->heap, bytes, &block, &native)) {
+    enum gs_status status;
+    do {
+        status = gs_heap_alloc(request.context->heap, bytes, &block, &native);
+    } while (status == GS_ERR_NOMEM &&
+             gs_retry_after_wait(state, request.context, CUDA_ERROR_OUT_OF_MEMORY));
+    switch (status) {
     case GS_OK:
         gs_record_made(state, &request, gs_block_addr(block), bytes, block);
         *out = gs_block_addr(block);
@@ -123,18 +128,27 @@ static CUresult free_native(struct gs_state *state, CUdeviceptr dptr)
 }
 
 /*
- * The block is out of use and out of the books. It is handed out again only after all
- * work of its context has completed, which is what the native free waits for.
+ * The block is claimed. It is handed out again only after all work of its context has
+ * completed, which is what the native free waits for.
  */
 static CUresult free_block(struct gs_state *state, struct gs_block *block)
 {
     struct gs_heap *heap = gs_block_heap(block);
+    CUresult result = CUDA_SUCCESS;
+    bool waited = !gs_captures_active();
+    if (waited) {
+        result = gs_context_wait(state, gs_heap_self(heap));
+    }
+    if (waited && gs_refused(result)) {
+        gs_block_unclaim(block);
+        return result;
+    }
     gs_record_block_freed(state, block, GS_API_cuMemFree_v2);
-    if (gs_captures_active()) {
+    if (!waited || gs_refused_for_capture(result)) {
+        /* A capture runs, perhaps since this very moment: a later wait will do. */
         gs_block_park_fenced(block, 0);
         return CUDA_SUCCESS;
     }
-    CUresult result = gs_context_wait(state, gs_heap_self(heap));
     if (result != CUDA_SUCCESS) {
         /* A sticky error, or the driver is shutting down. What runs is unknown: neither
            this block nor another of the heap is handed out again. */
@@ -148,7 +162,8 @@ GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     struct gs_state *state = gs_enter();
     if (!state) {
-        return gs_real()->cuMemFree_v2(dptr);
+        return gs_owned_by_pool(dptr) ? CUDA_ERROR_NOT_PERMITTED
+                                      : gs_real()->cuMemFree_v2(dptr);
     }
     CUresult result;
     struct gs_block *block;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "log.h"
@@ -128,24 +129,67 @@ static void write_report(struct gs_state *state, const char *ending,
     }
 }
 
+/* What `reported` of the state says. */
+enum reported { REPORT_NONE, REPORT_RUNNING, REPORT_WRITTEN };
+
+/* Beyond the symbolizer's own limit: how long another thread's report is waited for. */
+#define REPORT_WAIT_MS 3000
+
+/* Another thread is writing it; the process must not end under its hands. */
+static bool wait_for_report(struct gs_state *state)
+{
+    struct timespec step = {.tv_nsec = 1000000};
+    unsigned limit_ms = state->options.symbolize_timeout_ms + REPORT_WAIT_MS;
+    for (unsigned i = 0; i < limit_ms; i++) {
+        if (__atomic_load_n(&state->reported, __ATOMIC_ACQUIRE) != REPORT_RUNNING) {
+            break;
+        }
+        nanosleep(&step, NULL);
+    }
+    return state->bad;
+}
+
+/* A forked child whose CUDA calls all failed, as they must, has nothing to tell. */
+static bool nothing_to_tell(struct gs_state *state)
+{
+    uint64_t allocs = 0;
+    for (int device = -1; device < GS_MAX_DEVICES; device++) {
+        struct gs_tracker_totals totals;
+        gs_tracker_get_totals(state->tracker, device, &totals);
+        allocs += totals.allocs;
+    }
+    return state->forked_child && allocs == 0 &&
+           gs_tracker_error_count(state->tracker) == 0;
+}
+
 bool gs_finish_report(const char *ending, bool again)
 {
     struct gs_state *state = gs_state_peek();
     struct gs_report_summary summary = {0};
+    int before = REPORT_NONE;
     if (!state || !state->tracker || state->pid != (pid_t)syscall(SYS_getpid) ||
-        __atomic_exchange_n(&state->reported, 1, __ATOMIC_ACQ_REL)) {
+        nothing_to_tell(state)) {
         return false;
+    }
+    if (gs_thread.depth > 0) {
+        /* A signal handler ends the program from within a wrapper, whose locks it holds.
+         */
+        gs_log_line(GS_LOG_WARN, "no report: the program ended inside a CUDA call");
+        return false;
+    }
+    if (!__atomic_compare_exchange_n(&state->reported, &before, REPORT_RUNNING, false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        return before == REPORT_RUNNING ? wait_for_report(state) : state->bad;
     }
     /* The symbolizer's child process and whatever else this needs is not the program's.
      */
-    unsigned depth = gs_thread.depth;
-    gs_thread.depth = depth + 1;
+    gs_thread.depth = 1;
     write_report(state, ending, &summary);
-    gs_thread.depth = depth;
-    if (again) {
-        __atomic_store_n(&state->reported, 0, __ATOMIC_RELEASE);
-    }
-    return summary.errors > 0 || summary.leaked_count > 0;
+    gs_thread.depth = 0;
+    state->bad = summary.errors > 0 || summary.leaked_count > 0;
+    __atomic_store_n(&state->reported, again ? REPORT_NONE : REPORT_WRITTEN,
+                     __ATOMIC_RELEASE);
+    return state->bad;
 }
 
 int gs_finish_status(int status, bool bad)

@@ -14,12 +14,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "coverage.h"
 #include "finish.h"
 #include "linker.h"
+#include "log.h"
 #include "state.h"
 
 typedef void exit_fn(int);
@@ -98,7 +100,13 @@ __attribute__((noreturn)) static void exit_at_once(int status)
     if (gs_state_peek()) {
         char ending[32];
         snprintf(ending, sizeof(ending), "_exit %d", status & 0xff);
-        status = gs_finish_status(status, gs_finish_report(ending, false));
+        if (gs_stacks_in_signal_handler()) {
+            /* malloc, and any lock, may be in the middle of something. */
+            gs_log_line(GS_LOG_WARN, "no report: %s was called in a signal handler",
+                        ending);
+        } else {
+            status = gs_finish_status(status, gs_finish_report(ending, false));
+        }
     }
     end_now(status);
 }
@@ -140,7 +148,9 @@ static void before_exec(const char *path)
 /* Whether exec would find a file: of a missing one nothing is reported. */
 static bool can_run(const char *path)
 {
-    return path && access(path, X_OK) == 0;
+    struct stat info;
+    return path && stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
+           access(path, X_OK) == 0;
 }
 
 /* The same along PATH, as execvp searches it. */

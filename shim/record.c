@@ -26,6 +26,9 @@ void gs_record_made(struct gs_state *state, const struct gs_request *request,
                     uint64_t addr, size_t bytes, struct gs_block *block)
 {
     static struct gs_log_limit limit;
+    if (!block && state->pool && request->kind != GS_MEMORY_PINNED) {
+        gs_pool_displace(state->pool, addr);
+    }
     if (!state->tracker) {
         return;
     }
@@ -83,16 +86,42 @@ void gs_record_unmade(struct gs_state *state, uint64_t addr, enum gs_api api,
     }
 }
 
+bool gs_refused_for_capture(CUresult result)
+{
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+bool gs_refused(CUresult result)
+{
+    switch (result) {
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_NOT_PERMITTED:
+    case CUDA_ERROR_NOT_SUPPORTED:
+    case CUDA_ERROR_NOT_INITIALIZED:
+        return true;
+    default:
+        return false;
+    }
+}
+
 void gs_record_free_result(struct gs_state *state, uint64_t addr, enum gs_api api,
                            const struct gs_allocation *was, CUresult result)
 {
-    if (result != CUDA_ERROR_INVALID_VALUE || !state->tracker) {
+    static struct gs_log_limit limit;
+    if (!state->tracker || (!gs_refused(result) && !gs_refused_for_capture(result))) {
         return; /* freed, or lost with its context: nobody can free it any more */
     }
     if (was->addr != 0 && gs_tracker_restore(state->tracker, was) != GS_OK) {
-        return;
+        gs_log_once(&limit, GS_LOG_WARN,
+                    "no host memory to record an allocation: the report will miss some");
     }
-    gs_record_bad_free(state, addr, api);
+    if (result == CUDA_ERROR_INVALID_VALUE) {
+        gs_record_bad_free(state, addr, api);
+    }
 }
 
 void gs_record_bad_free(struct gs_state *state, uint64_t addr, enum gs_api api)

@@ -40,6 +40,12 @@ void gs_record_unmade(struct gs_state *state, uint64_t addr, enum gs_api api,
 void gs_record_free_result(struct gs_state *state, uint64_t addr, enum gs_api api,
                            const struct gs_allocation *was, CUresult result);
 
+/* Whether the driver's answer to a free says that nothing was freed: the caller may try
+ * again (CUDA driver API, error codes of each call). */
+bool gs_refused(CUresult result);
+/* Whether it was refused because a stream captures. */
+bool gs_refused_for_capture(CUresult result);
+
 /* A free of something that is no live allocation. */
 void gs_record_bad_free(struct gs_state *state, uint64_t addr, enum gs_api api);
 

@@ -15,4 +15,15 @@
 bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *context,
                          CUresult result);
 
+/*
+ * As above for a pooled request that found no memory: true if freed blocks that were
+ * still waiting for running work have become ready since. Waits for them at most for a
+ * short time; blocks freed during a capture are waited for as their free would have been.
+ */
+bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *context,
+                         CUresult result);
+
+/* For a call that is only passed on: whether to make it once more after `result`. */
+bool gs_retry_needed(CUresult result);
+
 #endif

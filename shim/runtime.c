@@ -7,14 +7,16 @@
  * or none at all.
  *
  * Owns:  the cache of each caller's functions.
- * Lock:  none; cache entries are claimed with a compare-and-swap and published once.
+ * Lock:  callers_lock, a leaf.
  */
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 
 #include "elf_module.h"
 #include "linker.h"
 #include "log.h"
 #include "real.h"
+#include "runtime.h"
 #include "thread.h"
 
 enum runtime_call {
@@ -87,71 +89,95 @@ static void *find_call(const struct gs_module_ref *caller, const char *name)
 
 /* What one calling module's calls resolve to. */
 struct caller_entry {
-    uintptr_t begin, end; /* published last: end */
-    const void *dynamic;
-    void *calls[CALL_COUNT]; /* atomic, each written with one value */
-    int claimed;             /* atomic */
+    uintptr_t begin, end;
+    void *calls[CALL_COUNT];
 };
 
 #define MAX_CALLERS 128
 
-static struct caller_entry callers[MAX_CALLERS];
+static pthread_mutex_t callers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct caller_entry callers[MAX_CALLERS]; /* under callers_lock */
+static size_t caller_count;                      /* under callers_lock */
+static uint64_t callers_unloads; /* under callers_lock: gs_elf_unload_count of then */
 
-static struct caller_entry *cached_caller(uintptr_t address)
+/* The entry of a module's code, or NULL. What is left from before a module was unloaded
+ * is forgotten first: another one may have come to its place. callers_lock is held. */
+static struct caller_entry *caller_at(uintptr_t address, uint64_t unloads)
 {
-    for (size_t i = 0; i < MAX_CALLERS; i++) {
-        uintptr_t end = __atomic_load_n(&callers[i].end, __ATOMIC_ACQUIRE);
-        if (end == 0 && !__atomic_load_n(&callers[i].claimed, __ATOMIC_RELAXED)) {
-            return NULL;
-        }
-        if (address >= callers[i].begin && address < end) {
+    if (callers_unloads != unloads) {
+        callers_unloads = unloads;
+        caller_count = 0;
+    }
+    for (size_t i = 0; i < caller_count; i++) {
+        if (address >= callers[i].begin && address < callers[i].end) {
             return &callers[i];
         }
     }
     return NULL;
 }
 
-/* Remember a module; NULL where the table is full (then every call searches anew). */
-static struct caller_entry *add_caller(const struct gs_module_ref *module)
+/* Where the table is full, or modules have gone meanwhile, every call searches anew. */
+static void remember(const struct gs_module_ref *module, enum runtime_call call,
+                     void *found, uint64_t unloads)
 {
-    for (size_t i = 0; i < MAX_CALLERS; i++) {
-        int free_slot = 0;
-        if (__atomic_compare_exchange_n(&callers[i].claimed, &free_slot, 1, false,
-                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-            callers[i].begin = module->begin;
-            callers[i].dynamic = module->dynamic;
-            __atomic_store_n(&callers[i].end, module->end, __ATOMIC_RELEASE);
-            return &callers[i];
-        }
+    pthread_mutex_lock(&callers_lock);
+    struct caller_entry *entry = caller_at(module->begin, unloads);
+    if (!entry && caller_count < MAX_CALLERS) {
+        entry = &callers[caller_count++];
+        *entry = (struct caller_entry){.begin = module->begin, .end = module->end};
     }
-    return NULL;
+    if (entry) {
+        entry->calls[call] = found;
+    }
+    pthread_mutex_unlock(&callers_lock);
 }
 
-/*
- * The real function behind `call` for code at `caller`.
- * A module that was unloaded may leave its entry to another one mapped at its place; both
- * were linked with some runtime, and an entry whose function is no longer mapped is not
- * used.
- */
-static void *real_call(enum runtime_call call, const void *caller)
+static void *remembered(enum runtime_call call, const void *caller, uint64_t unloads)
+{
+    pthread_mutex_lock(&callers_lock);
+    struct caller_entry *entry = caller_at((uintptr_t)caller, unloads);
+    void *found = entry ? entry->calls[call] : NULL;
+    pthread_mutex_unlock(&callers_lock);
+    return found;
+}
+
+/* The real function behind `call` for code at `caller`, searched for. */
+static void *search_call(enum runtime_call call, const void *caller, uint64_t unloads)
 {
     struct gs_module_ref module;
-    struct caller_entry *entry = cached_caller((uintptr_t)caller);
-    void *found = entry ? __atomic_load_n(&entry->calls[call], __ATOMIC_ACQUIRE) : NULL;
-    if (GS_LIKELY(found != NULL)) {
-        return found;
-    }
     if (gs_elf_module_of(caller, &module) != GS_OK) {
         return gs_linker_next(call_names[call]);
     }
-    found = find_call(&module, call_names[call]);
-    if (!entry) {
-        entry = add_caller(&module);
-    }
-    if (entry && found) {
-        __atomic_store_n(&entry->calls[call], found, __ATOMIC_RELEASE);
+    void *found = find_call(&module, call_names[call]);
+    if (found) {
+        remember(&module, call, found, unloads);
     }
     return found;
+}
+
+/* The real function behind `call` for code at `caller`. */
+static void *real_call(enum runtime_call call, const void *caller)
+{
+    /* A signal handler that interrupted this very function must not wait for its lock. */
+    if (GS_UNLIKELY(gs_thread.finding_runtime)) {
+        struct gs_module_ref module;
+        return gs_elf_module_of(caller, &module) == GS_OK
+                   ? find_call(&module, call_names[call])
+                   : gs_linker_next(call_names[call]);
+    }
+    uint64_t unloads = gs_elf_unload_count();
+    gs_thread.finding_runtime = true;
+    void *found = remembered(call, caller, unloads);
+    if (GS_UNLIKELY(!found)) {
+        found = search_call(call, caller, unloads);
+    }
+    gs_thread.finding_runtime = false;
+    return found;
+}
+
+void gs_runtime_after_fork(void)
+{
+    pthread_mutex_init(&callers_lock, NULL);
 }
 
 /* ---- the wrappers ---------------------------------------------------------------- */

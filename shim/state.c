@@ -13,9 +13,11 @@
 #include <unistd.h>
 
 #include "captures.h"
+#include "fences.h"
 #include "linker.h"
 #include "log.h"
 #include "lookup.h"
+#include "runtime.h"
 
 /* Just-freed addresses remembered for the report on a double free. */
 #define FREE_HISTORY 8192
@@ -25,6 +27,7 @@ _Thread_local struct gs_thread gs_thread;
 static struct gs_state *current; /* atomic */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool fork_handler_set; /* under start_lock */
+static bool forked_child;     /* written by the only thread of a forked child */
 
 uint32_t gs_thread_id(void)
 {
@@ -66,7 +69,10 @@ static void after_fork_in_child(void)
     pthread_mutex_init(&start_lock, NULL);
     gs_thread = (struct gs_thread){0};
     gs_captures_reset();
+    gs_fences_reset();
+    forked_child = true;
     gs_real_after_fork();
+    gs_runtime_after_fork();
 }
 
 static void write_help(void *self, const char *text, size_t length)
@@ -169,6 +175,7 @@ static struct gs_state *create(void)
         return &inactive;
     }
     state->pid = (pid_t)syscall(SYS_getpid);
+    state->forked_child = forked_child;
     gs_contexts_init(&state->contexts);
     read_options(state);
     state->active = state->options.enable && create_parts(state);
@@ -222,6 +229,12 @@ struct gs_state *gs_enter(void)
     gs_thread.saved_errno = saved_errno;
     gs_thread.depth = 1;
     return state;
+}
+
+bool gs_owned_by_pool(CUdeviceptr dptr)
+{
+    const struct gs_state *state = gs_state_peek();
+    return state && state->pool && gs_pool_owns(state->pool, dptr);
 }
 
 void gs_leave(void)

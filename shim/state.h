@@ -24,12 +24,14 @@
 struct gs_state {
     pid_t pid;                   /* immutable: of the process that started */
     bool active;                 /* immutable: false = forward everything */
+    bool forked_child;           /* immutable: its parent made CUDA calls, too */
     struct gs_options options;   /* immutable */
     struct gs_stacks *stacks;    /* immutable pointer; NULL = none; locks itself */
     struct gs_tracker *tracker;  /* likewise */
     struct gs_pool *pool;        /* likewise */
     struct gs_contexts contexts; /* locks itself */
-    int reported;                /* atomic: 1 = the final report was written */
+    int reported;                /* atomic: enum reported of finish.c */
+    bool bad; /* there were leaks or errors; set before `reported` says written */
     /* Of devices seen, written under contexts.lock, read at exit. */
     char device_names[GS_MAX_DEVICES][GS_DEVICE_NAME_BYTES];
     int device_count; /* one more than the highest ordinal seen; atomic */
@@ -47,5 +49,12 @@ struct gs_state *gs_state_peek(void);
  */
 struct gs_state *gs_enter(void);
 void gs_leave(void);
+
+/*
+ * Whether a call that is to be forwarded (gs_enter gave NULL) carries a pointer of the
+ * pool's, which the driver must never see. Happens only where a wrapper was interrupted,
+ * by a signal handler that frees. Takes no lock.
+ */
+bool gs_owned_by_pool(CUdeviceptr dptr);
 
 #endif

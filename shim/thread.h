@@ -12,11 +12,12 @@
 struct gs_context;
 
 struct gs_thread {
-    unsigned depth;  /* > 0: inside a wrapper; calls that come back are forwarded */
-    int saved_errno; /* of the program, restored by gs_leave */
-    uint16_t api;    /* runtime call in progress, GS_API_UNKNOWN if none */
-    uint32_t id;     /* kernel thread id; 0 = not asked yet */
-    bool starting;   /* inside start-up */
+    unsigned depth;       /* > 0: inside a wrapper; calls that come back are forwarded */
+    int saved_errno;      /* of the program, restored by gs_leave */
+    uint16_t api;         /* runtime call in progress, GS_API_UNKNOWN if none */
+    uint32_t id;          /* kernel thread id; 0 = not asked yet */
+    bool starting;        /* inside start-up */
+    bool finding_runtime; /* inside the search for a runtime function */
     const struct gs_context *context; /* the context seen last ... */
     uint64_t context_generation;      /* ... valid while this is the map's */
 };

@@ -93,4 +93,10 @@ void gs_stacks_after_fork(struct gs_stacks *stacks);
 uint32_t gs_stacks_count(const struct gs_stacks *stacks);
 size_t gs_stacks_bytes(const struct gs_stacks *stacks);
 
+/*
+ * Whether the calling thread is inside a signal handler, where locks may be held by what
+ * was interrupted. False where its stack cannot be walked.
+ */
+bool gs_stacks_in_signal_handler(void);
+
 #endif

@@ -1,13 +1,84 @@
 /*
- * api_capture.c - what programs ask about stream capture. Capture itself is not modelled:
- * beginning one is refused, so no stream is ever capturing.
+ * api_capture.c - stream capture: begin, end, questions.
  * Owns:  nothing.   Lock: none of its own.
  * Source: Driver API, "Stream Management".
  */
+#include "capture.h"
 #include "context.h"
-#include "stream.h"
 
-static __thread CUstreamCaptureMode capture_mode; /* the thread's own */
+/* The door of a call on one stream: the stream with a reference. */
+static CUresult enter(enum sim_api api, enum sim_variant variant, CUstream handle,
+                      struct sim_stream **out)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(api, &context);
+
+    return res == CUDA_SUCCESS ? sim_stream_get(context, handle, variant, out) : res;
+}
+
+/* What a capture begins with: a graph (NULL: a new one) and its mode. */
+struct beginning {
+    struct sim_graph *graph;
+    const CUgraphNode *nodes;
+    size_t count;
+    CUstreamCaptureMode mode;
+};
+
+static CUresult begin(enum sim_api api, enum sim_variant variant, CUstream handle,
+                      const struct beginning *beginning)
+{
+    struct sim_node_set after;
+    struct sim_stream *stream;
+    CUresult res = enter(api, variant, handle, &stream);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if ((unsigned)beginning->mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
+        sim_stream_put(stream);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    res = sim_nodes_read(beginning->nodes, beginning->count, &after);
+    if (res == CUDA_SUCCESS)
+        res = sim_capture_begin(stream, beginning->graph, &after, beginning->mode);
+    sim_nodes_clear(&after);
+    sim_stream_put(stream);
+    return res;
+}
+
+static CUresult begin_to_graph(enum sim_api api, enum sim_variant variant,
+                               CUstream handle, CUgraph graph_handle,
+                               const CUgraphNode *nodes, size_t count,
+                               CUstreamCaptureMode mode)
+{
+    struct sim_graph *graph = sim_graph_get(graph_handle);
+
+    if (!graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult res =
+        begin(api, variant, handle, &(const struct beginning){graph, nodes, count, mode});
+    sim_graph_put(graph);
+    return res;
+}
+
+static CUresult end(enum sim_api api, enum sim_variant variant, CUstream handle,
+                    CUgraph *out)
+{
+    struct sim_stream *stream;
+    struct sim_graph *graph;
+    CUresult res = enter(api, variant, handle, &stream);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (out)
+        *out = NULL;
+    res = out ? sim_capture_end(stream, &graph) : CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS) {
+        *out = graph->object.handle;
+        sim_graph_put(graph);
+    }
+    sim_stream_put(stream);
+    return res;
+}
 
 /* Where the caller wants the answers; each may be NULL but the status. */
 struct answers {
@@ -19,33 +90,57 @@ struct answers {
     size_t *count;
 };
 
+static void tell(const struct sim_capture_info *info, const struct answers *answers)
+{
+    *answers->status = info->status;
+    if (answers->id)
+        *answers->id = info->id;
+    if (answers->graph)
+        *answers->graph = info->graph;
+    if (answers->dependencies)
+        *answers->dependencies = info->nodes;
+    if (answers->edges)
+        *answers->edges = info->edges;
+    if (answers->count)
+        *answers->count = info->count;
+}
+
 static CUresult get_info(enum sim_api api, enum sim_variant variant, CUstream handle,
                          const struct answers *answers)
 {
-    struct sim_context *context;
+    struct sim_capture_info info;
     struct sim_stream *stream;
-    CUresult res = sim_enter_context(api, &context);
+    CUresult res = enter(api, variant, handle, &stream);
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (!answers->status)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = sim_stream_get(context, handle, variant, &stream);
+    res = answers->status ? sim_capture_check_asking(stream) : CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        res = sim_capture_read(stream, &info);
+    if (res == CUDA_SUCCESS)
+        tell(&info, answers);
+    sim_stream_put(stream);
+    return res;
+}
+
+static CUresult update(enum sim_api api, enum sim_variant variant, CUstream handle,
+                       const CUgraphNode *nodes, size_t count, unsigned flags)
+{
+    struct sim_node_set set;
+    struct sim_stream *stream;
+    CUresult res = enter(api, variant, handle, &stream);
+
     if (res != CUDA_SUCCESS)
         return res;
+    res = flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES ? sim_nodes_read(nodes, count, &set)
+                                                      : CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS) {
+        res =
+            sim_capture_depend(stream, &set, flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+        sim_nodes_clear(&set);
+    }
     sim_stream_put(stream);
-    *answers->status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (answers->id)
-        *answers->id = 0;
-    if (answers->graph)
-        *answers->graph = NULL;
-    if (answers->dependencies)
-        *answers->dependencies = NULL;
-    if (answers->edges)
-        *answers->edges = NULL;
-    if (answers->count)
-        *answers->count = 0;
-    return CUDA_SUCCESS;
+    return res;
 }
 
 SIM_API(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode *mode)
@@ -54,17 +149,73 @@ SIM_API(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode *mode)
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (!mode || (int)*mode < 0 || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_ERROR_INVALID_VALUE;
-    CUstreamCaptureMode before = capture_mode;
-    capture_mode = *mode;
-    *mode = before;
+    *mode = sim_capture_exchange_mode(*mode);
     return CUDA_SUCCESS;
+}
+
+SIM_API(cuStreamBeginCapture, CUstream stream)
+{
+    return begin(SIM_ID_cuStreamBeginCapture, SIM_LEGACY, stream,
+                 &(const struct beginning){0});
+}
+
+SIM_API(cuStreamBeginCapture_ptsz, CUstream stream)
+{
+    return begin(SIM_ID_cuStreamBeginCapture_ptsz, SIM_PER_THREAD, stream,
+                 &(const struct beginning){0});
+}
+
+SIM_API(cuStreamBeginCapture_v2, CUstream stream, CUstreamCaptureMode mode)
+{
+    return begin(SIM_ID_cuStreamBeginCapture_v2, SIM_LEGACY, stream,
+                 &(const struct beginning){.mode = mode});
+}
+
+SIM_API(cuStreamBeginCapture_v2_ptsz, CUstream stream, CUstreamCaptureMode mode)
+{
+    return begin(SIM_ID_cuStreamBeginCapture_v2_ptsz, SIM_PER_THREAD, stream,
+                 &(const struct beginning){.mode = mode});
+}
+
+SIM_API(cuStreamBeginCaptureToGraph, CUstream stream, CUgraph graph,
+        const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
+        CUstreamCaptureMode mode)
+{
+    (void)edges; /* all edges are full ones here */
+    return begin_to_graph(SIM_ID_cuStreamBeginCaptureToGraph, SIM_LEGACY, stream, graph,
+                          dependencies, count, mode);
+}
+
+SIM_API(cuStreamBeginCaptureToGraph_ptsz, CUstream stream, CUgraph graph,
+        const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
+        CUstreamCaptureMode mode)
+{
+    (void)edges; /* all edges are full ones here */
+    return begin_to_graph(SIM_ID_cuStreamBeginCaptureToGraph_ptsz, SIM_PER_THREAD, stream,
+                          graph, dependencies, count, mode);
+}
+
+SIM_API(cuStreamEndCapture, CUstream stream, CUgraph *graph)
+{
+    return end(SIM_ID_cuStreamEndCapture, SIM_LEGACY, stream, graph);
+}
+
+SIM_API(cuStreamEndCapture_ptsz, CUstream stream, CUgraph *graph)
+{
+    return end(SIM_ID_cuStreamEndCapture_ptsz, SIM_PER_THREAD, stream, graph);
 }
 
 SIM_API(cuStreamIsCapturing, CUstream stream, CUstreamCaptureStatus *status)
 {
     return get_info(SIM_ID_cuStreamIsCapturing, SIM_LEGACY, stream,
+                    &(struct answers){.status = status});
+}
+
+SIM_API(cuStreamIsCapturing_ptsz, CUstream stream, CUstreamCaptureStatus *status)
+{
+    return get_info(SIM_ID_cuStreamIsCapturing_ptsz, SIM_PER_THREAD, stream,
                     &(struct answers){.status = status});
 }
 
@@ -75,10 +226,24 @@ SIM_API(cuStreamGetCaptureInfo, CUstream stream, CUstreamCaptureStatus *status,
                     &(struct answers){.status = status, .id = id});
 }
 
+SIM_API(cuStreamGetCaptureInfo_ptsz, CUstream stream, CUstreamCaptureStatus *status,
+        cuuint64_t *id)
+{
+    return get_info(SIM_ID_cuStreamGetCaptureInfo_ptsz, SIM_PER_THREAD, stream,
+                    &(struct answers){.status = status, .id = id});
+}
+
 SIM_API(cuStreamGetCaptureInfo_v2, CUstream stream, CUstreamCaptureStatus *status,
         cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
 {
     return get_info(SIM_ID_cuStreamGetCaptureInfo_v2, SIM_LEGACY, stream,
+                    &(struct answers){status, id, graph, dependencies, NULL, count});
+}
+
+SIM_API(cuStreamGetCaptureInfo_v2_ptsz, CUstream stream, CUstreamCaptureStatus *status,
+        cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
+{
+    return get_info(SIM_ID_cuStreamGetCaptureInfo_v2_ptsz, SIM_PER_THREAD, stream,
                     &(struct answers){status, id, graph, dependencies, NULL, count});
 }
 
@@ -90,30 +255,41 @@ SIM_API(cuStreamGetCaptureInfo_v3, CUstream stream, CUstreamCaptureStatus *statu
                     &(struct answers){status, id, graph, dependencies, edges, count});
 }
 
-SIM_API(cuStreamIsCapturing_ptsz, CUstream stream, CUstreamCaptureStatus *status)
-{
-    return get_info(SIM_ID_cuStreamIsCapturing_ptsz, SIM_PER_THREAD, stream,
-                    &(struct answers){.status = status});
-}
-
-SIM_API(cuStreamGetCaptureInfo_ptsz, CUstream stream, CUstreamCaptureStatus *status,
-        cuuint64_t *id)
-{
-    return get_info(SIM_ID_cuStreamGetCaptureInfo_ptsz, SIM_PER_THREAD, stream,
-                    &(struct answers){.status = status, .id = id});
-}
-
-SIM_API(cuStreamGetCaptureInfo_v2_ptsz, CUstream stream, CUstreamCaptureStatus *status,
-        cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
-{
-    return get_info(SIM_ID_cuStreamGetCaptureInfo_v2_ptsz, SIM_PER_THREAD, stream,
-                    &(struct answers){status, id, graph, dependencies, NULL, count});
-}
-
 SIM_API(cuStreamGetCaptureInfo_v3_ptsz, CUstream stream, CUstreamCaptureStatus *status,
         cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies,
         const CUgraphEdgeData **edges, size_t *count)
 {
     return get_info(SIM_ID_cuStreamGetCaptureInfo_v3_ptsz, SIM_PER_THREAD, stream,
                     &(struct answers){status, id, graph, dependencies, edges, count});
+}
+
+SIM_API(cuStreamUpdateCaptureDependencies, CUstream stream, CUgraphNode *dependencies,
+        size_t count, unsigned int flags)
+{
+    return update(SIM_ID_cuStreamUpdateCaptureDependencies, SIM_LEGACY, stream,
+                  dependencies, count, flags);
+}
+
+SIM_API(cuStreamUpdateCaptureDependencies_ptsz, CUstream stream,
+        CUgraphNode *dependencies, size_t count, unsigned int flags)
+{
+    return update(SIM_ID_cuStreamUpdateCaptureDependencies_ptsz, SIM_PER_THREAD, stream,
+                  dependencies, count, flags);
+}
+
+SIM_API(cuStreamUpdateCaptureDependencies_v2, CUstream stream, CUgraphNode *dependencies,
+        const CUgraphEdgeData *edges, size_t count, unsigned int flags)
+{
+    (void)edges; /* all edges are full ones here */
+    return update(SIM_ID_cuStreamUpdateCaptureDependencies_v2, SIM_LEGACY, stream,
+                  dependencies, count, flags);
+}
+
+SIM_API(cuStreamUpdateCaptureDependencies_v2_ptsz, CUstream stream,
+        CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
+        unsigned int flags)
+{
+    (void)edges; /* all edges are full ones here */
+    return update(SIM_ID_cuStreamUpdateCaptureDependencies_v2_ptsz, SIM_PER_THREAD,
+                  stream, dependencies, count, flags);
 }

@@ -4,10 +4,22 @@
  * for limits, configurations and peers. Source: Driver API, "Context Management", "Peer
  * Context Memory Access".
  */
+#include "capture.h"
 #include "device.h"
 #include "event.h"
 #include "pool.h"
 #include "stream.h"
+
+static CUresult synchronize(struct sim_context *context)
+{
+    CUresult res = sim_capture_check_context(context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = sim_context_wait(context);
+    sim_pool_after_sync(context->device);
+    return res;
+}
 
 SIM_API(cuCtxSynchronize, void)
 {
@@ -16,9 +28,7 @@ SIM_API(cuCtxSynchronize, void)
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = sim_context_wait(context);
-    sim_pool_after_sync(context->device);
-    return res;
+    return synchronize(context);
 }
 
 SIM_API(cuCtxSynchronize_v2, CUcontext handle)
@@ -34,10 +44,8 @@ SIM_API(cuCtxSynchronize_v2, CUcontext handle)
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
     res = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    if (atomic_load(&context->alive)) {
-        res = sim_context_wait(context);
-        sim_pool_after_sync(context->device);
-    }
+    if (atomic_load(&context->alive))
+        res = synchronize(context);
     sim_context_put(context);
     return res;
 }

@@ -127,16 +127,48 @@ SIM_API(cuMemcpy2DAsync_v2_ptsz, const CUDA_MEMCPY2D *p, CUstream stream)
                    p);
 }
 
+/* The corners and the extent of a box. */
+static void read_3d(const CUDA_MEMCPY3D *p, struct corner *dst, struct corner *src,
+                    struct sim_extent3 *extent)
+{
+    *dst = (struct corner){p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes,
+                           p->dstY,          p->dstZ,    p->dstPitch,  p->dstHeight};
+    *src = (struct corner){p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes,
+                           p->srcY,          p->srcZ,    p->srcPitch,  p->srcHeight};
+    *extent = (struct sim_extent3){p->WidthInBytes, p->Height, p->Depth};
+}
+
+CUresult sim_copy_prepare_3d(enum sim_api api, const CUDA_MEMCPY3D *p,
+                             struct sim_op **out)
+{
+    struct corner dst, src;
+    struct sim_side to, from;
+    struct sim_extent3 extent;
+    bool waits;
+
+    *out = NULL;
+    if (!p || p->srcLOD || p->dstLOD)
+        return CUDA_ERROR_INVALID_VALUE;
+    read_3d(p, &dst, &src, &extent);
+    if (!extent.row_bytes || !extent.rows || !extent.slices)
+        return CUDA_SUCCESS;
+    CUresult res = make_side(&dst, &extent, &to);
+    if (res == CUDA_SUCCESS)
+        res = make_side(&src, &extent, &from);
+    if (res != CUDA_SUCCESS)
+        return res;
+    return sim_copy_prepare(api, SIM_ASYNC_CALL, &to, &from, &extent, out, &waits);
+}
+
 static CUresult copy_3d(enum sim_api api, enum sim_variant variant, enum sim_sync sync,
                         CUstream stream, const CUDA_MEMCPY3D *p)
 {
+    struct corner dst, src;
+    struct sim_extent3 extent;
+
     if (!p || p->srcLOD || p->dstLOD)
         return CUDA_ERROR_INVALID_VALUE;
-    const struct corner dst = {p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes,
-                               p->dstY,          p->dstZ,    p->dstPitch,  p->dstHeight};
-    const struct corner src = {p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes,
-                               p->srcY,          p->srcZ,    p->srcPitch,  p->srcHeight};
-    const struct sim_extent3 extent = {p->WidthInBytes, p->Height, p->Depth};
+    read_3d(p, &dst, &src, &extent);
 
     return copy_box(api, variant, sync, stream, &dst, &src, &extent);
 }

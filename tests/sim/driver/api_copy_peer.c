@@ -4,6 +4,7 @@
  * later, of the current, the source and the destination context. Owns:  nothing.   Lock:
  * none of its own. Source: Driver API, cuMemcpyPeer.
  */
+#include "capture.h"
 #include "context.h"
 #include "copy.h"
 
@@ -79,10 +80,14 @@ static CUresult copy_peer(enum sim_api api, enum sim_variant variant, CUdevicept
     res = sim_stream_get(peers.current, NULL, variant, &stream);
     if (res != CUDA_SUCCESS)
         goto leave_peers;
+    res = sim_capture_check_sync(stream);
+    if (res != CUDA_SUCCESS)
+        goto put_stream;
     res = sim_copy_prepare(api, SIM_ASYNC_CALL, &to, &from, &extent, &op, &waits);
     if (res == CUDA_SUCCESS && op)
         res = submit_serialized(stream, op, &peers);
     sim_op_unref(op);
+put_stream:
     sim_stream_put(stream);
 leave_peers:
     leave(&peers);

@@ -3,13 +3,14 @@
  * Owns:  nothing.   Lock: none of its own.
  * Source: Driver API, "Memory Management".
  */
+#include "capture.h"
 #include "context.h"
 #include "memory.h"
 
 static CUresult alloc_host(enum sim_api api, void **out, size_t bytes, unsigned flags)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(api, &context);
+    CUresult res = sim_capture_enter_unsafe(api, &context);
     struct sim_alloc *alloc;
 
     if (res != CUDA_SUCCESS)
@@ -65,7 +66,7 @@ static CUresult remove_waiting(struct sim_alloc *alloc, CUresult missing)
 SIM_API(cuMemFreeHost, void *pointer)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuMemFreeHost, &context);
+    CUresult res = sim_capture_enter_unsafe(SIM_ID_cuMemFreeHost, &context);
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -78,7 +79,7 @@ SIM_API(cuMemFreeHost, void *pointer)
 SIM_API(cuMemHostRegister_v2, void *pointer, size_t bytes, unsigned int flags)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuMemHostRegister_v2, &context);
+    CUresult res = sim_capture_enter_unsafe(SIM_ID_cuMemHostRegister_v2, &context);
     struct sim_alloc *alloc;
 
     if (res != CUDA_SUCCESS)
@@ -96,7 +97,7 @@ SIM_API(cuMemHostRegister_v2, void *pointer, size_t bytes, unsigned int flags)
 SIM_API(cuMemHostUnregister, void *pointer)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuMemHostUnregister, &context);
+    CUresult res = sim_capture_enter_unsafe(SIM_ID_cuMemHostUnregister, &context);
 
     if (res != CUDA_SUCCESS)
         return res;

@@ -6,6 +6,7 @@
  * cuLaunchHostFunc, cuStreamAddCallback.
  */
 #include "context.h"
+#include "graph_node.h"
 #include "stream.h"
 
 static CUresult run_function(struct sim_op *op)
@@ -14,6 +15,15 @@ static CUresult run_function(struct sim_op *op)
     op->host.function(op->host.data);
     sim_set_in_host_function(false);
     return CUDA_SUCCESS;
+}
+
+struct sim_op *sim_host_function_op(enum sim_api api, CUhostFn function, void *data)
+{
+    struct sim_op *op = sim_op_new(SIM_OP_HOST, api, run_function);
+
+    if (op)
+        op->host = (struct sim_host_call){.function = function, .data = data};
+    return op;
 }
 
 static CUresult run_callback(struct sim_op *op)
@@ -39,10 +49,7 @@ static CUresult launch(enum sim_api api, enum sim_variant variant, CUstream hand
     res = sim_stream_get(context, handle, variant, &stream);
     if (res != CUDA_SUCCESS)
         return res;
-    struct sim_op *op = sim_op_new(SIM_OP_HOST, api, run_function);
-    if (op)
-        op->host = (struct sim_host_call){.function = function, .data = data};
-    res = sim_submit_drop(stream, op);
+    res = sim_submit_drop(stream, sim_host_function_op(api, function, data));
     sim_stream_put(stream);
     return res;
 }

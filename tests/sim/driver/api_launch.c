@@ -6,23 +6,13 @@
 #include <string.h>
 
 #include "context.h"
+#include "launch.h"
 #include "log.h"
-#include "module.h"
 #include "stream.h"
 
 #define MAX_BLOCK_THREADS 1024u
 
-/* What every form of launch comes down to. */
-struct launch {
-    CUfunction function;
-    unsigned grid[3], block[3];
-    unsigned shared_bytes;
-    CUstream stream;
-    void **params;
-    void **extra;
-};
-
-static bool valid_shape(const struct launch *launch)
+static bool valid_shape(const struct sim_launch *launch)
 {
     const unsigned *grid = launch->grid;
     const unsigned *block = launch->block;
@@ -54,8 +44,8 @@ static CUresult read_extra(void **extra, const unsigned char **buffer, size_t *b
 }
 
 /* Read a built-in kernel's arguments, each at its own alignment in a buffer. */
-static CUresult read_args(const struct sim_kernel *kernel, const struct launch *launch,
-                          uint64_t *args)
+static CUresult read_args(const struct sim_kernel *kernel,
+                          const struct sim_launch *launch, uint64_t *args)
 {
     const unsigned char *buffer = NULL;
     size_t bytes = 0, offset = 0;
@@ -89,7 +79,7 @@ static CUresult run(struct sim_op *op)
 }
 
 static CUresult make_op(enum sim_api api, struct sim_function *function,
-                        const struct launch *launch, struct sim_op **out)
+                        const struct sim_launch *launch, struct sim_op **out)
 {
     const struct sim_kernel *kernel = function->kernel;
     struct sim_op *op = sim_op_new(SIM_OP_KERNEL, api, kernel ? run : NULL);
@@ -114,42 +104,51 @@ static CUresult make_op(enum sim_api api, struct sim_function *function,
     return CUDA_SUCCESS;
 }
 
-static CUresult submit(enum sim_api api, enum sim_variant variant,
-                       struct sim_context *context, struct sim_function *function,
-                       const struct launch *launch)
+static CUresult prepare(enum sim_api api, struct sim_context *context,
+                        struct sim_function *function, const struct sim_launch *launch,
+                        struct sim_op **out)
 {
-    struct sim_stream *stream;
-    struct sim_op *op;
-
+    if (!valid_shape(launch))
+        return CUDA_ERROR_INVALID_VALUE;
     if (function->context &&
         (function->context != context || function->context_id != sim_context_id(context)))
         return CUDA_ERROR_INVALID_HANDLE;
     if (launch->shared_bytes > (unsigned)atomic_load(&function->shared_bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult res = sim_stream_get_own(context, launch->stream, variant, &stream);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = make_op(api, function, launch, &op);
-    if (res == CUDA_SUCCESS)
-        res = sim_submit_drop(stream, op);
-    sim_stream_put(stream);
+    return make_op(api, function, launch, out);
+}
+
+CUresult sim_launch_prepare(enum sim_api api, struct sim_context *context,
+                            const struct sim_launch *launch, struct sim_op **out)
+{
+    struct sim_function *function = sim_function_get(launch->function);
+
+    if (!function)
+        return CUDA_ERROR_INVALID_HANDLE;
+    CUresult res = prepare(api, context, function, launch, out);
+    sim_function_put(function);
     return res;
 }
 
 static CUresult launch_kernel(enum sim_api api, enum sim_variant variant,
-                              const struct launch *launch)
+                              const struct sim_launch *launch)
 {
     struct sim_context *context;
+    struct sim_stream *stream;
+    struct sim_op *op;
     CUresult res = sim_enter_context(api, &context);
 
+    if (res == CUDA_SUCCESS)
+        res = sim_launch_prepare(api, context, launch, &op);
     if (res != CUDA_SUCCESS)
         return res;
-    struct sim_function *function = sim_function_get(launch->function);
-    if (!function)
-        return CUDA_ERROR_INVALID_HANDLE;
-    res = valid_shape(launch) ? submit(api, variant, context, function, launch)
-                              : CUDA_ERROR_INVALID_VALUE;
-    sim_function_put(function);
+    res = sim_stream_get_own(context, launch->stream, variant, &stream);
+    if (res != CUDA_SUCCESS) {
+        sim_op_unref(op);
+        return res;
+    }
+    res = sim_submit_drop(stream, op);
+    sim_stream_put(stream);
     return res;
 }
 
@@ -157,8 +156,8 @@ SIM_API(cuLaunchKernel, CUfunction function, unsigned int gx, unsigned int gy,
         unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,
         unsigned int shared_bytes, CUstream stream, void **params, void **extra)
 {
-    const struct launch launch = {function, {gx, gy, gz}, {bx, by, bz}, shared_bytes,
-                                  stream,   params,       extra};
+    const struct sim_launch launch = {function, {gx, gy, gz}, {bx, by, bz}, shared_bytes,
+                                      stream,   params,       extra};
 
     return launch_kernel(SIM_ID_cuLaunchKernel, SIM_LEGACY, &launch);
 }
@@ -167,8 +166,8 @@ SIM_API(cuLaunchKernel_ptsz, CUfunction function, unsigned int gx, unsigned int 
         unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,
         unsigned int shared_bytes, CUstream stream, void **params, void **extra)
 {
-    const struct launch launch = {function, {gx, gy, gz}, {bx, by, bz}, shared_bytes,
-                                  stream,   params,       extra};
+    const struct sim_launch launch = {function, {gx, gy, gz}, {bx, by, bz}, shared_bytes,
+                                      stream,   params,       extra};
 
     return launch_kernel(SIM_ID_cuLaunchKernel_ptsz, SIM_PER_THREAD, &launch);
 }
@@ -177,8 +176,8 @@ SIM_API(cuLaunchCooperativeKernel, CUfunction function, unsigned int gx, unsigne
         unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,
         unsigned int shared_bytes, CUstream stream, void **params)
 {
-    const struct launch launch = {function, {gx, gy, gz}, {bx, by, bz}, shared_bytes,
-                                  stream,   params,       NULL};
+    const struct sim_launch launch = {function, {gx, gy, gz}, {bx, by, bz}, shared_bytes,
+                                      stream,   params,       NULL};
 
     return launch_kernel(SIM_ID_cuLaunchCooperativeKernel, SIM_LEGACY, &launch);
 }
@@ -187,8 +186,8 @@ SIM_API(cuLaunchCooperativeKernel_ptsz, CUfunction function, unsigned int gx,
         unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
         unsigned int bz, unsigned int shared_bytes, CUstream stream, void **params)
 {
-    const struct launch launch = {function, {gx, gy, gz}, {bx, by, bz}, shared_bytes,
-                                  stream,   params,       NULL};
+    const struct sim_launch launch = {function, {gx, gy, gz}, {bx, by, bz}, shared_bytes,
+                                      stream,   params,       NULL};
 
     return launch_kernel(SIM_ID_cuLaunchCooperativeKernel_ptsz, SIM_PER_THREAD, &launch);
 }
@@ -199,7 +198,7 @@ static CUresult launch_config(enum sim_api api, enum sim_variant variant,
 {
     if (!config || (config->numAttrs > 0 && !config->attrs))
         return CUDA_ERROR_INVALID_VALUE;
-    const struct launch launch = {
+    const struct sim_launch launch = {
         function,
         {config->gridDimX, config->gridDimY, config->gridDimZ},
         {config->blockDimX, config->blockDimY, config->blockDimZ},

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "capture.h"
 #include "device.h"
 #include "stream.h"
 
@@ -14,7 +15,7 @@
 SIM_API(cuMemAllocManaged, CUdeviceptr *out, size_t bytes, unsigned int flags)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuMemAllocManaged, &context);
+    CUresult res = sim_capture_enter_unsafe(SIM_ID_cuMemAllocManaged, &context);
     struct sim_alloc *alloc;
 
     if (res != CUDA_SUCCESS)

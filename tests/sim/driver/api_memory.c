@@ -3,6 +3,7 @@
  * Owns:  nothing.   Lock: none of its own.
  * Source: Driver API, "Memory Management".
  */
+#include "capture.h"
 #include "device.h"
 #include "pool.h"
 #include "stream.h"
@@ -28,7 +29,7 @@ static CUresult alloc_device(struct sim_context *context, CUdeviceptr *out, size
 SIM_API(cuMemAlloc_v2, CUdeviceptr *out, size_t bytes)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuMemAlloc_v2, &context);
+    CUresult res = sim_capture_enter_unsafe(SIM_ID_cuMemAlloc_v2, &context);
 
     return res == CUDA_SUCCESS ? alloc_device(context, out, bytes) : res;
 }
@@ -37,7 +38,7 @@ SIM_API(cuMemAllocPitch_v2, CUdeviceptr *out, size_t *pitch, size_t width, size_
         unsigned int element)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuMemAllocPitch_v2, &context);
+    CUresult res = sim_capture_enter_unsafe(SIM_ID_cuMemAllocPitch_v2, &context);
     size_t bytes, row;
 
     if (res != CUDA_SUCCESS)
@@ -62,7 +63,7 @@ SIM_API(cuMemAllocPitch_v2, CUdeviceptr *out, size_t *pitch, size_t width, size_
  */
 static CUresult wait_for_owner(const struct sim_alloc *alloc, struct sim_context *current)
 {
-    if (alloc->kind == SIM_MEMORY_POOL)
+    if (alloc->kind == SIM_MEMORY_POOL && !alloc->graph)
         return CUDA_SUCCESS; /* its accesses are assumed complete: stream-ordered memory
                               */
     if (alloc->context && sim_context_lives(alloc->context, alloc->context_id))
@@ -77,6 +78,9 @@ SIM_API(cuMemFree_v2, CUdeviceptr pointer)
     bool freed = false;
 
     if (res != CUDA_SUCCESS || pointer == 0)
+        return res;
+    res = sim_capture_check_unsafe();
+    if (res != CUDA_SUCCESS)
         return res;
     struct sim_alloc *alloc = sim_memory_find(pointer);
     if (!alloc)

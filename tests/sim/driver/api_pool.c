@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "capture.h"
 #include "context.h"
 #include "device.h"
 #include "pool.h"
@@ -22,6 +23,24 @@ static struct sim_pool *current_pool(int ordinal)
     return pool;
 }
 
+/* From the pool, or, while the stream captures, as a node of the graph. */
+static CUresult alloc_in(enum sim_api api, struct sim_pool *pool, size_t bytes,
+                         struct sim_stream *stream, CUdeviceptr *out)
+{
+    struct sim_alloc *alloc;
+    bool captured;
+    CUresult res = sim_capture_alloc(api, stream, bytes, out, &captured);
+
+    if (res != CUDA_SUCCESS || captured)
+        return res;
+    res = sim_pool_alloc(api, pool, bytes, stream, &alloc);
+    if (res != CUDA_SUCCESS)
+        return res;
+    *out = alloc->base;
+    sim_memory_unref(alloc);
+    return CUDA_SUCCESS;
+}
+
 /* pool NULL: the current one of the stream's device. */
 static CUresult alloc_async(enum sim_api api, enum sim_variant variant, CUdeviceptr *out,
                             size_t bytes, const CUmemoryPool *handle,
@@ -29,7 +48,6 @@ static CUresult alloc_async(enum sim_api api, enum sim_variant variant, CUdevice
 {
     struct sim_context *context;
     struct sim_stream *stream;
-    struct sim_alloc *alloc;
     CUresult res = sim_enter_context(api, &context);
 
     if (res != CUDA_SUCCESS)
@@ -41,12 +59,7 @@ static CUresult alloc_async(enum sim_api api, enum sim_variant variant, CUdevice
         return res;
     struct sim_pool *pool =
         handle ? sim_pool_get(*handle) : current_pool(stream->context->device);
-    res = pool ? sim_pool_alloc(api, pool, bytes, stream, &alloc)
-               : CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS) {
-        *out = alloc->base;
-        sim_memory_unref(alloc);
-    }
+    res = pool ? alloc_in(api, pool, bytes, stream, out) : CUDA_ERROR_INVALID_VALUE;
     if (pool)
         sim_pool_put(pool);
     sim_stream_put(stream);
@@ -78,6 +91,22 @@ SIM_API(cuMemAllocFromPoolAsync_ptsz, CUdeviceptr *out, size_t bytes, CUmemoryPo
                        &pool, stream);
 }
 
+static CUresult free_in(enum sim_api api, CUdeviceptr pointer, struct sim_stream *stream)
+{
+    bool captured;
+    CUresult res = sim_capture_free(api, stream, pointer, &captured);
+
+    if (res != CUDA_SUCCESS || captured)
+        return res;
+    struct sim_alloc *alloc = sim_memory_find(pointer);
+    res = CUDA_ERROR_INVALID_VALUE;
+    if (alloc && alloc->base == pointer && sim_memory_is_device_kind(alloc))
+        res = sim_pool_free_async(api, alloc, stream);
+    if (alloc)
+        sim_memory_unref(alloc);
+    return res;
+}
+
 static CUresult free_async(enum sim_api api, enum sim_variant variant,
                            CUdeviceptr pointer, CUstream stream_handle)
 {
@@ -90,12 +119,7 @@ static CUresult free_async(enum sim_api api, enum sim_variant variant,
     res = sim_stream_get(context, stream_handle, variant, &stream);
     if (res != CUDA_SUCCESS)
         return res;
-    struct sim_alloc *alloc = sim_memory_find(pointer);
-    res = CUDA_ERROR_INVALID_VALUE;
-    if (alloc && alloc->base == pointer && sim_memory_is_device_kind(alloc))
-        res = sim_pool_free_async(api, alloc, stream);
-    if (alloc)
-        sim_memory_unref(alloc);
+    res = free_in(api, pointer, stream);
     sim_stream_put(stream);
     return res;
 }

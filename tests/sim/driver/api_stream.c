@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "capture.h"
 #include "context.h"
 #include "pool.h"
 #include "stream.h"
@@ -91,8 +92,11 @@ static CUresult synchronize(enum sim_api api, enum sim_variant variant, CUstream
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = sim_stream_wait(stream);
-    sim_pool_after_sync(stream->context->device);
+    res = sim_capture_check_stream(stream);
+    if (res == CUDA_SUCCESS) {
+        res = sim_stream_wait(stream);
+        sim_pool_after_sync(stream->context->device);
+    }
     sim_stream_put(stream);
     return res;
 }
@@ -104,8 +108,10 @@ static CUresult query(enum sim_api api, enum sim_variant variant, CUstream handl
 
     if (res != CUDA_SUCCESS)
         return res;
+    res = sim_capture_check_stream(stream);
     bool idle = sim_stream_idle(stream);
-    res = sim_context_error(stream->context);
+    if (res == CUDA_SUCCESS)
+        res = sim_context_error(stream->context);
     if (res == CUDA_SUCCESS && !idle)
         res = CUDA_ERROR_NOT_READY;
     sim_stream_put(stream);

@@ -227,18 +227,24 @@ CUresult sim_context_legacy(struct sim_context *context, struct sim_stream **out
     return own_stream(context, &context->legacy, SIM_STREAM_LEGACY, out);
 }
 
-CUresult sim_context_depend(struct sim_context *context, struct sim_op *op)
+/* The internal streams carry no work, only the order of the others. */
+static CUresult depend(struct sim_context *context, struct sim_op *op, bool on_internal)
 {
     bool fits = true;
 
     pthread_mutex_lock(&context->lock);
     for (struct sim_stream *stream = context->streams; stream && fits;
          stream = stream->next) {
-        if (stream->kind != SIM_STREAM_INTERNAL)
+        if (on_internal || stream->kind != SIM_STREAM_INTERNAL)
             fits = sim_op_depend(op, stream->last);
     }
     pthread_mutex_unlock(&context->lock);
     return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult sim_context_depend(struct sim_context *context, struct sim_op *op)
+{
+    return depend(context, op, false);
 }
 
 CUresult sim_context_wait(struct sim_context *context)
@@ -247,7 +253,7 @@ CUresult sim_context_wait(struct sim_context *context)
 
     if (!all)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult res = sim_context_depend(context, all);
+    CUresult res = depend(context, all, true); /* an event of the context is done too */
     for (unsigned i = 0; res == CUDA_SUCCESS && i < all->dep_count; i++)
         sim_sched_wait(all->deps[i], false);
     sim_op_unref(all);

@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "capture.h"
 #include "context.h"
 
 static CUresult run_copy(struct sim_op *op)
@@ -122,14 +123,22 @@ static CUresult finish(struct sim_stream *stream, struct sim_op *op, bool waits)
     return res;
 }
 
+/* A call that synchronizes does not go with a capture. */
+static CUresult check_capture(struct sim_stream *stream, enum sim_sync sync)
+{
+    return sync == SIM_SYNC_CALL ? sim_capture_check_sync(stream) : CUDA_SUCCESS;
+}
+
 CUresult sim_copy(enum sim_api api, struct sim_stream *stream, enum sim_sync sync,
                   const struct sim_side *dst, const struct sim_side *src,
                   const struct sim_extent3 *extent)
 {
     struct sim_op *op;
     bool waits;
-    CUresult res = sim_copy_prepare(api, sync, dst, src, extent, &op, &waits);
+    CUresult res = check_capture(stream, sync);
 
+    if (res == CUDA_SUCCESS)
+        res = sim_copy_prepare(api, sync, dst, src, extent, &op, &waits);
     if (res != CUDA_SUCCESS || !op)
         return res;
     return finish(stream, op, waits);
@@ -159,13 +168,14 @@ static CUresult run_set(struct sim_op *op)
     return res;
 }
 
-CUresult sim_set(enum sim_api api, struct sim_stream *stream, enum sim_sync sync,
-                 uintptr_t address, size_t pitch, unsigned element_bytes, uint32_t value,
-                 size_t columns, size_t rows)
+CUresult sim_set_prepare(enum sim_api api, uintptr_t address, size_t pitch,
+                         unsigned element_bytes, uint32_t value, size_t columns,
+                         size_t rows, struct sim_op **out)
 {
     struct sim_extent3 extent = {.rows = rows, .slices = 1};
     struct sim_side side = {.kind = SIM_SIDE_DEVICE, .address = address, .pitch = pitch};
 
+    *out = NULL;
     if (__builtin_mul_overflow(columns, (size_t)element_bytes, &extent.row_bytes) ||
         address % element_bytes || (rows > 1 && pitch % element_bytes))
         return CUDA_ERROR_INVALID_VALUE;
@@ -179,10 +189,25 @@ CUresult sim_set(enum sim_api api, struct sim_stream *stream, enum sim_sync sync
     CUresult res = shape(&op->access[0], &side, &extent, true);
     if (res == CUDA_SUCCESS)
         res = bind(&op->access[0], SIM_SIDE_DEVICE);
-    if (res != CUDA_SUCCESS) {
+    if (res == CUDA_SUCCESS)
+        *out = op;
+    else
         sim_op_unref(op);
+    return res;
+}
+
+CUresult sim_set(enum sim_api api, struct sim_stream *stream, enum sim_sync sync,
+                 uintptr_t address, size_t pitch, unsigned element_bytes, uint32_t value,
+                 size_t columns, size_t rows)
+{
+    struct sim_op *op;
+    CUresult res = check_capture(stream, sync);
+
+    if (res == CUDA_SUCCESS)
+        res = sim_set_prepare(api, address, pitch, element_bytes, value, columns, rows,
+                              &op);
+    if (res != CUDA_SUCCESS || !op)
         return res;
-    }
     const struct sim_alloc *alloc = op->access[0].alloc;
     bool waits = sync == SIM_SYNC_CALL &&
                  (!sim_memory_is_device_kind(alloc) || atomic_load(&alloc->sync_memops));

@@ -51,6 +51,20 @@ CUresult sim_copy_prepare(enum sim_api api, enum sim_sync sync,
                           bool *waits) GS_MUST_USE;
 
 /*
+ * The operation of a set alone.
+ *
+ * Out:     *out    NULL if there is nothing to do
+ * Errors:  as sim_set
+ */
+CUresult sim_set_prepare(enum sim_api api, uintptr_t address, size_t pitch,
+                         unsigned element_bytes, uint32_t value, size_t columns,
+                         size_t rows, struct sim_op **out) GS_MUST_USE;
+
+/* The operation of a box as cuMemcpy3D takes it. Errors: as sim_copy_prepare. */
+CUresult sim_copy_prepare_3d(enum sim_api api, const CUDA_MEMCPY3D *params,
+                             struct sim_op **out) GS_MUST_USE;
+
+/*
  * Set elements of 1, 2 or 4 bytes in the order of a stream.
  *
  * Errors:  CUDA_ERROR_INVALID_VALUE  as sim_copy; the address or pitch is not a multiple

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "capture.h"
 #include "context.h"
 #include "pool.h"
 
@@ -14,24 +15,24 @@ static void destroy(struct sim_object *object)
 {
     struct sim_event *event = (struct sim_event *)object;
 
+    sim_capture_forget_event(event);
     sim_op_unref(event->op);
     pthread_mutex_destroy(&event->lock);
     sim_object_unref(&event->context->object);
     free(event);
 }
 
-static struct sim_event *get(CUevent handle)
+struct sim_event *sim_event_get(CUevent handle)
 {
     return (struct sim_event *)sim_handle_get(handle, SIM_TYPE_EVENT);
 }
 
-static void put(struct sim_event *event)
+void sim_event_put(struct sim_event *event)
 {
     sim_object_unref(&event->object);
 }
 
-/* The operation last recorded, with a reference; NULL if none. */
-static struct sim_op *recorded(struct sim_event *event)
+struct sim_op *sim_event_recorded(struct sim_event *event)
 {
     pthread_mutex_lock(&event->lock);
     struct sim_op *op = event->op;
@@ -41,8 +42,9 @@ static struct sim_op *recorded(struct sim_event *event)
     return op;
 }
 
-static void set_recorded(struct sim_event *event, struct sim_op *op)
+void sim_event_set(struct sim_event *event, struct sim_op *op)
 {
+    sim_capture_forget_event(event);
     sim_op_ref(op);
     pthread_mutex_lock(&event->lock);
     struct sim_op *before = event->op;
@@ -77,7 +79,7 @@ SIM_API(cuEventCreate, CUevent *out, unsigned int flags)
         sim_context_adopt(context, &event->object);
         *out = handle;
     }
-    put(event);
+    sim_event_put(event);
     return handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -105,6 +107,31 @@ SIM_API(cuEventDestroy_v2, CUevent event)
     return end(SIM_ID_cuEventDestroy_v2, event);
 }
 
+/* Record in a stream, captured or not; an external record is a node of its own. */
+static CUresult record_in(enum sim_api api, struct sim_stream *stream,
+                          struct sim_event *event, unsigned flags)
+{
+    bool captured = false;
+    CUresult res = CUDA_SUCCESS;
+
+    if (!flags)
+        res = sim_capture_record(stream, event, &captured);
+    if (res != CUDA_SUCCESS || captured)
+        return res;
+    struct sim_op *op = sim_op_new(SIM_OP_EVENT, api, NULL);
+    if (!op)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (flags) {
+        res = sim_capture_submit_event(stream, op, event);
+    } else {
+        res = sim_submit(stream, op);
+        if (res == CUDA_SUCCESS)
+            sim_event_set(event, op);
+    }
+    sim_op_unref(op);
+    return res;
+}
+
 static CUresult record(enum sim_api api, enum sim_variant variant, CUevent handle,
                        CUstream stream_handle, unsigned flags)
 {
@@ -116,7 +143,7 @@ static CUresult record(enum sim_api api, enum sim_variant variant, CUevent handl
         return res;
     if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_event *event = get(handle);
+    struct sim_event *event = sim_event_get(handle);
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
     res = sim_stream_get(context, stream_handle, variant, &stream);
@@ -126,15 +153,11 @@ static CUresult record(enum sim_api api, enum sim_variant variant, CUevent handl
         res = CUDA_ERROR_INVALID_HANDLE;
         goto put_stream;
     }
-    struct sim_op *op = sim_op_new(SIM_OP_EVENT, api, NULL);
-    res = op ? sim_submit(stream, op) : CUDA_ERROR_OUT_OF_MEMORY;
-    if (res == CUDA_SUCCESS)
-        set_recorded(event, op);
-    sim_op_unref(op);
+    res = record_in(api, stream, event, flags);
 put_stream:
     sim_stream_put(stream);
 put_event:
-    put(event);
+    sim_event_put(event);
     return res;
 }
 
@@ -167,20 +190,32 @@ CUresult sim_event_record_context(enum sim_api api, struct sim_context *context,
 
     if (res != CUDA_SUCCESS)
         return res;
-    event = get(handle);
+    event = sim_event_get(handle);
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
     if (event->context != context) {
-        put(event);
+        sim_event_put(event);
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    struct sim_op *op = sim_op_new(SIM_OP_EVENT, api, NULL);
-    res = op ? sim_context_mark(context, op) : CUDA_ERROR_OUT_OF_MEMORY;
+    struct sim_op *op = NULL;
+    res = sim_capture_check_context(context);
+    if (res == CUDA_SUCCESS) {
+        op = sim_op_new(SIM_OP_EVENT, api, NULL);
+        res = op ? sim_context_mark(context, op) : CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (res == CUDA_SUCCESS)
-        set_recorded(event, op);
+        sim_event_set(event, op);
     sim_op_unref(op);
-    put(event);
+    sim_event_put(event);
     return res;
+}
+
+/* May the event be asked or waited for now? An event that no capture has is unsafe. */
+static CUresult check_asking(struct sim_event *event)
+{
+    CUresult res = sim_capture_check_event(event);
+
+    return res == CUDA_SUCCESS ? sim_capture_check_unsafe() : res;
 }
 
 SIM_API(cuEventQuery, CUevent handle)
@@ -189,15 +224,17 @@ SIM_API(cuEventQuery, CUevent handle)
 
     if (res != CUDA_SUCCESS)
         return res;
-    struct sim_event *event = get(handle);
+    struct sim_event *event = sim_event_get(handle);
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    res = sim_context_error(event->context);
-    struct sim_op *op = recorded(event);
+    res = check_asking(event);
+    if (res == CUDA_SUCCESS)
+        res = sim_context_error(event->context);
+    struct sim_op *op = sim_event_recorded(event);
     if (res == CUDA_SUCCESS && op && !sim_op_done(op))
         res = CUDA_ERROR_NOT_READY;
     sim_op_unref(op);
-    put(event);
+    sim_event_put(event);
     return res;
 }
 
@@ -207,26 +244,31 @@ SIM_API(cuEventSynchronize, CUevent handle)
 
     if (res != CUDA_SUCCESS)
         return res;
-    struct sim_event *event = get(handle);
+    struct sim_event *event = sim_event_get(handle);
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    struct sim_op *op = recorded(event);
-    if (op)
-        sim_sched_wait(op, false);
-    sim_op_unref(op);
-    res = sim_context_error(event->context);
-    sim_pool_after_sync(event->context->device);
-    put(event);
+    res = check_asking(event);
+    if (res == CUDA_SUCCESS) {
+        struct sim_op *op = sim_event_recorded(event);
+        if (op)
+            sim_sched_wait(op, false);
+        sim_op_unref(op);
+        res = sim_context_error(event->context);
+        sim_pool_after_sync(event->context->device);
+    }
+    sim_event_put(event);
     return res;
 }
 
 /* When an event's operation finished. */
 static CUresult finished_at(struct sim_event *event, uint64_t *ns)
 {
-    struct sim_op *op = recorded(event);
-    CUresult res = CUDA_SUCCESS;
+    CUresult res = sim_capture_check_event(event);
+    struct sim_op *op = sim_event_recorded(event);
 
-    if (!op || (event->flags & CU_EVENT_DISABLE_TIMING))
+    if (res != CUDA_SUCCESS)
+        ;
+    else if (!op || (event->flags & CU_EVENT_DISABLE_TIMING))
         res = CUDA_ERROR_INVALID_HANDLE;
     else if (!sim_op_done(op))
         res = CUDA_ERROR_NOT_READY;
@@ -246,17 +288,17 @@ static CUresult elapsed(enum sim_api api, float *out, CUevent start_handle,
         return res;
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_event *start = get(start_handle);
-    struct sim_event *stop = get(end_handle);
+    struct sim_event *start = sim_event_get(start_handle);
+    struct sim_event *stop = sim_event_get(end_handle);
     res = start && stop ? finished_at(start, &start_ns) : CUDA_ERROR_INVALID_HANDLE;
     if (res == CUDA_SUCCESS)
         res = finished_at(stop, &end_ns);
     if (res == CUDA_SUCCESS)
         *out = (float)((double)((int64_t)(end_ns - start_ns)) / 1e6);
     if (start)
-        put(start);
+        sim_event_put(start);
     if (stop)
-        put(stop);
+        sim_event_put(stop);
     return res;
 }
 
@@ -274,7 +316,7 @@ SIM_API(cuEventElapsedTime_v2, float *out, CUevent start, CUevent stop)
 static struct sim_op *make_wait(enum sim_api api, struct sim_event *event)
 {
     struct sim_op *op = sim_op_new(SIM_OP_WAIT, api, NULL);
-    struct sim_op *before = recorded(event);
+    struct sim_op *before = sim_event_recorded(event);
 
     if (op && !sim_op_depend(op, before)) {
         sim_op_unref(op);
@@ -292,13 +334,37 @@ CUresult sim_event_wait_context(enum sim_api api, struct sim_context *context,
 
     if (res != CUDA_SUCCESS)
         return res;
-    event = get(handle);
+    event = sim_event_get(handle);
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    struct sim_op *op = make_wait(api, event);
-    res = op ? sim_context_bar(context, op) : CUDA_ERROR_OUT_OF_MEMORY;
+    res = sim_capture_check_context(context);
+    if (res == CUDA_SUCCESS && sim_capture_check_event(event) != CUDA_SUCCESS)
+        res = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (res == CUDA_SUCCESS) {
+        struct sim_op *op = make_wait(api, event);
+        res = op ? sim_context_bar(context, op) : CUDA_ERROR_OUT_OF_MEMORY;
+        sim_op_unref(op);
+    }
+    sim_event_put(event);
+    return res;
+}
+
+/* Wait in a stream, captured or not; an external wait is a node of its own. */
+static CUresult wait_in(enum sim_api api, struct sim_stream *stream,
+                        struct sim_event *event, unsigned flags)
+{
+    bool captured = false;
+    CUresult res = CUDA_SUCCESS;
+
+    if (!flags)
+        res = sim_capture_wait(stream, event, &captured);
+    if (res != CUDA_SUCCESS || captured)
+        return res;
+    if (!flags)
+        return sim_submit_drop(stream, make_wait(api, event));
+    struct sim_op *op = sim_op_new(SIM_OP_WAIT, api, NULL);
+    res = op ? sim_capture_submit_event(stream, op, event) : CUDA_ERROR_OUT_OF_MEMORY;
     sim_op_unref(op);
-    put(event);
     return res;
 }
 
@@ -313,15 +379,15 @@ static CUresult wait_event(enum sim_api api, enum sim_variant variant,
         return res;
     if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_event *event = get(handle);
+    struct sim_event *event = sim_event_get(handle);
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
     res = sim_stream_get(context, stream_handle, variant, &stream);
     if (res == CUDA_SUCCESS) {
-        res = sim_submit_drop(stream, make_wait(api, event));
+        res = wait_in(api, stream, event, flags);
         sim_stream_put(stream);
     }
-    put(event);
+    sim_event_put(event);
     return res;
 }
 

@@ -13,7 +13,8 @@ struct sim_event {
     uint64_t context_id;
     unsigned flags;
     pthread_mutex_t lock;
-    struct sim_op *op; /* lock; with a reference; NULL before the first record */
+    struct sim_op *op;    /* lock; with a reference; NULL before the first record */
+    atomic_bool captured; /* `capture` is set */
     struct sim_capture *capture; /* graph_lock; with a reference; where it was recorded */
     struct sim_node_set heads;   /* graph_lock: what a wait for it follows */
 };

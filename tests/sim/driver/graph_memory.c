@@ -8,6 +8,7 @@
 
 #include "config.h"
 #include "context.h"
+#include "op.h"
 #include "pool.h"
 
 static struct sim_pool *pools[SIM_MAX_DEVICES]; /* pools_lock; never destroyed */
@@ -79,9 +80,56 @@ struct sim_graph_memory *sim_graph_memory_find(uintptr_t address)
     if (!alloc)
         return NULL;
     if (alloc->graph && alloc->base == address) {
-        found = alloc->graph;
-        sim_graph_memory_ref(found);
+        unsigned refs = atomic_load(&alloc->graph->refs);
+        while (refs > 0 &&
+               !atomic_compare_exchange_weak(&alloc->graph->refs, &refs, refs + 1))
+            ;
+        if (refs > 0) /* otherwise it is going away */
+            found = alloc->graph;
     }
     sim_memory_unref(alloc);
     return found;
+}
+
+static CUresult run_change(struct sim_op *op)
+{
+    struct sim_graph_memory *memory = op->graph.memory;
+
+    atomic_store_explicit(&memory->mapped, op->graph.maps, memory_order_release);
+    if (!op->graph.maps)
+        sim_graph_memory_unref(memory); /* what "expected" held */
+    return CUDA_SUCCESS;
+}
+
+struct sim_op *sim_graph_memory_op(enum sim_api api, struct sim_graph_memory *memory,
+                                   bool maps)
+{
+    struct sim_op *op = sim_op_new(SIM_OP_GRAPH_MEMORY, api, run_change);
+
+    if (!op)
+        return NULL;
+    sim_graph_memory_ref(memory);
+    op->run_on_error = true;
+    op->graph = (struct sim_graph_change){.memory = memory, .maps = maps};
+    return op;
+}
+
+bool sim_graph_memory_expect(struct sim_graph_memory *memory, bool allocated)
+{
+    bool before = !allocated;
+
+    if (!atomic_compare_exchange_strong(&memory->expected, &before, allocated))
+        return false;
+    if (allocated)
+        sim_graph_memory_ref(memory);
+    return true;
+}
+
+bool sim_graph_memory_free_now(struct sim_graph_memory *memory)
+{
+    if (!sim_graph_memory_expect(memory, false))
+        return false;
+    atomic_store_explicit(&memory->mapped, false, memory_order_release);
+    sim_graph_memory_unref(memory);
+    return true;
 }

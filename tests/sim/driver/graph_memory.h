@@ -12,15 +12,18 @@
 #ifndef SIM_GRAPH_MEMORY_H
 #define SIM_GRAPH_MEMORY_H
 
+#include "sim.h"
+
 #include "memory.h"
 
+struct sim_op;
 struct sim_pool;
 
 struct sim_graph_memory {
     atomic_uint refs;
-    atomic_bool expected; /* allocated, by the calls made so far; holds a reference */
-    atomic_bool mapped;   /* allocated, by the work done so far */
-    struct sim_alloc *alloc; /* immutable; with a reference */
+    atomic_bool expected;    /* allocated, by the calls made so far; holds a reference */
+    atomic_bool mapped;      /* allocated, by the work done so far */
+    struct sim_alloc *alloc; /* immutable; with a reference, which the record ends with */
 };
 
 /*

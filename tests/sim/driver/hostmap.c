@@ -27,6 +27,7 @@ void sim_memory_unref(struct sim_alloc *alloc)
         return;
     if (alloc->kind == SIM_MEMORY_PINNED || alloc->kind == SIM_MEMORY_MANAGED)
         munmap((void *)alloc->base, alloc->block_bytes);
+    free(alloc->graph);
     free(alloc);
 }
 

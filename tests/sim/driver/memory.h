@@ -68,13 +68,13 @@ struct sim_alloc {
     struct sim_heap *heap;   /* device kinds */
     struct sim_chunk *chunk; /* device kinds below 2 MiB */
     struct sim_pool *pool;   /* SIM_MEMORY_POOL: the pool, with a reference */
-    struct sim_alloc *next, *prev; /* space lock: the heap's live or freeing list */
-    struct sim_advice advice;      /* host_lock */
-    atomic_bool sync_memops;       /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
-    bool handed_over;              /* space lock: a successor has the block */
-    const void *freed_on;          /* space lock: identity of the stream freeing it */
-    struct sim_op *free_op;        /* space lock: the queued free, with a reference */
-    struct sim_graph_memory *graph; /* of an allocation node; immutable; or NULL */
+    struct sim_alloc *next, *prev;  /* space lock: the heap's live or freeing list */
+    struct sim_advice advice;       /* host_lock */
+    atomic_bool sync_memops;        /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+    bool handed_over;               /* space lock: a successor has the block */
+    const void *freed_on;           /* space lock: identity of the stream freeing it */
+    struct sim_op *free_op;         /* space lock: the queued free, with a reference */
+    struct sim_graph_memory *graph; /* a graph's; immutable, freed with this; or NULL */
 };
 
 /*

@@ -18,13 +18,13 @@ enum sim_op_kind {
     SIM_OP_COPY,
     SIM_OP_SET,
     SIM_OP_KERNEL,
-    SIM_OP_HOST,  /* a host function or callback */
-    SIM_OP_EVENT, /* an event record */
-    SIM_OP_WAIT,  /* a wait for an event */
-    SIM_OP_FREE,  /* a stream-ordered free */
-    SIM_OP_MEMOP, /* a wait for, or a write of, a value in memory */
+    SIM_OP_HOST,         /* a host function or callback */
+    SIM_OP_EVENT,        /* an event record */
+    SIM_OP_WAIT,         /* a wait for an event */
+    SIM_OP_FREE,         /* a stream-ordered free */
+    SIM_OP_MEMOP,        /* a wait for, or a write of, a value in memory */
     SIM_OP_GRAPH_MEMORY, /* a graph's memory becomes usable, or stops being it */
-    SIM_OP_MARK,  /* nothing but its place in the order */
+    SIM_OP_MARK,         /* nothing but its place in the order */
 };
 
 /*

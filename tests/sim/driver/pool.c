@@ -16,6 +16,7 @@
 #include "config.h"
 #include "context.h"
 #include "device.h"
+#include "graph_memory.h"
 #include "stream.h"
 
 static struct sim_pool *pools[SIM_MAX_DEVICES]; /* pools_lock; each with a reference */
@@ -157,6 +158,8 @@ CUresult sim_pool_alloc(enum sim_api api, struct sim_pool *pool, size_t bytes,
 
 bool sim_pool_free_now(struct sim_alloc *alloc)
 {
+    if (alloc->graph)
+        return sim_graph_memory_free_now(alloc->graph);
     if (!sim_heap_free(alloc))
         return false;
     if (alloc->pool) {
@@ -174,9 +177,25 @@ static CUresult run_free(struct sim_op *op)
     return CUDA_SUCCESS;
 }
 
+/* Memory of a graph, freed by the program in place of a node. */
+static CUresult free_graph_memory(enum sim_api api, struct sim_graph_memory *memory,
+                                  struct sim_stream *stream)
+{
+    struct sim_op *op = sim_graph_memory_op(api, memory, false);
+    CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (op)
+        res = sim_graph_memory_expect(memory, false) ? sim_submit(stream, op)
+                                                     : CUDA_ERROR_INVALID_VALUE;
+    sim_op_unref(op);
+    return res;
+}
+
 CUresult sim_pool_free_async(enum sim_api api, struct sim_alloc *alloc,
                              struct sim_stream *stream)
 {
+    if (alloc->graph)
+        return free_graph_memory(api, alloc->graph, stream);
     struct sim_op *op = sim_op_new(SIM_OP_FREE, api, run_free);
 
     if (!op)

@@ -36,7 +36,7 @@ struct sim_stream {
     CUgraphNode *tail_handles;      /* graph_lock: as cuStreamGetCaptureInfo gave them */
     CUgraphEdgeData *tail_edges;    /* graph_lock: likewise */
     struct sim_stream *captured_next; /* graph_lock: the capture's next stream */
-    struct sim_queue queue;         /* the scheduler's */
+    struct sim_queue queue;           /* the scheduler's */
 };
 
 /*

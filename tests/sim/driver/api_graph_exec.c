@@ -1,0 +1,238 @@
+/*
+ * api_graph_exec.c - executable graphs: instantiate, launch, destroy.
+ * Owns:  nothing.   Lock: none of its own.
+ * Source: Driver API, "Graph Management".
+ */
+#include "capture.h"
+#include "context.h"
+#include "exec.h"
+#include "log.h"
+
+#define KNOWN_FLAGS                                                                      \
+    ((cuuint64_t)(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |                      \
+                  CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |                                   \
+                  CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |                            \
+                  CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY))
+
+static CUresult instantiate(enum sim_api api, CUgraphExec *out, CUgraph handle,
+                            cuuint64_t flags)
+{
+    struct sim_exec *exec;
+    CUresult res = sim_enter(api);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out || (flags & ~KNOWN_FLAGS))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) {
+        sim_log(1, "%s: launches from the device are not modelled", sim_api_name(api));
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    struct sim_graph *graph = sim_graph_get(handle);
+    if (!graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = sim_exec_new(graph, flags, &exec);
+    if (res == CUDA_SUCCESS) {
+        *out = exec->object.handle;
+        sim_exec_put(exec);
+    }
+    sim_graph_put(graph);
+    return res;
+}
+
+/* The older forms also name a node and write a text where they fail. */
+static CUresult instantiate_telling(enum sim_api api, CUgraphExec *out, CUgraph graph,
+                                    CUgraphNode *error_node, char *text, size_t bytes)
+{
+    if (error_node)
+        *error_node = NULL;
+    if (text && bytes > 0)
+        *text = '\0';
+    return instantiate(api, out, graph, 0);
+}
+
+SIM_API(cuGraphInstantiate, CUgraphExec *out, CUgraph graph, CUgraphNode *error_node,
+        char *text, size_t bytes)
+{
+    return instantiate_telling(SIM_ID_cuGraphInstantiate, out, graph, error_node, text,
+                               bytes);
+}
+
+SIM_API(cuGraphInstantiate_v2, CUgraphExec *out, CUgraph graph, CUgraphNode *error_node,
+        char *text, size_t bytes)
+{
+    return instantiate_telling(SIM_ID_cuGraphInstantiate_v2, out, graph, error_node, text,
+                               bytes);
+}
+
+SIM_API(cuGraphInstantiateWithFlags, CUgraphExec *out, CUgraph graph,
+        unsigned long long flags)
+{
+    return instantiate(SIM_ID_cuGraphInstantiateWithFlags, out, graph, flags);
+}
+
+static CUresult instantiate_with(enum sim_api api, CUgraphExec *out, CUgraph graph,
+                                 CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    if (!params)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult res = instantiate(api, out, graph, params->flags);
+    params->hErrNode_out = NULL;
+    params->result_out = res == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
+                         : res == CUDA_ERROR_INVALID_VALUE
+                             ? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE
+                             : CUDA_GRAPH_INSTANTIATE_ERROR;
+    return res;
+}
+
+SIM_API(cuGraphInstantiateWithParams, CUgraphExec *out, CUgraph graph,
+        CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    return instantiate_with(SIM_ID_cuGraphInstantiateWithParams, out, graph, params);
+}
+
+SIM_API(cuGraphInstantiateWithParams_ptsz, CUgraphExec *out, CUgraph graph,
+        CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    return instantiate_with(SIM_ID_cuGraphInstantiateWithParams_ptsz, out, graph, params);
+}
+
+/* The door of a call on an executable graph and a stream: both with a reference. */
+static CUresult enter(enum sim_api api, enum sim_variant variant, CUgraphExec handle,
+                      CUstream stream_handle, struct sim_exec **exec,
+                      struct sim_stream **stream)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter_context(api, &context);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    *exec = sim_exec_get(handle);
+    if (!*exec)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = sim_stream_get(context, stream_handle, variant, stream);
+    if (res != CUDA_SUCCESS)
+        sim_exec_put(*exec);
+    return res;
+}
+
+static CUresult launch(enum sim_api api, enum sim_variant variant, CUgraphExec handle,
+                       CUstream stream_handle)
+{
+    struct sim_exec *exec;
+    struct sim_stream *stream;
+    CUresult res = enter(api, variant, handle, stream_handle, &exec, &stream);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (sim_capture_has(stream)) {
+        sim_log(1, "%s: graphs within graphs are not modelled", sim_api_name(api));
+        res = CUDA_ERROR_NOT_SUPPORTED;
+    } else {
+        res = sim_exec_launch(exec, stream);
+    }
+    sim_stream_put(stream);
+    sim_exec_put(exec);
+    return res;
+}
+
+SIM_API(cuGraphLaunch, CUgraphExec exec, CUstream stream)
+{
+    return launch(SIM_ID_cuGraphLaunch, SIM_LEGACY, exec, stream);
+}
+
+SIM_API(cuGraphLaunch_ptsz, CUgraphExec exec, CUstream stream)
+{
+    return launch(SIM_ID_cuGraphLaunch_ptsz, SIM_PER_THREAD, exec, stream);
+}
+
+/* An upload changes nothing here: there is nothing to load. */
+static CUresult upload(enum sim_api api, enum sim_variant variant, CUgraphExec handle,
+                       CUstream stream_handle)
+{
+    struct sim_exec *exec;
+    struct sim_stream *stream;
+    CUresult res = enter(api, variant, handle, stream_handle, &exec, &stream);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = sim_submit_drop(stream, sim_op_new(SIM_OP_MARK, api, NULL));
+    sim_stream_put(stream);
+    sim_exec_put(exec);
+    return res;
+}
+
+SIM_API(cuGraphUpload, CUgraphExec exec, CUstream stream)
+{
+    return upload(SIM_ID_cuGraphUpload, SIM_LEGACY, exec, stream);
+}
+
+SIM_API(cuGraphUpload_ptsz, CUgraphExec exec, CUstream stream)
+{
+    return upload(SIM_ID_cuGraphUpload_ptsz, SIM_PER_THREAD, exec, stream);
+}
+
+/* What was launched still runs. */
+SIM_API(cuGraphExecDestroy, CUgraphExec handle)
+{
+    CUresult res = sim_enter(SIM_ID_cuGraphExecDestroy);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_object *closed = sim_handle_close(handle, SIM_TYPE_EXEC);
+    if (!closed)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&sim_graph_lock);
+    ((struct sim_exec *)closed)->graph->execs--;
+    pthread_mutex_unlock(&sim_graph_lock);
+    sim_object_unref(closed);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuGraphExecGetFlags, CUgraphExec handle, cuuint64_t *flags)
+{
+    CUresult res = sim_enter(SIM_ID_cuGraphExecGetFlags);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_exec *exec = flags ? sim_exec_get(handle) : NULL;
+    if (!exec)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = exec->flags;
+    sim_exec_put(exec);
+    return CUDA_SUCCESS;
+}
+
+/* Get or set whether launches run a node. */
+static CUresult enabled(enum sim_api api, CUgraphExec handle, CUgraphNode node_handle,
+                        bool sets, unsigned *value)
+{
+    CUresult res = sim_enter(api);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_exec *exec = value ? sim_exec_get(handle) : NULL;
+    struct sim_node *node = sim_node_get(node_handle);
+    bool is = false;
+    res = CUDA_ERROR_INVALID_VALUE;
+    if (exec && node)
+        res = sets ? sim_exec_enable(exec, node, *value != 0)
+                   : sim_exec_is_enabled(exec, node, &is);
+    if (res == CUDA_SUCCESS && !sets)
+        *value = is;
+    if (node)
+        sim_node_put(node);
+    if (exec)
+        sim_exec_put(exec);
+    return res;
+}
+
+SIM_API(cuGraphNodeSetEnabled, CUgraphExec exec, CUgraphNode node, unsigned int on)
+{
+    return enabled(SIM_ID_cuGraphNodeSetEnabled, exec, node, true, &on);
+}
+
+SIM_API(cuGraphNodeGetEnabled, CUgraphExec exec, CUgraphNode node, unsigned int *on)
+{
+    return enabled(SIM_ID_cuGraphNodeGetEnabled, exec, node, false, on);
+}

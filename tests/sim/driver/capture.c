@@ -1,0 +1,453 @@
+/*
+ * capture.c - the life of captures, and what becomes a node.
+ * capture_check.c has what a capture forbids.
+ * Owns:  captures and the list of those under way.   Lock: graph_lock.
+ */
+#include "capture.h"
+
+#include <stdlib.h>
+
+#include "capture_list.h"
+#include "context.h"
+#include "graph_memory.h"
+
+struct sim_capture *sim_capture_first; /* graph_lock */
+atomic_uint sim_captures;
+
+static atomic_ullong last_capture_id; /* atomic */
+
+void sim_capture_unref(struct sim_capture *capture)
+{
+    if (atomic_fetch_sub_explicit(&capture->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    sim_graph_put(capture->graph);
+    free(capture);
+}
+
+void sim_capture_ref(struct sim_capture *capture)
+{
+    atomic_fetch_add_explicit(&capture->refs, 1, memory_order_relaxed);
+}
+
+/* Make a stream part of a capture. */
+static void join(struct sim_stream *stream, struct sim_capture *capture)
+{
+    sim_capture_ref(capture);
+    stream->capture = capture;
+    stream->captured_next = capture->streams;
+    capture->streams = stream;
+    sim_object_ref(&stream->object);
+}
+
+/* Take all streams out and the capture off the list. */
+static void finish(struct sim_capture *capture)
+{
+    struct sim_capture **link = &sim_capture_first;
+
+    while (*link != capture)
+        link = &(*link)->next;
+    *link = capture->next;
+    atomic_fetch_sub(&sim_captures, 1);
+    capture->ended = true;
+    capture->graph->captures--;
+    sim_capture_ref(capture);
+    while (capture->streams) {
+        struct sim_stream *stream = capture->streams;
+        capture->streams = stream->captured_next;
+        stream->captured_next = NULL;
+        stream->capture = NULL;
+        sim_nodes_clear(&stream->tails);
+        sim_capture_unref(capture);
+        sim_stream_put(stream);
+    }
+    sim_capture_unref(capture); /* the list's */
+    sim_capture_unref(capture);
+}
+
+static CUresult begin(struct sim_stream *stream, struct sim_graph *graph,
+                      const struct sim_node_set *after, CUstreamCaptureMode mode)
+{
+    struct sim_capture *capture;
+
+    if (stream->capture)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    for (size_t i = 0; i < after->count; i++) {
+        if (after->nodes[i]->graph != graph)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    capture = calloc(1, sizeof(*capture));
+    if (!capture || !sim_nodes_add_all(&stream->tails, after)) {
+        sim_nodes_clear(&stream->tails);
+        free(capture);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    atomic_init(&capture->refs, 1);
+    capture->id = 1 + atomic_fetch_add(&last_capture_id, 1);
+    capture->mode = mode;
+    capture->thread = sim_capture_thread();
+    capture->origin = stream;
+    sim_object_ref(&graph->object);
+    capture->graph = graph;
+    graph->captures++;
+    capture->next = sim_capture_first;
+    sim_capture_first = capture;
+    atomic_fetch_add(&sim_captures, 1);
+    join(stream, capture);
+    return CUDA_SUCCESS;
+}
+
+/* Close a graph's handle: nobody will learn of it. */
+static void discard(struct sim_graph *graph)
+{
+    struct sim_object *closed = sim_handle_close(graph->object.handle, SIM_TYPE_GRAPH);
+
+    if (closed)
+        sim_object_unref(closed);
+}
+
+CUresult sim_capture_begin(struct sim_stream *stream, struct sim_graph *graph,
+                           const struct sim_node_set *after, CUstreamCaptureMode mode)
+{
+    bool own = !graph;
+
+    if (stream->kind == SIM_STREAM_LEGACY)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (own)
+        graph = sim_graph_new(0);
+    if (!graph)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&sim_graph_lock);
+    CUresult res = begin(stream, graph, after, mode);
+    if (res == CUDA_SUCCESS)
+        stream->capture->owns_graph = own;
+    pthread_mutex_unlock(&sim_graph_lock);
+    if (own) {
+        if (res != CUDA_SUCCESS)
+            discard(graph);
+        sim_graph_put(graph);
+    }
+    return res;
+}
+
+/* Is every node of a joined stream behind what the first stream has come to? */
+static bool all_joined(const struct sim_capture *capture)
+{
+    for (const struct sim_stream *stream = capture->streams; stream;
+         stream = stream->captured_next) {
+        for (size_t i = 0; i < stream->tails.count; i++) {
+            const struct sim_node *tail = stream->tails.nodes[i];
+            if (tail->graph && !sim_graph_precedes(tail, &capture->origin->tails))
+                return false;
+        }
+    }
+    return true;
+}
+
+CUresult sim_capture_end(struct sim_stream *stream, struct sim_graph **out)
+{
+    CUresult res = CUDA_SUCCESS;
+
+    pthread_mutex_lock(&sim_graph_lock);
+    struct sim_capture *capture = stream->capture;
+    if (!capture) {
+        res = CUDA_ERROR_ILLEGAL_STATE;
+        goto unlock;
+    }
+    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+        capture->thread != sim_capture_thread()) {
+        res = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+        goto unlock;
+    }
+    if (capture->origin != stream) {
+        capture->invalid = true;
+        res = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+        goto unlock;
+    }
+    if (capture->invalid)
+        res = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    else if (!all_joined(capture))
+        res = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    if (res == CUDA_SUCCESS) {
+        sim_object_ref(&capture->graph->object);
+        *out = capture->graph;
+    } else if (capture->owns_graph) {
+        discard(capture->graph);
+    }
+    finish(capture);
+unlock:
+    pthread_mutex_unlock(&sim_graph_lock);
+    return res;
+}
+
+/* Add work to a capturing stream. Needs graph_lock. */
+static CUresult add(struct sim_stream *stream, struct sim_op *op, struct sim_event *event)
+{
+    const struct sim_node_parts parts = {sim_node_type(op), op, event, 0};
+    struct sim_node *node;
+    CUresult res = sim_graph_add(stream->capture->graph, &parts, &stream->tails, &node);
+
+    if (res != CUDA_SUCCESS) {
+        stream->capture->invalid = true;
+        return res;
+    }
+    sim_nodes_clear(&stream->tails);
+    if (!sim_nodes_add(&stream->tails, node)) {
+        stream->capture->invalid = true;
+        res = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sim_node_put(node);
+    return res;
+}
+
+/* Callbacks get the stream's status, prefetches and attachments are no nodes. */
+static bool can_be_captured(const struct sim_op *op)
+{
+    return op->kind != SIM_OP_MARK && op->kind != SIM_OP_FREE &&
+           !(op->kind == SIM_OP_HOST && op->host.callback);
+}
+
+CUresult sim_capture_submit(struct sim_stream *stream, struct sim_op *op, bool *captured)
+{
+    CUresult res = CUDA_SUCCESS;
+
+    *captured = false;
+    if (!sim_capture_any())
+        return CUDA_SUCCESS;
+    pthread_mutex_lock(&sim_graph_lock);
+    struct sim_capture *capture = stream->capture;
+    if (!capture) {
+        res = sim_capture_forbid_legacy(stream);
+    } else if (capture->invalid) {
+        res = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    } else if (!can_be_captured(op)) {
+        capture->invalid = true;
+        res = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    } else {
+        res = add(stream, op, NULL);
+        *captured = true;
+    }
+    pthread_mutex_unlock(&sim_graph_lock);
+    return res;
+}
+
+CUresult sim_capture_submit_event(struct sim_stream *stream, struct sim_op *op,
+                                  struct sim_event *event)
+{
+    CUresult res = CUDA_ERROR_INVALID_VALUE; /* external, and no capture */
+
+    pthread_mutex_lock(&sim_graph_lock);
+    if (stream->capture)
+        res = stream->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                                       : add(stream, op, event);
+    pthread_mutex_unlock(&sim_graph_lock);
+    return res;
+}
+
+/* The capture of a stream, for work on memory; *capture NULL: none. Needs graph_lock. */
+static CUresult enter_memory(struct sim_stream *stream, struct sim_capture **capture)
+{
+    *capture = stream->capture;
+    if (!*capture)
+        return sim_capture_forbid_legacy(stream);
+    return (*capture)->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
+static CUresult add_alloc(enum sim_api api, struct sim_stream *stream, size_t bytes,
+                          CUdeviceptr *out)
+{
+    struct sim_graph_memory *memory;
+    CUresult res =
+        sim_graph_memory_new(stream->context->device, bytes, stream->context, &memory);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_op *op = sim_graph_memory_op(api, memory, true);
+    res = op ? add(stream, op, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
+    sim_op_unref(op);
+    if (res == CUDA_SUCCESS)
+        *out = memory->alloc->base;
+    sim_graph_memory_unref(memory);
+    return res;
+}
+
+CUresult sim_capture_alloc(enum sim_api api, struct sim_stream *stream, size_t bytes,
+                           CUdeviceptr *out, bool *captured)
+{
+    struct sim_capture *capture;
+
+    *captured = false;
+    if (!sim_capture_any())
+        return CUDA_SUCCESS;
+    pthread_mutex_lock(&sim_graph_lock);
+    CUresult res = enter_memory(stream, &capture);
+    if (res == CUDA_SUCCESS && capture) {
+        res = add_alloc(api, stream, bytes, out);
+        *captured = true;
+    }
+    pthread_mutex_unlock(&sim_graph_lock);
+    return res;
+}
+
+/* Does the graph free that memory already? Needs graph_lock. */
+static bool frees(const struct sim_graph *graph, const struct sim_graph_memory *memory)
+{
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct sim_op *work = graph->nodes.nodes[i]->work;
+        if (work->kind == SIM_OP_GRAPH_MEMORY && !work->graph.maps &&
+            work->graph.memory == memory)
+            return true;
+    }
+    return false;
+}
+
+static CUresult add_free(enum sim_api api, struct sim_stream *stream, CUdeviceptr pointer)
+{
+    struct sim_graph_memory *memory = sim_graph_memory_find(pointer);
+    CUresult res = CUDA_ERROR_INVALID_VALUE;
+
+    if (!memory)
+        return res;
+    if (!frees(stream->capture->graph, memory)) {
+        struct sim_op *op = sim_graph_memory_op(api, memory, false);
+        res = op ? add(stream, op, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
+        sim_op_unref(op);
+    }
+    sim_graph_memory_unref(memory);
+    return res;
+}
+
+CUresult sim_capture_free(enum sim_api api, struct sim_stream *stream,
+                          CUdeviceptr pointer, bool *captured)
+{
+    struct sim_capture *capture;
+
+    *captured = false;
+    if (!sim_capture_any())
+        return CUDA_SUCCESS;
+    pthread_mutex_lock(&sim_graph_lock);
+    CUresult res = enter_memory(stream, &capture);
+    if (res == CUDA_SUCCESS && capture) {
+        res = add_free(api, stream, pointer);
+        *captured = true;
+    }
+    pthread_mutex_unlock(&sim_graph_lock);
+    return res;
+}
+
+/* ---- events ---------------------------------------------------------------------- */
+
+/* Needs graph_lock. */
+static void forget(struct sim_event *event)
+{
+    struct sim_capture *capture = event->capture;
+
+    sim_nodes_clear(&event->heads);
+    event->capture = NULL;
+    atomic_store(&event->captured, false);
+    if (capture)
+        sim_capture_unref(capture);
+}
+
+void sim_capture_forget_event(struct sim_event *event)
+{
+    if (!atomic_load(&event->captured))
+        return;
+    pthread_mutex_lock(&sim_graph_lock);
+    forget(event);
+    pthread_mutex_unlock(&sim_graph_lock);
+}
+
+CUresult sim_capture_record(struct sim_stream *stream, struct sim_event *event,
+                            bool *captured)
+{
+    CUresult res = CUDA_SUCCESS;
+
+    *captured = false;
+    if (!sim_capture_any())
+        return CUDA_SUCCESS;
+    pthread_mutex_lock(&sim_graph_lock);
+    struct sim_capture *capture = stream->capture;
+    if (capture && capture->invalid) {
+        res = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    } else if (capture) {
+        forget(event);
+        sim_capture_ref(capture);
+        event->capture = capture;
+        atomic_store(&event->captured, true);
+        *captured = true;
+        if (!sim_nodes_add_all(&event->heads, &stream->tails)) {
+            capture->invalid = true;
+            res = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    pthread_mutex_unlock(&sim_graph_lock);
+    return res;
+}
+
+/* The event is recorded in a capture. Needs graph_lock. */
+static CUresult follow(struct sim_stream *stream, struct sim_event *event)
+{
+    struct sim_capture *capture = event->capture;
+
+    if (capture->ended && stream->capture) {
+        stream->capture->invalid = true;
+        return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    }
+    if (capture->ended)
+        return CUDA_ERROR_CAPTURED_EVENT;
+    if (capture->invalid || (stream->capture && stream->capture->invalid))
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (stream->kind == SIM_STREAM_LEGACY) {
+        capture->invalid = true;
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
+    if (stream->capture && stream->capture != capture) {
+        stream->capture->invalid = true;
+        capture->invalid = true;
+        return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+    }
+    if (!sim_nodes_add_all(&stream->tails, &event->heads)) {
+        capture->invalid = true;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (!stream->capture)
+        join(stream, capture);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_wait(struct sim_stream *stream, struct sim_event *event,
+                          bool *captured)
+{
+    CUresult res = CUDA_SUCCESS;
+
+    *captured = false;
+    if (!sim_capture_any() && !atomic_load(&event->captured))
+        return CUDA_SUCCESS;
+    pthread_mutex_lock(&sim_graph_lock);
+    if (event->capture) {
+        res = follow(stream, event);
+        *captured = true;
+    } else if (stream->capture) {
+        res = stream->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                                       : CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+        stream->capture->invalid = true;
+    }
+    pthread_mutex_unlock(&sim_graph_lock);
+    return res;
+}
+
+void sim_capture_drop_stream(struct sim_stream *stream)
+{
+    if (!sim_capture_any())
+        return;
+    pthread_mutex_lock(&sim_graph_lock);
+    struct sim_capture *capture = stream->capture;
+    if (capture && capture->origin == stream) {
+        if (capture->owns_graph)
+            discard(capture->graph);
+        finish(capture);
+    } else if (capture) {
+        capture->invalid = true;
+    }
+    pthread_mutex_unlock(&sim_graph_lock);
+}
