@@ -296,19 +296,20 @@ static const struct {
     const char *name;
     void (*run)(void);
 } steps[] = {
-    {"replay", step_replay},       {"free", step_free},     {"allocate", step_allocate},
-    {"async", step_async},         {"thread", step_thread}, {"destroyed", step_destroyed},
-    {"ended", step_ended},         {"replay", step_replay}, /* once more, at the end */
-    {"forbidden", step_forbidden},
+    {"replay", step_replay}, {"free", step_free},           {"allocate", step_allocate},
+    {"async", step_async},   {"thread", step_thread},       {"destroyed", step_destroyed},
+    {"ended", step_ended},   {"forbidden", step_forbidden},
 };
 
-static bool is_wanted(unsigned index, int argc, char **argv)
+static void run_step(const char *name)
 {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], steps[index].name) == 0)
-            return true;
+    for (unsigned i = 0; i < APP_COUNT(steps); i++) {
+        if (strcmp(name, steps[i].name) == 0) {
+            steps[i].run();
+            return;
+        }
     }
-    return argc == 1 && index + 1 < APP_COUNT(steps);
+    app_fail("no such step", name);
 }
 
 int main(int argc, char **argv)
@@ -321,10 +322,10 @@ int main(int argc, char **argv)
         return 0;
     }
     APP_OK(gpu_malloc_host((void **)&host, BYTES));
-    for (unsigned i = 0; i < APP_COUNT(steps); i++) {
-        if (is_wanted(i, argc, argv))
-            steps[i].run();
-    }
+    for (int i = 1; i < argc; i++)
+        run_step(argv[i]);
+    for (unsigned i = 0; argc == 1 && i + 1 < APP_COUNT(steps); i++)
+        steps[i].run(); /* all but the last */
     APP_OK(gpu_free_host(host));
     APP_OK(gpu_stream_destroy(stream));
     app_kernels_unload(&kernels);

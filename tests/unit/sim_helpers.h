@@ -19,6 +19,30 @@
 /* The ABI that needs no parameter struct; the 13.0 headers no longer declare it. */
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device);
 
+/* The forms without edge data, which every header since 12.0 knows or may be told of. */
+#undef cuGraphGetEdges
+#undef cuGraphNodeGetDependencies
+#undef cuGraphNodeGetDependentNodes
+#undef cuGraphAddDependencies
+#undef cuGraphRemoveDependencies
+#undef cuStreamUpdateCaptureDependencies
+CUresult CUDAAPI cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to,
+                                 size_t *count);
+CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *out,
+                                            size_t *count);
+CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *out,
+                                              size_t *count);
+CUresult CUDAAPI cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from,
+                                        const CUgraphNode *to, size_t count);
+CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from,
+                                           const CUgraphNode *to, size_t count);
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes,
+                                                   size_t count, unsigned int flags);
+CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status,
+                                           cuuint64_t *id, CUgraph *graph,
+                                           const CUgraphNode **nodes, size_t *count);
+CUresult CUDAAPI cuCtxRecordEvent(CUcontext context, CUevent event);
+
 /* The PTX a compiler would give for the kernels of tests/gpu/kernels.h, bodies left out.
  */
 static const char sim_test_ptx[] = ".version 8.0\n"

@@ -336,8 +336,7 @@ CUresult sim_capture_free(enum sim_api api, struct sim_stream *stream,
 
 /* ---- events ---------------------------------------------------------------------- */
 
-/* Needs graph_lock. */
-static void forget(struct sim_event *event)
+void sim_capture_release_event(struct sim_event *event)
 {
     struct sim_capture *capture = event->capture;
 
@@ -353,7 +352,7 @@ void sim_capture_forget_event(struct sim_event *event)
     if (!atomic_load(&event->captured))
         return;
     pthread_mutex_lock(&sim_graph_lock);
-    forget(event);
+    sim_capture_release_event(event);
     pthread_mutex_unlock(&sim_graph_lock);
 }
 
@@ -370,7 +369,7 @@ CUresult sim_capture_record(struct sim_stream *stream, struct sim_event *event,
     if (capture && capture->invalid) {
         res = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     } else if (capture) {
-        forget(event);
+        sim_capture_release_event(event);
         sim_capture_ref(capture);
         event->capture = capture;
         atomic_store(&event->captured, true);

@@ -99,8 +99,11 @@ CUresult sim_capture_wait(struct sim_stream *stream, struct sim_event *event,
 /* An event recorded in a capture cannot be asked: CUDA_ERROR_CAPTURED_EVENT. */
 CUresult sim_capture_check_event(struct sim_event *event) GS_MUST_USE;
 
-/* The event is recorded anew, outside a capture, or destroyed. */
+/* The event is recorded anew, outside a capture. */
 void sim_capture_forget_event(struct sim_event *event);
+
+/* The same with graph_lock held, or for an event that nobody else has any more. */
+void sim_capture_release_event(struct sim_event *event);
 
 /* A stream cannot be synchronized or asked while it captures. */
 CUresult sim_capture_check_stream(struct sim_stream *stream) GS_MUST_USE;

@@ -15,7 +15,7 @@ static void destroy(struct sim_object *object)
 {
     struct sim_event *event = (struct sim_event *)object;
 
-    sim_capture_forget_event(event);
+    sim_capture_release_event(event);
     sim_op_unref(event->op);
     pthread_mutex_destroy(&event->lock);
     sim_object_unref(&event->context->object);

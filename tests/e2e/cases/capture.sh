@@ -1,0 +1,49 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# capture.sh - stream capture: each step of the program alone, twice, and many in an order
+# drawn at random; standard output and status are those of the program without the library.
+
+capture_steps=(replay free allocate async thread destroyed ended)
+
+# capture_case WAY STEP...
+capture_case() {
+  local program=$apps/capture_$1
+
+  shift
+  need_file "$program"
+  native native "$program" "$@"
+  expect_status native 0
+  preloaded shim -- "$program" "$@"
+  expect_same native shim
+  expect_clean shim.err
+}
+for way in $(ways_of capture); do
+  for step in "${capture_steps[@]}"; do
+    add_case "capture $way $step" capture_case "$way" "$step" "$step"
+  done
+done
+
+# Forty steps drawn by a seed, which the case's name tells.
+# capture_fuzz_case WAY SEED
+capture_fuzz_case() {
+  local steps=() i
+
+  RANDOM=$2
+  for ((i = 0; i < 40; i++)); do
+    steps+=("${capture_steps[RANDOM % ${#capture_steps[@]}]}")
+  done
+  capture_case "$1" "${steps[@]}"
+}
+for seed in 1 2 3 4 5 6 7 8; do
+  add_case "capture fuzz shared $seed" capture_fuzz_case shared "$seed"
+  add_case "capture fuzz linked $seed" capture_fuzz_case linked "$seed"
+done
+
+# Without the pool the driver itself refuses a free that a capture forbids.
+capture_forbidden_case() {
+  native native "$apps/capture_linked" forbidden replay
+  preloaded shim GPUSHIM_POOL=off -- "$apps/capture_linked" forbidden replay
+  expect_same native shim
+  expect_clean shim.err
+}
+add_case "capture forbidden free without a pool" capture_forbidden_case
