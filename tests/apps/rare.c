@@ -110,6 +110,60 @@ static void peers(CUcontext first, CUcontext second)
     say("cuMemFree of a block a peer uses", cuMemFree_v2(block));
 }
 
+/* Memory that is made by other calls, and more of it than there is. */
+static void other_memory(void)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUDA_ARRAY_DESCRIPTOR flat = {64, 64, CU_AD_FORMAT_FLOAT, 1};
+    CUDA_ARRAY3D_DESCRIPTOR deep = {64, 64, 4, CU_AD_FORMAT_FLOAT, 1, 0};
+    CUmemGenericAllocationHandle handle;
+    CUmipmappedArray levels;
+    CUarray array;
+    CUdeviceptr block;
+
+    APP_OK(cuMemAlloc_v2(&block, 4 << 20));
+    APP_OK(cuMemFree_v2(block));
+    say("cuMemCreate of too much", cuMemCreate(&handle, (size_t)1 << 46, &prop, 0));
+    say("cuArrayCreate", cuArrayCreate_v2(&array, &flat));
+    say("cuArray3DCreate", cuArray3DCreate_v2(&array, &deep));
+    say("cuMipmappedArrayCreate", cuMipmappedArrayCreate(&levels, &deep, 2));
+    say("cuMemAllocManaged of too much",
+        cuMemAllocManaged(&block, (size_t)1 << 46, CU_MEM_ATTACH_GLOBAL));
+}
+
+/* Captures by the calls of old and of per-thread streams. */
+static void captures(void)
+{
+    CUstream stream;
+    CUgraph graph = NULL;
+
+    APP_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    say("cuStreamBeginCapture, first version", cuStreamBeginCapture(stream));
+    say("cuStreamEndCapture", cuStreamEndCapture(stream, &graph));
+    say("cuStreamEndCapture again", cuStreamEndCapture(stream, &graph));
+    say("cuStreamBeginCapture_ptsz, first version", cuStreamBeginCapture_ptsz(NULL));
+    say("cuStreamEndCapture_ptsz", cuStreamEndCapture_ptsz(NULL, &graph));
+    say("cuStreamBeginCapture_v2_ptsz",
+        cuStreamBeginCapture_v2_ptsz(NULL, CU_STREAM_CAPTURE_MODE_RELAXED));
+    say("cuStreamEndCapture_ptsz", cuStreamEndCapture_ptsz(NULL, &graph));
+    say("cuStreamBeginCapture of the legacy stream",
+        cuStreamBeginCapture_v2(CU_STREAM_LEGACY, CU_STREAM_CAPTURE_MODE_RELAXED));
+#if CUDA_VERSION >= 12030
+    say("cuGraphCreate", cuGraphCreate(&graph, 0));
+    say("cuStreamBeginCaptureToGraph",
+        cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0,
+                                    CU_STREAM_CAPTURE_MODE_RELAXED));
+    say("cuStreamEndCapture", cuStreamEndCapture(stream, &graph));
+    say("cuStreamBeginCaptureToGraph_ptsz",
+        cuStreamBeginCaptureToGraph_ptsz(NULL, graph, NULL, NULL, 0,
+                                         CU_STREAM_CAPTURE_MODE_RELAXED));
+    say("cuStreamEndCapture_ptsz", cuStreamEndCapture_ptsz(NULL, &graph));
+#endif
+    APP_OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    say("cuStreamDestroy, first version", cuStreamDestroy(stream));
+}
+
 /* What is alive at the last release dies with the context. */
 static void releases(CUdevice device)
 {
@@ -141,6 +195,8 @@ int main(void)
     stream_ordered();
     marks();
     host_memory();
+    other_memory();
+    captures();
     old_contexts(0);
     if (count > 1) {
         APP_OK(cuDevicePrimaryCtxRetain(&second, 1));
