@@ -251,12 +251,17 @@ void *gs_real_substitute_version(const char *name, void *found, int version,
             return row->wrapper;
         }
     }
-    /* An address that is no export at all: a private entry point of the same function. It
-       is replaced only where name, version and flags fit a row exactly, and only if the
-       driver exports that ABI, which the wrapper will call instead. */
+    /* An address that is no export at all: a private entry point of the same function.
+       The wrapper calls the export of the same ABI instead. hooks.def has every ABI of
+       its names that these headers know, so of a version they know the newest fitting row
+       is it. */
     bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     const struct hook_row *row = row_by_version(name, version, per_thread);
-    if (row && row->since == version && gs_real_owns(*row->real) && gs_real_owns(found)) {
+    if (!row && per_thread) {
+        row = row_by_version(name, version, false); /* has no stream, so no variant */
+    }
+    if (row && version <= CUDA_VERSION && gs_real_owns(*row->real) &&
+        gs_real_owns(found)) {
         return row->wrapper;
     }
     return found;
