@@ -67,3 +67,18 @@ bind_now_case() {
   expect_leaks shim.err "$sources/tests/apps/leaky.c"
 }
 add_case "linking LD_BIND_NOW" bind_now_case
+
+# A driver whose cuGetProcAddress answers addresses of its own, which no export has.
+# private_case PROGRAM
+private_case() {
+  run_in native CUDASIM_PRIVATE_ENTRIES=1 -- "$apps/$1"
+  preloaded shim CUDASIM_PRIVATE_ENTRIES=1 -- "$apps/$1"
+  expect_same native shim
+  case $1 in
+    leaky*) expect_leaks shim.err "$sources/tests/apps/leaky.c" ;;
+    *) expect_clean shim.err ;;
+  esac
+}
+for program in leaky_shared leaky_proc threads_static async_ptds pinned_proc; do
+  add_case "linking private entry points $program" private_case "$program"
+done

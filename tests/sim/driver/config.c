@@ -109,6 +109,7 @@ static void load(void)
         (int)read_number("CUDASIM_DRIVER_VERSION", 13000, 11000, 99990);
     config.log_level = (int)read_number("CUDASIM_LOG", 0, 0, 2);
     config.seed = read_number("CUDASIM_SEED", 0, 0, UINT64_MAX);
+    config.private_entries = read_number("CUDASIM_PRIVATE_ENTRIES", 0, 0, 1) != 0;
     config.lookups_path = lookups && *lookups ? strdup(lookups) : NULL;
     config.fail = fail && *fail ? strdup(fail) : NULL;
     check_schedule();

@@ -15,6 +15,7 @@ struct sim_config {
     int driver_version;       /* CUDASIM_DRIVER_VERSION, 1000 * major + 10 * minor */
     int log_level;            /* CUDASIM_LOG */
     uint64_t seed;            /* CUDASIM_SEED */
+    bool private_entries;     /* CUDASIM_PRIVATE_ENTRIES */
     const char *lookups_path; /* CUDASIM_LOG_LOOKUPS, NULL if unset */
     const char *fail;         /* CUDASIM_FAIL, NULL if unset */
 };

@@ -18,7 +18,21 @@ struct row {
     int since;
     enum thread_flag thread;
     void *address;
+    void *private_address; /* the same function, but no export */
 };
+
+/* A jump to each function: what a driver answers that keeps its exports to the linker. */
+#if defined(__x86_64__)
+#define SIM_JUMP(symbol) "jmp " symbol "@PLT\n"
+#else
+#define SIM_JUMP(symbol) "b " symbol "\n"
+#endif
+#define SIM_SYMBOL(symbol, base, since, thread, state)                                   \
+    __asm__(".pushsection .text\n.p2align 4\nsim_private_" #symbol                       \
+            ":\n" SIM_JUMP(#symbol) ".popsection\n");                                    \
+    extern char sim_private_##symbol[] __attribute__((visibility("hidden")));
+#include "symbols.def"
+#undef SIM_SYMBOL
 
 /* One address per row, whatever the header declares or does not declare. */
 #define SIM_SYMBOL(symbol, base, since, thread, state)                                   \
@@ -28,7 +42,7 @@ struct row {
 
 static const struct row rows[] = {
 #define SIM_SYMBOL(symbol, base, since, thread, state)                                   \
-    {#base, #symbol, since, thread, sim_address_##symbol},
+    {#base, #symbol, since, thread, sim_address_##symbol, sim_private_##symbol},
 #include "symbols.def"
 #undef SIM_SYMBOL
 };
@@ -95,7 +109,7 @@ static CUresult look_up(const char *base, void **out, int version, cuuint64_t fl
     if (!row)
         row = newest(base, version, false, &known);
     if (row)
-        *out = row->address;
+        *out = sim_config()->private_entries ? row->private_address : row->address;
     if (status)
         *status = row     ? CU_GET_PROC_ADDRESS_SUCCESS
                   : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
