@@ -94,6 +94,7 @@ static void freed_in_order(void)
     APP_OK(cuMemFree_v2(next));
     APP_OK(cuMemAlloc_v2(&block, 40 * MIB));
     say("cuMemFreeAsync of 40 MiB", cuMemFreeAsync(block, stream));
+    APP_OK(cuStreamSynchronize(stream));
     say("cuMemAllocAsync of 40 MiB", cuMemAllocAsync(&next, 40 * MIB, stream));
     APP_OK(cuMemFreeAsync(next, stream));
     APP_OK(cuStreamSynchronize(stream));
