@@ -27,9 +27,10 @@ extern "C" {
 
 #define APP_EXPORT __attribute__((visibility("default")))
 
-/* A function that keeps its own frame and its own name in every call stack. */
+/* A function that keeps its own frame and its own name in every call stack, and each of
+ * its calls one place. */
 #ifdef __clang__
-#define APP_FRAME __attribute__((noinline))
+#define APP_FRAME __attribute__((noinline, optnone))
 #else
 #define APP_FRAME __attribute__((noinline, noclone))
 #endif
