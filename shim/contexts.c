@@ -381,3 +381,9 @@ CUresult gs_context_wait(struct gs_state *state, const struct gs_context *contex
     }
     return result;
 }
+
+bool gs_context_take_unfenced(const struct gs_context *context)
+{
+    bool *unfenced = &((struct gs_context *)(uintptr_t)context)->unfenced;
+    return __atomic_exchange_n(unfenced, false, __ATOMIC_ACQ_REL);
+}

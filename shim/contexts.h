@@ -15,11 +15,12 @@
 struct gs_state;
 
 struct gs_context {
-    CUcontext handle;        /* immutable */
-    int device;              /* immutable: ordinal */
-    bool primary;            /* immutable: the device's primary context */
-    unsigned long long id;   /* immutable: the driver's own number of it, 0 if none */
-    struct gs_heap *heap;    /* immutable; NULL: not pooled */
+    CUcontext handle;      /* immutable */
+    int device;            /* immutable: ordinal */
+    bool primary;          /* immutable: the device's primary context */
+    unsigned long long id; /* immutable: the driver's own number of it, 0 if none */
+    struct gs_heap *heap;  /* immutable; NULL: not pooled */
+    bool unfenced; /* atomic: blocks were freed during a capture, without a fence */
     struct gs_context *next; /* under gs_contexts.lock */
 };
 
@@ -70,6 +71,9 @@ void gs_contexts_changed(struct gs_state *state);
  * Returns the driver's code.
  */
 CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context);
+
+/* Whether blocks were parked without a fence since this was last asked. */
+bool gs_context_take_unfenced(const struct gs_context *context);
 
 /* The backend over the real driver; its `self` is a struct gs_context. */
 extern const struct gs_backend gs_context_backend;

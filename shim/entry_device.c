@@ -146,7 +146,9 @@ static CUresult free_block(struct gs_state *state, struct gs_block *block)
     gs_record_block_freed(state, block, GS_API_cuMemFree_v2);
     if (!waited || gs_refused_for_capture(result)) {
         /* A capture runs, perhaps since this very moment: a later wait will do. */
+        struct gs_context *context = gs_heap_self(heap);
         gs_block_park_fenced(block, 0);
+        __atomic_store_n(&context->unfenced, true, __ATOMIC_RELEASE);
         return CUDA_SUCCESS;
     }
     if (result != CUDA_SUCCESS) {

@@ -162,13 +162,18 @@ static bool nothing_to_tell(struct gs_state *state)
            gs_tracker_error_count(state->tracker) == 0;
 }
 
+bool gs_finish_due(void)
+{
+    const struct gs_state *state = gs_state_peek();
+    return state && state->tracker && state->pid == (pid_t)syscall(SYS_getpid);
+}
+
 bool gs_finish_report(const char *ending, bool again)
 {
     struct gs_state *state = gs_state_peek();
     struct gs_report_summary summary = {0};
     int before = REPORT_NONE;
-    if (!state || !state->tracker || state->pid != (pid_t)syscall(SYS_getpid) ||
-        nothing_to_tell(state)) {
+    if (!gs_finish_due() || nothing_to_tell(state)) {
         return false;
     }
     if (gs_thread.depth > 0) {

@@ -17,6 +17,9 @@
  */
 bool gs_finish_report(const char *ending, bool again);
 
+/* Whether this process has a report to write at its end. Async-signal-safe. */
+bool gs_finish_due(void);
+
 /* The status to end with instead of `status`: GPUSHIM_ERROR_EXITCODE if it applies. */
 int gs_finish_status(int status, bool bad);
 

@@ -97,7 +97,7 @@ __attribute__((constructor)) static void register_handlers(void)
 
 __attribute__((noreturn)) static void exit_at_once(int status)
 {
-    if (gs_state_peek()) {
+    if (gs_finish_due()) {
         char ending[32];
         snprintf(ending, sizeof(ending), "_exit %d", status & 0xff);
         if (gs_stacks_in_signal_handler()) {

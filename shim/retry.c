@@ -37,8 +37,9 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
         if (pending_bytes(state, device) < before) {
             return true;
         }
-        /* Blocks without a fence were freed during a capture: a wait was due for them. */
-        if (i == 0 && context && context->heap &&
+        /* Only blocks freed during a capture are worth a wait that may be long: their own
+           free would have made it. */
+        if (i == 0 && context && gs_context_take_unfenced(context) &&
             gs_context_wait(state, context) != CUDA_SUCCESS) {
             return false;
         }

@@ -119,6 +119,23 @@ static void freed_elsewhere(void)
     say("cuMemFree", cuMemFree_v2(block));
 }
 
+/* What was freed while a stream captured is there once the capture has ended. */
+static void freed_in_capture(void)
+{
+    CUdeviceptr block;
+    CUstream stream;
+    CUgraph graph;
+
+    APP_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    APP_OK(cuMemAlloc_v2(&block, 40 * MIB));
+    APP_OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    say("cuMemFree during a capture", cuMemFree_v2(block));
+    say("cuStreamEndCapture", cuStreamEndCapture(stream, &graph));
+    say("cuMemAlloc of 40 MiB", cuMemAlloc_v2(&block, 40 * MIB));
+    say("cuMemFree", cuMemFree_v2(block));
+    APP_OK(cuStreamDestroy_v2(stream));
+}
+
 static atomic_int released;
 
 static void CUDA_CB wait_for_release(void *unused)
@@ -199,6 +216,8 @@ int main(int argc, char **argv)
         freed_in_order();
     else if (strcmp(corner, "freed_elsewhere") == 0)
         freed_elsewhere();
+    else if (strcmp(corner, "freed_in_capture") == 0)
+        freed_in_capture();
     else if (strcmp(corner, "unrelated_device") == 0)
         unrelated_device(count);
     else if (strcmp(corner, "handler") == 0)
