@@ -91,7 +91,7 @@ def typedef_versions(home):
 
 def modelled_names():
     names = set()
-    for source in HERE.glob("*.c"):
+    for source in HERE.rglob("*.c"):
         names.update(re.findall(r"^SIM_API\((cu\w+)", source.read_text(), re.M))
     return names
 

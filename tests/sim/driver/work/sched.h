@@ -24,6 +24,10 @@ struct sim_queue {
     unsigned waiters;           /* lock */
 };
 
+/* A place where a scheduler may act: run what is queued, let another host thread go on.
+ * Called at the door of every entry point, without locks. */
+void sim_sched_point(void);
+
 void sim_sched_init(struct sim_queue *queue);
 void sim_sched_destroy(struct sim_queue *queue);
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "../../gpu/kernels.h"
+#include "../../../gpu/kernels.h"
 #include "context.h"
 #include "stream.h"
 

@@ -9,6 +9,7 @@
 #define SIM_OP_H
 
 #include "memory.h"
+#include "oracle.h"
 
 struct sim_graph_memory;
 struct sim_op;
@@ -84,8 +85,13 @@ struct sim_op {
     struct sim_stream *stream; /* with a reference, from submission on */
     struct sim_op *next;       /* the scheduler's */
     CUresult (*run)(struct sim_op *op);
-    bool run_on_error;    /* runs although the context has a sticky error */
-    uint64_t finished_ns; /* valid once done */
+    bool (*ready)(struct sim_op *op); /* would run() end without waiting? NULL: yes */
+    bool run_on_error;                /* runs although the context has a sticky error */
+    bool never_ends;                  /* an injected fault: it is never done */
+    bool own;                         /* a layer's own, not the program's (announce.h) */
+    enum oracle_overlap overlap;      /* may it run beside the one before it? */
+    struct oracle_op *order;          /* its clocks; NULL without the oracle */
+    uint64_t finished_ns;             /* valid once done */
     unsigned access_count;
     struct sim_access access[SIM_OP_ACCESSES];
     unsigned dep_count, dep_room;

@@ -14,7 +14,12 @@
 #include <signal.h>
 
 #include "context.h"
+#include "order.h"
 #include "stream.h"
+
+void sim_sched_point(void)
+{
+}
 
 void sim_sched_init(struct sim_queue *queue)
 {
@@ -39,11 +44,14 @@ static void run_head(struct sim_queue *queue, struct sim_op *op)
 
     for (unsigned i = 0; i < op->dep_count; i++)
         sim_sched_wait(op->deps[i], false);
-    if (op->run && (op->run_on_error || sim_context_error(context) == CUDA_SUCCESS))
+    if (op->run && (op->run_on_error || sim_context_error(context) == CUDA_SUCCESS)) {
+        sim_order_runs(op);
         res = op->run(op);
+    }
     if (res != CUDA_SUCCESS)
         sim_context_set_error(context, res);
     op->finished_ns = sim_now_ns();
+    sim_order_done(op);
     sim_op_release(op);
 
     pthread_mutex_lock(&queue->lock);

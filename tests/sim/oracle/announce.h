@@ -1,0 +1,52 @@
+/*
+ * announce.h - how a layer between a program and the simulated driver (an allocator that
+ * hands out parts of the driver's memory) tells the oracle what it does.
+ *
+ * The simulated libcuda.so.1 exports cudasim_announce; a real driver does not, so a layer
+ * looks the name up in the driver's module and does nothing where it is absent:
+ *
+ *     int (*announce)(const struct cudasim_note *) = dlsym(driver, "cudasim_announce");
+ *
+ * Notes are by the calling thread and nest: between ENTER and LEAVE every driver call of
+ * the thread is the layer's own, except those bracketed by FORWARD and BACK, which it
+ * makes in the program's place. Test programs, too, may use HOST_ORDER, HOST_READS and
+ * the like.
+ */
+#ifndef CUDASIM_ANNOUNCE_H
+#define CUDASIM_ANNOUNCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum cudasim_note_kind {
+    CUDASIM_ENTER = 1, /* the layer serves a call of the program: `call` */
+    CUDASIM_LEAVE,
+    CUDASIM_FORWARD, /* the next driver calls are the program's own */
+    CUDASIM_BACK,
+    CUDASIM_HAND_OUT, /* address, bytes: the program gets it; stream, if ordered by one */
+    CUDASIM_TAKE_BACK,   /* address: the program freed it, and the free has waited as it
+                          * will; stream, if ordered by one */
+    CUDASIM_RETIRE,      /* address: its bytes may be handed out, because `event` was seen
+                          * complete; no event: because of the waits made since ENTER */
+    CUDASIM_YIELD,       /* a place where another thread may run */
+    CUDASIM_HOST_READS,  /* the program itself reads or writes bytes */
+    CUDASIM_HOST_WRITES, /* that the device can see */
+    CUDASIM_HOST_SAW     /* the program saw, in memory at `address`, that the device wrote
+                          * there: it goes on behind that write */
+};
+
+struct cudasim_note {
+    uint32_t size; /* sizeof(struct cudasim_note) */
+    uint32_t kind; /* enum cudasim_note_kind */
+    const char *call;
+    uint64_t address, bytes;
+    void *stream; /* CUstream */
+    void *event;  /* CUevent */
+    uint32_t stream_ordered;
+    uint32_t per_thread; /* stream 0 is the thread's */
+};
+
+/* 0, or -1 for a note it does not know. */
+typedef int cudasim_announce_function(const struct cudasim_note *note);
+
+#endif

@@ -1,0 +1,216 @@
+/*
+ * oracle.h - which accesses of a program were ordered, and by what: the judge of reuse.
+ *
+ * Every operation given to the device has two clocks. N holds what the program and the
+ * native meaning of its calls order; S holds what was really ordered in this run. They
+ * are the same until a layer between the program and the driver announces itself
+ * (cudasim_announce): then what that layer does on its own account counts in S alone, and
+ * what the program meant counts in N alone. Two accesses to the same bytes, one of them a
+ * write, are then
+ *
+ *   in order in N and in S   right
+ *   in order in N, not in S  the layer's bug: it lost an order the program had
+ *   in order in neither      the program's own race
+ *   in order in S alone      masked: a race that this run happened to hide
+ *
+ * All but the first are findings. The oracle knows no CUDA: the driver tells it of lines
+ * (streams and host threads), operations, waits, tenants and accesses.
+ *
+ * Owns:  lines, operations, tenants, the shadow of accessed bytes, findings.
+ * Lock:  one of its own inside every function; none is held when one returns.
+ * Design: docs/simulator.md, "The oracle"
+ */
+#ifndef SIM_ORACLE_H
+#define SIM_ORACLE_H
+
+#include "gs_base.h"
+
+struct oracle_line;   /* a sequence of operations or calls: a stream or a host thread */
+struct oracle_op;     /* one operation of a stream; reference counted */
+struct oracle_tenant; /* one life of a range of memory; reference counted */
+
+/* What the program is told when it asks for no oracle: nothing of this file is called. */
+extern bool oracle_on; /* set by oracle_start, immutable afterwards */
+
+struct oracle_options {
+    uint64_t seed;          /* named in each finding, so that it can be replayed */
+    bool separate_hosts;    /* host threads are ordered by what is seen alone; otherwise
+                             * what one thread did before another is taken as ordered:
+                             * locks and flags of the program cannot be seen */
+    bool stacks;            /* keep the call stack of each operation */
+    const char *file;       /* machine-readable lines are appended there too; or NULL */
+    unsigned most_findings; /* printed; all are counted */
+};
+
+/* Switch it on. Called once, before any other function here. */
+void oracle_start(const struct oracle_options *options);
+
+/* ---- lines ------------------------------------------------------------------------ */
+
+enum oracle_line_kind { ORACLE_HOST, ORACLE_STREAM };
+
+/*
+ * In:   id    named in findings: a stream's number, a thread's kernel id
+ *       host  whose past the new line knows; NULL: that of every host thread so far
+ */
+struct oracle_line *oracle_line_new(enum oracle_line_kind kind, uint64_t id,
+                                    struct oracle_line *host);
+
+/* No more operations or calls will come. What it did stays known. */
+void oracle_line_end(struct oracle_line *line);
+
+/* ---- operations ------------------------------------------------------------------- */
+
+enum oracle_overlap {
+    ORACLE_IN_ORDER,      /* behind all that is in the stream before it */
+    ORACLE_OVERLAPS,      /* a programmatic launch: may run beside the one before it */
+    ORACLE_OVERLAPS_WAITS /* launched so, but it waits for the one before it inside */
+};
+
+struct oracle_work {
+    const char *call; /* the function that gave it to the device; static storage */
+    struct oracle_line *host, *stream;
+    enum oracle_overlap overlap;
+    bool own; /* by a layer for itself: its waits order nothing in N */
+};
+
+/* An operation that is not submitted yet; one reference. Without memory: NULL, which
+ * every function here takes for an operation nothing is known of. */
+struct oracle_op *oracle_op_new(void);
+void oracle_op_ref(struct oracle_op *op);
+void oracle_op_unref(struct oracle_op *op); /* NULL is allowed */
+
+/* Before submission: it also waits for that one, finished or not. */
+void oracle_op_after(struct oracle_op *op, const struct oracle_op *before);
+
+/* Before submission: it also waits for all that was submitted to a line so far, done or
+ * not. */
+void oracle_op_after_line(struct oracle_op *op, const struct oracle_line *before);
+
+/* It takes its place. From now on its clocks stand, but for oracle_op_saw. */
+void oracle_op_submit(struct oracle_op *op, const struct oracle_work *work);
+
+/*
+ * While it runs: a wait of the device for a value in memory has ended. It is behind
+ * whoever last wrote there, and, if the host can write there, behind what the host
+ * threads had seen when they may have written it. Operations that are behind this one are
+ * behind that too, also those submitted already.
+ */
+void oracle_op_saw(struct oracle_op *op, uintptr_t address, size_t bytes, bool host_may);
+
+/* ---- host threads ----------------------------------------------------------------- */
+
+/* A call found it done (own as in oracle_work). asked: by a query that might have
+ * answered no; what a layer asks on its own account orders nothing but the tenants it
+ * retires with it. */
+void oracle_host_saw(struct oracle_line *host, const struct oracle_op *op, bool own,
+                     bool asked);
+
+/* A call returned when all that was submitted to that line so far was done. */
+void oracle_host_saw_line(struct oracle_line *host, const struct oracle_line *line,
+                          bool own, bool asked);
+
+/* A host function starts: what it may tell the host threads, they know from now on. */
+void oracle_host_function(const struct oracle_op *op);
+
+/* ---- tenants ---------------------------------------------------------------------- */
+
+struct oracle_range {
+    uintptr_t address;
+    size_t bytes;
+};
+
+/*
+ * A life of the range begins: an allocation is handed out. It is in order behind the ends
+ * of those that had its bytes before; in S as far as they were retired.
+ *
+ * In:  host  who got it
+ *      op    the stream's point from which it may be used, for a stream-ordered
+ *            allocation; NULL: at once
+ *      inner it lies inside a tenant that goes on (a layer's block in a driver's segment)
+ */
+struct oracle_tenant *oracle_tenant_begin(const struct oracle_range *range,
+                                          const char *call, struct oracle_line *host,
+                                          const struct oracle_op *op, bool inner);
+
+/*
+ * It ends: freed. What was accessed must be in order before it.
+ *
+ * In:  op      the stream's point of a stream-ordered free; NULL: the host's
+ *      waited  the end waits, by the native meaning of the call, for these lines; in N
+ *              that is so, in S only if the host has seen them
+ */
+void oracle_tenant_end(struct oracle_tenant *tenant, const char *call,
+                       struct oracle_line *host, const struct oracle_op *op,
+                       struct oracle_line *const *waited, size_t waited_count);
+
+/* The owner of the memory (driver or layer) has seen `op` done and takes it as proof that
+ * the tenant's bytes may be handed out. With op not done that is a finding. NULL: what
+ * the calling host has waited for. */
+void oracle_tenant_retire(struct oracle_tenant *tenant, struct oracle_line *host,
+                          const struct oracle_op *op);
+
+/* The innermost live tenant at the address, with a reference, or NULL. */
+struct oracle_tenant *oracle_tenant_find(uintptr_t address);
+void oracle_tenant_unref(struct oracle_tenant *tenant); /* NULL is allowed */
+
+/* ---- accesses --------------------------------------------------------------------- */
+
+struct oracle_access {
+    struct oracle_range range;
+    struct oracle_tenant *tenant; /* as found at submission; NULL: none */
+    bool writes;
+    bool atomic; /* does not conflict with another atomic one */
+};
+
+/* The operation runs, touching these bytes. Called once, when it is executed. */
+void oracle_op_runs(struct oracle_op *op, const struct oracle_access *accesses,
+                    size_t count);
+
+/* The operation is complete: everybody who waits for it goes on. */
+void oracle_op_done(struct oracle_op *op);
+
+/* The host touches bytes itself, as a test program announces it. */
+void oracle_host_access(struct oracle_line *host, const struct oracle_access *access);
+
+/* The bytes are gone for good (unmapped, the device reset): forget what is known. */
+void oracle_forget(const struct oracle_range *range);
+
+/* ---- findings --------------------------------------------------------------------- */
+
+enum oracle_finding {
+    ORACLE_LOST_ORDER,     /* in N, not in S: the layer's */
+    ORACLE_RACE,           /* in neither: the program's */
+    ORACLE_MASKED,         /* in S alone */
+    ORACLE_NO_TENANT,      /* memory that nobody has: after its free, before its start */
+    ORACLE_EARLY_RETIRE,   /* retired by something that is not done */
+    ORACLE_LAYER_BLOCKS,   /* a call waits for what native does not wait for */
+    ORACLE_PROGRAM_BLOCKS, /* a call waits for ever, natively too */
+    ORACLE_FINDINGS
+};
+
+/* How often each was found so far, and all together. */
+void oracle_counts(unsigned counts[ORACLE_FINDINGS]);
+unsigned oracle_findings(void);
+
+/*
+ * The liveness verdict, by the scheduler: the calling thread waits and nothing can end
+ * it.
+ *
+ * In:  call     the driver function that blocks
+ *      op       what it waits for
+ *      culprit  the operation that does not end (a kernel or host function), or NULL
+ *      own      the wait is a layer's; *entry* then names the program's call it serves
+ *      native_waits  the program's call would wait for it natively too
+ */
+void oracle_blocked(const char *call, const char *entry, struct oracle_line *host,
+                    const struct oracle_op *op, const struct oracle_op *culprit, bool own,
+                    bool native_waits);
+
+/* Launches whose accesses are not known. Counted, and printed at the end. */
+void oracle_unchecked(const char *kernel);
+
+/* One line of figures to stderr, if there is anything to say; more with `always`. */
+void oracle_summary(bool always);
+
+#endif
