@@ -8,5 +8,5 @@ CASE(memory, alloc_of_nothing, DRIVER_API, "cuMemAlloc",
 {
     CUdeviceptr pointer = 0;
 
-    CHECK_CODE(cuMemAlloc_v2(&pointer, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_CODE(cuMemAlloc(&pointer, 0), CUDA_ERROR_INVALID_VALUE);
 }

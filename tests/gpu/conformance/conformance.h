@@ -10,7 +10,6 @@
 #ifndef GS_CONFORMANCE_H
 #define GS_CONFORMANCE_H
 
-#define __CUDA_API_VERSION_INTERNAL 1
 #include <cuda.h>
 
 #include "gs_base.h"
