@@ -39,6 +39,14 @@ struct gs_backend {
 
     /* The pool needs `fence` no more. Called once for each fence given to it. */
     void (*fence_release)(void *self, gs_fence fence);
+
+    /*
+     * A parked block may be reused from now on: because `fence` was seen complete, or, if
+     * that is 0, because of a wait whose end gs_heap_retire told. May be NULL. The one
+     * function that is called with the heap's lock held: it must neither block nor call
+     * the driver.
+     */
+    void (*retired)(void *self, uint64_t addr, gs_fence fence);
 };
 
 #endif

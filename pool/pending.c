@@ -20,10 +20,15 @@ struct harvest {
     unsigned fence_count, segment_count;
 };
 
-/* A block leaves the list; the list itself is the caller's. heap->lock is held. */
-static void ripen(struct gs_heap *heap, struct gs_block *block, struct harvest *harvest)
+/* A block leaves the list, by the proof of a fence or (0) of a wait; the list itself is
+ * the caller's. heap->lock is held. */
+static void ripen(struct gs_heap *heap, struct gs_block *block, gs_fence proof,
+                  struct harvest *harvest)
 {
     struct gs_segment *segment = block->segment;
+
+    if (heap->backend->retired)
+        heap->backend->retired(heap->self, gs_block_addr(block), proof);
 
     heap->stats.pending_bytes -=
         segment->shared ? block->units * GS_BLOCK_BYTES : segment->bytes;
@@ -74,7 +79,7 @@ static unsigned reap(struct gs_heap *heap, uint64_t token, struct harvest *harve
         heap->pending_head = block->pending.next;
         if (!heap->pending_head)
             heap->pending_tail = 0;
-        ripen(heap, block, harvest);
+        ripen(heap, block, 0, harvest);
         count++;
     }
     return count;
@@ -182,7 +187,7 @@ static size_t sweep(struct gs_heap *heap, struct poll *poll, struct harvest *har
             heap->pending_head = block->pending.next;
         if (heap->pending_tail == id)
             heap->pending_tail = poll->prev;
-        ripen(heap, block, harvest);
+        ripen(heap, block, block->pending.fence, harvest);
         done++;
     }
     return done;

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "announce.h"
 #include "fences.h"
 #include "log.h"
 #include "state.h"
@@ -85,11 +86,13 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     const struct gs_context *context = self;
     CUdeviceptr found = 0;
     bool pushed;
+    gs_announce_begin("cuMemAlloc_v2", false);
     CUresult result = push_context(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuMemAlloc_v2(&found, bytes);
     }
     pop_context(pushed);
+    gs_announce_end();
     if (result == CUDA_SUCCESS) {
         *addr = found;
         return GS_OK;
@@ -103,11 +106,13 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     const struct gs_context *context = self;
     static struct gs_log_limit limit;
     bool pushed;
+    gs_announce_begin("giving memory back", false);
     CUresult result = push_context(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuMemFree_v2(addr);
     }
     pop_context(pushed);
+    gs_announce_end();
     if (result != CUDA_SUCCESS) {
         gs_log_once(&limit, GS_LOG_INFO,
                     "the driver did not take %zu bytes back (error %d)", bytes,
@@ -127,11 +132,20 @@ static void backend_fence_release(void *self, gs_fence fence)
     gs_fence_release(fence);
 }
 
+static void backend_retired(void *self, uint64_t addr, gs_fence fence)
+{
+    (void)self;
+    if (gs_announced()) {
+        gs_announce_retire(addr, fence ? gs_fence_event(fence) : NULL);
+    }
+}
+
 const struct gs_backend gs_context_backend = {
     .map = backend_map,
     .unmap = backend_unmap,
     .fence_query = backend_fence_query,
     .fence_release = backend_fence_release,
+    .retired = backend_retired,
 };
 
 /* ---- the map -------------------------------------------------------------------- */

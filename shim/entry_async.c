@@ -9,6 +9,7 @@
  *
  * Owns:  nothing.   Lock: none.
  */
+#include "announce.h"
 #include "captures.h"
 #include "fences.h"
 #include "record.h"
@@ -113,7 +114,7 @@ static bool is_capturing(const struct variant *variant, CUstream stream)
 }
 
 static CUresult free_block(struct gs_state *state, const struct variant *variant,
-                           struct gs_block *block, CUstream stream)
+                           struct gs_block *block, uint64_t addr, CUstream stream)
 {
     gs_fence fence;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -125,6 +126,7 @@ static CUresult free_block(struct gs_state *state, const struct variant *variant
         return result;
     }
     gs_record_block_freed(state, block, GS_API_cuMemFreeAsync);
+    gs_announce_take_back_in("cuMemFreeAsync", addr, stream, variant->per_thread);
     gs_block_park_fenced(block, fence);
     return CUDA_SUCCESS;
 }
@@ -143,7 +145,7 @@ static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
     enum gs_status found =
         state->pool ? gs_pool_claim(state->pool, dptr, &block) : GS_ERR_NOT_OURS;
     if (found == GS_OK) {
-        result = free_block(state, variant, block, stream);
+        result = free_block(state, variant, block, dptr, stream);
     } else if (found == GS_ERR_BAD_FREE) {
         gs_record_bad_free(state, dptr, GS_API_cuMemFreeAsync);
         result = CUDA_ERROR_INVALID_VALUE;

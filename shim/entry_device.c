@@ -2,6 +2,7 @@
  * entry_device.c - device memory: cuMemAlloc, cuMemFree and their kin.
  * Owns:  nothing.   Lock: none; pool and tracker lock themselves.
  */
+#include "announce.h"
 #include "captures.h"
 #include "log.h"
 #include "record.h"
@@ -31,6 +32,7 @@ static CUresult allocate(struct gs_state *state, CUdeviceptr *out, size_t bytes)
                                  .kind = GS_MEMORY_DEVICE,
                                  .api = GS_API_cuMemAlloc_v2};
     struct gs_block *block;
+    uint64_t addr;
     int native = CUDA_ERROR_OUT_OF_MEMORY;
 
     if (!out || bytes == 0 || !request.context || !request.context->heap ||
@@ -44,8 +46,10 @@ static CUresult allocate(struct gs_state *state, CUdeviceptr *out, size_t bytes)
              gs_retry_after_wait(state, request.context, CUDA_ERROR_OUT_OF_MEMORY));
     switch (status) {
     case GS_OK:
-        gs_record_made(state, &request, gs_block_addr(block), bytes, block);
-        *out = gs_block_addr(block);
+        addr = gs_block_addr(block);
+        gs_announce_hand_out("cuMemAlloc_v2", addr, bytes);
+        gs_record_made(state, &request, addr, bytes, block);
+        *out = addr;
         return CUDA_SUCCESS;
     case GS_ERR_NOMEM:
     case GS_ERR_BACKEND:
@@ -131,19 +135,22 @@ static CUresult free_native(struct gs_state *state, CUdeviceptr dptr)
  * The block is claimed. It is handed out again only after all work of its context has
  * completed, which is what the native free waits for.
  */
-static CUresult free_block(struct gs_state *state, struct gs_block *block)
+static CUresult free_block(struct gs_state *state, struct gs_block *block, uint64_t addr)
 {
     struct gs_heap *heap = gs_block_heap(block);
     CUresult result = CUDA_SUCCESS;
     bool waited = !gs_captures_active();
     if (waited) {
+        gs_announce_begin("cuMemFree_v2", true);
         result = gs_context_wait(state, gs_heap_self(heap));
+        gs_announce_end();
     }
     if (waited && gs_refused(result)) {
         gs_block_unclaim(block);
         return result;
     }
     gs_record_block_freed(state, block, GS_API_cuMemFree_v2);
+    gs_announce_take_back("cuMemFree_v2", addr);
     if (!waited || gs_refused_for_capture(result)) {
         /* A capture runs, perhaps since this very moment: a later wait will do. */
         struct gs_context *context = gs_heap_self(heap);
@@ -172,7 +179,7 @@ GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
     enum gs_status found =
         state->pool ? gs_pool_claim(state->pool, dptr, &block) : GS_ERR_NOT_OURS;
     if (found == GS_OK) {
-        result = free_block(state, block);
+        result = free_block(state, block, dptr);
     } else if (found == GS_ERR_BAD_FREE) {
         /* Never the driver's business: a cached block may sit at its segment's base. */
         gs_record_bad_free(state, dptr, GS_API_cuMemFree_v2);

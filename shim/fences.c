@@ -5,6 +5,8 @@
  */
 #include "fences.h"
 
+#include "announce.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -58,7 +60,9 @@ CUresult gs_fence_record(CUstream stream, bool per_thread, gs_fence *out)
     if (!fence) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    gs_announce_begin("cuMemFreeAsync", false);
     CUresult result = record(stream, per_thread, fence);
+    gs_announce_end();
     if (result != CUDA_SUCCESS) {
         free(fence);
         return result;
@@ -94,11 +98,19 @@ enum gs_status gs_fence_query(gs_fence handle)
     default:
         break;
     }
+    gs_announce_begin("a poll of fences", false);
     CUresult result = gs_real()->cuEventQuery(fence->event);
+    gs_announce_end();
     if (result == CUDA_SUCCESS) {
         return GS_OK;
     }
     return result == CUDA_ERROR_NOT_READY ? GS_ERR_TIMEOUT : GS_ERR_BACKEND;
+}
+
+CUevent gs_fence_event(gs_fence handle)
+{
+    const struct event_fence *fence = (const struct event_fence *)(uintptr_t)handle;
+    return state_of(fence) == FENCE_OVER ? NULL : fence->event;
 }
 
 void gs_fence_release(gs_fence handle)

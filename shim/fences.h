@@ -21,6 +21,9 @@ CUresult gs_fence_record(CUstream stream, bool per_thread, gs_fence *out);
 
 /* As gs_backend.fence_query and .fence_release. */
 enum gs_status gs_fence_query(gs_fence fence) GS_MUST_USE;
+/* The event behind it; NULL if its context has gone. */
+CUevent gs_fence_event(gs_fence fence);
+
 void gs_fence_release(gs_fence fence);
 
 /* A context is about to be destroyed: its fences answer "not yet" without asking ... */

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "announce.h"
 #include "elf_module.h"
 #include "linker.h"
 
@@ -123,6 +124,7 @@ static bool fill_table(const struct gs_module_ref *module)
         *real_rows[i].real = gs_elf_symbol(module, real_rows[i].symbol);
         complete = complete && (*real_rows[i].real || !real_rows[i].required);
     }
+    gs_announce_find(gs_elf_symbol(module, "cudasim_announce"));
     return complete;
 }
 

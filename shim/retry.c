@@ -6,6 +6,7 @@
 
 #include <time.h>
 
+#include "announce.h"
 #include "captures.h"
 
 /* How long an allocation that would fail waits for blocks freed in stream order. Native
@@ -18,6 +19,15 @@ static uint64_t pending_bytes(struct gs_state *state, int device)
     struct gs_pool_stats stats;
     gs_pool_stats(state->pool, device, &stats);
     return stats.pending_bytes;
+}
+
+/* For blocks freed during a capture, whose own free would have waited. */
+static CUresult wait_for(struct gs_state *state, const struct gs_context *context)
+{
+    gs_announce_begin("an allocation that is out of memory", true);
+    CUresult result = gs_context_wait(state, context);
+    gs_announce_end();
+    return result;
 }
 
 bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *context,
@@ -40,7 +50,7 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
         /* Only blocks freed during a capture are worth a wait that may be long: their own
            free would have made it. */
         if (i == 0 && context && gs_context_take_unfenced(context) &&
-            gs_context_wait(state, context) != CUDA_SUCCESS) {
+            wait_for(state, context) != CUDA_SUCCESS) {
             return false;
         }
         nanosleep(&round, NULL);

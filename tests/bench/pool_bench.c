@@ -92,7 +92,7 @@ static void bench_init(struct bench *bench, size_t capacity, size_t segment_byte
 
     memset(bench, 0, sizeof(*bench));
     bench->device.backend =
-        (struct gs_backend){device_map, device_unmap, device_query, device_release};
+        (struct gs_backend){device_map, device_unmap, device_query, device_release, NULL};
     bench->device.next_addr = (uint64_t)1 << 32;
     bench->device.capacity = capacity;
     require(gs_pool_create(&config, &bench->pool), "create");

@@ -17,6 +17,11 @@
  *       keeps the stream busy for about that long
  *   gs_wait(const volatile uint32_t *flag)
  *       runs until *flag (pinned or managed memory) is not 0: a persistent kernel
+ *
+ * From compute capability 9.0 on, in kernels_sm90.cu; names that end in `_after` are of
+ * kernels that wait for the one in front when they are launched programmatically:
+ *   gs_copy_after, gs_add_after
+ *       as gs_copy and gs_add
  */
 #ifndef GS_TEST_KERNELS_H
 #define GS_TEST_KERNELS_H

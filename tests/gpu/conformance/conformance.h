@@ -5,7 +5,9 @@
  * simulated device is wrong. A case names the document and section it rests on and says
  * what is claimed. Cases run one after the other in one process, device 0's primary
  * context current, and leave everything as they found it; a case that ruins its context
- * or needs a process of its own is an OWN_PROCESS_CASE.
+ * or needs a process of its own is an OWN_PROCESS_CASE; one that is about the time before
+ * cuInit, or counts on a device nobody has used yet, is an UNINITIALIZED_CASE: a process
+ * of its own in which nothing of CUDA has been called.
  */
 #ifndef GS_CONFORMANCE_H
 #define GS_CONFORMANCE_H
@@ -26,23 +28,26 @@ struct conformance_case {
     const char *claim;    /* what is documented, in a sentence */
     void (*run)(void);
     bool own_process;
+    bool uninitialized; /* in its process nothing has been called */
 };
 
 /*
  * CASE(topic, name, document, section, claim) { ... } defines a case; the tables of all
  * files are put together by the linker.
  */
-#define CONFORMANCE_CASE(topic, label, doc, where, says, alone)                          \
+#define CONFORMANCE_CASE(topic, label, doc, where, says, alone, first)                   \
     static void topic##_##label(void);                                                   \
     static const struct conformance_case topic##_##label##_case = {                      \
-        #topic "." #label, doc, where, says, topic##_##label, alone};                    \
+        #topic "." #label, doc, where, says, topic##_##label, alone, first};             \
     static const struct conformance_case *const topic##_##label##_entry                  \
         __attribute__((used, section("conformance"))) = &topic##_##label##_case;         \
     static void topic##_##label(void)
 #define CASE(topic, label, doc, where, says)                                             \
-    CONFORMANCE_CASE(topic, label, doc, where, says, false)
+    CONFORMANCE_CASE(topic, label, doc, where, says, false, false)
 #define OWN_PROCESS_CASE(topic, label, doc, where, says)                                 \
-    CONFORMANCE_CASE(topic, label, doc, where, says, true)
+    CONFORMANCE_CASE(topic, label, doc, where, says, true, false)
+#define UNINITIALIZED_CASE(topic, label, doc, where, says)                               \
+    CONFORMANCE_CASE(topic, label, doc, where, says, true, true)
 
 /* A failed check is printed with file, line and values, and the case goes on. Each tells
  * whether it held. */

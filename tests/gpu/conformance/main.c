@@ -1,10 +1,11 @@
 /*
  * main.c - runs the cases, one line for each that fails or is skipped, figures last.
  *
- *     conformance [--list] [--json FILE] [--verbose] [filter...]
+ *     conformance [--list] [--json FILE] [--verbose] [--after CASE] [filter...]
  *
- * A filter is a part of a case's name. Status 0: nothing failed; 1: something did; 2: bad
- * arguments; 3: no device.
+ * A filter is a part of a case's name; --after leaves out the cases up to one. Status 0:
+ * nothing failed; 1: something did; 2: bad arguments; 3: no device; 4: a case did not
+ * come back, and what follows it was not run.
  *
  * Owns:  the outcome of the case that runs.   Lock: none, cases run on one thread.
  */
@@ -17,10 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "case_ipc_help.h"
 #include "conformance.h"
 #include "suite.h"
 
 #define OWN_PROCESS_SECONDS 30
+#define CASE_SECONDS        30 /* of one that shares the process */
 
 extern const struct conformance_case *const __start_conformance[];
 extern const struct conformance_case *const __stop_conformance[];
@@ -112,6 +115,7 @@ static void write_json(bool first)
         json_text(reason);
     }
     fputs("}", json);
+    fflush(json);
 }
 
 /* What a child process says by its exit status. */
@@ -166,7 +170,7 @@ static int run_one(const char *name)
 
     while (entry < __stop_conformance && strcmp((*entry)->name, name) != 0)
         entry++;
-    if (entry == __stop_conformance || !suite_start())
+    if (entry == __stop_conformance || (!(*entry)->uninitialized && !suite_start()))
         return CHILD_FAILED;
     current = *entry;
     current->run();
@@ -201,6 +205,29 @@ static void list(const struct conformance_case *const *cases, size_t count)
                cases[i]->section, cases[i]->claim);
 }
 
+/* A case that shares the process can be given up only with the process. */
+static void give_up(int number)
+{
+    static const char text[] = ": did not come back\n";
+    ssize_t written = write(STDOUT_FILENO, "FAILED ", 7);
+
+    (void)number;
+    written += write(STDOUT_FILENO, current->name, strlen(current->name));
+    written += write(STDOUT_FILENO, text, sizeof(text) - 1);
+    _exit(written > 0 ? 4 : 1);
+}
+
+static void run_here(void)
+{
+    alarm(CASE_SECONDS);
+    current->run();
+    if (!suite_tidy()) {
+        printf("FAILED %s: the context is not usable after it\n", current->name);
+        outcome = FAILED;
+    }
+    alarm(0);
+}
+
 /* Returns how many failed. */
 static unsigned run_all(const char *self, const struct conformance_case *const *cases,
                         size_t case_count, char **filters, int filter_count)
@@ -216,11 +243,7 @@ static unsigned run_all(const char *self, const struct conformance_case *const *
         if (current->own_process)
             run_in_child(self);
         else
-            current->run();
-        if (!current->own_process && !suite_tidy()) {
-            printf("FAILED %s: the context is not usable after it\n", current->name);
-            outcome = FAILED;
-        }
+            run_here();
         if (verbose && outcome == PASSED)
             printf("passed %s\n", current->name);
         if (outcome == SKIPPED && !current->own_process)
@@ -237,7 +260,8 @@ static int usage(const char *wrong)
 {
     fprintf(stderr,
             "conformance: %s\n"
-            "usage: conformance [--list] [--json FILE] [--verbose] [filter...]\n",
+            "usage: conformance [--list] [--json FILE] [--verbose] [--after CASE] "
+            "[filter...]\n",
             wrong);
     return 2;
 }
@@ -248,12 +272,16 @@ int main(int argc, char **argv)
     const struct conformance_case **cases = malloc((count + 1) * sizeof(*cases));
     int next = 1;
     bool only_list = false;
+    const char *after = "";
+    size_t first = 0;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!cases)
         return 1;
     memcpy(cases, __start_conformance, count * sizeof(*cases));
     qsort(cases, count, sizeof(*cases), by_name);
+    if (argc == 2 && strcmp(argv[1], "--serve") == 0)
+        return serve_remote();
     if (argc == 3 && strcmp(argv[1], "--one") == 0)
         return run_one(argv[2]);
     for (; next < argc && argv[next][0] == '-'; next++) {
@@ -261,6 +289,8 @@ int main(int argc, char **argv)
             only_list = true;
         else if (strcmp(argv[next], "--verbose") == 0)
             verbose = true;
+        else if (strcmp(argv[next], "--after") == 0 && next + 1 < argc)
+            after = argv[++next];
         else if (strcmp(argv[next], "--json") != 0 || next + 1 == argc)
             return usage(argv[next]);
         else if (!(json = fopen(argv[++next], "we")))
@@ -276,7 +306,11 @@ int main(int argc, char **argv)
     }
     if (json)
         fputs("[", json);
-    unsigned failed = run_all("/proc/self/exe", cases, count, argv + next, argc - next);
+    signal(SIGALRM, give_up);
+    while (first < count && strcmp(cases[first]->name, after) <= 0)
+        first++;
+    unsigned failed =
+        run_all("/proc/self/exe", cases + first, count - first, argv + next, argc - next);
     if (json && (fputs("\n]\n", json) < 0 || fclose(json) != 0))
         return usage("the file could not be written");
     free(cases);

@@ -1,27 +1,75 @@
 /*
  * suite.c - what cases share: the device, its context, kernels, work that does not end,
  * calls that may block.
- * Owns:  the primary context of device 0 and the module of the test kernels.
+ * Owns:  the primary context of device 0, the test kernels, the page of flags.
  * Lock:  none; cases run on one thread. A pending call has its own.
  */
 #include "suite.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "../kernels_ptx.h"
 
+/* The flags of blockers lie in one pinned page, each in a line of its own: taking pinned
+ * memory, or giving it back, may wait for a kernel that runs. */
+#define FLAGS      32
+#define FLAG_WORDS 16
+
 static CUdevice device;
 static CUcontext context;
-static CUmodule module; /* loaded at the first use */
+static CUmodule module;
+
+static const char *const kernel_names[] = {"gs_fill", "gs_check", "gs_copy",
+                                           "gs_add",  "gs_spin",  "gs_wait"};
+static CUfunction kernels[GS_ARRAY_LEN(kernel_names)];
+static uint32_t *flags;
+static CUdeviceptr flags_seen; /* by the device */
+static bool flag_taken[FLAGS];
+
+/* The memory of flags; the test kernels, each launched once: a driver that loads code
+ * lazily may wait, at the first launch, for a kernel that runs. */
+static bool prepare(void)
+{
+    uint64_t nothing = 0, count = 0, seed = 0;
+    void *page = NULL;
+
+    if (cuMemHostAlloc(&page, FLAGS * FLAG_WORDS * sizeof(uint32_t),
+                       CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS ||
+        cuMemHostGetDevicePointer(&flags_seen, page, 0) != CUDA_SUCCESS ||
+        cuModuleLoadData(&module, gs_kernels_ptx) != CUDA_SUCCESS)
+        return false;
+    flags = page;
+    flags[0] = 1;
+    for (size_t i = 0; i < GS_ARRAY_LEN(kernel_names); i++) {
+        bool waits = strcmp(kernel_names[i], "gs_wait") == 0;
+        void *params[] = {waits ? (void *)&flags_seen : &nothing, &count, &seed,
+                          &flags_seen};
+        if (cuModuleGetFunction(&kernels[i], module, kernel_names[i]) != CUDA_SUCCESS ||
+            launch(kernels[i], NULL, params) != CUDA_SUCCESS)
+            return false;
+    }
+    return cuCtxSynchronize() == CUDA_SUCCESS;
+}
 
 bool suite_start(void)
 {
-    return cuInit(0) == CUDA_SUCCESS && cuDeviceGet(&device, 0) == CUDA_SUCCESS &&
-           cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS &&
-           cuCtxSetCurrent(context) == CUDA_SUCCESS;
+    /* As many queues as streams, so that a kernel that runs until it is let go holds up
+     * nothing but what the documents say; all code there from the start. */
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    if (cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&device, 0) != CUDA_SUCCESS ||
+        cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS ||
+        cuCtxSetCurrent(context) != CUDA_SUCCESS)
+        return false;
+    if (prepare())
+        return true;
+    fputs("conformance: the test kernels do not run on this device\n", stderr);
+    return false;
 }
 
 bool suite_tidy(void)
@@ -66,13 +114,12 @@ void *driver_function(const char *symbol)
 
 CUfunction kernel(const char *name)
 {
-    CUfunction function = NULL;
-
-    if (!module)
-        CHECK_OK(cuModuleLoadData(&module, gs_kernels_ptx));
-    if (module)
-        CHECK_OK(cuModuleGetFunction(&function, module, name));
-    return function;
+    for (size_t i = 0; i < GS_ARRAY_LEN(kernel_names); i++) {
+        if (strcmp(kernel_names[i], name) == 0)
+            return kernels[i];
+    }
+    CHECK(!"a kernel of tests/gpu/kernels.h");
+    return NULL;
 }
 
 CUresult launch(CUfunction function, CUstream stream, void **params)
@@ -82,29 +129,36 @@ CUresult launch(CUfunction function, CUstream stream, void **params)
 
 bool block_stream(struct blocker *blocker, CUstream stream)
 {
-    void *page = NULL;
-    CUdeviceptr seen = 0;
+    unsigned slot = 0;
 
+    blocker->flag = NULL;
     blocker->stream = stream;
-    if (!CHECK_OK(cuMemHostAlloc(&page, sizeof(uint32_t), CU_MEMHOSTALLOC_DEVICEMAP)))
+    while (slot < FLAGS && flag_taken[slot])
+        slot++;
+    if (!CHECK(slot < FLAGS))
         return false;
-    blocker->flag = page;
-    __atomic_store_n(blocker->flag, 0, __ATOMIC_RELEASE);
+    CUdeviceptr seen = flags_seen + slot * FLAG_WORDS * sizeof(uint32_t);
     void *params[] = {&seen};
-    return CHECK_OK(cuMemHostGetDevicePointer(&seen, page, 0)) &&
-           CHECK_OK(launch(kernel("gs_wait"), stream, params));
+    __atomic_store_n(&flags[slot * FLAG_WORDS], 0, __ATOMIC_RELEASE);
+    if (!CHECK_OK(launch(kernel("gs_wait"), stream, params)))
+        return false;
+    flag_taken[slot] = true;
+    blocker->flag = &flags[slot * FLAG_WORDS];
+    return true;
 }
 
 void unblock(struct blocker *blocker)
 {
-    __atomic_store_n(blocker->flag, 1, __ATOMIC_RELEASE);
+    if (blocker->flag)
+        __atomic_store_n(blocker->flag, 1, __ATOMIC_RELEASE);
 }
 
 void end_block(struct blocker *blocker)
 {
     unblock(blocker);
     CHECK_OK(cuStreamSynchronize(blocker->stream));
-    CHECK_OK(cuMemFreeHost(blocker->flag));
+    if (blocker->flag)
+        flag_taken[(blocker->flag - flags) / FLAG_WORDS] = false;
     blocker->flag = NULL;
 }
 

@@ -13,8 +13,13 @@
  *   in order in neither      the program's own race
  *   in order in S alone      masked: a race that this run happened to hide
  *
- * All but the first are findings. The oracle knows no CUDA: the driver tells it of lines
+ * All but the first are findings. The rules in full, also for an access and the life of
+ * its memory, are in verdict.c. The oracle knows no CUDA: the driver tells it of lines
  * (streams and host threads), operations, waits, tenants and accesses.
+ *
+ * NULL is taken for an operation, a line or a tenant anywhere, and is one that nothing is
+ * known of. Without memory the oracle says so once and forgets what it was told until
+ * then: findings are missed, none is invented.
  *
  * Owns:  lines, operations, tenants, the shadow of accessed bytes, findings.
  * Lock:  one of its own inside every function; none is held when one returns.
@@ -39,7 +44,8 @@ struct oracle_options {
                              * locks and flags of the program cannot be seen */
     bool stacks;            /* keep the call stack of each operation */
     const char *file;       /* machine-readable lines are appended there too; or NULL */
-    unsigned most_findings; /* printed; all are counted */
+    unsigned most_findings; /* printed to stderr; the file gets one for each pair of call
+                             * sites, and all are counted */
 };
 
 /* Switch it on. Called once, before any other function here. */
@@ -51,12 +57,16 @@ enum oracle_line_kind { ORACLE_HOST, ORACLE_STREAM };
 
 /*
  * In:   id    named in findings: a stream's number, a thread's kernel id
- *       host  whose past the new line knows; NULL: that of every host thread so far
+ *       host  whose past the new line knows; NULL: that of every host thread so far,
+ *             ended ones too
+ *
+ * Without memory: NULL.
  */
 struct oracle_line *oracle_line_new(enum oracle_line_kind kind, uint64_t id,
                                     struct oracle_line *host);
 
-/* No more operations or calls will come. What it did stays known. */
+/* No more operations or calls will come: the pointer must not be used again. What it did
+ * stays known to those that were told of it. */
 void oracle_line_end(struct oracle_line *line);
 
 /* ---- operations ------------------------------------------------------------------- */
@@ -69,13 +79,13 @@ enum oracle_overlap {
 
 struct oracle_work {
     const char *call; /* the function that gave it to the device; static storage */
-    struct oracle_line *host, *stream;
+    struct oracle_line *host, *stream; /* host NULL: it is behind no host thread */
     enum oracle_overlap overlap;
     bool own; /* by a layer for itself: its waits order nothing in N */
 };
 
-/* An operation that is not submitted yet; one reference. Without memory: NULL, which
- * every function here takes for an operation nothing is known of. */
+/* An operation that is not submitted yet; one reference. One that never is can collect
+ * what others, or a host thread, are to be behind. Without memory: NULL. */
 struct oracle_op *oracle_op_new(void);
 void oracle_op_ref(struct oracle_op *op);
 void oracle_op_unref(struct oracle_op *op); /* NULL is allowed */
@@ -93,8 +103,12 @@ void oracle_op_submit(struct oracle_op *op, const struct oracle_work *work);
 /*
  * While it runs: a wait of the device for a value in memory has ended. It is behind
  * whoever last wrote there, and, if the host can write there, behind what the host
- * threads had seen when they may have written it. Operations that are behind this one are
- * behind that too, also those submitted already.
+ * threads have seen by now, since they may have written it at any time; if a host thread
+ * has announced that it did (oracle_host_access), behind that write alone. Operations
+ * that are behind this one are behind that too, also those submitted already.
+ *
+ * Of an operation that is not submitted: it collects that (a host thread that saw a value
+ * in memory).
  */
 void oracle_op_saw(struct oracle_op *op, uintptr_t address, size_t bytes, bool host_may);
 
@@ -110,7 +124,8 @@ void oracle_host_saw(struct oracle_line *host, const struct oracle_op *op, bool 
 void oracle_host_saw_line(struct oracle_line *host, const struct oracle_line *line,
                           bool own, bool asked);
 
-/* A host function starts: what it may tell the host threads, they know from now on. */
+/* A host function starts: what it may tell the host threads, they know from now on: what
+ * it is behind. One of a layer's own tells them nothing. */
 void oracle_host_function(const struct oracle_op *op);
 
 /* ---- tenants ---------------------------------------------------------------------- */
@@ -122,7 +137,9 @@ struct oracle_range {
 
 /*
  * A life of the range begins: an allocation is handed out. It is in order behind the ends
- * of those that had its bytes before; in S as far as they were retired.
+ * of those that had its bytes before; in S as far as they were retired. The host goes on
+ * behind what the host knew that ended them. One that has not ended, and is not around
+ * the new one, ends now. Returned with a reference; without memory: NULL.
  *
  * In:  host  who got it
  *      op    the stream's point from which it may be used, for a stream-ordered
@@ -134,11 +151,13 @@ struct oracle_tenant *oracle_tenant_begin(const struct oracle_range *range,
                                           const struct oracle_op *op, bool inner);
 
 /*
- * It ends: freed. What was accessed must be in order before it.
+ * It ends: freed. What was accessed must be in order before it, in N; an access that is
+ * not races with the free. Ending it twice does nothing.
  *
- * In:  op      the stream's point of a stream-ordered free; NULL: the host's
- *      waited  the end waits, by the native meaning of the call, for these lines; in N
- *              that is so, in S only if the host has seen them
+ * In:  op      the stream's point of a stream-ordered free, told of before it is done;
+ *              NULL: the host's
+ *      waited  the end waits, by the native meaning of the call, for these lines: the
+ *              host goes on behind them, in N; in S only if it has seen them
  */
 void oracle_tenant_end(struct oracle_tenant *tenant, const char *call,
                        struct oracle_line *host, const struct oracle_op *op,
@@ -163,7 +182,8 @@ struct oracle_access {
     bool atomic; /* does not conflict with another atomic one */
 };
 
-/* The operation runs, touching these bytes. Called once, when it is executed. */
+/* The operation runs, touching these bytes. Called when it is executed, before
+ * oracle_op_done; accesses that come in parts may be told in as many calls. */
 void oracle_op_runs(struct oracle_op *op, const struct oracle_access *accesses,
                     size_t count);
 
@@ -173,18 +193,19 @@ void oracle_op_done(struct oracle_op *op);
 /* The host touches bytes itself, as a test program announces it. */
 void oracle_host_access(struct oracle_line *host, const struct oracle_access *access);
 
-/* The bytes are gone for good (unmapped, the device reset): forget what is known. */
+/* The bytes are gone for good (unmapped, the device reset, host memory given back to the
+ * system): forget what is known, also that they once had a tenant. */
 void oracle_forget(const struct oracle_range *range);
 
 /* ---- findings --------------------------------------------------------------------- */
 
 enum oracle_finding {
-    ORACLE_LOST_ORDER,     /* in N, not in S: the layer's */
-    ORACLE_RACE,           /* in neither: the program's */
-    ORACLE_MASKED,         /* in S alone */
-    ORACLE_NO_TENANT,      /* memory that nobody has: after its free, before its start */
-    ORACLE_EARLY_RETIRE,   /* retired by something that is not done */
-    ORACLE_LAYER_BLOCKS,   /* a call waits for what native does not wait for */
+    ORACLE_LOST_ORDER,   /* in N, not in S: the layer's */
+    ORACLE_RACE,         /* in neither: the program's; also with an allocation or free */
+    ORACLE_MASKED,       /* in S alone */
+    ORACLE_NO_TENANT,    /* memory that nobody has, or that was freed before, in N */
+    ORACLE_EARLY_RETIRE, /* retired by something that is not done */
+    ORACLE_LAYER_BLOCKS, /* a call waits for what native does not wait for */
     ORACLE_PROGRAM_BLOCKS, /* a call waits for ever, natively too */
     ORACLE_FINDINGS
 };
@@ -207,10 +228,10 @@ void oracle_blocked(const char *call, const char *entry, struct oracle_line *hos
                     const struct oracle_op *op, const struct oracle_op *culprit, bool own,
                     bool native_waits);
 
-/* Launches whose accesses are not known. Counted, and printed at the end. */
+/* A launch whose accesses are not known. Counted, and printed at the end. */
 void oracle_unchecked(const char *kernel);
 
-/* One line of figures to stderr, if there is anything to say; more with `always`. */
+/* One line of figures to stderr, if there is anything to say, or `always`. */
 void oracle_summary(bool always);
 
 #endif

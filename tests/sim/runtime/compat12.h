@@ -32,6 +32,12 @@ extern __typeof__(cudaStreamUpdateCaptureDependencies_ptsz)
     cudaStreamUpdateCaptureDependencies_v2_ptsz;
 extern __typeof__(cudaStreamGetCaptureInfo) cudaStreamGetCaptureInfo_v3;
 extern __typeof__(cudaStreamGetCaptureInfo_ptsz) cudaStreamGetCaptureInfo_v3_ptsz;
+extern __typeof__(cudaSignalExternalSemaphoresAsync) cudaSignalExternalSemaphoresAsync_v2;
+extern __typeof__(cudaSignalExternalSemaphoresAsync_ptsz)
+    cudaSignalExternalSemaphoresAsync_v2_ptsz;
+extern __typeof__(cudaWaitExternalSemaphoresAsync) cudaWaitExternalSemaphoresAsync_v2;
+extern __typeof__(cudaWaitExternalSemaphoresAsync_ptsz)
+    cudaWaitExternalSemaphoresAsync_v2_ptsz;
 
 /* cudaDeviceProp of 12: it has members that 13 dropped, and lacks its last ones. */
 struct gs_rt_device_prop_12 {
@@ -152,6 +158,10 @@ cudaError_t gs_rt_choose_device_12(
 #define cudaStreamUpdateCaptureDependencies_ptsz cudaStreamUpdateCaptureDependencies_v2_ptsz
 #define cudaStreamGetCaptureInfo cudaStreamGetCaptureInfo_v3
 #define cudaStreamGetCaptureInfo_ptsz cudaStreamGetCaptureInfo_v3_ptsz
+#define cudaSignalExternalSemaphoresAsync cudaSignalExternalSemaphoresAsync_v2
+#define cudaSignalExternalSemaphoresAsync_ptsz cudaSignalExternalSemaphoresAsync_v2_ptsz
+#define cudaWaitExternalSemaphoresAsync cudaWaitExternalSemaphoresAsync_v2
+#define cudaWaitExternalSemaphoresAsync_ptsz cudaWaitExternalSemaphoresAsync_v2_ptsz
 #define cudaDeviceProp gs_rt_device_prop_12
 #define cudaGetDeviceProperties cudaGetDeviceProperties_v2
 #define cudaChooseDevice gs_rt_choose_device_12

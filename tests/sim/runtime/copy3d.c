@@ -1,6 +1,6 @@
 /*
- * copy3d.c - copies of pitched rectangles and boxes. CUDA arrays are not modelled: a copy
- * that names one is refused with cudaErrorNotSupported.
+ * copy3d.c - copies of pitched rectangles and boxes. Where a CUDA array takes part, widths
+ * and its own offsets are in its elements, as the runtime's documentation has it.
  * Owns:  nothing.   Lock: none.
  */
 #include "rt.h"
@@ -129,15 +129,43 @@ cudaError_t cudaMemcpy2DAsync_ptsz(void *dst, size_t dpitch, const void *src,
 
 /* ---- 3D -------------------------------------------------------------------------- */
 
+/*
+ * Put the arrays of a copy into it and turn elements into bytes. Two arrays have elements
+ * of one size (cudaMemcpy3D).
+ */
+static cudaError_t add_arrays(cudaArray_const_t src, cudaArray_const_t dst,
+                              CUDA_MEMCPY3D *copy)
+{
+    CUDA_ARRAY3D_DESCRIPTOR desc;
+    size_t src_element = 1, dst_element = 1;
+    cudaError_t error = cudaSuccess;
+
+    if (src) {
+        error = gs_rt_describe_array(src, &desc, &src_element);
+        copy->srcMemoryType = CU_MEMORYTYPE_ARRAY;
+        copy->srcArray = (CUarray)src;
+        copy->srcXInBytes *= src_element;
+    }
+    if (error == cudaSuccess && dst) {
+        error = gs_rt_describe_array(dst, &desc, &dst_element);
+        copy->dstMemoryType = CU_MEMORYTYPE_ARRAY;
+        copy->dstArray = (CUarray)dst;
+        copy->dstXInBytes *= dst_element;
+    }
+    if (error == cudaSuccess && src && dst && src_element != dst_element)
+        return cudaErrorInvalidValue;
+    copy->WidthInBytes *= src ? src_element : dst_element;
+    return error;
+}
+
 cudaError_t gs_rt_copy3d(const struct cudaMemcpy3DParms *parms, CUDA_MEMCPY3D *copy)
 {
     CUmemorytype src, dst;
     cudaError_t error;
 
-    if (!parms)
+    if (!parms || (parms->srcArray && parms->srcPtr.ptr) ||
+        (parms->dstArray && parms->dstPtr.ptr))
         return cudaErrorInvalidValue;
-    if (parms->srcArray || parms->dstArray)
-        return cudaErrorNotSupported;
     error = memory_types(parms->kind, &src, &dst);
     if (error != cudaSuccess)
         return error;
@@ -161,7 +189,7 @@ cudaError_t gs_rt_copy3d(const struct cudaMemcpy3DParms *parms, CUDA_MEMCPY3D *c
     copy->WidthInBytes = parms->extent.width;
     copy->Height = parms->extent.height;
     copy->Depth = parms->extent.depth;
-    return cudaSuccess;
+    return add_arrays(parms->srcArray, parms->dstArray, copy);
 }
 
 static bool is_empty(struct cudaExtent extent)

@@ -159,6 +159,25 @@ char *gs_rt_fatbin_ptx(const void *image);
 /* CUDA_MEMCPY3D for a runtime copy, or the error that its parameters deserve. */
 cudaError_t gs_rt_copy3d(const struct cudaMemcpy3DParms *parms, CUDA_MEMCPY3D *copy);
 
+/* ---- array.c --------------------------------------------------------------------- */
+
+/* The driver's format and channels of an element. cudaErrorInvalidChannelDescriptor. */
+cudaError_t gs_rt_format(const struct cudaChannelFormatDesc *desc, CUarray_format *format,
+                         unsigned *channels);
+
+/* The other way round. */
+void gs_rt_channels(CUarray_format format, unsigned channels,
+                    struct cudaChannelFormatDesc *desc);
+
+/* What the driver makes an array from. cudaErrorInvalidChannelDescriptor. */
+cudaError_t gs_rt_array_desc(const struct cudaChannelFormatDesc *channels,
+                             struct cudaExtent extent, unsigned flags,
+                             CUDA_ARRAY3D_DESCRIPTOR *out);
+
+/* What an array was made from, and the bytes of its element, unless NULL. */
+cudaError_t gs_rt_describe_array(cudaArray_const_t array, CUDA_ARRAY3D_DESCRIPTOR *desc,
+                                 size_t *element_bytes);
+
 static inline CUdeviceptr gs_rt_address(const void *pointer)
 {
     return (CUdeviceptr)(uintptr_t)pointer;

@@ -64,5 +64,7 @@ extern const struct selftest memory_tests[];
 extern const struct selftest work_tests[];
 extern const struct selftest process_tests[];
 extern const struct selftest per_thread_tests[];
+extern const struct selftest array_tests[];
+extern const struct selftest ipc_tests[];
 
 #endif

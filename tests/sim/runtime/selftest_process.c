@@ -272,13 +272,11 @@ static void entry_points(void)
 
 static void unmodelled(void)
 {
-    void *array = NULL;
     struct cudaChannelFormatDesc desc =
         cudaCreateChannelDesc(32, 0, 0, 0, cudaChannelFormatKindFloat);
 
     CHECK_IS(desc.x, 32);
-    CHECK_IS(cudaMallocArray((cudaArray_t *)&array, &desc, 16, 16, 0),
-             cudaErrorNotSupported);
+    CHECK_IS(cudaGraphicsUnregisterResource(NULL), cudaErrorNotSupported);
     CHECK_IS(cudaGetLastError(), cudaErrorNotSupported);
 }
 

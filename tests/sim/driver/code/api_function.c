@@ -5,13 +5,17 @@
  */
 #include "context.h"
 #include "device.h"
-#include "module.h"
+#include "launch.h"
+#include "version.h"
 
 #define MAX_SHARED_BYTES 232448 /* MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */
+#define SHARED_BYTES     233472 /* MAX_SHARED_MEMORY_PER_MULTIPROCESSOR */
 
 static CUresult get_attribute(const struct sim_function *function, int *out,
                               CUfunction_attribute attribute)
 {
+    if (!sim_version_knows(SIM_SINCE_FUNCTION_ATTRIBUTE, attribute))
+        return CUDA_ERROR_INVALID_VALUE;
     switch ((int)attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
         *out = 1024;
@@ -20,6 +24,8 @@ static CUresult get_attribute(const struct sim_function *function, int *out,
         *out = 32;
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+        *out = function->target;
+        return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
         *out = 90;
         return CUDA_SUCCESS;
@@ -139,7 +145,7 @@ SIM_API(cuFuncGetName, const char **out, CUfunction handle)
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (!out)
+    if (!out || !handle)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_function *function = sim_function_get(handle);
     if (!function)
@@ -197,10 +203,23 @@ SIM_API(cuFuncIsLoaded, CUfunctionLoadingState *state, CUfunction handle)
     return CUDA_SUCCESS;
 }
 
-/* As many blocks as 2048 threads allow; shared memory and registers are not limits here.
- */
+/* As many as 2048 threads allow; registers are no limit here. */
+unsigned sim_resident_blocks(unsigned threads)
+{
+    unsigned blocks = threads > 1024 ? 0 : 2048 / ((threads + 31) / 32 * 32);
+
+    return blocks < 32 ? blocks : 32;
+}
+
+/* How many blocks the shared memory of a multiprocessor has room for; each needs a KiB
+ * more than it asks for (RESERVED_SHARED_MEMORY_PER_BLOCK). */
+static int blocks_by_shared_memory(size_t bytes)
+{
+    return bytes > MAX_SHARED_BYTES ? 0 : (int)(SHARED_BYTES / (bytes + 1024));
+}
+
 static CUresult occupancy(enum sim_api api, int *blocks, CUfunction handle,
-                          int block_size)
+                          int block_size, size_t shared_bytes)
 {
     CUresult res = sim_enter(api);
 
@@ -212,26 +231,24 @@ static CUresult occupancy(enum sim_api api, int *blocks, CUfunction handle,
     if (!function)
         return CUDA_ERROR_INVALID_HANDLE;
     sim_function_put(function);
-    *blocks = block_size > 1024 ? 0 : 2048 / ((block_size + 31) / 32 * 32);
-    if (*blocks > 32)
-        *blocks = 32;
+    int by_threads = (int)sim_resident_blocks((unsigned)block_size);
+    int by_memory = blocks_by_shared_memory(shared_bytes);
+    *blocks = by_threads < by_memory ? by_threads : by_memory;
     return CUDA_SUCCESS;
 }
 
 SIM_API(cuOccupancyMaxActiveBlocksPerMultiprocessor, int *blocks, CUfunction function,
         int block_size, size_t shared_bytes)
 {
-    (void)shared_bytes;
     return occupancy(SIM_ID_cuOccupancyMaxActiveBlocksPerMultiprocessor, blocks, function,
-                     block_size);
+                     block_size, shared_bytes);
 }
 
 SIM_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *blocks,
         CUfunction function, int block_size, size_t shared_bytes, unsigned int flags)
 {
-    (void)shared_bytes;
     if (flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)
         return CUDA_ERROR_INVALID_VALUE;
     return occupancy(SIM_ID_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, blocks,
-                     function, block_size);
+                     function, block_size, shared_bytes);
 }

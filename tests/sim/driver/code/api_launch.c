@@ -1,132 +1,175 @@
 /*
- * api_launch.c - kernel launches. A kernel the simulation does not know is a no-op that
- * keeps its place in the stream; it says so once. Owns:  nothing.   Lock: none of its
- * own. Source: Driver API, "Execution Control".
+ * api_launch.c - kernel launches: the calls, and what their attributes ask for.
+ *
+ * A programmatic launch may run beside the one before it in its stream. An event among
+ * the attributes is complete when the kernel is; one that its blocks' start triggers, as
+ * soon as the kernel may start.
+ *
+ * Owns:  nothing.   Lock: none of its own.
+ * Source: Driver API, "Execution Control".
  */
 #include <string.h>
 
+#include "capture.h"
 #include "context.h"
+#include "event.h"
 #include "launch.h"
-#include "log.h"
 #include "stream.h"
 
-#define MAX_BLOCK_THREADS 1024u
+/* An event among the attributes, as both members of the union that have one begin. */
+struct wish_event {
+    CUevent handle;
+    int flags;
+    int at_start;
+    struct sim_event *event; /* with a reference; NULL: not asked for */
+};
 
-static bool valid_shape(const struct sim_launch *launch)
+/* What the attributes ask of the order. */
+struct wishes {
+    bool overlaps;
+    bool updatable;               /* said something of updates by the device */
+    struct wish_event triggered;  /* a programmatic event */
+    struct wish_event completion; /* a launch completion event */
+};
+
+static void forget(struct wishes *wishes)
 {
-    const unsigned *grid = launch->grid;
-    const unsigned *block = launch->block;
-
-    if (!grid[0] || !grid[1] || !grid[2] || !block[0] || !block[1] || !block[2])
-        return false;
-    if (grid[0] > 2147483647u || grid[1] > 65535 || grid[2] > 65535)
-        return false;
-    if (block[0] > MAX_BLOCK_THREADS || block[1] > MAX_BLOCK_THREADS || block[2] > 64)
-        return false;
-    return block[0] * block[1] * block[2] <= MAX_BLOCK_THREADS;
+    if (wishes->triggered.event)
+        sim_event_put(wishes->triggered.event);
+    if (wishes->completion.event)
+        sim_event_put(wishes->completion.event);
 }
 
-/* The argument buffer of `extra`: pairs of a name and a value. */
-static CUresult read_extra(void **extra, const unsigned char **buffer, size_t *bytes)
+/* Read an event's attribute. Source: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT. */
+static CUresult wish_event(const CUlaunchAttribute *attribute,
+                           const struct sim_context *context, struct wish_event *out)
 {
-    *buffer = NULL;
-    *bytes = 0;
-    while (*extra != CU_LAUNCH_PARAM_END) {
-        if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER)
-            *buffer = extra[1];
-        else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE)
-            memcpy(bytes, extra[1], sizeof(*bytes));
-        else
-            return CUDA_ERROR_INVALID_VALUE;
-        extra += 2;
+    if (out->event) { /* the last one counts */
+        sim_event_put(out->event);
+        out->event = NULL;
     }
-    return *buffer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-/* Read a built-in kernel's arguments, each at its own alignment in a buffer. */
-static CUresult read_args(const struct sim_kernel *kernel,
-                          const struct sim_launch *launch, uint64_t *args)
-{
-    const unsigned char *buffer = NULL;
-    size_t bytes = 0, offset = 0;
-
-    if (launch->params && launch->extra)
+    memcpy(&out->handle, &attribute->value, sizeof(out->handle));
+    memcpy(&out->flags, attribute->value.pad + sizeof(CUevent), sizeof(int));
+    if ((int)attribute->id == SIM_ATTRIBUTE_PROGRAMMATIC_EVENT)
+        memcpy(&out->at_start, attribute->value.pad + sizeof(CUevent) + sizeof(int),
+               sizeof(int));
+    else
+        out->at_start = 1;
+    out->event = sim_event_get(out->handle);
+    if (!out->event || out->event->context != context)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (out->flags != 0 || !(out->event->flags & CU_EVENT_DISABLE_TIMING) ||
+        (out->event->flags & CU_EVENT_INTERPROCESS))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!launch->params && !launch->extra)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (launch->extra) {
-        CUresult res = read_extra(launch->extra, &buffer, &bytes);
-        if (res != CUDA_SUCCESS)
-            return res;
-    }
-    for (unsigned i = 0; i < kernel->arg_count; i++) {
-        size_t size = kernel->arg_bytes[i];
-        offset = gs_round_up(offset, size);
-        if (launch->extra && (offset + size > bytes))
-            return CUDA_ERROR_INVALID_VALUE;
-        if (launch->params && !launch->params[i])
-            return CUDA_ERROR_INVALID_VALUE;
-        args[i] = 0;
-        memcpy(&args[i], launch->extra ? buffer + offset : launch->params[i], size);
-        offset += size;
-    }
     return CUDA_SUCCESS;
 }
 
-static CUresult run(struct sim_op *op)
+static CUresult read_wishes(const struct sim_launch *launch,
+                            const struct sim_context *context, struct wishes *out)
 {
-    return op->kernel.body(op);
+    CUresult res = CUDA_SUCCESS;
+
+    *out = (struct wishes){0};
+    for (unsigned i = 0; i < launch->attribute_count && res == CUDA_SUCCESS; i++) {
+        const CUlaunchAttribute *attribute = &launch->attributes[i];
+        switch ((int)attribute->id) {
+        case SIM_ATTRIBUTE_PROGRAMMATIC_SERIALIZATION:
+            out->overlaps = attribute->value.programmaticStreamSerializationAllowed != 0;
+            break;
+        case SIM_ATTRIBUTE_PROGRAMMATIC_EVENT:
+            res = wish_event(attribute, context, &out->triggered);
+            break;
+        case SIM_ATTRIBUTE_COMPLETION_EVENT:
+            res = wish_event(attribute, context, &out->completion);
+            break;
+        case SIM_ATTRIBUTE_DEVICE_UPDATABLE:
+            out->updatable = true;
+            break;
+        default:
+            break;
+        }
+    }
+    if (res != CUDA_SUCCESS)
+        forget(out);
+    return res;
 }
 
-static CUresult make_op(enum sim_api api, struct sim_function *function,
-                        const struct sim_launch *launch, struct sim_op **out)
+/* Submit a mark that stands for the event: what is before the kernel is done. */
+static CUresult mark_start(enum sim_api api, struct sim_stream *stream,
+                           struct sim_event *event)
 {
-    const struct sim_kernel *kernel = function->kernel;
-    struct sim_op *op = sim_op_new(SIM_OP_KERNEL, api, kernel ? run : NULL);
+    struct sim_op *op = sim_op_new(SIM_OP_EVENT, api, NULL);
+    CUresult res = op ? sim_submit(stream, op) : CUDA_ERROR_OUT_OF_MEMORY;
 
-    if (!op)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!kernel) {
-        if (!atomic_exchange(&function->said, true))
-            sim_log_always("kernel %s is not known here: it does nothing",
-                           function->name);
-        *out = op;
-        return CUDA_SUCCESS;
+    if (res == CUDA_SUCCESS)
+        sim_event_set(event, op);
+    sim_op_unref(op);
+    return res;
+}
+
+/* An event that starts with the kernel; of one that overlaps, nothing is before it that
+ * would be done. */
+static bool marks_start(const struct wishes *wishes, const struct wish_event *wish)
+{
+    return wish->event && wish->at_start && !wishes->overlaps;
+}
+
+static CUresult submit(enum sim_api api, struct sim_stream *stream, struct sim_op *op,
+                       const struct wishes *wishes)
+{
+    const struct wish_event *events[] = {&wishes->triggered, &wishes->completion};
+    CUresult res = CUDA_SUCCESS;
+
+    for (unsigned i = 0; i < GS_ARRAY_LEN(events) && res == CUDA_SUCCESS; i++) {
+        if (marks_start(wishes, events[i]))
+            res = mark_start(api, stream, events[i]->event);
     }
-    op->kernel.body = kernel->body;
-    CUresult res = read_args(kernel, launch, op->kernel.args);
-    if (res != CUDA_SUCCESS) {
-        sim_op_unref(op);
+    if (res == CUDA_SUCCESS)
+        res = sim_submit(stream, op);
+    for (unsigned i = 0; i < GS_ARRAY_LEN(events) && res == CUDA_SUCCESS; i++) {
+        if (events[i]->event && !marks_start(wishes, events[i]))
+            sim_event_set(events[i]->event, op);
+    }
+    return res;
+}
+
+/* The same on a capturing stream: the events name the new node. */
+static CUresult capture(struct sim_stream *stream, struct sim_op *op,
+                        const struct wishes *wishes)
+{
+    const struct sim_capture_edge triggered = {true, wishes->triggered.at_start != 0};
+    const struct sim_capture_edge completion = {false, true};
+    CUresult res = sim_submit(stream, op);
+
+    if (res == CUDA_SUCCESS && wishes->triggered.event)
+        res = sim_capture_record_kernel(stream, wishes->triggered.event, triggered);
+    if (res == CUDA_SUCCESS && wishes->completion.event)
+        res = sim_capture_record_kernel(stream, wishes->completion.event, completion);
+    return res;
+}
+
+static CUresult launch_in(enum sim_api api, struct sim_context *context,
+                          struct sim_stream *stream, const struct sim_launch *launch)
+{
+    struct wishes wishes;
+    struct sim_op *op;
+    CUresult res = sim_launch_prepare(api, context, launch, sim_capture_any(), &op);
+
+    if (res != CUDA_SUCCESS)
         return res;
-    }
-    kernel->ranges(op);
-    *out = op;
-    return CUDA_SUCCESS;
-}
-
-static CUresult prepare(enum sim_api api, struct sim_context *context,
-                        struct sim_function *function, const struct sim_launch *launch,
-                        struct sim_op **out)
-{
-    if (!valid_shape(launch))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (function->context &&
-        (function->context != context || function->context_id != sim_context_id(context)))
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (launch->shared_bytes > (unsigned)atomic_load(&function->shared_bytes))
-        return CUDA_ERROR_INVALID_VALUE;
-    return make_op(api, function, launch, out);
-}
-
-CUresult sim_launch_prepare(enum sim_api api, struct sim_context *context,
-                            const struct sim_launch *launch, struct sim_op **out)
-{
-    struct sim_function *function = sim_function_get(launch->function);
-
-    if (!function)
-        return CUDA_ERROR_INVALID_HANDLE;
-    CUresult res = prepare(api, context, function, launch, out);
-    sim_function_put(function);
+    res = read_wishes(launch, context, &wishes);
+    if (res != CUDA_SUCCESS)
+        goto drop;
+    bool captures = sim_capture_has(stream);
+    if (wishes.updatable && !captures)
+        res = CUDA_ERROR_INVALID_VALUE; /* for nodes of graphs only */
+    if (wishes.overlaps)
+        op->overlap = op->kernel.waits_inside ? ORACLE_OVERLAPS_WAITS : ORACLE_OVERLAPS;
+    if (res == CUDA_SUCCESS)
+        res = captures ? capture(stream, op, &wishes) : submit(api, stream, op, &wishes);
+    forget(&wishes);
+drop:
+    sim_op_unref(op);
     return res;
 }
 
@@ -135,19 +178,13 @@ static CUresult launch_kernel(enum sim_api api, enum sim_variant variant,
 {
     struct sim_context *context;
     struct sim_stream *stream;
-    struct sim_op *op;
     CUresult res = sim_enter_context(api, &context);
 
     if (res == CUDA_SUCCESS)
-        res = sim_launch_prepare(api, context, launch, &op);
+        res = sim_stream_get_own(context, launch->stream, variant, &stream);
     if (res != CUDA_SUCCESS)
         return res;
-    res = sim_stream_get_own(context, launch->stream, variant, &stream);
-    if (res != CUDA_SUCCESS) {
-        sim_op_unref(op);
-        return res;
-    }
-    res = sim_submit_drop(stream, op);
+    res = launch_in(api, context, stream, launch);
     sim_stream_put(stream);
     return res;
 }
@@ -156,8 +193,13 @@ SIM_API(cuLaunchKernel, CUfunction function, unsigned int gx, unsigned int gy,
         unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,
         unsigned int shared_bytes, CUstream stream, void **params, void **extra)
 {
-    const struct sim_launch launch = {function, {gx, gy, gz}, {bx, by, bz}, shared_bytes,
-                                      stream,   params,       extra};
+    const struct sim_launch launch = {.function = function,
+                                      .grid = {gx, gy, gz},
+                                      .block = {bx, by, bz},
+                                      .shared_bytes = shared_bytes,
+                                      .stream = stream,
+                                      .params = params,
+                                      .extra = extra};
 
     return launch_kernel(SIM_ID_cuLaunchKernel, SIM_LEGACY, &launch);
 }
@@ -166,8 +208,13 @@ SIM_API(cuLaunchKernel_ptsz, CUfunction function, unsigned int gx, unsigned int 
         unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,
         unsigned int shared_bytes, CUstream stream, void **params, void **extra)
 {
-    const struct sim_launch launch = {function, {gx, gy, gz}, {bx, by, bz}, shared_bytes,
-                                      stream,   params,       extra};
+    const struct sim_launch launch = {.function = function,
+                                      .grid = {gx, gy, gz},
+                                      .block = {bx, by, bz},
+                                      .shared_bytes = shared_bytes,
+                                      .stream = stream,
+                                      .params = params,
+                                      .extra = extra};
 
     return launch_kernel(SIM_ID_cuLaunchKernel_ptsz, SIM_PER_THREAD, &launch);
 }
@@ -176,8 +223,13 @@ SIM_API(cuLaunchCooperativeKernel, CUfunction function, unsigned int gx, unsigne
         unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz,
         unsigned int shared_bytes, CUstream stream, void **params)
 {
-    const struct sim_launch launch = {function, {gx, gy, gz}, {bx, by, bz}, shared_bytes,
-                                      stream,   params,       NULL};
+    const struct sim_launch launch = {.function = function,
+                                      .grid = {gx, gy, gz},
+                                      .block = {bx, by, bz},
+                                      .shared_bytes = shared_bytes,
+                                      .stream = stream,
+                                      .params = params,
+                                      .cooperative = true};
 
     return launch_kernel(SIM_ID_cuLaunchCooperativeKernel, SIM_LEGACY, &launch);
 }
@@ -186,8 +238,13 @@ SIM_API(cuLaunchCooperativeKernel_ptsz, CUfunction function, unsigned int gx,
         unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
         unsigned int bz, unsigned int shared_bytes, CUstream stream, void **params)
 {
-    const struct sim_launch launch = {function, {gx, gy, gz}, {bx, by, bz}, shared_bytes,
-                                      stream,   params,       NULL};
+    const struct sim_launch launch = {.function = function,
+                                      .grid = {gx, gy, gz},
+                                      .block = {bx, by, bz},
+                                      .shared_bytes = shared_bytes,
+                                      .stream = stream,
+                                      .params = params,
+                                      .cooperative = true};
 
     return launch_kernel(SIM_ID_cuLaunchCooperativeKernel_ptsz, SIM_PER_THREAD, &launch);
 }
@@ -196,16 +253,20 @@ static CUresult launch_config(enum sim_api api, enum sim_variant variant,
                               const CUlaunchConfig *config, CUfunction function,
                               void **params, void **extra)
 {
-    if (!config || (config->numAttrs > 0 && !config->attrs))
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!config || (config->numAttrs > 0 && !config->attrs)) {
+        CUresult res = sim_enter(api);
+        return res == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : res;
+    }
     const struct sim_launch launch = {
-        function,
-        {config->gridDimX, config->gridDimY, config->gridDimZ},
-        {config->blockDimX, config->blockDimY, config->blockDimZ},
-        config->sharedMemBytes,
-        config->hStream,
-        params,
-        extra,
+        .function = function,
+        .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+        .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+        .shared_bytes = config->sharedMemBytes,
+        .stream = config->hStream,
+        .params = params,
+        .extra = extra,
+        .attributes = config->attrs,
+        .attribute_count = config->numAttrs,
     };
 
     return launch_kernel(api, variant, &launch);

@@ -242,7 +242,7 @@ SIM_API(cuKernelGetName, const char **out, CUkernel handle)
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (!out)
+    if (!out || !handle)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_function *kernel = get_kernel(handle);
     if (!kernel)

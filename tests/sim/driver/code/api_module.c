@@ -111,8 +111,11 @@ SIM_API(cuModuleUnload, CUmodule handle)
     struct sim_module *module = sim_module_get(handle, SIM_TYPE_MODULE);
     if (!module)
         return CUDA_ERROR_INVALID_HANDLE;
-    struct sim_object *closed =
-        module->library ? NULL : sim_handle_close(handle, SIM_TYPE_MODULE);
+    if (module->library) { /* it goes with its library */
+        sim_module_put(module);
+        return CUDA_ERROR_NOT_PERMITTED;
+    }
+    struct sim_object *closed = sim_handle_close(handle, SIM_TYPE_MODULE);
     if (closed) {
         sim_module_end_functions(module);
         sim_context_disown(module->context, closed);
@@ -211,6 +214,8 @@ SIM_API(cuModuleGetLoadingMode, CUmoduleLoadingMode *mode)
         return res;
     if (!mode)
         return CUDA_ERROR_INVALID_VALUE;
-    *mode = CU_MODULE_LAZY_LOADING;
+    const char *wanted = getenv("CUDA_MODULE_LOADING");
+    *mode = wanted && strcmp(wanted, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING
+                                                   : CU_MODULE_LAZY_LOADING;
     return CUDA_SUCCESS;
 }

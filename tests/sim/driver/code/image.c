@@ -1,17 +1,21 @@
 /*
  * image.c - what a module is loaded from. PTX is text: the names of its kernels follow
- * the word .entry. Of binaries (cubin, fat binary) only the magic number is looked at.
- * Owns:  images.   Lock: none, immutable.
- * Source: PTX ISA, "Kernel and Function Directives: .entry".
+ * the word .entry, .version and .target are read, and brackets must match; the rest of
+ * its grammar is not looked at. Of binaries (cubin, fat binary) only the magic number is
+ * looked at. Owns:  images.   Lock: none, immutable. Source: PTX ISA, "Kernel and
+ * Function Directives: .entry".
  */
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "config.h"
 #include "module.h"
 
 #define FATBIN_MAGIC  0xba55ed50u
 #define WRAPPER_MAGIC 0x466243b1u
+#define BINARY_TARGET 90 /* of the simulated device */
 
 /* What nvcc puts in front of a fat binary. */
 struct fatbin_wrapper {
@@ -64,9 +68,34 @@ static bool add_name(struct sim_image *image, const char *start, size_t length)
     return true;
 }
 
-/* Collect the names behind .entry, outside comments and strings. */
-static bool read_ptx(struct sim_image *image, const char *text)
+/* The brackets that are open at a place of the text. */
+struct nesting {
+    char open[64];
+    size_t depth;
+};
+
+/* Follow one character; false if it closes what is not open. */
+static bool nest(struct nesting *nesting, char c)
 {
+    static const char opening[] = "({[", closing[] = ")}]";
+    const char *at = strchr(closing, c);
+
+    if (strchr(opening, c)) {
+        if (nesting->depth == sizeof(nesting->open))
+            return false;
+        nesting->open[nesting->depth++] = c;
+    } else if (at) {
+        return nesting->depth > 0 &&
+               nesting->open[--nesting->depth] == opening[at - closing];
+    }
+    return true;
+}
+
+/* Collect the names behind .entry, outside comments and strings. */
+static CUresult read_names(struct sim_image *image, const char *text)
+{
+    struct nesting nesting = {.depth = 0};
+
     for (text = skip_space(text); *text; text = skip_space(text)) {
         if (*text == '"') {
             const char *end = strchr(text + 1, '"');
@@ -76,17 +105,50 @@ static bool read_ptx(struct sim_image *image, const char *text)
             size_t length = 0;
             while (is_name_char(name[length]))
                 length++;
-            if (length && !add_name(image, name, length))
-                return false;
+            if (length == 0)
+                return CUDA_ERROR_INVALID_PTX;
+            if (!add_name(image, name, length))
+                return CUDA_ERROR_OUT_OF_MEMORY;
             text = name + length;
         } else if (is_name_char(*text)) {
             while (is_name_char(*text))
                 text++;
-        } else {
+        } else if (nest(&nesting, *text)) {
             text++;
+        } else {
+            return CUDA_ERROR_INVALID_PTX;
         }
     }
-    return true;
+    return nesting.depth == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
+}
+
+/*
+ * A driver of CUDA M.N reads PTX up to version M-4.N ("Release Notes" of the PTX ISA:
+ * 7.4 with CUDA 11.4, 8.4 with 12.4, 9.0 with 13.0).
+ */
+static bool version_is_known(unsigned major, unsigned minor)
+{
+    int driver = sim_config()->driver_version;
+    unsigned most = (unsigned)(driver / 1000) - 4;
+
+    return major < most || (major == most && minor <= (unsigned)driver % 1000 / 10);
+}
+
+/* PTX begins with .version M.N and .target sm_A. */
+static CUresult read_ptx(struct sim_image *image, const char *text)
+{
+    unsigned major, minor;
+    int used = 0;
+
+    text = skip_space(text);
+    if (sscanf(text, ".version %u.%u%n", &major, &minor, &used) != 2)
+        return CUDA_ERROR_INVALID_PTX;
+    if (!version_is_known(major, minor))
+        return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+    text = skip_space(text + used);
+    if (sscanf(text, ".target sm_%d", &image->target) != 1)
+        return CUDA_ERROR_INVALID_PTX;
+    return read_names(image, text);
 }
 
 CUresult sim_image_load(const void *data, struct sim_image **out)
@@ -113,9 +175,11 @@ CUresult sim_image_load(const void *data, struct sim_image **out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     atomic_init(&image->refs, 1);
     image->any_name = binary;
-    if (!binary && !read_ptx(image, text)) {
+    image->target = BINARY_TARGET;
+    CUresult res = binary ? CUDA_SUCCESS : read_ptx(image, text);
+    if (res != CUDA_SUCCESS) {
         sim_image_unref(image);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return res;
     }
     *out = image;
     return CUDA_SUCCESS;

@@ -48,7 +48,7 @@ static CUresult open_range(struct sim_op *op, unsigned index, uint32_t **out)
         return CUDA_ERROR_MISALIGNED_ADDRESS;
     CUresult res = sim_access_open(access, &pointer);
     if (res == CUDA_SUCCESS &&
-        !sim_context_may_access(op->stream->context, access->alloc))
+        !sim_access_allowed(access, op->stream->context))
         res = CUDA_ERROR_ILLEGAL_ADDRESS;
     *out = pointer;
     return res;
@@ -75,6 +75,7 @@ static void ranges_check(struct sim_op *op)
 {
     add_range(op, op->kernel.args[0], op->kernel.args[1], false);
     add_range(op, op->kernel.args[3], 1, true);
+    op->access[1].atomic = true;
 }
 
 static CUresult run_check(struct sim_op *op)
@@ -135,18 +136,25 @@ static void sleep_ns(uint64_t ns)
 
 static CUresult run_spin(struct sim_op *op)
 {
-    uint64_t end = sim_now_ns() + op->kernel.args[0];
-
-    for (uint64_t now = sim_now_ns(); now < end; now = sim_now_ns()) {
-        if (end - now > 2 * POLL_NS)
-            sleep_ns(end - now - POLL_NS);
-    }
+    sim_sched_spin(op->kernel.args[0]);
     return CUDA_SUCCESS;
+}
+
+/* A bad address is for the run to tell. */
+static bool ready_wait(struct sim_op *op)
+{
+    uint32_t *flag;
+
+    return open_range(op, 0, &flag) != CUDA_SUCCESS ||
+           __atomic_load_n(flag, __ATOMIC_ACQUIRE) != 0;
 }
 
 static void ranges_wait(struct sim_op *op)
 {
+    op->ready = ready_wait;
     add_range(op, op->kernel.args[0], 1, false);
+    op->access[0].atomic = true;
+    op->access[0].awaited = true;
 }
 
 static CUresult run_wait(struct sim_op *op)
@@ -154,7 +162,8 @@ static CUresult run_wait(struct sim_op *op)
     uint32_t *flag;
     CUresult res = open_range(op, 0, &flag);
 
-    while (res == CUDA_SUCCESS && __atomic_load_n(flag, __ATOMIC_ACQUIRE) == 0)
+    while (res == CUDA_SUCCESS && !op->came &&
+           __atomic_load_n(flag, __ATOMIC_ACQUIRE) == 0)
         sleep_ns(POLL_NS);
     return res;
 }
@@ -165,12 +174,14 @@ static void ranges_none(struct sim_op *op)
 }
 
 static const struct sim_kernel kernels[] = {
-    {"gs_fill", 3, {8, 8, 4}, run_fill, ranges_fill},
-    {"gs_check", 4, {8, 8, 4, 8}, run_check, ranges_check},
-    {"gs_copy", 3, {8, 8, 8}, run_copy, ranges_copy},
-    {"gs_add", 3, {8, 8, 8}, run_add, ranges_copy},
-    {"gs_spin", 1, {8}, run_spin, ranges_none},
-    {"gs_wait", 1, {8}, run_wait, ranges_wait},
+    {"gs_fill", 3, {8, 8, 4}, run_fill, ranges_fill, false},
+    {"gs_check", 4, {8, 8, 4, 8}, run_check, ranges_check, false},
+    {"gs_copy", 3, {8, 8, 8}, run_copy, ranges_copy, false},
+    {"gs_add", 3, {8, 8, 8}, run_add, ranges_copy, false},
+    {"gs_copy_after", 3, {8, 8, 8}, run_copy, ranges_copy, true},
+    {"gs_add_after", 3, {8, 8, 8}, run_add, ranges_copy, true},
+    {"gs_spin", 1, {8}, run_spin, ranges_none, false},
+    {"gs_wait", 1, {8}, run_wait, ranges_wait, false},
 };
 
 const struct sim_kernel *sim_kernel_find(const char *name)

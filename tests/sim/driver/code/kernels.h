@@ -15,6 +15,7 @@ struct sim_kernel {
     CUresult (*body)(struct sim_op *op);
     /* Fill in the ranges the kernel will touch, from op->kernel.args. */
     void (*ranges)(struct sim_op *op);
+    bool waits_inside; /* launched programmatically, it waits for the one before it */
 };
 
 /* The built-in kernel of that name, or NULL. */

@@ -87,6 +87,7 @@ static struct sim_function *new_function(struct sim_module *module, enum sim_typ
     function->owner_handle = module->object.handle;
     function->context = module->context;
     function->context_id = module->context_id;
+    function->target = module->image->target;
     atomic_init(&function->shared_bytes, 48 * 1024);
     function->name = strdup(name);
     function->kernel = module->image->any_name ? NULL : sim_kernel_find(name);

@@ -13,6 +13,7 @@
 struct sim_image {
     atomic_uint refs;
     bool any_name; /* a binary: every name is taken for a kernel */
+    int target;    /* the virtual architecture it was compiled for, as in sm_75 */
     size_t count;
     char **names;
 };
@@ -26,6 +27,7 @@ struct sim_function {
     char *name;
     const struct sim_kernel *kernel; /* NULL: a no-op */
     atomic_bool said;                /* that it is one */
+    int target;                      /* its image's */
     atomic_int shared_bytes;         /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
     struct sim_function *next;       /* module->lock */
 };
@@ -46,7 +48,9 @@ struct sim_module {
 /*
  * Read an image: PTX text by its .entry names, a cubin or fat binary without names.
  *
- * Errors:  CUDA_ERROR_INVALID_IMAGE  neither
+ * Errors:  CUDA_ERROR_INVALID_IMAGE            neither
+ *          CUDA_ERROR_INVALID_PTX              PTX whose brackets do not match
+ *          CUDA_ERROR_UNSUPPORTED_PTX_VERSION  PTX newer than the driver
  */
 CUresult sim_image_load(const void *data, struct sim_image **out) GS_MUST_USE;
 void sim_image_ref(struct sim_image *image);

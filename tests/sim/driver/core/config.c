@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "log.h"
 
@@ -90,29 +91,114 @@ static size_t read_memory(size_t fallback)
     return fallback;
 }
 
-static void check_schedule(void)
+/* The index of the variable's value in `words`; words[0] is the default. */
+static int read_word(const char *name, const char *const *words, size_t count)
 {
-    const char *text = getenv("CUDASIM_SCHEDULE");
+    const char *text = getenv(name);
 
-    if (text && *text && strcmp(text, "threads") != 0)
-        sim_log_always("CUDASIM_SCHEDULE=%s is not known, using threads", text);
+    if (!text || !*text)
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(text, words[i]) == 0)
+            return (int)i;
+    }
+    sim_log_always("%s=%s is not known, using %s", name, text, words[0]);
+    return 0;
+}
+
+/* NULL if it is unset or empty. */
+static const char *read_text(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text && *text ? strdup(text) : NULL;
+}
+
+static const char *const free_waits[] = {"context", "device", "blocking", "none"};
+static const char *const hosts[] = {"ordered", "separate"};
+
+/* What the oracle is told and what its findings lead to. */
+static void load_oracle(void)
+{
+    const char *oracle = getenv("CUDASIM_ORACLE");
+    bool is_set = oracle && *oracle;
+
+    config.oracle = -1;
+    if (is_set && (strcmp(oracle, "0") == 0 || strcmp(oracle, "1") == 0))
+        config.oracle = *oracle - '0';
+    else if (is_set)
+        sim_log_always("CUDASIM_ORACLE=%s is not 0 or 1, using the schedule's default",
+                       oracle);
+    config.separate_hosts = read_word("CUDASIM_HOSTS", hosts, GS_ARRAY_LEN(hosts)) == 1;
+    config.stacks = read_number("CUDASIM_STACKS", 1, 0, 1) != 0;
+    config.findings_path = read_text("CUDASIM_FINDINGS");
+    config.exit_status = (int)read_number("CUDASIM_EXIT", 66, 0, 255);
+}
+
+static const char *const schedules[] = {"threads", "hostile"};
+
+/* Every variable that something of the simulated device reads; without CUDASIM_. */
+static const char *const known[] = {
+    "DEVICES",     "MEMORY", "DRIVER_VERSION", "LOG",
+    "LOG_LOOKUPS", "SEED",   "SCHEDULE",       "FAIL",
+    "FREE_WAITS",  "ORACLE", "HOSTS",          "STACKS",
+    "FINDINGS",    "EXIT",   "HANG",           "PRIVATE_ENTRIES",
+    "MUTANT",
+};
+
+static bool is_known(const char *name, size_t length)
+{
+    for (size_t i = 0; i < GS_ARRAY_LEN(known); i++) {
+        if (strlen(known[i]) == length && memcmp(known[i], name, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A misspelt variable would otherwise be a test of something else. */
+static void name_unknown(void)
+{
+    static const char prefix[] = "CUDASIM_";
+    const size_t skip = sizeof(prefix) - 1;
+
+    for (char **entry = environ; entry && *entry; entry++) {
+        size_t length = strcspn(*entry, "=");
+        if (strncmp(*entry, prefix, skip) == 0 && !is_known(*entry + skip, length - skip))
+            sim_log_always("%.*s is not a variable of the simulated device, ignored",
+                           (int)(length < 200 ? length : 200), *entry);
+    }
+}
+
+/* 1000 * major + 10 * minor. */
+static int read_driver_version(int fallback)
+{
+    int version =
+        (int)read_number("CUDASIM_DRIVER_VERSION", (uint64_t)fallback, 11000, 99990);
+
+    if (version % 10 == 0)
+        return version;
+    sim_log_always("CUDASIM_DRIVER_VERSION=%d is not 1000 * major + 10 * minor, using %d",
+                   version, fallback);
+    return fallback;
 }
 
 static void load(void)
 {
-    const char *lookups = getenv("CUDASIM_LOG_LOOKUPS");
-    const char *fail = getenv("CUDASIM_FAIL");
-
+    name_unknown();
     config.devices = (int)read_number("CUDASIM_DEVICES", 1, 0, SIM_MAX_DEVICES);
     config.memory_bytes = read_memory(4 * GS_GIB);
-    config.driver_version =
-        (int)read_number("CUDASIM_DRIVER_VERSION", 13000, 11000, 99990);
+    config.driver_version = read_driver_version(13000);
     config.log_level = (int)read_number("CUDASIM_LOG", 0, 0, 2);
     config.seed = read_number("CUDASIM_SEED", 0, 0, UINT64_MAX);
     config.private_entries = read_number("CUDASIM_PRIVATE_ENTRIES", 0, 0, 1) != 0;
-    config.lookups_path = lookups && *lookups ? strdup(lookups) : NULL;
-    config.fail = fail && *fail ? strdup(fail) : NULL;
-    check_schedule();
+    config.lookups_path = read_text("CUDASIM_LOG_LOOKUPS");
+    config.fail = read_text("CUDASIM_FAIL");
+    config.hang_ms = read_number("CUDASIM_HANG", 0, 0, 86400000);
+    config.free_waits = (enum sim_free_waits)read_word("CUDASIM_FREE_WAITS", free_waits,
+                                                       GS_ARRAY_LEN(free_waits));
+    load_oracle();
+    config.hostile =
+        read_word("CUDASIM_SCHEDULE", schedules, GS_ARRAY_LEN(schedules)) == 1;
 }
 
 const struct sim_config *sim_config(void)

@@ -9,6 +9,14 @@
 
 #define SIM_MAX_DEVICES 16
 
+/* What a free waits for (CUDASIM_FREE_WAITS): which work, submitted before it. */
+enum sim_free_waits {
+    SIM_FREE_WAITS_CONTEXT,  /* all of the context that owns the memory */
+    SIM_FREE_WAITS_DEVICE,   /* all of every context of the memory's device */
+    SIM_FREE_WAITS_BLOCKING, /* the owner's, but for its non-blocking streams */
+    SIM_FREE_WAITS_NONE,     /* nothing */
+};
+
 struct sim_config {
     int devices;              /* CUDASIM_DEVICES */
     size_t memory_bytes;      /* CUDASIM_MEMORY, per device, a multiple of 2 MiB */
@@ -18,6 +26,14 @@ struct sim_config {
     bool private_entries;     /* CUDASIM_PRIVATE_ENTRIES */
     const char *lookups_path; /* CUDASIM_LOG_LOOKUPS, NULL if unset */
     const char *fail;         /* CUDASIM_FAIL, NULL if unset */
+    enum sim_free_waits free_waits; /* CUDASIM_FREE_WAITS */
+    int oracle;                /* CUDASIM_ORACLE; -1: not set, the schedule decides */
+    bool separate_hosts;       /* CUDASIM_HOSTS=separate */
+    bool stacks;               /* CUDASIM_STACKS */
+    const char *findings_path; /* CUDASIM_FINDINGS, NULL if unset */
+    int exit_status;  /* CUDASIM_EXIT: of a run with findings; 0: the program's */
+    bool hostile;     /* CUDASIM_SCHEDULE=hostile */
+    uint64_t hang_ms; /* CUDASIM_HANG, milliseconds; 0: not set */
 };
 
 /*

@@ -9,8 +9,12 @@
 #include "context.h"
 #include "device.h"
 #include "fault.h"
+#include "green.h"
 #include "log.h"
+#include "order.h"
+#include "sched.h"
 #include "thread.h"
+#include "version.h"
 
 enum process_state {
     NOT_INITIALIZED,
@@ -74,17 +78,27 @@ static CUresult state_error(int state)
     return state == NO_DEVICE ? CUDA_ERROR_NO_DEVICE : CUDA_ERROR_NOT_INITIALIZED;
 }
 
+bool sim_is_ready(void)
+{
+    return atomic_load_explicit(&process_state, memory_order_acquire) == READY;
+}
+
 CUresult sim_enter(enum sim_api api)
 {
-    CUresult res =
-        state_error(atomic_load_explicit(&process_state, memory_order_acquire));
+    CUresult res = sim_version_check(api);
 
+    if (GS_UNLIKELY(res != CUDA_SUCCESS))
+        return res;
+    res = state_error(atomic_load_explicit(&process_state, memory_order_acquire));
     if (GS_UNLIKELY(res != CUDA_SUCCESS))
         return res == CUDA_ERROR_NO_DEVICE ? CUDA_ERROR_NOT_INITIALIZED : res;
     if (GS_UNLIKELY(sim_in_host_function()))
         return CUDA_ERROR_NOT_PERMITTED;
+    sim_sched_point();
     if (GS_UNLIKELY(sim_config()->log_level >= 2))
         sim_log(2, "%s", sim_api_name(api));
+    if (oracle_on)
+        sim_thread_enters(api);
     return GS_UNLIKELY(sim_fault_armed) ? sim_fault_next(api) : CUDA_SUCCESS;
 }
 
@@ -97,7 +111,9 @@ CUresult sim_enter_context(enum sim_api api, struct sim_context **out)
     struct sim_context *context = sim_thread_current();
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (!atomic_load_explicit(&context->alive, memory_order_acquire))
+    const struct sim_green *green = sim_green_current();
+    if (!atomic_load_explicit(&context->alive, memory_order_acquire) ||
+        (green && !sim_green_lives(green)))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     res = sim_context_error(context);
     if (res == CUDA_SUCCESS)
@@ -116,6 +132,7 @@ SIM_API(cuInit, unsigned int flags)
     int state = atomic_load(&process_state);
     if (state == NOT_INITIALIZED) {
         sim_fault_load();
+        sim_order_start();
         state = NO_DEVICE;
         if (sim_config()->devices > 0)
             state = sim_device_create_all() == GS_OK ? READY : NOT_INITIALIZED;

@@ -3,6 +3,7 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "sim.h"
+#include "version.h"
 
 struct error {
     int value;
@@ -19,7 +20,7 @@ static const struct error errors[] = {
 static const struct error *find_error(CUresult value)
 {
     for (size_t i = 0; i < GS_ARRAY_LEN(errors); i++) {
-        if (errors[i].value == (int)value)
+        if (errors[i].value == (int)value && sim_version_knows(SIM_SINCE_ERROR, value))
             return &errors[i];
     }
     return NULL;

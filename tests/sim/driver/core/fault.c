@@ -1,49 +1,98 @@
 /*
- * fault.c - injected failures.
+ * fault.c - injected faults.
  *
- *   CUDASIM_FAIL = rule[,rule...]      rule = symbol:when[=code]
- *   when:   N      the Nth call of that exported symbol fails, counted from 1
+ *   CUDASIM_FAIL = rule[,rule...]      rule = name:when[=what]
+ *   name:   an exported symbol (cuMemAlloc_v2), or a base name, which stands for all its
+ *           variants (cuMemAlloc for cuMemAlloc_v2 too, cuEventRecord for _ptsz too)
+ *   when:   N      the Nth call, counted from 1
  *           N+     the Nth call and every later one
  *           *%P    P percent of the calls, chosen by CUDASIM_SEED and the call's number
  *           *      every call
- *   code:   the CUresult as a number; CUDA_ERROR_OUT_OF_MEMORY where it is left out
+ *   what:   N        the call fails with that CUresult; left out:
+ * CUDA_ERROR_OUT_OF_MEMORY never    the operation it gives to the device is never done
+ *           lost     the device is lost from then on (sim_device_lose)
+ *           slow:MS  the call takes so many milliseconds longer
  *
- * Owns:  rules and the calls counted per symbol.   Lock: none, the counters are atomic.
+ * Each rule counts the calls it names. Of several rules that fit one call all delays and
+ * `never` apply; of the errors the first one.
+ *
+ * Owns:  rules and the calls counted by each.   Lock: none, the counters are atomic.
  */
 #include "fault.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "config.h"
+#include "device.h"
 #include "log.h"
+#include "thread.h"
 
 enum when { WHEN_NTH, WHEN_FROM_NTH, WHEN_PERCENT };
+enum what { WHAT_FAIL, WHAT_NEVER, WHAT_LOST, WHAT_SLOW };
 
 struct rule {
-    enum sim_api api;
+    enum sim_api api; /* the first it names */
     enum when when;
     unsigned long number; /* call number from 1, or percent */
-    CUresult code;
+    enum what what;
+    unsigned long value; /* CUresult, or milliseconds */
+    atomic_ulong calls;
 };
 
-#define MAX_RULES 64
+#define MAX_RULES   64
+#define MAX_SLOW_MS 3600000
 
-bool sim_fault_armed;                     /* immutable after sim_fault_load() */
-static struct rule rules[MAX_RULES];      /* immutable after sim_fault_load() */
-static unsigned rule_count;               /* immutable after sim_fault_load() */
-static atomic_ulong calls[SIM_API_COUNT]; /* atomic */
+struct symbol {
+    const char *name, *base;
+    bool modelled;
+};
 
-static bool find_symbol(const char *name, size_t length, enum sim_api *out)
+#define MODELLED   true
+#define UNMODELLED false
+static const struct symbol symbols[] = {
+#define SIM_SYMBOL(symbol, base, since, thread, state) {#symbol, #base, state},
+#include "symbols.def"
+#undef SIM_SYMBOL
+};
+
+bool sim_fault_armed;                    /* immutable after sim_fault_load() */
+static struct rule rules[MAX_RULES];     /* immutable after that, but for `calls` */
+static unsigned rule_count;              /* immutable after sim_fault_load() */
+static uint64_t rules_of[SIM_API_COUNT]; /* a bit per rule; likewise */
+static __thread bool next_never;         /* the thread's own */
+
+static bool same_name(const char *known, const char *name, size_t length)
 {
+    return strlen(known) == length && memcmp(known, name, length) == 0;
+}
+
+/* Enter the rule at every symbol it names. True if there is one; *modelled if a call of
+ * one of them is counted at all. */
+static bool name_symbols(const char *name, size_t length, unsigned index, bool *modelled)
+{
+    bool is_base = false, found = false;
+
+    for (unsigned i = 0; i < SIM_API_COUNT; i++)
+        is_base = is_base || same_name(symbols[i].base, name, length);
     for (unsigned i = 0; i < SIM_API_COUNT; i++) {
-        const char *known = sim_api_name((enum sim_api)i);
-        if (strlen(known) == length && memcmp(known, name, length) == 0) {
-            *out = (enum sim_api)i;
-            return true;
-        }
+        if (!same_name(is_base ? symbols[i].base : symbols[i].name, name, length))
+            continue;
+        if (!found)
+            rules[index].api = (enum sim_api)i;
+        found = true;
+        *modelled = *modelled || symbols[i].modelled;
+        rules_of[i] |= UINT64_C(1) << index;
     }
-    return false;
+    return found;
+}
+
+static void forget_rule(unsigned index)
+{
+    for (unsigned i = 0; i < SIM_API_COUNT; i++)
+        rules_of[i] &= ~(UINT64_C(1) << index);
 }
 
 /* A number of at least `min`; moves *text behind it. */
@@ -53,9 +102,10 @@ static bool take_number(const char **text, unsigned long min, unsigned long *out
 
     if (**text < '0' || **text > '9')
         return false;
+    errno = 0;
     *out = strtoul(*text, &end, 10);
     *text = end;
-    return *out >= min;
+    return !errno && *out >= min;
 }
 
 static bool parse_when(const char **text, struct rule *rule)
@@ -79,24 +129,49 @@ static bool parse_when(const char **text, struct rule *rule)
     return true;
 }
 
-/* One rule of `length` bytes, already NUL-terminated. */
-static bool parse_rule(const char *text, struct rule *rule)
+/* What stands behind '=', to the end. */
+static bool parse_what(const char *text, struct rule *rule)
 {
-    const char *colon = strchr(text, ':');
-    unsigned long code = CUDA_ERROR_OUT_OF_MEMORY;
-
-    if (!colon || !find_symbol(text, (size_t)(colon - text), &rule->api))
-        return false;
-    text = colon + 1;
-    if (!parse_when(&text, rule))
-        return false;
-    if (*text == '=') {
-        text++;
-        if (!take_number(&text, 1, &code) || code > CUDA_ERROR_UNKNOWN)
-            return false;
+    if (strcmp(text, "never") == 0) {
+        rule->what = WHAT_NEVER;
+        return true;
     }
-    rule->code = (CUresult)code;
-    return *text == '\0';
+    if (strcmp(text, "lost") == 0) {
+        rule->what = WHAT_LOST;
+        return true;
+    }
+    if (strncmp(text, "slow:", 5) == 0) {
+        text += 5;
+        rule->what = WHAT_SLOW;
+        return take_number(&text, 1, &rule->value) && rule->value <= MAX_SLOW_MS &&
+               !*text;
+    }
+    rule->what = WHAT_FAIL;
+    return take_number(&text, 1, &rule->value) && rule->value <= CUDA_ERROR_UNKNOWN &&
+           !*text;
+}
+
+/* One rule, NUL-terminated, as number `index`. */
+static bool parse_rule(const char *text, unsigned index)
+{
+    struct rule *rule = &rules[index];
+    const char *when = strchr(text, ':');
+    bool modelled = false;
+
+    if (!when || !name_symbols(text, (size_t)(when - text), index, &modelled))
+        return false;
+    when++;
+    rule->what = WHAT_FAIL;
+    rule->value = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!parse_when(&when, rule) ||
+        (*when && (*when != '=' || !parse_what(when + 1, rule)))) {
+        forget_rule(index);
+        return false;
+    }
+    if (!modelled)
+        sim_log_always("CUDASIM_FAIL: '%s' names what is not modelled and does nothing",
+                       text);
+    return true;
 }
 
 void sim_fault_load(void)
@@ -109,11 +184,14 @@ void sim_fault_load(void)
         return;
     for (char *item = strtok_r(copy, ",", &save); item;
          item = strtok_r(NULL, ",", &save)) {
-        if (rule_count == MAX_RULES || !parse_rule(item, &rules[rule_count])) {
+        if (rule_count == MAX_RULES)
+            sim_log_always("CUDASIM_FAIL: '%s' is behind the %d rules there may be, "
+                           "ignored",
+                           item, MAX_RULES);
+        else if (parse_rule(item, rule_count))
+            rule_count++;
+        else
             sim_log_always("CUDASIM_FAIL: '%s' is not a rule, ignored", item);
-            continue;
-        }
-        rule_count++;
     }
     free(copy);
     sim_fault_armed = rule_count > 0;
@@ -129,8 +207,12 @@ static uint64_t mix(uint64_t value)
     return value ^ (value >> 33);
 }
 
-static bool hits(const struct rule *rule, unsigned long call)
+/* Count the call; true if the rule chooses it. */
+static bool hits(struct rule *rule)
 {
+    unsigned long call =
+        1 + atomic_fetch_add_explicit(&rule->calls, 1, memory_order_relaxed);
+
     switch (rule->when) {
     case WHEN_NTH:
         return call == rule->number;
@@ -143,17 +225,63 @@ static bool hits(const struct rule *rule, unsigned long call)
     return mix(key + 0x9e3779b97f4a7c15ull) % 100 < rule->number;
 }
 
-CUresult sim_fault_next(enum sim_api api)
+static void delay(enum sim_api api, unsigned long ms)
 {
-    unsigned long call =
-        1 + atomic_fetch_add_explicit(&calls[api], 1, memory_order_relaxed);
+    struct timespec left = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
 
-    for (unsigned i = 0; i < rule_count; i++) {
-        if (rules[i].api == api && hits(&rules[i], call)) {
-            sim_log(1, "%s: call %lu fails on request with %d", sim_api_name(api), call,
-                    (int)rules[i].code);
-            return rules[i].code;
-        }
+    sim_log(1, "%s: %lu ms longer on request", sim_api_name(api), ms);
+    while (nanosleep(&left, &left) != 0 && errno == EINTR)
+        ;
+}
+
+/* The device of the current context; without one the first. */
+static CUresult lose_device(enum sim_api api)
+{
+    struct sim_context *context = sim_thread_current();
+    int device = context ? context->device : 0;
+
+    sim_log(1, "%s: device %d is lost on request", sim_api_name(api), device);
+    sim_device_lose(device);
+    return SIM_DEVICE_LOST;
+}
+
+static CUresult obey(const struct rule *rule, enum sim_api api)
+{
+    switch (rule->what) {
+    case WHAT_NEVER:
+        sim_log(1, "%s: its operation never ends, on request", sim_api_name(api));
+        next_never = true;
+        break;
+    case WHAT_SLOW:
+        delay(api, rule->value);
+        break;
+    case WHAT_LOST:
+        return lose_device(api);
+    case WHAT_FAIL:
+        sim_log(1, "%s fails on request with %lu", sim_api_name(api), rule->value);
+        return (CUresult)rule->value;
     }
     return CUDA_SUCCESS;
+}
+
+CUresult sim_fault_next(enum sim_api api)
+{
+    CUresult first = CUDA_SUCCESS;
+
+    next_never = false;
+    for (uint64_t left = rules_of[api]; left; left &= left - 1) {
+        struct rule *rule = &rules[__builtin_ctzll(left)];
+        CUresult res = hits(rule) ? obey(rule, api) : CUDA_SUCCESS;
+        if (first == CUDA_SUCCESS)
+            first = res;
+    }
+    return first;
+}
+
+bool sim_fault_takes_never(void)
+{
+    bool never = next_never;
+
+    next_never = false;
+    return never;
 }

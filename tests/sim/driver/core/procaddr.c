@@ -9,6 +9,7 @@
 #include "config.h"
 #include "log.h"
 #include "sim.h"
+#include "version.h"
 
 enum thread_flag { PLAIN, PTDS, PTSZ };
 
@@ -91,12 +92,14 @@ static const struct row *newest(const char *base, int version, bool per_thread,
     ((cuuint64_t)(CU_GET_PROC_ADDRESS_LEGACY_STREAM |                                    \
                   CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM))
 
-static CUresult look_up(const char *base, void **out, int version, cuuint64_t flags,
-                        CUdriverProcAddressQueryResult *status)
+static CUresult look_up(enum sim_api api, const char *base, void **out, int version,
+                        cuuint64_t flags, CUdriverProcAddressQueryResult *status)
 {
     const struct row *row = NULL;
     bool known = false;
 
+    if (sim_version_check(api) != CUDA_SUCCESS)
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (!base || !out || (flags & ~KNOWN_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
     *out = NULL;
@@ -121,12 +124,12 @@ static CUresult look_up(const char *base, void **out, int version, cuuint64_t fl
 SIM_API(cuGetProcAddress_v2, const char *symbol, void **out, int version,
         cuuint64_t flags, CUdriverProcAddressQueryResult *status)
 {
-    return look_up(symbol, out, version, flags, status);
+    return look_up(SIM_ID_cuGetProcAddress_v2, symbol, out, version, flags, status);
 }
 
 SIM_API(cuGetProcAddress, const char *symbol, void **out, int version, cuuint64_t flags)
 {
-    CUresult res = look_up(symbol, out, version, flags, NULL);
+    CUresult res = look_up(SIM_ID_cuGetProcAddress, symbol, out, version, flags, NULL);
 
     return res == CUDA_SUCCESS && !*out ? CUDA_ERROR_NOT_FOUND : res;
 }

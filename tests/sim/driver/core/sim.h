@@ -26,6 +26,17 @@
     GS_EXPORT CUresult CUDAAPI name(__VA_ARGS__);                                        \
     GS_EXPORT CUresult CUDAAPI name(__VA_ARGS__)
 
+/*
+ * Instead of a definition, where the headers in use lack the types of its arguments: the
+ * symbol is there and answers CUDA_ERROR_NOT_SUPPORTED.
+ */
+#define SIM_API_TOO_NEW(name)                                                            \
+    GS_EXPORT CUresult sim_too_new_##name(void) __asm__(#name);                          \
+    CUresult sim_too_new_##name(void)                                                    \
+    {                                                                                    \
+        return CUDA_ERROR_NOT_SUPPORTED;                                                 \
+    }
+
 /* One number per exported symbol: counts calls for fault injection, names them in the
  * log. */
 enum sim_api {
@@ -58,6 +69,9 @@ CUresult sim_enter(enum sim_api api) GS_MUST_USE;
  * the context's sticky error
  */
 CUresult sim_enter_context(enum sim_api api, struct sim_context **out) GS_MUST_USE;
+
+/* True from cuInit on, but in a forked child. */
+bool sim_is_ready(void);
 
 /* Exported name of an API number. Static storage. */
 const char *sim_api_name(enum sim_api api);

@@ -6,8 +6,12 @@
 #include "thread.h"
 
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "context.h"
+#include "green.h"
+#include "oracle.h"
 #include "stream.h"
 
 struct default_stream {
@@ -20,6 +24,9 @@ struct thread_state {
     size_t depth, room;
     struct default_stream *streams;
     bool in_host_function;
+    struct oracle_line *line; /* NULL until the oracle asks */
+    enum sim_api api;
+    struct sim_layer layer;
 };
 
 static __thread struct thread_state *state; /* the thread's own */
@@ -40,6 +47,8 @@ static void release(void *argument)
         sim_stream_put(entry->stream);
         free(entry);
     }
+    if (old->line)
+        oracle_line_end(old->line);
     free(old->stack);
     free(old);
 }
@@ -63,9 +72,16 @@ static struct thread_state *get_state(void)
     return fresh;
 }
 
-struct sim_context *sim_thread_current(void)
+struct sim_context *sim_thread_top(void)
 {
     return state && state->depth > 0 ? state->stack[state->depth - 1] : NULL;
+}
+
+struct sim_context *sim_thread_current(void)
+{
+    struct sim_context *top = sim_thread_top();
+
+    return top && GS_UNLIKELY(top->green != NULL) ? top->green->primary : top;
 }
 
 CUresult sim_thread_push(struct sim_context *context)
@@ -148,4 +164,40 @@ void sim_set_in_host_function(bool inside)
 bool sim_in_host_function(void)
 {
     return state && state->in_host_function;
+}
+
+struct oracle_line *sim_thread_line(void)
+{
+    struct thread_state *self = oracle_on ? get_state() : NULL;
+
+    if (!self)
+        return NULL;
+    if (!self->line)
+        self->line = oracle_line_new(ORACLE_HOST, (uint64_t)syscall(SYS_gettid), NULL);
+    return self->line;
+}
+
+void sim_thread_enters(enum sim_api api)
+{
+    struct thread_state *self = get_state();
+
+    if (self)
+        self->api = api;
+}
+
+const char *sim_thread_call(void)
+{
+    return state ? sim_api_name(state->api) : "the driver";
+}
+
+struct sim_layer *sim_thread_layer(void)
+{
+    struct thread_state *self = get_state();
+
+    return self ? &self->layer : NULL;
+}
+
+bool sim_thread_owns(void)
+{
+    return state && state->layer.depth > 0 && state->layer.forwarded == 0;
 }

@@ -8,10 +8,15 @@
 
 #include "sim.h"
 
+struct oracle_line;
 struct sim_stream;
 
-/* The top of the stack, or NULL. No reference is taken: the stack holds one. */
+/* The top of the stack, or NULL. No reference is taken: the stack holds one. A green
+ * context's view stands for its primary context. */
 struct sim_context *sim_thread_current(void);
+
+/* The same, but a view is itself. */
+struct sim_context *sim_thread_top(void);
 
 /*
  * Push; the stack takes a reference.
@@ -30,6 +35,34 @@ struct sim_context *sim_thread_pop(void) GS_MUST_USE;
  */
 CUresult sim_thread_stream(struct sim_context *context,
                            struct sim_stream **out) GS_MUST_USE;
+
+/* ---- for the oracle ---- */
+
+/* The thread as a line of the oracle's, made at first use; NULL without the oracle. */
+struct oracle_line *sim_thread_line(void);
+
+/* The thread comes through the door of an entry point. */
+void sim_thread_enters(enum sim_api api);
+
+/* Name of the entry point it is in. Static storage. */
+const char *sim_thread_call(void);
+
+/*
+ * A layer between the program and the driver works on its own account
+ * (cudasim_announce.h), but for the calls it forwards; `entry` is the program's call it
+ * serves.
+ */
+struct sim_layer {
+    unsigned depth, forwarded;
+    bool native_waits; /* that call would wait for its context by itself */
+    const char *entry;
+};
+
+/* The calling thread's; NULL without memory. */
+struct sim_layer *sim_thread_layer(void);
+
+/* Is the call that runs a layer's own? */
+bool sim_thread_owns(void);
 
 /* True while the thread runs a host function or callback of a stream. */
 bool sim_in_host_function(void) GS_MUST_USE;

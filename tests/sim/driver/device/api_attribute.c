@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "device.h"
+#include "version.h"
 
 #define LAST_ATTRIBUTE 147 /* of the 13.0 headers */
 
@@ -14,13 +15,19 @@ static const int values[LAST_ATTRIBUTE + 1] = {
 #undef SIM_ATTRIBUTE
 };
 
+int sim_device_attribute(CUdevice_attribute attribute)
+{
+    return values[attribute];
+}
+
 SIM_API(cuDeviceGetAttribute, int *value, CUdevice_attribute attribute, CUdevice device)
 {
     CUresult res = sim_enter(SIM_ID_cuDeviceGetAttribute);
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (!value || (int)attribute < 1 || (int)attribute > LAST_ATTRIBUTE)
+    if (!value || (int)attribute < 1 || (int)attribute > LAST_ATTRIBUTE ||
+        !sim_version_knows(SIM_SINCE_DEVICE_ATTRIBUTE, attribute))
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
@@ -28,6 +35,8 @@ SIM_API(cuDeviceGetAttribute, int *value, CUdevice_attribute attribute, CUdevice
         *value = device + 1;
     else if (attribute == CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID)
         *value = device;
+    else if (attribute == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)
+        *value = sim_device_count() > 1;
     else
         *value = values[attribute];
     return CUDA_SUCCESS;

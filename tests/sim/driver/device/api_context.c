@@ -5,28 +5,32 @@
  */
 #include "device.h"
 #include "thread.h"
+#include "version.h"
 
-static bool valid_flags(unsigned flags)
+bool sim_context_flags_valid(unsigned flags)
 {
     unsigned sched = flags & CU_CTX_SCHED_MASK;
 
-    return !(flags & ~0xffu) &&
+    return !(flags & ~0xffu) && sim_version_knows(SIM_SINCE_CONTEXT_FLAG, flags) &&
            (sched == CU_CTX_SCHED_AUTO || sched == CU_CTX_SCHED_SPIN ||
             sched == CU_CTX_SCHED_YIELD || sched == CU_CTX_SCHED_BLOCKING_SYNC);
 }
 
+/* affinity: how many execution affinities are asked for; the device supports none. */
 static CUresult create(enum sim_api api, unsigned api_version, CUcontext *out,
-                       unsigned flags, CUdevice device)
+                       int affinity, unsigned flags, CUdevice device)
 {
     CUresult res = sim_enter(api);
     struct sim_context *context;
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (!out || !valid_flags(flags))
+    if (!out || !sim_context_flags_valid(flags))
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
+    if (affinity > 0)
+        return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
     res = sim_context_create(device, false, flags, api_version, &context);
     if (res != CUDA_SUCCESS)
         return res;
@@ -45,28 +49,25 @@ static CUresult create(enum sim_api api, unsigned api_version, CUcontext *out,
 
 SIM_API(cuCtxCreate, CUcontext *out, unsigned int flags, CUdevice device)
 {
-    return create(SIM_ID_cuCtxCreate, 3010, out, flags, device);
+    return create(SIM_ID_cuCtxCreate, 3010, out, 0, flags, device);
 }
 
 SIM_API(cuCtxCreate_v2, CUcontext *out, unsigned int flags, CUdevice device)
 {
-    return create(SIM_ID_cuCtxCreate_v2, 3020, out, flags, device);
+    return create(SIM_ID_cuCtxCreate_v2, 3020, out, 0, flags, device);
 }
 
 SIM_API(cuCtxCreate_v3, CUcontext *out, CUexecAffinityParam *affinity, int count,
         unsigned int flags, CUdevice device)
 {
-    if (affinity && count > 0)
-        return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-    return create(SIM_ID_cuCtxCreate_v3, 3020, out, flags, device);
+    return create(SIM_ID_cuCtxCreate_v3, 3020, out, affinity ? count : 0, flags, device);
 }
 
 SIM_API(cuCtxCreate_v4, CUcontext *out, CUctxCreateParams *params, unsigned int flags,
         CUdevice device)
 {
-    if (params && params->numExecAffinityParams > 0)
-        return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-    return create(SIM_ID_cuCtxCreate_v4, 3020, out, flags, device);
+    return create(SIM_ID_cuCtxCreate_v4, 3020, out,
+                  params ? params->numExecAffinityParams : 0, flags, device);
 }
 
 /* End a context a program created; the calling thread's stack loses it from its top. */
@@ -118,7 +119,7 @@ static CUresult push(enum sim_api api, CUcontext handle)
         return res;
     if (!handle)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_context *context = sim_context_get(handle);
+    struct sim_context *context = sim_context_get_any(handle);
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
     res = sim_thread_push(context);
@@ -169,7 +170,7 @@ SIM_API(cuCtxSetCurrent, CUcontext handle)
     if (res != CUDA_SUCCESS)
         return res;
     if (handle) {
-        context = sim_context_get(handle);
+        context = sim_context_get_any(handle);
         if (!context)
             return CUDA_ERROR_INVALID_CONTEXT;
     }
@@ -191,7 +192,7 @@ SIM_API(cuCtxGetCurrent, CUcontext *out)
         return res;
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_context *context = sim_thread_current();
+    struct sim_context *context = sim_thread_top();
     *out = context ? sim_context_handle(context) : NULL;
     return CUDA_SUCCESS;
 }
@@ -303,7 +304,7 @@ SIM_API(cuCtxSetFlags, unsigned int flags)
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (!valid_flags(flags))
+    if (!sim_context_flags_valid(flags))
         return CUDA_ERROR_INVALID_VALUE;
     atomic_store(&context->flags, flags);
     return CUDA_SUCCESS;

@@ -7,8 +7,10 @@
 #include "capture.h"
 #include "device.h"
 #include "event.h"
+#include "green.h"
 #include "pool.h"
 #include "stream.h"
+#include "version.h"
 
 static CUresult synchronize(struct sim_context *context)
 {
@@ -16,7 +18,7 @@ static CUresult synchronize(struct sim_context *context)
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = sim_context_wait(context);
+    res = sim_context_synchronize(context);
     sim_pool_after_sync(context->device);
     return res;
 }
@@ -28,7 +30,8 @@ SIM_API(cuCtxSynchronize, void)
 
     if (res != CUDA_SUCCESS)
         return res;
-    return synchronize(context);
+    struct sim_green *green = sim_green_current();
+    return green ? sim_green_wait(green) : synchronize(context);
 }
 
 SIM_API(cuCtxSynchronize_v2, CUcontext handle)
@@ -40,6 +43,12 @@ SIM_API(cuCtxSynchronize_v2, CUcontext handle)
         return res;
     if (!handle)
         return cuCtxSynchronize();
+    struct sim_green *green = sim_green_of(handle);
+    if (green) {
+        res = sim_green_wait(green);
+        sim_green_put(green);
+        return res;
+    }
     context = sim_context_get(handle);
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -56,6 +65,12 @@ SIM_API(cuCtxRecordEvent, CUcontext handle, CUevent event)
 
     if (res != CUDA_SUCCESS)
         return res;
+    struct sim_green *green = sim_green_of(handle);
+    if (green) {
+        res = sim_green_record(SIM_ID_cuCtxRecordEvent, green, event);
+        sim_green_put(green);
+        return res;
+    }
     struct sim_context *context = sim_context_get(handle);
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -72,6 +87,12 @@ SIM_API(cuCtxWaitEvent, CUcontext handle, CUevent event)
 
     if (res != CUDA_SUCCESS)
         return res;
+    struct sim_green *green = sim_green_of(handle);
+    if (green) {
+        res = sim_green_wait_event(SIM_ID_cuCtxWaitEvent, green, event);
+        sim_green_put(green);
+        return res;
+    }
     struct sim_context *context = sim_context_get(handle);
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -89,7 +110,9 @@ SIM_API(cuCtxSetLimit, CUlimit limit, size_t value)
 
     if (res != CUDA_SUCCESS)
         return res;
-    if ((unsigned)limit >= SIM_LIMITS)
+    if ((unsigned)limit >= SIM_LIMITS || !sim_version_knows(SIM_SINCE_LIMIT, limit))
+        return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    if (limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH) /* for devices before 9.0 */
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
     pthread_mutex_lock(&context->lock);
     context->limits[limit] = value;
@@ -106,7 +129,7 @@ SIM_API(cuCtxGetLimit, size_t *value, CUlimit limit)
         return res;
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
-    if ((unsigned)limit >= SIM_LIMITS)
+    if ((unsigned)limit >= SIM_LIMITS || !sim_version_knows(SIM_SINCE_LIMIT, limit))
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
     pthread_mutex_lock(&context->lock);
     *value = context->limits[limit];

@@ -5,35 +5,23 @@
  */
 #include "device.h"
 
-SIM_API(cuDevicePrimaryCtxRetain, CUcontext *out, CUdevice ordinal)
+CUresult sim_device_retain_primary(struct sim_device *device, struct sim_context **out)
 {
-    CUresult res = sim_enter(SIM_ID_cuDevicePrimaryCtxRetain);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct sim_device *device = sim_device_get(ordinal);
-    if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
+    if (sim_device_is_lost(device->ordinal))
+        return SIM_DEVICE_LOST;
     pthread_mutex_lock(&device->lock);
     if (!atomic_load(&device->primary->alive))
         sim_context_revive(device->primary);
     device->primary->retained++;
     pthread_mutex_unlock(&device->lock);
-    *out = sim_context_handle(device->primary);
+    *out = device->primary;
     return CUDA_SUCCESS;
 }
 
-static CUresult release(enum sim_api api, CUdevice ordinal)
+CUresult sim_device_release_primary(struct sim_device *device)
 {
-    CUresult res = sim_enter(api);
+    CUresult res = CUDA_SUCCESS;
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    struct sim_device *device = sim_device_get(ordinal);
-    if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&device->lock);
     if (device->primary->retained == 0) {
         res = CUDA_ERROR_INVALID_CONTEXT;
@@ -43,6 +31,34 @@ static CUresult release(enum sim_api api, CUdevice ordinal)
     }
     pthread_mutex_unlock(&device->lock);
     return res;
+}
+
+SIM_API(cuDevicePrimaryCtxRetain, CUcontext *out, CUdevice ordinal)
+{
+    struct sim_context *context;
+    CUresult res = sim_enter(SIM_ID_cuDevicePrimaryCtxRetain);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_device *device = sim_device_get(ordinal);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    res = sim_device_retain_primary(device, &context);
+    if (res == CUDA_SUCCESS)
+        *out = sim_context_handle(context);
+    return res;
+}
+
+static CUresult release(enum sim_api api, CUdevice ordinal)
+{
+    CUresult res = sim_enter(api);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_device *device = sim_device_get(ordinal);
+    return device ? sim_device_release_primary(device) : CUDA_ERROR_INVALID_DEVICE;
 }
 
 SIM_API(cuDevicePrimaryCtxRelease, CUdevice device)
@@ -108,7 +124,7 @@ static CUresult set_flags(enum sim_api api, CUdevice ordinal, unsigned flags)
     struct sim_device *device = sim_device_get(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    if (flags & ~0xffu)
+    if (!sim_context_flags_valid(flags))
         return CUDA_ERROR_INVALID_VALUE;
     atomic_store(&device->primary->flags, flags);
     return CUDA_SUCCESS;

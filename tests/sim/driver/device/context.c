@@ -8,9 +8,15 @@
 
 #include <stdlib.h>
 
+#include "config.h"
 #include "device.h"
+#include "green.h"
+#include "order.h"
 #include "pool.h"
 #include "stream.h"
+#include "vmm_range.h"
+
+#define MAX_WAITED 64 /* contexts of one device a free waits for */
 
 static atomic_ullong last_context_id; /* atomic */
 
@@ -23,7 +29,10 @@ static const size_t default_limits[SIM_LIMITS] = {
     [CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64,
 };
 
+static struct sim_context *contexts; /* contexts_lock; linked through next_context */
+static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_context *retired; /* retired_lock; linked through retired_next */
+static struct sim_context *made;    /* retired_lock; linked through made_before */
 static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /*
@@ -34,6 +43,13 @@ static void destroy(struct sim_object *object)
 {
     struct sim_context *context = (struct sim_context *)object;
 
+    pthread_mutex_lock(&contexts_lock);
+    struct sim_context **link = &contexts;
+    while (*link && *link != context)
+        link = &(*link)->next_context;
+    if (*link)
+        *link = context->next_context;
+    pthread_mutex_unlock(&contexts_lock);
     pthread_mutex_lock(&retired_lock);
     context->retired_next = retired;
     retired = context;
@@ -50,8 +66,13 @@ static struct sim_context *new_context(void)
     if (context)
         return context;
     context = calloc(1, sizeof(*context));
-    if (context)
-        pthread_mutex_init(&context->lock, NULL);
+    if (!context)
+        return NULL;
+    pthread_mutex_init(&context->lock, NULL);
+    pthread_mutex_lock(&retired_lock);
+    context->made_before = made;
+    made = context;
+    pthread_mutex_unlock(&retired_lock);
     return context;
 }
 
@@ -65,13 +86,16 @@ static void begin_life(struct sim_context *context)
     atomic_store(&context->error, CUDA_SUCCESS);
     atomic_store(&context->id, 1 + atomic_fetch_add(&last_context_id, 1));
     atomic_store_explicit(&context->alive, true, memory_order_release);
+    if (sim_device_is_lost(context->device)) /* meanwhile */
+        sim_context_set_error(context, SIM_DEVICE_LOST);
 }
 
 CUresult sim_context_create(int device, bool primary, unsigned flags,
                             unsigned api_version, struct sim_context **out)
 {
+    if (sim_device_is_lost(device))
+        return SIM_DEVICE_LOST;
     struct sim_context *context = new_context();
-
     if (!context)
         return CUDA_ERROR_OUT_OF_MEMORY;
     sim_object_init(&context->object, SIM_TYPE_CONTEXT, destroy);
@@ -86,8 +110,25 @@ CUresult sim_context_create(int device, bool primary, unsigned flags,
         sim_object_unref(&context->object);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    pthread_mutex_lock(&contexts_lock);
+    context->next_context = contexts;
+    contexts = context;
+    pthread_mutex_unlock(&contexts_lock);
     *out = context;
     return CUDA_SUCCESS;
+}
+
+void sim_context_visit(int device,
+                       void (*visit)(struct sim_context *context, void *argument),
+                       void *argument)
+{
+    pthread_mutex_lock(&contexts_lock);
+    for (struct sim_context *context = contexts; context;
+         context = context->next_context) {
+        if (context->device == device && atomic_load(&context->alive))
+            visit(context, argument);
+    }
+    pthread_mutex_unlock(&contexts_lock);
 }
 
 void sim_context_revive(struct sim_context *context)
@@ -171,13 +212,26 @@ bool sim_context_end(struct sim_context *context)
     end_children(context);
     drop_own_streams(context);
     sim_host_remove_context(context, sim_context_id(context));
+    sim_range_remove_context(context, sim_context_id(context));
     sim_heap_clear(&context->heap);
     return true;
 }
 
-struct sim_context *sim_context_get(CUcontext handle)
+struct sim_context *sim_context_get_any(CUcontext handle)
 {
     return (struct sim_context *)sim_handle_get(handle, SIM_TYPE_CONTEXT);
+}
+
+struct sim_context *sim_context_get(CUcontext handle)
+{
+    struct sim_context *context = sim_context_get_any(handle);
+
+    if (!context || !context->green)
+        return context;
+    struct sim_context *primary = context->green->primary;
+    sim_object_ref(&primary->object);
+    sim_context_put(context);
+    return primary;
 }
 
 void sim_context_put(struct sim_context *context)
@@ -227,16 +281,36 @@ CUresult sim_context_legacy(struct sim_context *context, struct sim_stream **out
     return own_stream(context, &context->legacy, SIM_STREAM_LEGACY, out);
 }
 
-/* The internal streams carry no work, only the order of the others. */
-static CUresult depend(struct sim_context *context, struct sim_op *op, bool on_internal)
+/* Which streams of a context are meant. */
+enum which {
+    WHICH_ALL,      /* the internal ones too: an event of the context is done as well */
+    WHICH_PROGRAMS, /* internal ones carry no work, only the order of the others */
+    WHICH_BLOCKING, /* the legacy stream and those that order with it */
+};
+
+static bool is_meant(const struct sim_stream *stream, enum which which)
+{
+    switch (which) {
+    case WHICH_ALL:
+        return true;
+    case WHICH_PROGRAMS:
+        return stream->kind != SIM_STREAM_INTERNAL;
+    case WHICH_BLOCKING:
+        break;
+    }
+    return stream->kind == SIM_STREAM_LEGACY || sim_stream_is_blocking(stream);
+}
+
+static CUresult depend(struct sim_context *context, struct sim_op *op, enum which which)
 {
     bool fits = true;
 
     pthread_mutex_lock(&context->lock);
+    sim_order_after_gone(op, context, which == WHICH_BLOCKING);
     for (struct sim_stream *stream = context->streams; stream && fits;
          stream = stream->next) {
-        if (on_internal || stream->kind != SIM_STREAM_INTERNAL)
-            fits = sim_op_depend(op, stream->last);
+        if (is_meant(stream, which))
+            fits = sim_op_depend_on_stream(op, stream);
     }
     pthread_mutex_unlock(&context->lock);
     return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -244,20 +318,96 @@ static CUresult depend(struct sim_context *context, struct sim_op *op, bool on_i
 
 CUresult sim_context_depend(struct sim_context *context, struct sim_op *op)
 {
-    return depend(context, op, false);
+    return depend(context, op, WHICH_PROGRAMS);
 }
 
-CUresult sim_context_wait(struct sim_context *context)
+/* Wait for what was submitted to those streams before; the calling thread knows then. */
+static CUresult wait(struct sim_context *context, enum which which)
 {
     struct sim_op *all = sim_op_new(SIM_OP_MARK, (enum sim_api)0, NULL);
 
     if (!all)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult res = depend(context, all, true); /* an event of the context is done too */
+    CUresult res = depend(context, all, which);
     for (unsigned i = 0; res == CUDA_SUCCESS && i < all->dep_count; i++)
         sim_sched_wait(all->deps[i], false);
+    if (res == CUDA_SUCCESS)
+        sim_order_saw_op(all, false);
     sim_op_unref(all);
     return res == CUDA_SUCCESS ? sim_context_error(context) : res;
+}
+
+CUresult sim_context_wait(struct sim_context *context)
+{
+    return wait(context, WHICH_ALL);
+}
+
+struct found_contexts {
+    struct sim_context *contexts[MAX_WAITED];
+    unsigned count;
+};
+
+static void find_context(struct sim_context *context, void *argument)
+{
+    struct found_contexts *found = argument;
+
+    if (found->count == MAX_WAITED)
+        return;
+    sim_object_ref(&context->object);
+    found->contexts[found->count++] = context;
+}
+
+/* The work of all contexts of a device but one. */
+static void wait_for_others(int device, const struct sim_context *but)
+{
+    struct found_contexts found = {.count = 0};
+
+    sim_context_visit(device, find_context, &found);
+    while (found.count > 0) {
+        struct sim_context *other = found.contexts[--found.count];
+        CUresult res = other == but ? CUDA_SUCCESS : sim_context_wait(other);
+        (void)res; /* another context's error is not this call's */
+        sim_context_put(other);
+    }
+}
+
+CUresult sim_context_synchronize(struct sim_context *context)
+{
+    for (int i = 0; i < SIM_MAX_DEVICES && sim_is_strict(SIM_RULE_context_sync); i++)
+        wait_for_others(i, context);
+    return wait(context, sim_is_lax(SIM_RULE_context_sync) ? WHICH_BLOCKING : WHICH_ALL);
+}
+
+CUresult sim_context_wait_for_free(struct sim_context *context, enum sim_rule rule)
+{
+    if (sim_is_lax(rule))
+        return sim_context_error(context);
+    for (int i = 0; i < SIM_MAX_DEVICES && sim_is_strict(rule); i++)
+        wait_for_others(i, context);
+
+    switch (sim_config()->free_waits) {
+    case SIM_FREE_WAITS_CONTEXT:
+        return sim_context_wait(context);
+    case SIM_FREE_WAITS_BLOCKING:
+        return wait(context, WHICH_BLOCKING);
+    case SIM_FREE_WAITS_NONE:
+        return sim_context_error(context);
+    case SIM_FREE_WAITS_DEVICE:
+        break;
+    }
+    wait_for_others(context->device, context);
+    return sim_context_wait(context);
+}
+
+/* All that is submitted later waits for it. */
+static void set_barrier(struct sim_context *context, struct sim_op *op)
+{
+    sim_op_ref(op);
+    pthread_mutex_lock(&context->lock);
+    struct sim_op *before = context->barrier;
+    context->barrier = op;
+    pthread_mutex_unlock(&context->lock);
+    sim_op_unref(before);
 }
 
 CUresult sim_context_mark(struct sim_context *context, struct sim_op *op)
@@ -267,9 +417,12 @@ CUresult sim_context_mark(struct sim_context *context, struct sim_op *op)
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = sim_context_depend(context, op);
+    res = depend(context, op,
+                 sim_is_lax(SIM_RULE_context_record) ? WHICH_BLOCKING : WHICH_PROGRAMS);
     if (res == CUDA_SUCCESS)
         res = sim_submit(stream, op);
+    if (res == CUDA_SUCCESS && sim_is_strict(SIM_RULE_context_record))
+        set_barrier(context, op);
     sim_stream_put(stream);
     return res;
 }
@@ -281,15 +434,12 @@ CUresult sim_context_bar(struct sim_context *context, struct sim_op *op)
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = sim_submit(stream, op);
-    if (res == CUDA_SUCCESS) {
-        sim_op_ref(op);
-        pthread_mutex_lock(&context->lock);
-        struct sim_op *before = context->barrier;
-        context->barrier = op; /* the internal stream orders it behind the one before */
-        pthread_mutex_unlock(&context->lock);
-        sim_op_unref(before);
-    }
+    if (sim_is_strict(SIM_RULE_context_wait))
+        res = sim_context_depend(context, op);
+    if (res == CUDA_SUCCESS)
+        res = sim_submit(stream, op);
+    if (res == CUDA_SUCCESS)
+        set_barrier(context, op); /* the stream orders it behind the one before */
     sim_stream_put(stream);
     return res;
 }
@@ -349,4 +499,14 @@ void sim_context_set_error(struct sim_context *context, CUresult error)
     int none = CUDA_SUCCESS;
 
     atomic_compare_exchange_strong(&context->error, &none, (int)error);
+}
+
+void sim_context_fail_all(int device, CUresult error)
+{
+    pthread_mutex_lock(&retired_lock);
+    for (struct sim_context *context = made; context; context = context->made_before) {
+        if (context->device == device && atomic_load(&context->alive))
+            sim_context_set_error(context, error);
+    }
+    pthread_mutex_unlock(&retired_lock);
 }

@@ -10,7 +10,9 @@
 
 #include "handle.h"
 #include "memory.h"
+#include "rules.h"
 
+struct sim_green;
 struct sim_stream;
 struct sim_op;
 
@@ -27,6 +29,7 @@ struct sim_context {
     struct sim_object object;
     int device;   /* immutable */
     bool primary; /* immutable */
+    struct sim_green *green; /* immutable; of a view (green.h), with a reference; NULL */
     atomic_bool alive;
     atomic_ullong id; /* of the present life */
     atomic_int error; /* sticky CUresult */
@@ -40,6 +43,7 @@ struct sim_context {
     struct sim_stream *marks;    /* lock: context-wide events, likewise */
     struct sim_stream *barriers; /* lock: context-wide waits, likewise */
     struct sim_op *barrier;      /* lock: later submissions wait for it */
+    struct oracle_line *gone[2]; /* lock: what gone streams did; [1]: blocking ones */
     struct sim_object *children; /* lock: events and modules, each with a reference */
     size_t limits[SIM_LIMITS];   /* lock */
     int cache_config;            /* lock */
@@ -47,6 +51,8 @@ struct sim_context {
     struct sim_peer peers[SIM_MAX_PEERS]; /* lock */
     unsigned peer_count;                  /* lock */
     struct sim_context *retired_next;     /* retired_lock */
+    struct sim_context *made_before;      /* retired_lock: every context there ever was */
+    struct sim_context *next_context;     /* contexts_lock */
 };
 
 /*
@@ -65,8 +71,11 @@ void sim_context_revive(struct sim_context *context);
 bool sim_context_end(struct sim_context *context) GS_MUST_USE;
 
 /* The context of a handle, with a reference; NULL if it is none. May be dead (primary).
- */
+ * A green context's view stands for its primary context. */
 struct sim_context *sim_context_get(CUcontext handle) GS_MUST_USE;
+
+/* The same, but a view is itself: it has a device and a green context, nothing else. */
+struct sim_context *sim_context_get_any(CUcontext handle) GS_MUST_USE;
 void sim_context_put(struct sim_context *context);
 
 /* The context's handle. */
@@ -78,6 +87,19 @@ CUresult sim_context_legacy(struct sim_context *context,
 
 /* Wait for all work submitted to all its streams. Returns the sticky error. */
 CUresult sim_context_wait(struct sim_context *context) GS_MUST_USE;
+
+/* The same, as cuCtxSynchronize does it. */
+CUresult sim_context_synchronize(struct sim_context *context) GS_MUST_USE;
+
+/* The same for what a free of its memory waits for (CUDASIM_FREE_WAITS), by the rule for
+ * that kind of memory. */
+CUresult sim_context_wait_for_free(struct sim_context *context,
+                                   enum sim_rule rule) GS_MUST_USE;
+
+/* Run `visit` on every context of a device that is alive. Takes contexts_lock. */
+void sim_context_visit(int device,
+                       void (*visit)(struct sim_context *context, void *argument),
+                       void *argument);
 
 /*
  * Make `op` wait for all work submitted to all its streams so far. Takes the context's
@@ -104,6 +126,12 @@ bool sim_context_may_access(struct sim_context *context, const struct sim_alloc 
 
 /* Remember the first error; it is returned by everything from then on. */
 void sim_context_set_error(struct sim_context *context, CUresult error);
+
+/* May a context be made with these flags by this driver? */
+bool sim_context_flags_valid(unsigned flags) GS_MUST_USE;
+
+/* Give every living context of the device that error. Any thread, without locks. */
+void sim_context_fail_all(int device, CUresult error);
 
 static inline uint64_t sim_context_id(struct sim_context *context)
 {

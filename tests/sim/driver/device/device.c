@@ -9,6 +9,7 @@
 
 #include "config.h"
 #include "pool.h"
+#include "version.h"
 
 static struct sim_device devices[SIM_MAX_DEVICES]; /* immutable after cuInit */
 static int device_count;                           /* immutable after cuInit */
@@ -50,6 +51,19 @@ struct sim_device *sim_device_get(CUdevice ordinal)
 struct sim_space *sim_device_space(int ordinal)
 {
     return devices[ordinal].space;
+}
+
+void sim_device_lose(int ordinal)
+{
+    if (!sim_device_get(ordinal))
+        return;
+    atomic_store(&devices[ordinal].lost, true);
+    sim_context_fail_all(ordinal, SIM_DEVICE_LOST);
+}
+
+bool sim_device_is_lost(int ordinal)
+{
+    return atomic_load_explicit(&devices[ordinal].lost, memory_order_acquire);
 }
 
 SIM_API(cuDeviceGet, CUdevice *device, int ordinal)
@@ -229,7 +243,9 @@ SIM_API(cuDeviceGetP2PAttribute, int *value, CUdevice_P2PAttribute attribute,
         return CUDA_SUCCESS;
     default:
         *value = 0;
-        return (int)attribute >= 1 && (int)attribute <= 5 ? CUDA_SUCCESS
-                                                          : CUDA_ERROR_INVALID_VALUE;
+        return (int)attribute >= 1 && (int)attribute <= 5 &&
+                       sim_version_knows(SIM_SINCE_P2P_ATTRIBUTE, attribute)
+                   ? CUDA_SUCCESS
+                   : CUDA_ERROR_INVALID_VALUE;
     }
 }

@@ -5,6 +5,7 @@
  */
 #include "capture.h"
 #include "context.h"
+#include "version.h"
 
 /* The door of a call on one stream: the stream with a reference. */
 static CUresult enter(enum sim_api api, enum sim_variant variant, CUstream handle,
@@ -20,6 +21,7 @@ static CUresult enter(enum sim_api api, enum sim_variant variant, CUstream handl
 struct beginning {
     struct sim_graph *graph;
     const CUgraphNode *nodes;
+    const CUgraphEdgeData *edges;
     size_t count;
     CUstreamCaptureMode mode;
 };
@@ -37,7 +39,7 @@ static CUresult begin(enum sim_api api, enum sim_variant variant, CUstream handl
         sim_stream_put(stream);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    res = sim_nodes_read(beginning->nodes, beginning->count, &after);
+    res = sim_nodes_read(beginning->nodes, beginning->edges, beginning->count, &after);
     if (res == CUDA_SUCCESS)
         res = sim_capture_begin(stream, beginning->graph, &after, beginning->mode);
     sim_nodes_clear(&after);
@@ -47,16 +49,15 @@ static CUresult begin(enum sim_api api, enum sim_variant variant, CUstream handl
 
 static CUresult begin_to_graph(enum sim_api api, enum sim_variant variant,
                                CUstream handle, CUgraph graph_handle,
-                               const CUgraphNode *nodes, size_t count,
-                               CUstreamCaptureMode mode)
+                               struct beginning beginning)
 {
-    struct sim_graph *graph = sim_graph_get(graph_handle);
-
-    if (!graph)
+    if (sim_version_check(api) != CUDA_SUCCESS)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    beginning.graph = sim_graph_get(graph_handle);
+    if (!beginning.graph)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult res =
-        begin(api, variant, handle, &(const struct beginning){graph, nodes, count, mode});
-    sim_graph_put(graph);
+    CUresult res = begin(api, variant, handle, &beginning);
+    sim_graph_put(beginning.graph);
     return res;
 }
 
@@ -117,6 +118,8 @@ static CUresult get_info(enum sim_api api, enum sim_variant variant, CUstream ha
     res = answers->status ? sim_capture_check_asking(stream) : CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS)
         res = sim_capture_read(stream, &info);
+    if (res == CUDA_SUCCESS && info.lossy && answers->dependencies && !answers->edges)
+        res = CUDA_ERROR_LOSSY_QUERY;
     if (res == CUDA_SUCCESS)
         tell(&info, answers);
     sim_stream_put(stream);
@@ -124,7 +127,8 @@ static CUresult get_info(enum sim_api api, enum sim_variant variant, CUstream ha
 }
 
 static CUresult update(enum sim_api api, enum sim_variant variant, CUstream handle,
-                       const CUgraphNode *nodes, size_t count, unsigned flags)
+                       const CUgraphNode *nodes, const CUgraphEdgeData *edges,
+                       size_t count, unsigned flags)
 {
     struct sim_node_set set;
     struct sim_stream *stream;
@@ -132,8 +136,9 @@ static CUresult update(enum sim_api api, enum sim_variant variant, CUstream hand
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES ? sim_nodes_read(nodes, count, &set)
-                                                      : CUDA_ERROR_INVALID_VALUE;
+    res = flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES
+              ? sim_nodes_read(nodes, edges, count, &set)
+              : CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS) {
         res =
             sim_capture_depend(stream, &set, flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES);
@@ -183,18 +188,20 @@ SIM_API(cuStreamBeginCaptureToGraph, CUstream stream, CUgraph graph,
         const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
         CUstreamCaptureMode mode)
 {
-    (void)edges; /* all edges are full ones here */
-    return begin_to_graph(SIM_ID_cuStreamBeginCaptureToGraph, SIM_LEGACY, stream, graph,
-                          dependencies, count, mode);
+    return begin_to_graph(
+        SIM_ID_cuStreamBeginCaptureToGraph, SIM_LEGACY, stream, graph,
+        (struct beginning){
+            .nodes = dependencies, .edges = edges, .count = count, .mode = mode});
 }
 
 SIM_API(cuStreamBeginCaptureToGraph_ptsz, CUstream stream, CUgraph graph,
         const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
         CUstreamCaptureMode mode)
 {
-    (void)edges; /* all edges are full ones here */
-    return begin_to_graph(SIM_ID_cuStreamBeginCaptureToGraph_ptsz, SIM_PER_THREAD, stream,
-                          graph, dependencies, count, mode);
+    return begin_to_graph(
+        SIM_ID_cuStreamBeginCaptureToGraph_ptsz, SIM_PER_THREAD, stream, graph,
+        (struct beginning){
+            .nodes = dependencies, .edges = edges, .count = count, .mode = mode});
 }
 
 SIM_API(cuStreamEndCapture, CUstream stream, CUgraph *graph)
@@ -267,29 +274,27 @@ SIM_API(cuStreamUpdateCaptureDependencies, CUstream stream, CUgraphNode *depende
         size_t count, unsigned int flags)
 {
     return update(SIM_ID_cuStreamUpdateCaptureDependencies, SIM_LEGACY, stream,
-                  dependencies, count, flags);
+                  dependencies, NULL, count, flags);
 }
 
 SIM_API(cuStreamUpdateCaptureDependencies_ptsz, CUstream stream,
         CUgraphNode *dependencies, size_t count, unsigned int flags)
 {
     return update(SIM_ID_cuStreamUpdateCaptureDependencies_ptsz, SIM_PER_THREAD, stream,
-                  dependencies, count, flags);
+                  dependencies, NULL, count, flags);
 }
 
 SIM_API(cuStreamUpdateCaptureDependencies_v2, CUstream stream, CUgraphNode *dependencies,
         const CUgraphEdgeData *edges, size_t count, unsigned int flags)
 {
-    (void)edges; /* all edges are full ones here */
     return update(SIM_ID_cuStreamUpdateCaptureDependencies_v2, SIM_LEGACY, stream,
-                  dependencies, count, flags);
+                  dependencies, edges, count, flags);
 }
 
 SIM_API(cuStreamUpdateCaptureDependencies_v2_ptsz, CUstream stream,
         CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
         unsigned int flags)
 {
-    (void)edges; /* all edges are full ones here */
     return update(SIM_ID_cuStreamUpdateCaptureDependencies_v2_ptsz, SIM_PER_THREAD,
-                  stream, dependencies, count, flags);
+                  stream, dependencies, edges, count, flags);
 }

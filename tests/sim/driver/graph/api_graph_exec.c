@@ -1,8 +1,10 @@
 /*
- * api_graph_exec.c - executable graphs: instantiate, launch, destroy.
+ * api_graph_exec.c - executable graphs: instantiate, launch, update, destroy.
  * Owns:  nothing.   Lock: none of its own.
  * Source: Driver API, "Graph Management".
  */
+#include <stdio.h>
+
 #include "capture.h"
 #include "context.h"
 #include "exec.h"
@@ -14,15 +16,19 @@
                   CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |                            \
                   CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY))
 
+/* Out: *fault  why it was not instantiated, beside the code */
 static CUresult instantiate(enum sim_api api, CUgraphExec *out, CUgraph handle,
-                            cuuint64_t flags)
+                            cuuint64_t flags, struct sim_exec_fault *fault)
 {
     struct sim_exec *exec;
     CUresult res = sim_enter(api);
 
+    *fault = (struct sim_exec_fault){CUDA_GRAPH_INSTANTIATE_ERROR, NULL};
     if (res != CUDA_SUCCESS)
         return res;
-    if (!out || (flags & ~KNOWN_FLAGS))
+    if (!out || (flags & ~KNOWN_FLAGS) ||
+        ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) &&
+         (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH)))
         return CUDA_ERROR_INVALID_VALUE;
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) {
         sim_log(1, "%s: launches from the device are not modelled", sim_api_name(api));
@@ -31,7 +37,7 @@ static CUresult instantiate(enum sim_api api, CUgraphExec *out, CUgraph handle,
     struct sim_graph *graph = sim_graph_get(handle);
     if (!graph)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_exec_new(graph, flags, &exec);
+    res = sim_exec_new(graph, flags, fault, &exec);
     if (res == CUDA_SUCCESS) {
         *out = exec->object.handle;
         sim_exec_put(exec);
@@ -44,11 +50,17 @@ static CUresult instantiate(enum sim_api api, CUgraphExec *out, CUgraph handle,
 static CUresult instantiate_telling(enum sim_api api, CUgraphExec *out, CUgraph graph,
                                     CUgraphNode *error_node, char *text, size_t bytes)
 {
+    struct sim_exec_fault fault;
+    CUresult res = instantiate(api, out, graph, 0, &fault);
+
     if (error_node)
-        *error_node = NULL;
+        *error_node = fault.node;
     if (text && bytes > 0)
-        *text = '\0';
-    return instantiate(api, out, graph, 0);
+        snprintf(text, bytes, "%s",
+                 res == CUDA_SUCCESS ? ""
+                 : fault.node        ? "a node does not fit into the graph"
+                                     : "the graph cannot be instantiated");
+    return res;
 }
 
 SIM_API(cuGraphInstantiate, CUgraphExec *out, CUgraph graph, CUgraphNode *error_node,
@@ -65,36 +77,15 @@ SIM_API(cuGraphInstantiate_v2, CUgraphExec *out, CUgraph graph, CUgraphNode *err
                                bytes);
 }
 
+/* This form cannot upload: it has no stream to do it in. */
 SIM_API(cuGraphInstantiateWithFlags, CUgraphExec *out, CUgraph graph,
         unsigned long long flags)
 {
-    return instantiate(SIM_ID_cuGraphInstantiateWithFlags, out, graph, flags);
-}
+    struct sim_exec_fault fault;
+    bool uploads = flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
 
-static CUresult instantiate_with(enum sim_api api, CUgraphExec *out, CUgraph graph,
-                                 CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
-    if (!params)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult res = instantiate(api, out, graph, params->flags);
-    params->hErrNode_out = NULL;
-    params->result_out = res == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
-                         : res == CUDA_ERROR_INVALID_VALUE
-                             ? CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE
-                             : CUDA_GRAPH_INSTANTIATE_ERROR;
-    return res;
-}
-
-SIM_API(cuGraphInstantiateWithParams, CUgraphExec *out, CUgraph graph,
-        CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
-    return instantiate_with(SIM_ID_cuGraphInstantiateWithParams, out, graph, params);
-}
-
-SIM_API(cuGraphInstantiateWithParams_ptsz, CUgraphExec *out, CUgraph graph,
-        CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
-    return instantiate_with(SIM_ID_cuGraphInstantiateWithParams_ptsz, out, graph, params);
+    return instantiate(SIM_ID_cuGraphInstantiateWithFlags, uploads ? NULL : out, graph,
+                       flags, &fault);
 }
 
 /* The door of a call on an executable graph and a stream: both with a reference. */
@@ -116,6 +107,27 @@ static CUresult enter(enum sim_api api, enum sim_variant variant, CUgraphExec ha
     return res;
 }
 
+/* On a capturing stream the launch becomes a child graph node with what would run. */
+static CUresult capture_launch(struct sim_exec *exec, struct sim_stream *stream)
+{
+    struct sim_graph *body;
+
+    pthread_mutex_lock(&exec->lock);
+    pthread_mutex_lock(&sim_graph_lock);
+    CUresult res = sim_exec_to_graph(exec, &body);
+    pthread_mutex_unlock(&sim_graph_lock);
+    pthread_mutex_unlock(&exec->lock);
+    if (res == CUDA_ERROR_NOT_SUPPORTED) /* memory or conditional nodes */
+        return sim_capture_forbid(stream);
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = sim_capture_graph(stream, body);
+    if (res != CUDA_SUCCESS)
+        sim_graph_close(body);
+    sim_graph_put(body);
+    return res;
+}
+
 static CUresult launch(enum sim_api api, enum sim_variant variant, CUgraphExec handle,
                        CUstream stream_handle)
 {
@@ -126,10 +138,11 @@ static CUresult launch(enum sim_api api, enum sim_variant variant, CUgraphExec h
     if (res != CUDA_SUCCESS)
         return res;
     if (sim_capture_has(stream)) {
-        sim_log(1, "%s: graphs within graphs are not modelled", sim_api_name(api));
-        res = CUDA_ERROR_NOT_SUPPORTED;
+        res = capture_launch(exec, stream);
     } else {
-        res = sim_exec_launch(exec, stream);
+        res = sim_capture_forbid(stream);
+        if (res == CUDA_SUCCESS)
+            res = sim_exec_launch(api, exec, stream);
     }
     sim_stream_put(stream);
     sim_exec_put(exec);
@@ -146,7 +159,22 @@ SIM_API(cuGraphLaunch_ptsz, CUgraphExec exec, CUstream stream)
     return launch(SIM_ID_cuGraphLaunch_ptsz, SIM_PER_THREAD, exec, stream);
 }
 
-/* An upload changes nothing here: there is nothing to load. */
+/* An upload changes nothing here: there is nothing to load. It takes its place behind the
+ * stream's work and the launches so far. */
+static CUresult upload_in(enum sim_api api, struct sim_exec *exec,
+                          struct sim_stream *stream)
+{
+    struct sim_op *op = sim_op_new(SIM_OP_MARK, api, NULL);
+
+    pthread_mutex_lock(&exec->lock);
+    if (op && !sim_op_depend(op, exec->last)) {
+        sim_op_unref(op);
+        op = NULL;
+    }
+    pthread_mutex_unlock(&exec->lock);
+    return sim_submit_drop(stream, op);
+}
+
 static CUresult upload(enum sim_api api, enum sim_variant variant, CUgraphExec handle,
                        CUstream stream_handle)
 {
@@ -156,7 +184,7 @@ static CUresult upload(enum sim_api api, enum sim_variant variant, CUgraphExec h
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = sim_submit_drop(stream, sim_op_new(SIM_OP_MARK, api, NULL));
+    res = upload_in(api, exec, stream);
     sim_stream_put(stream);
     sim_exec_put(exec);
     return res;
@@ -170,6 +198,43 @@ SIM_API(cuGraphUpload, CUgraphExec exec, CUstream stream)
 SIM_API(cuGraphUpload_ptsz, CUgraphExec exec, CUstream stream)
 {
     return upload(SIM_ID_cuGraphUpload_ptsz, SIM_PER_THREAD, exec, stream);
+}
+
+static CUresult instantiate_with(enum sim_api api, enum sim_variant variant,
+                                 CUgraphExec *out, CUgraph graph,
+                                 CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    struct sim_exec_fault fault;
+    CUresult res =
+        instantiate(api, params ? out : NULL, graph, params ? params->flags : 0, &fault);
+
+    if (!params)
+        return res;
+    if (res == CUDA_SUCCESS && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)) {
+        res = upload(api, variant, *out, params->hUploadStream);
+        if (res != CUDA_SUCCESS) {
+            CUresult ended = cuGraphExecDestroy(*out);
+            (void)ended; /* the upload's error is the one to tell */
+            fault.result = CUDA_GRAPH_INSTANTIATE_ERROR;
+        }
+    }
+    params->hErrNode_out = fault.node;
+    params->result_out = fault.result;
+    return res;
+}
+
+SIM_API(cuGraphInstantiateWithParams, CUgraphExec *out, CUgraph graph,
+        CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    return instantiate_with(SIM_ID_cuGraphInstantiateWithParams, SIM_LEGACY, out, graph,
+                            params);
+}
+
+SIM_API(cuGraphInstantiateWithParams_ptsz, CUgraphExec *out, CUgraph graph,
+        CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    return instantiate_with(SIM_ID_cuGraphInstantiateWithParams_ptsz, SIM_PER_THREAD, out,
+                            graph, params);
 }
 
 /* What was launched still runs. */
@@ -198,7 +263,8 @@ SIM_API(cuGraphExecGetFlags, CUgraphExec handle, cuuint64_t *flags)
     struct sim_exec *exec = flags ? sim_exec_get(handle) : NULL;
     if (!exec)
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = exec->flags;
+    /* "CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD will not be returned by this API" */
+    *flags = exec->flags & ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
     sim_exec_put(exec);
     return CUDA_SUCCESS;
 }
@@ -235,4 +301,46 @@ SIM_API(cuGraphNodeSetEnabled, CUgraphExec exec, CUgraphNode node, unsigned int 
 SIM_API(cuGraphNodeGetEnabled, CUgraphExec exec, CUgraphNode node, unsigned int *on)
 {
     return enabled(SIM_ID_cuGraphNodeGetEnabled, exec, node, false, on);
+}
+
+/* ---- new parameters ---------------------------------------------------------------- */
+
+static CUresult update(enum sim_api api, CUgraphExec handle, CUgraph graph_handle,
+                       CUgraphExecUpdateResultInfo *info)
+{
+    CUresult res = sim_enter(api);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (!info)
+        return CUDA_ERROR_INVALID_VALUE;
+    *info = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
+    struct sim_exec *exec = sim_exec_get(handle);
+    struct sim_graph *graph = sim_graph_get(graph_handle);
+    res = exec && graph ? sim_exec_update(exec, NULL, graph, info)
+                        : CUDA_ERROR_INVALID_VALUE;
+    if (graph)
+        sim_graph_put(graph);
+    if (exec)
+        sim_exec_put(exec);
+    return res;
+}
+
+SIM_API(cuGraphExecUpdate, CUgraphExec exec, CUgraph graph, CUgraphNode *error_node,
+        CUgraphExecUpdateResult *result)
+{
+    CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
+    CUresult res = update(SIM_ID_cuGraphExecUpdate, exec, graph, result ? &info : NULL);
+
+    if (result)
+        *result = info.result;
+    if (result && error_node)
+        *error_node = info.errorNode;
+    return res;
+}
+
+SIM_API(cuGraphExecUpdate_v2, CUgraphExec exec, CUgraph graph,
+        CUgraphExecUpdateResultInfo *info)
+{
+    return update(SIM_ID_cuGraphExecUpdate_v2, exec, graph, info);
 }

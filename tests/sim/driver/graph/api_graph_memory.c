@@ -11,96 +11,77 @@
 #include "graph_node.h"
 #include "pool.h"
 
-SIM_API(cuGraphAddMemAllocNode, CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
-        size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params)
+CUresult sim_work_alloc(enum sim_api api, const void *params, struct sim_work **out)
 {
+    const CUDA_MEM_ALLOC_NODE_PARAMS *wanted = params;
     struct sim_context *context;
     struct sim_graph_memory *memory;
-    CUresult res = sim_enter_context(SIM_ID_cuGraphAddMemAllocNode, &context);
+    CUresult res = sim_enter_context(api, &context);
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (!params || params->bytesize == 0 ||
-        params->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        !sim_device_get(params->poolProps.location.id))
+    if (!wanted || wanted->bytesize == 0 ||
+        wanted->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
+        wanted->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        !sim_device_get(wanted->poolProps.location.id))
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_graph_memory_new(params->poolProps.location.id, params->bytesize, context,
+    res = sim_graph_memory_new(wanted->poolProps.location.id, wanted->bytesize, context,
                                &memory);
     if (res != CUDA_SUCCESS)
         return res;
-    res = sim_node_add(&(struct sim_node_place){out, graph, after, count},
-                       sim_graph_memory_op(SIM_ID_cuGraphAddMemAllocNode, memory, true),
-                       NULL);
-    if (res == CUDA_SUCCESS)
-        params->dptr = memory->alloc->base;
+    *out = sim_work_new(sim_graph_memory_op(api, memory, true), NULL);
     sim_graph_memory_unref(memory);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult sim_work_free(enum sim_api api, const void *params, struct sim_work **out)
+{
+    CUresult res = sim_enter(api);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    struct sim_graph_memory *memory = sim_graph_memory_find(*(const CUdeviceptr *)params);
+    if (!memory)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = sim_work_new(sim_graph_memory_op(api, memory, false), NULL);
+    sim_graph_memory_unref(memory);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+SIM_API(cuGraphAddMemAllocNode, CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
+        size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params)
+{
+    struct sim_work *work;
+    CUresult res = sim_work_alloc(SIM_ID_cuGraphAddMemAllocNode, params, &work);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = sim_node_add(&(struct sim_node_place){out, graph, after, NULL, count},
+                       &(const struct sim_node_parts){.work = work});
+    if (res == CUDA_SUCCESS)
+        params->dptr = sim_work_memory(work)->alloc->base;
+    sim_work_unref(work);
     return res;
 }
 
 SIM_API(cuGraphAddMemFreeNode, CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
         size_t count, CUdeviceptr pointer)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphAddMemFreeNode);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    struct sim_graph_memory *memory = sim_graph_memory_find(pointer);
-    if (!memory)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = sim_node_add(&(struct sim_node_place){out, graph, after, count},
-                       sim_graph_memory_op(SIM_ID_cuGraphAddMemFreeNode, memory, false),
-                       NULL);
-    sim_graph_memory_unref(memory);
-    return res;
-}
-
-/* The allocation a memory node is about, with a reference; NULL if it is none. */
-static struct sim_alloc *memory_of(CUgraphNode handle, CUgraphNodeType type)
-{
-    struct sim_node *node = sim_node_get(handle);
-    struct sim_alloc *alloc = NULL;
-
-    if (!node)
-        return NULL;
-    if (node->type == type) {
-        alloc = node->work->graph.memory->alloc;
-        sim_memory_ref(alloc);
-    }
-    sim_node_put(node);
-    return alloc;
+    return sim_node_make(SIM_ID_cuGraphAddMemFreeNode, sim_work_free,
+                         &(struct sim_node_place){out, graph, after, NULL, count},
+                         &pointer);
 }
 
 SIM_API(cuGraphMemAllocNodeGetParams, CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *out)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphMemAllocNodeGetParams);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    struct sim_alloc *alloc = out ? memory_of(node, CU_GRAPH_NODE_TYPE_MEM_ALLOC) : NULL;
-    if (!alloc)
-        return CUDA_ERROR_INVALID_VALUE;
-    memset(out, 0, sizeof(*out));
-    out->poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    out->poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    out->poolProps.location.id = alloc->device;
-    out->bytesize = alloc->bytes;
-    out->dptr = alloc->base;
-    sim_memory_unref(alloc);
-    return CUDA_SUCCESS;
+    return sim_node_tell(SIM_ID_cuGraphMemAllocNodeGetParams,
+                         CU_GRAPH_NODE_TYPE_MEM_ALLOC, node, out);
 }
 
 SIM_API(cuGraphMemFreeNodeGetParams, CUgraphNode node, CUdeviceptr *out)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphMemFreeNodeGetParams);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    struct sim_alloc *alloc = out ? memory_of(node, CU_GRAPH_NODE_TYPE_MEM_FREE) : NULL;
-    if (!alloc)
-        return CUDA_ERROR_INVALID_VALUE;
-    *out = alloc->base;
-    sim_memory_unref(alloc);
-    return CUDA_SUCCESS;
+    return sim_node_tell(SIM_ID_cuGraphMemFreeNodeGetParams, CU_GRAPH_NODE_TYPE_MEM_FREE,
+                         node, out);
 }
 
 /* The pool of a device's graphs. */

@@ -1,6 +1,6 @@
 /*
  * capture.c - the life of captures, and what becomes a node.
- * capture_check.c has what a capture forbids.
+ * capture_event.c has events, capture_check.c what a capture forbids.
  * Owns:  captures and the list of those under way.   Lock: graph_lock.
  */
 #include "capture.h"
@@ -10,6 +10,8 @@
 #include "capture_list.h"
 #include "context.h"
 #include "graph_memory.h"
+#include "launch.h"
+#include "node_work.h"
 
 struct sim_capture *sim_capture_first; /* graph_lock */
 atomic_uint sim_captures;
@@ -29,8 +31,7 @@ void sim_capture_ref(struct sim_capture *capture)
     atomic_fetch_add_explicit(&capture->refs, 1, memory_order_relaxed);
 }
 
-/* Make a stream part of a capture. */
-static void join(struct sim_stream *stream, struct sim_capture *capture)
+void sim_capture_join(struct sim_stream *stream, struct sim_capture *capture)
 {
     sim_capture_ref(capture);
     stream->capture = capture;
@@ -92,17 +93,8 @@ static CUresult begin(struct sim_stream *stream, struct sim_graph *graph,
     capture->next = sim_capture_first;
     sim_capture_first = capture;
     atomic_fetch_add(&sim_captures, 1);
-    join(stream, capture);
+    sim_capture_join(stream, capture);
     return CUDA_SUCCESS;
-}
-
-/* Close a graph's handle: nobody will learn of it. */
-static void discard(struct sim_graph *graph)
-{
-    struct sim_object *closed = sim_handle_close(graph->object.handle, SIM_TYPE_GRAPH);
-
-    if (closed)
-        sim_object_unref(closed);
 }
 
 CUresult sim_capture_begin(struct sim_stream *stream, struct sim_graph *graph,
@@ -123,7 +115,7 @@ CUresult sim_capture_begin(struct sim_stream *stream, struct sim_graph *graph,
     pthread_mutex_unlock(&sim_graph_lock);
     if (own) {
         if (res != CUDA_SUCCESS)
-            discard(graph);
+            sim_graph_close(graph);
         sim_graph_put(graph);
     }
     return res;
@@ -171,7 +163,7 @@ CUresult sim_capture_end(struct sim_stream *stream, struct sim_graph **out)
         sim_object_ref(&capture->graph->object);
         *out = capture->graph;
     } else if (capture->owns_graph) {
-        discard(capture->graph);
+        sim_graph_close(capture->graph);
     }
     finish(capture);
 unlock:
@@ -179,23 +171,78 @@ unlock:
     return res;
 }
 
-/* Add work to a capturing stream. Needs graph_lock. */
-static CUresult add(struct sim_stream *stream, struct sim_op *op, struct sim_event *event)
+/*
+ * What the next node of the stream depends on. A programmatic launch does not wait for
+ * the kernels before it to end; what is no kernel waits for all of what is before it.
+ */
+static void shape_edges(struct sim_stream *stream, CUgraphNodeType type, bool overlaps)
 {
-    const struct sim_node_parts parts = {sim_node_type(op), op, event, 0};
-    struct sim_node *node;
-    CUresult res = sim_graph_add(stream->capture->graph, &parts, &stream->tails, &node);
+    static const CUgraphEdgeData full, programmatic = {.from_port = 1, .type = 1};
 
+    for (size_t i = 0; i < stream->tails.count; i++) {
+        CUgraphEdgeData *edge = &stream->tails.edges[i];
+        if (!sim_edge_may_enter(edge, type))
+            *edge = full;
+        else if (overlaps && sim_edge_is_full(edge) &&
+                 stream->tails.nodes[i]->type == CU_GRAPH_NODE_TYPE_KERNEL)
+            *edge = programmatic;
+    }
+}
+
+/* Add a node to a capturing stream's graph. Needs graph_lock. */
+static CUresult add_node(struct sim_stream *stream, const struct sim_node_parts *parts,
+                         bool overlaps)
+{
+    struct sim_node *node;
+
+    shape_edges(stream, parts->work->type, overlaps);
+    CUresult res = sim_graph_add(stream->capture->graph, parts, &stream->tails, &node);
     if (res != CUDA_SUCCESS) {
         stream->capture->invalid = true;
         return res;
     }
     sim_nodes_clear(&stream->tails);
-    if (!sim_nodes_add(&stream->tails, node)) {
+    if (!sim_nodes_add(&stream->tails, node, NULL)) {
         stream->capture->invalid = true;
         res = CUDA_ERROR_OUT_OF_MEMORY;
     }
     sim_node_put(node);
+    return res;
+}
+
+/* A kernel's node has its launch's attributes and its stream's priority. */
+static const struct sim_attributes *attributes_of(const struct sim_stream *stream,
+                                                  const struct sim_op *op,
+                                                  struct sim_attributes *room)
+{
+    const struct sim_launch_record *record =
+        op->kind == SIM_OP_KERNEL ? op->kernel.record : NULL;
+    const CUlaunchAttributeValue priority = {.priority = stream->priority};
+
+    if (!record)
+        return NULL;
+    *room = record->attributes;
+    if (!(room->set >> SIM_ATTRIBUTE_PRIORITY & 1u) && stream->priority != 0)
+        sim_attribute_set(room, SIM_ATTRIBUTE_PRIORITY, &priority);
+    return room;
+}
+
+/* Add work to a capturing stream. Needs graph_lock. */
+static CUresult add(struct sim_stream *stream, struct sim_op *op, struct sim_event *event)
+{
+    struct sim_attributes attributes;
+
+    sim_op_ref(op);
+    struct sim_work *work = sim_work_new(op, event);
+    if (!work) {
+        stream->capture->invalid = true;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const struct sim_node_parts parts = {
+        .work = work, .attributes = attributes_of(stream, op, &attributes)};
+    CUresult res = add_node(stream, &parts,
+                            op->kind == SIM_OP_KERNEL && op->overlap != ORACLE_IN_ORDER);
+    sim_work_unref(work);
     return res;
 }
 
@@ -239,6 +286,44 @@ CUresult sim_capture_submit_event(struct sim_stream *stream, struct sim_op *op,
     if (stream->capture)
         res = stream->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
                                        : add(stream, op, event);
+    pthread_mutex_unlock(&sim_graph_lock);
+    return res;
+}
+
+CUresult sim_capture_graph(struct sim_stream *stream, struct sim_graph *body)
+{
+    CUresult res;
+
+    pthread_mutex_lock(&sim_graph_lock);
+    struct sim_capture *capture = stream->capture;
+    struct sim_work *work = sim_work_empty(CU_GRAPH_NODE_TYPE_GRAPH);
+    const struct sim_node_parts parts = {.work = work, .bodies = &body, .body_count = 1};
+    if (!capture)
+        res = CUDA_ERROR_ILLEGAL_STATE; /* it has ended meanwhile */
+    else if (capture->invalid)
+        res = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    else
+        res = work ? add_node(stream, &parts, false) : CUDA_ERROR_OUT_OF_MEMORY;
+    sim_work_unref(work);
+    pthread_mutex_unlock(&sim_graph_lock);
+    return res;
+}
+
+CUresult sim_capture_forbid(struct sim_stream *stream)
+{
+    CUresult res = CUDA_SUCCESS;
+
+    if (!sim_capture_any())
+        return CUDA_SUCCESS;
+    pthread_mutex_lock(&sim_graph_lock);
+    struct sim_capture *capture = stream->capture;
+    if (!capture) {
+        res = sim_capture_forbid_legacy(stream);
+    } else {
+        res = capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                               : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        capture->invalid = true;
+    }
     pthread_mutex_unlock(&sim_graph_lock);
     return res;
 }
@@ -288,18 +373,6 @@ CUresult sim_capture_alloc(enum sim_api api, struct sim_stream *stream, size_t b
     return res;
 }
 
-/* Does the graph free that memory already? Needs graph_lock. */
-static bool frees(const struct sim_graph *graph, const struct sim_graph_memory *memory)
-{
-    for (size_t i = 0; i < graph->nodes.count; i++) {
-        const struct sim_op *work = graph->nodes.nodes[i]->work;
-        if (work->kind == SIM_OP_GRAPH_MEMORY && !work->graph.maps &&
-            work->graph.memory == memory)
-            return true;
-    }
-    return false;
-}
-
 static CUresult add_free(enum sim_api api, struct sim_stream *stream, CUdeviceptr pointer)
 {
     struct sim_graph_memory *memory = sim_graph_memory_find(pointer);
@@ -307,7 +380,7 @@ static CUresult add_free(enum sim_api api, struct sim_stream *stream, CUdevicept
 
     if (!memory)
         return res;
-    if (!frees(stream->capture->graph, memory)) {
+    if (sim_graph_may_free(stream->capture->graph, memory)) {
         struct sim_op *op = sim_graph_memory_op(api, memory, false);
         res = op ? add(stream, op, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
         sim_op_unref(op);
@@ -334,107 +407,6 @@ CUresult sim_capture_free(enum sim_api api, struct sim_stream *stream,
     return res;
 }
 
-/* ---- events ---------------------------------------------------------------------- */
-
-void sim_capture_release_event(struct sim_event *event)
-{
-    struct sim_capture *capture = event->capture;
-
-    sim_nodes_clear(&event->heads);
-    event->capture = NULL;
-    atomic_store(&event->captured, false);
-    if (capture)
-        sim_capture_unref(capture);
-}
-
-void sim_capture_forget_event(struct sim_event *event)
-{
-    if (!atomic_load(&event->captured))
-        return;
-    pthread_mutex_lock(&sim_graph_lock);
-    sim_capture_release_event(event);
-    pthread_mutex_unlock(&sim_graph_lock);
-}
-
-CUresult sim_capture_record(struct sim_stream *stream, struct sim_event *event,
-                            bool *captured)
-{
-    CUresult res = CUDA_SUCCESS;
-
-    *captured = false;
-    if (!sim_capture_any())
-        return CUDA_SUCCESS;
-    pthread_mutex_lock(&sim_graph_lock);
-    struct sim_capture *capture = stream->capture;
-    if (capture && capture->invalid) {
-        res = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    } else if (capture) {
-        sim_capture_release_event(event);
-        sim_capture_ref(capture);
-        event->capture = capture;
-        atomic_store(&event->captured, true);
-        *captured = true;
-        if (!sim_nodes_add_all(&event->heads, &stream->tails)) {
-            capture->invalid = true;
-            res = CUDA_ERROR_OUT_OF_MEMORY;
-        }
-    }
-    pthread_mutex_unlock(&sim_graph_lock);
-    return res;
-}
-
-/* The event is recorded in a capture. Needs graph_lock. */
-static CUresult follow(struct sim_stream *stream, struct sim_event *event)
-{
-    struct sim_capture *capture = event->capture;
-
-    if (capture->ended && stream->capture) {
-        stream->capture->invalid = true;
-        return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
-    }
-    if (capture->ended)
-        return CUDA_ERROR_CAPTURED_EVENT;
-    if (capture->invalid || (stream->capture && stream->capture->invalid))
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    if (stream->kind == SIM_STREAM_LEGACY) {
-        capture->invalid = true;
-        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    }
-    if (stream->capture && stream->capture != capture) {
-        stream->capture->invalid = true;
-        capture->invalid = true;
-        return CUDA_ERROR_STREAM_CAPTURE_MERGE;
-    }
-    if (!sim_nodes_add_all(&stream->tails, &event->heads)) {
-        capture->invalid = true;
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    if (!stream->capture)
-        join(stream, capture);
-    return CUDA_SUCCESS;
-}
-
-CUresult sim_capture_wait(struct sim_stream *stream, struct sim_event *event,
-                          bool *captured)
-{
-    CUresult res = CUDA_SUCCESS;
-
-    *captured = false;
-    if (!sim_capture_any() && !atomic_load(&event->captured))
-        return CUDA_SUCCESS;
-    pthread_mutex_lock(&sim_graph_lock);
-    if (event->capture) {
-        res = follow(stream, event);
-        *captured = true;
-    } else if (stream->capture) {
-        res = stream->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-                                       : CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
-        stream->capture->invalid = true;
-    }
-    pthread_mutex_unlock(&sim_graph_lock);
-    return res;
-}
-
 void sim_capture_drop_stream(struct sim_stream *stream)
 {
     if (!sim_capture_any())
@@ -443,7 +415,7 @@ void sim_capture_drop_stream(struct sim_stream *stream)
     struct sim_capture *capture = stream->capture;
     if (capture && capture->origin == stream) {
         if (capture->owns_graph)
-            discard(capture->graph);
+            sim_graph_close(capture->graph);
         finish(capture);
     } else if (capture) {
         capture->invalid = true;

@@ -66,6 +66,13 @@ CUresult sim_capture_submit(struct sim_stream *stream, struct sim_op *op,
 CUresult sim_capture_submit_event(struct sim_stream *stream, struct sim_op *op,
                                   struct sim_event *event) GS_MUST_USE;
 
+/* As sim_capture_submit, for a graph that becomes a child graph node. */
+CUresult sim_capture_graph(struct sim_stream *stream, struct sim_graph *body) GS_MUST_USE;
+
+/* For work that cannot be captured: refuse it on a capturing stream, and on the legacy
+ * stream as sim_capture_submit does. */
+CUresult sim_capture_forbid(struct sim_stream *stream) GS_MUST_USE;
+
 /*
  * Allocate or free stream-ordered memory on a capturing stream.
  *
@@ -84,6 +91,17 @@ CUresult sim_capture_free(enum sim_api api, struct sim_stream *stream,
  */
 CUresult sim_capture_record(struct sim_stream *stream, struct sim_event *event,
                             bool *captured) GS_MUST_USE;
+
+/* How the edges from a kernel that triggers an event begin (CUgraphEdgeData). */
+struct sim_capture_edge {
+    bool programmatic; /* the node behind it may wait inside */
+    bool at_start;     /* when its blocks have started, not when they say so */
+};
+
+/* Record an event that the stream's newest node, a kernel, triggers by itself. Errors:
+ * CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CUDA_ERROR_OUT_OF_MEMORY */
+CUresult sim_capture_record_kernel(struct sim_stream *stream, struct sim_event *event,
+                                   struct sim_capture_edge edge) GS_MUST_USE;
 
 /*
  * Wait for an event: one of a capture makes the stream part of it.
@@ -111,6 +129,9 @@ CUresult sim_capture_check_stream(struct sim_stream *stream) GS_MUST_USE;
 /* A context cannot while one of its streams captures. */
 CUresult sim_capture_check_context(const struct sim_context *context) GS_MUST_USE;
 
+/* The same of a green context. */
+CUresult sim_capture_check_green(const struct sim_green *green) GS_MUST_USE;
+
 /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED if the calling thread may make no unsafe call. */
 CUresult sim_capture_check_unsafe(void) GS_MUST_USE;
 
@@ -135,6 +156,7 @@ struct sim_capture_info {
     const CUgraphNode *nodes;
     const CUgraphEdgeData *edges;
     size_t count;
+    bool lossy; /* without the edges' data */
 };
 CUresult sim_capture_read(struct sim_stream *stream,
                           struct sim_capture_info *out) GS_MUST_USE;

@@ -11,6 +11,7 @@
 
 #include "capture_list.h"
 #include "context.h"
+#include "green.h"
 
 static __thread CUstreamCaptureMode thread_mode; /* the thread's own; 0 is GLOBAL */
 static __thread uint64_t thread_number;          /* the thread's own */
@@ -117,7 +118,9 @@ CUresult sim_capture_check_sync(struct sim_stream *stream)
     return res == CUDA_SUCCESS ? sim_capture_check_unsafe() : res;
 }
 
-CUresult sim_capture_check_context(const struct sim_context *context)
+/* No stream of the context, or of the green context, may capture. */
+static CUresult check_streams(const struct sim_context *context,
+                              const struct sim_green *green)
 {
     CUresult res = CUDA_SUCCESS;
 
@@ -126,7 +129,7 @@ CUresult sim_capture_check_context(const struct sim_context *context)
     pthread_mutex_lock(&sim_graph_lock);
     for (struct sim_capture *it = sim_capture_first; it; it = it->next) {
         const struct sim_stream *stream = it->streams;
-        while (stream && stream->context != context)
+        while (stream && (stream->context != context || (green && stream->green != green)))
             stream = stream->captured_next;
         if (!stream)
             continue;
@@ -135,6 +138,16 @@ CUresult sim_capture_check_context(const struct sim_context *context)
     }
     pthread_mutex_unlock(&sim_graph_lock);
     return res;
+}
+
+CUresult sim_capture_check_context(const struct sim_context *context)
+{
+    return check_streams(context, NULL);
+}
+
+CUresult sim_capture_check_green(const struct sim_green *green)
+{
+    return check_streams(green->primary, green);
 }
 
 CUresult sim_capture_check_event(struct sim_event *event)
@@ -189,8 +202,11 @@ static CUresult show_tails(struct sim_stream *stream, struct sim_capture_info *o
         free(edges);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         nodes[i] = stream->tails.nodes[i]->object.handle;
+        edges[i] = stream->tails.edges[i];
+        out->lossy = out->lossy || !sim_edge_is_full(&edges[i]);
+    }
     free(stream->tail_handles);
     free(stream->tail_edges);
     stream->tail_handles = nodes;

@@ -26,6 +26,9 @@ extern struct sim_capture *sim_capture_first;
 void sim_capture_ref(struct sim_capture *capture);
 void sim_capture_unref(struct sim_capture *capture);
 
+/* Make a stream part of a capture. Needs graph_lock. */
+void sim_capture_join(struct sim_stream *stream, struct sim_capture *capture);
+
 /* A number for the calling thread, never 0 and never reused. Takes no lock. */
 uint64_t sim_capture_thread(void);
 

@@ -1,67 +1,57 @@
 /*
- * exec.c - executable graphs: instantiated once, launched often.
- *
- * The nodes of one launch run one behind the other on the launching stream: every order
- * that respects the edges is a right one. A launch waits for the launch before it.
- *
+ * exec.c - executable graphs: instantiated once, given new work, launched often
+ * (exec_launch.c).
  * Owns:  executable graphs.   Lock: exec->lock.
- * Source: Driver API, "Graph Management"; CUDA Programming Guide, "Graph Memory Nodes".
+ * Source: Driver API, "Graph Management".
  */
 #include "exec.h"
 
 #include <stdlib.h>
 
-#include "event.h"
 #include "graph_memory.h"
+#include "user_object.h"
 
 static void destroy(struct sim_object *object)
 {
     struct sim_exec *exec = (struct sim_exec *)object;
 
-    for (size_t i = 0; i < exec->count; i++) {
-        sim_op_unref(exec->nodes[i].work);
-        if (exec->nodes[i].event)
-            sim_event_put(exec->nodes[i].event);
-    }
-    free(exec->nodes);
+    sim_exec_close_branches(exec);
+    sim_steps_clear(&exec->steps);
+    sim_held_release(&exec->held);
     sim_op_unref(exec->last);
     pthread_mutex_destroy(&exec->lock);
     sim_graph_put(exec->graph);
     free(exec);
 }
 
-/* Copy the nodes in their order. Needs graph_lock. */
-static CUresult take_nodes(struct sim_exec *exec, struct sim_graph *graph)
+/* May the graph be instantiated now? Needs graph_lock. */
+static bool may_instantiate(const struct sim_graph *graph)
 {
-    struct sim_node **order;
-
-    if (graph->captures > 0 || (graph->execs > 0 && sim_graph_has_memory(graph)))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult res = sim_graph_order(graph, &order);
-    if (res != CUDA_SUCCESS || !order)
-        return res;
-    exec->nodes = calloc(graph->nodes.count, sizeof(*exec->nodes));
-    if (!exec->nodes) {
-        free(order);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    exec->count = graph->nodes.count;
-    for (size_t i = 0; i < exec->count; i++) {
-        const struct sim_node *node = order[i];
-        exec->nodes[i] = (struct sim_exec_node){
-            .id = node->id, .type = node->type, .work = node->work, .event = node->event};
-        sim_op_ref(node->work);
-        if (node->event)
-            sim_object_ref(&node->event->object);
-    }
-    free(order);
-    return CUDA_SUCCESS;
+    if (graph->captures > 0 || graph->owner)
+        return false;
+    return graph->execs == 0 ||
+           !(sim_graph_has_memory(graph) || sim_graph_has_conditions(graph));
 }
 
-CUresult sim_exec_new(struct sim_graph *graph, uint64_t flags, struct sim_exec **out)
+/* Hold the user objects of the graph and of all graphs in it. Needs graph_lock. */
+static bool hold_objects(const struct sim_graph *graph, struct sim_held **held)
+{
+    bool fits = sim_held_copy(graph->held, held);
+
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct sim_node *node = graph->nodes.nodes[i];
+        for (unsigned k = 0; k < node->body_count && fits; k++)
+            fits = hold_objects(node->bodies[k], held);
+    }
+    return fits;
+}
+
+CUresult sim_exec_new(struct sim_graph *graph, uint64_t flags,
+                      struct sim_exec_fault *fault, struct sim_exec **out)
 {
     struct sim_exec *exec = calloc(1, sizeof(*exec));
 
+    *fault = (struct sim_exec_fault){CUDA_GRAPH_INSTANTIATE_ERROR, NULL};
     if (!exec)
         return CUDA_ERROR_OUT_OF_MEMORY;
     sim_object_init(&exec->object, SIM_TYPE_EXEC, destroy);
@@ -70,8 +60,11 @@ CUresult sim_exec_new(struct sim_graph *graph, uint64_t flags, struct sim_exec *
     exec->graph = graph;
     exec->flags = flags;
     pthread_mutex_lock(&sim_graph_lock);
-    CUresult res = take_nodes(exec, graph);
-    if (res == CUDA_SUCCESS && !sim_handle_open(&exec->object))
+    CUresult res = may_instantiate(graph) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        res = sim_steps_make(graph, fault, &exec->steps);
+    if (res == CUDA_SUCCESS &&
+        (!hold_objects(graph, &exec->held) || !sim_handle_open(&exec->object)))
         res = CUDA_ERROR_OUT_OF_MEMORY;
     if (res == CUDA_SUCCESS)
         graph->execs++;
@@ -93,144 +86,33 @@ void sim_exec_put(struct sim_exec *exec)
     sim_object_unref(&exec->object);
 }
 
-/* Does a node in front of the one at `end` allocate that memory? Needs exec->lock. */
-static bool allocated_before(const struct sim_exec *exec, size_t end,
-                             const struct sim_graph_memory *memory)
-{
-    for (size_t i = 0; i < end; i++) {
-        const struct sim_op *work = exec->nodes[i].work;
-        if (work->kind == SIM_OP_GRAPH_MEMORY && work->graph.memory == memory &&
-            work->graph.maps)
-            return true;
-    }
-    return false;
-}
-
-/* May it be launched now, by the state of its memory? Needs exec->lock. */
-static bool memory_is_right(const struct sim_exec *exec)
-{
-    bool frees_first = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
-
-    for (size_t i = 0; i < exec->count; i++) {
-        const struct sim_op *work = exec->nodes[i].work;
-        if (work->kind != SIM_OP_GRAPH_MEMORY)
-            continue;
-        struct sim_graph_memory *memory = work->graph.memory;
-        if (work->graph.maps
-                ? atomic_load(&memory->expected) && !frees_first
-                : !atomic_load(&memory->expected) && !allocated_before(exec, i, memory))
-            return false;
-    }
-    return true;
-}
-
-static CUresult submit(struct sim_exec *exec, struct sim_stream *stream,
-                       struct sim_op *op)
-{
-    if (!op)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!sim_op_depend(op, exec->last))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    return sim_submit(stream, op);
-}
-
-/* Free what is left of the launch before: AUTO_FREE_ON_LAUNCH. Needs exec->lock. */
-static CUresult free_left(struct sim_exec *exec, struct sim_stream *stream,
-                          const struct sim_op *work)
-{
-    CUresult res = CUDA_SUCCESS;
-
-    if (work->kind != SIM_OP_GRAPH_MEMORY || !work->graph.maps ||
-        !sim_graph_memory_expect(work->graph.memory, false))
-        return CUDA_SUCCESS;
-    struct sim_op *op = sim_graph_memory_op(work->api, work->graph.memory, false);
-    res = submit(exec, stream, op);
-    sim_op_unref(op);
-    return res;
-}
-
-/* Submit one node. Needs exec->lock. */
-static CUresult submit_node(struct sim_exec *exec, struct sim_stream *stream,
-                            const struct sim_exec_node *node, struct sim_op **out)
-{
-    struct sim_op *op = sim_op_repeat(node->work);
-    struct sim_op *before = NULL;
-    CUresult res = CUDA_SUCCESS;
-
-    if (!op)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (node->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT)
-        before = sim_event_recorded(node->event);
-    if (!sim_op_depend(op, before))
-        res = CUDA_ERROR_OUT_OF_MEMORY;
-    sim_op_unref(before);
-    if (res == CUDA_SUCCESS && op->kind == SIM_OP_GRAPH_MEMORY &&
-        !sim_graph_memory_expect(op->graph.memory, op->graph.maps))
-        res = CUDA_ERROR_INVALID_VALUE; /* another thread freed or allocated it */
-    if (res == CUDA_SUCCESS)
-        res = submit(exec, stream, op);
-    if (res == CUDA_SUCCESS && node->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
-        sim_event_set(node->event, op);
-    if (res == CUDA_SUCCESS)
-        *out = op;
-    else
-        sim_op_unref(op);
-    return res;
-}
-
-CUresult sim_exec_launch(struct sim_exec *exec, struct sim_stream *stream)
-{
-    struct sim_op *newest = NULL;
-    CUresult res = CUDA_SUCCESS;
-
-    pthread_mutex_lock(&exec->lock);
-    if (!memory_is_right(exec))
-        res = CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < exec->count && res == CUDA_SUCCESS; i++)
-        res = free_left(exec, stream, exec->nodes[i].work);
-    for (size_t i = 0; i < exec->count && res == CUDA_SUCCESS; i++) {
-        struct sim_op *op;
-        if (exec->nodes[i].disabled)
-            continue;
-        res = submit_node(exec, stream, &exec->nodes[i], &op);
-        if (res != CUDA_SUCCESS)
-            break;
-        sim_op_unref(newest);
-        newest = op;
-    }
-    struct sim_op *before = exec->last;
-    if (newest)
-        exec->last = newest;
-    pthread_mutex_unlock(&exec->lock);
-    sim_op_unref(newest ? before : NULL);
-    return res;
-}
-
 /* Needs exec->lock. */
-static struct sim_exec_node *find(struct sim_exec *exec, const struct sim_node *node)
+static struct sim_step *find(struct sim_exec *exec, const struct sim_node *node)
 {
-    for (size_t i = 0; i < exec->count; i++) {
-        if (exec->nodes[i].id == node->id)
-            return &exec->nodes[i];
+    for (size_t i = 0; i < exec->steps.count; i++) {
+        if (exec->steps.steps[i].id == node->id)
+            return &exec->steps.steps[i];
     }
     return NULL;
 }
 
 CUresult sim_exec_set_work(struct sim_exec *exec, const struct sim_node *node,
-                           struct sim_op *work)
+                           struct sim_work *work)
 {
-    struct sim_op *before = NULL;
+    struct sim_work *before = NULL;
 
     pthread_mutex_lock(&exec->lock);
-    struct sim_exec_node *found = find(exec, node);
-    if (found && found->type == sim_node_type(work)) {
+    struct sim_step *found = find(exec, node);
+    if (found && found->part == SIM_STEP_NODE &&
+        sim_work_compare(found->work, work) == CU_GRAPH_EXEC_UPDATE_SUCCESS &&
+        (work->type != CU_GRAPH_NODE_TYPE_MEMCPY ||
+         (sim_work_is_flat(found->work) && sim_work_is_flat(work)))) {
         before = found->work;
-        sim_op_make_pattern(work);
-        sim_op_ref(work);
+        sim_work_ref(work);
         found->work = work;
     }
     pthread_mutex_unlock(&exec->lock);
-    sim_op_unref(before);
+    sim_work_unref(before);
     return before ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -239,7 +121,7 @@ CUresult sim_exec_enable(struct sim_exec *exec, const struct sim_node *node, boo
     CUresult res = CUDA_ERROR_INVALID_VALUE;
 
     pthread_mutex_lock(&exec->lock);
-    struct sim_exec_node *found = find(exec, node);
+    struct sim_step *found = find(exec, node);
     if (found && (found->type == CU_GRAPH_NODE_TYPE_KERNEL ||
                   found->type == CU_GRAPH_NODE_TYPE_MEMCPY ||
                   found->type == CU_GRAPH_NODE_TYPE_MEMSET)) {
@@ -254,9 +136,93 @@ CUresult sim_exec_is_enabled(struct sim_exec *exec, const struct sim_node *node,
                              bool *enabled)
 {
     pthread_mutex_lock(&exec->lock);
-    const struct sim_exec_node *found = find(exec, node);
+    const struct sim_step *found = find(exec, node);
     if (found)
         *enabled = !found->disabled;
     pthread_mutex_unlock(&exec->lock);
     return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- back to a graph -------------------------------------------------------------- */
+
+/* Where the step that opens at `from` is closed. */
+static size_t closing(const struct sim_steps *steps, size_t from)
+{
+    size_t depth = 0, i = from;
+
+    do {
+        if (steps->steps[i].part == SIM_STEP_OPENS)
+            depth++;
+        if (steps->steps[i].part == SIM_STEP_CLOSES)
+            depth--;
+        i++;
+    } while (depth > 0);
+    return i - 1;
+}
+
+/* The nodes of the steps [from, to); made[] tells what became of each step. */
+static CUresult add_steps(const struct sim_steps *steps, size_t from, size_t to,
+                          struct sim_graph *graph, struct sim_node **made)
+{
+    CUresult res = CUDA_SUCCESS;
+
+    for (size_t i = from; i < to && res == CUDA_SUCCESS; i++) {
+        const struct sim_step *step = &steps->steps[i];
+        size_t end = closing(steps, i);
+        struct sim_graph *body = NULL;
+        struct sim_node_set after = {0};
+        struct sim_node *node;
+        if (sim_work_memory(step->work) || step->condition)
+            res = CUDA_ERROR_NOT_SUPPORTED;
+        for (size_t k = 0; k < step->after_count && res == CUDA_SUCCESS; k++) {
+            size_t before = step->after[k];
+            if (before >= from && !sim_nodes_add(&after, made[before], &step->edges[k]))
+                res = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        if (res == CUDA_SUCCESS && step->part == SIM_STEP_OPENS) {
+            body = sim_graph_new(0);
+            res = body ? add_steps(steps, i + 1, end, body, made)
+                       : CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        const struct sim_node_parts parts = {.work = step->work,
+                                             .attributes = step->attributes,
+                                             .bodies = &body,
+                                             .body_count = body ? 1 : 0};
+        if (res == CUDA_SUCCESS)
+            res = sim_graph_add(graph, &parts, &after, &node);
+        if (res == CUDA_SUCCESS) {
+            made[i] = node;
+            made[end] = node;
+            sim_node_put(node); /* the graph has it */
+            i = end;
+        } else if (body) {
+            sim_graph_close(body);
+        }
+        if (body)
+            sim_graph_put(body);
+        sim_nodes_clear(&after);
+    }
+    return res;
+}
+
+CUresult sim_exec_to_graph(const struct sim_exec *exec, struct sim_graph **out)
+{
+    struct sim_graph *graph = sim_graph_new(0);
+    struct sim_node **made = calloc(exec->steps.count + 1, sizeof(*made));
+    CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (graph && made)
+        res = add_steps(&exec->steps, 0, exec->steps.count, graph, made);
+    if (res == CUDA_SUCCESS && !sim_held_copy(exec->held, &graph->held))
+        res = CUDA_ERROR_OUT_OF_MEMORY;
+    free(made);
+    if (res == CUDA_SUCCESS) {
+        *out = graph;
+        return CUDA_SUCCESS;
+    }
+    if (graph) {
+        sim_graph_close(graph);
+        sim_graph_put(graph);
+    }
+    return res;
 }

@@ -1,6 +1,6 @@
 /*
  * graph.c - graphs and their nodes.
- * Owns:  both.   Lock: graph_lock (graph.h).
+ * Owns:  both, and conditions.   Lock: graph_lock (graph.h).
  * Source: Driver API, "Graph Management".
  */
 #include "graph.h"
@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "event.h"
+#include "graph_memory.h"
+#include "launch.h"
+#include "node_work.h"
+#include "user_object.h"
 
 pthread_mutex_t sim_graph_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -19,109 +22,65 @@ static uint64_t next_id(void)
     return 1 + atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed);
 }
 
-/* Add a node that is not there. */
-static bool append(struct sim_node_set *set, struct sim_node *node)
-{
-    if (set->count == set->room) {
-        size_t room = set->room ? set->room * 2 : 4;
-        struct sim_node **more = realloc(set->nodes, room * sizeof(struct sim_node *));
-        if (!more)
-            return false;
-        set->nodes = more;
-        set->room = room;
-    }
-    sim_object_ref(&node->object);
-    set->nodes[set->count++] = node;
-    return true;
-}
-
-bool sim_nodes_add(struct sim_node_set *set, struct sim_node *node)
-{
-    for (size_t i = 0; i < set->count; i++) {
-        if (set->nodes[i] == node)
-            return true;
-    }
-    return append(set, node);
-}
-
-bool sim_nodes_add_all(struct sim_node_set *set, const struct sim_node_set *more)
-{
-    bool fits = true;
-
-    for (size_t i = 0; i < more->count && fits; i++)
-        fits = sim_nodes_add(set, more->nodes[i]);
-    return fits;
-}
-
-bool sim_nodes_remove(struct sim_node_set *set, const struct sim_node *node)
-{
-    for (size_t i = 0; i < set->count; i++) {
-        if (set->nodes[i] != node)
-            continue;
-        struct sim_node *removed = set->nodes[i];
-        set->count--;
-        memmove(&set->nodes[i], &set->nodes[i + 1],
-                (set->count - i) * sizeof(struct sim_node *));
-        sim_node_put(removed);
-        return true;
-    }
-    return false;
-}
-
-void sim_nodes_clear(struct sim_node_set *set)
-{
-    while (set->count > 0)
-        sim_node_put(set->nodes[--set->count]);
-    free(set->nodes);
-    *set = (struct sim_node_set){0};
-}
-
-CUresult sim_nodes_read(const CUgraphNode *handles, size_t count,
-                        struct sim_node_set *out)
-{
-    CUresult res = count > 0 && !handles ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-
-    *out = (struct sim_node_set){0};
-    for (size_t i = 0; i < count && res == CUDA_SUCCESS; i++) {
-        struct sim_node *node = sim_node_get(handles[i]);
-        if (!node)
-            res = CUDA_ERROR_INVALID_VALUE;
-        else if (!sim_nodes_add(out, node))
-            res = CUDA_ERROR_OUT_OF_MEMORY;
-        else if (out->count != i + 1)
-            res = CUDA_ERROR_INVALID_VALUE;
-        if (node)
-            sim_node_put(node);
-    }
-    if (res != CUDA_SUCCESS)
-        sim_nodes_clear(out);
-    return res;
-}
-
 static void destroy_node(struct sim_object *object)
 {
     struct sim_node *node = (struct sim_node *)object;
 
     sim_nodes_clear(&node->after);
-    sim_op_unref(node->work);
-    if (node->event)
-        sim_event_put(node->event);
+    for (unsigned i = 0; i < node->body_count; i++)
+        sim_graph_put(node->bodies[i]);
+    free(node->bodies);
+    free(node->body_handles);
+    sim_work_unref(node->work);
+    free(node->attributes);
+    if (node->condition)
+        sim_object_unref(&node->condition->object);
     free(node);
+}
+
+/* The node leaves its graph: nobody finds it or its bodies any more. */
+static void close_node(struct sim_node *node)
+{
+    struct sim_object *closed = sim_handle_close(node->object.handle, SIM_TYPE_NODE);
+
+    if (closed)
+        sim_object_unref(closed);
+    for (unsigned i = 0; i < node->body_count; i++) {
+        sim_graph_close(node->bodies[i]);
+        node->bodies[i]->owner = NULL;
+    }
+    node->graph = NULL;
+    sim_nodes_clear(&node->after); /* edges may make a circle */
+}
+
+static void close_conditions(struct sim_graph *graph)
+{
+    while (graph->conditions) {
+        struct sim_condition *condition = graph->conditions;
+        struct sim_object *closed =
+            sim_handle_close(condition->object.handle, SIM_TYPE_CONDITION);
+        graph->conditions = condition->next;
+        condition->graph = NULL;
+        if (closed)
+            sim_object_unref(closed);
+        sim_object_unref(&condition->object);
+    }
+}
+
+void sim_graph_end(struct sim_graph *graph)
+{
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        close_node(graph->nodes.nodes[i]);
+    sim_nodes_clear(&graph->nodes);
+    close_conditions(graph);
+    sim_held_release(&graph->held);
 }
 
 static void destroy_graph(struct sim_object *object)
 {
     struct sim_graph *graph = (struct sim_graph *)object;
 
-    for (size_t i = 0; i < graph->nodes.count; i++) {
-        struct sim_node *node = graph->nodes.nodes[i];
-        struct sim_object *closed = sim_handle_close(node->object.handle, SIM_TYPE_NODE);
-        if (closed)
-            sim_object_unref(closed);
-        node->graph = NULL;
-        sim_nodes_clear(&node->after); /* edges may make a circle */
-    }
-    sim_nodes_clear(&graph->nodes);
+    sim_graph_end(graph);
     free(graph);
 }
 
@@ -139,6 +98,14 @@ struct sim_graph *sim_graph_new(uint64_t original)
         return NULL;
     }
     return graph;
+}
+
+void sim_graph_close(struct sim_graph *graph)
+{
+    struct sim_object *closed = sim_handle_close(graph->object.handle, SIM_TYPE_GRAPH);
+
+    if (closed)
+        sim_object_unref(closed);
 }
 
 struct sim_graph *sim_graph_get(CUgraph handle)
@@ -161,86 +128,212 @@ void sim_node_put(struct sim_node *node)
     sim_object_unref(&node->object);
 }
 
-CUresult sim_graph_add(struct sim_graph *graph, const struct sim_node_parts *parts,
-                       const struct sim_node_set *after, struct sim_node **out)
+/* ---- nodes ------------------------------------------------------------------------ */
+
+/* Make the bodies the node's. False without memory. */
+static bool take_bodies(struct sim_node *node, const struct sim_node_parts *parts)
+{
+    if (parts->body_count == 0)
+        return true;
+    node->bodies = calloc(parts->body_count, sizeof(struct sim_graph *));
+    node->body_handles = calloc(parts->body_count, sizeof(CUgraph));
+    if (!node->bodies || !node->body_handles)
+        return false;
+    for (unsigned i = 0; i < parts->body_count; i++) {
+        sim_object_ref(&parts->bodies[i]->object);
+        node->bodies[i] = parts->bodies[i];
+        node->body_handles[i] = parts->bodies[i]->object.handle;
+    }
+    node->body_count = parts->body_count;
+    return true;
+}
+
+static bool take_attributes(struct sim_node *node, const struct sim_attributes *from)
+{
+    if (!from || from->set == 0)
+        return true;
+    node->attributes = malloc(sizeof(*from));
+    if (!node->attributes)
+        return false;
+    memcpy(node->attributes, from, sizeof(*from));
+    return true;
+}
+
+/* A node that is in no graph yet, with the caller's reference; NULL without memory. */
+static struct sim_node *make_node(const struct sim_node_parts *parts,
+                                  const struct sim_node_set *after)
 {
     struct sim_node *node = calloc(1, sizeof(*node));
 
     if (!node)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return NULL;
     sim_object_init(&node->object, SIM_TYPE_NODE, destroy_node);
-    node->type = parts->type;
+    node->type = parts->work->type;
     node->id = next_id();
     node->original = parts->original;
-    sim_op_make_pattern(parts->work);
-    sim_op_ref(parts->work);
+    sim_work_ref(parts->work);
     node->work = parts->work;
-    if (parts->event) {
-        sim_object_ref(&parts->event->object);
-        node->event = parts->event;
+    if (parts->condition) {
+        sim_object_ref(&parts->condition->object);
+        node->condition = parts->condition;
+        node->cond_type = parts->cond_type;
     }
-    if (!sim_nodes_add_all(&node->after, after) || !sim_handle_open(&node->object))
-        goto failed;
-    if (!append(&graph->nodes, node))
-        goto close;
+    if (take_bodies(node, parts) && take_attributes(node, parts->attributes) &&
+        sim_nodes_add_all(&node->after, after) && sim_handle_open(&node->object))
+        return node;
+    sim_node_put(node);
+    return NULL;
+}
+
+CUresult sim_graph_add(struct sim_graph *graph, const struct sim_node_parts *parts,
+                       const struct sim_node_set *after, struct sim_node **out)
+{
+    for (size_t i = 0; i < after->count; i++) {
+        if (!sim_edge_may_enter(&after->edges[i], parts->work->type))
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct sim_node *node = make_node(parts, after);
+    if (!node)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!sim_nodes_add(&graph->nodes, node, NULL)) {
+        sim_object_unref(sim_handle_close(node->object.handle, SIM_TYPE_NODE));
+        sim_node_put(node);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     node->graph = graph;
+    for (unsigned i = 0; i < node->body_count; i++)
+        node->bodies[i]->owner = node;
+    if (node->condition)
+        node->condition->used = true;
+    struct sim_graph_memory *memory = sim_work_memory(parts->work);
+    if (memory && parts->work->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        memory->owner = graph->id;
+    else if (memory)
+        memory->freed_in = graph->id;
     *out = node;
     return CUDA_SUCCESS;
-close:
-    sim_object_unref(sim_handle_close(node->object.handle, SIM_TYPE_NODE));
-failed:
-    sim_node_put(node);
-    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void sim_graph_remove(struct sim_node *node)
 {
     struct sim_graph *graph = node->graph;
-    struct sim_object *closed = sim_handle_close(node->object.handle, SIM_TYPE_NODE);
 
-    if (closed)
-        sim_object_unref(closed);
     for (size_t i = 0; i < graph->nodes.count; i++)
         sim_nodes_remove(&graph->nodes.nodes[i]->after, node);
-    sim_nodes_clear(&node->after);
-    node->graph = NULL;
+    close_node(node);
     sim_nodes_remove(&graph->nodes, node);
 }
+
+/* ---- copies ----------------------------------------------------------------------- */
+
+/* Copy one node; its graph's order has given each node its place. Needs graph_lock. */
+static CUresult clone_node(const struct sim_node *node, struct sim_graph *to)
+{
+    struct sim_graph *body = NULL;
+    struct sim_node_set after = {0};
+    struct sim_node *copy;
+    CUresult res = CUDA_SUCCESS;
+
+    for (size_t k = 0; k < node->after.count && res == CUDA_SUCCESS; k++) {
+        struct sim_node *before = to->nodes.nodes[node->after.nodes[k]->place - 1];
+        if (!sim_nodes_add(&after, before, &node->after.edges[k]))
+            res = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (res == CUDA_SUCCESS && node->body_count > 0) /* a child graph: it has one */
+        res = sim_graph_clone(node->bodies[0], &body);
+    if (res == CUDA_SUCCESS) {
+        const struct sim_node_parts parts = {.work = node->work,
+                                             .attributes = node->attributes,
+                                             .original = node->id,
+                                             .bodies = &body,
+                                             .body_count = node->body_count};
+        res = sim_graph_add(to, &parts, &after, &copy);
+    }
+    if (res == CUDA_SUCCESS)
+        sim_node_put(copy);
+    else if (body)
+        sim_graph_close(body);
+    if (body)
+        sim_graph_put(body);
+    sim_nodes_clear(&after);
+    return res;
+}
+
+CUresult sim_graph_clone(struct sim_graph *from, struct sim_graph **out)
+{
+    struct sim_node **order = NULL;
+
+    if (sim_graph_has_memory(from) || sim_graph_has_conditions(from))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    struct sim_graph *to = sim_graph_new(from->id);
+    if (!to)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult res = sim_graph_order(from, &order, NULL);
+    for (size_t i = 0; order && i < from->nodes.count && res == CUDA_SUCCESS; i++)
+        res = clone_node(order[i], to);
+    free(order);
+    if (res == CUDA_SUCCESS && !sim_held_copy(from->held, &to->held))
+        res = CUDA_ERROR_OUT_OF_MEMORY;
+    if (res != CUDA_SUCCESS) {
+        sim_graph_close(to);
+        sim_graph_put(to);
+        return res;
+    }
+    *out = to;
+    return CUDA_SUCCESS;
+}
+
+/* ---- questions -------------------------------------------------------------------- */
 
 bool sim_graph_has_memory(const struct sim_graph *graph)
 {
     for (size_t i = 0; i < graph->nodes.count; i++) {
-        if (graph->nodes.nodes[i]->work->kind == SIM_OP_GRAPH_MEMORY)
+        const struct sim_node *node = graph->nodes.nodes[i];
+        if (sim_work_memory(node->work))
             return true;
+        for (unsigned k = 0; k < node->body_count; k++) {
+            if (sim_graph_has_memory(node->bodies[k]))
+                return true;
+        }
     }
     return false;
 }
 
-CUgraphNodeType sim_node_type(const struct sim_op *op)
+bool sim_graph_has_conditions(const struct sim_graph *graph)
 {
-    switch (op->kind) {
-    case SIM_OP_COPY:
-        return CU_GRAPH_NODE_TYPE_MEMCPY;
-    case SIM_OP_SET:
-        return CU_GRAPH_NODE_TYPE_MEMSET;
-    case SIM_OP_KERNEL:
-        return CU_GRAPH_NODE_TYPE_KERNEL;
-    case SIM_OP_HOST:
-        return CU_GRAPH_NODE_TYPE_HOST;
-    case SIM_OP_EVENT:
-        return CU_GRAPH_NODE_TYPE_EVENT_RECORD;
-    case SIM_OP_WAIT:
-        return CU_GRAPH_NODE_TYPE_WAIT_EVENT;
-    case SIM_OP_MEMOP:
-        return CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
-    case SIM_OP_GRAPH_MEMORY:
-        return op->graph.maps ? CU_GRAPH_NODE_TYPE_MEM_ALLOC
-                              : CU_GRAPH_NODE_TYPE_MEM_FREE;
-    case SIM_OP_FREE:
-    case SIM_OP_MARK:
-        break;
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct sim_node *node = graph->nodes.nodes[i];
+        if (node->condition)
+            return true;
+        for (unsigned k = 0; k < node->body_count; k++) {
+            if (sim_graph_has_conditions(node->bodies[k]))
+                return true;
+        }
     }
-    return CU_GRAPH_NODE_TYPE_EMPTY;
+    return false;
+}
+
+bool sim_graph_may_free(const struct sim_graph *graph,
+                        const struct sim_graph_memory *memory)
+{
+    /* "It is not possible to free an allocation in both the owning graph and another
+     * graph" (cuGraphAddMemAllocNode). */
+    if (memory->freed_in &&
+        (memory->freed_in == memory->owner) != (graph->id == memory->owner))
+        return false;
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct sim_work *work = graph->nodes.nodes[i]->work;
+        if (work->type == CU_GRAPH_NODE_TYPE_MEM_FREE && sim_work_memory(work) == memory)
+            return false;
+    }
+    return true;
+}
+
+bool sim_graph_is_within(const struct sim_graph *graph, const struct sim_graph *other)
+{
+    while (graph && graph != other)
+        graph = graph->owner ? graph->owner->graph : NULL;
+    return graph != NULL;
 }
 
 /* All that node depends on has its place already. */
@@ -253,7 +346,27 @@ static bool is_ready(const struct sim_node *node)
     return true;
 }
 
-CUresult sim_graph_order(struct sim_graph *graph, struct sim_node ***out)
+/* Every node without a place waits for one without: so many steps back end in a circle.
+ */
+static struct sim_node *node_on_circle(const struct sim_graph *graph)
+{
+    struct sim_node *found = NULL;
+
+    for (size_t i = 0; i < graph->nodes.count && !found; i++) {
+        if (graph->nodes.nodes[i]->place == 0)
+            found = graph->nodes.nodes[i];
+    }
+    for (size_t step = 0; step < graph->nodes.count; step++) {
+        size_t i = 0;
+        while (found->after.nodes[i]->place > 0)
+            i++;
+        found = found->after.nodes[i];
+    }
+    return found;
+}
+
+CUresult sim_graph_order(struct sim_graph *graph, struct sim_node ***out,
+                         struct sim_node **wrong)
 {
     size_t count = graph->nodes.count, placed = 0;
     bool progress = true;
@@ -277,12 +390,14 @@ CUresult sim_graph_order(struct sim_graph *graph, struct sim_node ***out)
             progress = true;
         }
     }
-    if (placed < count) {
-        free(order);
-        return CUDA_ERROR_INVALID_VALUE;
+    if (placed == count) {
+        *out = order;
+        return CUDA_SUCCESS;
     }
-    *out = order;
-    return CUDA_SUCCESS;
+    if (wrong)
+        *wrong = node_on_circle(graph);
+    free(order);
+    return CUDA_ERROR_INVALID_VALUE;
 }
 
 bool sim_graph_precedes(const struct sim_node *node, const struct sim_node_set *from)

@@ -23,6 +23,8 @@ struct sim_graph_memory {
     atomic_uint refs;
     atomic_bool expected;    /* allocated, by the calls made so far; holds a reference */
     atomic_bool mapped;      /* allocated, by the work done so far */
+    uint64_t owner;          /* graph_lock: id of the graph that allocates it */
+    uint64_t freed_in;       /* graph_lock: id of a graph that frees it, 0: none yet */
     struct sim_alloc *alloc; /* immutable; with a reference, which the record ends with */
 };
 

@@ -56,7 +56,7 @@ static CUresult remove_waiting(struct sim_alloc *alloc, CUresult missing)
     CUresult res = CUDA_SUCCESS;
 
     if (sim_context_lives(alloc->context, alloc->context_id))
-        res = sim_context_wait(alloc->context);
+        res = sim_context_wait_for_free(alloc->context, SIM_RULE_host_free_waits);
     if (res == CUDA_SUCCESS && !sim_host_remove(alloc))
         res = missing;
     sim_memory_unref(alloc);

@@ -1,13 +1,16 @@
 /*
  * api_managed.c - managed memory: one address for CPU and devices, advice, prefetch.
  * Nothing migrates here: prefetches take their place in a stream and are remembered,
- * advice is remembered, and cuMemRangeGetAttribute tells it. Owns:  nothing.   Lock: the
- * host map's, for advice. Source: Driver API, "Unified Addressing" and cuMemAllocManaged.
+ * advice is remembered, and cuMemRangeGetAttribute tells it.
+ * Owns:  nothing.   Lock: none of its own.
+ * Source: Driver API, "Unified Addressing" and cuMemAllocManaged.
  */
 #include <string.h>
 
+#include "advice.h"
 #include "capture.h"
 #include "device.h"
+#include "managed.h"
 #include "stream.h"
 
 #define HOST_BIT (1u << 31)
@@ -32,8 +35,7 @@ SIM_API(cuMemAllocManaged, CUdeviceptr *out, size_t bytes, unsigned int flags)
     return CUDA_SUCCESS;
 }
 
-/* The managed allocation a range lies in, with a reference. */
-static CUresult find_range(CUdeviceptr pointer, size_t bytes, struct sim_alloc **out)
+CUresult sim_managed_range(CUdeviceptr pointer, size_t bytes, struct sim_alloc **out)
 {
     struct sim_access access = {
         .address = pointer, .row_bytes = bytes, .rows = 1, .slices = 1};
@@ -65,6 +67,14 @@ static bool valid_location(const CUmemLocation *location)
     }
 }
 
+CUresult sim_managed_location(const CUmemLocation *location)
+{
+    if (valid_location(location))
+        return CUDA_SUCCESS;
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? CUDA_ERROR_INVALID_DEVICE
+                                                         : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* What the forms before 12.2 mean by a device number. */
 static CUmemLocation location_of(CUdevice device)
 {
@@ -77,9 +87,16 @@ static CUmemLocation location_of(CUdevice device)
     return location;
 }
 
-static void set_prefetched(struct sim_advice *advice, void *location)
+static void set_prefetched(struct sim_advice *advice, const void *location)
 {
-    advice->last_prefetch = *(CUmemLocation *)location;
+    advice->last_prefetch = *(const CUmemLocation *)location;
+}
+
+CUresult sim_managed_prefetched(struct sim_alloc *alloc, CUdeviceptr pointer, size_t bytes,
+                                const CUmemLocation *location)
+{
+    return sim_advice_change(alloc, pointer - alloc->base, bytes, set_prefetched,
+                             location);
 }
 
 static CUresult prefetch(enum sim_api api, enum sim_variant variant, CUdeviceptr pointer,
@@ -95,10 +112,10 @@ static CUresult prefetch(enum sim_api api, enum sim_variant variant, CUdeviceptr
         return res;
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!valid_location(&location))
-        return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? CUDA_ERROR_INVALID_DEVICE
-                                                            : CUDA_ERROR_INVALID_VALUE;
-    res = find_range(pointer, bytes, &alloc);
+    res = sim_managed_location(&location);
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = sim_managed_range(pointer, bytes, &alloc);
     if (res != CUDA_SUCCESS)
         return res;
     res = sim_stream_get(context, stream_handle, variant, &stream);
@@ -107,7 +124,7 @@ static CUresult prefetch(enum sim_api api, enum sim_variant variant, CUdeviceptr
         sim_stream_put(stream);
     }
     if (res == CUDA_SUCCESS)
-        sim_host_change_advice(alloc, set_prefetched, &location);
+        res = sim_managed_prefetched(alloc, pointer, bytes, &location);
     sim_memory_unref(alloc);
     return res;
 }
@@ -145,7 +162,7 @@ struct change {
     CUmemLocation location;
 };
 
-static void apply_advice(struct sim_advice *advice, void *argument)
+static void apply_advice(struct sim_advice *advice, const void *argument)
 {
     const struct change *change = argument;
     uint32_t bit = change->location.type == CU_MEM_LOCATION_TYPE_DEVICE
@@ -174,6 +191,12 @@ static void apply_advice(struct sim_advice *advice, void *argument)
     }
 }
 
+/* "Either DEVICE or HOST. All other location types are invalid" (cuMemAdvise). */
+static bool accesses(const CUmemLocation *location)
+{
+    return (int)location->type == 1 || (int)location->type == 2;
+}
+
 static CUresult advise(enum sim_api api, CUdeviceptr pointer, size_t bytes,
                        CUmem_advise advice, CUmemLocation location)
 {
@@ -193,14 +216,18 @@ static CUresult advise(enum sim_api api, CUdeviceptr pointer, size_t bytes,
     if (!ignores_location && !valid_location(&location))
         return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? CUDA_ERROR_INVALID_DEVICE
                                                             : CUDA_ERROR_INVALID_VALUE;
+    if ((advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
+         advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY) &&
+        !accesses(&location))
+        return CUDA_ERROR_INVALID_VALUE;
     if (ignores_location)
         change.location = location_of(CU_DEVICE_CPU);
-    res = find_range(pointer, bytes, &alloc);
+    res = sim_managed_range(pointer, bytes, &alloc);
     if (res != CUDA_SUCCESS)
         return res;
-    sim_host_change_advice(alloc, apply_advice, &change);
+    res = sim_advice_change(alloc, pointer - alloc->base, bytes, apply_advice, &change);
     sim_memory_unref(alloc);
-    return CUDA_SUCCESS;
+    return res;
 }
 
 SIM_API(cuMemAdvise, CUdeviceptr pointer, size_t bytes, CUmem_advise advice,
@@ -213,11 +240,6 @@ SIM_API(cuMemAdvise_v2, CUdeviceptr pointer, size_t bytes, CUmem_advise advice,
         CUmemLocation location)
 {
     return advise(SIM_ID_cuMemAdvise_v2, pointer, bytes, advice, location);
-}
-
-static void copy_advice(struct sim_advice *advice, void *out)
-{
-    *(struct sim_advice *)out = *advice;
 }
 
 /* A location as the attributes before 12.2 tell it: a device number. */
@@ -297,10 +319,10 @@ SIM_API(cuMemRangeGetAttributes, void **data, size_t *sizes,
         return res;
     if (!data || !sizes || !attributes || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    res = find_range(pointer, bytes, &alloc);
+    res = sim_managed_range(pointer, bytes, &alloc);
     if (res != CUDA_SUCCESS)
         return res;
-    sim_host_change_advice(alloc, copy_advice, &advice);
+    sim_advice_read(alloc, pointer - alloc->base, bytes, &advice);
     sim_memory_unref(alloc);
     for (size_t i = 0; i < count && res == CUDA_SUCCESS; i++)
         res = data[i] ? get_attribute(&advice, data[i], sizes[i], attributes[i])

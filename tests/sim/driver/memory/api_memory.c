@@ -5,8 +5,11 @@
  */
 #include "capture.h"
 #include "device.h"
+#include "order.h"
 #include "pool.h"
 #include "stream.h"
+#include "vmm.h"
+#include "vmm_range.h"
 
 #define PITCH_BYTES ((size_t)512)
 
@@ -18,10 +21,14 @@ static CUresult alloc_device(struct sim_context *context, CUdeviceptr *out, size
         return CUDA_ERROR_INVALID_VALUE;
     const struct sim_tenant tenant = {SIM_MEMORY_DEVICE, context,
                                       sim_context_id(context)};
-    CUresult res = sim_heap_alloc(&context->heap, bytes, true, &tenant, &alloc);
+    CUresult res = sim_is_strict(SIM_RULE_alloc_waits_not) ? sim_context_wait(context)
+                                                           : CUDA_SUCCESS;
+    if (res == CUDA_SUCCESS)
+        res = sim_heap_alloc(&context->heap, bytes, true, &tenant, &alloc);
     if (res != CUDA_SUCCESS)
         return res;
     *out = alloc->base;
+    sim_order_handed_out(alloc, NULL);
     sim_memory_unref(alloc);
     return CUDA_SUCCESS;
 }
@@ -67,8 +74,8 @@ static CUresult wait_for_owner(const struct sim_alloc *alloc, struct sim_context
         return CUDA_SUCCESS; /* its accesses are assumed complete: stream-ordered memory
                               */
     if (alloc->context && sim_context_lives(alloc->context, alloc->context_id))
-        return sim_context_wait(alloc->context);
-    return sim_context_wait(current);
+        return sim_context_wait_for_free(alloc->context, SIM_RULE_free_waits);
+    return sim_context_wait_for_free(current, SIM_RULE_free_waits);
 }
 
 SIM_API(cuMemFree_v2, CUdeviceptr pointer)
@@ -86,7 +93,9 @@ SIM_API(cuMemFree_v2, CUdeviceptr pointer)
     if (!alloc)
         return CUDA_ERROR_INVALID_VALUE;
     if (alloc->base != pointer || sim_memory_state(alloc) != SIM_MEMORY_LIVE ||
-        alloc->kind == SIM_MEMORY_PINNED || alloc->kind == SIM_MEMORY_REGISTERED) {
+        alloc->kind == SIM_MEMORY_PINNED || alloc->kind == SIM_MEMORY_REGISTERED ||
+        alloc->kind == SIM_MEMORY_IPC || alloc->kind == SIM_MEMORY_RESERVED ||
+        sim_memory_is_hidden(alloc)) {
         sim_memory_unref(alloc);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -96,6 +105,8 @@ SIM_API(cuMemFree_v2, CUdeviceptr pointer)
             freed = sim_host_remove(alloc);
         else if (alloc->kind == SIM_MEMORY_POOL)
             freed = sim_pool_free_now(alloc);
+        else if (alloc->kind == SIM_MEMORY_EXTERNAL)
+            freed = sim_range_remove(alloc);
         else
             freed = sim_heap_free(alloc);
         res = freed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -132,10 +143,16 @@ SIM_API(cuMemGetAddressRange_v2, CUdeviceptr *base, size_t *bytes, CUdeviceptr p
     struct sim_alloc *alloc = sim_memory_find(pointer);
     if (!alloc)
         return CUDA_ERROR_NOT_FOUND;
-    if (base)
-        *base = alloc->base;
-    if (bytes)
-        *bytes = alloc->bytes;
+    uintptr_t start = alloc->base;
+    size_t size = alloc->bytes;
+    if (sim_memory_is_hidden(alloc) ||
+        (alloc->kind == SIM_MEMORY_RESERVED &&
+         !sim_vmm_mapped_range(alloc, pointer, &start, &size)))
+        res = CUDA_ERROR_NOT_FOUND;
+    if (base && res == CUDA_SUCCESS)
+        *base = start;
+    if (bytes && res == CUDA_SUCCESS)
+        *bytes = size;
     sim_memory_unref(alloc);
-    return CUDA_SUCCESS;
+    return res;
 }

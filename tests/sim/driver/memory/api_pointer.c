@@ -7,6 +7,10 @@
 
 #include "context.h"
 #include "pool.h"
+#include "stream.h"
+#include "thread.h"
+#include "vmm.h"
+#include "version.h"
 
 /* Big enough for every attribute's value. */
 union value {
@@ -47,7 +51,7 @@ static void default_value(CUpointer_attribute attribute, union value *value)
 
 static bool has_host_pointer(const struct sim_alloc *alloc)
 {
-    return !sim_memory_is_device_kind(alloc);
+    return !sim_memory_is_device_kind(alloc) && alloc->kind != SIM_MEMORY_EXTERNAL;
 }
 
 /* Attributes of the allocation's place in memory. */
@@ -60,6 +64,8 @@ static CUresult get_place(const struct sim_alloc *alloc, CUpointer_attribute att
     sim_memory_mapping(alloc, &base, &bytes);
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        if (!sim_thread_current())
+            return CUDA_ERROR_INVALID_CONTEXT;
         value->device = pointer;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -84,9 +90,31 @@ static CUresult get_place(const struct sim_alloc *alloc, CUpointer_attribute att
     }
 }
 
+/* What the device of the current context may do there. */
+static CUresult get_access(const struct sim_alloc *alloc, unsigned *out)
+{
+    struct sim_context *context = sim_thread_current();
+
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *out = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+    if (sim_context_may_access(context, alloc))
+        *out = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+    if (*out && alloc->pool &&
+        !(atomic_load(&alloc->pool->writable) >> context->device & 1u))
+        *out = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ;
+    return CUDA_SUCCESS;
+}
+
 static CUresult get_value(struct sim_alloc *alloc, CUpointer_attribute attribute,
                           CUdeviceptr pointer, union value *value)
 {
+    if (!sim_version_knows(SIM_SINCE_POINTER_ATTRIBUTE, attribute))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (sim_memory_is_hidden(alloc))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (alloc->kind == SIM_MEMORY_RESERVED)
+        return sim_vmm_attribute(alloc, attribute, pointer, value);
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         if (alloc->kind != SIM_MEMORY_POOL &&
@@ -122,8 +150,7 @@ static CUresult get_value(struct sim_alloc *alloc, CUpointer_attribute attribute
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        value->unsigned_int = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
-        return CUDA_SUCCESS;
+        return get_access(alloc, &value->unsigned_int);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         value->pointer = alloc->pool ? alloc->pool->object.handle : NULL;
         return CUDA_SUCCESS;
@@ -169,7 +196,8 @@ SIM_API(cuPointerGetAttributes, unsigned int count, CUpointer_attribute *attribu
         union value value;
         default_value(attributes[i], &value);
         if (!data[i] || (int)attributes[i] < CU_POINTER_ATTRIBUTE_CONTEXT ||
-            (int)attributes[i] > CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID)
+            (int)attributes[i] > CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID ||
+            !sim_version_knows(SIM_SINCE_POINTER_ATTRIBUTE, attributes[i]))
             res = CUDA_ERROR_INVALID_VALUE;
         else if (alloc &&
                  get_value(alloc, attributes[i], pointer, &value) != CUDA_SUCCESS)
@@ -179,6 +207,25 @@ SIM_API(cuPointerGetAttributes, unsigned int count, CUpointer_attribute *attribu
     }
     if (alloc)
         sim_memory_unref(alloc);
+    return res;
+}
+
+/*
+ * Wait for the synchronous copies and sets that the memory's context still has to do:
+ * "the function does not return until those memory operations are complete"
+ * (cuPointerSetAttribute). They are in the legacy stream.
+ */
+static CUresult wait_for_sync_memops(const struct sim_alloc *alloc)
+{
+    struct sim_stream *legacy;
+
+    if (!alloc->context || !sim_context_lives(alloc->context, alloc->context_id))
+        return CUDA_SUCCESS;
+    CUresult res = sim_context_legacy(alloc->context, &legacy);
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = sim_stream_wait(legacy);
+    sim_stream_put(legacy);
     return res;
 }
 
@@ -196,10 +243,12 @@ SIM_API(cuPointerSetAttribute, const void *data, CUpointer_attribute attribute,
     if (!alloc)
         return CUDA_ERROR_INVALID_VALUE;
     memcpy(&on, data, sizeof(on));
-    if (sim_memory_is_device_kind(alloc))
+    if (sim_memory_on_device(alloc, pointer) && !sim_memory_is_hidden(alloc))
         atomic_store(&alloc->sync_memops, on != 0);
     else
         res = CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS && on)
+        res = wait_for_sync_memops(alloc);
     sim_memory_unref(alloc);
     return res;
 }

@@ -10,6 +10,7 @@
 #include "device.h"
 #include "pool.h"
 #include "stream.h"
+#include "version.h"
 
 /* The device's current pool, with a reference. */
 static struct sim_pool *current_pool(int ordinal)
@@ -29,8 +30,10 @@ static CUresult alloc_in(enum sim_api api, struct sim_pool *pool, size_t bytes,
 {
     struct sim_alloc *alloc;
     bool captured;
-    CUresult res = sim_capture_alloc(api, stream, bytes, out, &captured);
 
+    if (pool->owner)
+        return CUDA_ERROR_INVALID_VALUE; /* an imported one gives no memory */
+    CUresult res = sim_capture_alloc(api, stream, bytes, out, &captured);
     if (res != CUDA_SUCCESS || captured)
         return res;
     res = sim_pool_alloc(api, pool, bytes, stream, &alloc);
@@ -100,7 +103,8 @@ static CUresult free_in(enum sim_api api, CUdeviceptr pointer, struct sim_stream
         return res;
     struct sim_alloc *alloc = sim_memory_find(pointer);
     res = CUDA_ERROR_INVALID_VALUE;
-    if (alloc && alloc->base == pointer && sim_memory_is_device_kind(alloc))
+    if (alloc && alloc->base == pointer && sim_memory_is_device_kind(alloc) &&
+        alloc->kind != SIM_MEMORY_IPC)
         res = sim_pool_free_async(api, alloc, stream);
     if (alloc)
         sim_memory_unref(alloc);
@@ -134,6 +138,21 @@ SIM_API(cuMemFreeAsync_ptsz, CUdeviceptr pointer, CUstream stream)
     return free_async(SIM_ID_cuMemFreeAsync_ptsz, SIM_PER_THREAD, pointer, stream);
 }
 
+/* What cuMemPoolCreate refuses by name: HOST_NUMA_CURRENT, and HOST that is to be shared.
+ * Numbers, for not all headers have the names. */
+static bool valid_pool_location(const CUmemPoolProps *props)
+{
+    switch ((int)props->location.type) {
+    case 1: /* DEVICE */
+    case 3: /* HOST_NUMA */
+        return true;
+    case 2: /* HOST */
+        return props->handleTypes == CU_MEM_HANDLE_TYPE_NONE;
+    default:
+        return false;
+    }
+}
+
 SIM_API(cuMemPoolCreate, CUmemoryPool *out, const CUmemPoolProps *props)
 {
     CUresult res = sim_enter(SIM_ID_cuMemPoolCreate);
@@ -143,7 +162,9 @@ SIM_API(cuMemPoolCreate, CUmemoryPool *out, const CUmemPoolProps *props)
         return res;
     if (!out || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
-    if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
+    if (!valid_pool_location(props))
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((props->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
         props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (!sim_device_get(props->location.id))
@@ -151,6 +172,7 @@ SIM_API(cuMemPoolCreate, CUmemoryPool *out, const CUmemPoolProps *props)
     res = sim_pool_create(props->location.id, false, sim_pool_max_bytes(props), &pool);
     if (res != CUDA_SUCCESS)
         return res;
+    pool->handle_types = props->handleTypes;
     *out = pool->object.handle;
     sim_pool_put(pool);
     return CUDA_SUCCESS;
@@ -310,10 +332,11 @@ static CUresult set_access(struct sim_pool *pool, const CUmemAccessDesc *desc)
         !sim_device_get(desc->location.id))
         return CUDA_ERROR_INVALID_VALUE;
     unsigned bit = 1u << desc->location.id;
+    if (desc->location.id == pool->device &&
+        desc->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        return CUDA_ERROR_INVALID_VALUE; /* "this access cannot be revoked" (guide) */
     switch ((int)desc->flags) {
     case CU_MEM_ACCESS_FLAGS_PROT_NONE:
-        if (desc->location.id == pool->device)
-            return CUDA_ERROR_INVALID_VALUE; /* its own device keeps access */
         atomic_fetch_and(&pool->readable, ~bit);
         atomic_fetch_and(&pool->writable, ~bit);
         return CUDA_SUCCESS;
@@ -400,7 +423,7 @@ static CUresult set_pool(enum sim_api api, CUdevice ordinal, CUmemoryPool handle
     struct sim_pool *pool = sim_pool_get(handle);
     if (!pool)
         return CUDA_ERROR_INVALID_VALUE;
-    if (pool->device != ordinal) {
+    if (pool->device != ordinal || pool->owner) {
         sim_pool_put(pool);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -428,18 +451,31 @@ SIM_API(cuDeviceSetMemPool, CUdevice device, CUmemoryPool pool)
 }
 
 /* The 13.0 forms name a location; only devices have pools here. */
-static CUresult check_location(const CUmemLocation *location, CUmemAllocationType type)
+static CUresult check_location(enum sim_api api, const CUmemLocation *location,
+                               CUmemAllocationType type)
 {
-    if (!location || type != CU_MEM_ALLOCATION_TYPE_PINNED)
+    const bool managed = (int)type == 2; /* not in all headers, nor are HOST, HOST_NUMA */
+
+    if (sim_version_check(api) != CUDA_SUCCESS)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!location || (type != CU_MEM_ALLOCATION_TYPE_PINNED && !managed))
         return CUDA_ERROR_INVALID_VALUE;
-    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? CUDA_SUCCESS
-                                                         : CUDA_ERROR_NOT_SUPPORTED;
+    switch ((int)location->type) {
+    case 1: /* DEVICE */
+        return managed ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+    case 2: /* HOST */
+    case 3: /* HOST_NUMA */
+        return CUDA_ERROR_NOT_SUPPORTED;
+    default: /* NONE is for managed memory only */
+        return managed && (int)location->type == 0 ? CUDA_ERROR_NOT_SUPPORTED
+                                                   : CUDA_ERROR_INVALID_VALUE;
+    }
 }
 
 SIM_API(cuMemGetDefaultMemPool, CUmemoryPool *out, CUmemLocation *location,
         CUmemAllocationType type)
 {
-    CUresult res = check_location(location, type);
+    CUresult res = check_location(SIM_ID_cuMemGetDefaultMemPool, location, type);
 
     return res == CUDA_SUCCESS
                ? get_pool(SIM_ID_cuMemGetDefaultMemPool, out, location->id, true)
@@ -449,7 +485,7 @@ SIM_API(cuMemGetDefaultMemPool, CUmemoryPool *out, CUmemLocation *location,
 SIM_API(cuMemGetMemPool, CUmemoryPool *out, CUmemLocation *location,
         CUmemAllocationType type)
 {
-    CUresult res = check_location(location, type);
+    CUresult res = check_location(SIM_ID_cuMemGetMemPool, location, type);
 
     return res == CUDA_SUCCESS
                ? get_pool(SIM_ID_cuMemGetMemPool, out, location->id, false)
@@ -459,8 +495,10 @@ SIM_API(cuMemGetMemPool, CUmemoryPool *out, CUmemLocation *location,
 SIM_API(cuMemSetMemPool, CUmemLocation *location, CUmemAllocationType type,
         CUmemoryPool pool)
 {
-    CUresult res = check_location(location, type);
-
-    return res == CUDA_SUCCESS ? set_pool(SIM_ID_cuMemSetMemPool, location->id, pool)
-                               : res;
+    if (sim_version_check(SIM_ID_cuMemSetMemPool) != CUDA_SUCCESS)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    /* every pool here is of a device and pinned: what is not does not match it */
+    if (check_location(SIM_ID_cuMemSetMemPool, location, type) != CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    return set_pool(SIM_ID_cuMemSetMemPool, location->id, pool);
 }

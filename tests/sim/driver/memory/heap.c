@@ -6,8 +6,11 @@
  */
 #include <stdlib.h>
 
+#include "ipc.h"
 #include "op.h"
+#include "order.h"
 #include "space.h"
+#include "vmm_range.h"
 
 static atomic_ullong last_id; /* atomic */
 
@@ -208,6 +211,12 @@ static struct sim_alloc *new_alloc(struct sim_heap *heap, size_t bytes,
     return alloc;
 }
 
+void sim_heap_adopt(struct sim_heap *heap, struct sim_alloc *alloc)
+{
+    count_used(heap, alloc->block_bytes);
+    list_push(&heap->allocs, alloc);
+}
+
 CUresult sim_heap_alloc(struct sim_heap *heap, size_t bytes, bool may_grow,
                         const struct sim_tenant *tenant, struct sim_alloc **out)
 {
@@ -392,15 +401,20 @@ bool sim_heap_free(struct sim_alloc *alloc)
         pthread_mutex_unlock(&space->lock);
         return false;
     }
+    sim_order_ended(alloc);
     atomic_store_explicit(&alloc->state, SIM_MEMORY_DEAD, memory_order_release);
     list_remove(state == SIM_MEMORY_LIVE ? &heap->allocs : &heap->freeing, alloc);
     heap->used_bytes -= alloc->block_bytes;
-    if (!alloc->handed_over)
+    if (alloc->import)
+        repoint(alloc, NULL);
+    else if (!alloc->handed_over)
         extent = alloc->chunk ? unplace_small(alloc) : unplace_large(alloc);
     op = alloc->free_op;
     alloc->free_op = NULL;
     pthread_mutex_unlock(&space->lock);
     sim_op_unref(op);
+    sim_share_end(alloc);
+    sim_import_end(alloc);
     sim_space_release(space, extent);
     sim_memory_unref(alloc);
     return true;
@@ -432,19 +446,25 @@ void sim_heap_trim(struct sim_heap *heap, size_t keep_bytes)
 {
     struct sim_space *space = heap->space;
     struct sim_extent *release = NULL;
+    struct sim_extent **link = &heap->idle;
+    const size_t keep = keep_bytes / SIM_UNIT_BYTES + (keep_bytes % SIM_UNIT_BYTES != 0);
 
     pthread_mutex_lock(&space->lock);
-    while (heap->idle && heap->units * SIM_UNIT_BYTES > keep_bytes) {
-        struct sim_extent *extent = heap->idle;
-        heap->idle = extent->next;
+    while (*link) {
+        struct sim_extent *extent = *link;
+        if (heap->units < extent->count || heap->units - extent->count < keep) {
+            link = &extent->next; /* "at least minBytesToKeep" stay (cuMemPoolTrimTo) */
+            continue;
+        }
+        *link = extent->next;
         heap->idle_units -= extent->count;
         heap->units -= extent->count;
         extent->next = release;
         release = extent;
     }
     struct sim_chunk *next;
-    for (struct sim_chunk *chunk = heap->chunks;
-         chunk && heap->units * SIM_UNIT_BYTES > keep_bytes; chunk = next) {
+    for (struct sim_chunk *chunk = heap->chunks; chunk && heap->units > keep;
+         chunk = next) {
         next = chunk->next;
         if (chunk->used_slots > 0)
             continue;
@@ -504,12 +524,17 @@ struct sim_alloc *sim_memory_find(uintptr_t address)
 {
     struct sim_space *space = sim_space_of(address);
 
-    return space ? find_device(space, address) : sim_host_find(address);
+    if (space)
+        return find_device(space, address);
+    struct sim_alloc *alloc = sim_range_find(address);
+    return alloc ? alloc : sim_host_find(address);
 }
 
 void *sim_memory_alias(const struct sim_alloc *alloc, uintptr_t address)
 {
-    if (!sim_memory_is_device_kind(alloc))
+    if (alloc->range)
+        return alloc->range->alias + (address - alloc->base);
+    if (!sim_memory_is_device_kind(alloc) && alloc->kind != SIM_MEMORY_ARRAY)
         return (void *)address;
     const struct sim_space *space = sim_space_of(address);
     return space->alias + (address - space->va);
@@ -517,9 +542,9 @@ void *sim_memory_alias(const struct sim_alloc *alloc, uintptr_t address)
 
 void sim_memory_mapping(const struct sim_alloc *alloc, uintptr_t *base, size_t *bytes)
 {
-    if (alloc->chunk) {
+    if (alloc->chunk || alloc->import) {
         *base = alloc->base & ~(uintptr_t)(SIM_UNIT_BYTES - 1);
-        *bytes = SIM_UNIT_BYTES;
+        *bytes = alloc->chunk ? SIM_UNIT_BYTES : alloc->block_bytes;
     } else {
         *base = alloc->base;
         *bytes = alloc->block_bytes;

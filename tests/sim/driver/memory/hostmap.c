@@ -9,7 +9,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "advice.h"
 #include "memory.h"
+#include "order.h"
+#include "vmm_range.h"
 
 static struct sim_alloc **entries; /* host_lock; sorted by base */
 static size_t entry_count;         /* host_lock */
@@ -27,7 +30,12 @@ void sim_memory_unref(struct sim_alloc *alloc)
         return;
     if (alloc->kind == SIM_MEMORY_PINNED || alloc->kind == SIM_MEMORY_MANAGED)
         munmap((void *)alloc->base, alloc->block_bytes);
+    sim_order_forget(alloc);
+    if (alloc->range)
+        sim_range_destroy(alloc);
+    sim_advice_destroy(alloc);
     free(alloc->graph);
+    free(alloc->import);
     free(alloc);
 }
 
@@ -127,8 +135,6 @@ CUresult sim_host_create(enum sim_memory_kind kind, void *pages, size_t bytes,
     alloc->device = device;
     alloc->context = context;
     alloc->context_id = context_id;
-    alloc->advice.preferred.id = CU_DEVICE_INVALID;
-    alloc->advice.last_prefetch.id = CU_DEVICE_INVALID;
     if (own)
         pages = map_pages(alloc->block_bytes);
     if (!pages) {
@@ -142,6 +148,7 @@ CUresult sim_host_create(enum sim_memory_kind kind, void *pages, size_t bytes,
         sim_memory_unref(alloc);
         return res;
     }
+    sim_order_handed_out(alloc, NULL);
     *out = alloc;
     return CUDA_SUCCESS;
 }
@@ -149,6 +156,7 @@ CUresult sim_host_create(enum sim_memory_kind kind, void *pages, size_t bytes,
 /* Take the entry at an index out. Needs host_lock. */
 static void take_out(size_t at)
 {
+    sim_order_ended(entries[at]);
     atomic_store_explicit(&entries[at]->state, SIM_MEMORY_DEAD, memory_order_release);
     entry_count--;
     memmove(&entries[at], &entries[at + 1],
@@ -197,13 +205,4 @@ struct sim_alloc *sim_host_find(uintptr_t address)
     }
     pthread_mutex_unlock(&host_lock);
     return alloc;
-}
-
-void sim_host_change_advice(struct sim_alloc *alloc,
-                            void (*change)(struct sim_advice *advice, void *argument),
-                            void *argument)
-{
-    pthread_mutex_lock(&host_lock);
-    change(&alloc->advice, argument);
-    pthread_mutex_unlock(&host_lock);
 }

@@ -25,25 +25,23 @@ enum sim_memory_kind {
     SIM_MEMORY_PINNED,     /* cuMemHostAlloc */
     SIM_MEMORY_REGISTERED, /* cuMemHostRegister */
     SIM_MEMORY_MANAGED,    /* cuMemAllocManaged */
+    SIM_MEMORY_IPC,        /* cuIpcOpenMemHandle: another process's */
+    SIM_MEMORY_ARRAY,      /* a CUDA array's, in units of the device */
+    SIM_MEMORY_RESERVED,   /* cuMemAddressReserve, and what is mapped there */
+    SIM_MEMORY_EXTERNAL,   /* mapped onto a file of somebody else's */
 };
 
 /* Life of an allocation. FREEING: cuMemFreeAsync was called, the free has not run yet. */
 enum sim_memory_state { SIM_MEMORY_LIVE, SIM_MEMORY_FREEING, SIM_MEMORY_DEAD };
 
+struct sim_advised;
 struct sim_graph_memory;
 struct sim_space;
 struct sim_heap;
 struct sim_chunk;
 struct sim_pool;
 struct sim_op;
-
-/* What cuMemAdvise and cuMemPrefetchAsync left on a managed allocation. */
-struct sim_advice {
-    bool read_mostly;
-    CUmemLocation preferred;
-    CUmemLocation last_prefetch;
-    uint32_t accessed_by; /* bit per device; bit 31 the host */
-};
+struct sim_range;
 
 /* Whose an allocation is. */
 struct sim_tenant {
@@ -69,12 +67,17 @@ struct sim_alloc {
     struct sim_chunk *chunk; /* device kinds below 2 MiB */
     struct sim_pool *pool;   /* SIM_MEMORY_POOL: the pool, with a reference */
     struct sim_alloc *next, *prev;  /* space lock: the heap's live or freeing list */
-    struct sim_advice advice;       /* host_lock */
+    struct sim_advised *advised;    /* managed: advice.h; or NULL */
     atomic_bool sync_memops;        /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     bool handed_over;               /* space lock: a successor has the block */
     const void *freed_on;           /* space lock: identity of the stream freeing it */
     struct sim_op *free_op;         /* space lock: the queued free, with a reference */
     struct sim_graph_memory *graph; /* a graph's; immutable, freed with this; or NULL */
+    struct sim_import *import; /* another process's (ipc.h); immutable, freed with this */
+    atomic_uint share;         /* its entry in the ledger (ipc.h); 0: not shared */
+    struct sim_range *range;   /* the last two kinds (vmm_range.h); freed with this */
+    struct oracle_tenant *tenant; /* the oracle's, with a reference; NULL without it */
+    atomic_bool tenant_over;      /* the oracle knows of its end */
 };
 
 /*
@@ -191,8 +194,15 @@ static inline enum sim_memory_state sim_memory_state(const struct sim_alloc *all
 
 static inline bool sim_memory_is_device_kind(const struct sim_alloc *alloc)
 {
-    return alloc->kind == SIM_MEMORY_DEVICE || alloc->kind == SIM_MEMORY_POOL;
+    return alloc->kind == SIM_MEMORY_DEVICE || alloc->kind == SIM_MEMORY_POOL ||
+           alloc->kind == SIM_MEMORY_IPC;
 }
+
+/* Is it memory of a device, as against the host's, that lies at an address? */
+bool sim_memory_on_device(const struct sim_alloc *alloc, uintptr_t address);
+
+/* True for what has no address that a program was told: arrays, semaphores. */
+bool sim_memory_is_hidden(const struct sim_alloc *alloc);
 
 /* A process-wide number for a new allocation. */
 uint64_t sim_memory_next_id(void);
@@ -216,10 +226,5 @@ void sim_host_remove_context(const struct sim_context *context, uint64_t context
 
 /* As sim_memory_find, host kinds only. */
 struct sim_alloc *sim_host_find(uintptr_t address) GS_MUST_USE;
-
-/* Run `change` on every managed allocation overlapping the range, under host_lock. */
-void sim_host_change_advice(struct sim_alloc *alloc,
-                            void (*change)(struct sim_advice *advice, void *argument),
-                            void *argument);
 
 #endif

@@ -17,6 +17,7 @@
 #include "context.h"
 #include "device.h"
 #include "graph_memory.h"
+#include "order.h"
 #include "stream.h"
 
 static struct sim_pool *pools[SIM_MAX_DEVICES]; /* pools_lock; each with a reference */
@@ -28,6 +29,7 @@ static void destroy(struct sim_object *object)
     struct sim_pool *pool = (struct sim_pool *)object;
 
     sim_heap_clear(&pool->heap);
+    sim_pool_end_sharing(pool);
     free(pool);
 }
 
@@ -111,7 +113,7 @@ static CUresult take_over_waiting(enum sim_api api, struct sim_pool *pool, size_
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct sim_op *wait = sim_op_new(SIM_OP_WAIT, api, NULL);
     CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
-    if (wait && sim_op_depend(wait, behind))
+    if (wait && (sim_is_lax(SIM_RULE_ordered_reuse) || sim_op_depend(wait, behind)))
         res = sim_submit(stream, wait);
     sim_op_unref(wait);
     sim_op_unref(behind);
@@ -123,6 +125,21 @@ static CUresult take_over_waiting(enum sim_api api, struct sim_pool *pool, size_
     (void)ended; /* nobody else knows of it yet */
     sim_memory_unref(alloc);
     return res;
+}
+
+/* For the oracle: it may be used from this point of the stream on. */
+static void hand_out(enum sim_api api, struct sim_alloc *alloc, struct sim_stream *stream)
+{
+    if (!oracle_on)
+        return;
+    struct sim_op *mark = sim_op_new(SIM_OP_MARK, api, NULL);
+    if (mark && sim_submit(stream, mark) == CUDA_SUCCESS)
+        sim_order_handed_out(alloc, mark);
+    sim_op_unref(mark);
+    if (sim_is_strict(SIM_RULE_ordered_start)) {
+        CUresult res = sim_context_wait(stream->context);
+        (void)res; /* the rule is bent: only the wait matters */
+    }
 }
 
 CUresult sim_pool_alloc(enum sim_api api, struct sim_pool *pool, size_t bytes,
@@ -152,6 +169,7 @@ CUresult sim_pool_alloc(enum sim_api api, struct sim_pool *pool, size_t bytes,
         return res;
     sim_object_ref(&pool->object);
     alloc->pool = pool;
+    hand_out(api, alloc, stream);
     *out = alloc;
     return CUDA_SUCCESS;
 }
@@ -204,6 +222,8 @@ CUresult sim_pool_free_async(enum sim_api api, struct sim_alloc *alloc,
     op->free = alloc;
     sim_memory_ref(alloc);
     CUresult res = CUDA_ERROR_INVALID_VALUE;
+    if (sim_is_strict(SIM_RULE_ordered_reuse))
+        res = sim_context_wait(stream->context);
     if (sim_memory_begin_free(alloc, stream, op)) {
         res = sim_submit(stream, op);
         if (res != CUDA_SUCCESS)

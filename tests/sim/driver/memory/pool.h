@@ -22,6 +22,11 @@ struct sim_pool {
     atomic_uint readable; /* bit per device with read access */
     atomic_uint writable; /* bit per device with write access */
     struct sim_pool *next_on_device; /* pools_lock */
+    unsigned handle_types;           /* immutable: CUmemAllocationHandleType it may be
+                                      * shared by */
+    atomic_uint share;               /* its entry in the ledger (ipc.h); 0: not shared */
+    struct sim_process *owner;       /* immutable, with a reference: of an imported one */
+    uint32_t owner_entry, owner_serial; /* immutable: its entry there */
 };
 
 /* A pool of a device with the caller's reference and a handle. */
@@ -57,6 +62,9 @@ bool sim_pool_free_now(struct sim_alloc *alloc) GS_MUST_USE;
 /* A synchronization of the device's work happened: give back what exceeds the thresholds.
  */
 void sim_pool_after_sync(int device);
+
+/* What a pool has to do with other processes ends with it. */
+void sim_pool_end_sharing(struct sim_pool *pool);
 
 /* May that device access the pool's memory? */
 bool sim_pool_allows(const struct sim_alloc *alloc, int device);

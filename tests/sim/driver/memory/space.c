@@ -18,6 +18,7 @@
 
 #include "config.h"
 #include "log.h"
+#include "vmm.h"
 
 #define RANGE_FACTOR 4
 
@@ -117,16 +118,20 @@ close_fd:
     return false;
 }
 
+/* Needs space->lock. */
+static bool make_reserved(struct sim_space *space)
+{
+    if (atomic_load_explicit(&space->reserved, memory_order_relaxed) || reserve(space))
+        return true;
+    sim_log_always("device %d: cannot reserve %zu MiB of addresses", space->device,
+                   space->range_units * SIM_UNIT_BYTES / GS_MIB);
+    return false;
+}
+
 bool sim_space_take(struct sim_space *space, size_t count, size_t *first)
 {
-    if (count > space->capacity_units - space->used_units)
+    if (count > space->capacity_units - space->used_units || !make_reserved(space))
         return false;
-    if (!atomic_load_explicit(&space->reserved, memory_order_relaxed) &&
-        !reserve(space)) {
-        sim_log_always("device %d: cannot reserve %zu MiB of addresses", space->device,
-                       space->range_units * SIM_UNIT_BYTES / GS_MIB);
-        return false;
-    }
     size_t found =
         sim_bits_find_clear(space->bits, space->hint, space->range_units, count);
     if (found == space->range_units)
@@ -136,6 +141,47 @@ bool sim_space_take(struct sim_space *space, size_t count, size_t *first)
         space->hint = found + count;
     space->used_units += count;
     *first = found;
+    return true;
+}
+
+bool sim_space_take_addresses(struct sim_space *space, size_t count, size_t *first)
+{
+    if (count == 0 || count > space->range_units || !make_reserved(space))
+        return false;
+    for (size_t end = space->range_units; end >= count; end--) {
+        size_t start = end - count;
+        if (sim_bits_find_clear(space->bits, start, end, count) == start) {
+            sim_bits_set(space->bits, start, count);
+            *first = start;
+            return true;
+        }
+    }
+    return false;
+}
+
+void sim_space_give_addresses(struct sim_space *space, size_t first, size_t count)
+{
+    pthread_mutex_lock(&space->lock);
+    sim_bits_clear(space->bits, first, count);
+    if (first < space->hint)
+        space->hint = first;
+    pthread_mutex_unlock(&space->lock);
+}
+
+bool sim_space_show(struct sim_space *space, size_t first, size_t count, int fd,
+                    size_t offset)
+{
+    unsigned char *alias = space->alias + first * SIM_UNIT_BYTES;
+    size_t bytes = count * SIM_UNIT_BYTES;
+
+    if (fd < 0) {
+        fd = space->fd;
+        offset = first * SIM_UNIT_BYTES;
+    }
+    if (mmap(alias, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+             fd, (off_t)offset) == MAP_FAILED)
+        return false;
+    madvise(alias, bytes, MADV_DONTDUMP);
     return true;
 }
 
@@ -186,5 +232,5 @@ struct sim_space *sim_space_of(uintptr_t address)
 
 bool sim_memory_is_device_address(uintptr_t address)
 {
-    return sim_space_of(address) != NULL;
+    return sim_space_of(address) != NULL || sim_vmm_keeps_from_host(address);
 }

@@ -70,6 +70,30 @@ static inline uintptr_t sim_space_address(const struct sim_space *space, size_t 
     return space->va + unit * SIM_UNIT_BYTES;
 }
 
+/*
+ * Addresses alone, for memory that comes from elsewhere: a free run near the end of the
+ * range, which costs the device no memory. False if there is none. Needs space->lock.
+ */
+bool sim_space_take_addresses(struct sim_space *space, size_t count,
+                              size_t *first) GS_MUST_USE;
+
+/* Give such a run back. Its alias must show the device's own pages again. Takes
+ * space->lock. */
+void sim_space_give_addresses(struct sim_space *space, size_t first, size_t count);
+
+/*
+ * Put pages of another file behind a run's alias: the device then works on those.
+ *
+ * In:  fd      the file, or -1: the device's own pages again
+ *      offset  bytes, a multiple of 2 MiB
+ */
+bool sim_space_show(struct sim_space *space, size_t first, size_t count, int fd,
+                    size_t offset) GS_MUST_USE;
+
+/* A block placed by somebody else joins the heap as a live allocation. Needs space->lock,
+ * and its units point at it. */
+void sim_heap_adopt(struct sim_heap *heap, struct sim_alloc *alloc);
+
 /* The space an address belongs to, or NULL. Takes no lock. */
 struct sim_space *sim_space_of(uintptr_t address);
 

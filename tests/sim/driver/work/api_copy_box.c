@@ -1,10 +1,15 @@
 /*
- * api_copy_box.c - copies of two and three dimensions, between memory and memory. Arrays
- * are not modelled. Owns:  nothing.   Lock: none of its own. Source: Driver API,
- * cuMemcpy2D, cuMemcpy3D.
+ * api_copy_box.c - copies of two and three dimensions, between memory and arrays.
+ * Owns:  nothing.   Lock: none of its own.
+ * Source: Driver API, cuMemcpy2D, cuMemcpy3D.
  */
+#include "array.h"
 #include "context.h"
 #include "copy.h"
+
+/* CU_DEVICE_ATTRIBUTE_MAX_PITCH: "returns an error if any pitch is greater" (cuMemcpy2D,
+ * cuMemcpy3D). */
+#define MAX_PITCH_BYTES ((size_t)INT32_MAX)
 
 /* One side as the parameter structs give it. */
 struct corner {
@@ -13,6 +18,7 @@ struct corner {
     CUdeviceptr device;
     size_t x, y, z;
     size_t pitch, height;
+    CUarray array;
 };
 
 static CUresult make_side(const struct corner *corner, const struct sim_extent3 *extent,
@@ -31,11 +37,11 @@ static CUresult make_side(const struct corner *corner, const struct sim_extent3 
         *out = (struct sim_side){SIM_SIDE_UNIFIED, corner->device, 0, 0};
         break;
     case CU_MEMORYTYPE_ARRAY:
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return sim_array_side(corner->array, corner->x, corner->y, corner->z, extent, out);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!out->address)
+    if (!out->address || pitch > MAX_PITCH_BYTES)
         return CUDA_ERROR_INVALID_VALUE;
     if (!pitch && __builtin_add_overflow(corner->x, extent->row_bytes, &pitch))
         return CUDA_ERROR_INVALID_VALUE;
@@ -87,9 +93,9 @@ static CUresult copy_2d(enum sim_api api, enum sim_variant variant, enum sim_syn
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     const struct corner dst = {p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes,
-                               p->dstY,          0,          p->dstPitch,  0};
+                               p->dstY,          0,          p->dstPitch,  0,             p->dstArray};
     const struct corner src = {p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes,
-                               p->srcY,          0,          p->srcPitch,  0};
+                               p->srcY,          0,          p->srcPitch,  0,             p->srcArray};
     const struct sim_extent3 extent = {p->WidthInBytes, p->Height, 1};
 
     return copy_box(api, variant, sync, stream, &dst, &src, &extent);
@@ -132,9 +138,9 @@ static void read_3d(const CUDA_MEMCPY3D *p, struct corner *dst, struct corner *s
                     struct sim_extent3 *extent)
 {
     *dst = (struct corner){p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes,
-                           p->dstY,          p->dstZ,    p->dstPitch,  p->dstHeight};
+                           p->dstY,          p->dstZ,    p->dstPitch,  p->dstHeight, p->dstArray};
     *src = (struct corner){p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes,
-                           p->srcY,          p->srcZ,    p->srcPitch,  p->srcHeight};
+                           p->srcY,          p->srcZ,    p->srcPitch,  p->srcHeight, p->srcArray};
     *extent = (struct sim_extent3){p->WidthInBytes, p->Height, p->Depth};
 }
 

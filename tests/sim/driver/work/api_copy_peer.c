@@ -122,7 +122,10 @@ static CUresult copy_peer_async(enum sim_api api, enum sim_variant variant,
     if (res != CUDA_SUCCESS)
         return res;
     res = sim_stream_get(peers.current, handle, variant, &stream);
-    if (res == CUDA_SUCCESS) {
+    if (res == CUDA_SUCCESS && sim_is_strict(SIM_RULE_peer_copy)) {
+        res = copy_peer(api, variant, dst, dst_context, src, src_context, bytes);
+        sim_stream_put(stream);
+    } else if (res == CUDA_SUCCESS) {
         res = sim_copy(api, stream, SIM_ASYNC_CALL, &to, &from, &extent);
         sim_stream_put(stream);
     }

@@ -6,7 +6,7 @@
  * cuLaunchHostFunc, cuStreamAddCallback.
  */
 #include "context.h"
-#include "graph_node.h"
+#include "node_work.h"
 #include "stream.h"
 
 static CUresult run_function(struct sim_op *op)

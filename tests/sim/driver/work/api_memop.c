@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "context.h"
+#include "node_work.h"
 #include "stream.h"
 
 #define POLL_NS   20000
@@ -45,7 +46,7 @@ static CUresult run(struct sim_op *op)
     if (res != CUDA_SUCCESS)
         return res;
     if (memop->waits) {
-        while (!holds(memop, load(address, memop->bytes)))
+        while (!op->came && !holds(memop, load(address, memop->bytes)))
             clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
     } else if (memop->bytes == 4) {
         __atomic_store_n((uint32_t *)address, (uint32_t)memop->value, __ATOMIC_RELEASE);
@@ -53,6 +54,15 @@ static CUresult run(struct sim_op *op)
         __atomic_store_n((uint64_t *)address, memop->value, __ATOMIC_RELEASE);
     }
     return CUDA_SUCCESS;
+}
+
+/* Has the value come? A bad address is for the run to tell. */
+static bool ready(struct sim_op *op)
+{
+    void *address;
+
+    return sim_access_open(&op->access[0], &address) != CUDA_SUCCESS ||
+           holds(&op->memop, load(address, op->memop.bytes));
 }
 
 /* Check one operation and make it; *out is NULL for those without an address. */
@@ -67,6 +77,7 @@ static CUresult make_op(enum sim_api api, CUdeviceptr address,
     if (!op)
         return CUDA_ERROR_OUT_OF_MEMORY;
     op->memop = *memop;
+    op->ready = memop->waits ? ready : NULL;
     op->access_count = 1;
     op->access[0] = (struct sim_access){
         .address = address,
@@ -75,6 +86,8 @@ static CUresult make_op(enum sim_api api, CUdeviceptr address,
         .slices = 1,
         .device = true,
         .writes = !memop->waits,
+        .atomic = true,
+        .awaited = memop->waits,
     };
     CUresult res = sim_access_bind(&op->access[0], true);
     if (res != CUDA_SUCCESS)
@@ -107,9 +120,8 @@ static CUresult submit(enum sim_api api, enum sim_variant variant, CUstream stre
     return res;
 }
 
-/* One element of a batch; *out NULL for a flush or barrier, which need nothing here. */
-static CUresult make_batched(enum sim_api api, const CUstreamBatchMemOpParams *params,
-                             struct sim_op **out)
+CUresult sim_memop_prepare(enum sim_api api, const CUstreamBatchMemOpParams *params,
+                           struct sim_op **out)
 {
     struct sim_memop memop = {0};
 
@@ -158,7 +170,7 @@ static CUresult submit_batch(enum sim_api api, enum sim_variant variant,
     if (res != CUDA_SUCCESS)
         return res;
     while (made < count && res == CUDA_SUCCESS) {
-        res = make_batched(api, &params[made], &ops[made]);
+        res = sim_memop_prepare(api, &params[made], &ops[made]);
         if (res == CUDA_SUCCESS)
             made++;
     }

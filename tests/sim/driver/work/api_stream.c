@@ -8,11 +8,19 @@
 
 #include "capture.h"
 #include "context.h"
+#include "green.h"
 #include "pool.h"
 #include "stream.h"
 
 #define LEAST_PRIORITY    0
 #define GREATEST_PRIORITY (-5)
+
+int sim_stream_priority(int wanted)
+{
+    if (wanted > LEAST_PRIORITY)
+        return LEAST_PRIORITY;
+    return wanted < GREATEST_PRIORITY ? GREATEST_PRIORITY : wanted;
+}
 
 static CUresult create(enum sim_api api, CUstream *out, unsigned flags, int priority)
 {
@@ -24,13 +32,12 @@ static CUresult create(enum sim_api api, CUstream *out, unsigned flags, int prio
         return res;
     if (!out || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
-    if (priority > LEAST_PRIORITY)
-        priority = LEAST_PRIORITY;
-    if (priority < GREATEST_PRIORITY)
-        priority = GREATEST_PRIORITY;
-    res = sim_stream_create(context, SIM_STREAM_USER, flags, priority, &stream);
+    res = sim_stream_create(context, SIM_STREAM_USER, flags,
+                            sim_stream_priority(priority), &stream);
     if (res != CUDA_SUCCESS)
         return res;
+    if (sim_green_current())
+        sim_green_adopt(sim_green_current(), stream);
     CUstream handle = sim_handle_open(&stream->object);
     if (handle)
         *out = handle;
@@ -57,12 +64,19 @@ static CUresult end(enum sim_api api, CUstream handle)
 
     if (res != CUDA_SUCCESS)
         return res;
-    struct sim_object *closed = sim_handle_close(handle, SIM_TYPE_STREAM);
-    if (!closed)
+    struct sim_stream *stream = (struct sim_stream *)sim_handle_get(handle, SIM_TYPE_STREAM);
+    if (!stream)
         return CUDA_ERROR_INVALID_HANDLE;
+    bool orphan = stream->green && !sim_green_lives(stream->green);
+    struct sim_object *closed = orphan ? NULL : sim_handle_close(handle, SIM_TYPE_STREAM);
+    sim_stream_put(stream);
+    if (!closed)
+        return orphan ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE;
+    if (sim_is_strict(SIM_RULE_destroyed))
+        res = sim_stream_wait((struct sim_stream *)closed);
     sim_stream_close((struct sim_stream *)closed);
     sim_object_unref(closed);
-    return CUDA_SUCCESS;
+    return res;
 }
 
 SIM_API(cuStreamDestroy, CUstream stream)
@@ -182,21 +196,26 @@ static CUresult get_context(enum sim_api api, enum sim_variant variant, CUstream
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (out)
-        *out = sim_context_handle(stream->context);
+    if (out) /* of a green context's stream as cuCtxFromGreenCtx tells it */
+        *out = stream->green ? stream->green->view : sim_context_handle(stream->context);
     sim_stream_put(stream);
     return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Green contexts are not modelled: no stream belongs to one. */
 static CUresult get_context_v2(enum sim_api api, enum sim_variant variant,
                                CUstream handle, CUcontext *out, CUgreenCtx *green)
 {
-    CUresult res = get_context(api, variant, handle, out);
+    struct sim_stream *stream;
+    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res == CUDA_SUCCESS && green)
-        *green = NULL;
-    return res;
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (out)
+        *out = sim_context_handle(stream->context);
+    if (out && green)
+        *green = stream->green ? stream->green->object.handle : NULL;
+    sim_stream_put(stream);
+    return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 SIM_API(cuStreamSynchronize, CUstream stream)

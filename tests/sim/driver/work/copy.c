@@ -1,16 +1,18 @@
 /*
  * copy.c - copies and sets, as operations.
  *
- * A side that is no allocation of the driver's is pageable memory of the process; a copy
- * from or to it is done when the call returns, whatever the call. A synchronous copy
- * between two device addresses, and a set of device memory, return when they are
- * enqueued.
+ * A side that is no allocation of the driver's is pageable memory of the process. A copy
+ * to it is done when the call returns; the documents promise that of synchronous calls.
+ * One from it to device memory takes a copy of its source and returns, a synchronous
+ * call after a wait for its stream. A synchronous copy between two device addresses, and
+ * a set of device memory, return when they are enqueued.
  *
  * Owns:  nothing.   Lock: none.
  * Source: Driver API, "API synchronization behavior".
  */
 #include "copy.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "capture.h"
@@ -66,12 +68,13 @@ static CUresult bind(struct sim_access *access, enum sim_side_kind kind)
 
     if (!access->address || (kind == SIM_SIDE_HOST && device_address))
         return CUDA_ERROR_INVALID_VALUE;
+    access->hidden = kind == SIM_SIDE_ARRAY;
     return sim_access_bind(access, kind == SIM_SIDE_DEVICE || device_address);
 }
 
 static bool on_device(const struct sim_access *access)
 {
-    return access->alloc && sim_memory_is_device_kind(access->alloc);
+    return access->alloc && sim_memory_on_device(access->alloc, access->address);
 }
 
 static bool is_pageable(const struct sim_access *access)
@@ -114,6 +117,86 @@ CUresult sim_copy_prepare(enum sim_api api, enum sim_sync sync,
     return CUDA_SUCCESS;
 }
 
+/* From pageable memory to the device: is the source staged? */
+static bool is_staged(const struct sim_op *op)
+{
+    return is_pageable(&op->access[1]) && !op->access[1].device &&
+           on_device(&op->access[0]);
+}
+
+CUresult sim_copy_stage(struct sim_op *op)
+{
+    struct sim_access *from = &op->access[1];
+    size_t slice_bytes = from->row_bytes * from->rows;
+    char *staged = malloc(slice_bytes * from->slices);
+
+    if (!staged)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t slice = 0; slice < from->slices; slice++) {
+        for (size_t row = 0; row < from->rows; row++)
+            memcpy(staged + slice * slice_bytes + row * from->row_bytes,
+                   (char *)from->address + slice * from->slice_pitch + row * from->pitch,
+                   from->row_bytes);
+    }
+    op->staged = staged;
+    if (from->alloc)
+        sim_memory_unref(from->alloc);
+    from->alloc = NULL;
+    from->address = (uintptr_t)staged;
+    from->pitch = from->row_bytes;
+    from->slice_pitch = slice_bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult submit_staged(struct sim_stream *stream, struct sim_op *op,
+                              enum sim_sync sync)
+{
+    CUresult res = CUDA_SUCCESS;
+
+    if (sim_is_strict(SIM_RULE_copy_from_pageable))
+        return sim_submit_wait(stream, op);
+    if (sync == SIM_SYNC_CALL)
+        res = sim_stream_wait(stream);
+    if (res == CUDA_SUCCESS && !sim_is_lax(SIM_RULE_copy_from_pageable))
+        res = sim_copy_stage(op);
+    return res == CUDA_SUCCESS ? sim_submit(stream, op) : res;
+}
+
+/* The rules of waiting, bent. */
+static bool bend_waits(const struct sim_op *op, enum sim_sync sync, bool waits)
+{
+    const struct sim_access *to = &op->access[0];
+    bool sync_call = sync == SIM_SYNC_CALL;
+
+    if (sim_is_lax(SIM_RULE_copy_to_pageable) && is_pageable(to))
+        return false;
+    if (sim_is_lax(SIM_RULE_copy_of_pinned) && sync_call && !is_pageable(to))
+        return false;
+    return waits || (sim_is_strict(SIM_RULE_copy_to_pageable) && !on_device(to)) ||
+           (sim_is_strict(SIM_RULE_copy_of_pinned) && sync_call) ||
+           (sim_is_strict(SIM_RULE_copy_async) && !sync_call && on_device(to));
+}
+
+/* Submit as the documents say, drop the reference. */
+static CUresult submit_copy(struct sim_stream *stream, struct sim_op *op,
+                            enum sim_sync sync, bool waits)
+{
+    CUresult res;
+
+    waits = bend_waits(op, sync, waits);
+    if (is_staged(op) && !sim_capture_has(stream))
+        res = submit_staged(stream, op, sync);
+    else if (!waits)
+        res = sim_submit(stream, op);
+    else if (sync == SIM_ASYNC_CALL && is_pageable(&op->access[0]) &&
+             on_device(&op->access[1]))
+        res = sim_submit_may_wait(stream, op);
+    else
+        res = sim_submit_wait(stream, op);
+    sim_op_unref(op);
+    return res;
+}
+
 /* Submit, wait if asked to, drop the reference. */
 static CUresult finish(struct sim_stream *stream, struct sim_op *op, bool waits)
 {
@@ -141,7 +224,7 @@ CUresult sim_copy(enum sim_api api, struct sim_stream *stream, enum sim_sync syn
         res = sim_copy_prepare(api, sync, dst, src, extent, &op, &waits);
     if (res != CUDA_SUCCESS || !op)
         return res;
-    return finish(stream, op, waits);
+    return submit_copy(stream, op, sync, waits);
 }
 
 static void set_row(void *row, size_t bytes, const struct sim_set *set)
@@ -209,7 +292,8 @@ CUresult sim_set(enum sim_api api, struct sim_stream *stream, enum sim_sync sync
     if (res != CUDA_SUCCESS || !op)
         return res;
     const struct sim_alloc *alloc = op->access[0].alloc;
-    bool waits = sync == SIM_SYNC_CALL &&
-                 (!sim_memory_is_device_kind(alloc) || atomic_load(&alloc->sync_memops));
+    bool waits = sync == SIM_SYNC_CALL && !sim_is_lax(SIM_RULE_set_waits) &&
+                 (!sim_memory_on_device(alloc, address) ||
+                  atomic_load(&alloc->sync_memops) || sim_is_strict(SIM_RULE_set_waits));
     return finish(stream, op, waits);
 }

@@ -8,7 +8,12 @@
 #include "stream.h"
 
 /* How a call names one side of a copy. */
-enum sim_side_kind { SIM_SIDE_HOST, SIM_SIDE_DEVICE, SIM_SIDE_UNIFIED };
+enum sim_side_kind {
+    SIM_SIDE_HOST,
+    SIM_SIDE_DEVICE,
+    SIM_SIDE_UNIFIED,
+    SIM_SIDE_ARRAY, /* the address of an array's memory, from sim_array_side */
+};
 
 struct sim_side {
     enum sim_side_kind kind;
@@ -49,6 +54,10 @@ CUresult sim_copy_prepare(enum sim_api api, enum sim_sync sync,
                           const struct sim_side *dst, const struct sim_side *src,
                           const struct sim_extent3 *extent, struct sim_op **out,
                           bool *waits) GS_MUST_USE;
+
+/* Take a copy of the source, which the host can read, in its place. Errors:
+ * CUDA_ERROR_OUT_OF_MEMORY */
+CUresult sim_copy_stage(struct sim_op *op) GS_MUST_USE;
 
 /*
  * The operation of a set alone.

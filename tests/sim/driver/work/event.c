@@ -9,6 +9,8 @@
 
 #include "capture.h"
 #include "context.h"
+#include "event_ipc.h"
+#include "order.h"
 #include "pool.h"
 
 static void destroy(struct sim_object *object)
@@ -17,6 +19,8 @@ static void destroy(struct sim_object *object)
 
     sim_capture_release_event(event);
     sim_op_unref(event->op);
+    if (event->share)
+        sim_event_share_close(event->share);
     pthread_mutex_destroy(&event->lock);
     sim_object_unref(&event->context->object);
     free(event);
@@ -44,6 +48,8 @@ struct sim_op *sim_event_recorded(struct sim_event *event)
 
 void sim_event_set(struct sim_event *event, struct sim_op *op)
 {
+    if (sim_is_lax(SIM_RULE_event_newest) && event->op)
+        return;
     sim_capture_forget_event(event);
     sim_op_ref(op);
     pthread_mutex_lock(&event->lock);
@@ -53,10 +59,37 @@ void sim_event_set(struct sim_event *event, struct sim_op *op)
     sim_op_unref(before);
 }
 
+CUresult sim_event_create(struct sim_context *context, unsigned flags,
+                          struct sim_event_share *share, CUevent *out)
+{
+    struct sim_event *event = calloc(1, sizeof(*event));
+
+    if (!event) {
+        if (share)
+            sim_event_share_close(share);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sim_object_init(&event->object, SIM_TYPE_EVENT, destroy);
+    pthread_mutex_init(&event->lock, NULL);
+    sim_object_ref(&context->object);
+    event->context = context;
+    event->context_id = sim_context_id(context);
+    event->flags = flags;
+    event->share = share;
+    void *handle = sim_handle_open(&event->object);
+    if (handle) {
+        sim_context_adopt(context, &event->object);
+        *out = handle;
+    }
+    sim_event_put(event);
+    return handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 SIM_API(cuEventCreate, CUevent *out, unsigned int flags)
 {
     struct sim_context *context;
     CUresult res = sim_enter_context(SIM_ID_cuEventCreate, &context);
+    struct sim_event_share *share = NULL;
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -65,22 +98,39 @@ SIM_API(cuEventCreate, CUevent *out, unsigned int flags)
                              CU_EVENT_INTERPROCESS)) ||
         ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING)))
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_event *event = calloc(1, sizeof(*event));
-    if (!event)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    sim_object_init(&event->object, SIM_TYPE_EVENT, destroy);
-    pthread_mutex_init(&event->lock, NULL);
-    sim_object_ref(&context->object);
-    event->context = context;
-    event->context_id = sim_context_id(context);
-    event->flags = flags;
-    void *handle = sim_handle_open(&event->object);
-    if (handle) {
-        sim_context_adopt(context, &event->object);
-        *out = handle;
+    if (flags & CU_EVENT_INTERPROCESS)
+        res = sim_event_share_new(context->device, &share);
+    return res == CUDA_SUCCESS ? sim_event_create(context, flags, share, out) : res;
+}
+
+void sim_event_begin_record(struct sim_event *event, struct sim_op *op)
+{
+    if (event->share)
+        sim_event_share_begin(event->share, op);
+}
+
+bool sim_event_wait_in(struct sim_event *event, struct sim_op *op)
+{
+    struct sim_op *before = sim_event_recorded(event);
+    bool fits = true;
+
+    if (sim_is_lax(SIM_RULE_event_wait)) {
+        sim_op_unref(before);
+        return true;
     }
-    sim_event_put(event);
-    return handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (sim_is_strict(SIM_RULE_event_unrecorded) && !before)
+        return sim_context_depend(event->context, op) == CUDA_SUCCESS;
+    if (sim_is_strict(SIM_RULE_event_wait) && before) {
+        sim_sched_wait(before, false);
+        sim_order_saw_op(before, false);
+    }
+
+    if (event->share && sim_event_share_is_elsewhere(event->share, before))
+        sim_event_share_wait_in(event->share, op);
+    else
+        fits = sim_op_depend(op, before);
+    sim_op_unref(before);
+    return fits;
 }
 
 static CUresult end(enum sim_api api, CUevent handle)
@@ -124,6 +174,9 @@ static CUresult record_in(enum sim_api api, struct sim_stream *stream,
     if (flags) {
         res = sim_capture_submit_event(stream, op, event);
     } else {
+        if (sim_is_strict(SIM_RULE_event_newest) && !sim_op_depend(op, event->op))
+            res = CUDA_ERROR_OUT_OF_MEMORY;
+        sim_event_begin_record(event, op);
         res = sim_submit(stream, op);
         if (res == CUDA_SUCCESS)
             sim_event_set(event, op);
@@ -201,6 +254,8 @@ CUresult sim_event_record_context(enum sim_api api, struct sim_context *context,
     res = sim_capture_check_context(context);
     if (res == CUDA_SUCCESS) {
         op = sim_op_new(SIM_OP_EVENT, api, NULL);
+        if (op)
+            sim_event_begin_record(event, op);
         res = op ? sim_context_mark(context, op) : CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (res == CUDA_SUCCESS)
@@ -218,6 +273,16 @@ static CUresult check_asking(struct sim_event *event)
     return res == CUDA_SUCCESS ? sim_capture_check_unsafe() : res;
 }
 
+/* Is the newest record done, here or in another process? */
+static bool is_done(struct sim_event *event, struct sim_op *op)
+{
+    if (event->share && sim_event_share_is_elsewhere(event->share, op))
+        return sim_event_share_is_done(event->share);
+    if (sim_is_strict(SIM_RULE_event_query))
+        return sim_context_wait(event->context) == CUDA_SUCCESS;
+    return !op || sim_is_lax(SIM_RULE_event_query) || sim_op_done(op);
+}
+
 SIM_API(cuEventQuery, CUevent handle)
 {
     CUresult res = sim_enter(SIM_ID_cuEventQuery);
@@ -231,8 +296,10 @@ SIM_API(cuEventQuery, CUevent handle)
     if (res == CUDA_SUCCESS)
         res = sim_context_error(event->context);
     struct sim_op *op = sim_event_recorded(event);
-    if (res == CUDA_SUCCESS && op && !sim_op_done(op))
+    if (res == CUDA_SUCCESS && !is_done(event, op))
         res = CUDA_ERROR_NOT_READY;
+    if (res == CUDA_SUCCESS && !sim_is_lax(SIM_RULE_event_query))
+        sim_order_saw_op(op, true);
     sim_op_unref(op);
     sim_event_put(event);
     return res;
@@ -250,9 +317,15 @@ SIM_API(cuEventSynchronize, CUevent handle)
     res = check_asking(event);
     if (res == CUDA_SUCCESS) {
         struct sim_op *op = sim_event_recorded(event);
-        if (op)
+        if (event->share && sim_event_share_is_elsewhere(event->share, op))
+            sim_event_share_wait(event->share);
+        else if (op && !sim_is_lax(SIM_RULE_event_sync))
             sim_sched_wait(op, false);
+        if (!sim_is_lax(SIM_RULE_event_sync))
+            sim_order_saw_op(op, false);
         sim_op_unref(op);
+        if (sim_is_strict(SIM_RULE_event_sync))
+            res = sim_context_wait(event->context);
         res = sim_context_error(event->context);
         sim_pool_after_sync(event->context->device);
     }
@@ -274,6 +347,8 @@ static CUresult finished_at(struct sim_event *event, uint64_t *ns)
         res = CUDA_ERROR_NOT_READY;
     else
         *ns = op->finished_ns;
+    if (res == CUDA_SUCCESS)
+        sim_order_saw_op(op, true);
     sim_op_unref(op);
     return res;
 }
@@ -316,13 +391,11 @@ SIM_API(cuEventElapsedTime_v2, float *out, CUevent start, CUevent stop)
 static struct sim_op *make_wait(enum sim_api api, struct sim_event *event)
 {
     struct sim_op *op = sim_op_new(SIM_OP_WAIT, api, NULL);
-    struct sim_op *before = sim_event_recorded(event);
 
-    if (op && !sim_op_depend(op, before)) {
+    if (op && !sim_event_wait_in(event, op)) {
         sim_op_unref(op);
         op = NULL;
     }
-    sim_op_unref(before);
     return op;
 }
 

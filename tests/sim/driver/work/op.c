@@ -7,8 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "event_ipc.h"
+#include "context.h"
 #include "graph_memory.h"
+#include "launch.h"
 #include "stream.h"
+#include "vmm.h"
+#include "vmm_range.h"
 
 struct sim_op *sim_op_new(enum sim_op_kind kind, enum sim_api api,
                           CUresult (*run)(struct sim_op *op))
@@ -23,6 +28,8 @@ struct sim_op *sim_op_new(enum sim_op_kind kind, enum sim_api api,
     op->run = run;
     op->deps = op->few;
     op->dep_room = SIM_OP_FEW_DEPS;
+    if (oracle_on)
+        op->order = oracle_op_new();
     return op;
 }
 
@@ -52,6 +59,7 @@ static void copy_kind(struct sim_op *op, const struct sim_op *pattern)
         break;
     case SIM_OP_KERNEL:
         op->kernel = pattern->kernel;
+        op->kernel.record = NULL;
         break;
     case SIM_OP_HOST:
         op->host = pattern->host;
@@ -78,6 +86,7 @@ struct sim_op *sim_op_repeat(const struct sim_op *pattern)
 
     if (!op)
         return NULL;
+    op->ready = pattern->ready;
     op->run_on_error = pattern->run_on_error;
     op->access_count = pattern->access_count;
     for (unsigned i = 0; i < op->access_count; i++) {
@@ -96,7 +105,11 @@ void sim_op_ref(struct sim_op *op)
 
 bool sim_op_depend(struct sim_op *op, struct sim_op *before)
 {
-    if (!before || sim_op_done(before))
+    if (!before)
+        return true;
+    if (op->order) /* also of one that is done: what was ordered stays so */
+        oracle_op_after(op->order, before->order);
+    if (sim_op_done(before))
         return true;
     if (op->dep_count == op->dep_room) {
         size_t bytes = op->dep_room * sizeof(struct sim_op *);
@@ -118,14 +131,22 @@ void sim_op_release(struct sim_op *op)
 {
     while (op->dep_count > 0)
         sim_op_unref(op->deps[--op->dep_count]);
+    free(op->staged);
+    op->staged = NULL;
     if (op->deps != op->few)
         free(op->deps);
     op->deps = op->few;
     op->dep_room = SIM_OP_FEW_DEPS;
     for (unsigned i = 0; i < op->access_count; i++) {
+        if (op->access[i].spreads)
+            sim_multicast_spread(&op->access[i]);
+        op->access[i].spreads = false;
         if (op->access[i].alloc)
             sim_memory_unref(op->access[i].alloc);
         op->access[i].alloc = NULL;
+        if (op->access[i].tenant)
+            oracle_tenant_unref(op->access[i].tenant);
+        op->access[i].tenant = NULL;
     }
     if (op->kind == SIM_OP_FREE && op->free) {
         sim_memory_unref(op->free);
@@ -135,6 +156,15 @@ void sim_op_release(struct sim_op *op)
         sim_graph_memory_unref(op->graph.memory);
         op->graph.memory = NULL;
     }
+    if (op->kind == SIM_OP_KERNEL) {
+        sim_launch_record_unref(op->kernel.record);
+        op->kernel.record = NULL;
+    }
+    if (op->keeps)
+        sim_object_unref(op->keeps);
+    op->keeps = NULL;
+    if ((op->kind == SIM_OP_EVENT || op->kind == SIM_OP_WAIT) && op->mark.share)
+        sim_event_share_end_op(op);
 }
 
 void sim_op_unref(struct sim_op *op)
@@ -142,6 +172,8 @@ void sim_op_unref(struct sim_op *op)
     if (!op || atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) != 1)
         return;
     sim_op_release(op);
+    if (op->order)
+        oracle_op_unref(op->order);
     if (op->stream)
         sim_stream_put(op->stream);
     free(op);
@@ -165,10 +197,14 @@ bool sim_access_span(const struct sim_access *access, size_t *out)
     return true;
 }
 
-static bool covers(const struct sim_alloc *alloc, uintptr_t address, size_t bytes)
+static bool covers(const struct sim_alloc *alloc, const struct sim_access *access,
+                   size_t bytes)
 {
-    size_t offset = address - alloc->base;
+    size_t offset = access->address - alloc->base;
 
+    if (alloc->kind == SIM_MEMORY_RESERVED)
+        return sim_vmm_covers(alloc, access->address, bytes, SIM_ANY_DEVICE,
+                              access->writes);
     return offset <= alloc->bytes && bytes <= alloc->bytes - offset;
 }
 
@@ -182,7 +218,7 @@ CUresult sim_access_bind(struct sim_access *access, bool must_exist)
     if (!alloc)
         return must_exist ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     if (sim_memory_state(alloc) != SIM_MEMORY_LIVE ||
-        !covers(alloc, access->address, span)) {
+        sim_memory_is_hidden(alloc) != access->hidden || !covers(alloc, access, span)) {
         sim_memory_unref(alloc);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -202,8 +238,21 @@ CUresult sim_access_open(struct sim_access *access, void **out)
         access->alloc = sim_memory_find(access->address);
     if (!access->alloc || sim_memory_state(access->alloc) == SIM_MEMORY_DEAD ||
         !sim_graph_memory_usable(access->alloc) || !sim_access_span(access, &span) ||
-        !covers(access->alloc, access->address, span))
+        !covers(access->alloc, access, span))
         return CUDA_ERROR_ILLEGAL_ADDRESS;
+    access->spreads = access->writes && access->alloc->kind == SIM_MEMORY_RESERVED &&
+                      sim_vmm_is_multicast(access->alloc);
     *out = sim_memory_alias(access->alloc, access->address);
     return CUDA_SUCCESS;
+}
+
+bool sim_access_allowed(const struct sim_access *access, struct sim_context *context)
+{
+    size_t span;
+
+    if (access->alloc->kind != SIM_MEMORY_RESERVED)
+        return sim_context_may_access(context, access->alloc);
+    return sim_access_span(access, &span) &&
+           sim_vmm_covers(access->alloc, access->address, span, context->device,
+                          access->writes);
 }

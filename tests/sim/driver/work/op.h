@@ -11,7 +11,10 @@
 #include "memory.h"
 #include "oracle.h"
 
+struct sim_event_share;
 struct sim_graph_memory;
+struct sim_launch_record;
+struct sim_object;
 struct sim_op;
 struct sim_stream;
 
@@ -39,7 +42,12 @@ struct sim_access {
     size_t pitch, slice_pitch;
     bool device;
     bool writes;
-    struct sim_alloc *alloc; /* with a reference */
+    bool atomic;                  /* does not conflict with another atomic one */
+    bool awaited;                 /* the operation waits for a value there */
+    bool hidden;                  /* memory no program has an address of */
+    bool spreads;                 /* written through a multicast address */
+    struct sim_alloc *alloc;      /* with a reference */
+    struct oracle_tenant *tenant; /* likewise, from submission on */
 };
 
 /* A built-in kernel's arguments, as 64-bit values. */
@@ -52,7 +60,10 @@ struct sim_set {
 
 struct sim_kernel_call {
     CUresult (*body)(struct sim_op *op); /* NULL: a no-op */
+    const char *name;                    /* of a no-op; static storage */
     uint64_t args[SIM_KERNEL_ARGS];
+    bool waits_inside; /* for the kernel before it, when launched programmatically */
+    struct sim_launch_record *record; /* a pattern's (launch.h), with a reference */
 };
 
 struct sim_host_call {
@@ -67,6 +78,12 @@ struct sim_memop {
     unsigned bytes; /* 4 or 8 */
     unsigned flags;
     bool waits;
+};
+
+/* A record of, or a wait for, an event that other processes share (event_ipc.h). */
+struct sim_mark {
+    struct sim_event_share *share; /* with a reference, until it is done; or NULL */
+    uint64_t record;               /* number of the record */
 };
 
 struct sim_graph_change {
@@ -84,14 +101,19 @@ struct sim_op {
     enum sim_api api;          /* the call that enqueued it */
     struct sim_stream *stream; /* with a reference, from submission on */
     struct sim_op *next;       /* the scheduler's */
+    bool started;              /* the scheduler's: somebody runs it */
+    bool executed;             /* the scheduler's: it has run and is done in its turn */
+    bool came; /* the scheduler's: ready() said yes; run() need not wait */
     CUresult (*run)(struct sim_op *op);
     bool (*ready)(struct sim_op *op); /* would run() end without waiting? NULL: yes */
     bool run_on_error;                /* runs although the context has a sticky error */
     bool never_ends;                  /* an injected fault: it is never done */
-    bool own;                         /* a layer's own, not the program's (announce.h) */
-    enum oracle_overlap overlap;      /* may it run beside the one before it? */
-    struct oracle_op *order;          /* its clocks; NULL without the oracle */
-    uint64_t finished_ns;             /* valid once done */
+    bool own; /* a layer's own, not the program's (cudasim_announce.h) */
+    enum oracle_overlap overlap; /* may it run beside the one before it? */
+    struct sim_object *keeps;    /* lives until this is done; with a reference */
+    void *staged;                /* a copy of its source, from malloc; or NULL */
+    struct oracle_op *order;     /* its clocks; NULL without the oracle */
+    uint64_t finished_ns;        /* valid once done */
     unsigned access_count;
     struct sim_access access[SIM_OP_ACCESSES];
     unsigned dep_count, dep_room;
@@ -104,6 +126,7 @@ struct sim_op {
         struct sim_memop memop;
         struct sim_alloc *free; /* with a reference */
         struct sim_graph_change graph;
+        struct sim_mark mark; /* SIM_OP_EVENT, SIM_OP_WAIT */
     };
 };
 
@@ -157,5 +180,9 @@ CUresult sim_access_bind(struct sim_access *access, bool must_exist) GS_MUST_USE
  * Errors:  CUDA_ERROR_ILLEGAL_ADDRESS  the memory has gone or does not cover the box
  */
 CUresult sim_access_open(struct sim_access *access, void **out) GS_MUST_USE;
+
+/* May code of the context touch the box? It has been opened. */
+bool sim_access_allowed(const struct sim_access *access,
+                        struct sim_context *context) GS_MUST_USE;
 
 #endif

@@ -1,15 +1,329 @@
 /*
  * order.c - tells the oracle of the order the driver makes.
+ *
+ * A stream is a line, a thread that calls the driver another. What was given to streams
+ * that are gone stays known through two lines of their context, one for the blocking
+ * ones, each gone stream an operation on it. An allocation is a tenant; a stream-ordered
+ * free ends it when it is submitted and retires it when it has run.
+ *
  * Owns:  nothing.   Lock: none.
  */
 #include "order.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "context.h"
+#include "event.h"
+#include "graph_memory.h"
+#include "log.h"
+#include "pool.h"
+#include "thread.h"
+
+#define MOST_FINDINGS 20
+#define MOST_ROWS     1024 /* of a box that are judged one by one */
+
+/* At exit: the figures; a run with findings ends with a status of its own. */
+static void finish(void)
+{
+    int status = sim_config()->exit_status;
+
+    oracle_summary(sim_config()->log_level > 0);
+    if (oracle_findings() > 0 && status != 0)
+        exit(status); /* goes on with the handlers that are left */
+}
+
+bool sim_order_is_wanted(void)
+{
+    const struct sim_config *config = sim_config();
+
+    return config->oracle < 0 ? config->hostile : config->oracle > 0;
+}
+
+void sim_order_start(void)
+{
+    const struct sim_config *config = sim_config();
+
+    if (!sim_order_is_wanted())
+        return;
+    const struct oracle_options options = {
+        .seed = config->seed,
+        .separate_hosts = config->separate_hosts,
+        .stacks = config->stacks,
+        .file = config->findings_path,
+        .most_findings = MOST_FINDINGS,
+    };
+    oracle_start(&options);
+    if (atexit(finish) != 0)
+        sim_log_always("no memory for the oracle's summary at exit");
+}
+
+void sim_liveness_hang(struct sim_op *awaited, struct sim_op *culprit)
+{
+    const struct sim_layer *layer = sim_thread_layer();
+    bool own = sim_thread_owns();
+    int status = sim_config()->exit_status;
+
+    if (oracle_on) {
+        oracle_blocked(sim_thread_call(), own ? layer->entry : NULL, sim_thread_line(),
+                       awaited->order, culprit ? culprit->order : NULL, own,
+                       own && layer->native_waits);
+        oracle_summary(true);
+    } else {
+        sim_log_always("%s waits for %s, which nothing can end: %s does not",
+                       sim_thread_call(), sim_api_name(awaited->api),
+                       culprit ? sim_api_name(culprit->api) : "it");
+    }
+    fflush(NULL);
+    _exit(status ? status : 1);
+}
+
+/* ---- streams ----------------------------------------------------------------------- */
+
+void sim_order_stream_new(struct sim_stream *stream)
+{
+    if (oracle_on)
+        stream->line = oracle_line_new(ORACLE_STREAM, stream->id, sim_thread_line());
+}
+
+/* The context's line of gone streams, made at first use. Needs the context's lock. */
+static struct oracle_line *gone_line(struct sim_context *context, bool blocking)
+{
+    struct oracle_line **line = &context->gone[blocking];
+
+    if (!*line)
+        *line = oracle_line_new(ORACLE_STREAM, 0, sim_thread_line());
+    return *line;
+}
+
+void sim_order_stream_gone(struct sim_stream *stream)
+{
+    if (!stream->line || stream->kind == SIM_STREAM_INTERNAL)
+        return;
+    struct oracle_op *op = oracle_op_new();
+    const struct oracle_work work = {
+        .call = "cuStreamDestroy_v2",
+        .stream = gone_line(stream->context, sim_stream_is_blocking(stream)),
+    };
+    oracle_op_after_line(op, stream->line);
+    oracle_op_submit(op, &work);
+    oracle_op_unref(op);
+}
+
+void sim_order_stream_end(struct sim_stream *stream)
+{
+    if (stream->line)
+        oracle_line_end(stream->line);
+    stream->line = NULL;
+}
+
+/* ---- operations -------------------------------------------------------------------- */
+
+void sim_order_after_stream(struct sim_op *op, const struct sim_stream *stream)
+{
+    if (op->order && stream->line)
+        oracle_op_after_line(op->order, stream->line);
+}
+
+void sim_order_after_gone(struct sim_op *op, const struct sim_context *context,
+                          bool blocking_only)
+{
+    for (unsigned blocking = blocking_only; op->order && blocking < 2; blocking++) {
+        if (context->gone[blocking])
+            oracle_op_after_line(op->order, context->gone[blocking]);
+    }
+}
+
+/* Whose memory the operation touches, as it is now. */
+static void find_tenants(struct sim_op *op)
+{
+    for (unsigned i = 0; i < op->access_count; i++) {
+        struct sim_access *access = &op->access[i];
+        if ((access->alloc || access->device) && !access->tenant)
+            access->tenant = oracle_tenant_find(access->address);
+    }
+}
+
+/* Memory that begins or ends its life at this point of the stream. */
+static void change_tenants(struct sim_op *op)
+{
+    struct sim_alloc *alloc = NULL;
+
+    if (op->kind == SIM_OP_FREE)
+        alloc = op->free;
+    else if (op->kind == SIM_OP_GRAPH_MEMORY)
+        alloc = op->graph.memory->alloc;
+    if (!alloc)
+        return;
+    if (op->kind == SIM_OP_GRAPH_MEMORY && op->graph.maps) {
+        sim_order_forget(alloc);
+        sim_order_handed_out(alloc, op);
+    } else if (alloc->tenant && !atomic_exchange(&alloc->tenant_over, true)) {
+        oracle_tenant_end(alloc->tenant, sim_api_name(op->api), sim_thread_line(),
+                          op->order, NULL, 0);
+    }
+}
+
+void sim_order_submit(struct sim_stream *stream, struct sim_op *op)
+{
+    if (!op->order)
+        return;
+    const struct oracle_work work = {
+        .call = sim_api_name(op->api),
+        .host = sim_thread_line(),
+        .stream = stream->line,
+        .overlap = op->overlap,
+        .own = op->own,
+    };
+    find_tenants(op);
+    oracle_op_submit(op->order, &work);
+    change_tenants(op);
+    if (op->kind == SIM_OP_KERNEL && !op->kernel.body)
+        oracle_unchecked(op->kernel.name ? op->kernel.name : "a kernel");
+}
+
+/* Tell of the rows of a box one by one; of one with very many, of its span. */
+static void tell(struct sim_op *op, const struct sim_access *box)
+{
+    struct oracle_access access = {
+        .range = {box->address, box->row_bytes},
+        .tenant = box->tenant,
+        .writes = box->writes,
+        .atomic = box->atomic,
+    };
+    size_t span;
+
+    if ((!box->alloc && !box->device) || !sim_access_span(box, &span) || span == 0)
+        return;
+    if (box->rows > MOST_ROWS || box->slices > MOST_ROWS ||
+        box->rows * box->slices > MOST_ROWS ||
+        (box->rows * box->slices == 1 ||
+         span == box->row_bytes * box->rows * box->slices)) {
+        access.range.bytes = span;
+        oracle_op_runs(op->order, &access, 1);
+        return;
+    }
+    for (size_t slice = 0; slice < box->slices; slice++) {
+        for (size_t row = 0; row < box->rows; row++) {
+            access.range.address =
+                box->address + slice * box->slice_pitch + row * box->pitch;
+            oracle_op_runs(op->order, &access, 1);
+        }
+    }
+}
+
 void sim_order_runs(struct sim_op *op)
 {
-    (void)op;
+    if (!op->order)
+        return;
+    if (op->kind == SIM_OP_HOST)
+        oracle_host_function(op->order);
+    for (unsigned i = 0; i < op->access_count; i++)
+        tell(op, &op->access[i]);
 }
 
 void sim_order_done(struct sim_op *op)
 {
-    (void)op;
+    if (!op->order)
+        return;
+    for (unsigned i = 0; i < op->access_count; i++) {
+        const struct sim_access *access = &op->access[i];
+        if (access->awaited && !sim_is_lax(SIM_RULE_wait_value))
+            oracle_op_saw(op->order, access->address, access->row_bytes,
+                          access->alloc && !sim_memory_is_device_kind(access->alloc));
+    }
+    if (op->kind == SIM_OP_HOST) /* it may have waited for a thread of the program */
+        oracle_op_saw(op->order, 0, 0, true);
+    oracle_op_done(op->order);
+    if (op->kind == SIM_OP_FREE && op->free && op->free->tenant)
+        oracle_tenant_retire(op->free->tenant, NULL, op->order);
+    if (op->kind == SIM_OP_GRAPH_MEMORY && !op->graph.maps &&
+        op->graph.memory->alloc->tenant)
+        oracle_tenant_retire(op->graph.memory->alloc->tenant, NULL, op->order);
+}
+
+/* ---- what host threads know -------------------------------------------------------- */
+
+struct oracle_op *sim_order_all_of_stream(const struct sim_stream *stream)
+{
+    if (!oracle_on)
+        return NULL;
+    struct oracle_op *all = oracle_op_new();
+    oracle_op_after_line(all, stream->line);
+    return all;
+}
+
+struct oracle_op *sim_order_all_of_context(struct sim_context *context,
+                                           enum sim_free_waits scope)
+{
+    bool blocking_only = scope == SIM_FREE_WAITS_BLOCKING;
+
+    if (!oracle_on || scope == SIM_FREE_WAITS_NONE)
+        return NULL;
+    struct oracle_op *all = oracle_op_new();
+    pthread_mutex_lock(&context->lock);
+    for (struct sim_stream *stream = context->streams; stream; stream = stream->next) {
+        if (!blocking_only || stream->kind == SIM_STREAM_LEGACY ||
+            sim_stream_is_blocking(stream))
+            oracle_op_after_line(all, stream->line);
+    }
+    for (unsigned blocking = blocking_only; blocking < 2; blocking++) {
+        if (context->gone[blocking])
+            oracle_op_after_line(all, context->gone[blocking]);
+    }
+    pthread_mutex_unlock(&context->lock);
+    return all;
+}
+
+void sim_order_drop(struct oracle_op *all)
+{
+    if (all)
+        oracle_op_unref(all);
+}
+
+void sim_order_saw(struct oracle_op *all, bool asked)
+{
+    if (!all)
+        return;
+    oracle_host_saw(sim_thread_line(), all, sim_thread_owns(), asked);
+    oracle_op_unref(all);
+}
+
+void sim_order_saw_op(const struct sim_op *op, bool asked)
+{
+    if (op && op->order)
+        oracle_host_saw(sim_thread_line(), op->order, sim_thread_owns(), asked);
+}
+
+void sim_order_happened_to_see(const struct sim_op *op)
+{
+    if (op->order)
+        oracle_host_saw(sim_thread_line(), op->order, true, false);
+}
+
+/* ---- memory ------------------------------------------------------------------------ */
+
+void sim_order_handed_out(struct sim_alloc *alloc, const struct sim_op *op)
+{
+    if (!oracle_on)
+        return;
+    const struct oracle_range range = {alloc->base, alloc->bytes};
+    alloc->tenant = oracle_tenant_begin(&range, sim_thread_call(), sim_thread_line(),
+                                        op ? op->order : NULL, false);
+    atomic_store(&alloc->tenant_over, false);
+}
+
+void sim_order_ended(struct sim_alloc *alloc)
+{
+    if (alloc->tenant && !atomic_exchange(&alloc->tenant_over, true))
+        oracle_tenant_end(alloc->tenant, sim_thread_call(), sim_thread_line(), NULL, NULL,
+                          0);
+}
+
+void sim_order_forget(struct sim_alloc *alloc)
+{
+    if (alloc->tenant)
+        oracle_tenant_unref(alloc->tenant);
+    alloc->tenant = NULL;
 }

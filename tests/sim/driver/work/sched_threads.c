@@ -12,28 +12,116 @@
 #include "sched.h"
 
 #include <signal.h>
+#include <time.h>
 
+#include "config.h"
 #include "context.h"
 #include "order.h"
 #include "stream.h"
 
-void sim_sched_point(void)
+#define LOOK_NS 20000000 /* between two looks whether anything has ended */
+#define SPIN_NS 20000    /* the end of a spin is not slept through */
+
+#define NEVER_POLL_NS 1000000 /* of an operation that never ends: is the device lost? */
+
+/* Since when a thread has waited without anything having ended. */
+struct patience {
+    uint64_t since_ns;
+    uint64_t ended;
+};
+
+static atomic_ullong ended_count; /* atomic: operations that have ended */
+
+static void point(void)
 {
 }
 
-void sim_sched_init(struct sim_queue *queue)
+static void init(struct sim_queue *queue)
 {
-    *queue = (struct sim_queue){0};
     pthread_mutex_init(&queue->lock, NULL);
     pthread_cond_init(&queue->work, NULL);
     pthread_cond_init(&queue->finished, NULL);
 }
 
-void sim_sched_destroy(struct sim_queue *queue)
+static void destroy(struct sim_queue *queue)
 {
     pthread_cond_destroy(&queue->finished);
     pthread_cond_destroy(&queue->work);
     pthread_mutex_destroy(&queue->lock);
+}
+
+/* A host thread waits: for ever, or, with CUDASIM_HANG, until for so long nothing has
+ * ended. Needs queue->lock; false: it is a hang. */
+static bool wait_a_while(struct sim_queue *queue, struct patience *patience)
+{
+    struct timespec time;
+
+    if (!sim_config()->hang_ms) {
+        pthread_cond_wait(&queue->finished, &queue->lock);
+        return true;
+    }
+    uint64_t ended = atomic_load(&ended_count), now = sim_now_ns();
+    if (!patience->since_ns || ended != patience->ended)
+        *patience = (struct patience){now, ended};
+    clock_gettime(CLOCK_REALTIME, &time); /* the condition's clock */
+    time.tv_nsec += LOOK_NS;
+    time.tv_sec += time.tv_nsec / 1000000000;
+    time.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&queue->finished, &queue->lock, &time);
+    return now - patience->since_ns < sim_config()->hang_ms * 1000000;
+}
+
+/* The operation at the end of the chain of those that wait for each other, with a
+ * reference, or NULL. */
+static struct sim_op *find_culprit(struct sim_op *awaited)
+{
+    struct sim_op *op = awaited;
+
+    sim_op_ref(op);
+    while (op && !sim_op_done(op)) {
+        struct sim_queue *queue = &op->stream->queue;
+        pthread_mutex_lock(&queue->lock);
+        struct sim_op *before = queue->waits_for ? queue->waits_for : queue->head;
+        bool found = !queue->waits_for;
+        if (before)
+            sim_op_ref(before);
+        pthread_mutex_unlock(&queue->lock);
+        sim_op_unref(op);
+        op = before;
+        if (found)
+            return op;
+    }
+    sim_op_unref(op);
+    return NULL;
+}
+
+static void wait_done(struct sim_op *op)
+{
+    struct sim_queue *queue = &op->stream->queue;
+
+    pthread_mutex_lock(&queue->lock);
+    while (!sim_op_done(op)) {
+        queue->waiters++;
+        pthread_cond_wait(&queue->finished, &queue->lock);
+        queue->waiters--;
+    }
+    pthread_mutex_unlock(&queue->lock);
+}
+
+/* Wait for what the head depends on; queue->waits_for says so meanwhile. */
+static void wait_for_deps(struct sim_queue *queue, struct sim_op *op)
+{
+    for (unsigned i = 0; i < op->dep_count; i++) {
+        if (sim_op_done(op->deps[i]))
+            continue;
+        pthread_mutex_lock(&queue->lock);
+        queue->waits_for = op->deps[i];
+        pthread_mutex_unlock(&queue->lock);
+        wait_done(op->deps[i]);
+        pthread_mutex_lock(&queue->lock);
+        queue->waits_for = NULL;
+        pthread_mutex_unlock(&queue->lock);
+    }
 }
 
 /* Run the head, which the caller has claimed (queue->running). Called without locks. */
@@ -42,8 +130,9 @@ static void run_head(struct sim_queue *queue, struct sim_op *op)
     struct sim_context *context = op->stream->context;
     CUresult res = CUDA_SUCCESS;
 
-    for (unsigned i = 0; i < op->dep_count; i++)
-        sim_sched_wait(op->deps[i], false);
+    wait_for_deps(queue, op);
+    while (op->never_ends && sim_context_error(context) == CUDA_SUCCESS)
+        nanosleep(&(const struct timespec){0, NEVER_POLL_NS}, NULL);
     if (op->run && (op->run_on_error || sim_context_error(context) == CUDA_SUCCESS)) {
         sim_order_runs(op);
         res = op->run(op);
@@ -59,6 +148,7 @@ static void run_head(struct sim_queue *queue, struct sim_op *op)
     if (!queue->head)
         queue->tail = NULL;
     queue->running = false;
+    atomic_fetch_add_explicit(&ended_count, 1, memory_order_relaxed);
     atomic_store_explicit(&op->done, true, memory_order_release);
     if (queue->waiters)
         pthread_cond_broadcast(&queue->finished);
@@ -117,7 +207,7 @@ static bool start_worker(struct sim_stream *stream)
     return started;
 }
 
-CUresult sim_sched_prepare(struct sim_stream *stream)
+static CUresult prepare(struct sim_stream *stream)
 {
     struct sim_queue *queue = &stream->queue;
 
@@ -141,7 +231,7 @@ CUresult sim_sched_prepare(struct sim_stream *stream)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-void sim_sched_enqueue(struct sim_stream *stream, struct sim_op *op)
+static void enqueue(struct sim_stream *stream, struct sim_op *op)
 {
     struct sim_queue *queue = &stream->queue;
 
@@ -157,12 +247,11 @@ void sim_sched_enqueue(struct sim_stream *stream, struct sim_op *op)
     pthread_mutex_unlock(&queue->lock);
 }
 
-void sim_sched_wait(struct sim_op *op, bool helps)
+static void wait_or_help(struct sim_op *op, bool helps)
 {
     struct sim_queue *queue = &op->stream->queue;
+    struct patience patience = {0};
 
-    if (sim_op_done(op))
-        return;
     pthread_mutex_lock(&queue->lock);
     while (!sim_op_done(op)) {
         if (helps && !queue->running && queue->head == op) {
@@ -172,13 +261,27 @@ void sim_sched_wait(struct sim_op *op, bool helps)
             return;
         }
         queue->waiters++;
-        pthread_cond_wait(&queue->finished, &queue->lock);
+        bool goes_on = wait_a_while(queue, &patience);
         queue->waiters--;
+        if (!goes_on && !sim_op_done(op)) {
+            pthread_mutex_unlock(&queue->lock);
+            sim_liveness_hang(op, find_culprit(op));
+        }
     }
     pthread_mutex_unlock(&queue->lock);
 }
 
-void sim_sched_close(struct sim_stream *stream)
+static void wait(struct sim_op *op)
+{
+    wait_or_help(op, false);
+}
+
+static void help(struct sim_op *op)
+{
+    wait_or_help(op, true);
+}
+
+static void close_queue(struct sim_stream *stream)
 {
     struct sim_queue *queue = &stream->queue;
 
@@ -191,3 +294,30 @@ void sim_sched_close(struct sim_stream *stream)
     if (!has_worker)
         sim_stream_drained(stream);
 }
+
+/* The worker sleeps: the stream is busy, the processor is not. */
+static void spin(uint64_t ns)
+{
+    const uint64_t end = sim_now_ns() + ns;
+
+    for (uint64_t now = sim_now_ns(); now < end; now = sim_now_ns()) {
+        if (end - now <= 2 * SPIN_NS)
+            continue;
+        uint64_t rest = end - now - SPIN_NS;
+        const struct timespec time = {(time_t)(rest / 1000000000u),
+                                      (long)(rest % 1000000000u)};
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+    }
+}
+
+const struct sim_scheduler sim_sched_threads = {
+    .init = init,
+    .destroy = destroy,
+    .prepare = prepare,
+    .enqueue = enqueue,
+    .wait = wait,
+    .help = help,
+    .close = close_queue,
+    .point = point,
+    .spin = spin,
+};

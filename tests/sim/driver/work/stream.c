@@ -15,6 +15,9 @@
 
 #include "capture.h"
 #include "context.h"
+#include "fault.h"
+#include "green.h"
+#include "order.h"
 #include "thread.h"
 
 static atomic_ullong last_stream_id; /* atomic */
@@ -24,9 +27,12 @@ static void destroy(struct sim_object *object)
     struct sim_stream *stream = (struct sim_stream *)object;
 
     sim_op_unref(stream->last);
+    sim_order_stream_end(stream);
     sim_sched_destroy(&stream->queue);
     free(stream->tail_handles);
     free(stream->tail_edges);
+    if (stream->green)
+        sim_green_put(stream->green);
     sim_object_unref(&stream->context->object);
     free(stream);
 }
@@ -47,6 +53,7 @@ CUresult sim_stream_create(struct sim_context *context, enum sim_stream_kind kin
     stream->flags = flags;
     stream->priority = priority;
     sim_sched_init(&stream->queue);
+    sim_order_stream_new(stream);
     sim_object_ref(&stream->object); /* the list's */
     pthread_mutex_lock(&context->lock);
     stream->listed = true;
@@ -67,15 +74,20 @@ void sim_stream_put(struct sim_stream *stream)
 CUresult sim_stream_get(struct sim_context *context, CUstream handle,
                         enum sim_variant variant, struct sim_stream **out)
 {
+    struct sim_green *green = sim_green_current();
+
     if (handle == CU_STREAM_PER_THREAD || (!handle && variant == SIM_PER_THREAD))
-        return sim_thread_stream(context, out);
+        return green ? CUDA_ERROR_INVALID_HANDLE : sim_thread_stream(context, out);
     if (!handle || handle == CU_STREAM_LEGACY)
-        return sim_context_legacy(context, out);
+        return green ? sim_green_stream(green, out) : sim_context_legacy(context, out);
     struct sim_object *object = sim_handle_get(handle, SIM_TYPE_STREAM);
     if (!object)
         return CUDA_ERROR_INVALID_HANDLE;
     *out = (struct sim_stream *)object;
-    return CUDA_SUCCESS;
+    if (!(*out)->green || sim_green_lives((*out)->green))
+        return CUDA_SUCCESS;
+    sim_stream_put(*out);
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 CUresult sim_stream_get_own(struct sim_context *context, CUstream handle,
@@ -94,45 +106,173 @@ CUresult sim_stream_get_own(struct sim_context *context, CUstream handle,
     return CUDA_SUCCESS;
 }
 
+bool sim_op_depend_on_stream(struct sim_op *op, const struct sim_stream *stream)
+{
+    sim_order_after_stream(op, stream);
+    return sim_op_depend(op, stream->last);
+}
+
+/* Is the operation, by a rule that is bent, behind all work of its context? */
+static bool is_behind_all(const struct sim_op *op)
+{
+    switch (op->kind) {
+    case SIM_OP_EVENT:
+        return sim_is_strict(SIM_RULE_event_record);
+    case SIM_OP_HOST:
+        return sim_is_strict(SIM_RULE_host_function);
+    case SIM_OP_MEMOP:
+        return op->memop.waits && sim_is_strict(SIM_RULE_wait_value);
+    default:
+        return false;
+    }
+}
+
+/* Does it, by a rule that is bent, not wait for the one before it in its stream? */
+static bool is_loose(const struct sim_op *op, const struct sim_op *before)
+{
+    return sim_is_lax(SIM_RULE_in_stream) ||
+           (op->kind == SIM_OP_EVENT && sim_is_lax(SIM_RULE_event_record)) ||
+           (op->api == SIM_ID_cuMemcpyPeerAsync && sim_is_lax(SIM_RULE_peer_copy)) ||
+           (before && before->kind == SIM_OP_HOST &&
+            sim_is_lax(SIM_RULE_host_function)) ||
+           (before && before->overlap != ORACLE_IN_ORDER &&
+            sim_is_lax(SIM_RULE_behind_overlap));
+}
+
+/* What rules that are bent make of the operation's place behind the one before it. */
+static void bend_overlap(struct sim_op *op, const struct sim_op *before)
+{
+    bool behind_one = before && before->overlap != ORACLE_IN_ORDER;
+
+    if (is_loose(op, before) ||
+        (op->overlap == ORACLE_OVERLAPS_WAITS && sim_is_lax(SIM_RULE_overlap)))
+        op->overlap = ORACLE_OVERLAPS;
+    if (sim_is_strict(SIM_RULE_overlap) ||
+        (behind_one && sim_is_strict(SIM_RULE_behind_overlap)))
+        op->overlap = ORACLE_IN_ORDER;
+}
+
+/* Is work of `stream` behind that of `other`, were one of them the legacy stream? */
+static bool is_behind(const struct sim_stream *stream, const struct sim_stream *other)
+{
+    if (stream->kind == SIM_STREAM_LEGACY) {
+        if (sim_is_lax(SIM_RULE_legacy_waits))
+            return false;
+        return sim_stream_is_blocking(other) ||
+               (sim_is_strict(SIM_RULE_legacy_waits) && other->kind == SIM_STREAM_USER);
+    }
+    if (other->kind != SIM_STREAM_LEGACY)
+        return sim_is_strict(SIM_RULE_per_thread) && stream->kind == SIM_STREAM_THREAD &&
+               other->kind == SIM_STREAM_THREAD;
+    if (sim_is_lax(SIM_RULE_blocking_waits))
+        return false;
+    return sim_stream_is_blocking(stream) ||
+           (sim_is_strict(SIM_RULE_blocking_waits) && stream->kind == SIM_STREAM_USER);
+}
+
+/* Does the context's barrier hold for the stream? */
+static bool has_barrier(const struct sim_stream *stream)
+{
+    return stream->kind != SIM_STREAM_INTERNAL &&
+           (!sim_is_lax(SIM_RULE_context_wait) || sim_stream_is_blocking(stream));
+}
+
 /* Add what the order between streams asks for. Needs the context's lock. */
 static bool add_order(struct sim_stream *stream, struct sim_op *op)
 {
     struct sim_context *context = stream->context;
+    bool all = sim_is_strict(SIM_RULE_in_stream) || is_behind_all(op);
 
-    if (stream->kind != SIM_STREAM_INTERNAL && !sim_op_depend(op, context->barrier))
+    if (has_barrier(stream) && !sim_op_depend(op, context->barrier))
         return false;
-    if (stream->kind == SIM_STREAM_LEGACY) {
-        for (struct sim_stream *other = context->streams; other; other = other->next) {
-            if (sim_stream_is_blocking(other) && !sim_op_depend(op, other->last))
-                return false;
-        }
-    } else if (sim_stream_is_blocking(stream) && context->legacy) {
-        return sim_op_depend(op, context->legacy->last);
+    if (stream->green && !sim_op_depend(op, stream->green->barrier))
+        return false;
+    bend_overlap(op, stream->last);
+    if (stream->kind == SIM_STREAM_LEGACY && !sim_is_lax(SIM_RULE_destroyed))
+        sim_order_after_gone(op, context, true);
+    if (!all && stream->kind != SIM_STREAM_LEGACY &&
+        !sim_is_strict(SIM_RULE_per_thread)) {
+        if (!context->legacy || !is_behind(stream, context->legacy))
+            return true;
+        return sim_op_depend_on_stream(op, context->legacy);
+    }
+    for (struct sim_stream *other = context->streams; other; other = other->next) {
+        if (other != stream && other->kind != SIM_STREAM_INTERNAL &&
+            (all || is_behind(stream, other)) && !sim_op_depend_on_stream(op, other))
+            return false;
     }
     return true;
+}
+
+/* Give the operation its place. Needs the context's lock.
+ * Out: *before  what was the newest one, to be dropped without locks */
+static CUresult take_place(struct sim_stream *stream, struct sim_op *op,
+                           struct sim_op **before)
+{
+    if (!stream->listed)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (!add_order(stream, op))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *before = stream->last;
+    sim_op_ref(op);
+    stream->last = op;
+    sim_order_submit(stream, op);
+    sim_sched_enqueue(stream, op);
+    return CUDA_SUCCESS;
+}
+
+/* It becomes an operation of the stream, by the calling thread. */
+static void assign(struct sim_stream *stream, struct sim_op *op)
+{
+    sim_object_ref(&stream->object);
+    op->stream = stream;
+    op->own = sim_thread_owns();
+    op->never_ends = sim_fault_armed && sim_fault_takes_never();
 }
 
 static CUresult enqueue(struct sim_stream *stream, struct sim_op *op)
 {
     struct sim_context *context = stream->context;
-    CUresult res = CUDA_SUCCESS;
     struct sim_op *before = NULL;
 
-    sim_object_ref(&stream->object);
-    op->stream = stream;
+    assign(stream, op);
     pthread_mutex_lock(&context->lock);
-    if (!stream->listed) {
-        res = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    } else if (!add_order(stream, op)) {
-        res = CUDA_ERROR_OUT_OF_MEMORY;
-    } else {
-        before = stream->last;
-        sim_op_ref(op);
-        stream->last = op;
-        sim_sched_enqueue(stream, op);
-    }
+    CUresult res = take_place(stream, op, &before);
     pthread_mutex_unlock(&context->lock);
     sim_op_unref(before);
+    return res;
+}
+
+/* Needs the context's lock. */
+static CUresult place_behind(struct sim_place *places, size_t index)
+{
+    struct sim_place *place = &places[index];
+
+    for (size_t i = 0; i < place->after_count; i++) {
+        if (!sim_op_depend(place->op, places[place->after[i]].op))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return take_place(place->stream, place->op, &place->before);
+}
+
+CUresult sim_submit_together(struct sim_context *context, struct sim_place *places,
+                             size_t count)
+{
+    CUresult res = CUDA_SUCCESS;
+
+    for (size_t i = 0; i < count && res == CUDA_SUCCESS; i++) {
+        places[i].before = NULL;
+        assign(places[i].stream, places[i].op);
+        res = sim_sched_prepare(places[i].stream);
+    }
+    if (res != CUDA_SUCCESS)
+        return res;
+    pthread_mutex_lock(&context->lock);
+    for (size_t i = 0; i < count && res == CUDA_SUCCESS; i++)
+        res = place_behind(places, i);
+    pthread_mutex_unlock(&context->lock);
+    for (size_t i = 0; i < count; i++)
+        sim_op_unref(places[i].before);
     return res;
 }
 
@@ -155,7 +295,7 @@ CUresult sim_submit_drop(struct sim_stream *stream, struct sim_op *op)
     return res;
 }
 
-CUresult sim_submit_wait(struct sim_stream *stream, struct sim_op *op)
+static CUresult submit_wait(struct sim_stream *stream, struct sim_op *op, bool promised)
 {
     bool captured = false;
     CUresult res = sim_capture_submit(stream, op, &captured);
@@ -166,7 +306,21 @@ CUresult sim_submit_wait(struct sim_stream *stream, struct sim_op *op)
     if (res != CUDA_SUCCESS)
         return res;
     sim_sched_wait(op, true);
+    if (promised)
+        sim_order_saw_op(op, false);
+    else
+        sim_order_happened_to_see(op);
     return sim_context_error(stream->context);
+}
+
+CUresult sim_submit_wait(struct sim_stream *stream, struct sim_op *op)
+{
+    return submit_wait(stream, op, true);
+}
+
+CUresult sim_submit_may_wait(struct sim_stream *stream, struct sim_op *op)
+{
+    return submit_wait(stream, op, false);
 }
 
 /* The newest operation with a reference, NULL if all are done. */
@@ -186,19 +340,34 @@ static struct sim_op *pending(struct sim_stream *stream)
 
 CUresult sim_stream_wait(struct sim_stream *stream)
 {
+    if (sim_is_lax(SIM_RULE_stream_sync))
+        return sim_context_error(stream->context);
+    if (sim_is_strict(SIM_RULE_stream_sync))
+        return sim_context_wait(stream->context);
+    struct oracle_op *all = sim_order_all_of_stream(stream);
     struct sim_op *op = pending(stream);
 
     if (op)
         sim_sched_wait(op, false);
     sim_op_unref(op);
+    sim_order_saw(all, false);
     return sim_context_error(stream->context);
 }
 
 bool sim_stream_idle(struct sim_stream *stream)
 {
+    if (sim_is_lax(SIM_RULE_stream_query))
+        return true;
+    if (sim_is_strict(SIM_RULE_stream_query))
+        return sim_context_wait(stream->context) == CUDA_SUCCESS;
+    struct oracle_op *all = sim_order_all_of_stream(stream);
     struct sim_op *op = pending(stream);
 
     sim_op_unref(op);
+    if (op)
+        sim_order_drop(all);
+    else
+        sim_order_saw(all, true);
     return op == NULL;
 }
 
@@ -214,6 +383,8 @@ void sim_stream_drained(struct sim_stream *stream)
 
     pthread_mutex_lock(&context->lock);
     bool listed = stream->listed;
+    if (listed)
+        sim_order_stream_gone(stream);
     struct sim_op *last = stream->last; /* the two refer to each other */
     stream->last = NULL;
     if (listed) {

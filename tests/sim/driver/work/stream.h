@@ -9,6 +9,7 @@
 
 #include "graph.h"
 #include "handle.h"
+#include "rules.h"
 #include "sched.h"
 
 enum sim_stream_kind {
@@ -19,6 +20,7 @@ enum sim_stream_kind {
 };
 
 struct sim_capture;
+struct sim_green;
 
 struct sim_stream {
     struct sim_object object;
@@ -28,6 +30,7 @@ struct sim_stream {
     enum sim_stream_kind kind;
     unsigned flags; /* CU_STREAM_NON_BLOCKING */
     int priority;
+    struct sim_green *green; /* context lock: whose it is, with a reference; or NULL */
     struct sim_op *last;            /* context lock; with a reference */
     struct sim_stream *next, *prev; /* context lock; the list has a reference */
     bool listed;                    /* context lock */
@@ -37,6 +40,7 @@ struct sim_stream {
     CUgraphEdgeData *tail_edges;    /* graph_lock: likewise */
     struct sim_stream *captured_next; /* graph_lock: the capture's next stream */
     struct sim_queue queue;           /* the scheduler's */
+    struct oracle_line *line;         /* NULL without the oracle */
 };
 
 /*
@@ -56,6 +60,9 @@ CUresult sim_stream_create(struct sim_context *context, enum sim_stream_kind kin
  */
 CUresult sim_stream_get(struct sim_context *context, CUstream handle,
                         enum sim_variant variant, struct sim_stream **out) GS_MUST_USE;
+
+/* The priority a stream gets that asks for this one. */
+int sim_stream_priority(int wanted) GS_MUST_USE;
 
 /* As sim_stream_get, and the stream must be of this very context. */
 CUresult sim_stream_get_own(struct sim_context *context, CUstream handle,
@@ -86,6 +93,34 @@ CUresult sim_submit_drop(struct sim_stream *stream, struct sim_op *op) GS_MUST_U
  */
 CUresult sim_submit_wait(struct sim_stream *stream, struct sim_op *op) GS_MUST_USE;
 
+/* The same where the documents say that the call might wait: a program that leans on it
+ * is wrong, and only happens to be in order. */
+CUresult sim_submit_may_wait(struct sim_stream *stream, struct sim_op *op) GS_MUST_USE;
+
+/* One of several operations that take their places at once. */
+struct sim_place {
+    struct sim_stream *stream;
+    struct sim_op *op;
+    const size_t *after; /* it waits for these places, which come before it */
+    size_t after_count;
+    struct sim_op *before; /* scratch */
+};
+
+/*
+ * Submit them to streams of one context, none of which captures, in this order and with
+ * nothing of other threads in between.
+ *
+ * Errors:  CUDA_ERROR_OUT_OF_MEMORY  only the first ones may have been submitted
+ *          CUDA_ERROR_CONTEXT_IS_DESTROYED
+ */
+CUresult sim_submit_together(struct sim_context *context, struct sim_place *places,
+                             size_t count) GS_MUST_USE;
+
+/* Make `op` wait for everything submitted to the stream so far. Needs its context's lock.
+ * False without memory. */
+bool sim_op_depend_on_stream(struct sim_op *op,
+                             const struct sim_stream *stream) GS_MUST_USE;
+
 /* Wait for everything submitted so far; returns the context's sticky error. */
 CUresult sim_stream_wait(struct sim_stream *stream) GS_MUST_USE;
 
@@ -101,8 +136,9 @@ void sim_stream_drained(struct sim_stream *stream);
 /* True if work on the legacy stream orders with this one. */
 static inline bool sim_stream_is_blocking(const struct sim_stream *stream)
 {
-    return stream->kind == SIM_STREAM_THREAD ||
-           (stream->kind == SIM_STREAM_USER && !(stream->flags & CU_STREAM_NON_BLOCKING));
+    return (stream->kind == SIM_STREAM_THREAD && !sim_is_lax(SIM_RULE_per_thread)) ||
+           (stream->kind == SIM_STREAM_USER && !stream->green &&
+            !(stream->flags & CU_STREAM_NON_BLOCKING));
 }
 
 #endif

@@ -1,16 +1,16 @@
 /*
- * announce.h - how a layer between a program and the simulated driver (an allocator that
- * hands out parts of the driver's memory) tells the oracle what it does.
+ * cudasim_announce.h - how a layer between a program and the simulated driver (an
+ * allocator that hands out parts of the driver's memory) tells the driver's order oracle
+ * what it does.
  *
  * The simulated libcuda.so.1 exports cudasim_announce; a real driver does not, so a layer
- * looks the name up in the driver's module and does nothing where it is absent:
- *
- *     int (*announce)(const struct cudasim_note *) = dlsym(driver, "cudasim_announce");
+ * looks the name up in the driver's module and says nothing where it is absent.
  *
  * Notes are by the calling thread and nest: between ENTER and LEAVE every driver call of
- * the thread is the layer's own, except those bracketed by FORWARD and BACK, which it
- * makes in the program's place. Test programs, too, may use HOST_ORDER, HOST_READS and
- * the like.
+ * the thread is the layer's own, except those between FORWARD and BACK, which it makes in
+ * the program's place. Test programs, too, may use HOST_READS and the like.
+ * Not installed.   Owns: nothing.   Lock: none.
+ * Design: docs/simulator.md, "The oracle"
  */
 #ifndef CUDASIM_ANNOUNCE_H
 #define CUDASIM_ANNOUNCE_H
@@ -31,6 +31,7 @@ enum cudasim_note_kind {
     CUDASIM_YIELD,       /* a place where another thread may run */
     CUDASIM_HOST_READS,  /* the program itself reads or writes bytes */
     CUDASIM_HOST_WRITES, /* that the device can see */
+    CUDASIM_LISTENS,     /* is anybody to be told? 0: yes; 1: no note would do anything */
     CUDASIM_HOST_SAW     /* the program saw, in memory at `address`, that the device wrote
                           * there: it goes on behind that write */
 };
@@ -40,13 +41,14 @@ struct cudasim_note {
     uint32_t kind; /* enum cudasim_note_kind */
     const char *call;
     uint64_t address, bytes;
-    void *stream; /* CUstream */
-    void *event;  /* CUevent */
-    uint32_t stream_ordered;
-    uint32_t per_thread; /* stream 0 is the thread's */
+    void *stream;           /* CUstream */
+    void *event;            /* CUevent */
+    uint8_t stream_ordered; /* HAND_OUT, TAKE_BACK: in the order of `stream` */
+    uint8_t per_thread;     /* stream 0 is the thread's */
+    uint8_t native_waits; /* ENTER: the program's call would wait for its context, too */
 };
 
-/* 0, or -1 for a note it does not know. */
+/* 0 (for LISTENS perhaps 1), or -1 for a note it does not know. */
 typedef int cudasim_announce_function(const struct cudasim_note *note);
 
 #endif

@@ -1,0 +1,58 @@
+/*
+ * announce.c - hands notes to a simulated driver.
+ * Owns:  gs_announce_to.   Lock: none; written once before the driver's table is
+ * published.
+ */
+#include "announce.h"
+
+cudasim_announce_function *gs_announce_to;
+
+void gs_announce_find(void *function)
+{
+    const struct cudasim_note question = {.size = sizeof(question),
+                                          .kind = CUDASIM_LISTENS};
+    cudasim_announce_function *announce = (cudasim_announce_function *)function;
+    if (announce && announce(&question) == 0) {
+        gs_announce_to = announce;
+    }
+}
+
+static void note(struct cudasim_note note)
+{
+    note.size = sizeof(note);
+    gs_announce_to(&note);
+}
+
+void gs_announce_enter(const char *call, bool native_waits)
+{
+    note((struct cudasim_note){
+        .kind = CUDASIM_ENTER, .call = call, .native_waits = native_waits});
+}
+
+void gs_announce_plain(enum cudasim_note_kind kind)
+{
+    note((struct cudasim_note){.kind = kind});
+}
+
+void gs_announce_block(enum cudasim_note_kind kind, const char *call, uint64_t addr,
+                       size_t bytes)
+{
+    note((struct cudasim_note){
+        .kind = kind, .call = call, .address = addr, .bytes = bytes});
+}
+
+void gs_announce_ordered(enum cudasim_note_kind kind, const char *call, uint64_t addr,
+                         CUstream stream, bool per_thread)
+{
+    note((struct cudasim_note){.kind = kind,
+                               .call = call,
+                               .address = addr,
+                               .stream = stream,
+                               .stream_ordered = true,
+                               .per_thread = per_thread});
+}
+
+void gs_announce_proof(uint64_t addr, CUevent event)
+{
+    note((struct cudasim_note){.kind = CUDASIM_RETIRE, .address = addr, .event = event});
+}

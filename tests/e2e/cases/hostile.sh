@@ -1,0 +1,41 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# hostile.sh - programs under the library while the simulated device runs their work as
+# late and in as unlucky an order as CUDA allows: the output is that of the program alone,
+# and the oracle (docs/simulator.md) finds no order lost, none needed, no wait too many.
+
+hostile_seeds=${E2E_HOSTILE_SEEDS:-12}
+
+# hostile_case PROGRAM [ARGUMENT...]
+hostile_case() {
+  local seed
+
+  need_file "$apps/$1"
+  for ((seed = 1; seed <= hostile_seeds; seed++)); do
+    run_in native CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" -- "$apps/$1" "${@:2}"
+    expect_status native 0
+    preloaded shim CUDASIM_SCHEDULE=hostile CUDASIM_SEED="$seed" GPUSHIM_LEAK_REPORT=off \
+      -- "$apps/$1" "${@:2}"
+    expect_same native shim
+    expect_no_text shim.err 'cudasim-finding'
+  done
+}
+for program in async_shared async_ptds capture_linked capture_static freewait_shared \
+  freewait_linked managed_shared pinned_shared pipeline_shared pipeline_ptds \
+  pipeline_linked threads_shared threads_linked; do
+  add_case "hostile $program" hostile_case "$program"
+done
+
+# The oracle's own programs: the library changes no verdict but where its free waits more
+# than CUDASIM_FREE_WAITS says of the native one.
+hostile_order_case() {
+  need_file "$build/order/order"
+  preloaded order GPUSHIM_LEAK_REPORT=off -- "$build/order/order" --seeds "$hostile_seeds" "$@"
+  [[ $(<order.status) == 0 ]] && return
+  grep -v '^cudasim: ' order.out | tail -n 40
+  fail "the oracle's verdict changed under the library"
+}
+for topic in streams. legacy. per_thread. events. host. copies. host_function. words. \
+  threads. memory.freed memory.free_as memory.free_of memory.pinned ordered. graphs. programmatic. peers.; do
+  add_case "hostile order $topic" hostile_order_case "$topic"
+done

@@ -1,0 +1,233 @@
+/*
+ * case_capture_forbid.c - what is prohibited while a stream captures, and that it
+ * invalidates the capture.
+ */
+#include "work.h"
+
+#define PROHIBITED "Prohibited and Unhandled Operations (stream capture)"
+
+CASE(capture_forbids, synchronizing_the_stream, GUIDE, PROHIBITED,
+     "It is invalid to synchronize a stream which is being captured")
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
+        CHECK_CODE(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        check_invalidated(stream);
+    }
+    end_stream(stream);
+}
+
+CASE(capture_forbids, asking_the_stream, GUIDE, PROHIBITED,
+     "It is invalid to query the execution status of a stream which is being captured")
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
+        CHECK_CODE(cuStreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        check_invalidated(stream);
+    }
+    end_stream(stream);
+}
+
+CASE(capture_forbids, synchronizing_the_context, GUIDE, PROHIBITED,
+     "It is also invalid to synchronize a broader handle which encompasses an active "
+     "stream capture, such as a device or context handle")
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
+        CHECK_CODE(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        check_invalidated(stream);
+    }
+    end_stream(stream);
+}
+
+CASE(capture_forbids, asking_a_captured_event, GUIDE, PROHIBITED,
+     "It is invalid to query the execution status of a captured event "
+     "(CUDA_ERROR_CAPTURED_EVENT), because it does not represent items scheduled for "
+     "execution")
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUevent event = new_event();
+
+    if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
+        CHECK_OK(cuEventRecord(event, stream));
+        CHECK_CODE(cuEventQuery(event), CUDA_ERROR_CAPTURED_EVENT);
+        drop_capture(stream);
+    }
+    end_event(event);
+    end_stream(stream);
+}
+
+CASE(capture_forbids, waiting_for_a_captured_event, GUIDE, PROHIBITED,
+     "It is invalid to synchronize a captured event (CUDA_ERROR_CAPTURED_EVENT)")
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUevent event = new_event();
+
+    if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
+        CHECK_OK(cuEventRecord(event, stream));
+        CHECK_CODE(cuEventSynchronize(event), CUDA_ERROR_CAPTURED_EVENT);
+        drop_capture(stream);
+    }
+    end_event(event);
+    end_stream(stream);
+}
+
+CASE(capture_forbids, captured_event_after_the_end, DRIVER_API,
+     "CUDA_ERROR_CAPTURED_EVENT",
+     "The operation is not permitted on an event which was last recorded in a capturing "
+     "stream; recorded anew outside of a capture it is an event like any other")
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUevent event = new_event();
+
+    if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
+        CHECK_OK(cuEventRecord(event, stream));
+        end_graph(end_capture(stream));
+        CHECK_CODE(cuEventQuery(event), CUDA_ERROR_CAPTURED_EVENT);
+        CHECK_OK(cuEventRecord(event, stream));
+        CHECK(event_completes(event));
+    }
+    end_event(event);
+    end_stream(stream);
+}
+
+CASE(capture_forbids, the_legacy_stream, GUIDE, PROHIBITED,
+     "When any stream in the same context is being captured, and it was not created with "
+     "NON_BLOCKING, any attempted use of the legacy stream is invalid "
+     "(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)")
+{
+    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+    CUdeviceptr words = new_words(1);
+
+    if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
+        CHECK_CODE(set_word(CU_STREAM_LEGACY, words, 7),
+                   CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+        check_invalidated(stream);
+    }
+    CHECK_EQUAL(word_at(words, 0), 0);
+    end_words(words);
+    end_stream(stream);
+}
+
+CASE(capture_forbids, launches_in_the_legacy_stream, GUIDE, PROHIBITED,
+     "When any stream in the same context is being captured, and it was not created with "
+     "NON_BLOCKING, any attempted use of the legacy stream is invalid")
+{
+    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+    CUdeviceptr words = new_words(2);
+
+    put_word(words, 7);
+    if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
+        CHECK_CODE(copy_words(NULL, words + 4, words, 1),
+                   CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+        check_invalidated(stream);
+    }
+    CHECK_EQUAL(word_at(words, 1), 0);
+    end_words(words);
+    end_stream(stream);
+}
+
+CASE(capture_forbids, not_the_legacy_stream_beside_non_blocking, GUIDE, PROHIBITED,
+     "The legacy stream is unusable while a stream that was not created with "
+     "NON_BLOCKING is captured, and not while one that was is")
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr words = new_words(1);
+
+    if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
+        CHECK_OK(set_word(CU_STREAM_LEGACY, words, 7));
+        CHECK_OK(cuStreamSynchronize(CU_STREAM_LEGACY));
+        CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+        end_graph(end_capture(stream));
+    }
+    CHECK_EQUAL(word_at(words, 0), 7);
+    end_words(words);
+    end_stream(stream);
+}
+
+CASE(capture_forbids, synchronous_copies, GUIDE, PROHIBITED,
+     "It is therefore also invalid to call synchronous APIs such as cudaMemcpy(), which "
+     "enqueue work to the legacy stream and synchronize on it")
+{
+    CUstream stream = new_stream(CU_STREAM_DEFAULT);
+    CUdeviceptr words = new_words(1);
+    uint32_t word = 5;
+
+    if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
+        CHECK(cuMemcpyDtoH(&word, words, 4) != CUDA_SUCCESS);
+        CHECK_EQUAL(word, 5);
+        check_invalidated(stream);
+    }
+    end_words(words);
+    end_stream(stream);
+}
+
+CASE(capture_forbids, attaching_memory, GUIDE, PROHIBITED,
+     "A small number of asynchronous APIs that enqueue operations into streams are not "
+     "supported in graphs and will return an error if called with a stream being "
+     "captured, such as cudaStreamAttachMemAsync()")
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr managed = 0;
+
+    if (!device_attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY)) {
+        skip("the device has no managed memory");
+    } else if (CHECK_OK(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL))) {
+        if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
+            CHECK(cuStreamAttachMemAsync(stream, managed, 0, CU_MEM_ATTACH_SINGLE) !=
+                  CUDA_SUCCESS);
+            drop_capture(stream);
+        }
+        CHECK_OK(cuMemFree(managed));
+    }
+    end_stream(stream);
+}
+
+CASE(capture_forbids, use_of_an_invalidated_stream, GUIDE,
+     "Invalidation (stream capture)",
+     "When a capture graph is invalidated, further use of any streams which are being "
+     "captured is invalid and will return an error, until stream capture is ended")
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr words = new_words(1);
+    CUevent event = new_event();
+
+    if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
+        CHECK(cuStreamQuery(stream) != CUDA_SUCCESS);
+        CHECK_CODE(set_word(stream, words, 7), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        CHECK(cuEventRecord(event, stream) != CUDA_SUCCESS);
+        check_invalidated(stream);
+        CHECK_OK(set_word(stream, words, 8)); /* usable again, and work runs */
+        CHECK_OK(cuStreamSynchronize(stream));
+    }
+    CHECK_EQUAL(word_at(words, 0), 8);
+    end_event(event);
+    end_words(words);
+    end_stream(stream);
+}
+
+CASE(capture_forbids, use_of_a_joined_invalidated_stream, GUIDE,
+     "Invalidation (stream capture)",
+     "The end takes the associated streams out of capture mode, but returns an error "
+     "value and a NULL graph")
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream joined = new_stream(CU_STREAM_NON_BLOCKING);
+    CUevent event = new_event();
+
+    if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
+        CHECK_OK(cuEventRecord(event, stream));
+        CHECK_OK(cuStreamWaitEvent(joined, event, 0));
+        CHECK(cuStreamSynchronize(joined) != CUDA_SUCCESS);
+        CHECK_EQUAL(capture_status(joined), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+        check_invalidated(stream);
+        CHECK_EQUAL(capture_status(joined), CU_STREAM_CAPTURE_STATUS_NONE);
+        CHECK_OK(cuStreamSynchronize(joined));
+    }
+    end_event(event);
+    end_stream(joined);
+    end_stream(stream);
+}

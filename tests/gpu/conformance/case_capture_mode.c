@@ -1,0 +1,235 @@
+/*
+ * case_capture_mode.c - potentially unsafe calls during captures: who may make them, by
+ * the mode of the capture and of the thread. cuMemAlloc is the unsafe call the document
+ * names.
+ */
+#include "work.h"
+
+#define MODES "cuThreadExchangeStreamCaptureMode"
+
+static CUresult unsafe_call(void)
+{
+    CUdeviceptr pointer = 0;
+    CUresult res = cuMemAlloc(&pointer, 512);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    if (res == CUDA_SUCCESS) { /* the free is as unsafe: not what is asked here */
+        CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+        CHECK_OK(cuMemFree(pointer));
+        CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+    }
+    return res;
+}
+
+/* The unsafe call on a thread of its own that first takes on a mode. */
+struct other_thread {
+    CUstreamCaptureMode mode;
+    CUresult res;
+};
+
+static void call_elsewhere(void *argument)
+{
+    struct other_thread *other = argument;
+    CUstreamCaptureMode mode = other->mode;
+
+    CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+    other->res = unsafe_call();
+}
+
+static CUresult unsafe_call_elsewhere(CUstreamCaptureMode mode)
+{
+    struct other_thread other = {mode, CUDA_ERROR_UNKNOWN};
+
+    join_call(start_call(call_elsewhere, &other));
+    return other.res;
+}
+
+/* Make the unsafe call while a capture of that mode runs: on this thread in a mode of its
+ * own, or on another thread in that mode. */
+static void check_call(CUstreamCaptureMode capture, CUstreamCaptureMode thread, bool here,
+                       bool allowed)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstreamCaptureMode mode = thread;
+    CUresult res;
+
+    if (begin_capture(stream, capture)) {
+        if (here) {
+            CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+            res = unsafe_call();
+            CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+        } else {
+            res = unsafe_call_elsewhere(thread);
+        }
+        if (allowed) {
+            CHECK_OK(res);
+            CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+            end_graph(end_capture(stream));
+        } else {
+            CHECK_CODE(res, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+            drop_capture(stream);
+        }
+    }
+    end_stream(stream);
+}
+
+CASE(capture_mode, global_forbids_here, DRIVER_API, MODES,
+     "If the local thread has an ongoing capture sequence that was not initiated with "
+     "RELAXED, this thread is prohibited from potentially unsafe API calls")
+{
+    check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL, true, false);
+}
+
+CASE(capture_mode, global_forbids_elsewhere, DRIVER_API, MODES,
+     "If any other thread has a concurrent capture sequence initiated with GLOBAL, this "
+     "thread is prohibited from potentially unsafe API calls")
+{
+    check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL, false,
+               false);
+}
+
+CASE(capture_mode, local_forbids_here, DRIVER_API, MODES,
+     "If the local thread has an ongoing capture sequence that was not initiated with "
+     "RELAXED, this thread is prohibited from potentially unsafe API calls")
+{
+    check_call(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_GLOBAL, true,
+               false);
+}
+
+CASE(capture_mode, local_allows_elsewhere, DRIVER_API, MODES,
+     "Other threads are prohibited by capture sequences initiated with GLOBAL, and so "
+     "not by one initiated with THREAD_LOCAL")
+{
+    check_call(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_GLOBAL, false,
+               true);
+}
+
+CASE(capture_mode, relaxed_allows_here, DRIVER_API, MODES,
+     "A thread is prohibited by its own capture sequences not initiated with RELAXED, "
+     "and so not by one that was")
+{
+    check_call(CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_GLOBAL, true, true);
+}
+
+CASE(capture_mode, relaxed_allows_elsewhere, DRIVER_API, MODES,
+     "Other threads are prohibited by capture sequences initiated with GLOBAL, and so "
+     "not by one initiated with RELAXED")
+{
+    check_call(CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_GLOBAL, false,
+               true);
+}
+
+CASE(capture_mode, thread_may_ignore_others, DRIVER_API, MODES,
+     "THREAD_LOCAL: concurrent capture sequences in other threads are ignored")
+{
+    check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, false,
+               true);
+}
+
+CASE(capture_mode, thread_may_not_ignore_its_own, DRIVER_API, MODES,
+     "THREAD_LOCAL: if the local thread has an ongoing capture sequence not initiated "
+     "with RELAXED, it is prohibited from potentially unsafe API calls")
+{
+    check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, true,
+               false);
+}
+
+CASE(capture_mode, relaxed_thread_is_free, DRIVER_API, MODES,
+     "RELAXED: the local thread is not prohibited from potentially unsafe API calls")
+{
+    check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED, true, true);
+}
+
+CASE(capture_mode, relaxed_thread_is_free_of_others, DRIVER_API, MODES,
+     "RELAXED: the local thread is not prohibited from potentially unsafe API calls")
+{
+    check_call(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED, false,
+               true);
+}
+
+CASE(capture_mode, exchange_tells_the_former, DRIVER_API, MODES,
+     "Sets the calling thread's mode to the value contained in *mode, and overwrites "
+     "*mode with the previous mode for the thread; GLOBAL is the default mode")
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+    CHECK_EQUAL(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+    CHECK_EQUAL(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+    mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+    CHECK_EQUAL(mode, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+static void exchange(void *argument)
+{
+    CHECK_OK(cuThreadExchangeStreamCaptureMode(argument));
+}
+
+CASE(capture_mode, is_each_threads_own, DRIVER_API, MODES,
+     "Swaps the stream capture interaction mode for a thread")
+{
+    CUstreamCaptureMode mine = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUstreamCaptureMode theirs = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    CHECK_OK(cuThreadExchangeStreamCaptureMode(&mine));
+    join_call(start_call(exchange, &theirs));
+    CHECK_EQUAL(theirs, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    CHECK_OK(cuThreadExchangeStreamCaptureMode(&mine));
+    CHECK_EQUAL(mine, CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+CASE(capture_mode, must_be_one_of_three, DRIVER_API, MODES,
+     "A thread's mode is GLOBAL, THREAD_LOCAL or RELAXED; others are "
+     "CUDA_ERROR_INVALID_VALUE")
+{
+    CUstreamCaptureMode mode = (CUstreamCaptureMode)9;
+
+    CHECK_CODE(cuThreadExchangeStreamCaptureMode(&mode), CUDA_ERROR_INVALID_VALUE);
+    mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+    CHECK_EQUAL(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+CASE(capture_mode, relaxed_thread_may_not_ask_captured_events, DRIVER_API, MODES,
+     "RELAXED: the thread is still prohibited from API calls which necessarily conflict "
+     "with stream capture, for example cuEventQuery on an event that was last recorded "
+     "inside a capture sequence")
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUevent event = new_event();
+
+    CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+    if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) {
+        CHECK_OK(cuEventRecord(event, stream));
+        CHECK_CODE(cuEventQuery(event), CUDA_ERROR_CAPTURED_EVENT);
+        drop_capture(stream);
+    }
+    CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+    end_event(event);
+    end_stream(stream);
+}
+
+CASE(capture_mode, calls_that_enqueue_are_safe, DRIVER_API, MODES,
+     "Unsafe is what is not enqueued asynchronously to a stream: work in a stream that "
+     "does not capture is allowed while another one captures")
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUstream other = new_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr words = new_words(2);
+
+    if (begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) {
+        CHECK_OK(set_word(other, words, 7));
+        CHECK_OK(copy_words(other, words + 4, words, 1));
+        CHECK_EQUAL(capture_status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+        end_graph(end_capture(stream));
+    }
+    CHECK_OK(cuStreamSynchronize(other));
+    CHECK_EQUAL(word_at(words, 1), 7);
+    end_words(words);
+    end_stream(other);
+    end_stream(stream);
+}

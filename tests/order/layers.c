@@ -1,0 +1,531 @@
+/*
+ * layers.c - allocators between the program and the driver, as a shim is one: each hands
+ * out parts of one segment, in a way that is safe, or not in a way that has a name.
+ * Source: docs/simulator.md, "The oracle".
+ */
+#include <time.h>
+
+#include "order.h"
+
+static CUdeviceptr segment;
+
+/* Every layer's memory: one allocation of the driver's. */
+static void begin_layer(void)
+{
+    NOTE(.kind = CUDASIM_ENTER, .call = "cuMemAlloc_v2");
+    OK(cuMemAlloc(&segment, 1 << 20));
+    NOTE(.kind = CUDASIM_LEAVE);
+}
+
+static CUdeviceptr hand_out(size_t offset)
+{
+    NOTE(.kind = CUDASIM_HAND_OUT, .call = "cuMemAlloc_v2", .address = segment + offset,
+         .bytes = BYTES);
+    return segment + offset;
+}
+
+static void take_back(CUdeviceptr block)
+{
+    NOTE(.kind = CUDASIM_TAKE_BACK, .call = "cuMemFree_v2", .address = block);
+}
+
+static void retire(CUdeviceptr block, CUevent event)
+{
+    NOTE(.kind = CUDASIM_RETIRE, .address = block, .event = event);
+}
+
+static void enter_free(void)
+{
+    NOTE(.kind = CUDASIM_ENTER, .call = "cuMemFree_v2", .native_waits = true);
+}
+
+static void enter_alloc(void)
+{
+    NOTE(.kind = CUDASIM_ENTER, .call = "cuMemAlloc_v2");
+}
+
+static void leave(void)
+{
+    NOTE(.kind = CUDASIM_LEAVE);
+}
+
+/* An event of everything, recorded by the layer. */
+static CUevent fence(void)
+{
+    CUevent event;
+
+    enter_free();
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    OK(cuCtxRecordEvent(world_context(), event));
+    leave();
+    return event;
+}
+
+static void poll_until_done(CUevent event)
+{
+    enter_alloc();
+    while (cuEventQuery(event) == CUDA_ERROR_NOT_READY)
+        ;
+    leave();
+}
+
+PROGRAM(layer, waits_in_its_free, RIGHT, "a free that waits as the native one")
+{
+    CUstream a = new_stream(), b = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    fill(a, block, 1);
+    enter_free();
+    OK(cuCtxSynchronize());
+    leave();
+    take_back(block);
+    fill(b, hand_out(0), 2);
+    must_hold(segment, 2);
+}
+
+PROGRAM(layer, does_not_wait, LOST_ORDER, "nothing orders the two users of a block")
+{
+    CUstream a = new_stream(), b = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    fill(a, block, 1);
+    take_back(block);
+    fill(b, hand_out(0), 2);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(layer, waits_for_one_stream, LOST_ORDER,
+        "it waits for a stream that did not use it")
+{
+    CUstream a = new_stream(), b = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    fill(a, block, 1);
+    enter_free();
+    OK(cuStreamSynchronize(b));
+    leave();
+    take_back(block);
+    fill(b, hand_out(0), 2);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(layer, in_one_stream, RIGHT, "one stream orders both users by itself")
+{
+    CUstream a = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    fill(a, block, 1);
+    take_back(block);
+    fill(a, hand_out(0), 2);
+    must_hold(segment, 2);
+}
+
+PROGRAM(layer, reads_what_was_there, LOST_ORDER, "a late reader of the old contents")
+{
+    CUstream a = new_stream(), b = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0), out = hand_out(4096);
+    copy(a, out, block);
+    take_back(block);
+    fill(b, hand_out(0), 2);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(layer, half_of_the_old_block, LOST_ORDER,
+        "a block that lies across the old one's end")
+{
+    CUstream a = new_stream(), b = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    fill(a, block, 1);
+    take_back(block);
+    fill(b, hand_out(BYTES / 2), 2);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(layer, uses_a_fence, RIGHT, "a fence behind the free, seen complete")
+{
+    CUstream a = new_stream(), b = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    fill(a, block, 1);
+    CUevent event = fence();
+    take_back(block);
+    poll_until_done(event);
+    retire(block, event);
+    fill(b, hand_out(0), 2);
+    must_hold(segment, 2);
+}
+
+PROGRAM(layer, does_not_look, EARLY_RETIRE, "a fence that is taken for complete unseen")
+{
+    CUstream a = new_stream(), b = new_stream();
+    uint32_t *flag = new_pinned();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    *flag = 0;
+    wait_for(a, flag);
+    CUevent event = fence();
+    take_back(block);
+    retire(block, event);
+    hand_out(0);
+    spin(b);
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(layer, fence_too_early, LOST_ORDER, "a fence recorded before the last use")
+{
+    CUstream a = new_stream(), b = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    CUevent event = fence();
+    fill(a, block, 1);
+    take_back(block);
+    poll_until_done(event);
+    retire(block, event);
+    fill(b, hand_out(0), 2);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(layer, fence_in_one_stream, LOST_ORDER, "a fence in a stream that did not use it")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUevent event;
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    fill(a, block, 1);
+    enter_free();
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventRecord(event, b));
+    leave();
+    take_back(block);
+    poll_until_done(event);
+    retire(block, event);
+    fill(b, hand_out(0), 2);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(layer, lucky_poll, LOST_ORDER, "a fence that was asked for another block's sake")
+{
+    CUstream a = new_stream(), b = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0), other = hand_out(4096);
+    fill(a, block, 1);
+    take_back(block);
+    take_back(other);
+    CUevent event = fence();
+    poll_until_done(event);
+    retire(other, event);
+    fill(b, hand_out(0), 2);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(layer, leaves_out_the_wait, LOST_ORDER,
+        "the program leans on the wait of its free, for other memory")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    fill(a, memory, 3);
+    take_back(block);
+    copy(b, out, memory);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(layer, hides_a_race, MASKED, "the program's own race, hidden by a wait too many")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    begin_layer();
+    fill(a, memory, 3);
+    enter_alloc();
+    OK(cuCtxSynchronize());
+    leave();
+    hand_out(0);
+    copy(b, out, memory);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(layer, does_not_make_a_race, RACE, "the program's own race stays its own")
+{
+    CUstream a = new_stream(), b = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    fill(a, block, 1);
+    fill(b, block, 2);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(layer, used_after_free, NO_TENANT, "a block that the program has freed")
+{
+    CUstream a = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    fill(a, block, 1);
+    enter_free();
+    OK(cuCtxSynchronize());
+    leave();
+    take_back(block);
+    fill(a, block, 2);
+    OK(cuCtxSynchronize());
+}
+
+/* ---- in the order of streams ------------------------------------------------------- */
+
+static CUdeviceptr hand_out_in(CUstream stream, size_t offset)
+{
+    NOTE(.kind = CUDASIM_HAND_OUT, .call = "cuMemAllocAsync", .address = segment + offset,
+         .bytes = BYTES, .stream = stream, .stream_ordered = true);
+    return segment + offset;
+}
+
+static void take_back_in(CUstream stream, CUdeviceptr block)
+{
+    NOTE(.kind = CUDASIM_TAKE_BACK, .call = "cuMemFreeAsync", .address = block,
+         .stream = stream, .stream_ordered = true);
+}
+
+PROGRAM(ordered_layer, in_its_stream, RIGHT, "reuse in the stream that freed")
+{
+    CUstream a = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out_in(a, 0);
+    fill(a, block, 1);
+    take_back_in(a, block);
+    fill(a, hand_out_in(a, 0), 2);
+    must_hold(segment, 2);
+}
+
+PROGRAM(ordered_layer, in_another, LOST_ORDER, "reuse in another stream without a wait")
+{
+    CUstream a = new_stream(), b = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out_in(a, 0);
+    fill(a, block, 1);
+    take_back_in(a, block);
+    fill(b, hand_out_in(b, 0), 2);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(ordered_layer, with_a_wait, RIGHT, "the layer makes the other stream wait")
+{
+    CUstream a = new_stream(), b = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out_in(a, 0);
+    fill(a, block, 1);
+    take_back_in(a, block);
+    enter_alloc();
+    join(a, b);
+    leave();
+    fill(b, hand_out_in(b, 0), 2);
+    must_hold(segment, 2);
+}
+
+PROGRAM(ordered_layer, plain_reuse, LOST_ORDER,
+        "a wait in one stream does not make it safe for a stream-less allocation")
+{
+    CUstream a = new_stream(), b = new_stream(), c = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out_in(a, 0);
+    fill(a, block, 1);
+    take_back_in(a, block);
+    enter_alloc();
+    join(a, b);
+    leave();
+    fill(c, hand_out(0), 2);
+    OK(cuCtxSynchronize());
+}
+
+/* ---- waits ------------------------------------------------------------------------- */
+
+static void CUDA_CB await(void *argument)
+{
+    const struct timespec pause = {0, 1000000};
+
+    while (!__atomic_load_n((volatile int *)argument, __ATOMIC_ACQUIRE))
+        nanosleep(&pause, NULL);
+}
+
+/* Something on the device that ends when the host says so. */
+static uint32_t *hold(CUstream stream)
+{
+    uint32_t *flag = new_pinned();
+
+    *flag = 0;
+    wait_for(stream, flag);
+    return flag;
+}
+
+PROGRAM(waits, alloc_does_not, RIGHT, "work goes on while a persistent kernel runs")
+{
+    CUstream a = new_stream(), b = new_stream();
+    uint32_t *flag = hold(a);
+
+    begin_layer();
+    fill(b, hand_out(0), 1);
+    OK(cuStreamSynchronize(b));
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+    must_hold(segment, 1);
+}
+
+PROGRAM(waits, native_alloc_does_not, RIGHT, "nor does the driver's own allocation wait")
+{
+    CUstream a = new_stream(), b = new_stream();
+    uint32_t *flag = hold(a);
+    CUdeviceptr memory = new_memory();
+
+    fill(b, memory, 1);
+    OK(cuStreamSynchronize(b));
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+    must_hold(memory, 1);
+}
+
+PROGRAM(waits, alloc_does, LAYER_BLOCKS,
+        "an allocation waits for a kernel that waits for us")
+{
+    CUstream a = new_stream();
+    uint32_t *flag = hold(a);
+
+    begin_layer();
+    enter_alloc();
+    OK(cuCtxSynchronize());
+    leave();
+    hand_out(0);
+    *flag = 1;
+}
+
+PROGRAM(waits, alloc_does_for_a_fence, LAYER_BLOCKS,
+        "by way of a fence behind that kernel")
+{
+    CUstream a = new_stream();
+    CUevent event;
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    uint32_t *flag = hold(a);
+    event = fence();
+    take_back(block);
+    enter_alloc();
+    OK(cuEventSynchronize(event));
+    leave();
+    hand_out(0);
+    *flag = 1;
+}
+
+PROGRAM(waits, alloc_does_for_a_host_function, LAYER_BLOCKS, "that waits for this thread")
+{
+    CUstream a = new_stream();
+    static volatile int flag;
+
+    begin_layer();
+    OK(cuLaunchHostFunc(a, await, (void *)(uintptr_t)&flag));
+    enter_alloc();
+    OK(cuCtxSynchronize());
+    leave();
+    flag = 1;
+}
+
+PROGRAM(waits, alloc_does_for_a_word, LAYER_BLOCKS, "that this thread writes later")
+{
+    CUstream a = new_stream();
+    uint32_t *word = new_pinned();
+
+    begin_layer();
+    word[0] = 0;
+    OK(cuStreamWaitValue32(a, (CUdeviceptr)(uintptr_t)word, 1, CU_STREAM_WAIT_VALUE_EQ));
+    enter_alloc();
+    OK(cuCtxSynchronize());
+    leave();
+    word[0] = 1;
+}
+
+PROGRAM(waits, free_does, PROGRAM_BLOCKS, "a native free would wait for it as well")
+{
+    CUstream a = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    uint32_t *flag = hold(a);
+    enter_free();
+    OK(cuCtxSynchronize());
+    leave();
+    take_back(block);
+    *flag = 1;
+}
+
+PROGRAM(waits, program_does, PROGRAM_BLOCKS, "the program's own deadlock")
+{
+    CUstream a = new_stream();
+    uint32_t *flag = hold(a);
+
+    OK(cuStreamSynchronize(a));
+    *flag = 1;
+}
+
+PROGRAM(waits, native_free_does, PROGRAM_BLOCKS, "cuMemFree waits for the whole context")
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory();
+    uint32_t *flag = hold(a);
+
+    OK(cuMemFree(memory));
+    *flag = 1;
+}
+
+static void release(void *argument)
+{
+    uint32_t *flag = argument;
+    CUstream b = new_stream();
+
+    fill(b, new_memory(), 1);
+    OK(cuStreamSynchronize(b));
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+}
+
+PROGRAM(waits, another_thread_releases, RIGHT,
+        "a wait that another thread ends is none too many")
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory();
+    uint32_t *flag = hold(a);
+    struct worker *worker = start_worker(release, flag);
+
+    OK(cuMemFree(memory));
+    join_worker(worker);
+}
+
+PROGRAM(waits, collective, RIGHT, "kernels that wait for each other's launch")
+{
+    CUstream a = new_stream(), b = new_stream();
+    uint32_t *flags = new_pinned();
+
+    begin_layer();
+    flags[0] = 0;
+    wait_for(a, &flags[0]);
+    CUdeviceptr block = hand_out(0);
+    OK(cuStreamWriteValue32(b, (CUdeviceptr)(uintptr_t)flags, 1, 0));
+    fill(b, block, 1);
+    OK(cuStreamSynchronize(a));
+    must_hold(block, 1);
+}

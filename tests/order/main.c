@@ -1,0 +1,260 @@
+/*
+ * main.c - runs the programs under many seeds and judges the oracle.
+ *
+ *     order [--seeds N] [--first N] [--list] [--verbose] [filter...]
+ *
+ * One line for each program that was judged wrongly, or each with --verbose, figures
+ * last. Status 0: every verdict was right; 1: one was not; 2: bad arguments.
+ *
+ * A right program runs under every seed; of one that is not, half the seeds must find it
+ * (its faults do not depend on luck: an order is missing or it is not).
+ *
+ * Owns:  the children, one at a time.   Lock: none.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "order.h"
+
+#define STATUS_OF_FINDINGS 66
+#define SECONDS            20 /* a child that lasts longer hangs */
+#define OUTPUT_BYTES       16384
+
+extern const struct program *const __start_order_programs[];
+extern const struct program *const __stop_order_programs[];
+
+static const char *const words[VERDICTS] = {
+    [RIGHT] = "right",
+    [RACE] = "race",
+    [LOST_ORDER] = "lost-order",
+    [MASKED] = "masked",
+    [NO_TENANT] = "no-tenant",
+    [EARLY_RETIRE] = "early-retire",
+    [LAYER_BLOCKS] = "layer-blocks",
+    [PROGRAM_BLOCKS] = "program-blocks",
+};
+
+/* What one run gave. */
+struct run {
+    int status;
+    unsigned found[VERDICTS]; /* findings by name */
+    char output[OUTPUT_BYTES];
+};
+
+static void child(const struct program *program, unsigned long seed, int output)
+{
+    char number[24];
+
+    snprintf(number, sizeof(number), "%lu", seed);
+    dup2(output, STDERR_FILENO);
+    setenv("CUDASIM_SCHEDULE", "hostile", 1);
+    setenv("CUDASIM_SEED", number, 1);
+    setenv("CUDASIM_HANG", "200", 0);
+    unsetenv("CUDASIM_FINDINGS");
+    if (program->environment) {
+        char *copy = strdup(program->environment);
+        if (copy)
+            putenv(copy);
+    }
+    alarm(SECONDS);
+    world_begin();
+    program->run();
+    exit(0);
+}
+
+static void count_findings(struct run *run)
+{
+    static const char mark[] = "cudasim-finding: kind=";
+
+    for (const char *at = run->output; (at = strstr(at, mark)) != NULL;) {
+        at += sizeof(mark) - 1;
+        for (unsigned i = 1; i < VERDICTS; i++) {
+            size_t length = strlen(words[i]);
+            if (strncmp(at, words[i], length) == 0 && at[length] == ' ')
+                run->found[i]++;
+        }
+    }
+}
+
+static bool run_once(const struct program *program, unsigned long seed, struct run *run)
+{
+    int ends[2];
+    size_t used = 0;
+    ssize_t got;
+
+    memset(run, 0, sizeof(*run));
+    fflush(NULL);
+    if (pipe(ends) != 0)
+        return false;
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(ends[0]);
+        child(program, seed, ends[1]);
+    }
+    close(ends[1]);
+    char dropped[512];
+    while (pid > 0 &&
+           ((got = used < OUTPUT_BYTES - 1
+                       ? read(ends[0], run->output + used, OUTPUT_BYTES - 1 - used)
+                       : read(ends[0], dropped, sizeof(dropped))) > 0 ||
+            (got < 0 && errno == EINTR))) {
+        if (got > 0 && used < OUTPUT_BYTES - 1)
+            used += (size_t)got;
+    }
+    close(ends[0]);
+    if (pid < 0 || waitpid(pid, &run->status, 0) != pid)
+        return false;
+    count_findings(run);
+    return true;
+}
+
+/* Did the oracle say of this run what the program says of itself, and nothing else? */
+static bool as_expected(const struct program *program, const struct run *run)
+{
+    for (unsigned i = 1; i < VERDICTS; i++) {
+        if ((i == (unsigned)program->verdict) != (run->found[i] > 0))
+            return false;
+    }
+    return WIFEXITED(run->status) &&
+           WEXITSTATUS(run->status) ==
+               (program->verdict == RIGHT ? 0 : STATUS_OF_FINDINGS);
+}
+
+/* Did a run say something that is wrong of the program whatever the seed? */
+static bool is_false(const struct program *program, const struct run *run)
+{
+    for (unsigned i = 1; i < VERDICTS; i++) {
+        if (i != (unsigned)program->verdict && run->found[i] > 0)
+            return true;
+    }
+    return !WIFEXITED(run->status) || (WEXITSTATUS(run->status) != 0 &&
+                                       WEXITSTATUS(run->status) != STATUS_OF_FINDINGS);
+}
+
+struct figures {
+    unsigned planted, found; /* programs that are wrong */
+    unsigned right, alarms;  /* programs that are right; runs of them that were faulted */
+    unsigned runs, failed;
+};
+
+static void complain(const struct program *program, unsigned long seed,
+                     const struct run *run, const char *what)
+{
+    int status =
+        WIFEXITED(run->status) ? WEXITSTATUS(run->status) : 128 + WTERMSIG(run->status);
+
+    printf("FAILED %s (seed %lu, status %d): %s\n%s", program->name, seed, status, what,
+           run->output);
+}
+
+static void judge(const struct program *program, unsigned long first, unsigned long seeds,
+                  bool verbose, struct figures *figures)
+{
+    static struct run run; /* large; one program at a time */
+    unsigned long hits = 0, alarms = 0;
+
+    for (unsigned long seed = first; seed < first + seeds; seed++) {
+        if (!run_once(program, seed, &run)) {
+            perror("order: a process cannot be started");
+            exit(1);
+        }
+        figures->runs++;
+        hits += as_expected(program, &run);
+        if (is_false(program, &run) && alarms++ == 0)
+            complain(program, seed, &run, "the oracle is wrong");
+    }
+    bool right = program->verdict == RIGHT;
+    bool good = alarms == 0 && (right ? hits == seeds : hits * 2 >= seeds);
+    if (!good && alarms == 0)
+        complain(program, first + seeds - 1, &run, "the oracle did not see it");
+    if (verbose || !good)
+        printf("%-6s %-44s %-14s seen under %lu of %lu seeds\n", good ? "ok" : "FAILED",
+               program->name, words[program->verdict], hits, seeds);
+    figures->planted += !right;
+    figures->found += !right && good;
+    figures->right += right;
+    figures->alarms += right ? (unsigned)alarms : 0;
+    figures->failed += !good;
+}
+
+static bool wanted(const char *name, char **filters, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (strstr(name, filters[i]))
+            return true;
+    }
+    return count == 0;
+}
+
+static int by_name(const void *left, const void *right)
+{
+    const struct program *const *a = left, *const *b = right;
+
+    return strcmp((*a)->name, (*b)->name);
+}
+
+static int usage(const char *wrong)
+{
+    fprintf(stderr,
+            "order: %s\n"
+            "usage: order [--seeds N] [--first N] [--list] [--verbose] [filter...]\n",
+            wrong);
+    return 2;
+}
+
+static bool number(const char *text, unsigned long *out)
+{
+    char *end;
+
+    if (!text || *text < '0' || *text > '9')
+        return false;
+    errno = 0;
+    *out = strtoul(text, &end, 10);
+    return errno == 0 && *end == '\0';
+}
+
+int main(int argc, char **argv)
+{
+    size_t count = (size_t)(__stop_order_programs - __start_order_programs);
+    const struct program **programs = malloc((count + 1) * sizeof(*programs));
+    unsigned long seeds = 20, first = 1;
+    bool list = false, verbose = false;
+    struct figures figures = {0};
+    int next = 1;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (; next < argc && argv[next][0] == '-'; next++) {
+        const char *option = argv[next];
+        if (strcmp(option, "--list") == 0)
+            list = true;
+        else if (strcmp(option, "--verbose") == 0)
+            verbose = true;
+        else if ((strcmp(option, "--seeds") != 0 || !number(argv[++next], &seeds)) &&
+                 (strcmp(option, "--first") != 0 || !number(argv[++next], &first)))
+            return usage(option);
+    }
+    if (!programs || seeds == 0)
+        return usage("nothing to do");
+    memcpy(programs, __start_order_programs, count * sizeof(*programs));
+    qsort(programs, count, sizeof(*programs), by_name);
+    for (size_t i = 0; i < count; i++) {
+        if (!wanted(programs[i]->name, argv + next, argc - next))
+            continue;
+        if (list)
+            printf("%-44s %-14s %s\n", programs[i]->name, words[programs[i]->verdict],
+                   programs[i]->says);
+        else
+            judge(programs[i], first, seeds, verbose, &figures);
+    }
+    free(programs);
+    if (list)
+        return 0;
+    printf("order: %u planted, %u found; %u right, %u false alarms; %u runs\n",
+           figures.planted, figures.found, figures.right, figures.alarms, figures.runs);
+    return figures.failed ? 1 : 0;
+}

@@ -1,0 +1,272 @@
+/*
+ * streams.c - the order streams give, and the order they do not.
+ * Source: CUDA Programming Guide, "Streams", "Default Stream".
+ */
+#include "order.h"
+
+PROGRAM(streams, one_after_the_other, RIGHT, "operations of one stream run in order")
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    fill(a, memory, 1);
+    copy(a, out, memory);
+    fill(a, memory, 2);
+    must_hold(out, 1);
+    must_hold(memory, 2);
+}
+
+PROGRAM(streams, two, RACE, "streams have no order between them")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    fill(a, memory, 1);
+    copy(b, out, memory);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(streams, two_writers, RACE, "two writes without an order")
+{
+    CUdeviceptr memory = new_memory();
+
+    fill(new_stream(), memory, 1);
+    fill(new_stream(), memory, 2);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(streams, overwritten_while_read, RACE,
+        "a read and a later write without an order")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    copy(a, out, memory);
+    fill(b, memory, 1);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(streams, two_readers, RIGHT, "reads need no order")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), one = new_memory(), other = new_memory();
+
+    fill(a, memory, 3);
+    join(a, b);
+    copy(a, one, memory);
+    copy(b, other, memory);
+    must_hold(one, 3);
+    must_hold(other, 3);
+}
+
+PROGRAM(streams, halves, RIGHT, "two streams write neighbouring bytes")
+{
+    CUdeviceptr memory = new_memory();
+
+    OK(cuMemsetD32Async(memory, 1, WORDS / 2, new_stream()));
+    OK(cuMemsetD32Async(memory + BYTES / 2, 2, WORDS / 2, new_stream()));
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(streams, halves_and_a_word, RACE, "they share one word")
+{
+    CUdeviceptr memory = new_memory();
+
+    OK(cuMemsetD32Async(memory, 1, WORDS / 2 + 1, new_stream()));
+    OK(cuMemsetD32Async(memory + BYTES / 2, 2, WORDS / 2, new_stream()));
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(streams, columns, RIGHT, "two streams write columns of their own")
+{
+    CUdeviceptr memory = new_memory();
+
+    OK(cuMemsetD2D32Async(memory, 64, 1, 8, 16, new_stream()));
+    OK(cuMemsetD2D32Async(memory + 32, 64, 2, 8, 16, new_stream()));
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(streams, columns_that_meet, RACE, "they share a column")
+{
+    CUdeviceptr memory = new_memory();
+
+    OK(cuMemsetD2D32Async(memory, 64, 1, 9, 16, new_stream()));
+    OK(cuMemsetD2D32Async(memory + 32, 64, 2, 8, 15, new_stream()));
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(streams, priorities, RACE, "a priority is a wish, not an order")
+{
+    CUstream high, low;
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    OK(cuStreamCreateWithPriority(&high, CU_STREAM_NON_BLOCKING, -5));
+    OK(cuStreamCreateWithPriority(&low, CU_STREAM_NON_BLOCKING, 0));
+    fill(high, memory, 1);
+    copy(low, out, memory);
+    OK(cuCtxSynchronize());
+}
+
+/* ---- the default streams ----------------------------------------------------------- */
+
+PROGRAM(legacy, behind_blocking, RIGHT, "the legacy stream waits for blocking streams")
+{
+    CUstream a = blocking_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    fill(a, memory, 4);
+    copy(CU_STREAM_LEGACY, out, memory);
+    must_hold(out, 4);
+}
+
+PROGRAM(legacy, before_blocking, RIGHT, "blocking streams wait for the legacy stream")
+{
+    CUstream a = blocking_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    fill(NULL, memory, 5);
+    copy(a, out, memory);
+    must_hold(out, 5);
+}
+
+PROGRAM(legacy, barrier, RIGHT, "work in the legacy stream orders two blocking streams")
+{
+    CUstream a = blocking_stream(), b = blocking_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    fill(a, memory, 6);
+    spin(NULL);
+    copy(b, out, memory);
+    must_hold(out, 6);
+}
+
+PROGRAM(legacy, no_barrier, RACE, "two blocking streams have no order of their own")
+{
+    CUstream a = blocking_stream(), b = blocking_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    spin(NULL);
+    fill(a, memory, 6);
+    copy(b, out, memory);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(legacy, barrier_that_is_none, RACE, "work in a non-blocking stream is no barrier")
+{
+    CUstream a = blocking_stream(), b = blocking_stream(), other = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    fill(a, memory, 6);
+    spin(other);
+    copy(b, out, memory);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(legacy, before_non_blocking, RACE, "non-blocking streams do not wait for it")
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    fill(NULL, memory, 7);
+    copy(a, out, memory);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(legacy, behind_non_blocking, RACE, "it does not wait for non-blocking streams")
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    fill(a, memory, 7);
+    copy(NULL, out, memory);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(legacy, behind_destroyed, RIGHT, "a destroyed stream's work still comes first")
+{
+    CUstream a = blocking_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    fill(a, memory, 8);
+    OK(cuStreamDestroy(a));
+    copy(NULL, out, memory);
+    must_hold(out, 8);
+}
+
+PROGRAM(streams, destroyed, RACE, "destroying a stream waits for nothing")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    fill(a, memory, 9);
+    OK(cuStreamDestroy(a));
+    copy(b, out, memory);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(streams, made_anew, RACE, "a stream in a destroyed one's place is another stream")
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    fill(a, memory, 9);
+    OK(cuStreamDestroy(a));
+    copy(new_stream(), out, memory);
+    OK(cuCtxSynchronize());
+}
+
+/* ---- per-thread default streams
+ * -------------------------------------------------------- */
+
+struct shared {
+    CUdeviceptr memory;
+    CUstream stream;
+};
+
+static void fill_there(void *argument)
+{
+    const struct shared *shared = argument;
+
+    fill(shared->stream, shared->memory, 10);
+}
+
+PROGRAM(per_thread, two_threads, RACE, "each thread's default stream is one of its own")
+{
+    struct shared shared = {new_memory(), CU_STREAM_PER_THREAD};
+    CUdeviceptr out = new_memory();
+
+    join_worker(start_worker(fill_there, &shared));
+    copy(CU_STREAM_PER_THREAD, out, shared.memory);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(per_thread, then_legacy, RIGHT, "per-thread streams are blocking streams")
+{
+    struct shared shared = {new_memory(), CU_STREAM_PER_THREAD};
+    CUdeviceptr out = new_memory();
+
+    join_worker(start_worker(fill_there, &shared));
+    copy(CU_STREAM_LEGACY, out, shared.memory);
+    must_hold(out, 10);
+}
+
+PROGRAM(per_thread, with_a_barrier, RIGHT, "the legacy stream orders two of them")
+{
+    struct shared shared = {new_memory(), CU_STREAM_PER_THREAD};
+    CUdeviceptr out = new_memory();
+
+    join_worker(start_worker(fill_there, &shared));
+    spin(CU_STREAM_LEGACY);
+    copy(CU_STREAM_PER_THREAD, out, shared.memory);
+    must_hold(out, 10);
+}
+
+PROGRAM(streams, one_of_two_threads, RIGHT, "a stream is in order whoever submits")
+{
+    struct shared shared = {new_memory(), new_stream()};
+    CUdeviceptr out = new_memory();
+
+    join_worker(start_worker(fill_there, &shared));
+    copy(shared.stream, out, shared.memory);
+    must_hold(out, 10);
+}

@@ -1,0 +1,395 @@
+/*
+ * shadow.c - the accesses that later ones are judged against, by address.
+ *
+ * The bytes that were ever accessed are cut into cells; a cell has marks, the accesses to
+ * all of its bytes. An access is judged against the marks of the cells it touches and
+ * then leaves its own. It takes the place of a mark if whoever conflicts with that one
+ * conflicts with it, too, and it is in order behind it in both clocks: who is in order
+ * behind the new one is so behind the old one. What is out of order stays, up to
+ * MOST_MARKS in a cell.
+ *
+ * From time to time marks are dropped that every later access is behind: those that all
+ * host threads and all operations not yet done are behind in both clocks (what will be
+ * submitted is behind some host thread), and which are in order before the end of their
+ * tenant. Cells that have become alike are joined. One judgement is lost by that: a use
+ * that is not behind the beginning of its tenant, against what all had seen over.
+ *
+ * Owns:  cells and marks.   Lock: the oracle's.
+ */
+#include "oracle_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle_spans.h"
+
+#define FEW_MARKS   3
+#define MOST_MARKS  256
+#define FIRST_LIMIT 4096 /* marks, before the first are dropped */
+
+struct cell {
+    struct oracle_span span;
+    uint32_t count, room;
+    struct oracle_mark *marks; /* `few` or from malloc */
+    struct oracle_mark few[FEW_MARKS];
+};
+
+static struct oracle_spans cells;       /* the oracle's lock */
+static struct cell *idle_cells;         /* the oracle's lock; by span.next */
+static size_t mark_count;               /* the oracle's lock */
+static size_t mark_limit = FIRST_LIMIT; /* the oracle's lock */
+
+size_t oracle_shadow_marks(void)
+{
+    return mark_count;
+}
+
+/* ---- cells ------------------------------------------------------------------------ */
+
+static struct cell *cell_from(uintptr_t address)
+{
+    return (struct cell *)oracle_spans_from(&cells, address);
+}
+
+static struct cell *next_cell(const struct cell *cell)
+{
+    return (struct cell *)cell->span.next;
+}
+
+static struct cell *cell_new(uintptr_t start, uintptr_t end)
+{
+    struct cell *cell = idle_cells;
+
+    if (cell)
+        idle_cells = (struct cell *)cell->span.next;
+    else
+        cell = oracle_allocate(NULL, sizeof(*cell));
+    if (!cell) {
+        oracle_lose();
+        return NULL;
+    }
+    memset(cell, 0, sizeof(*cell));
+    cell->marks = cell->few;
+    cell->room = FEW_MARKS;
+    cell->span.start = start;
+    cell->span.end = end;
+    oracle_spans_insert(&cells, &cell->span);
+    return cell;
+}
+
+static void drop_mark(struct cell *cell, uint32_t at)
+{
+    oracle_op_drop(cell->marks[at].op);
+    oracle_tenant_drop(cell->marks[at].tenant);
+    cell->count--;
+    memmove(&cell->marks[at], &cell->marks[at + 1],
+            (cell->count - at) * sizeof(*cell->marks));
+    mark_count--;
+}
+
+static void remove_cell(struct cell *cell)
+{
+    while (cell->count > 0)
+        drop_mark(cell, cell->count - 1);
+    if (cell->marks != cell->few)
+        free(cell->marks);
+    oracle_spans_remove(&cells, &cell->span);
+    cell->span.next = (struct oracle_span *)idle_cells;
+    idle_cells = cell;
+}
+
+static void add_mark(struct cell *cell, const struct oracle_mark *mark)
+{
+    if (cell->count == MOST_MARKS)
+        drop_mark(cell, 0);
+    if (cell->count == cell->room) {
+        struct oracle_mark *old = cell->marks == cell->few ? NULL : cell->marks;
+        struct oracle_mark *grown =
+            oracle_allocate(old, 2 * cell->room * sizeof(*cell->marks));
+        if (!grown) {
+            oracle_lose();
+            return;
+        }
+        if (!old)
+            memcpy(grown, cell->few, sizeof(cell->few));
+        cell->marks = grown;
+        cell->room *= 2;
+    }
+    cell->marks[cell->count++] = *mark;
+    oracle_op_ref(mark->op);
+    oracle_tenant_ref(mark->tenant);
+    mark_count++;
+}
+
+/* Let one begin at the address, if it lies inside one. */
+static void split_cell(uintptr_t address)
+{
+    struct cell *cell = cell_from(address);
+
+    if (!cell || cell->span.start >= address)
+        return;
+    struct cell *right = cell_new(address, cell->span.end);
+    cell->span.end = address; /* without memory the rest is forgotten */
+    for (uint32_t i = 0; right && i < cell->count; i++)
+        add_mark(right, &cell->marks[i]);
+}
+
+/* ---- an access -------------------------------------------------------------------- */
+
+static void report(const struct cell *cell, const struct oracle_mark *first,
+                   const struct oracle_mark *second, enum oracle_finding kind)
+{
+    if (oracle_told_before(first->op->heard, second->op->heard))
+        return;
+    oracle_found(&(struct oracle_report){
+        .kind = kind,
+        .start = cell->span.start,
+        .end = cell->span.end,
+        .first = first,
+        .second = second,
+        .tenant = second->tenant,
+        .before = first->tenant != second->tenant ? first->tenant : NULL,
+    });
+}
+
+/* Does everything that conflicts with the old one conflict with the new one, too? And is
+ * it judged by lives, if the old one is? */
+static bool takes_in(const struct oracle_mark *new, const struct oracle_mark *old)
+{
+    if (old->tenant && !new->tenant)
+        return false;
+    if (old->tenant && old->tenant != new->tenant &&
+        !old->op->own &&oracle_tenant_inside(new->tenant, old->tenant))
+        return false; /* the outer one's end is still to come */
+    if (new->writes)
+        return !new->atomic || old->atomic;
+    return !old->writes && (!new->atomic || old->atomic);
+}
+
+/* Judge against one mark. True: the new one takes its place. */
+static bool judge(const struct cell *cell, const struct oracle_mark *old,
+                  const struct oracle_mark *new)
+{
+    bool stronger = takes_in(new, old);
+    bool conflict = oracle_conflict(old, new);
+
+    if (!oracle_op_counts(old->op))
+        return true;
+    if (old->op == new->op)
+        return stronger && old->tenant == new->tenant;
+    if (!stronger && !conflict)
+        return false;
+    enum oracle_finding kind = oracle_judge_pair(old, new);
+    if (conflict && kind != ORACLE_FINDINGS)
+        report(cell, old, new, kind);
+    /* A layer's own passes on in N nothing of what it is behind. */
+    return stronger && kind == ORACLE_FINDINGS && (!new->op->own || old->op->own);
+}
+
+static void touch_cell(struct cell *cell, const struct oracle_mark *mark)
+{
+    for (uint32_t i = 0; i < cell->count;) {
+        if (judge(cell, &cell->marks[i], mark))
+            drop_mark(cell, i);
+        else
+            i++;
+    }
+    add_mark(cell, mark);
+}
+
+/* Nothing but the one mark? */
+static bool is_plain(const struct cell *cell, const struct oracle_mark *mark)
+{
+    const struct oracle_mark *only = &cell->marks[0];
+
+    return cell->count == 1 && only->op == mark->op && only->tenant == mark->tenant &&
+           only->writes == mark->writes && only->atomic == mark->atomic;
+}
+
+void oracle_shadow_touch(const struct oracle_mark *mark, uintptr_t start, uintptr_t end)
+{
+    struct cell *plain = NULL; /* the one before, if it can grow */
+    uintptr_t at = start;
+
+    split_cell(start);
+    struct cell *cell = cell_from(start);
+    while (at < end) {
+        if (cell && cell->span.start == at) {
+            if (cell->span.end > end)
+                split_cell(end);
+            at = cell->span.end;
+            touch_cell(cell, mark);
+            struct cell *next = next_cell(cell);
+            if (!is_plain(cell, mark)) {
+                plain = NULL;
+            } else if (plain) {
+                remove_cell(cell);
+                plain->span.end = at;
+            } else {
+                plain = cell;
+            }
+            cell = next;
+            continue;
+        }
+        uintptr_t gap = cell && cell->span.start < end ? cell->span.start : end;
+        if (!plain) {
+            plain = cell_new(at, gap);
+            if (!plain)
+                return;
+            add_mark(plain, mark);
+        }
+        plain->span.end = gap;
+        at = gap;
+    }
+    if (mark_count > mark_limit)
+        oracle_shadow_clean();
+}
+
+void oracle_shadow_visit(uintptr_t start, uintptr_t end,
+                         void (*visit)(const struct oracle_mark *mark, uintptr_t start,
+                                       uintptr_t end, void *argument),
+                         void *argument)
+{
+    struct cell *cell = cell_from(start);
+
+    for (; cell && cell->span.start < end; cell = next_cell(cell)) {
+        uintptr_t from = cell->span.start > start ? cell->span.start : start;
+        uintptr_t to = cell->span.end < end ? cell->span.end : end;
+        for (uint32_t i = 0; i < cell->count; i++) {
+            if (oracle_op_counts(cell->marks[i].op))
+                visit(&cell->marks[i], from, to, argument);
+        }
+    }
+}
+
+void oracle_shadow_forget(uintptr_t start, uintptr_t end)
+{
+    split_cell(start);
+    split_cell(end);
+    struct cell *cell = cell_from(start);
+    while (cell && cell->span.start < end) {
+        struct cell *next = next_cell(cell);
+        remove_cell(cell);
+        cell = next;
+    }
+}
+
+/* ---- dropping what all are behind --------------------------------------------------
+ */
+
+static struct {
+    uint32_t *at;
+    size_t width, room;
+    bool any; /* somebody was asked */
+} common;     /* the oracle's lock: the counts that everybody knows */
+
+/* One more that knows no more than that. here: itself, with all before it in its slot. */
+static void lower_to(const struct oracle_clock *clock, struct oracle_point before)
+{
+    size_t width = clock ? clock->width : 0;
+
+    if (before.slot != ORACLE_NO_SLOT && before.slot >= width && before.index > 0)
+        width = (size_t)before.slot + 1;
+    if (!common.any) {
+        if (width > common.room) {
+            uint32_t *grown = oracle_allocate(common.at, width * sizeof(*common.at));
+            width = grown ? width : common.room;
+            common.at = grown ? grown : common.at;
+            common.room = width;
+        }
+        for (size_t slot = 0; slot < width; slot++)
+            common.at[slot] = UINT32_MAX;
+        common.width = width;
+        common.any = true;
+    }
+    if (common.width > width)
+        common.width = width;
+    for (size_t slot = 0; slot < common.width; slot++) {
+        uint32_t known = oracle_clock_at(clock, (uint32_t)slot);
+        if (slot == before.slot && known < before.index)
+            known = before.index;
+        if (common.at[slot] > known)
+            common.at[slot] = known;
+    }
+}
+
+static void find_floor(void)
+{
+    const struct oracle_point none = {ORACLE_NO_SLOT, 0};
+
+    common.any = false;
+    common.width = 0;
+    for (struct oracle_past *past = oracle_next_past(NULL); past;
+         past = oracle_next_past(past)) {
+        lower_to(past->knows.n, none);
+        if (past->knows.s != past->knows.n)
+            lower_to(past->knows.s, none);
+    }
+    for (struct oracle_op *op = oracle_pending; op && common.width > 0; op = op->next) {
+        const struct oracle_point before = {op->here.slot, op->here.index - 1};
+        if (!op->own)
+            lower_to(op->knows.n, before);
+        if (op->own || op->knows.s != op->knows.n)
+            lower_to(op->knows.s, before);
+    }
+}
+
+/* Is the mark before the end of its tenant, whenever that comes, and before the
+ * beginnings of those inside it? */
+static bool ends_well(const struct oracle_mark *mark)
+{
+    const struct oracle_tenant *tenant = mark->tenant;
+
+    if (!tenant || mark->op->own)
+        return true;
+    return !tenant->has_inner &&
+           (!tenant->ended || oracle_pair_knows(&tenant->end, true, mark->op->here));
+}
+
+static bool all_are_behind(const struct oracle_mark *mark)
+{
+    struct oracle_point here = mark->op->here;
+
+    if (!oracle_op_counts(mark->op))
+        return true;
+    return here.slot < common.width && common.at[here.slot] >= here.index &&
+           ends_well(mark);
+}
+
+static bool alike(const struct cell *a, const struct cell *b)
+{
+    if (a->span.end != b->span.start || a->count != b->count)
+        return false;
+    for (uint32_t i = 0; i < a->count; i++) {
+        const struct oracle_mark *x = &a->marks[i], *y = &b->marks[i];
+        if (x->op != y->op || x->tenant != y->tenant || x->writes != y->writes ||
+            x->atomic != y->atomic)
+            return false;
+    }
+    return true;
+}
+
+void oracle_shadow_clean(void)
+{
+    struct cell *before = NULL;
+
+    find_floor();
+    for (struct cell *cell = (struct cell *)cells.first, *next; cell; cell = next) {
+        next = next_cell(cell);
+        for (uint32_t i = 0; i < cell->count;) {
+            if (all_are_behind(&cell->marks[i]))
+                drop_mark(cell, i);
+            else
+                i++;
+        }
+        if (cell->count > 0 && before && alike(before, cell)) {
+            before->span.end = cell->span.end;
+            remove_cell(cell);
+        } else if (cell->count == 0) {
+            remove_cell(cell);
+        } else {
+            before = cell;
+        }
+    }
+    mark_limit = 2 * mark_count > FIRST_LIMIT ? 2 * mark_count : FIRST_LIMIT;
+}

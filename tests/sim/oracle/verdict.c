@@ -1,0 +1,351 @@
+/*
+ * verdict.c - the rules: when two accesses are in order, and whose bytes an access
+ * touches.
+ *
+ * Two accesses to the same bytes, a having run before b:
+ *
+ *   of one tenant     in N: either is behind the other; in S: b is behind a, and not in N
+ *                     the other way round
+ *   a's tenant older  in N: a is before the end of its tenant and b behind the beginning
+ *                     of its own; in S: a is over for b, or was when b's tenant began
+ *                     (what was retired by then, what the host that freed had waited for)
+ *   b's tenant older  b runs late, on bytes that have been handed on. In N as above with
+ *                     the two exchanged; in S they are not in order
+ *   one of no tenant  as of one tenant
+ *
+ * For a tenant inside another the outer one's accesses before it are before its
+ * beginning, those behind it behind its end. What a layer does on its own account is by
+ * right in order with everything: the program did not ask for it. If it is not so in S,
+ * that is lost order.
+ *
+ * An access and the life of its tenant:
+ *
+ *   behind the end in N              NO_TENANT: a use after free, whatever ran when
+ *   no tenant, and there was one     NO_TENANT
+ *   the outer tenant's, of bytes that an inner one had till it ended    NO_TENANT, if it
+ *                                    is the program's; a layer may use what it holds
+ *   neither before the end nor behind it   RACE with the free, MASKED if in order in S
+ *   not behind a beginning in a stream     RACE with the allocation, MASKED likewise. A
+ *                                    beginning by the host is different: who has the
+ *                                    address has it from there, by ways not to be seen
+ *
+ * What is NO_TENANT is neither judged against other accesses nor remembered: one mistake,
+ * one finding. Bytes that never had a tenant may be touched by anyone.
+ *
+ * An access may reach into more than one tenant (mappings side by side). Bytes outside
+ * the tenant that was found for it at submission belong to whoever had them then.
+ *
+ * Owns:  nothing.   Lock: the oracle's.
+ */
+#include "oracle_state.h"
+
+static bool nowhere(struct oracle_point point)
+{
+    return point.slot == ORACLE_NO_SLOT;
+}
+
+static bool is_at(const struct oracle_op *op, struct oracle_point point)
+{
+    return op->here.slot == point.slot && op->here.index == point.index;
+}
+
+bool oracle_tenant_inside(const struct oracle_tenant *inner,
+                          const struct oracle_tenant *outer)
+{
+    return inner->inner && outer->born < inner->born &&
+           (!outer->ended || outer->over > inner->born);
+}
+
+/* ---- pairs ------------------------------------------------------------------------ */
+
+enum handing { TOGETHER, FIRST_TO_SECOND, SECOND_TO_FIRST };
+
+/* An access of an outer tenant, and an inner one: which has the bytes first? */
+static enum handing around(const struct oracle_op *outer,
+                           const struct oracle_tenant *inner)
+{
+    if (outer->heard < inner->born)
+        return FIRST_TO_SECOND;
+    return inner->ended && outer->heard > inner->over ? SECOND_TO_FIRST : TOGETHER;
+}
+
+/* Whose tenant hands the bytes on to whose? */
+static enum handing handing(const struct oracle_mark *a, const struct oracle_mark *b)
+{
+    const struct oracle_tenant *x = a->tenant, *y = b->tenant;
+
+    if (x == y || !x || !y)
+        return TOGETHER;
+    if (oracle_tenant_inside(y, x))
+        return around(a->op, y);
+    if (oracle_tenant_inside(x, y)) {
+        enum handing back = around(b->op, x);
+        if (back == TOGETHER)
+            return TOGETHER;
+        return back == FIRST_TO_SECOND ? SECOND_TO_FIRST : FIRST_TO_SECOND;
+    }
+    if (x->born < y->born)
+        return x->ended ? FIRST_TO_SECOND : TOGETHER;
+    return y->ended ? SECOND_TO_FIRST : TOGETHER;
+}
+
+/* In N: was the older access over before its bytes were handed on, and did the younger
+ * one come behind that? */
+static bool handed_on_in_n(const struct oracle_mark *older,
+                           const struct oracle_mark *younger)
+{
+    const struct oracle_tenant *from = older->tenant, *to = younger->tenant;
+    bool goes_in = oracle_tenant_inside(to, from),
+         comes_out = oracle_tenant_inside(from, to);
+    const struct oracle_pair *till = goes_in ? &to->birth : &from->end;
+    struct oracle_point since = comes_out ? from->end_here : to->birth_here;
+    uint64_t heard = comes_out ? from->over : to->born;
+
+    if (!oracle_pair_knows(till, true, older->op->here))
+        return false;
+    return nowhere(since) || heard <= oracle_lost ||
+           oracle_op_knows(younger->op, true, since);
+}
+
+/* In S: was it over, as far as anybody could know who handed the bytes on? */
+static bool handed_on_in_s(const struct oracle_mark *older,
+                           const struct oracle_mark *younger)
+{
+    const struct oracle_tenant *from = older->tenant, *to = younger->tenant;
+    const struct oracle_point none = {ORACLE_NO_SLOT, 0};
+
+    if (oracle_op_knows(younger->op, false, older->op->here))
+        return true;
+    if (oracle_tenant_inside(from, to)) /* back to the outer one */
+        return from->retired > 0 && from->retired < younger->op->heard &&
+               oracle_clock_knows(from->free, none, false, older->op->here);
+    return oracle_pair_knows(&to->birth, false, older->op->here);
+}
+
+enum oracle_finding oracle_judge_pair(const struct oracle_mark *a,
+                                      const struct oracle_mark *b)
+{
+    bool n = a->op->own || b->op->own, s = false;
+
+    switch (handing(a, b)) {
+    case TOGETHER:
+        n = n || oracle_op_knows(b->op, true, a->op->here);
+        s = oracle_op_knows(b->op, false, a->op->here);
+        if (!n && oracle_op_knows(a->op, true, b->op->here))
+            return ORACLE_LOST_ORDER; /* they ran the wrong way round */
+        break;
+    case FIRST_TO_SECOND:
+        n = n || handed_on_in_n(a, b);
+        s = handed_on_in_s(a, b);
+        break;
+    case SECOND_TO_FIRST:
+        n = n || handed_on_in_n(b, a);
+        break;
+    }
+    if (n)
+        return s ? ORACLE_FINDINGS : ORACLE_LOST_ORDER;
+    return s ? ORACLE_MASKED : ORACLE_RACE;
+}
+
+/* ---- whose bytes ------------------------------------------------------------------ */
+
+/* Had it the bytes when the operation was submitted? */
+static bool had_it(const struct oracle_tenant *tenant, const struct oracle_op *op)
+{
+    return tenant && tenant->born < op->heard &&
+           !(tenant->ended && tenant->over < op->heard);
+}
+
+static bool lies_in(uintptr_t address, const struct oracle_tenant *tenant)
+{
+    return address >= tenant->range.address && address < oracle_range_end(&tenant->range);
+}
+
+/*
+ * Whose bytes the operation touches from an address on.
+ *
+ * In:   given  the tenant found for its access at submission, or NULL
+ * Out:  *out   the tenant; NULL: never anybody's
+ *
+ * False: nobody's, though they were somebody's.
+ */
+static bool whose(const struct oracle_op *op, struct oracle_tenant *given,
+                  uintptr_t address, const struct oracle_lodging *lodging,
+                  struct oracle_tenant **out)
+{
+    struct oracle_tenant *newest = lodging->newest;
+
+    *out = given;
+    if (!newest || newest == given)
+        return true;
+    if (given && lies_in(address, given)) {
+        if (op->own || !oracle_tenant_inside(newest, given) || newest->born > op->heard)
+            return true; /* its own, or a later one's by now */
+        *out = newest;
+        return had_it(newest, op);
+    }
+    *out = had_it(newest, op)           ? newest
+           : had_it(lodging->outer, op) ? lodging->outer
+                                        : NULL;
+    return *out || (newest->born > op->heard && !newest->follows);
+}
+
+static void no_tenant(const struct oracle_mark *mark, uintptr_t start, uintptr_t end,
+                      const struct oracle_tenant *last, const char *note)
+{
+    if (oracle_told_before(last ? ~last->born : 0, mark->op->heard))
+        return;
+    oracle_found(&(struct oracle_report){
+        .kind = ORACLE_NO_TENANT,
+        .start = start,
+        .end = end,
+        .second = mark,
+        .tenant = last,
+        .note = note,
+    });
+}
+
+static void race_with_start(const struct oracle_mark *mark, uintptr_t start,
+                            uintptr_t end)
+{
+    const struct oracle_tenant *tenant = mark->tenant;
+    bool s = oracle_op_knows(mark->op, false, tenant->birth_here);
+
+    if (oracle_told_before(tenant->born, mark->op->heard))
+        return;
+    oracle_found(&(struct oracle_report){
+        .kind = s ? ORACLE_MASKED : ORACLE_RACE,
+        .start = start,
+        .end = end,
+        .second = mark,
+        .tenant = tenant,
+        .begins = true,
+    });
+}
+
+/* first, second: as oracle_told_before. */
+static void race_with_end(const struct oracle_mark *mark, uintptr_t start, uintptr_t end,
+                          const struct oracle_tenant *tenant, uint64_t first,
+                          uint64_t second)
+{
+    bool s = oracle_pair_knows(&tenant->end, false, mark->op->here);
+
+    if (oracle_told_before(first, second))
+        return;
+    oracle_found(&(struct oracle_report){
+        .kind = s ? ORACLE_MASKED : ORACLE_RACE,
+        .start = start,
+        .end = end,
+        .first = mark,
+        .tenant = tenant,
+        .ends = true,
+    });
+}
+
+/* May it touch its tenant's bytes, as to when that begins and ends? */
+static bool in_its_life(const struct oracle_mark *mark, uintptr_t start, uintptr_t end)
+{
+    const struct oracle_tenant *tenant = mark->tenant;
+    const struct oracle_op *op = mark->op;
+
+    if (!tenant || tenant->born <= oracle_lost)
+        return true;
+    if (op->own) {
+        if (!tenant->ended || tenant->over > op->heard)
+            return true;
+        no_tenant(mark, start, end, tenant, "it is a layer's own, after the end");
+        return false;
+    }
+    bool over = tenant->ended && !nowhere(tenant->end_here);
+    if (over && !is_at(op, tenant->end_here) &&
+        oracle_op_knows(op, true, tenant->end_here)) {
+        no_tenant(mark, start, end, tenant, "it is behind the end");
+        return false;
+    }
+    if (tenant->birth_in_stream && !oracle_op_knows(op, true, tenant->birth_here))
+        race_with_start(mark, start, end);
+    if (over && !oracle_pair_knows(&tenant->end, true, op->here))
+        race_with_end(mark, start, end, tenant, tenant->over, op->heard);
+    return true;
+}
+
+/* A piece of an access that lies on one side of its tenant's bounds and in one lodging.
+ * False: nobody's. */
+static bool piece_of(const struct oracle_op *op, const struct oracle_access *access,
+                     uintptr_t at, struct oracle_lodging *lodging,
+                     struct oracle_tenant **out)
+{
+    const struct oracle_tenant *given = access->tenant;
+
+    oracle_lodging_at(at, lodging);
+    if (given && at < given->range.address && lodging->end > given->range.address)
+        lodging->end = given->range.address;
+    else if (given && lies_in(at, given) &&
+             lodging->end > oracle_range_end(&given->range))
+        lodging->end = oracle_range_end(&given->range);
+    return whose(op, access->tenant, at, lodging, out);
+}
+
+void oracle_judge_access(struct oracle_op *op, const struct oracle_access *access)
+{
+    uintptr_t at = access->range.address, end = oracle_range_end(&access->range);
+    struct oracle_lodging lodging;
+
+    while (at < end) {
+        struct oracle_mark mark = {op, NULL, access->writes, access->atomic};
+        struct oracle_tenant *same;
+        uintptr_t start = at;
+
+        bool right = piece_of(op, access, at, &lodging, &mark.tenant);
+        const struct oracle_tenant *last = lodging.newest;
+        do
+            at = lodging.end < end ? lodging.end : end;
+        while (at < end && piece_of(op, access, at, &lodging, &same) == right &&
+               same == mark.tenant);
+        if (!right)
+            no_tenant(&mark, start, at, last, "it was submitted when nobody had them");
+        else if (in_its_life(&mark, start, at))
+            oracle_shadow_touch(&mark, start, at);
+    }
+}
+
+static void judge_before_end(const struct oracle_mark *mark, uintptr_t start,
+                             uintptr_t end, void *argument)
+{
+    const struct oracle_tenant *tenant = argument;
+
+    if (mark->tenant == tenant && !mark->op->own &&
+        !oracle_pair_knows(&tenant->end, true, mark->op->here))
+        race_with_end(mark, start, end, tenant, mark->op->heard, tenant->over);
+}
+
+void oracle_judge_end(struct oracle_tenant *tenant)
+{
+    if (nowhere(tenant->end_here) || tenant->over <= oracle_lost)
+        return;
+    oracle_shadow_visit(tenant->range.address, oracle_range_end(&tenant->range),
+                        judge_before_end, tenant);
+}
+
+/* ---- accesses --------------------------------------------------------------------- */
+
+void oracle_op_runs(struct oracle_op *op, const struct oracle_access *accesses,
+                    size_t count)
+{
+    if (!op)
+        return;
+    oracle_lock();
+    for (size_t i = 0; i < count && oracle_op_counts(op); i++)
+        oracle_judge_access(op, &accesses[i]);
+    oracle_unlock();
+}
+
+void oracle_host_access(struct oracle_line *host, const struct oracle_access *access)
+{
+    oracle_lock();
+    struct oracle_op *op = oracle_op_of_host(host, "the host");
+    if (op)
+        oracle_judge_access(op, access);
+    oracle_op_drop(op);
+    oracle_unlock();
+}
