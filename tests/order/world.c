@@ -81,7 +81,7 @@ CUevent new_event(void)
 
 CUdeviceptr new_memory(void)
 {
-    CUdeviceptr memory;
+    CUdeviceptr memory = 0;
 
     OK(cuMemAlloc(&memory, BYTES));
     return memory;

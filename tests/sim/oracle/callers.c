@@ -1,34 +1,24 @@
 /*
  * callers.c - call stacks: taken, kept once each, named. See oracle_callers.h.
- * Owns:  the stacks, for the process's life.   Lock: the oracle's.
+ * Owns:  the stacks, for the process's life.   Lock: say_lock while a stack is named.
  */
 #include "oracle_callers.h"
 
-#include <dlfcn.h>
-#include <execinfo.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "oracle_state.h"
+#include "stacks.h"
+#include "symbolize.h"
 
-#define MOST_STACKS 65536u  /* different ones; the others have none */
-#define TABLE       131072u /* a power of two, more than MOST_STACKS */
-#define OWN_FRAMES  12      /* of the driver, at the top of a stack */
-#define DRIVER      "libcuda.so"
-#define RUNTIME     "libcudart"
+#define DRIVER  "libcuda.so"
+#define RUNTIME "libcudart"
 
-struct stack {
-    uint64_t hash;
-    struct oracle_callers callers;
-};
-
-static struct stack **table;    /* the oracle's lock; of TABLE places */
-static struct stack **numbered; /* the oracle's lock; by number - 1 */
-static uint32_t stack_count;    /* the oracle's lock */
-
-/* Code of the library this is in, if that is the driver; immutable after start. */
-static uintptr_t own_start, own_end;
+static struct gs_stacks *stacks;         /* immutable after start; NULL: none are kept */
+static struct gs_symbolizer *symbolizer; /* say_lock; made at the first finding */
+static pthread_mutex_t say_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static const char *base_name(const char *path)
 {
@@ -36,21 +26,21 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path ? path : "?";
 }
 
-/* Is this file part of that object, and is that the driver? */
+/* Is this file part of that object, and is that the driver? Then its code is our own. */
 static int find_own(struct dl_phdr_info *info, size_t size, void *argument)
 {
+    struct gs_stacks_config *config = argument;
     const uintptr_t here = (uintptr_t)find_own;
 
     (void)size;
-    (void)argument;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *header = &info->dlpi_phdr[i];
         uintptr_t start = info->dlpi_addr + header->p_vaddr;
         if (header->p_type != PT_LOAD || here - start >= header->p_memsz)
             continue;
         if (strncmp(base_name(info->dlpi_name), DRIVER, strlen(DRIVER)) == 0) {
-            own_start = start;
-            own_end = start + header->p_memsz;
+            config->own_begin = start;
+            config->own_end = start + header->p_memsz;
         }
         return 1;
     }
@@ -59,100 +49,71 @@ static int find_own(struct dl_phdr_info *info, size_t size, void *argument)
 
 void oracle_callers_start(void)
 {
-    void *frame;
+    struct gs_stacks_config config = {.unwinder = GS_UNWIND_AUTO, .depth = ORACLE_FRAMES};
 
-    dl_iterate_phdr(find_own, NULL);
-    if (backtrace(&frame, 1) < 0) /* loads the unwinder */
-        oracle_options.stacks = false;
-}
-
-void oracle_callers_walk(struct oracle_callers *out)
-{
-    void *frames[ORACLE_FRAMES + OWN_FRAMES];
-    int count, first = 0;
-
-    out->count = out->number = 0;
     if (!oracle_options.stacks)
         return;
-    count = backtrace(frames, (int)GS_ARRAY_LEN(frames));
-    while (first < count && (uintptr_t)frames[first] - own_start < own_end - own_start)
-        first++;
-    while (first < count && out->count < ORACLE_FRAMES)
-        out->frames[out->count++] = frames[first++];
+    dl_iterate_phdr(find_own, &config);
+    if (gs_stacks_create(&config, &stacks) != GS_OK)
+        stacks = NULL;
 }
 
-static uint64_t hash_of(const struct oracle_callers *callers)
+uint32_t oracle_callers_take(void)
 {
-    uint64_t hash = callers->count;
-
-    for (unsigned i = 0; i < callers->count; i++)
-        hash =
-            (hash ^ (uintptr_t)callers->frames[i]) * 0x9e3779b97f4a7c15ull + (hash >> 29);
-    return hash;
+    return stacks ? gs_stacks_capture(stacks) : 0;
 }
 
-static bool make_table(void)
+static void say_frame(const struct gs_symbol_request *request, char *words, size_t room)
 {
-    if (!table) {
-        table = oracle_allocate(NULL, TABLE * sizeof(struct stack *));
-        if (table)
-            memset(table, 0, TABLE * sizeof(struct stack *));
-    }
-    if (!numbered)
-        numbered = oracle_allocate(NULL, MOST_STACKS * sizeof(struct stack *));
-    return table && numbered;
-}
+    const struct gs_symbol *symbol = &request->result;
+    const char *module = symbol->module ? symbol->module : "?";
 
-uint32_t oracle_callers_intern(const struct oracle_callers *callers)
-{
-    if (callers->count == 0 || !make_table())
-        return 0;
-    uint64_t hash = hash_of(callers);
-    uint32_t at = (uint32_t)(hash >> 40) & (TABLE - 1);
-    size_t bytes = callers->count * sizeof(callers->frames[0]);
-
-    for (; table[at]; at = (at + 1) & (TABLE - 1)) {
-        const struct stack *stack = table[at];
-        if (stack->hash == hash && stack->callers.count == callers->count &&
-            memcmp(stack->callers.frames, callers->frames, bytes) == 0)
-            return stack->callers.number;
-    }
-    if (stack_count == MOST_STACKS)
-        return 0;
-    struct stack *stack = oracle_allocate(NULL, sizeof(*stack));
-    if (!stack)
-        return 0;
-    stack->hash = hash;
-    stack->callers = *callers;
-    numbered[stack_count++] = stack;
-    stack->callers.number = stack_count;
-    table[at] = stack;
-    return stack_count;
-}
-
-void oracle_callers_get(uint32_t number, struct oracle_callers *out)
-{
-    if (number > 0 && number <= stack_count)
-        *out = numbered[number - 1]->callers;
+    if (symbol->function)
+        snprintf(words, room, "%s (%s + 0x%llx)", symbol->function, module,
+                 (unsigned long long)symbol->offset);
+    else if (symbol->module)
+        snprintf(words, room, "%s + 0x%llx", module, (unsigned long long)symbol->offset);
     else
-        out->count = 0;
+        snprintf(words, room, "0x%llx", (unsigned long long)request->frame);
 }
 
-bool oracle_callers_name(const void *frame, char *out, size_t room)
+/* Needs say_lock. */
+static void resolve(struct gs_symbol_request *requests, unsigned count)
 {
-    const char *at = (const char *)frame - 1; /* in the call, not behind it */
-    Dl_info info;
+    const struct gs_symbolizer_config config = {.lines = false};
 
-    if (!dladdr(at, &info) || !info.dli_fbase) {
-        snprintf(out, room, "%p", frame);
-        return true;
+    if (!symbolizer && gs_symbolizer_create(&config, &symbolizer) != GS_OK)
+        symbolizer = NULL;
+    if (symbolizer)
+        gs_symbolizer_resolve(symbolizer, requests, count);
+}
+
+void oracle_callers_say(uint32_t stack, void (*say)(const char *words, void *argument),
+                        void *argument)
+{
+    struct gs_symbol_request requests[ORACLE_FRAMES] = {{0}};
+    struct gs_module modules[ORACLE_FRAMES];
+    uintptr_t frames[ORACLE_FRAMES];
+    char words[200];
+    bool begun = false;
+    unsigned count =
+        stacks && stack ? gs_stacks_frames(stacks, stack, frames, ORACLE_FRAMES) : 0;
+
+    count = count < ORACLE_FRAMES ? count : ORACLE_FRAMES;
+    for (unsigned i = 0; i < count; i++) {
+        requests[i].frame = frames[i];
+        if (gs_stacks_module(stacks, stack, frames[i], &modules[i]) == GS_OK)
+            requests[i].module = &modules[i];
     }
-    const char *module = base_name(info.dli_fname);
-    if (info.dli_sname)
-        snprintf(out, room, "%s + 0x%zx (%s)", info.dli_sname,
-                 (size_t)((const char *)frame - (const char *)info.dli_saddr), module);
-    else
-        snprintf(out, room, "%s + 0x%zx", module,
-                 (size_t)((const char *)frame - (const char *)info.dli_fbase));
-    return strncmp(module, RUNTIME, strlen(RUNTIME)) != 0;
+    pthread_mutex_lock(&say_lock);
+    resolve(requests, count);
+    for (unsigned i = 0; i < count; i++) {
+        const char *module = requests[i].result.module;
+        begun = begun || !module || strncmp(module, RUNTIME, strlen(RUNTIME)) != 0;
+        if (!begun)
+            continue;
+        say_frame(&requests[i], words, sizeof(words));
+        say(words, argument);
+    }
+    pthread_mutex_unlock(&say_lock);
 }

@@ -128,7 +128,7 @@ static struct oracle_party party_of(const struct oracle_op *op, const char *acce
     party.number = op->number;
     party.host = op->host;
     party.own = op->own;
-    oracle_callers_get(op->stack, &party.callers);
+    party.callers = op->stack;
     return party;
 }
 
@@ -156,7 +156,7 @@ static struct oracle_owner owner_of(const struct oracle_tenant *tenant)
     if (!tenant->ended)
         return owner;
     owner.end_call = tenant->end_call ? tenant->end_call : "something unknown";
-    oracle_callers_get(tenant->end_stack, &owner.end_callers);
+    owner.end_callers = tenant->end_stack;
     return owner;
 }
 
@@ -189,10 +189,9 @@ void oracle_blocked(const char *call, const char *entry, struct oracle_line *hos
                     const struct oracle_op *op, const struct oracle_op *culprit, bool own,
                     bool native_waits)
 {
-    struct oracle_callers callers;
+    uint32_t stack = oracle_callers_take();
     bool layer = own && !native_waits;
 
-    oracle_callers_walk(&callers);
     oracle_lock();
     uint64_t site = mix_text(mix_text(0, call), entry);
     struct oracle_message *message =
@@ -205,7 +204,7 @@ void oracle_blocked(const char *call, const char *entry, struct oracle_line *hos
         message->first = party_of(op, NULL);
         message->second = party_of(culprit, NULL);
         message->thread = host ? host->id : 0;
-        message->callers = callers;
+        message->callers = stack;
     }
     oracle_unlock();
 }

@@ -268,9 +268,8 @@ static void take_place(struct oracle_op *op, struct oracle_line *line,
 
 void oracle_op_submit(struct oracle_op *op, const struct oracle_work *work)
 {
-    struct oracle_callers callers;
+    uint32_t stack = oracle_callers_take();
 
-    oracle_callers_walk(&callers);
     oracle_lock();
     struct oracle_line *line = work->stream;
     if (!op || op->submitted || !line || line->kind != ORACLE_STREAM) {
@@ -283,7 +282,7 @@ void oracle_op_submit(struct oracle_op *op, const struct oracle_work *work)
     op->call = work->call;
     op->line = line->id;
     op->number = ++line->count;
-    op->stack = oracle_callers_intern(&callers);
+    op->stack = stack;
     if (op->own) { /* what it waits for orders nothing in N */
         oracle_clock_unref(op->knows.n);
         op->knows.n = NULL;

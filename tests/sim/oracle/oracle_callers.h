@@ -1,6 +1,7 @@
 /*
- * oracle_callers.h - call stacks of those who gave the device work.
- * Owns:  one copy of each different stack.   Lock: the oracle's, where it says so.
+ * oracle_callers.h - call stacks of those who gave the device work, taken and named by
+ * the tracker's own means (tracker/stacks.h, symbolize.h).
+ * Owns:  the table of stacks, for the process's life.   Lock: none of the oracle's.
  */
 #ifndef ORACLE_CALLERS_H
 #define ORACLE_CALLERS_H
@@ -9,28 +10,16 @@
 
 #define ORACLE_FRAMES 16
 
-struct oracle_callers {
-    unsigned count;
-    uint32_t number;             /* once it is kept */
-    void *frames[ORACLE_FRAMES]; /* return addresses, innermost first */
-};
-
-/* Get ready: what the first walk would load is loaded. Called once, by oracle_start. */
+/* Get ready: what the first stack would load is loaded. Called once, by oracle_start. */
 void oracle_callers_start(void);
 
-/* The calling thread's stack, without the frames of the simulated driver's own library.
- * Empty unless stacks are kept. Without any lock. */
-void oracle_callers_walk(struct oracle_callers *out);
+/* The number of the calling thread's stack, the same for equal ones, without the frames
+ * of the simulated driver's own library. 0: none is kept. Without the oracle's lock. */
+uint32_t oracle_callers_take(void);
 
-/* A number for the stack, the same for equal ones; 0: empty, or no memory. With the lock.
- */
-uint32_t oracle_callers_intern(const struct oracle_callers *callers);
-
-/* The stack of a number; empty for 0. With the lock. */
-void oracle_callers_get(uint32_t number, struct oracle_callers *out);
-
-/* "main + 0x1f2 (app)". Without any lock: asks the dynamic linker. False: a frame not
- * worth a line at the top of a stack (the runtime library). */
-bool oracle_callers_name(const void *frame, char *out, size_t room);
+/* Says each frame of a stack in words, "main + 0x1f2 (app)", innermost first, without the
+ * runtime library's at its top. Without the oracle's lock. */
+void oracle_callers_say(uint32_t stack, void (*say)(const char *words, void *argument),
+                        void *argument);
 
 #endif

@@ -15,14 +15,14 @@ struct oracle_party {
     const char *access; /* "read", "write", ... or NULL */
     uint64_t line, number;
     bool host, own;
-    struct oracle_callers callers;
+    uint32_t callers; /* a stack, 0: none */
 };
 
 /* Whose the bytes were. */
 struct oracle_owner {
     uint64_t number;             /* 0: nobody's */
     const char *call, *end_call; /* end_call NULL: it lives */
-    struct oracle_callers end_callers;
+    uint32_t end_callers;
 };
 
 struct oracle_message {
@@ -39,7 +39,7 @@ struct oracle_message {
     const char *call, *entry;
     bool own;
     uint64_t thread;
-    struct oracle_callers callers;
+    uint32_t callers; /* a stack, 0: none */
 };
 
 const char *oracle_finding_name(enum oracle_finding kind);

@@ -59,17 +59,24 @@ const char *oracle_finding_name(enum oracle_finding kind)
 
 /* ---- for people ------------------------------------------------------------------- */
 
-static void add_callers(struct oracle_text *text, const struct oracle_callers *callers)
-{
-    unsigned line = 0;
-    bool begun = false;
-    char name[200]; /* so that three full stacks fit into a text */
+/* Where the frames of a stack go. */
+struct frames {
+    struct oracle_text *text;
+    unsigned count;
+};
 
-    for (unsigned i = 0; i < callers->count; i++) {
-        begun = oracle_callers_name(callers->frames[i], name, sizeof(name)) || begun;
-        if (begun)
-            oracle_text_add(text, "cudasim:     #%u %s\n", line++, name);
-    }
+static void add_frame(const char *words, void *argument)
+{
+    struct frames *frames = argument;
+
+    oracle_text_add(frames->text, "cudasim:     #%u %s\n", frames->count++, words);
+}
+
+static void add_callers(struct oracle_text *text, uint32_t stack)
+{
+    struct frames frames = {text, 0};
+
+    oracle_callers_say(stack, add_frame, &frames);
 }
 
 static void add_party(struct oracle_text *text, const char *before,
@@ -85,7 +92,7 @@ static void add_party(struct oracle_text *text, const char *before,
     else
         oracle_text_add(text, ", operation %" PRIu64 " of stream %" PRIu64 "\n",
                         party->number, party->line);
-    add_callers(text, &party->callers);
+    add_callers(text, party->callers);
 }
 
 static void add_owner(struct oracle_text *text, const char *before,
@@ -116,10 +123,10 @@ static void add_accesses(struct oracle_text *text, const struct oracle_message *
         oracle_text_add(text, "cudasim:   and the free, which is not behind it\n");
     const struct oracle_owner *freed =
         message->before.end_call ? &message->before : &message->tenant;
-    if (freed->end_call && freed->end_callers.count > 0) {
+    if (freed->end_call && freed->end_callers != 0) {
         oracle_text_add(text, "cudasim:   tenant %" PRIu64 " was freed by %s\n",
                         freed->number, freed->end_call);
-        add_callers(text, &freed->end_callers);
+        add_callers(text, freed->end_callers);
     }
 }
 
@@ -131,7 +138,7 @@ static void add_blocked(struct oracle_text *text, const struct oracle_message *m
         oracle_text_add(text, ", a layer's own, on behalf of %s",
                         message->entry ? message->entry : "something unknown");
     oracle_text_add(text, "\n");
-    add_callers(text, &message->callers);
+    add_callers(text, message->callers);
     add_party(text, "waits for ", &message->first);
     add_party(text, "held up by ", &message->second);
 }

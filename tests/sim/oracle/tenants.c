@@ -227,9 +227,8 @@ void oracle_tenant_end(struct oracle_tenant *tenant, const char *call,
                        struct oracle_line *host, const struct oracle_op *op,
                        struct oracle_line *const *waited, size_t waited_count)
 {
-    struct oracle_callers callers;
+    uint32_t stack = oracle_callers_take();
 
-    oracle_callers_walk(&callers);
     oracle_lock();
     struct oracle_past *past = oracle_past_of(host);
     if (!tenant || tenant->ended) {
@@ -248,7 +247,7 @@ void oracle_tenant_end(struct oracle_tenant *tenant, const char *call,
             oracle_clock_raise(&tenant->end.n, waited[i]->here);
         }
     }
-    tenant->end_stack = oracle_callers_intern(&callers);
+    tenant->end_stack = stack;
     oracle_judge_end(tenant);
     oracle_unlock();
 }

@@ -68,6 +68,22 @@ RT_OLD(MemcpyBatchAsync_ptsz, (void **dsts, void **srcs, size_t *sizes, size_t c
                       attrs_idxs, num_attrs, fail_idx, stream);
 }
 
+RT_OLD(Memcpy3DBatchAsync, (size_t count, struct cudaMemcpy3DBatchOp *copies,
+                            size_t *fail_idx, unsigned long long flags,
+                            cudaStream_t stream))
+{
+    return RT_FORWARD(cuMemcpy3DBatchAsync_v12080, count,
+                      (CUDA_MEMCPY3D_BATCH_OP *)copies, fail_idx, flags, stream);
+}
+
+RT_OLD(Memcpy3DBatchAsync_ptsz, (size_t count, struct cudaMemcpy3DBatchOp *copies,
+                                 size_t *fail_idx, unsigned long long flags,
+                                 cudaStream_t stream))
+{
+    return RT_FORWARD(cuMemcpy3DBatchAsync_v12080_ptsz, count,
+                      (CUDA_MEMCPY3D_BATCH_OP *)copies, fail_idx, flags, stream);
+}
+
 RT_OLD(EventElapsedTime_v2, (float *ms, cudaEvent_t start, cudaEvent_t end))
 {
     return RT_FORWARD(cuEventElapsedTime_v12080, ms, start, end);
@@ -103,6 +119,13 @@ RT_OLD(GraphRemoveDependencies, (cudaGraph_t graph, const cudaGraphNode_t *from,
                                  const cudaGraphNode_t *to, size_t count))
 {
     return RT_FORWARD(cuGraphRemoveDependencies_v10000, graph, from, to, count);
+}
+
+RT_OLD(GraphAddNode, (cudaGraphNode_t *node, cudaGraph_t graph,
+                      const cudaGraphNode_t *after, size_t count,
+                      struct cudaGraphNodeParams *params))
+{
+    return cudaGraphAddNode(node, graph, after, NULL, count, params);
 }
 
 RT_OLD(StreamGetCaptureInfo, (cudaStream_t stream, enum cudaStreamCaptureStatus *status,

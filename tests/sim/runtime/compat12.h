@@ -26,6 +26,7 @@ extern __typeof__(cudaGraphNodeGetDependencies) cudaGraphNodeGetDependencies_v2;
 extern __typeof__(cudaGraphNodeGetDependentNodes) cudaGraphNodeGetDependentNodes_v2;
 extern __typeof__(cudaGraphAddDependencies) cudaGraphAddDependencies_v2;
 extern __typeof__(cudaGraphRemoveDependencies) cudaGraphRemoveDependencies_v2;
+extern __typeof__(cudaGraphAddNode) cudaGraphAddNode_v2;
 extern __typeof__(cudaStreamUpdateCaptureDependencies)
     cudaStreamUpdateCaptureDependencies_v2;
 extern __typeof__(cudaStreamUpdateCaptureDependencies_ptsz)
@@ -154,6 +155,7 @@ cudaError_t gs_rt_choose_device_12(
 #define cudaGraphNodeGetDependentNodes cudaGraphNodeGetDependentNodes_v2
 #define cudaGraphAddDependencies cudaGraphAddDependencies_v2
 #define cudaGraphRemoveDependencies cudaGraphRemoveDependencies_v2
+#define cudaGraphAddNode cudaGraphAddNode_v2
 #define cudaStreamUpdateCaptureDependencies cudaStreamUpdateCaptureDependencies_v2
 #define cudaStreamUpdateCaptureDependencies_ptsz cudaStreamUpdateCaptureDependencies_v2_ptsz
 #define cudaStreamGetCaptureInfo cudaStreamGetCaptureInfo_v3

@@ -1,53 +1,15 @@
 /*
- * graph_node.c - the nodes of a graph. Kernel, copy and set nodes name no context in the
- * runtime's API; the current one is given to the driver.
- * Owns:  nothing.   Lock: none.
+ * graph_node.c - the nodes of a graph, added by kind. Kernel, copy and set nodes name no
+ * context in the runtime's API; the current one is given to the driver. Owns:  nothing.
+ * Lock: none.
  */
-#include "rt.h"
-
-#include <string.h>
+#include "graph_params.h"
 
 static_assert(sizeof(struct cudaHostNodeParams) == sizeof(CUDA_HOST_NODE_PARAMS), "same");
 static_assert(sizeof(struct cudaMemAllocNodeParams) == sizeof(CUDA_MEM_ALLOC_NODE_PARAMS),
               "same memory allocation node");
 
-/* Enter, and the context that is then current. */
-static cudaError_t enter_in(CUcontext *context)
-{
-    cudaError_t error = gs_rt_enter();
-
-    if (error != cudaSuccess)
-        return error;
-    return gs_rt_leave_cu(gs_rt_cu.cuCtxGetCurrent_v4000(context));
-}
-
 /* ---- kernels --------------------------------------------------------------------- */
-
-static cudaError_t describe_kernel(const struct cudaKernelNodeParams *params,
-                                   CUcontext context, CUDA_KERNEL_NODE_PARAMS *out)
-{
-    CUkernel kernel;
-    cudaError_t error;
-
-    if (!params)
-        return cudaErrorInvalidValue;
-    error = gs_rt_kernel(params->func, &kernel);
-    if (error != cudaSuccess)
-        return error;
-    memset(out, 0, sizeof(*out));
-    out->kern = kernel;
-    out->ctx = context;
-    out->gridDimX = params->gridDim.x;
-    out->gridDimY = params->gridDim.y;
-    out->gridDimZ = params->gridDim.z;
-    out->blockDimX = params->blockDim.x;
-    out->blockDimY = params->blockDim.y;
-    out->blockDimZ = params->blockDim.z;
-    out->sharedMemBytes = params->sharedMemBytes;
-    out->kernelParams = params->kernelParams;
-    out->extra = params->extra;
-    return cudaSuccess;
-}
 
 cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
                                    const cudaGraphNode_t *pDependencies,
@@ -56,11 +18,11 @@ cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *pGraphNode, cudaGraph_t grap
 {
     CUDA_KERNEL_NODE_PARAMS params;
     CUcontext context;
-    cudaError_t error = enter_in(&context);
+    cudaError_t error = gs_rt_enter_in(&context);
 
     if (error != cudaSuccess)
         return error;
-    error = describe_kernel(pNodeParams, context, &params);
+    error = gs_rt_node_kernel(pNodeParams, context, &params);
     if (error != cudaSuccess)
         return gs_rt_leave(error);
     return gs_rt_leave_cu(gs_rt_cu.cuGraphAddKernelNode_v12000(
@@ -73,11 +35,11 @@ cudaGraphExecKernelNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t nod
 {
     CUDA_KERNEL_NODE_PARAMS params;
     CUcontext context;
-    cudaError_t error = enter_in(&context);
+    cudaError_t error = gs_rt_enter_in(&context);
 
     if (error != cudaSuccess)
         return error;
-    error = describe_kernel(pNodeParams, context, &params);
+    error = gs_rt_node_kernel(pNodeParams, context, &params);
     if (error != cudaSuccess)
         return gs_rt_leave(error);
     return gs_rt_leave_cu(
@@ -92,7 +54,7 @@ static cudaError_t add_copy(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
 {
     CUDA_MEMCPY3D copy;
     CUcontext context;
-    cudaError_t error = enter_in(&context);
+    cudaError_t error = gs_rt_enter_in(&context);
 
     if (error != cudaSuccess)
         return error;
@@ -111,30 +73,12 @@ cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *pGraphNode, cudaGraph_t grap
     return add_copy(pGraphNode, graph, pDependencies, numDependencies, pCopyParams);
 }
 
-/* A plain range as a box of one row. */
-static struct cudaMemcpy3DParms one_row(void *dst, const void *src, size_t count,
-                                        enum cudaMemcpyKind kind)
-{
-    struct cudaMemcpy3DParms parms = {.kind = kind};
-
-    parms.srcPtr.ptr = (void *)(uintptr_t)src;
-    parms.srcPtr.pitch = count;
-    parms.srcPtr.ysize = 1;
-    parms.dstPtr.ptr = dst;
-    parms.dstPtr.pitch = count;
-    parms.dstPtr.ysize = 1;
-    parms.extent.width = count;
-    parms.extent.height = 1;
-    parms.extent.depth = 1;
-    return parms;
-}
-
 cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
                                      const cudaGraphNode_t *pDependencies,
                                      size_t numDependencies, void *dst, const void *src,
                                      size_t count, enum cudaMemcpyKind kind)
 {
-    struct cudaMemcpy3DParms parms = one_row(dst, src, count, kind);
+    struct cudaMemcpy3DParms parms = gs_rt_node_row(dst, src, count, kind);
 
     return add_copy(pGraphNode, graph, pDependencies, numDependencies, &parms);
 }
@@ -144,7 +88,7 @@ static cudaError_t set_exec_copy(cudaGraphExec_t exec, cudaGraphNode_t node,
 {
     CUDA_MEMCPY3D copy;
     CUcontext context;
-    cudaError_t error = enter_in(&context);
+    cudaError_t error = gs_rt_enter_in(&context);
 
     if (error != cudaSuccess)
         return error;
@@ -167,27 +111,12 @@ cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t hGraphExec,
                                                const void *src, size_t count,
                                                enum cudaMemcpyKind kind)
 {
-    struct cudaMemcpy3DParms parms = one_row(dst, src, count, kind);
+    struct cudaMemcpy3DParms parms = gs_rt_node_row(dst, src, count, kind);
 
     return set_exec_copy(hGraphExec, node, &parms);
 }
 
 /* ---- sets ------------------------------------------------------------------------ */
-
-static cudaError_t describe_set(const struct cudaMemsetParams *params,
-                                CUDA_MEMSET_NODE_PARAMS *out)
-{
-    if (!params)
-        return cudaErrorInvalidValue;
-    memset(out, 0, sizeof(*out));
-    out->dst = gs_rt_address(params->dst);
-    out->pitch = params->pitch;
-    out->value = params->value;
-    out->elementSize = params->elementSize;
-    out->width = params->width;
-    out->height = params->height;
-    return cudaSuccess;
-}
 
 cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
                                    const cudaGraphNode_t *pDependencies,
@@ -196,11 +125,11 @@ cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *pGraphNode, cudaGraph_t grap
 {
     CUDA_MEMSET_NODE_PARAMS params;
     CUcontext context;
-    cudaError_t error = enter_in(&context);
+    cudaError_t error = gs_rt_enter_in(&context);
 
     if (error != cudaSuccess)
         return error;
-    error = describe_set(pMemsetParams, &params);
+    error = gs_rt_node_set(pMemsetParams, &params);
     if (error != cudaSuccess)
         return gs_rt_leave(error);
     return gs_rt_leave_cu(gs_rt_cu.cuGraphAddMemsetNode_v10000(
@@ -213,11 +142,11 @@ cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t hGraphExec,
 {
     CUDA_MEMSET_NODE_PARAMS params;
     CUcontext context;
-    cudaError_t error = enter_in(&context);
+    cudaError_t error = gs_rt_enter_in(&context);
 
     if (error != cudaSuccess)
         return error;
-    error = describe_set(pNodeParams, &params);
+    error = gs_rt_node_set(pNodeParams, &params);
     if (error != cudaSuccess)
         return gs_rt_leave(error);
     return gs_rt_leave_cu(gs_rt_cu.cuGraphExecMemsetNodeSetParams_v10020(
