@@ -264,6 +264,31 @@ Test(oracle_edges, does_not_forget_when_there_are_many)
     expect(ORACLE_RACE, 1);
 }
 
+/* Each behind the one before, and more of them than are kept. */
+Test(oracle_edges, goes_through_very_many_waits_in_a_row)
+{
+    begin();
+    enum { STREAMS = 200 };
+    struct oracle_line *x = stream_new();
+    struct oracle_op *a = put(x, NULL), *waits[STREAMS], *flags[STREAMS + 1];
+    struct oracle_op *b = NULL;
+
+    flags[0] = put(x, NULL);
+    for (int i = 0; i < STREAMS; i++) {
+        struct oracle_line *y = stream_new();
+        waits[i] = put(y, NULL);
+        flags[i + 1] = put(y, NULL);
+        b = put(y, NULL);
+    }
+    run(a, WRITES);
+    for (int i = 0; i < STREAMS; i++) {
+        run_at(flags[i], WRITES, FLAG + (uintptr_t)i * 4, 4);
+        oracle_op_saw(waits[i], FLAG + (uintptr_t)i * 4, 4, false);
+    }
+    run(b, READS);
+    expect_nothing();
+}
+
 /* Not even what a programmatic launch starts from may learn what it must not. */
 Test(oracle_edges, does_not_invent_when_there_are_many)
 {

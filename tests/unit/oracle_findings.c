@@ -238,9 +238,9 @@ Test(oracle_findings, show_both_call_stacks)
     run(a, WRITES);
     run(b, WRITES);
     const char *text = stderr_text(capture);
-    const char *first = strstr(text, "oracle_test_submits_first + 0x");
+    const char *first = strstr(text, "oracle_test_submits_first (unit_oracle + 0x");
     const char *then = strstr(text, "cudasim:   then write");
-    const char *second = strstr(text, "oracle_test_submits_second + 0x");
+    const char *second = strstr(text, "oracle_test_submits_second (unit_oracle + 0x");
     cr_assert(first && then && second && first < then && then < second, "%s", text);
     has(text, "cudasim:     #0 ");
 }

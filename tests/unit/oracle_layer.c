@@ -145,6 +145,19 @@ Test(oracle_layer, the_program_behind_its_operation_is_in_its_stream)
     expect_nothing();
 }
 
+Test(oracle_layer, who_waits_for_its_operation_is_not_behind_what_that_waits_for_in_n)
+{
+    begin();
+    segment();
+    struct oracle_line *x = stream_new(), *y = stream_new(), *z = stream_new();
+    struct oracle_op *a = put(x, NULL);
+    block();
+
+    run(a, WRITES);
+    run(put(z, put_own(y, a)), WRITES);
+    expect(ORACLE_MASKED, 1);
+}
+
 Test(oracle_layer, its_operation_passes_on_a_host_in_s_alone)
 {
     begin_separate();

@@ -449,6 +449,11 @@ static bool before(enum ref_graph graph, int a, int b)
     return is_behind(graph, ops[b].access, ops[a].end);
 }
 
+bool ref_is_behind(int b, int a)
+{
+    return before(REF_N, a, b) && before(REF_S, a, b);
+}
+
 /* Do the accesses come at that point or behind it? */
 static bool since(enum ref_graph graph, int op, int point)
 {
@@ -540,10 +545,13 @@ static bool whose(int op, int given, int at, int *out)
     const struct unit *unit = &units[at];
     int newest = unit->newest;
 
-    *out = given;
+    bool within =
+        given != REF_NONE && at >= tenants[given].from && at < tenants[given].to;
+
+    *out = within ? given : REF_NONE;
     if (newest == REF_NONE || newest == given)
         return true;
-    if (given != REF_NONE && at >= tenants[given].from && at < tenants[given].to) {
+    if (within) {
         if (ops[op].own || !inside(newest, given) || tenants[newest].born > ops[op].heard)
             return true;
         *out = newest;
@@ -578,7 +586,8 @@ static bool takes_in(const struct mark *new, const struct mark *old)
 {
     if (new->tenant == REF_NONE && old->tenant != REF_NONE)
         return false;
-    if (old->tenant != REF_NONE && !ops[old->op].own && inside(new->tenant, old->tenant))
+    if (old->tenant != REF_NONE && old->tenant != new->tenant && !ops[old->op].own &&
+        (inside(new->tenant, old->tenant) || inside(old->tenant, new->tenant)))
         return false;
     if (new->writes)
         return !new->atomic || old->atomic;

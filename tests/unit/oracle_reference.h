@@ -67,6 +67,9 @@ int ref_host_access(int host, const struct ref_access *access); /* its number */
 int ref_tenant_begin(int host, int op, int from, int to, bool inner);
 void ref_tenant_end(int tenant, int host, int op, const int *waited, int count);
 void ref_tenant_retire(int tenant, int host, int op);
+/* Is b behind a, in both graphs? */
+bool ref_is_behind(int b, int a);
+
 int ref_tenant_find(int unit);
 bool ref_tenant_ended(int tenant);
 

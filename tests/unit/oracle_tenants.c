@@ -442,6 +442,25 @@ Test(oracle_tenants, an_access_may_not_reach_into_what_was_freed)
     expect(ORACLE_NO_TENANT, 1);
 }
 
+Test(oracle_tenants, an_access_out_of_bounds_is_nobodys_there)
+{
+    begin();
+    const struct oracle_range small = {MEMORY, 512}, next = {MEMORY + 512, 512};
+    struct oracle_line *x = stream_new(), *y = stream_new();
+    struct oracle_tenant *a =
+        oracle_tenant_begin(&small, "cuMemAlloc", host(), NULL, false);
+    struct oracle_op *late = put(x, NULL), *beyond = put(y, NULL);
+
+    take(oracle_tenant_begin(&next, "cuMemAlloc", host(), NULL, false));
+    run_in(put(y, NULL), WRITES, a, MEMORY + 512, 512);
+    expect(ORACLE_NO_TENANT, 1);
+    take_waiting(a, x);
+    run_in(late, WRITES, a, MEMORY, 512);
+    expect(ORACLE_NO_TENANT, 1);
+    run_in(beyond, WRITES, a, MEMORY + 1024, 512); /* which nobody ever had */
+    expect(ORACLE_NO_TENANT, 1);
+}
+
 Test(oracle_tenants, an_access_keeps_its_life_where_a_new_one_has_part_of_it)
 {
     begin();

@@ -151,6 +151,7 @@ Test(sim_batch, copies_boxes)
     CUdeviceptr from = new_words(0), to = new_words(0);
     for (unsigned i = 0; i < 64; i++)
         ok(cuMemsetD8(from + i, (unsigned char)i, 1));
+    ok(cuCtxSynchronize());
     CUDA_MEMCPY3D_BATCH_OP copies[] = {
         {.src = operand(from, 8, 4),
          .dst = operand(to, 0, 0),

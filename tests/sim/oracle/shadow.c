@@ -152,15 +152,23 @@ static void report(const struct cell *cell, const struct oracle_mark *first,
     });
 }
 
+/* Is one tenant inside the other? Of a layer's own access that does not matter. */
+static bool one_in_the_other(const struct oracle_mark *old, const struct oracle_mark *new)
+{
+    if (!old->tenant || old->op->own)
+        return false;
+    return oracle_tenant_inside(new->tenant, old->tenant) ||
+           oracle_tenant_inside(old->tenant, new->tenant);
+}
+
 /* Does everything that conflicts with the old one conflict with the new one, too? And is
  * it judged by lives, if the old one is? */
 static bool takes_in(const struct oracle_mark *new, const struct oracle_mark *old)
 {
     if (old->tenant && !new->tenant)
         return false;
-    if (old->tenant && old->tenant != new->tenant &&
-        !old->op->own &&oracle_tenant_inside(new->tenant, old->tenant))
-        return false; /* the outer one's end is still to come */
+    if (old->tenant != new->tenant && one_in_the_other(old, new))
+        return false; /* the outer one goes on: its end is judged by both */
     if (new->writes)
         return !new->atomic || old->atomic;
     return !old->writes && (!new->atomic || old->atomic);

@@ -175,10 +175,12 @@ static bool whose(const struct oracle_op *op, struct oracle_tenant *given,
 {
     struct oracle_tenant *newest = lodging->newest;
 
-    *out = given;
+    bool inside = given && lies_in(address, given);
+
+    *out = inside ? given : NULL;
     if (!newest || newest == given)
         return true;
-    if (given && lies_in(address, given)) {
+    if (inside) {
         if (op->own || !oracle_tenant_inside(newest, given) || newest->born > op->heard)
             return true; /* its own, or a later one's by now */
         *out = newest;

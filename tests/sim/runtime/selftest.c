@@ -93,7 +93,8 @@ uint32_t count_mismatches(const uint32_t *src, uint64_t count, uint32_t seed)
 /* ---- running --------------------------------------------------------------------- */
 
 static const struct selftest *const parts[] = {memory_tests, work_tests, per_thread_tests,
-                                               array_tests,  ipc_tests,  process_tests};
+                                               array_tests,  ipc_tests,  graph_tests,
+                                               process_tests};
 
 static const struct selftest *find(const char *name)
 {

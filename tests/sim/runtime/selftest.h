@@ -66,5 +66,6 @@ extern const struct selftest process_tests[];
 extern const struct selftest per_thread_tests[];
 extern const struct selftest array_tests[];
 extern const struct selftest ipc_tests[];
+extern const struct selftest graph_tests[];
 
 #endif

@@ -173,8 +173,8 @@ drop:
     return res;
 }
 
-static CUresult launch_kernel(enum sim_api api, enum sim_variant variant,
-                              const struct sim_launch *launch)
+CUresult sim_launch_submit(enum sim_api api, enum sim_variant variant,
+                           const struct sim_launch *launch)
 {
     struct sim_context *context;
     struct sim_stream *stream;
@@ -201,7 +201,7 @@ SIM_API(cuLaunchKernel, CUfunction function, unsigned int gx, unsigned int gy,
                                       .params = params,
                                       .extra = extra};
 
-    return launch_kernel(SIM_ID_cuLaunchKernel, SIM_LEGACY, &launch);
+    return sim_launch_submit(SIM_ID_cuLaunchKernel, SIM_LEGACY, &launch);
 }
 
 SIM_API(cuLaunchKernel_ptsz, CUfunction function, unsigned int gx, unsigned int gy,
@@ -216,7 +216,7 @@ SIM_API(cuLaunchKernel_ptsz, CUfunction function, unsigned int gx, unsigned int 
                                       .params = params,
                                       .extra = extra};
 
-    return launch_kernel(SIM_ID_cuLaunchKernel_ptsz, SIM_PER_THREAD, &launch);
+    return sim_launch_submit(SIM_ID_cuLaunchKernel_ptsz, SIM_PER_THREAD, &launch);
 }
 
 SIM_API(cuLaunchCooperativeKernel, CUfunction function, unsigned int gx, unsigned int gy,
@@ -231,7 +231,7 @@ SIM_API(cuLaunchCooperativeKernel, CUfunction function, unsigned int gx, unsigne
                                       .params = params,
                                       .cooperative = true};
 
-    return launch_kernel(SIM_ID_cuLaunchCooperativeKernel, SIM_LEGACY, &launch);
+    return sim_launch_submit(SIM_ID_cuLaunchCooperativeKernel, SIM_LEGACY, &launch);
 }
 
 SIM_API(cuLaunchCooperativeKernel_ptsz, CUfunction function, unsigned int gx,
@@ -246,7 +246,7 @@ SIM_API(cuLaunchCooperativeKernel_ptsz, CUfunction function, unsigned int gx,
                                       .params = params,
                                       .cooperative = true};
 
-    return launch_kernel(SIM_ID_cuLaunchCooperativeKernel_ptsz, SIM_PER_THREAD, &launch);
+    return sim_launch_submit(SIM_ID_cuLaunchCooperativeKernel_ptsz, SIM_PER_THREAD, &launch);
 }
 
 static CUresult launch_config(enum sim_api api, enum sim_variant variant,
@@ -269,7 +269,7 @@ static CUresult launch_config(enum sim_api api, enum sim_variant variant,
         .attribute_count = config->numAttrs,
     };
 
-    return launch_kernel(api, variant, &launch);
+    return sim_launch_submit(api, variant, &launch);
 }
 
 SIM_API(cuLaunchKernelEx, const CUlaunchConfig *config, CUfunction function,

@@ -105,6 +105,14 @@ CUresult sim_launch_prepare(enum sim_api api, struct sim_context *context,
                             const struct sim_launch *launch, bool keep,
                             struct sim_op **out) GS_MUST_USE;
 
+/*
+ * The door, and the launch itself: what every form of the call comes down to.
+ *
+ * Errors:  those of sim_enter_context, sim_stream_get_own and sim_launch_prepare
+ */
+CUresult sim_launch_submit(enum sim_api api, enum sim_variant variant,
+                           const struct sim_launch *launch) GS_MUST_USE;
+
 /* How many blocks of `threads` threads, > 0, one multiprocessor holds at once. */
 unsigned sim_resident_blocks(unsigned threads);
 

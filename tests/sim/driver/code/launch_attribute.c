@@ -47,12 +47,14 @@ static CUresult if_valid(bool valid)
     return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Of an access policy window: how much of it hits. */
+/* Of an access policy window: how much of it hits, and what becomes of the two parts. */
 static bool window_is_valid(const CUlaunchAttributeValue *value)
 {
     const CUaccessPolicyWindow *window = &value->accessPolicyWindow;
 
-    return window->hitRatio >= 0.0f && window->hitRatio <= 1.0f;
+    return window->hitRatio >= 0.0f && window->hitRatio <= 1.0f &&
+           (unsigned)window->hitProp <= CU_ACCESS_PROPERTY_PERSISTING &&
+           (unsigned)window->missProp <= CU_ACCESS_PROPERTY_STREAMING;
 }
 
 CUresult sim_attribute_check(unsigned id, const CUlaunchAttributeValue *value,

@@ -15,6 +15,7 @@ static void destroy_function(struct sim_object *object)
     struct sim_function *function = (struct sim_function *)object;
 
     free(function->name);
+    free(function->settings);
     free(function);
 }
 

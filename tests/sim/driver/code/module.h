@@ -18,6 +18,8 @@ struct sim_image {
     char **names;
 };
 
+struct sim_settings;
+
 /* A function of a module or a kernel of a library. */
 struct sim_function {
     struct sim_object object;
@@ -29,6 +31,7 @@ struct sim_function {
     atomic_bool said;                /* that it is one */
     int target;                      /* its image's */
     atomic_int shared_bytes;         /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+    struct sim_settings *settings;   /* api_launch_old.c; NULL: none was made */
     struct sim_function *next;       /* module->lock */
 };
 

@@ -210,7 +210,7 @@ static CUresult add_node(struct sim_stream *stream, const struct sim_node_parts 
     return res;
 }
 
-/* A kernel's node has its launch's attributes and its stream's priority. */
+/* A kernel's node has its launch's attributes and its stream's, the priority among them. */
 static const struct sim_attributes *attributes_of(const struct sim_stream *stream,
                                                   const struct sim_op *op,
                                                   struct sim_attributes *room)
@@ -222,6 +222,7 @@ static const struct sim_attributes *attributes_of(const struct sim_stream *strea
     if (!record)
         return NULL;
     *room = record->attributes;
+    sim_stream_give_attributes(stream, room);
     if (!(room->set >> SIM_ATTRIBUTE_PRIORITY & 1u) && stream->priority != 0)
         sim_attribute_set(room, SIM_ATTRIBUTE_PRIORITY, &priority);
     return room;

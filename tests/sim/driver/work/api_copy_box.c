@@ -144,23 +144,29 @@ static void read_3d(const CUDA_MEMCPY3D *p, struct corner *dst, struct corner *s
     *extent = (struct sim_extent3){p->WidthInBytes, p->Height, p->Depth};
 }
 
+CUresult sim_copy_sides_3d(const CUDA_MEMCPY3D *p, struct sim_side *to,
+                           struct sim_side *from, struct sim_extent3 *extent)
+{
+    struct corner dst, src;
+
+    if (!p || p->srcLOD || p->dstLOD)
+        return CUDA_ERROR_INVALID_VALUE;
+    read_3d(p, &dst, &src, extent);
+    if (!extent->row_bytes || !extent->rows || !extent->slices)
+        return CUDA_SUCCESS;
+    CUresult res = make_side(&dst, extent, to);
+    return res == CUDA_SUCCESS ? make_side(&src, extent, from) : res;
+}
+
 CUresult sim_copy_prepare_3d(enum sim_api api, const CUDA_MEMCPY3D *p,
                              struct sim_op **out)
 {
-    struct corner dst, src;
     struct sim_side to, from;
     struct sim_extent3 extent;
     bool waits;
+    CUresult res = sim_copy_sides_3d(p, &to, &from, &extent);
 
     *out = NULL;
-    if (!p || p->srcLOD || p->dstLOD)
-        return CUDA_ERROR_INVALID_VALUE;
-    read_3d(p, &dst, &src, &extent);
-    if (!extent.row_bytes || !extent.rows || !extent.slices)
-        return CUDA_SUCCESS;
-    CUresult res = make_side(&dst, &extent, &to);
-    if (res == CUDA_SUCCESS)
-        res = make_side(&src, &extent, &from);
     if (res != CUDA_SUCCESS)
         return res;
     return sim_copy_prepare(api, SIM_ASYNC_CALL, &to, &from, &extent, out, &waits);

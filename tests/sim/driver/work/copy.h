@@ -69,6 +69,16 @@ CUresult sim_set_prepare(enum sim_api api, uintptr_t address, size_t pitch,
                          unsigned element_bytes, uint32_t value, size_t columns,
                          size_t rows, struct sim_op **out) GS_MUST_USE;
 
+/*
+ * The two sides of a box as cuMemcpy3D takes it.
+ *
+ * Out:     *to, *from  not written where the extent is empty: nothing is to be copied
+ * Errors:  CUDA_ERROR_INVALID_VALUE  no params, or what they say is not possible
+ */
+CUresult sim_copy_sides_3d(const CUDA_MEMCPY3D *params, struct sim_side *to,
+                           struct sim_side *from,
+                           struct sim_extent3 *extent) GS_MUST_USE;
+
 /* The operation of a box as cuMemcpy3D takes it. Errors: as sim_copy_prepare. */
 CUresult sim_copy_prepare_3d(enum sim_api api, const CUDA_MEMCPY3D *params,
                              struct sim_op **out) GS_MUST_USE;

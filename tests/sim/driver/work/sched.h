@@ -37,7 +37,7 @@ struct sim_queue {
     /* sched_hostile.c; sim_hostile_lock */
     struct sim_queue *next, *prev; /* the queues that have operations */
     bool drained;                  /* sim_stream_drained was called */
-    uint64_t since; /* the point at which its head became that */
+    uint64_t since;                /* the point at which its head became that */
 };
 
 /* What a scheduler offers: the functions below, one by one. */

@@ -23,7 +23,8 @@
 #include "stream.h"
 
 #define OP_NS       1000
-#define MOST_POINTS 4096
+#define MOST_POINTS 1024
+#define SCAN_POINTS 64 /* between two looks for streams that were forgotten */
 
 /* A list of operations that grows; what does not fit is left out. */
 struct list {
@@ -38,7 +39,6 @@ static unsigned pending;                      /* sim_hostile_lock: queued operat
 static unsigned gated;        /* sim_hostile_lock: of them, those that have ready() */
 static unsigned overlapping;  /* sim_hostile_lock: of them, those that may go first */
 static uint64_t last_enqueue; /* sim_hostile_lock: points then */
-static uint64_t last_run;     /* sim_hostile_lock: likewise */
 static uint64_t last_stream;  /* sim_hostile_lock: whose operation ran last */
 static uint64_t clock_ns;     /* whoever has the device */
 static struct list runnable;  /* likewise */
@@ -73,11 +73,6 @@ unsigned sim_device_pending(void)
 uint64_t sim_device_last_enqueue(void)
 {
     return last_enqueue;
-}
-
-uint64_t sim_device_last_run(void)
-{
-    return last_run;
 }
 
 void sim_device_spin(uint64_t ns)
@@ -304,6 +299,21 @@ static bool is_overdue(const struct sim_op *op)
     return sim_hosts_points() - op->stream->queue.since > MOST_POINTS;
 }
 
+bool sim_device_is_overdue(void)
+{
+    static uint64_t next; /* sim_hostile_lock: not before that point */
+    uint64_t now = sim_hosts_points(), oldest = now;
+
+    if (now < next)
+        return false;
+    for (struct sim_queue *queue = queues; queue; queue = queue->next)
+        oldest = queue->since < oldest ? queue->since : oldest;
+    next = oldest + MOST_POINTS;
+    if (next < now + SCAN_POINTS)
+        next = now + SCAN_POINTS;
+    return now - oldest > MOST_POINTS;
+}
+
 /* One of all that may run. */
 static struct sim_op *choose(enum sim_dice dice)
 {
@@ -388,7 +398,6 @@ static void execute(struct sim_op *op)
     struct sim_queue *queue = &op->stream->queue;
 
     op->started = true;
-    last_run = sim_hosts_points();
     last_stream = op->stream->id;
     if (op->kind == SIM_OP_HOST && op->run) {
         if (!sim_helper_run(op))
@@ -427,7 +436,6 @@ bool sim_device_reap(void)
     for (struct sim_op *op = sim_helper_reap(); op; op = sim_helper_reap()) {
         struct sim_queue *queue = &op->stream->queue;
         op->executed = true;
-        last_run = sim_hosts_points();
         any = true;
         complete(queue);
     }

@@ -26,7 +26,6 @@
 
 #define HANG_MS     3000
 #define MOST_QUEUED 4096 /* a program that never waits is held up beyond that */
-#define MOST_POINTS 4096 /* without any progress, while some was possible */
 #define REST_NS     1000000
 
 /* ---- coming in ----------------------------------------------------------------------
@@ -68,7 +67,7 @@ static unsigned budget(void)
         return 0;
     if (sim_temper.act > 0 && sim_dice_yes(SIM_DICE_CALLS, sim_temper.act))
         count = 1 + sim_dice_below(SIM_DICE_CALLS, sim_temper.burst);
-    else if (is_polled() || sim_hosts_points() - sim_device_last_run() > MOST_POINTS)
+    else if (is_polled() || sim_device_is_overdue())
         count = 1;
     if (pending > MOST_QUEUED && count < pending - MOST_QUEUED)
         count = pending - MOST_QUEUED;

@@ -78,11 +78,13 @@ void sim_device_enqueue(struct sim_stream *stream, struct sim_op *op);
 /* The operation that runs takes so long. By the one who runs it. */
 void sim_device_spin(uint64_t ns);
 
-/* Operations that are queued; the point at which the last one came or ran. Need the
- * lock. */
+/* Operations that are queued; the point at which the last one came. Need the lock. */
 unsigned sim_device_pending(void);
 uint64_t sim_device_last_enqueue(void);
-uint64_t sim_device_last_run(void);
+
+/* Has a stream been left alone for very long? Asked now and then, so that every stream
+ * gets somewhere. Needs the lock. */
+bool sim_device_is_overdue(void);
 
 /*
  * Run one operation that may run now. Needs the lock and the device; drops the lock.

@@ -22,7 +22,7 @@
 #define LOOK_NS      500000
 #define CLOSE_NS     100000 /* while the thread with the turn sleeps */
 #define ASLEEP_LOOKS 3      /* in a row: it waits for something */
-#define REST_LOOKS   20     /* in a row: it leaves the device to itself */
+#define REST_LOOKS   6      /* in a row: it leaves the device to itself */
 #define SPIN_TICKS   2      /* 10 ms each, without a call: it spins */
 #define LONG_TICKS   10     /* likewise: it may be spinning for another thread */
 

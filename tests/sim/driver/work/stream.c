@@ -31,6 +31,7 @@ static void destroy(struct sim_object *object)
     sim_sched_destroy(&stream->queue);
     free(stream->tail_handles);
     free(stream->tail_edges);
+    free(stream->attributes);
     if (stream->green)
         sim_green_put(stream->green);
     sim_object_unref(&stream->context->object);
@@ -51,7 +52,7 @@ CUresult sim_stream_create(struct sim_context *context, enum sim_stream_kind kin
     stream->id = 1 + atomic_fetch_add(&last_stream_id, 1);
     stream->kind = kind;
     stream->flags = flags;
-    stream->priority = priority;
+    atomic_init(&stream->priority, priority);
     sim_sched_init(&stream->queue);
     sim_order_stream_new(stream);
     sim_object_ref(&stream->object); /* the list's */

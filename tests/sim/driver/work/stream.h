@@ -19,6 +19,7 @@ enum sim_stream_kind {
     SIM_STREAM_INTERNAL, /* context-wide events and barriers; never seen by a program */
 };
 
+struct sim_attributes;
 struct sim_capture;
 struct sim_green;
 
@@ -29,7 +30,8 @@ struct sim_stream {
     uint64_t id;
     enum sim_stream_kind kind;
     unsigned flags; /* CU_STREAM_NON_BLOCKING */
-    int priority;
+    atomic_int priority;
+    struct sim_attributes *attributes; /* api_stream_attribute.c; NULL: none was set */
     struct sim_green *green; /* context lock: whose it is, with a reference; or NULL */
     struct sim_op *last;            /* context lock; with a reference */
     struct sim_stream *next, *prev; /* context lock; the list has a reference */
@@ -63,6 +65,11 @@ CUresult sim_stream_get(struct sim_context *context, CUstream handle,
 
 /* The priority a stream gets that asks for this one. */
 int sim_stream_priority(int wanted) GS_MUST_USE;
+
+/* Add to a kernel node's attributes those of the stream that it does not have. Any lock may
+ * be held. */
+void sim_stream_give_attributes(const struct sim_stream *stream,
+                                struct sim_attributes *node);
 
 /* As sim_stream_get, and the stream must be of this very context. */
 CUresult sim_stream_get_own(struct sim_context *context, CUstream handle,
