@@ -267,6 +267,16 @@ PROGRAM(programmatic, in_a_row, RACE, "one after the other may start early")
     OK(cuCtxSynchronize());
 }
 
+PROGRAM(programmatic, behind_a_copy, RIGHT, "it may overlap a kernel, nothing else")
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    OK(cuMemsetD32Async(memory, 7, WORDS, a));
+    overlapping_copy(a, out, memory, false);
+    OK(cuCtxSynchronize());
+}
+
 PROGRAM(programmatic, then_a_wait, RIGHT, "a wait for the stream is for both kernels")
 {
     CUstream a = new_stream(), b = new_stream();

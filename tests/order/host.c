@@ -235,6 +235,19 @@ PROGRAM(copies, on_the_device, RACE, "a copy within the device does not wait")
     OK(cuCtxSynchronize());
 }
 
+PROGRAM(copies, between_hosts, RIGHT, "host to host is synchronous, whatever the call")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr out = new_memory();
+    uint32_t *from = new_pinned(), *to = new_pinned();
+    CUdeviceptr seen;
+
+    OK(cuMemcpyAsync((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from, BYTES, a));
+    OK(cuMemHostGetDevicePointer(&seen, to, 0));
+    copy(b, out, seen);
+    OK(cuCtxSynchronize());
+}
+
 PROGRAM(copies, set, RACE, "a set of device memory does not wait")
 {
     CUstream b = new_stream();

@@ -308,6 +308,23 @@ PROGRAM_WITH(peers, copied_without, RACE, "streams of two devices have no order"
     OK(cuCtxSynchronize());
 }
 
+PROGRAM_WITH(peers, copied_synchronously, RIGHT,
+             "a copy in the legacy stream between two devices is in order with both",
+             "CUDASIM_DEVICES=2")
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+    struct other_device other;
+
+    begin_other(&other);
+    fill(a, memory, 9);
+    OK(cuMemcpy(other.memory, memory, BYTES));
+    OK(cuMemcpyPeerAsync(out, world_context(), other.memory, other.context, BYTES,
+                         other.stream));
+    OK(cuStreamSynchronize(other.stream));
+    must_hold(out, 9);
+}
+
 /* Work on another device, waited for on this one by a call that does not wait for it. */
 static void work_elsewhere(void (*wait)(void))
 {

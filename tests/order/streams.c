@@ -215,6 +215,17 @@ PROGRAM(streams, made_anew, RACE, "a stream in a destroyed one's place is anothe
     OK(cuCtxSynchronize());
 }
 
+PROGRAM(legacy, synchronized, RIGHT, "a wait for it is one for the blocking streams")
+{
+    CUstream a = blocking_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    fill(a, memory, 8);
+    OK(cuStreamSynchronize(NULL));
+    copy(b, out, memory);
+    must_hold(out, 8);
+}
+
 /* ---- per-thread default streams
  * -------------------------------------------------------- */
 

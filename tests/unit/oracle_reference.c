@@ -609,9 +609,9 @@ static void touch(struct unit *unit, const struct mark *new)
             continue;
         }
         if (conflict && kind != ORACLE_FINDINGS) {
-            if (old->taken_in)
-                ref_step.hidden = new->op;
-            else
+            if (old->taken_in && !before(REF_S, old->op, new->op))
+                ref_step.hidden = new->op; /* nothing the new one is really behind */
+            else if (!old->taken_in)
                 find(kind, old->op, new->op, REF_NONE);
         }
         old->taken_in |= stronger && kind == ORACLE_FINDINGS &&

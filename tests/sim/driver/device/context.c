@@ -342,6 +342,23 @@ CUresult sim_context_wait(struct sim_context *context)
     return wait(context, WHICH_ALL);
 }
 
+CUresult sim_context_wait_blocking(struct sim_context *context)
+{
+    return wait(context, WHICH_BLOCKING);
+}
+
+bool sim_context_blocking_idle(struct sim_context *context)
+{
+    struct sim_op *all = sim_op_new(SIM_OP_MARK, (enum sim_api)0, NULL);
+    bool idle = all && depend(context, all, WHICH_BLOCKING) == CUDA_SUCCESS &&
+                all->dep_count == 0;
+
+    if (idle)
+        sim_order_saw_op(all, true);
+    sim_op_unref(all);
+    return idle;
+}
+
 struct found_contexts {
     struct sim_context *contexts[MAX_WAITED];
     unsigned count;

@@ -27,8 +27,8 @@ struct sim_peer {
 
 struct sim_context {
     struct sim_object object;
-    int device;   /* immutable */
-    bool primary; /* immutable */
+    int device;              /* immutable */
+    bool primary;            /* immutable */
     struct sim_green *green; /* immutable; of a view (green.h), with a reference; NULL */
     atomic_bool alive;
     atomic_ullong id; /* of the present life */
@@ -91,8 +91,14 @@ CUresult sim_context_wait(struct sim_context *context) GS_MUST_USE;
 /* The same, as cuCtxSynchronize does it. */
 CUresult sim_context_synchronize(struct sim_context *context) GS_MUST_USE;
 
-/* The same for what a free of its memory waits for (CUDASIM_FREE_WAITS), by the rule for
- * that kind of memory. */
+/* The same for what the legacy stream stands for: itself and the blocking streams. */
+CUresult sim_context_wait_blocking(struct sim_context *context) GS_MUST_USE;
+
+/* True if all that is done; the calling thread then knows it. */
+bool sim_context_blocking_idle(struct sim_context *context) GS_MUST_USE;
+
+/* The same as sim_context_wait for what a free of its memory waits for
+ * (CUDASIM_FREE_WAITS), by the rule for that kind of memory. */
 CUresult sim_context_wait_for_free(struct sim_context *context,
                                    enum sim_rule rule) GS_MUST_USE;
 

@@ -70,7 +70,7 @@ SIM_API(cuMemAllocPitch_v2, CUdeviceptr *out, size_t *pitch, size_t width, size_
  */
 static CUresult wait_for_owner(const struct sim_alloc *alloc, struct sim_context *current)
 {
-    if (alloc->kind == SIM_MEMORY_POOL && !alloc->graph)
+    if (alloc->kind == SIM_MEMORY_POOL)
         return CUDA_SUCCESS; /* its accesses are assumed complete: stream-ordered memory
                               */
     if (alloc->context && sim_context_lives(alloc->context, alloc->context_id))

@@ -48,36 +48,13 @@ static void leave(struct peers *peers)
     sim_context_put(peers->src);
 }
 
-/* Submit to the stream, ordered behind and before everything in all three contexts. */
-static CUresult submit_serialized(struct sim_stream *stream, struct sim_op *op,
-                                  const struct peers *peers)
-{
-    struct sim_context *all[3] = {peers->current, peers->dst, peers->src};
-    CUresult res = CUDA_SUCCESS;
-
-    for (unsigned i = 0; i < 3 && res == CUDA_SUCCESS; i++)
-        res = sim_context_depend(all[i], op);
-    if (res == CUDA_SUCCESS)
-        res = sim_submit(stream, op);
-    for (unsigned i = 0; i < 3 && res == CUDA_SUCCESS; i++) {
-        if (i > 0 && all[i] == all[i - 1])
-            continue;
-        struct sim_op *behind = sim_op_new(SIM_OP_MARK, op->api, NULL);
-        if (behind && sim_op_depend(behind, op))
-            res = sim_context_bar(all[i], behind);
-        else
-            res = CUDA_ERROR_OUT_OF_MEMORY;
-        sim_op_unref(behind);
-    }
-    return res;
-}
-
 /* Copy between the contexts; waited for as a copy within one context would be. */
 static CUresult copy_serialized(enum sim_api api, enum sim_variant variant,
                                 enum sim_sync sync, const struct peers *peers,
                                 const struct sim_side *to, const struct sim_side *from,
                                 const struct sim_extent3 *extent)
 {
+    struct sim_context *const all[3] = {peers->current, peers->dst, peers->src};
     struct sim_stream *stream;
     struct sim_op *op;
     bool waits;
@@ -86,11 +63,13 @@ static CUresult copy_serialized(enum sim_api api, enum sim_variant variant,
     if (res != CUDA_SUCCESS)
         return res;
     res = sim_capture_check_sync(stream);
+    for (unsigned i = 1; i < GS_ARRAY_LEN(all) && res == CUDA_SUCCESS; i++)
+        res = sim_capture_check_context(all[i]);
     if (res != CUDA_SUCCESS)
         goto put_stream;
     res = sim_copy_prepare(api, sync, to, from, extent, &op, &waits);
     if (res == CUDA_SUCCESS && op)
-        res = submit_serialized(stream, op, peers);
+        res = sim_submit_serialized(stream, op, all, GS_ARRAY_LEN(all));
     if (res == CUDA_SUCCESS && waits)
         res = sim_stream_wait(stream);
     sim_op_unref(op);

@@ -164,7 +164,7 @@ static CUresult submit_batch(enum sim_api api, enum sim_variant variant,
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (count > MAX_BATCH || (count > 0 && !params) || flags != 0)
+    if (count >= MAX_BATCH || (count > 0 && !params) || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     res = sim_stream_get(context, stream_handle, variant, &stream);
     if (res != CUDA_SUCCESS)

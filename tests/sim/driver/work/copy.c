@@ -18,6 +18,8 @@
 #include "capture.h"
 #include "context.h"
 
+#define CONTEXT_SYNC_MEMOPS 0x80u /* CU_CTX_SYNC_MEMOPS, which is not in all headers */
+
 static CUresult run_copy(struct sim_op *op)
 {
     struct sim_access *to = &op->access[0];
@@ -82,6 +84,12 @@ static bool is_pageable(const struct sim_access *access)
     return !access->alloc;
 }
 
+/* Fully synchronous with respect to the host, whatever the call. */
+static bool is_between_hosts(const struct sim_op *op)
+{
+    return !on_device(&op->access[0]) && !on_device(&op->access[1]);
+}
+
 CUresult sim_copy_prepare(enum sim_api api, enum sim_sync sync,
                           const struct sim_side *dst, const struct sim_side *src,
                           const struct sim_extent3 *extent, struct sim_op **out,
@@ -111,7 +119,7 @@ CUresult sim_copy_prepare(enum sim_api api, enum sim_sync sync,
     bool device_only = on_device(to) && on_device(from);
     bool sync_memops = (on_device(to) && atomic_load(&to->alloc->sync_memops)) ||
                        (on_device(from) && atomic_load(&from->alloc->sync_memops));
-    *waits = is_pageable(to) || is_pageable(from) ||
+    *waits = is_pageable(to) || is_pageable(from) || is_between_hosts(op) ||
              (sync == SIM_SYNC_CALL && (!device_only || sync_memops));
     *out = op;
     return CUDA_SUCCESS;
@@ -177,6 +185,70 @@ static bool bend_waits(const struct sim_op *op, enum sim_sync sync, bool waits)
            (sim_is_strict(SIM_RULE_copy_async) && !sync_call && on_device(to));
 }
 
+/* Do synchronous calls on that memory, or in that context, always wait? */
+static bool always_waits(const struct sim_stream *stream, const struct sim_op *op)
+{
+    bool waits = (atomic_load(&stream->context->flags) & CONTEXT_SYNC_MEMOPS) != 0;
+
+    for (unsigned i = 0; i < op->access_count; i++)
+        waits = waits || (on_device(&op->access[i]) &&
+                          atomic_load(&op->access[i].alloc->sync_memops));
+    return waits;
+}
+
+/* A synchronous copy between two devices is in order with all work of both. */
+static bool is_between_devices(const struct sim_op *op)
+{
+    return on_device(&op->access[0]) && on_device(&op->access[1]) &&
+           op->access[0].alloc->device != op->access[1].alloc->device;
+}
+
+/* Is it the context of one before it in the list, too? */
+static bool is_again(struct sim_context *const *contexts, size_t index)
+{
+    for (size_t i = 0; i < index; i++) {
+        if (contexts[i] == contexts[index])
+            return true;
+    }
+    return false;
+}
+
+CUresult sim_submit_serialized(struct sim_stream *stream, struct sim_op *op,
+                               struct sim_context *const *contexts, size_t count)
+{
+    CUresult res = CUDA_SUCCESS;
+
+    for (size_t i = 0; i < count && res == CUDA_SUCCESS; i++) {
+        if (contexts[i] && !is_again(contexts, i))
+            res = sim_context_depend(contexts[i], op);
+    }
+    if (res == CUDA_SUCCESS)
+        res = sim_submit(stream, op);
+    for (size_t i = 0; i < count && res == CUDA_SUCCESS; i++) {
+        if (!contexts[i] || is_again(contexts, i))
+            continue;
+        struct sim_op *behind = sim_op_new(SIM_OP_MARK, op->api, NULL);
+        if (behind && sim_op_depend(behind, op))
+            res = sim_context_bar(contexts[i], behind);
+        else
+            res = CUDA_ERROR_OUT_OF_MEMORY;
+        sim_op_unref(behind);
+    }
+    return res;
+}
+
+static CUresult submit_between_devices(struct sim_stream *stream, struct sim_op *op)
+{
+    struct sim_context *contexts[3] = {stream->context, NULL, NULL};
+
+    for (unsigned i = 0; i < 2; i++) {
+        const struct sim_alloc *alloc = op->access[i].alloc;
+        if (alloc->context && sim_context_lives(alloc->context, alloc->context_id))
+            contexts[1 + i] = alloc->context;
+    }
+    return sim_submit_serialized(stream, op, contexts, GS_ARRAY_LEN(contexts));
+}
+
 /* Submit as the documents say, drop the reference. */
 static CUresult submit_copy(struct sim_stream *stream, struct sim_op *op,
                             enum sim_sync sync, bool waits)
@@ -184,7 +256,11 @@ static CUresult submit_copy(struct sim_stream *stream, struct sim_op *op,
     CUresult res;
 
     waits = bend_waits(op, sync, waits);
-    if (is_staged(op) && !sim_capture_has(stream))
+    if (sync == SIM_SYNC_CALL && always_waits(stream, op))
+        res = sim_submit_wait(stream, op);
+    else if (sync == SIM_SYNC_CALL && is_between_devices(op))
+        res = submit_between_devices(stream, op);
+    else if (is_staged(op) && !sim_capture_has(stream))
         res = submit_staged(stream, op, sync);
     else if (!waits)
         res = sim_submit(stream, op);

@@ -76,8 +76,16 @@ CUresult sim_set_prepare(enum sim_api api, uintptr_t address, size_t pitch,
  * Errors:  CUDA_ERROR_INVALID_VALUE  no params, or what they say is not possible
  */
 CUresult sim_copy_sides_3d(const CUDA_MEMCPY3D *params, struct sim_side *to,
-                           struct sim_side *from,
-                           struct sim_extent3 *extent) GS_MUST_USE;
+                           struct sim_side *from, struct sim_extent3 *extent) GS_MUST_USE;
+
+/*
+ * Submit, in order behind and before all work of those contexts (NULL: none).
+ *
+ * Errors:  CUDA_ERROR_OUT_OF_MEMORY; those of sim_submit
+ */
+CUresult sim_submit_serialized(struct sim_stream *stream, struct sim_op *op,
+                               struct sim_context *const *contexts,
+                               size_t count) GS_MUST_USE;
 
 /* The operation of a box as cuMemcpy3D takes it. Errors: as sim_copy_prepare. */
 CUresult sim_copy_prepare_3d(enum sim_api api, const CUDA_MEMCPY3D *params,

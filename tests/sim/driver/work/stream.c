@@ -140,11 +140,14 @@ static bool is_loose(const struct sim_op *op, const struct sim_op *before)
             sim_is_lax(SIM_RULE_behind_overlap));
 }
 
-/* What rules that are bent make of the operation's place behind the one before it. */
-static void bend_overlap(struct sim_op *op, const struct sim_op *before)
+/* May the operation run beside the one before it, by the documents and by rules that
+ * are bent? */
+static void settle_overlap(struct sim_op *op, const struct sim_op *before)
 {
     bool behind_one = before && before->overlap != ORACLE_IN_ORDER;
 
+    if (op->kind == SIM_OP_KERNEL && (!before || before->kind != SIM_OP_KERNEL))
+        op->overlap = ORACLE_IN_ORDER; /* a kernel may overlap a kernel, nothing else */
     if (is_loose(op, before) ||
         (op->overlap == ORACLE_OVERLAPS_WAITS && sim_is_lax(SIM_RULE_overlap)))
         op->overlap = ORACLE_OVERLAPS;
@@ -174,7 +177,7 @@ static bool is_behind(const struct sim_stream *stream, const struct sim_stream *
 /* Does the context's barrier hold for the stream? */
 static bool has_barrier(const struct sim_stream *stream)
 {
-    return stream->kind != SIM_STREAM_INTERNAL &&
+    return (stream->kind != SIM_STREAM_INTERNAL || stream == stream->context->marks) &&
            (!sim_is_lax(SIM_RULE_context_wait) || sim_stream_is_blocking(stream));
 }
 
@@ -188,7 +191,7 @@ static bool add_order(struct sim_stream *stream, struct sim_op *op)
         return false;
     if (stream->green && !sim_op_depend(op, stream->green->barrier))
         return false;
-    bend_overlap(op, stream->last);
+    settle_overlap(op, stream->last);
     if (stream->kind == SIM_STREAM_LEGACY && !sim_is_lax(SIM_RULE_destroyed))
         sim_order_after_gone(op, context, true);
     if (!all && stream->kind != SIM_STREAM_LEGACY &&
@@ -345,6 +348,8 @@ CUresult sim_stream_wait(struct sim_stream *stream)
         return sim_context_error(stream->context);
     if (sim_is_strict(SIM_RULE_stream_sync))
         return sim_context_wait(stream->context);
+    if (stream->kind == SIM_STREAM_LEGACY) /* it stands for the blocking streams, too */
+        return sim_context_wait_blocking(stream->context);
     struct oracle_op *all = sim_order_all_of_stream(stream);
     struct sim_op *op = pending(stream);
 
@@ -361,6 +366,8 @@ bool sim_stream_idle(struct sim_stream *stream)
         return true;
     if (sim_is_strict(SIM_RULE_stream_query))
         return sim_context_wait(stream->context) == CUDA_SUCCESS;
+    if (stream->kind == SIM_STREAM_LEGACY)
+        return sim_context_blocking_idle(stream->context);
     struct oracle_op *all = sim_order_all_of_stream(stream);
     struct sim_op *op = pending(stream);
 
