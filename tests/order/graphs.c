@@ -267,6 +267,29 @@ PROGRAM(programmatic, in_a_row, RACE, "one after the other may start early")
     OK(cuCtxSynchronize());
 }
 
+PROGRAM(programmatic, waits_for_one, RACE,
+        "it waits for the kernel in front, which waited for none")
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory(), other = new_memory(), out = new_memory();
+
+    fill(a, memory, 12);
+    overlapping_fill(a, other, 13);
+    overlapping_copy(a, out, memory, true);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(programmatic, waits_in_a_row, RIGHT, "each waits for the one in front")
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory(), middle = new_memory(), out = new_memory();
+
+    fill(a, memory, 12);
+    overlapping_copy(a, middle, memory, true);
+    overlapping_copy(a, out, middle, true);
+    must_hold(out, 12);
+}
+
 PROGRAM(programmatic, behind_a_copy, RIGHT, "it may overlap a kernel, nothing else")
 {
     CUstream a = new_stream();

@@ -228,6 +228,22 @@ Test(oracle_layer, its_work_on_memory_retired_is_right)
     expect_nothing();
 }
 
+Test(oracle_layer, its_work_submitted_before_the_retirement_is_not_behind_it)
+{
+    begin();
+    segment();
+    struct oracle_line *x = stream_new(), *y = stream_new();
+    struct oracle_tenant *a = block();
+    struct oracle_op *use = put(x, NULL), *clear;
+
+    run(use, WRITES);
+    take_waiting(a, x);
+    clear = put_own(y, NULL);
+    oracle_tenant_retire(a, host(), use);
+    run(clear, WRITES);
+    expect(ORACLE_LOST_ORDER, 1);
+}
+
 Test(oracle_layer, its_wait_inside_the_program_counts_if_it_reads_n)
 {
     begin();

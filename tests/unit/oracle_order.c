@@ -460,15 +460,26 @@ Test(oracle_order, programmatic_launches_in_a_row_are_beside_each_other)
     expect(ORACLE_RACE, 1 + 2);
 }
 
-Test(oracle_order, one_that_waits_is_behind_all)
+Test(oracle_order, one_that_waits_is_behind_the_one_before)
 {
     begin();
     struct oracle_line *x = stream_new();
 
     run_at(put(x, NULL), WRITES, MEMORY, 10);
     run_at(put_as(x, ORACLE_OVERLAPS), WRITES, MEMORY + 10, 10);
-    run_at(put_as(x, ORACLE_OVERLAPS_WAITS), READS, MEMORY, 20);
+    run_at(put_as(x, ORACLE_OVERLAPS_WAITS), READS, MEMORY + 10, 10);
     expect_nothing();
+}
+
+Test(oracle_order, one_that_waits_is_beside_what_the_one_before_did_not_wait_for)
+{
+    begin();
+    struct oracle_line *x = stream_new();
+
+    run_at(put(x, NULL), WRITES, MEMORY, 10);
+    run_at(put_as(x, ORACLE_OVERLAPS), WRITES, MEMORY + 10, 10);
+    run_at(put_as(x, ORACLE_OVERLAPS_WAITS), READS, MEMORY, 10);
+    expect(ORACLE_RACE, 1);
 }
 
 Test(oracle_order, beside_one_that_waits_is_beside_the_one_before)

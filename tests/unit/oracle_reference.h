@@ -15,11 +15,7 @@
 #define REF_TENANTS 400
 #define REF_STREAMS 64
 #define REF_HOSTS   32
-#define REF_NODES   8000
-#define REF_EDGES   40000
 #define REF_NONE    (-1)
-
-enum ref_graph { REF_N, REF_S, REF_BOTH };
 
 /* An access of units [from, to). */
 struct ref_access {

@@ -5,6 +5,7 @@
  * than one life.
  */
 #include "oracle_helpers.h"
+#include "oracle_state.h"
 
 /* ---- nobody's memory -------------------------------------------------------------- */
 
@@ -411,6 +412,21 @@ Test(oracle_tenants, a_segment_given_back_takes_its_blocks_with_it)
     give();
     run(put(y, NULL), WRITES);
     expect(ORACLE_LOST_ORDER, 1);
+}
+
+Test(oracle_tenants, a_use_of_the_segment_is_remembered_beside_a_block_inside)
+{
+    begin();
+    struct oracle_line *x = stream_new(), *y = stream_new();
+    struct oracle_op *use = put(x, NULL);
+
+    give();
+    run_at(use, WRITES, MEMORY, 512);
+    give_inner(MEMORY, 512); /* not behind that */
+    saw(use);
+    oracle_shadow_clean();
+    run_at(put(y, NULL), WRITES, MEMORY, 512);
+    expect(ORACLE_MASKED, 1);
 }
 
 /* ---- accesses over more than one life --------------------------------------------- */

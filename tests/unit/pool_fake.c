@@ -162,7 +162,8 @@ static void fake_release(void *self, gs_fence fence)
 void fake_init(struct fake *fake, size_t capacity)
 {
     memset(fake, 0, sizeof(*fake));
-    fake->backend = (struct gs_backend){fake_map, fake_unmap, fake_query, fake_release, NULL};
+    fake->backend =
+        (struct gs_backend){fake_map, fake_unmap, fake_query, fake_release, NULL};
     pthread_mutex_init(&fake->lock, NULL);
     fake->capacity = capacity;
     fake->granularity = GS_LARGE_BYTES;

@@ -15,8 +15,8 @@ static CUgraphNode join(CUgraph graph, CUgraphNode first, CUgraphNode second,
     return node;
 }
 
-/* One branch waits for the latch, the other sets words; the first is added first or not.
- */
+/* One branch waits for the latch, the other sets words, twice; the first is added first
+ * or not. */
 static void check_beside(bool blocked_first)
 {
     struct sim_latch latch;
@@ -28,7 +28,7 @@ static void check_beside(bool blocked_first)
     CUgraphNode blocked = NULL, free_node;
     if (blocked_first)
         blocked = add_latch(graph, NULL, &latch);
-    free_node = add_set(graph, NULL, words, 5);
+    free_node = add_set(graph, add_set(graph, NULL, words, 4), words, 5);
     if (!blocked_first)
         blocked = add_latch(graph, NULL, &latch);
     join(graph, blocked, free_node, joined, 6);

@@ -484,6 +484,92 @@ Test(sim_hostile, overlaps_programmatic_launches_both_ways)
     cr_assert_gt(ahead, 50);
 }
 
+/* Behind a kernel that does not end: it may run, but it is not done before its turn. */
+static void early_program(struct trace *trace)
+{
+    struct ticks ticks;
+    CUdeviceptr word;
+    CUstream stream, other;
+    CUevent event;
+    uint32_t *flags;
+
+    hostile_start();
+    ticks_make(&ticks);
+    stream = new_stream(CU_STREAM_NON_BLOCKING);
+    other = new_stream(CU_STREAM_NON_BLOCKING);
+    event = new_event();
+    good(cuMemHostAlloc((void **)&flags, 8, CU_MEMHOSTALLOC_PORTABLE));
+    flags[0] = flags[1] = 0;
+    word = (CUdeviceptr)(uintptr_t)flags;
+    void *params[] = {&word};
+    good(sim_test_launch(hostile_kernel("gs_wait"), stream, params));
+    launch_overlapping(&ticks, stream, word + 4);
+    for (unsigned i = 0; i < 4000; i++)
+        need(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
+    sim_test_sleep_ms(20); /* what it may run has run */
+    trace_add(trace, __atomic_load_n(&flags[1], __ATOMIC_ACQUIRE));
+    need(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
+    good(cuEventRecord(event, stream));
+    good(cuStreamWaitEvent(other, event, 0));
+    uint32_t behind = ticks_queue(&ticks, other);
+    need(cuEventQuery(event) == CUDA_ERROR_NOT_READY);
+    need(cuStreamQuery(other) == CUDA_ERROR_NOT_READY);
+    __atomic_store_n(&flags[0], 1, __ATOMIC_RELEASE);
+    good(cuStreamSynchronize(other));
+    need(flags[1] == 1 && behind == 0);
+}
+
+Test(sim_hostile, signals_the_end_of_early_ones_in_their_turn)
+{
+    struct trace *trace = trace_new();
+    unsigned early = 0;
+
+    for (unsigned seed = 0; seed < 16; seed++) {
+        hostile_run(early_program, seed, trace);
+        early += trace->values[0];
+    }
+    cr_assert_gt(early, 3);
+    cr_assert_lt(early, 16);
+}
+
+static size_t pages_in_use(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    size_t all = 0, resident = 0;
+
+    need(file && fscanf(file, "%zu %zu", &all, &resident) == 2);
+    fclose(file);
+    return resident;
+}
+
+static void recycle_program(struct trace *trace)
+{
+    CUdeviceptr word;
+    size_t before = 0;
+
+    hostile_start();
+    good(cuMemAlloc(&word, 4));
+    for (unsigned i = 0; i < 60000; i++) {
+        CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+        good(cuMemsetD32Async(word, i, 1, stream));
+        good(cuStreamDestroy(stream));
+        if (i % 100 == 99)
+            good(cuCtxSynchronize());
+        if (i == 10000)
+            before = pages_in_use();
+    }
+    need(pages_in_use() < before + 1000);
+    trace_add(trace, 1);
+}
+
+Test(sim_hostile, gives_back_streams_and_operations)
+{
+    struct trace *trace = trace_new();
+
+    hostile_run(recycle_program, 0, trace);
+    hostile_run(recycle_program, 3, trace);
+}
+
 static void destroy_program(struct trace *trace)
 {
     struct ticks ticks;

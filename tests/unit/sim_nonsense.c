@@ -106,7 +106,8 @@ static void run_child(const struct nonsense_function *function, struct progress 
         progress->kind = kind;
         struct nonsense_handles live = make_handles();
         struct nonsense_handles stale = make_handles();
-        destroy_handles(&stale); /* last, so that none of its handles is given out again */
+        destroy_handles(
+            &stale); /* last, so that none of its handles is given out again */
         need(cuCtxSetCurrent(live.context) == CUDA_SUCCESS, 2);
         nonsense_use(&live, &stale);
         CUresult res = function->call((enum nonsense)kind);

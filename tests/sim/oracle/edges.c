@@ -72,6 +72,7 @@ static void settle_line(struct oracle_line *line)
 {
     settle(&line->knows, line->here);
     settle(&line->base, line->base_here);
+    settle(&line->last, line->last_here);
 }
 
 static void settle_tenant(struct oracle_tenant *tenant)

@@ -189,7 +189,7 @@ struct oracle_line *oracle_line_new(enum oracle_line_kind kind, uint64_t id,
     if (kind == ORACLE_STREAM) {
         line->here = oracle_slot_take(&line->knows);
         oracle_pair_set(&line->base, &line->knows);
-        line->base_here.slot = ORACLE_NO_SLOT;
+        line->base_here.slot = line->last_here.slot = ORACLE_NO_SLOT;
     } else {
         if (oracle_options.separate_hosts)
             line->own.knows = line->knows; /* with its references */
@@ -213,6 +213,7 @@ static void stream_ends(struct oracle_line *line)
     free(beside->points);
     oracle_pair_clear(&line->knows);
     oracle_pair_clear(&line->base);
+    oracle_pair_clear(&line->last);
 }
 
 void oracle_line_end(struct oracle_line *line)

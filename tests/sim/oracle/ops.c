@@ -246,24 +246,32 @@ static void keep_beside(struct oracle_beside *beside, struct oracle_point point)
     beside->points[(beside->first + beside->count++) & (beside->room - 1)] = point;
 }
 
-static void take_place(struct oracle_op *op, struct oracle_line *line,
-                       const struct oracle_past *past, enum oracle_overlap overlap)
+/* A programmatic launch. One that waits inside is behind the end of the one before it,
+ * not behind what that one itself has not waited for. */
+static void take_place_beside(struct oracle_op *op, struct oracle_line *line,
+                              const struct oracle_past *past, bool waits)
 {
-    if (overlap == ORACLE_IN_ORDER) {
-        start_in_order(op, line, past);
-        return;
-    }
     start_beside(op, line, past);
     pass_on(line, &op->knows, op->own, past);
-    if (overlap == ORACLE_OVERLAPS_WAITS) {
-        op->here = line->here = oracle_slot_next(&line->knows, line->here);
-        oracle_pair_set(&op->knows, &line->knows);
-        return;
+    if (waits) {
+        oracle_pair_join(&op->knows, &line->last);
+        oracle_pair_raise(&op->knows, line->last_here);
     }
     op->here = slot_beside(line, &op->knows);
     op->here.index++;
     oracle_pair_raise(&line->knows, op->here);
     keep_beside(&line->beside, op->here);
+}
+
+static void take_place(struct oracle_op *op, struct oracle_line *line,
+                       const struct oracle_past *past, enum oracle_overlap overlap)
+{
+    if (overlap == ORACLE_IN_ORDER)
+        start_in_order(op, line, past);
+    else
+        take_place_beside(op, line, past, overlap == ORACLE_OVERLAPS_WAITS);
+    oracle_pair_set(&line->last, &op->knows);
+    line->last_here = op->here;
 }
 
 void oracle_op_submit(struct oracle_op *op, const struct oracle_work *work)

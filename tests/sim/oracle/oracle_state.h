@@ -68,9 +68,10 @@ struct oracle_line {
     struct oracle_past *past; /* a host thread: that, or the one of all */
 
     /* A stream: the next operation starts from `knows` and `here`, a programmatic one
-     * from `base` and `base_here`: what the last one started from. */
-    struct oracle_pair knows, base;
-    struct oracle_point here, base_here;
+     * from `base` and `base_here`: what the last one started from; one that waits inside
+     * also knows `last` and `last_here`, the last one's end. */
+    struct oracle_pair knows, base, last;
+    struct oracle_point here, base_here, last_here;
     uint64_t version; /* the past that `knows` includes */
     struct oracle_beside beside;
 

@@ -11,7 +11,8 @@
  *                     (what was retired by then, what the host that freed had waited for)
  *   b's tenant older  b runs late, on bytes that have been handed on. In N as above with
  *                     the two exchanged; in S they are not in order
- *   one of no tenant  as of one tenant
+ *   one of no tenant  as of one tenant; if that is a, what was over when b's tenant began
+ *                     is over for b
  *
  * For a tenant inside another the outer one's accesses before it are before its
  * beginning, those behind it behind its end. What a layer does on its own account is by
@@ -130,7 +131,9 @@ enum oracle_finding oracle_judge_pair(const struct oracle_mark *a,
     switch (handing(a, b)) {
     case TOGETHER:
         n = n || oracle_op_knows(b->op, true, a->op->here);
-        s = oracle_op_knows(b->op, false, a->op->here);
+        s = oracle_op_knows(b->op, false, a->op->here) ||
+            (!a->tenant && b->tenant &&
+             oracle_pair_knows(&b->tenant->birth, false, a->op->here));
         if (!n && oracle_op_knows(a->op, true, b->op->here))
             return ORACLE_LOST_ORDER; /* they ran the wrong way round */
         break;

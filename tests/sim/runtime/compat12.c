@@ -68,17 +68,17 @@ RT_OLD(MemcpyBatchAsync_ptsz, (void **dsts, void **srcs, size_t *sizes, size_t c
                       attrs_idxs, num_attrs, fail_idx, stream);
 }
 
-RT_OLD(Memcpy3DBatchAsync, (size_t count, struct cudaMemcpy3DBatchOp *copies,
-                            size_t *fail_idx, unsigned long long flags,
-                            cudaStream_t stream))
+RT_OLD(Memcpy3DBatchAsync,
+       (size_t count, struct cudaMemcpy3DBatchOp *copies, size_t *fail_idx,
+        unsigned long long flags, cudaStream_t stream))
 {
     return RT_FORWARD(cuMemcpy3DBatchAsync_v12080, count,
                       (CUDA_MEMCPY3D_BATCH_OP *)copies, fail_idx, flags, stream);
 }
 
-RT_OLD(Memcpy3DBatchAsync_ptsz, (size_t count, struct cudaMemcpy3DBatchOp *copies,
-                                 size_t *fail_idx, unsigned long long flags,
-                                 cudaStream_t stream))
+RT_OLD(Memcpy3DBatchAsync_ptsz,
+       (size_t count, struct cudaMemcpy3DBatchOp *copies, size_t *fail_idx,
+        unsigned long long flags, cudaStream_t stream))
 {
     return RT_FORWARD(cuMemcpy3DBatchAsync_v12080_ptsz, count,
                       (CUDA_MEMCPY3D_BATCH_OP *)copies, fail_idx, flags, stream);
@@ -121,9 +121,9 @@ RT_OLD(GraphRemoveDependencies, (cudaGraph_t graph, const cudaGraphNode_t *from,
     return RT_FORWARD(cuGraphRemoveDependencies_v10000, graph, from, to, count);
 }
 
-RT_OLD(GraphAddNode, (cudaGraphNode_t *node, cudaGraph_t graph,
-                      const cudaGraphNode_t *after, size_t count,
-                      struct cudaGraphNodeParams *params))
+RT_OLD(GraphAddNode,
+       (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t *after,
+        size_t count, struct cudaGraphNodeParams *params))
 {
     return cudaGraphAddNode(node, graph, after, NULL, count, params);
 }

@@ -1,6 +1,6 @@
 /*
- * copy3d.c - copies of pitched rectangles and boxes. Where a CUDA array takes part, widths
- * and its own offsets are in its elements, as the runtime's documentation has it.
+ * copy3d.c - copies of pitched rectangles and boxes. Where a CUDA array takes part,
+ * widths and its own offsets are in its elements, as the runtime's documentation has it.
  * Owns:  nothing.   Lock: none.
  */
 #include "rt.h"
@@ -239,32 +239,47 @@ cudaError_t cudaMemcpy3DAsync_ptsz(const struct cudaMemcpy3DParms *p, cudaStream
 
 /* ---- 3D between devices ---------------------------------------------------------- */
 
+/* As a copy within one device, and the context of each side. */
 static cudaError_t describe_peer_box(const struct cudaMemcpy3DPeerParms *p,
                                      CUDA_MEMCPY3D_PEER *copy)
 {
+    struct cudaMemcpy3DParms parms = {.kind = cudaMemcpyDeviceToDevice};
+    CUDA_MEMCPY3D box;
+
     if (!p)
         return cudaErrorInvalidValue;
-    if (p->srcArray || p->dstArray)
-        return cudaErrorNotSupported;
-    memset(copy, 0, sizeof(*copy));
-    copy->srcXInBytes = p->srcPos.x;
-    copy->srcY = p->srcPos.y;
-    copy->srcZ = p->srcPos.z;
-    copy->srcMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy->srcDevice = gs_rt_address(p->srcPtr.ptr);
-    copy->srcPitch = p->srcPtr.pitch;
-    copy->srcHeight = p->srcPtr.ysize;
-    copy->dstXInBytes = p->dstPos.x;
-    copy->dstY = p->dstPos.y;
-    copy->dstZ = p->dstPos.z;
-    copy->dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy->dstDevice = gs_rt_address(p->dstPtr.ptr);
-    copy->dstPitch = p->dstPtr.pitch;
-    copy->dstHeight = p->dstPtr.ysize;
-    copy->WidthInBytes = p->extent.width;
-    copy->Height = p->extent.height;
-    copy->Depth = p->extent.depth;
-    cudaError_t error = gs_rt_primary_context(p->srcDevice, &copy->srcContext);
+    parms.srcArray = p->srcArray;
+    parms.srcPos = p->srcPos;
+    parms.srcPtr = p->srcPtr;
+    parms.dstArray = p->dstArray;
+    parms.dstPos = p->dstPos;
+    parms.dstPtr = p->dstPtr;
+    parms.extent = p->extent;
+    cudaError_t error = gs_rt_copy3d(&parms, &box);
+    if (error != cudaSuccess)
+        return error;
+    *copy = (CUDA_MEMCPY3D_PEER){
+        .srcXInBytes = box.srcXInBytes,
+        .srcY = box.srcY,
+        .srcZ = box.srcZ,
+        .srcMemoryType = box.srcMemoryType,
+        .srcDevice = box.srcDevice,
+        .srcArray = box.srcArray,
+        .srcPitch = box.srcPitch,
+        .srcHeight = box.srcHeight,
+        .dstXInBytes = box.dstXInBytes,
+        .dstY = box.dstY,
+        .dstZ = box.dstZ,
+        .dstMemoryType = box.dstMemoryType,
+        .dstDevice = box.dstDevice,
+        .dstArray = box.dstArray,
+        .dstPitch = box.dstPitch,
+        .dstHeight = box.dstHeight,
+        .WidthInBytes = box.WidthInBytes,
+        .Height = box.Height,
+        .Depth = box.Depth,
+    };
+    error = gs_rt_primary_context(p->srcDevice, &copy->srcContext);
     if (error != cudaSuccess)
         return error;
     return gs_rt_primary_context(p->dstDevice, &copy->dstContext);

@@ -280,6 +280,28 @@ static void unmodelled(void)
     CHECK_IS(cudaGetLastError(), cudaErrorNotSupported);
 }
 
+/* A row of so many bytes to device 1, once to memory and once to an array there. */
+static void copy_boxes_to_device_1(void *on_1, void *on_0, size_t bytes)
+{
+    const struct cudaChannelFormatDesc byte = {.x = 8};
+    struct cudaMemcpy3DPeerParms parms = {.srcDevice = 0, .dstDevice = 1};
+    cudaArray_t array;
+
+    parms.srcPtr = (struct cudaPitchedPtr){on_0, bytes, bytes, 1};
+    parms.dstPtr = (struct cudaPitchedPtr){on_1, bytes, bytes, 1};
+    parms.extent = (struct cudaExtent){bytes, 1, 1};
+    CHECK_OK(cudaMemcpy3DPeer(&parms));
+    CHECK_OK(cudaMallocArray(&array, &byte, bytes, 1, 0));
+    parms.dstArray = array;
+    CHECK_IS(cudaMemcpy3DPeer(&parms), cudaErrorInvalidValue); /* two destinations */
+    memset(&parms.dstPtr, 0, sizeof(parms.dstPtr));
+    CHECK_OK(cudaMemcpy3DPeerAsync(&parms, NULL));
+    CHECK_OK(cudaMemset(on_1, 0, bytes));
+    CHECK_OK(cudaMemcpy2DFromArray(on_1, bytes, array, 0, 0, bytes, 1,
+                                   cudaMemcpyDeviceToDevice));
+    CHECK_OK(cudaFreeArray(array));
+}
+
 /* CUDASIM_DEVICES=2 */
 static void setting_two_devices(void)
 {
@@ -298,6 +320,8 @@ static void setting_two_devices(void)
     CHECK_OK(cudaMemcpyPeer(on_1, 1, on_0, 0, WORDS * sizeof(*on_0)));
     CHECK_IS(count_mismatches(on_1, WORDS, 61), 0);
     CHECK_OK(cudaMemcpyPeerAsync(on_0, 0, on_1, 1, 4, NULL));
+    copy_boxes_to_device_1(on_1, on_0, WORDS * sizeof(*on_0));
+    CHECK_IS(count_mismatches(on_1, WORDS, 61), 0);
     CHECK_OK(cudaDeviceSynchronize());
     CHECK_OK(cudaDeviceCanAccessPeer(&can, 1, 0));
     if (can) {

@@ -151,6 +151,7 @@ static void streams_and_events(void)
     float ms = -1;
     unsigned flags = 0;
     int device = -1, priority = 99;
+    cudaStreamAttrValue attribute;
 
     CHECK_OK(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking));
     CHECK_OK(cudaStreamCreateWithPriority(&second, cudaStreamNonBlocking, -1));
@@ -181,6 +182,12 @@ static void streams_and_events(void)
     CHECK_IS(flags, cudaStreamNonBlocking);
     CHECK_OK(cudaStreamGetPriority(second, &priority));
     CHECK(priority <= 0);
+    CHECK_OK(cudaStreamCopyAttributes(first, second));
+    CHECK_OK(cudaStreamGetAttribute(first, cudaStreamAttributePriority, &attribute));
+    CHECK_IS(attribute.priority, priority);
+    attribute.syncPolicy = cudaSyncPolicySpin;
+    CHECK_OK(cudaStreamSetAttribute(first, cudaStreamAttributeSynchronizationPolicy,
+                                    &attribute));
     CHECK_OK(cudaStreamGetDevice(first, &device));
     CHECK_IS(device, 0);
     CHECK_OK(cudaEventDestroy(start));

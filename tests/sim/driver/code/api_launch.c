@@ -246,7 +246,8 @@ SIM_API(cuLaunchCooperativeKernel_ptsz, CUfunction function, unsigned int gx,
                                       .params = params,
                                       .cooperative = true};
 
-    return sim_launch_submit(SIM_ID_cuLaunchCooperativeKernel_ptsz, SIM_PER_THREAD, &launch);
+    return sim_launch_submit(SIM_ID_cuLaunchCooperativeKernel_ptsz, SIM_PER_THREAD,
+                             &launch);
 }
 
 static CUresult launch_config(enum sim_api api, enum sim_variant variant,

@@ -47,8 +47,7 @@ static CUresult open_range(struct sim_op *op, unsigned index, uint32_t **out)
     if (access->address % 4)
         return CUDA_ERROR_MISALIGNED_ADDRESS;
     CUresult res = sim_access_open(access, &pointer);
-    if (res == CUDA_SUCCESS &&
-        !sim_access_allowed(access, op->stream->context))
+    if (res == CUDA_SUCCESS && !sim_access_allowed(access, op->stream->context))
         res = CUDA_ERROR_ILLEGAL_ADDRESS;
     *out = pointer;
     return res;

@@ -21,8 +21,8 @@ static inline size_t sim_pool_max_bytes(const CUmemPoolProps *props)
 }
 
 #if CUDA_VERSION < 12030
-#define CUDA_ERROR_LOSSY_QUERY           ((CUresult)402)
-#define CU_GRAPH_NODE_TYPE_CONDITIONAL   ((CUgraphNodeType)13)
+#define CUDA_ERROR_LOSSY_QUERY         ((CUresult)402)
+#define CU_GRAPH_NODE_TYPE_CONDITIONAL ((CUgraphNodeType)13)
 typedef cuuint64_t CUgraphConditionalHandle;
 typedef unsigned CUgraphConditionalNodeType;
 typedef struct CUgraphEdgeData_st {

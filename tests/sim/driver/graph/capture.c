@@ -210,7 +210,8 @@ static CUresult add_node(struct sim_stream *stream, const struct sim_node_parts 
     return res;
 }
 
-/* A kernel's node has its launch's attributes and its stream's, the priority among them. */
+/* A kernel's node has its launch's attributes and its stream's, the priority among them.
+ */
 static const struct sim_attributes *attributes_of(const struct sim_stream *stream,
                                                   const struct sim_op *op,
                                                   struct sim_attributes *room)

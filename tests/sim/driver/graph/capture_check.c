@@ -129,7 +129,8 @@ static CUresult check_streams(const struct sim_context *context,
     pthread_mutex_lock(&sim_graph_lock);
     for (struct sim_capture *it = sim_capture_first; it; it = it->next) {
         const struct sim_stream *stream = it->streams;
-        while (stream && (stream->context != context || (green && stream->green != green)))
+        while (stream &&
+               (stream->context != context || (green && stream->green != green)))
             stream = stream->captured_next;
         if (!stream)
             continue;

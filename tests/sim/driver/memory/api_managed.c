@@ -92,8 +92,8 @@ static void set_prefetched(struct sim_advice *advice, const void *location)
     advice->last_prefetch = *(const CUmemLocation *)location;
 }
 
-CUresult sim_managed_prefetched(struct sim_alloc *alloc, CUdeviceptr pointer, size_t bytes,
-                                const CUmemLocation *location)
+CUresult sim_managed_prefetched(struct sim_alloc *alloc, CUdeviceptr pointer,
+                                size_t bytes, const CUmemLocation *location)
 {
     return sim_advice_change(alloc, pointer - alloc->base, bytes, set_prefetched,
                              location);

@@ -37,7 +37,8 @@ static CUresult make_side(const struct corner *corner, const struct sim_extent3 
         *out = (struct sim_side){SIM_SIDE_UNIFIED, corner->device, 0, 0};
         break;
     case CU_MEMORYTYPE_ARRAY:
-        return sim_array_side(corner->array, corner->x, corner->y, corner->z, extent, out);
+        return sim_array_side(corner->array, corner->x, corner->y, corner->z, extent,
+                              out);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -92,10 +93,12 @@ static CUresult copy_2d(enum sim_api api, enum sim_variant variant, enum sim_syn
 {
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
-    const struct corner dst = {p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes,
-                               p->dstY,          0,          p->dstPitch,  0,             p->dstArray};
-    const struct corner src = {p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes,
-                               p->srcY,          0,          p->srcPitch,  0,             p->srcArray};
+    const struct corner dst = {p->dstMemoryType, p->dstHost, p->dstDevice,
+                               p->dstXInBytes,   p->dstY,    0,
+                               p->dstPitch,      0,          p->dstArray};
+    const struct corner src = {p->srcMemoryType, p->srcHost, p->srcDevice,
+                               p->srcXInBytes,   p->srcY,    0,
+                               p->srcPitch,      0,          p->srcArray};
     const struct sim_extent3 extent = {p->WidthInBytes, p->Height, 1};
 
     return copy_box(api, variant, sync, stream, &dst, &src, &extent);
@@ -137,10 +140,12 @@ SIM_API(cuMemcpy2DAsync_v2_ptsz, const CUDA_MEMCPY2D *p, CUstream stream)
 static void read_3d(const CUDA_MEMCPY3D *p, struct corner *dst, struct corner *src,
                     struct sim_extent3 *extent)
 {
-    *dst = (struct corner){p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes,
-                           p->dstY,          p->dstZ,    p->dstPitch,  p->dstHeight, p->dstArray};
-    *src = (struct corner){p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes,
-                           p->srcY,          p->srcZ,    p->srcPitch,  p->srcHeight, p->srcArray};
+    *dst = (struct corner){p->dstMemoryType, p->dstHost,   p->dstDevice,
+                           p->dstXInBytes,   p->dstY,      p->dstZ,
+                           p->dstPitch,      p->dstHeight, p->dstArray};
+    *src = (struct corner){p->srcMemoryType, p->srcHost,   p->srcDevice,
+                           p->srcXInBytes,   p->srcY,      p->srcZ,
+                           p->srcPitch,      p->srcHeight, p->srcArray};
     *extent = (struct sim_extent3){p->WidthInBytes, p->Height, p->Depth};
 }
 

@@ -64,7 +64,8 @@ static CUresult end(enum sim_api api, CUstream handle)
 
     if (res != CUDA_SUCCESS)
         return res;
-    struct sim_stream *stream = (struct sim_stream *)sim_handle_get(handle, SIM_TYPE_STREAM);
+    struct sim_stream *stream =
+        (struct sim_stream *)sim_handle_get(handle, SIM_TYPE_STREAM);
     if (!stream)
         return CUDA_ERROR_INVALID_HANDLE;
     bool orphan = stream->green && !sim_green_lives(stream->green);

@@ -423,8 +423,8 @@ void sim_hosts_take_away(enum sim_task_state state)
     uint64_t at = sim_hosts_points();
 
     settle(true);
-    bool came_in = atomic_load(&holder) != old || atomic_load(&inside) ||
-                   sim_hosts_points() != at;
+    bool came_in =
+        atomic_load(&holder) != old || atomic_load(&inside) || sim_hosts_points() != at;
     if (!old || came_in)
         return;
     if (state == SIM_TASK_SLEEPS && sim_task_look(&old->task) == SIM_TASK_RUNS)

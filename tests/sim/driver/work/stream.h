@@ -33,7 +33,7 @@ struct sim_stream {
     atomic_int priority;
     struct sim_attributes *attributes; /* api_stream_attribute.c; NULL: none was set */
     struct sim_green *green; /* context lock: whose it is, with a reference; or NULL */
-    struct sim_op *last;            /* context lock; with a reference */
+    struct sim_op *last;     /* context lock; with a reference */
     struct sim_stream *next, *prev; /* context lock; the list has a reference */
     bool listed;                    /* context lock */
     struct sim_capture *capture;    /* graph_lock; with a reference; NULL: none */
@@ -66,8 +66,8 @@ CUresult sim_stream_get(struct sim_context *context, CUstream handle,
 /* The priority a stream gets that asks for this one. */
 int sim_stream_priority(int wanted) GS_MUST_USE;
 
-/* Add to a kernel node's attributes those of the stream that it does not have. Any lock may
- * be held. */
+/* Add to a kernel node's attributes those of the stream that it does not have. Any lock
+ * may be held. */
 void sim_stream_give_attributes(const struct sim_stream *stream,
                                 struct sim_attributes *node);
 
