@@ -149,6 +149,41 @@ PROGRAM(layer, half_of_the_old_block, LOST_ORDER,
     OK(cuCtxSynchronize());
 }
 
+PROGRAM(layer, hands_out_twice, HANDED_TWICE, "two owners of one block at a time")
+{
+    begin_layer();
+    hand_out(0);
+    hand_out(BYTES / 2);
+}
+
+PROGRAM(layer, takes_back_what_it_has_not, RIGHT, "which ends nobody's memory")
+{
+    CUstream a = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    take_back(block + 4096);
+    fill(a, block, 1);
+    must_hold(block, 1);
+}
+
+PROGRAM(layer, of_many_streams, RIGHT, "its free waits for however many there are")
+{
+    CUstream a = new_stream(), b = new_stream();
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    fill(a, block, 1);
+    for (unsigned i = 0; i < 1500; i++)
+        (void)new_stream();
+    enter_free();
+    OK(cuCtxSynchronize());
+    leave();
+    take_back(block);
+    fill(b, hand_out(0), 2);
+    must_hold(segment, 2);
+}
+
 PROGRAM(layer, uses_a_fence, RIGHT, "a fence behind the free, seen complete")
 {
     CUstream a = new_stream(), b = new_stream();

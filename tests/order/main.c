@@ -37,6 +37,7 @@ static const char *const words[VERDICTS] = {
     [MASKED] = "masked",
     [NO_TENANT] = "no-tenant",
     [EARLY_RETIRE] = "early-retire",
+    [HANDED_TWICE] = "handed-twice",
     [LAYER_BLOCKS] = "layer-blocks",
     [PROGRAM_BLOCKS] = "program-blocks",
 };

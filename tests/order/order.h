@@ -22,6 +22,7 @@ enum verdict {
     MASKED,
     NO_TENANT,
     EARLY_RETIRE,
+    HANDED_TWICE,
     LAYER_BLOCKS,
     PROGRAM_BLOCKS,
     VERDICTS

@@ -86,6 +86,16 @@ PROGRAM(streams, columns, RIGHT, "two streams write columns of their own")
     OK(cuCtxSynchronize());
 }
 
+PROGRAM(streams, tall_columns, RIGHT, "however many rows they have")
+{
+    CUdeviceptr memory;
+
+    OK(cuMemAlloc(&memory, (size_t)64 * 2000));
+    OK(cuMemsetD2D32Async(memory, 64, 1, 8, 2000, new_stream()));
+    OK(cuMemsetD2D32Async(memory + 32, 64, 2, 8, 2000, new_stream()));
+    OK(cuCtxSynchronize());
+}
+
 PROGRAM(streams, columns_that_meet, RACE, "they share a column")
 {
     CUdeviceptr memory = new_memory();

@@ -532,6 +532,13 @@ Test(sim_hostile, signals_the_end_of_early_ones_in_their_turn)
     cr_assert_lt(early, 16);
 }
 
+/* A sanitizer keeps what was freed for a while. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MOST_PAGES SIZE_MAX / 2
+#else
+#define MOST_PAGES 1000
+#endif
+
 static size_t pages_in_use(void)
 {
     FILE *file = fopen("/proc/self/statm", "r");
@@ -558,7 +565,7 @@ static void recycle_program(struct trace *trace)
         if (i == 10000)
             before = pages_in_use();
     }
-    need(pages_in_use() < before + 1000);
+    need(pages_in_use() < before + MOST_PAGES);
     trace_add(trace, 1);
 }
 

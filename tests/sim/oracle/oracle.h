@@ -173,6 +173,9 @@ void oracle_tenant_retire(struct oracle_tenant *tenant, struct oracle_line *host
 struct oracle_tenant *oracle_tenant_find(uintptr_t address);
 void oracle_tenant_unref(struct oracle_tenant *tenant); /* NULL is allowed */
 
+/* Is it a layer's block that begins at that address? */
+bool oracle_tenant_is_block(const struct oracle_tenant *tenant, uintptr_t address);
+
 /* ---- accesses --------------------------------------------------------------------- */
 
 struct oracle_access {
@@ -205,6 +208,7 @@ enum oracle_finding {
     ORACLE_MASKED,       /* in S alone */
     ORACLE_NO_TENANT,    /* memory that nobody has, or that was freed before, in N */
     ORACLE_EARLY_RETIRE, /* retired by something that is not done */
+    ORACLE_HANDED_TWICE, /* a layer gave a block's bytes to another while it lives */
     ORACLE_LAYER_BLOCKS, /* a call waits for what native does not wait for */
     ORACLE_PROGRAM_BLOCKS, /* a call waits for ever, natively too */
     ORACLE_FINDINGS

@@ -34,6 +34,7 @@ static const char *const names[ORACLE_FINDINGS] = {
     [ORACLE_MASKED] = "masked",
     [ORACLE_NO_TENANT] = "no-tenant",
     [ORACLE_EARLY_RETIRE] = "early-retire",
+    [ORACLE_HANDED_TWICE] = "handed-twice",
     [ORACLE_LAYER_BLOCKS] = "layer-blocks",
     [ORACLE_PROGRAM_BLOCKS] = "program-blocks",
 };
@@ -47,6 +48,8 @@ static const char *const titles[ORACLE_FINDINGS] = {
     [ORACLE_NO_TENANT] = "NO TENANT: an access to memory that is nobody's",
     [ORACLE_EARLY_RETIRE] = "EARLY RETIRE: memory is given to others because of an "
                             "operation that is not done",
+    [ORACLE_HANDED_TWICE] = "HANDED TWICE: memory is given to a second owner while the "
+                            "first one has it",
     [ORACLE_LAYER_BLOCKS] = "LAYER BLOCKS: a call waits for what it natively does not "
                             "wait for, and nothing can end that",
     [ORACLE_PROGRAM_BLOCKS] = "PROGRAM BLOCKS: a call waits, and nothing can end that",

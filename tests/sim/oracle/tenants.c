@@ -199,6 +199,11 @@ struct oracle_tenant *oracle_tenant_find(uintptr_t address)
     return tenant;
 }
 
+bool oracle_tenant_is_block(const struct oracle_tenant *tenant, uintptr_t address)
+{
+    return tenant->inner && tenant->range.address == address;
+}
+
 /* ---- ends ------------------------------------------------------------------------- */
 
 static void end_tenant(struct oracle_tenant *tenant, const char *call,
@@ -292,6 +297,19 @@ static void follow(struct oracle_tenant *tenant, struct oracle_past *past,
         oracle_past_learns(past, &earlier->end_host, none, true);
 }
 
+/* Its bytes are those of a block that its layer has not taken back. */
+static void handed_twice(const struct oracle_tenant *tenant,
+                         const struct oracle_tenant *earlier)
+{
+    oracle_found(&(struct oracle_report){
+        .kind = ORACLE_HANDED_TWICE,
+        .start = tenant->range.address,
+        .end = oracle_range_end(&tenant->range),
+        .tenant = tenant,
+        .before = earlier,
+    });
+}
+
 /*
  * Go behind all that had the bytes of a lodging.
  *
@@ -305,6 +323,8 @@ static struct oracle_tenant *follow_all(struct oracle_tenant *tenant,
 
     while (earlier) {
         if (!earlier->ended && tenant->inner) {
+            if (earlier->inner)
+                handed_twice(tenant, earlier);
             oracle_clock_join(&tenant->birth.s, earlier->birth.s);
             earlier->has_inner = true;
             return earlier;

@@ -14,11 +14,11 @@
 #include "config.h"
 #include "context.h"
 #include "event.h"
+#include "log.h"
 #include "order.h"
 #include "thread.h"
 
-#define BUCKETS    1024
-#define MOST_LINES 1024 /* streams a free is told to wait for */
+#define BUCKETS 1024
 
 /* The last life of a block at that address. */
 struct block {
@@ -105,13 +105,22 @@ static struct sim_op *point_of(const struct cudasim_note *note)
 /* ---- what a native free waits for -------------------------------------------------- */
 
 struct lines {
-    struct oracle_line *lines[MOST_LINES];
-    size_t count;
+    struct oracle_line **lines; /* from malloc */
+    size_t count, room;
 };
 
+/* Without memory a line is left out, and what it did looks unordered. */
 static void add_line(struct lines *all, struct oracle_line *line)
 {
-    if (line && all->count < MOST_LINES)
+    if (all->count == all->room) {
+        size_t room = all->room ? 2 * all->room : 64;
+        struct oracle_line **more = realloc(all->lines, room * sizeof(*more));
+        if (!more)
+            return;
+        all->lines = more;
+        all->room = room;
+    }
+    if (line)
         all->lines[all->count++] = line;
 }
 
@@ -138,7 +147,6 @@ static void native_waits(uintptr_t address, struct lines *all)
     struct sim_alloc *alloc = sim_memory_find(address);
     struct sim_context *context = sim_thread_current();
 
-    all->count = 0;
     if (alloc && alloc->context && sim_context_lives(alloc->context, alloc->context_id))
         context = alloc->context;
     if (context && sim_config()->free_waits == SIM_FREE_WAITS_DEVICE)
@@ -171,20 +179,22 @@ static void hand_out(const struct cudasim_note *note)
 static void take_back(const struct cudasim_note *note)
 {
     struct oracle_tenant *tenant = oracle_tenant_find(note->address);
-    struct lines *all = malloc(sizeof(*all));
+    struct lines all = {.count = 0};
     struct sim_op *op = point_of(note);
 
-    if (tenant && all) {
-        all->count = 0;
+    if (tenant && oracle_tenant_is_block(tenant, note->address)) {
         if (!op)
-            native_waits(note->address, all);
+            native_waits(note->address, &all);
         oracle_tenant_end(tenant, call_of(note), sim_thread_line(), op ? op->order : NULL,
-                          all->lines, all->count);
+                          all.lines, all.count);
         remember(note->address, tenant);
         tenant = NULL;
+    } else {
+        sim_log_always("a layer takes back 0x%llx, which it has not handed out",
+                       (unsigned long long)note->address);
     }
     sim_op_unref(op);
-    free(all);
+    free(all.lines);
     if (tenant)
         oracle_tenant_unref(tenant);
 }

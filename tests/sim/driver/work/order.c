@@ -22,7 +22,6 @@
 #include "thread.h"
 
 #define MOST_FINDINGS 20
-#define MOST_ROWS     1024 /* of a box that are judged one by one */
 
 /* At exit: the figures; a run with findings ends with a status of its own. */
 static void finish(void)
@@ -59,6 +58,27 @@ void sim_order_start(void)
         sim_log_always("no memory for the oracle's summary at exit");
 }
 
+/* Would a free of memory of the calling thread's context wait for that natively? */
+static bool is_waited_for(const struct sim_op *op)
+{
+    const struct sim_context *context = sim_thread_current();
+
+    if (!op || !op->stream || !context)
+        return true;
+    switch (sim_config()->free_waits) {
+    case SIM_FREE_WAITS_CONTEXT:
+        return op->stream->context == context;
+    case SIM_FREE_WAITS_DEVICE:
+        return op->stream->context->device == context->device;
+    case SIM_FREE_WAITS_BLOCKING:
+        return op->stream->context == context && (op->stream->kind == SIM_STREAM_LEGACY ||
+                                                  sim_stream_is_blocking(op->stream));
+    case SIM_FREE_WAITS_NONE:
+        break;
+    }
+    return false;
+}
+
 void sim_liveness_hang(struct sim_op *awaited, struct sim_op *culprit)
 {
     const struct sim_layer *layer = sim_thread_layer();
@@ -68,7 +88,7 @@ void sim_liveness_hang(struct sim_op *awaited, struct sim_op *culprit)
     if (oracle_on) {
         oracle_blocked(sim_thread_call(), own ? layer->entry : NULL, sim_thread_line(),
                        awaited->order, culprit ? culprit->order : NULL, own,
-                       own && layer->native_waits);
+                       own && layer->native_waits && is_waited_for(culprit));
         oracle_summary(true);
     } else {
         sim_log_always("%s waits for %s, which nothing can end: %s does not",
@@ -183,7 +203,7 @@ void sim_order_submit(struct sim_stream *stream, struct sim_op *op)
         oracle_unchecked(op->kernel.name ? op->kernel.name : "a kernel");
 }
 
-/* Tell of the rows of a box one by one; of one with very many, of its span. */
+/* Tell of the rows of a box one by one, unless they lie close. */
 static void tell(struct sim_op *op, const struct sim_access *box)
 {
     struct oracle_access access = {
@@ -196,10 +216,7 @@ static void tell(struct sim_op *op, const struct sim_access *box)
 
     if ((!box->alloc && !box->device) || !sim_access_span(box, &span) || span == 0)
         return;
-    if (box->rows > MOST_ROWS || box->slices > MOST_ROWS ||
-        box->rows * box->slices > MOST_ROWS ||
-        (box->rows * box->slices == 1 ||
-         span == box->row_bytes * box->rows * box->slices)) {
+    if (span == box->row_bytes * box->rows * box->slices) {
         access.range.bytes = span;
         oracle_op_runs(op->order, &access, 1);
         return;
