@@ -528,6 +528,24 @@ PROGRAM(waits, native_free_does, PROGRAM_BLOCKS, "cuMemFree waits for the whole 
     *flag = 1;
 }
 
+static void poll_for_ever(void *argument)
+{
+    CUstream stream = argument;
+
+    for (;;)
+        (void)cuStreamQuery(stream);
+}
+
+PROGRAM(waits, beside_one_that_polls, PROGRAM_BLOCKS, "a thread that polls ends nothing")
+{
+    CUstream a = new_stream();
+    uint32_t *flag = hold(a);
+
+    (void)start_worker(poll_for_ever, a);
+    OK(cuStreamSynchronize(a));
+    *flag = 1;
+}
+
 static void release(void *argument)
 {
     uint32_t *flag = argument;

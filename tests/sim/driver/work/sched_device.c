@@ -36,6 +36,7 @@ static bool busy; /* sim_hostile_lock: somebody has the device */
 static pthread_cond_t freed = PTHREAD_COND_INITIALIZER;
 static struct sim_queue *queues, *last_queue; /* sim_hostile_lock: not empty ones */
 static unsigned pending;                      /* sim_hostile_lock: queued operations */
+static uint64_t moves;                        /* likewise: enqueued and ended */
 static unsigned gated;        /* sim_hostile_lock: of them, those that have ready() */
 static unsigned overlapping;  /* sim_hostile_lock: of them, those that may go first */
 static uint64_t last_enqueue; /* sim_hostile_lock: points then */
@@ -106,6 +107,11 @@ static void delist(struct sim_queue *queue)
         last_queue = queue->prev;
 }
 
+uint64_t sim_device_moves(void)
+{
+    return moves;
+}
+
 void sim_device_enqueue(struct sim_stream *stream, struct sim_op *op)
 {
     struct sim_queue *queue = &stream->queue;
@@ -118,6 +124,7 @@ void sim_device_enqueue(struct sim_stream *stream, struct sim_op *op)
         enlist(queue);
     }
     queue->tail = op;
+    moves++;
     pending++;
     gated += op->ready != NULL;
     overlapping += op->overlap != ORACLE_IN_ORDER;
@@ -138,6 +145,7 @@ static bool pop(struct sim_queue *queue)
     pending--;
     gated -= op->ready != NULL;
     overlapping -= op->overlap != ORACLE_IN_ORDER;
+    moves++;
     atomic_store_explicit(&op->done, true, memory_order_release);
     bool drained = !queue->head && queue->closing && !queue->drained;
     queue->drained |= drained;

@@ -105,9 +105,14 @@ static void point(void)
 /* ---- waits --------------------------------------------------------------------------
  */
 
+/* How much longer a wait may stand while another thread runs: it may end the wait yet,
+ * but one that polls or spins for ever must not hide a hang. */
+#define PATIENCE 10
+
 /* A wait that cannot go on: when that began. */
 struct standstill {
     uint64_t since_ns; /* 0: it goes on */
+    uint64_t moves;    /* of the device, then */
 };
 
 static void declare_hang(struct sim_op *awaited)
@@ -126,16 +131,18 @@ static void stand(struct standstill *still, struct sim_op *awaited)
     sim_hosts_settle_all(true);
     if (sim_op_done(awaited))
         return;
-    if (sim_hosts_give_way(awaited)) {
-        still->since_ns = 0;
+    bool gave_way = sim_hosts_give_way(awaited);
+    if (sim_op_done(awaited))
         return;
-    }
+    if (gave_way || sim_tasks_any_runs())
+        hang_ms *= PATIENCE;
     uint64_t now = sim_now_ns();
-    if (still->since_ns == 0 || sim_tasks_any_runs())
-        still->since_ns = now;
+    if (still->since_ns == 0 || still->moves != sim_device_moves())
+        *still = (struct standstill){now, sim_device_moves()};
     else if (now - still->since_ns > hang_ms * 1000000)
         declare_hang(awaited);
-    sim_hosts_rest(REST_NS);
+    if (!gave_way)
+        sim_hosts_rest(REST_NS);
 }
 
 /* Run one operation, maybe one that is not needed first. */

@@ -80,6 +80,9 @@ void sim_device_spin(uint64_t ns);
 
 /* Operations that are queued; the point at which the last one came. Need the lock. */
 unsigned sim_device_pending(void);
+
+/* Operations enqueued and ended so far: while it stands nothing goes on. */
+uint64_t sim_device_moves(void);
 uint64_t sim_device_last_enqueue(void);
 
 /* Has a stream been left alone for very long? Asked now and then, so that every stream
