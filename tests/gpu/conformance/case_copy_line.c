@@ -19,7 +19,7 @@ static CUdeviceptr address_of(const void *host)
 /* Pageable or page-locked memory, filled; a case cannot go on without it. */
 static void *pageable(unsigned seed)
 {
-    void *host = malloc(BYTES);
+    void *host = calloc(1, BYTES);
 
     if (!host)
         abort();

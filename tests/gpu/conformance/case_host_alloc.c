@@ -89,7 +89,7 @@ CASE(host, flags_within, DRIVER_API, "cuMemHostGetFlags",
      "cuMemAllocHost() or cuMemHostAlloc()")
 {
     char *host = get(CU_MEMHOSTALLOC_PORTABLE);
-    void *pageable = malloc(BYTES);
+    void *pageable = calloc(1, BYTES);
     unsigned told = 0;
 
     CHECK_OK(cuMemHostGetFlags(&told, host + BYTES / 2));
@@ -127,7 +127,7 @@ CASE(host, device_address_of_pageable_memory, DRIVER_API, "cuMemHostGetDevicePoi
      "Passes back the device pointer corresponding to the mapped, pinned host buffer "
      "p: pageable memory has none where the device does not reach it")
 {
-    void *pageable = malloc(BYTES);
+    void *pageable = calloc(1, BYTES);
     CUdeviceptr seen_at = 0;
 
     if (device_attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS))
@@ -210,7 +210,7 @@ CASE(host, freed_pageable_memory, DRIVER_API, "cuMemFreeHost",
      "p must have been returned by a previous call to cuMemAllocHost(): memory of the "
      "process was not")
 {
-    void *pageable = malloc(BYTES);
+    void *pageable = calloc(1, BYTES);
 
     CHECK(cuMemFreeHost(pageable) != CUDA_SUCCESS);
     bytes_fill(pageable, BYTES, 1);

@@ -62,7 +62,7 @@ CASE(pointer, context_of_pageable_memory, DRIVER_API, "cuPointerGetAttribute",
      "If ptr was not allocated by, mapped by, or registered with a CUcontext then "
      "CUDA_ERROR_INVALID_VALUE is returned (CU_POINTER_ATTRIBUTE_CONTEXT)")
 {
-    void *host = malloc(BYTES);
+    void *host = calloc(1, BYTES);
 
     CHECK_CODE(pointer_code(address_of(host), CU_POINTER_ATTRIBUTE_CONTEXT),
                CUDA_ERROR_INVALID_VALUE);
@@ -100,7 +100,7 @@ CASE(pointer, type_of_pageable_memory, DRIVER_API, "cuPointerGetAttribute",
      "If ptr was not allocated by, mapped by, or registered with a CUcontext then "
      "CUDA_ERROR_INVALID_VALUE is returned (CU_POINTER_ATTRIBUTE_MEMORY_TYPE)")
 {
-    void *host = malloc(BYTES);
+    void *host = calloc(1, BYTES);
 
     CHECK_CODE(pointer_code(address_of(host), CU_POINTER_ATTRIBUTE_MEMORY_TYPE),
                CUDA_ERROR_INVALID_VALUE);
@@ -281,7 +281,7 @@ CASE(pointer, is_managed_of_pageable_memory, DRIVER_API, "cuPointerGetAttribute"
      "CU_POINTER_ATTRIBUTE_IS_MANAGED: if ptr is not a valid CUDA pointer then "
      "CUDA_ERROR_INVALID_VALUE is returned")
 {
-    void *host = malloc(BYTES);
+    void *host = calloc(1, BYTES);
 
     CHECK_CODE(pointer_code(address_of(host), CU_POINTER_ATTRIBUTE_IS_MANAGED),
                CUDA_ERROR_INVALID_VALUE);

@@ -72,7 +72,7 @@ CASE(pointer, list_of_pageable_memory, DRIVER_API, "cuPointerGetAttributes",
      "Instead, the attributes are assigned default NULL values and CUDA_SUCCESS is "
      "returned")
 {
-    void *host = malloc(BYTES);
+    void *host = calloc(1, BYTES);
     struct answers answers = {the_context(), 77, 77, true, 77};
 
     CHECK_OK(ask(&answers, GS_ARRAY_LEN(asked), (CUdeviceptr)(uintptr_t)host));
@@ -145,7 +145,7 @@ CASE(pointer, set_what_cannot_be, DRIVER_API, "cuPointerSetAttribute",
 CASE(pointer, set_of_pageable_memory, DRIVER_API, "cuPointerSetAttribute",
      "ptr is a pointer to a memory region allocated using CUDA memory allocation APIs")
 {
-    void *host = malloc(BYTES);
+    void *host = calloc(1, BYTES);
     unsigned on = 1;
 
     CHECK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,

@@ -87,7 +87,7 @@ typedef CUresult set_call(CUdeviceptr, const struct area *);
 /* Set a part of a block, by the device and by a loop; compare the whole block. */
 static void check_set(set_call *call, size_t at, struct area area)
 {
-    unsigned char *model = malloc(BYTES), *got = malloc(BYTES);
+    unsigned char *model = malloc(BYTES), *got = calloc(1, BYTES);
     CUdeviceptr pointer = device_get(BYTES);
 
     if (!model || !got)
