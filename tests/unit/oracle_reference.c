@@ -247,9 +247,18 @@ void ref_host_function(int op)
 
 /* ---- tenants ---------------------------------------------------------------------- */
 
-static int live(int tenant)
+static int reaching(int tenant, int from, int to)
 {
-    while (tenant != REF_NONE && tenants[tenant].ended)
+    while (tenant != REF_NONE &&
+           (to <= tenants[tenant].from || from >= tenants[tenant].to))
+        tenant = tenants[tenant].outer;
+    return tenant;
+}
+
+static int live(int tenant, int unit)
+{
+    while (tenant != REF_NONE && (tenants[tenant].ended || unit < tenants[tenant].from ||
+                                  unit >= tenants[tenant].to))
         tenant = tenants[tenant].outer;
     return tenant;
 }
@@ -260,7 +269,7 @@ int ref_tenant_find(int unit)
 
     if (newest == REF_NONE || !tenants[newest].ended)
         return newest;
-    return live(units[unit].outer);
+    return live(units[unit].outer, unit);
 }
 
 bool ref_tenant_ended(int tenant)
@@ -302,6 +311,7 @@ static void follow_unit(struct tenant *tenant, int number, int host, struct unit
         if (separate)
             host_behind(host, REF_BOTH, other->end_host);
         earlier = earlier == unit->newest ? unit->outer : other->outer;
+        earlier = reaching(earlier, tenant->from, tenant->to);
     }
     if (tenant->outer == REF_NONE)
         tenant->outer = outer;
@@ -493,7 +503,11 @@ static bool whose(int op, int given, int at, int *out)
         *out = newest;
         return had_it(newest, op);
     }
-    *out = had_it(newest, op) ? newest : had_it(unit->outer, op) ? unit->outer : REF_NONE;
+    if (had_it(newest, op))
+        *out = newest;
+    else if (had_it(unit->outer, op) && at >= tenants[unit->outer].from &&
+             at < tenants[unit->outer].to)
+        *out = unit->outer;
     return *out != REF_NONE ||
            (tenants[newest].born > ops[op].heard && !tenants[newest].follows);
 }
@@ -530,11 +544,14 @@ static bool takes_in(const struct mark *new, const struct mark *old)
     return !old->writes && (!new->atomic || old->atomic);
 }
 
-/* Does the new one run late, in memory that an inner tenant has had since? By right only
- * the bad luck of a schedule does that; here it may be behind the inner one's users. */
-static bool late_in_outer(const struct mark *old, const struct mark *new)
+/* Not followed through others: one that runs late in memory that was an inner tenant's
+ * before or since, where waits at run time may have put it behind later users; a layer's
+ * own use of nobody's memory. */
+static bool not_followed(const struct mark *old, const struct mark *new)
 {
-    return who_hands_on(old, new) == 2 && inside(old->tenant, new->tenant);
+    return (who_hands_on(old, new) == 2 &&
+            (inside(old->tenant, new->tenant) || inside(new->tenant, old->tenant))) ||
+           (old->tenant == REF_NONE && ops[old->op].own);
 }
 
 static void touch(struct unit *unit, const struct mark *new)
@@ -554,7 +571,7 @@ static void touch(struct unit *unit, const struct mark *new)
         if (conflict && kind != ORACLE_FINDINGS) {
             if (!old->taken_in)
                 find(kind, old->op, new->op, REF_NONE);
-            else if (!late_in_outer(old, new))
+            else if (!not_followed(old, new))
                 ref_step.hidden = new->op;
         }
         old->taken_in |= stronger && kind == ORACLE_FINDINGS &&

@@ -400,6 +400,27 @@ Test(oracle_tenants, a_block_may_lie_in_two_mappings)
     expect(ORACLE_NO_TENANT, 1);
 }
 
+Test(oracle_tenants, a_block_of_a_block_over_two_mappings_ends_in_neither)
+{
+    begin();
+    const struct oracle_range left = {MEMORY, BYTES}, right = {MEMORY + BYTES, BYTES};
+
+    struct oracle_tenant *first =
+        oracle_tenant_begin(&left, "cuMemMap", host(), NULL, false);
+    oracle_tenant_begin(&right, "cuMemMap", host(), NULL, false);
+    struct oracle_tenant *block = give_inner(MEMORY, 2 * BYTES);
+    struct oracle_tenant *part = give_inner(MEMORY + BYTES, 512);
+    cr_assert_eq(oracle_tenant_find(MEMORY + BYTES), part);
+    take(part);
+    cr_assert_eq(oracle_tenant_find(MEMORY + BYTES), block);
+    part = give_inner(MEMORY + BYTES, 512);
+    take(block);
+    take(part);
+    cr_assert_null(oracle_tenant_find(MEMORY + BYTES));
+    oracle_tenant_begin(&right, "cuMemMap", host(), NULL, false);
+    cr_assert_eq(oracle_tenant_find(MEMORY), first); /* which that did not end */
+}
+
 Test(oracle_tenants, a_segment_given_back_takes_its_blocks_with_it)
 {
     begin();

@@ -176,15 +176,33 @@ void oracle_lodging_at(uintptr_t address, struct oracle_lodging *out)
                                        NULL};
 }
 
-/* The innermost that lives. */
-static struct oracle_tenant *who_lives(const struct lodging *lodging)
+/* Has the tenant any of these bytes? */
+static bool reaches(const struct oracle_tenant *tenant, uintptr_t start, uintptr_t end)
+{
+    return start < oracle_range_end(&tenant->range) && end > tenant->range.address;
+}
+
+/* The next one around a tenant that has any of these bytes. One that spans several is
+ * inside the first of them as far as it knows itself; the lodging knows better. */
+static struct oracle_tenant *around(const struct lodging *lodging,
+                                    const struct oracle_tenant *tenant, uintptr_t start,
+                                    uintptr_t end)
+{
+    struct oracle_tenant *outer =
+        tenant == lodging->newest ? lodging->outer : tenant->outer;
+
+    while (outer && !reaches(outer, start, end))
+        outer = outer->outer;
+    return outer;
+}
+
+/* The innermost that lives at the address. */
+static struct oracle_tenant *who_lives(const struct lodging *lodging, uintptr_t address)
 {
     struct oracle_tenant *tenant = lodging->newest;
 
-    if (tenant->ended)
-        tenant = lodging->outer;
     while (tenant && tenant->ended)
-        tenant = tenant->outer;
+        tenant = around(lodging, tenant, address, address + 1);
     return tenant;
 }
 
@@ -193,7 +211,7 @@ struct oracle_tenant *oracle_tenant_find(uintptr_t address)
     oracle_lock();
     const struct lodging *lodging = lodging_from(address);
     struct oracle_tenant *tenant =
-        lodging && lodging->span.start <= address ? who_lives(lodging) : NULL;
+        lodging && lodging->span.start <= address ? who_lives(lodging, address) : NULL;
     oracle_tenant_ref(tenant);
     oracle_unlock();
     return tenant;
@@ -332,7 +350,8 @@ static struct oracle_tenant *follow_all(struct oracle_tenant *tenant,
         if (!earlier->ended)
             end_tenant(earlier, tenant->call, past, NULL);
         follow(tenant, past, earlier);
-        earlier = earlier == lodging->newest ? lodging->outer : earlier->outer;
+        earlier = around(lodging, earlier, tenant->range.address,
+                         oracle_range_end(&tenant->range));
     }
     return NULL;
 }

@@ -189,9 +189,10 @@ static bool whose(const struct oracle_op *op, struct oracle_tenant *given,
         *out = newest;
         return had_it(newest, op);
     }
-    *out = had_it(newest, op)           ? newest
-           : had_it(lodging->outer, op) ? lodging->outer
-                                        : NULL;
+    if (had_it(newest, op))
+        *out = newest;
+    else if (had_it(lodging->outer, op) && lies_in(address, lodging->outer))
+        *out = lodging->outer;
     return *out || (newest->born > op->heard && !newest->follows);
 }
 
@@ -274,20 +275,27 @@ static bool in_its_life(const struct oracle_mark *mark, uintptr_t start, uintptr
     return true;
 }
 
-/* A piece of an access that lies on one side of its tenant's bounds and in one lodging.
- * False: nobody's. */
+/* Where the bytes from an address on change sides of a tenant's bounds, or the end. */
+static uintptr_t one_side(uintptr_t at, uintptr_t end, const struct oracle_tenant *tenant)
+{
+    if (!tenant)
+        return end;
+    if (at < tenant->range.address)
+        return end < tenant->range.address ? end : tenant->range.address;
+    if (lies_in(at, tenant) && end > oracle_range_end(&tenant->range))
+        return oracle_range_end(&tenant->range);
+    return end;
+}
+
+/* A piece of an access that lies in one lodging and on one side of the bounds of those
+ * concerned. False: nobody's. */
 static bool piece_of(const struct oracle_op *op, const struct oracle_access *access,
                      uintptr_t at, struct oracle_lodging *lodging,
                      struct oracle_tenant **out)
 {
-    const struct oracle_tenant *given = access->tenant;
-
     oracle_lodging_at(at, lodging);
-    if (given && at < given->range.address && lodging->end > given->range.address)
-        lodging->end = given->range.address;
-    else if (given && lies_in(at, given) &&
-             lodging->end > oracle_range_end(&given->range))
-        lodging->end = oracle_range_end(&given->range);
+    lodging->end = one_side(at, lodging->end, access->tenant);
+    lodging->end = one_side(at, lodging->end, lodging->outer);
     return whose(op, access->tenant, at, lodging, out);
 }
 
