@@ -1,21 +1,25 @@
 /*
  * main.c - runs the programs under many seeds and judges the oracle.
  *
- *     order [--seeds N] [--first N] [--list] [--verbose] [filter...]
+ *     order [--seeds N] [--first N] [--jobs N] [--list] [--verbose] [filter...]
  *
  * One line for each program that was judged wrongly, or each with --verbose, figures
- * last. Status 0: every verdict was right; 1: one was not; 2: bad arguments.
+ * last. Status 0: every verdict was right; 1: one was not; 2: bad arguments. Programs run
+ * side by side, --jobs at a time (1): most of the time a run waits for a verdict.
  *
- * A right program runs under every seed; one that is not under at most 40, and half of
- * them must find it (its faults do not depend on luck: an order is missing or it is not).
+ * A right program runs under every seed; one that is not under at most 40 (one that
+ * hangs: 8), and half of them must find it (its faults do not depend on luck: an order is
+ * missing or it is not).
  *
- * Owns:  the children, one at a time.   Lock: none.
+ * Owns:  the workers; of each, the child it runs.
+ * Lock:  none; workers share counters in memory (struct shared).
  */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,8 +28,10 @@
 #define STATUS_OF_FINDINGS 66
 #define SECONDS            20 /* a child that lasts longer hangs */
 #define OUTPUT_BYTES       16384
+#define MOST_JOBS          64
 
 #define MOST_SEEDS_OF_WRONG 40
+#define MOST_SEEDS_OF_HANG  8 /* a verdict takes a wait that nothing ends */
 
 extern const struct program *const __start_order_programs[];
 extern const struct program *const __stop_order_programs[];
@@ -145,6 +151,12 @@ struct figures {
     unsigned runs, failed;
 };
 
+/* What the workers share: atomics only. */
+struct shared {
+    size_t next; /* the program that is taken next */
+    struct figures figures;
+};
+
 static void complain(const struct program *program, unsigned long seed,
                      const struct run *run, const char *what)
 {
@@ -155,6 +167,16 @@ static void complain(const struct program *program, unsigned long seed,
            run->output);
 }
 
+static void tally(unsigned *sum, unsigned more)
+{
+    __atomic_fetch_add(sum, more, __ATOMIC_RELAXED);
+}
+
+static bool hangs(const struct program *program)
+{
+    return program->verdict == LAYER_BLOCKS || program->verdict == PROGRAM_BLOCKS;
+}
+
 static void judge(const struct program *program, unsigned long first, unsigned long seeds,
                   bool verbose, struct figures *figures)
 {
@@ -162,14 +184,15 @@ static void judge(const struct program *program, unsigned long first, unsigned l
     unsigned long hits = 0, alarms = 0;
     bool right = program->verdict == RIGHT;
 
-    if (!right && seeds > MOST_SEEDS_OF_WRONG)
+    if (hangs(program) && seeds > MOST_SEEDS_OF_HANG)
+        seeds = MOST_SEEDS_OF_HANG;
+    else if (!right && seeds > MOST_SEEDS_OF_WRONG)
         seeds = MOST_SEEDS_OF_WRONG;
     for (unsigned long seed = first; seed < first + seeds; seed++) {
         if (!run_once(program, seed, &run)) {
             perror("order: a process cannot be started");
             exit(1);
         }
-        figures->runs++;
         hits += as_expected(program, &run);
         if (is_false(program, &run) && alarms++ == 0)
             complain(program, seed, &run, "the oracle is wrong");
@@ -180,11 +203,13 @@ static void judge(const struct program *program, unsigned long first, unsigned l
     if (verbose || !good)
         printf("%-6s %-44s %-14s seen under %lu of %lu seeds\n", good ? "ok" : "FAILED",
                program->name, words[program->verdict], hits, seeds);
-    figures->planted += !right;
-    figures->found += !right && good;
-    figures->right += right;
-    figures->alarms += right ? (unsigned)alarms : 0;
-    figures->failed += !good;
+    tally(&figures->runs, (unsigned)seeds);
+    tally(&figures->planted, !right);
+    tally(&figures->found, !right && good);
+    tally(&figures->right, right);
+    tally(&figures->alarms, right ? (unsigned)alarms : 0);
+    tally(&figures->failed, !good);
+    fflush(stdout); /* a program's lines stay together */
 }
 
 static bool wanted(const char *name, char **filters, int count)
@@ -196,18 +221,30 @@ static bool wanted(const char *name, char **filters, int count)
     return count == 0;
 }
 
+/* Those that hang come first: they take longest, and the others run beside them. */
 static int by_name(const void *left, const void *right)
 {
     const struct program *const *a = left, *const *b = right;
 
+    if (hangs(*a) != hangs(*b))
+        return hangs(*a) ? -1 : 1;
     return strcmp((*a)->name, (*b)->name);
 }
+
+/* What the arguments ask for. */
+struct wish {
+    unsigned long seeds, first, jobs;
+    bool list, verbose;
+    char **filters;
+    int filter_count;
+};
 
 static int usage(const char *wrong)
 {
     fprintf(stderr,
             "order: %s\n"
-            "usage: order [--seeds N] [--first N] [--list] [--verbose] [filter...]\n",
+            "usage: order [--seeds N] [--first N] [--jobs N] [--list] [--verbose] "
+            "[filter...]\n",
             wrong);
     return 2;
 }
@@ -223,43 +260,93 @@ static bool number(const char *text, unsigned long *out)
     return errno == 0 && *end == '\0';
 }
 
+/* The first argument that is none, or NULL. */
+static const char *read_arguments(int argc, char **argv, struct wish *wish)
+{
+    int next = 1;
+
+    *wish = (struct wish){.seeds = 20, .first = 1, .jobs = 1};
+    for (; next < argc && argv[next][0] == '-'; next++) {
+        const char *option = argv[next];
+        if (strcmp(option, "--list") == 0)
+            wish->list = true;
+        else if (strcmp(option, "--verbose") == 0)
+            wish->verbose = true;
+        else if ((strcmp(option, "--seeds") != 0 ||
+                  !number(argv[++next], &wish->seeds)) &&
+                 (strcmp(option, "--first") != 0 ||
+                  !number(argv[++next], &wish->first)) &&
+                 (strcmp(option, "--jobs") != 0 || !number(argv[++next], &wish->jobs)))
+            return option;
+    }
+    wish->filters = argv + next;
+    wish->filter_count = argc - next;
+    if (wish->seeds == 0 || wish->jobs == 0 || wish->jobs > MOST_JOBS)
+        return "nothing to do, or too many jobs";
+    return NULL;
+}
+
+/* Take one program after the other until none is left. */
+static void work(const struct program **programs, size_t count, const struct wish *wish,
+                 struct shared *shared)
+{
+    for (;;) {
+        size_t at = __atomic_fetch_add(&shared->next, 1, __ATOMIC_RELAXED);
+        if (at >= count)
+            return;
+        if (wanted(programs[at]->name, wish->filters, wish->filter_count))
+            judge(programs[at], wish->first, wish->seeds, wish->verbose,
+                  &shared->figures);
+    }
+}
+
+/* False: a worker could not be started, or died. */
+static bool work_side_by_side(const struct program **programs, size_t count,
+                              const struct wish *wish, struct shared *shared)
+{
+    bool well = true;
+    int status;
+
+    for (unsigned long i = 0; i < wish->jobs; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            work(programs, count, wish, shared);
+            _exit(0);
+        }
+        well &= pid > 0;
+    }
+    while (wait(&status) > 0)
+        well &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return well;
+}
+
 int main(int argc, char **argv)
 {
     size_t count = (size_t)(__stop_order_programs - __start_order_programs);
     const struct program **programs = malloc((count + 1) * sizeof(*programs));
-    unsigned long seeds = 20, first = 1;
-    bool list = false, verbose = false;
-    struct figures figures = {0};
-    int next = 1;
+    struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct wish wish;
+    const char *wrong = read_arguments(argc, argv, &wish);
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    for (; next < argc && argv[next][0] == '-'; next++) {
-        const char *option = argv[next];
-        if (strcmp(option, "--list") == 0)
-            list = true;
-        else if (strcmp(option, "--verbose") == 0)
-            verbose = true;
-        else if ((strcmp(option, "--seeds") != 0 || !number(argv[++next], &seeds)) &&
-                 (strcmp(option, "--first") != 0 || !number(argv[++next], &first)))
-            return usage(option);
-    }
-    if (!programs || seeds == 0)
-        return usage("nothing to do");
+    if (wrong || !programs || shared == MAP_FAILED)
+        return usage(wrong ? wrong : "no memory");
     memcpy(programs, __start_order_programs, count * sizeof(*programs));
     qsort(programs, count, sizeof(*programs), by_name);
-    for (size_t i = 0; i < count; i++) {
-        if (!wanted(programs[i]->name, argv + next, argc - next))
-            continue;
-        if (list)
-            printf("%-44s %-14s %s\n", programs[i]->name, words[programs[i]->verdict],
-                   programs[i]->says);
-        else
-            judge(programs[i], first, seeds, verbose, &figures);
-    }
-    free(programs);
-    if (list)
+    if (wish.list) {
+        for (size_t i = 0; i < count; i++) {
+            if (wanted(programs[i]->name, wish.filters, wish.filter_count))
+                printf("%-44s %-14s %s\n", programs[i]->name, words[programs[i]->verdict],
+                       programs[i]->says);
+        }
         return 0;
+    }
+    bool well = work_side_by_side(programs, count, &wish, shared);
+    const struct figures *figures = &shared->figures;
     printf("order: %u planted, %u found; %u right, %u false alarms; %u runs\n",
-           figures.planted, figures.found, figures.right, figures.alarms, figures.runs);
-    return figures.failed ? 1 : 0;
+           figures->planted, figures->found, figures->right, figures->alarms,
+           figures->runs);
+    if (!well)
+        fprintf(stderr, "order: a worker did not end well: not everything was judged\n");
+    return well && figures->failed == 0 ? 0 : 1;
 }
