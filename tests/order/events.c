@@ -273,3 +273,60 @@ PROGRAM(events, the_context_waited_late, RACE, "earlier work does not")
     OK(cuCtxWaitEvent(world_context(), event));
     OK(cuCtxSynchronize());
 }
+
+/* ---- memory that follows an event -------------------------------------------------- */
+
+PROGRAM(ordered, reused_behind_an_event, RIGHT,
+        "what another stream freed may be had by one that is behind the free")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory, out = new_memory();
+
+    for (unsigned i = 0; i < 4; i++) {
+        OK(cuMemAllocAsync(&memory, 4 << 20, a));
+        fill(a, memory, 1);
+        OK(cuMemFreeAsync(memory, a));
+        join(a, b);
+        OK(cuMemAllocAsync(&memory, 4 << 20, b));
+        fill(b, memory, 2 + i);
+        copy(b, out, memory);
+        OK(cuMemFreeAsync(memory, b));
+        join(b, a);
+    }
+    must_hold(out, 5);
+}
+
+PROGRAM(ordered, freed_large_without_an_event, RIGHT,
+        "one that is not behind the free gets other memory, or that behind a wait")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory, out = new_memory();
+
+    for (unsigned i = 0; i < 4; i++) {
+        OK(cuMemAllocAsync(&memory, 4 << 20, a));
+        fill(a, memory, 1);
+        OK(cuMemFreeAsync(memory, a));
+        OK(cuMemAllocAsync(&memory, 4 << 20, b));
+        fill(b, memory, 2 + i);
+        copy(b, out, memory);
+        OK(cuMemFreeAsync(memory, b));
+    }
+    must_hold(out, 5);
+}
+
+PROGRAM(ordered, used_beside_its_reuse, RACE,
+        "a third stream's use is in order with neither the free nor the next owner")
+{
+    CUstream a = new_stream(), b = new_stream(), c = new_stream();
+    CUdeviceptr memory;
+
+    OK(cuMemAllocAsync(&memory, 4 << 20, a));
+    join(a, c);
+    fill(c, memory, 1);
+    forgive();
+    OK(cuMemFreeAsync(memory, a));
+    join(a, b);
+    OK(cuMemAllocAsync(&memory, 4 << 20, b));
+    fill(b, memory, 2);
+    OK(cuCtxSynchronize());
+}

@@ -221,6 +221,37 @@ PROGRAM(graphs, memory_nodes, RIGHT, "memory of a graph lives from its start to 
     must_hold(out, 11);
 }
 
+/* Nodes without edges that set a word each; the last one sets that of node `again`. */
+static void many_branches(unsigned count, unsigned again)
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory();
+    CUDA_MEMSET_NODE_PARAMS set = {.elementSize = 4, .width = 1, .height = 1};
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+
+    OK(cuGraphCreate(&graph, 0));
+    for (unsigned i = 0; i < count; i++) {
+        set.dst = memory + 4 * (i + 1 < count ? i : again);
+        set.value = i;
+        OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, world_context()));
+    }
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, a));
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(graphs, many_branches, RIGHT, "however many they are")
+{
+    many_branches(130, 129);
+}
+
+PROGRAM(graphs, many_branches_and_a_word, RACE, "two of many branches share a word")
+{
+    many_branches(65, 0);
+}
+
 /* ---- programmatic launches --------------------------------------------------------- */
 
 PROGRAM(programmatic, overlaps, RACE, "it may start before the kernel in front has ended")
@@ -334,4 +365,96 @@ PROGRAM(programmatic, then_a_free, RIGHT, "and a free")
     OK(cuMemFree(memory));
     fill(b, new_memory(), 14);
     OK(cuCtxSynchronize());
+}
+
+/* ---- programmatic edges ------------------------------------------------------------ */
+
+PROGRAM(graphs, programmatic_edge, RACE, "a captured programmatic launch overlaps, too")
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    begin(a);
+    fill(a, memory, 15);
+    overlapping_copy(a, out, memory, false);
+    CUgraphExec exec = end(a);
+    OK(cuGraphLaunch(exec, a));
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(graphs, programmatic_edge_waited_for, RIGHT, "unless it waits inside")
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    begin(a);
+    fill(a, memory, 15);
+    overlapping_copy(a, out, memory, true);
+    CUgraphExec exec = end(a);
+    OK(cuGraphLaunch(exec, a));
+    OK(cuGraphLaunch(exec, a));
+    must_hold(out, 15);
+}
+
+PROGRAM(graphs, programmatic_edges_in_a_row, RACE,
+        "it waits for the kernel in front, which waited for none")
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory(), other = new_memory(), out = new_memory();
+
+    begin(a);
+    fill(a, memory, 15);
+    overlapping_fill(a, other, 16);
+    overlapping_copy(a, out, memory, true);
+    CUgraphExec exec = end(a);
+    OK(cuGraphLaunch(exec, a));
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(graphs, behind_a_programmatic_edge, RIGHT, "what follows waits for both kernels")
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory(), other = new_memory(), out = new_memory();
+
+    begin(a);
+    fill(a, memory, 15);
+    overlapping_fill(a, other, 16);
+    copy(a, out, memory);
+    copy(a, memory, other);
+    CUgraphExec exec = end(a);
+    OK(cuGraphLaunch(exec, a));
+    must_hold(out, 15);
+    must_hold(memory, 16);
+}
+
+PROGRAM(graphs, before_a_programmatic_edge, RIGHT,
+        "it starts behind what the kernel in front started behind")
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory(), other = new_memory(), out = new_memory();
+
+    begin(a);
+    OK(cuMemsetD32Async(memory, 7, WORDS, a));
+    fill(a, other, 16);
+    overlapping_copy(a, out, memory, false);
+    CUgraphExec exec = end(a);
+    OK(cuGraphLaunch(exec, a));
+    copy(a, memory, out);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(graphs, programmatic_behind_an_event, RIGHT,
+        "behind a captured wait it overlaps nothing")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    begin(a);
+    join(a, b);
+    fill(b, memory, 15);
+    join(b, a);
+    overlapping_copy(a, out, memory, false);
+    CUgraphExec exec = end(a);
+    OK(cuGraphLaunch(exec, a));
+    must_hold(out, 15);
 }

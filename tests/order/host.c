@@ -1,8 +1,7 @@
 /*
- * host.c - order that goes through the host: waits, copies that wait, host functions,
- * words in memory both can see.
+ * host.c - order that goes through the host: waits, copies that wait, host functions.
  * Source: Driver API, "API synchronization behavior", "Stream synchronization behavior",
- * cuLaunchHostFunc, "Stream Memory Operations".
+ * cuLaunchHostFunc.
  */
 #include <pthread.h>
 #include <time.h>
@@ -327,6 +326,36 @@ PROGRAM(host_function, waits_for_the_host, RIGHT,
     must_hold(out, 9);
 }
 
+struct meeting {
+    int come, gone;
+};
+
+static void CUDA_CB meet(void *argument)
+{
+    struct meeting *meeting = argument;
+
+    await_flag(&meeting->come);
+    raise_flag(&meeting->gone);
+}
+
+PROGRAM(host_function, told_too_early, RACE,
+        "what the host learned after it had returned")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+    static struct meeting meeting;
+
+    OK(cuLaunchHostFunc(a, meet, &meeting));
+    copy(a, out, memory);
+    raise_flag(&meeting.come);
+    await_flag(&meeting.gone);
+    for (unsigned i = 0; i < 5; i++)
+        pause_a_little(); /* it returns */
+    fill(b, memory, 9);
+    OK(cuStreamSynchronize(b));
+    OK(cuCtxSynchronize());
+}
+
 PROGRAM(host_function, of_another_stream, RACE, "it orders nothing but its own stream")
 {
     CUstream a = new_stream(), b = new_stream();
@@ -336,116 +365,6 @@ PROGRAM(host_function, of_another_stream, RACE, "it orders nothing but its own s
     fill(a, memory, 9);
     OK(cuLaunchHostFunc(b, raise_flag, &flag));
     copy(b, out, memory);
-    OK(cuCtxSynchronize());
-}
-
-/* ---- words both can see ------------------------------------------------------------ */
-
-PROGRAM(words, read_by_the_host, RIGHT,
-        "the host saw what the device wrote behind its work")
-{
-    CUstream a = new_stream(), b = new_stream();
-    CUdeviceptr memory = new_memory(), out = new_memory();
-    uint32_t *words = new_pinned();
-    CUdeviceptr seen;
-
-    OK(cuMemHostGetDevicePointer(&seen, words, 0));
-    words[0] = 0;
-    fill(a, memory, 10);
-    OK(cuStreamWriteValue32(a, seen, 1, 0));
-    while (__atomic_load_n(&words[0], __ATOMIC_ACQUIRE) == 0)
-        pause_a_little();
-    NOTE(.kind = CUDASIM_HOST_SAW, .address = (uintptr_t)words, .bytes = 4);
-    copy(b, out, memory);
-    must_hold(out, 10);
-}
-
-PROGRAM(words, written_by_the_host, RIGHT,
-        "a persistent kernel is released behind a wait")
-{
-    CUstream a = new_stream(), b = new_stream();
-    CUdeviceptr memory = new_memory(), out = new_memory();
-    uint32_t *words = new_pinned();
-
-    words[0] = 0;
-    wait_for(a, words);
-    copy(a, out, memory);
-    fill(b, memory, 11);
-    OK(cuStreamSynchronize(b));
-    __atomic_store_n(&words[0], 1, __ATOMIC_RELEASE);
-    must_hold(out, 11);
-}
-
-PROGRAM(words, written_too_early, RACE, "it was released before that")
-{
-    CUstream a = new_stream(), b = new_stream();
-    CUdeviceptr memory = new_memory(), out = new_memory();
-    uint32_t *words = new_pinned();
-
-    words[0] = 0;
-    wait_for(a, words);
-    copy(a, out, memory);
-    fill(b, memory, 11);
-    __atomic_store_n(&words[0], 1, __ATOMIC_RELEASE);
-    OK(cuCtxSynchronize());
-}
-
-PROGRAM(words, between_streams, RIGHT, "one stream waits for what another writes")
-{
-    CUstream a = new_stream(), b = new_stream();
-    CUdeviceptr memory = new_memory(), out = new_memory(), word = new_memory();
-
-    OK(cuMemsetD32(word, 0, 1));
-    OK(cuCtxSynchronize());
-    OK(cuStreamWaitValue32(a, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
-    copy(a, out, memory);
-    fill(b, memory, 12);
-    OK(cuStreamWriteValue32(b, word, 1, 0));
-    must_hold(out, 12);
-}
-
-PROGRAM(words, between_three_streams, RIGHT, "and a third waits for the second's")
-{
-    CUstream a = new_stream(), b = new_stream(), c = new_stream();
-    CUdeviceptr memory = new_memory(), out = new_memory(), word = new_memory();
-
-    OK(cuMemsetD32(word, 0, 2));
-    OK(cuCtxSynchronize());
-    OK(cuStreamWaitValue32(a, word + 4, 1, CU_STREAM_WAIT_VALUE_GEQ));
-    copy(a, out, memory);
-    OK(cuStreamWaitValue32(b, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
-    OK(cuStreamWriteValue32(b, word + 4, 1, 0));
-    fill(c, memory, 13);
-    OK(cuStreamWriteValue32(c, word, 1, 0));
-    must_hold(out, 13);
-}
-
-PROGRAM(words, written_before_the_work, RACE,
-        "the value was written in front of the work")
-{
-    CUstream a = new_stream(), b = new_stream();
-    CUdeviceptr memory = new_memory(), out = new_memory(), word = new_memory();
-
-    OK(cuMemsetD32(word, 0, 1));
-    OK(cuCtxSynchronize());
-    OK(cuStreamWaitValue32(a, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
-    copy(a, out, memory);
-    OK(cuStreamWriteValue32(b, word, 1, 0));
-    fill(b, memory, 12);
-    OK(cuCtxSynchronize());
-}
-
-PROGRAM(words, other_work, RACE, "a value says nothing of streams that did not write it")
-{
-    CUstream a = new_stream(), b = new_stream(), c = new_stream();
-    CUdeviceptr memory = new_memory(), out = new_memory(), word = new_memory();
-
-    OK(cuMemsetD32(word, 0, 1));
-    OK(cuCtxSynchronize());
-    fill(c, memory, 12);
-    OK(cuStreamWaitValue32(a, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
-    copy(a, out, memory);
-    OK(cuStreamWriteValue32(b, word, 1, 0));
     OK(cuCtxSynchronize());
 }
 

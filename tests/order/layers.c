@@ -3,28 +3,25 @@
  * out parts of one segment, in a way that is safe, or not in a way that has a name.
  * Source: docs/simulator.md, "The oracle".
  */
-#include <time.h>
+#include "layer.h"
 
-#include "order.h"
+CUdeviceptr segment; /* of a program's one thread */
 
-static CUdeviceptr segment;
-
-/* Every layer's memory: one allocation of the driver's. */
-static void begin_layer(void)
+void begin_layer(void)
 {
     NOTE(.kind = CUDASIM_ENTER, .call = "cuMemAlloc_v2");
     OK(cuMemAlloc(&segment, 1 << 20));
     NOTE(.kind = CUDASIM_LEAVE);
 }
 
-static CUdeviceptr hand_out(size_t offset)
+CUdeviceptr hand_out(size_t offset)
 {
     NOTE(.kind = CUDASIM_HAND_OUT, .call = "cuMemAlloc_v2", .address = segment + offset,
          .bytes = BYTES);
     return segment + offset;
 }
 
-static void take_back(CUdeviceptr block)
+void take_back(CUdeviceptr block)
 {
     NOTE(.kind = CUDASIM_TAKE_BACK, .call = "cuMemFree_v2", .address = block);
 }
@@ -34,23 +31,22 @@ static void retire(CUdeviceptr block, CUevent event)
     NOTE(.kind = CUDASIM_RETIRE, .address = block, .event = event);
 }
 
-static void enter_free(void)
+void enter_free(void)
 {
     NOTE(.kind = CUDASIM_ENTER, .call = "cuMemFree_v2", .native_waits = true);
 }
 
-static void enter_alloc(void)
+void enter_alloc(void)
 {
     NOTE(.kind = CUDASIM_ENTER, .call = "cuMemAlloc_v2");
 }
 
-static void leave(void)
+void leave(void)
 {
     NOTE(.kind = CUDASIM_LEAVE);
 }
 
-/* An event of everything, recorded by the layer. */
-static CUevent fence(void)
+CUevent fence(void)
 {
     CUevent event;
 
@@ -390,195 +386,4 @@ PROGRAM(ordered_layer, plain_reuse, LOST_ORDER,
     leave();
     fill(c, hand_out(0), 2);
     OK(cuCtxSynchronize());
-}
-
-/* ---- waits ------------------------------------------------------------------------- */
-
-static void CUDA_CB await(void *argument)
-{
-    const struct timespec pause = {0, 1000000};
-
-    while (!__atomic_load_n((volatile int *)argument, __ATOMIC_ACQUIRE))
-        nanosleep(&pause, NULL);
-}
-
-/* Something on the device that ends when the host says so. */
-static uint32_t *hold(CUstream stream)
-{
-    uint32_t *flag = new_pinned();
-
-    *flag = 0;
-    wait_for(stream, flag);
-    return flag;
-}
-
-PROGRAM(waits, alloc_does_not, RIGHT, "work goes on while a persistent kernel runs")
-{
-    CUstream a = new_stream(), b = new_stream();
-    uint32_t *flag = hold(a);
-
-    begin_layer();
-    fill(b, hand_out(0), 1);
-    OK(cuStreamSynchronize(b));
-    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
-    must_hold(segment, 1);
-}
-
-PROGRAM(waits, native_alloc_does_not, RIGHT, "nor does the driver's own allocation wait")
-{
-    CUstream a = new_stream(), b = new_stream();
-    uint32_t *flag = hold(a);
-    CUdeviceptr memory = new_memory();
-
-    fill(b, memory, 1);
-    OK(cuStreamSynchronize(b));
-    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
-    must_hold(memory, 1);
-}
-
-PROGRAM(waits, alloc_does, LAYER_BLOCKS,
-        "an allocation waits for a kernel that waits for us")
-{
-    CUstream a = new_stream();
-    uint32_t *flag = hold(a);
-
-    begin_layer();
-    enter_alloc();
-    OK(cuCtxSynchronize());
-    leave();
-    hand_out(0);
-    *flag = 1;
-}
-
-PROGRAM(waits, alloc_does_for_a_fence, LAYER_BLOCKS,
-        "by way of a fence behind that kernel")
-{
-    CUstream a = new_stream();
-    CUevent event;
-
-    begin_layer();
-    CUdeviceptr block = hand_out(0);
-    uint32_t *flag = hold(a);
-    event = fence();
-    take_back(block);
-    enter_alloc();
-    OK(cuEventSynchronize(event));
-    leave();
-    hand_out(0);
-    *flag = 1;
-}
-
-PROGRAM(waits, alloc_does_for_a_host_function, LAYER_BLOCKS, "that waits for this thread")
-{
-    CUstream a = new_stream();
-    static volatile int flag;
-
-    begin_layer();
-    OK(cuLaunchHostFunc(a, await, (void *)(uintptr_t)&flag));
-    enter_alloc();
-    OK(cuCtxSynchronize());
-    leave();
-    flag = 1;
-}
-
-PROGRAM(waits, alloc_does_for_a_word, LAYER_BLOCKS, "that this thread writes later")
-{
-    CUstream a = new_stream();
-    uint32_t *word = new_pinned();
-
-    begin_layer();
-    word[0] = 0;
-    OK(cuStreamWaitValue32(a, (CUdeviceptr)(uintptr_t)word, 1, CU_STREAM_WAIT_VALUE_EQ));
-    enter_alloc();
-    OK(cuCtxSynchronize());
-    leave();
-    word[0] = 1;
-}
-
-PROGRAM(waits, free_does, PROGRAM_BLOCKS, "a native free would wait for it as well")
-{
-    CUstream a = new_stream();
-
-    begin_layer();
-    CUdeviceptr block = hand_out(0);
-    uint32_t *flag = hold(a);
-    enter_free();
-    OK(cuCtxSynchronize());
-    leave();
-    take_back(block);
-    *flag = 1;
-}
-
-PROGRAM(waits, program_does, PROGRAM_BLOCKS, "the program's own deadlock")
-{
-    CUstream a = new_stream();
-    uint32_t *flag = hold(a);
-
-    OK(cuStreamSynchronize(a));
-    *flag = 1;
-}
-
-PROGRAM(waits, native_free_does, PROGRAM_BLOCKS, "cuMemFree waits for the whole context")
-{
-    CUstream a = new_stream();
-    CUdeviceptr memory = new_memory();
-    uint32_t *flag = hold(a);
-
-    OK(cuMemFree(memory));
-    *flag = 1;
-}
-
-static void poll_for_ever(void *argument)
-{
-    CUstream stream = argument;
-
-    for (;;)
-        (void)cuStreamQuery(stream);
-}
-
-PROGRAM(waits, beside_one_that_polls, PROGRAM_BLOCKS, "a thread that polls ends nothing")
-{
-    CUstream a = new_stream();
-    uint32_t *flag = hold(a);
-
-    (void)start_worker(poll_for_ever, a);
-    OK(cuStreamSynchronize(a));
-    *flag = 1;
-}
-
-static void release(void *argument)
-{
-    uint32_t *flag = argument;
-    CUstream b = new_stream();
-
-    fill(b, new_memory(), 1);
-    OK(cuStreamSynchronize(b));
-    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
-}
-
-PROGRAM(waits, another_thread_releases, RIGHT,
-        "a wait that another thread ends is none too many")
-{
-    CUstream a = new_stream();
-    CUdeviceptr memory = new_memory();
-    uint32_t *flag = hold(a);
-    struct worker *worker = start_worker(release, flag);
-
-    OK(cuMemFree(memory));
-    join_worker(worker);
-}
-
-PROGRAM(waits, collective, RIGHT, "kernels that wait for each other's launch")
-{
-    CUstream a = new_stream(), b = new_stream();
-    uint32_t *flags = new_pinned();
-
-    begin_layer();
-    flags[0] = 0;
-    wait_for(a, &flags[0]);
-    CUdeviceptr block = hand_out(0);
-    OK(cuStreamWriteValue32(b, (CUdeviceptr)(uintptr_t)flags, 1, 0));
-    fill(b, block, 1);
-    OK(cuStreamSynchronize(a));
-    must_hold(block, 1);
 }

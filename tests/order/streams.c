@@ -291,3 +291,132 @@ PROGRAM(streams, one_of_two_threads, RIGHT, "a stream is in order whoever submit
     copy(shared.stream, out, shared.memory);
     must_hold(out, 10);
 }
+
+/* ---- words that are written -------------------------------------------------------- */
+
+/* The first form of the call, which alone has CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER. */
+CUresult CUDAAPI write_word(CUstream stream, CUdeviceptr word, cuuint32_t value,
+                            unsigned flags) __asm__("cuStreamWriteValue32");
+
+/* A copy in one stream waits for a word that another one writes behind its work. */
+static void work_then_word(unsigned flags)
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory(), word = new_memory();
+
+    OK(cuMemsetD32(word, 0, 1));
+    OK(cuCtxSynchronize());
+    OK(cuStreamWaitValue32(a, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    copy(a, out, memory);
+    fill(b, memory, 11);
+    spin(b);
+    OK(write_word(b, word, 1, flags));
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(words, written_with_a_barrier, RIGHT, "a value is written behind a fence")
+{
+    work_then_word(CU_STREAM_WRITE_VALUE_DEFAULT);
+}
+
+PROGRAM(words, written_without_a_barrier, RACE,
+        "NO_MEMORY_BARRIER: the write may overtake those before it")
+{
+    work_then_word(CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
+}
+
+PROGRAM(words, behind_a_write_without_a_barrier, RIGHT,
+        "an event behind it is behind all of the stream")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory(), word = new_memory();
+
+    for (unsigned i = 0; i < 3; i++) {
+        fill(b, memory, 11);
+        OK(write_word(b, word, i, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
+        join(b, a);
+        copy(a, out, memory);
+        join(a, b);
+    }
+    must_hold(out, 11);
+}
+
+PROGRAM(words, seen_without_a_barrier, RIGHT, "who sees it is behind the write itself")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr word = new_memory();
+
+    OK(cuMemsetD32(word, 0, 1));
+    OK(cuCtxSynchronize());
+    OK(cuStreamWaitValue32(a, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    OK(cuMemsetD32Async(word, 7, 1, a));
+    OK(write_word(b, word, 1, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
+    OK(cuCtxSynchronize());
+}
+
+/* ---- allocations ------------------------------------------------------------------- */
+
+static void device_memory(void)
+{
+    new_memory();
+}
+
+static void page_locked_memory(void)
+{
+    new_pinned();
+}
+
+/* An allocation between work of two streams. */
+static void allocate_between(CUstream a, CUstream b, void (*allocate)(void))
+{
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    fill(a, memory, 17);
+    allocate();
+    copy(b, out, memory);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(allocations, order_nothing, RACE, "an allocation orders nothing")
+{
+    allocate_between(blocking_stream(), blocking_stream(), device_memory);
+}
+
+PROGRAM_WITH(allocations, stand_between, RIGHT,
+             "where an allocation stands between streams, it orders their work",
+             "CUDASIM_ALLOC_WAITS=context")
+{
+    allocate_between(blocking_stream(), new_stream(), device_memory);
+}
+
+PROGRAM_WITH(allocations, of_pinned_memory_stand_between, RIGHT,
+             "and so does one of page-locked memory", "CUDASIM_ALLOC_WAITS=context")
+{
+    allocate_between(new_stream(), new_stream(), page_locked_memory);
+}
+
+PROGRAM_WITH(allocations, before_both, RACE, "not work that both comes behind it",
+             "CUDASIM_ALLOC_WAITS=context")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory();
+
+    fill(a, memory, 17);
+    copy(b, out, memory);
+    device_memory();
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM_WITH(allocations, wait_for_nothing_themselves, RIGHT,
+             "the order is one on the device: the call returns",
+             "CUDASIM_ALLOC_WAITS=context")
+{
+    uint32_t *flag = new_pinned();
+
+    *flag = 0;
+    wait_for(new_stream(), flag);
+    device_memory();
+    page_locked_memory();
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+    OK(cuCtxSynchronize());
+}

@@ -5,10 +5,17 @@
  */
 #include "oracle_helpers.h"
 
-static struct oracle_tenant *segment(void)
+static struct oracle_line *x, *y; /* streams; each test is a process */
+
+/* The segment, and the two streams. */
+static void set_up(void (*begin_it)(void))
 {
-    const struct oracle_range range = {MEMORY - BYTES, 4 * BYTES};
-    return oracle_tenant_begin(&range, "cuMemAlloc_v2", host(), NULL, false);
+    const struct oracle_range segment = {MEMORY - BYTES, 4 * BYTES};
+
+    begin_it();
+    oracle_tenant_begin(&segment, "cuMemAlloc_v2", host(), NULL, false);
+    x = stream_new();
+    y = stream_new();
 }
 
 static struct oracle_tenant *block(void)
@@ -20,9 +27,7 @@ static struct oracle_tenant *block(void)
 
 Test(oracle_layer, right_is_ordered_in_both)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     struct oracle_tenant *a = block();
 
     run(put(x, NULL), WRITES);
@@ -36,9 +41,7 @@ Test(oracle_layer, right_is_ordered_in_both)
 
 Test(oracle_layer, lost_order_is_ordered_in_n_alone)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     struct oracle_tenant *a = block();
 
     run(put(x, NULL), WRITES);
@@ -50,9 +53,7 @@ Test(oracle_layer, lost_order_is_ordered_in_n_alone)
 
 Test(oracle_layer, a_race_is_ordered_in_neither)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     block();
 
     run(put(x, NULL), WRITES);
@@ -62,9 +63,7 @@ Test(oracle_layer, a_race_is_ordered_in_neither)
 
 Test(oracle_layer, masked_is_ordered_in_s_alone)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     block();
 
     run(put(x, NULL), WRITES);
@@ -78,9 +77,7 @@ Test(oracle_layer, masked_is_ordered_in_s_alone)
 /* kernel(out); cudaFree(other); copy out to the host: natively right. */
 Test(oracle_layer, the_wait_of_a_free_is_leaned_on)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new();
+    set_up(begin);
     struct oracle_tenant *other = give_inner(MEMORY + BYTES, BYTES), *out = block();
     const struct oracle_access access = {.range = {MEMORY, BYTES}, .tenant = out};
 
@@ -92,9 +89,7 @@ Test(oracle_layer, the_wait_of_a_free_is_leaned_on)
 
 Test(oracle_layer, the_wait_of_a_free_made_good_is_right)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new();
+    set_up(begin);
     struct oracle_tenant *other = give_inner(MEMORY + BYTES, BYTES), *out = block();
     const struct oracle_access access = {.range = {MEMORY, BYTES}, .tenant = out};
 
@@ -107,8 +102,7 @@ Test(oracle_layer, the_wait_of_a_free_made_good_is_right)
 
 Test(oracle_layer, a_free_that_waits_for_nothing_leaves_a_race)
 {
-    begin();
-    segment();
+    set_up(begin);
     struct oracle_tenant *a = block();
 
     run(put(stream_new(), NULL), WRITES);
@@ -120,9 +114,7 @@ Test(oracle_layer, a_free_that_waits_for_nothing_leaves_a_race)
 
 Test(oracle_layer, its_events_in_a_stream_order_nothing_in_n)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     struct oracle_op *a = put(x, NULL);
     block();
 
@@ -134,9 +126,7 @@ Test(oracle_layer, its_events_in_a_stream_order_nothing_in_n)
 
 Test(oracle_layer, the_program_behind_its_operation_is_in_its_stream)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     block();
 
     run(put(x, NULL), WRITES);
@@ -147,9 +137,8 @@ Test(oracle_layer, the_program_behind_its_operation_is_in_its_stream)
 
 Test(oracle_layer, who_waits_for_its_operation_is_not_behind_what_that_waits_for_in_n)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new(), *z = stream_new();
+    set_up(begin);
+    struct oracle_line *z = stream_new();
     struct oracle_op *a = put(x, NULL);
     block();
 
@@ -160,8 +149,8 @@ Test(oracle_layer, who_waits_for_its_operation_is_not_behind_what_that_waits_for
 
 Test(oracle_layer, its_operation_passes_on_a_host_in_s_alone)
 {
-    begin_separate();
-    struct oracle_line *other = host_new(2), *x = stream_new(), *y = stream_new();
+    set_up(begin_separate);
+    struct oracle_line *other = host_new(2);
     struct oracle_op *a = put(x, NULL);
     const struct oracle_work work = {
         .call = "cuEventRecord", .host = host(), .stream = y, .own = true};
@@ -175,9 +164,7 @@ Test(oracle_layer, its_operation_passes_on_a_host_in_s_alone)
 
 Test(oracle_layer, its_work_is_by_right_in_order)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
 
     run(put_own(x, NULL), WRITES); /* it clears the segment, and does not wait */
     block();
@@ -187,9 +174,7 @@ Test(oracle_layer, its_work_is_by_right_in_order)
 
 Test(oracle_layer, its_work_that_the_program_is_behind_is_right)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     struct oracle_op *clear = put_own(x, NULL);
 
     run(clear, WRITES);
@@ -201,9 +186,7 @@ Test(oracle_layer, its_work_that_the_program_is_behind_is_right)
 
 Test(oracle_layer, its_work_on_memory_taken_back_comes_behind_the_program)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     struct oracle_tenant *a = block();
     struct oracle_op *use = put(x, NULL);
 
@@ -215,9 +198,7 @@ Test(oracle_layer, its_work_on_memory_taken_back_comes_behind_the_program)
 
 Test(oracle_layer, its_work_on_memory_retired_is_right)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     struct oracle_tenant *a = block();
     struct oracle_op *use = put(x, NULL);
 
@@ -230,9 +211,7 @@ Test(oracle_layer, its_work_on_memory_retired_is_right)
 
 Test(oracle_layer, its_work_submitted_before_the_retirement_is_not_behind_it)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     struct oracle_tenant *a = block();
     struct oracle_op *use = put(x, NULL), *clear;
 
@@ -246,9 +225,7 @@ Test(oracle_layer, its_work_submitted_before_the_retirement_is_not_behind_it)
 
 Test(oracle_layer, its_wait_inside_the_program_counts_if_it_reads_n)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     struct oracle_op *a = put(x, NULL);
     block();
 
@@ -262,9 +239,7 @@ Test(oracle_layer, its_wait_inside_the_program_counts_if_it_reads_n)
 
 Test(oracle_layer, a_lucky_poll_orders_nothing)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     struct oracle_tenant *a = block();
     struct oracle_op *use = put(x, NULL), *fence = put_own(x, NULL);
 
@@ -279,9 +254,7 @@ Test(oracle_layer, a_lucky_poll_orders_nothing)
 
 Test(oracle_layer, a_poll_that_retires_orders)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     struct oracle_tenant *a = block();
     struct oracle_op *use = put(x, NULL);
 
@@ -298,9 +271,7 @@ Test(oracle_layer, a_poll_that_retires_orders)
 
 Test(oracle_layer, a_fence_before_the_use_proves_nothing)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     struct oracle_tenant *a = block();
     struct oracle_op *fence = put_own(x, NULL), *use = put(x, NULL);
 
@@ -315,9 +286,7 @@ Test(oracle_layer, a_fence_before_the_use_proves_nothing)
 
 Test(oracle_layer, what_retires_one_block_says_nothing_of_another)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     struct oracle_tenant *a = block(), *b = give_inner(MEMORY + BYTES, BYTES);
     struct oracle_op *use = put(x, NULL);
 
@@ -335,9 +304,7 @@ Test(oracle_layer, what_retires_one_block_says_nothing_of_another)
 
 Test(oracle_layer, a_retirement_after_the_hand_out_is_too_late)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new();
+    set_up(begin);
     struct oracle_tenant *a = block();
     struct oracle_op *use = put(x, NULL);
 
@@ -351,9 +318,7 @@ Test(oracle_layer, a_retirement_after_the_hand_out_is_too_late)
 
 Test(oracle_layer, retiring_by_what_is_not_done_is_found)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new();
+    set_up(begin);
     struct oracle_tenant *a = block();
     struct oracle_op *fence = put_own(x, NULL);
 
@@ -367,9 +332,7 @@ Test(oracle_layer, retiring_by_what_is_not_done_is_found)
 
 Test(oracle_layer, reuse_in_the_same_stream_needs_no_proof)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new();
+    set_up(begin);
     struct oracle_tenant *a = block();
 
     run(put(x, NULL), WRITES);
@@ -381,9 +344,8 @@ Test(oracle_layer, reuse_in_the_same_stream_needs_no_proof)
 
 Test(oracle_layer, what_was_over_before_stays_over)
 {
-    begin();
-    segment();
-    struct oracle_line *x = stream_new(), *y = stream_new(), *z = stream_new();
+    set_up(begin);
+    struct oracle_line *z = stream_new();
     struct oracle_tenant *a = block();
     struct oracle_op *use = put(x, NULL);
 
@@ -402,9 +364,8 @@ Test(oracle_layer, what_was_over_before_stays_over)
 
 Test(oracle_layer, a_hand_out_orders_the_two_threads)
 {
-    begin_separate();
-    segment();
-    struct oracle_line *other = host_new(2), *x = stream_new(), *y = stream_new();
+    set_up(begin_separate);
+    struct oracle_line *other = host_new(2);
     struct oracle_tenant *a = block();
     const struct oracle_range range = {MEMORY, BYTES};
     struct oracle_op *use = put(x, NULL);
@@ -419,9 +380,8 @@ Test(oracle_layer, a_hand_out_orders_the_two_threads)
 
 Test(oracle_layer, a_hand_out_of_other_bytes_does_not)
 {
-    begin_separate();
-    segment();
-    struct oracle_line *other = host_new(2), *x = stream_new(), *y = stream_new();
+    set_up(begin_separate);
+    struct oracle_line *other = host_new(2);
     struct oracle_tenant *a = block();
     const struct oracle_range range = {MEMORY + BYTES, BYTES};
     struct oracle_op *use = put(x, NULL);
@@ -438,9 +398,8 @@ Test(oracle_layer, a_hand_out_of_other_bytes_does_not)
 
 Test(oracle_layer, a_hand_out_passes_on_in_s_what_was_waited_for_alone)
 {
-    begin_separate();
-    segment();
-    struct oracle_line *other = host_new(2), *x = stream_new(), *y = stream_new();
+    set_up(begin_separate);
+    struct oracle_line *other = host_new(2);
     struct oracle_tenant *a = block();
     const struct oracle_range range = {MEMORY, BYTES};
 

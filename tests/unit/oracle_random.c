@@ -120,16 +120,16 @@ static int number_of_tenant(const struct oracle_tenant *tenant)
 
 static void note_finding(const struct oracle_report *report)
 {
-    if (report->kind == ORACLE_HANDED_TWICE) /* histories put a block into a block */
-        return;
+    bool twice = report->kind == ORACLE_HANDED_TWICE;
     bool life = report->begins || report->ends || report->kind == ORACLE_EARLY_RETIRE;
+    int tenant = life ? number_of_tenant(report->tenant) : REF_NONE;
 
     cr_assert_lt(found_count, (int)GS_ARRAY_LEN(found));
     found[found_count++] = (struct ref_finding){
         .kinds = 1u << report->kind,
-        .first = number_of_op(report->first),
+        .first = twice ? number_of_tenant(report->before) : number_of_op(report->first),
         .second = number_of_op(report->second),
-        .tenant = life ? number_of_tenant(report->tenant) : REF_NONE,
+        .tenant = twice ? h.tenant_count : tenant, /* the one that begins */
     };
 }
 
@@ -237,6 +237,8 @@ static struct ref_access any_access(void)
         access.to = access.from + 1;
     access.writes = chance(50);
     access.atomic = chance(20);
+    access.awaits = !access.writes && chance(20);
+    access.single = access.writes && chance(25);
     access.tenant = ref_tenant_find(access.from);
     /* A program does not reach from a segment into a block: whose the bytes were is not
      * known any more when such an access runs after they were handed on. */
@@ -258,6 +260,8 @@ static struct oracle_access told(const struct ref_access *access)
         .tenant = access->tenant == REF_NONE ? NULL : h.tenants[access->tenant],
         .writes = access->writes,
         .atomic = access->atomic,
+        .awaits = access->awaits,
+        .single = access->single,
     };
 }
 

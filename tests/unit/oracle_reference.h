@@ -20,7 +20,7 @@
 /* An access of units [from, to). */
 struct ref_access {
     int from, to, tenant; /* tenant: as found at submission, or REF_NONE */
-    bool writes, atomic;
+    bool writes, atomic, awaits, single;
 };
 
 /* A thing found: what the oracle must find, too. Kinds are a set of bits, where more than
@@ -28,7 +28,8 @@ struct ref_access {
 struct ref_finding {
     unsigned kinds;
     int first, second; /* operations; REF_NONE where there is none */
-    int tenant;        /* of a race with a beginning or an end; else REF_NONE */
+    int tenant;        /* of a race with a beginning or an end, or handed out inside a
+                        * block, which is then the first; else REF_NONE */
 };
 
 /* What one step must find. */

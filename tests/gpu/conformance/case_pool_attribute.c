@@ -2,6 +2,8 @@
  * case_pool_attribute.c - attributes of memory pools: policies, threshold, figures; and
  * cuMemPoolTrimTo.
  */
+#include <time.h>
+
 #include "case_pool_help.h"
 
 #define BYTES     ((size_t)6 * GS_MIB)
@@ -78,6 +80,106 @@ CASE(pool, policies_set, DRIVER_API, "cuMemPoolSetAttribute",
         CHECK_EQUAL(pool_flag(pool, policies[i]), 1);
     }
     pool_end(pool);
+}
+
+/* A pool of which one policy is as said, the other two are on; and two streams. */
+struct policy {
+    CUmemoryPool pool;
+    CUstream first, second;
+};
+
+static bool begin_policy(struct policy *policy, CUmemPool_attribute attribute, int on)
+{
+    *policy = (struct policy){.pool = start()};
+    if (!policy->pool)
+        return false;
+    policy->first = new_stream(CU_STREAM_NON_BLOCKING);
+    policy->second = new_stream(CU_STREAM_NON_BLOCKING);
+    return CHECK_OK(cuMemPoolSetAttribute(policy->pool, attribute, &on));
+}
+
+static void end_policy(struct policy *policy)
+{
+    end_stream(policy->first);
+    end_stream(policy->second);
+    pool_end(policy->pool);
+}
+
+/* Wait for what the stream was given, by no call that would synchronize. */
+static uint32_t *free_has_run(CUstream stream)
+{
+    uint32_t *word = new_pinned(1);
+    unsigned ms = 0;
+
+    CHECK_OK(set_word(stream, seen(word), 1));
+    while (!__atomic_load_n(word, __ATOMIC_ACQUIRE) && ms++ < 5000)
+        nanosleep(&(const struct timespec){0, 1000000}, NULL);
+    CHECK_EQUAL(__atomic_load_n(word, __ATOMIC_ACQUIRE), 1);
+    return word; /* to be freed later: that may synchronize */
+}
+
+CASE(pool, opportunistic_off, DRIVER_API, "CUmemPool_attribute",
+     "CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC: allow reuse of already completed frees "
+     "when there is no dependency between the free and allocation; off, such memory is "
+     "not handed to another stream")
+{
+    struct policy policy;
+    CUdeviceptr pointer, next;
+    uint32_t *word;
+
+    if (!begin_policy(&policy, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, 0))
+        return;
+    pointer = pool_get(policy.pool, BYTES, policy.first);
+    CHECK_OK(cuMemsetD8Async(pointer, 1, BYTES, policy.first));
+    CHECK_OK(cuMemFreeAsync(pointer, policy.first));
+    word = free_has_run(policy.first);
+    next = pool_get(policy.pool, BYTES, policy.second);
+    CHECK(next != pointer);
+    CHECK_OK(cuMemsetD8Async(next, 2, BYTES, policy.second));
+    CHECK_OK(cuMemFreeAsync(next, policy.second));
+    CHECK_OK(cuStreamSynchronize(policy.second));
+    end_pinned(word);
+    end_policy(&policy);
+}
+
+/* Work in one stream, a free, an event; then memory of the same size in another one. */
+static void check_behind_event(struct policy *policy)
+{
+    CUdeviceptr pointer, next, results[2] = {device_get(BYTES), device_get(BYTES)};
+    CUevent event = new_event();
+
+    pointer = pool_get(policy->pool, BYTES, policy->first);
+    CHECK_OK(cuMemsetD8Async(pointer, 1, BYTES, policy->first));
+    CHECK_OK(cuMemcpyDtoDAsync(results[0], pointer, BYTES, policy->first));
+    CHECK_OK(cuMemFreeAsync(pointer, policy->first));
+    CHECK_OK(cuEventRecord(event, policy->first));
+    CHECK_OK(cuStreamWaitEvent(policy->second, event, 0));
+    next = pool_get(policy->pool, BYTES, policy->second);
+    CHECK_OK(cuMemsetD8Async(next, 2, BYTES, policy->second));
+    CHECK_OK(cuMemcpyDtoDAsync(results[1], next, BYTES, policy->second));
+    CHECK_OK(cuMemFreeAsync(next, policy->second));
+    CHECK_OK(cuStreamSynchronize(policy->second));
+    CHECK(device_is(results[0], BYTES, 1));
+    CHECK(device_is(results[1], BYTES, 2));
+    device_put(results[0]);
+    device_put(results[1]);
+    end_event(event);
+}
+
+CASE(pool, follows_events, DRIVER_API, "CUmemPool_attribute",
+     "CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES: allow cuMemAllocAsync to use "
+     "memory "
+     "asynchronously freed in another stream as long as a stream ordering dependency of "
+     "the allocating stream on the free action exists; its users do not meet")
+{
+    struct policy policy;
+
+    for (int on = 0; on < 2; on++) {
+        if (!begin_policy(&policy, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, on))
+            return;
+        check_behind_event(&policy);
+        end_policy(&policy);
+    }
 }
 
 CASE(pool, threshold_by_default, DRIVER_API, "cuMemPoolGetAttribute",

@@ -66,6 +66,8 @@ static void settle(struct oracle_pair *pair, struct oracle_point here)
 static void settle_op(struct oracle_op *op)
 {
     settle(&op->knows, op->here);
+    if (op->was_told)
+        settle(&op->told, none);
 }
 
 static void settle_line(struct oracle_line *line)
@@ -132,12 +134,41 @@ static void see_writer(const struct oracle_mark *mark, uintptr_t start, uintptr_
         return;
     if (mark->op->host && start <= seen->from && end >= seen->to)
         seen->gap = false;
-    oracle_clock_join(&seen->pair.s, mark->op->knows.s);
+    if (!mark->op->unfenced)
+        oracle_clock_join(&seen->pair.s, mark->op->knows.s);
     oracle_clock_raise(&seen->pair.s, mark->op->here);
     if (mark->op->own)
         return; /* the program knows nothing of it */
-    oracle_clock_join(&seen->pair.n, mark->op->knows.n);
+    if (!mark->op->unfenced)
+        oracle_clock_join(&seen->pair.n, mark->op->knows.n);
     oracle_clock_raise(&seen->pair.n, mark->op->here);
+}
+
+static void join_pasts(struct oracle_pair *into)
+{
+    for (struct oracle_past *past = oracle_next_past(NULL); past;
+         past = oracle_next_past(past))
+        oracle_pair_join(into, &past->knows);
+}
+
+/* What the host may have told the operation. */
+static void join_hosts(struct oracle_pair *into, const struct oracle_op *op)
+{
+    if (op && op->was_told)
+        oracle_pair_join(into, &op->told);
+    else
+        join_pasts(into);
+}
+
+void oracle_op_was_told(struct oracle_op *op)
+{
+    if (!op)
+        return;
+    oracle_lock();
+    if (!op->was_told)
+        join_pasts(&op->told);
+    op->was_told = true;
+    oracle_unlock();
 }
 
 void oracle_op_saw(struct oracle_op *op, uintptr_t address, size_t bytes, bool host_may)
@@ -147,9 +178,8 @@ void oracle_op_saw(struct oracle_op *op, uintptr_t address, size_t bytes, bool h
     oracle_lock();
     struct seen seen = {{NULL, NULL}, op, address, oracle_range_end(&range), true};
     oracle_shadow_visit(seen.from, seen.to, see_writer, &seen);
-    for (struct oracle_past *past = oracle_next_past(NULL); host_may && seen.gap && past;
-         past = oracle_next_past(past))
-        oracle_pair_join(&seen.pair, &past->knows);
+    if (host_may && seen.gap)
+        join_hosts(&seen.pair, op);
     if (op && op->own) {
         oracle_clock_unref(seen.pair.n);
         seen.pair.n = NULL;

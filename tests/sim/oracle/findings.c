@@ -138,8 +138,10 @@ static struct oracle_party party_of_mark(const struct oracle_mark *mark, bool ac
 
     if (!mark)
         return (struct oracle_party){.call = NULL};
-    if (accesses && mark->atomic)
-        access = mark->writes ? "atomic-write" : "atomic-read";
+    if (accesses && mark->manner == ORACLE_ATOMIC_WRITE)
+        access = "atomic-write";
+    else if (accesses && !mark->writes && mark->manner != ORACLE_READ)
+        access = "atomic-read";
     else if (accesses)
         access = mark->writes ? "write" : "read";
     return party_of(mark->op, access);

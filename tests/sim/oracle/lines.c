@@ -208,6 +208,8 @@ static void stream_ends(struct oracle_line *line)
     struct oracle_beside *beside = &line->beside;
 
     oracle_slot_put_back(line->here);
+    if (line->unfenced.index > 0)
+        oracle_slot_put_back(line->unfenced);
     for (uint32_t i = 0; i < beside->count; i++)
         oracle_slot_put_back(beside->points[(beside->first + i) & (beside->room - 1)]);
     free(beside->points);

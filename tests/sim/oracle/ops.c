@@ -11,6 +11,9 @@
  *   ... that waits    its accesses are in order, but a programmatic one after it may
  *                     start from what it started from
  *
+ *   unfenced          is in order, and takes a point of a slot that nothing else of the
+ *                     stream is counted in: who knows that point knows nothing else
+ *
  * A layer's own operation is in its place in the stream, in both clocks. What else it
  * waits for, and what the host thread knew that gave it, is passed on in S alone.
  *
@@ -103,6 +106,7 @@ static void recycle(struct oracle_op *op)
 {
     unlink_pending(op);
     oracle_pair_clear(&op->knows);
+    oracle_pair_clear(&op->told);
     op->in_use = false;
     op->next = idle_ops;
     idle_ops = op;
@@ -263,9 +267,30 @@ static void take_place_beside(struct oracle_op *op, struct oracle_line *line,
     keep_beside(&line->beside, op->here);
 }
 
+/* In order, but counted in another slot of the stream, so that its point can be known
+ * without what is before it in the stream; earlier ones of its kind alone are. */
+static void take_place_unfenced(struct oracle_op *op, struct oracle_line *line,
+                                const struct oracle_past *past)
+{
+    static const struct oracle_pair nothing = {NULL, NULL};
+
+    start_in_order(op, line, past);
+    oracle_pair_raise(&op->knows, op->here);
+    if (line->unfenced.index == 0)
+        line->unfenced = oracle_slot_take(&nothing);
+    op->here = line->unfenced = oracle_slot_next(&line->knows, line->unfenced);
+    oracle_pair_raise(&line->knows, op->here);
+}
+
 static void take_place(struct oracle_op *op, struct oracle_line *line,
                        const struct oracle_past *past, enum oracle_overlap overlap)
 {
+    if (op->unfenced) {
+        take_place_unfenced(op, line, past);
+        oracle_pair_set(&line->last, &op->knows);
+        line->last_here = op->here;
+        return;
+    }
     if (overlap == ORACLE_IN_ORDER)
         start_in_order(op, line, past);
     else
@@ -287,6 +312,7 @@ void oracle_op_submit(struct oracle_op *op, const struct oracle_work *work)
     }
     op->heard = ++oracle_now;
     op->own = work->own;
+    op->unfenced = work->unfenced;
     op->call = work->call;
     op->line = line->id;
     op->number = ++line->count;

@@ -81,7 +81,9 @@ struct oracle_work {
     const char *call; /* the function that gave it to the device; static storage */
     struct oracle_line *host, *stream; /* host NULL: it is behind no host thread */
     enum oracle_overlap overlap;
-    bool own; /* by a layer for itself: its waits order nothing in N */
+    bool own;      /* by a layer for itself: its waits order nothing in N */
+    bool unfenced; /* who sees what it wrote is behind that write alone, not behind what
+                    * the operation itself is behind */
 };
 
 /* An operation that is not submitted yet; one reference. One that never is can collect
@@ -103,14 +105,22 @@ void oracle_op_submit(struct oracle_op *op, const struct oracle_work *work);
 /*
  * While it runs: a wait of the device for a value in memory has ended. It is behind
  * whoever last wrote there, and, if the host can write there, behind what the host
- * threads have seen by now, since they may have written it at any time; if a host thread
- * has announced that it did (oracle_host_access), behind that write alone. Operations
- * that are behind this one are behind that too, also those submitted already.
+ * threads have seen by now, or had at oracle_op_was_told, since they may have written it
+ * at any time; if a host thread has announced that it did (oracle_host_access), behind
+ * that write alone. Operations that are behind this one are behind that too, also those
+ * submitted already.
  *
  * Of an operation that is not submitted: it collects that (a host thread that saw a value
  * in memory).
  */
 void oracle_op_saw(struct oracle_op *op, uintptr_t address, size_t bytes, bool host_may);
+
+/*
+ * What the operation waited for in memory has come, or its function has returned: what
+ * host threads learn from now on it was not told, whenever oracle_op_saw is called. The
+ * first call counts.
+ */
+void oracle_op_was_told(struct oracle_op *op);
 
 /* ---- host threads ----------------------------------------------------------------- */
 
@@ -183,12 +193,23 @@ struct oracle_access {
     struct oracle_tenant *tenant; /* as found at submission; NULL: none */
     bool writes;
     bool atomic; /* does not conflict with another atomic one */
+    bool awaits; /* a read: it waits for a value of a word there */
+    bool single; /* a write of one aligned word, at once: a wait sees it, or not yet */
+    uintptr_t place; /* judged as if it were there, all of it; 0: where it is */
 };
 
 /* The operation runs, touching these bytes. Called when it is executed, before
  * oracle_op_done; accesses that come in parts may be told in as many calls. */
 void oracle_op_runs(struct oracle_op *op, const struct oracle_access *accesses,
                     size_t count);
+
+/*
+ * Memory with several addresses: these are from now on addresses of the bytes that begin
+ * at `place`, and accesses are judged by the bytes, lives by the addresses. Places are
+ * addresses, too, of the memory itself, which no program need know. 0: the bytes at these
+ * addresses are their own again.
+ */
+void oracle_place(const struct oracle_range *range, uintptr_t place);
 
 /* The operation is complete: everybody who waits for it goes on. */
 void oracle_op_done(struct oracle_op *op);

@@ -72,7 +72,8 @@ struct oracle_line {
      * also knows `last` and `last_here`, the last one's end. */
     struct oracle_pair knows, base, last;
     struct oracle_point here, base_here, last_here;
-    uint64_t version; /* the past that `knows` includes */
+    struct oracle_point unfenced; /* the last one of its slot for those; index 0: none */
+    uint64_t version;             /* the past that `knows` includes */
     struct oracle_beside beside;
 
     struct oracle_line *next, *prev; /* all lines */
@@ -116,11 +117,14 @@ struct oracle_point oracle_slot_next(struct oracle_pair *knows, struct oracle_po
 struct oracle_op {
     atomic_uint refs;
     bool in_use, own, submitted, done;
+    bool unfenced;            /* what it is behind is not passed on with what it writes */
     bool host;                /* an access by the host, not an operation */
+    bool was_told;            /* `told` is all that the host may have told it */
     struct oracle_point here; /* what it is; no slot before it is submitted */
     struct oracle_pair knows; /* what it is behind, itself not included */
-    uint64_t heard;           /* oracle_now at its submission */
-    uint64_t line, number;    /* to name it */
+    struct oracle_pair told;
+    uint64_t heard;        /* oracle_now at its submission */
+    uint64_t line, number; /* to name it */
     const char *call;
     uint32_t stack;
     struct oracle_op *prev, *next; /* submitted and not done; or idle */
@@ -188,6 +192,12 @@ struct oracle_tenant {
 
 extern struct oracle_tenant *oracle_tenants; /* all there are */
 
+static inline uintptr_t oracle_range_end(const struct oracle_range *range)
+{
+    return range->bytes > UINTPTR_MAX - range->address ? UINTPTR_MAX
+                                                       : range->address + range->bytes;
+}
+
 void oracle_tenant_ref(struct oracle_tenant *tenant);  /* NULL is allowed */
 void oracle_tenant_drop(struct oracle_tenant *tenant); /* NULL is allowed */
 
@@ -207,16 +217,35 @@ void oracle_lodgings_forget(uintptr_t start, uintptr_t end);
 struct oracle_mark {
     struct oracle_op *op;         /* with a reference */
     struct oracle_tenant *tenant; /* with a reference, or NULL */
-    bool writes, atomic;
+    bool writes;
+    unsigned char manner; /* enum oracle_manner */
 };
 
-/* Judge the access of an operation that runs, and remember it. */
-void oracle_shadow_touch(const struct oracle_mark *mark, uintptr_t start, uintptr_t end);
+enum oracle_manner {
+    ORACLE_READ,
+    ORACLE_ATOMIC_READ,
+    ORACLE_AWAITING_READ,
+    ORACLE_WRITE,
+    ORACLE_SINGLE_WRITE,
+    ORACLE_ATOMIC_WRITE,
+    ORACLE_MANNERS
+};
 
-/* Visit the accesses that are remembered of these bytes. */
-void oracle_shadow_visit(uintptr_t start, uintptr_t end,
-                         void (*visit)(const struct oracle_mark *mark, uintptr_t start,
-                                       uintptr_t end, void *argument),
+/* The manners each conflicts with, a bit for each. */
+extern const unsigned char oracle_conflicts[ORACLE_MANNERS];
+
+/*
+ * Judge the access of an operation that runs, and remember it.
+ *
+ * In:  shift  from the addresses to where the bytes are
+ */
+void oracle_shadow_touch(const struct oracle_mark *mark, uintptr_t start, uintptr_t end,
+                         uintptr_t shift);
+
+/* Visit the accesses that are remembered of the bytes at these addresses. */
+typedef void oracle_visitor(const struct oracle_mark *mark, uintptr_t start,
+                            uintptr_t end, void *argument);
+void oracle_shadow_visit(uintptr_t start, uintptr_t end, oracle_visitor *visit,
                          void *argument);
 
 void oracle_shadow_forget(uintptr_t start, uintptr_t end);
@@ -226,6 +255,23 @@ void oracle_shadow_clean(void);
 
 /* How many are remembered; for tests. */
 size_t oracle_shadow_marks(void);
+
+/* Accesses to the same bytes, without an order between them, that are remembered. Tests
+ * may lower it; set before any other thread. */
+extern uint32_t oracle_most_marks;
+extern uint64_t oracle_forgotten; /* the oracle's lock; how many more there were */
+
+/* ---- places.c --------------------------------------------------------------------- */
+
+extern bool oracle_has_places; /* the oracle's lock */
+
+uintptr_t oracle_find_place(uintptr_t address, uintptr_t *end);
+
+/* How far the bytes at an address are from it. In, out: *end, up to where that is so. */
+static inline uintptr_t oracle_place_at(uintptr_t address, uintptr_t *end)
+{
+    return oracle_has_places ? oracle_find_place(address, end) : 0;
+}
 
 /* ---- verdict.c -------------------------------------------------------------------- */
 
@@ -237,7 +283,15 @@ enum oracle_finding oracle_judge_pair(const struct oracle_mark *a,
 static inline bool oracle_conflict(const struct oracle_mark *a,
                                    const struct oracle_mark *b)
 {
-    return (a->writes || b->writes) && !(a->atomic && b->atomic);
+    return oracle_conflicts[a->manner] >> b->manner & 1;
+}
+
+/* Of two that share bytes: do they so at different addresses? */
+static inline bool oracle_tenants_apart(const struct oracle_tenant *a,
+                                        const struct oracle_tenant *b)
+{
+    return oracle_range_end(&a->range) <= b->range.address ||
+           oracle_range_end(&b->range) <= a->range.address;
 }
 
 /* Is one a life inside the other, of two that share bytes? */
@@ -277,11 +331,5 @@ extern void (*oracle_on_finding)(const struct oracle_report *report);
 struct oracle_message;
 struct oracle_message *oracle_messages_take(void);
 void oracle_messages_print(struct oracle_message *first);
-
-static inline uintptr_t oracle_range_end(const struct oracle_range *range)
-{
-    return range->bytes > UINTPTR_MAX - range->address ? UINTPTR_MAX
-                                                       : range->address + range->bytes;
-}
 
 #endif

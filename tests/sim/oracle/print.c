@@ -292,13 +292,17 @@ void oracle_summary(bool always)
     }
     oracle_text_add(&text, "%s in %" PRIu64 " operations", all > 0 ? ")" : "",
                     oracle_operations);
-    bool anything = all > 0 || unchecked_count > 0 || oracle_lost > 0;
+    uint64_t forgotten = oracle_forgotten;
+    bool anything = all > 0 || unchecked_count > 0 || oracle_lost > 0 || forgotten > 0;
     if (unchecked_count > 0)
         add_kernels(&text);
     if (oracle_lost > 0)
         oracle_text_add(&text, ", some of them not judged for want of memory");
     oracle_unlock();
     oracle_text_add(&text, "\n");
+    if (forgotten > 0)
+        oracle_text_add(&text, "cudasim: oracle: %" PRIu64 " reader%s forgotten\n",
+                        forgotten, forgotten == 1 ? "" : "s");
     if (anything || always)
         oracle_write_all(STDERR_FILENO, text.bytes, text.used);
 }

@@ -5,8 +5,10 @@
  * all of its bytes. An access is judged against the marks of the cells it touches and
  * then leaves its own. It takes the place of a mark if whoever conflicts with that one
  * conflicts with it, too, and it is in order behind it in both clocks: who is in order
- * behind the new one is so behind the old one. What is out of order stays, up to
- * MOST_MARKS in a cell.
+ * behind the new one is so behind the old one. What is out of order stays. A cell with
+ * many marks is cleaned whenever it has grown to twice as many; reads of different slots
+ * are no longer compared there one by one, only then. Beyond oracle_most_marks the oldest
+ * read is forgotten, and counted.
  *
  * From time to time marks are dropped that every later access is behind: those that all
  * host threads and all operations not yet done are behind in both clocks (what will be
@@ -23,9 +25,10 @@
 
 #include "oracle_spans.h"
 
-#define FEW_MARKS   3
-#define MOST_MARKS  256
-#define FIRST_LIMIT 4096 /* marks, before the first are dropped */
+#define FEW_MARKS    3
+#define MANY_MARKS   256  /* in a cell: from here on it is cleaned when it grows */
+#define NEWEST_MARKS 16   /* of very many, those compared one by one */
+#define FIRST_LIMIT  4096 /* marks, before the first are dropped */
 
 struct cell {
     struct oracle_span span;
@@ -33,6 +36,9 @@ struct cell {
     struct oracle_mark *marks; /* `few` or from malloc */
     struct oracle_mark few[FEW_MARKS];
 };
+
+uint32_t oracle_most_marks = 65536; /* tests; set before any other thread */
+uint64_t oracle_forgotten;          /* the oracle's lock */
 
 static struct oracle_spans cells;       /* the oracle's lock */
 static struct cell *idle_cells;         /* the oracle's lock; by span.next */
@@ -77,20 +83,17 @@ static struct cell *cell_new(uintptr_t start, uintptr_t end)
     return cell;
 }
 
-static void drop_mark(struct cell *cell, uint32_t at)
+static void let_go(const struct oracle_mark *mark)
 {
-    oracle_op_drop(cell->marks[at].op);
-    oracle_tenant_drop(cell->marks[at].tenant);
-    cell->count--;
-    memmove(&cell->marks[at], &cell->marks[at + 1],
-            (cell->count - at) * sizeof(*cell->marks));
+    oracle_op_drop(mark->op);
+    oracle_tenant_drop(mark->tenant);
     mark_count--;
 }
 
 static void remove_cell(struct cell *cell)
 {
     while (cell->count > 0)
-        drop_mark(cell, cell->count - 1);
+        let_go(&cell->marks[--cell->count]);
     if (cell->marks != cell->few)
         free(cell->marks);
     oracle_spans_remove(&cells, &cell->span);
@@ -98,10 +101,25 @@ static void remove_cell(struct cell *cell)
     idle_cells = cell;
 }
 
+/* It has as many as there may be: the oldest read gives way. */
+static void forget_one(struct cell *cell)
+{
+    uint32_t at = 0;
+
+    while (at < cell->count && cell->marks[at].writes)
+        at++;
+    at = at < cell->count ? at : 0;
+    let_go(&cell->marks[at]);
+    cell->count--;
+    memmove(&cell->marks[at], &cell->marks[at + 1],
+            (cell->count - at) * sizeof(*cell->marks));
+    oracle_forgotten++;
+}
+
 static void add_mark(struct cell *cell, const struct oracle_mark *mark)
 {
-    if (cell->count == MOST_MARKS)
-        drop_mark(cell, 0);
+    if (cell->count >= oracle_most_marks)
+        forget_one(cell);
     if (cell->count == cell->room) {
         struct oracle_mark *old = cell->marks == cell->few ? NULL : cell->marks;
         struct oracle_mark *grown =
@@ -134,156 +152,7 @@ static void split_cell(uintptr_t address)
         add_mark(right, &cell->marks[i]);
 }
 
-/* ---- an access -------------------------------------------------------------------- */
-
-static void report(const struct cell *cell, const struct oracle_mark *first,
-                   const struct oracle_mark *second, enum oracle_finding kind)
-{
-    if (oracle_told_before(first->op->heard, second->op->heard))
-        return;
-    oracle_found(&(struct oracle_report){
-        .kind = kind,
-        .start = cell->span.start,
-        .end = cell->span.end,
-        .first = first,
-        .second = second,
-        .tenant = second->tenant,
-        .before = first->tenant != second->tenant ? first->tenant : NULL,
-    });
-}
-
-/* Is one tenant inside the other? Of a layer's own access that does not matter. */
-static bool one_in_the_other(const struct oracle_mark *old, const struct oracle_mark *new)
-{
-    if (!old->tenant || old->op->own)
-        return false;
-    return oracle_tenant_inside(new->tenant, old->tenant) ||
-           oracle_tenant_inside(old->tenant, new->tenant);
-}
-
-/* Does everything that conflicts with the old one conflict with the new one, too? And is
- * it judged by lives, if the old one is? */
-static bool takes_in(const struct oracle_mark *new, const struct oracle_mark *old)
-{
-    if (old->tenant && !new->tenant)
-        return false;
-    if (old->tenant != new->tenant && one_in_the_other(old, new))
-        return false; /* the outer one goes on: its end is judged by both */
-    if (new->writes)
-        return !new->atomic || old->atomic;
-    return !old->writes && (!new->atomic || old->atomic);
-}
-
-/* Judge against one mark. True: the new one takes its place. */
-static bool judge(const struct cell *cell, const struct oracle_mark *old,
-                  const struct oracle_mark *new)
-{
-    bool stronger = takes_in(new, old);
-    bool conflict = oracle_conflict(old, new);
-
-    if (!oracle_op_counts(old->op))
-        return true;
-    if (old->op == new->op)
-        return stronger && old->tenant == new->tenant;
-    if (!stronger && !conflict)
-        return false;
-    enum oracle_finding kind = oracle_judge_pair(old, new);
-    if (conflict && kind != ORACLE_FINDINGS)
-        report(cell, old, new, kind);
-    /* A layer's own passes on in N nothing of what it is behind. */
-    return stronger && kind == ORACLE_FINDINGS && (!new->op->own || old->op->own);
-}
-
-static void touch_cell(struct cell *cell, const struct oracle_mark *mark)
-{
-    for (uint32_t i = 0; i < cell->count;) {
-        if (judge(cell, &cell->marks[i], mark))
-            drop_mark(cell, i);
-        else
-            i++;
-    }
-    add_mark(cell, mark);
-}
-
-/* Nothing but the one mark? */
-static bool is_plain(const struct cell *cell, const struct oracle_mark *mark)
-{
-    const struct oracle_mark *only = &cell->marks[0];
-
-    return cell->count == 1 && only->op == mark->op && only->tenant == mark->tenant &&
-           only->writes == mark->writes && only->atomic == mark->atomic;
-}
-
-void oracle_shadow_touch(const struct oracle_mark *mark, uintptr_t start, uintptr_t end)
-{
-    struct cell *plain = NULL; /* the one before, if it can grow */
-    uintptr_t at = start;
-
-    split_cell(start);
-    struct cell *cell = cell_from(start);
-    while (at < end) {
-        if (cell && cell->span.start == at) {
-            if (cell->span.end > end)
-                split_cell(end);
-            at = cell->span.end;
-            touch_cell(cell, mark);
-            struct cell *next = next_cell(cell);
-            if (!is_plain(cell, mark)) {
-                plain = NULL;
-            } else if (plain) {
-                remove_cell(cell);
-                plain->span.end = at;
-            } else {
-                plain = cell;
-            }
-            cell = next;
-            continue;
-        }
-        uintptr_t gap = cell && cell->span.start < end ? cell->span.start : end;
-        if (!plain) {
-            plain = cell_new(at, gap);
-            if (!plain)
-                return;
-            add_mark(plain, mark);
-        }
-        plain->span.end = gap;
-        at = gap;
-    }
-    if (mark_count > mark_limit)
-        oracle_shadow_clean();
-}
-
-void oracle_shadow_visit(uintptr_t start, uintptr_t end,
-                         void (*visit)(const struct oracle_mark *mark, uintptr_t start,
-                                       uintptr_t end, void *argument),
-                         void *argument)
-{
-    struct cell *cell = cell_from(start);
-
-    for (; cell && cell->span.start < end; cell = next_cell(cell)) {
-        uintptr_t from = cell->span.start > start ? cell->span.start : start;
-        uintptr_t to = cell->span.end < end ? cell->span.end : end;
-        for (uint32_t i = 0; i < cell->count; i++) {
-            if (oracle_op_counts(cell->marks[i].op))
-                visit(&cell->marks[i], from, to, argument);
-        }
-    }
-}
-
-void oracle_shadow_forget(uintptr_t start, uintptr_t end)
-{
-    split_cell(start);
-    split_cell(end);
-    struct cell *cell = cell_from(start);
-    while (cell && cell->span.start < end) {
-        struct cell *next = next_cell(cell);
-        remove_cell(cell);
-        cell = next;
-    }
-}
-
-/* ---- dropping what all are behind --------------------------------------------------
- */
+/* ---- what all are behind ----------------------------------------------------------- */
 
 static struct {
     uint32_t *at;
@@ -364,14 +233,216 @@ static bool all_are_behind(const struct oracle_mark *mark)
            ends_well(mark);
 }
 
+/* Drop what all are behind. The floor has been found. */
+static void clean_cell(struct cell *cell)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < cell->count; i++) {
+        if (all_are_behind(&cell->marks[i]))
+            let_go(&cell->marks[i]);
+        else
+            cell->marks[kept++] = cell->marks[i];
+    }
+    cell->count = kept;
+}
+
+/* ---- an access -------------------------------------------------------------------- */
+
+static void report(const struct cell *cell, uintptr_t shift,
+                   const struct oracle_mark *first, const struct oracle_mark *second,
+                   enum oracle_finding kind)
+{
+    if (oracle_told_before(first->op->heard, second->op->heard))
+        return;
+    oracle_found(&(struct oracle_report){
+        .kind = kind,
+        .start = cell->span.start - shift,
+        .end = cell->span.end - shift,
+        .first = first,
+        .second = second,
+        .tenant = second->tenant,
+        .before = first->tenant != second->tenant ? first->tenant : NULL,
+    });
+}
+
+/* Is one tenant inside the other, or does the old one live on at another address? Of a
+ * layer's own access that does not matter. */
+static bool both_live(const struct oracle_mark *old, const struct oracle_mark *new)
+{
+    if (!old->tenant || old->op->own)
+        return false;
+    if (oracle_tenants_apart(old->tenant, new->tenant))
+        return !old->tenant->ended;
+    return oracle_tenant_inside(new->tenant, old->tenant) ||
+           oracle_tenant_inside(old->tenant, new->tenant);
+}
+
+/* Does everything that conflicts with the old one conflict with the new one, too? And is
+ * it judged by lives, if the old one is? */
+static bool takes_in(const struct oracle_mark *new, const struct oracle_mark *old)
+{
+    if (old->tenant && !new->tenant)
+        return false;
+    if (old->tenant != new->tenant && both_live(old, new))
+        return false; /* it goes on: its end is judged by both */
+    return (oracle_conflicts[old->manner] & ~oracle_conflicts[new->manner]) == 0;
+}
+
+/* Is it not worth to ask, among very many, whether the one is behind the other? */
+static bool is_in_the_crowd(const struct cell *cell, const struct oracle_mark *old,
+                            const struct oracle_mark *new)
+{
+    return cell->count > MANY_MARKS &&
+           old->op->here.slot !=
+               new->op->here.slot &&old < cell->marks + cell->count - NEWEST_MARKS;
+}
+
+/* Judge against one mark. True: the new one takes its place. */
+static bool judge(const struct cell *cell, uintptr_t shift, const struct oracle_mark *old,
+                  const struct oracle_mark *new)
+{
+    bool stronger = takes_in(new, old);
+    bool conflict = oracle_conflict(old, new);
+
+    if (!oracle_op_counts(old->op))
+        return true;
+    if (old->op == new->op)
+        return stronger && old->tenant == new->tenant;
+    if (!conflict && (!stronger || is_in_the_crowd(cell, old, new)))
+        return false;
+    enum oracle_finding kind = oracle_judge_pair(old, new);
+    if (conflict && kind != ORACLE_FINDINGS)
+        report(cell, shift, old, new, kind);
+    /* A layer's own passes on in N nothing of what it is behind. */
+    return stronger && kind == ORACLE_FINDINGS && (!new->op->own || old->op->own);
+}
+
+static void touch_cell(struct cell *cell, const struct oracle_mark *mark, uintptr_t shift)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < cell->count; i++) {
+        if (judge(cell, shift, &cell->marks[i], mark))
+            let_go(&cell->marks[i]);
+        else
+            cell->marks[kept++] = cell->marks[i];
+    }
+    cell->count = kept;
+    if (kept > MANY_MARKS && kept == cell->room) {
+        find_floor();
+        clean_cell(cell);
+    }
+    add_mark(cell, mark);
+}
+
+/* Nothing but the one mark? */
+static bool is_plain(const struct cell *cell, const struct oracle_mark *mark)
+{
+    const struct oracle_mark *only = &cell->marks[0];
+
+    return cell->count == 1 && only->op == mark->op && only->tenant == mark->tenant &&
+           only->manner == mark->manner;
+}
+
+void oracle_shadow_touch(const struct oracle_mark *mark, uintptr_t start, uintptr_t end,
+                         uintptr_t shift)
+{
+    struct cell *plain = NULL; /* the one before, if it can grow */
+    uintptr_t at = start + shift;
+
+    end += shift;
+    split_cell(at);
+    struct cell *cell = cell_from(at);
+    while (at < end) {
+        if (cell && cell->span.start == at) {
+            if (cell->span.end > end)
+                split_cell(end);
+            at = cell->span.end;
+            touch_cell(cell, mark, shift);
+            struct cell *next = next_cell(cell);
+            if (!is_plain(cell, mark)) {
+                plain = NULL;
+            } else if (plain) {
+                remove_cell(cell);
+                plain->span.end = at;
+            } else {
+                plain = cell;
+            }
+            cell = next;
+            continue;
+        }
+        uintptr_t gap = cell && cell->span.start < end ? cell->span.start : end;
+        if (!plain) {
+            plain = cell_new(at, gap);
+            if (!plain)
+                return;
+            add_mark(plain, mark);
+        }
+        plain->span.end = gap;
+        at = gap;
+    }
+    if (mark_count > mark_limit)
+        oracle_shadow_clean();
+}
+
+/* Bytes that lie together, `shift` from their addresses. */
+static void visit_piece(uintptr_t start, uintptr_t end, uintptr_t shift,
+                        oracle_visitor *visit, void *argument)
+{
+    struct cell *cell = cell_from(start);
+
+    for (; cell && cell->span.start < end; cell = next_cell(cell)) {
+        uintptr_t from = cell->span.start > start ? cell->span.start : start;
+        uintptr_t to = cell->span.end < end ? cell->span.end : end;
+        for (uint32_t i = 0; i < cell->count; i++) {
+            if (oracle_op_counts(cell->marks[i].op))
+                visit(&cell->marks[i], from - shift, to - shift, argument);
+        }
+    }
+}
+
+void oracle_shadow_visit(uintptr_t start, uintptr_t end, oracle_visitor *visit,
+                         void *argument)
+{
+    while (start < end) {
+        uintptr_t piece_end = end, shift = oracle_place_at(start, &piece_end);
+        visit_piece(start + shift, piece_end + shift, shift, visit, argument);
+        start = piece_end;
+    }
+}
+
+static void forget_piece(uintptr_t start, uintptr_t end)
+{
+    split_cell(start);
+    split_cell(end);
+    struct cell *cell = cell_from(start);
+    while (cell && cell->span.start < end) {
+        struct cell *next = next_cell(cell);
+        remove_cell(cell);
+        cell = next;
+    }
+}
+
+void oracle_shadow_forget(uintptr_t start, uintptr_t end)
+{
+    while (start < end) {
+        uintptr_t piece_end = end, shift = oracle_place_at(start, &piece_end);
+        forget_piece(start + shift, piece_end + shift);
+        start = piece_end;
+    }
+}
+
+/* ---- dropping what all are behind --------------------------------------------------
+ */
+
 static bool alike(const struct cell *a, const struct cell *b)
 {
     if (a->span.end != b->span.start || a->count != b->count)
         return false;
     for (uint32_t i = 0; i < a->count; i++) {
         const struct oracle_mark *x = &a->marks[i], *y = &b->marks[i];
-        if (x->op != y->op || x->tenant != y->tenant || x->writes != y->writes ||
-            x->atomic != y->atomic)
+        if (x->op != y->op || x->tenant != y->tenant || x->manner != y->manner)
             return false;
     }
     return true;
@@ -384,12 +455,7 @@ void oracle_shadow_clean(void)
     find_floor();
     for (struct cell *cell = (struct cell *)cells.first, *next; cell; cell = next) {
         next = next_cell(cell);
-        for (uint32_t i = 0; i < cell->count;) {
-            if (all_are_behind(&cell->marks[i]))
-                drop_mark(cell, i);
-            else
-                i++;
-        }
+        clean_cell(cell);
         if (cell->count > 0 && before && alike(before, cell)) {
             before->span.end = cell->span.end;
             remove_cell(cell);

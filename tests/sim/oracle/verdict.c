@@ -33,12 +33,33 @@
  * What is NO_TENANT is neither judged against other accesses nor remembered: one mistake,
  * one finding. Bytes that never had a tenant may be touched by anyone.
  *
+ * Where memory has several addresses, tenants of different addresses share bytes. Those
+ * that live side by side do so as one tenant's accesses do; one that begins after another
+ * has ended is handed the bytes.
+ *
+ * Manners: a read conflicts with writes, an atomic access with those that are not, but a
+ * wait for the value of a word not with a write of that word at once, which is what it
+ * waits for. The order between the two is found at run time (edges.c).
+ *
  * An access may reach into more than one tenant (mappings side by side). Bytes outside
  * the tenant that was found for it at submission belong to whoever had them then.
  *
  * Owns:  nothing.   Lock: the oracle's.
  */
 #include "oracle_state.h"
+
+#define BIT(manner) (1u << ORACLE_##manner)
+
+const unsigned char oracle_conflicts[ORACLE_MANNERS] = {
+    [ORACLE_READ] = BIT(WRITE) | BIT(SINGLE_WRITE) | BIT(ATOMIC_WRITE),
+    [ORACLE_ATOMIC_READ] = BIT(WRITE) | BIT(SINGLE_WRITE),
+    [ORACLE_AWAITING_READ] = BIT(WRITE),
+    [ORACLE_WRITE] = BIT(READ) | BIT(ATOMIC_READ) | BIT(AWAITING_READ) | BIT(WRITE) |
+                     BIT(SINGLE_WRITE) | BIT(ATOMIC_WRITE),
+    [ORACLE_SINGLE_WRITE] =
+        BIT(READ) | BIT(ATOMIC_READ) | BIT(WRITE) | BIT(SINGLE_WRITE) | BIT(ATOMIC_WRITE),
+    [ORACLE_ATOMIC_WRITE] = BIT(READ) | BIT(WRITE) | BIT(SINGLE_WRITE),
+};
 
 static bool nowhere(struct oracle_point point)
 {
@@ -70,12 +91,23 @@ static enum handing around(const struct oracle_op *outer,
     return inner->ended && outer->heard > inner->over ? SECOND_TO_FIRST : TOGETHER;
 }
 
+/* Was there a time at which both lived? */
+static bool side_by_side(const struct oracle_tenant *x, const struct oracle_tenant *y)
+{
+    const struct oracle_tenant *older = x->born < y->born ? x : y;
+    const struct oracle_tenant *younger = older == x ? y : x;
+
+    return !older->ended || older->over > younger->born;
+}
+
 /* Whose tenant hands the bytes on to whose? */
 static enum handing handing(const struct oracle_mark *a, const struct oracle_mark *b)
 {
     const struct oracle_tenant *x = a->tenant, *y = b->tenant;
 
     if (x == y || !x || !y)
+        return TOGETHER;
+    if (oracle_tenants_apart(x, y) && side_by_side(x, y))
         return TOGETHER;
     if (oracle_tenant_inside(y, x))
         return around(a->op, y);
@@ -120,7 +152,11 @@ static bool handed_on_in_s(const struct oracle_mark *older,
     if (oracle_tenant_inside(from, to)) /* back to the outer one */
         return from->retired > 0 && from->retired < younger->op->heard &&
                oracle_clock_knows(from->free, none, false, older->op->here);
-    return oracle_pair_knows(&to->birth, false, older->op->here);
+    if (oracle_pair_knows(&to->birth, false, older->op->here))
+        return true;
+    /* At another address the younger one did not follow the older. */
+    return oracle_tenants_apart(from, to) && from->retired < to->born &&
+           oracle_clock_knows(from->free, none, false, older->op->here);
 }
 
 enum oracle_finding oracle_judge_pair(const struct oracle_mark *a,
@@ -299,13 +335,37 @@ static bool piece_of(const struct oracle_op *op, const struct oracle_access *acc
     return whose(op, access->tenant, at, lodging, out);
 }
 
+static unsigned char manner_of(const struct oracle_access *access)
+{
+    if (access->writes && access->atomic)
+        return ORACLE_ATOMIC_WRITE;
+    if (access->writes)
+        return access->single ? ORACLE_SINGLE_WRITE : ORACLE_WRITE;
+    if (access->awaits)
+        return ORACLE_AWAITING_READ;
+    return access->atomic ? ORACLE_ATOMIC_READ : ORACLE_READ;
+}
+
+/* Judge a piece where its bytes are. */
+static void touch(const struct oracle_mark *mark, const struct oracle_access *access,
+                  uintptr_t start, uintptr_t end)
+{
+    while (start < end) {
+        uintptr_t piece_end = end;
+        uintptr_t shift = access->place ? access->place - access->range.address
+                                        : oracle_place_at(start, &piece_end);
+        oracle_shadow_touch(mark, start, piece_end, shift);
+        start = piece_end;
+    }
+}
+
 void oracle_judge_access(struct oracle_op *op, const struct oracle_access *access)
 {
     uintptr_t at = access->range.address, end = oracle_range_end(&access->range);
     struct oracle_lodging lodging;
 
     while (at < end) {
-        struct oracle_mark mark = {op, NULL, access->writes, access->atomic};
+        struct oracle_mark mark = {op, NULL, access->writes, manner_of(access)};
         struct oracle_tenant *same;
         uintptr_t start = at;
 
@@ -318,7 +378,7 @@ void oracle_judge_access(struct oracle_op *op, const struct oracle_access *acces
         if (!right)
             no_tenant(&mark, start, at, last, "it was submitted when nobody had them");
         else if (in_its_life(&mark, start, at))
-            oracle_shadow_touch(&mark, start, at);
+            touch(&mark, access, start, at);
     }
 }
 

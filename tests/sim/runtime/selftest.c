@@ -21,7 +21,7 @@
 #include "kernels_ptx.h"
 
 /* Longest that one check may take. */
-#define TIME_LIMIT_S 60
+#define TIME_LIMIT_S 180
 
 /* How a check ends that the driver cannot serve. */
 #define SKIPPED 77

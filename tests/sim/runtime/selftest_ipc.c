@@ -30,7 +30,7 @@ static int start_exporter(void (*exporter)(int socket), pid_t *child)
     CHECK_IS(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
     *child = fork();
     if (*child == 0) {
-        alarm(20);
+        alarm(120);
         close(ends[0]);
         exporter(ends[1]);
         _exit(0);

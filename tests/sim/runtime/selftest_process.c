@@ -156,7 +156,7 @@ static void fork_after_start(void)
     CHECK_OK(cudaMalloc(&p, 4096));
     child = fork();
     if (child == 0) {
-        alarm(20);
+        alarm(120);
         _exit(cudaMalloc(&p, 1) == cudaErrorInitializationError &&
                       cudaGetDeviceCount(&count) == cudaErrorInitializationError &&
                       cudaGetLastError() == cudaErrorInitializationError
@@ -173,7 +173,7 @@ static void fork_before_start(void)
     pid_t child = fork();
 
     if (child == 0) {
-        alarm(20);
+        alarm(120);
         _exit(cudaMalloc(&p, 1) == cudaSuccess && cudaFree(p) == cudaSuccess ? 0 : 1);
     }
     CHECK_IS(wait_for(child), 0);
@@ -199,7 +199,7 @@ static void fork_during_start(void)
             void *p = NULL;
             cudaError_t error;
 
-            alarm(20);
+            alarm(120);
             error = cudaMalloc(&p, 1);
             _exit(error == cudaSuccess || error == cudaErrorInitializationError ? 0 : 1);
         }

@@ -115,6 +115,7 @@ static const char *read_text(const char *name)
 }
 
 static const char *const free_waits[] = {"context", "device", "blocking", "none"};
+static const char *const alloc_waits[] = {"none", "context"};
 static const char *const hosts[] = {"ordered", "separate"};
 
 /* What the oracle is told and what its findings lead to. */
@@ -139,11 +140,11 @@ static const char *const schedules[] = {"threads", "hostile"};
 
 /* Every variable that something of the simulated device reads; without CUDASIM_. */
 static const char *const known[] = {
-    "DEVICES",     "MEMORY", "DRIVER_VERSION", "LOG",
-    "LOG_LOOKUPS", "SEED",   "SCHEDULE",       "FAIL",
-    "FREE_WAITS",  "ORACLE", "HOSTS",          "STACKS",
-    "FINDINGS",    "EXIT",   "HANG",           "PRIVATE_ENTRIES",
-    "MUTANT",
+    "DEVICES",     "MEMORY",      "DRIVER_VERSION", "LOG",
+    "LOG_LOOKUPS", "SEED",        "SCHEDULE",       "FAIL",
+    "FREE_WAITS",  "ORACLE",      "HOSTS",          "STACKS",
+    "FINDINGS",    "EXIT",        "HANG",           "PRIVATE_ENTRIES",
+    "MUTANT",      "ALLOC_WAITS",
 };
 
 static bool is_known(const char *name, size_t length)
@@ -196,6 +197,8 @@ static void load(void)
     config.hang_ms = read_number("CUDASIM_HANG", 0, 0, 86400000);
     config.free_waits = (enum sim_free_waits)read_word("CUDASIM_FREE_WAITS", free_waits,
                                                        GS_ARRAY_LEN(free_waits));
+    config.alloc_waits = (enum sim_alloc_waits)read_word(
+        "CUDASIM_ALLOC_WAITS", alloc_waits, GS_ARRAY_LEN(alloc_waits));
     load_oracle();
     config.hostile =
         read_word("CUDASIM_SCHEDULE", schedules, GS_ARRAY_LEN(schedules)) == 1;

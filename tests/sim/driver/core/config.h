@@ -17,6 +17,12 @@ enum sim_free_waits {
     SIM_FREE_WAITS_NONE,     /* nothing */
 };
 
+/* What an allocation of device or page-locked memory orders (CUDASIM_ALLOC_WAITS). */
+enum sim_alloc_waits {
+    SIM_ALLOC_WAITS_NONE,    /* nothing */
+    SIM_ALLOC_WAITS_CONTEXT, /* it stands between the work before and behind it */
+};
+
 struct sim_config {
     int devices;              /* CUDASIM_DEVICES */
     size_t memory_bytes;      /* CUDASIM_MEMORY, per device, a multiple of 2 MiB */
@@ -26,7 +32,8 @@ struct sim_config {
     bool private_entries;     /* CUDASIM_PRIVATE_ENTRIES */
     const char *lookups_path; /* CUDASIM_LOG_LOOKUPS, NULL if unset */
     const char *fail;         /* CUDASIM_FAIL, NULL if unset */
-    enum sim_free_waits free_waits; /* CUDASIM_FREE_WAITS */
+    enum sim_free_waits free_waits;   /* CUDASIM_FREE_WAITS */
+    enum sim_alloc_waits alloc_waits; /* CUDASIM_ALLOC_WAITS */
     int oracle;                /* CUDASIM_ORACLE; -1: not set, the schedule decides */
     bool separate_hosts;       /* CUDASIM_HOSTS=separate */
     bool stacks;               /* CUDASIM_STACKS */

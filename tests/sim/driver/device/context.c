@@ -331,8 +331,10 @@ static CUresult wait(struct sim_context *context, enum which which)
     CUresult res = depend(context, all, which);
     for (unsigned i = 0; res == CUDA_SUCCESS && i < all->dep_count; i++)
         sim_sched_wait(all->deps[i], false);
-    if (res == CUDA_SUCCESS)
+    if (res == CUDA_SUCCESS) {
+        sim_pool_synchronized(all->frees);
         sim_order_saw_op(all, false);
+    }
     sim_op_unref(all);
     return res == CUDA_SUCCESS ? sim_context_error(context) : res;
 }
@@ -458,6 +460,18 @@ CUresult sim_context_bar(struct sim_context *context, struct sim_op *op)
     if (res == CUDA_SUCCESS)
         set_barrier(context, op); /* the stream orders it behind the one before */
     sim_stream_put(stream);
+    return res;
+}
+
+CUresult sim_context_stand_between(enum sim_api api, struct sim_context *context)
+{
+    if (sim_config()->alloc_waits == SIM_ALLOC_WAITS_NONE)
+        return CUDA_SUCCESS;
+    struct sim_op *op = sim_op_new(SIM_OP_MARK, api, NULL);
+    CUresult res = op ? sim_context_depend(context, op) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (res == CUDA_SUCCESS)
+        res = sim_context_bar(context, op);
+    sim_op_unref(op);
     return res;
 }
 

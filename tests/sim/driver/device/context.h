@@ -121,6 +121,15 @@ CUresult sim_context_mark(struct sim_context *context, struct sim_op *op) GS_MUS
 /* Submit an operation that everything later in the context waits for. */
 CUresult sim_context_bar(struct sim_context *context, struct sim_op *op) GS_MUST_USE;
 
+/*
+ * An allocation: where CUDASIM_ALLOC_WAITS says that it stands between streams, all later
+ * work of the context is behind all earlier work, on the device; no thread waits.
+ *
+ * Errors:  CUDA_ERROR_OUT_OF_MEMORY
+ */
+CUresult sim_context_stand_between(enum sim_api api,
+                                   struct sim_context *context) GS_MUST_USE;
+
 /* Keep an object (event, module) until it is closed or the context ends. */
 void sim_context_adopt(struct sim_context *context, struct sim_object *child);
 

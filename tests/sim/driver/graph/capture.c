@@ -58,6 +58,7 @@ static void finish(struct sim_capture *capture)
         stream->captured_next = NULL;
         stream->capture = NULL;
         sim_nodes_clear(&stream->tails);
+        stream->tails_joined = false;
         sim_capture_unref(capture);
         sim_stream_put(stream);
     }
@@ -173,7 +174,8 @@ unlock:
 
 /*
  * What the next node of the stream depends on. A programmatic launch does not wait for
- * the kernels before it to end; what is no kernel waits for all of what is before it.
+ * the kernel before it to end, unless the stream waited for an event in between; what is
+ * no kernel waits for all of what is before it.
  */
 static void shape_edges(struct sim_stream *stream, CUgraphNodeType type, bool overlaps)
 {
@@ -183,7 +185,7 @@ static void shape_edges(struct sim_stream *stream, CUgraphNodeType type, bool ov
         CUgraphEdgeData *edge = &stream->tails.edges[i];
         if (!sim_edge_may_enter(edge, type))
             *edge = full;
-        else if (overlaps && sim_edge_is_full(edge) &&
+        else if (overlaps && !stream->tails_joined && sim_edge_is_full(edge) &&
                  stream->tails.nodes[i]->type == CU_GRAPH_NODE_TYPE_KERNEL)
             *edge = programmatic;
     }
@@ -202,6 +204,7 @@ static CUresult add_node(struct sim_stream *stream, const struct sim_node_parts 
         return res;
     }
     sim_nodes_clear(&stream->tails);
+    stream->tails_joined = false;
     if (!sim_nodes_add(&stream->tails, node, NULL)) {
         stream->capture->invalid = true;
         res = CUDA_ERROR_OUT_OF_MEMORY;

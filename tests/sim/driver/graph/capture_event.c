@@ -106,6 +106,7 @@ static CUresult follow(struct sim_stream *stream, struct sim_event *event)
         capture->invalid = true;
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    stream->tails_joined = true;
     if (!stream->capture)
         sim_capture_join(stream, capture);
     return CUDA_SUCCESS;

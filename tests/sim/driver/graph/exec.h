@@ -5,7 +5,7 @@
  * bodies becomes: a step that opens it, the steps of its bodies, one that closes it.
  * Steps are divided into chains, each step of a chain behind the one before it, so that
  * two steps without an order between them are never in the same one. A launch gives every
- * chain a stream of its own.
+ * chain a stream of its own (exec_launch.c says where it does not).
  *
  * Owns: executable graphs.   Lock: exec->lock, held over a launch; outside graph_lock and
  * a context's.
@@ -16,10 +16,15 @@
 #include "graph.h"
 #include "node_work.h"
 
-#define SIM_NO_STEP    SIZE_MAX
-#define SIM_MAX_CHAINS 64 /* more than that share streams */
+#define SIM_NO_STEP SIZE_MAX
 
 enum sim_step_part { SIM_STEP_NODE, SIM_STEP_OPENS, SIM_STEP_CLOSES };
+
+/* Steps by their indices. */
+struct sim_step_list {
+    size_t *steps; /* from malloc */
+    size_t count;
+};
 
 /* A node, or one end of a node with bodies, as it was when the graph was instantiated. */
 struct sim_step {
@@ -35,9 +40,12 @@ struct sim_step {
     unsigned body_count;
     size_t outer;  /* the step that opens the innermost node it is in a body of */
     unsigned body; /* in which of its bodies */
-    size_t *after; /* from malloc: earlier steps it is behind */
+    size_t *after; /* from malloc: earlier steps from which edges lead to it */
     CUgraphEdgeData *edges; /* likewise, as long */
     size_t after_count;
+    struct sim_step_list behind; /* whose ends it starts behind, by all of its edges */
+    struct sim_step_list inside; /* whose ends it waits for if it waits inside */
+    struct sim_step_list beside; /* kernels it may run beside and ends behind */
     size_t chain;
     bool ends_chain; /* nothing is behind it there */
 };
@@ -90,6 +98,10 @@ void sim_exec_put(struct sim_exec *exec);
 CUresult sim_steps_make(struct sim_graph *graph, struct sim_exec_fault *fault,
                         struct sim_steps *out) GS_MUST_USE;
 void sim_steps_clear(struct sim_steps *steps);
+
+/* What each step is behind, and in which chain it is (exec_order.c). Needs graph_lock.
+ * False without memory. */
+bool sim_steps_order(struct sim_steps *steps) GS_MUST_USE;
 
 /*
  * A graph with the steps [from, to) as nodes. Needs graph_lock and exec->lock.

@@ -5,18 +5,25 @@
  * that stream and ends with one; in between each chain runs on an internal stream of its
  * own, so that nodes are ordered by the edges alone. All operations of a launch take
  * their places at once: no other thread's work comes between them. A launch waits for the
- * launch before it.
+ * launch before it. A kernel behind a programmatic edge has a chain of its own, or one
+ * with what it starts behind: it may run beside the kernel in front.
  *
  * Owns:  the branch streams of executable graphs.   Lock: exec->lock.
  * Source: Driver API, cuGraphLaunch; CUDA Programming Guide, "Graph Memory Nodes".
  */
 #include <stdlib.h>
 
+#include "config.h"
 #include "context.h"
 #include "event.h"
 #include "exec.h"
 #include "graph_memory.h"
+#include "log.h"
 #include "rules.h"
+
+#define MOST_THREADS 512 /* of one executable graph, with CUDASIM_SCHEDULE=threads */
+
+static atomic_bool said; /* atomic: that branches share threads */
 
 /* A launch being put together. */
 struct launch {
@@ -49,16 +56,31 @@ static bool has_branches(const struct sim_exec *exec)
     return exec->steps.chain_count > 1 || sim_is_lax(SIM_RULE_graph_in_stream);
 }
 
+/*
+ * How many streams its chains get: one each, unless a stream is a thread and there would
+ * be very many of them. Then some share one, and are ordered as no edge asks for.
+ */
+static size_t wanted_branches(const struct sim_exec *exec)
+{
+    size_t chains = exec->steps.chain_count;
+
+    if (sim_config()->hostile || chains <= MOST_THREADS)
+        return chains;
+    if (!atomic_exchange(&said, true))
+        sim_log_always("a graph has %zu branches, which share %d threads: their order is "
+                       "stricter than its edges",
+                       chains, MOST_THREADS);
+    return MOST_THREADS;
+}
+
 /* Make sure that there are branch streams in the context. Needs exec->lock. */
 static CUresult make_branches(struct sim_exec *exec, struct sim_context *context)
 {
-    size_t wanted = exec->steps.chain_count;
     CUresult res = CUDA_SUCCESS;
 
     if (!has_branches(exec))
         return CUDA_SUCCESS;
-    if (wanted > SIM_MAX_CHAINS)
-        wanted = SIM_MAX_CHAINS;
+    size_t wanted = wanted_branches(exec);
     if (exec->branch_count > 0 &&
         (exec->branches[0]->context != context ||
          exec->branches[0]->context_id != sim_context_id(context)))
@@ -216,6 +238,38 @@ static bool await_event(struct launch *launch, size_t index, struct sim_op *op)
     return sim_event_wait_in(event, op);
 }
 
+/* Is it a kernel that waits for those it may run beside? */
+static bool waits_inside(const struct sim_step *step)
+{
+    const struct sim_work *work = step->work;
+
+    return work->op_count == 1 && work->ops[0]->kind == SIM_OP_KERNEL &&
+           work->ops[0]->kernel.waits_inside && !sim_is_lax(SIM_RULE_graph_overlap);
+}
+
+static void behind_all(struct launch *launch, const struct sim_step_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        behind(launch, launch->ends[list->steps[i]]);
+}
+
+/* What the place being made, the first one of a step, is behind. */
+static void order_step(struct launch *launch, size_t index, size_t opening)
+{
+    const struct sim_step *step = &launch->exec->steps.steps[index];
+    bool edges = !sim_is_lax(SIM_RULE_graph_edges);
+
+    if (edges)
+        behind_all(launch, &step->behind);
+    if (edges && waits_inside(step))
+        behind_all(launch, &step->inside);
+    if (sim_is_strict(SIM_RULE_graph_edges) && index > 0)
+        behind(launch, launch->ends[index - 1]);
+    if (opening != SIM_NO_STEP && !sim_is_lax(SIM_RULE_graph_in_stream) &&
+        (step->behind.count == 0 || !edges))
+        behind(launch, opening);
+}
+
 /* The operations of one step. */
 static CUresult add_step(struct launch *launch, size_t index, size_t opening)
 {
@@ -229,13 +283,7 @@ static CUresult add_step(struct launch *launch, size_t index, size_t opening)
     CUresult res = CUDA_SUCCESS;
 
     begin_place(launch, stream);
-    for (size_t i = 0; i < step->after_count && !sim_is_lax(SIM_RULE_graph_edges); i++)
-        behind(launch, launch->ends[step->after[i]]);
-    if (sim_is_strict(SIM_RULE_graph_edges) && index > 0)
-        behind(launch, launch->ends[index - 1]);
-    if (opening != SIM_NO_STEP && !sim_is_lax(SIM_RULE_graph_in_stream) &&
-        (step->after_count == 0 || sim_is_lax(SIM_RULE_graph_edges)))
-        behind(launch, opening);
+    order_step(launch, index, opening);
     if (count == 0)
         res = end_place(launch, sim_op_new(SIM_OP_MARK, launch->api, NULL));
     for (size_t i = 0; i < count && res == CUDA_SUCCESS; i++) {
@@ -283,7 +331,8 @@ static bool reserve(struct launch *launch)
 
     for (size_t i = 0; i < steps->count; i++) {
         places += steps->steps[i].work->op_count + 1;
-        indices += steps->steps[i].after_count + steps->steps[i].work->op_count + 2;
+        indices += steps->steps[i].behind.count + steps->steps[i].inside.count +
+                   steps->steps[i].work->op_count + 2;
     }
     launch->places = calloc(places, sizeof(*launch->places));
     launch->indices = calloc(indices, sizeof(*launch->indices));

@@ -9,7 +9,6 @@
 #include "exec.h"
 #include "launch.h"
 #include "log.h"
-#include "rules.h"
 
 /* Where a graph is being laid flat: within what encloses it. */
 struct frame {
@@ -36,6 +35,9 @@ void sim_steps_clear(struct sim_steps *steps)
             sim_object_unref(&step->condition->object);
         free(step->after);
         free(step->edges);
+        free(step->behind.steps);
+        free(step->inside.steps);
+        free(step->beside.steps);
     }
     free(steps->steps);
     *steps = (struct sim_steps){0};
@@ -251,35 +253,6 @@ static CUresult add_graph(const struct frame *frame, struct sim_graph *graph,
     return res;
 }
 
-/* Put each step behind one it depends on and nothing else is, or on a chain of its own.
- */
-static bool divide(struct sim_steps *steps)
-{
-    size_t *tails = calloc(steps->count + 1, sizeof(*tails));
-
-    if (!tails)
-        return false;
-    for (size_t i = 0; i < steps->count; i++) {
-        struct sim_step *step = &steps->steps[i];
-        step->chain = steps->chain_count;
-        for (size_t k = 0; k < step->after_count && !sim_is_lax(SIM_RULE_graph_edges);
-             k++) {
-            size_t chain = steps->steps[step->after[k]].chain;
-            if (tails[chain] == step->after[k]) {
-                step->chain = chain;
-                steps->steps[step->after[k]].ends_chain = false;
-                break;
-            }
-        }
-        if (step->chain == steps->chain_count)
-            steps->chain_count++;
-        step->ends_chain = true;
-        tails[step->chain] = i;
-    }
-    free(tails);
-    return true;
-}
-
 CUresult sim_steps_make(struct sim_graph *graph, struct sim_exec_fault *fault,
                         struct sim_steps *out)
 {
@@ -290,7 +263,7 @@ CUresult sim_steps_make(struct sim_graph *graph, struct sim_exec_fault *fault,
     *fault = (struct sim_exec_fault){CUDA_GRAPH_INSTANTIATE_ERROR, NULL};
     CUresult res = add_graph(&frame, graph, &leaves);
     free(leaves.steps);
-    if (res == CUDA_SUCCESS && !divide(out))
+    if (res == CUDA_SUCCESS && !sim_steps_order(out))
         res = CUDA_ERROR_OUT_OF_MEMORY;
     if (res == CUDA_SUCCESS)
         fault->result = CUDA_GRAPH_INSTANTIATE_SUCCESS;

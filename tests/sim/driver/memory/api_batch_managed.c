@@ -5,8 +5,6 @@
  * Source: Driver API, cuMemPrefetchBatchAsync, cuMemDiscardBatchAsync,
  * cuMemDiscardAndPrefetchBatchAsync.
  */
-#include <stdlib.h>
-
 #include "capture.h"
 #include "context.h"
 #include "copy.h"
@@ -14,47 +12,53 @@
 
 #define DISCARDED 0xdd /* what a discarded byte holds */
 
-/* What the caller names. */
-struct request {
-    enum sim_api api;
-    enum sim_variant variant;
+/* The ranges a call names. */
+struct ranges {
     const CUdeviceptr *pointers;
     const size_t *bytes;
     size_t count;
-    bool discards, prefetches;
-    const CUmemLocation *locations; /* of prefetches */
-    const size_t *starts;
-    size_t location_count;
-    unsigned long long flags;
 };
 
-static bool is_complete(const struct request *request)
+/* Where prefetches go: each location is that of the ranges from its start on. */
+struct targets {
+    const CUmemLocation *locations;
+    const size_t *starts;
+    size_t count;
+};
+
+struct request {
+    enum sim_api api;
+    bool discards;
+    const struct ranges *ranges;
+    const struct targets *targets; /* NULL: nothing is prefetched */
+};
+
+static bool is_complete(const struct ranges *ranges, const struct targets *targets)
 {
-    if (request->flags != 0 || request->count == 0 || !request->pointers ||
-        !request->bytes)
+    if (ranges->count == 0 || !ranges->pointers || !ranges->bytes)
         return false;
-    if (!request->prefetches)
+    if (!targets)
         return true;
-    if (!request->locations || !request->starts || request->location_count == 0 ||
-        request->location_count > request->count || request->starts[0] != 0)
+    if (!targets->locations || !targets->starts || targets->count == 0 ||
+        targets->count > ranges->count || targets->starts[0] != 0)
         return false;
-    for (size_t i = 1; i < request->location_count; i++) {
-        if (request->starts[i] <= request->starts[i - 1])
+    for (size_t i = 1; i < targets->count; i++) {
+        if (targets->starts[i] <= targets->starts[i - 1])
             return false;
     }
-    return request->starts[request->location_count - 1] < request->count;
+    return targets->starts[targets->count - 1] < ranges->count;
 }
 
 /* Every range and location, before anything is done. */
-static CUresult check(const struct request *request)
+static CUresult check(const struct ranges *ranges, const struct targets *targets)
 {
-    CUresult res = is_complete(request) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    CUresult res = is_complete(ranges, targets) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 
-    for (size_t i = 0; i < request->location_count && res == CUDA_SUCCESS; i++)
-        res = sim_managed_location(&request->locations[i]);
-    for (size_t i = 0; i < request->count && res == CUDA_SUCCESS; i++) {
+    for (size_t i = 0; targets && i < targets->count && res == CUDA_SUCCESS; i++)
+        res = sim_managed_location(&targets->locations[i]);
+    for (size_t i = 0; i < ranges->count && res == CUDA_SUCCESS; i++) {
         struct sim_alloc *alloc;
-        res = sim_managed_range(request->pointers[i], request->bytes[i], &alloc);
+        res = sim_managed_range(ranges->pointers[i], ranges->bytes[i], &alloc);
         if (res == CUDA_SUCCESS)
             sim_memory_unref(alloc);
     }
@@ -65,9 +69,10 @@ static CUresult check(const struct request *request)
 static CUresult discard(const struct request *request, struct sim_stream *stream,
                         size_t index)
 {
+    const struct ranges *ranges = request->ranges;
     struct sim_op *op;
-    CUresult res = sim_set_prepare(request->api, request->pointers[index], 0, 1,
-                                   DISCARDED, request->bytes[index], 1, &op);
+    CUresult res = sim_set_prepare(request->api, ranges->pointers[index], 0, 1, DISCARDED,
+                                   ranges->bytes[index], 1, &op);
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -76,154 +81,121 @@ static CUresult discard(const struct request *request, struct sim_stream *stream
     return sim_submit_drop(stream, op);
 }
 
-static CUresult remember(const struct request *request, size_t index,
-                         const CUmemLocation *location)
+static CUresult remember(CUdeviceptr pointer, size_t bytes, const CUmemLocation *location)
 {
     struct sim_alloc *alloc;
-    CUresult res =
-        sim_managed_range(request->pointers[index], request->bytes[index], &alloc);
+    CUresult res = sim_managed_range(pointer, bytes, &alloc);
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = sim_managed_prefetched(alloc, request->pointers[index], request->bytes[index],
-                                 location);
+    res = sim_managed_prefetched(alloc, pointer, bytes, location);
     sim_memory_unref(alloc);
     return res;
 }
 
 /* All prefetches have one place in the stream. */
-static CUresult prefetch_all(const struct request *request, struct sim_stream *stream)
+static CUresult prefetch(const struct request *request, struct sim_stream *stream)
 {
+    const struct ranges *ranges = request->ranges;
+    const struct targets *targets = request->targets;
     size_t used = 0;
     CUresult res = sim_submit_drop(stream, sim_op_new(SIM_OP_MARK, request->api, NULL));
 
-    for (size_t i = 0; i < request->count && res == CUDA_SUCCESS; i++) {
-        if (used + 1 < request->location_count && request->starts[used + 1] == i)
+    for (size_t i = 0; i < ranges->count && res == CUDA_SUCCESS; i++) {
+        if (used + 1 < targets->count && targets->starts[used + 1] == i)
             used++;
-        res = remember(request, i, &request->locations[used]);
+        res = remember(ranges->pointers[i], ranges->bytes[i], &targets->locations[used]);
     }
     return res;
 }
 
-static CUresult run(const struct request *request, CUstream handle)
+static CUresult run(const struct request *request, enum sim_variant variant,
+                    unsigned long long flags, CUstream handle)
 {
     struct sim_context *context;
     struct sim_stream *stream;
     CUresult res = sim_enter_context(request->api, &context);
 
     if (res == CUDA_SUCCESS)
-        res = check(request);
+        res = flags ? CUDA_ERROR_INVALID_VALUE : check(request->ranges, request->targets);
     if (res == CUDA_SUCCESS)
-        res = sim_stream_get(context, handle, request->variant, &stream);
+        res = sim_stream_get(context, handle, variant, &stream);
     if (res != CUDA_SUCCESS)
         return res;
     res = stream->kind == SIM_STREAM_LEGACY ? CUDA_ERROR_INVALID_VALUE
                                             : sim_capture_forbid(stream);
-    for (size_t i = 0; request->discards && i < request->count && res == CUDA_SUCCESS;
-         i++)
+    for (size_t i = 0;
+         request->discards && i < request->ranges->count && res == CUDA_SUCCESS; i++)
         res = discard(request, stream, i);
-    if (res == CUDA_SUCCESS && request->prefetches)
-        res = prefetch_all(request, stream);
+    if (res == CUDA_SUCCESS && request->targets)
+        res = prefetch(request, stream);
     sim_stream_put(stream);
     return res;
-}
-
-static CUresult prefetch(enum sim_api api, enum sim_variant variant,
-                         struct request request, CUstream stream)
-{
-    request.api = api;
-    request.variant = variant;
-    request.prefetches = true;
-    return run(&request, stream);
 }
 
 SIM_API(cuMemPrefetchBatchAsync, CUdeviceptr *pointers, size_t *bytes, size_t count,
         CUmemLocation *locations, size_t *starts, size_t location_count,
         unsigned long long flags, CUstream stream)
 {
-    return prefetch(SIM_ID_cuMemPrefetchBatchAsync, SIM_LEGACY,
-                    (struct request){.pointers = pointers,
-                                     .bytes = bytes,
-                                     .count = count,
-                                     .locations = locations,
-                                     .starts = starts,
-                                     .location_count = location_count,
-                                     .flags = flags},
-                    stream);
+    const struct ranges ranges = {pointers, bytes, count};
+    const struct targets targets = {locations, starts, location_count};
+    const struct request request = {SIM_ID_cuMemPrefetchBatchAsync, false, &ranges,
+                                    &targets};
+
+    return run(&request, SIM_LEGACY, flags, stream);
 }
 
 SIM_API(cuMemPrefetchBatchAsync_ptsz, CUdeviceptr *pointers, size_t *bytes, size_t count,
         CUmemLocation *locations, size_t *starts, size_t location_count,
         unsigned long long flags, CUstream stream)
 {
-    return prefetch(SIM_ID_cuMemPrefetchBatchAsync_ptsz, SIM_PER_THREAD,
-                    (struct request){.pointers = pointers,
-                                     .bytes = bytes,
-                                     .count = count,
-                                     .locations = locations,
-                                     .starts = starts,
-                                     .location_count = location_count,
-                                     .flags = flags},
-                    stream);
+    const struct ranges ranges = {pointers, bytes, count};
+    const struct targets targets = {locations, starts, location_count};
+    const struct request request = {SIM_ID_cuMemPrefetchBatchAsync_ptsz, false, &ranges,
+                                    &targets};
+
+    return run(&request, SIM_PER_THREAD, flags, stream);
 }
 
 SIM_API(cuMemDiscardAndPrefetchBatchAsync, CUdeviceptr *pointers, size_t *bytes,
         size_t count, CUmemLocation *locations, size_t *starts, size_t location_count,
         unsigned long long flags, CUstream stream)
 {
-    return prefetch(SIM_ID_cuMemDiscardAndPrefetchBatchAsync, SIM_LEGACY,
-                    (struct request){.pointers = pointers,
-                                     .bytes = bytes,
-                                     .count = count,
-                                     .discards = true,
-                                     .locations = locations,
-                                     .starts = starts,
-                                     .location_count = location_count,
-                                     .flags = flags},
-                    stream);
+    const struct ranges ranges = {pointers, bytes, count};
+    const struct targets targets = {locations, starts, location_count};
+    const struct request request = {SIM_ID_cuMemDiscardAndPrefetchBatchAsync, true,
+                                    &ranges, &targets};
+
+    return run(&request, SIM_LEGACY, flags, stream);
 }
 
 SIM_API(cuMemDiscardAndPrefetchBatchAsync_ptsz, CUdeviceptr *pointers, size_t *bytes,
         size_t count, CUmemLocation *locations, size_t *starts, size_t location_count,
         unsigned long long flags, CUstream stream)
 {
-    return prefetch(SIM_ID_cuMemDiscardAndPrefetchBatchAsync_ptsz, SIM_PER_THREAD,
-                    (struct request){.pointers = pointers,
-                                     .bytes = bytes,
-                                     .count = count,
-                                     .discards = true,
-                                     .locations = locations,
-                                     .starts = starts,
-                                     .location_count = location_count,
-                                     .flags = flags},
-                    stream);
-}
+    const struct ranges ranges = {pointers, bytes, count};
+    const struct targets targets = {locations, starts, location_count};
+    const struct request request = {SIM_ID_cuMemDiscardAndPrefetchBatchAsync_ptsz, true,
+                                    &ranges, &targets};
 
-static CUresult discard_all(enum sim_api api, enum sim_variant variant,
-                            CUdeviceptr *pointers, size_t *bytes, size_t count,
-                            unsigned long long flags, CUstream stream)
-{
-    const struct request request = {.api = api,
-                                    .variant = variant,
-                                    .pointers = pointers,
-                                    .bytes = bytes,
-                                    .count = count,
-                                    .discards = true,
-                                    .flags = flags};
-
-    return run(&request, stream);
+    return run(&request, SIM_PER_THREAD, flags, stream);
 }
 
 SIM_API(cuMemDiscardBatchAsync, CUdeviceptr *pointers, size_t *bytes, size_t count,
         unsigned long long flags, CUstream stream)
 {
-    return discard_all(SIM_ID_cuMemDiscardBatchAsync, SIM_LEGACY, pointers, bytes, count,
-                       flags, stream);
+    const struct ranges ranges = {pointers, bytes, count};
+    const struct request request = {SIM_ID_cuMemDiscardBatchAsync, true, &ranges, NULL};
+
+    return run(&request, SIM_LEGACY, flags, stream);
 }
 
 SIM_API(cuMemDiscardBatchAsync_ptsz, CUdeviceptr *pointers, size_t *bytes, size_t count,
         unsigned long long flags, CUstream stream)
 {
-    return discard_all(SIM_ID_cuMemDiscardBatchAsync_ptsz, SIM_PER_THREAD, pointers,
-                       bytes, count, flags, stream);
+    const struct ranges ranges = {pointers, bytes, count};
+    const struct request request = {SIM_ID_cuMemDiscardBatchAsync_ptsz, true, &ranges,
+                                    NULL};
+
+    return run(&request, SIM_PER_THREAD, flags, stream);
 }

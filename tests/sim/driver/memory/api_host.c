@@ -19,6 +19,9 @@ static CUresult alloc_host(enum sim_api api, void **out, size_t bytes, unsigned 
         (flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
                              CU_MEMHOSTALLOC_WRITECOMBINED)))
         return CUDA_ERROR_INVALID_VALUE;
+    res = sim_context_stand_between(api, context);
+    if (res != CUDA_SUCCESS)
+        return res;
     res = sim_host_create(SIM_MEMORY_PINNED, NULL, bytes, flags, context->device, context,
                           sim_context_id(context), &alloc);
     if (res != CUDA_SUCCESS)

@@ -13,7 +13,8 @@
 
 #define PITCH_BYTES ((size_t)512)
 
-static CUresult alloc_device(struct sim_context *context, CUdeviceptr *out, size_t bytes)
+static CUresult alloc_device(enum sim_api api, struct sim_context *context,
+                             CUdeviceptr *out, size_t bytes)
 {
     struct sim_alloc *alloc;
 
@@ -23,6 +24,8 @@ static CUresult alloc_device(struct sim_context *context, CUdeviceptr *out, size
                                       sim_context_id(context)};
     CUresult res = sim_is_strict(SIM_RULE_alloc_waits_not) ? sim_context_wait(context)
                                                            : CUDA_SUCCESS;
+    if (res == CUDA_SUCCESS)
+        res = sim_context_stand_between(api, context);
     if (res == CUDA_SUCCESS)
         res = sim_heap_alloc(&context->heap, bytes, true, &tenant, &alloc);
     if (res != CUDA_SUCCESS)
@@ -38,7 +41,8 @@ SIM_API(cuMemAlloc_v2, CUdeviceptr *out, size_t bytes)
     struct sim_context *context;
     CUresult res = sim_capture_enter_unsafe(SIM_ID_cuMemAlloc_v2, &context);
 
-    return res == CUDA_SUCCESS ? alloc_device(context, out, bytes) : res;
+    return res == CUDA_SUCCESS ? alloc_device(SIM_ID_cuMemAlloc_v2, context, out, bytes)
+                               : res;
 }
 
 SIM_API(cuMemAllocPitch_v2, CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
@@ -58,7 +62,7 @@ SIM_API(cuMemAllocPitch_v2, CUdeviceptr *out, size_t *pitch, size_t width, size_
     row = gs_round_up(width, PITCH_BYTES);
     if (__builtin_mul_overflow(row, height, &bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    res = alloc_device(context, out, bytes);
+    res = alloc_device(SIM_ID_cuMemAllocPitch_v2, context, out, bytes);
     if (res == CUDA_SUCCESS)
         *pitch = row;
     return res;

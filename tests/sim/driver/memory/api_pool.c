@@ -240,7 +240,7 @@ static CUresult set_attribute(struct sim_pool *pool, CUmemPool_attribute attribu
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
         memcpy(&on, value, sizeof(on));
-        atomic_store(&pool->reuse[attribute - 1], on != 0);
+        sim_pool_set_reuse(pool, (enum sim_reuse_policy)(attribute - 1), on != 0);
         return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
         memcpy(&number, value, sizeof(number));

@@ -1,14 +1,16 @@
 /*
- * heap.c - device memory for one user of it (a context, a memory pool): requests of 2 MiB
- * and more get units of their own, smaller ones share chunks of one unit.
- * Owns:  heaps, chunks and the records of device allocations.   Lock: space->lock.
- * Design: docs/simulator.md, "Device memory"
+ * heap.c - device memory for one user of it (a context, a memory pool). A pool's heap
+ * also knows blocks that were freed in stream order and are not everybody's yet: their
+ * free is queued, or it has run and they are parked for those who are behind it. Where a
+ * block lies: place.c. Owns:  heaps and the records of device allocations.   Lock:
+ * space->lock. Design: docs/simulator.md, "Device memory"
  */
 #include <stdlib.h>
 
 #include "ipc.h"
 #include "op.h"
 #include "order.h"
+#include "place.h"
 #include "space.h"
 #include "vmm_range.h"
 
@@ -48,142 +50,6 @@ static void count_used(struct sim_heap *heap, size_t bytes)
     heap->used_bytes += bytes;
     if (heap->used_bytes > heap->used_high)
         heap->used_high = heap->used_bytes;
-}
-
-static struct sim_extent *new_extent(size_t first, size_t count, struct sim_extent *next)
-{
-    struct sim_extent *extent = malloc(sizeof(*extent));
-
-    if (extent)
-        *extent = (struct sim_extent){.next = next, .first = first, .count = count};
-    return extent;
-}
-
-/* Cut `count` units off the idle extent that fits best. Needs space->lock. */
-static bool take_idle(struct sim_heap *heap, size_t count, size_t *first)
-{
-    struct sim_extent **best = NULL;
-
-    for (struct sim_extent **link = &heap->idle; *link; link = &(*link)->next) {
-        if ((*link)->count >= count && (!best || (*link)->count < (*best)->count))
-            best = link;
-    }
-    if (!best)
-        return false;
-    struct sim_extent *extent = *best;
-    *first = extent->first;
-    extent->first += count;
-    extent->count -= count;
-    heap->idle_units -= count;
-    if (extent->count == 0) {
-        *best = extent->next;
-        free(extent);
-    }
-    return true;
-}
-
-/* Units for the heap, from its idle ones or the device. Needs space->lock. */
-static bool take_units(struct sim_heap *heap, size_t count, bool may_grow, size_t *first)
-{
-    if (take_idle(heap, count, first))
-        return true;
-    if (!may_grow || !sim_space_take(heap->space, count, first))
-        return false;
-    heap->units += count;
-    if (heap->units > heap->units_high)
-        heap->units_high = heap->units;
-    return true;
-}
-
-static struct sim_chunk *new_chunk(struct sim_heap *heap, bool may_grow)
-{
-    struct sim_chunk *chunk = calloc(1, sizeof(*chunk));
-
-    if (!chunk)
-        return NULL;
-    if (!take_units(heap, 1, may_grow, &chunk->unit)) {
-        free(chunk);
-        return NULL;
-    }
-    chunk->heap = heap;
-    chunk->next = heap->chunks;
-    if (chunk->next)
-        chunk->next->prev = chunk;
-    heap->chunks = chunk;
-    heap->idle_units++; /* until its first allocation */
-    heap->space->units[chunk->unit].chunk = chunk;
-    return chunk;
-}
-
-/* Take an empty chunk apart; its unit stays held. Needs space->lock. */
-static void drop_chunk(struct sim_chunk *chunk)
-{
-    struct sim_heap *heap = chunk->heap;
-
-    if (chunk->prev)
-        chunk->prev->next = chunk->next;
-    else
-        heap->chunks = chunk->next;
-    if (chunk->next)
-        chunk->next->prev = chunk->prev;
-    heap->space->units[chunk->unit].chunk = NULL;
-    heap->idle_units--;
-    free(chunk);
-}
-
-static size_t chunk_find(struct sim_chunk *chunk, size_t slots)
-{
-    if (SIM_CHUNK_SLOTS - chunk->used_slots < slots)
-        return SIM_CHUNK_SLOTS;
-    if (chunk->too_long && slots >= chunk->too_long)
-        return SIM_CHUNK_SLOTS;
-    size_t found = sim_bits_find_clear(chunk->bits, 0, SIM_CHUNK_SLOTS, slots);
-    if (found == SIM_CHUNK_SLOTS)
-        chunk->too_long = slots;
-    return found;
-}
-
-/* Place a small allocation. Needs space->lock. */
-static bool place_small(struct sim_heap *heap, struct sim_alloc *alloc, bool may_grow)
-{
-    size_t slots = alloc->block_bytes / SIM_ALIGN_BYTES;
-    size_t found = SIM_CHUNK_SLOTS;
-    struct sim_chunk *chunk = heap->chunks;
-
-    for (; chunk; chunk = chunk->next) {
-        found = chunk_find(chunk, slots);
-        if (found < SIM_CHUNK_SLOTS)
-            break;
-    }
-    if (!chunk) {
-        chunk = new_chunk(heap, may_grow);
-        if (!chunk)
-            return false;
-        found = 0;
-    }
-    if (chunk->used_slots == 0)
-        heap->idle_units--;
-    sim_bits_set(chunk->bits, found, slots);
-    chunk->used_slots += slots;
-    for (size_t i = found; i < found + slots; i++)
-        chunk->owners[i] = alloc;
-    alloc->chunk = chunk;
-    alloc->base = sim_space_address(heap->space, chunk->unit) + found * SIM_ALIGN_BYTES;
-    return true;
-}
-
-/* Place an allocation of whole units. Needs space->lock. */
-static bool place_large(struct sim_heap *heap, struct sim_alloc *alloc, bool may_grow)
-{
-    size_t count = alloc->block_bytes / SIM_UNIT_BYTES;
-    size_t first;
-
-    if (!take_units(heap, count, may_grow, &first))
-        return false;
-    for (size_t i = first; i < first + count; i++)
-        heap->space->units[i].alloc = alloc;
-    alloc->base = sim_space_address(heap->space, first);
-    return true;
 }
 
 static size_t block_bytes(size_t bytes)
@@ -228,9 +94,7 @@ CUresult sim_heap_alloc(struct sim_heap *heap, size_t bytes, bool may_grow,
     if (!alloc)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&space->lock);
-    bool placed = alloc->block_bytes < SIM_UNIT_BYTES
-                      ? place_small(heap, alloc, may_grow)
-                      : place_large(heap, alloc, may_grow);
+    bool placed = sim_place(alloc, may_grow);
     if (placed) {
         count_used(heap, alloc->block_bytes);
         list_push(&heap->allocs, alloc);
@@ -245,66 +109,86 @@ CUresult sim_heap_alloc(struct sim_heap *heap, size_t bytes, bool may_grow,
     return CUDA_SUCCESS;
 }
 
-/* Point the map at the new tenant of a block. Needs space->lock. */
-static void repoint(struct sim_alloc *from, struct sim_alloc *to)
+static bool may_have(const struct sim_reuse *reuse, const struct sim_alloc *alloc)
 {
-    struct sim_space *space = from->heap->space;
-    size_t offset = from->base - space->va;
-
-    if (from->chunk) {
-        size_t slot = offset % SIM_UNIT_BYTES / SIM_ALIGN_BYTES;
-        for (size_t i = 0; i < from->block_bytes / SIM_ALIGN_BYTES; i++)
-            from->chunk->owners[slot + i] = to;
-    } else {
-        for (size_t i = 0; i < from->block_bytes / SIM_UNIT_BYTES; i++)
-            space->units[offset / SIM_UNIT_BYTES + i].alloc = to;
-    }
+    return reuse->any || alloc->freed_at.stream == reuse->stream ||
+           sim_frees_know(reuse->behind, alloc->freed_at);
 }
 
-/* A block whose free is queued and that fits. Needs space->lock. */
-static struct sim_alloc *find_freeing(struct sim_heap *heap, size_t want,
-                                      const void *stream)
+/* A block of the list that fits and may be had. Needs space->lock. */
+static struct sim_alloc *find_freed(struct sim_alloc *list, size_t want,
+                                    const struct sim_reuse *reuse)
 {
-    struct sim_alloc *alloc = heap->freeing;
+    struct sim_alloc *alloc = list;
 
-    while (alloc && (alloc->handed_over || (stream && alloc->freed_on != stream) ||
+    while (alloc && (alloc->handed_over || !may_have(reuse, alloc) ||
                      alloc->block_bytes < want || alloc->block_bytes / 2 > want ||
                      (alloc->chunk != NULL) != (want < SIM_UNIT_BYTES)))
         alloc = alloc->next;
     return alloc;
 }
 
+/* The block becomes that of the new allocation. Needs space->lock. */
+static void hand_over(struct sim_alloc *from, struct sim_alloc *to)
+{
+    to->base = from->base;
+    to->chunk = from->chunk;
+    to->block_bytes = from->block_bytes;
+    sim_place_hand_over(from, to);
+    from->handed_over = true;
+    from->block_bytes = 0;
+    list_push(&to->heap->allocs, to);
+    sim_memory_ref(to);
+}
+
 void sim_heap_take_over(struct sim_heap *heap, size_t bytes,
-                        const struct sim_tenant *tenant, const void *stream,
+                        const struct sim_tenant *tenant, const struct sim_reuse *reuse,
                         struct sim_alloc **out, struct sim_op **behind)
 {
     struct sim_alloc *to = new_alloc(heap, bytes, tenant);
+    struct sim_alloc *parked = NULL;
 
     *out = NULL;
     if (!to)
         return;
     pthread_mutex_lock(&heap->space->lock);
-    struct sim_alloc *from = find_freeing(heap, to->block_bytes, stream);
-    if (from) {
-        to->base = from->base;
-        to->chunk = from->chunk;
-        to->block_bytes = from->block_bytes;
-        repoint(from, to);
-        from->handed_over = true;
-        from->block_bytes = 0;
-        list_push(&heap->allocs, to);
-        sim_memory_ref(to);
-        sim_op_ref(from->free_op);
-        *behind = from->free_op;
+    struct sim_alloc *freeing = find_freed(heap->freeing, to->block_bytes, reuse);
+    if (freeing) {
+        hand_over(freeing, to);
+        sim_op_ref(freeing->free_op);
+        *behind = freeing->free_op;
+    } else if ((parked = find_freed(heap->parked, to->block_bytes, reuse)) != NULL) {
+        hand_over(parked, to);
+        count_used(heap, to->block_bytes);
+        list_remove(&heap->parked, parked);
+        *behind = NULL;
     }
     pthread_mutex_unlock(&heap->space->lock);
-    if (from)
+    if (parked)
+        sim_memory_unref(parked);
+    if (freeing || parked)
         *out = to;
     else
         free(to);
 }
 
-bool sim_memory_begin_free(struct sim_alloc *alloc, const void *stream, struct sim_op *op)
+static bool has_others(const struct sim_alloc *list, uint64_t stream)
+{
+    while (list && (list->handed_over || list->freed_at.stream == stream))
+        list = list->next;
+    return list != NULL;
+}
+
+bool sim_heap_has_freed(struct sim_heap *heap, uint64_t but_of_stream)
+{
+    pthread_mutex_lock(&heap->space->lock);
+    bool has = has_others(heap->freeing, but_of_stream) ||
+               has_others(heap->parked, but_of_stream);
+    pthread_mutex_unlock(&heap->space->lock);
+    return has;
+}
+
+bool sim_memory_begin_free(struct sim_alloc *alloc, uint64_t stream, struct sim_op *op)
 {
     struct sim_heap *heap = alloc->heap;
     int live = SIM_MEMORY_LIVE;
@@ -315,12 +199,21 @@ bool sim_memory_begin_free(struct sim_alloc *alloc, const void *stream, struct s
     if (was_live) {
         list_remove(&heap->allocs, alloc);
         list_push(&heap->freeing, alloc);
-        alloc->freed_on = stream;
+        alloc->freed_at = (struct sim_free_point){stream, 0};
         alloc->free_op = op;
         sim_op_ref(op);
     }
     pthread_mutex_unlock(&heap->space->lock);
     return was_live;
+}
+
+void sim_memory_name_free(struct sim_alloc *alloc, uint64_t number)
+{
+    struct sim_space *space = sim_space_of(alloc->base); /* the heap may have gone */
+
+    pthread_mutex_lock(&space->lock);
+    alloc->freed_at.number = number;
+    pthread_mutex_unlock(&space->lock);
 }
 
 void sim_memory_cancel_free(struct sim_alloc *alloc)
@@ -341,59 +234,14 @@ void sim_memory_cancel_free(struct sim_alloc *alloc)
     sim_op_unref(op);
 }
 
-/* Free a small block; returns units to give back. Needs space->lock. */
-static struct sim_extent *unplace_small(struct sim_alloc *alloc)
-{
-    struct sim_chunk *chunk = alloc->chunk;
-    struct sim_heap *heap = chunk->heap;
-    size_t slots = alloc->block_bytes / SIM_ALIGN_BYTES;
-    size_t first =
-        (alloc->base - sim_space_address(heap->space, chunk->unit)) / SIM_ALIGN_BYTES;
-
-    repoint(alloc, NULL);
-    sim_bits_clear(chunk->bits, first, slots);
-    chunk->used_slots -= slots;
-    chunk->too_long = 0;
-    if (chunk->used_slots > 0)
-        return NULL;
-    heap->idle_units++;
-    if (heap->keeps_idle)
-        return NULL;
-    struct sim_extent *extent = new_extent(chunk->unit, 1, NULL);
-    if (extent) { /* otherwise the empty chunk stays, ready for reuse */
-        drop_chunk(chunk);
-        heap->units--;
-    }
-    return extent;
-}
-
-/* Free whole units; returns units to give back. Needs space->lock. */
-static struct sim_extent *unplace_large(struct sim_alloc *alloc)
-{
-    struct sim_heap *heap = alloc->heap;
-    size_t first = (alloc->base - heap->space->va) / SIM_UNIT_BYTES;
-    size_t count = alloc->block_bytes / SIM_UNIT_BYTES;
-
-    repoint(alloc, NULL);
-    struct sim_extent *extent = new_extent(first, count, NULL);
-    if (!extent)
-        return NULL;
-    if (heap->keeps_idle) {
-        extent->next = heap->idle;
-        heap->idle = extent;
-        heap->idle_units += count;
-        return NULL;
-    }
-    heap->units -= count;
-    return extent;
-}
-
-bool sim_heap_free(struct sim_alloc *alloc)
+/* End an allocation; its block is given back, or parked behind that free. */
+static bool end(struct sim_alloc *alloc, const struct sim_free_point *free)
 {
     struct sim_heap *heap = alloc->heap;
     struct sim_space *space = heap->space;
     struct sim_extent *extent = NULL;
     struct sim_op *op;
+    bool parks;
 
     pthread_mutex_lock(&space->lock);
     enum sim_memory_state state = sim_memory_state(alloc);
@@ -405,10 +253,15 @@ bool sim_heap_free(struct sim_alloc *alloc)
     atomic_store_explicit(&alloc->state, SIM_MEMORY_DEAD, memory_order_release);
     list_remove(state == SIM_MEMORY_LIVE ? &heap->allocs : &heap->freeing, alloc);
     heap->used_bytes -= alloc->block_bytes;
-    if (alloc->import)
-        repoint(alloc, NULL);
+    parks = free && !alloc->import && !alloc->handed_over;
+    if (parks) {
+        alloc->freed_at = *free;
+        list_push(&heap->parked, alloc);
+    }
+    if (alloc->import || parks)
+        sim_place_hand_over(alloc, NULL);
     else if (!alloc->handed_over)
-        extent = alloc->chunk ? unplace_small(alloc) : unplace_large(alloc);
+        extent = sim_unplace(alloc);
     op = alloc->free_op;
     alloc->free_op = NULL;
     pthread_mutex_unlock(&space->lock);
@@ -416,8 +269,48 @@ bool sim_heap_free(struct sim_alloc *alloc)
     sim_share_end(alloc);
     sim_import_end(alloc);
     sim_space_release(space, extent);
-    sim_memory_unref(alloc);
+    if (!parks)
+        sim_memory_unref(alloc);
     return true;
+}
+
+bool sim_heap_free(struct sim_alloc *alloc)
+{
+    return end(alloc, NULL);
+}
+
+bool sim_heap_park(struct sim_alloc *alloc, struct sim_free_point free)
+{
+    return end(alloc, &free);
+}
+
+bool sim_heap_unpark(struct sim_heap *heap, const struct sim_reuse *which)
+{
+    struct sim_extent *release = NULL;
+    struct sim_alloc *gone = NULL, *next;
+    bool any = false;
+
+    pthread_mutex_lock(&heap->space->lock);
+    for (struct sim_alloc *alloc = heap->parked; alloc; alloc = next) {
+        next = alloc->next;
+        if (!may_have(which, alloc))
+            continue;
+        list_remove(&heap->parked, alloc);
+        struct sim_extent *extent = sim_unplace(alloc);
+        if (extent) {
+            extent->next = release;
+            release = extent;
+        }
+        list_push(&gone, alloc);
+        any = true;
+    }
+    pthread_mutex_unlock(&heap->space->lock);
+    sim_space_release(heap->space, release);
+    for (; gone; gone = next) {
+        next = gone->next;
+        sim_memory_unref(gone);
+    }
+    return any;
 }
 
 void sim_heap_read(struct sim_heap *heap, struct sim_heap_info *out)
@@ -442,43 +335,6 @@ void sim_heap_reset_high(struct sim_heap *heap, bool reserved, bool used)
     pthread_mutex_unlock(&heap->space->lock);
 }
 
-void sim_heap_trim(struct sim_heap *heap, size_t keep_bytes)
-{
-    struct sim_space *space = heap->space;
-    struct sim_extent *release = NULL;
-    struct sim_extent **link = &heap->idle;
-    const size_t keep = keep_bytes / SIM_UNIT_BYTES + (keep_bytes % SIM_UNIT_BYTES != 0);
-
-    pthread_mutex_lock(&space->lock);
-    while (*link) {
-        struct sim_extent *extent = *link;
-        if (heap->units < extent->count || heap->units - extent->count < keep) {
-            link = &extent->next; /* "at least minBytesToKeep" stay (cuMemPoolTrimTo) */
-            continue;
-        }
-        *link = extent->next;
-        heap->idle_units -= extent->count;
-        heap->units -= extent->count;
-        extent->next = release;
-        release = extent;
-    }
-    struct sim_chunk *next;
-    for (struct sim_chunk *chunk = heap->chunks; chunk && heap->units > keep;
-         chunk = next) {
-        next = chunk->next;
-        if (chunk->used_slots > 0)
-            continue;
-        struct sim_extent *extent = new_extent(chunk->unit, 1, release);
-        if (!extent)
-            break;
-        drop_chunk(chunk);
-        heap->units--;
-        release = extent;
-    }
-    pthread_mutex_unlock(&space->lock);
-    sim_space_release(space, release);
-}
-
 /* Some allocation of the heap, with a reference, or NULL. Takes space->lock. */
 static struct sim_alloc *any_alloc(struct sim_heap *heap)
 {
@@ -499,6 +355,7 @@ void sim_heap_clear(struct sim_heap *heap)
         (void)ended; /* false if its own free came first: it is gone all the same */
         sim_memory_unref(alloc);
     }
+    sim_heap_unpark(heap, &(const struct sim_reuse){.any = true});
     sim_heap_trim(heap, 0);
 }
 

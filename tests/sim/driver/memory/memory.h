@@ -14,6 +14,7 @@
 #ifndef SIM_MEMORY_H
 #define SIM_MEMORY_H
 
+#include "frees.h"
 #include "sim.h"
 
 #define SIM_UNIT_BYTES  (2 * GS_MIB)
@@ -31,7 +32,8 @@ enum sim_memory_kind {
     SIM_MEMORY_EXTERNAL,   /* mapped onto a file of somebody else's */
 };
 
-/* Life of an allocation. FREEING: cuMemFreeAsync was called, the free has not run yet. */
+/* Life of an allocation. FREEING: cuMemFreeAsync was called, the free has not run yet.
+ * The block of a dead one may be parked: kept for those who are behind its free. */
 enum sim_memory_state { SIM_MEMORY_LIVE, SIM_MEMORY_FREEING, SIM_MEMORY_DEAD };
 
 struct sim_advised;
@@ -70,7 +72,7 @@ struct sim_alloc {
     struct sim_advised *advised;    /* managed: advice.h; or NULL */
     atomic_bool sync_memops;        /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     bool handed_over;               /* space lock: a successor has the block */
-    const void *freed_on;           /* space lock: identity of the stream freeing it */
+    struct sim_free_point freed_at; /* space lock: its stream-ordered free */
     struct sim_op *free_op;         /* space lock: the queued free, with a reference */
     struct sim_graph_memory *graph; /* a graph's; immutable, freed with this; or NULL */
     struct sim_import *import; /* another process's (ipc.h); immutable, freed with this */
@@ -90,6 +92,7 @@ struct sim_heap {
     struct sim_chunk *chunks;  /* space lock */
     struct sim_alloc *allocs;  /* space lock: live ones */
     struct sim_alloc *freeing; /* space lock: those whose free is queued */
+    struct sim_alloc *parked;  /* space lock: those whose free has run, kept apart */
     struct sim_extent *idle;   /* space lock: units kept for reuse */
     size_t units;              /* space lock: units held, idle ones included */
     size_t idle_units;         /* space lock: of these, idle extents and empty chunks */
@@ -123,21 +126,37 @@ CUresult sim_heap_alloc(struct sim_heap *heap, size_t bytes, bool may_grow,
                         const struct sim_tenant *tenant,
                         struct sim_alloc **out) GS_MUST_USE;
 
+/* Which blocks freed in stream order an allocation may have. */
+struct sim_reuse {
+    uint64_t stream;                /* those freed in that stream, */
+    const struct sim_frees *behind; /* those by one of these frees; NULL: none, */
+    bool any;                       /* or all */
+};
+
 /*
- * Move a block whose stream-ordered free is still queued to a new allocation. The queued
- * free then ends the old allocation without giving the block back.
+ * Move a block whose stream-ordered free is still queued, or that is parked, to a new
+ * allocation. A queued free then ends the old allocation without giving the block back.
  *
- * In:      stream   freed on that stream; NULL: on any
  * Out:     *out     with a reference; NULL if no such block fits
- *          *behind  the queued free, with a reference; valid if *out is
+ *          *behind  the queued free, with a reference, NULL if it has run; valid if *out
+ *          is
  */
 void sim_heap_take_over(struct sim_heap *heap, size_t bytes,
-                        const struct sim_tenant *tenant, const void *stream,
+                        const struct sim_tenant *tenant, const struct sim_reuse *reuse,
                         struct sim_alloc **out, struct sim_op **behind);
 
+/* Are there blocks that another stream freed, by frees that are queued or parked? */
+bool sim_heap_has_freed(struct sim_heap *heap, uint64_t but_of_stream) GS_MUST_USE;
+
+/* Give parked blocks to everybody. True if there were some. */
+bool sim_heap_unpark(struct sim_heap *heap, const struct sim_reuse *which);
+
 /* LIVE -> FREEING by an operation of that stream. False if it was not live. */
-bool sim_memory_begin_free(struct sim_alloc *alloc, const void *stream,
+bool sim_memory_begin_free(struct sim_alloc *alloc, uint64_t stream,
                            struct sim_op *op) GS_MUST_USE;
+
+/* The operation has been submitted: which free of the stream it is. */
+void sim_memory_name_free(struct sim_alloc *alloc, uint64_t number);
 
 /* FREEING -> LIVE: the operation could not be enqueued. */
 void sim_memory_cancel_free(struct sim_alloc *alloc);
@@ -147,6 +166,9 @@ void sim_memory_cancel_free(struct sim_alloc *alloc);
  * heap's reference is dropped. Returns false if it had ended already.
  */
 bool sim_heap_free(struct sim_alloc *alloc) GS_MUST_USE;
+
+/* The same, but the block is parked: for those alone that are behind that free. */
+bool sim_heap_park(struct sim_alloc *alloc, struct sim_free_point free) GS_MUST_USE;
 
 /* A heap's figures, in bytes. */
 struct sim_heap_info {

@@ -2,12 +2,18 @@
  * pool.c - stream-ordered memory pools.
  *
  * An allocation takes its address when it is called. It may be memory whose free has
- * already run, or, on the same stream, memory whose free is still queued: the stream
- * orders the two. A free takes its place in the stream and gives the memory back to its
- * pool when it runs; the pool gives units back to the device at the next synchronization.
+ * already run, or memory whose free is still queued: on the same stream, which orders the
+ * two, or on one whose free this stream is behind by an event or the legacy stream. A
+ * free takes its place in the stream and gives the memory back to its pool when it runs;
+ * the pool gives units back to the device at the next synchronization.
+ *
+ * Three attributes forbid some of that (CU_MEMPOOL_ATTR_REUSE_*). Where a completed free
+ * alone is no reason for reuse, its memory is parked when it runs: the same stream and
+ * those behind the free may have it, everybody once a host thread has waited for it.
  *
  * Owns:  pools.   Lock: pools_lock for the list of pools; space->lock, inside, for a
- * heap. Source: Driver API, "Stream Ordered Memory Allocator".
+ * heap. Source: Driver API, "Stream Ordered Memory Allocator"; CUDA Programming Guide,
+ * "Disabling Reuse Policies".
  */
 #include "pool.h"
 
@@ -23,6 +29,7 @@
 static struct sim_pool *pools[SIM_MAX_DEVICES]; /* pools_lock; each with a reference */
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint trim_wanted[SIM_MAX_DEVICES]; /* frees run since the last trim */
+static atomic_bool ever_parked;                  /* atomic: some block was */
 
 static void destroy(struct sim_object *object)
 {
@@ -108,7 +115,8 @@ static CUresult take_over_waiting(enum sim_api api, struct sim_pool *pool, size_
     struct sim_op *behind = NULL;
     struct sim_alloc *alloc;
 
-    sim_heap_take_over(&pool->heap, bytes, tenant, NULL, &alloc, &behind);
+    const struct sim_reuse reuse = {.any = true};
+    sim_heap_take_over(&pool->heap, bytes, tenant, &reuse, &alloc, &behind);
     if (!alloc)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct sim_op *wait = sim_op_new(SIM_OP_WAIT, api, NULL);
@@ -142,28 +150,62 @@ static void hand_out(enum sim_api api, struct sim_alloc *alloc, struct sim_strea
     }
 }
 
+static bool allows(struct sim_pool *pool, enum sim_reuse_policy policy)
+{
+    return atomic_load_explicit(&pool->reuse[policy], memory_order_relaxed) != 0;
+}
+
+/*
+ * What an allocation in the stream may have of memory that is not everybody's.
+ *
+ * Out:     *past  holds what it refers to, with a reference; or NULL
+ */
+static struct sim_reuse reuse_in(struct sim_pool *pool, struct sim_stream *stream,
+                                 struct sim_op **past)
+{
+    struct sim_reuse reuse = {.stream = stream->id};
+
+    *past = NULL;
+    if (allows(pool, SIM_REUSE_FOLLOW) && sim_heap_has_freed(&pool->heap, stream->id))
+        *past = sim_stream_past(stream);
+    if (*past)
+        reuse.behind = (*past)->frees;
+    reuse.any = *past && sim_is_lax(SIM_RULE_followed_reuse);
+    return reuse;
+}
+
+/* Memory the pool has to grow for; what lies idle in smaller pieces goes back first. */
+static CUresult grow(struct sim_pool *pool, size_t bytes, const struct sim_tenant *tenant,
+                     const struct sim_reuse *reuse, struct sim_alloc **out)
+{
+    CUresult res = sim_heap_alloc(&pool->heap, bytes, true, tenant, out);
+
+    if (res == CUDA_SUCCESS)
+        return res;
+    sim_heap_unpark(&pool->heap, reuse);
+    sim_heap_trim(&pool->heap, 0);
+    return sim_heap_alloc(&pool->heap, bytes, true, tenant, out);
+}
+
 CUresult sim_pool_alloc(enum sim_api api, struct sim_pool *pool, size_t bytes,
                         struct sim_stream *stream, struct sim_alloc **out)
 {
     const struct sim_tenant tenant = {SIM_MEMORY_POOL, stream->context,
                                       stream->context_id};
-    struct sim_op *behind = NULL;
+    struct sim_op *behind = NULL, *past;
     struct sim_alloc *alloc = NULL;
 
     if (over_limit(pool, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult res = sim_heap_alloc(&pool->heap, bytes, false, &tenant, &alloc);
     if (res != CUDA_SUCCESS) {
-        sim_heap_take_over(&pool->heap, bytes, &tenant, stream, &alloc, &behind);
+        const struct sim_reuse reuse = reuse_in(pool, stream, &past);
+        sim_heap_take_over(&pool->heap, bytes, &tenant, &reuse, &alloc, &behind);
         sim_op_unref(alloc ? behind : NULL);
-        res = alloc ? CUDA_SUCCESS
-                    : sim_heap_alloc(&pool->heap, bytes, true, &tenant, &alloc);
+        res = alloc ? CUDA_SUCCESS : grow(pool, bytes, &tenant, &reuse, &alloc);
+        sim_op_unref(past);
     }
-    if (res != CUDA_SUCCESS) { /* what lies idle in smaller pieces goes back first */
-        sim_heap_trim(&pool->heap, 0);
-        res = sim_heap_alloc(&pool->heap, bytes, true, &tenant, &alloc);
-    }
-    if (res != CUDA_SUCCESS && atomic_load(&pool->reuse[2]))
+    if (res != CUDA_SUCCESS && allows(pool, SIM_REUSE_INTERNAL))
         res = take_over_waiting(api, pool, bytes, &tenant, stream, &alloc);
     if (res != CUDA_SUCCESS)
         return res;
@@ -187,9 +229,27 @@ bool sim_pool_free_now(struct sim_alloc *alloc)
     return true;
 }
 
+/* Is its memory kept for those who are behind the free, which has run? */
+static bool parks(const struct sim_alloc *alloc)
+{
+    return alloc->pool && !alloc->graph &&
+           !allows(alloc->pool, SIM_REUSE_OPPORTUNISTIC) &&
+           !sim_is_lax(SIM_RULE_opportunistic_off);
+}
+
+static bool park(struct sim_alloc *alloc, struct sim_free_point free)
+{
+    atomic_store_explicit(&ever_parked, true, memory_order_release);
+    if (!sim_heap_park(alloc, free))
+        return false;
+    sim_pool_put(alloc->pool);
+    return true;
+}
+
 static CUresult run_free(struct sim_op *op)
 {
-    bool ended = sim_pool_free_now(op->free);
+    const struct sim_free_point free = {op->stream->id, op->free_number};
+    bool ended = parks(op->free) ? park(op->free, free) : sim_pool_free_now(op->free);
 
     (void)ended; /* false if its context ended first: it is gone all the same */
     return CUDA_SUCCESS;
@@ -224,13 +284,39 @@ CUresult sim_pool_free_async(enum sim_api api, struct sim_alloc *alloc,
     CUresult res = CUDA_ERROR_INVALID_VALUE;
     if (sim_is_strict(SIM_RULE_ordered_reuse))
         res = sim_context_wait(stream->context);
-    if (sim_memory_begin_free(alloc, stream, op)) {
+    if (sim_memory_begin_free(alloc, stream->id, op)) {
         res = sim_submit(stream, op);
-        if (res != CUDA_SUCCESS)
+        if (res == CUDA_SUCCESS)
+            sim_memory_name_free(alloc, op->free_number);
+        else
             sim_memory_cancel_free(alloc);
     }
     sim_op_unref(op);
     return res;
+}
+
+void sim_pool_set_reuse(struct sim_pool *pool, enum sim_reuse_policy policy, bool on)
+{
+    atomic_store(&pool->reuse[policy], on);
+    if (policy == SIM_REUSE_OPPORTUNISTIC && on &&
+        sim_heap_unpark(&pool->heap, &(const struct sim_reuse){.any = true}))
+        atomic_fetch_add(&trim_wanted[pool->device], 1);
+}
+
+void sim_pool_synchronized(const struct sim_frees *frees)
+{
+    const struct sim_reuse which = {.behind = frees};
+
+    if (!frees || !atomic_load_explicit(&ever_parked, memory_order_acquire))
+        return;
+    pthread_mutex_lock(&pools_lock);
+    for (unsigned device = 0; device < SIM_MAX_DEVICES; device++) {
+        for (struct sim_pool *pool = pools[device]; pool; pool = pool->next_on_device) {
+            if (sim_heap_unpark(&pool->heap, &which))
+                atomic_fetch_add(&trim_wanted[device], 1);
+        }
+    }
+    pthread_mutex_unlock(&pools_lock);
 }
 
 void sim_pool_after_sync(int device)

@@ -9,7 +9,16 @@
 #include "handle.h"
 #include "memory.h"
 
+struct sim_frees;
 struct sim_stream;
+
+/* The places of CU_MEMPOOL_ATTR_REUSE_* in sim_pool.reuse. */
+enum sim_reuse_policy {
+    SIM_REUSE_FOLLOW,        /* memory freed in a stream that this one is behind */
+    SIM_REUSE_OPPORTUNISTIC, /* memory whose free happens to have run */
+    SIM_REUSE_INTERNAL,      /* memory of another stream, by waiting for its free */
+    SIM_REUSE_POLICIES
+};
 
 struct sim_pool {
     struct sim_object object;
@@ -18,9 +27,9 @@ struct sim_pool {
     struct sim_heap heap; /* space lock */
     size_t max_bytes;     /* immutable; 0: no limit of its own */
     atomic_ullong release_threshold;
-    atomic_int reuse[3];  /* follow event dependencies, opportunistic, internal */
-    atomic_uint readable; /* bit per device with read access */
-    atomic_uint writable; /* bit per device with write access */
+    atomic_int reuse[SIM_REUSE_POLICIES];
+    atomic_uint readable;            /* bit per device with read access */
+    atomic_uint writable;            /* bit per device with write access */
     struct sim_pool *next_on_device; /* pools_lock */
     unsigned handle_types;           /* immutable: CUmemAllocationHandleType it may be
                                       * shared by */
@@ -58,6 +67,12 @@ CUresult sim_pool_free_async(enum sim_api api, struct sim_alloc *alloc,
 
 /* End a pool's allocation at once. False if it had ended. */
 bool sim_pool_free_now(struct sim_alloc *alloc) GS_MUST_USE;
+
+/* Set a policy. */
+void sim_pool_set_reuse(struct sim_pool *pool, enum sim_reuse_policy policy, bool on);
+
+/* A host thread has waited for those frees: everybody may have their memory. */
+void sim_pool_synchronized(const struct sim_frees *frees);
 
 /* A synchronization of the device's work happened: give back what exceeds the thresholds.
  */

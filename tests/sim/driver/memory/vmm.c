@@ -17,7 +17,13 @@
 #include "device.h"
 #include "op.h"
 #include "order.h"
+#include "space.h"
 #include "vmm_range.h"
+
+/* Places of memory that has no units of a device: 2 TiB each, where no program has any.
+ */
+#define NO_ADDRESS ((uintptr_t)1 << 63)
+#define PLACE_BITS 41
 
 #define PROT_NEEDED(writes)                                                              \
     ((unsigned)((writes) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE                            \
@@ -99,6 +105,13 @@ static bool is_free(const struct sim_alloc *range, uintptr_t address, size_t byt
     return true;
 }
 
+uintptr_t sim_physical_place(const struct sim_physical *physical)
+{
+    if (physical->space)
+        return physical->space->va + physical->units->first * SIM_UNIT_BYTES;
+    return NO_ADDRESS | (uintptr_t)(physical->id << PLACE_BITS & ~NO_ADDRESS);
+}
+
 /* Let the alias show the memory. */
 static bool show(struct sim_mapping *mapping)
 {
@@ -129,6 +142,8 @@ static CUresult map(struct sim_alloc *range, uintptr_t address, size_t bytes,
     }
     physical->users++;
     enter(range, mapping, mapping);
+    if (!physical->multicast)
+        sim_order_place(address, bytes, sim_physical_place(physical) + mapping->offset);
     sim_order_handed_out(mapping->life, NULL);
     return CUDA_SUCCESS;
 }
@@ -169,6 +184,7 @@ static bool is_filled(const struct sim_alloc *range, uintptr_t address, size_t b
 static void unmap(struct sim_alloc *range, struct sim_mapping *mapping)
 {
     sim_order_ended(mapping->life);
+    sim_order_place(mapping->base, mapping->bytes, 0);
     enter(range, mapping, NULL);
     sim_range_hide(range, mapping->base, mapping->bytes);
     if (mapping->host_rights) {

@@ -144,6 +144,10 @@ struct sim_vmm_view {
     unsigned host_rights;
 };
 
+/* Where the memory is, to the oracle, whatever addresses it has: those of its units, or
+ * some that nothing else has. */
+uintptr_t sim_physical_place(const struct sim_physical *physical) GS_MUST_USE;
+
 /* False if nothing is mapped there. device may be SIM_ANY_DEVICE. Takes vmm_lock. */
 bool sim_vmm_look(const struct sim_alloc *range, uintptr_t address, int device,
                   struct sim_vmm_view *out) GS_MUST_USE;
@@ -199,6 +203,13 @@ void sim_multicast_destroy(struct sim_multicast *multicast);
  * the alias shows the first one only. Takes vmm_lock.
  */
 void sim_multicast_spread(const struct sim_access *access);
+
+/* Visit the memories bound behind these addresses, but the first that the alias shows.
+ * Takes vmm_lock. */
+void sim_multicast_visit(const struct sim_alloc *range, uintptr_t address, size_t bytes,
+                         void (*visit)(uintptr_t address, size_t bytes, uintptr_t place,
+                                       void *argument),
+                         void *argument);
 
 /*
  * Wait, as documented for binding and mapping, until the team of a multicast object is

@@ -16,6 +16,7 @@
 
 #include "device.h"
 #include "op.h"
+#include "order.h"
 #include "sched.h"
 #include "space.h"
 #include "vmm.h"
@@ -29,6 +30,7 @@ struct binding {
     size_t offset, bytes; /* in the object */
     int fd;               /* where the memory's pages are */
     size_t fd_offset;
+    uintptr_t place;             /* the same to the oracle */
     struct sim_physical *memory; /* counted in its users; or NULL: */
     struct sim_alloc *alloc;     /* stream-ordered memory, with a reference */
 };
@@ -88,6 +90,8 @@ static bool refresh(struct sim_mapping *mapping)
     for (size_t done = 0; done < mapping->bytes; done += SIM_UNIT_BYTES) {
         size_t offset = mapping->offset + done;
         const struct binding *binding = at_offset(multicast->bindings, offset);
+        sim_order_place(mapping->base + done, SIM_UNIT_BYTES,
+                        binding ? binding->place + offset - binding->offset : 0);
         if (!binding)
             sim_range_hide(mapping->range, mapping->base + done, SIM_UNIT_BYTES);
         else if (!sim_range_show(mapping->range, mapping->base + done, SIM_UNIT_BYTES,
@@ -148,6 +152,31 @@ void sim_multicast_destroy(struct sim_multicast *multicast)
         free_binding(binding);
     }
     free(multicast);
+}
+
+void sim_multicast_visit(const struct sim_alloc *range, uintptr_t address, size_t bytes,
+                         void (*visit)(uintptr_t address, size_t bytes, uintptr_t place,
+                                       void *argument),
+                         void *argument)
+{
+    const uintptr_t end = address + bytes;
+
+    pthread_mutex_lock(&sim_vmm_lock);
+    while (range->range->multicasts > 0 && address < end) {
+        const struct sim_mapping *mapping = sim_vmm_at(range, address);
+        uintptr_t next = (address / SIM_UNIT_BYTES + 1) * SIM_UNIT_BYTES;
+        next = next < end ? next : end;
+        if (mapping && mapping->physical->multicast) {
+            size_t offset = mapping->offset + (address - mapping->base);
+            struct binding *binding =
+                at_offset(mapping->physical->multicast->bindings, offset);
+            while (binding && (binding = at_offset(binding->next, offset)) != NULL)
+                visit(address, next - address, binding->place + offset - binding->offset,
+                      argument);
+        }
+        address = next;
+    }
+    pthread_mutex_unlock(&sim_vmm_lock);
 }
 
 /* Write one row to every memory bound there but the first, which has it. */
@@ -274,6 +303,7 @@ static CUresult bind_memory(struct sim_multicast *multicast, size_t offset,
         .bytes = bytes,
         .fd = memory->fd,
         .fd_offset = memory->fd_offset + memory_offset,
+        .place = sim_physical_place(memory) + memory_offset,
         .memory = memory,
     };
     memory->users++;
@@ -315,6 +345,7 @@ static CUresult bind_pool_memory(struct sim_multicast *multicast, size_t offset,
         .bytes = bytes,
         .fd = space->fd,
         .fd_offset = address - space->va,
+        .place = address,
         .alloc = alloc,
     };
     sim_memory_ref(alloc);

@@ -7,6 +7,7 @@
  */
 #include "context.h"
 #include "node_work.h"
+#include "order.h"
 #include "stream.h"
 
 static CUresult run_function(struct sim_op *op)
@@ -14,6 +15,7 @@ static CUresult run_function(struct sim_op *op)
     sim_set_in_host_function(true);
     op->host.function(op->host.data);
     sim_set_in_host_function(false);
+    sim_order_was_told(op);
     return CUDA_SUCCESS;
 }
 
@@ -32,6 +34,7 @@ static CUresult run_callback(struct sim_op *op)
     op->host.callback(op->host.stream, sim_context_error(op->stream->context),
                       op->host.data);
     sim_set_in_host_function(false);
+    sim_order_was_told(op);
     return CUDA_SUCCESS;
 }
 

@@ -65,6 +65,23 @@ static bool ready(struct sim_op *op)
            holds(&op->memop, load(address, op->memop.bytes));
 }
 
+/* "This flag is not supported in the v2 API" (CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER),
+ * of which the nodes of graphs are. */
+static bool has_unfenced(enum sim_api api)
+{
+    switch (api) {
+    case SIM_ID_cuStreamWriteValue32:
+    case SIM_ID_cuStreamWriteValue32_ptsz:
+    case SIM_ID_cuStreamWriteValue64:
+    case SIM_ID_cuStreamWriteValue64_ptsz:
+    case SIM_ID_cuStreamBatchMemOp:
+    case SIM_ID_cuStreamBatchMemOp_ptsz:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* Check one operation and make it; *out is NULL for those without an address. */
 static CUresult make_op(enum sim_api api, CUdeviceptr address,
                         const struct sim_memop *memop, struct sim_op **out)
@@ -73,6 +90,8 @@ static CUresult make_op(enum sim_api api, CUdeviceptr address,
 
     if (!address || address % memop->bytes || (memop->flags & ~allowed))
         return CUDA_ERROR_INVALID_VALUE;
+    if (!memop->waits && memop->flags && !has_unfenced(api))
+        return CUDA_ERROR_NOT_SUPPORTED;
     struct sim_op *op = sim_op_new(SIM_OP_MEMOP, api, run);
     if (!op)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -321,6 +321,8 @@ SIM_API(cuEventSynchronize, CUevent handle)
             sim_event_share_wait(event->share);
         else if (op && !sim_is_lax(SIM_RULE_event_sync))
             sim_sched_wait(op, false);
+        if (op && sim_op_done(op))
+            sim_pool_synchronized(op->frees);
         if (!sim_is_lax(SIM_RULE_event_sync))
             sim_order_saw_op(op, false);
         sim_op_unref(op);

@@ -24,6 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sched_sleep.h"
+
 #if __has_include(<sys/single_threaded.h>)
 #include <sys/single_threaded.h>
 #define ONE_THREAD (__libc_single_threaded)
@@ -216,14 +218,19 @@ static void pause_between(unsigned attempt)
     pthread_mutex_lock(&sim_hostile_lock);
 }
 
+/* In this order: one that ends must not hide one that begins from the census. */
+static bool is_settled(bool first, bool census)
+{
+    return !sim_tasks_unsettled(first) && atomic_load(&coming) == 0 &&
+           !(census && sim_tasks_census());
+}
+
 static void settle(bool census)
 {
     uint64_t end = 0;
 
     for (unsigned attempt = 0;; attempt++) {
-        /* In this order: one that ends must not hide one that begins from the census. */
-        if (!sim_tasks_unsettled(attempt == 0) && atomic_load(&coming) == 0 &&
-            !(census && sim_tasks_census()))
+        if (is_settled(attempt == 0, census))
             return;
         if (attempt == QUICK_ATTEMPTS)
             end = sim_now_ns() + SETTLE_NS;
@@ -239,6 +246,17 @@ void sim_hosts_settle(void)
 {
     if (atomic_load_explicit(&sim_tasks_watched, memory_order_relaxed) > 0)
         settle(false);
+}
+
+/* Is there nobody to give the turn to? Strangers do not count: when they were first seen
+ * is a matter of time. */
+static bool is_alone(void)
+{
+    for (struct sim_task *task = sim_tasks_first(); task; task = task->next) {
+        if (task->watched && task->kind != SIM_TASK_STRANGER)
+            return false;
+    }
+    return count_ready(false) == 0;
 }
 
 /* Threads that are new take part from now on. */
@@ -257,9 +275,7 @@ void sim_hosts_settle_all(bool at_once)
     bool is_first = sim_tasks_first() && !sim_tasks_first()->next;
 
     sim_hosts_settle(); /* then what is watched is so by what the program does */
-    bool alone = count_ready(false) == 0 &&
-                 atomic_load_explicit(&sim_tasks_watched, memory_order_relaxed) == 0;
-    if (!at_once && alone &&
+    if (!at_once && is_alone() &&
         (ONE_THREAD || sim_hosts_points() - last_census < CENSUS_POINTS))
         return;
     if (!ONE_THREAD || !is_first)
@@ -349,9 +365,8 @@ static void begin_turns(void)
  */
 void sim_hosts_in(void)
 {
+    atomic_fetch_add(&coming, 1); /* from here on it may sleep */
     bool may_wait = self || !atomic_load(&holder) || sim_watch_start();
-
-    atomic_fetch_add(&coming, 1);
     pthread_mutex_lock(&sim_hostile_lock);
     atomic_fetch_sub(&coming, 1);
     struct host *host = self || !may_wait ? self : become_known();
@@ -376,6 +391,15 @@ void sim_hosts_out(void)
     if (self && atomic_load(&holder) == self)
         atomic_store(&inside, false);
     pthread_mutex_unlock(&sim_hostile_lock);
+}
+
+bool sim_hosts_wake_by_themselves(void)
+{
+    for (struct sim_task *task = sim_tasks_first(); task; task = task->next) {
+        if (task->watched && sim_sleeps_for_a_time(task->tid))
+            return true;
+    }
+    return false;
 }
 
 void sim_hosts_rest(uint64_t ns)
@@ -405,6 +429,11 @@ struct sim_task *sim_hosts_outside(uint64_t *at)
 bool sim_hosts_nobody(void)
 {
     return !atomic_load(&holder);
+}
+
+bool sim_hosts_all_sleep(bool first)
+{
+    return is_settled(first, true);
 }
 
 bool sim_hosts_wanted(void)

@@ -47,6 +47,10 @@ void sim_hosts_change(struct sim_op *awaited);
  */
 bool sim_hosts_give_way(struct sim_op *awaited) GS_MUST_USE;
 
+/* Does a thread outside sleep until a time that it has set itself? It may end a wait yet.
+ * Needs the lock. */
+bool sim_hosts_wake_by_themselves(void);
+
 /* Sleep until a thread comes in, a host function returns or the time is over. Needs the
  * lock; drops it. */
 void sim_hosts_rest(uint64_t ns);
@@ -61,6 +65,14 @@ struct sim_task *sim_hosts_outside(uint64_t *points);
 
 /* True if nobody has the turn. */
 bool sim_hosts_nobody(void);
+
+/*
+ * Does every thread outside sleep, and is none on its way in? Also those that were made
+ * and have not run yet.
+ *
+ * In:  first  the first question in a row
+ */
+bool sim_hosts_all_sleep(bool first);
 
 /* Does anybody wait for a turn? */
 bool sim_hosts_wanted(void);

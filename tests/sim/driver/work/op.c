@@ -9,6 +9,7 @@
 
 #include "event_ipc.h"
 #include "context.h"
+#include "frees.h"
 #include "graph_memory.h"
 #include "launch.h"
 #include "stream.h"
@@ -109,6 +110,7 @@ bool sim_op_depend(struct sim_op *op, struct sim_op *before)
         return true;
     if (op->order) /* also of one that is done: what was ordered stays so */
         oracle_op_after(op->order, before->order);
+    sim_frees_join(&op->frees, before->frees);
     if (sim_op_done(before))
         return true;
     if (op->dep_count == op->dep_room) {
@@ -174,6 +176,7 @@ void sim_op_unref(struct sim_op *op)
     sim_op_release(op);
     if (op->order)
         oracle_op_unref(op->order);
+    sim_frees_unref(op->frees);
     if (op->stream)
         sim_stream_put(op->stream);
     free(op);

@@ -12,6 +12,7 @@
 #include "oracle.h"
 
 struct sim_event_share;
+struct sim_frees;
 struct sim_graph_memory;
 struct sim_launch_record;
 struct sim_object;
@@ -113,7 +114,9 @@ struct sim_op {
     struct sim_object *keeps;    /* lives until this is done; with a reference */
     void *staged;                /* a copy of its source, from malloc; or NULL */
     struct oracle_op *order;     /* its clocks; NULL without the oracle */
-    uint64_t finished_ns;        /* valid once done */
+    struct sim_frees *frees; /* stream-ordered frees it is behind, and itself (frees.h) */
+    uint64_t free_number;    /* SIM_OP_FREE: its number in its stream, from submission */
+    uint64_t finished_ns;    /* valid once done */
     unsigned access_count;
     struct sim_access access[SIM_OP_ACCESSES];
     unsigned dep_count, dep_room;

@@ -20,6 +20,7 @@
 #include "log.h"
 #include "pool.h"
 #include "thread.h"
+#include "vmm.h"
 
 #define MOST_FINDINGS 20
 
@@ -185,6 +186,16 @@ static void change_tenants(struct sim_op *op)
     }
 }
 
+/* A write of a value that may overtake the writes before it? */
+static bool is_unfenced(const struct sim_op *op)
+{
+    if (op->kind != SIM_OP_MEMOP || op->memop.waits)
+        return false;
+    return sim_is_lax(SIM_RULE_write_fence) ||
+           ((op->memop.flags & CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) &&
+            !sim_is_strict(SIM_RULE_write_fence));
+}
+
 void sim_order_submit(struct sim_stream *stream, struct sim_op *op)
 {
     if (!op->order)
@@ -195,12 +206,49 @@ void sim_order_submit(struct sim_stream *stream, struct sim_op *op)
         .stream = stream->line,
         .overlap = op->overlap,
         .own = op->own,
+        .unfenced = is_unfenced(op),
     };
     find_tenants(op);
     oracle_op_submit(op->order, &work);
     change_tenants(op);
     if (op->kind == SIM_OP_KERNEL && !op->kernel.body)
         oracle_unchecked(op->kernel.name ? op->kernel.name : "a kernel");
+}
+
+/* Is one aligned word written, and by what writes words? Then a wait for its value sees
+ * the old one or the new. */
+static bool is_single(const struct sim_op *op, const struct sim_access *box, size_t bytes)
+{
+    if (!box->writes || (bytes != 4 && bytes != 8) || box->address % bytes)
+        return false;
+    return op->kind == SIM_OP_COPY || op->kind == SIM_OP_KERNEL ||
+           (op->kind == SIM_OP_SET && op->set.element_bytes == 4);
+}
+
+/* What is written at a multicast address is written to each memory bound there. */
+struct spreading {
+    struct sim_op *op;
+    struct oracle_access access;
+};
+
+static void tell_copy(uintptr_t address, size_t bytes, uintptr_t place, void *argument)
+{
+    struct spreading *spreading = argument;
+
+    spreading->access.range = (struct oracle_range){address, bytes};
+    spreading->access.place = place;
+    oracle_op_runs(spreading->op->order, &spreading->access, 1);
+}
+
+static void tell_row(struct sim_op *op, const struct sim_access *box,
+                     const struct oracle_access *access)
+{
+    oracle_op_runs(op->order, access, 1);
+    if (!box->writes || !box->alloc || box->alloc->kind != SIM_MEMORY_RESERVED)
+        return;
+    struct spreading spreading = {op, *access};
+    sim_multicast_visit(box->alloc, access->range.address, access->range.bytes, tell_copy,
+                        &spreading);
 }
 
 /* Tell of the rows of a box one by one, unless they lie close. */
@@ -211,21 +259,23 @@ static void tell(struct sim_op *op, const struct sim_access *box)
         .tenant = box->tenant,
         .writes = box->writes,
         .atomic = box->atomic,
+        .awaits = box->awaited,
     };
     size_t span;
 
     if ((!box->alloc && !box->device) || !sim_access_span(box, &span) || span == 0)
         return;
+    access.single = is_single(op, box, span);
     if (span == box->row_bytes * box->rows * box->slices) {
         access.range.bytes = span;
-        oracle_op_runs(op->order, &access, 1);
+        tell_row(op, box, &access);
         return;
     }
     for (size_t slice = 0; slice < box->slices; slice++) {
         for (size_t row = 0; row < box->rows; row++) {
             access.range.address =
                 box->address + slice * box->slice_pitch + row * box->pitch;
-            oracle_op_runs(op->order, &access, 1);
+            tell_row(op, box, &access);
         }
     }
 }
@@ -238,6 +288,12 @@ void sim_order_runs(struct sim_op *op)
         oracle_host_function(op->order);
     for (unsigned i = 0; i < op->access_count; i++)
         tell(op, &op->access[i]);
+}
+
+void sim_order_was_told(struct sim_op *op)
+{
+    if (op->order)
+        oracle_op_was_told(op->order);
 }
 
 void sim_order_done(struct sim_op *op)
@@ -343,4 +399,12 @@ void sim_order_forget(struct sim_alloc *alloc)
     if (alloc->tenant)
         oracle_tenant_unref(alloc->tenant);
     alloc->tenant = NULL;
+}
+
+void sim_order_place(uintptr_t address, size_t bytes, uintptr_t place)
+{
+    const struct oracle_range range = {address, bytes};
+
+    if (oracle_on)
+        oracle_place(&range, place);
 }

@@ -65,6 +65,13 @@ void sim_order_submit(struct sim_stream *stream, struct sim_op *op);
  * the moment its accesses happen, by the thread that runs it, once. */
 void sim_order_runs(struct sim_op *op);
 
+/*
+ * What the operation waited for in memory was seen to be there, or its host function has
+ * returned: it was told nothing that host threads learn later. Called as soon as that is
+ * so; the first call counts.
+ */
+void sim_order_was_told(struct sim_op *op);
+
 /* A scheduler is about to mark the operation done. */
 void sim_order_done(struct sim_op *op);
 
@@ -99,5 +106,9 @@ void sim_order_ended(struct sim_alloc *alloc);
 
 /* Its record goes. */
 void sim_order_forget(struct sim_alloc *alloc);
+
+/* These addresses are of memory that may have others: `place` stands for it. 0: not any
+ * more. */
+void sim_order_place(uintptr_t address, size_t bytes, uintptr_t place);
 
 #endif

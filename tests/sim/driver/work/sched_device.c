@@ -37,7 +37,7 @@ static pthread_cond_t freed = PTHREAD_COND_INITIALIZER;
 static struct sim_queue *queues, *last_queue; /* sim_hostile_lock: not empty ones */
 static unsigned pending;                      /* sim_hostile_lock: queued operations */
 static uint64_t moves;                        /* likewise: enqueued and ended */
-static unsigned gated;        /* sim_hostile_lock: of them, those that have ready() */
+static atomic_uint gated;     /* written with sim_hostile_lock: those that have ready() */
 static unsigned overlapping;  /* sim_hostile_lock: of them, those that may go first */
 static uint64_t last_enqueue; /* sim_hostile_lock: points then */
 static uint64_t last_stream;  /* sim_hostile_lock: whose operation ran last */
@@ -126,7 +126,7 @@ void sim_device_enqueue(struct sim_stream *stream, struct sim_op *op)
     queue->tail = op;
     moves++;
     pending++;
-    gated += op->ready != NULL;
+    atomic_fetch_add_explicit(&gated, op->ready != NULL, memory_order_relaxed);
     overlapping += op->overlap != ORACLE_IN_ORDER;
     last_enqueue = sim_hosts_points();
 }
@@ -143,7 +143,7 @@ static bool pop(struct sim_queue *queue)
         delist(queue);
     }
     pending--;
-    gated -= op->ready != NULL;
+    atomic_fetch_sub_explicit(&gated, op->ready != NULL, memory_order_relaxed);
     overlapping -= op->overlap != ORACLE_IN_ORDER;
     moves++;
     atomic_store_explicit(&op->done, true, memory_order_release);
@@ -266,19 +266,36 @@ static void consider_asking(struct sim_op *op)
         add(&asked, op);
 }
 
+bool sim_device_is_awaiting(void)
+{
+    return atomic_load_explicit(&gated, memory_order_relaxed) > 0;
+}
+
 /* Ask those that wait for something in memory whether it has come. Drops the lock: the
  * answer may need locks of the driver. */
 static void ask(void)
 {
-    if (gated == 0)
+    if (!sim_device_is_awaiting())
         return;
     asked.count = 0;
     for (struct sim_queue *queue = queues; queue; queue = queue->next)
         visit(queue, true, consider_asking);
     pthread_mutex_unlock(&sim_hostile_lock);
-    for (unsigned i = 0; i < asked.count; i++)
+    for (unsigned i = 0; i < asked.count; i++) {
         asked.ops[i]->came = asked.ops[i]->ready(asked.ops[i]);
+        if (asked.ops[i]->came)
+            sim_order_was_told(asked.ops[i]);
+    }
     pthread_mutex_lock(&sim_hostile_lock);
+}
+
+void sim_device_ask(void)
+{
+    if (!sim_device_is_awaiting())
+        return;
+    sim_device_acquire();
+    ask();
+    sim_device_release();
 }
 
 /* ---- which one does -----------------------------------------------------------------

@@ -91,10 +91,12 @@ static void act(void)
 
 static void point(void)
 {
-    if (GS_LIKELY(sim_hosts_goes_on()) || sim_in_host_function())
+    if (GS_LIKELY(!sim_device_is_awaiting() && sim_hosts_goes_on()) ||
+        sim_in_host_function())
         return;
     int before = come_in();
     sim_hosts_settle();
+    sim_device_ask();
     if (sim_hosts_gap() == 0)
         act();
     else
@@ -106,13 +108,16 @@ static void point(void)
  */
 
 /* How much longer a wait may stand while another thread runs: it may end the wait yet,
- * but one that polls or spins for ever must not hide a hang. */
-#define PATIENCE 10
+ * but one that polls or spins for ever must not hide a hang. The same while one sleeps
+ * that goes on by itself. */
+#define PATIENCE       10
+#define SLEEP_PATIENCE 20
 
-/* A wait that cannot go on: when that began. */
+/* A wait that cannot go on: since when, and how long it may. */
 struct standstill {
     uint64_t since_ns; /* 0: it goes on */
-    uint64_t moves;    /* of the device, then */
+    uint64_t until_ns;
+    uint64_t moves; /* of the device, then */
 };
 
 static void declare_hang(struct sim_op *awaited)
@@ -123,23 +128,45 @@ static void declare_hang(struct sim_op *awaited)
     sim_liveness_hang(awaited, culprit);
 }
 
+/* Somebody was seen who may end it: he has the time of a hang from now on, but not for
+ * ever. */
+static void extend(struct standstill *still, uint64_t now, unsigned patience,
+                   uint64_t hang_ns)
+{
+    uint64_t last = still->since_ns + patience * hang_ns;
+    uint64_t until = now + hang_ns < last ? now + hang_ns : last;
+
+    if (still->until_ns < until)
+        still->until_ns = until;
+}
+
+/* Has it stood for so long that nothing will come? busy: another thread runs. */
+static bool is_hang(struct standstill *still, bool busy)
+{
+    uint64_t hang_ms = sim_config()->hang_ms ? sim_config()->hang_ms : HANG_MS;
+    uint64_t hang_ns = hang_ms * 1000000, now = sim_now_ns();
+
+    if (still->since_ns == 0 || still->moves != sim_device_moves()) {
+        *still = (struct standstill){now, now + hang_ns, sim_device_moves()};
+        return false;
+    }
+    if (busy)
+        extend(still, now, PATIENCE, hang_ns);
+    if (now - still->since_ns > hang_ns / 2 && sim_hosts_wake_by_themselves())
+        extend(still, now, SLEEP_PATIENCE, hang_ns);
+    return now > still->until_ns;
+}
+
 /* Nothing on the device can run: somebody else must do something, or time must. */
 static void stand(struct standstill *still, struct sim_op *awaited)
 {
-    uint64_t hang_ms = sim_config()->hang_ms ? sim_config()->hang_ms : HANG_MS;
-
     sim_hosts_settle_all(true);
     if (sim_op_done(awaited))
         return;
     bool gave_way = sim_hosts_give_way(awaited);
     if (sim_op_done(awaited))
         return;
-    if (gave_way || sim_tasks_any_runs())
-        hang_ms *= PATIENCE;
-    uint64_t now = sim_now_ns();
-    if (still->since_ns == 0 || still->moves != sim_device_moves())
-        *still = (struct standstill){now, sim_device_moves()};
-    else if (now - still->since_ns > hang_ms * 1000000)
+    if (is_hang(still, gave_way || sim_tasks_any_runs()))
         declare_hang(awaited);
     if (!gave_way)
         sim_hosts_rest(REST_NS);

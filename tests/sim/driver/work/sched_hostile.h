@@ -78,6 +78,16 @@ void sim_device_enqueue(struct sim_stream *stream, struct sim_op *op);
 /* The operation that runs takes so long. By the one who runs it. */
 void sim_device_spin(uint64_t ns);
 
+/*
+ * Ask operations that wait for something in memory whether it has come. Done before the
+ * calling thread learns anything more, for that is then not what they were told. Needs
+ * the lock; drops it.
+ */
+void sim_device_ask(void);
+
+/* Is there any? Without the lock. */
+bool sim_device_is_awaiting(void);
+
 /* Operations that are queued; the point at which the last one came. Need the lock. */
 unsigned sim_device_pending(void);
 

@@ -25,11 +25,12 @@
 
 #include "hosts.h"
 
-#define LONG_TICKS 2 /* a thread that ran for so long, 10 ms each, is not waited for */
+#define LONG_TICKS   5 /* a thread that ran so long, 10 ms each, is not waited for */
+#define MOST_THREADS 4194304 /* ids of threads are below that on every machine */
 
 atomic_uint sim_tasks_watched; /* atomic */
 
-static struct sim_task *tasks;   /* sim_hostile_lock; by tid */
+static struct sim_task *tasks;   /* sim_hostile_lock; by age */
 static unsigned known;           /* sim_hostile_lock: how many */
 static int folder = -1;          /* sim_hostile_lock: /proc/self/task */
 static unsigned links_of_folder; /* sim_hostile_lock: its links without any thread */
@@ -42,11 +43,20 @@ struct sim_task *sim_tasks_first(void)
 /* ---- the list -----------------------------------------------------------------------
  */
 
+/* The place of a thread in the order in which they were made. The kernel counts ids up
+ * and begins again at the lowest, at any moment of a process's life: counted from the id
+ * of the process, which is that of its first thread, they go on to rise. */
+static unsigned age(pid_t tid)
+{
+    return (unsigned)(tid - getpid()) % MOST_THREADS;
+}
+
 static struct sim_task **find(pid_t tid)
 {
     struct sim_task **link = &tasks;
+    unsigned wanted = age(tid);
 
-    while (*link && (*link)->tid < tid)
+    while (*link && age((*link)->tid) < wanted)
         link = &(*link)->next;
     return link;
 }
@@ -143,8 +153,12 @@ enum sim_task_state sim_task_look(struct sim_task *task)
     read_stat(task, text, sizeof(text));
     errno = saved;
     rest = strrchr(text, ')'); /* the name before it may hold anything */
-    if (!rest)
-        return access("/proc/self/task", F_OK) == 0 ? SIM_TASK_GONE : SIM_TASK_SLEEPS;
+    if (!rest) { /* one that cannot be opened, for want of descriptors say, is not gone */
+        snprintf(text, sizeof(text), "/proc/self/task/%d", (int)task->tid);
+        bool gone = access("/proc/self/task", F_OK) == 0 && access(text, F_OK) != 0;
+        errno = saved;
+        return gone ? SIM_TASK_GONE : SIM_TASK_SLEEPS;
+    }
     sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &state, &user,
            &kernel);
     task->ticks = user + kernel;
@@ -164,7 +178,7 @@ static void forget(struct sim_task *task)
         free(task);
 }
 
-bool sim_tasks_unsettled(bool first)
+static bool any_unsettled(bool first)
 {
     bool unsettled = false;
 
@@ -173,8 +187,9 @@ bool sim_tasks_unsettled(bool first)
         if (!task->watched)
             continue;
         enum sim_task_state state = sim_task_look(task);
-        if (state == SIM_TASK_GONE) {
+        if (state == SIM_TASK_GONE) { /* its end may have woken one looked at before */
             forget(task);
+            unsettled = true;
             continue;
         }
         if (first || !task->looked_at)
@@ -187,6 +202,16 @@ bool sim_tasks_unsettled(bool first)
         unsettled |= state == SIM_TASK_RUNS && !task->given_up;
     }
     return unsettled;
+}
+
+/* Twice: one that ran may have woken another, behind the look at that one, and fallen
+ * asleep before the look at itself. */
+bool sim_tasks_unsettled(bool first)
+{
+    if (any_unsettled(first))
+        return true;
+    return atomic_load_explicit(&sim_tasks_watched, memory_order_relaxed) > 1 &&
+           any_unsettled(false);
 }
 
 bool sim_tasks_any_runs(void)

@@ -23,7 +23,7 @@ enum sim_task_state { SIM_TASK_RUNS, SIM_TASK_SLEEPS, SIM_TASK_GONE };
 
 /* First member of what stands for a thread. */
 struct sim_task {
-    struct sim_task *next; /* by tid: the order in which threads were made */
+    struct sim_task *next; /* in the order in which threads were made */
     pid_t tid;
     int fd; /* its stat file; -1: not opened yet */
     enum sim_task_kind kind;

@@ -61,7 +61,7 @@ static void run_device(struct sight *sight)
 static bool is_left_alone(const struct sight *sight)
 {
     return sight->asleep >= REST_LOOKS &&
-           !sim_tasks_unsettled(sight->asleep == REST_LOOKS);
+           sim_hosts_all_sleep(sight->asleep == REST_LOOKS);
 }
 
 /* Look at a thread that made no call since the last look. */

@@ -16,8 +16,10 @@
 #include "capture.h"
 #include "context.h"
 #include "fault.h"
+#include "frees.h"
 #include "green.h"
 #include "order.h"
+#include "pool.h"
 #include "thread.h"
 
 static atomic_ullong last_stream_id; /* atomic */
@@ -208,6 +210,34 @@ static bool add_order(struct sim_stream *stream, struct sim_op *op)
     return true;
 }
 
+/* Behind the frees its stream is behind; one itself is the next. Needs the context's
+ * lock. */
+static void add_frees(struct sim_stream *stream, struct sim_op *op)
+{
+    if (stream->last)
+        sim_frees_join(&op->frees, stream->last->frees);
+    if (op->kind != SIM_OP_FREE)
+        return;
+    op->free_number = ++stream->free_count;
+    sim_frees_add(&op->frees, (struct sim_free_point){stream->id, op->free_number});
+}
+
+struct sim_op *sim_stream_past(struct sim_stream *stream)
+{
+    struct sim_op *op = sim_op_new(SIM_OP_MARK, (enum sim_api)0, NULL);
+
+    if (!op)
+        return NULL;
+    pthread_mutex_lock(&stream->context->lock);
+    bool fits = add_order(stream, op);
+    add_frees(stream, op);
+    pthread_mutex_unlock(&stream->context->lock);
+    if (fits)
+        return op;
+    sim_op_unref(op);
+    return NULL;
+}
+
 /* Give the operation its place. Needs the context's lock.
  * Out: *before  what was the newest one, to be dropped without locks */
 static CUresult take_place(struct sim_stream *stream, struct sim_op *op,
@@ -217,6 +247,7 @@ static CUresult take_place(struct sim_stream *stream, struct sim_op *op,
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (!add_order(stream, op))
         return CUDA_ERROR_OUT_OF_MEMORY;
+    add_frees(stream, op);
     *before = stream->last;
     sim_op_ref(op);
     stream->last = op;
@@ -310,10 +341,12 @@ static CUresult submit_wait(struct sim_stream *stream, struct sim_op *op, bool p
     if (res != CUDA_SUCCESS)
         return res;
     sim_sched_wait(op, true);
-    if (promised)
+    if (promised) {
+        sim_pool_synchronized(op->frees);
         sim_order_saw_op(op, false);
-    else
+    } else {
         sim_order_happened_to_see(op);
+    }
     return sim_context_error(stream->context);
 }
 
@@ -327,15 +360,11 @@ CUresult sim_submit_may_wait(struct sim_stream *stream, struct sim_op *op)
     return submit_wait(stream, op, false);
 }
 
-/* The newest operation with a reference, NULL if all are done. */
-static struct sim_op *pending(struct sim_stream *stream)
+/* The newest operation with a reference, NULL if there is none. */
+static struct sim_op *newest(struct sim_stream *stream)
 {
-    struct sim_op *op;
-
     pthread_mutex_lock(&stream->context->lock);
-    op = stream->last;
-    if (op && sim_op_done(op))
-        op = NULL;
+    struct sim_op *op = stream->last;
     if (op)
         sim_op_ref(op);
     pthread_mutex_unlock(&stream->context->lock);
@@ -351,10 +380,12 @@ CUresult sim_stream_wait(struct sim_stream *stream)
     if (stream->kind == SIM_STREAM_LEGACY) /* it stands for the blocking streams, too */
         return sim_context_wait_blocking(stream->context);
     struct oracle_op *all = sim_order_all_of_stream(stream);
-    struct sim_op *op = pending(stream);
+    struct sim_op *op = newest(stream);
 
-    if (op)
+    if (op) {
         sim_sched_wait(op, false);
+        sim_pool_synchronized(op->frees);
+    }
     sim_op_unref(op);
     sim_order_saw(all, false);
     return sim_context_error(stream->context);
@@ -369,14 +400,15 @@ bool sim_stream_idle(struct sim_stream *stream)
     if (stream->kind == SIM_STREAM_LEGACY)
         return sim_context_blocking_idle(stream->context);
     struct oracle_op *all = sim_order_all_of_stream(stream);
-    struct sim_op *op = pending(stream);
+    struct sim_op *op = newest(stream);
+    bool idle = !op || sim_op_done(op);
 
     sim_op_unref(op);
-    if (op)
-        sim_order_drop(all);
-    else
+    if (idle)
         sim_order_saw(all, true);
-    return op == NULL;
+    else
+        sim_order_drop(all);
+    return idle;
 }
 
 void sim_stream_close(struct sim_stream *stream)

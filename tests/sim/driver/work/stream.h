@@ -34,10 +34,12 @@ struct sim_stream {
     struct sim_attributes *attributes; /* api_stream_attribute.c; NULL: none was set */
     struct sim_green *green; /* context lock: whose it is, with a reference; or NULL */
     struct sim_op *last;     /* context lock; with a reference */
+    uint64_t free_count;     /* context lock: stream-ordered frees submitted to it */
     struct sim_stream *next, *prev; /* context lock; the list has a reference */
     bool listed;                    /* context lock */
     struct sim_capture *capture;    /* graph_lock; with a reference; NULL: none */
     struct sim_node_set tails;      /* graph_lock: what the next captured node follows */
+    bool tails_joined;              /* graph_lock: some of it by a wait for an event */
     CUgraphNode *tail_handles;      /* graph_lock: as cuStreamGetCaptureInfo gave them */
     CUgraphEdgeData *tail_edges;    /* graph_lock: likewise */
     struct sim_stream *captured_next; /* graph_lock: the capture's next stream */
@@ -127,6 +129,10 @@ CUresult sim_submit_together(struct sim_context *context, struct sim_place *plac
  * False without memory. */
 bool sim_op_depend_on_stream(struct sim_op *op,
                              const struct sim_stream *stream) GS_MUST_USE;
+
+/* What an operation submitted to the stream now would be behind: an operation that never
+ * is, with the caller's reference; NULL without memory. */
+struct sim_op *sim_stream_past(struct sim_stream *stream) GS_MUST_USE;
 
 /* Wait for everything submitted so far; returns the context's sticky error. */
 CUresult sim_stream_wait(struct sim_stream *stream) GS_MUST_USE;
