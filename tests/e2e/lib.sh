@@ -11,7 +11,7 @@ sources=$(cd "$here/../.." && pwd)
 apps=$build/apps
 shim=$build/libgpushim.so
 cuda_path=${E2E_CUDA_PATH:-$build/sim}
-time_limit=30
+time_limit=120
 
 case_names=()
 case_bodies=()

@@ -27,7 +27,7 @@ static double bytes_per_block(size_t fixed, size_t spread)
     return each;
 }
 
-Test(meta, takes_at_most_96_bytes_a_live_small_block, .timeout = 60)
+Test(meta, takes_at_most_96_bytes_a_live_small_block, .timeout = 120)
 {
     static const size_t sizes[][2] = {{512, 0},       {1024, 0},       {2048, 0},
                                       {4096, 0},      {8192, 0},       {16384, 0},
@@ -42,7 +42,7 @@ Test(meta, takes_at_most_96_bytes_a_live_small_block, .timeout = 60)
     }
 }
 
-Test(meta, is_used_again_when_blocks_are_freed, .timeout = 60)
+Test(meta, is_used_again_when_blocks_are_freed, .timeout = 120)
 {
     static uint64_t addrs[20000];
     struct bed bed;

@@ -254,7 +254,7 @@ static void let_another_ask(struct fake *fake, uint64_t addr)
     usleep(20000); /* the other has been refused, and has nothing to give back itself */
 }
 
-Test(threads, memory_being_given_back_is_waited_for, .timeout = 60)
+Test(threads, memory_being_given_back_is_waited_for, .timeout = 120)
 {
     static struct shared shared;
     struct handing handing = {.shared = &shared};

@@ -36,7 +36,7 @@ static void leave_directory(void)
     cr_assert_eq(system(command), 0);
 }
 
-TestSuite(log, .init = enter_directory, .fini = leave_directory, .timeout = 30);
+TestSuite(log, .init = enter_directory, .fini = leave_directory, .timeout = 120);
 
 /* fd 2 becomes a file, so that what is written there can be read. */
 static void catch_stderr(void)

@@ -245,6 +245,7 @@ Test(sim_capture_graphs, leave_memory_they_do_not_free_to_the_program)
     cr_assert_eq(first_word(words), 6);
     ok(cuMemFreeAsync(words, stream));
     ok(cuGraphLaunch(exec, stream));
+    ok(cuStreamSynchronize(stream)); /* the free does not wait */
     ok(cuMemFree(words));
     ok(cuGraphLaunch(exec, stream));
     ok(cuGraphExecDestroy(exec));

@@ -122,7 +122,7 @@ Test(sim_faults, slow_calls_take_longer_and_succeed)
     }
 }
 
-Test(sim_faults, an_operation_that_never_ends, .timeout = 30)
+Test(sim_faults, an_operation_that_never_ends, .timeout = 120)
 {
     CUstream stream, other;
     CUevent never, later;
@@ -146,7 +146,7 @@ Test(sim_faults, an_operation_that_never_ends, .timeout = 30)
     _exit(0); /* its end is not waited for either */
 }
 
-Test(sim_faults, a_call_that_gives_no_work_has_nothing_that_never_ends, .timeout = 30)
+Test(sim_faults, a_call_that_gives_no_work_has_nothing_that_never_ends, .timeout = 120)
 {
     CUdeviceptr pointer;
     CUstream stream;
@@ -173,7 +173,7 @@ static void check_lost(void)
     fails(cuStreamSynchronize(NULL), CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 
-Test(sim_faults, a_lost_device_answers_nothing_any_more, .timeout = 30)
+Test(sim_faults, a_lost_device_answers_nothing_any_more, .timeout = 120)
 {
     CUcontext first, second, other;
     CUdeviceptr pointer;
@@ -203,7 +203,7 @@ static void CUDA_CB count_call(void *data)
     __atomic_add_fetch((int *)data, 1, __ATOMIC_ACQ_REL);
 }
 
-Test(sim_faults, a_lost_device_drops_what_is_queued, .timeout = 30)
+Test(sim_faults, a_lost_device_drops_what_is_queued, .timeout = 120)
 {
     struct sim_latch latch;
     CUdeviceptr pointer;
@@ -224,7 +224,7 @@ Test(sim_faults, a_lost_device_drops_what_is_queued, .timeout = 30)
     fails(cuStreamSynchronize(stream), CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 
-Test(sim_faults, a_lost_device_ends_what_never_ends, .timeout = 30)
+Test(sim_faults, a_lost_device_ends_what_never_ends, .timeout = 120)
 {
     CUstream stream;
     CUevent never;

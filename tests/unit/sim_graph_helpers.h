@@ -64,7 +64,7 @@ static inline uint32_t peek(CUdeviceptr words)
 /* Wait until the first word has that value; false if it does not come. */
 static inline bool comes(CUdeviceptr words, uint32_t value)
 {
-    for (int i = 0; i < 500; i++) {
+    for (int i = 0; i < SIM_TEST_LOOKS; i++) {
         if (peek(words) == value)
             return true;
         sim_test_sleep_ms(2);

@@ -111,19 +111,19 @@ Test(sim_graph_nodes, tell_of_arguments_in_one_buffer)
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &buffer, CU_LAUNCH_PARAM_BUFFER_SIZE,
                      &bytes, CU_LAUNCH_PARAM_END};
     CUDA_KERNEL_NODE_PARAMS told;
-    CUgraphNode node;
+    CUgraphNode first, node;
 
     sim_test_start("1", "16M");
     buffer.words = new_words(0);
     params.func = sim_test_kernel("gs_fill");
     params.extra = extra;
     CUgraph graph = new_graph();
-    ok(cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
-    ok(cuGraphKernelNodeGetParams(node, &told));
+    ok(cuGraphAddKernelNode(&first, graph, NULL, 0, &params));
+    ok(cuGraphKernelNodeGetParams(first, &told));
     cr_assert_null(told.kernelParams);
     cr_assert_eq(told.extra[0], CU_LAUNCH_PARAM_BUFFER_POINTER);
     cr_assert_eq(*(CUdeviceptr *)told.extra[1], buffer.words);
-    ok(cuGraphAddKernelNode(&node, graph, NULL, 0, &told));
+    ok(cuGraphAddKernelNode(&node, graph, &first, 1, &told));
     run_graph(instantiate(graph));
     cr_assert_eq(peek(buffer.words), gs_pattern(4, 0));
     params.func = sim_test_kernel("own_kernel"); /* its arguments are not known */
@@ -235,6 +235,7 @@ Test(sim_graph_nodes, batch_memory_operations)
     run_graph(exec);
     cr_assert_eq(peek(others), 9);
     items[1].waitValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    items[1].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
     fails(cuGraphExecBatchMemOpNodeSetParams(exec, node, &params),
           CUDA_ERROR_INVALID_VALUE);
     params.count = 1;

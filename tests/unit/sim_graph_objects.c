@@ -21,8 +21,11 @@ static void CUDA_CB destroy(void *data)
 
 static bool is_destroyed(int times)
 {
-    for (int i = 0; i < 500 && __atomic_load_n(&destroyed, __ATOMIC_SEQ_CST) < times; i++)
+    for (int i = 0; i < SIM_TEST_LOOKS; i++) {
+        if (__atomic_load_n(&destroyed, __ATOMIC_SEQ_CST) >= times)
+            break;
         sim_test_sleep_ms(2);
+    }
     return __atomic_load_n(&destroyed, __ATOMIC_SEQ_CST) == times;
 }
 

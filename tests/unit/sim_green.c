@@ -53,7 +53,7 @@ static CUevent new_event(void)
 /* Is the event complete before long? */
 static bool is_done(CUevent event)
 {
-    for (int i = 0; i < 500; i++) {
+    for (int i = 0; i < SIM_TEST_LOOKS; i++) {
         if (cuEventQuery(event) == CUDA_SUCCESS)
             return true;
         sim_test_sleep_ms(2);

@@ -13,6 +13,9 @@
 
 #include "gs_base.h"
 
+/* Looks, 2 ms apart, at what must come: a minute, for machines that do other things. */
+#define SIM_TEST_LOOKS 30000
+
 #define ok(call)       cr_assert_eq((call), CUDA_SUCCESS)
 #define fails(call, e) cr_assert_eq((call), (e))
 

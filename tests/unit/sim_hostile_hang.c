@@ -36,7 +36,7 @@ static void kernel_program(struct trace *trace)
     need(cuStreamSynchronize(other) != CUDA_SUCCESS); /* not reached */
 }
 
-Test(sim_hostile_hang, is_declared_and_named, .timeout = 60)
+Test(sim_hostile_hang, is_declared_and_named, .timeout = 120)
 {
     struct trace *trace = trace_new();
     int status = hostile_run_status(kernel_program, 2, trace, true);
@@ -61,7 +61,7 @@ static void value_program(struct trace *trace)
     need(cuMemFree(block) != CUDA_SUCCESS);
 }
 
-Test(sim_hostile_hang, names_a_wait_for_memory, .timeout = 60)
+Test(sim_hostile_hang, names_a_wait_for_memory, .timeout = 120)
 {
     struct trace *trace = trace_new();
     int status = hostile_run_status(value_program, 0, trace, true);
@@ -86,7 +86,7 @@ static void function_program(struct trace *trace)
     need(cuCtxSynchronize() != CUDA_SUCCESS);
 }
 
-Test(sim_hostile_hang, names_a_host_function, .timeout = 60)
+Test(sim_hostile_hang, names_a_host_function, .timeout = 120)
 {
     struct trace *trace = trace_new();
     int status = hostile_run_status(function_program, 1, trace, true);
@@ -101,7 +101,7 @@ static void threads_program(struct trace *trace)
     kernel_program(trace);
 }
 
-Test(sim_hostile_hang, is_declared_among_threads_when_asked_for, .timeout = 60)
+Test(sim_hostile_hang, is_declared_among_threads_when_asked_for, .timeout = 120)
 {
     struct trace *trace = trace_new();
     int status = hostile_run_status(threads_program, 0, trace, true);
@@ -159,10 +159,10 @@ static void sleeper_program(struct trace *trace)
 static void computer_program(struct trace *trace)
 {
     (void)trace;
-    released_by(computes_then_opens, "300"); /* shorter than it computes */
+    released_by(computes_then_opens, "600"); /* shorter than it computes */
 }
 
-Test(sim_hostile_hang, is_not_declared_while_a_thread_may_help, .timeout = 60)
+Test(sim_hostile_hang, is_not_declared_while_a_thread_may_help, .timeout = 120)
 {
     hostile_run(sleeper_program, 0, trace_new());
     hostile_run(computer_program, 0, trace_new());

@@ -81,9 +81,10 @@ static inline int hostile_run_status(hostile_program *program, unsigned seed,
         setenv("CUDASIM_SCHEDULE", "hostile", 1);
         setenv("CUDASIM_SEED", text, 1);
         setenv("CUDASIM_ORACLE", "0", 1);
+        unsetenv("CUDASIM_EXIT");
         if (says)
             dup2(ends[1], STDERR_FILENO);
-        alarm(60);
+        alarm(120);
         program(trace);
         _exit(0);
     }

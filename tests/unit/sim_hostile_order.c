@@ -626,7 +626,7 @@ static void spin_program(struct trace *trace)
     trace_add(trace, 1);
 }
 
-Test(sim_hostile, has_a_clock_of_its_own, .timeout = 30)
+Test(sim_hostile, has_a_clock_of_its_own, .timeout = 120)
 {
     hostile_run(spin_program, 1, trace_new());
 }

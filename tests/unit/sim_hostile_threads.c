@@ -252,7 +252,7 @@ static void strangers_program(struct trace *trace)
     _exit(0); /* while they go on */
 }
 
-Test(sim_hostile_threads, that_call_nothing_hang_nothing, .timeout = 60)
+Test(sim_hostile_threads, that_call_nothing_hang_nothing, .timeout = 120)
 {
     struct trace *trace = trace_new();
 
@@ -489,7 +489,7 @@ static void fork_program(struct trace *trace)
     need(trace->count == 11);
 }
 
-Test(sim_hostile, knows_forked_children, .timeout = 60)
+Test(sim_hostile, knows_forked_children, .timeout = 120)
 {
     hostile_run(fork_program, 0, trace_new());
     hostile_run(fork_program, 4, trace_new());

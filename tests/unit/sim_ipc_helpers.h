@@ -21,7 +21,7 @@ static inline void sim_remote_start(struct remote *remote, const char *devices,
     remote->pid = fork();
     if (remote->pid == 0) {
         close(ends[0]);
-        alarm(60);
+        alarm(120);
         sim_test_start(devices, memory);
         _exit(remote_serve(ends[1]));
     }

@@ -15,7 +15,7 @@
 #include "sim_helpers.h"
 #include "sim_nonsense_calls.h"
 
-#define LIMIT_S 20 /* longer than any of it takes, sanitizers included */
+#define LIMIT_S 120 /* longer than any of it takes, sanitizers included */
 
 static const char *const kinds[] = {
 #define NONSENSE_NAME(name, data, number, handle) #name,

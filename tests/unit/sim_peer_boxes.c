@@ -48,6 +48,7 @@ static CUDA_MEMCPY3D_PEER box(const struct two *two)
     };
 }
 
+/* The copy returns when the bytes are staged; streams that wait for nobody use them. */
 static void fill_source(const struct two *two)
 {
     unsigned char bytes[256];
@@ -55,6 +56,7 @@ static void fill_source(const struct two *two)
     for (unsigned i = 0; i < sizeof(bytes); i++)
         bytes[i] = (unsigned char)(i + 1);
     ok(cuMemcpyHtoD(two->here, bytes, sizeof(bytes)));
+    ok(cuCtxSynchronize());
 }
 
 /* The box is there, and nothing around it. */

@@ -116,7 +116,7 @@ static int in_child(int (*body)(void))
     pid_t child = fork();
 
     if (child == 0) {
-        alarm(20);
+        alarm(120);
         _exit(body());
     }
     cr_assert_eq(waitpid(child, &status, 0), child);

@@ -243,17 +243,21 @@ Test(sim_events, measure_time)
 {
     unsigned long long ns = 50000000;
     void *params[] = {&ns};
+    struct sim_latch latch;
     float ms = -1;
     CUevent quiet;
 
     sim_test_start("1", "16M");
+    sim_latch_make(&latch);
     CUstream stream = new_stream(0);
     CUevent start = new_event(), stop = new_event();
     fails(cuEventElapsedTime(&ms, start, stop), CUDA_ERROR_INVALID_HANDLE);
     ok(cuEventRecord(start, stream));
     ok(sim_test_launch(sim_test_kernel("gs_spin"), stream, params));
+    sim_latch_block(&latch, stream);
     ok(cuEventRecord(stop, stream));
     fails(cuEventElapsedTime(&ms, start, stop), CUDA_ERROR_NOT_READY);
+    sim_latch_open(&latch);
     ok(cuEventSynchronize(stop));
     ok(cuEventElapsedTime(&ms, start, stop));
     cr_assert_geq(ms, 50.0f);

@@ -5,7 +5,10 @@
  */
 #include "sim_vmm_help.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define READ      CU_MEM_ACCESS_FLAGS_PROT_READ
 #define READWRITE CU_MEM_ACCESS_FLAGS_PROT_READWRITE
@@ -241,7 +244,40 @@ Test(sim_vmm_access, queued_work_finds_what_is_mapped_when_it_runs)
     cr_assert_eq(sim_vmm_word(p), 0, "the first memory was never written");
 }
 
-Test(sim_vmm_access, work_under_way_keeps_off_what_was_unmapped)
+/* Does every other thread of the process sleep? */
+static bool others_sleep(void)
+{
+    DIR *list = opendir("/proc/self/task");
+    struct dirent *entry;
+    bool all = true;
+
+    cr_assert_not_null(list);
+    while ((entry = readdir(list)) != NULL) {
+        char path[300], text[512] = "";
+        const char *rest;
+
+        snprintf(path, sizeof(path), "/proc/self/task/%s/stat", entry->d_name);
+        bool is_other = entry->d_name[0] != '.' && atoi(entry->d_name) != gettid();
+        FILE *file = is_other ? fopen(path, "r") : NULL;
+        if (!file)
+            continue;
+        rest = fgets(text, sizeof(text), file) ? strrchr(text, ')') : NULL;
+        all &= !rest || rest[2] == 'S';
+        fclose(file);
+    }
+    closedir(list);
+    return all;
+}
+
+/* What was given to the device has come as far as it can: its threads have been woken by
+ * then, and sleep only where they wait. */
+static void let_device_begin(void)
+{
+    while (!others_sleep())
+        sim_test_sleep_ms(1);
+}
+
+Test(sim_vmm_access, work_under_way_keeps_off_what_was_unmapped, .timeout = 120)
 {
     CUmemGenericAllocationHandle handle, other;
     CUstream stream, beside;
@@ -259,7 +295,7 @@ Test(sim_vmm_access, work_under_way_keeps_off_what_was_unmapped)
     ok(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
     void *params[] = {&p};
     ok(sim_test_launch(sim_test_kernel("gs_wait"), stream, params));
-    sim_test_sleep_ms(20);
+    let_device_begin();
     ok(cuMemUnmap(p, UNIT));
     ok(cuMemMap(q, UNIT, 0, handle, 0));
     ok(sim_vmm_access(q, UNIT, 0, READWRITE));

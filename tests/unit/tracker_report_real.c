@@ -121,9 +121,9 @@ Test(report, a_hundred_thousand_live_allocations_take_less_than_a_second)
         test_leak(tracker, 0x7f0000000000 + i * 512, 512 + i % 100, SECONDS(1),
                   ids[i % PLACES]);
     cr_assert_eq(gs_symbolizer_create(&symbols, &config.symbolizer), GS_OK);
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
     gs_report_write(tracker, &config, &text, &summary);
-    clock_gettime(CLOCK_MONOTONIC, &end);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
     double seconds =
         (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
     cr_log_info("%.0f ms", seconds * 1e3);

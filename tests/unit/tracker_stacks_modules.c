@@ -29,7 +29,7 @@ static void close_stacks(void)
     gs_stacks_destroy(stacks);
 }
 
-TestSuite(stacks_modules, .init = open_stacks, .fini = close_stacks, .timeout = 60);
+TestSuite(stacks_modules, .init = open_stacks, .fini = close_stacks, .timeout = 120);
 
 static __attribute__((noinline)) int capture(void *unused)
 {

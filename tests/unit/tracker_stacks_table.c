@@ -31,7 +31,7 @@ static void close_stacks(void)
     gs_stacks_destroy(stacks);
 }
 
-TestSuite(stacks_table, .init = open_stacks, .fini = close_stacks, .timeout = 60);
+TestSuite(stacks_table, .init = open_stacks, .fini = close_stacks, .timeout = 120);
 
 /* Stack number `n` of owner `who`: outer frames are common to many, inner ones its own.
  */
@@ -278,7 +278,7 @@ Test(stacks_table, fork_leaves_the_child_a_table_that_works)
         if (pid == 0) {
             unsigned count = make_stack(frames, 4, n);
 
-            alarm(10);
+            alarm(120);
             _exit(gs_stacks_intern(stacks, frames, count) != 0 ? 0 : 1);
         }
         cr_assert_eq(waitpid(pid, &status, 0), pid);

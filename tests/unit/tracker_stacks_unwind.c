@@ -84,7 +84,7 @@ static void close_ways(void)
         gs_stacks_destroy(ways[i]);
 }
 
-TestSuite(stacks_unwind, .init = open_ways, .fini = close_ways, .timeout = 60);
+TestSuite(stacks_unwind, .init = open_ways, .fini = close_ways, .timeout = 120);
 
 /* All ways from one call instruction, so that all frames can be compared. */
 static __attribute__((noinline)) int capture_all(void *unused)

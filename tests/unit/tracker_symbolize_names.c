@@ -38,7 +38,7 @@ static void close_all(void)
     gs_stacks_destroy(stacks);
 }
 
-TestSuite(symbolize_names, .init = open_all, .fini = close_all, .timeout = 60);
+TestSuite(symbolize_names, .init = open_all, .fini = close_all, .timeout = 120);
 
 static __attribute__((noinline)) int capture(void *unused)
 {

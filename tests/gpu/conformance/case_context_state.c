@@ -157,7 +157,7 @@ CASE(context, synchronize_waits, DRIVER_API, "cuCtxSynchronize",
         struct pending_call *call = start_call(synchronize, &result);
         CHECK(!came_back(call, 150));
         unblock(&blocker);
-        CHECK(came_back(call, 10000));
+        CHECK(came_back(call, 60000));
         join_call(call);
         CHECK_CODE(result, CUDA_SUCCESS);
         end_block(&blocker);
@@ -187,7 +187,7 @@ CASE(context, synchronize_its_own, DRIVER_API, "cuCtxSynchronize",
         return;
     if (block_stream(&blocker, stream)) {
         struct pending_call *call = start_call(synchronize_other, created);
-        CHECK(came_back(call, 10000));
+        CHECK(came_back(call, 60000));
         unblock(&blocker);
         join_call(call);
         end_block(&blocker);

@@ -12,7 +12,7 @@
 #include "case_memory_help.h"
 #include "suite.h"
 
-#define END_MS 10000
+#define END_MS 60000
 
 /* The child between fork and exec. */
 static void become_server(int socket)

@@ -23,7 +23,7 @@
 #include "../kernels_ptx.h"
 #include "gs_base.h"
 
-#define REMOTE_MS     20000
+#define REMOTE_MS     60000
 #define REMOTE_LOST   (-1) /* in place of a code: no answer came */
 #define REMOTE_HANDLE 64   /* bytes of every handle of the API */
 

@@ -187,11 +187,15 @@ static void *call(void *argument)
 struct pending_call *start_call(void (*function)(void *), void *argument)
 {
     struct pending_call *pending = calloc(1, sizeof(*pending));
+    pthread_condattr_t attributes;
 
     if (!pending)
         abort();
     pthread_mutex_init(&pending->lock, NULL);
-    pthread_cond_init(&pending->done, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&pending->done, &attributes);
+    pthread_condattr_destroy(&attributes);
     pending->function = function;
     pending->argument = argument;
     if (pthread_create(&pending->thread, NULL, call, pending) != 0)
@@ -203,7 +207,7 @@ bool came_back(struct pending_call *pending, unsigned ms)
 {
     struct timespec end;
 
-    clock_gettime(CLOCK_REALTIME, &end);
+    clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_sec += ms / 1000;
     end.tv_nsec += (long)(ms % 1000) * 1000000;
     if (end.tv_nsec >= 1000000000) {
