@@ -193,12 +193,12 @@ PROGRAM(ordered, freed_while_used, RACE,
     CUstream a = new_stream(), b = new_stream();
     CUdeviceptr memory = new_in(b);
 
+    forgive();
     join(b, a);
     fill(a, memory, 5);
     OK(cuMemFreeAsync(memory, b));
     memory = new_in(b);
     fill(b, memory, 6);
-    forgive();
     OK(cuCtxSynchronize());
 }
 

@@ -20,6 +20,23 @@
 
 #define CONTEXT_SYNC_MEMOPS 0x80u /* CU_CTX_SYNC_MEMOPS, which is not in all headers */
 
+/* A word at once, as the device does it: somebody may wait for it. */
+static void copy_row(void *dst, const void *src, size_t bytes)
+{
+    bool aligned = bytes > 0 && ((uintptr_t)dst | (uintptr_t)src) % bytes == 0;
+
+    if (bytes == 4 && aligned)
+        __atomic_store_n((uint32_t *)dst,
+                         __atomic_load_n((const uint32_t *)src, __ATOMIC_ACQUIRE),
+                         __ATOMIC_RELEASE);
+    else if (bytes == 8 && aligned)
+        __atomic_store_n((uint64_t *)dst,
+                         __atomic_load_n((const uint64_t *)src, __ATOMIC_ACQUIRE),
+                         __ATOMIC_RELEASE);
+    else
+        memmove(dst, src, bytes);
+}
+
 static CUresult run_copy(struct sim_op *op)
 {
     struct sim_access *to = &op->access[0];
@@ -33,9 +50,9 @@ static CUresult run_copy(struct sim_op *op)
         return res;
     for (size_t slice = 0; slice < to->slices; slice++) {
         for (size_t row = 0; row < to->rows; row++)
-            memmove((char *)dst + slice * to->slice_pitch + row * to->pitch,
-                    (char *)src + slice * from->slice_pitch + row * from->pitch,
-                    to->row_bytes);
+            copy_row((char *)dst + slice * to->slice_pitch + row * to->pitch,
+                     (char *)src + slice * from->slice_pitch + row * from->pitch,
+                     to->row_bytes);
     }
     return CUDA_SUCCESS;
 }
@@ -311,8 +328,9 @@ static void set_row(void *row, size_t bytes, const struct sim_set *set)
         for (size_t i = 0; i < bytes / 2; i++)
             ((uint16_t *)row)[i] = (uint16_t)set->value;
     } else {
+        /* Each word at once: a kernel or the host may wait for it. */
         for (size_t i = 0; i < bytes / 4; i++)
-            ((uint32_t *)row)[i] = set->value;
+            __atomic_store_n((uint32_t *)row + i, set->value, __ATOMIC_RELEASE);
     }
 }
 
