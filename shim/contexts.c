@@ -9,6 +9,7 @@
 
 #include "announce.h"
 #include "fences.h"
+#include "known.h"
 #include "log.h"
 #include "state.h"
 
@@ -251,6 +252,7 @@ static struct gs_context *enter_entry(struct gs_state *state, struct gs_context 
         }
         entry->next = contexts->entries;
         contexts->entries = entry;
+        __atomic_add_fetch(&contexts->entered, 1, __ATOMIC_RELEASE);
         found = entry;
     }
     pthread_mutex_unlock(&contexts->lock);
@@ -293,6 +295,25 @@ const struct gs_context *gs_context_current(struct gs_state *state)
     gs_thread.context = found;
     gs_thread.context_generation = generation;
     return found;
+}
+
+const struct gs_context *gs_context_current_known(struct gs_state *state)
+{
+    CUcontext handle = NULL;
+    if (gs_real()->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle) {
+        return NULL;
+    }
+    uint64_t generation = __atomic_load_n(&state->contexts.generation, __ATOMIC_ACQUIRE);
+    if (gs_thread.context && gs_thread.context->handle == handle &&
+        gs_thread.context_generation == generation) {
+        return gs_thread.context;
+    }
+    return gs_context_find(state, handle);
+}
+
+bool gs_contexts_are_one(const struct gs_state *state)
+{
+    return state && __atomic_load_n(&state->contexts.entered, __ATOMIC_ACQUIRE) == 1;
 }
 
 const struct gs_context *gs_context_primary(struct gs_state *state, int device)
@@ -379,9 +400,17 @@ static CUcontext accessor_of(struct gs_state *state, CUcontext owner, size_t ind
     return found;
 }
 
+static void set_unfenced(const struct gs_context *context)
+{
+    bool *unfenced = &((struct gs_context *)(uintptr_t)context)->unfenced;
+    __atomic_store_n(unfenced, true, __ATOMIC_RELEASE);
+}
+
 CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context)
 {
+    bool unfenced = gs_context_take_unfenced(context);
     uint64_t token = gs_heap_retire_begin(context->heap);
+    struct gs_snapshot before = gs_submissions_snapshot(0);
     CUresult result = synchronize(context->handle);
     CUcontext accessor = NULL;
     for (size_t i = 0; result == CUDA_SUCCESS &&
@@ -392,8 +421,25 @@ CUresult gs_context_wait(struct gs_state *state, const struct gs_context *contex
     }
     if (result == CUDA_SUCCESS) {
         gs_heap_retire(context->heap, token);
+        gs_context_mark_idle(context, &before);
+    } else if (unfenced) {
+        set_unfenced(context);
     }
     return result;
+}
+
+void gs_context_mark_idle(const struct gs_context *context,
+                          const struct gs_snapshot *snapshot)
+{
+    gs_submissions_mark(&((struct gs_context *)(uintptr_t)context)->idle_at, snapshot);
+}
+
+bool gs_context_is_idle(struct gs_state *state, const struct gs_context *context)
+{
+    return gs_known_proof_holds() && gs_submissions_idle(&context->idle_at) &&
+           !__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE) &&
+           (!accessor_of(state, context->handle, 0) ||
+            gs_mutant(GS_MUTANT_accessors_ignored));
 }
 
 bool gs_context_take_unfenced(const struct gs_context *context)

@@ -11,6 +11,7 @@
 
 #include "pool.h"
 #include "real.h"
+#include "submissions.h"
 
 struct gs_state;
 
@@ -20,7 +21,9 @@ struct gs_context {
     bool primary;          /* immutable: the device's primary context */
     unsigned long long id; /* immutable: the driver's own number of it, 0 if none */
     struct gs_heap *heap;  /* immutable; NULL: not pooled */
-    bool unfenced; /* atomic: blocks were freed during a capture, without a fence */
+    bool unfenced;    /* atomic: blocks were freed during a capture, without a fence */
+    uint64_t idle_at; /* atomic: submissions.h; what had been submitted when it was seen
+                         complete, 0: never */
     struct gs_context *next; /* under gs_contexts.lock */
 };
 
@@ -38,6 +41,7 @@ struct gs_contexts {
     struct gs_context_set unpooled; /* owner: a green context */
     struct gs_context_set shared;   /* other may access the memory of owner */
     uint64_t generation;            /* atomic: counts ends of contexts; starts at 1 */
+    unsigned entered; /* atomic, written under lock: entries there ever were */
 };
 
 void gs_contexts_init(struct gs_contexts *contexts);
@@ -45,6 +49,12 @@ void gs_contexts_init(struct gs_contexts *contexts);
 /* The calling thread's current context, entered in the map at first sight; NULL where
  * there is none, or no memory for it. */
 const struct gs_context *gs_context_current(struct gs_state *state);
+
+/* As above, but a context that has no entry yet gets none: NULL. */
+const struct gs_context *gs_context_current_known(struct gs_state *state);
+
+/* Whether the process has used one context only, as far as was seen. */
+bool gs_contexts_are_one(const struct gs_state *state);
 
 /* The entry of a handle, or NULL. */
 const struct gs_context *gs_context_find(struct gs_state *state, CUcontext handle);
@@ -67,10 +77,21 @@ void gs_contexts_changed(struct gs_state *state);
 /*
  * Wait as the native free does: for all work submitted to the context, and if other
  * contexts may access its memory, for theirs. Blocks parked before the call are ready
- * afterwards.
+ * afterwards, and the context is known to be idle.
  * Returns the driver's code.
  */
 CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context);
+
+/* All that was submitted before the snapshot is complete, by a wait of the program's. */
+void gs_context_mark_idle(const struct gs_context *context,
+                          const struct gs_snapshot *snapshot);
+
+/*
+ * Whether that wait would find nothing: nothing was submitted since the context was last
+ * seen complete, no other context may access its memory, and no block waits for a
+ * synchronize.
+ */
+bool gs_context_is_idle(struct gs_state *state, const struct gs_context *context);
 
 /* Whether blocks were parked without a fence since this was last asked. */
 bool gs_context_take_unfenced(const struct gs_context *context);

@@ -13,6 +13,7 @@
 #undef cuGetProcAddress_v2
 
 #include "gs_base.h"
+#include "interop.h"
 
 /* Index of each hooked driver and runtime function; also the tracker's `api` number. */
 enum gs_api {

@@ -5,7 +5,8 @@
  * cudaMalloc may be passed to cudaFreeAsync). It is parked with an event of that stream.
  *
  * Each call exists twice, for the legacy and for the per-thread default stream; the
- * wrappers differ in the real function they hand to the common part.
+ * wrappers differ in the real function they hand to the common part. What they submit is
+ * counted, as entry_submit.c does it.
  *
  * Owns:  nothing.   Lock: none.
  */
@@ -14,6 +15,7 @@
 #include "fences.h"
 #include "record.h"
 #include "retry.h"
+#include "submissions.h"
 
 /* ---- allocate -------------------------------------------------------------------- */
 
@@ -44,13 +46,19 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr
 
 GS_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
-    return allocate(gs_real()->cuMemAllocAsync, dptr, bytesize, hStream);
+    struct gs_submissions *own = gs_submission_begin((uintptr_t)hStream);
+    CUresult result = allocate(gs_real()->cuMemAllocAsync, dptr, bytesize, hStream);
+    gs_submission_end(own);
+    return result;
 }
 
 GS_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
                                         CUstream hStream)
 {
-    return allocate(gs_real()->cuMemAllocAsync_ptsz, dptr, bytesize, hStream);
+    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
+    CUresult result = allocate(gs_real()->cuMemAllocAsync_ptsz, dptr, bytesize, hStream);
+    gs_submission_end(own);
+    return result;
 }
 
 static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_allocate,
@@ -81,15 +89,21 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_all
 GS_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize,
                                            CUmemoryPool pool, CUstream hStream)
 {
-    return allocate_from_pool(gs_real()->cuMemAllocFromPoolAsync, dptr, bytesize, pool,
-                              hStream);
+    struct gs_submissions *own = gs_submission_begin((uintptr_t)hStream);
+    CUresult result = allocate_from_pool(gs_real()->cuMemAllocFromPoolAsync, dptr,
+                                         bytesize, pool, hStream);
+    gs_submission_end(own);
+    return result;
 }
 
 GS_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
                                                 CUmemoryPool pool, CUstream hStream)
 {
-    return allocate_from_pool(gs_real()->cuMemAllocFromPoolAsync_ptsz, dptr, bytesize,
-                              pool, hStream);
+    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
+    CUresult result = allocate_from_pool(gs_real()->cuMemAllocFromPoolAsync_ptsz, dptr,
+                                         bytesize, pool, hStream);
+    gs_submission_end(own);
+    return result;
 }
 
 /* ---- free ------------------------------------------------------------------------ */
@@ -162,7 +176,10 @@ GS_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     const struct gs_real *real = gs_real();
     struct variant variant = {real->cuMemFreeAsync, real->cuStreamIsCapturing, false};
-    return free_async(&variant, dptr, hStream);
+    struct gs_submissions *own = gs_submission_begin((uintptr_t)hStream);
+    CUresult result = free_async(&variant, dptr, hStream);
+    gs_submission_end(own);
+    return result;
 }
 
 GS_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
@@ -170,5 +187,8 @@ GS_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
     const struct gs_real *real = gs_real();
     struct variant variant = {real->cuMemFreeAsync_ptsz, real->cuStreamIsCapturing_ptsz,
                               true};
-    return free_async(&variant, dptr, hStream);
+    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
+    CUresult result = free_async(&variant, dptr, hStream);
+    gs_submission_end(own);
+    return result;
 }

@@ -4,6 +4,7 @@
  */
 #include "announce.h"
 #include "captures.h"
+#include "free_wait.h"
 #include "log.h"
 #include "record.h"
 #include "retry.h"
@@ -141,9 +142,7 @@ static CUresult free_block(struct gs_state *state, struct gs_block *block, uint6
     CUresult result = CUDA_SUCCESS;
     bool waited = !gs_captures_active();
     if (waited) {
-        gs_announce_begin("cuMemFree_v2", true);
-        result = gs_context_wait(state, gs_heap_self(heap));
-        gs_announce_end();
+        result = gs_free_wait(state, gs_heap_self(heap));
     }
     if (waited && gs_refused(result)) {
         gs_block_unclaim(block);

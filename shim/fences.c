@@ -27,9 +27,8 @@ static struct event_fence *fences; /* under fences_lock */
 static CUresult record(CUstream stream, bool per_thread, struct event_fence *fence)
 {
     const struct gs_real *real = gs_real();
-    __typeof__(cuEventRecord) *record_event = per_thread && real->cuEventRecord_ptsz
-                                                  ? real->cuEventRecord_ptsz
-                                                  : real->cuEventRecord;
+    __typeof__(cuEventRecord) *record_event =
+        per_thread ? real->cuEventRecord_ptsz : real->cuEventRecord;
     CUcontext popped;
     CUresult result = real->cuCtxGetCurrent(&fence->context);
 

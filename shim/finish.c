@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "free_wait.h"
 #include "log.h"
 #include "report.h"
 #include "state.h"
@@ -80,6 +81,11 @@ static void fill_devices(struct gs_state *state, struct gs_report_device *device
         devices[i].pool_hits = stats.hits;
         devices[i].requested_bytes = stats.asked_bytes;
         devices[i].rounded_bytes = stats.given_bytes;
+        struct gs_free_stats frees;
+        gs_free_stats((unsigned)i, &frees);
+        devices[i].frees_waited = frees.waited;
+        devices[i].frees_waited_ns = frees.waited_ns;
+        devices[i].frees_idle = frees.found_idle;
     }
 }
 

@@ -12,6 +12,7 @@
 
 #include <dlfcn.h>
 
+#include "known.h"
 #include "real.h"
 
 static gs_dlsym_fn *real_dlsym;   /* atomic, written with one value only */
@@ -116,9 +117,36 @@ static void *answer(const char *name, void *found)
     return gs_real_substitute(name, found);
 }
 
+/* Whether a look-up of a name in no table may find something: in the scope it asks for,
+ * or a caller that has the driver to itself, in that. */
+static bool may_exist(void *handle, const char *name)
+{
+    gs_dlsym_fn *find = gs_linker_dlsym();
+    if (!find || (handle != RTLD_NEXT && handle != RTLD_DEFAULT)) {
+        return !find || find(handle, name);
+    }
+    return find(RTLD_DEFAULT, name) || gs_real_exports(name);
+}
+
+/* What this look-up finds may submit work uncounted: the shim does not see the answer, or
+ * does not know the name. The driver's own look-ups are its own business. */
+static void note_look_up(void *handle, const char *name, const void *caller)
+{
+    if (!name || !gs_known_is_driver_name(name) || !gs_known_proof_holds() ||
+        gs_real_owns(caller)) {
+        return;
+    }
+    bool past = handle == RTLD_NEXT && gs_counted_find(name);
+    bool unknown = !gs_real_is_hooked(name) && !gs_known_harmless(name);
+    if (past || (unknown && may_exist(handle, name))) {
+        gs_known_end_proof(name);
+    }
+}
+
 /* Whether a look-up leaves by a jump before anything is asked. */
 static bool passes(void *handle, const char *name, const void *caller)
 {
+    note_look_up(handle, name, caller);
     if (handle == RTLD_NEXT || !name || !gs_real_is_hooked(name) ||
         gs_real_owns(caller)) {
         return true;

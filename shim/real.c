@@ -10,6 +10,7 @@
 
 #include "announce.h"
 #include "elf_module.h"
+#include "known.h"
 #include "linker.h"
 
 /* A row of hooks.def at run time. */
@@ -24,9 +25,10 @@ struct hook_row {
 
 enum { DRIVER_UNKNOWN, DRIVER_PARTIAL, DRIVER_COMPLETE };
 
-static struct gs_real table;  /* written under adopt_lock before `state` */
-static struct gs_real absent; /* no driver: every hooked slot is driver_missing */
-static bool absent_filled;    /* under adopt_lock */
+static struct gs_real table;         /* written under adopt_lock before `state` */
+const struct gs_real *gs_real_found; /* atomic; NULL, later &table */
+static struct gs_real absent;        /* no driver: every hooked slot is driver_missing */
+static bool absent_filled;           /* under adopt_lock */
 static struct gs_module_ref driver_module; /* likewise */
 static int state = DRIVER_UNKNOWN;         /* atomic */
 static pthread_mutex_t adopt_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -55,8 +57,18 @@ struct real_row {
 static const struct real_row real_rows[] = {
 #define GS_REAL(symbol, need) {#symbol, NEED_##need, (void **)&table.symbol},
 #include "real.def"
-#undef GS_REAL
 };
+
+/* Of hooked functions, those without which nothing is done. */
+static const char *const needed_hooks[] = {
+#define GS_NEEDED(symbol) #symbol,
+#include "real.def"
+};
+
+static void **counted_slot(const struct gs_counted *row)
+{
+    return (void **)&table + row->slot;
+}
 
 static const char *const runtime_names[] = {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc)
@@ -124,6 +136,13 @@ static bool fill_table(const struct gs_module_ref *module)
         *real_rows[i].real = gs_elf_symbol(module, real_rows[i].symbol);
         complete = complete && (*real_rows[i].real || !real_rows[i].required);
     }
+    for (size_t i = 0; i < gs_counted_count; i++) {
+        void *found = gs_elf_symbol(module, gs_counted_symbol(&gs_counted[i]));
+        *counted_slot(&gs_counted[i]) = found ? found : (void *)function_missing;
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(needed_hooks); i++) {
+        complete = complete && gs_elf_symbol(module, needed_hooks[i]);
+    }
     gs_announce_find(gs_elf_symbol(module, "cudasim_announce"));
     return complete;
 }
@@ -135,6 +154,9 @@ static const struct gs_real *absent_table(void)
     for (size_t i = 0; !absent_filled && i < GS_ARRAY_LEN(hook_rows); i++) {
         size_t slot = (size_t)(hook_rows[i].real - (void **)&table);
         ((void **)&absent)[slot] = (void *)driver_missing;
+    }
+    for (size_t i = 0; !absent_filled && i < gs_counted_count; i++) {
+        ((void **)&absent)[gs_counted[i].slot] = (void *)driver_missing;
     }
     absent_filled = true;
     pthread_mutex_unlock(&adopt_lock);
@@ -152,6 +174,7 @@ static void adopt(const struct gs_module_ref *module)
         driver_module = *module;
         int found = fill_table(module) ? DRIVER_COMPLETE : DRIVER_PARTIAL;
         __atomic_store_n(&state, found, __ATOMIC_RELEASE);
+        __atomic_store_n(&gs_real_found, &table, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&adopt_lock);
 }
@@ -191,6 +214,12 @@ bool gs_real_owns(const void *address)
            value < driver_module.end;
 }
 
+bool gs_real_exports(const char *symbol)
+{
+    (void)gs_real();
+    return adopted() != DRIVER_UNKNOWN && gs_elf_symbol(&driver_module, symbol) != NULL;
+}
+
 bool gs_real_is_hooked(const char *name)
 {
     if (name[0] != 'c' || name[1] != 'u') {
@@ -206,7 +235,7 @@ bool gs_real_is_hooked(const char *name)
             return true;
         }
     }
-    return false;
+    return gs_counted_find(name) != NULL;
 }
 
 void *gs_real_substitute(const char *symbol, void *found)
@@ -224,47 +253,90 @@ void *gs_real_substitute(const char *symbol, void *found)
             return row->wrapper;
         }
     }
+    const struct gs_counted *row = gs_counted_find(symbol);
+    if (row && found == *counted_slot(row)) {
+        return row->wrapper;
+    }
+    if (row) {
+        gs_known_end_proof(symbol); /* another tool's, or another driver's */
+    }
     return found;
 }
 
-/* The newest ABI of `name` that `version` may get; the table holds all that exist. */
-static const struct hook_row *row_by_version(const char *name, int version,
-                                             bool per_thread)
+/* A hooked function of one ABI, of either table. */
+struct candidate {
+    const char *name;
+    int since;
+    bool per_thread;
+    void *wrapper, *real;
+};
+
+static struct candidate candidate_at(size_t i)
 {
-    const struct hook_row *best = NULL;
-    for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
+    if (i < GS_ARRAY_LEN(hook_rows)) {
         const struct hook_row *row = &hook_rows[i];
-        if (gs_elf_same_name(row->name, name) && row->per_thread == per_thread &&
-            row->since <= version && (!best || row->since > best->since)) {
-            best = row;
+        return (struct candidate){row->name, row->since, row->per_thread, row->wrapper,
+                                  *row->real};
+    }
+    const struct gs_counted *row = &gs_counted[i - GS_ARRAY_LEN(hook_rows)];
+    return (struct candidate){gs_counted_name(row), row->since, row->per_thread,
+                              row->wrapper, *counted_slot(row)};
+}
+
+static size_t candidate_count(void)
+{
+    return GS_ARRAY_LEN(hook_rows) + gs_counted_count;
+}
+
+/* The newest ABI of `name` that `version` may get; the tables hold all that exist. */
+static bool find_by_version(const char *name, int version, bool per_thread,
+                            struct candidate *best)
+{
+    bool any = false;
+    for (size_t i = 0; i < candidate_count(); i++) {
+        struct candidate row = candidate_at(i);
+        if (row.per_thread == per_thread && row.since <= version &&
+            (!any || row.since > best->since) && gs_elf_same_name(row.name, name)) {
+            *best = row;
+            any = true;
         }
     }
-    return best;
+    return any;
+}
+
+/* The wrapper of what the driver has answered, or NULL. */
+static void *wrapper_of(const char *name, const void *found, int version,
+                        cuuint64_t flags)
+{
+    struct candidate row;
+    /* The address settles the ABI: whatever the driver chose, its wrapper has the same.
+     */
+    for (size_t i = 0; i < candidate_count(); i++) {
+        row = candidate_at(i);
+        if (found == row.real && gs_elf_same_name(row.name, name)) {
+            return row.wrapper;
+        }
+    }
+    /* An address that is no export at all: a private entry point of the same function.
+       The wrapper calls the export of the same ABI instead. The tables have every ABI of
+       their names that these headers know, so of a version they know the newest fitting
+       row is it. Without a stream there is no per-thread variant. */
+    bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+    bool known = find_by_version(name, version, per_thread, &row) ||
+                 (per_thread && find_by_version(name, version, false, &row));
+    if (known && version <= CUDA_VERSION && gs_real_owns(row.real) &&
+        gs_real_owns(found)) {
+        return row.wrapper;
+    }
+    return NULL;
 }
 
 void *gs_real_substitute_version(const char *name, void *found, int version,
                                  cuuint64_t flags)
 {
-    /* The address settles the ABI: whatever the driver chose, its wrapper has the same.
-     */
-    for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
-        const struct hook_row *row = &hook_rows[i];
-        if (found == *row->real && gs_elf_same_name(row->name, name)) {
-            return row->wrapper;
-        }
+    void *wrapper = wrapper_of(name, found, version, flags);
+    if (!wrapper && gs_known_is_driver_name(name) && !gs_known_harmless(name)) {
+        gs_known_end_proof(name);
     }
-    /* An address that is no export at all: a private entry point of the same function.
-       The wrapper calls the export of the same ABI instead. hooks.def has every ABI of
-       its names that these headers know, so of a version they know the newest fitting row
-       is it. */
-    bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-    const struct hook_row *row = row_by_version(name, version, per_thread);
-    if (!row && per_thread) {
-        row = row_by_version(name, version, false); /* has no stream, so no variant */
-    }
-    if (row && version <= CUDA_VERSION && gs_real_owns(*row->real) &&
-        gs_real_owns(found)) {
-        return row->wrapper;
-    }
-    return found;
+    return wrapper ? wrapper : found;
 }

@@ -15,9 +15,12 @@ struct gs_real {
 #include "hooks.def"
 #undef GS_RUNTIME
 #undef GS_HOOK
+#define GS_SUBMIT(symbol, name, since, stream, where, params, args)                      \
+    __typeof__(symbol) *symbol;
+#include "submit.def"
+#undef GS_SUBMIT
 #define GS_REAL(symbol, need) __typeof__(symbol) *symbol;
 #include "real.def"
-#undef GS_REAL
 };
 
 /*
@@ -26,6 +29,16 @@ struct gs_real {
  * CUDA_ERROR_SHARED_OBJECT_INIT_FAILED. Optional functions of real.def may be NULL.
  */
 const struct gs_real *gs_real(void);
+
+/* The same, inline for those who are called often. Written once, when the driver has been
+ * found; NULL until then. */
+extern const struct gs_real *gs_real_found __attribute__((visibility("hidden")));
+
+static inline const struct gs_real *gs_real_now(void)
+{
+    const struct gs_real *real = __atomic_load_n(&gs_real_found, __ATOMIC_ACQUIRE);
+    return GS_LIKELY(real != NULL) ? real : gs_real();
+}
 
 /* Whether everything the pool and the tracker stand on is there. Call after gs_real(). */
 bool gs_real_complete(void);
@@ -37,18 +50,22 @@ bool gs_real_complete(void);
  */
 void *gs_real_substitute(const char *symbol, void *found);
 
-/* As above for cuGetProcAddress, whose names carry a version and flags instead. */
+/* As above for cuGetProcAddress, whose names carry a version and flags instead. Both end
+ * the idle proof (known.h) if the program gets a function that may submit uncounted. */
 void *gs_real_substitute_version(const char *name, void *found, int version,
                                  cuuint64_t flags);
 
 /* In the child of a fork: locks that another thread held are free. */
 void gs_real_after_fork(void);
 
+/* Whether the driver, if one is loaded, exports that name. */
+bool gs_real_exports(const char *symbol);
+
 /* Whether an address lies in the driver's code. */
 bool gs_real_owns(const void *address);
 
-/* Whether `name` is a function of hooks.def (driver or runtime) that look-ups may ask
- * for. */
+/* Whether `name` is a function of hooks.def (driver or runtime) or submit.def that
+ * look-ups may ask for. */
 bool gs_real_is_hooked(const char *name);
 
 /* The wrapper's own display name ("cuMemAlloc", "cudaMalloc"); "unknown" if out of range.

@@ -14,10 +14,13 @@
 
 #include "captures.h"
 #include "fences.h"
+#include "free_wait.h"
+#include "known.h"
 #include "linker.h"
 #include "log.h"
 #include "lookup.h"
 #include "runtime.h"
+#include "submissions.h"
 
 /* Just-freed addresses remembered for the report on a double free. */
 #define FREE_HISTORY 8192
@@ -70,6 +73,8 @@ static void after_fork_in_child(void)
     gs_thread = (struct gs_thread){0};
     gs_captures_reset();
     gs_fences_reset();
+    gs_submissions_reset();
+    gs_free_stats_reset();
     forked_child = true;
     gs_real_after_fork();
     gs_runtime_after_fork();
@@ -97,6 +102,9 @@ static void read_options(struct gs_state *state)
     gs_lookup_log_open(state->options.lookup_log);
     if (state->options.verbose >= GS_LOG_WARN && notes.length > 0) {
         gs_log_text(notes.text, notes.length);
+    }
+    if (state->options.free_sync == GS_FREE_SYNC_WAIT) {
+        gs_known_end_proof(NULL);
     }
     if (state->options.help) {
         help_and_exit();

@@ -10,6 +10,7 @@
 #include "gs_base.h"
 
 struct gs_context;
+struct gs_submissions;
 
 struct gs_thread {
     unsigned depth;       /* > 0: inside a wrapper; calls that come back are forwarded */
@@ -18,8 +19,9 @@ struct gs_thread {
     uint32_t id;          /* kernel thread id; 0 = not asked yet */
     bool starting;        /* inside start-up */
     bool finding_runtime; /* inside the search for a runtime function */
-    const struct gs_context *context; /* the context seen last ... */
-    uint64_t context_generation;      /* ... valid while this is the map's */
+    const struct gs_context *context;   /* the context seen last ... */
+    uint64_t context_generation;        /* ... valid while this is the map's */
+    struct gs_submissions *submissions; /* its counts; NULL: none yet */
 };
 
 extern _Thread_local struct gs_thread gs_thread

@@ -19,7 +19,9 @@ struct gs_report_device {
     uint64_t reserved_peak_bytes;
     uint64_t pool_allocs, pool_hits;
     uint64_t requested_bytes, rounded_bytes; /* over all pool allocations */
-    bool pooled;                             /* false: the pool is off or was not used */
+    /* Frees that waited for the device, how long in all; frees that found it idle. */
+    uint64_t frees_waited, frees_waited_ns, frees_idle;
+    bool pooled; /* false: the pool is off or was not used */
 };
 
 struct gs_report_config {

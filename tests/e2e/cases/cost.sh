@@ -83,6 +83,18 @@ pair_case() {
   expect_within "$row" $((($(<many.ours) - $(<few.ours)) / (many - few)))
 }
 add_case "cost of a pair" pair_case pair linked
+
+# What a kernel launch passes through: the difference of two runs.
+launch_case() {
+  local program=$apps/launches_$1 few=200 many=1200
+
+  unsanitized
+  counted few LD_PRELOAD="$shim" -- "$program" "$few"
+  counted many LD_PRELOAD="$shim" -- "$program" "$many"
+  expect_within launch $((($(<many.ours) - $(<few.ours)) / (many - few)))
+}
+add_case "cost of a launch" launch_case linked
+add_case "cost of a launch found by cuGetProcAddress" launch_case proc
 add_case "cost of a pair with frame pointers" pair_case pair_fp linked GPUSHIM_STACK=fp
 add_case "cost of a pair without stacks" pair_case pair_no_stack linked GPUSHIM_STACK=off
 add_case "cost of a pair without tracking" pair_case pair_no_track linked GPUSHIM_TRACK=off

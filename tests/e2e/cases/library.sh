@@ -22,6 +22,7 @@ exports_case() {
   nm -D --defined-only "$shim" | awk '{ print $3 }' | sort >shown
   {
     sed -nE 's/^GS_(HOOK|RUNTIME)\(([A-Za-z_0-9]+).*/\2/p' "$sources/shim/hooks.def"
+    sed -nE 's/^GS_SUBMIT\(([A-Za-z_0-9]+).*/\1/p' "$sources/shim/submit.def"
     printf '%s\n' dlsym dlvsym _exit _Exit quick_exit fexecve \
       execl execle execlp execv execve execvp execvpe
   } | sort -u >wanted
@@ -31,7 +32,7 @@ exports_case() {
   [[ ! -s missing && ! -s extra ]] && return
   echo "missing:" && cat missing
   echo "not in a table:" && cat extra
-  fail "exported symbols are not those of hooks.def"
+  fail "exported symbols are not those of hooks.def and submit.def"
 }
 add_case "library exports its tables" exports_case
 

@@ -5,9 +5,9 @@
  *       DRIVER_LOG  CUDASIM_LOG_LOOKUPS: what the driver was asked, which symbol it gave
  *       SHIM_LOG    GPUSHIM_LOOKUP_LOG: what the program was given, "ours" or "driver"
  *       SHIM        path of libgpushim.so, preloaded into this process
- *     Every function that the driver gave and that stands in shim/hooks.def must have
- *     come back as ours, every other one as the driver's: by the log, and by asking again
- *     here and looking in whose memory the answer lies.
+ *     Every function that the driver gave and that stands in shim/hooks.def or
+ *     shim/submit.def must have come back as ours, every other one as the driver's: by
+ * the log, and by asking again here and looking in whose memory the answer lies.
  *
  *   check_lookups recorded DRIVER_LOG
  *     The runtime asked for exactly the rows of tests/sim/runtime/lookups.def, in order.
@@ -42,6 +42,9 @@ static const char *const hooked[] = {
 #include "hooks.def"
 #undef GS_HOOK
 #undef GS_RUNTIME
+#define GS_SUBMIT(symbol, ...) #symbol,
+#include "submit.def"
+#undef GS_SUBMIT
 };
 
 static const struct lookup recorded[] = {

@@ -1,0 +1,131 @@
+/*
+ * entry_sync.c - calls of the program's own after which a context is known to be idle.
+ *
+ * A context synchronize waits for everything; what counts is the snapshot taken before it
+ * was entered. With nothing but the legacy stream in use in the one context of the
+ * process, a synchronize of that stream and a copy to the host wait for everything, too:
+ *
+ *   cuStreamSynchronize      "waits until the device has completed all operations"
+ *   cuMemcpyDtoH             "for transfers from device to either pageable or pinned host
+ *                            memory, the function returns only once the copy has
+ *                            completed" (API synchronization behavior); the copy is
+ * behind all earlier work of its stream. One of no bytes may not be.
+ *
+ * Copies to the device and within it may return earlier and prove nothing.
+ *
+ * A green context's synchronize waits for its own work alone, so contexts that are not
+ * pooled are never marked. The library is not "entered" while the driver waits: a signal
+ * handler that ends the program meanwhile still gets its report.
+ *
+ * Owns:  nothing.   Lock: none.
+ * Source: CUDA Driver API, API synchronization behavior, Stream synchronization behavior
+ */
+#include "known.h"
+#include "state.h"
+#include "submissions.h"
+
+/* What is known before a call that waits. */
+struct watch {
+    const struct gs_context *context; /* NULL: no mark can be made */
+    struct gs_snapshot before;
+    unsigned own_calls;
+};
+
+static struct watch watch_begin(CUcontext handle, bool current, unsigned own_calls)
+{
+    struct watch watch = {.own_calls = own_calls};
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return watch;
+    }
+    if (state->pool && gs_known_proof_holds()) {
+        watch.context =
+            current ? gs_context_current_known(state) : gs_context_find(state, handle);
+        watch.before = gs_submissions_snapshot(own_calls);
+    }
+    gs_leave();
+    if (gs_mutant(GS_MUTANT_green_marks) && (!watch.context || !watch.context->heap)) {
+        watch.context = gs_context_primary(state, 0);
+    }
+    if (watch.context && !watch.context->heap) {
+        watch.context = NULL;
+    }
+    return watch;
+}
+
+static void watch_end(struct watch *watch, CUresult result)
+{
+    if (gs_mutant(GS_MUTANT_snapshot_after)) {
+        watch->before = gs_submissions_snapshot(watch->own_calls);
+    }
+    if (watch->context && (result == CUDA_SUCCESS || gs_mutant(GS_MUTANT_failed_marks))) {
+        gs_context_mark_idle(watch->context, &watch->before);
+    }
+}
+
+/* ---- contexts ---------------------------------------------------------------------- */
+
+GS_EXPORT CUresult cuCtxSynchronize(void)
+{
+    struct watch watch = watch_begin(NULL, true, 0);
+    CUresult result = gs_real()->cuCtxSynchronize();
+    watch_end(&watch, result);
+    return result;
+}
+
+#if CUDA_VERSION >= 13000
+GS_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+    struct watch watch = watch_begin(ctx, ctx == NULL, 0);
+    CUresult result = gs_real()->cuCtxSynchronize_v2(ctx);
+    watch_end(&watch, result);
+    return result;
+}
+#endif
+
+/* ---- the legacy stream ---------------------------------------------------------------
+ */
+
+/* Whether the legacy stream is all that anybody used, in one context. */
+static bool legacy_is_all(const struct watch *watch)
+{
+    return watch->before.streams <= GS_STREAMS_LEGACY &&
+           gs_contexts_are_one(gs_state_peek());
+}
+
+GS_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
+{
+    /* Nothing to gain, and nothing to pay, for the streams of programs that use some. */
+    if ((uintptr_t)hStream > GS_STREAMS_LEGACY) {
+        return gs_real()->cuStreamSynchronize(hStream);
+    }
+    struct watch watch = watch_begin(NULL, true, 0);
+    if (!legacy_is_all(&watch) && !gs_mutant(GS_MUTANT_stream_marks_all)) {
+        watch.context = NULL;
+    }
+    CUresult result = gs_real()->cuStreamSynchronize(hStream);
+    watch_end(&watch, result);
+    return result;
+}
+
+/* Waits for one stream of several. Hooked only so that each form has its own wrapper. */
+GS_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream hStream)
+{
+    return gs_real()->cuStreamSynchronize_ptsz(hStream);
+}
+
+GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+{
+    struct gs_submissions *own = gs_submission_begin(0);
+    struct watch watch = watch_begin(NULL, true, 1);
+    if (!legacy_is_all(&watch) && !gs_mutant(GS_MUTANT_copy_marks_all)) {
+        watch.context = NULL;
+    }
+    if (ByteCount == 0 && !gs_mutant(GS_MUTANT_empty_copy_marks)) {
+        watch.context = NULL;
+    }
+    CUresult result = gs_real()->cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
+    watch_end(&watch, result);
+    gs_submission_end(own);
+    return result;
+}

@@ -1,0 +1,89 @@
+/*
+ * free_wait.c - what a free of pooled memory waits for.
+ *
+ * Natively a free waits for all work of its context, and programs lean on that. The wait
+ * is left out where it would find nothing: nothing was submitted since the context was
+ * last seen complete (submissions.h). Then no error is missed either, since the wait that
+ * saw it complete returned the code of all there was.
+ *
+ * Owns:  the sums of waits.   Lock: none; relaxed atomics.   Design: docs/free.md
+ */
+#include "free_wait.h"
+
+#include <time.h>
+
+#include "announce.h"
+#include "known.h"
+#include "log.h"
+#include "submissions.h"
+
+static struct {
+    uint64_t waited, waited_ns; /* atomic */
+} sums[GS_MAX_DEVICES];
+
+static unsigned row_of(const struct gs_context *context)
+{
+    bool known = context->device >= 0 && context->device < GS_MAX_DEVICES;
+    return known ? (unsigned)context->device : GS_MAX_DEVICES - 1;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Once a process: from now on every free waits. */
+static void say_why(void)
+{
+    static struct gs_log_limit limit;
+    const char *name = gs_known_ended_by();
+    if (name[0]) {
+        gs_log_once(&limit, GS_LOG_INFO,
+                    "%s is not known to this version: every free waits from now on",
+                    name);
+    }
+}
+
+static CUresult wait_for_context(struct gs_state *state, const struct gs_context *context)
+{
+    unsigned row = row_of(context);
+    uint64_t began = now_ns();
+    if (GS_UNLIKELY(!gs_known_proof_holds())) {
+        say_why();
+    }
+    gs_announce_begin("cuMemFree_v2", true);
+    CUresult result = gs_context_wait(state, context);
+    gs_announce_end();
+    __atomic_add_fetch(&sums[row].waited, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&sums[row].waited_ns, now_ns() - began, __ATOMIC_RELAXED);
+    return result;
+}
+
+CUresult gs_free_wait(struct gs_state *state, const struct gs_context *context)
+{
+    if (GS_LIKELY(gs_context_is_idle(state, context))) {
+        uint64_t *found = &gs_submissions_own()->idle_frees[row_of(context)];
+        __atomic_store_n(found, __atomic_load_n(found, __ATOMIC_RELAXED) + 1,
+                         __ATOMIC_RELAXED);
+        return CUDA_SUCCESS;
+    }
+    return wait_for_context(state, context);
+}
+
+void gs_free_stats(unsigned device, struct gs_free_stats *out)
+{
+    *out = (struct gs_free_stats){
+        .waited = __atomic_load_n(&sums[device].waited, __ATOMIC_RELAXED),
+        .waited_ns = __atomic_load_n(&sums[device].waited_ns, __ATOMIC_RELAXED),
+        .found_idle = gs_submissions_idle_frees(device)};
+}
+
+void gs_free_stats_reset(void)
+{
+    for (size_t i = 0; i < GS_MAX_DEVICES; i++) {
+        __atomic_store_n(&sums[i].waited, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&sums[i].waited_ns, 0, __ATOMIC_RELAXED);
+    }
+}

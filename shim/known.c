@@ -1,0 +1,162 @@
+/*
+ * known.c - the names of submit.def and harmless.def, searched.
+ *
+ * The tables hold offsets instead of pointers, so that a program that never calls CUDA
+ * does not pay for relocating them.
+ *
+ * Owns:  whether the idle proof has ended, and by which name.
+ * Lock:  none; `ended` goes from 0 to 1 (somebody writes the name) to 2.
+ */
+#include "known.h"
+
+#include "elf_module.h"
+#include "real.h"
+
+#define NAME_BYTES 64
+
+enum { PROOF_HOLDS, PROOF_ENDING, PROOF_ENDED };
+
+int gs_known_ended;               /* atomic */
+static char ended_by[NAME_BYTES]; /* written once, before PROOF_ENDED */
+
+/* ---- the tables -------------------------------------------------------------------- */
+
+static const struct counted_text {
+#define GS_SUBMIT(symbol, name, since, stream, where, params, args)                      \
+    char symbol[sizeof(#symbol)];                                                        \
+    char symbol##_name[sizeof(name)];
+#include "submit.def"
+#undef GS_SUBMIT
+} counted_text = {
+#define GS_SUBMIT(symbol, name, since, stream, where, params, args) #symbol, name,
+#include "submit.def"
+#undef GS_SUBMIT
+};
+
+static_assert(sizeof(struct counted_text) < UINT16_MAX, "offsets fit");
+
+#define STREAM_LEGACY     false
+#define STREAM_PER_THREAD true
+
+const struct gs_counted gs_counted[] = {
+#define GS_SUBMIT(symbol, name, since, stream, where, params, args)                      \
+    {offsetof(struct counted_text, symbol),                                              \
+     offsetof(struct counted_text, symbol##_name),                                       \
+     offsetof(struct gs_real, symbol) / sizeof(void *),                                  \
+     since,                                                                              \
+     STREAM_##stream,                                                                    \
+     (void *)symbol},
+#include "submit.def"
+#undef GS_SUBMIT
+};
+const size_t gs_counted_count = GS_ARRAY_LEN(gs_counted);
+
+static const struct harmless_text {
+#define GS_HARMLESS(symbol) char symbol[sizeof(#symbol)];
+#include "harmless.def"
+#undef GS_HARMLESS
+} harmless_text = {
+#define GS_HARMLESS(symbol) #symbol,
+#include "harmless.def"
+#undef GS_HARMLESS
+};
+
+static_assert(sizeof(struct harmless_text) < UINT16_MAX, "offsets fit");
+
+static const uint16_t harmless[] = {
+#define GS_HARMLESS(symbol) offsetof(struct harmless_text, symbol),
+#include "harmless.def"
+#undef GS_HARMLESS
+};
+
+/* ---- searching them ---------------------------------------------------------------- */
+
+/* As strcmp, which may be a sanitizer's. */
+static int compare(const char *a, const char *b)
+{
+    while (*a && *a == *b) {
+        a++;
+        b++;
+    }
+    return (unsigned char)*a - (unsigned char)*b;
+}
+
+const char *gs_counted_symbol(const struct gs_counted *row)
+{
+    return (const char *)&counted_text + row->symbol;
+}
+
+const char *gs_counted_name(const struct gs_counted *row)
+{
+    return (const char *)&counted_text + row->name;
+}
+
+const struct gs_counted *gs_counted_find(const char *symbol)
+{
+    size_t low = 0, high = gs_counted_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = compare(symbol, gs_counted_symbol(&gs_counted[middle]));
+        if (order == 0) {
+            return &gs_counted[middle];
+        }
+        if (order < 0) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return NULL;
+}
+
+bool gs_known_harmless(const char *symbol)
+{
+    size_t low = 0, high = GS_ARRAY_LEN(harmless);
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = compare(symbol, (const char *)&harmless_text + harmless[middle]);
+        if (order == 0) {
+            return true;
+        }
+        if (order < 0) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return false;
+}
+
+bool gs_known_is_driver_name(const char *name)
+{
+    return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+/* ---- the end of the proof ---------------------------------------------------------- */
+
+void gs_known_end_proof(const char *name)
+{
+    int before = PROOF_HOLDS;
+    if (!__atomic_compare_exchange_n(&gs_known_ended, &before, PROOF_ENDING, false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        return;
+    }
+    for (size_t i = 0; name && name[i] && i + 1 < sizeof(ended_by); i++) {
+        ended_by[i] = name[i];
+    }
+    __atomic_store_n(&gs_known_ended, PROOF_ENDED, __ATOMIC_RELEASE);
+}
+
+const char *gs_known_ended_by(void)
+{
+    return __atomic_load_n(&gs_known_ended, __ATOMIC_ACQUIRE) == PROOF_ENDED ? ended_by
+                                                                             : "";
+}
+
+void gs_known_reset(void)
+{
+    for (size_t i = 0; i < sizeof(ended_by); i++) {
+        ended_by[i] = '\0';
+    }
+    __atomic_store_n(&gs_known_ended, PROOF_HOLDS, __ATOMIC_RELEASE);
+}

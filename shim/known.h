@@ -1,0 +1,53 @@
+/*
+ * known.h - which driver functions the shim knows, by name, and whether the proof that a
+ * context is idle may still be led.
+ *
+ * The proof counts every call that submits work (submissions.h). A program that was given
+ * a submitting function past the count, or one whose name says nothing, ends it.
+ *
+ * Called from within dlsym: takes no lock, allocates nothing, writes nothing.
+ */
+#ifndef GS_KNOWN_H
+#define GS_KNOWN_H
+
+#include "cuda_names.h"
+
+/* A row of submit.def at run time. */
+struct gs_counted {
+    uint16_t symbol, name; /* offsets of gs_counted_symbol, gs_counted_name */
+    uint16_t slot;         /* index in struct gs_real, in pointers */
+    uint16_t since;
+    bool per_thread;
+    void *wrapper;
+};
+
+/* Sorted by symbol; immutable. */
+extern const struct gs_counted gs_counted[];
+extern const size_t gs_counted_count;
+
+const char *gs_counted_symbol(const struct gs_counted *row);
+const char *gs_counted_name(const struct gs_counted *row);
+
+/* The row of an exported symbol, or NULL. */
+const struct gs_counted *gs_counted_find(const char *symbol);
+
+/* Whether a name is a driver function's by its form: cu and a capital letter. */
+bool gs_known_is_driver_name(const char *name);
+/* Whether a function submits nothing. A name that cuGetProcAddress is asked for is that
+ * of one of its symbols, or would end the proof. */
+bool gs_known_harmless(const char *symbol);
+
+/* The proof ends, because of a look-up of `name`; NULL: because it was not wanted. */
+void gs_known_end_proof(const char *name);
+/* The name it ended by; "" if none, or if it has not ended. */
+const char *gs_known_ended_by(void);
+void gs_known_reset(void); /* in a forked child, and for tests */
+
+extern int gs_known_ended __attribute__((visibility("hidden"))); /* atomic */
+
+static inline bool gs_known_proof_holds(void)
+{
+    return GS_LIKELY(__atomic_load_n(&gs_known_ended, __ATOMIC_ACQUIRE) == 0);
+}
+
+#endif

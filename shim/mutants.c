@@ -1,0 +1,46 @@
+/*
+ * mutants.c - reads GPUSHIM_MUTANT, in builds that break the proof for a test.
+ * Owns:  the chosen mutant.   Lock: chosen_once, immutable afterwards.
+ */
+#include "mutants.h"
+
+#ifdef GS_MUTANTS
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+
+static const char *const names[GS_MUTANT_COUNT] = {
+#define GS_MUTANT(name, what, test) #name,
+#include "mutants.def"
+#undef GS_MUTANT
+};
+
+static enum gs_mutant chosen = GS_MUTANT_COUNT; /* immutable after chosen_once */
+static pthread_once_t chosen_once = PTHREAD_ONCE_INIT;
+
+static void choose(void)
+{
+    const char *text = getenv("GPUSHIM_MUTANT"); /* NOLINT(concurrency-mt-unsafe) */
+    for (unsigned i = 0; text && i < GS_MUTANT_COUNT; i++) {
+        if (strcmp(names[i], text) == 0) {
+            chosen = (enum gs_mutant)i;
+        }
+    }
+    if (text && *text && chosen == GS_MUTANT_COUNT) {
+        gs_log_line(GS_LOG_ERROR, "GPUSHIM_MUTANT=%s is not in mutants.def", text);
+        abort();
+    }
+}
+
+bool gs_mutant(enum gs_mutant mutant)
+{
+    pthread_once(&chosen_once, choose);
+    return mutant == chosen;
+}
+#else
+/* A build that breaks nothing has no code here. */
+extern const char gs_mutants_are_not_built;
+const char gs_mutants_are_not_built = 1;
+#endif

@@ -1,0 +1,116 @@
+/*
+ * submissions.h - how often each thread has given the device work, and whether all of it
+ * is known to be complete.
+ *
+ * Each thread has a record with two counts: calls that submit begun, and ended. A wrapper
+ * of submit.def adds to the first, calls the driver, adds to the second. A snapshot is
+ * taken before a synchronize is entered, and is good for a proof if no call was under way
+ * then (begun equals ended). Once the synchronize has succeeded, the context is idle for
+ * as long as nothing more is begun: that is all a free has to look at.
+ *
+ * Why both counts. Counted at the end alone, a call that has submitted and not yet
+ * returned is unseen by a free that comes after it by other means: its kernel has written
+ * a flag, another thread has read it and frees. Counted at the beginning alone, a call
+ * that was counted before the snapshot may submit after the synchronize.
+ *
+ * Memory order. A count is written by its thread alone, with release order, the first one
+ * before the driver is entered; the driver's own barriers in front of its doorbell keep
+ * it before anything that the device makes of the work. Counts are read with acquire
+ * order. Work that the program orders before a free, by whatever it synchronizes its
+ * threads with, is counted where that free reads. Work that it does not order before the
+ * free is not the free's to wait for. A snapshot is published with the mark of its
+ * context (release) and read before the counts are (acquire), and counts only grow: equal
+ * sums mean that each thread's count is as it was at the snapshot.
+ *
+ * What a snapshot taken too early misses, it counts as new work: a wait too many. In the
+ * other direction it cannot err.
+ *
+ * Owns:  a record for each thread, used again by later threads; never freed.
+ * Lock:  none; the list of records only grows.   Design: docs/free.md
+ */
+#ifndef GS_SUBMISSIONS_H
+#define GS_SUBMISSIONS_H
+
+#include "gs_base.h"
+#include "mutants.h"
+#include "thread.h"
+
+/* What `where` of submit.def comes to: stream handles, or-ed together. The legacy stream
+ * is 0 or CU_STREAM_LEGACY, so any other bit says that there is more than that. */
+#define GS_STREAMS_LEGACY ((uintptr_t)1)
+#define GS_STREAMS_BEYOND ((uintptr_t)2)
+
+/* One thread's. Written by the thread that has it, read by any. */
+struct gs_submissions {
+    uint64_t begun, ended;       /* atomic: calls */
+    uintptr_t streams;           /* atomic: handles used, or-ed */
+    unsigned taken;              /* atomic: a living thread has it */
+    struct gs_submissions *next; /* immutable once published */
+    /* atomic: frees that found their context idle, by device. Behind the line that other
+       threads read. */
+    uint64_t idle_frees[GS_MAX_DEVICES] __attribute__((aligned(64)));
+} __attribute__((aligned(128)));
+
+/* The calling thread's record, given to it now. Keeps errno. */
+struct gs_submissions *gs_submissions_join(void) __attribute__((cold, noinline));
+
+static inline struct gs_submissions *gs_submissions_own(void)
+{
+    struct gs_submissions *own = gs_thread.submissions;
+    return GS_LIKELY(own != NULL) ? own : gs_submissions_join();
+}
+
+/* A plain addition that other threads may read: only the owner writes. */
+static inline void gs_submissions_add(uint64_t *count)
+{
+    __atomic_store_n(count, __atomic_load_n(count, __ATOMIC_RELAXED) + 1,
+                     __ATOMIC_RELEASE);
+}
+
+/* Around each call that submits; `streams` as above. */
+static inline struct gs_submissions *gs_submission_begin(uintptr_t streams)
+{
+    struct gs_submissions *own = gs_submissions_own();
+    __atomic_store_n(&own->streams,
+                     __atomic_load_n(&own->streams, __ATOMIC_RELAXED) | streams,
+                     __ATOMIC_RELAXED);
+    if (!gs_mutant(GS_MUTANT_count_after)) {
+        gs_submissions_add(&own->begun);
+    }
+    return own;
+}
+
+static inline void gs_submission_end(struct gs_submissions *own)
+{
+    if (gs_mutant(GS_MUTANT_count_after)) {
+        gs_submissions_add(&own->begun);
+    }
+    gs_submissions_add(&own->ended);
+}
+
+/* What has been submitted up to now. */
+struct gs_snapshot {
+    uint64_t mark;     /* for gs_submissions_mark; 0: no proof can rest on it */
+    uintptr_t streams; /* GS_STREAMS_*: all that were ever used */
+};
+
+/*
+ * Taken before a call that waits is entered.
+ * In:  own_calls  calls between begin and end on this thread: 0, or 1 if the call that
+ *                 waits is itself counted
+ */
+struct gs_snapshot gs_submissions_snapshot(unsigned own_calls);
+
+/* The wait has succeeded, for all work of the context that `*idle_at` belongs to. */
+void gs_submissions_mark(uint64_t *idle_at, const struct gs_snapshot *snapshot);
+
+/* Whether nothing was begun since the mark. */
+bool gs_submissions_idle(const uint64_t *idle_at);
+
+/* Frees that found their context idle. */
+uint64_t gs_submissions_idle_frees(unsigned device);
+
+/* In a forked child: no thread has submitted anything. */
+void gs_submissions_reset(void);
+
+#endif

@@ -1,0 +1,112 @@
+/*
+ * shim_known.c - proves that the tables of driver functions are found by name, whole and
+ * in order, and that a look-up of what they do not know ends the idle proof.
+ */
+#include <criterion/criterion.h>
+
+#include <string.h>
+
+#define __CUDA_API_VERSION_INTERNAL
+#include "known.h"
+#include "real.h"
+
+Test(known, finds_each_counted_function)
+{
+    for (size_t i = 0; i < gs_counted_count; i++) {
+        const char *symbol = gs_counted_symbol(&gs_counted[i]);
+        cr_assert_eq(gs_counted_find(symbol), &gs_counted[i], "%s", symbol);
+        cr_assert(gs_real_is_hooked(symbol), "%s", symbol);
+        cr_assert_not(gs_known_harmless(symbol), "%s", symbol);
+    }
+}
+
+Test(known, finds_no_other)
+{
+    cr_assert_null(gs_counted_find(""));
+    cr_assert_null(gs_counted_find("cuLaunchKerne"));
+    cr_assert_null(gs_counted_find("cuLaunchKernel2"));
+    cr_assert_null(gs_counted_find("cuZ"));
+    cr_assert_null(gs_counted_find("cuMemAlloc_v2"));
+}
+
+Test(known, rows_go_with_their_names)
+{
+    const struct gs_counted *row = gs_counted_find("cuMemcpyDtoHAsync_v2_ptsz");
+    cr_assert_not_null(row);
+    cr_assert_str_eq(gs_counted_name(row), "cuMemcpyDtoHAsync");
+    cr_assert(row->per_thread);
+    cr_assert_eq(row->since, 7000);
+    cr_assert_eq(row->wrapper, (void *)cuMemcpyDtoHAsync_v2_ptsz);
+    cr_assert_eq((size_t)row->slot * sizeof(void *),
+                 offsetof(struct gs_real, cuMemcpyDtoHAsync_v2_ptsz));
+}
+
+Test(known, harmless_by_name)
+{
+    cr_assert(gs_known_harmless("cuDeviceGet"));
+    cr_assert(gs_known_harmless("cuArray3DCreate"));
+    cr_assert(gs_known_harmless("cuWGLGetDevice") == false);
+    cr_assert_not(gs_known_harmless("cuMemcpy"));
+    cr_assert_not(gs_known_harmless("cuMemcpyTomorrow"));
+    cr_assert_not(gs_known_harmless(""));
+    char longest[4096];
+    memset(longest, 'x', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    cr_assert_not(gs_known_harmless(longest));
+}
+
+Test(known, driver_names_have_a_capital)
+{
+    cr_assert(gs_known_is_driver_name("cuInit"));
+    cr_assert_not(gs_known_is_driver_name("cudaMalloc"));
+    cr_assert_not(gs_known_is_driver_name("cublasCreate_v2"));
+    cr_assert_not(gs_known_is_driver_name("curl_easy_init"));
+    cr_assert_not(gs_known_is_driver_name("cu"));
+    cr_assert_not(gs_known_is_driver_name("c"));
+    cr_assert_not(gs_known_is_driver_name(""));
+}
+
+/* A newer ABI of a counted function, which this version has no wrapper for. */
+Test(known, a_newer_interface_ends_the_proof)
+{
+    void *foreign = (void *)strlen;
+    cr_assert(gs_known_proof_holds());
+    cr_assert_eq(gs_real_substitute_version("cuMemcpyDtoH", foreign, 99000, 0), foreign);
+    cr_assert_not(gs_known_proof_holds());
+    cr_assert_str_eq(gs_known_ended_by(), "cuMemcpyDtoH");
+}
+
+Test(known, so_does_a_name_nobody_knows)
+{
+    void *foreign = (void *)strlen;
+    cr_assert_eq(gs_real_substitute_version("cuTomorrow", foreign, 12000, 0), foreign);
+    cr_assert_not(gs_known_proof_holds());
+}
+
+Test(known, harmless_and_foreign_names_do_not)
+{
+    void *foreign = (void *)strlen;
+    gs_real_substitute_version("cuDeviceGet", foreign, 2000, 0);
+    gs_real_substitute_version("", foreign, 2000, 0);
+    gs_real_substitute_version("cudaMalloc", foreign, 2000, 0);
+    cr_assert(gs_known_proof_holds());
+}
+
+/* dlsym found it in another tool: calls may go past the count. */
+Test(known, another_owners_function_ends_the_proof)
+{
+    cr_assert_eq(gs_real_substitute("cuLaunchKernel", (void *)strlen), (void *)strlen);
+    cr_assert_not(gs_known_proof_holds());
+}
+
+Test(known, ends_once_and_by_the_first_name)
+{
+    gs_known_end_proof("cuFirst");
+    gs_known_end_proof("cuSecond");
+    cr_assert_str_eq(gs_known_ended_by(), "cuFirst");
+    gs_known_reset();
+    cr_assert(gs_known_proof_holds());
+    gs_known_end_proof(NULL);
+    cr_assert_str_eq(gs_known_ended_by(), "");
+    cr_assert_not(gs_known_proof_holds());
+}

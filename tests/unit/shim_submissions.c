@@ -1,0 +1,222 @@
+/*
+ * shim_submissions.c - proves what is taken for idle: the counts of calls begun and
+ * ended, over threads that come and go.
+ */
+#include <criterion/criterion.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+
+#define __CUDA_API_VERSION_INTERNAL
+#include "submissions.h"
+
+static void submit(uintptr_t stream)
+{
+    gs_submission_end(gs_submission_begin(stream));
+}
+
+static void *submit_on_thread(void *count)
+{
+    for (uintptr_t i = 0; i < (uintptr_t)count; i++) {
+        submit(0);
+    }
+    return NULL;
+}
+
+static void on_thread(uintptr_t count)
+{
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, submit_on_thread, (void *)count), 0);
+    pthread_join(thread, NULL);
+}
+
+/* As a wait that succeeds. */
+static void wait_for_all(uint64_t *idle_at)
+{
+    struct gs_snapshot before = gs_submissions_snapshot(0);
+    gs_submissions_mark(idle_at, &before);
+}
+
+Test(submissions, never_seen_complete_is_not_idle)
+{
+    uint64_t idle_at = 0;
+    cr_assert_not(gs_submissions_idle(&idle_at));
+}
+
+Test(submissions, idle_after_a_wait_until_the_next_call)
+{
+    uint64_t idle_at = 0;
+    submit(0);
+    wait_for_all(&idle_at);
+    cr_assert(gs_submissions_idle(&idle_at));
+    submit(0);
+    cr_assert_not(gs_submissions_idle(&idle_at));
+    wait_for_all(&idle_at);
+    cr_assert(gs_submissions_idle(&idle_at));
+}
+
+Test(submissions, work_given_during_the_wait_is_not_proven)
+{
+    uint64_t idle_at = 0;
+    struct gs_snapshot before = gs_submissions_snapshot(0);
+    submit(0);
+    gs_submissions_mark(&idle_at, &before);
+    cr_assert_not(gs_submissions_idle(&idle_at));
+}
+
+Test(submissions, a_call_under_way_spoils_the_snapshot)
+{
+    uint64_t idle_at = 0;
+    struct gs_submissions *own = gs_submission_begin(0);
+    struct gs_snapshot before = gs_submissions_snapshot(0);
+    cr_assert_eq(before.mark, 0);
+    gs_submissions_mark(&idle_at, &before);
+    gs_submission_end(own);
+    cr_assert_not(gs_submissions_idle(&idle_at));
+}
+
+Test(submissions, a_call_is_seen_from_its_beginning)
+{
+    uint64_t idle_at = 0;
+    wait_for_all(&idle_at);
+    struct gs_submissions *own = gs_submission_begin(0);
+    cr_assert_not(gs_submissions_idle(&idle_at));
+    gs_submission_end(own);
+    cr_assert_not(gs_submissions_idle(&idle_at));
+}
+
+/* A copy to the host is itself counted. */
+Test(submissions, a_counted_call_that_waits_proves_itself)
+{
+    uint64_t idle_at = 0;
+    struct gs_submissions *own = gs_submission_begin(0);
+    struct gs_snapshot before = gs_submissions_snapshot(1);
+    gs_submissions_mark(&idle_at, &before);
+    gs_submission_end(own);
+    cr_assert(gs_submissions_idle(&idle_at));
+}
+
+Test(submissions, an_older_mark_does_not_take_a_newer_ones_place)
+{
+    uint64_t idle_at = 0;
+    struct gs_snapshot old = gs_submissions_snapshot(0);
+    submit(0);
+    wait_for_all(&idle_at);
+    gs_submissions_mark(&idle_at, &old);
+    cr_assert(gs_submissions_idle(&idle_at));
+}
+
+Test(submissions, calls_of_ended_threads_stay_counted)
+{
+    uint64_t idle_at = 0;
+    wait_for_all(&idle_at);
+    on_thread(3);
+    cr_assert_not(gs_submissions_idle(&idle_at));
+    wait_for_all(&idle_at);
+    cr_assert(gs_submissions_idle(&idle_at));
+    /* A later thread goes on where an ended one left its record. */
+    for (int i = 0; i < 100; i++) {
+        on_thread(1);
+        cr_assert_not(gs_submissions_idle(&idle_at));
+        wait_for_all(&idle_at);
+        cr_assert(gs_submissions_idle(&idle_at));
+    }
+}
+
+static pthread_key_t late_key;
+
+static void submit_late(void *unused)
+{
+    (void)unused;
+    submit(0);
+}
+
+static void *with_late_submission(void *unused)
+{
+    pthread_setspecific(late_key, unused);
+    submit(0);
+    return NULL;
+}
+
+/* A destructor of thread-local data submits after the thread has left its record. */
+Test(submissions, work_of_a_threads_destructors_is_counted)
+{
+    uint64_t idle_at = 0;
+    pthread_t thread;
+    submit(0); /* the library's own key is older */
+    cr_assert_eq(pthread_key_create(&late_key, submit_late), 0);
+    for (int i = 0; i < 20; i++) {
+        wait_for_all(&idle_at);
+        struct gs_snapshot before = gs_submissions_snapshot(0);
+        cr_assert_eq(pthread_create(&thread, NULL, with_late_submission, &late_key), 0);
+        pthread_join(thread, NULL);
+        cr_assert_eq(gs_submissions_snapshot(0).mark, before.mark + 2);
+    }
+}
+
+Test(submissions, streams_are_remembered)
+{
+    cr_assert_eq(gs_submissions_snapshot(0).streams, 0);
+    submit(1);
+    cr_assert_eq(gs_submissions_snapshot(0).streams, GS_STREAMS_LEGACY);
+    submit(0x7000);
+    cr_assert(gs_submissions_snapshot(0).streams > GS_STREAMS_LEGACY);
+    wait_for_all(&(uint64_t){0});
+    cr_assert(gs_submissions_snapshot(0).streams > GS_STREAMS_LEGACY);
+}
+
+Test(submissions, keeps_errno)
+{
+    errno = 77;
+    submit(0);
+    cr_assert_eq(errno, 77);
+}
+
+/* ---- many threads ------------------------------------------------------------------ */
+
+#define THREADS 24
+#define CALLS   20000
+
+static sem_t started, finish;
+
+static void *submit_and_stay(void *unused)
+{
+    submit_on_thread((void *)(uintptr_t)CALLS);
+    sem_post(&started);
+    sem_wait(&finish);
+    return unused;
+}
+
+Test(submissions, threads_at_once_lose_no_count)
+{
+    pthread_t threads[THREADS];
+    uint64_t before = gs_submissions_snapshot(0).mark;
+    sem_init(&started, 0, 0);
+    sem_init(&finish, 0, 0);
+    for (int i = 0; i < THREADS; i++) {
+        cr_assert_eq(pthread_create(&threads[i], NULL, submit_and_stay, NULL), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        sem_wait(&started);
+    }
+    cr_assert_eq(gs_submissions_snapshot(0).mark - before, (uint64_t)THREADS * CALLS);
+    for (int i = 0; i < THREADS; i++) {
+        sem_post(&finish);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
+Test(submissions, a_fork_forgets)
+{
+    uint64_t idle_at = 0;
+    submit(0x7000);
+    gs_submissions_reset();
+    cr_assert_eq(gs_submissions_snapshot(0).mark, 1);
+    cr_assert_eq(gs_submissions_snapshot(0).streams, 0);
+    cr_assert_not(gs_submissions_idle(&idle_at));
+    submit(0);
+    cr_assert_eq(gs_submissions_snapshot(0).mark, 2);
+}
