@@ -19,6 +19,7 @@ enum gs_status {
 #define GS_MUST_USE     __attribute__((warn_unused_result))
 #define GS_EXPORT       __attribute__((visibility("default")))
 #define GS_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#define GS_NOINLINE     __attribute__((noinline))
 #define GS_LIKELY(x)    __builtin_expect(!!(x), 1)
 #define GS_UNLIKELY(x)  __builtin_expect(!!(x), 0)
 

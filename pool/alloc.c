@@ -1,10 +1,12 @@
 /*
  * alloc.c - requests served from memory the heap already has.
  *
- * Sizes a request, takes the best hole of the shared segments or the closest cached large
- * segment, and splits. What cannot be served here goes to grow.c.
+ * Sizes a request and asks the calling thread's front, then the levels below it; then
+ * takes the best hole of the shared segments or the closest cached large segment, and
+ * splits. What cannot be served here goes to grow.c.
  *
- * Owns: nothing.   Lock: heap->lock.   Design: docs/pool.md, "Sizes" and "Small requests"
+ * Owns: nothing.   Lock: heap->lock, but for the levels.
+ * Design: docs/pool.md, "Sizes", "Levels" and "Small requests"
  */
 #include "heap.h"
 
@@ -23,7 +25,7 @@ enum gs_status gs_heap_stock(struct gs_heap *heap)
 
     if (status != GS_OK)
         return status;
-    return gs_stock_fill(&heap->pool->nodes, &heap->spare_nodes, GS_STARTS_DEPTH);
+    return gs_starts_reserve(heap->pool, &heap->starts);
 }
 
 /* Cut what lies behind the first `units` of `block` off as a free neighbour. */
@@ -33,10 +35,8 @@ static inline struct gs_block *split(struct gs_heap *heap, struct gs_block *bloc
     struct gs_pool *pool = heap->pool;
     struct gs_block *rest = gs_block_new(heap);
 
-    rest->segment = block->segment;
-    rest->offset = block->offset + units;
-    rest->units = block->units - units;
-    rest->state = GS_BLOCK_FREE;
+    gs_block_place(rest, block->segment, block->offset + units, block->units - units);
+    gs_block_become(rest, GS_BLOCK_FREE);
     rest->prev = block->id;
     rest->next = block->next;
     if (block->next)
@@ -64,10 +64,9 @@ struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
     }
     if (block->units > request->units)
         gs_bins_put(blocks, heap->bins, split(heap, block, request->units), &heap->seed);
-    gs_starts_put(heap->pool, &heap->spare_nodes, block);
-    block->state = GS_BLOCK_LIVE;
-    block->live.requested = (uint32_t)request->bytes;
-    block->live.tag = 0;
+    gs_starts_put(&heap->starts, block);
+    gs_block_tenant(block, request->bytes);
+    gs_block_begin(block);
     heap->small_units += block->units;
     heap->stats.live_bytes += request->bytes;
     heap->stats.used_bytes += block->units * GS_BLOCK_BYTES;
@@ -83,9 +82,8 @@ void gs_heap_occupy(struct gs_heap *heap, struct gs_block *block,
     struct gs_segment *segment = block->segment;
 
     segment->occupied = 1;
-    segment->requested = request->bytes;
-    block->state = GS_BLOCK_LIVE;
-    block->live.tag = 0;
+    gs_block_tenant(block, request->bytes);
+    gs_block_begin(block);
     heap->stats.live_bytes += request->bytes;
     heap->stats.used_bytes += segment->bytes;
     heap->stats.asked_bytes += request->bytes;
@@ -132,16 +130,75 @@ enum gs_status gs_heap_try(struct gs_heap *heap, const struct gs_request *reques
     return GS_OK;
 }
 
-enum gs_status gs_heap_alloc(struct gs_heap *heap, size_t bytes, struct gs_block **out,
-                             int *native)
+/* A block of a front, which the thread is inside, gets its tenant. */
+static inline void hand_out(struct gs_front *front, struct gs_block *block, size_t bytes,
+                            size_t rounded)
+{
+    front->counts.allocs++;
+    front->counts.asked_bytes += bytes;
+    front->counts.given_bytes += rounded;
+    gs_block_become(block, GS_BLOCK_LIVE);
+}
+
+/* The top of the front's stack, if it is of the very size: nearly all that is ever done
+ * for a program in its steady state. NULL: look further. */
+static inline struct gs_block *take_top(struct gs_front *front, uint32_t units,
+                                        size_t bytes)
+{
+    struct gs_stack *stack = &front->stacks[gs_class_of(units)];
+    struct gs_block *block = NULL;
+
+    if (GS_UNLIKELY(!gs_front_enter(front)))
+        return NULL;
+    if (GS_LIKELY(stack->top && stack->top->units == units)) {
+        block = stack->top;
+        stack->top = block->live.below;
+        stack->count--;
+        front->bytes -= units * GS_BLOCK_BYTES;
+        __atomic_store_n(&block->live.requested, (uint32_t)bytes, __ATOMIC_RELAXED);
+        block->live.tag = 0;
+        hand_out(front, block, bytes, units * GS_BLOCK_BYTES);
+    }
+    gs_front_leave(front);
+    return block;
+}
+
+/* From any of the levels, or NULL. */
+static struct gs_block *take_cached(struct gs_heap *heap,
+                                    const struct gs_request *request)
+{
+    struct gs_front *front = gs_front_of(heap);
+    struct gs_block *block;
+
+    if (!front || !gs_front_enter(front))
+        return NULL;
+    block = request->large ? gs_levels_take_whole(front, request->units)
+                           : gs_levels_take(front, heap, request->units);
+    if (block) {
+        gs_block_tenant(block, request->bytes);
+        hand_out(front, block, request->bytes, gs_block_bytes(block));
+    }
+    gs_front_leave(front);
+    return block;
+}
+
+static GS_NOINLINE enum gs_status alloc_slowly(struct gs_heap *heap, size_t bytes,
+                                               struct gs_block **out, int *native)
 {
     struct gs_request request;
+    struct gs_block *block;
     enum gs_status status;
 
     /* Nothing, or more than a block's units can say: the driver has its own answer. */
     if (GS_UNLIKELY(bytes - 1 >= GS_REQUEST_MAX))
         return GS_ERR_UNPOOLABLE;
     request = size_request(bytes);
+    block = take_cached(heap, &request);
+    if (block) {
+        *out = block;
+        return GS_OK;
+    }
+    gs_levels_pass(heap);
     gs_lock_take(&heap->lock);
     status = gs_heap_try(heap, &request, out);
     if (status == GS_OK)
@@ -152,6 +209,24 @@ enum gs_status gs_heap_alloc(struct gs_heap *heap, size_t bytes, struct gs_block
     return gs_heap_grow(heap, &request, out, native);
 }
 
+enum gs_status gs_heap_alloc(struct gs_heap *heap, size_t bytes, struct gs_block **out,
+                             int *native)
+{
+    struct gs_front *front = gs_front_mine;
+
+    if (GS_LIKELY(bytes - 1 < GS_LARGE_BYTES - 1 &&
+                  atomic_load_explicit(&front->heap, memory_order_relaxed) == heap)) {
+        uint32_t units = (uint32_t)((bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES);
+        struct gs_block *block = take_top(front, units, bytes);
+
+        if (GS_LIKELY(block != NULL)) {
+            *out = block;
+            return GS_OK;
+        }
+    }
+    return alloc_slowly(heap, bytes, out, native);
+}
+
 uint64_t gs_block_addr(const struct gs_block *block)
 {
     return block->segment->addr + (uint64_t)block->offset * GS_BLOCK_BYTES;
@@ -159,7 +234,9 @@ uint64_t gs_block_addr(const struct gs_block *block)
 
 size_t gs_block_requested(const struct gs_block *block)
 {
-    return block->segment->shared ? block->live.requested : block->segment->requested;
+    if (block->segment->shared)
+        return __atomic_load_n(&block->live.requested, __ATOMIC_RELAXED);
+    return __atomic_load_n(&block->segment->requested, __ATOMIC_RELAXED);
 }
 
 struct gs_heap *gs_block_heap(const struct gs_block *block)

@@ -157,7 +157,7 @@ struct gs_block *gs_tree_fit(const struct gs_table *blocks, const struct gs_tree
     return best;
 }
 
-bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree,
+bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree, int bin,
                    size_t *count)
 {
     const struct gs_block *last = NULL;
@@ -182,6 +182,8 @@ bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree,
         }
         if (from != right || (from == block->hole.parent && !right)) {
             if (last ? !before(last, block) : tree->first != id)
+                return false;
+            if (bin >= 0 && (int)gs_bins_of(block->offset, block->units) != bin)
                 return false;
             last = block;
             ++*count;
@@ -215,7 +217,6 @@ void gs_bins_put(const struct gs_table *blocks, struct gs_bins *bins,
 
     struct gs_tree *tree = &bins->trees[bin];
 
-    block->bin = (uint16_t)bin;
     if (tree->root) {
         gs_tree_put(blocks, tree, block, seed);
         return;
@@ -228,7 +229,7 @@ void gs_bins_put(const struct gs_table *blocks, struct gs_bins *bins,
 void gs_bins_drop(const struct gs_table *blocks, struct gs_bins *bins,
                   struct gs_block *block)
 {
-    unsigned bin = block->bin;
+    unsigned bin = gs_bins_of(block->offset, block->units);
 
     if (block->hole.left | block->hole.right | block->hole.parent) {
         gs_tree_drop(blocks, &bins->trees[bin], block);
@@ -280,7 +281,7 @@ bool gs_bins_check(const struct gs_table *blocks, const struct gs_bins *bins,
 
         if (bit != (bins->trees[bin].root != 0) || word != (bins->words[bin / 64] != 0))
             return false;
-        if (bit && !gs_tree_check(blocks, &bins->trees[bin], count))
+        if (bit && !gs_tree_check(blocks, &bins->trees[bin], (int)bin, count))
             return false;
     }
     return true;

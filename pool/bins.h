@@ -53,8 +53,9 @@ void gs_tree_drop(const struct gs_table *blocks, struct gs_tree *tree,
  * agree in whether they are whole segments. */
 struct gs_block *gs_tree_fit(const struct gs_table *blocks, const struct gs_tree *tree,
                              uint32_t units);
-/* Order and balance are as promised; *count is increased by the members. */
-bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree,
+/* Order and balance are as promised, and all members belong into `bin` (-1: any); *count
+ * is increased by the members. */
+bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree, int bin,
                    size_t *count);
 
 /* Units behind the first 64 KiB boundary of [offset, offset + units). */

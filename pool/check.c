@@ -11,6 +11,8 @@
 struct tally {
     size_t holes;  /* free blocks that must be in a bin */
     size_t cached; /* free blocks that must be in the large tree */
+    size_t starts; /* occupied blocks that must be in the table of starts */
+    size_t levels; /* cached blocks that must be in a level above the segments */
     size_t pending;
     size_t idle[GS_IDLE_PARTS];
     uint64_t small_units, live_bytes, used_bytes, pending_bytes, reserved_bytes;
@@ -19,45 +21,50 @@ struct tally {
 static const char *check_block(struct gs_pool *pool, const struct gs_segment *segment,
                                const struct gs_block *block)
 {
-    bool occupied = block->state == GS_BLOCK_LIVE || block->state == GS_BLOCK_CLAIMED ||
-                    block->state == GS_BLOCK_PENDING;
+    enum gs_block_state state = gs_block_state(block);
+    bool occupied = state == GS_BLOCK_LIVE || state == GS_BLOCK_CLAIMED ||
+                    state == GS_BLOCK_PENDING || state == GS_BLOCK_CACHED;
+    const struct gs_starts *starts = &gs_segment_heap(segment)->starts;
 
     if (block->segment != segment)
         return "a block names another segment";
-    if (!occupied && block->state != GS_BLOCK_FREE)
+    if (!occupied && state != GS_BLOCK_FREE)
         return "a spare record stands in a segment";
     if (block->units == 0)
         return "a block is empty";
     if (!segment->shared)
         return block->offset || block->next ? "a large segment is split" : NULL;
-    if (occupied && gs_starts_find(pool, segment, block->offset) != block)
+    if (occupied && gs_starts_find(pool, starts, segment, block->offset) != block)
         return "an occupied block's start is not known";
-    if (!occupied && gs_starts_find(pool, segment, block->offset))
+    if (!occupied && gs_starts_find(pool, starts, segment, block->offset))
         return "a free block's start is taken for an occupied one's";
     if (occupied && block->units >= GS_ALIGNED_UNITS && block->offset % GS_ALIGNED_UNITS)
         return "a block of 64 KiB or more is not aligned";
-    if (block->state == GS_BLOCK_FREE && block->next &&
-        gs_block_at(pool, block->next)->state == GS_BLOCK_FREE)
+    if (!occupied && block->next &&
+        gs_block_state(gs_block_at(pool, block->next)) == GS_BLOCK_FREE)
         return "two free neighbours were not merged";
-    if (block->state == GS_BLOCK_FREE && !segment->retained &&
-        block->bin != gs_bins_of(block->offset, block->units))
-        return "a hole is in the wrong bin";
     return NULL;
 }
 
 static void tally_block(struct tally *tally, const struct gs_segment *segment,
                         const struct gs_block *block)
 {
-    size_t bytes = segment->shared ? block->units * GS_BLOCK_BYTES : segment->bytes;
+    enum gs_block_state state = gs_block_state(block);
+    size_t bytes = gs_block_bytes(block);
 
-    if (block->state == GS_BLOCK_FREE) {
+    if (state == GS_BLOCK_FREE) {
         tally->holes += segment->shared && !segment->retained;
         tally->cached += !segment->shared;
         return;
     }
+    tally->starts += segment->shared;
     if (segment->shared)
         tally->small_units += block->units;
-    if (block->state == GS_BLOCK_PENDING) {
+    if (state == GS_BLOCK_CACHED) {
+        tally->levels++;
+        return;
+    }
+    if (state == GS_BLOCK_PENDING) {
         tally->pending++;
         tally->pending_bytes += bytes;
         return;
@@ -88,7 +95,7 @@ static const char *check_segment(struct gs_heap *heap, struct gs_segment *segmen
         if (block->id != id || block->prev != prev || block->offset != offset)
             return "the blocks of a segment do not follow one another";
         tally_block(tally, segment, block);
-        occupied += block->state != GS_BLOCK_FREE;
+        occupied += gs_block_state(block) != GS_BLOCK_FREE;
         offset += block->units;
         prev = id;
         id = block->next;
@@ -127,7 +134,7 @@ static const char *check_pending(const struct gs_heap *heap, const struct tally 
     for (uint32_t id = heap->pending_head; id;) {
         const struct gs_block *block = gs_block_at(heap->pool, id);
 
-        if (block->state != GS_BLOCK_PENDING)
+        if (gs_block_state(block) != GS_BLOCK_PENDING)
             return "a block on the pending list is not pending";
         count++;
         last = id;
@@ -138,9 +145,12 @@ static const char *check_pending(const struct gs_heap *heap, const struct tally 
     return count == tally->pending ? NULL : "a pending block is on no list";
 }
 
-static const char *check_books(const struct gs_heap *heap, const struct tally *tally)
+static const char *check_books(struct gs_heap *heap, const struct tally *tally)
 {
-    const struct gs_pool_stats *stats = &heap->stats;
+    struct gs_pool_stats sum = heap->stats;
+    const struct gs_pool_stats *stats = &sum;
+
+    gs_levels_sum(heap, &sum);
 
     if (heap->small_units != tally->small_units)
         return "the small bytes in use are miscounted";
@@ -157,12 +167,12 @@ static const char *check_books(const struct gs_heap *heap, const struct tally *t
     return NULL;
 }
 
-/* heap->lock is held. */
+/* heap->lock is held, and all threads are kept out of the fronts. */
 static const char *check_heap(struct gs_heap *heap)
 {
     const struct gs_table *blocks = &heap->pool->blocks;
     struct tally tally = {0};
-    size_t holes = 0, cached = 0;
+    size_t holes = 0, cached = 0, levels = 0;
     const char *why = NULL;
 
     for (struct gs_link *link = heap->segments.next; link != &heap->segments && !why;
@@ -172,11 +182,17 @@ static const char *check_heap(struct gs_heap *heap)
         return why;
     if (heap->bins && !gs_bins_check(blocks, heap->bins, &holes))
         return "the bins are out of order";
-    if (!gs_tree_check(blocks, &heap->large, &cached))
+    if (!gs_tree_check(blocks, &heap->large, -1, &cached))
         return "the cached large segments are out of order";
     if (holes != tally.holes || cached != tally.cached)
         return "a free block is in no bin, or one that is not free is";
-    why = check_idle(heap, &tally);
+    if (heap->starts.used != tally.starts)
+        return "the table of starts knows a block that is none";
+    why = gs_levels_check(heap, &levels);
+    if (!why && levels != tally.levels)
+        why = "a cached block is in no level, or in two";
+    if (!why)
+        why = check_idle(heap, &tally);
     if (!why)
         why = check_pending(heap, &tally);
     return why ? why : check_books(heap, &tally);
@@ -212,9 +228,11 @@ bool gs_pool_check(struct gs_pool *pool, const char **why)
 
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap && !broken;
          heap = heap->next) {
+        gs_levels_exclude(heap);
         gs_lock_take(&heap->lock);
         broken = check_heap(heap);
         gs_lock_drop(&heap->lock);
+        gs_levels_admit(heap);
     }
     if (!broken)
         broken = check_sums(pool);

@@ -1,7 +1,8 @@
 /*
  * grow.c - a request the heap has no memory for: the ladder up to out of memory.
  *
- *   1  pending blocks whose fence is done            no driver memory needed
+ *   1  pending blocks whose fence is done, and the
+ *      blocks cached above the segments              no driver memory needed
  *   2  a segment of the preferred size
  *   3  give idle memory of the device back, retry 2  until nothing changes any more
  *   4  (small) a segment of 2 MiB
@@ -60,12 +61,15 @@ static size_t preferred_bytes(struct gs_heap *heap, const struct gs_request *req
 static bool relieve(struct gs_heap *heap, size_t bytes)
 {
     struct gs_pool *pool = heap->pool;
-    size_t ready = 0, given;
+    bool ready = false;
+    size_t given;
 
     for (struct gs_heap *other = atomic_load(&pool->heaps); other; other = other->next)
         if (gs_heap_on(other, heap->device))
-            ready += gs_pending_poll(other, 0);
+            ready |= gs_levels_suspend(other) > 0;
+    ready |= gs_pool_settle(pool, heap->device);
     given = gs_pool_trim(pool, heap->device, bytes);
+
     if (given) {
         gs_lock_take(&heap->lock);
         heap->stats.oom_trims++;
@@ -89,6 +93,15 @@ static enum gs_status ask_less(struct gs_heap *heap, const struct gs_request *re
     return status;
 }
 
+/* What another thread released of the caches since was free all along. */
+static enum gs_status last_try(struct gs_heap *heap, const struct gs_request *request,
+                               struct gs_block **out)
+{
+    enum gs_status status = try_again(heap, request, false, out);
+
+    return status == GS_ERR_NOT_FOUND ? GS_ERR_NOMEM : status;
+}
+
 static enum gs_status climb(struct gs_heap *heap, const struct gs_request *request,
                             struct gs_block **out, int *native)
 {
@@ -110,7 +123,7 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
                 return status;
             if (!gs_relief_changed(pool, generation) &&
                 !gs_pool_idle_bytes(pool, heap->device))
-                return GS_ERR_NOMEM;
+                return last_try(heap, request, out);
         }
         status = try_again(heap, request, false, out);
         if (status != GS_ERR_NOT_FOUND)
@@ -134,10 +147,12 @@ static bool begin_miss(struct gs_heap *heap)
 enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *request,
                             struct gs_block **out, int *native)
 {
+    bool freed = gs_levels_drain(heap) > 0;
     enum gs_status status;
     int code = 0;
 
-    if (gs_pending_poll(heap, POLL_ON_MISS)) {
+    freed |= gs_pending_poll(heap, POLL_ON_MISS) > 0;
+    if (freed) {
         status = try_again(heap, request, true, out);
         if (status != GS_ERR_NOT_FOUND)
             return status;

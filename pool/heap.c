@@ -18,18 +18,24 @@
 enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *backend,
                               void *self, int device, struct gs_heap **out)
 {
+    enum gs_status status = GS_ERR_HOST_NOMEM;
     struct gs_heap *heap;
 
     if (!pool || !backend || !out || device < 0)
         return GS_ERR_INVALID;
     heap = gs_meta_map(sizeof(*heap));
     if (!heap)
-        return GS_ERR_HOST_NOMEM;
+        return status;
     heap->bins = gs_meta_map(sizeof(*heap->bins));
-    if (!heap->bins) {
-        gs_meta_unmap(heap, sizeof(*heap));
-        return GS_ERR_HOST_NOMEM;
-    }
+    if (!heap->bins)
+        goto no_bins;
+    status = gs_starts_init(&heap->starts);
+    if (status != GS_OK)
+        goto no_starts;
+    if (pool->cache_bytes)
+        status = gs_levels_create(pool->cache_bytes, &heap->levels);
+    if (status != GS_OK)
+        goto no_levels;
     gs_lock_init(&heap->lock, GS_RANK_HEAP);
     heap->pool = pool;
     heap->backend = backend;
@@ -41,11 +47,21 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
         gs_list_init(&heap->idle[i]);
     gs_lock_take(&pool->meta);
     pool->heap_bytes += sizeof(*heap) + sizeof(*heap->bins);
+    if (heap->levels)
+        pool->heap_bytes += sizeof(*heap->levels);
     heap->next = atomic_load(&pool->heaps);
     atomic_store(&pool->heaps, heap);
     gs_lock_drop(&pool->meta);
     *out = heap;
     return GS_OK;
+
+no_levels:
+    gs_starts_fini(&heap->starts);
+no_starts:
+    gs_meta_unmap(heap->bins, sizeof(*heap->bins));
+no_bins:
+    gs_meta_unmap(heap, sizeof(*heap));
+    return status;
 }
 
 void gs_heap_poison(struct gs_heap *heap)
@@ -53,6 +69,7 @@ void gs_heap_poison(struct gs_heap *heap)
     gs_lock_take(&heap->lock);
     heap->poisoned = true;
     gs_lock_drop(&heap->lock);
+    gs_levels_close(heap, true);
 }
 
 /* Set the records of a dead heap aside; those of its predecessor have been kept enough.
@@ -80,9 +97,9 @@ void gs_heap_lose_segment(struct gs_pool *pool, uint32_t segment)
 }
 
 /*
- * Every block of a dying heap's segment goes its way: free ones are spare at once, live
- * ones are lost, pending ones are left to gs_pending_forget, claimed ones to their
- * holder. Returns how many were claimed. heap->lock is held.
+ * Every block of a dying heap's segment goes its way: free and cached ones are spare at
+ * once, live ones are lost, pending ones are left to gs_pending_forget, claimed ones to
+ * their holder. Returns how many were claimed. heap->lock is held.
  */
 static uint32_t bury_blocks(struct gs_heap *heap, struct gs_segment *segment,
                             uint32_t *lost)
@@ -91,16 +108,25 @@ static uint32_t bury_blocks(struct gs_heap *heap, struct gs_segment *segment,
 
     for (uint32_t id = segment->first; id; id = next) {
         struct gs_block *block = gs_block_at(heap->pool, id);
+        uint32_t word;
 
         next = block->next;
-        if (block->state == GS_BLOCK_CLAIMED) {
-            claimed++;
-        } else if (block->state == GS_BLOCK_FREE) {
-            gs_block_recycle(heap, block);
-        } else if (block->state == GS_BLOCK_LIVE) {
-            block->state = GS_BLOCK_SPARE;
+        word = atomic_load_explicit(&block->word, memory_order_acquire);
+        if (gs_block_take(block, word, GS_BLOCK_SPARE)) {
             block->next = *lost;
             *lost = id;
+            continue;
+        }
+        switch (gs_block_state(block)) { /* live it was, and was just claimed, or not */
+        case GS_BLOCK_CLAIMED:
+            claimed++;
+            break;
+        case GS_BLOCK_FREE:
+        case GS_BLOCK_CACHED:
+            gs_block_recycle(heap, block);
+            break;
+        default:
+            break;
         }
     }
     return claimed;
@@ -118,7 +144,6 @@ static void bury_segments(struct gs_heap *heap, uint32_t *lost_blocks,
         gs_list_remove(&segment->all);
         gs_segment_wake(heap, segment);
         segment->mapped = false;
-        gs_starts_clear(heap->pool, &heap->spare_nodes, segment);
         segment->occupied = bury_blocks(heap, segment, lost_blocks);
         if (segment->occupied)
             continue;
@@ -136,7 +161,7 @@ static void bury_books(struct gs_heap *heap)
     heap->small_units = 0;
     heap->large.root = heap->large.first = 0;
     gs_stock_drain(&heap->pool->blocks, &heap->spare_blocks, 0);
-    gs_stock_drain(&heap->pool->nodes, &heap->spare_nodes, 0);
+    gs_starts_clear(&heap->starts);
 }
 
 void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
@@ -145,6 +170,7 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
     uint32_t lost_blocks = 0, lost_segments = 0;
     struct gs_bins *bins;
 
+    gs_levels_close(heap, false); /* no block enters or leaves a front from here on */
     gs_lock_take(&heap->lock);
     bins = heap->bins;
     if (!gs_heap_is_dead(heap)) {

@@ -4,7 +4,7 @@
  * gs_pool     heaps, the page map, the tables of records, the device rows
  *  gs_heap    segments of one context, their holes, caches and pending blocks
  *   gs_segment  what the backend gave in one piece: shared by small blocks, or one large
- *    gs_block   a stretch of a segment: free, live, claimed or pending
+ *    gs_block   a stretch of a segment: free, live, claimed, pending or cached
  *
  * Records of heaps live until the pool is destroyed; those of blocks and segments are
  * reused, but their memory stays mapped (meta.h).   Design: docs/pool.md
@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 
 #include "bins.h"
+#include "levels.h"
 #include "list.h"
 #include "lock.h"
 #include "meta.h"
@@ -29,22 +30,31 @@ enum gs_block_state {
     GS_BLOCK_LIVE,
     GS_BLOCK_CLAIMED, /* taken out of use, not yet parked */
     GS_BLOCK_PENDING, /* parked, waiting for its fence or a synchronize */
+    GS_BLOCK_CACHED,  /* parked, in a level above the segments: ready for its own size */
 };
 
-/* 48 bytes: a million of them are held. All fields by heap->lock, but for a live or
- * claimed block's tag, which is its owner's. Offsets and units count GS_BLOCK_BYTES. */
+/*
+ * 48 bytes: a million of them are held. All fields by heap->lock, but for
+ *   word      the state, and above it how often a block was made of the record. A live
+ *             block may be claimed at any time, by exchange; in any other state only its
+ *             holder changes it
+ *   live      its owner's, who writes `requested` so that others may read it
+ *   cached    its level's
+ * A claim reads `segment` and `offset` without the lock, before it exchanges the word it
+ * read first. Offsets and units count GS_BLOCK_BYTES.
+ */
 struct gs_block {
     struct gs_segment *segment;
     uint32_t offset, units;
     uint32_t prev, next; /* neighbours by address; `next` also links spare records */
     uint32_t id;
-    uint8_t state; /* enum gs_block_state */
-    uint16_t bin;  /* while free in a shared segment */
+    _Atomic uint32_t word;
     union {
         struct {
             uint32_t requested; /* bytes; in a shared segment only */
             uint32_t tag;
-        } live; /* live, claimed */
+            struct gs_block *below; /* cached: the next of its stack */
+        } live;                     /* live, claimed, cached */
         struct {
             uint32_t left, right, parent, priority;
         } hole; /* free */
@@ -57,16 +67,63 @@ struct gs_block {
 };
 static_assert(sizeof(struct gs_block) == 48, "docs/pool.md states the size");
 
+#define GS_BLOCK_STATE_MASK ((uint32_t)0xff)
+#define GS_BLOCK_TURN       ((uint32_t)0x100) /* a record becomes another block */
+
+static inline enum gs_block_state gs_block_state(const struct gs_block *block)
+{
+    return (enum gs_block_state)(
+        atomic_load_explicit(&block->word, memory_order_relaxed) & GS_BLOCK_STATE_MASK);
+}
+
+/* By the block's holder: nobody else may change it now. */
+static inline void gs_block_become(struct gs_block *block, enum gs_block_state state)
+{
+    uint32_t word = atomic_load_explicit(&block->word, memory_order_relaxed);
+
+    atomic_store_explicit(&block->word, (word & ~GS_BLOCK_STATE_MASK) | state,
+                          memory_order_release);
+}
+
+/* A stretch of a segment becomes a live block: a claim that looked at the record before
+ * must fail. */
+static inline void gs_block_begin(struct gs_block *block)
+{
+    uint32_t word = atomic_load_explicit(&block->word, memory_order_relaxed);
+
+    word = (word & ~GS_BLOCK_STATE_MASK) + GS_BLOCK_TURN;
+    atomic_store_explicit(&block->word, word | GS_BLOCK_LIVE, memory_order_release);
+}
+
+/* Of a live block, by whoever comes first. */
+static inline bool gs_block_take(struct gs_block *block, uint32_t word,
+                                 enum gs_block_state state)
+{
+    return (word & GS_BLOCK_STATE_MASK) == GS_BLOCK_LIVE &&
+           atomic_compare_exchange_strong_explicit(
+               &block->word, &word, (word & ~GS_BLOCK_STATE_MASK) | state,
+               memory_order_acq_rel, memory_order_relaxed);
+}
+
 /* A stay inside the backend that may change what memory there is; see relief.c. */
 struct gs_ticket {
     struct gs_link link;
     uint64_t number;
 };
 
+/* What of a segment the levels above it may hold. */
+enum gs_cacheable { GS_CACHEABLE_NOTHING, GS_CACHEABLE_BLOCKS, GS_CACHEABLE_WHOLE };
+
+/* The first five are final before the page map names the segment. Who looks into the map
+ * without a lock reads them as atomics: the record may become another segment's. */
 struct gs_segment {
-    _Atomic(struct gs_heap *) heap; /* final before the page map names the segment */
+    _Atomic(struct gs_heap *) heap;
     uint64_t addr;
     size_t bytes;                     /* as mapped; not always a multiple of anything */
+    uint32_t first;                   /* its lowest block; id */
+    bool shared;                      /* serves several small blocks */
+    bool single;                      /* an exact size from a full device: never cached */
+    _Atomic uint8_t cacheable;        /* enum gs_cacheable */
     size_t requested;                 /* of the one block; not in a shared segment */
     struct gs_link all;               /* heap->segments */
     struct gs_link idle;              /* heap->idle[], while it could be given back */
@@ -74,14 +131,9 @@ struct gs_segment {
     struct gs_segment *next_detached; /* ... with others */
     uint32_t id;
     uint32_t chain;    /* next record of a chain; id */
-    uint32_t first;    /* its lowest block; id */
-    uint32_t starts;   /* root of its start trie */
-    uint32_t occupied; /* blocks that are live, claimed or pending */
-    uint8_t starts_shift;
-    bool shared;   /* serves several small blocks */
-    bool single;   /* an exact size from a full device: never cached */
-    bool retained; /* takes no new tenant */
-    bool mapped;   /* belongs to its heap; false before, and once detached or dead */
+    uint32_t occupied; /* blocks that are live, claimed, pending or cached */
+    bool retained;     /* takes no new tenant */
+    bool mapped;       /* belongs to its heap; false before, and once detached or dead */
 };
 
 enum gs_idle_part { GS_IDLE_LARGE, GS_IDLE_SHARED, GS_IDLE_PARTS };
@@ -91,16 +143,18 @@ struct gs_heap {
     const struct gs_backend *backend;
     void *self;
     int device;
-    struct gs_heap *next; /* immutable once linked into pool->heaps */
-    _Atomic bool dead;    /* written under lock */
-    unsigned inside;      /* threads in the backend for this heap; relief lock */
+    struct gs_levels *levels; /* immutable; NULL: everything goes to the segments */
+    struct gs_heap *next;     /* immutable once linked into pool->heaps */
+    _Atomic bool dead;        /* written under lock */
+    unsigned inside;          /* threads in the backend for this heap; relief lock */
+    struct gs_starts starts;  /* written under lock */
 
     struct gs_lock lock; /* guards all below, and the heap's segments and blocks */
     bool poisoned;
     bool polling;        /* a thread reads the pending list without the lock */
     unsigned unsuitable; /* addresses in a row that could not be pooled */
     uint32_t seed;
-    struct gs_stock spare_blocks, spare_nodes;
+    struct gs_stock spare_blocks;
     struct gs_bins *bins; /* holes of shared segments; NULL once dead */
     struct gs_tree large; /* cached large segments, by size */
     struct gs_link segments;
@@ -127,8 +181,8 @@ struct gs_relief {
 };
 
 struct gs_pool {
-    size_t segment_bytes; /* immutable */
-    struct gs_table blocks, nodes, segments;
+    size_t segment_bytes, cache_bytes; /* immutable */
+    struct gs_table blocks, segments;
     struct gs_pages pages;
     _Atomic(struct gs_heap *) heaps;     /* only ever grows */
     struct gs_lock meta;                 /* guards the tables and the four below */
@@ -165,10 +219,36 @@ static inline struct gs_block *gs_block_new(struct gs_heap *heap)
     return block;
 }
 
+/* The size of an occupied block, as the segment and the counters see it. */
+static inline size_t gs_block_bytes(const struct gs_block *block)
+{
+    return block->segment->shared ? (size_t)block->units * GS_BLOCK_BYTES
+                                  : block->segment->bytes;
+}
+
+/* What the next tenant asked for; by the block's holder. */
+static inline void gs_block_tenant(struct gs_block *block, size_t bytes)
+{
+    if (GS_LIKELY(block->segment->shared))
+        __atomic_store_n(&block->live.requested, (uint32_t)bytes, __ATOMIC_RELAXED);
+    else
+        __atomic_store_n(&block->segment->requested, bytes, __ATOMIC_RELAXED);
+    block->live.tag = 0;
+}
+
+/* The record becomes a stretch of a segment; heap->lock is held. */
+static inline void gs_block_place(struct gs_block *block, struct gs_segment *segment,
+                                  uint32_t offset, uint32_t units)
+{
+    __atomic_store_n(&block->segment, segment, __ATOMIC_RELAXED);
+    __atomic_store_n(&block->offset, offset, __ATOMIC_RELAXED);
+    block->units = units;
+}
+
 /* The record of a free block that is no more; heap->lock is held. */
 static inline void gs_block_recycle(struct gs_heap *heap, struct gs_block *block)
 {
-    block->state = GS_BLOCK_SPARE;
+    gs_block_become(block, GS_BLOCK_SPARE);
     block->next = heap->spare_blocks.head;
     heap->spare_blocks.head = block->id;
     if (GS_UNLIKELY(++heap->spare_blocks.count > GS_STOCK_HIGH))
@@ -183,6 +263,13 @@ static inline bool gs_heap_is_dead(const struct gs_heap *heap)
 static inline struct gs_heap *gs_segment_heap(const struct gs_segment *segment)
 {
     return atomic_load_explicit(&segment->heap, memory_order_relaxed);
+}
+
+/* Does the segment hold the address? Takes no lock. */
+static inline bool gs_segment_holds(const struct gs_segment *segment, uint64_t addr)
+{
+    return addr - __atomic_load_n(&segment->addr, __ATOMIC_RELAXED) <
+           __atomic_load_n(&segment->bytes, __ATOMIC_RELAXED);
 }
 
 /* Largest size whose units fit 32 bits with room to round: beyond it, forward. */
@@ -208,7 +295,7 @@ struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
 /* Make the one block of a large segment live. */
 void gs_heap_occupy(struct gs_heap *heap, struct gs_block *block,
                     const struct gs_request *request);
-/* Records enough for one carve: two blocks, a path of nodes. GS_ERR_HOST_NOMEM. */
+/* Records enough for one carve: two blocks, a start. GS_ERR_HOST_NOMEM. */
 enum gs_status gs_heap_stock(struct gs_heap *heap) GS_MUST_USE;
 
 /* --- segment.c ------------------------------------------------------------------------
@@ -234,8 +321,9 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
  * map. Until gs_segment_return it counts as being given back. heap->lock is held.
  */
 void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment);
-/* Give a detached segment to the backend, and its record back. No lock is held. */
-void gs_segment_return(struct gs_heap *heap, struct gs_segment *segment);
+/* Give detached segments to the backend, and their records back; they are linked by
+ * next_detached, and NULL is none. No lock is held. */
+void gs_segments_return(struct gs_segment *detached);
 /* Put an empty segment among the idle ones, most recently used; heap->lock is held. */
 void gs_segment_rest(struct gs_heap *heap, struct gs_segment *segment);
 /* An idle segment gets a tenant, or leaves; heap->lock is held. */
@@ -254,6 +342,8 @@ struct gs_segment *gs_block_release(struct gs_heap *heap,
 /* Let the retained shared segments take new tenants again. Returns how many there were.
  * Takes heap->lock. */
 size_t gs_segment_reopen(struct gs_heap *heap);
+/* What of a mapped segment may be cached, by its flags; heap->lock is held. */
+void gs_segment_label(struct gs_segment *segment);
 
 /* --- pending.c
  * ---------------------------------------------------------------------------- */
@@ -266,6 +356,13 @@ size_t gs_segment_reopen(struct gs_heap *heap);
 size_t gs_pending_poll(struct gs_heap *heap, size_t limit);
 /* Free the records of a dead heap's pending list and release its fences. No lock held. */
 void gs_pending_forget(struct gs_heap *heap);
+
+/* --- trim.c ---------------------------------------------------------------------------
+ */
+
+/* Release what is cached above the segments of the device's heaps (-1: all), and what is
+ * pending and done. Returns whether there was any.   Locks: none may be held */
+bool gs_pool_settle(struct gs_pool *pool, int device);
 
 /* --- grow.c
  * -------------------------------------------------------------------------------- */

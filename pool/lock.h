@@ -19,10 +19,14 @@
 #include "gs_base.h"
 
 enum gs_lock_rank {
-    GS_RANK_HEAP,   /* one heap: its blocks, bins, caches, counters */
-    GS_RANK_PAGES,  /* writers of the page map; readers take nothing */
-    GS_RANK_META,   /* the pool-wide stores of records */
-    GS_RANK_RELIEF, /* who is inside the backend, and the device rows (relief.c) */
+    GS_RANK_THREADS, /* which thread's front serves which heap (front.c) */
+    GS_RANK_LEVELS,  /* one heap's fronts, and whoever keeps their threads out of them */
+    GS_RANK_STREAM,  /* one cache of the stream level */
+    GS_RANK_GLOBAL,  /* one class of the global level */
+    GS_RANK_HEAP,    /* one heap: its blocks, bins, caches, counters */
+    GS_RANK_PAGES,   /* writers of the page map; readers take nothing */
+    GS_RANK_META,    /* the pool-wide stores of records */
+    GS_RANK_RELIEF,  /* who is inside the backend, and the device rows (relief.c) */
 };
 
 /* Zero is an open lock but for the rank. */

@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#define PAGE_BYTES 4096u
-
 void *gs_meta_map(size_t bytes)
 {
     int saved = errno;
@@ -29,7 +27,7 @@ void gs_meta_unmap(void *memory, size_t bytes)
 
 static size_t slab_bytes(const struct gs_table *table)
 {
-    return gs_round_up((size_t)table->item_bytes << GS_SLAB_SHIFT, PAGE_BYTES);
+    return gs_round_up((size_t)table->item_bytes << GS_SLAB_SHIFT, GS_META_PAGE_BYTES);
 }
 
 enum gs_status gs_table_init(struct gs_table *table, size_t item_bytes,
@@ -161,7 +159,8 @@ size_t gs_table_bytes(struct gs_table *table)
     items = table->carved;
     gs_lock_drop(table->lock);
     slabs = items >> GS_SLAB_SHIFT;
-    directory = gs_round_up((slabs + 1) * sizeof(*table->slabs), PAGE_BYTES);
+    directory = gs_round_up((slabs + 1) * sizeof(*table->slabs), GS_META_PAGE_BYTES);
     return directory + slabs * slab_bytes(table) +
-           gs_round_up((items & (GS_SLAB_ITEMS - 1)) * table->item_bytes, PAGE_BYTES);
+           gs_round_up((items & (GS_SLAB_ITEMS - 1)) * table->item_bytes,
+                       GS_META_PAGE_BYTES);
 }

@@ -18,6 +18,9 @@
 #include "gs_base.h"
 #include "lock.h"
 
+/* What is counted and given back in; the system's own page may be larger. */
+#define GS_META_PAGE_BYTES 4096u
+
 #define GS_SLAB_SHIFT  10
 #define GS_SLAB_ITEMS  (1u << GS_SLAB_SHIFT)
 #define GS_TABLE_SLABS ((size_t)1 << 18)

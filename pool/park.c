@@ -5,7 +5,11 @@
  * take long or fail (waiting for the device, the books of the tracker): from the claim on
  * the address is nobody's, and a second free of it is told so.
  *
- * Owns: nothing.   Lock: heap->lock.   Design: docs/pool.md, "A free"
+ * A claim takes no lock. A park puts the block into the calling thread's front; with the
+ * heap's lock it goes back to its segment where there is no front, or it may not be
+ * cached.
+ *
+ * Owns: nothing.   Lock: heap->lock, as said.   Design: docs/pool.md, "A free"
  */
 #include "heap.h"
 
@@ -26,7 +30,7 @@ static inline struct gs_segment *lock_segment(struct gs_pool *pool, uint64_t add
         gs_lock_take(&heap->lock);
         if (GS_LIKELY(gs_pages_find(&pool->pages, addr) == segment &&
                       gs_segment_heap(segment) == heap)) {
-            if (segment->mapped && addr - segment->addr < segment->bytes)
+            if (segment->mapped && gs_segment_holds(segment, addr))
                 return segment;
             gs_lock_drop(&heap->lock);
             return NULL;
@@ -35,35 +39,86 @@ static inline struct gs_segment *lock_segment(struct gs_pool *pool, uint64_t add
     }
 }
 
-/* The occupied block that starts at `addr`, or NULL. */
-static struct gs_block *block_at(struct gs_pool *pool, struct gs_segment *segment,
-                                 uint64_t addr)
+/*
+ * The live block at `addr` becomes claimed, if there is one. Its record, and even the
+ * segment's, may have become another's since they were looked up: the word that is read
+ * first says of which block the rest was read, and only while it is that very block,
+ * live, does the exchange succeed.
+ */
+static inline bool claim_block(struct gs_block *block, const struct gs_segment *segment,
+                               uint64_t addr)
 {
-    uint64_t offset = addr - segment->addr;
+    uint32_t word = atomic_load_explicit(&block->word, memory_order_acquire);
 
-    if (!segment->shared)
-        return offset ? NULL : gs_block_at(pool, segment->first);
-    if (offset % GS_BLOCK_BYTES)
-        return NULL;
-    return gs_starts_find(pool, segment, (uint32_t)(offset / GS_BLOCK_BYTES));
+    return (word & GS_BLOCK_STATE_MASK) == GS_BLOCK_LIVE &&
+           __atomic_load_n(&block->segment, __ATOMIC_RELAXED) == segment &&
+           __atomic_load_n(&segment->addr, __ATOMIC_RELAXED) +
+                   (uint64_t)__atomic_load_n(&block->offset, __ATOMIC_RELAXED) *
+                       GS_BLOCK_BYTES ==
+               addr &&
+           gs_block_take(block, word, GS_BLOCK_CLAIMED);
+}
+
+/* The block that may start `offset` bytes into the segment, or NULL. Takes no lock. */
+static inline struct gs_block *start_at(struct gs_pool *pool,
+                                        const struct gs_segment *segment, uint64_t offset)
+{
+    uint32_t first;
+
+    if (GS_LIKELY(__atomic_load_n(&segment->shared, __ATOMIC_RELAXED))) {
+        if (GS_UNLIKELY(offset % GS_BLOCK_BYTES))
+            return NULL;
+        return gs_starts_seek(pool, &gs_segment_heap(segment)->starts, segment,
+                              (uint32_t)(offset / GS_BLOCK_BYTES));
+    }
+    first = __atomic_load_n(&segment->first, __ATOMIC_ACQUIRE);
+    return offset || !first ? NULL : gs_block_at(pool, first);
+}
+
+/* Where the first look did not find it. Errors: as gs_pool_claim. */
+static GS_NOINLINE enum gs_status claim_slowly(struct gs_pool *pool, uint64_t addr,
+                                               struct gs_block **out)
+{
+    for (;;) {
+        struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
+        struct gs_block *block = NULL;
+        bool inside;
+
+        if (!segment)
+            return GS_ERR_NOT_OURS;
+        inside = gs_segment_holds(segment, addr);
+        if (GS_LIKELY(inside))
+            block = start_at(pool, segment,
+                             addr - __atomic_load_n(&segment->addr, __ATOMIC_RELAXED));
+        if (GS_LIKELY(block && claim_block(block, segment, addr))) {
+            *out = block;
+            return GS_OK;
+        }
+        /* It is a bad free unless the address changed hands while we looked. */
+        if (gs_pages_find(&pool->pages, addr) == segment)
+            return inside ? GS_ERR_BAD_FREE : GS_ERR_NOT_OURS;
+    }
 }
 
 enum gs_status gs_pool_claim(struct gs_pool *pool, uint64_t addr, struct gs_block **out)
 {
-    struct gs_segment *segment = lock_segment(pool, addr);
-    enum gs_status status = GS_ERR_BAD_FREE;
-    struct gs_block *block;
+    const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
 
-    if (!segment)
-        return GS_ERR_NOT_OURS;
-    block = block_at(pool, segment, addr);
-    if (GS_LIKELY(block && block->state == GS_BLOCK_LIVE)) {
-        block->state = GS_BLOCK_CLAIMED;
-        *out = block;
-        status = GS_OK;
+    if (GS_LIKELY(segment && __atomic_load_n(&segment->shared, __ATOMIC_RELAXED))) {
+        struct gs_starts_walk walk;
+        uint32_t slot;
+
+        gs_starts_begin(&walk, &gs_segment_heap(segment)->starts, addr);
+        while ((slot = gs_starts_next(&walk))) { /* nearly always the first one is it */
+            struct gs_block *block = gs_block_at(pool, slot & (GS_TABLE_IDS - 1));
+
+            if (GS_LIKELY(claim_block(block, segment, addr))) {
+                *out = block;
+                return GS_OK;
+            }
+        }
     }
-    gs_lock_drop(&gs_segment_heap(segment)->lock);
-    return status;
+    return claim_slowly(pool, addr, out);
 }
 
 /* `block` takes over its neighbour `next`, which is free; the record of that is spare. */
@@ -87,7 +142,7 @@ static inline struct gs_block *coalesce(struct gs_heap *heap, struct gs_block *b
 
     if (block->next) {
         other = gs_block_at(pool, block->next);
-        if (other->state == GS_BLOCK_FREE) {
+        if (gs_block_state(other) == GS_BLOCK_FREE) {
             if (binned)
                 gs_bins_drop(&pool->blocks, heap->bins, other);
             absorb(heap, block, other);
@@ -95,7 +150,7 @@ static inline struct gs_block *coalesce(struct gs_heap *heap, struct gs_block *b
     }
     if (block->prev) {
         other = gs_block_at(pool, block->prev);
-        if (other->state == GS_BLOCK_FREE) {
+        if (gs_block_state(other) == GS_BLOCK_FREE) {
             if (binned)
                 gs_bins_drop(&pool->blocks, heap->bins, other);
             absorb(heap, other, block);
@@ -112,9 +167,9 @@ struct gs_segment *gs_block_release(struct gs_heap *heap, struct gs_block *block
     segment->occupied--;
     if (segment->shared) {
         heap->small_units -= block->units;
-        gs_starts_drop(heap->pool, &heap->spare_nodes, block);
+        gs_starts_drop(&heap->starts, block);
     }
-    block->state = GS_BLOCK_FREE;
+    gs_block_become(block, GS_BLOCK_FREE);
     if (segment->shared)
         block = coalesce(heap, block);
     if (segment->retained || segment->single) {
@@ -137,16 +192,10 @@ static void forget(struct gs_heap *heap, struct gs_block *block)
 {
     struct gs_segment *segment = block->segment;
 
-    block->state = GS_BLOCK_SPARE;
+    gs_block_become(block, GS_BLOCK_SPARE);
     gs_table_give(&heap->pool->blocks, block->id);
     if (--segment->occupied == 0)
         gs_heap_lose_segment(heap->pool, segment->id);
-}
-
-/* The size of an occupied block, as the segment and the counters see it. */
-static inline size_t block_bytes(const struct gs_block *block)
-{
-    return block->segment->shared ? block->units * GS_BLOCK_BYTES : block->segment->bytes;
 }
 
 /*
@@ -161,28 +210,118 @@ static inline bool begin_park(struct gs_heap *heap, struct gs_block *block)
         return false;
     }
     heap->stats.live_bytes -= gs_block_requested(block);
-    heap->stats.used_bytes -= block_bytes(block);
+    heap->stats.used_bytes -= gs_block_bytes(block);
     return true;
 }
 
-/* A block its holder may park: claimed, or still live (a failed call undone). A live
- * block whose heap died was given up with it. */
-static bool is_held(const struct gs_block *block)
+/* Is it a block its holder may park: claimed, or still live (a failed call undone)? Then
+ * it is claimed now. A live block whose heap died was given up with it. */
+static bool hold(struct gs_block *block)
 {
-    return block->state == GS_BLOCK_CLAIMED || block->state == GS_BLOCK_LIVE;
+    uint32_t word = atomic_load_explicit(&block->word, memory_order_acquire);
+
+    return (word & GS_BLOCK_STATE_MASK) == GS_BLOCK_CLAIMED ||
+           gs_block_take(block, word, GS_BLOCK_CLAIMED);
+}
+
+/* The books of a free into a front, which the thread is inside. */
+static inline void take_in(struct gs_front *front, struct gs_block *block, size_t bytes,
+                           size_t requested)
+{
+    front->counts.frees++;
+    front->counts.asked_back_bytes += requested;
+    front->counts.given_back_bytes += bytes;
+    gs_block_become(block, GS_BLOCK_CACHED);
+}
+
+/* On top of the front's stack, if there is room; the thread is inside. */
+static inline bool push(struct gs_front *front, struct gs_block *block)
+{
+    struct gs_stack *stack = &front->stacks[gs_class_of(block->units)];
+    size_t bytes = (size_t)block->units * GS_BLOCK_BYTES;
+
+    if (GS_UNLIKELY(stack->count >= stack->limit ||
+                    front->bytes + bytes > front->limit_bytes))
+        return false;
+    block->live.below = stack->top;
+    stack->top = block;
+    stack->count++;
+    front->bytes += bytes;
+    take_in(front, block, bytes, block->live.requested);
+    return true;
+}
+
+/* What may be cached of the block's segment: to be asked inside a front, as a segment is
+ * only relabelled before all fronts are emptied. */
+static inline enum gs_cacheable cacheable(const struct gs_block *block)
+{
+    return (enum gs_cacheable)atomic_load_explicit(&block->segment->cacheable,
+                                                   memory_order_relaxed);
+}
+
+/* Nearly all that is ever done for a program in its steady state. */
+static inline bool park_on_top(struct gs_front *front, struct gs_block *block)
+{
+    bool parked;
+
+    if (GS_UNLIKELY(!gs_front_enter(front)))
+        return false;
+    parked = GS_LIKELY(cacheable(block) == GS_CACHEABLE_BLOCKS) && push(front, block);
+    gs_front_leave(front);
+    return parked;
+}
+
+/* Into the front after what it has too much of was moved down, or a whole segment.
+ * Returns false if it has to go back to its segment. */
+static bool park_in_front(struct gs_heap *heap, struct gs_block *block,
+                          struct gs_segment **detached)
+{
+    struct gs_front *front = gs_front_of(heap);
+    bool parked = false;
+
+    if (!front || !gs_front_enter(front))
+        return false;
+    if (cacheable(block) == GS_CACHEABLE_BLOCKS) {
+        parked = push(front, block);
+        if (!parked) {
+            gs_levels_spill(front, heap, gs_class_of(block->units), detached);
+            parked = push(front, block);
+        }
+    } else if (cacheable(block) == GS_CACHEABLE_WHOLE) {
+        take_in(front, block, gs_block_bytes(block), gs_block_requested(block));
+        gs_levels_put_whole(front, heap, block, detached);
+        parked = true;
+    }
+    gs_front_leave(front);
+    return parked;
+}
+
+static GS_NOINLINE void park_slowly(struct gs_heap *heap, struct gs_block *block)
+{
+    struct gs_segment *detached = NULL, *segment = NULL;
+
+    if (!hold(block))
+        return;
+    if (!park_in_front(heap, block, &detached)) {
+        gs_levels_pass(heap);
+        gs_lock_take(&heap->lock);
+        if (begin_park(heap, block))
+            segment = gs_block_release(heap, block);
+        gs_lock_drop(&heap->lock);
+    }
+    gs_segments_return(detached);
+    gs_segments_return(segment);
 }
 
 void gs_block_park(struct gs_block *block)
 {
-    struct gs_heap *heap = gs_block_heap(block);
-    struct gs_segment *segment = NULL;
+    struct gs_heap *heap = gs_segment_heap(block->segment);
+    struct gs_front *front = gs_front_mine;
 
-    gs_lock_take(&heap->lock);
-    if (is_held(block) && begin_park(heap, block))
-        segment = gs_block_release(heap, block);
-    gs_lock_drop(&heap->lock);
-    if (GS_UNLIKELY(segment != NULL))
-        gs_segment_return(heap, segment);
+    if (GS_UNLIKELY(atomic_load_explicit(&front->heap, memory_order_relaxed) != heap ||
+                    gs_block_state(block) != GS_BLOCK_CLAIMED ||
+                    !park_on_top(front, block)))
+        park_slowly(heap, block);
 }
 
 void gs_block_park_fenced(struct gs_block *block, gs_fence fence)
@@ -191,9 +330,9 @@ void gs_block_park_fenced(struct gs_block *block, gs_fence fence)
     bool waits = false;
 
     gs_lock_take(&heap->lock);
-    if (is_held(block) && begin_park(heap, block)) {
-        heap->stats.pending_bytes += block_bytes(block);
-        block->state = GS_BLOCK_PENDING;
+    if (hold(block) && begin_park(heap, block)) {
+        heap->stats.pending_bytes += gs_block_bytes(block);
+        gs_block_become(block, GS_BLOCK_PENDING);
         block->pending.fence = fence;
         block->pending.stamp = (uint32_t)heap->epoch;
         block->pending.next = 0;
@@ -214,11 +353,11 @@ void gs_block_unclaim(struct gs_block *block)
     struct gs_heap *heap = gs_block_heap(block);
 
     gs_lock_take(&heap->lock);
-    if (block->state == GS_BLOCK_CLAIMED) {
+    if (gs_block_state(block) == GS_BLOCK_CLAIMED) {
         if (gs_heap_is_dead(heap))
             forget(heap, block);
         else
-            block->state = GS_BLOCK_LIVE;
+            gs_block_become(block, GS_BLOCK_LIVE);
     }
     gs_lock_drop(&heap->lock);
 }
@@ -230,7 +369,7 @@ static void close_holes(struct gs_heap *heap, struct gs_segment *segment)
 
     for (uint32_t id = segment->first; id; id = block->next) {
         block = gs_block_at(heap->pool, id);
-        if (block->state == GS_BLOCK_FREE)
+        if (gs_block_state(block) == GS_BLOCK_FREE)
             gs_bins_drop(&heap->pool->blocks, heap->bins, block);
     }
 }
@@ -247,12 +386,13 @@ size_t gs_segment_reopen(struct gs_heap *heap)
         if (!segment->retained || !segment->shared || !segment->mapped)
             continue;
         segment->retained = false;
+        gs_segment_label(segment);
         opened++;
         for (uint32_t id = segment->first; id;) {
             struct gs_block *block = gs_block_at(heap->pool, id);
 
             id = block->next;
-            if (block->state == GS_BLOCK_FREE)
+            if (gs_block_state(block) == GS_BLOCK_FREE)
                 gs_bins_put(&heap->pool->blocks, heap->bins, block, &heap->seed);
         }
     }
@@ -276,10 +416,13 @@ enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr)
         else if (segment->shared)
             close_holes(heap, segment);
         segment->retained = true;
+        gs_segment_label(segment);
     }
     gs_lock_drop(&heap->lock);
     if (empty)
-        gs_segment_return(heap, segment);
+        gs_segments_return(segment);
+    else
+        gs_levels_drain(heap);
     return GS_OK;
 }
 
@@ -287,14 +430,14 @@ bool gs_pool_owns(const struct gs_pool *pool, uint64_t addr)
 {
     const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
 
-    return segment && addr - segment->addr < segment->bytes;
+    return segment && gs_segment_holds(segment, addr);
 }
 
 void gs_pool_displace(struct gs_pool *pool, uint64_t addr)
 {
     const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
 
-    if (segment && addr - segment->addr < segment->bytes)
+    if (segment && gs_segment_holds(segment, addr))
         gs_heap_kill(gs_segment_heap(segment));
 }
 
@@ -302,7 +445,8 @@ void gs_pool_displace(struct gs_pool *pool, uint64_t addr)
 static struct gs_block *block_around(struct gs_pool *pool, struct gs_segment *segment,
                                      uint32_t offset)
 {
-    struct gs_block *block = gs_starts_floor(pool, segment, offset);
+    struct gs_block *block =
+        gs_starts_floor(pool, &gs_segment_heap(segment)->starts, segment, offset);
 
     if (!block)
         return gs_block_at(pool, segment->first);
@@ -325,8 +469,8 @@ enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr, struct gs_range
     out->segment_addr = segment->addr;
     out->segment_bytes = segment->bytes;
     out->block_addr = gs_block_addr(block);
-    out->block_bytes = block_bytes(block);
-    out->live = block->state == GS_BLOCK_LIVE;
+    out->block_bytes = gs_block_bytes(block);
+    out->live = gs_block_state(block) == GS_BLOCK_LIVE;
     out->requested_bytes = out->live ? gs_block_requested(block) : 0;
     out->shared = segment->shared;
     gs_lock_drop(&gs_segment_heap(segment)->lock);

@@ -25,13 +25,12 @@ struct harvest {
 static void ripen(struct gs_heap *heap, struct gs_block *block, gs_fence proof,
                   struct harvest *harvest)
 {
-    struct gs_segment *segment = block->segment;
+    struct gs_segment *segment;
 
     if (heap->backend->retired)
         heap->backend->retired(heap->self, gs_block_addr(block), proof);
 
-    heap->stats.pending_bytes -=
-        segment->shared ? block->units * GS_BLOCK_BYTES : segment->bytes;
+    heap->stats.pending_bytes -= gs_block_bytes(block);
     if (block->pending.fence)
         harvest->fences[harvest->fence_count++] = block->pending.fence;
     segment = gs_block_release(heap, block);
@@ -45,7 +44,7 @@ static void bring_in(struct gs_heap *heap, struct harvest *harvest)
     for (unsigned i = 0; i < harvest->fence_count; i++)
         heap->backend->fence_release(heap->self, harvest->fences[i]);
     for (unsigned i = 0; i < harvest->segment_count; i++)
-        gs_segment_return(heap, harvest->segments[i]);
+        gs_segments_return(harvest->segments[i]);
     harvest->fence_count = harvest->segment_count = 0;
 }
 
@@ -200,6 +199,7 @@ size_t gs_pending_poll(struct gs_heap *heap, size_t limit)
     size_t done = 0, left = limit ? limit : SIZE_MAX;
     struct gs_ticket ticket;
     uint64_t retired;
+    bool poisoned;
 
     gs_lock_take(&heap->lock);
     if (heap->polling || !heap->pending_head || !gs_relief_begin(heap, &ticket)) {
@@ -220,11 +220,14 @@ size_t gs_pending_poll(struct gs_heap *heap, size_t limit)
         gs_lock_take(&heap->lock);
     }
     heap->polling = false;
+    poisoned = heap->poisoned;
     retired = heap->retired;
     heap->retired = 0;
     gs_lock_drop(&heap->lock);
     if (gs_heap_is_dead(heap))
         gs_pending_forget(heap);
+    else if (poisoned)
+        gs_levels_close(heap, true);
     gs_relief_end(heap, &ticket, done > 0);
     if (retired)
         gs_heap_retire(heap, retired);
@@ -248,7 +251,7 @@ void gs_pending_forget(struct gs_heap *heap)
 
         if (block->pending.fence)
             heap->backend->fence_release(heap->self, block->pending.fence);
-        block->state = GS_BLOCK_SPARE;
+        gs_block_become(block, GS_BLOCK_SPARE);
         block->next = chain;
         chain = id;
         id = next;

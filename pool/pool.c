@@ -18,9 +18,6 @@ static enum gs_status init_tables(struct gs_pool *pool)
     status = gs_table_init(&pool->blocks, sizeof(struct gs_block),
                            offsetof(struct gs_block, next), &pool->meta);
     if (status == GS_OK)
-        status =
-            gs_table_init(&pool->nodes, sizeof(struct gs_starts_node), 0, &pool->meta);
-    if (status == GS_OK)
         status = gs_table_init(&pool->segments, sizeof(struct gs_segment),
                                offsetof(struct gs_segment, chain), &pool->meta);
     return status;
@@ -29,7 +26,6 @@ static enum gs_status init_tables(struct gs_pool *pool)
 static void fini_tables(struct gs_pool *pool)
 {
     gs_table_fini(&pool->segments);
-    gs_table_fini(&pool->nodes);
     gs_table_fini(&pool->blocks);
 }
 
@@ -44,6 +40,7 @@ enum gs_status gs_pool_create(const struct gs_pool_config *config, struct gs_poo
     if (!pool)
         return status;
     pool->segment_bytes = config->segment_bytes;
+    pool->cache_bytes = config->cache_bytes;
     gs_lock_init(&pool->meta, GS_RANK_META);
     status = gs_relief_init(&pool->relief);
     if (status != GS_OK)
@@ -75,6 +72,8 @@ void gs_pool_destroy(struct gs_pool *pool)
         return;
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = next) {
         next = heap->next;
+        gs_levels_destroy(heap->levels);
+        gs_starts_fini(&heap->starts);
         if (heap->bins)
             gs_meta_unmap(heap->bins, sizeof(*heap->bins));
         gs_meta_unmap(heap, sizeof(*heap));
@@ -92,11 +91,14 @@ void gs_pool_stats(struct gs_pool *pool, int device, struct gs_pool_stats *out)
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
         if (!gs_heap_on(heap, device))
             continue;
+        gs_levels_exclude(heap);
+        gs_levels_sum(heap, &sum);
         gs_lock_take(&heap->lock);
 #define GS_POOL_STAT(name, unit, doc) sum.name += heap->stats.name;
 #include "stats.def"
 #undef GS_POOL_STAT
         gs_lock_drop(&heap->lock);
+        gs_levels_admit(heap);
     }
     /* Peaks of heaps need not have come together: the rows know when they did. */
     sum.reserved_peak_bytes = gs_relief_row(pool, device).peak;
@@ -110,7 +112,11 @@ size_t gs_pool_metadata_bytes(struct gs_pool *pool)
     gs_lock_take(&pool->meta);
     bytes = sizeof(*pool) + pool->heap_bytes;
     gs_lock_drop(&pool->meta);
-    bytes += gs_table_bytes(&pool->blocks) + gs_table_bytes(&pool->nodes) +
-             gs_table_bytes(&pool->segments);
+    bytes += gs_table_bytes(&pool->blocks) + gs_table_bytes(&pool->segments);
+    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
+        gs_lock_take(&heap->lock);
+        bytes += gs_starts_bytes(&heap->starts);
+        gs_lock_drop(&heap->lock);
+    }
     return bytes + gs_pages_bytes(&pool->pages);
 }

@@ -26,6 +26,7 @@ struct gs_block;
 
 struct gs_pool_config {
     size_t segment_bytes; /* the largest shared segment; a multiple of GS_LARGE_BYTES */
+    size_t cache_bytes;   /* of one heap, above its segments at most; 0: no such caches */
 };
 
 /* Every counter of a heap or a pool; names and docs stand in pool/stats.def. */
@@ -125,6 +126,17 @@ void gs_heap_retire(struct gs_heap *heap, uint64_t token);
  * Errors: GS_ERR_NOT_OURS
  */
 enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr) GS_MUST_USE;
+
+/*
+ * The calling thread works with this stream from now on: any number that names it, over
+ * all heaps. Threads of the same stream share what they free before others do. It has no
+ * bearing on what may be reused, only on how likely it is found. 0 until set.
+ */
+void gs_pool_thread_stream(uint64_t key);
+
+/* In a forked child, before any other call: pools of the parent are forgotten, and so is
+ * what the calling thread cached of them. */
+void gs_pool_after_fork_in_child(void);
 
 /* Whether an address lies in a segment. Takes no lock: for signal handlers too. */
 bool gs_pool_owns(const struct gs_pool *pool, uint64_t addr);

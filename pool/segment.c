@@ -45,6 +45,7 @@ void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
     }
     gs_block_recycle(heap, block);
     segment->mapped = false;
+    segment->next_detached = NULL;
     gs_list_remove(&segment->all);
     begun = gs_relief_begin(heap, &segment->ticket);
     assert(begun); /* the heap lives: its lock is held */
@@ -55,12 +56,27 @@ void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
     gs_relief_account(heap, -(int64_t)segment->bytes);
 }
 
-void gs_segment_return(struct gs_heap *heap, struct gs_segment *segment)
+void gs_segments_return(struct gs_segment *detached)
 {
-    if (!gs_heap_is_dead(heap))
-        heap->backend->unmap(heap->self, segment->addr, segment->bytes);
-    gs_relief_end(heap, &segment->ticket, true);
-    gs_table_give(&heap->pool->segments, segment->id);
+    while (GS_UNLIKELY(detached != NULL)) {
+        struct gs_segment *segment = detached;
+        struct gs_heap *heap = gs_segment_heap(segment);
+
+        detached = segment->next_detached;
+        if (!gs_heap_is_dead(heap))
+            heap->backend->unmap(heap->self, segment->addr, segment->bytes);
+        gs_relief_end(heap, &segment->ticket, true);
+        gs_table_give(&heap->pool->segments, segment->id);
+    }
+}
+
+void gs_segment_label(struct gs_segment *segment)
+{
+    enum gs_cacheable label = segment->shared ? GS_CACHEABLE_BLOCKS : GS_CACHEABLE_WHOLE;
+
+    if (segment->single || segment->retained)
+        label = GS_CACHEABLE_NOTHING;
+    atomic_store(&segment->cacheable, (uint8_t)label);
 }
 
 /* Can the page map and the 64 KiB alignment of blocks live with this address? */
@@ -89,13 +105,15 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
         return status;
     segment = gs_table_at(&pool->segments, id, sizeof(*segment));
     segment->id = id;
-    segment->addr = addr;
-    segment->bytes = bytes;
-    segment->requested = 0;
-    segment->first = segment->starts = segment->occupied = segment->chain = 0;
-    segment->shared = kind == GS_SEGMENT_SHARED;
+    __atomic_store_n(&segment->addr, addr, __ATOMIC_RELAXED);
+    __atomic_store_n(&segment->bytes, bytes, __ATOMIC_RELAXED);
+    __atomic_store_n(&segment->first, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&segment->shared, kind == GS_SEGMENT_SHARED, __ATOMIC_RELAXED);
     segment->single = kind == GS_SEGMENT_SINGLE;
+    segment->requested = 0;
+    segment->occupied = segment->chain = 0;
     segment->retained = segment->mapped = false;
+    gs_segment_label(segment);
     gs_list_init(&segment->all);
     gs_list_init(&segment->idle);
     atomic_store_explicit(&segment->heap, heap, memory_order_release);
@@ -118,13 +136,11 @@ static struct gs_block *first_block(struct gs_heap *heap, struct gs_segment *seg
 {
     struct gs_block *block = gs_block_new(heap);
 
-    block->segment = segment;
-    block->offset = 0;
-    block->units = (uint32_t)((segment->bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES);
+    gs_block_place(block, segment, 0,
+                   (uint32_t)((segment->bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES));
     block->prev = block->next = 0;
-    block->state = GS_BLOCK_FREE;
-    segment->first = block->id;
-    segment->starts_shift = gs_starts_shift(block->units);
+    gs_block_become(block, GS_BLOCK_FREE);
+    __atomic_store_n(&segment->first, block->id, __ATOMIC_RELEASE);
     return block;
 }
 

@@ -1,166 +1,285 @@
 /*
- * starts.c - the trie of block starts of a shared segment.
+ * starts.c - the hash table of block starts.
  *
- * A node exists only where two starts once met; it is given back when its last slot is
- * cleared, not when one is left, so that a pair of calls beside a live block does not
- * build and tear down a path each time.
+ * Open addressing, one slot after the other. A start that goes leaves a grave behind
+ * unless its run ends there, so that no run is ever cut in front of a start that is still
+ * in it: a reader without the lock finds every block that stays occupied meanwhile. At
+ * three quarters full the table is copied to one of twice the size or, if graves are what
+ * fills it, rearranged in place; readers that found nothing while that went on look
+ * again.
  *
- * Owns: the nodes below segment->starts.   Lock: heap->lock.   See starts.h
+ * An old table is emptied, not unmapped, as a reader may be walking along it.
+ *
+ * Owns: its tables.   Lock: heap->lock for writers.   See starts.h
  */
 #include "starts.h"
 
+#include <errno.h>
+#include <sched.h>
+#include <sys/mman.h>
+
 #include "heap.h"
 
-static struct gs_starts_node *node_at(const struct gs_pool *pool, uint32_t slot)
+static struct gs_starts_table no_table; /* what a dead heap has */
+
+static size_t table_bytes(size_t mask)
 {
-    return gs_table_at(&pool->nodes, slot & ~GS_STARTS_NODE,
-                       sizeof(struct gs_starts_node));
+    return sizeof(struct gs_starts_table) + sizeof(uint32_t) * (mask + 1);
 }
 
-static uint32_t *slot_of(struct gs_starts_node *node, uint32_t offset, unsigned shift)
+static struct gs_starts_table *table_of(const struct gs_starts *starts)
 {
-    return &node->slots[(offset >> shift) & (GS_STARTS_FANOUT - 1)];
+    return atomic_load_explicit(&starts->table, memory_order_acquire);
 }
 
-uint8_t gs_starts_shift(uint32_t units)
+static inline uint32_t slot_at(const struct gs_starts_table *table, size_t at)
 {
-    uint8_t shift = 0;
-
-    while (shift < 28 && (units - 1) >> shift >= GS_STARTS_FANOUT)
-        shift += 4;
-    return shift;
+    return atomic_load_explicit(&table->slots[at], memory_order_acquire);
 }
 
-void gs_starts_put(struct gs_pool *pool, struct gs_stock *nodes, struct gs_block *block)
+static void set_slot(struct gs_starts_table *table, size_t at, uint32_t slot)
 {
-    uint32_t *slot = &block->segment->starts;
-    unsigned shift = block->segment->starts_shift;
+    atomic_store_explicit(&table->slots[at], slot, memory_order_release);
+}
 
-    while (*slot) {
-        uint32_t held = *slot;
+static inline size_t mask_of(const struct gs_starts_table *table)
+{
+    return atomic_load_explicit(&table->mask, memory_order_relaxed);
+}
 
-        if (!(held & GS_STARTS_NODE)) { /* a lone start moves one level down */
-            *slot = gs_stock_pop(&pool->nodes, nodes) | GS_STARTS_NODE;
-            *slot_of(node_at(pool, *slot), gs_block_at(pool, held)->offset, shift) = held;
-        }
-        slot = slot_of(node_at(pool, *slot), block->offset, shift);
-        shift -= 4;
+static inline uint32_t tag_of(uint64_t hash)
+{
+    return (uint32_t)hash & (uint32_t)15 << GS_STARTS_TAG_BITS;
+}
+
+static inline size_t home_of(uint64_t hash, size_t mask)
+{
+    return hash >> 32 & mask;
+}
+
+/* A table of its own size; none of them is used twice. */
+static struct gs_starts_table *prepare(struct gs_starts *starts, unsigned bits)
+{
+    size_t mask = ((size_t)1 << bits) - 1;
+    struct gs_starts_table *table = gs_meta_map(table_bytes(mask));
+
+    if (!table)
+        return NULL;
+    atomic_store_explicit(&table->mask, (uint32_t)mask, memory_order_relaxed);
+    starts->tables[bits] = table;
+    return table;
+}
+
+/* Nobody comes to this table any more; who is still in it finds nothing. */
+static void empty(struct gs_starts_table *table)
+{
+    int saved = errno;
+    size_t mask = mask_of(table);
+
+    if (madvise(table, table_bytes(mask), MADV_DONTNEED))
+        for (size_t i = 0; i <= mask; i++)
+            set_slot(table, i, 0);
+    errno = saved;
+}
+
+enum gs_status gs_starts_init(struct gs_starts *starts)
+{
+    struct gs_starts_table *table = prepare(starts, GS_STARTS_MIN_BITS);
+
+    if (!table)
+        return GS_ERR_HOST_NOMEM;
+    atomic_store(&starts->table, table);
+    return GS_OK;
+}
+
+void gs_starts_fini(struct gs_starts *starts)
+{
+    for (unsigned bits = 0; bits <= GS_STARTS_MAX_BITS; bits++)
+        if (starts->tables[bits])
+            gs_meta_unmap(starts->tables[bits], table_bytes(((size_t)1 << bits) - 1));
+}
+
+/* Into the first slot of the run that is no start's. Returns what stood there. */
+static uint32_t insert(struct gs_starts_table *table, const struct gs_block *block)
+{
+    uint64_t hash = gs_starts_hash(gs_block_addr(block));
+    size_t mask = mask_of(table), at = home_of(hash, mask);
+    uint32_t was;
+
+    for (; (was = slot_at(table, at)) && was != GS_STARTS_GRAVE; at = (at + 1) & mask)
+        ;
+    set_slot(table, at, block->id | tag_of(hash));
+    return was;
+}
+
+static void insert_all(struct gs_pool *pool, struct gs_starts_table *to,
+                       const struct gs_starts_table *from)
+{
+    for (size_t i = 0; i <= mask_of(from); i++) {
+        uint32_t slot = slot_at(from, i);
+
+        if (slot && slot != GS_STARTS_GRAVE)
+            (void)insert(to, gs_block_at(pool, slot & (GS_TABLE_IDS - 1)));
     }
-    *slot = block->id;
 }
 
-static bool node_is_empty(const struct gs_starts_node *node)
+static enum gs_status grow(struct gs_pool *pool, struct gs_starts *starts)
 {
-    for (unsigned i = 0; i < GS_STARTS_FANOUT; i++)
-        if (node->slots[i])
-            return false;
-    return true;
+    struct gs_starts_table *old = table_of(starts), *table;
+
+    unsigned bits = 32 - (unsigned)__builtin_clz((unsigned)mask_of(old));
+
+    if (bits == GS_STARTS_MAX_BITS)
+        return GS_ERR_HOST_NOMEM;
+    table = prepare(starts, bits + 1);
+    if (!table)
+        return GS_ERR_HOST_NOMEM;
+    insert_all(pool, table, old);
+    atomic_store_explicit(&starts->table, table, memory_order_release);
+    atomic_fetch_add_explicit(&starts->version, 2, memory_order_release);
+    empty(old);
+    return GS_OK;
 }
 
-/* The node that held `offset` last is empty: it goes, and so does each one above it that
- * is empty then. */
-static void prune(struct gs_pool *pool, struct gs_stock *nodes,
-                  struct gs_segment *segment, uint32_t offset)
+/* Readers that find nothing wait while the version is odd. */
+static enum gs_status sweep_graves(struct gs_pool *pool, struct gs_starts *starts)
 {
-    uint32_t *path[GS_STARTS_DEPTH + 1];
-    unsigned shift = segment->starts_shift, depth = 0;
-    uint32_t *slot = &segment->starts;
+    struct gs_starts_table *table = table_of(starts), *copy;
+    size_t mask = mask_of(table);
 
-    while (*slot & GS_STARTS_NODE) {
-        path[depth++] = slot;
-        slot = slot_of(node_at(pool, *slot), offset, shift);
-        shift -= 4;
-    }
-    while (depth) {
-        slot = path[--depth];
-        if (!node_is_empty(node_at(pool, *slot)))
-            return;
-        gs_stock_push(&pool->nodes, nodes, *slot & ~GS_STARTS_NODE);
-        *slot = 0;
-    }
+    copy = gs_meta_map(table_bytes(mask));
+    if (!copy)
+        return GS_ERR_HOST_NOMEM;
+    atomic_store_explicit(&copy->mask, (uint32_t)mask, memory_order_relaxed);
+    for (size_t i = 0; i <= mask; i++)
+        set_slot(copy, i, slot_at(table, i));
+    atomic_fetch_add_explicit(&starts->version, 1, memory_order_acq_rel);
+    for (size_t i = 0; i <= mask; i++)
+        set_slot(table, i, 0);
+    insert_all(pool, table, copy);
+    atomic_fetch_add_explicit(&starts->version, 1, memory_order_release);
+    gs_meta_unmap(copy, table_bytes(mask));
+    return GS_OK;
 }
 
-void gs_starts_drop(struct gs_pool *pool, struct gs_stock *nodes, struct gs_block *block)
+enum gs_status gs_starts_reserve(struct gs_pool *pool, struct gs_starts *starts)
 {
-    unsigned shift = block->segment->starts_shift;
-    uint32_t *slot = &block->segment->starts;
-    struct gs_starts_node *node = NULL;
+    size_t slots = mask_of(table_of(starts)) + 1;
+    enum gs_status status;
 
-    while (*slot & GS_STARTS_NODE) {
-        node = node_at(pool, *slot);
-        slot = slot_of(node, block->offset, shift);
-        shift -= 4;
-    }
-    assert(*slot == block->id);
-    *slot = 0;
-    if (node && node_is_empty(node))
-        prune(pool, nodes, block->segment, block->offset);
+    if (GS_LIKELY(starts->used + starts->graves < slots / 4 * 3))
+        return GS_OK;
+    status =
+        starts->used >= slots / 8 * 3 ? grow(pool, starts) : sweep_graves(pool, starts);
+    if (status == GS_OK)
+        starts->graves = 0;
+    return status;
 }
 
-static void clear(struct gs_pool *pool, struct gs_stock *nodes, uint32_t slot)
+void gs_starts_put(struct gs_starts *starts, const struct gs_block *block)
 {
-    struct gs_starts_node *node;
+    if (insert(table_of(starts), block) == GS_STARTS_GRAVE)
+        starts->graves--;
+    starts->used++;
+}
 
-    if (!(slot & GS_STARTS_NODE))
+/* The slot at `at` is nobody's any more; its run may end here now. */
+static void bury(struct gs_starts *starts, struct gs_starts_table *table, size_t at)
+{
+    size_t mask = mask_of(table);
+
+    starts->used--;
+    if (slot_at(table, (at + 1) & mask)) {
+        set_slot(table, at, GS_STARTS_GRAVE);
+        starts->graves++;
         return;
-    node = node_at(pool, slot);
-    for (unsigned i = 0; i < GS_STARTS_FANOUT; i++) {
-        clear(pool, nodes, node->slots[i]);
-        node->slots[i] = 0;
     }
-    gs_stock_push(&pool->nodes, nodes, slot & ~GS_STARTS_NODE);
+    set_slot(table, at, 0);
+    for (at = (at - 1) & mask; slot_at(table, at) == GS_STARTS_GRAVE;
+         at = (at - 1) & mask) {
+        set_slot(table, at, 0);
+        starts->graves--;
+    }
 }
 
-void gs_starts_clear(struct gs_pool *pool, struct gs_stock *nodes,
-                     struct gs_segment *segment)
+void gs_starts_drop(struct gs_starts *starts, const struct gs_block *block)
 {
-    clear(pool, nodes, segment->starts);
-    segment->starts = 0;
+    struct gs_starts_table *table = table_of(starts);
+    uint64_t hash = gs_starts_hash(gs_block_addr(block));
+    size_t mask = mask_of(table), at = home_of(hash, mask);
+    uint32_t mine = block->id | tag_of(hash);
+
+    while (slot_at(table, at) != mine) {
+        assert(slot_at(table, at));
+        at = (at + 1) & mask;
+    }
+    bury(starts, table, at);
 }
 
-struct gs_block *gs_starts_find(struct gs_pool *pool, const struct gs_segment *segment,
-                                uint32_t offset)
+void gs_starts_clear(struct gs_starts *starts)
 {
-    uint32_t slot = segment->starts;
-    unsigned shift = segment->starts_shift;
+    struct gs_starts_table *table = table_of(starts);
 
-    while (slot & GS_STARTS_NODE) {
-        slot = *slot_of(node_at(pool, slot), offset, shift);
-        shift -= 4;
-    }
-    if (!slot || gs_block_at(pool, slot)->offset != offset)
-        return NULL;
-    return gs_block_at(pool, slot);
+    atomic_store_explicit(&starts->table, &no_table, memory_order_release);
+    atomic_fetch_add_explicit(&starts->version, 2, memory_order_release);
+    empty(table);
+    starts->used = starts->graves = 0;
 }
 
-/* Highest start at or before `offset` below one slot; all of a lower branch if `any`. */
-static struct gs_block *floor_below(struct gs_pool *pool, uint32_t slot, unsigned shift,
-                                    uint32_t offset, bool any)
+struct gs_block *gs_starts_find(const struct gs_pool *pool,
+                                const struct gs_starts *starts,
+                                const struct gs_segment *segment, uint32_t offset)
 {
-    struct gs_starts_node *node;
-    unsigned top;
+    struct gs_starts_walk walk;
+    uint32_t slot;
 
-    if (!slot)
-        return NULL;
-    if (!(slot & GS_STARTS_NODE)) {
-        struct gs_block *block = gs_block_at(pool, slot);
+    gs_starts_begin(&walk, starts,
+                    __atomic_load_n(&segment->addr, __ATOMIC_RELAXED) +
+                        (uint64_t)offset * GS_BLOCK_BYTES);
+    while ((slot = gs_starts_next(&walk))) {
+        struct gs_block *block = gs_block_at(pool, slot & (GS_TABLE_IDS - 1));
 
-        return block->offset <= offset ? block : NULL;
-    }
-    node = node_at(pool, slot);
-    top = any ? GS_STARTS_FANOUT - 1 : (offset >> shift) & (GS_STARTS_FANOUT - 1);
-    for (unsigned i = top + 1; i-- > 0;) {
-        struct gs_block *found =
-            floor_below(pool, node->slots[i], shift - 4, offset, any || i != top);
-
-        if (found)
-            return found;
+        if (GS_LIKELY(__atomic_load_n(&block->segment, __ATOMIC_RELAXED) == segment &&
+                      __atomic_load_n(&block->offset, __ATOMIC_RELAXED) == offset))
+            return block;
     }
     return NULL;
 }
 
-struct gs_block *gs_starts_floor(struct gs_pool *pool, const struct gs_segment *segment,
-                                 uint32_t offset)
+struct gs_block *gs_starts_seek(const struct gs_pool *pool,
+                                const struct gs_starts *starts,
+                                const struct gs_segment *segment, uint32_t offset)
 {
-    return floor_below(pool, segment->starts, segment->starts_shift, offset, false);
+    for (;;) {
+        uint32_t version = atomic_load_explicit(&starts->version, memory_order_acquire);
+        struct gs_block *block = gs_starts_find(pool, starts, segment, offset);
+
+        if (GS_LIKELY(block != NULL))
+            return block;
+        /* The slots were read with acquire order: this is read after them. */
+        if (!(version & 1) &&
+            atomic_load_explicit(&starts->version, memory_order_acquire) == version)
+            return NULL;
+        sched_yield();
+    }
+}
+
+struct gs_block *gs_starts_floor(const struct gs_pool *pool,
+                                 const struct gs_starts *starts,
+                                 const struct gs_segment *segment, uint32_t offset)
+{
+    for (uint32_t at = offset + 1; at-- > 0;) {
+        struct gs_block *block = gs_starts_find(pool, starts, segment, at);
+
+        if (block)
+            return block;
+    }
+    return NULL;
+}
+
+size_t gs_starts_bytes(const struct gs_starts *starts)
+{
+    size_t used_mask = mask_of(table_of(starts));
+
+    return used_mask ? table_bytes(used_mask) : 0;
 }

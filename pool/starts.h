@@ -1,50 +1,118 @@
 /*
- * starts.h - where the live blocks of a shared segment begin.
+ * starts.h - where the occupied blocks of a heap's shared segments begin.
  *
- * A claim must tell in constant time whether an address is the start of a block. A flat
- * array of ids would cost 4 bytes for each 512; this is a trie over the block's offset in
- * units, four bits a level, in which a branch that holds one start ends with that block's
- * id. A segment of 2 MiB has three levels of 64-byte nodes; a lone block costs nothing.
+ * A claim must tell in constant time, and without a lock, whether an address is the start
+ * of a block. An array of ids over all offsets would cost 4 bytes for each 512, far more
+ * than its record for a block of 64 KiB; this is a hash table by address that costs 5 to
+ * 11 bytes a block of any size. A slot is a block's 28-bit id and four more bits of the
+ * hash, so that a walk along a run of slots looks at almost no record but the right one.
  *
- * Free blocks are not in the trie: their neighbours in address order are.
+ * Readers take no lock. What they find is checked against the block's own record, which
+ * never goes away; that they find nothing counts only if the table was not rearranged
+ * meanwhile (gs_starts_seek). A slot keeps its place while its block is occupied, unless
+ * the whole table is rearranged.
  *
- * Owns: the nodes below segment->starts.   Lock: heap->lock
+ * Owns: its tables.   Lock: heap->lock for writers
  */
 #ifndef GS_POOL_STARTS_H
 #define GS_POOL_STARTS_H
 
+#include <stdatomic.h>
+
 #include "gs_base.h"
-#include "meta.h"
 
 struct gs_pool;
 struct gs_block;
 struct gs_segment;
 
-#define GS_STARTS_FANOUT 16u
-#define GS_STARTS_DEPTH  8u /* levels that 32-bit offsets can need */
+#define GS_STARTS_MIN_BITS 10u
+#define GS_STARTS_MAX_BITS 29u
+#define GS_STARTS_TAG_BITS 28u /* the id is below, four bits of the hash above */
+#define GS_STARTS_GRAVE    ((uint32_t)15 << GS_STARTS_TAG_BITS) /* id 0: was taken once */
 
-struct gs_starts_node {
-    uint32_t
-        slots[GS_STARTS_FANOUT]; /* 0, a block's id, or a node's with GS_STARTS_NODE */
+/* Memory that reads as zero is an empty table, of one slot. */
+struct gs_starts_table {
+    _Atomic uint32_t mask; /* slots less one */
+    _Atomic uint32_t slots[];
 };
-#define GS_STARTS_NODE ((uint32_t)1 << 31)
 
-/* Shift of the topmost level of a segment of `units`. */
-uint8_t gs_starts_shift(uint32_t units);
+struct gs_starts {
+    _Atomic(struct gs_starts_table *) table;
+    _Atomic uint32_t version; /* odd while a table is being rearranged in place */
+    uint32_t used, graves;    /* slots of `table` */
+    /* By bits; those that are not `table` any more are empty, but stay mapped. */
+    struct gs_starts_table *tables[GS_STARTS_MAX_BITS + 1];
+};
 
-/* Note the start of `block`. `nodes` must hold GS_STARTS_DEPTH items. */
-void gs_starts_put(struct gs_pool *pool, struct gs_stock *nodes, struct gs_block *block);
+/* Errors: GS_ERR_HOST_NOMEM. */
+enum gs_status gs_starts_init(struct gs_starts *starts) GS_MUST_USE;
+void gs_starts_fini(struct gs_starts *starts);
+
+/* Room for one more start. Errors: GS_ERR_HOST_NOMEM, with nothing changed. */
+enum gs_status gs_starts_reserve(struct gs_pool *pool,
+                                 struct gs_starts *starts) GS_MUST_USE;
+/* Note the start of `block`; gs_starts_reserve came first. */
+void gs_starts_put(struct gs_starts *starts, const struct gs_block *block);
 /* Forget it. */
-void gs_starts_drop(struct gs_pool *pool, struct gs_stock *nodes, struct gs_block *block);
-/* Forget all of them: only the nodes are given back. */
-void gs_starts_clear(struct gs_pool *pool, struct gs_stock *nodes,
-                     struct gs_segment *segment);
+void gs_starts_drop(struct gs_starts *starts, const struct gs_block *block);
+/* The heap is dead: forget all of them, for good, and give their memory back. */
+void gs_starts_clear(struct gs_starts *starts);
 
-/* The block that starts at `offset` (units), or NULL. */
-struct gs_block *gs_starts_find(struct gs_pool *pool, const struct gs_segment *segment,
-                                uint32_t offset);
-/* The last block that starts at or before `offset` (units), or NULL. */
-struct gs_block *gs_starts_floor(struct gs_pool *pool, const struct gs_segment *segment,
-                                 uint32_t offset);
+/* Bits 32 and up are the place, the four below them the tag. */
+static inline uint64_t gs_starts_hash(uint64_t addr)
+{
+    return (addr >> 9) * 0x9e3779b97f4a7c15ull;
+}
+
+/* Along the slots that may be those of one address. Takes no lock. */
+struct gs_starts_walk {
+    const struct gs_starts_table *table;
+    uint32_t mask, at;
+    uint32_t tag; /* in the top four bits */
+};
+
+static inline void gs_starts_begin(struct gs_starts_walk *walk,
+                                   const struct gs_starts *starts, uint64_t addr)
+{
+    uint64_t hash = gs_starts_hash(addr);
+
+    walk->table = atomic_load_explicit(&starts->table, memory_order_acquire);
+    walk->mask = atomic_load_explicit(&walk->table->mask, memory_order_relaxed);
+    walk->at = (uint32_t)(hash >> 32) & walk->mask;
+    walk->tag = (uint32_t)hash;
+}
+
+/* The next slot whose tag is right, its id in the lower bits; 0: the run has ended. A
+ * grave's id is 0, which is the record of no block. */
+static inline uint32_t gs_starts_next(struct gs_starts_walk *walk)
+{
+    uint32_t slot;
+
+    do {
+        slot = atomic_load_explicit(&walk->table->slots[walk->at], memory_order_acquire);
+        if (!slot)
+            return 0;
+        walk->at = (walk->at + 1) & walk->mask;
+    } while ((slot ^ walk->tag) >> GS_STARTS_TAG_BITS);
+    return slot;
+}
+
+/*
+ * The block that starts at `offset` (units) of the segment, or NULL. Without the lock
+ * NULL may be wrong, and the block may be another's a moment later.
+ */
+struct gs_block *gs_starts_find(const struct gs_pool *pool,
+                                const struct gs_starts *starts,
+                                const struct gs_segment *segment, uint32_t offset);
+/* The same without the lock, where NULL is right. */
+struct gs_block *gs_starts_seek(const struct gs_pool *pool,
+                                const struct gs_starts *starts,
+                                const struct gs_segment *segment, uint32_t offset);
+/* The last block that starts at or before `offset` (units), or NULL. The lock is held. */
+struct gs_block *gs_starts_floor(const struct gs_pool *pool,
+                                 const struct gs_starts *starts,
+                                 const struct gs_segment *segment, uint32_t offset);
+/* Host memory in use, in bytes. */
+size_t gs_starts_bytes(const struct gs_starts *starts);
 
 #endif

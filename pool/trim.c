@@ -50,26 +50,27 @@ static size_t give_back(struct gs_heap *heap, enum gs_idle_part part, size_t byt
 
         given += segment->bytes;
         gs_segment_detach(heap, segment);
-        segment->next_detached = NULL;
         *end = segment;
         end = &segment->next_detached;
     }
     gs_lock_drop(&heap->lock);
-    while (chain) {
-        struct gs_segment *segment = chain;
-
-        chain = segment->next_detached;
-        gs_segment_return(heap, segment);
-    }
+    gs_segments_return(chain);
     return given;
 }
 
-/* Freed blocks that need not wait any more are idle memory too. */
-static void poll_all(struct gs_pool *pool, int device)
+/* Freed blocks that need not wait any more may leave idle memory, and so may cached ones.
+ * Returns whether there were any. */
+bool gs_pool_settle(struct gs_pool *pool, int device)
 {
-    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next)
-        if (gs_heap_on(heap, device))
-            gs_pending_poll(heap, 0);
+    bool any = false;
+
+    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
+        if (!gs_heap_on(heap, device))
+            continue;
+        any |= gs_levels_drain(heap) > 0;
+        any |= gs_pending_poll(heap, 0) > 0;
+    }
+    return any;
 }
 
 size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes)
@@ -77,7 +78,7 @@ size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes)
     size_t given = 0;
     unsigned empty = 0;
 
-    poll_all(pool, device);
+    gs_pool_settle(pool, device);
     while (given < bytes && empty < EMPTY_MAX) {
         enum gs_idle_part part = GS_IDLE_LARGE;
         struct gs_heap *heap = largest_part(pool, device, &part);
@@ -96,7 +97,7 @@ size_t gs_pool_idle_bytes(struct gs_pool *pool, int device)
 {
     size_t bytes = 0;
 
-    poll_all(pool, device);
+    gs_pool_settle(pool, device);
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
         if (!gs_heap_on(heap, device))
             continue;

@@ -8,6 +8,7 @@
 #include "log.h"
 #include "record.h"
 #include "retry.h"
+#include "submissions.h"
 
 /* ---- allocate -------------------------------------------------------------------- */
 
@@ -41,6 +42,7 @@ static CUresult allocate(struct gs_state *state, CUdeviceptr *out, size_t bytes)
         return allocate_native(state, &request, out, bytes);
     }
     enum gs_status status;
+    gs_pool_thread_stream(gs_submissions_stream());
     do {
         status = gs_heap_alloc(request.context->heap, bytes, &block, &native);
     } while (status == GS_ERR_NOMEM &&
@@ -141,6 +143,7 @@ static CUresult free_block(struct gs_state *state, struct gs_block *block, uint6
     struct gs_heap *heap = gs_block_heap(block);
     CUresult result = CUDA_SUCCESS;
     bool waited = !gs_captures_active();
+    gs_pool_thread_stream(gs_submissions_stream());
     if (waited) {
         result = gs_free_wait(state, gs_heap_self(heap));
     }

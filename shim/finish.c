@@ -64,6 +64,20 @@ static void read_command(char out[COMMAND_BYTES + 8])
     strcpy(out + length, cut ? "..." : "");
 }
 
+/* Which level of the pool's caches served how much; for those who tune. */
+static void say_levels(size_t device, const struct gs_pool_stats *stats)
+{
+    if (stats->allocs > 0) {
+        gs_log_line(
+            GS_LOG_INFO,
+            "device %zu: of %llu requests to the pool %llu were served by threads, "
+            "%llu by streams, %llu by all threads' caches",
+            device, (unsigned long long)stats->allocs,
+            (unsigned long long)stats->front_hits, (unsigned long long)stats->stream_hits,
+            (unsigned long long)stats->global_hits);
+    }
+}
+
 static void fill_devices(struct gs_state *state, struct gs_report_device *devices,
                          size_t count)
 {
@@ -86,6 +100,7 @@ static void fill_devices(struct gs_state *state, struct gs_report_device *device
         devices[i].frees_waited = frees.waited;
         devices[i].frees_waited_ns = frees.waited_ns;
         devices[i].frees_idle = frees.found_idle;
+        say_levels(i, &stats);
     }
 }
 

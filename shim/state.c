@@ -71,6 +71,7 @@ static void after_fork_in_child(void)
     __atomic_store_n(&current, NULL, __ATOMIC_RELAXED);
     pthread_mutex_init(&start_lock, NULL);
     gs_thread = (struct gs_thread){0};
+    gs_pool_after_fork_in_child();
     gs_captures_reset();
     gs_fences_reset();
     gs_submissions_reset();
@@ -136,7 +137,8 @@ static bool create_parts(struct gs_state *state)
         status = create_tracker(state);
     }
     if (status == GS_OK && state->options.pool) {
-        struct gs_pool_config pool = {.segment_bytes = state->options.pool_segment_bytes};
+        struct gs_pool_config pool = {.segment_bytes = state->options.pool_segment_bytes,
+                                      .cache_bytes = state->options.pool_cache_bytes};
         status = gs_pool_create(&pool, &state->pool);
     }
     if (status != GS_OK) {

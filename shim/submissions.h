@@ -44,6 +44,7 @@
 struct gs_submissions {
     uint64_t begun, ended;       /* atomic: calls */
     uintptr_t streams;           /* atomic: handles used, or-ed */
+    uintptr_t newest;            /* the thread's own: where it submitted last */
     unsigned taken;              /* atomic: a living thread has it */
     struct gs_submissions *next; /* immutable once published */
     /* atomic: frees that found their context idle, by device. Behind the line that other
@@ -74,6 +75,7 @@ static inline struct gs_submissions *gs_submission_begin(uintptr_t streams)
     __atomic_store_n(&own->streams,
                      __atomic_load_n(&own->streams, __ATOMIC_RELAXED) | streams,
                      __ATOMIC_RELAXED);
+    own->newest = streams;
     if (!gs_mutant(GS_MUTANT_count_after)) {
         gs_submissions_add(&own->begun);
     }
@@ -86,6 +88,12 @@ static inline void gs_submission_end(struct gs_submissions *own)
         gs_submissions_add(&own->begun);
     }
     gs_submissions_add(&own->ended);
+}
+
+/* The stream the calling thread submitted to last, as a number that names it. */
+static inline uint64_t gs_submissions_stream(void)
+{
+    return gs_thread.submissions ? gs_thread.submissions->newest : 0;
 }
 
 /* What has been submitted up to now. */

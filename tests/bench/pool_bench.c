@@ -2,6 +2,7 @@
  * pool_bench.c - what the pool itself costs, over a device that costs nothing.
  *
  *   pool_bench                 pairs of alloc, claim and park: ns a pair, pairs a second
+ *   pool_bench uncached ...    any of these without the levels above the segments
  *   pool_bench pairs N [BYTES] N pairs and nothing else, for an instruction counter
  *   pool_bench metadata N      host memory of N live blocks of 1 KiB: bytes a block
  *   gzip -dc TRACE | pool_bench replay [SEGMENT_MIB]
@@ -12,6 +13,7 @@
  * Owns: everything here.   Lock: none but the device's, an atomic counter.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +27,8 @@
 #define BATCH         1000 /* pairs timed together */
 #define BATCHES       300
 #define HOLES         65536
+
+static size_t cache_bytes = 32 * GS_MIB; /* set before anything else runs */
 
 /* A device that hands out fresh addresses and counts bytes. */
 struct device {
@@ -88,7 +92,7 @@ static void require(enum gs_status status, const char *what)
 
 static void bench_init(struct bench *bench, size_t capacity, size_t segment_bytes)
 {
-    struct gs_pool_config config = {segment_bytes};
+    struct gs_pool_config config = {segment_bytes, cache_bytes};
 
     memset(bench, 0, sizeof(*bench));
     bench->device.backend =
@@ -276,6 +280,53 @@ static void row_threads(const char *name, unsigned threads, bool own_heaps)
     gs_pool_destroy(bench.pool);
 }
 
+#define RING 64 /* blocks on their way from one thread to the other */
+
+struct ring {
+    struct bench bench;
+    _Atomic uint64_t slots[RING];
+    unsigned blocks;
+};
+
+static void *free_remotely(void *argument)
+{
+    struct ring *ring = argument;
+
+    for (unsigned i = 0; i < ring->blocks; i++) {
+        uint64_t addr;
+
+        while (!(addr = atomic_exchange(&ring->slots[i % RING], 0)))
+            sched_yield();
+        release(ring->bench.pool, addr);
+    }
+    return NULL;
+}
+
+/* One thread allocates, another frees. */
+static void row_remote(void)
+{
+    static struct ring ring = {.blocks = 300000};
+    pthread_t thread;
+    double begin, ns;
+
+    bench_init(&ring.bench, 64 * GS_GIB, SEGMENT_BYTES);
+    if (pthread_create(&thread, NULL, free_remotely, &ring))
+        require(GS_ERR_HOST_NOMEM, "thread");
+    begin = now_ns();
+    for (unsigned i = 0; i < ring.blocks; i++) {
+        uint64_t addr = alloc(ring.bench.heap, 4 * GS_KIB);
+
+        while (atomic_load(&ring.slots[i % RING]))
+            sched_yield();
+        atomic_store(&ring.slots[i % RING], addr);
+    }
+    pthread_join(thread, NULL);
+    ns = now_ns() - begin;
+    print_row("4 KiB, freed by another thread", 2, ns / ring.blocks,
+              1e9 * ring.blocks / ns);
+    gs_pool_destroy(ring.bench.pool);
+}
+
 static int run_table(void)
 {
     printf("%-44s %7s %10s %14s\n", "scenario", "threads", "ns/pair", "pairs/s");
@@ -285,6 +336,7 @@ static int run_table(void)
         row_threads("4 KiB, one heap", threads, false);
         row_threads("4 KiB, a heap each", threads, true);
     }
+    row_remote();
     return 0;
 }
 
@@ -474,6 +526,11 @@ static int run_replay(size_t segment_bytes)
 
 int main(int argc, char **argv)
 {
+    if (argc > 1 && !strcmp(argv[1], "uncached")) {
+        cache_bytes = 0;
+        argc--;
+        argv++;
+    }
     if (argc == 1)
         return run_table();
     if (argc >= 3 && !strcmp(argv[1], "pairs"))
@@ -487,7 +544,7 @@ int main(int argc, char **argv)
         return run_replay(mib * GS_MIB);
     }
     fprintf(stderr,
-            "usage: pool_bench | pool_bench pairs N [BYTES] | "
+            "usage: pool_bench [uncached] | pool_bench pairs N [BYTES] | "
             "pool_bench metadata N | pool_bench replay [SEGMENT_MIB] < trace.csv\n");
     return 2;
 }

@@ -196,14 +196,21 @@ bool fake_is_mapped(struct fake *fake, uint64_t addr)
     return found;
 }
 
-void bed_init(struct bed *bed, size_t capacity, size_t segment_bytes)
+void bed_init_cached(struct bed *bed, size_t capacity, size_t segment_bytes,
+                     size_t cache_bytes)
 {
-    struct gs_pool_config config = {segment_bytes ? segment_bytes : 20 * GS_MIB};
+    struct gs_pool_config config = {segment_bytes ? segment_bytes : 20 * GS_MIB,
+                                    cache_bytes};
 
     fake_init(&bed->fake, capacity);
     cr_assert_eq(gs_pool_create(&config, &bed->pool), GS_OK);
     cr_assert_eq(gs_heap_create(bed->pool, &bed->fake.backend, &bed->fake, 0, &bed->heap),
                  GS_OK);
+}
+
+void bed_init(struct bed *bed, size_t capacity, size_t segment_bytes)
+{
+    bed_init_cached(bed, capacity, segment_bytes, 0);
     bed->fake.pool = bed->pool;
 }
 

@@ -79,6 +79,10 @@ struct bed {
 
 /* segment_bytes 0: 20 MiB. Ends the test if it cannot be set up. */
 void bed_init(struct bed *bed, size_t capacity, size_t segment_bytes);
+/* With levels above the segments; the device does not probe the pool, as its questions
+ * would empty them. */
+void bed_init_cached(struct bed *bed, size_t capacity, size_t segment_bytes,
+                     size_t cache_bytes);
 /* Checks the pool's invariants and that the fake saw nothing wrong, then destroys both.
  */
 void bed_fini(struct bed *bed);

@@ -1,0 +1,509 @@
+/*
+ * levels.c - what moves between the fronts, the two levels below them, and the segments.
+ *
+ * A block is cached by being pushed to a stack of its class; its segment goes on counting
+ * it as occupied. Classes above 32 KiB hold several sizes, so there a few blocks are
+ * looked through for one of the very size.
+ *
+ * Owns: struct gs_levels, its caches.
+ * Lock: who is inside a front, or excludes, may touch the fronts; the stream caches and
+ * the global classes have a lock each, taken inside.   Design: docs/pool.md, "Levels"
+ */
+#include "heap.h"
+
+/* Blocks of a class of several sizes that are looked at for one that fits. */
+#define SEARCH_MAX 8u
+/* Blocks released in one turn of the heap's lock. */
+#define RELEASE_TURN 64u
+
+/* Blocks of one class on their way from one level to another. */
+struct chain {
+    struct gs_block *top, *bottom;
+    uint32_t count;
+    size_t bytes;
+};
+
+/* A class of the stream or the global level. */
+struct shelf {
+    struct gs_lock *lock;
+    struct gs_stack *stack;
+    _Atomic size_t *held; /* bytes of its level */
+};
+
+enum gs_status gs_levels_create(size_t cache_bytes, struct gs_levels **out)
+{
+    struct gs_levels *levels = gs_meta_map(sizeof(*levels));
+
+    if (!levels)
+        return GS_ERR_HOST_NOMEM;
+    gs_lock_init(&levels->lock, GS_RANK_LEVELS);
+    gs_list_init(&levels->fronts);
+    for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
+        gs_lock_init(&levels->global[i].lock, GS_RANK_GLOBAL);
+    levels->fronts_bytes = cache_bytes / 2;
+    levels->level_bytes = cache_bytes / 4;
+    levels->front_bytes = cache_bytes / 4;
+    if (levels->front_bytes > GS_FRONT_BYTES)
+        levels->front_bytes = GS_FRONT_BYTES;
+    *out = levels;
+    return GS_OK;
+}
+
+void gs_levels_destroy(struct gs_levels *levels)
+{
+    if (!levels)
+        return;
+    gs_fronts_forget(levels);
+    for (unsigned i = 0; i < GS_STREAMS; i++) {
+        struct gs_cache *cache = atomic_load(&levels->streams[i]);
+
+        if (cache)
+            gs_meta_unmap(cache, sizeof(*cache));
+    }
+    gs_meta_unmap(levels, sizeof(*levels));
+}
+
+/* The front's cache of the stream level, by the key its thread has now; NULL: there is
+ * no memory for one. */
+static struct gs_cache *stream_of(struct gs_front *front, struct gs_levels *levels)
+{
+    uint64_t key = gs_front_stream_key();
+    _Atomic(struct gs_cache *) *slot;
+    struct gs_cache *cache, *none = NULL;
+
+    if (front->stream && front->stream_key == key)
+        return front->stream;
+    slot = &levels->streams[key * 0x9e3779b97f4a7c15ull >> 60];
+    cache = atomic_load(slot);
+    if (!cache) {
+        cache = gs_meta_map(sizeof(*cache));
+        if (!cache)
+            return NULL;
+        gs_lock_init(&cache->lock, GS_RANK_STREAM);
+        if (!atomic_compare_exchange_strong(slot, &none, cache)) {
+            gs_meta_unmap(cache, sizeof(*cache));
+            cache = none;
+        }
+    }
+    front->stream = cache;
+    front->stream_key = key;
+    return cache;
+}
+static_assert(GS_STREAMS == 16, "the key's hash has as many values");
+
+static struct shelf stream_shelf(struct gs_levels *levels, struct gs_cache *cache,
+                                 unsigned class)
+{
+    return (struct shelf){&cache->lock, &cache->stacks[class], &levels->stream_bytes};
+}
+
+static struct shelf global_shelf(struct gs_levels *levels, unsigned class)
+{
+    return (struct shelf){&levels->global[class].lock, &levels->global[class].stack,
+                          &levels->global_bytes};
+}
+
+static void chain_add(struct chain *chain, struct gs_block *block)
+{
+    if (!chain->bottom)
+        chain->bottom = block;
+    block->live.below = chain->top;
+    chain->top = block;
+    chain->count++;
+    chain->bytes += gs_block_bytes(block);
+}
+
+/* Take the youngest block of `units` out of a stack, not far below its top. */
+static struct gs_block *stack_pick(struct gs_stack *stack, uint32_t units)
+{
+    struct gs_block **link = &stack->top;
+
+    for (unsigned i = 0; *link && i < SEARCH_MAX; i++) {
+        struct gs_block *block = *link;
+
+        if (block->units == units) {
+            *link = block->live.below;
+            return block;
+        }
+        link = &block->live.below;
+    }
+    return NULL;
+}
+
+/* Up to `most` blocks of `units` from a shelf. Its count is a hint without the lock. */
+static void shelf_fetch(const struct shelf *shelf, uint32_t units, uint32_t most,
+                        struct chain *chain)
+{
+    struct gs_stack *stack = shelf->stack;
+    struct gs_block *block;
+
+    if (!__atomic_load_n(&stack->count, __ATOMIC_RELAXED))
+        return;
+    gs_lock_take(shelf->lock);
+    while (chain->count < most && (block = stack_pick(stack, units)))
+        chain_add(chain, block);
+    __atomic_store_n(&stack->count, stack->count - chain->count, __ATOMIC_RELAXED);
+    atomic_fetch_sub_explicit(shelf->held, chain->bytes, memory_order_relaxed);
+    gs_lock_drop(shelf->lock);
+}
+
+/* The whole chain to a shelf, or nothing where it would be too much. */
+static bool shelf_store(const struct shelf *shelf, const struct chain *chain,
+                        uint32_t most, size_t most_bytes)
+{
+    struct gs_stack *stack = shelf->stack;
+    bool stored = false;
+
+    if (atomic_fetch_add_explicit(shelf->held, chain->bytes, memory_order_relaxed) +
+            chain->bytes <=
+        most_bytes) {
+        gs_lock_take(shelf->lock);
+        stored = stack->count + chain->count <= most;
+        if (stored) {
+            chain->bottom->live.below = stack->top;
+            stack->top = chain->top;
+            __atomic_store_n(&stack->count, stack->count + chain->count,
+                             __ATOMIC_RELAXED);
+        }
+        gs_lock_drop(shelf->lock);
+    }
+    if (!stored)
+        atomic_fetch_sub_explicit(shelf->held, chain->bytes, memory_order_relaxed);
+    return stored;
+}
+
+/* Everything on a shelf, to the front of the chain. */
+static void shelf_empty(const struct shelf *shelf, struct chain *chain)
+{
+    struct gs_stack *stack = shelf->stack;
+    struct chain taken = {0};
+
+    gs_lock_take(shelf->lock);
+    while (stack->top) {
+        struct gs_block *block = stack->top;
+
+        stack->top = block->live.below;
+        chain_add(&taken, block);
+    }
+    __atomic_store_n(&stack->count, 0, __ATOMIC_RELAXED);
+    gs_lock_drop(shelf->lock);
+    atomic_fetch_sub_explicit(shelf->held, taken.bytes, memory_order_relaxed);
+    while (taken.top) {
+        struct gs_block *block = taken.top;
+
+        taken.top = block->live.below;
+        chain_add(chain, block);
+    }
+}
+
+/* Into the segments. Those that have to be given back are added to *detached. */
+static void release(struct gs_heap *heap, const struct chain *chain,
+                    struct gs_segment **detached)
+{
+    struct gs_block *block = chain->top;
+
+    while (block) {
+        gs_lock_take(&heap->lock);
+        for (unsigned i = 0; block && i < RELEASE_TURN; i++) {
+            struct gs_block *below = block->live.below;
+            struct gs_segment *segment = gs_block_release(heap, block);
+
+            if (segment) {
+                segment->next_detached = *detached;
+                *detached = segment;
+            }
+            block = below;
+        }
+        gs_lock_drop(&heap->lock);
+    }
+}
+
+/* One class's chain goes one level down, or further where there is no room. */
+static void sink(struct gs_front *front, struct gs_heap *heap, unsigned class,
+                 const struct chain *chain, struct gs_segment **detached)
+{
+    struct gs_levels *levels = heap->levels;
+    struct gs_cache *cache = stream_of(front, levels);
+    uint32_t most = front->stacks[class].limit * GS_LOWER_STACKS;
+    struct shelf shelf;
+
+    if (!chain->count)
+        return;
+    if (cache) {
+        shelf = stream_shelf(levels, cache, class);
+        if (shelf_store(&shelf, chain, most, levels->level_bytes))
+            return;
+    }
+    shelf = global_shelf(levels, class);
+    if (!shelf_store(&shelf, chain, most, levels->level_bytes))
+        release(heap, chain, detached);
+}
+
+/* What lies below the youngest `keep` of a front's stack. */
+static void cut(struct gs_front *front, unsigned class, uint32_t keep,
+                struct chain *chain)
+{
+    struct gs_stack *stack = &front->stacks[class];
+    struct gs_block **link = &stack->top, *block;
+
+    if (stack->count <= keep)
+        return;
+    for (uint32_t i = 0; i < keep; i++)
+        link = &(*link)->live.below;
+    block = *link;
+    *link = NULL;
+    while (block) {
+        struct gs_block *below = block->live.below;
+
+        chain_add(chain, block);
+        block = below;
+    }
+    stack->count = keep;
+    front->bytes -= chain->bytes;
+}
+
+void gs_levels_spill(struct gs_front *front, struct gs_heap *heap, unsigned class,
+                     struct gs_segment **detached)
+{
+    struct gs_stack *stack = &front->stacks[class];
+
+    if (stack->count >= stack->limit) {
+        struct chain chain = {0};
+
+        cut(front, class, stack->limit / 2, &chain);
+        sink(front, heap, class, &chain, detached);
+        return;
+    }
+    for (unsigned i = 0; i < GS_CLASS_COUNT; i++) { /* too many bytes in all of them */
+        struct chain chain = {0};
+
+        cut(front, i, front->stacks[i].count / 2, &chain);
+        sink(front, heap, i, &chain, detached);
+    }
+}
+
+void gs_levels_flush(struct gs_front *front, struct gs_heap *heap,
+                     struct gs_segment **detached)
+{
+    for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
+        struct chain chain = {0};
+
+        cut(front, i, 0, &chain);
+        sink(front, heap, i, &chain, detached);
+    }
+    for (unsigned i = 0; i < GS_WHOLE_COUNT; i++) {
+        struct chain chain = {0};
+
+        if (front->whole[i])
+            chain_add(&chain, front->whole[i]);
+        release(heap, &chain, detached);
+        front->whole[i] = NULL;
+    }
+}
+
+/* The first block of a chain is what was asked for, the others stay in the front. */
+static struct gs_block *keep_rest(struct gs_front *front, struct gs_stack *stack,
+                                  struct chain *chain)
+{
+    struct gs_block *block = chain->top;
+
+    if (chain->count > 1) {
+        chain->bottom->live.below = stack->top;
+        stack->top = block->live.below;
+        stack->count += chain->count - 1;
+        front->bytes += chain->bytes - gs_block_bytes(block);
+    }
+    return block;
+}
+
+struct gs_block *gs_levels_take(struct gs_front *front, struct gs_heap *heap,
+                                uint32_t units)
+{
+    struct gs_levels *levels = heap->levels;
+    unsigned class = gs_class_of(units);
+    struct gs_stack *stack = &front->stacks[class];
+    struct gs_block *block = stack_pick(stack, units);
+    uint32_t most = class < GS_CLASS_EXACT ? (stack->limit + 1) / 2 : 1;
+    struct gs_cache *cache;
+    struct chain chain = {0};
+    struct shelf shelf;
+
+    if (block) {
+        stack->count--;
+        front->bytes -= units * GS_BLOCK_BYTES;
+        return block;
+    }
+    if (front->bytes + most * units * GS_BLOCK_BYTES > front->limit_bytes)
+        most = 1;
+    cache = stream_of(front, levels);
+    if (cache) {
+        shelf = stream_shelf(levels, cache, class);
+        shelf_fetch(&shelf, units, most, &chain);
+        front->counts.from_stream += chain.count > 0;
+    }
+    if (!chain.count) {
+        shelf = global_shelf(levels, class);
+        shelf_fetch(&shelf, units, most, &chain);
+        front->counts.from_global += chain.count > 0;
+    }
+    return chain.count ? keep_rest(front, stack, &chain) : NULL;
+}
+
+struct gs_block *gs_levels_take_whole(struct gs_front *front, uint32_t units)
+{
+    for (unsigned i = 0; i < GS_WHOLE_COUNT; i++) {
+        struct gs_block *block = front->whole[i];
+
+        if (!block || block->units != units)
+            continue;
+        for (; i + 1 < GS_WHOLE_COUNT; i++)
+            front->whole[i] = front->whole[i + 1];
+        front->whole[i] = NULL;
+        return block;
+    }
+    return NULL;
+}
+
+void gs_levels_put_whole(struct gs_front *front, struct gs_heap *heap,
+                         struct gs_block *block, struct gs_segment **detached)
+{
+    struct chain chain = {0};
+
+    if (front->whole[GS_WHOLE_COUNT - 1])
+        chain_add(&chain, front->whole[GS_WHOLE_COUNT - 1]);
+    for (unsigned i = GS_WHOLE_COUNT - 1; i > 0; i--)
+        front->whole[i] = front->whole[i - 1];
+    front->whole[0] = block;
+    release(heap, &chain, detached);
+}
+
+/* All that is cached; the fronts are excluded. */
+static void gather(struct gs_levels *levels, struct chain *chain)
+{
+    struct gs_link *link;
+
+    for (link = levels->fronts.next; link != &levels->fronts; link = link->next) {
+        struct gs_front *front = GS_LINK_OWNER(link, struct gs_front, of_heap);
+
+        for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
+            struct gs_stack *stack = &front->stacks[i];
+
+            while (stack->top) {
+                struct gs_block *block = stack->top;
+
+                stack->top = block->live.below;
+                chain_add(chain, block);
+            }
+            stack->count = 0;
+        }
+        front->bytes = 0;
+        for (unsigned i = 0; i < GS_WHOLE_COUNT; i++) {
+            if (front->whole[i])
+                chain_add(chain, front->whole[i]);
+            front->whole[i] = NULL;
+        }
+    }
+    for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
+        struct shelf shelf = global_shelf(levels, i);
+
+        shelf_empty(&shelf, chain);
+        for (unsigned j = 0; j < GS_STREAMS; j++) {
+            struct gs_cache *cache = atomic_load(&levels->streams[j]);
+
+            if (!cache)
+                continue;
+            shelf = stream_shelf(levels, cache, i);
+            shelf_empty(&shelf, chain);
+        }
+    }
+}
+
+static size_t drain(struct gs_heap *heap, uint32_t calls)
+{
+    struct gs_segment *detached = NULL;
+    struct chain chain = {0};
+
+    if (!heap->levels)
+        return 0;
+    gs_levels_exclude(heap);
+    if (calls)
+        atomic_store(&heap->levels->suspended, calls);
+    gather(heap->levels, &chain);
+    release(heap, &chain, &detached);
+    gs_levels_admit(heap);
+    gs_segments_return(detached);
+    return chain.bytes;
+}
+
+size_t gs_levels_drain(struct gs_heap *heap)
+{
+    return drain(heap, 0);
+}
+
+size_t gs_levels_suspend(struct gs_heap *heap)
+{
+    return drain(heap, GS_SUSPENDED);
+}
+
+void gs_levels_pass(struct gs_heap *heap)
+{
+    struct gs_levels *levels = heap->levels;
+    uint32_t calls =
+        levels ? atomic_load_explicit(&levels->suspended, memory_order_relaxed) : 0;
+
+    while (calls && !atomic_compare_exchange_weak(&levels->suspended, &calls, calls - 1))
+        ;
+    if (calls != 1)
+        return;
+    gs_levels_exclude(heap); /* opens them, unless the device is full again by now */
+    gs_levels_admit(heap);
+}
+
+void gs_levels_close(struct gs_heap *heap, bool release_blocks)
+{
+    struct gs_segment *detached = NULL;
+    struct chain chain = {0};
+    struct gs_link *link;
+
+    if (!heap->levels || atomic_load(&heap->levels->closed))
+        return;
+    gs_levels_exclude(heap);
+    gather(heap->levels, &chain);
+    if (release_blocks)
+        release(heap, &chain, &detached);
+    for (link = heap->levels->fronts.next; link != &heap->levels->fronts;
+         link = link->next)
+        gs_front_settle(GS_LINK_OWNER(link, struct gs_front, of_heap), heap);
+    atomic_store(&heap->levels->closed, true);
+    gs_levels_admit(heap);
+    gs_segments_return(detached);
+}
+
+void gs_levels_sum(struct gs_heap *heap, struct gs_pool_stats *sum)
+{
+    struct gs_levels *levels = heap->levels;
+    struct gs_link *link;
+
+    if (!levels)
+        return;
+    for (link = levels->fronts.next; link != &levels->fronts; link = link->next) {
+        const struct gs_front *front = GS_LINK_OWNER(link, struct gs_front, of_heap);
+        const struct gs_front_counts *counts = &front->counts;
+
+        sum->allocs += counts->allocs;
+        sum->hits += counts->allocs;
+        sum->frees += counts->frees;
+        sum->asked_bytes += counts->asked_bytes;
+        sum->given_bytes += counts->given_bytes;
+        sum->live_bytes += counts->asked_bytes - counts->asked_back_bytes;
+        sum->used_bytes += counts->given_bytes - counts->given_back_bytes;
+        sum->stream_hits += counts->from_stream;
+        sum->global_hits += counts->from_global;
+        sum->front_hits += counts->allocs - counts->from_stream - counts->from_global;
+        sum->front_bytes += front->bytes;
+        for (unsigned i = 0; i < GS_WHOLE_COUNT; i++)
+            sum->front_bytes += front->whole[i] ? gs_block_bytes(front->whole[i]) : 0;
+    }
+    sum->stream_bytes += atomic_load(&levels->stream_bytes);
+    sum->global_bytes += atomic_load(&levels->global_bytes);
+}

@@ -1,0 +1,207 @@
+/*
+ * levels.h - blocks kept whole above the segments, for requests of their own size.
+ *
+ *   front    of one thread and one heap: small stacks, no lock for their owner
+ *   stream   of one heap, for the threads that submit to the same streams: one lock each
+ *   global   of one heap: one lock a class
+ *
+ * A cached block is still occupied as its segment sees it, and is handed out only for a
+ * request that rounds to its own size: nothing here makes a block fit worse than it did.
+ * Batches move down when a level is full and up when the one above is empty; below the
+ * last are the segments, where blocks merge.
+ *
+ * A thread is inside its front while it moves blocks between any of the levels, and all
+ * who look at or empty a heap's levels first keep every thread out of its fronts
+ * (gs_levels_exclude). So a block is always either where they find it or in nobody's
+ * hands but a segment's, and what they do is one step for everybody else.
+ *
+ * Owns: struct gs_front, struct gs_levels.   Lock: fronts as said, levels->lock for who
+ * excludes.   Design: docs/pool.md, "Levels"
+ */
+#ifndef GS_POOL_LEVELS_H
+#define GS_POOL_LEVELS_H
+
+#include <stdatomic.h>
+
+#include "gs_base.h"
+#include "list.h"
+#include "lock.h"
+
+struct gs_block;
+struct gs_heap;
+struct gs_pool;
+struct gs_pool_stats;
+struct gs_segment;
+
+/* Classes: one for each size up to 32 KiB, then eight an octave, up to 2 MiB. */
+#define GS_CLASS_EXACT 64u
+#define GS_CLASS_COUNT (GS_CLASS_EXACT + 6 * 8)
+#define GS_STREAMS     16u /* caches of the stream level; keys share them */
+#define GS_WHOLE_COUNT 2u  /* whole segments in a front */
+
+/* What a front holds of one class: at most so many blocks, and so many bytes unless those
+ * are fewer than two blocks. */
+#define GS_STACK_BLOCKS 16u
+#define GS_STACK_BYTES  (256 * GS_KIB)
+/* All classes of a front together. */
+#define GS_FRONT_BYTES (2 * GS_MIB)
+/* How many calls a full device keeps the levels empty for. */
+#define GS_SUSPENDED 4096u
+/* A stack of a lower level holds so many times what a front's does. */
+#define GS_LOWER_STACKS 4u
+
+static inline unsigned gs_class_of(uint32_t units)
+{
+    unsigned top;
+
+    if (GS_LIKELY(units <= GS_CLASS_EXACT))
+        return units - 1;
+    top = 31 - (unsigned)__builtin_clz(units - 1); /* 6 to 11 */
+    return GS_CLASS_EXACT + (top - 6) * 8 + (((units - 1) >> (top - 3)) & 7);
+}
+
+/* Blocks of one class, linked by live.below. */
+struct gs_stack {
+    struct gs_block *top;
+    uint32_t count;
+    uint32_t limit; /* in a front; 1 or more */
+};
+
+/* What happened in a front since it was bound to its heap. */
+struct gs_front_counts {
+    uint64_t allocs, frees;
+    uint64_t asked_bytes, asked_back_bytes; /* handed out, and parked again */
+    uint64_t given_bytes, given_back_bytes;
+    uint64_t from_stream, from_global; /* of allocs */
+};
+
+/* All fields but the first three belong to whoever is inside: the owner, or who holds
+ * levels->lock and has seen the owner outside. */
+struct gs_front {
+    _Atomic uint32_t busy;          /* the owner is inside */
+    _Atomic uint32_t wanted;        /* the owner has to stay outside */
+    _Atomic(struct gs_heap *) heap; /* NULL: bound to none */
+    size_t bytes, limit_bytes;      /* in the stacks */
+    struct gs_front_counts counts;
+    struct gs_block *whole[GS_WHOLE_COUNT]; /* youngest first */
+    uint64_t stream_key;
+    struct gs_cache *stream; /* of that key; NULL: not looked up */
+    struct gs_link of_heap;  /* levels->fronts; levels->lock */
+    struct gs_front *next;   /* of the same thread, or spare */
+    struct gs_stack stacks[GS_CLASS_COUNT];
+} __attribute__((aligned(64)));
+
+struct gs_cache {
+    struct gs_lock lock; /* GS_RANK_STREAM */
+    struct gs_stack stacks[GS_CLASS_COUNT];
+};
+
+struct gs_global {
+    struct gs_lock lock; /* GS_RANK_GLOBAL */
+    struct gs_stack stack;
+} __attribute__((aligned(64)));
+
+struct gs_levels {
+    struct gs_lock lock; /* GS_RANK_LEVELS */
+    _Atomic bool closed; /* for good: the heap is dead or poisoned; written under lock */
+    _Atomic uint32_t suspended; /* calls until the fronts open again; raised under lock */
+    size_t fronts_bytes;        /* for all fronts together; immutable */
+    size_t front_bytes;         /* for one front at most; immutable */
+    size_t level_bytes;    /* for the stream level, and for the global one; immutable */
+    struct gs_link fronts; /* lock */
+    unsigned front_count;  /* lock */
+    _Atomic size_t stream_bytes, global_bytes;
+    _Atomic(struct gs_cache *) streams[GS_STREAMS];
+    struct gs_global global[GS_CLASS_COUNT];
+};
+
+/* --- levels.c: what moves between the levels --------------------------------------- */
+
+/* Levels of a heap for `cache_bytes` > 0 in all. Errors: GS_ERR_HOST_NOMEM. */
+enum gs_status gs_levels_create(size_t cache_bytes, struct gs_levels **out) GS_MUST_USE;
+/* Unbinds the fronts. No thread may be in a call for the heap. */
+void gs_levels_destroy(struct gs_levels *levels);
+
+/*
+ * A block of `units` from the caller's front or a level below; what comes from below
+ * brings a batch along. NULL if no level has one. The caller is inside the front.
+ */
+struct gs_block *gs_levels_take(struct gs_front *front, struct gs_heap *heap,
+                                uint32_t units);
+/* Make room in the front for one more block of a class: what is too much moves down. The
+ * caller is inside. Segments that have to be given back are added to *detached. */
+void gs_levels_spill(struct gs_front *front, struct gs_heap *heap, unsigned class,
+                     struct gs_segment **detached);
+/* A whole segment out of the front, or into it; the caller is inside. */
+struct gs_block *gs_levels_take_whole(struct gs_front *front, uint32_t units);
+void gs_levels_put_whole(struct gs_front *front, struct gs_heap *heap,
+                         struct gs_block *block, struct gs_segment **detached);
+/* All of a front's blocks move down; the caller is inside, or holds levels->lock. */
+void gs_levels_flush(struct gs_front *front, struct gs_heap *heap,
+                     struct gs_segment **detached);
+
+/* Back into the segments with every cached block of the heap. Returns their bytes. No
+ * lock is held. */
+size_t gs_levels_drain(struct gs_heap *heap);
+/* The same; and for the next GS_SUSPENDED calls nothing is cached, as the device is full
+ * and every hole counts. */
+size_t gs_levels_suspend(struct gs_heap *heap);
+/* A call for the heap that found its front closed. No lock is held. */
+void gs_levels_pass(struct gs_heap *heap);
+/* Nothing is cached from now on; what was is released or, if the heap is about to be
+ * buried, forgotten. No lock is held. */
+void gs_levels_close(struct gs_heap *heap, bool release);
+
+/* Keep all threads out of the heap's fronts; rank GS_RANK_LEVELS is held in between. No
+ * effect without levels. */
+void gs_levels_exclude(struct gs_heap *heap);
+void gs_levels_admit(struct gs_heap *heap);
+/* Between the two: add the fronts' counters, and the levels' bytes. */
+void gs_levels_sum(struct gs_heap *heap, struct gs_pool_stats *sum);
+/* Between the two, with heap->lock held: NULL, or what is wrong. *count: cached blocks.
+ */
+const char *gs_levels_check(struct gs_heap *heap, size_t *count);
+
+/* --- front.c: which thread has which front, and how others are kept out ------------- */
+
+/* The thread's front that was used last; never NULL. */
+extern _Thread_local struct gs_front *gs_front_mine
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+/* Are stores of a thread seen by others only because these see to it (membarrier)? */
+extern _Atomic bool gs_front_asymmetric __attribute__((visibility("hidden")));
+
+/* The key of the stream the thread submitted to last. */
+uint64_t gs_front_stream_key(void);
+/* The thread's front for a heap, bound now if need be; NULL: there is none. No lock is
+ * held. */
+struct gs_front *gs_front_of(struct gs_heap *heap);
+/* Every front of a pool's heap is bound to none, and what it counted is lost. */
+void gs_fronts_forget(struct gs_levels *levels);
+/* What a front counted, to its heap's own counters; levels->lock is held, and nobody is
+ * inside. Takes heap->lock. */
+void gs_front_settle(struct gs_front *front, struct gs_heap *heap);
+/* After `wanted` was set in some fronts: once this returns, an owner either was inside
+ * before and is seen there, or sees `wanted`. */
+void gs_front_barrier(void);
+
+/* The owner goes in. Returns false if it has to stay outside. */
+static inline bool gs_front_enter(struct gs_front *front)
+{
+    if (GS_LIKELY(atomic_load_explicit(&gs_front_asymmetric, memory_order_relaxed))) {
+        atomic_store_explicit(&front->busy, 1, memory_order_relaxed);
+        atomic_signal_fence(memory_order_seq_cst);
+    } else {
+        (void)atomic_exchange(&front->busy, 1);
+    }
+    if (GS_LIKELY(!atomic_load(&front->wanted)))
+        return true;
+    atomic_store_explicit(&front->busy, 0, memory_order_release);
+    return false;
+}
+
+static inline void gs_front_leave(struct gs_front *front)
+{
+    atomic_store_explicit(&front->busy, 0, memory_order_release);
+}
+
+#endif

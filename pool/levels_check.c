@@ -1,0 +1,92 @@
+/*
+ * levels_check.c - the invariants of what is cached above the segments.
+ *
+ * A cached block stands on exactly one stack: here those on all stacks are counted, and
+ * check.c counts those in the segments.
+ *
+ * Owns: nothing.   Lock: the fronts are excluded, so that nothing moves between levels;
+ * heap->lock is held.   See gs_pool_check in pool.h
+ */
+#include "heap.h"
+
+/* One stack: its count, its blocks' states and class; adds to *count and *bytes. */
+static const char *check_stack(const struct gs_heap *heap, const struct gs_stack *stack,
+                               unsigned class, size_t *count, size_t *bytes)
+{
+    size_t held = 0;
+
+    for (const struct gs_block *block = stack->top; block; block = block->live.below) {
+        const struct gs_segment *segment = block->segment;
+
+        if (gs_block_state(block) != GS_BLOCK_CACHED)
+            return "a block on a stack is not a cached one";
+        if (gs_segment_heap(segment) != heap || !segment->shared)
+            return "a block on a stack is another heap's, or a whole segment";
+        if (atomic_load(&segment->cacheable) != GS_CACHEABLE_BLOCKS)
+            return "a block of a retained segment is cached";
+        if (gs_class_of(block->units) != class)
+            return "a cached block is on a stack of another class";
+        if (++held > stack->count)
+            return "a stack holds more blocks than it counts";
+        *bytes += gs_block_bytes(block);
+    }
+    *count += held;
+    return held == stack->count ? NULL : "a stack holds fewer blocks than it counts";
+}
+
+static const char *check_front(const struct gs_heap *heap, const struct gs_front *front,
+                               size_t *count)
+{
+    const char *why = NULL;
+    size_t bytes = 0;
+
+    for (unsigned i = 0; i < GS_CLASS_COUNT && !why; i++) {
+        why = check_stack(heap, &front->stacks[i], i, count, &bytes);
+        if (!why && front->stacks[i].count > front->stacks[i].limit)
+            why = "a front holds more blocks of a class than it may";
+    }
+    if (!why && (bytes != front->bytes || bytes > front->limit_bytes))
+        why = "a front's bytes are miscounted, or too many";
+    for (unsigned i = 0; i < GS_WHOLE_COUNT && !why; i++) {
+        const struct gs_block *block = front->whole[i];
+
+        if (!block)
+            continue;
+        ++*count;
+        if (gs_block_state(block) != GS_BLOCK_CACHED ||
+            atomic_load(&block->segment->cacheable) != GS_CACHEABLE_WHOLE ||
+            gs_segment_heap(block->segment) != heap)
+            why = "a segment in a front is not a cached one";
+    }
+    return why;
+}
+
+const char *gs_levels_check(struct gs_heap *heap, size_t *count)
+{
+    struct gs_levels *levels = heap->levels;
+    size_t stream_bytes = 0, global_bytes = 0;
+    const char *why = NULL;
+    struct gs_link *link;
+
+    *count = 0;
+    if (!levels)
+        return NULL;
+    for (link = levels->fronts.next; link != &levels->fronts && !why; link = link->next)
+        why = check_front(heap, GS_LINK_OWNER(link, struct gs_front, of_heap), count);
+    for (unsigned i = 0; i < GS_CLASS_COUNT && !why; i++) {
+        why = check_stack(heap, &levels->global[i].stack, i, count, &global_bytes);
+        for (unsigned j = 0; j < GS_STREAMS && !why; j++) {
+            struct gs_cache *cache = atomic_load(&levels->streams[j]);
+
+            if (cache)
+                why = check_stack(heap, &cache->stacks[i], i, count, &stream_bytes);
+        }
+    }
+    if (why)
+        return why;
+    if (stream_bytes != atomic_load(&levels->stream_bytes) ||
+        global_bytes != atomic_load(&levels->global_bytes) ||
+        stream_bytes > levels->level_bytes || global_bytes > levels->level_bytes)
+        return "a level's bytes are miscounted, or too many";
+    return NULL;
+}

@@ -1,0 +1,434 @@
+/*
+ * pool_levels.c - proves of the levels above the segments: a block comes back from the
+ * level it must have sunk to, only at its own size; what is cached is never in the way of
+ * anything (a full device, a trim, a retained segment, a dead or poisoned heap), and a
+ * second free of a cached block is told so.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+
+#include "heap.h"
+#include "pool_fake.h"
+
+static void cached_bed(struct bed *bed, size_t capacity, size_t cache_bytes)
+{
+    bed_init_cached(bed, capacity, 0, cache_bytes);
+}
+
+static uint64_t cached_bytes(struct bed *bed)
+{
+    struct gs_pool_stats stats = bed_stats(bed);
+
+    return stats.front_bytes + stats.stream_bytes + stats.global_bytes;
+}
+
+/* What one thread does while the test's own waits for it. */
+struct errand {
+    struct bed *bed;
+    uint64_t stream;
+    uint64_t *addrs;
+    size_t count, bytes;
+    void (*run)(struct errand *errand);
+};
+
+static void *run_errand(void *argument)
+{
+    struct errand *errand = argument;
+
+    gs_pool_thread_stream(errand->stream);
+    errand->run(errand);
+    return NULL;
+}
+
+static void in_thread(struct errand *errand)
+{
+    pthread_t thread;
+
+    cr_assert_eq(pthread_create(&thread, NULL, run_errand, errand), 0);
+    pthread_join(thread, NULL);
+}
+
+static void free_all(struct errand *errand)
+{
+    for (size_t i = 0; i < errand->count; i++)
+        bed_free(errand->bed, errand->addrs[i]);
+}
+
+static void alloc_all(struct errand *errand)
+{
+    for (size_t i = 0; i < errand->count; i++)
+        errand->addrs[i] = bed_alloc(errand->bed, errand->bytes);
+}
+
+Test(levels, classes_are_exact_up_to_32_kib_and_in_order_above)
+{
+    unsigned last = 0;
+
+    for (uint32_t units = 1; units <= GS_LARGE_UNITS; units++) {
+        unsigned class = gs_class_of(units);
+
+        cr_assert(class < GS_CLASS_COUNT);
+        if (units <= GS_CLASS_EXACT)
+            cr_assert_eq(class, units - 1);
+        else
+            cr_assert(class == last || class == last + 1, "%u units", units);
+        last = class;
+    }
+    cr_assert_eq(last, GS_CLASS_COUNT - 1);
+}
+
+Test(levels, the_thread_gets_the_block_back_that_it_freed_last)
+{
+    static const size_t sizes[] = {
+        1,           512, 4096, 33 * GS_KIB, GS_MIB, GS_LARGE_BYTES - 1, GS_LARGE_BYTES,
+        100 * GS_MIB};
+    struct bed bed;
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    for (size_t i = 0; i < GS_ARRAY_LEN(sizes); i++) {
+        uint64_t addr = bed_alloc(&bed, sizes[i]), before = bed_stats(&bed).front_hits;
+        struct gs_block *block;
+
+        cr_assert_neq(addr, 0);
+        bed_free(&bed, addr);
+        cr_assert_eq(gs_pool_claim(bed.pool, addr, &block), GS_ERR_BAD_FREE);
+        bed_check(&bed);
+        cr_assert_eq(bed_alloc(&bed, sizes[i]), addr);
+        cr_assert_eq(bed_stats(&bed).front_hits, before + 1, "%zu bytes", sizes[i]);
+        cr_assert_eq(gs_block_requested(bed_claim(&bed, addr)), sizes[i]);
+    }
+    bed_check(&bed);
+    gs_pool_destroy(bed.pool);
+    fake_fini(&bed.fake);
+}
+
+Test(levels, a_cached_block_serves_its_own_size_alone)
+{
+    struct bed bed;
+    uint64_t addr;
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    addr = bed_alloc(&bed, 33 * GS_KIB);
+    cr_assert_eq(gs_class_of(33 * 2), gs_class_of(33 * 2 + 1), "one class");
+    bed_free(&bed, addr);
+    cr_assert_neq(bed_alloc(&bed, 33 * GS_KIB + 512), addr);
+    cr_assert_neq(bed_alloc(&bed, 33 * GS_KIB - 512), addr);
+    cr_assert_eq(bed_alloc(&bed, 33 * GS_KIB - 511), addr);
+    bed_fini(&bed);
+}
+
+Test(levels, what_a_thread_frees_reaches_others_by_stream_and_then_by_all)
+{
+    enum { COUNT = 64 };
+    uint64_t addrs[COUNT];
+    struct gs_pool_stats stats;
+    struct bed bed;
+    struct errand errand = {&bed, 7, addrs, COUNT, 4096, alloc_all};
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    in_thread(&errand);
+    cr_assert_eq(bed_stats(&bed).front_hits, 0);
+    errand.run = free_all; /* 16 stay in front until the thread ends, then sink too */
+    in_thread(&errand);
+    stats = bed_stats(&bed);
+    cr_assert_eq(stats.front_bytes, 0, "the thread has ended");
+    cr_assert_eq(stats.stream_bytes, COUNT * 4096);
+    bed_check(&bed);
+    errand.run = alloc_all;
+    in_thread(&errand);
+    stats = bed_stats(&bed);
+    cr_assert_eq(stats.stream_hits, COUNT / 8, "eight come at a time");
+    cr_assert_eq(stats.front_hits, COUNT - COUNT / 8);
+    cr_assert_eq(cached_bytes(&bed), 0);
+
+    /* Twice as much as the stream's cache takes: the rest is for all streams. */
+    for (int i = 0; i < 2; i++) {
+        uint64_t more[COUNT];
+        struct errand other = {&bed, 7, more, COUNT, 4096, alloc_all};
+
+        if (i == 0)
+            in_thread(&other);
+        other.run = free_all;
+        if (i == 0)
+            in_thread(&other);
+    }
+    errand.run = free_all;
+    in_thread(&errand);
+    stats = bed_stats(&bed);
+    cr_assert_eq(stats.stream_bytes, COUNT * 4096);
+    cr_assert_eq(stats.global_bytes, COUNT * 4096);
+    errand.run = alloc_all;
+    errand.stream = 8;
+    in_thread(&errand);
+    stats = bed_stats(&bed);
+    cr_assert_eq(stats.global_hits, COUNT / 8, "another stream has only these");
+    cr_assert_eq(stats.global_bytes, 0);
+    cr_assert_eq(stats.stream_bytes, COUNT * 4096);
+    bed_fini(&bed);
+}
+
+Test(levels, hold_no_more_than_they_may)
+{
+    enum { COUNT = 3000 };
+    static uint64_t addrs[COUNT];
+    struct bed bed;
+    uint64_t state = 5;
+
+    cached_bed(&bed, 4 * GS_GIB, GS_MIB);
+    for (size_t i = 0; i < COUNT; i++)
+        addrs[i] = bed_alloc(&bed, 1 + bed_random(&state) % (256 * GS_KIB));
+    for (size_t i = 0; i < COUNT; i++) {
+        bed_free(&bed, addrs[i]);
+        cr_assert_leq(cached_bytes(&bed), GS_MIB);
+        if (i % 64 == 0)
+            bed_check(&bed);
+    }
+    cr_assert_gt(cached_bytes(&bed), GS_MIB / 8);
+    bed_fini(&bed);
+}
+
+Test(levels, off_means_none)
+{
+    struct bed bed;
+
+    cached_bed(&bed, GS_GIB, 0);
+    bed_free(&bed, bed_alloc(&bed, 4096));
+    bed_free(&bed, bed_alloc(&bed, 4 * GS_MIB));
+    cr_assert_eq(bed_stats(&bed).front_hits + cached_bytes(&bed), 0);
+    cr_assert_eq(gs_pool_idle_bytes(bed.pool, 0), 6 * GS_MIB);
+    bed_fini(&bed);
+}
+
+Test(levels, what_is_cached_is_idle_memory)
+{
+    struct bed bed;
+    uint64_t small;
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    small = bed_alloc(&bed, 4096);
+    bed_free(&bed, bed_alloc(&bed, 4 * GS_MIB));
+    bed_free(&bed, small);
+    cr_assert_eq(cached_bytes(&bed), 4096 + 4 * GS_MIB);
+    cr_assert_eq(gs_pool_idle_bytes(bed.pool, 0), 6 * GS_MIB);
+    bed_free(&bed, bed_alloc(&bed, 4096));
+    cr_assert_eq(gs_pool_trim(bed.pool, 0, SIZE_MAX), 6 * GS_MIB);
+    cr_assert_eq(bed.fake.mapped_bytes, 0);
+    bed_fini(&bed);
+}
+
+/* Without the levels the second request of each pair is served: so it must be with them.
+ */
+Test(levels, nothing_cached_is_missing_on_a_full_device)
+{
+    enum { COUNT = 128 };
+    uint64_t addrs[COUNT], addr;
+    struct bed bed;
+    struct errand errand = {&bed, 3, addrs, COUNT, 16 * GS_KIB, free_all};
+
+    cached_bed(&bed, 2 * GS_MIB, 32 * GS_MIB);
+    alloc_all(&errand);
+    cr_assert_eq(bed_alloc(&bed, 512), 0, "it is full");
+    in_thread(&errand); /* 64 to the stream, 64 to all */
+    cr_assert_gt(bed_stats(&bed).global_bytes, 0);
+    addr = bed_alloc(&bed, GS_LARGE_BYTES - 1); /* every hole in one */
+    cr_assert_neq(addr, 0);
+    bed_free(&bed, addr);
+    addr = bed_alloc(&bed, GS_LARGE_BYTES); /* the segment given back */
+    cr_assert_neq(addr, 0);
+    bed_free(&bed, addr);
+    cr_assert_neq(bed_alloc(&bed, 512), 0);
+    bed_fini(&bed);
+}
+
+Test(levels, a_heap_gives_way_to_another_one_of_its_device)
+{
+    struct bed bed;
+    struct gs_heap *other;
+    struct gs_block *block;
+
+    cached_bed(&bed, 2 * GS_MIB, 32 * GS_MIB);
+    cr_assert_eq(gs_heap_create(bed.pool, &bed.fake.backend, &bed.fake, 0, &other),
+                 GS_OK);
+    bed_free(&bed, bed_alloc(&bed, 4096));
+    cr_assert_eq(gs_heap_alloc(other, 4096, &block, NULL), GS_OK);
+    gs_block_park(block);
+    cr_assert_neq(bed_alloc(&bed, GS_LARGE_BYTES), 0);
+    bed_fini(&bed);
+}
+
+Test(levels, no_new_segment_while_cached_blocks_would_do)
+{
+    enum { COUNT = 128 };
+    uint64_t addrs[COUNT];
+    struct bed bed;
+    struct errand errand = {&bed, 3, addrs, COUNT, 16 * GS_KIB, free_all};
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    alloc_all(&errand);
+    in_thread(&errand);
+    cr_assert_neq(bed_alloc(&bed, 24 * GS_KIB), 0);
+    cr_assert_eq(bed.fake.maps, 1);
+    cr_assert_eq(bed_stats(&bed).misses, 1);
+    bed_fini(&bed);
+}
+
+Test(levels, a_retained_segment_has_nothing_cached)
+{
+    uint64_t addrs[64], stays;
+    struct bed bed;
+    struct errand errand = {&bed, 3, addrs, 64, 4096, free_all};
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    stays = bed_alloc(&bed, 4096);
+    alloc_all(&errand);
+    in_thread(&errand);
+    bed_free(&bed, bed_alloc(&bed, 8192));
+    cr_assert_gt(cached_bytes(&bed), 0);
+    cr_assert_eq(gs_pool_retain(bed.pool, stays), GS_OK);
+    cr_assert_eq(cached_bytes(&bed), 0);
+    bed_check(&bed);
+    bed_free(&bed, stays);
+    cr_assert_eq(bed.fake.mapped_bytes, 0, "the last block takes the segment along");
+    /* And one whose blocks are all cached, but none in use. */
+    stays = bed_alloc(&bed, 4096);
+    bed_free(&bed, stays);
+    cr_assert_eq(gs_pool_retain(bed.pool, stays), GS_OK);
+    cr_assert_eq(bed.fake.mapped_bytes, 0);
+    stays = bed_alloc(&bed, 6 * GS_MIB);
+    bed_free(&bed, stays);
+    cr_assert_eq(gs_pool_retain(bed.pool, stays), GS_OK);
+    cr_assert_eq(bed.fake.mapped_bytes, 0);
+    bed_fini(&bed);
+}
+
+Test(levels, a_dead_heap_hands_out_nothing)
+{
+    struct bed bed;
+    struct gs_block *block, *claimed;
+    uint64_t addr;
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    addr = bed_alloc(&bed, 4096);
+    claimed = bed_claim(&bed, bed_alloc(&bed, 4096));
+    bed_free(&bed, addr);
+    gs_heap_kill(bed.heap);
+    cr_assert_eq(gs_heap_alloc(bed.heap, 4096, &block, NULL), GS_ERR_UNPOOLABLE);
+    cr_assert_eq(gs_pool_claim(bed.pool, addr, &block), GS_ERR_NOT_OURS);
+    gs_block_park(claimed);
+    cr_assert_eq(gs_heap_alloc(bed.heap, 4096, &block, NULL), GS_ERR_UNPOOLABLE);
+    cr_assert_eq(cached_bytes(&bed), 0);
+    cr_assert_eq(bed_stats(&bed).frees, 2);
+    cr_assert_eq(bed_stats(&bed).allocs, 2);
+    bed_fini(&bed);
+}
+
+Test(levels, a_poisoned_heap_hands_out_nothing_and_takes_everything_back)
+{
+    struct bed bed;
+    struct gs_block *block;
+    uint64_t addr, other;
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    addr = bed_alloc(&bed, 4096);
+    other = bed_alloc(&bed, 4096);
+    bed_free(&bed, addr);
+    gs_heap_poison(bed.heap);
+    cr_assert_eq(gs_heap_alloc(bed.heap, 4096, &block, NULL), GS_ERR_UNPOOLABLE);
+    bed_free(&bed, other);
+    cr_assert_eq(cached_bytes(&bed), 0);
+    cr_assert_eq(gs_pool_trim(bed.pool, 0, SIZE_MAX), 2 * GS_MIB);
+    bed_fini(&bed);
+}
+
+Test(levels, a_fence_that_is_never_known_closes_them)
+{
+    struct bed bed;
+    struct gs_block *block;
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    fake_fence_set(&bed.fake, 1, FAKE_FENCE_BROKEN);
+    bed_free(&bed, bed_alloc(&bed, 512));
+    bed_free_fenced(&bed, bed_alloc(&bed, 4096), 1);
+    (void)gs_pool_idle_bytes(bed.pool, 0);
+    cr_assert_eq(gs_heap_alloc(bed.heap, 512, &block, NULL), GS_ERR_UNPOOLABLE);
+    gs_heap_retire(bed.heap, gs_heap_retire_begin(bed.heap));
+    bed_fini(&bed);
+}
+
+Test(levels, a_thread_may_use_many_heaps_and_pools_one_after_the_other)
+{
+    for (int round = 0; round < 40; round++) {
+        struct gs_heap *heaps[5];
+        struct gs_block *block;
+        struct bed bed;
+
+        cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+        for (int i = 0; i < 5; i++)
+            cr_assert_eq(
+                gs_heap_create(bed.pool, &bed.fake.backend, &bed.fake, 0, &heaps[i]),
+                GS_OK);
+        for (int i = 0; i < 50; i++) {
+            cr_assert_eq(gs_heap_alloc(heaps[i % 5], 4096, &block, NULL), GS_OK);
+            gs_block_park(block);
+            if (i == 25)
+                gs_heap_kill(heaps[4]);
+            if (i % 5 == 3 && i > 25)
+                i++;
+        }
+        cr_assert_eq(bed_stats(&bed).front_hits, bed_stats(&bed).allocs - 5);
+        if (round % 2)
+            gs_heap_kill(heaps[0]);
+        bed_fini(&bed);
+    }
+}
+
+struct sharer {
+    struct bed *bed;
+    pthread_barrier_t *barrier;
+    pthread_t thread;
+};
+
+/* Fill the own front and stay until all have. */
+static void *share(void *argument)
+{
+    struct sharer *sharer = argument;
+    uint64_t addrs[48];
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(addrs); i++)
+        addrs[i] = bed_alloc(sharer->bed, (16 + i) * GS_KIB);
+    pthread_barrier_wait(sharer->barrier); /* a new segment empties the levels */
+    for (size_t i = 0; i < GS_ARRAY_LEN(addrs); i++)
+        bed_free(sharer->bed, addrs[i]);
+    pthread_barrier_wait(sharer->barrier);
+    pthread_barrier_wait(sharer->barrier);
+    return NULL;
+}
+
+Test(levels, many_threads_share_what_fronts_may_hold)
+{
+    enum { THREADS = 24 };
+    struct sharer sharers[THREADS];
+    pthread_barrier_t barrier;
+    struct gs_pool_stats stats;
+    struct bed bed;
+
+    cached_bed(&bed, 4 * GS_GIB, 8 * GS_MIB);
+    pthread_barrier_init(&barrier, NULL, THREADS + 1);
+    for (int i = 0; i < THREADS; i++) {
+        sharers[i] = (struct sharer){.bed = &bed, .barrier = &barrier};
+        cr_assert_eq(pthread_create(&sharers[i].thread, NULL, share, &sharers[i]), 0);
+    }
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    stats = bed_stats(&bed);
+    cr_assert_leq(stats.front_bytes, 4 * GS_MIB);
+    cr_assert_gt(stats.front_bytes, GS_MIB);
+    bed_check(&bed);
+    cr_assert_eq(gs_pool_trim(bed.pool, 0, SIZE_MAX) % (2 * GS_MIB), 0);
+    cr_assert_eq(bed.fake.mapped_bytes, 0, "threads that wait keep nothing back");
+    pthread_barrier_wait(&barrier);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(sharers[i].thread, NULL);
+    pthread_barrier_destroy(&barrier);
+    bed_fini(&bed);
+}
