@@ -12,6 +12,7 @@
 #include "known.h"
 #include "log.h"
 #include "state.h"
+#include "trace.h"
 
 void gs_contexts_init(struct gs_contexts *contexts)
 {
@@ -422,6 +423,7 @@ CUresult gs_context_wait(struct gs_state *state, const struct gs_context *contex
     if (result == CUDA_SUCCESS) {
         gs_heap_retire(context->heap, token);
         gs_context_mark_idle(context, &before);
+        gs_trace_sync(GS_TRACE_SYNC_CONTEXT, context->handle, NULL, GS_TRACE_UNORDERED);
     } else if (unfenced) {
         set_unfenced(context);
     }

@@ -16,6 +16,7 @@
 #include "record.h"
 #include "retry.h"
 #include "submissions.h"
+#include "trace.h"
 
 /* ---- allocate -------------------------------------------------------------------- */
 
@@ -28,6 +29,8 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr
     }
     struct gs_request request = {.context = gs_context_current(state),
                                  .stream = stream,
+                                 .per_thread =
+                                     real_allocate == gs_real()->cuMemAllocAsync_ptsz,
                                  .kind = GS_MEMORY_ASYNC,
                                  .api = GS_API_cuMemAllocAsync};
     CUresult result;
@@ -71,6 +74,8 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_all
     }
     struct gs_request request = {.context = gs_context_current(state),
                                  .stream = stream,
+                                 .per_thread = real_allocate ==
+                                               gs_real()->cuMemAllocFromPoolAsync_ptsz,
                                  .kind = GS_MEMORY_ASYNC,
                                  .api = GS_API_cuMemAllocFromPoolAsync};
     CUresult result;
@@ -127,6 +132,11 @@ static bool is_capturing(const struct variant *variant, CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+static enum gs_trace_order order_of(const struct variant *variant)
+{
+    return variant->per_thread ? GS_TRACE_ORDERED_PER_THREAD : GS_TRACE_ORDERED;
+}
+
 static CUresult free_block(struct gs_state *state, const struct variant *variant,
                            struct gs_block *block, uint64_t addr, CUstream stream)
 {
@@ -139,6 +149,7 @@ static CUresult free_block(struct gs_state *state, const struct variant *variant
         gs_block_unclaim(block);
         return result;
     }
+    gs_trace_free(addr, GS_TRACE_FENCED, stream, order_of(variant));
     gs_record_block_freed(state, block, GS_API_cuMemFreeAsync);
     gs_announce_take_back_in("cuMemFreeAsync", addr, stream, variant->per_thread);
     gs_block_park_fenced(block, fence);
@@ -164,6 +175,7 @@ static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
         gs_record_bad_free(state, dptr, GS_API_cuMemFreeAsync);
         result = CUDA_ERROR_INVALID_VALUE;
     } else {
+        gs_trace_free(dptr, GS_TRACE_DRIVER, stream, order_of(variant));
         gs_record_unmade(state, dptr, GS_API_cuMemFreeAsync, &was);
         result = variant->free(dptr, stream);
         gs_record_free_result(state, dptr, GS_API_cuMemFreeAsync, &was, result);

@@ -8,6 +8,7 @@
  */
 #include "captures.h"
 #include "state.h"
+#include "trace.h"
 
 /* A begin was counted; keep it only if it succeeded. */
 static CUresult begun(CUresult result, CUstream stream, bool per_thread)
@@ -99,6 +100,7 @@ GS_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
 /* A stream's capture ends with it; its handle may name another stream at once. */
 GS_EXPORT CUresult cuStreamDestroy(CUstream hStream)
 {
+    gs_trace_stream_end(hStream);
     CUresult result = gs_real()->cuStreamDestroy(hStream);
     if (result == CUDA_SUCCESS && gs_captures_active()) {
         gs_captures_end(hStream, false);
@@ -108,6 +110,7 @@ GS_EXPORT CUresult cuStreamDestroy(CUstream hStream)
 
 GS_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
 {
+    gs_trace_stream_end(hStream);
     CUresult result = gs_real()->cuStreamDestroy_v2(hStream);
     if (result == CUDA_SUCCESS && gs_captures_active()) {
         gs_captures_end(hStream, false);

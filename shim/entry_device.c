@@ -9,6 +9,7 @@
 #include "record.h"
 #include "retry.h"
 #include "submissions.h"
+#include "trace.h"
 
 /* ---- allocate -------------------------------------------------------------------- */
 
@@ -128,6 +129,7 @@ GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,
 static CUresult free_native(struct gs_state *state, CUdeviceptr dptr)
 {
     struct gs_allocation was;
+    gs_trace_free(dptr, GS_TRACE_DRIVER, NULL, GS_TRACE_UNORDERED);
     gs_record_unmade(state, dptr, GS_API_cuMemFree_v2, &was);
     CUresult result = gs_real()->cuMemFree_v2(dptr);
     gs_record_free_result(state, dptr, GS_API_cuMemFree_v2, &was, result);
@@ -142,15 +144,20 @@ static CUresult free_block(struct gs_state *state, struct gs_block *block, uint6
 {
     struct gs_heap *heap = gs_block_heap(block);
     CUresult result = CUDA_SUCCESS;
-    bool waited = !gs_captures_active();
+    bool waited = !gs_captures_active(), idle = false;
     gs_pool_thread_stream(gs_submissions_stream());
     if (waited) {
-        result = gs_free_wait(state, gs_heap_self(heap));
+        result = gs_free_wait(state, gs_heap_self(heap), &idle);
     }
     if (waited && gs_refused(result)) {
         gs_block_unclaim(block);
         return result;
     }
+    gs_trace_free(addr,
+                  idle                               ? GS_TRACE_READY
+                  : waited && result == CUDA_SUCCESS ? GS_TRACE_WAITED
+                                                     : GS_TRACE_HELD,
+                  NULL, GS_TRACE_UNORDERED);
     gs_record_block_freed(state, block, GS_API_cuMemFree_v2);
     gs_announce_take_back("cuMemFree_v2", addr);
     if (!waited || gs_refused_for_capture(result)) {

@@ -4,6 +4,7 @@
  */
 #include "record.h"
 #include "retry.h"
+#include "trace.h"
 
 static CUresult finish(struct gs_state *state, const struct gs_request *request,
                        CUresult result, void **pp, size_t bytes)
@@ -60,6 +61,7 @@ GS_EXPORT CUresult cuMemFreeHost(void *p)
     }
     struct gs_allocation was;
     uint64_t addr = (uint64_t)(uintptr_t)p;
+    gs_trace_free(addr, GS_TRACE_DRIVER, NULL, GS_TRACE_UNORDERED);
     gs_record_unmade(state, addr, GS_API_cuMemFreeHost, &was);
     CUresult result = gs_real()->cuMemFreeHost(p);
     gs_record_free_result(state, addr, GS_API_cuMemFreeHost, &was, result);

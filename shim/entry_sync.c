@@ -23,6 +23,7 @@
 #include "known.h"
 #include "state.h"
 #include "submissions.h"
+#include "trace.h"
 
 /* What is known before a call that waits. */
 struct watch {
@@ -63,6 +64,27 @@ static void watch_end(struct watch *watch, CUresult result)
     }
 }
 
+/* For GPUSHIM_TRACE_FILE: a wait of the program's has ended; ctx NULL: the current one's.
+ */
+static void trace_wait_of(CUcontext ctx, enum gs_trace_how how, CUstream stream,
+                          enum gs_trace_order order, CUresult result)
+{
+    struct gs_state *state;
+    if (!gs_tracing() || result != CUDA_SUCCESS || !(state = gs_enter())) {
+        return;
+    }
+    if (ctx || gs_real()->cuCtxGetCurrent(&ctx) == CUDA_SUCCESS) {
+        gs_trace_sync(how, ctx, stream, order);
+    }
+    gs_leave();
+}
+
+static void trace_wait(enum gs_trace_how how, CUstream stream, enum gs_trace_order order,
+                       CUresult result)
+{
+    trace_wait_of(NULL, how, stream, order, result);
+}
+
 /* ---- contexts ---------------------------------------------------------------------- */
 
 GS_EXPORT CUresult cuCtxSynchronize(void)
@@ -70,6 +92,7 @@ GS_EXPORT CUresult cuCtxSynchronize(void)
     struct watch watch = watch_begin(NULL, true, 0);
     CUresult result = gs_real()->cuCtxSynchronize();
     watch_end(&watch, result);
+    trace_wait(GS_TRACE_SYNC_CONTEXT, NULL, GS_TRACE_UNORDERED, result);
     return result;
 }
 
@@ -79,6 +102,7 @@ GS_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
     struct watch watch = watch_begin(ctx, ctx == NULL, 0);
     CUresult result = gs_real()->cuCtxSynchronize_v2(ctx);
     watch_end(&watch, result);
+    trace_wait_of(ctx, GS_TRACE_SYNC_CONTEXT, NULL, GS_TRACE_UNORDERED, result);
     return result;
 }
 #endif
@@ -97,7 +121,9 @@ GS_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
 {
     /* Nothing to gain, and nothing to pay, for the streams of programs that use some. */
     if ((uintptr_t)hStream > GS_STREAMS_LEGACY) {
-        return gs_real()->cuStreamSynchronize(hStream);
+        CUresult result = gs_real()->cuStreamSynchronize(hStream);
+        trace_wait(GS_TRACE_SYNC_STREAM, hStream, GS_TRACE_ORDERED, result);
+        return result;
     }
     struct watch watch = watch_begin(NULL, true, 0);
     if (!legacy_is_all(&watch) && !gs_mutant(GS_MUTANT_stream_marks_all)) {
@@ -105,13 +131,16 @@ GS_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
     }
     CUresult result = gs_real()->cuStreamSynchronize(hStream);
     watch_end(&watch, result);
+    trace_wait(GS_TRACE_SYNC_STREAM, hStream, GS_TRACE_ORDERED, result);
     return result;
 }
 
 /* Waits for one stream of several. Hooked only so that each form has its own wrapper. */
 GS_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 {
-    return gs_real()->cuStreamSynchronize_ptsz(hStream);
+    CUresult result = gs_real()->cuStreamSynchronize_ptsz(hStream);
+    trace_wait(GS_TRACE_SYNC_STREAM, hStream, GS_TRACE_ORDERED_PER_THREAD, result);
+    return result;
 }
 
 GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)

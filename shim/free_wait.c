@@ -61,9 +61,11 @@ static CUresult wait_for_context(struct gs_state *state, const struct gs_context
     return result;
 }
 
-CUresult gs_free_wait(struct gs_state *state, const struct gs_context *context)
+CUresult gs_free_wait(struct gs_state *state, const struct gs_context *context,
+                      bool *idle)
 {
-    if (GS_LIKELY(gs_context_is_idle(state, context))) {
+    *idle = gs_context_is_idle(state, context);
+    if (GS_LIKELY(*idle)) {
         uint64_t *found = &gs_submissions_own()->idle_frees[row_of(context)];
         __atomic_store_n(found, __atomic_load_n(found, __ATOMIC_RELAXED) + 1,
                          __ATOMIC_RELAXED);

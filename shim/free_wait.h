@@ -8,9 +8,11 @@
 
 /*
  * Wait as the native free of memory of that context does, unless the context is idle.
+ * Out:  *idle  whether there was nothing to wait for
  * Returns the driver's code; CUDA_SUCCESS if there was nothing to wait for.
  */
-CUresult gs_free_wait(struct gs_state *state, const struct gs_context *context);
+CUresult gs_free_wait(struct gs_state *state, const struct gs_context *context,
+                      bool *idle);
 
 /* The frees of a device's pooled memory. */
 struct gs_free_stats {

@@ -121,7 +121,7 @@ static int write_fully(struct shield *shield, int fd, const char *data, size_t l
 enum { NAME_UNRESOLVED, NAME_IN_WORK, NAME_RESOLVED };
 
 /* strerror may load a locale; these are what opening and appending can meet. */
-static const char *error_text(int error)
+const char *gs_log_error_text(int error)
 {
     switch (error) {
     case EACCES:
@@ -178,7 +178,7 @@ static void file_failed(struct shield *shield, struct gs_log_file *file, const c
         return;
     length =
         snprintf(line, sizeof(line), "%s%s: cannot write %.800s: %s; writing to stderr\n",
-                 line_prefix, file->variable, path, error_text(error));
+                 line_prefix, file->variable, path, gs_log_error_text(error));
     write_stderr(shield, line, (size_t)length);
 }
 

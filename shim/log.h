@@ -82,6 +82,9 @@ bool gs_log_file_used(const struct gs_log_file *file);
 /* Append; nothing happens if the file is unused. */
 void gs_log_file_write(struct gs_log_file *file, const char *data, size_t length);
 
+/* What an errno of opening or writing a file means (static); no locale is asked. */
+const char *gs_log_error_text(int error);
+
 /* What is wrong with a pattern, as the end of a sentence (static); NULL: nothing. */
 const char *gs_log_pattern_problem(const char *pattern);
 

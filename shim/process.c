@@ -23,6 +23,7 @@
 #include "linker.h"
 #include "log.h"
 #include "state.h"
+#include "trace.h"
 
 typedef void exit_fn(int);
 typedef int execve_fn(const char *, char *const[], char *const[]);
@@ -56,6 +57,7 @@ static void report_and_end(int status, const char *ending)
 {
     bool bad = gs_finish_report(ending, false);
     int changed = gs_finish_status(status, bad);
+    gs_trace_close();
     gs_coverage_flush();
     if (changed != status) {
         fflush(NULL);
@@ -108,6 +110,7 @@ __attribute__((noreturn)) static void exit_at_once(int status)
             status = gs_finish_status(status, gs_finish_report(ending, false));
         }
     }
+    gs_trace_close();
     end_now(status);
 }
 

@@ -5,6 +5,7 @@
 #include "record.h"
 
 #include "log.h"
+#include "trace.h"
 
 /* The call as the program made it: the runtime's, if one is in progress. */
 static uint16_t call_of(enum gs_api api)
@@ -22,12 +23,28 @@ static struct gs_free_site site_of(struct gs_state *state, enum gs_api api,
     return site;
 }
 
+/* Out of line, so that nothing is put together for it where it is off. */
+static __attribute__((noinline)) void trace_made(const struct gs_request *request,
+                                                 uint64_t addr, size_t bytes)
+{
+    const struct gs_context *context = request->context;
+    enum gs_trace_order order = GS_TRACE_UNORDERED;
+    if (request->kind == GS_MEMORY_ASYNC) {
+        order = request->per_thread ? GS_TRACE_ORDERED_PER_THREAD : GS_TRACE_ORDERED;
+    }
+    gs_trace_alloc(request->kind, addr, bytes, context ? context->handle : NULL,
+                   context ? context->device : 0, request->stream, order);
+}
+
 void gs_record_made(struct gs_state *state, const struct gs_request *request,
                     uint64_t addr, size_t bytes, struct gs_block *block)
 {
     static struct gs_log_limit limit;
     if (!block && state->pool && request->kind != GS_MEMORY_PINNED) {
         gs_pool_displace(state->pool, addr);
+    }
+    if (gs_tracing()) {
+        trace_made(request, addr, bytes);
     }
     if (!state->tracker) {
         return;
@@ -112,7 +129,11 @@ void gs_record_free_result(struct gs_state *state, uint64_t addr, enum gs_api ap
                            const struct gs_allocation *was, CUresult result)
 {
     static struct gs_log_limit limit;
-    if (!state->tracker || (!gs_refused(result) && !gs_refused_for_capture(result))) {
+    bool refused = gs_refused(result) || gs_refused_for_capture(result);
+    if (refused) {
+        gs_trace_free_refused(addr);
+    }
+    if (!state->tracker || !refused) {
         return; /* freed, or lost with its context: nobody can free it any more */
     }
     if (was->addr != 0 && gs_tracker_restore(state->tracker, was) != GS_OK) {
@@ -138,6 +159,7 @@ void gs_record_context_lost(struct gs_state *state, CUcontext handle)
     /* Stream-ordered memory survives its context (CUDA driver API, cuCtxDestroy). */
     unsigned kinds =
         1u << GS_MEMORY_DEVICE | 1u << GS_MEMORY_MANAGED | 1u << GS_MEMORY_PINNED;
+    gs_trace_context_end(handle);
     if (state->tracker) {
         gs_tracker_lose_context(state->tracker, (uint64_t)(uintptr_t)handle, kinds);
     }

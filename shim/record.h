@@ -14,6 +14,7 @@
 struct gs_request {
     const struct gs_context *context; /* may be NULL */
     CUstream stream;                  /* NULL for calls without one */
+    bool per_thread;                  /* stream NULL is the thread's own */
     enum gs_memory_kind kind;
     enum gs_api api; /* the driver call; a runtime call in progress takes its place */
 };

@@ -21,6 +21,7 @@
 #include "lookup.h"
 #include "runtime.h"
 #include "submissions.h"
+#include "trace.h"
 
 /* Just-freed addresses remembered for the report on a double free. */
 #define FREE_HISTORY 8192
@@ -76,6 +77,7 @@ static void after_fork_in_child(void)
     gs_fences_reset();
     gs_submissions_reset();
     gs_free_stats_reset();
+    gs_trace_reset();
     forked_child = true;
     gs_real_after_fork();
     gs_runtime_after_fork();
@@ -189,6 +191,9 @@ static struct gs_state *create(void)
     gs_contexts_init(&state->contexts);
     read_options(state);
     state->active = state->options.enable && create_parts(state);
+    if (state->active) {
+        gs_trace_open(state->options.trace_file, state->options.trace_limit_bytes);
+    }
     say_what_was_chosen(state);
     return state;
 }

@@ -1,0 +1,281 @@
+/*
+ * trace.c - what is recorded: fills in time, thread, stream and context as small numbers.
+ *
+ * Handles are recycled and differ from run to run. In the file streams, contexts and
+ * threads are numbered in the order in which they are first met; a handle whose object
+ * has ended gets a new number when it appears again.
+ *
+ * Owns:  the numbers.
+ * Lock:  numbers_lock to give one; looked up without a lock.
+ */
+#include "trace.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "log.h"
+#include "trace_file.h"
+
+bool gs_trace_on; /* atomic */
+
+/* Twice as many as there may be numbers, so that a search soon meets an empty row. */
+#define NUMBER_ROWS 8192
+
+struct numbered {
+    uint64_t handle; /* atomic: 0 = empty; never changes again */
+    uint32_t number; /* atomic: 0 = none now */
+};
+
+struct numbers {
+    struct numbered rows[NUMBER_ROWS];
+    uint32_t used; /* rows with a handle; under numbers_lock */
+    uint32_t next; /* likewise: the last number given */
+};
+
+static struct numbers stream_numbers, context_numbers;
+static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint32_t next_thread; /* atomic: number of the next new thread */
+static uint32_t generation;  /* atomic: counts recordings, so that a forked child's
+                                threads are numbered anew */
+/* What a thread has of the present recording. */
+static _Thread_local struct own {
+    uint32_t generation;                /* of the recording it is for; 0: none */
+    uint32_t thread;                    /* the thread's number */
+    struct gs_trace_record *slot, *end; /* the rest of its batch */
+    uint64_t slot_number;
+} own;
+
+/* ---- numbers ---------------------------------------------------------------------- */
+
+static size_t first_row(uint64_t handle)
+{
+    return (size_t)(handle * 0x9e3779b97f4a7c15ull >> 51) % NUMBER_ROWS;
+}
+
+/* The handle's row, or the empty one where it belongs. There always is an empty one. */
+static struct numbered *find_row(struct numbers *numbers, uint64_t handle)
+{
+    size_t i = first_row(handle);
+
+    for (;;) {
+        struct numbered *row = &numbers->rows[i];
+        uint64_t there = __atomic_load_n(&row->handle, __ATOMIC_ACQUIRE);
+
+        if (there == handle || there == 0)
+            return row;
+        i = (i + 1) % NUMBER_ROWS;
+    }
+}
+
+static GS_TRACE_COLD uint16_t give_number(struct numbers *numbers, uint64_t handle)
+{
+    uint32_t number = GS_TRACE_UNNUMBERED;
+    struct numbered *row;
+
+    pthread_mutex_lock(&numbers_lock);
+    row = find_row(numbers, handle);
+    if (row->number != 0) {
+        number = row->number;
+    } else if (numbers->next + 1 < GS_TRACE_UNNUMBERED &&
+               (row->handle != 0 || numbers->used < NUMBER_ROWS / 2)) {
+        number = ++numbers->next;
+        __atomic_store_n(&row->number, number, __ATOMIC_RELEASE);
+        numbers->used += row->handle == 0;
+        __atomic_store_n(&row->handle, handle, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&numbers_lock);
+    return (uint16_t)number;
+}
+
+/* From `first` on; 0 for no handle. */
+static uint16_t number_of(struct numbers *numbers, const void *handle, uint32_t first)
+{
+    uint64_t key = (uint64_t)(uintptr_t)handle;
+    struct numbered *row;
+    uint32_t number;
+
+    if (key == 0)
+        return 0;
+    row = find_row(numbers, key);
+    number = __atomic_load_n(&row->number, __ATOMIC_ACQUIRE);
+    if (GS_UNLIKELY(number == 0 ||
+                    __atomic_load_n(&row->handle, __ATOMIC_ACQUIRE) != key))
+        number = give_number(numbers, key);
+    if (number >= GS_TRACE_UNNUMBERED - first)
+        return GS_TRACE_UNNUMBERED;
+    return (uint16_t)(number + first - 1);
+}
+
+static void forget_number(struct numbers *numbers, const void *handle)
+{
+    uint64_t key = (uint64_t)(uintptr_t)handle;
+    struct numbered *row;
+
+    if (key == 0)
+        return;
+    pthread_mutex_lock(&numbers_lock);
+    row = find_row(numbers, key);
+    if (row->handle == key)
+        __atomic_store_n(&row->number, 0, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&numbers_lock);
+}
+
+static uint16_t stream_number(CUstream stream, enum gs_trace_order order)
+{
+    if (order == GS_TRACE_UNORDERED)
+        return GS_TRACE_STREAM_NONE;
+    if (stream == CU_STREAM_PER_THREAD ||
+        (!stream && order == GS_TRACE_ORDERED_PER_THREAD))
+        return GS_TRACE_STREAM_PER_THREAD;
+    if (!stream || stream == CU_STREAM_LEGACY)
+        return GS_TRACE_STREAM_LEGACY;
+    return number_of(&stream_numbers, stream, GS_TRACE_STREAM_FIRST);
+}
+
+/* The thread's first record of this recording, or its batch is used up. False once
+ * recording has ended. */
+static GS_TRACE_COLD bool next_batch(uint32_t now)
+{
+    if (own.generation != now)
+        own =
+            (struct own){.generation = now,
+                         .thread = __atomic_fetch_add(&next_thread, 1, __ATOMIC_RELAXED)};
+    own.slot = gs_trace_file_batch(&own.slot_number);
+    own.end = own.slot ? own.slot + GS_TRACE_BATCH_SLOTS : NULL;
+    if (!own.slot)
+        __atomic_store_n(&gs_trace_on, false, __ATOMIC_RELAXED);
+    return own.slot != NULL;
+}
+
+/* ---- records ---------------------------------------------------------------------- */
+
+#define RECORD_WORDS (offsetof(struct gs_trace_record, seal) / 8)
+
+static_assert(offsetof(struct gs_trace_record, thread) == 24 &&
+                  offsetof(struct gs_trace_record, stream) == 28 &&
+                  offsetof(struct gs_trace_record, context) == 30 &&
+                  offsetof(struct gs_trace_record, device) == 32 &&
+                  offsetof(struct gs_trace_record, op) == 34 &&
+                  offsetof(struct gs_trace_record, kind) == 35 &&
+                  offsetof(struct gs_trace_record, how) == 36,
+              "write_record puts whole words together");
+
+/* What happened, as the record's last word has it. */
+static uint64_t what(enum gs_trace_op op, unsigned kind, unsigned how, int device)
+{
+    return (uint16_t)device | (uint64_t)op << 16 | (uint64_t)kind << 24 |
+           (uint64_t)how << 32;
+}
+
+/*
+ * Put a record in the file. It is built in whole words: written byte by byte and read
+ * back for the seal it would cost three times as much.
+ */
+static void write_record(uint64_t last_word, uint64_t key, uint64_t bytes,
+                         uint16_t stream, uint16_t context)
+{
+    uint64_t words[RECORD_WORDS] = {0, key, bytes, 0, last_word};
+    uint32_t recording = __atomic_load_n(&generation, __ATOMIC_RELAXED);
+    struct gs_trace_record *slot;
+    struct timespec now;
+
+    if (GS_UNLIKELY(own.generation != recording || own.slot == own.end) &&
+        !next_batch(recording))
+        return;
+    slot = own.slot++;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    words[0] = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec -
+               gs_trace_file_start_ns();
+    words[3] = own.thread | (uint64_t)stream << 32 | (uint64_t)context << 48;
+    memcpy(slot, words, sizeof(words));
+    __atomic_store_n(&slot->seal, gs_trace_seal(words, RECORD_WORDS, own.slot_number++),
+                     __ATOMIC_RELEASE);
+}
+
+static const uint8_t kinds[GS_MEMORY_KINDS] = {
+    [GS_MEMORY_DEVICE] = GS_TRACE_KIND_DEVICE,
+    [GS_MEMORY_ASYNC] = GS_TRACE_KIND_ASYNC,
+    [GS_MEMORY_MANAGED] = GS_TRACE_KIND_MANAGED,
+    [GS_MEMORY_PINNED] = GS_TRACE_KIND_PINNED,
+};
+
+void gs_trace_write_alloc(enum gs_memory_kind kind, uint64_t addr, size_t bytes,
+                          CUcontext context, int device, CUstream stream,
+                          enum gs_trace_order order)
+{
+    unsigned known = (unsigned)kind < GS_MEMORY_KINDS ? kinds[kind] : GS_TRACE_KIND_NONE;
+
+    write_record(what(GS_TRACE_ALLOC, known, GS_TRACE_HOW_NONE, device), addr, bytes,
+                 stream_number(stream, order), number_of(&context_numbers, context, 1));
+}
+
+void gs_trace_write_free(uint64_t addr, enum gs_trace_how how, CUstream stream,
+                         enum gs_trace_order order)
+{
+    write_record(what(GS_TRACE_FREE, GS_TRACE_KIND_NONE, how, 0), addr, 0,
+                 stream_number(stream, order), 0);
+}
+
+void gs_trace_write_refused(uint64_t addr)
+{
+    write_record(what(GS_TRACE_FREE_REFUSED, GS_TRACE_KIND_NONE, GS_TRACE_HOW_NONE, 0),
+                 addr, 0, GS_TRACE_STREAM_NONE, 0);
+}
+
+void gs_trace_write_sync(enum gs_trace_how how, CUcontext context, CUstream stream,
+                         enum gs_trace_order order)
+{
+    write_record(what(GS_TRACE_SYNC, GS_TRACE_KIND_NONE, how, 0), 0, 0,
+                 stream_number(stream, order), number_of(&context_numbers, context, 1));
+}
+
+void gs_trace_write_context_end(CUcontext context)
+{
+    write_record(what(GS_TRACE_CONTEXT_END, GS_TRACE_KIND_NONE, GS_TRACE_HOW_NONE, 0), 0,
+                 0, GS_TRACE_STREAM_NONE, number_of(&context_numbers, context, 1));
+    forget_number(&context_numbers, context);
+}
+
+void gs_trace_forget_stream(CUstream stream)
+{
+    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD)
+        forget_number(&stream_numbers, stream);
+}
+
+/* ---- begin and end ---------------------------------------------------------------- */
+
+void gs_trace_open(const char *pattern, uint64_t limit_bytes)
+{
+    enum gs_status status;
+
+    if (!pattern || !*pattern || gs_log_pattern_problem(pattern))
+        return;
+    status = gs_trace_file_open(pattern, limit_bytes);
+    if (status != GS_OK) {
+        gs_log_line(GS_LOG_WARN, "GPUSHIM_TRACE_FILE=%.600s: %s; nothing is recorded",
+                    pattern, gs_status_text(status));
+        return;
+    }
+    __atomic_add_fetch(&generation, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&gs_trace_on, true, __ATOMIC_RELEASE);
+}
+
+void gs_trace_close(void)
+{
+    if (gs_trace_file_close())
+        __atomic_store_n(&gs_trace_on, false, __ATOMIC_RELAXED);
+}
+
+void gs_trace_reset(void)
+{
+    if (__atomic_load_n(&generation, __ATOMIC_RELAXED) == 0)
+        return; /* nothing was ever recorded */
+    __atomic_store_n(&gs_trace_on, false, __ATOMIC_RELAXED);
+    gs_trace_file_reset();
+    memset(&stream_numbers, 0, sizeof(stream_numbers));
+    memset(&context_numbers, 0, sizeof(context_numbers));
+    next_thread = 0;
+    pthread_mutex_init(&numbers_lock, NULL);
+}

@@ -1,0 +1,397 @@
+/*
+ * trace_file.c - the slots of a trace file, handed out in batches.
+ *
+ * Slots are numbered by one counter; a number leads to its chunk by a table of pointers.
+ * Whoever draws the first number of a chunk that is not there grows the file: fills it
+ * with zeros, maps it, and publishes the pointer. Once recording has ended the counter
+ * stands so high that no number drawn leads anywhere.
+ *
+ * Owns:  the file and its mappings.
+ * Lock:  grow_lock while the file grows or is closed; counter and table are atomic.
+ */
+#include "trace_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "log_pattern.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+/* What the counter is set to at the end: no limit reaches it, no process passes it. */
+#define ENDED ((uint64_t)1 << 62)
+/* Names tried where the wanted one is taken: NAME, NAME.1, ... */
+#define NAME_TRIES 1000
+
+static struct trace_file {
+    uint64_t next;                   /* atomic: the next slot's number */
+    uint64_t limit_bytes;            /* immutable after open: as the user set it */
+    struct gs_trace_record **chunks; /* likewise; the pointers are atomic */
+    uint64_t chunk_limit;            /* likewise: length of the table */
+    uint64_t chunk_count;            /* under grow_lock: mapped */
+    uint64_t start_ns;               /* atomic: written before the first chunk appears */
+    pid_t pid;                       /* under grow_lock: who created the file */
+    dev_t device;                    /* under grow_lock: which file that is */
+    ino_t inode;                     /* likewise */
+    char pattern[PATH_MAX];          /* immutable after open; absolute */
+    char path[PATH_MAX];             /* under grow_lock */
+} file;
+
+static pthread_mutex_t grow_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- signals ---------------------------------------------------------------------- */
+
+/* A file size limit is an error to us, and no signal of the program's. */
+struct size_shield {
+    sigset_t mask;
+    bool pending_before;
+};
+
+static void shield_raise(struct size_shield *shield)
+{
+    sigset_t ours, pending;
+
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &ours, &shield->mask);
+    sigpending(&pending);
+    shield->pending_before = sigismember(&pending, SIGXFSZ);
+}
+
+static void shield_lower(const struct size_shield *shield)
+{
+    const struct timespec no_wait = {0, 0};
+    sigset_t ours;
+
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGXFSZ);
+    while (!shield->pending_before && sigtimedwait(&ours, NULL, &no_wait) < 0 &&
+           errno == EINTR)
+        continue;
+    pthread_sigmask(SIG_SETMASK, &shield->mask, NULL);
+}
+
+/* ---- the end ---------------------------------------------------------------------- */
+
+static struct gs_trace_header *header_of(void)
+{
+    return (struct gs_trace_header *)__atomic_load_n(&file.chunks[0], __ATOMIC_ACQUIRE);
+}
+
+/* grow_lock is held. No slot is handed out any more; returns how many were. */
+static uint64_t end_recording(enum gs_trace_end reason)
+{
+    uint64_t used = __atomic_exchange_n(&file.next, ENDED, __ATOMIC_ACQ_REL);
+    uint64_t words[2];
+
+    if (used >= ENDED || file.chunk_count == 0)
+        return 0;
+    if (used > file.chunk_count * GS_TRACE_CHUNK_SLOTS)
+        used = file.chunk_count * GS_TRACE_CHUNK_SLOTS;
+    words[0] = used;
+    words[1] = reason;
+    header_of()->end_slots = words[0];
+    header_of()->end_reason = words[1];
+    __atomic_store_n(&header_of()->end_seal, gs_trace_seal(words, 2, 1),
+                     __ATOMIC_RELEASE);
+    return used;
+}
+
+/* The file as it was created, or -1: it may have been moved, and another one put there.
+ */
+static int reopen(void)
+{
+    struct stat info;
+    int fd = open(file.path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+
+    if (fd >= 0 && (fstat(fd, &info) != 0 || info.st_dev != file.device ||
+                    info.st_ino != file.inode)) {
+        close(fd);
+        errno = ENOENT;
+        return -1;
+    }
+    return fd;
+}
+
+bool gs_trace_file_close(void)
+{
+    int saved_errno = errno;
+    uint64_t used;
+    bool ours;
+    int fd;
+
+    /* Somebody who grows the file in the middle of an exit is not waited for: a signal
+       handler may have interrupted it. The file is then as after a crash. */
+    if (!file.chunks || pthread_mutex_trylock(&grow_lock) != 0)
+        return false;
+    ours = file.pid == 0 || file.pid == (pid_t)syscall(SYS_getpid);
+    if (file.chunk_count > 0 && ours) {
+        used = end_recording(GS_TRACE_END_EXIT);
+        fd = used ? reopen() : -1;
+        if (fd >= 0) {
+            /* Every slot handed out lies before `used`, in pages that stay. */
+            if (ftruncate(fd, (off_t)(used * GS_TRACE_SLOT_BYTES)) != 0)
+                errno = 0; /* zeros at the end are understood, too */
+            close(fd);
+        }
+    }
+    pthread_mutex_unlock(&grow_lock);
+    errno = saved_errno;
+    return ours;
+}
+
+/* ---- growing; grow_lock is held --------------------------------------------------- */
+
+/* Create the file under the first name of its kind that is free, and never touch one that
+ * is there: it may be another recording, even one that is going on. */
+static int create_file(void)
+{
+    char wanted[PATH_MAX];
+    struct stat info;
+    int fd = -1;
+
+    if (gs_log_pattern_expand(file.pattern, wanted, sizeof(wanted) - 8) != GS_OK) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    strcpy(file.path, wanted);
+    for (unsigned i = 1; i <= NAME_TRIES; i++) {
+        fd = open(file.path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666);
+        if (fd >= 0 || errno != EEXIST)
+            break;
+        if (stat(wanted, &info) == 0 && !S_ISREG(info.st_mode)) {
+            errno = S_ISDIR(info.st_mode) ? EISDIR : EEXIST;
+            return -1;
+        }
+        snprintf(file.path, sizeof(file.path), "%.*s.%u", PATH_MAX - 9, wanted, i);
+    }
+    if (fd >= 0 && strcmp(file.path, wanted) != 0)
+        gs_log_line(GS_LOG_WARN, "GPUSHIM_TRACE_FILE=%.400s: exists; recording to %.400s",
+                    wanted, file.path);
+    if (fd >= 0 && fstat(fd, &info) == 0) {
+        file.device = info.st_dev;
+        file.inode = info.st_ino;
+        file.pid = (pid_t)syscall(SYS_getpid);
+    }
+    return fd;
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void write_header(struct gs_trace_header *header)
+{
+    const char *program = program_invocation_short_name;
+
+    header->version = GS_TRACE_VERSION;
+    header->slot_bytes = GS_TRACE_SLOT_BYTES;
+    header->header_slots = GS_TRACE_HEADER_SLOTS;
+    header->chunk_slots = GS_TRACE_CHUNK_SLOTS;
+    header->start_ns = clock_ns(CLOCK_MONOTONIC);
+    header->start_real_ns = clock_ns(CLOCK_REALTIME);
+    header->pid = (uint32_t)file.pid;
+    if (program)
+        memcpy(header->program, program, strnlen(program, sizeof(header->program) - 1));
+    memcpy(header->magic, GS_TRACE_MAGIC, sizeof(header->magic));
+    __atomic_store_n(
+        &header->seal,
+        gs_trace_seal((const uint64_t *)(const void *)header, GS_TRACE_HEADER_WORDS, 0),
+        __ATOMIC_RELEASE);
+    __atomic_store_n(&file.start_ns, header->start_ns, __ATOMIC_RELEASE);
+}
+
+/* Zeros for one chunk, so that its blocks are there. Returns 0 or an errno. */
+static int fill_chunk(int fd, off_t offset)
+{
+    static const unsigned char zeros[65536];
+    off_t end = offset + (off_t)GS_TRACE_CHUNK_BYTES;
+
+    while (offset < end) {
+        size_t left = (size_t)(end - offset);
+        ssize_t n =
+            pwrite(fd, zeros, left < sizeof(zeros) ? left : sizeof(zeros), offset);
+
+        if (n > 0)
+            offset += n;
+        else if (n == 0)
+            return EIO;
+        else if (errno != EINTR)
+            return errno;
+    }
+    return 0;
+}
+
+/*
+ * Give the file one more chunk.
+ * Returns 0 or the errno of what failed; the chunk is not published yet.
+ */
+static int map_chunk(int fd, uint64_t index, void **out)
+{
+    off_t offset = (off_t)(index * GS_TRACE_CHUNK_BYTES);
+    int error = fill_chunk(fd, offset);
+
+    if (error)
+        return error;
+    *out =
+        mmap(NULL, GS_TRACE_CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+    if (*out == MAP_FAILED)
+        return errno;
+    /* All pages at once are cheaper than one by one; kernels before 5.14 refuse. */
+    (void)madvise(*out, GS_TRACE_CHUNK_BYTES, MADV_POPULATE_WRITE);
+    return 0;
+}
+
+/* One line about why there will be no further record. */
+static void say_ended(enum gs_trace_end reason, int error)
+{
+    bool made = file.chunk_count > 0;
+
+    if (reason == GS_TRACE_END_LIMIT)
+        gs_log_line(
+            GS_LOG_WARN,
+            "GPUSHIM_TRACE_LIMIT=%lluM: reached; nothing more is recorded in %.600s",
+            (unsigned long long)(file.limit_bytes / GS_MIB), file.path);
+    else
+        gs_log_line(GS_LOG_WARN, "GPUSHIM_TRACE_FILE=%.600s: %s: %s; %s",
+                    file.path[0] ? file.path : file.pattern,
+                    made ? "cannot grow" : "cannot be created", gs_log_error_text(error),
+                    made ? "nothing more is recorded" : "nothing is recorded");
+}
+
+/* Whether the name still means the regular file that was created here. */
+static bool is_ours(const char *path)
+{
+    struct stat info;
+
+    return lstat(path, &info) == 0 && S_ISREG(info.st_mode) &&
+           info.st_dev == file.device && info.st_ino == file.inode;
+}
+
+/* Append the next chunk. Returns 0 or an errno. */
+static int append_chunk(void)
+{
+    struct size_shield shield;
+    void *chunk = NULL;
+    int fd = file.chunk_count ? reopen() : create_file();
+    int error = fd < 0 ? errno : 0;
+
+    if (error)
+        return error;
+    shield_raise(&shield);
+    error = map_chunk(fd, file.chunk_count, &chunk);
+    if (error && file.chunk_count == 0 && is_ours(file.path))
+        unlink(file.path); /* no record is in it */
+    close(fd);
+    shield_lower(&shield);
+    if (error)
+        return error;
+    if (file.chunk_count == 0)
+        write_header(chunk);
+    __atomic_store_n(&file.chunks[file.chunk_count], chunk, __ATOMIC_RELEASE);
+    file.chunk_count++;
+    return 0;
+}
+
+/* The chunk of that index, made if need be; NULL once recording has ended. */
+static __attribute__((cold, noinline)) struct gs_trace_record *grow(uint64_t index)
+{
+    struct gs_trace_record *chunk = NULL;
+    int saved_errno = errno;
+    int error = 0, cancel_state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    pthread_mutex_lock(&grow_lock);
+    while (!error && file.chunk_count <= index &&
+           __atomic_load_n(&file.next, __ATOMIC_ACQUIRE) < ENDED) {
+        bool full = file.chunk_count == file.chunk_limit;
+
+        error = full ? EFBIG : append_chunk();
+        if (error) {
+            enum gs_trace_end reason = full ? GS_TRACE_END_LIMIT : GS_TRACE_END_NO_SPACE;
+
+            say_ended(reason, error);
+            end_recording(reason);
+        }
+    }
+    if (index < file.chunk_count)
+        chunk = file.chunks[index];
+    pthread_mutex_unlock(&grow_lock);
+    pthread_setcancelstate(cancel_state, &cancel_state);
+    errno = saved_errno;
+    return chunk;
+}
+
+/* ---- the public part -------------------------------------------------------------- */
+
+enum gs_status gs_trace_file_open(const char *pattern, uint64_t limit_bytes)
+{
+    uint64_t chunk_limit = limit_bytes / GS_TRACE_CHUNK_BYTES;
+    void *table;
+
+    if (strlen(pattern) >= sizeof(file.pattern))
+        return GS_ERR_INVALID;
+    if (chunk_limit == 0)
+        chunk_limit = 1;
+    table = mmap(NULL, chunk_limit * sizeof(*file.chunks), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (table == MAP_FAILED)
+        return GS_ERR_HOST_NOMEM;
+    gs_log_pattern_start((int64_t)time(NULL));
+    strcpy(file.pattern, pattern);
+    gs_log_pattern_make_absolute(file.pattern);
+    file.limit_bytes = limit_bytes;
+    file.chunk_limit = chunk_limit;
+    file.chunks = table;
+    __atomic_store_n(&file.next, GS_TRACE_BATCH_SLOTS, __ATOMIC_RELEASE);
+    return GS_OK;
+}
+
+struct gs_trace_record *gs_trace_file_batch(uint64_t *number)
+{
+    uint64_t slot =
+        __atomic_fetch_add(&file.next, GS_TRACE_BATCH_SLOTS, __ATOMIC_ACQ_REL);
+    uint64_t index = slot / GS_TRACE_CHUNK_SLOTS;
+    struct gs_trace_record *chunk = NULL;
+
+    if (GS_UNLIKELY(slot >= ENDED))
+        return NULL;
+    if (GS_LIKELY(index < file.chunk_limit))
+        chunk = __atomic_load_n(&file.chunks[index], __ATOMIC_ACQUIRE);
+    if (GS_UNLIKELY(!chunk))
+        chunk = grow(index);
+    *number = slot;
+    return chunk ? &chunk[slot % GS_TRACE_CHUNK_SLOTS] : NULL;
+}
+
+uint64_t gs_trace_file_start_ns(void)
+{
+    return __atomic_load_n(&file.start_ns, __ATOMIC_ACQUIRE);
+}
+
+void gs_trace_file_reset(void)
+{
+    for (uint64_t i = 0; i < file.chunk_count; i++)
+        munmap(file.chunks[i], GS_TRACE_CHUNK_BYTES);
+    if (file.chunks)
+        munmap(file.chunks, file.chunk_limit * sizeof(*file.chunks));
+    memset(&file, 0, sizeof(file));
+    file.next = ENDED;
+    pthread_mutex_init(&grow_lock, NULL);
+}

@@ -1,0 +1,205 @@
+/*
+ * trace.c - a trace in memory: built, read from a file, measured.
+ * Owns: nothing.   Lock: none.
+ */
+#include "replay_trace.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kind_names[GS_TRACE_KINDS] = {
+    [GS_TRACE_KIND_NONE] = "unknown",  [GS_TRACE_KIND_DEVICE] = "device",
+    [GS_TRACE_KIND_ASYNC] = "async",   [GS_TRACE_KIND_MANAGED] = "managed",
+    [GS_TRACE_KIND_PINNED] = "pinned", [GS_TRACE_KIND_VIRTUAL] = "virtual",
+    [GS_TRACE_KIND_ARRAY] = "array",
+};
+
+const char *trace_kind_name(unsigned kind)
+{
+    return kind < GS_TRACE_KINDS ? kind_names[kind] : NULL;
+}
+
+unsigned trace_kind_of(const char *name)
+{
+    for (unsigned kind = 1; kind < GS_TRACE_KINDS; kind++)
+        if (!strcmp(name, kind_names[kind]))
+            return kind;
+    return GS_TRACE_KIND_NONE;
+}
+
+void *trace_alloc(size_t count, size_t bytes)
+{
+    void *memory = calloc(count ? count : 1, bytes);
+
+    if (!memory) {
+        fprintf(stderr, "replay: no memory for %zu x %zu bytes\n", count, bytes);
+        exit(2);
+    }
+    return memory;
+}
+
+void trace_free(struct trace *trace)
+{
+    free(trace->ops);
+    *trace = (struct trace){0};
+}
+
+void trace_add(struct trace *trace, const struct trace_op *op)
+{
+    if (trace->count == trace->room) {
+        size_t room = trace->room ? 2 * trace->room : 4096;
+        struct trace_op *grown = trace_alloc(room, sizeof(*grown));
+
+        if (trace->count)
+            memcpy(grown, trace->ops, trace->count * sizeof(*grown));
+        free(trace->ops);
+        trace->ops = grown;
+        trace->room = room;
+    }
+    trace->ops[trace->count++] = *op;
+    if (op->op != GS_TRACE_SYNC && op->id >= trace->allocations)
+        trace->allocations = op->id + 1;
+    if (op->thread >= trace->threads)
+        trace->threads = op->thread + 1;
+    if (op->stream >= trace->streams)
+        trace->streams = op->stream + 1u;
+}
+
+void trace_keep_kinds(struct trace *trace, unsigned kinds)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < trace->count; i++)
+        if (trace->ops[i].op == GS_TRACE_SYNC || kinds >> trace->ops[i].kind & 1)
+            trace->ops[kept++] = trace->ops[i];
+    trace->count = kept;
+}
+
+struct trace_peaks trace_find_peaks(const struct trace *trace)
+{
+    struct trace_peaks peaks = {0};
+    uint64_t bytes = 0;
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < trace->count; i++) {
+        const struct trace_op *op = &trace->ops[i];
+
+        if (op->op == GS_TRACE_ALLOC) {
+            bytes += op->bytes;
+            count++;
+            peaks.made++;
+        } else if (op->op == GS_TRACE_FREE) {
+            bytes -= op->bytes;
+            count--;
+        }
+        if (bytes > peaks.live_bytes)
+            peaks.live_bytes = bytes;
+        if (count > peaks.live_count) {
+            peaks.live_count = count;
+            peaks.live_count_at = i;
+        }
+    }
+    return peaks;
+}
+
+/* ---- files ------------------------------------------------------------------------ */
+
+/* All of a stream; NULL if it could not be read. */
+static unsigned char *read_all(FILE *file, size_t *length)
+{
+    size_t room = 1 << 16, used = 0;
+    unsigned char *data = malloc(room);
+
+    while (data) {
+        size_t got = fread(data + used, 1, room - used, file);
+
+        used += got;
+        if (got == 0)
+            break;
+        if (used == room) {
+            unsigned char *grown = realloc(data, room *= 2);
+
+            if (!grown)
+                free(data);
+            data = grown;
+        }
+    }
+    if (data && ferror(file)) {
+        free(data);
+        data = NULL;
+    }
+    *length = used;
+    return data;
+}
+
+/* A shell word that stands for `path`; false if it is too long. */
+static bool quote(const char *path, char *out, size_t room)
+{
+    size_t used = 0;
+
+    for (; *path && used + 6 < room; path++) {
+        const char *text = *path == '\'' ? "'\\''" : (char[]){*path, '\0'};
+
+        used = (size_t)(stpcpy(out + used, text) - out);
+    }
+    out[used] = '\0';
+    return *path == '\0';
+}
+
+/* What gzip makes of the file; *damaged if it complains. */
+static unsigned char *read_compressed(const char *path, size_t *length, bool *damaged)
+{
+    char name[4096], command[4200];
+    unsigned char *data = NULL;
+    FILE *pipe;
+
+    if (!quote(path, name, sizeof(name)))
+        return NULL;
+    snprintf(command, sizeof(command), "exec gzip -dc < '%s' 2>/dev/null", name);
+    pipe = popen(command, "re"); /* NOLINT(cert-env33-c): the name is quoted */
+    if (pipe) {
+        data = read_all(pipe, length);
+        *damaged = pclose(pipe) != 0;
+    }
+    return data;
+}
+
+bool trace_parse(const unsigned char *data, size_t length, struct trace *out,
+                 struct trace_note *note)
+{
+    *out = (struct trace){0};
+    note->text[0] = '\0';
+    if (trace_is_binary(data, length))
+        return trace_parse_binary(data, length, out, note);
+    return trace_parse_csv((const char *)data, length, out, note);
+}
+
+bool trace_load(const char *path, struct trace *out, struct trace_note *note)
+{
+    FILE *file = fopen(path, "re");
+    size_t length = 0;
+    unsigned char *data = file ? read_all(file, &length) : NULL;
+    bool damaged = false, good;
+
+    *out = (struct trace){0};
+    note->text[0] = '\0';
+    if (!data)
+        snprintf(note->text, sizeof(note->text), "cannot be read: %s", strerror(errno));
+    if (file)
+        fclose(file);
+    if (data && length >= 2 && data[0] == 0x1f && data[1] == 0x8b) {
+        free(data);
+        data = read_compressed(path, &length, &damaged);
+        if (!data)
+            snprintf(note->text, sizeof(note->text), "gzip cannot be run");
+    }
+    if (!data)
+        return false;
+    good = trace_parse(data, length, out, note);
+    if (damaged && note->text[0] == '\0')
+        snprintf(note->text, sizeof(note->text),
+                 "the compressed file is damaged; %zu operations were read", out->count);
+    free(data);
+    return good;
+}

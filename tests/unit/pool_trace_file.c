@@ -1,0 +1,231 @@
+/*
+ * pool_trace_file.c - proves that a trace file is read as it was written, and that
+ * whatever happens to it, it is refused or read up to the damage, with one sentence.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "generate.h"
+#include "pool_fake.h"
+
+struct image {
+    unsigned char *data;
+    size_t length;
+};
+
+static struct image image_of(const struct trace *trace, bool binary)
+{
+    struct image image;
+    FILE *file = open_memstream((char **)&image.data, &image.length);
+
+    cr_assert(binary ? trace_write_binary(trace, file) : trace_write_csv(trace, file));
+    fclose(file);
+    return image;
+}
+
+static struct trace make(const char *preset, uint32_t allocations)
+{
+    struct generate_settings settings = {.seed = 7, .allocations = allocations};
+    struct trace trace;
+
+    generate(preset_find(preset), &settings, &trace);
+    return trace;
+}
+
+/* As far as `part` goes it is `whole`, but for numbers given in order of appearance. */
+static bool is_prefix(const struct trace *part, const struct trace *whole)
+{
+    if (part->count > whole->count)
+        return false;
+    for (size_t i = 0; i < part->count; i++) {
+        const struct trace_op *a = &part->ops[i], *b = &whole->ops[i];
+
+        if (a->op != b->op || a->id != b->id || a->bytes != b->bytes ||
+            a->how != b->how || a->time_ns / 1000 != b->time_ns / 1000)
+            return false;
+    }
+    return true;
+}
+
+Test(trace_file, both_formats_give_back_what_was_written)
+{
+    for (size_t i = 0; i < preset_count; i++) {
+        struct trace trace = make(presets[i].name, 2000);
+
+        for (int binary = 0; binary < 2; binary++) {
+            struct image image = image_of(&trace, binary);
+            struct trace_note note;
+            struct trace again;
+
+            cr_assert(trace_parse(image.data, image.length, &again, &note));
+            cr_expect_str_empty(note.text);
+            cr_expect_eq(again.count, trace.count);
+            for (size_t op = 0; op < trace.count; op++) /* CSV does not say it of frees */
+                trace.ops[op].how = again.ops[op].how;
+            cr_expect(is_prefix(&again, &trace), "%s", presets[i].name);
+            cr_expect_eq(again.threads, trace.threads);
+            trace_free(&again);
+            free(image.data);
+        }
+        trace_free(&trace);
+    }
+}
+
+/* Every allocation of `part` is one of `whole`: times differ from each other there. */
+static bool is_part(const struct trace *part, const struct trace *whole)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < part->count; i++) {
+        if (part->ops[i].op != GS_TRACE_ALLOC)
+            continue;
+        while (at < whole->count && whole->ops[at].time_ns < part->ops[i].time_ns)
+            at++;
+        if (at == whole->count || whole->ops[at].time_ns != part->ops[i].time_ns ||
+            whole->ops[at].op != GS_TRACE_ALLOC ||
+            whole->ops[at].bytes != part->ops[i].bytes)
+            return false;
+    }
+    return part->count <= whole->count;
+}
+
+Test(trace_file, every_truncation_is_noticed)
+{
+    struct trace trace = make("remote", 60);
+    struct image image = image_of(&trace, true);
+
+    for (size_t length = 0; length < image.length; length++) {
+        struct trace_note note;
+        struct trace part;
+        bool good = trace_parse(image.data, length, &part, &note);
+
+        cr_assert_str_not_empty(note.text, "%zu of %zu bytes", length, image.length);
+        cr_assert(good || part.count == 0);
+        cr_assert(is_prefix(&part, &trace));
+        trace_free(&part);
+    }
+    trace_free(&trace);
+    free(image.data);
+}
+
+Test(trace_file, every_changed_byte_is_noticed)
+{
+    struct trace trace = make("remote", 40);
+    struct image image = image_of(&trace, true);
+    uint64_t random = 99;
+
+    for (size_t at = 0; at < image.length; at++) {
+        unsigned char change = (unsigned char)(1 + bed_random(&random) % 255);
+        struct trace_note note;
+        struct trace part;
+
+        image.data[at] ^= change;
+        cr_assert(trace_parse(image.data, image.length, &part, &note) ||
+                  at < sizeof(struct gs_trace_header));
+        cr_assert_str_not_empty(note.text, "byte %zu ^ %02x", at, change);
+        cr_assert(is_part(&part, &trace), "byte %zu ^ %02x", at, change);
+        cr_assert(part.count == 0 || part.count + 2 >= trace.count);
+        trace_free(&part);
+        image.data[at] ^= change;
+    }
+    trace_free(&trace);
+    free(image.data);
+}
+
+/* Change, cut, repeat and zero pieces of it; then only no harm is asked for. */
+static void damage(struct image *image, uint64_t *random)
+{
+    for (unsigned n = 1 + bed_random(random) % 4; n > 0; n--) {
+        size_t at = bed_random(random) % image->length;
+        size_t most = image->length - at;
+        size_t bytes = 1 + bed_random(random) % (most < 200 ? most : 200);
+
+        switch (bed_random(random) % 5) {
+        case 0:
+            memset(image->data + at, 0, bytes);
+            break;
+        case 1:
+            memmove(image->data + at, image->data + bed_random(random) % (at + 1), bytes);
+            break;
+        case 2:
+            image->length = at + 1;
+            break;
+        default:
+            image->data[at] = (unsigned char)bed_random(random);
+            break;
+        }
+    }
+}
+
+static void damage_often(bool binary, unsigned times)
+{
+    struct trace trace = make("bursts", 300);
+    struct image whole = image_of(&trace, binary);
+    struct image image = {.data = malloc(whole.length)};
+    uint64_t random = 4711;
+
+    for (unsigned i = 0; i < times; i++) {
+        struct trace_note note;
+        struct trace part;
+        size_t live = 0, frees = 0;
+
+        memcpy(image.data, whole.data, whole.length);
+        image.length = whole.length;
+        damage(&image, &random);
+        (void)trace_parse(image.data, image.length, &part, &note);
+        cr_assert_null(strchr(note.text, '\n'));
+        for (size_t op = 0; op < part.count; op++) {
+            cr_assert_lt(part.ops[op].id, part.allocations + 1);
+            live += part.ops[op].op == GS_TRACE_ALLOC;
+            frees += part.ops[op].op == GS_TRACE_FREE;
+        }
+        cr_assert_leq(frees, live);
+        trace_free(&part);
+    }
+    trace_free(&trace);
+    free(whole.data);
+    free(image.data);
+}
+
+Test(trace_file, no_damage_does_harm_to_the_binary_reader)
+{
+    damage_often(true, 4000);
+}
+
+Test(trace_file, no_damage_does_harm_to_the_csv_reader)
+{
+    damage_often(false, 4000);
+}
+
+static void expect_csv(const char *text, size_t count, const char *said)
+{
+    struct trace_note note;
+    struct trace trace;
+    bool good = trace_parse((const unsigned char *)text, strlen(text), &trace, &note);
+
+    cr_expect_eq(good, count > 0, "%s", text);
+    cr_expect_eq(trace.count, count, "%zu operations of: %s", trace.count, text);
+    if (said)
+        cr_expect_not_null(strstr(note.text, said), "'%s' of: %s", note.text, text);
+    else
+        cr_expect_str_empty(note.text);
+    trace_free(&trace);
+}
+
+Test(trace_file, csv_is_read_up_to_the_bad_line)
+{
+    expect_csv("t_us,op,id,bytes,stream\n1,a,5,100,7\n2,f,5,0,7\n", 2, NULL);
+    expect_csv("1,a,5,100,7,3,managed\n2,s,0,0,7,4\n", 2, NULL);
+    expect_csv("1,a,5,100,7\r\n", 1, NULL);
+    expect_csv("", 0, "nothing in it");
+    expect_csv("hello\n", 0, "not t_us");
+    expect_csv("1,a,5,100,7\n2,x,5,100,7\n", 1, "line 2: not t_us");
+    expect_csv("1,a,5,100,7\n2,a,5,100,7\n", 1, "line 2: an id is allocated twice");
+    expect_csv("1,a,5,100,7\n2,f,6,0,7\n", 1, "1 frees of what is not live");
+    expect_csv("1,a,5,100,7\n2,f,5,0", 1, "line 2: cut off");
+    expect_csv("1,a,5,-1,7\n", 0, "not t_us");
+    expect_csv("1,a,5,99999999999999999999,7\n", 0, "not t_us");
+    expect_csv("1,a,5,100,7,0,cheese\n", 0, "no such kind");
+    expect_csv("1,a,5,100,7,0,device,9\n", 0, "not t_us");
+}
