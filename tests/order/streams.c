@@ -325,6 +325,39 @@ PROGRAM(words, written_without_a_barrier, RACE,
     work_then_word(CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
 }
 
+/* The work ended before the write was given; or only the stream waits for it. */
+static void work_elsewhere_then_word(bool ended)
+{
+    CUstream a = new_stream(), b = new_stream(), c = new_stream();
+    CUdeviceptr memory = new_memory(), out = new_memory(), word = new_memory();
+
+    OK(cuMemsetD32(word, 0, 1));
+    OK(cuCtxSynchronize());
+    OK(cuStreamWaitValue32(c, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    copy(c, out, memory);
+    fill(b, memory, 11);
+    if (ended)
+        OK(cuStreamSynchronize(b));
+    else
+        join(b, a);
+    OK(write_word(a, word, 1, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
+    OK(cuCtxSynchronize());
+    if (ended)
+        must_hold(out, 11);
+}
+
+PROGRAM(words, without_a_barrier_behind_the_host, RIGHT,
+        "it overtakes no work that the host has seen the end of")
+{
+    work_elsewhere_then_word(true);
+}
+
+PROGRAM(words, without_a_barrier_behind_an_event, RACE,
+        "a wait in its stream is no fence")
+{
+    work_elsewhere_then_word(false);
+}
+
 PROGRAM(words, behind_a_write_without_a_barrier, RIGHT,
         "an event behind it is behind all of the stream")
 {

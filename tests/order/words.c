@@ -258,3 +258,42 @@ PROGRAM(words, raised_among_others, RACE, "a wide set is no write of one word")
     OK(cuMemsetD32Async(word, 1, WORDS, b));
     OK(cuCtxSynchronize());
 }
+
+/* ---- words of eight bytes ---------------------------------------------------------- */
+
+/* A stream waits for both halves, which two streams raise: behind their work, or one of
+ * them in front of it. */
+static void wait_for_halves(bool in_front)
+{
+    CUstream a = new_stream(), b = new_stream(), c = new_stream();
+    CUdeviceptr low = new_memory(), high = new_memory(), word = new_memory();
+    CUdeviceptr low_out = new_memory(), high_out = new_memory();
+
+    OK(cuMemsetD32(word, 0, 2));
+    OK(cuCtxSynchronize());
+    OK(cuStreamWaitValue64(a, word, 0x100000001u, CU_STREAM_WAIT_VALUE_EQ));
+    copy(a, low_out, low);
+    copy(a, high_out, high);
+    fill(b, low, 12);
+    OK(cuStreamWriteValue32(b, word, 1, 0));
+    if (in_front)
+        raise_word(c, word + 4, BY_SET);
+    fill(c, high, 13);
+    if (!in_front)
+        raise_word(c, word + 4, BY_SET);
+    OK(cuCtxSynchronize());
+    if (in_front)
+        return;
+    must_hold(low_out, 12);
+    must_hold(high_out, 13);
+}
+
+PROGRAM(words, raised_in_halves, RIGHT, "who waits for both is behind both")
+{
+    wait_for_halves(false);
+}
+
+PROGRAM(words, half_raised_before_the_work, RACE, "one half was raised too early")
+{
+    wait_for_halves(true);
+}

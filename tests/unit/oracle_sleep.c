@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -137,4 +138,18 @@ Test(oracle_sleep, a_thread_that_is_stuck_is_not)
 
     cr_assert_not(is_seen(start(&sleeper)));
     cr_assert_not(sim_sleeps_for_a_time(0));
+}
+
+Test(oracle_sleep, it_says_that_it_cannot_tell_without_descriptors)
+{
+    struct rlimit before, none;
+
+    cr_assert_not(sim_sleepers_are_unseen());
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){0, before.rlim_max};
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    bool unseen = sim_sleepers_are_unseen();
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    cr_assert(unseen);
+    cr_assert_not(sim_sleepers_are_unseen());
 }

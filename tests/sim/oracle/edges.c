@@ -134,13 +134,13 @@ static void see_writer(const struct oracle_mark *mark, uintptr_t start, uintptr_
         return;
     if (mark->op->host && start <= seen->from && end >= seen->to)
         seen->gap = false;
-    if (!mark->op->unfenced)
-        oracle_clock_join(&seen->pair.s, mark->op->knows.s);
+    const struct oracle_pair *knows =
+        mark->op->unfenced ? &mark->op->told : &mark->op->knows;
+    oracle_clock_join(&seen->pair.s, knows->s);
     oracle_clock_raise(&seen->pair.s, mark->op->here);
     if (mark->op->own)
         return; /* the program knows nothing of it */
-    if (!mark->op->unfenced)
-        oracle_clock_join(&seen->pair.n, mark->op->knows.n);
+    oracle_clock_join(&seen->pair.n, knows->n);
     oracle_clock_raise(&seen->pair.n, mark->op->here);
 }
 

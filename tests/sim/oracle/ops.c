@@ -12,7 +12,8 @@
  *                     start from what it started from
  *
  *   unfenced          is in order, and takes a point of a slot that nothing else of the
- *                     stream is counted in: who knows that point knows nothing else
+ *                     stream is counted in: who knows that point knows, of the rest, what
+ *                     the host thread knew that gave it: it was over before
  *
  * A layer's own operation is in its place in the stream, in both clocks. What else it
  * waits for, and what the host thread knew that gave it, is passed on in S alone.
@@ -280,6 +281,8 @@ static void take_place_unfenced(struct oracle_op *op, struct oracle_line *line,
         line->unfenced = oracle_slot_take(&nothing);
     op->here = line->unfenced = oracle_slot_next(&line->knows, line->unfenced);
     oracle_pair_raise(&line->knows, op->here);
+    join_past(&op->told, past, op->own);
+    op->was_told = true;
 }
 
 static void take_place(struct oracle_op *op, struct oracle_line *line,

@@ -399,7 +399,7 @@ bool sim_hosts_wake_by_themselves(void)
         if (task->watched && sim_sleeps_for_a_time(task->tid))
             return true;
     }
-    return false;
+    return sim_sleepers_are_unseen();
 }
 
 void sim_hosts_rest(uint64_t ns)

@@ -48,7 +48,7 @@ void sim_hosts_change(struct sim_op *awaited);
 bool sim_hosts_give_way(struct sim_op *awaited) GS_MUST_USE;
 
 /* Does a thread outside sleep until a time that it has set itself? It may end a wait yet.
- * Needs the lock. */
+ * True where that cannot be seen, for want of descriptors. Needs the lock. */
 bool sim_hosts_wake_by_themselves(void);
 
 /* Sleep until a thread comes in, a host function returns or the time is over. Needs the

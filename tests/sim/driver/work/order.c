@@ -6,7 +6,7 @@
  * ones, each gone stream an operation on it. An allocation is a tenant; a stream-ordered
  * free ends it when it is submitted and retires it when it has run.
  *
- * Owns:  nothing.   Lock: none.
+ * Owns:  the id of the process that started the oracle.   Lock: none.
  */
 #include "order.h"
 
@@ -24,11 +24,16 @@
 
 #define MOST_FINDINGS 20
 
-/* At exit: the figures; a run with findings ends with a status of its own. */
+static pid_t starter; /* set once, by sim_order_start */
+
+/* At exit: the figures; a run with findings ends with a status of its own. A forked child
+ * has none to tell, and a thread that it lacks may hold the oracle's lock. */
 static void finish(void)
 {
     int status = sim_config()->exit_status;
 
+    if (getpid() != starter)
+        return;
     oracle_summary(sim_config()->log_level > 0);
     if (oracle_findings() > 0 && status != 0)
         exit(status); /* goes on with the handlers that are left */
@@ -55,6 +60,7 @@ void sim_order_start(void)
         .most_findings = MOST_FINDINGS,
     };
     oracle_start(&options);
+    starter = getpid();
     if (atexit(finish) != 0)
         sim_log_always("no memory for the oracle's summary at exit");
 }

@@ -152,3 +152,14 @@ bool sim_sleeps_for_a_time(pid_t tid)
     errno = saved;
     return sim_is_timed_sleep(call, channel);
 }
+
+bool sim_sleepers_are_unseen(void)
+{
+    int saved = errno, fd = open("/proc/self/task", O_RDONLY | O_CLOEXEC);
+    bool unseen = fd < 0 && (errno == EMFILE || errno == ENFILE);
+
+    if (fd >= 0)
+        close(fd);
+    errno = saved;
+    return unseen;
+}

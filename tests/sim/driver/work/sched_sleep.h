@@ -14,6 +14,9 @@
  * kernel does not say. */
 bool sim_sleeps_for_a_time(pid_t tid);
 
+/* Can it not be told, for want of descriptors? */
+bool sim_sleepers_are_unseen(void);
+
 /*
  * The same of the text of its files in /proc/pid/task/tid, for tests.
  *
