@@ -20,7 +20,8 @@
 
 #include "heap.h"
 
-static struct gs_starts_table no_table; /* what a dead heap has */
+/* What a dead heap has: one slot, empty for ever. */
+static struct gs_starts_table no_table = {.slots = {0}};
 
 static size_t table_bytes(size_t mask)
 {
