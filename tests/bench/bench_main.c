@@ -2,14 +2,15 @@
  * bench_main.c - one scenario against one allocator, one line of result.
  *
  *   PROGRAM ALLOCATOR SCENARIO [THREADS]   time it
- *   PROGRAM ALLOCATOR count PAIRS          that many pairs of 1 KiB, for an instruction
- *                                          counter
- *   PROGRAM ALLOCATOR resident COUNT       what COUNT live blocks take of the host's
- * memory PROGRAM list                           the scenarios, one a line
+ *   PROGRAM ALLOCATOR MODE NUMBER          measure something else: bench_modes.c
+ *   PROGRAM list                           the scenarios, one a line
  *
- * The line of a timed run:  scenario allocator threads median least most samples
- * in nanoseconds a pair, as one of the threads sees it. That of `resident`: bytes a
- * block. Ends with 0, with 1 where a call failed, with 2 for bad usage.
+ * The line of a timed run:
+ *   scenario allocator threads median least most samples p99 timer
+ * in nanoseconds a pair, as one of the threads sees it. One thread is timed by
+ * bench_alone.c, which says how; several by samples of many cycles, with p99 and timer 0.
+ * Ends with 0, with 1 where a call failed, with 3 where the allocator was out of memory,
+ * with 2 for bad usage.
  *
  * Owns: everything here.   Lock: threads share what is written before they start.
  */
@@ -20,28 +21,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "bench.h"
-#include "gs_base.h"
 
 #define SAMPLE_NS   1.5e6 /* a sample lasts at least this long */
 #define TOTAL_NS    120e6 /* and all of them together */
 #define MIN_SAMPLES 15
-#define LONG_NS     1200e6 /* after that, FEW_SAMPLES are enough */
-#define FEW_SAMPLES 3
 #define MAX_SAMPLES 400
 #define MAX_THREADS 64
 
-static void check(int code, const char *what, const struct bench_allocator *allocator)
+void bench_check(int code, const char *what, const struct bench_allocator *allocator)
 {
     if (code == 0)
         return;
     fprintf(stderr, "bench: %s by %s failed with code %d\n", what, allocator->name, code);
-    exit(1);
+    exit(code == BENCH_OUT_OF_MEMORY ? 3 : 1);
 }
 
-static double now_ns(void)
+double bench_now_ns(void)
 {
     struct timespec when;
 
@@ -49,19 +46,29 @@ static double now_ns(void)
     return (double)when.tv_sec * 1e9 + (double)when.tv_nsec;
 }
 
-static void run_ops(const struct bench_allocator *allocator, const struct bench_ops *ops,
-                    uint64_t *slots)
+void bench_run_op(const struct bench_allocator *allocator, const struct bench_op *op,
+                  struct bench_block *slots)
 {
-    for (size_t i = 0; i < ops->count; i++) {
-        const struct bench_op *op = &ops->list[i];
+    struct bench_block *block = &slots[op->slot];
 
-        if (op->bytes)
-            check(allocator->alloc(&slots[op->slot], op->bytes), "an allocation",
-                  allocator);
-        else
-            check(allocator->release(slots[op->slot]), "a free", allocator);
+    if (op->bytes) {
+        bench_check(allocator->alloc(&block->addr, op->bytes), "an allocation",
+                    allocator);
+        block->bytes = op->bytes;
+    } else {
+        bench_check(allocator->release(block->addr, block->bytes), "a free", allocator);
     }
 }
+
+void bench_run_ops(const struct bench_allocator *allocator, const struct bench_ops *ops,
+                   struct bench_block *slots)
+{
+    for (size_t i = 0; i < ops->count; i++)
+        bench_run_op(allocator, &ops->list[i], slots);
+}
+
+/* ---- samples -------------------------------------------------------------------------
+ */
 
 /* What the threads of a run share. `cycles` and `over` are written by the first thread
  * between two barriers and read by all behind the second. */
@@ -74,6 +81,7 @@ struct run {
     bool over;
     double samples[MAX_SAMPLES];
     unsigned count;
+    struct bench_times times; /* of one thread; of several, from the samples */
 };
 
 static int compare(const void *a, const void *b)
@@ -84,16 +92,16 @@ static int compare(const void *a, const void *b)
 }
 
 /* All threads do one sample; the time it took all of them. */
-static double one_sample(struct run *run, uint64_t *slots)
+static double one_sample(struct run *run, struct bench_block *slots)
 {
     double begin;
 
     pthread_barrier_wait(&run->barrier);
-    begin = now_ns();
+    begin = bench_now_ns();
     for (size_t i = 0; i < run->cycles; i++)
-        run_ops(run->allocator, &run->workload->cycle, slots);
+        bench_run_ops(run->allocator, &run->workload->cycle, slots);
     pthread_barrier_wait(&run->barrier);
-    return now_ns() - begin;
+    return bench_now_ns() - begin;
 }
 
 /* Called by the first thread alone, after each sample. */
@@ -112,17 +120,19 @@ static void book_sample(struct run *run, double took_ns, double *total_ns)
 
 static void measure(struct run *run, bool first)
 {
-    uint64_t *slots = calloc(run->workload->slots, sizeof(*slots));
+    struct bench_block *slots = calloc(run->workload->slots, sizeof(*slots));
     double total_ns = 0;
 
     if (!slots) {
         fprintf(stderr, "bench: no memory\n");
         exit(1);
     }
-    check(run->allocator->start(), "the start", run->allocator);
-    run_ops(run->allocator, &run->workload->setup, slots);
-    run_ops(run->allocator, &run->workload->cycle, slots);
-    while (!run->over) {
+    bench_check(run->allocator->start(), "the start", run->allocator);
+    bench_run_ops(run->allocator, &run->workload->setup, slots);
+    bench_run_ops(run->allocator, &run->workload->cycle, slots);
+    if (run->threads == 1)
+        bench_time_alone(run->allocator, &run->workload->cycle, slots, &run->times);
+    while (run->threads > 1 && !run->over) {
         double took_ns = one_sample(run, slots);
 
         if (first)
@@ -136,6 +146,18 @@ static void *other_thread(void *argument)
 {
     measure(argument, false);
     return NULL;
+}
+
+/* One thread's times are of a cycle, those of several of a pair. */
+static void print_times(const struct bench_scenario *scenario,
+                        const struct bench_allocator *allocator, unsigned threads,
+                        const struct bench_times *times, size_t pairs)
+{
+    double scale = threads == 1 ? 1.0 / (double)pairs : 1.0;
+
+    printf("%s %s %u %.1f %.1f %.1f %u %.1f %.1f\n", scenario->name, allocator->name,
+           threads, times->median_ns * scale, times->least_ns * scale,
+           times->most_ns * scale, times->samples, times->p99_ns, times->timer_ns);
 }
 
 static int run_timed(const struct bench_allocator *allocator,
@@ -154,7 +176,7 @@ static int run_timed(const struct bench_allocator *allocator,
         fprintf(stderr, "bench: no barrier\n");
         return 1;
     }
-    check(allocator->start(), "the start", allocator);
+    bench_check(allocator->start(), "the start", allocator);
     for (unsigned i = 1; i < threads; i++) {
         if (pthread_create(&others[i], NULL, other_thread, &run)) {
             fprintf(stderr, "bench: no thread\n");
@@ -165,60 +187,17 @@ static int run_timed(const struct bench_allocator *allocator,
     for (unsigned i = 1; i < threads; i++)
         pthread_join(others[i], NULL);
     pthread_barrier_destroy(&run.barrier);
-    qsort(run.samples, run.count, sizeof(*run.samples), compare);
-    printf("%s %s %u %.1f %.1f %.1f %u\n", scenario->name, allocator->name, threads,
-           run.samples[run.count / 2], run.samples[0], run.samples[run.count - 1],
-           run.count);
+    if (threads > 1) {
+        qsort(run.samples, run.count, sizeof(*run.samples), compare);
+        run.times = (struct bench_times){
+            .median_ns = run.samples[run.count / 2],
+            .least_ns = run.samples[0],
+            .most_ns = run.samples[run.count - 1],
+            .samples = run.count,
+        };
+    }
+    print_times(scenario, allocator, threads, &run.times, workload.pairs);
     bench_workload_free(&workload);
-    return 0;
-}
-
-static int run_count(const struct bench_allocator *allocator, unsigned long pairs)
-{
-    uint64_t addr = 0;
-
-    check(allocator->start(), "the start", allocator);
-    for (unsigned long i = 0; i < pairs; i++) {
-        check(allocator->alloc(&addr, GS_KIB), "an allocation", allocator);
-        check(allocator->release(addr), "a free", allocator);
-    }
-    return 0;
-}
-
-/* Bytes of this process that are in memory; 0 if that cannot be told. */
-static size_t resident_bytes(void)
-{
-    unsigned long all, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-
-    if (!file)
-        return 0;
-    if (fscanf(file, "%lu %lu", &all, &resident) != 2)
-        resident = 0;
-    fclose(file);
-    return resident * (size_t)sysconf(_SC_PAGESIZE);
-}
-
-static int run_resident(const struct bench_allocator *allocator, unsigned long count)
-{
-    uint64_t *addrs = malloc(count * sizeof(*addrs));
-    size_t before;
-
-    if (!addrs) {
-        fprintf(stderr, "bench: no memory\n");
-        return 1;
-    }
-    memset(addrs, 0xff, count * sizeof(*addrs)); /* in memory before it is looked at */
-    check(allocator->start(), "the start", allocator);
-    check(allocator->alloc(&addrs[0], GS_KIB), "an allocation", allocator);
-    check(allocator->release(addrs[0]), "a free", allocator);
-    before = resident_bytes();
-    for (unsigned long i = 0; i < count; i++)
-        check(allocator->alloc(&addrs[i], GS_KIB), "an allocation", allocator);
-    printf("%.1f\n", ((double)resident_bytes() - (double)before) / (double)count);
-    for (unsigned long i = 0; i < count; i++)
-        check(allocator->release(addrs[i]), "a free", allocator);
-    free(addrs);
     return 0;
 }
 
@@ -257,10 +236,13 @@ static int usage(void)
 {
     fprintf(stderr,
             "usage: bench_... ALLOCATOR SCENARIO [THREADS (1 to %d)] | "
-            "ALLOCATOR count|resident NUMBER | list\nallocators:",
+            "ALLOCATOR MODE NUMBER | list\nallocators:",
             MAX_THREADS);
     for (size_t i = 0; bench_allocators[i].name; i++)
         fprintf(stderr, " %s", bench_allocators[i].name);
+    fprintf(stderr, "\nmodes:");
+    for (size_t i = 0; bench_modes[i].name; i++)
+        fprintf(stderr, " %s", bench_modes[i].name);
     fprintf(stderr, "\n");
     return 2;
 }
@@ -272,11 +254,20 @@ static int run_list(void)
     return 0;
 }
 
+static const struct bench_mode *find_mode(const char *name)
+{
+    for (size_t i = 0; bench_modes[i].name; i++) {
+        if (!strcmp(bench_modes[i].name, name))
+            return &bench_modes[i];
+    }
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     const struct bench_allocator *allocator;
     const struct bench_scenario *scenario;
-    bool counted;
+    const struct bench_mode *mode;
     unsigned long number = 1;
 
     if (argc == 2 && !strcmp(argv[1], "list"))
@@ -285,13 +276,11 @@ int main(int argc, char **argv)
         return usage();
     allocator = find_allocator(argv[1]);
     scenario = find_scenario(argv[2]);
-    counted = !strcmp(argv[2], "count") || !strcmp(argv[2], "resident");
+    mode = find_mode(argv[2]);
     if (argc == 4)
-        number = parse_number(argv[3], counted ? 100000000 : MAX_THREADS);
-    if (!allocator || (!scenario && !counted) || number == 0 || (counted && argc < 4))
+        number = parse_number(argv[3], mode ? mode->most : MAX_THREADS);
+    if (!allocator || (!scenario && !mode) || number == 0 || (mode && argc < 4))
         return usage();
-    if (scenario)
-        return run_timed(allocator, scenario, (unsigned)number);
-    return !strcmp(argv[2], "count") ? run_count(allocator, number)
-                                     : run_resident(allocator, number);
+    return scenario ? run_timed(allocator, scenario, (unsigned)number)
+                    : mode->run(allocator, number);
 }

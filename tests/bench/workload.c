@@ -14,15 +14,18 @@
 
 #include "gs_base.h"
 
-#define HOLES         65536
-#define REPLACEMENTS  8192 /* in a cycle */
-#define PAIRS         64   /* in a cycle of pairs of one size */
-#define LAYERS        12
-#define SEQUENCE      512
-#define HIDDEN        768
-#define HEADS         12
-#define BATCH_SIZE    4
-#define ELEMENT_BYTES 2 /* half precision */
+#define HOLES          65536
+#define REPLACEMENTS   8192 /* in a cycle */
+#define PAIRS          256  /* in a cycle of pairs of one size */
+#define PRESSURE_SLOTS 64
+#define PRESSURE_STEPS 2048
+#define PRESSURE_BYTES (716 * GS_MIB) /* 70 % of 1 GiB */
+#define LAYERS         12
+#define SEQUENCE       512
+#define HIDDEN         768
+#define HEADS          12
+#define BATCH_SIZE     4
+#define ELEMENT_BYTES  2 /* half precision */
 
 static void add(struct bench_ops *ops, uint32_t slot, size_t bytes)
 {
@@ -85,6 +88,11 @@ static void hitpair(struct bench_workload *workload)
 static void pair_4k(struct bench_workload *workload)
 {
     build_pairs(workload, 4 * GS_KIB);
+}
+
+static void pair_64k(struct bench_workload *workload)
+{
+    build_pairs(workload, 64 * GS_KIB);
 }
 
 static void sizes(struct bench_workload *workload)
@@ -161,6 +169,39 @@ static void genesis_large(struct bench_workload *workload)
     build_replace(workload, 16, 20, 26);
 }
 
+/*
+ * Memory pressure, for a device of 1 GiB: up to 64 live of 1 MiB to 64 MiB, random ones
+ * freed until the next fits into 70 % of it, and all of them at the end. What was freed
+ * and kept has to be given back, or put together, again and again.
+ */
+static void genesis_pressure(struct bench_workload *workload)
+{
+    size_t held[PRESSURE_SLOTS] = {0}, live = 0;
+    uint64_t state = 88172645463325252u;
+
+    for (unsigned i = 0; i < PRESSURE_STEPS; i++) {
+        size_t bytes = random_size(&state, 20, 26);
+        uint32_t slot = (uint32_t)(next_random(&state) % PRESSURE_SLOTS);
+
+        while (held[slot] || live + bytes > PRESSURE_BYTES) {
+            if (held[slot]) {
+                live -= held[slot];
+                held[slot] = 0;
+                add(&workload->cycle, slot, 0);
+            }
+            if (live + bytes > PRESSURE_BYTES)
+                slot = (uint32_t)(next_random(&state) % PRESSURE_SLOTS);
+        }
+        add(&workload->cycle, slot, bytes);
+        held[slot] = bytes;
+        live += bytes;
+    }
+    for (uint32_t slot = 0; slot < PRESSURE_SLOTS; slot++) {
+        if (held[slot])
+            add(&workload->cycle, slot, 0);
+    }
+}
+
 /* What a layer leaves for the backward pass, and what it needs meanwhile only. */
 struct tensor {
     size_t bytes;
@@ -214,6 +255,7 @@ static void genesis_transformer(struct bench_workload *workload)
 const struct bench_scenario bench_scenarios[] = {
     {"hitpair", hitpair},
     {"pair4k", pair_4k},
+    {"pair64k", pair_64k},
     {"sizes", sizes},
     {"holes", holes},
     {"noholes", no_holes},
@@ -224,6 +266,7 @@ const struct bench_scenario bench_scenarios[] = {
     {"genesis-same", genesis_same},
     {"genesis-variable", genesis_variable},
     {"genesis-large", genesis_large},
+    {"genesis-pressure", genesis_pressure},
     {"genesis-transformer", genesis_transformer},
     {NULL, NULL},
 };

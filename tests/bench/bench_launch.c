@@ -1,0 +1,101 @@
+/*
+ * bench_launch.c - what a kernel launch costs the thread that makes it.
+ *
+ *   bench_launch [LAUNCHES]       20000; the line:  launch median least
+ *   bench_launch count LAUNCHES   that many, for an instruction counter
+ *
+ * Nanoseconds a launch of a kernel that does nothing, in batches of 64 with a wait
+ * between them that is not timed. Run with and without the library, the difference is
+ * what the library adds.
+ *
+ * Ends with 1 if a call fails, with 2 for bad usage. Owns: nothing.   Lock: none.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cuda.h>
+
+#include "../gpu/kernels_ptx.h"
+
+#define BATCH 64
+#define MOST  1000000
+
+static void need(CUresult res, const char *what)
+{
+    if (res == CUDA_SUCCESS)
+        return;
+    fprintf(stderr, "bench_launch: %s: error %d\n", what, (int)res);
+    exit(1);
+}
+
+static double now_ns(void)
+{
+    struct timespec when;
+
+    clock_gettime(CLOCK_MONOTONIC, &when);
+    return (double)when.tv_sec * 1e9 + (double)when.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static CUfunction make_kernel(void)
+{
+    CUcontext context;
+    CUmodule module;
+    CUfunction spin;
+
+    need(cuInit(0), "cuInit");
+    need(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
+    need(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    need(cuModuleLoadData(&module, gs_kernels_ptx), "cuModuleLoadData");
+    need(cuModuleGetFunction(&spin, module, "gs_spin"), "cuModuleGetFunction");
+    return spin;
+}
+
+/* Nanoseconds a launch. */
+static double run_batch(CUfunction spin, size_t launches)
+{
+    uint64_t no_time = 0;
+    void *params[] = {&no_time};
+    double begin = now_ns(), took_ns;
+
+    for (size_t i = 0; i < launches; i++)
+        need(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL),
+             "cuLaunchKernel");
+    took_ns = now_ns() - begin;
+    need(cuCtxSynchronize(), "cuCtxSynchronize");
+    return took_ns / (double)launches;
+}
+
+int main(int argc, char **argv)
+{
+    static double took[MOST / BATCH + 1]; /* large */
+    const int counted = argc == 3 && !strcmp(argv[1], "count");
+    size_t launches = argc > 1 ? strtoul(argv[argc - 1], NULL, 10) : 20000, batches = 0;
+    CUfunction spin;
+
+    if (argc > 2 + counted || launches < 1 || launches > MOST) {
+        fprintf(stderr, "usage: bench_launch [[count] LAUNCHES (1 to %d)]\n", MOST);
+        return 2;
+    }
+    spin = make_kernel();
+    if (!counted)
+        run_batch(spin, BATCH); /* warm */
+    for (size_t left = launches; left > 0;) {
+        size_t some = left < BATCH ? left : BATCH;
+
+        took[batches++] = run_batch(spin, some);
+        left -= some;
+    }
+    qsort(took, batches, sizeof(*took), compare);
+    printf("launch %.1f %.1f\n", took[batches / 2], took[0]);
+    return 0;
+}

@@ -1,0 +1,432 @@
+"""rows.py - the scenarios: what is run for each, and the rows it leaves.
+
+A timed row is a dictionary: scenario, setting, threads, gpushim (p50, p99, calls), peers by
+name (p50, p99, ratio, note). A figure is a dictionary: scenario, what, unit, value, peers by
+name, goal. scripts/bench prints them, show.py writes them.
+"""
+
+import os
+import statistics
+
+from report.measure import Failure, Group, Way, spread
+
+OFF = {
+    "as shipped": {},
+    "STACK=off": {"GPUSHIM_STACK": "off"},
+    "TRACK=off": {"GPUSHIM_TRACK": "off"},
+}
+TIMED = {
+    "hitpair": "pairs of 1 KiB by cudaMalloc and by cuMemAlloc; without stacks, untracked",
+    "sizes": "256 live of 512 B to 8 MiB, a random one replaced",
+    "holes": "pairs of 1 KiB among 65,536 holes of 1 KiB",
+    "threads": "pairs of 4 KiB by 1, 2, 4 ... threads, each its own",
+    "remote": "blocks of 4 KiB, each freed by another thread",
+    "pinned": "pairs of 4 KiB of pinned host memory",
+    "dotcompute-1mb": "pairs of 1 MiB",
+    "dotcompute-10mb": "pairs of 10 MiB",
+    "dotcompute-100mb": "pairs of 100 MiB",
+    "dotcompute-100": "100 allocations of 1 MiB, then their frees",
+    "genesis-same": "64 live of 256 KiB, the oldest replaced",
+    "genesis-variable": "64 live of 512 B to 1 MiB, a random one replaced",
+    "genesis-large": "16 live of 1 MiB to 64 MiB, a random one replaced",
+    "genesis-transformer": "training steps of 12 transformer layers",
+    "genesis-pressure": "up to 64 live of 1 MiB to 64 MiB on a full device of 1 GiB, 1.25 GiB",
+}
+COUNTED = {
+    "whole": "a hit pair with the device's calls, and which those are",
+    "flight": "a free, and an allocation, while a kernel of 1 ms runs",
+    "staging": "a staging buffer of 64 KiB: allocated, copied, freed",
+    "miss": "an allocation of 32 MiB that nothing cached can serve",
+    "launch": "what a kernel launch costs more (instructions need valgrind)",
+    "start": "what LD_PRELOAD adds to a program without CUDA",
+    "instructions": "instructions in a pair of 1 KiB (needs valgrind)",
+    "metadata": "host memory for each of 131,072 live blocks",
+    "traces": "recorded programs, by tests/replay",
+}
+LIVE_BLOCKS = 131072
+MISSES = 100  # CUB takes 128 MiB for each
+PRESSURE_DEVICES = {"genesis-pressure": "1G", "genesis-pressure-1280m": "1280M"}
+
+
+class Bench:
+    """One run of the benchmark: rows and figures as they come, and what went wrong."""
+
+    def __init__(self, device, rounds, on_row, on_figure):
+        self.device, self.rounds = device, rounds
+        self.on_row, self.on_figure = on_row, on_figure
+        self.rows, self.figures, self.problems = [], [], []
+        self.cores = os.cpu_count() or 1
+        self.missing = self._find_missing()
+        self.has_runtime = "runtime" not in self._why("cub")
+        self.usual = ("bench_runtime", "cudaMalloc") if self.has_runtime else (
+            "bench_driver", "cuMemAlloc")
+        self._calls = {}
+
+    # ---- allocators -----------------------------------------------------------------
+
+    def _why(self, name):
+        try:
+            with open(os.path.join(self.device.programs, name), encoding="utf-8") as file:
+                return file.read().strip()
+        except FileNotFoundError:
+            return "not built"
+
+    def _find_missing(self):
+        reasons = {"CUB": self._why("cub"), "RMM": self._why("rmm"),
+                   "PyTorch": self._why("torch")}
+        return {name: why for name, why in reasons.items() if why}
+
+    def peers(self):
+        """The peers that this build and device have; on the simulated device with the
+        runtime's calls answered on the spot, for what those cost there is nobody's."""
+        ways = []
+        if "CUB" not in self.missing:
+            ways.append(Way("CUB", "bench_cub", "cub"))
+        if "RMM" not in self.missing:
+            ways.append(Way("RMM pool", "bench_rmm", "pool"))
+            ways.append(Way("RMM arena", "bench_rmm", "arena"))
+        if "PyTorch" not in self.missing:
+            ways.append(Way("PyTorch", "bench_torch", "torch"))
+            ways.append(Way("PyTorch expandable", "bench_torch", "torch",
+                            settings={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}))
+        if self.device.simulated:
+            return [way.own() for way in ways]
+        if "RMM" not in self.missing:
+            ways.append(Way("RMM async", "bench_rmm", "async"))
+        if self.has_runtime:
+            ways.append(Way("cudaMallocAsync", "bench_runtime", "async"))
+        ways.append(Way("native", self.usual[0], "malloc"))
+        return ways
+
+    def ours(self, entry, setting, allocator="malloc"):
+        program = "bench_driver" if entry == "cuMemAlloc" else "bench_runtime"
+        label = entry if setting == "as shipped" else f"{entry} {setting}"
+        return Way(label, program, allocator, shim=True, settings=OFF[setting])
+
+    def calls(self, way):
+        """The driver calls of a pair, asked for once."""
+        if way.name not in self._calls:
+            try:
+                self._calls[way.name] = self.device.calls_of_a_pair(way)
+            except Failure:
+                self._calls[way.name] = None
+        return self._calls[way.name]
+
+    # ---- rows -----------------------------------------------------------------------
+
+    def problem(self, text):
+        if text not in self.problems:
+            self.problems.append(text)
+
+    def group(self, label, scenario, threads, ours, peers, variables=None):
+        calls = {way.name: self.calls(way) for way in ours}
+        group = Group(self.device, scenario, threads, ours, peers, self.rounds, calls,
+                      variables)
+        for way in ours:
+            self._row(label, group, way, peers)
+        return group
+
+    def _row(self, label, group, way, peers):
+        if group.time(way.name) is None:
+            self.problem(f"{label}, {way.name}: {group.notes.get(way.name, 'not measured')}")
+        row = {
+            "scenario": label, "setting": way.name, "threads": group.threads,
+            "gpushim": {"p50": group.time(way.name), "p99": group.tail(way.name),
+                        "calls": group.share[way.name], "own": group.own(way.name),
+                        "driver_calls": self.calls(way)},
+            "peers": {},
+        }
+        for peer in peers:
+            if peer.name in group.notes and "out of memory" not in group.notes[peer.name]:
+                self.problem(f"{label}: {group.notes[peer.name]}")
+            row["peers"][peer.name] = {
+                "p50": group.time(peer.name), "p99": group.tail(peer.name),
+                "ratio": group.ratio(way.name, peer.name),
+                "note": group.notes.get(peer.name),
+            }
+        self.rows.append(row)
+        self.on_row(row)
+
+    def figure(self, scenario, what, unit, value, peers=None, **more):
+        figure = {"scenario": scenario, "what": what, "unit": unit, "value": value,
+                  "peers": peers or {}, **more}
+        self.figures.append(figure)
+        self.on_figure(figure)
+
+    def run(self, name):
+        method = getattr(self, name.replace("-", "_"), None)
+        if method:
+            method()
+        else:
+            self.group(name, name, 1, [self.ours(self.usual[1], "as shipped"),
+                                       self.ours(self.usual[1], "TRACK=off")], self.peers())
+
+    # ---- timed scenarios ------------------------------------------------------------
+
+    def hitpair(self):
+        entries = ["cudaMalloc", "cuMemAlloc"] if self.has_runtime else ["cuMemAlloc"]
+        ours = [self.ours(entry, setting) for entry in entries for setting in OFF]
+        self.group("hitpair", "hitpair", 1, ours, self.peers())
+
+    def holes(self):
+        peers = [way for way in self.peers() if way.name != "native"]
+        ours = [self.ours(self.usual[1], "as shipped"), self.ours(self.usual[1], "TRACK=off")]
+        with_holes = self.group("holes", "holes", 1, ours, peers)
+        without = self.group("holes, none", "noholes", 1, ours, peers)
+        ratios = {}
+        for way in [*ours, *peers]:
+            a, b = with_holes.time(way.name), without.time(way.name)
+            ratios[way.name] = a / b if a and b else None
+        for way in ours:
+            self.figure("holes", f"65,536 holes against none, {way.name}", "ratio",
+                        ratios[way.name], {peer.name: ratios[peer.name] for peer in peers})
+
+    def threads(self):
+        most, one, threads = min(self.cores, 16), None, 1
+        ours = [self.ours(self.usual[1], "as shipped"), self.ours(self.usual[1], "TRACK=off")]
+        peers = self.peers()
+        while True:
+            threads = min(threads, most)
+            group = self.group(f"threads, {threads}", "pair4k", threads, ours, peers)
+            one = one or group
+            if threads == most:
+                break
+            threads *= 2
+
+        def rounds_of(name):
+            return [most * a / b for a, b in zip(one.times[name], group.times[name])
+                    if a and b]
+
+        def more(name):
+            found = spread(rounds_of(name))
+            return found and found[0]
+
+        if most > 1:
+            for way in ours:
+                self.figure("threads", f"{most} threads against one, {way.name}", "ratio",
+                            more(way.name), {peer.name: more(peer.name) for peer in peers},
+                            threads=most, rounds=rounds_of(way.name))
+
+    def remote(self):
+        ours = [self.ours(self.usual[1], "as shipped"), self.ours(self.usual[1], "TRACK=off")]
+        self.group("remote", "remote", max(2, min(self.cores, 16)), ours, self.peers())
+
+    def pinned(self):
+        if not self.has_runtime:
+            return
+        peers = []
+        if "RMM" not in self.missing:
+            pool = Way("RMM pool", "bench_rmm", "pinned")
+            peers.append(pool.own() if self.device.simulated else pool)
+        if not self.device.simulated:
+            peers.append(Way("native", "bench_runtime", "pinned"))
+        ways = [Way("cudaHostAlloc", "bench_runtime", "pinned", shim=True),
+                Way("cudaHostAlloc TRACK=off", "bench_runtime", "pinned", shim=True,
+                    settings=OFF["TRACK=off"])]
+        self.group("pinned", "pair4k", 1, ways, peers)
+
+    def genesis_pressure(self):
+        if not self.device.simulated:
+            self.problem("genesis-pressure: left out, this GPU cannot be made 1 GiB small")
+            return
+        ours = [self.ours(self.usual[1], "as shipped"), self.ours(self.usual[1], "TRACK=off")]
+        peers = self.peers()
+        for way in peers:
+            if way.program == "bench_rmm":
+                way.allocator += "-all"  # half of the device is too little here
+        for label, memory in PRESSURE_DEVICES.items():
+            self.group(label, "genesis-pressure", 1, ours, peers, {"CUDASIM_MEMORY": memory})
+            values = {}
+            for way in [ours[0], *peers]:
+                try:
+                    values[way.name] = self.device.memory_calls(way, memory)
+                except Failure:
+                    values[way.name] = None  # out of memory, as its row says
+            self.figure(label, "driver calls for memory, 1,000 allocations", "calls",
+                        values.pop(ours[0].name), values)
+
+    # ---- figures --------------------------------------------------------------------
+
+    def _each(self, ways, measure):
+        """measure(way) of each, in turn, `rounds` times: the median of each by its name;
+        None for one that fails, and the reason among the problems."""
+        values, broken = {way.name: [] for way in ways}, set()
+        for _ in range(self.rounds):
+            for way in ways:
+                if way.name in broken:
+                    continue
+                try:
+                    values[way.name].append(measure(way))
+                except Failure as failure:
+                    broken.add(way.name)
+                    self.problem(str(failure))
+        return {name: statistics.median(found) if found else None
+                for name, found in values.items()}
+
+    def _beside(self, *shims):
+        """gpushim in some settings, the peers with the device's calls, and native."""
+        peers = [Way(way.name, way.program, way.allocator, settings=way.settings)
+                 for way in self.peers() if way.name != "native"]
+        return [*shims, *peers, Way("native", self.usual[0], "malloc")]
+
+    def whole(self):
+        """A hit pair with all its calls, and what they are."""
+        ours = [self.ours(self.usual[1], "as shipped"), self.ours("cuMemAlloc", "as shipped")]
+        ways = self._beside(*ours)
+        tails = {way.name: [] for way in ways}
+
+        def measure(way):
+            figures = way.measure(self.device, "hitpair", 1)
+            tails[way.name].append(figures[4])
+            return figures[0]
+
+        for name, value in self._each(ways, measure).items():
+            way = next(way for way in ways if way.name == name)
+            if name == "native" and self.device.simulated:
+                continue  # the price of the simulated driver is nobody's
+            calls = self.calls(way) if value else None
+            listed = ", ".join(f"{call} x{number:.3g}" for call, number in (calls or {}).items())
+            tail = spread(tails[name])
+            self.figure("whole", name, "ns a pair", value, p99=tail and tail[0],
+                        calls=listed or ("-" if calls is None else "no driver call"))
+
+    def flight(self):
+        settings = {"default": {}}
+        if self._has_option("GPUSHIM_FREE_SYNC"):
+            settings["lazy"] = {"GPUSHIM_FREE_SYNC": "lazy"}
+        shims = [Way(f"gpushim {name}", self.usual[0], "malloc", shim=True, settings=setting)
+                 for name, setting in settings.items()]
+        ways = self._beside(*shims)
+        frees, allocs = {way.name: [] for way in ways}, {way.name: [] for way in ways}
+
+        def measure(way):
+            figures = way.measure(self.device, "flight", 40)
+            frees[way.name].append(figures[0])
+            allocs[way.name].append(figures[1])
+            return figures[0]
+
+        self._each(ways, measure)
+        for what, values in (("a free behind a kernel of 1 ms", frees),
+                             ("the allocation after it", allocs)):
+            median = {name: spread(found) and spread(found)[0]
+                      for name, found in values.items()}
+            for shim in shims:
+                self.figure("flight", f"{what}, {shim.name[8:]}", "ns", median[shim.name],
+                            {way.name: median[way.name] for way in ways if not way.shim})
+        if "lazy" not in settings:
+            self.figure("flight", "a free behind a kernel of 1 ms, lazy", "ns", None,
+                        why="this build has no GPUSHIM_FREE_SYNC")
+
+    def _has_option(self, name):
+        path = os.path.join(self.device.root, "shim", "options.def")
+        with open(path, encoding="utf-8") as file:
+            return f'"{name}"' in file.read()
+
+    def staging(self):
+        if not self.has_runtime:
+            return
+        for kind in ("malloc", "pinned", "managed", "async"):
+            ways = [Way("gpushim", "bench_runtime", f"stage-{kind}", shim=True),
+                    Way("native", "bench_runtime", f"stage-{kind}")]
+            values = self._each(ways, lambda way: way.measure(
+                self.device, "pair64k", 1)[0])
+            # The copy is in both, the simulated device's where there is no GPU.
+            self.figure("staging", f"{kind}: 64 KiB and their copy", "ns a pair",
+                        values["gpushim"], {"without gpushim": values["native"]})
+
+    def miss(self):
+        def measure(way):
+            return way.measure(self.device, "miss", MISSES)[0]
+
+        values = self._each(self._beside(self.ours(self.usual[1], "as shipped")), measure)
+        ours = values.pop(self.usual[1])
+        native = values["native"]
+        if self.device.simulated:
+            # What the simulated driver's own allocation costs is in all of them.
+            values = {name: value and native and max(value - native, 0)
+                      for name, value in values.items() if name != "native"}
+            ours = ours and native and max(ours - native, 0)
+        self.figure("miss", "32 MiB uncached, less the driver's own" if self.device.simulated
+                    else "32 MiB uncached",
+                    "ns", ours, values)
+
+    def launch(self):
+        shim = {"LD_PRELOAD": self.device.shim}
+        added = []
+        for _ in range(max(self.rounds, 5)):
+            took = [float(self.device.run("bench_launch", [], variables)[0].split()[2])
+                    for variables in ({}, shim)]
+            added.append(took[1] - took[0])
+        self.figure("launch", "added to cuLaunchKernel (least of the batches)", "ns",
+                    statistics.median(added))
+        if self._can_count("launch"):
+            count = self.device.instructions("/libgpushim", "bench_launch", ["count"], shim)
+            self.figure("launch", "in libgpushim.so for a cuLaunchKernel", "instr.", count)
+
+    def start(self):
+        self.figure("start", "added to the start of a program without CUDA", "us",
+                    self.device.start_cost_us())
+
+    def _can_count(self, what):
+        path = os.environ.get("PATH", "").split(":")
+        if not any(os.access(os.path.join(place, "valgrind"), os.X_OK) for place in path):
+            self.problem(f"{what}: no instructions, valgrind is not installed")
+        elif not self.device.simulated:
+            self.problem(f"{what}: no instructions, valgrind does not run over a GPU's driver")
+        else:
+            return True
+        return False
+
+    def instructions(self):
+        if not self._can_count("instructions"):
+            return
+        code = {"CUB": r"/(bench_cub|libstdc\+\+[^/]*)$",
+                "RMM pool": r"/(bench_rmm|librmm\.so|libstdc\+\+[^/]*)$",
+                "RMM arena": r"/(bench_rmm|librmm\.so|libstdc\+\+[^/]*)$",
+                "PyTorch": r"/(bench_torch|libc10[^/]*|libstdc\+\+[^/]*)$",
+                "PyTorch expandable": r"/(bench_torch|libc10[^/]*|libstdc\+\+[^/]*)$"}
+
+        def count(way, pattern):
+            try:
+                return self.device.instructions(pattern, way.program,
+                                                [way.allocator, "count"],
+                                                way.variables(self.device))
+            except Failure as failure:
+                self.problem(f"instructions: {failure}")
+                return None
+
+        loop = count(Way("", "bench_driver", "calls"), "/bench_driver$") or 0
+        peers = {way.name: count(way, code[way.name]) for way in self.peers()}
+        peers = {name: value and value - loop for name, value in peers.items()}
+        for setting in OFF:
+            ours = self.ours("cuMemAlloc", setting)
+            self.figure("instructions", f"a pair by {ours.name}", "instr.",
+                        count(ours, "/libgpushim"), peers)
+
+    def metadata(self):
+        alone = self.device.run("pool_bench", ["metadata", LIVE_BLOCKS])[0]
+        self.figure("metadata", "the pool alone, a live block of 1 KiB", "bytes",
+                    float(alone))
+        ways = self._beside(Way("gpushim", "bench_driver", "malloc", shim=True),
+                            Way("gpushim TRACK=off", "bench_driver", "malloc", shim=True,
+                                settings=OFF["TRACK=off"]))
+        ways = [way for way in ways if way.name != "native"]
+        values = self._each(ways, lambda way: way.measure(
+            self.device, "resident", LIVE_BLOCKS)[0])
+        peers = {name: value for name, value in values.items() if "gpushim" not in name}
+        self.figure("metadata", "as shipped: pool, record and stack", "bytes",
+                    values["gpushim"], peers)
+        self.figure("metadata", "TRACK=off", "bytes", values["gpushim TRACK=off"], peers)
+
+    def traces(self):
+        """`bench/replay rows` prints a line a figure, with tabs: what, unit, gpushim's value
+        and name=value of each peer; - where there is none."""
+        if not os.path.exists(os.path.join(self.device.programs, "replay")):
+            self.figure("traces", "recorded programs", "-", None,
+                        why="bench/replay is not built here")
+            return
+        for line in self.device.run("replay", ["rows"])[0].splitlines():
+            what, unit, value, *peers = line.split("\t")
+            pairs = (peer.split("=", 1) for peer in peers)
+            self.figure("traces", what, unit, None if value == "-" else float(value),
+                        {name: None if text == "-" else float(text) for name, text in pairs})

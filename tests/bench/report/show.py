@@ -1,0 +1,195 @@
+"""show.py - the rows of a run, as text for a terminal, Markdown and JSON."""
+
+import datetime
+import json
+import os
+
+from report import goals, plot
+
+SCHEMA = 2
+
+
+def number(value, digits=0):
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def cell(peer):
+    """A peer's time and its ratio to gpushim's own, or why there is none."""
+    if peer["note"]:
+        return "out of memory" if "out of memory" in peer["note"] else "failed"
+    if peer["p50"] is None:
+        return "-"
+    ratio = peer["ratio"]
+    return number(peer["p50"]) + (f" x{ratio[0]:.2f}" if ratio else "")
+
+
+def best(row):
+    """The fastest peer's name and ratio."""
+    ratios = [(peer["ratio"], name) for name, peer in row["peers"].items() if peer["ratio"]]
+    return min(ratios) if ratios else (None, None)
+
+
+# ---- on a terminal -----------------------------------------------------------------------
+
+
+class Terminal:
+    """Prints rows as they are measured."""
+
+    def __init__(self, peers):
+        self.peers, self.begun, self.figures = peers, False, False
+
+    def row(self, row):
+        if not self.begun:
+            self.begun = True
+            names = "".join(f"{name:>19}" for name in self.peers)
+            print(f"\n{'scenario':<24}{'ns a pair':<26}{'p50':>7}{'p99':>8}{'calls':>7}{names}")
+        ours = row["gpushim"]
+        cells = "".join(
+            f"{cell(row['peers'][name]) if name in row['peers'] else '-':>19}"
+            for name in self.peers)
+        print(f"{row['scenario']:<24}{row['setting']:<26}{number(ours['p50']):>7}"
+              f"{number(ours['p99']):>8}{number(ours['calls']):>7}{cells}", flush=True)
+
+    def figure(self, figure):
+        if not self.figures:
+            self.figures = True
+            print()
+        print(figure_line(figure), flush=True)
+
+
+def digits_of(unit):
+    return 2 if unit == "ratio" else 1 if unit in ("bytes", "us") else 0
+
+
+def figure_line(figure):
+    digits = digits_of(figure["unit"])
+    value = figure.get("why") or f"{number(figure['value'], digits)} {figure['unit']}"
+    peers = "".join(f"  {name} {number(peer, digits)}"
+                    for name, peer in figure["peers"].items())
+    more = f"  p99 {number(figure['p99'])}  {figure['calls']}" if "calls" in figure else ""
+    return f"{figure['scenario']:<24}{figure['what']:<48}{value:<14}{peers}{more}"
+
+
+def print_goals(bench):
+    print(f"\n{'goal':<62}{'goal':>13}{'value':>13}  distance")
+    for what, goal, value, distance in goals.all_goals(bench):
+        print(f"{what:<62}{goal:>13}{value:>13}  {distance}")
+
+
+# ---- headings ----------------------------------------------------------------------------
+
+
+def cpu_name():
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return "unknown CPU"
+
+
+def load():
+    return f"{os.getloadavg()[0]:.2f}"
+
+
+def heading(bench, load_before):
+    """What a reader must know before a figure, a line each."""
+    device = bench.device
+    if device.simulated:
+        yield "SIMULATED DEVICE, no GPU: own cost on the CPU alone. Peers with the calls of"
+        yield "the runtime answered on the spot; native and cudaMallocAsync mean nothing here."
+    else:
+        yield f"On {device.name}, driver {device.driver}."
+    yield f"{cpu_name()}, {bench.cores} cores, load {load_before} before the run."
+    yield (f"Median of {bench.rounds} rounds in turn. Beside a peer's time: in gpushim's, less the "
+           "driver's calls")
+    yield "in it; above 1, gpushim is faster. p99 is of pairs timed one by one. docs/bench.md"
+    for name, why in bench.missing.items():
+        yield f"{name}: blank, {why}."
+
+
+# ---- files -------------------------------------------------------------------------------
+
+
+def as_json(bench, load_before):
+    return json.dumps({
+        "schema": SCHEMA, "simulated": bench.device.simulated, "device": bench.device.name,
+        "driver": bench.device.driver, "cpu": cpu_name(), "cores": bench.cores,
+        "load": float(load_before), "rounds": bench.rounds, "missing": bench.missing,
+        "rows": bench.rows, "figures": bench.figures,
+        "goals": [dict(zip(("what", "goal", "value", "distance"), goal))
+                  for goal in goals.all_goals(bench)],
+        "problems": bench.problems,
+    }, indent=2) + "\n"
+
+
+def table(head, lines):
+    yield "| " + " | ".join(head) + " |"
+    yield "| " + " | ".join("---" for _ in head) + " |"
+    for line in lines:
+        yield "| " + " | ".join(line) + " |"
+
+
+def markdown(bench, load_before, versions, plot_name):
+    peers = [way.name for way in bench.peers()]
+    title = "SIMULATED: own cost only" if bench.device.simulated else bench.device.name
+    yield f"# Measured: {title}"
+    yield ""
+    yield from heading(bench, load_before)
+    if versions:
+        yield "Peers: " + ", ".join(versions) + ", CUB of the toolkit."
+    yield ""
+    yield f"![medians]({plot_name})"
+    yield ""
+    yield "## Pairs"
+    yield ""
+    yield from table(
+        ["scenario", "gpushim", "p50", "p99", "its driver calls", *peers],
+        ([row["scenario"], row["setting"], number(row["gpushim"]["p50"]),
+          number(row["gpushim"]["p99"]), number(row["gpushim"]["calls"]),
+          *(cell(row["peers"][name]) if name in row["peers"] else "-" for name in peers)]
+         for row in bench.rows))
+    yield ""
+    yield "## Figures"
+    yield ""
+    yield from table(["scenario", "what", "value", "peers"], map(figure_cells, bench.figures))
+    yield ""
+    yield "## Goals"
+    yield ""
+    yield "Distance: the value in the goal's, 1 or less is reached."
+    yield ""
+    yield from table(["what", "goal", "value", "distance"], goals.all_goals(bench))
+    if bench.problems:
+        yield ""
+        yield "## Not measured"
+        yield ""
+        yield from (f"- {problem}" for problem in bench.problems)
+
+
+def figure_cells(figure):
+    digits = digits_of(figure["unit"])
+    value = figure.get("why") or f"{number(figure['value'], digits)} {figure['unit']}"
+    peers = ", ".join(f"{name} {number(peer, digits)}"
+                      for name, peer in figure["peers"].items())
+    if "calls" in figure:
+        peers = f"p99 {number(figure['p99'])}; {figure['calls']}"
+    return [figure["scenario"], figure["what"], value, peers or "-"]
+
+
+def write_results(bench, load_before, versions, folder):
+    """Markdown, JSON and a plot under docs/results/, named by the day and the device."""
+    os.makedirs(folder, exist_ok=True)
+    device = "simulated" if bench.device.simulated else "-".join(
+        bench.device.name.lower().split())
+    stem = f"{datetime.date.today().isoformat()}-{device}"
+    files = {
+        f"{stem}.md": "\n".join(markdown(bench, load_before, versions, f"{stem}.svg")) + "\n",
+        f"{stem}.json": as_json(bench, load_before),
+        f"{stem}.svg": plot.dots(bench),
+    }
+    for name, text in files.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    return os.path.join(folder, f"{stem}.md")
