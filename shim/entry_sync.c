@@ -69,8 +69,7 @@ static void watch_end(struct watch *watch, CUresult result)
 static void trace_wait_of(CUcontext ctx, enum gs_trace_how how, CUstream stream,
                           enum gs_trace_order order, CUresult result)
 {
-    struct gs_state *state;
-    if (!gs_tracing() || result != CUDA_SUCCESS || !(state = gs_enter())) {
+    if (!gs_tracing() || result != CUDA_SUCCESS || !gs_enter()) {
         return;
     }
     if (ctx || gs_real()->cuCtxGetCurrent(&ctx) == CUDA_SUCCESS) {

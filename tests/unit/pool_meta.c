@@ -151,7 +151,7 @@ Test(meta, start_table_agrees_with_an_array)
     static struct gs_block *at[UNITS], *members[ROOM];
     struct gs_segment segment = {.addr = FAKE_BASE};
     uint64_t state = 77;
-    struct gs_starts starts = {0};
+    struct gs_starts starts = {.used = 0};
     struct bed bed;
 
     bed_init(&bed, 64 * GS_MIB, 0);
