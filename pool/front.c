@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -65,9 +66,15 @@ static bool membarrier(int command)
     return done;
 }
 
+/* Not nanosleep, which is a place to be cancelled at: a lock is held. */
+static void nap(const struct timespec *time)
+{
+    (void)syscall(SYS_nanosleep, time, NULL);
+}
+
 void gs_front_barrier(void)
 {
-    struct timespec settle = {.tv_nsec = SETTLE_NS};
+    const struct timespec settle = {.tv_nsec = SETTLE_NS};
     int saved = errno;
 
     if (!atomic_load_explicit(&gs_front_asymmetric, memory_order_relaxed) ||
@@ -75,13 +82,13 @@ void gs_front_barrier(void)
         return;
     /* Forbidden since: owners exchange from now on, and stores of before settle. */
     atomic_store(&gs_front_asymmetric, false);
-    nanosleep(&settle, NULL);
+    nap(&settle);
     errno = saved;
 }
 
 void gs_levels_exclude(struct gs_heap *heap)
 {
-    const struct timespec nap = {.tv_nsec = NAP_NS};
+    const struct timespec short_nap = {.tv_nsec = NAP_NS};
     struct gs_levels *levels = heap->levels;
     struct gs_link *link;
     int saved = errno;
@@ -99,7 +106,7 @@ void gs_levels_exclude(struct gs_heap *heap)
 
         for (unsigned i = 0; atomic_load(&front->busy); i++)
             if (i >= SPINS) /* a sleep: the owner's priority may be lower */
-                nanosleep(&nap, NULL);
+                nap(&short_nap);
     }
     errno = saved;
 }
@@ -159,13 +166,17 @@ static void unbind(struct gs_front *front, struct gs_segment **detached)
 }
 
 /* A destructor of thread-specific data: a later one that frees binds anew, and then this
- * is called once more. */
+ * is called once more. Nothing tells a signal handler that the thread is in here, so none
+ * may run: one that ends the program would wait for the locks that its thread holds. */
 static void end_thread(void *unused)
 {
     struct gs_segment *detached = NULL;
     struct gs_front *front;
+    sigset_t all, before;
 
     (void)unused;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
     gs_front_mine = &no_front;
     gs_lock_take(&registry);
     while ((front = own_fronts)) {
@@ -176,6 +187,7 @@ static void end_thread(void *unused)
     }
     gs_lock_drop(&registry);
     gs_segments_return(detached);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 static void prepare(void)
@@ -243,6 +255,7 @@ static bool bind(struct gs_front *front, struct gs_heap *heap,
             front->stacks[i] = (struct gs_stack){.limit = stack_limit(i)};
         front->bytes = 0;
         front->stream = NULL;
+        atomic_store(&front->wanted, 1); /* as the others: they may stay closed */
         atomic_store_explicit(&front->heap, heap, memory_order_relaxed);
         gs_list_append(&levels->fronts, &front->of_heap);
         levels->front_count++;

@@ -112,6 +112,18 @@ static struct timespec deadline_after(uint64_t wait_ns)
     return when;
 }
 
+/* The lock is held. A wait for a condition is a place to be cancelled at, and the lock
+ * would stay taken. Returns false at the deadline. */
+static bool wait_until(struct gs_relief *relief, const struct timespec *deadline)
+{
+    int cancel_state, result;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    result = pthread_cond_timedwait(&relief->ended, &relief->lock, deadline);
+    pthread_setcancelstate(cancel_state, &cancel_state);
+    return result != ETIMEDOUT;
+}
+
 /* Is a stay up to ticket `number` still in progress? The lock is held. */
 static bool busy_before(const struct gs_relief *relief, uint64_t number)
 {
@@ -133,7 +145,7 @@ bool gs_relief_changed(struct gs_pool *pool, uint64_t generation)
     enter(relief);
     now_issued = relief->issued;
     while (relief->generation == generation && busy_before(relief, now_issued)) {
-        if (pthread_cond_timedwait(&relief->ended, &relief->lock, &deadline) == ETIMEDOUT)
+        if (!wait_until(relief, &deadline))
             break;
     }
     changed = relief->generation != generation;
@@ -148,7 +160,7 @@ void gs_relief_drain(struct gs_heap *heap, uint64_t wait_ns)
 
     enter(relief);
     while (heap->inside) {
-        if (pthread_cond_timedwait(&relief->ended, &relief->lock, &deadline) == ETIMEDOUT)
+        if (!wait_until(relief, &deadline))
             break;
     }
     leave(relief);

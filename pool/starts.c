@@ -17,11 +17,18 @@
 #include <errno.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "heap.h"
 
-/* What a dead heap has: one slot, empty for ever. */
-static struct gs_starts_table no_table = {.slots = {0}};
+/* A reader that waits for a table to be rearranged. */
+#define YIELDS 32
+#define NAP_NS 20000
+
+/* What a dead heap has: one slot, for ever empty. */
+static struct gs_starts_table no_table = {.mask = 0, .slots = {0}};
 
 static size_t table_bytes(size_t mask)
 {
@@ -251,7 +258,10 @@ struct gs_block *gs_starts_seek(const struct gs_pool *pool,
                                 const struct gs_starts *starts,
                                 const struct gs_segment *segment, uint32_t offset)
 {
-    for (;;) {
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    int saved = errno;
+
+    for (unsigned turn = 0;; turn++) {
         uint32_t version = atomic_load_explicit(&starts->version, memory_order_acquire);
         struct gs_block *block = gs_starts_find(pool, starts, segment, offset);
 
@@ -261,7 +271,11 @@ struct gs_block *gs_starts_seek(const struct gs_pool *pool,
         if (!(version & 1) &&
             atomic_load_explicit(&starts->version, memory_order_acquire) == version)
             return NULL;
-        sched_yield();
+        if (turn < YIELDS)
+            sched_yield();
+        else /* who rearranges may be of lower priority */
+            (void)syscall(SYS_nanosleep, &nap, NULL);
+        errno = saved;
     }
 }
 

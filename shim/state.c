@@ -203,6 +203,8 @@ static struct gs_state *start(void)
     if (gs_thread.starting) {
         return NULL;
     }
+    int cancel_state; /* files are read: nobody may be cancelled with the lock */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     gs_thread.starting = true;
     pthread_mutex_lock(&start_lock);
     struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
@@ -212,6 +214,7 @@ static struct gs_state *start(void)
     }
     pthread_mutex_unlock(&start_lock);
     gs_thread.starting = false;
+    pthread_setcancelstate(cancel_state, &cancel_state);
     return state;
 }
 

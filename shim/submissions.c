@@ -24,10 +24,12 @@ static struct gs_submissions spare;
 /* ---- records ----------------------------------------------------------------------- */
 
 /* The thread ends. Work it submits after this, in a destructor that runs later, gives it
-   a record again. */
+   a record again. A call that was cancelled in the driver has ended, too. */
 static void leave(void *record)
 {
     struct gs_submissions *own = record;
+    __atomic_store_n(&own->ended, __atomic_load_n(&own->begun, __ATOMIC_RELAXED),
+                     __ATOMIC_RELEASE);
     gs_thread.submissions = NULL;
     __atomic_store_n(&own->taken, 0, __ATOMIC_RELEASE);
 }

@@ -7,7 +7,9 @@
 #include "loader_gate.h"
 
 #include <stdatomic.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define CLOSED_ONE ((uint64_t)1 << 32) /* one fork in progress; below: threads inside */
 #define INSIDE     (CLOSED_ONE - 1)
@@ -38,7 +40,7 @@ void gs_loader_close(void)
 
     atomic_fetch_add(&gate, CLOSED_ONE);
     for (int i = 0; i < WAIT_STEPS && (atomic_load(&gate) & INSIDE) != 0; i++)
-        nanosleep(&step, NULL);
+        (void)syscall(SYS_nanosleep, &step, NULL); /* no place to be cancelled at */
 }
 
 void gs_loader_open(void)

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -212,12 +213,13 @@ static void use_maps_line(struct gs_module_snapshot *snapshot, const char *line)
 static void name_from_maps(struct gs_module_snapshot *snapshot, char *buffer)
 {
     size_t used = 0;
-    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    int cancel_state; /* the caller holds locks */
     ssize_t got;
+    int fd;
 
-    if (fd < 0)
-        return;
-    while ((got = read(fd, buffer + used, SCRATCH_BYTES - 1 - used)) > 0) {
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && (got = read(fd, buffer + used, SCRATCH_BYTES - 1 - used)) > 0) {
         char *line = buffer, *newline;
 
         used += (size_t)got;
@@ -232,7 +234,9 @@ static void name_from_maps(struct gs_module_snapshot *snapshot, char *buffer)
         if (used == SCRATCH_BYTES - 1)
             used = 0; /* a line beyond every limit: drop it */
     }
-    close(fd);
+    if (fd >= 0)
+        close(fd);
+    pthread_setcancelstate(cancel_state, &cancel_state);
 }
 
 /* "[vdso]", the program's own path, and the rest that is not absolute. */

@@ -6,7 +6,9 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define SPINS  128 /* a holder that runs is done within these */
 #define YIELDS 32  /* a holder that was preempted gets the processor */
@@ -27,7 +29,8 @@ static void pause_briefly(void)
 /*
  * Wait until the lock is free and take it. Preserves errno.
  * Sleeping at the end matters under SCHED_FIFO, where yielding to a thread of lower
- * priority never lets it run.
+ * priority never lets it run. The sleep is no place to be cancelled at, as nanosleep is:
+ * the caller may hold another lock.
  */
 void gs_tracker_lock_wait(struct gs_tracker_lock *lock)
 {
@@ -42,7 +45,7 @@ void gs_tracker_lock_wait(struct gs_tracker_lock *lock)
         else if (turn < SPINS + YIELDS)
             sched_yield();
         else
-            nanosleep(&nap, NULL);
+            (void)syscall(SYS_nanosleep, &nap, NULL);
     }
     errno = saved;
 }

@@ -155,6 +155,27 @@ Test(submissions, work_of_a_threads_destructors_is_counted)
     }
 }
 
+static void *begin_and_die(void *unused)
+{
+    (void)unused;
+    (void)gs_submission_begin(0);
+    pthread_exit(NULL); /* as when it is cancelled inside the driver */
+}
+
+/* Else no free would ever find its context idle again. */
+Test(submissions, a_call_of_a_thread_that_died_in_it_is_over)
+{
+    uint64_t idle_at = 0;
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, begin_and_die, NULL), 0);
+    pthread_join(thread, NULL);
+    cr_assert_not(gs_submissions_idle(&idle_at));
+    wait_for_all(&idle_at);
+    cr_assert(gs_submissions_idle(&idle_at));
+    on_thread(1);
+    cr_assert_not(gs_submissions_idle(&idle_at));
+}
+
 Test(submissions, streams_are_remembered)
 {
     cr_assert_eq(gs_submissions_snapshot(0).streams, 0);

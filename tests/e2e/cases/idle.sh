@@ -40,6 +40,16 @@ add_case "idle linked peer" idle_case idle_linked peer $((2 * idle_rounds))
 add_case "idle wait" idle_case idle_linked "done" "$idle_rounds" GPUSHIM_FREE_SYNC=wait
 add_case "idle private entry points" idle_case idle_shared "done" 0 CUDASIM_PRIVATE_ENTRIES=1
 
+# Every function that is counted answers as the driver does.
+counted_case() {
+  need_file "$apps/counted"
+  run_in native CUDASIM_ORACLE=0 -- "$apps/counted"
+  expect_status native 0
+  preloaded shim CUDASIM_ORACLE=0 -- "$apps/counted"
+  expect_same native shim
+}
+add_case "idle counted functions" counted_case
+
 # The line of the report, and what it counts.
 idle_report_case() {
   preloaded shim -- "$apps/freewait_linked"
