@@ -148,7 +148,7 @@ static bool leaves_grave(const struct gs_starts *starts, const struct gs_block *
 Test(meta, start_table_of_a_dead_heap_is_empty_and_has_a_slot)
 {
     struct gs_segment segment = {.addr = FAKE_BASE};
-    struct gs_starts starts = {0};
+    struct gs_starts starts = {.used = 0};
     struct gs_starts_walk walk;
 
     cr_assert_eq(gs_starts_init(&starts), GS_OK);
