@@ -31,6 +31,12 @@ struct gs_backend {
     void (*unmap)(void *self, uint64_t addr, size_t bytes);
 
     /*
+     * Would `unmap` return without waiting for running work? Never blocks. May be NULL:
+     * it always would. Asked before memory is given back that nothing runs out for.
+     */
+    bool (*quiet)(void *self) GS_MUST_USE;
+
+    /*
      * Has the work before `fence` completed? Never blocks.
      * Errors: GS_ERR_TIMEOUT  not yet
      *         GS_ERR_BACKEND  it can never be known: the heap is poisoned

@@ -3,6 +3,7 @@
  *
  *   1  pending blocks whose fence is done, and the
  *      blocks cached above the segments              no driver memory needed
+ *      (the pool's limit is asked here: limits.c)
  *   2  a segment of the preferred size
  *   3  give idle memory of the device back, retry 2  until nothing changes any more
  *   4  (small) a segment of 2 MiB
@@ -102,15 +103,15 @@ static enum gs_status last_try(struct gs_heap *heap, const struct gs_request *re
     return status == GS_ERR_NOT_FOUND ? GS_ERR_NOMEM : status;
 }
 
+/* `bytes` are booked: nothing larger may be asked for. */
 static enum gs_status climb(struct gs_heap *heap, const struct gs_request *request,
-                            struct gs_block **out, int *native)
+                            size_t bytes, struct gs_block **out, int *native)
 {
     enum gs_segment_kind kind = request->large ? GS_SEGMENT_LARGE : GS_SEGMENT_SHARED;
     struct gs_pool *pool = heap->pool;
 
     for (unsigned round = 0; round < ROUNDS_MAX; round++) {
         uint64_t generation = gs_relief_generation(pool);
-        size_t bytes = preferred_bytes(heap, request);
         enum gs_status status =
             gs_segment_obtain(heap, request, kind, bytes, out, native);
 
@@ -149,6 +150,7 @@ enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *reque
 {
     bool freed = gs_levels_drain(heap) > 0;
     enum gs_status status;
+    size_t booked;
     int code = 0;
 
     freed |= gs_pending_poll(heap, POLL_ON_MISS) > 0;
@@ -159,7 +161,14 @@ enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *reque
     }
     if (!begin_miss(heap))
         return GS_ERR_UNPOOLABLE;
-    status = climb(heap, request, out, &code);
+    gs_heap_upkeep_if_quiet(heap);
+    booked = gs_limits_book(heap, request, preferred_bytes(heap, request));
+    if (!booked) { /* making room may have freed what serves it */
+        status = try_again(heap, request, false, out);
+        return status == GS_ERR_NOT_FOUND ? GS_ERR_UNPOOLABLE : status;
+    }
+    status = climb(heap, request, booked, out, &code);
+    gs_relief_unbook(heap, booked);
     if (status == GS_ERR_NOMEM && !request->large && gs_segment_reopen(heap)) {
         status = try_again(heap, request, false, out);
         if (status == GS_ERR_NOT_FOUND)

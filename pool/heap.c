@@ -42,6 +42,7 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
     heap->self = self;
     heap->device = device;
     heap->seed = 0x9e3779b9u; /* any but 0 */
+    gs_limits_begin_heap(heap);
     gs_list_init(&heap->segments);
     for (int i = 0; i < GS_IDLE_PARTS; i++)
         gs_list_init(&heap->idle[i]);

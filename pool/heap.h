@@ -126,7 +126,8 @@ struct gs_segment {
     _Atomic uint8_t cacheable;        /* enum gs_cacheable */
     size_t requested;                 /* of the one block; not in a shared segment */
     struct gs_link all;               /* heap->segments */
-    struct gs_link idle;              /* heap->idle[], while it could be given back */
+    struct gs_link idle;              /* heap->idle[], while it could be given back ... */
+    uint64_t idle_since;              /* ... since this time of gs_clock_coarse */
     struct gs_ticket ticket;          /* while it is being given back ... */
     struct gs_segment *next_detached; /* ... with others */
     uint32_t id;
@@ -165,11 +166,18 @@ struct gs_heap {
     uint64_t epoch;   /* retire tokens handed out */
     uint64_t retired; /* newest token told while another thread was polling */
     struct gs_pool_stats stats;
+
+    _Atomic bool due;           /* upkeep is; by no lock, as the next two */
+    _Atomic uint64_t upkeep_at; /* gs_clock_coarse of the next one */
+    _Atomic uint64_t drain_at;  /* of the next that empties the levels */
 };
 
 /* What the devices hold together over their heaps; relief lock. */
 struct gs_row {
     uint64_t reserved, peak;
+    uint64_t booked; /* about to be got, or being given back */
+    uint64_t limit;  /* of both together; 0: none */
+    uint64_t wanted; /* what requests over the limit missed, at most at once */
 };
 
 struct gs_relief {
@@ -190,6 +198,9 @@ struct gs_pool {
     size_t heap_bytes;
     struct gs_relief relief;
     struct gs_row rows[GS_MAX_DEVICES + 1]; /* the last: all devices; relief.lock */
+    uint64_t age_ns;                        /* immutable; 0: nothing is ever too old */
+    _Atomic size_t idle[GS_MAX_DEVICES];    /* sums of idle_bytes; by no lock */
+    _Atomic size_t idle_limit[GS_MAX_DEVICES];
 };
 
 /* A request, sized once. */
@@ -364,6 +375,27 @@ void gs_pending_forget(struct gs_heap *heap);
  * pending and done. Returns whether there was any.   Locks: none may be held */
 bool gs_pool_settle(struct gs_pool *pool, int device);
 
+/* --- limits.c -------------------------------------------------------------------------
+ */
+
+/* Nanoseconds of a clock that only rises, some milliseconds late. */
+uint64_t gs_clock_coarse(void);
+void gs_limits_init(struct gs_pool *pool, unsigned age_ms);
+/* The heap's first upkeep is a period away. */
+void gs_limits_begin_heap(struct gs_heap *heap);
+/* A segment joins the idle ones, or leaves them; heap->lock is held. */
+void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment);
+void gs_limits_wake(struct gs_heap *heap, const struct gs_segment *segment);
+/*
+ * Book what the backend is to be asked for, at most `preferred` bytes; to be given back
+ * by gs_relief_unbook. Gives idle memory back if the device's limit leaves no room.
+ * Returns the bytes; 0: no room for the least that would do.   No lock is held.
+ */
+size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,
+                      size_t preferred) GS_MUST_USE;
+/* gs_heap_upkeep, if it is due and the backend is quiet. No lock is held. */
+void gs_heap_upkeep_if_quiet(struct gs_heap *heap);
+
 /* --- grow.c
  * -------------------------------------------------------------------------------- */
 
@@ -405,6 +437,16 @@ bool gs_relief_quiet(struct gs_pool *pool, uint64_t generation);
 struct gs_row gs_relief_row(struct gs_pool *pool, int device);
 /* Device memory got (or, negative, given back) by the heap's device. */
 void gs_relief_account(struct gs_heap *heap, int64_t bytes);
+/* Bytes of the device's reserved memory at most; SIZE_MAX: no limit. */
+void gs_relief_set_limit(struct gs_pool *pool, int device, size_t bytes);
+/* Book bytes of the heap's device, if the limit has room. Out: *missing, if not: bytes. */
+bool gs_relief_book(struct gs_heap *heap, size_t bytes, size_t *missing) GS_MUST_USE;
+/* The same for bytes that were reserved until now, whatever the limit. */
+void gs_relief_book_back(struct gs_heap *heap, size_t bytes);
+void gs_relief_unbook(struct gs_heap *heap, size_t bytes);
+/* A request missed so many bytes; to be given back when that costs no wait. */
+void gs_relief_want(struct gs_heap *heap, size_t bytes);
+size_t gs_relief_take_wanted(struct gs_pool *pool, int device);
 
 /* --- stats.c
  * ------------------------------------------------------------------------------------ */

@@ -41,6 +41,7 @@ enum gs_status gs_pool_create(const struct gs_pool_config *config, struct gs_poo
         return status;
     pool->segment_bytes = config->segment_bytes;
     pool->cache_bytes = config->cache_bytes;
+    gs_limits_init(pool, config->age_ms);
     gs_lock_init(&pool->meta, GS_RANK_META);
     status = gs_relief_init(&pool->relief);
     if (status != GS_OK)

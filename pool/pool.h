@@ -27,6 +27,7 @@ struct gs_block;
 struct gs_pool_config {
     size_t segment_bytes; /* the largest shared segment; a multiple of GS_LARGE_BYTES */
     size_t cache_bytes;   /* of one heap, above its segments at most; 0: no such caches */
+    unsigned age_ms;      /* idle for longer: given back at the next upkeep; 0: never */
 };
 
 /* Every counter of a heap or a pool; names and docs stand in pool/stats.def. */
@@ -34,6 +35,12 @@ struct gs_pool_stats {
 #define GS_POOL_STAT(name, unit, doc) uint64_t name;
 #include "stats.def"
 #undef GS_POOL_STAT
+};
+
+/* What the pool may hold of a device; SIZE_MAX: as much as there is. */
+struct gs_pool_limits {
+    size_t reserved_bytes; /* in segments, idle or not */
+    size_t idle_bytes;     /* of these, idle; what is more goes back at the next upkeep */
 };
 
 /* Where an address lies. */
@@ -81,7 +88,7 @@ void gs_heap_poison(struct gs_heap *heap);
  *                            device has been given back and the exact size asked for
  *         GS_ERR_BACKEND     the backend failed otherwise
  *         GS_ERR_UNPOOLABLE  the caller should forward the request (heap dead or
- *                            poisoned, address unsuitable)
+ *                            poisoned, address unsuitable, the pool's limit reached)
  *         GS_ERR_HOST_NOMEM  no memory for metadata: the caller should forward
  */
 enum gs_status gs_heap_alloc(struct gs_heap *heap, size_t bytes, struct gs_block **out,
@@ -159,6 +166,24 @@ enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr,
 size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes);
 /* Bytes gs_pool_trim could give back on `device` now. */
 size_t gs_pool_idle_bytes(struct gs_pool *pool, int device);
+
+/* From now on, for heaps of `device` (>= 0). What is beyond a limit already goes back at
+ * the next upkeep. Until called a device has none. */
+void gs_pool_set_limits(struct gs_pool *pool, int device,
+                        const struct gs_pool_limits *limits);
+
+/*
+ * Is gs_heap_upkeep worth calling? Cheap enough for every free: reads a flag, and once in
+ * 64 calls of a thread the clock.
+ */
+bool gs_heap_wants_upkeep(const struct gs_heap *heap);
+/*
+ * Give idle memory of the heap back: what has been idle for longer than the pool's age,
+ * what the device has idle beyond its limit, and in any case `bytes`, where there are as
+ * many. To be called where the backend takes memory back at once: after a wait for all
+ * work of the heap's context, or while that is idle. Returns the bytes given back.
+ */
+size_t gs_heap_upkeep(struct gs_heap *heap, size_t bytes);
 
 /* Sums over the device's heaps, dead ones included; device -1: all. */
 void gs_pool_stats(struct gs_pool *pool, int device, struct gs_pool_stats *out);

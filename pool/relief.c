@@ -200,6 +200,68 @@ void gs_relief_account(struct gs_heap *heap, int64_t bytes)
     leave(&pool->relief);
 }
 
+void gs_relief_set_limit(struct gs_pool *pool, int device, size_t bytes)
+{
+    enter(&pool->relief);
+    row_of(pool, device)->limit = bytes == SIZE_MAX ? 0 : bytes ? bytes : 1;
+    leave(&pool->relief);
+}
+
+bool gs_relief_book(struct gs_heap *heap, size_t bytes, size_t *missing)
+{
+    struct gs_pool *pool = heap->pool;
+    struct gs_row *row;
+    uint64_t sum;
+    bool fits;
+
+    enter(&pool->relief);
+    row = row_of(pool, heap->device);
+    sum = row->reserved + row->booked + bytes;
+    fits = !row->limit || sum <= row->limit;
+    if (fits)
+        row->booked += bytes;
+    else
+        *missing = (size_t)(sum - row->limit);
+    leave(&pool->relief);
+    return fits;
+}
+
+void gs_relief_book_back(struct gs_heap *heap, size_t bytes)
+{
+    enter(&heap->pool->relief);
+    row_of(heap->pool, heap->device)->booked += bytes;
+    leave(&heap->pool->relief);
+}
+
+void gs_relief_unbook(struct gs_heap *heap, size_t bytes)
+{
+    enter(&heap->pool->relief);
+    row_of(heap->pool, heap->device)->booked -= bytes;
+    leave(&heap->pool->relief);
+}
+
+void gs_relief_want(struct gs_heap *heap, size_t bytes)
+{
+    struct gs_row *row = row_of(heap->pool, heap->device);
+
+    enter(&heap->pool->relief);
+    if (row->wanted < bytes)
+        row->wanted = bytes;
+    leave(&heap->pool->relief);
+}
+
+size_t gs_relief_take_wanted(struct gs_pool *pool, int device)
+{
+    struct gs_row *row = row_of(pool, device);
+    size_t wanted;
+
+    enter(&pool->relief);
+    wanted = (size_t)row->wanted;
+    row->wanted = 0;
+    leave(&pool->relief);
+    return wanted;
+}
+
 bool gs_relief_quiet(struct gs_pool *pool, uint64_t generation)
 {
     bool quiet;

@@ -19,6 +19,7 @@ void gs_segment_rest(struct gs_heap *heap, struct gs_segment *segment)
 {
     gs_list_append(&heap->idle[part_of(segment)], &segment->idle);
     heap->idle_bytes[part_of(segment)] += segment->bytes;
+    gs_limits_rest(heap, segment);
 }
 
 void gs_segment_wake(struct gs_heap *heap, struct gs_segment *segment)
@@ -27,6 +28,7 @@ void gs_segment_wake(struct gs_heap *heap, struct gs_segment *segment)
         return;
     gs_list_remove(&segment->idle);
     heap->idle_bytes[part_of(segment)] -= segment->bytes;
+    gs_limits_wake(heap, segment);
 }
 
 void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
@@ -54,6 +56,7 @@ void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
     heap->stats.reserved_bytes -= segment->bytes;
     heap->stats.segments_unmapped++;
     gs_relief_account(heap, -(int64_t)segment->bytes);
+    gs_relief_book_back(heap, segment->bytes);
 }
 
 void gs_segments_return(struct gs_segment *detached)
@@ -65,6 +68,7 @@ void gs_segments_return(struct gs_segment *detached)
         detached = segment->next_detached;
         if (!gs_heap_is_dead(heap))
             heap->backend->unmap(heap->self, segment->addr, segment->bytes);
+        gs_relief_unbook(heap, segment->bytes);
         gs_relief_end(heap, &segment->ticket, true);
         gs_table_give(&heap->pool->segments, segment->id);
     }

@@ -9,7 +9,9 @@
 
 #include "announce.h"
 #include "fences.h"
+#include "captures.h"
 #include "known.h"
+#include "mem_limits.h"
 #include "log.h"
 #include "state.h"
 #include "trace.h"
@@ -91,12 +93,15 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     gs_announce_begin("cuMemAlloc_v2", false);
     CUresult result = push_context(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
-        result = gs_real()->cuMemAlloc_v2(&found, bytes);
+        result =
+            gs_limits_begin(context, bytes)
+                ?: gs_limits_end(context, bytes, gs_real()->cuMemAlloc_v2(&found, bytes));
     }
     pop_context(pushed);
     gs_announce_end();
     if (result == CUDA_SUCCESS) {
         *addr = found;
+        gs_limits_note(GS_CHARGE_CONTEXT, found, bytes, context->device, context->handle);
         return GS_OK;
     }
     *native = (int)result;
@@ -111,7 +116,9 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     gs_announce_begin("giving memory back", false);
     CUresult result = push_context(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
+        gs_limits_leave(GS_CHARGE_CONTEXT, addr);
         result = gs_real()->cuMemFree_v2(addr);
+        gs_limits_left(result == CUDA_SUCCESS);
     }
     pop_context(pushed);
     gs_announce_end();
@@ -120,6 +127,13 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
                     "the driver did not take %zu bytes back (error %d)", bytes,
                     (int)result);
     }
+}
+
+/* The driver's free waits for the context: at once is when that is idle. */
+static bool backend_quiet(void *self)
+{
+    struct gs_state *state = gs_state_peek();
+    return state && !gs_captures_active() && gs_context_is_idle(state, self);
 }
 
 static enum gs_status backend_fence_query(void *self, gs_fence fence)
@@ -145,6 +159,7 @@ static void backend_retired(void *self, uint64_t addr, gs_fence fence)
 const struct gs_backend gs_context_backend = {
     .map = backend_map,
     .unmap = backend_unmap,
+    .quiet = backend_quiet,
     .fence_query = backend_fence_query,
     .fence_release = backend_fence_release,
     .retired = backend_retired,
@@ -233,6 +248,7 @@ static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
     entry->primary = is_primary(handle, device);
     entry->id = context_id(handle);
     note_device(state, device, entry->device);
+    gs_limits_meet(state, entry->device);
     return entry;
 }
 
@@ -347,6 +363,7 @@ void gs_context_end(struct gs_state *state, CUcontext handle)
     if (found && found->heap) {
         gs_heap_kill(found->heap);
     }
+    gs_limits_context_lost(handle);
 }
 
 void gs_context_never_pool(struct gs_state *state, CUcontext handle)

@@ -22,6 +22,7 @@ struct gs_context {
     unsigned long long id; /* immutable: the driver's own number of it, 0 if none */
     struct gs_heap *heap;  /* immutable; NULL: not pooled */
     bool unfenced;    /* atomic: blocks were freed during a capture, without a fence */
+    bool warmed;      /* atomic: GPUSHIM_WARMUP was done, or is being done */
     uint64_t idle_at; /* atomic: submissions.h; what had been submitted when it was seen
                          complete, 0: never */
     struct gs_context *next; /* under gs_contexts.lock */

@@ -13,6 +13,7 @@
 #include "announce.h"
 #include "captures.h"
 #include "fences.h"
+#include "mem_limits.h"
 #include "record.h"
 #include "retry.h"
 #include "submissions.h"
@@ -35,13 +36,17 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr
                                  .api = GS_API_cuMemAllocAsync};
     CUresult result;
     do {
-        result = real_allocate(dptr, bytes, stream);
+        result = gs_limits_begin(request.context, bytes)
+                     ?: gs_limits_end(request.context, bytes,
+                                      real_allocate(dptr, bytes, stream));
     } while (gs_retry_after_trim(state, request.context, result));
     if (result != CUDA_SUCCESS) {
         gs_record_refused(state, &request);
     } else if (!gs_captures_active()) {
         /* During a capture it may be a node of the graph, which owns the memory. */
         gs_record_made(state, &request, *dptr, bytes, NULL);
+    } else {
+        gs_limits_waive(request.context, bytes);
     }
     gs_leave();
     return result;
@@ -80,12 +85,16 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_all
                                  .api = GS_API_cuMemAllocFromPoolAsync};
     CUresult result;
     do {
-        result = real_allocate(dptr, bytes, pool, stream);
+        result = gs_limits_begin(request.context, bytes)
+                     ?: gs_limits_end(request.context, bytes,
+                                      real_allocate(dptr, bytes, pool, stream));
     } while (gs_retry_after_trim(state, request.context, result));
     if (result != CUDA_SUCCESS) {
         gs_record_refused(state, &request);
     } else if (!gs_captures_active()) {
         gs_record_made(state, &request, *dptr, bytes, NULL);
+    } else {
+        gs_limits_waive(request.context, bytes);
     }
     gs_leave();
     return result;

@@ -5,11 +5,13 @@
 #include "announce.h"
 #include "captures.h"
 #include "free_wait.h"
+#include "mem_limits.h"
 #include "log.h"
 #include "record.h"
 #include "retry.h"
 #include "submissions.h"
 #include "trace.h"
+#include "warmup.h"
 
 /* ---- allocate -------------------------------------------------------------------- */
 
@@ -19,7 +21,9 @@ static CUresult allocate_native(struct gs_state *state, const struct gs_request 
 {
     CUresult result;
     do {
-        result = gs_real()->cuMemAlloc_v2(out, bytes);
+        result = gs_limits_begin(request->context, bytes)
+                     ?: gs_limits_end(request->context, bytes,
+                                      gs_real()->cuMemAlloc_v2(out, bytes));
     } while (gs_retry_after_trim(state, request->context, result));
     if (result == CUDA_SUCCESS) {
         gs_record_made(state, request, *out, bytes, NULL);
@@ -43,6 +47,7 @@ static CUresult allocate(struct gs_state *state, CUdeviceptr *out, size_t bytes)
         return allocate_native(state, &request, out, bytes);
     }
     enum gs_status status;
+    gs_warmup(request.context);
     gs_pool_thread_stream(gs_submissions_stream());
     do {
         status = gs_heap_alloc(request.context->heap, bytes, &block, &native);
@@ -88,11 +93,16 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
                                  .kind = GS_MEMORY_DEVICE,
                                  .api = GS_API_cuMemAllocPitch_v2};
     CUresult result;
+    size_t bytes = gs_limits_pitched(WidthInBytes, Height);
     do {
-        result = gs_real()->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height,
-                                               ElementSizeBytes);
+        result =
+            gs_limits_begin(request.context, bytes)
+                ?: gs_limits_end(request.context, bytes,
+                                 gs_real()->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes,
+                                                               Height, ElementSizeBytes));
     } while (gs_retry_after_trim(state, request.context, result));
     if (result == CUDA_SUCCESS) {
+        gs_limits_correct(request.context, bytes, *pPitch * Height);
         gs_record_made(state, &request, *dptr, *pPitch * Height, NULL);
     } else {
         gs_record_refused(state, &request);
@@ -173,6 +183,9 @@ static CUresult free_block(struct gs_state *state, struct gs_block *block, uint6
         gs_heap_poison(heap);
     }
     gs_block_park(block);
+    if (result == CUDA_SUCCESS) {
+        gs_limits_relax(state, gs_heap_self(heap));
+    }
     return result;
 }
 
@@ -205,14 +218,29 @@ GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 {
     struct gs_state *state = gs_enter();
-    CUresult result = gs_real()->cuMemGetInfo_v2(free, total);
     if (!state) {
-        return result;
+        return gs_real()->cuMemGetInfo_v2(free, total);
     }
     const struct gs_context *context = gs_context_current(state);
-    if (result == CUDA_SUCCESS && free && total && context && state->pool) {
-        size_t idle = gs_pool_idle_bytes(state->pool, context->device);
-        *free = *total - *free < idle ? *total : *free + idle;
+    size_t real_free = 0, real_total = 0;
+    /* Both figures are needed for either; NULL is the driver's to refuse, or not. */
+    CUresult result =
+        gs_real()->cuMemGetInfo_v2(free ? &real_free : NULL, total ? &real_total : NULL);
+    if (result == CUDA_SUCCESS && (!free || !total)) {
+        result = gs_real()->cuMemGetInfo_v2(&real_free, &real_total);
+    }
+    if (result == CUDA_SUCCESS) {
+        if (context) {
+            size_t idle =
+                state->pool ? gs_pool_idle_bytes(state->pool, context->device) : 0;
+            gs_limits_info(context->device, idle, &real_free, &real_total);
+        }
+        if (free) {
+            *free = real_free;
+        }
+        if (total) {
+            *total = real_total;
+        }
     }
     gs_leave();
     return result;

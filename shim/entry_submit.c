@@ -9,6 +9,7 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "real.h"
+#include "retry.h"
 #include "submissions.h"
 
 /* ---- where the work goes ------------------------------------------------------------
@@ -64,6 +65,24 @@ static inline void linger(bool after)
 #define linger(after) ((void)0)
 #endif
 
+/*
+ * Whether a call that was out of memory is made again once idle memory of the pool has
+ * been given back. Only one whose failure leaves nothing behind: what loads code or makes
+ * a graph executable has made no handle (a log of its compiler may come out shorter), a
+ * graph that found no memory for its allocations was not launched. Kernel launches are
+ * not among them: to keep their arguments for a second call would cost each a dozen
+ * instructions.
+ */
+#define STARTS_WITH(symbol, text) (__builtin_strncmp(symbol, text, sizeof(text) - 1) == 0)
+
+static inline __attribute__((always_inline)) bool is_retried(const char *symbol)
+{
+    return STARTS_WITH(symbol, "cuModuleLoad") || STARTS_WITH(symbol, "cuModuleGet") ||
+           STARTS_WITH(symbol, "cuLibraryLoad") || STARTS_WITH(symbol, "cuLibraryGet") ||
+           STARTS_WITH(symbol, "cuGraphInstantiate") ||
+           STARTS_WITH(symbol, "cuGraphUpload") || STARTS_WITH(symbol, "cuGraphLaunch");
+}
+
 /* ---- the wrappers -------------------------------------------------------------------
  */
 
@@ -77,6 +96,9 @@ static inline void linger(bool after)
             gs_submission_begin(WHERE_##where | DEFAULT_##stream);                       \
         linger(false);                                                                   \
         CUresult result = gs_real_now()->symbol args;                                    \
+        if (is_retried(#symbol) && gs_retry_needed(result)) {                            \
+            result = gs_real_now()->symbol args;                                         \
+        }                                                                                \
         linger(true);                                                                    \
         gs_submission_end(own);                                                          \
         return result;                                                                   \

@@ -21,6 +21,7 @@
  * Source: CUDA Driver API, API synchronization behavior, Stream synchronization behavior
  */
 #include "known.h"
+#include "mem_limits.h"
 #include "state.h"
 #include "submissions.h"
 #include "trace.h"
@@ -54,6 +55,19 @@ static struct watch watch_begin(CUcontext handle, bool current, unsigned own_cal
     return watch;
 }
 
+/* Idle memory may go back now, if some is due. */
+static void relax(const struct gs_context *context)
+{
+    struct gs_state *state;
+    if (!gs_heap_wants_upkeep(context->heap) || !(state = gs_enter())) {
+        return;
+    }
+    if (gs_context_is_idle(state, context)) { /* nothing was submitted since */
+        gs_limits_relax_now(state, context);
+    }
+    gs_leave();
+}
+
 static void watch_end(struct watch *watch, CUresult result)
 {
     if (gs_mutant(GS_MUTANT_snapshot_after)) {
@@ -61,6 +75,7 @@ static void watch_end(struct watch *watch, CUresult result)
     }
     if (watch->context && (result == CUDA_SUCCESS || gs_mutant(GS_MUTANT_failed_marks))) {
         gs_context_mark_idle(watch->context, &watch->before);
+        relax(watch->context);
     }
 }
 

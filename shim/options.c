@@ -97,6 +97,7 @@ static void store(struct gs_options *out, const struct gs_option *option, uint64
         *(bool *)field = value != 0;
         break;
     case GS_OPTION_SIZE:
+    case GS_OPTION_SHARE:
         *(uint64_t *)field = value;
         break;
     case GS_OPTION_UINT:
@@ -107,6 +108,7 @@ static void store(struct gs_options *out, const struct gs_option *option, uint64
         *(int *)field = (int)value;
         break;
     case GS_OPTION_PATH:
+    case GS_OPTION_TEXT:
         break;
     }
 }
@@ -115,7 +117,7 @@ static void store_default(struct gs_options *out, const struct gs_option *option
 {
     uint64_t value = 0;
 
-    if (option->type == GS_OPTION_PATH)
+    if (option->type == GS_OPTION_PATH || option->type == GS_OPTION_TEXT)
         *((char *)out + option->offset) = '\0';
     else if (gs_option_parse(option, option->fallback, &value) == GS_OK)
         store(out, option, value);
@@ -138,12 +140,16 @@ static const char *expected(const struct gs_option *option, char out[160])
     case GS_OPTION_ENUM:
         snprintf(out, 160, "one of %s", gs_option_words(option, ", ", words));
         return out;
+    case GS_OPTION_SHARE:
+        return "a size or a percentage (such as 20M or 80%)";
     case GS_OPTION_PATH:
+    case GS_OPTION_TEXT:
         break;
     }
     return "a file name";
 }
 
+/* A file name pattern, or any text. */
 static void load_path(struct gs_options *out, const struct gs_option *option,
                       const char *text, struct gs_options_notes *notes)
 {
@@ -153,7 +159,7 @@ static void load_path(struct gs_options *out, const struct gs_option *option,
 
     if (length >= GS_OPTIONS_PATH_BYTES)
         problem = "longer than 1023 bytes";
-    else
+    else if (option->type == GS_OPTION_PATH)
         problem = gs_log_pattern_problem(text);
     if (problem)
         note(notes, "gpushim: %s=%s: %s; ignored", option->name,
@@ -327,7 +333,8 @@ static void load_entry(struct gs_options *out, const char *entry, size_t length,
             seen[i]++;
         if (seen[i] > 1 || !*value)
             return;
-        if (gs_options_table[i].type == GS_OPTION_PATH)
+        if (gs_options_table[i].type == GS_OPTION_PATH ||
+            gs_options_table[i].type == GS_OPTION_TEXT)
             load_path(out, &gs_options_table[i], value, notes);
         else
             load_value(out, &gs_options_table[i], value, notes);

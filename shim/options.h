@@ -17,7 +17,7 @@
 enum gs_free_sync { GS_FREE_SYNC_NATIVE, GS_FREE_SYNC_WAIT };
 enum gs_leak_report { GS_LEAK_REPORT_OFF, GS_LEAK_REPORT_EXIT };
 
-/* The longest file name pattern, with its NUL. */
+/* The longest file name pattern or text, with its NUL. */
 #define GS_OPTIONS_PATH_BYTES 1024
 
 #define GS_OPTIONS_FIELD_BOOL(field) bool field;
@@ -26,6 +26,14 @@ enum gs_leak_report { GS_LEAK_REPORT_OFF, GS_LEAK_REPORT_EXIT };
 #define GS_OPTIONS_FIELD_TIME(field) unsigned field;
 #define GS_OPTIONS_FIELD_ENUM(field) int field;
 #define GS_OPTIONS_FIELD_PATH(field) char field[GS_OPTIONS_PATH_BYTES];
+#define GS_OPTIONS_FIELD_SHARE(field) uint64_t field;
+#define GS_OPTIONS_FIELD_TEXT(field) char field[GS_OPTIONS_PATH_BYTES];
+
+/* A share is a number of bytes below this, or this and a percentage. */
+#define GS_SHARE_PERCENT ((uint64_t)1 << 63)
+
+/* A share of so many bytes, in bytes; one in bytes is what it is, larger or not. */
+uint64_t gs_share_bytes(uint64_t share, uint64_t total_bytes);
 
 struct gs_options {
 #define GS_OPT(field, name, type, default_, min, max, group, doc)                        \

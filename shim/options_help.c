@@ -57,6 +57,10 @@ static const char *value_form(const struct gs_option *option,
         return "TIME";
     case GS_OPTION_ENUM:
         return gs_option_words(option, "|", out);
+    case GS_OPTION_SHARE:
+        return "SIZE|PERCENT%";
+    case GS_OPTION_TEXT:
+        return "TEXT";
     case GS_OPTION_PATH:
         break;
     }
@@ -68,7 +72,7 @@ static void say_option(gs_options_sink sink, void *self, const struct gs_option 
     char form[GS_OPTION_WORDS_BYTES], line[256];
 
     say(sink, self, "  %s=%s", option->name, value_form(option, form));
-    if (option->type != GS_OPTION_PATH)
+    if (option->type != GS_OPTION_PATH && option->type != GS_OPTION_TEXT)
         say(sink, self, "  (default %s%s%s%s%s)", option->fallback,
             *option->min ? "; " : "", option->min, *option->max ? " to " : "",
             option->max);

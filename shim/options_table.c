@@ -120,6 +120,30 @@ static enum gs_status parse_uint(const char *text, uint64_t *out)
     return GS_OK;
 }
 
+/* "80%", or a size. */
+static enum gs_status parse_share(const char *text, uint64_t *out)
+{
+    const char *unit;
+    uint64_t value;
+
+    if (parse_digits(text, &value, &unit) == GS_OK && strcmp(unit, "%") == 0) {
+        *out = GS_SHARE_PERCENT | value;
+        return value <= 100 ? GS_OK : GS_ERR_INVALID;
+    }
+    if (parse_size(text, &value) != GS_OK || value >= GS_SHARE_PERCENT)
+        return GS_ERR_INVALID;
+    *out = value;
+    return GS_OK;
+}
+
+uint64_t gs_share_bytes(uint64_t share, uint64_t total_bytes)
+{
+    if (!(share & GS_SHARE_PERCENT))
+        return share;
+    share &= ~GS_SHARE_PERCENT;
+    return total_bytes / 100 * share + total_bytes % 100 * share / 100;
+}
+
 /* "500ms", "5s", "2m", "5"; in milliseconds. */
 static enum gs_status parse_time(const char *text, uint64_t *out)
 {
@@ -166,7 +190,10 @@ enum gs_status gs_option_parse(const struct gs_option *option, const char *text,
         return parse_time(text, out);
     case GS_OPTION_ENUM:
         return parse_choice(option->offset, text, out);
+    case GS_OPTION_SHARE:
+        return parse_share(text, out);
     case GS_OPTION_PATH:
+    case GS_OPTION_TEXT:
         break;
     }
     return GS_ERR_INVALID;

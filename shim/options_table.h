@@ -14,14 +14,19 @@ enum gs_option_type {
     GS_OPTION_UINT,
     GS_OPTION_TIME,
     GS_OPTION_ENUM,
-    GS_OPTION_PATH
+    GS_OPTION_PATH,
+    GS_OPTION_SHARE,
+    GS_OPTION_TEXT
 };
 
+/* Short texts stand in the row itself, so that a program that never calls CUDA does not
+ * pay for relocating them; "" where there is none. */
 struct gs_option {
-    const char *name;
+    char name[32];
     enum gs_option_type type;
     size_t offset; /* of the field in struct gs_options; also the key of gs_choices */
-    const char *fallback, *min, *max, *group, *doc; /* "" where there is none */
+    char fallback[8], min[8], max[8], group[16];
+    const char *doc;
 };
 
 struct gs_choice {
@@ -49,7 +54,8 @@ extern const size_t gs_launcher_names_count;
 #define GS_OPTION_WORDS_BYTES 128
 
 /*
- * Read a value of any type but PATH; sizes in bytes, times in milliseconds.
+ * Read a value of any type but PATH and TEXT; sizes in bytes, times in milliseconds,
+ * shares as gs_share_bytes takes them.
  * Errors: GS_ERR_INVALID  malformed, or too large for 64 bits; not checked for its range
  */
 enum gs_status gs_option_parse(const struct gs_option *option, const char *text,

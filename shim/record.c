@@ -4,6 +4,7 @@
  */
 #include "record.h"
 
+#include "mem_limits.h"
 #include "log.h"
 #include "trace.h"
 
@@ -42,6 +43,12 @@ void gs_record_made(struct gs_state *state, const struct gs_request *request,
     static struct gs_log_limit limit;
     if (!block && state->pool && request->kind != GS_MEMORY_PINNED) {
         gs_pool_displace(state->pool, addr);
+    }
+    if (GS_UNLIKELY(gs_limits_charging) && !block && request->context &&
+        (request->kind == GS_MEMORY_DEVICE || request->kind == GS_MEMORY_ASYNC)) {
+        gs_limits_note(request->kind == GS_MEMORY_ASYNC ? GS_CHARGE_DEVICE
+                                                        : GS_CHARGE_CONTEXT,
+                       addr, bytes, request->context->device, request->context->handle);
     }
     if (gs_tracing()) {
         trace_made(request, addr, bytes);
@@ -95,6 +102,7 @@ void gs_record_unmade(struct gs_state *state, uint64_t addr, enum gs_api api,
                       struct gs_allocation *was)
 {
     was->addr = 0;
+    gs_limits_leave(GS_CHARGE_CONTEXT, addr);
     if (state->tracker && addr != 0) {
         struct gs_free_site site = site_of(state, api, false);
         if (gs_tracker_remove_address(state->tracker, addr, &site, was) != GS_OK) {
@@ -130,6 +138,7 @@ void gs_record_free_result(struct gs_state *state, uint64_t addr, enum gs_api ap
 {
     static struct gs_log_limit limit;
     bool refused = gs_refused(result) || gs_refused_for_capture(result);
+    gs_limits_left(!refused);
     if (refused) {
         gs_trace_free_refused(addr);
     }

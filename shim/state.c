@@ -16,12 +16,14 @@
 #include "fences.h"
 #include "free_wait.h"
 #include "known.h"
+#include "mem_limits.h"
 #include "linker.h"
 #include "log.h"
 #include "lookup.h"
 #include "runtime.h"
 #include "submissions.h"
 #include "trace.h"
+#include "warmup.h"
 
 /* Just-freed addresses remembered for the report on a double free. */
 #define FREE_HISTORY 8192
@@ -77,6 +79,8 @@ static void after_fork_in_child(void)
     gs_fences_reset();
     gs_submissions_reset();
     gs_free_stats_reset();
+    gs_limits_reset();
+    gs_warmup_reset();
     gs_trace_reset();
     forked_child = true;
     gs_real_after_fork();
@@ -140,7 +144,8 @@ static bool create_parts(struct gs_state *state)
     }
     if (status == GS_OK && state->options.pool) {
         struct gs_pool_config pool = {.segment_bytes = state->options.pool_segment_bytes,
-                                      .cache_bytes = state->options.pool_cache_bytes};
+                                      .cache_bytes = state->options.pool_cache_bytes,
+                                      .age_ms = state->options.pool_trim_interval_ms};
         status = gs_pool_create(&pool, &state->pool);
     }
     if (status != GS_OK) {
@@ -192,6 +197,8 @@ static struct gs_state *create(void)
     read_options(state);
     state->active = state->options.enable && create_parts(state);
     if (state->active) {
+        gs_limits_start(&state->options);
+        gs_warmup_start(state->pool ? state->options.warmup : "");
         gs_trace_open(state->options.trace_file, state->options.trace_limit_bytes);
     }
     say_what_was_chosen(state);

@@ -92,11 +92,15 @@ static void require(enum gs_status status, const char *what)
 
 static void bench_init(struct bench *bench, size_t capacity, size_t segment_bytes)
 {
-    struct gs_pool_config config = {segment_bytes, cache_bytes};
+    struct gs_pool_config config = {.segment_bytes = segment_bytes,
+                                    .cache_bytes = cache_bytes};
 
     memset(bench, 0, sizeof(*bench));
     bench->device.backend =
-        (struct gs_backend){device_map, device_unmap, device_query, device_release, NULL};
+        (struct gs_backend){.map = device_map,
+                            .unmap = device_unmap,
+                            .fence_query = device_query,
+                            .fence_release = device_release};
     bench->device.next_addr = (uint64_t)1 << 32;
     bench->device.capacity = capacity;
     require(gs_pool_create(&config, &bench->pool), "create");

@@ -104,8 +104,10 @@ static void device_release(void *self, gs_fence fence)
     (void)fence;
 }
 
-static const struct gs_backend backend = {device_map, device_unmap, device_query,
-                                          device_release, NULL};
+static const struct gs_backend backend = {.map = device_map,
+                                          .unmap = device_unmap,
+                                          .fence_query = device_query,
+                                          .fence_release = device_release};
 
 static uint64_t draw(uint64_t *state)
 {
@@ -368,8 +370,9 @@ int main(int argc, char **argv)
     unsigned long operations = argc > 1 ? strtoul(argv[1], NULL, 0) : 200000;
     unsigned threads = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 0) : 4;
     uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 0) : 1;
-    struct gs_pool_config config = {4 * GS_MIB,
-                                    argc > 4 ? strtoull(argv[4], NULL, 0) : 8 * GS_MIB};
+    struct gs_pool_config config = {.segment_bytes = 4 * GS_MIB,
+                                    .cache_bytes = argc > 4 ? strtoull(argv[4], NULL, 0)
+                                                            : 8 * GS_MIB};
     struct worker workers[MAX_THREADS];
     pthread_t emptier;
 

@@ -159,11 +159,22 @@ static void fake_release(void *self, gs_fence fence)
     pthread_mutex_unlock(&fake->lock);
 }
 
+static bool fake_quiet(void *self)
+{
+    struct fake *fake = self;
+
+    probe(fake);
+    return !fake->busy;
+}
+
 void fake_init(struct fake *fake, size_t capacity)
 {
     memset(fake, 0, sizeof(*fake));
-    fake->backend =
-        (struct gs_backend){fake_map, fake_unmap, fake_query, fake_release, NULL};
+    fake->backend = (struct gs_backend){.map = fake_map,
+                                        .unmap = fake_unmap,
+                                        .quiet = fake_quiet,
+                                        .fence_query = fake_query,
+                                        .fence_release = fake_release};
     pthread_mutex_init(&fake->lock, NULL);
     fake->capacity = capacity;
     fake->granularity = GS_LARGE_BYTES;
@@ -199,8 +210,16 @@ bool fake_is_mapped(struct fake *fake, uint64_t addr)
 void bed_init_cached(struct bed *bed, size_t capacity, size_t segment_bytes,
                      size_t cache_bytes)
 {
-    struct gs_pool_config config = {segment_bytes ? segment_bytes : 20 * GS_MIB,
-                                    cache_bytes};
+    bed_init_aged(bed, capacity, segment_bytes, cache_bytes, 0);
+}
+
+void bed_init_aged(struct bed *bed, size_t capacity, size_t segment_bytes,
+                   size_t cache_bytes, unsigned age_ms)
+{
+    struct gs_pool_config config = {.segment_bytes =
+                                        segment_bytes ? segment_bytes : 20 * GS_MIB,
+                                    .cache_bytes = cache_bytes,
+                                    .age_ms = age_ms};
 
     fake_init(&bed->fake, capacity);
     cr_assert_eq(gs_pool_create(&config, &bed->pool), GS_OK);

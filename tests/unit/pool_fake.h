@@ -45,6 +45,7 @@ struct fake {
     unsigned fail_from, fail_count; /* map calls fail_from .. + fail_count - 1 fail ... */
     enum gs_status fail_status;     /* ... like this ... */
     int fail_native;                /* ... with this code */
+    bool busy;                      /* unmap would wait for running work */
     uint64_t skew;                  /* added to addresses handed out */
     uint64_t next_addr;             /* if not 0: the next address, whatever it hits */
 
@@ -83,6 +84,9 @@ void bed_init(struct bed *bed, size_t capacity, size_t segment_bytes);
  * would empty them. */
 void bed_init_cached(struct bed *bed, size_t capacity, size_t segment_bytes,
                      size_t cache_bytes);
+/* The same with an age at which idle memory goes back. */
+void bed_init_aged(struct bed *bed, size_t capacity, size_t segment_bytes,
+                   size_t cache_bytes, unsigned age_ms);
 /* Checks the pool's invariants and that the fake saw nothing wrong, then destroys both.
  */
 void bed_fini(struct bed *bed);

@@ -49,6 +49,10 @@ static void expect_defaults(void)
     cr_expect_eq(opts.leak_max, 10u);
     cr_expect_eq(opts.leak_min_bytes, 0u);
     cr_expect_eq(opts.pool_segment_bytes, 20 * GS_MIB);
+    cr_expect_eq(opts.pool_limit, GS_SHARE_PERCENT | 100);
+    cr_expect_eq(opts.mem_limit, GS_SHARE_PERCENT | 100);
+    cr_expect_eq(opts.pool_trim_interval_ms, 10000u);
+    cr_expect_str_empty(opts.warmup);
     cr_expect_str_empty(opts.log_file);
     cr_expect_str_empty(opts.lookup_log);
 }
@@ -76,7 +80,7 @@ Test(options, table_rows_agree_with_their_own_parser)
         cr_expect(strlen(option->name) < 40, "%s", option->name);
         cr_expect(*option->doc && option->doc[strlen(option->doc) - 1] != '.', "%s",
                   option->name);
-        if (option->type == GS_OPTION_PATH) {
+        if (option->type == GS_OPTION_PATH || option->type == GS_OPTION_TEXT) {
             cr_expect_str_empty(option->fallback);
             continue;
         }
@@ -427,4 +431,38 @@ Test(options, random_environments_never_harm)
         for (const char *c = notes.text; *c; c++)
             cr_assert(*c == '\n' || (*c >= 0x20 && *c < 0x7f));
     }
+}
+
+Test(options, share_takes_a_size_or_a_percentage_of_the_device)
+{
+    load_one("GPUSHIM_POOL_LIMIT=80%");
+    cr_expect_eq(opts.pool_limit, GS_SHARE_PERCENT | 80);
+    load_one("GPUSHIM_POOL_LIMIT=0%");
+    cr_expect_eq(opts.pool_limit, GS_SHARE_PERCENT | 0);
+    load_one("GPUSHIM_MEM_LIMIT=3g");
+    cr_expect_eq(opts.mem_limit, 3 * 1024 * GS_MIB);
+    cr_expect_str_empty(notes.text);
+    expect_note("GPUSHIM_POOL_LIMIT=101%",
+                "gpushim: GPUSHIM_POOL_LIMIT=101%: not a size or a percentage (such as "
+                "20M or 80%); using 100%\n");
+    expect_note("GPUSHIM_POOL_RESERVE=5 %",
+                "gpushim: GPUSHIM_POOL_RESERVE=5 %: not a size or a percentage (such as "
+                "20M or 80%); using 2%\n");
+    expect_note("GPUSHIM_MEM_LIMIT=9223372036854775808",
+                "gpushim: GPUSHIM_MEM_LIMIT=9223372036854775808: not a size or a "
+                "percentage (such as 20M or 80%); using 100%\n");
+    cr_expect_eq(opts.mem_limit, GS_SHARE_PERCENT | 100, "the top bit is no size");
+}
+
+Test(options, text_is_taken_as_it_is_unless_it_is_too_long)
+{
+    static char entry[2000] = "GPUSHIM_WARMUP=";
+
+    load_one("GPUSHIM_WARMUP=4K:50,%q{");
+    cr_expect_str_eq(opts.warmup, "4K:50,%q{");
+    cr_expect_str_empty(notes.text);
+    memset(entry + strlen(entry), 'x', 1500);
+    load_one(entry);
+    cr_expect_str_empty(opts.warmup);
+    cr_expect_eq(notes.lines, 1u);
 }

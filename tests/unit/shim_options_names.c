@@ -105,11 +105,11 @@ Test(options_help, describes_every_variable_once)
     for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
         const char *at;
 
-        snprintf(line, sizeof(line), "\n  %s=", gs_options_table[i].name);
+        snprintf(line, sizeof(line), "\n  %.80s=", gs_options_table[i].name);
         at = strstr(text, line);
         cr_assert(at, "%s", gs_options_table[i].name);
         cr_expect(!strstr(at + 1, line), "%s stands twice", gs_options_table[i].name);
-        snprintf(line, sizeof(line), "\n%s\n", gs_options_table[i].group);
+        snprintf(line, sizeof(line), "\n%.80s\n", gs_options_table[i].group);
         at = strstr(text, line);
         cr_assert(at, "%s", gs_options_table[i].group);
         cr_expect(!strstr(at + 1, line), "group %s twice", gs_options_table[i].group);

@@ -1,0 +1,255 @@
+/*
+ * limits.c - how much of a device the pool may hold, and giving idle memory back in time.
+ *
+ * The limit. Bytes are booked before the backend is asked for them and stay booked while
+ * they are being given back, so what the driver has handed out to the pool never exceeds
+ * the limit, not even between two threads. A request that finds no room under it makes
+ * room by giving idle memory back, or else is the driver's own business: it never fails
+ * because of the limit.
+ *
+ * Upkeep. Nothing here has a thread: idle memory goes back when its heap's context has
+ * just been waited for, or is known to be idle. A driver's free waits for the whole
+ * context, so at any other moment giving back would be a wait that native does not make.
+ * What is due then: segments idle for longer than the pool's age, idle bytes beyond what
+ * may be kept, and the room that requests over the limit did not find.
+ *
+ * Owns: the limits, booked and wanted bytes of the device rows; when a heap is due.
+ * Lock: relief->lock for the rows; one heap->lock at a time; none over the backend.
+ * Source: reuse safety, rule C8; architecture, decision 7 (docs/pool.md, "Limits")
+ */
+#include <time.h>
+
+#include "heap.h"
+
+#define NS_PER_MS     1000000ull
+#define NS_PER_SECOND 1000000000ull
+/* A heap looks at its clock once in so many calls, and is due after this long ... */
+#define TURNS         64u
+#define PERIOD_MAX_NS NS_PER_SECOND
+#define PERIOD_MIN_NS (5 * NS_PER_MS)
+/* ... or a quarter of the age, where that is less. */
+#define PERIODS_AN_AGE 4u
+
+/* Calls since the thread looked at the clock last; the thread's own. */
+static _Thread_local unsigned turns;
+
+uint64_t gs_clock_coarse(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
+}
+
+static unsigned index_of(int device)
+{
+    return (unsigned)(device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1);
+}
+
+/* ---- idle bytes of a device -------------------------------------------------------- */
+
+void gs_limits_init(struct gs_pool *pool, unsigned age_ms)
+{
+    pool->age_ns = age_ms * NS_PER_MS;
+    for (int i = 0; i < GS_MAX_DEVICES; i++)
+        atomic_init(&pool->idle_limit[i], SIZE_MAX);
+}
+
+static uint64_t period_ns(const struct gs_pool *pool)
+{
+    uint64_t period = pool->age_ns / PERIODS_AN_AGE;
+
+    if (!pool->age_ns || period > PERIOD_MAX_NS)
+        return PERIOD_MAX_NS;
+    return period < PERIOD_MIN_NS ? PERIOD_MIN_NS : period;
+}
+
+void gs_limits_begin_heap(struct gs_heap *heap)
+{
+    uint64_t now = gs_clock_coarse();
+
+    atomic_init(&heap->upkeep_at, now + period_ns(heap->pool));
+    atomic_init(&heap->drain_at, now + heap->pool->age_ns);
+}
+
+void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment)
+{
+    unsigned i = index_of(heap->device);
+    size_t idle = atomic_fetch_add_explicit(&heap->pool->idle[i], segment->bytes,
+                                            memory_order_relaxed);
+
+    segment->idle_since = gs_clock_coarse();
+    if (GS_UNLIKELY(
+            idle + segment->bytes >
+            atomic_load_explicit(&heap->pool->idle_limit[i], memory_order_relaxed)))
+        atomic_store_explicit(&heap->due, true, memory_order_relaxed);
+}
+
+void gs_limits_wake(struct gs_heap *heap, const struct gs_segment *segment)
+{
+    atomic_fetch_sub_explicit(&heap->pool->idle[index_of(heap->device)], segment->bytes,
+                              memory_order_relaxed);
+}
+
+void gs_pool_set_limits(struct gs_pool *pool, int device,
+                        const struct gs_pool_limits *limits)
+{
+    if (device < 0)
+        return;
+    gs_relief_set_limit(pool, device, limits->reserved_bytes);
+    atomic_store(&pool->idle_limit[index_of(device)], limits->idle_bytes);
+}
+
+/* ---- giving back ------------------------------------------------------------------- */
+
+/* The segment of the heap that has been idle longest, or NULL. heap->lock is held. */
+static struct gs_segment *oldest(const struct gs_heap *heap)
+{
+    struct gs_segment *found = NULL;
+
+    for (int i = 0; i < GS_IDLE_PARTS; i++) {
+        struct gs_segment *first;
+
+        if (gs_list_empty(&heap->idle[i]))
+            continue;
+        first = GS_LINK_OWNER(heap->idle[i].next, struct gs_segment, idle);
+        if (!found || first->idle_since < found->idle_since)
+            found = first;
+    }
+    return found;
+}
+
+/* Give back the longest idle first: those idle since before `limit`, and others until
+ * `bytes` are back. Returns the bytes. No lock is held. */
+static size_t give_back(struct gs_heap *heap, size_t bytes, uint64_t limit)
+{
+    struct gs_segment *chain = NULL, **end = &chain, *segment;
+    size_t given = 0;
+
+    gs_lock_take(&heap->lock);
+    while ((segment = oldest(heap)) && (given < bytes || segment->idle_since < limit)) {
+        given += segment->bytes;
+        gs_segment_detach(heap, segment);
+        *end = segment;
+        end = &segment->next_detached;
+    }
+    heap->stats.upkeep_bytes += given;
+    gs_lock_drop(&heap->lock);
+    gs_segments_return(chain);
+    return given;
+}
+
+/* Would the heap's backend take memory back at once? */
+static bool is_quiet(const struct gs_heap *heap)
+{
+    return !heap->backend->quiet || heap->backend->quiet(heap->self);
+}
+
+/* ---- the limit --------------------------------------------------------------------- */
+
+/* Book the larger of the two sizes that there is room for; 0: for neither. */
+static size_t book(struct gs_heap *heap, size_t preferred, size_t least, size_t *missing)
+{
+    if (gs_relief_book(heap, preferred, missing))
+        return preferred;
+    if (least < preferred && gs_relief_book(heap, least, missing))
+        return least;
+    return 0;
+}
+
+/* Give idle memory of the device back for a request that is `bytes` beyond the limit,
+ * where that is enough and nothing has to be waited for. */
+static void make_room(struct gs_heap *heap, size_t bytes)
+{
+    struct gs_pool *pool = heap->pool;
+
+    gs_pool_settle(pool, heap->device);
+    if (atomic_load(&pool->idle[index_of(heap->device)]) < bytes)
+        return;
+    for (struct gs_heap *other = atomic_load(&pool->heaps); other && bytes;
+         other = other->next) {
+        size_t given;
+
+        if (!gs_heap_on(other, heap->device) || gs_heap_is_dead(other) ||
+            !is_quiet(other))
+            continue;
+        given = give_back(other, bytes, 0);
+        bytes -= given < bytes ? given : bytes;
+    }
+}
+
+size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,
+                      size_t preferred)
+{
+    size_t least = request->large ? preferred : GS_LARGE_BYTES;
+    size_t missing = 0;
+    size_t booked = book(heap, preferred, least, &missing);
+
+    if (GS_LIKELY(booked))
+        return booked;
+    make_room(heap, missing);
+    booked = book(heap, preferred, least, &missing);
+    if (!booked) {
+        gs_relief_want(heap, missing);
+        gs_lock_take(&heap->lock);
+        heap->stats.over_limit++;
+        atomic_store(&heap->due, true);
+        gs_lock_drop(&heap->lock);
+    }
+    return booked;
+}
+
+/* ---- upkeep ------------------------------------------------------------------------ */
+
+bool gs_heap_wants_upkeep(const struct gs_heap *heap)
+{
+    if (GS_UNLIKELY(atomic_load_explicit(&heap->due, memory_order_relaxed)))
+        return true;
+    if (GS_LIKELY(++turns % TURNS))
+        return false;
+    return gs_clock_coarse() >=
+           atomic_load_explicit(&heap->upkeep_at, memory_order_relaxed);
+}
+
+/* What the levels hold of segments nobody else uses would never be idle: once an age it
+ * goes back to them. */
+static void settle(struct gs_heap *heap, uint64_t now)
+{
+    uint64_t at = atomic_load(&heap->drain_at);
+
+    if (!heap->pool->age_ns || now < at ||
+        !atomic_compare_exchange_strong(&heap->drain_at, &at, now + heap->pool->age_ns))
+        return;
+    gs_levels_drain(heap);
+    gs_pending_poll(heap, 0);
+}
+
+size_t gs_heap_upkeep(struct gs_heap *heap, size_t bytes)
+{
+    struct gs_pool *pool = heap->pool;
+    unsigned i = index_of(heap->device);
+    uint64_t now = gs_clock_coarse(), limit = 0;
+    size_t idle, kept, wanted;
+
+    if (gs_heap_is_dead(heap))
+        return 0;
+    atomic_store(&heap->due, false);
+    atomic_store(&heap->upkeep_at, now + period_ns(pool));
+    settle(heap, now);
+    wanted = gs_relief_take_wanted(pool, heap->device);
+    if (bytes < wanted)
+        bytes = wanted;
+    idle = atomic_load(&pool->idle[i]);
+    kept = atomic_load(&pool->idle_limit[i]);
+    if (idle > kept && bytes < idle - kept)
+        bytes = idle - kept;
+    if (pool->age_ns && now > pool->age_ns)
+        limit = now - pool->age_ns;
+    return give_back(heap, bytes, limit);
+}
+
+void gs_heap_upkeep_if_quiet(struct gs_heap *heap)
+{
+    if (gs_heap_wants_upkeep(heap) && is_quiet(heap))
+        gs_heap_upkeep(heap, 0);
+}

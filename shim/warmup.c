@@ -1,0 +1,169 @@
+/*
+ * warmup.c - the list of GPUSHIM_WARMUP, read and allocated once a context.
+ *
+ * All blocks of the list are allocated before the first is freed, so that as many are
+ * there at once. They were never the program's: neither the tracker nor the report knows
+ * them, and what the program does not take of them goes back like all idle memory.
+ *
+ * Owns:  the list.   Lock: none; immutable after start.   Design: docs/tuning.md
+ */
+#include "warmup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "options_table.h"
+
+bool gs_warmup_wanted;             /* immutable after start */
+static struct gs_warmup_list list; /* likewise */
+
+/* ---- reading ----------------------------------------------------------------------- */
+
+/* The longest item that is looked at: a size, a colon and a count. */
+#define ITEM_BYTES 48
+
+static void trim_spaces(const char **text, size_t *length)
+{
+    while (*length && **text == ' ') {
+        (*text)++;
+        (*length)--;
+    }
+    while (*length && (*text)[*length - 1] == ' ') {
+        (*length)--;
+    }
+}
+
+/* NULL, or what is wrong with the item. */
+static const char *read_item(const char *text, size_t length, struct gs_warmup_item *out)
+{
+    static const struct gs_option size = {.type = GS_OPTION_SIZE};
+    static const struct gs_option number = {.type = GS_OPTION_UINT};
+    char item[ITEM_BYTES];
+    uint64_t bytes, count;
+    if (length >= sizeof(item)) {
+        return "not SIZE:COUNT (such as 64K:20)";
+    }
+    memcpy(item, text, length);
+    item[length] = '\0';
+    char *colon = strchr(item, ':');
+    if (!colon) {
+        return "not SIZE:COUNT (such as 64K:20)";
+    }
+    *colon = '\0';
+    if (gs_option_parse(&size, item, &bytes) != GS_OK || bytes == 0 ||
+        bytes > SIZE_MAX / 2) {
+        return "does not begin with a size (such as 64K)";
+    }
+    if (gs_option_parse(&number, colon + 1, &count) != GS_OK || count == 0 ||
+        count > GS_WARMUP_COUNT_MAX) {
+        return "does not end with a count from 1 to 1000000";
+    }
+    *out = (struct gs_warmup_item){(size_t)bytes, (unsigned)count};
+    return NULL;
+}
+
+static_assert(GS_WARMUP_COUNT_MAX == 1000000, "read_item names the limit");
+
+void gs_warmup_parse(const char *text, struct gs_warmup_list *out,
+                     gs_warmup_problem problem, void *self)
+{
+    out->count = 0;
+    for (const char *next = text; *text; text = next) {
+        struct gs_warmup_item item;
+        size_t length = strcspn(text, ",");
+        const char *what = NULL;
+        next = text + length + (text[length] == ',');
+        trim_spaces(&text, &length);
+        what = out->count == GS_WARMUP_ITEMS ? "one item more than the 64 there may be"
+                                             : read_item(text, length, &item);
+        if (what) {
+            problem(self, text, length, what);
+        } else {
+            out->items[out->count++] = item;
+        }
+    }
+}
+
+static_assert(GS_WARMUP_ITEMS == 64, "gs_warmup_parse names the limit");
+
+static void log_problem(void *self, const char *item, size_t length, const char *problem)
+{
+    char shown[ITEM_BYTES + 4];
+    size_t cut = length < ITEM_BYTES ? length : ITEM_BYTES;
+    (void)self;
+    for (size_t i = 0; i < cut; i++) {
+        shown[i] = item[i] >= ' ' && item[i] < 0x7f ? item[i] : '?';
+    }
+    strcpy(shown + cut, cut < length ? "..." : "");
+    gs_log_line(GS_LOG_WARN, "GPUSHIM_WARMUP: '%s': %s; ignored", shown, problem);
+}
+
+void gs_warmup_start(const char *text)
+{
+    gs_warmup_parse(text, &list, log_problem, NULL);
+    gs_warmup_wanted = list.count > 0;
+}
+
+void gs_warmup_reset(void)
+{
+    gs_warmup_wanted = false;
+}
+
+/* ---- allocating -------------------------------------------------------------------- */
+
+/* Blocks in the order they were allocated. */
+struct blocks {
+    struct gs_block **items;
+    size_t count, room;
+};
+
+/* Room for `more`; false without host memory. */
+static bool make_room(struct blocks *blocks, size_t more)
+{
+    struct gs_block **grown =
+        reallocarray(blocks->items, blocks->room + more, sizeof(*grown));
+    if (grown) {
+        blocks->items = grown;
+        blocks->room += more;
+    }
+    return grown != NULL;
+}
+
+static void allocate_item(const struct gs_context *context, struct blocks *blocks,
+                          const struct gs_warmup_item *item)
+{
+    unsigned made = 0;
+    int native = 0;
+    if (make_room(blocks, item->count)) {
+        while (made < item->count &&
+               gs_heap_alloc(context->heap, item->bytes, &blocks->items[blocks->count],
+                             &native) == GS_OK) {
+            blocks->count++;
+            made++;
+        }
+    }
+    if (made < item->count) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_WARMUP: memory for %u of %u blocks of %zu bytes only, on "
+                    "device %d; going on",
+                    made, item->count, item->bytes, context->device);
+    }
+}
+
+void gs_warmup_run(const struct gs_context *context)
+{
+    bool *warmed = &((struct gs_context *)(uintptr_t)context)->warmed;
+    struct blocks blocks = {0};
+    if (__atomic_load_n(warmed, __ATOMIC_RELAXED) ||
+        __atomic_exchange_n(warmed, true, __ATOMIC_RELAXED)) {
+        return;
+    }
+    for (size_t i = 0; i < list.count; i++) {
+        allocate_item(context, &blocks, &list.items[i]);
+    }
+    while (blocks.count > 0) {
+        gs_block_park(blocks.items[--blocks.count]);
+    }
+    free(blocks.items);
+}

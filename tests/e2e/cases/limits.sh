@@ -1,0 +1,171 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# limits.sh - limits make a device smaller and nothing else; idle memory goes back when
+# others may need it; what was warmed up is there. The driver's own calls are counted in
+# the log of the simulated device.
+
+# driver_calls FILE NAME: how often the driver itself was called so.
+driver_calls() {
+  grep -cE "^cudasim: $2(_v[0-9])?\$" "$1"
+}
+
+# A program sees a device of 64 MiB that is limited as it sees one of the limit.
+# smaller_case WAY WHAT MEMORY LIMIT [VARIABLE...]
+smaller_case() {
+  local program=$apps/limits_$1 what=$2 memory=$3 limit=$4
+
+  shift 4
+  need_file "$program"
+  run_in native CUDASIM_MEMORY="$memory" CUDASIM_DEVICES=2 -- "$program" "$what"
+  expect_status native 0
+  run_in shim LD_PRELOAD="$shim" CUDASIM_MEMORY=64M CUDASIM_DEVICES=2 \
+    GPUSHIM_MEM_LIMIT="$limit" "$@" -- "$program" "$what"
+  expect_same native shim
+  [[ $what == info || $(wc -l <native.out) -ge 3 ]] || fail "the program printed little"
+  expect_only_report shim.err
+}
+
+for way in shared static linked proc; do
+  for what in device async pitch physical mixed info; do
+    [[ $what == physical && $way == s* ]] && continue
+    add_case "limits smaller $what $way" smaller_case "$way" "$what" 32M 32M
+  done
+done
+add_case "limits smaller by percent" smaller_case linked device 32M 50%
+add_case "limits smaller without the pool" \
+  smaller_case linked device 32M 32M GPUSHIM_POOL=off
+add_case "limits smaller without tracking" \
+  smaller_case static mixed 32M 32M GPUSHIM_TRACK=off
+add_case "limits smaller and a pool limit" \
+  smaller_case linked mixed 32M 32M GPUSHIM_POOL_LIMIT=8M
+add_case "limits larger than the device" smaller_case linked info 64M 100G
+add_case "limits of all of it" smaller_case linked device 64M 100%
+
+# Two processes have a limit each.
+two_processes_case() {
+  native native "$apps/limits_linked" device
+  run_in alone LD_PRELOAD="$shim" CUDASIM_MEMORY=64M GPUSHIM_MEM_LIMIT=16M -- \
+    "$apps/limits_linked" device
+  run_in both LD_PRELOAD="$shim" CUDASIM_MEMORY=64M GPUSHIM_MEM_LIMIT=16M -- \
+    bash -c '"$1" device & "$1" device; wait $!' bash "$apps/limits_linked"
+  expect_text alone.out 'device 0 device takes 16 MiB'
+  expect_equal "lines of both" $((2 * $(wc -l <alone.out))) "$(wc -l <both.out)"
+  expect_equal "what both print" "$(sort -u alone.out)" "$(sort -u both.out)"
+}
+add_case "limits in two processes" two_processes_case
+
+# Whatever the pool may hold, and whatever the driver refuses now and then, no more
+# allocations fail than natively.
+# never_worse_case FAIL VARIABLE...
+never_worse_case() {
+  local fail=$1 natively pooled
+
+  shift
+  run_in native CUDASIM_MEMORY=64M CUDASIM_FAIL="$fail" CUDASIM_SEED=3 -- \
+    "$apps/limits_linked" churn 4000
+  run_in shim LD_PRELOAD="$shim" CUDASIM_MEMORY=64M CUDASIM_FAIL="$fail" CUDASIM_SEED=3 \
+    "$@" -- "$apps/limits_linked" churn 4000
+  expect_status shim 0
+  expect_only_report shim.err
+  natively=$(sed -nE 's/^limits: ([0-9]+) alloc.*/\1/p' native.out)
+  pooled=$(sed -nE 's/^limits: ([0-9]+) alloc.*/\1/p' shim.out)
+  echo "failed natively: $natively, pooled: $pooled"
+  [[ -n $natively && -n $pooled && $pooled -le $natively ]] ||
+    fail "$pooled allocations failed, $natively natively"
+}
+for limit in 0 2M 7M 50%; do
+  add_case "limits pool at most $limit" never_worse_case "" GPUSHIM_POOL_LIMIT="$limit"
+  add_case "limits pool at most $limit, failures" \
+    never_worse_case 'cuMemAlloc:*%10' GPUSHIM_POOL_LIMIT="$limit"
+done
+add_case "limits nothing idle, failures" \
+  never_worse_case 'cuMemAlloc:*%10' GPUSHIM_POOL_RELEASE=0
+add_case "limits pool of 4M, the driver refuses all" \
+  never_worse_case 'cuMemAlloc:3+' GPUSHIM_POOL_LIMIT=4M
+add_case "limits reserve of everything" never_worse_case "" GPUSHIM_POOL_RESERVE=100% \
+  GPUSHIM_POOL_TRIM_INTERVAL=20ms
+
+# returned_case RETURNED VARIABLE...: whether the 16 MiB block goes back before the end.
+returned_case() {
+  local returned=$1
+
+  shift
+  preloaded shim CUDASIM_LOG=2 GPUSHIM_LOG_FILE=report "$@" -- \
+    "$apps/limits_linked" idle 700
+  expect_status shim 0
+  sed -n '/limits: the end/q;p' shim.err >before
+  if [[ $returned == yes ]]; then
+    [[ $(driver_calls before cuMemFree) -ge 1 ]] || fail "nothing was given back"
+  else
+    expect_equal "frees of the driver" 0 "$(driver_calls before cuMemFree)"
+  fi
+}
+add_case "limits idle for long goes back" returned_case yes GPUSHIM_POOL_TRIM_INTERVAL=100ms
+add_case "limits idle for a while stays" returned_case no
+add_case "limits idle for ever stays" returned_case no GPUSHIM_POOL_TRIM_INTERVAL=0
+add_case "limits idle beyond what may be kept" returned_case yes GPUSHIM_POOL_RELEASE=8M
+add_case "limits idle within what may be kept" returned_case no GPUSHIM_POOL_RELEASE=20M
+add_case "limits idle and no reserve" \
+  returned_case yes GPUSHIM_POOL_RESERVE=100% GPUSHIM_POOL_TRIM_INTERVAL=1500ms
+
+# A consumer that is out of memory once is asked again, for idle memory was given back;
+# without any it gets the driver's answer.
+# consumer_case CALL
+consumer_case() {
+  run_in native CUDASIM_FAIL="$1:1" -- "$apps/limits_linked" stretch
+  expect_status native 2
+  preloaded shim CUDASIM_LOG=2 GPUSHIM_LOG_FILE=report CUDASIM_FAIL="$1:1" -- \
+    "$apps/limits_linked" stretch
+  expect_status shim 0
+  expect_equal "calls" 2 "$(driver_calls shim.err "$1")"
+  preloaded bare GPUSHIM_POOL=off CUDASIM_FAIL="$1:1" -- "$apps/limits_linked" stretch
+  expect_status bare 2
+}
+for call in cuStreamCreate cuModuleLoadData; do
+  add_case "limits $call tried again" consumer_case "$call"
+done
+
+# Once the list is allocated, which the program's first call does, the driver is asked for
+# nothing more.
+warm_hits_case() {
+  preloaded cold CUDASIM_LOG=2 -- "$apps/limits_linked" warm 2
+  preloaded warm GPUSHIM_WARMUP=4K:50,4M:3 CUDASIM_LOG=2 -- "$apps/limits_linked" warm 2
+  expect_same cold warm
+  sed '1,/limits: begun/d' cold.err >cold.after
+  sed '1,/limits: begun/d' warm.err >warm.after
+  expect_equal "driver allocations, cold" 3 "$(driver_calls cold.after cuMemAlloc)"
+  expect_equal "driver allocations, warm" 0 "$(driver_calls warm.after cuMemAlloc)"
+}
+add_case "limits warm blocks are there" warm_hits_case
+
+warm_bad_case() {
+  preloaded shim GPUSHIM_WARMUP='4K:5,x,8K,1M:0, 64K:2 ,3Q:1' -- \
+    "$apps/limits_linked" warm 1
+  expect_status shim 0
+  expect_count shim.err '^gpushim: GPUSHIM_WARMUP: ' 4
+  expect_text shim.err "'x': not SIZE:COUNT"
+  expect_text shim.err "'8K': not SIZE:COUNT"
+  expect_text shim.err "'1M:0': does not end with a count"
+  expect_text shim.err "'3Q:1': does not begin with a size"
+}
+add_case "limits warm list with mistakes" warm_bad_case
+
+warm_short_case() {
+  preloaded shim CUDASIM_MEMORY=64M CUDASIM_DEVICES=1 GPUSHIM_WARMUP=10M:50,4K:5 -- \
+    "$apps/limits_linked" device
+  run_in native CUDASIM_MEMORY=64M CUDASIM_DEVICES=1 -- "$apps/limits_linked" device
+  expect_same native shim
+  expect_count shim.err '^gpushim: GPUSHIM_WARMUP: memory for 6 of 50 blocks' 1
+}
+add_case "limits warm beyond the device" warm_short_case
+
+bad_values_case() {
+  preloaded shim GPUSHIM_POOL_LIMIT=101% GPUSHIM_MEM_LIMIT=lots GPUSHIM_POOL_RELEASE=-1 \
+    GPUSHIM_POOL_TRIM_INTERVAL=10h GPUSHIM_POOL_RESERVE=5%% -- "$apps/limits_linked" info
+  native native "$apps/limits_linked" info
+  expect_same native shim
+  for name in POOL_LIMIT MEM_LIMIT POOL_RELEASE POOL_TRIM_INTERVAL POOL_RESERVE; do
+    expect_count shim.err "^gpushim: GPUSHIM_$name=.*: not a .*; using " 1
+  done
+}
+add_case "limits with mistakes" bad_values_case

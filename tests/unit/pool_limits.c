@@ -1,0 +1,429 @@
+/*
+ * pool_limits.c - proves that the pool never holds more of a device than its limit, that
+ * no request fails because of it, and that idle memory goes back by its age, beyond what
+ * may be kept and when a reserve is missing, and only when that costs no wait.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "pool_fake.h"
+
+static void limit(struct bed *bed, size_t reserved, size_t idle)
+{
+    struct gs_pool_limits limits = {.reserved_bytes = reserved, .idle_bytes = idle};
+
+    gs_pool_set_limits(bed->pool, 0, &limits);
+}
+
+static enum gs_status try_alloc(struct bed *bed, size_t bytes, uint64_t *addr)
+{
+    struct gs_block *block = NULL;
+    enum gs_status status = gs_heap_alloc(bed->heap, bytes, &block, NULL);
+
+    *addr = status == GS_OK ? gs_block_addr(block) : 0;
+    return status;
+}
+
+static void sleep_ms(long ms)
+{
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+
+    nanosleep(&time, NULL);
+}
+
+/* ---- the limit --------------------------------------------------------------------- */
+
+Test(limits, what_finds_no_room_is_the_drivers_business)
+{
+    struct bed bed;
+    uint64_t addr;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    limit(&bed, 8 * GS_MIB, SIZE_MAX);
+    cr_assert_eq(try_alloc(&bed, 6 * GS_MIB, &addr), GS_OK);
+    cr_assert_eq(try_alloc(&bed, 4 * GS_MIB, &addr), GS_ERR_UNPOOLABLE);
+    cr_assert_eq(try_alloc(&bed, 1000, &addr), GS_OK, "the last 2 MiB");
+    cr_assert_eq(try_alloc(&bed, 1000, &addr), GS_OK, "from the same segment");
+    cr_assert_eq(try_alloc(&bed, 2 * GS_MIB, &addr), GS_ERR_UNPOOLABLE);
+    cr_assert_eq(bed.fake.mapped_peak, 8 * GS_MIB);
+    cr_assert_eq(bed_stats(&bed).over_limit, 2);
+    cr_assert_eq(bed_stats(&bed).failed, 0);
+    bed_fini(&bed);
+}
+
+Test(limits, idle_memory_makes_room_first)
+{
+    struct bed bed;
+    uint64_t addr;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    limit(&bed, 8 * GS_MIB, SIZE_MAX);
+    for (size_t mib = 2; mib <= 8; mib += 2) {
+        cr_assert_eq(try_alloc(&bed, mib * GS_MIB, &addr), GS_OK, "%zu", mib);
+        bed_free(&bed, addr);
+    }
+    cr_assert_eq(try_alloc(&bed, 100, &addr), GS_OK);
+    cr_assert_leq(bed.fake.mapped_peak, 8 * GS_MIB);
+    cr_assert_eq(bed_stats(&bed).over_limit, 0);
+    bed_fini(&bed);
+}
+
+Test(limits, a_busy_device_gives_nothing_back_until_it_was_waited_for)
+{
+    struct bed bed;
+    uint64_t addr;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    limit(&bed, 8 * GS_MIB, SIZE_MAX);
+    addr = bed_alloc(&bed, 6 * GS_MIB);
+    bed_free(&bed, addr);
+    bed.fake.busy = true;
+    cr_assert_eq(try_alloc(&bed, 4 * GS_MIB, &addr), GS_ERR_UNPOOLABLE);
+    cr_assert_eq(bed.fake.unmaps, 0, "it would have waited for what runs");
+    cr_assert(gs_heap_wants_upkeep(bed.heap));
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 6 * GS_MIB, "once that was waited for");
+    cr_assert_eq(try_alloc(&bed, 4 * GS_MIB, &addr), GS_OK);
+    cr_assert_not(gs_heap_wants_upkeep(bed.heap));
+    bed_fini(&bed);
+}
+
+Test(limits, what_could_not_make_enough_room_is_kept)
+{
+    struct bed bed;
+    uint64_t addr;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    limit(&bed, 8 * GS_MIB, SIZE_MAX);
+    addr = bed_alloc(&bed, 2 * GS_MIB);
+    cr_assert_neq(bed_alloc(&bed, 4 * GS_MIB), 0);
+    bed_free(&bed, addr);
+    cr_assert_eq(try_alloc(&bed, 6 * GS_MIB, &addr), GS_ERR_UNPOOLABLE);
+    cr_assert_eq(bed.fake.unmaps, 0);
+    bed_fini(&bed);
+}
+
+Test(limits, a_small_request_takes_a_smaller_segment_under_it)
+{
+    struct bed bed;
+    uint64_t addr;
+    unsigned calls;
+
+    bed_init(&bed, 256 * GS_MIB, 0);
+    for (int i = 0; i < 96; i++) /* 96 MiB in use: 6 MiB a segment */
+        cr_assert_neq(bed_alloc(&bed, GS_MIB), 0);
+    while (bed_stats(&bed).reserved_bytes - bed_stats(&bed).used_bytes >= GS_MIB)
+        cr_assert_neq(bed_alloc(&bed, GS_MIB), 0);
+    limit(&bed, bed_stats(&bed).reserved_bytes + 3 * GS_MIB, SIZE_MAX);
+    calls = bed.fake.map_calls;
+    cr_assert_eq(try_alloc(&bed, GS_MIB, &addr), GS_OK);
+    cr_assert_eq(bed.fake.map_calls, calls + 1);
+    cr_assert_eq(bed.fake.sizes[bed.fake.map_calls % 64], 2 * GS_MIB);
+    bed_fini(&bed);
+}
+
+Test(limits, one_device_does_not_count_for_another)
+{
+    struct bed bed;
+    struct gs_heap *other;
+    struct gs_block *block;
+    uint64_t addr;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    cr_assert_eq(gs_heap_create(bed.pool, &bed.fake.backend, &bed.fake, 1, &other),
+                 GS_OK);
+    limit(&bed, 4 * GS_MIB, SIZE_MAX);
+    cr_assert_eq(gs_heap_alloc(other, 16 * GS_MIB, &block, NULL), GS_OK);
+    cr_assert_eq(try_alloc(&bed, 4 * GS_MIB, &addr), GS_OK);
+    cr_assert_eq(try_alloc(&bed, 2 * GS_MIB, &addr), GS_ERR_UNPOOLABLE);
+    bed_fini(&bed);
+}
+
+Test(limits, two_heaps_of_a_device_share_one)
+{
+    struct bed bed;
+    struct gs_heap *other;
+    struct gs_block *block, *kept;
+    uint64_t addr;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    cr_assert_eq(gs_heap_create(bed.pool, &bed.fake.backend, &bed.fake, 0, &other),
+                 GS_OK);
+    limit(&bed, 8 * GS_MIB, SIZE_MAX);
+    cr_assert_eq(gs_heap_alloc(other, 4 * GS_MIB, &block, NULL), GS_OK);
+    cr_assert_eq(gs_heap_alloc(other, 2 * GS_MIB, &kept, NULL), GS_OK);
+    cr_assert_eq(try_alloc(&bed, 4 * GS_MIB, &addr), GS_ERR_UNPOOLABLE);
+    gs_block_park(block);
+    cr_assert_eq(try_alloc(&bed, 4 * GS_MIB, &addr), GS_OK, "the other's idle memory");
+    gs_heap_kill(other);
+    cr_assert_eq(try_alloc(&bed, 4 * GS_MIB, &addr), GS_OK, "a dead heap holds nothing");
+    bed_fini(&bed);
+}
+
+/* While a segment is on its way back it still counts: the driver has not got it yet. */
+static void ask_meanwhile(struct fake *fake, uint64_t addr)
+{
+    struct gs_heap *other = fake->extra;
+    struct gs_block *block;
+
+    (void)addr;
+    fake->during_unmap = NULL;
+    cr_assert_eq(gs_heap_alloc(other, 4 * GS_MIB, &block, NULL), GS_ERR_UNPOOLABLE);
+}
+
+Test(limits, what_is_being_given_back_still_counts)
+{
+    struct bed bed;
+    struct gs_heap *other;
+    uint64_t addr;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    cr_assert_eq(gs_heap_create(bed.pool, &bed.fake.backend, &bed.fake, 0, &other),
+                 GS_OK);
+    limit(&bed, 8 * GS_MIB, SIZE_MAX);
+    bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
+    bed.fake.extra = other;
+    bed.fake.during_unmap = ask_meanwhile;
+    cr_assert_eq(try_alloc(&bed, 4 * GS_MIB, &addr), GS_OK);
+    cr_assert_null(bed.fake.during_unmap, "a segment went back");
+    cr_assert_leq(bed.fake.mapped_peak, 8 * GS_MIB);
+    bed_fini(&bed);
+}
+
+#define THREADS 4
+#define ROUNDS  400
+
+static void *many(void *shared)
+{
+    struct bed *bed = shared;
+    uint64_t state = (uint64_t)(uintptr_t)&state | 1;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        size_t bytes = (1 + bed_random(&state) % 3) * 2 * GS_MIB;
+        struct gs_block *block;
+        enum gs_status status = gs_heap_alloc(bed->heap, bytes, &block, NULL);
+
+        cr_assert(status == GS_OK || status == GS_ERR_UNPOOLABLE, "%d", (int)status);
+        if (status == GS_OK)
+            gs_block_park(block);
+    }
+    return NULL;
+}
+
+Test(limits, holds_between_threads)
+{
+    struct bed bed;
+    pthread_t threads[THREADS];
+
+    bed_init_cached(&bed, 64 * GS_MIB, 0, 0);
+    limit(&bed, 10 * GS_MIB, SIZE_MAX);
+    for (int i = 0; i < THREADS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, many, &bed), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    cr_assert_leq(bed.fake.mapped_peak, 10 * GS_MIB);
+    bed_fini(&bed);
+}
+
+/* Whatever the limit and whatever fails: a request that the device has room for is
+ * served, by the pool or, forwarded, by the driver. */
+Test(limits, nothing_fails_that_native_serves)
+{
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        uint64_t random = seed * 0x9e3779b97f4a7c15u, addrs[16] = {0};
+        uint64_t native[16] = {0};
+        size_t sizes[16];
+        struct bed bed;
+
+        bed_init(&bed, 128 * GS_MIB, 0);
+        limit(&bed, bed_random(&random) % 24 * GS_MIB, bed_random(&random) % 9 * GS_MIB);
+        for (int i = 0; i < 300; i++) {
+            unsigned k = (unsigned)(bed_random(&random) % 16);
+            int code;
+
+            bed.fake.busy = bed_random(&random) % 2;
+            if (addrs[k]) {
+                bed_free(&bed, addrs[k]);
+                if (gs_heap_wants_upkeep(bed.heap))
+                    gs_heap_upkeep(bed.heap, 0);
+            } else if (native[k]) {
+                fake_unmap(&bed.fake, native[k], sizes[k]);
+            }
+            addrs[k] = native[k] = 0;
+            sizes[k] = 1 + (size_t)bed_random(&random) % (6 * GS_MIB);
+            enum gs_status status = try_alloc(&bed, sizes[k], &addrs[k]);
+            cr_assert(status == GS_OK || status == GS_ERR_UNPOOLABLE, "seed %d",
+                      (int)seed);
+            if (status != GS_OK)
+                cr_assert_eq(fake_map(&bed.fake, sizes[k], &native[k], &code), GS_OK);
+        }
+        bed_check(&bed);
+        for (int k = 0; k < 16; k++)
+            if (native[k])
+                fake_unmap(&bed.fake, native[k], sizes[k]);
+        bed_fini(&bed);
+    }
+}
+
+/* ---- age --------------------------------------------------------------------------- */
+
+Test(age, long_idle_memory_goes_back)
+{
+    struct bed bed;
+    uint64_t large, small;
+
+    bed_init_aged(&bed, 64 * GS_MIB, 0, 0, 20);
+    large = bed_alloc(&bed, 6 * GS_MIB);
+    small = bed_alloc(&bed, 1000);
+    bed_free(&bed, large);
+    bed_free(&bed, small);
+    sleep_ms(60);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 8 * GS_MIB);
+    cr_assert_eq(bed.fake.mapped_bytes, 0);
+    cr_assert_eq(bed_stats(&bed).upkeep_bytes, 8 * GS_MIB);
+    bed_fini(&bed);
+}
+
+Test(age, younger_memory_stays)
+{
+    struct bed bed;
+
+    bed_init_aged(&bed, 64 * GS_MIB, 0, 0, 3600000);
+    bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0);
+    cr_assert_eq(bed.fake.unmaps, 0);
+    bed_fini(&bed);
+}
+
+Test(age, none_is_too_old_without_one)
+{
+    struct bed bed;
+
+    bed_init_aged(&bed, 64 * GS_MIB, 0, 0, 0);
+    bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
+    sleep_ms(30);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0);
+    bed_fini(&bed);
+}
+
+Test(age, use_makes_memory_young)
+{
+    struct bed bed;
+    uint64_t first, second;
+
+    bed_init_aged(&bed, 64 * GS_MIB, 0, 0, 1000);
+    first = bed_alloc(&bed, 6 * GS_MIB);
+    second = bed_alloc(&bed, 10 * GS_MIB);
+    bed_free(&bed, first);
+    bed_free(&bed, second);
+    sleep_ms(1100);
+    bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 10 * GS_MIB);
+    cr_assert_eq(bed.fake.mapped_bytes, 6 * GS_MIB);
+    bed_fini(&bed);
+}
+
+Test(age, reaches_what_the_levels_cache)
+{
+    struct bed bed;
+
+    bed_init_aged(&bed, 64 * GS_MIB, 0, 8 * GS_MIB, 20);
+    bed_free(&bed, bed_alloc(&bed, 1000));
+    sleep_ms(60);
+    gs_heap_upkeep(bed.heap, 0); /* out of the levels: idle from now on */
+    sleep_ms(60);
+    gs_heap_upkeep(bed.heap, 0);
+    cr_assert_eq(bed.fake.mapped_bytes, 0);
+    bed_fini(&bed);
+}
+
+Test(age, is_asked_after_by_the_frees_that_come)
+{
+    struct bed bed;
+    bool wanted = false;
+
+    bed_init_aged(&bed, 64 * GS_MIB, 0, 0, 20);
+    for (int i = 0; i < 64; i++)
+        wanted |= gs_heap_wants_upkeep(bed.heap) && i < 2;
+    cr_assert_not(wanted, "not at every call");
+    sleep_ms(60);
+    for (int i = 0; i < 64; i++)
+        wanted |= gs_heap_wants_upkeep(bed.heap);
+    cr_assert(wanted);
+    gs_heap_kill(bed.heap);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, SIZE_MAX), 0, "a dead heap has nothing");
+    bed_fini(&bed);
+}
+
+Test(age, a_miss_gives_back_what_is_too_old_if_nothing_runs)
+{
+    struct bed bed;
+
+    bed_init_aged(&bed, 512 * GS_MIB, 0, 0, 20);
+    bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
+    sleep_ms(60);
+    bed.fake.busy = true;
+    for (int i = 0; i < 64; i++) /* a segment each; the clock is looked at once */
+        cr_assert_neq(bed_alloc(&bed, 2 * GS_MIB), 0);
+    cr_assert_eq(bed.fake.unmaps, 0);
+    bed.fake.busy = false;
+    for (int i = 0; i < 64; i++)
+        cr_assert_neq(bed_alloc(&bed, 2 * GS_MIB), 0);
+    cr_assert_eq(bed.fake.unmaps, 1);
+    bed_fini(&bed);
+}
+
+/* ---- what may be kept, and the reserve --------------------------------------------- */
+
+Test(release, idle_memory_beyond_it_goes_back_oldest_first)
+{
+    struct bed bed;
+    uint64_t a, b, c;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    limit(&bed, SIZE_MAX, 8 * GS_MIB);
+    a = bed_alloc(&bed, 4 * GS_MIB);
+    b = bed_alloc(&bed, 6 * GS_MIB);
+    c = bed_alloc(&bed, 2 * GS_MIB);
+    bed_free(&bed, a);
+    cr_assert_not(gs_heap_wants_upkeep(bed.heap));
+    sleep_ms(20);
+    bed_free(&bed, b);
+    cr_assert(gs_heap_wants_upkeep(bed.heap), "10 MiB of 8");
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 4 * GS_MIB);
+    cr_assert_not(fake_is_mapped(&bed.fake, a));
+    cr_assert(fake_is_mapped(&bed.fake, b));
+    bed_free(&bed, c);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "8 MiB of 8");
+    bed_fini(&bed);
+}
+
+Test(release, zero_keeps_nothing)
+{
+    struct bed bed;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    limit(&bed, SIZE_MAX, 0);
+    bed_free(&bed, bed_alloc(&bed, 1000));
+    cr_assert(gs_heap_wants_upkeep(bed.heap));
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 2 * GS_MIB);
+    cr_assert_eq(bed.fake.mapped_bytes, 0);
+    bed_fini(&bed);
+}
+
+Test(release, a_missing_reserve_takes_what_it_needs_and_no_more)
+{
+    struct bed bed;
+    uint64_t addrs[6];
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    for (int i = 0; i < 6; i++)
+        addrs[i] = bed_alloc(&bed, 4 * GS_MIB);
+    for (int i = 0; i < 6; i++)
+        bed_free(&bed, addrs[i]);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 5 * GS_MIB), 8 * GS_MIB);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, SIZE_MAX), 16 * GS_MIB);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, SIZE_MAX), 0);
+    bed_fini(&bed);
+}

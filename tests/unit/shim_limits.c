@@ -1,0 +1,194 @@
+/*
+ * shim_limits.c - proves the books of GPUSHIM_MEM_LIMIT: shares, charges by address and
+ * handle, what ends with a context, and physical memory that is mapped after its handle
+ * was released. No driver is loaded: the device of these tests is met by no context, so
+ * that nothing is refused and all is counted.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+
+#define __CUDA_API_VERSION_INTERNAL
+#include "mem_limits.h"
+#include "physical.h"
+
+#define DEVICE 3
+
+static const struct gs_context first = {.handle = (CUcontext)0x1000, .device = DEVICE};
+static const struct gs_context second = {.handle = (CUcontext)0x2000, .device = DEVICE};
+
+static void start(void)
+{
+    struct gs_options options = {.mem_limit = 64 * GS_MIB,
+                                 .pool_limit = GS_SHARE_PERCENT | 100,
+                                 .pool_release = GS_SHARE_PERCENT | 100};
+
+    gs_limits_start(&options);
+    cr_assert(gs_limits_charging);
+}
+
+static void make(enum gs_charge_kind kind, const struct gs_context *context, uint64_t key,
+                 size_t bytes)
+{
+    cr_assert_eq(gs_limits_begin(context, bytes), CUDA_SUCCESS);
+    cr_assert_eq(gs_limits_end(context, bytes, CUDA_SUCCESS), CUDA_SUCCESS);
+    gs_limits_note(kind, key, bytes, context->device, context->handle);
+}
+
+static void drop(enum gs_charge_kind kind, uint64_t key, bool freed)
+{
+    gs_limits_leave(kind, key);
+    gs_limits_left(freed);
+}
+
+Test(shares, are_bytes_or_percent_of_the_device)
+{
+    cr_expect_eq(gs_share_bytes(5 * GS_MIB, 100), 5 * GS_MIB);
+    cr_expect_eq(gs_share_bytes(GS_SHARE_PERCENT | 80, 1000), 800);
+    cr_expect_eq(gs_share_bytes(GS_SHARE_PERCENT | 0, 1000), 0);
+    cr_expect_eq(gs_share_bytes(GS_SHARE_PERCENT | 100, UINT64_MAX / 2), UINT64_MAX / 2,
+                 "without overflow");
+    cr_expect_eq(gs_share_bytes(GS_SHARE_PERCENT | 50, 199), 99);
+}
+
+Test(mem_limits, cost_nothing_where_there_are_none)
+{
+    struct gs_options options = {.mem_limit = GS_SHARE_PERCENT | 100};
+
+    gs_limits_start(&options);
+    cr_expect_not(gs_limits_charging);
+    cr_expect_eq(gs_limits_begin(&first, SIZE_MAX), CUDA_SUCCESS);
+    cr_expect_eq(gs_limits_charged(DEVICE), 0);
+}
+
+Test(mem_limits, count_as_the_device_does)
+{
+    start();
+    make(GS_CHARGE_CONTEXT, &first, 0x7000, 1);
+    cr_expect_eq(gs_limits_charged(DEVICE), 512);
+    make(GS_CHARGE_CONTEXT, &first, 0x8000, 3 * GS_MIB);
+    cr_expect_eq(gs_limits_charged(DEVICE), 512 + 4 * GS_MIB);
+    drop(GS_CHARGE_CONTEXT, 0x7000, true);
+    drop(GS_CHARGE_CONTEXT, 0x8000, true);
+    cr_expect_eq(gs_limits_charged(DEVICE), 0);
+}
+
+Test(mem_limits, a_failed_attempt_costs_nothing)
+{
+    start();
+    cr_expect_eq(gs_limits_begin(&first, 100), CUDA_SUCCESS);
+    cr_expect_eq(gs_limits_end(&first, 100, CUDA_ERROR_NOT_SUPPORTED),
+                 CUDA_ERROR_NOT_SUPPORTED);
+    cr_expect_eq(gs_limits_charged(DEVICE), 0);
+    cr_expect_eq(gs_limits_begin(&first, SIZE_MAX), CUDA_SUCCESS);
+    cr_expect_eq(gs_limits_begin(&first, GS_MIB), CUDA_ERROR_OUT_OF_MEMORY,
+                 "the sum would not fit 64 bits");
+}
+
+Test(mem_limits, a_refused_free_is_still_charged)
+{
+    start();
+    make(GS_CHARGE_CONTEXT, &first, 0x7000, GS_MIB);
+    drop(GS_CHARGE_CONTEXT, 0x7000, false);
+    cr_expect_eq(gs_limits_charged(DEVICE), GS_MIB);
+    drop(GS_CHARGE_CONTEXT, 0x7000, true);
+    drop(GS_CHARGE_CONTEXT, 0x7000, true);
+    drop(GS_CHARGE_CONTEXT, 0, true);
+    cr_expect_eq(gs_limits_charged(DEVICE), 0);
+}
+
+Test(mem_limits, an_address_of_either_kind_is_one_key_and_a_handle_another)
+{
+    start();
+    make(GS_CHARGE_DEVICE, &first, 0x7000, GS_MIB);
+    make(GS_CHARGE_ARRAY, &first, 0x7000, 2 * GS_MIB);
+    drop(GS_CHARGE_CONTEXT, 0x7000, true);
+    cr_expect_eq(gs_limits_charged(DEVICE), 2 * GS_MIB);
+    drop(GS_CHARGE_ARRAY, 0x7000, true);
+    cr_expect_eq(gs_limits_charged(DEVICE), 0);
+}
+
+Test(mem_limits, an_address_given_out_anew_has_one_charge)
+{
+    start();
+    make(GS_CHARGE_CONTEXT, &first, 0x7000, GS_MIB);
+    make(GS_CHARGE_CONTEXT, &first, 0x7000, 4 * GS_MIB);
+    cr_expect_eq(gs_limits_charged(DEVICE), 4 * GS_MIB);
+}
+
+Test(mem_limits, what_ends_with_its_context_is_free_again)
+{
+    start();
+    for (uint64_t i = 1; i <= 500; i++) {
+        make(i % 5 ? GS_CHARGE_CONTEXT : GS_CHARGE_DEVICE, i % 2 ? &first : &second,
+             i << 21, GS_MIB);
+    }
+    gs_limits_context_lost(first.handle);
+    cr_expect_eq(gs_limits_charged(DEVICE), 300 * GS_MIB, "200 of another, 50 + 50 kept");
+    gs_limits_context_lost(second.handle);
+    cr_expect_eq(gs_limits_charged(DEVICE), 100 * GS_MIB);
+    for (uint64_t i = 5; i <= 500; i += 5) {
+        drop(GS_CHARGE_CONTEXT, i << 21, true);
+    }
+    cr_expect_eq(gs_limits_charged(DEVICE), 0);
+}
+
+static void *work(void *base)
+{
+    for (uint64_t i = 1; i <= 2000; i++) {
+        make(GS_CHARGE_CONTEXT, &first, (uintptr_t)base + (i << 12), 1000 + i);
+        if (i > 50) {
+            drop(GS_CHARGE_CONTEXT, (uintptr_t)base + ((i - 50) << 12), i % 3 != 0);
+        }
+    }
+    for (uint64_t i = 1; i <= 2000; i++) {
+        drop(GS_CHARGE_CONTEXT, (uintptr_t)base + (i << 12), true);
+    }
+    return NULL;
+}
+
+Test(mem_limits, threads_leave_nothing_behind)
+{
+    pthread_t threads[4];
+
+    start();
+    for (uintptr_t i = 0; i < 4; i++) {
+        pthread_create(&threads[i], NULL, work, (void *)((i + 1) << 32));
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    cr_expect_eq(gs_limits_charged(DEVICE), 0);
+}
+
+Test(physical, is_charged_while_a_handle_or_a_mapping_is_left)
+{
+    start();
+    cr_assert(gs_limits_charge(DEVICE, 8 * GS_MIB));
+    gs_physical_made(77, 8 * GS_MIB, DEVICE);
+    gs_physical_mapped(77, 0x10000000, 4 * GS_MIB);
+    gs_physical_mapped(77, 0x10400000, 4 * GS_MIB);
+    gs_physical_retained(77);
+    gs_physical_release(77);
+    gs_physical_release(77);
+    cr_expect_eq(gs_limits_charged(DEVICE), 8 * GS_MIB, "mapped twice");
+    gs_physical_unmapped(0x10000000, 4 * GS_MIB);
+    cr_expect_eq(gs_limits_charged(DEVICE), 8 * GS_MIB);
+    gs_physical_unmapped(0x10400000, 4 * GS_MIB);
+    cr_expect_eq(gs_limits_charged(DEVICE), 0);
+}
+
+Test(physical, a_handle_of_the_same_value_is_another)
+{
+    start();
+    cr_assert(gs_limits_charge(DEVICE, 2 * GS_MIB));
+    gs_physical_made(77, 2 * GS_MIB, DEVICE);
+    gs_physical_mapped(77, 0x10000000, 2 * GS_MIB);
+    gs_physical_release(77);
+    cr_assert(gs_limits_charge(DEVICE, 4 * GS_MIB));
+    gs_physical_made(77, 4 * GS_MIB, DEVICE);
+    gs_physical_release(77);
+    cr_expect_eq(gs_limits_charged(DEVICE), 2 * GS_MIB, "the first is still mapped");
+    gs_physical_release(77);
+    gs_physical_unmapped(0x10000000, 2 * GS_MIB);
+    cr_expect_eq(gs_limits_charged(DEVICE), 0);
+}
