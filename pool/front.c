@@ -36,7 +36,7 @@
 static struct gs_front no_front; /* bound to nothing, and never entered */
 _Thread_local struct gs_front *gs_front_mine = &no_front;
 static _Thread_local struct gs_front *own_fronts;
-static _Thread_local uint64_t stream_key;
+_Thread_local uint64_t gs_pool_stream_key;
 
 _Atomic bool gs_front_asymmetric; /* written before the first front, or by the barrier */
 
@@ -320,12 +320,7 @@ void gs_fronts_forget(struct gs_levels *levels)
 
 uint64_t gs_front_stream_key(void)
 {
-    return stream_key;
-}
-
-void gs_pool_thread_stream(uint64_t key)
-{
-    stream_key = key;
+    return gs_pool_stream_key;
 }
 
 void gs_pool_after_fork_in_child(void)

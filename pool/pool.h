@@ -134,12 +134,19 @@ void gs_heap_retire(struct gs_heap *heap, uint64_t token);
  */
 enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr) GS_MUST_USE;
 
+/* The calling thread's, see below. */
+extern _Thread_local uint64_t gs_pool_stream_key
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
 /*
  * The calling thread works with this stream from now on: any number that names it, over
  * all heaps. Threads of the same stream share what they free before others do. It has no
  * bearing on what may be reused, only on how likely it is found. 0 until set.
  */
-void gs_pool_thread_stream(uint64_t key);
+static inline void gs_pool_thread_stream(uint64_t key)
+{
+    gs_pool_stream_key = key;
+}
 
 /* In a forked child, before any other call: pools of the parent are forgotten, and so is
  * what the calling thread cached of them. */

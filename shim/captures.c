@@ -1,6 +1,6 @@
 /*
  * captures.c - the set of capturing streams.
- * Owns:  the set.   Lock: captures_lock; `active` is atomic.
+ * Owns:  the set.   Lock: captures_lock; the number of them is atomic.
  */
 #include "captures.h"
 
@@ -20,7 +20,7 @@ struct capture {
 static pthread_mutex_t captures_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct capture captures[MAX_CAPTURES]; /* under captures_lock */
 static size_t capture_count;                  /* under captures_lock */
-static unsigned active;                       /* atomic */
+unsigned gs_captures_running;                 /* atomic */
 
 static struct capture capture_of(CUstream stream, bool per_thread)
 {
@@ -38,7 +38,7 @@ void gs_captures_begin(CUstream stream, bool per_thread)
     if (capture_count < MAX_CAPTURES) {
         captures[capture_count++] = capture_of(stream, per_thread);
     }
-    __atomic_add_fetch(&active, 1, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&gs_captures_running, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&captures_lock);
 }
 
@@ -49,21 +49,16 @@ void gs_captures_end(CUstream stream, bool per_thread)
     for (size_t i = capture_count; i-- > 0;) {
         if (captures[i].stream == wanted.stream && captures[i].thread == wanted.thread) {
             captures[i] = captures[--capture_count];
-            __atomic_sub_fetch(&active, 1, __ATOMIC_SEQ_CST);
+            __atomic_sub_fetch(&gs_captures_running, 1, __ATOMIC_SEQ_CST);
             break;
         }
     }
     pthread_mutex_unlock(&captures_lock);
 }
 
-bool gs_captures_active(void)
-{
-    return __atomic_load_n(&active, __ATOMIC_SEQ_CST) > 0;
-}
-
 void gs_captures_reset(void)
 {
     pthread_mutex_init(&captures_lock, NULL);
     capture_count = 0;
-    __atomic_store_n(&active, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&gs_captures_running, 0, __ATOMIC_RELAXED);
 }

@@ -18,8 +18,14 @@ void gs_captures_begin(CUstream stream, bool per_thread);
  * A stream that is not capturing is ignored. */
 void gs_captures_end(CUstream stream, bool per_thread);
 
+/* How many do. Atomic. */
+extern unsigned gs_captures_running __attribute__((visibility("hidden")));
+
 /* Whether any stream of the process captures. */
-bool gs_captures_active(void);
+static inline bool gs_captures_active(void)
+{
+    return GS_UNLIKELY(__atomic_load_n(&gs_captures_running, __ATOMIC_SEQ_CST) > 0);
+}
 
 /* In a forked child: nothing captures. */
 void gs_captures_reset(void);

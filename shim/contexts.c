@@ -133,7 +133,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
 static bool backend_quiet(void *self)
 {
     struct gs_state *state = gs_state_peek();
-    return state && !gs_captures_active() && gs_context_is_idle(state, self);
+    return state && !gs_captures_active() && gs_context_is_idle(&state->contexts, self);
 }
 
 static enum gs_status backend_fence_query(void *self, gs_fence fence)
@@ -288,17 +288,10 @@ const struct gs_context *gs_context_find(struct gs_state *state, CUcontext handl
     return found;
 }
 
-const struct gs_context *gs_context_current(struct gs_state *state)
+/* A context that the thread did not see last. */
+static __attribute__((noinline)) const struct gs_context *
+meet(struct gs_state *state, CUcontext handle, uint64_t generation)
 {
-    CUcontext handle = NULL;
-    if (gs_real()->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle) {
-        return NULL;
-    }
-    uint64_t generation = __atomic_load_n(&state->contexts.generation, __ATOMIC_ACQUIRE);
-    if (GS_LIKELY(gs_thread.context && gs_thread.context->handle == handle &&
-                  gs_thread.context_generation == generation)) {
-        return gs_thread.context;
-    }
     const struct gs_context *found = gs_context_find(state, handle);
     if (found && found->id != 0 && found->id != context_id(handle)) {
         /* Another context by the same handle: the old one has ended unseen. */
@@ -312,6 +305,21 @@ const struct gs_context *gs_context_current(struct gs_state *state)
     gs_thread.context = found;
     gs_thread.context_generation = generation;
     return found;
+}
+
+const struct gs_context *gs_context_current(struct gs_state *state)
+{
+    CUcontext handle = NULL;
+    if (GS_UNLIKELY(gs_real_now()->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle)) {
+        return NULL;
+    }
+    uint64_t generation = __atomic_load_n(&state->contexts.generation, __ATOMIC_ACQUIRE);
+    const struct gs_context *last = gs_thread.context;
+    if (GS_LIKELY(last && last->handle == handle &&
+                  gs_thread.context_generation == generation)) {
+        return last;
+    }
+    return meet(state, handle, generation);
 }
 
 const struct gs_context *gs_context_current_known(struct gs_state *state)
@@ -400,21 +408,18 @@ static CUresult synchronize(CUcontext handle)
     return result;
 }
 
-/* The `index`th context that may access the memory of `owner`, or NULL. */
-static CUcontext accessor_of(struct gs_state *state, CUcontext owner, size_t index)
+CUcontext gs_context_search_accessor(struct gs_contexts *contexts, CUcontext owner,
+                                     size_t index)
 {
-    const struct gs_context_set *shared = &state->contexts.shared;
+    const struct gs_context_set *shared = &contexts->shared;
     CUcontext found = NULL;
-    if (GS_LIKELY(__atomic_load_n(&shared->count, __ATOMIC_ACQUIRE) == 0)) {
-        return NULL;
-    }
-    pthread_mutex_lock(&state->contexts.lock);
+    pthread_mutex_lock(&contexts->lock);
     for (size_t i = 0; i < shared->count && !found; i++) {
         if (shared->items[i].owner == owner && index-- == 0) {
             found = shared->items[i].other;
         }
     }
-    pthread_mutex_unlock(&state->contexts.lock);
+    pthread_mutex_unlock(&contexts->lock);
     return found;
 }
 
@@ -431,8 +436,9 @@ CUresult gs_context_wait(struct gs_state *state, const struct gs_context *contex
     struct gs_snapshot before = gs_submissions_snapshot(0);
     CUresult result = synchronize(context->handle);
     CUcontext accessor = NULL;
-    for (size_t i = 0; result == CUDA_SUCCESS &&
-                       (accessor = accessor_of(state, context->handle, i)) != NULL;
+    for (size_t i = 0;
+         result == CUDA_SUCCESS &&
+         (accessor = gs_context_accessor(&state->contexts, context->handle, i)) != NULL;
          i++) {
         /* One that has failed or gone runs nothing any more. */
         (void)synchronize(accessor);
@@ -451,14 +457,6 @@ void gs_context_mark_idle(const struct gs_context *context,
                           const struct gs_snapshot *snapshot)
 {
     gs_submissions_mark(&((struct gs_context *)(uintptr_t)context)->idle_at, snapshot);
-}
-
-bool gs_context_is_idle(struct gs_state *state, const struct gs_context *context)
-{
-    return gs_known_proof_holds() && gs_submissions_idle(&context->idle_at) &&
-           !__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE) &&
-           (!accessor_of(state, context->handle, 0) ||
-            gs_mutant(GS_MUTANT_accessors_ignored));
 }
 
 bool gs_context_take_unfenced(const struct gs_context *context)

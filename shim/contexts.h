@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "known.h"
 #include "pool.h"
 #include "real.h"
 #include "submissions.h"
@@ -83,6 +84,17 @@ void gs_contexts_changed(struct gs_state *state);
  */
 CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context);
 
+/* The `index`th context that may access the memory of `owner`, or NULL. */
+CUcontext gs_context_search_accessor(struct gs_contexts *contexts, CUcontext owner,
+                                     size_t index);
+
+static inline CUcontext gs_context_accessor(struct gs_contexts *contexts, CUcontext owner,
+                                            size_t index)
+{
+    bool any = __atomic_load_n(&contexts->shared.count, __ATOMIC_ACQUIRE) > 0;
+    return GS_UNLIKELY(any) ? gs_context_search_accessor(contexts, owner, index) : NULL;
+}
+
 /* All that was submitted before the snapshot is complete, by a wait of the program's. */
 void gs_context_mark_idle(const struct gs_context *context,
                           const struct gs_snapshot *snapshot);
@@ -92,7 +104,14 @@ void gs_context_mark_idle(const struct gs_context *context,
  * seen complete, no other context may access its memory, and no block waits for a
  * synchronize.
  */
-bool gs_context_is_idle(struct gs_state *state, const struct gs_context *context);
+static inline bool gs_context_is_idle(struct gs_contexts *contexts,
+                                      const struct gs_context *context)
+{
+    return gs_known_proof_holds() && gs_submissions_idle(&context->idle_at) &&
+           GS_LIKELY(!__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE)) &&
+           (!gs_context_accessor(contexts, context->handle, 0) ||
+            gs_mutant(GS_MUTANT_accessors_ignored));
+}
 
 /* Whether blocks were parked without a fence since this was last asked. */
 bool gs_context_take_unfenced(const struct gs_context *context);

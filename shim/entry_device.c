@@ -16,8 +16,9 @@
 /* ---- allocate -------------------------------------------------------------------- */
 
 /* From the driver itself, as if the shim were not there but for the record. */
-static CUresult allocate_native(struct gs_state *state, const struct gs_request *request,
-                                CUdeviceptr *out, size_t bytes)
+static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
+                                            const struct gs_request *request,
+                                            CUdeviceptr *out, size_t bytes)
 {
     CUresult result;
     do {
@@ -33,46 +34,67 @@ static CUresult allocate_native(struct gs_state *state, const struct gs_request 
     return result;
 }
 
-static CUresult allocate(struct gs_state *state, CUdeviceptr *out, size_t bytes)
+/* A block of the pool's goes to the program. */
+static inline CUresult hand_out(struct gs_state *state, const struct gs_context *context,
+                                struct gs_block *block, CUdeviceptr *out, size_t bytes)
 {
-    struct gs_request request = {.context = gs_context_current(state),
-                                 .kind = GS_MEMORY_DEVICE,
-                                 .api = GS_API_cuMemAlloc_v2};
-    struct gs_block *block;
-    uint64_t addr;
-    int native = CUDA_ERROR_OUT_OF_MEMORY;
-
-    if (!out || bytes == 0 || !request.context || !request.context->heap ||
-        gs_captures_active()) {
-        return allocate_native(state, &request, out, bytes);
-    }
-    enum gs_status status;
-    gs_warmup(request.context);
-    gs_pool_thread_stream(gs_submissions_stream());
-    do {
-        status = gs_heap_alloc(request.context->heap, bytes, &block, &native);
-    } while (status == GS_ERR_NOMEM &&
-             gs_retry_after_wait(state, request.context, CUDA_ERROR_OUT_OF_MEMORY));
-    switch (status) {
-    case GS_OK:
-        addr = gs_block_addr(block);
-        gs_announce_hand_out("cuMemAlloc_v2", addr, bytes);
+    uint64_t addr = gs_block_addr(block);
+    gs_announce_hand_out("cuMemAlloc_v2", addr, bytes);
+    if (gs_recording(state)) {
+        const struct gs_request request = {
+            .context = context, .kind = GS_MEMORY_DEVICE, .api = GS_API_cuMemAlloc_v2};
         gs_record_made(state, &request, addr, bytes, block);
-        *out = addr;
-        return CUDA_SUCCESS;
-    case GS_ERR_NOMEM:
-    case GS_ERR_BACKEND:
+    }
+    *out = addr;
+    return CUDA_SUCCESS;
+}
+
+/* The pool has said `status`, which is not GS_OK, and `native`. */
+static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
+                                               const struct gs_context *context,
+                                               CUdeviceptr *out, size_t bytes,
+                                               enum gs_status status, int native)
+{
+    const struct gs_request request = {
+        .context = context, .kind = GS_MEMORY_DEVICE, .api = GS_API_cuMemAlloc_v2};
+    struct gs_block *block;
+    while (status == GS_ERR_NOMEM &&
+           gs_retry_after_wait(state, context, CUDA_ERROR_OUT_OF_MEMORY)) {
+        status = gs_heap_alloc(context->heap, bytes, &block, &native);
+        if (status == GS_OK) {
+            return hand_out(state, context, block, out, bytes);
+        }
+    }
+    if (status == GS_ERR_NOMEM || status == GS_ERR_BACKEND) {
         gs_record_refused(state, &request);
         return (CUresult)native;
-    default:
-        return allocate_native(state, &request, out, bytes);
     }
+    return allocate_native(state, &request, out, bytes);
+}
+
+static CUresult allocate(struct gs_state *state, CUdeviceptr *out, size_t bytes)
+{
+    const struct gs_context *context = gs_context_current(state);
+    struct gs_block *block;
+    int native = CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (GS_UNLIKELY(!out || bytes == 0 || !context || !context->heap ||
+                    gs_captures_active())) {
+        return allocate_otherwise(state, context, out, bytes, GS_ERR_UNPOOLABLE, 0);
+    }
+    gs_warmup(context);
+    gs_pool_thread_stream(gs_submissions_stream());
+    enum gs_status status = gs_heap_alloc(context->heap, bytes, &block, &native);
+    if (GS_UNLIKELY(status != GS_OK)) {
+        return allocate_otherwise(state, context, out, bytes, status, native);
+    }
+    return hand_out(state, context, block, out, bytes);
 }
 
 GS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct gs_state *state = gs_enter();
-    if (!state) {
+    if (GS_UNLIKELY(!state)) {
         return gs_real()->cuMemAlloc_v2(dptr, bytesize);
     }
     CUresult result = allocate(state, dptr, bytesize);
@@ -150,7 +172,8 @@ static CUresult free_native(struct gs_state *state, CUdeviceptr dptr)
  * The block is claimed. It is handed out again only after all work of its context has
  * completed, which is what the native free waits for.
  */
-static CUresult free_block(struct gs_state *state, struct gs_block *block, uint64_t addr)
+static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *block,
+                                       uint64_t addr)
 {
     struct gs_heap *heap = gs_block_heap(block);
     CUresult result = CUDA_SUCCESS;
@@ -189,25 +212,58 @@ static CUresult free_block(struct gs_state *state, struct gs_block *block, uint6
     return result;
 }
 
+/* As free_block, where the context is idle: nearly all that is ever done for a program
+ * that waits for its work itself. Returns false, with nothing done, where it is not. */
+static inline bool free_idle_block(struct gs_state *state, struct gs_block *block,
+                                   uint64_t addr)
+{
+    if (GS_UNLIKELY(gs_captures_active() ||
+                    !gs_free_finds_idle(state, gs_heap_self(gs_block_heap(block))))) {
+        return false;
+    }
+    gs_pool_thread_stream(gs_submissions_stream());
+    gs_trace_free(addr, GS_TRACE_READY, NULL, GS_TRACE_UNORDERED);
+    gs_record_block_freed(state, block, GS_API_cuMemFree_v2);
+    gs_announce_take_back("cuMemFree_v2", addr);
+    struct gs_context *context = gs_heap_self(gs_block_heap(block));
+    gs_block_park(block);
+    gs_limits_relax(state, context);
+    return true;
+}
+
+/* What is not the pool's, or no start of a live block. */
+static GS_NOINLINE CUresult free_other(struct gs_state *state, CUdeviceptr dptr,
+                                       enum gs_status found)
+{
+    if (found == GS_ERR_BAD_FREE) {
+        /* Never the driver's business: a cached block may sit at its segment's base. */
+        gs_record_bad_free(state, dptr, GS_API_cuMemFree_v2);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return free_native(state, dptr);
+}
+
+static GS_NOINLINE CUresult free_forwarded(CUdeviceptr dptr)
+{
+    return gs_owned_by_pool(dptr) ? CUDA_ERROR_NOT_PERMITTED
+                                  : gs_real()->cuMemFree_v2(dptr);
+}
+
 GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     struct gs_state *state = gs_enter();
-    if (!state) {
-        return gs_owned_by_pool(dptr) ? CUDA_ERROR_NOT_PERMITTED
-                                      : gs_real()->cuMemFree_v2(dptr);
+    if (GS_UNLIKELY(!state)) {
+        return free_forwarded(dptr);
     }
-    CUresult result;
+    CUresult result = CUDA_SUCCESS;
     struct gs_block *block;
-    enum gs_status found =
-        state->pool ? gs_pool_claim(state->pool, dptr, &block) : GS_ERR_NOT_OURS;
-    if (found == GS_OK) {
+    enum gs_status found = GS_LIKELY(state->pool != NULL)
+                               ? gs_pool_claim(state->pool, dptr, &block)
+                               : GS_ERR_NOT_OURS;
+    if (GS_UNLIKELY(found != GS_OK)) {
+        result = free_other(state, dptr, found);
+    } else if (GS_UNLIKELY(!free_idle_block(state, block, dptr))) {
         result = free_block(state, block, dptr);
-    } else if (found == GS_ERR_BAD_FREE) {
-        /* Never the driver's business: a cached block may sit at its segment's base. */
-        gs_record_bad_free(state, dptr, GS_API_cuMemFree_v2);
-        result = CUDA_ERROR_INVALID_VALUE;
-    } else {
-        result = free_native(state, dptr);
     }
     gs_leave();
     return result;

@@ -62,7 +62,7 @@ static void relax(const struct gs_context *context)
     if (!gs_heap_wants_upkeep(context->heap) || !(state = gs_enter())) {
         return;
     }
-    if (gs_context_is_idle(state, context)) { /* nothing was submitted since */
+    if (gs_context_is_idle(&state->contexts, context)) { /* nothing was submitted since */
         gs_limits_relax_now(state, context);
     }
     gs_leave();

@@ -23,8 +23,8 @@ static struct {
 
 static unsigned row_of(const struct gs_context *context)
 {
-    bool known = context->device >= 0 && context->device < GS_MAX_DEVICES;
-    return known ? (unsigned)context->device : GS_MAX_DEVICES - 1;
+    unsigned device = (unsigned)context->device;
+    return device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1;
 }
 
 static uint64_t now_ns(void)
@@ -46,7 +46,8 @@ static void say_why(void)
     }
 }
 
-static CUresult wait_for_context(struct gs_state *state, const struct gs_context *context)
+static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
+                                             const struct gs_context *context)
 {
     unsigned row = row_of(context);
     uint64_t began = now_ns();
@@ -61,17 +62,22 @@ static CUresult wait_for_context(struct gs_state *state, const struct gs_context
     return result;
 }
 
+bool gs_free_finds_idle(struct gs_state *state, const struct gs_context *context)
+{
+    if (GS_UNLIKELY(!gs_context_is_idle(&state->contexts, context))) {
+        return false;
+    }
+    uint64_t *found = &gs_submissions_own()->idle_frees[row_of(context)];
+    __atomic_store_n(found, __atomic_load_n(found, __ATOMIC_RELAXED) + 1,
+                     __ATOMIC_RELAXED);
+    return true;
+}
+
 CUresult gs_free_wait(struct gs_state *state, const struct gs_context *context,
                       bool *idle)
 {
-    *idle = gs_context_is_idle(state, context);
-    if (GS_LIKELY(*idle)) {
-        uint64_t *found = &gs_submissions_own()->idle_frees[row_of(context)];
-        __atomic_store_n(found, __atomic_load_n(found, __ATOMIC_RELAXED) + 1,
-                         __ATOMIC_RELAXED);
-        return CUDA_SUCCESS;
-    }
-    return wait_for_context(state, context);
+    *idle = gs_free_finds_idle(state, context);
+    return *idle ? CUDA_SUCCESS : wait_for_context(state, context);
 }
 
 void gs_free_stats(unsigned device, struct gs_free_stats *out)

@@ -14,6 +14,11 @@
 CUresult gs_free_wait(struct gs_state *state, const struct gs_context *context,
                       bool *idle);
 
+/* Whether that wait would find nothing; then the free is counted as one that did not
+ * wait.
+ */
+bool gs_free_finds_idle(struct gs_state *state, const struct gs_context *context);
+
 /* The frees of a device's pooled memory. */
 struct gs_free_stats {
 #define GS_FREE_STAT(name, unit, doc) uint64_t name;

@@ -6,7 +6,6 @@
 
 #include "mem_limits.h"
 #include "log.h"
-#include "trace.h"
 
 /* The call as the program made it: the runtime's, if one is in progress. */
 static uint16_t call_of(enum gs_api api)
@@ -88,14 +87,10 @@ void gs_record_refused(struct gs_state *state, const struct gs_request *request)
     }
 }
 
-void gs_record_block_freed(struct gs_state *state, struct gs_block *block,
-                           enum gs_api api)
+void gs_record_tracked_freed(struct gs_tracker *tracker, uint32_t id, enum gs_api api)
 {
-    uint32_t id = gs_block_tag(block);
-    if (state->tracker && id != 0) {
-        struct gs_free_site site = site_of(state, api, false);
-        gs_tracker_remove(state->tracker, id, &site);
-    }
+    const struct gs_free_site site = {.thread = gs_thread_id(), .api = call_of(api)};
+    gs_tracker_remove(tracker, id, &site);
 }
 
 void gs_record_unmade(struct gs_state *state, uint64_t addr, enum gs_api api,
@@ -111,15 +106,9 @@ void gs_record_unmade(struct gs_state *state, uint64_t addr, enum gs_api api,
     }
 }
 
-bool gs_refused_for_capture(CUresult result)
+bool gs_error_refuses(CUresult error)
 {
-    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-           result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-}
-
-bool gs_refused(CUresult result)
-{
-    switch (result) {
+    switch (error) {
     case CUDA_ERROR_INVALID_VALUE:
     case CUDA_ERROR_INVALID_CONTEXT:
     case CUDA_ERROR_INVALID_HANDLE:

@@ -9,6 +9,7 @@
 #define GS_RECORD_H
 
 #include "state.h"
+#include "trace.h"
 
 /* What an allocating wrapper knows. */
 struct gs_request {
@@ -23,12 +24,27 @@ struct gs_request {
  */
 void gs_record_made(struct gs_state *state, const struct gs_request *request,
                     uint64_t addr, size_t bytes, struct gs_block *block);
+
+/* Whether an allocation that the pool served leaves any trace. */
+static inline bool gs_recording(const struct gs_state *state)
+{
+    return state->tracker || gs_tracing();
+}
 /* The driver refused one. */
 void gs_record_refused(struct gs_state *state, const struct gs_request *request);
 
+/* As gs_record_block_freed, for a tracked block. */
+void gs_record_tracked_freed(struct gs_tracker *tracker, uint32_t id, enum gs_api api);
+
 /* A block of the pool is about to be freed. */
-void gs_record_block_freed(struct gs_state *state, struct gs_block *block,
-                           enum gs_api api);
+static inline void gs_record_block_freed(struct gs_state *state, struct gs_block *block,
+                                         enum gs_api api)
+{
+    uint32_t id = state->tracker ? gs_block_tag(block) : 0;
+    if (id != 0) {
+        gs_record_tracked_freed(state->tracker, id, api);
+    }
+}
 
 /*
  * Memory of the driver's own is about to be freed.
@@ -41,11 +57,22 @@ void gs_record_unmade(struct gs_state *state, uint64_t addr, enum gs_api api,
 void gs_record_free_result(struct gs_state *state, uint64_t addr, enum gs_api api,
                            const struct gs_allocation *was, CUresult result);
 
+/* As gs_refused, of an error. */
+bool gs_error_refuses(CUresult error);
+
 /* Whether the driver's answer to a free says that nothing was freed: the caller may try
  * again (CUDA driver API, error codes of each call). */
-bool gs_refused(CUresult result);
+static inline bool gs_refused(CUresult result)
+{
+    return GS_UNLIKELY(result != CUDA_SUCCESS) && gs_error_refuses(result);
+}
+
 /* Whether it was refused because a stream captures. */
-bool gs_refused_for_capture(CUresult result);
+static inline bool gs_refused_for_capture(CUresult result)
+{
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
 
 /* A free of something that is no live allocation. */
 void gs_record_bad_free(struct gs_state *state, uint64_t addr, enum gs_api api);

@@ -1,7 +1,7 @@
 /*
  * state.c - the first CUDA call, the re-entry guard, and what a fork leaves behind.
- * Owns:  the pointer to the process's state.
- * Lock:  start_lock while it is created; `current` is published with release order.
+ * Owns:  the pointers to the process's state.
+ * Lock:  start_lock while it is created; the pointers are published with release order.
  */
 #include "state.h"
 
@@ -31,15 +31,14 @@
 _Thread_local struct gs_thread gs_thread;
 
 static struct gs_state *current; /* atomic */
+struct gs_state *gs_state_ready; /* atomic */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool fork_handler_set; /* under start_lock */
 static bool forked_child;     /* written by the only thread of a forked child */
 
-uint32_t gs_thread_id(void)
+uint32_t gs_thread_ask_id(void)
 {
-    if (GS_UNLIKELY(gs_thread.id == 0)) {
-        gs_thread.id = (uint32_t)syscall(SYS_gettid);
-    }
+    gs_thread.id = (uint32_t)syscall(SYS_gettid);
     return gs_thread.id;
 }
 
@@ -72,6 +71,7 @@ static void after_fork_in_child(void)
 {
     after_fork();
     __atomic_store_n(&current, NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&gs_state_ready, NULL, __ATOMIC_RELAXED);
     pthread_mutex_init(&start_lock, NULL);
     gs_thread = (struct gs_thread){0};
     gs_pool_after_fork_in_child();
@@ -240,19 +240,14 @@ struct gs_state *gs_state_peek(void)
     return state && state->active ? state : NULL;
 }
 
-struct gs_state *gs_enter(void)
+struct gs_state *gs_enter_first(void)
 {
-    if (gs_thread.depth > 0 || GS_UNLIKELY(!gs_real_complete())) {
-        return NULL;
-    }
     int saved_errno = errno;
-    struct gs_state *state = gs_state();
-    errno = saved_errno;
-    if (GS_UNLIKELY(!state)) {
-        return NULL;
+    struct gs_state *state = gs_real_complete() ? gs_state() : NULL;
+    if (state) {
+        __atomic_store_n(&gs_state_ready, state, __ATOMIC_RELEASE);
     }
-    gs_thread.saved_errno = saved_errno;
-    gs_thread.depth = 1;
+    errno = saved_errno;
     return state;
 }
 
@@ -260,10 +255,4 @@ bool gs_owned_by_pool(CUdeviceptr dptr)
 {
     const struct gs_state *state = gs_state_peek();
     return state && state->pool && gs_pool_owns(state->pool, dptr);
-}
-
-void gs_leave(void)
-{
-    gs_thread.depth = 0;
-    errno = gs_thread.saved_errno;
 }

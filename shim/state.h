@@ -10,6 +10,7 @@
 #ifndef GS_STATE_H
 #define GS_STATE_H
 
+#include <errno.h>
 #include <sys/types.h>
 
 #include "contexts.h"
@@ -42,13 +43,42 @@ struct gs_state *gs_state(void);
 /* The state if it was started and is active, else NULL. Async-signal-safe. */
 struct gs_state *gs_state_peek(void);
 
+/* The state once it is active and the driver is complete, which neither ever ceases to
+ * be; NULL before, and in a forked child. Atomic. */
+extern struct gs_state *gs_state_ready __attribute__((visibility("hidden")));
+
+/* What gs_enter does while there is none: looks for the driver, starts. Keeps errno. */
+struct gs_state *gs_enter_first(void) __attribute__((cold, noinline));
+
 /*
  * Enter a wrapper: the state, or NULL if the call is to be forwarded as it is (re-entered
  * from within a wrapper, switched off, no complete driver). After a non-NULL answer
  * gs_leave is due. The program's errno is as it was once gs_leave returns.
  */
-struct gs_state *gs_enter(void);
-void gs_leave(void);
+static inline struct gs_state *gs_enter(void)
+{
+    struct gs_state *state = __atomic_load_n(&gs_state_ready, __ATOMIC_ACQUIRE);
+    if (GS_UNLIKELY(gs_thread.depth > 0)) {
+        return NULL;
+    }
+    if (GS_UNLIKELY(!state)) {
+        state = gs_enter_first();
+        if (!state) {
+            return NULL;
+        }
+    }
+    gs_thread.saved_errno = errno;
+    gs_thread.depth = 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    return state;
+}
+
+static inline void gs_leave(void)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    gs_thread.depth = 0;
+    errno = gs_thread.saved_errno;
+}
 
 /*
  * Whether a call that is to be forwarded (gs_enter gave NULL) carries a pointer of the

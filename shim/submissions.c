@@ -1,6 +1,6 @@
 /*
  * submissions.c - the records of all threads, and what their sum proves.
- * Owns:  the list of records.
+ * Owns:  the list of records, and the page that new ones come from.
  * Lock:  none; records are pushed with compare-and-swap and stay. A record changes hands
  *        through `taken` (release, acquire), so that its counts go on from where the last
  *        thread left them.
@@ -13,9 +13,16 @@
 
 #include "known.h"
 
-static struct gs_submissions *records; /* atomic: the newest */
-static pthread_key_t leave_key;        /* immutable after key_once */
-static bool leave_key_made;            /* likewise */
+struct gs_submissions *gs_submissions_records;
+
+enum { PAGE_RECORDS = 12 };
+static struct page {
+    struct gs_submissions records[PAGE_RECORDS]; /* those in use are in the list */
+    size_t used; /* atomic: PAGE_RECORDS or more: all are */
+} * page;        /* atomic */
+
+static pthread_key_t leave_key; /* immutable after key_once */
+static bool leave_key_made;     /* likewise */
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
 /* Used where there is no memory for one; the proof has ended then. */
@@ -41,7 +48,8 @@ static void make_key(void)
 
 static struct gs_submissions *take_left(void)
 {
-    struct gs_submissions *record = __atomic_load_n(&records, __ATOMIC_ACQUIRE);
+    struct gs_submissions *record =
+        __atomic_load_n(&gs_submissions_records, __ATOMIC_ACQUIRE);
     for (; record; record = record->next) {
         unsigned taken = 0;
         if (__atomic_load_n(&record->taken, __ATOMIC_RELAXED) == 0 &&
@@ -55,28 +63,32 @@ static struct gs_submissions *take_left(void)
 
 static void publish(struct gs_submissions *record)
 {
-    record->next = __atomic_load_n(&records, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(&records, &record->next, record, false,
-                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    record->next = __atomic_load_n(&gs_submissions_records, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&gs_submissions_records, &record->next, record,
+                                        false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
     }
 }
 
-/* A page of new ones, the first for the caller. Not malloc: a wrapper may run inside one
+/* A new one, from the page in use or another. Not malloc: a wrapper may run inside one
    that another tool has put in front of the C library's. */
 static struct gs_submissions *take_new(void)
 {
-    enum { RECORDS = 8 };
-    struct gs_submissions *page =
-        mmap(NULL, RECORDS * sizeof(*page), PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) {
-        return NULL;
+    struct page *now = __atomic_load_n(&page, __ATOMIC_ACQUIRE);
+    size_t i = now ? __atomic_fetch_add(&now->used, 1, __ATOMIC_RELAXED) : PAGE_RECORDS;
+    if (i >= PAGE_RECORDS) {
+        now = mmap(NULL, sizeof(*now), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (now == MAP_FAILED) {
+            return NULL;
+        }
+        i = 0;
+        now->used = 1;
+        /* Of two threads that map one each, what is left of the first is not used. */
+        __atomic_store_n(&page, now, __ATOMIC_RELEASE);
     }
-    page[0].taken = 1;
-    for (size_t i = 0; i < RECORDS; i++) {
-        publish(&page[i]);
-    }
-    return page;
+    now->records[i].taken = 1;
+    publish(&now->records[i]);
+    return &now->records[i];
 }
 
 struct gs_submissions *gs_submissions_join(void)
@@ -101,19 +113,10 @@ struct gs_submissions *gs_submissions_join(void)
 
 /* ---- the proof --------------------------------------------------------------------- */
 
-static uint64_t sum_begun(void)
-{
-    const struct gs_submissions *record = __atomic_load_n(&records, __ATOMIC_ACQUIRE);
-    uint64_t sum = 0;
-    for (; record; record = record->next) {
-        sum += __atomic_load_n(&record->begun, __ATOMIC_ACQUIRE);
-    }
-    return sum;
-}
-
 static uint64_t sum_ended(void)
 {
-    const struct gs_submissions *record = __atomic_load_n(&records, __ATOMIC_ACQUIRE);
+    const struct gs_submissions *record =
+        __atomic_load_n(&gs_submissions_records, __ATOMIC_ACQUIRE);
     uint64_t sum = 0;
     for (; record; record = record->next) {
         sum += __atomic_load_n(&record->ended, __ATOMIC_ACQUIRE);
@@ -125,7 +128,8 @@ static uint64_t sum_ended(void)
    of every call counted. */
 static uintptr_t all_streams(void)
 {
-    const struct gs_submissions *record = __atomic_load_n(&records, __ATOMIC_ACQUIRE);
+    const struct gs_submissions *record =
+        __atomic_load_n(&gs_submissions_records, __ATOMIC_ACQUIRE);
     uintptr_t streams = 0;
     for (; record; record = record->next) {
         streams |= __atomic_load_n(&record->streams, __ATOMIC_RELAXED);
@@ -140,7 +144,7 @@ static uintptr_t all_streams(void)
 struct gs_snapshot gs_submissions_snapshot(unsigned own_calls)
 {
     uint64_t ended = sum_ended() + own_calls;
-    uint64_t begun = sum_begun();
+    uint64_t begun = gs_submissions_begun();
     struct gs_snapshot snapshot = {.streams = all_streams()};
     if (ended == begun || gs_mutant(GS_MUTANT_count_before)) {
         snapshot.mark = begun + 1;
@@ -156,15 +160,10 @@ void gs_submissions_mark(uint64_t *idle_at, const struct gs_snapshot *snapshot)
     }
 }
 
-bool gs_submissions_idle(const uint64_t *idle_at)
-{
-    uint64_t mark = __atomic_load_n(idle_at, __ATOMIC_ACQUIRE);
-    return mark != 0 && sum_begun() + 1 == mark;
-}
-
 uint64_t gs_submissions_idle_frees(unsigned device)
 {
-    const struct gs_submissions *record = __atomic_load_n(&records, __ATOMIC_ACQUIRE);
+    const struct gs_submissions *record =
+        __atomic_load_n(&gs_submissions_records, __ATOMIC_ACQUIRE);
     uint64_t sum = 0;
     for (; record; record = record->next) {
         sum += __atomic_load_n(&record->idle_frees[device], __ATOMIC_RELAXED);
@@ -175,6 +174,7 @@ uint64_t gs_submissions_idle_frees(unsigned device)
 void gs_submissions_reset(void)
 {
     /* Other threads' records would be theirs for ever; the page is the price. */
-    __atomic_store_n(&records, NULL, __ATOMIC_RELEASE);
+    __atomic_store_n(&gs_submissions_records, NULL, __ATOMIC_RELEASE);
+    __atomic_store_n(&page, NULL, __ATOMIC_RELEASE);
     gs_thread.submissions = NULL;
 }

@@ -25,6 +25,9 @@
  * What a snapshot taken too early misses, it counts as new work: a wait too many. In the
  * other direction it cannot err.
  *
+ * A thread's record joins the list when the thread first needs one, so that a free adds
+ * up no more than there are threads.
+ *
  * Owns:  a record for each thread, used again by later threads; never freed.
  * Lock:  none; the list of records only grows.   Design: docs/free.md
  */
@@ -112,8 +115,28 @@ struct gs_snapshot gs_submissions_snapshot(unsigned own_calls);
 /* The wait has succeeded, for all work of the context that `*idle_at` belongs to. */
 void gs_submissions_mark(uint64_t *idle_at, const struct gs_snapshot *snapshot);
 
+/* The records of all threads that ever had one, the newest first; atomic. */
+extern struct gs_submissions *gs_submissions_records
+    __attribute__((visibility("hidden")));
+
+/* Calls begun, by all threads. */
+static inline uint64_t gs_submissions_begun(void)
+{
+    const struct gs_submissions *record =
+        __atomic_load_n(&gs_submissions_records, __ATOMIC_ACQUIRE);
+    uint64_t sum = 0;
+    for (; record; record = record->next) {
+        sum += __atomic_load_n(&record->begun, __ATOMIC_ACQUIRE);
+    }
+    return sum;
+}
+
 /* Whether nothing was begun since the mark. */
-bool gs_submissions_idle(const uint64_t *idle_at);
+static inline bool gs_submissions_idle(const uint64_t *idle_at)
+{
+    uint64_t mark = __atomic_load_n(idle_at, __ATOMIC_ACQUIRE);
+    return GS_LIKELY(mark != 0) && gs_submissions_begun() + 1 == mark;
+}
 
 /* Frees that found their context idle. */
 uint64_t gs_submissions_idle_frees(unsigned device);

@@ -27,7 +27,13 @@ struct gs_thread {
 extern _Thread_local struct gs_thread gs_thread
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
+/* The kernel is asked, once a thread. */
+uint32_t gs_thread_ask_id(void) __attribute__((cold, noinline));
+
 /* Kernel id of the calling thread. */
-uint32_t gs_thread_id(void);
+static inline uint32_t gs_thread_id(void)
+{
+    return GS_LIKELY(gs_thread.id != 0) ? gs_thread.id : gs_thread_ask_id();
+}
 
 #endif

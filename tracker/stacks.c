@@ -14,7 +14,9 @@
 #include "host_memory.h"
 #include "loader_gate.h"
 #include "modules.h"
+#include "seen_walks.h"
 #include "stack_table.h"
+#include "thread_stack.h"
 #include "unwind.h"
 
 #include <errno.h>
@@ -26,8 +28,12 @@
 #define INNER_FRAMES_MAX   32u
 #define INNER_FRAMES_FIRST 3u
 
+#define MISSES_MAX 4u
+#define LOOK_EVERY 256u
+
 struct gs_stacks {
     struct gs_stacks_config config; /* immutable; unwinder is the one in use */
+    uint64_t number;                /* immutable: no other ever had it */
     struct gs_stack_table table;    /* read without, added to under lock */
     struct gs_module_table modules; /* under lock */
     pthread_mutex_t lock;
@@ -39,12 +45,25 @@ struct capture {
     const uintptr_t *frames; /* into walked */
     unsigned count;
     bool truncated;
+    struct gs_walk_notes notes;
 };
+
+static _Atomic uint64_t last_number; /* of a gs_stacks */
 
 /* Lock: none, the thread's own. Inside a capture; the most frames dropped by one. */
 static __thread bool inside __attribute__((tls_model("initial-exec")));
 static __thread unsigned inner_frames __attribute__((tls_model("initial-exec"))) =
     INNER_FRAMES_FIRST;
+
+/* Captures since one was recognised. Lock: none, the thread's own. */
+static __thread unsigned misses __attribute__((tls_model("initial-exec")));
+
+/* A thread whose stacks are hardly ever the last ones looks only now and then: looking
+ * and remembering in vain would cost it half a walk. */
+static inline bool worth_a_look(void)
+{
+    return GS_LIKELY(misses < MISSES_MAX) || ++misses % LOOK_EVERY == 0;
+}
 
 enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
                                 struct gs_stacks **out)
@@ -63,6 +82,7 @@ enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
         return GS_ERR_HOST_NOMEM;
     }
     stacks->config = *config;
+    stacks->number = atomic_fetch_add(&last_number, 1) + 1;
     pthread_mutex_init(&stacks->lock, NULL);
     inside = true;
     stacks->config.unwinder = gs_unwind_prepare(config->unwinder);
@@ -108,8 +128,9 @@ static unsigned inner_count(const struct gs_stacks *stacks, const uintptr_t *wal
  * Walk and trim. Room is asked for as many inner frames as this thread's captures had to
  * drop so far; if that was too little, once more with all the room there is.
  */
-static void capture_walk(const struct gs_stacks *stacks, struct capture *capture,
-                         uintptr_t anchor)
+static inline __attribute__((always_inline)) void
+capture_walk(const struct gs_stacks *stacks, struct capture *capture, uintptr_t anchor,
+             bool noted)
 {
     unsigned depth = stacks->config.depth;
     unsigned room = depth + 1 + inner_frames;
@@ -117,7 +138,9 @@ static void capture_walk(const struct gs_stacks *stacks, struct capture *capture
 
     for (;;) {
         unsigned count =
-            gs_unwind_walk(stacks->config.unwinder, capture->walked, room, &end);
+            noted ? gs_unwind_walk_noting(stacks->config.unwinder, capture->walked, room,
+                                          &end, &capture->notes)
+                  : gs_unwind_walk(stacks->config.unwinder, capture->walked, room, &end);
         unsigned inner = inner_count(stacks, capture->walked, count, anchor);
 
         capture->frames = capture->walked + inner;
@@ -167,7 +190,8 @@ static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
  */
 static __attribute__((noinline)) uint32_t capture_new(struct gs_stacks *stacks,
                                                       struct capture *capture,
-                                                      uintptr_t anchor, uint32_t hash)
+                                                      uintptr_t anchor, uint32_t hash,
+                                                      bool noted)
 {
     struct gs_module_counts counts;
     uint32_t id = 0;
@@ -177,7 +201,7 @@ static __attribute__((noinline)) uint32_t capture_new(struct gs_stacks *stacks,
     counts = gs_modules_counts();
     gs_loader_leave();
     if (gs_unwind_cfi_is_stale(counts.adds, counts.unloads)) {
-        capture_walk(stacks, capture, anchor);
+        capture_walk(stacks, capture, anchor, noted);
         if (capture->count == 0)
             return 0;
         hash = gs_stack_hash(capture->frames, capture->count, capture->truncated);
@@ -190,28 +214,52 @@ static __attribute__((noinline)) uint32_t capture_new(struct gs_stacks *stacks,
                      counts);
 }
 
-__attribute__((noinline)) uint32_t gs_stacks_capture(struct gs_stacks *stacks)
+/* A stack that was not recognised is walked, and remembered unless `start` has no `high`.
+ */
+static __attribute__((noinline)) uint32_t
+capture_by_walk(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr_t anchor)
 {
-    uintptr_t anchor = gs_code_address((uintptr_t)__builtin_return_address(0));
     struct capture capture;
     uint32_t hash, id = 0;
-    int saved_errno;
+    int saved_errno = errno;
 
-    if (stacks == NULL || stacks->config.unwinder == GS_UNWIND_OFF || inside)
-        return 0;
-    saved_errno = errno;
     inside = true;
-    capture_walk(stacks, &capture, anchor);
+    capture.notes.base = start->base;
+    capture_walk(stacks, &capture, anchor, start->high != 0);
     if (GS_LIKELY(capture.count > 0)) {
         hash = gs_stack_hash(capture.frames, capture.count, capture.truncated);
         id = gs_stack_table_find(&stacks->table, hash, capture.frames, capture.count,
                                  capture.truncated);
         if (GS_UNLIKELY(id == 0))
-            id = capture_new(stacks, &capture, anchor, hash);
+            id = capture_new(stacks, &capture, anchor, hash, start->high != 0);
     }
+    if (start->high != 0)
+        gs_seen_walks_add(start, &capture.notes, id);
     inside = false;
     errno = saved_errno;
     return id;
+}
+
+__attribute__((noinline)) uint32_t gs_stacks_capture(struct gs_stacks *stacks)
+{
+    uintptr_t anchor = gs_code_address((uintptr_t)__builtin_return_address(0));
+    struct gs_walk_start start = {.base = (uintptr_t)__builtin_frame_address(0)};
+    uint32_t id;
+
+    if (stacks == NULL || stacks->config.unwinder == GS_UNWIND_OFF || inside)
+        return 0;
+    start.stacks = stacks->number;
+    if (GS_LIKELY(worth_a_look()) &&
+        GS_LIKELY(gs_thread_stack_known(start.base, &start.high))) {
+        start.generation = gs_unwind_rules(stacks->config.unwinder);
+        id = gs_seen_walks_find(&start);
+        if (GS_LIKELY(id != 0)) {
+            misses = 0;
+            return id;
+        }
+        misses++;
+    }
+    return capture_by_walk(stacks, &start, anchor);
 }
 
 uint32_t gs_stacks_intern(struct gs_stacks *stacks, const uintptr_t *frames,

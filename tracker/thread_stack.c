@@ -1,7 +1,7 @@
 /*
  * thread_stack.c - the range of the calling thread's stack.
  *
- * Owns:  own_range, thread-local.   Lock: none.   Design: docs/stacks.md
+ * Owns:  gs_own_stack, thread-local.   Lock: none.   Design: docs/stacks.md
  *
  * The library is preloaded, so its thread-local storage is part of the static block and
  * is reached without a call (initial-exec). After fork the range still holds: the child's
@@ -11,16 +11,11 @@
 
 #include <pthread.h>
 
-struct stack_range {
-    uintptr_t low, high;
-    bool asked;
-};
+__thread struct gs_stack_range gs_own_stack;
 
-/* Lock: none, the thread's own. */
-static __thread struct stack_range own_range __attribute__((tls_model("initial-exec")));
-
-static void ask_range(struct stack_range *range)
+void gs_thread_stack_ask(void)
 {
+    struct gs_stack_range *range = &gs_own_stack;
     pthread_attr_t attributes;
     void *low;
     size_t bytes;
@@ -33,16 +28,4 @@ static void ask_range(struct stack_range *range)
         range->high = (uintptr_t)low + bytes;
     }
     pthread_attr_destroy(&attributes);
-}
-
-bool gs_thread_stack_holds(uintptr_t address, uintptr_t *high)
-{
-    struct stack_range *range = &own_range;
-
-    if (GS_UNLIKELY(!range->asked))
-        ask_range(range);
-    if (address < range->low || address >= range->high)
-        return false;
-    *high = range->high;
-    return true;
 }

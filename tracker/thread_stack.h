@@ -8,6 +8,29 @@
 
 #include "gs_base.h"
 
+/* Both 0 if libc could not tell. */
+struct gs_stack_range {
+    uintptr_t low, high;
+    bool asked;
+};
+
+/* Lock: none, the thread's own. */
+extern __thread struct gs_stack_range gs_own_stack
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+void gs_thread_stack_ask(void) __attribute__((cold, noinline));
+
+/* As gs_thread_stack_holds, but false if libc was not asked yet. */
+static inline bool gs_thread_stack_known(uintptr_t address, uintptr_t *high)
+{
+    const struct gs_stack_range *range = &gs_own_stack;
+
+    if (GS_UNLIKELY(address < range->low || address >= range->high))
+        return false;
+    *high = range->high;
+    return true;
+}
+
 /*
  * Does `address` (a stack pointer) lie on the stack the thread was started with?
  *
@@ -17,6 +40,11 @@
  * nothing is known about the memory around the address.
  * The first call of a thread may allocate (pthread_getattr_np does) and may change errno.
  */
-bool gs_thread_stack_holds(uintptr_t address, uintptr_t *high);
+static inline bool gs_thread_stack_holds(uintptr_t address, uintptr_t *high)
+{
+    if (GS_UNLIKELY(!gs_own_stack.asked))
+        gs_thread_stack_ask();
+    return gs_thread_stack_known(address, high);
+}
 
 #endif

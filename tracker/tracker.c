@@ -98,9 +98,11 @@ GS_HOT struct gs_free_site complete_site(const struct gs_tracker *tracker,
     struct gs_free_site complete = {0};
 
     if (site) {
+        uint32_t stack = site->stack;
+        GS_KEEP(stack);
         complete.time_ns = site->time_ns;
         complete.thread = site->thread;
-        complete.stack = site->stack;
+        complete.stack = stack;
         complete.api = site->api;
     }
     if (complete.time_ns == 0)

@@ -177,6 +177,10 @@ static inline void *gs_pages_map(size_t bytes)
     return pages;
 }
 
+/* The compiler takes the value as it is: it neither works it out anew wherever it is
+ * used, nor makes one load of two. */
+#define GS_KEEP(value) __asm__("" : "+r"(value))
+
 /* --- records.c ------------------------------------------------------------------------
  */
 
@@ -193,6 +197,7 @@ static inline struct gs_shard *gs_shard_enter(struct gs_tracker *tracker)
     if (GS_UNLIKELY(slot == 0))
         slot = gs_tracker_slot_assign();
     struct gs_shard *shard = &tracker->shards[slot - 1];
+    GS_KEEP(shard);
     gs_tracker_lock_take(&shard->lock, GS_RANK_SHARD);
     if (GS_UNLIKELY(shard->used == 0))
         gs_shard_mark_used(tracker, shard);
@@ -211,7 +216,9 @@ static inline struct gs_record *gs_record_of(const struct gs_tracker *tracker,
     struct gs_record *chunk =
         __atomic_load_n(&tracker->chunks[id >> GS_CHUNK_SHIFT], __ATOMIC_ACQUIRE);
 
-    return &chunk[id & ((1u << GS_CHUNK_SHIFT) - 1)];
+    struct gs_record *record = &chunk[id & ((1u << GS_CHUNK_SHIFT) - 1)];
+    GS_KEEP(record);
+    return record;
 }
 
 /* The record of any id; NULL for one that was never handed out. */
@@ -271,15 +278,18 @@ static inline void gs_record_set_slot(struct gs_record *record, enum gs_slot slo
 static inline struct gs_words gs_words_pack(const struct gs_allocation *allocation)
 {
     struct gs_words words;
+    uint64_t stack = allocation->stack, api = allocation->api;
 
+    GS_KEEP(stack);
+    GS_KEEP(api);
     words.addr = allocation->addr;
     words.bytes = allocation->bytes;
     words.context = allocation->context;
     words.stream = allocation->stream;
     words.time_ns = allocation->time_ns;
-    words.who = allocation->thread | (uint64_t)allocation->stack << 32;
-    words.place = (uint16_t)allocation->device | (uint64_t)allocation->api << 16 |
-                  (uint64_t)allocation->kind << 32;
+    words.who = allocation->thread | stack << 32;
+    words.place =
+        (uint16_t)allocation->device | api << 16 | (uint64_t)allocation->kind << 32;
     return words;
 }
 
@@ -386,6 +396,7 @@ static inline void gs_totals_move(struct gs_tracker *tracker, struct gs_shard *s
 {
     struct gs_row *row = &shard->rows[row_index];
 
+    GS_KEEP(row);
     gs_totals_bump_signed(&row->live_count, count);
     gs_totals_bump_signed(&row->live_bytes, bytes);
     if (GS_UNLIKELY(row->live_bytes > row->credit || row->live_bytes < row->low_bytes ||

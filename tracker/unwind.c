@@ -134,17 +134,23 @@ static __attribute__((noinline)) unsigned walk_gcc(uintptr_t *frames, unsigned m
     return state.count;
 }
 
+/* CFI wrote `count` frames and cannot go on: libgcc begins anew. */
+static __attribute__((noinline)) unsigned
+walk_foreign(uintptr_t *frames, unsigned max, enum gs_walk_end *end, unsigned count)
+{
+    if (atomic_load_explicit(&gcc_walk, memory_order_relaxed) != NULL)
+        return walk_gcc(frames, max, end);
+    *end = GS_WALK_STOPPED;
+    return count;
+}
+
 static __attribute__((noinline)) unsigned walk_cfi(uintptr_t *frames, unsigned max,
                                                    enum gs_walk_end *end)
 {
     unsigned count = gs_unwind_cfi(frames, max, end);
 
-    if (GS_LIKELY(*end != GS_WALK_FOREIGN))
-        return count;
-    if (atomic_load_explicit(&gcc_walk, memory_order_relaxed) != NULL)
-        return walk_gcc(frames, max, end);
-    *end = GS_WALK_STOPPED;
-    return count;
+    return GS_LIKELY(*end != GS_WALK_FOREIGN) ? count
+                                              : walk_foreign(frames, max, end, count);
 }
 
 static __attribute__((noinline)) unsigned walk_libunwind(uintptr_t *frames, unsigned max,
@@ -192,6 +198,26 @@ unsigned gs_unwind_walk(enum gs_unwinder unwinder, uintptr_t *frames, unsigned m
     }
     *end = GS_WALK_OUTERMOST;
     return 0;
+}
+
+unsigned gs_unwind_walk_noting(enum gs_unwinder unwinder, uintptr_t *frames, unsigned max,
+                               enum gs_walk_end *end, struct gs_walk_notes *notes)
+{
+    unsigned count;
+
+    notes->count = 0;
+    notes->generation = 0;
+    if (unwinder == GS_UNWIND_FP)
+        return gs_unwind_fp_noting(frames, max, end, notes);
+    if (unwinder == GS_UNWIND_CFI)
+        count = gs_unwind_cfi_noting(frames, max, end, notes);
+    else
+        count = gs_unwind_walk(unwinder, frames, max, end);
+    if (unwinder != GS_UNWIND_CFI || GS_UNLIKELY(*end == GS_WALK_FOREIGN))
+        notes->count = GS_WALK_WORDS + 1;
+    if (unwinder == GS_UNWIND_CFI && GS_UNLIKELY(*end == GS_WALK_FOREIGN))
+        count = walk_foreign(frames, max, end, count);
+    return count;
 }
 
 /* Where in `frames` the address is; `count` if nowhere. */

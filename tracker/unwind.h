@@ -8,7 +8,10 @@
 #define GS_UNWIND_H
 
 #include "gs_base.h"
+#include "seen_walks.h"
 #include "stacks.h"
+
+#include <stdatomic.h>
 
 enum gs_walk_end {
     GS_WALK_OUTERMOST, /* the last frame written has no caller */
@@ -37,9 +40,33 @@ enum gs_unwinder gs_unwind_prepare(enum gs_unwinder wanted);
 unsigned gs_unwind_walk(enum gs_unwinder unwinder, uintptr_t *frames, unsigned max,
                         enum gs_walk_end *end);
 
+/*
+ * The same by CFI or FP alone, and the words that decided are added to `notes`, whose
+ * base the caller has set: all that were read outside of it. Where the result rests on
+ * more than these, the notes are too many.
+ */
+unsigned gs_unwind_walk_noting(enum gs_unwinder unwinder, uintptr_t *frames, unsigned max,
+                               enum gs_walk_end *end, struct gs_walk_notes *notes);
+
 /* The single ways, for gs_unwind_walk and for tests; contract as above. */
 unsigned gs_unwind_fp(uintptr_t *frames, unsigned max, enum gs_walk_end *end);
 unsigned gs_unwind_cfi(uintptr_t *frames, unsigned max, enum gs_walk_end *end);
+unsigned gs_unwind_fp_noting(uintptr_t *frames, unsigned max, enum gs_walk_end *end,
+                             struct gs_walk_notes *notes);
+unsigned gs_unwind_cfi_noting(uintptr_t *frames, unsigned max, enum gs_walk_end *end,
+                              struct gs_walk_notes *notes);
+
+/* Of the rules that CFI has learned; grows. What it says of a return address stays the
+ * same within one. Atomic. */
+extern _Atomic uint64_t gs_unwind_cfi_generation __attribute__((visibility("hidden")));
+
+/* The generation of what `unwinder` follows; 0 for one that follows no rules. */
+static inline uint64_t gs_unwind_rules(enum gs_unwinder unwinder)
+{
+    return unwinder == GS_UNWIND_CFI
+               ? atomic_load_explicit(&gs_unwind_cfi_generation, memory_order_acquire)
+               : 0;
+}
 
 /*
  * Tell CFI the loader's counters. If modules came or went since it was last told, all it

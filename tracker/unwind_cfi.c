@@ -39,7 +39,7 @@ struct cache_bucket {
 
 /* Both lock-free, see above. 256 KiB of zero pages until a stack is walked. */
 static struct cache_bucket rule_cache[1 << BUCKET_BITS];
-static _Atomic uint64_t cache_generation = 1;
+_Atomic uint64_t gs_unwind_cfi_generation = 1;
 
 /*
  * This thread's last walk: its generation (0: none yet) and its first steps. The next
@@ -71,10 +71,10 @@ struct frame {
 bool gs_unwind_cfi_is_stale(uint64_t adds, uint64_t unloads)
 {
     uint64_t state = 1 + adds + unloads;
-    uint64_t known = atomic_load(&cache_generation);
+    uint64_t known = atomic_load(&gs_unwind_cfi_generation);
 
     while (state > known &&
-           !atomic_compare_exchange_weak(&cache_generation, &known, state))
+           !atomic_compare_exchange_weak(&gs_unwind_cfi_generation, &known, state))
         ;
     return last_walk.generation != 0 && last_walk.generation < state;
 }
@@ -165,11 +165,24 @@ stack_word(uintptr_t address)
     return *(const volatile uintptr_t *)address;
 }
 
+/* The same, noted. */
+static inline __attribute__((always_inline)) uintptr_t
+read_word(uintptr_t address, struct gs_walk_notes *notes)
+{
+    uintptr_t word = stack_word(address);
+
+    if (notes)
+        gs_walk_note(notes, address, word);
+    return word;
+}
+
 /*
  * Go to the caller by a rule. False: what it leads to is not on this stack.
  * On entry sp is at most high - 8; it only grows, so the walk ends.
  */
-static inline bool step_by_rule(struct frame *frame, uint64_t packed, uintptr_t high)
+static inline __attribute__((always_inline)) bool
+step_by_rule(struct frame *frame, uint64_t packed, uintptr_t high,
+             struct gs_walk_notes *notes)
 {
     enum gs_step step = gs_cfi_step(packed);
     enum gs_step_fp fp_rule = gs_cfi_fp(packed);
@@ -181,7 +194,7 @@ static inline bool step_by_rule(struct frame *frame, uint64_t packed, uintptr_t 
     if (GS_UNLIKELY(step == GS_STEP_DEREF_FP)) {
         if (!on_stack(cfa, sp, high))
             return false;
-        cfa = stack_word(cfa);
+        cfa = read_word(cfa, notes);
     }
     ra_slot = cfa + (uintptr_t)gs_cfi_ra_offset(packed);
     if (GS_UNLIKELY(cfa <= sp || cfa > high - sizeof(uintptr_t) ||
@@ -197,9 +210,9 @@ static inline bool step_by_rule(struct frame *frame, uint64_t packed, uintptr_t 
         else if (GS_UNLIKELY(!on_stack(fp_slot, sp, high)))
             return false;
         else
-            frame->fp = stack_word(fp_slot);
+            frame->fp = read_word(fp_slot, notes);
     }
-    frame->pc = gs_code_address(stack_word(ra_slot));
+    frame->pc = gs_code_address(read_word(ra_slot, notes));
     frame->sp = cfa;
     return true;
 }
@@ -246,16 +259,19 @@ static bool step_by_guess(struct frame *frame, uint64_t generation, uintptr_t hi
                      : "=&r"((frame).pc), "=&r"((frame).sp), "=&r"((frame).fp))
 #endif
 
-__attribute__((noinline)) unsigned gs_unwind_cfi(uintptr_t *frames, unsigned max,
-                                                 enum gs_walk_end *end)
+/* From `frame` on. A guess rests on what another frame's function is: it is not noted. */
+static inline __attribute__((always_inline)) unsigned
+walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end *end,
+          struct gs_walk_notes *notes)
 {
-    uint64_t generation = atomic_load_explicit(&cache_generation, memory_order_acquire);
+    uint64_t generation =
+        atomic_load_explicit(&gs_unwind_cfi_generation, memory_order_acquire);
     struct last_walk *last = &last_walk;
-    struct frame frame = {0};
     uintptr_t high, lookup_pc;
     unsigned count = 0;
 
-    READ_REGISTERS(frame);
+    if (notes)
+        notes->generation = generation;
     if (GS_UNLIKELY(last->generation != generation)) {
         memset(last, 0, sizeof(*last));
         last->generation = generation;
@@ -272,7 +288,9 @@ __attribute__((noinline)) unsigned gs_unwind_cfi(uintptr_t *frames, unsigned max
                 *end = GS_WALK_OUTERMOST;
             if (step != GS_STEP_NO_INFO || !step_by_guess(&frame, generation, high))
                 return count;
-        } else if (!step_by_rule(&frame, rule, high)) {
+            if (notes)
+                notes->count = GS_WALK_WORDS + 1;
+        } else if (!step_by_rule(&frame, rule, high, notes)) {
             return count;
         }
         if (frame.pc < GS_CODE_ADDRESS_MIN) {
@@ -285,4 +303,23 @@ __attribute__((noinline)) unsigned gs_unwind_cfi(uintptr_t *frames, unsigned max
         }
         frames[count++] = frame.pc;
     }
+}
+
+__attribute__((noinline)) unsigned gs_unwind_cfi(uintptr_t *frames, unsigned max,
+                                                 enum gs_walk_end *end)
+{
+    struct frame frame = {0};
+
+    READ_REGISTERS(frame);
+    return walk_from(frame, frames, max, end, NULL);
+}
+
+__attribute__((noinline)) unsigned gs_unwind_cfi_noting(uintptr_t *frames, unsigned max,
+                                                        enum gs_walk_end *end,
+                                                        struct gs_walk_notes *notes)
+{
+    struct frame frame = {0};
+
+    READ_REGISTERS(frame);
+    return walk_from(frame, frames, max, end, notes);
 }

@@ -12,10 +12,13 @@
 #include "thread_stack.h"
 #include "unwind.h"
 
-__attribute__((noinline, no_sanitize("address"), no_sanitize("thread"))) unsigned
-gs_unwind_fp(uintptr_t *frames, unsigned max, enum gs_walk_end *end)
+#define NO_SANITIZE no_sanitize("address"), no_sanitize("thread")
+
+__attribute__((always_inline, NO_SANITIZE)) static inline unsigned
+walk_from(uintptr_t record, uintptr_t *frames, unsigned max, enum gs_walk_end *end,
+          struct gs_walk_notes *notes)
 {
-    uintptr_t record = (uintptr_t)__builtin_frame_address(0), high;
+    uintptr_t high;
     unsigned count = 0;
 
     *end = GS_WALK_STOPPED;
@@ -25,6 +28,11 @@ gs_unwind_fp(uintptr_t *frames, unsigned max, enum gs_walk_end *end)
     while (count < max) {
         const uintptr_t *words = (const uintptr_t *)record;
         uintptr_t address = gs_code_address(words[1]), next = words[0];
+
+        if (notes) {
+            gs_walk_note(notes, record, words[0]);
+            gs_walk_note(notes, record + sizeof(uintptr_t), words[1]);
+        }
 
         if (address < GS_CODE_ADDRESS_MIN) {
             *end = GS_WALK_OUTERMOST;
@@ -39,4 +47,17 @@ gs_unwind_fp(uintptr_t *frames, unsigned max, enum gs_walk_end *end)
         record = next;
     }
     return count;
+}
+
+__attribute__((noinline, NO_SANITIZE)) unsigned
+gs_unwind_fp(uintptr_t *frames, unsigned max, enum gs_walk_end *end)
+{
+    return walk_from((uintptr_t)__builtin_frame_address(0), frames, max, end, NULL);
+}
+
+__attribute__((noinline, NO_SANITIZE)) unsigned
+gs_unwind_fp_noting(uintptr_t *frames, unsigned max, enum gs_walk_end *end,
+                    struct gs_walk_notes *notes)
+{
+    return walk_from((uintptr_t)__builtin_frame_address(0), frames, max, end, notes);
 }
