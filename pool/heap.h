@@ -439,7 +439,8 @@ struct gs_row gs_relief_row(struct gs_pool *pool, int device);
 void gs_relief_account(struct gs_heap *heap, int64_t bytes);
 /* Bytes of the device's reserved memory at most; SIZE_MAX: no limit. */
 void gs_relief_set_limit(struct gs_pool *pool, int device, size_t bytes);
-/* Book bytes of the heap's device, if the limit has room. Out: *missing, if not: bytes. */
+/* Book bytes of the heap's device, if the limit has room. Out: *missing, if not: bytes.
+ */
 bool gs_relief_book(struct gs_heap *heap, size_t bytes, size_t *missing) GS_MUST_USE;
 /* The same for bytes that were reserved until now, whatever the limit. */
 void gs_relief_book_back(struct gs_heap *heap, size_t bytes);

@@ -20,14 +20,14 @@ enum gs_leak_report { GS_LEAK_REPORT_OFF, GS_LEAK_REPORT_EXIT };
 /* The longest file name pattern or text, with its NUL. */
 #define GS_OPTIONS_PATH_BYTES 1024
 
-#define GS_OPTIONS_FIELD_BOOL(field) bool field;
-#define GS_OPTIONS_FIELD_SIZE(field) uint64_t field;
-#define GS_OPTIONS_FIELD_UINT(field) unsigned field;
-#define GS_OPTIONS_FIELD_TIME(field) unsigned field;
-#define GS_OPTIONS_FIELD_ENUM(field) int field;
-#define GS_OPTIONS_FIELD_PATH(field) char field[GS_OPTIONS_PATH_BYTES];
+#define GS_OPTIONS_FIELD_BOOL(field)  bool field;
+#define GS_OPTIONS_FIELD_SIZE(field)  uint64_t field;
+#define GS_OPTIONS_FIELD_UINT(field)  unsigned field;
+#define GS_OPTIONS_FIELD_TIME(field)  unsigned field;
+#define GS_OPTIONS_FIELD_ENUM(field)  int field;
+#define GS_OPTIONS_FIELD_PATH(field)  char field[GS_OPTIONS_PATH_BYTES];
 #define GS_OPTIONS_FIELD_SHARE(field) uint64_t field;
-#define GS_OPTIONS_FIELD_TEXT(field) char field[GS_OPTIONS_PATH_BYTES];
+#define GS_OPTIONS_FIELD_TEXT(field)  char field[GS_OPTIONS_PATH_BYTES];
 
 /* A share is a number of bytes below this, or this and a percentage. */
 #define GS_SHARE_PERCENT ((uint64_t)1 << 63)
