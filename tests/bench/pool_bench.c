@@ -96,11 +96,10 @@ static void bench_init(struct bench *bench, size_t capacity, size_t segment_byte
                                     .cache_bytes = cache_bytes};
 
     memset(bench, 0, sizeof(*bench));
-    bench->device.backend =
-        (struct gs_backend){.map = device_map,
-                            .unmap = device_unmap,
-                            .fence_query = device_query,
-                            .fence_release = device_release};
+    bench->device.backend = (struct gs_backend){.map = device_map,
+                                                .unmap = device_unmap,
+                                                .fence_query = device_query,
+                                                .fence_release = device_release};
     bench->device.next_addr = (uint64_t)1 << 32;
     bench->device.capacity = capacity;
     require(gs_pool_create(&config, &bench->pool), "create");
