@@ -2,6 +2,8 @@
  * streams.c - the order streams give, and the order they do not.
  * Source: CUDA Programming Guide, "Streams", "Default Stream".
  */
+#include <semaphore.h>
+
 #include "order.h"
 
 PROGRAM(streams, one_after_the_other, RIGHT, "operations of one stream run in order")
@@ -251,14 +253,34 @@ static void fill_there(void *argument)
     fill(shared->stream, shared->memory, 10);
 }
 
+/* A thread that fills, and stays: its default stream would end with it. */
+struct stayer {
+    struct shared shared;
+    sem_t filled, leave;
+};
+
+static void fill_and_stay(void *argument)
+{
+    struct stayer *stayer = argument;
+
+    fill_there(&stayer->shared);
+    sem_post(&stayer->filled);
+    sem_wait(&stayer->leave);
+}
+
 PROGRAM(per_thread, two_threads, RACE, "each thread's default stream is one of its own")
 {
-    struct shared shared = {new_memory(), CU_STREAM_PER_THREAD};
+    struct stayer stayer = {.shared = {new_memory(), CU_STREAM_PER_THREAD}};
     CUdeviceptr out = new_memory();
 
-    join_worker(start_worker(fill_there, &shared));
-    copy(CU_STREAM_PER_THREAD, out, shared.memory);
+    sem_init(&stayer.filled, 0, 0);
+    sem_init(&stayer.leave, 0, 0);
+    struct worker *worker = start_worker(fill_and_stay, &stayer);
+    sem_wait(&stayer.filled);
+    copy(CU_STREAM_PER_THREAD, out, stayer.shared.memory);
     OK(cuCtxSynchronize());
+    sem_post(&stayer.leave);
+    join_worker(worker);
 }
 
 PROGRAM(per_thread, then_legacy, RIGHT, "per-thread streams are blocking streams")
