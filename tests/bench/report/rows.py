@@ -292,7 +292,7 @@ class Bench:
 
     def flight(self):
         settings = {"default": {}}
-        if self._has_option("GPUSHIM_FREE_SYNC"):
+        if self._has_choice("free_sync", "lazy"):
             settings["lazy"] = {"GPUSHIM_FREE_SYNC": "lazy"}
         shims = [Way(f"gpushim {name}", self.usual[0], "malloc", shim=True, settings=setting)
                  for name, setting in settings.items()]
@@ -315,12 +315,12 @@ class Bench:
                             {way.name: median[way.name] for way in ways if not way.shim})
         if "lazy" not in settings:
             self.figure("flight", "a free behind a kernel of 1 ms, lazy", "ns", None,
-                        why="this build has no GPUSHIM_FREE_SYNC")
+                        why="this build has no lazy frees")
 
-    def _has_option(self, name):
+    def _has_choice(self, field, word):
         path = os.path.join(self.device.root, "shim", "options.def")
         with open(path, encoding="utf-8") as file:
-            return f'"{name}"' in file.read()
+            return f'GS_OPT_CHOICE({field}, "{word}"' in file.read()
 
     def staging(self):
         if not self.has_runtime:
