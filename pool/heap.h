@@ -442,8 +442,8 @@ void gs_relief_set_limit(struct gs_pool *pool, int device, size_t bytes);
 /* Book bytes of the heap's device, if the limit has room. Out: *missing, if not: bytes.
  */
 bool gs_relief_book(struct gs_heap *heap, size_t bytes, size_t *missing) GS_MUST_USE;
-/* The same for bytes that were reserved until now, whatever the limit. */
-void gs_relief_book_back(struct gs_heap *heap, size_t bytes);
+/* Reserved bytes that are on their way back: booked at once, whatever the limit. */
+void gs_relief_depart(struct gs_heap *heap, size_t bytes);
 void gs_relief_unbook(struct gs_heap *heap, size_t bytes);
 /* A request missed so many bytes; to be given back when that costs no wait. */
 void gs_relief_want(struct gs_heap *heap, size_t bytes);

@@ -226,11 +226,16 @@ bool gs_relief_book(struct gs_heap *heap, size_t bytes, size_t *missing)
     return fits;
 }
 
-void gs_relief_book_back(struct gs_heap *heap, size_t bytes)
+void gs_relief_depart(struct gs_heap *heap, size_t bytes)
 {
-    enter(&heap->pool->relief);
-    row_of(heap->pool, heap->device)->booked += bytes;
-    leave(&heap->pool->relief);
+    struct gs_pool *pool = heap->pool;
+    struct gs_row *row = row_of(pool, heap->device);
+
+    enter(&pool->relief);
+    row_add(row, -(int64_t)bytes);
+    row_add(row_of(pool, -1), -(int64_t)bytes);
+    row->booked += bytes;
+    leave(&pool->relief);
 }
 
 void gs_relief_unbook(struct gs_heap *heap, size_t bytes)

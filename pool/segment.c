@@ -55,8 +55,7 @@ void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
     gs_pages_remove(&pool->pages, segment);
     heap->stats.reserved_bytes -= segment->bytes;
     heap->stats.segments_unmapped++;
-    gs_relief_account(heap, -(int64_t)segment->bytes);
-    gs_relief_book_back(heap, segment->bytes);
+    gs_relief_depart(heap, segment->bytes);
 }
 
 void gs_segments_return(struct gs_segment *detached)
