@@ -27,7 +27,8 @@ enum cudasim_note_kind {
     CUDASIM_TAKE_BACK,   /* address: the program freed it, and the free has waited as it
                           * will; stream, if ordered by one */
     CUDASIM_RETIRE,      /* address: its bytes may be handed out, because `event` was seen
-                          * complete; no event: because of the waits made since ENTER */
+                          * complete; no event: because of the waits made since ENTER;
+                          * bytes, if not 0: so many further notes tell of more events */
     CUDASIM_YIELD,       /* a place where another thread may run */
     CUDASIM_HOST_READS,  /* the program itself reads or writes bytes */
     CUDASIM_HOST_WRITES, /* that the device can see */

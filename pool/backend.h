@@ -11,8 +11,28 @@
 
 #include "gs_base.h"
 
-/* A point in a stream's work, opaque to the pool. 0 means "none". */
+/* A point in the device's work, opaque to the pool. 0 means "none". Several blocks may be
+ * parked with the same one. */
 typedef uint64_t gs_fence;
+
+/*
+ * How the work that a context has been given is marked, so that it can be asked later
+ * whether all of it has completed. The ways that shim/marks.c knows (an event of the
+ * context, an event behind one of each stream, none: wait instead) stand behind this; an
+ * epoch of frees (shim/epochs.h) uses it and does not know which it is. Called with no
+ * lock held. Neither function may block.
+ */
+struct gs_marker {
+    /*
+     * Out:    *mark  covers all that was submitted before the call; on GS_OK only
+     * Errors: GS_ERR_TIMEOUT  not now (a stream captures): try again later
+     *         GS_ERR_BACKEND  the context is broken: what it still does is not known
+     */
+    enum gs_status (*record)(void *self, uint64_t *mark) GS_MUST_USE;
+    /* Errors: as fence_query below. */
+    enum gs_status (*query)(void *self, uint64_t mark) GS_MUST_USE;
+    void (*release)(void *self, uint64_t mark);
+};
 
 struct gs_backend {
     /*
@@ -43,7 +63,8 @@ struct gs_backend {
      */
     enum gs_status (*fence_query)(void *self, gs_fence fence) GS_MUST_USE;
 
-    /* The pool needs `fence` no more. Called once for each fence given to it. */
+    /* A block needs `fence` no more. Called once for each block that was parked with it.
+     */
     void (*fence_release)(void *self, gs_fence fence);
 
     /*

@@ -58,8 +58,12 @@ static size_t preferred_bytes(struct gs_heap *heap, const struct gs_request *req
     return bytes > heap->pool->segment_bytes ? heap->pool->segment_bytes : bytes;
 }
 
-/* Make memory of the device free that no one uses. Was there any? */
-static bool relieve(struct gs_heap *heap, size_t bytes)
+/*
+ * Make memory of the device free that no one uses. Was there any? What has just become
+ * ready is looked at before it is given back, the first time: it may be all that is
+ * wanted, and giving back may wait for the device.
+ */
+static bool relieve(struct gs_heap *heap, size_t bytes, bool first)
 {
     struct gs_pool *pool = heap->pool;
     bool ready = false;
@@ -69,6 +73,8 @@ static bool relieve(struct gs_heap *heap, size_t bytes)
         if (gs_heap_on(other, heap->device))
             ready |= gs_levels_suspend(other) > 0;
     ready |= gs_pool_settle(pool, heap->device);
+    if (ready && first)
+        return true;
     given = gs_pool_trim(pool, heap->device, bytes);
 
     if (given) {
@@ -117,7 +123,7 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
 
         if (status != GS_ERR_NOMEM)
             return status;
-        if (!relieve(heap, round ? SIZE_MAX : bytes) &&
+        if (!relieve(heap, round ? SIZE_MAX : bytes, round == 0) &&
             !gs_relief_changed(pool, generation)) {
             status = ask_less(heap, request, bytes, out, native);
             if (status != GS_ERR_NOMEM)

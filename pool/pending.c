@@ -120,6 +120,7 @@ struct poll {
     uint32_t ids[BATCH];
     gs_fence fences[BATCH];
     enum gs_status answers[BATCH];
+    gs_fence busy; /* asked after last, and not done: not worth asking once more */
 };
 
 static uint32_t after(const struct gs_heap *heap, uint32_t prev)
@@ -144,7 +145,11 @@ static void gather(const struct gs_heap *heap, struct poll *poll, size_t limit)
     }
 }
 
-/* No lock is held. A fence is asked after once, however many blocks in a row have it. */
+/*
+ * No lock is held. A fence is asked after once, however many blocks in a row have it.
+ * From one batch to the next only "not yet" is remembered: of a fence that was done the
+ * last block may be gone, and its number another's.
+ */
 static void ask(const struct gs_heap *heap, struct poll *poll)
 {
     for (unsigned i = 0; i < poll->count; i++) {
@@ -154,8 +159,12 @@ static void ask(const struct gs_heap *heap, struct poll *poll)
         }
         if (i && poll->fences[i] == poll->fences[i - 1])
             poll->answers[i] = poll->answers[i - 1];
+        else if (poll->fences[i] == poll->busy)
+            poll->answers[i] = GS_ERR_TIMEOUT;
         else
             poll->answers[i] = heap->backend->fence_query(heap->self, poll->fences[i]);
+        if (poll->answers[i] == GS_ERR_TIMEOUT)
+            poll->busy = poll->fences[i];
     }
 }
 

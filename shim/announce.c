@@ -56,3 +56,9 @@ void gs_announce_proof(uint64_t addr, CUevent event)
 {
     note((struct cudasim_note){.kind = CUDASIM_RETIRE, .address = addr, .event = event});
 }
+
+void gs_announce_proof_of(uint64_t addr, CUevent event, unsigned more)
+{
+    note((struct cudasim_note){
+        .kind = CUDASIM_RETIRE, .address = addr, .bytes = more, .event = event});
+}

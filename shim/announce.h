@@ -34,6 +34,8 @@ GS_ANNOUNCE_COLD void gs_announce_ordered(enum cudasim_note_kind kind, const cha
                                           uint64_t addr, CUstream stream,
                                           bool per_thread);
 GS_ANNOUNCE_COLD void gs_announce_proof(uint64_t addr, CUevent event);
+/* One of several events that prove it together; `more` are told next. */
+GS_ANNOUNCE_COLD void gs_announce_proof_of(uint64_t addr, CUevent event, unsigned more);
 
 /* The driver calls up to gs_announce_end are the shim's own, in the service of `call`;
  * native_waits: the program's call would wait for the context's work by itself. Nests. */

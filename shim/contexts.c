@@ -10,9 +10,11 @@
 #include "announce.h"
 #include "fences.h"
 #include "captures.h"
+#include "free_lazy.h"
 #include "known.h"
 #include "mem_limits.h"
 #include "log.h"
+#include "marks.h"
 #include "state.h"
 #include "trace.h"
 
@@ -96,6 +98,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
         result =
             gs_limits_begin(context, bytes)
                 ?: gs_limits_end(context, bytes, gs_real()->cuMemAlloc_v2(&found, bytes));
+        gs_lazy_mapped(context, result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOMEM);
     }
     pop_context(pushed);
     gs_announce_end();
@@ -139,19 +142,25 @@ static bool backend_quiet(void *self)
 static enum gs_status backend_fence_query(void *self, gs_fence fence)
 {
     (void)self;
-    return gs_fence_query(fence);
+    return gs_epoch_is(fence) ? gs_epoch_query(fence) : gs_fence_query(fence);
 }
 
 static void backend_fence_release(void *self, gs_fence fence)
 {
     (void)self;
-    gs_fence_release(fence);
+    if (gs_epoch_is(fence)) {
+        gs_epoch_release(fence);
+    } else {
+        gs_fence_release(fence);
+    }
 }
 
 static void backend_retired(void *self, uint64_t addr, gs_fence fence)
 {
     (void)self;
-    if (gs_announced()) {
+    if (gs_announced() && gs_epoch_is(fence)) {
+        gs_mark_announce(gs_epoch_mark(fence), addr);
+    } else if (gs_announced()) {
         gs_announce_retire(addr, fence ? gs_fence_event(fence) : NULL);
     }
 }
@@ -247,6 +256,7 @@ static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
     entry->device = (int)device;
     entry->primary = is_primary(handle, device);
     entry->id = context_id(handle);
+    gs_epochs_init(&entry->epochs, &gs_context_marker, entry);
     note_device(state, device, entry->device);
     gs_limits_meet(state, entry->device);
     return entry;
@@ -415,7 +425,9 @@ CUcontext gs_context_search_accessor(struct gs_contexts *contexts, CUcontext own
     CUcontext found = NULL;
     pthread_mutex_lock(&contexts->lock);
     for (size_t i = 0; i < shared->count && !found; i++) {
-        if (shared->items[i].owner == owner && index-- == 0) {
+        bool may = shared->items[i].owner == owner ||
+                   (!shared->items[i].owner && shared->items[i].other != owner);
+        if (may && index-- == 0) {
             found = shared->items[i].other;
         }
     }

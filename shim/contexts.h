@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "epochs.h"
 #include "known.h"
 #include "pool.h"
 #include "real.h"
@@ -17,11 +18,12 @@
 struct gs_state;
 
 struct gs_context {
-    CUcontext handle;      /* immutable */
-    int device;            /* immutable: ordinal */
-    bool primary;          /* immutable: the device's primary context */
-    unsigned long long id; /* immutable: the driver's own number of it, 0 if none */
-    struct gs_heap *heap;  /* immutable; NULL: not pooled */
+    CUcontext handle;        /* immutable */
+    int device;              /* immutable: ordinal */
+    bool primary;            /* immutable: the device's primary context */
+    unsigned long long id;   /* immutable: the driver's own number of it, 0 if none */
+    struct gs_heap *heap;    /* immutable; NULL: not pooled */
+    struct gs_epochs epochs; /* locks itself: frees that waited for nothing */
     bool unfenced;    /* atomic: blocks were freed during a capture, without a fence */
     bool warmed;      /* atomic: GPUSHIM_WARMUP was done, or is being done */
     uint64_t idle_at; /* atomic: submissions.h; what had been submitted when it was seen
@@ -69,7 +71,8 @@ void gs_context_end(struct gs_state *state, CUcontext handle);
 /* Memory of `handle` is not to be pooled (a green context). */
 void gs_context_never_pool(struct gs_state *state, CUcontext handle);
 
-/* `other` was given access to the memory of `owner`: frees of that wait for both. */
+/* `other` was given access to the memory of `owner` (NULL: of every other context): frees
+ * of that wait for both. */
 void gs_context_share(struct gs_state *state, CUcontext owner, CUcontext other);
 
 /* A call that may end contexts is about to be made, or was: what threads remember of

@@ -6,9 +6,19 @@
  *
  * Owns:  nothing.   Lock: none; the set of captures locks itself.
  */
+#include "capture_gate.h"
 #include "captures.h"
+#include "marks.h"
 #include "state.h"
+#include "streams.h"
 #include "trace.h"
+
+/* From now on nobody records an event, and nobody is about to. */
+static void about_to_begin(CUstream stream, bool per_thread)
+{
+    gs_captures_begin(stream, per_thread);
+    gs_gate_close();
+}
 
 /* A begin was counted; keep it only if it succeeded. */
 static CUresult begun(CUresult result, CUstream stream, bool per_thread)
@@ -21,26 +31,26 @@ static CUresult begun(CUresult result, CUstream stream, bool per_thread)
 
 GS_EXPORT CUresult cuStreamBeginCapture(CUstream hStream)
 {
-    gs_captures_begin(hStream, false);
+    about_to_begin(hStream, false);
     return begun(gs_real()->cuStreamBeginCapture(hStream), hStream, false);
 }
 
 GS_EXPORT CUresult cuStreamBeginCapture_ptsz(CUstream hStream)
 {
-    gs_captures_begin(hStream, true);
+    about_to_begin(hStream, true);
     return begun(gs_real()->cuStreamBeginCapture_ptsz(hStream), hStream, true);
 }
 
 GS_EXPORT CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 {
-    gs_captures_begin(hStream, false);
+    about_to_begin(hStream, false);
     return begun(gs_real()->cuStreamBeginCapture_v2(hStream, mode), hStream, false);
 }
 
 GS_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream,
                                                 CUstreamCaptureMode mode)
 {
-    gs_captures_begin(hStream, true);
+    about_to_begin(hStream, true);
     return begun(gs_real()->cuStreamBeginCapture_v2_ptsz(hStream, mode), hStream, true);
 }
 
@@ -51,7 +61,7 @@ GS_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
                                                size_t numDependencies,
                                                CUstreamCaptureMode mode)
 {
-    gs_captures_begin(hStream, false);
+    about_to_begin(hStream, false);
     return begun(gs_real()->cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies,
                                                         dependencyData, numDependencies,
                                                         mode),
@@ -64,7 +74,7 @@ GS_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hG
                                                     size_t numDependencies,
                                                     CUstreamCaptureMode mode)
 {
-    gs_captures_begin(hStream, true);
+    about_to_begin(hStream, true);
     return begun(gs_real()->cuStreamBeginCaptureToGraph_ptsz(hStream, hGraph,
                                                              dependencies, dependencyData,
                                                              numDependencies, mode),
@@ -97,23 +107,27 @@ GS_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
     return ended(gs_real()->cuStreamEndCapture_ptsz(hStream, phGraph), hStream, true);
 }
 
-/* A stream's capture ends with it; its handle may name another stream at once. */
-GS_EXPORT CUresult cuStreamDestroy(CUstream hStream)
+/* A stream's capture ends with it; its handle may name another stream at once, from the
+ * moment that the driver lets go of it. */
+static CUresult destroy(__typeof__(cuStreamDestroy_v2) *real_destroy, CUstream stream)
 {
-    gs_trace_stream_end(hStream);
-    CUresult result = gs_real()->cuStreamDestroy(hStream);
-    if (result == CUDA_SUCCESS && gs_captures_active()) {
-        gs_captures_end(hStream, false);
+    gs_trace_stream_end(stream);
+    CUcontext context = gs_marks_stream_ends(stream);
+    CUresult result = real_destroy(stream);
+    if (result != CUDA_SUCCESS) {
+        gs_streams_restore(stream, context);
+    } else if (gs_captures_active()) {
+        gs_captures_end(stream, false);
     }
     return result;
 }
 
+GS_EXPORT CUresult cuStreamDestroy(CUstream hStream)
+{
+    return destroy(gs_real()->cuStreamDestroy, hStream);
+}
+
 GS_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
 {
-    gs_trace_stream_end(hStream);
-    CUresult result = gs_real()->cuStreamDestroy_v2(hStream);
-    if (result == CUDA_SUCCESS && gs_captures_active()) {
-        gs_captures_end(hStream, false);
-    }
-    return result;
+    return destroy(gs_real()->cuStreamDestroy_v2, hStream);
 }

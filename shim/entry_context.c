@@ -8,6 +8,7 @@
  * Owns:  nothing.   Lock: none; the context map locks itself.
  */
 #include "fences.h"
+#include "marks.h"
 #include "record.h"
 
 /* ---- destroy --------------------------------------------------------------------- */
@@ -15,6 +16,7 @@
 static void ended(struct gs_state *state, CUcontext ctx)
 {
     gs_fences_thaw(ctx, true);
+    gs_marks_context_ends(ctx);
     gs_context_end(state, ctx);
     gs_record_context_lost(state, ctx);
 }

@@ -4,6 +4,7 @@
  */
 #include "announce.h"
 #include "captures.h"
+#include "free_lazy.h"
 #include "free_wait.h"
 #include "mem_limits.h"
 #include "log.h"
@@ -179,6 +180,9 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     CUresult result = CUDA_SUCCESS;
     bool waited = !gs_captures_active(), idle = false;
     gs_pool_thread_stream(gs_submissions_stream());
+    if (gs_free_lazily(state, block, addr)) {
+        return CUDA_SUCCESS;
+    }
     if (waited) {
         result = gs_free_wait(state, gs_heap_self(heap), &idle);
     }

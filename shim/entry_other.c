@@ -201,23 +201,7 @@ GS_EXPORT CUresult cuMipmappedArrayCreate(
                                    : result;
 }
 
-/* ---- streams and contexts ---------------------------------------------------------- */
-
-GS_EXPORT CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
-{
-    CUresult result = gs_real()->cuStreamCreate(phStream, Flags);
-    return gs_retry_needed(result) ? gs_real()->cuStreamCreate(phStream, Flags) : result;
-}
-
-GS_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags,
-                                              int priority)
-{
-    const struct gs_real *real = gs_real();
-    CUresult result = real->cuStreamCreateWithPriority(phStream, flags, priority);
-    return gs_retry_needed(result)
-               ? real->cuStreamCreateWithPriority(phStream, flags, priority)
-               : result;
-}
+/* ---- contexts ---------------------------------------------------------------------- */
 
 GS_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {

@@ -20,6 +20,7 @@
  * Owns:  nothing.   Lock: none.
  * Source: CUDA Driver API, API synchronization behavior, Stream synchronization behavior
  */
+#include "free_lazy.h"
 #include "known.h"
 #include "mem_limits.h"
 #include "state.h"
@@ -31,6 +32,7 @@ struct watch {
     const struct gs_context *context; /* NULL: no mark can be made */
     struct gs_snapshot before;
     unsigned own_calls;
+    uint64_t lazy_token; /* 0: none */
 };
 
 static struct watch watch_begin(CUcontext handle, bool current, unsigned own_calls)
@@ -40,10 +42,12 @@ static struct watch watch_begin(CUcontext handle, bool current, unsigned own_cal
     if (!state) {
         return watch;
     }
-    if (state->pool && gs_known_proof_holds()) {
+    if (state->pool &&
+        (gs_known_proof_holds() || state->options.free_sync == GS_FREE_SYNC_LAZY)) {
         watch.context =
             current ? gs_context_current_known(state) : gs_context_find(state, handle);
         watch.before = gs_submissions_snapshot(own_calls);
+        watch.lazy_token = gs_lazy_wait_begin(state, watch.context);
     }
     gs_leave();
     if (gs_mutant(GS_MUTANT_green_marks) && (!watch.context || !watch.context->heap)) {
@@ -75,6 +79,10 @@ static void watch_end(struct watch *watch, CUresult result)
     }
     if (watch->context && (result == CUDA_SUCCESS || gs_mutant(GS_MUTANT_failed_marks))) {
         gs_context_mark_idle(watch->context, &watch->before);
+        if (watch->lazy_token && gs_enter()) {
+            gs_lazy_wait_end(watch->context, watch->lazy_token);
+            gs_leave();
+        }
         relax(watch->context);
     }
 }

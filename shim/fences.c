@@ -1,14 +1,21 @@
 /*
  * fences.c - events that say when a freed block may be reused, and their contexts.
- * Owns:  every fence that is not released yet, in one list.
+ *
+ * Events are created once and recorded many times: a fence that is released is kept as a
+ * spare of its context.
+ *
+ * Owns:  every fence that is not released yet, in one list, and the spares in another.
  * Lock:  fences_lock for the list and the states.
  */
 #include "fences.h"
 
-#include "announce.h"
-
 #include <pthread.h>
 #include <stdlib.h>
+
+#include "announce.h"
+#include "capture_gate.h"
+#include "mutants.h"
+#include "record.h"
 
 enum fence_state { FENCE_ALIVE, FENCE_FROZEN, FENCE_OVER };
 
@@ -23,60 +30,182 @@ struct event_fence {
 static pthread_mutex_t fences_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct event_fence *fences; /* under fences_lock */
 
-/* Create and record in the stream's context, made current for it. */
-static CUresult record(CUstream stream, bool per_thread, struct event_fence *fence)
-{
-    const struct gs_real *real = gs_real();
-    __typeof__(cuEventRecord) *record_event =
-        per_thread ? real->cuEventRecord_ptsz : real->cuEventRecord;
-    CUcontext popped;
-    CUresult result = real->cuCtxGetCurrent(&fence->context);
+/* Events kept for the next fence of their context: what an epoch's steady state needs. */
+#define MAX_SPARES 64
 
-    if (result == CUDA_SUCCESS && stream && stream != CU_STREAM_LEGACY &&
-        stream != CU_STREAM_PER_THREAD && real->cuStreamGetCtx) {
-        result = real->cuStreamGetCtx(stream, &fence->context);
-    }
-    if (result == CUDA_SUCCESS) {
-        result = real->cuCtxPushCurrent_v2(fence->context);
-    }
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    result = real->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS) {
-        result = record_event(fence->event, stream);
-        if (result != CUDA_SUCCESS) {
-            real->cuEventDestroy_v2(fence->event);
-        }
-    }
-    real->cuCtxPopCurrent_v2(&popped);
-    return result;
-}
+static struct event_fence *spares; /* under fences_lock: linked by next, never alive */
+static unsigned spare_count;       /* under fences_lock */
 
-CUresult gs_fence_record(CUstream stream, bool per_thread, gs_fence *out)
+/* ---- lists; fences_lock is held ---------------------------------------------------- */
+
+static void link_fence(struct event_fence *fence)
 {
-    struct event_fence *fence = calloc(1, sizeof(*fence));
-    if (!fence) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    gs_announce_begin("cuMemFreeAsync", false);
-    CUresult result = record(stream, per_thread, fence);
-    gs_announce_end();
-    if (result != CUDA_SUCCESS) {
-        free(fence);
-        return result;
-    }
-    pthread_mutex_lock(&fences_lock);
     fence->next = fences;
     fence->back_link = &fences;
     if (fences) {
         fences->back_link = &fence->next;
     }
     fences = fence;
+}
+
+static void unlink_fence(struct event_fence *fence)
+{
+    *fence->back_link = fence->next;
+    if (fence->next) {
+        fence->next->back_link = fence->back_link;
+    }
+}
+
+/* Take a spare one of that context, or NULL. */
+static struct event_fence *take_spare(CUcontext context)
+{
+    struct event_fence **link = &spares;
+    while (*link && ((*link)->context != context || (*link)->state != FENCE_ALIVE)) {
+        link = &(*link)->next;
+    }
+    struct event_fence *found = *link;
+    if (found) {
+        *link = found->next;
+        spare_count--;
+    }
+    return found;
+}
+
+/* ---- events ------------------------------------------------------------------------ */
+
+/* Make the context current if it is not. */
+static CUresult push(CUcontext context, bool *pushed)
+{
+    CUcontext now = NULL;
+    *pushed = false;
+    CUresult result = gs_real()->cuCtxGetCurrent(&now);
+    if (result == CUDA_SUCCESS && now != context) {
+        result = gs_real()->cuCtxPushCurrent_v2(context);
+        *pushed = result == CUDA_SUCCESS;
+    }
+    return result;
+}
+
+static void pop(bool pushed)
+{
+    CUcontext popped;
+    if (pushed) {
+        gs_real()->cuCtxPopCurrent_v2(&popped);
+    }
+}
+
+/* A fence that is not recorded yet, with an event of the context. */
+static CUresult obtain(CUcontext context, struct event_fence **out)
+{
+    pthread_mutex_lock(&fences_lock);
+    struct event_fence *fence = take_spare(context);
+    pthread_mutex_unlock(&fences_lock);
+    bool pushed;
+    if (fence) {
+        *out = fence;
+        return CUDA_SUCCESS;
+    }
+    fence = calloc(1, sizeof(*fence));
+    if (!fence) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    fence->context = context;
+    CUresult result = push(context, &pushed);
+    if (result == CUDA_SUCCESS) {
+        result = gs_real()->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
+        pop(pushed);
+    }
+    if (result != CUDA_SUCCESS) {
+        free(fence);
+        return result;
+    }
+    *out = fence;
+    return CUDA_SUCCESS;
+}
+
+/* It is recorded, or (not CUDA_SUCCESS) it could not be. */
+static CUresult finish(struct event_fence *fence, CUresult result, gs_fence *out)
+{
+    if (result != CUDA_SUCCESS) {
+        gs_real()->cuEventDestroy_v2(fence->event);
+        free(fence);
+        return result;
+    }
+    pthread_mutex_lock(&fences_lock);
+    link_fence(fence);
     pthread_mutex_unlock(&fences_lock);
     *out = (gs_fence)(uintptr_t)fence;
     return CUDA_SUCCESS;
 }
+
+/* ---- recording --------------------------------------------------------------------- */
+
+static CUresult context_of(CUstream stream, CUcontext *out)
+{
+    const struct gs_real *real = gs_real();
+    CUresult result = real->cuCtxGetCurrent(out);
+    if (result == CUDA_SUCCESS && stream && stream != CU_STREAM_LEGACY &&
+        stream != CU_STREAM_PER_THREAD && real->cuStreamGetCtx) {
+        result = real->cuStreamGetCtx(stream, out);
+    }
+    return result;
+}
+
+CUresult gs_fence_record_in(CUcontext context, CUstream stream, bool per_thread,
+                            gs_fence *out)
+{
+    __typeof__(cuEventRecord) *record_event =
+        per_thread ? gs_real()->cuEventRecord_ptsz : gs_real()->cuEventRecord;
+    struct event_fence *fence = NULL;
+    bool pushed;
+    CUresult result = obtain(context, &fence);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = push(context, &pushed);
+    if (result == CUDA_SUCCESS) {
+        result = record_event(fence->event, stream);
+        pop(pushed);
+    }
+    return finish(fence, result, out);
+}
+
+CUresult gs_fence_record(CUstream stream, bool per_thread, gs_fence *out)
+{
+    CUcontext context = NULL;
+    gs_announce_begin("cuMemFreeAsync", false);
+    CUresult result = context_of(stream, &context);
+    if (result == CUDA_SUCCESS) {
+        /* Where something captures, the caller has seen that it is not this stream. */
+        bool alone = gs_gate_enter();
+        result = gs_fence_record_in(context, stream, per_thread, out);
+        if (alone) {
+            gs_gate_leave();
+        }
+    }
+    gs_announce_end();
+    return result;
+}
+
+#if CUDA_VERSION >= 12050
+CUresult gs_fence_record_context(CUcontext context, gs_fence *out)
+{
+    struct event_fence *fence = NULL;
+    CUresult result = obtain(context, &fence);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    return finish(fence, gs_real()->cuCtxRecordEvent(context, fence->event), out);
+}
+#else
+CUresult gs_fence_record_context(CUcontext context, gs_fence *out)
+{
+    (void)context, (void)out;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+#endif
+
+/* ---- questions --------------------------------------------------------------------- */
 
 static enum fence_state state_of(const struct event_fence *fence)
 {
@@ -86,8 +215,36 @@ static enum fence_state state_of(const struct event_fence *fence)
     return state;
 }
 
+/* While a stream captures only a thread in the relaxed mode may ask, and only after what
+ * was recorded outside, as all of these were. */
+static CUresult query_relaxed(CUevent event)
+{
+    const struct gs_real *real = gs_real();
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (!real->cuThreadExchangeStreamCaptureMode ||
+        real->cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS) {
+        return CUDA_ERROR_NOT_READY;
+    }
+    CUresult result = real->cuEventQuery(event);
+    real->cuThreadExchangeStreamCaptureMode(&mode);
+    return result;
+}
+
+static CUresult query(CUevent event)
+{
+    if (!gs_gate_enter()) {
+        return query_relaxed(event);
+    }
+    CUresult result = gs_real()->cuEventQuery(event);
+    gs_gate_leave();
+    return result;
+}
+
 enum gs_status gs_fence_query(gs_fence handle)
 {
+    if (gs_mutant(GS_MUTANT_stream_is_done)) {
+        return GS_OK;
+    }
     const struct event_fence *fence = (const struct event_fence *)(uintptr_t)handle;
     switch (state_of(fence)) {
     case FENCE_OVER:
@@ -98,12 +255,18 @@ enum gs_status gs_fence_query(gs_fence handle)
         break;
     }
     gs_announce_begin("a poll of fences", false);
-    CUresult result = gs_real()->cuEventQuery(fence->event);
+    CUresult result = query(fence->event);
     gs_announce_end();
-    if (result == CUDA_SUCCESS) {
+    switch (result) {
+    case CUDA_SUCCESS:
         return GS_OK;
+    case CUDA_ERROR_NOT_READY:
+    case CUDA_ERROR_NOT_PERMITTED: /* in a host function, which may ask for nothing */
+        return GS_ERR_TIMEOUT;
+    default:
+        /* Refused by a capture after all: that says nothing of the work. */
+        return gs_refused_for_capture(result) ? GS_ERR_TIMEOUT : GS_ERR_BACKEND;
     }
-    return result == CUDA_ERROR_NOT_READY ? GS_ERR_TIMEOUT : GS_ERR_BACKEND;
 }
 
 CUevent gs_fence_event(gs_fence handle)
@@ -116,16 +279,41 @@ void gs_fence_release(gs_fence handle)
 {
     struct event_fence *fence = (struct event_fence *)(uintptr_t)handle;
     pthread_mutex_lock(&fences_lock);
-    *fence->back_link = fence->next;
-    if (fence->next) {
-        fence->next->back_link = fence->back_link;
-    }
+    unlink_fence(fence);
     bool alive = fence->state == FENCE_ALIVE;
+    bool kept = alive && spare_count < MAX_SPARES;
+    if (kept) {
+        fence->next = spares;
+        spares = fence;
+        spare_count++;
+    }
     pthread_mutex_unlock(&fences_lock);
+    if (kept) {
+        return;
+    }
     if (alive) {
         gs_real()->cuEventDestroy_v2(fence->event);
     }
     free(fence);
+}
+
+/* ---- the end of contexts ----------------------------------------------------------- */
+
+/* Their events are gone with the context. Those left over are not destroyed: the handles
+ * may be another's. */
+static void forget_spares(CUcontext context)
+{
+    struct event_fence **link = &spares;
+    while (*link) {
+        struct event_fence *fence = *link;
+        if (fence->context == context) {
+            *link = fence->next;
+            spare_count--;
+            free(fence);
+        } else {
+            link = &fence->next;
+        }
+    }
 }
 
 static void change(CUcontext context, enum fence_state from, enum fence_state to)
@@ -135,6 +323,14 @@ static void change(CUcontext context, enum fence_state from, enum fence_state to
         if (fence->context == context && fence->state == from) {
             fence->state = to;
         }
+    }
+    for (struct event_fence *fence = spares; fence; fence = fence->next) {
+        if (fence->context == context && fence->state == from) {
+            fence->state = to;
+        }
+    }
+    if (to == FENCE_OVER) {
+        forget_spares(context);
     }
     pthread_mutex_unlock(&fences_lock);
 }
@@ -153,4 +349,6 @@ void gs_fences_reset(void)
 {
     pthread_mutex_init(&fences_lock, NULL);
     fences = NULL;
+    spares = NULL;
+    spare_count = 0;
 }

@@ -19,6 +19,15 @@
  */
 CUresult gs_fence_record(CUstream stream, bool per_thread, gs_fence *out);
 
+/*
+ * The same behind a stream of a context that the caller names; or behind all work of that
+ * context (cuCtxRecordEvent: CUDA_ERROR_NOT_SUPPORTED before CUDA 12.5). The caller has
+ * entered the capture gate, or has seen that the stream does not capture.
+ */
+CUresult gs_fence_record_in(CUcontext context, CUstream stream, bool per_thread,
+                            gs_fence *out);
+CUresult gs_fence_record_context(CUcontext context, gs_fence *out);
+
 /* As gs_backend.fence_query and .fence_release. */
 enum gs_status gs_fence_query(gs_fence fence) GS_MUST_USE;
 /* The event behind it; NULL if its context has gone. */

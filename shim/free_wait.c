@@ -62,14 +62,19 @@ static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
     return result;
 }
 
+void gs_free_found_idle(const struct gs_context *context)
+{
+    uint64_t *found = &gs_submissions_own()->idle_frees[row_of(context)];
+    __atomic_store_n(found, __atomic_load_n(found, __ATOMIC_RELAXED) + 1,
+                     __ATOMIC_RELAXED);
+}
+
 bool gs_free_finds_idle(struct gs_state *state, const struct gs_context *context)
 {
     if (GS_UNLIKELY(!gs_context_is_idle(&state->contexts, context))) {
         return false;
     }
-    uint64_t *found = &gs_submissions_own()->idle_frees[row_of(context)];
-    __atomic_store_n(found, __atomic_load_n(found, __ATOMIC_RELAXED) + 1,
-                     __ATOMIC_RELAXED);
+    gs_free_found_idle(context);
     return true;
 }
 

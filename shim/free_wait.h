@@ -6,6 +6,9 @@
 
 #include "state.h"
 
+/* A free found nothing to wait for. */
+void gs_free_found_idle(const struct gs_context *context);
+
 /*
  * Wait as the native free of memory of that context does, unless the context is idle.
  * Out:  *idle  whether there was nothing to wait for

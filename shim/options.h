@@ -14,7 +14,7 @@
 #include "gs_base.h"
 #include "tracker.h"
 
-enum gs_free_sync { GS_FREE_SYNC_NATIVE, GS_FREE_SYNC_WAIT };
+enum gs_free_sync { GS_FREE_SYNC_NATIVE, GS_FREE_SYNC_WAIT, GS_FREE_SYNC_LAZY };
 enum gs_leak_report { GS_LEAK_REPORT_OFF, GS_LEAK_REPORT_EXIT };
 
 /* The longest file name pattern or text, with its NUL. */

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "capture_gate.h"
 #include "captures.h"
 #include "fences.h"
 #include "free_wait.h"
@@ -20,6 +21,7 @@
 #include "linker.h"
 #include "log.h"
 #include "lookup.h"
+#include "marks.h"
 #include "runtime.h"
 #include "submissions.h"
 #include "trace.h"
@@ -76,6 +78,8 @@ static void after_fork_in_child(void)
     gs_thread = (struct gs_thread){0};
     gs_pool_after_fork_in_child();
     gs_captures_reset();
+    gs_gate_reset();
+    gs_marks_reset();
     gs_fences_reset();
     gs_submissions_reset();
     gs_free_stats_reset();

@@ -60,6 +60,9 @@ void expect(CUresult got, CUresult wanted, const char *text, const char *file, i
 void forgive(void);
 void must(bool held, const char *text);
 
+/* The library is preloaded, and its frees wait for nothing (GPUSHIM_FREE_SYNC=lazy). */
+bool free_is_lazy(void);
+
 /* Device 0's primary context, current; the kernels. Called by the runner. */
 void world_begin(void);
 CUcontext world_context(void);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "../gpu/kernels.h"
@@ -233,4 +234,12 @@ extern cudasim_announce_function cudasim_announce;
 void announce(const struct cudasim_note *note)
 {
     must(cudasim_announce(note) == 0, "the note is known");
+}
+
+bool free_is_lazy(void)
+{
+    const char *mode = getenv("GPUSHIM_FREE_SYNC"); /* NOLINT(concurrency-mt-unsafe) */
+    const char *preload = getenv("LD_PRELOAD");     /* NOLINT(concurrency-mt-unsafe) */
+
+    return mode && strcmp(mode, "lazy") == 0 && preload && strstr(preload, "gpushim");
 }

@@ -226,3 +226,28 @@ Test(pending, kill_during_a_poll_releases_every_fence_once)
     cr_assert_leq(bed.fake.queries, 1, "a dead heap's backend is not asked");
     bed_fini(&bed);
 }
+
+/* ---- a fence of several blocks -------------------------------------------------------
+ */
+
+Test(pending, blocks_of_one_fence_are_asked_after_once)
+{
+    struct bed bed;
+    uint64_t blocks[100];
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    fake_fence_set(&bed.fake, 1, FAKE_FENCE_BUSY);
+    for (unsigned i = 0; i < 100; i++)
+        blocks[i] = bed_alloc(&bed, 512);
+    for (unsigned i = 0; i < 100; i++)
+        bed_free_fenced(&bed, blocks[i], 1);
+    bed.fake.queries = 0;
+    cr_assert_eq(gs_pending_poll(bed.heap, 0), 0);
+    cr_assert_eq(bed.fake.queries, 1, "over all batches");
+    bed_check(&bed);
+    bed.fake.pool = NULL;
+    gs_heap_retire(bed.heap, gs_heap_retire_begin(bed.heap));
+    cr_assert_eq(bed_stats(&bed).pending_bytes, 0);
+    gs_pool_destroy(bed.pool);
+    fake_fini(&bed.fake);
+}

@@ -207,7 +207,10 @@ static void retire(const struct cudasim_note *note)
 
     if (tenant) {
         oracle_tenant_retire(tenant, sim_thread_line(), op ? op->order : NULL);
-        oracle_tenant_unref(tenant);
+        if (note->bytes)
+            remember(note->address, tenant); /* another event comes */
+        else
+            oracle_tenant_unref(tenant);
     }
     sim_op_unref(op);
     if (event)

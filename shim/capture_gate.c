@@ -1,0 +1,59 @@
+/*
+ * capture_gate.c - who records, and whether a capture may begin.
+ *
+ * One side counts itself and then looks for captures, the other counts its capture and
+ * then looks for those inside: one of the two is bound to see the other.
+ *
+ * Owns:  `inside`.   Lock: none; sequentially consistent atomics.
+ */
+#include "capture_gate.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <time.h>
+
+#include "captures.h"
+#include "mutants.h"
+#include "thread.h"
+
+/* Turns of a begin that finds somebody inside before it sleeps between two looks. */
+#define SPINS  100
+#define NAP_NS 20000
+
+static unsigned inside; /* atomic */
+
+bool gs_gate_enter(void)
+{
+    __atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+    if (GS_LIKELY(!gs_captures_active()) || gs_mutant(GS_MUTANT_gate_open)) {
+        return true;
+    }
+    gs_gate_leave();
+    return false;
+}
+
+void gs_gate_leave(void)
+{
+    __atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+}
+
+void gs_gate_close(void)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    int saved_errno = errno;
+    /* A signal handler that interrupted a thread inside would wait for itself. */
+    for (unsigned i = 0;
+         gs_thread.depth == 0 && __atomic_load_n(&inside, __ATOMIC_SEQ_CST) > 0; i++) {
+        if (i < SPINS) {
+            sched_yield();
+        } else {
+            nanosleep(&nap, NULL);
+        }
+    }
+    errno = saved_errno;
+}
+
+void gs_gate_reset(void)
+{
+    __atomic_store_n(&inside, 0, __ATOMIC_SEQ_CST);
+}

@@ -1,0 +1,84 @@
+/*
+ * free_lazy.c - the free of a pooled block in the lazy mode.
+ * Owns:  nothing.   Lock: none.
+ */
+#include "free_lazy.h"
+
+#include "announce.h"
+#include "epochs.h"
+#include "free_wait.h"
+#include "marks.h"
+#include "mutants.h"
+#include "record.h"
+#include "trace.h"
+
+static bool is_lazy(const struct gs_state *state)
+{
+    return state->options.free_sync == GS_FREE_SYNC_LAZY;
+}
+
+static void account(struct gs_state *state, struct gs_block *block, uint64_t addr,
+                    enum gs_trace_how how)
+{
+    gs_trace_free(addr, how, NULL, GS_TRACE_UNORDERED);
+    gs_record_block_freed(state, block, GS_API_cuMemFree_v2);
+    gs_announce_take_back("cuMemFree_v2", addr);
+}
+
+bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t addr)
+{
+    struct gs_context *context = gs_heap_self(gs_block_heap(block));
+    gs_fence fence;
+    bool full;
+    if (!is_lazy(state)) {
+        return false;
+    }
+    if (gs_context_is_idle(&state->contexts, context)) {
+        gs_free_found_idle(context);
+        account(state, block, addr, GS_TRACE_READY);
+        gs_block_park(block);
+        return true;
+    }
+    if (!gs_marks_work(state, context) ||
+        gs_epochs_join(&context->epochs, gs_block_requested(block), &fence, &full) !=
+            GS_OK) {
+        return false;
+    }
+    account(state, block, addr, GS_TRACE_HELD);
+    gs_block_park_fenced(block, fence);
+    if (full) {
+        gs_epochs_close(&context->epochs);
+    }
+    return true;
+}
+
+uint64_t gs_lazy_wait_begin(struct gs_state *state, const struct gs_context *context)
+{
+    if (!is_lazy(state) || !context || !context->heap ||
+        gs_context_accessor(&state->contexts, context->handle, 0)) {
+        return 0;
+    }
+    return gs_heap_retire_begin(context->heap);
+}
+
+void gs_lazy_wait_end(const struct gs_context *context, uint64_t token)
+{
+    if (gs_mutant(GS_MUTANT_retired_after)) {
+        token = gs_heap_retire_begin(context->heap);
+    }
+    gs_heap_retire(context->heap, token);
+}
+
+void gs_lazy_mapped(const struct gs_context *context, enum gs_status status)
+{
+    const struct gs_state *state = gs_state_peek();
+    struct gs_epochs *epochs = &((struct gs_context *)(uintptr_t)context)->epochs;
+    size_t room = 0, total;
+    if (!state || !is_lazy(state)) {
+        return;
+    }
+    if (status == GS_OK && gs_real()->cuMemGetInfo_v2(&room, &total) != CUDA_SUCCESS) {
+        room = 0;
+    }
+    gs_epochs_room(epochs, room);
+}

@@ -1,0 +1,33 @@
+/*
+ * free_lazy.h - GPUSHIM_FREE_SYNC=lazy: a free that waits for nothing.
+ *
+ * The user vouches that the program does not lean on the wait of a free. That its memory
+ * is not given to others too early stays the library's business: epochs.h.
+ *
+ * Lock: none; what it uses locks itself.   Design: docs/free.md, "Lazy"
+ */
+#ifndef GS_FREE_LAZY_H
+#define GS_FREE_LAZY_H
+
+#include "state.h"
+
+/*
+ * Free a claimed block without a wait.
+ * Returns false, and nothing is done, where the free has to go the native way: another
+ * mode, a context whose work cannot be marked, one that is broken.
+ */
+bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t addr);
+
+/*
+ * Around a wait of the program's for all work of a context: what was freed before the
+ * first of the two is ready after the second.
+ * Returns a token for the second; 0: such a wait proves nothing (another mode, several
+ * contexts that may access the memory).
+ */
+uint64_t gs_lazy_wait_begin(struct gs_state *state, const struct gs_context *context);
+void gs_lazy_wait_end(const struct gs_context *context, uint64_t token);
+
+/* The context's device was asked for a segment: GS_OK, or GS_ERR_NOMEM. */
+void gs_lazy_mapped(const struct gs_context *context, enum gs_status status);
+
+#endif

@@ -1,0 +1,335 @@
+/*
+ * marks.c - the ways to mark a context's work.
+ *
+ * Stream events. A stream of the library's own, `gather`, which nothing else waits for,
+ * is made to wait for an event of each living stream; the mark is an event behind that.
+ * The legacy stream is marked by way of a blocking stream of the library's own, `legacy`:
+ * that waits for what the legacy stream has, while an event in the legacy stream itself
+ * would stand between the program's blocking streams, which natively nothing does.
+ * What waits for `gather` is nobody, so what it waits for delays nobody.
+ *
+ * Owns:  the two streams of each context that needed them.
+ * Lock:  helpers_lock for their list.
+ * Source: CUDA Driver API, cuCtxRecordEvent, Stream synchronization behavior
+ */
+#include "marks.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "announce.h"
+#include "capture_gate.h"
+#include "fences.h"
+#include "known.h"
+#include "mutants.h"
+#include "record.h"
+#include "streams.h"
+#include "submissions.h"
+
+/* Contexts of one mark, and streams of one context, beyond which a free waits. */
+#define MAX_CONTEXTS 16u
+#define MAX_STREAMS  256u
+
+struct mark {
+    unsigned count;
+    gs_fence fences[MAX_CONTEXTS];
+};
+
+struct helpers {
+    CUcontext context;
+    CUstream gather, legacy;
+    struct helpers *next;
+};
+
+static pthread_mutex_t helpers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct helpers *all_helpers; /* under helpers_lock */
+
+static struct mark *mark_of(uint64_t mark)
+{
+    return (struct mark *)(uintptr_t)mark;
+}
+
+/* ---- which way --------------------------------------------------------------------- */
+
+static bool has_context_events(void)
+{
+    static int known; /* atomic: 0: not asked yet; 1: yes; -1: no */
+    int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    int version = 0;
+    if (GS_UNLIKELY(answer == 0)) {
+        bool new_enough = gs_real()->cuDriverGetVersion &&
+                          gs_real()->cuDriverGetVersion(&version) == CUDA_SUCCESS &&
+                          version >= 12050 && gs_real_exports("cuCtxRecordEvent");
+        answer = CUDA_VERSION >= 12050 && new_enough ? 1 : -1;
+        __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
+    }
+    return answer > 0;
+}
+
+static bool has_stream_events(void)
+{
+    return gs_streams_proof_holds() && gs_known_proof_holds() &&
+           !(gs_submissions_snapshot(0).streams & GS_STREAMS_BEYOND);
+}
+
+bool gs_marks_work(struct gs_state *state, const struct gs_context *context)
+{
+    return (has_context_events() || has_stream_events()) &&
+           !gs_context_accessor(&state->contexts, context->handle, MAX_CONTEXTS - 1);
+}
+
+/* ---- by an event of each stream ---------------------------------------------------- */
+
+static struct helpers *find_helpers(CUcontext context)
+{
+    pthread_mutex_lock(&helpers_lock);
+    struct helpers *found = all_helpers;
+    while (found && found->context != context) {
+        found = found->next;
+    }
+    pthread_mutex_unlock(&helpers_lock);
+    return found;
+}
+
+/* The context is current. */
+static struct helpers *make_helpers(CUcontext context)
+{
+    const struct gs_real *real = gs_real();
+    struct helpers *made = calloc(1, sizeof(*made));
+    if (!made) {
+        return NULL;
+    }
+    made->context = context;
+    if (real->cuStreamCreate(&made->gather, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+        goto no_gather;
+    }
+    if (real->cuStreamCreate(&made->legacy, CU_STREAM_DEFAULT) != CUDA_SUCCESS) {
+        goto no_legacy;
+    }
+    pthread_mutex_lock(&helpers_lock);
+    made->next = all_helpers;
+    all_helpers = made;
+    pthread_mutex_unlock(&helpers_lock);
+    return made;
+
+no_legacy:
+    real->cuStreamDestroy_v2(made->gather);
+no_gather:
+    free(made);
+    return NULL;
+}
+
+/* `gather` goes on behind what the stream has now. */
+static CUresult gather(const struct helpers *helpers, CUstream stream)
+{
+    gs_fence fence;
+    CUresult result = gs_fence_record_in(helpers->context, stream, false, &fence);
+    if (result == CUDA_SUCCESS) {
+        result = gs_real()->cuStreamWaitEvent(helpers->gather, gs_fence_event(fence), 0);
+        gs_fence_release(fence);
+    }
+    return result;
+}
+
+/* The context is current, and the gate entered. */
+static CUresult record_streams_here(CUcontext context, gs_fence *out)
+{
+    CUstream streams[MAX_STREAMS];
+    size_t count = gs_streams_of(context, streams, MAX_STREAMS);
+    struct helpers *helpers = find_helpers(context);
+    if (!helpers) {
+        helpers = make_helpers(context);
+    }
+    if (!helpers || count > MAX_STREAMS) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = gather(helpers, helpers->legacy);
+    for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++) {
+        result = gather(helpers, streams[i]);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = gs_fence_record_in(context, helpers->gather, false, out);
+    }
+    return result;
+}
+
+static CUresult record_streams(CUcontext context, gs_fence *out)
+{
+    CUcontext popped;
+    CUresult result = gs_real()->cuCtxPushCurrent_v2(context);
+    if (result == CUDA_SUCCESS) {
+        result = record_streams_here(context, out);
+        gs_real()->cuCtxPopCurrent_v2(&popped);
+    }
+    return result;
+}
+
+/* ---- the marker -------------------------------------------------------------------- */
+
+static CUresult record_context(CUcontext context, gs_fence *out)
+{
+    if (has_context_events()) {
+        return gs_fence_record_context(context, out);
+    }
+    return has_stream_events() ? record_streams(context, out) : CUDA_ERROR_NOT_READY;
+}
+
+static bool is_gone(CUresult result)
+{
+    return result == CUDA_ERROR_INVALID_CONTEXT ||
+           result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+/* The gate is entered. */
+static CUresult record_all(struct gs_state *state, CUcontext owner, struct mark *mark)
+{
+    CUresult result = record_context(owner, &mark->fences[0]);
+    CUcontext other;
+    mark->count = result == CUDA_SUCCESS;
+    for (unsigned i = 0;
+         result == CUDA_SUCCESS &&
+         (other = gs_context_accessor(&state->contexts, owner, i)) != NULL &&
+         !gs_mutant(GS_MUTANT_accessors_unmarked);
+         i++) {
+        if (mark->count == MAX_CONTEXTS) {
+            return CUDA_ERROR_NOT_READY;
+        }
+        result = record_context(other, &mark->fences[mark->count]);
+        mark->count += result == CUDA_SUCCESS;
+        if (is_gone(result)) { /* it runs nothing any more */
+            result = CUDA_SUCCESS;
+        }
+    }
+    return result;
+}
+
+static void marker_release(void *self, uint64_t mark)
+{
+    (void)self;
+    for (unsigned i = 0; i < mark_of(mark)->count; i++) {
+        gs_fence_release(mark_of(mark)->fences[i]);
+    }
+    free(mark_of(mark));
+}
+
+/* What kept it from being recorded: the moment, or a context that is broken? */
+static enum gs_status status_of(CUresult result)
+{
+    switch (result) {
+    case CUDA_SUCCESS:
+        return GS_OK;
+    case CUDA_ERROR_OUT_OF_MEMORY:
+    case CUDA_ERROR_NOT_READY:
+    case CUDA_ERROR_NOT_PERMITTED: /* in a host function */
+    case CUDA_ERROR_NOT_SUPPORTED:
+    case CUDA_ERROR_NOT_FOUND:
+        return GS_ERR_TIMEOUT;
+    default:
+        return gs_refused_for_capture(result) ? GS_ERR_TIMEOUT : GS_ERR_BACKEND;
+    }
+}
+
+static enum gs_status marker_record(void *self, uint64_t *out)
+{
+    const struct gs_context *context = self;
+    struct gs_state *state = gs_state_peek();
+    if (!state || !gs_gate_enter()) {
+        return GS_ERR_TIMEOUT;
+    }
+    enum gs_status status = GS_ERR_TIMEOUT;
+    struct mark *mark = calloc(1, sizeof(*mark));
+    if (mark) {
+        gs_announce_begin("cuMemFree_v2", false);
+        status = status_of(record_all(state, context->handle, mark));
+        gs_announce_end();
+        if (status != GS_OK) {
+            marker_release(self, (uint64_t)(uintptr_t)mark);
+        }
+    }
+    gs_gate_leave();
+    if (status == GS_OK) {
+        *out = (uint64_t)(uintptr_t)mark;
+    }
+    return status;
+}
+
+static enum gs_status marker_query(void *self, uint64_t mark)
+{
+    enum gs_status status = GS_OK;
+    (void)self;
+    for (unsigned i = 0; status == GS_OK && i < mark_of(mark)->count; i++) {
+        status = gs_fence_query(mark_of(mark)->fences[i]);
+    }
+    return status;
+}
+
+const struct gs_marker gs_context_marker = {
+    .record = marker_record, .query = marker_query, .release = marker_release};
+
+void gs_mark_announce(uint64_t mark, uint64_t addr)
+{
+    const struct mark *own = mark_of(mark);
+    for (unsigned i = 0; i < own->count; i++) {
+        gs_announce_proof_of(addr, gs_fence_event(own->fences[i]), own->count - i - 1);
+    }
+}
+
+/* ---- the end of streams and contexts ----------------------------------------------- */
+
+/* The context's `gather` waits for it. Returns whether it does. */
+static bool gather_last(CUcontext context, CUstream stream)
+{
+    CUcontext popped;
+    bool done = false;
+    if (!gs_gate_enter()) {
+        return false;
+    }
+    if (gs_real()->cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
+        struct helpers *helpers = find_helpers(context);
+        helpers = helpers ? helpers : make_helpers(context);
+        done = helpers && gather(helpers, stream) == CUDA_SUCCESS;
+        gs_real()->cuCtxPopCurrent_v2(&popped);
+    }
+    gs_gate_leave();
+    return done;
+}
+
+/* It leaves the table after `gather` waits for it, so that no mark can miss it, and
+   before the driver lets go of the handle. */
+CUcontext gs_marks_stream_ends(CUstream stream)
+{
+    const struct gs_state *state = gs_state_peek();
+    if (state && state->options.free_sync == GS_FREE_SYNC_LAZY && !has_context_events() &&
+        has_stream_events()) {
+        CUcontext context = gs_streams_find(stream);
+        gs_announce_begin("cuStreamDestroy_v2", false);
+        if (context && !gather_last(context, stream)) {
+            gs_streams_end_proof();
+        }
+        gs_announce_end();
+    }
+    return gs_streams_remove(stream);
+}
+
+void gs_marks_context_ends(CUcontext context)
+{
+    gs_streams_end_context(context);
+    pthread_mutex_lock(&helpers_lock);
+    for (struct helpers **link = &all_helpers; *link;) {
+        struct helpers *helpers = *link;
+        if (helpers->context == context) {
+            *link = helpers->next;
+            free(helpers);
+        } else {
+            link = &helpers->next;
+        }
+    }
+    pthread_mutex_unlock(&helpers_lock);
+}
+
+void gs_marks_reset(void)
+{
+    pthread_mutex_init(&helpers_lock, NULL);
+    all_helpers = NULL;
+    gs_streams_reset();
+}

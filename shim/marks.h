@@ -1,0 +1,39 @@
+/*
+ * marks.h - what an epoch's mark is with this driver (backend.h, struct gs_marker).
+ *
+ *   context event   cuCtxRecordEvent, since CUDA 12.5: covers all work of the context
+ *   stream events   before that, while streams.h has every stream and nothing was ever
+ *                   submitted outside of the order of one stream (submissions.h): one
+ *                   event behind all of them
+ *   none            otherwise: a free waits, as in the native mode
+ *
+ * A mark is of the context that owns the memory and of each that may access it.
+ *
+ * Lock: none; what it uses locks itself.   Design: docs/free.md, "Lazy"
+ */
+#ifndef GS_MARKS_H
+#define GS_MARKS_H
+
+#include "state.h"
+
+/* Whether frees of that context's memory can be marked instead of waited for. */
+bool gs_marks_work(struct gs_state *state, const struct gs_context *context);
+
+/* Over the real driver; its `self` is a struct gs_context. */
+extern const struct gs_marker gs_context_marker;
+
+/* The blocks parked with that mark may be used again: say so to a simulated driver, which
+ * wants each event that proves it. */
+void gs_mark_announce(uint64_t mark, uint64_t addr);
+
+/* A stream is about to be destroyed: whatever it still does stays covered. Returns its
+ * context, for gs_streams_restore should it live on. */
+CUcontext gs_marks_stream_ends(CUstream stream);
+
+/* The context ended. */
+void gs_marks_context_ends(CUcontext context);
+
+/* In a forked child: there are none. */
+void gs_marks_reset(void);
+
+#endif

@@ -1,0 +1,288 @@
+/*
+ * shim_epochs.c - proves when an epoch of frees is closed, marked and done, over a marker
+ * that does as the test says.
+ */
+#include <criterion/criterion.h>
+
+#include <pthread.h>
+
+#include "epochs.h"
+
+/* A marker whose marks are numbers, done up to `done`. */
+struct marker {
+    struct gs_epochs epochs;
+    uint64_t recorded, done, released; /* atomic */
+    unsigned queries, tries;
+    enum gs_status record_status, query_status;
+    gs_fence joined; /* by a free that comes while a mark is being recorded */
+    bool join_during_record;
+};
+
+static enum gs_status record(void *self, uint64_t *mark)
+{
+    struct marker *marker = self;
+    bool full;
+    marker->tries++;
+    if (marker->join_during_record) {
+        marker->join_during_record = false;
+        cr_assert_eq(gs_epochs_join(&marker->epochs, 1, &marker->joined, &full), GS_OK);
+    }
+    if (marker->record_status == GS_OK) {
+        *mark = __atomic_add_fetch(&marker->recorded, 1, __ATOMIC_RELAXED);
+    }
+    return marker->record_status;
+}
+
+static enum gs_status query(void *self, uint64_t mark)
+{
+    struct marker *marker = self;
+    marker->queries++;
+    cr_assert_neq(mark, 0);
+    if (marker->query_status != GS_OK) {
+        return marker->query_status;
+    }
+    return mark <= marker->done ? GS_OK : GS_ERR_TIMEOUT;
+}
+
+static void release(void *self, uint64_t mark)
+{
+    struct marker *marker = self;
+    cr_assert_neq(mark, 0);
+    __atomic_add_fetch(&marker->released, 1, __ATOMIC_RELAXED);
+}
+
+static const struct gs_marker functions = {record, query, release};
+
+static void begin(struct marker *marker)
+{
+    *marker = (struct marker){.done = 0};
+    gs_epochs_init(&marker->epochs, &functions, marker);
+}
+
+static gs_fence join(struct marker *marker, size_t bytes, bool *full)
+{
+    gs_fence fence = 0;
+    cr_assert_eq(gs_epochs_join(&marker->epochs, bytes, &fence, full), GS_OK);
+    cr_assert(gs_epoch_is(fence));
+    return fence;
+}
+
+Test(epochs, a_free_records_nothing)
+{
+    struct marker marker;
+    bool full;
+    begin(&marker);
+    for (unsigned i = 1; i < GS_EPOCH_FREES; i++) {
+        (void)join(&marker, 512, &full);
+        cr_assert_not(full);
+    }
+    cr_assert_eq(marker.tries, 0);
+    (void)join(&marker, 512, &full);
+    cr_assert(full, "the last one fills it");
+}
+
+Test(epochs, frees_share_one_until_it_closes)
+{
+    struct marker marker;
+    bool full;
+    begin(&marker);
+    gs_fence first = join(&marker, 1, &full);
+    cr_assert_eq(join(&marker, 1, &full), first);
+    gs_epochs_close(&marker.epochs);
+    cr_assert_eq(marker.recorded, 1);
+    cr_assert_neq(join(&marker, 1, &full), first);
+}
+
+Test(epochs, is_done_when_its_mark_was_seen_done)
+{
+    struct marker marker;
+    bool full;
+    begin(&marker);
+    gs_fence fence = join(&marker, 1, &full);
+    gs_epochs_close(&marker.epochs);
+    cr_assert_eq(gs_epoch_query(fence), GS_ERR_TIMEOUT);
+    cr_assert_eq(gs_epoch_mark(fence), 0, "not proven yet");
+    marker.done = 1;
+    cr_assert_eq(gs_epoch_query(fence), GS_OK);
+    cr_assert_eq(gs_epoch_mark(fence), 1);
+    unsigned asked = marker.queries;
+    cr_assert_eq(gs_epoch_query(fence), GS_OK);
+    cr_assert_eq(marker.queries, asked, "what is done is not asked after again");
+}
+
+Test(epochs, asking_after_an_open_one_closes_it)
+{
+    struct marker marker;
+    bool full;
+    begin(&marker);
+    gs_fence fence = join(&marker, 1, &full);
+    cr_assert_eq(gs_epoch_query(fence), GS_ERR_TIMEOUT);
+    cr_assert_eq(marker.recorded, 1);
+}
+
+Test(epochs, what_cannot_be_marked_now_stays_open)
+{
+    struct marker marker;
+    bool full;
+    begin(&marker);
+    gs_fence fence = join(&marker, 1, &full);
+    marker.record_status = GS_ERR_TIMEOUT;
+    gs_epochs_close(&marker.epochs);
+    cr_assert_eq(gs_epoch_query(fence), GS_ERR_TIMEOUT);
+    cr_assert_eq(join(&marker, 1, &full), fence, "frees go on joining it");
+    marker.record_status = GS_OK;
+    marker.done = 1;
+    cr_assert_eq(gs_epoch_query(fence), GS_OK);
+}
+
+Test(epochs, a_free_during_the_recording_is_not_covered)
+{
+    struct marker marker;
+    bool full;
+    begin(&marker);
+    gs_fence fence = join(&marker, 1, &full);
+    marker.join_during_record = true;
+    marker.done = 1;
+    cr_assert_eq(gs_epoch_query(fence), GS_OK);
+    cr_assert_neq(marker.joined, fence);
+    cr_assert_eq(gs_epoch_query(marker.joined), GS_ERR_TIMEOUT);
+}
+
+/* The one that could not be marked is open still, and so is the one that was begun then.
+ */
+Test(epochs, two_may_be_open_after_a_refusal)
+{
+    struct marker marker;
+    bool full;
+    begin(&marker);
+    gs_fence fence = join(&marker, 1, &full);
+    marker.record_status = GS_ERR_TIMEOUT;
+    marker.join_during_record = true;
+    gs_epochs_close(&marker.epochs);
+    marker.record_status = GS_OK;
+    marker.done = 2;
+    cr_assert_eq(gs_epoch_query(fence), GS_OK);
+    cr_assert_eq(gs_epoch_query(marker.joined), GS_OK);
+    cr_assert_eq(marker.recorded, 2);
+}
+
+Test(epochs, close_early_where_memory_is_scarce)
+{
+    struct marker marker;
+    bool full;
+    begin(&marker);
+    gs_epochs_room(&marker.epochs, 800);
+    (void)join(&marker, 100, &full);
+    cr_assert_not(full);
+    (void)join(&marker, 1, &full);
+    cr_assert(full);
+    gs_epochs_close(&marker.epochs);
+    gs_epochs_room(&marker.epochs, 0);
+    (void)join(&marker, 1, &full);
+    cr_assert(full, "a device that refuses: each free");
+}
+
+Test(epochs, a_mark_that_fails_breaks_all)
+{
+    struct marker marker;
+    gs_fence fence, other;
+    bool full;
+    begin(&marker);
+    fence = join(&marker, 1, &full);
+    gs_epochs_close(&marker.epochs);
+    marker.query_status = GS_ERR_BACKEND;
+    cr_assert_eq(gs_epoch_query(fence), GS_ERR_BACKEND);
+    marker.query_status = GS_OK;
+    marker.done = 9;
+    cr_assert_eq(gs_epoch_query(fence), GS_ERR_BACKEND, "it stays so");
+    cr_assert_eq(gs_epochs_join(&marker.epochs, 1, &other, &full), GS_ERR_BACKEND);
+}
+
+Test(epochs, a_recording_that_fails_breaks_all)
+{
+    struct marker marker;
+    gs_fence fence, other;
+    bool full;
+    begin(&marker);
+    fence = join(&marker, 1, &full);
+    marker.record_status = GS_ERR_BACKEND;
+    gs_epochs_close(&marker.epochs);
+    cr_assert_eq(gs_epoch_query(fence), GS_ERR_BACKEND);
+    cr_assert_eq(gs_epochs_join(&marker.epochs, 1, &other, &full), GS_ERR_BACKEND);
+}
+
+Test(epochs, the_last_block_takes_the_mark_along)
+{
+    struct marker marker;
+    bool full;
+    begin(&marker);
+    gs_fence fence = join(&marker, 1, &full);
+    (void)join(&marker, 1, &full);
+    gs_epochs_close(&marker.epochs);
+    gs_epoch_release(fence);
+    cr_assert_eq(marker.released, 0);
+    gs_epoch_release(fence);
+    cr_assert_eq(marker.released, 1);
+}
+
+/* A synchronize retired its blocks before anybody closed it. */
+Test(epochs, one_that_nobody_waits_for_is_never_marked)
+{
+    struct marker marker;
+    bool full;
+    begin(&marker);
+    gs_epoch_release(join(&marker, 1, &full));
+    gs_epochs_close(&marker.epochs);
+    cr_assert_eq(marker.tries, 0);
+    cr_assert_eq(marker.released, 0);
+}
+
+/* ---- several threads --------------------------------------------------------------- */
+
+static enum gs_status record_done(void *self, uint64_t *mark)
+{
+    struct marker *marker = self;
+    *mark = __atomic_add_fetch(&marker->recorded, 1, __ATOMIC_RELAXED);
+    return GS_OK;
+}
+
+static enum gs_status query_done(void *self, uint64_t mark)
+{
+    (void)self, (void)mark;
+    return GS_OK;
+}
+
+static const struct gs_marker always = {record_done, query_done, release};
+
+static void *free_often(void *argument)
+{
+    struct marker *marker = argument;
+    for (int i = 0; i < 20000; i++) {
+        gs_fence fence;
+        bool full;
+        cr_assert_eq(gs_epochs_join(&marker->epochs, 1, &fence, &full), GS_OK);
+        if (full || i % 7 == 0) {
+            gs_epochs_close(&marker->epochs);
+        }
+        while (gs_epoch_query(fence) != GS_OK) {
+        }
+        gs_epoch_release(fence);
+    }
+    return NULL;
+}
+
+Test(epochs, threads_release_each_mark_once)
+{
+    struct marker marker = {.done = 0};
+    pthread_t threads[4];
+    gs_epochs_init(&marker.epochs, &always, &marker);
+    for (int i = 0; i < 4; i++) {
+        cr_assert_eq(pthread_create(&threads[i], NULL, free_often, &marker), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    cr_assert_gt(marker.recorded, 0);
+    cr_assert_eq(marker.recorded, marker.released);
+    cr_assert_null(marker.epochs.open);
+}
