@@ -348,6 +348,26 @@ void gs_block_park_fenced(struct gs_block *block, gs_fence fence)
         heap->backend->fence_release(heap->self, fence);
 }
 
+bool gs_block_give_back(struct gs_block *block)
+{
+    struct gs_heap *heap = gs_block_heap(block);
+    struct gs_segment *segment = block->segment, *detached = NULL;
+
+    if (segment->shared)
+        return false;
+    gs_lock_take(&heap->lock);
+    if (hold(block) && begin_park(heap, block)) {
+        detached = gs_block_release(heap, block);
+        if (!detached) {
+            gs_segment_detach(heap, segment);
+            detached = segment;
+        }
+    }
+    gs_lock_drop(&heap->lock);
+    gs_segments_return(detached);
+    return true;
+}
+
 void gs_block_unclaim(struct gs_block *block)
 {
     struct gs_heap *heap = gs_block_heap(block);

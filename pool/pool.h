@@ -118,6 +118,12 @@ void gs_block_park(struct gs_block *block);
  * not before gs_heap_retire is told of a synchronize entered later.
  */
 void gs_block_park_fenced(struct gs_block *block, gs_fence fence);
+/*
+ * Put a claimed block back and its segment with it to the backend, if it has one of its
+ * own: work that still uses it is then the backend's concern. Returns false, and nothing
+ * is done, if it shares its segment.
+ */
+bool gs_block_give_back(struct gs_block *block);
 /* A claimed block whose free failed: live again, as if never claimed. */
 void gs_block_unclaim(struct gs_block *block);
 

@@ -4,7 +4,7 @@
  * One side counts itself and then looks for captures, the other counts its capture and
  * then looks for those inside: one of the two is bound to see the other.
  *
- * Owns:  `inside`.   Lock: none; sequentially consistent atomics.
+ * Owns:  `inside`, `passing`.   Lock: none; sequentially consistent atomics.
  */
 #include "capture_gate.h"
 
@@ -14,13 +14,14 @@
 
 #include "captures.h"
 #include "mutants.h"
+#include "real.h"
 #include "thread.h"
 
 /* Turns of a begin that finds somebody inside before it sleeps between two looks. */
 #define SPINS  100
 #define NAP_NS 20000
 
-static unsigned inside; /* atomic */
+static unsigned inside, passing; /* atomic */
 
 bool gs_gate_enter(void)
 {
@@ -37,6 +38,34 @@ void gs_gate_leave(void)
     __atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
 }
 
+bool gs_gate_pass(void)
+{
+    __atomic_add_fetch(&passing, 1, __ATOMIC_SEQ_CST);
+    if (GS_LIKELY(!gs_captures_active())) {
+        return true;
+    }
+    gs_gate_passed();
+    return false;
+}
+
+void gs_gate_passed(void)
+{
+    __atomic_sub_fetch(&passing, 1, __ATOMIC_SEQ_CST);
+}
+
+bool gs_relaxed_begin(CUstreamCaptureMode *mode)
+{
+    const struct gs_real *real = gs_real();
+    *mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    return real->cuThreadExchangeStreamCaptureMode &&
+           real->cuThreadExchangeStreamCaptureMode(mode) == CUDA_SUCCESS;
+}
+
+void gs_relaxed_end(CUstreamCaptureMode *mode)
+{
+    (void)gs_real()->cuThreadExchangeStreamCaptureMode(mode);
+}
+
 void gs_gate_close(void)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
@@ -50,10 +79,14 @@ void gs_gate_close(void)
             nanosleep(&nap, NULL);
         }
     }
+    for (unsigned i = 0; i < SPINS && __atomic_load_n(&passing, __ATOMIC_SEQ_CST); i++) {
+        sched_yield();
+    }
     errno = saved_errno;
 }
 
 void gs_gate_reset(void)
 {
     __atomic_store_n(&inside, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&passing, 0, __ATOMIC_SEQ_CST);
 }

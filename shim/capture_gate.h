@@ -13,14 +13,33 @@
 #ifndef GS_CAPTURE_GATE_H
 #define GS_CAPTURE_GATE_H
 
+#include "cuda_names.h"
 #include "gs_base.h"
 
 /* Enter, unless a stream captures. Returns whether gs_gate_leave is due. */
 bool gs_gate_enter(void);
 void gs_gate_leave(void);
 
-/* A capture has been counted and is about to begin: wait until nobody is inside. */
+/*
+ * Around a synchronize of a context, which may block and would invalidate a capture that
+ * had begun when the driver is asked. Returns false, and nothing is due, while a stream
+ * captures.
+ */
+bool gs_gate_pass(void);
+void gs_gate_passed(void);
+
+/*
+ * A capture has been counted and is about to begin: wait until nobody is inside, and give
+ * those who are passing a moment to reach the driver. No longer: what they wait for there
+ * may be this very thread.
+ */
 void gs_gate_close(void);
+
+/* The calling thread is not prohibited from anything by others' captures until the end
+ * (cuThreadExchangeStreamCaptureMode, relaxed). Returns whether the end is due: the driver
+ * may know of no such thing. */
+bool gs_relaxed_begin(CUstreamCaptureMode *mode);
+void gs_relaxed_end(CUstreamCaptureMode *mode);
 
 /* In a forked child: nobody is inside. */
 void gs_gate_reset(void);

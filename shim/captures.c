@@ -21,6 +21,7 @@ static pthread_mutex_t captures_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct capture captures[MAX_CAPTURES]; /* under captures_lock */
 static size_t capture_count;                  /* under captures_lock */
 unsigned gs_captures_running;                 /* atomic */
+static bool ever;                             /* atomic */
 
 static struct capture capture_of(CUstream stream, bool per_thread)
 {
@@ -32,8 +33,14 @@ static struct capture capture_of(CUstream stream, bool per_thread)
     return capture;
 }
 
+bool gs_captures_ever(void)
+{
+    return __atomic_load_n(&ever, __ATOMIC_ACQUIRE);
+}
+
 void gs_captures_begin(CUstream stream, bool per_thread)
 {
+    __atomic_store_n(&ever, true, __ATOMIC_RELEASE);
     pthread_mutex_lock(&captures_lock);
     if (capture_count < MAX_CAPTURES) {
         captures[capture_count++] = capture_of(stream, per_thread);

@@ -21,6 +21,9 @@ void gs_captures_end(CUstream stream, bool per_thread);
 /* How many do. Atomic. */
 extern unsigned gs_captures_running __attribute__((visibility("hidden")));
 
+/* Whether one was ever begun in this process. */
+bool gs_captures_ever(void);
+
 /* Whether any stream of the process captures. */
 static inline bool gs_captures_active(void)
 {

@@ -9,6 +9,7 @@
 
 #include "announce.h"
 #include "fences.h"
+#include "capture_gate.h"
 #include "captures.h"
 #include "free_lazy.h"
 #include "known.h"
@@ -115,8 +116,11 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
 {
     const struct gs_context *context = self;
     static struct gs_log_limit limit;
+    CUstreamCaptureMode mode;
     bool pushed;
     gs_announce_begin("giving memory back", false);
+    /* No capture is to suffer from it, nor to keep it from being done. */
+    bool relaxed = gs_captures_ever() && gs_relaxed_begin(&mode);
     CUresult result = push_context(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
         gs_limits_leave(GS_CHARGE_CONTEXT, addr);
@@ -124,6 +128,9 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
         gs_limits_left(result == CUDA_SUCCESS);
     }
     pop_context(pushed);
+    if (relaxed) {
+        gs_relaxed_end(&mode);
+    }
     gs_announce_end();
     if (result != CUDA_SUCCESS) {
         gs_log_once(&limit, GS_LOG_INFO,
@@ -435,6 +442,34 @@ CUcontext gs_context_search_accessor(struct gs_contexts *contexts, CUcontext own
     return found;
 }
 
+/* Of the context and of those that may access its memory. */
+static CUresult synchronize_all(struct gs_state *state, const struct gs_context *context)
+{
+    CUcontext accessor = NULL;
+    if (!gs_gate_pass()) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    CUresult result = synchronize(context->handle);
+    for (size_t i = 0;
+         result == CUDA_SUCCESS &&
+         (accessor = gs_context_accessor(&state->contexts, context->handle, i)) != NULL;
+         i++) {
+        /* One that has failed or gone runs nothing any more. */
+        (void)synchronize(accessor);
+    }
+    gs_gate_passed();
+    return result;
+}
+
+/* In a program that captures, another thread may begin at any moment; a synchronize
+ * would break its capture, which the native free does not. */
+static CUresult wait_for_all(struct gs_state *state, const struct gs_context *context)
+{
+    CUresult result =
+        gs_captures_ever() ? gs_marks_wait(state, context) : CUDA_ERROR_NOT_SUPPORTED;
+    return result == CUDA_ERROR_NOT_SUPPORTED ? synchronize_all(state, context) : result;
+}
+
 static void set_unfenced(const struct gs_context *context)
 {
     bool *unfenced = &((struct gs_context *)(uintptr_t)context)->unfenced;
@@ -446,15 +481,7 @@ CUresult gs_context_wait(struct gs_state *state, const struct gs_context *contex
     bool unfenced = gs_context_take_unfenced(context);
     uint64_t token = gs_heap_retire_begin(context->heap);
     struct gs_snapshot before = gs_submissions_snapshot(0);
-    CUresult result = synchronize(context->handle);
-    CUcontext accessor = NULL;
-    for (size_t i = 0;
-         result == CUDA_SUCCESS &&
-         (accessor = gs_context_accessor(&state->contexts, context->handle, i)) != NULL;
-         i++) {
-        /* One that has failed or gone runs nothing any more. */
-        (void)synchronize(accessor);
-    }
+    CUresult result = wait_for_all(state, context);
     if (result == CUDA_SUCCESS) {
         gs_heap_retire(context->heap, token);
         gs_context_mark_idle(context, &before);

@@ -16,25 +16,6 @@
 
 /* ---- allocate -------------------------------------------------------------------- */
 
-/* From the driver itself, as if the shim were not there but for the record. */
-static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
-                                            const struct gs_request *request,
-                                            CUdeviceptr *out, size_t bytes)
-{
-    CUresult result;
-    do {
-        result = gs_limits_begin(request->context, bytes)
-                     ?: gs_limits_end(request->context, bytes,
-                                      gs_real()->cuMemAlloc_v2(out, bytes));
-    } while (gs_retry_after_trim(state, request->context, result));
-    if (result == CUDA_SUCCESS) {
-        gs_record_made(state, request, *out, bytes, NULL);
-    } else {
-        gs_record_refused(state, request);
-    }
-    return result;
-}
-
 /* A block of the pool's goes to the program. */
 static inline CUresult hand_out(struct gs_state *state, const struct gs_context *context,
                                 struct gs_block *block, CUdeviceptr *out, size_t bytes)
@@ -48,6 +29,46 @@ static inline CUresult hand_out(struct gs_state *state, const struct gs_context 
     }
     *out = addr;
     return CUDA_SUCCESS;
+}
+
+/*
+ * While a stream captures it is the driver that says whether an allocation is allowed.
+ * Where it allows it and has no memory, what the pool has is as good.
+ */
+static struct gs_block *from_pool(const struct gs_context *context, size_t bytes,
+                                  CUresult result)
+{
+    struct gs_block *block;
+    int native;
+    return result == CUDA_ERROR_OUT_OF_MEMORY && gs_captures_active() && context &&
+                   context->heap &&
+                   gs_heap_alloc(context->heap, bytes, &block, &native) == GS_OK
+               ? block
+               : NULL;
+}
+
+/* From the driver itself, as if the shim were not there but for the record. */
+static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
+                                            const struct gs_request *request,
+                                            CUdeviceptr *out, size_t bytes)
+{
+    CUresult result;
+    struct gs_block *block = NULL;
+    do {
+        result = gs_limits_begin(request->context, bytes)
+                     ?: gs_limits_end(request->context, bytes,
+                                      gs_real()->cuMemAlloc_v2(out, bytes));
+    } while (!(block = from_pool(request->context, bytes, result)) &&
+             gs_retry_after_trim(state, request->context, result));
+    if (block) {
+        return hand_out(state, request->context, block, out, bytes);
+    }
+    if (result == CUDA_SUCCESS) {
+        gs_record_made(state, request, *out, bytes, NULL);
+    } else {
+        gs_record_refused(state, request);
+    }
+    return result;
 }
 
 /* The pool has said `status`, which is not GS_OK, and `native`. */
@@ -170,6 +191,22 @@ static CUresult free_native(struct gs_state *state, CUdeviceptr dptr)
 }
 
 /*
+ * A capture runs, perhaps since this very moment, and would break if its context were
+ * waited for. What the driver would have been given back natively is given back, and the
+ * driver waits as it does; of a shared segment it is held back until later.
+ */
+static void free_while_capturing(struct gs_state *state, struct gs_block *block)
+{
+    struct gs_context *context = gs_heap_self(gs_block_heap(block));
+    if (gs_context_is_idle(&state->contexts, context)) {
+        gs_block_park(block);
+    } else if (!gs_block_give_back(block) && !gs_free_into_epoch(state, block)) {
+        gs_block_park_fenced(block, 0);
+        __atomic_store_n(&context->unfenced, true, __ATOMIC_RELEASE);
+    }
+}
+
+/*
  * The block is claimed. It is handed out again only after all work of its context has
  * completed, which is what the native free waits for.
  */
@@ -198,10 +235,7 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     gs_record_block_freed(state, block, GS_API_cuMemFree_v2);
     gs_announce_take_back("cuMemFree_v2", addr);
     if (!waited || gs_refused_for_capture(result)) {
-        /* A capture runs, perhaps since this very moment: a later wait will do. */
-        struct gs_context *context = gs_heap_self(heap);
-        gs_block_park_fenced(block, 0);
-        __atomic_store_n(&context->unfenced, true, __ATOMIC_RELEASE);
+        free_while_capturing(state, block);
         return CUDA_SUCCESS;
     }
     if (result != CUDA_SUCCESS) {

@@ -219,14 +219,12 @@ static enum fence_state state_of(const struct event_fence *fence)
  * was recorded outside, as all of these were. */
 static CUresult query_relaxed(CUevent event)
 {
-    const struct gs_real *real = gs_real();
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (!real->cuThreadExchangeStreamCaptureMode ||
-        real->cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS) {
+    CUstreamCaptureMode mode;
+    if (!gs_relaxed_begin(&mode)) {
         return CUDA_ERROR_NOT_READY;
     }
-    CUresult result = real->cuEventQuery(event);
-    real->cuThreadExchangeStreamCaptureMode(&mode);
+    CUresult result = gs_real()->cuEventQuery(event);
+    gs_relaxed_end(&mode);
     return result;
 }
 
@@ -267,6 +265,21 @@ enum gs_status gs_fence_query(gs_fence handle)
         /* Refused by a capture after all: that says nothing of the work. */
         return gs_refused_for_capture(result) ? GS_ERR_TIMEOUT : GS_ERR_BACKEND;
     }
+}
+
+CUresult gs_fence_wait(gs_fence handle)
+{
+    const struct event_fence *fence = (const struct event_fence *)(uintptr_t)handle;
+    CUstreamCaptureMode mode;
+    if (state_of(fence) == FENCE_OVER) {
+        return CUDA_SUCCESS;
+    }
+    bool relaxed = gs_relaxed_begin(&mode);
+    CUresult result = gs_real()->cuEventSynchronize(fence->event);
+    if (relaxed) {
+        gs_relaxed_end(&mode);
+    }
+    return result;
 }
 
 CUevent gs_fence_event(gs_fence handle)

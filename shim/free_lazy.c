@@ -25,11 +25,43 @@ static void account(struct gs_state *state, struct gs_block *block, uint64_t add
     gs_announce_take_back("cuMemFree_v2", addr);
 }
 
+/* What a free joins: park() with it once its books are done. */
+struct joined {
+    struct gs_context *context;
+    gs_fence fence;
+    bool full;
+};
+
+static bool join(struct gs_state *state, struct gs_block *block, struct joined *joined)
+{
+    joined->context = gs_heap_self(gs_block_heap(block));
+    return gs_marks_work(state, joined->context) &&
+           gs_epochs_join(&joined->context->epochs, gs_block_requested(block),
+                          &joined->fence, &joined->full) == GS_OK;
+}
+
+static void park(struct gs_block *block, const struct joined *joined)
+{
+    gs_block_park_fenced(block, joined->fence);
+    if (joined->full) {
+        gs_epochs_close(&joined->context->epochs);
+    }
+}
+
+bool gs_free_into_epoch(struct gs_state *state, struct gs_block *block)
+{
+    struct joined joined;
+    bool done = join(state, block, &joined);
+    if (done) {
+        park(block, &joined);
+    }
+    return done;
+}
+
 bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t addr)
 {
     struct gs_context *context = gs_heap_self(gs_block_heap(block));
-    gs_fence fence;
-    bool full;
+    struct joined joined;
     if (!is_lazy(state)) {
         return false;
     }
@@ -39,16 +71,11 @@ bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t add
         gs_block_park(block);
         return true;
     }
-    if (!gs_marks_work(state, context) ||
-        gs_epochs_join(&context->epochs, gs_block_requested(block), &fence, &full) !=
-            GS_OK) {
+    if (!join(state, block, &joined)) {
         return false;
     }
     account(state, block, addr, GS_TRACE_HELD);
-    gs_block_park_fenced(block, fence);
-    if (full) {
-        gs_epochs_close(&context->epochs);
-    }
+    park(block, &joined);
     return true;
 }
 

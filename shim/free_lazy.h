@@ -19,6 +19,12 @@
 bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t addr);
 
 /*
+ * In any mode, for a free that must not wait: the books of the free are the caller's.
+ * Returns false, and nothing is done, where work cannot be marked.
+ */
+bool gs_free_into_epoch(struct gs_state *state, struct gs_block *block);
+
+/*
  * Around a wait of the program's for all work of a context: what was freed before the
  * first of the two is ready after the second.
  * Returns a token for the second; 0: such a wait proves nothing (another mode, several

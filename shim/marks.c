@@ -253,6 +253,26 @@ static enum gs_status marker_record(void *self, uint64_t *out)
     return status;
 }
 
+CUresult gs_marks_wait(struct gs_state *state, const struct gs_context *context)
+{
+    struct mark mark = {.count = 0};
+    if (!has_context_events()) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (!gs_gate_enter()) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    CUresult result = record_all(state, context->handle, &mark);
+    gs_gate_leave();
+    for (unsigned i = 0; i < mark.count; i++) {
+        if (result == CUDA_SUCCESS) {
+            result = gs_fence_wait(mark.fences[i]);
+        }
+        gs_fence_release(mark.fences[i]);
+    }
+    return result;
+}
+
 static enum gs_status marker_query(void *self, uint64_t mark)
 {
     enum gs_status status = GS_OK;

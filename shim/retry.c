@@ -17,12 +17,24 @@
 #define WAIT_NS      400000000
 #define FIRST_NAP_NS 200000
 #define LAST_NAP_NS  50000000
+/* After a wait for nothing nobody waits for the same bytes for so long: a program that
+ * asks until it is refused is not to pay for each time. */
+#define PAUSE_NS 2000000000ull
+
+static uint64_t paused_until, paused_bytes; /* atomic */
 
 static uint64_t pending_bytes(struct gs_state *state, int device)
 {
     struct gs_pool_stats stats;
     gs_pool_stats(state->pool, device, &stats);
     return stats.pending_bytes;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 /* For blocks freed during a capture, whose own free would have waited. */
@@ -48,6 +60,8 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
     if (before == 0) {
         return false;
     }
+    bool paused = before == __atomic_load_n(&paused_bytes, __ATOMIC_RELAXED) &&
+                  now_ns() < __atomic_load_n(&paused_until, __ATOMIC_RELAXED);
     /* Ever longer naps: who asks too often may keep the device from going on. */
     struct timespec nap = {.tv_nsec = FIRST_NAP_NS};
     for (long waited = 0; waited < WAIT_NS; waited += nap.tv_nsec) {
@@ -61,10 +75,15 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
             wait_for(state, context) != CUDA_SUCCESS) {
             return false;
         }
+        if (paused) {
+            return false;
+        }
         nap.tv_nsec = waited < FIRST_NAP_NS ? FIRST_NAP_NS : waited;
         nap.tv_nsec = nap.tv_nsec < LAST_NAP_NS ? nap.tv_nsec : LAST_NAP_NS;
         nanosleep(&nap, NULL);
     }
+    __atomic_store_n(&paused_bytes, before, __ATOMIC_RELAXED);
+    __atomic_store_n(&paused_until, now_ns() + PAUSE_NS, __ATOMIC_RELAXED);
     return false;
 }
 
@@ -79,7 +98,7 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
         gs_lazy_mapped(context, GS_ERR_NOMEM);
     }
     do {
-        if (!gs_captures_active() && gs_pool_trim(state->pool, device, SIZE_MAX) > 0) {
+        if (gs_pool_trim(state->pool, device, SIZE_MAX) > 0) {
             return true;
         }
     } while (gs_retry_after_wait(state, context, result));

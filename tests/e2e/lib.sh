@@ -90,6 +90,7 @@ preloaded() {
   local prefix=$1
 
   shift
+  need_file "$shim" # ld.so only complains, and a case would pass without the library
   run_in "$prefix" LD_PRELOAD="$shim" "$@"
 }
 
