@@ -36,8 +36,8 @@ void gs_gate_passed(void);
 void gs_gate_close(void);
 
 /* The calling thread is not prohibited from anything by others' captures until the end
- * (cuThreadExchangeStreamCaptureMode, relaxed). Returns whether the end is due: the driver
- * may know of no such thing. */
+ * (cuThreadExchangeStreamCaptureMode, relaxed). Returns whether the end is due: the
+ * driver may know of no such thing. */
 bool gs_relaxed_begin(CUstreamCaptureMode *mode);
 void gs_relaxed_end(CUstreamCaptureMode *mode);
 
