@@ -129,6 +129,8 @@ static size_t give_back(struct gs_heap *heap, size_t bytes, uint64_t limit)
     gs_lock_take(&heap->lock);
     while ((segment = oldest(heap)) && (given < bytes || segment->idle_since < limit)) {
         given += segment->bytes;
+        if (segment->idle_since < limit)
+            heap->stats.aged_bytes += segment->bytes;
         gs_segment_detach(heap, segment);
         *end = segment;
         end = &segment->next_detached;

@@ -8,7 +8,40 @@
  * Owns: segment records.   Lock: heap->lock for a mapped segment; a detached one belongs
  * to the thread that detached it.   Design: docs/pool.md, "Segments"
  */
+#include <time.h>
+
 #include "heap.h"
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* A call of the backend that began at that time is over. No lock is held. */
+static void note_call(struct gs_heap *heap, uint64_t began_ns)
+{
+    uint64_t took_ns = now_ns() - began_ns;
+
+    gs_lock_take(&heap->lock);
+    heap->stats.driver_calls++;
+    heap->stats.driver_ns += took_ns;
+    gs_lock_drop(&heap->lock);
+}
+
+/* Memory of a heap that may have died meanwhile, and its memory with it. */
+static void unmap(struct gs_heap *heap, uint64_t addr, size_t bytes)
+{
+    uint64_t began_ns;
+
+    if (gs_heap_is_dead(heap))
+        return;
+    began_ns = now_ns();
+    heap->backend->unmap(heap->self, addr, bytes);
+    note_call(heap, began_ns);
+}
 
 static enum gs_idle_part part_of(const struct gs_segment *segment)
 {
@@ -65,8 +98,7 @@ void gs_segments_return(struct gs_segment *detached)
         struct gs_heap *heap = gs_segment_heap(segment);
 
         detached = segment->next_detached;
-        if (!gs_heap_is_dead(heap))
-            heap->backend->unmap(heap->self, segment->addr, segment->bytes);
+        unmap(heap, segment->addr, segment->bytes);
         gs_relief_unbook(heap, segment->bytes);
         gs_relief_end(heap, &segment->ticket, true);
         gs_table_give(&heap->pool->segments, segment->id);
@@ -206,11 +238,11 @@ static enum gs_status adopt(struct gs_heap *heap, const struct gs_request *reque
     if (!is_suitable(addr, bytes)) {
         note_unsuitable(heap, kind);
         status = GS_ERR_UNPOOLABLE;
-        goto unmap;
+        goto give_back;
     }
     status = publish(heap, addr, bytes, kind, &segment);
     if (status != GS_OK)
-        goto unmap;
+        goto give_back;
     gs_lock_take(&heap->lock);
     status = settle(heap, segment, request, out);
     gs_lock_drop(&heap->lock);
@@ -219,9 +251,8 @@ static enum gs_status adopt(struct gs_heap *heap, const struct gs_request *reque
 
     gs_pages_remove(&heap->pool->pages, segment);
     gs_table_give(&heap->pool->segments, segment->id);
-unmap:
-    if (!gs_heap_is_dead(heap))
-        heap->backend->unmap(heap->self, addr, bytes);
+give_back:
+    unmap(heap, addr, bytes);
     if (status == GS_ERR_INVALID) { /* this very heap is the stale one */
         gs_heap_bury(heap, 0);
         status = GS_ERR_UNPOOLABLE;
@@ -235,12 +266,14 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
 {
     struct gs_ticket ticket;
     enum gs_status status;
-    uint64_t addr = 0;
+    uint64_t addr = 0, began_ns;
     int code = 0;
 
     if (!gs_relief_begin(heap, &ticket))
         return GS_ERR_UNPOOLABLE;
+    began_ns = now_ns();
     status = heap->backend->map(heap->self, bytes, &addr, &code);
+    note_call(heap, began_ns);
     if (status != GS_OK) {
         gs_relief_end(heap, &ticket, false);
         *native = code;

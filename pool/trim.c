@@ -53,6 +53,7 @@ static size_t give_back(struct gs_heap *heap, enum gs_idle_part part, size_t byt
         *end = segment;
         end = &segment->next_detached;
     }
+    heap->stats.trim_bytes += given;
     gs_lock_drop(&heap->lock);
     gs_segments_return(chain);
     return given;

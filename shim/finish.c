@@ -9,6 +9,7 @@
 #include "finish.h"
 
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -17,7 +18,9 @@
 
 #include "free_wait.h"
 #include "log.h"
+#include "options_table.h"
 #include "report.h"
+#include "retry.h"
 #include "state.h"
 
 /* The command line is cut at this many bytes. */
@@ -64,18 +67,31 @@ static void read_command(char out[COMMAND_BYTES + 8])
     strcpy(out + length, cut ? "..." : "");
 }
 
-/* Which level of the pool's caches served how much; for those who tune. */
-static void say_levels(size_t device, const struct gs_pool_stats *stats)
+/* Whether this build has lazy frees and the program does not use them. */
+static bool lazy_saves_waits(const struct gs_options *options)
 {
-    if (stats->allocs > 0) {
-        gs_log_line(
-            GS_LOG_INFO,
-            "device %zu: of %llu requests to the pool %llu were served by threads, "
-            "%llu by streams, %llu by all threads' caches",
-            device, (unsigned long long)stats->allocs,
-            (unsigned long long)stats->front_hits, (unsigned long long)stats->stream_hits,
-            (unsigned long long)stats->global_hits);
+    for (size_t i = 0; i < gs_choices_count; i++) {
+        if (gs_choices[i].offset == offsetof(struct gs_options, free_sync) &&
+            strcmp(gs_choices[i].word, "lazy") == 0) {
+            return gs_choices[i].value != options->free_sync;
+        }
     }
+    return false;
+}
+
+/* What the levels served and what the driver was asked for. */
+static void fill_levels(const struct gs_pool_stats *stats, struct gs_report_device *out)
+{
+    uint64_t busy = stats->used_bytes + stats->pending_bytes;
+    out->idle_bytes = stats->reserved_bytes > busy ? stats->reserved_bytes - busy : 0;
+    out->thread_hits = stats->front_hits;
+    out->stream_hits = stats->stream_hits;
+    out->global_hits = stats->global_hits;
+    out->driver_calls = stats->driver_calls;
+    out->driver_ns = stats->driver_ns;
+    out->native_calls = stats->allocs + stats->frees;
+    out->aged_bytes = stats->aged_bytes;
+    out->pressed_bytes = stats->upkeep_bytes - stats->aged_bytes + stats->trim_bytes;
 }
 
 static void fill_devices(struct gs_state *state, struct gs_report_device *devices,
@@ -100,7 +116,9 @@ static void fill_devices(struct gs_state *state, struct gs_report_device *device
         devices[i].frees_waited = frees.waited;
         devices[i].frees_waited_ns = frees.waited_ns;
         devices[i].frees_idle = frees.found_idle;
-        say_levels(i, &stats);
+        devices[i].lazy_saves_waits = lazy_saves_waits(&state->options);
+        devices[i].retried = gs_retry_count((unsigned)i);
+        fill_levels(&stats, &devices[i]);
     }
 }
 
@@ -136,6 +154,7 @@ static void write_report(struct gs_state *state, const char *ending,
         .max_groups = options->leak_max,
         .min_leak_bytes = options->leak_min_bytes,
         .show_leaks = options->leak_report == GS_LEAK_REPORT_EXIT,
+        .show_devices = gs_log_enabled(GS_LOG_INFO),
         .runtime_names = runtime_names,
         .runtime_name_count = GS_ARRAY_LEN(runtime_names),
         .symbolizer = symbolizer,

@@ -1,6 +1,6 @@
 /*
  * retry.c - what is freed or idle in the pool never makes an allocation fail.
- * Owns:  nothing.   Lock: none.
+ * Owns:  the counts of calls made again.   Lock: none; relaxed atomics.
  */
 #include "retry.h"
 
@@ -22,6 +22,33 @@
 #define PAUSE_NS 2000000000ull
 
 static uint64_t paused_until, paused_bytes; /* atomic */
+
+/* By device; the last row is for calls without a context. */
+static uint64_t made_again[GS_MAX_DEVICES + 1];
+
+static void count_again(int device)
+{
+    unsigned row = device < 0                ? GS_MAX_DEVICES
+                   : device < GS_MAX_DEVICES ? (unsigned)device
+                                             : GS_MAX_DEVICES - 1;
+    __atomic_add_fetch(&made_again[row], 1, __ATOMIC_RELAXED);
+}
+
+uint64_t gs_retry_count(unsigned device)
+{
+    uint64_t count = __atomic_load_n(&made_again[device], __ATOMIC_RELAXED);
+    if (device == 0) {
+        count += __atomic_load_n(&made_again[GS_MAX_DEVICES], __ATOMIC_RELAXED);
+    }
+    return count;
+}
+
+void gs_retry_reset(void)
+{
+    for (size_t i = 0; i < GS_ARRAY_LEN(made_again); i++) {
+        __atomic_store_n(&made_again[i], 0, __ATOMIC_RELAXED);
+    }
+}
 
 static uint64_t pending_bytes(struct gs_state *state, int device)
 {
@@ -99,6 +126,7 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
     }
     do {
         if (gs_pool_trim(state->pool, device, SIZE_MAX) > 0) {
+            count_again(device);
             return true;
         }
     } while (gs_retry_after_wait(state, context, result));

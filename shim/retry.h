@@ -23,6 +23,13 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
 bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *context,
                          CUresult result);
 
+/* Calls of a device (< GS_MAX_DEVICES) that were made again after idle memory had been
+ * given back; those without a context count for device 0. */
+uint64_t gs_retry_count(unsigned device);
+
+/* In a forked child: none. */
+void gs_retry_reset(void);
+
 /* For a call that is only passed on: whether to make it once more after `result`. */
 bool gs_retry_needed(CUresult result);
 

@@ -22,6 +22,7 @@
 #include "log.h"
 #include "lookup.h"
 #include "marks.h"
+#include "retry.h"
 #include "runtime.h"
 #include "submissions.h"
 #include "trace.h"
@@ -83,6 +84,7 @@ static void after_fork_in_child(void)
     gs_fences_reset();
     gs_submissions_reset();
     gs_free_stats_reset();
+    gs_retry_reset();
     gs_limits_reset();
     gs_warmup_reset();
     gs_trace_reset();

@@ -142,6 +142,8 @@ void gs_report_write_from(struct gs_tracker *tracker,
         write_header(&writer);
         if (figures.errors != 0 || figures.leaked_count != 0)
             write_body(&writer);
+        else if (config->show_devices)
+            gs_report_devices(&writer);
         write_summary(&writer, &figures);
     }
     gs_report_data_free(&data);

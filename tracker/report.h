@@ -12,16 +12,25 @@
 #include "text.h"
 #include "tracker.h"
 
-/* A device's line of pool figures. */
+/* What the pool did for a device: filled once, by whoever has the pool. */
 struct gs_report_device {
     const char *name;        /* "NVIDIA H200" */
     uint64_t reserved_bytes; /* of the pool */
     uint64_t reserved_peak_bytes;
+    uint64_t idle_bytes; /* reserved, and in no live block */
     uint64_t pool_allocs, pool_hits;
-    uint64_t requested_bytes, rounded_bytes; /* over all pool allocations */
+    uint64_t thread_hits, stream_hits, global_hits; /* of these, by the level */
+    uint64_t requested_bytes, rounded_bytes;        /* over all pool allocations */
+    /* Calls of the driver for segments, how long in all; calls had each pool allocation
+     * and each of its frees been one. */
+    uint64_t driver_calls, driver_ns, native_calls;
+    /* Given back after a while without use, and because memory was short or a limit was
+     * reached; calls of others that were out of memory and were made again for it. */
+    uint64_t aged_bytes, pressed_bytes, retried;
     /* Frees that waited for the device, how long in all; frees that found it idle. */
     uint64_t frees_waited, frees_waited_ns, frees_idle;
-    bool pooled; /* false: the pool is off or was not used */
+    bool lazy_saves_waits; /* GPUSHIM_FREE_SYNC=lazy would leave them out */
+    bool pooled;           /* false: the pool is off or was not used */
 };
 
 struct gs_report_config {
@@ -38,6 +47,7 @@ struct gs_report_config {
     unsigned stack_depth; /* frames kept of a stack, gs_stacks_config.depth: one that has
                              so many and ends before main is said to be cut; 0: none is */
     bool show_leaks;      /* false: GPUSHIM_LEAK_REPORT=off: header and totals only */
+    bool show_devices;    /* GPUSHIM_VERBOSE=2: devices and pool of a clean run, too */
     /* Names of runtime entry points (cudaMalloc, ...): frames down to the outermost such
      * one are the runtime's own and are not shown; its name is the call the program made.
      */
@@ -53,7 +63,8 @@ struct gs_report_summary {
 
 /*
  * Write the report of `tracker` into `text`; each line begins with "==PID== ".
- * A clean run (no error, no leak) gives two lines: header and SUMMARY.
+ * A clean run (no error, no leak) gives two lines, header and SUMMARY, and between them
+ * the devices' where show_devices is set.
  * Out: *summary  what an exit code is decided by (may be NULL)
  */
 void gs_report_write(struct gs_tracker *tracker, const struct gs_report_config *config,

@@ -126,4 +126,12 @@ const char *gs_report_percent(uint64_t part, uint64_t whole, char out[16]);
 /* "s" unless there is exactly one. */
 const char *gs_report_plural(uint64_t count);
 
+/* --- report_pool.c: what the pool did for a device -------------------------------------
+ */
+
+/* Has the pool done anything for it? NULL: no. */
+bool gs_report_pool_used(const struct gs_report_device *device);
+void gs_report_pool(const struct gs_report_writer *writer,
+                    const struct gs_report_device *device);
+
 #endif

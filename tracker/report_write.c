@@ -72,54 +72,6 @@ static void write_traffic(const struct gs_report_writer *writer,
                 gs_report_plural(totals->frees), gs_text_count(totals->failed, failed));
 }
 
-static void write_pool(const struct gs_report_writer *writer,
-                       const struct gs_report_device *device)
-{
-    char bytes[24], percent[16];
-
-    gs_text_add(writer->text, "%s  pool           reserved %s", writer->prefix,
-                gs_text_bytes(device->reserved_bytes, bytes));
-    if (device->reserved_peak_bytes > device->reserved_bytes)
-        gs_text_add(writer->text, " (peak %s)",
-                    gs_text_bytes(device->reserved_peak_bytes, bytes));
-    if (device->pool_allocs != 0)
-        gs_text_add(writer->text, "  hit %s %%",
-                    gs_report_percent(device->pool_hits, device->pool_allocs, percent));
-    if (device->rounded_bytes != 0 && device->requested_bytes <= device->rounded_bytes)
-        gs_text_add(writer->text, "  rounding waste %s %%",
-                    gs_report_percent(device->rounded_bytes - device->requested_bytes,
-                                      device->rounded_bytes, percent));
-    gs_text_add(writer->text, "\n");
-}
-
-/* Most waits are short: finer than gs_text_duration. */
-static const char *wait_text(uint64_t ns, char out[24])
-{
-    if (ns < 1000000)
-        snprintf(out, 24, "%u us", (unsigned)(ns / 1000));
-    else if (ns < UINT64_C(10000000000))
-        snprintf(out, 24, "%.1f ms", (double)ns / 1e6);
-    else
-        gs_text_duration(ns, out);
-    return out;
-}
-
-/* Only where there was a wait to tell of. */
-static void write_frees(const struct gs_report_writer *writer,
-                        const struct gs_report_device *device)
-{
-    char count[32], duration[24], percent[16];
-
-    if (device->frees_waited == 0)
-        return;
-    gs_text_add(writer->text,
-                "%s  frees          %s waited %s in all, %s %% found the device idle\n",
-                writer->prefix, gs_text_count(device->frees_waited, count),
-                wait_text(device->frees_waited_ns, duration),
-                gs_report_percent(device->frees_idle,
-                                  device->frees_idle + device->frees_waited, percent));
-}
-
 static bool was_used(const struct gs_tracker_totals *totals)
 {
     return totals->allocs != 0 || totals->failed != 0 || totals->live_count != 0;
@@ -145,8 +97,7 @@ static void write_device(const struct gs_report_writer *writer, unsigned ordinal
     char name[128], title[160];
 
     gs_tracker_get_totals(writer->tracker, (int)ordinal, &totals);
-    bool pooled = device && device->pooled &&
-                  (device->pool_allocs != 0 || device->reserved_peak_bytes != 0);
+    bool pooled = gs_report_pool_used(device);
     if (!was_used(&totals) && !pooled)
         return;
     gs_report_clean(device ? device->name : NULL, name, sizeof name);
@@ -154,10 +105,8 @@ static void write_device(const struct gs_report_writer *writer, unsigned ordinal
              ordinal == GS_MAX_DEVICES - 1 ? " and up" : "", name[0] ? " " : "", name);
     write_title(writer, title, &totals);
     write_traffic(writer, &totals);
-    if (pooled) {
-        write_pool(writer, device);
-        write_frees(writer, device);
-    }
+    if (pooled)
+        gs_report_pool(writer, device);
 }
 
 void gs_report_devices(const struct gs_report_writer *writer)

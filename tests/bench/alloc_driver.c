@@ -77,28 +77,70 @@ static CUresult is_capturing(void)
     return cuStreamIsCapturing(NULL, &status);
 }
 
+/* Calls that belong together: the first leaves its block to the second. */
+static _Thread_local CUdeviceptr own_block;
+static _Thread_local void *own_host;
+
+#define PAIR_BYTES (4 * GS_KIB) /* what the scenarios of such memory ask for */
+
+static CUresult alloc_host(void)
+{
+    return cuMemHostAlloc(&own_host, PAIR_BYTES, 0);
+}
+
+static CUresult free_host(void)
+{
+    return cuMemFreeHost(own_host);
+}
+
+static CUresult alloc_managed(void)
+{
+    return cuMemAllocManaged(&own_block, PAIR_BYTES, CU_MEM_ATTACH_GLOBAL);
+}
+
+static CUresult free_block(void)
+{
+    return cuMemFree(own_block);
+}
+
+static CUresult alloc_async(void)
+{
+    return cuMemAllocAsync(&own_block, PAIR_BYTES, NULL);
+}
+
+static CUresult free_async(void)
+{
+    return cuMemFreeAsync(own_block, NULL);
+}
+
 static const struct {
     const char *name;
     CUresult (*call)(void);
 } known_calls[] = {
-    {"cuCtxGetCurrent", get_current},
-    {"cuCtxGetDevice", get_device},
-    {"cuCtxSynchronize", cuCtxSynchronize},
-    {"cuStreamIsCapturing", is_capturing},
+    {"cuCtxGetCurrent", get_current},       {"cuCtxGetDevice", get_device},
+    {"cuCtxSynchronize", cuCtxSynchronize}, {"cuStreamIsCapturing", is_capturing},
+    {"cuMemHostAlloc", alloc_host},         {"cuMemAllocManaged", alloc_managed},
+    {"cuMemAllocAsync", alloc_async},       {"cuMemFreeHost", free_host},
+    {"cuMemFree_v2", free_block},           {"cuMemFreeAsync", free_async},
 };
 
-static CUresult (*calls[MOST_CALLS])(void);
+static size_t calls[MOST_CALLS]; /* places in the table, rising */
 static size_t calls_count;
 
+/* Into the table's order, in which what is freed was allocated before. */
 static bool add_call(const char *name)
 {
-    for (size_t i = 0; i < GS_ARRAY_LEN(known_calls); i++) {
-        if (!strcmp(known_calls[i].name, name) && calls_count < MOST_CALLS) {
-            calls[calls_count++] = known_calls[i].call;
-            return true;
-        }
-    }
-    return false;
+    size_t known = 0, at = calls_count;
+
+    while (known < GS_ARRAY_LEN(known_calls) && strcmp(known_calls[known].name, name))
+        known++;
+    if (known == GS_ARRAY_LEN(known_calls) || calls_count == MOST_CALLS)
+        return false;
+    for (; at > 0 && calls[at - 1] > known; at--)
+        calls[at] = calls[at - 1];
+    calls[at] = known;
+    calls_count++;
+    return true;
 }
 
 /* The list is read by the first thread alone: it starts before the others are made. */
@@ -136,7 +178,7 @@ static int calls_free(uint64_t addr, size_t bytes)
     (void)addr;
     (void)bytes;
     for (size_t i = 0; res == CUDA_SUCCESS && i < calls_count; i++)
-        res = calls[i]();
+        res = known_calls[calls[i]].call();
     return (int)res;
 }
 

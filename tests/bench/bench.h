@@ -1,10 +1,10 @@
 /*
  * bench.h - what the parts of a benchmark program agree on.
  *
- * A program is bench_main.c, bench_alone.c, bench_modes.c, bench_flight.c, workload.c and
- * one file of allocators: bench_runtime, bench_driver, bench_cub, bench_rmm and
- * bench_torch run the same workloads, written as lists of operations, against the
- * allocators of their file. scripts/bench runs them side by side.
+ * A program is bench_main.c, bench_alone.c, bench_modes.c, bench_flight.c, bench_humps.c,
+ * bench_trace.c, workload.c and one file of allocators: bench_runtime, bench_driver,
+ * bench_cub, bench_rmm and bench_torch run the same workloads, written as lists of
+ * operations, against the allocators of their file. scripts/bench runs them side by side.
  *
  * Owns: nothing.   Lock: none.
  */
@@ -77,17 +77,28 @@ struct bench_mode {
 /* All of them; the last has no name. Immutable. */
 extern const struct bench_mode bench_modes[];
 
-/* The mode of bench_flight.c: see there. */
+/* The modes of bench_flight.c and bench_trace.c: see there. */
 int bench_run_flight(const struct bench_allocator *allocator, unsigned long rounds);
+int bench_run_trace(const struct bench_allocator *allocator, unsigned long rounds);
 
 /* End the program, saying what failed, unless `code` is 0. */
 void bench_check(int code, const char *what, const struct bench_allocator *allocator);
 
+/* Two humps of a distribution: the median of each, and the share of the times that
+ * belong to the higher one; 0: there is one hump. */
+struct bench_humps {
+    double low, high, share;
+};
+
+/* Sorts the times, and looks whether they have two humps. */
+struct bench_humps bench_find_humps(double *times, size_t count);
+
 /* What timing a cycle came to. */
 struct bench_times {
     double median_ns, least_ns, most_ns;
-    double p99_ns;   /* of a pair */
-    double timer_ns; /* what reading the timer costs, which is not in the p99 */
+    struct bench_humps humps; /* of a pair, in nanoseconds */
+    double p99_ns;            /* of a pair */
+    double timer_ns;          /* what reading the timer costs, which is not in the p99 */
     unsigned samples;
 };
 

@@ -6,8 +6,8 @@
  * median of each stretch over all cycles is taken, and their sum is the cycle's. Reading
  * the timer costs some 20 ns a stretch, which is not taken off.
  *
- * The 99th percentile is of pairs timed one by one (two operations that follow each
- * other), less what the timer itself costs.
+ * The 99th percentile, and whether the times have two humps, is of pairs timed one by one
+ * (two operations that follow each other), less what the timer itself costs.
  *
  * Owns: the figures of the last run.   Lock: none; one thread.
  */
@@ -53,17 +53,17 @@ static int compare_ticks(const void *a, const void *b)
 }
 
 /*
- * The 99th percentile of SINGLES pairs, each timed for itself, in nanoseconds less the
- * timer's own.
+ * SINGLES pairs, each timed for itself.
  *
  * In:   slots    as the workload's set-up and whole cycles of it have left them
- * Out:  timer    what the timer costs, in nanoseconds
+ * Out:  times    p99 and humps, in nanoseconds less the timer's own; what that costs
  */
-static double time_singles(const struct bench_allocator *allocator,
-                           const struct bench_ops *cycle, struct bench_block *slots,
-                           double *timer)
+static void time_singles(const struct bench_allocator *allocator,
+                         const struct bench_ops *cycle, struct bench_block *slots,
+                         struct bench_times *times)
 {
     static uint64_t took[SINGLES]; /* large */
+    static double took_ns[SINGLES];
     const double scale = tick_ns();
     uint64_t none;
     size_t done = 0;
@@ -86,10 +86,11 @@ static double time_singles(const struct bench_allocator *allocator,
         if (cycle->count % 2)
             bench_run_op(allocator, &cycle->list[cycle->count - 1], slots);
     }
-    qsort(took, SINGLES, sizeof(*took), compare_ticks);
-    *timer = (double)none * scale;
-    done = SINGLES / 100 * 99;
-    return took[done] > none ? (double)(took[done] - none) * scale : 0;
+    for (size_t i = 0; i < SINGLES; i++)
+        took_ns[i] = took[i] > none ? (double)(took[i] - none) * scale : 0;
+    times->humps = bench_find_humps(took_ns, SINGLES); /* sorts them */
+    times->timer_ns = (double)none * scale;
+    times->p99_ns = took_ns[SINGLES / 100 * 99];
 }
 
 /* ---- stretches -----------------------------------------------------------------------
@@ -154,5 +155,5 @@ void bench_time_alone(const struct bench_allocator *allocator,
         times->most_ns += (double)row[times->samples - 1] * scale;
     }
     free(took);
-    times->p99_ns = time_singles(allocator, cycle, slots, &times->timer_ns);
+    time_singles(allocator, cycle, slots, times);
 }

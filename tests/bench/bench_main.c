@@ -6,8 +6,9 @@
  *   PROGRAM list                           the scenarios, one a line
  *
  * The line of a timed run:
- *   scenario allocator threads median least most samples p99 timer
- * in nanoseconds a pair, as one of the threads sees it. One thread is timed by
+ *   scenario allocator threads median least most samples p99 timer low high share
+ * in nanoseconds a pair, as one of the threads sees it. The last three are the humps of
+ * bench.h: share is 0 where the median does not stand between two. One thread is timed by
  * bench_alone.c, which says how; several by samples of many cycles, with p99 and timer 0.
  * Ends with 0, with 1 where a call failed, with 3 where the allocator was out of memory,
  * with 2 for bad usage.
@@ -84,13 +85,6 @@ struct run {
     struct bench_times times; /* of one thread; of several, from the samples */
 };
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* All threads do one sample; the time it took all of them. */
 static double one_sample(struct run *run, struct bench_block *slots)
 {
@@ -155,9 +149,10 @@ static void print_times(const struct bench_scenario *scenario,
 {
     double scale = threads == 1 ? 1.0 / (double)pairs : 1.0;
 
-    printf("%s %s %u %.1f %.1f %.1f %u %.1f %.1f\n", scenario->name, allocator->name,
-           threads, times->median_ns * scale, times->least_ns * scale,
-           times->most_ns * scale, times->samples, times->p99_ns, times->timer_ns);
+    printf("%s %s %u %.1f %.1f %.1f %u %.1f %.1f %.1f %.1f %.3f\n", scenario->name,
+           allocator->name, threads, times->median_ns * scale, times->least_ns * scale,
+           times->most_ns * scale, times->samples, times->p99_ns, times->timer_ns,
+           times->humps.low, times->humps.high, times->humps.share);
 }
 
 static int run_timed(const struct bench_allocator *allocator,
@@ -188,8 +183,10 @@ static int run_timed(const struct bench_allocator *allocator,
         pthread_join(others[i], NULL);
     pthread_barrier_destroy(&run.barrier);
     if (threads > 1) {
-        qsort(run.samples, run.count, sizeof(*run.samples), compare);
+        struct bench_humps humps = bench_find_humps(run.samples, run.count);
+
         run.times = (struct bench_times){
+            .humps = humps,
             .median_ns = run.samples[run.count / 2],
             .least_ns = run.samples[0],
             .most_ns = run.samples[run.count - 1],

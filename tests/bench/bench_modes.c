@@ -5,9 +5,10 @@
  *   resident COUNT    bytes of host memory for each of COUNT live blocks of 1 KiB
  *   miss COUNT        median nanoseconds of COUNT allocations of 32 MiB that nothing
  *                     cached can serve, and of their frees
- *   pressure CYCLES   the scenario genesis-pressure so often, for a counter of calls
- *   remote THREADS    nanoseconds a pair, each block freed by the next thread
- *   flight ROUNDS     bench_flight.c
+ *   first COUNT       nanoseconds of each of the first COUNT allocations of 1 MiB, after
+ * one of 512 B, none of which is freed pressure CYCLES   the scenario genesis-pressure so
+ * often, for a counter of calls remote THREADS    nanoseconds a pair, each block freed by
+ * the next thread flight ROUNDS     bench_flight.c trace ROUNDS      bench_trace.c
  *
  * Owns: nothing.   Lock: threads share what is written before they start.
  */
@@ -135,6 +136,21 @@ static int run_miss(const struct bench_allocator *allocator, unsigned long count
     return 0;
 }
 
+static int run_first(const struct bench_allocator *allocator, unsigned long count)
+{
+    uint64_t addr;
+    double begin;
+
+    bench_check(allocator->start(), "the start", allocator);
+    bench_check(allocator->alloc(&addr, 512), "an allocation", allocator);
+    begin = bench_now_ns();
+    for (unsigned long i = 0; i < count; i++)
+        bench_check(allocator->alloc(&addr, GS_MIB), "an allocation", allocator);
+    printf("first %s %lu %.1f\n", allocator->name, count,
+           (bench_now_ns() - begin) / (double)count);
+    return 0;
+}
+
 static int run_pressure(const struct bench_allocator *allocator, unsigned long cycles)
 {
     const struct bench_scenario *scenario = bench_scenarios;
@@ -241,8 +257,10 @@ const struct bench_mode bench_modes[] = {
     {"count", run_count, MOST_PAIRS},
     {"resident", run_resident, MOST_PAIRS},
     {"miss", run_miss, MOST_MISSES},
+    {"first", run_first, MOST_MISSES},
     {"pressure", run_pressure, MOST_MISSES},
     {"remote", run_remote, MOST_THREADS},
     {"flight", bench_run_flight, MOST_MISSES},
+    {"trace", bench_run_trace, 1000},
     {NULL, NULL, 0},
 };

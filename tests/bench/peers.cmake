@@ -39,7 +39,7 @@ find_path(CUDA_HAS_RUNTIME_HEADERS cuda_runtime.h HINTS "${CUDA_INCLUDE_DIR}" NO
 gpushim_find_peer(librmm/lib64/librmm.so RMM c++17 rmm/mr/pool_memory_resource.hpp
   librmm/include librmm/include/rapids rapids_logger/include)
 if(NOT no_peer)
-  gpushim_add_bench(bench_rmm ${bench_parts} alloc_rmm.cpp)
+  gpushim_add_allocators(bench_rmm alloc_rmm.cpp)
   target_compile_features(bench_rmm PRIVATE cxx_std_17)
   target_compile_definitions(bench_rmm PRIVATE
     LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
@@ -56,7 +56,7 @@ file(WRITE "${bench_dir}/rmm" "${no_peer}")
 gpushim_find_peer(torch/lib/libc10_cuda.so PyTorch c++20
   c10/cuda/CUDACachingAllocator.h torch/include)
 if(NOT no_peer)
-  gpushim_add_bench(bench_torch ${bench_parts} alloc_torch.cpp)
+  gpushim_add_allocators(bench_torch alloc_torch.cpp)
   target_compile_features(bench_torch PRIVATE cxx_std_20)
   target_include_directories(bench_torch SYSTEM PRIVATE "${peers_dir}/torch/include")
   target_link_libraries(bench_torch PRIVATE gpushim_cuda sim_cudart

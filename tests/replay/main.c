@@ -14,6 +14,7 @@ static const char usage[] =
     "recorded, or CSV (t_us,op,id,bytes,stream[,thread[,kind]]); gzip'd or not.\n"
     "  --through pool          the pool over a modelled driver (the default)\n"
     "  --through native-model  that driver alone\n"
+    "  --through blocks        a cache of whole blocks over it, nothing split or merged\n"
     "  --through device        the CUDA driver found here, preloaded or not\n"
     "  --ready at-once         freed memory may be handed out again at once (the "
     "default)\n"
@@ -33,7 +34,7 @@ static const char usage[] =
     "  --to-csv, --to-binary   write the trace to standard output, do nothing else\n"
     "Ends with 0; 1 if a trace was damaged or did not fit; 2 if it could not be read.\n";
 
-enum way { WAY_POOL, WAY_MODEL, WAY_DEVICE };
+enum way { WAY_POOL, WAY_MODEL, WAY_BLOCKS, WAY_DEVICE };
 
 struct settings {
     enum way way;
@@ -138,6 +139,8 @@ static void read_way(struct settings *settings, const char *text)
         settings->way = WAY_POOL;
     else if (!strcmp(text, "native-model"))
         settings->way = WAY_MODEL;
+    else if (!strcmp(text, "blocks"))
+        settings->way = WAY_BLOCKS;
     else if (!strcmp(text, "device"))
         settings->way = WAY_DEVICE;
     else
@@ -227,6 +230,23 @@ static void through_native(const struct trace *trace, size_t capacity,
     through_model(trace, capacity, config, out);
 }
 
+/* Likewise. */
+static void through_kept(const struct trace *trace, size_t capacity,
+                         const struct ready *ready, const struct run_config *config,
+                         struct outcome *out)
+{
+    (void)ready;
+    through_blocks(trace, capacity, config, out);
+}
+
+static uint64_t smallest_of_way(const struct settings *settings,
+                                const struct trace *trace)
+{
+    return smallest_device(trace,
+                           settings->way == WAY_BLOCKS ? through_kept : through_pool,
+                           &settings->ready);
+}
+
 static void run_once(const struct settings *settings, const struct trace *trace,
                      size_t capacity, struct outcome *out)
 {
@@ -238,6 +258,9 @@ static void run_once(const struct settings *settings, const struct trace *trace,
         break;
     case WAY_MODEL:
         through_model(trace, capacity, &settings->run, out);
+        break;
+    case WAY_BLOCKS:
+        through_blocks(trace, capacity, &settings->run, out);
         break;
     case WAY_DEVICE:
         if (!through_device(trace, settings->touch, &settings->run, out, &why))
@@ -271,9 +294,8 @@ static void measure(const struct settings *settings, const struct trace *trace,
     }
     if (settings->smallest) {
         figures->native_smallest = smallest_device(trace, through_native, NULL);
-        figures->smallest = settings->way == WAY_MODEL
-                                ? figures->native_smallest
-                                : smallest_device(trace, through_pool, &settings->ready);
+        figures->smallest = settings->way == WAY_MODEL ? figures->native_smallest
+                                                       : smallest_of_way(settings, trace);
     }
     if (settings->way == WAY_POOL && !settings->run.threads)
         figures->metadata = metadata_bytes(trace, &settings->ready);
@@ -301,7 +323,7 @@ static void print_human(const struct settings *settings, const char *name,
                         const struct trace *trace, const struct figures *figures)
 {
     static const char *const ways[] = {"the pool", "the modelled driver",
-                                       "the CUDA driver"};
+                                       "a cache of whole blocks", "the CUDA driver"};
     const struct outcome *ample = &figures->ample;
 
     printf("%s, through %s, freed memory ready %s%s\n", name, ways[settings->way],
@@ -372,7 +394,7 @@ static void print_text(const char *text)
 static void print_json(const struct settings *settings, const char *name,
                        const struct trace *trace, const struct figures *figures)
 {
-    static const char *const ways[] = {"pool", "native-model", "device"};
+    static const char *const ways[] = {"pool", "native-model", "blocks", "device"};
     const struct outcome *ample = &figures->ample;
     bool device = settings->way == WAY_DEVICE;
 

@@ -36,6 +36,10 @@ bool through_device(const struct trace *trace, bool touch,
                     const struct run_config *config, struct outcome *out,
                     const char **why);
 
+/* Through a cache of whole blocks over the modelled driver: neither split nor merged. */
+void through_blocks(const struct trace *trace, size_t capacity,
+                    const struct run_config *config, struct outcome *out);
+
 typedef void through_function(const struct trace *trace, size_t capacity,
                               const struct ready *ready, const struct run_config *config,
                               struct outcome *out);

@@ -282,6 +282,20 @@ Test(age, long_idle_memory_goes_back)
     cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 8 * GS_MIB);
     cr_assert_eq(bed.fake.mapped_bytes, 0);
     cr_assert_eq(bed_stats(&bed).upkeep_bytes, 8 * GS_MIB);
+    cr_assert_eq(bed_stats(&bed).aged_bytes, 8 * GS_MIB);
+    cr_assert_eq(bed_stats(&bed).trim_bytes, 0);
+    bed_fini(&bed);
+}
+
+Test(age, what_is_asked_for_beyond_counts_for_itself)
+{
+    struct bed bed;
+
+    bed_init_aged(&bed, 64 * GS_MIB, 0, 0, 3600000);
+    bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 4 * GS_MIB), 6 * GS_MIB);
+    cr_assert_eq(bed_stats(&bed).upkeep_bytes, 6 * GS_MIB);
+    cr_assert_eq(bed_stats(&bed).aged_bytes, 0);
     bed_fini(&bed);
 }
 

@@ -89,6 +89,9 @@ Test(oom, idle_memory_is_given_back_first)
     cr_assert_neq(bed_alloc(&bed, 16 * GS_MIB), 0);
     cr_assert_eq(bed.fake.mapped_bytes, 16 * GS_MIB);
     cr_assert_geq(bed_stats(&bed).oom_trims, 1);
+    cr_assert_eq(bed_stats(&bed).trim_bytes, 8 * GS_MIB);
+    cr_assert_eq(bed_stats(&bed).driver_calls, bed.fake.map_calls + bed.fake.unmaps);
+    cr_assert_gt(bed.fake.map_calls, bed.fake.maps, "nothing was refused");
     bed_fini(&bed);
 }
 

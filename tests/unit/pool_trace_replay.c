@@ -264,3 +264,58 @@ Test(trace_replay, what_was_not_free_for_reuse_is_not_reused)
     cr_expect_eq(out.reserved_peak, 100 * 4 * GS_MIB);
     trace_free(&trace);
 }
+
+/* ---- whole blocks -------------------------------------------------------------------
+ */
+
+static void add(struct trace *trace, uint8_t op, uint32_t id, uint64_t bytes)
+{
+    struct trace_op one = {
+        .op = op, .id = id, .bytes = bytes, .kind = GS_TRACE_KIND_DEVICE};
+
+    trace_add(trace, &one);
+}
+
+/* Freed blocks serve what is at most an eighth smaller, and nothing is split. */
+Test(trace_blocks, a_kept_block_serves_close_sizes_only)
+{
+    struct trace trace = {0};
+    struct outcome out;
+
+    add(&trace, GS_TRACE_ALLOC, 0, 18 * GS_MIB);
+    add(&trace, GS_TRACE_FREE, 0, 18 * GS_MIB);
+    add(&trace, GS_TRACE_ALLOC, 1, 16 * GS_MIB);
+    add(&trace, GS_TRACE_FREE, 1, 16 * GS_MIB);
+    through_blocks(&trace, AMPLE_BYTES, &alone, &out);
+    cr_expect_eq(out.calls, 1);
+    add(&trace, GS_TRACE_ALLOC, 2, 14 * GS_MIB);
+    add(&trace, GS_TRACE_FREE, 2, 14 * GS_MIB);
+    add(&trace, GS_TRACE_ALLOC, 3, 20 * GS_MIB);
+    through_blocks(&trace, AMPLE_BYTES, &alone, &out);
+    cr_expect_eq(out.calls, 3);
+    cr_expect_eq(out.reserved_peak, 52 * GS_MIB);
+    trace_free(&trace);
+}
+
+/* On a full device what was kept longest goes back, and no more than is needed. */
+Test(trace_blocks, a_full_device_gets_the_oldest_back)
+{
+    struct trace trace = {0};
+    struct outcome out;
+
+    for (uint32_t i = 0; i < 3; i++)
+        add(&trace, GS_TRACE_ALLOC, i, (4 + 4 * i) * GS_MIB);
+    for (uint32_t i = 3; i-- > 0;)
+        add(&trace, GS_TRACE_FREE, i, (4 + 4 * i) * GS_MIB);
+    add(&trace, GS_TRACE_ALLOC, 3, 10 * GS_MIB); /* for which the 12 MiB go back */
+    add(&trace, GS_TRACE_ALLOC, 4, 8 * GS_MIB);
+    add(&trace, GS_TRACE_ALLOC, 5, 4 * GS_MIB);
+    through_blocks(&trace, 24 * GS_MIB, &alone, &out);
+    cr_expect(out.run.fits);
+    cr_expect_eq(out.calls, 3 + 1 + 2, "%d calls", (int)out.calls);
+    add(&trace, GS_TRACE_ALLOC, 6, 4 * GS_MIB);
+    through_blocks(&trace, 24 * GS_MIB, &alone, &out);
+    cr_expect_not(out.run.fits);
+    cr_expect_eq(out.run.failed_bytes, 4 * GS_MIB);
+    trace_free(&trace);
+}

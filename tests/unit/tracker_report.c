@@ -112,6 +112,7 @@ Test(report, an_error_and_leaks)
         "  live at exit   2.04 GiB in 9 allocations\n"
         "  traffic        10 allocs  1 free  1 failed\n"
         "  pool           reserved 4.00 GiB  hit 97.2 %  rounding waste 1.8 %\n"
+        "  served by      thread 0  stream 0  global 0  segments 972  driver 28\n"
         "\n"
         "ERROR 1: double free of 0x7f1244000000 (64.0 MiB, GPU 0, cuMemFree)\n"
         "  freed again at 7m02s by thread 41301\n"

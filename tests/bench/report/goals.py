@@ -1,9 +1,12 @@
 """goals.py - what gpushim is to reach, and how far it is, from the rows of a run.
 
-A goal: (what, goal as text, value as text or "-", distance as text). Distance is the value
-in the goal's: 1.00 and less is reached where less is better. "-" where this run cannot say,
-with the reason in its place.
+A goal: (what, goal as text, value as text or "-", distance as text). Distance says whether
+the goal is reached, and how far off it is: the value in the goal's, or the goal in the
+value's where more is better, so that 1.00 and less is reached. "-" where this run cannot
+say, with the reason in its place.
 """
+
+from report import traces
 
 GPU = "needs a GPU"
 HIT = {"as shipped": ("cuMemAlloc", 120), "no stacks": ("cuMemAlloc STACK=off", 25),
@@ -13,10 +16,8 @@ PUBLISHED = {"genesis-same": 1.43, "genesis-large": 3.92, "genesis-transformer":
              "genesis-pressure": 4.83, "genesis-variable": 0.83}
 
 
-# Figures of tests/replay, by these names: the worst trace of each.
-TRACES = {"smallest device of a trace, against native's": 1.02,
-          "driver calls at 1.25 x of peak live, against PyTorch's": 2,
-          "peak reserved in peak live, VMM": 1.03}
+# Figures of the traces: the worst trace of each.
+TRACES = {traces.SMALLEST: 1.02, traces.CALLS: 2, traces.RESERVED: 1.03}
 
 
 class Rows:
@@ -35,33 +36,47 @@ class Rows:
         row = self.row(scenario, setting)
         return row and row["gpushim"]["own"]
 
-    def figure(self, scenario, start):
+    def _figure(self, scenario, start):
         for figure in self.bench.figures:
             if figure["scenario"] == scenario and figure["what"].startswith(start):
-                return figure["value"]
-        return None
+                return figure
+        return {}
+
+    def figure(self, scenario, start):
+        return self._figure(scenario, start).get("value")
+
+    def why(self, scenario, start):
+        """Why there is no value."""
+        return self._figure(scenario, start).get("why") or "not measured"
 
 
-def at_most(what, value, goal, unit, digits=0):
+def distance(value):
+    """In words, too: of a ratio alone nobody sees which way is better."""
+    return f"{value:.2f} {'reached' if value <= 1 else 'missed'}"
+
+
+def at_most(what, value, goal, unit, digits=0, why="not measured"):
     """A row for a value that should not be above the goal."""
     if value is None:
-        return (what, f"<= {goal:g} {unit}", "-", "not measured")
-    return (what, f"<= {goal:g} {unit}", f"{value:.{digits}f} {unit}", f"{value / goal:.2f}")
+        return (what, f"<= {goal:g} {unit}", "-", why)
+    return (what, f"<= {goal:g} {unit}", f"{value:.{digits}f} {unit}", distance(value / goal))
 
 
 def at_least(what, value, goal, unit, digits=2):
     if value is None:
         return (what, f">= {goal:g} {unit}", "-", "not measured")
     return (what, f">= {goal:g} {unit}", f"{value:.{digits}f} {unit}",
-            f"{goal / max(value, 0.01):.2f}")
+            distance(goal / max(value, 0.01)))
 
 
 def pinned_pair(row):
     """What a hit still asks of the driver is taken off only where it can be asked alone."""
-    what = "pinned pair"
-    if row and row["gpushim"]["driver_calls"] and row["gpushim"]["calls"] is None:
-        what += ", the driver's calls in it"
-    return at_most(what, row and row["gpushim"]["own"], 60, "ns")
+    what, why = "pinned pair", "not measured"
+    if row and row["gpushim"]["driver_calls"]:
+        if row["gpushim"]["calls"] is None:
+            what += ", the driver's calls in it"
+        why = "served by the driver: see instructions"
+    return at_most(what, row and row["gpushim"]["own"], 60, "ns", 0, why)
 
 
 def difference(a, b):
@@ -91,10 +106,11 @@ def all_goals(bench):
                               worst_round(bench, usual), goal, "x"))
     table.append(at_most("free behind a running kernel, lazy",
                          rows.figure("flight", "a free behind a kernel of 1 ms, lazy"),
-                         50, "ns"))
+                         50, "ns", 0, rows.why("flight", "a free behind a kernel of 1 ms, lazy")))
     table.append(pinned_pair(rows.row("pinned", "cudaHostAlloc")))
     for what, goal in TRACES.items():
-        table.append(at_most(what, rows.figure("traces", what), goal, "x", 3))
+        table.append(at_most(what, rows.figure("traces", what), goal, "x", 3,
+                             rows.why("traces", what)))
     table.append(at_most("kernel launch, added",
                          rows.figure("launch", "added to cuLaunchKernel"), 3, "ns", 1))
     untracked = rows.own("hitpair", HIT["untracked"][0])
@@ -134,4 +150,4 @@ def worst_round(bench, setting):
 
 def stack_cost(rows, stackless):
     cost = difference(rows.own("hitpair", HIT["as shipped"][0]), stackless)
-    return ("-", "not measured") if cost is None else (f"{cost:.0f} ns", f"{cost / 60:.2f}")
+    return ("-", "not measured") if cost is None else (f"{cost:.0f} ns", distance(cost / 60))

@@ -16,6 +16,9 @@ LONG_SECONDS = 6  # a run that took longer is not repeated in further rounds
 # A call that takes device memory from the driver or gives it back, mapping included.
 MEMORY_CALL = r"^cudasim: cuMem(?:Alloc|Free|Create|Release|Map|Unmap|SetAccess)(?:_v\d+)?$"
 
+# A call by which the driver itself serves a pair, memory of all kinds.
+SERVES = r"cuMem(?:Alloc|Host|Free)"
+
 # What a peer's programs need beside the device's libraries, below the repository.
 PEER_LIBRARIES = (".peers/librmm/lib64", ".peers/rapids_logger/lib64", ".peers/torch/lib")
 
@@ -26,6 +29,8 @@ class Failure(Exception):
 
 class OutOfMemory(Failure):
     """The allocator was out of memory where others are not."""
+
+    short = "out of memory"
 
 
 class Device:
@@ -163,6 +168,15 @@ class Device:
             pairs = 2 * int(out)
         return 1000 * (calls[1] - calls[0]) / pairs
 
+    def calls_of_first(self, way, count):
+        """Driver calls for memory in the first so many allocations after one more."""
+        calls = []
+        for number in (1, count + 1):
+            variables = {**way.variables(self), "CUDASIM_LOG": "2"}
+            log = self.run(way.program, [way.allocator, "first", number], variables)[1]
+            calls.append(len(re.findall(MEMORY_CALL, log, re.MULTILINE)))
+        return calls[1] - calls[0]
+
     def instructions(self, pattern, program, arguments, variables, few=500, many=2500):
         """Instructions a repetition, by callgrind, in the objects whose name matches; the
         last argument is the number of them."""
@@ -261,11 +275,15 @@ def spread(values):
 class Group:
     """One scenario, gpushim in some settings and its peers, measured in turn."""
 
-    def __init__(self, device, scenario, threads, ours, peers, rounds, calls, variables=None):
+    def __init__(self, device, scenario, threads, ours, peers, rounds, calls, variables=None,
+                 number=None):
         self.scenario, self.threads = scenario, threads
+        self.number = threads if number is None else number
+        self.calls = calls
         self.ours, self.peers = ours, peers
         self.times = {way.name: [] for way in [*ours, *peers]}
         self.p99 = {way.name: [] for way in [*ours, *peers]}
+        self.humps = {way.name: [] for way in [*ours, *peers]}
         self.notes = {}
         tired = set()
         for _ in range(rounds):
@@ -280,10 +298,11 @@ class Group:
         begin = time.monotonic()
         if way.name not in tired and way.name not in self.notes:
             try:
-                figures = way.measure(device, self.scenario, self.threads, variables)
+                figures = way.measure(device, self.scenario, self.number, variables)
                 time_ns, p99 = figures[0], figures[4] if len(figures) > 4 else None
+                self.humps[way.name].append(figures[6:9])
             except OutOfMemory:
-                self.notes[way.name] = "out of memory"
+                self.notes[way.name] = OutOfMemory.short
             except Failure as failure:
                 self.notes[way.name] = str(failure)
         if time.monotonic() - begin > LONG_SECONDS:
@@ -299,12 +318,24 @@ class Group:
         found = spread(self.p99[name])
         return found and found[0]
 
+    def shape(self, name):
+        """What a median may hide: the least and the most of the rounds, and two humps (the
+        lower, the higher, the share of the higher) where most rounds have them."""
+        found = spread(self.times[name])
+        humps = [each for each in self.humps[name] if len(each) == 3 and each[2] > 0]
+        two = 2 * len(humps) > len(self.humps[name])
+        return {"rounds": found and list(found[1:]),
+                "humps": [statistics.median(column) for column in zip(*humps)] if two
+                else None}
+
     def own_times(self, name):
-        """gpushim's of each round, less the driver's calls in it."""
-        return [
-            None if whole is None else max(whole - (self.share[name] or 0), 1.0)
-            for whole in self.times[name]
-        ]
+        """gpushim's of each round, less the driver's calls in it; None where the driver
+        serves the pair, as two processes differ by more in that than the rest takes."""
+        share = self.share[name] or 0
+        if any(re.match(SERVES, call) for call in self.calls.get(name) or ()):
+            return [None] * len(self.times[name])
+        return [None if whole is None else max(whole - share, 1.0)
+                for whole in self.times[name]]
 
     def own(self, name):
         found = spread(self.own_times(name))

@@ -1,14 +1,16 @@
 """rows.py - the scenarios: what is run for each, and the rows it leaves.
 
-A timed row is a dictionary: scenario, setting, threads, gpushim (p50, p99, calls), peers by
-name (p50, p99, ratio, note). A figure is a dictionary: scenario, what, unit, value, peers by
-name, goal. scripts/bench prints them, show.py writes them.
+A timed row is a dictionary: scenario, setting, threads, gpushim (p50, p99, calls, rounds,
+humps), peers by name (p50, p99, ratio, rounds, humps, note). A figure is a dictionary:
+scenario, what, unit, value, peers by name, and `why` where there is no value; less is
+better unless its `better` says more. scripts/bench prints them, show.py writes them.
 """
 
 import os
 import statistics
 
-from report.measure import Failure, Group, Way, spread
+from report.measure import Failure, Group, OutOfMemory, Way, spread
+from report.traces import Traces
 
 OFF = {
     "as shipped": {},
@@ -22,6 +24,8 @@ TIMED = {
     "threads": "pairs of 4 KiB by 1, 2, 4 ... threads, each its own",
     "remote": "blocks of 4 KiB, each freed by another thread",
     "pinned": "pairs of 4 KiB of pinned host memory",
+    "managed": "pairs of 4 KiB of managed memory",
+    "async": "pairs of 4 KiB by cudaMallocAsync",
     "dotcompute-1mb": "pairs of 1 MiB",
     "dotcompute-10mb": "pairs of 10 MiB",
     "dotcompute-100mb": "pairs of 100 MiB",
@@ -41,10 +45,15 @@ COUNTED = {
     "start": "what LD_PRELOAD adds to a program without CUDA",
     "instructions": "instructions in a pair of 1 KiB (needs valgrind)",
     "metadata": "host memory for each of 131,072 live blocks",
-    "traces": "recorded programs, by tests/replay",
+    "genesis-warmup": "the first 100 allocations of 1 MiB, warmed up and not",
+    "traces": "recorded and generated programs: time, smallest device, driver calls",
 }
+# Memory that is not cudaMalloc's: the scenario, which is the allocator's name, and the call.
+KINDS = {"pinned": "cudaHostAlloc", "managed": "cudaMallocManaged",
+         "async": "cudaMallocAsync"}
 LIVE_BLOCKS = 131072
 MISSES = 100  # CUB takes 128 MiB for each
+FIRST = 100
 PRESSURE_DEVICES = {"genesis-pressure": "1G", "genesis-pressure-1280m": "1280M"}
 
 
@@ -118,10 +127,13 @@ class Bench:
         if text not in self.problems:
             self.problems.append(text)
 
-    def group(self, label, scenario, threads, ours, peers, variables=None):
+    def group(self, label, scenario, threads, ours, peers, variables=None, number=None,
+              most=99):
+        """`number` is the program's last argument, where it is not the threads; `most`
+        rounds are enough."""
         calls = {way.name: self.calls(way) for way in ours}
-        group = Group(self.device, scenario, threads, ours, peers, self.rounds, calls,
-                      variables)
+        group = Group(self.device, scenario, threads, ours, peers, min(self.rounds, most),
+                      calls, variables, number)
         for way in ours:
             self._row(label, group, way, peers)
         return group
@@ -133,7 +145,7 @@ class Bench:
             "scenario": label, "setting": way.name, "threads": group.threads,
             "gpushim": {"p50": group.time(way.name), "p99": group.tail(way.name),
                         "calls": group.share[way.name], "own": group.own(way.name),
-                        "driver_calls": self.calls(way)},
+                        "driver_calls": self.calls(way), **group.shape(way.name)},
             "peers": {},
         }
         for peer in peers:
@@ -142,7 +154,7 @@ class Bench:
             row["peers"][peer.name] = {
                 "p50": group.time(peer.name), "p99": group.tail(peer.name),
                 "ratio": group.ratio(way.name, peer.name),
-                "note": group.notes.get(peer.name),
+                "note": group.notes.get(peer.name), **group.shape(peer.name),
             }
         self.rows.append(row)
         self.on_row(row)
@@ -154,7 +166,8 @@ class Bench:
         self.on_figure(figure)
 
     def run(self, name):
-        method = getattr(self, name.replace("-", "_"), None)
+        method = getattr(self, name.replace("-", "_"), None) or getattr(
+            self, name + "_", None)  # a word of Python's own
         if method:
             method()
         else:
@@ -205,25 +218,36 @@ class Bench:
             for way in ours:
                 self.figure("threads", f"{most} threads against one, {way.name}", "ratio",
                             more(way.name), {peer.name: more(peer.name) for peer in peers},
-                            threads=most, rounds=rounds_of(way.name))
+                            threads=most, rounds=rounds_of(way.name), better="more")
 
     def remote(self):
         ours = [self.ours(self.usual[1], "as shipped"), self.ours(self.usual[1], "TRACK=off")]
         self.group("remote", "remote", max(2, min(self.cores, 16)), ours, self.peers())
 
-    def pinned(self):
+    def _kind(self, name, peers):
+        """Pairs of such memory."""
+        entry = KINDS[name]
         if not self.has_runtime:
             return
+        if not self.device.simulated:
+            peers.append(Way("native", "bench_runtime", name))
+        ways = [Way(entry, "bench_runtime", name, shim=True),
+                Way(f"{entry} TRACK=off", "bench_runtime", name, shim=True,
+                    settings=OFF["TRACK=off"])]
+        self.group(name, "pair4k", 1, ways, peers)
+
+    def pinned(self):
         peers = []
         if "RMM" not in self.missing:
             pool = Way("RMM pool", "bench_rmm", "pinned")
             peers.append(pool.own() if self.device.simulated else pool)
-        if not self.device.simulated:
-            peers.append(Way("native", "bench_runtime", "pinned"))
-        ways = [Way("cudaHostAlloc", "bench_runtime", "pinned", shim=True),
-                Way("cudaHostAlloc TRACK=off", "bench_runtime", "pinned", shim=True,
-                    settings=OFF["TRACK=off"])]
-        self.group("pinned", "pair4k", 1, ways, peers)
+        self._kind("pinned", peers)
+
+    def managed(self):
+        self._kind("managed", [])
+
+    def async_(self):
+        self._kind("async", [])
 
     def genesis_pressure(self):
         if not self.device.simulated:
@@ -240,8 +264,8 @@ class Bench:
             for way in [ours[0], *peers]:
                 try:
                     values[way.name] = self.device.memory_calls(way, memory)
-                except Failure:
-                    values[way.name] = None  # out of memory, as its row says
+                except OutOfMemory as full:
+                    values[way.name] = full.short
             self.figure(label, "driver calls for memory, 1,000 allocations", "calls",
                         values.pop(ours[0].name), values)
 
@@ -291,8 +315,8 @@ class Bench:
                         calls=listed or ("-" if calls is None else "no driver call"))
 
     def flight(self):
-        settings = {"default": {}}
-        if self._has_choice("free_sync", "lazy"):
+        settings = {"native": {}}
+        if self.has_choice("free_sync", "lazy"):
             settings["lazy"] = {"GPUSHIM_FREE_SYNC": "lazy"}
         shims = [Way(f"gpushim {name}", self.usual[0], "malloc", shim=True, settings=setting)
                  for name, setting in settings.items()]
@@ -317,10 +341,17 @@ class Bench:
             self.figure("flight", "a free behind a kernel of 1 ms, lazy", "ns", None,
                         why="this build has no lazy frees")
 
-    def _has_choice(self, field, word):
+    def _options(self):
         path = os.path.join(self.device.root, "shim", "options.def")
         with open(path, encoding="utf-8") as file:
-            return f'GS_OPT_CHOICE({field}, "{word}"' in file.read()
+            return file.read()
+
+    def has_choice(self, field, word):
+        """Has an option of this build that choice?"""
+        return f'GS_OPT_CHOICE({field}, "{word}"' in self._options()
+
+    def has_option(self, name):
+        return f'"GPUSHIM_{name}"' in self._options()
 
     def staging(self):
         if not self.has_runtime:
@@ -352,13 +383,15 @@ class Bench:
 
     def launch(self):
         shim = {"LD_PRELOAD": self.device.shim}
-        added = []
+        took = ([], [])
         for _ in range(max(self.rounds, 5)):
-            took = [float(self.device.run("bench_launch", [], variables)[0].split()[2])
-                    for variables in ({}, shim)]
-            added.append(took[1] - took[0])
-        self.figure("launch", "added to cuLaunchKernel (least of the batches)", "ns",
-                    statistics.median(added))
+            for variables, times in zip(({}, shim), took):
+                text = self.device.run("bench_launch", [], variables)[0]
+                times.append(float(text.split()[2]))
+        # A launch takes a thousand times what is looked for: a median of differences would
+        # be the machine's other work.
+        self.figure("launch", "added to cuLaunchKernel (least with, least without)", "ns",
+                    min(took[1]) - min(took[0]))
         if self._can_count("launch"):
             count = self.device.instructions("/libgpushim", "bench_launch", ["count"], shim)
             self.figure("launch", "in libgpushim.so for a cuLaunchKernel", "instr.", count)
@@ -402,6 +435,10 @@ class Bench:
             ours = self.ours("cuMemAlloc", setting)
             self.figure("instructions", f"a pair by {ours.name}", "instr.",
                         count(ours, "/libgpushim"), peers)
+        for kind, entry in KINDS.items() if self.has_runtime else ():
+            way = Way(entry, "bench_runtime", kind, shim=True)
+            self.figure("instructions", f"a pair by {entry}", "instr.",
+                        count(way, "/libgpushim"))
 
     def metadata(self):
         alone = self.device.run("pool_bench", ["metadata", LIVE_BLOCKS])[0]
@@ -418,15 +455,20 @@ class Bench:
                     values["gpushim"], peers)
         self.figure("metadata", "TRACK=off", "bytes", values["gpushim TRACK=off"], peers)
 
+    def genesis_warmup(self):
+        ways = [self.ours("cuMemAlloc", "as shipped"), self.ours("cuMemAlloc", "as shipped")]
+        ways[0].name, ways[0].settings = "warm", {"GPUSHIM_WARMUP": f"1M:{FIRST}"}
+        ways[1].name = "cold"
+        times = self._each(ways, lambda way: way.measure(self.device, "first", FIRST)[0])
+        self.figure("genesis-warmup", f"each of the first {FIRST} of 1 MiB, warmed up", "ns",
+                    times["warm"], {"not warmed up": times["cold"]})
+        if self.device.simulated:
+            calls = [self.device.calls_of_first(way, FIRST) for way in ways]
+            self.figure("genesis-warmup", "driver calls for memory in them", "calls",
+                        calls[0], {"not warmed up": calls[1]})
+
     def traces(self):
-        """`bench/replay rows` prints a line a figure, with tabs: what, unit, gpushim's value
-        and name=value of each peer; - where there is none."""
-        if not os.path.exists(os.path.join(self.device.programs, "replay")):
-            self.figure("traces", "recorded programs", "-", None,
-                        why="bench/replay is not built here")
+        if not os.path.exists(os.path.join(self.device.build, "replay", "replay")):
+            self.figure("traces", "recorded programs", "-", None, why="replay is not built")
             return
-        for line in self.device.run("replay", ["rows"])[0].splitlines():
-            what, unit, value, *peers = line.split("\t")
-            pairs = (peer.split("=", 1) for peer in peers)
-            self.figure("traces", what, unit, None if value == "-" else float(value),
-                        {name: None if text == "-" else float(text) for name, text in pairs})
+        Traces(self).run()

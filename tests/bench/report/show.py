@@ -6,21 +6,44 @@ import os
 
 from report import goals, plot
 
-SCHEMA = 2
+SCHEMA = 3
+ROUNDS_APART = 1.5  # the slowest round takes so many times the fastest: both are shown
+CELL = 23  # columns of a peer
 
 
 def number(value, digits=0):
+    """A figure; "-" where there is none, or the word that stands in its place."""
+    if isinstance(value, str):
+        return value
     return "-" if value is None else f"{value:,.{digits}f}"
 
 
 def cell(peer):
-    """A peer's time and its ratio to gpushim's own, or why there is none."""
+    """A peer's time and how much faster or slower gpushim's own is, or why there is none."""
     if peer["note"]:
         return "out of memory" if "out of memory" in peer["note"] else "failed"
     if peer["p50"] is None:
         return "-"
-    ratio = peer["ratio"]
-    return number(peer["p50"]) + (f" x{ratio[0]:.2f}" if ratio else "")
+    text = number(peer["p50"]) + ("~" if peer["humps"] else "")
+    if not peer["ratio"]:
+        return text
+    ratio = peer["ratio"][0]
+    if ratio >= 1:
+        return f"{text} {ratio:.2f}x faster"
+    return f"{text} {1 / max(ratio, 1e-9):.2f}x slower"
+
+
+def remarks(row):
+    """What the row's median hides."""
+    ours = row["gpushim"]
+    if ours["humps"]:
+        low, high, share = ours["humps"]
+        yield (f"two humps: {number(low)} ns, and {number(high)} ns "
+               f"in {100 * share:.0f} % of the pairs")
+    if ours["p50"] and ours["own"] is None:
+        yield "served by the driver, call by call: the own cost is among the instructions"
+    if ours["rounds"] and ours["rounds"][1] >= ROUNDS_APART * ours["rounds"][0]:
+        yield f"rounds from {number(ours['rounds'][0])} to {number(ours['rounds'][1])} ns"
 
 
 def best(row):
@@ -41,14 +64,16 @@ class Terminal:
     def row(self, row):
         if not self.begun:
             self.begun = True
-            names = "".join(f"{name:>19}" for name in self.peers)
+            names = "".join(f"{name:>{CELL}}" for name in self.peers)
             print(f"\n{'scenario':<24}{'ns a pair':<26}{'p50':>7}{'p99':>8}{'calls':>7}{names}")
         ours = row["gpushim"]
         cells = "".join(
-            f"{cell(row['peers'][name]) if name in row['peers'] else '-':>19}"
+            f" {cell(row['peers'][name]) if name in row['peers'] else '-':>{CELL - 1}}"
             for name in self.peers)
         print(f"{row['scenario']:<24}{row['setting']:<26}{number(ours['p50']):>7}"
               f"{number(ours['p99']):>8}{number(ours['calls']):>7}{cells}", flush=True)
+        for remark in remarks(row):
+            print(f"{'':<24}  {remark}", flush=True)
 
     def figure(self, figure):
         if not self.figures:
@@ -58,16 +83,29 @@ class Terminal:
 
 
 def digits_of(unit):
-    return 2 if unit == "ratio" else 1 if unit in ("bytes", "us") else 0
+    return {"x": 3, "ratio": 2, "bytes": 1, "us": 1, "calls": 1}.get(unit, 0)
 
 
 def figure_line(figure):
     digits = digits_of(figure["unit"])
-    value = figure.get("why") or f"{number(figure['value'], digits)} {figure['unit']}"
     peers = "".join(f"  {name} {number(peer, digits)}"
                     for name, peer in figure["peers"].items())
     more = f"  p99 {number(figure['p99'])}  {figure['calls']}" if "calls" in figure else ""
-    return f"{figure['scenario']:<24}{figure['what']:<48}{value:<14}{peers}{more}"
+    return (f"{figure['scenario']:<24}{figure['what']:<58} {figure_value(figure):<14}"
+            f"{peers}{more}")
+
+
+def figure_value(figure):
+    """With its unit, or why there is none."""
+    if figure.get("why"):
+        return figure["why"]
+    value = figure["value"]
+    text = number(value, digits_of(figure["unit"]))
+    if not isinstance(value, str):
+        text += f" {figure['unit']}"
+    if figure.get("better") == "more":
+        text += ", more is better"
+    return text + (f" ({figure['worst']})" if "worst" in figure else "")
 
 
 def print_goals(bench):
@@ -103,9 +141,11 @@ def heading(bench, load_before):
     else:
         yield f"On {device.name}, driver {device.driver}."
     yield f"{cpu_name()}, {bench.cores} cores, load {load_before} before the run."
-    yield (f"Median of {bench.rounds} rounds in turn. Beside a peer's time: in gpushim's, less the "
-           "driver's calls")
-    yield "in it; above 1, gpushim is faster. p99 is of pairs timed one by one. docs/bench.md"
+    yield (f"Median of {bench.rounds} rounds in turn. Beside a peer's time: how much faster or "
+           "slower gpushim is,")
+    yield "the driver's calls in it taken off. ~: a median between two humps, which the JSON has."
+    yield "p99 is of pairs timed one by one. Of figures less is better unless they say more."
+    yield "What is measured, and what that can say: docs/bench.md"
     for name, why in bench.missing.items():
         yield f"{name}: blank, {why}."
 
@@ -147,7 +187,8 @@ def markdown(bench, load_before, versions, plot_name):
     yield ""
     yield from table(
         ["scenario", "gpushim", "p50", "p99", "its driver calls", *peers],
-        ([row["scenario"], row["setting"], number(row["gpushim"]["p50"]),
+        (["; ".join([row["scenario"], *remarks(row)]), row["setting"],
+          number(row["gpushim"]["p50"]),
           number(row["gpushim"]["p99"]), number(row["gpushim"]["calls"]),
           *(cell(row["peers"][name]) if name in row["peers"] else "-" for name in peers)]
          for row in bench.rows))
@@ -158,7 +199,8 @@ def markdown(bench, load_before, versions, plot_name):
     yield ""
     yield "## Goals"
     yield ""
-    yield "Distance: the value in the goal's, 1 or less is reached."
+    yield "Distance: the value in the goal's, or the goal in the value's where more is better: 1"
+    yield "or less is reached."
     yield ""
     yield from table(["what", "goal", "value", "distance"], goals.all_goals(bench))
     if bench.problems:
@@ -170,12 +212,11 @@ def markdown(bench, load_before, versions, plot_name):
 
 def figure_cells(figure):
     digits = digits_of(figure["unit"])
-    value = figure.get("why") or f"{number(figure['value'], digits)} {figure['unit']}"
     peers = ", ".join(f"{name} {number(peer, digits)}"
                       for name, peer in figure["peers"].items())
     if "calls" in figure:
         peers = f"p99 {number(figure['p99'])}; {figure['calls']}"
-    return [figure["scenario"], figure["what"], value, peers or "-"]
+    return [figure["scenario"], figure["what"], figure_value(figure), peers or "-"]
 
 
 def write_results(bench, load_before, versions, folder):

@@ -1,0 +1,80 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# report.sh - the pool's lines of the report: every level of the pool is used by a plain
+# program and shown, the figures add up, and the calls are those that the driver's log has.
+
+# report_number_after, report_number_before FILE LINE WORD: the number behind or before WORD in the
+# report's line that begins with LINE; without commas.
+report_number_after() {
+  sed -nE "s/^==[0-9]+==   $2 .*\\b$3 ([0-9,]+).*/\\1/p" "$1" | tr -d ,
+}
+report_number_before() {
+  sed -nE "s/^==[0-9]+==   $2 (.* )?([0-9,]+) $3.*/\\2/p" "$1" | tr -d ,
+}
+
+# report_driver_memory_calls FILE: calls for device memory in a log of the simulated driver.
+report_driver_memory_calls() {
+  grep -cE '^cudasim: cuMem(Alloc|Free)(_v[0-9])?$' "$1"
+}
+
+# report_levels_case WAY: a clean run whose levels were asked for.
+report_levels_case() {
+  local program=$apps/levels_$1 sum=0 count
+
+  need_file "$program"
+  native native "$program"
+  preloaded quiet -- "$program"
+  expect_same native quiet
+  expect_clean quiet.err
+  preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_LOG_FILE=report CUDASIM_LOG=2 -- "$program"
+  expect_same native shim
+  expect_text report '^==[0-9]+== SUMMARY: gpushim: 0 errors, 0 B leaked'
+  for level in thread stream global segments driver; do
+    count=$(report_number_after report 'served by' "$level")
+    [[ -n $count && $count -gt 0 ]] || fail "served by $level: '$count'"
+    sum=$((sum + count))
+  done
+  expect_equal "requests" "$(report_number_before report traffic allocs)" "$sum"
+  expect_equal "calls of the driver" "$(report_driver_memory_calls shim.err)" \
+    "$(report_number_before report driver 'calls? took')"
+  [[ $(report_number_before report driver saved) -gt 1000 ]] || fail "few calls were saved"
+  expect_text report '^==[0-9]+==   pool  .* reserved .* idle [1-9].* hit 99\.'
+}
+for way in shared static linked proc; do
+  add_case "report levels $way" report_levels_case "$way"
+done
+
+# What went back, and why; and a call of the program that was made again for it.
+report_aged_case() {
+  preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_POOL_TRIM_INTERVAL=100ms -- \
+    "$apps/limits_linked" idle 700
+  expect_status shim 0
+  expect_text shim.err '^==[0-9]+==   given back     [1-9].* by age  0 B under pressure$'
+}
+add_case "report given back by age" report_aged_case
+
+report_pressed_case() {
+  preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_POOL_RELEASE=8M -- "$apps/limits_linked" idle 700
+  expect_status shim 0
+  expect_text shim.err '^==[0-9]+==   given back     0 B by age  [1-9].* under pressure$'
+}
+add_case "report given back under pressure" report_pressed_case
+
+report_again_case() {
+  preloaded shim GPUSHIM_VERBOSE=2 CUDASIM_FAIL=cuStreamCreate:1 -- \
+    "$apps/limits_linked" stretch
+  expect_status shim 0
+  expect_text shim.err '^==[0-9]+==   given back  .* under pressure  1 call made again$'
+}
+add_case "report a call made again" report_again_case
+
+# A program without the pool has no such lines, and one whose pool gave nothing back no
+# line about that.
+report_without_case() {
+  preloaded shim GPUSHIM_POOL=off -- "$apps/leaky_linked"
+  expect_no_text shim.err '^==[0-9]+==   (pool|served by|driver|given back) '
+  preloaded leaky -- "$apps/leaky_linked"
+  expect_text leaky.err '^==[0-9]+==   served by '
+  expect_no_text leaky.err '^==[0-9]+==   given back '
+}
+add_case "report without the pool" report_without_case

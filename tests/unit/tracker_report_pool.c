@@ -1,0 +1,133 @@
+/*
+ * tracker_report_pool.c - proves the report's lines about the pool, compared whole: each
+ * level, calls saved and lost, what went back, what frees waited for, and what is left
+ * out where there is nothing to say.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tracker_helpers.h"
+
+/* A clean run on a device of which these figures are known, shown if `asked`. */
+static void expect_lines(const struct gs_report_device *device, bool asked,
+                         const char *expected)
+{
+    struct gs_tracker *tracker = test_tracker(NULL);
+    struct gs_report_config config = test_report_config();
+    struct gs_allocation allocation = test_allocation(0x1000, 512);
+    char *text, *body, *end;
+
+    config.devices = device;
+    config.device_count = 1;
+    config.show_devices = asked;
+    gs_tracker_remove(tracker, test_add(tracker, &allocation, true), NULL);
+    text = test_report_text(tracker, &config, NULL);
+    body = strchr(text, '\n') + 1;
+    end = strstr(body, "SUMMARY: ");
+    cr_assert_not_null(end);
+    *end = '\0';
+    cr_expect_str_eq(body, expected);
+    free(text);
+    gs_tracker_destroy(tracker);
+}
+
+#define HEAD                                                                             \
+    "GPU 0 A                                    peak 512 B at 1s\n"                      \
+    "  live at exit   0 B in 0 allocations\n"                                            \
+    "  traffic        1 alloc  1 free  0 failed\n"
+
+Test(report_pool, a_clean_run_says_nothing_unless_asked)
+{
+    struct gs_report_device device = {
+        .name = "A", .pooled = true, .pool_allocs = 10, .pool_hits = 9};
+
+    expect_lines(&device, false, "");
+}
+
+Test(report_pool, every_level_and_every_reason)
+{
+    struct gs_report_device device = {.name = "A",
+                                      .pooled = true,
+                                      .reserved_bytes = 40 * GS_MIB,
+                                      .reserved_peak_bytes = 64 * GS_MIB,
+                                      .idle_bytes = 10 * GS_MIB,
+                                      .pool_allocs = 2000,
+                                      .pool_hits = 1996,
+                                      .thread_hits = 1500,
+                                      .stream_hits = 300,
+                                      .global_hits = 100,
+                                      .requested_bytes = 75,
+                                      .rounded_bytes = 100,
+                                      .driver_calls = 7,
+                                      .driver_ns = 2345678,
+                                      .native_calls = 4000,
+                                      .aged_bytes = 16 * GS_MIB,
+                                      .pressed_bytes = 8 * GS_MIB,
+                                      .retried = 1,
+                                      .frees_waited = 5,
+                                      .frees_waited_ns = 12345,
+                                      .frees_idle = 15,
+                                      .lazy_saves_waits = true};
+
+    expect_lines(
+        &device, true,
+        HEAD
+        "  pool           reserved 40.0 MiB (peak 64.0 MiB)  idle 10.0 MiB  hit 99.8 %  "
+        "rounding waste 25.0 %\n"
+        "  served by      thread 1,500  stream 300  global 100  segments 96  driver 4\n"
+        "  driver         7 calls took 2.3 ms, 3,993 saved\n"
+        "  given back     16.0 MiB by age  8.00 MiB under pressure  1 call made again\n"
+        "  frees          5 waited 12 us in all, 75.0 % found the device idle "
+        "(GPUSHIM_FREE_SYNC=lazy saves the waits)\n");
+}
+
+Test(report_pool, no_line_about_what_did_not_happen)
+{
+    struct gs_report_device device = {.name = "A",
+                                      .pooled = true,
+                                      .reserved_bytes = 2 * GS_MIB,
+                                      .reserved_peak_bytes = 2 * GS_MIB,
+                                      .pool_allocs = 1,
+                                      .driver_calls = 1,
+                                      .driver_ns = 999,
+                                      .native_calls = 2};
+
+    expect_lines(&device, true,
+                 HEAD
+                 "  pool           reserved 2.00 MiB  hit 0.0 %\n"
+                 "  served by      thread 0  stream 0  global 0  segments 0  driver 1\n"
+                 "  driver         1 call took 0 us, 1 saved\n");
+}
+
+Test(report_pool, more_calls_than_natively_are_said)
+{
+    struct gs_report_device device = {.name = "A",
+                                      .pooled = true,
+                                      .reserved_peak_bytes = 2 * GS_MIB,
+                                      .driver_calls = 1500,
+                                      .driver_ns = 12000000000,
+                                      .native_calls = 300};
+
+    expect_lines(&device, true,
+                 HEAD
+                 "  pool           reserved 0 B (peak 2.00 MiB)\n"
+                 "  driver         1,500 calls took 12s, 1,200 more than without the "
+                 "pool\n");
+}
+
+/* Counters that were read one after the other, while another thread went on. */
+Test(report_pool, levels_that_exceed_the_hits)
+{
+    struct gs_report_device device = {.name = "A",
+                                      .pooled = true,
+                                      .pool_allocs = 10,
+                                      .pool_hits = 10,
+                                      .thread_hits = 11};
+
+    expect_lines(
+        &device, true,
+        HEAD "  pool           reserved 0 B  hit 100 %\n"
+             "  served by      thread 11  stream 0  global 0  segments 0  driver 0\n");
+}
