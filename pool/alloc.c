@@ -10,11 +10,12 @@
  */
 #include "heap.h"
 
-static inline struct gs_request size_request(size_t bytes)
+static inline struct gs_request size_request(const struct gs_pool *pool, size_t bytes)
 {
     struct gs_request request = {.bytes = bytes, .large = bytes >= GS_LARGE_BYTES};
 
-    request.rounded = gs_round_up(bytes, request.large ? GS_LARGE_BYTES : GS_BLOCK_BYTES);
+    request.rounded =
+        gs_round_up(bytes, request.large ? pool->large_step_bytes : GS_BLOCK_BYTES);
     request.units = (uint32_t)(request.rounded / GS_BLOCK_BYTES);
     return request;
 }
@@ -192,7 +193,7 @@ static GS_NOINLINE enum gs_status alloc_slowly(struct gs_heap *heap, size_t byte
     /* Nothing, or more than a block's units can say: the driver has its own answer. */
     if (GS_UNLIKELY(bytes - 1 >= GS_REQUEST_MAX))
         return GS_ERR_UNPOOLABLE;
-    request = size_request(bytes);
+    request = size_request(heap->pool, bytes);
     block = take_cached(heap, &request);
     if (block) {
         *out = block;

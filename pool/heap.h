@@ -189,7 +189,9 @@ struct gs_relief {
 };
 
 struct gs_pool {
-    size_t segment_bytes, cache_bytes; /* immutable */
+    size_t segment_bytes, cache_bytes; /* immutable, as the two below */
+    size_t large_step_bytes;
+    bool strict_idle;
     struct gs_table blocks, segments;
     struct gs_pages pages;
     _Atomic(struct gs_heap *) heaps;     /* only ever grows */

@@ -8,7 +8,9 @@ static bool is_valid(const struct gs_pool_config *config)
 {
     return config && config->segment_bytes >= GS_LARGE_BYTES &&
            config->segment_bytes % GS_LARGE_BYTES == 0 &&
-           config->segment_bytes <= GS_REQUEST_MAX;
+           config->segment_bytes <= GS_REQUEST_MAX &&
+           (config->large_step_bytes & (config->large_step_bytes - 1)) == 0 &&
+           (config->large_step_bytes == 0 || config->large_step_bytes >= GS_BLOCK_BYTES);
 }
 
 static enum gs_status init_tables(struct gs_pool *pool)
@@ -41,6 +43,9 @@ enum gs_status gs_pool_create(const struct gs_pool_config *config, struct gs_poo
         return status;
     pool->segment_bytes = config->segment_bytes;
     pool->cache_bytes = config->cache_bytes;
+    pool->large_step_bytes =
+        config->large_step_bytes ? config->large_step_bytes : GS_LARGE_BYTES;
+    pool->strict_idle = config->strict_idle;
     gs_limits_init(pool, config->age_ms);
     gs_lock_init(&pool->meta, GS_RANK_META);
     status = gs_relief_init(&pool->relief);

@@ -28,6 +28,12 @@ struct gs_pool_config {
     size_t segment_bytes; /* the largest shared segment; a multiple of GS_LARGE_BYTES */
     size_t cache_bytes;   /* of one heap, above its segments at most; 0: no such caches */
     unsigned age_ms;      /* idle for longer: given back at the next upkeep; 0: never */
+    /* Requests of GS_LARGE_BYTES and more are rounded to this, a power of two of at least
+     * GS_BLOCK_BYTES; 0: to GS_LARGE_BYTES. */
+    size_t large_step_bytes;
+    /* No thread keeps a freed large segment: it is idle at once, and the limit of idle
+     * bytes holds for it. */
+    bool strict_idle;
 };
 
 /* Every counter of a heap or a pool; names and docs stand in pool/stats.def. */

@@ -109,7 +109,8 @@ void gs_segment_label(struct gs_segment *segment)
 {
     enum gs_cacheable label = segment->shared ? GS_CACHEABLE_BLOCKS : GS_CACHEABLE_WHOLE;
 
-    if (segment->single || segment->retained)
+    if (segment->single || segment->retained ||
+        (!segment->shared && gs_segment_heap(segment)->pool->strict_idle))
         label = GS_CACHEABLE_NOTHING;
     atomic_store(&segment->cacheable, (uint8_t)label);
 }
@@ -148,10 +149,10 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
     segment->requested = 0;
     segment->occupied = segment->chain = 0;
     segment->retained = segment->mapped = false;
-    gs_segment_label(segment);
     gs_list_init(&segment->all);
     gs_list_init(&segment->idle);
     atomic_store_explicit(&segment->heap, heap, memory_order_release);
+    gs_segment_label(segment);
 
     /* An address the driver hands out is nobody's: a heap that still claims it has lost
      * its context unseen, and there may be several such. */

@@ -7,12 +7,15 @@
 
 #include <stdlib.h>
 
+#include "all_contexts.h"
 #include "announce.h"
 #include "fences.h"
 #include "capture_gate.h"
 #include "captures.h"
 #include "free_lazy.h"
+#include "host_pools.h"
 #include "known.h"
+#include "managed.h"
 #include "mem_limits.h"
 #include "log.h"
 #include "marks.h"
@@ -65,8 +68,7 @@ static void set_remove(struct gs_context_set *set, CUcontext handle)
 
 /* ---- the backend ---------------------------------------------------------------- */
 
-/* Make `handle` current if it is not. *pushed tells whether pop_context is due. */
-static CUresult push_context(CUcontext handle, bool *pushed)
+CUresult gs_context_push(CUcontext handle, bool *pushed)
 {
     const struct gs_real *real = gs_real();
     CUcontext now = NULL;
@@ -80,7 +82,7 @@ static CUresult push_context(CUcontext handle, bool *pushed)
     return result;
 }
 
-static void pop_context(bool pushed)
+void gs_context_pop(bool pushed)
 {
     CUcontext popped;
     if (pushed) {
@@ -94,14 +96,14 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     CUdeviceptr found = 0;
     bool pushed;
     gs_announce_begin("cuMemAlloc_v2", false);
-    CUresult result = push_context(context->handle, &pushed);
+    CUresult result = gs_context_push(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
         result =
             gs_limits_begin(context, bytes)
                 ?: gs_limits_end(context, bytes, gs_real()->cuMemAlloc_v2(&found, bytes));
         gs_lazy_mapped(context, result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOMEM);
     }
-    pop_context(pushed);
+    gs_context_pop(pushed);
     gs_announce_end();
     if (result == CUDA_SUCCESS) {
         *addr = found;
@@ -121,13 +123,13 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     gs_announce_begin("giving memory back", false);
     /* No capture is to suffer from it, nor to keep it from being done. */
     bool relaxed = gs_captures_ever() && gs_relaxed_begin(&mode);
-    CUresult result = push_context(context->handle, &pushed);
+    CUresult result = gs_context_push(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
         gs_limits_leave(GS_CHARGE_CONTEXT, addr);
         result = gs_real()->cuMemFree_v2(addr);
         gs_limits_left(result == CUDA_SUCCESS);
     }
-    pop_context(pushed);
+    gs_context_pop(pushed);
     if (relaxed) {
         gs_relaxed_end(&mode);
     }
@@ -293,6 +295,7 @@ static struct gs_context *enter_entry(struct gs_state *state, struct gs_context 
     if (found != entry) {
         free(entry);
     }
+    gs_all_contexts_add(found->handle);
     return found;
 }
 
@@ -387,7 +390,10 @@ void gs_context_end(struct gs_state *state, CUcontext handle)
     pthread_mutex_unlock(&contexts->lock);
     if (found && found->heap) {
         gs_heap_kill(found->heap);
+        gs_host_context_end(found);
+        gs_managed_context_end(found);
     }
+    gs_all_contexts_remove(handle);
     gs_limits_context_lost(handle);
 }
 
@@ -417,11 +423,11 @@ void gs_contexts_changed(struct gs_state *state)
 static CUresult synchronize(CUcontext handle)
 {
     bool pushed;
-    CUresult result = push_context(handle, &pushed);
+    CUresult result = gs_context_push(handle, &pushed);
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuCtxSynchronize();
     }
-    pop_context(pushed);
+    gs_context_pop(pushed);
     return result;
 }
 

@@ -16,6 +16,10 @@
 #include "submissions.h"
 
 struct gs_state;
+struct gs_host_heap;
+
+/* Heaps of pinned memory that a context may have: host_pools.h. */
+#define GS_HOST_HEAPS 18
 
 struct gs_context {
     CUcontext handle;        /* immutable */
@@ -28,7 +32,8 @@ struct gs_context {
     bool warmed;      /* atomic: GPUSHIM_WARMUP was done, or is being done */
     uint64_t idle_at; /* atomic: submissions.h; what had been submitted when it was seen
                          complete, 0: never */
-    struct gs_context *next; /* under gs_contexts.lock */
+    struct gs_host_heap *host[GS_HOST_HEAPS]; /* atomic: host_pools.h; NULL: none yet */
+    struct gs_context *next;                  /* under gs_contexts.lock */
 };
 
 /* A few pairs of handles. */
@@ -115,6 +120,11 @@ static inline bool gs_context_is_idle(struct gs_contexts *contexts,
            (!gs_context_accessor(contexts, context->handle, 0) ||
             gs_mutant(GS_MUTANT_accessors_ignored));
 }
+
+/* Make `handle` current if it is not. *pushed: to be told to gs_context_pop. Returns the
+ * driver's code. */
+CUresult gs_context_push(CUcontext handle, bool *pushed);
+void gs_context_pop(bool pushed);
 
 /* Whether blocks were parked without a fence since this was last asked. */
 bool gs_context_take_unfenced(const struct gs_context *context);

@@ -13,6 +13,8 @@
 #include "announce.h"
 #include "captures.h"
 #include "fences.h"
+#include "host_pools.h"
+#include "managed.h"
 #include "mem_limits.h"
 #include "record.h"
 #include "retry.h"
@@ -180,7 +182,8 @@ static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
         state->pool ? gs_pool_claim(state->pool, dptr, &block) : GS_ERR_NOT_OURS;
     if (found == GS_OK) {
         result = free_block(state, variant, block, dptr, stream);
-    } else if (found == GS_ERR_BAD_FREE) {
+    } else if (found == GS_ERR_BAD_FREE || gs_host_owns(state, dptr) ||
+               gs_managed_refuses(dptr)) {
         gs_record_bad_free(state, dptr, GS_API_cuMemFreeAsync);
         result = CUDA_ERROR_INVALID_VALUE;
     } else {

@@ -6,6 +6,8 @@
 #include "captures.h"
 #include "free_lazy.h"
 #include "free_wait.h"
+#include "host_pools.h"
+#include "managed.h"
 #include "mem_limits.h"
 #include "log.h"
 #include "record.h"
@@ -81,7 +83,8 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
         .context = context, .kind = GS_MEMORY_DEVICE, .api = GS_API_cuMemAlloc_v2};
     struct gs_block *block;
     while (status == GS_ERR_NOMEM &&
-           gs_retry_after_wait(state, context, CUDA_ERROR_OUT_OF_MEMORY)) {
+           (gs_managed_trim() > 0 ||
+            gs_retry_after_wait(state, context, CUDA_ERROR_OUT_OF_MEMORY))) {
         status = gs_heap_alloc(context->heap, bytes, &block, &native);
         if (status == GS_OK) {
             return hand_out(state, context, block, out, bytes);
@@ -148,29 +151,6 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
     if (result == CUDA_SUCCESS) {
         gs_limits_correct(request.context, bytes, *pPitch * Height);
         gs_record_made(state, &request, *dptr, *pPitch * Height, NULL);
-    } else {
-        gs_record_refused(state, &request);
-    }
-    gs_leave();
-    return result;
-}
-
-GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,
-                                     unsigned int flags)
-{
-    struct gs_state *state = gs_enter();
-    if (!state) {
-        return gs_real()->cuMemAllocManaged(dptr, bytesize, flags);
-    }
-    struct gs_request request = {.context = gs_context_current(state),
-                                 .kind = GS_MEMORY_MANAGED,
-                                 .api = GS_API_cuMemAllocManaged};
-    CUresult result;
-    do {
-        result = gs_real()->cuMemAllocManaged(dptr, bytesize, flags);
-    } while (gs_retry_after_trim(state, request.context, result));
-    if (result == CUDA_SUCCESS) {
-        gs_record_made(state, &request, *dptr, bytesize, NULL);
     } else {
         gs_record_refused(state, &request);
     }
@@ -273,7 +253,11 @@ static inline bool free_idle_block(struct gs_state *state, struct gs_block *bloc
 static GS_NOINLINE CUresult free_other(struct gs_state *state, CUdeviceptr dptr,
                                        enum gs_status found)
 {
-    if (found == GS_ERR_BAD_FREE) {
+    CUresult result;
+    if (found != GS_ERR_BAD_FREE && gs_managed_free(state, dptr, &result)) {
+        return result;
+    }
+    if (found == GS_ERR_BAD_FREE || gs_host_owns(state, dptr)) {
         /* Never the driver's business: a cached block may sit at its segment's base. */
         gs_record_bad_free(state, dptr, GS_API_cuMemFree_v2);
         return CUDA_ERROR_INVALID_VALUE;
@@ -317,6 +301,7 @@ GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     }
     const struct gs_context *context = gs_context_current(state);
     size_t real_free = 0, real_total = 0;
+    gs_managed_trim_if_quiet(state); /* what of it lies on the device nobody can tell */
     /* Both figures are needed for either; NULL is the driver's to refuse, or not. */
     CUresult result =
         gs_real()->cuMemGetInfo_v2(free ? &real_free : NULL, total ? &real_total : NULL);
@@ -379,6 +364,8 @@ GS_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute 
         return gs_real()->cuPointerSetAttribute(value, attribute, ptr);
     }
     (void)retain_segment(state, ptr, &range);
+    gs_host_retain(state, ptr);
+    gs_managed_spoil(ptr, 1);
     CUresult result = gs_real()->cuPointerSetAttribute(value, attribute, ptr);
     gs_leave();
     return result;

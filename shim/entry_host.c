@@ -1,14 +1,37 @@
 /*
- * entry_host.c - pinned host memory: the driver's own, with an owner in the report.
+ * entry_host.c - pinned host memory: cuMemHostAlloc, cuMemFreeHost and their kin.
+ *
+ * Requests that the pool serves come from host_pools.c; what it does not serve is the
+ * driver's own, with an owner in the report. Questions about a pooled block are asked of
+ * its segment: that the driver answers them for any address within an allocation is not
+ * documented for all of them.
+ *
  * Owns:  nothing.   Lock: none.
  */
+#include "announce.h"
+#include "host_pools.h"
 #include "record.h"
 #include "retry.h"
 #include "trace.h"
 
-static CUresult finish(struct gs_state *state, const struct gs_request *request,
-                       CUresult result, void **pp, size_t bytes)
+/* ---- allocate -------------------------------------------------------------------- */
+
+static CUresult call_driver(unsigned key, void **pp, size_t bytes, unsigned flags)
 {
+    return key == GS_HOST_PLAIN ? gs_real()->cuMemAllocHost_v2(pp, bytes)
+                                : gs_real()->cuMemHostAlloc(pp, bytes, flags);
+}
+
+/* From the driver itself, as if the shim were not there but for the record. */
+static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
+                                            const struct gs_request *request,
+                                            unsigned key, void **pp, size_t bytes,
+                                            unsigned flags)
+{
+    CUresult result;
+    do {
+        result = call_driver(key, pp, bytes, flags);
+    } while (gs_retry_after_trim(state, request->context, result));
     if (result == CUDA_SUCCESS) {
         gs_record_made(state, request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
     } else {
@@ -17,54 +40,128 @@ static CUresult finish(struct gs_state *state, const struct gs_request *request,
     return result;
 }
 
-GS_EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
+static inline CUresult allocate(enum gs_api api, const char *call, unsigned key,
+                                void **pp, size_t bytes, unsigned flags)
 {
     struct gs_state *state = gs_enter();
-    if (!state) {
-        return gs_real()->cuMemAllocHost_v2(pp, bytesize);
+    if (GS_UNLIKELY(!state)) {
+        return call_driver(key, pp, bytes, flags);
     }
-    struct gs_request request = {.context = gs_context_current(state),
-                                 .kind = GS_MEMORY_PINNED,
-                                 .api = GS_API_cuMemAllocHost_v2};
-    CUresult result;
-    do {
-        result = gs_real()->cuMemAllocHost_v2(pp, bytesize);
-    } while (gs_retry_after_trim(state, request.context, result));
-    result = finish(state, &request, result, pp, bytesize);
+    const struct gs_request request = {
+        .context = gs_context_current(state), .kind = GS_MEMORY_PINNED, .api = api};
+    struct gs_block *block;
+    CUresult result = CUDA_SUCCESS;
+    if (GS_LIKELY(pp && !(flags & ~GS_HOST_FLAGS) &&
+                  gs_host_alloc(state, request.context, key, bytes, &block) == GS_OK)) {
+        uint64_t addr = gs_block_addr(block);
+        gs_announce_hand_out(call, addr, bytes);
+        if (gs_recording(state)) {
+            gs_record_made(state, &request, addr, bytes, block);
+        }
+        *pp = (void *)(uintptr_t)addr;
+    } else {
+        result = allocate_native(state, &request, key, pp, bytes, flags);
+    }
     gs_leave();
     return result;
+}
+
+GS_EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize)
+{
+    return allocate(GS_API_cuMemAllocHost_v2, "cuMemAllocHost_v2", GS_HOST_PLAIN, pp,
+                    bytesize, 0);
 }
 
 GS_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
-    struct gs_state *state = gs_enter();
-    if (!state) {
-        return gs_real()->cuMemHostAlloc(pp, bytesize, Flags);
-    }
-    struct gs_request request = {.context = gs_context_current(state),
-                                 .kind = GS_MEMORY_PINNED,
-                                 .api = GS_API_cuMemHostAlloc};
-    CUresult result;
-    do {
-        result = gs_real()->cuMemHostAlloc(pp, bytesize, Flags);
-    } while (gs_retry_after_trim(state, request.context, result));
-    result = finish(state, &request, result, pp, bytesize);
-    gs_leave();
-    return result;
+    return allocate(GS_API_cuMemHostAlloc, "cuMemHostAlloc", Flags & GS_HOST_FLAGS, pp,
+                    bytesize, Flags);
 }
 
-GS_EXPORT CUresult cuMemFreeHost(void *p)
+/* ---- free ------------------------------------------------------------------------ */
+
+static GS_NOINLINE CUresult free_native(struct gs_state *state, void *p)
 {
-    struct gs_state *state = gs_enter();
-    if (!state) {
-        return gs_real()->cuMemFreeHost(p);
-    }
     struct gs_allocation was;
     uint64_t addr = (uint64_t)(uintptr_t)p;
     gs_trace_free(addr, GS_TRACE_DRIVER, NULL, GS_TRACE_UNORDERED);
     gs_record_unmade(state, addr, GS_API_cuMemFreeHost, &was);
     CUresult result = gs_real()->cuMemFreeHost(p);
     gs_record_free_result(state, addr, GS_API_cuMemFreeHost, &was, result);
+    return result;
+}
+
+static GS_NOINLINE CUresult free_other(struct gs_state *state, void *p,
+                                       enum gs_status found)
+{
+    if (found == GS_ERR_BAD_FREE) {
+        /* Never the driver's business: a cached block may sit at its segment's base. */
+        gs_record_bad_free(state, (uint64_t)(uintptr_t)p, GS_API_cuMemFreeHost);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return free_native(state, p);
+}
+
+static GS_NOINLINE CUresult free_forwarded(void *p)
+{
+    const struct gs_state *state = gs_state_peek();
+    return state && gs_host_owns(state, (uint64_t)(uintptr_t)p)
+               ? CUDA_ERROR_NOT_PERMITTED
+               : gs_real()->cuMemFreeHost(p);
+}
+
+GS_EXPORT CUresult cuMemFreeHost(void *p)
+{
+    struct gs_state *state = gs_enter();
+    if (GS_UNLIKELY(!state)) {
+        return free_forwarded(p);
+    }
+    uint64_t addr = (uint64_t)(uintptr_t)p;
+    struct gs_block *block;
+    enum gs_status found = GS_LIKELY(state->host_pool != NULL)
+                               ? gs_pool_claim(state->host_pool, addr, &block)
+                               : GS_ERR_NOT_OURS;
+    CUresult result = GS_LIKELY(found == GS_OK) ? gs_host_free(state, block, addr)
+                                                : free_other(state, p, found);
     gs_leave();
     return result;
+}
+
+/* ---- queries --------------------------------------------------------------------- */
+
+/* The start of the pooled segment that holds the address, and how far in it lies; `p` and
+ * 0 where there is none. */
+static void *segment_of(void *p, size_t *offset)
+{
+    struct gs_state *state = gs_enter();
+    uint64_t addr = (uint64_t)(uintptr_t)p;
+    struct gs_range range;
+    *offset = 0;
+    if (!state) {
+        return p;
+    }
+    if (gs_host_owns(state, addr) &&
+        gs_pool_find(state->host_pool, addr, &range) == GS_OK) {
+        *offset = (size_t)(addr - range.segment_addr);
+    }
+    gs_leave();
+    return (char *)p - *offset;
+}
+
+GS_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p,
+                                                unsigned int Flags)
+{
+    size_t offset;
+    void *base = segment_of(p, &offset);
+    CUresult result = gs_real()->cuMemHostGetDevicePointer_v2(pdptr, base, Flags);
+    if (result == CUDA_SUCCESS) {
+        *pdptr += offset;
+    }
+    return result;
+}
+
+GS_EXPORT CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
+{
+    size_t offset;
+    return gs_real()->cuMemHostGetFlags(pFlags, segment_of(p, &offset));
 }

@@ -7,6 +7,7 @@
  *
  * Owns:  nothing.   Lock: none.
  */
+#include "all_contexts.h"
 #include "mem_limits.h"
 #include "physical.h"
 #include "retry.h"
@@ -203,10 +204,27 @@ GS_EXPORT CUresult cuMipmappedArrayCreate(
 
 /* ---- contexts ---------------------------------------------------------------------- */
 
+/* A context that is made is one that may use pinned and managed memory. */
+static CUresult created(const CUcontext *pctx, CUresult result)
+{
+    if (result == CUDA_SUCCESS) {
+        gs_all_contexts_add(*pctx);
+    }
+    return result;
+}
+
+GS_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    return created(pctx, gs_real()->cuDevicePrimaryCtxRetain(pctx, dev));
+}
+
 GS_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     CUresult result = gs_real()->cuCtxCreate_v2(pctx, flags, dev);
-    return gs_retry_needed(result) ? gs_real()->cuCtxCreate_v2(pctx, flags, dev) : result;
+    if (gs_retry_needed(result)) {
+        result = gs_real()->cuCtxCreate_v2(pctx, flags, dev);
+    }
+    return created(pctx, result);
 }
 
 #if CUDA_VERSION >= 11040
@@ -215,9 +233,10 @@ GS_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsAr
 {
     const struct gs_real *real = gs_real();
     CUresult result = real->cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
-    return gs_retry_needed(result)
-               ? real->cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev)
-               : result;
+    if (gs_retry_needed(result)) {
+        result = real->cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
+    }
+    return created(pctx, result);
 }
 #endif
 
@@ -227,8 +246,9 @@ GS_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateP
 {
     const struct gs_real *real = gs_real();
     CUresult result = real->cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
-    return gs_retry_needed(result)
-               ? real->cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)
-               : result;
+    if (gs_retry_needed(result)) {
+        result = real->cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
+    }
+    return created(pctx, result);
 }
 #endif

@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #include "free_wait.h"
+#include "host_pools.h"
+#include "managed.h"
 #include "log.h"
 #include "options_table.h"
 #include "report.h"
@@ -138,6 +140,8 @@ static void write_report(struct gs_state *state, const char *ending,
     read_command(command);
     gethostname(host, sizeof(host) - 1);
     fill_devices(state, devices, device_count);
+    gs_host_say(state);
+    gs_managed_say();
     if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
         symbolizer = NULL;
     }

@@ -22,6 +22,8 @@
 #include <string.h>
 
 #include "captures.h"
+#include "host_pools.h"
+#include "managed.h"
 #include "physical.h"
 
 bool gs_limits_charging; /* immutable after start */
@@ -342,9 +344,10 @@ static size_t missing_reserve(const struct gs_context *context)
 
 void gs_limits_relax_now(struct gs_state *state, const struct gs_context *context)
 {
-    (void)state;
     if (gs_captures_active()) {
         return; /* a later free will do */
     }
+    gs_host_relax(state, context);
+    gs_managed_relax(context);
     (void)gs_heap_upkeep(context->heap, missing_reserve(context));
 }

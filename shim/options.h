@@ -15,6 +15,7 @@
 #include "tracker.h"
 
 enum gs_free_sync { GS_FREE_SYNC_NATIVE, GS_FREE_SYNC_WAIT, GS_FREE_SYNC_LAZY };
+enum gs_host_clear { GS_HOST_CLEAR_OFF, GS_HOST_CLEAR_LARGE, GS_HOST_CLEAR_ALL };
 enum gs_leak_report { GS_LEAK_REPORT_OFF, GS_LEAK_REPORT_EXIT };
 
 /* The longest file name pattern or text, with its NUL. */

@@ -43,6 +43,9 @@ void gs_record_made(struct gs_state *state, const struct gs_request *request,
     if (!block && state->pool && request->kind != GS_MEMORY_PINNED) {
         gs_pool_displace(state->pool, addr);
     }
+    if (!block && state->host_pool && request->kind == GS_MEMORY_PINNED) {
+        gs_pool_displace(state->host_pool, addr);
+    }
     if (GS_UNLIKELY(gs_limits_charging) && !block && request->context &&
         (request->kind == GS_MEMORY_DEVICE || request->kind == GS_MEMORY_ASYNC)) {
         gs_limits_note(request->kind == GS_MEMORY_ASYNC ? GS_CHARGE_DEVICE

@@ -10,6 +10,8 @@
 #include "captures.h"
 #include "free_lazy.h"
 #include "mutants.h"
+#include "host_pools.h"
+#include "managed.h"
 
 /* How long an allocation that would fail polls for blocks freed in stream order, or, in
  * the lazy mode, at all. Native would find the first by the stream's order and has waited
@@ -127,6 +129,9 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
     do {
         if (gs_pool_trim(state->pool, device, SIZE_MAX) > 0) {
             count_again(device);
+            return true;
+        }
+        if (gs_host_trim(state) + gs_managed_trim() > 0) {
             return true;
         }
     } while (gs_retry_after_wait(state, context, result));

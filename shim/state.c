@@ -13,10 +13,13 @@
 #include <unistd.h>
 
 #include "capture_gate.h"
+#include "all_contexts.h"
 #include "captures.h"
 #include "fences.h"
 #include "free_wait.h"
+#include "host_pools.h"
 #include "known.h"
+#include "managed.h"
 #include "mem_limits.h"
 #include "linker.h"
 #include "log.h"
@@ -86,6 +89,9 @@ static void after_fork_in_child(void)
     gs_free_stats_reset();
     gs_retry_reset();
     gs_limits_reset();
+    gs_all_contexts_reset();
+    gs_managed_reset();
+    gs_host_reset();
     gs_warmup_reset();
     gs_trace_reset();
     forked_child = true;
@@ -153,6 +159,10 @@ static bool create_parts(struct gs_state *state)
                                       .cache_bytes = state->options.pool_cache_bytes,
                                       .age_ms = state->options.pool_trim_interval_ms};
         status = gs_pool_create(&pool, &state->pool);
+    }
+    if (status == GS_OK && state->pool) {
+        status = gs_host_start(state);
+        gs_managed_start(&state->options);
     }
     if (status != GS_OK) {
         gs_log_line(GS_LOG_ERROR, "cannot start (%s): every call goes to the driver",

@@ -30,6 +30,7 @@ struct gs_state {
     struct gs_stacks *stacks;    /* immutable pointer; NULL = none; locks itself */
     struct gs_tracker *tracker;  /* likewise */
     struct gs_pool *pool;        /* likewise */
+    struct gs_pool *host_pool;   /* likewise: pinned memory; not without the pool */
     struct gs_contexts contexts; /* locks itself */
     int reported;                /* atomic: enum reported of finish.c */
     bool bad; /* there were leaks or errors; set before `reported` says written */

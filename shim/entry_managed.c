@@ -1,0 +1,186 @@
+/*
+ * entry_managed.c - managed memory, and the calls that give a range of it properties.
+ *
+ * Those calls are submissions too, counted as entry_submit.c does it. The range is marked
+ * before the driver is asked: whether the call succeeds or not, it is freed natively.
+ *
+ * Owns:  nothing.   Lock: none.
+ */
+#include "managed.h"
+#include "submissions.h"
+
+GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,
+                                     unsigned int flags)
+{
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return gs_real()->cuMemAllocManaged(dptr, bytesize, flags);
+    }
+    CUresult result = gs_managed_alloc(state, dptr, bytesize, flags);
+    gs_leave();
+    return result;
+}
+
+/* ---- one range -----------------------------------------------------------------------
+ */
+
+/* Before such a call; gs_submission_end is due after it. */
+static struct gs_submissions *begin(CUdeviceptr dptr, size_t bytes, uintptr_t stream)
+{
+    if (gs_enter()) {
+        gs_managed_spoil(dptr, bytes);
+        gs_leave();
+    }
+    return gs_submission_begin(stream);
+}
+
+static CUresult end(struct gs_submissions *own, CUresult result)
+{
+    gs_submission_end(own);
+    return result;
+}
+
+GS_EXPORT CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
+                               CUdevice device)
+{
+    struct gs_submissions *own = begin(devPtr, count, 0);
+    return end(own, gs_real()->cuMemAdvise(devPtr, count, advice, device));
+}
+
+GS_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count,
+                                      CUdevice dstDevice, CUstream hStream)
+{
+    struct gs_submissions *own = begin(devPtr, count, (uintptr_t)hStream);
+    return end(own, gs_real()->cuMemPrefetchAsync(devPtr, count, dstDevice, hStream));
+}
+
+GS_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count,
+                                           CUdevice dstDevice, CUstream hStream)
+{
+    struct gs_submissions *own = begin(devPtr, count, GS_STREAMS_BEYOND);
+    return end(own,
+               gs_real()->cuMemPrefetchAsync_ptsz(devPtr, count, dstDevice, hStream));
+}
+
+GS_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr,
+                                          size_t length, unsigned int flags)
+{
+    struct gs_submissions *own = begin(dptr, length, (uintptr_t)hStream);
+    return end(own, gs_real()->cuStreamAttachMemAsync(hStream, dptr, length, flags));
+}
+
+GS_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr,
+                                               size_t length, unsigned int flags)
+{
+    struct gs_submissions *own = begin(dptr, length, GS_STREAMS_BEYOND);
+    return end(own, gs_real()->cuStreamAttachMemAsync_ptsz(hStream, dptr, length, flags));
+}
+
+#if CUDA_VERSION >= 12020
+GS_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
+                                  CUmemLocation location)
+{
+    struct gs_submissions *own = begin(devPtr, count, 0);
+    return end(own, gs_real()->cuMemAdvise_v2(devPtr, count, advice, location));
+}
+
+GS_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count,
+                                         CUmemLocation location, unsigned int flags,
+                                         CUstream hStream)
+{
+    struct gs_submissions *own = begin(devPtr, count, (uintptr_t)hStream);
+    return end(own,
+               gs_real()->cuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream));
+}
+
+GS_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count,
+                                              CUmemLocation location, unsigned int flags,
+                                              CUstream hStream)
+{
+    struct gs_submissions *own = begin(devPtr, count, GS_STREAMS_BEYOND);
+    return end(own, gs_real()->cuMemPrefetchAsync_v2_ptsz(devPtr, count, location, flags,
+                                                          hStream));
+}
+#endif
+
+/* ---- many ranges ---------------------------------------------------------------------
+ */
+
+#if CUDA_VERSION >= 13000
+/* As begin, of `count` ranges; what the driver refuses for being NULL names none. */
+static struct gs_submissions *begin_all(const CUdeviceptr *dptrs, const size_t *sizes,
+                                        size_t count, uintptr_t stream)
+{
+    if (dptrs && sizes && gs_enter()) {
+        for (size_t i = 0; i < count; i++) {
+            gs_managed_spoil(dptrs[i], sizes[i]);
+        }
+        gs_leave();
+    }
+    return gs_submission_begin(stream);
+}
+
+GS_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes,
+                                           size_t count, CUmemLocation *prefetchLocs,
+                                           size_t *prefetchLocIdxs,
+                                           size_t numPrefetchLocs,
+                                           unsigned long long flags, CUstream hStream)
+{
+    struct gs_submissions *own = begin_all(dptrs, sizes, count, (uintptr_t)hStream);
+    return end(own, gs_real()->cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs,
+                                                       prefetchLocIdxs, numPrefetchLocs,
+                                                       flags, hStream));
+}
+
+GS_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes,
+                                                size_t count, CUmemLocation *prefetchLocs,
+                                                size_t *prefetchLocIdxs,
+                                                size_t numPrefetchLocs,
+                                                unsigned long long flags,
+                                                CUstream hStream)
+{
+    struct gs_submissions *own = begin_all(dptrs, sizes, count, GS_STREAMS_BEYOND);
+    return end(own, gs_real()->cuMemPrefetchBatchAsync_ptsz(
+                        dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                        numPrefetchLocs, flags, hStream));
+}
+
+GS_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+                                          unsigned long long flags, CUstream hStream)
+{
+    struct gs_submissions *own = begin_all(dptrs, sizes, count, (uintptr_t)hStream);
+    return end(own,
+               gs_real()->cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream));
+}
+
+GS_EXPORT CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes,
+                                               size_t count, unsigned long long flags,
+                                               CUstream hStream)
+{
+    struct gs_submissions *own = begin_all(dptrs, sizes, count, GS_STREAMS_BEYOND);
+    return end(
+        own, gs_real()->cuMemDiscardBatchAsync_ptsz(dptrs, sizes, count, flags, hStream));
+}
+
+GS_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(
+    CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
+    size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
+    CUstream hStream)
+{
+    struct gs_submissions *own = begin_all(dptrs, sizes, count, (uintptr_t)hStream);
+    return end(own, gs_real()->cuMemDiscardAndPrefetchBatchAsync(
+                        dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                        numPrefetchLocs, flags, hStream));
+}
+
+GS_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(
+    CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
+    size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
+    CUstream hStream)
+{
+    struct gs_submissions *own = begin_all(dptrs, sizes, count, GS_STREAMS_BEYOND);
+    return end(own, gs_real()->cuMemDiscardAndPrefetchBatchAsync_ptsz(
+                        dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                        numPrefetchLocs, flags, hStream));
+}
+#endif

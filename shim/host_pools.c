@@ -1,0 +1,481 @@
+/*
+ * host_pools.c - heaps of pinned memory, their backend, and what a free of it waits for.
+ *
+ * The pool engine is that of device memory, in a second pool: the addresses are the
+ * host's, and nothing of it is counted as a device's.
+ *
+ * What a free waits for. The native free waits for the work of the context the memory
+ * belongs to (assumed: it is not documented), and so does this one. Other contexts may be
+ * using the memory as well, and the native free is not known to wait for them: a wait for
+ * them might be for a kernel that waits for this very thread. So it is not waited for
+ * them. The block is held back until each of them was seen complete after the free
+ * (all_contexts.h), by a synchronize the program makes for its own sake. What is held
+ * back that way is bounded: beyond the bound large blocks are freed natively, and small
+ * ones asked of the driver.
+ *
+ * Where memory is short. Pinned pages cannot be swapped, and running out of them does not
+ * end with an error code but with the kernel ending a process. So the pool grows only
+ * while enough is left to others, and gives idle memory back while there is less.
+ *
+ * Owns:  the heaps of the contexts; bytes held back.   Lock: `making`, while a heap is
+ * made; the rest is atomic or immutable after start.   Design: docs/host-memory.md
+ */
+#include "host_pools.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "all_contexts.h"
+#include "announce.h"
+#include "captures.h"
+#include "machine_memory.h"
+#include "log.h"
+#include "record.h"
+#include "trace.h"
+
+/* Large requests are rounded to this: the pool would else pin up to 2 MiB for nothing. */
+#define LARGE_STEP_BYTES (64 * GS_KIB)
+/* The pool's own levels hold so many times less than for device memory. */
+#define CACHE_SHARE 4u
+/* Idle memory as shipped: features, D5. */
+#define IDLE_MAX_BYTES (2 * GS_GIB)
+/* Held back at most, and a quarter of what may be idle if that is less. */
+#define HELD_MAX_BYTES (64 * GS_MIB)
+/* Left to others: a share of the memory, and no more than this. */
+#define RESERVE_SHARE     32u
+#define RESERVE_MAX_BYTES GS_GIB
+
+/* A point and a size share a fence: the low bits have the size in units. */
+#define HELD_BITS       20u
+#define HELD_MASK       (((uint64_t)1 << HELD_BITS) - 1)
+#define HELD_UNIT_BYTES ((uint64_t)4096)
+#define POINT_MAX       (((uint64_t)1 << (64 - HELD_BITS)) - 1)
+
+struct gs_host_heap {
+    const struct gs_context *context; /* immutable, as the two below */
+    unsigned key;
+    struct gs_heap *heap;
+};
+
+static struct {
+    size_t page_bytes;
+    uint64_t idle_limit;
+    enum gs_host_clear clear;
+} settings; /* immutable after start */
+
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* a heap, or several */
+
+static uint64_t held_bytes; /* atomic: freed, and not known to be unused */
+
+/* The thread's: where the backend has mapped last, so that fresh pages are not cleared.
+ */
+static _Thread_local uint64_t just_mapped;
+
+/* ---- start --------------------------------------------------------------------------
+ */
+
+/* A percentage is of the memory there is, and capped; a size is what the user says. */
+static uint64_t idle_limit_of(uint64_t share)
+{
+    struct gs_machine_memory memory;
+    if (!(share & GS_SHARE_PERCENT)) {
+        return share;
+    }
+    uint64_t limit = gs_machine_memory_read("", &memory)
+                         ? gs_share_bytes(share, memory.total_bytes)
+                         : IDLE_MAX_BYTES;
+    return limit < IDLE_MAX_BYTES ? limit : IDLE_MAX_BYTES;
+}
+
+enum gs_status gs_host_start(struct gs_state *state)
+{
+    const struct gs_options *options = &state->options;
+    struct gs_pool_config config = {.segment_bytes = options->pool_segment_bytes,
+                                    .cache_bytes =
+                                        options->pool_cache_bytes / CACHE_SHARE,
+                                    .age_ms = options->pool_trim_interval_ms,
+                                    .large_step_bytes = LARGE_STEP_BYTES,
+                                    .strict_idle = true};
+    long page = sysconf(_SC_PAGESIZE);
+    settings.page_bytes = page > 0 ? (size_t)page : 4096;
+    settings.idle_limit = idle_limit_of(options->host_release);
+    settings.clear = (enum gs_host_clear)options->host_clear;
+    if (!options->host_pool) {
+        return GS_OK;
+    }
+    enum gs_status status = gs_pool_create(&config, &state->host_pool);
+    if (status == GS_OK) {
+        struct gs_pool_limits limits = {.reserved_bytes = SIZE_MAX,
+                                        .idle_bytes = (size_t)settings.idle_limit};
+        gs_pool_set_limits(state->host_pool, 0, &limits);
+    }
+    return status;
+}
+
+void gs_host_reset(void)
+{
+    pthread_mutex_init(&making, NULL);
+    __atomic_store_n(&held_bytes, 0, __ATOMIC_RELAXED);
+    just_mapped = 0;
+}
+
+uint64_t gs_host_idle_limit(void)
+{
+    return settings.idle_limit;
+}
+
+/* ---- the backend --------------------------------------------------------------------
+ */
+
+/* What is to be left to others, and how much less than that there is. */
+static uint64_t missing_reserve(uint64_t wanted)
+{
+    struct gs_machine_memory memory;
+    if (!gs_machine_memory_read("", &memory)) {
+        return 0;
+    }
+    uint64_t reserve = memory.total_bytes / RESERVE_SHARE;
+    reserve = (reserve < RESERVE_MAX_BYTES ? reserve : RESERVE_MAX_BYTES) + wanted;
+    return memory.available_bytes < reserve ? reserve - memory.available_bytes : 0;
+}
+
+uint64_t gs_host_missing_reserve(void)
+{
+    return missing_reserve(0);
+}
+
+static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
+{
+    const struct gs_host_heap *own = self;
+    void *found = NULL;
+    bool pushed;
+    *native = CUDA_ERROR_OUT_OF_MEMORY;
+    if (missing_reserve(bytes) > 0) {
+        return GS_ERR_NOMEM; /* idle memory goes back, or else the driver is asked */
+    }
+    gs_announce_begin("cuMemHostAlloc", false);
+    CUresult result = gs_context_push(own->context->handle, &pushed);
+    if (result == CUDA_SUCCESS) {
+        result = own->key == GS_HOST_PLAIN
+                     ? gs_real()->cuMemAllocHost_v2(&found, bytes)
+                     : gs_real()->cuMemHostAlloc(&found, bytes, own->key);
+    }
+    gs_context_pop(pushed);
+    gs_announce_end();
+    if (result == CUDA_SUCCESS) {
+        *addr = just_mapped = (uint64_t)(uintptr_t)found;
+        return GS_OK;
+    }
+    *native = (int)result;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? GS_ERR_NOMEM : GS_ERR_BACKEND;
+}
+
+static void backend_unmap(void *self, uint64_t addr, size_t bytes)
+{
+    const struct gs_host_heap *own = self;
+    static struct gs_log_limit limit;
+    bool pushed;
+    gs_announce_begin("giving memory back", false);
+    CUresult result = gs_context_push(own->context->handle, &pushed);
+    if (result == CUDA_SUCCESS) {
+        result = gs_real()->cuMemFreeHost((void *)(uintptr_t)addr);
+    }
+    gs_context_pop(pushed);
+    gs_announce_end();
+    if (result != CUDA_SUCCESS) {
+        gs_log_once(&limit, GS_LOG_INFO,
+                    "the driver did not take %zu bytes of pinned memory back (error %d)",
+                    bytes, (int)result);
+    }
+}
+
+static bool backend_quiet(void *self)
+{
+    const struct gs_host_heap *own = self;
+    struct gs_state *state = gs_state_peek();
+    return state && !gs_captures_active() &&
+           gs_context_is_idle(&state->contexts, own->context);
+}
+
+static enum gs_status backend_fence_query(void *self, gs_fence fence)
+{
+    struct gs_state *state = gs_state_peek();
+    uint64_t point = fence >> HELD_BITS;
+    (void)self;
+    return state && point < POINT_MAX && gs_all_contexts_done(state, point, NULL)
+               ? GS_OK
+               : GS_ERR_TIMEOUT;
+}
+
+static void backend_fence_release(void *self, gs_fence fence)
+{
+    (void)self;
+    __atomic_sub_fetch(&held_bytes, (fence & HELD_MASK) * HELD_UNIT_BYTES,
+                       __ATOMIC_RELAXED);
+}
+
+static void backend_retired(void *self, uint64_t addr, gs_fence fence)
+{
+    (void)self;
+    (void)fence;
+    gs_announce_retire(addr, NULL);
+}
+
+static const struct gs_backend backend = {
+    .map = backend_map,
+    .unmap = backend_unmap,
+    .quiet = backend_quiet,
+    .fence_query = backend_fence_query,
+    .fence_release = backend_fence_release,
+    .retired = backend_retired,
+};
+
+/* ---- the heaps ----------------------------------------------------------------------
+ */
+
+static GS_NOINLINE struct gs_host_heap *make_heap(struct gs_state *state,
+                                                  const struct gs_context *context,
+                                                  unsigned key,
+                                                  struct gs_host_heap **slot)
+{
+    struct gs_host_heap *made = NULL;
+    pthread_mutex_lock(&making);
+    made = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+    if (!made && (made = calloc(1, sizeof(*made))) != NULL) {
+        *made = (struct gs_host_heap){.context = context, .key = key};
+        if (gs_heap_create(state->host_pool, &backend, made, 0, &made->heap) == GS_OK) {
+            __atomic_store_n(slot, made, __ATOMIC_RELEASE);
+        } else {
+            free(made);
+            made = NULL;
+        }
+    }
+    pthread_mutex_unlock(&making);
+    return made;
+}
+
+/* NULL: there is no memory for one. */
+static inline struct gs_heap *heap_of(struct gs_state *state,
+                                      const struct gs_context *context, unsigned key,
+                                      bool paged)
+{
+    /* The entry is the map's, and this member is this file's. */
+    struct gs_host_heap **slot =
+        &((struct gs_context *)(uintptr_t)context)->host[2 * key + (paged ? 1 : 0)];
+    struct gs_host_heap *own = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+    if (GS_UNLIKELY(!own)) {
+        own = make_heap(state, context, key, slot);
+    }
+    return own ? own->heap : NULL;
+}
+
+void gs_host_context_end(struct gs_context *context)
+{
+    for (unsigned i = 0; i < GS_HOST_HEAPS; i++) {
+        struct gs_host_heap *own = __atomic_load_n(&context->host[i], __ATOMIC_ACQUIRE);
+        if (own) {
+            gs_heap_kill(own->heap);
+        }
+    }
+}
+
+/* ---- allocate -----------------------------------------------------------------------
+ */
+
+/* Whether too much is held back for the pool to grow; asks after it first. */
+static GS_NOINLINE bool holds_too_much(struct gs_state *state)
+{
+    uint64_t limit = settings.idle_limit / 4;
+    limit = limit < HELD_MAX_BYTES ? limit : HELD_MAX_BYTES;
+    if (__atomic_load_n(&held_bytes, __ATOMIC_RELAXED) <= limit) {
+        return false;
+    }
+    (void)gs_pool_idle_bytes(state->host_pool, 0); /* asks after the fences */
+    return __atomic_load_n(&held_bytes, __ATOMIC_RELAXED) > limit;
+}
+
+static inline void clear(uint64_t addr, size_t bytes)
+{
+    if (settings.clear == GS_HOST_CLEAR_ALL ||
+        (settings.clear == GS_HOST_CLEAR_LARGE && bytes >= GS_LARGE_BYTES &&
+         addr != just_mapped)) {
+        memset((void *)(uintptr_t)addr, 0, bytes);
+    }
+}
+
+enum gs_status gs_host_alloc(struct gs_state *state, const struct gs_context *context,
+                             unsigned key, size_t bytes, struct gs_block **out)
+{
+    bool paged = bytes >= settings.page_bytes;
+    int native;
+    if (GS_UNLIKELY(!state->host_pool || !context || !context->heap || bytes == 0 ||
+                    bytes > SIZE_MAX / 2 || gs_captures_active() ||
+                    (__atomic_load_n(&held_bytes, __ATOMIC_RELAXED) > 0 &&
+                     holds_too_much(state)))) {
+        return GS_ERR_UNPOOLABLE;
+    }
+    struct gs_heap *heap = heap_of(state, context, key, paged);
+    if (GS_UNLIKELY(!heap)) {
+        return GS_ERR_HOST_NOMEM;
+    }
+    size_t rounded = paged ? gs_round_up(bytes, settings.page_bytes) : bytes;
+    gs_pool_thread_stream(gs_submissions_stream());
+    just_mapped = 0;
+    enum gs_status status = gs_heap_alloc(heap, rounded, out, &native);
+    if (GS_LIKELY(status == GS_OK)) {
+        clear(gs_block_addr(*out), bytes);
+    }
+    return status;
+}
+
+/* ---- free ---------------------------------------------------------------------------
+ */
+
+static GS_NOINLINE CUresult wait_for(struct gs_state *state,
+                                     const struct gs_context *context)
+{
+    if (gs_mutant(GS_MUTANT_host_unwaited)) {
+        return CUDA_SUCCESS;
+    }
+    gs_announce_begin("cuMemFreeHost", true);
+    CUresult result = gs_context_wait(state, context);
+    gs_announce_end();
+    return result;
+}
+
+/* The block may be in use by contexts that nobody has waited for. */
+static void park_held(struct gs_state *state, struct gs_block *block, uint64_t point,
+                      bool may_unmap)
+{
+    size_t bytes = gs_block_requested(block);
+    uint64_t units = (bytes + HELD_UNIT_BYTES - 1) / HELD_UNIT_BYTES;
+    units = units < HELD_MASK ? units : HELD_MASK;
+    bool too_much =
+        __atomic_load_n(&held_bytes, __ATOMIC_RELAXED) + bytes > settings.idle_limit / 4;
+    if (may_unmap && bytes >= GS_LARGE_BYTES && too_much &&
+        gs_pool_retain(state->host_pool, gs_block_addr(block)) == GS_OK) {
+        gs_block_park(block); /* the last of its segment: the native free, in the end */
+        return;
+    }
+    point = point < POINT_MAX ? point : POINT_MAX;
+    __atomic_add_fetch(&held_bytes, units * HELD_UNIT_BYTES, __ATOMIC_RELAXED);
+    gs_block_park_fenced(block, point << HELD_BITS | units);
+}
+
+static void forget(struct gs_state *state, struct gs_block *block, uint64_t addr,
+                   enum gs_trace_how how)
+{
+    gs_trace_free(addr, how, NULL, GS_TRACE_UNORDERED);
+    gs_record_block_freed(state, block, GS_API_cuMemFreeHost);
+    gs_announce_take_back("cuMemFreeHost", addr);
+}
+
+/* Something may be running. */
+static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *block,
+                                      uint64_t addr)
+{
+    uint64_t point = gs_all_contexts_point();
+    struct gs_heap *heap = gs_block_heap(block);
+    const struct gs_host_heap *own = gs_heap_self(heap);
+    bool waited = !gs_captures_active();
+    CUresult result = waited ? wait_for(state, own->context) : CUDA_SUCCESS;
+    if (waited && gs_refused(result)) {
+        gs_block_unclaim(block);
+        return result;
+    }
+    waited = waited && !gs_refused_for_capture(result);
+    bool done = waited && result == CUDA_SUCCESS &&
+                gs_all_contexts_done(state, point, own->context);
+    forget(state, block, addr, done ? GS_TRACE_WAITED : GS_TRACE_HELD);
+    if (!waited) {
+        park_held(state, block, point, false);
+        return CUDA_SUCCESS;
+    }
+    if (result != CUDA_SUCCESS) {
+        /* As for device memory: what runs is unknown, nothing is handed out again. */
+        gs_heap_poison(heap);
+        gs_block_park(block);
+        return result;
+    }
+    if (done) {
+        gs_block_park(block);
+    } else {
+        park_held(state, block, point, true);
+    }
+    if (gs_heap_wants_upkeep(heap)) {
+        gs_host_relax(state, own->context);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult gs_host_free(struct gs_state *state, struct gs_block *block, uint64_t addr)
+{
+    struct gs_heap *heap = gs_block_heap(block);
+    const struct gs_host_heap *own = gs_heap_self(heap);
+    if (GS_UNLIKELY(
+            gs_captures_active() || !gs_context_is_idle(&state->contexts, own->context) ||
+            (!gs_all_contexts_are_one() &&
+             !gs_all_contexts_done(state, gs_all_contexts_point(), own->context)))) {
+        return free_busy(state, block, addr);
+    }
+    gs_pool_thread_stream(gs_submissions_stream());
+    forget(state, block, addr, GS_TRACE_READY);
+    gs_block_park(block);
+    if (GS_UNLIKELY(gs_heap_wants_upkeep(heap))) {
+        gs_host_relax(state, own->context);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* ---- giving back --------------------------------------------------------------------
+ */
+
+void gs_host_retain(struct gs_state *state, uint64_t addr)
+{
+    if (state->host_pool && gs_pool_retain(state->host_pool, addr) != GS_OK) {
+        return; /* not of the pool */
+    }
+}
+
+size_t gs_host_trim(struct gs_state *state)
+{
+    return state->host_pool && !gs_captures_active()
+               ? gs_pool_trim(state->host_pool, 0, SIZE_MAX)
+               : 0;
+}
+
+void gs_host_relax(struct gs_state *state, const struct gs_context *context)
+{
+    uint64_t missing = UINT64_MAX;
+    if (!state->host_pool || gs_captures_active()) {
+        return;
+    }
+    for (unsigned i = 0; i < GS_HOST_HEAPS; i++) {
+        struct gs_host_heap *own = __atomic_load_n(&context->host[i], __ATOMIC_ACQUIRE);
+        if (!own) {
+            continue;
+        }
+        if (missing == UINT64_MAX) {
+            missing = missing_reserve(0);
+        }
+        size_t given = gs_heap_upkeep(own->heap, (size_t)missing);
+        missing -= given < missing ? given : missing;
+    }
+}
+
+void gs_host_say(struct gs_state *state)
+{
+    struct gs_pool_stats stats = {0};
+    if (state->host_pool) {
+        gs_pool_stats(state->host_pool, -1, &stats);
+    }
+    if (stats.allocs > 0) {
+        gs_log_line(
+            GS_LOG_INFO,
+            "pinned memory: %llu of %llu requests to the pool were served without "
+            "the driver, %llu bytes reserved at most",
+            (unsigned long long)stats.hits, (unsigned long long)stats.allocs,
+            (unsigned long long)stats.reserved_peak_bytes);
+    }
+}

@@ -1,0 +1,189 @@
+/*
+ * machine_memory.c - meminfo, and the limits of the control groups the process is in.
+ *
+ * A group's limit holds for all it contains, so every group from the process's own up to
+ * the root is asked, and the tightest counts. In a container the path that
+ * /proc/self/cgroup shows is often not the one that is mounted: groups that are not there
+ * are passed over, and the root of the mount, which then is the container's own group, is
+ * always asked. What a group uses counts without its inactive file pages, which the
+ * kernel takes back before it ends anybody.
+ *
+ * Owns:  nothing.   Lock: none.
+ */
+#include "machine_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_BYTES 8192
+
+/* The beginning of a file as a string. Returns false if there is none. */
+static bool read_file(char out[FILE_BYTES], const char *root, const char *path)
+{
+    char full[PATH_MAX];
+    if ((size_t)snprintf(full, sizeof(full), "%s%s", root, path) >= sizeof(full)) {
+        return false;
+    }
+    int fd = open(full, O_RDONLY | O_CLOEXEC);
+    size_t length = 0;
+    ssize_t got = 1;
+    while (fd >= 0 && got > 0 && length < FILE_BYTES - 1) {
+        got = read(fd, out + length, FILE_BYTES - 1 - length);
+        length += got > 0 ? (size_t)got : 0;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    out[length] = '\0';
+    return fd >= 0 && length > 0;
+}
+
+/* The number behind `word` at the start of a line. */
+static bool find_number(const char *text, const char *word, uint64_t *out)
+{
+    size_t length = strlen(word);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, word, length) == 0 &&
+            (line[length] == ' ' || line[length] == ':')) {
+            line += length + strspn(line + length, ": \t");
+            *out = strtoull(line, NULL, 10);
+            return *line >= '0' && *line <= '9';
+        }
+    }
+    return false;
+}
+
+/* The files of one version of control groups. */
+struct version {
+    const char *mount, *limit, *usage, *file_pages;
+};
+static const struct version v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
+                                  "memory.usage_in_bytes", "total_inactive_file"};
+static const struct version v2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
+                                  "inactive_file"};
+
+static bool read_group_number(const char *root, const struct version *version,
+                              const char *group, const char *file, uint64_t *out)
+{
+    char path[PATH_MAX], text[FILE_BYTES];
+    if ((size_t)snprintf(path, sizeof(path), "%s%s/%s", version->mount, group, file) >=
+            sizeof(path) ||
+        !read_file(text, root, path) || text[0] < '0' || text[0] > '9') {
+        return false; /* "max" is no number, and no limit */
+    }
+    *out = strtoull(text, NULL, 10);
+    return true;
+}
+
+/* What one group allows, if it limits anything. */
+static void ask_group(const char *root, const struct version *version, const char *group,
+                      struct gs_machine_memory *memory)
+{
+    char path[PATH_MAX], text[FILE_BYTES];
+    uint64_t limit, usage, pages = 0;
+    if (!read_group_number(root, version, group, version->limit, &limit) ||
+        !read_group_number(root, version, group, version->usage, &usage)) {
+        return;
+    }
+    if ((size_t)snprintf(path, sizeof(path), "%s%s/memory.stat", version->mount, group) <
+            sizeof(path) &&
+        read_file(text, root, path)) {
+        (void)find_number(text, version->file_pages, &pages);
+    }
+    usage -= pages < usage ? pages : usage;
+    uint64_t left = limit > usage ? limit - usage : 0;
+    if (limit < memory->total_bytes) {
+        memory->total_bytes = limit;
+    }
+    if (left < memory->available_bytes) {
+        memory->available_bytes = left;
+    }
+}
+
+/* `group` and all above it; the text is used up. */
+static void ask_groups(const char *root, const struct version *version, char *group,
+                       struct gs_machine_memory *memory)
+{
+    char *slash;
+    while (group && *group && strcmp(group, "/") != 0) {
+        ask_group(root, version, group, memory);
+        slash = strrchr(group, '/');
+        if (!slash) {
+            break;
+        }
+        *slash = '\0';
+    }
+    ask_group(root, version, "", memory);
+}
+
+/* The path of a line `number:controllers:path`, NUL-terminated, or NULL. */
+static char *path_in(char *line, const char *controller)
+{
+    char *list = strchr(line, ':');
+    char *path = list ? strchr(list + 1, ':') : NULL;
+    if (!path) {
+        return NULL;
+    }
+    *path++ = '\0';
+    size_t length = strlen(controller);
+    for (char *at = list + 1; length > 0; at++) {
+        if (strncmp(at, controller, length) == 0 &&
+            (at[length] == ',' || at[length] == '\0')) {
+            return path;
+        }
+        at = strchr(at, ',');
+        if (!at) {
+            return NULL;
+        }
+    }
+    return list[1] == '\0' ? path : NULL;
+}
+
+static void ask_control_groups(const char *root, struct gs_machine_memory *memory)
+{
+    char text[FILE_BYTES], line[FILE_BYTES];
+    if (!read_file(text, root, "/proc/self/cgroup")) {
+        return;
+    }
+    for (char *at = text, *end; *at; at = end) {
+        end = at + strcspn(at, "\n");
+        end += *end == '\n';
+        size_t length = (size_t)(end - at) - (end > at && end[-1] == '\n');
+        memcpy(line, at, length);
+        line[length] = '\0';
+        char *path = path_in(line, "memory");
+        if (path) {
+            ask_groups(root, &v1, path, memory);
+            continue;
+        }
+        memcpy(line, at, length);
+        path = path_in(line, "");
+        if (path) {
+            ask_groups(root, &v2, path, memory);
+        }
+    }
+}
+
+bool gs_machine_memory_read(const char *root, struct gs_machine_memory *out)
+{
+    char text[FILE_BYTES];
+    struct gs_machine_memory memory;
+    int saved_errno = errno;
+    bool read = read_file(text, root, "/proc/meminfo") &&
+                find_number(text, "MemTotal", &memory.total_bytes) &&
+                find_number(text, "MemAvailable", &memory.available_bytes);
+    if (read) {
+        memory.total_bytes *= 1024;
+        memory.available_bytes *= 1024;
+        ask_control_groups(root, &memory);
+        *out = memory;
+    }
+    errno = saved_errno;
+    return read;
+}

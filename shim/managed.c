@@ -1,0 +1,371 @@
+/*
+ * managed.c - freed managed memory kept for the next request of about its size.
+ *
+ * Ranges are kept whole, by the context and the flags they were made with, and handed out
+ * again where they are at most an eighth too large. What a free waits for is as for
+ * pinned memory (host_pools.c): for the context natively waited for, and what others may
+ * still be using is not handed out before they were seen complete.
+ *
+ * A range that has properties (advice, a preferred place, a stream it is attached to) is
+ * freed natively. Where a device and the CPU cannot use managed memory at the same time
+ * (no CONCURRENT_MANAGED_ACCESS), nothing is kept at all: there the driver moves whole
+ * ranges by what it knows of their use.
+ *
+ * Owns:  the ranges, the counts.   Lock: the ranges lock themselves; the rest is atomic,
+ * or immutable after start.   Design: docs/host-memory.md
+ */
+#include "managed.h"
+
+#include <time.h>
+
+#include "all_contexts.h"
+#include "announce.h"
+#include "captures.h"
+#include "host_pools.h"
+#include "log.h"
+#include "managed_ranges.h"
+#include "record.h"
+#include "retry.h"
+#include "trace.h"
+
+/* Ranges are multiples of these: small ones, and those of that step and more. */
+#define SMALL_STEP_BYTES ((size_t)4096)
+#define LARGE_STEP_BYTES (64 * GS_KIB)
+/* How often the memory left to others is looked at. */
+#define LOOK_NS ((uint64_t)1000000000)
+
+static struct gs_ranges *ranges; /* immutable after start; NULL: nothing is kept */
+static uint64_t age_ns;          /* immutable after start; 0: nothing is too old */
+static int concurrent;           /* atomic: enum concurrent */
+static uint64_t requests, hits;  /* atomic */
+
+enum concurrent { NOT_ASKED, ALL_CONCURRENT, NOT_CONCURRENT };
+
+void gs_managed_start(const struct gs_options *options)
+{
+    age_ns = (uint64_t)options->pool_trim_interval_ms * 1000000;
+    if (options->managed_pool && gs_ranges_create(&ranges) != GS_OK) {
+        ranges = NULL;
+    }
+}
+
+void gs_managed_reset(void)
+{
+    ranges = NULL; /* another thread may have held its lock */
+    __atomic_store_n(&concurrent, NOT_ASKED, __ATOMIC_RELAXED);
+    __atomic_store_n(&requests, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&hits, 0, __ATOMIC_RELAXED);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t owner_of(const struct gs_context *context)
+{
+    return (uint64_t)(uintptr_t)context; /* an entry is one context for ever */
+}
+
+/* Whether every device can use managed memory while the CPU does. */
+static GS_NOINLINE bool ask_devices(void)
+{
+    const struct gs_real *real = gs_real();
+    int count = 0, answer = ALL_CONCURRENT;
+    if (!real->cuDeviceGetCount || !real->cuDeviceGetAttribute ||
+        real->cuDeviceGetCount(&count) != CUDA_SUCCESS) {
+        answer = NOT_CONCURRENT;
+    }
+    for (int i = 0; i < count && answer == ALL_CONCURRENT; i++) {
+        int has = 0;
+        if (real->cuDeviceGetAttribute(
+                &has, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, i) != CUDA_SUCCESS ||
+            !has) {
+            answer = NOT_CONCURRENT;
+        }
+    }
+    __atomic_store_n(&concurrent, answer, __ATOMIC_RELAXED);
+    return answer == ALL_CONCURRENT;
+}
+
+static bool may_keep(const struct gs_context *context, unsigned flags)
+{
+    if (!ranges || !context || !context->heap || gs_captures_active() ||
+        (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
+        return false;
+    }
+    int answer = __atomic_load_n(&concurrent, __ATOMIC_RELAXED);
+    return answer == NOT_ASKED ? ask_devices() : answer == ALL_CONCURRENT;
+}
+
+/* The range is in use. Without memory to know it, it is the driver's, who frees it. */
+static void know(const struct gs_managed_range *range)
+{
+    static struct gs_log_limit limit;
+    if (gs_ranges_add(ranges, range) != GS_OK) {
+        gs_log_once(&limit, GS_LOG_INFO,
+                    "no host memory to know a managed range: the driver frees it");
+    }
+}
+
+/* ---- allocate ------------------------------------------------------------------------
+ */
+
+static bool is_ready(void *self, uint64_t point)
+{
+    return gs_all_contexts_done(self, point, NULL);
+}
+
+/* `keep`: the range is the library's, which hands it out. */
+static CUresult allocate_for(CUdeviceptr *out, size_t bytes, unsigned flags, bool keep)
+{
+    if (keep) {
+        gs_announce_begin("cuMemAllocManaged", false);
+    }
+    CUresult result = gs_real()->cuMemAllocManaged(out, bytes, flags);
+    if (keep) {
+        gs_announce_end();
+    }
+    return result;
+}
+
+/* A driver that is asked for the request rounded up may be out of memory for that alone:
+ * then it is asked for the exact size. *made: what it gave. */
+static CUresult ask_driver(struct gs_state *state, const struct gs_context *context,
+                           CUdeviceptr *out, size_t bytes, size_t rounded, unsigned flags,
+                           bool keep, size_t *made)
+{
+    CUresult result;
+    *made = rounded;
+    do {
+        result = allocate_for(out, rounded, flags, keep);
+    } while (gs_retry_after_trim(state, context, result));
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && rounded != bytes) {
+        *made = bytes;
+        result = allocate_for(out, bytes, flags, keep);
+    }
+    return result;
+}
+
+CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes,
+                          unsigned flags)
+{
+    const struct gs_request request = {.context = gs_context_current(state),
+                                       .kind = GS_MEMORY_MANAGED,
+                                       .api = GS_API_cuMemAllocManaged};
+    const struct gs_context *context = request.context;
+    bool keep = out && bytes > 0 && bytes < SIZE_MAX / 2 && may_keep(context, flags);
+    size_t step = bytes < LARGE_STEP_BYTES ? SMALL_STEP_BYTES : LARGE_STEP_BYTES;
+    size_t rounded = keep ? gs_round_up(bytes, step) : bytes;
+    struct gs_managed_range range;
+    CUresult result = CUDA_SUCCESS;
+    if (keep) {
+        __atomic_add_fetch(&requests, 1, __ATOMIC_RELAXED);
+    }
+    if (keep && gs_ranges_take(ranges, owner_of(context), flags, rounded, is_ready, state,
+                               &range) == GS_OK) {
+        __atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
+        gs_announce_hand_out("cuMemAllocManaged", range.addr, bytes);
+        *out = range.addr;
+    } else {
+        size_t made;
+        result = ask_driver(state, context, out, bytes, rounded, flags, keep, &made);
+        if (result == CUDA_SUCCESS && keep) {
+            range = (struct gs_managed_range){
+                .addr = *out, .bytes = made, .owner = owner_of(context), .flags = flags};
+            know(&range);
+            gs_announce_hand_out("cuMemAllocManaged", *out, bytes);
+        }
+    }
+    if (result == CUDA_SUCCESS) {
+        gs_record_made(state, &request, *out, bytes, NULL);
+    } else {
+        gs_record_refused(state, &request);
+    }
+    return result;
+}
+
+/* ---- free ----------------------------------------------------------------------------
+ */
+
+/* The range is claimed, and known no more. */
+static CUresult free_native(struct gs_state *state, const struct gs_managed_range *range)
+{
+    struct gs_allocation was;
+    gs_trace_free(range->addr, GS_TRACE_DRIVER, NULL, GS_TRACE_UNORDERED);
+    gs_record_unmade(state, range->addr, GS_API_cuMemFree_v2, &was);
+    gs_announce_begin("cuMemFree_v2", true);
+    CUresult result = gs_real()->cuMemFree_v2(range->addr);
+    gs_announce_end();
+    if (result == CUDA_SUCCESS) {
+        gs_announce_take_back("cuMemFree_v2", range->addr);
+    }
+    if (gs_refused(result) || gs_refused_for_capture(result)) {
+        know(range);
+    }
+    gs_record_free_result(state, range->addr, GS_API_cuMemFree_v2, &was, result);
+    return result;
+}
+
+static CUresult wait_for(struct gs_state *state, const struct gs_context *context)
+{
+    if (gs_mutant(GS_MUTANT_host_unwaited)) {
+        return CUDA_SUCCESS;
+    }
+    gs_announce_begin("cuMemFree_v2", true);
+    CUresult result = gs_context_wait(state, context);
+    gs_announce_end();
+    return result;
+}
+
+/* The range was waited for; from now on it is no one's. */
+static void keep_range(struct gs_state *state, const struct gs_managed_range *range)
+{
+    struct gs_allocation was;
+    gs_trace_free(range->addr, GS_TRACE_WAITED, NULL, GS_TRACE_UNORDERED);
+    gs_record_unmade(state, range->addr, GS_API_cuMemFree_v2, &was);
+    gs_record_free_result(state, range->addr, GS_API_cuMemFree_v2, &was, CUDA_SUCCESS);
+    gs_announce_take_back("cuMemFree_v2", range->addr);
+    if (gs_ranges_keep(ranges, range, now_ns()) != GS_OK) {
+        gs_announce_begin("giving memory back", false);
+        (void)gs_real()->cuMemFree_v2(range->addr);
+        gs_announce_end();
+    }
+}
+
+static CUresult free_range(struct gs_state *state, struct gs_managed_range *range)
+{
+    const struct gs_context *context = (const struct gs_context *)(uintptr_t)range->owner;
+    uint64_t point = gs_all_contexts_point();
+    if ((range->spoiled && !gs_mutant(GS_MUTANT_advice_ignored)) ||
+        gs_captures_active() || range->bytes > gs_host_idle_limit()) {
+        return free_native(state, range);
+    }
+    if (!gs_context_is_idle(&state->contexts, context)) {
+        CUresult result = wait_for(state, context);
+        if (gs_refused_for_capture(result)) {
+            return free_native(state, range);
+        }
+        if (gs_refused(result)) {
+            know(range);
+            return result;
+        }
+        if (result != CUDA_SUCCESS) {
+            return free_native(state, range); /* its error is that of the native free */
+        }
+    }
+    range->point = gs_all_contexts_done(state, point, context) ? 0 : point;
+    keep_range(state, range);
+    gs_managed_relax(context);
+    return CUDA_SUCCESS;
+}
+
+bool gs_managed_free(struct gs_state *state, CUdeviceptr dptr, CUresult *result)
+{
+    struct gs_managed_range range;
+    enum gs_status found =
+        ranges ? gs_ranges_claim(ranges, dptr, &range) : GS_ERR_NOT_OURS;
+    if (found == GS_OK) {
+        *result = free_range(state, &range);
+    } else if (found == GS_ERR_BAD_FREE) {
+        /* It may be the start of a range that is kept: never the driver's business. */
+        gs_record_bad_free(state, dptr, GS_API_cuMemFree_v2);
+        *result = CUDA_ERROR_INVALID_VALUE;
+    }
+    return found != GS_ERR_NOT_OURS;
+}
+
+bool gs_managed_refuses(CUdeviceptr dptr)
+{
+    struct gs_managed_range range;
+    return ranges && gs_ranges_claim(ranges, dptr, &range) == GS_ERR_BAD_FREE;
+}
+
+void gs_managed_spoil(CUdeviceptr dptr, size_t bytes)
+{
+    if (ranges) {
+        gs_ranges_spoil(ranges, dptr, bytes);
+    }
+}
+
+/* ---- giving back ---------------------------------------------------------------------
+ */
+
+/* Everything beyond `limit` bytes, and what was kept before `since`, of an owner or of
+ * all (0). */
+static size_t give_back(uint64_t owner, size_t limit, uint64_t since)
+{
+    struct gs_managed_range range;
+    size_t given = 0;
+    static struct gs_log_limit log_limit;
+    while (gs_ranges_evict(ranges, owner, limit, since, &range) == GS_OK) {
+        gs_announce_begin("giving memory back", false);
+        CUresult result = gs_real()->cuMemFree_v2(range.addr);
+        gs_announce_end();
+        given += range.bytes;
+        if (result != CUDA_SUCCESS) {
+            gs_log_once(&log_limit, GS_LOG_INFO,
+                        "the driver did not take %zu bytes of managed memory back "
+                        "(error %d)",
+                        range.bytes, (int)result);
+        }
+    }
+    return given;
+}
+
+size_t gs_managed_trim(void)
+{
+    return ranges && !gs_captures_active() ? give_back(0, 0, 0) : 0;
+}
+
+void gs_managed_trim_if_quiet(struct gs_state *state)
+{
+    if (ranges && gs_ranges_kept_bytes(ranges) > 0 && !gs_captures_active() &&
+        gs_all_contexts_done(state, gs_all_contexts_point(), NULL)) {
+        (void)give_back(0, 0, 0);
+    }
+}
+
+/* What may be kept now: less where memory is short, which is looked at once a second. */
+static size_t limit_at(uint64_t now)
+{
+    static uint64_t next_look; /* atomic */
+    uint64_t limit = gs_host_idle_limit(),
+             at = __atomic_load_n(&next_look, __ATOMIC_RELAXED);
+    if (now >= at && __atomic_compare_exchange_n(&next_look, &at, now + LOOK_NS, false,
+                                                 __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        uint64_t kept = gs_ranges_kept_bytes(ranges), missing = gs_host_missing_reserve();
+        uint64_t left = kept > missing ? kept - missing : 0;
+        limit = missing > 0 && left < limit ? left : limit;
+    }
+    return (size_t)limit;
+}
+
+/* A driver's free waits for the owner: ranges of other contexts stay. */
+void gs_managed_relax(const struct gs_context *context)
+{
+    uint64_t now = now_ns();
+    if (ranges && gs_ranges_kept_bytes(ranges) > 0 && !gs_captures_active()) {
+        (void)give_back(owner_of(context), limit_at(now),
+                        age_ns && now > age_ns ? now - age_ns : 0);
+    }
+}
+
+void gs_managed_context_end(const struct gs_context *context)
+{
+    if (ranges) {
+        gs_ranges_forget(ranges, owner_of(context));
+    }
+}
+
+void gs_managed_say(void)
+{
+    if (requests > 0) {
+        gs_log_line(
+            GS_LOG_INFO,
+            "managed memory: %llu of %llu requests were served without the driver",
+            (unsigned long long)hits, (unsigned long long)requests);
+    }
+}

@@ -1,0 +1,53 @@
+/*
+ * managed.h - managed memory: freed ranges kept whole, and what rules that out.
+ */
+#ifndef GS_MANAGED_H
+#define GS_MANAGED_H
+
+#include "state.h"
+
+/* At start; without memory nothing is kept. */
+void gs_managed_start(const struct gs_options *options);
+/* In a forked child. */
+void gs_managed_reset(void);
+
+/*
+ * As cuMemAllocManaged, recorded. Serves the request from a kept range, or asks the
+ * driver.
+ */
+CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes,
+                          unsigned flags);
+
+/*
+ * A free of something that is not the device pool's. Returns false, with nothing done, if
+ * it is no managed memory that is known; else *result is the answer of cuMemFree.
+ */
+bool gs_managed_free(struct gs_state *state, CUdeviceptr dptr, CUresult *result);
+
+/*
+ * A free in a stream's order of something that is not the device pool's. Returns true if
+ * the driver must not see it, for the address lies in a range that is kept. A range in
+ * use is not known any more afterwards.
+ */
+bool gs_managed_refuses(CUdeviceptr dptr);
+
+/* These bytes were advised, prefetched, attached or the like: the ranges they lie in go
+ * back to the driver when they are freed. */
+void gs_managed_spoil(CUdeviceptr dptr, size_t bytes);
+
+/* Give everything kept back. Returns the bytes. May wait for running work, as a free
+ * does. */
+size_t gs_managed_trim(void);
+/* The same, if it costs no wait. */
+void gs_managed_trim_if_quiet(struct gs_state *state);
+/* The context has just been waited for, or is idle: what is too old, or too much, goes
+ * back. */
+void gs_managed_relax(const struct gs_context *context);
+
+/* A context has ended, and its managed memory with it. */
+void gs_managed_context_end(const struct gs_context *context);
+
+/* For GPUSHIM_VERBOSE=2, at the end. */
+void gs_managed_say(void);
+
+#endif

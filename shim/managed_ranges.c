@@ -1,0 +1,324 @@
+/*
+ * managed_ranges.c - ranges of managed memory, by address and by size.
+ *
+ * Two of the C library's trees: one of all ranges by address, in which ranges that
+ * overlap count as equal, so that any address finds the range around it; one of those
+ * kept, by owner, flags and size. The kept ones are also a list, by the time they were
+ * kept.
+ *
+ * Owns:  struct gs_ranges.   Lock: ranges->lock.   Design: docs/host-memory.md
+ */
+#include "managed_ranges.h"
+
+#include <pthread.h>
+#include <search.h>
+#include <stdlib.h>
+
+/* How much larger than the request a range may be: an eighth of it. */
+#define SLACK_SHARE 8u
+
+struct node {
+    struct gs_managed_range range;
+    bool kept;
+    uint64_t kept_since;
+    struct node *older, *younger; /* kept */
+    struct node *next;            /* while several are taken out */
+};
+
+struct gs_ranges {
+    pthread_mutex_t lock;
+    void *by_address, *by_size;
+    struct node *oldest, *youngest; /* kept */
+    size_t kept_bytes;              /* atomic, written under lock */
+};
+
+/* ---- the order of the trees ----------------------------------------------------------
+ */
+
+static int by_address(const void *left, const void *right)
+{
+    const struct node *a = left, *b = right;
+    if (a->range.addr + (a->range.bytes - 1) < b->range.addr) {
+        return -1;
+    }
+    return a->range.addr > b->range.addr + (b->range.bytes - 1);
+}
+
+static int order(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int by_size(const void *left, const void *right)
+{
+    const struct gs_managed_range *a = &((const struct node *)left)->range;
+    const struct gs_managed_range *b = &((const struct node *)right)->range;
+    int found = order(a->owner, b->owner);
+    found = found ? found : order(a->flags, b->flags);
+    found = found ? found : order(a->bytes, b->bytes);
+    return found ? found : order(a->addr, b->addr);
+}
+
+/* What is looked for in the tree of sizes, and the best seen on the way down. */
+struct search {
+    struct node wanted; /* first: a node, to the order of the tree */
+    struct node *best;
+};
+
+/* Never says "equal", so the way down ends at a leaf, past the least that is enough. */
+static int descend(const void *key, const void *node)
+{
+    struct search *search = (struct search *)(uintptr_t)key;
+    if (by_size(&search->wanted, node) > 0) {
+        return 1;
+    }
+    search->best = (struct node *)(uintptr_t)node;
+    return -1;
+}
+
+/* ---- one range; lock is held ----------------------------------------------------------
+ */
+
+static struct node *around(struct gs_ranges *ranges, uint64_t addr, size_t bytes)
+{
+    struct node key = {.range = {.addr = addr, .bytes = bytes ? bytes : 1}};
+    if (key.range.bytes - 1 > UINT64_MAX - addr) {
+        key.range.bytes = (size_t)(UINT64_MAX - addr) + 1; /* to the end of all */
+        key.range.bytes = key.range.bytes ? key.range.bytes : SIZE_MAX;
+    }
+    struct node *const *found = tfind(&key, &ranges->by_address, by_address);
+    return found ? *found : NULL;
+}
+
+static void set_kept_bytes(struct gs_ranges *ranges, size_t bytes)
+{
+    __atomic_store_n(&ranges->kept_bytes, bytes, __ATOMIC_RELAXED);
+}
+
+static bool put_among_kept(struct gs_ranges *ranges, struct node *node, uint64_t now)
+{
+    if (!tsearch(node, &ranges->by_size, by_size)) {
+        return false;
+    }
+    node->kept = true;
+    node->kept_since = now;
+    node->older = ranges->youngest;
+    node->younger = NULL;
+    *(node->older ? &node->older->younger : &ranges->oldest) = node;
+    ranges->youngest = node;
+    set_kept_bytes(ranges, ranges->kept_bytes + node->range.bytes);
+    return true;
+}
+
+static void take_from_kept(struct gs_ranges *ranges, struct node *node)
+{
+    (void)tdelete(node, &ranges->by_size, by_size);
+    *(node->older ? &node->older->younger : &ranges->oldest) = node->younger;
+    *(node->younger ? &node->younger->older : &ranges->youngest) = node->older;
+    node->kept = false;
+    set_kept_bytes(ranges, ranges->kept_bytes - node->range.bytes);
+}
+
+/* Out of everything; the caller frees the node. */
+static void take_out(struct gs_ranges *ranges, struct node *node)
+{
+    if (node->kept) {
+        take_from_kept(ranges, node);
+    }
+    (void)tdelete(node, &ranges->by_address, by_address);
+}
+
+/* In use, or NULL for lack of memory. */
+static struct node *put_in(struct gs_ranges *ranges, const struct gs_managed_range *range)
+{
+    struct node *node, *old;
+    while ((old = around(ranges, range->addr, range->bytes)) != NULL) {
+        take_out(ranges, old);
+        free(old);
+    }
+    node = calloc(1, sizeof(*node));
+    if (!node) {
+        return NULL;
+    }
+    node->range = *range;
+    if (!tsearch(node, &ranges->by_address, by_address)) {
+        free(node);
+        return NULL;
+    }
+    return node;
+}
+
+/* ---- the functions of the header ------------------------------------------------------
+ */
+
+enum gs_status gs_ranges_create(struct gs_ranges **out)
+{
+    struct gs_ranges *ranges = calloc(1, sizeof(*ranges));
+    if (!ranges) {
+        return GS_ERR_HOST_NOMEM;
+    }
+    pthread_mutex_init(&ranges->lock, NULL);
+    *out = ranges;
+    return GS_OK;
+}
+
+void gs_ranges_destroy(struct gs_ranges *ranges)
+{
+    struct node *node;
+    if (!ranges) {
+        return;
+    }
+    while ((node = around(ranges, 0, SIZE_MAX)) != NULL) {
+        take_out(ranges, node);
+        free(node);
+    }
+    pthread_mutex_destroy(&ranges->lock);
+    free(ranges);
+}
+
+enum gs_status gs_ranges_add(struct gs_ranges *ranges,
+                             const struct gs_managed_range *range)
+{
+    pthread_mutex_lock(&ranges->lock);
+    struct node *node = put_in(ranges, range);
+    pthread_mutex_unlock(&ranges->lock);
+    return node ? GS_OK : GS_ERR_HOST_NOMEM;
+}
+
+enum gs_status gs_ranges_take(struct gs_ranges *ranges, uint64_t owner, unsigned flags,
+                              size_t bytes, gs_ranges_ready *ready, void *self,
+                              struct gs_managed_range *out)
+{
+    struct search search = {
+        .wanted = {.range = {.owner = owner, .flags = flags, .bytes = bytes}}};
+    enum gs_status status = GS_ERR_NOT_FOUND;
+    pthread_mutex_lock(&ranges->lock);
+    (void)tfind(&search, &ranges->by_size, descend);
+    struct node *best = search.best;
+    if (best && best->range.owner == owner && best->range.flags == flags &&
+        best->range.bytes - bytes <= bytes / SLACK_SHARE &&
+        (best->range.point == 0 || ready(self, best->range.point))) {
+        take_from_kept(ranges, best);
+        best->range.point = 0;
+        *out = best->range;
+        status = GS_OK;
+    }
+    pthread_mutex_unlock(&ranges->lock);
+    return status;
+}
+
+enum gs_status gs_ranges_claim(struct gs_ranges *ranges, uint64_t addr,
+                               struct gs_managed_range *out)
+{
+    enum gs_status status = GS_ERR_NOT_OURS;
+    pthread_mutex_lock(&ranges->lock);
+    struct node *found = around(ranges, addr, 1);
+    if (found) {
+        status = GS_ERR_BAD_FREE;
+    }
+    if (found && !found->kept && found->range.addr == addr) {
+        *out = found->range;
+        take_out(ranges, found);
+        free(found);
+        status = GS_OK;
+    }
+    pthread_mutex_unlock(&ranges->lock);
+    return status;
+}
+
+enum gs_status gs_ranges_keep(struct gs_ranges *ranges,
+                              const struct gs_managed_range *range, uint64_t now)
+{
+    enum gs_status status = GS_ERR_HOST_NOMEM;
+    pthread_mutex_lock(&ranges->lock);
+    struct node *node = put_in(ranges, range);
+    if (node && put_among_kept(ranges, node, now)) {
+        status = GS_OK;
+    } else if (node) {
+        take_out(ranges, node);
+        free(node);
+    }
+    pthread_mutex_unlock(&ranges->lock);
+    return status;
+}
+
+/* From `addr` to `last`. What the tree finds first is the highest node in there, so the
+ * rest lies in its subtrees: the depth is that of the tree. lock is held. */
+static void spoil(struct gs_ranges *ranges, uint64_t addr, uint64_t last)
+{
+    size_t span = last - addr < SIZE_MAX ? (size_t)(last - addr) + 1 : SIZE_MAX;
+    struct node *found = around(ranges, addr, span);
+    if (!found) {
+        return;
+    }
+    uint64_t end = found->range.addr + (found->range.bytes - 1);
+    found->range.spoiled = true;
+    if (found->range.addr > addr) {
+        spoil(ranges, addr, found->range.addr - 1);
+    }
+    if (end < last) {
+        spoil(ranges, end + 1, last);
+    }
+}
+
+void gs_ranges_spoil(struct gs_ranges *ranges, uint64_t addr, size_t bytes)
+{
+    uint64_t more = bytes > 0 ? bytes - 1 : 0;
+    pthread_mutex_lock(&ranges->lock);
+    spoil(ranges, addr, more > UINT64_MAX - addr ? UINT64_MAX : addr + more);
+    pthread_mutex_unlock(&ranges->lock);
+}
+
+enum gs_status gs_ranges_evict(struct gs_ranges *ranges, uint64_t owner, size_t limit,
+                               uint64_t since, struct gs_managed_range *out)
+{
+    enum gs_status status = GS_ERR_NOT_FOUND;
+    pthread_mutex_lock(&ranges->lock);
+    struct node *oldest = ranges->oldest;
+    while (oldest && owner && oldest->range.owner != owner) {
+        oldest = oldest->younger;
+    }
+    if (oldest && (oldest->kept_since < since || ranges->kept_bytes > limit)) {
+        *out = oldest->range;
+        take_out(ranges, oldest);
+        free(oldest);
+        status = GS_OK;
+    }
+    pthread_mutex_unlock(&ranges->lock);
+    return status;
+}
+
+/* The nodes of an owner. */
+struct walk {
+    uint64_t owner;
+    struct node *found;
+};
+
+static void visit(const void *at, VISIT when, void *closure)
+{
+    struct walk *walk = closure;
+    struct node *node = *(struct node *const *)at;
+    if ((when == preorder || when == leaf) && node->range.owner == walk->owner) {
+        node->next = walk->found;
+        walk->found = node;
+    }
+}
+
+void gs_ranges_forget(struct gs_ranges *ranges, uint64_t owner)
+{
+    struct walk walk = {.owner = owner};
+    struct node *node;
+    pthread_mutex_lock(&ranges->lock);
+    twalk_r(ranges->by_address, visit, &walk);
+    while ((node = walk.found) != NULL) {
+        walk.found = node->next;
+        take_out(ranges, node);
+        free(node);
+    }
+    pthread_mutex_unlock(&ranges->lock);
+}
+
+size_t gs_ranges_kept_bytes(const struct gs_ranges *ranges)
+{
+    return __atomic_load_n(&ranges->kept_bytes, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,164 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# host_pools.sh - pinned and managed memory from the pool (docs/host-memory.md): the same
+# output as without it, no driver call in the steady state, and what is held goes back.
+
+# in_rounds FILE CALL: how often the driver was called between the program's two lines.
+in_rounds() {
+  sed -n '/^rounds/,/^end of rounds/p' "$1" | grep -cE "^cudasim: ($2)( |\$)"
+}
+host_calls='cuMemHostAlloc|cuMemAllocHost_v2|cuMemFreeHost'
+
+# both PROGRAM MODE ROUNDS [VARIABLE...]: without the library and with it; the same output.
+both() {
+  need_file "$apps/$1"
+  run_in native CUDASIM_LOG=2 -- "$apps/$1" "$2" "$3"
+  expect_status native 0
+  preloaded shim CUDASIM_LOG=2 "${@:4}" -- "$apps/$1" "$2" "$3"
+  expect_same native shim
+}
+
+# host_pinned_case WAY
+host_pinned_case() {
+  both "hostpools_$1" pinned 10
+  [[ $(in_rounds native.err "$host_calls") -eq 180 ]] || fail "natively each call is the driver's"
+  expect_equal "driver calls in the rounds" 0 "$(in_rounds shim.err "$host_calls")"
+}
+# host_managed_case WAY
+host_managed_case() {
+  both "hostpools_$1" managed 10
+  expect_equal "driver calls for managed ranges" 0 "$(in_rounds shim.err cuMemAllocManaged)"
+  expect_equal "and natively" 50 "$(in_rounds native.err cuMemAllocManaged)"
+}
+# host_clean_case WAY MODE
+host_clean_case() {
+  need_file "$apps/hostpools_$1"
+  native native "$apps/hostpools_$1" "$2" 200
+  preloaded shim -- "$apps/hostpools_$1" "$2" 200
+  expect_same native shim
+  expect_clean shim.err
+}
+# Each wrong free gets its native code, and is named.
+host_bad_case() {
+  native native "$apps/hostpools_$1" bad
+  preloaded shim -- "$apps/hostpools_$1" bad
+  expect_same native shim
+  expect_only_report shim.err
+  expect_text shim.err '^==[0-9]+== SUMMARY: gpushim: [1-9][0-9]* errors, 0 B leaked'
+}
+# host_fork_case WAY
+host_fork_case() {
+  native native "$apps/hostpools_$1" fork 3
+  preloaded shim -- "$apps/hostpools_$1" fork 3
+  expect_same native shim
+  expect_text shim.out '^hostpools: the child ended with 0$'
+}
+for way in shared static ptds linked dlsym proc; do
+  add_case "host pools $way pinned" host_pinned_case "$way"
+  add_case "host pools $way managed" host_managed_case "$way"
+  add_case "host pools $way threads" host_clean_case "$way" threads
+  add_case "host pools $way wrong frees" host_bad_case "$way"
+  add_case "host pools $way fork" host_fork_case "$way"
+done
+
+# ---- Questions, and what rules reuse out ----------------------------------------------
+
+# host_calls_case MODE
+host_calls_case() {
+  native native "$apps/hostcalls_linked" "$1"
+  preloaded shim -- "$apps/hostcalls_linked" "$1"
+  expect_same native shim
+}
+for mode in questions contexts attributes; do
+  add_case "host pools $mode" host_calls_case "$mode"
+done
+host_spoiled_case() {
+  both hostcalls_linked spoiled 0
+  expect_equal "each is the driver's" 7 "$(in_rounds shim.err cuMemAllocManaged)"
+  expect_equal "and goes back to it" 7 "$(in_rounds shim.err cuMemFree_v2)"
+  both hostcalls_linked plain 0
+  expect_equal "of plain ones, the first is" 1 "$(in_rounds shim.err cuMemAllocManaged)"
+}
+add_case "host pools managed, spoiled" host_spoiled_case
+
+# ---- Options ----------------------------------------------------------------------------
+
+# host_off_case MODE CALL NATIVE VARIABLE: every call is the driver's again.
+host_off_case() {
+  both hostpools_linked "$1" 10 "$4"
+  expect_equal "driver calls" "$(in_rounds native.err "$2")" "$(in_rounds shim.err "$2")"
+  expect_equal "as many as the program makes" "$3" "$(in_rounds native.err "$2")"
+}
+add_case "host pools pinned off" host_off_case pinned "$host_calls" 180 GPUSHIM_HOST_POOL=off
+add_case "host pools managed off" host_off_case managed cuMemAllocManaged 50 GPUSHIM_MANAGED_POOL=off
+add_case "host pools pool off" host_off_case pinned "$host_calls" 180 GPUSHIM_POOL=off
+
+# Nothing is kept beyond the limit: large blocks go straight back.
+host_release_case() {
+  both hostpools_linked pinned 10 GPUSHIM_HOST_RELEASE=1M
+  [[ $(in_rounds shim.err "$host_calls") -ge 20 ]] || fail "memory beyond the limit was kept"
+  both hostpools_linked managed 10 GPUSHIM_HOST_RELEASE=1M
+  [[ $(in_rounds shim.err cuMemAllocManaged) -ge 10 ]] || fail "a range beyond the limit was kept"
+}
+add_case "host pools limit of idle memory" host_release_case
+
+# host_age_case: what has been idle for long goes back, by a synchronize alone.
+host_age_case() {
+  both hostpools_linked kept 12 GPUSHIM_POOL_TRIM_INTERVAL=200ms
+  [[ $(in_rounds shim.err cuMemFreeHost) -ge 5 ]] || fail "idle pinned memory was kept"
+  both hostpools_linked kept 3 GPUSHIM_POOL_TRIM_INTERVAL=0
+  expect_equal "kept for ever" 0 "$(in_rounds shim.err cuMemFreeHost)"
+}
+add_case "host pools age" host_age_case
+
+# What was pinned before is zero for its next owner where that is asked for; the pattern
+# of the test is not, so that a block of the pool's shows it.
+host_clear_case() {
+  both hostpools_linked pinned 3 GPUSHIM_HOST_CLEAR=all
+  both hostpools_linked pinned 3 GPUSHIM_HOST_CLEAR=off
+}
+add_case "host pools clear" host_clear_case
+
+# For those who ask, the hits.
+host_say_case() {
+  preloaded shim GPUSHIM_VERBOSE=2 -- "$apps/hostpools_linked" pinned
+  expect_text shim.err '^gpushim: pinned memory: 9[0-9] of 99 requests to the pool were served without'
+  preloaded shim GPUSHIM_VERBOSE=2 -- "$apps/hostpools_linked" managed
+  expect_text shim.err '^gpushim: managed memory: 5[0-9] of 55 requests were served without'
+}
+add_case "host pools hits" host_say_case
+
+# ---- Out of memory ------------------------------------------------------------------------
+
+# The driver is out of pinned memory: it is asked again with the caches emptied, then with
+# what is idle given back, pinned and managed, and works.
+host_full_case() {
+  local before
+
+  preloaded plain CUDASIM_LOG=2 -- "$apps/hostpools_linked" full
+  expect_status plain 0
+  expect_equal "without need nothing goes back" 0 "$(in_rounds plain.err cuMemFreeHost)"
+  before=$(sed '/^rounds/,$d' plain.err | grep -cE '^cudasim: cuMemHostAlloc$')
+  preloaded shim CUDASIM_LOG=2 \
+    CUDASIM_FAIL="cuMemHostAlloc:$((before + 1)),cuMemHostAlloc:$((before + 2))" -- \
+    "$apps/hostpools_linked" full
+  expect_same plain shim
+  # Three calls, and the lines that two of them fail.
+  expect_equal "the driver is asked again" 5 "$(in_rounds shim.err cuMemHostAlloc)"
+  [[ $(in_rounds shim.err cuMemFreeHost) -ge 2 ]] || fail "idle pinned memory was kept"
+  # With an answer that stays, the program sees the driver's own.
+  preloaded refused CUDASIM_LOG=2 CUDASIM_FAIL="cuMemHostAlloc:$((before + 1))+" -- \
+    "$apps/hostpools_linked" full
+  [[ $(<refused.status) == 2 ]] || fail "the driver's refusal did not reach the program"
+  expect_text refused.err 'error 2 from gpu_host_alloc'
+  expect_equal "device and managed memory went back, too" 2 \
+    "$(sed -n '/^rounds/,$p' refused.err | grep -c '^cudasim: cuMemFree_v2')"
+}
+add_case "host pools driver out of pinned memory" host_full_case
+
+# ---- Order ----------------------------------------------------------------------------------
+
+add_case "hostile order pools." hostile_order_case pools.
+for program in hostpools_linked hostpools_shared hostpools_ptds; do
+  add_case "hostile $program" hostile_case "$program"
+done

@@ -1,0 +1,181 @@
+/*
+ * shim_machine_memory.c - how much memory there is, and how much of it may be taken.
+ *
+ * Proves that the tightest of the machine and all groups counts, in both versions of
+ * control groups, in containers and outside, and that broken files harm nothing.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "machine_memory.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+static char root[64];
+
+static void begin(void)
+{
+    strcpy(root, "/tmp/gpushim-unit.XXXXXX");
+    cr_assert_not_null(mkdtemp(root));
+}
+
+static void end(void)
+{
+    char command[128];
+
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    cr_assert_eq(system(command), 0);
+}
+
+static void put(const char *path, const char *text)
+{
+    char full[512];
+    FILE *file;
+
+    snprintf(full, sizeof full, "%s%s", root, path);
+    for (char *slash = full + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+        *slash = '\0';
+        mkdir(full, 0777);
+        *slash = '/';
+    }
+    file = fopen(full, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void machine(void)
+{
+    put("/proc/meminfo", "MemTotal:       1048576 kB\nMemFree:  1 kB\n"
+                         "MemAvailable:    524288 kB\n");
+}
+
+static struct gs_machine_memory read_it(void)
+{
+    struct gs_machine_memory memory = {0};
+
+    errno = 77;
+    cr_assert(gs_machine_memory_read(root, &memory));
+    cr_expect_eq(errno, 77, "errno is as it was");
+    return memory;
+}
+
+Test(machine_memory, reads_the_machine, .init = begin, .fini = end)
+{
+    struct gs_machine_memory memory;
+
+    machine();
+    memory = read_it();
+    cr_expect_eq(memory.total_bytes, 1024 * MIB);
+    cr_expect_eq(memory.available_bytes, 512 * MIB);
+}
+
+Test(machine_memory, says_if_it_cannot, .init = begin, .fini = end)
+{
+    struct gs_machine_memory memory = {.total_bytes = 5};
+
+    cr_expect(!gs_machine_memory_read(root, &memory));
+    put("/proc/meminfo", "MemTotal: 5 kB\n");
+    cr_expect(!gs_machine_memory_read(root, &memory));
+    put("/proc/meminfo", "MemTotal: x kB\nMemAvailable: y\n");
+    cr_expect(!gs_machine_memory_read(root, &memory));
+    cr_expect_eq(memory.total_bytes, 5, "nothing was written");
+}
+
+Test(machine_memory, heeds_a_group_and_those_above_it, .init = begin, .fini = end)
+{
+    struct gs_machine_memory memory;
+
+    machine();
+    put("/proc/self/cgroup", "0::/a/b\n");
+    put("/sys/fs/cgroup/a/b/memory.max", "314572800\n");
+    put("/sys/fs/cgroup/a/b/memory.current", "104857600\n");
+    memory = read_it();
+    cr_expect_eq(memory.total_bytes, 300 * MIB);
+    cr_expect_eq(memory.available_bytes, 200 * MIB);
+    put("/sys/fs/cgroup/a/memory.max", "209715200\n");
+    put("/sys/fs/cgroup/a/memory.current", "157286400\n");
+    memory = read_it();
+    cr_expect_eq(memory.total_bytes, 200 * MIB, "the one above is tighter");
+    cr_expect_eq(memory.available_bytes, 50 * MIB);
+}
+
+Test(machine_memory, leaves_out_what_the_kernel_takes_back, .init = begin, .fini = end)
+{
+    struct gs_machine_memory memory;
+
+    machine();
+    put("/proc/self/cgroup", "0::/\n");
+    put("/sys/fs/cgroup/memory.max", "314572800\n");
+    put("/sys/fs/cgroup/memory.current", "314572800\n");
+    put("/sys/fs/cgroup/memory.stat", "anon 5\ninactive_file 104857600\nactive_file 7\n");
+    memory = read_it();
+    cr_expect_eq(memory.available_bytes, 100 * MIB);
+    put("/sys/fs/cgroup/memory.current", "414572800\n");
+    put("/sys/fs/cgroup/memory.stat", "active_file 7\n");
+    memory = read_it();
+    cr_expect_eq(memory.available_bytes, 0, "over the limit");
+}
+
+Test(machine_memory, takes_no_limit_for_none, .init = begin, .fini = end)
+{
+    struct gs_machine_memory memory;
+
+    machine();
+    put("/proc/self/cgroup", "0::/a\n");
+    put("/sys/fs/cgroup/a/memory.max", "max\n");
+    put("/sys/fs/cgroup/a/memory.current", "99\n");
+    memory = read_it();
+    cr_expect_eq(memory.total_bytes, 1024 * MIB);
+    cr_expect_eq(memory.available_bytes, 512 * MIB);
+}
+
+/* In a container the path is the host's, and what is mounted is the container's. */
+Test(machine_memory, asks_the_root_of_the_mount, .init = begin, .fini = end)
+{
+    struct gs_machine_memory memory;
+
+    machine();
+    put("/proc/self/cgroup", "0::/docker/0123456789\n");
+    put("/sys/fs/cgroup/memory.max", "104857600\n");
+    put("/sys/fs/cgroup/memory.current", "52428800\n");
+    memory = read_it();
+    cr_expect_eq(memory.total_bytes, 100 * MIB);
+    cr_expect_eq(memory.available_bytes, 50 * MIB);
+}
+
+Test(machine_memory, reads_the_first_version, .init = begin, .fini = end)
+{
+    struct gs_machine_memory memory;
+
+    machine();
+    put("/proc/self/cgroup",
+        "12:cpu,cpuacct:/x\n7:hugetlb,memory:/job\n1:name=systemd:/\n");
+    put("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "104857600\n");
+    put("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "94371840\n");
+    put("/sys/fs/cgroup/memory/job/memory.stat",
+        "inactive_file 1\ntotal_inactive_file 10485760\n");
+    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "94371840\n");
+    memory = read_it();
+    cr_expect_eq(memory.total_bytes, 100 * MIB);
+    cr_expect_eq(memory.available_bytes, 20 * MIB);
+}
+
+Test(machine_memory, survives_nonsense, .init = begin, .fini = end)
+{
+    static const char *const texts[] = {"",     ":",          "::",
+                                        "0::",  "0:memory",   "a:b:c:d",
+                                        "\n\n", "0::/a/../b", "0:memory:relative\n",
+                                        "0::x"};
+
+    machine();
+    for (size_t i = 0; i < GS_ARRAY_LEN(texts); i++) {
+        put("/proc/self/cgroup", texts[i]);
+        cr_expect_eq(read_it().total_bytes, 1024 * MIB, "'%s'", texts[i]);
+    }
+}
