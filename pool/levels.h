@@ -75,9 +75,11 @@ struct gs_front_counts {
     uint64_t from_stream, from_global; /* of allocs */
 };
 
-/* All fields but the first three belong to whoever is inside: the owner, or who holds
+/* All fields but the next three belong to whoever is inside: the owner, or who holds
  * levels->lock and has seen the owner outside. */
 struct gs_front {
+    /* Fronts begin a page, and the first lines of all pages share a set of the cache. */
+    uint8_t unused[64 * 9];
     _Atomic uint32_t busy;          /* the owner is inside */
     _Atomic uint32_t wanted;        /* the owner has to stay outside */
     _Atomic(struct gs_heap *) heap; /* NULL: bound to none */

@@ -30,8 +30,11 @@ struct gs_segment;
 #define GS_STARTS_TAG_BITS 28u /* the id is below, four bits of the hash above */
 #define GS_STARTS_GRAVE    ((uint32_t)15 << GS_STARTS_TAG_BITS) /* id 0: was taken once */
 
-/* Memory that reads as zero is an empty table, of one slot. */
+/* Memory that reads as zero is an empty table, of one slot. What every call reads lies
+ * some lines into its page: the first lines of all pages share a set of the cache. */
+#define GS_STARTS_COLOUR 17u
 struct gs_starts_table {
+    uint8_t unused[64 * GS_STARTS_COLOUR];
     _Atomic uint32_t mask; /* slots less one */
     _Atomic uint32_t slots[];
 };

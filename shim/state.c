@@ -81,6 +81,7 @@ static void after_fork_in_child(void)
     pthread_mutex_init(&start_lock, NULL);
     gs_thread = (struct gs_thread){0};
     gs_pool_after_fork_in_child();
+    gs_tracker_after_fork_in_child();
     gs_captures_reset();
     gs_gate_reset();
     gs_marks_reset();

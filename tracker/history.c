@@ -2,12 +2,14 @@
  * history.c - addresses that were just freed, so that a second free can be explained.
  *
  * A direct-mapped table: a freed address replaces what its slot held, a new allocation at
- * the address empties it (an error must never blame a former tenant). One entry is 96
+ * the address empties it (an error must never blame a former tenant). One entry is 64
  * bytes; the table is mapped at the first free and its pages are touched as they are
  * used.
  *
- * Owns:  history.   Locks: each entry's own; a writer that finds it taken drops what it
- *        has instead of waiting.   Design: docs/tracker.md
+ * Writers take no lock. Two that write one entry at the same time, for two addresses of
+ * one hash, may leave a mixture; its check is wrong, and it is no entry.
+ *
+ * Owns:  history.   Locks: none, atomic words.   Design: docs/tracker.md
  */
 #include "tracker_internal.h"
 
@@ -28,22 +30,45 @@ struct gs_history_entry *gs_history_map(struct gs_tracker *tracker)
     return table;
 }
 
+/* A copy of an entry; false if it is not of the address, or a mixture. */
+static bool read_entry(const struct gs_history_entry *entry, uint64_t addr,
+                       struct gs_history_entry *copy)
+{
+    copy->addr = __atomic_load_n(&entry->addr, __ATOMIC_RELAXED);
+    copy->bytes = __atomic_load_n(&entry->bytes, __ATOMIC_RELAXED);
+    copy->who = __atomic_load_n(&entry->who, __ATOMIC_RELAXED);
+    copy->time = __atomic_load_n(&entry->time, __ATOMIC_RELAXED);
+    copy->kind = __atomic_load_n(&entry->kind, __ATOMIC_RELAXED);
+    copy->site_who = __atomic_load_n(&entry->site_who, __ATOMIC_RELAXED);
+    copy->site_time_ns = __atomic_load_n(&entry->site_time_ns, __ATOMIC_RELAXED);
+    copy->check = __atomic_load_n(&entry->check, __ATOMIC_RELAXED);
+    return copy->addr == addr && copy->check == gs_history_check(copy);
+}
+
 bool gs_history_get(struct gs_tracker *tracker, uint64_t addr, struct gs_former *out)
 {
     struct gs_history_entry *table = __atomic_load_n(&tracker->history, __ATOMIC_ACQUIRE);
+    struct gs_history_entry copy;
 
-    if (!table || addr == 0)
+    if (!table || addr == 0 ||
+        !read_entry(&table[gs_history_slot(tracker, addr)], addr, &copy))
         return false;
-    struct gs_history_entry *entry = &table[gs_history_slot(tracker, addr)];
-    gs_tracker_lock_take(&entry->lock, GS_RANK_HISTORY);
-    bool found = __atomic_load_n(&entry->addr, __ATOMIC_RELAXED) == addr;
-    if (found) {
-        out->allocation = gs_words_unpack(&entry->words);
-        out->site = entry->site;
-        out->lost = entry->lost != 0;
-    }
-    gs_tracker_lock_give(&entry->lock, GS_RANK_HISTORY);
-    return found;
+    struct gs_place place = {.tag = copy.kind};
+    struct gs_record words = {
+        .addr = addr,
+        .size = copy.bytes,
+        .who = copy.who,
+        .stamp = copy.time,
+    };
+    out->allocation = gs_words_unpack(&words, &place);
+    out->site = (struct gs_free_site){
+        .time_ns = copy.site_time_ns,
+        .thread = (uint32_t)copy.site_who,
+        .stack = (uint32_t)(copy.site_who >> 32),
+        .api = (uint16_t)(copy.kind >> GS_TAG_BITS),
+    };
+    out->lost = (copy.kind & GS_TAG_LOST) != 0;
+    return true;
 }
 
 void gs_history_free(struct gs_tracker *tracker)

@@ -2,10 +2,10 @@
  * lookup.c - from an address to a record, for allocations that are freed by address
  * alone.
  *
- * Chained hashing in stripes. The links are in the records themselves, so an entry costs
- * its share of the bucket array, 4 to 8 bytes, and removing one leaves nothing behind.
+ * Chained hashing in stripes. The links lie beside the records, so an entry costs 4 bytes
+ * and its share of the bucket array, 4 to 8, and removing one leaves nothing behind.
  *
- * Owns:  stripes[]; gs_record.next of live GS_SLOT_ADDRESS records.
+ * Owns:  stripes[]; the links of live GS_SLOT_ADDRESS records.
  * Locks: the stripe's lock.   Design: docs/tracker.md
  */
 #include "tracker_internal.h"
@@ -31,7 +31,7 @@ static uint32_t *bucket_of(const struct gs_stripe *stripe, uint64_t addr)
 
 static uint64_t record_addr(const struct gs_record *record)
 {
-    return __atomic_load_n(&record->words.addr, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&record->addr, __ATOMIC_ACQUIRE);
 }
 
 /*
@@ -51,9 +51,9 @@ static void grow(struct gs_tracker *tracker, struct gs_stripe *stripe)
         uint32_t id = stripe->buckets[i];
         while (id != 0) {
             struct gs_record *record = gs_record_of(tracker, id);
-            uint32_t next = record->next;
+            uint32_t *link = gs_record_link(tracker, id), next = *link;
             uint32_t *bucket = bucket_of(&bigger, record_addr(record));
-            record->next = *bucket;
+            *link = *bucket;
             *bucket = id;
             id = next;
         }
@@ -70,7 +70,7 @@ static uint32_t *find_link(struct gs_tracker *tracker, struct gs_stripe *stripe,
     uint32_t *link = bucket_of(stripe, addr);
 
     while (*link != 0 && record_addr(gs_record_of(tracker, *link)) != addr)
-        link = &gs_record_of(tracker, *link)->next;
+        link = gs_record_link(tracker, *link);
     return link;
 }
 
@@ -79,7 +79,7 @@ static uint32_t unlink_at(struct gs_tracker *tracker, struct gs_stripe *stripe,
 {
     uint32_t id = *link;
 
-    *link = gs_record_of(tracker, id)->next;
+    *link = *gs_record_link(tracker, id);
     stripe->count--;
     return id;
 }
@@ -113,7 +113,7 @@ uint32_t gs_lookup_link(struct gs_tracker *tracker, uint64_t addr, uint32_t id)
     else if (stripe->count >= stripe->bucket_count)
         grow(tracker, stripe);
     link = bucket_of(stripe, addr);
-    gs_record_of(tracker, id)->next = *link;
+    *gs_record_link(tracker, id) = *link;
     *link = id;
     stripe->count++;
     gs_tracker_lock_give(&stripe->lock, GS_RANK_STRIPE);
@@ -161,8 +161,8 @@ bool gs_lookup_copy(struct gs_tracker *tracker, uint64_t addr, struct gs_allocat
         uint32_t *link = find_link(tracker, stripe, addr);
         found = *link != 0;
         if (found) {
-            struct gs_words words = gs_record_read(gs_record_of(tracker, *link));
-            *out = gs_words_unpack(&words);
+            struct gs_record words = gs_record_read(gs_record_of(tracker, *link));
+            *out = gs_record_unpack(tracker, *link, &words);
         }
     }
     gs_tracker_lock_give(&stripe->lock, GS_RANK_STRIPE);

@@ -9,33 +9,19 @@
  * another thread while the context dies. It is not handed out again before that call has
  * come, or the next context death.
  *
- * Owns:  lost.   Locks: lose_lock, then every shard for the time of one scan, so that no
- *        record changes under it; lost_lock for the groups.
+ * Owns:  lost.   Locks: lose_lock, then all gates are closed for the time of one scan, so
+ *        that no record changes under it; lost_lock for the groups.
  * Design: docs/tracker.md, "Lost at reset"
  */
 #include "tracker_internal.h"
 
-static void enter_all(struct gs_tracker *tracker)
-{
-    gs_tracker_rank_enter(GS_RANK_SHARD);
-    for (unsigned i = 0; i < GS_SHARDS; i++)
-        gs_tracker_lock_take_raw(&tracker->shards[i].lock);
-}
-
-static void leave_all(struct gs_tracker *tracker)
-{
-    for (unsigned i = 0; i < GS_SHARDS; i++)
-        gs_tracker_lock_give_raw(&tracker->shards[i].lock);
-    gs_tracker_rank_leave(GS_RANK_SHARD);
-}
-
 static void count_lost(struct gs_tracker *tracker, struct gs_shard *shard,
-                       const struct gs_allocation *was, uint64_t now)
+                       const struct gs_record *words, const struct gs_allocation *was,
+                       uint64_t now)
 {
     unsigned row = gs_totals_row(was->device, was->kind);
     struct gs_shared_row *shared = &tracker->shared[row];
-    struct gs_free_site site = {.time_ns = now};
-    struct gs_words words = gs_words_pack(was);
+    static const struct gs_free_site nobody;
     struct gs_group part = {.stack = was->stack,
                             .api = was->api,
                             .device = was->device,
@@ -46,10 +32,10 @@ static void count_lost(struct gs_tracker *tracker, struct gs_shard *shard,
                             .oldest_ns = was->time_ns,
                             .newest_ns = was->time_ns};
 
-    gs_totals_move(tracker, shard, row, -(int64_t)was->bytes, -1, now);
+    gs_totals_move(tracker, shard, &shard->rows[row], -(int64_t)was->bytes, now);
     __atomic_fetch_add(&shared->lost_bytes, was->bytes, __ATOMIC_RELAXED);
     __atomic_fetch_add(&shared->lost_count, 1, __ATOMIC_RELAXED);
-    gs_history_put(tracker, &words, &site, true);
+    gs_history_put(tracker, words, gs_place_tag(was) | GS_TAG_LOST, &nobody, now);
 
     gs_tracker_lock_take(&tracker->lost_lock, GS_RANK_LOST);
     enum gs_status status = gs_groups_add(&tracker->lost, &part);
@@ -57,31 +43,34 @@ static void count_lost(struct gs_tracker *tracker, struct gs_shard *shard,
     (void)status; /* without memory for a new group the totals above still count it */
 }
 
-/* Every shard is locked; `shard` is the caller's own. */
+/* All gates are closed; `shard` is the caller's own. */
 static void lose_record(struct gs_tracker *tracker, struct gs_shard *shard, uint32_t id,
                         uint64_t context, unsigned kinds, uint64_t now)
 {
     struct gs_record *record = gs_record_of(tracker, id);
-    struct gs_allocation was;
-    enum gs_slot slot = gs_record_slot(record);
+    struct gs_record words = gs_record_read(record);
+    enum gs_slot slot = gs_record_slot(&words);
 
     if (slot == GS_SLOT_RETIRED) {
         gs_record_set_slot(record, GS_SLOT_FREE);
-        gs_record_put(tracker, shard, id, record);
+        gs_record_put(tracker, shard, id);
         return;
     }
-    if (!gs_record_snapshot(record, &was, &slot) || was.context != context ||
-        (kinds & (1u << was.kind)) == 0)
+    if (slot == GS_SLOT_FREE || gs_place_of(tracker, &words).context != context)
         return;
-    if (slot == GS_SLOT_INDEXED) {
+    struct gs_allocation was = gs_record_unpack(tracker, id, &words);
+    if ((kinds & (1u << was.kind)) != 0 && slot == GS_SLOT_INDEXED) {
         gs_record_set_slot(record, GS_SLOT_RETIRED);
-    } else if (gs_lookup_unlink_id(tracker, was.addr, id)) {
+    } else if ((kinds & (1u << was.kind)) != 0 &&
+               gs_lookup_unlink_id(tracker, was.addr, id)) {
         gs_record_set_slot(record, GS_SLOT_FREE);
-        gs_record_put(tracker, shard, id, record);
-    } else {
-        return; /* another thread is linking or removing it this instant */
+        gs_record_put(tracker, shard, id);
+    } else { /* it lives on, or another thread is linking or removing it this instant */
+        uint64_t place = words.size >> GS_BYTES_BITS;
+        tracker->surviving[place / 64] |= UINT64_C(1) << place % 64;
+        return;
     }
-    count_lost(tracker, shard, &was, now);
+    count_lost(tracker, shard, &words, &was, now);
 }
 
 void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context, unsigned kinds)
@@ -92,13 +81,16 @@ void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context, unsig
     uint64_t now = gs_tracker_now(tracker);
 
     gs_tracker_lock_take(&tracker->lose_lock, GS_RANK_LOSE);
-    gs_shard_leave(gs_shard_enter(tracker)); /* gives this thread a shard */
-    enter_all(tracker);
-    struct gs_shard *shard = &tracker->shards[gs_tracker_slot - 1];
+    (void)gs_shard_enter(tracker); /* gives this thread a shard */
+    gs_shard_leave();
+    gs_gates_close_all();
+    struct gs_shard *shard = &tracker->shards[gs_own_gate->number];
     uint32_t limit = __atomic_load_n(&tracker->record_limit, __ATOMIC_ACQUIRE);
+    memset(tracker->surviving, 0, (tracker->place_count / 64 + 1) * sizeof(uint64_t));
     for (uint32_t id = 1; id < limit; id++)
         lose_record(tracker, shard, id, context, kinds, now);
-    leave_all(tracker);
+    gs_places_recycle(tracker, context);
+    gs_gates_open_all();
     gs_tracker_lock_give(&tracker->lose_lock, GS_RANK_LOSE);
     errno = saved;
 }

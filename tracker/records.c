@@ -1,69 +1,83 @@
 /*
  * records.c - the slab of live records: where ids come from and where they go.
  *
- * The slab grows by chunks of 1 MiB, mapped when the first id of one is handed out, and
+ * The slab grows by chunks of 512 KiB, mapped when the first id of one is handed out, and
  * never shrinks: freed ids are reused first. A shard keeps a short list of its own; what
  * one thread frees and another allocates travels in batches through the spare list, so
- * that a program with one allocating and one freeing thread stays flat.
+ * that a program with one allocating and one freeing thread stays flat. Spare ids lie in
+ * bundles in the free records themselves: six to a record, so that a batch which changes
+ * threads costs a cache line for a dozen ids and not one for each.
  *
- * Owns:  chunks, record_limit, spare_*, each shard's free and fresh ids.
- * Locks: the shard's lock for its ids, records_lock for the rest.   Design:
- * docs/tracker.md
+ * Streams and links lie beside the chunks, mapped where the first record needs one.
+ *
+ * Owns:  chunks, streams, links, record_limit, spare_head, each shard's ids.
+ * Locks: a shard's ids are its thread's; records_lock for the rest.
+ * Design: docs/tracker.md
  */
 #include "tracker_internal.h"
 
-#define BATCH      (GS_SHARD_FREE_MAX / 2)
+#define BUNDLE     6u
+#define BATCH      (GS_SHARD_FREE_MAX / 2 / BUNDLE * BUNDLE)
 #define FRESH_IDS  64u
 #define CHUNK_IDS  (1u << GS_CHUNK_SHIFT)
 #define ID_LIMIT   ((uint64_t)GS_CHUNKS << GS_CHUNK_SHIFT)
-#define CHUNK_SIZE (sizeof(struct gs_record) << GS_CHUNK_SHIFT)
+#define CHUNK_SIZE (COLOUR + (sizeof(struct gs_record) << GS_CHUNK_SHIFT))
+/* The first lines of all pages share a set of the cache; the first records are used most.
+ */
+#define COLOUR ((size_t)64 * 29)
 
-__thread uint32_t gs_tracker_slot __attribute__((tls_model("initial-exec")));
-
-/* Threads that were given a shard so far. Atomic. */
-static uint32_t threads_seen;
-
-uint32_t gs_tracker_slot_assign(void)
+/* Two ids in a word of a free record; readers see by its stamp that they are none of its
+ * contents. */
+static void put_pair(uint64_t *word, uint32_t low, uint32_t high)
 {
-    uint32_t number = __atomic_fetch_add(&threads_seen, 1, __ATOMIC_RELAXED);
-
-    gs_tracker_slot = number % GS_SHARDS + 1;
-    return gs_tracker_slot;
+    __atomic_store_n(word, low | (uint64_t)high << 32, __ATOMIC_RELEASE);
 }
 
-/* The shard's lock is held. */
-void gs_shard_mark_used(struct gs_tracker *tracker, struct gs_shard *shard)
+static void get_pair(const uint64_t *word, uint32_t *low, uint32_t *high)
 {
-    uint32_t needed = (uint32_t)(shard - tracker->shards) + 1;
-    uint32_t used = __atomic_load_n(&tracker->shards_used, __ATOMIC_RELAXED);
+    uint64_t pair = __atomic_load_n(word, __ATOMIC_RELAXED);
 
-    shard->used = 1;
-    while (used < needed &&
-           !__atomic_compare_exchange_n(&tracker->shards_used, &used, needed, true,
-                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-    }
+    *low = (uint32_t)pair;
+    *high = (uint32_t)(pair >> 32);
 }
 
-/* Take up to a batch of spare ids into the shard. records_lock and the shard's are held.
+/* Six ids into the record of the first. Returns that; `next` follows it in the list. */
+static uint32_t bundle(struct gs_tracker *tracker, const uint32_t *ids, uint32_t next)
+{
+    struct gs_record *record = gs_record_of(tracker, ids[0]);
+
+    put_pair(&record->addr, next, ids[1]);
+    put_pair(&record->size, ids[2], ids[3]);
+    put_pair(&record->who, ids[4], ids[5]);
+    return ids[0];
+}
+static_assert(BUNDLE == 6, "the words of a record but the stamp, less the next one's id");
+
+/* The other way. Returns the id of the next bundle. */
+static uint32_t unbundle(struct gs_tracker *tracker, uint32_t first, uint32_t *ids)
+{
+    const struct gs_record *record = gs_record_of(tracker, first);
+    uint32_t next;
+
+    ids[0] = first;
+    get_pair(&record->addr, &next, &ids[1]);
+    get_pair(&record->size, &ids[2], &ids[3]);
+    get_pair(&record->who, &ids[4], &ids[5]);
+    return next;
+}
+
+/* Take up to a batch of spare ids into the shard, which has none; records_lock is held.
  */
 static void take_spares(struct gs_tracker *tracker, struct gs_shard *shard)
 {
-    uint32_t head = tracker->spare_head;
-    uint32_t last = head;
-    uint32_t count = 1;
-
-    while (count < BATCH && gs_record_of(tracker, last)->next != 0) {
-        last = gs_record_of(tracker, last)->next;
-        count++;
+    for (unsigned i = 0; i < BATCH && tracker->spare_head != 0; i += BUNDLE) {
+        tracker->spare_head =
+            unbundle(tracker, tracker->spare_head, &shard->free_ids[shard->free_count]);
+        shard->free_count += BUNDLE;
     }
-    tracker->spare_head = gs_record_of(tracker, last)->next;
-    tracker->spare_count -= count;
-    gs_record_of(tracker, last)->next = shard->free_head;
-    shard->free_head = head;
-    shard->free_count += count;
 }
 
-/* Ids that were never used, for one shard. records_lock and the shard's are held. */
+/* Ids that were never used, for one shard. records_lock is held. */
 static enum gs_status take_fresh(struct gs_tracker *tracker, struct gs_shard *shard)
 {
     uint32_t first = tracker->record_limit;
@@ -72,10 +86,11 @@ static enum gs_status take_fresh(struct gs_tracker *tracker, struct gs_shard *sh
     if ((uint64_t)first + FRESH_IDS > ID_LIMIT)
         return GS_ERR_HOST_NOMEM;
     if (!tracker->chunks[chunk]) {
-        struct gs_record *records = gs_pages_map(CHUNK_SIZE);
-        if (!records)
+        char *mapped = gs_pages_map(CHUNK_SIZE);
+        if (!mapped)
             return GS_ERR_HOST_NOMEM;
-        __atomic_store_n(&tracker->chunks[chunk], records, __ATOMIC_RELEASE);
+        __atomic_store_n(&tracker->chunks[chunk],
+                         (struct gs_record *)(void *)(mapped + COLOUR), __ATOMIC_RELEASE);
     }
     shard->fresh = first;
     shard->fresh_end = first + FRESH_IDS;
@@ -100,48 +115,97 @@ uint32_t gs_record_take_slow(struct gs_tracker *tracker, struct gs_shard *shard)
     }
     if (status != GS_OK)
         return 0;
-    if (shard->free_head != 0)
+    if (shard->free_count != 0)
         return gs_record_take(tracker, shard);
     return shard->fresh++;
 }
 
-/* Half of the shard's free ids become everybody's. The shard's lock is held. */
+/* The older half of the shard's free ids become everybody's. The thread is inside. */
 void gs_record_spill(struct gs_tracker *tracker, struct gs_shard *shard)
 {
-    uint32_t head = shard->free_head;
-    uint32_t last = head;
+    uint32_t *ids = shard->free_ids, next = ids[0];
 
-    for (uint32_t i = 1; i < BATCH; i++)
-        last = gs_record_of(tracker, last)->next;
-    shard->free_head = gs_record_of(tracker, last)->next;
-    shard->free_count -= BATCH;
-
+    /* All but the first, which ends the chain, before the lock is taken. */
+    for (unsigned i = BUNDLE; i < BATCH; i += BUNDLE)
+        next = bundle(tracker, &ids[i], next);
     gs_tracker_lock_take(&tracker->records_lock, GS_RANK_RECORDS);
-    gs_record_of(tracker, last)->next = tracker->spare_head;
-    tracker->spare_head = head;
-    tracker->spare_count += BATCH;
+    (void)bundle(tracker, ids, tracker->spare_head);
+    tracker->spare_head = next;
     gs_tracker_lock_give(&tracker->records_lock, GS_RANK_RECORDS);
+
+    shard->free_count -= BATCH;
+    memmove(ids, ids + BATCH, shard->free_count * sizeof *ids);
 }
 
-bool gs_record_snapshot(const struct gs_record *record, struct gs_allocation *out,
+/* Zeroed memory at *table, which others may be about to map, too. */
+static enum gs_status make_table(void **table, size_t bytes)
+{
+    void *none = NULL;
+
+    if (__atomic_load_n(table, __ATOMIC_ACQUIRE))
+        return GS_OK;
+    void *mapped = gs_pages_map(bytes);
+    if (!mapped)
+        return GS_ERR_HOST_NOMEM;
+    if (!__atomic_compare_exchange_n(table, &none, mapped, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
+        gs_host_unmap(mapped, bytes); /* another thread was first */
+    return GS_OK;
+}
+
+enum gs_status gs_record_make_stream(struct gs_tracker *tracker, uint32_t id)
+{
+    return make_table((void **)&tracker->streams[id >> GS_CHUNK_SHIFT],
+                      CHUNK_IDS * sizeof(uint64_t));
+}
+
+enum gs_status gs_record_make_link(struct gs_tracker *tracker, uint32_t id)
+{
+    return make_table((void **)&tracker->links[id >> GS_CHUNK_SHIFT],
+                      CHUNK_IDS * sizeof(uint32_t));
+}
+
+struct gs_allocation gs_record_unpack(const struct gs_tracker *tracker, uint32_t id,
+                                      const struct gs_record *words)
+{
+    struct gs_place place = gs_place_of(tracker, words);
+    struct gs_allocation allocation = gs_words_unpack(words, &place);
+
+    if ((place.tag & GS_TAG_STREAM) != 0)
+        allocation.stream =
+            __atomic_load_n(gs_record_stream(tracker, id), __ATOMIC_ACQUIRE);
+    return allocation;
+}
+
+/* Whether a record's words are of one live allocation shows the stamp, read last; what
+ * they lead to elsewhere is read in between. */
+bool gs_record_snapshot(const struct gs_tracker *tracker, uint32_t id,
+                        const struct gs_record *record, struct gs_allocation *out,
                         enum gs_slot *slot)
 {
-    uint32_t before = __atomic_load_n(&record->state, __ATOMIC_ACQUIRE);
-    struct gs_words words;
-    uint32_t after;
+    uint64_t before = __atomic_load_n(&record->stamp, __ATOMIC_ACQUIRE);
 
     for (;;) {
+        struct gs_record words;
+        struct gs_place place;
+        uint64_t stream = 0;
+
         *slot = (enum gs_slot)(before & GS_SLOT_MASK);
         if (*slot != GS_SLOT_INDEXED && *slot != GS_SLOT_ADDRESS)
             return false;
         words = gs_record_read(record);
-        after = __atomic_load_n(&record->state, __ATOMIC_ACQUIRE);
-        if (after == before)
-            break;
+        place = gs_place_of(tracker, &words);
+        if ((place.tag & GS_TAG_STREAM) != 0 &&
+            __atomic_load_n(&tracker->streams[id >> GS_CHUNK_SHIFT], __ATOMIC_ACQUIRE))
+            stream = __atomic_load_n(gs_record_stream(tracker, id), __ATOMIC_ACQUIRE);
+        uint64_t after = __atomic_load_n(&record->stamp, __ATOMIC_ACQUIRE);
+        if (after == before) {
+            *out = gs_words_unpack(&words, &place);
+            out->stream = stream;
+            return true;
+        }
         before = after;
     }
-    *out = gs_words_unpack(&words);
-    return true;
 }
 
 void gs_records_visit(struct gs_tracker *tracker,
@@ -153,7 +217,7 @@ void gs_records_visit(struct gs_tracker *tracker,
     enum gs_slot slot;
 
     for (uint32_t id = 1; id < limit; id++) {
-        if (gs_record_snapshot(gs_record_of(tracker, id), &copy, &slot) &&
+        if (gs_record_snapshot(tracker, id, gs_record_of(tracker, id), &copy, &slot) &&
             !visit(arg, &copy))
             return;
     }
@@ -161,6 +225,9 @@ void gs_records_visit(struct gs_tracker *tracker,
 
 void gs_records_free(struct gs_tracker *tracker)
 {
-    for (uint32_t i = 0; i < GS_CHUNKS && tracker->chunks[i]; i++)
-        gs_host_unmap(tracker->chunks[i], CHUNK_SIZE);
+    for (uint32_t i = 0; i < GS_CHUNKS && tracker->chunks[i]; i++) {
+        gs_host_unmap((char *)tracker->chunks[i] - COLOUR, CHUNK_SIZE);
+        gs_host_unmap(tracker->streams[i], CHUNK_IDS * sizeof(uint64_t));
+        gs_host_unmap(tracker->links[i], CHUNK_IDS * sizeof(uint32_t));
+    }
 }

@@ -12,18 +12,19 @@
  * When the sum reaches a new maximum the other shards' unused credit is taken back first,
  * so that the peak is exact: always with one thread, and with several unless they set new
  * peaks more than SETTLES_PER_STEP times within one step of the clock. After that, what
- * each of them held within that step (a few milliseconds) counts as held at once, or
- * threads that take turns would spend their time taking back each other's credit.
+ * each of them held within that step (a few milliseconds) counts as held at once, and up
+ * to GS_CREDIT_SLACK that each freed of others' memory as not yet freed, or threads that
+ * take turns would spend their time taking back each other's credit.
  *
  * Owns:  rows of every shard, shared[].
- * Locks: a row is written under its shard's lock; peak_lock for peak, peak_time and the
- *        settle counts.   Design: docs/tracker.md
+ * Locks: a row is written by who is inside its shard, or has closed its gate; peak_lock
+ *        for peak, peak_time and the settle counts.   Design: docs/tracker.md
  */
 #include "tracker_internal.h"
 
 #define SETTLES_PER_STEP 64u
 
-/* Change a row's credit. Returns the sum of all. The shard's lock is held. */
+/* Change a row's credit. Returns the sum of all. The shard is the caller's. */
 static int64_t set_credit(struct gs_tracker *tracker, struct gs_row *row,
                           unsigned row_index, int64_t credit)
 {
@@ -40,49 +41,70 @@ static bool may_settle(struct gs_tracker *tracker, struct gs_shared_row *shared,
 {
     gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
     if (shared->settle_tick != now) {
-        shared->settle_tick = now;
-        shared->settles = 0;
+        __atomic_store_n(&shared->settle_tick, now, __ATOMIC_RELAXED);
+        __atomic_store_n(&shared->settles, 0, __ATOMIC_RELAXED);
     }
     bool allowed = shared->settles < SETTLES_PER_STEP;
     if (allowed)
-        shared->settles++;
+        __atomic_store_n(&shared->settles, shared->settles + 1, __ATOMIC_RELAXED);
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
     return allowed;
 }
 
+/* Is there credit that the shard does not use, and may it be taken back? `all`: even what
+ * is of this step of the clock; -1: not asked yet. */
+static bool worth_settling(struct gs_tracker *tracker, const struct gs_row *row,
+                           struct gs_shared_row *shared, uint64_t now, int *all)
+{
+    if (__atomic_load_n(&row->credit, __ATOMIC_RELAXED) ==
+        __atomic_load_n(&row->live_bytes, __ATOMIC_RELAXED))
+        return false;
+    if (__atomic_load_n(&row->tick, __ATOMIC_RELAXED) != now)
+        return true;
+    if (*all < 0)
+        *all = may_settle(tracker, shared, now);
+    return *all != 0;
+}
+
 /*
- * Take back what other shards do not use. A shard whose lock is taken is at work this
- * instant; its credit stands. `mine` is locked, so this must not wait for any other.
- * Returns whether anything was taken back.
+ * Take back what other shards do not use. A shard whose thread is inside is at work this
+ * instant; its credit stands. The caller is inside `mine`, so this must not wait for any
+ * other. Returns whether anything was taken back.
  */
 static bool settle_others(struct gs_tracker *tracker, const struct gs_shard *mine,
                           unsigned row_index, uint64_t now)
 {
-    uint32_t used = __atomic_load_n(&tracker->shards_used, __ATOMIC_ACQUIRE);
+    uint32_t used = __atomic_load_n(&gs_slots_used, __ATOMIC_ACQUIRE);
     struct gs_shared_row *shared = &tracker->shared[row_index];
-    int all = -1; /* not asked yet */
+    uint64_t closed = 0; /* one bit a shard */
+    int all = -1;
     bool changed = false;
 
     for (uint32_t i = 0; i < used; i++) {
         struct gs_shard *shard = &tracker->shards[i];
-        struct gs_row *row = &shard->rows[row_index];
-        if (shard == mine || __atomic_load_n(&row->credit, __ATOMIC_RELAXED) ==
-                                 __atomic_load_n(&row->live_bytes, __ATOMIC_RELAXED))
+        if (shard != mine &&
+            worth_settling(tracker, &shard->rows[row_index], shared, now, &all) &&
+            gs_gate_try_close(&gs_gates[i]))
+            closed |= UINT64_C(1) << i;
+    }
+    if (closed != 0)
+        gs_gates_barrier();
+    for (uint32_t i = 0; i < used; i++) {
+        struct gs_row *row = &tracker->shards[i].rows[row_index];
+        if ((closed >> i & 1) == 0)
             continue;
-        if (__atomic_load_n(&row->tick, __ATOMIC_RELAXED) == now) {
-            if (all < 0)
-                all = may_settle(tracker, shared, now);
-            if (!all)
-                continue;
-        }
-        if (gs_tracker_lock_try_raw(&shard->lock)) {
+        if (gs_gate_is_empty(&gs_gates[i])) {
             set_credit(tracker, row, row_index, row->live_bytes);
-            gs_tracker_lock_give_raw(&shard->lock);
+            if (row->low_bytes > row->live_bytes)
+                row->low_bytes = row->live_bytes;
+            row->floor_bytes = row->low_bytes;
             changed = true;
         }
+        gs_gate_open(&gs_gates[i]);
     }
     return changed;
 }
+static_assert(GS_SHARDS == 64, "as many as a word has bits");
 
 /* The peak is at least `bytes`. */
 static void raise_peak(struct gs_tracker *tracker, struct gs_shared_row *shared,
@@ -96,9 +118,20 @@ static void raise_peak(struct gs_tracker *tracker, struct gs_shared_row *shared,
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
 }
 
+/* Is the sum, with what is about to be added, so far below the peak that nobody need know
+ * a row's share to the byte? Not while much had to be taken back in this step. */
+static bool is_calm(const struct gs_shared_row *shared, int64_t change, uint64_t now)
+{
+    return __atomic_load_n(&shared->credit, __ATOMIC_RELAXED) + change +
+                   2 * GS_CREDIT_SLACK <=
+               __atomic_load_n(&shared->peak, __ATOMIC_RELAXED) &&
+           (__atomic_load_n(&shared->settle_tick, __ATOMIC_RELAXED) != now ||
+            __atomic_load_n(&shared->settles, __ATOMIC_RELAXED) < SETTLES_PER_STEP / 2);
+}
+
 /*
- * The row's live bytes left the range from low_bytes to credit, or the clock moved on.
- * The shard's lock is held.
+ * The row's live bytes left the range from floor_bytes to credit, or the clock moved on.
+ * The caller is inside the shard.
  */
 void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
                        unsigned row_index, uint64_t now)
@@ -112,11 +145,20 @@ void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard,
         credit = row->credit - (row->low_bytes - row->live_bytes);
     if (row->tick != now || row->live_bytes < row->low_bytes)
         row->low_bytes = row->live_bytes;
+    row->floor_bytes = row->low_bytes;
+    if (is_calm(shared, credit - row->credit, now)) {
+        if (rising)
+            credit += GS_CREDIT_SLACK;
+        else
+            row->floor_bytes -= GS_CREDIT_SLACK;
+    }
     int64_t sum = set_credit(tracker, row, row_index, credit);
     __atomic_store_n(&row->tick, now, __ATOMIC_RELAXED);
 
     if (!rising || sum <= __atomic_load_n(&shared->peak, __ATOMIC_RELAXED))
         return;
+    if (row->credit != row->live_bytes) /* others were as quick: no more than is needed */
+        sum = set_credit(tracker, row, row_index, row->live_bytes);
     if (settle_others(tracker, shard, row_index, now))
         sum = __atomic_load_n(&shared->credit, __ATOMIC_ACQUIRE);
     raise_peak(tracker, shared, sum, now);
@@ -138,21 +180,22 @@ void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
 
     unsigned index = device < 0 ? GS_ROW_PINNED : gs_totals_row(device, 0);
     struct gs_shared_row *shared = &tracker->shared[index];
-    uint32_t used = __atomic_load_n(&tracker->shards_used, __ATOMIC_ACQUIRE);
-    int64_t bytes = 0, count = 0;
+    uint32_t used = __atomic_load_n(&gs_slots_used, __ATOMIC_ACQUIRE);
+    int64_t bytes = 0;
 
     for (uint32_t i = 0; i < used; i++) {
         struct gs_row *row = &tracker->shards[i].rows[index];
         bytes += __atomic_load_n(&row->live_bytes, __ATOMIC_RELAXED);
-        count += __atomic_load_n(&row->live_count, __ATOMIC_RELAXED);
         out->allocs += __atomic_load_n(&row->allocs, __ATOMIC_RELAXED);
         out->frees += __atomic_load_n(&row->frees, __ATOMIC_RELAXED);
         out->failed += __atomic_load_n(&row->failed, __ATOMIC_RELAXED);
     }
     out->live_bytes = at_least_zero(bytes);
-    out->live_count = at_least_zero(count);
     out->lost_bytes = __atomic_load_n(&shared->lost_bytes, __ATOMIC_RELAXED);
     out->lost_count = __atomic_load_n(&shared->lost_count, __ATOMIC_RELAXED);
+    out->live_count =
+        at_least_zero((int64_t)(out->allocs - out->frees - out->lost_count));
+    out->allocs += __atomic_load_n(&shared->unrecorded, __ATOMIC_RELAXED);
 
     /* A peak below a figure given in the same answer would be absurd. */
     if (bytes > __atomic_load_n(&shared->peak, __ATOMIC_RELAXED))

@@ -1,11 +1,11 @@
 /*
  * tracker.c - what the shim calls: an allocation was made, a free is about to be.
  *
- * The usual pair, indexed, costs three uncontended atomic exchanges (a shard's lock
- * twice, a history entry's once) and touches the thread's own shard, the record and the
- * history entry of the address. Nothing here calls the driver, the program or its malloc.
+ * The usual pair, indexed, makes no atomic exchange: it touches what its thread alone
+ * writes, the record, and the history entry of the address. Nothing here calls the
+ * driver, the program or its malloc.
  *
- * Owns:  the life of struct gs_tracker.   Locks: see tracker_lock.h.
+ * Owns:  the life of struct gs_tracker.   Locks: see tracker_lock.h, thread_slots.h.
  * Design: docs/tracker.md
  */
 #include "tracker_internal.h"
@@ -45,69 +45,88 @@ void gs_tracker_destroy(struct gs_tracker *tracker)
     gs_host_unmap(tracker, sizeof *tracker);
 }
 
+void gs_tracker_after_fork_in_child(void)
+{
+    gs_slots_after_fork_in_child();
+}
+
 uint64_t gs_tracker_now(const struct gs_tracker *tracker)
 {
     return tracker ? gs_tracker_clock() - tracker->start_ns : 0;
 }
 
-GS_HOT unsigned row_of(const struct gs_words *words)
+/* Room beside the record for what not every record has. */
+static enum gs_status make_room(struct gs_tracker *tracker, uint32_t id,
+                                const struct gs_allocation *allocation, enum gs_slot slot)
 {
-    return gs_totals_row((int16_t)words->place, (uint8_t)(words->place >> 32));
+    enum gs_status status = GS_OK;
+
+    if (allocation->stream != 0)
+        status = gs_record_make_stream(tracker, id);
+    if (status == GS_OK && slot == GS_SLOT_ADDRESS)
+        status = gs_record_make_link(tracker, id);
+    if (status == GS_OK && allocation->stream != 0)
+        __atomic_store_n(gs_record_stream(tracker, id), allocation->stream,
+                         __ATOMIC_RELEASE);
+    return status;
 }
 
 /*
  * A record for the allocation, counted as live. Returns its id, 0 if there is no memory.
  * `made` is 1 for a new allocation, and 0 for one whose free did not happen.
  */
-GS_HOT uint32_t enter_record(struct gs_tracker *tracker, const struct gs_words *words,
+GS_HOT uint32_t enter_record(struct gs_tracker *tracker,
+                             const struct gs_allocation *allocation, uint64_t time_ns,
                              enum gs_slot slot, unsigned made)
 {
-    unsigned row = row_of(words);
+    uint64_t context = allocation->context, tag = gs_place_tag(allocation);
     struct gs_shard *shard = gs_shard_enter(tracker);
-    uint32_t id = gs_record_take(tracker, shard);
+    const struct gs_seen_place *seen = gs_place_look_up(tracker, shard, context, tag);
+    uint32_t id = GS_LIKELY(seen != NULL) ? gs_record_take(tracker, shard) : 0;
 
-    gs_totals_bump(&shard->rows[row].allocs, made);
-    if (GS_LIKELY(id != 0)) {
-        struct gs_record *record = gs_record_of(tracker, id);
-        gs_record_write(record, words);
-        gs_record_set_slot(record, slot);
-        if (made == 0)
-            gs_totals_bump(&shard->rows[row].frees, UINT64_MAX); /* one less */
-        gs_totals_move(tracker, shard, row, (int64_t)words->bytes, 1, words->time_ns);
+    if (GS_UNLIKELY(id != 0 && (allocation->stream != 0 || slot == GS_SLOT_ADDRESS)) &&
+        make_room(tracker, id, allocation, slot) != GS_OK) {
+        gs_record_put(tracker, shard, id);
+        id = 0;
     }
-    gs_shard_leave(shard);
+    if (GS_LIKELY(id != 0)) {
+        struct gs_row *row = &shard->rows[seen->row];
+        gs_record_fill(gs_record_of(tracker, id), allocation, time_ns, seen->number,
+                       slot);
+        if (made != 0)
+            gs_totals_bump(&row->allocs, 1);
+        else
+            gs_totals_bump(&row->frees, UINT64_MAX); /* one less */
+        gs_totals_move(tracker, shard, row, (int64_t)allocation->bytes, time_ns);
+    }
+    gs_shard_leave();
     return id;
 }
 
-/* A record that nothing links to any more is freed and counted. */
-GS_HOT void leave_record(struct gs_tracker *tracker, struct gs_shard *shard, uint32_t id,
-                         struct gs_record *record, uint64_t now, struct gs_words *words)
+/* A record that nothing links to any more is freed and counted. Returns its place. */
+GS_HOT struct gs_place leave_record(struct gs_tracker *tracker, struct gs_shard *shard,
+                                    uint32_t id, struct gs_record *record, uint64_t now,
+                                    struct gs_record *words)
 {
     *words = gs_record_read(record);
-    gs_record_set_slot(record, GS_SLOT_FREE);
-    gs_record_put(tracker, shard, id, record);
+    struct gs_place place = gs_place_of(tracker, words);
+    uint8_t number = __atomic_load_n(&tracker->place_rows[words->size >> GS_BYTES_BITS],
+                                     __ATOMIC_RELAXED);
+    struct gs_row *row = &shard->rows[number];
 
-    unsigned row = row_of(words);
-    gs_totals_bump(&shard->rows[row].frees, 1);
-    gs_totals_move(tracker, shard, row, -(int64_t)words->bytes, -1, now);
+    GS_KEEP(row);
+    gs_record_set_slot(record, GS_SLOT_FREE);
+    gs_record_put(tracker, shard, id);
+    gs_totals_bump(&row->frees, 1);
+    gs_totals_move(tracker, shard, row, -(int64_t)(words->size & GS_BYTES_MAX), now);
+    return place;
 }
 
-GS_HOT struct gs_free_site complete_site(const struct gs_tracker *tracker,
-                                         const struct gs_free_site *site)
-{
-    struct gs_free_site complete = {0};
+static const struct gs_free_site nobody;
 
-    if (site) {
-        uint32_t stack = site->stack;
-        GS_KEEP(stack);
-        complete.time_ns = site->time_ns;
-        complete.thread = site->thread;
-        complete.stack = stack;
-        complete.api = site->api;
-    }
-    if (complete.time_ns == 0)
-        complete.time_ns = gs_tracker_now(tracker);
-    return complete;
+GS_HOT uint64_t time_of(const struct gs_tracker *tracker, uint64_t given_ns)
+{
+    return given_ns != 0 ? given_ns : gs_tracker_clock() - tracker->start_ns;
 }
 
 /* Link a record by address. Whatever stood there was freed without our seeing it. */
@@ -115,57 +134,51 @@ static void link_record(struct gs_tracker *tracker, uint64_t addr, uint32_t id,
                         uint64_t now)
 {
     uint32_t former = gs_lookup_link(tracker, addr, id);
-    struct gs_words words;
+    struct gs_record words;
 
     if (former == 0)
         return;
     struct gs_shard *shard = gs_shard_enter(tracker);
-    leave_record(tracker, shard, former, gs_record_of(tracker, former), now, &words);
-    gs_shard_leave(shard);
+    (void)leave_record(tracker, shard, former, gs_record_of(tracker, former), now,
+                       &words);
+    gs_shard_leave();
 }
 
-/* The allocation as it will be stored. */
-GS_HOT enum gs_status pack(const struct gs_tracker *tracker,
-                           const struct gs_allocation *allocation, struct gs_words *words)
+/* Can it be recorded? */
+GS_HOT bool is_valid(const struct gs_tracker *tracker,
+                     const struct gs_allocation *allocation)
 {
-    if (!tracker || !allocation)
-        return GS_ERR_INVALID;
-    if (allocation->kind >= GS_MEMORY_KINDS || allocation->bytes > INT64_MAX)
-        return GS_ERR_INVALID;
-    *words = gs_words_pack(allocation);
-    if (words->time_ns == 0)
-        words->time_ns = gs_tracker_now(tracker);
-    return GS_OK;
+    return tracker && allocation && allocation->kind < GS_MEMORY_KINDS &&
+           allocation->bytes <= GS_BYTES_MAX;
 }
 
 /* Counted, though there is no memory to record it. */
-static void count_unrecorded(struct gs_tracker *tracker, const struct gs_words *words)
+static GS_NOINLINE enum gs_status count_unrecorded(struct gs_tracker *tracker,
+                                                   const struct gs_allocation *allocation)
 {
-    struct gs_shard *shard = gs_shard_enter(tracker);
+    unsigned row = gs_totals_row(allocation->device, allocation->kind);
 
-    gs_totals_bump(&shard->rows[row_of(words)].allocs, 1);
-    gs_shard_leave(shard);
+    __atomic_fetch_add(&tracker->shared[row].unrecorded, 1, __ATOMIC_RELAXED);
+    return GS_ERR_HOST_NOMEM;
 }
 
 enum gs_status gs_tracker_add(struct gs_tracker *tracker,
                               const struct gs_allocation *allocation, bool indexed,
                               uint32_t *id)
 {
-    struct gs_words words;
-    enum gs_slot slot = indexed ? GS_SLOT_INDEXED : GS_SLOT_ADDRESS;
-
-    if (!id || pack(tracker, allocation, &words) != GS_OK)
+    if (GS_UNLIKELY(!id || !is_valid(tracker, allocation)))
         return GS_ERR_INVALID;
-    gs_history_clear(tracker, words.addr);
-    if (!indexed && gs_lookup_prepare(tracker, words.addr) != GS_OK) {
-        count_unrecorded(tracker, &words);
-        return GS_ERR_HOST_NOMEM;
-    }
-    uint32_t made = enter_record(tracker, &words, slot, 1);
-    if (made == 0)
-        return GS_ERR_HOST_NOMEM;
+    uint64_t time_ns = time_of(tracker, allocation->time_ns);
+    gs_history_clear(tracker, allocation->addr);
+    if (!indexed && gs_lookup_prepare(tracker, allocation->addr) != GS_OK)
+        return count_unrecorded(tracker, allocation);
+    uint32_t made = GS_LIKELY(indexed)
+                        ? enter_record(tracker, allocation, time_ns, GS_SLOT_INDEXED, 1)
+                        : enter_record(tracker, allocation, time_ns, GS_SLOT_ADDRESS, 1);
+    if (GS_UNLIKELY(made == 0))
+        return count_unrecorded(tracker, allocation);
     if (!indexed)
-        link_record(tracker, words.addr, made, words.time_ns);
+        link_record(tracker, allocation->addr, made, time_ns);
     *id = made;
     return GS_OK;
 }
@@ -177,36 +190,40 @@ void gs_tracker_add_failed(struct gs_tracker *tracker, int device,
         return;
     struct gs_shard *shard = gs_shard_enter(tracker);
     gs_totals_bump(&shard->rows[gs_totals_row(device, kind)].failed, 1);
-    gs_shard_leave(shard);
+    gs_shard_leave();
 }
 
 void gs_tracker_remove(struct gs_tracker *tracker, uint32_t id,
                        const struct gs_free_site *site)
 {
     struct gs_record *record = tracker ? gs_record_find(tracker, id) : NULL;
-    struct gs_words words;
+    struct gs_record words;
+    struct gs_place place;
 
-    if (!record)
+    if (GS_UNLIKELY(!record))
         return;
-    struct gs_free_site complete = complete_site(tracker, site);
+    __builtin_prefetch(record, 1); /* perhaps another thread's line: fetched meanwhile */
+    if (GS_UNLIKELY(!site))
+        site = &nobody;
+    uint64_t now = time_of(tracker, site->time_ns);
     struct gs_shard *shard = gs_shard_enter(tracker);
     enum gs_slot slot = gs_record_slot(record);
     if (GS_LIKELY(slot == GS_SLOT_INDEXED)) {
-        leave_record(tracker, shard, id, record, complete.time_ns, &words);
+        place = leave_record(tracker, shard, id, record, now, &words);
     } else if (slot == GS_SLOT_RETIRED) {
         gs_record_set_slot(record, GS_SLOT_FREE);
-        gs_record_put(tracker, shard, id, record);
+        gs_record_put(tracker, shard, id);
     }
-    gs_shard_leave(shard);
+    gs_shard_leave();
     if (GS_LIKELY(slot == GS_SLOT_INDEXED))
-        gs_history_put(tracker, &words, &complete, false);
+        gs_history_put(tracker, &words, place.tag, site, now);
 }
 
 enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t addr,
                                          const struct gs_free_site *site,
                                          struct gs_allocation *out)
 {
-    struct gs_words words;
+    struct gs_record words;
 
     if (!tracker)
         return GS_ERR_INVALID;
@@ -214,32 +231,35 @@ enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t ad
     if (id == 0)
         return GS_ERR_NOT_FOUND;
 
-    struct gs_free_site complete = complete_site(tracker, site);
+    if (!site)
+        site = &nobody;
+    uint64_t now = time_of(tracker, site->time_ns);
     struct gs_shard *shard = gs_shard_enter(tracker);
-    leave_record(tracker, shard, id, gs_record_of(tracker, id), complete.time_ns, &words);
-    gs_shard_leave(shard);
-    gs_history_put(tracker, &words, &complete, false);
-    if (out)
-        *out = gs_words_unpack(&words);
+    struct gs_record *record = gs_record_of(tracker, id);
+    if (out) {
+        words = gs_record_read(record);
+        *out = gs_record_unpack(tracker, id, &words);
+    }
+    struct gs_place place = leave_record(tracker, shard, id, record, now, &words);
+    gs_shard_leave();
+    gs_history_put(tracker, &words, place.tag, site, now);
     return GS_OK;
 }
 
 enum gs_status gs_tracker_restore(struct gs_tracker *tracker,
                                   const struct gs_allocation *allocation)
 {
-    struct gs_words words;
-    enum gs_status status = pack(tracker, allocation, &words);
-
+    if (!is_valid(tracker, allocation))
+        return GS_ERR_INVALID;
+    uint64_t time_ns = time_of(tracker, allocation->time_ns);
+    enum gs_status status = gs_lookup_prepare(tracker, allocation->addr);
     if (status != GS_OK)
         return status;
-    status = gs_lookup_prepare(tracker, words.addr);
-    if (status != GS_OK)
-        return status;
-    gs_history_clear(tracker, words.addr);
-    uint32_t id = enter_record(tracker, &words, GS_SLOT_ADDRESS, 0);
+    gs_history_clear(tracker, allocation->addr);
+    uint32_t id = enter_record(tracker, allocation, time_ns, GS_SLOT_ADDRESS, 0);
     if (id == 0)
         return GS_ERR_HOST_NOMEM;
-    link_record(tracker, words.addr, id, words.time_ns);
+    link_record(tracker, allocation->addr, id, time_ns);
     return GS_OK;
 }
 

@@ -25,13 +25,16 @@ enum gs_memory_kind {
     GS_MEMORY_KINDS
 };
 
-/* One allocation, as recorded. At most 72 bytes: a million of them are held. */
+/* More than any address space has. */
+#define GS_TRACKED_BYTES_MAX ((UINT64_C(1) << 48) - 1)
+
+/* One allocation; what is held of it is smaller. */
 struct gs_allocation {
     uint64_t addr;
     uint64_t bytes;   /* as asked for */
     uint64_t context; /* handle, opaque */
     uint64_t stream;  /* handle, opaque; 0 for calls without a stream */
-    uint64_t time_ns; /* since the tracker's start */
+    uint64_t time_ns; /* since the tracker's start; kept to a tenth of a millisecond */
     uint32_t thread;  /* kernel thread id */
     uint32_t stack;   /* id in the stack table; 0 = none */
     int16_t device;   /* ordinal */
@@ -58,7 +61,7 @@ struct gs_tracker_config {
     const char *const *api_names; /* static; index 0 is "unknown" */
     size_t api_count;
     struct gs_stacks *stacks; /* the caller's; outlives the tracker; may be NULL */
-    size_t free_history; /* just-freed addresses remembered (96 bytes each), a power of
+    size_t free_history; /* just-freed addresses remembered (64 bytes each), a power of
                             two; 0: none, and a double free is then an invalid one */
 };
 
@@ -75,6 +78,8 @@ enum gs_status gs_tracker_create(const struct gs_tracker_config *config,
                                  struct gs_tracker **out) GS_MUST_USE;
 /* No other call may be in progress. */
 void gs_tracker_destroy(struct gs_tracker *tracker);
+/* In a forked child, which has one thread; trackers of before are not used any more. */
+void gs_tracker_after_fork_in_child(void);
 
 /* Nanoseconds since the tracker was created (monotonic, coarse: about 1-4 ms steps). */
 uint64_t gs_tracker_now(const struct gs_tracker *tracker);
@@ -85,8 +90,10 @@ uint64_t gs_tracker_now(const struct gs_tracker *tracker);
  *         indexed     true: it will be removed by *id and the caller keeps the id;
  *                     false: it will be removed by address
  * Out:    *id         never 0; small, dense, reused after removal
- * Errors: GS_ERR_HOST_NOMEM  not recorded; counted in `allocs`, but not as live
- *         GS_ERR_INVALID     no such kind, or more than INT64_MAX bytes
+ * Errors: GS_ERR_HOST_NOMEM  not recorded; counted in `allocs`, but not as live. So it is
+ *                            where 65,535 combinations of context, device, call and kind
+ *                            of memory are in use
+ *         GS_ERR_INVALID     no such kind, or more bytes than GS_TRACKED_BYTES_MAX
  * An address record of an address that has one already replaces it: its free was not
  * seen.
  */

@@ -2,16 +2,17 @@
  * tracker_internal.h - the tracker's own structures, shared by tracker/ alone.
  *
  * Three structures hold a live allocation:
- *   records  a slab of 64-byte records, found by id; ids come from per-shard free lists
+ *   records  a slab of 32-byte records, found by id; ids come from each thread's own list
  *   lookup   address -> id, only for records that are removed by address
- *   totals   per-shard counters, added up when somebody asks
- * A thread belongs to one shard for its life, so in the common case no two threads touch
- * the same cache line. What happened before stands in the free history (just-freed
- * addresses), the lost groups (context deaths) and the error records.
+ *   totals   per-thread counters, added up when somebody asks
+ * A thread has one shard for its life, so in the common case no two threads touch the
+ * same cache line, and it takes no lock for it (thread_slots.h). What happened before
+ * stands in the free history (just-freed addresses), the lost groups (context deaths) and
+ * the error records.
  *
- * A record may be read by anybody at any time without a lock: its state word changes
- * before its contents do, so a reader that finds the same live state before and after has
- * a true copy (gs_record_snapshot).
+ * A record may be read by anybody at any time without a lock: its stamp changes before
+ * its contents do, so a reader that finds the same live stamp before and after has a true
+ * copy (gs_record_snapshot).
  */
 #ifndef GS_TRACKER_INTERNAL_H
 #define GS_TRACKER_INTERNAL_H
@@ -22,69 +23,57 @@
 
 #include "groups.h"
 #include "host_memory.h"
+#include "live_record.h"
+#include "thread_slots.h"
 #include "tracker.h"
 #include "tracker_lock.h"
 
-#define GS_SHARDS      64u
 #define GS_STRIPES     64u
-#define GS_CHUNK_SHIFT 14u /* records in a chunk of the slab: 1 MiB */
+#define GS_CHUNK_SHIFT 14u /* records in a chunk of the slab: 512 KiB */
 #define GS_CHUNKS      65536u
 #define GS_ERRORS_KEPT 32u
 #define GS_ROWS        (GS_MAX_DEVICES + 1)
 #define GS_ROW_PINNED  GS_MAX_DEVICES
 
-/* What a record's slot holds: the low bits of its state; a sequence fills the rest. */
-enum gs_slot {
-    GS_SLOT_FREE,
-    GS_SLOT_INDEXED, /* live, removed by id */
-    GS_SLOT_ADDRESS, /* live, removed by address */
-    GS_SLOT_RETIRED  /* lost with its context; its owner may still hold the id */
-};
-#define GS_SLOT_MASK 3u
-
-/* An allocation as seven words, so that each can be read and written whole. */
-struct gs_words {
-    uint64_t addr;
-    uint64_t bytes;
-    uint64_t context;
-    uint64_t stream;
-    uint64_t time_ns;
-    uint64_t who;   /* thread, stack << 32 */
-    uint64_t place; /* device, api << 16, kind << 32 */
-};
-
-/* One cache line: an allocation, and where its slot stands. */
-struct gs_record {
-    struct gs_words words; /* atomic, word by word */
-    uint32_t next;         /* free list or look-up chain; its lock */
-    uint32_t state;        /* sequence << 2 | enum gs_slot; atomic */
-};
-static_assert(sizeof(struct gs_record) == 64, "one cache line a record");
+/* More free ids than these in one shard are shared with the others. */
+#define GS_SHARD_FREE_MAX 256u
+/* Places that a shard remembers the numbers of. */
+#define GS_SEEN_PLACES 16u
+/* In lumps of so many bytes the threads' shares of a sum change; totals.c. */
+#define GS_CREDIT_SLACK (64 * (int64_t)GS_KIB)
 
 /*
- * One shard's counters of one device. Written under the shard's lock, read by anybody.
+ * One shard's counters of one device. Written inside the shard, read by anybody.
  * live_bytes is this shard's share and may be negative: another thread may free.
- * low_bytes <= live_bytes <= credit always; see totals.c.
+ * floor_bytes <= live_bytes <= credit always; see totals.c.
  */
 struct gs_row {
     int64_t live_bytes;
-    int64_t credit;    /* its part of the device's sum */
-    int64_t low_bytes; /* the least live_bytes since tick */
-    uint64_t tick; /* the clock when credit and low_bytes were last set to live_bytes */
-    int64_t live_count;
-    uint64_t allocs;
+    int64_t credit;      /* its part of the device's sum */
+    int64_t floor_bytes; /* below it, low_bytes is set and some credit given back */
+    int64_t low_bytes;   /* the least live_bytes since tick, as far as others know */
+    uint64_t tick;       /* the clock when credit and low_bytes were last set */
+    uint64_t allocs;     /* recorded */
     uint64_t frees;
     uint64_t failed;
 };
 
+/* A place whose number was looked up. */
+struct gs_seen_place {
+    struct gs_place place; /* tag 0: none */
+    uint64_t number;       /* already where it stands in gs_record.size */
+    uint64_t row;
+};
+static_assert(sizeof(struct gs_seen_place) == 32, "found by a shift");
+
+/* What the thread of one slot has of this tracker; guarded by the slot's gate. */
 struct gs_shard {
-    struct gs_tracker_lock lock;
-    uint32_t used;       /* 1 once a thread came here */
-    uint32_t free_head;  /* ids ready for reuse, linked by gs_record.next */
-    uint32_t free_count; /* of them */
+    uint32_t free_count; /* ids ready for reuse */
     uint32_t fresh;      /* never used ids: [fresh, fresh_end) */
     uint32_t fresh_end;
     struct gs_row rows[GS_ROWS] __attribute__((aligned(64)));
+    struct gs_seen_place seen[GS_SEEN_PLACES];
+    uint32_t free_ids[GS_SHARD_FREE_MAX + 1];
 } __attribute__((aligned(128)));
 
 /* What the shards of one device share. */
@@ -92,8 +81,9 @@ struct gs_shared_row {
     int64_t credit;       /* sum over the shards; atomic */
     int64_t peak;         /* read atomically, written under peak_lock */
     uint64_t peak_time;   /* likewise */
-    uint64_t settle_tick; /* peak_lock */
-    uint64_t settles;     /* within settle_tick; peak_lock */
+    uint64_t settle_tick; /* written under peak_lock, read atomically */
+    uint64_t settles;     /* within settle_tick; likewise */
+    uint64_t unrecorded;  /* allocations; atomic */
     uint64_t lost_bytes;  /* atomic */
     uint64_t lost_count;  /* atomic */
 } __attribute__((aligned(64)));
@@ -105,14 +95,22 @@ struct gs_stripe {
     uint32_t *buckets;     /* ids; mapped */
 } __attribute__((aligned(64)));
 
-/* A just-freed address: what it was, and who freed it. All but addr: under the lock. */
+/*
+ * A just-freed address: what it was, and who freed it. One cache line of words, written
+ * by several threads at once if need be: `check` is made of all the others, so that an
+ * entry of two writers' words is taken for none.
+ */
 struct gs_history_entry {
-    uint64_t addr; /* atomic; 0 = empty */
-    struct gs_words words;
-    struct gs_free_site site;
-    struct gs_tracker_lock lock;
-    uint32_t lost; /* 1: not freed, its context died */
-};
+    uint64_t addr; /* 0: none; all atomic, word by word */
+    uint64_t bytes;
+    uint64_t who;  /* thread, stack << 32 */
+    uint64_t time; /* the record's stamp */
+    uint64_t kind; /* the place's tag; the call that freed << 48 */
+    uint64_t site_who;
+    uint64_t site_time_ns;
+    uint64_t check;
+} __attribute__((aligned(64)));
+static_assert(sizeof(struct gs_history_entry) == 64, "one cache line an entry");
 
 /* One error as kept for the report. */
 struct gs_error {
@@ -130,27 +128,33 @@ struct gs_error {
 };
 
 struct gs_tracker {
+    struct gs_error errors[GS_ERRORS_KEPT]; /* errors_lock */
     /* Immutable after creation. */
     struct gs_tracker_config config;
     uint64_t start_ns;
 
-    uint32_t shards_used;             /* atomic, grows */
     uint32_t record_limit;            /* ids below it exist; atomic, grows */
     struct gs_history_entry *history; /* atomic; mapped at the first free */
     struct gs_tracker_lock lose_lock;
     struct gs_tracker_lock records_lock; /* spare_*, growth of the slab */
-    uint32_t spare_head, spare_count;    /* ids no shard wants now */
+    uint32_t spare_head;                 /* ids no shard wants now, in bundles; 0: none */
+    struct gs_tracker_lock places_lock;  /* places, place_count */
+    uint32_t place_count;                /* numbers below and at it are or were in use */
     struct gs_tracker_lock lost_lock;    /* lost */
     struct gs_groups lost;
     struct gs_tracker_lock peak_lock;
-    struct gs_tracker_lock errors_lock; /* errors */
-    uint64_t error_count;               /* written under errors_lock, read atomically */
-    struct gs_error errors[GS_ERRORS_KEPT];
+    struct gs_tracker_lock errors_lock;
+    uint64_t error_count; /* written under errors_lock, read atomically */
 
     struct gs_shared_row shared[GS_ROWS];
     struct gs_stripe stripes[GS_STRIPES];
     struct gs_shard shards[GS_SHARDS];
-    struct gs_record *chunks[GS_CHUNKS]; /* atomic, each written once */
+    struct gs_place places[GS_PLACES];   /* by number; words atomic */
+    uint8_t place_rows[GS_PLACES];       /* of totals; atomic */
+    uint64_t surviving[GS_PLACES / 64];  /* bits, while a context dies; lose_lock */
+    struct gs_record *chunks[GS_CHUNKS]; /* atomic, each written once; so are these: */
+    uint64_t *streams[GS_CHUNKS];        /* by record, where one has a stream */
+    uint32_t *links[GS_CHUNKS];          /* of look-up chains, by record */
 };
 
 /* --- time --------------------------------------------------------------------------- */
@@ -177,36 +181,29 @@ static inline void *gs_pages_map(size_t bytes)
     return pages;
 }
 
-/* The compiler takes the value as it is: it neither works it out anew wherever it is
- * used, nor makes one load of two. */
-#define GS_KEEP(value) __asm__("" : "+r"(value))
-
 /* --- records.c ------------------------------------------------------------------------
  */
 
-/* This thread's shard plus one, 0 before its first call. Lock: thread-local. */
-extern __thread uint32_t gs_tracker_slot __attribute__((tls_model("initial-exec")));
-uint32_t gs_tracker_slot_assign(void);
-void gs_shard_mark_used(struct gs_tracker *tracker, struct gs_shard *shard);
-
-/* Enter and leave this thread's shard: takes and gives back its lock. */
+/* Enter and leave this thread's shard. */
 static inline struct gs_shard *gs_shard_enter(struct gs_tracker *tracker)
 {
-    uint32_t slot = gs_tracker_slot;
+    struct gs_gate *gate = gs_own_gate;
 
-    if (GS_UNLIKELY(slot == 0))
-        slot = gs_tracker_slot_assign();
-    struct gs_shard *shard = &tracker->shards[slot - 1];
+    if (GS_UNLIKELY(!gate))
+        gate = gs_slot_assign();
+    GS_KEEP(gate);
+    gs_gate_enter(gate);
+    struct gs_shard *shard = &tracker->shards[gate->number];
     GS_KEEP(shard);
-    gs_tracker_lock_take(&shard->lock, GS_RANK_SHARD);
-    if (GS_UNLIKELY(shard->used == 0))
-        gs_shard_mark_used(tracker, shard);
     return shard;
 }
 
-static inline void gs_shard_leave(struct gs_shard *shard)
+static inline void gs_shard_leave(void)
 {
-    gs_tracker_lock_give(&shard->lock, GS_RANK_SHARD);
+    struct gs_gate *gate = gs_own_gate;
+
+    GS_KEEP(gate);
+    gs_gate_leave(gate);
 }
 
 /* The record of an id that is known to exist. */
@@ -230,118 +227,53 @@ static inline struct gs_record *gs_record_find(const struct gs_tracker *tracker,
     return gs_record_of(tracker, id);
 }
 
-/* A free id, 0 if there is no memory for one. The shard's lock is held. */
+/* A free id, 0 if there is no memory for one. The thread is inside its shard. */
 uint32_t gs_record_take_slow(struct gs_tracker *tracker, struct gs_shard *shard);
 void gs_record_spill(struct gs_tracker *tracker, struct gs_shard *shard);
 
 static inline uint32_t gs_record_take(struct gs_tracker *tracker, struct gs_shard *shard)
 {
-    uint32_t id = shard->free_head;
-
-    if (GS_UNLIKELY(id == 0))
+    if (GS_UNLIKELY(shard->free_count == 0))
         return gs_record_take_slow(tracker, shard);
-    shard->free_head = gs_record_of(tracker, id)->next;
-    shard->free_count--;
-    return id;
+    return shard->free_ids[--shard->free_count];
 }
 
-/* More free ids than this in one shard are shared with the others. */
-#define GS_SHARD_FREE_MAX 256u
-
 static inline void gs_record_put(struct gs_tracker *tracker, struct gs_shard *shard,
-                                 uint32_t id, struct gs_record *record)
+                                 uint32_t id)
 {
-    record->next = shard->free_head;
-    shard->free_head = id;
-    if (GS_UNLIKELY(++shard->free_count > GS_SHARD_FREE_MAX))
+    shard->free_ids[shard->free_count++] = id;
+    if (GS_UNLIKELY(shard->free_count > GS_SHARD_FREE_MAX))
         gs_record_spill(tracker, shard);
 }
 
-static inline enum gs_slot gs_record_slot(const struct gs_record *record)
+/* Room for the record's stream, or for its link. Errors: GS_ERR_HOST_NOMEM. */
+enum gs_status gs_record_make_stream(struct gs_tracker *tracker, uint32_t id) GS_MUST_USE;
+enum gs_status gs_record_make_link(struct gs_tracker *tracker, uint32_t id) GS_MUST_USE;
+
+/* There is room for it: the record has a stream. */
+static inline uint64_t *gs_record_stream(const struct gs_tracker *tracker, uint32_t id)
 {
-    return (enum gs_slot)(__atomic_load_n(&record->state, __ATOMIC_ACQUIRE) &
-                          GS_SLOT_MASK);
+    uint64_t *streams =
+        __atomic_load_n(&tracker->streams[id >> GS_CHUNK_SHIFT], __ATOMIC_ACQUIRE);
+
+    return &streams[id & ((1u << GS_CHUNK_SHIFT) - 1)];
 }
 
-static inline void gs_record_set_slot(struct gs_record *record, enum gs_slot slot)
+/* There is room for it: the record is one by address. */
+static inline uint32_t *gs_record_link(const struct gs_tracker *tracker, uint32_t id)
 {
-    uint32_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
+    uint32_t *links =
+        __atomic_load_n(&tracker->links[id >> GS_CHUNK_SHIFT], __ATOMIC_ACQUIRE);
 
-    state = (state & ~GS_SLOT_MASK) + (GS_SLOT_MASK + 1) + (uint32_t)slot;
-    __atomic_store_n(&record->state, state, __ATOMIC_RELEASE);
+    return &links[id & ((1u << GS_CHUNK_SHIFT) - 1)];
 }
 
-/*
- * Field by field: the caller has just stored its fields, and one load over two of them
- * would have to wait until both stores have left the processor.
- */
-static inline struct gs_words gs_words_pack(const struct gs_allocation *allocation)
-{
-    struct gs_words words;
-    uint64_t stack = allocation->stack, api = allocation->api;
-
-    GS_KEEP(stack);
-    GS_KEEP(api);
-    words.addr = allocation->addr;
-    words.bytes = allocation->bytes;
-    words.context = allocation->context;
-    words.stream = allocation->stream;
-    words.time_ns = allocation->time_ns;
-    words.who = allocation->thread | stack << 32;
-    words.place =
-        (uint16_t)allocation->device | api << 16 | (uint64_t)allocation->kind << 32;
-    return words;
-}
-
-static inline struct gs_allocation gs_words_unpack(const struct gs_words *words)
-{
-    struct gs_allocation allocation = {
-        .addr = words->addr,
-        .bytes = words->bytes,
-        .context = words->context,
-        .stream = words->stream,
-        .time_ns = words->time_ns,
-        .thread = (uint32_t)words->who,
-        .stack = (uint32_t)(words->who >> 32),
-        .device = (int16_t)words->place,
-        .api = (uint16_t)(words->place >> 16),
-        .kind = (uint8_t)(words->place >> 32),
-    };
-
-    return allocation;
-}
-
-/*
- * Contents are stored with release and loaded with acquire, which costs nothing on x86:
- * who sees a new word also sees that the state had changed before it was written.
- */
-static inline void gs_record_write(struct gs_record *record, const struct gs_words *words)
-{
-    __atomic_store_n(&record->words.addr, words->addr, __ATOMIC_RELEASE);
-    __atomic_store_n(&record->words.bytes, words->bytes, __ATOMIC_RELEASE);
-    __atomic_store_n(&record->words.context, words->context, __ATOMIC_RELEASE);
-    __atomic_store_n(&record->words.stream, words->stream, __ATOMIC_RELEASE);
-    __atomic_store_n(&record->words.time_ns, words->time_ns, __ATOMIC_RELEASE);
-    __atomic_store_n(&record->words.who, words->who, __ATOMIC_RELEASE);
-    __atomic_store_n(&record->words.place, words->place, __ATOMIC_RELEASE);
-}
-
-static inline struct gs_words gs_record_read(const struct gs_record *record)
-{
-    struct gs_words words;
-
-    words.addr = __atomic_load_n(&record->words.addr, __ATOMIC_ACQUIRE);
-    words.bytes = __atomic_load_n(&record->words.bytes, __ATOMIC_ACQUIRE);
-    words.context = __atomic_load_n(&record->words.context, __ATOMIC_ACQUIRE);
-    words.stream = __atomic_load_n(&record->words.stream, __ATOMIC_ACQUIRE);
-    words.time_ns = __atomic_load_n(&record->words.time_ns, __ATOMIC_ACQUIRE);
-    words.who = __atomic_load_n(&record->words.who, __ATOMIC_ACQUIRE);
-    words.place = __atomic_load_n(&record->words.place, __ATOMIC_ACQUIRE);
-    return words;
-}
-
+/* A copy of a record's words, as the allocation that it was or is. */
+struct gs_allocation gs_record_unpack(const struct gs_tracker *tracker, uint32_t id,
+                                      const struct gs_record *words);
 /* A true copy of a live record; the slot says how it is removed. Takes no lock. */
-bool gs_record_snapshot(const struct gs_record *record, struct gs_allocation *out,
+bool gs_record_snapshot(const struct gs_tracker *tracker, uint32_t id,
+                        const struct gs_record *record, struct gs_allocation *out,
                         enum gs_slot *slot);
 
 /* Call `visit` with a copy of each live record, until it returns false. No lock held. */
@@ -349,6 +281,41 @@ void gs_records_visit(struct gs_tracker *tracker,
                       bool (*visit)(void *arg, const struct gs_allocation *allocation),
                       void *arg);
 void gs_records_free(struct gs_tracker *tracker);
+
+/* --- places.c ------------------------------------------------------------------------
+ */
+
+/* The place is seen from now on; NULL if there are too many. Inside the shard. */
+const struct gs_seen_place *gs_place_add(struct gs_tracker *tracker,
+                                         struct gs_seen_place *seen, uint64_t context,
+                                         uint64_t tag);
+/* Places of the context that no live record is in any more, as `surviving` says, may be
+ * numbered anew. All gates are closed. */
+void gs_places_recycle(struct gs_tracker *tracker, uint64_t context);
+
+/* The number and the row of a place; NULL if there are too many. Inside the shard. */
+static inline const struct gs_seen_place *gs_place_look_up(struct gs_tracker *tracker,
+                                                           struct gs_shard *shard,
+                                                           uint64_t context, uint64_t tag)
+{
+    uint64_t key = tag ^ tag >> 16 ^ context >> 6;
+    struct gs_seen_place *seen = &shard->seen[key % GS_SEEN_PLACES];
+
+    if (GS_LIKELY(seen->place.tag == tag && seen->place.context == context))
+        return seen;
+    return gs_place_add(tracker, seen, context, tag);
+}
+
+/* The place of a record's words. */
+static inline struct gs_place gs_place_of(const struct gs_tracker *tracker,
+                                          const struct gs_record *words)
+{
+    const struct gs_place *place = &tracker->places[words->size >> GS_BYTES_BITS];
+
+    return (struct gs_place){.context =
+                                 __atomic_load_n(&place->context, __ATOMIC_ACQUIRE),
+                             .tag = __atomic_load_n(&place->tag, __ATOMIC_ACQUIRE)};
+}
 
 /* --- lookup.c -------------------------------------------------------------------------
  */
@@ -384,30 +351,21 @@ static inline void gs_totals_bump(uint64_t *counter, uint64_t by)
     __atomic_store_n(counter, *counter + by, __ATOMIC_RELAXED);
 }
 
-static inline void gs_totals_bump_signed(int64_t *counter, int64_t by)
-{
-    __atomic_store_n(counter, *counter + by, __ATOMIC_RELAXED);
-}
-
-/* Live memory of a row changes by `bytes` in `count` allocations. Shard lock held. */
+/* Live memory of a row changes by `bytes`. Inside the shard. */
 static inline void gs_totals_move(struct gs_tracker *tracker, struct gs_shard *shard,
-                                  unsigned row_index, int64_t bytes, int64_t count,
-                                  uint64_t now)
+                                  struct gs_row *row, int64_t bytes, uint64_t now)
 {
-    struct gs_row *row = &shard->rows[row_index];
+    int64_t live = row->live_bytes + bytes;
 
-    GS_KEEP(row);
-    gs_totals_bump_signed(&row->live_count, count);
-    gs_totals_bump_signed(&row->live_bytes, bytes);
-    if (GS_UNLIKELY(row->live_bytes > row->credit || row->live_bytes < row->low_bytes ||
-                    row->tick != now))
-        gs_totals_publish(tracker, shard, row_index, now);
+    __atomic_store_n(&row->live_bytes, live, __ATOMIC_RELAXED);
+    if (GS_UNLIKELY(live > row->credit || live < row->floor_bytes || row->tick != now))
+        gs_totals_publish(tracker, shard, (unsigned)(row - shard->rows), now);
 }
 
 /* --- history.c ------------------------------------------------------------------------
  */
 
-/* What the history knows of an address. */
+/* What the history knows of an address: no context and no stream. */
 struct gs_former {
     struct gs_allocation allocation;
     struct gs_free_site site;
@@ -425,10 +383,23 @@ static inline size_t gs_history_slot(const struct gs_tracker *tracker, uint64_t 
            (tracker->config.free_history - 1);
 }
 
+/* Made of all words, each in a place of its own. */
+static inline uint64_t gs_history_check(const struct gs_history_entry *entry)
+{
+    uint64_t check = entry->addr;
+
+    check = check * 8 + entry->bytes;
+    check = check * 8 + entry->who;
+    check = check * 8 + entry->time;
+    check = check * 8 + entry->kind;
+    check = check * 8 + entry->site_who;
+    return check * 8 + entry->site_time_ns;
+}
+
 /* Remember that an allocation is gone. Dropped silently where there is no memory. */
-static inline void gs_history_put(struct gs_tracker *tracker,
-                                  const struct gs_words *words,
-                                  const struct gs_free_site *site, bool lost)
+static inline __attribute__((always_inline)) void
+gs_history_put(struct gs_tracker *tracker, const struct gs_record *words, uint64_t tag,
+               const struct gs_free_site *site, uint64_t now)
 {
     struct gs_history_entry *table = __atomic_load_n(&tracker->history, __ATOMIC_ACQUIRE);
 
@@ -437,29 +408,36 @@ static inline void gs_history_put(struct gs_tracker *tracker,
         if (!table)
             return;
     }
-    uint64_t addr = words->addr;
-    struct gs_history_entry *entry = &table[gs_history_slot(tracker, addr)];
-    if (GS_UNLIKELY(!gs_tracker_lock_try_raw(&entry->lock)))
-        return;
-    entry->words = *words;
-    entry->site.time_ns = site->time_ns;
-    entry->site.thread = site->thread;
-    entry->site.stack = site->stack;
-    entry->site.api = site->api;
-    entry->lost = lost;
-    __atomic_store_n(&entry->addr, addr, __ATOMIC_RELAXED);
-    gs_tracker_lock_give_raw(&entry->lock);
+    struct gs_history_entry *entry = &table[gs_history_slot(tracker, words->addr)];
+    uint64_t stack = site->stack, api = site->api;
+    GS_KEEP(stack);
+    GS_KEEP(api);
+    struct gs_history_entry made = {
+        .addr = words->addr,
+        .bytes = words->size & GS_BYTES_MAX,
+        .who = words->who,
+        .time = words->stamp,
+        .kind = tag | api << GS_TAG_BITS,
+        .site_who = site->thread | stack << 32,
+        .site_time_ns = now,
+    };
+    __atomic_store_n(&entry->addr, made.addr, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->bytes, made.bytes, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->who, made.who, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->time, made.time, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->kind, made.kind, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->site_who, made.site_who, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->site_time_ns, made.site_time_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->check, gs_history_check(&made), __ATOMIC_RELAXED);
 }
 
-/*
- * The address has a new tenant. Without the entry's lock: at worst the entry that another
- * thread writes there this instant is lost, and an empty one blames nobody.
- */
+/* The address has a new tenant. At worst the entry that another thread writes there this
+ * instant is lost, and an empty one blames nobody. */
 static inline void gs_history_clear(struct gs_tracker *tracker, uint64_t addr)
 {
     struct gs_history_entry *table = __atomic_load_n(&tracker->history, __ATOMIC_ACQUIRE);
 
-    if (!table)
+    if (GS_UNLIKELY(!table))
         return;
     struct gs_history_entry *entry = &table[gs_history_slot(tracker, addr)];
     if (__atomic_load_n(&entry->addr, __ATOMIC_RELAXED) == addr)

@@ -16,12 +16,13 @@
 /* A thread that holds a lock takes only locks further down. Asserted in debug builds. */
 enum gs_tracker_rank {
     GS_RANK_LOSE,    /* one context death at a time */
+    GS_RANK_SLOTS,   /* which thread has which slot */
     GS_RANK_SHARD,   /* a shard's ids and counters; lose_context takes all, in order */
     GS_RANK_STRIPE,  /* a part of the address look-up */
+    GS_RANK_PLACES,  /* the table of places */
     GS_RANK_RECORDS, /* the slab's end and its spare ids */
     GS_RANK_LOST,    /* groups of what was lost with a context */
     GS_RANK_PEAK,    /* peak and its time */
-    GS_RANK_HISTORY, /* one entry of the free history */
     GS_RANK_ERRORS   /* the error records */
 };
 
@@ -52,6 +53,14 @@ static inline void gs_tracker_rank_leave(enum gs_tracker_rank rank)
     gs_tracker_ranks_held &= ~(1u << rank);
 #else
     (void)rank;
+#endif
+}
+
+/* In a forked child: whatever the thread held is its parent's. */
+static inline void gs_tracker_ranks_forget(void)
+{
+#ifndef NDEBUG
+    gs_tracker_ranks_held = 0;
 #endif
 }
 

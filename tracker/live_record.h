@@ -1,0 +1,137 @@
+/*
+ * live_record.h - the form of a record: four words, two records a cache line.
+ *
+ *   addr   the address
+ *   size   bytes, and above them the number of its place
+ *   who    thread, and above it the stack
+ *   stamp  how the slot stands, the time, a sequence number
+ * What few allocations differ in is kept once: a place is a context, device, call, kind
+ * of memory, and whether there is a stream. The stream itself, and the link of the
+ * look-up by address, are beside the records, in tables that are there where needed.
+ *
+ * Owns:  nothing.   Lock: the words are atomic; who may write says the tracker.
+ * Design: docs/tracker.md
+ */
+#ifndef GS_LIVE_RECORD_H
+#define GS_LIVE_RECORD_H
+
+#include "tracker.h"
+
+/* What a record's slot holds: the low bits of its stamp. */
+enum gs_slot {
+    GS_SLOT_FREE,
+    GS_SLOT_INDEXED, /* live, removed by id */
+    GS_SLOT_ADDRESS, /* live, removed by address */
+    GS_SLOT_RETIRED  /* lost with its context; its owner may still hold the id */
+};
+#define GS_SLOT_MASK UINT64_C(3)
+
+#define GS_BYTES_BITS 48 /* GS_TRACKED_BYTES_MAX, more than there are addresses */
+#define GS_BYTES_MAX  GS_TRACKED_BYTES_MAX
+#define GS_PLACES     65536u /* what is left of the word; 0: none */
+
+/* The stamp: slot, time, sequence. */
+#define GS_STAMP_TIME     2
+#define GS_TIME_UNIT_NS   100000u
+#define GS_TIME_MAX       ((UINT64_C(1) << 38) - 1) /* 318 days */
+#define GS_STAMP_SEQUENCE (UINT64_C(1) << 40)       /* one step; it wraps */
+
+struct gs_record {
+    uint64_t addr, size, who, stamp;
+};
+static_assert(sizeof(struct gs_record) == 32, "docs/tracker.md states the size");
+
+/* The tag of a place: device, api << 16, kind << 32, GS_TAG_STREAM, GS_TAG_USED. A
+ * history entry has another call above them, and GS_TAG_LOST. */
+#define GS_TAG_STREAM (UINT64_C(1) << 40)
+#define GS_TAG_USED   (UINT64_C(1) << 41)
+#define GS_TAG_LOST   (UINT64_C(1) << 42)
+#define GS_TAG_BITS   48
+
+struct gs_place {
+    uint64_t context;
+    uint64_t tag; /* 0: no place */
+};
+
+/* The compiler takes the value as it is: it neither works it out anew wherever it is
+ * used, nor makes one load of two. */
+#define GS_KEEP(value) __asm__("" : "+r"(value))
+
+/* Field by field: the caller has just stored its fields, and one load over two of them
+ * would have to wait until both stores have left the processor. */
+static inline uint64_t gs_place_tag(const struct gs_allocation *allocation)
+{
+    uint64_t api = allocation->api;
+
+    GS_KEEP(api);
+    return (uint16_t)allocation->device | api << 16 | (uint64_t)allocation->kind << 32 |
+           (allocation->stream != 0 ? GS_TAG_STREAM : 0) | GS_TAG_USED;
+}
+
+static inline enum gs_slot gs_record_slot(const struct gs_record *record)
+{
+    return (enum gs_slot)(__atomic_load_n(&record->stamp, __ATOMIC_ACQUIRE) &
+                          GS_SLOT_MASK);
+}
+
+/* A live record's slot comes to be another. */
+static inline void gs_record_set_slot(struct gs_record *record, enum gs_slot slot)
+{
+    uint64_t stamp = __atomic_load_n(&record->stamp, __ATOMIC_RELAXED);
+
+    stamp = ((stamp + GS_STAMP_SEQUENCE) & ~GS_SLOT_MASK) | (uint64_t)slot;
+    __atomic_store_n(&record->stamp, stamp, __ATOMIC_RELEASE);
+}
+
+/*
+ * A free record becomes live; `place` is a number, already above GS_BYTES_BITS. Contents
+ * are stored with release and loaded with acquire, which costs nothing on x86: who sees a
+ * new word also sees that the stamp had changed before it was written.
+ */
+static inline void gs_record_fill(struct gs_record *record,
+                                  const struct gs_allocation *allocation,
+                                  uint64_t time_ns, uint64_t place, enum gs_slot slot)
+{
+    uint64_t time = time_ns / GS_TIME_UNIT_NS, stack = allocation->stack;
+    uint64_t stamp = __atomic_load_n(&record->stamp, __ATOMIC_RELAXED);
+
+    GS_KEEP(stack);
+    if (GS_UNLIKELY(time > GS_TIME_MAX))
+        time = GS_TIME_MAX;
+    stamp = (stamp & -GS_STAMP_SEQUENCE) + GS_STAMP_SEQUENCE;
+    __atomic_store_n(&record->addr, allocation->addr, __ATOMIC_RELEASE);
+    __atomic_store_n(&record->size, allocation->bytes | place, __ATOMIC_RELEASE);
+    __atomic_store_n(&record->who, allocation->thread | stack << 32, __ATOMIC_RELEASE);
+    __atomic_store_n(&record->stamp, stamp | time << GS_STAMP_TIME | (uint64_t)slot,
+                     __ATOMIC_RELEASE);
+}
+
+static inline struct gs_record gs_record_read(const struct gs_record *record)
+{
+    struct gs_record words;
+
+    words.addr = __atomic_load_n(&record->addr, __ATOMIC_ACQUIRE);
+    words.size = __atomic_load_n(&record->size, __ATOMIC_ACQUIRE);
+    words.who = __atomic_load_n(&record->who, __ATOMIC_ACQUIRE);
+    words.stamp = __atomic_load_n(&record->stamp, __ATOMIC_ACQUIRE);
+    return words;
+}
+
+/* Back again; `stream` is left out. */
+static inline struct gs_allocation gs_words_unpack(const struct gs_record *words,
+                                                   const struct gs_place *place)
+{
+    return (struct gs_allocation){
+        .addr = words->addr,
+        .bytes = words->size & GS_BYTES_MAX,
+        .context = place->context,
+        .time_ns = (words->stamp >> GS_STAMP_TIME & GS_TIME_MAX) * GS_TIME_UNIT_NS,
+        .thread = (uint32_t)words->who,
+        .stack = (uint32_t)(words->who >> 32),
+        .device = (int16_t)place->tag,
+        .api = (uint16_t)(place->tag >> 16),
+        .kind = (uint8_t)(place->tag >> 32),
+    };
+}
+
+#endif

@@ -1,0 +1,258 @@
+/*
+ * thread_slots.c - slots of threads: given out, shared, given back, closed and opened.
+ *
+ * Owns:  gs_gates, the register: how many threads have each slot.
+ * Lock:  the register's lock for the counts; a gate's for its `wanted`.
+ * Design: docs/tracker.md, "Threads"
+ */
+#include "thread_slots.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A thread that is inside is so for a few instructions, unless it was interrupted. */
+#define SPINS  200
+#define NAP_NS 20000
+/* Where the kernel's barrier was taken away: far longer than a store takes to be seen. */
+#define SETTLE_NS 10000000
+
+struct gs_gate gs_gates[GS_SHARDS];
+uint32_t gs_gates_asymmetric; /* written before the first slot, or by the barrier */
+uint32_t gs_slots_used;
+__thread struct gs_gate *gs_own_gate
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+static struct gs_tracker_lock registry;
+static uint32_t users[GS_SHARDS]; /* threads that have the slot; registry */
+static uint32_t next_shared;      /* registry */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_end; /* immutable after `once` */
+static bool thread_end_set;      /* likewise */
+
+#if defined(__SANITIZE_THREAD__)
+#define HAVE_MEMBARRIER 0 /* it does not know what the call orders */
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HAVE_MEMBARRIER 0
+#endif
+#endif
+#ifndef HAVE_MEMBARRIER
+#define HAVE_MEMBARRIER 1
+#endif
+
+static bool membarrier(int command)
+{
+    int saved = errno;
+    bool done = HAVE_MEMBARRIER && syscall(SYS_membarrier, command, 0, 0) == 0;
+
+    errno = saved;
+    return done;
+}
+
+/* Not nanosleep, which is a place to be cancelled at: a lock is held. */
+static void nap(long ns)
+{
+    const struct timespec time = {.tv_nsec = ns};
+    int saved = errno;
+
+    (void)syscall(SYS_nanosleep, &time, NULL);
+    errno = saved;
+}
+
+void gs_gates_barrier(void)
+{
+    if (__atomic_load_n(&gs_gates_asymmetric, __ATOMIC_RELAXED) == 0 ||
+        membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+        return;
+    /* Forbidden since: owners exchange from now on, and stores of before settle. */
+    __atomic_store_n(&gs_gates_asymmetric, 0, __ATOMIC_SEQ_CST);
+    nap(SETTLE_NS);
+}
+
+static void want(struct gs_gate *gate, uint32_t bits)
+{
+    __atomic_store_n(&gate->wanted, gate->wanted | bits, __ATOMIC_SEQ_CST);
+}
+
+static void wait_until_empty(const struct gs_gate *gate)
+{
+    for (unsigned i = 0; !gs_gate_is_empty(gate); i++)
+        if (i >= SPINS) /* a sleep: the owner's priority may be lower */
+            nap(NAP_NS);
+}
+
+/* ---- in and out ------------------------------------------------------------------- */
+
+void gs_gate_enter_slowly(struct gs_gate *gate)
+{
+    __atomic_store_n(&gate->busy, 0, __ATOMIC_SEQ_CST);
+    gs_tracker_lock_take_raw(&gate->lock);
+    gate->locked = 1;
+}
+
+void gs_gate_leave_slowly(struct gs_gate *gate)
+{
+    gate->locked = 0;
+    gs_tracker_lock_give_raw(&gate->lock);
+}
+
+bool gs_gate_try_close(struct gs_gate *gate)
+{
+    if (!gs_tracker_lock_try_raw(&gate->lock))
+        return false;
+    want(gate, GS_GATE_CLOSED);
+    return true;
+}
+
+void gs_gate_open(struct gs_gate *gate)
+{
+    __atomic_store_n(&gate->wanted, gate->wanted & ~GS_GATE_CLOSED, __ATOMIC_SEQ_CST);
+    gs_tracker_lock_give_raw(&gate->lock);
+}
+
+void gs_gates_close_all(void)
+{
+    gs_tracker_rank_enter(GS_RANK_SHARD);
+    for (unsigned i = 0; i < GS_SHARDS; i++) {
+        gs_tracker_lock_take_raw(&gs_gates[i].lock);
+        want(&gs_gates[i], GS_GATE_CLOSED);
+    }
+    gs_gates_barrier();
+    for (unsigned i = 0; i < GS_SHARDS; i++)
+        wait_until_empty(&gs_gates[i]);
+}
+
+void gs_gates_open_all(void)
+{
+    for (unsigned i = 0; i < GS_SHARDS; i++)
+        gs_gate_open(&gs_gates[i]);
+    gs_tracker_rank_leave(GS_RANK_SHARD);
+}
+
+/* ---- the register ----------------------------------------------------------------- */
+
+/* The register's lock is held: that bit changes under it. */
+static bool is_shared(const struct gs_gate *gate)
+{
+    return (__atomic_load_n(&gate->wanted, __ATOMIC_RELAXED) & GS_GATE_SHARED) != 0;
+}
+
+/* The slot is shared from now on. The register's lock is held. */
+static void share(struct gs_gate *gate)
+{
+    gs_tracker_lock_take(&gate->lock, GS_RANK_SHARD);
+    want(gate, GS_GATE_SHARED);
+    gs_gates_barrier();
+    wait_until_empty(gate);
+    gs_tracker_lock_give(&gate->lock, GS_RANK_SHARD);
+}
+
+/* The slot's last thread has left it. The register's lock is held. */
+static void give_to_next(struct gs_gate *gate)
+{
+    gs_tracker_lock_take(&gate->lock, GS_RANK_SHARD);
+    __atomic_store_n(&gate->wanted, 0, __ATOMIC_SEQ_CST);
+    gs_tracker_lock_give(&gate->lock, GS_RANK_SHARD);
+}
+
+/* A destructor of thread-specific data: a later one that frees takes a slot anew, and
+ * then this is called once more. Nothing tells a signal handler that the thread is in
+ * here, so none may run: it might wait for the lock that its own thread holds. */
+static void end_thread(void *unused)
+{
+    sigset_t all, before;
+
+    (void)unused;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    struct gs_gate *gate = gs_own_gate;
+    if (gate) {
+        gs_own_gate = NULL;
+        gs_tracker_lock_take(&registry, GS_RANK_SLOTS);
+        if (--users[gate->number] == 0 && is_shared(gate))
+            give_to_next(gate);
+        gs_tracker_lock_give(&registry, GS_RANK_SLOTS);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void prepare(void)
+{
+    thread_end_set = pthread_key_create(&thread_end, end_thread) == 0;
+    __atomic_store_n(&gs_gates_asymmetric,
+                     membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),
+                     __ATOMIC_SEQ_CST);
+}
+
+/* Will the thread's end be told? If not, it must not have a slot for itself. */
+static bool end_is_told(void)
+{
+    pthread_once(&once, prepare);
+    return thread_end_set && pthread_setspecific(thread_end, gs_gates) == 0;
+}
+
+/* The calling thread has the slot now. The register's lock is held. */
+static void have(uint32_t number)
+{
+    struct gs_gate *gate = &gs_gates[number];
+
+    if (users[number]++ == 0)
+        gate->number = number;
+    if (number >= gs_slots_used)
+        __atomic_store_n(&gs_slots_used, number + 1, __ATOMIC_RELEASE);
+    gs_own_gate = gate;
+}
+
+static void join(uint32_t number)
+{
+    if (!is_shared(&gs_gates[number]))
+        share(&gs_gates[number]);
+    have(number);
+}
+
+void gs_slot_join(uint32_t number)
+{
+    (void)end_is_told();
+    gs_tracker_lock_take(&registry, GS_RANK_SLOTS);
+    join(number % GS_SHARDS);
+    gs_tracker_lock_give(&registry, GS_RANK_SLOTS);
+}
+
+struct gs_gate *gs_slot_assign(void)
+{
+    int saved = errno;
+    bool told = end_is_told();
+    uint32_t number = 0;
+
+    gs_tracker_lock_take(&registry, GS_RANK_SLOTS);
+    while (told && number < GS_SHARDS && users[number] != 0)
+        number++;
+    if (told && number < GS_SHARDS)
+        have(number);
+    else
+        join(next_shared++ % GS_SHARDS);
+    gs_tracker_lock_give(&registry, GS_RANK_SLOTS);
+    errno = saved;
+    return gs_own_gate;
+}
+
+void gs_slots_after_fork_in_child(void)
+{
+    memset(gs_gates, 0, sizeof gs_gates);
+    memset(users, 0, sizeof users);
+    registry = (struct gs_tracker_lock){0};
+    gs_own_gate = NULL;
+    gs_slots_used = 0;
+    gs_tracker_ranks_forget();
+    if (__atomic_load_n(&gs_gates_asymmetric, __ATOMIC_RELAXED) != 0)
+        __atomic_store_n(&gs_gates_asymmetric,
+                         membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),
+                         __ATOMIC_SEQ_CST);
+}
