@@ -10,13 +10,37 @@
  */
 #include "heap.h"
 
-static inline struct gs_request size_request(const struct gs_pool *pool, size_t bytes)
+/* Largest block of a carved segment: its requested bytes must fit 32 bits. */
+#define CARVED_MAX ((size_t)1 << 30)
+
+/* `size`: what is made room for, `bytes` or more. */
+static struct gs_request size_request(const struct gs_pool *pool, size_t bytes,
+                                      size_t size)
 {
-    struct gs_request request = {.bytes = bytes, .large = bytes >= GS_LARGE_BYTES};
+    struct gs_request request = {.bytes = bytes, .large = size >= GS_LARGE_BYTES};
 
     request.rounded =
-        gs_round_up(bytes, request.large ? pool->large_step_bytes : GS_BLOCK_BYTES);
+        gs_round_up(size, request.large ? pool->large_step_bytes : GS_BLOCK_BYTES);
     request.units = (uint32_t)(request.rounded / GS_BLOCK_BYTES);
+    request.carved = request.large && pool->carve &&
+                     request.rounded <= pool->segment_bytes &&
+                     request.rounded <= CARVED_MAX;
+    return request;
+}
+
+/* Rounded to the user's size classes, unless the device is full: then only what was asked
+ * for is taken, so that they do not make a program fail that has begun. */
+static struct gs_request size_by_class(struct gs_heap *heap, size_t bytes)
+{
+    const struct gs_pool *pool = heap->pool;
+    size_t size = gs_size_class(pool, bytes);
+    struct gs_request request;
+
+    if (size <= bytes ||
+        atomic_load_explicit(&gs_room_of(heap)->refused, memory_order_relaxed))
+        return size_request(pool, bytes, bytes);
+    request = size_request(pool, bytes, size);
+    request.classed = true;
     return request;
 }
 
@@ -50,25 +74,26 @@ static inline struct gs_block *split(struct gs_heap *heap, struct gs_block *bloc
 struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
                                const struct gs_request *request)
 {
-    const struct gs_table *blocks = &heap->pool->blocks;
     struct gs_segment *segment = hole->segment;
     struct gs_block *block = hole;
     uint32_t head =
         request->units < GS_ALIGNED_UNITS ? 0 : -hole->offset & (GS_ALIGNED_UNITS - 1);
 
-    gs_bins_drop(blocks, heap->bins, hole);
-    if (segment->occupied++ == 0)
+    gs_hole_drop(heap, hole);
+    if (segment->occupied++ == 0) {
         gs_segment_wake(heap, segment);
+        gs_slack_note(heap);
+    }
     if (head) {
         block = split(heap, hole, head);
-        gs_bins_put(blocks, heap->bins, hole, &heap->seed);
+        gs_hole_put(heap, hole);
     }
     if (block->units > request->units)
-        gs_bins_put(blocks, heap->bins, split(heap, block, request->units), &heap->seed);
+        gs_hole_put(heap, split(heap, block, request->units));
     gs_starts_put(&heap->starts, block);
     gs_block_tenant(block, request->bytes);
     gs_block_begin(block);
-    heap->small_units += block->units;
+    *gs_units_in(heap, segment) += block->units;
     heap->stats.live_bytes += request->bytes;
     heap->stats.used_bytes += block->units * GS_BLOCK_BYTES;
     heap->stats.asked_bytes += request->bytes;
@@ -83,6 +108,7 @@ void gs_heap_occupy(struct gs_heap *heap, struct gs_block *block,
     struct gs_segment *segment = block->segment;
 
     segment->occupied = 1;
+    gs_slack_begin(heap, segment, request->rounded);
     gs_block_tenant(block, request->bytes);
     gs_block_begin(block);
     heap->stats.live_bytes += request->bytes;
@@ -92,43 +118,66 @@ void gs_heap_occupy(struct gs_heap *heap, struct gs_block *block,
     heap->stats.allocs++;
 }
 
-/* The smallest cached segment that is big enough, if it is not an eighth too big. */
-static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request *request)
+/* A cached segment that the request may have, or a hole of a carved one; NULL: none. */
+static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request *request,
+                                  enum gs_closeness closeness)
 {
-    struct gs_block *block =
-        gs_tree_fit(&heap->pool->blocks, &heap->large, request->units);
+    const struct gs_table *blocks = &heap->pool->blocks;
+    struct gs_block *block = NULL;
 
-    if (!block || block->units > request->units + request->units / 8)
-        return NULL;
-    return block;
+    if (request->carved) {
+        for (int i = 0; i < GS_CARVED_PARTS && !block; i++)
+            block = gs_tree_fit(blocks, &heap->carved[i], request->units);
+        return block;
+    }
+    block = gs_tree_fit(blocks, &heap->large, request->units);
+    return block && gs_slack_allows(heap, request, block->units, closeness) ? block
+                                                                            : NULL;
+}
+
+/* The block becomes the request's: a cached segment whole, a hole as far as needed. */
+static enum gs_status serve(struct gs_heap *heap, const struct gs_request *request,
+                            struct gs_block *block, struct gs_block **out)
+{
+    enum gs_status status;
+
+    if (!block)
+        return GS_ERR_NOT_FOUND;
+    if (block->segment->shared) {
+        status = gs_heap_stock(heap);
+        if (status != GS_OK)
+            return status;
+        *out = gs_heap_carve(heap, block, request);
+        return GS_OK;
+    }
+    gs_tree_drop(&heap->pool->blocks, &heap->large, block);
+    gs_heap_occupy(heap, block, request);
+    gs_segment_wake(heap, block->segment);
+    gs_slack_note(heap);
+    *out = block;
+    return GS_OK;
 }
 
 enum gs_status gs_heap_try(struct gs_heap *heap, const struct gs_request *request,
                            struct gs_block **out)
 {
     struct gs_block *block;
-    enum gs_status status;
 
     if (GS_UNLIKELY(!gs_heap_usable(heap)))
         return GS_ERR_UNPOOLABLE;
-    if (request->large) {
-        block = fit_large(heap, request);
-        if (!block)
-            return GS_ERR_NOT_FOUND;
-        gs_segment_wake(heap, block->segment);
-        gs_tree_drop(&heap->pool->blocks, &heap->large, block);
-        gs_heap_occupy(heap, block, request);
-        *out = block;
-        return GS_OK;
-    }
-    block = gs_bins_fit(&heap->pool->blocks, heap->bins, request->units);
-    if (!block)
-        return GS_ERR_NOT_FOUND;
-    status = gs_heap_stock(heap);
-    if (status != GS_OK)
-        return status;
-    *out = gs_heap_carve(heap, block, request);
-    return GS_OK;
+    block = request->large ? fit_large(heap, request, GS_CLOSE)
+                           : gs_bins_fit(&heap->pool->blocks, heap->bins, request->units);
+    return serve(heap, request, block, out);
+}
+
+enum gs_status gs_heap_try_loosely(struct gs_heap *heap, const struct gs_request *request,
+                                   struct gs_block **out)
+{
+    if (GS_UNLIKELY(!gs_heap_usable(heap)))
+        return GS_ERR_UNPOOLABLE;
+    if (!request->large)
+        return gs_heap_try(heap, request, out);
+    return serve(heap, request, fit_large(heap, request, GS_LOOSE), out);
 }
 
 /* A block of a front, which the thread is inside, gets its tenant. */
@@ -155,6 +204,7 @@ static inline struct gs_block *take_top(struct gs_front *front, uint32_t units,
         block = stack->top;
         stack->top = block->live.below;
         stack->count--;
+        stack->hits++;
         front->bytes -= units * GS_BLOCK_BYTES;
         __atomic_store_n(&block->live.requested, (uint32_t)bytes, __ATOMIC_RELAXED);
         block->live.tag = 0;
@@ -176,6 +226,12 @@ static struct gs_block *take_cached(struct gs_heap *heap,
     block = request->large ? gs_levels_take_whole(front, request->units)
                            : gs_levels_take(front, heap, request->units);
     if (block) {
+        unsigned class = gs_class_of_units(block->units);
+
+        if (class < GS_CLASS_COUNT)
+            front->stacks[class].hits++;
+        else
+            front->counts.whole_hits[class - GS_CLASS_COUNT]++;
         gs_block_tenant(block, request->bytes);
         hand_out(front, block, request->bytes, gs_block_bytes(block));
     }
@@ -193,7 +249,7 @@ static GS_NOINLINE enum gs_status alloc_slowly(struct gs_heap *heap, size_t byte
     /* Nothing, or more than a block's units can say: the driver has its own answer. */
     if (GS_UNLIKELY(bytes - 1 >= GS_REQUEST_MAX))
         return GS_ERR_UNPOOLABLE;
-    request = size_request(heap->pool, bytes);
+    request = size_by_class(heap, bytes);
     block = take_cached(heap, &request);
     if (block) {
         *out = block;
@@ -203,11 +259,19 @@ static GS_NOINLINE enum gs_status alloc_slowly(struct gs_heap *heap, size_t byte
     gs_lock_take(&heap->lock);
     status = gs_heap_try(heap, &request, out);
     if (status == GS_OK)
-        heap->stats.hits++;
+        gs_heap_hit(heap, *out);
     gs_lock_drop(&heap->lock);
     if (GS_LIKELY(status != GS_ERR_NOT_FOUND))
         return status;
-    return gs_heap_grow(heap, &request, out, native);
+    status = gs_heap_grow(heap, &request, out, native);
+    if (status == GS_ERR_NOMEM && request.classed) {
+        request = size_request(heap->pool, bytes, bytes);
+        gs_lock_take(&heap->lock);
+        heap->stats.failed--; /* it is not over yet */
+        gs_lock_drop(&heap->lock);
+        status = gs_heap_grow(heap, &request, out, native);
+    }
+    return status;
 }
 
 enum gs_status gs_heap_alloc(struct gs_heap *heap, size_t bytes, struct gs_block **out,

@@ -15,7 +15,9 @@ struct tally {
     size_t levels; /* cached blocks that must be in a level above the segments */
     size_t pending;
     size_t idle[GS_IDLE_PARTS];
-    uint64_t small_units, live_bytes, used_bytes, pending_bytes, reserved_bytes;
+    size_t carved; /* free blocks that must be in a tree of the carved segments */
+    uint64_t small_units, carved_units, slack_bytes, live_bytes, used_bytes,
+        pending_bytes, reserved_bytes;
 };
 
 static const char *check_block(struct gs_pool *pool, const struct gs_segment *segment,
@@ -38,6 +40,8 @@ static const char *check_block(struct gs_pool *pool, const struct gs_segment *se
         return "an occupied block's start is not known";
     if (!occupied && gs_starts_find(pool, starts, segment, block->offset))
         return "a free block's start is taken for an occupied one's";
+    if (segment->carved && (block->offset | block->units) % GS_LARGE_UNITS)
+        return "a block of a carved segment is no multiple of 2 MiB";
     if (occupied && block->units >= GS_ALIGNED_UNITS && block->offset % GS_ALIGNED_UNITS)
         return "a block of 64 KiB or more is not aligned";
     if (!occupied && block->next &&
@@ -53,12 +57,15 @@ static void tally_block(struct tally *tally, const struct gs_segment *segment,
     size_t bytes = gs_block_bytes(block);
 
     if (state == GS_BLOCK_FREE) {
-        tally->holes += segment->shared && !segment->retained;
+        tally->holes += segment->shared && !segment->carved && !segment->retained;
+        tally->carved += segment->carved && !segment->retained;
         tally->cached += !segment->shared;
         return;
     }
     tally->starts += segment->shared;
-    if (segment->shared)
+    if (segment->carved)
+        tally->carved_units += block->units;
+    else if (segment->shared)
         tally->small_units += block->units;
     if (state == GS_BLOCK_CACHED) {
         tally->levels++;
@@ -108,6 +115,11 @@ static const char *check_segment(struct gs_heap *heap, struct gs_segment *segmen
         return "an empty segment does not rest, or one in use does";
     if (!occupied)
         tally->idle[segment->shared ? GS_IDLE_SHARED : GS_IDLE_LARGE] += segment->bytes;
+    if (segment->slack && (segment->shared || !occupied))
+        return "a segment without a tenant of its own has slack";
+    if (segment->carved && (!segment->shared || segment->cacheable))
+        return "blocks of a carved segment may be cached";
+    tally->slack_bytes += segment->slack;
     tally->reserved_bytes += segment->bytes;
     return NULL;
 }
@@ -152,6 +164,9 @@ static const char *check_books(struct gs_heap *heap, const struct tally *tally)
 
     gs_levels_sum(heap, &sum);
 
+    if (heap->carved_units != tally->carved_units ||
+        heap->slack_bytes != tally->slack_bytes)
+        return "carved blocks or slack are miscounted";
     if (heap->small_units != tally->small_units)
         return "the small bytes in use are miscounted";
     if (stats->live_bytes != tally->live_bytes || stats->used_bytes != tally->used_bytes)
@@ -164,7 +179,7 @@ static const char *check_books(struct gs_heap *heap, const struct tally *tally)
     if (stats->frees > stats->allocs || stats->allocs > stats->hits + stats->misses)
         return "more blocks came back than went out, or more went out than were asked "
                "for";
-    return NULL;
+    return gs_classes_check(heap, stats);
 }
 
 /* heap->lock is held, and all threads are kept out of the fronts. */
@@ -172,7 +187,7 @@ static const char *check_heap(struct gs_heap *heap)
 {
     const struct gs_table *blocks = &heap->pool->blocks;
     struct tally tally = {0};
-    size_t holes = 0, cached = 0, levels = 0;
+    size_t holes = 0, cached = 0, carved = 0, levels = 0;
     const char *why = NULL;
 
     for (struct gs_link *link = heap->segments.next; link != &heap->segments && !why;
@@ -184,6 +199,11 @@ static const char *check_heap(struct gs_heap *heap)
         return "the bins are out of order";
     if (!gs_tree_check(blocks, &heap->large, -1, &cached))
         return "the cached large segments are out of order";
+    for (int i = 0; i < GS_CARVED_PARTS; i++)
+        if (!gs_tree_check(blocks, &heap->carved[i], -1, &carved))
+            return "the holes of carved segments are out of order";
+    if (carved != tally.carved)
+        return "a hole of a carved segment is in no tree, or in two";
     if (holes != tally.holes || cached != tally.cached)
         return "a free block is in no bin, or one that is not free is";
     if (heap->starts.used != tally.starts)

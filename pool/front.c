@@ -143,6 +143,7 @@ void gs_front_settle(struct gs_front *front, struct gs_heap *heap)
     stats->live_bytes += counts->asked_bytes - counts->asked_back_bytes;
     stats->used_bytes += counts->given_bytes - counts->given_back_bytes;
     gs_lock_drop(&heap->lock);
+    gs_classes_settle(front, heap);
     front->counts = (struct gs_front_counts){0};
 }
 
@@ -310,6 +311,8 @@ void gs_fronts_forget(struct gs_levels *levels)
 
         gs_list_remove(&front->of_heap);
         front->counts = (struct gs_front_counts){0};
+        for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
+            front->stacks[i].hits = 0;
         for (unsigned i = 0; i < GS_WHOLE_COUNT; i++)
             front->whole[i] = NULL;
         atomic_store(&front->wanted, 0);

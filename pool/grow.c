@@ -23,6 +23,8 @@
 #define POLL_ON_MISS 64u
 /* Other threads may take what this one gives back; each round is another's success. */
 #define ROUNDS_MAX 64u
+/* Rounds that give back just enough, as the driver's answers so far have it. */
+#define EXACT_ROUNDS 2u
 
 /* Serve from the heap after all, after something was freed. Errors: as gs_heap_try. */
 static enum gs_status try_again(struct gs_heap *heap, const struct gs_request *request,
@@ -33,7 +35,7 @@ static enum gs_status try_again(struct gs_heap *heap, const struct gs_request *r
     gs_lock_take(&heap->lock);
     status = gs_heap_try(heap, request, out);
     if (status == GS_OK && hit)
-        heap->stats.hits++;
+        gs_heap_hit(heap, *out);
     gs_lock_drop(&heap->lock);
     return status;
 }
@@ -47,15 +49,16 @@ static size_t preferred_bytes(struct gs_heap *heap, const struct gs_request *req
 {
     size_t bytes;
 
-    if (request->large)
+    if (request->large && !request->carved)
         return request->rounded;
     gs_lock_take(&heap->lock);
-    bytes = (size_t)(heap->small_units * GS_BLOCK_BYTES / 16);
+    bytes = (size_t)((request->carved ? heap->carved_units : heap->small_units) *
+                     GS_BLOCK_BYTES / 16);
     gs_lock_drop(&heap->lock);
     bytes = gs_round_up(bytes, GS_LARGE_BYTES);
-    if (bytes < GS_LARGE_BYTES)
-        return GS_LARGE_BYTES;
-    return bytes > heap->pool->segment_bytes ? heap->pool->segment_bytes : bytes;
+    if (bytes > heap->pool->segment_bytes)
+        bytes = heap->pool->segment_bytes;
+    return bytes < gs_request_least(request) ? gs_request_least(request) : bytes;
 }
 
 /*
@@ -85,15 +88,24 @@ static bool relieve(struct gs_heap *heap, size_t bytes, bool first)
     return ready || given;
 }
 
+static enum gs_segment_kind kind_of(const struct gs_request *request)
+{
+    if (request->carved)
+        return GS_SEGMENT_CARVED;
+    return request->large ? GS_SEGMENT_LARGE : GS_SEGMENT_SHARED;
+}
+
 /* Rungs 4 and 5, when nothing idle is left. */
 static enum gs_status ask_less(struct gs_heap *heap, const struct gs_request *request,
                                size_t refused, struct gs_block **out, int *native)
 {
     enum gs_status status = GS_ERR_NOMEM;
 
-    if (!request->large && refused > GS_LARGE_BYTES)
-        status = gs_segment_obtain(heap, request, GS_SEGMENT_SHARED, GS_LARGE_BYTES, out,
-                                   native);
+    if (refused > gs_request_least(request))
+        status = gs_segment_obtain(heap, request, kind_of(request),
+                                   gs_request_least(request), out, native);
+    if (request->classed) /* once more as it was asked for: gs_heap_alloc */
+        return status;
     if (status == GS_ERR_NOMEM && request->bytes != refused)
         status = gs_segment_obtain(heap, request, GS_SEGMENT_SINGLE, request->bytes, out,
                                    native);
@@ -109,21 +121,62 @@ static enum gs_status last_try(struct gs_heap *heap, const struct gs_request *re
     return status == GS_ERR_NOT_FOUND ? GS_ERR_NOMEM : status;
 }
 
+/* A cached segment that fits loosely; it was no miss after all. */
+static enum gs_status try_loosely(struct gs_heap *heap, const struct gs_request *request,
+                                  struct gs_block **out)
+{
+    enum gs_status status;
+
+    gs_lock_take(&heap->lock);
+    status = gs_heap_try_loosely(heap, request, out);
+    if (status == GS_OK) {
+        gs_heap_hit(heap, *out);
+        heap->stats.misses--;
+        heap->class_counts[gs_class_of_units(request->units)].misses--;
+    }
+    gs_lock_drop(&heap->lock);
+    return status;
+}
+
+/*
+ * Rung 2 where the driver's last refusals tell that it would refuse again: a looser fit,
+ * or else room is made before it is asked. Not where that would be a wait.
+ * Errors: as gs_heap_try; GS_ERR_NOT_FOUND: ask
+ */
+static enum gs_status make_do(struct gs_heap *heap, const struct gs_request *request,
+                              struct gs_block **out)
+{
+    size_t missing = gs_relief_missing(heap);
+    enum gs_status status;
+
+    if (!missing)
+        return GS_ERR_NOT_FOUND;
+    status = try_loosely(heap, request, out);
+    if (status != GS_ERR_NOT_FOUND || !gs_heap_is_quiet(heap))
+        return status;
+    return relieve(heap, missing, false) ? try_again(heap, request, false, out)
+                                         : GS_ERR_NOT_FOUND;
+}
+
 /* `bytes` are booked: nothing larger may be asked for. */
 static enum gs_status climb(struct gs_heap *heap, const struct gs_request *request,
                             size_t bytes, struct gs_block **out, int *native)
 {
-    enum gs_segment_kind kind = request->large ? GS_SEGMENT_LARGE : GS_SEGMENT_SHARED;
     struct gs_pool *pool = heap->pool;
+    enum gs_status status = make_do(heap, request, out);
+
+    if (status != GS_ERR_NOT_FOUND)
+        return status;
 
     for (unsigned round = 0; round < ROUNDS_MAX; round++) {
         uint64_t generation = gs_relief_generation(pool);
-        enum gs_status status =
-            gs_segment_obtain(heap, request, kind, bytes, out, native);
 
+        status = gs_segment_obtain(heap, request, kind_of(request), bytes, out, native);
         if (status != GS_ERR_NOMEM)
             return status;
-        if (!relieve(heap, round ? SIZE_MAX : bytes, round == 0) &&
+        gs_relief_refused(heap);
+        if (!relieve(heap, round < EXACT_ROUNDS ? gs_relief_missing(heap) : SIZE_MAX,
+                     round == 0) &&
             !gs_relief_changed(pool, generation)) {
             status = ask_less(heap, request, bytes, out, native);
             if (status != GS_ERR_NOMEM)
@@ -140,13 +193,14 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
 }
 
 /* Count the miss. Is the backend worth asking? */
-static bool begin_miss(struct gs_heap *heap)
+static bool begin_miss(struct gs_heap *heap, const struct gs_request *request)
 {
     bool worth;
 
     gs_lock_take(&heap->lock);
     worth = gs_heap_usable(heap) && heap->unsuitable < GS_UNSUITABLE_MAX;
     heap->stats.misses += worth;
+    heap->class_counts[gs_class_of_units(request->units)].misses += worth;
     gs_lock_drop(&heap->lock);
     return worth;
 }
@@ -165,7 +219,7 @@ enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *reque
         if (status != GS_ERR_NOT_FOUND)
             return status;
     }
-    if (!begin_miss(heap))
+    if (!begin_miss(heap, request))
         return GS_ERR_UNPOOLABLE;
     gs_heap_upkeep_if_quiet(heap);
     booked = gs_limits_book(heap, request, preferred_bytes(heap, request));

@@ -161,6 +161,10 @@ static void bury_books(struct gs_heap *heap)
     heap->stats.reserved_bytes = heap->stats.pending_bytes = 0;
     heap->small_units = 0;
     heap->large.root = heap->large.first = 0;
+    for (int i = 0; i < GS_CARVED_PARTS; i++)
+        heap->carved[i] = (struct gs_tree){0, 0};
+    heap->carved_units = 0;
+    gs_slack_forget(heap);
     gs_stock_drain(&heap->pool->blocks, &heap->spare_blocks, 0);
     gs_starts_clear(&heap->starts);
 }

@@ -24,6 +24,11 @@
 #include "pool.h"
 #include "starts.h"
 
+/* Hits and misses of a class, as kept; without the fronts'. */
+struct gs_class_counts {
+    uint64_t hits, misses;
+};
+
 enum gs_block_state {
     GS_BLOCK_SPARE, /* a record without a block */
     GS_BLOCK_FREE,
@@ -119,16 +124,18 @@ enum gs_cacheable { GS_CACHEABLE_NOTHING, GS_CACHEABLE_BLOCKS, GS_CACHEABLE_WHOL
 struct gs_segment {
     _Atomic(struct gs_heap *) heap;
     uint64_t addr;
-    size_t bytes;                     /* as mapped; not always a multiple of anything */
-    uint32_t first;                   /* its lowest block; id */
-    bool shared;                      /* serves several small blocks */
-    bool single;                      /* an exact size from a full device: never cached */
-    _Atomic uint8_t cacheable;        /* enum gs_cacheable */
-    size_t requested;                 /* of the one block; not in a shared segment */
-    struct gs_link all;               /* heap->segments */
-    struct gs_link idle;              /* heap->idle[], while it could be given back ... */
-    uint64_t idle_since;              /* ... since this time of gs_clock_coarse */
-    struct gs_ticket ticket;          /* while it is being given back ... */
+    size_t bytes;              /* as mapped; not always a multiple of anything */
+    uint32_t first;            /* its lowest block; id */
+    bool shared;               /* serves several small blocks */
+    bool carved;               /* shared by blocks of 2 MiB and more only */
+    bool single;               /* an exact size from a full device: never cached */
+    _Atomic uint8_t cacheable; /* enum gs_cacheable */
+    size_t requested;          /* of the one block; not in a shared segment */
+    size_t slack;              /* what its one tenant had no need of when it came */
+    struct gs_link all;        /* heap->segments */
+    struct gs_link idle;       /* heap->idle[], while it could be given back ... */
+    uint64_t idle_since;       /* ... since this time of gs_clock_coarse */
+    struct gs_ticket ticket;   /* while it is being given back ... */
     struct gs_segment *next_detached; /* ... with others */
     uint32_t id;
     uint32_t chain;    /* next record of a chain; id */
@@ -136,6 +143,9 @@ struct gs_segment {
     bool retained;     /* takes no new tenant */
     bool mapped;       /* belongs to its heap; false before, and once detached or dead */
 };
+
+/* Holes beside tenants, and whole segments: the latter could be given back. */
+enum gs_carved_part { GS_CARVED_HOLES, GS_CARVED_WHOLE, GS_CARVED_PARTS };
 
 enum gs_idle_part { GS_IDLE_LARGE, GS_IDLE_SHARED, GS_IDLE_PARTS };
 
@@ -156,12 +166,16 @@ struct gs_heap {
     unsigned unsuitable; /* addresses in a row that could not be pooled */
     uint32_t seed;
     struct gs_stock spare_blocks;
-    struct gs_bins *bins; /* holes of shared segments; NULL once dead */
-    struct gs_tree large; /* cached large segments, by size */
+    struct gs_bins *bins;                   /* holes of shared segments; NULL once dead */
+    struct gs_tree large;                   /* cached large segments, by size */
+    struct gs_tree carved[GS_CARVED_PARTS]; /* holes of carved segments, by size */
     struct gs_link segments;
     struct gs_link idle[GS_IDLE_PARTS]; /* least recently used first */
     size_t idle_bytes[GS_IDLE_PARTS];
-    uint64_t small_units; /* occupied in shared segments */
+    uint64_t small_units;  /* occupied in shared segments */
+    uint64_t carved_units; /* occupied in carved ones */
+    uint64_t slack_bytes;  /* of the large segments in use */
+    struct gs_class_counts class_counts[GS_POOL_CLASSES];
     uint32_t pending_head, pending_tail;
     uint64_t epoch;   /* retire tokens handed out */
     uint64_t retired; /* newest token told while another thread was polling */
@@ -175,9 +189,22 @@ struct gs_heap {
 /* What the devices hold together over their heaps; relief lock. */
 struct gs_row {
     uint64_t reserved, peak;
-    uint64_t booked; /* about to be got, or being given back */
-    uint64_t limit;  /* of both together; 0: none */
-    uint64_t wanted; /* what requests over the limit missed, at most at once */
+    uint64_t booked;  /* about to be got, or being given back */
+    uint64_t limit;   /* of both together; 0: none */
+    uint64_t known;   /* reserved at once without a refusal, at most */
+    uint64_t refused; /* reserved and booked when the driver had no more; 0: never */
+    unsigned spared;  /* times the driver was not asked since */
+    uint64_t wanted;  /* what requests over the limit missed, at most at once */
+};
+
+/* What slack is measured by; see slack.c. By no lock: each is read for a rule of thumb.
+ */
+struct gs_room {
+    _Atomic size_t bytes;    /* what the pool can have of the device; 0: not known */
+    _Atomic size_t refused;  /* a copy of the row's: it cannot have as much */
+    _Atomic size_t reserved; /* a copy of the row's */
+    _Atomic size_t slack;    /* sum over the heaps */
+    _Atomic size_t peak;     /* of what tenants needed, at once */
 };
 
 struct gs_relief {
@@ -203,6 +230,10 @@ struct gs_pool {
     uint64_t age_ns;                        /* immutable; 0: nothing is ever too old */
     _Atomic size_t idle[GS_MAX_DEVICES];    /* sums of idle_bytes; by no lock */
     _Atomic size_t idle_limit[GS_MAX_DEVICES];
+    struct gs_room rooms[GS_MAX_DEVICES];
+    bool carve; /* these three: immutable */
+    unsigned class_count;
+    size_t classes[GS_SIZE_CLASSES_MAX]; /* rising */
 };
 
 /* A request, sized once. */
@@ -211,6 +242,8 @@ struct gs_request {
     size_t rounded; /* to GS_BLOCK_BYTES or, if large, GS_LARGE_BYTES */
     uint32_t units; /* of `rounded` */
     bool large;
+    bool carved;  /* large, and to be cut from a carved segment */
+    bool classed; /* rounded to a size class of the user's */
 };
 
 static inline struct gs_block *gs_block_at(const struct gs_pool *pool, uint32_t id)
@@ -302,6 +335,9 @@ static inline bool gs_heap_usable(const struct gs_heap *heap)
 /* Errors: GS_ERR_NOT_FOUND (a miss), GS_ERR_UNPOOLABLE, GS_ERR_HOST_NOMEM. */
 enum gs_status gs_heap_try(struct gs_heap *heap, const struct gs_request *request,
                            struct gs_block **out) GS_MUST_USE;
+/* The same, and a large request may be given a cached segment half as large again. */
+enum gs_status gs_heap_try_loosely(struct gs_heap *heap, const struct gs_request *request,
+                                   struct gs_block **out) GS_MUST_USE;
 /* Cut `request` from the hole; the stocks are filled. */
 struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
                                const struct gs_request *request);
@@ -316,6 +352,7 @@ enum gs_status gs_heap_stock(struct gs_heap *heap) GS_MUST_USE;
 
 enum gs_segment_kind {
     GS_SEGMENT_SHARED, /* bytes: a multiple of GS_LARGE_BYTES */
+    GS_SEGMENT_CARVED, /* likewise; shared by large blocks */
     GS_SEGMENT_LARGE,  /* likewise */
     GS_SEGMENT_SINGLE, /* bytes: exactly the request */
 };
@@ -397,6 +434,14 @@ size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,
                       size_t preferred) GS_MUST_USE;
 /* gs_heap_upkeep, if it is due and the backend is quiet. No lock is held. */
 void gs_heap_upkeep_if_quiet(struct gs_heap *heap);
+/* Would the heap's backend take memory back at once? */
+bool gs_heap_is_quiet(const struct gs_heap *heap);
+
+/* The smallest segment that serves a request, in bytes. */
+static inline size_t gs_request_least(const struct gs_request *request)
+{
+    return request->large ? request->rounded : GS_LARGE_BYTES;
+}
 
 /* --- grow.c
  * -------------------------------------------------------------------------------- */
@@ -439,8 +484,9 @@ bool gs_relief_quiet(struct gs_pool *pool, uint64_t generation);
 struct gs_row gs_relief_row(struct gs_pool *pool, int device);
 /* Device memory got (or, negative, given back) by the heap's device. */
 void gs_relief_account(struct gs_heap *heap, int64_t bytes);
-/* Bytes of the device's reserved memory at most; SIZE_MAX: no limit. */
-void gs_relief_set_limit(struct gs_pool *pool, int device, size_t bytes);
+/* How large the device is, and how much of it may be reserved. */
+void gs_relief_set_limit(struct gs_pool *pool, int device,
+                         const struct gs_pool_limits *limits);
 /* Book bytes of the heap's device, if the limit has room. Out: *missing, if not: bytes.
  */
 bool gs_relief_book(struct gs_heap *heap, size_t bytes, size_t *missing) GS_MUST_USE;
@@ -449,6 +495,11 @@ void gs_relief_depart(struct gs_heap *heap, size_t bytes);
 void gs_relief_unbook(struct gs_heap *heap, size_t bytes);
 /* A request missed so many bytes; to be given back when that costs no wait. */
 void gs_relief_want(struct gs_heap *heap, size_t bytes);
+/* The driver had no room for what the heap has booked. */
+void gs_relief_refused(struct gs_heap *heap);
+/* Bytes to be given back before what is booked fits, by what the driver refused of late;
+ * 0: it may fit. */
+size_t gs_relief_missing(struct gs_heap *heap);
 size_t gs_relief_take_wanted(struct gs_pool *pool, int device);
 
 /* --- stats.c
@@ -462,5 +513,7 @@ static inline bool gs_heap_on(const struct gs_heap *heap, int device)
 {
     return device < 0 || heap->device == device;
 }
+
+#include "policy.h"
 
 #endif

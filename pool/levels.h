@@ -26,6 +26,7 @@
 #include "gs_base.h"
 #include "list.h"
 #include "lock.h"
+#include "pool.h"
 
 struct gs_block;
 struct gs_heap;
@@ -65,6 +66,7 @@ struct gs_stack {
     struct gs_block *top;
     uint32_t count;
     uint32_t limit; /* in a front; 1 or more */
+    uint64_t hits;  /* in a front; see gs_classes_settle */
 };
 
 /* What happened in a front since it was bound to its heap. */
@@ -72,7 +74,8 @@ struct gs_front_counts {
     uint64_t allocs, frees;
     uint64_t asked_bytes, asked_back_bytes; /* handed out, and parked again */
     uint64_t given_bytes, given_back_bytes;
-    uint64_t from_stream, from_global; /* of allocs */
+    uint64_t from_stream, from_global;          /* of allocs */
+    uint64_t whole_hits[GS_POOL_LARGE_CLASSES]; /* of allocs: whole segments, by class */
 };
 
 /* All fields but the next three belong to whoever is inside: the owner, or who holds

@@ -96,7 +96,7 @@ void gs_pool_set_limits(struct gs_pool *pool, int device,
 {
     if (device < 0)
         return;
-    gs_relief_set_limit(pool, device, limits->reserved_bytes);
+    gs_relief_set_limit(pool, device, limits);
     atomic_store(&pool->idle_limit[index_of(device)], limits->idle_bytes);
 }
 
@@ -141,8 +141,7 @@ static size_t give_back(struct gs_heap *heap, size_t bytes, uint64_t limit)
     return given;
 }
 
-/* Would the heap's backend take memory back at once? */
-static bool is_quiet(const struct gs_heap *heap)
+bool gs_heap_is_quiet(const struct gs_heap *heap)
 {
     return !heap->backend->quiet || heap->backend->quiet(heap->self);
 }
@@ -173,7 +172,7 @@ static void make_room(struct gs_heap *heap, size_t bytes)
         size_t given;
 
         if (!gs_heap_on(other, heap->device) || gs_heap_is_dead(other) ||
-            !is_quiet(other))
+            !gs_heap_is_quiet(other))
             continue;
         given = give_back(other, bytes, 0);
         bytes -= given < bytes ? given : bytes;
@@ -183,7 +182,7 @@ static void make_room(struct gs_heap *heap, size_t bytes)
 size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,
                       size_t preferred)
 {
-    size_t least = request->large ? preferred : GS_LARGE_BYTES;
+    size_t least = gs_request_least(request);
     size_t missing = 0;
     size_t booked = book(heap, preferred, least, &missing);
 
@@ -252,6 +251,6 @@ size_t gs_heap_upkeep(struct gs_heap *heap, size_t bytes)
 
 void gs_heap_upkeep_if_quiet(struct gs_heap *heap)
 {
-    if (gs_heap_wants_upkeep(heap) && is_quiet(heap))
+    if (gs_heap_wants_upkeep(heap) && gs_heap_is_quiet(heap))
         gs_heap_upkeep(heap, 0);
 }

@@ -144,7 +144,7 @@ static inline struct gs_block *coalesce(struct gs_heap *heap, struct gs_block *b
         other = gs_block_at(pool, block->next);
         if (gs_block_state(other) == GS_BLOCK_FREE) {
             if (binned)
-                gs_bins_drop(&pool->blocks, heap->bins, other);
+                gs_hole_drop(heap, other);
             absorb(heap, block, other);
         }
     }
@@ -152,7 +152,7 @@ static inline struct gs_block *coalesce(struct gs_heap *heap, struct gs_block *b
         other = gs_block_at(pool, block->prev);
         if (gs_block_state(other) == GS_BLOCK_FREE) {
             if (binned)
-                gs_bins_drop(&pool->blocks, heap->bins, other);
+                gs_hole_drop(heap, other);
             absorb(heap, other, block);
             block = other;
         }
@@ -166,12 +166,14 @@ struct gs_segment *gs_block_release(struct gs_heap *heap, struct gs_block *block
 
     segment->occupied--;
     if (segment->shared) {
-        heap->small_units -= block->units;
+        *gs_units_in(heap, segment) -= block->units;
         gs_starts_drop(&heap->starts, block);
     }
     gs_block_become(block, GS_BLOCK_FREE);
     if (segment->shared)
         block = coalesce(heap, block);
+    else
+        gs_slack_end(heap, segment);
     if (segment->retained || segment->single) {
         if (segment->occupied)
             return NULL;
@@ -179,7 +181,7 @@ struct gs_segment *gs_block_release(struct gs_heap *heap, struct gs_block *block
         return segment;
     }
     if (segment->shared)
-        gs_bins_put(&heap->pool->blocks, heap->bins, block, &heap->seed);
+        gs_hole_put(heap, block);
     else
         gs_tree_put(&heap->pool->blocks, &heap->large, block, &heap->seed);
     if (!segment->occupied)
@@ -390,7 +392,7 @@ static void close_holes(struct gs_heap *heap, struct gs_segment *segment)
     for (uint32_t id = segment->first; id; id = block->next) {
         block = gs_block_at(heap->pool, id);
         if (gs_block_state(block) == GS_BLOCK_FREE)
-            gs_bins_drop(&heap->pool->blocks, heap->bins, block);
+            gs_hole_drop(heap, block);
     }
 }
 
@@ -413,7 +415,7 @@ size_t gs_segment_reopen(struct gs_heap *heap)
 
             id = block->next;
             if (gs_block_state(block) == GS_BLOCK_FREE)
-                gs_bins_put(&heap->pool->blocks, heap->bins, block, &heap->seed);
+                gs_hole_put(heap, block);
         }
     }
     gs_lock_drop(&heap->lock);

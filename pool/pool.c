@@ -4,9 +4,21 @@
  */
 #include "heap.h"
 
+/* Rising, and none too large to be rounded. */
+static bool are_valid(const size_t *classes, unsigned count)
+{
+    if (count > GS_SIZE_CLASSES_MAX || (count && !classes))
+        return false;
+    for (unsigned i = 0; i < count; i++)
+        if (classes[i] <= (i ? classes[i - 1] : 0) || classes[i] > GS_REQUEST_MAX)
+            return false;
+    return true;
+}
+
 static bool is_valid(const struct gs_pool_config *config)
 {
-    return config && config->segment_bytes >= GS_LARGE_BYTES &&
+    return config && are_valid(config->classes, config->class_count) &&
+           config->segment_bytes >= GS_LARGE_BYTES &&
            config->segment_bytes % GS_LARGE_BYTES == 0 &&
            config->segment_bytes <= GS_REQUEST_MAX &&
            (config->large_step_bytes & (config->large_step_bytes - 1)) == 0 &&
@@ -46,6 +58,10 @@ enum gs_status gs_pool_create(const struct gs_pool_config *config, struct gs_poo
     pool->large_step_bytes =
         config->large_step_bytes ? config->large_step_bytes : GS_LARGE_BYTES;
     pool->strict_idle = config->strict_idle;
+    pool->carve = config->carve;
+    pool->class_count = config->class_count;
+    for (unsigned i = 0; i < config->class_count; i++)
+        pool->classes[i] = config->classes[i];
     gs_limits_init(pool, config->age_ms);
     gs_lock_init(&pool->meta, GS_RANK_META);
     status = gs_relief_init(&pool->relief);

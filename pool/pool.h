@@ -24,10 +24,19 @@ struct gs_pool;
 struct gs_heap;
 struct gs_block;
 
+/* Size classes that a user may set, at most. */
+#define GS_SIZE_CLASSES_MAX 64u
+
 struct gs_pool_config {
     size_t segment_bytes; /* the largest shared segment; a multiple of GS_LARGE_BYTES */
     size_t cache_bytes;   /* of one heap, above its segments at most; 0: no such caches */
-    unsigned age_ms;      /* idle for longer: given back at the next upkeep; 0: never */
+    const size_t *classes; /* requests are rounded up to these sizes: rising, > 0; what is
+                              above the last is not. Copied. NULL: as it is asked for */
+    unsigned class_count;  /* GS_SIZE_CLASSES_MAX at most */
+    /* Requests of GS_LARGE_BYTES and more, up to segment_bytes, share segments as well:
+     * split, and coalesced. */
+    bool carve;
+    unsigned age_ms; /* idle for longer: given back at the next upkeep; 0: never */
     /* Requests of GS_LARGE_BYTES and more are rounded to this, a power of two of at least
      * GS_BLOCK_BYTES; 0: to GS_LARGE_BYTES. */
     size_t large_step_bytes;
@@ -46,6 +55,7 @@ struct gs_pool_stats {
 /* What the pool may hold of a device; SIZE_MAX: as much as there is. */
 struct gs_pool_limits {
     size_t reserved_bytes; /* in segments, idle or not */
+    size_t device_bytes;   /* what the pool can have of it at best; 0: not known */
     size_t idle_bytes;     /* of these, idle; what is more goes back at the next upkeep */
 };
 
@@ -206,6 +216,64 @@ size_t gs_heap_upkeep(struct gs_heap *heap, size_t bytes);
 
 /* Sums over the device's heaps, dead ones included; device -1: all. */
 void gs_pool_stats(struct gs_pool *pool, int device, struct gs_pool_stats *out);
+
+/*
+ * The pool's own classes, by which it counts: one for each size up to 32 KiB, then eight
+ * an octave up to 2 MiB, then one an octave up to 1 TiB. They round nothing.
+ */
+#define GS_POOL_SMALL_CLASSES 112u
+#define GS_POOL_LARGE_CLASSES 19u
+#define GS_POOL_CLASSES       (GS_POOL_SMALL_CLASSES + GS_POOL_LARGE_CLASSES)
+
+/* One class. Blocks belong where their own size lies, a missed request where what was
+ * asked of the segments did (it may have been rounded to a size class of the user's). */
+struct gs_pool_class {
+    size_t bytes;            /* its largest size; the next smaller class ends below */
+    uint64_t live;           /* blocks: handed out, or claimed and not yet parked ... */
+    uint64_t live_bytes;     /* ... and their sizes */
+    uint64_t rounding_bytes; /* of these, not asked for: rounding and slack */
+    uint64_t
+        cached; /* freed and kept whole: in the levels, or as an idle large segment */
+    uint64_t cached_bytes;
+    uint64_t pending; /* freed, not yet safe to reuse */
+    uint64_t pending_bytes;
+    uint64_t hits;   /* requests served without asking the driver */
+    uint64_t misses; /* requests for which it was asked, served or not */
+};
+
+/* Where free memory lies that is not one piece. */
+struct gs_pool_holes {
+    uint64_t count;          /* free stretches of shared segments */
+    uint64_t bytes;          /* all of them ... */
+    uint64_t largest_bytes;  /* ... and the largest, whole segments included */
+    uint64_t stranded_bytes; /* of these, beside a tenant: cannot be given back */
+    uint64_t retained_bytes; /* of these, in retained segments: serve nobody */
+    uint64_t slack_bytes;    /* large segments in use: beyond what their tenants need */
+};
+
+struct gs_pool_class_stats {
+    struct gs_pool_class classes[GS_POOL_CLASSES];
+    struct gs_pool_holes holes;
+};
+
+/* The class of a size in bytes, > 0; sizes beyond the last count as of the last. */
+unsigned gs_pool_class_of(size_t bytes);
+/* The largest size of a class < GS_POOL_CLASSES, in bytes. */
+size_t gs_pool_class_bytes(unsigned class);
+
+/*
+ * What each class holds and has served, and where free memory lies, of the device's heaps
+ * (-1: all). Exact for one heap at a time. It looks at every block, some 10 ns each, and
+ * keeps other threads out meanwhile: for reports, not for every call.
+ * Locks: none may be held
+ */
+void gs_pool_class_stats(struct gs_pool *pool, int device,
+                         struct gs_pool_class_stats *out);
+/*
+ * The share of the free bytes in shared segments that is not in the largest free stretch,
+ * in thousandths: 0 if all is one piece or there is none.
+ */
+unsigned gs_pool_fragmentation(const struct gs_pool_holes *holes);
 
 /* Check every invariant; false (with a static sentence in *why) if one is broken. */
 bool gs_pool_check(struct gs_pool *pool, const char **why);

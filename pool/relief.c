@@ -20,6 +20,8 @@
 
 #define NS_PER_SECOND   1000000000ull
 #define CHANGED_WAIT_NS NS_PER_SECOND
+/* How often a refusal of the driver is taken for another. */
+#define SPARED_MAX 64u
 
 static void enter(struct gs_relief *relief)
 {
@@ -166,11 +168,25 @@ void gs_relief_drain(struct gs_heap *heap, uint64_t wait_ns)
     leave(relief);
 }
 
-static void row_add(struct gs_row *row, int64_t bytes)
+static struct gs_room *room_of(struct gs_pool *pool, int device)
+{
+    return &pool->rooms[device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1];
+}
+
+static void forget_refusal(struct gs_pool *pool, int device, struct gs_row *row);
+
+/* To a device's row; -1: to that of all. */
+static void row_add(struct gs_pool *pool, int device, struct gs_row *row, int64_t bytes)
 {
     row->reserved += (uint64_t)bytes;
     if (row->reserved > row->peak)
         row->peak = row->reserved;
+    if (row->reserved > row->known)
+        row->known = row->reserved;
+    if (row->refused && row->known >= row->refused)
+        forget_refusal(pool, device, row);
+    if (device >= 0)
+        atomic_store(&room_of(pool, device)->reserved, row->reserved);
 }
 
 static struct gs_row *row_of(struct gs_pool *pool, int device)
@@ -195,16 +211,66 @@ void gs_relief_account(struct gs_heap *heap, int64_t bytes)
     struct gs_pool *pool = heap->pool;
 
     enter(&pool->relief);
-    row_add(row_of(pool, heap->device), bytes);
-    row_add(row_of(pool, -1), bytes);
+    row_add(pool, heap->device, row_of(pool, heap->device), bytes);
+    row_add(pool, -1, row_of(pool, -1), bytes);
     leave(&pool->relief);
 }
 
-void gs_relief_set_limit(struct gs_pool *pool, int device, size_t bytes)
+void gs_relief_set_limit(struct gs_pool *pool, int device,
+                         const struct gs_pool_limits *limits)
 {
+    size_t bytes = limits->reserved_bytes, room = limits->device_bytes;
+
     enter(&pool->relief);
     row_of(pool, device)->limit = bytes == SIZE_MAX ? 0 : bytes ? bytes : 1;
+    atomic_store(&room_of(pool, device)->bytes, room < bytes ? room : bytes);
     leave(&pool->relief);
+}
+
+/*
+ * What the driver's answers tell of how much there is. It had room for `known`, and none
+ * for `refused`; in between it has to be asked. Others take memory and give it back
+ * unseen: what it has just refused corrects `known`, and a refusal is forgotten after a
+ * while, or once there was room for as much.
+ */
+static void forget_refusal(struct gs_pool *pool, int device, struct gs_row *row)
+{
+    row->refused = 0;
+    if (device >= 0)
+        atomic_store(&room_of(pool, device)->refused, 0);
+}
+
+void gs_relief_refused(struct gs_heap *heap)
+{
+    struct gs_pool *pool = heap->pool;
+    struct gs_row *row = row_of(pool, heap->device);
+
+    enter(&pool->relief);
+    row->refused = row->reserved + row->booked;
+    row->spared = 0;
+    if (row->known >= row->refused)
+        row->known = row->reserved;
+    atomic_store(&room_of(pool, heap->device)->refused, row->refused);
+    leave(&pool->relief);
+}
+
+size_t gs_relief_missing(struct gs_heap *heap)
+{
+    struct gs_pool *pool = heap->pool;
+    struct gs_row *row = row_of(pool, heap->device);
+    size_t missing = 0;
+    uint64_t sum;
+
+    enter(&pool->relief);
+    sum = row->reserved + row->booked;
+    if (row->refused && sum >= row->refused && sum > row->known) {
+        if (++row->spared < SPARED_MAX)
+            missing = (size_t)(sum - row->known);
+        else
+            forget_refusal(pool, heap->device, row);
+    }
+    leave(&pool->relief);
+    return missing;
 }
 
 bool gs_relief_book(struct gs_heap *heap, size_t bytes, size_t *missing)
@@ -232,8 +298,8 @@ void gs_relief_depart(struct gs_heap *heap, size_t bytes)
     struct gs_row *row = row_of(pool, heap->device);
 
     enter(&pool->relief);
-    row_add(row, -(int64_t)bytes);
-    row_add(row_of(pool, -1), -(int64_t)bytes);
+    row_add(pool, heap->device, row, -(int64_t)bytes);
+    row_add(pool, -1, row_of(pool, -1), -(int64_t)bytes);
     row->booked += bytes;
     leave(&pool->relief);
 }

@@ -74,7 +74,7 @@ void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
     if (!gs_list_empty(&segment->idle)) { /* only what rests is up for new tenants */
         gs_segment_wake(heap, segment);
         if (segment->shared)
-            gs_bins_drop(&pool->blocks, heap->bins, block);
+            gs_hole_drop(heap, block);
         else
             gs_tree_drop(&pool->blocks, &heap->large, block);
     }
@@ -109,7 +109,7 @@ void gs_segment_label(struct gs_segment *segment)
 {
     enum gs_cacheable label = segment->shared ? GS_CACHEABLE_BLOCKS : GS_CACHEABLE_WHOLE;
 
-    if (segment->single || segment->retained ||
+    if (segment->single || segment->retained || segment->carved ||
         (!segment->shared && gs_segment_heap(segment)->pool->strict_idle))
         label = GS_CACHEABLE_NOTHING;
     atomic_store(&segment->cacheable, (uint8_t)label);
@@ -144,7 +144,11 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
     __atomic_store_n(&segment->addr, addr, __ATOMIC_RELAXED);
     __atomic_store_n(&segment->bytes, bytes, __ATOMIC_RELAXED);
     __atomic_store_n(&segment->first, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&segment->shared, kind == GS_SEGMENT_SHARED, __ATOMIC_RELAXED);
+    __atomic_store_n(&segment->shared,
+                     kind == GS_SEGMENT_SHARED || kind == GS_SEGMENT_CARVED,
+                     __ATOMIC_RELAXED);
+    segment->carved = kind == GS_SEGMENT_CARVED;
+    segment->slack = 0;
     segment->single = kind == GS_SEGMENT_SINGLE;
     segment->requested = 0;
     segment->occupied = segment->chain = 0;
@@ -209,11 +213,12 @@ static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
 
     block = first_block(heap, segment);
     if (segment->shared) {
-        gs_bins_put(&heap->pool->blocks, heap->bins, block, &heap->seed);
+        gs_hole_put(heap, block);
         block = gs_heap_carve(heap, block, request);
     } else {
         gs_heap_occupy(heap, block, request);
     }
+    gs_slack_note(heap);
     *out = block;
     return GS_OK;
 }

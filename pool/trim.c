@@ -3,8 +3,9 @@
  *
  * Idle are the cached large segments and the shared segments without a tenant: each heap
  * has these two parts, each in the order it was last used. The largest part of the device
- * gives first, its least recently used segment before the others; that is what costs the
- * fewest future misses for the fewest calls of the driver.
+ * gives first, and of it the segment that fits what is missing best; that is what costs
+ * the fewest future misses for the fewest calls of the driver. What is given back for its
+ * age goes by age (limits.c).
  *
  * Owns: nothing.   Lock: one heap->lock at a time; none over the backend.
  * Source: reuse safety, rule C8 (docs/pool.md, "Giving back")
@@ -37,17 +38,40 @@ static struct gs_heap *largest_part(struct gs_pool *pool, int device,
     return best;
 }
 
-/* Give back the part's oldest segments until `bytes` are. Returns the bytes. */
+/*
+ * Which idle segment of the part goes first when `bytes` are missing: the smallest that
+ * is enough by itself, else the largest. As few go as can, and as little more than
+ * needed; of equal ones the least recently used. NULL: none is left. heap->lock is held.
+ */
+static struct gs_segment *choose(struct gs_heap *heap, enum gs_idle_part part,
+                                 size_t bytes)
+{
+    struct gs_link *idle = &heap->idle[part];
+    struct gs_segment *best = NULL;
+
+    if (bytes >= heap->idle_bytes[part]) /* all of them: in any order */
+        return gs_list_empty(idle) ? NULL
+                                   : GS_LINK_OWNER(idle->next, struct gs_segment, idle);
+    for (struct gs_link *link = idle->next; link != idle; link = link->next) {
+        struct gs_segment *segment = GS_LINK_OWNER(link, struct gs_segment, idle);
+        bool enough = segment->bytes >= bytes;
+
+        if (!best || (best->bytes < bytes ? segment->bytes > best->bytes
+                                          : enough && segment->bytes < best->bytes))
+            best = segment;
+    }
+    return best;
+}
+
+/* Give back segments of the part until `bytes` are. Returns the bytes. */
 static size_t give_back(struct gs_heap *heap, enum gs_idle_part part, size_t bytes)
 {
     struct gs_segment *chain = NULL, **end = &chain;
-    struct gs_link *idle = &heap->idle[part];
+    struct gs_segment *segment;
     size_t given = 0;
 
     gs_lock_take(&heap->lock);
-    while (given < bytes && !gs_list_empty(idle)) {
-        struct gs_segment *segment = GS_LINK_OWNER(idle->next, struct gs_segment, idle);
-
+    while (given < bytes && (segment = choose(heap, part, bytes - given))) {
         given += segment->bytes;
         gs_segment_detach(heap, segment);
         *end = segment;

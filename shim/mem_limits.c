@@ -111,6 +111,7 @@ void gs_limits_meet(struct gs_state *state, int ordinal)
     if (state->pool) {
         struct gs_pool_limits limits = {
             .reserved_bytes = limit_of(pool_share, total_bytes),
+            .device_bytes = limit < free_bytes ? limit : free_bytes,
             .idle_bytes = limit_of(release_share, total_bytes)};
         gs_pool_set_limits(state->pool, ordinal, &limits);
     }

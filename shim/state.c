@@ -29,6 +29,7 @@
 #include "runtime.h"
 #include "submissions.h"
 #include "trace.h"
+#include "size_classes.h"
 #include "warmup.h"
 
 /* Just-freed addresses remembered for the report on a double free. */
@@ -156,7 +157,12 @@ static bool create_parts(struct gs_state *state)
         status = create_tracker(state);
     }
     if (status == GS_OK && state->options.pool) {
-        struct gs_pool_config pool = {.segment_bytes = state->options.pool_segment_bytes,
+        struct gs_size_classes classes;
+        gs_size_classes_read(state->options.pool_size_classes, &classes);
+        struct gs_pool_config pool = {.classes = classes.bytes,
+                                      .class_count = classes.count,
+                                      .carve = state->options.pool_carve,
+                                      .segment_bytes = state->options.pool_segment_bytes,
                                       .cache_bytes = state->options.pool_cache_bytes,
                                       .age_ms = state->options.pool_trim_interval_ms};
         status = gs_pool_create(&pool, &state->pool);

@@ -303,3 +303,33 @@ void make_remote(struct builder *builder)
         builder_free(builder, id);
     }
 }
+
+/* ---- pressure ------------------------------------------------------------------------
+ */
+
+#define PRESSURE_SLOTS 64
+#define PRESSURE_BYTES (716 * MIB)
+
+void make_pressure(struct builder *builder)
+{
+    uint32_t ids[PRESSURE_SLOTS];
+    double held[PRESSURE_SLOTS] = {0}, live = 0;
+
+    while (!builder_done(builder)) {
+        double bytes = builder_draw_size(builder, MIB, 64 * MIB);
+        unsigned slot = (unsigned)builder_draw(builder, PRESSURE_SLOTS);
+
+        while (held[slot] > 0 || live + bytes > PRESSURE_BYTES) {
+            if (held[slot] > 0) {
+                live -= held[slot];
+                held[slot] = 0;
+                builder_free(builder, ids[slot]);
+            }
+            if (live + bytes > PRESSURE_BYTES)
+                slot = (unsigned)builder_draw(builder, PRESSURE_SLOTS);
+        }
+        ids[slot] = builder_alloc(builder, bytes);
+        held[slot] = bytes;
+        live += bytes;
+    }
+}

@@ -184,6 +184,8 @@ static struct bed *bed_create(const struct trace *trace, size_t capacity,
         used |= 1u << trace->ops[i].device % MAX_DEVICES;
     require(gs_pool_create(&config, &bed->pool), "pool");
     for (unsigned i = 0; i < MAX_DEVICES; i++) {
+        const struct gs_pool_limits limits = {
+            .reserved_bytes = SIZE_MAX, .device_bytes = capacity, .idle_bytes = SIZE_MAX};
         struct side *side = &bed->sides[i];
 
         model_init(&side->model, capacity);
@@ -191,6 +193,7 @@ static struct bed *bed_create(const struct trace *trace, size_t capacity,
         if (used >> i & 1)
             require(gs_heap_create(bed->pool, &backend, side, (int)i, &side->heap),
                     "heap");
+        gs_pool_set_limits(bed->pool, (int)i, &limits);
     }
     return bed;
 }

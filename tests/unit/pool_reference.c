@@ -53,6 +53,56 @@ static void remove_block(struct ref_segment *segment, size_t at)
             (segment->count - at) * sizeof(*segment->blocks));
 }
 
+static size_t reserved(const struct reference *ref)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < ref->count; i++)
+        bytes += ref->segments[i].bytes;
+    return bytes;
+}
+
+/* Bytes of all slack, and of all that is idle. */
+static size_t slack(const struct reference *ref)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < ref->count; i++)
+        bytes += ref->segments[i].slack;
+    return bytes;
+}
+
+static size_t idle(const struct reference *ref)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < ref->count; i++)
+        bytes += ref->segments[i].idle_since ? ref->segments[i].bytes : 0;
+    return bytes;
+}
+
+/* What the device has refused once, it is not asked for again soon. */
+static size_t missing(struct reference *ref, size_t ask)
+{
+    size_t sum = reserved(ref) + ask;
+
+    if (ref->native || !ref->refused || sum < ref->refused || sum <= ref->known)
+        return 0;
+    if (++ref->spared < 64)
+        return sum - ref->known;
+    ref->refused = 0;
+    return 0;
+}
+
+static size_t missing_after_refusal(struct reference *ref, size_t ask)
+{
+    ref->refused = reserved(ref) + ask;
+    ref->spared = 0;
+    if (ref->known >= ref->refused)
+        ref->known = reserved(ref);
+    return missing(ref, ask);
+}
+
 static struct ref_segment *map_segment(struct reference *ref, size_t bytes, bool shared,
                                        bool single)
 {
@@ -63,8 +113,12 @@ static struct ref_segment *map_segment(struct reference *ref, size_t bytes, bool
         return NULL;
     insert_block(&segment, 0, (struct ref_block){.bytes = bytes});
     ref->segments = grown(ref->segments, ref->count, &ref->room, sizeof(segment));
-    ref->segments[ref->count] = segment;
-    return &ref->segments[ref->count++];
+    ref->segments[ref->count++] = segment;
+    if (ref->known < reserved(ref))
+        ref->known = reserved(ref);
+    if (ref->known >= ref->refused)
+        ref->refused = 0;
+    return &ref->segments[ref->count - 1];
 }
 
 static void unmap_segment(struct reference *ref, struct ref_segment *segment)
@@ -151,14 +205,31 @@ static uint64_t try_small(struct reference *ref, size_t want)
     return found ? carve(found, at, want) : 0;
 }
 
-static uint64_t take_whole(struct ref_segment *segment)
+static uint64_t take_whole(struct ref_segment *segment, size_t want)
 {
+    segment->slack = segment->bytes > want ? segment->bytes - want : 0;
     segment->blocks[0].state = REF_LIVE;
     segment->idle_since = 0;
     return segment->addr;
 }
 
-static uint64_t try_large(struct reference *ref, size_t want)
+/* May a segment be so much larger than its tenant? */
+static bool is_close(const struct reference *ref, size_t want, size_t more, size_t share)
+{
+    size_t kept = ref->peak + ref->refused / 8;
+    size_t margin = ref->refused > kept ? (ref->refused - kept) / 8 : 0;
+
+    if (more == 0)
+        return true;
+    if (more > want / share)
+        return false;
+    if (!ref->refused)
+        return share == 8;
+    margin = margin > ref->refused / 512 ? margin : ref->refused / 512;
+    return slack(ref) + more <= margin;
+}
+
+static uint64_t try_large(struct reference *ref, size_t want, size_t share)
 {
     struct ref_segment *best = NULL;
 
@@ -166,13 +237,15 @@ static uint64_t try_large(struct reference *ref, size_t want)
         struct ref_segment *segment = &ref->segments[i];
 
         if (segment->shared || segment->blocks[0].state != REF_FREE ||
-            segment->bytes < want || segment->bytes > want + want / 8)
+            segment->bytes < want)
             continue;
         if (!best || segment->bytes < best->bytes ||
             (segment->bytes == best->bytes && segment->addr < best->addr))
             best = segment;
     }
-    return best ? take_whole(best) : 0;
+    if (!best || !is_close(ref, want, best->bytes - want, share))
+        return 0;
+    return take_whole(best, want);
 }
 
 static size_t preferred(const struct reference *ref)
@@ -189,57 +262,63 @@ static size_t preferred(const struct reference *ref)
     return used > ref->segment_bytes ? ref->segment_bytes : used;
 }
 
-static uint64_t alloc_small(struct reference *ref, size_t bytes)
+/* From what is there, or 0. `share`: of the request, how much too large a segment may be.
+ */
+static uint64_t try_all(struct reference *ref, size_t want, size_t share)
 {
-    size_t want = gs_round_up(bytes, GS_BLOCK_BYTES);
-
-    for (size_t given = 1, round = 0; given; round++) {
-        uint64_t addr = try_small(ref, want);
-        size_t ask = preferred(ref);
-        struct ref_segment *segment;
-
-        if (addr)
-            return addr;
-        segment = map_segment(ref, ask, true, false);
-        if (segment)
-            return carve(segment, 0, want);
-        given = ref->native ? 0 : ref_trim(ref, round ? SIZE_MAX : ask);
-        if (!given && ask > GS_LARGE_BYTES)
-            segment = map_segment(ref, GS_LARGE_BYTES, true, false);
-        if (segment)
-            return carve(segment, 0, want);
-    }
-    if (!ref->native) {
-        struct ref_segment *segment = map_segment(ref, bytes, false, true);
-
-        if (segment)
-            return take_whole(segment);
-    }
-    return 0;
+    return ref->large ? try_large(ref, want, share) : try_small(ref, want);
 }
 
-static uint64_t alloc_large(struct reference *ref, size_t bytes)
+/* A new segment's first tenant; NULL: 0. */
+static uint64_t move_in(struct ref_segment *segment, size_t want)
 {
-    size_t want = gs_round_up(bytes, GS_LARGE_BYTES);
-    struct ref_segment *segment;
+    if (!segment)
+        return 0;
+    return segment->shared ? carve(segment, 0, want) : take_whole(segment, want);
+}
 
-    for (size_t given = 1, round = 0; given; round++) {
-        uint64_t addr = try_large(ref, want);
+static uint64_t alloc_rounded(struct reference *ref, size_t bytes, size_t want)
+{
+    size_t ask = ref->large ? want : preferred(ref), least, given;
+    uint64_t addr = try_all(ref, want, 8);
 
+    if (addr)
+        return addr;
+    least = missing(ref, ask);
+    if (least) {
+        addr = try_all(ref, want, 2);
+        if (!addr && ref_trim(ref, least))
+            addr = try_all(ref, want, 8);
         if (addr)
             return addr;
-        segment = map_segment(ref, want, false, false);
-        if (segment)
-            return take_whole(segment);
-        given = ref->native ? 0 : ref_trim(ref, round ? SIZE_MAX : want);
     }
-    segment = ref->native ? NULL : map_segment(ref, bytes, false, true);
-    return segment ? take_whole(segment) : 0;
+    given = 1;
+    for (size_t round = 0; given && !addr; round++) {
+        addr = move_in(map_segment(ref, ask, !ref->large, false), want);
+        if (addr || ref->native)
+            return addr;
+        least = missing_after_refusal(ref, ask);
+        given = ref_trim(ref, round < 2 ? least : SIZE_MAX);
+        if (given)
+            addr = try_all(ref, want, 8);
+    }
+    if (!addr && !ref->large && ask > GS_LARGE_BYTES)
+        addr = move_in(map_segment(ref, GS_LARGE_BYTES, true, false), want);
+    return addr ? addr : move_in(map_segment(ref, bytes, false, true), want);
 }
 
 uint64_t ref_alloc(struct reference *ref, size_t bytes)
 {
-    return bytes < GS_LARGE_BYTES ? alloc_small(ref, bytes) : alloc_large(ref, bytes);
+    uint64_t addr;
+    size_t needed;
+
+    ref->large = bytes >= GS_LARGE_BYTES;
+    addr = alloc_rounded(
+        ref, bytes, gs_round_up(bytes, ref->large ? GS_LARGE_BYTES : GS_BLOCK_BYTES));
+    needed = reserved(ref) - idle(ref) - slack(ref);
+    if (addr && needed > ref->peak)
+        ref->peak = needed;
+    return addr;
 }
 
 /* Merge free neighbours; an empty segment rests, or goes back. May move segments. */
@@ -257,6 +336,7 @@ static void settle(struct reference *ref, struct ref_segment *segment)
     }
     if (segment->count > 1 || segment->blocks[0].state != REF_FREE)
         return;
+    segment->slack = 0;
     if (segment->single || ref->native)
         unmap_segment(ref, segment);
     else if (!segment->idle_since)
@@ -321,33 +401,45 @@ void ref_retire(struct reference *ref)
     }
 }
 
+/* Closest to what is missing: the smallest that is enough, else the largest; of equal
+ * ones the one that was idle longer. */
+static bool goes_before(const struct ref_segment *a, const struct ref_segment *b,
+                        size_t bytes)
+{
+    if (a->bytes == b->bytes)
+        return a->idle_since < b->idle_since;
+    if (a->bytes >= bytes && b->bytes >= bytes)
+        return a->bytes < b->bytes;
+    return a->bytes > b->bytes;
+}
+
 size_t ref_trim(struct reference *ref, size_t bytes)
 {
     size_t given = 0;
 
     while (given < bytes) {
-        size_t idle[2] = {0}, before = given;
+        size_t parts[2] = {0}, before = given;
         bool shared;
 
         for (size_t i = 0; i < ref->count; i++)
             if (ref->segments[i].idle_since)
-                idle[ref->segments[i].shared] += ref->segments[i].bytes;
-        shared = idle[1] > idle[0];
-        /* All that is needed of the larger part, oldest first, then look again. */
+                parts[ref->segments[i].shared] += ref->segments[i].bytes;
+        shared = parts[1] > parts[0];
+        /* All that is needed of the larger part, then look again. */
         while (given < bytes) {
-            struct ref_segment *oldest = NULL;
+            struct ref_segment *best = NULL;
 
             for (size_t i = 0; i < ref->count; i++) {
                 struct ref_segment *segment = &ref->segments[i];
 
                 if (segment->idle_since && segment->shared == shared &&
-                    (!oldest || segment->idle_since < oldest->idle_since))
-                    oldest = segment;
+                    (!best || goes_before(segment, best, bytes - given)))
+                    best = segment;
             }
-            if (!oldest)
+            if (!best)
                 break;
-            given += oldest->bytes;
-            unmap_segment(ref, oldest);
+            given += best->bytes;
+            unmap_segment(ref, best);
         }
         if (given == before)
             break;

@@ -28,15 +28,20 @@ struct ref_segment {
     uint64_t idle_since; /* 0: in use */
     struct ref_block *blocks;
     size_t count, room;
+    size_t slack; /* beyond what the tenant needs */
 };
 
 struct reference {
     struct fake device;
     size_t segment_bytes;
     bool native;
+    bool large; /* the request that is being served */
     uint64_t clock;
     struct ref_segment *segments;
     size_t count, room;
+    size_t known, refused; /* bytes the device had room for, and had none for; 0: never */
+    unsigned spared;       /* calls since that refusal */
+    size_t peak;           /* bytes needed at once so far */
 };
 
 void ref_init(struct reference *ref, size_t capacity, size_t segment_bytes, bool native);

@@ -1,0 +1,219 @@
+/*
+ * classes.c - size classes: those a user set, and those the pool counts by.
+ *
+ * What a class holds is not kept but looked up, block by block, when somebody asks: no
+ * call of the program pays for it. Only hits and misses are counted as they happen; those
+ * of a front stand in its stacks, and join the heap's when the front is given up.
+ *
+ * Owns: heap->class_counts.   Lock: heap->lock; fronts as levels.h says.
+ * Design: docs/pool.md, "Classes"
+ */
+#include <string.h>
+
+#include "heap.h"
+
+static_assert(GS_POOL_SMALL_CLASSES == GS_CLASS_COUNT, "pool.h states the number");
+
+/* ---- sizes ------------------------------------------------------------------------- */
+
+size_t gs_size_class(const struct gs_pool *pool, size_t bytes)
+{
+    unsigned low = 0, high = pool->class_count;
+
+    while (low < high) {
+        unsigned middle = low + (high - low) / 2;
+
+        if (pool->classes[middle] < bytes)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < pool->class_count ? pool->classes[low] : 0;
+}
+
+unsigned gs_pool_class_of(size_t bytes)
+{
+    if (bytes == 0)
+        return 0;
+    if (bytes > GS_REQUEST_MAX)
+        return GS_POOL_CLASSES - 1;
+    return gs_class_of_units((uint32_t)((bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES));
+}
+
+size_t gs_pool_class_bytes(unsigned class)
+{
+    unsigned octave, step;
+
+    if (class < GS_CLASS_EXACT)
+        return (class + 1) * GS_BLOCK_BYTES;
+    if (class >= GS_CLASS_COUNT)
+        return GS_LARGE_BYTES << (class - GS_CLASS_COUNT + 1);
+    octave = (class - GS_CLASS_EXACT) / 8;
+    step = (class - GS_CLASS_EXACT) % 8;
+    return (size_t)(8 + step + 1) * ((GS_CLASS_EXACT / 8 * GS_BLOCK_BYTES) << octave);
+}
+
+/* ---- hits and misses ----------------------------------------------------------------
+ */
+
+void gs_classes_settle(struct gs_front *front, struct gs_heap *heap)
+{
+    gs_lock_take(&heap->lock);
+    for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
+        heap->class_counts[i].hits += front->stacks[i].hits;
+        front->stacks[i].hits = 0;
+    }
+    for (unsigned i = 0; i < GS_POOL_LARGE_CLASSES; i++)
+        heap->class_counts[GS_CLASS_COUNT + i].hits += front->counts.whole_hits[i];
+    gs_lock_drop(&heap->lock);
+}
+
+/* All threads are kept out of the fronts, and heap->lock is held. */
+static void add_counts(const struct gs_heap *heap, struct gs_pool_class *classes)
+{
+    const struct gs_link *link;
+
+    for (unsigned i = 0; i < GS_POOL_CLASSES; i++) {
+        classes[i].hits += heap->class_counts[i].hits;
+        classes[i].misses += heap->class_counts[i].misses;
+    }
+    if (!heap->levels)
+        return;
+    for (link = heap->levels->fronts.next; link != &heap->levels->fronts;
+         link = link->next) {
+        const struct gs_front *front =
+            GS_LINK_OWNER(link, const struct gs_front, of_heap);
+
+        for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
+            classes[i].hits += front->stacks[i].hits;
+        for (unsigned i = 0; i < GS_POOL_LARGE_CLASSES; i++)
+            classes[GS_CLASS_COUNT + i].hits += front->counts.whole_hits[i];
+    }
+}
+
+/* ---- blocks and holes ----------------------------------------------------------------
+ */
+
+static void add_hole(const struct gs_segment *segment, size_t bytes,
+                     struct gs_pool_holes *holes)
+{
+    holes->count++;
+    holes->bytes += bytes;
+    if (bytes > holes->largest_bytes)
+        holes->largest_bytes = bytes;
+    if (segment->occupied)
+        holes->stranded_bytes += bytes;
+    if (segment->retained)
+        holes->retained_bytes += bytes;
+}
+
+static void add_block(const struct gs_block *block, struct gs_pool_class_stats *out)
+{
+    const struct gs_segment *segment = block->segment;
+    struct gs_pool_class *class = &out->classes[gs_class_of_units(block->units)];
+    size_t bytes = gs_block_bytes(block);
+
+    switch (gs_block_state(block)) {
+    case GS_BLOCK_LIVE:
+    case GS_BLOCK_CLAIMED:
+        class->live++;
+        class->live_bytes += bytes;
+        class->rounding_bytes += bytes - gs_block_requested(block);
+        break;
+    case GS_BLOCK_PENDING:
+        class->pending++;
+        class->pending_bytes += bytes;
+        break;
+    case GS_BLOCK_FREE:
+        if (segment->shared) {
+            add_hole(segment, bytes, &out->holes);
+            break;
+        }
+        __attribute__((fallthrough));
+    case GS_BLOCK_CACHED:
+        class->cached++;
+        class->cached_bytes += bytes;
+        break;
+    case GS_BLOCK_SPARE:
+        break;
+    }
+}
+
+/* All threads are kept out of the fronts, and heap->lock is held. */
+static void add_heap(struct gs_heap *heap, struct gs_pool_class_stats *out)
+{
+    const struct gs_link *link;
+
+    add_counts(heap, out->classes);
+    out->holes.slack_bytes += heap->slack_bytes;
+    for (link = heap->segments.next; link != &heap->segments; link = link->next) {
+        const struct gs_segment *segment =
+            GS_LINK_OWNER(link, const struct gs_segment, all);
+
+        for (uint32_t id = segment->first; id;) {
+            const struct gs_block *block = gs_block_at(heap->pool, id);
+
+            add_block(block, out);
+            id = block->next;
+        }
+    }
+}
+
+void gs_pool_class_stats(struct gs_pool *pool, int device,
+                         struct gs_pool_class_stats *out)
+{
+    memset(out, 0, sizeof(*out));
+    for (unsigned i = 0; i < GS_POOL_CLASSES; i++)
+        out->classes[i].bytes = gs_pool_class_bytes(i);
+    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
+        if (!gs_heap_on(heap, device))
+            continue;
+        gs_levels_exclude(heap);
+        gs_lock_take(&heap->lock);
+        add_heap(heap, out);
+        gs_lock_drop(&heap->lock);
+        gs_levels_admit(heap);
+    }
+}
+
+unsigned gs_pool_fragmentation(const struct gs_pool_holes *holes)
+{
+    if (!holes->bytes)
+        return 0;
+    return (unsigned)((holes->bytes - holes->largest_bytes) * 1000 / holes->bytes);
+}
+
+/* ---- the checker --------------------------------------------------------------------
+ */
+
+const char *gs_classes_check(struct gs_heap *heap, const struct gs_pool_stats *stats)
+{
+    struct gs_pool_class_stats by_class;
+    struct gs_pool_class sum = {0};
+    uint64_t levels = stats->front_bytes + stats->stream_bytes + stats->global_bytes;
+
+    memset(&by_class, 0, sizeof(by_class));
+    add_heap(heap, &by_class);
+    for (unsigned i = 0; i < GS_POOL_CLASSES; i++) {
+        const struct gs_pool_class *class = &by_class.classes[i];
+
+        sum.live_bytes += class->live_bytes;
+        sum.rounding_bytes += class->rounding_bytes;
+        sum.cached_bytes += class->cached_bytes;
+        sum.pending_bytes += class->pending_bytes;
+        sum.hits += class->hits;
+        sum.misses += class->misses;
+    }
+    if (sum.hits != stats->hits || sum.misses != stats->misses)
+        return "hits or misses by class do not add up to all of them";
+    if (sum.live_bytes != stats->used_bytes ||
+        sum.live_bytes - sum.rounding_bytes != stats->live_bytes ||
+        sum.pending_bytes != stats->pending_bytes)
+        return "live or pending bytes by class do not add up to all of them";
+    if (sum.cached_bytes != levels + heap->idle_bytes[GS_IDLE_LARGE])
+        return "cached bytes by class do not add up to all of them";
+    if (sum.live_bytes + sum.pending_bytes + sum.cached_bytes + by_class.holes.bytes !=
+        stats->reserved_bytes)
+        return "blocks and holes by class do not add up to what is reserved";
+    return NULL;
+}

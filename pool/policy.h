@@ -1,0 +1,100 @@
+/*
+ * policy.h - holes by kind of segment, slack, and classes: the end of heap.h, by which
+ * alone it is included.
+ *
+ * Owns: nothing.   Lock: heap->lock, but as said.   Design: docs/pool.md, "Fewer calls of
+ * the driver", "Carving" and "Classes"
+ */
+#ifndef GS_POOL_POLICY_H
+#define GS_POOL_POLICY_H
+
+#include "heap.h"
+
+/* The class of a block; pool.h says which there are. */
+static inline unsigned gs_class_of_units(uint32_t units)
+{
+    if (units <= GS_LARGE_UNITS)
+        return gs_class_of(units);
+    return GS_CLASS_COUNT + (31 - (unsigned)__builtin_clz(units - 1)) - 12;
+}
+
+/* A request was served without the driver; heap->lock is held. */
+static inline void gs_heap_hit(struct gs_heap *heap, const struct gs_block *block)
+{
+    heap->stats.hits++;
+    heap->class_counts[gs_class_of_units(block->units)].hits++;
+}
+
+static inline struct gs_room *gs_room_of(struct gs_heap *heap)
+{
+    int device = heap->device;
+
+    return &heap->pool->rooms[device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1];
+}
+
+/* The tree of a hole of a carved segment. */
+static inline struct gs_tree *gs_carved_tree(struct gs_heap *heap,
+                                             const struct gs_block *hole)
+{
+    return &heap->carved[hole->prev | hole->next ? GS_CARVED_HOLES : GS_CARVED_WHOLE];
+}
+
+/* A hole of a shared segment can be found, or no longer; heap->lock is held. */
+static inline void gs_hole_put(struct gs_heap *heap, struct gs_block *hole)
+{
+    const struct gs_table *blocks = &heap->pool->blocks;
+
+    if (GS_LIKELY(!hole->segment->carved))
+        gs_bins_put(blocks, heap->bins, hole, &heap->seed);
+    else
+        gs_tree_put(blocks, gs_carved_tree(heap, hole), hole, &heap->seed);
+}
+
+static inline void gs_hole_drop(struct gs_heap *heap, struct gs_block *hole)
+{
+    const struct gs_table *blocks = &heap->pool->blocks;
+
+    if (GS_LIKELY(!hole->segment->carved))
+        gs_bins_drop(blocks, heap->bins, hole);
+    else
+        gs_tree_drop(blocks, gs_carved_tree(heap, hole), hole);
+}
+
+/* Units in use of the segment's kind. */
+static inline uint64_t *gs_units_in(struct gs_heap *heap,
+                                    const struct gs_segment *segment)
+{
+    return segment->carved ? &heap->carved_units : &heap->small_units;
+}
+
+/* --- slack.c --------------------------------------------------------------------------
+ */
+
+/* How closely a cached large segment has to fit. */
+enum gs_closeness { GS_CLOSE, GS_LOOSE };
+
+/* May a cached large segment of `units` serve the request? heap->lock is held. */
+bool gs_slack_allows(struct gs_heap *heap, const struct gs_request *request,
+                     uint32_t units, enum gs_closeness closeness);
+/* A tenant that needs `bytes` moves into a large segment, or has left it. heap->lock is
+ * held. */
+void gs_slack_begin(struct gs_heap *heap, struct gs_segment *segment, size_t bytes);
+void gs_slack_end(struct gs_heap *heap, struct gs_segment *segment);
+/* More of the device is in use than before, perhaps than ever. */
+void gs_slack_note(struct gs_heap *heap);
+/* A dead heap has none; heap->lock is held. */
+void gs_slack_forget(struct gs_heap *heap);
+
+/* --- classes.c ------------------------------------------------------------------------
+ */
+
+/* The user's size class for a request; 0: there is none. Takes no lock. */
+size_t gs_size_class(const struct gs_pool *pool, size_t bytes);
+/* A front's counters by class join its heap's; levels->lock is held, and nobody is
+ * inside. Takes heap->lock. */
+void gs_classes_settle(struct gs_front *front, struct gs_heap *heap);
+/* The sums over classes agree with `stats`, which has the fronts' counters. NULL, or what
+ * is wrong. heap->lock is held, and all threads are kept out of the fronts. */
+const char *gs_classes_check(struct gs_heap *heap, const struct gs_pool_stats *stats);
+
+#endif

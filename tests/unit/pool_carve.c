@@ -1,0 +1,167 @@
+/*
+ * pool_carve.c - proves that large requests share segments where that was asked for, that
+ * what they leave merges and goes back, and that no program fits worse for it.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "pool_fake.h"
+
+#define LIVE_MAX 64
+
+static void begin(struct bed *bed, size_t capacity, size_t segment_bytes)
+{
+    const struct gs_pool_config config = {
+        .segment_bytes = segment_bytes, .cache_bytes = 1 * GS_MIB, .carve = true};
+
+    memset(bed, 0, sizeof(*bed));
+    fake_init(&bed->fake, capacity);
+    cr_assert_eq(gs_pool_create(&config, &bed->pool), GS_OK);
+    cr_assert_eq(gs_heap_create(bed->pool, &bed->fake.backend, &bed->fake, 0, &bed->heap),
+                 GS_OK);
+}
+
+static struct gs_range range_of(struct bed *bed, uint64_t addr)
+{
+    struct gs_range range;
+
+    cr_assert_eq(gs_pool_find(bed->pool, addr, &range), GS_OK);
+    return range;
+}
+
+Test(carve, large_requests_share_what_one_left)
+{
+    struct bed bed;
+    uint64_t whole, a, b, c;
+
+    begin(&bed, GS_GIB, 20 * GS_MIB);
+    whole = bed_alloc(&bed, 12 * GS_MIB);
+    bed_free(&bed, whole);
+    a = bed_alloc(&bed, 6 * GS_MIB);
+    b = bed_alloc(&bed, 2 * GS_MIB);
+    c = bed_alloc(&bed, 3 * GS_MIB);
+    cr_expect_eq(a, whole);
+    cr_expect_eq(b, whole + 6 * GS_MIB);
+    cr_expect_eq(c, whole + 8 * GS_MIB);
+    cr_expect_eq(bed.fake.maps, 1);
+    cr_expect(range_of(&bed, b).shared);
+    cr_expect_eq(range_of(&bed, c).block_bytes, 4 * GS_MIB);
+    cr_expect_eq(range_of(&bed, c).requested_bytes, 3 * GS_MIB);
+    bed_check(&bed);
+    bed_free(&bed, b);
+    bed_free(&bed, a);
+    bed_free(&bed, c);
+    bed_check(&bed);
+    cr_expect_eq(bed_alloc(&bed, 12 * GS_MIB), whole, "not merged again");
+    bed_fini(&bed);
+}
+
+Test(carve, what_is_larger_than_a_segment_has_its_own)
+{
+    struct bed bed;
+    uint64_t large;
+
+    begin(&bed, GS_GIB, 8 * GS_MIB);
+    large = bed_alloc(&bed, 10 * GS_MIB);
+    cr_expect_not(range_of(&bed, large).shared);
+    cr_expect(range_of(&bed, bed_alloc(&bed, 8 * GS_MIB)).shared);
+    cr_expect(range_of(&bed, bed_alloc(&bed, 512)).shared);
+    cr_expect_eq(bed.fake.maps, 3, "small blocks have segments of their own");
+    bed_check(&bed);
+    bed_fini(&bed);
+}
+
+Test(carve, a_stray_block_strands_no_more_than_a_segment)
+{
+    struct gs_pool_class_stats stats;
+    struct bed bed;
+    uint64_t addrs[32];
+
+    begin(&bed, GS_GIB, 20 * GS_MIB);
+    for (size_t i = 0; i < GS_ARRAY_LEN(addrs); i++)
+        addrs[i] = bed_alloc(&bed, 20 * GS_MIB);
+    for (size_t i = 0; i < GS_ARRAY_LEN(addrs); i++)
+        bed_free(&bed, addrs[i]);
+    bed_alloc(&bed, 2 * GS_MIB);
+    gs_pool_trim(bed.pool, -1, SIZE_MAX);
+    cr_expect_eq(bed.fake.mapped_bytes, 20 * GS_MIB);
+    gs_pool_class_stats(bed.pool, 0, &stats);
+    cr_expect_eq(stats.holes.stranded_bytes, 18 * GS_MIB);
+    bed_check(&bed);
+    bed_fini(&bed);
+}
+
+Test(carve, an_exported_segment_takes_no_new_tenant)
+{
+    struct bed bed;
+    uint64_t a, b;
+
+    begin(&bed, GS_GIB, 20 * GS_MIB);
+    bed_free(&bed, bed_alloc(&bed, 12 * GS_MIB));
+    a = bed_alloc(&bed, 4 * GS_MIB);
+    cr_assert_eq(gs_pool_retain(bed.pool, a), GS_OK);
+    b = bed_alloc(&bed, 4 * GS_MIB);
+    cr_expect_neq(range_of(&bed, a).segment_addr, range_of(&bed, b).segment_addr);
+    bed_check(&bed);
+    bed_free(&bed, a);
+    cr_expect_not(fake_is_mapped(&bed.fake, a), "its last tenant has left");
+    bed_check(&bed);
+    bed_fini(&bed);
+}
+
+/* Every hole counts on a full device: what adds up to all of it fits, one by one. */
+Test(carve, fills_a_device_to_the_last_byte)
+{
+    struct bed bed;
+
+    begin(&bed, 64 * GS_MIB, 20 * GS_MIB);
+    for (size_t i = 0; i < 32; i++)
+        cr_assert_neq(bed_alloc(&bed, 2 * GS_MIB), 0, "%zu", i);
+    cr_expect_eq(bed_alloc(&bed, 2 * GS_MIB), 0);
+    bed_check(&bed);
+    bed_fini(&bed);
+}
+
+Test(carve, random_blocks_never_overlap)
+{
+    struct {
+        uint64_t addr;
+        size_t bytes;
+    } live[LIVE_MAX] = {{0, 0}};
+    uint64_t state = 5;
+    struct bed bed;
+
+    begin(&bed, 256 * GS_MIB, 32 * GS_MIB);
+    for (unsigned i = 0; i < 20000; i++) {
+        size_t at = bed_random(&state) % LIVE_MAX;
+
+        if (live[at].addr) {
+            if (bed_random(&state) % 8)
+                bed_free(&bed, live[at].addr);
+            else
+                bed_free_fenced(&bed, live[at].addr, 0);
+            live[at].addr = 0;
+        } else {
+            live[at].bytes = 1 + bed_random(&state) % (i % 3 ? 16 * GS_MIB : GS_MIB);
+            live[at].addr = bed_alloc(&bed, live[at].bytes);
+        }
+        for (size_t j = 0; live[at].addr && j < LIVE_MAX; j++)
+            cr_assert(j == at || !live[j].addr ||
+                      live[j].addr + live[j].bytes <= live[at].addr ||
+                      live[at].addr + live[at].bytes <= live[j].addr);
+        if (i % 64 == 0) {
+            gs_heap_retire(bed.heap, gs_heap_retire_begin(bed.heap));
+            bed_check(&bed);
+        }
+    }
+    cr_expect_gt(bed_stats(&bed).oom_trims, 0, "the device was never full");
+    for (size_t at = 0; at < LIVE_MAX; at++)
+        if (live[at].addr)
+            bed_free(&bed, live[at].addr);
+    gs_heap_retire(bed.heap, gs_heap_retire_begin(bed.heap));
+    gs_pool_trim(bed.pool, -1, SIZE_MAX);
+    cr_expect_eq(bed.fake.mapped_bytes, 0);
+    bed_check(&bed);
+    gs_heap_kill(bed.heap);
+    bed_fini(&bed);
+}
