@@ -388,7 +388,7 @@ void gs_context_end(struct gs_state *state, CUcontext handle)
     set_remove(&contexts->unpooled, handle);
     set_remove(&contexts->shared, handle);
     pthread_mutex_unlock(&contexts->lock);
-    if (found && found->heap) {
+    if (found && found->heap && !gs_mutant(GS_MUTANT_heap_outlives)) {
         gs_heap_kill(found->heap);
         gs_host_context_end(found);
         gs_managed_context_end(found);
@@ -471,6 +471,9 @@ static CUresult synchronize_all(struct gs_state *state, const struct gs_context 
  * would break its capture, which the native free does not. */
 static CUresult wait_for_all(struct gs_state *state, const struct gs_context *context)
 {
+    if (gs_mutant(GS_MUTANT_capture_waits)) {
+        return synchronize(context->handle);
+    }
     CUresult result =
         gs_captures_ever() ? gs_marks_wait(state, context) : CUDA_ERROR_NOT_SUPPORTED;
     return result == CUDA_ERROR_NOT_SUPPORTED ? synchronize_all(state, context) : result;
@@ -487,7 +490,13 @@ CUresult gs_context_wait(struct gs_state *state, const struct gs_context *contex
     bool unfenced = gs_context_take_unfenced(context);
     uint64_t token = gs_heap_retire_begin(context->heap);
     struct gs_snapshot before = gs_submissions_snapshot(0);
+    if (gs_mutant(GS_MUTANT_lock_held)) {
+        pthread_mutex_lock(&state->contexts.lock);
+    }
     CUresult result = wait_for_all(state, context);
+    if (gs_mutant(GS_MUTANT_lock_held)) {
+        pthread_mutex_unlock(&state->contexts.lock);
+    }
     if (result == CUDA_SUCCESS) {
         gs_heap_retire(context->heap, token);
         gs_context_mark_idle(context, &before);
@@ -502,6 +511,11 @@ void gs_context_mark_idle(const struct gs_context *context,
                           const struct gs_snapshot *snapshot)
 {
     gs_submissions_mark(&((struct gs_context *)(uintptr_t)context)->idle_at, snapshot);
+}
+
+void gs_context_never_idle(const struct gs_context *context)
+{
+    set_unfenced(context);
 }
 
 bool gs_context_take_unfenced(const struct gs_context *context)

@@ -107,6 +107,9 @@ static inline CUcontext gs_context_accessor(struct gs_contexts *contexts, CUcont
 void gs_context_mark_idle(const struct gs_context *context,
                           const struct gs_snapshot *snapshot);
 
+/* The context has failed: each free asks the driver, until a wait of one succeeds. */
+void gs_context_never_idle(const struct gs_context *context);
+
 /*
  * Whether that wait would find nothing: nothing was submitted since the context was last
  * seen complete, no other context may access its memory, and no block waits for a

@@ -104,7 +104,7 @@ static CUresult allocate(struct gs_state *state, CUdeviceptr *out, size_t bytes)
     int native = CUDA_ERROR_OUT_OF_MEMORY;
 
     if (GS_UNLIKELY(!out || bytes == 0 || !context || !context->heap ||
-                    gs_captures_active())) {
+                    (gs_captures_active() && !gs_mutant(GS_MUTANT_capture_served)))) {
         return allocate_otherwise(state, context, out, bytes, GS_ERR_UNPOOLABLE, 0);
     }
     gs_warmup(context);
@@ -195,7 +195,8 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
 {
     struct gs_heap *heap = gs_block_heap(block);
     CUresult result = CUDA_SUCCESS;
-    bool waited = !gs_captures_active(), idle = false;
+    bool waited = !gs_captures_active() || gs_mutant(GS_MUTANT_capture_waits);
+    bool idle = false;
     gs_pool_thread_stream(gs_submissions_stream());
     if (gs_free_lazily(state, block, addr)) {
         return CUDA_SUCCESS;
@@ -249,15 +250,33 @@ static inline bool free_idle_block(struct gs_state *state, struct gs_block *bloc
     return true;
 }
 
+/* A build that breaks things takes an address inside a block for the block's. */
+static bool free_around(struct gs_state *state, CUdeviceptr dptr)
+{
+    struct gs_range range;
+    struct gs_block *block;
+    if (!gs_mutant(GS_MUTANT_inside_freed) ||
+        gs_pool_find(state->pool, dptr, &range) != GS_OK ||
+        gs_pool_claim(state->pool, range.block_addr, &block) != GS_OK) {
+        return false;
+    }
+    gs_block_park(block);
+    return true;
+}
+
 /* What is not the pool's, or no start of a live block. */
 static GS_NOINLINE CUresult free_other(struct gs_state *state, CUdeviceptr dptr,
                                        enum gs_status found)
 {
     CUresult result;
+    if (found == GS_ERR_BAD_FREE && free_around(state, dptr)) {
+        return CUDA_SUCCESS;
+    }
     if (found != GS_ERR_BAD_FREE && gs_managed_free(state, dptr, &result)) {
         return result;
     }
-    if (found == GS_ERR_BAD_FREE || gs_host_owns(state, dptr)) {
+    if ((found == GS_ERR_BAD_FREE && !gs_mutant(GS_MUTANT_inside_forwarded)) ||
+        gs_host_owns(state, dptr)) {
         /* Never the driver's business: a cached block may sit at its segment's base. */
         gs_record_bad_free(state, dptr, GS_API_cuMemFree_v2);
         return CUDA_ERROR_INVALID_VALUE;
@@ -330,7 +349,8 @@ static bool retain_segment(struct gs_state *state, CUdeviceptr dptr,
                            struct gs_range *range)
 {
     return state->pool && gs_pool_find(state->pool, dptr, range) == GS_OK &&
-           gs_pool_retain(state->pool, dptr) == GS_OK;
+           (gs_mutant(GS_MUTANT_marks_ignored) ||
+            gs_pool_retain(state->pool, dptr) == GS_OK);
 }
 
 GS_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)

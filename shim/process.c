@@ -22,6 +22,7 @@
 #include "finish.h"
 #include "linker.h"
 #include "log.h"
+#include "mutants.h"
 #include "state.h"
 #include "trace.h"
 
@@ -69,6 +70,9 @@ static void at_exit(int status, void *unused)
 {
     char ending[32];
     (void)unused;
+    if (gs_mutant(GS_MUTANT_exit_calls)) {
+        (void)gs_real()->cuCtxSynchronize();
+    }
     gs_coverage_flush();
     snprintf(ending, sizeof(ending), "exit %d", status & 0xff);
     report_and_end(status, ending);

@@ -119,7 +119,8 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
 bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *context,
                          CUresult result)
 {
-    if (GS_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY) || !state->pool) {
+    if (GS_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY) || !state->pool ||
+        gs_mutant(GS_MUTANT_others_refused)) {
         return false;
     }
     int device = context ? context->device : -1;

@@ -21,6 +21,7 @@
 #include "known.h"
 #include "managed.h"
 #include "mem_limits.h"
+#include "mutants.h"
 #include "linker.h"
 #include "log.h"
 #include "lookup.h"
@@ -77,6 +78,9 @@ static void after_fork(void)
 static void after_fork_in_child(void)
 {
     after_fork();
+    if (gs_mutant(GS_MUTANT_child_keeps)) {
+        return;
+    }
     __atomic_store_n(&current, NULL, __ATOMIC_RELAXED);
     __atomic_store_n(&gs_state_ready, NULL, __ATOMIC_RELAXED);
     pthread_mutex_init(&start_lock, NULL);

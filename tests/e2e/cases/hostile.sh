@@ -36,6 +36,6 @@ hostile_order_case() {
   fail "the oracle's verdict changed under the library"
 }
 for topic in streams. legacy. per_thread. events. host. copies. host_function. words. \
-  threads. memory.freed memory.free_as memory.free_of memory.pinned ordered. graphs. programmatic. peers. idle.; do
+  threads. memory.freed memory.free_as memory.free_of memory.pinned ordered. graphs. programmatic. peers. idle. rules.; do
   add_case "hostile order $topic" hostile_order_case "$topic"
 done

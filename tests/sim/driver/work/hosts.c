@@ -62,6 +62,7 @@ static atomic_uint coming;            /* threads on their way to the lock */
 static atomic_uint gap;
 static atomic_ullong points;
 static bool choosing;          /* sim_hostile_lock: somebody gives the turn, soon */
+static bool taken;             /* sim_hostile_lock: the holder knows that it has it */
 static uint64_t last_census;   /* sim_hostile_lock: points then */
 static pid_t process;          /* sim_hostile_lock: whose threads these are */
 static pthread_cond_t stirred; /* on CLOCK_MONOTONIC */
@@ -122,6 +123,7 @@ static void give(struct host *next)
 {
     atomic_store_explicit(&holder, next, memory_order_relaxed);
     atomic_store_explicit(&inside, false, memory_order_relaxed);
+    taken = false;
     if (!next)
         return;
     next->state = HOLDS;
@@ -134,6 +136,7 @@ static void await_turn(struct host *host)
 {
     while (atomic_load_explicit(&holder, memory_order_relaxed) != host)
         pthread_cond_wait(&host->turn, &sim_hostile_lock);
+    taken = true;
     atomic_store_explicit(&inside, true, memory_order_relaxed);
 }
 
@@ -451,6 +454,8 @@ void sim_hosts_take_away(enum sim_task_state state)
     struct host *old = atomic_load(&holder);
     uint64_t at = sim_hosts_points();
 
+    if (!taken && state != SIM_TASK_GONE)
+        return; /* it sleeps because it waits for this very lock */
     settle(true);
     bool came_in =
         atomic_load(&holder) != old || atomic_load(&inside) || sim_hosts_points() != at;

@@ -1,0 +1,61 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# refusals.sh - nothing is refused that native serves: random requests of every kind on a
+# small device, first without the library and then with it, while the driver fails now and
+# then; what kernels wrote stays, the errors are the driver's, and nothing is left behind.
+#
+# E2E_REFUSAL_SEEDS  seeds a case (2; 25, 400 in all, in scripts/test --full)
+
+refusal_seeds=${E2E_REFUSAL_SEEDS:-2}
+
+# refusals_case WAY MODE FAIL [VARIABLE...]: FAIL are the failures made under the library.
+refusals_case() {
+  local program=$apps/refusals_$1 mode=$2 failures=$3 seed made=0
+
+  shift 3
+  need_file "$program"
+  for ((seed = 1; seed <= refusal_seeds; seed++)); do
+    run_in native CUDASIM_MEMORY=48M CUDASIM_LOG=1 -- "$program" "$mode" "$seed" 300
+    expect_status native 0
+    expect_text native.out 'answer 0$'
+    run_in shim LD_PRELOAD="$shim" CUDASIM_MEMORY=48M CUDASIM_LOG=1 \
+      CUDASIM_FAIL="$failures" CUDASIM_SEED="$seed" "$@" -- \
+      "$program" "$mode" "$seed" 300 native.out
+    expect_status shim 0
+    expect_text shim.out '^refusals: [0-9]+ requests'
+    expect_text shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked'
+    grep -vE '^(==[0-9]+==|refusals: the end)' shim.err >strange && fail "text on stderr"
+    made=$((made + $(sed -nE 's/.* ([0-9]+) failures made.*/\1/p' shim.out)))
+  done
+  [[ -z $failures || $made -gt 0 ]] || fail "no failure was made"
+}
+
+others='cuMemAllocPitch:*%30,cuMemAllocManaged:*%30,cuMemAllocHost:*%30,cuMemAllocAsync:*%30'
+others+=',cuArrayCreate:*%30,cuMemCreate:*%30,cuMemAlloc:*%10'
+for mode in roomy full; do
+  add_case "refusals $mode" refusals_case linked "$mode" ""
+  add_case "refusals $mode runtime" refusals_case shared "$mode" ""
+  add_case "refusals $mode a fifth fails" refusals_case linked "$mode" 'cuMemAlloc:*%20'
+  add_case "refusals $mode the seventh fails" refusals_case shared "$mode" 'cuMemAlloc:7'
+  add_case "refusals $mode all from the fourth fail" \
+    refusals_case linked "$mode" 'cuMemAlloc:4+'
+  add_case "refusals $mode another error" refusals_case linked "$mode" 'cuMemAlloc:*%20=304'
+  add_case "refusals $mode all kinds fail" refusals_case linked "$mode" "$others"
+done
+add_case "refusals full, a limit" \
+  refusals_case linked full 'cuMemAlloc:*%10' GPUSHIM_POOL_LIMIT=16M
+add_case "refusals roomy, nothing kept" \
+  refusals_case linked roomy 'cuMemAlloc:*%10' GPUSHIM_POOL_RELEASE=0
+
+# A device that has failed answers as it does without the library, once a synchronize has
+# told.
+lost_case() {
+  run_in native CUDASIM_FAIL=cuStreamSynchronize:1=lost -- "$apps/refusals_$1" lost 1
+  run_in shim LD_PRELOAD="$shim" GPUSHIM_LEAK_REPORT=off \
+    CUDASIM_FAIL=cuStreamSynchronize:1=lost -- "$apps/refusals_$1" lost 1
+  expect_text native.out 'sees it fail +46$'
+  expect_same native shim
+}
+for way in shared linked; do
+  add_case "refusals lost device $way" lost_case "$way"
+done

@@ -1,0 +1,166 @@
+/*
+ * rules.c - programs that lean on the rules every layer keeps whatever its free waits
+ * for: which pointers are whose, what a context's death, a capture or a mark on memory
+ * means, and that nothing held over a call of the driver stops another thread.
+ *
+ * Each program is right, and says nothing of how memory is kept; a layer that breaks the
+ * rule makes it wrong. Source: Driver API, the calls' own pages; docs/free.md.
+ */
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "order.h"
+
+#define MIB ((size_t)1 << 20)
+
+/* ---- pointers ------------------------------------------------------------------------
+ */
+
+PROGRAM(rules, freed_twice, RIGHT, "a second free is refused and harms no neighbour")
+{
+    CUstream stream = new_stream();
+    CUdeviceptr first = new_memory(), second = new_memory();
+
+    OK(cuMemFree(first));
+    CODE(cuMemFree(first), CUDA_ERROR_INVALID_VALUE);
+    fill(stream, second, 1);
+    must_hold(second, 1);
+    OK(cuMemFree(second));
+}
+
+PROGRAM(rules, freed_inside, RIGHT, "an address inside a block is none to free")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), other;
+
+    fill(a, memory, 1);
+    CODE(cuMemFree(memory + 256), CUDA_ERROR_INVALID_VALUE);
+    other = new_memory();
+    fill(b, other, 2);
+    must_hold(memory, 1);
+    must_hold(other, 2);
+    OK(cuMemFree(memory));
+}
+
+/* ---- locks ---------------------------------------------------------------------------
+ */
+
+static void allocate_a_little(void *flag)
+{
+    const struct timespec pause = {0, 1000000};
+    CUdeviceptr memory;
+
+    nanosleep(&pause, NULL);
+    memory = new_memory();
+    __atomic_store_n((uint32_t *)flag, 1, __ATOMIC_RELEASE);
+    OK(cuMemFree(memory));
+}
+
+PROGRAM_WITH(rules, allocated_beside_a_free, RIGHT,
+             "a free that waits lets others allocate, who then end the wait",
+             "CUDASIM_HANG=500")
+{
+    CUdeviceptr memory = new_memory();
+    uint32_t *flag = new_pinned();
+    struct worker *worker;
+
+    *flag = 0;
+    wait_for(new_stream(), flag);
+    worker = start_worker(allocate_a_little, flag);
+    OK(cuMemFree(memory));
+    join_worker(worker);
+}
+
+/* ---- contexts ------------------------------------------------------------------------
+ */
+
+PROGRAM(rules, freed_after_its_context, RIGHT, "memory goes with its context")
+{
+    CUdeviceptr memory;
+    CUcontext context;
+    CUdevice device;
+
+    OK(cuDeviceGet(&device, 0));
+    OK(cuCtxCreate(&context, NULL, 0, device));
+    memory = new_memory();
+    OK(cuCtxDestroy(context));
+    OK(cuCtxSetCurrent(world_context()));
+    CODE(cuMemFree(memory), CUDA_ERROR_INVALID_VALUE);
+}
+
+PROGRAM(rules, freed_in_a_child, RIGHT, "what the parent has is nothing to its child")
+{
+    CUdeviceptr memory = new_memory();
+    int status = -1;
+    pid_t child;
+
+    OK(cuCtxSynchronize());
+    child = fork();
+    if (child == 0)
+        _exit(cuMemFree(memory) == CUDA_SUCCESS);
+    must(child > 0 && waitpid(child, &status, 0) == child, "there is a child");
+    must(status == 0, "the child's free is refused");
+    OK(cuMemFree(memory));
+}
+
+/* ---- captures ------------------------------------------------------------------------
+ */
+
+PROGRAM(rules, allocated_in_a_capture, RIGHT, "an unsafe call is refused in a capture")
+{
+    CUstream stream = new_stream();
+    CUdeviceptr memory;
+    CUgraph graph;
+
+    OK(cuMemFree(new_memory())); /* something to be tempted with */
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CODE(cuMemAlloc(&memory, BYTES), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CODE(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+PROGRAM(rules, freed_beside_a_capture, RIGHT, "a free leaves a relaxed capture alone")
+{
+    CUstream stream = new_stream();
+    CUdeviceptr memory = new_memory(), other = new_memory();
+    CUgraph graph;
+
+    fill(new_stream(), other, 1);
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    fill(stream, memory, 2);
+    OK(cuMemFree(other));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphDestroy(graph));
+}
+
+/* ---- marks, and other consumers ------------------------------------------------------
+ */
+
+PROGRAM(rules, marked_memory, RIGHT, "a mark on memory goes with it")
+{
+    CUdeviceptr marked = new_memory(), neighbour = new_memory(), fresh;
+    unsigned on = 1, found = 1;
+
+    OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, marked));
+    OK(cuMemFree(marked));
+    fresh = new_memory();
+    OK(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, fresh));
+    must(found == 0, "new memory is not marked");
+    OK(cuMemFree(neighbour));
+    OK(cuMemFree(fresh));
+}
+
+PROGRAM_WITH(rules, others_get_what_is_free, RIGHT,
+             "what was freed is there for other kinds of memory", "CUDASIM_MEMORY=64M")
+{
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr memory;
+
+    OK(cuMemAlloc(&memory, 40 * MIB));
+    OK(cuMemFree(memory));
+    OK(cuMemCreate(&handle, 40 * MIB, &prop, 0));
+    OK(cuMemRelease(handle));
+}
