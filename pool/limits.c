@@ -249,6 +249,15 @@ size_t gs_heap_upkeep(struct gs_heap *heap, size_t bytes)
     return give_back(heap, bytes, limit);
 }
 
+size_t gs_heap_give_back(struct gs_heap *heap)
+{
+    if (gs_heap_is_dead(heap))
+        return 0;
+    gs_levels_drain(heap);
+    gs_pending_poll(heap, 0);
+    return give_back(heap, SIZE_MAX, 0);
+}
+
 void gs_heap_upkeep_if_quiet(struct gs_heap *heap)
 {
     if (gs_heap_wants_upkeep(heap) && gs_heap_is_quiet(heap))

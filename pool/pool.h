@@ -214,6 +214,13 @@ bool gs_heap_wants_upkeep(const struct gs_heap *heap);
  */
 size_t gs_heap_upkeep(struct gs_heap *heap, size_t bytes);
 
+/*
+ * Give back all of the heap that is not in use, what it has cached and what was pending
+ * and is done included; its next request asks the backend again. For a heap that is not
+ * expected to be asked soon. Returns the bytes given back.
+ */
+size_t gs_heap_give_back(struct gs_heap *heap);
+
 /* Sums over the device's heaps, dead ones included; device -1: all. */
 void gs_pool_stats(struct gs_pool *pool, int device, struct gs_pool_stats *out);
 

@@ -52,6 +52,16 @@ void gs_announce_ordered(enum cudasim_note_kind kind, const char *call, uint64_t
                                .per_thread = per_thread});
 }
 
+void gs_announce_block_in(const char *call, uint64_t addr, size_t bytes, CUstream stream)
+{
+    note((struct cudasim_note){.kind = CUDASIM_HAND_OUT,
+                               .call = call,
+                               .address = addr,
+                               .bytes = bytes,
+                               .stream = stream,
+                               .stream_ordered = true});
+}
+
 void gs_announce_proof(uint64_t addr, CUevent event)
 {
     note((struct cudasim_note){.kind = CUDASIM_RETIRE, .address = addr, .event = event});

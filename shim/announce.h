@@ -33,6 +33,8 @@ GS_ANNOUNCE_COLD void gs_announce_block(enum cudasim_note_kind kind, const char 
 GS_ANNOUNCE_COLD void gs_announce_ordered(enum cudasim_note_kind kind, const char *call,
                                           uint64_t addr, CUstream stream,
                                           bool per_thread);
+GS_ANNOUNCE_COLD void gs_announce_block_in(const char *call, uint64_t addr, size_t bytes,
+                                           CUstream stream);
 GS_ANNOUNCE_COLD void gs_announce_proof(uint64_t addr, CUevent event);
 /* One of several events that prove it together; `more` are told next. */
 GS_ANNOUNCE_COLD void gs_announce_proof_of(uint64_t addr, CUevent event, unsigned more);
@@ -58,6 +60,15 @@ static inline void gs_announce_hand_out(const char *call, uint64_t addr, size_t 
 {
     if (gs_announced()) {
         gs_announce_block(CUDASIM_HAND_OUT, call, addr, bytes);
+    }
+}
+
+/* The same, in the order of a stream. */
+static inline void gs_announce_hand_out_in(const char *call, uint64_t addr, size_t bytes,
+                                           CUstream stream)
+{
+    if (gs_announced()) {
+        gs_announce_block_in(call, addr, bytes, stream);
     }
 }
 

@@ -1,8 +1,14 @@
 /*
- * entry_async.c - stream-ordered memory: the driver's own, with an owner in the report.
+ * entry_async.c - stream-ordered memory: the driver's own, with an owner in the report,
+ * or with GPUSHIM_ASYNC=pool a block of its stream's heap (async_heaps.h).
  *
- * A pooled block may be freed in stream order as well (CUDA Programming Guide: memory of
- * cudaMalloc may be passed to cudaFreeAsync). It is parked with an event of that stream.
+ * Always the driver's are memory of a pool that the program names, of a thread's own
+ * default stream, of streams of another context than the current one, and whatever is
+ * asked for while a stream captures, as it may become a node of a graph.
+ *
+ * A pooled block of cuMemAlloc may be freed in stream order as well (CUDA Programming
+ * Guide: memory of cudaMalloc may be passed to cudaFreeAsync). It is parked with an event
+ * of that stream.
  *
  * Each call exists twice, for the legacy and for the per-thread default stream; the
  * wrappers differ in the real function they hand to the common part. What they submit is
@@ -11,6 +17,8 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "announce.h"
+#include "async_heaps.h"
+#include "async_policy.h"
 #include "captures.h"
 #include "fences.h"
 #include "host_pools.h"
@@ -22,6 +30,46 @@
 #include "trace.h"
 
 /* ---- allocate -------------------------------------------------------------------- */
+
+/* Whether the pool is to be asked. */
+static bool may_pool(const struct gs_request *request, const CUdeviceptr *dptr,
+                     size_t bytes)
+{
+    return dptr && bytes && request->context && request->context->heap &&
+           (!gs_captures_active() || gs_mutant(GS_MUTANT_async_captured)) &&
+           request->stream != CU_STREAM_PER_THREAD &&
+           (request->stream || !request->per_thread);
+}
+
+/* From the stream's heap. Returns false where it has none, or no memory: then the driver
+ * is asked. */
+static bool allocate_from_heap(struct gs_state *state, const struct gs_request *request,
+                               CUdeviceptr *dptr, size_t bytes)
+{
+    struct gs_async_heap *heap;
+    struct gs_block *block;
+    int native;
+    if (!may_pool(request, dptr, bytes) ||
+        !(heap = gs_async_heap_of(state, request->context, request->stream))) {
+        return false;
+    }
+    gs_pool_thread_stream((uintptr_t)request->stream);
+    enum gs_status status = gs_heap_alloc(heap->face.heap, bytes, &block, &native);
+    if (GS_UNLIKELY(status == GS_ERR_NOMEM)) {
+        status = gs_async_press(heap, bytes, &block, &native);
+    }
+    if (GS_UNLIKELY(status != GS_OK)) {
+        return false;
+    }
+    gs_async_handed_out(heap);
+    uint64_t addr = gs_block_addr(block);
+    gs_announce_hand_out_in("cuMemAllocAsync", addr, bytes, request->stream);
+    if (gs_recording(state)) {
+        gs_record_made(state, request, addr, bytes, block);
+    }
+    *dptr = addr;
+    return true;
+}
 
 static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr *dptr,
                          size_t bytes, CUstream stream)
@@ -37,6 +85,11 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr
                                  .kind = GS_MEMORY_ASYNC,
                                  .api = GS_API_cuMemAllocAsync};
     CUresult result;
+    if (state->options.async == GS_ASYNC_POOL &&
+        allocate_from_heap(state, &request, dptr, bytes)) {
+        gs_leave();
+        return CUDA_SUCCESS;
+    }
     do {
         result = gs_limits_begin(request.context, bytes)
                      ?: gs_limits_end(request.context, bytes,
@@ -148,14 +201,29 @@ static enum gs_trace_order order_of(const struct variant *variant)
     return variant->per_thread ? GS_TRACE_ORDERED_PER_THREAD : GS_TRACE_ORDERED;
 }
 
+/* What a block freed in that stream's order has to wait for; 0: nothing. */
+static CUresult order_free(const struct variant *variant, struct gs_async_heap *heap,
+                           CUstream stream, gs_fence *fence)
+{
+    *fence = 0;
+    if (is_capturing(variant, stream)) {
+        /* A free inside a capture takes memory that was allocated in one. */
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!heap) {
+        return gs_fence_record(stream, variant->per_thread, fence);
+    }
+    return gs_async_is_own(heap, stream, variant->per_thread)
+               ? CUDA_SUCCESS
+               : gs_async_order(heap, stream, variant->per_thread, fence);
+}
+
 static CUresult free_block(struct gs_state *state, const struct variant *variant,
                            struct gs_block *block, uint64_t addr, CUstream stream)
 {
+    struct gs_async_heap *heap = gs_async_heap_of_block(block);
     gs_fence fence;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (!is_capturing(variant, stream)) {
-        result = gs_fence_record(stream, variant->per_thread, &fence);
-    } /* else: a free inside a capture takes memory that was allocated in one */
+    CUresult result = order_free(variant, heap, stream, &fence);
     if (result != CUDA_SUCCESS) {
         gs_block_unclaim(block);
         return result;
@@ -163,7 +231,14 @@ static CUresult free_block(struct gs_state *state, const struct variant *variant
     gs_trace_free(addr, GS_TRACE_FENCED, stream, order_of(variant));
     gs_record_block_freed(state, block, GS_API_cuMemFreeAsync);
     gs_announce_take_back_in("cuMemFreeAsync", addr, stream, variant->per_thread);
-    gs_block_park_fenced(block, fence);
+    if (fence) {
+        gs_block_park_fenced(block, fence);
+    } else {
+        gs_block_park(block);
+    }
+    if (heap) {
+        gs_async_parked(heap);
+    }
     return CUDA_SUCCESS;
 }
 

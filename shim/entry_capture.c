@@ -6,6 +6,7 @@
  *
  * Owns:  nothing.   Lock: none; the set of captures locks itself.
  */
+#include "async_heaps.h"
 #include "capture_gate.h"
 #include "captures.h"
 #include "marks.h"
@@ -113,6 +114,7 @@ static CUresult destroy(__typeof__(cuStreamDestroy_v2) *real_destroy, CUstream s
 {
     gs_trace_stream_end(stream);
     CUcontext context = gs_marks_stream_ends(stream);
+    gs_async_stream_ends(stream);
     CUresult result = real_destroy(stream);
     if (result != CUDA_SUCCESS) {
         gs_streams_restore(stream, context);

@@ -3,6 +3,7 @@
  * Owns:  nothing.   Lock: none; pool and tracker lock themselves.
  */
 #include "announce.h"
+#include "async_heaps.h"
 #include "captures.h"
 #include "free_lazy.h"
 #include "free_wait.h"
@@ -194,9 +195,19 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
                                        uint64_t addr)
 {
     struct gs_heap *heap = gs_block_heap(block);
+    struct gs_async_heap *ordered = gs_async_heap_of_block(block);
     CUresult result = CUDA_SUCCESS;
     bool waited = !gs_captures_active() || gs_mutant(GS_MUTANT_capture_waits);
     bool idle = false;
+    if (ordered) {
+        /* "Callers must ensure that all accesses have completed" (cuMemFree). */
+        gs_trace_free(addr, GS_TRACE_READY, NULL, GS_TRACE_UNORDERED);
+        gs_record_block_freed(state, block, GS_API_cuMemFree_v2);
+        gs_announce_take_back("cuMemFree_v2", addr);
+        gs_block_park(block);
+        gs_async_parked(ordered);
+        return CUDA_SUCCESS;
+    }
     gs_pool_thread_stream(gs_submissions_stream());
     if (gs_free_lazily(state, block, addr)) {
         return CUDA_SUCCESS;

@@ -8,6 +8,7 @@
  *
  * Owns:  nothing.   Lock: none.
  */
+#include "async_heaps.h"
 #include "real.h"
 #include "retry.h"
 #include "submissions.h"
@@ -33,6 +34,17 @@ static inline uintptr_t where_of(const CUlaunchConfig *config)
     }
     return (uintptr_t)config->hStream | (config->numAttrs ? GS_STREAMS_BEYOND : 0);
 }
+
+/* What is launched instead: the same, but for what async_heaps.h says. */
+#define PREPARE_IN(given) ((void)0)
+#define PREPARE_DEFAULT   ((void)0)
+#define PREPARE_BEYOND    ((void)0)
+#define PREPARE_CONFIG(config)                                                           \
+    (config = gs_async_launch(config, per_thread), show(config))
+#define DONE_IN(given)      ((void)0)
+#define DONE_DEFAULT        ((void)0)
+#define DONE_BEYOND         ((void)0)
+#define DONE_CONFIG(config) gs_async_launched(config, result)
 
 /* Whether a build that breaks things leaves this function out. */
 static inline bool is_counted(const char *symbol)
@@ -61,8 +73,19 @@ static inline void linger(bool after)
         gs_order_linger(after);
     }
 }
+
+/* It is also shown what is launched: tests/order/async.c has this function. */
+extern void gs_order_launches(const CUlaunchConfig *config) __attribute__((weak));
+
+static inline void show(const CUlaunchConfig *config)
+{
+    if (gs_order_launches) {
+        gs_order_launches(config);
+    }
+}
 #else
 #define linger(after) ((void)0)
+#define show(config)  ((void)0)
 #endif
 
 /*
@@ -94,11 +117,15 @@ static inline __attribute__((always_inline)) bool is_retried(const char *symbol)
         }                                                                                \
         struct gs_submissions *own =                                                     \
             gs_submission_begin(WHERE_##where | DEFAULT_##stream);                       \
+        const bool per_thread = (DEFAULT_##stream) != DEFAULT_LEGACY;                    \
+        (void)per_thread;                                                                \
+        PREPARE_##where;                                                                 \
         linger(false);                                                                   \
         CUresult result = gs_real_now()->symbol args;                                    \
         if (is_retried(#symbol) && gs_retry_needed(result)) {                            \
             result = gs_real_now()->symbol args;                                         \
         }                                                                                \
+        DONE_##where;                                                                    \
         linger(true);                                                                    \
         gs_submission_end(own);                                                          \
         return result;                                                                   \

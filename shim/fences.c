@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "announce.h"
+#include "async_heaps.h"
 #include "capture_gate.h"
 #include "mutants.h"
 #include "record.h"
@@ -350,12 +351,14 @@ static void change(CUcontext context, enum fence_state from, enum fence_state to
 
 void gs_fences_freeze(CUcontext context)
 {
+    gs_async_heaps_freeze(context);
     change(context, FENCE_ALIVE, FENCE_FROZEN);
 }
 
 void gs_fences_thaw(CUcontext context, bool destroyed)
 {
     change(context, FENCE_FROZEN, destroyed ? FENCE_OVER : FENCE_ALIVE);
+    gs_async_heaps_thaw(context, destroyed);
 }
 
 void gs_fences_reset(void)

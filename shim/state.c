@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "async_heaps.h"
+#include "async_policy.h"
 #include "capture_gate.h"
 #include "all_contexts.h"
 #include "captures.h"
@@ -91,6 +93,8 @@ static void after_fork_in_child(void)
     gs_gate_reset();
     gs_marks_reset();
     gs_fences_reset();
+    gs_async_heaps_reset();
+    gs_async_policy_reset();
     gs_submissions_reset();
     gs_free_stats_reset();
     gs_retry_reset();

@@ -40,6 +40,7 @@ COUNTED = {
     "whole": "a hit pair with the device's calls, and which those are",
     "flight": "a free, and an allocation, while a kernel of 1 ms runs",
     "staging": "a staging buffer of 64 KiB: allocated, copied, freed",
+    "stream-ordered": "pairs of 4 KiB and 1 MiB in the order of a stream, by GPUSHIM_ASYNC",
     "miss": "an allocation of 32 MiB that nothing cached can serve",
     "launch": "what a kernel launch costs more (instructions need valgrind)",
     "start": "what LD_PRELOAD adds to a program without CUDA",
@@ -364,6 +365,21 @@ class Bench:
             # The copy is in both, the simulated device's where there is no GPU.
             self.figure("staging", f"{kind}: 64 KiB and their copy", "ns a pair",
                         values["gpushim"], {"without gpushim": values["native"]})
+
+    def stream_ordered(self):
+        if not self.has_runtime:
+            return
+        for label, scenario in (("4 KiB", "pair4k"), ("1 MiB", "dotcompute-1mb"),
+                                ("64 live, 512 B to 1 MiB", "genesis-variable")):
+            modes = [Way(f"GPUSHIM_ASYNC={mode}", "bench_runtime", "async", shim=True,
+                         settings={"GPUSHIM_ASYNC": mode}) for mode in ("pool", "driver")]
+            native = Way("native", "bench_runtime", "async")
+            values = self._each([*modes, native], lambda way, scenario=scenario: way.measure(
+                self.device, scenario, 1)[0])
+            for mode in modes:
+                self.figure("stream-ordered", f"cudaMallocAsync, {label}, {mode.name[8:]}",
+                            "ns a pair", values[mode.name],
+                            {"without gpushim": values["native"]})
 
     def miss(self):
         def measure(way):

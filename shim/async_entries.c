@@ -1,0 +1,177 @@
+/*
+ * async_entries.c - what a program may do to the default memory pool of a device besides
+ * allocating from it: with GPUSHIM_ASYNC=pool that memory is of a private pool, and the
+ * program is not to see a difference (async_policy.h).
+ *
+ * In the other mode these calls are passed on.
+ *
+ * Owns:  nothing.   Lock: none.
+ */
+#include "async_heaps.h"
+#include "async_policy.h"
+
+/* ---- the current pool -------------------------------------------------------------- */
+
+static void end_if_pooled(int device, const char *why)
+{
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return;
+    }
+    if (state->options.async == GS_ASYNC_POOL) {
+        gs_async_end(device, why);
+    }
+    gs_leave();
+}
+
+#define ANOTHER_POOL "the program has set another pool"
+
+GS_EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+{
+    end_if_pooled((int)dev, ANOTHER_POOL);
+    return gs_real()->cuDeviceSetMemPool(dev, pool);
+}
+
+#if CUDA_VERSION >= 13000
+GS_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type,
+                                   CUmemoryPool pool)
+{
+    if (location && location->type == CU_MEM_LOCATION_TYPE_DEVICE &&
+        type == CU_MEM_ALLOCATION_TYPE_PINNED) {
+        end_if_pooled(location->id, ANOTHER_POOL);
+    }
+    return gs_real()->cuMemSetMemPool(location, type, pool);
+}
+#endif
+
+/* ---- its attributes ---------------------------------------------------------------- */
+
+/* The device of whose default pool a call is about, where that matters; else -1. */
+static int default_of(const struct gs_state *state, CUmemoryPool pool)
+{
+    return state->options.async == GS_ASYNC_POOL ? gs_async_device_of_default(pool) : -1;
+}
+
+static bool is_figure(CUmemPool_attribute attribute)
+{
+    return attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
+           attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
+           attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT ||
+           attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+}
+
+static bool is_reuse(CUmemPool_attribute attribute)
+{
+    return attribute == CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES ||
+           attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC ||
+           attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+}
+
+GS_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr,
+                                         void *value)
+{
+    struct gs_state *state =
+        value && (is_figure(attr) || (is_reuse(attr) && !*(const int *)value))
+            ? gs_enter()
+            : NULL;
+    if (state) {
+        gs_async_end(default_of(state, pool), is_figure(attr)
+                                                  ? "the program asks what is in use"
+                                                  : "the program limits its reuse");
+        gs_leave();
+    }
+    return gs_real()->cuMemPoolSetAttribute(pool, attr, value);
+}
+
+/* What is left in the private pool counts as natively it would. */
+static void add_private(CUmemoryPool made, CUmemPool_attribute attribute, void *value)
+{
+    cuuint64_t private_bytes = 0;
+    if (gs_real()->cuMemPoolGetAttribute(made, attribute, &private_bytes) ==
+        CUDA_SUCCESS) {
+        *(cuuint64_t *)value += private_bytes;
+    }
+}
+
+GS_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr,
+                                         void *value)
+{
+    struct gs_state *state = value && is_figure(attr) ? gs_enter() : NULL;
+    if (!state) {
+        return gs_real()->cuMemPoolGetAttribute(pool, attr, value);
+    }
+    int device = default_of(state, pool);
+    CUmemoryPool made = gs_async_pool_known(device);
+    gs_async_end(device, "the program asks what is in use");
+    if (made) {
+        gs_async_give_back(device);
+    }
+    CUresult result = gs_real()->cuMemPoolGetAttribute(pool, attr, value);
+    if (result == CUDA_SUCCESS && made) {
+        add_private(made, attr, value);
+    }
+    gs_leave();
+    return result;
+}
+
+GS_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map,
+                                      size_t count)
+{
+    struct gs_state *state = gs_enter();
+    CUresult result = gs_real()->cuMemPoolSetAccess(pool, map, count);
+    if (!state) {
+        return result;
+    }
+    if (result == CUDA_SUCCESS && state->options.async == GS_ASYNC_POOL) {
+        int device = gs_async_device_of_default(pool);
+        CUmemoryPool made = gs_async_pool_known(device);
+        if (made && gs_real()->cuMemPoolSetAccess(made, map, count) != CUDA_SUCCESS) {
+            gs_async_end(device, "its access could not be set");
+        }
+    }
+    gs_leave();
+    return result;
+}
+
+GS_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return gs_real()->cuMemPoolTrimTo(pool, minBytesToKeep);
+    }
+    int device = default_of(state, pool);
+    if (device >= 0 && gs_async_pool_known(device)) {
+        gs_async_give_back(device);
+    }
+    CUresult result = gs_real()->cuMemPoolTrimTo(pool, minBytesToKeep);
+    gs_leave();
+    return result;
+}
+
+/* ---- pointers ---------------------------------------------------------------------- */
+
+GS_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
+                                         CUdeviceptr ptr)
+{
+    CUresult result = gs_real()->cuPointerGetAttribute(data, attribute, ptr);
+    if (gs_async_in_use() && attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE &&
+        result == CUDA_SUCCESS) {
+        *(CUmemoryPool *)data = gs_async_pool_shown(*(CUmemoryPool *)data);
+    }
+    return result;
+}
+
+GS_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
+                                          CUpointer_attribute *attributes, void **data,
+                                          CUdeviceptr ptr)
+{
+    CUresult result =
+        gs_real()->cuPointerGetAttributes(numAttributes, attributes, data, ptr);
+    for (unsigned i = 0; gs_async_in_use() && result == CUDA_SUCCESS && i < numAttributes;
+         i++) {
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) {
+            *(CUmemoryPool *)data[i] = gs_async_pool_shown(*(CUmemoryPool *)data[i]);
+        }
+    }
+    return result;
+}

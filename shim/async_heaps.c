@@ -1,0 +1,350 @@
+/*
+ * async_heaps.c - the heaps of streams: found, made, and asked for memory.
+ * Owns:  every heap.
+ * Lock:  gs_async_lock, for what async_heaps.h says.
+ */
+#include "async_internal.h"
+
+#include <stdlib.h>
+
+#include "announce.h"
+#include "async_policy.h"
+#include "capture_gate.h"
+#include "captures.h"
+#include "fences.h"
+#include "log.h"
+#include "mem_limits.h"
+#include "streams.h"
+
+pthread_mutex_t gs_async_lock = PTHREAD_MUTEX_INITIALIZER;
+struct gs_async_heap *gs_async_heaps;
+unsigned gs_async_heap_count;
+
+static uint64_t generation = 1; /* atomic: ends of streams and contexts */
+
+/* Heaps the thread has asked for, one for each hash of a handle. */
+#define SEEN 8u
+
+struct seen {
+    struct gs_async_heap *heap;
+    const struct gs_context *context;
+    CUstream stream;
+    uint64_t at; /* valid while this is the generation */
+};
+
+static _Thread_local struct seen all_seen[SEEN]
+    __attribute__((tls_model("initial-exec")));
+
+static inline struct seen *seen_at(CUstream stream)
+{
+    uintptr_t bits = (uintptr_t)stream;
+    return &all_seen[(bits >> 4 ^ bits >> 8 ^ bits >> 12) % SEEN];
+}
+
+void gs_async_forget_seen(void)
+{
+    __atomic_add_fetch(&generation, 1, __ATOMIC_ACQ_REL);
+}
+
+/* ---- the backend ------------------------------------------------------------------- */
+
+/* In a call on the heap's own stream, whose context is current. */
+static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
+{
+    struct gs_async_heap *heap = self;
+    CUdeviceptr found = 0;
+    gs_announce_begin("cuMemAllocAsync", false);
+    CUresult result = gs_limits_begin(&heap->face, bytes);
+    if (result == CUDA_SUCCESS) {
+        result = gs_limits_end(&heap->face, bytes,
+                               gs_real()->cuMemAllocFromPoolAsync(
+                                   &found, bytes, heap->source, gs_async_order_of(heap)));
+    }
+    gs_announce_end();
+    if (result != CUDA_SUCCESS) {
+        *native = (int)result;
+        return result == CUDA_ERROR_OUT_OF_MEMORY ? GS_ERR_NOMEM : GS_ERR_BACKEND;
+    }
+    *addr = found;
+    __atomic_add_fetch(&heap->mapped, 1, __ATOMIC_RELAXED);
+    gs_limits_note(GS_CHARGE_DEVICE, found, bytes, heap->face.device, NULL);
+    return GS_OK;
+}
+
+static void backend_unmap(void *self, uint64_t addr, size_t bytes)
+{
+    struct gs_async_heap *heap = self;
+    static struct gs_log_limit limit;
+    gs_limits_leave(GS_CHARGE_DEVICE, addr);
+    CUresult result = gs_async_return(heap, addr);
+    if (result == CUDA_ERROR_NOT_READY) {
+        gs_async_owe(heap, addr);
+    }
+    gs_limits_left(result == CUDA_SUCCESS);
+    __atomic_sub_fetch(&heap->mapped, 1, __ATOMIC_RELEASE);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
+        gs_log_once(&limit, GS_LOG_INFO,
+                    "the driver did not take %zu bytes back (error %d)", bytes,
+                    (int)result);
+    }
+}
+
+/* A free in a stream's order waits for nothing. */
+static bool backend_quiet(void *self)
+{
+    (void)self;
+    return !gs_captures_active();
+}
+
+static bool is_pressed(const struct gs_async_heap *heap)
+{
+    return __atomic_load_n(&heap->pressed, __ATOMIC_RELAXED);
+}
+
+/* Put the heap's stream behind the fence: what is used in its order is safe then. */
+static enum gs_status wait_in_stream(struct gs_async_heap *heap, gs_fence fence)
+{
+    CUresult result = CUDA_ERROR_NOT_READY;
+    if (gs_mutant(GS_MUTANT_async_pressed)) {
+        return GS_OK;
+    }
+    gs_announce_begin("cuMemAllocAsync", false);
+    if (gs_gate_enter()) {
+        result =
+            gs_async_wait_behind(gs_async_home_of(heap), gs_async_order_of(heap), fence);
+        gs_gate_leave();
+    }
+    gs_announce_end();
+    return result == CUDA_SUCCESS ? GS_OK : GS_ERR_TIMEOUT;
+}
+
+static enum gs_status backend_fence_query(void *self, gs_fence fence)
+{
+    struct gs_async_heap *heap = self;
+    if (is_pressed(heap)) {
+        return wait_in_stream(heap, fence);
+    }
+    enum gs_status status = gs_fence_query(fence);
+    if (status == GS_ERR_BACKEND) {
+        __atomic_store_n(&heap->broken, true, __ATOMIC_RELAXED);
+    }
+    return status;
+}
+
+static void backend_fence_release(void *self, gs_fence fence)
+{
+    (void)self;
+    gs_fence_release(fence);
+}
+
+static void backend_retired(void *self, uint64_t addr, gs_fence fence)
+{
+    const struct gs_async_heap *heap = self;
+    if (gs_announced() && fence && !is_pressed(heap)) {
+        gs_announce_retire(addr, gs_fence_event(fence));
+    }
+}
+
+static const struct gs_backend stream_backend = {
+    .map = backend_map,
+    .unmap = backend_unmap,
+    .quiet = backend_quiet,
+    .fence_query = backend_fence_query,
+    .fence_release = backend_fence_release,
+    .retired = backend_retired,
+};
+
+/* ---- finding a stream's ------------------------------------------------------------ */
+
+/* gs_async_lock is held. */
+static struct gs_async_heap *find(CUcontext home, CUstream stream)
+{
+    struct gs_async_heap *heap = gs_async_heaps;
+    while (heap && (heap->ended || heap->stream != stream || heap->home != home)) {
+        heap = heap->next;
+    }
+    return heap;
+}
+
+/* One that has ended and holds nothing. gs_async_lock is held. */
+static struct gs_async_heap *find_empty(int device, CUmemoryPool source)
+{
+    struct gs_async_heap *heap = gs_async_heaps;
+    while (heap &&
+           (!heap->ended || heap->broken || heap->moving || heap->owed || heap->users ||
+            heap->source != source || heap->face.device != device ||
+            __atomic_load_n(&heap->mapped, __ATOMIC_ACQUIRE))) {
+        heap = heap->next;
+    }
+    return heap;
+}
+
+static struct gs_async_heap *make(struct gs_state *state, int device, CUmemoryPool source)
+{
+    struct gs_async_heap *heap = calloc(1, sizeof(*heap));
+    if (!heap) {
+        return NULL;
+    }
+    heap->face = (struct gs_context){.device = device, .ordered = true};
+    heap->source = source;
+    if (gs_heap_create(state->pool, &stream_backend, heap, device, &heap->face.heap) !=
+        GS_OK) {
+        free(heap);
+        return NULL;
+    }
+    return heap;
+}
+
+/* gs_async_lock is held. */
+static void publish(struct gs_async_heap *heap)
+{
+    heap->next = gs_async_heaps;
+    gs_async_heaps = heap;
+    __atomic_add_fetch(&gs_async_heap_count, 1, __ATOMIC_RELEASE);
+}
+
+/* Whether it is a stream that was seen made, of that context and no green one. */
+static bool is_known(const struct gs_context *context, CUstream stream)
+{
+    return !stream || gs_streams_find(stream) == context->handle;
+}
+
+/* The stream's, or one that is empty. gs_async_lock is held. */
+static struct gs_async_heap *find_or_take(const struct gs_context *context,
+                                          CUstream stream, CUmemoryPool source)
+{
+    struct gs_async_heap *heap = find(context->handle, stream);
+    if (!heap && (heap = find_empty(context->device, source))) {
+        gs_async_bind(heap, context->handle, stream, false);
+    }
+    return heap;
+}
+
+static GS_NOINLINE struct gs_async_heap *find_or_make(struct gs_state *state,
+                                                      const struct gs_context *context,
+                                                      CUstream stream,
+                                                      CUmemoryPool source)
+{
+    uint64_t at = __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
+    if (!is_known(context, stream)) {
+        return NULL;
+    }
+    pthread_mutex_lock(&gs_async_lock);
+    struct gs_async_heap *heap = find_or_take(context, stream, source);
+    pthread_mutex_unlock(&gs_async_lock);
+    if (!heap) {
+        struct gs_async_heap *made = make(state, context->device, source);
+        if (!made) {
+            return NULL;
+        }
+        pthread_mutex_lock(&gs_async_lock);
+        heap = find(context->handle, stream);
+        gs_async_bind(made, context->handle, stream,
+                      heap != NULL); /* then it is a spare one */
+        publish(made);
+        heap = heap ? heap : made;
+        pthread_mutex_unlock(&gs_async_lock);
+    }
+    *seen_at(stream) = (struct seen){heap, context, stream, at};
+    return heap;
+}
+
+struct gs_async_heap *gs_async_heap_of(struct gs_state *state,
+                                       const struct gs_context *context, CUstream stream)
+{
+    CUmemoryPool source = gs_async_pool_of(state, context->device);
+    if (!source) {
+        return NULL;
+    }
+    stream = gs_async_stream(stream);
+    if (gs_mutant(GS_MUTANT_async_one_heap) && gs_async_heaps) {
+        return gs_async_heaps;
+    }
+    const struct seen *seen = seen_at(stream);
+    struct gs_async_heap *heap = seen->heap;
+    if (GS_UNLIKELY(!heap || seen->stream != stream || seen->context != context ||
+                    seen->at != __atomic_load_n(&generation, __ATOMIC_ACQUIRE))) {
+        heap = find_or_make(state, context, stream, source);
+    }
+    return heap && !__atomic_load_n(&heap->broken, __ATOMIC_RELAXED) ? heap : NULL;
+}
+
+enum gs_status gs_async_press(struct gs_async_heap *heap, size_t bytes,
+                              struct gs_block **out, int *native)
+{
+    __atomic_store_n(&heap->pressed, true, __ATOMIC_RELAXED);
+    enum gs_status status = gs_heap_alloc(heap->face.heap, bytes, out, native);
+    __atomic_store_n(&heap->pressed, false, __ATOMIC_RELAXED);
+    return status;
+}
+
+/* ---- frees ------------------------------------------------------------------------- */
+
+bool gs_async_is_own(const struct gs_async_heap *heap, CUstream stream, bool per_thread)
+{
+    CUcontext now = NULL;
+    if (gs_async_is_ended(heap) || stream == CU_STREAM_PER_THREAD ||
+        (per_thread && !stream)) {
+        return false;
+    }
+    stream = gs_async_stream(stream);
+    if (gs_async_order_of(heap) != stream) {
+        return false;
+    }
+    return stream || (gs_real()->cuCtxGetCurrent(&now) == CUDA_SUCCESS && now &&
+                      now == gs_async_home_of(heap));
+}
+
+CUresult gs_async_order(struct gs_async_heap *heap, CUstream stream, bool per_thread,
+                        gs_fence *fence)
+{
+    CUcontext home;
+    CUstream own;
+    *fence = 0;
+    CUresult result = gs_fence_record(stream, per_thread, fence);
+    if (result == CUDA_SUCCESS && gs_mutant(GS_MUTANT_async_freed_elsewhere)) {
+        gs_fence_release(*fence);
+        *fence = 0;
+        return result;
+    }
+    if (result != CUDA_SUCCESS || !gs_async_is_ended(heap) ||
+        !gs_async_pin(heap, &home, &own)) {
+        return result;
+    }
+    /* Nobody's order but the library's: its stream may wait for whatever there is. */
+    gs_announce_begin("cuMemFreeAsync", false);
+    if (gs_async_is_ended(heap) && gs_gate_enter()) {
+        if (gs_async_wait_behind(home, own, *fence) == CUDA_SUCCESS) {
+            gs_fence_release(*fence);
+            *fence = 0;
+        }
+        gs_gate_leave();
+    }
+    gs_announce_end();
+    gs_async_unpin(heap);
+    return result;
+}
+
+void gs_async_parked(struct gs_async_heap *heap)
+{
+    if (GS_UNLIKELY(gs_async_is_ended(heap))) {
+        gs_async_settle(heap);
+        (void)gs_heap_give_back(heap->face.heap);
+    } else if (GS_UNLIKELY(gs_heap_wants_upkeep(heap->face.heap)) &&
+               !gs_captures_active()) {
+        gs_async_settle(heap);
+        (void)gs_heap_upkeep(heap->face.heap, 0);
+    }
+}
+
+void gs_async_heaps_reset(void)
+{
+    pthread_mutex_init(&gs_async_lock, NULL);
+    gs_async_heaps = NULL;
+    gs_async_order_reset();
+    gs_async_heap_count = 0;
+    generation = 1;
+    for (unsigned i = 0; i < SEEN; i++) {
+        all_seen[i].heap = NULL;
+    }
+}

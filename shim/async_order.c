@@ -1,0 +1,402 @@
+/*
+ * async_order.c - whose order a heap's memory is in, and what that is good for: giving
+ * segments back, and outliving streams and contexts.
+ *
+ * A segment goes back to the driver in the order of the heap's stream, by any thread. The
+ * handle is good for that until the stream is destroyed: who gives back is counted in and
+ * out, and the end of a stream waits for those. Their calls do not block.
+ *
+ * Owns:  one stream a context, in whose order ended heaps are.
+ * Lock:  gs_async_lock for those, and for what async_heaps.h says.
+ */
+#include "async_internal.h"
+
+#include <stdlib.h>
+
+#include "announce.h"
+#include "capture_gate.h"
+#include "captures.h"
+#include "fences.h"
+#include "streams.h"
+
+/* In whose order ended heaps of a context are. */
+struct own_stream {
+    CUcontext home;
+    CUstream stream;
+    struct own_stream *next;
+};
+
+static pthread_cond_t user_left = PTHREAD_COND_INITIALIZER; /* of gs_async_lock */
+static struct own_stream *own_streams;                      /* under gs_async_lock */
+
+/* ---- a context made current -------------------------------------------------------- */
+
+static CUresult push(CUcontext context, bool *pushed)
+{
+    CUcontext now = NULL;
+    *pushed = false;
+    CUresult result = gs_real()->cuCtxGetCurrent(&now);
+    if (result == CUDA_SUCCESS && now != context) {
+        result = gs_real()->cuCtxPushCurrent_v2(context);
+        *pushed = result == CUDA_SUCCESS;
+    }
+    return result;
+}
+
+static void pop(bool pushed)
+{
+    CUcontext popped;
+    if (pushed) {
+        gs_real()->cuCtxPopCurrent_v2(&popped);
+    }
+}
+
+/* ---- the library's own streams ----------------------------------------------------- */
+
+/* gs_async_lock is held. */
+static CUstream find_own_stream(CUcontext home)
+{
+    const struct own_stream *own = own_streams;
+    while (own && own->home != home) {
+        own = own->next;
+    }
+    return own ? own->stream : NULL;
+}
+
+/* The stream of ended heaps of that context, made if there is none; NULL: it cannot be.
+ */
+static CUstream own_stream_of(CUcontext home)
+{
+    struct own_stream *made = NULL;
+    CUstream found;
+    bool pushed;
+    pthread_mutex_lock(&gs_async_lock);
+    found = find_own_stream(home);
+    pthread_mutex_unlock(&gs_async_lock);
+    if (found || !(made = calloc(1, sizeof(*made)))) {
+        return found;
+    }
+    made->home = home;
+    CUresult result = push(home, &pushed);
+    if (result == CUDA_SUCCESS) {
+        result = gs_real()->cuStreamCreate(&made->stream, CU_STREAM_NON_BLOCKING);
+    }
+    pop(pushed);
+    if (result != CUDA_SUCCESS) {
+        free(made);
+        return NULL;
+    }
+    /* Of two threads that make one each, what is left of the second is not used. */
+    pthread_mutex_lock(&gs_async_lock);
+    made->next = own_streams;
+    own_streams = made;
+    found = made->stream;
+    pthread_mutex_unlock(&gs_async_lock);
+    return found;
+}
+
+/* gs_async_lock is held. */
+static void forget_own_streams(CUcontext home)
+{
+    struct own_stream **link = &own_streams;
+    while (*link) {
+        struct own_stream *own = *link;
+        if (own->home == home) {
+            *link = own->next;
+            free(own);
+        } else {
+            link = &own->next;
+        }
+    }
+}
+
+/* Let `stream` go on behind that fence. */
+CUresult gs_async_wait_behind(CUcontext home, CUstream stream, gs_fence fence)
+{
+    CUevent event = gs_fence_event(fence);
+    bool pushed;
+    if (!event) {
+        return CUDA_SUCCESS; /* its context has gone, and its work with it */
+    }
+    CUresult result = push(home, &pushed);
+    if (result == CUDA_SUCCESS) {
+        result = gs_real()->cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_DEFAULT);
+    }
+    pop(pushed);
+    return result;
+}
+
+/* ---- giving segments back ---------------------------------------------------------- */
+
+/* A heap whose context ended is in no order any more, since all of it is past: it goes on
+ * in that of the current context, if that is of its device. */
+static void rehome(struct gs_async_heap *heap)
+{
+    struct gs_state *state = gs_state_peek();
+    const struct gs_context *context = state ? gs_context_current(state) : NULL;
+    if (!context || !context->heap || context->device != heap->face.device) {
+        return;
+    }
+    CUstream stream = own_stream_of(context->handle);
+    pthread_mutex_lock(&gs_async_lock);
+    if (stream && !gs_async_home_of(heap) && !heap->moving) {
+        gs_async_bind(heap, context->handle, stream, true);
+    }
+    pthread_mutex_unlock(&gs_async_lock);
+}
+
+/* Its stream stays until unpin. Returns false where it has none just now. */
+bool gs_async_pin(struct gs_async_heap *heap, CUcontext *home, CUstream *stream)
+{
+    if (!gs_async_home_of(heap)) {
+        rehome(heap);
+    }
+    pthread_mutex_lock(&gs_async_lock);
+    bool pinned = !heap->moving && heap->home;
+    if (pinned) {
+        heap->users++;
+        *home = heap->home;
+        *stream = heap->stream;
+    }
+    pthread_mutex_unlock(&gs_async_lock);
+    return pinned;
+}
+
+void gs_async_unpin(struct gs_async_heap *heap)
+{
+    pthread_mutex_lock(&gs_async_lock);
+    if (--heap->users == 0) {
+        pthread_cond_broadcast(&user_left);
+    }
+    pthread_mutex_unlock(&gs_async_lock);
+}
+
+/* Returns CUDA_ERROR_NOT_READY where it cannot be given back now. */
+CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr)
+{
+    CUresult result = CUDA_ERROR_NOT_READY;
+    CUcontext home;
+    CUstream stream;
+    bool pushed;
+    if (!gs_async_pin(heap, &home, &stream)) {
+        return result;
+    }
+    gs_announce_begin("giving memory back", false);
+    if (gs_gate_enter()) {
+        result = push(home, &pushed);
+        if (result == CUDA_SUCCESS) {
+            result = gs_real()->cuMemFreeAsync(addr, stream);
+            /* Whoever is short of memory need not wait for a synchronize. */
+            (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
+        }
+        pop(pushed);
+        gs_gate_leave();
+    }
+    gs_announce_end();
+    gs_async_unpin(heap);
+    return result;
+}
+
+void gs_async_owe(struct gs_async_heap *heap, uint64_t addr)
+{
+    struct owed *owed = calloc(1, sizeof(*owed));
+    if (!owed) {
+        return; /* it stays with the driver's pool until the process ends */
+    }
+    owed->addr = addr;
+    pthread_mutex_lock(&gs_async_lock);
+    owed->next = heap->owed;
+    heap->owed = owed;
+    pthread_mutex_unlock(&gs_async_lock);
+}
+
+void gs_async_settle(struct gs_async_heap *heap)
+{
+    pthread_mutex_lock(&gs_async_lock);
+    struct owed *owed = heap->owed;
+    heap->owed = NULL;
+    pthread_mutex_unlock(&gs_async_lock);
+    while (owed) {
+        struct owed *next = owed->next;
+        if (gs_async_return(heap, owed->addr) == CUDA_ERROR_NOT_READY) {
+            gs_async_owe(heap, owed->addr);
+        }
+        free(owed);
+        owed = next;
+    }
+}
+
+/* Has the heap's stream nothing to do? */
+static bool is_done(struct gs_async_heap *heap)
+{
+    CUresult result = CUDA_ERROR_NOT_READY;
+    CUcontext home;
+    CUstream stream;
+    bool pushed;
+    if (!gs_real()->cuStreamQuery || !gs_async_pin(heap, &home, &stream)) {
+        return false;
+    }
+    gs_announce_begin("giving memory back", false);
+    if (gs_gate_enter()) {
+        result = push(home, &pushed);
+        if (result == CUDA_SUCCESS) {
+            result = gs_real()->cuStreamQuery(stream);
+        }
+        pop(pushed);
+        gs_gate_leave();
+    }
+    gs_announce_end();
+    gs_async_unpin(heap);
+    return result == CUDA_SUCCESS;
+}
+
+/* Whoever asks for memory back, or what there is, finds what natively had been freed: a
+ * stream that had nothing to do has run its frees in a moment. */
+#define QUESTIONS 1000u
+
+static void give_back_now(struct gs_async_heap *heap)
+{
+    bool was_done = is_done(heap);
+    gs_async_settle(heap);
+    (void)gs_heap_give_back(heap->face.heap);
+    for (unsigned i = 0; was_done && i < QUESTIONS && !is_done(heap); i++) {
+    }
+    (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
+}
+
+void gs_async_give_back(int device)
+{
+    pthread_mutex_lock(&gs_async_lock);
+    struct gs_async_heap *heap = gs_async_heaps;
+    pthread_mutex_unlock(&gs_async_lock);
+    for (; heap; heap = heap->next) {
+        if (device < 0 || heap->face.device == device) {
+            give_back_now(heap);
+        }
+    }
+}
+
+/* ---- the end of a stream ----------------------------------------------------------- */
+
+/* Nobody begins to use the heap's stream any more, and nobody uses it. gs_async_lock is
+ * held. */
+static void begin_move(struct gs_async_heap *heap)
+{
+    int cancel;
+    heap->moving = true;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    while (heap->users) {
+        pthread_cond_wait(&user_left, &gs_async_lock);
+    }
+    pthread_setcancelstate(cancel, &cancel);
+}
+
+/* Whether the stream captures, or that cannot be told. */
+bool gs_async_captures(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return gs_captures_active() &&
+           (!gs_real()->cuStreamIsCapturing ||
+            gs_real()->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+            status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+/* Put the library's own stream behind all that `stream` has. NULL: it cannot be. */
+static CUstream take_over(CUcontext home, CUstream stream)
+{
+    gs_fence fence;
+    if (gs_async_captures(stream)) {
+        return NULL;
+    }
+    CUstream own = own_stream_of(home);
+    if (!own || gs_fence_record_in(home, stream, false, &fence) != CUDA_SUCCESS) {
+        return NULL;
+    }
+    if (!gs_mutant(GS_MUTANT_async_taken_over) &&
+        gs_async_wait_behind(home, own, fence) != CUDA_SUCCESS) {
+        own = NULL;
+    }
+    gs_fence_release(fence);
+    return own;
+}
+
+void gs_async_stream_ends(CUstream stream)
+{
+    if (GS_LIKELY(!__atomic_load_n(&gs_async_heap_count, __ATOMIC_ACQUIRE)) || !stream ||
+        stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
+        gs_mutant(GS_MUTANT_async_recycled)) {
+        return;
+    }
+    pthread_mutex_lock(&gs_async_lock);
+    struct gs_async_heap *heap = gs_async_heaps;
+    while (heap && (heap->ended || heap->stream != stream)) {
+        heap = heap->next;
+    }
+    if (heap) {
+        begin_move(heap);
+    }
+    pthread_mutex_unlock(&gs_async_lock);
+    if (!heap) {
+        return;
+    }
+    struct gs_state *state = gs_enter();
+    gs_announce_begin("cuStreamDestroy", false);
+    CUcontext home = gs_async_home_of(heap);
+    CUstream own = take_over(home, stream);
+    gs_announce_end();
+    pthread_mutex_lock(&gs_async_lock);
+    if (!own) {
+        /* In no order that could be waited for: it is neither used nor given back. */
+        __atomic_store_n(&heap->broken, true, __ATOMIC_RELAXED);
+    }
+    gs_async_bind(heap, own ? home : NULL, own, true);
+    heap->moving = !own;
+    pthread_mutex_unlock(&gs_async_lock);
+    gs_async_forget_seen();
+    if (own) {
+        gs_async_settle(heap);
+        (void)gs_heap_give_back(heap->face.heap);
+    } else {
+        gs_heap_poison(heap->face.heap);
+    }
+    if (state) {
+        gs_leave();
+    }
+}
+
+/* ---- the end of a context ---------------------------------------------------------- */
+
+void gs_async_heaps_freeze(CUcontext context)
+{
+    pthread_mutex_lock(&gs_async_lock);
+    for (struct gs_async_heap *heap = gs_async_heaps; heap; heap = heap->next) {
+        if (heap->home == context) {
+            begin_move(heap);
+        }
+    }
+    pthread_mutex_unlock(&gs_async_lock);
+}
+
+void gs_async_heaps_thaw(CUcontext context, bool destroyed)
+{
+    pthread_mutex_lock(&gs_async_lock);
+    for (struct gs_async_heap *heap = gs_async_heaps; heap; heap = heap->next) {
+        if (heap->home == context) {
+            heap->moving = false;
+            if (destroyed) {
+                gs_async_bind(heap, NULL, NULL, true);
+            }
+        }
+    }
+    if (destroyed) {
+        forget_own_streams(context);
+    }
+    pthread_mutex_unlock(&gs_async_lock);
+    gs_async_forget_seen();
+}
+
+void gs_async_order_reset(void)
+{
+    pthread_cond_init(&user_left, NULL);
+    own_streams = NULL;
+}
