@@ -32,6 +32,14 @@ struct gs_marker {
     /* Errors: as fence_query below. */
     enum gs_status (*query)(void *self, uint64_t mark) GS_MUST_USE;
     void (*release)(void *self, uint64_t mark);
+    /*
+     * Is all that memory freed before an epoch's mark may be used for from now on behind
+     * that mark, by the order in which the device does its work? Then the memory is ready
+     * at once. Asked where the mark was recorded within the last free of its epoch; may
+     * be NULL: never. If it is, the implementation holds a reference to `epoch`, which
+     * the caller has taken for it, until it releases that.
+     */
+    bool (*orders)(void *self, gs_fence epoch) GS_MUST_USE;
 };
 
 struct gs_backend {
@@ -55,6 +63,12 @@ struct gs_backend {
      * it always would. Asked before memory is given back that nothing runs out for.
      */
     bool (*quiet)(void *self) GS_MUST_USE;
+
+    /*
+     * A request found nothing: is it worth to ask after fences, rather than to take new
+     * memory? May be NULL: it is. Not asked where memory runs out.
+     */
+    bool (*worth_asking)(void *self) GS_MUST_USE;
 
     /*
      * Has the work before `fence` completed? Never blocks.

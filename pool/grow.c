@@ -25,6 +25,8 @@
 #define ROUNDS_MAX 64u
 /* Rounds that give back just enough, as the driver's answers so far have it. */
 #define EXACT_ROUNDS 2u
+/* Rounds in which what has become ready is tried before it is given back. */
+#define LOOKS 4u
 
 /* Serve from the heap after all, after something was freed. Errors: as gs_heap_try. */
 static enum gs_status try_again(struct gs_heap *heap, const struct gs_request *request,
@@ -63,7 +65,7 @@ static size_t preferred_bytes(struct gs_heap *heap, const struct gs_request *req
 
 /*
  * Make memory of the device free that no one uses. Was there any? What has just become
- * ready is looked at before it is given back, the first time: it may be all that is
+ * ready is looked at before it is given back, the first times: it may be all that is
  * wanted, and giving back may wait for the device.
  */
 static bool relieve(struct gs_heap *heap, size_t bytes, bool first)
@@ -78,7 +80,7 @@ static bool relieve(struct gs_heap *heap, size_t bytes, bool first)
     ready |= gs_pool_settle(pool, heap->device);
     if (ready && first)
         return true;
-    given = gs_pool_trim(pool, heap->device, bytes);
+    given = gs_pool_give_idle(pool, heap->device, bytes);
 
     if (given) {
         gs_lock_take(&heap->lock);
@@ -176,7 +178,7 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
             return status;
         gs_relief_refused(heap);
         if (!relieve(heap, round < EXACT_ROUNDS ? gs_relief_missing(heap) : SIZE_MAX,
-                     round == 0) &&
+                     round < LOOKS) &&
             !gs_relief_changed(pool, generation)) {
             status = ask_less(heap, request, bytes, out, native);
             if (status != GS_ERR_NOMEM)

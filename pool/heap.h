@@ -389,6 +389,10 @@ void gs_segment_wake(struct gs_heap *heap, struct gs_segment *segment);
 struct gs_segment *gs_block_release(struct gs_heap *heap,
                                     struct gs_block *block) GS_MUST_USE;
 
+/* A claimed block whose wait is over, into the calling thread's front if it may be
+ * cached, else to its segment. Its free is in the books already. No lock is held. */
+void gs_block_ripen(struct gs_heap *heap, struct gs_block *block);
+
 /* Let the retained shared segments take new tenants again. Returns how many there were.
  * Takes heap->lock. */
 size_t gs_segment_reopen(struct gs_heap *heap);
@@ -413,6 +417,8 @@ void gs_pending_forget(struct gs_heap *heap);
 /* Release what is cached above the segments of the device's heaps (-1: all), and what is
  * pending and done. Returns whether there was any.   Locks: none may be held */
 bool gs_pool_settle(struct gs_pool *pool, int device);
+/* gs_pool_trim of what is idle already: nothing is settled first. */
+size_t gs_pool_give_idle(struct gs_pool *pool, int device, size_t bytes);
 
 /* --- limits.c -------------------------------------------------------------------------
  */

@@ -236,8 +236,9 @@ static inline void take_in(struct gs_front *front, struct gs_block *block, size_
     gs_block_become(block, GS_BLOCK_CACHED);
 }
 
-/* On top of the front's stack, if there is room; the thread is inside. */
-static inline bool push(struct gs_front *front, struct gs_block *block)
+/* On top of the front's stack, if there is room; the thread is inside. `anew`: its free
+ * is not in the books yet. */
+static inline bool push(struct gs_front *front, struct gs_block *block, bool anew)
 {
     struct gs_stack *stack = &front->stacks[gs_class_of(block->units)];
     size_t bytes = (size_t)block->units * GS_BLOCK_BYTES;
@@ -249,7 +250,10 @@ static inline bool push(struct gs_front *front, struct gs_block *block)
     stack->top = block;
     stack->count++;
     front->bytes += bytes;
-    take_in(front, block, bytes, block->live.requested);
+    if (anew)
+        take_in(front, block, bytes, block->live.requested);
+    else
+        gs_block_become(block, GS_BLOCK_CACHED);
     return true;
 }
 
@@ -268,14 +272,15 @@ static inline bool park_on_top(struct gs_front *front, struct gs_block *block)
 
     if (GS_UNLIKELY(!gs_front_enter(front)))
         return false;
-    parked = GS_LIKELY(cacheable(block) == GS_CACHEABLE_BLOCKS) && push(front, block);
+    parked =
+        GS_LIKELY(cacheable(block) == GS_CACHEABLE_BLOCKS) && push(front, block, true);
     gs_front_leave(front);
     return parked;
 }
 
 /* Into the front after what it has too much of was moved down, or a whole segment.
  * Returns false if it has to go back to its segment. */
-static bool park_in_front(struct gs_heap *heap, struct gs_block *block,
+static bool park_in_front(struct gs_heap *heap, struct gs_block *block, bool anew,
                           struct gs_segment **detached)
 {
     struct gs_front *front = gs_front_of(heap);
@@ -284,13 +289,16 @@ static bool park_in_front(struct gs_heap *heap, struct gs_block *block,
     if (!front || !gs_front_enter(front))
         return false;
     if (cacheable(block) == GS_CACHEABLE_BLOCKS) {
-        parked = push(front, block);
+        parked = push(front, block, anew);
         if (!parked) {
             gs_levels_spill(front, heap, gs_class_of(block->units), detached);
-            parked = push(front, block);
+            parked = push(front, block, anew);
         }
     } else if (cacheable(block) == GS_CACHEABLE_WHOLE) {
-        take_in(front, block, gs_block_bytes(block), gs_block_requested(block));
+        if (anew)
+            take_in(front, block, gs_block_bytes(block), gs_block_requested(block));
+        else
+            gs_block_become(block, GS_BLOCK_CACHED);
         gs_levels_put_whole(front, heap, block, detached);
         parked = true;
     }
@@ -304,10 +312,26 @@ static GS_NOINLINE void park_slowly(struct gs_heap *heap, struct gs_block *block
 
     if (!hold(block))
         return;
-    if (!park_in_front(heap, block, &detached)) {
+    if (!park_in_front(heap, block, true, &detached)) {
         gs_levels_pass(heap);
         gs_lock_take(&heap->lock);
         if (begin_park(heap, block))
+            segment = gs_block_release(heap, block);
+        gs_lock_drop(&heap->lock);
+    }
+    gs_segments_return(detached);
+    gs_segments_return(segment);
+}
+
+void gs_block_ripen(struct gs_heap *heap, struct gs_block *block)
+{
+    struct gs_segment *detached = NULL, *segment = NULL;
+
+    if (!park_in_front(heap, block, false, &detached)) {
+        gs_lock_take(&heap->lock);
+        if (gs_heap_is_dead(heap))
+            forget(heap, block);
+        else
             segment = gs_block_release(heap, block);
         gs_lock_drop(&heap->lock);
     }

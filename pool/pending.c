@@ -12,12 +12,16 @@
 #include "heap.h"
 
 #define BATCH 32u
+/* Blocks that one call of gs_heap_ripen looks at. */
+#define RIPEN_MOST 128u
 
 /* What one turn of the lock takes off the list, to be dealt with outside it. */
 struct harvest {
     gs_fence fences[BATCH];
     struct gs_segment *segments[BATCH];
-    unsigned fence_count, segment_count;
+    struct gs_block *ready[BATCH]; /* claimed: for the front of the thread that asked */
+    unsigned fence_count, segment_count, ready_count;
+    bool to_front;
 };
 
 /* A block leaves the list, by the proof of a fence or (0) of a wait; the list itself is
@@ -33,6 +37,11 @@ static void ripen(struct gs_heap *heap, struct gs_block *block, gs_fence proof,
     heap->stats.pending_bytes -= gs_block_bytes(block);
     if (block->pending.fence)
         harvest->fences[harvest->fence_count++] = block->pending.fence;
+    if (harvest->to_front) {
+        gs_block_become(block, GS_BLOCK_CLAIMED);
+        harvest->ready[harvest->ready_count++] = block;
+        return;
+    }
     segment = gs_block_release(heap, block);
     if (segment)
         harvest->segments[harvest->segment_count++] = segment;
@@ -41,6 +50,9 @@ static void ripen(struct gs_heap *heap, struct gs_block *block, gs_fence proof,
 /* No lock is held. */
 static void bring_in(struct gs_heap *heap, struct harvest *harvest)
 {
+    for (unsigned i = 0; i < harvest->ready_count; i++)
+        gs_block_ripen(heap, harvest->ready[i]);
+    harvest->ready_count = 0;
     for (unsigned i = 0; i < harvest->fence_count; i++)
         heap->backend->fence_release(heap->self, harvest->fences[i]);
     for (unsigned i = 0; i < harvest->segment_count; i++)
@@ -201,9 +213,9 @@ static size_t sweep(struct gs_heap *heap, struct poll *poll, struct harvest *har
     return done;
 }
 
-size_t gs_pending_poll(struct gs_heap *heap, size_t limit)
+static size_t poll_pending(struct gs_heap *heap, size_t limit, bool to_front)
 {
-    struct harvest harvest = {.fence_count = 0};
+    struct harvest harvest = {.to_front = to_front};
     struct poll poll = {.prev = 0};
     size_t done = 0, left = limit ? limit : SIZE_MAX;
     struct gs_ticket ticket;
@@ -241,6 +253,18 @@ size_t gs_pending_poll(struct gs_heap *heap, size_t limit)
     if (retired)
         gs_heap_retire(heap, retired);
     return done;
+}
+
+size_t gs_pending_poll(struct gs_heap *heap, size_t limit)
+{
+    if (limit && heap->backend->worth_asking && !heap->backend->worth_asking(heap->self))
+        return 0;
+    return poll_pending(heap, limit, false);
+}
+
+size_t gs_heap_ripen(struct gs_heap *heap)
+{
+    return poll_pending(heap, RIPEN_MOST, true);
 }
 
 void gs_pending_forget(struct gs_heap *heap)

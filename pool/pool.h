@@ -140,6 +140,11 @@ void gs_block_park_fenced(struct gs_block *block, gs_fence fence);
  * is done, if it shares its segment.
  */
 bool gs_block_give_back(struct gs_block *block);
+/*
+ * Ask after the fences of some of those that have waited longest. What is done is ready
+ * for the calling thread first. Returns how many were.
+ */
+size_t gs_heap_ripen(struct gs_heap *heap);
 /* A claimed block whose free failed: live again, as if never claimed. */
 void gs_block_unclaim(struct gs_block *block);
 

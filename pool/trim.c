@@ -98,12 +98,11 @@ bool gs_pool_settle(struct gs_pool *pool, int device)
     return any;
 }
 
-size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes)
+size_t gs_pool_give_idle(struct gs_pool *pool, int device, size_t bytes)
 {
     size_t given = 0;
     unsigned empty = 0;
 
-    gs_pool_settle(pool, device);
     while (given < bytes && empty < EMPTY_MAX) {
         enum gs_idle_part part = GS_IDLE_LARGE;
         struct gs_heap *heap = largest_part(pool, device, &part);
@@ -116,6 +115,12 @@ size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes)
         given += part_given;
     }
     return given;
+}
+
+size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes)
+{
+    gs_pool_settle(pool, device);
+    return gs_pool_give_idle(pool, device, bytes);
 }
 
 size_t gs_pool_idle_bytes(struct gs_pool *pool, int device)

@@ -148,6 +148,11 @@ static bool backend_quiet(void *self)
     return state && !gs_captures_active() && gs_context_is_idle(&state->contexts, self);
 }
 
+static bool backend_worth_asking(void *self)
+{
+    return gs_epochs_worth_asking(&((struct gs_context *)self)->epochs);
+}
+
 static enum gs_status backend_fence_query(void *self, gs_fence fence)
 {
     (void)self;
@@ -168,7 +173,10 @@ static void backend_retired(void *self, uint64_t addr, gs_fence fence)
 {
     (void)self;
     if (gs_announced() && gs_epoch_is(fence)) {
-        gs_mark_announce(gs_epoch_mark(fence), addr);
+        uint64_t mark = gs_epoch_mark(fence);
+        if (mark) { /* else by the order of the streams: nothing was seen complete */
+            gs_mark_announce(mark, addr);
+        }
     } else if (gs_announced()) {
         gs_announce_retire(addr, fence ? gs_fence_event(fence) : NULL);
     }
@@ -178,6 +186,7 @@ const struct gs_backend gs_context_backend = {
     .map = backend_map,
     .unmap = backend_unmap,
     .quiet = backend_quiet,
+    .worth_asking = backend_worth_asking,
     .fence_query = backend_fence_query,
     .fence_release = backend_fence_release,
     .retired = backend_retired,

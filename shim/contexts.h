@@ -28,9 +28,9 @@ struct gs_context {
     unsigned long long id;   /* immutable: the driver's own number of it, 0 if none */
     struct gs_heap *heap;    /* immutable; NULL: not pooled */
     struct gs_epochs epochs; /* locks itself: frees that waited for nothing */
-    bool ordered; /* immutable: no context, but the heap of a stream (async_heaps.h) */
-    bool unfenced;    /* atomic: blocks were freed during a capture, without a fence */
-    bool warmed;      /* atomic: GPUSHIM_WARMUP was done, or is being done */
+    bool ordered;  /* immutable: no context, but the heap of a stream (async_heaps.h) */
+    bool unfenced; /* atomic: blocks were freed during a capture, without a fence */
+    bool warmed;   /* atomic: GPUSHIM_WARMUP was done, or is being done */
     uint64_t idle_at; /* atomic: submissions.h; what had been submitted when it was seen
                          complete, 0: never */
     struct gs_host_heap *host[GS_HOST_HEAPS]; /* atomic: host_pools.h; NULL: none yet */

@@ -10,6 +10,7 @@
 #include "capture_gate.h"
 #include "captures.h"
 #include "marks.h"
+#include "single_order.h"
 #include "state.h"
 #include "streams.h"
 #include "trace.h"
@@ -17,6 +18,7 @@
 /* From now on nobody records an event, and nobody is about to. */
 static void about_to_begin(CUstream stream, bool per_thread)
 {
+    gs_single_order_end("cuStreamBeginCapture_v2");
     gs_captures_begin(stream, per_thread);
     gs_gate_close();
 }

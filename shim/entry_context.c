@@ -10,6 +10,7 @@
 #include "fences.h"
 #include "marks.h"
 #include "record.h"
+#include "single_order.h"
 
 /* ---- destroy --------------------------------------------------------------------- */
 
@@ -148,6 +149,7 @@ GS_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 
 GS_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 {
+    gs_single_order_end("cuCtxEnablePeerAccess");
     struct gs_state *state = gs_enter();
     if (!state) {
         return gs_real()->cuCtxEnablePeerAccess(peerContext, Flags);
@@ -164,6 +166,7 @@ GS_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Fla
 #if CUDA_VERSION >= 12040
 GS_EXPORT CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 {
+    gs_single_order_end("cuCtxFromGreenCtx");
     struct gs_state *state = gs_enter();
     CUresult result = gs_real()->cuCtxFromGreenCtx(pContext, hCtx);
     if (!state) {

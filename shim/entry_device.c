@@ -13,6 +13,7 @@
 #include "log.h"
 #include "record.h"
 #include "retry.h"
+#include "single_order.h"
 #include "submissions.h"
 #include "trace.h"
 #include "warmup.h"
@@ -367,6 +368,7 @@ static bool retain_segment(struct gs_state *state, CUdeviceptr dptr,
 GS_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
     static struct gs_log_limit limit;
+    gs_single_order_share("cuIpcGetMemHandle");
     struct gs_state *state = gs_enter();
     struct gs_range range;
     if (!state) {
@@ -389,6 +391,7 @@ GS_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 GS_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                          CUdeviceptr ptr)
 {
+    gs_single_order_share("cuPointerSetAttribute");
     struct gs_state *state = gs_enter();
     struct gs_range range;
     if (!state) {

@@ -11,6 +11,7 @@
 #include "mem_limits.h"
 #include "physical.h"
 #include "retry.h"
+#include "single_order.h"
 
 /* ---- physical memory --------------------------------------------------------------- */
 
@@ -215,11 +216,13 @@ static CUresult created(const CUcontext *pctx, CUresult result)
 
 GS_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
+    gs_single_order_context("cuDevicePrimaryCtxRetain", true, dev);
     return created(pctx, gs_real()->cuDevicePrimaryCtxRetain(pctx, dev));
 }
 
 GS_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
+    gs_single_order_context("cuCtxCreate_v2", false, dev);
     CUresult result = gs_real()->cuCtxCreate_v2(pctx, flags, dev);
     if (gs_retry_needed(result)) {
         result = gs_real()->cuCtxCreate_v2(pctx, flags, dev);
@@ -232,6 +235,7 @@ GS_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsAr
                                   int numParams, unsigned int flags, CUdevice dev)
 {
     const struct gs_real *real = gs_real();
+    gs_single_order_context("cuCtxCreate_v3", false, dev);
     CUresult result = real->cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
     if (gs_retry_needed(result)) {
         result = real->cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
@@ -245,6 +249,7 @@ GS_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateP
                                   unsigned int flags, CUdevice dev)
 {
     const struct gs_real *real = gs_real();
+    gs_single_order_context("cuCtxCreate_v4", false, dev);
     CUresult result = real->cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
     if (gs_retry_needed(result)) {
         result = real->cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);

@@ -9,6 +9,7 @@
  */
 #include "marks.h"
 #include "retry.h"
+#include "single_order.h"
 #include "streams.h"
 
 /* Streams are told from the first call on: in which mode they are wanted is not known to
@@ -23,6 +24,7 @@ static CUresult made(CUresult result, const CUstream *stream)
 
 GS_EXPORT CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
 {
+    gs_single_order_stream("cuStreamCreate", Flags);
     CUresult result = gs_real()->cuStreamCreate(phStream, Flags);
     if (gs_retry_needed(result)) {
         result = gs_real()->cuStreamCreate(phStream, Flags);
@@ -34,6 +36,7 @@ GS_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int f
                                               int priority)
 {
     const struct gs_real *real = gs_real();
+    gs_single_order_stream("cuStreamCreateWithPriority", flags);
     CUresult result = real->cuStreamCreateWithPriority(phStream, flags, priority);
     if (gs_retry_needed(result)) {
         result = real->cuStreamCreateWithPriority(phStream, flags, priority);
@@ -47,6 +50,7 @@ GS_EXPORT CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCt
                                           unsigned int flags, int priority)
 {
     gs_streams_end_proof();
+    gs_single_order_end("cuGreenCtxStreamCreate");
     return gs_real()->cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority);
 }
 #endif

@@ -13,10 +13,11 @@
 
 #include "mutants.h"
 
-enum state { OPEN, CLOSING, CLOSED, DONE, BROKEN };
+enum state { OPEN, CLOSING, CLOSED, ORDERED, DONE, BROKEN };
 
 struct gs_epoch {
     struct gs_epochs *home; /* immutable */
+    uint64_t number;        /* immutable: they are opened one after the other */
     enum state state;       /* under home->lock, and those below */
     unsigned references;    /* pending blocks, and whoever works with it */
     unsigned frees;
@@ -56,14 +57,23 @@ static void break_all(struct gs_epochs *epochs)
     __atomic_store_n(&epochs->broken, true, __ATOMIC_RELAXED);
 }
 
+/* What the epoch held is ready, or nobody waits for it any more. home->lock is held. */
+static void let_go(struct gs_epoch *epoch)
+{
+    epoch->home->held -= epoch->bytes;
+    epoch->bytes = 0;
+}
+
 /* One reference less; the last one takes the epoch along. No lock is held. */
 static void drop(struct gs_epoch *epoch)
 {
     struct gs_epochs *home = epoch->home;
     pthread_mutex_lock(&home->lock);
     bool last = --epoch->references == 0;
-    if (last && home->open == epoch) {
-        home->open = NULL;
+    if (last) {
+        let_go(epoch);
+        home->busy = home->busy == epoch->number ? 0 : home->busy;
+        home->open = home->open == epoch ? NULL : home->open;
     }
     pthread_mutex_unlock(&home->lock);
     if (last) {
@@ -76,13 +86,46 @@ static void drop(struct gs_epoch *epoch)
 
 /* ---- frees ------------------------------------------------------------------------- */
 
-static bool is_full(const struct gs_epochs *epochs, const struct gs_epoch *epoch)
+static bool is_much(const struct gs_epochs *epochs, size_t bytes)
 {
     size_t room = __atomic_load_n(&epochs->room, __ATOMIC_RELAXED);
-    if (gs_mutant(GS_MUTANT_pressure_ignored)) {
-        room = SIZE_MAX;
+    return bytes > room / GS_EPOCH_SHARE && !gs_mutant(GS_MUTANT_pressure_ignored);
+}
+
+static bool is_full(const struct gs_epochs *epochs, const struct gs_epoch *epoch)
+{
+    unsigned most = epochs->ordered ? GS_EPOCH_CALL_FREES : GS_EPOCH_FREES;
+    return epoch->frees >= most || is_much(epochs, epoch->bytes);
+}
+
+/* epochs->lock is held. */
+static bool is_earned(const struct gs_epochs *epochs)
+{
+    return epochs->calls * GS_EPOCH_CALL_FREES <=
+               epochs->frees + GS_EPOCH_AHEAD * GS_EPOCH_CALL_FREES ||
+           is_much(epochs, epochs->held);
+}
+
+bool gs_epochs_worth_looking(struct gs_epochs *epochs)
+{
+    pthread_mutex_lock(&epochs->lock);
+    bool worth = epochs->ordered || is_earned(epochs);
+    pthread_mutex_unlock(&epochs->lock);
+    return worth;
+}
+
+bool gs_epochs_worth_asking(struct gs_epochs *epochs)
+{
+    pthread_mutex_lock(&epochs->lock);
+    bool worth =
+        epochs->held > 0 && (is_earned(epochs) || ++epochs->misses >= epochs->patience);
+    if (worth) {
+        epochs->misses = 0;
+        epochs->patience = epochs->patience < GS_EPOCH_PATIENCE ? 2 * epochs->patience + 1
+                                                                : GS_EPOCH_PATIENCE;
     }
-    return epoch->frees >= GS_EPOCH_FREES || epoch->bytes > room / GS_EPOCH_SHARE;
+    pthread_mutex_unlock(&epochs->lock);
+    return worth;
 }
 
 enum gs_status gs_epochs_join(struct gs_epochs *epochs, size_t bytes, gs_fence *fence,
@@ -100,11 +143,14 @@ enum gs_status gs_epochs_join(struct gs_epochs *epochs, size_t bytes, gs_fence *
             goto unlock;
         }
         epoch->home = epochs;
+        epoch->number = ++epochs->opened;
         epochs->open = epoch;
     }
     epoch->references++;
     epoch->frees++;
     epoch->bytes += bytes;
+    epochs->held += bytes;
+    epochs->frees++;
     *full = is_full(epochs, epoch);
     *fence = fence_of(epoch);
     status = GS_OK;
@@ -139,6 +185,7 @@ static void end_close(struct gs_epoch *epoch, enum gs_status status, uint64_t ma
 {
     struct gs_epochs *home = epoch->home;
     pthread_mutex_lock(&home->lock);
+    home->calls++;
     if (status == GS_OK) {
         epoch->mark = mark;
         epoch->state = CLOSED;
@@ -156,12 +203,36 @@ static void end_close(struct gs_epoch *epoch, enum gs_status status, uint64_t ma
     }
 }
 
-static void close_epoch(struct gs_epoch *epoch)
+/* Its mark was recorded in a free: is that enough? The caller has a reference. */
+static void order(struct gs_epoch *epoch)
+{
+    struct gs_epochs *home = epoch->home;
+    pthread_mutex_lock(&home->lock);
+    epoch->references++;
+    pthread_mutex_unlock(&home->lock);
+    bool ordered =
+        home->marker->orders && home->marker->orders(home->self, fence_of(epoch));
+    pthread_mutex_lock(&home->lock);
+    home->ordered = ordered;
+    if (ordered && epoch->number > home->in_order) {
+        home->in_order = epoch->number;
+    }
+    pthread_mutex_unlock(&home->lock);
+    if (!ordered) {
+        drop(epoch);
+    }
+}
+
+/* `in_free`: nothing can have been submitted since its last free. */
+static void close_epoch(struct gs_epoch *epoch, bool in_free)
 {
     struct gs_epochs *home = epoch->home;
     uint64_t mark = 0;
     enum gs_status status = home->marker->record(home->self, &mark);
     end_close(epoch, status, mark);
+    if (status == GS_OK && (in_free || gs_mutant(GS_MUTANT_order_marked_late))) {
+        order(epoch);
+    }
     drop(epoch);
 }
 
@@ -169,7 +240,7 @@ void gs_epochs_close(struct gs_epochs *epochs)
 {
     struct gs_epoch *epoch = begin_close(epochs, NULL);
     if (epoch) {
-        close_epoch(epoch);
+        close_epoch(epoch, true);
     }
 }
 
@@ -189,9 +260,28 @@ static bool take_stray(struct gs_epoch *epoch)
 
 /* ---- questions --------------------------------------------------------------------- */
 
+/* What an epoch covers was freed before the next one was opened: the mark of a later one
+ * is behind it, too. home->lock is held. */
+static void learn(struct gs_epoch *epoch)
+{
+    const struct gs_epochs *home = epoch->home;
+    if (epoch->state != CLOSED) {
+        return;
+    }
+    if (epoch->number <= home->done) {
+        epoch->state = DONE;
+    } else if (epoch->number <= home->in_order) {
+        epoch->state = ORDERED;
+    } else {
+        return;
+    }
+    let_go(epoch);
+}
+
 static enum state state_of(struct gs_epoch *epoch, uint64_t *mark)
 {
     pthread_mutex_lock(&epoch->home->lock);
+    learn(epoch);
     enum state state = epoch->state;
     *mark = epoch->mark;
     pthread_mutex_unlock(&epoch->home->lock);
@@ -201,17 +291,31 @@ static enum state state_of(struct gs_epoch *epoch, uint64_t *mark)
 static void become(struct gs_epoch *epoch, enum state state)
 {
     pthread_mutex_lock(&epoch->home->lock);
-    epoch->state = state;
+    if (state == DONE && epoch->number > epoch->home->done) {
+        epoch->home->done = epoch->number;
+    }
+    if (state == DONE) {
+        learn(epoch);
+    } else {
+        epoch->state = state;
+    }
     pthread_mutex_unlock(&epoch->home->lock);
 }
 
 static enum gs_status ask(struct gs_epoch *epoch, uint64_t mark)
 {
     struct gs_epochs *home = epoch->home;
+    pthread_mutex_lock(&home->lock);
+    home->calls++;
+    pthread_mutex_unlock(&home->lock);
     enum gs_status status = home->marker->query(home->self, mark);
     if (status == GS_ERR_BACKEND && gs_mutant(GS_MUTANT_error_is_done)) {
         status = GS_OK;
     }
+    pthread_mutex_lock(&home->lock);
+    home->busy = status == GS_ERR_TIMEOUT ? epoch->number : 0;
+    home->patience = status == GS_OK ? 0 : home->patience;
+    pthread_mutex_unlock(&home->lock);
     if (status == GS_OK) {
         become(epoch, DONE);
     } else if (status != GS_ERR_TIMEOUT) {
@@ -221,20 +325,42 @@ static enum gs_status ask(struct gs_epoch *epoch, uint64_t mark)
     return status;
 }
 
+/* Whether it is worth a mark to have what is open sooner. */
+static bool is_pressing(struct gs_epochs *epochs)
+{
+    pthread_mutex_lock(&epochs->lock);
+    bool pressing = is_much(epochs, epochs->held);
+    pthread_mutex_unlock(&epochs->lock);
+    return pressing;
+}
+
+/* What is behind one that is not done is not done either. */
+static bool is_behind_a_busy_one(const struct gs_epoch *epoch)
+{
+    pthread_mutex_lock(&epoch->home->lock);
+    bool behind = epoch->home->busy && epoch->number > epoch->home->busy;
+    pthread_mutex_unlock(&epoch->home->lock);
+    return behind;
+}
+
 enum gs_status gs_epoch_query(gs_fence fence)
 {
     struct gs_epoch *epoch = epoch_of(fence);
     uint64_t mark;
     enum state state = state_of(epoch, &mark);
-    if (state == OPEN) {
+    if (state == OPEN && is_pressing(epoch->home)) {
         if (begin_close(epoch->home, epoch) || take_stray(epoch)) {
-            close_epoch(epoch);
+            close_epoch(epoch, false);
         }
         state = state_of(epoch, &mark);
     }
     switch (state) {
     case CLOSED:
-        return gs_mutant(GS_MUTANT_closed_is_done) ? GS_OK : ask(epoch, mark);
+        if (gs_mutant(GS_MUTANT_closed_is_done)) {
+            return GS_OK;
+        }
+        return is_behind_a_busy_one(epoch) ? GS_ERR_TIMEOUT : ask(epoch, mark);
+    case ORDERED:
     case DONE:
         return GS_OK;
     case BROKEN:
@@ -253,4 +379,11 @@ uint64_t gs_epoch_mark(gs_fence fence)
 {
     uint64_t mark;
     return state_of(epoch_of(fence), &mark) == DONE ? mark : 0;
+}
+
+uint64_t gs_epoch_marked(gs_fence fence)
+{
+    uint64_t mark;
+    (void)state_of(epoch_of(fence), &mark);
+    return mark;
 }

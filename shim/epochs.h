@@ -3,8 +3,9 @@
  *
  *   open     frees join it; nothing is recorded yet
  *   closed   one mark (backend.h) behind all work that was submitted before it closed
- *   done     the mark was seen complete: its blocks are ready
- *   broken   that can never be known
+ *   ordered  closed, and its blocks are ready: whatever uses them comes behind the mark
+ * by the device's own order (single_order.h) done     the mark was seen complete: its
+ * blocks are ready broken   that can never be known
  *
  * An epoch is a fence for the pool: each block parked with it holds one reference. It is
  * closed once it has enough frees, or bytes enough to matter on this device, inside the
@@ -25,8 +26,16 @@
 
 #include "backend.h"
 
-/* Frees of an epoch. Two calls of the driver for each: its mark, and asking after it. */
-#define GS_EPOCH_FREES 128u
+/* Frees for each call of the driver, while memory is plentiful. */
+#define GS_EPOCH_CALL_FREES 64u
+/* Frees of an epoch. Two calls of the driver for each: its mark, and asking after it. One
+ * that follows an ordered epoch is half as long: nobody had to ask after that. */
+#define GS_EPOCH_FREES (2 * GS_EPOCH_CALL_FREES)
+/* Calls that may be made before the frees they are for. */
+#define GS_EPOCH_AHEAD 4u
+/* Requests that take new memory without asking, at most, after so many had asked in vain.
+ */
+#define GS_EPOCH_PATIENCE 63u
 /* An epoch closes when it holds more than such a share of the free device memory. */
 #define GS_EPOCH_SHARE 8u
 
@@ -39,6 +48,15 @@ struct gs_epochs {
     struct gs_epoch *open; /* under lock; NULL: no free since the last one closed */
     size_t room; /* atomic: bytes of the device that were free when last asked */
     bool broken; /* atomic: a mark could not be known; stays so */
+    /* under lock, all of them */
+    bool ordered;          /* the epoch that was closed last is */
+    uint64_t frees, calls; /* frees there were, and calls of the driver for them */
+    size_t held;           /* bytes of epochs that are not known to be ready */
+    uint64_t opened, done, in_order; /* numbers of epochs: the last one, the last one that
+                                        is done, and that is ordered */
+    uint64_t busy; /* the one that was asked after last, and not done; 0: none */
+    unsigned misses, patience; /* requests that found nothing since one asked, and how
+                                  many are to pass before the next one does */
 };
 
 /* `marker` must outlive it; `self` is passed to each of its functions. */
@@ -54,18 +72,36 @@ void gs_epochs_init(struct gs_epochs *epochs, const struct gs_marker *marker, vo
 enum gs_status gs_epochs_join(struct gs_epochs *epochs, size_t bytes, gs_fence *fence,
                               bool *full) GS_MUST_USE;
 
-/* Close the open epoch, if there is one and it can be marked now. Never blocks. */
+/*
+ * Close the open epoch, if there is one and it can be marked now: within a free, before
+ * the calling thread has submitted anything since. Never blocks.
+ */
 void gs_epochs_close(struct gs_epochs *epochs);
 
 /* So many bytes of the device are free now; 0: it refuses requests. */
 void gs_epochs_room(struct gs_epochs *epochs, size_t bytes);
 
+/* An epoch was closed: should the pool look for what is ready? If that is known without a
+ * call of the driver; if frees enough have come for one more; or if what epochs hold is
+ * no small share of the free memory. No lock is held. */
+bool gs_epochs_worth_looking(struct gs_epochs *epochs);
+
+/*
+ * A request found nothing: should it ask after epochs, before it takes new memory? If a
+ * call is earned; else less and less often, for as long as those who ask are told "not
+ * yet". No lock is held.
+ */
+bool gs_epochs_worth_asking(struct gs_epochs *epochs);
+
 /* Whether a fence of the pool is an epoch; others are events (fences.h). */
 bool gs_epoch_is(gs_fence fence);
-/* As gs_backend.fence_query and .fence_release. Asking after an open one closes it. */
+/* As gs_backend.fence_query and .fence_release. Asking after an open one closes it, if
+ * what epochs hold is no small share of the free memory. */
 enum gs_status gs_epoch_query(gs_fence fence) GS_MUST_USE;
 void gs_epoch_release(gs_fence fence);
-/* The mark of one that was seen done; 0: it is not. For those who hold a reference. */
+/* For those who hold a reference: the mark of one that was seen done; 0: it is not. */
 uint64_t gs_epoch_mark(gs_fence fence);
+/* The mark, done or not; 0: there is none yet. */
+uint64_t gs_epoch_marked(gs_fence fence);
 
 #endif

@@ -272,13 +272,18 @@ CUresult gs_fence_wait(gs_fence handle)
 {
     const struct event_fence *fence = (const struct event_fence *)(uintptr_t)handle;
     CUstreamCaptureMode mode;
-    if (state_of(fence) == FENCE_OVER) {
+    bool pushed;
+    if (state_of(fence) != FENCE_ALIVE) {
         return CUDA_SUCCESS;
     }
-    bool relaxed = gs_relaxed_begin(&mode);
-    CUresult result = gs_real()->cuEventSynchronize(fence->event);
-    if (relaxed) {
-        gs_relaxed_end(&mode);
+    CUresult result = push(fence->context, &pushed);
+    if (result == CUDA_SUCCESS) {
+        bool relaxed = gs_relaxed_begin(&mode);
+        result = gs_real()->cuEventSynchronize(fence->event);
+        if (relaxed) {
+            gs_relaxed_end(&mode);
+        }
+        pop(pushed);
     }
     return result;
 }

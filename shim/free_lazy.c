@@ -40,11 +40,23 @@ static bool join(struct gs_state *state, struct gs_block *block, struct joined *
                           &joined->fence, &joined->full) == GS_OK;
 }
 
+/* An epoch was closed: what is ready by now is had for this thread's next allocations, as
+ * far as that takes no more calls of the driver than the frees are good for. */
+static void bring_back(struct gs_context *context)
+{
+    size_t ready;
+    do {
+        ready =
+            gs_epochs_worth_looking(&context->epochs) ? gs_heap_ripen(context->heap) : 0;
+    } while (ready > 0);
+}
+
 static void park(struct gs_block *block, const struct joined *joined)
 {
     gs_block_park_fenced(block, joined->fence);
     if (joined->full) {
         gs_epochs_close(&joined->context->epochs);
+        bring_back(joined->context);
     }
 }
 

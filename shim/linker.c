@@ -14,6 +14,7 @@
 
 #include "known.h"
 #include "real.h"
+#include "single_order.h"
 
 static gs_dlsym_fn *real_dlsym;   /* atomic, written with one value only */
 static gs_dlvsym_fn *real_dlvsym; /* likewise */
@@ -147,6 +148,9 @@ static void note_look_up(void *handle, const char *name, const void *caller)
 static bool passes(void *handle, const char *name, const void *caller)
 {
     note_look_up(handle, name, caller);
+    if (!gs_real_owns(caller)) {
+        gs_single_order_look_up();
+    }
     if (handle == RTLD_NEXT || !name || !gs_real_is_hooked(name) ||
         gs_real_owns(caller)) {
         return true;

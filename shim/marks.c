@@ -23,6 +23,7 @@
 #include "known.h"
 #include "mutants.h"
 #include "record.h"
+#include "single_order.h"
 #include "streams.h"
 #include "submissions.h"
 
@@ -283,8 +284,25 @@ static enum gs_status marker_query(void *self, uint64_t mark)
     return status;
 }
 
+static bool marker_orders(void *self, gs_fence epoch)
+{
+    struct gs_state *state = gs_state_peek();
+    return state && gs_single_order_accept(state, self, epoch);
+}
+
 const struct gs_marker gs_context_marker = {
-    .record = marker_record, .query = marker_query, .release = marker_release};
+    .record = marker_record,
+    .query = marker_query,
+    .release = marker_release,
+    .orders = marker_orders,
+};
+
+void gs_mark_wait(uint64_t mark)
+{
+    for (unsigned i = 0; i < mark_of(mark)->count; i++) {
+        gs_fence_wait(mark_of(mark)->fences[i]);
+    }
+}
 
 void gs_mark_announce(uint64_t mark, uint64_t addr)
 {
@@ -352,4 +370,5 @@ void gs_marks_reset(void)
     pthread_mutex_init(&helpers_lock, NULL);
     all_helpers = NULL;
     gs_streams_reset();
+    gs_single_order_reset();
 }

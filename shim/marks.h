@@ -34,6 +34,9 @@ extern const struct gs_marker gs_context_marker;
  * wants each event that proves it. */
 void gs_mark_announce(uint64_t mark, uint64_t addr);
 
+/* Wait for all that it covers. */
+void gs_mark_wait(uint64_t mark);
+
 /* A stream is about to be destroyed: whatever it still does stays covered. Returns its
  * context, for gs_streams_restore should it live on. */
 CUcontext gs_marks_stream_ends(CUstream stream);

@@ -26,7 +26,7 @@ static bool leave_key_made;     /* likewise */
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
 /* Used where there is no memory for one; the proof has ended then. */
-static struct gs_submissions spare;
+static struct gs_submissions spare = {.unseen = UINTPTR_MAX};
 
 /* ---- records ----------------------------------------------------------------------- */
 
@@ -87,6 +87,7 @@ static struct gs_submissions *take_new(void)
         __atomic_store_n(&page, now, __ATOMIC_RELEASE);
     }
     now->records[i].taken = 1;
+    now->records[i].unseen = UINTPTR_MAX;
     publish(&now->records[i]);
     return &now->records[i];
 }
@@ -111,6 +112,17 @@ struct gs_submissions *gs_submissions_join(void)
     return own;
 }
 
+struct gs_submissions *gs_submissions_admit(uintptr_t where)
+{
+    struct gs_submissions *own = gs_submissions_own();
+    uintptr_t unseen = __atomic_load_n(&own->unseen, __ATOMIC_RELAXED);
+    if (where & unseen) {
+        gs_submissions_elsewhere(where);
+        __atomic_store_n(&own->unseen, unseen & ~where, __ATOMIC_RELAXED);
+    }
+    return own;
+}
+
 /* ---- the proof --------------------------------------------------------------------- */
 
 static uint64_t sum_ended(void)
@@ -132,7 +144,7 @@ static uintptr_t all_streams(void)
         __atomic_load_n(&gs_submissions_records, __ATOMIC_ACQUIRE);
     uintptr_t streams = 0;
     for (; record; record = record->next) {
-        streams |= __atomic_load_n(&record->streams, __ATOMIC_RELAXED);
+        streams |= ~__atomic_load_n(&record->unseen, __ATOMIC_RELAXED);
     }
     return streams;
 }

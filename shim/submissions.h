@@ -46,7 +46,7 @@
 /* One thread's. Written by the thread that has it, read by any. */
 struct gs_submissions {
     uint64_t begun, ended;       /* atomic: calls */
-    uintptr_t streams;           /* atomic: handles used, or-ed */
+    uintptr_t unseen;            /* atomic: bits that no handle had so far */
     uintptr_t newest;            /* the thread's own: where it submitted last */
     unsigned taken;              /* atomic: a living thread has it */
     struct gs_submissions *next; /* immutable once published */
@@ -64,6 +64,12 @@ static inline struct gs_submissions *gs_submissions_own(void)
     return GS_LIKELY(own != NULL) ? own : gs_submissions_join();
 }
 
+/* The calling thread is about to submit where it never has: single_order.c ... */
+void gs_submissions_elsewhere(uintptr_t where);
+/* ... and its record, which it may not have had until now, says so. */
+struct gs_submissions *gs_submissions_admit(uintptr_t where)
+    __attribute__((cold, noinline));
+
 /* A plain addition that other threads may read: only the owner writes. */
 static inline void gs_submissions_add(uint64_t *count)
 {
@@ -74,10 +80,11 @@ static inline void gs_submissions_add(uint64_t *count)
 /* Around each call that submits; `streams` as above. */
 static inline struct gs_submissions *gs_submission_begin(uintptr_t streams)
 {
-    struct gs_submissions *own = gs_submissions_own();
-    __atomic_store_n(&own->streams,
-                     __atomic_load_n(&own->streams, __ATOMIC_RELAXED) | streams,
-                     __ATOMIC_RELAXED);
+    struct gs_submissions *own = gs_thread.submissions;
+    if (GS_UNLIKELY(!own ||
+                    (streams & __atomic_load_n(&own->unseen, __ATOMIC_RELAXED)))) {
+        own = gs_submissions_admit(streams);
+    }
     own->newest = streams;
     if (!gs_mutant(GS_MUTANT_count_after)) {
         gs_submissions_add(&own->begun);

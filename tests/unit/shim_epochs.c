@@ -18,6 +18,8 @@ struct marker {
     bool join_during_record;
 };
 
+static struct gs_epochs *under_test; /* of the test that runs */
+
 static enum gs_status record(void *self, uint64_t *mark)
 {
     struct marker *marker = self;
@@ -51,12 +53,23 @@ static void release(void *self, uint64_t mark)
     __atomic_add_fetch(&marker->released, 1, __ATOMIC_RELAXED);
 }
 
-static const struct gs_marker functions = {record, query, release};
+static const struct gs_marker functions = {
+    .record = record, .query = query, .release = release};
 
 static void begin(struct marker *marker)
 {
+    under_test = &marker->epochs;
     *marker = (struct marker){.done = 0};
     gs_epochs_init(&marker->epochs, &functions, marker);
+}
+
+/* Where memory is scarce: what is open is closed by it. */
+static enum gs_status ask(gs_fence fence)
+{
+    gs_epochs_room(under_test, 0);
+    enum gs_status status = gs_epoch_query(fence);
+    gs_epochs_room(under_test, SIZE_MAX);
+    return status;
 }
 
 static gs_fence join(struct marker *marker, size_t bytes, bool *full)
@@ -100,13 +113,13 @@ Test(epochs, is_done_when_its_mark_was_seen_done)
     begin(&marker);
     gs_fence fence = join(&marker, 1, &full);
     gs_epochs_close(&marker.epochs);
-    cr_assert_eq(gs_epoch_query(fence), GS_ERR_TIMEOUT);
+    cr_assert_eq(ask(fence), GS_ERR_TIMEOUT);
     cr_assert_eq(gs_epoch_mark(fence), 0, "not proven yet");
     marker.done = 1;
-    cr_assert_eq(gs_epoch_query(fence), GS_OK);
+    cr_assert_eq(ask(fence), GS_OK);
     cr_assert_eq(gs_epoch_mark(fence), 1);
     unsigned asked = marker.queries;
-    cr_assert_eq(gs_epoch_query(fence), GS_OK);
+    cr_assert_eq(ask(fence), GS_OK);
     cr_assert_eq(marker.queries, asked, "what is done is not asked after again");
 }
 
@@ -116,7 +129,7 @@ Test(epochs, asking_after_an_open_one_closes_it)
     bool full;
     begin(&marker);
     gs_fence fence = join(&marker, 1, &full);
-    cr_assert_eq(gs_epoch_query(fence), GS_ERR_TIMEOUT);
+    cr_assert_eq(ask(fence), GS_ERR_TIMEOUT);
     cr_assert_eq(marker.recorded, 1);
 }
 
@@ -128,11 +141,11 @@ Test(epochs, what_cannot_be_marked_now_stays_open)
     gs_fence fence = join(&marker, 1, &full);
     marker.record_status = GS_ERR_TIMEOUT;
     gs_epochs_close(&marker.epochs);
-    cr_assert_eq(gs_epoch_query(fence), GS_ERR_TIMEOUT);
+    cr_assert_eq(ask(fence), GS_ERR_TIMEOUT);
     cr_assert_eq(join(&marker, 1, &full), fence, "frees go on joining it");
     marker.record_status = GS_OK;
     marker.done = 1;
-    cr_assert_eq(gs_epoch_query(fence), GS_OK);
+    cr_assert_eq(ask(fence), GS_OK);
 }
 
 Test(epochs, a_free_during_the_recording_is_not_covered)
@@ -143,9 +156,9 @@ Test(epochs, a_free_during_the_recording_is_not_covered)
     gs_fence fence = join(&marker, 1, &full);
     marker.join_during_record = true;
     marker.done = 1;
-    cr_assert_eq(gs_epoch_query(fence), GS_OK);
+    cr_assert_eq(ask(fence), GS_OK);
     cr_assert_neq(marker.joined, fence);
-    cr_assert_eq(gs_epoch_query(marker.joined), GS_ERR_TIMEOUT);
+    cr_assert_eq(ask(marker.joined), GS_ERR_TIMEOUT);
 }
 
 /* The one that could not be marked is open still, and so is the one that was begun then.
@@ -161,8 +174,8 @@ Test(epochs, two_may_be_open_after_a_refusal)
     gs_epochs_close(&marker.epochs);
     marker.record_status = GS_OK;
     marker.done = 2;
-    cr_assert_eq(gs_epoch_query(fence), GS_OK);
-    cr_assert_eq(gs_epoch_query(marker.joined), GS_OK);
+    cr_assert_eq(ask(fence), GS_OK);
+    cr_assert_eq(ask(marker.joined), GS_OK);
     cr_assert_eq(marker.recorded, 2);
 }
 
@@ -191,10 +204,10 @@ Test(epochs, a_mark_that_fails_breaks_all)
     fence = join(&marker, 1, &full);
     gs_epochs_close(&marker.epochs);
     marker.query_status = GS_ERR_BACKEND;
-    cr_assert_eq(gs_epoch_query(fence), GS_ERR_BACKEND);
+    cr_assert_eq(ask(fence), GS_ERR_BACKEND);
     marker.query_status = GS_OK;
     marker.done = 9;
-    cr_assert_eq(gs_epoch_query(fence), GS_ERR_BACKEND, "it stays so");
+    cr_assert_eq(ask(fence), GS_ERR_BACKEND, "it stays so");
     cr_assert_eq(gs_epochs_join(&marker.epochs, 1, &other, &full), GS_ERR_BACKEND);
 }
 
@@ -207,7 +220,7 @@ Test(epochs, a_recording_that_fails_breaks_all)
     fence = join(&marker, 1, &full);
     marker.record_status = GS_ERR_BACKEND;
     gs_epochs_close(&marker.epochs);
-    cr_assert_eq(gs_epoch_query(fence), GS_ERR_BACKEND);
+    cr_assert_eq(ask(fence), GS_ERR_BACKEND);
     cr_assert_eq(gs_epochs_join(&marker.epochs, 1, &other, &full), GS_ERR_BACKEND);
 }
 
@@ -252,7 +265,8 @@ static enum gs_status query_done(void *self, uint64_t mark)
     return GS_OK;
 }
 
-static const struct gs_marker always = {record_done, query_done, release};
+static const struct gs_marker always = {
+    .record = record_done, .query = query_done, .release = release};
 
 static void *free_often(void *argument)
 {
@@ -264,7 +278,7 @@ static void *free_often(void *argument)
         if (full || i % 7 == 0) {
             gs_epochs_close(&marker->epochs);
         }
-        while (gs_epoch_query(fence) != GS_OK) {
+        while (ask(fence) != GS_OK) {
         }
         gs_epoch_release(fence);
     }
@@ -276,6 +290,7 @@ Test(epochs, threads_release_each_mark_once)
     struct marker marker = {.done = 0};
     pthread_t threads[4];
     gs_epochs_init(&marker.epochs, &always, &marker);
+    under_test = &marker.epochs;
     for (int i = 0; i < 4; i++) {
         cr_assert_eq(pthread_create(&threads[i], NULL, free_often, &marker), 0);
     }
@@ -285,4 +300,85 @@ Test(epochs, threads_release_each_mark_once)
     cr_assert_gt(marker.recorded, 0);
     cr_assert_eq(marker.recorded, marker.released);
     cr_assert_null(marker.epochs.open);
+}
+
+/* ---- single order ------------------------------------------------------------------ */
+
+static bool is_ordered;
+static gs_fence accepted;
+
+static bool orders(void *self, gs_fence epoch)
+{
+    (void)self;
+    accepted = is_ordered ? epoch : 0;
+    return is_ordered;
+}
+
+static const struct gs_marker ordering = {
+    .record = record, .query = query, .release = release, .orders = orders};
+
+Test(epochs, ordered_ones_are_ready_without_a_question)
+{
+    struct marker marker;
+    bool full;
+    begin(&marker);
+    marker.epochs.marker = &ordering;
+    gs_fence before = join(&marker, 1, &full);
+    is_ordered = false;
+    gs_epochs_close(&marker.epochs);
+    cr_assert_eq(gs_epoch_query(before), GS_ERR_TIMEOUT);
+    unsigned queries = marker.queries;
+    gs_fence fence = join(&marker, 1, &full);
+    is_ordered = true;
+    gs_epochs_close(&marker.epochs);
+    cr_assert_eq(gs_epoch_query(fence), GS_OK);
+    cr_assert_eq(gs_epoch_query(before), GS_OK, "and those in front of them");
+    cr_assert_eq(marker.queries, queries);
+    cr_assert_eq(gs_epoch_mark(fence), 0, "its mark was not seen done");
+    cr_assert_neq(gs_epoch_marked(accepted), 0, "but there is one to wait for");
+    gs_epoch_release(fence);
+    cr_assert_eq(marker.released, 0, "who accepted it has a reference");
+    gs_epoch_release(accepted);
+    cr_assert_eq(marker.released, 1);
+}
+
+Test(epochs, one_closed_by_a_question_is_not_ordered)
+{
+    struct marker marker;
+    bool full;
+    begin(&marker);
+    marker.epochs.marker = &ordering;
+    is_ordered = true;
+    gs_fence fence = join(&marker, 1, &full);
+    cr_assert_eq(ask(fence), GS_ERR_TIMEOUT);
+    cr_assert_eq(marker.recorded, 1);
+    cr_assert_eq(accepted, 0);
+}
+
+Test(epochs, an_open_one_stays_open_while_memory_is_plentiful)
+{
+    struct marker marker;
+    bool full;
+    begin(&marker);
+    gs_fence fence = join(&marker, 1, &full);
+    cr_assert_eq(gs_epoch_query(fence), GS_ERR_TIMEOUT);
+    cr_assert_eq(marker.tries, 0);
+}
+
+Test(epochs, requests_ask_less_often_while_told_not_yet)
+{
+    struct marker marker;
+    unsigned asked_after = 0;
+    bool full;
+    begin(&marker);
+    (void)join(&marker, 1, &full);
+    gs_epochs_close(&marker.epochs);
+    marker.epochs.calls = 1000; /* more than the frees are good for */
+    for (unsigned i = 0; i < 1000; i++) {
+        asked_after += gs_epochs_worth_asking(&marker.epochs);
+    }
+    cr_assert_gt(asked_after, 5);
+    cr_assert_lt(asked_after, 30);
+    gs_epochs_room(&marker.epochs, 0);
+    cr_assert(gs_epochs_worth_asking(&marker.epochs), "memory is scarce");
 }

@@ -30,6 +30,9 @@ lazy_leaning=(idle.callback_behind_a_wait idle.event_behind_a_wait
 # ... and the address of a block that is used again at once.
 lazy_leaning+=(memory.free_of_a_destroyed_streams
   memory.free_that_waits_for_blocking_streams memory.freed_and_reused)
+# What is open (docs/free.md): giving idle memory back waits for what runs.
+lazy_leaning+=(deadlock.full_of_idle_memory deadlock.full_of_small_idle_memory
+  deadlock.full_out_of_memory)
 
 hostile_lazy_order_case() {
   local name wanted=()
@@ -46,10 +49,19 @@ hostile_lazy_order_case() {
   grep -v '^cudasim: ' order.out | tail -n 40
   fail "the oracle's verdict changed under the library"
 }
-for topic in lazy. streams. legacy. per_thread. events. host. copies. host_function. words. \
+for topic in streams. legacy. per_thread. events. host. copies. host_function. words. \
   threads. memory.pinned ordered. graphs. programmatic. peers. \
   idle.; do
   add_case "hostile lazy order $topic" hostile_lazy_order_case "$topic"
+done
+
+hostile_lazy_bare_order_case() {
+  local -x GPUSHIM_POOL_CACHE=0
+  hostile_lazy_order_case "$@"
+}
+for topic in lazy. order. deadlock.; do
+  add_case "hostile lazy order $topic" hostile_lazy_order_case "$topic"
+  add_case "hostile lazy order $topic without caches" hostile_lazy_bare_order_case "$topic"
 done
 
 # A program that leans on it is still told: the mode is what it says it is.

@@ -12,6 +12,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #define LOOK_NS     100000 /* between two looks at a function that has not returned */
 #define SLEEP_LOOKS 3      /* asleep at so many in a row: it waits for something */
@@ -48,8 +49,13 @@ static void *help(void *argument)
     return NULL;
 }
 
+/* As the kernel keeps them. */
+#define TASK_NAME_BYTES 16
+
+/* A driver's threads are named "cuda...", from the start: a thread inherits its name. */
 bool sim_own_thread_start(void *(*function)(void *argument), void *argument)
 {
+    char name[TASK_NAME_BYTES];
     sigset_t all, before;
     pthread_attr_t attributes;
     pthread_t thread;
@@ -59,7 +65,10 @@ bool sim_own_thread_start(void *(*function)(void *argument), void *argument)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    prctl(PR_GET_NAME, name);
+    prctl(PR_SET_NAME, "cudasim");
     bool started = pthread_create(&thread, &attributes, function, argument) == 0;
+    prctl(PR_SET_NAME, name);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return started;

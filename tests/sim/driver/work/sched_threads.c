@@ -12,6 +12,7 @@
 #include "sched.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "config.h"
@@ -192,6 +193,7 @@ static void *work(void *argument)
 /* A detached thread that no signal of the program is delivered to. */
 static bool start_worker(struct sim_stream *stream)
 {
+    char name[16]; /* as the kernel keeps it */
     sigset_t all, before;
     pthread_attr_t attributes;
     pthread_t thread;
@@ -201,7 +203,10 @@ static bool start_worker(struct sim_stream *stream)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    prctl(PR_GET_NAME, name);
+    prctl(PR_SET_NAME, "cudasim"); /* inherited: a driver's threads are told by it */
     bool started = pthread_create(&thread, &attributes, work, stream) == 0;
+    prctl(PR_SET_NAME, name);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return started;

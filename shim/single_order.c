@@ -1,0 +1,378 @@
+/*
+ * single_order.c - the proof that all use of a context's memory is in one order.
+ *
+ * Claim 1, the memory. A block is handed on behind a mark M only if, when M was recorded,
+ * nothing but the legacy stream and at most one blocking stream had ever been used or
+ * made in the one context of the process. Then all work before M is ordered before all
+ * work after it, and a later use of the block is behind M as long as it is made in those
+ * two streams. These are all uses: a call that makes another stream or context, or
+ * submits outside of stream order (per-thread streams, launch attributes, graphs, peers,
+ * interop: BEYOND in submit.def), or lets the memory be reached past this driver's
+ * streams (exported, registered for a peer device, a transport library loaded) comes here
+ * first, and waits until M is complete. The order of the two streams is the driver's own
+ * and needs no event of ours.
+ *
+ *   Host-synchronous copies are work of the legacy stream, too: one from pageable memory
+ * to the device waits for that stream before it stages ("API synchronization behavior"),
+ *   one to the host reads behind the stream. Batched copies may read their source out of
+ *   order: what is to be read there was either written in order, and seen complete by the
+ *   program, which is behind M; or it is read late, and the copy is still in front of
+ * what is submitted after it. Memory that the host reaches by itself is none of this:
+ * pinned and managed memory have no part in it. Device memory has no host address, but
+ * where the host's page tables are the device's (Grace Hopper): there the proof never
+ * holds. Nor does it once a transport is loaded that maps or registers device memory
+ * unseen. One that is linked statically is not seen (docs/free.md, "What it cannot see").
+ *
+ * Claim 2, the wait. Who breaks the order waits for M, and M alone. Natively nobody waits
+ * there. It is no wait too many if native has waited for all that M covers before, in a
+ * call that is behind this one: so
+ *
+ *   - M is recorded inside a free, which natively waits for all work submitted before it.
+ *     An event recorded later, in front of the first submission after the reuse, would
+ *     cover what was submitted between: perhaps a kernel that waits for this thread.
+ *   - Another thread may be the one that ends that work, while natively the free still
+ *     waits; made to wait here it never would. So M counts only if no other thread was
+ *     there that could be: those that come later are started, at some remove, by the one
+ *     that freed. Threads of the driver's own, which it names "cuda...", never call it.
+ *     With other threads in the process epochs are as without this rule: blocks are ready
+ *     when their mark was seen complete, and nobody waits at all.
+ *   - Nothing is left of it in a host function, where CUDA may not be called.
+ *
+ * What is left out: a block whose epoch is closed by an allocation (its mark may cover
+ * later work than the frees), and a thread that is started by a host function, runs
+ * beside the free and makes a stream that the device waits for.
+ *
+ * Owns:  the newest mark, and what streams and contexts were made.
+ * Lock:  order_lock for the mark and who waits for it; the rest is atomic.
+ * Source: CUDA Driver API, Stream synchronization behavior, API synchronization behavior
+ */
+#include "single_order.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "announce.h"
+#include "contexts.h"
+#include "epochs.h"
+#include "known.h"
+#include "marks.h"
+#include "mutants.h"
+#include "state.h"
+#include "streams.h"
+#include "submissions.h"
+
+enum order { HOLDS, ENDING, OVER };
+
+static pthread_mutex_t order_lock = PTHREAD_MUTEX_INITIALIZER;
+static enum order order;  /* atomic, written under order_lock */
+static gs_fence newest;   /* under order_lock: the epoch of the newest mark; 0: none */
+static unsigned waiting;  /* under order_lock: threads that wait for it */
+static unsigned streams;  /* atomic: streams that were made, or were to be */
+static uintptr_t context; /* atomic: which one was made; 0: none that was seen */
+static unsigned long long libraries; /* atomic: loaded up to the last look, by count */
+
+static enum order now(void)
+{
+    return __atomic_load_n(&order, __ATOMIC_ACQUIRE);
+}
+
+/* ---- the end ----------------------------------------------------------------------- */
+
+/* Natively a free has waited for all that this waits for. */
+static void wait_for(const char *call, gs_fence epoch)
+{
+    uint64_t mark = gs_epoch_marked(epoch);
+    if (mark && !gs_mutant(GS_MUTANT_order_end_unwaited)) {
+        gs_announce_begin(call, false);
+        gs_mark_wait(mark);
+        gs_announce_end();
+    }
+}
+
+/* The last one that waited lets go of the mark. */
+static void end_for_good(void)
+{
+    gs_fence done = 0;
+    pthread_mutex_lock(&order_lock);
+    if (--waiting == 0) {
+        done = newest;
+        newest = 0;
+    }
+    __atomic_store_n(&order, OVER, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&order_lock);
+    if (done) {
+        gs_epoch_release(done);
+    }
+}
+
+static GS_NOINLINE void end_now(const char *call)
+{
+    pthread_mutex_lock(&order_lock);
+    gs_fence epoch = newest;
+    waiting += epoch != 0;
+    __atomic_store_n(&order, epoch ? ENDING : OVER, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&order_lock);
+    if (epoch) {
+        wait_for(call, epoch);
+        end_for_good();
+    }
+}
+
+void gs_single_order_end(const char *call)
+{
+    if (now() != OVER && !gs_mutant(GS_MUTANT_order_never_ends)) {
+        end_now(call);
+    }
+}
+
+void gs_single_order_share(const char *call)
+{
+    if (!gs_mutant(GS_MUTANT_order_sharing_ignored)) {
+        gs_single_order_end(call);
+    }
+}
+
+/* A stream handle, or more, that this thread has not submitted to before. */
+void gs_submissions_elsewhere(uintptr_t where)
+{
+    uintptr_t stream = where & ~(GS_STREAMS_LEGACY | GS_STREAMS_BEYOND);
+    if (now() == OVER) {
+        return;
+    }
+    if ((where & GS_STREAMS_BEYOND) ? !gs_mutant(GS_MUTANT_order_beyond_ignored)
+                                    : stream && !gs_streams_find((CUstream)stream)) {
+        gs_single_order_end("a submission out of order");
+    }
+}
+
+void gs_single_order_stream(const char *call, unsigned flags)
+{
+    bool blocking =
+        !(flags & CU_STREAM_NON_BLOCKING) || gs_mutant(GS_MUTANT_order_flags_ignored);
+    if ((__atomic_fetch_add(&streams, 1, __ATOMIC_ACQ_REL) > 0 &&
+         !gs_mutant(GS_MUTANT_order_second_stream_ignored)) ||
+        !blocking) {
+        gs_single_order_end(call);
+    }
+}
+
+void gs_single_order_context(const char *call, bool primary, CUdevice device)
+{
+    /* A context that is no primary one is never the same as another. */
+    uintptr_t this = primary ? ((uintptr_t)(unsigned)device << 1) + 2 : 1, none = 0;
+    if ((!__atomic_compare_exchange_n(&context, &none, this, false, __ATOMIC_ACQ_REL,
+                                      __ATOMIC_ACQUIRE) &&
+         (!primary || none != this)) &&
+        !gs_mutant(GS_MUTANT_order_contexts_ignored)) {
+        gs_single_order_end(call);
+    }
+}
+
+/* ---- what cannot be seen ----------------------------------------------------------- */
+
+struct look {
+    unsigned long long loaded;
+    bool named; /* look at the names */
+    bool found;
+};
+
+static bool is_transport(const char *path)
+{
+    static const char *const names[] = {"libibverbs.so", "libcufile.so", "libgdrapi.so",
+                                        "libnvshmem"};
+    const char *file = strrchr(path, '/');
+    file = file ? file + 1 : path;
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        if (strncmp(file, names[i], strlen(names[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct look *look = argument;
+    if (size < offsetof(struct dl_phdr_info, dlpi_subs)) {
+        look->found = true; /* not told how many were loaded: nothing can be known */
+        return 1;
+    }
+    look->loaded = info->dlpi_adds;
+    look->found |= look->named && info->dlpi_name && is_transport(info->dlpi_name);
+    return !look->named || look->found;
+}
+
+/* Whether a library is loaded that hands device memory to others past the driver. */
+static bool has_transport(void)
+{
+    struct look look = {.named = false};
+    (void)dl_iterate_phdr(look_at, &look);
+    if (look.loaded != __atomic_load_n(&libraries, __ATOMIC_ACQUIRE)) {
+        look.named = true;
+        (void)dl_iterate_phdr(look_at, &look);
+        if (!look.found) {
+            __atomic_store_n(&libraries, look.loaded, __ATOMIC_RELEASE);
+        }
+    }
+    return look.found && !gs_mutant(GS_MUTANT_order_transport_ignored);
+}
+
+void gs_single_order_look_up(void)
+{
+    if (GS_UNLIKELY(gs_single_order_is_leaned_on())) {
+        int saved_errno = errno;
+        if (has_transport()) {
+            gs_single_order_end("dlsym");
+        }
+        errno = saved_errno;
+    }
+}
+
+/* ---- who else is there ------------------------------------------------------------- */
+
+/* As getdents64 gives them. */
+struct entry {
+    uint64_t inode, next;
+    unsigned short size;
+    unsigned char type;
+    char name[];
+};
+
+/* Whether that thread is the driver's own, by its name. */
+static bool is_drivers(int tasks, const char *thread)
+{
+    static const char driver[] = {'c', 'u', 'd', 'a'};
+    char path[48], name[sizeof(driver)];
+    size_t length = strlen(thread);
+    if (length + sizeof("/comm") > sizeof(path)) {
+        return false;
+    }
+    memcpy(path, thread, length);
+    memcpy(path + length, "/comm", sizeof("/comm"));
+    int file = (int)syscall(SYS_openat, tasks, path, O_RDONLY | O_CLOEXEC);
+    bool same = file >= 0 &&
+                syscall(SYS_read, file, name, sizeof(name)) == sizeof(name) &&
+                memcmp(name, driver, sizeof(driver)) == 0;
+    if (file >= 0) {
+        syscall(SYS_close, file);
+    }
+    return same;
+}
+
+static bool is_own(const char *thread)
+{
+    uint64_t number = 0;
+    for (; *thread >= '0' && *thread <= '9'; thread++) {
+        number = 10 * number + (uint64_t)(*thread - '0');
+    }
+    return *thread == '\0' && number == gs_thread_id();
+}
+
+/* Whether no thread but the calling one and the driver's own is there. By system calls
+   and not the C library's functions, at which a thread may be cancelled. */
+static bool is_alone(void)
+{
+    union {
+        struct entry first;
+        char bytes[2048];
+    } buffer;
+    bool own = false, others = false;
+    long got = -1;
+    int tasks = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/task",
+                             O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (tasks >= 0 && !others &&
+           (got = syscall(SYS_getdents64, tasks, &buffer, sizeof(buffer))) > 0) {
+        for (long at = 0; at < got && !others;) {
+            const struct entry *entry = (const void *)(buffer.bytes + at);
+            bool this = is_own(entry->name);
+            own |= this;
+            others = entry->name[0] != '.' && !this && !is_drivers(tasks, entry->name);
+            at += entry->size;
+        }
+    }
+    if (tasks >= 0) {
+        syscall(SYS_close, tasks);
+    }
+    return got == 0 && own && !others;
+}
+
+/* ---- the proof --------------------------------------------------------------------- */
+
+/* Whether the host may reach device memory without the driver. */
+static bool host_reaches(const struct gs_context *of)
+{
+    static int known; /* atomic: 0: not asked yet; 1: yes; -1: no */
+    int answer = __atomic_load_n(&known, __ATOMIC_RELAXED), shared = 1;
+    if (GS_UNLIKELY(answer == 0)) {
+        if (gs_real()->cuDeviceGetAttribute &&
+            gs_real()->cuDeviceGetAttribute(
+                &shared, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+                (CUdevice)of->device) != CUDA_SUCCESS) {
+            shared = 1;
+        }
+        answer = shared ? 1 : -1;
+        __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
+    }
+    return answer > 0;
+}
+
+/* What is not told by calls that end the proof themselves. */
+static bool may_hold(struct gs_state *state, const struct gs_context *of)
+{
+    return gs_known_proof_holds() && gs_contexts_are_one(state) &&
+           !gs_context_accessor(&state->contexts, of->handle, 0) && !host_reaches(of) &&
+           !has_transport() &&
+           (!(gs_submissions_snapshot(0).streams & GS_STREAMS_BEYOND) ||
+            gs_mutant(GS_MUTANT_order_beyond_ignored));
+}
+
+bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
+                            gs_fence epoch)
+{
+    gs_fence last = epoch;
+    if (now() != HOLDS) {
+        return false;
+    }
+    if (!may_hold(state, of)) {
+        gs_single_order_end("cuMemFree_v2");
+        return false;
+    }
+    if (!is_alone() && !gs_mutant(GS_MUTANT_order_threads_ignored)) {
+        return false;
+    }
+    pthread_mutex_lock(&order_lock);
+    bool holds = order == HOLDS;
+    if (holds) {
+        last = newest;
+        newest = epoch;
+        if (last && gs_mutant(GS_MUTANT_order_first_mark_kept)) {
+            newest = last;
+            last = epoch;
+        }
+    }
+    pthread_mutex_unlock(&order_lock);
+    if (holds && last) {
+        gs_epoch_release(last);
+    }
+    return holds;
+}
+
+bool gs_single_order_is_leaned_on(void)
+{
+    return now() == HOLDS && __atomic_load_n(&newest, __ATOMIC_RELAXED) != 0;
+}
+
+void gs_single_order_reset(void)
+{
+    pthread_mutex_init(&order_lock, NULL);
+    order = HOLDS;
+    newest = 0;
+    waiting = streams = 0;
+    context = 0;
+    libraries = 0;
+}

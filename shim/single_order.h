@@ -1,0 +1,53 @@
+/*
+ * single_order.h - a context whose every use of memory is in one order: there a freed
+ * block may have a new owner at once.
+ *
+ * The legacy stream and one blocking stream wait for each other: all work of both is done
+ * in the order in which it was submitted. As long as a process has used nothing else,
+ * what a new owner does with a block is behind what the last one did, and nobody has to
+ * see the old work complete first. The proof ends, for good, before the first call that
+ * could do something out of that order: gs_single_order_end is called in front of it, and
+ * waits for the newest mark that blocks were handed on behind. single_order.c has the
+ * argument.
+ *
+ * Lock: a mutex inside, never held across a driver call.
+ * Source: reuse safety, rule L5 (docs/free.md, "Lazy")
+ */
+#ifndef GS_SINGLE_ORDER_H
+#define GS_SINGLE_ORDER_H
+
+#include "cuda_names.h"
+#include "gs_base.h"
+
+struct gs_context;
+struct gs_state;
+
+/*
+ * A free has had its epoch marked, inside the call: may what the mark covers be handed
+ * out at once? On true one reference to the epoch, the fence, has become this file's.
+ */
+bool gs_single_order_accept(struct gs_state *state, const struct gs_context *context,
+                            uint64_t epoch);
+
+/* The call that is about to be made may break the order. Returns once it may be made.
+ * `call` is the driver's name of it. Nothing, from the second call on. */
+void gs_single_order_end(const char *call);
+
+/* As the last, before device memory is made known to others than this driver. */
+void gs_single_order_share(const char *call);
+
+/* A stream is about to be made, with these flags. */
+void gs_single_order_stream(const char *call, unsigned flags);
+/* A context is about to be made; `primary`: it is the primary one of that device, which
+ * may be there already. */
+void gs_single_order_context(const char *call, bool primary, CUdevice device);
+/* The program looks for a symbol, perhaps of a library that has just been loaded. */
+void gs_single_order_look_up(void);
+
+/* Whether blocks have been handed on behind a mark that is not known to be complete. */
+bool gs_single_order_is_leaned_on(void);
+
+/* In a forked child, and for tests: nothing was used yet. */
+void gs_single_order_reset(void);
+
+#endif
