@@ -180,7 +180,8 @@ GS_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
     }
     CUresult result =
         gs_real()->cuPointerGetAttributes(numAttributes, attributes, data, ptr);
-    for (unsigned i = 0; gs_async_in_use() && result == CUDA_SUCCESS && i < numAttributes;
+    for (unsigned i = 0;
+         gs_async_in_use() && result == CUDA_SUCCESS && attributes && i < numAttributes;
          i++) {
         if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) {
             *(CUmemoryPool *)data[i] = gs_async_pool_shown(*(CUmemoryPool *)data[i]);

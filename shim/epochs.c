@@ -233,7 +233,7 @@ static void close_epoch(struct gs_epoch *epoch, bool in_free)
     if (status == GS_OK && (in_free || gs_mutant(GS_MUTANT_order_marked_late))) {
         order(epoch);
     }
-    drop(epoch);
+    drop(epoch); /* NOLINT(clang-analyzer-unix.Malloc): the reference of begin_close */
 }
 
 void gs_epochs_close(struct gs_epochs *epochs)
@@ -352,6 +352,7 @@ enum gs_status gs_epoch_query(gs_fence fence)
         if (begin_close(epoch->home, epoch) || take_stray(epoch)) {
             close_epoch(epoch, false);
         }
+        /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the block has a reference */
         state = state_of(epoch, &mark);
     }
     switch (state) {

@@ -172,14 +172,14 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
     } else {
         size_t made;
         result = ask_driver(state, context, out, bytes, rounded, flags, keep, &made);
-        if (result == CUDA_SUCCESS && keep) {
+        if (result == CUDA_SUCCESS && keep && out) {
             range = (struct gs_managed_range){
                 .addr = *out, .bytes = made, .owner = owner_of(context), .flags = flags};
             know(&range);
             gs_announce_hand_out("cuMemAllocManaged", *out, bytes);
         }
     }
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && out) {
         gs_record_made(state, &request, *out, bytes, NULL);
     } else {
         gs_record_refused(state, &request);

@@ -37,7 +37,8 @@ enum gs_leak_report { GS_LEAK_REPORT_OFF, GS_LEAK_REPORT_EXIT };
 /* A share of so many bytes, in bytes; one in bytes is what it is, larger or not. */
 uint64_t gs_share_bytes(uint64_t share, uint64_t total_bytes);
 
-struct gs_options {
+/* One of a process, in the order of the docs. */
+struct gs_options { // NOLINT(clang-analyzer-optin.performance.Padding)
 #define GS_OPT(field, name, type, default_, min, max, group, doc)                        \
     GS_OPTIONS_FIELD_##type(field)
 #include "options.def"

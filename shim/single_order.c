@@ -52,6 +52,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -248,12 +249,10 @@ static bool is_drivers(int tasks, const char *thread)
 {
     static const char driver[] = {'c', 'u', 'd', 'a'};
     char path[48], name[sizeof(driver)];
-    size_t length = strlen(thread);
-    if (length + sizeof("/comm") > sizeof(path)) {
+    int length = snprintf(path, sizeof(path), "%s/comm", thread);
+    if (length < 0 || (size_t)length >= sizeof(path)) {
         return false;
     }
-    memcpy(path, thread, length);
-    memcpy(path + length, "/comm", sizeof("/comm"));
     int file = (int)syscall(SYS_openat, tasks, path, O_RDONLY | O_CLOEXEC);
     bool same = file >= 0 &&
                 syscall(SYS_read, file, name, sizeof(name)) == sizeof(name) &&

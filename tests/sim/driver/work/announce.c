@@ -149,7 +149,8 @@ static void native_waits(uintptr_t address, struct lines *all)
 
     if (alloc && alloc->kind == SIM_MEMORY_POOL)
         context = NULL; /* a free of stream-ordered memory assumes that all is complete */
-    else if (alloc && alloc->context && sim_context_lives(alloc->context, alloc->context_id))
+    else if (alloc && alloc->context &&
+             sim_context_lives(alloc->context, alloc->context_id))
         context = alloc->context;
     if (context && sim_config()->free_waits == SIM_FREE_WAITS_DEVICE)
         sim_context_visit(context->device, add_context, all);
