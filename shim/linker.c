@@ -149,7 +149,7 @@ static bool passes(void *handle, const char *name, const void *caller)
 {
     note_look_up(handle, name, caller);
     if (!gs_real_owns(caller)) {
-        gs_single_order_look_up();
+        gs_single_order_looked_up();
     }
     if (handle == RTLD_NEXT || !name || !gs_real_is_hooked(name) ||
         gs_real_owns(caller)) {

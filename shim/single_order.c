@@ -70,8 +70,9 @@
 enum order { HOLDS, ENDING, OVER };
 
 static pthread_mutex_t order_lock = PTHREAD_MUTEX_INITIALIZER;
-static enum order order;  /* atomic, written under order_lock */
-static gs_fence newest;   /* under order_lock: the epoch of the newest mark; 0: none */
+static enum order order; /* atomic, written under order_lock */
+/* The epoch of the newest mark; 0: none. Atomic, written under order_lock. */
+gs_fence gs_single_order_newest;
 static unsigned waiting;  /* under order_lock: threads that wait for it */
 static unsigned streams;  /* atomic: streams that were made, or were to be */
 static uintptr_t context; /* atomic: which one was made; 0: none that was seen */
@@ -80,6 +81,11 @@ static unsigned long long libraries; /* atomic: loaded up to the last look, by c
 static enum order now(void)
 {
     return __atomic_load_n(&order, __ATOMIC_ACQUIRE);
+}
+
+static void set_newest(gs_fence epoch)
+{
+    __atomic_store_n(&gs_single_order_newest, epoch, __ATOMIC_RELAXED);
 }
 
 /* ---- the end ----------------------------------------------------------------------- */
@@ -101,8 +107,8 @@ static void end_for_good(void)
     gs_fence done = 0;
     pthread_mutex_lock(&order_lock);
     if (--waiting == 0) {
-        done = newest;
-        newest = 0;
+        done = gs_single_order_newest;
+        set_newest(0);
     }
     __atomic_store_n(&order, OVER, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&order_lock);
@@ -114,7 +120,7 @@ static void end_for_good(void)
 static GS_NOINLINE void end_now(const char *call)
 {
     pthread_mutex_lock(&order_lock);
-    gs_fence epoch = newest;
+    gs_fence epoch = gs_single_order_newest;
     waiting += epoch != 0;
     __atomic_store_n(&order, epoch ? ENDING : OVER, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&order_lock);
@@ -347,10 +353,10 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
     pthread_mutex_lock(&order_lock);
     bool holds = order == HOLDS;
     if (holds) {
-        last = newest;
-        newest = epoch;
+        last = gs_single_order_newest;
+        set_newest(epoch);
         if (last && gs_mutant(GS_MUTANT_order_first_mark_kept)) {
-            newest = last;
+            set_newest(last);
             last = epoch;
         }
     }
@@ -363,14 +369,15 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
 
 bool gs_single_order_is_leaned_on(void)
 {
-    return now() == HOLDS && __atomic_load_n(&newest, __ATOMIC_RELAXED) != 0;
+    return now() == HOLDS &&
+           __atomic_load_n(&gs_single_order_newest, __ATOMIC_RELAXED) != 0;
 }
 
 void gs_single_order_reset(void)
 {
     pthread_mutex_init(&order_lock, NULL);
     order = HOLDS;
-    newest = 0;
+    set_newest(0);
     waiting = streams = 0;
     context = 0;
     libraries = 0;

@@ -16,8 +16,8 @@
 #ifndef GS_SINGLE_ORDER_H
 #define GS_SINGLE_ORDER_H
 
+#include "backend.h"
 #include "cuda_names.h"
-#include "gs_base.h"
 
 struct gs_context;
 struct gs_state;
@@ -41,8 +41,19 @@ void gs_single_order_stream(const char *call, unsigned flags);
 /* A context is about to be made; `primary`: it is the primary one of that device, which
  * may be there already. */
 void gs_single_order_context(const char *call, bool primary, CUdevice device);
+/* Of single_order.c: not 0 while blocks have been handed on behind a mark. Atomic. */
+extern gs_fence gs_single_order_newest __attribute__((visibility("hidden")));
+
 /* The program looks for a symbol, perhaps of a library that has just been loaded. */
 void gs_single_order_look_up(void);
+
+/* The same for each look-up there is, the first ones of a starting process included. */
+static inline void gs_single_order_looked_up(void)
+{
+    if (GS_UNLIKELY(__atomic_load_n(&gs_single_order_newest, __ATOMIC_RELAXED) != 0)) {
+        gs_single_order_look_up();
+    }
+}
 
 /* Whether blocks have been handed on behind a mark that is not known to be complete. */
 bool gs_single_order_is_leaned_on(void);

@@ -154,6 +154,9 @@ Test(pending, fence_that_can_never_be_known_poisons_the_heap)
     cr_assert_eq(gs_heap_alloc(bed.heap, 512, &block, NULL), GS_ERR_UNPOOLABLE);
     cr_assert_eq(bed.fake.fence_released[1], 1);
     cr_assert_eq(bed_stats(&bed).pending_bytes, 4 * GS_MIB, "never reused");
+    gs_heap_retire(bed.heap, gs_heap_retire_begin(bed.heap));
+    cr_assert_eq(bed_stats(&bed).pending_bytes, 0, "but for a synchronize");
+    cr_assert_eq(bed.fake.fence_released[1], 1, "and not once more");
     bed_free(&bed, live);
     bed_fini(&bed);
 }
