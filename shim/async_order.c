@@ -15,6 +15,7 @@
 
 #include "announce.h"
 #include "capture_gate.h"
+#include "contexts.h"
 #include "captures.h"
 #include "fences.h"
 #include "streams.h"
@@ -28,28 +29,6 @@ struct own_stream {
 
 static pthread_cond_t user_left = PTHREAD_COND_INITIALIZER; /* of gs_async_lock */
 static struct own_stream *own_streams;                      /* under gs_async_lock */
-
-/* ---- a context made current -------------------------------------------------------- */
-
-static CUresult push(CUcontext context, bool *pushed)
-{
-    CUcontext now = NULL;
-    *pushed = false;
-    CUresult result = gs_real()->cuCtxGetCurrent(&now);
-    if (result == CUDA_SUCCESS && now != context) {
-        result = gs_real()->cuCtxPushCurrent_v2(context);
-        *pushed = result == CUDA_SUCCESS;
-    }
-    return result;
-}
-
-static void pop(bool pushed)
-{
-    CUcontext popped;
-    if (pushed) {
-        gs_real()->cuCtxPopCurrent_v2(&popped);
-    }
-}
 
 /* ---- the library's own streams ----------------------------------------------------- */
 
@@ -77,11 +56,11 @@ static CUstream own_stream_of(CUcontext home)
         return found;
     }
     made->home = home;
-    CUresult result = push(home, &pushed);
+    CUresult result = gs_context_push(home, &pushed);
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuStreamCreate(&made->stream, CU_STREAM_NON_BLOCKING);
     }
-    pop(pushed);
+    gs_context_pop(pushed);
     if (result != CUDA_SUCCESS) {
         free(made);
         return NULL;
@@ -118,11 +97,11 @@ CUresult gs_async_wait_behind(CUcontext home, CUstream stream, gs_fence fence)
     if (!event) {
         return CUDA_SUCCESS; /* its context has gone, and its work with it */
     }
-    CUresult result = push(home, &pushed);
+    CUresult result = gs_context_push(home, &pushed);
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_DEFAULT);
     }
-    pop(pushed);
+    gs_context_pop(pushed);
     return result;
 }
 
@@ -183,13 +162,13 @@ CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr)
     }
     gs_announce_begin("giving memory back", false);
     if (gs_gate_enter()) {
-        result = push(home, &pushed);
+        result = gs_context_push(home, &pushed);
         if (result == CUDA_SUCCESS) {
             result = gs_real()->cuMemFreeAsync(addr, stream);
             /* Whoever is short of memory need not wait for a synchronize. */
             (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
         }
-        pop(pushed);
+        gs_context_pop(pushed);
         gs_gate_leave();
     }
     gs_announce_end();
@@ -238,11 +217,11 @@ static bool is_done(struct gs_async_heap *heap)
     }
     gs_announce_begin("giving memory back", false);
     if (gs_gate_enter()) {
-        result = push(home, &pushed);
+        result = gs_context_push(home, &pushed);
         if (result == CUDA_SUCCESS) {
             result = gs_real()->cuStreamQuery(stream);
         }
-        pop(pushed);
+        gs_context_pop(pushed);
         gs_gate_leave();
     }
     gs_announce_end();

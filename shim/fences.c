@@ -15,6 +15,7 @@
 #include "announce.h"
 #include "async_heaps.h"
 #include "capture_gate.h"
+#include "contexts.h"
 #include "mutants.h"
 #include "record.h"
 
@@ -74,27 +75,6 @@ static struct event_fence *take_spare(CUcontext context)
 
 /* ---- events ------------------------------------------------------------------------ */
 
-/* Make the context current if it is not. */
-static CUresult push(CUcontext context, bool *pushed)
-{
-    CUcontext now = NULL;
-    *pushed = false;
-    CUresult result = gs_real()->cuCtxGetCurrent(&now);
-    if (result == CUDA_SUCCESS && now != context) {
-        result = gs_real()->cuCtxPushCurrent_v2(context);
-        *pushed = result == CUDA_SUCCESS;
-    }
-    return result;
-}
-
-static void pop(bool pushed)
-{
-    CUcontext popped;
-    if (pushed) {
-        gs_real()->cuCtxPopCurrent_v2(&popped);
-    }
-}
-
 /* A fence that is not recorded yet, with an event of the context. */
 static CUresult obtain(CUcontext context, struct event_fence **out)
 {
@@ -111,10 +91,10 @@ static CUresult obtain(CUcontext context, struct event_fence **out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     fence->context = context;
-    CUresult result = push(context, &pushed);
+    CUresult result = gs_context_push(context, &pushed);
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
-        pop(pushed);
+        gs_context_pop(pushed);
     }
     if (result != CUDA_SUCCESS) {
         free(fence);
@@ -163,10 +143,10 @@ CUresult gs_fence_record_in(CUcontext context, CUstream stream, bool per_thread,
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = push(context, &pushed);
+    result = gs_context_push(context, &pushed);
     if (result == CUDA_SUCCESS) {
         result = record_event(fence->event, stream);
-        pop(pushed);
+        gs_context_pop(pushed);
     }
     return finish(fence, result, out);
 }
@@ -276,14 +256,14 @@ CUresult gs_fence_wait(gs_fence handle)
     if (state_of(fence) != FENCE_ALIVE) {
         return CUDA_SUCCESS;
     }
-    CUresult result = push(fence->context, &pushed);
+    CUresult result = gs_context_push(fence->context, &pushed);
     if (result == CUDA_SUCCESS) {
         bool relaxed = gs_relaxed_begin(&mode);
         result = gs_real()->cuEventSynchronize(fence->event);
         if (relaxed) {
             gs_relaxed_end(&mode);
         }
-        pop(pushed);
+        gs_context_pop(pushed);
     }
     return result;
 }
