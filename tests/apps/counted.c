@@ -1,10 +1,10 @@
 /*
  * counted.c - calls every function that gives the device work, with nothing to do.
  *
- * Proves that each wrapper of shim/submit.def is found by name, passes its call on and
- * returns what the driver answered: most answers are the documented codes for arguments
- * that are all zero. They stand in registers and on the stack, as integers; none of the
- * functions takes a floating-point number.
+ * Proves that each wrapper of shim/entries/submit.def is found by name, passes its call
+ * on and returns what the driver answered: most answers are the documented codes for
+ * arguments that are all zero. They stand in registers and on the stack, as integers;
+ * none of the functions takes a floating-point number.
  */
 #include "app.h"
 
@@ -17,7 +17,7 @@ typedef CUresult (*any_call)(word, word, word, word, word, word, word, word, wor
 
 static const char *const names[] = {
 #define GS_SUBMIT(symbol, name, since, stream, where, params, args) #symbol,
-#include "../../shim/submit.def"
+#include "../../shim/entries/submit.def"
 #undef GS_SUBMIT
 };
 

@@ -30,7 +30,7 @@ static const struct hook {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc)                             \
     {#symbol, name, since, stream},
 #define GS_RUNTIME(symbol, doc)
-#include "../../shim/hooks.def"
+#include "../../shim/entries/hooks.def"
 #undef GS_RUNTIME
 #undef GS_HOOK
 };
@@ -89,8 +89,9 @@ static void row_lookup(const char *row, cuuint64_t legacy_flags)
     if (tally.used > 0)
         probe_cell_text("first", "%.*s", (int)strcspn(tally.differing, " "),
                         tally.differing);
-    probe_row_note("the %zu functions of shim/hooks.def, each at the version it asks for",
-                   GS_ARRAY_LEN(hooks));
+    probe_row_note(
+        "the %zu functions of shim/entries/hooks.def, each at the version it asks for",
+        GS_ARRAY_LEN(hooks));
     probe_row_end();
 }
 

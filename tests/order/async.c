@@ -335,7 +335,7 @@ PROGRAM(async, bad_arguments, RIGHT, "the driver's codes")
 static bool shown;          /* what is launched was told of */
 static bool shown_overlaps; /* the last one may overlap */
 
-/* Called by a library that was built to be broken (shim/entry_submit.c). */
+/* Called by a library that was built to be broken (shim/entries/entry_submit.c). */
 GS_EXPORT void gs_order_launches(const CUlaunchConfig *config);
 
 void gs_order_launches(const CUlaunchConfig *config)

@@ -359,8 +359,8 @@ PROGRAM(idle, given_during_a_wait, RIGHT,
     free_and_reuse(shared.memory, shared.b);
 }
 
-/* Where a library that is built for it (shim/mutants.def) lets a thread stay in a call
-   that submits: before or after the driver's part. */
+/* Where a library that is built for it (shim/order/mutants.def) lets a thread stay in a
+   call that submits: before or after the driver's part. */
 static struct {
     int wanted; /* atomic: 1: before, 2: after */
     int there;  /* atomic */

@@ -55,7 +55,8 @@ static CUdeviceptr new_block(size_t bytes)
     return block;
 }
 
-/* So many frees close the epoch (shim/epochs.h): what was freed before them is marked. */
+/* So many frees close the epoch (shim/order/epochs.h): what was freed before them is
+ * marked. */
 static void close_epoch(void)
 {
     CUdeviceptr blocks[128];

@@ -5,7 +5,7 @@
  *
  * Each frees so many small blocks that the frees are marked, and gets as many again. In
  * the lazy mode the first to come back must be among those freed: the rule is in use.
- * Source: docs/free.md, "Lazy", rule L5; shim/single_order.c.
+ * Source: docs/free.md, "Lazy", rule L5; shim/order/single_order.c.
  */
 #include <dlfcn.h>
 #include <time.h>
@@ -13,7 +13,7 @@
 #include "order.h"
 
 #define BLOCK ((size_t)8192)
-/* Frees that make an epoch (shim/epochs.h). */
+/* Frees that make an epoch (shim/order/epochs.h). */
 #define MANY         128
 #define SMALL_DEVICE "CUDASIM_MEMORY=64M"
 

@@ -2,9 +2,9 @@
  * replay_trace.h - an allocation trace in memory, and the files it comes from and goes
  * to.
  *
- * Two formats are read: what the library records (shim/trace_format.h) and the CSV that
- * traces/README.md describes, either of them gzip'd. What is damaged is read up to the
- * damage, with one sentence about it; what is no trace at all is refused.
+ * Two formats are read: what the library records (shim/trace/trace_format.h) and the CSV
+ * that traces/README.md describes, either of them gzip'd. What is damaged is read up to
+ * the damage, with one sentence about it; what is no trace at all is refused.
  *
  * Owns: nothing; a trace is its holder's.   Lock: none.   Formats: docs/traces.md
  */

@@ -1,5 +1,5 @@
 /*
- * trace_binary.c - traces as the library records them (shim/trace_format.h).
+ * trace_binary.c - traces as the library records them (shim/trace/trace_format.h).
  *
  * A record is believed only if its seal fits its content and its slot. Others are passed
  * over and counted: damaged ones, and those never finished, as a killed process leaves

@@ -343,7 +343,7 @@ class Bench:
                         why="this build has no lazy frees")
 
     def _options(self):
-        path = os.path.join(self.device.root, "shim", "options.def")
+        path = os.path.join(self.device.root, "shim", "settings", "options.def")
         with open(path, encoding="utf-8") as file:
             return file.read()
 

@@ -21,8 +21,8 @@ exports_case() {
   need nm
   nm -D --defined-only "$shim" | awk '{ print $3 }' | sort >shown
   {
-    sed -nE 's/^GS_(HOOK|RUNTIME)\(([A-Za-z_0-9]+).*/\2/p' "$sources/shim/hooks.def"
-    sed -nE 's/^GS_SUBMIT\(([A-Za-z_0-9]+).*/\1/p' "$sources/shim/submit.def"
+    sed -nE 's/^GS_(HOOK|RUNTIME)\(([A-Za-z_0-9]+).*/\2/p' "$sources/shim/entries/hooks.def"
+    sed -nE 's/^GS_SUBMIT\(([A-Za-z_0-9]+).*/\1/p' "$sources/shim/entries/submit.def"
     printf '%s\n' dlsym dlvsym _exit _Exit quick_exit fexecve \
       execl execle execlp execv execve execvp execvpe
   } | sort -u >wanted

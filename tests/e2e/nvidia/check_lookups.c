@@ -5,9 +5,10 @@
  *       DRIVER_LOG  CUDASIM_LOG_LOOKUPS: what the driver was asked, which symbol it gave
  *       SHIM_LOG    GPUSHIM_LOOKUP_LOG: what the program was given, "ours" or "driver"
  *       SHIM        path of libgpushim.so, preloaded into this process
- *     Every function that the driver gave and that stands in shim/hooks.def or
- *     shim/submit.def must have come back as ours, every other one as the driver's: by
- * the log, and by asking again here and looking in whose memory the answer lies.
+ *     Every function that the driver gave and that stands in shim/entries/hooks.def or
+ *     shim/entries/submit.def must have come back as ours, every other one as the
+ * driver's: by the log, and by asking again here and looking in whose memory the answer
+ * lies.
  *
  *   check_lookups recorded DRIVER_LOG
  *     The runtime asked for exactly the rows of tests/sim/runtime/lookups.def, in order.
