@@ -65,6 +65,20 @@ struct gs_backend {
     bool (*quiet)(void *self) GS_MUST_USE;
 
     /*
+     * Memory runs out and idle memory would help: wait until `unmap` would return soon,
+     * but no longer than an allocation may be kept waiting. Returns false if it would not
+     * by then: what runs may be waiting for the calling thread. May be NULL: it always
+     * would.
+     */
+    bool (*await_quiet)(void *self) GS_MUST_USE;
+
+    /*
+     * The device's free memory now, in bytes. May be NULL: nobody knows.
+     * Errors: GS_ERR_NOT_FOUND  not known
+     */
+    enum gs_status (*free_bytes)(void *self, size_t *bytes) GS_MUST_USE;
+
+    /*
      * A request found nothing: is it worth to ask after fences, rather than to take new
      * memory? May be NULL: it is. Not asked where memory runs out.
      */

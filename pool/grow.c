@@ -64,11 +64,25 @@ static size_t preferred_bytes(struct gs_heap *heap, const struct gs_request *req
 }
 
 /*
+ * Would all that is idle, given back, still be too little? Asked where giving back is a
+ * wait that native does not make: a request that fails in any case fails at once.
+ */
+static bool is_in_vain(struct gs_heap *heap, const struct gs_request *request)
+{
+    size_t free_bytes;
+
+    return !gs_heap_is_quiet(heap) && heap->backend->free_bytes &&
+           heap->backend->free_bytes(heap->self, &free_bytes) == GS_OK &&
+           free_bytes + gs_pool_idle_bytes(heap->pool, heap->device) < request->bytes;
+}
+
+/*
  * Make memory of the device free that no one uses. Was there any? What has just become
  * ready is looked at before it is given back, the first times: it may be all that is
  * wanted, and giving back may wait for the device.
  */
-static bool relieve(struct gs_heap *heap, size_t bytes, bool first)
+static bool relieve(struct gs_heap *heap, const struct gs_request *request, size_t bytes,
+                    bool first)
 {
     struct gs_pool *pool = heap->pool;
     bool ready = false;
@@ -78,8 +92,8 @@ static bool relieve(struct gs_heap *heap, size_t bytes, bool first)
         if (gs_heap_on(other, heap->device))
             ready |= gs_levels_suspend(other) > 0;
     ready |= gs_pool_settle(pool, heap->device);
-    if (ready && first)
-        return true;
+    if ((ready && first) || is_in_vain(heap, request))
+        return ready;
     given = gs_pool_give_idle(pool, heap->device, bytes);
 
     if (given) {
@@ -156,8 +170,8 @@ static enum gs_status make_do(struct gs_heap *heap, const struct gs_request *req
     status = try_loosely(heap, request, out);
     if (status != GS_ERR_NOT_FOUND || !gs_heap_is_quiet(heap))
         return status;
-    return relieve(heap, missing, false) ? try_again(heap, request, false, out)
-                                         : GS_ERR_NOT_FOUND;
+    return relieve(heap, request, missing, false) ? try_again(heap, request, false, out)
+                                                  : GS_ERR_NOT_FOUND;
 }
 
 /* `bytes` are booked: nothing larger may be asked for. */
@@ -177,14 +191,15 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
         if (status != GS_ERR_NOMEM)
             return status;
         gs_relief_refused(heap);
-        if (!relieve(heap, round < EXACT_ROUNDS ? gs_relief_missing(heap) : SIZE_MAX,
+        if (!relieve(heap, request,
+                     round < EXACT_ROUNDS ? gs_relief_missing(heap) : SIZE_MAX,
                      round < LOOKS) &&
             !gs_relief_changed(pool, generation)) {
             status = ask_less(heap, request, bytes, out, native);
             if (status != GS_ERR_NOMEM)
                 return status;
             if (!gs_relief_changed(pool, generation) &&
-                !gs_pool_idle_bytes(pool, heap->device))
+                (is_in_vain(heap, request) || !gs_pool_can_give(pool, heap->device)))
                 return last_try(heap, request, out);
         }
         status = try_again(heap, request, false, out);

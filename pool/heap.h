@@ -157,8 +157,9 @@ struct gs_heap {
     struct gs_levels *levels; /* immutable; NULL: everything goes to the segments */
     struct gs_heap *next;     /* immutable once linked into pool->heaps */
     _Atomic bool dead;        /* written under lock */
-    unsigned inside;          /* threads in the backend for this heap; relief lock */
-    struct gs_starts starts;  /* written under lock */
+    _Atomic bool shut; /* trim.c: gave nothing back, for that would have been a wait */
+    unsigned inside;   /* threads in the backend for this heap; relief lock */
+    struct gs_starts starts; /* written under lock */
 
     struct gs_lock lock; /* guards all below, and the heap's segments and blocks */
     bool poisoned;
@@ -419,6 +420,8 @@ void gs_pending_forget(struct gs_heap *heap);
 bool gs_pool_settle(struct gs_pool *pool, int device);
 /* gs_pool_trim of what is idle already: nothing is settled first. */
 size_t gs_pool_give_idle(struct gs_pool *pool, int device, size_t bytes);
+/* Is memory idle that would go back soon? */
+bool gs_pool_can_give(struct gs_pool *pool, int device);
 
 /* --- limits.c -------------------------------------------------------------------------
  */

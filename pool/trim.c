@@ -7,7 +7,11 @@
  * the fewest future misses for the fewest calls of the driver. What is given back for its
  * age goes by age (limits.c).
  *
- * Owns: nothing.   Lock: one heap->lock at a time; none over the backend.
+ * A driver's free waits for the work of its context. While there is some, the backend is
+ * asked to wait for it first, as it knows an end: work may run that waits for the calling
+ * thread, and native allocations wait for nothing. What is idle then stays.
+ *
+ * Owns: heap->shut.   Lock: one heap->lock at a time; none over the backend.
  * Source: reuse safety, rule C8 (docs/pool.md, "Giving back")
  */
 #include "heap.h"
@@ -23,7 +27,8 @@ static struct gs_heap *largest_part(struct gs_pool *pool, int device,
     size_t best_bytes = 0;
 
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
-        if (!gs_heap_on(heap, device) || gs_heap_is_dead(heap))
+        if (!gs_heap_on(heap, device) || gs_heap_is_dead(heap) ||
+            atomic_load(&heap->shut))
             continue;
         gs_lock_take(&heap->lock);
         for (int i = 0; i < GS_IDLE_PARTS; i++) {
@@ -98,11 +103,20 @@ bool gs_pool_settle(struct gs_pool *pool, int device)
     return any;
 }
 
+/* Would the heap's memory go back soon? Waits for that, as long as it may. */
+static bool becomes_quiet(struct gs_heap *heap)
+{
+    return gs_heap_is_quiet(heap) || !heap->backend->await_quiet ||
+           heap->backend->await_quiet(heap->self);
+}
+
 size_t gs_pool_give_idle(struct gs_pool *pool, int device, size_t bytes)
 {
     size_t given = 0;
     unsigned empty = 0;
 
+    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next)
+        atomic_store(&heap->shut, false);
     while (given < bytes && empty < EMPTY_MAX) {
         enum gs_idle_part part = GS_IDLE_LARGE;
         struct gs_heap *heap = largest_part(pool, device, &part);
@@ -110,11 +124,32 @@ size_t gs_pool_give_idle(struct gs_pool *pool, int device, size_t bytes)
 
         if (!heap)
             break;
+        if (!becomes_quiet(heap)) {
+            atomic_store(&heap->shut, true);
+            continue;
+        }
         part_given = give_back(heap, part, bytes - given);
         empty = part_given ? 0 : empty + 1;
         given += part_given;
     }
     return given;
+}
+
+bool gs_pool_can_give(struct gs_pool *pool, int device)
+{
+    gs_pool_settle(pool, device);
+    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
+        bool any;
+
+        if (!gs_heap_on(heap, device) || gs_heap_is_dead(heap))
+            continue;
+        gs_lock_take(&heap->lock);
+        any = heap->idle_bytes[GS_IDLE_LARGE] || heap->idle_bytes[GS_IDLE_SHARED];
+        gs_lock_drop(&heap->lock);
+        if (any && becomes_quiet(heap))
+            return true;
+    }
+    return false;
 }
 
 size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes)

@@ -85,7 +85,7 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
         .context = context, .kind = GS_MEMORY_DEVICE, .api = GS_API_cuMemAlloc_v2};
     struct gs_block *block;
     while (status == GS_ERR_NOMEM &&
-           (gs_managed_trim() > 0 ||
+           (gs_managed_trim(state) > 0 ||
             gs_retry_after_wait(state, context, CUDA_ERROR_OUT_OF_MEMORY))) {
         status = gs_heap_alloc(context->heap, bytes, &block, &native);
         if (status == GS_OK) {

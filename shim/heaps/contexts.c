@@ -13,12 +13,14 @@
 #include "capture_gate.h"
 #include "captures.h"
 #include "free_lazy.h"
+#include "full_wait.h"
 #include "host_pools.h"
 #include "known.h"
 #include "managed.h"
 #include "mem_limits.h"
 #include "log.h"
 #include "marks.h"
+#include "record.h"
 #include "state.h"
 #include "trace.h"
 
@@ -148,6 +150,24 @@ static bool backend_quiet(void *self)
     return state && !gs_captures_active() && gs_context_is_idle(&state->contexts, self);
 }
 
+static bool backend_await_quiet(void *self)
+{
+    struct gs_state *state = gs_state_peek();
+    return !state || gs_full_wait(state, self);
+}
+
+static enum gs_status backend_free_bytes(void *self, size_t *bytes)
+{
+    size_t total;
+    bool pushed;
+    CUresult result = gs_context_push(((struct gs_context *)self)->handle, &pushed);
+    if (result == CUDA_SUCCESS) {
+        result = gs_real()->cuMemGetInfo_v2(bytes, &total);
+    }
+    gs_context_pop(pushed);
+    return result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOT_FOUND;
+}
+
 static bool backend_worth_asking(void *self)
 {
     return gs_epochs_worth_asking(&((struct gs_context *)self)->epochs);
@@ -186,6 +206,8 @@ const struct gs_backend gs_context_backend = {
     .map = backend_map,
     .unmap = backend_unmap,
     .quiet = backend_quiet,
+    .await_quiet = backend_await_quiet,
+    .free_bytes = backend_free_bytes,
     .worth_asking = backend_worth_asking,
     .fence_query = backend_fence_query,
     .fence_release = backend_fence_release,
@@ -370,6 +392,17 @@ bool gs_contexts_are_one(const struct gs_state *state)
     return state && __atomic_load_n(&state->contexts.entered, __ATOMIC_ACQUIRE) == 1;
 }
 
+const struct gs_context *gs_context_nth(struct gs_state *state, size_t index)
+{
+    pthread_mutex_lock(&state->contexts.lock);
+    const struct gs_context *entry = state->contexts.entries;
+    while (entry && index-- > 0) {
+        entry = entry->next;
+    }
+    pthread_mutex_unlock(&state->contexts.lock);
+    return entry;
+}
+
 const struct gs_context *gs_context_primary(struct gs_state *state, int device)
 {
     struct gs_context *found = NULL;
@@ -401,6 +434,9 @@ void gs_context_end(struct gs_state *state, CUcontext handle)
         gs_heap_kill(found->heap);
         gs_host_context_end(found);
         gs_managed_context_end(found);
+    }
+    if (found) {
+        gs_full_wait_context_ends(found);
     }
     gs_all_contexts_remove(handle);
     gs_limits_context_lost(handle);
@@ -476,16 +512,24 @@ static CUresult synchronize_all(struct gs_state *state, const struct gs_context 
     return result;
 }
 
-/* In a program that captures, another thread may begin at any moment; a synchronize
- * would break its capture, which the native free does not. */
+/*
+ * Another thread may begin a capture at any moment; a synchronize would break it, which
+ * the native free does not. So an event of the context is waited for first, which no
+ * capture minds, and all that takes time is over when the context is synchronized. That
+ * what the event covers is enough by itself is the documents' word alone: only a program
+ * that captures depends on it.
+ */
 static CUresult wait_for_all(struct gs_state *state, const struct gs_context *context)
 {
     if (gs_mutant(GS_MUTANT_capture_waits)) {
         return synchronize(context->handle);
     }
-    CUresult result =
-        gs_captures_ever() ? gs_marks_wait(state, context) : CUDA_ERROR_NOT_SUPPORTED;
-    return result == CUDA_ERROR_NOT_SUPPORTED ? synchronize_all(state, context) : result;
+    CUresult marked = gs_marks_wait(state, context);
+    if (marked != CUDA_ERROR_NOT_SUPPORTED && gs_captures_ever()) {
+        return marked;
+    }
+    CUresult result = synchronize_all(state, context);
+    return marked == CUDA_SUCCESS && gs_refused_for_capture(result) ? marked : result;
 }
 
 static void set_unfenced(const struct gs_context *context)

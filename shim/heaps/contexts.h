@@ -33,6 +33,7 @@ struct gs_context {
     bool warmed;   /* atomic: GPUSHIM_WARMUP was done, or is being done */
     uint64_t idle_at; /* atomic: submissions.h; what had been submitted when it was seen
                          complete, 0: never */
+    uint64_t in_vain; /* atomic: order/full_wait.c; a mark that was waited for, 0: none */
     struct gs_host_heap *host[GS_HOST_HEAPS]; /* atomic: host_pools.h; NULL: none yet */
     struct gs_context *next;                  /* under gs_contexts.lock */
 };
@@ -68,6 +69,8 @@ bool gs_contexts_are_one(const struct gs_state *state);
 
 /* The entry of a handle, or NULL. */
 const struct gs_context *gs_context_find(struct gs_state *state, CUcontext handle);
+/* The `index`th entry, or NULL: there are no more. */
+const struct gs_context *gs_context_nth(struct gs_state *state, size_t index);
 /* The entry of a device's primary context, or NULL. */
 const struct gs_context *gs_context_primary(struct gs_state *state, int device);
 

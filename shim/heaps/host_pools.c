@@ -29,6 +29,7 @@
 #include "all_contexts.h"
 #include "announce.h"
 #include "captures.h"
+#include "full_wait.h"
 #include "machine_memory.h"
 #include "log.h"
 #include "record.h"
@@ -198,6 +199,13 @@ static bool backend_quiet(void *self)
            gs_context_is_idle(&state->contexts, own->context);
 }
 
+static bool backend_await_quiet(void *self)
+{
+    const struct gs_host_heap *own = self;
+    struct gs_state *state = gs_state_peek();
+    return !state || gs_full_wait(state, own->context);
+}
+
 static enum gs_status backend_fence_query(void *self, gs_fence fence)
 {
     struct gs_state *state = gs_state_peek();
@@ -226,6 +234,7 @@ static const struct gs_backend backend = {
     .map = backend_map,
     .unmap = backend_unmap,
     .quiet = backend_quiet,
+    .await_quiet = backend_await_quiet,
     .fence_query = backend_fence_query,
     .fence_release = backend_fence_release,
     .retired = backend_retired,

@@ -21,6 +21,7 @@
 #include "all_contexts.h"
 #include "announce.h"
 #include "captures.h"
+#include "full_wait.h"
 #include "host_pools.h"
 #include "log.h"
 #include "managed_ranges.h"
@@ -315,9 +316,12 @@ static size_t give_back(uint64_t owner, size_t limit, uint64_t since)
     return given;
 }
 
-size_t gs_managed_trim(void)
+size_t gs_managed_trim(struct gs_state *state)
 {
-    return ranges && !gs_captures_active() ? give_back(0, 0, 0) : 0;
+    return ranges && gs_ranges_kept_bytes(ranges) > 0 && !gs_captures_active() &&
+                   gs_full_wait_all(state)
+               ? give_back(0, 0, 0)
+               : 0;
 }
 
 void gs_managed_trim_if_quiet(struct gs_state *state)

@@ -37,7 +37,7 @@ void gs_managed_spoil(CUdeviceptr dptr, size_t bytes);
 
 /* Give everything kept back. Returns the bytes. May wait for running work, as a free
  * does. */
-size_t gs_managed_trim(void);
+size_t gs_managed_trim(struct gs_state *state);
 /* The same, if it costs no wait. */
 void gs_managed_trim_if_quiet(struct gs_state *state);
 /* The context has just been waited for, or is idle: what is too old, or too much, goes

@@ -132,7 +132,7 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
             count_again(device);
             return true;
         }
-        if (gs_host_trim(state) + gs_managed_trim() > 0) {
+        if (gs_host_trim(state) + gs_managed_trim(state) > 0) {
             return true;
         }
     } while (gs_retry_after_wait(state, context, result));

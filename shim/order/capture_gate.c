@@ -4,7 +4,13 @@
  * One side counts itself and then looks for captures, the other counts its capture and
  * then looks for those inside: one of the two is bound to see the other.
  *
- * Owns:  `inside`, `passing`.   Lock: none; sequentially consistent atomics.
+ * Those who pass are on their way into a synchronize, which may be without an end: what
+ * it waits for may wait for the thread that captures. Nobody can see when such a thread
+ * has reached the driver, where a capture that begins harms it no more, so it is given a
+ * time in which it surely does. That happens to the first captures of a process: where an
+ * event of the context can be waited for, nobody passes once a capture was seen.
+ *
+ * Owns:  `inside`, `passing`, `spent_ns`.   Lock: none; sequentially consistent atomics.
  */
 #include "capture_gate.h"
 
@@ -20,8 +26,30 @@
 /* Turns of a begin that finds somebody inside before it sleeps between two looks. */
 #define SPINS  100
 #define NAP_NS 20000
+/* Time that all captures of the process together spend on those who pass. */
+#define PATIENCE_NS 500000000ull
 
 static unsigned inside, passing; /* atomic */
+static uint64_t spent_ns;        /* atomic */
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Until nobody passes, or the time is up. */
+static void await_passers(void)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    uint64_t began = now_ns(), spent = __atomic_load_n(&spent_ns, __ATOMIC_RELAXED), took;
+    do {
+        nanosleep(&nap, NULL);
+        took = now_ns() - began;
+    } while (__atomic_load_n(&passing, __ATOMIC_SEQ_CST) && spent + took < PATIENCE_NS);
+    __atomic_add_fetch(&spent_ns, took, __ATOMIC_RELAXED);
+}
 
 bool gs_gate_enter(void)
 {
@@ -82,6 +110,10 @@ void gs_gate_close(void)
     for (unsigned i = 0; i < SPINS && __atomic_load_n(&passing, __ATOMIC_SEQ_CST); i++) {
         sched_yield();
     }
+    if (__atomic_load_n(&passing, __ATOMIC_SEQ_CST) && gs_thread.depth == 0 &&
+        __atomic_load_n(&spent_ns, __ATOMIC_RELAXED) < PATIENCE_NS) {
+        await_passers();
+    }
     errno = saved_errno;
 }
 
@@ -89,4 +121,5 @@ void gs_gate_reset(void)
 {
     __atomic_store_n(&inside, 0, __ATOMIC_SEQ_CST);
     __atomic_store_n(&passing, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&spent_ns, 0, __ATOMIC_RELAXED);
 }

@@ -30,8 +30,8 @@ void gs_gate_passed(void);
 
 /*
  * A capture has been counted and is about to begin: wait until nobody is inside, and give
- * those who are passing a moment to reach the driver. No longer: what they wait for there
- * may be this very thread.
+ * those who are passing a moment to reach the driver: half a second in all captures of
+ * the process together. No longer: what they wait for there may be this very thread.
  */
 void gs_gate_close(void);
 

@@ -75,6 +75,16 @@ static struct event_fence *take_spare(CUcontext context)
 
 /* ---- events ------------------------------------------------------------------------ */
 
+/* Who waits for the event waits as the program wants its waits to be. */
+static unsigned event_flags(void)
+{
+    unsigned flags = 0;
+    bool blocks = gs_real()->cuCtxGetFlags &&
+                  gs_real()->cuCtxGetFlags(&flags) == CUDA_SUCCESS &&
+                  (flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC;
+    return CU_EVENT_DISABLE_TIMING | (blocks ? CU_EVENT_BLOCKING_SYNC : 0);
+}
+
 /* A fence that is not recorded yet, with an event of the context. */
 static CUresult obtain(CUcontext context, struct event_fence **out)
 {
@@ -93,7 +103,7 @@ static CUresult obtain(CUcontext context, struct event_fence **out)
     fence->context = context;
     CUresult result = gs_context_push(context, &pushed);
     if (result == CUDA_SUCCESS) {
-        result = gs_real()->cuEventCreate(&fence->event, CU_EVENT_DISABLE_TIMING);
+        result = gs_real()->cuEventCreate(&fence->event, event_flags());
         gs_context_pop(pushed);
     }
     if (result != CUDA_SUCCESS) {

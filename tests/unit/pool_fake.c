@@ -167,12 +167,34 @@ static bool fake_quiet(void *self)
     return !fake->busy;
 }
 
+static bool fake_await_quiet(void *self)
+{
+    struct fake *fake = self;
+
+    probe(fake);
+    fake->awaited++;
+    return !fake->in_vain;
+}
+
+static enum gs_status fake_free_bytes(void *self, size_t *bytes)
+{
+    struct fake *fake = self;
+
+    probe(fake);
+    pthread_mutex_lock(&fake->lock);
+    *bytes = fake->capacity - fake->mapped_bytes;
+    pthread_mutex_unlock(&fake->lock);
+    return fake->tells_free ? GS_OK : GS_ERR_NOT_FOUND;
+}
+
 void fake_init(struct fake *fake, size_t capacity)
 {
     memset(fake, 0, sizeof(*fake));
     fake->backend = (struct gs_backend){.map = fake_map,
                                         .unmap = fake_unmap,
                                         .quiet = fake_quiet,
+                                        .await_quiet = fake_await_quiet,
+                                        .free_bytes = fake_free_bytes,
                                         .fence_query = fake_query,
                                         .fence_release = fake_release};
     pthread_mutex_init(&fake->lock, NULL);

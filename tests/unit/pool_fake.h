@@ -45,7 +45,10 @@ struct fake {
     unsigned fail_from, fail_count; /* map calls fail_from .. + fail_count - 1 fail ... */
     enum gs_status fail_status;     /* ... like this ... */
     int fail_native;                /* ... with this code */
-    bool busy;                      /* unmap would wait for running work */
+    bool busy;                      /* unmap would wait for running work ... */
+    bool in_vain;                   /* ... for longer than one may wait */
+    unsigned awaited;               /* times that was asked */
+    bool tells_free;                /* how many bytes are free */
     uint64_t skew;                  /* added to addresses handed out */
     uint64_t next_addr;             /* if not 0: the next address, whatever it hits */
 

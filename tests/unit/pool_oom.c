@@ -110,6 +110,79 @@ Test(oom, no_more_is_given_back_than_needed)
     bed_fini(&bed);
 }
 
+/* A device of 16 MiB, 8 of which are idle in the pool, with work running. */
+static void busy_begin(struct bed *bed)
+{
+    bed_init(bed, 16 * GS_MIB, 0);
+    bed_free(bed, bed_alloc(bed, 8 * GS_MIB));
+    bed->fake.busy = true;
+}
+
+Test(oom, idle_memory_goes_back_once_running_work_was_waited_for)
+{
+    struct bed bed;
+
+    busy_begin(&bed);
+    cr_assert_neq(bed_alloc(&bed, 12 * GS_MIB), 0);
+    cr_assert_eq(bed.fake.unmaps, 1);
+    cr_assert_eq(bed.fake.awaited, 1);
+    bed_fini(&bed);
+}
+
+Test(oom, idle_memory_stays_where_running_work_has_no_end)
+{
+    struct bed bed;
+    struct gs_block *block;
+    int native;
+
+    busy_begin(&bed);
+    bed.fake.in_vain = true;
+    cr_assert_eq(gs_heap_alloc(bed.heap, 12 * GS_MIB, &block, &native), GS_ERR_NOMEM);
+    cr_assert_eq(native, FAKE_NATIVE);
+    cr_assert_eq(bed.fake.unmaps, 0);
+    cr_assert_leq(bed.fake.map_calls, 8, "and the driver is not asked for ever");
+    cr_assert_eq(gs_pool_trim(bed.pool, 0, SIZE_MAX), 0);
+    bed.fake.in_vain = false;
+    cr_assert_neq(bed_alloc(&bed, 12 * GS_MIB), 0, "served once it ended");
+    bed_fini(&bed);
+}
+
+Test(oom, heap_that_can_give_back_does_where_another_cannot)
+{
+    struct bed bed;
+    struct fake other;
+    struct gs_heap *heap;
+    struct gs_block *block;
+
+    busy_begin(&bed);
+    bed.fake.in_vain = true;
+    fake_init(&other, 16 * GS_MIB);
+    cr_assert_eq(gs_heap_create(bed.pool, &other.backend, &other, 0, &heap), GS_OK);
+    cr_assert_eq(gs_heap_alloc(heap, 4 * GS_MIB, &block, NULL), GS_OK);
+    bed_free(&bed, gs_block_addr(block));
+    cr_assert_eq(gs_pool_trim(bed.pool, 0, SIZE_MAX), 4 * GS_MIB,
+                 "less than the other one has");
+    cr_assert_eq(bed.fake.unmaps, 0);
+    bed_fini(&bed);
+    fake_fini(&other);
+}
+
+Test(oom, nothing_is_waited_for_where_it_cannot_help)
+{
+    struct bed bed;
+    struct gs_block *block;
+    int native;
+
+    busy_begin(&bed);
+    bed.fake.tells_free = true;
+    cr_assert_eq(gs_heap_alloc(bed.heap, 18 * GS_MIB, &block, &native), GS_ERR_NOMEM);
+    cr_assert_eq(bed.fake.awaited, 0);
+    cr_assert_eq(bed.fake.unmaps, 0, "what is idle can serve the next request");
+    cr_assert_neq(bed_alloc(&bed, 16 * GS_MIB), 0, "all of it, where it does");
+    cr_assert_eq(bed.fake.unmaps, 1);
+    bed_fini(&bed);
+}
+
 Test(oom, other_heaps_of_the_device_give_back_too)
 {
     struct bed bed;

@@ -30,7 +30,8 @@ done
 # than CUDASIM_FREE_WAITS says of the native one.
 hostile_order_case() {
   need_file "$build/order/order"
-  preloaded order GPUSHIM_LEAK_REPORT=off -- "$build/order/order" --seeds "$hostile_seeds" "$@"
+  preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_POOL_WAIT=100ms -- \
+    "$build/order/order" --seeds "$hostile_seeds" "$@"
   [[ $(<order.status) == 0 ]] && return
   grep -v '^cudasim: ' order.out | tail -n 40
   fail "the oracle's verdict changed under the library"
@@ -43,10 +44,30 @@ for topic in streams. legacy. per_thread. events. host. copies. host_function. w
   threads. memory.freed memory.free_as memory.free_of memory.pinned ordered. graphs. programmatic. peers. idle. rules.; do
   add_case "hostile order $topic" hostile_order_case "$topic"
 done
-# One stream and what comes after it; a device that waits for the host. Left out are the
-# programs of the second kind that docs/free.md names as open.
-for topic in order. deadlock.flag deadlock.host deadlock.pair deadlock.out deadlock.free_waits \
-  deadlock.allocated; do
+# One stream and what comes after it; a device that waits for the host.
+for topic in order. deadlock.; do
   add_case "hostile order $topic" hostile_order_case "$topic"
   add_case "hostile order $topic without caches" hostile_bare_order_case "$topic"
 done
+
+# What cannot be served in any case is refused at once, however long one may wait.
+hostile_refused_at_once_case() {
+  need_file "$build/order/order"
+  preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_FREE_SYNC="$1" GPUSHIM_POOL_WAIT=60m -- \
+    "$build/order/order" --seeds "$hostile_seeds" deadlock.full_out_of_memory
+  expect_status order 0
+}
+for mode in native lazy; do
+  add_case "hostile refused at once $mode" hostile_refused_at_once_case "$mode"
+done
+
+# What idle memory would have served, had the device not been busy for ever, is out of
+# memory after a while, and a line says so.
+hostile_refused_after_a_while_case() {
+  need_file "$build/order/order"
+  preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_POOL_WAIT=50ms GPUSHIM_LOG_FILE="$PWD/log" -- \
+    "$build/order/order" --seeds 1 deadlock.full_of_idle_memory
+  expect_status order 0
+  expect_text log '^gpushim: memory ran out on GPU 0.*GPUSHIM_POOL_WAIT \(50 ms\)'
+}
+add_case "hostile refused after a while" hostile_refused_after_a_while_case

@@ -1,0 +1,133 @@
+/*
+ * full_wait.c - a bounded wait for a context, by a mark that is asked after.
+ *
+ * The mark covers all that was submitted before it, so once it is complete the driver's
+ * free waits for later work alone: as much of it as other threads have submitted in
+ * between, which is what any free of theirs would wait for too.
+ *
+ * Owns:  the mark in vain of each context.   Lock: none; it is taken and put back by
+ *        atomic exchange.
+ * Source: reuse safety, rule L3 (docs/free.md, "A full device")
+ */
+#include "full_wait.h"
+
+#include <time.h>
+
+#include "captures.h"
+#include "log.h"
+#include "marks.h"
+#include "mutants.h"
+#include "state.h"
+
+#define NS_PER_MS 1000000ull
+/* Ever longer naps: who asks too often may keep the device from going on. */
+#define FIRST_NAP_NS 20000ull
+#define LAST_NAP_NS  (2 * NS_PER_MS)
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 * NS_PER_MS + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t *in_vain_of(const struct gs_context *context)
+{
+    return &((struct gs_context *)(uintptr_t)context)->in_vain;
+}
+
+static enum gs_status query(const struct gs_context *context, uint64_t mark)
+{
+    return gs_context_marker.query((void *)(uintptr_t)context, mark);
+}
+
+static void release(const struct gs_context *context, uint64_t mark)
+{
+    gs_context_marker.release((void *)(uintptr_t)context, mark);
+}
+
+/* Another thread may have left one meanwhile: one is enough. */
+static void keep(const struct gs_context *context, uint64_t mark)
+{
+    uint64_t none = 0;
+    if (!__atomic_compare_exchange_n(in_vain_of(context), &none, mark, false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+        release(context, mark);
+    }
+}
+
+/* Does what was waited for in vain still run? */
+static bool still_runs(const struct gs_context *context)
+{
+    uint64_t mark = __atomic_exchange_n(in_vain_of(context), 0, __ATOMIC_ACQ_REL);
+    if (!mark) {
+        return false;
+    }
+    if (query(context, mark) == GS_ERR_TIMEOUT) {
+        keep(context, mark);
+        return true;
+    }
+    release(context, mark);
+    return false;
+}
+
+static enum gs_status poll(const struct gs_context *context, uint64_t mark,
+                           uint64_t wait_ns)
+{
+    uint64_t nap_ns = FIRST_NAP_NS, deadline = now_ns() + wait_ns;
+    enum gs_status status;
+    while ((status = query(context, mark)) == GS_ERR_TIMEOUT && now_ns() < deadline) {
+        const struct timespec nap = {.tv_nsec = (long)nap_ns};
+        nanosleep(&nap, NULL);
+        nap_ns = 2 * nap_ns < LAST_NAP_NS ? 2 * nap_ns : LAST_NAP_NS;
+    }
+    return status;
+}
+
+bool gs_full_wait(struct gs_state *state, const struct gs_context *context)
+{
+    static struct gs_log_limit limit;
+    uint64_t mark;
+    if (gs_captures_active() || gs_context_is_idle(&state->contexts, context) ||
+        gs_mutant(GS_MUTANT_full_waits)) {
+        return true;
+    }
+    if (still_runs(context)) {
+        return false;
+    }
+    if (gs_context_marker.record((void *)(uintptr_t)context, &mark) != GS_OK) {
+        return true;
+    }
+    enum gs_status status =
+        poll(context, mark, (uint64_t)state->options.pool_wait_ms * NS_PER_MS);
+    if (status != GS_ERR_TIMEOUT) {
+        release(context, mark);
+        return true;
+    }
+    keep(context, mark);
+    gs_log_once(&limit, GS_LOG_WARN,
+                "memory ran out on GPU %d, and idle memory could not be given back: the "
+                "device was busy for longer than GPUSHIM_POOL_WAIT (%u ms); "
+                "GPUSHIM_POOL=off never keeps any",
+                context->device, state->options.pool_wait_ms);
+    return false;
+}
+
+bool gs_full_wait_all(struct gs_state *state)
+{
+    const struct gs_context *context;
+    for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
+        if (!gs_full_wait(state, context)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void gs_full_wait_context_ends(const struct gs_context *context)
+{
+    uint64_t mark = __atomic_exchange_n(in_vain_of(context), 0, __ATOMIC_ACQ_REL);
+    if (mark) {
+        release(context, mark);
+    }
+}
