@@ -95,6 +95,9 @@ struct gs_backend {
      */
     void (*fence_release)(void *self, gs_fence fence);
 
+    /* As `blocks` calls of fence_release. May be NULL: then those are made. */
+    void (*fence_release_many)(void *self, gs_fence fence, unsigned blocks);
+
     /*
      * A parked block may be reused from now on: because `fence` was seen complete, or, if
      * that is 0, because of a wait whose end gs_heap_retire told. May be NULL. The one

@@ -25,7 +25,8 @@ static const char *check_block(struct gs_pool *pool, const struct gs_segment *se
 {
     enum gs_block_state state = gs_block_state(block);
     bool occupied = state == GS_BLOCK_LIVE || state == GS_BLOCK_CLAIMED ||
-                    state == GS_BLOCK_PENDING || state == GS_BLOCK_CACHED;
+                    state == GS_BLOCK_PENDING || state == GS_BLOCK_RIPE ||
+                    state == GS_BLOCK_CACHED;
     const struct gs_starts *starts = &gs_segment_heap(segment)->starts;
 
     if (block->segment != segment)
@@ -71,8 +72,8 @@ static void tally_block(struct tally *tally, const struct gs_segment *segment,
         tally->levels++;
         return;
     }
-    if (state == GS_BLOCK_PENDING) {
-        tally->pending++;
+    if (state == GS_BLOCK_PENDING || state == GS_BLOCK_RIPE) {
+        tally->pending += state == GS_BLOCK_PENDING;
         tally->pending_bytes += bytes;
         return;
     }

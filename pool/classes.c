@@ -121,6 +121,7 @@ static void add_block(const struct gs_block *block, struct gs_pool_class_stats *
         class->rounding_bytes += bytes - gs_block_requested(block);
         break;
     case GS_BLOCK_PENDING:
+    case GS_BLOCK_RIPE:
         class->pending++;
         class->pending_bytes += bytes;
         break;

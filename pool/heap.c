@@ -99,8 +99,8 @@ void gs_heap_lose_segment(struct gs_pool *pool, uint32_t segment)
 
 /*
  * Every block of a dying heap's segment goes its way: free and cached ones are spare at
- * once, live ones are lost, pending ones are left to gs_pending_forget, claimed ones to
- * their holder. Returns how many were claimed. heap->lock is held.
+ * once, live ones are lost, pending ones are left to gs_pending_forget, claimed and
+ * ripe ones to their holder. Returns how many were claimed. heap->lock is held.
  */
 static uint32_t bury_blocks(struct gs_heap *heap, struct gs_segment *segment,
                             uint32_t *lost)
@@ -120,6 +120,7 @@ static uint32_t bury_blocks(struct gs_heap *heap, struct gs_segment *segment,
         }
         switch (gs_block_state(block)) { /* live it was, and was just claimed, or not */
         case GS_BLOCK_CLAIMED:
+        case GS_BLOCK_RIPE:
             claimed++;
             break;
         case GS_BLOCK_FREE:

@@ -35,7 +35,9 @@ enum gs_block_state {
     GS_BLOCK_LIVE,
     GS_BLOCK_CLAIMED, /* taken out of use, not yet parked */
     GS_BLOCK_PENDING, /* parked, waiting for its fence or a synchronize */
-    GS_BLOCK_CACHED,  /* parked, in a level above the segments: ready for its own size */
+    GS_BLOCK_RIPE, /* its wait is over: on its way to a level, its holder's as if claimed
+                    */
+    GS_BLOCK_CACHED, /* parked, in a level above the segments: ready for its own size */
 };
 
 /*
@@ -390,9 +392,10 @@ void gs_segment_wake(struct gs_heap *heap, struct gs_segment *segment);
 struct gs_segment *gs_block_release(struct gs_heap *heap,
                                     struct gs_block *block) GS_MUST_USE;
 
-/* A claimed block whose wait is over, into the calling thread's front if it may be
- * cached, else to its segment. Its free is in the books already. No lock is held. */
-void gs_block_ripen(struct gs_heap *heap, struct gs_block *block);
+/* Blocks in the state RIPE, into the calling thread's front as far as they may be
+ * cached, else to their segments. Their frees are in the books already; the list is the
+ * callee's to change. No lock is held. */
+void gs_blocks_ripen(struct gs_heap *heap, struct gs_block **blocks, unsigned count);
 
 /* Let the retained shared segments take new tenants again. Returns how many there were.
  * Takes heap->lock. */

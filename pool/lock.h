@@ -27,6 +27,7 @@ enum gs_lock_rank {
     GS_RANK_PAGES,   /* writers of the page map; readers take nothing */
     GS_RANK_META,    /* the pool-wide stores of records */
     GS_RANK_RELIEF,  /* who is inside the backend, and the device rows (relief.c) */
+    GS_RANK_LAST, /* a lock of the backend's own, inside which none of these is taken */
 };
 
 /* Zero is an open lock but for the rank. */

@@ -278,30 +278,38 @@ static inline bool park_on_top(struct gs_front *front, struct gs_block *block)
     return parked;
 }
 
-/* Into the front after what it has too much of was moved down, or a whole segment.
- * Returns false if it has to go back to its segment. */
-static bool park_in_front(struct gs_heap *heap, struct gs_block *block, bool anew,
+/* Into the front, which the thread is inside, after what it has too much of was moved
+ * down, or a whole segment. Returns false if it has to go back to its segment. */
+static bool put_inside(struct gs_front *front, struct gs_heap *heap,
+                       struct gs_block *block, bool anew, struct gs_segment **detached)
+{
+    enum gs_cacheable what = cacheable(block);
+
+    if (what == GS_CACHEABLE_BLOCKS) {
+        if (GS_LIKELY(push(front, block, anew)))
+            return true;
+        gs_levels_spill(front, heap, gs_class_of(block->units), detached);
+        return push(front, block, anew);
+    }
+    if (what != GS_CACHEABLE_WHOLE)
+        return false;
+    if (anew)
+        take_in(front, block, gs_block_bytes(block), gs_block_requested(block));
+    else
+        gs_block_become(block, GS_BLOCK_CACHED);
+    gs_levels_put_whole(front, heap, block, detached);
+    return true;
+}
+
+static bool park_in_front(struct gs_heap *heap, struct gs_block *block,
                           struct gs_segment **detached)
 {
     struct gs_front *front = gs_front_of(heap);
-    bool parked = false;
+    bool parked;
 
     if (!front || !gs_front_enter(front))
         return false;
-    if (cacheable(block) == GS_CACHEABLE_BLOCKS) {
-        parked = push(front, block, anew);
-        if (!parked) {
-            gs_levels_spill(front, heap, gs_class_of(block->units), detached);
-            parked = push(front, block, anew);
-        }
-    } else if (cacheable(block) == GS_CACHEABLE_WHOLE) {
-        if (anew)
-            take_in(front, block, gs_block_bytes(block), gs_block_requested(block));
-        else
-            gs_block_become(block, GS_BLOCK_CACHED);
-        gs_levels_put_whole(front, heap, block, detached);
-        parked = true;
-    }
+    parked = put_inside(front, heap, block, true, detached);
     gs_front_leave(front);
     return parked;
 }
@@ -312,7 +320,7 @@ static GS_NOINLINE void park_slowly(struct gs_heap *heap, struct gs_block *block
 
     if (!hold(block))
         return;
-    if (!park_in_front(heap, block, true, &detached)) {
+    if (!park_in_front(heap, block, &detached)) {
         gs_levels_pass(heap);
         gs_lock_take(&heap->lock);
         if (begin_park(heap, block))
@@ -323,20 +331,57 @@ static GS_NOINLINE void park_slowly(struct gs_heap *heap, struct gs_block *block
     gs_segments_return(segment);
 }
 
-void gs_block_ripen(struct gs_heap *heap, struct gs_block *block)
+/* What could not be cached. */
+static void ripen_in_segment(struct gs_heap *heap, struct gs_block *block)
 {
-    struct gs_segment *detached = NULL, *segment = NULL;
+    struct gs_segment *segment = NULL;
 
-    if (!park_in_front(heap, block, false, &detached)) {
-        gs_lock_take(&heap->lock);
-        if (gs_heap_is_dead(heap))
-            forget(heap, block);
-        else
-            segment = gs_block_release(heap, block);
-        gs_lock_drop(&heap->lock);
+    gs_lock_take(&heap->lock);
+    if (gs_heap_is_dead(heap)) {
+        forget(heap, block);
+    } else {
+        heap->stats.pending_bytes -= gs_block_bytes(block);
+        segment = gs_block_release(heap, block);
     }
-    gs_segments_return(detached);
+    gs_lock_drop(&heap->lock);
     gs_segments_return(segment);
+}
+
+/* Those that may be cached, within one turn in the front, so that nobody sees blocks and
+ * books apart. What is left is moved to the head of the list; returns how many. */
+static unsigned ripen_inside(struct gs_front *front, struct gs_heap *heap,
+                             struct gs_block **blocks, unsigned count,
+                             struct gs_segment **detached)
+{
+    unsigned left = 0;
+    size_t bytes = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        size_t own_bytes = gs_block_bytes(blocks[i]);
+
+        if (put_inside(front, heap, blocks[i], false, detached))
+            bytes += own_bytes;
+        else
+            blocks[left++] = blocks[i];
+    }
+    gs_lock_take(&heap->lock);
+    heap->stats.pending_bytes -= gs_heap_is_dead(heap) ? 0 : bytes;
+    gs_lock_drop(&heap->lock);
+    return left;
+}
+
+void gs_blocks_ripen(struct gs_heap *heap, struct gs_block **blocks, unsigned count)
+{
+    struct gs_front *front = count ? gs_front_of(heap) : NULL;
+    struct gs_segment *detached = NULL;
+
+    if (front && gs_front_enter(front)) {
+        count = ripen_inside(front, heap, blocks, count, &detached);
+        gs_front_leave(front);
+    }
+    for (unsigned i = 0; i < count; i++)
+        ripen_in_segment(heap, blocks[i]);
+    gs_segments_return(detached);
 }
 
 void gs_block_park(struct gs_block *block)

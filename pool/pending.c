@@ -14,12 +14,15 @@
 #define BATCH 32u
 /* Blocks that one call of gs_heap_ripen looks at. */
 #define RIPEN_MOST 128u
+/* Blocks of one wait that are offered to the thread's front and the levels below it. Of
+ * more than that most would only pass through. */
+#define RETIRE_MOST 1024u
 
 /* What one turn of the lock takes off the list, to be dealt with outside it. */
 struct harvest {
     gs_fence fences[BATCH];
     struct gs_segment *segments[BATCH];
-    struct gs_block *ready[BATCH]; /* claimed: for the front of the thread that asked */
+    struct gs_block *ready[BATCH]; /* for the front of the thread that asked */
     unsigned fence_count, segment_count, ready_count;
     bool to_front;
 };
@@ -34,30 +37,47 @@ static void ripen(struct gs_heap *heap, struct gs_block *block, gs_fence proof,
     if (heap->backend->retired)
         heap->backend->retired(heap->self, gs_block_addr(block), proof);
 
-    heap->stats.pending_bytes -= gs_block_bytes(block);
     if (block->pending.fence)
         harvest->fences[harvest->fence_count++] = block->pending.fence;
     if (harvest->to_front) {
-        gs_block_become(block, GS_BLOCK_CLAIMED);
+        gs_block_become(block, GS_BLOCK_RIPE);
         harvest->ready[harvest->ready_count++] = block;
         return;
     }
+    heap->stats.pending_bytes -= gs_block_bytes(block);
     segment = gs_block_release(heap, block);
     if (segment)
         harvest->segments[harvest->segment_count++] = segment;
 }
 
+/* Blocks in a row most often have one fence. */
+static void release_fences(struct gs_heap *heap, const struct harvest *harvest)
+{
+    const struct gs_backend *backend = heap->backend;
+
+    for (unsigned i = 0, row; i < harvest->fence_count; i += row) {
+        gs_fence fence = harvest->fences[i];
+
+        for (row = 1;
+             i + row < harvest->fence_count && harvest->fences[i + row] == fence;)
+            row++;
+        if (backend->fence_release_many) {
+            backend->fence_release_many(heap->self, fence, row);
+            continue;
+        }
+        for (unsigned j = 0; j < row; j++)
+            backend->fence_release(heap->self, fence);
+    }
+}
+
 /* No lock is held. */
 static void bring_in(struct gs_heap *heap, struct harvest *harvest)
 {
-    for (unsigned i = 0; i < harvest->ready_count; i++)
-        gs_block_ripen(heap, harvest->ready[i]);
-    harvest->ready_count = 0;
-    for (unsigned i = 0; i < harvest->fence_count; i++)
-        heap->backend->fence_release(heap->self, harvest->fences[i]);
+    gs_blocks_ripen(heap, harvest->ready, harvest->ready_count);
+    release_fences(heap, harvest);
     for (unsigned i = 0; i < harvest->segment_count; i++)
         gs_segments_return(harvest->segments[i]);
-    harvest->fence_count = harvest->segment_count = 0;
+    harvest->ready_count = harvest->fence_count = harvest->segment_count = 0;
 }
 
 uint64_t gs_heap_retire_begin(struct gs_heap *heap)
@@ -96,11 +116,11 @@ static unsigned reap(struct gs_heap *heap, uint64_t token, struct harvest *harve
     return count;
 }
 
-void gs_heap_retire(struct gs_heap *heap, uint64_t token)
+static void retire(struct gs_heap *heap, uint64_t token, bool to_front)
 {
     struct harvest harvest = {.fence_count = 0};
     struct gs_ticket ticket;
-    unsigned count;
+    unsigned count, total = 0;
 
     for (;;) {
         gs_lock_take(&heap->lock);
@@ -109,6 +129,7 @@ void gs_heap_retire(struct gs_heap *heap, uint64_t token)
             return;
         }
         count = 0;
+        harvest.to_front = to_front && total < RETIRE_MOST;
         if (token > heap->epoch) /* not one of ours: what was handed out so far */
             token = heap->epoch;
         if (heap->polling) {
@@ -120,9 +141,15 @@ void gs_heap_retire(struct gs_heap *heap, uint64_t token)
         gs_lock_drop(&heap->lock);
         bring_in(heap, &harvest);
         gs_relief_end(heap, &ticket, count > 0);
+        total += count;
         if (count < BATCH)
             return;
     }
+}
+
+void gs_heap_retire(struct gs_heap *heap, uint64_t token)
+{
+    retire(heap, token, true);
 }
 
 /* One batch of a poll: the blocks behind `prev` that have a fence. */
@@ -251,7 +278,7 @@ static size_t poll_pending(struct gs_heap *heap, size_t limit, bool to_front)
         gs_levels_close(heap, true);
     gs_relief_end(heap, &ticket, done > 0);
     if (retired)
-        gs_heap_retire(heap, retired);
+        retire(heap, retired, to_front);
     return done;
 }
 

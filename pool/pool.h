@@ -150,7 +150,8 @@ void gs_block_unclaim(struct gs_block *block);
 
 /* Call before a context-wide synchronize is entered ... */
 uint64_t gs_heap_retire_begin(struct gs_heap *heap);
-/* ... and with that token after it succeeded: blocks parked before it become ready. */
+/* ... and with that token after it succeeded: blocks parked before it become ready, for
+ * the calling thread first. */
 void gs_heap_retire(struct gs_heap *heap, uint64_t token);
 
 /*

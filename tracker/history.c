@@ -3,8 +3,9 @@
  *
  * A direct-mapped table: a freed address replaces what its slot held, a new allocation at
  * the address empties it (an error must never blame a former tenant). One entry is 64
- * bytes; the table is mapped at the first free and its pages are touched as they are
- * used.
+ * bytes; the table is mapped at the first free and all of its pages are touched
+ * then: addresses are scattered over it, so that each of the first frees would else pay
+ * for a page of its own.
  *
  * Writers take no lock. Two that write one entry at the same time, for two addresses of
  * one hash, may leave a mixture; its check is wrong, and it is no entry.
@@ -12,6 +13,21 @@
  * Owns:  history.   Locks: none, atomic words.   Design: docs/tracker.md
  */
 #include "tracker_internal.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+/* MADV_POPULATE_WRITE, which the C library's headers may be too old for. */
+#define POPULATE_WRITE 23
+
+/* Have its pages now, in one turn where the kernel can (5.14); else as they are used. */
+static void touch(void *table, size_t bytes)
+{
+    int saved_errno = errno;
+
+    (void)madvise(table, bytes, POPULATE_WRITE);
+    errno = saved_errno;
+}
 
 struct gs_history_entry *gs_history_map(struct gs_tracker *tracker)
 {
@@ -23,6 +39,7 @@ struct gs_history_entry *gs_history_map(struct gs_tracker *tracker)
     struct gs_history_entry *mapped = gs_pages_map(bytes);
     if (!mapped)
         return NULL;
+    touch(mapped, bytes);
     if (__atomic_compare_exchange_n(&tracker->history, &table, mapped, false,
                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return mapped;

@@ -189,6 +189,17 @@ static void backend_fence_release(void *self, gs_fence fence)
     }
 }
 
+static void backend_fence_release_many(void *self, gs_fence fence, unsigned blocks)
+{
+    if (gs_epoch_is(fence)) {
+        gs_epoch_release_many(fence, blocks);
+        return;
+    }
+    while (blocks-- > 0) {
+        backend_fence_release(self, fence);
+    }
+}
+
 static void backend_retired(void *self, uint64_t addr, gs_fence fence)
 {
     (void)self;
@@ -211,6 +222,7 @@ const struct gs_backend gs_context_backend = {
     .worth_asking = backend_worth_asking,
     .fence_query = backend_fence_query,
     .fence_release = backend_fence_release,
+    .fence_release_many = backend_fence_release_many,
     .retired = backend_retired,
 };
 

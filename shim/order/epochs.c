@@ -44,7 +44,7 @@ bool gs_epoch_is(gs_fence fence)
 void gs_epochs_init(struct gs_epochs *epochs, const struct gs_marker *marker, void *self)
 {
     *epochs = (struct gs_epochs){.marker = marker, .self = self, .room = SIZE_MAX};
-    pthread_mutex_init(&epochs->lock, NULL);
+    gs_lock_init(&epochs->lock, GS_RANK_LAST);
 }
 
 void gs_epochs_room(struct gs_epochs *epochs, size_t bytes)
@@ -64,24 +64,30 @@ static void let_go(struct gs_epoch *epoch)
     epoch->bytes = 0;
 }
 
-/* One reference less; the last one takes the epoch along. No lock is held. */
-static void drop(struct gs_epoch *epoch)
+/* So many references less; the last one takes the epoch along. No lock is held. */
+static void drop_many(struct gs_epoch *epoch, unsigned references)
 {
     struct gs_epochs *home = epoch->home;
-    pthread_mutex_lock(&home->lock);
-    bool last = --epoch->references == 0;
+    gs_lock_take(&home->lock);
+    epoch->references -= references;
+    bool last = epoch->references == 0;
     if (last) {
         let_go(epoch);
         home->busy = home->busy == epoch->number ? 0 : home->busy;
         home->open = home->open == epoch ? NULL : home->open;
     }
-    pthread_mutex_unlock(&home->lock);
+    gs_lock_drop(&home->lock);
     if (last) {
         if (epoch->mark) {
             home->marker->release(home->self, epoch->mark);
         }
         free(epoch);
     }
+}
+
+static void drop(struct gs_epoch *epoch)
+{
+    drop_many(epoch, 1);
 }
 
 /* ---- frees ------------------------------------------------------------------------- */
@@ -108,15 +114,15 @@ static bool is_earned(const struct gs_epochs *epochs)
 
 bool gs_epochs_worth_looking(struct gs_epochs *epochs)
 {
-    pthread_mutex_lock(&epochs->lock);
+    gs_lock_take(&epochs->lock);
     bool worth = epochs->ordered || is_earned(epochs);
-    pthread_mutex_unlock(&epochs->lock);
+    gs_lock_drop(&epochs->lock);
     return worth;
 }
 
 bool gs_epochs_worth_asking(struct gs_epochs *epochs)
 {
-    pthread_mutex_lock(&epochs->lock);
+    gs_lock_take(&epochs->lock);
     bool worth =
         epochs->held > 0 && (is_earned(epochs) || ++epochs->misses >= epochs->patience);
     if (worth) {
@@ -124,7 +130,7 @@ bool gs_epochs_worth_asking(struct gs_epochs *epochs)
         epochs->patience = epochs->patience < GS_EPOCH_PATIENCE ? 2 * epochs->patience + 1
                                                                 : GS_EPOCH_PATIENCE;
     }
-    pthread_mutex_unlock(&epochs->lock);
+    gs_lock_drop(&epochs->lock);
     return worth;
 }
 
@@ -135,7 +141,7 @@ enum gs_status gs_epochs_join(struct gs_epochs *epochs, size_t bytes, gs_fence *
         return GS_ERR_BACKEND;
     }
     enum gs_status status = GS_ERR_HOST_NOMEM;
-    pthread_mutex_lock(&epochs->lock);
+    gs_lock_take(&epochs->lock);
     struct gs_epoch *epoch = epochs->open;
     if (!epoch) {
         epoch = calloc(1, sizeof(*epoch));
@@ -155,7 +161,7 @@ enum gs_status gs_epochs_join(struct gs_epochs *epochs, size_t bytes, gs_fence *
     *fence = fence_of(epoch);
     status = GS_OK;
 unlock:
-    pthread_mutex_unlock(&epochs->lock);
+    gs_lock_drop(&epochs->lock);
     return status;
 }
 
@@ -165,7 +171,7 @@ unlock:
 static struct gs_epoch *begin_close(struct gs_epochs *epochs,
                                     const struct gs_epoch *wanted)
 {
-    pthread_mutex_lock(&epochs->lock);
+    gs_lock_take(&epochs->lock);
     struct gs_epoch *epoch = epochs->open;
     if (wanted && epoch != wanted) {
         epoch = NULL;
@@ -175,7 +181,7 @@ static struct gs_epoch *begin_close(struct gs_epochs *epochs,
         epoch->references++;
         epochs->open = NULL;
     }
-    pthread_mutex_unlock(&epochs->lock);
+    gs_lock_drop(&epochs->lock);
     return epoch;
 }
 
@@ -184,7 +190,7 @@ static struct gs_epoch *begin_close(struct gs_epochs *epochs,
 static void end_close(struct gs_epoch *epoch, enum gs_status status, uint64_t mark)
 {
     struct gs_epochs *home = epoch->home;
-    pthread_mutex_lock(&home->lock);
+    gs_lock_take(&home->lock);
     home->calls++;
     if (status == GS_OK) {
         epoch->mark = mark;
@@ -197,7 +203,7 @@ static void end_close(struct gs_epoch *epoch, enum gs_status status, uint64_t ma
     } else {
         epoch->state = BROKEN;
     }
-    pthread_mutex_unlock(&home->lock);
+    gs_lock_drop(&home->lock);
     if (status != GS_OK && status != GS_ERR_TIMEOUT) {
         break_all(home);
     }
@@ -207,17 +213,17 @@ static void end_close(struct gs_epoch *epoch, enum gs_status status, uint64_t ma
 static void order(struct gs_epoch *epoch)
 {
     struct gs_epochs *home = epoch->home;
-    pthread_mutex_lock(&home->lock);
+    gs_lock_take(&home->lock);
     epoch->references++;
-    pthread_mutex_unlock(&home->lock);
+    gs_lock_drop(&home->lock);
     bool ordered =
         home->marker->orders && home->marker->orders(home->self, fence_of(epoch));
-    pthread_mutex_lock(&home->lock);
+    gs_lock_take(&home->lock);
     home->ordered = ordered;
     if (ordered && epoch->number > home->in_order) {
         home->in_order = epoch->number;
     }
-    pthread_mutex_unlock(&home->lock);
+    gs_lock_drop(&home->lock);
     if (!ordered) {
         drop(epoch);
     }
@@ -248,13 +254,13 @@ void gs_epochs_close(struct gs_epochs *epochs)
 static bool take_stray(struct gs_epoch *epoch)
 {
     struct gs_epochs *home = epoch->home;
-    pthread_mutex_lock(&home->lock);
+    gs_lock_take(&home->lock);
     bool stray = epoch->state == OPEN && home->open != epoch;
     if (stray) {
         epoch->state = CLOSING;
         epoch->references++;
     }
-    pthread_mutex_unlock(&home->lock);
+    gs_lock_drop(&home->lock);
     return stray;
 }
 
@@ -280,17 +286,17 @@ static void learn(struct gs_epoch *epoch)
 
 static enum state state_of(struct gs_epoch *epoch, uint64_t *mark)
 {
-    pthread_mutex_lock(&epoch->home->lock);
+    gs_lock_take(&epoch->home->lock);
     learn(epoch);
     enum state state = epoch->state;
     *mark = epoch->mark;
-    pthread_mutex_unlock(&epoch->home->lock);
+    gs_lock_drop(&epoch->home->lock);
     return state;
 }
 
 static void become(struct gs_epoch *epoch, enum state state)
 {
-    pthread_mutex_lock(&epoch->home->lock);
+    gs_lock_take(&epoch->home->lock);
     if (state == DONE && epoch->number > epoch->home->done) {
         epoch->home->done = epoch->number;
     }
@@ -299,23 +305,23 @@ static void become(struct gs_epoch *epoch, enum state state)
     } else {
         epoch->state = state;
     }
-    pthread_mutex_unlock(&epoch->home->lock);
+    gs_lock_drop(&epoch->home->lock);
 }
 
 static enum gs_status ask(struct gs_epoch *epoch, uint64_t mark)
 {
     struct gs_epochs *home = epoch->home;
-    pthread_mutex_lock(&home->lock);
+    gs_lock_take(&home->lock);
     home->calls++;
-    pthread_mutex_unlock(&home->lock);
+    gs_lock_drop(&home->lock);
     enum gs_status status = home->marker->query(home->self, mark);
     if (status == GS_ERR_BACKEND && gs_mutant(GS_MUTANT_error_is_done)) {
         status = GS_OK;
     }
-    pthread_mutex_lock(&home->lock);
+    gs_lock_take(&home->lock);
     home->busy = status == GS_ERR_TIMEOUT ? epoch->number : 0;
     home->patience = status == GS_OK ? 0 : home->patience;
-    pthread_mutex_unlock(&home->lock);
+    gs_lock_drop(&home->lock);
     if (status == GS_OK) {
         become(epoch, DONE);
     } else if (status != GS_ERR_TIMEOUT) {
@@ -328,18 +334,18 @@ static enum gs_status ask(struct gs_epoch *epoch, uint64_t mark)
 /* Whether it is worth a mark to have what is open sooner. */
 static bool is_pressing(struct gs_epochs *epochs)
 {
-    pthread_mutex_lock(&epochs->lock);
+    gs_lock_take(&epochs->lock);
     bool pressing = is_much(epochs, epochs->held);
-    pthread_mutex_unlock(&epochs->lock);
+    gs_lock_drop(&epochs->lock);
     return pressing;
 }
 
 /* What is behind one that is not done is not done either. */
 static bool is_behind_a_busy_one(const struct gs_epoch *epoch)
 {
-    pthread_mutex_lock(&epoch->home->lock);
+    gs_lock_take(&epoch->home->lock);
     bool behind = epoch->home->busy && epoch->number > epoch->home->busy;
-    pthread_mutex_unlock(&epoch->home->lock);
+    gs_lock_drop(&epoch->home->lock);
     return behind;
 }
 
@@ -374,6 +380,11 @@ enum gs_status gs_epoch_query(gs_fence fence)
 void gs_epoch_release(gs_fence fence)
 {
     drop(epoch_of(fence));
+}
+
+void gs_epoch_release_many(gs_fence fence, unsigned blocks)
+{
+    drop_many(epoch_of(fence), blocks);
 }
 
 uint64_t gs_epoch_mark(gs_fence fence)

@@ -16,15 +16,14 @@
  * very thread. So nobody ever waits for a mark; and where memory is scarce an epoch is
  * closed inside the free, while nothing has come after it.
  *
- * Lock: a mutex in each; never held across the marker's functions.
+ * Lock: one in each; never held across the marker's functions.
  * Source: reuse safety, rules L1, L3 and L6 (docs/free.md, "Lazy")
  */
 #ifndef GS_EPOCHS_H
 #define GS_EPOCHS_H
 
-#include <pthread.h>
-
 #include "backend.h"
+#include "lock.h"
 
 /* Frees for each call of the driver, while memory is plentiful. */
 #define GS_EPOCH_CALL_FREES 64u
@@ -42,7 +41,7 @@
 struct gs_epoch;
 
 struct gs_epochs {
-    pthread_mutex_t lock;
+    struct gs_lock lock; /* rank: last, as it is taken inside a heap's (retired) */
     const struct gs_marker *marker; /* these two: immutable */
     void *self;
     struct gs_epoch *open; /* under lock; NULL: no free since the last one closed */
@@ -95,10 +94,11 @@ bool gs_epochs_worth_asking(struct gs_epochs *epochs);
 
 /* Whether a fence of the pool is an epoch; others are events (fences.h). */
 bool gs_epoch_is(gs_fence fence);
-/* As gs_backend.fence_query and .fence_release. Asking after an open one closes it, if
- * what epochs hold is no small share of the free memory. */
+/* As gs_backend.fence_query, .fence_release and .fence_release_many. Asking after an open
+ * one closes it, if what epochs hold is no small share of the free memory. */
 enum gs_status gs_epoch_query(gs_fence fence) GS_MUST_USE;
 void gs_epoch_release(gs_fence fence);
+void gs_epoch_release_many(gs_fence fence, unsigned blocks);
 /* For those who hold a reference: the mark of one that was seen done; 0: it is not. */
 uint64_t gs_epoch_mark(gs_fence fence);
 /* The mark, done or not; 0: there is none yet. */

@@ -27,17 +27,16 @@ static void account(struct gs_state *state, struct gs_block *block, uint64_t add
 
 /* What a free joins: park() with it once its books are done. */
 struct joined {
-    struct gs_context *context;
     gs_fence fence;
     bool full;
 };
 
-static bool join(struct gs_state *state, struct gs_block *block, struct joined *joined)
+static inline bool join(struct gs_state *state, struct gs_context *context,
+                        const struct gs_block *block, struct joined *joined)
 {
-    joined->context = gs_heap_self(gs_block_heap(block));
-    return gs_marks_work(state, joined->context) &&
-           gs_epochs_join(&joined->context->epochs, gs_block_requested(block),
-                          &joined->fence, &joined->full) == GS_OK;
+    return gs_marks_work(state, context) &&
+           gs_epochs_join(&context->epochs, gs_block_requested(block), &joined->fence,
+                          &joined->full) == GS_OK;
 }
 
 /* An epoch was closed: what is ready by now is had for this thread's next allocations, as
@@ -51,43 +50,46 @@ static void bring_back(struct gs_context *context)
     } while (ready > 0);
 }
 
-static void park(struct gs_block *block, const struct joined *joined)
+static inline void park(struct gs_context *context, struct gs_block *block,
+                        const struct joined *joined)
 {
     gs_block_park_fenced(block, joined->fence);
-    if (joined->full) {
-        gs_epochs_close(&joined->context->epochs);
-        bring_back(joined->context);
+    if (GS_UNLIKELY(joined->full)) {
+        gs_epochs_close(&context->epochs);
+        bring_back(context);
     }
 }
 
 bool gs_free_into_epoch(struct gs_state *state, struct gs_block *block)
 {
+    struct gs_context *context = gs_heap_self(gs_block_heap(block));
     struct joined joined;
-    bool done = join(state, block, &joined);
+    bool done = join(state, context, block, &joined);
     if (done) {
-        park(block, &joined);
+        park(context, block, &joined);
     }
     return done;
 }
 
 bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t addr)
 {
-    struct gs_context *context = gs_heap_self(gs_block_heap(block));
+    struct gs_context *context;
     struct joined joined;
     if (!is_lazy(state)) {
         return false;
     }
+    context = gs_heap_self(gs_block_heap(block));
     if (gs_context_is_idle(&state->contexts, context)) {
         gs_free_found_idle(context);
         account(state, block, addr, GS_TRACE_READY);
         gs_block_park(block);
         return true;
     }
-    if (!join(state, block, &joined)) {
+    if (!join(state, context, block, &joined)) {
         return false;
     }
     account(state, block, addr, GS_TRACE_HELD);
-    park(block, &joined);
+    park(context, block, &joined);
     return true;
 }
 

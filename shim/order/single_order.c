@@ -49,14 +49,11 @@
 #include "single_order.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "alone.h"
 #include "announce.h"
 #include "contexts.h"
 #include "epochs.h"
@@ -240,72 +237,6 @@ void gs_single_order_look_up(void)
     }
 }
 
-/* ---- who else is there ------------------------------------------------------------- */
-
-/* As getdents64 gives them. */
-struct entry {
-    uint64_t inode, next;
-    unsigned short size;
-    unsigned char type;
-    char name[];
-};
-
-/* Whether that thread is the driver's own, by its name. */
-static bool is_drivers(int tasks, const char *thread)
-{
-    static const char driver[] = {'c', 'u', 'd', 'a'};
-    char path[48], name[sizeof(driver)];
-    int length = snprintf(path, sizeof(path), "%s/comm", thread);
-    if (length < 0 || (size_t)length >= sizeof(path)) {
-        return false;
-    }
-    int file = (int)syscall(SYS_openat, tasks, path, O_RDONLY | O_CLOEXEC);
-    bool same = file >= 0 &&
-                syscall(SYS_read, file, name, sizeof(name)) == sizeof(name) &&
-                memcmp(name, driver, sizeof(driver)) == 0;
-    if (file >= 0) {
-        syscall(SYS_close, file);
-    }
-    return same;
-}
-
-static bool is_own(const char *thread)
-{
-    uint64_t number = 0;
-    for (; *thread >= '0' && *thread <= '9'; thread++) {
-        number = 10 * number + (uint64_t)(*thread - '0');
-    }
-    return *thread == '\0' && number == gs_thread_id();
-}
-
-/* Whether no thread but the calling one and the driver's own is there. By system calls
-   and not the C library's functions, at which a thread may be cancelled. */
-static bool is_alone(void)
-{
-    union {
-        struct entry first;
-        char bytes[2048];
-    } buffer;
-    bool own = false, others = false;
-    long got = -1;
-    int tasks = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/task",
-                             O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (tasks >= 0 && !others &&
-           (got = syscall(SYS_getdents64, tasks, &buffer, sizeof(buffer))) > 0) {
-        for (long at = 0; at < got && !others;) {
-            const struct entry *entry = (const void *)(buffer.bytes + at);
-            bool this = is_own(entry->name);
-            own |= this;
-            others = entry->name[0] != '.' && !this && !is_drivers(tasks, entry->name);
-            at += entry->size;
-        }
-    }
-    if (tasks >= 0) {
-        syscall(SYS_close, tasks);
-    }
-    return got == 0 && own && !others;
-}
-
 /* ---- the proof --------------------------------------------------------------------- */
 
 /* Whether the host may reach device memory without the driver. */
@@ -347,7 +278,7 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
         gs_single_order_end("cuMemFree_v2");
         return false;
     }
-    if (!is_alone() && !gs_mutant(GS_MUTANT_order_threads_ignored)) {
+    if (!gs_alone() && !gs_mutant(GS_MUTANT_order_threads_ignored)) {
         return false;
     }
     pthread_mutex_lock(&order_lock);
@@ -381,4 +312,5 @@ void gs_single_order_reset(void)
     waiting = streams = 0;
     context = 0;
     libraries = 0;
+    gs_alone_reset();
 }

@@ -105,6 +105,29 @@ Test(levels, the_thread_gets_the_block_back_that_it_freed_last)
     fake_fini(&bed.fake);
 }
 
+/* More of them than one turn of the lock takes off the list. */
+Test(levels, what_a_wait_makes_ready_is_the_threads_first)
+{
+    uint64_t addrs[40];
+    struct bed bed;
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    for (size_t i = 0; i < GS_ARRAY_LEN(addrs); i++)
+        addrs[i] = bed_alloc(&bed, 4096);
+    for (size_t i = 0; i < GS_ARRAY_LEN(addrs); i++)
+        bed_free_fenced(&bed, addrs[i], 0);
+    cr_assert_eq(cached_bytes(&bed), 0);
+    gs_heap_retire(bed.heap, gs_heap_retire_begin(bed.heap));
+    bed_check(&bed);
+    cr_assert_eq(bed_stats(&bed).pending_bytes, 0);
+    cr_assert_eq(cached_bytes(&bed), sizeof addrs / sizeof *addrs * 4096);
+    cr_assert_eq(bed_alloc(&bed, 4096), addrs[GS_ARRAY_LEN(addrs) - 1]);
+    cr_assert_eq(bed_stats(&bed).front_hits, 1);
+    bed_check(&bed);
+    gs_pool_destroy(bed.pool);
+    fake_fini(&bed.fake);
+}
+
 Test(levels, a_cached_block_serves_its_own_size_alone)
 {
     struct bed bed;

@@ -129,6 +129,13 @@ static void release(void *self, gs_fence fence)
                "a fence was released too often");
 }
 
+static void release_many(void *self, gs_fence fence, unsigned blocks)
+{
+    (void)self;
+    model_must(atomic_fetch_sub(&fence_left[fence], blocks) >= blocks,
+               "a fence was released too often");
+}
+
 static void begin_heap(struct context *context)
 {
     atomic_store(&context->known, 0);
@@ -332,6 +339,7 @@ static void disturb(struct worker *worker)
     struct gs_pool_limits limits = {.reserved_bytes = SIZE_MAX, .idle_bytes = SIZE_MAX};
     uint64_t last = atomic_load(&fences);
     const char *why = "nothing";
+    bool sound;
 
     switch (draw(worker, 16)) {
     case 0:
@@ -352,7 +360,8 @@ static void disturb(struct worker *worker)
             kill_heap(context);
         break;
     case 4:
-        model_must(gs_pool_check(pool, &why), why);
+        sound = gs_pool_check(pool, &why);
+        model_must(sound, why);
         break;
     case 5:
     case 6:
@@ -361,6 +370,7 @@ static void disturb(struct worker *worker)
     case 7:
         pthread_rwlock_rdlock(&context->lock);
         (void)gs_heap_upkeep(context->heap, draw(worker, 4 * GS_MIB));
+        (void)gs_heap_ripen(context->heap);
         pthread_rwlock_unlock(&context->lock);
         break;
     case 8:
@@ -416,8 +426,12 @@ Test(property_threads, hold_what_nobody_else_holds, .timeout = 3600)
     cr_assert_eq(gs_pool_create(&config, &pool), GS_OK);
     for (int i = 0; i < CONTEXTS; i++) {
         pthread_rwlock_init(&contexts[i].lock, NULL);
-        contexts[i].backend = (struct gs_backend){
-            .map = map, .unmap = unmap, .fence_query = query, .fence_release = release};
+        contexts[i].backend =
+            (struct gs_backend){.map = map,
+                                .unmap = unmap,
+                                .fence_query = query,
+                                .fence_release = release,
+                                .fence_release_many = i % 2 ? release_many : NULL};
         begin_heap(&contexts[i]);
     }
     for (uintptr_t i = 0; i < THREADS; i++)

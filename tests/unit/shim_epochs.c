@@ -133,6 +133,22 @@ Test(epochs, asking_after_an_open_one_closes_it)
     cr_assert_eq(marker.recorded, 1);
 }
 
+Test(epochs, its_mark_goes_with_the_last_of_its_blocks)
+{
+    struct marker marker;
+    bool full;
+    begin(&marker);
+    gs_fence fence = join(&marker, 1, &full);
+    for (unsigned i = 0; i < 4; i++) {
+        cr_assert_eq(join(&marker, 1, &full), fence);
+    }
+    gs_epochs_close(&marker.epochs);
+    gs_epoch_release_many(fence, 4);
+    cr_assert_eq(marker.released, 0);
+    gs_epoch_release_many(fence, 1);
+    cr_assert_eq(marker.released, 1);
+}
+
 Test(epochs, what_cannot_be_marked_now_stays_open)
 {
     struct marker marker;

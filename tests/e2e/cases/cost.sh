@@ -98,3 +98,39 @@ add_case "cost of a launch found by cuGetProcAddress" launch_case proc
 add_case "cost of a pair with frame pointers" pair_case pair_fp linked GPUSHIM_STACK=fp
 add_case "cost of a pair without stacks" pair_case pair_no_stack linked GPUSHIM_STACK=off
 add_case "cost of a pair without tracking" pair_case pair_no_track linked GPUSHIM_TRACK=off
+
+# A free and an allocation while work runs, lazily. The simulated driver's own part, as in
+# all of these, is not counted; that of a launch and a synchronize is, where it rolls.
+# lazy_case ROW KIND STREAMS THREADS
+lazy_case() {
+  local row=$1 program=$apps/inflight_linked few=1000 many=5000
+  local settings=(LD_PRELOAD="$shim" GPUSHIM_FREE_SYNC=lazy GPUSHIM_TRACK=off)
+
+  shift
+  unsanitized
+  counted few "${settings[@]}" -- "$program" "$@" "$few"
+  counted many "${settings[@]}" -- "$program" "$@" "$many"
+  expect_within "$row" $((($(<many.ours) - $(<few.ours)) / (many - few)))
+}
+add_case "cost of a lazy pair, one order" lazy_case lazy_ordered held 0 1
+add_case "cost of a lazy pair, the legacy stream waited for" lazy_case lazy_legacy rolling 0 1
+add_case "cost of a lazy pair, nothing comes back" lazy_case lazy_held held 2 1
+
+# How often the driver is called for it: once for 64 frees, four calls ahead of them, and
+# the one that those allow.
+lazy_calls_case() {
+  local pairs=4096 calls
+
+  preloaded shim GPUSHIM_FREE_SYNC=lazy GPUSHIM_LEAK_REPORT=off CUDASIM_LOG=2 -- \
+    "$apps/inflight_linked" "$@" "$pairs"
+  expect_status shim 0
+  calls=$(sed -n '/^pairs/,/^end of pairs/p' shim.err |
+    grep -cE '^cudasim: cu(CtxRecordEvent|EventQuery|EventRecord|CtxSynchronize)')
+  echo "$calls calls for $pairs pairs"
+  ((calls > 0)) || fail "no epoch was marked"
+  ((calls <= pairs / 64 + 5)) || fail "$calls calls of the driver for $pairs pairs"
+}
+for kind in "held 0 1" "held 0 2" "held 2 1" "rolling 2 1" "rolling 2 2"; do
+  # shellcheck disable=SC2086  # three words
+  add_case "calls of lazy pairs, $kind" lazy_calls_case $kind
+done

@@ -1,0 +1,183 @@
+/*
+ * alone.c - who else is there, by /proc/self/task.
+ *
+ * A full look reads the names of all threads, at about a microsecond a system call and
+ * three calls a thread. A program that frees all the time would pay that for each epoch,
+ * so what a look saw is kept: the number of threads and, if all others were the driver's,
+ * who they were. As long as there are as many, and those are all alive, they are the same
+ * ones. The number of a thread that has ended is given to another only after all other
+ * numbers were used, which takes far longer than TRUST_NS; after that the next look is a
+ * full one. "No" is believed for as long: it costs epochs that wait for their marks.
+ *
+ * Owns:  what the last full look saw.   Lock: alone_lock, not held in a full look.
+ */
+#include "alone.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "thread.h"
+
+#define TRUST_NS    10000000u
+#define MOST_OTHERS 16u
+#define TASKS       "/proc/self/task"
+/* A directory of threads has two links more than threads. */
+#define OWN_LINKS 2u
+
+/* As getdents64 gives them. */
+struct entry {
+    uint64_t inode, next;
+    unsigned short size;
+    unsigned char type;
+    char name[];
+};
+
+struct look {
+    bool alone;
+    bool lasts; /* the number of threads is known, and can be asked for again */
+    uint32_t self;
+    unsigned count;             /* of threads, or as far as was looked */
+    pid_t drivers[MOST_OTHERS]; /* if alone: all but the calling thread */
+    unsigned driver_count;
+    uint64_t links, at_ns;
+};
+
+static pthread_mutex_t alone_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct look last; /* under alone_lock */
+
+/* Whether that thread is the driver's own, by its name. */
+static bool is_drivers(int tasks, const char *thread)
+{
+    static const char driver[] = {'c', 'u', 'd', 'a'};
+    char path[48], name[sizeof(driver)];
+    int length = snprintf(path, sizeof(path), "%s/comm", thread);
+    if (length < 0 || (size_t)length >= sizeof(path)) {
+        return false;
+    }
+    int file = (int)syscall(SYS_openat, tasks, path, O_RDONLY | O_CLOEXEC);
+    bool same = file >= 0 &&
+                syscall(SYS_read, file, name, sizeof(name)) == sizeof(name) &&
+                memcmp(name, driver, sizeof(driver)) == 0;
+    if (file >= 0) {
+        syscall(SYS_close, file);
+    }
+    return same;
+}
+
+static pid_t number_of(const char *thread)
+{
+    pid_t number = 0;
+    for (; *thread >= '0' && *thread <= '9'; thread++) {
+        number = 10 * number + (*thread - '0');
+    }
+    return *thread == '\0' ? number : 0;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Links of the directory of threads; 0: it cannot be asked. */
+static uint64_t links_now(void)
+{
+    struct stat about;
+    return fstatat(AT_FDCWD, TASKS, &about, 0) == 0 ? (uint64_t)about.st_nlink : 0;
+}
+
+/* One thread more. Returns false where it is the program's. */
+static bool meet(struct look *look, int tasks, const char *name)
+{
+    pid_t number = number_of(name);
+    look->count++;
+    if (number == (pid_t)look->self) {
+        return true;
+    }
+    if (!is_drivers(tasks, name)) {
+        return false;
+    }
+    if (look->driver_count < MOST_OTHERS) {
+        look->drivers[look->driver_count] = number;
+    }
+    look->driver_count++;
+    return true;
+}
+
+static void look_fully(struct look *look)
+{
+    union {
+        struct entry first;
+        char bytes[2048];
+    } buffer;
+    bool others = false;
+    long got = -1;
+    int tasks =
+        (int)syscall(SYS_openat, AT_FDCWD, TASKS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *look = (struct look){.self = gs_thread_id(), .at_ns = now_ns()};
+    while (tasks >= 0 && !others &&
+           (got = syscall(SYS_getdents64, tasks, &buffer, sizeof(buffer))) > 0) {
+        for (long at = 0; at < got && !others;) {
+            const struct entry *entry = (const void *)(buffer.bytes + at);
+            others = entry->name[0] != '.' && !meet(look, tasks, entry->name);
+            at += entry->size;
+        }
+    }
+    if (tasks >= 0) {
+        syscall(SYS_close, tasks);
+    }
+    look->alone = got == 0 && !others && look->count == look->driver_count + 1;
+    look->links = links_now();
+    look->lasts =
+        look->links != 0 && (!look->alone || (look->driver_count <= MOST_OTHERS &&
+                                              look->links == look->count + OWN_LINKS));
+}
+
+static bool all_live(const struct look *look)
+{
+    pid_t process = getpid();
+    for (unsigned i = 0; i < look->driver_count; i++) {
+        if (syscall(SYS_tgkill, process, look->drivers[i], 0) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether what was seen is what is there. For as many threads as there were no others can
+ * have come, if none of those has gone: in this order. */
+static bool still_holds(const struct look *look)
+{
+    return look->lasts && now_ns() - look->at_ns < TRUST_NS &&
+           (!look->alone || look->self == gs_thread_id()) && look->links == links_now() &&
+           (!look->alone || all_live(look));
+}
+
+bool gs_alone(void)
+{
+    struct look look;
+    pthread_mutex_lock(&alone_lock);
+    look = last;
+    pthread_mutex_unlock(&alone_lock);
+    if (!still_holds(&look)) {
+        look_fully(&look);
+        pthread_mutex_lock(&alone_lock);
+        last = look;
+        pthread_mutex_unlock(&alone_lock);
+    }
+    return look.alone;
+}
+
+void gs_alone_reset(void)
+{
+    pthread_mutex_init(&alone_lock, NULL);
+    last.lasts = false;
+}
