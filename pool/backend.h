@@ -59,6 +59,13 @@ struct gs_backend {
     void (*unmap)(void *self, uint64_t addr, size_t bytes);
 
     /*
+     * What `map` has given cannot live in the pool, but is as large as the request that
+     * asked: may its caller have it from the implementation, instead of asking the driver
+     * again? Returns false to have it unmapped. May be NULL: never.
+     */
+    bool (*keep)(void *self, uint64_t addr, size_t bytes) GS_MUST_USE;
+
+    /*
      * Would `unmap` return without waiting for running work? Never blocks. May be NULL:
      * it always would. Asked before memory is given back that nothing runs out for.
      */

@@ -244,6 +244,9 @@ static enum gs_status adopt(struct gs_heap *heap, const struct gs_request *reque
     if (!is_suitable(addr, bytes)) {
         note_unsuitable(heap, kind);
         status = GS_ERR_UNPOOLABLE;
+        if (bytes == request->bytes && heap->backend->keep &&
+            heap->backend->keep(heap->self, addr, bytes))
+            return status;
         goto give_back;
     }
     status = publish(heap, addr, bytes, kind, &segment);

@@ -47,6 +47,7 @@ void gs_record_made(struct gs_state *state, const struct gs_request *request,
         gs_pool_displace(state->host_pool, addr);
     }
     if (GS_UNLIKELY(gs_limits_charging) && !block && request->context &&
+        !request->charged &&
         (request->kind == GS_MEMORY_DEVICE || request->kind == GS_MEMORY_ASYNC)) {
         gs_limits_note(request->kind == GS_MEMORY_ASYNC ? GS_CHARGE_DEVICE
                                                         : GS_CHARGE_CONTEXT,

@@ -18,6 +18,7 @@ struct gs_request {
     bool per_thread;                  /* stream NULL is the thread's own */
     enum gs_memory_kind kind;
     enum gs_api api; /* the driver call; a runtime call in progress takes its place */
+    bool charged;    /* known by its address to the limits already (mem_limits.h) */
 };
 
 /* An allocation was made; `block` is the pool's, or NULL for memory of the driver's own.

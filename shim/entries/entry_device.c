@@ -8,6 +8,7 @@
 #include "free_lazy.h"
 #include "free_wait.h"
 #include "host_pools.h"
+#include "kept.h"
 #include "managed.h"
 #include "mem_limits.h"
 #include "log.h"
@@ -44,11 +45,15 @@ static struct gs_block *from_pool(const struct gs_context *context, size_t bytes
 {
     struct gs_block *block;
     int native;
-    return result == CUDA_ERROR_OUT_OF_MEMORY && gs_captures_active() && context &&
-                   context->heap &&
-                   gs_heap_alloc(context->heap, bytes, &block, &native) == GS_OK
-               ? block
-               : NULL;
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !gs_captures_active() || !context ||
+        !context->heap) {
+        return NULL;
+    }
+    if (gs_heap_alloc(context->heap, bytes, &block, &native) != GS_OK) {
+        gs_kept_drop();
+        return NULL;
+    }
+    return block;
 }
 
 /* From the driver itself, as if the shim were not there but for the record. */
@@ -81,7 +86,7 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
                                                CUdeviceptr *out, size_t bytes,
                                                enum gs_status status, int native)
 {
-    const struct gs_request request = {
+    struct gs_request request = {
         .context = context, .kind = GS_MEMORY_DEVICE, .api = GS_API_cuMemAlloc_v2};
     struct gs_block *block;
     while (status == GS_ERR_NOMEM &&
@@ -95,6 +100,12 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
     if (status == GS_ERR_NOMEM || status == GS_ERR_BACKEND) {
         gs_record_refused(state, &request);
         return (CUresult)native;
+    }
+    if (status == GS_ERR_UNPOOLABLE && gs_kept_take(context, bytes, out)) {
+        gs_announce_hand_out("cuMemAlloc_v2", *out, bytes);
+        request.charged = true;
+        gs_record_made(state, &request, *out, bytes, NULL);
+        return CUDA_SUCCESS;
     }
     return allocate_native(state, &request, out, bytes);
 }

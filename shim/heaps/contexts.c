@@ -15,6 +15,7 @@
 #include "free_lazy.h"
 #include "full_wait.h"
 #include "host_pools.h"
+#include "kept.h"
 #include "known.h"
 #include "managed.h"
 #include "mem_limits.h"
@@ -143,6 +144,11 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     }
 }
 
+static bool backend_keep(void *self, uint64_t addr, size_t bytes)
+{
+    return gs_kept_put(self, addr, bytes);
+}
+
 /* The driver's free waits for the context: at once is when that is idle. */
 static bool backend_quiet(void *self)
 {
@@ -216,6 +222,7 @@ static void backend_retired(void *self, uint64_t addr, gs_fence fence)
 const struct gs_backend gs_context_backend = {
     .map = backend_map,
     .unmap = backend_unmap,
+    .keep = backend_keep,
     .quiet = backend_quiet,
     .await_quiet = backend_await_quiet,
     .free_bytes = backend_free_bytes,

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kept.h"
 #include "log.h"
 #include "options_table.h"
 
@@ -142,6 +143,7 @@ static void allocate_item(const struct gs_context *context, struct blocks *block
             blocks->count++;
             made++;
         }
+        gs_kept_drop();
     }
     if (made < item->count) {
         gs_log_line(GS_LOG_WARN,

@@ -184,6 +184,25 @@ PROGRAM_WITH(deadlock, full_of_small_idle_memory, RIGHT,
     OK(cuCtxSynchronize());
 }
 
+PROGRAM_WITH(deadlock, full_but_for_a_small_piece, RIGHT,
+             "native: served at once from among small pieces", SMALL_DEVICE)
+{
+    CUdeviceptr block;
+    size_t pitch;
+    uint32_t *flag = new_flag();
+
+    OK(cuMemAllocPitch(&block, &pitch, 512, 1, 4));
+    while (cuMemAlloc(&block, 2 * MIB) == CUDA_SUCCESS)
+        ;
+    wait_for(new_stream(), flag);
+    OK(cuMemAlloc(&block, 16384));
+    OK(cuMemAlloc(&block, SMALL));
+    set_flag(flag);
+    OK(cuMemFree(block));
+    OK(cuCtxSynchronize());
+    OK(cuMemAlloc(&block, SMALL));
+}
+
 /* ---- host functions ------------------------------------------------------------------
  */
 

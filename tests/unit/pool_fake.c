@@ -159,6 +159,17 @@ static void fake_release(void *self, gs_fence fence)
     pthread_mutex_unlock(&fake->lock);
 }
 
+static bool fake_keep(void *self, uint64_t addr, size_t bytes)
+{
+    struct fake *fake = self;
+
+    (void)bytes;
+    probe(fake);
+    if (fake->keeps)
+        fake->kept_addr = addr;
+    return fake->keeps;
+}
+
 static bool fake_quiet(void *self)
 {
     struct fake *fake = self;
@@ -192,6 +203,7 @@ void fake_init(struct fake *fake, size_t capacity)
     memset(fake, 0, sizeof(*fake));
     fake->backend = (struct gs_backend){.map = fake_map,
                                         .unmap = fake_unmap,
+                                        .keep = fake_keep,
                                         .quiet = fake_quiet,
                                         .await_quiet = fake_await_quiet,
                                         .free_bytes = fake_free_bytes,

@@ -49,8 +49,10 @@ struct fake {
     bool in_vain;                   /* ... for longer than one may wait */
     unsigned awaited;               /* times that was asked */
     bool tells_free;                /* how many bytes are free */
-    uint64_t skew;                  /* added to addresses handed out */
-    uint64_t next_addr;             /* if not 0: the next address, whatever it hits */
+    bool keeps;                     /* what cannot be pooled; kept_addr is the last one */
+    uint64_t kept_addr;
+    uint64_t skew;      /* added to addresses handed out */
+    uint64_t next_addr; /* if not 0: the next address, whatever it hits */
 
     unsigned fence_state[FAKE_FENCES];
     unsigned fence_released[FAKE_FENCES];

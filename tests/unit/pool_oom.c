@@ -317,6 +317,23 @@ Test(oom, exact_small_size_is_served_or_left_to_the_caller)
     bed_fini(&bed);
 }
 
+Test(oom, exact_small_size_that_cannot_be_pooled_is_the_callers)
+{
+    struct bed bed;
+    struct gs_block *block;
+
+    bed_init(&bed, 4096, 0);
+    bed.fake.granularity = 512;
+    bed.fake.skew = 1024;
+    bed.fake.keeps = true;
+    bed.fake.busy = true;
+    cr_assert_eq(gs_heap_alloc(bed.heap, 1000, &block, NULL), GS_ERR_UNPOOLABLE);
+    cr_assert_eq(bed.fake.unmaps, 0, "which would have been a wait");
+    cr_assert_neq(bed.fake.kept_addr, 0);
+    fake_unmap(&bed.fake, bed.fake.kept_addr, 1000);
+    bed_fini(&bed);
+}
+
 Test(oom, unsuitable_addresses_are_given_back_and_soon_not_asked_for)
 {
     static const uint64_t skews[] = {512, 4096, GS_MIB, 1ull << 48};

@@ -1,0 +1,37 @@
+#include "kept.h"
+
+static _Thread_local struct {
+    const struct gs_context *context; /* NULL: none is kept */
+    uint64_t addr;
+    size_t bytes;
+} kept __attribute__((tls_model("initial-exec")));
+
+bool gs_kept_put(const struct gs_context *context, uint64_t addr, size_t bytes)
+{
+    if (kept.context) {
+        return false;
+    }
+    kept.context = context;
+    kept.addr = addr;
+    kept.bytes = bytes;
+    return true;
+}
+
+bool gs_kept_take(const struct gs_context *context, size_t bytes, CUdeviceptr *addr)
+{
+    if (!context || kept.context != context || kept.bytes != bytes) {
+        return false;
+    }
+    *addr = kept.addr;
+    kept.context = NULL;
+    return true;
+}
+
+void gs_kept_drop(void)
+{
+    struct gs_context *context = (struct gs_context *)(uintptr_t)kept.context;
+    kept.context = NULL;
+    if (context) {
+        gs_context_backend.unmap(context, kept.addr, kept.bytes);
+    }
+}
