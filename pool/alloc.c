@@ -8,7 +8,7 @@
  * Owns: nothing.   Lock: heap->lock, but for the levels.
  * Design: docs/pool.md, "Sizes", "Levels" and "Small requests"
  */
-#include "heap.h"
+#include "hit.h"
 
 /* Largest block of a carved segment: its requested bytes must fit 32 bits. */
 #define CARVED_MAX ((size_t)1 << 30)
@@ -180,40 +180,6 @@ enum gs_status gs_heap_try_loosely(struct gs_heap *heap, const struct gs_request
     return serve(heap, request, fit_large(heap, request, GS_LOOSE), out);
 }
 
-/* A block of a front, which the thread is inside, gets its tenant. */
-static inline void hand_out(struct gs_front *front, struct gs_block *block, size_t bytes,
-                            size_t rounded)
-{
-    front->counts.allocs++;
-    front->counts.asked_bytes += bytes;
-    front->counts.given_bytes += rounded;
-    gs_block_become(block, GS_BLOCK_LIVE);
-}
-
-/* The top of the front's stack, if it is of the very size: nearly all that is ever done
- * for a program in its steady state. NULL: look further. */
-static inline struct gs_block *take_top(struct gs_front *front, uint32_t units,
-                                        size_t bytes)
-{
-    struct gs_stack *stack = &front->stacks[gs_class_of(units)];
-    struct gs_block *block = NULL;
-
-    if (GS_UNLIKELY(!gs_front_enter(front)))
-        return NULL;
-    if (GS_LIKELY(stack->top && stack->top->units == units)) {
-        block = stack->top;
-        stack->top = block->live.below;
-        stack->count--;
-        stack->hits++;
-        front->bytes -= units * GS_BLOCK_BYTES;
-        __atomic_store_n(&block->live.requested, (uint32_t)bytes, __ATOMIC_RELAXED);
-        block->live.tag = 0;
-        hand_out(front, block, bytes, units * GS_BLOCK_BYTES);
-    }
-    gs_front_leave(front);
-    return block;
-}
-
 /* From any of the levels, or NULL. */
 static struct gs_block *take_cached(struct gs_heap *heap,
                                     const struct gs_request *request)
@@ -233,7 +199,7 @@ static struct gs_block *take_cached(struct gs_heap *heap,
         else
             front->counts.whole_hits[class - GS_CLASS_COUNT]++;
         gs_block_tenant(block, request->bytes);
-        hand_out(front, block, request->bytes, gs_block_bytes(block));
+        gs_front_hand_out(front, block, request->bytes, gs_block_bytes(block));
     }
     gs_front_leave(front);
     return block;
@@ -277,24 +243,17 @@ static GS_NOINLINE enum gs_status alloc_slowly(struct gs_heap *heap, size_t byte
 enum gs_status gs_heap_alloc(struct gs_heap *heap, size_t bytes, struct gs_block **out,
                              int *native)
 {
-    struct gs_front *front = gs_front_mine;
+    struct gs_block *block = gs_hit_alloc(heap, bytes);
 
-    if (GS_LIKELY(bytes - 1 < GS_LARGE_BYTES - 1 &&
-                  atomic_load_explicit(&front->heap, memory_order_relaxed) == heap)) {
-        uint32_t units = (uint32_t)((bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES);
-        struct gs_block *block = take_top(front, units, bytes);
-
-        if (GS_LIKELY(block != NULL)) {
-            *out = block;
-            return GS_OK;
-        }
-    }
-    return alloc_slowly(heap, bytes, out, native);
+    if (GS_UNLIKELY(!block))
+        return alloc_slowly(heap, bytes, out, native);
+    *out = block;
+    return GS_OK;
 }
 
 uint64_t gs_block_addr(const struct gs_block *block)
 {
-    return block->segment->addr + (uint64_t)block->offset * GS_BLOCK_BYTES;
+    return gs_hit_addr(block);
 }
 
 size_t gs_block_requested(const struct gs_block *block)

@@ -19,12 +19,11 @@
  */
 #include <time.h>
 
-#include "heap.h"
+#include "hit.h"
 
 #define NS_PER_MS     1000000ull
 #define NS_PER_SECOND 1000000000ull
-/* A heap looks at its clock once in so many calls, and is due after this long ... */
-#define TURNS         64u
+/* A heap is due after this long ... */
 #define PERIOD_MAX_NS NS_PER_SECOND
 #define PERIOD_MIN_NS (5 * NS_PER_MS)
 /* ... or a quarter of the age, where that is less. */
@@ -206,10 +205,16 @@ bool gs_heap_wants_upkeep(const struct gs_heap *heap)
 {
     if (GS_UNLIKELY(atomic_load_explicit(&heap->due, memory_order_relaxed)))
         return true;
-    if (GS_LIKELY(++turns % TURNS))
+    if (GS_LIKELY(++turns % GS_UPKEEP_TURNS))
         return false;
-    return gs_clock_coarse() >=
-           atomic_load_explicit(&heap->upkeep_at, memory_order_relaxed);
+    return gs_heap_upkeep_is_late(heap);
+}
+
+bool gs_heap_upkeep_is_late(const struct gs_heap *heap)
+{
+    return atomic_load_explicit(&heap->due, memory_order_relaxed) ||
+           gs_clock_coarse() >=
+               atomic_load_explicit(&heap->upkeep_at, memory_order_relaxed);
 }
 
 /* What the levels hold of segments nobody else uses would never be idle: once an age it

@@ -11,7 +11,7 @@
  *
  * Owns: nothing.   Lock: heap->lock, as said.   Design: docs/pool.md, "A free"
  */
-#include "heap.h"
+#include "hit.h"
 
 /*
  * The mapped segment that holds `addr`, its heap locked; NULL, and nothing locked, if
@@ -37,26 +37,6 @@ static inline struct gs_segment *lock_segment(struct gs_pool *pool, uint64_t add
         }
         gs_lock_drop(&heap->lock);
     }
-}
-
-/*
- * The live block at `addr` becomes claimed, if there is one. Its record, and even the
- * segment's, may have become another's since they were looked up: the word that is read
- * first says of which block the rest was read, and only while it is that very block,
- * live, does the exchange succeed.
- */
-static inline bool claim_block(struct gs_block *block, const struct gs_segment *segment,
-                               uint64_t addr)
-{
-    uint32_t word = atomic_load_explicit(&block->word, memory_order_acquire);
-
-    return (word & GS_BLOCK_STATE_MASK) == GS_BLOCK_LIVE &&
-           __atomic_load_n(&block->segment, __ATOMIC_RELAXED) == segment &&
-           __atomic_load_n(&segment->addr, __ATOMIC_RELAXED) +
-                   (uint64_t)__atomic_load_n(&block->offset, __ATOMIC_RELAXED) *
-                       GS_BLOCK_BYTES ==
-               addr &&
-           gs_block_take(block, word, GS_BLOCK_CLAIMED);
 }
 
 /* The block that may start `offset` bytes into the segment, or NULL. Takes no lock. */
@@ -90,7 +70,7 @@ static GS_NOINLINE enum gs_status claim_slowly(struct gs_pool *pool, uint64_t ad
         if (GS_LIKELY(inside))
             block = start_at(pool, segment,
                              addr - __atomic_load_n(&segment->addr, __ATOMIC_RELAXED));
-        if (GS_LIKELY(block && claim_block(block, segment, addr))) {
+        if (GS_LIKELY(block && gs_block_claim(block, segment, addr))) {
             *out = block;
             return GS_OK;
         }
@@ -112,7 +92,7 @@ enum gs_status gs_pool_claim(struct gs_pool *pool, uint64_t addr, struct gs_bloc
         while ((slot = gs_starts_next(&walk))) { /* nearly always the first one is it */
             struct gs_block *block = gs_block_at(pool, slot & (GS_TABLE_IDS - 1));
 
-            if (GS_LIKELY(claim_block(block, segment, addr))) {
+            if (GS_LIKELY(gs_block_claim(block, segment, addr))) {
                 *out = block;
                 return GS_OK;
             }
@@ -226,75 +206,23 @@ static bool hold(struct gs_block *block)
            gs_block_take(block, word, GS_BLOCK_CLAIMED);
 }
 
-/* The books of a free into a front, which the thread is inside. */
-static inline void take_in(struct gs_front *front, struct gs_block *block, size_t bytes,
-                           size_t requested)
-{
-    front->counts.frees++;
-    front->counts.asked_back_bytes += requested;
-    front->counts.given_back_bytes += bytes;
-    gs_block_become(block, GS_BLOCK_CACHED);
-}
-
-/* On top of the front's stack, if there is room; the thread is inside. `anew`: its free
- * is not in the books yet. */
-static inline bool push(struct gs_front *front, struct gs_block *block, bool anew)
-{
-    struct gs_stack *stack = &front->stacks[gs_class_of(block->units)];
-    size_t bytes = (size_t)block->units * GS_BLOCK_BYTES;
-
-    if (GS_UNLIKELY(stack->count >= stack->limit ||
-                    front->bytes + bytes > front->limit_bytes))
-        return false;
-    block->live.below = stack->top;
-    stack->top = block;
-    stack->count++;
-    front->bytes += bytes;
-    if (anew)
-        take_in(front, block, bytes, block->live.requested);
-    else
-        gs_block_become(block, GS_BLOCK_CACHED);
-    return true;
-}
-
-/* What may be cached of the block's segment: to be asked inside a front, as a segment is
- * only relabelled before all fronts are emptied. */
-static inline enum gs_cacheable cacheable(const struct gs_block *block)
-{
-    return (enum gs_cacheable)atomic_load_explicit(&block->segment->cacheable,
-                                                   memory_order_relaxed);
-}
-
-/* Nearly all that is ever done for a program in its steady state. */
-static inline bool park_on_top(struct gs_front *front, struct gs_block *block)
-{
-    bool parked;
-
-    if (GS_UNLIKELY(!gs_front_enter(front)))
-        return false;
-    parked =
-        GS_LIKELY(cacheable(block) == GS_CACHEABLE_BLOCKS) && push(front, block, true);
-    gs_front_leave(front);
-    return parked;
-}
-
 /* Into the front, which the thread is inside, after what it has too much of was moved
  * down, or a whole segment. Returns false if it has to go back to its segment. */
 static bool put_inside(struct gs_front *front, struct gs_heap *heap,
                        struct gs_block *block, bool anew, struct gs_segment **detached)
 {
-    enum gs_cacheable what = cacheable(block);
+    enum gs_cacheable what = gs_block_cacheable(block);
 
     if (what == GS_CACHEABLE_BLOCKS) {
-        if (GS_LIKELY(push(front, block, anew)))
+        if (GS_LIKELY(gs_front_push(front, block, anew)))
             return true;
         gs_levels_spill(front, heap, gs_class_of(block->units), detached);
-        return push(front, block, anew);
+        return gs_front_push(front, block, anew);
     }
     if (what != GS_CACHEABLE_WHOLE)
         return false;
     if (anew)
-        take_in(front, block, gs_block_bytes(block), gs_block_requested(block));
+        gs_front_take_in(front, block, gs_block_bytes(block), gs_block_requested(block));
     else
         gs_block_become(block, GS_BLOCK_CACHED);
     gs_levels_put_whole(front, heap, block, detached);
@@ -387,11 +315,10 @@ void gs_blocks_ripen(struct gs_heap *heap, struct gs_block **blocks, unsigned co
 void gs_block_park(struct gs_block *block)
 {
     struct gs_heap *heap = gs_segment_heap(block->segment);
-    struct gs_front *front = gs_front_mine;
+    bool upkeep;
 
-    if (GS_UNLIKELY(atomic_load_explicit(&front->heap, memory_order_relaxed) != heap ||
-                    gs_block_state(block) != GS_BLOCK_CLAIMED ||
-                    !park_on_top(front, block)))
+    if (GS_UNLIKELY(gs_block_state(block) != GS_BLOCK_CLAIMED ||
+                    !gs_hit_park(heap, block, &upkeep)))
         park_slowly(heap, block);
 }
 

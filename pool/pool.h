@@ -212,6 +212,8 @@ void gs_pool_set_limits(struct gs_pool *pool, int device,
  * 64 calls of a thread the clock.
  */
 bool gs_heap_wants_upkeep(const struct gs_heap *heap);
+/* The same, and the clock is read unless the flag says it already. */
+bool gs_heap_upkeep_is_late(const struct gs_heap *heap);
 /*
  * Give idle memory of the heap back: what has been idle for longer than the pool's age,
  * what the device has idle beyond its limit, and in any case `bytes`, where there are as

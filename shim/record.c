@@ -7,16 +7,10 @@
 #include "mem_limits.h"
 #include "log.h"
 
-/* The call as the program made it: the runtime's, if one is in progress. */
-static uint16_t call_of(enum gs_api api)
-{
-    return gs_thread.api != GS_API_UNKNOWN ? gs_thread.api : (uint16_t)api;
-}
-
 static struct gs_free_site site_of(struct gs_state *state, enum gs_api api,
                                    bool with_stack)
 {
-    struct gs_free_site site = {.thread = gs_thread_id(), .api = call_of(api)};
+    struct gs_free_site site = {.thread = gs_thread_id(), .api = gs_record_api(api)};
     if (with_stack && state->stacks) {
         site.stack = gs_stacks_capture(state->stacks);
     }
@@ -24,7 +18,7 @@ static struct gs_free_site site_of(struct gs_state *state, enum gs_api api,
 }
 
 /* Out of line, so that nothing is put together for it where it is off. */
-static __attribute__((noinline)) void trace_made(const struct gs_request *request,
+static __attribute__((noinline)) void trace_made(const struct gs_call *request,
                                                  uint64_t addr, size_t bytes)
 {
     const struct gs_context *context = request->context;
@@ -36,10 +30,16 @@ static __attribute__((noinline)) void trace_made(const struct gs_request *reques
                    context ? context->device : 0, request->stream, order);
 }
 
-void gs_record_made(struct gs_state *state, const struct gs_request *request,
-                    uint64_t addr, size_t bytes, struct gs_block *block)
+void gs_record_missed(void)
 {
     static struct gs_log_limit limit;
+    gs_log_once(&limit, GS_LOG_WARN,
+                "no host memory to record an allocation: the report will miss some");
+}
+
+void gs_record_made(struct gs_state *state, const struct gs_call *request, uint64_t addr,
+                    size_t bytes, struct gs_block *block)
+{
     if (!block && state->pool && request->kind != GS_MEMORY_PINNED) {
         gs_pool_displace(state->pool, addr);
     }
@@ -68,13 +68,12 @@ void gs_record_made(struct gs_state *state, const struct gs_request *request,
         .thread = gs_thread_id(),
         .stack = state->stacks ? gs_stacks_capture(state->stacks) : 0,
         .device = (int16_t)(request->context ? request->context->device : 0),
-        .api = call_of(request->api),
+        .api = gs_record_api(request->api),
         .kind = (uint8_t)request->kind,
     };
     uint32_t id = 0;
     if (gs_tracker_add(state->tracker, &allocation, block != NULL, &id) != GS_OK) {
-        gs_log_once(&limit, GS_LOG_WARN,
-                    "no host memory to record an allocation: the report will miss some");
+        gs_record_missed();
         return;
     }
     if (block) {
@@ -82,19 +81,13 @@ void gs_record_made(struct gs_state *state, const struct gs_request *request,
     }
 }
 
-void gs_record_refused(struct gs_state *state, const struct gs_request *request)
+void gs_record_refused(struct gs_state *state, const struct gs_call *request)
 {
     if (state->tracker) {
         gs_tracker_add_failed(state->tracker,
                               request->context ? request->context->device : 0,
                               request->kind);
     }
-}
-
-void gs_record_tracked_freed(struct gs_tracker *tracker, uint32_t id, enum gs_api api)
-{
-    const struct gs_free_site site = {.thread = gs_thread_id(), .api = call_of(api)};
-    gs_tracker_remove(tracker, id, &site);
 }
 
 void gs_record_unmade(struct gs_state *state, uint64_t addr, enum gs_api api,
@@ -129,7 +122,6 @@ bool gs_error_refuses(CUresult error)
 void gs_record_free_result(struct gs_state *state, uint64_t addr, enum gs_api api,
                            const struct gs_allocation *was, CUresult result)
 {
-    static struct gs_log_limit limit;
     bool refused = gs_refused(result) || gs_refused_for_capture(result);
     gs_limits_left(!refused);
     if (refused) {
@@ -139,8 +131,7 @@ void gs_record_free_result(struct gs_state *state, uint64_t addr, enum gs_api ap
         return; /* freed, or lost with its context: nobody can free it any more */
     }
     if (was->addr != 0 && gs_tracker_restore(state->tracker, was) != GS_OK) {
-        gs_log_once(&limit, GS_LOG_WARN,
-                    "no host memory to record an allocation: the report will miss some");
+        gs_record_missed();
     }
     if (result == CUDA_ERROR_INVALID_VALUE) {
         gs_record_bad_free(state, addr, api);

@@ -12,7 +12,7 @@
 #include "trace.h"
 
 /* What an allocating wrapper knows. */
-struct gs_request {
+struct gs_call {
     const struct gs_context *context; /* may be NULL */
     CUstream stream;                  /* NULL for calls without one */
     bool per_thread;                  /* stream NULL is the thread's own */
@@ -23,19 +23,24 @@ struct gs_request {
 
 /* An allocation was made; `block` is the pool's, or NULL for memory of the driver's own.
  */
-void gs_record_made(struct gs_state *state, const struct gs_request *request,
-                    uint64_t addr, size_t bytes, struct gs_block *block);
+void gs_record_made(struct gs_state *state, const struct gs_call *request, uint64_t addr,
+                    size_t bytes, struct gs_block *block);
 
 /* Whether an allocation that the pool served leaves any trace. */
 static inline bool gs_recording(const struct gs_state *state)
 {
     return state->tracker || gs_tracing();
 }
+/* There was no memory for a record: said once. */
+void gs_record_missed(void) __attribute__((cold, noinline));
 /* The driver refused one. */
-void gs_record_refused(struct gs_state *state, const struct gs_request *request);
+void gs_record_refused(struct gs_state *state, const struct gs_call *request);
 
-/* As gs_record_block_freed, for a tracked block. */
-void gs_record_tracked_freed(struct gs_tracker *tracker, uint32_t id, enum gs_api api);
+/* The call as the program made it: the runtime's, if one is in progress. */
+static inline uint16_t gs_record_api(enum gs_api api)
+{
+    return gs_thread.api != GS_API_UNKNOWN ? gs_thread.api : (uint16_t)api;
+}
 
 /* A block of the pool is about to be freed. */
 static inline void gs_record_block_freed(struct gs_state *state, struct gs_block *block,
@@ -43,8 +48,28 @@ static inline void gs_record_block_freed(struct gs_state *state, struct gs_block
 {
     uint32_t id = state->tracker ? gs_block_tag(block) : 0;
     if (id != 0) {
-        gs_record_tracked_freed(state->tracker, id, api);
+        gs_tracker_remove_block(state->tracker, id, gs_thread_id(), gs_record_api(api));
     }
+}
+
+/* As gs_record_made, with a tracker, for a block and an allocation without a stream.
+ * Returns the tag that the block is to have: gs_block_set_tag. */
+static inline uint32_t gs_record_block_made(struct gs_state *state,
+                                            const struct gs_context *context,
+                                            enum gs_memory_kind kind, enum gs_api api,
+                                            uint64_t addr, size_t bytes)
+{
+    struct gs_tracked_who who = {.thread = gs_thread_id(),
+                                 .stack = state->stacks ? gs_stacks_capture(state->stacks)
+                                                        : 0};
+    struct gs_tracked_how how = {
+        .device = (int16_t)context->device, .api = gs_record_api(api), .kind = kind};
+    uint32_t tag = gs_tracker_add_block(state->tracker, addr, bytes,
+                                        (uint64_t)(uintptr_t)context->handle, who, how);
+    if (GS_UNLIKELY(tag == 0)) {
+        gs_record_missed();
+    }
+    return tag;
 }
 
 /*

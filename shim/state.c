@@ -8,8 +8,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "async_heaps.h"
@@ -17,6 +19,7 @@
 #include "capture_gate.h"
 #include "all_contexts.h"
 #include "captures.h"
+#include "elf_module.h"
 #include "fences.h"
 #include "free_wait.h"
 #include "host_pools.h"
@@ -35,6 +38,12 @@
 #include "size_classes.h"
 #include "warmup.h"
 
+#if defined(__x86_64__)
+#define GS_VDSO_CLOCK "__vdso_clock_gettime"
+#else
+#define GS_VDSO_CLOCK "__kernel_clock_gettime"
+#endif
+
 /* Just-freed addresses remembered for the report on a double free. */
 #define FREE_HISTORY 8192
 
@@ -50,6 +59,12 @@ uint32_t gs_thread_ask_id(void)
 {
     gs_thread.id = (uint32_t)syscall(SYS_gettid);
     return gs_thread.id;
+}
+
+int *gs_thread_ask_errno(void)
+{
+    gs_thread.errno_at = &errno;
+    return gs_thread.errno_at;
 }
 
 /* What the forking thread holds over a fork; written and read by that thread only. */
@@ -86,7 +101,9 @@ static void after_fork_in_child(void)
     __atomic_store_n(&current, NULL, __ATOMIC_RELAXED);
     __atomic_store_n(&gs_state_ready, NULL, __ATOMIC_RELAXED);
     pthread_mutex_init(&start_lock, NULL);
-    gs_thread = (struct gs_thread){0};
+    /* The thread may be inside a wrapper, in a signal handler: gs_leave is yet to come.
+     */
+    gs_thread = (struct gs_thread){.errno_at = gs_thread.errno_at};
     gs_pool_after_fork_in_child();
     gs_tracker_after_fork_in_child();
     gs_captures_reset();
@@ -140,6 +157,23 @@ static void read_options(struct gs_state *state)
     }
 }
 
+/* The clock's own code, which the kernel maps into every process, without the C library
+ * in front; NULL if it cannot be found. */
+static int (*kernels_clock(void))(clockid_t, struct timespec *)
+{
+    const char *name = GS_VDSO_CLOCK;
+    const void *vdso = (const void *)getauxval(AT_SYSINFO_EHDR);
+    struct gs_module_ref module;
+    void *found = NULL;
+    int (*clock)(clockid_t, struct timespec *);
+    struct timespec now;
+    if (vdso && gs_elf_module_of(vdso, &module) == GS_OK) {
+        found = gs_elf_symbol(&module, name);
+    }
+    memcpy(&clock, &found, sizeof(clock));
+    return clock && clock(CLOCK_MONOTONIC_COARSE, &now) == 0 ? clock : NULL;
+}
+
 static enum gs_status create_tracker(struct gs_state *state)
 {
     struct gs_stacks_config stacks = {.unwinder = (enum gs_unwinder)state->options.stack,
@@ -153,7 +187,8 @@ static enum gs_status create_tracker(struct gs_state *state)
     struct gs_tracker_config tracker = {.api_names = gs_api_names(),
                                         .api_count = GS_API_COUNT,
                                         .stacks = state->stacks,
-                                        .free_history = FREE_HISTORY};
+                                        .free_history = FREE_HISTORY,
+                                        .clock = kernels_clock()};
     return gs_tracker_create(&tracker, &state->tracker);
 }
 

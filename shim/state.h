@@ -51,6 +51,12 @@ extern struct gs_state *gs_state_ready __attribute__((visibility("hidden")));
 /* What gs_enter does while there is none: looks for the driver, starts. Keeps errno. */
 struct gs_state *gs_enter_first(void) __attribute__((cold, noinline));
 
+/* The program's errno, for gs_leave. */
+static inline void gs_keep_errno(void)
+{
+    gs_thread.saved_errno = *gs_thread_errno();
+}
+
 /*
  * Enter a wrapper: the state, or NULL if the call is to be forwarded as it is (re-entered
  * from within a wrapper, switched off, no complete driver). After a non-NULL answer
@@ -68,7 +74,7 @@ static inline struct gs_state *gs_enter(void)
             return NULL;
         }
     }
-    gs_thread.saved_errno = errno;
+    gs_keep_errno();
     gs_thread.depth = 1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     return state;
@@ -78,7 +84,46 @@ static inline void gs_leave(void)
 {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     gs_thread.depth = 0;
-    errno = gs_thread.saved_errno;
+    *gs_thread.errno_at = gs_thread.saved_errno;
+}
+
+/*
+ * The same for a path on which nothing is called that could change errno: NULL, with
+ * nothing done, also where something has to be got ready first. Before anything is called
+ * gs_keep_errno is due, and then gs_leave in the place of gs_leave_lightly.
+ */
+static inline struct gs_state *gs_enter_lightly(void)
+{
+    struct gs_state *state = __atomic_load_n(&gs_state_ready, __ATOMIC_ACQUIRE);
+    if (GS_UNLIKELY(gs_thread.depth > 0 || !state)) {
+        return NULL;
+    }
+    gs_thread.depth = 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    return state;
+}
+
+static inline void gs_leave_lightly(void)
+{
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    gs_thread.depth = 0;
+}
+
+/* gs_context_current if it is the one that the thread has seen last, else NULL. */
+static inline const struct gs_context *gs_context_again(const struct gs_state *state)
+{
+    const struct gs_real *real = __atomic_load_n(&gs_real_found, __ATOMIC_ACQUIRE);
+    CUcontext handle = NULL;
+    if (GS_UNLIKELY(!real || real->cuCtxGetCurrent(&handle) != CUDA_SUCCESS)) {
+        return NULL;
+    }
+    const struct gs_context *last = gs_thread.context;
+    return GS_LIKELY(last && last->handle == handle) &&
+                   GS_LIKELY(
+                       gs_thread.context_generation ==
+                       __atomic_load_n(&state->contexts.generation, __ATOMIC_ACQUIRE))
+               ? last
+               : NULL;
 }
 
 /*

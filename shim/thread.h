@@ -15,6 +15,7 @@ struct gs_submissions;
 struct gs_thread {
     unsigned depth;       /* > 0: inside a wrapper; calls that come back are forwarded */
     int saved_errno;      /* of the program, restored by gs_leave */
+    int *errno_at;        /* the thread's errno; NULL = not asked yet */
     uint16_t api;         /* runtime call in progress, GS_API_UNKNOWN if none */
     uint32_t id;          /* kernel thread id; 0 = not asked yet */
     bool starting;        /* inside start-up */
@@ -26,6 +27,16 @@ struct gs_thread {
 
 extern _Thread_local struct gs_thread gs_thread
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* The C library is asked where errno is, once a thread. */
+int *gs_thread_ask_errno(void) __attribute__((cold, noinline));
+
+/* Where the calling thread's errno is. */
+static inline int *gs_thread_errno(void)
+{
+    int *at = gs_thread.errno_at;
+    return GS_LIKELY(at != NULL) ? at : gs_thread_ask_errno();
+}
 
 /* The kernel is asked, once a thread. */
 uint32_t gs_thread_ask_id(void) __attribute__((cold, noinline));

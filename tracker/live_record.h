@@ -83,25 +83,32 @@ static inline void gs_record_set_slot(struct gs_record *record, enum gs_slot slo
     __atomic_store_n(&record->stamp, stamp, __ATOMIC_RELEASE);
 }
 
+/* Thread, and above it the stack. */
+static inline uint64_t gs_who(uint32_t thread, uint32_t stack)
+{
+    uint64_t high = stack;
+
+    GS_KEEP(high);
+    return thread | high << 32;
+}
+
 /*
- * A free record becomes live; `place` is a number, already above GS_BYTES_BITS. Contents
+ * A free record becomes live; `size` has the place's number above GS_BYTES_BITS. Contents
  * are stored with release and loaded with acquire, which costs nothing on x86: who sees a
  * new word also sees that the stamp had changed before it was written.
  */
-static inline void gs_record_fill(struct gs_record *record,
-                                  const struct gs_allocation *allocation,
-                                  uint64_t time_ns, uint64_t place, enum gs_slot slot)
+static inline void gs_record_fill(struct gs_record *record, uint64_t addr, uint64_t size,
+                                  uint64_t who, uint64_t time_ns, enum gs_slot slot)
 {
-    uint64_t time = time_ns / GS_TIME_UNIT_NS, stack = allocation->stack;
+    uint64_t time = time_ns / GS_TIME_UNIT_NS;
     uint64_t stamp = __atomic_load_n(&record->stamp, __ATOMIC_RELAXED);
 
-    GS_KEEP(stack);
     if (GS_UNLIKELY(time > GS_TIME_MAX))
         time = GS_TIME_MAX;
     stamp = (stamp & -GS_STAMP_SEQUENCE) + GS_STAMP_SEQUENCE;
-    __atomic_store_n(&record->addr, allocation->addr, __ATOMIC_RELEASE);
-    __atomic_store_n(&record->size, allocation->bytes | place, __ATOMIC_RELEASE);
-    __atomic_store_n(&record->who, allocation->thread | stack << 32, __ATOMIC_RELEASE);
+    __atomic_store_n(&record->addr, addr, __ATOMIC_RELEASE);
+    __atomic_store_n(&record->size, size, __ATOMIC_RELEASE);
+    __atomic_store_n(&record->who, who, __ATOMIC_RELEASE);
     __atomic_store_n(&record->stamp, stamp | time << GS_STAMP_TIME | (uint64_t)slot,
                      __ATOMIC_RELEASE);
 }

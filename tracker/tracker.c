@@ -29,7 +29,9 @@ enum gs_status gs_tracker_create(const struct gs_tracker_config *config,
     if (!tracker)
         return GS_ERR_HOST_NOMEM;
     tracker->config = *config;
-    tracker->start_ns = gs_tracker_clock();
+    if (!config->clock)
+        tracker->config.clock = clock_gettime;
+    tracker->start_ns = gs_tracker_clock(tracker);
     *out = tracker;
     return GS_OK;
 }
@@ -52,7 +54,7 @@ void gs_tracker_after_fork_in_child(void)
 
 uint64_t gs_tracker_now(const struct gs_tracker *tracker)
 {
-    return tracker ? gs_tracker_clock() - tracker->start_ns : 0;
+    return tracker ? gs_tracker_clock(tracker) - tracker->start_ns : 0;
 }
 
 /* Room beside the record for what not every record has. */
@@ -71,11 +73,24 @@ static enum gs_status make_room(struct gs_tracker *tracker, uint32_t id,
     return status;
 }
 
-/*
- * A record for the allocation, counted as live. Returns its id, 0 if there is no memory.
- * `made` is 1 for a new allocation, and 0 for one whose free did not happen.
+/* An allocation's place is known by now, and it has a record: counted as live. `made` is
+ * 1 for a new one, and 0 for one whose free did not happen. */
+GS_HOT void count_made(struct gs_tracker *tracker, struct gs_shard *shard, uint64_t row,
+                       uint64_t bytes, uint64_t time_ns, unsigned made)
+{
+    struct gs_row *at = &shard->rows[row];
+
+    GS_KEEP(at);
+    if (made != 0)
+        gs_totals_bump(&at->allocs, 1);
+    else
+        gs_totals_bump(&at->frees, UINT64_MAX); /* one less */
+    gs_totals_move(tracker, shard, at, (int64_t)bytes, time_ns);
+}
+
+/* A record for the allocation, counted as live. Returns its id, 0 if there is no memory.
  */
-GS_HOT uint32_t enter_record(struct gs_tracker *tracker,
+static uint32_t enter_record(struct gs_tracker *tracker,
                              const struct gs_allocation *allocation, uint64_t time_ns,
                              enum gs_slot slot, unsigned made)
 {
@@ -90,14 +105,10 @@ GS_HOT uint32_t enter_record(struct gs_tracker *tracker,
         id = 0;
     }
     if (GS_LIKELY(id != 0)) {
-        struct gs_row *row = &shard->rows[seen->row];
-        gs_record_fill(gs_record_of(tracker, id), allocation, time_ns, seen->number,
-                       slot);
-        if (made != 0)
-            gs_totals_bump(&row->allocs, 1);
-        else
-            gs_totals_bump(&row->frees, UINT64_MAX); /* one less */
-        gs_totals_move(tracker, shard, row, (int64_t)allocation->bytes, time_ns);
+        gs_record_fill(gs_record_of(tracker, id), allocation->addr,
+                       allocation->bytes | seen->number,
+                       gs_who(allocation->thread, allocation->stack), time_ns, slot);
+        count_made(tracker, shard, seen->row, allocation->bytes, time_ns, made);
     }
     gs_shard_leave();
     return id;
@@ -126,7 +137,7 @@ static const struct gs_free_site nobody;
 
 GS_HOT uint64_t time_of(const struct gs_tracker *tracker, uint64_t given_ns)
 {
-    return given_ns != 0 ? given_ns : gs_tracker_clock() - tracker->start_ns;
+    return given_ns != 0 ? given_ns : gs_tracker_clock(tracker) - tracker->start_ns;
 }
 
 /* Link a record by address. Whatever stood there was freed without our seeing it. */
@@ -153,10 +164,10 @@ GS_HOT bool is_valid(const struct gs_tracker *tracker,
 }
 
 /* Counted, though there is no memory to record it. */
-static GS_NOINLINE enum gs_status count_unrecorded(struct gs_tracker *tracker,
-                                                   const struct gs_allocation *allocation)
+static GS_NOINLINE enum gs_status count_unrecorded(struct gs_tracker *tracker, int device,
+                                                   unsigned kind)
 {
-    unsigned row = gs_totals_row(allocation->device, allocation->kind);
+    unsigned row = gs_totals_row(device, kind);
 
     __atomic_fetch_add(&tracker->shared[row].unrecorded, 1, __ATOMIC_RELAXED);
     return GS_ERR_HOST_NOMEM;
@@ -171,16 +182,41 @@ enum gs_status gs_tracker_add(struct gs_tracker *tracker,
     uint64_t time_ns = time_of(tracker, allocation->time_ns);
     gs_history_clear(tracker, allocation->addr);
     if (!indexed && gs_lookup_prepare(tracker, allocation->addr) != GS_OK)
-        return count_unrecorded(tracker, allocation);
-    uint32_t made = GS_LIKELY(indexed)
-                        ? enter_record(tracker, allocation, time_ns, GS_SLOT_INDEXED, 1)
-                        : enter_record(tracker, allocation, time_ns, GS_SLOT_ADDRESS, 1);
+        return count_unrecorded(tracker, allocation->device, allocation->kind);
+    uint32_t made = enter_record(tracker, allocation, time_ns,
+                                 indexed ? GS_SLOT_INDEXED : GS_SLOT_ADDRESS, 1);
     if (GS_UNLIKELY(made == 0))
-        return count_unrecorded(tracker, allocation);
+        return count_unrecorded(tracker, allocation->device, allocation->kind);
     if (!indexed)
         link_record(tracker, allocation->addr, made, time_ns);
     *id = made;
     return GS_OK;
+}
+
+uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_t bytes,
+                              uint64_t context, struct gs_tracked_who who,
+                              struct gs_tracked_how how)
+{
+    uint64_t tag = (uint16_t)how.device | (uint64_t)how.api << 16 |
+                   (uint64_t)how.kind << 32 | GS_TAG_USED;
+    uint64_t time_ns = gs_tracker_clock(tracker) - tracker->start_ns;
+    struct gs_gate *gate = gs_shard_gate();
+
+    gs_history_clear(tracker, addr);
+    struct gs_shard *shard = gs_shard_enter_by(tracker, gate);
+    const struct gs_seen_place *seen = gs_place_look_up(tracker, shard, context, tag);
+    uint32_t id = GS_LIKELY(seen != NULL) && GS_LIKELY(bytes <= GS_BYTES_MAX)
+                      ? gs_record_take(tracker, shard)
+                      : 0;
+    if (GS_LIKELY(id != 0)) {
+        gs_record_fill(gs_record_of(tracker, id), addr, bytes | seen->number,
+                       gs_who(who.thread, who.stack), time_ns, GS_SLOT_INDEXED);
+        count_made(tracker, shard, seen->row, bytes, time_ns, 1);
+    }
+    gs_gate_leave(gate);
+    if (GS_UNLIKELY(id == 0))
+        count_unrecorded(tracker, how.device, how.kind);
+    return id;
 }
 
 void gs_tracker_add_failed(struct gs_tracker *tracker, int device,
@@ -193,30 +229,61 @@ void gs_tracker_add_failed(struct gs_tracker *tracker, int device,
     gs_shard_leave();
 }
 
-void gs_tracker_remove(struct gs_tracker *tracker, uint32_t id,
-                       const struct gs_free_site *site)
+/* Not to be removed by its id; or its context died, and only the id is given back. */
+static GS_NOINLINE void give_retired(struct gs_tracker *tracker, uint32_t id,
+                                     struct gs_record *record)
 {
-    struct gs_record *record = tracker ? gs_record_find(tracker, id) : NULL;
-    struct gs_record words;
-    struct gs_place place;
-
-    if (GS_UNLIKELY(!record))
-        return;
-    __builtin_prefetch(record, 1); /* perhaps another thread's line: fetched meanwhile */
-    if (GS_UNLIKELY(!site))
-        site = &nobody;
-    uint64_t now = time_of(tracker, site->time_ns);
     struct gs_shard *shard = gs_shard_enter(tracker);
-    enum gs_slot slot = gs_record_slot(record);
-    if (GS_LIKELY(slot == GS_SLOT_INDEXED)) {
-        place = leave_record(tracker, shard, id, record, now, &words);
-    } else if (slot == GS_SLOT_RETIRED) {
+
+    if (gs_record_slot(record) == GS_SLOT_RETIRED) {
         gs_record_set_slot(record, GS_SLOT_FREE);
         gs_record_put(tracker, shard, id);
     }
     gs_shard_leave();
-    if (GS_LIKELY(slot == GS_SLOT_INDEXED))
-        gs_history_put(tracker, &words, place.tag, site, now);
+}
+
+/* The record of an indexed allocation; `site_who` and `api`: who frees it. */
+GS_HOT void remove_indexed(struct gs_tracker *tracker, uint32_t id, uint64_t now,
+                           uint64_t site_who, uint64_t api)
+{
+    struct gs_record *record = gs_record_of(tracker, id);
+    struct gs_gate *gate = gs_shard_gate();
+    struct gs_record words;
+
+    struct gs_shard *shard = gs_shard_enter_by(tracker, gate);
+    if (GS_UNLIKELY(gs_record_slot(record) != GS_SLOT_INDEXED)) {
+        gs_gate_leave(gate);
+        give_retired(tracker, id, record);
+        return;
+    }
+    struct gs_place place = leave_record(tracker, shard, id, record, now, &words);
+    gs_gate_leave(gate);
+    gs_history_note(tracker, &words, place.tag, api, site_who, now);
+}
+
+void gs_tracker_remove(struct gs_tracker *tracker, uint32_t id,
+                       const struct gs_free_site *site)
+{
+    struct gs_record *record = tracker ? gs_record_find(tracker, id) : NULL;
+
+    if (!record)
+        return;
+    if (!site)
+        site = &nobody;
+    remove_indexed(tracker, id, time_of(tracker, site->time_ns),
+                   gs_who(site->thread, site->stack), site->api);
+}
+
+void gs_tracker_remove_block(struct gs_tracker *tracker, uint32_t id, uint32_t thread,
+                             uint16_t api)
+{
+    struct gs_record *record = gs_record_find(tracker, id);
+
+    if (GS_UNLIKELY(!record))
+        return;
+    __builtin_prefetch(record, 1); /* perhaps another thread's line: fetched meanwhile */
+    remove_indexed(tracker, id, gs_tracker_clock(tracker) - tracker->start_ns,
+                   gs_who(thread, 0), api);
 }
 
 enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t addr,

@@ -12,6 +12,8 @@
 #ifndef GS_TRACKER_H
 #define GS_TRACKER_H
 
+#include <time.h>
+
 #include "gs_base.h"
 #include "stacks.h"
 
@@ -63,6 +65,7 @@ struct gs_tracker_config {
     struct gs_stacks *stacks; /* the caller's; outlives the tracker; may be NULL */
     size_t free_history; /* just-freed addresses remembered (64 bytes each), a power of
                             two; 0: none, and a double free is then an invalid one */
+    int (*clock)(clockid_t, struct timespec *); /* NULL: the C library's clock_gettime */
 };
 
 /* Totals of one device (or of pinned host memory); names and docs in tracker/totals.def.
@@ -101,6 +104,24 @@ enum gs_status gs_tracker_add(struct gs_tracker *tracker,
                               const struct gs_allocation *allocation, bool indexed,
                               uint32_t *id) GS_MUST_USE;
 
+/* What gs_tracker_add_block has in registers. */
+struct gs_tracked_who {
+    uint32_t thread, stack; /* as in gs_allocation */
+};
+struct gs_tracked_how {
+    int16_t device;
+    uint16_t api;
+    uint32_t kind;
+};
+
+/*
+ * gs_tracker_add, indexed and without a stream, for a pool's block: what nearly every
+ * allocation comes to. Returns the id; 0: not recorded, as there.
+ */
+uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_t bytes,
+                              uint64_t context, struct gs_tracked_who who,
+                              struct gs_tracked_how how) GS_MUST_USE;
+
 /* An allocation that the driver refused. */
 void gs_tracker_add_failed(struct gs_tracker *tracker, int device,
                            enum gs_memory_kind kind);
@@ -111,6 +132,10 @@ void gs_tracker_add_failed(struct gs_tracker *tracker, int device,
  * or the next context has died. */
 void gs_tracker_remove(struct gs_tracker *tracker, uint32_t id,
                        const struct gs_free_site *site);
+
+/* The same, by the freeing thread, with no stack. */
+void gs_tracker_remove_block(struct gs_tracker *tracker, uint32_t id, uint32_t thread,
+                             uint16_t api);
 
 /*
  * Forget a record added with indexed == false.

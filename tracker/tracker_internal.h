@@ -159,11 +159,11 @@ struct gs_tracker {
 
 /* --- time --------------------------------------------------------------------------- */
 
-static inline uint64_t gs_tracker_clock(void)
+static inline uint64_t gs_tracker_clock(const struct gs_tracker *tracker)
 {
     struct timespec now;
 
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    tracker->config.clock(CLOCK_MONOTONIC_COARSE, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
@@ -184,18 +184,30 @@ static inline void *gs_pages_map(size_t bytes)
 /* --- records.c ------------------------------------------------------------------------
  */
 
-/* Enter and leave this thread's shard. */
-static inline struct gs_shard *gs_shard_enter(struct gs_tracker *tracker)
+/* This thread's gate. */
+static inline struct gs_gate *gs_shard_gate(void)
 {
     struct gs_gate *gate = gs_own_gate;
 
     if (GS_UNLIKELY(!gate))
         gate = gs_slot_assign();
     GS_KEEP(gate);
+    return gate;
+}
+
+/* Enter and leave this thread's shard. */
+static inline struct gs_shard *gs_shard_enter_by(struct gs_tracker *tracker,
+                                                 struct gs_gate *gate)
+{
     gs_gate_enter(gate);
     struct gs_shard *shard = &tracker->shards[gate->number];
     GS_KEEP(shard);
     return shard;
+}
+
+static inline struct gs_shard *gs_shard_enter(struct gs_tracker *tracker)
+{
+    return gs_shard_enter_by(tracker, gs_shard_gate());
 }
 
 static inline void gs_shard_leave(void)
@@ -398,8 +410,8 @@ static inline uint64_t gs_history_check(const struct gs_history_entry *entry)
 
 /* Remember that an allocation is gone. Dropped silently where there is no memory. */
 static inline __attribute__((always_inline)) void
-gs_history_put(struct gs_tracker *tracker, const struct gs_record *words, uint64_t tag,
-               const struct gs_free_site *site, uint64_t now)
+gs_history_note(struct gs_tracker *tracker, const struct gs_record *words, uint64_t tag,
+                uint64_t api, uint64_t site_who, uint64_t now)
 {
     struct gs_history_entry *table = __atomic_load_n(&tracker->history, __ATOMIC_ACQUIRE);
 
@@ -409,16 +421,13 @@ gs_history_put(struct gs_tracker *tracker, const struct gs_record *words, uint64
             return;
     }
     struct gs_history_entry *entry = &table[gs_history_slot(tracker, words->addr)];
-    uint64_t stack = site->stack, api = site->api;
-    GS_KEEP(stack);
-    GS_KEEP(api);
     struct gs_history_entry made = {
         .addr = words->addr,
         .bytes = words->size & GS_BYTES_MAX,
         .who = words->who,
         .time = words->stamp,
         .kind = tag | api << GS_TAG_BITS,
-        .site_who = site->thread | stack << 32,
+        .site_who = site_who,
         .site_time_ns = now,
     };
     __atomic_store_n(&entry->addr, made.addr, __ATOMIC_RELAXED);
@@ -429,6 +438,14 @@ gs_history_put(struct gs_tracker *tracker, const struct gs_record *words, uint64
     __atomic_store_n(&entry->site_who, made.site_who, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->site_time_ns, made.site_time_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->check, gs_history_check(&made), __ATOMIC_RELAXED);
+}
+
+static inline void gs_history_put(struct gs_tracker *tracker,
+                                  const struct gs_record *words, uint64_t tag,
+                                  const struct gs_free_site *site, uint64_t now)
+{
+    gs_history_note(tracker, words, tag, site->api, gs_who(site->thread, site->stack),
+                    now);
 }
 
 /* The address has a new tenant. At worst the entry that another thread writes there this

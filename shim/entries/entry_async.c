@@ -32,8 +32,7 @@
 /* ---- allocate -------------------------------------------------------------------- */
 
 /* Whether the pool is to be asked. */
-static bool may_pool(const struct gs_request *request, const CUdeviceptr *dptr,
-                     size_t bytes)
+static bool may_pool(const struct gs_call *request, const CUdeviceptr *dptr, size_t bytes)
 {
     return dptr && bytes && request->context && request->context->heap &&
            (!gs_captures_active() || gs_mutant(GS_MUTANT_async_captured)) &&
@@ -43,7 +42,7 @@ static bool may_pool(const struct gs_request *request, const CUdeviceptr *dptr,
 
 /* From the stream's heap. Returns false where it has none, or no memory: then the driver
  * is asked. */
-static bool allocate_from_heap(struct gs_state *state, const struct gs_request *request,
+static bool allocate_from_heap(struct gs_state *state, const struct gs_call *request,
                                CUdeviceptr *dptr, size_t bytes)
 {
     struct gs_async_heap *heap;
@@ -78,12 +77,12 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr
     if (!state) {
         return real_allocate(dptr, bytes, stream);
     }
-    struct gs_request request = {.context = gs_context_current(state),
-                                 .stream = stream,
-                                 .per_thread =
-                                     real_allocate == gs_real()->cuMemAllocAsync_ptsz,
-                                 .kind = GS_MEMORY_ASYNC,
-                                 .api = GS_API_cuMemAllocAsync};
+    struct gs_call request = {.context = gs_context_current(state),
+                              .stream = stream,
+                              .per_thread =
+                                  real_allocate == gs_real()->cuMemAllocAsync_ptsz,
+                              .kind = GS_MEMORY_ASYNC,
+                              .api = GS_API_cuMemAllocAsync};
     CUresult result;
     if (state->options.async == GS_ASYNC_POOL &&
         allocate_from_heap(state, &request, dptr, bytes)) {
@@ -132,12 +131,12 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_all
     if (!state) {
         return real_allocate(dptr, bytes, pool, stream);
     }
-    struct gs_request request = {.context = gs_context_current(state),
-                                 .stream = stream,
-                                 .per_thread = real_allocate ==
-                                               gs_real()->cuMemAllocFromPoolAsync_ptsz,
-                                 .kind = GS_MEMORY_ASYNC,
-                                 .api = GS_API_cuMemAllocFromPoolAsync};
+    struct gs_call request = {.context = gs_context_current(state),
+                              .stream = stream,
+                              .per_thread = real_allocate ==
+                                            gs_real()->cuMemAllocFromPoolAsync_ptsz,
+                              .kind = GS_MEMORY_ASYNC,
+                              .api = GS_API_cuMemAllocFromPoolAsync};
     CUresult result;
     do {
         result = gs_limits_begin(request.context, bytes)

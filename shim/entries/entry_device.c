@@ -7,6 +7,7 @@
 #include "captures.h"
 #include "free_lazy.h"
 #include "free_wait.h"
+#include "hit.h"
 #include "host_pools.h"
 #include "kept.h"
 #include "managed.h"
@@ -25,10 +26,10 @@
 static inline CUresult hand_out(struct gs_state *state, const struct gs_context *context,
                                 struct gs_block *block, CUdeviceptr *out, size_t bytes)
 {
-    uint64_t addr = gs_block_addr(block);
+    uint64_t addr = gs_hit_addr(block);
     gs_announce_hand_out("cuMemAlloc_v2", addr, bytes);
     if (gs_recording(state)) {
-        const struct gs_request request = {
+        const struct gs_call request = {
             .context = context, .kind = GS_MEMORY_DEVICE, .api = GS_API_cuMemAlloc_v2};
         gs_record_made(state, &request, addr, bytes, block);
     }
@@ -58,7 +59,7 @@ static struct gs_block *from_pool(const struct gs_context *context, size_t bytes
 
 /* From the driver itself, as if the shim were not there but for the record. */
 static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
-                                            const struct gs_request *request,
+                                            const struct gs_call *request,
                                             CUdeviceptr *out, size_t bytes)
 {
     CUresult result;
@@ -86,7 +87,7 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
                                                CUdeviceptr *out, size_t bytes,
                                                enum gs_status status, int native)
 {
-    struct gs_request request = {
+    struct gs_call request = {
         .context = context, .kind = GS_MEMORY_DEVICE, .api = GS_API_cuMemAlloc_v2};
     struct gs_block *block;
     while (status == GS_ERR_NOMEM &&
@@ -110,34 +111,77 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
     return allocate_native(state, &request, out, bytes);
 }
 
-static CUresult allocate(struct gs_state *state, CUdeviceptr *out, size_t bytes)
+/* What the thread's front does not serve, to the end of the call. */
+static GS_NOINLINE CUresult allocate_deeper(struct gs_state *state, CUdeviceptr *out,
+                                            size_t bytes)
 {
     const struct gs_context *context = gs_context_current(state);
     struct gs_block *block;
     int native = CUDA_ERROR_OUT_OF_MEMORY;
+    enum gs_status status = GS_ERR_UNPOOLABLE;
 
-    if (GS_UNLIKELY(!out || bytes == 0 || !context || !context->heap ||
-                    (gs_captures_active() && !gs_mutant(GS_MUTANT_capture_served)))) {
-        return allocate_otherwise(state, context, out, bytes, GS_ERR_UNPOOLABLE, 0);
+    if (out && bytes != 0 && context && context->heap &&
+        (!gs_captures_active() || gs_mutant(GS_MUTANT_capture_served))) {
+        gs_warmup(context);
+        gs_pool_thread_stream(gs_submissions_stream());
+        status = gs_heap_alloc(context->heap, bytes, &block, &native);
     }
-    gs_warmup(context);
-    gs_pool_thread_stream(gs_submissions_stream());
-    enum gs_status status = gs_heap_alloc(context->heap, bytes, &block, &native);
-    if (GS_UNLIKELY(status != GS_OK)) {
-        return allocate_otherwise(state, context, out, bytes, status, native);
-    }
-    return hand_out(state, context, block, out, bytes);
-}
-
-GS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
-{
-    struct gs_state *state = gs_enter();
-    if (GS_UNLIKELY(!state)) {
-        return gs_real()->cuMemAlloc_v2(dptr, bytesize);
-    }
-    CUresult result = allocate(state, dptr, bytesize);
+    CUresult result =
+        status == GS_OK ? hand_out(state, context, block, out, bytes)
+                        : allocate_otherwise(state, context, out, bytes, status, native);
     gs_leave();
     return result;
+}
+
+/* The thread is not ready for more, or in a wrapper already. */
+static GS_NOINLINE CUresult allocate_first(CUdeviceptr *dptr, size_t bytesize)
+{
+    struct gs_state *state = gs_enter();
+    return state ? allocate_deeper(state, dptr, bytesize)
+                 : gs_real()->cuMemAlloc_v2(dptr, bytesize);
+}
+
+/* A block of the thread's front, where somebody wants to know, to the end of the call. */
+static GS_NOINLINE CUresult hand_out_seen(struct gs_state *state,
+                                          const struct gs_context *context,
+                                          struct gs_block *block, CUdeviceptr *out,
+                                          size_t bytes)
+{
+    if (GS_UNLIKELY(gs_tracing() || gs_announced())) {
+        (void)hand_out(state, context, block, out, bytes);
+    } else {
+        uint64_t addr = gs_hit_addr(block);
+        block->live.tag = gs_record_block_made(state, context, GS_MEMORY_DEVICE,
+                                               GS_API_cuMemAlloc_v2, addr, bytes);
+        *out = addr;
+    }
+    gs_leave();
+    return CUDA_SUCCESS;
+}
+
+/* Most calls end within this one: the block is on top of the thread's front. */
+GS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    struct gs_state *state = gs_enter_lightly();
+    if (GS_UNLIKELY(!state)) {
+        return allocate_first(dptr, bytesize);
+    }
+    gs_keep_errno();
+    const struct gs_context *context = gs_context_again(state);
+    if (GS_UNLIKELY(!dptr || !context || !context->heap || gs_captures_active() ||
+                    gs_warmup_wanted)) {
+        return allocate_deeper(state, dptr, bytesize);
+    }
+    struct gs_block *block = gs_hit_alloc(context->heap, bytesize);
+    if (GS_UNLIKELY(!block)) {
+        return allocate_deeper(state, dptr, bytesize);
+    }
+    if (gs_recording(state) || gs_announced()) {
+        return hand_out_seen(state, context, block, dptr, bytesize);
+    }
+    *dptr = gs_hit_addr(block);
+    gs_leave();
+    return CUDA_SUCCESS;
 }
 
 GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
@@ -149,9 +193,9 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
         return gs_real()->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height,
                                              ElementSizeBytes);
     }
-    struct gs_request request = {.context = gs_context_current(state),
-                                 .kind = GS_MEMORY_DEVICE,
-                                 .api = GS_API_cuMemAllocPitch_v2};
+    struct gs_call request = {.context = gs_context_current(state),
+                              .kind = GS_MEMORY_DEVICE,
+                              .api = GS_API_cuMemAllocPitch_v2};
     CUresult result;
     size_t bytes = gs_limits_pitched(WidthInBytes, Height);
     do {
@@ -254,23 +298,56 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     return result;
 }
 
-/* As free_block, where the context is idle: nearly all that is ever done for a program
- * that waits for its work itself. Returns false, with nothing done, where it is not. */
-static inline bool free_idle_block(struct gs_state *state, struct gs_block *block,
-                                   uint64_t addr)
+/* A claimed block of an idle context, into the thread's front if there is room. */
+static inline __attribute__((always_inline)) void
+park_idle(struct gs_state *state, struct gs_heap *heap, struct gs_block *block)
 {
-    if (GS_UNLIKELY(gs_captures_active() ||
-                    !gs_free_finds_idle(state, gs_heap_self(gs_block_heap(block))))) {
-        return false;
+    bool upkeep;
+    if (GS_UNLIKELY(!gs_hit_park(heap, block, &upkeep))) {
+        gs_pool_thread_stream(gs_submissions_stream());
+        gs_block_park(block);
+        upkeep = gs_heap_wants_upkeep(heap);
     }
-    gs_pool_thread_stream(gs_submissions_stream());
+    if (GS_UNLIKELY(upkeep) && gs_heap_upkeep_is_late(heap)) {
+        gs_limits_relax_now(state, gs_heap_self(heap));
+    }
+}
+
+/* Free a claimed block of an idle context, to the end of the call. */
+static GS_NOINLINE CUresult free_seen(struct gs_state *state, struct gs_heap *heap,
+                                      struct gs_block *block, uint64_t addr)
+{
+    gs_keep_errno();
     gs_trace_free(addr, GS_TRACE_READY, NULL, GS_TRACE_UNORDERED);
-    gs_record_block_freed(state, block, GS_API_cuMemFree_v2);
+    if (state->tracker && block->live.tag != 0) {
+        gs_tracker_remove_block(state->tracker, block->live.tag, gs_thread_id(),
+                                gs_record_api(GS_API_cuMemFree_v2));
+    }
     gs_announce_take_back("cuMemFree_v2", addr);
-    struct gs_context *context = gs_heap_self(gs_block_heap(block));
-    gs_block_park(block);
-    gs_limits_relax(state, context);
-    return true;
+    park_idle(state, heap, block);
+    gs_leave();
+    return CUDA_SUCCESS;
+}
+
+/* Park a claimed block of an idle context, to the end of the call. */
+static GS_NOINLINE CUresult park_deeper(struct gs_state *state, struct gs_heap *heap,
+                                        struct gs_block *block)
+{
+    gs_keep_errno();
+    park_idle(state, heap, block);
+    gs_leave();
+    return CUDA_SUCCESS;
+}
+
+/* It is parked. Is there idle memory to be given back? To the end of the call. */
+static GS_NOINLINE CUresult look_after(struct gs_state *state, struct gs_heap *heap)
+{
+    gs_keep_errno();
+    if (gs_heap_upkeep_is_late(heap)) {
+        gs_limits_relax_now(state, gs_heap_self(heap));
+    }
+    gs_leave();
+    return CUDA_SUCCESS;
 }
 
 /* A build that breaks things takes an address inside a block for the block's. */
@@ -307,30 +384,84 @@ static GS_NOINLINE CUresult free_other(struct gs_state *state, CUdeviceptr dptr,
     return free_native(state, dptr);
 }
 
-static GS_NOINLINE CUresult free_forwarded(CUdeviceptr dptr)
+/*
+ * To the end of the call, where the first look did not do: a large block, one whose slot
+ * others stand before, what is not the pool's; or, if it is claimed, work in flight.
+ */
+static GS_NOINLINE CUresult free_deeper(struct gs_state *state, struct gs_block *claimed,
+                                        CUdeviceptr dptr)
 {
-    return gs_owned_by_pool(dptr) ? CUDA_ERROR_NOT_PERMITTED
-                                  : gs_real()->cuMemFree_v2(dptr);
-}
-
-GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
-{
-    struct gs_state *state = gs_enter();
-    if (GS_UNLIKELY(!state)) {
-        return free_forwarded(dptr);
+    struct gs_block *block = claimed;
+    enum gs_status found = GS_OK;
+    CUresult result;
+    gs_keep_errno();
+    if (!claimed) {
+        found = state->pool ? gs_pool_claim(state->pool, dptr, &block) : GS_ERR_NOT_OURS;
     }
-    CUresult result = CUDA_SUCCESS;
-    struct gs_block *block;
-    enum gs_status found = GS_LIKELY(state->pool != NULL)
-                               ? gs_pool_claim(state->pool, dptr, &block)
-                               : GS_ERR_NOT_OURS;
-    if (GS_UNLIKELY(found != GS_OK)) {
+    if (found != GS_OK) {
         result = free_other(state, dptr, found);
-    } else if (GS_UNLIKELY(!free_idle_block(state, block, dptr))) {
+    } else if (!gs_captures_active() &&
+               gs_free_finds_idle(state, gs_hit_heap(block)->self)) {
+        return free_seen(state, gs_hit_heap(block), block, dptr);
+    } else {
         result = free_block(state, block, dptr);
     }
     gs_leave();
     return result;
+}
+
+/* The thread is in a wrapper already, or the first call of all is this one. */
+static GS_NOINLINE CUresult free_first(CUdeviceptr dptr)
+{
+    struct gs_state *state = gs_enter();
+    if (state) {
+        return free_deeper(state, NULL, dptr);
+    }
+    return gs_owned_by_pool(dptr) ? CUDA_ERROR_NOT_PERMITTED
+                                  : gs_real()->cuMemFree_v2(dptr);
+}
+
+/* As gs_free_finds_idle, which it leaves the rarer cases to: false then. */
+static inline bool finds_idle(struct gs_state *state, const struct gs_context *context)
+{
+    struct gs_submissions *own = gs_thread.submissions;
+    if (GS_UNLIKELY(gs_captures_active() || !own ||
+                    !gs_context_is_idle_alone(&state->contexts, context))) {
+        return false;
+    }
+    gs_free_count_idle(own, context);
+    return true;
+}
+
+/* Most calls end within this one, or in free_seen: nothing is in flight, and the thread's
+ * front has room. */
+GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
+{
+    struct gs_state *state = gs_enter_lightly();
+    if (GS_UNLIKELY(!state)) {
+        return free_first(dptr);
+    }
+    struct gs_block *block =
+        GS_LIKELY(state->pool != NULL) ? gs_hit_claim(state->pool, dptr) : NULL;
+    if (GS_UNLIKELY(!block)) {
+        return free_deeper(state, NULL, dptr);
+    }
+    struct gs_heap *heap = gs_hit_heap(block);
+    if (GS_UNLIKELY(!finds_idle(state, heap->self))) {
+        return free_deeper(state, block, dptr);
+    }
+    if (gs_recording(state) || gs_announced()) {
+        return free_seen(state, heap, block, dptr);
+    }
+    bool upkeep;
+    if (GS_UNLIKELY(!gs_hit_park(heap, block, &upkeep))) {
+        return park_deeper(state, heap, block);
+    }
+    if (GS_UNLIKELY(upkeep)) {
+        return look_after(state, heap);
+    }
+    gs_leave_lightly();
+    return CUDA_SUCCESS;
 }
 
 /* ---- queries and marks ----------------------------------------------------------- */

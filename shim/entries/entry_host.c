@@ -9,6 +9,7 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "announce.h"
+#include "hit.h"
 #include "host_pools.h"
 #include "record.h"
 #include "retry.h"
@@ -24,9 +25,8 @@ static CUresult call_driver(unsigned key, void **pp, size_t bytes, unsigned flag
 
 /* From the driver itself, as if the shim were not there but for the record. */
 static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
-                                            const struct gs_request *request,
-                                            unsigned key, void **pp, size_t bytes,
-                                            unsigned flags)
+                                            const struct gs_call *request, unsigned key,
+                                            void **pp, size_t bytes, unsigned flags)
 {
     CUresult result;
     do {
@@ -40,6 +40,20 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
     return result;
 }
 
+static inline void record_block(struct gs_state *state, const struct gs_context *context,
+                                enum gs_api api, uint64_t addr, size_t bytes,
+                                struct gs_block *block)
+{
+    if (GS_UNLIKELY(gs_tracing())) {
+        const struct gs_call request = {
+            .context = context, .kind = GS_MEMORY_PINNED, .api = api};
+        gs_record_made(state, &request, addr, bytes, block);
+    } else if (state->tracker) {
+        block->live.tag =
+            gs_record_block_made(state, context, GS_MEMORY_PINNED, api, addr, bytes);
+    }
+}
+
 static inline CUresult allocate(enum gs_api api, const char *call, unsigned key,
                                 void **pp, size_t bytes, unsigned flags)
 {
@@ -47,19 +61,19 @@ static inline CUresult allocate(enum gs_api api, const char *call, unsigned key,
     if (GS_UNLIKELY(!state)) {
         return call_driver(key, pp, bytes, flags);
     }
-    const struct gs_request request = {
-        .context = gs_context_current(state), .kind = GS_MEMORY_PINNED, .api = api};
+    const struct gs_context *context =
+        gs_context_again(state) ?: gs_context_current(state);
     struct gs_block *block;
     CUresult result = CUDA_SUCCESS;
     if (GS_LIKELY(pp && !(flags & ~GS_HOST_FLAGS) &&
-                  gs_host_alloc(state, request.context, key, bytes, &block) == GS_OK)) {
-        uint64_t addr = gs_block_addr(block);
+                  gs_host_alloc(state, context, key, bytes, &block) == GS_OK)) {
+        uint64_t addr = gs_hit_addr(block);
         gs_announce_hand_out(call, addr, bytes);
-        if (gs_recording(state)) {
-            gs_record_made(state, &request, addr, bytes, block);
-        }
+        record_block(state, context, api, addr, bytes, block);
         *pp = (void *)(uintptr_t)addr;
     } else {
+        const struct gs_call request = {
+            .context = context, .kind = GS_MEMORY_PINNED, .api = api};
         result = allocate_native(state, &request, key, pp, bytes, flags);
     }
     gs_leave();
@@ -102,6 +116,18 @@ static GS_NOINLINE CUresult free_other(struct gs_state *state, void *p,
     return free_native(state, p);
 }
 
+/* What the first look did not find. */
+static GS_NOINLINE CUresult free_deeper(struct gs_state *state, void *p)
+{
+    uint64_t addr = (uint64_t)(uintptr_t)p;
+    struct gs_block *block;
+    enum gs_status found = state->host_pool
+                               ? gs_pool_claim(state->host_pool, addr, &block)
+                               : GS_ERR_NOT_OURS;
+    return found == GS_OK ? gs_host_free(state, block, addr)
+                          : free_other(state, p, found);
+}
+
 static GS_NOINLINE CUresult free_forwarded(void *p)
 {
     const struct gs_state *state = gs_state_peek();
@@ -117,12 +143,10 @@ GS_EXPORT CUresult cuMemFreeHost(void *p)
         return free_forwarded(p);
     }
     uint64_t addr = (uint64_t)(uintptr_t)p;
-    struct gs_block *block;
-    enum gs_status found = GS_LIKELY(state->host_pool != NULL)
-                               ? gs_pool_claim(state->host_pool, addr, &block)
-                               : GS_ERR_NOT_OURS;
-    CUresult result = GS_LIKELY(found == GS_OK) ? gs_host_free(state, block, addr)
-                                                : free_other(state, p, found);
+    struct gs_block *block =
+        GS_LIKELY(state->host_pool != NULL) ? gs_hit_claim(state->host_pool, addr) : NULL;
+    CUresult result = GS_LIKELY(block != NULL) ? gs_host_free(state, block, addr)
+                                               : free_deeper(state, p);
     gs_leave();
     return result;
 }

@@ -128,6 +128,15 @@ static inline bool gs_context_is_idle(struct gs_contexts *contexts,
             gs_mutant(GS_MUTANT_accessors_ignored));
 }
 
+/* The same where no context has access to another's memory; false where one has. */
+static inline bool gs_context_is_idle_alone(const struct gs_contexts *contexts,
+                                            const struct gs_context *context)
+{
+    return gs_known_proof_holds() && gs_submissions_idle(&context->idle_at) &&
+           GS_LIKELY(!__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE)) &&
+           GS_LIKELY(__atomic_load_n(&contexts->shared.count, __ATOMIC_ACQUIRE) == 0);
+}
+
 /* Make `handle` current if it is not. *pushed: to be told to gs_context_pop. Returns the
  * driver's code. */
 CUresult gs_context_push(CUcontext handle, bool *pushed);

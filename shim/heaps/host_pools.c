@@ -30,6 +30,7 @@
 #include "announce.h"
 #include "captures.h"
 #include "full_wait.h"
+#include "hit.h"
 #include "machine_memory.h"
 #include "log.h"
 #include "record.h"
@@ -313,11 +314,20 @@ static inline void clear(uint64_t addr, size_t bytes)
     }
 }
 
+/* The thread's front has no block that fits. */
+static GS_NOINLINE enum gs_status alloc_deeper(struct gs_heap *heap, size_t bytes,
+                                               struct gs_block **out)
+{
+    int native;
+    gs_pool_thread_stream(gs_submissions_stream());
+    just_mapped = 0;
+    return gs_heap_alloc(heap, bytes, out, &native);
+}
+
 enum gs_status gs_host_alloc(struct gs_state *state, const struct gs_context *context,
                              unsigned key, size_t bytes, struct gs_block **out)
 {
     bool paged = bytes >= settings.page_bytes;
-    int native;
     if (GS_UNLIKELY(!state->host_pool || !context || !context->heap || bytes == 0 ||
                     bytes > SIZE_MAX / 2 || gs_captures_active() ||
                     (__atomic_load_n(&held_bytes, __ATOMIC_RELAXED) > 0 &&
@@ -329,13 +339,16 @@ enum gs_status gs_host_alloc(struct gs_state *state, const struct gs_context *co
         return GS_ERR_HOST_NOMEM;
     }
     size_t rounded = paged ? gs_round_up(bytes, settings.page_bytes) : bytes;
-    gs_pool_thread_stream(gs_submissions_stream());
-    just_mapped = 0;
-    enum gs_status status = gs_heap_alloc(heap, rounded, out, &native);
-    if (GS_LIKELY(status == GS_OK)) {
-        clear(gs_block_addr(*out), bytes);
+    struct gs_block *block = gs_hit_alloc(heap, rounded);
+    if (GS_UNLIKELY(!block)) {
+        enum gs_status status = alloc_deeper(heap, rounded, &block);
+        if (status != GS_OK) {
+            return status;
+        }
     }
-    return status;
+    clear(gs_hit_addr(block), bytes);
+    *out = block;
+    return GS_OK;
 }
 
 /* ---- free ---------------------------------------------------------------------------
@@ -372,8 +385,8 @@ static void park_held(struct gs_state *state, struct gs_block *block, uint64_t p
     gs_block_park_fenced(block, point << HELD_BITS | units);
 }
 
-static void forget(struct gs_state *state, struct gs_block *block, uint64_t addr,
-                   enum gs_trace_how how)
+static inline void forget(struct gs_state *state, struct gs_block *block, uint64_t addr,
+                          enum gs_trace_how how)
 {
     gs_trace_free(addr, how, NULL, GS_TRACE_UNORDERED);
     gs_record_block_freed(state, block, GS_API_cuMemFreeHost);
@@ -418,20 +431,30 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
     return CUDA_SUCCESS;
 }
 
+/* Whether a free need not wait, and nothing need be held back. */
+static inline bool is_idle(struct gs_state *state, const struct gs_context *context)
+{
+    return GS_LIKELY(!gs_captures_active()) &&
+           GS_LIKELY(gs_context_is_idle(&state->contexts, context)) &&
+           (GS_LIKELY(gs_all_contexts_are_one()) ||
+            gs_all_contexts_done(state, gs_all_contexts_point(), context));
+}
+
 CUresult gs_host_free(struct gs_state *state, struct gs_block *block, uint64_t addr)
 {
-    struct gs_heap *heap = gs_block_heap(block);
-    const struct gs_host_heap *own = gs_heap_self(heap);
-    if (GS_UNLIKELY(
-            gs_captures_active() || !gs_context_is_idle(&state->contexts, own->context) ||
-            (!gs_all_contexts_are_one() &&
-             !gs_all_contexts_done(state, gs_all_contexts_point(), own->context)))) {
+    struct gs_heap *heap = gs_hit_heap(block);
+    const struct gs_host_heap *own = heap->self;
+    bool upkeep;
+    if (GS_UNLIKELY(!is_idle(state, own->context))) {
         return free_busy(state, block, addr);
     }
-    gs_pool_thread_stream(gs_submissions_stream());
     forget(state, block, addr, GS_TRACE_READY);
-    gs_block_park(block);
-    if (GS_UNLIKELY(gs_heap_wants_upkeep(heap))) {
+    if (GS_UNLIKELY(!gs_hit_park(heap, block, &upkeep))) {
+        gs_pool_thread_stream(gs_submissions_stream());
+        gs_block_park(block);
+        upkeep = gs_heap_wants_upkeep(heap);
+    }
+    if (GS_UNLIKELY(upkeep) && gs_heap_upkeep_is_late(heap)) {
         gs_host_relax(state, own->context);
     }
     return CUDA_SUCCESS;

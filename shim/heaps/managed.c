@@ -153,9 +153,9 @@ static CUresult ask_driver(struct gs_state *state, const struct gs_context *cont
 CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes,
                           unsigned flags)
 {
-    const struct gs_request request = {.context = gs_context_current(state),
-                                       .kind = GS_MEMORY_MANAGED,
-                                       .api = GS_API_cuMemAllocManaged};
+    const struct gs_call request = {.context = gs_context_current(state),
+                                    .kind = GS_MEMORY_MANAGED,
+                                    .api = GS_API_cuMemAllocManaged};
     const struct gs_context *context = request.context;
     bool keep = out && bytes > 0 && bytes < SIZE_MAX / 2 && may_keep(context, flags);
     size_t step = bytes < LARGE_STEP_BYTES ? SMALL_STEP_BYTES : LARGE_STEP_BYTES;

@@ -21,12 +21,6 @@ static struct {
     uint64_t waited, waited_ns; /* atomic */
 } sums[GS_MAX_DEVICES];
 
-static unsigned row_of(const struct gs_context *context)
-{
-    unsigned device = (unsigned)context->device;
-    return device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1;
-}
-
 static uint64_t now_ns(void)
 {
     struct timespec now;
@@ -49,7 +43,7 @@ static void say_why(void)
 static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
                                              const struct gs_context *context)
 {
-    unsigned row = row_of(context);
+    unsigned row = gs_free_row(context);
     uint64_t began = now_ns();
     if (GS_UNLIKELY(!gs_known_proof_holds())) {
         say_why();
@@ -60,22 +54,6 @@ static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
     __atomic_add_fetch(&sums[row].waited, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&sums[row].waited_ns, now_ns() - began, __ATOMIC_RELAXED);
     return result;
-}
-
-void gs_free_found_idle(const struct gs_context *context)
-{
-    uint64_t *found = &gs_submissions_own()->idle_frees[row_of(context)];
-    __atomic_store_n(found, __atomic_load_n(found, __ATOMIC_RELAXED) + 1,
-                     __ATOMIC_RELAXED);
-}
-
-bool gs_free_finds_idle(struct gs_state *state, const struct gs_context *context)
-{
-    if (GS_UNLIKELY(!gs_context_is_idle(&state->contexts, context))) {
-        return false;
-    }
-    gs_free_found_idle(context);
-    return true;
 }
 
 CUresult gs_free_wait(struct gs_state *state, const struct gs_context *context,

@@ -6,8 +6,26 @@
 
 #include "state.h"
 
-/* A free found nothing to wait for. */
-void gs_free_found_idle(const struct gs_context *context);
+/* The row of what is counted by device. */
+static inline unsigned gs_free_row(const struct gs_context *context)
+{
+    unsigned device = (unsigned)context->device;
+    return device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1;
+}
+
+/* A free found nothing to wait for; `own` is the calling thread's record. */
+static inline void gs_free_count_idle(struct gs_submissions *own,
+                                      const struct gs_context *context)
+{
+    uint64_t *found = &own->idle_frees[gs_free_row(context)];
+    __atomic_store_n(found, __atomic_load_n(found, __ATOMIC_RELAXED) + 1,
+                     __ATOMIC_RELAXED);
+}
+
+static inline void gs_free_found_idle(const struct gs_context *context)
+{
+    gs_free_count_idle(gs_submissions_own(), context);
+}
 
 /*
  * Wait as the native free of memory of that context does, unless the context is idle.
@@ -18,9 +36,16 @@ CUresult gs_free_wait(struct gs_state *state, const struct gs_context *context,
                       bool *idle);
 
 /* Whether that wait would find nothing; then the free is counted as one that did not
- * wait.
- */
-bool gs_free_finds_idle(struct gs_state *state, const struct gs_context *context);
+ * wait. */
+static inline bool gs_free_finds_idle(struct gs_state *state,
+                                      const struct gs_context *context)
+{
+    if (GS_UNLIKELY(!gs_context_is_idle(&state->contexts, context))) {
+        return false;
+    }
+    gs_free_found_idle(context);
+    return true;
+}
 
 /* The frees of a device's pooled memory. */
 struct gs_free_stats {

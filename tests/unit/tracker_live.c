@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tracker_helpers.h"
+#include "tracker_internal.h"
 
 static void expect_same(const struct gs_allocation *a, const struct gs_allocation *b)
 {
@@ -58,6 +59,74 @@ Test(tracker, keeps_every_field)
         cr_assert_eq(gs_tracker_find(tracker, every_field.addr, &found),
                      GS_ERR_NOT_FOUND);
     }
+    gs_tracker_destroy(tracker);
+}
+
+/* A clock that says what it is told. */
+static time_t told_s = 1000;
+
+static int told_clock(clockid_t clock, struct timespec *now)
+{
+    cr_expect_eq(clock, CLOCK_MONOTONIC_COARSE);
+    *now = (struct timespec){.tv_sec = told_s};
+    return 0;
+}
+
+/* The parts in registers come to the same record, totals and history as the whole. */
+Test(tracker, keeps_what_a_block_is_told_by_parts)
+{
+    static const char *const names[] = {"unknown", "cuMemAlloc", "cuMemFree"};
+    const struct gs_tracker_config config = {
+        .api_names = names, .api_count = 3, .free_history = 64, .clock = told_clock};
+    struct gs_tracked_who who = {.thread = 0xd1d2d3d4, .stack = 0xe1e2e3e4};
+    struct gs_tracked_how how = {.device = -2, .api = 1, .kind = GS_MEMORY_MANAGED};
+    struct gs_allocation expected = every_field, found;
+    struct gs_tracker *tracker;
+    struct gs_former former;
+
+    cr_assert_eq(gs_tracker_create(&config, &tracker), GS_OK);
+    told_s += 5;
+    uint32_t id = gs_tracker_add_block(tracker, every_field.addr, every_field.bytes,
+                                       every_field.context, who, how);
+    cr_assert_neq(id, 0);
+    expected.stream = 0;
+    expected.time_ns = UINT64_C(5000000000);
+    expected.api = 1;
+    expected.kind = GS_MEMORY_MANAGED;
+    cr_assert_eq(gs_tracker_find(tracker, every_field.addr, &found), GS_OK);
+    expect_same(&found, &expected);
+    cr_expect_eq(test_totals(tracker, GS_MAX_DEVICES - 1).live_bytes, every_field.bytes);
+
+    told_s += 2;
+    gs_tracker_remove_block(tracker, id, 77, 2);
+    cr_assert_eq(gs_tracker_find(tracker, every_field.addr, &found), GS_ERR_NOT_FOUND);
+    cr_expect_eq(test_totals(tracker, GS_MAX_DEVICES - 1).live_bytes, 0);
+    cr_assert(gs_history_get(tracker, every_field.addr, &former));
+    cr_expect_eq(former.site.thread, 77);
+    cr_expect_eq(former.site.api, 2);
+    cr_expect_eq(former.site.time_ns, UINT64_C(7000000000));
+    cr_expect_eq(former.allocation.thread, who.thread);
+
+    gs_tracker_remove_block(tracker, id, 77, 2); /* no record's any more */
+    gs_tracker_remove_block(tracker, 0, 77, 2);
+    cr_expect_eq(test_totals(tracker, GS_MAX_DEVICES - 1).frees, 1);
+    gs_tracker_destroy(tracker);
+}
+
+/* What cannot be recorded is counted, and leaves nothing behind. */
+Test(tracker, refuses_a_block_of_more_bytes_than_there_are)
+{
+    struct gs_tracker *tracker = test_tracker(NULL);
+    struct gs_tracked_how how = {
+        .device = 0, .api = API_MEM_ALLOC, .kind = GS_MEMORY_DEVICE};
+    struct gs_allocation found;
+
+    cr_expect_eq(gs_tracker_add_block(tracker, 4096, GS_TRACKED_BYTES_MAX + 1, 7,
+                                      (struct gs_tracked_who){1, 0}, how),
+                 0);
+    cr_expect_eq(gs_tracker_find(tracker, 4096, &found), GS_ERR_NOT_FOUND);
+    cr_expect_eq(test_totals(tracker, 0).live_bytes, 0);
+    cr_expect_eq(test_totals(tracker, 0).allocs, 1);
     gs_tracker_destroy(tracker);
 }
 

@@ -72,17 +72,17 @@ start_case() {
 add_case "cost of starting without CUDA" start_case
 
 # One pair that the cache serves: the difference of two runs.
-# pair_case ROW WAY [VARIABLE...]
+# pair_case ROW KIND [VARIABLE...]
 pair_case() {
-  local row=$1 program=$apps/hitpair_$2 few=1000 many=5000
+  local row=$1 kind=$2 program=$apps/hitpair_linked few=1000 many=5000
 
   shift 2
   unsanitized
-  counted few LD_PRELOAD="$shim" "$@" -- "$program" "$few"
-  counted many LD_PRELOAD="$shim" "$@" -- "$program" "$many"
+  counted few LD_PRELOAD="$shim" "$@" -- "$program" "$few" "$kind"
+  counted many LD_PRELOAD="$shim" "$@" -- "$program" "$many" "$kind"
   expect_within "$row" $((($(<many.ours) - $(<few.ours)) / (many - few)))
 }
-add_case "cost of a pair" pair_case pair linked
+add_case "cost of a pair" pair_case pair device
 
 # What a kernel launch passes through: the difference of two runs.
 launch_case() {
@@ -95,9 +95,11 @@ launch_case() {
 }
 add_case "cost of a launch" launch_case linked
 add_case "cost of a launch found by cuGetProcAddress" launch_case proc
-add_case "cost of a pair with frame pointers" pair_case pair_fp linked GPUSHIM_STACK=fp
-add_case "cost of a pair without stacks" pair_case pair_no_stack linked GPUSHIM_STACK=off
-add_case "cost of a pair without tracking" pair_case pair_no_track linked GPUSHIM_TRACK=off
+add_case "cost of a pair with frame pointers" pair_case pair_fp device GPUSHIM_STACK=fp
+add_case "cost of a pair without stacks" pair_case pair_no_stack device GPUSHIM_STACK=off
+add_case "cost of a pair without tracking" pair_case pair_no_track device GPUSHIM_TRACK=off
+add_case "cost of a pair of pinned memory" pair_case pair_pinned pinned
+add_case "cost of a pair of managed memory" pair_case pair_managed managed
 
 # A free and an allocation while work runs, lazily. The simulated driver's own part, as in
 # all of these, is not counted; that of a launch and a synchronize is, where it rolls.
