@@ -137,7 +137,10 @@ struct gs_segment {
     struct gs_link all;        /* heap->segments */
     struct gs_link idle;       /* heap->idle[], while it could be given back ... */
     uint64_t idle_since;       /* ... since this time of gs_clock_coarse */
-    struct gs_ticket ticket;   /* while it is being given back ... */
+    union {
+        uint64_t rested;         /* while idle: heap->rests when it became so ... */
+        struct gs_ticket ticket; /* ... while it is being given back ... */
+    };
     struct gs_segment *next_detached; /* ... with others */
     uint32_t id;
     uint32_t chain;    /* next record of a chain; id */
@@ -175,6 +178,7 @@ struct gs_heap {
     struct gs_link segments;
     struct gs_link idle[GS_IDLE_PARTS]; /* least recently used first */
     size_t idle_bytes[GS_IDLE_PARTS];
+    uint64_t rests;        /* segments that became idle so far */
     uint64_t small_units;  /* occupied in shared segments */
     uint64_t carved_units; /* occupied in carved ones */
     uint64_t slack_bytes;  /* of the large segments in use */
@@ -208,6 +212,7 @@ struct gs_room {
     _Atomic size_t reserved; /* a copy of the row's */
     _Atomic size_t slack;    /* sum over the heaps */
     _Atomic size_t peak;     /* of what tenants needed, at once */
+    _Atomic size_t calm;     /* tenants that came since that rose */
 };
 
 struct gs_relief {

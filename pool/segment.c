@@ -52,6 +52,7 @@ void gs_segment_rest(struct gs_heap *heap, struct gs_segment *segment)
 {
     gs_list_append(&heap->idle[part_of(segment)], &segment->idle);
     heap->idle_bytes[part_of(segment)] += segment->bytes;
+    segment->rested = ++heap->rests;
     gs_limits_rest(heap, segment);
 }
 
@@ -217,8 +218,8 @@ static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
         block = gs_heap_carve(heap, block, request);
     } else {
         gs_heap_occupy(heap, block, request);
+        gs_slack_note(heap);
     }
-    gs_slack_note(heap);
     *out = block;
     return GS_OK;
 }

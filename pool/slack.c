@@ -5,7 +5,8 @@
  * lost to everybody while the tenant stays. So slack is paid for out of what the program
  * never needed. The margin is what the pool can have of the device beyond what tenants
  * needed at once so far, less an eighth of it all, as the program may not have shown yet
- * what it needs. All slack in use together is at most an eighth of the margin; and where
+ * what it needs: the longer no more is needed, the less is kept out for that. All slack
+ * in use together is at most an eighth of the margin; and where
  * there is none, because the device is only just large enough, a 512th of the device.
  *
  * Within that, a segment may be an eighth larger than its tenant; or a half, where the
@@ -23,6 +24,8 @@
  */
 #define GUARD_SHARE 8u
 #define LEAST_SHARE 512u
+/* After so many tenants that needed no more than before, half as much is kept out. */
+#define CALM_HALF 2000u
 /* ... and of the margin. */
 #define SLACK_SHARE 8u
 /* Of a request, when it is at most so much that a segment may be larger. */
@@ -42,10 +45,11 @@ static size_t room_bytes(const struct gs_room *room)
     return refused && (!bytes || refused < bytes) ? refused : bytes;
 }
 
-/* Slack that there may be in all, of `bytes` of which tenants needed `peak` at once. */
-static size_t budget(size_t bytes, size_t peak)
+/* Slack that there may be in all, of `bytes` of the device. */
+static size_t budget(const struct gs_room *room, size_t bytes)
 {
-    size_t kept = peak + bytes / GUARD_SHARE, least = bytes / LEAST_SHARE;
+    size_t guard = bytes / GUARD_SHARE / (CALM_HALF + get(&room->calm)) * CALM_HALF;
+    size_t kept = get(&room->peak) + guard, least = bytes / LEAST_SHARE;
     size_t share = bytes > kept ? (bytes - kept) / SLACK_SHARE : 0;
 
     return share > least ? share : least;
@@ -65,8 +69,7 @@ bool gs_slack_allows(struct gs_heap *heap, const struct gs_request *request,
     bytes = room_bytes(room);
     if (!bytes)
         return closeness == GS_CLOSE;
-    return get(&room->slack) + (size_t)more * GS_BLOCK_BYTES <=
-           budget(bytes, get(&room->peak));
+    return get(&room->slack) + (size_t)more * GS_BLOCK_BYTES <= budget(room, bytes);
 }
 
 void gs_slack_begin(struct gs_heap *heap, struct gs_segment *segment, size_t bytes)
@@ -89,11 +92,14 @@ void gs_slack_note(struct gs_heap *heap)
 {
     struct gs_room *room = gs_room_of(heap);
     size_t unused = get(&room->slack);
-    size_t reserved = get(&room->reserved);
+    size_t reserved = get(&room->reserved), calm = get(&room->calm) + 1;
 
     unused += get(&heap->pool->idle[room - heap->pool->rooms]);
-    if (reserved > unused && reserved - unused > get(&room->peak))
+    if (reserved > unused && reserved - unused > get(&room->peak)) {
         atomic_store_explicit(&room->peak, reserved - unused, memory_order_relaxed);
+        calm = 0;
+    }
+    atomic_store_explicit(&room->calm, calm, memory_order_relaxed);
 }
 
 void gs_slack_forget(struct gs_heap *heap)

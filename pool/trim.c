@@ -3,9 +3,8 @@
  *
  * Idle are the cached large segments and the shared segments without a tenant: each heap
  * has these two parts, each in the order it was last used. The largest part of the device
- * gives first, and of it the segment that fits what is missing best; that is what costs
- * the fewest future misses for the fewest calls of the driver. What is given back for its
- * age goes by age (limits.c).
+ * gives first, and of it the segment that will be missed least: the one of whose size the
+ * most is idle, and for long. What is given back for its age goes by age (limits.c).
  *
  * A driver's free waits for the work of its context. While there is some, the backend is
  * asked to wait for it first, as it knows an end: work may run that waits for the calling
@@ -18,6 +17,10 @@
 
 /* Other threads may be quicker: so many parts found empty in a row, and we leave. */
 #define EMPTY_MAX 16u
+/* Counters of idle segments by size: those of sizes up to 512 MiB are apart. */
+#define SIZES 256u
+/* So many times what is missing, a segment's size counts at most. */
+#define USEFUL_SHARE 8u
 
 /* The part of the device with the most idle bytes; NULL if there is none. */
 static struct gs_heap *largest_part(struct gs_pool *pool, int device,
@@ -43,28 +46,73 @@ static struct gs_heap *largest_part(struct gs_pool *pool, int device,
     return best;
 }
 
+/* Idle segments by size. Sizes that fall together are counted together: it is no more
+ * than a hint. */
+struct sizes {
+    uint32_t count[SIZES];
+};
+
+static uint32_t *of_size(struct sizes *sizes, const struct gs_segment *segment)
+{
+    return &sizes->count[segment->bytes / GS_LARGE_BYTES % SIZES];
+}
+
+/* heap->lock is held. */
+static void count_sizes(struct gs_heap *heap, enum gs_idle_part part, struct sizes *sizes)
+{
+    struct gs_link *idle = &heap->idle[part];
+
+    *sizes = (struct sizes){{0}};
+    for (struct gs_link *link = idle->next; link != idle; link = link->next)
+        ++*of_size(sizes, GS_LINK_OWNER(link, struct gs_segment, idle));
+}
+
+static uint64_t pages_of(size_t bytes)
+{
+    return gs_round_up(bytes, GS_LARGE_BYTES) / GS_LARGE_BYTES;
+}
+
 /*
- * Which idle segment of the part goes first when `bytes` are missing: the smallest that
- * is enough by itself, else the largest. As few go as can, and as little more than
- * needed; of equal ones the least recently used. NULL: none is left. heap->lock is held.
+ * How little an idle segment will be missed, when `bytes` are: by how much of its very
+ * size is idle, times the binary digits of its age. A size that the program has no more
+ * use for piles up, or stays; what is idle of a size that it asks for again and again is
+ * little, or new. A large one saves calls later, but not more than a few times what is
+ * missing counts: a huge one does not go for a trifle. The age counts segments that
+ * became idle since, so that time alone changes nothing.
  */
+static uint64_t dispensable(const struct gs_heap *heap, struct sizes *sizes,
+                            const struct gs_segment *segment, size_t bytes)
+{
+    uint64_t pages = pages_of(segment->bytes), useful = pages_of(bytes) * USEFUL_SHARE;
+    uint64_t age = heap->rests - segment->rested + 1;
+    unsigned digits = 64 - (unsigned)__builtin_clzll(age);
+
+    return *of_size(sizes, segment) * (pages < useful ? pages : useful) * digits;
+}
+
+/* Which idle segment of the part goes first; of equal ones the least recently used. NULL:
+ * none is left. heap->lock is held. */
 static struct gs_segment *choose(struct gs_heap *heap, enum gs_idle_part part,
-                                 size_t bytes)
+                                 size_t bytes, struct sizes *sizes)
 {
     struct gs_link *idle = &heap->idle[part];
     struct gs_segment *best = NULL;
+    uint64_t best_value = 0;
 
     if (bytes >= heap->idle_bytes[part]) /* all of them: in any order */
         return gs_list_empty(idle) ? NULL
                                    : GS_LINK_OWNER(idle->next, struct gs_segment, idle);
     for (struct gs_link *link = idle->next; link != idle; link = link->next) {
         struct gs_segment *segment = GS_LINK_OWNER(link, struct gs_segment, idle);
-        bool enough = segment->bytes >= bytes;
+        uint64_t value = dispensable(heap, sizes, segment, bytes);
 
-        if (!best || (best->bytes < bytes ? segment->bytes > best->bytes
-                                          : enough && segment->bytes < best->bytes))
-            best = segment;
+        if (best && value <= best_value)
+            continue;
+        best = segment;
+        best_value = value;
     }
+    if (best)
+        --*of_size(sizes, best);
     return best;
 }
 
@@ -73,10 +121,13 @@ static size_t give_back(struct gs_heap *heap, enum gs_idle_part part, size_t byt
 {
     struct gs_segment *chain = NULL, **end = &chain;
     struct gs_segment *segment;
+    struct sizes sizes;
     size_t given = 0;
 
     gs_lock_take(&heap->lock);
-    while (given < bytes && (segment = choose(heap, part, bytes - given))) {
+    if (bytes < heap->idle_bytes[part])
+        count_sizes(heap, part, &sizes);
+    while (given < bytes && (segment = choose(heap, part, bytes - given, &sizes))) {
         given += segment->bytes;
         gs_segment_detach(heap, segment);
         *end = segment;

@@ -216,7 +216,7 @@ static uint64_t take_whole(struct ref_segment *segment, size_t want)
 /* May a segment be so much larger than its tenant? */
 static bool is_close(const struct reference *ref, size_t want, size_t more, size_t share)
 {
-    size_t kept = ref->peak + ref->refused / 8;
+    size_t kept = ref->peak + ref->refused / 8 / (2000 + ref->calm) * 2000;
     size_t margin = ref->refused > kept ? (ref->refused - kept) / 8 : 0;
 
     if (more == 0)
@@ -310,14 +310,18 @@ static uint64_t alloc_rounded(struct reference *ref, size_t bytes, size_t want)
 uint64_t ref_alloc(struct reference *ref, size_t bytes)
 {
     uint64_t addr;
-    size_t needed;
+    size_t needed, before = reserved(ref) - idle(ref);
 
     ref->large = bytes >= GS_LARGE_BYTES;
     addr = alloc_rounded(
         ref, bytes, gs_round_up(bytes, ref->large ? GS_LARGE_BYTES : GS_BLOCK_BYTES));
     needed = reserved(ref) - idle(ref) - slack(ref);
-    if (addr && needed > ref->peak)
+    if (addr && reserved(ref) - idle(ref) > before) /* one more segment is in use */
+        ref->calm++;
+    if (addr && needed > ref->peak) {
         ref->peak = needed;
+        ref->calm = 0;
+    }
     return addr;
 }
 
@@ -340,7 +344,7 @@ static void settle(struct reference *ref, struct ref_segment *segment)
     if (segment->single || ref->native)
         unmap_segment(ref, segment);
     else if (!segment->idle_since)
-        segment->idle_since = ++ref->clock;
+        segment->idle_since = ++ref->rests;
 }
 
 static struct ref_block *find_live(struct reference *ref, uint64_t addr,
@@ -401,16 +405,29 @@ void ref_retire(struct reference *ref)
     }
 }
 
-/* Closest to what is missing: the smallest that is enough, else the largest; of equal
- * ones the one that was idle longer. */
-static bool goes_before(const struct ref_segment *a, const struct ref_segment *b,
-                        size_t bytes)
+/* How little an idle segment is missed: idle ones of its size, its size (eight times what
+ * is missing at most), the binary digits of its age. */
+static uint64_t dispensable(const struct reference *ref,
+                            const struct ref_segment *segment, size_t bytes)
 {
-    if (a->bytes == b->bytes)
-        return a->idle_since < b->idle_since;
-    if (a->bytes >= bytes && b->bytes >= bytes)
-        return a->bytes < b->bytes;
-    return a->bytes > b->bytes;
+    uint64_t same = 0, digits = 0, pages = segment->bytes / GS_LARGE_BYTES;
+    uint64_t useful = 8 * (gs_round_up(bytes, GS_LARGE_BYTES) / GS_LARGE_BYTES);
+
+    for (size_t i = 0; i < ref->count; i++)
+        same += ref->segments[i].idle_since && ref->segments[i].bytes == segment->bytes &&
+                ref->segments[i].shared == segment->shared;
+    for (uint64_t age = ref->rests - segment->idle_since + 1; age; age /= 2)
+        digits++;
+    return same * (pages < useful ? pages : useful) * digits;
+}
+
+/* Of equal ones the one that was idle longer. */
+static bool goes_before(const struct reference *ref, const struct ref_segment *a,
+                        const struct ref_segment *b, size_t bytes)
+{
+    uint64_t of_a = dispensable(ref, a, bytes), of_b = dispensable(ref, b, bytes);
+
+    return of_a == of_b ? a->idle_since < b->idle_since : of_a > of_b;
 }
 
 size_t ref_trim(struct reference *ref, size_t bytes)
@@ -433,7 +450,7 @@ size_t ref_trim(struct reference *ref, size_t bytes)
                 struct ref_segment *segment = &ref->segments[i];
 
                 if (segment->idle_since && segment->shared == shared &&
-                    (!best || goes_before(segment, best, bytes - given)))
+                    (!best || goes_before(ref, segment, best, bytes - given)))
                     best = segment;
             }
             if (!best)

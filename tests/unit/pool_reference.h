@@ -37,11 +37,13 @@ struct reference {
     bool native;
     bool large; /* the request that is being served */
     uint64_t clock;
+    uint64_t rests; /* segments that became idle so far */
     struct ref_segment *segments;
     size_t count, room;
     size_t known, refused; /* bytes the device had room for, and had none for; 0: never */
     unsigned spared;       /* calls since that refusal */
     size_t peak;           /* bytes needed at once so far */
+    size_t calm;           /* segments that got a tenant since that rose */
 };
 
 void ref_init(struct reference *ref, size_t capacity, size_t segment_bytes, bool native);
