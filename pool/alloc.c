@@ -130,7 +130,7 @@ static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request 
             block = gs_tree_fit(blocks, &heap->carved[i], request->units);
         return block;
     }
-    block = gs_tree_fit(blocks, &heap->large, request->units);
+    block = gs_large_fit(blocks, heap->large, request->units);
     return block && gs_slack_allows(heap, request, block->units, closeness) ? block
                                                                             : NULL;
 }
@@ -150,7 +150,7 @@ static enum gs_status serve(struct gs_heap *heap, const struct gs_request *reque
         *out = gs_heap_carve(heap, block, request);
         return GS_OK;
     }
-    gs_tree_drop(&heap->pool->blocks, &heap->large, block);
+    gs_large_drop(&heap->pool->blocks, heap->large, block);
     gs_heap_occupy(heap, block, request);
     gs_segment_wake(heap, block->segment);
     gs_slack_note(heap);

@@ -11,24 +11,24 @@
 
 #include "heap.h"
 
-static struct gs_block *at(const struct gs_table *blocks, uint32_t id)
+static inline struct gs_block *at(const struct gs_table *blocks, uint32_t id)
 {
     return gs_table_at(blocks, id, sizeof(struct gs_block));
 }
 
 /* A whole free segment could be given back: it is the last choice among fits. */
-static bool is_whole(const struct gs_block *block)
+static inline bool is_whole(const struct gs_block *block)
 {
     return (block->prev | block->next) == 0;
 }
 
-static bool before(const struct gs_block *a, const struct gs_block *b)
+static inline bool before(const struct gs_block *a, const struct gs_block *b)
 {
     if (is_whole(a) != is_whole(b))
         return is_whole(b);
     if (a->units != b->units)
         return a->units < b->units;
-    return gs_block_addr(a) < gs_block_addr(b);
+    return gs_block_start(a) < gs_block_start(b);
 }
 
 /* A linear congruence: comparisons look at the high bits, which are its good ones. */
@@ -38,8 +38,8 @@ static inline uint32_t draw(uint32_t *seed)
 }
 
 /* Put `child` (or 0) where `old` hangs. */
-static void hang(const struct gs_table *blocks, struct gs_tree *tree, uint32_t old,
-                 uint32_t parent, uint32_t child)
+static inline void hang(const struct gs_table *blocks, struct gs_tree *tree, uint32_t old,
+                        uint32_t parent, uint32_t child)
 {
     if (child)
         at(blocks, child)->hole.parent = parent;

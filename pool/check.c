@@ -198,7 +198,7 @@ static const char *check_heap(struct gs_heap *heap)
         return why;
     if (heap->bins && !gs_bins_check(blocks, heap->bins, &holes))
         return "the bins are out of order";
-    if (!gs_tree_check(blocks, &heap->large, -1, &cached))
+    if (heap->large && !gs_large_check(blocks, heap->large, &cached))
         return "the cached large segments are out of order";
     for (int i = 0; i < GS_CARVED_PARTS; i++)
         if (!gs_tree_check(blocks, &heap->carved[i], -1, &carved))

@@ -86,6 +86,19 @@ void gs_front_barrier(void)
     errno = saved;
 }
 
+/* Does the heap have no front but the calling thread's? The thread sees its own stores,
+ * and is outside. levels->lock is held. */
+static bool mine_alone(struct gs_heap *heap)
+{
+    const struct gs_front *front = own_fronts;
+
+    if (heap->levels->front_count != 1)
+        return false;
+    while (front && atomic_load_explicit(&front->heap, memory_order_relaxed) != heap)
+        front = front->next;
+    return front != NULL;
+}
+
 void gs_levels_exclude(struct gs_heap *heap)
 {
     const struct timespec short_nap = {.tv_nsec = NAP_NS};
@@ -100,7 +113,8 @@ void gs_levels_exclude(struct gs_heap *heap)
         return;
     for (link = levels->fronts.next; link != &levels->fronts; link = link->next)
         atomic_store(&GS_LINK_OWNER(link, struct gs_front, of_heap)->wanted, 1);
-    gs_front_barrier();
+    if (!mine_alone(heap))
+        gs_front_barrier();
     for (link = levels->fronts.next; link != &levels->fronts; link = link->next) {
         struct gs_front *front = GS_LINK_OWNER(link, struct gs_front, of_heap);
 
@@ -224,22 +238,6 @@ static struct gs_front *unbound(struct gs_segment **detached)
     return front;
 }
 
-/* Blocks of a class that a front holds at most. */
-static uint32_t stack_limit(unsigned class)
-{
-    size_t bytes = (class + 1) * GS_BLOCK_BYTES, blocks;
-
-    if (class >= GS_CLASS_EXACT) {
-        unsigned step = class - GS_CLASS_EXACT;
-
-        bytes = (GS_CLASS_EXACT * GS_BLOCK_BYTES << step / 8) / 8 * (9 + step % 8);
-    }
-    blocks = GS_STACK_BYTES / bytes;
-    if (blocks > GS_STACK_BLOCKS)
-        return GS_STACK_BLOCKS;
-    return blocks > 2 ? (uint32_t)blocks : 2;
-}
-
 /* Into the heap's list, with its share of what the fronts may hold together: with many
  * threads each front gets less. Returns false if the levels are closed. */
 static bool bind(struct gs_front *front, struct gs_heap *heap,
@@ -253,7 +251,8 @@ static bool bind(struct gs_front *front, struct gs_heap *heap,
     open = !atomic_load(&levels->closed);
     if (open) {
         for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
-            front->stacks[i] = (struct gs_stack){.limit = stack_limit(i)};
+            front->stacks[i] = (struct gs_stack){.limit = gs_keep_limit(i)};
+        front->wide = (struct gs_wide){0};
         front->bytes = 0;
         front->stream = NULL;
         atomic_store(&front->wanted, 1); /* as the others: they may stay closed */
@@ -314,7 +313,7 @@ void gs_fronts_forget(struct gs_levels *levels)
         for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
             front->stacks[i].hits = 0;
         for (unsigned i = 0; i < GS_WHOLE_COUNT; i++)
-            front->whole[i] = NULL;
+            front->whole_units[i] = 0;
         atomic_store(&front->wanted, 0);
         atomic_store_explicit(&front->heap, NULL, memory_order_release);
     }

@@ -15,6 +15,15 @@
 /* A context's destruction waits this long for give-backs of other threads to finish. */
 #define KILL_WAIT_NS 10000000000ull
 
+/* Either may be NULL. */
+static void unmap_bins(struct gs_bins *bins, struct gs_large *large)
+{
+    if (bins)
+        gs_meta_unmap(bins, sizeof(*bins));
+    if (large)
+        gs_meta_unmap(large, sizeof(*large));
+}
+
 enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *backend,
                               void *self, int device, struct gs_heap **out)
 {
@@ -27,11 +36,12 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
     if (!heap)
         return status;
     heap->bins = gs_meta_map(sizeof(*heap->bins));
-    if (!heap->bins)
+    heap->large = gs_meta_map(sizeof(*heap->large));
+    if (!heap->bins || !heap->large)
         goto no_bins;
     status = gs_starts_init(&heap->starts);
     if (status != GS_OK)
-        goto no_starts;
+        goto no_bins;
     if (pool->cache_bytes)
         status = gs_levels_create(pool->cache_bytes, &heap->levels);
     if (status != GS_OK)
@@ -47,7 +57,7 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
     for (int i = 0; i < GS_IDLE_PARTS; i++)
         gs_list_init(&heap->idle[i]);
     gs_lock_take(&pool->meta);
-    pool->heap_bytes += sizeof(*heap) + sizeof(*heap->bins);
+    pool->heap_bytes += sizeof(*heap) + sizeof(*heap->bins) + sizeof(*heap->large);
     if (heap->levels)
         pool->heap_bytes += sizeof(*heap->levels);
     heap->next = atomic_load(&pool->heaps);
@@ -58,9 +68,8 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
 
 no_levels:
     gs_starts_fini(&heap->starts);
-no_starts:
-    gs_meta_unmap(heap->bins, sizeof(*heap->bins));
 no_bins:
+    unmap_bins(heap->bins, heap->large);
     gs_meta_unmap(heap, sizeof(*heap));
     return status;
 }
@@ -161,7 +170,6 @@ static void bury_books(struct gs_heap *heap)
     heap->stats.live_bytes = heap->stats.used_bytes = 0;
     heap->stats.reserved_bytes = heap->stats.pending_bytes = 0;
     heap->small_units = 0;
-    heap->large.root = heap->large.first = 0;
     for (int i = 0; i < GS_CARVED_PARTS; i++)
         heap->carved[i] = (struct gs_tree){0, 0};
     heap->carved_units = 0;
@@ -174,24 +182,27 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
 {
     struct gs_pool *pool = heap->pool;
     uint32_t lost_blocks = 0, lost_segments = 0;
+    struct gs_large *large;
     struct gs_bins *bins;
 
     gs_levels_close(heap, false); /* no block enters or leaves a front from here on */
     gs_lock_take(&heap->lock);
     bins = heap->bins;
+    large = heap->large;
     if (!gs_heap_is_dead(heap)) {
         atomic_store(&heap->dead, true);
         bury_segments(heap, &lost_blocks, &lost_segments);
         bury_books(heap);
         heap->bins = NULL;
+        heap->large = NULL;
     }
     gs_lock_drop(&heap->lock);
     if (bins) {
         gs_pending_forget(heap);
         lose(pool, lost_blocks, lost_segments);
-        gs_meta_unmap(bins, sizeof(*bins));
+        unmap_bins(bins, large);
         gs_lock_take(&pool->meta);
-        pool->heap_bytes -= sizeof(*bins);
+        pool->heap_bytes -= sizeof(*bins) + sizeof(*large);
         gs_lock_drop(&pool->meta);
     }
     if (wait_ns)

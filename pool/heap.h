@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 
 #include "bins.h"
+#include "large.h"
 #include "levels.h"
 #include "list.h"
 #include "lock.h"
@@ -173,7 +174,7 @@ struct gs_heap {
     uint32_t seed;
     struct gs_stock spare_blocks;
     struct gs_bins *bins;                   /* holes of shared segments; NULL once dead */
-    struct gs_tree large;                   /* cached large segments, by size */
+    struct gs_large *large;                 /* cached large segments; likewise */
     struct gs_tree carved[GS_CARVED_PARTS]; /* holes of carved segments, by size */
     struct gs_link segments;
     struct gs_link idle[GS_IDLE_PARTS]; /* least recently used first */
@@ -271,6 +272,12 @@ static inline struct gs_block *gs_block_new(struct gs_heap *heap)
     heap->spare_blocks.count--;
     block->id = id;
     return block;
+}
+
+/* gs_block_addr, inside the pool. */
+static inline uint64_t gs_block_start(const struct gs_block *block)
+{
+    return block->segment->addr + (uint64_t)block->offset * GS_BLOCK_BYTES;
 }
 
 /* The size of an occupied block, as the segment and the counters see it. */

@@ -68,7 +68,7 @@ GS_HIT struct gs_block *gs_hit_alloc(struct gs_heap *heap, size_t bytes)
 /* The address of a block that its caller holds. */
 GS_HIT uint64_t gs_hit_addr(const struct gs_block *block)
 {
-    return block->segment->addr + (uint64_t)block->offset * GS_BLOCK_BYTES;
+    return gs_block_start(block);
 }
 
 /* ---- free -------------------------------------------------------------------------- */

@@ -13,6 +13,8 @@
 
 /* Blocks of a class of several sizes that are looked at for one that fits. */
 #define SEARCH_MAX 8u
+/* Of its bytes, what a front that has too many makes free at once. */
+#define FRONT_SPARE 4u
 /* Blocks released in one turn of the heap's lock. */
 #define RELEASE_TURN 64u
 
@@ -178,6 +180,8 @@ static void shelf_empty(const struct shelf *shelf, struct chain *chain)
     struct gs_stack *stack = shelf->stack;
     struct chain taken = {0};
 
+    if (!stack->count) /* nobody is on the way to it */
+        return;
     gs_lock_take(shelf->lock);
     while (stack->top) {
         struct gs_block *block = stack->top;
@@ -223,12 +227,15 @@ static void sink(struct gs_front *front, struct gs_heap *heap, unsigned class,
                  const struct chain *chain, struct gs_segment **detached)
 {
     struct gs_levels *levels = heap->levels;
-    struct gs_cache *cache = stream_of(front, levels);
+    struct gs_cache *cache;
     uint32_t most = front->stacks[class].limit * GS_LOWER_STACKS;
     struct shelf shelf;
 
-    if (!chain->count)
+    if (class >= GS_CLASS_EXACT) {
+        release(heap, chain, detached);
         return;
+    }
+    cache = stream_of(front, levels);
     if (cache) {
         shelf = stream_shelf(levels, cache, class);
         if (shelf_store(&shelf, chain, most, levels->level_bytes))
@@ -245,6 +252,7 @@ static void cut(struct gs_front *front, unsigned class, uint32_t keep,
 {
     struct gs_stack *stack = &front->stacks[class];
     struct gs_block **link = &stack->top, *block;
+    size_t held = chain->bytes;
 
     if (stack->count <= keep)
         return;
@@ -259,46 +267,92 @@ static void cut(struct gs_front *front, unsigned class, uint32_t keep,
         block = below;
     }
     stack->count = keep;
-    front->bytes -= chain->bytes;
+    front->bytes -= chain->bytes - held;
 }
 
-void gs_levels_spill(struct gs_front *front, struct gs_heap *heap, unsigned class,
+/* `count` blocks of a class gave way. If it is not worth keeping, the others do too. */
+static void give_way(struct gs_front *front, unsigned class, uint32_t count,
+                     struct chain *chain)
+{
+    if (gs_keep_lost(front, class, count))
+        cut(front, class, 0, chain);
+}
+
+/* Class after class gives its older half, until a front holds at most `most` bytes. What
+ * goes to the segments goes together. */
+static void lighten(struct gs_front *front, struct gs_heap *heap, size_t most,
+                    struct gs_segment **detached)
+{
+    struct chain wide = {0};
+
+    while (front->bytes > most) {
+        unsigned class = front->hand;
+
+        front->hand = class + 1 < GS_CLASS_COUNT ? class + 1 : 0;
+        if (!front->stacks[class].count)
+            continue;
+        if (class >= GS_CLASS_EXACT) {
+            uint32_t count = front->stacks[class].count;
+
+            cut(front, class, count / 2, &wide);
+            give_way(front, class, count - count / 2, &wide);
+        } else {
+            struct chain chain = {0};
+
+            cut(front, class, front->stacks[class].count / 2, &chain);
+            sink(front, heap, class, &chain, detached);
+        }
+    }
+    release(heap, &wide, detached);
+}
+
+void gs_levels_spill(struct gs_front *front, struct gs_heap *heap, uint32_t units,
                      struct gs_segment **detached)
 {
+    unsigned class = gs_class_of(units);
     struct gs_stack *stack = &front->stacks[class];
+    size_t bytes = (size_t)units * GS_BLOCK_BYTES, limit = front->limit_bytes;
+    size_t spared = limit / FRONT_SPARE;
 
+    if (bytes > limit || !stack->limit)
+        return;
     if (stack->count >= stack->limit) {
         struct chain chain = {0};
 
         cut(front, class, stack->limit / 2, &chain);
+        if (class >= GS_CLASS_EXACT)
+            give_way(front, class, chain.count, &chain);
         sink(front, heap, class, &chain, detached);
-        return;
     }
-    for (unsigned i = 0; i < GS_CLASS_COUNT; i++) { /* too many bytes in all of them */
-        struct chain chain = {0};
+    if (front->bytes + bytes > limit)
+        lighten(front, heap, limit - (bytes > spared ? bytes : spared), detached);
+}
 
-        cut(front, i, front->stacks[i].count / 2, &chain);
-        sink(front, heap, i, &chain, detached);
+/* All whole segments of a front. */
+static void gather_whole(struct gs_front *front, struct chain *chain)
+{
+    for (unsigned i = 0; i < GS_WHOLE_COUNT; i++) {
+        if (front->whole_units[i])
+            chain_add(chain, front->whole[i]);
+        front->whole_units[i] = 0;
     }
 }
 
 void gs_levels_flush(struct gs_front *front, struct gs_heap *heap,
                      struct gs_segment **detached)
 {
+    struct chain whole = {0};
+
     for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
         struct chain chain = {0};
 
+        if (!front->stacks[i].count)
+            continue;
         cut(front, i, 0, &chain);
         sink(front, heap, i, &chain, detached);
     }
-    for (unsigned i = 0; i < GS_WHOLE_COUNT; i++) {
-        struct chain chain = {0};
-
-        if (front->whole[i])
-            chain_add(&chain, front->whole[i]);
-        release(heap, &chain, detached);
-        front->whole[i] = NULL;
-    }
+    gather_whole(front, &whole);
+    release(heap, &whole, detached);
 }
 
 /* The first block of a chain is what was asked for, the others stay in the front. */
@@ -333,6 +387,10 @@ struct gs_block *gs_levels_take(struct gs_front *front, struct gs_heap *heap,
         front->bytes -= units * GS_BLOCK_BYTES;
         return block;
     }
+    if (class >= GS_CLASS_EXACT) {
+        gs_keep_missed(front, class, units);
+        return NULL;
+    }
     if (front->bytes + most * units * GS_BLOCK_BYTES > front->limit_bytes)
         most = 1;
     cache = stream_of(front, levels);
@@ -352,29 +410,46 @@ struct gs_block *gs_levels_take(struct gs_front *front, struct gs_heap *heap,
 struct gs_block *gs_levels_take_whole(struct gs_front *front, uint32_t units)
 {
     for (unsigned i = 0; i < GS_WHOLE_COUNT; i++) {
-        struct gs_block *block = front->whole[i];
-
-        if (!block || block->units != units)
+        if (front->whole_units[i] != units)
             continue;
-        for (; i + 1 < GS_WHOLE_COUNT; i++)
-            front->whole[i] = front->whole[i + 1];
-        front->whole[i] = NULL;
-        return block;
+        front->whole_units[i] = 0;
+        return front->whole[i];
     }
     return NULL;
+}
+
+/* All that a front may hold counts as idle only once it is drained: it has to stay below
+ * what the device may have idle. */
+static bool may_keep(struct gs_heap *heap, const struct gs_block *block)
+{
+    unsigned device = (unsigned)(gs_room_of(heap) - heap->pool->rooms);
+    size_t limit =
+        atomic_load_explicit(&heap->pool->idle_limit[device], memory_order_relaxed);
+
+    return block->segment->bytes <= limit / GS_WHOLE_COUNT;
 }
 
 void gs_levels_put_whole(struct gs_front *front, struct gs_heap *heap,
                          struct gs_block *block, struct gs_segment **detached)
 {
     struct chain chain = {0};
+    unsigned i = 0;
 
-    if (front->whole[GS_WHOLE_COUNT - 1])
-        chain_add(&chain, front->whole[GS_WHOLE_COUNT - 1]);
-    for (unsigned i = GS_WHOLE_COUNT - 1; i > 0; i--)
-        front->whole[i] = front->whole[i - 1];
-    front->whole[0] = block;
-    release(heap, &chain, detached);
+    if (GS_UNLIKELY(!may_keep(heap, block))) {
+        chain_add(&chain, block);
+        release(heap, &chain, detached);
+        return;
+    }
+    while (i < GS_WHOLE_COUNT && front->whole_units[i])
+        i++;
+    if (i == GS_WHOLE_COUNT) {
+        i = front->whole_hand;
+        front->whole_hand = (i + 1) % GS_WHOLE_COUNT;
+        chain_add(&chain, front->whole[i]);
+        release(heap, &chain, detached);
+    }
+    front->whole[i] = block;
+    front->whole_units[i] = block->units;
 }
 
 /* All that is cached; the fronts are excluded. */
@@ -388,6 +463,8 @@ static void gather(struct gs_levels *levels, struct chain *chain)
         for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
             struct gs_stack *stack = &front->stacks[i];
 
+            if (!stack->count)
+                continue;
             while (stack->top) {
                 struct gs_block *block = stack->top;
 
@@ -397,22 +474,19 @@ static void gather(struct gs_levels *levels, struct chain *chain)
             stack->count = 0;
         }
         front->bytes = 0;
-        for (unsigned i = 0; i < GS_WHOLE_COUNT; i++) {
-            if (front->whole[i])
-                chain_add(chain, front->whole[i]);
-            front->whole[i] = NULL;
-        }
+        gather_whole(front, chain);
     }
-    for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
+    for (unsigned i = 0; i < GS_CLASS_EXACT && atomic_load(&levels->global_bytes); i++) {
         struct shelf shelf = global_shelf(levels, i);
 
         shelf_empty(&shelf, chain);
-        for (unsigned j = 0; j < GS_STREAMS; j++) {
-            struct gs_cache *cache = atomic_load(&levels->streams[j]);
+    }
+    for (unsigned j = 0; j < GS_STREAMS && atomic_load(&levels->stream_bytes); j++) {
+        struct gs_cache *cache = atomic_load(&levels->streams[j]);
 
-            if (!cache)
-                continue;
-            shelf = stream_shelf(levels, cache, i);
+        for (unsigned i = 0; cache && i < GS_CLASS_EXACT; i++) {
+            struct shelf shelf = stream_shelf(levels, cache, i);
+
             shelf_empty(&shelf, chain);
         }
     }
@@ -502,7 +576,8 @@ void gs_levels_sum(struct gs_heap *heap, struct gs_pool_stats *sum)
         sum->front_hits += counts->allocs - counts->from_stream - counts->from_global;
         sum->front_bytes += front->bytes;
         for (unsigned i = 0; i < GS_WHOLE_COUNT; i++)
-            sum->front_bytes += front->whole[i] ? gs_block_bytes(front->whole[i]) : 0;
+            sum->front_bytes +=
+                front->whole_units[i] ? gs_block_bytes(front->whole[i]) : 0;
     }
     sum->stream_bytes += atomic_load(&levels->stream_bytes);
     sum->global_bytes += atomic_load(&levels->global_bytes);

@@ -38,14 +38,14 @@ struct gs_segment;
 #define GS_CLASS_EXACT 64u
 #define GS_CLASS_COUNT (GS_CLASS_EXACT + 6 * 8)
 #define GS_STREAMS     16u /* caches of the stream level; keys share them */
-#define GS_WHOLE_COUNT 2u  /* whole segments in a front */
+#define GS_WHOLE_COUNT 16u /* whole segments in a front */
 
 /* What a front holds of one class: at most so many blocks, and so many bytes unless those
  * are fewer than two blocks. */
 #define GS_STACK_BLOCKS 16u
 #define GS_STACK_BYTES  (256 * GS_KIB)
 /* All classes of a front together. */
-#define GS_FRONT_BYTES (2 * GS_MIB)
+#define GS_FRONT_BYTES (4 * GS_MIB)
 /* How many calls a full device keeps the levels empty for. */
 #define GS_SUSPENDED 4096u
 /* A stack of a lower level holds so many times what a front's does. */
@@ -61,11 +61,22 @@ static inline unsigned gs_class_of(uint32_t units)
     return GS_CLASS_EXACT + (top - 6) * 8 + (((units - 1) >> (top - 3)) & 7);
 }
 
+/* Classes above 32 KiB hold several sizes: what is kept of one may never be asked for. */
+#define GS_CLASS_WIDE (GS_CLASS_COUNT - GS_CLASS_EXACT)
+#define GS_ASKED      32u /* sizes that are remembered */
+
+/* Are they worth a place in the front? By class, from GS_CLASS_EXACT on. */
+struct gs_wide {
+    uint32_t hits[GS_CLASS_WIDE];  /* of its stack, when some of it gave way last */
+    uint8_t wasted[GS_CLASS_WIDE]; /* blocks that gave way since the last hit */
+    uint16_t asked[GS_ASKED]; /* units missed of late, in classes that are not kept */
+};
+
 /* Blocks of one class, linked by live.below. */
 struct gs_stack {
     struct gs_block *top;
     uint32_t count;
-    uint32_t limit; /* in a front; 1 or more */
+    uint32_t limit; /* in a front; 0: the class is not kept, for now */
     uint64_t hits;  /* in a front; see gs_classes_settle */
 };
 
@@ -88,13 +99,19 @@ struct gs_front {
     _Atomic(struct gs_heap *) heap; /* NULL: bound to none */
     size_t bytes, limit_bytes;      /* in the stacks */
     struct gs_front_counts counts;
-    struct gs_block *whole[GS_WHOLE_COUNT]; /* youngest first */
+    struct gs_block *whole[GS_WHOLE_COUNT];
+    uint32_t whole_units[GS_WHOLE_COUNT]; /* of each; 0: there is none */
+    unsigned whole_hand;                  /* the one that gives way next */
     uint64_t stream_key;
     struct gs_cache *stream; /* of that key; NULL: not looked up */
     struct gs_link of_heap;  /* levels->fronts; levels->lock */
     struct gs_front *next;   /* of the same thread, or spare */
+    unsigned hand;           /* the class that gives way next */
+    struct gs_wide wide;
     struct gs_stack stacks[GS_CLASS_COUNT];
 } __attribute__((aligned(64)));
+
+static_assert(sizeof(struct gs_front) <= 4096, "docs/pool.md says a page");
 
 struct gs_cache {
     struct gs_lock lock; /* GS_RANK_STREAM */
@@ -133,11 +150,12 @@ void gs_levels_destroy(struct gs_levels *levels);
  */
 struct gs_block *gs_levels_take(struct gs_front *front, struct gs_heap *heap,
                                 uint32_t units);
-/* Make room in the front for one more block of a class: what is too much moves down. The
+/* Make room in the front for one more block of `units`: what is too much moves down. The
  * caller is inside. Segments that have to be given back are added to *detached. */
-void gs_levels_spill(struct gs_front *front, struct gs_heap *heap, unsigned class,
+void gs_levels_spill(struct gs_front *front, struct gs_heap *heap, uint32_t units,
                      struct gs_segment **detached);
-/* A whole segment out of the front, or into it; the caller is inside. */
+/* A whole segment out of the front, or into it, or back to the segments where it is too
+ * large to be kept; the caller is inside. */
 struct gs_block *gs_levels_take_whole(struct gs_front *front, uint32_t units);
 void gs_levels_put_whole(struct gs_front *front, struct gs_heap *heap,
                          struct gs_block *block, struct gs_segment **detached);
@@ -166,6 +184,16 @@ void gs_levels_sum(struct gs_heap *heap, struct gs_pool_stats *sum);
 /* Between the two, with heap->lock held: NULL, or what is wrong. *count: cached blocks.
  */
 const char *gs_levels_check(struct gs_heap *heap, size_t *count);
+
+/* --- keep.c: which classes a front keeps -------------------------------------------- */
+
+/* Blocks of a class that a front holds at most, while the class is kept. */
+uint32_t gs_keep_limit(unsigned class);
+/* Blocks of a wide class gave way. Returns true if it is not kept from now on: then all
+ * the others have to give way. The caller is inside, as for the next. */
+bool gs_keep_lost(struct gs_front *front, unsigned class, uint32_t count);
+/* The front had nothing for a request of a wide class: it may be kept again. */
+void gs_keep_missed(struct gs_front *front, unsigned class, uint32_t units);
 
 /* --- front.c: which thread has which front, and how others are kept out ------------- */
 

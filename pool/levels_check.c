@@ -50,10 +50,11 @@ static const char *check_front(const struct gs_heap *heap, const struct gs_front
     for (unsigned i = 0; i < GS_WHOLE_COUNT && !why; i++) {
         const struct gs_block *block = front->whole[i];
 
-        if (!block)
+        if (!front->whole_units[i])
             continue;
         ++*count;
-        if (gs_block_state(block) != GS_BLOCK_CACHED ||
+        if (block->units != front->whole_units[i] ||
+            gs_block_state(block) != GS_BLOCK_CACHED ||
             atomic_load(&block->segment->cacheable) != GS_CACHEABLE_WHOLE ||
             gs_segment_heap(block->segment) != heap)
             why = "a segment in a front is not a cached one";

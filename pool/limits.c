@@ -245,6 +245,8 @@ size_t gs_heap_upkeep(struct gs_heap *heap, size_t bytes)
     wanted = gs_relief_take_wanted(pool, heap->device);
     if (bytes < wanted)
         bytes = wanted;
+    if (bytes > atomic_load(&pool->idle[i])) /* not enough, but for what is cached */
+        gs_levels_drain(heap);
     idle = atomic_load(&pool->idle[i]);
     kept = atomic_load(&pool->idle_limit[i]);
     if (idle > kept && bytes < idle - kept)

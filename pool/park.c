@@ -163,7 +163,7 @@ struct gs_segment *gs_block_release(struct gs_heap *heap, struct gs_block *block
     if (segment->shared)
         gs_hole_put(heap, block);
     else
-        gs_tree_put(&heap->pool->blocks, &heap->large, block, &heap->seed);
+        gs_large_put(&heap->pool->blocks, heap->large, block, &heap->seed);
     if (!segment->occupied)
         gs_segment_rest(heap, segment);
     return NULL;
@@ -216,7 +216,7 @@ static bool put_inside(struct gs_front *front, struct gs_heap *heap,
     if (what == GS_CACHEABLE_BLOCKS) {
         if (GS_LIKELY(gs_front_push(front, block, anew)))
             return true;
-        gs_levels_spill(front, heap, gs_class_of(block->units), detached);
+        gs_levels_spill(front, heap, block->units, detached);
         return gs_front_push(front, block, anew);
     }
     if (what != GS_CACHEABLE_WHOLE)

@@ -195,8 +195,8 @@ enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr,
 
 /*
  * Free what is pending and has completed; then give idle memory of `device` (-1: all)
- * back to the backends, largest part first, what will be missed least first, until at least
- * `bytes` (SIZE_MAX: everything idle) are back. Returns the bytes given back.
+ * back to the backends, largest part first, what will be missed least first, until at
+ * least `bytes` (SIZE_MAX: everything idle) are back. Returns the bytes given back.
  */
 size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes);
 /* Bytes gs_pool_trim could give back on `device` now. */

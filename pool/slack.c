@@ -75,6 +75,8 @@ bool gs_slack_allows(struct gs_heap *heap, const struct gs_request *request,
 void gs_slack_begin(struct gs_heap *heap, struct gs_segment *segment, size_t bytes)
 {
     segment->slack = segment->bytes > bytes ? segment->bytes - bytes : 0;
+    if (!segment->slack)
+        return;
     heap->slack_bytes += segment->slack;
     atomic_fetch_add_explicit(&gs_room_of(heap)->slack, segment->slack,
                               memory_order_relaxed);
@@ -82,6 +84,8 @@ void gs_slack_begin(struct gs_heap *heap, struct gs_segment *segment, size_t byt
 
 void gs_slack_end(struct gs_heap *heap, struct gs_segment *segment)
 {
+    if (!segment->slack)
+        return;
     heap->slack_bytes -= segment->slack;
     atomic_fetch_sub_explicit(&gs_room_of(heap)->slack, segment->slack,
                               memory_order_relaxed);

@@ -110,7 +110,7 @@ void gs_starts_fini(struct gs_starts *starts)
 /* Into the first slot of the run that is no start's. Returns what stood there. */
 static uint32_t insert(struct gs_starts_table *table, const struct gs_block *block)
 {
-    uint64_t hash = gs_starts_hash(gs_block_addr(block));
+    uint64_t hash = gs_starts_hash(gs_block_start(block));
     size_t mask = mask_of(table), at = home_of(hash, mask);
     uint32_t was;
 
@@ -213,7 +213,7 @@ static void bury(struct gs_starts *starts, struct gs_starts_table *table, size_t
 void gs_starts_drop(struct gs_starts *starts, const struct gs_block *block)
 {
     struct gs_starts_table *table = table_of(starts);
-    uint64_t hash = gs_starts_hash(gs_block_addr(block));
+    uint64_t hash = gs_starts_hash(gs_block_start(block));
     size_t mask = mask_of(table), at = home_of(hash, mask);
     uint32_t mine = block->id | tag_of(hash);
 

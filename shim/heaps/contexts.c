@@ -456,6 +456,7 @@ void gs_context_end(struct gs_state *state, CUcontext handle)
     }
     if (found) {
         gs_full_wait_context_ends(found);
+        gs_epochs_end(&found->epochs);
     }
     gs_all_contexts_remove(handle);
     gs_limits_context_lost(handle);

@@ -22,7 +22,9 @@ struct gs_epoch {
     unsigned references;    /* pending blocks, and whoever works with it */
     unsigned frees;
     size_t bytes;
-    uint64_t mark; /* from CLOSED on */
+    uint64_t mark;          /* from CLOSED on */
+    struct gs_epoch *proof; /* from DONE on: a reference to the one whose mark was seen
+                               complete; NULL: its own */
 };
 
 /* An epoch as a fence: its address is even, the fence is odd, and an event's is even. */
@@ -71,7 +73,9 @@ static void drop_many(struct gs_epoch *epoch, unsigned references)
     gs_lock_take(&home->lock);
     epoch->references -= references;
     bool last = epoch->references == 0;
+    struct gs_epoch *proof = NULL;
     if (last) {
+        proof = epoch->proof;
         let_go(epoch);
         home->busy = home->busy == epoch->number ? 0 : home->busy;
         home->open = home->open == epoch ? NULL : home->open;
@@ -82,6 +86,9 @@ static void drop_many(struct gs_epoch *epoch, unsigned references)
             home->marker->release(home->self, epoch->mark);
         }
         free(epoch);
+    }
+    if (proof) { /* which has none itself */
+        drop_many(proof, 1);
     }
 }
 
@@ -276,6 +283,10 @@ static void learn(struct gs_epoch *epoch)
     }
     if (epoch->number <= home->done) {
         epoch->state = DONE;
+        if (home->seen && home->seen != epoch) {
+            epoch->proof = home->seen;
+            epoch->proof->references++;
+        }
     } else if (epoch->number <= home->in_order) {
         epoch->state = ORDERED;
     } else {
@@ -296,16 +307,24 @@ static enum state state_of(struct gs_epoch *epoch, uint64_t *mark)
 
 static void become(struct gs_epoch *epoch, enum state state)
 {
-    gs_lock_take(&epoch->home->lock);
-    if (state == DONE && epoch->number > epoch->home->done) {
-        epoch->home->done = epoch->number;
+    struct gs_epochs *home = epoch->home;
+    struct gs_epoch *seen = NULL;
+    gs_lock_take(&home->lock);
+    if (state == DONE && epoch->number > home->done) {
+        home->done = epoch->number;
+        seen = home->seen;
+        home->seen = epoch;
+        epoch->references++;
     }
     if (state == DONE) {
         learn(epoch);
     } else {
         epoch->state = state;
     }
-    gs_lock_drop(&epoch->home->lock);
+    gs_lock_drop(&home->lock);
+    if (seen) {
+        drop(seen);
+    }
 }
 
 static enum gs_status ask(struct gs_epoch *epoch, uint64_t mark)
@@ -389,8 +408,24 @@ void gs_epoch_release_many(gs_fence fence, unsigned blocks)
 
 uint64_t gs_epoch_mark(gs_fence fence)
 {
+    const struct gs_epoch *epoch = epoch_of(fence);
     uint64_t mark;
-    return state_of(epoch_of(fence), &mark) == DONE ? mark : 0;
+    if (state_of(epoch_of(fence), &mark) != DONE) {
+        return 0;
+    }
+    return epoch->proof ? epoch->proof->mark : mark;
+}
+
+void gs_epochs_end(struct gs_epochs *epochs)
+{
+    gs_lock_take(&epochs->lock);
+    struct gs_epoch *seen = epochs->seen;
+    epochs->seen = NULL;
+    epochs->done = UINT64_MAX; /* nothing runs any more */
+    gs_lock_drop(&epochs->lock);
+    if (seen) {
+        drop(seen);
+    }
 }
 
 uint64_t gs_epoch_marked(gs_fence fence)

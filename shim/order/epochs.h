@@ -53,10 +53,14 @@ struct gs_epochs {
     size_t held;           /* bytes of epochs that are not known to be ready */
     uint64_t opened, done, in_order; /* numbers of epochs: the last one, the last one that
                                         is done, and that is ordered */
-    uint64_t busy; /* the one that was asked after last, and not done; 0: none */
+    struct gs_epoch *seen; /* a reference to the last one that is done; NULL: none yet */
+    uint64_t busy;         /* the one that was asked after last, and not done; 0: none */
     unsigned misses, patience; /* requests that found nothing since one asked, and how
                                   many are to pass before the next one does */
 };
+
+/* What it keeps of its own is let go of. Epochs that blocks refer to live on. */
+void gs_epochs_end(struct gs_epochs *epochs);
 
 /* `marker` must outlive it; `self` is passed to each of its functions. */
 void gs_epochs_init(struct gs_epochs *epochs, const struct gs_marker *marker, void *self);
@@ -99,7 +103,8 @@ bool gs_epoch_is(gs_fence fence);
 enum gs_status gs_epoch_query(gs_fence fence) GS_MUST_USE;
 void gs_epoch_release(gs_fence fence);
 void gs_epoch_release_many(gs_fence fence, unsigned blocks);
-/* For those who hold a reference: the mark of one that was seen done; 0: it is not. */
+/* For those who hold a reference: the mark by which it was seen done, its own or a later
+ * one's; 0: it is not. */
 uint64_t gs_epoch_mark(gs_fence fence);
 /* The mark, done or not; 0: there is none yet. */
 uint64_t gs_epoch_marked(gs_fence fence);

@@ -4,6 +4,7 @@
  */
 #include <criterion/criterion.h>
 
+#include "heap.h"
 #include "pool_fake.h"
 
 Test(large, gets_a_segment_of_its_own)
@@ -94,5 +95,69 @@ Test(large, many_cached_sizes_are_all_found_again)
     for (size_t i = 0; i < 400; i++)
         cr_assert_eq(bed_alloc(&bed, 2 * GS_MIB * (1 + i * 37 % 400)), addrs[i]);
     cr_assert_eq(bed.fake.maps, 400);
+    bed_fini(&bed);
+}
+
+/* The smallest of the members that has `units`, of these the one at the lowest address.
+ */
+static struct gs_block *best_of(struct gs_block *const *blocks, const bool *in,
+                                size_t count, uint32_t units)
+{
+    struct gs_block *best = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        if (!in[i] || blocks[i]->units < units)
+            continue;
+        if (!best || blocks[i]->units < best->units ||
+            (blocks[i]->units == best->units &&
+             gs_block_addr(blocks[i]) < gs_block_addr(best)))
+            best = blocks[i];
+    }
+    return best;
+}
+
+/* Sizes of one bin and of several, odd ones among them, up to more than the row has bins
+ * for. */
+Test(large, row_agrees_with_a_search)
+{
+    enum { ROOM = 400 };
+    static struct gs_segment segments[ROOM];
+    static struct gs_large row;
+    static struct gs_block *blocks[ROOM];
+    static bool in[ROOM];
+    uint64_t state = 11;
+    size_t members = 0;
+    uint32_t seed = 1;
+    struct bed bed;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    for (uint32_t i = 0; i < ROOM; i++) {
+        uint32_t id, bins = bed_random(&state) % (i % 3 ? 40 : 3 * GS_LARGE_BINS);
+
+        cr_assert_eq(gs_table_take(&bed.pool->blocks, &id), GS_OK);
+        blocks[i] = gs_block_at(bed.pool, id);
+        blocks[i]->id = id;
+        segments[i].addr = FAKE_BASE + (uint64_t)i * GS_LARGE_BYTES;
+        blocks[i]->segment = &segments[i];
+        blocks[i]->units = (bins + 1) * GS_LARGE_UNITS + (i % 5 ? 0 : i);
+    }
+    for (int step = 0; step < 60000; step++) {
+        uint32_t i = bed_random(&state) % ROOM, units;
+        size_t count = 0;
+
+        if (in[i])
+            gs_large_drop(&bed.pool->blocks, &row, blocks[i]);
+        else
+            gs_large_put(&bed.pool->blocks, &row, blocks[i], &seed);
+        in[i] = !in[i];
+        members += in[i] ? 1 : (size_t)-1;
+        if (step % 20)
+            continue;
+        units = blocks[bed_random(&state) % ROOM]->units + step % 3 - 1;
+        cr_assert_eq(gs_large_fit(&bed.pool->blocks, &row, units),
+                     best_of(blocks, in, ROOM, units));
+        cr_assert(gs_large_check(&bed.pool->blocks, &row, &count));
+        cr_assert_eq(count, members);
+    }
     bed_fini(&bed);
 }

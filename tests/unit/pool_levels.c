@@ -128,6 +128,122 @@ Test(levels, what_a_wait_makes_ready_is_the_threads_first)
     fake_fini(&bed.fake);
 }
 
+/* Are the next `count` blocks of a size kept by the thread? */
+static bool keeps(struct bed *bed, size_t bytes)
+{
+    uint64_t before = bed_stats(bed).front_hits;
+
+    bed_free(bed, bed_alloc(bed, bytes));
+    bed_free(bed, bed_alloc(bed, bytes));
+    return bed_stats(bed).front_hits > before;
+}
+
+/* Of a class of several sizes that are never asked for twice nothing is kept; once one of
+ * them is, they are again. */
+Test(levels, sizes_that_do_not_repeat_are_not_kept)
+{
+    enum { COUNT = 32 };
+    const unsigned class = gs_class_of(1025);
+    uint64_t addrs[COUNT];
+    struct bed bed;
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    for (size_t i = 0; i < COUNT; i++) {
+        cr_assert_eq(gs_class_of((uint32_t)(1025 + i)), class);
+        addrs[i] = bed_alloc(&bed, (1025 + i) * GS_BLOCK_BYTES);
+    }
+    for (size_t i = 0; i < COUNT; i++)
+        bed_free(&bed, addrs[i]);
+    bed_check(&bed);
+    cr_assert_eq(cached_bytes(&bed), 0, "all of them went to their segments");
+    cr_assert_eq(gs_front_mine->stacks[class].limit, 0);
+
+    cr_assert_not(keeps(&bed, 1100 * GS_BLOCK_BYTES), "only now it was asked for twice");
+    cr_assert(keeps(&bed, 1100 * GS_BLOCK_BYTES));
+    cr_assert(keeps(&bed, 4096), "another class");
+    bed_fini(&bed);
+}
+
+/* A class that is asked for what gave way stays, however much gives way. */
+Test(levels, sizes_that_repeat_are_kept)
+{
+    enum { COUNT = 4, ROUNDS = 32 };
+    uint64_t addrs[COUNT], before;
+    struct bed bed;
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        before = bed_stats(&bed).front_hits;
+        for (size_t i = 0; i < COUNT; i++)
+            addrs[i] = bed_alloc(&bed, 256 * GS_KIB);
+        if (round > 1)
+            cr_assert_gt(bed_stats(&bed).front_hits, before, "round %u", round);
+        for (size_t i = COUNT; i > 0; i--)
+            bed_free(&bed, addrs[i - 1]);
+        bed_check(&bed);
+    }
+    bed_fini(&bed);
+}
+
+/* What is too much for a front makes room for what comes: the youngest stay. */
+Test(levels, a_full_front_gives_up_its_older_half_class_by_class)
+{
+    enum { SIZES = 24, COUNT = 16 * SIZES };
+    uint64_t addrs[COUNT];
+    struct bed bed;
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    for (size_t i = 0; i < COUNT; i++)
+        addrs[i] = bed_alloc(&bed, (9 + i % SIZES) * GS_KIB);
+    for (size_t i = 0; i < COUNT; i++) {
+        bed_free(&bed, addrs[i]);
+        cr_assert_leq(gs_front_mine->bytes, gs_front_mine->limit_bytes);
+    }
+    cr_assert_gt(gs_front_mine->bytes, GS_FRONT_BYTES / 2, "not emptied at once");
+    bed_check(&bed);
+    cr_assert_eq(bed_alloc(&bed, (9 + (COUNT - 1) % SIZES) * GS_KIB), addrs[COUNT - 1]);
+    bed_fini(&bed);
+}
+
+/* Whole segments in a front are not counted as idle: they may not be more than may be. */
+Test(levels, whole_segments_are_kept_within_the_idle_limit)
+{
+    struct gs_pool_limits limits = {.reserved_bytes = SIZE_MAX, .device_bytes = GS_GIB};
+    struct gs_pool_stats stats;
+    struct bed bed;
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    limits.idle_bytes = GS_WHOLE_COUNT * 4 * GS_MIB;
+    gs_pool_set_limits(bed.pool, 0, &limits);
+    bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
+    cr_assert_eq(cached_bytes(&bed), 0);
+    bed_free(&bed, bed_alloc(&bed, 4 * GS_MIB));
+    cr_assert_eq(cached_bytes(&bed), 4 * GS_MIB);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 10 * GS_MIB), 10 * GS_MIB, "that one too");
+    stats = bed_stats(&bed);
+    cr_assert_eq(stats.reserved_bytes, 0);
+    bed_fini(&bed);
+}
+
+Test(levels, a_front_keeps_the_whole_segments_freed_last)
+{
+    enum { COUNT = GS_WHOLE_COUNT + 4 };
+    uint64_t addrs[COUNT], before;
+    struct bed bed;
+
+    cached_bed(&bed, GS_GIB, 32 * GS_MIB);
+    for (size_t i = 0; i < COUNT; i++)
+        addrs[i] = bed_alloc(&bed, (i + 1) * GS_LARGE_BYTES);
+    for (size_t i = 0; i < COUNT; i++)
+        bed_free(&bed, addrs[i]);
+    bed_check(&bed);
+    before = bed_stats(&bed).front_hits;
+    for (size_t i = COUNT; i > 0; i--)
+        cr_assert_eq(bed_alloc(&bed, i * GS_LARGE_BYTES), addrs[i - 1]);
+    cr_assert_eq(bed_stats(&bed).front_hits - before, GS_WHOLE_COUNT);
+    bed_fini(&bed);
+}
+
 Test(levels, a_cached_block_serves_its_own_size_alone)
 {
     struct bed bed;

@@ -88,13 +88,21 @@ Test(strict, keeps_no_large_segment_in_a_thread)
 
 Test(strict, is_not_what_others_are)
 {
-    begin_with(false, 0);
-    uint64_t a = alloc(6 * GS_MIB), b = alloc(6 * GS_MIB);
+    const struct gs_pool_limits limits = {.reserved_bytes = SIZE_MAX,
+                                          .idle_bytes = 96 * GS_MIB};
+    struct gs_pool_stats stats;
 
-    release(a);
-    release(b);
-    cr_expect_eq(gs_heap_upkeep(heap, 0), 0, "a thread keeps them");
-    end();
+    for (int strict = 0; strict <= 1; strict++) {
+        begin_with(strict, 0);
+        gs_pool_set_limits(pool, 0, &limits);
+        uint64_t a = alloc(6 * GS_MIB), b = alloc(6 * GS_MIB);
+
+        release(a);
+        release(b);
+        gs_pool_stats(pool, 0, &stats);
+        cr_expect_eq(stats.front_bytes, strict ? 0 : 12 * GS_MIB, "a thread keeps them");
+        end();
+    }
 }
 
 Test(strict, refuses_a_step_that_is_none)

@@ -123,6 +123,36 @@ Test(epochs, is_done_when_its_mark_was_seen_done)
     cr_assert_eq(marker.queries, asked, "what is done is not asked after again");
 }
 
+/* What proves it is the mark that was seen complete, which lives as long as it does. */
+Test(epochs, a_later_ones_mark_proves_it_too)
+{
+    struct marker marker;
+    bool full;
+    begin(&marker);
+    gs_fence first = join(&marker, 1, &full);
+    gs_epochs_close(&marker.epochs);
+    gs_fence second = join(&marker, 1, &full);
+    gs_epochs_close(&marker.epochs);
+    gs_fence third = join(&marker, 1, &full);
+    gs_epochs_close(&marker.epochs);
+    marker.done = 2;
+    cr_assert_eq(ask(second), GS_OK);
+    unsigned asked = marker.queries;
+    cr_assert_eq(ask(first), GS_OK);
+    cr_assert_eq(marker.queries, asked);
+    cr_assert_eq(gs_epoch_mark(first), 2);
+    gs_epoch_release(second);
+    marker.done = 3;
+    cr_assert_eq(ask(third), GS_OK);
+    gs_epoch_release(third);
+    cr_assert_eq(marker.released, 0,
+                 "the first one needs the second, the next the third");
+    gs_epoch_release(first);
+    cr_assert_eq(marker.released, 2);
+    gs_epochs_end(&marker.epochs);
+    cr_assert_eq(marker.released, 3);
+}
+
 Test(epochs, asking_after_an_open_one_closes_it)
 {
     struct marker marker;
@@ -313,6 +343,7 @@ Test(epochs, threads_release_each_mark_once)
     for (int i = 0; i < 4; i++) {
         pthread_join(threads[i], NULL);
     }
+    gs_epochs_end(&marker.epochs);
     cr_assert_gt(marker.recorded, 0);
     cr_assert_eq(marker.recorded, marker.released);
     cr_assert_null(marker.epochs.open);

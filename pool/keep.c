@@ -1,0 +1,58 @@
+/*
+ * keep.c - which classes a front keeps blocks of, and how many.
+ *
+ * A class of one size is always kept. The wider ones hold several, and a block whose size
+ * is never asked for again only pushes out others. So a class of which some blocks gave
+ * way without a hit in between is not kept any more, until a size of it is missed twice
+ * in a short while.
+ *
+ * Owns: front->wide, the limits of the stacks.   Lock: who is inside the front.
+ * Design: docs/pool.md, "Levels"
+ */
+#include "heap.h"
+
+/* So many blocks of a wide class may give way for nothing. */
+#define WASTE_MAX 4u
+
+uint32_t gs_keep_limit(unsigned class)
+{
+    size_t bytes = (class + 1) * GS_BLOCK_BYTES, blocks;
+
+    if (class >= GS_CLASS_EXACT) {
+        unsigned step = class - GS_CLASS_EXACT;
+
+        bytes = (GS_CLASS_EXACT * GS_BLOCK_BYTES << step / 8) / 8 * (9 + step % 8);
+    }
+    blocks = GS_STACK_BYTES / bytes;
+    if (blocks > GS_STACK_BLOCKS)
+        return GS_STACK_BLOCKS;
+    return blocks > 2 ? (uint32_t)blocks : 2;
+}
+
+bool gs_keep_lost(struct gs_front *front, unsigned class, uint32_t count)
+{
+    struct gs_stack *stack = &front->stacks[class];
+    uint32_t *hits = &front->wide.hits[class - GS_CLASS_EXACT];
+    uint8_t *wasted = &front->wide.wasted[class - GS_CLASS_EXACT];
+    uint32_t sum = (*hits == (uint32_t)stack->hits ? *wasted : 0) + count;
+
+    *hits = (uint32_t)stack->hits;
+    *wasted = (uint8_t)sum;
+    if (sum < WASTE_MAX)
+        return false;
+    *wasted = 0;
+    stack->limit = 0;
+    return true;
+}
+
+void gs_keep_missed(struct gs_front *front, unsigned class, uint32_t units)
+{
+    struct gs_stack *stack = &front->stacks[class];
+    uint16_t *asked = &front->wide.asked[units % GS_ASKED];
+
+    if (stack->limit)
+        return;
+    if (*asked == units)
+        stack->limit = gs_keep_limit(class);
+    *asked = (uint16_t)units;
+}
