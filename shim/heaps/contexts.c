@@ -1,5 +1,5 @@
 /*
- * contexts.c - the map of contexts, their heaps' backend, and the wait of a free.
+ * contexts.c - the map of contexts, and which may access whose memory.
  * Owns:  struct gs_contexts of the state.
  * Lock:  contexts->lock for the map; never held across a driver call.
  */
@@ -8,22 +8,13 @@
 #include <stdlib.h>
 
 #include "all_contexts.h"
-#include "announce.h"
-#include "fences.h"
-#include "capture_gate.h"
-#include "captures.h"
-#include "free_lazy.h"
 #include "full_wait.h"
 #include "host_pools.h"
-#include "kept.h"
-#include "known.h"
 #include "managed.h"
-#include "mem_limits.h"
-#include "log.h"
 #include "marks.h"
-#include "record.h"
+#include "mem_limits.h"
+#include "mutants.h"
 #include "state.h"
-#include "trace.h"
 
 void gs_contexts_init(struct gs_contexts *contexts)
 {
@@ -68,170 +59,6 @@ static void set_remove(struct gs_context_set *set, CUcontext handle)
     }
     __atomic_store_n(&set->count, kept, __ATOMIC_RELEASE);
 }
-
-/* ---- the backend ---------------------------------------------------------------- */
-
-CUresult gs_context_push(CUcontext handle, bool *pushed)
-{
-    const struct gs_real *real = gs_real();
-    CUcontext now = NULL;
-    *pushed = false;
-    CUresult result = real->cuCtxGetCurrent(&now);
-    if (result != CUDA_SUCCESS || now == handle) {
-        return result;
-    }
-    result = real->cuCtxPushCurrent_v2(handle);
-    *pushed = result == CUDA_SUCCESS;
-    return result;
-}
-
-void gs_context_pop(bool pushed)
-{
-    CUcontext popped;
-    if (pushed) {
-        gs_real()->cuCtxPopCurrent_v2(&popped);
-    }
-}
-
-static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
-{
-    const struct gs_context *context = self;
-    CUdeviceptr found = 0;
-    bool pushed;
-    gs_announce_begin("cuMemAlloc_v2", false);
-    CUresult result = gs_context_push(context->handle, &pushed);
-    if (result == CUDA_SUCCESS) {
-        result =
-            gs_limits_begin(context, bytes)
-                ?: gs_limits_end(context, bytes, gs_real()->cuMemAlloc_v2(&found, bytes));
-        gs_lazy_mapped(context, result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOMEM);
-    }
-    gs_context_pop(pushed);
-    gs_announce_end();
-    if (result == CUDA_SUCCESS) {
-        *addr = found;
-        gs_limits_note(GS_CHARGE_CONTEXT, found, bytes, context->device, context->handle);
-        return GS_OK;
-    }
-    *native = (int)result;
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? GS_ERR_NOMEM : GS_ERR_BACKEND;
-}
-
-static void backend_unmap(void *self, uint64_t addr, size_t bytes)
-{
-    const struct gs_context *context = self;
-    static struct gs_log_limit limit;
-    CUstreamCaptureMode mode;
-    bool pushed;
-    gs_announce_begin("giving memory back", false);
-    /* No capture is to suffer from it, nor to keep it from being done. */
-    bool relaxed = gs_captures_ever() && gs_relaxed_begin(&mode);
-    CUresult result = gs_context_push(context->handle, &pushed);
-    if (result == CUDA_SUCCESS) {
-        gs_limits_leave(GS_CHARGE_CONTEXT, addr);
-        result = gs_real()->cuMemFree_v2(addr);
-        gs_limits_left(result == CUDA_SUCCESS);
-    }
-    gs_context_pop(pushed);
-    if (relaxed) {
-        gs_relaxed_end(&mode);
-    }
-    gs_announce_end();
-    if (result != CUDA_SUCCESS) {
-        gs_log_once(&limit, GS_LOG_INFO,
-                    "the driver did not take %zu bytes back (error %d)", bytes,
-                    (int)result);
-    }
-}
-
-static bool backend_keep(void *self, uint64_t addr, size_t bytes)
-{
-    return gs_kept_put(self, addr, bytes);
-}
-
-/* The driver's free waits for the context: at once is when that is idle. */
-static bool backend_quiet(void *self)
-{
-    struct gs_state *state = gs_state_peek();
-    return state && !gs_captures_active() && gs_context_is_idle(&state->contexts, self);
-}
-
-static bool backend_await_quiet(void *self)
-{
-    struct gs_state *state = gs_state_peek();
-    return !state || gs_full_wait(state, self);
-}
-
-static enum gs_status backend_free_bytes(void *self, size_t *bytes)
-{
-    size_t total;
-    bool pushed;
-    CUresult result = gs_context_push(((struct gs_context *)self)->handle, &pushed);
-    if (result == CUDA_SUCCESS) {
-        result = gs_real()->cuMemGetInfo_v2(bytes, &total);
-    }
-    gs_context_pop(pushed);
-    return result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOT_FOUND;
-}
-
-static bool backend_worth_asking(void *self)
-{
-    return gs_epochs_worth_asking(&((struct gs_context *)self)->epochs);
-}
-
-static enum gs_status backend_fence_query(void *self, gs_fence fence)
-{
-    (void)self;
-    return gs_epoch_is(fence) ? gs_epoch_query(fence) : gs_fence_query(fence);
-}
-
-static void backend_fence_release(void *self, gs_fence fence)
-{
-    (void)self;
-    if (gs_epoch_is(fence)) {
-        gs_epoch_release(fence);
-    } else {
-        gs_fence_release(fence);
-    }
-}
-
-static void backend_fence_release_many(void *self, gs_fence fence, unsigned blocks)
-{
-    if (gs_epoch_is(fence)) {
-        gs_epoch_release_many(fence, blocks);
-        return;
-    }
-    while (blocks-- > 0) {
-        backend_fence_release(self, fence);
-    }
-}
-
-static void backend_retired(void *self, uint64_t addr, gs_fence fence)
-{
-    (void)self;
-    if (gs_announced() && gs_epoch_is(fence)) {
-        uint64_t mark = gs_epoch_mark(fence);
-        if (mark) { /* else by the order of the streams: nothing was seen complete */
-            gs_mark_announce(mark, addr);
-        }
-    } else if (gs_announced()) {
-        gs_announce_retire(addr, fence ? gs_fence_event(fence) : NULL);
-    }
-}
-
-const struct gs_backend gs_context_backend = {
-    .map = backend_map,
-    .unmap = backend_unmap,
-    .keep = backend_keep,
-    .quiet = backend_quiet,
-    .await_quiet = backend_await_quiet,
-    .free_bytes = backend_free_bytes,
-    .worth_asking = backend_worth_asking,
-    .fence_query = backend_fence_query,
-    .fence_release = backend_fence_release,
-    .fence_release_many = backend_fence_release_many,
-    .retired = backend_retired,
-};
 
 /* ---- the map -------------------------------------------------------------------- */
 
@@ -483,19 +310,6 @@ void gs_contexts_changed(struct gs_state *state)
     __atomic_add_fetch(&state->contexts.generation, 1, __ATOMIC_ACQ_REL);
 }
 
-/* ---- the wait of a free ---------------------------------------------------------- */
-
-static CUresult synchronize(CUcontext handle)
-{
-    bool pushed;
-    CUresult result = gs_context_push(handle, &pushed);
-    if (result == CUDA_SUCCESS) {
-        result = gs_real()->cuCtxSynchronize();
-    }
-    gs_context_pop(pushed);
-    return result;
-}
-
 CUcontext gs_context_search_accessor(struct gs_contexts *contexts, CUcontext owner,
                                      size_t index)
 {
@@ -511,88 +325,4 @@ CUcontext gs_context_search_accessor(struct gs_contexts *contexts, CUcontext own
     }
     pthread_mutex_unlock(&contexts->lock);
     return found;
-}
-
-/* Of the context and of those that may access its memory. */
-static CUresult synchronize_all(struct gs_state *state, const struct gs_context *context)
-{
-    CUcontext accessor = NULL;
-    if (!gs_gate_pass()) {
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-    CUresult result = synchronize(context->handle);
-    for (size_t i = 0;
-         result == CUDA_SUCCESS &&
-         (accessor = gs_context_accessor(&state->contexts, context->handle, i)) != NULL;
-         i++) {
-        /* One that has failed or gone runs nothing any more. */
-        (void)synchronize(accessor);
-    }
-    gs_gate_passed();
-    return result;
-}
-
-/*
- * Another thread may begin a capture at any moment; a synchronize would break it, which
- * the native free does not. So an event of the context is waited for first, which no
- * capture minds, and all that takes time is over when the context is synchronized. That
- * what the event covers is enough by itself is the documents' word alone: only a program
- * that captures depends on it.
- */
-static CUresult wait_for_all(struct gs_state *state, const struct gs_context *context)
-{
-    if (gs_mutant(GS_MUTANT_capture_waits)) {
-        return synchronize(context->handle);
-    }
-    CUresult marked = gs_marks_wait(state, context);
-    if (marked != CUDA_ERROR_NOT_SUPPORTED && gs_captures_ever()) {
-        return marked;
-    }
-    CUresult result = synchronize_all(state, context);
-    return marked == CUDA_SUCCESS && gs_refused_for_capture(result) ? marked : result;
-}
-
-static void set_unfenced(const struct gs_context *context)
-{
-    bool *unfenced = &((struct gs_context *)(uintptr_t)context)->unfenced;
-    __atomic_store_n(unfenced, true, __ATOMIC_RELEASE);
-}
-
-CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context)
-{
-    bool unfenced = gs_context_take_unfenced(context);
-    uint64_t token = gs_heap_retire_begin(context->heap);
-    struct gs_snapshot before = gs_submissions_snapshot(0);
-    if (gs_mutant(GS_MUTANT_lock_held)) {
-        pthread_mutex_lock(&state->contexts.lock);
-    }
-    CUresult result = wait_for_all(state, context);
-    if (gs_mutant(GS_MUTANT_lock_held)) {
-        pthread_mutex_unlock(&state->contexts.lock);
-    }
-    if (result == CUDA_SUCCESS) {
-        gs_heap_retire(context->heap, token);
-        gs_context_mark_idle(context, &before);
-        gs_trace_sync(GS_TRACE_SYNC_CONTEXT, context->handle, NULL, GS_TRACE_UNORDERED);
-    } else if (unfenced) {
-        set_unfenced(context);
-    }
-    return result;
-}
-
-void gs_context_mark_idle(const struct gs_context *context,
-                          const struct gs_snapshot *snapshot)
-{
-    gs_submissions_mark(&((struct gs_context *)(uintptr_t)context)->idle_at, snapshot);
-}
-
-void gs_context_never_idle(const struct gs_context *context)
-{
-    set_unfenced(context);
-}
-
-bool gs_context_take_unfenced(const struct gs_context *context)
-{
-    bool *unfenced = &((struct gs_context *)(uintptr_t)context)->unfenced;
-    return __atomic_exchange_n(unfenced, false, __ATOMIC_ACQ_REL);
 }

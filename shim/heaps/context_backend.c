@@ -1,0 +1,180 @@
+/*
+ * context_backend.c - a context's heap over the real driver: memory from it and back, and
+ * what its fences say.
+ * Owns:  nothing.   Lock: none is held in it, but for backend_retired (pool/backend.h).
+ */
+#include "contexts.h"
+
+#include "announce.h"
+#include "captures.h"
+#include "capture_gate.h"
+#include "fences.h"
+#include "free_lazy.h"
+#include "full_wait.h"
+#include "kept.h"
+#include "log.h"
+#include "marks.h"
+#include "mem_limits.h"
+#include "state.h"
+
+CUresult gs_context_push(CUcontext handle, bool *pushed)
+{
+    const struct gs_real *real = gs_real();
+    CUcontext now = NULL;
+    *pushed = false;
+    CUresult result = real->cuCtxGetCurrent(&now);
+    if (result != CUDA_SUCCESS || now == handle) {
+        return result;
+    }
+    result = real->cuCtxPushCurrent_v2(handle);
+    *pushed = result == CUDA_SUCCESS;
+    return result;
+}
+
+void gs_context_pop(bool pushed)
+{
+    CUcontext popped;
+    if (pushed) {
+        gs_real()->cuCtxPopCurrent_v2(&popped);
+    }
+}
+
+static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
+{
+    const struct gs_context *context = self;
+    CUdeviceptr found = 0;
+    bool pushed;
+    gs_announce_begin("cuMemAlloc_v2", false);
+    CUresult result = gs_context_push(context->handle, &pushed);
+    if (result == CUDA_SUCCESS) {
+        result =
+            gs_limits_begin(context, bytes)
+                ?: gs_limits_end(context, bytes, gs_real()->cuMemAlloc_v2(&found, bytes));
+        gs_lazy_mapped(context, result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOMEM);
+    }
+    gs_context_pop(pushed);
+    gs_announce_end();
+    if (result == CUDA_SUCCESS) {
+        *addr = found;
+        gs_limits_note(GS_CHARGE_CONTEXT, found, bytes, context->device, context->handle);
+        return GS_OK;
+    }
+    *native = (int)result;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? GS_ERR_NOMEM : GS_ERR_BACKEND;
+}
+
+static void backend_unmap(void *self, uint64_t addr, size_t bytes)
+{
+    const struct gs_context *context = self;
+    static struct gs_log_limit limit;
+    CUstreamCaptureMode mode;
+    bool pushed;
+    gs_announce_begin("giving memory back", false);
+    /* No capture is to suffer from it, nor to keep it from being done. */
+    bool relaxed = gs_captures_ever() && gs_relaxed_begin(&mode);
+    CUresult result = gs_context_push(context->handle, &pushed);
+    if (result == CUDA_SUCCESS) {
+        gs_limits_leave(GS_CHARGE_CONTEXT, addr);
+        result = gs_real()->cuMemFree_v2(addr);
+        gs_limits_left(result == CUDA_SUCCESS);
+    }
+    gs_context_pop(pushed);
+    if (relaxed) {
+        gs_relaxed_end(&mode);
+    }
+    gs_announce_end();
+    if (result != CUDA_SUCCESS) {
+        gs_log_once(&limit, GS_LOG_INFO,
+                    "the driver did not take %zu bytes back (error %d)", bytes,
+                    (int)result);
+    }
+}
+
+static bool backend_keep(void *self, uint64_t addr, size_t bytes)
+{
+    return gs_kept_put(self, addr, bytes);
+}
+
+/* The driver's free waits for the context: at once is when that is idle. */
+static bool backend_quiet(void *self)
+{
+    struct gs_state *state = gs_state_peek();
+    return state && !gs_captures_active() && gs_context_is_idle(&state->contexts, self);
+}
+
+static bool backend_await_quiet(void *self)
+{
+    struct gs_state *state = gs_state_peek();
+    return !state || gs_full_wait(state, self);
+}
+
+static enum gs_status backend_free_bytes(void *self, size_t *bytes)
+{
+    size_t total;
+    bool pushed;
+    CUresult result = gs_context_push(((struct gs_context *)self)->handle, &pushed);
+    if (result == CUDA_SUCCESS) {
+        result = gs_real()->cuMemGetInfo_v2(bytes, &total);
+    }
+    gs_context_pop(pushed);
+    return result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOT_FOUND;
+}
+
+static bool backend_worth_asking(void *self)
+{
+    return gs_epochs_worth_asking(&((struct gs_context *)self)->epochs);
+}
+
+static enum gs_status backend_fence_query(void *self, gs_fence fence)
+{
+    (void)self;
+    return gs_epoch_is(fence) ? gs_epoch_query(fence) : gs_fence_query(fence);
+}
+
+static void backend_fence_release(void *self, gs_fence fence)
+{
+    (void)self;
+    if (gs_epoch_is(fence)) {
+        gs_epoch_release(fence);
+    } else {
+        gs_fence_release(fence);
+    }
+}
+
+static void backend_fence_release_many(void *self, gs_fence fence, unsigned blocks)
+{
+    if (gs_epoch_is(fence)) {
+        gs_epoch_release_many(fence, blocks);
+        return;
+    }
+    while (blocks-- > 0) {
+        backend_fence_release(self, fence);
+    }
+}
+
+static void backend_retired(void *self, uint64_t addr, gs_fence fence)
+{
+    (void)self;
+    if (gs_announced() && gs_epoch_is(fence)) {
+        uint64_t mark = gs_epoch_mark(fence);
+        if (mark) { /* else by the order of the streams: nothing was seen complete */
+            gs_mark_announce(mark, addr);
+        }
+    } else if (gs_announced()) {
+        gs_announce_retire(addr, fence ? gs_fence_event(fence) : NULL);
+    }
+}
+
+const struct gs_backend gs_context_backend = {
+    .map = backend_map,
+    .unmap = backend_unmap,
+    .keep = backend_keep,
+    .quiet = backend_quiet,
+    .await_quiet = backend_await_quiet,
+    .free_bytes = backend_free_bytes,
+    .worth_asking = backend_worth_asking,
+    .fence_query = backend_fence_query,
+    .fence_release = backend_fence_release,
+    .fence_release_many = backend_fence_release_many,
+    .retired = backend_retired,
+};
