@@ -163,7 +163,6 @@ static void make_room(struct gs_heap *heap, size_t bytes)
 {
     struct gs_pool *pool = heap->pool;
 
-    gs_pool_settle(pool, heap->device);
     if (atomic_load(&pool->idle[index_of(heap->device)]) < bytes)
         return;
     for (struct gs_heap *other = atomic_load(&pool->heaps); other && bytes;
@@ -187,8 +186,13 @@ size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,
 
     if (GS_LIKELY(booked))
         return booked;
-    make_room(heap, missing);
+    /* What settles may go to the backend at once: then less is missing. */
+    gs_pool_settle(heap->pool, heap->device);
     booked = book(heap, preferred, least, &missing);
+    if (!booked) {
+        make_room(heap, missing);
+        booked = book(heap, preferred, least, &missing);
+    }
     if (!booked) {
         gs_relief_want(heap, missing);
         gs_lock_take(&heap->lock);
