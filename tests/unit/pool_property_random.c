@@ -514,9 +514,12 @@ static bool displace(struct model_heap *heap, struct model_heap *other)
     struct model_device *device = heap->device;
     uint64_t device_addr = 0;
 
-    for (size_t i = 0; i < model.region_count; i++)
-        if (model.regions[i]->heap == heap && model.regions[i]->bytes >= GS_LARGE_BYTES)
-            device_addr = model.regions[i]->device_addr;
+    /* One with a live block: what is idle may have gone back by then, and then nothing
+       tells the pool. */
+    for (size_t i = 0; i < model.live_count; i++)
+        if (model.live[i]->region->heap == heap &&
+            model.live[i]->region->bytes >= GS_LARGE_BYTES)
+            device_addr = model.live[i]->region->device_addr;
     if (!device_addr || device->limits.reserved_bytes != SIZE_MAX)
         return false;
     did.displaced++;
