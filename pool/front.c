@@ -273,7 +273,7 @@ static bool bind(struct gs_front *front, struct gs_heap *heap,
     return open;
 }
 
-struct gs_front *gs_front_of(struct gs_heap *heap)
+struct gs_front *gs_front_search(struct gs_heap *heap)
 {
     struct gs_segment *detached = NULL;
     struct gs_front *front;

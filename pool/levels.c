@@ -343,7 +343,7 @@ void gs_levels_flush(struct gs_front *front, struct gs_heap *heap,
 {
     struct chain whole = {0};
 
-    for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
+    for (unsigned i = 0; i < GS_CLASS_COUNT && front->bytes; i++) {
         struct chain chain = {0};
 
         if (!front->stacks[i].count)
@@ -460,7 +460,7 @@ static void gather(struct gs_levels *levels, struct chain *chain)
     for (link = levels->fronts.next; link != &levels->fronts; link = link->next) {
         struct gs_front *front = GS_LINK_OWNER(link, struct gs_front, of_heap);
 
-        for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
+        for (unsigned i = 0; i < GS_CLASS_COUNT && front->bytes; i++) {
             struct gs_stack *stack = &front->stacks[i];
 
             if (!stack->count)

@@ -205,9 +205,20 @@ extern _Atomic bool gs_front_asymmetric __attribute__((visibility("hidden")));
 
 /* The key of the stream the thread submitted to last. */
 uint64_t gs_front_stream_key(void);
+/* As gs_front_of, for a heap that the thread did not use last. */
+struct gs_front *gs_front_search(struct gs_heap *heap);
+
 /* The thread's front for a heap, bound now if need be; NULL: there is none. No lock is
  * held. */
-struct gs_front *gs_front_of(struct gs_heap *heap);
+static inline struct gs_front *gs_front_of(struct gs_heap *heap)
+{
+    struct gs_front *front = gs_front_mine;
+
+    return GS_LIKELY(atomic_load_explicit(&front->heap, memory_order_relaxed) == heap)
+               ? front
+               : gs_front_search(heap);
+}
+
 /* Every front of a pool's heap is bound to none, and what it counted is lost. */
 void gs_fronts_forget(struct gs_levels *levels);
 /* What a front counted, to its heap's own counters; levels->lock is held, and nobody is

@@ -1,7 +1,10 @@
 /*
- * hitpair.c - pairs of an allocation and its free that a cache can serve.
+ * hitpair.c - pairs of an allocation and its free.
  *
- *   hitpair COUNT [pinned|managed]
+ *   hitpair COUNT [device|pinned|managed|holes|segment]
+ *
+ * The first three are the same 1 KiB again and again, as a cache likes it. holes: between
+ * 32 KiB and 1 MiB, sizes that hardly repeat, 16 of them live. segment: 32 MiB.
  *
  * Proves nothing by itself: two runs of different COUNT under an instruction counter give
  * the cost of one pair.
@@ -34,12 +37,35 @@ static void managed_pair(void)
     APP_OK(gpu_free(block));
 }
 
+static void holes_pair(void)
+{
+    static gpu_ptr blocks[16];
+    static unsigned turn;
+    static uint32_t state = 1;
+    gpu_ptr *block = &blocks[turn++ % 16];
+
+    state = state * 1664525 + 1013904223;
+    if (*block)
+        APP_OK(gpu_free(*block));
+    APP_OK(gpu_malloc(block, (size_t)(64 + (state >> 8) % 1984) * 512));
+}
+
+static void segment_pair(void)
+{
+    gpu_ptr block;
+
+    APP_OK(gpu_malloc(&block, (size_t)32 << 20));
+    APP_OK(gpu_free(block));
+}
+
 int main(int argc, char **argv)
 {
     long count = argc > 1 ? atol(argv[1]) : 1000;
     const char *kind = argc > 2 ? argv[2] : "device";
     void (*pair)(void) = strcmp(kind, "pinned") == 0    ? pinned_pair
                          : strcmp(kind, "managed") == 0 ? managed_pair
+                         : strcmp(kind, "holes") == 0   ? holes_pair
+                         : strcmp(kind, "segment") == 0 ? segment_pair
                                                         : device_pair;
 
     app_gpu_start();

@@ -98,6 +98,12 @@ add_case "cost of a launch found by cuGetProcAddress" launch_case proc
 add_case "cost of a pair with frame pointers" pair_case pair_fp device GPUSHIM_STACK=fp
 add_case "cost of a pair without stacks" pair_case pair_no_stack device GPUSHIM_STACK=off
 add_case "cost of a pair without tracking" pair_case pair_no_track device GPUSHIM_TRACK=off
+add_case "cost of a pair beyond the caches" pair_case pair_holes holes
+add_case "cost of a pair beyond the caches, without tracking" pair_case holes_no_track holes \
+  GPUSHIM_TRACK=off
+add_case "cost of a miss" pair_case miss segment GPUSHIM_POOL_RELEASE=0
+add_case "cost of a miss without tracking" pair_case miss_no_track segment \
+  GPUSHIM_POOL_RELEASE=0 GPUSHIM_TRACK=off
 add_case "cost of a pair of pinned memory" pair_case pair_pinned pinned
 add_case "cost of a pair of managed memory" pair_case pair_managed managed
 
