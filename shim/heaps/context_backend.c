@@ -108,16 +108,22 @@ static bool backend_await_quiet(void *self)
     return !state || gs_full_wait(state, self);
 }
 
+/* As far as the program may have them. */
 static enum gs_status backend_free_bytes(void *self, size_t *bytes)
 {
+    const struct gs_context *context = self;
     size_t total;
     bool pushed;
-    CUresult result = gs_context_push(((struct gs_context *)self)->handle, &pushed);
+    CUresult result = gs_context_push(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuMemGetInfo_v2(bytes, &total);
     }
     gs_context_pop(pushed);
-    return result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOT_FOUND;
+    if (result != CUDA_SUCCESS) {
+        return GS_ERR_NOT_FOUND;
+    }
+    gs_limits_info(context->device, 0, bytes, &total);
+    return GS_OK;
 }
 
 static bool backend_worth_asking(void *self)
