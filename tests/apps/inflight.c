@@ -1,10 +1,11 @@
 /*
  * inflight.c - pairs of a free and an allocation while work runs.
- *              inflight held|rolling STREAMS THREADS PAIRS
+ *              inflight [held|rolling [STREAMS [THREADS [PAIRS]]]]
  *
  *   held     one kernel runs all the time, until the program lets it go: natively the
  *            first free would wait for it for ever, so this is for the lazy mode alone
- *   rolling  a short kernel for each pair; all are waited for after every eighth
+ *   rolling  (the default) a short kernel for each pair; all are waited for after every
+ *            eighth
  *
  * STREAMS 0 is the legacy stream alone. Of THREADS all but the first only sleep.
  *
@@ -86,7 +87,7 @@ static void run_pairs(const struct app_kernels *kernels, bool rolling, long pair
 
 int main(int argc, char **argv)
 {
-    bool rolling = argc > 1 && strcmp(argv[1], "rolling") == 0;
+    bool rolling = argc < 2 || strcmp(argv[1], "rolling") == 0;
     unsigned others = argc > 3 ? (unsigned)atoi(argv[3]) - 1 : 0;
     long pairs = argc > 4 ? atol(argv[4]) : 100;
     pthread_t threads[MOST_OTHERS];
