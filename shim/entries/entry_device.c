@@ -73,7 +73,7 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
     if (block) {
         return hand_out(state, request->context, block, out, bytes);
     }
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && out) {
         gs_record_made(state, request, *out, bytes, NULL);
     } else {
         gs_record_refused(state, request);
@@ -102,7 +102,7 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
         gs_record_refused(state, &request);
         return (CUresult)native;
     }
-    if (status == GS_ERR_UNPOOLABLE && gs_kept_take(context, bytes, out)) {
+    if (status == GS_ERR_UNPOOLABLE && out && gs_kept_take(context, bytes, out)) {
         gs_announce_hand_out("cuMemAlloc_v2", *out, bytes);
         request.charged = true;
         gs_record_made(state, &request, *out, bytes, NULL);
