@@ -8,22 +8,14 @@
  * Owns: segment records.   Lock: heap->lock for a mapped segment; a detached one belongs
  * to the thread that detached it.   Design: docs/pool.md, "Segments"
  */
-#include <time.h>
 
 #include "heap.h"
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
+#include "gs_clock.h"
 
 /* A call of the backend that began at that time is over. No lock is held. */
 static void note_call(struct gs_heap *heap, uint64_t began_ns)
 {
-    uint64_t took_ns = now_ns() - began_ns;
+    uint64_t took_ns = gs_now_ns() - began_ns;
 
     gs_lock_take(&heap->lock);
     heap->stats.driver_calls++;
@@ -38,7 +30,7 @@ static void unmap(struct gs_heap *heap, uint64_t addr, size_t bytes)
 
     if (gs_heap_is_dead(heap))
         return;
-    began_ns = now_ns();
+    began_ns = gs_now_ns();
     heap->backend->unmap(heap->self, addr, bytes);
     note_call(heap, began_ns);
 }
@@ -281,7 +273,7 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
 
     if (!gs_relief_begin(heap, &ticket))
         return GS_ERR_UNPOOLABLE;
-    began_ns = now_ns();
+    began_ns = gs_now_ns();
     status = heap->backend->map(heap->self, bytes, &addr, &code);
     note_call(heap, began_ns);
     if (status != GS_OK) {

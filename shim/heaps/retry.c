@@ -12,6 +12,7 @@
 #include "mutants.h"
 #include "host_pools.h"
 #include "managed.h"
+#include "gs_clock.h"
 
 /* How long an allocation that would fail polls for blocks freed in stream order, or, in
  * the lazy mode, at all. Native would find the first by the stream's order and has waited
@@ -59,13 +60,6 @@ static uint64_t pending_bytes(struct gs_state *state, int device)
     return stats.pending_bytes;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 /* For blocks freed during a capture, whose own free would have waited. */
 static CUresult wait_for(struct gs_state *state, const struct gs_context *context)
 {
@@ -90,7 +84,7 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
         return false;
     }
     bool paused = before == __atomic_load_n(&paused_bytes, __ATOMIC_RELAXED) &&
-                  now_ns() < __atomic_load_n(&paused_until, __ATOMIC_RELAXED);
+                  gs_now_ns() < __atomic_load_n(&paused_until, __ATOMIC_RELAXED);
     /* Ever longer naps: who asks too often may keep the device from going on. */
     struct timespec nap = {.tv_nsec = FIRST_NAP_NS};
     for (long waited = 0; waited < WAIT_NS; waited += nap.tv_nsec) {
@@ -112,7 +106,7 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
         nanosleep(&nap, NULL);
     }
     __atomic_store_n(&paused_bytes, before, __ATOMIC_RELAXED);
-    __atomic_store_n(&paused_until, now_ns() + PAUSE_NS, __ATOMIC_RELAXED);
+    __atomic_store_n(&paused_until, gs_now_ns() + PAUSE_NS, __ATOMIC_RELAXED);
     return false;
 }
 

@@ -20,10 +20,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "thread.h"
+#include "gs_clock.h"
 
 #define TRUST_NS    10000000u
 #define MOST_OTHERS 16u
@@ -80,13 +80,6 @@ static pid_t number_of(const char *thread)
     return *thread == '\0' ? number : 0;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 /* Links of the directory of threads; 0: it cannot be asked. */
 static uint64_t links_now(void)
 {
@@ -122,7 +115,7 @@ static void look_fully(struct look *look)
     long got = -1;
     int tasks =
         (int)syscall(SYS_openat, AT_FDCWD, TASKS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    *look = (struct look){.self = gs_thread_id(), .at_ns = now_ns()};
+    *look = (struct look){.self = gs_thread_id(), .at_ns = gs_now_ns()};
     while (tasks >= 0 && !others &&
            (got = syscall(SYS_getdents64, tasks, &buffer, sizeof(buffer))) > 0) {
         for (long at = 0; at < got && !others;) {
@@ -156,7 +149,7 @@ static bool all_live(const struct look *look)
  * have come, if none of those has gone: in this order. */
 static bool still_holds(const struct look *look)
 {
-    return look->lasts && now_ns() - look->at_ns < TRUST_NS &&
+    return look->lasts && gs_now_ns() - look->at_ns < TRUST_NS &&
            (!look->alone || look->self == gs_thread_id()) && look->links == links_now() &&
            (!look->alone || all_live(look));
 }

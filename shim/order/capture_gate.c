@@ -22,6 +22,7 @@
 #include "mutants.h"
 #include "real.h"
 #include "thread.h"
+#include "gs_clock.h"
 
 /* Turns of a begin that finds somebody inside before it sleeps between two looks. */
 #define SPINS  100
@@ -32,21 +33,15 @@
 static unsigned inside, passing; /* atomic */
 static uint64_t spent_ns;        /* atomic */
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 /* Until nobody passes, or the time is up. */
 static void await_passers(void)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
-    uint64_t began = now_ns(), spent = __atomic_load_n(&spent_ns, __ATOMIC_RELAXED), took;
+    uint64_t began = gs_now_ns(), spent = __atomic_load_n(&spent_ns, __ATOMIC_RELAXED),
+             took;
     do {
         nanosleep(&nap, NULL);
-        took = now_ns() - began;
+        took = gs_now_ns() - began;
     } while (__atomic_load_n(&passing, __ATOMIC_SEQ_CST) && spent + took < PATIENCE_NS);
     __atomic_add_fetch(&spent_ns, took, __ATOMIC_RELAXED);
 }

@@ -10,23 +10,15 @@
  */
 #include "free_wait.h"
 
-#include <time.h>
-
 #include "announce.h"
 #include "known.h"
 #include "log.h"
 #include "submissions.h"
+#include "gs_clock.h"
 
 static struct {
     uint64_t waited, waited_ns; /* atomic */
 } sums[GS_MAX_DEVICES];
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 /* Once a process: from now on every free waits. */
 static void say_why(void)
@@ -44,7 +36,7 @@ static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
                                              const struct gs_context *context)
 {
     unsigned row = gs_free_row(context);
-    uint64_t began = now_ns();
+    uint64_t began = gs_now_ns();
     if (GS_UNLIKELY(!gs_known_proof_holds())) {
         say_why();
     }
@@ -52,7 +44,7 @@ static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
     CUresult result = gs_context_wait(state, context);
     gs_announce_end();
     __atomic_add_fetch(&sums[row].waited, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&sums[row].waited_ns, now_ns() - began, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&sums[row].waited_ns, gs_now_ns() - began, __ATOMIC_RELAXED);
     return result;
 }
 

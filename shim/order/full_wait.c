@@ -18,18 +18,12 @@
 #include "marks.h"
 #include "mutants.h"
 #include "state.h"
+#include "gs_clock.h"
 
 #define NS_PER_MS 1000000ull
 /* Ever longer naps: who asks too often may keep the device from going on. */
 #define FIRST_NAP_NS 20000ull
 #define LAST_NAP_NS  (2 * NS_PER_MS)
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 * NS_PER_MS + (uint64_t)now.tv_nsec;
-}
 
 static uint64_t *in_vain_of(const struct gs_context *context)
 {
@@ -74,9 +68,9 @@ static bool still_runs(const struct gs_context *context)
 static enum gs_status poll(const struct gs_context *context, uint64_t mark,
                            uint64_t wait_ns)
 {
-    uint64_t nap_ns = FIRST_NAP_NS, deadline = now_ns() + wait_ns;
+    uint64_t nap_ns = FIRST_NAP_NS, deadline = gs_now_ns() + wait_ns;
     enum gs_status status;
-    while ((status = query(context, mark)) == GS_ERR_TIMEOUT && now_ns() < deadline) {
+    while ((status = query(context, mark)) == GS_ERR_TIMEOUT && gs_now_ns() < deadline) {
         const struct timespec nap = {.tv_nsec = (long)nap_ns};
         nanosleep(&nap, NULL);
         nap_ns = 2 * nap_ns < LAST_NAP_NS ? 2 * nap_ns : LAST_NAP_NS;

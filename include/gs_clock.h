@@ -1,0 +1,20 @@
+/*
+ * gs_clock.h - the clock that durations are taken by.
+ * Not installed.
+ */
+#ifndef GS_CLOCK_H
+#define GS_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+/* Nanoseconds since some moment; never falls. */
+static inline uint64_t gs_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+#endif
