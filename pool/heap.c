@@ -166,7 +166,7 @@ static void bury_segments(struct gs_heap *heap, uint32_t *lost_blocks,
 /* What a dead heap no longer holds. heap->lock is held. */
 static void bury_books(struct gs_heap *heap)
 {
-    gs_relief_account(heap, -(int64_t)heap->stats.reserved_bytes);
+    gs_relief_bury(heap, heap->stats.reserved_bytes);
     heap->stats.live_bytes = heap->stats.used_bytes = 0;
     heap->stats.reserved_bytes = heap->stats.pending_bytes = 0;
     heap->small_units = 0;

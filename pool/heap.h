@@ -506,8 +506,10 @@ void gs_relief_drain(struct gs_heap *heap, uint64_t wait_ns);
 bool gs_relief_quiet(struct gs_pool *pool, uint64_t generation);
 /* The row of a device; -1: of all of them. */
 struct gs_row gs_relief_row(struct gs_pool *pool, int device);
-/* Device memory got (or, negative, given back) by the heap's device. */
-void gs_relief_account(struct gs_heap *heap, int64_t bytes);
+/* Device memory that the heap got. */
+void gs_relief_account(struct gs_heap *heap, size_t bytes);
+/* The heap's memory went with its context, without a stay of anybody. */
+void gs_relief_bury(struct gs_heap *heap, size_t bytes);
 /* How large the device is, and how much of it may be reserved. */
 void gs_relief_set_limit(struct gs_pool *pool, int device,
                          const struct gs_pool_limits *limits);

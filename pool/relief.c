@@ -206,14 +206,28 @@ struct gs_row gs_relief_row(struct gs_pool *pool, int device)
     return row;
 }
 
-void gs_relief_account(struct gs_heap *heap, int64_t bytes)
+/* The lock is held. */
+static void account(struct gs_heap *heap, int64_t bytes)
 {
     struct gs_pool *pool = heap->pool;
 
-    enter(&pool->relief);
     row_add(pool, heap->device, row_of(pool, heap->device), bytes);
     row_add(pool, -1, row_of(pool, -1), bytes);
-    leave(&pool->relief);
+}
+
+void gs_relief_account(struct gs_heap *heap, size_t bytes)
+{
+    enter(&heap->pool->relief);
+    account(heap, (int64_t)bytes);
+    leave(&heap->pool->relief);
+}
+
+void gs_relief_bury(struct gs_heap *heap, size_t bytes)
+{
+    enter(&heap->pool->relief);
+    account(heap, -(int64_t)bytes);
+    heap->pool->relief.generation++;
+    leave(&heap->pool->relief);
 }
 
 void gs_relief_set_limit(struct gs_pool *pool, int device,

@@ -202,7 +202,7 @@ static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
     heap->stats.reserved_bytes += segment->bytes;
     if (heap->stats.reserved_bytes > heap->stats.reserved_peak_bytes)
         heap->stats.reserved_peak_bytes = heap->stats.reserved_bytes;
-    gs_relief_account(heap, (int64_t)segment->bytes);
+    gs_relief_account(heap, segment->bytes);
 
     block = first_block(heap, segment);
     if (segment->shared) {

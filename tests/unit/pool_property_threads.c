@@ -333,6 +333,13 @@ static void kill_heap(struct context *context)
     pthread_rwlock_unlock(&context->lock);
 }
 
+/* How often a thread disturbs the others, and with which of the things below. */
+struct unrest {
+    unsigned every, first, kinds;
+};
+
+static struct unrest unrest;
+
 static void disturb(struct worker *worker)
 {
     struct context *context = &contexts[draw(worker, CONTEXTS)];
@@ -341,7 +348,7 @@ static void disturb(struct worker *worker)
     const char *why = "nothing";
     bool sound;
 
-    switch (draw(worker, 16)) {
+    switch (unrest.first + draw(worker, unrest.kinds)) {
     case 0:
         (void)gs_pool_trim(pool, 0, draw(worker, 2) ? SIZE_MAX : draw(worker, CAPACITY));
         break;
@@ -389,7 +396,7 @@ static void *work(void *argument)
     worker.random = (base_seed + worker.number) * 0x9e3779b97f4a7c15ull + 1;
     while (atomic_fetch_add(&steps_done, 1) < steps) {
         exchange(&worker);
-        if (draw(&worker, 64) == 0)
+        if (draw(&worker, unrest.every) == 0)
             disturb(&worker);
     }
     for (size_t i = 0; i < OWN; i++) /* the shelf's are the test's own */
@@ -411,7 +418,7 @@ static void clear_up(void)
     (void)gs_pool_trim(pool, -1, SIZE_MAX);
 }
 
-Test(property_threads, hold_what_nobody_else_holds, .timeout = 3600)
+static void race(const struct unrest *how)
 {
     struct gs_pool_config config = {
         .segment_bytes = 4 * GS_MIB, .cache_bytes = 8 * GS_MIB, .age_ms = 1};
@@ -421,6 +428,7 @@ Test(property_threads, hold_what_nobody_else_holds, .timeout = 3600)
 
     steps = text && atol(text) > 0 ? strtoul(text, NULL, 10) : 400000;
     base_seed = seed ? strtoull(seed, NULL, 10) : 1;
+    unrest = *how;
     model_where("property_threads", base_seed, NULL);
     fake_init(&device, CAPACITY);
     cr_assert_eq(gs_pool_create(&config, &pool), GS_OK);
@@ -452,4 +460,15 @@ Test(property_threads, hold_what_nobody_else_holds, .timeout = 3600)
     cr_expect(served > steps / 8 && refused > 0 && killed > 0 && taken_over > 0);
     gs_pool_destroy(pool);
     fake_fini(&device);
+}
+
+Test(property_threads, hold_what_nobody_else_holds, .timeout = 3600)
+{
+    race(&(struct unrest){.every = 64, .first = 0, .kinds = 16});
+}
+
+/* A heap that dies while its blocks are freed, asked after and counted by others. */
+Test(property_threads, outlive_their_heaps, .timeout = 3600)
+{
+    race(&(struct unrest){.every = 8, .first = 2, .kinds = 4});
 }
