@@ -34,6 +34,7 @@
 #include "retry.h"
 #include "runtime.h"
 #include "submissions.h"
+#include "tools.h"
 #include "trace.h"
 #include "size_classes.h"
 #include "warmup.h"
@@ -139,6 +140,23 @@ static void help_and_exit(void)
     syscall(SYS_exit_group, 0);
 }
 
+/* A tool that has to see each allocation gets them from the driver, as natively, unless
+ * the user wants the pool. */
+static void step_aside(struct gs_options *options)
+{
+    char tool[64];
+    char *const *env = getauxval(AT_SECURE) ? NULL : environ;
+    if (!options->pool || gs_options_given(env, "GPUSHIM_POOL") ||
+        !gs_tools_memory_checker(env, tool, sizeof(tool))) {
+        return;
+    }
+    options->pool = false;
+    gs_log_line(GS_LOG_WARN,
+                "%s checks the program's memory: it goes without the pool, so that each "
+                "allocation is seen (GPUSHIM_POOL=on keeps the pool)",
+                tool);
+}
+
 static void read_options(struct gs_state *state)
 {
     /* Only the starting thread is here, and the text is large: not on its stack. */
@@ -149,6 +167,7 @@ static void read_options(struct gs_state *state)
     if (state->options.verbose >= GS_LOG_WARN && notes.length > 0) {
         gs_log_text(notes.text, notes.length);
     }
+    step_aside(&state->options);
     if (state->options.free_sync == GS_FREE_SYNC_WAIT) {
         gs_known_end_proof(NULL);
     }

@@ -226,6 +226,20 @@ enum gs_status gs_elf_startup_module(const char *soname, struct gs_module_ref *o
     return GS_ERR_NOT_FOUND;
 }
 
+bool gs_elf_stands_before(const struct gs_module_ref *first,
+                          const struct gs_module_ref *second)
+{
+    for (const struct link_map *map = first_module(); map; map = map->l_next) {
+        if (map->l_ld == second->dynamic) {
+            return false;
+        }
+        if (map->l_ld == first->dynamic) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What a walk over the modules looks for, and what it found. */
 struct search {
     uintptr_t address; /* 0: search by name */

@@ -37,6 +37,11 @@ enum gs_status gs_elf_module_named(const char *soname, bool prefix,
 enum gs_status gs_elf_startup_module(const char *soname,
                                      struct gs_module_ref *out) GS_MUST_USE;
 
+/* Was `first` loaded before `second`? Of what was there at the start that is the order in
+ * which names are looked up: the program, the preloaded libraries as given, the others. */
+bool gs_elf_stands_before(const struct gs_module_ref *first,
+                          const struct gs_module_ref *second);
+
 /* Address of a symbol the module itself defines (default version), or NULL. */
 void *gs_elf_symbol(const struct gs_module_ref *module, const char *name);
 

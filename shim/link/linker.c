@@ -173,10 +173,36 @@ struct gs_route gs_linker_route_dlsym(void *handle, const char *name, const void
     return (struct gs_route){.value = answer(name, find(handle, name))};
 }
 
+/*
+ * Another library that replaces dlsym asks for the next one so, by a version of glibc's.
+ * If it stands in front of the shim that is the shim's, which has no version; without it
+ * the shim would be left out of every look-up of the process.
+ */
+static void *next_look_up(gs_dlvsym_fn *find, const char *name, const char *version,
+                          const void *caller)
+{
+    struct gs_module_ref own, asking;
+    if (!gs_elf_same_name(name, "dlsym") && !gs_elf_same_name(name, "dlvsym")) {
+        return NULL;
+    }
+    if (!own_module(&own) || gs_elf_module_of(caller, &asking) != GS_OK ||
+        gs_linker_is_own(&asking) || !gs_elf_stands_before(&asking, &own) ||
+        !find(RTLD_NEXT, name, version)) {
+        return NULL;
+    }
+    return gs_elf_symbol(&own, name);
+}
+
 struct gs_route gs_linker_route_dlvsym(void *handle, const char *name,
                                        const char *version, const void *caller)
 {
     gs_dlvsym_fn *find = gs_linker_dlvsym();
+    if (find && handle == RTLD_NEXT && name && version) {
+        void *ours = next_look_up(find, name, version, caller);
+        if (ours) {
+            return (struct gs_route){.value = ours};
+        }
+    }
     if (!find || handle == RTLD_DEFAULT || passes(handle, name, caller)) {
         return (struct gs_route){.jump = (void *)find};
     }

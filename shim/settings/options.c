@@ -367,3 +367,15 @@ void gs_options_load(struct gs_options *out, char *const *env, bool secure,
     note_dropped(notes);
     errno = saved_errno;
 }
+
+bool gs_options_given(char *const *env, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (; env && *env; env++) {
+        if (strncmp(*env, name, length) == 0 && (*env)[length] == '=' &&
+            (*env)[length + 1])
+            return true;
+    }
+    return false;
+}

@@ -170,7 +170,7 @@ static void sleep_ms(unsigned ms)
 
 static void release_late(void *argument)
 {
-    sleep_ms(250);
+    sleep_ms(80);
     __atomic_store_n((uint32_t *)argument, 1, __ATOMIC_RELEASE);
 }
 

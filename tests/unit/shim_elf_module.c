@@ -54,6 +54,16 @@ Test(elf_module, takes_the_default_version_of_a_symbol)
     dlclose(handle);
 }
 
+Test(elf_module, the_program_stands_before_its_libraries)
+{
+    struct gs_module_ref program, libc;
+    cr_assert_eq(gs_elf_module_of((void *)gs_elf_stands_before, &program), GS_OK);
+    cr_assert_eq(gs_elf_module_named("libc.so.6", false, &libc), GS_OK);
+    cr_assert(gs_elf_stands_before(&program, &libc));
+    cr_assert_not(gs_elf_stands_before(&libc, &program));
+    cr_assert_not(gs_elf_stands_before(&libc, &libc));
+}
+
 Test(elf_module, startup_libraries_are_found_without_the_linker)
 {
     struct gs_module_ref early;

@@ -466,3 +466,13 @@ Test(options, text_is_taken_as_it_is_unless_it_is_too_long)
     cr_expect_str_empty(opts.warmup);
     cr_expect_eq(notes.lines, 1u);
 }
+
+Test(options, tell_what_was_given)
+{
+    char *const env[] = {"GPUSHIM_POOLS=1", "GPUSHIM_TRACK=", "GPUSHIM_POOL=nonsense",
+                         NULL};
+    cr_assert(gs_options_given(env, "GPUSHIM_POOL"));
+    cr_assert_not(gs_options_given(env, "GPUSHIM_TRACK"));
+    cr_assert_not(gs_options_given(env, "GPUSHIM_STACK"));
+    cr_assert_not(gs_options_given(NULL, "GPUSHIM_POOL"));
+}

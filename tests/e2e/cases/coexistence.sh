@@ -1,0 +1,170 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# coexistence.sh - the library beside tools and others that reach into the same process:
+# memory checkers, profilers, sanitizers, hooks of dlsym, patched code, allocators, crowds
+# of processes, Python's workers.
+
+# driver_calls FILE NAME: how often the simulated driver was called so.
+driver_calls() {
+  grep -cE "^cudasim: .*\b$2\b" "$1"
+}
+
+# A memory checker sees each allocation of the program, as natively.
+# checker_case PROGRAM SETTING...: the setting that brings it in
+checker_case() {
+  local program=$apps/$1 calls
+
+  need_file "$apps/libsanitizer-collection.so"
+  shift
+  run_in native CUDASIM_LOG=2 -- "$program"
+  run_in shim CUDASIM_LOG=2 "$@" -- "$program"
+  expect_same native shim
+  expect_text shim.err '^gpushim: libsanitizer-collection.so checks .*GPUSHIM_POOL=on'
+  for calls in cuMemAlloc_v2 cuMemFree_v2; do
+    expect_equal "$calls" "$(driver_calls native.err $calls)" "$(driver_calls shim.err $calls)"
+  done
+  [[ $(driver_calls native.err cuMemAlloc_v2) -gt 0 ]] || fail "no call is in the driver's log"
+  expect_text shim.err 'SUMMARY: gpushim: '
+}
+checker=$apps/libsanitizer-collection.so
+add_case "beside a memory checker preloaded" checker_case pipeline_linked \
+  LD_PRELOAD="$shim:$checker"
+add_case "beside a memory checker in front" checker_case pipeline_static \
+  LD_PRELOAD="$checker:$shim"
+add_case "beside a memory checker by the driver" checker_case pipeline_shared \
+  LD_PRELOAD="$shim" CUDA_INJECTION64_PATH="$checker"
+add_case "beside a memory checker by NVTX" checker_case threads_linked \
+  LD_PRELOAD="$shim" NVTX_INJECTION64_PATH=libsanitizer-collection.so
+
+# Who asks for the pool keeps it; a profiler minds no pool.
+# keeps_pool_case SETTING...
+keeps_pool_case() {
+  need_file "$apps/libprofiler.so"
+  native native "$apps/pipeline_linked"
+  run_in shim LD_PRELOAD="$shim:$checker" GPUSHIM_POOL=on GPUSHIM_VERBOSE=2 -- \
+    "$apps/pipeline_linked"
+  expect_same native shim
+  expect_text shim.err 'started .*pool on'
+  run_in profiled LD_PRELOAD="$shim" CUDA_INJECTION64_PATH="$apps/libprofiler.so" \
+    GPUSHIM_VERBOSE=2 -- "$apps/pipeline_linked"
+  expect_same native profiled
+  expect_text profiled.err 'started .*pool on'
+}
+add_case "beside a memory checker, pool asked for" keeps_pool_case
+
+# Another dlsym, in front of ours or behind. What it counts natively it counts with us in
+# front or behind, but for the look-ups behind: ours answers what it has to answer.
+# hooks_case PROGRAM ORDER
+hooks_case() {
+  local hooks=$apps/libhooksdlsym.so order
+
+  need_file "$hooks"
+  case $2 in
+    front) order=$hooks:$shim ;;
+    behind) order=$shim:$hooks ;;
+  esac
+  run_in native LD_PRELOAD="$hooks" HOOKS_COUNTS=native.counts -- "$apps/$1"
+  run_in shim LD_PRELOAD="$order" HOOKS_COUNTS=shim.counts -- "$apps/$1"
+  expect_same native shim
+  case $1 in
+    leaky*) expect_leaks shim.err "$sources/tests/apps/leaky.c" ;;
+    *) expect_clean shim.err ;;
+  esac
+  [[ $2 == behind ]] || expect_equal "what it saw" "$(<native.counts)" "$(<shim.counts)"
+}
+for program in leaky_dlsym leaky_linked pipeline_shared pinned_static async_proc; do
+  add_case "beside another dlsym in front $program" hooks_case "$program" front
+  add_case "beside another dlsym behind $program" hooks_case "$program" behind
+done
+
+# Functions patched in place: the driver's (as UCX finds them) and ours. The patcher of the
+# driver's sees what the driver sees.
+patched_case() {
+  local patcher=$apps/libpatcher.so program=$apps/pipeline_linked
+
+  need_file "$patcher"
+  native native "$program"
+  run_in alone LD_PRELOAD="$patcher" PATCHER_COUNTS=alone.counts -- "$program"
+  expect_same native alone
+  expect_text alone.counts '^allocs [1-9]'
+  run_in behind LD_PRELOAD="$shim:$patcher" PATCHER_COUNTS=behind.counts CUDASIM_LOG=2 -- \
+    "$program"
+  expect_same native behind
+  expect_text behind.counts "^allocs $(driver_calls behind.err cuMemAlloc_v2)\$"
+  run_in ours LD_PRELOAD="$shim:$patcher" PATCHER_DEFAULT=1 PATCHER_COUNTS=ours.counts -- \
+    "$program"
+  expect_same native ours
+  expect_clean ours.err
+  cmp alone.counts ours.counts || fail "calls of the program were not all seen"
+}
+add_case "beside patched functions" patched_case
+
+# A program built for AddressSanitizer, whose runtime wants to be first.
+asan_case() {
+  local runtime
+
+  need_file "$apps/asan_leaky"
+  runtime=$(ldd "$apps/asan_leaky" | sed -nE 's/.*(lib(clang_rt\.)?asan[^ ]*) => ([^ ]*) .*/\3/p')
+  run_in native ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=1 -- "$apps/asan_leaky"
+  run_in shim ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=1 \
+    LD_PRELOAD="${runtime:+$runtime:}$shim" -- "$apps/asan_leaky"
+  expect_same native shim
+  expect_leaks shim.err "$sources/tests/apps/leaky.c"
+  run_in launched ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=1 -- \
+    "$sources/scripts/gpushim" --library "$shim" -- "$apps/asan_leaky"
+  expect_same native launched
+}
+add_case "beside AddressSanitizer" asan_case
+
+# Allocators that replace malloc, where they are installed.
+# malloc_case LIBRARY
+malloc_case() {
+  local library
+
+  library=$(ldconfig -p 2>/dev/null | sed -nE "s/^\t$1[^ ]* .*=> (.*)/\1/p" | head -n 1)
+  [[ -n $library ]] || skip "$1"
+  native native "$apps/threads_shared"
+  run_in shim LD_PRELOAD="$shim:$library" -- "$apps/threads_shared"
+  expect_same native shim
+  expect_clean shim.err
+  run_in front LD_PRELOAD="$library:$shim" -- "$apps/threads_shared"
+  expect_same native front
+  expect_clean front.err
+}
+add_case "beside jemalloc" malloc_case libjemalloc.so
+add_case "beside tcmalloc" malloc_case libtcmalloc_minimal.so
+
+# Many processes that start at once: each has its own report and the native status.
+crowd_of_processes_case() {
+  local count=120
+
+  native native "$apps/leaky_static"
+  cat >start <<'EOF'
+for i in $(seq "$2"); do
+  ("$1" >"$i.o" 2>"$i.e"; echo "$?" >"$i.s") &
+done
+wait
+EOF
+  preloaded shim GPUSHIM_SYMBOLIZE=off -- bash start "$apps/leaky_static" "$count"
+  expect_status shim 0
+  expect_equal "statuses" "$count $(<native.status)" "$(cat ./*.s | sort | uniq -c | xargs)"
+  expect_equal "outputs" 1 "$(cat native.out >native.o && md5sum ./*.o | cut -d' ' -f1 | sort -u | wc -l)"
+  expect_equal "reports" "$count" "$(cat ./*.e | grep -cE 'SUMMARY: gpushim: 0 errors, .* leaked')"
+}
+add_case "beside many processes" crowd_of_processes_case
+
+# Python's multiprocessing, by each of its ways.
+# python_case WAY
+python_case() {
+  need python3
+  need_file "$cuda_path/libcudart.so.13"
+  native native python3 "$sources/tests/apps/beside/workers.py" "$1"
+  preloaded shim -- python3 "$sources/tests/apps/beside/workers.py" "$1"
+  expect_same native shim
+  expect_only_report shim.err
+  # Four workers and the first process, each with what it kept.
+  expect_count shim.err 'SUMMARY: gpushim: 0 errors, 128 KiB leaked in 1 allocation' 5
+}
+for way in fork spawn forkserver; do
+  add_case "beside Python $way" python_case "$way"
+done
