@@ -38,7 +38,8 @@ enum gs_status gs_elf_startup_module(const char *soname,
                                      struct gs_module_ref *out) GS_MUST_USE;
 
 /* Was `first` loaded before `second`? Of what was there at the start that is the order in
- * which names are looked up: the program, the preloaded libraries as given, the others. */
+ * which names are looked up: the program, the preloaded libraries as given, the others.
+ */
 bool gs_elf_stands_before(const struct gs_module_ref *first,
                           const struct gs_module_ref *second);
 
