@@ -20,21 +20,27 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "captures.h"
 #include "host_pools.h"
+#include "log.h"
+#include "machine_memory.h"
 #include "managed.h"
 #include "physical.h"
+#include "platform.h"
 
 bool gs_limits_charging; /* immutable after start */
 
 /* Shares of the options; immutable after start. */
 static uint64_t mem_share, pool_share, release_share, reserve_share;
+static bool release_given; /* by the user; immutable after start */
 
 static struct device {
     uint64_t met;           /* atomic: 1 once the members below are final */
     uint64_t limit_bytes;   /* of the program */
     uint64_t reserve_bytes; /* to be left free */
+    bool integrated;        /* its memory is the machine's */
     uint64_t charged;       /* atomic */
 } devices[GS_MAX_DEVICES];
 
@@ -72,6 +78,7 @@ void gs_limits_start(const struct gs_options *options)
     pool_share = options->pool_limit;
     release_share = options->pool_release;
     reserve_share = options->pool_reserve;
+    release_given = gs_options_given(environ, "GPUSHIM_POOL_RELEASE");
     gs_limits_charging = mem_share != (GS_SHARE_PERCENT | 100);
 }
 
@@ -94,6 +101,17 @@ static size_t limit_of(uint64_t share, uint64_t total)
                                              : (size_t)gs_share_bytes(share, total);
 }
 
+/* What sort of device it is; says so where it is an unusual one. */
+static struct gs_platform look_at(int ordinal)
+{
+    struct gs_platform platform = gs_platform_read(ordinal, "", environ);
+    char text[128];
+    if (*gs_platform_text(&platform, text, sizeof(text))) {
+        gs_log_line(GS_LOG_INFO, "GPU %d: %s", ordinal, text);
+    }
+    return platform;
+}
+
 void gs_limits_meet(struct gs_state *state, int ordinal)
 {
     struct device *device = device_of(ordinal);
@@ -103,6 +121,11 @@ void gs_limits_meet(struct gs_state *state, int ordinal)
         return;
     }
     /* Two threads may be here at once: they write the same. */
+    bool integrated = look_at(ordinal).integrated;
+    uint64_t release = integrated && !release_given
+                           ? GS_SHARE_PERCENT | GS_PLATFORM_SHARED_IDLE
+                           : release_share;
+    __atomic_store_n(&device->integrated, integrated, __ATOMIC_RELAXED);
     uint64_t limit = gs_share_bytes(mem_share, total_bytes);
     __atomic_store_n(&device->limit_bytes, limit < total_bytes ? limit : total_bytes,
                      __ATOMIC_RELAXED);
@@ -112,7 +135,7 @@ void gs_limits_meet(struct gs_state *state, int ordinal)
         struct gs_pool_limits limits = {
             .reserved_bytes = limit_of(pool_share, total_bytes),
             .device_bytes = limit < free_bytes ? limit : free_bytes,
-            .idle_bytes = limit_of(release_share, total_bytes)};
+            .idle_bytes = limit_of(release, total_bytes)};
         gs_pool_set_limits(state->pool, ordinal, &limits);
     }
     __atomic_store_n(&device->met, 1, __ATOMIC_RELEASE);
@@ -340,7 +363,13 @@ static size_t missing_reserve(const struct gs_context *context)
         gs_real()->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
         return 0;
     }
-    return free_bytes < reserve ? (size_t)(reserve - free_bytes) : 0;
+    uint64_t left = free_bytes;
+    struct gs_machine_memory machine;
+    if (__atomic_load_n(&device->integrated, __ATOMIC_RELAXED) &&
+        gs_machine_memory_read("", &machine) && machine.available_bytes < left) {
+        left = machine.available_bytes;
+    }
+    return left < reserve ? (size_t)(reserve - left) : 0;
 }
 
 void gs_limits_relax_now(struct gs_state *state, const struct gs_context *context)

@@ -159,6 +159,12 @@ expect_count() {
   fail "$1: $found lines match $2, not $3"
 }
 
+# driver_calls FILE NAME: how often the simulated driver itself was called so, by its log
+#   (CUDASIM_LOG=2); the name may stand without its version.
+driver_calls() {
+  grep -cE "^cudasim: $2(_v[0-9])?\$" "$1"
+}
+
 # ---- Reports -------------------------------------------------------------------------
 
 # size_text BYTES: as a report writes it: IEC units, three significant digits.

@@ -4,11 +4,6 @@
 # memory checkers, profilers, sanitizers, hooks of dlsym, patched code, allocators, crowds
 # of processes, Python's workers.
 
-# driver_calls FILE NAME: how often the simulated driver was called so.
-driver_calls() {
-  grep -cE "^cudasim: .*\b$2\b" "$1"
-}
-
 # A memory checker sees each allocation of the program, as natively.
 # checker_case PROGRAM SETTING...: the setting that brings it in
 checker_case() {
@@ -78,7 +73,7 @@ for program in leaky_dlsym leaky_linked pipeline_shared pinned_static async_proc
 done
 
 # Functions patched in place: the driver's (as UCX finds them) and ours. The patcher of the
-# driver's sees what the driver sees.
+# driver's sees what the driver is asked for.
 patched_case() {
   local patcher=$apps/libpatcher.so program=$apps/pipeline_linked
 

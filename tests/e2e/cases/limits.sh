@@ -4,11 +4,6 @@
 # others may need it; what was warmed up is there. The driver's own calls are counted in
 # the log of the simulated device.
 
-# driver_calls FILE NAME: how often the driver itself was called so.
-driver_calls() {
-  grep -cE "^cudasim: $2(_v[0-9])?\$" "$1"
-}
-
 # A program sees a device of 64 MiB that is limited as it sees one of the limit.
 # smaller_case WAY WHAT MEMORY LIMIT [VARIABLE...]
 smaller_case() {

@@ -144,7 +144,7 @@ static const char *const known[] = {
     "LOG_LOOKUPS", "SEED",        "SCHEDULE",       "FAIL",
     "FREE_WAITS",  "ORACLE",      "HOSTS",          "STACKS",
     "FINDINGS",    "EXIT",        "HANG",           "PRIVATE_ENTRIES",
-    "MUTANT",      "ALLOC_WAITS",
+    "MUTANT",      "ALLOC_WAITS", "ATTRIBUTES",
 };
 
 static bool is_known(const char *name, size_t length)
@@ -194,6 +194,7 @@ static void load(void)
     config.private_entries = read_number("CUDASIM_PRIVATE_ENTRIES", 0, 0, 1) != 0;
     config.lookups_path = read_text("CUDASIM_LOG_LOOKUPS");
     config.fail = read_text("CUDASIM_FAIL");
+    config.attributes = read_text("CUDASIM_ATTRIBUTES");
     config.hang_ms = read_number("CUDASIM_HANG", 0, 0, 86400000);
     config.free_waits = (enum sim_free_waits)read_word("CUDASIM_FREE_WAITS", free_waits,
                                                        GS_ARRAY_LEN(free_waits));

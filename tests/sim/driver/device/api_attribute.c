@@ -1,22 +1,72 @@
 /*
  * api_attribute.c - cuDeviceGetAttribute and what is derived from it.
- * Owns:  nothing.   Lock: none.
+ * Owns:  the values, as CUDASIM_ATTRIBUTES has changed them.   Lock: none; written once.
  */
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "../core/config.h"
+#include "../core/log.h"
 #include "device.h"
 #include "version.h"
 
 #define LAST_ATTRIBUTE 147 /* of the 13.0 headers */
 
-static const int values[LAST_ATTRIBUTE + 1] = {
+static int values[LAST_ATTRIBUTE + 1] = {
 #define SIM_ATTRIBUTE(number, name, value) [number] = (value),
 #include "attributes.def"
 #undef SIM_ATTRIBUTE
 };
 
+static const char *const names[LAST_ATTRIBUTE + 1] = {
+#define SIM_ATTRIBUTE(number, name, value) [number] = #name,
+#include "attributes.def"
+#undef SIM_ATTRIBUTE
+};
+
+/* NAME=value, or a number for the name. False if it is neither. */
+static bool set_value(const char *rule, size_t length)
+{
+    const char *equals = memchr(rule, '=', length);
+    char *end;
+    long value;
+
+    if (!equals)
+        return false;
+    value = strtol(equals + 1, &end, 10);
+    if (end == equals + 1 || end != rule + length)
+        return false;
+    for (int i = 1; i <= LAST_ATTRIBUTE; i++) {
+        if (names[i] && strlen(names[i]) == (size_t)(equals - rule) &&
+            strncmp(names[i], rule, (size_t)(equals - rule)) == 0) {
+            values[i] = (int)value;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void read_rules(void)
+{
+    const char *rule = sim_config()->attributes;
+
+    while (rule && *rule) {
+        size_t length = strcspn(rule, ",");
+        if (!set_value(rule, length))
+            sim_log_always("CUDASIM_ATTRIBUTES: %.*s is not NAME=number of an attribute "
+                           "that is known, ignored",
+                           (int)(length < 200 ? length : 200), rule);
+        rule += length + (rule[length] == ',');
+    }
+}
+
 int sim_device_attribute(CUdevice_attribute attribute)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, read_rules);
     return values[attribute];
 }
 
@@ -38,7 +88,7 @@ SIM_API(cuDeviceGetAttribute, int *value, CUdevice_attribute attribute, CUdevice
     else if (attribute == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)
         *value = sim_device_count() > 1;
     else
-        *value = values[attribute];
+        *value = sim_device_attribute(attribute);
     return CUDA_SUCCESS;
 }
 

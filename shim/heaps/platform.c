@@ -1,0 +1,112 @@
+/*
+ * platform.c - reads attributes, system files and variables.
+ * Owns: nothing.   Lock: none.
+ * Source: CUDA C++ Programming Guide (unified memory, "Systems without full support"),
+ * CUDA for Tegra, CUDA on WSL User Guide, Multi-Process Service, MIG User Guide
+ */
+#include "platform.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "real.h"
+
+static bool has(CUdevice device, CUdevice_attribute attribute)
+{
+    const struct gs_real *real = gs_real();
+    int value = 0;
+    return real->cuDeviceGetAttribute &&
+           real->cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS &&
+           value != 0;
+}
+
+static bool path_of(char out[PATH_MAX], const char *root, const char *path)
+{
+    return (size_t)snprintf(out, PATH_MAX, "%s%s", root, path) < PATH_MAX;
+}
+
+static bool exists(const char *root, const char *path)
+{
+    char full[PATH_MAX];
+    return path_of(full, root, path) && access(full, F_OK) == 0;
+}
+
+/* WSL's kernels have "microsoft" in their release, in one spelling or another. */
+static bool is_wsl(const char *root)
+{
+    char full[PATH_MAX], text[256];
+    if (!path_of(full, root, "/proc/sys/kernel/osrelease")) {
+        return false;
+    }
+    int fd = open(full, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    text[got > 0 ? got : 0] = '\0';
+    return strcasestr(text, "microsoft") != NULL;
+}
+
+/* Clients find the control daemon's pipes by a variable, or at their usual place. */
+static bool is_mps(const char *root, char *const *env)
+{
+    static const char name[] = "CUDA_MPS_PIPE_DIRECTORY=";
+    for (; env && *env; env++) {
+        if (strncmp(*env, name, sizeof(name) - 1) == 0) {
+            char control[PATH_MAX];
+            return path_of(control, *env + sizeof(name) - 1, "/control") &&
+                   exists(root, control);
+        }
+    }
+    return exists(root, "/tmp/nvidia-mps/control");
+}
+
+/* The driver calls a slice "NVIDIA A100-SXM4-40GB MIG 1g.5gb". */
+static bool is_mig(CUdevice device)
+{
+    char name[256] = "";
+    return gs_real()->cuDeviceGetName &&
+           gs_real()->cuDeviceGetName(name, sizeof(name), device) == CUDA_SUCCESS &&
+           strstr(name, " MIG ") != NULL;
+}
+
+struct gs_platform gs_platform_read(int device, const char *root, char *const *env)
+{
+    int saved_errno = errno;
+    struct gs_platform platform = {
+        .integrated = has(device, CU_DEVICE_ATTRIBUTE_INTEGRATED),
+        .concurrent_managed = has(device, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
+        .wsl = is_wsl(root),
+        .mps = is_mps(root, env),
+        .mig = is_mig(device),
+    };
+    errno = saved_errno;
+    return platform;
+}
+
+const char *gs_platform_text(const struct gs_platform *platform, char *out, size_t size)
+{
+    const struct {
+        bool is;
+        const char *name;
+    } parts[] = {
+        {platform->integrated, "integrated"},
+        {!platform->concurrent_managed, "no concurrent managed access"},
+        {platform->wsl, "WSL2"},
+        {platform->mps, "MPS client"},
+        {platform->mig, "MIG slice"},
+    };
+    size_t length = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < GS_ARRAY_LEN(parts) && length < size; i++) {
+        if (parts[i].is) {
+            length += (size_t)snprintf(out + length, size - length, "%s%s",
+                                       length ? ", " : "", parts[i].name);
+        }
+    }
+    return out;
+}

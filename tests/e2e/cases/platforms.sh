@@ -1,0 +1,64 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# platforms.sh - devices and systems on which the pools keep less: told by attributes and
+# variables, as the simulated device answers them.
+
+# Without concurrent access managed memory is the driver's, call by call.
+not_concurrent_case() {
+  local attributes=CUDASIM_ATTRIBUTES=CONCURRENT_MANAGED_ACCESS=0
+
+  run_in native CUDASIM_LOG=2 "$attributes" -- "$apps/managed_$1"
+  preloaded usual CUDASIM_LOG=2 -- "$apps/managed_$1"
+  preloaded shim CUDASIM_LOG=2 "$attributes" -- "$apps/managed_$1"
+  expect_same native shim
+  expect_equal "allocations" "$(driver_calls native.err cuMemAllocManaged)" \
+    "$(driver_calls shim.err cuMemAllocManaged)"
+  [[ $(driver_calls usual.err cuMemAllocManaged) -lt $(driver_calls native.err cuMemAllocManaged) ]] ||
+    fail "nothing is kept on an ordinary device, so the case shows nothing"
+}
+for way in shared static linked; do
+  add_case "platforms without concurrent access $way" not_concurrent_case "$way"
+done
+
+# Where the device's memory is the machine's, a quarter of it may be idle, unless the user
+# says more.
+integrated_case() {
+  local attributes=CUDASIM_ATTRIBUTES=INTEGRATED=1,CONCURRENT_MANAGED_ACCESS=0
+  local settings=(CUDASIM_MEMORY=64M CUDASIM_LOG=2 GPUSHIM_VERBOSE=2 LD_PRELOAD="$shim")
+
+  run_in native CUDASIM_MEMORY=64M "$attributes" -- "$apps/limits_linked" churn 3000
+  run_in usual "${settings[@]}" -- "$apps/limits_linked" churn 3000
+  run_in shim "${settings[@]}" "$attributes" -- "$apps/limits_linked" churn 3000
+  run_in asked "${settings[@]}" "$attributes" GPUSHIM_POOL_RELEASE=100% -- \
+    "$apps/limits_linked" churn 3000
+  expect_same native shim
+  expect_same native asked
+  expect_text shim.err '^gpushim: GPU 0: integrated, no concurrent managed access$'
+  expect_no_text usual.err '^gpushim: GPU 0: '
+  [[ $(driver_calls shim.err cuMemFree) -gt $(driver_calls usual.err cuMemFree) ]] ||
+    fail "no more went back than on an ordinary device"
+  expect_equal "as the user says" "$(driver_calls usual.err cuMemFree)" \
+    "$(driver_calls asked.err cuMemFree)"
+}
+add_case "platforms integrated" integrated_case
+
+# A service's client says so, and works as before.
+service_case() {
+  mkdir pipes
+  : >pipes/control
+  native native "$apps/pipeline_shared"
+  preloaded shim GPUSHIM_VERBOSE=2 CUDA_MPS_PIPE_DIRECTORY="$case_dir/pipes" -- \
+    "$apps/pipeline_shared"
+  expect_same native shim
+  expect_text shim.err '^gpushim: GPU 0: MPS client$'
+}
+add_case "platforms service" service_case
+
+# A misspelt attribute is said, and nothing else happens.
+attribute_case() {
+  preloaded bad CUDASIM_ATTRIBUTES=INTEGRATE=1,WARP_SIZE=x,,WARP_SIZE=32 -- "$apps/pipeline_linked"
+  native native "$apps/pipeline_linked"
+  expect_same native bad
+  expect_count bad.err 'CUDASIM_ATTRIBUTES: .* is not NAME=number' 3
+}
+add_case "platforms misspelt attribute" attribute_case
