@@ -41,10 +41,24 @@ static const char *const runtime_names[] = {
     "cudaMallocAsync_ptsz",
     "cudaMallocFromPoolAsync",
     "cudaMallocFromPoolAsync_ptsz",
+    "cudaMallocArray",
+    "cudaMalloc3DArray",
+    "cudaMallocMipmappedArray",
+    "cudaHostRegister",
+    "cudaImportExternalMemory",
+    "cudaExternalMemoryGetMappedBuffer",
+    "cudaExternalMemoryGetMappedMipmappedArray",
+    "cudaIpcOpenMemHandle",
+    "cudaMemPoolImportPointer",
     "cudaFree",
     "cudaFreeHost",
     "cudaFreeAsync",
     "cudaFreeAsync_ptsz",
+    "cudaFreeArray",
+    "cudaFreeMipmappedArray",
+    "cudaHostUnregister",
+    "cudaDestroyExternalMemory",
+    "cudaIpcCloseMemHandle",
 };
 
 /* The command line with spaces between its words, cut at COMMAND_BYTES. */
@@ -197,7 +211,7 @@ static bool wait_for_report(struct gs_state *state)
 static bool nothing_to_tell(struct gs_state *state)
 {
     uint64_t allocs = 0;
-    for (int device = -1; device < GS_MAX_DEVICES; device++) {
+    for (int device = GS_TOTALS_FIRST; device < GS_MAX_DEVICES; device++) {
         struct gs_tracker_totals totals;
         gs_tracker_get_totals(state->tracker, device, &totals);
         allocs += totals.allocs;

@@ -6,6 +6,8 @@
 
 #include "mem_limits.h"
 #include "log.h"
+#include "physical.h"
+#include "tiles.h"
 
 static struct gs_free_site site_of(struct gs_state *state, enum gs_api api,
                                    bool with_stack)
@@ -103,6 +105,87 @@ void gs_record_unmade(struct gs_state *state, uint64_t addr, enum gs_api api,
     }
 }
 
+/* ---- beside the pool's memory and the driver's own ----------------------------------
+ */
+
+uint32_t gs_record_noted(struct gs_state *state, const struct gs_note *note, bool indexed)
+{
+    uint32_t id = 0;
+    if (!gs_key_is_handle(note->key) && state->pool) {
+        gs_pool_displace(state->pool, note->key);
+    }
+    if (!state->tracker) {
+        return 0;
+    }
+    struct gs_allocation allocation = {
+        .addr = note->key,
+        .bytes = note->bytes,
+        .context = (uint64_t)(uintptr_t)note->context,
+        .thread = gs_thread_id(),
+        .stack = state->stacks ? gs_stacks_capture(state->stacks) : 0,
+        .device = (int16_t)note->device,
+        .api = gs_record_api(note->api),
+        .kind = (uint8_t)note->kind,
+    };
+    if (gs_tracker_add(state->tracker, &allocation, indexed, &id) != GS_OK) {
+        gs_record_missed();
+        return 0;
+    }
+    return indexed ? id : 0;
+}
+
+void gs_record_note_refused(struct gs_state *state, enum gs_memory_kind kind, int device)
+{
+    if (state->tracker) {
+        gs_tracker_add_failed(state->tracker, device, kind);
+    }
+}
+
+void gs_record_note_ended(struct gs_state *state, uint32_t record, enum gs_api api)
+{
+    if (state->tracker && record != 0) {
+        struct gs_free_site site = site_of(state, api, false);
+        gs_tracker_remove(state->tracker, record, &site);
+    }
+}
+
+void gs_record_note_leaves(struct gs_state *state, uint64_t key, enum gs_api api,
+                           struct gs_allocation *was)
+{
+    was->addr = 0;
+    if (state->tracker) {
+        struct gs_free_site site = site_of(state, api, false);
+        if (gs_tracker_remove_address(state->tracker, key, &site, was) != GS_OK) {
+            was->addr = 0;
+        }
+    }
+}
+
+bool gs_record_unknown(CUresult result)
+{
+    return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE ||
+           result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+void gs_record_note_left(struct gs_state *state, uint64_t key, enum gs_api api,
+                         const struct gs_allocation *was, CUresult result)
+{
+    bool refused = gs_refused(result) || gs_refused_for_capture(result) ||
+                   gs_record_unknown(result) || result == CUDA_ERROR_ARRAY_IS_MAPPED;
+    if (!state->tracker || !refused) {
+        return; /* gone, or lost with its context */
+    }
+    if (was->addr != 0 && gs_tracker_restore(state->tracker, was) != GS_OK) {
+        gs_record_missed();
+    }
+    if (gs_record_unknown(result)) {
+        gs_record_bad_free(state, key, api);
+    }
+}
+
+/* ---- what the driver's answers mean --------------------------------------------------
+ */
+
 bool gs_error_refuses(CUresult error)
 {
     switch (error) {
@@ -149,11 +232,16 @@ void gs_record_bad_free(struct gs_state *state, uint64_t addr, enum gs_api api)
 
 void gs_record_context_lost(struct gs_state *state, CUcontext handle)
 {
-    /* Stream-ordered memory survives its context (CUDA driver API, cuCtxDestroy). */
-    unsigned kinds =
-        1u << GS_MEMORY_DEVICE | 1u << GS_MEMORY_MANAGED | 1u << GS_MEMORY_PINNED;
+    /* Stream-ordered memory survives its context (CUDA driver API, cuCtxDestroy). What
+       else does is recorded without one. */
+    unsigned kinds = 1u << GS_MEMORY_DEVICE | 1u << GS_MEMORY_MANAGED |
+                     1u << GS_MEMORY_PINNED | 1u << GS_MEMORY_ARRAY |
+                     1u << GS_MEMORY_REGISTERED | 1u << GS_MEMORY_IMPORTED |
+                     1u << GS_MEMORY_MAPPED;
     gs_trace_context_end(handle);
     if (state->tracker) {
         gs_tracker_lose_context(state->tracker, (uint64_t)(uintptr_t)handle, kinds);
     }
+    gs_physical_context_lost(state, handle);
+    gs_tiles_context_lost(state, handle);
 }

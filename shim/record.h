@@ -26,6 +26,47 @@ struct gs_call {
 void gs_record_made(struct gs_state *state, const struct gs_call *request, uint64_t addr,
                     size_t bytes, struct gs_block *block);
 
+/*
+ * What is told beside the pool's memory and the driver's own: physical memory, arrays,
+ * registered host memory, memory of others. It is not traced (docs/traces.md).
+ */
+struct gs_note {
+    enum gs_memory_kind kind;
+    enum gs_api api;
+    int device;
+    CUcontext context; /* with which it ends; NULL: it outlives all */
+    uint64_t key;      /* gs_key of its address or handle */
+    uint64_t bytes;
+};
+
+/* As gs_enter, where there is a tracker: nothing is told without one. */
+static inline struct gs_state *gs_enter_tracking(void)
+{
+    struct gs_state *state = gs_enter();
+    if (state && !state->tracker) {
+        gs_leave();
+        return NULL;
+    }
+    return state;
+}
+
+/* It was made. Returns the record's id where it is `indexed`, to be given up by
+ * gs_record_note_ended, else 0: by gs_record_note_leaves. 0 also where none was made. */
+uint32_t gs_record_noted(struct gs_state *state, const struct gs_note *note,
+                         bool indexed);
+/* The driver refused to make it. */
+void gs_record_note_refused(struct gs_state *state, enum gs_memory_kind kind, int device);
+/* What has that record is gone; 0: none. */
+void gs_record_note_ended(struct gs_state *state, uint32_t record, enum gs_api api);
+/* What has that key is about to be given up, and what the driver answered: as
+ * gs_record_unmade and gs_record_free_result. */
+void gs_record_note_leaves(struct gs_state *state, uint64_t key, enum gs_api api,
+                           struct gs_allocation *was);
+void gs_record_note_left(struct gs_state *state, uint64_t key, enum gs_api api,
+                         const struct gs_allocation *was, CUresult result);
+/* Whether such an answer says that there is no such thing. */
+bool gs_record_unknown(CUresult result);
+
 /* Whether an allocation that the pool served leaves any trace. */
 static inline bool gs_recording(const struct gs_state *state)
 {

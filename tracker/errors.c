@@ -19,12 +19,13 @@ struct containing {
     bool found;
 };
 
-/* The live allocation that holds the address. */
+/* The live allocation that holds the address; nothing lies within a handle. */
 static bool visit_containing(void *arg, const struct gs_allocation *allocation)
 {
     struct containing *search = arg;
 
-    search->found = search->addr - allocation->addr < allocation->bytes ||
+    search->found = (!gs_key_is_handle(search->addr) &&
+                     search->addr - allocation->addr < allocation->bytes) ||
                     search->addr == allocation->addr;
     if (search->found)
         search->allocation = *allocation;
@@ -52,8 +53,10 @@ static void classify(struct gs_tracker *tracker, struct gs_error *error)
     error->has_allocation = true;
     error->allocation = search.allocation;
     error->offset = error->addr - search.allocation.addr;
+    /* No other call takes the handle: it was given up, and something holds its memory. */
     if (error->offset == 0)
-        error->kind = GS_ERROR_MISMATCHED_FREE;
+        error->kind = gs_key_is_handle(error->addr) ? GS_ERROR_DOUBLE_FREE
+                                                    : GS_ERROR_MISMATCHED_FREE;
 }
 
 void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device,

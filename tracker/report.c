@@ -36,13 +36,16 @@ static void fill_frames(struct gs_frame_table *table, const struct gs_tracker *t
                         const struct gs_report_data *data)
 {
     size_t count = 0;
-    uint32_t *ids = malloc((data->shown + 3 * data->errors_kept + 1) * sizeof *ids);
+    uint32_t *ids = malloc(
+        (data->shown + data->registered_shown + 3 * data->errors_kept + 1) * sizeof *ids);
 
     memset(table, 0, sizeof *table);
     if (!ids)
         return;
     for (size_t i = 0; i < data->shown; i++)
         ids[count++] = data->groups.items[i].stack;
+    for (size_t i = 0; i < data->registered_shown; i++)
+        ids[count++] = data->registered.items[i].stack;
     for (size_t i = 0; i < data->errors_kept; i++) {
         const struct gs_error *error = &data->errors[i];
         ids[count++] = error->freed.stack;
@@ -140,7 +143,8 @@ void gs_report_write_from(struct gs_tracker *tracker,
     if (text) {
         snprintf(writer.prefix, sizeof writer.prefix, "==%ld== ", config->pid);
         write_header(&writer);
-        if (figures.errors != 0 || figures.leaked_count != 0)
+        if (figures.errors != 0 || figures.leaked_count != 0 ||
+            data.registered.count != 0)
             write_body(&writer);
         else if (config->show_devices)
             gs_report_devices(&writer);

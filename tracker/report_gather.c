@@ -18,11 +18,17 @@ static void add_part(struct gather *gather, struct gs_group *part)
 
     if (part->api < gather->canonical_count)
         part->api = gather->canonical[part->api];
-    data->leaked_bytes += part->bytes;
+    if (gs_totals_row(part->device, part->kind) == GS_ROW_REGISTERED) {
+        /* Without memory for a group it is in the totals only. */
+        enum gs_status status = gs_groups_add(&data->registered, part);
+        (void)status;
+        return;
+    }
+    data->leaked_bytes += gs_report_weight(part);
     data->leaked_count += part->count;
     if (gs_groups_add(&data->groups, part) != GS_OK)
         return; /* counted above; the report says how much is not shown */
-    data->grouped_bytes += part->bytes;
+    data->grouped_bytes += gs_report_weight(part);
     data->grouped_count += part->count;
 }
 
@@ -41,7 +47,8 @@ static bool visit_live(void *arg, const struct gs_allocation *allocation)
     return true;
 }
 
-/* Lost groups, and what the totals know of beyond them. */
+/* Lost groups, and what the totals know of beyond them. What is registered ends with its
+ * context, and nothing is lost by it. */
 static void gather_lost(struct gs_tracker *tracker, struct gather *gather)
 {
     struct gs_report_data *data = gather->data;
@@ -50,14 +57,19 @@ static void gather_lost(struct gs_tracker *tracker, struct gather *gather)
     gs_tracker_lock_take(&tracker->lost_lock, GS_RANK_LOST);
     for (size_t i = 0; i < tracker->lost.count; i++) {
         struct gs_group part = tracker->lost.items[i];
-        bytes += part.bytes;
+        if (gs_totals_row(part.device, part.kind) == GS_ROW_REGISTERED)
+            continue;
+        bytes += gs_report_weight(&part);
         count += part.count;
         add_part(gather, &part);
     }
     gs_tracker_lock_give(&tracker->lost_lock, GS_RANK_LOST);
     for (unsigned row = 0; row < GS_ROWS; row++) {
         struct gs_shared_row *shared = &tracker->shared[row];
-        data->leaked_bytes += __atomic_load_n(&shared->lost_bytes, __ATOMIC_RELAXED);
+        if (row == GS_ROW_REGISTERED)
+            continue;
+        if (row != GS_ROW_VIEWS)
+            data->leaked_bytes += __atomic_load_n(&shared->lost_bytes, __ATOMIC_RELAXED);
         data->leaked_count += __atomic_load_n(&shared->lost_count, __ATOMIC_RELAXED);
     }
     data->leaked_bytes -= bytes;
@@ -97,6 +109,19 @@ static int compare_groups(const void *left, const void *right)
     return (int)a->api - (int)b->api;
 }
 
+/* Sort them; returns how many are to be written out, from the front. */
+static size_t show(struct gs_groups *groups, const struct gs_report_config *config)
+{
+    size_t shown = 0;
+
+    if (groups->count > 0)
+        qsort(groups->items, groups->count, sizeof *groups->items, compare_groups);
+    while (config->show_leaks && shown < groups->count && shown < config->max_groups &&
+           groups->items[shown].bytes >= config->min_leak_bytes)
+        shown++;
+    return shown;
+}
+
 void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config *config,
                       struct gs_report_data *data)
 {
@@ -111,13 +136,8 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
     gs_records_visit(tracker, visit_live, &gather);
     gather_lost(tracker, &gather);
     free(canonical);
-    if (data->groups.count > 0)
-        qsort(data->groups.items, data->groups.count, sizeof *data->groups.items,
-              compare_groups);
-    while (config->show_leaks && data->shown < data->groups.count &&
-           data->shown < config->max_groups &&
-           data->groups.items[data->shown].bytes >= config->min_leak_bytes)
-        data->shown++;
+    data->shown = show(&data->groups, config);
+    data->registered_shown = show(&data->registered, config);
 
     data->error_count = gs_tracker_error_count(tracker);
     data->errors_kept = gs_errors_copy(tracker, data->errors);
@@ -128,4 +148,5 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
 void gs_report_data_free(struct gs_report_data *data)
 {
     gs_groups_free(&data->groups);
+    gs_groups_free(&data->registered);
 }

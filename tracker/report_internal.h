@@ -29,8 +29,10 @@ void gs_report_write_from(struct gs_tracker *tracker,
  */
 
 struct gs_report_data {
-    struct gs_groups groups; /* live and lost, the largest first */
-    size_t shown;            /* of them are written out, from the front */
+    struct gs_groups groups;     /* live and lost, the largest first */
+    size_t shown;                /* of them are written out, from the front */
+    struct gs_groups registered; /* host memory that is still registered: no leak */
+    size_t registered_shown;
     uint64_t leaked_bytes, leaked_count;
     uint64_t grouped_bytes, grouped_count; /* less, where memory was short */
     uint64_t error_count;
@@ -41,6 +43,12 @@ struct gs_report_data {
 void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config *config,
                       struct gs_report_data *data);
 void gs_report_data_free(struct gs_report_data *data);
+
+/* What a group adds to the bytes that leaked: a view's are counted elsewhere. */
+static inline uint64_t gs_report_weight(const struct gs_group *group)
+{
+    return gs_totals_row(group->device, group->kind) == GS_ROW_VIEWS ? 0 : group->bytes;
+}
 
 /* --- report_frames.c: stacks with names, without the runtime's own frames -------------
  */
@@ -84,7 +92,7 @@ const char *gs_report_frame_module(const struct gs_symbol_request *request);
  */
 
 struct gs_owner {
-    unsigned row;     /* as in the totals: a device, or GS_ROW_PINNED */
+    unsigned row;     /* as in the totals: a device, or from GS_ROW_PINNED on */
     const char *name; /* NULL: unknown */
     uint64_t bytes, count;
 };

@@ -70,24 +70,35 @@ static int compare_owners(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-void gs_owners_gather(struct gs_owners *owners, const struct gs_stacks *stacks,
-                      const struct gs_report_source *source,
-                      const struct gs_report_data *data)
+/* False where there is no memory. */
+static bool add_groups(struct gs_owners *owners, const struct gs_stacks *stacks,
+                       const struct gs_report_source *source,
+                       const struct gs_groups *groups)
 {
-    memset(owners, 0, sizeof *owners);
-    for (size_t i = 0; i < data->groups.count; i++) {
-        const struct gs_group *group = &data->groups.items[i];
+    for (size_t i = 0; i < groups->count; i++) {
+        const struct gs_group *group = &groups->items[i];
         if (group->lost)
             continue;
         struct gs_owner *owner =
             find_owner(owners, gs_totals_row(group->device, group->kind),
                        owner_of(stacks, source, group->stack));
-        if (!owner) { /* a table with a part missing would mislead */
-            gs_owners_free(owners);
-            return;
-        }
+        if (!owner)
+            return false;
         owner->bytes += group->bytes;
         owner->count += group->count;
+    }
+    return true;
+}
+
+void gs_owners_gather(struct gs_owners *owners, const struct gs_stacks *stacks,
+                      const struct gs_report_source *source,
+                      const struct gs_report_data *data)
+{
+    memset(owners, 0, sizeof *owners);
+    if (!add_groups(owners, stacks, source, &data->groups) ||
+        !add_groups(owners, stacks, source, &data->registered)) {
+        gs_owners_free(owners); /* a table with a part missing would mislead */
+        return;
     }
     if (owners->count > 0)
         qsort(owners->items, owners->count, sizeof *owners->items, compare_owners);

@@ -90,14 +90,29 @@ static const char *call_name(const struct gs_report_writer *writer,
     return "unknown";
 }
 
+/* Where memory of a kind is. */
+static const struct place {
+    const char *text;
+    bool on_device; /* the device follows */
+} kind_places[GS_MEMORY_KINDS] = {
+#define GPU(name)                             .text = name, .on_device = true
+#define HOST(name)                            .text = name
+#define GS_MEMORY_KIND(name, row, place, doc) {place},
+#include "kinds.def"
+#undef GS_MEMORY_KIND
+#undef HOST
+#undef GPU
+};
+
 /* Where the memory is: "GPU 0", "managed memory, GPU 0", "pinned host memory". */
-static const char *place_name(unsigned kind, int device, char out[48])
+static const char *place_name(unsigned kind, int device, char out[64])
 {
-    if (kind == GS_MEMORY_PINNED)
-        snprintf(out, 48, "pinned host memory");
+    const struct place *place = &kind_places[kind < GS_MEMORY_KINDS ? kind : 0];
+
+    if (place->on_device)
+        snprintf(out, 64, "%sGPU %d", place->text, device);
     else
-        snprintf(out, 48, "%sGPU %d", kind == GS_MEMORY_MANAGED ? "managed memory, " : "",
-                 device);
+        snprintf(out, 64, "%s", place->text);
     return out;
 }
 
@@ -112,10 +127,11 @@ static void write_error_title(const struct gs_report_writer *writer, size_t numb
         [GS_ERROR_INVALID_FREE] = "invalid free of",
         [GS_ERROR_MISMATCHED_FREE] = "free by the wrong call of",
     };
-    char bytes[24], place[48];
+    char bytes[24], place[64];
 
-    gs_text_add(writer->text, "%sERROR %zu: %s 0x%llx (", writer->prefix, number,
-                what[error->kind], (unsigned long long)error->addr);
+    gs_text_add(writer->text, "%sERROR %zu: %s %s0x%llx (", writer->prefix, number,
+                what[error->kind], gs_key_is_handle(error->addr) ? "handle " : "",
+                (unsigned long long)gs_key_value(error->addr));
     if (error->has_allocation && error->offset == 0)
         gs_text_add(writer->text, "%s, %s, ",
                     gs_text_bytes(error->allocation.bytes, bytes),
@@ -177,8 +193,9 @@ static void write_error(const struct gs_report_writer *writer, size_t number,
                     gs_text_bytes(error->allocation.bytes, bytes),
                     (unsigned long long)error->allocation.addr);
     else if (!error->has_allocation)
-        gs_text_add(writer->text, "%s  neither live nor among the addresses last freed\n",
-                    writer->prefix);
+        gs_text_add(writer->text, "%s  neither live nor among the %s last freed\n",
+                    writer->prefix,
+                    gs_key_is_handle(error->addr) ? "handles" : "addresses");
     write_site(writer, error->kind == GS_ERROR_DOUBLE_FREE ? "freed again" : "freed",
                &error->freed, error->thread_name);
     if (error->context_lost)
@@ -217,17 +234,14 @@ static uint64_t age(const struct gs_report_writer *writer, uint64_t time_ns)
     return now > time_ns ? now - time_ns : 0;
 }
 
-static void write_leak(const struct gs_report_writer *writer, size_t number,
-                       const struct gs_group *group)
+/* Call, kind of memory, age, fate and stack of a place. */
+static void write_place(const struct gs_report_writer *writer,
+                        const struct gs_group *group, const char *fate)
 {
     struct gs_shown_stack stack =
         gs_frame_table_show(writer->frames, writer->config, group->stack);
-    char bytes[24], count[32], percent[16], place[48], oldest[24], newest[24];
+    char place[64], oldest[24], newest[24];
 
-    gs_text_add(writer->text, "%sLEAK %zu: %s in %s allocation%s (%s %% of leaked)\n",
-                writer->prefix, number, gs_text_bytes(group->bytes, bytes),
-                gs_text_count(group->count, count), gs_report_plural(group->count),
-                gs_report_percent(group->bytes, writer->data->leaked_bytes, percent));
     gs_text_add(writer->text, "%s  %s, %s, ", writer->prefix,
                 call_name(writer, &stack, group->api),
                 place_name(group->kind, group->device, place));
@@ -237,9 +251,41 @@ static void write_leak(const struct gs_report_writer *writer, size_t number,
     else
         gs_text_add(writer->text, "oldest %s, newest %s, ", oldest,
                     gs_text_duration(age(writer, group->newest_ns), newest));
-    gs_text_add(writer->text, "%s\n", group->lost ? "lost at reset" : "live at exit");
+    gs_text_add(writer->text, "%s\n", fate);
     write_stack(writer, &stack);
     gs_report_blank(writer);
+}
+
+static void write_leak(const struct gs_report_writer *writer, size_t number,
+                       const struct gs_group *group)
+{
+    char bytes[24], count[32], percent[16];
+
+    gs_text_add(writer->text, "%sLEAK %zu: %s in %s allocation%s ", writer->prefix,
+                number, gs_text_bytes(group->bytes, bytes),
+                gs_text_count(group->count, count), gs_report_plural(group->count));
+    if (gs_report_weight(group) == group->bytes)
+        gs_text_add(writer->text, "(%s %% of leaked)\n",
+                    gs_report_percent(group->bytes, writer->data->leaked_bytes, percent));
+    else
+        gs_text_add(writer->text, "(no memory of its own)\n");
+    write_place(writer, group, group->lost ? "lost at reset" : "live at exit");
+}
+
+/* What the program page-locked and has not unlocked: its own memory, and no leak. */
+static void write_registered(const struct gs_report_writer *writer)
+{
+    const struct gs_report_data *data = writer->data;
+    char bytes[24], count[32];
+
+    for (size_t i = 0; i < data->registered_shown; i++) {
+        const struct gs_group *group = &data->registered.items[i];
+
+        gs_text_add(writer->text, "%sREGISTERED %zu: %s in %s range%s\n", writer->prefix,
+                    i + 1, gs_text_bytes(group->bytes, bytes),
+                    gs_text_count(group->count, count), gs_report_plural(group->count));
+        write_place(writer, group, "still registered at exit");
+    }
 }
 
 void gs_report_leaks(const struct gs_report_writer *writer)
@@ -251,7 +297,7 @@ void gs_report_leaks(const struct gs_report_writer *writer)
 
     for (size_t i = 0; i < data->shown; i++) {
         write_leak(writer, i + 1, &data->groups.items[i]);
-        more_bytes -= data->groups.items[i].bytes;
+        more_bytes -= gs_report_weight(&data->groups.items[i]);
         more_count -= data->groups.items[i].count;
     }
     if (more != 0)
@@ -269,4 +315,5 @@ void gs_report_leaks(const struct gs_report_writer *writer)
                     gs_report_plural(data->leaked_count - data->grouped_count));
     if (more != 0 || data->leaked_count != data->grouped_count)
         gs_report_blank(writer);
+    write_registered(writer);
 }

@@ -109,16 +109,28 @@ static void write_device(const struct gs_report_writer *writer, unsigned ordinal
         gs_report_pool(writer, device);
 }
 
+/* What is counted apart from all devices, by row; and what the owners' table calls it. */
+static const struct apart {
+    const char *title, *owners;
+} aparts[GS_ROWS - GS_ROW_PINNED] = {
+    {"Pinned host memory", "pinned host"},
+    {"Registered host memory", "registered host"},
+    {"Imported memory", "imported"},
+    {"Views of other memory", "views"},
+};
+
 void gs_report_devices(const struct gs_report_writer *writer)
 {
     struct gs_tracker_totals totals;
 
     for (unsigned i = 0; i < GS_MAX_DEVICES; i++)
         write_device(writer, i);
-    gs_tracker_get_totals(writer->tracker, -1, &totals);
-    if (was_used(&totals)) {
-        write_title(writer, "Pinned host memory", &totals);
-        write_traffic(writer, &totals);
+    for (unsigned i = 0; i < GS_ARRAY_LEN(aparts); i++) {
+        gs_tracker_get_totals(writer->tracker, GS_TOTALS_PINNED - (int)i, &totals);
+        if (was_used(&totals)) {
+            write_title(writer, aparts[i].title, &totals);
+            write_traffic(writer, &totals);
+        }
     }
 }
 
@@ -147,8 +159,9 @@ static void write_owners(const struct gs_report_writer *writer,
         known = known || owner->name;
     if (!known)
         return;
-    if (first->row == GS_ROW_PINNED)
-        snprintf(title, sizeof title, "Memory by owner, pinned host");
+    if (first->row >= GS_ROW_PINNED)
+        snprintf(title, sizeof title, "Memory by owner, %s",
+                 aparts[first->row - GS_ROW_PINNED].owners);
     else
         snprintf(title, sizeof title, "Memory by owner, GPU %u", first->row);
     gs_text_add(writer->text, "%s%-*s%9s %10s\n", writer->prefix, width + 3, title,

@@ -16,13 +16,19 @@
  * to GS_CREDIT_SLACK that each freed of others' memory as not yet freed, or threads that
  * take turns would spend their time taking back each other's credit.
  *
- * Owns:  rows of every shard, shared[].
+ * Owns:  rows of every shard, shared[]; which kind has which row.
  * Locks: a row is written by who is inside its shard, or has closed its gate; peak_lock
  *        for peak, peak_time and the settle counts.   Design: docs/tracker.md
  */
 #include "tracker_internal.h"
 
 #define SETTLES_PER_STEP 64u
+
+const uint8_t gs_kind_rows[GS_MEMORY_KINDS] = {
+#define GS_MEMORY_KIND(name, row, place, doc) GS_ROW_##row,
+#include "kinds.def"
+#undef GS_MEMORY_KIND
+};
 
 /* Change a row's credit. Returns the sum of all. The shard is the caller's. */
 static int64_t set_credit(struct gs_tracker *tracker, struct gs_row *row,
@@ -178,7 +184,10 @@ void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
     if (!tracker)
         return;
 
-    unsigned index = device < 0 ? GS_ROW_PINNED : gs_totals_row(device, 0);
+    if (device < GS_TOTALS_FIRST)
+        return;
+    unsigned index = device < 0 ? (unsigned)(GS_MAX_DEVICES - 1 - device)
+                                : gs_totals_row(device, GS_MEMORY_DEVICE);
     struct gs_shared_row *shared = &tracker->shared[index];
     uint32_t used = __atomic_load_n(&gs_slots_used, __ATOMIC_ACQUIRE);
     int64_t bytes = 0;

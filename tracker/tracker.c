@@ -330,6 +330,25 @@ enum gs_status gs_tracker_restore(struct gs_tracker *tracker,
     return GS_OK;
 }
 
+void gs_tracker_grow(struct gs_tracker *tracker, uint32_t id, uint64_t by)
+{
+    struct gs_record *record = tracker ? gs_record_find(tracker, id) : NULL;
+
+    if (!record)
+        return;
+    uint64_t now = gs_tracker_now(tracker);
+    struct gs_shard *shard = gs_shard_enter(tracker);
+    uint64_t size = __atomic_load_n(&record->size, __ATOMIC_ACQUIRE);
+    bool fits = by <= GS_BYTES_MAX - (size & GS_BYTES_MAX);
+    if (gs_record_slot(record) == GS_SLOT_INDEXED && fits) {
+        unsigned row = __atomic_load_n(&tracker->place_rows[size >> GS_BYTES_BITS],
+                                       __ATOMIC_RELAXED);
+        __atomic_store_n(&record->size, size + by, __ATOMIC_RELEASE);
+        gs_totals_move(tracker, shard, &shard->rows[row], (int64_t)by, now);
+    }
+    gs_shard_leave();
+}
+
 struct find_arg {
     uint64_t addr;
     struct gs_allocation *out;

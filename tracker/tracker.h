@@ -20,19 +20,47 @@
 struct gs_tracker;
 
 enum gs_memory_kind {
-    GS_MEMORY_DEVICE,  /* cuMemAlloc */
-    GS_MEMORY_ASYNC,   /* stream-ordered */
-    GS_MEMORY_MANAGED, /* cuMemAllocManaged */
-    GS_MEMORY_PINNED,  /* page-locked host memory: counted apart, not GPU memory */
+#define GS_MEMORY_KIND(name, row, place, doc) GS_MEMORY_##name,
+#include "kinds.def"
+#undef GS_MEMORY_KIND
     GS_MEMORY_KINDS
 };
+
+/*
+ * What is known by a handle has a key in the place of an address. Each sort of handle has
+ * a space of keys of its own, in the byte above all addresses, so that no handle is taken
+ * for an address or for a handle of another sort.
+ */
+enum gs_key_space {
+    GS_KEY_ADDRESS,    /* a key is the address itself */
+    GS_KEY_ALLOCATION, /* physical memory */
+    GS_KEY_ARRAY,      /* arrays, mipmapped ones too */
+    GS_KEY_EXTERNAL    /* imported memory of other APIs */
+};
+#define GS_KEY_SPACE_SHIFT 56
+
+static inline uint64_t gs_key(enum gs_key_space space, uint64_t value)
+{
+    return value ^ (uint64_t)space << GS_KEY_SPACE_SHIFT;
+}
+
+/* The handle, or the address. */
+static inline uint64_t gs_key_value(uint64_t key)
+{
+    return key & ((UINT64_C(1) << GS_KEY_SPACE_SHIFT) - 1);
+}
+
+static inline bool gs_key_is_handle(uint64_t key)
+{
+    return key >> GS_KEY_SPACE_SHIFT != GS_KEY_ADDRESS;
+}
 
 /* More than any address space has. */
 #define GS_TRACKED_BYTES_MAX ((UINT64_C(1) << 48) - 1)
 
 /* One allocation; what is held of it is smaller. */
 struct gs_allocation {
-    uint64_t addr;
+    uint64_t addr;    /* or another key: gs_key */
     uint64_t bytes;   /* as asked for */
     uint64_t context; /* handle, opaque */
     uint64_t stream;  /* handle, opaque; 0 for calls without a stream */
@@ -68,8 +96,8 @@ struct gs_tracker_config {
     int (*clock)(clockid_t, struct timespec *); /* NULL: the C library's clock_gettime */
 };
 
-/* Totals of one device (or of pinned host memory); names and docs in tracker/totals.def.
- */
+/* Totals of one device, or of what is counted apart; names and docs in
+ * tracker/totals.def. */
 struct gs_tracker_totals {
 #define GS_TOTAL(name, unit, doc) uint64_t name;
 #include "totals.def"
@@ -157,6 +185,11 @@ enum gs_status gs_tracker_restore(struct gs_tracker *tracker,
 enum gs_status gs_tracker_find(struct gs_tracker *tracker, uint64_t addr,
                                struct gs_allocation *out) GS_MUST_USE;
 
+/* More of an indexed record's memory has become known: `by` bytes. Dropped where the
+ * record is not live, or would have more than GS_TRACKED_BYTES_MAX. One call at a time
+ * for a record, and none beside its removal. */
+void gs_tracker_grow(struct gs_tracker *tracker, uint32_t id, uint64_t by);
+
 /*
  * A context died. Its live allocations (by kinds bit mask, 1 << kind) stop being live and
  * are kept as "lost at reset" for the report, added up by stack, call, kind and device.
@@ -177,10 +210,19 @@ void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device
 /* Errors seen so far. */
 uint64_t gs_tracker_error_count(struct gs_tracker *tracker);
 
+/* What is no device's, in the place of an ordinal. */
+enum gs_totals_apart {
+    GS_TOTALS_PINNED = -1,     /* page-locked host memory */
+    GS_TOTALS_REGISTERED = -2, /* the program's own, page-locked afterwards */
+    GS_TOTALS_IMPORTED = -3,   /* memory of others */
+    GS_TOTALS_VIEWS = -4,      /* of memory that is counted elsewhere */
+    GS_TOTALS_FIRST = GS_TOTALS_VIEWS
+};
+
 /*
- * device < 0: pinned host memory; otherwise GPU memory of that device, all kinds. Devices
- * from GS_MAX_DEVICES - 1 on share the last row. peak_bytes is never less than any
- * live_bytes given; it is exact with one thread, and see totals.c for several.
+ * device < 0: an enum gs_totals_apart; otherwise GPU memory of that device, all kinds of
+ * it. Devices from GS_MAX_DEVICES - 1 on share the last row. peak_bytes is never less
+ * than any live_bytes given; it is exact with one thread, and see totals.c for several.
  */
 void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
                            struct gs_tracker_totals *out);

@@ -32,8 +32,19 @@
 #define GS_CHUNK_SHIFT 14u /* records in a chunk of the slab: 512 KiB */
 #define GS_CHUNKS      65536u
 #define GS_ERRORS_KEPT 32u
-#define GS_ROWS        (GS_MAX_DEVICES + 1)
-#define GS_ROW_PINNED  GS_MAX_DEVICES
+
+/* Rows of the totals: a device's, or what is counted apart from all of them. */
+enum gs_row_number {
+    GS_ROW_DEVICE = 0, /* and the other devices' behind it */
+    GS_ROW_PINNED = GS_MAX_DEVICES,
+    GS_ROW_REGISTERED,
+    GS_ROW_IMPORTED,
+    GS_ROW_VIEWS,
+    GS_ROWS
+};
+static_assert(GS_ROW_PINNED == GS_MAX_DEVICES - 1 - GS_TOTALS_PINNED &&
+                  GS_ROW_VIEWS == GS_MAX_DEVICES - 1 - GS_TOTALS_FIRST,
+              "the same order as in gs_totals_apart");
 
 /* More free ids than these in one shard are shared with the others. */
 #define GS_SHARD_FREE_MAX 256u
@@ -351,10 +362,13 @@ void gs_lookup_free(struct gs_tracker *tracker);
 void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard, unsigned row,
                        uint64_t now);
 
+/* The row of each kind; GS_ROW_DEVICE: its device's. */
+extern const uint8_t gs_kind_rows[GS_MEMORY_KINDS];
+
 static inline unsigned gs_totals_row(int device, unsigned kind)
 {
-    if (kind == GS_MEMORY_PINNED)
-        return GS_ROW_PINNED;
+    if (kind < GS_MEMORY_KINDS && gs_kind_rows[kind] != GS_ROW_DEVICE)
+        return gs_kind_rows[kind];
     return (unsigned)device < GS_MAX_DEVICES ? (unsigned)device : GS_MAX_DEVICES - 1;
 }
 

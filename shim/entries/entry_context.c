@@ -1,16 +1,76 @@
 /*
  * entry_context.c - the life of contexts: with a context its heap ends.
  *
+ * What the pool keeps idle must not keep one from being made: that is tried again after
+ * it was given back.
+ *
  * Only the driver can say whether a call has ended a context, so the heap ends after it.
  * Memory that another context was given in between displaces the dead heap's (record.c,
  * and the pool for its own segments).
  *
  * Owns:  nothing.   Lock: none; the context map locks itself.
  */
+#include "all_contexts.h"
 #include "fences.h"
 #include "marks.h"
 #include "record.h"
+#include "retry.h"
 #include "single_order.h"
+
+/* ---- create ---------------------------------------------------------------------- */
+
+/* A context that is made is one that may use pinned and managed memory. */
+static CUresult created(const CUcontext *pctx, CUresult result)
+{
+    if (result == CUDA_SUCCESS) {
+        gs_all_contexts_add(*pctx);
+    }
+    return result;
+}
+
+GS_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    gs_single_order_context("cuDevicePrimaryCtxRetain", true, dev);
+    return created(pctx, gs_real()->cuDevicePrimaryCtxRetain(pctx, dev));
+}
+
+GS_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    gs_single_order_context("cuCtxCreate_v2", false, dev);
+    CUresult result = gs_real()->cuCtxCreate_v2(pctx, flags, dev);
+    if (gs_retry_needed(result)) {
+        result = gs_real()->cuCtxCreate_v2(pctx, flags, dev);
+    }
+    return created(pctx, result);
+}
+
+#if CUDA_VERSION >= 11040
+GS_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray,
+                                  int numParams, unsigned int flags, CUdevice dev)
+{
+    const struct gs_real *real = gs_real();
+    gs_single_order_context("cuCtxCreate_v3", false, dev);
+    CUresult result = real->cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
+    if (gs_retry_needed(result)) {
+        result = real->cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
+    }
+    return created(pctx, result);
+}
+#endif
+
+#if CUDA_VERSION >= 12050
+GS_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
+                                  unsigned int flags, CUdevice dev)
+{
+    const struct gs_real *real = gs_real();
+    gs_single_order_context("cuCtxCreate_v4", false, dev);
+    CUresult result = real->cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
+    if (gs_retry_needed(result)) {
+        result = real->cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
+    }
+    return created(pctx, result);
+}
+#endif
 
 /* ---- destroy --------------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
  *
  * Owns:  nothing.   Lock: none.
  */
+#include "imports.h"
 #include "marks.h"
 #include "retry.h"
 #include "single_order.h"
@@ -58,9 +59,13 @@ GS_EXPORT CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCt
 /* ---- imported memory --------------------------------------------------------------- */
 
 /* "enable peer access between the devices": of the current context to any other's. */
-static CUresult opened(CUresult result, unsigned int flags)
+static CUresult opened(CUresult result, const CUdeviceptr *addr, unsigned int flags,
+                       enum gs_api api)
 {
     struct gs_state *state;
+    if (result == CUDA_SUCCESS) {
+        gs_imports_opened(*addr, api);
+    }
     if (result != CUDA_SUCCESS || !(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ||
         !(state = gs_enter())) {
         return result;
@@ -76,11 +81,13 @@ static CUresult opened(CUresult result, unsigned int flags)
 GS_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle,
                                       unsigned int Flags)
 {
-    return opened(gs_real()->cuIpcOpenMemHandle(pdptr, handle, Flags), Flags);
+    return opened(gs_real()->cuIpcOpenMemHandle(pdptr, handle, Flags), pdptr, Flags,
+                  GS_API_cuIpcOpenMemHandle);
 }
 
 GS_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle,
                                          unsigned int Flags)
 {
-    return opened(gs_real()->cuIpcOpenMemHandle_v2(pdptr, handle, Flags), Flags);
+    return opened(gs_real()->cuIpcOpenMemHandle_v2(pdptr, handle, Flags), pdptr, Flags,
+                  GS_API_cuIpcOpenMemHandle_v2);
 }

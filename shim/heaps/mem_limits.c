@@ -29,6 +29,7 @@
 #include "managed.h"
 #include "physical.h"
 #include "platform.h"
+#include "tiles.h"
 
 bool gs_limits_charging; /* immutable after start */
 
@@ -90,6 +91,7 @@ void gs_limits_reset(void)
     memset(devices, 0, sizeof(devices));
     gs_limits_charging = false;
     gs_physical_reset();
+    gs_tiles_reset();
 }
 
 /* ---- the devices ------------------------------------------------------------------- */

@@ -13,14 +13,14 @@
 #include "known.h"
 #include "linker.h"
 
-/* A row of hooks.def at run time. */
+/* A row of hooks.def at run time. Names and slots are offsets instead of pointers, so
+ * that a program that never calls CUDA does not pay for relocating them. */
 struct hook_row {
-    const char *symbol;
-    const char *name;
-    int since;
+    uint16_t symbol, name; /* in `hook_text` */
+    uint16_t slot;         /* in `table` */
     bool per_thread;
+    int since;
     void *wrapper;
-    void **real; /* slot in `table` */
 };
 
 enum { DRIVER_UNKNOWN, DRIVER_PARTIAL, DRIVER_COMPLETE };
@@ -36,14 +36,52 @@ static pthread_mutex_t adopt_lock = PTHREAD_MUTEX_INITIALIZER;
 #define STREAM_LEGACY     false
 #define STREAM_PER_THREAD true
 
-static const struct hook_row hook_rows[] = {
+static const struct hook_text {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc)                             \
-    {#symbol, name, since, STREAM_##stream, (void *)symbol, (void **)&table.symbol},
+    char symbol[sizeof(#symbol)];                                                        \
+    char symbol##_name[sizeof(name)];
+#define GS_RUNTIME(symbol, doc)
+#include "hooks.def"
+#undef GS_RUNTIME
+#undef GS_HOOK
+} hook_text = {
+#define GS_HOOK(symbol, name, since, stream, treatment, doc) #symbol, name,
 #define GS_RUNTIME(symbol, doc)
 #include "hooks.def"
 #undef GS_RUNTIME
 #undef GS_HOOK
 };
+
+static_assert(sizeof(struct hook_text) < UINT16_MAX, "offsets fit");
+
+static const struct hook_row hook_rows[] = {
+#define GS_HOOK(symbol, name, since, stream, treatment, doc)                             \
+    {offsetof(struct hook_text, symbol),                                                 \
+     offsetof(struct hook_text, symbol##_name),                                          \
+     offsetof(struct gs_real, symbol) / sizeof(void *),                                  \
+     STREAM_##stream,                                                                    \
+     since,                                                                              \
+     (void *)symbol},
+#define GS_RUNTIME(symbol, doc)
+#include "hooks.def"
+#undef GS_RUNTIME
+#undef GS_HOOK
+};
+
+static const char *hook_symbol(const struct hook_row *row)
+{
+    return (const char *)&hook_text + row->symbol;
+}
+
+static const char *hook_name(const struct hook_row *row)
+{
+    return (const char *)&hook_text + row->name;
+}
+
+static void **hook_slot(const struct hook_row *row)
+{
+    return (void **)&table + row->slot;
+}
 
 struct real_row {
     const char *symbol;
@@ -129,8 +167,8 @@ static bool fill_table(const struct gs_module_ref *module)
 {
     bool complete = true;
     for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
-        void *found = gs_elf_symbol(module, hook_rows[i].symbol);
-        *hook_rows[i].real = found ? found : (void *)function_missing;
+        void *found = gs_elf_symbol(module, hook_symbol(&hook_rows[i]));
+        *hook_slot(&hook_rows[i]) = found ? found : (void *)function_missing;
     }
     for (size_t i = 0; i < GS_ARRAY_LEN(real_rows); i++) {
         *real_rows[i].real = gs_elf_symbol(module, real_rows[i].symbol);
@@ -152,8 +190,7 @@ static const struct gs_real *absent_table(void)
 {
     pthread_mutex_lock(&adopt_lock);
     for (size_t i = 0; !absent_filled && i < GS_ARRAY_LEN(hook_rows); i++) {
-        size_t slot = (size_t)(hook_rows[i].real - (void **)&table);
-        ((void **)&absent)[slot] = (void *)driver_missing;
+        ((void **)&absent)[hook_rows[i].slot] = (void *)driver_missing;
     }
     for (size_t i = 0; !absent_filled && i < gs_counted_count; i++) {
         ((void **)&absent)[gs_counted[i].slot] = (void *)driver_missing;
@@ -226,7 +263,7 @@ bool gs_real_is_hooked(const char *name)
         return false;
     }
     for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
-        if (gs_elf_same_name(hook_rows[i].symbol, name)) {
+        if (gs_elf_same_name(hook_symbol(&hook_rows[i]), name)) {
             return true;
         }
     }
@@ -249,7 +286,7 @@ void *gs_real_substitute(const char *symbol, void *found)
     }
     for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
         const struct hook_row *row = &hook_rows[i];
-        if (found == *row->real && gs_elf_same_name(row->symbol, symbol)) {
+        if (found == *hook_slot(row) && gs_elf_same_name(hook_symbol(row), symbol)) {
             return row->wrapper;
         }
     }
@@ -275,8 +312,8 @@ static struct candidate candidate_at(size_t i)
 {
     if (i < GS_ARRAY_LEN(hook_rows)) {
         const struct hook_row *row = &hook_rows[i];
-        return (struct candidate){row->name, row->since, row->per_thread, row->wrapper,
-                                  *row->real};
+        return (struct candidate){hook_name(row), row->since, row->per_thread,
+                                  row->wrapper, *hook_slot(row)};
     }
     const struct gs_counted *row = &gs_counted[i - GS_ARRAY_LEN(hook_rows)];
     return (struct candidate){gs_counted_name(row), row->since, row->per_thread,

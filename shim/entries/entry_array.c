@@ -1,0 +1,157 @@
+/*
+ * entry_array.c - arrays and mipmapped arrays.
+ *
+ * The driver's own, passed through; they have an owner in the report, die with their
+ * context, and are charged against GPUSHIM_MEM_LIMIT. What the pool keeps idle must not
+ * make them fail, so they are tried again after it was given back.
+ *
+ * Owns:  nothing.   Lock: none.
+ */
+#include "array_size.h"
+#include "mem_limits.h"
+#include "record.h"
+#include "retry.h"
+#include "tiles.h"
+
+/* One of the calls that make an array. */
+struct array_call {
+    enum gs_api api;
+    const CUDA_ARRAY_DESCRIPTOR *flat;    /* cuArrayCreate's, or NULL */
+    const CUDA_ARRAY3D_DESCRIPTOR *shape; /* the others' */
+    unsigned levels;
+    void **out; /* CUarray, or CUmipmappedArray */
+};
+
+static CUresult call_driver(const struct array_call *call)
+{
+    const struct gs_real *real = gs_real();
+    switch (call->api) {
+    case GS_API_cuArrayCreate_v2:
+        return real->cuArrayCreate_v2((CUarray *)call->out, call->flat);
+    case GS_API_cuArray3DCreate_v2:
+        return real->cuArray3DCreate_v2((CUarray *)call->out, call->shape);
+    default:
+        return real->cuMipmappedArrayCreate((CUmipmappedArray *)call->out, call->shape,
+                                            call->levels);
+    }
+}
+
+static size_t bytes_of(const struct array_call *call)
+{
+    if (call->flat) {
+        const CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = call->flat->Width,
+                                               .Height = call->flat->Height,
+                                               .Format = call->flat->Format,
+                                               .NumChannels = call->flat->NumChannels};
+        return gs_array_bytes(&shape, 1);
+    }
+    return call->shape ? gs_array_bytes(call->shape, call->levels) : 0;
+}
+
+/* ---- create ------------------------------------------------------------------------ */
+
+static CUresult create_known(struct gs_state *state, const struct array_call *call)
+{
+    const struct gs_context *context = gs_context_current(state);
+    size_t bytes = bytes_of(call);
+    struct gs_note note = {.kind = GS_MEMORY_ARRAY,
+                           .api = call->api,
+                           .device = context ? context->device : 0,
+                           .context = context ? context->handle : NULL,
+                           .bytes = bytes};
+    CUresult result;
+    do {
+        result = gs_limits_begin(context, bytes)
+                     ?: gs_limits_end(context, bytes, call_driver(call));
+    } while (gs_retry_after_trim(state, context, result));
+    if (result != CUDA_SUCCESS) {
+        gs_record_note_refused(state, note.kind, note.device);
+        return result;
+    }
+    if (context) {
+        gs_limits_note(GS_CHARGE_ARRAY, (uintptr_t)*call->out, bytes, context->device,
+                       context->handle);
+    }
+    note.key = gs_key(GS_KEY_ARRAY, (uintptr_t)*call->out);
+    (void)gs_record_noted(state, &note, false);
+    return result;
+}
+
+static CUresult create(const struct array_call *call)
+{
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return call_driver(call);
+    }
+    CUresult result = create_known(state, call);
+    gs_leave();
+    return result;
+}
+
+GS_EXPORT CUresult cuArrayCreate_v2(CUarray *pHandle,
+                                    const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
+{
+    const struct array_call call = {
+        .api = GS_API_cuArrayCreate_v2, .flat = pAllocateArray, .out = (void **)pHandle};
+    return create(&call);
+}
+
+GS_EXPORT CUresult cuArray3DCreate_v2(CUarray *pHandle,
+                                      const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
+{
+    const struct array_call call = {.api = GS_API_cuArray3DCreate_v2,
+                                    .shape = pAllocateArray,
+                                    .levels = 1,
+                                    .out = (void **)pHandle};
+    return create(&call);
+}
+
+GS_EXPORT CUresult cuMipmappedArrayCreate(
+    CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
+    unsigned int numMipmapLevels)
+{
+    const struct array_call call = {.api = GS_API_cuMipmappedArrayCreate,
+                                    .shape = pMipmappedArrayDesc,
+                                    .levels = numMipmapLevels,
+                                    .out = (void **)pHandle};
+    return create(&call);
+}
+
+/* ---- destroy ----------------------------------------------------------------------- */
+
+static CUresult destroy_in_driver(enum gs_api api, void *handle)
+{
+    return api == GS_API_cuArrayDestroy
+               ? gs_real()->cuArrayDestroy((CUarray)handle)
+               : gs_real()->cuMipmappedArrayDestroy((CUmipmappedArray)handle);
+}
+
+static CUresult destroy(enum gs_api api, void *handle)
+{
+    struct gs_state *state = gs_enter();
+    uint64_t key = gs_key(GS_KEY_ARRAY, (uintptr_t)handle);
+    struct gs_allocation was;
+    if (!state) {
+        return destroy_in_driver(api, handle);
+    }
+    gs_record_note_leaves(state, key, api, &was);
+    gs_limits_leave(GS_CHARGE_ARRAY, (uintptr_t)handle);
+    CUresult result = destroy_in_driver(api, handle);
+    gs_limits_left(result == CUDA_SUCCESS);
+    gs_record_note_left(state, key, api, &was, result);
+    if (result == CUDA_SUCCESS) {
+        gs_tiles_array_ended(state, key, api);
+    }
+    gs_leave();
+    return result;
+}
+
+GS_EXPORT CUresult cuArrayDestroy(CUarray hArray)
+{
+    return destroy(GS_API_cuArrayDestroy, hArray);
+}
+
+GS_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
+{
+    return destroy(GS_API_cuMipmappedArrayDestroy, hMipmappedArray);
+}

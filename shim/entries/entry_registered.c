@@ -1,0 +1,60 @@
+/*
+ * entry_registered.c - host memory of the program's own that it has page-locked.
+ *
+ * No memory is made by it: it is counted apart, and what is still registered at the end
+ * is told and is no leak. It ends with its context.
+ *
+ * Owns:  nothing.   Lock: none.
+ */
+#include "record.h"
+
+static CUresult registered(enum gs_api api,
+                           __typeof__(cuMemHostRegister_v2) *real_register, void *p,
+                           size_t bytes, unsigned flags)
+{
+    struct gs_state *state = gs_enter_tracking();
+    CUresult result = real_register(p, bytes, flags);
+    if (!state) {
+        return result;
+    }
+    const struct gs_context *context = gs_context_current(state);
+    struct gs_note note = {.kind = GS_MEMORY_REGISTERED,
+                           .api = api,
+                           .context = context ? context->handle : NULL,
+                           .key = (uintptr_t)p,
+                           .bytes = bytes};
+    if (result == CUDA_SUCCESS) {
+        (void)gs_record_noted(state, &note, false);
+    } else {
+        gs_record_note_refused(state, note.kind, 0);
+    }
+    gs_leave();
+    return result;
+}
+
+GS_EXPORT CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
+{
+    return registered(GS_API_cuMemHostRegister, gs_real()->cuMemHostRegister, p, bytesize,
+                      Flags);
+}
+
+GS_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
+{
+    return registered(GS_API_cuMemHostRegister_v2, gs_real()->cuMemHostRegister_v2, p,
+                      bytesize, Flags);
+}
+
+GS_EXPORT CUresult cuMemHostUnregister(void *p)
+{
+    struct gs_state *state = gs_enter_tracking();
+    struct gs_allocation was;
+    uint64_t key = (uintptr_t)p;
+    if (!state) {
+        return gs_real()->cuMemHostUnregister(p);
+    }
+    gs_record_note_leaves(state, key, GS_API_cuMemHostUnregister, &was);
+    CUresult result = gs_real()->cuMemHostUnregister(p);
+    gs_record_note_left(state, key, GS_API_cuMemHostUnregister, &was, result);
+    gs_leave();
+    return result;
+}

@@ -1,0 +1,307 @@
+/*
+ * entry_virtual.c - virtual memory management: physical memory, its mappings, multicast.
+ *
+ * The driver's own, passed through. Physical memory has an owner in the report for as
+ * long as anybody reaches it (physical.h), and is charged against GPUSHIM_MEM_LIMIT. An
+ * address reservation is no memory, and what is exported stays what it is. What the pool
+ * keeps idle must not make cuMemCreate fail, so that is tried again after it was given
+ * back.
+ *
+ * Owns:  nothing.   Lock: none.
+ */
+#include "physical.h"
+#include "retry.h"
+#include "submissions.h"
+#include "tiles.h"
+
+/* The state if anything is to be known; gs_leave is due then. */
+static struct gs_state *enter_wanted(void)
+{
+    struct gs_state *state = gs_enter();
+    if (state && !gs_physical_wanted(state)) {
+        gs_leave();
+        return NULL;
+    }
+    return state;
+}
+
+static uint64_t key_of(CUmemGenericAllocationHandle handle)
+{
+    return gs_key(GS_KEY_ALLOCATION, handle);
+}
+
+/* It outlives every context. */
+static void made(struct gs_state *state, const struct gs_note *note,
+                 struct gs_physical_origin origin)
+{
+    origin.key = note->key;
+    origin.bytes = note->bytes;
+    origin.record = gs_record_noted(state, note, true);
+    gs_physical_made(state, &origin);
+}
+
+/* ---- create and release ------------------------------------------------------------ */
+
+static CUresult create(struct gs_state *state, CUmemGenericAllocationHandle *handle,
+                       size_t size, const CUmemAllocationProp *prop,
+                       unsigned long long flags)
+{
+    /* Only for idle memory to be given back; but a limit is known by its context. */
+    const struct gs_context *context = GS_UNLIKELY(gs_limits_charging)
+                                           ? gs_context_current(state)
+                                           : gs_context_current_known(state);
+    bool on_device = prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    bool charged = GS_UNLIKELY(gs_limits_charging) && handle && on_device;
+    int device = on_device ? prop->location.id : 0;
+    struct gs_note note = {.kind =
+                               on_device ? GS_MEMORY_PHYSICAL : GS_MEMORY_PHYSICAL_HOST,
+                           .api = GS_API_cuMemCreate,
+                           .device = device,
+                           .bytes = size};
+    CUresult result;
+    do {
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (!charged || gs_limits_charge(device, size)) {
+            result = gs_real()->cuMemCreate(handle, size, prop, flags);
+            if (charged && result != CUDA_SUCCESS) {
+                gs_limits_uncharge(device, size);
+            }
+        }
+    } while (gs_retry_after_trim(state, context, result));
+    if (result != CUDA_SUCCESS) {
+        gs_record_note_refused(state, note.kind, device);
+    } else if (gs_physical_wanted(state)) {
+        note.key = key_of(*handle);
+        made(state, &note,
+             (struct gs_physical_origin){.device = on_device ? device : -1,
+                                         .charged = charged});
+    }
+    return result;
+}
+
+GS_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+                               const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return gs_real()->cuMemCreate(handle, size, prop, flags);
+    }
+    CUresult result = create(state, handle, size, prop, flags);
+    gs_leave();
+    return result;
+}
+
+GS_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    struct gs_state *state = enter_wanted();
+    if (!state) {
+        return gs_real()->cuMemRelease(handle);
+    }
+    struct gs_physical *physical = gs_physical_release(key_of(handle));
+    CUresult result = gs_real()->cuMemRelease(handle);
+    if (physical) {
+        gs_physical_released(state, physical, !gs_refused(result), GS_API_cuMemRelease);
+    } else if (gs_record_unknown(result)) {
+        gs_record_bad_free(state, key_of(handle), GS_API_cuMemRelease);
+    }
+    gs_leave();
+    return result;
+}
+
+GS_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle,
+                                               void *addr)
+{
+    struct gs_state *state = enter_wanted();
+    CUresult result = gs_real()->cuMemRetainAllocationHandle(handle, addr);
+    if (!state) {
+        return result;
+    }
+    if (result == CUDA_SUCCESS) {
+        gs_physical_retained((CUdeviceptr)(uintptr_t)addr);
+    }
+    gs_leave();
+    return result;
+}
+
+/* ---- memory of others -------------------------------------------------------------- */
+
+/* Where imported memory is; -1: on the host, or the driver does not say. */
+static int device_of(CUmemGenericAllocationHandle handle)
+{
+    CUmemAllocationProp prop;
+    return gs_real()->cuMemGetAllocationPropertiesFromHandle &&
+                   gs_real()->cuMemGetAllocationPropertiesFromHandle(&prop, handle) ==
+                       CUDA_SUCCESS &&
+                   prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE
+               ? prop.location.id
+               : -1;
+}
+
+/* A driver may give what this process exported itself the handle that it has here. How
+ * large another's memory is no call says: it shows when it is mapped. */
+GS_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
+                                                  void *osHandle,
+                                                  CUmemAllocationHandleType shHandleType)
+{
+    struct gs_state *state = enter_wanted();
+    CUresult result =
+        gs_real()->cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+    if (!state) {
+        return result;
+    }
+    if (result == CUDA_SUCCESS && !gs_physical_referenced(key_of(*handle))) {
+        int device = device_of(*handle);
+        struct gs_note note = {.kind = GS_MEMORY_IMPORTED,
+                               .api = GS_API_cuMemImportFromShareableHandle,
+                               .device = device >= 0 ? device : 0,
+                               .key = key_of(*handle)};
+        made(state, &note, (struct gs_physical_origin){.device = device, .grows = true});
+    }
+    gs_leave();
+    return result;
+}
+
+/* ---- mappings ---------------------------------------------------------------------- */
+
+GS_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+                            CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    struct gs_state *state = enter_wanted();
+    CUresult result = gs_real()->cuMemMap(ptr, size, offset, handle, flags);
+    if (!state) {
+        return result;
+    }
+    if (result == CUDA_SUCCESS) {
+        gs_physical_mapped(state, handle, ptr, size, offset);
+    }
+    gs_leave();
+    return result;
+}
+
+GS_EXPORT CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    struct gs_state *state = enter_wanted();
+    CUresult result = gs_real()->cuMemUnmap(ptr, size);
+    if (!state) {
+        return result;
+    }
+    if (result == CUDA_SUCCESS) {
+        gs_physical_unmapped(state, ptr, size);
+    }
+    gs_leave();
+    return result;
+}
+
+/* Into parts of arrays that have no memory of their own. */
+static CUresult map_array(__typeof__(cuMemMapArrayAsync) *real_map, CUarrayMapInfo *list,
+                          unsigned count, CUstream stream)
+{
+    struct gs_state *state = enter_wanted();
+    CUresult result = real_map(list, count, stream);
+    if (!state) {
+        return result;
+    }
+    if (result == CUDA_SUCCESS) {
+        const struct gs_context *context = gs_context_current(state);
+        gs_tiles_mapped(state, list, count, context ? context->handle : NULL);
+    }
+    gs_leave();
+    return result;
+}
+
+GS_EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count,
+                                      CUstream hStream)
+{
+    struct gs_submissions *own = gs_submission_begin((uintptr_t)hStream);
+    CUresult result =
+        map_array(gs_real()->cuMemMapArrayAsync, mapInfoList, count, hStream);
+    gs_submission_end(own);
+    return result;
+}
+
+GS_EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList,
+                                           unsigned int count, CUstream hStream)
+{
+    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
+    CUresult result =
+        map_array(gs_real()->cuMemMapArrayAsync_ptsz, mapInfoList, count, hStream);
+    gs_submission_end(own);
+    return result;
+}
+
+/* ---- multicast --------------------------------------------------------------------- */
+
+#if CUDA_VERSION >= 12010
+GS_EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
+                                     const CUmulticastObjectProp *prop)
+{
+    struct gs_state *state = enter_wanted();
+    CUresult result = gs_real()->cuMulticastCreate(mcHandle, prop);
+    if (!state) {
+        return result;
+    }
+    if (result == CUDA_SUCCESS) {
+        const struct gs_context *context = gs_context_current(state);
+        struct gs_note note = {.kind = GS_MEMORY_MULTICAST,
+                               .api = GS_API_cuMulticastCreate,
+                               .device = context ? context->device : 0,
+                               .key = key_of(*mcHandle),
+                               .bytes = prop->size};
+        made(state, &note, (struct gs_physical_origin){.device = -1});
+    }
+    gs_leave();
+    return result;
+}
+
+/* What is bound: the handle's memory, or what is mapped at the address. */
+static CUresult bound(CUresult result, CUmemGenericAllocationHandle object, size_t offset,
+                      CUmemGenericAllocationHandle memory, CUdeviceptr addr, size_t size)
+{
+    struct gs_state *state = result == CUDA_SUCCESS ? enter_wanted() : NULL;
+    if (state) {
+        gs_physical_bound(object, offset, size, memory, addr);
+        gs_leave();
+    }
+    return result;
+}
+
+GS_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle,
+                                      size_t mcOffset,
+                                      CUmemGenericAllocationHandle memHandle,
+                                      size_t memOffset, size_t size,
+                                      unsigned long long flags)
+{
+    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
+    CUresult result = gs_real()->cuMulticastBindMem(mcHandle, mcOffset, memHandle,
+                                                    memOffset, size, flags);
+    result = bound(result, mcHandle, mcOffset, memHandle, 0, size);
+    gs_submission_end(own);
+    return result;
+}
+
+GS_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle,
+                                       size_t mcOffset, CUdeviceptr memptr, size_t size,
+                                       unsigned long long flags)
+{
+    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
+    CUresult result =
+        gs_real()->cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
+    result = bound(result, mcHandle, mcOffset, 0, memptr, size);
+    gs_submission_end(own);
+    return result;
+}
+
+GS_EXPORT CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
+                                     size_t mcOffset, size_t size)
+{
+    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
+    CUresult result = gs_real()->cuMulticastUnbind(mcHandle, dev, mcOffset, size);
+    struct gs_state *state = result == CUDA_SUCCESS ? enter_wanted() : NULL;
+    if (state) {
+        gs_physical_unbound(state, mcHandle, dev, mcOffset, size);
+        gs_leave();
+    }
+    gs_submission_end(own);
+    return result;
+}
+#endif
