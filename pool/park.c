@@ -444,6 +444,27 @@ enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr)
     return GS_OK;
 }
 
+void gs_heap_retain_shared(struct gs_heap *heap)
+{
+    /* Segments that have cached blocks only come to rest: giving one back may be a wait.
+     */
+    gs_levels_drain(heap);
+    gs_lock_take(&heap->lock);
+    for (struct gs_link *link = heap->segments.next; link != &heap->segments;
+         link = link->next) {
+        struct gs_segment *segment = GS_LINK_OWNER(link, struct gs_segment, all);
+
+        if (!segment->shared || segment->retained || !segment->mapped ||
+            segment->occupied == 0)
+            continue;
+        close_holes(heap, segment);
+        segment->retained = true;
+        gs_segment_label(segment);
+    }
+    gs_lock_drop(&heap->lock);
+    gs_levels_drain(heap);
+}
+
 bool gs_pool_owns(const struct gs_pool *pool, uint64_t addr)
 {
     const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);

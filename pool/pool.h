@@ -162,6 +162,11 @@ void gs_heap_retire(struct gs_heap *heap, uint64_t token);
  */
 enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr) GS_MUST_USE;
 
+/* The same for every segment in which blocks of the heap share: it leaves with its last
+ * tenant. One without tenants stays idle memory. A later small request is served as ever.
+ */
+void gs_heap_retain_shared(struct gs_heap *heap);
+
 /* The calling thread's, see below. */
 extern _Thread_local uint64_t gs_pool_stream_key
     __attribute__((tls_model("initial-exec"), visibility("hidden")));

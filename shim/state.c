@@ -22,7 +22,10 @@
 #include "elf_module.h"
 #include "fences.h"
 #include "free_wait.h"
+#include "graph_memory.h"
 #include "host_pools.h"
+#include "ipc_imports.h"
+#include "ipc_mode.h"
 #include "known.h"
 #include "managed.h"
 #include "mem_limits.h"
@@ -108,6 +111,7 @@ static void after_fork_in_child(void)
     gs_pool_after_fork_in_child();
     gs_tracker_after_fork_in_child();
     gs_captures_reset();
+    gs_graph_memory_reset();
     gs_gate_reset();
     gs_marks_reset();
     gs_fences_reset();
@@ -121,6 +125,8 @@ static void after_fork_in_child(void)
     gs_managed_reset();
     gs_host_reset();
     gs_warmup_reset();
+    gs_ipc_reset();
+    gs_imports_reset();
     gs_trace_reset();
     forked_child = true;
     gs_real_after_fork();
@@ -220,10 +226,12 @@ static bool create_parts(struct gs_state *state)
     }
     if (status == GS_OK && state->options.pool) {
         struct gs_size_classes classes;
+        gs_ipc_start(&state->options);
         gs_size_classes_read(state->options.pool_size_classes, &classes);
         struct gs_pool_config pool = {.classes = classes.bytes,
                                       .class_count = classes.count,
-                                      .carve = state->options.pool_carve,
+                                      .carve =
+                                          state->options.pool_carve && !gs_ipc_is_apart(),
                                       .segment_bytes = state->options.pool_segment_bytes,
                                       .cache_bytes = state->options.pool_cache_bytes,
                                       .age_ms = state->options.pool_trim_interval_ms};

@@ -9,7 +9,6 @@
  */
 #include "async_heaps.h"
 #include "async_policy.h"
-#include "single_order.h"
 
 /* ---- the current pool -------------------------------------------------------------- */
 
@@ -146,46 +145,5 @@ GS_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
     }
     CUresult result = gs_real()->cuMemPoolTrimTo(pool, minBytesToKeep);
     gs_leave();
-    return result;
-}
-
-/* ---- pointers ---------------------------------------------------------------------- */
-
-/* Tokens with which a driver of another maker maps the memory for its device. */
-static inline void look_at(CUpointer_attribute attribute)
-{
-    if (GS_UNLIKELY(attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)) {
-        gs_single_order_share("cuPointerGetAttribute");
-    }
-}
-
-GS_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
-                                         CUdeviceptr ptr)
-{
-    look_at(attribute);
-    CUresult result = gs_real()->cuPointerGetAttribute(data, attribute, ptr);
-    if (gs_async_in_use() && attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE &&
-        result == CUDA_SUCCESS) {
-        *(CUmemoryPool *)data = gs_async_pool_shown(*(CUmemoryPool *)data);
-    }
-    return result;
-}
-
-GS_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
-                                          CUpointer_attribute *attributes, void **data,
-                                          CUdeviceptr ptr)
-{
-    for (unsigned i = 0; attributes && i < numAttributes; i++) {
-        look_at(attributes[i]);
-    }
-    CUresult result =
-        gs_real()->cuPointerGetAttributes(numAttributes, attributes, data, ptr);
-    for (unsigned i = 0;
-         gs_async_in_use() && result == CUDA_SUCCESS && attributes && i < numAttributes;
-         i++) {
-        if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) {
-            *(CUmemoryPool *)data[i] = gs_async_pool_shown(*(CUmemoryPool *)data[i]);
-        }
-    }
     return result;
 }

@@ -21,6 +21,8 @@
 #include "async_policy.h"
 #include "captures.h"
 #include "fences.h"
+#include "graph_memory.h"
+#include "graph_nodes.h"
 #include "host_pools.h"
 #include "managed.h"
 #include "mem_limits.h"
@@ -70,6 +72,22 @@ static bool allocate_from_heap(struct gs_state *state, const struct gs_call *req
     return true;
 }
 
+/* The driver has answered. What a capturing stream allocates is a node of its graph. */
+static void note_allocated(struct gs_state *state, const struct gs_call *request,
+                           const CUdeviceptr *dptr, size_t bytes, CUresult result)
+{
+    CUgraph graph;
+    if (result != CUDA_SUCCESS) {
+        gs_record_refused(state, request);
+    } else if (gs_captures_active() &&
+               gs_graph_captures(request->stream, request->per_thread, &graph)) {
+        gs_limits_waive(request->context, bytes);
+        gs_graph_note_alloc(state, request, graph, *dptr, bytes);
+    } else {
+        gs_record_made(state, request, *dptr, bytes, NULL);
+    }
+}
+
 static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr *dptr,
                          size_t bytes, CUstream stream)
 {
@@ -94,14 +112,7 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr
                      ?: gs_limits_end(request.context, bytes,
                                       real_allocate(dptr, bytes, stream));
     } while (gs_retry_after_trim(state, request.context, result));
-    if (result != CUDA_SUCCESS) {
-        gs_record_refused(state, &request);
-    } else if (!gs_captures_active()) {
-        /* During a capture it may be a node of the graph, which owns the memory. */
-        gs_record_made(state, &request, *dptr, bytes, NULL);
-    } else {
-        gs_limits_waive(request.context, bytes);
-    }
+    note_allocated(state, &request, dptr, bytes, result);
     gs_leave();
     return result;
 }
@@ -143,13 +154,7 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_all
                      ?: gs_limits_end(request.context, bytes,
                                       real_allocate(dptr, bytes, pool, stream));
     } while (gs_retry_after_trim(state, request.context, result));
-    if (result != CUDA_SUCCESS) {
-        gs_record_refused(state, &request);
-    } else if (!gs_captures_active()) {
-        gs_record_made(state, &request, *dptr, bytes, NULL);
-    } else {
-        gs_limits_waive(request.context, bytes);
-    }
+    note_allocated(state, &request, dptr, bytes, result);
     gs_leave();
     return result;
 }
@@ -241,6 +246,18 @@ static CUresult free_block(struct gs_state *state, const struct variant *variant
     return CUDA_SUCCESS;
 }
 
+/* It becomes a free node: nothing is freed before a launch. */
+static CUresult free_in_capture(struct gs_state *state, const struct variant *variant,
+                                CUdeviceptr dptr, CUstream stream)
+{
+    gs_graph_memory_see();
+    CUresult result = variant->free(dptr, stream);
+    if (result == CUDA_ERROR_INVALID_VALUE) {
+        gs_record_bad_free(state, dptr, GS_API_cuMemFreeAsync);
+    }
+    return result;
+}
+
 static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
                            CUstream stream)
 {
@@ -260,6 +277,8 @@ static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
                gs_managed_refuses(dptr)) {
         gs_record_bad_free(state, dptr, GS_API_cuMemFreeAsync);
         result = CUDA_ERROR_INVALID_VALUE;
+    } else if (is_capturing(variant, stream)) {
+        result = free_in_capture(state, variant, dptr, stream);
     } else {
         gs_trace_free(dptr, GS_TRACE_DRIVER, stream, order_of(variant));
         gs_record_unmade(state, dptr, GS_API_cuMemFreeAsync, &was);

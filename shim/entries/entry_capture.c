@@ -92,6 +92,10 @@ static CUresult ended(CUresult result, CUstream stream, bool per_thread)
     __typeof__(cuStreamIsCapturing) *ask =
         per_thread ? real->cuStreamIsCapturing_ptsz : real->cuStreamIsCapturing;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (result == CUDA_ERROR_INVALID_CONTEXT ||
+        result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+        return result; /* the thread has none: the stream was not even looked at */
+    }
     if (result != CUDA_SUCCESS && ask && ask(stream, &status) == CUDA_SUCCESS &&
         status != CU_STREAM_CAPTURE_STATUS_NONE) {
         return result;

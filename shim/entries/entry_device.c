@@ -6,16 +6,16 @@
 #include "async_heaps.h"
 #include "captures.h"
 #include "free_lazy.h"
+#include "free_permit.h"
 #include "free_wait.h"
 #include "hit.h"
 #include "host_pools.h"
+#include "ipc_mode.h"
 #include "kept.h"
 #include "managed.h"
 #include "mem_limits.h"
-#include "log.h"
 #include "record.h"
 #include "retry.h"
-#include "single_order.h"
 #include "submissions.h"
 #include "trace.h"
 #include "warmup.h"
@@ -37,24 +37,44 @@ static inline CUresult hand_out(struct gs_state *state, const struct gs_context 
     return CUDA_SUCCESS;
 }
 
+/* Memory of the driver's own goes to the program that the pool could not hold. Returns
+ * whether there is any of that size. */
+static bool hand_out_kept(struct gs_state *state, const struct gs_call *request,
+                          CUdeviceptr *out, size_t bytes)
+{
+    struct gs_call kept = *request;
+    if (!out || !gs_kept_take(request->context, bytes, out)) {
+        return false;
+    }
+    gs_announce_hand_out("cuMemAlloc_v2", *out, bytes);
+    kept.charged = true;
+    gs_record_made(state, &kept, *out, bytes, NULL);
+    return true;
+}
+
 /*
  * While a stream captures it is the driver that says whether an allocation is allowed.
- * Where it allows it and has no memory, what the pool has is as good.
+ * Where it allows it and has no memory, what the pool has is as good, and so is what the
+ * driver found for the pool. Returns whether the program was given memory.
  */
-static struct gs_block *from_pool(const struct gs_context *context, size_t bytes,
-                                  CUresult result)
+static bool served_by_pool(struct gs_state *state, const struct gs_call *request,
+                           CUdeviceptr *out, size_t bytes, CUresult result)
 {
+    const struct gs_context *context = request->context;
     struct gs_block *block;
     int native;
     if (result != CUDA_ERROR_OUT_OF_MEMORY || !gs_captures_active() || !context ||
-        !context->heap) {
-        return NULL;
+        !context->heap || !out) {
+        return false;
     }
-    if (gs_heap_alloc(context->heap, bytes, &block, &native) != GS_OK) {
-        gs_kept_drop();
-        return NULL;
+    if (gs_heap_alloc(context->heap, bytes, &block, &native) == GS_OK) {
+        return hand_out(state, context, block, out, bytes) == CUDA_SUCCESS;
     }
-    return block;
+    if (hand_out_kept(state, request, out, bytes)) {
+        return true;
+    }
+    gs_kept_drop();
+    return false;
 }
 
 /* From the driver itself, as if the shim were not there but for the record. */
@@ -63,16 +83,14 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
                                             CUdeviceptr *out, size_t bytes)
 {
     CUresult result;
-    struct gs_block *block = NULL;
     do {
         result = gs_limits_begin(request->context, bytes)
                      ?: gs_limits_end(request->context, bytes,
                                       gs_real()->cuMemAlloc_v2(out, bytes));
-    } while (!(block = from_pool(request->context, bytes, result)) &&
-             gs_retry_after_trim(state, request->context, result));
-    if (block) {
-        return hand_out(state, request->context, block, out, bytes);
-    }
+        if (served_by_pool(state, request, out, bytes, result)) {
+            return CUDA_SUCCESS;
+        }
+    } while (gs_retry_after_trim(state, request->context, result));
     if (result == CUDA_SUCCESS && out) {
         gs_record_made(state, request, *out, bytes, NULL);
     } else {
@@ -87,7 +105,7 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
                                                CUdeviceptr *out, size_t bytes,
                                                enum gs_status status, int native)
 {
-    struct gs_call request = {
+    const struct gs_call request = {
         .context = context, .kind = GS_MEMORY_DEVICE, .api = GS_API_cuMemAlloc_v2};
     struct gs_block *block;
     while (status == GS_ERR_NOMEM &&
@@ -102,10 +120,7 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
         gs_record_refused(state, &request);
         return (CUresult)native;
     }
-    if (status == GS_ERR_UNPOOLABLE && out && gs_kept_take(context, bytes, out)) {
-        gs_announce_hand_out("cuMemAlloc_v2", *out, bytes);
-        request.charged = true;
-        gs_record_made(state, &request, *out, bytes, NULL);
+    if (status == GS_ERR_UNPOOLABLE && hand_out_kept(state, &request, out, bytes)) {
         return CUDA_SUCCESS;
     }
     return allocate_native(state, &request, out, bytes);
@@ -121,6 +136,7 @@ static GS_NOINLINE CUresult allocate_deeper(struct gs_state *state, CUdeviceptr 
     enum gs_status status = GS_ERR_UNPOOLABLE;
 
     if (out && bytes != 0 && context && context->heap &&
+        !gs_ipc_keeps_apart(&state->options, bytes) &&
         (!gs_captures_active() || gs_mutant(GS_MUTANT_capture_served))) {
         gs_warmup(context);
         gs_pool_thread_stream(gs_submissions_stream());
@@ -268,10 +284,9 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     if (gs_free_lazily(state, block, addr)) {
         return CUDA_SUCCESS;
     }
-    if (waited) {
-        result = gs_free_wait(state, gs_heap_self(heap), &idle);
-    }
-    if (waited && gs_refused(result)) {
+    result = waited ? gs_free_wait(state, gs_heap_self(heap), &idle)
+                    : gs_permit_free(state, gs_heap_self(heap), GS_PERMIT_DEVICE);
+    if (waited ? gs_refused(result) : result != CUDA_SUCCESS) {
         gs_block_unclaim(block);
         return result;
     }
@@ -464,7 +479,7 @@ GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
     return CUDA_SUCCESS;
 }
 
-/* ---- queries and marks ----------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------- */
 
 GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 {
@@ -494,55 +509,6 @@ GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
             *total = real_total;
         }
     }
-    gs_leave();
-    return result;
-}
-
-/* From now on the segment serves its present tenants only. */
-static bool retain_segment(struct gs_state *state, CUdeviceptr dptr,
-                           struct gs_range *range)
-{
-    return state->pool && gs_pool_find(state->pool, dptr, range) == GS_OK &&
-           (gs_mutant(GS_MUTANT_marks_ignored) ||
-            gs_pool_retain(state->pool, dptr) == GS_OK);
-}
-
-GS_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
-{
-    static struct gs_log_limit limit;
-    gs_single_order_share("cuIpcGetMemHandle");
-    struct gs_state *state = gs_enter();
-    struct gs_range range;
-    if (!state) {
-        return gs_real()->cuIpcGetMemHandle(pHandle, dptr);
-    }
-    bool pooled = retain_segment(state, dptr, &range);
-    CUresult result = gs_real()->cuIpcGetMemHandle(pHandle, dptr);
-    if (pooled && result == CUDA_SUCCESS && dptr != range.segment_addr) {
-        gs_log_once(
-            &limit, GS_LOG_WARN,
-            "cuIpcGetMemHandle: 0x%llx lies %zu bytes into a shared segment; an "
-            "importer that does not add the offset cuMemGetAddressRange shows needs "
-            "GPUSHIM_POOL=off",
-            (unsigned long long)dptr, (size_t)(dptr - range.segment_addr));
-    }
-    gs_leave();
-    return result;
-}
-
-GS_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
-                                         CUdeviceptr ptr)
-{
-    gs_single_order_share("cuPointerSetAttribute");
-    struct gs_state *state = gs_enter();
-    struct gs_range range;
-    if (!state) {
-        return gs_real()->cuPointerSetAttribute(value, attribute, ptr);
-    }
-    (void)retain_segment(state, ptr, &range);
-    gs_host_retain(state, ptr);
-    gs_managed_spoil(ptr, 1);
-    CUresult result = gs_real()->cuPointerSetAttribute(value, attribute, ptr);
     gs_leave();
     return result;
 }

@@ -17,15 +17,3 @@ GS_EXPORT CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev
     gs_single_order_context("cuCtxCreate", false, dev);
     return gs_real()->cuCtxCreate(pctx, flags, dev);
 }
-
-#if CUDA_VERSION >= 11070
-GS_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr,
-                                                 size_t size,
-                                                 CUmemRangeHandleType handleType,
-                                                 unsigned long long flags)
-{
-    gs_single_order_share("cuMemGetHandleForAddressRange");
-    return gs_real()->cuMemGetHandleForAddressRange(handle, dptr, size, handleType,
-                                                    flags);
-}
-#endif

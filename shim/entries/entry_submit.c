@@ -9,6 +9,7 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "async_heaps.h"
+#include "linger.h"
 #include "real.h"
 #include "retry.h"
 #include "submissions.h"
@@ -53,28 +54,16 @@ static inline bool is_counted(const char *symbol)
     if (gs_mutant(GS_MUTANT_set_uncounted)) {
         return __builtin_strncmp(symbol, "cuMemset", 8) != 0;
     }
-    if (gs_mutant(GS_MUTANT_graph_uncounted)) {
-        return __builtin_strncmp(symbol, "cuGraphLaunch", 13) != 0;
-    }
 #else
     (void)symbol;
 #endif
     return true;
 }
 
-/* Between the counts and the call a build that breaks things lets the test program say
-   how long a thread stays there: tests/order/idle.c has this function. */
+/* A build that breaks things lets the test program stay between the counts and the call
+   (linger.h), and shows it what is launched. */
 #ifdef GS_MUTANTS
-extern void gs_order_linger(bool after) __attribute__((weak));
-
-static inline void linger(bool after)
-{
-    if (gs_order_linger) {
-        gs_order_linger(after);
-    }
-}
-
-/* It is also shown what is launched: tests/order/async.c has this function. */
+/* tests/order/async.c has this function. */
 extern void gs_order_launches(const CUlaunchConfig *config) __attribute__((weak));
 
 static inline void show(const CUlaunchConfig *config)
@@ -84,17 +73,14 @@ static inline void show(const CUlaunchConfig *config)
     }
 }
 #else
-#define linger(after) ((void)0)
-#define show(config)  ((void)0)
+#define show(config) ((void)0)
 #endif
 
 /*
  * Whether a call that was out of memory is made again once idle memory of the pool has
- * been given back. Only one whose failure leaves nothing behind: what loads code or makes
- * a graph executable has made no handle (a log of its compiler may come out shorter), a
- * graph that found no memory for its allocations was not launched. Kernel launches are
- * not among them: to keep their arguments for a second call would cost each a dozen
- * instructions.
+ * been given back. Only one whose failure leaves nothing behind: what loads code has made
+ * no handle (a log of its compiler may come out shorter). Kernel launches are not among
+ * them: to keep their arguments for a second call would cost each a dozen instructions.
  */
 #define STARTS_WITH(symbol, text) (__builtin_strncmp(symbol, text, sizeof(text) - 1) == 0)
 
@@ -102,8 +88,7 @@ static inline __attribute__((always_inline)) bool is_retried(const char *symbol)
 {
     return STARTS_WITH(symbol, "cuModuleLoad") || STARTS_WITH(symbol, "cuModuleGet") ||
            STARTS_WITH(symbol, "cuLibraryLoad") || STARTS_WITH(symbol, "cuLibraryGet") ||
-           STARTS_WITH(symbol, "cuGraphInstantiate") ||
-           STARTS_WITH(symbol, "cuGraphUpload") || STARTS_WITH(symbol, "cuGraphLaunch");
+           STARTS_WITH(symbol, "cuGraphUpload");
 }
 
 /* ---- the wrappers -------------------------------------------------------------------
@@ -120,13 +105,13 @@ static inline __attribute__((always_inline)) bool is_retried(const char *symbol)
         const bool per_thread = (DEFAULT_##stream) != DEFAULT_LEGACY;                    \
         (void)per_thread;                                                                \
         PREPARE_##where;                                                                 \
-        linger(false);                                                                   \
+        gs_linger(false);                                                                \
         CUresult result = gs_real_now()->symbol args;                                    \
         if (is_retried(#symbol) && gs_retry_needed(result)) {                            \
             result = gs_real_now()->symbol args;                                         \
         }                                                                                \
         DONE_##where;                                                                    \
-        linger(true);                                                                    \
+        gs_linger(true);                                                                 \
         gs_submission_end(own);                                                          \
         return result;                                                                   \
     }

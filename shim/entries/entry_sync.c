@@ -21,7 +21,9 @@
  * Source: CUDA Driver API, API synchronization behavior, Stream synchronization behavior
  */
 #include "free_lazy.h"
+#include "host_pools.h"
 #include "known.h"
+#include "managed.h"
 #include "mem_limits.h"
 #include "state.h"
 #include "submissions.h"
@@ -123,6 +125,8 @@ static GS_NOINLINE void fail_context(CUcontext ctx)
     context = ctx ? gs_context_find(state, ctx) : gs_context_current_known(state);
     if (context && context->heap) {
         gs_heap_poison(context->heap);
+        gs_host_context_fails(context);
+        gs_managed_context_end(context); /* what it had is the driver's from now on */
         gs_context_never_idle(context);
     }
     gs_leave();

@@ -126,12 +126,20 @@ static unsigned long long context_id(CUcontext handle)
     return id;
 }
 
+/* A primary context that was reset stays current, and may come to life again by the same
+ * handle: an entry made in between would not be known as primary, and outlive it. */
+static bool has_ended(CUcontext handle)
+{
+    unsigned long long id;
+    return gs_real()->cuCtxGetId && gs_real()->cuCtxGetId(handle, &id) != CUDA_SUCCESS;
+}
+
 /* A new entry for the current context; all driver calls are made here, before the lock.
  */
 static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
 {
     CUdevice device = 0;
-    if (gs_real()->cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+    if (gs_real()->cuCtxGetDevice(&device) != CUDA_SUCCESS || has_ended(handle)) {
         return NULL;
     }
     struct gs_context *entry = calloc(1, sizeof(*entry));

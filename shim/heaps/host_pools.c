@@ -29,6 +29,7 @@
 #include "all_contexts.h"
 #include "announce.h"
 #include "captures.h"
+#include "free_permit.h"
 #include "full_wait.h"
 #include "hit.h"
 #include "machine_memory.h"
@@ -290,6 +291,17 @@ void gs_host_context_end(struct gs_context *context)
     }
 }
 
+void gs_host_context_fails(const struct gs_context *context)
+{
+    for (unsigned i = 0; i < GS_HOST_HEAPS; i++) {
+        const struct gs_host_heap *own =
+            __atomic_load_n(&context->host[i], __ATOMIC_ACQUIRE);
+        if (own) {
+            gs_heap_poison(own->heap);
+        }
+    }
+}
+
 /* ---- allocate -----------------------------------------------------------------------
  */
 
@@ -401,8 +413,11 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
     struct gs_heap *heap = gs_block_heap(block);
     const struct gs_host_heap *own = gs_heap_self(heap);
     bool waited = !gs_captures_active();
-    CUresult result = waited ? wait_for(state, own->context) : CUDA_SUCCESS;
-    if (waited && gs_refused(result)) {
+    CUresult result =
+        waited ? wait_for(state, own->context)
+               : gs_permit_free(state, (struct gs_context *)(uintptr_t)own->context,
+                                GS_PERMIT_PINNED);
+    if (waited ? gs_refused(result) : result != CUDA_SUCCESS) {
         gs_block_unclaim(block);
         return result;
     }

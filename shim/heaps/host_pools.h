@@ -57,6 +57,9 @@ void gs_host_relax(struct gs_state *state, const struct gs_context *context);
 /* A context has ended, and its pinned memory with it. */
 void gs_host_context_end(struct gs_context *context);
 
+/* A context has failed for good: nothing more is served from what it had. */
+void gs_host_context_fails(const struct gs_context *context);
+
 /* What may be idle, of pinned memory and of managed memory likewise, in bytes. Immutable
  * after start. */
 uint64_t gs_host_idle_limit(void);

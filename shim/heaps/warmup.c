@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ipc_mode.h"
 #include "kept.h"
 #include "log.h"
 #include "options_table.h"
@@ -136,6 +137,9 @@ static void allocate_item(const struct gs_context *context, struct blocks *block
 {
     unsigned made = 0;
     int native = 0;
+    if (gs_ipc_is_apart() && item->bytes < GS_LARGE_BYTES) {
+        return; /* such requests are the driver's */
+    }
     if (make_room(blocks, item->count)) {
         while (made < item->count &&
                gs_heap_alloc(context->heap, item->bytes, &blocks->items[blocks->count],

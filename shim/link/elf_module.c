@@ -161,6 +161,29 @@ void *gs_elf_symbol(const struct gs_module_ref *module, const char *name)
     return address;
 }
 
+/* Symbols that are not defined in the module stand before those that are hashed. */
+bool gs_elf_imports(const struct gs_module_ref *module, const char *name)
+{
+    struct dynamic_view view;
+    uint32_t end = 0;
+    if (!view_dynamic(module, &view)) {
+        return false;
+    }
+    if (view.gnu_hash) {
+        end = view.gnu_hash[1];
+    } else if (view.sysv_hash) {
+        end = view.sysv_hash[1];
+    }
+    for (uint32_t index = 1; index < end; index++) {
+        const ElfW(Sym) *symbol = &view.symbols[index];
+        if (symbol->st_shndx == SHN_UNDEF &&
+            gs_elf_same_name(view.strings + symbol->st_name, name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *gs_elf_soname(const struct gs_module_ref *module)
 {
     struct dynamic_view view;
@@ -210,6 +233,16 @@ static const struct link_map *first_module(void)
         }
     }
     return NULL;
+}
+
+enum gs_status gs_elf_program(struct gs_module_ref *out)
+{
+    const struct link_map *map = first_module();
+    if (!map) {
+        return GS_ERR_NOT_FOUND;
+    }
+    *out = (struct gs_module_ref){.base = map->l_addr, .dynamic = map->l_ld};
+    return GS_OK;
 }
 
 /* The libraries of the program's start come first in the list and never leave it. */

@@ -46,6 +46,12 @@ bool gs_elf_stands_before(const struct gs_module_ref *first,
 /* Address of a symbol the module itself defines (default version), or NULL. */
 void *gs_elf_symbol(const struct gs_module_ref *module, const char *name);
 
+/* The program itself. Calls nothing. Errors: GS_ERR_NOT_FOUND */
+enum gs_status gs_elf_program(struct gs_module_ref *out) GS_MUST_USE;
+
+/* Whether the module takes a symbol of this name from another one. */
+bool gs_elf_imports(const struct gs_module_ref *module, const char *name);
+
 /* Comparing names without libc, for code that runs inside dlsym. */
 bool gs_elf_same_name(const char *a, const char *b);
 bool gs_elf_begins_with(const char *name, const char *prefix);

@@ -33,6 +33,14 @@ static struct gs_module_ref driver_module; /* likewise */
 static int state = DRIVER_UNKNOWN;         /* atomic */
 static pthread_mutex_t adopt_lock = PTHREAD_MUTEX_INITIALIZER;
 
+#define SLOT_OF(symbol) offsetof(struct gs_real, symbol) / sizeof(void *)
+static_assert(sizeof(struct gs_real) / sizeof(void *) <= UINT16_MAX, "slots fit");
+
+static void **slot_at(size_t slot)
+{
+    return (void **)&table + slot;
+}
+
 #define STREAM_LEGACY     false
 #define STREAM_PER_THREAD true
 
@@ -80,20 +88,20 @@ static const char *hook_name(const struct hook_row *row)
 
 static void **hook_slot(const struct hook_row *row)
 {
-    return (void **)&table + row->slot;
+    return slot_at(row->slot);
 }
 
 struct real_row {
     const char *symbol;
     bool required;
-    void **real;
+    uint16_t slot;
 };
 
 #define NEED_REQUIRED true
 #define NEED_OPTIONAL false
 
 static const struct real_row real_rows[] = {
-#define GS_REAL(symbol, need) {#symbol, NEED_##need, (void **)&table.symbol},
+#define GS_REAL(symbol, need) {#symbol, NEED_##need, SLOT_OF(symbol)},
 #include "real.def"
 };
 
@@ -105,7 +113,7 @@ static const char *const needed_hooks[] = {
 
 static void **counted_slot(const struct gs_counted *row)
 {
-    return (void **)&table + row->slot;
+    return slot_at(row->slot);
 }
 
 static const char *const runtime_names[] = {
@@ -171,8 +179,9 @@ static bool fill_table(const struct gs_module_ref *module)
         *hook_slot(&hook_rows[i]) = found ? found : (void *)function_missing;
     }
     for (size_t i = 0; i < GS_ARRAY_LEN(real_rows); i++) {
-        *real_rows[i].real = gs_elf_symbol(module, real_rows[i].symbol);
-        complete = complete && (*real_rows[i].real || !real_rows[i].required);
+        void *found = gs_elf_symbol(module, real_rows[i].symbol);
+        *slot_at(real_rows[i].slot) = found;
+        complete = complete && (found || !real_rows[i].required);
     }
     for (size_t i = 0; i < gs_counted_count; i++) {
         void *found = gs_elf_symbol(module, gs_counted_symbol(&gs_counted[i]));

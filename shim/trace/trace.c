@@ -199,6 +199,7 @@ static const uint8_t kinds[GS_MEMORY_KINDS] = {
     [GS_MEMORY_ASYNC] = GS_TRACE_KIND_ASYNC,
     [GS_MEMORY_MANAGED] = GS_TRACE_KIND_MANAGED,
     [GS_MEMORY_PINNED] = GS_TRACE_KIND_PINNED,
+    [GS_MEMORY_GRAPH] = GS_TRACE_KIND_NONE,
 };
 
 void gs_trace_write_alloc(enum gs_memory_kind kind, uint64_t addr, size_t bytes,

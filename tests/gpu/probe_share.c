@@ -171,6 +171,21 @@ static size_t zero_ranges(const struct exported *list, size_t count, char *out,
     return zeros;
 }
 
+/* In the handle that has most of them: what is packed into another one must fit there. */
+static size_t most_bytes_used(const struct exported *list, size_t count)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t used = 0;
+
+        for (size_t j = 0; j < sizeof list->handle.reserved; j++)
+            used += list[i].code == CUDA_SUCCESS && list[i].handle.reserved[j] != 0;
+        most = used > most ? used : most;
+    }
+    return most;
+}
+
 static void row_handles(const struct exported *list, size_t count)
 {
     char ranges[256];
@@ -182,6 +197,7 @@ static void row_handles(const struct exported *list, size_t count)
             probe_cell_number(list[i].name,
                               (double)bytes_that_differ(&list[0], &list[i]));
     probe_cell_text("zero_in_all", "%zu of %zu", zeros, sizeof list->handle.reserved);
+    probe_cell_number("used_in_one_at_most", (double)most_bytes_used(list, count));
     probe_cell_quiet("zero_ranges", "%s", ranges);
     probe_row_note("against the handle of %s; zero bytes at %s", list[0].name, ranges);
     probe_row_end();
@@ -228,6 +244,18 @@ static void row_opened(const struct exported *list, size_t count, const uint32_t
     probe_row_end();
 }
 
+/* What the driver makes of a handle's bytes behind a mark of somebody else's. */
+static void row_moved(const struct exported *from, uint32_t word)
+{
+    struct exported moved = {.name = "moved", .code = from->code};
+    enum { ROOM = 24 };
+
+    memset(moved.handle.reserved, 'G', ROOM);
+    memcpy(moved.handle.reserved + ROOM, from->handle.reserved,
+           sizeof moved.handle.reserved - ROOM);
+    row_opened(&moved, 1, &word);
+}
+
 void probe_ask_ipc(void)
 {
     CUdeviceptr large, small, next;
@@ -258,6 +286,7 @@ void probe_ask_ipc(void)
         return;
     row_handles(list, GS_ARRAY_LEN(list));
     row_opened(list, GS_ARRAY_LEN(list), words);
+    row_moved(&list[2], words[2]);
 }
 
 /* ---- pinned memory from the device

@@ -8,6 +8,7 @@
  * Source: docs/free.md, "Lazy", rule L5; shim/order/single_order.c.
  */
 #include <dlfcn.h>
+#include <string.h>
 #include <time.h>
 
 #include "order.h"
@@ -226,11 +227,16 @@ static void must_be_quiet(void)
 
 PROGRAM(order, exported, RIGHT, "exported memory is another process's to use")
 {
+    CUresult (*get)(CUipcMemHandle *, CUdeviceptr);
     CUipcMemHandle handle;
     struct blocks blocks;
+    void *found;
 
+    /* Not by a symbol of this program: its small blocks would not be pooled. */
+    found = dlsym(RTLD_DEFAULT, "cuIpcGetMemHandle");
+    memcpy(&get, &found, sizeof get);
     reuse(NULL, &blocks);
-    OK(cuIpcGetMemHandle(&handle, blocks.of[0]));
+    OK(get(&handle, blocks.of[0]));
     must_be_quiet();
 }
 

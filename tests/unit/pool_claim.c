@@ -235,6 +235,42 @@ Test(retain, gives_idle_segments_back_at_once)
     bed_fini(&bed);
 }
 
+Test(retain, of_all_that_a_heap_shares)
+{
+    struct bed bed;
+    uint64_t small, large, cached;
+
+    bed_init_cached(&bed, 64 * GS_MIB, 0, 8 * GS_MIB);
+    small = bed_alloc(&bed, 4096);
+    cached = bed_alloc(&bed, 8192);
+    large = bed_alloc(&bed, 4 * GS_MIB);
+    bed_free(&bed, cached);
+    gs_heap_retain_shared(bed.heap);
+    bed_check(&bed);
+    cr_assert_geq(bed_alloc(&bed, 8192), large + 4 * GS_MIB, "the cached block is not");
+    bed_free(&bed, large);
+    cr_assert_eq(bed.fake.unmaps, 0, "it shares with nobody");
+    bed_free(&bed, small);
+    cr_assert_eq(bed.fake.unmaps, 1, "given back with its last block");
+    cr_assert_not(fake_is_mapped(&bed.fake, small));
+    bed_fini(&bed);
+}
+
+Test(retain, of_a_heap_leaves_idle_segments)
+{
+    struct bed bed;
+    uint64_t small;
+
+    bed_init_cached(&bed, 64 * GS_MIB, 0, 8 * GS_MIB);
+    small = bed_alloc(&bed, 4096);
+    bed_free(&bed, small);
+    gs_heap_retain_shared(bed.heap);
+    bed_check(&bed);
+    cr_assert_eq(bed.fake.unmaps, 0);
+    cr_assert_eq(gs_pool_trim(bed.pool, 0, SIZE_MAX), 2 * GS_MIB);
+    bed_fini(&bed);
+}
+
 Test(retain, waits_for_pending_blocks_too)
 {
     struct bed bed;

@@ -64,6 +64,20 @@ Test(elf_module, the_program_stands_before_its_libraries)
     cr_assert_not(gs_elf_stands_before(&libc, &libc));
 }
 
+Test(elf_module, the_program_and_what_it_takes_from_others)
+{
+    struct gs_module_ref program, of_this, libc;
+    cr_assert_eq(gs_elf_program(&program), GS_OK);
+    cr_assert_eq(gs_elf_module_of((void *)gs_elf_imports, &of_this), GS_OK);
+    cr_assert_eq(program.base, of_this.base);
+    cr_assert_eq(program.dynamic, of_this.dynamic);
+    cr_assert(gs_elf_imports(&program, "gnu_get_libc_version"));
+    cr_assert_not(gs_elf_imports(&program, "gnu_get_libc"));
+    cr_assert_not(gs_elf_imports(&program, "gs_elf_imports"), "its own");
+    cr_assert_eq(gs_elf_module_of((void *)gnu_get_libc_version, &libc), GS_OK);
+    cr_assert_not(gs_elf_imports(&libc, "gnu_get_libc_version"));
+}
+
 Test(elf_module, startup_libraries_are_found_without_the_linker)
 {
     struct gs_module_ref early;

@@ -1,6 +1,7 @@
 /*
  * shim_epochs_gate.c - proves that who records and who begins a capture exclude each
- * other.
+ * other, and that a capture is patient with those who wait for their context, but not for
+ * long.
  */
 #include <criterion/criterion.h>
 
@@ -9,6 +10,7 @@
 
 #include "capture_gate.h"
 #include "captures.h"
+#include "gs_clock.h"
 
 #define STREAM ((CUstream)(uintptr_t)0x1000)
 
@@ -78,4 +80,90 @@ Test(capture_gate, nobody_is_inside_while_something_captures)
     for (int i = 0; i < 2; i++) {
         pthread_join(threads[i], NULL);
     }
+}
+
+/* ---- patience ------------------------------------------------------------------------
+ */
+
+#define MS UINT64_C(1000000)
+/* Of all captures together, as capture_gate.h has it ... */
+#define PATIENCE (500 * MS)
+/* ... by how much it may be cut short, for it is counted in naps. */
+#define TOLERANCE (100 * MS)
+
+/* How long a capture takes to begin. */
+static uint64_t begin_ns(void)
+{
+    uint64_t began = gs_now_ns();
+    gs_captures_begin(STREAM, false);
+    gs_gate_close();
+    uint64_t took = gs_now_ns() - began;
+    gs_captures_end(STREAM, false);
+    return took;
+}
+
+Test(capture_gate, a_capture_waits_half_a_second_in_all_for_those_who_pass)
+{
+    cr_assert(gs_gate_pass());
+    uint64_t took = begin_ns();
+    cr_assert_geq(took, PATIENCE - TOLERANCE, "they were given %lu ms", took / MS);
+    /* What they wait for may be this thread: the next captures wait no more. However busy
+       the machine is, a hundred that did would take fifty seconds. */
+    took = 0;
+    for (int i = 0; i < 100; i++) {
+        took += begin_ns();
+    }
+    cr_assert_lt(took, 50 * PATIENCE, "a hundred more took %lu ms", took / MS);
+    gs_gate_passed();
+}
+
+struct passer {
+    int inside, leaving; /* atomic */
+};
+
+static void *pass_for_a_while(void *argument)
+{
+    struct passer *passer = argument;
+    cr_assert(gs_gate_pass());
+    __atomic_store_n(&passer->inside, 1, __ATOMIC_SEQ_CST);
+    usleep(50000);
+    __atomic_store_n(&passer->leaving, 1, __ATOMIC_SEQ_CST);
+    gs_gate_passed();
+    return NULL;
+}
+
+Test(capture_gate, a_capture_begins_once_they_are_through)
+{
+    struct passer passer = {0, 0};
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, pass_for_a_while, &passer), 0);
+    while (!__atomic_load_n(&passer.inside, __ATOMIC_SEQ_CST)) {
+        usleep(100);
+    }
+    uint64_t took = begin_ns();
+    /* Where the machine let it sleep for so long, it was right to give up. */
+    cr_assert(__atomic_load_n(&passer.leaving, __ATOMIC_SEQ_CST) ||
+                  took >= PATIENCE - TOLERANCE,
+              "it began after %lu ms", took / MS);
+    pthread_join(thread, NULL);
+}
+
+Test(capture_gate, patience_is_new_in_a_forked_child)
+{
+    cr_assert(gs_gate_pass());
+    (void)begin_ns();
+    gs_gate_reset();
+    cr_assert(gs_gate_pass());
+    uint64_t took = begin_ns();
+    cr_assert_geq(took, PATIENCE - TOLERANCE, "%lu ms", took / MS);
+}
+
+Test(capture_gate, nobody_passes_while_something_captures)
+{
+    gs_captures_begin(STREAM, false);
+    cr_assert_not(gs_gate_pass());
+    gs_captures_end(STREAM, false);
+    cr_assert(gs_gate_pass());
+    gs_gate_passed();
+    cr_assert_lt(begin_ns(), PATIENCE, "nobody is left inside");
 }

@@ -235,6 +235,35 @@ Test(report, without_stacks_calls_are_the_groups)
     gs_tracker_destroy(tracker);
 }
 
+Test(report, memory_of_graphs_is_a_kind_of_its_own_on_its_device)
+{
+    struct gs_tracker *tracker = test_tracker(NULL);
+    struct gs_report_config config = test_report_config();
+    struct gs_allocation allocation = test_allocation(0x1000, GS_MIB);
+
+    test_add(tracker, &allocation, false);
+    allocation = test_allocation(0x2000, 2 * GS_MIB);
+    allocation.kind = GS_MEMORY_GRAPH;
+    test_add(tracker, &allocation, false);
+    expect_report(
+        tracker, &config,
+        "gpushim 0.1.0: ./app --fast   host n07  10m00s  exit 0\n"
+        "GPU 0                                      peak 3.00 MiB at 1s\n"
+        "  live at exit   3.00 MiB in 2 allocations\n"
+        "  traffic        2 allocs  0 frees  0 failed\n"
+        "\n"
+        "LEAK 1: 2.00 MiB in 1 allocation (66.7 % of leaked)\n"
+        "  cuMemAlloc, graph memory, GPU 0, age 9m59s, live at exit\n"
+        "    no call stack was recorded\n"
+        "\n"
+        "LEAK 2: 1.00 MiB in 1 allocation (33.3 % of leaked)\n"
+        "  cuMemAlloc, GPU 0, age 9m59s, live at exit\n"
+        "    no call stack was recorded\n"
+        "\n"
+        "SUMMARY: gpushim: 0 errors, 3.00 MiB leaked in 2 allocations, 2 places\n");
+    gs_tracker_destroy(tracker);
+}
+
 Test(report, pinned_and_managed_memory_are_kinds_of_their_own)
 {
     struct gs_tracker *tracker = test_tracker(NULL);

@@ -25,6 +25,8 @@ typedef cudaStream_t gpu_stream;
 typedef cudaEvent_t gpu_event;
 typedef cudaGraph_t gpu_graph;
 typedef cudaGraphExec_t gpu_exec;
+typedef cudaGraphNode_t gpu_node;
+typedef struct cudaMemAllocNodeParams gpu_alloc_params;
 
 #define GPU_API "runtime"
 
@@ -60,6 +62,13 @@ typedef cudaGraphExec_t gpu_exec;
 #define gpu_begin_capture(s, m)  cudaStreamBeginCapture((s), (m))
 #define gpu_end_capture(s, g)    cudaStreamEndCapture((s), (g))
 #define gpu_instantiate(out, g)  cudaGraphInstantiate((out), (g), 0)
+#define gpu_instantiate_flags(out, graph, flags)                                         \
+    cudaGraphInstantiateWithFlags((out), (graph), (flags))
+#define gpu_graph_create(out) cudaGraphCreate((out), 0)
+#define gpu_add_alloc(node, graph, params)                                               \
+    cudaGraphAddMemAllocNode((node), (graph), NULL, 0, (params))
+#define gpu_add_free(node, graph, after, count, ptr)                                     \
+    cudaGraphAddMemFreeNode((node), (graph), (after), (count), (ptr))
 #define gpu_graph_launch(e, s)   cudaGraphLaunch((e), (s))
 #define gpu_exec_destroy(exec)   cudaGraphExecDestroy(exec)
 #define gpu_graph_destroy(graph) cudaGraphDestroy(graph)
@@ -73,6 +82,8 @@ typedef CUstream gpu_stream;
 typedef CUevent gpu_event;
 typedef CUgraph gpu_graph;
 typedef CUgraphExec gpu_exec;
+typedef CUgraphNode gpu_node;
+typedef CUDA_MEM_ALLOC_NODE_PARAMS gpu_alloc_params;
 
 #define GPU_API "driver"
 
@@ -107,13 +118,25 @@ typedef CUgraphExec gpu_exec;
 #define gpu_begin_capture(s, mode)  CU(cuStreamBeginCapture)((s), (mode))
 #define gpu_end_capture(s, graph)   CU(cuStreamEndCapture)((s), (graph))
 #define gpu_instantiate(out, graph) CU(cuGraphInstantiate)((out), (graph), 0)
-#define gpu_graph_launch(exec, s)   CU(cuGraphLaunch)((exec), (s))
-#define gpu_exec_destroy(exec)      CU(cuGraphExecDestroy)(exec)
-#define gpu_graph_destroy(graph)    CU(cuGraphDestroy)(graph)
-#define GPU_CAPTURE_GLOBAL          CU_STREAM_CAPTURE_MODE_GLOBAL
-#define GPU_CAPTURE_RELAXED         CU_STREAM_CAPTURE_MODE_RELAXED
+#define gpu_instantiate_flags(out, graph, flags)                                         \
+    CU(cuGraphInstantiateWithFlags)((out), (graph), (flags))
+#define gpu_graph_create(out) CU(cuGraphCreate)((out), 0)
+#define gpu_add_alloc(node, graph, params)                                               \
+    CU(cuGraphAddMemAllocNode)((node), (graph), NULL, 0, (params))
+#define gpu_add_free(node, graph, after, count, ptr)                                     \
+    CU(cuGraphAddMemFreeNode)((node), (graph), (after), (count), (ptr))
+#define gpu_graph_launch(exec, s) CU(cuGraphLaunch)((exec), (s))
+#define gpu_exec_destroy(exec)    CU(cuGraphExecDestroy)(exec)
+#define gpu_graph_destroy(graph)  CU(cuGraphDestroy)(graph)
+#define GPU_CAPTURE_GLOBAL        CU_STREAM_CAPTURE_MODE_GLOBAL
+#define GPU_CAPTURE_RELAXED       CU_STREAM_CAPTURE_MODE_RELAXED
 
 #endif
+
+/* Allocation types, kinds of place and flags of graphs have the same values in both. */
+#define GPU_ALLOC_PINNED    1
+#define GPU_PLACE_DEVICE    1
+#define GPU_GRAPH_AUTO_FREE 1
 
 /* Flags of gpu_host_alloc have the same values in both APIs. */
 #define GPU_HOST_PORTABLE CU_MEMHOSTALLOC_PORTABLE

@@ -39,11 +39,12 @@ for seed in 1 2 3 4 5 6 7 8; do
   add_case "capture fuzz linked $seed" capture_fuzz_case linked "$seed"
 done
 
-# Without the pool the driver itself refuses a free that a capture forbids.
+# What a capture forbids is refused, with the pool and without it.
 capture_forbidden_case() {
   native native "$apps/capture_linked" forbidden replay
-  preloaded shim GPUSHIM_POOL=off -- "$apps/capture_linked" forbidden replay
+  preloaded shim "GPUSHIM_POOL=$1" -- "$apps/capture_linked" forbidden replay
   expect_same native shim
   expect_clean shim.err
 }
-add_case "capture forbidden free without a pool" capture_forbidden_case
+add_case "capture forbidden free" capture_forbidden_case on
+add_case "capture forbidden free without a pool" capture_forbidden_case off

@@ -95,6 +95,19 @@ launch_case() {
 }
 add_case "cost of a launch" launch_case linked
 add_case "cost of a launch found by cuGetProcAddress" launch_case proc
+
+# What the launch of a graph passes through.
+# graph_launch_case ROW KIND
+graph_launch_case() {
+  local program=$apps/graphlaunch_linked few=200 many=1200
+
+  unsanitized
+  counted few LD_PRELOAD="$shim" -- "$program" "$few" "$2"
+  counted many LD_PRELOAD="$shim" -- "$program" "$many" "$2"
+  expect_within "$1" $((($(<many.ours) - $(<few.ours)) / (many - few)))
+}
+add_case "cost of a graph's launch" graph_launch_case graph_launch plain
+add_case "cost of a graph's launch with memory" graph_launch_case graph_memory inside
 add_case "cost of a pair with frame pointers" pair_case pair_fp device GPUSHIM_STACK=fp
 add_case "cost of a pair without stacks" pair_case pair_no_stack device GPUSHIM_STACK=off
 add_case "cost of a pair without tracking" pair_case pair_no_track device GPUSHIM_TRACK=off

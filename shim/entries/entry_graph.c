@@ -1,0 +1,313 @@
+/*
+ * entry_graph.c - graphs: memory nodes, what is made executable, launches.
+ *
+ * The memory of graphs is the driver's own; its owner is in the report
+ * (graph_memory.h). Instantiation and launch give the device work, and are counted as
+ * entry_submit.c does it. A launch of a process that never made a memory node passes
+ * through as if there were none.
+ *
+ * What the driver reserves for graphs is asked of nobody; the program may
+ * (cuDeviceGetGraphMemAttribute).
+ *
+ * Owns:  nothing.   Lock: none.
+ */
+#include "captures.h"
+#include "graph_memory.h"
+#include "graph_nodes.h"
+#include "linger.h"
+#include "retry.h"
+#include "submissions.h"
+
+/* ---- nodes ------------------------------------------------------------------------- */
+
+static void note_alloc(CUresult result, enum gs_api api, CUgraph graph,
+                       const CUmemLocation *where, CUdeviceptr addr, size_t bytes)
+{
+    struct gs_state *state =
+        result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY ? gs_enter() : NULL;
+    if (!state) {
+        return;
+    }
+    const struct gs_context *current = gs_context_current(state);
+    struct gs_context there = {0};
+    if (current) {
+        there.handle = current->handle;
+        there.device = current->device;
+    }
+    if (where->type == CU_MEM_LOCATION_TYPE_DEVICE) {
+        there.device = where->id;
+    }
+    const struct gs_call request = {
+        .context = &there, .kind = GS_MEMORY_GRAPH, .api = api};
+    if (result == CUDA_SUCCESS) {
+        gs_graph_note_alloc(state, &request, graph, addr, bytes);
+    } else {
+        gs_record_refused(state, &request);
+    }
+    gs_leave();
+}
+
+GS_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                          const CUgraphNode *dependencies,
+                                          size_t numDependencies,
+                                          CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+{
+    CUresult result = gs_real()->cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies,
+                                                        numDependencies, nodeParams);
+    if (gs_retry_needed(result)) {
+        result = gs_real()->cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies,
+                                                   numDependencies, nodeParams);
+    }
+    if (nodeParams) {
+        note_alloc(result, GS_API_cuGraphAddMemAllocNode, hGraph,
+                   &nodeParams->poolProps.location, nodeParams->dptr,
+                   nodeParams->bytesize);
+    }
+    return result;
+}
+
+GS_EXPORT CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                         const CUgraphNode *dependencies,
+                                         size_t numDependencies, CUdeviceptr dptr)
+{
+    gs_graph_memory_see();
+    return gs_real()->cuGraphAddMemFreeNode(phGraphNode, hGraph, dependencies,
+                                            numDependencies, dptr);
+}
+
+#if CUDA_VERSION >= 12020
+/* A node of any kind was made. */
+static CUresult added(CUresult result, enum gs_api api, CUgraph graph,
+                      const CUgraphNodeParams *params)
+{
+    if (!params) {
+        return result;
+    }
+    if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        note_alloc(result, api, graph, &params->alloc.poolProps.location,
+                   params->alloc.dptr, params->alloc.bytesize);
+    } else if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+        gs_graph_memory_see();
+    }
+#if CUDA_VERSION >= 12090
+    if (params->type == CU_GRAPH_NODE_TYPE_GRAPH && result == CUDA_SUCCESS &&
+        params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
+        gs_graph_moved(params->graph.graph, graph);
+    }
+#endif
+    return result;
+}
+
+/* Whether a node that found no memory may be tried again. */
+static bool is_alloc(const CUgraphNodeParams *params)
+{
+    return params && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+}
+
+GS_EXPORT CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                  const CUgraphNode *dependencies, size_t numDependencies,
+                                  CUgraphNodeParams *nodeParams)
+{
+    CUresult result = gs_real()->cuGraphAddNode(phGraphNode, hGraph, dependencies,
+                                                numDependencies, nodeParams);
+    if (is_alloc(nodeParams) && gs_retry_needed(result)) {
+        result = gs_real()->cuGraphAddNode(phGraphNode, hGraph, dependencies,
+                                           numDependencies, nodeParams);
+    }
+    return added(result, GS_API_cuGraphAddNode, hGraph, nodeParams);
+}
+#endif
+
+#if CUDA_VERSION >= 12030
+GS_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                     const CUgraphNode *dependencies,
+                                     const CUgraphEdgeData *dependencyData,
+                                     size_t numDependencies,
+                                     CUgraphNodeParams *nodeParams)
+{
+    CUresult result = gs_real()->cuGraphAddNode_v2(
+        phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
+    if (is_alloc(nodeParams) && gs_retry_needed(result)) {
+        result =
+            gs_real()->cuGraphAddNode_v2(phGraphNode, hGraph, dependencies,
+                                         dependencyData, numDependencies, nodeParams);
+    }
+    return added(result, GS_API_cuGraphAddNode_v2, hGraph, nodeParams);
+}
+#endif
+
+GS_EXPORT CUresult cuGraphDestroy(CUgraph hGraph)
+{
+    struct gs_graph_makers *taken = gs_graph_destroying(hGraph);
+    CUresult result = gs_real()->cuGraphDestroy(hGraph);
+    gs_graph_destroyed(taken, result == CUDA_SUCCESS);
+    return result;
+}
+
+/* ---- executable graphs ------------------------------------------------------------- */
+
+/* The last thing that is done with an answer. */
+static CUresult instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph,
+                             unsigned long long flags)
+{
+    struct gs_state *state =
+        result == CUDA_SUCCESS && gs_graph_memory_was_seen() ? gs_enter() : NULL;
+    if (state) {
+        gs_graph_note_exec(state, *exec, graph,
+                           flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+        gs_leave();
+    }
+    return result;
+}
+
+#if CUDA_VERSION >= 12000
+/* NULL is the driver's to refuse. */
+static unsigned long long flags_of(const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    return params ? params->flags : 0;
+}
+#endif
+
+/* A call that makes a graph executable: counted, and made again once idle memory has been
+ * given back, for a failure leaves nothing behind. */
+#define INSTANTIATE(exec, graph, flags, symbol, ...)                                     \
+    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);                 \
+    CUresult result = gs_real()->symbol(exec, graph, __VA_ARGS__);                       \
+    if (gs_retry_needed(result)) {                                                       \
+        result = gs_real()->symbol(exec, graph, __VA_ARGS__);                            \
+    }                                                                                    \
+    result = instantiated(result, exec, graph, flags);                                   \
+    gs_submission_end(own)
+
+GS_EXPORT CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                      CUgraphNode *phErrorNode, char *logBuffer,
+                                      size_t bufferSize)
+{
+    INSTANTIATE(phGraphExec, hGraph, 0, cuGraphInstantiate, phErrorNode, logBuffer,
+                bufferSize);
+    return result;
+}
+
+GS_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                         CUgraphNode *phErrorNode, char *logBuffer,
+                                         size_t bufferSize)
+{
+    INSTANTIATE(phGraphExec, hGraph, 0, cuGraphInstantiate_v2, phErrorNode, logBuffer,
+                bufferSize);
+    return result;
+}
+
+GS_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                               unsigned long long flags)
+{
+    INSTANTIATE(phGraphExec, hGraph, flags, cuGraphInstantiateWithFlags, flags);
+    return result;
+}
+
+#if CUDA_VERSION >= 12000
+GS_EXPORT CUresult
+cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
+                             CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+    INSTANTIATE(phGraphExec, hGraph, flags_of(instantiateParams),
+                cuGraphInstantiateWithParams, instantiateParams);
+    return result;
+}
+
+GS_EXPORT CUresult
+cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                  CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+    INSTANTIATE(phGraphExec, hGraph, flags_of(instantiateParams),
+                cuGraphInstantiateWithParams_ptsz, instantiateParams);
+    return result;
+}
+#endif
+
+/* What it allocated and nobody has freed stays allocated (CUDA Programming Guide, Graph
+ * Memory Nodes). */
+GS_EXPORT CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
+{
+    struct gs_graph_exec *taken = gs_graph_exec_destroying(hGraphExec);
+    CUresult result = gs_real()->cuGraphExecDestroy(hGraphExec);
+    gs_graph_exec_destroyed(taken, result == CUDA_SUCCESS);
+    return result;
+}
+
+/* ---- launches ---------------------------------------------------------------------- */
+
+static inline __attribute__((always_inline)) CUresult
+real_launch(CUgraphExec exec, CUstream stream, bool per_thread)
+{
+    const struct gs_real *real = gs_real_now();
+    return per_thread ? real->cuGraphLaunch_ptsz(exec, stream)
+                      : real->cuGraphLaunch(exec, stream);
+}
+
+/* Some executable graph has memory nodes, perhaps this one. */
+static GS_NOINLINE CUresult launch_tracked(CUgraphExec exec, CUstream stream,
+                                           bool per_thread)
+{
+    struct gs_graph_launch launch;
+    CUgraph graph;
+    CUresult result;
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return real_launch(exec, stream, per_thread);
+    }
+    const struct gs_free_site site = {.thread = gs_thread_id(),
+                                      .api = gs_record_api(GS_API_cuGraphLaunch)};
+    /* In a stream that captures it becomes a node, and happens later. */
+    bool due = state->tracker &&
+               !(gs_captures_active() && gs_graph_captures(stream, per_thread, &graph)) &&
+               gs_graph_launching(state->tracker, exec, &site, &launch);
+    do {
+        result = real_launch(exec, stream, per_thread);
+    } while (result == CUDA_ERROR_OUT_OF_MEMORY &&
+             gs_retry_after_trim(state, gs_context_current(state), result));
+    if (due && gs_graph_launched(&launch, &site, (uintptr_t)stream,
+                                 result == CUDA_SUCCESS) != GS_OK) {
+        gs_record_missed();
+    }
+    gs_leave();
+    return result;
+}
+
+/* Whether a build that breaks things leaves the calls out. */
+#ifdef GS_MUTANTS
+#define IS_COUNTED (!gs_mutant(GS_MUTANT_graph_uncounted))
+#else
+#define IS_COUNTED true
+#endif
+
+static inline __attribute__((always_inline)) CUresult
+launch(CUgraphExec exec, CUstream stream, bool per_thread)
+{
+    struct gs_submissions *own =
+        IS_COUNTED ? gs_submission_begin(GS_STREAMS_BEYOND) : NULL;
+    CUresult result;
+    gs_linger(false);
+    if (gs_graph_execs_known()) {
+        result = launch_tracked(exec, stream, per_thread);
+    } else {
+        result = real_launch(exec, stream, per_thread);
+        if (gs_retry_needed(result)) {
+            result = real_launch(exec, stream, per_thread);
+        }
+    }
+    gs_linger(true);
+    if (IS_COUNTED) {
+        gs_submission_end(own);
+    }
+    return result;
+}
+
+GS_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
+{
+    return launch(hGraph, hStream, false);
+}
+
+GS_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream)
+{
+    return launch(hGraph, hStream, true);
+}

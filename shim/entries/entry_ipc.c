@@ -1,0 +1,323 @@
+/*
+ * entry_ipc.c - device memory exported to other processes and devices, and imported.
+ *
+ * What an allocation of its own backs is exported as ever. The driver's handle of a block
+ * that shares one would lead to the whole: the program gets a sealed handle instead,
+ * which this file opens again in the other process.
+ *
+ * Owns:  nothing.   Lock: none.   Design: docs/ipc.md
+ */
+#include "ipc_imports.h"
+#include "ipc_mode.h"
+#include "log.h"
+#include "physical.h"
+#include "pooled.h"
+#include "single_order.h"
+
+/* ---- exports ----------------------------------------------------------------------- */
+
+#define REMEDY "GPUSHIM_IPC=native serves such blocks by the driver from the start"
+
+/* Once, and to who asked for it only if he wants to know. */
+static void say_sealed(const struct gs_state *state, size_t bytes)
+{
+    static struct gs_log_limit limit;
+    bool asked = state->options.ipc == GS_IPC_POOL;
+    gs_log_once(
+        &limit, asked ? GS_LOG_INFO : GS_LOG_WARN,
+        "cuIpcGetMemHandle: a block of %zu bytes shares its driver allocation with "
+        "others: only a process that runs under gpushim, too, can open its "
+        "handle; %s",
+        bytes, asked ? REMEDY : "new small blocks are the driver's from now on; " REMEDY);
+}
+
+/* A handle of a block that begins inside a segment which others share. */
+static CUresult export_block(const struct gs_state *state, const struct gs_range *range,
+                             CUipcMemHandle *out)
+{
+    static struct gs_log_limit limit;
+    struct gs_sealed sealed = {.offset = range->block_addr - range->segment_addr,
+                               .bytes = range->requested_bytes};
+    CUresult result = gs_real()->cuIpcGetMemHandle(&sealed.driver, range->segment_addr);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (gs_ipc_seal(&sealed, out) != GS_OK) {
+        gs_log_once(
+            &limit, GS_LOG_WARN,
+            "cuIpcGetMemHandle: a block of %zu bytes shares its driver allocation "
+            "with others and cannot be exported; " REMEDY,
+            range->requested_bytes);
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    say_sealed(state, range->requested_bytes);
+    return CUDA_SUCCESS;
+}
+
+static CUresult export_pooled(struct gs_state *state, const struct gs_range *range,
+                              CUdeviceptr dptr, CUipcMemHandle *out)
+{
+    if (!range->live) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    bool inside = range->shared && range->block_addr != range->segment_addr;
+    CUresult result = inside && out && !gs_mutant(GS_MUTANT_handles_unsealed)
+                          ? export_block(state, range, out)
+                          : gs_real()->cuIpcGetMemHandle(out, dptr);
+    if (result == CUDA_SUCCESS) {
+        gs_pooled_retain(state, dptr);
+    }
+    if (range->shared && (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_SUPPORTED)) {
+        gs_ipc_set_apart(state);
+    }
+    return result;
+}
+
+GS_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+    gs_single_order_share("cuIpcGetMemHandle");
+    struct gs_state *state = gs_enter();
+    struct gs_range range;
+    if (!state) {
+        return gs_real()->cuIpcGetMemHandle(pHandle, dptr);
+    }
+    CUresult result = gs_pooled_find(state, dptr, &range) == GS_OK
+                          ? export_pooled(state, &range, dptr, pHandle)
+                          : gs_real()->cuIpcGetMemHandle(pHandle, dptr);
+    gs_leave();
+    return result;
+}
+
+#if CUDA_VERSION >= 11070
+/* The file is positioned in the allocation by its maker, wherever the block begins. */
+GS_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr,
+                                                 size_t size,
+                                                 CUmemRangeHandleType handleType,
+                                                 unsigned long long flags)
+{
+    gs_single_order_share("cuMemGetHandleForAddressRange");
+    struct gs_state *state = gs_enter();
+    struct gs_range range;
+    if (!state) {
+        return gs_real()->cuMemGetHandleForAddressRange(handle, dptr, size, handleType,
+                                                        flags);
+    }
+    bool pooled = gs_pooled_find(state, dptr, &range) == GS_OK;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (!pooled || range.live) {
+        result = gs_real()->cuMemGetHandleForAddressRange(handle, dptr, size, handleType,
+                                                          flags);
+    }
+    if (pooled && result == CUDA_SUCCESS) {
+        gs_pooled_retain(state, dptr);
+    }
+    gs_leave();
+    return result;
+}
+#endif
+
+/* ---- imports ----------------------------------------------------------------------- */
+
+/* From the address to the end of what the driver knows there. */
+static size_t bytes_from(CUdeviceptr addr)
+{
+    CUdeviceptr base;
+    size_t bytes;
+    return gs_real()->cuMemGetAddressRange_v2 &&
+                   gs_real()->cuMemGetAddressRange_v2(&base, &bytes, addr) == CUDA_SUCCESS
+               ? bytes - (size_t)(addr - base)
+               : 0;
+}
+
+/* What was opened, once more perhaps, is in the books as another process's memory.
+ * In: bytes  how much it is; 0: the driver is asked */
+static void record_opened(CUdeviceptr addr, size_t bytes, enum gs_api api)
+{
+    struct gs_state *state = gs_enter_tracking();
+    if (!state) {
+        return;
+    }
+    if (!gs_physical_referenced(addr)) {
+        const struct gs_context *context = gs_context_current(state);
+        struct gs_note note = {.kind = GS_MEMORY_IMPORTED,
+                               .api = api,
+                               .device = context ? context->device : 0,
+                               .context = context ? context->handle : NULL,
+                               .key = addr,
+                               .bytes = bytes ? bytes : bytes_from(addr)};
+        const struct gs_physical_origin origin = {
+            .key = addr,
+            .bytes = note.bytes,
+            .device = note.device,
+            .context = note.context,
+            .record = gs_record_noted(state, &note, true)};
+        gs_physical_made(state, &origin);
+    }
+    gs_leave();
+}
+
+/* One open by the program, as it made it. */
+struct opening {
+    CUdeviceptr *out;
+    size_t bytes; /* 0: not known yet */
+    unsigned int flags;
+    enum gs_api api;
+};
+
+/* "enable peer access between the devices": of the current context to any other's. */
+static CUresult opened(const struct opening *opening, CUresult result)
+{
+    struct gs_state *state;
+    unsigned int flags = opening->flags;
+    if (result == CUDA_SUCCESS) {
+        record_opened(*opening->out, opening->bytes, opening->api);
+    }
+    if (result != CUDA_SUCCESS || !(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ||
+        !(state = gs_enter())) {
+        return result;
+    }
+    const struct gs_context *context = gs_context_current(state);
+    if (context && state->options.free_sync == GS_FREE_SYNC_LAZY) {
+        gs_context_share(state, NULL, context->handle);
+    }
+    gs_leave();
+    return result;
+}
+
+/* What the driver says of a mapping that it has just made. False: the block is not within
+ * it, as far as that can be told. */
+static bool describe(const struct gs_sealed *sealed, CUdeviceptr base,
+                     struct gs_import *out)
+{
+    const struct gs_real *real = gs_real();
+    CUdeviceptr start = base;
+    size_t bytes = 0;
+    *out = (struct gs_import){.pointer = base + sealed->offset,
+                              .base = base,
+                              .bytes = sealed->bytes,
+                              .driver = sealed->driver};
+    if (real->cuPointerGetAttribute(&out->buffer_id, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+                                    base) != CUDA_SUCCESS) {
+        out->buffer_id = 0;
+    }
+    return real->cuMemGetAddressRange_v2(&start, &bytes, base) != CUDA_SUCCESS ||
+           (start == base && sealed->offset <= bytes &&
+            sealed->bytes <= bytes - sealed->offset);
+}
+
+/*
+ * Natively each block is an allocation, so what is opened twice here may be two of them.
+ * The driver counts the opens of one since 11.0.
+ * In:  may_reopen  the program's call counts as well
+ */
+static CUresult open_sealed(const struct gs_sealed *sealed, unsigned int flags,
+                            bool may_reopen, CUdeviceptr *out)
+{
+    const struct gs_real *real = gs_real();
+    struct gs_import import;
+    CUdeviceptr base;
+    CUresult result = real->cuIpcOpenMemHandle_v2(&base, sealed->driver, flags);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (!describe(sealed, base, &import)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else if (!may_reopen && gs_imports_has(import.pointer)) {
+        result = CUDA_ERROR_ALREADY_MAPPED;
+    } else if (gs_imports_add(&import) != GS_OK) {
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result != CUDA_SUCCESS) {
+        real->cuIpcCloseMemHandle(base);
+        return result;
+    }
+    *out = import.pointer;
+    return CUDA_SUCCESS;
+}
+
+GS_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle,
+                                      unsigned int Flags)
+{
+    struct opening opening = {
+        .out = pdptr, .flags = Flags, .api = GS_API_cuIpcOpenMemHandle};
+    struct gs_sealed sealed;
+    if (pdptr && gs_ipc_unseal(&handle, &sealed) == GS_OK) {
+        opening.bytes = sealed.bytes;
+        return opened(&opening, open_sealed(&sealed, Flags, false, pdptr));
+    }
+    if (pdptr && gs_imports_any() && gs_imports_has_handle(&handle)) {
+        /* Natively another allocation, of which nothing is open yet, perhaps. */
+        sealed = (struct gs_sealed){.driver = handle};
+        return opened(&opening, open_sealed(&sealed, Flags, false, pdptr));
+    }
+    return opened(&opening, gs_real()->cuIpcOpenMemHandle(pdptr, handle, Flags));
+}
+
+GS_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle,
+                                         unsigned int Flags)
+{
+    struct opening opening = {
+        .out = pdptr, .flags = Flags, .api = GS_API_cuIpcOpenMemHandle_v2};
+    struct gs_sealed sealed;
+    if (pdptr && gs_ipc_unseal(&handle, &sealed) == GS_OK) {
+        opening.bytes = sealed.bytes;
+        return opened(&opening, open_sealed(&sealed, Flags, true, pdptr));
+    }
+    return opened(&opening, gs_real()->cuIpcOpenMemHandle_v2(pdptr, handle, Flags));
+}
+
+/* A close of the driver's, or of the mapping that a sealed handle's pointer lies in. */
+static CUresult close_opened(CUdeviceptr dptr)
+{
+    const struct gs_real *real = gs_real();
+    struct gs_import import;
+    if (gs_imports_take(dptr, &import) == GS_OK) {
+        CUresult result = real->cuIpcCloseMemHandle(import.base);
+        if (result != CUDA_SUCCESS && gs_imports_add(&import) != GS_OK) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        return result;
+    }
+    /* One that is closed already: nobody else's part of the same mapping is to go. */
+    return gs_imports_surround(dptr) ? CUDA_ERROR_INVALID_VALUE
+                                     : real->cuIpcCloseMemHandle(dptr);
+}
+
+GS_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    struct gs_state *state = gs_enter_tracking();
+    if (!state) {
+        return close_opened(dptr);
+    }
+    struct gs_physical *was = gs_physical_release(dptr);
+    CUresult result = close_opened(dptr);
+    if (was) {
+        gs_physical_released(state, was, !gs_refused(result), GS_API_cuIpcCloseMemHandle);
+    } else if (gs_record_unknown(result)) {
+        gs_record_bad_free(state, dptr, GS_API_cuIpcCloseMemHandle);
+    }
+    gs_leave();
+    return result;
+}
+
+/* Freed as the pool's own memory is; it outlives contexts, as that does. */
+GS_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
+                                          CUmemPoolPtrExportData *shareData)
+{
+    struct gs_state *state = gs_enter_tracking();
+    CUresult result = gs_real()->cuMemPoolImportPointer(ptr_out, pool, shareData);
+    if (!state) {
+        return result;
+    }
+    if (result == CUDA_SUCCESS) {
+        const struct gs_context *context = gs_context_current(state);
+        struct gs_note note = {.kind = GS_MEMORY_IMPORTED,
+                               .api = GS_API_cuMemPoolImportPointer,
+                               .device = context ? context->device : 0,
+                               .key = *ptr_out,
+                               .bytes = bytes_from(*ptr_out)};
+        (void)gs_record_noted(state, &note, false);
+    }
+    gs_leave();
+    return result;
+}

@@ -1,0 +1,499 @@
+/*
+ * graph_memory.c - the books of graph memory.
+ *
+ * Makers are in a tree by address, and in a list for each graph, whose end takes all of
+ * it. Executable graphs are in a tree by handle. What an executable graph needs it copies
+ * when it is made: its graph is mostly destroyed right after.
+ *
+ * Two launches of one executable graph at once are the program's to keep apart ("not
+ * thread-safe"): then one may be taken for the other, and nothing worse.
+ *
+ * Owns:  both trees.   Lock: book_lock; the numbers are atomic.
+ */
+#include "graph_memory.h"
+
+#include <pthread.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct maker {
+    struct gs_allocation made;
+    struct gs_graph_makers *graph;
+    struct maker *next, *previous; /* of the same graph */
+};
+
+struct gs_graph_makers {
+    CUgraph handle;
+    struct maker *first;
+};
+
+struct gs_graph_exec {
+    CUgraphExec handle;
+    struct gs_graph_memory memory;
+    bool *inside;  /* of each allocation: a node of the same graph frees it */
+    uint32_t *ids; /* under book_lock: of those, while they are recorded */
+};
+
+static pthread_mutex_t book_lock = PTHREAD_MUTEX_INITIALIZER;
+static void *by_address; /* book_lock: struct maker */
+static void *by_graph;   /* book_lock: struct gs_graph_makers */
+static void *by_exec;    /* book_lock: struct gs_graph_exec */
+bool gs_graph_memory_seen;
+unsigned gs_graph_maker_count, gs_graph_exec_count;
+
+static int order(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int order_makers(const void *left, const void *right)
+{
+    return order(((const struct maker *)left)->made.addr,
+                 ((const struct maker *)right)->made.addr);
+}
+
+static int order_graphs(const void *left, const void *right)
+{
+    return order((uintptr_t)((const struct gs_graph_makers *)left)->handle,
+                 (uintptr_t)((const struct gs_graph_makers *)right)->handle);
+}
+
+static int order_execs(const void *left, const void *right)
+{
+    return order((uintptr_t)((const struct gs_graph_exec *)left)->handle,
+                 (uintptr_t)((const struct gs_graph_exec *)right)->handle);
+}
+
+/* What a tree has for the key, or NULL. */
+static void *find(void *const *root, const void *key,
+                  int (*compare)(const void *, const void *))
+{
+    void *const *found = tfind(key, root, compare);
+    return found ? *found : NULL;
+}
+
+/* ---- makers; book_lock is held ----------------------------------------------------- */
+
+static struct maker *find_maker(uint64_t addr)
+{
+    const struct maker key = {.made = {.addr = addr}};
+    return find(&by_address, &key, order_makers);
+}
+
+static struct gs_graph_makers *find_graph(CUgraph handle)
+{
+    const struct gs_graph_makers key = {.handle = handle};
+    return find(&by_graph, &key, order_graphs);
+}
+
+static void link_maker(struct maker *maker, struct gs_graph_makers *graph)
+{
+    maker->graph = graph;
+    maker->previous = NULL;
+    maker->next = graph->first;
+    if (graph->first) {
+        graph->first->previous = maker;
+    }
+    graph->first = maker;
+}
+
+static void unlink_maker(struct maker *maker)
+{
+    *(maker->previous ? &maker->previous->next : &maker->graph->first) = maker->next;
+    if (maker->next) {
+        maker->next->previous = maker->previous;
+    }
+}
+
+/* The graph's entry, made if need be; NULL without memory. */
+static struct gs_graph_makers *graph_entry(CUgraph handle)
+{
+    struct gs_graph_makers *graph = find_graph(handle);
+    if (graph) {
+        return graph;
+    }
+    graph = calloc(1, sizeof(*graph));
+    if (!graph) {
+        return NULL;
+    }
+    graph->handle = handle;
+    if (!tsearch(graph, &by_graph, order_graphs)) {
+        free(graph);
+        return NULL;
+    }
+    return graph;
+}
+
+static void drop_if_empty(struct gs_graph_makers *graph)
+{
+    if (!graph->first) {
+        (void)tdelete(graph, &by_graph, order_graphs);
+        free(graph);
+    }
+}
+
+/* Out of the tree and its graph's list. */
+static void take_maker(struct maker *maker)
+{
+    (void)tdelete(maker, &by_address, order_makers);
+    unlink_maker(maker);
+    drop_if_empty(maker->graph);
+    __atomic_sub_fetch(&gs_graph_maker_count, 1, __ATOMIC_RELEASE);
+}
+
+static enum gs_status put_maker(struct maker *maker, CUgraph handle)
+{
+    struct maker *former = find_maker(maker->made.addr);
+    if (former) { /* its graph is gone, unseen */
+        take_maker(former);
+        free(former);
+    }
+    struct gs_graph_makers *graph = graph_entry(handle);
+    if (!graph) {
+        return GS_ERR_HOST_NOMEM;
+    }
+    if (!tsearch(maker, &by_address, order_makers)) {
+        drop_if_empty(graph);
+        return GS_ERR_HOST_NOMEM;
+    }
+    link_maker(maker, graph);
+    __atomic_add_fetch(&gs_graph_maker_count, 1, __ATOMIC_RELEASE);
+    return GS_OK;
+}
+
+/* ---- nodes ------------------------------------------------------------------------- */
+
+enum gs_status gs_graph_node_made(CUgraph graph, const struct gs_allocation *made)
+{
+    struct maker *maker = calloc(1, sizeof(*maker));
+    enum gs_status status = GS_ERR_HOST_NOMEM;
+    gs_graph_memory_see();
+    if (!maker) {
+        return status;
+    }
+    maker->made = *made;
+    pthread_mutex_lock(&book_lock);
+    status = put_maker(maker, graph);
+    pthread_mutex_unlock(&book_lock);
+    if (status != GS_OK) {
+        free(maker);
+    }
+    return status;
+}
+
+bool gs_graph_node_maker(uint64_t addr, struct gs_allocation *out)
+{
+    pthread_mutex_lock(&book_lock);
+    const struct maker *maker = find_maker(addr);
+    if (maker) {
+        *out = maker->made;
+    }
+    pthread_mutex_unlock(&book_lock);
+    return maker != NULL;
+}
+
+struct gs_graph_makers *gs_graph_destroying(CUgraph handle)
+{
+    if (__atomic_load_n(&gs_graph_maker_count, __ATOMIC_ACQUIRE) == 0) {
+        return NULL;
+    }
+    pthread_mutex_lock(&book_lock);
+    struct gs_graph_makers *graph = find_graph(handle);
+    if (graph) {
+        (void)tdelete(graph, &by_graph, order_graphs);
+        for (struct maker *maker = graph->first; maker; maker = maker->next) {
+            (void)tdelete(maker, &by_address, order_makers);
+            __atomic_sub_fetch(&gs_graph_maker_count, 1, __ATOMIC_RELEASE);
+        }
+    }
+    pthread_mutex_unlock(&book_lock);
+    return graph;
+}
+
+/* Makers that were taken out go to a graph, or nowhere. */
+static void put_back(struct gs_graph_makers *taken, bool keep, CUgraph handle)
+{
+    struct maker *next;
+    for (struct maker *maker = taken->first; maker; maker = next) {
+        next = maker->next;
+        if (!keep || put_maker(maker, handle) != GS_OK) {
+            free(maker);
+        }
+    }
+    free(taken);
+}
+
+void gs_graph_destroyed(struct gs_graph_makers *taken, bool gone)
+{
+    if (taken) {
+        pthread_mutex_lock(&book_lock);
+        put_back(taken, !gone, taken->handle);
+        pthread_mutex_unlock(&book_lock);
+    }
+}
+
+void gs_graph_moved(CUgraph child, CUgraph parent)
+{
+    struct gs_graph_makers *taken = gs_graph_destroying(child);
+    if (taken) {
+        pthread_mutex_lock(&book_lock);
+        put_back(taken, true, parent);
+        pthread_mutex_unlock(&book_lock);
+    }
+}
+
+/* ---- executable graphs --------------------------------------------------------------
+ */
+
+static void free_exec(struct gs_graph_exec *exec)
+{
+    if (exec) {
+        free(exec->memory.allocs);
+        free(exec->memory.frees);
+        free(exec->inside);
+        free(exec->ids);
+        free(exec);
+    }
+}
+
+static int order_allocs(const void *left, const void *right)
+{
+    return order(((const struct gs_allocation *)left)->addr,
+                 ((const struct gs_allocation *)right)->addr);
+}
+
+static int order_addrs(const void *left, const void *right)
+{
+    return order(*(const uint64_t *)left, *(const uint64_t *)right);
+}
+
+/* Free nodes of the graph's own allocations are known with those; the others stay. */
+static void sort_out_frees(struct gs_graph_exec *exec)
+{
+    struct gs_graph_memory *memory = &exec->memory;
+    size_t kept = 0;
+    qsort(memory->frees, memory->free_count, sizeof(*memory->frees), order_addrs);
+    qsort(memory->allocs, memory->alloc_count, sizeof(*memory->allocs), order_allocs);
+    for (size_t i = 0, k = 0; i < memory->free_count; i++) {
+        while (k < memory->alloc_count && memory->allocs[k].addr < memory->frees[i]) {
+            k++;
+        }
+        if (k < memory->alloc_count && memory->allocs[k].addr == memory->frees[i]) {
+            exec->inside[k] = true;
+        } else {
+            memory->frees[kept++] = memory->frees[i];
+        }
+    }
+    memory->free_count = kept;
+}
+
+static struct gs_graph_exec *copy_exec(CUgraphExec handle,
+                                       const struct gs_graph_memory *from)
+{
+    size_t allocs = from->alloc_count ? from->alloc_count : 1;
+    struct gs_graph_exec *exec = calloc(1, sizeof(*exec));
+    if (!exec) {
+        return NULL;
+    }
+    exec->handle = handle;
+    exec->memory.frees_first = from->frees_first;
+    exec->memory.alloc_count = from->alloc_count;
+    exec->memory.free_count = from->free_count;
+    exec->memory.allocs = calloc(allocs, sizeof(*exec->memory.allocs));
+    exec->memory.frees =
+        calloc(from->free_count ? from->free_count : 1, sizeof(*exec->memory.frees));
+    exec->inside = calloc(allocs, sizeof(*exec->inside));
+    exec->ids = calloc(allocs, sizeof(*exec->ids));
+    if (!exec->memory.allocs || !exec->memory.frees || !exec->inside || !exec->ids) {
+        free_exec(exec);
+        return NULL;
+    }
+    if (from->alloc_count) {
+        memcpy(exec->memory.allocs, from->allocs,
+               from->alloc_count * sizeof(*from->allocs));
+    }
+    if (from->free_count) {
+        memcpy(exec->memory.frees, from->frees, from->free_count * sizeof(*from->frees));
+    }
+    sort_out_frees(exec);
+    return exec;
+}
+
+/* book_lock is held from here on, where nothing else is said. */
+static struct gs_graph_exec *find_exec(CUgraphExec handle)
+{
+    const struct gs_graph_exec key = {.handle = handle};
+    return find(&by_exec, &key, order_execs);
+}
+
+static void take_exec(struct gs_graph_exec *exec)
+{
+    (void)tdelete(exec, &by_exec, order_execs);
+    __atomic_sub_fetch(&gs_graph_exec_count, 1, __ATOMIC_RELEASE);
+}
+
+static enum gs_status put_exec(struct gs_graph_exec *exec)
+{
+    struct gs_graph_exec *former = find_exec(exec->handle);
+    if (former) { /* it is gone, unseen */
+        take_exec(former);
+        free_exec(former);
+    }
+    if (!tsearch(exec, &by_exec, order_execs)) {
+        return GS_ERR_HOST_NOMEM;
+    }
+    __atomic_add_fetch(&gs_graph_exec_count, 1, __ATOMIC_RELEASE);
+    return GS_OK;
+}
+
+/* Takes the lock. */
+enum gs_status gs_graph_exec_made(CUgraphExec handle,
+                                  const struct gs_graph_memory *memory)
+{
+    if (memory->alloc_count + memory->free_count == 0) {
+        /* The handle may have been that of one which is gone, unseen. */
+        gs_graph_exec_destroyed(gs_graph_exec_destroying(handle), true);
+        return GS_OK;
+    }
+    struct gs_graph_exec *exec = copy_exec(handle, memory);
+    if (!exec) {
+        return GS_ERR_HOST_NOMEM;
+    }
+    pthread_mutex_lock(&book_lock);
+    enum gs_status status = put_exec(exec);
+    pthread_mutex_unlock(&book_lock);
+    if (status != GS_OK) {
+        free_exec(exec);
+    }
+    return status;
+}
+
+/* Takes the lock. */
+struct gs_graph_exec *gs_graph_exec_destroying(CUgraphExec handle)
+{
+    if (!gs_graph_execs_known()) {
+        return NULL;
+    }
+    pthread_mutex_lock(&book_lock);
+    struct gs_graph_exec *exec = find_exec(handle);
+    if (exec) {
+        take_exec(exec);
+    }
+    pthread_mutex_unlock(&book_lock);
+    return exec;
+}
+
+/* Takes the lock. */
+void gs_graph_exec_destroyed(struct gs_graph_exec *taken, bool gone)
+{
+    if (taken && !gone) {
+        pthread_mutex_lock(&book_lock);
+        gone = put_exec(taken) != GS_OK;
+        pthread_mutex_unlock(&book_lock);
+    }
+    if (gone) {
+        free_exec(taken);
+    }
+}
+
+/* ---- launches ---------------------------------------------------------------------- */
+
+/* Taken out of the books, and kept for the case that the launch is refused. */
+static void unrecord(struct gs_graph_launch *launch, size_t room, uint64_t addr,
+                     const struct gs_free_site *site)
+{
+    struct gs_allocation was;
+    if (gs_tracker_remove_address(launch->tracker, addr, site, &was) == GS_OK &&
+        launch->was_count < room) {
+        launch->was[launch->was_count++] = was;
+    }
+}
+
+/* Takes the lock. */
+bool gs_graph_launching(struct gs_tracker *tracker, CUgraphExec handle,
+                        const struct gs_free_site *site, struct gs_graph_launch *launch)
+{
+    launch->tracker = tracker;
+    launch->exec = handle;
+    launch->was = launch->few;
+    launch->was_count = 0;
+    pthread_mutex_lock(&book_lock);
+    const struct gs_graph_exec *exec = find_exec(handle);
+    launch->known = exec != NULL;
+    if (exec) {
+        const struct gs_graph_memory *memory = &exec->memory;
+        size_t room =
+            memory->free_count + (memory->frees_first ? memory->alloc_count : 0);
+        if (room > GS_GRAPH_FEW) {
+            launch->was = malloc(room * sizeof(*launch->was));
+            room = launch->was ? room : 0;
+        }
+        for (size_t i = 0; i < memory->free_count; i++) {
+            unrecord(launch, room, memory->frees[i], site);
+        }
+        for (size_t i = 0; memory->frees_first && i < memory->alloc_count; i++) {
+            if (!exec->inside[i]) {
+                unrecord(launch, room, memory->allocs[i].addr, site);
+            }
+        }
+    }
+    pthread_mutex_unlock(&book_lock);
+    return launch->known;
+}
+
+/* All of it is live for a moment, for the peak. */
+static enum gs_status record(struct gs_tracker *tracker, struct gs_graph_exec *exec,
+                             const struct gs_free_site *site, uint64_t stream)
+{
+    const struct gs_graph_memory *memory = &exec->memory;
+    enum gs_status status = GS_OK;
+    for (size_t i = 0; i < memory->alloc_count; i++) {
+        struct gs_allocation made = memory->allocs[i];
+        uint32_t id = 0;
+        made.stream = exec->inside[i] ? 0 : stream;
+        if (gs_tracker_add(tracker, &made, exec->inside[i], &id) != GS_OK) {
+            status = GS_ERR_HOST_NOMEM;
+            id = 0;
+        }
+        exec->ids[i] = id;
+    }
+    for (size_t i = 0; i < memory->alloc_count; i++) {
+        if (exec->inside[i] && exec->ids[i] != 0) {
+            gs_tracker_remove(tracker, exec->ids[i], site);
+        }
+    }
+    return status;
+}
+
+/* Takes the lock. */
+enum gs_status gs_graph_launched(struct gs_graph_launch *launch,
+                                 const struct gs_free_site *site, uint64_t stream,
+                                 bool launched)
+{
+    enum gs_status status = GS_OK;
+    pthread_mutex_lock(&book_lock);
+    struct gs_graph_exec *exec = launched ? find_exec(launch->exec) : NULL;
+    if (exec) {
+        status = record(launch->tracker, exec, site, stream);
+    }
+    pthread_mutex_unlock(&book_lock);
+    for (size_t i = 0; !launched && i < launch->was_count; i++) {
+        if (gs_tracker_restore(launch->tracker, &launch->was[i]) != GS_OK) {
+            status = GS_ERR_HOST_NOMEM;
+        }
+    }
+    if (launch->was != launch->few) {
+        free(launch->was);
+    }
+    return status;
+}
+
+void gs_graph_memory_reset(void)
+{
+    pthread_mutex_init(&book_lock, NULL);
+    by_address = by_graph = by_exec = NULL;
+    __atomic_store_n(&gs_graph_maker_count, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&gs_graph_exec_count, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&gs_graph_memory_seen, false, __ATOMIC_RELAXED);
+}

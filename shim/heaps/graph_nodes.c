@@ -1,0 +1,184 @@
+/*
+ * graph_nodes.c - reads the memory nodes of graphs.
+ * Owns:  nothing.   Lock: none.
+ */
+#include "graph_nodes.h"
+
+#include <stdlib.h>
+
+#include "graph_memory.h"
+
+bool gs_graph_captures(CUstream stream, bool per_thread, CUgraph *graph)
+{
+    const struct gs_real *real = gs_real();
+    __typeof__(cuStreamGetCaptureInfo_v2) *ask =
+        per_thread ? real->cuStreamGetCaptureInfo_v2_ptsz
+                   : real->cuStreamGetCaptureInfo_v2;
+    __typeof__(cuStreamIsCapturing) *is =
+        per_thread ? real->cuStreamIsCapturing_ptsz : real->cuStreamIsCapturing;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    *graph = NULL;
+    if (ask && ask(stream, &status, NULL, graph, NULL, NULL) == CUDA_SUCCESS) {
+        return status != CU_STREAM_CAPTURE_STATUS_NONE;
+    }
+    *graph = NULL;
+    /* Not to be found out: a record too few is better than a leak that is none. */
+    return !is || is(stream, &status) != CUDA_SUCCESS ||
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void gs_graph_note_alloc(struct gs_state *state, const struct gs_call *request,
+                         CUgraph graph, uint64_t addr, size_t bytes)
+{
+    if (state->pool) {
+        gs_pool_displace(state->pool, addr);
+    }
+    if (!state->tracker) {
+        return;
+    }
+    const struct gs_allocation made = {
+        .addr = addr,
+        .bytes = bytes,
+        .context =
+            (uint64_t)(uintptr_t)(request->context ? request->context->handle : NULL),
+        .thread = gs_thread_id(),
+        .stack = state->stacks ? gs_stacks_capture(state->stacks) : 0,
+        .device = (int16_t)(request->context ? request->context->device : 0),
+        .api = gs_record_api(request->api),
+        .kind = GS_MEMORY_GRAPH,
+    };
+    if (gs_graph_node_made(graph, &made) != GS_OK) {
+        gs_record_missed();
+    }
+}
+
+/* ---- the nodes of a graph ------------------------------------------------------------
+ */
+
+/* What is read grows with what is found. */
+struct found {
+    struct gs_graph_memory memory;
+    size_t alloc_room, free_room;
+    bool failed; /* no host memory */
+};
+
+/* Room for one more of `size` bytes, or false. */
+static bool has_room(struct found *found, void **items, size_t *room, size_t count,
+                     size_t size)
+{
+    if (count < *room) {
+        return true;
+    }
+    size_t more = *room ? *room * 2 : 8;
+    void *grown = reallocarray(*items, more, size);
+    if (!grown) {
+        found->failed = true;
+        return false;
+    }
+    *items = grown;
+    *room = more;
+    return true;
+}
+
+/* By whom it was made; where that was not seen, what the node itself tells. */
+static struct gs_allocation made_by(const CUDA_MEM_ALLOC_NODE_PARAMS *params)
+{
+    struct gs_allocation made;
+    if (gs_graph_node_maker(params->dptr, &made)) {
+        return made;
+    }
+    const CUmemLocation *where = &params->poolProps.location;
+    return (struct gs_allocation){
+        .addr = params->dptr,
+        .bytes = params->bytesize,
+        .device = where->type == CU_MEM_LOCATION_TYPE_DEVICE ? (int16_t)where->id : 0,
+        .api = GS_API_cuGraphAddMemAllocNode,
+        .kind = GS_MEMORY_GRAPH};
+}
+
+static void read_alloc(struct found *found, CUgraphNode node)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS params;
+    struct gs_graph_memory *memory = &found->memory;
+    void *items = memory->allocs;
+    if (gs_real()->cuGraphMemAllocNodeGetParams(node, &params) == CUDA_SUCCESS &&
+        has_room(found, &items, &found->alloc_room, memory->alloc_count,
+                 sizeof(*memory->allocs))) {
+        memory->allocs = items;
+        memory->allocs[memory->alloc_count++] = made_by(&params);
+    }
+}
+
+static void read_free(struct found *found, CUgraphNode node)
+{
+    CUdeviceptr addr;
+    struct gs_graph_memory *memory = &found->memory;
+    void *items = memory->frees;
+    if (gs_real()->cuGraphMemFreeNodeGetParams(node, &addr) == CUDA_SUCCESS &&
+        has_room(found, &items, &found->free_room, memory->free_count,
+                 sizeof(*memory->frees))) {
+        memory->frees = items;
+        memory->frees[memory->free_count++] = addr;
+    }
+}
+
+/* All nodes of a graph; *count 0 if they cannot be had. To be freed. */
+static CUgraphNode *nodes_of(struct found *found, CUgraph graph, size_t *count)
+{
+    CUgraphNode *nodes = NULL;
+    *count = 0;
+    if (gs_real()->cuGraphGetNodes(graph, NULL, count) != CUDA_SUCCESS || *count == 0) {
+        *count = 0;
+        return NULL;
+    }
+    nodes = reallocarray(NULL, *count, sizeof(*nodes));
+    if (!nodes) {
+        found->failed = true;
+    }
+    if (!nodes || gs_real()->cuGraphGetNodes(graph, nodes, count) != CUDA_SUCCESS) {
+        *count = 0;
+    }
+    return nodes;
+}
+
+static void read_graph(struct found *found, CUgraph graph)
+{
+    const struct gs_real *real = gs_real();
+    size_t count;
+    CUgraphNode *nodes = nodes_of(found, graph, &count);
+    for (size_t i = 0; i < count; i++) {
+        CUgraphNodeType type;
+        CUgraph child;
+        if (real->cuGraphNodeGetType(nodes[i], &type) != CUDA_SUCCESS) {
+            continue;
+        }
+        if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+            read_alloc(found, nodes[i]);
+        } else if (type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+            read_free(found, nodes[i]);
+        } else if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
+                   real->cuGraphChildGraphNodeGetGraph(nodes[i], &child) ==
+                       CUDA_SUCCESS) {
+            read_graph(found, child);
+        }
+    }
+    free(nodes);
+}
+
+void gs_graph_note_exec(struct gs_state *state, CUgraphExec exec, CUgraph graph,
+                        bool frees_first)
+{
+    const struct gs_real *real = gs_real();
+    struct found found = {.memory = {.frees_first = frees_first}};
+    if (!state->tracker || !real->cuGraphGetNodes || !real->cuGraphNodeGetType ||
+        !real->cuGraphMemAllocNodeGetParams || !real->cuGraphMemFreeNodeGetParams ||
+        !real->cuGraphChildGraphNodeGetGraph) {
+        return;
+    }
+    read_graph(&found, graph);
+    if (found.failed || gs_graph_exec_made(exec, &found.memory) != GS_OK) {
+        gs_record_missed();
+    }
+    free(found.memory.allocs);
+    free(found.memory.frees);
+}

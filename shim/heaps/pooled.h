@@ -1,0 +1,24 @@
+/*
+ * pooled.h - which of the pool's device memory an address of the program's means.
+ */
+#ifndef GS_POOLED_H
+#define GS_POOLED_H
+
+#include "state.h"
+
+/* Where an address of device memory lies. Errors: GS_ERR_NOT_OURS */
+enum gs_status gs_pooled_find(struct gs_state *state, CUdeviceptr address,
+                              struct gs_range *out) GS_MUST_USE;
+
+/* From now on its segment serves its present tenants only. Nothing for an address that is
+ * not the pool's. */
+void gs_pooled_retain(struct gs_state *state, CUdeviceptr address);
+
+/* Whether an address means a live block of that range: natively, what lies beyond the
+ * bytes that were asked for belongs to nobody. */
+static inline bool gs_pooled_is_live(const struct gs_range *range, CUdeviceptr address)
+{
+    return range->live && address - range->block_addr < range->requested_bytes;
+}
+
+#endif

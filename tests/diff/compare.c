@@ -1,0 +1,343 @@
+/*
+ * compare.c - are two answers to a list equivalent? The relation is relation.def.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "diff.h"
+
+enum after { GO_ON, END };
+
+/* Two answers to an operation. */
+struct pair {
+    const struct diff_list *list;
+    const struct diff_op *op;
+    const char *native, *other;
+};
+
+/* ---- fields -------------------------------------------------------------------------
+ */
+
+/* The value of a field; "" where there is none. */
+static void field(const char *line, const char *name, char *out, size_t size)
+{
+    const size_t length = strlen(name);
+
+    out[0] = '\0';
+    for (const char *at = line; (at = strchr(at, ' ')) != NULL;) {
+        at++;
+        if (strncmp(at, name, length) == 0 && at[length] == '=') {
+            size_t value = strcspn(at + length + 1, " ");
+
+            snprintf(out, size, "%.*s", (int)value, at + length + 1);
+            return;
+        }
+    }
+}
+
+static bool is(const char *line, const char *name, const char *value)
+{
+    char text[64];
+
+    field(line, name, text, sizeof(text));
+    return strcmp(text, value) == 0;
+}
+
+static bool number(const char *line, const char *name, long long *out)
+{
+    char text[64], *end;
+
+    field(line, name, text, sizeof(text));
+    *out = strtoll(text, &end, 10);
+    return end != text;
+}
+
+/* Is the memory of one of these kinds? */
+static bool of_kind(const struct pair *pair, const char *kinds)
+{
+    char kind[8];
+
+    field(pair->native, "kind", kind, sizeof(kind));
+    return kind[0] && strchr(kinds, kind[0]);
+}
+
+static bool codes(const struct pair *pair, long long native, long long other)
+{
+    long long a, b;
+
+    return number(pair->native, "code", &a) && number(pair->other, "code", &b) &&
+           a == native && b == other;
+}
+
+/* ---- rules --------------------------------------------------------------------------
+ */
+
+/* A block lies in a segment: that begins in front of it, or with it, and is as large. */
+static bool wider(const struct pair *pair)
+{
+    static const char *const names[] = {"before", "size"};
+    long long native, other;
+
+    if (!of_kind(pair, "dhgai"))
+        return false;
+    for (unsigned i = 0; i < 2; i++)
+        if (number(pair->native, names[i], &native) &&
+            (!number(pair->other, names[i], &other) || other < native))
+            return false;
+    return true;
+}
+
+/* Blocks of a segment have one id. */
+static bool shared_id(const struct pair *pair)
+{
+    return of_kind(pair, "dhga");
+}
+
+static bool either_alias(const struct pair *pair)
+{
+    return is(pair->native, "skip", "alias") || is(pair->other, "skip", "alias");
+}
+
+/* A free here asks nothing of the current context, unless it owns the memory. */
+static bool free_without_context(const struct pair *pair)
+{
+    return of_kind(pair, "dhga") &&
+           (codes(pair, 201, 0) || codes(pair, 709, 0) ||
+            (codes(pair, 700, 0) && is(pair->native, "own", "0")));
+}
+
+/* Nothing is asked after, so nothing is heard of. */
+static bool unheard(const struct pair *pair)
+{
+    return codes(pair, 700, 0);
+}
+
+static bool unheard_by_streams(const struct pair *pair)
+{
+    return of_kind(pair, "a") && codes(pair, 700, 0);
+}
+
+/* What was freed since the context was last waited for is not told as free. */
+static bool freed_unseen(const struct pair *pair)
+{
+    long long native, other;
+
+    return number(pair->native, "free", &native) && number(pair->other, "free", &other) &&
+           other <= native;
+}
+
+/* A handle of less than a segment opens the segment. */
+static bool part_of_segment(const struct pair *pair)
+{
+    long long bytes;
+
+    return number(pair->native, "bytes", &bytes) && bytes < (2 << 20);
+}
+
+/* Natively it is refused since a stream captures, and breaks the capture. */
+static bool free_in_capture(const struct pair *pair)
+{
+    return (of_kind(pair, "dhga") && (codes(pair, 900, 0) || codes(pair, 906, 0))) ||
+           codes(pair, 906, 1) || codes(pair, 900, 1);
+}
+
+/* Which of two reasons to refuse a free comes first. */
+static bool both_refuse(const struct pair *pair)
+{
+    return codes(pair, 201, 1) || codes(pair, 709, 1) || codes(pair, 700, 1) ||
+           codes(pair, 901, 1);
+}
+
+/* What was freed is idle in the pool, and still the driver's memory. */
+static bool still_mapped(const struct pair *pair)
+{
+    return of_kind(pair, "dhgap") && (codes(pair, 500, 0) || codes(pair, 1, 0) ||
+                                      codes(pair, 1, 801) || codes(pair, 1, 201));
+}
+
+/* The segment is open already, or what natively lay there was. */
+static bool opened_otherwise(const struct pair *pair)
+{
+    return part_of_segment(pair) && (codes(pair, 208, 0) || codes(pair, 0, 208));
+}
+
+/* A handle of what was freed: its segment is there still. */
+static bool stale_handle(const struct pair *pair)
+{
+    return is(pair->native, "stale", "1");
+}
+
+/* SYNC_MEMOPS is set for all of a segment. */
+static bool marked_beside(const struct pair *pair)
+{
+    return pair->op->args[1] + 1 == 6 && of_kind(pair, "dha");
+}
+
+/* A thread's context has ended, and a new one has its handle. */
+static bool handle_again(const struct pair *pair)
+{
+    if (!codes(pair, 709, 0))
+        return false;
+    for (const struct diff_op *op = pair->list->ops; op < pair->op; op++)
+        if (op->kind == DIFF_context_end)
+            return true;
+    return false;
+}
+
+/* The last of a device: what fits depends on the order things came in. */
+static bool nearly_full(const struct pair *pair)
+{
+    const char *full = codes(pair, 0, 2) ? pair->other : pair->native;
+    long long live, wanted, size = (long long)pair->list->memory_mib << 20;
+
+    return (codes(pair, 0, 2) || codes(pair, 2, 0)) && number(full, "live", &live) &&
+           number(full, "wanted", &wanted) &&
+           live + wanted + live / 16 + (8 << 20) >= size;
+}
+
+/* At most a segment apart, and an eighth of what is in use. */
+static bool about_as_much(const struct pair *pair)
+{
+    const long long total = (long long)pair->list->memory_mib << 20;
+    long long native, other, apart;
+
+    if (!number(pair->native, "free", &native) || !number(pair->other, "free", &other))
+        return false;
+    apart = native < other ? other - native : native - other;
+    return apart <= (20 << 20) + (total - native) / 8;
+}
+
+/* ---- the relation -------------------------------------------------------------------
+ */
+
+typedef bool rule(const struct pair *pair);
+
+static const struct excuse {
+    const char *name, *op, *field;
+    rule *rule;
+    const char *modes;
+    enum after after;
+} excuses[] = {
+#define DIFF_EXCUSE(id, operation, field, rule, modes, after)                            \
+    {#id, operation, field, rule, modes, after},
+#include "relation.def"
+#undef DIFF_EXCUSE
+};
+#define EXCUSES (sizeof(excuses) / sizeof(*excuses))
+
+unsigned diff_exceptions(void)
+{
+    return EXCUSES;
+}
+
+const char *diff_exception_name(unsigned row)
+{
+    return excuses[row].name;
+}
+
+static bool matches(const char *pattern, const char *name)
+{
+    size_t length = strlen(pattern);
+
+    if (*pattern == '*' && length > 1) /* *middle* */
+        return memmem(name, strlen(name), pattern + 1, length - 2) != NULL;
+    return length && pattern[length - 1] == '*' ? strncmp(pattern, name, length - 1) == 0
+                                                : strcmp(pattern, name) == 0;
+}
+
+static bool holds(const struct excuse *excuse, const struct pair *pair, const char *mode)
+{
+    return matches(excuse->op, diff_rows[pair->op->kind].name) &&
+           (strstr(excuse->modes, mode) ||
+            (strcmp(excuse->modes, "all") == 0 && strcmp(mode, "twice") != 0)) &&
+           excuse->rule(pair);
+}
+
+/* The row that excuses a field; EXCUSES: none. */
+static unsigned find_excuse(const struct pair *pair, const char *name, const char *mode)
+{
+    for (unsigned i = 0; i < EXCUSES; i++)
+        if (strcmp(excuses[i].field, name) == 0 && holds(&excuses[i], pair, mode))
+            return i;
+    return EXCUSES;
+}
+
+static bool field_differs(const struct pair *pair, const char *name)
+{
+    char native[64], other[64];
+
+    field(pair->native, name, native, sizeof(native));
+    field(pair->other, name, other, sizeof(other));
+    return strcmp(native, other) != 0;
+}
+
+/* Every field of the line that differs has an excuse. `ends`: one of them ends it all. */
+static bool fields_excused(const struct pair *pair, const char *line, const char *mode,
+                           struct diff_verdict *out, bool *ends)
+{
+    for (const char *at = line; (at = strchr(at, ' ')) != NULL;) {
+        char name[32];
+        unsigned row;
+
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(at + 1, "= "), at + 1);
+        at++;
+        if (!field_differs(pair, name))
+            continue;
+        row = find_excuse(pair, name, mode);
+        if (row == EXCUSES) {
+            snprintf(out->why, sizeof(out->why), "%s", name);
+            return false;
+        }
+        out->exceptions[row]++;
+        *ends = *ends || excuses[row].after == END;
+    }
+    return true;
+}
+
+static bool excused(const struct pair *pair, const char *mode, struct diff_verdict *out,
+                    bool *ends)
+{
+    unsigned row = find_excuse(pair, "line", mode);
+
+    if (row < EXCUSES) {
+        out->exceptions[row]++;
+        *ends = excuses[row].after == END;
+        return true;
+    }
+    return fields_excused(pair, pair->native, mode, out, ends) &&
+           fields_excused(pair, pair->other, mode, out, ends);
+}
+
+void diff_compare(const struct diff_list *list, const struct diff_answers *native,
+                  const struct diff_answers *other, const char *mode,
+                  struct diff_verdict *out)
+{
+    /* Threads that run freely have nothing in common: each goes on by itself. */
+    bool ended[DIFF_THREADS] = {false};
+
+    memset(out, 0, sizeof(*out));
+    for (unsigned i = 0; i < list->count; i++) {
+        const struct pair pair = {list, &list->ops[i], native->lines[i], other->lines[i]};
+        bool ends = false;
+
+        if (ended[list->free ? pair.op->thread : 0]) {
+            out->left++;
+            continue;
+        }
+        out->compared++;
+        if (strcmp(pair.native, pair.other) == 0)
+            continue;
+        if (!excused(&pair, mode, out, &ends)) {
+            out->op = i;
+            return;
+        }
+        out->excused++;
+        ended[list->free ? pair.op->thread : 0] = ends;
+    }
+    out->op = list->count;
+    if (strcmp(native->end, other->end) != 0) {
+        snprintf(out->why, sizeof(out->why), "end");
+        return;
+    }
+    out->same = true;
+}
