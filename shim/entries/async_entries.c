@@ -32,7 +32,6 @@ GS_EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     return gs_real()->cuDeviceSetMemPool(dev, pool);
 }
 
-#if CUDA_VERSION >= 13000
 GS_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type,
                                    CUmemoryPool pool)
 {
@@ -42,7 +41,6 @@ GS_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType 
     }
     return gs_real()->cuMemSetMemPool(location, type, pool);
 }
-#endif
 
 /* ---- its attributes ---------------------------------------------------------------- */
 

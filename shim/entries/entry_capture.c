@@ -57,7 +57,6 @@ GS_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream,
     return begun(gs_real()->cuStreamBeginCapture_v2_ptsz(hStream, mode), hStream, true);
 }
 
-#if CUDA_VERSION >= 12030
 GS_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
                                                const CUgraphNode *dependencies,
                                                const CUgraphEdgeData *dependencyData,
@@ -83,7 +82,42 @@ GS_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hG
                                                              numDependencies, mode),
                  hStream, true);
 }
-#endif
+
+GS_EXPORT CUresult cuStreamBeginCaptureToCig(CUstream hStream,
+                                             CUstreamCigCaptureParams *params)
+{
+    about_to_begin(hStream, false);
+    return begun(gs_real()->cuStreamBeginCaptureToCig(hStream, params), hStream, false);
+}
+
+GS_EXPORT CUresult cuStreamBeginRecaptureToGraph(CUstream hStream,
+                                                 CUstreamCaptureMode mode, CUgraph hGraph,
+                                                 CUgraphRecaptureCallback callbackFunc,
+                                                 void *userData)
+{
+    about_to_begin(hStream, false);
+    return begun(gs_real()->cuStreamBeginRecaptureToGraph(hStream, mode, hGraph,
+                                                          callbackFunc, userData),
+                 hStream, false);
+}
+
+GS_EXPORT CUresult cuStreamBeginCaptureToCig_ptsz(CUstream hStream,
+                                                  CUstreamCigCaptureParams *params)
+{
+    about_to_begin(hStream, true);
+    return begun(gs_real()->cuStreamBeginCaptureToCig_ptsz(hStream, params), hStream,
+                 true);
+}
+
+GS_EXPORT CUresult cuStreamBeginRecaptureToGraph_ptsz(
+    CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph,
+    CUgraphRecaptureCallback callbackFunc, void *userData)
+{
+    about_to_begin(hStream, true);
+    return begun(gs_real()->cuStreamBeginRecaptureToGraph_ptsz(hStream, mode, hGraph,
+                                                               callbackFunc, userData),
+                 hStream, true);
+}
 
 /* An end that was refused, by the wrong thread say, may leave the capture running. */
 static CUresult ended(CUresult result, CUstream stream, bool per_thread)
@@ -112,6 +146,16 @@ GS_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 GS_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
 {
     return ended(gs_real()->cuStreamEndCapture_ptsz(hStream, phGraph), hStream, true);
+}
+
+GS_EXPORT CUresult cuStreamEndCaptureToCig(CUstream hStream)
+{
+    return ended(gs_real()->cuStreamEndCaptureToCig(hStream), hStream, false);
+}
+
+GS_EXPORT CUresult cuStreamEndCaptureToCig_ptsz(CUstream hStream)
+{
+    return ended(gs_real()->cuStreamEndCaptureToCig_ptsz(hStream), hStream, true);
 }
 
 /* A stream's capture ends with it; its handle may name another stream at once, from the

@@ -44,7 +44,6 @@ GS_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice 
     return created(pctx, result);
 }
 
-#if CUDA_VERSION >= 11040
 GS_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray,
                                   int numParams, unsigned int flags, CUdevice dev)
 {
@@ -56,9 +55,7 @@ GS_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsAr
     }
     return created(pctx, result);
 }
-#endif
 
-#if CUDA_VERSION >= 12050
 GS_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
                                   unsigned int flags, CUdevice dev)
 {
@@ -70,7 +67,6 @@ GS_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateP
     }
     return created(pctx, result);
 }
-#endif
 
 /* ---- destroy --------------------------------------------------------------------- */
 
@@ -223,7 +219,6 @@ GS_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Fla
     return result;
 }
 
-#if CUDA_VERSION >= 12040
 GS_EXPORT CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 {
     gs_single_order_end("cuCtxFromGreenCtx");
@@ -238,4 +233,3 @@ GS_EXPORT CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
     gs_leave();
     return result;
 }
-#endif

@@ -76,7 +76,6 @@ GS_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dpt
     return end(own, gs_real()->cuStreamAttachMemAsync_ptsz(hStream, dptr, length, flags));
 }
 
-#if CUDA_VERSION >= 12020
 GS_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
                                   CUmemLocation location)
 {
@@ -101,12 +100,10 @@ GS_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count,
     return end(own, gs_real()->cuMemPrefetchAsync_v2_ptsz(devPtr, count, location, flags,
                                                           hStream));
 }
-#endif
 
 /* ---- many ranges ---------------------------------------------------------------------
  */
 
-#if CUDA_VERSION >= 13000
 /* As begin, of `count` ranges; what the driver refuses for being NULL names none. */
 static struct gs_submissions *begin_all(const CUdeviceptr *dptrs, const size_t *sizes,
                                         size_t count, uintptr_t stream)
@@ -183,4 +180,3 @@ GS_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(
                         dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
                         numPrefetchLocs, flags, hStream));
 }
-#endif

@@ -43,7 +43,6 @@ GS_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int f
     return made(result, phStream);
 }
 
-#if CUDA_VERSION >= 12050
 /* Its work is its device's primary context's, which is not current here. */
 GS_EXPORT CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx,
                                           unsigned int flags, int priority)
@@ -52,4 +51,3 @@ GS_EXPORT CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCt
     gs_single_order_end("cuGreenCtxStreamCreate");
     return gs_real()->cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority);
 }
-#endif

@@ -78,9 +78,10 @@ static inline void show(const CUlaunchConfig *config)
 
 /*
  * Whether a call that was out of memory is made again once idle memory of the pool has
- * been given back. Only one whose failure leaves nothing behind: what loads code has made
- * no handle (a log of its compiler may come out shorter). Kernel launches are not among
- * them: to keep their arguments for a second call would cost each a dozen instructions.
+ * been given back. Only one whose failure leaves nothing behind: what loads code or makes
+ * a context has made no handle (a log of its compiler may come out shorter), a limit is
+ * as it was. Kernel launches are not among them: to keep their arguments for a second
+ * call would cost each a dozen instructions.
  */
 #define STARTS_WITH(symbol, text) (__builtin_strncmp(symbol, text, sizeof(text) - 1) == 0)
 
@@ -88,7 +89,10 @@ static inline __attribute__((always_inline)) bool is_retried(const char *symbol)
 {
     return STARTS_WITH(symbol, "cuModuleLoad") || STARTS_WITH(symbol, "cuModuleGet") ||
            STARTS_WITH(symbol, "cuLibraryLoad") || STARTS_WITH(symbol, "cuLibraryGet") ||
-           STARTS_WITH(symbol, "cuGraphUpload");
+           STARTS_WITH(symbol, "cuGraphUpload") || STARTS_WITH(symbol, "cuCtxSetLimit") ||
+           STARTS_WITH(symbol, "cuGLCtxCreate") ||
+           STARTS_WITH(symbol, "cuVDPAUCtxCreate") ||
+           STARTS_WITH(symbol, "cuGreenCtxCreate");
 }
 
 /* ---- the wrappers -------------------------------------------------------------------

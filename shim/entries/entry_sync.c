@@ -171,7 +171,6 @@ GS_EXPORT CUresult cuCtxSynchronize(void)
     return result;
 }
 
-#if CUDA_VERSION >= 13000
 GS_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
     struct watch watch = watch_begin(ctx, ctx == NULL, 0);
@@ -181,7 +180,6 @@ GS_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
     trace_wait_of(ctx, GS_TRACE_SYNC_CONTEXT, NULL, GS_TRACE_UNORDERED, result);
     return result;
 }
-#endif
 
 /* ---- the legacy stream ---------------------------------------------------------------
  */

@@ -291,6 +291,33 @@ GS_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle,
     return result;
 }
 
+GS_EXPORT CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle,
+                                         CUdevice dev, size_t mcOffset,
+                                         CUmemGenericAllocationHandle memHandle,
+                                         size_t memOffset, size_t size,
+                                         unsigned long long flags)
+{
+    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
+    CUresult result = gs_real()->cuMulticastBindMem_v2(mcHandle, dev, mcOffset, memHandle,
+                                                       memOffset, size, flags);
+    result = bound(result, mcHandle, mcOffset, memHandle, 0, size);
+    gs_submission_end(own);
+    return result;
+}
+
+GS_EXPORT CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle,
+                                          CUdevice dev, size_t mcOffset,
+                                          CUdeviceptr memptr, size_t size,
+                                          unsigned long long flags)
+{
+    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
+    CUresult result =
+        gs_real()->cuMulticastBindAddr_v2(mcHandle, dev, mcOffset, memptr, size, flags);
+    result = bound(result, mcHandle, mcOffset, 0, memptr, size);
+    gs_submission_end(own);
+    return result;
+}
+
 GS_EXPORT CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
                                      size_t mcOffset, size_t size)
 {

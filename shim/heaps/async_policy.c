@@ -60,7 +60,8 @@ static bool copy_access(CUmemoryPool made, CUmemoryPool shown, CUdevice owner)
     }
     for (int device = 0; device < count; device++) {
         CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
-        CUmemAccessDesc opened = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+        CUmemAccessDesc opened = {
+            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
         if (device == owner) {
             continue;
         }
@@ -90,9 +91,10 @@ static CUmemoryPool make(struct row *row, CUdevice device)
 {
     const struct gs_real *real = gs_real();
     CUmemoryPool shown = NULL, made = NULL, none = NULL;
-    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                            .handleTypes = CU_MEM_HANDLE_TYPE_NONE,
-                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+    CUmemPoolProps props = {
+        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .handleTypes = CU_MEM_HANDLE_TYPE_NONE,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
     if (!driver_has_pools(real) ||
         real->cuDeviceGetDefaultMemPool(&shown, device) != CUDA_SUCCESS ||
         !is_plain(device, shown) ||

@@ -14,6 +14,7 @@
 
 #include "gs_base.h"
 #include "interop.h"
+#include "newer.h"
 
 /* Index of each hooked driver and runtime function; also the tracker's `api` number. */
 enum gs_api {

@@ -1,17 +1,19 @@
 /*
- * interop.h - driver functions for OpenGL and EGL that give the device work to do.
+ * interop.h - driver functions for OpenGL, EGL and VDPAU that give the device work to do
+ * or make a context.
  *
- * Declared here and not taken from cudaGL.h and cudaEGL.h, for these need headers of GL
- * and EGL. Handles of those interfaces are passed on unseen: of pointers only the size
+ * Declared here and not taken from cudaGL.h and its like, for these need headers of those
+ * interfaces. Handles of those interfaces are passed on unseen: of pointers only the size
  * counts, and of the frame that is passed by value size and alignment.
  * Owns: nothing.   Lock: none.
- * Source: cudaGL.h, cudaEGL.h of CUDA 13.0
+ * Source: cudaGL.h, cudaEGL.h, cudaVDPAU.h of CUDA 13.0
  */
 #ifndef GS_INTEROP_H
 #define GS_INTEROP_H
 
 #include <cuda.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* CUeglFrame_v1: three planes, six numbers, three enumerations. */
 struct gs_egl_frame {
@@ -28,6 +30,8 @@ CUresult cuEGLStreamProducerPresentFrame(void *conn, struct gs_egl_frame eglfram
                                          CUstream *pStream);
 CUresult cuEGLStreamProducerReturnFrame(void *conn, struct gs_egl_frame *eglframe,
                                         CUstream *pStream);
+CUresult cuGLCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device);
+CUresult cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device);
 CUresult cuGLMapBufferObject(unsigned int *dptr, unsigned int *size, unsigned int buffer);
 CUresult cuGLMapBufferObjectAsync(unsigned int *dptr, unsigned int *size,
                                   unsigned int buffer, CUstream hStream);
@@ -40,5 +44,9 @@ CUresult cuGLMapBufferObject_v2_ptds(CUdeviceptr *dptr, size_t *size,
                                      unsigned int buffer);
 CUresult cuGLUnmapBufferObject(unsigned int buffer);
 CUresult cuGLUnmapBufferObjectAsync(unsigned int buffer, CUstream hStream);
+CUresult cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device,
+                          uint32_t vdpDevice, void *vdpGetProcAddress);
+CUresult cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device,
+                             uint32_t vdpDevice, void *vdpGetProcAddress);
 
 #endif

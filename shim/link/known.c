@@ -52,21 +52,18 @@ const struct gs_counted gs_counted[] = {
 const size_t gs_counted_count = GS_ARRAY_LEN(gs_counted);
 
 static const struct harmless_text {
-#define GS_HARMLESS(symbol) char symbol[sizeof(#symbol)];
+#define GS_HARMLESS(symbol, since, reason) char symbol[sizeof(#symbol)];
 #include "harmless.def"
-#undef GS_HARMLESS
 } harmless_text = {
-#define GS_HARMLESS(symbol) #symbol,
+#define GS_HARMLESS(symbol, since, reason) #symbol,
 #include "harmless.def"
-#undef GS_HARMLESS
 };
 
 static_assert(sizeof(struct harmless_text) < UINT16_MAX, "offsets fit");
 
 static const uint16_t harmless[] = {
-#define GS_HARMLESS(symbol) offsetof(struct harmless_text, symbol),
+#define GS_HARMLESS(symbol, since, reason) offsetof(struct harmless_text, symbol),
 #include "harmless.def"
-#undef GS_HARMLESS
 };
 
 /* ---- searching them ---------------------------------------------------------------- */

@@ -96,13 +96,19 @@ void *gs_linker_next(const char *name)
 }
 
 /* Whether native would find `name` for a caller that has it in its own dependencies only
- * (a plug-in loaded RTLD_LOCAL): the library's name tells for CUDA's two. */
+ * (a plug-in loaded RTLD_LOCAL): the library's name tells for CUDA's two. One that is
+ * older than the name does not have it. */
 static bool depends_on_cuda(const void *caller, const char *name)
 {
-    struct gs_module_ref module;
+    struct gs_module_ref module, cuda;
     const char *library =
         gs_elf_begins_with(name, "cuda") ? "libcudart.so" : "libcuda.so";
-    return gs_elf_module_of(caller, &module) == GS_OK && gs_elf_needed(&module, library);
+    if (gs_elf_module_of(caller, &module) != GS_OK) {
+        return false;
+    }
+    const char *soname = gs_elf_needed(&module, library);
+    return soname && gs_elf_module_named(soname, false, &cuda) == GS_OK &&
+           gs_elf_symbol(&cuda, name) != NULL;
 }
 
 /* A definition that is the shim's own counts only where native would find one as well. */

@@ -365,12 +365,12 @@ static void *wrapper_of(const char *name, const void *found, int version,
     }
     /* An address that is no export at all: a private entry point of the same function.
        The wrapper calls the export of the same ABI instead. The tables have every ABI of
-       their names that these headers know, so of a version they know the newest fitting
-       row is it. Without a stream there is no per-thread variant. */
+       their names up to GS_CUDA_NEWEST, so up to there the newest fitting row is it.
+       Without a stream there is no per-thread variant. */
     bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     bool known = find_by_version(name, version, per_thread, &row) ||
                  (per_thread && find_by_version(name, version, false, &row));
-    if (known && version <= CUDA_VERSION && gs_real_owns(row.real) &&
+    if (known && version <= GS_CUDA_NEWEST && gs_real_owns(row.real) &&
         gs_real_owns(found)) {
         return row.wrapper;
     }

@@ -228,3 +228,67 @@ RUNTIME_WRAPPER(cudaMallocAsync_ptsz, (void **devPtr, size_t size, cudaStream_t 
 RUNTIME_WRAPPER(cudaFreeAsync, (void *devPtr, cudaStream_t hStream), (devPtr, hStream))
 RUNTIME_WRAPPER(cudaFreeAsync_ptsz, (void *devPtr, cudaStream_t hStream),
                 (devPtr, hStream))
+
+/* Memory that the driver keeps itself: the same. */
+RUNTIME_WRAPPER(cudaMallocPitch,
+                (void **devPtr, size_t *pitch, size_t width, size_t height),
+                (devPtr, pitch, width, height))
+RUNTIME_WRAPPER(cudaMalloc3D,
+                (struct cudaPitchedPtr * pitchedDevPtr, struct cudaExtent extent),
+                (pitchedDevPtr, extent))
+RUNTIME_WRAPPER(cudaMallocArray,
+                (cudaArray_t * array, const struct cudaChannelFormatDesc *desc,
+                 size_t width, size_t height, unsigned int flags),
+                (array, desc, width, height, flags))
+RUNTIME_WRAPPER(cudaMalloc3DArray,
+                (cudaArray_t * array, const struct cudaChannelFormatDesc *desc,
+                 struct cudaExtent extent, unsigned int flags),
+                (array, desc, extent, flags))
+RUNTIME_WRAPPER(cudaMallocMipmappedArray,
+                (cudaMipmappedArray_t * mipmappedArray,
+                 const struct cudaChannelFormatDesc *desc, struct cudaExtent extent,
+                 unsigned int numLevels, unsigned int flags),
+                (mipmappedArray, desc, extent, numLevels, flags))
+RUNTIME_WRAPPER(cudaFreeArray, (cudaArray_t array), (array))
+RUNTIME_WRAPPER(cudaFreeMipmappedArray, (cudaMipmappedArray_t mipmappedArray),
+                (mipmappedArray))
+RUNTIME_WRAPPER(cudaMallocFromPoolAsync,
+                (void **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream),
+                (ptr, size, memPool, stream))
+RUNTIME_WRAPPER(cudaMallocFromPoolAsync_ptsz,
+                (void **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream),
+                (ptr, size, memPool, stream))
+RUNTIME_WRAPPER(cudaHostRegister, (void *ptr, size_t size, unsigned int flags),
+                (ptr, size, flags))
+RUNTIME_WRAPPER(cudaHostUnregister, (void *ptr), (ptr))
+RUNTIME_WRAPPER(cudaIpcOpenMemHandle,
+                (void **devPtr, cudaIpcMemHandle_t handle, unsigned int flags),
+                (devPtr, handle, flags))
+RUNTIME_WRAPPER(cudaIpcCloseMemHandle, (void *devPtr), (devPtr))
+RUNTIME_WRAPPER(cudaMemPoolImportPointer,
+                (void **ptr, cudaMemPool_t memPool,
+                 struct cudaMemPoolPtrExportData *exportData),
+                (ptr, memPool, exportData))
+RUNTIME_WRAPPER(cudaImportExternalMemory,
+                (cudaExternalMemory_t * extMem_out,
+                 const struct cudaExternalMemoryHandleDesc *memHandleDesc),
+                (extMem_out, memHandleDesc))
+RUNTIME_WRAPPER(cudaDestroyExternalMemory, (cudaExternalMemory_t extMem), (extMem))
+RUNTIME_WRAPPER(cudaExternalMemoryGetMappedBuffer,
+                (void **devPtr, cudaExternalMemory_t extMem,
+                 const struct cudaExternalMemoryBufferDesc *bufferDesc),
+                (devPtr, extMem, bufferDesc))
+RUNTIME_WRAPPER(cudaExternalMemoryGetMappedMipmappedArray,
+                (cudaMipmappedArray_t * mipmap, cudaExternalMemory_t extMem,
+                 const struct cudaExternalMemoryMipmappedArrayDesc *mipmapDesc),
+                (mipmap, extMem, mipmapDesc))
+RUNTIME_WRAPPER(cudaGraphAddMemAllocNode,
+                (cudaGraphNode_t * pGraphNode, cudaGraph_t graph,
+                 const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                 struct cudaMemAllocNodeParams *nodeParams),
+                (pGraphNode, graph, pDependencies, numDependencies, nodeParams))
+RUNTIME_WRAPPER(cudaGraphAddMemFreeNode,
+                (cudaGraphNode_t * pGraphNode, cudaGraph_t graph,
+                 const cudaGraphNode_t *pDependencies, size_t numDependencies,
+                 void *dptr),
+                (pGraphNode, graph, pDependencies, numDependencies, dptr))

@@ -178,7 +178,6 @@ CUresult gs_fence_record(CUstream stream, bool per_thread, gs_fence *out)
     return result;
 }
 
-#if CUDA_VERSION >= 12050
 CUresult gs_fence_record_context(CUcontext context, gs_fence *out)
 {
     struct event_fence *fence = NULL;
@@ -188,13 +187,6 @@ CUresult gs_fence_record_context(CUcontext context, gs_fence *out)
     }
     return finish(fence, gs_real()->cuCtxRecordEvent(context, fence->event), out);
 }
-#else
-CUresult gs_fence_record_context(CUcontext context, gs_fence *out)
-{
-    (void)context, (void)out;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-#endif
 
 /* ---- questions --------------------------------------------------------------------- */
 

@@ -61,7 +61,7 @@ static bool has_context_events(void)
         bool new_enough = gs_real()->cuDriverGetVersion &&
                           gs_real()->cuDriverGetVersion(&version) == CUDA_SUCCESS &&
                           version >= 12050 && gs_real_exports("cuCtxRecordEvent");
-        answer = CUDA_VERSION >= 12050 && new_enough ? 1 : -1;
+        answer = new_enough ? 1 : -1;
         __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
     }
     return answer > 0;

@@ -8,7 +8,7 @@
  *   churn       COUNT allocations of many sizes, at most half of the device at a time;
  *               says how many failed
  *   idle        one block of 16 MiB, freed; then pairs of small ones for COUNT ms
- *   stretch     idle memory, then a stream and a module, consumers of their own
+ *   stretch     idle memory, then a stream, a module and a limit, consumers of their own
  *   warm        50 blocks of 4 KiB and 3 of 4 MiB at once, freed, again and again
  *
  * Proves that a limit makes a device smaller and nothing else: what this prints under one
@@ -215,7 +215,8 @@ static void stretch(void)
     APP_OK(gpu_stream_destroy(stream));
     app_kernels_load(&kernels);
     app_kernels_unload(&kernels);
-    printf("limits: a stream and a module\n");
+    APP_OK(CU(cuCtxSetLimit)(CU_LIMIT_STACK_SIZE, 4096));
+    printf("limits: a stream, a module and a limit\n");
 }
 
 static void warm(long rounds)

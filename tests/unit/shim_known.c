@@ -55,6 +55,44 @@ Test(known, harmless_by_name)
     cr_assert_not(gs_known_harmless(longest));
 }
 
+static const char *const harmless[] = {
+#define GS_HARMLESS(symbol, since, reason) #symbol,
+#include "harmless.def"
+};
+
+Test(known, finds_each_harmless_function)
+{
+    cr_assert_gt(GS_ARRAY_LEN(harmless), 300);
+    for (size_t i = 0; i < GS_ARRAY_LEN(harmless); i++) {
+        cr_assert(gs_known_harmless(harmless[i]), "%s", harmless[i]);
+        cr_assert_not(gs_real_is_hooked(harmless[i]), "%s", harmless[i]);
+    }
+}
+
+/* Whatever headers this was built with: a newer program over a newer driver asks for it.
+ */
+Test(known, what_later_versions_brought)
+{
+    cr_assert_not_null(gs_counted_find("cuMemcpyBatchAsync_v2"));            /* 13.0 */
+    cr_assert_not_null(gs_counted_find("cuMemcpyWithAttributesAsync_ptsz")); /* 13.2 */
+    cr_assert_not_null(gs_counted_find("cuFabricCpyBatchAsync"));            /* 13.5 */
+    cr_assert(gs_real_is_hooked("cuStreamBeginCaptureToGraph_ptsz"));        /* 12.3 */
+    cr_assert(gs_real_is_hooked("cuCtxSynchronize_v2"));                     /* 13.0 */
+    cr_assert(gs_known_harmless("cuStreamGetDevResource"));                  /* 13.1 */
+    void *foreign = (void *)strlen;
+    gs_real_substitute_version("cuStreamGetDevResource", foreign, 13010, 0);
+    cr_assert(gs_known_proof_holds());
+}
+
+/* These make a context or take device memory: they are no harmless ones. */
+Test(known, what_takes_memory_is_counted)
+{
+    cr_assert_not_null(gs_counted_find("cuCtxSetLimit"));
+    cr_assert_not_null(gs_counted_find("cuGreenCtxCreate"));
+    cr_assert_not_null(gs_counted_find("cuGLCtxCreate_v2"));
+    cr_assert_not_null(gs_counted_find("cuVDPAUCtxCreate_v2"));
+}
+
 Test(known, driver_names_have_a_capital)
 {
     cr_assert(gs_known_is_driver_name("cuInit"));

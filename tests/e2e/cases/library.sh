@@ -85,3 +85,130 @@ install_case() {
   expect_clean launched.err
 }
 add_case "library installed" install_case
+
+# named_case WAY: each call of the runtime that allocates is reported by its own name.
+named_case() {
+  need_file "$apps/named_$1"
+  native native "$apps/named_$1"
+  preloaded shim -- "$apps/named_$1"
+  expect_same native shim
+  expect_leaks shim.err "$sources/tests/apps/named.c"
+  for name in cudaMallocPitch cudaMalloc3D "cudaMallocFromPoolAsync(_ptsz)?"; do
+    expect_count shim.err "^==[0-9]+==   $name, GPU 0, " 1
+  done
+}
+for way in shared static ptds; do
+  add_case "library names runtime calls $way" named_case "$way"
+done
+
+# The simulated runtime's own test, every call of which goes through the library.
+runtime_case() {
+  local program=$build/sim/selftest/sim_cudart_selftest_$1
+
+  need_file "$program"
+  native native "$program"
+  expect_text native.out '^ok '
+  preloaded shim -- "$program"
+  expect_status shim "$(<native.status)"
+  grep -oE '^(ok|not ok|skip) .*' native.out >wanted
+  grep -oE '^(ok|not ok|skip) .*' shim.out >found
+  diff wanted found || fail "the runtime's checks end otherwise"
+}
+add_case "library under the runtime's test shared" runtime_case shared
+add_case "library under the runtime's test static" runtime_case static
+
+# ---- Every function of the driver is known -------------------------------------------
+
+# Where the tables are checked, with a stub of the driver and a runtime made for it.
+known_folder() {
+  need gcc
+  need nm
+  mkdir -p tree/scripts tree/shim
+  cp "$sources/scripts/check-names" tree/scripts
+  cp -r "$sources/shim/entries" "$sources/shim/link" tree/shim
+  driver=$build/sim/libcuda.so.1
+  need_file "$driver"
+}
+
+# check_known STATUS TEXT OPTION...: how check-names ends, and what it says.
+check_known() {
+  local status=$1 text=$2
+
+  shift 2
+  tree/scripts/check-names "$@" >checked
+  expect_equal "status of check-names" "$status" $?
+  expect_text checked "$text"
+}
+
+# The tables know the simulated driver and its runtime.
+known_case() {
+  known_folder
+  check_known 0 '^ok each function of .*libcuda.so.1 is in a table$' --driver "$driver" \
+    --runtime "$build/sim/libcudart.so.13"
+  expect_text checked '^ok each memory function of libcudart.so.13 is named or explained$'
+  expect_no_text checked '^not ok'
+}
+add_case "library knows the driver" known_case
+
+# Headers that have exactly what the tables have.
+write_headers() {
+  mkdir include
+  printf '#define CUDA_VERSION 99000\n' >include/cuda.h
+  {
+    for table in hooks.def submit.def; do
+      tr '\n' ' ' <"$sources/shim/entries/$table" |
+        grep -oE '\([A-Za-z_0-9]+, *"[A-Za-z0-9]*", *[0-9]+, *[A-Z_]+' |
+        sed -E 's/[(",]+ */ /g' | awk '{ print $2, $3, $4 == "PER_THREAD" ? "_ptsz" : "" }'
+    done
+    sed -nE 's/^GS_(HARMLESS|UNHANDLED)\(([A-Za-z0-9_]+), ([0-9]+),.*/\2 \3/p' \
+      "$sources"/shim/link/*.def | awk '{
+        stream = sub(/_pt[ds][sz]$/, "", $1) ? "_ptsz" : ""
+        sub(/_v[0-9]$/, "", $1)
+        print $1, $2, stream }'
+  } | while read -r name version stream; do
+    printf 'typedef int (*PFN_%s_v%s%s)(void);\n' "$name" "$version" "$stream"
+  done >include/cudaTypedefs.h
+}
+
+# What is wrong is seen: EDIT is a sed script for FILE below shim/.
+# wrong_case FILE EDIT TEXT
+wrong_case() {
+  known_folder
+  write_headers
+  check_known 0 '^ok versions up to 99000 are those of the headers$' --headers "$case_dir/include"
+  sed -i -E "$2" "tree/shim/$1"
+  cmp -s "tree/shim/$1" "$sources/shim/$1" && fail "nothing was changed"
+  check_known 1 "$3" --driver "$driver" --headers "$case_dir/include" \
+    --runtime "$build/sim/libcudart.so.13"
+  [[ -z ${4-} ]] || expect_text checked "$4"
+}
+add_case "library check sees a missing function" \
+  wrong_case link/harmless.def '/^GS_HARMLESS\(cuStreamQuery,/d' \
+  '^not ok each function of .*libcuda.so.1 is in a table - in none: cuStreamQuery $'
+add_case "library check sees a missing interface" \
+  wrong_case entries/hooks.def '/^GS_HOOK\(cuMemAdvise_v2,/s/12020/12030/' \
+  '^not ok each function of the headers of 99000 is in a table - in none: cuMemAdvise of 12020 $'
+add_case "library check sees a missing stream variant" \
+  wrong_case link/harmless.def '/^GS_HARMLESS\(cuStreamQuery_ptsz,/d' \
+  'in none: cuStreamQuery of 7000, per thread $'
+add_case "library check sees a wrong version" \
+  wrong_case entries/hooks.def '/^GS_HOOK\(cuMemAlloc_v2,/s/3020/3030/' \
+  '^not ok versions up to 99000 .* no header has: cuMemAlloc_v2 with version 3030 $'
+add_case "library check sees a function nobody has" \
+  wrong_case link/harmless.def '/^GS_HARMLESS\(cuVDPAUGetDevice,/aGS_HARMLESS(cuZero, 4000, ASKS)' \
+  '^not ok versions up to 99000 .* no header has: cuZero with version 4000 $'
+add_case "library check sees versions out of order" \
+  wrong_case entries/hooks.def '/^GS_HOOK\(cuMemAdvise_v2,/s/12020/7000/' \
+  '^not ok symbol, name and version of a row agree - they do not: cuMemAdvise_v2 $'
+add_case "library check sees one twice" \
+  wrong_case link/harmless.def '/^GS_HARMLESS\(cuVDPAUGetDevice,/aGS_HARMLESS(cuZ, 4000, ASKS)\nGS_HARMLESS(cuZ, 4000, ASKS)' \
+  '^not ok no driver function is in two tables - in several: cuZ $'
+add_case "library check sees a table out of order" \
+  wrong_case link/harmless.def '/^GS_HARMLESS\(cuVDPAUGetDevice,/aGS_HARMLESS(cuA, 4000, ASKS)' \
+  '^not ok harmless.def is sorted'
+add_case "library check sees half a pair" \
+  wrong_case link/harmless.def '/^GS_HARMLESS\(cuVDPAUGetDevice,/aGS_HARMLESS(cuMemAlloc_v9_ptsz, 4000, ASKS)' \
+  '^not ok both forms of a hooked function are hooked - only one: cuMemAlloc $'
+add_case "library check sees a new allocation of the runtime" \
+  wrong_case entries/hooks.def '/^GS_RUNTIME\(cudaMallocPitch,/d' \
+  '^not ok each memory function of libcudart.so.13 .* neither: cudaMallocPitch $'

@@ -116,7 +116,7 @@ consumer_case() {
   preloaded bare GPUSHIM_POOL=off CUDASIM_FAIL="$1:1" -- "$apps/limits_linked" stretch
   expect_status bare 2
 }
-for call in cuStreamCreate cuModuleLoadData; do
+for call in cuStreamCreate cuModuleLoadData cuCtxSetLimit; do
   add_case "limits $call tried again" consumer_case "$call"
 done
 

@@ -38,6 +38,23 @@ weak_case() {
 }
 add_case "linking weak references" weak_case
 
+# A call that the library knows and the driver does not have stays missing. Not so by
+# RTLD_NEXT, which is never answered: there the library itself is next.
+absent_case() {
+  local name way
+
+  need_file "$apps/unknown"
+  for name in cuMemcpyWithAttributesAsync cuFabricCpyBatchAsync cuGLCtxCreate_v2; do
+    for way in dlsym proc; do
+      native native "$apps/unknown" "$way" "$name"
+      expect_text native.out 'not found$'
+      preloaded shim -- "$apps/unknown" "$way" "$name"
+      expect_same native shim
+    done
+  done
+}
+add_case "linking calls the driver lacks" absent_case
+
 # The library given twice, and by a path with a symbolic link.
 twice_case() {
   native native "$apps/pipeline_shared"
