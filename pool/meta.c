@@ -7,6 +7,52 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+/* What is mapped, for gs_meta_visit. Atomic: an entry is taken by its number, its size is
+ * written last and becomes 0 when it is unmapped. */
+static struct mapped {
+    uintptr_t begin;
+    size_t bytes;
+} mapped[GS_META_MAPPINGS];
+static uint32_t mapped_count; /* atomic; beyond GS_META_MAPPINGS: some are not noted */
+
+static void note_mapped(void *memory, size_t bytes)
+{
+    uint32_t number = __atomic_fetch_add(&mapped_count, 1, __ATOMIC_RELAXED);
+
+    if (number >= GS_META_MAPPINGS)
+        return;
+    __atomic_store_n(&mapped[number].begin, (uintptr_t)memory, __ATOMIC_RELAXED);
+    __atomic_store_n(&mapped[number].bytes, bytes, __ATOMIC_RELEASE);
+}
+
+static uint32_t noted(void)
+{
+    uint32_t count = __atomic_load_n(&mapped_count, __ATOMIC_ACQUIRE);
+
+    return count < GS_META_MAPPINGS ? count : GS_META_MAPPINGS;
+}
+
+static void note_unmapped(const void *memory)
+{
+    for (uint32_t i = noted(); i-- > 0;) {
+        if (__atomic_load_n(&mapped[i].begin, __ATOMIC_RELAXED) == (uintptr_t)memory &&
+            __atomic_load_n(&mapped[i].bytes, __ATOMIC_ACQUIRE) != 0) {
+            __atomic_store_n(&mapped[i].bytes, 0, __ATOMIC_RELEASE);
+            return;
+        }
+    }
+}
+
+bool gs_meta_visit(gs_meta_visitor visit, void *self)
+{
+    for (uint32_t i = 0; i < noted(); i++) {
+        size_t bytes = __atomic_load_n(&mapped[i].bytes, __ATOMIC_ACQUIRE);
+        if (bytes != 0)
+            visit(self, __atomic_load_n(&mapped[i].begin, __ATOMIC_RELAXED), bytes);
+    }
+    return __atomic_load_n(&mapped_count, __ATOMIC_ACQUIRE) <= GS_META_MAPPINGS;
+}
+
 void *gs_meta_map(size_t bytes)
 {
     int saved = errno;
@@ -14,13 +60,17 @@ void *gs_meta_map(size_t bytes)
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     errno = saved;
-    return memory == MAP_FAILED ? NULL : memory;
+    if (memory == MAP_FAILED)
+        return NULL;
+    note_mapped(memory, bytes);
+    return memory;
 }
 
 void gs_meta_unmap(void *memory, size_t bytes)
 {
     int saved = errno;
 
+    note_unmapped(memory);
     munmap(memory, bytes);
     errno = saved;
 }

@@ -111,4 +111,10 @@ size_t gs_table_bytes(struct gs_table *table);
 void *gs_meta_map(size_t bytes);
 void gs_meta_unmap(void *memory, size_t bytes);
 
+/* All that is mapped so: it holds addresses of blocks, and is not the program's. False:
+ * there were more mappings than are noted. Takes no lock. */
+#define GS_META_MAPPINGS 16384u
+typedef void (*gs_meta_visitor)(void *self, uintptr_t begin, size_t bytes);
+bool gs_meta_visit(gs_meta_visitor visit, void *self);
+
 #endif

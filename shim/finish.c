@@ -18,7 +18,9 @@
 
 #include "free_wait.h"
 #include "host_pools.h"
+#include "leak_rules.h"
 #include "managed.h"
+#include "meta.h"
 #include "log.h"
 #include "options_table.h"
 #include "report.h"
@@ -141,7 +143,30 @@ static void fill_devices(struct gs_state *state, struct gs_report_device *device
     }
 }
 
-static void write_report(struct gs_state *state, const char *ending,
+/* A scan of host memory that takes longer is given up. */
+#define SCAN_LIMIT_MS 60000u
+
+/* What a pool serves from within a segment the driver has never been told of. */
+static bool within_segment(struct gs_pool *pool, uint64_t addr)
+{
+    struct gs_range range;
+    return pool && gs_pool_find(pool, addr, &range) == GS_OK &&
+           range.segment_addr != addr;
+}
+
+static bool driver_knows(void *self, uint64_t addr)
+{
+    const struct gs_state *state = self;
+    return !within_segment(state->pool, addr) && !within_segment(state->host_pool, addr);
+}
+
+static bool own_memory(void *self, gs_scan_skip skip, void *arg)
+{
+    (void)self;
+    return gs_meta_visit(skip, arg);
+}
+
+static void write_report(struct gs_state *state, const char *ending, uintptr_t stack_from,
                          struct gs_report_summary *summary)
 {
     const struct gs_options *options = &state->options;
@@ -157,6 +182,14 @@ static void write_report(struct gs_state *state, const char *ending,
     read_command(command);
     gethostname(host, sizeof(host) - 1);
     fill_devices(state, devices, device_count);
+    const struct gs_scan_config scan = {
+        .stack_from = stack_from,
+        .own_code = (const void *)(uintptr_t)&gs_finish_report,
+        .self = state,
+        .driver_knows = driver_knows,
+        .own_memory = own_memory,
+        .limit_ms = SCAN_LIMIT_MS,
+    };
     gs_host_say(state);
     gs_managed_say();
     if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
@@ -179,6 +212,8 @@ static void write_report(struct gs_state *state, const char *ending,
         .runtime_names = runtime_names,
         .runtime_name_count = GS_ARRAY_LEN(runtime_names),
         .symbolizer = symbolizer,
+        .suppressions = gs_rules(),
+        .scan = options->leak_scan ? &scan : NULL,
     };
     gs_report_write(state->tracker, &config, &text, summary);
     if (text.data) {
@@ -229,7 +264,8 @@ bool gs_finish_due(void)
     return state && state->tracker && state->pid == (pid_t)syscall(SYS_getpid);
 }
 
-bool gs_finish_report(const char *ending, bool again)
+/* The frame of its own: all that lies above is the program's, or gs_finish_report's. */
+static __attribute__((noinline)) bool report(const char *ending, bool again)
 {
     struct gs_state *state = gs_state_peek();
     struct gs_report_summary summary = {0};
@@ -250,12 +286,22 @@ bool gs_finish_report(const char *ending, bool again)
     /* The symbolizer's child process and whatever else this needs is not the program's.
      */
     gs_thread.depth = 1;
-    write_report(state, ending, &summary);
+    write_report(state, ending, (uintptr_t)__builtin_frame_address(0), &summary);
     gs_thread.depth = 0;
     state->bad = summary.errors > 0 || summary.leaked_count > 0;
     __atomic_store_n(&state->reported, again ? REPORT_NONE : REPORT_WRITTEN,
                      __ATOMIC_RELEASE);
     return state->bad;
+}
+
+/* The registers that calls preserve may hold the program's pointers: they are saved in
+ * this frame, above the one from which the report looks. */
+bool gs_finish_report(const char *ending, bool again)
+{
+    __builtin_unwind_init();
+    bool bad = report(ending, again);
+    __asm__ volatile("" : "+r"(bad)); /* no tail call: this frame stays */
+    return bad;
 }
 
 int gs_finish_status(int status, bool bad)

@@ -30,6 +30,7 @@
 #include "managed.h"
 #include "mem_limits.h"
 #include "mutants.h"
+#include "leak_rules.h"
 #include "linker.h"
 #include "log.h"
 #include "lookup.h"
@@ -291,6 +292,7 @@ static struct gs_state *create(void)
     state->active = state->options.enable && create_parts(state);
     if (state->active) {
         gs_limits_start(&state->options);
+        gs_rules_start(&state->options);
         gs_warmup_start(state->pool ? state->options.warmup : "");
         gs_trace_open(state->options.trace_file, state->options.trace_limit_bytes);
     }

@@ -80,6 +80,8 @@ enum gs_status gs_groups_add(struct gs_groups *groups, const struct gs_group *pa
         group->oldest_ns = part->oldest_ns;
     if (part->newest_ns > group->newest_ns)
         group->newest_ns = part->newest_ns;
+    for (unsigned i = 0; i < GS_SCAN_RESULTS; i++)
+        group->found[i] += part->found[i];
     return GS_OK;
 }
 

@@ -11,6 +11,7 @@
 #define GS_GROUPS_H
 
 #include "gs_base.h"
+#include "leak_scan.h"
 
 struct gs_group {
     /* The key. */
@@ -21,7 +22,11 @@ struct gs_group {
     uint8_t lost;
     /* The sums. */
     uint64_t bytes, count;
-    uint64_t oldest_ns, newest_ns; /* allocation times */
+    uint64_t oldest_ns, newest_ns;   /* allocation times */
+    uint64_t found[GS_SCAN_RESULTS]; /* what a scan of host memory found of them */
+    /* Set by the report, numbers of rules + 1, 0: none. The rule that suppresses it; or
+     * one that would, if it did not match more than its caps allow. */
+    uint32_t suppressed_by, beyond_rule;
 };
 
 struct gs_groups {

@@ -30,23 +30,24 @@ static const char *live_note(void *self)
     return gs_symbolizer_note(((struct live_source *)self)->symbolizer);
 }
 
-/* Stacks of everything that is written out. Empty where there is no memory. */
+/* Stacks of the groups from `begin` to `end`; where `begin` is 0, of all errors and of
+ * what is registered, too. Empty where there is no memory. */
 static void fill_frames(struct gs_frame_table *table, const struct gs_tracker *tracker,
                         const struct gs_report_source *source,
-                        const struct gs_report_data *data)
+                        const struct gs_report_data *data, size_t begin, size_t end)
 {
-    size_t count = 0;
-    uint32_t *ids = malloc(
-        (data->shown + data->registered_shown + 3 * data->errors_kept + 1) * sizeof *ids);
+    size_t count = 0, errors = begin == 0 ? data->errors_kept : 0;
+    size_t registered = begin == 0 ? data->registered_shown : 0;
+    uint32_t *ids = malloc((end - begin + registered + 3 * errors + 1) * sizeof *ids);
 
     memset(table, 0, sizeof *table);
     if (!ids)
         return;
-    for (size_t i = 0; i < data->shown; i++)
+    for (size_t i = begin; i < end; i++)
         ids[count++] = data->groups.items[i].stack;
-    for (size_t i = 0; i < data->registered_shown; i++)
+    for (size_t i = 0; i < registered; i++)
         ids[count++] = data->registered.items[i].stack;
-    for (size_t i = 0; i < data->errors_kept; i++) {
+    for (size_t i = 0; i < errors; i++) {
         const struct gs_error *error = &data->errors[i];
         ids[count++] = error->freed.stack;
         ids[count++] = error->first_freed.stack;
@@ -106,10 +107,6 @@ static void write_summary(const struct gs_report_writer *writer,
 
 static void write_body(struct gs_report_writer *writer)
 {
-    struct gs_frame_table frames;
-
-    fill_frames(&frames, writer->tracker, writer->source, writer->data);
-    writer->frames = &frames;
     gs_report_devices(writer);
     gs_report_blank(writer);
     gs_report_errors(writer);
@@ -117,9 +114,45 @@ static void write_body(struct gs_report_writer *writer)
         gs_report_leaks(writer);
         gs_report_owners(writer);
     }
-    write_note(writer);
-    writer->frames = NULL;
-    gs_frame_table_free(&frames);
+}
+
+/* Which leaks and errors the rules suppress. Rules of files are compared with functions
+ * and files, so that the names of all stacks are needed: first of those that are likely
+ * written out, and of the others in what is left of the time for lines. */
+static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *data,
+                        struct gs_frame_table frames[2])
+{
+    const struct gs_report_config *config = writer->config;
+    size_t count = data->groups.count;
+    size_t first = count < config->max_groups ? count : config->max_groups;
+    bool names = gs_suppressions_need_names(config->suppressions);
+
+    memset(frames, 0, 2 * sizeof *frames);
+    if (names) {
+        fill_frames(&frames[0], writer->tracker, writer->source, data, 0, first);
+        if (first < count)
+            fill_frames(&frames[1], writer->tracker, writer->source, data, first, count);
+        frames[0].rest = &frames[1];
+    }
+    gs_report_suppress(writer->tracker, config, writer->source, names ? &frames[0] : NULL,
+                       data);
+    gs_report_choose(config, data);
+    if (!names &&
+        (data->shown > 0 || data->registered_shown > 0 || data->error_count > 0))
+        fill_frames(&frames[0], writer->tracker, writer->source, data, 0, data->shown);
+}
+
+/* What stands below all leaks and above the SUMMARY. */
+static void write_end(const struct gs_report_writer *writer)
+{
+    gs_report_suppressed(writer);
+    if (writer->config->show_leaks)
+        gs_report_advice(writer);
+    gs_scan_note(&writer->data->scan, writer->prefix, writer->config->show_devices,
+                 writer->text);
+    if (writer->data->leaked_count != 0 || writer->data->registered_shown != 0 ||
+        writer->data->error_count != writer->data->suppressed_errors)
+        write_note(writer);
 }
 
 void gs_report_write_from(struct gs_tracker *tracker,
@@ -129,17 +162,20 @@ void gs_report_write_from(struct gs_tracker *tracker,
 {
     struct gs_report_summary figures;
     struct gs_report_data data;
+    struct gs_frame_table frames[2];
     struct gs_report_writer writer = {.tracker = tracker,
                                       .config = config,
                                       .source = source,
                                       .data = &data,
+                                      .frames = &frames[0],
                                       .text = text};
 
     gs_report_gather(tracker, config, &data);
-    figures.errors = data.error_count;
+    apply_rules(&writer, &data, frames);
+    figures.errors = data.error_count - data.suppressed_errors;
     figures.leaked_bytes = data.leaked_bytes;
     figures.leaked_count = data.leaked_count;
-    figures.leak_groups = data.groups.count;
+    figures.leak_groups = data.leak_groups;
     if (text) {
         snprintf(writer.prefix, sizeof writer.prefix, "==%ld== ", config->pid);
         write_header(&writer);
@@ -148,8 +184,11 @@ void gs_report_write_from(struct gs_tracker *tracker,
             write_body(&writer);
         else if (config->show_devices)
             gs_report_devices(&writer);
+        write_end(&writer);
         write_summary(&writer, &figures);
     }
+    gs_frame_table_free(&frames[0]);
+    gs_frame_table_free(&frames[1]);
     gs_report_data_free(&data);
     if (summary)
         *summary = figures;

@@ -8,6 +8,8 @@
 #define GS_REPORT_H
 
 #include "gs_base.h"
+#include "leak_scan.h"
+#include "suppress.h"
 #include "symbolize.h"
 #include "text.h"
 #include "tracker.h"
@@ -53,9 +55,12 @@ struct gs_report_config {
      */
     const char *const *runtime_names;
     size_t runtime_name_count;
-    struct gs_symbolizer *symbolizer; /* NULL: addresses only */
+    struct gs_symbolizer *symbolizer;     /* NULL: addresses only */
+    struct gs_suppressions *suppressions; /* NULL: none */
+    const struct gs_scan_config *scan;    /* NULL: host memory is not looked at */
 };
 
+/* Without what is suppressed. */
 struct gs_report_summary {
     uint64_t errors;
     uint64_t leaked_bytes, leaked_count, leak_groups;

@@ -228,6 +228,8 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
                                           sizeof stack, compare_ids)
                                 : NULL;
 
+    if (!found && table->rest)
+        return gs_frame_table_show(table->rest, config, stack);
     if (!found)
         return shown;
     size_t number = (size_t)(found - table->stacks);

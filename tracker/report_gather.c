@@ -34,6 +34,7 @@ static void add_part(struct gather *gather, struct gs_group *part)
 
 static bool visit_live(void *arg, const struct gs_allocation *allocation)
 {
+    struct gather *gather = arg;
     struct gs_group part = {.stack = allocation->stack,
                             .api = allocation->api,
                             .device = allocation->device,
@@ -43,7 +44,8 @@ static bool visit_live(void *arg, const struct gs_allocation *allocation)
                             .oldest_ns = allocation->time_ns,
                             .newest_ns = allocation->time_ns};
 
-    add_part(arg, &part);
+    part.found[gs_scan_result(&gather->data->scan, allocation->addr)] = 1;
+    add_part(gather, &part);
     return true;
 }
 
@@ -109,17 +111,10 @@ static int compare_groups(const void *left, const void *right)
     return (int)a->api - (int)b->api;
 }
 
-/* Sort them; returns how many are to be written out, from the front. */
-static size_t show(struct gs_groups *groups, const struct gs_report_config *config)
+static void sort(struct gs_groups *groups)
 {
-    size_t shown = 0;
-
     if (groups->count > 0)
         qsort(groups->items, groups->count, sizeof *groups->items, compare_groups);
-    while (config->show_leaks && shown < groups->count && shown < config->max_groups &&
-           groups->items[shown].bytes >= config->min_leak_bytes)
-        shown++;
-    return shown;
 }
 
 void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config *config,
@@ -133,11 +128,14 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
         gather.canonical_count = tracker->config.api_count < UINT16_MAX
                                      ? tracker->config.api_count
                                      : UINT16_MAX;
+    if (config->scan)
+        gs_scan_run(tracker, config->scan, &data->scan);
     gs_records_visit(tracker, visit_live, &gather);
     gather_lost(tracker, &gather);
     free(canonical);
-    data->shown = show(&data->groups, config);
-    data->registered_shown = show(&data->registered, config);
+    sort(&data->groups);
+    sort(&data->registered);
+    data->leak_groups = data->groups.count;
 
     data->error_count = gs_tracker_error_count(tracker);
     data->errors_kept = gs_errors_copy(tracker, data->errors);
@@ -145,8 +143,28 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
         data->error_count = data->errors_kept;
 }
 
+/* How many of the first `count` are to be written out, from the front. */
+static size_t choose(const struct gs_groups *groups, size_t count,
+                     const struct gs_report_config *config)
+{
+    size_t shown = 0;
+
+    while (config->show_leaks && shown < count && shown < config->max_groups &&
+           groups->items[shown].bytes >= config->min_leak_bytes)
+        shown++;
+    return shown;
+}
+
+void gs_report_choose(const struct gs_report_config *config, struct gs_report_data *data)
+{
+    data->shown = choose(&data->groups, data->leak_groups, config);
+    data->registered_shown = choose(&data->registered, data->registered.count, config);
+}
+
 void gs_report_data_free(struct gs_report_data *data)
 {
+    gs_scan_free(&data->scan);
+    free(data->uses);
     gs_groups_free(&data->groups);
     gs_groups_free(&data->registered);
 }

@@ -28,12 +28,22 @@ void gs_report_write_from(struct gs_tracker *tracker,
 /* --- report_gather.c: what there is to say -------------------------------------------
  */
 
+/* What a rule matched. */
+struct gs_rule_use {
+    uint64_t count, bytes;
+};
+
 struct gs_report_data {
-    struct gs_groups groups;     /* live and lost, the largest first */
-    size_t shown;                /* of them are written out, from the front */
+    /* Live and lost: the leaks, the largest first, and behind them what is suppressed. */
+    struct gs_groups groups;
+    size_t leak_groups;          /* of them are leaks */
+    size_t shown;                /* of these are written out, from the front */
     struct gs_groups registered; /* host memory that is still registered: no leak */
     size_t registered_shown;
-    uint64_t leaked_bytes, leaked_count;
+    uint64_t leaked_bytes, leaked_count; /* without what is suppressed, as below */
+    uint64_t suppressed_bytes, suppressed_count, suppressed_errors;
+    struct gs_rule_use *uses; /* by rule; NULL: nothing was compared with one */
+    struct gs_scan scan;
     uint64_t grouped_bytes, grouped_count; /* less, where memory was short */
     uint64_t error_count;
     size_t errors_kept;
@@ -42,6 +52,8 @@ struct gs_report_data {
 
 void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config *config,
                       struct gs_report_data *data);
+/* How many are written out, once what is suppressed stands behind the leaks. */
+void gs_report_choose(const struct gs_report_config *config, struct gs_report_data *data);
 void gs_report_data_free(struct gs_report_data *data);
 
 /* What a group adds to the bytes that leaked: a view's are counted elsewhere. */
@@ -58,7 +70,8 @@ struct gs_frame_table {
     size_t *first;    /* stacks[i] has the requests first[i] to first[i + 1] - 1 */
     size_t stack_count;
     struct gs_symbol_request *requests;
-    struct gs_module *modules; /* requests[i].module is NULL or &modules[i] */
+    struct gs_module *modules;         /* requests[i].module is NULL or &modules[i] */
+    const struct gs_frame_table *rest; /* where other stacks are; may be NULL */
 };
 
 /* A stack as it is shown. */
@@ -87,6 +100,16 @@ const char *gs_report_base_name(const char *path);
 bool gs_report_runtime_module(const char *base_name);
 /* Base name of the module a resolved frame lies in; "" where unknown. */
 const char *gs_report_frame_module(const struct gs_symbol_request *request);
+
+/* --- suppress_report.c, suppress_advice.c: rules ---------------------------------------
+ */
+
+/* Mark what the rules suppress and move it behind the rest. frames: of all groups and
+ * errors; NULL: compare the names of modules alone. */
+void gs_report_suppress(const struct gs_tracker *tracker,
+                        const struct gs_report_config *config,
+                        const struct gs_report_source *source,
+                        const struct gs_frame_table *frames, struct gs_report_data *data);
 
 /* --- report_owners.c: memory by the module that asked for it --------------------------
  */
@@ -126,6 +149,15 @@ void gs_report_errors(const struct gs_report_writer *writer);
 void gs_report_leaks(const struct gs_report_writer *writer);
 void gs_report_owners(const struct gs_report_writer *writer);
 void gs_report_blank(const struct gs_report_writer *writer);
+
+/* "Suppressed: ...", and the rules that were used where that is asked for. */
+void gs_report_suppressed(const struct gs_report_writer *writer);
+/* Behind a device's live memory: how much of it is suppressed. */
+void gs_report_live_suppressed(const struct gs_report_writer *writer, unsigned row);
+/* That a rule matches, and its cap is exceeded; rule 0: nothing. */
+void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule);
+/* A rule for each leak that was written out. */
+void gs_report_advice(const struct gs_report_writer *writer);
 
 /* `in` without control characters, cut with "..." where it does not fit; "" for NULL. */
 const char *gs_report_clean(const char *in, char *out, size_t size);

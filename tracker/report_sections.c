@@ -206,6 +206,7 @@ static void write_error(const struct gs_report_writer *writer, size_t number,
         write_site(writer, "first freed", &error->first_freed, NULL);
     if (error->has_allocation)
         write_allocated(writer, &error->allocation);
+    gs_report_beyond(writer, error->beyond_rule);
     gs_report_blank(writer);
 }
 
@@ -215,8 +216,10 @@ void gs_report_errors(const struct gs_report_writer *writer)
     uint64_t more = data->error_count - data->errors_kept;
     char count[32];
 
-    for (size_t i = 0; i < data->errors_kept; i++)
-        write_error(writer, i + 1, &data->errors[i]);
+    for (size_t i = 0, number = 0; i < data->errors_kept; i++) {
+        if (data->errors[i].suppressed_by == 0)
+            write_error(writer, ++number, &data->errors[i]);
+    }
     if (more != 0) {
         gs_text_add(writer->text, "%s%s more error%s, only counted\n", writer->prefix,
                     gs_text_count(more, count), gs_report_plural(more));
@@ -252,6 +255,7 @@ static void write_place(const struct gs_report_writer *writer,
         gs_text_add(writer->text, "oldest %s, newest %s, ", oldest,
                     gs_text_duration(age(writer, group->newest_ns), newest));
     gs_text_add(writer->text, "%s\n", fate);
+    gs_report_beyond(writer, group->beyond_rule);
     write_stack(writer, &stack);
     gs_report_blank(writer);
 }
@@ -259,7 +263,7 @@ static void write_place(const struct gs_report_writer *writer,
 static void write_leak(const struct gs_report_writer *writer, size_t number,
                        const struct gs_group *group)
 {
-    char bytes[24], count[32], percent[16];
+    char bytes[24], count[32], percent[16], fate[160];
 
     gs_text_add(writer->text, "%sLEAK %zu: %s in %s allocation%s ", writer->prefix,
                 number, gs_text_bytes(group->bytes, bytes),
@@ -269,7 +273,7 @@ static void write_leak(const struct gs_report_writer *writer, size_t number,
                     gs_report_percent(group->bytes, writer->data->leaked_bytes, percent));
     else
         gs_text_add(writer->text, "(no memory of its own)\n");
-    write_place(writer, group, group->lost ? "lost at reset" : "live at exit");
+    write_place(writer, group, gs_scan_fate(group, fate));
 }
 
 /* What the program page-locked and has not unlocked: its own memory, and no leak. */
@@ -292,7 +296,7 @@ void gs_report_leaks(const struct gs_report_writer *writer)
 {
     const struct gs_report_data *data = writer->data;
     uint64_t more_bytes = data->grouped_bytes, more_count = data->grouped_count;
-    size_t more = data->groups.count - data->shown;
+    size_t more = data->leak_groups - data->shown;
     char places[32], bytes[24], count[32];
 
     for (size_t i = 0; i < data->shown; i++) {

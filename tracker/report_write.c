@@ -52,15 +52,17 @@ const char *gs_report_percent(uint64_t part, uint64_t whole, char out[16])
     return out;
 }
 
-static void write_traffic(const struct gs_report_writer *writer,
+static void write_traffic(const struct gs_report_writer *writer, unsigned row,
                           const struct gs_tracker_totals *totals)
 {
     char bytes[24], count[32], frees[32], failed[32];
 
-    gs_text_add(writer->text, "%s  live at exit   %s in %s allocation%s\n",
-                writer->prefix, gs_text_bytes(totals->live_bytes, bytes),
+    gs_text_add(writer->text, "%s  live at exit   %s in %s allocation%s", writer->prefix,
+                gs_text_bytes(totals->live_bytes, bytes),
                 gs_text_count(totals->live_count, count),
                 gs_report_plural(totals->live_count));
+    gs_report_live_suppressed(writer, row);
+    gs_text_add(writer->text, "\n");
     if (totals->lost_count != 0)
         gs_text_add(writer->text, "%s  lost at reset  %s in %s allocation%s\n",
                     writer->prefix, gs_text_bytes(totals->lost_bytes, bytes),
@@ -104,7 +106,7 @@ static void write_device(const struct gs_report_writer *writer, unsigned ordinal
     snprintf(title, sizeof title, "GPU %u%s%s%s", ordinal,
              ordinal == GS_MAX_DEVICES - 1 ? " and up" : "", name[0] ? " " : "", name);
     write_title(writer, title, &totals);
-    write_traffic(writer, &totals);
+    write_traffic(writer, ordinal, &totals);
     if (pooled)
         gs_report_pool(writer, device);
 }
@@ -129,7 +131,7 @@ void gs_report_devices(const struct gs_report_writer *writer)
         gs_tracker_get_totals(writer->tracker, GS_TOTALS_PINNED - (int)i, &totals);
         if (was_used(&totals)) {
             write_title(writer, aparts[i].title, &totals);
-            write_traffic(writer, &totals);
+            write_traffic(writer, GS_ROW_PINNED + i, &totals);
         }
     }
 }

@@ -10,6 +10,7 @@
 
 #include "demangle.h"
 #include "elf_symbols.h"
+#include "helper_process.h"
 #include "line_helper.h"
 
 #include <stdlib.h>
@@ -37,7 +38,8 @@ struct kept_string {
 struct gs_symbolizer {
     bool lines;
     unsigned timeout_ms;
-    char *helper; /* NULL: search */
+    uint64_t spent_ms; /* of it, by the calls so far */
+    char *helper;      /* NULL: search */
     struct object *objects;
     struct kept_string *strings;
     const char *note;
@@ -232,8 +234,12 @@ static void resolve_lines(struct gs_symbolizer *symbolizer, struct item *items,
         queries[used].path = items[i].object->path;
         queries[used++].address = items[i].request->result.offset;
     }
-    symbolizer->note =
-        gs_line_helper_resolve(symbolizer->helper, symbolizer->timeout_ms, queries, used);
+    uint64_t begin_ns = gs_helper_now();
+    unsigned left_ms = symbolizer->spent_ms < symbolizer->timeout_ms
+                           ? symbolizer->timeout_ms - (unsigned)symbolizer->spent_ms
+                           : 0;
+    symbolizer->note = gs_line_helper_resolve(symbolizer->helper, left_ms, queries, used);
+    symbolizer->spent_ms += (gs_helper_now() - begin_ns) / 1000000;
     for (size_t i = 0; i < used; i++) {
         if (queries[i].file == NULL)
             continue;

@@ -136,6 +136,7 @@ struct gs_error {
     uint64_t offset;           /* > 0: bytes into the live allocation */
     struct gs_allocation allocation;
     struct gs_free_site first_freed;
+    uint32_t suppressed_by, beyond_rule; /* as in gs_group; the report's copy alone */
 };
 
 struct gs_tracker {

@@ -242,3 +242,62 @@ Test(meta, checker_sees_what_is_broken)
     bed.heap->stats.reserved_bytes -= 512;
     bed_fini(&bed);
 }
+
+/* What a scan of host memory leaves out: every mapping there is, and none that is gone.
+ */
+struct visited {
+    uintptr_t wanted;
+    size_t bytes, count;
+};
+
+static void visit_mapping(void *self, uintptr_t begin, size_t bytes)
+{
+    struct visited *visited = self;
+
+    visited->count++;
+    if (begin == visited->wanted)
+        visited->bytes = bytes;
+}
+
+Test(meta, mappings_are_known_while_they_last)
+{
+    struct visited visited = {0};
+    void *memory = gs_meta_map(12288), *other;
+
+    cr_assert_not_null(memory);
+    visited.wanted = (uintptr_t)memory;
+    cr_expect(gs_meta_visit(visit_mapping, &visited));
+    cr_expect_eq(visited.bytes, 12288);
+    gs_meta_unmap(memory, 12288);
+    visited.bytes = 0;
+    cr_expect(gs_meta_visit(visit_mapping, &visited));
+    cr_expect_eq(visited.bytes, 0);
+    for (unsigned i = 0; i < GS_META_MAPPINGS; i++) {
+        other = gs_meta_map(4096);
+        cr_assert_not_null(other);
+        gs_meta_unmap(other, 4096);
+    }
+    cr_expect_not(gs_meta_visit(visit_mapping, &visited), "some were not noted");
+}
+
+static void visit_holder(void *self, uintptr_t begin, size_t bytes)
+{
+    struct visited *visited = self;
+
+    visited->count += visited->wanted - begin < bytes;
+}
+
+/* A segment's record has its address, as a pointer of the program's would be. */
+Test(meta, records_with_addresses_lie_in_mappings_that_are_known)
+{
+    struct visited visited = {0};
+    struct bed bed;
+    struct gs_block *block;
+
+    bed_init(&bed, GS_GIB, 0);
+    block = bed_claim(&bed, bed_alloc(&bed, 4 * GS_MIB));
+    visited.wanted = (uintptr_t)&block->segment->addr;
+    cr_expect(gs_meta_visit(visit_holder, &visited));
+    cr_expect_eq(visited.count, 1);
+    bed_fini(&bed);
+}

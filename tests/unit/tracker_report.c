@@ -137,6 +137,8 @@ Test(report, an_error_and_leaks)
         "  libtorch_cuda.so           2.00 GiB          8\n"
         "  app                        40.0 MiB          1\n"
         "\n"
+        "To suppress LEAK 1:  leak:run   in GPUSHIM_SUPPRESSIONS\n"
+        "To suppress LEAK 2:  leak:load_batch   in GPUSHIM_SUPPRESSIONS\n"
         "SUMMARY: gpushim: 1 error, 2.04 GiB leaked in 9 allocations, 2 places\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -194,6 +196,7 @@ Test(report, nothing_but_addresses_without_a_symbolizer)
                    "    #0 0x90010\n"
                    "    #1 ??                            app+0x210\n"
                    "\n"
+                   "To suppress LEAK 1:  leak:app   in GPUSHIM_SUPPRESSIONS\n"
                    "SUMMARY: gpushim: 0 errors, 512 B leaked in 1 allocation, 1 place\n");
     gs_text_free(&text);
     gs_tracker_destroy(tracker);
@@ -340,6 +343,7 @@ Test(report, what_a_reset_lost_is_told_apart)
         "Memory by owner, GPU 0           live     allocs\n"
         "  app                           256 B          1\n"
         "\n"
+        "To suppress LEAK 1, 2:  leak:load_batch   in GPUSHIM_SUPPRESSIONS\n"
         "SUMMARY: gpushim: 0 errors, 1.25 KiB leaked in 3 allocations, 2 places\n");
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
@@ -512,6 +516,10 @@ Test(report, owners_are_per_device_and_ranked)
                      "Memory by owner, pinned host     live     allocs\n"
                      "  libtorch_cuda.so           12.0 MiB          1\n"
                      "\n"
+                     "To suppress LEAK 1, 2, 4:  leak:at::native::empty_cuda   in "
+                     "GPUSHIM_SUPPRESSIONS\n"
+                     "To suppress LEAK 3, 5:  leak:load_batch   in "
+                     "GPUSHIM_SUPPRESSIONS\n"
                      "SUMMARY: gpushim: 0 errors, 78.0 MiB leaked in 7 allocations, "
                      "7 places\n");
     free(text);

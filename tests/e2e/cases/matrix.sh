@@ -33,7 +33,7 @@ for name in pipeline threads pinned managed async freewait sizes capture devices
     add_case "matrix $name $way" matrix_case "${name}_$way" clean
   done
 done
-for name in leaky badfree reset context rare fork vfork ipc oddities; do
+for name in leaky badfree referenced reset context rare fork vfork ipc oddities; do
   for way in $(ways_of "$name"); do
     add_case "matrix $name $way" matrix_case "${name}_$way" any
   done

@@ -1,0 +1,152 @@
+/*
+ * leak_rules.c - reads the files that GPUSHIM_SUPPRESSIONS names.
+ *
+ * They are read at the first CUDA call and not at exit: what is wrong with them should be
+ * known before a long run, and the program may change its folder meanwhile.
+ *
+ * Owns:  the rules.   Lock: start-up's writes them; the report, made once, looks them up.
+ */
+#include "leak_rules.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "log.h"
+
+/* A file with more is none of rules. */
+#define FILE_BYTES_MAX (64 * GS_MIB)
+/* Malformed lines of a file that are told one by one. */
+#define PROBLEMS_TOLD 20u
+
+static struct gs_suppressions *rules;
+static bool started;
+
+/* What is told about one file. */
+struct telling {
+    const char *path;
+    unsigned problems;
+};
+
+static void tell_problem(void *self, unsigned line, const char *what)
+{
+    struct telling *telling = self;
+    if (++telling->problems <= PROBLEMS_TOLD) {
+        gs_log_line(GS_LOG_WARN, "%.600s:%u: %s; ignored", telling->path, line, what);
+    }
+}
+
+static void tell_file(const char *path, const char *what)
+{
+    gs_log_line(GS_LOG_WARN, "GPUSHIM_SUPPRESSIONS: cannot read %.600s: %s", path, what);
+}
+
+/* The whole file, `*length` bytes from malloc. NULL: it was told why not. */
+static char *read_file(const char *path, size_t *length)
+{
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        tell_file(path, gs_log_error_text(errno));
+        if (fd >= 0) {
+            close(fd);
+        }
+        return NULL;
+    }
+    const char *wrong = NULL;
+    if (!S_ISREG(info.st_mode)) {
+        wrong = "not a regular file";
+    } else if ((uint64_t)info.st_size > FILE_BYTES_MAX) {
+        wrong = "larger than 64 MiB";
+    }
+    char *text = wrong ? NULL : malloc((size_t)info.st_size + 1);
+    if (!wrong && !text) {
+        wrong = gs_status_text(GS_ERR_HOST_NOMEM);
+    }
+    *length = 0;
+    while (!wrong && *length < (size_t)info.st_size) {
+        ssize_t got = read(fd, text + *length, (size_t)info.st_size - *length);
+        if (got < 0 && errno != EINTR) {
+            wrong = gs_log_error_text(errno);
+        } else if (got == 0) {
+            break; /* it became shorter meanwhile */
+        } else if (got > 0) {
+            *length += (size_t)got;
+        }
+    }
+    close(fd);
+    if (wrong) {
+        tell_file(path, wrong);
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static void add_file(const char *path)
+{
+    struct telling telling = {.path = path};
+    size_t length;
+    char *text = read_file(path, &length);
+    if (!text) {
+        return;
+    }
+    if (gs_suppressions_add(rules, path, text, length, tell_problem, &telling) != GS_OK) {
+        tell_file(path, gs_status_text(GS_ERR_HOST_NOMEM));
+    }
+    if (telling.problems > PROBLEMS_TOLD) {
+        gs_log_line(GS_LOG_WARN, "%.600s: %u more lines are ignored", path,
+                    telling.problems - PROBLEMS_TOLD);
+    }
+    free(text);
+}
+
+static void add_files(const char *list)
+{
+    char path[GS_OPTIONS_PATH_BYTES];
+    while (*list) {
+        size_t length = strcspn(list, ":");
+        memcpy(path, list, length);
+        path[length] = '\0';
+        if (length > 0) {
+            add_file(path);
+        }
+        list += length + (list[length] == ':');
+    }
+}
+
+static void print_builtin(void)
+{
+    struct gs_text text = {0};
+    gs_suppressions_print_builtin(&text);
+    if (text.data) {
+        gs_log_text(text.data, text.length);
+    }
+    gs_text_free(&text);
+}
+
+void gs_rules_start(const struct gs_options *options)
+{
+    if (started) {
+        return;
+    }
+    started = true;
+    if (options->suppressions_print) {
+        print_builtin();
+    }
+    if (!options->track || gs_suppressions_create(&rules) != GS_OK) {
+        return;
+    }
+    add_files(options->suppressions);
+    if (options->suppressions_builtin && gs_suppressions_add_builtin(rules) != GS_OK) {
+        gs_log_line(GS_LOG_WARN, "no memory for the built-in suppressions");
+    }
+}
+
+struct gs_suppressions *gs_rules(void)
+{
+    return rules;
+}

@@ -1,0 +1,169 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# suppressions.sh - rules for known leaks and wrong frees: what they match is counted apart
+# and does not make a run fail, all else is reported as without them; what is wrong with a
+# file is said in a line and harms nothing.
+
+# Places of leaky.c: build_index 3 MiB in 3, load_weights 24 MiB, stage_input 256 KiB (pinned),
+# share_state 512 KiB (managed), queue_scratch 768 KiB.
+
+# suppress_case RULES LINE SUMMARY: with these rules leaky has this line and this summary.
+suppress_case() {
+  printf '%b' "$1" >rules
+  preloaded shim GPUSHIM_SUPPRESSIONS=rules -- "$apps/leaky_shared"
+  expect_status shim 0
+  expect_only_report shim.err
+  expect_equal "suppressed" "$2" "$(sed -n 's/^==[0-9]*== Suppressed: //p' shim.err)"
+  expect_equal "summary" "$3" "$(sed -n 's/^==[0-9]*== SUMMARY: gpushim: //p' shim.err)"
+}
+all_leaks='0 errors, 28.5 MiB leaked in 7 allocations, 5 places'
+add_case "suppressions by function" suppress_case 'leak:^load_weights$\n' \
+  '1 allocation, 24.0 MiB by 1 rule' '0 errors, 4.50 MiB leaked in 6 allocations, 4 places'
+add_case "suppressions by file" suppress_case 'leak:leaky.c\n' \
+  '7 allocations, 28.5 MiB by 1 rule' '0 errors, 0 B leaked in 0 allocations, 0 places'
+add_case "suppressions by module" suppress_case 'leak:^leaky_shared$\n' \
+  '7 allocations, 28.5 MiB by 1 rule' '0 errors, 0 B leaked in 0 allocations, 0 places'
+add_case "suppressions by whole path" suppress_case 'leak:/tests/apps/leaky.c$\n' \
+  '7 allocations, 28.5 MiB by 1 rule' '0 errors, 0 B leaked in 0 allocations, 0 places'
+add_case "suppressions of two" suppress_case \
+  '# known\n\nleak:*index\n  leak:queue_*ch  \r\nleak:nobody\n' \
+  '4 allocations, 3.75 MiB by 2 rules' \
+  '0 errors, 24.8 MiB leaked in 3 allocations, 3 places'
+add_case "suppressions of nothing" suppress_case 'leak:nobody\nfree:load_weights\n' '' "$all_leaks"
+add_case "suppressions of another device" suppress_case 'leak:load_weights device=1\n' '' \
+  "$all_leaks"
+add_case "suppressions within caps" suppress_case \
+  'leak:build_index max_count=3 max_bytes=3M device=0\n' '3 allocations, 3.00 MiB by 1 rule' \
+  '0 errors, 25.5 MiB leaked in 4 allocations, 4 places'
+
+# suppress_beyond_case RULE TEXT: more than the rule's cap allows is reported, with the reason.
+suppress_beyond_case() {
+  suppress_case "$1\n" '' "$all_leaks"
+  expect_count shim.err '^==[0-9]+==   not suppressed: ' 1
+  expect_equal "reason" "$2" \
+    "$(sed -n '/LEAK 2:/,/#0 build_index/s/^==[0-9]*==   not suppressed: //p' shim.err)"
+}
+add_case "suppressions beyond max_count" suppress_beyond_case 'leak:build_index max_count=2' \
+  '3 allocations of 3.00 MiB in all, more than leak:build_index max_count=2 (rules:1) allows'
+add_case "suppressions beyond max_bytes" suppress_beyond_case 'leak:build_index max_bytes=2M' \
+  '3 allocations of 3.00 MiB in all, more than leak:build_index max_bytes=2097152 (rules:1) allows'
+
+# What was counted stays in the totals, and is said there.
+suppress_totals_case() {
+  echo leak:load_weights >rules
+  preloaded shim GPUSHIM_SUPPRESSIONS=rules GPUSHIM_VERBOSE=2 -- "$apps/leaky_shared"
+  expect_text shim.err \
+    '^==[0-9]+==   live at exit   28[.]3 MiB in 6 allocations  \(suppressed 24[.]0 MiB in 1\)$'
+  expect_text shim.err '^==[0-9]+==          1  24[.]0 MiB  leak:load_weights \(rules:1\)$'
+  expect_text shim.err '^==[0-9]+==   leaky_shared               28[.]3 MiB          6$'
+}
+add_case "suppressions in the totals" suppress_totals_case
+
+# A run with nothing but known leaks: three lines, and no exit code of ours.
+suppress_exit_case() {
+  echo leak:leaky.c >rules
+  preloaded shim GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 -- "$apps/leaky_shared"
+  expect_status shim 0
+  expect_equal "lines" 3 "$(wc -l <shim.err)"
+  echo leak:build_index >rules
+  preloaded some GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 -- "$apps/leaky_shared"
+  expect_status some 9
+}
+add_case "suppressions and GPUSHIM_ERROR_EXITCODE" suppress_exit_case
+
+# The printed rule of each leak, put into a file, leaves nothing.
+suppress_advice_case() {
+  preloaded first -- "$apps/leaky_$1"
+  sed -nE 's/^==[0-9]+== To suppress LEAK [0-9, ]+:  (leak:.*)   in GPUSHIM_SUPPRESSIONS$/\1/p' \
+    first.err >rules
+  expect_equal "rules" 5 "$(wc -l <rules)"
+  expect_text rules '^leak:build_index$'
+  preloaded shim GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 -- "$apps/leaky_$1"
+  expect_status shim 0
+  expect_text shim.err 'Suppressed: 7 allocations, 28[.]5 MiB by 5 rules$'
+}
+add_case "suppressions advised shared" suppress_advice_case shared
+add_case "suppressions advised linked" suppress_advice_case linked
+
+# Wrong frees.
+suppress_free_case() {
+  preloaded first -- "$apps/badfree_shared"
+  errors=$(sed -nE 's/.*SUMMARY: gpushim: ([0-9]+) errors.*/\1/p' first.err)
+  echo free:free_twice >rules
+  preloaded shim GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 -- "$apps/badfree_shared"
+  expect_status shim 9
+  twice=$(grep -c 'ERROR [0-9]*: double free' first.err)
+  expect_text shim.err "Suppressed: $twice errors? by 1 rule\$"
+  expect_text shim.err "SUMMARY: gpushim: $((errors - twice)) errors?, 0 B leaked"
+  expect_no_text shim.err 'double free'
+  echo free:badfree.c >rules
+  preloaded all GPUSHIM_SUPPRESSIONS=rules GPUSHIM_ERROR_EXITCODE=9 -- "$apps/badfree_shared"
+  expect_status all 0
+  echo 'free:badfree.c max_count=1' >rules
+  preloaded cap GPUSHIM_SUPPRESSIONS=rules -- "$apps/badfree_shared"
+  expect_count cap.err "not suppressed: $errors errors in all, more than free:badfree.c" "$errors"
+}
+add_case "suppressions of wrong frees" suppress_free_case
+
+# What is wrong with files is said, and the rest is used.
+suppress_files_case() {
+  printf 'leak:build_index\nrace:x\nleak:a max_count=many\n' >one
+  echo leak:load_weights >two
+  mkdir folder
+  preloaded shim GPUSHIM_SUPPRESSIONS=one:missing::folder:two -- "$apps/leaky_shared"
+  expect_status shim 0
+  expect_text shim.err '^gpushim: one:2: neither leak:PATTERN nor free:PATTERN; ignored$'
+  expect_text shim.err '^gpushim: one:3: max_count is not a whole number; ignored$'
+  expect_text shim.err '^gpushim: GPUSHIM_SUPPRESSIONS: cannot read missing: '
+  expect_text shim.err '^gpushim: GPUSHIM_SUPPRESSIONS: cannot read folder: not a regular file$'
+  expect_count shim.err '^gpushim: ' 4
+  expect_text shim.err 'Suppressed: 4 allocations, 27[.]0 MiB by 2 rules$'
+}
+add_case "suppressions from several files" suppress_files_case
+
+suppress_many_problems_case() {
+  seq 100 >rules
+  preloaded shim GPUSHIM_SUPPRESSIONS=rules -- "$apps/leaky_shared"
+  expect_count shim.err '^gpushim: rules:[0-9]+: ' 20
+  expect_text shim.err '^gpushim: rules: 80 more lines are ignored$'
+}
+add_case "suppressions of no grammar" suppress_many_problems_case
+
+# A library that is called as cuBLAS is called: what it keeps is folded, unless that is off,
+# or it is more than a framework keeps.
+suppress_builtin_case() {
+  need_file "$apps/plugin_shared.so"
+  cp "$apps/plugin_shared.so" libcublas.so.13
+  preloaded shim GPUSHIM_ERROR_EXITCODE=9 GPUSHIM_VERBOSE=2 -- "$apps/plugin" ./libcublas.so.13
+  expect_status shim 0
+  expect_text shim.err 'Suppressed: [0-9]+ allocations?, .* by 1 built-in rule$'
+  expect_text shim.err '  leak:\^libcublas[.]so max_count=256 \(built-in\)$'
+  expect_text shim.err '  live at exit .*  \(kept by libraries .* in [0-9]+\)$'
+  preloaded off GPUSHIM_ERROR_EXITCODE=9 GPUSHIM_SUPPRESSIONS_BUILTIN=off -- \
+    "$apps/plugin" ./libcublas.so.13
+  expect_status off 9
+  expect_no_text off.err 'Suppressed'
+}
+add_case "suppressions built in" suppress_builtin_case
+
+suppress_print_case() {
+  preloaded shim GPUSHIM_SUPPRESSIONS_PRINT=on GPUSHIM_SUPPRESSIONS_BUILTIN=off -- \
+    "$apps/leaky_shared"
+  grep -vE '^==[0-9]+==( |$)' shim.err >rules
+  expect_text rules '^leak:\^libcublas[.]so max_count=256$'
+  cp "$apps/plugin_shared.so" libcublas.so.13
+  preloaded read GPUSHIM_SUPPRESSIONS=rules GPUSHIM_SUPPRESSIONS_BUILTIN=off -- \
+    "$apps/plugin" ./libcublas.so.13
+  expect_text read.err 'Suppressed: .* by 1 rule$'
+  expect_only_report read.err
+}
+add_case "suppressions printed" suppress_print_case
+
+# A hundred thousand rules.
+suppress_much_case() {
+  seq -f 'leak:^nobody_%.0f$' 100000 >rules
+  echo leak:load_weights >>rules
+  preloaded shim GPUSHIM_SUPPRESSIONS=rules -- "$apps/leaky_shared"
+  expect_text shim.err 'Suppressed: 1 allocation, 24[.]0 MiB by 1 rule$'
+}
+add_case "suppressions by the thousand" suppress_much_case

@@ -1,0 +1,363 @@
+/*
+ * tracker_suppress.c - proves which lines are rules, what is said of the others, what a
+ * pattern matches, and that many rules answer as each alone would.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "suppress_internal.h"
+
+struct problems {
+    char text[4096];
+    size_t length;
+};
+
+static void note_problem(void *self, unsigned line, const char *what)
+{
+    struct problems *problems = self;
+
+    problems->length += (size_t)snprintf(problems->text + problems->length,
+                                         sizeof problems->text - problems->length,
+                                         "%u: %s\n", line, what);
+}
+
+static struct gs_suppressions *rules_of(const char *text, size_t length,
+                                        struct problems *problems)
+{
+    struct gs_suppressions *rules = NULL;
+
+    memset(problems, 0, sizeof *problems);
+    cr_assert_eq(gs_suppressions_create(&rules), GS_OK);
+    cr_assert_eq(
+        gs_suppressions_add(rules, "r.txt", text, length, note_problem, problems), GS_OK);
+    return rules;
+}
+
+/* A file of which nothing is wrong. */
+static struct gs_suppressions *good_rules(const char *text)
+{
+    struct problems problems;
+    struct gs_suppressions *rules = rules_of(text, strlen(text), &problems);
+
+    cr_assert_str_eq(problems.text, "");
+    return rules;
+}
+
+static uint32_t find_name(struct gs_suppressions *rules, const char *name)
+{
+    return gs_suppressions_find(rules, GS_RULE_LEAK, 0, GS_RULE_TEXT_NAME, name);
+}
+
+static uint32_t find_path(struct gs_suppressions *rules, const char *path)
+{
+    return gs_suppressions_find(rules, GS_RULE_LEAK, 0, GS_RULE_TEXT_PATH, path);
+}
+
+/* --- lines ----------------------------------------------------------------------------
+ */
+
+Test(suppress, a_file_has_rules_comments_and_blank_lines)
+{
+    struct gs_suppressions *rules =
+        good_rules("\xef\xbb\xbf# known\n\n   \t\n"
+                   "leak:load_batch\r\n"
+                   "  leak: operator new(unsigned long) max_count=3  max_bytes=20M\n"
+                   "\t# not this\n"
+                   "free:^evict$ device=2\n"
+                   "leak:a == b\n"
+                   "leak:last");
+    const struct gs_rule *rule;
+
+    cr_assert_eq(gs_suppressions_count(rules), 5);
+    cr_expect(gs_suppressions_need_names(rules));
+    rule = gs_suppressions_rule(rules, 0);
+    cr_expect_eq(rule->kind, GS_RULE_LEAK);
+    cr_expect_str_eq(rule->pattern, "load_batch");
+    cr_expect_eq(rule->device, -1);
+    cr_expect_eq(rule->max_count, GS_RULE_ANY);
+    cr_expect_eq(rule->max_bytes, GS_RULE_ANY);
+    cr_expect_str_eq(rule->source, "r.txt");
+    cr_expect_eq(rule->line, 4);
+    rule = gs_suppressions_rule(rules, 1);
+    cr_expect_str_eq(rule->pattern, "operator new(unsigned long)");
+    cr_expect_eq(rule->max_count, 3);
+    cr_expect_eq(rule->max_bytes, 20 * GS_MIB);
+    rule = gs_suppressions_rule(rules, 2);
+    cr_expect_eq(rule->kind, GS_RULE_FREE);
+    cr_expect_str_eq(rule->pattern, "^evict$");
+    cr_expect_eq(rule->device, 2);
+    cr_expect_str_eq(gs_suppressions_rule(rules, 3)->pattern, "a == b");
+    cr_expect_str_eq(gs_suppressions_rule(rules, 4)->pattern, "last");
+    cr_expect_eq(gs_suppressions_rule(rules, 4)->line, 9);
+    gs_suppressions_destroy(rules);
+}
+
+Test(suppress, a_malformed_line_is_told_and_skipped)
+{
+    static const char text[] = "leak:first\n"
+                               "race:thread\n"
+                               "load_batch\n"
+                               "leak:\n"
+                               "leak: max_count=1\n"
+                               "leak:a max_count=few\n"
+                               "leak:a max_bytes=1X\n"
+                               "leak:a max_count=1 max_count=2\n"
+                               "leak:a max_cuont=1\n"
+                               "leak:a device=gpu\n"
+                               "free:a max_bytes=1M\n"
+                               "leak:a max_count=18446744073709551615\n"
+                               "leak:a max_bytes=99999999999T\n"
+                               "leak:\0hidden\n"
+                               "leak:second\n";
+    struct problems problems;
+    struct gs_suppressions *rules = rules_of(text, sizeof text - 1, &problems);
+
+    cr_expect_str_eq(
+        problems.text,
+        "2: neither leak:PATTERN nor free:PATTERN\n"
+        "3: neither leak:PATTERN nor free:PATTERN\n"
+        "4: no pattern\n"
+        "5: no pattern\n"
+        "6: max_count is not a whole number\n"
+        "7: max_bytes is not a size (such as 20M)\n"
+        "8: max_count is there twice\n"
+        "9: unknown setting behind the pattern (max_count, max_bytes and device are "
+        "known)\n"
+        "10: device is not the number of one\n"
+        "11: max_bytes is for leak: rules only\n"
+        "12: max_count is not a whole number\n"
+        "13: max_bytes is not a size (such as 20M)\n"
+        "14: a NUL byte\n");
+    cr_assert_eq(gs_suppressions_count(rules), 2);
+    cr_expect_eq(find_name(rules, "the second"), 1);
+    gs_suppressions_destroy(rules);
+}
+
+Test(suppress, a_line_of_any_length_is_taken_or_told)
+{
+    char text[5000 + 8];
+    struct problems problems;
+
+    memcpy(text, "leak:", 5);
+    memset(text + 5, 'a', 5000);
+    struct gs_suppressions *rules = rules_of(text, 5005, &problems);
+    cr_expect_str_eq(problems.text, "1: longer than 4096 bytes\n");
+    gs_suppressions_destroy(rules);
+    rules = rules_of(text, 4096, &problems);
+    cr_expect_str_eq(problems.text, "");
+    cr_expect_eq(gs_suppressions_count(rules), 1);
+    gs_suppressions_destroy(rules);
+    rules = rules_of("", 0, &problems);
+    cr_expect_eq(gs_suppressions_count(rules), 0);
+    gs_suppressions_destroy(rules);
+}
+
+/* --- patterns -------------------------------------------------------------------------
+ */
+
+Test(suppress, patterns_match_as_leak_sanitizers_do)
+{
+    static const struct {
+        const char *pattern, *text;
+        bool matches;
+    } rows[] = {
+        {"load", "load_batch", true},
+        {"batch", "load_batch", true},
+        {"d_b", "load_batch", true},
+        {"loads", "load_batch", false},
+        {"LOAD", "load_batch", false},
+        {"^load", "load_batch", true},
+        {"^batch", "load_batch", false},
+        {"batch$", "load_batch", true},
+        {"load$", "load_batch", false},
+        {"^load_batch$", "load_batch", true},
+        {"^load_batch$", "load_batches", false},
+        {"l*h", "load_batch", true},
+        {"^l*h$", "load_batch", true},
+        {"^o*h$", "load_batch", false},
+        {"*batch", "load_batch", true},
+        {"^*batch$", "load_batch", true},
+        {"load*", "load_batch", true},
+        {"load*$", "load_batch", true},
+        {"b*l", "load_batch", false},
+        {"a*a*a", "load_batch", false},
+        {"a*a", "load_batch", true},
+        {"*", "x", true},
+        {"**", "x", true},
+        {"^$", "x", false},
+        {"bar$", "barbar", true}, /* the first that is found is not the last */
+        {"a*bar$", "a_bar_bar", true},
+        {"^ab*ba$", "aba", false}, /* the two parts do not overlap */
+        {"ns::f(char*)", "ns::f(char*)", true},
+        {"cost$a", "cost$a", true}, /* within a pattern it is what it is */
+        {"a^b", "a^b", true},
+        {"libfoo.so", "libfooXso", false},
+        {"x", "", false},
+    };
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
+        char line[64];
+        snprintf(line, sizeof line, "leak:%s\n", rows[i].pattern);
+        struct gs_suppressions *rules = good_rules(line);
+        cr_expect_eq(find_name(rules, rows[i].text), rows[i].matches ? 0 : GS_RULE_NONE,
+                     "%s in %s", rows[i].pattern, rows[i].text);
+        gs_suppressions_destroy(rules);
+    }
+}
+
+Test(suppress, paths_are_compared_by_base_name_unless_a_rule_has_a_slash)
+{
+    struct gs_suppressions *rules = good_rules("leak:^libfoo.so\n"
+                                               "leak:/opt/app/*/libbar.so\n"
+                                               "leak:opt\n");
+
+    cr_expect_eq(find_path(rules, "/usr/lib/libfoo.so.2"), 0);
+    cr_expect_eq(find_path(rules, "libfoo.so.2"), 0);
+    cr_expect_eq(find_path(rules, "/opt/app/x/libbar.so"), 1);
+    cr_expect_eq(find_path(rules, "/opt/other/libbar.so"), GS_RULE_NONE);
+    cr_expect_eq(find_path(rules, "/lib/libopt.so"), 2);
+    cr_expect_eq(find_path(rules, NULL), GS_RULE_NONE);
+    gs_suppressions_destroy(rules);
+}
+
+Test(suppress, kind_and_device_are_minded_and_the_first_rule_decides)
+{
+    struct gs_suppressions *rules = good_rules("free:load\n"
+                                               "leak:load device=1\n"
+                                               "leak:load_batch\n"
+                                               "leak:load\n");
+
+    cr_expect_eq(gs_suppressions_find(rules, GS_RULE_LEAK, 0, GS_RULE_TEXT_NAME, "load"),
+                 3);
+    cr_expect_eq(
+        gs_suppressions_find(rules, GS_RULE_LEAK, 1, GS_RULE_TEXT_NAME, "load_batch"), 1);
+    cr_expect_eq(
+        gs_suppressions_find(rules, GS_RULE_LEAK, 0, GS_RULE_TEXT_NAME, "load_batch"), 2);
+    cr_expect_eq(gs_suppressions_find(rules, GS_RULE_FREE, 5, GS_RULE_TEXT_NAME, "load"),
+                 0);
+    gs_suppressions_destroy(rules);
+    cr_expect_eq(find_name(NULL, "load"), GS_RULE_NONE);
+}
+
+/* --- many rules -----------------------------------------------------------------------
+ */
+
+static char random_letter(unsigned *seed, const char *letters)
+{
+    return letters[(unsigned)rand_r(seed) % strlen(letters)];
+}
+
+/* Against each rule tried by itself: few letters, so that much matches, and long parts.
+ */
+Test(suppress, the_index_answers_as_all_rules_one_by_one)
+{
+    unsigned seed = 7;
+    size_t matches = 0;
+
+    for (unsigned round = 0; round < 60; round++) {
+        char text[8192], *at = text;
+        for (unsigned i = 0; i < 100; i++) {
+            at += sprintf(at, "leak:%s", rand_r(&seed) % 8 == 0 ? "^" : "");
+            unsigned length = 1 + (unsigned)rand_r(&seed) % (round % 2 ? 6 : 40);
+            for (unsigned k = 0; k < length; k++)
+                *at++ = random_letter(&seed, rand_r(&seed) % 9 == 0 ? "*/" : "ab");
+            at += sprintf(at, "%s\n", rand_r(&seed) % 8 == 0 ? "$" : "");
+        }
+        struct gs_suppressions *rules = good_rules(text);
+        cr_assert_gt(gs_suppressions_count(rules), GS_RULE_FEW);
+        for (unsigned i = 0; i < 200; i++) {
+            char name[64];
+            unsigned length = 1 + (unsigned)rand_r(&seed) % 60;
+            uint32_t expected = GS_RULE_NONE;
+            for (unsigned k = 0; k < length; k++)
+                name[k] = random_letter(&seed, "aab/b");
+            name[length] = '\0';
+            for (uint32_t k = 0; k < gs_suppressions_count(rules); k++) {
+                if (gs_pattern_matches(gs_suppressions_rule(rules, k)->pattern, name)) {
+                    expected = k;
+                    break;
+                }
+            }
+            matches += expected != GS_RULE_NONE;
+            cr_assert_eq(find_name(rules, name), expected, "%s", name);
+        }
+        gs_suppressions_destroy(rules);
+    }
+    cr_expect_gt(matches, 1000);
+}
+
+/* What 100,000 rules and 20,000 names take. Trying each rule takes some 100 s. */
+Test(suppress, a_hundred_thousand_rules_take_no_second)
+{
+    char *text = malloc(100000 * 64), *at = text, name[96];
+    struct timespec start, end;
+    uint32_t found = 0;
+
+    cr_assert_not_null(text);
+    for (unsigned i = 0; i < 100000; i++)
+        at += sprintf(at, "leak:^namespace::Class%u::method_%u$\n", i % 1000, i);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &start);
+    struct gs_suppressions *rules = good_rules(text);
+    for (unsigned i = 0; i < 20000; i++) {
+        snprintf(name, sizeof name, "namespace::Class%u::method_%u", i * 5 % 1000, i * 5);
+        found += find_name(rules, name) == i * 5;
+    }
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
+    double seconds =
+        (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9;
+    printf("100,000 rules, 20,000 names: %.3f s\n", seconds);
+    cr_expect_eq(found, 20000);
+    cr_expect_lt(seconds, 1.0);
+    gs_suppressions_destroy(rules);
+    free(text);
+}
+
+/* --- built-in rules -------------------------------------------------------------------
+ */
+
+Test(suppress, built_in_rules_know_libraries_and_not_frameworks)
+{
+    static const char *const yes[] = {
+        "libcublas.so.12", "libcublasLt.so.13",  "libcudnn_engines_precompiled.so.9",
+        "libcufft.so.11",  "libcusparseLt.so.0", "libcusolverMg.so.11",
+        "libcurand.so.10", "libnccl.so.2",       "libnvshmem_host.so.3"};
+    static const char *const no[] = {
+        "libcudart.so.13", "libcuda.so.1", "libtorch_cuda.so", "libc10_cuda.so",
+        "libmycublas.so",  "app",          "libgpushim.so"};
+    struct gs_suppressions *rules = NULL;
+
+    cr_assert_eq(gs_suppressions_create(&rules), GS_OK);
+    cr_assert_eq(gs_suppressions_add_builtin(rules), GS_OK);
+    cr_expect_not(gs_suppressions_need_names(rules));
+    for (size_t i = 0; i < GS_ARRAY_LEN(yes); i++)
+        cr_expect_neq(find_path(rules, yes[i]), GS_RULE_NONE, "%s", yes[i]);
+    for (size_t i = 0; i < GS_ARRAY_LEN(no); i++)
+        cr_expect_eq(find_path(rules, no[i]), GS_RULE_NONE, "%s", no[i]);
+    gs_suppressions_destroy(rules);
+}
+
+/* What is printed, read as a file, has the same rules. */
+Test(suppress, built_in_rules_are_printed_in_the_grammar_of_files)
+{
+    struct gs_suppressions *builtin = NULL;
+    struct gs_text text = {0};
+
+    gs_suppressions_print_builtin(&text);
+    struct gs_suppressions *read = good_rules(text.data);
+    cr_assert_eq(gs_suppressions_create(&builtin), GS_OK);
+    cr_assert_eq(gs_suppressions_add_builtin(builtin), GS_OK);
+    cr_assert_eq(gs_suppressions_count(read), gs_suppressions_count(builtin));
+    for (uint32_t i = 0; i < gs_suppressions_count(read); i++) {
+        const struct gs_rule *a = gs_suppressions_rule(read, i);
+        const struct gs_rule *b = gs_suppressions_rule(builtin, i);
+        cr_expect_str_eq(a->pattern, b->pattern);
+        cr_expect_eq(a->max_count, b->max_count);
+        cr_expect_eq(a->kind, b->kind);
+    }
+    gs_suppressions_destroy(read);
+    gs_suppressions_destroy(builtin);
+    gs_text_free(&text);
+}

@@ -1,0 +1,413 @@
+/*
+ * leak_scan.c - the scan as a whole: collects what is looked for, reads the memory page
+ * by page.
+ *
+ * Of private mappings only pages are read that the process has written, of all only those
+ * that are there (pagemap): a read would otherwise make pages. All of the scan's own
+ * memory is mapped and left out, as are the tracker's tables, which hold the addresses.
+ *
+ * Owns: a struct gs_scan while it runs.   Lock: none.   Design: docs/tracker.md
+ */
+#include "leak_scan_internal.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "groups.h"
+#include "tracker_internal.h"
+
+#define BATCH_BYTES  (256 * (size_t)GS_KIB) /* stays in a core's own cache */
+#define BATCH_PIECES 64u
+#define PAGE_ENTRIES 4096u
+#define LINE_BYTES   (16 * (size_t)GS_KIB)
+#define OTHER_RANGES 32768u /* beside the targets': modules, tables */
+/* How far below this file's frames others of the report may have lain. */
+#define REPORT_STACK_BYTES (256 * (uintptr_t)GS_KIB)
+
+/* pagemap, as Documentation/admin-guide/mm/pagemap.rst has it */
+#define PAGE_PRESENT (UINT64_C(1) << 63)
+#define PAGE_SWAPPED (UINT64_C(1) << 62)
+#define PAGE_OF_FILE (UINT64_C(1) << 61) /* or of shared memory */
+
+/* All that a scan needs, in one mapping. */
+struct work {
+    uint64_t batch[BATCH_BYTES / 8];
+    uint64_t pages[PAGE_ENTRIES];
+    char lines[LINE_BYTES];
+    struct iovec pieces[BATCH_PIECES];
+    struct gs_scan_filter filter;
+    struct gs_scan_stacks stacks;
+    struct gs_scan_range roots[OTHER_RANGES];
+    struct gs_scan_range skips[]; /* one for each target, and OTHER_RANGES */
+};
+
+struct run {
+    struct gs_scan *scan;
+    struct work *work;
+    struct gs_scan_ranges skips, roots;
+    size_t piece_count, batch_bytes;
+    bool batch_root;
+    uintptr_t page_bytes;
+    int pagemap;
+    uint64_t deadline_ns; /* 0: none */
+    const char *why_not;
+};
+
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static_assert(offsetof(struct gs_scan_target, addr) == 0 &&
+                  sizeof(struct gs_scan_target) <= GS_SCAN_ITEM_MAX &&
+                  offsetof(struct gs_scan_range, begin) == 0 &&
+                  sizeof(uintptr_t) == sizeof(uint64_t),
+              "gs_scan_sort sorts them");
+
+/* --- reading ---------------------------------------------------------------------------
+ */
+
+/* Returns the bytes read, from the front; 0: none. */
+static size_t read_pieces(struct run *run, const struct iovec *pieces, size_t count,
+                          size_t bytes)
+{
+    struct iovec into = {.iov_base = run->work->batch, .iov_len = bytes};
+    ssize_t got = process_vm_readv(getpid(), &into, 1, pieces, count, 0);
+
+    if (got < 0 && (errno == ENOSYS || errno == EPERM))
+        run->why_not = "the kernel does not allow process_vm_readv here";
+    return got < 0 ? 0 : (size_t)got;
+}
+
+static void look_at(struct run *run, size_t bytes)
+{
+    run->scan->scanned_bytes += bytes;
+    gs_scan_words(run->scan, &run->work->filter, run->work->batch, bytes / 8,
+                  run->batch_root);
+}
+
+/* A page of the batch cannot be read: page by page, without it. */
+static void read_singly(struct run *run)
+{
+    for (size_t i = 0; i < run->piece_count; i++) {
+        uintptr_t begin = (uintptr_t)run->work->pieces[i].iov_base;
+        uintptr_t end = begin + run->work->pieces[i].iov_len;
+        while (begin < end && !run->why_not) {
+            uintptr_t next = (begin & ~(run->page_bytes - 1)) + run->page_bytes;
+            struct iovec piece = {.iov_base = (void *)begin,
+                                  .iov_len = (next < end ? next : end) - begin};
+            size_t got = read_pieces(run, &piece, 1, piece.iov_len);
+            look_at(run, got);
+            begin = next;
+        }
+    }
+}
+
+static void flush(struct run *run)
+{
+    if (run->piece_count == 0)
+        return;
+    size_t got = read_pieces(run, run->work->pieces, run->piece_count, run->batch_bytes);
+    if (got == run->batch_bytes)
+        look_at(run, got);
+    else
+        read_singly(run);
+    run->piece_count = run->batch_bytes = 0;
+    if (run->deadline_ns != 0 && clock_ns() > run->deadline_ns)
+        run->why_not = "it would have taken too long";
+}
+
+/* Pages that are there, [begin, end), all root or all not. */
+static void add_piece(struct run *run, uintptr_t begin, uintptr_t end, bool root)
+{
+    if (root != run->batch_root)
+        flush(run);
+    run->batch_root = root;
+    begin = gs_round_up(begin, sizeof(uint64_t));
+    end &= ~(uintptr_t)(sizeof(uint64_t) - 1);
+    while (begin < end && !run->why_not) {
+        size_t room = BATCH_BYTES - run->batch_bytes;
+        size_t bytes = end - begin < room ? end - begin : room;
+        run->work->pieces[run->piece_count++] =
+            (struct iovec){.iov_base = (void *)begin, .iov_len = bytes};
+        run->batch_bytes += bytes;
+        begin += bytes;
+        if (run->batch_bytes == BATCH_BYTES || run->piece_count == BATCH_PIECES)
+            flush(run);
+    }
+}
+
+/* Without what is skipped, and apart for what is root. */
+static void cut(struct run *run, uintptr_t begin, uintptr_t end, bool stack)
+{
+    while (begin < end && !run->why_not) {
+        const struct gs_scan_range *skip = gs_scan_range_from(&run->skips, begin);
+        const struct gs_scan_range *root = gs_scan_range_from(&run->roots, begin);
+        uintptr_t until = end;
+
+        if (skip && skip->begin <= begin) {
+            begin = skip->end;
+            continue;
+        }
+        if (skip && skip->begin < until)
+            until = skip->begin;
+        if (root && root->begin > begin && root->begin < until)
+            until = root->begin;
+        if (root && root->begin <= begin && root->end < until)
+            until = root->end;
+        add_piece(run, begin, until, stack || (root && root->begin <= begin));
+        begin = until;
+    }
+}
+
+/* --- pages -----------------------------------------------------------------------------
+ */
+
+static bool is_wanted(uint64_t page, bool shared)
+{
+    if (shared)
+        return (page & PAGE_PRESENT) != 0;
+    return (page & (PAGE_PRESENT | PAGE_SWAPPED)) != 0 && (page & PAGE_OF_FILE) == 0;
+}
+
+/* Some pages of an area, from its page `first` on. False: they cannot be asked for. */
+static bool scan_pages(struct run *run, const struct gs_scan_area *area, uintptr_t first,
+                       size_t count)
+{
+    size_t wanted = count * sizeof(uint64_t);
+    ssize_t got = pread(run->pagemap, run->work->pages, wanted,
+                        (off_t)(first / run->page_bytes * sizeof(uint64_t)));
+
+    if (got <= 0 || got % (ssize_t)sizeof(uint64_t) != 0)
+        return false;
+    count = (size_t)got / sizeof(uint64_t);
+    for (size_t i = 0, end; i < count; i = end) {
+        end = i + 1;
+        if (!is_wanted(run->work->pages[i], area->shared))
+            continue;
+        while (end < count && is_wanted(run->work->pages[end], area->shared))
+            end++;
+        uintptr_t begin = first + i * run->page_bytes;
+        uintptr_t until = first + end * run->page_bytes;
+        cut(run, begin > area->begin ? begin : area->begin,
+            until < area->end ? until : area->end, area->root);
+    }
+    return true;
+}
+
+static void scan_area(struct run *run, const struct gs_scan_area *area)
+{
+    uintptr_t first = area->begin & ~(run->page_bytes - 1);
+
+    while (first < area->end && !run->why_not) {
+        size_t count = (area->end - first + run->page_bytes - 1) / run->page_bytes;
+        if (count > PAGE_ENTRIES)
+            count = PAGE_ENTRIES;
+        if (!scan_pages(run, area, first, count))
+            run->why_not = "/proc/self/pagemap cannot be read";
+        first += count * run->page_bytes;
+        if (run->deadline_ns != 0 && clock_ns() > run->deadline_ns)
+            run->why_not = "it would have taken too long";
+    }
+}
+
+static void scan_areas(struct run *run, int maps)
+{
+    struct gs_scan_lines lines = {.stacks = &run->work->stacks};
+    char *text = run->work->lines;
+    size_t used = 0;
+    ssize_t got;
+
+    while ((got = read(maps, text + used, LINE_BYTES - 1 - used)) > 0 && !run->why_not) {
+        char *line = text, *newline;
+        used += (size_t)got;
+        text[used] = '\0';
+        while ((newline = strchr(line, '\n')) != NULL && !run->why_not) {
+            struct gs_scan_area area;
+            *newline = '\0';
+            if (gs_scan_take_line(&lines, line, &area))
+                scan_area(run, &area);
+            line = newline + 1;
+        }
+        used -= (size_t)(line - text);
+        memmove(text, line, used);
+    }
+    flush(run);
+    if (got < 0)
+        run->why_not = "/proc/self/maps cannot be read";
+}
+
+/* --- what is looked for, and what is left out ------------------------------------------
+ */
+
+struct collect {
+    struct gs_scan *scan;
+    size_t capacity;
+    const struct gs_scan_config *config;
+};
+
+/* Keys above all addresses are handles, which nobody points to. */
+static bool is_address(const struct gs_allocation *allocation)
+{
+    return allocation->addr >> 56 == 0 && allocation->addr != 0;
+}
+
+static bool count_target(void *arg, const struct gs_allocation *allocation)
+{
+    *(size_t *)arg += is_address(allocation);
+    return true;
+}
+
+static bool add_target(void *arg, const struct gs_allocation *allocation)
+{
+    struct collect *collect = arg;
+    const struct gs_scan_config *config = collect->config;
+    struct gs_scan *scan = collect->scan;
+
+    if (!is_address(allocation))
+        return true;
+    scan->targets[scan->count++] = (struct gs_scan_target){
+        .addr = allocation->addr,
+        .bytes = allocation->bytes,
+        .driver_knows = config->driver_knows != NULL &&
+                        config->driver_knows(config->self, allocation->addr)};
+    return scan->count < collect->capacity;
+}
+
+static bool collect_targets(struct gs_tracker *tracker,
+                            const struct gs_scan_config *config, struct gs_scan *scan)
+{
+    struct collect collect = {.scan = scan, .config = config};
+
+    gs_records_visit(tracker, count_target, &collect.capacity);
+    collect.capacity += 64; /* other threads may go on */
+    scan->mapped_bytes = collect.capacity * sizeof *scan->targets;
+    scan->targets = gs_host_map(scan->mapped_bytes);
+    if (!scan->targets)
+        return false;
+    gs_records_visit(tracker, add_target, &collect);
+    return true;
+}
+
+static void skip_range(void *arg, uintptr_t begin, size_t bytes)
+{
+    gs_scan_range_add(arg, begin, begin + bytes);
+}
+
+/* Device memory that the host can read is the program's data and says nothing of who
+ * still has it; pinned memory is host memory like any other. */
+static bool skip_allocation(void *arg, const struct gs_allocation *allocation)
+{
+    if (is_address(allocation) && allocation->kind != GS_MEMORY_PINNED)
+        skip_range(arg, allocation->addr, allocation->bytes);
+    return true;
+}
+
+/* The tables that have addresses in them. */
+static void skip_tracker(struct gs_tracker *tracker, struct gs_scan_ranges *skips)
+{
+    skip_range(skips, (uintptr_t)tracker, sizeof *tracker);
+    for (uint32_t i = 0; i < GS_CHUNKS; i++) {
+        uintptr_t chunk =
+            (uintptr_t)__atomic_load_n(&tracker->chunks[i], __ATOMIC_ACQUIRE);
+        if (chunk == 0)
+            break;
+        skip_range(skips, chunk, sizeof(struct gs_record) << GS_CHUNK_SHIFT);
+    }
+    uintptr_t history = (uintptr_t)__atomic_load_n(&tracker->history, __ATOMIC_ACQUIRE);
+    if (history != 0)
+        skip_range(skips, history,
+                   tracker->config.free_history * sizeof(struct gs_history_entry));
+}
+
+static void find_ranges(struct run *run, struct gs_tracker *tracker,
+                        const struct gs_scan_config *config, size_t work_bytes)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+
+    skip_range(&run->skips, (uintptr_t)run->work, work_bytes);
+    skip_range(&run->skips, (uintptr_t)run->scan->targets, run->scan->mapped_bytes);
+    skip_tracker(tracker, &run->skips);
+    gs_records_visit(tracker, skip_allocation, &run->skips);
+    if (config->stack_from > here && here > REPORT_STACK_BYTES)
+        gs_scan_range_add(&run->skips, here - REPORT_STACK_BYTES, config->stack_from);
+    if (config->own_memory && !config->own_memory(config->self, skip_range, &run->skips))
+        run->why_not = "too much memory of the library's own";
+    if (!gs_scan_add_modules(config->own_code, &run->skips, &run->roots))
+        run->why_not = "the process is about to fork";
+    if (run->skips.overflow || run->roots.overflow)
+        run->why_not = "too many ranges";
+    gs_scan_ranges_settle(&run->skips);
+    gs_scan_ranges_settle(&run->roots);
+}
+
+/* --- the whole -------------------------------------------------------------------------
+ */
+
+static void run_in(struct gs_tracker *tracker, const struct gs_scan_config *config,
+                   struct run *run, size_t skip_capacity, size_t work_bytes)
+{
+    int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+
+    run->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    run->page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+    run->skips =
+        (struct gs_scan_ranges){.items = run->work->skips, .capacity = skip_capacity};
+    run->roots =
+        (struct gs_scan_ranges){.items = run->work->roots, .capacity = OTHER_RANGES};
+    if (maps < 0 || run->pagemap < 0)
+        run->why_not = "/proc/self/maps or pagemap cannot be read";
+    gs_scan_prepare(run->scan, &run->work->filter);
+    find_ranges(run, tracker, config, work_bytes);
+    gs_scan_find_stacks(&run->work->stacks, config->stack_from);
+    if (!run->why_not)
+        scan_areas(run, maps);
+    if (maps >= 0)
+        close(maps);
+    if (run->pagemap >= 0)
+        close(run->pagemap);
+}
+
+void gs_scan_run(struct gs_tracker *tracker, const struct gs_scan_config *config,
+                 struct gs_scan *scan)
+{
+    int saved = errno;
+    struct run run = {.scan = scan, .pagemap = -1};
+    uint64_t start_ns = clock_ns();
+
+    if (config->limit_ms != 0)
+        run.deadline_ns = start_ns + config->limit_ms * UINT64_C(1000000);
+    if (collect_targets(tracker, config, scan)) {
+        size_t skips = scan->count + 64 + OTHER_RANGES;
+        size_t bytes = sizeof(struct work) + skips * sizeof(struct gs_scan_range);
+        run.work = scan->count > 0 ? gs_host_map(bytes) : NULL;
+        if (run.work) {
+            run_in(tracker, config, &run, skips, bytes);
+            gs_host_unmap(run.work, bytes);
+        } else if (scan->count > 0) {
+            run.why_not = gs_status_text(GS_ERR_HOST_NOMEM);
+        }
+    } else {
+        run.why_not = gs_status_text(GS_ERR_HOST_NOMEM);
+    }
+    scan->took_ns = clock_ns() - start_ns;
+    scan->why_not = run.why_not;
+    if (run.why_not) { /* half a scan proves nothing */
+        gs_host_unmap(scan->targets, scan->mapped_bytes);
+        scan->targets = NULL;
+        scan->count = 0;
+    }
+    errno = saved;
+}
+
+void gs_scan_free(struct gs_scan *scan)
+{
+    gs_host_unmap(scan->targets, scan->mapped_bytes);
+    scan->targets = NULL;
+    scan->count = 0;
+}

@@ -1,0 +1,133 @@
+/*
+ * leak_scan_areas.c - which mappings of the process are looked at, by the lines of
+ * /proc/self/maps; where threads' stacks begin.
+ *
+ * Looked at: private memory, and shared memory without a file on disk. Not: devices, what
+ * cannot be read, and of a stack the part that its thread has left.
+ *
+ * Owns: nothing.   Lock: none.
+ */
+#include "leak_scan_internal.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Below its stack pointer a function that calls no other may use so much (x86-64 ABI). */
+#define RED_ZONE 128u
+/* glibc's heaps of other threads than the first lie at multiples of this: no stacks. */
+#define ARENA_BYTES ((uintptr_t)64 << 20)
+
+static bool starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* The stack pointer of a thread that waits in the kernel; 0: it runs, or is not told. */
+static uintptr_t stack_pointer(const char *thread)
+{
+    char path[64], text[256];
+
+    snprintf(path, sizeof path, "/proc/self/task/%.16s/syscall", thread);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (length <= 0)
+        return 0;
+    text[length] = '\0';
+    /* "number six-arguments sp pc", or "-1 sp pc", or "running". */
+    char *last = strrchr(text, ' ');
+    if (!last)
+        return 0;
+    *last = '\0';
+    char *before = strrchr(text, ' ');
+    return before ? (uintptr_t)strtoull(before + 1, NULL, 16) : 0;
+}
+
+void gs_scan_find_stacks(struct gs_scan_stacks *stacks, uintptr_t own_stack_from)
+{
+    DIR *threads = opendir("/proc/self/task");
+    long own = syscall(SYS_gettid);
+    struct dirent *entry;
+
+    stacks->count = 0;
+    if (own_stack_from != 0)
+        stacks->tops[stacks->count++] = own_stack_from;
+    if (!threads)
+        return;
+    while (stacks->count < GS_SCAN_THREADS && (entry = readdir(threads)) != NULL) {
+        uintptr_t top;
+        if (entry->d_name[0] == '.' || strtol(entry->d_name, NULL, 10) == own)
+            continue;
+        top = stack_pointer(entry->d_name);
+        if (top > RED_ZONE)
+            stacks->tops[stacks->count++] = top - RED_ZONE;
+    }
+    closedir(threads);
+}
+
+/* The lowest stack pointer within the area; 0: none. */
+static uintptr_t lowest_top(const struct gs_scan_stacks *stacks, uintptr_t begin,
+                            uintptr_t end)
+{
+    uintptr_t lowest = 0;
+
+    for (size_t i = 0; i < stacks->count; i++) {
+        uintptr_t top = stacks->tops[i];
+        if (top >= begin && top < end && (lowest == 0 || top < lowest))
+            lowest = top;
+    }
+    return lowest;
+}
+
+/* Shared memory that lies on no disk. */
+static bool is_memory(const char *path)
+{
+    return starts_with(path, "/dev/zero") || starts_with(path, "/dev/shm/") ||
+           starts_with(path, "/memfd:") || starts_with(path, "/SYSV") ||
+           starts_with(path, "/anon_hugepage");
+}
+
+/* Nothing that a driver maps: reading it may do something. */
+static bool is_device(const char *path)
+{
+    return (starts_with(path, "/dev/") && !is_memory(path)) ||
+           starts_with(path, "/sys/") || starts_with(path, "/proc/") ||
+           starts_with(path, "anon_inode:") || starts_with(path, "/dmabuf") ||
+           starts_with(path, "socket:") || starts_with(path, "[v");
+}
+
+bool gs_scan_take_line(struct gs_scan_lines *lines, const char *line,
+                       struct gs_scan_area *out)
+{
+    unsigned long begin, end;
+    char permissions[8];
+    int path_at = 0;
+
+    if (sscanf(line, "%lx-%lx %7s %*s %*s %*s %n", &begin, &end, permissions, &path_at) <
+            3 ||
+        strlen(permissions) < 4)
+        return false;
+    const char *path = path_at > 0 ? line + path_at : "";
+    bool guarded = lines->guard_end == begin;
+
+    lines->guard_end = strcmp(permissions, "---p") == 0 ? end : 0;
+    *out = (struct gs_scan_area){
+        .begin = begin, .end = end, .shared = permissions[3] == 's'};
+    if (permissions[0] != 'r' || is_device(path) ||
+        (out->shared && (permissions[1] != 'w' || !is_memory(path))))
+        return false;
+    if (!out->shared && (strcmp(path, "[stack]") == 0 ||
+                         (guarded && path[0] == '\0' && begin % ARENA_BYTES != 0))) {
+        uintptr_t top = lowest_top(lines->stacks, begin, end);
+        out->root = top != 0;
+        if (top != 0)
+            out->begin = top;
+    }
+    return true;
+}

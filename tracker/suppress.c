@@ -1,0 +1,325 @@
+/*
+ * suppress.c - reads rules: a file's lines, and the built-in ones.
+ * Owns: a struct gs_suppressions.   Lock: none.   Design: docs/suppressions.md
+ */
+#include "suppress_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE_BYTES_MAX 4096u
+
+static const struct {
+    const char *pattern;
+    uint64_t max_count;
+    const char *why;
+} builtin[] = {
+#define GS_SUPPRESSION(pattern, max_count, why) {pattern, max_count, why},
+#include "suppressions.def"
+};
+
+static const char *const kind_names[] = {
+    [GS_RULE_LEAK] = "leak", [GS_RULE_FREE] = "free"};
+
+/* --- the table ------------------------------------------------------------------------
+ */
+
+enum gs_status gs_suppressions_create(struct gs_suppressions **out)
+{
+    struct gs_suppressions *rules = calloc(1, sizeof *rules);
+
+    if (!rules)
+        return GS_ERR_HOST_NOMEM;
+    *out = rules;
+    return GS_OK;
+}
+
+void gs_suppressions_destroy(struct gs_suppressions *rules)
+{
+    if (!rules)
+        return;
+    gs_suppressions_drop_index(rules);
+    while (rules->strings) {
+        struct gs_rule_string *next = rules->strings->next;
+        free(rules->strings);
+        rules->strings = next;
+    }
+    free(rules->entries);
+    free(rules);
+}
+
+uint32_t gs_suppressions_count(const struct gs_suppressions *rules)
+{
+    return rules ? rules->count : 0;
+}
+
+bool gs_suppressions_need_names(const struct gs_suppressions *rules)
+{
+    return rules && rules->of_files > 0;
+}
+
+const struct gs_rule *gs_suppressions_rule(const struct gs_suppressions *rules,
+                                           uint32_t number)
+{
+    return &rules->entries[number].rule;
+}
+
+/* A copy of `length` bytes and a NUL that lives as long as the rules. NULL: no memory. */
+static char *keep(struct gs_suppressions *rules, const char *text, size_t length)
+{
+    struct gs_rule_string *string = malloc(sizeof *string + length + 1);
+
+    if (!string)
+        return NULL;
+    memcpy(string->text, text, length);
+    string->text[length] = '\0';
+    string->next = rules->strings;
+    rules->strings = string;
+    return string->text;
+}
+
+static enum gs_status append(struct gs_suppressions *rules, const struct gs_rule *rule)
+{
+    if (rules->count == rules->capacity) {
+        uint32_t capacity = rules->capacity ? rules->capacity * 2 : 32;
+        struct gs_rule_entry *entries =
+            realloc(rules->entries, capacity * sizeof *entries);
+        if (!entries)
+            return GS_ERR_HOST_NOMEM;
+        rules->entries = entries;
+        rules->capacity = capacity;
+    }
+    gs_suppressions_drop_index(rules);
+    rules->entries[rules->count++] = (struct gs_rule_entry){.rule = *rule};
+    rules->of_files += rule->source != NULL;
+    return GS_OK;
+}
+
+/* --- one line -------------------------------------------------------------------------
+ */
+
+struct span {
+    const char *begin, *end;
+};
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static struct span trim(struct span span)
+{
+    while (span.begin < span.end && is_space(*span.begin))
+        span.begin++;
+    while (span.end > span.begin && is_space(span.end[-1]))
+        span.end--;
+    return span;
+}
+
+static size_t length_of(struct span span)
+{
+    return (size_t)(span.end - span.begin);
+}
+
+static bool equals(struct span span, const char *text)
+{
+    return length_of(span) == strlen(text) &&
+           memcmp(span.begin, text, length_of(span)) == 0;
+}
+
+/* Digits, and where `sizes` a K, M, G or T behind them. */
+static bool parse_number(struct span span, bool sizes, uint64_t *out)
+{
+    static const char units[] = "KMGT";
+    uint64_t value = 0;
+    unsigned shift = 0;
+
+    if (sizes && span.begin < span.end) {
+        char last = span.end[-1];
+        char upper = last >= 'a' && last <= 'z' ? (char)(last & ~0x20) : last;
+        const char *unit = upper ? strchr(units, upper) : NULL;
+        if (unit) {
+            shift = 10u * (unsigned)(unit - units + 1);
+            span.end--;
+        }
+    }
+    if (span.begin == span.end)
+        return false;
+    for (const char *at = span.begin; at < span.end; at++) {
+        unsigned digit = (unsigned)(unsigned char)*at - '0';
+        if (digit > 9 || value > (UINT64_MAX - digit) / 10)
+            return false;
+        value = value * 10 + digit;
+    }
+    if (value > UINT64_MAX >> shift || value << shift == GS_RULE_ANY)
+        return false;
+    *out = value << shift;
+    return true;
+}
+
+/* Is it `word=value`, as no function's last word is? Sets *name and *value. */
+static bool is_setting(struct span word, struct span *name, struct span *value)
+{
+    const char *at = word.begin;
+
+    while (at < word.end && ((*at >= 'a' && *at <= 'z') || *at == '_'))
+        at++;
+    if (at == word.begin || at == word.end || *at != '=' ||
+        (at + 1 < word.end && at[1] == '='))
+        return false;
+    *name = (struct span){word.begin, at};
+    *value = (struct span){at + 1, word.end};
+    return true;
+}
+
+/* NULL: taken. Else what is wrong. */
+static const char *take_setting(struct gs_rule *rule, struct span name, struct span value)
+{
+    uint64_t number;
+
+    if (equals(name, "max_count")) {
+        if (rule->max_count != GS_RULE_ANY)
+            return "max_count is there twice";
+        return parse_number(value, false, &rule->max_count)
+                   ? NULL
+                   : "max_count is not a whole number";
+    }
+    if (equals(name, "max_bytes")) {
+        if (rule->kind != GS_RULE_LEAK)
+            return "max_bytes is for leak: rules only";
+        if (rule->max_bytes != GS_RULE_ANY)
+            return "max_bytes is there twice";
+        return parse_number(value, true, &rule->max_bytes)
+                   ? NULL
+                   : "max_bytes is not a size (such as 20M)";
+    }
+    if (equals(name, "device")) {
+        if (rule->device >= 0)
+            return "device is there twice";
+        if (!parse_number(value, false, &number) || number > INT16_MAX)
+            return "device is not the number of one";
+        rule->device = (int)number;
+        return NULL;
+    }
+    return "unknown setting behind the pattern (max_count, max_bytes and device are "
+           "known)";
+}
+
+/* Takes the settings off the pattern's end. NULL, or what is wrong. */
+static const char *take_settings(struct gs_rule *rule, struct span *pattern)
+{
+    for (;;) {
+        struct span word = {pattern->end, pattern->end}, name, value;
+        while (word.begin > pattern->begin && !is_space(word.begin[-1]))
+            word.begin--;
+        if (word.begin == pattern->begin || !is_setting(word, &name, &value))
+            return NULL;
+        const char *wrong = take_setting(rule, name, value);
+        if (wrong)
+            return wrong;
+        *pattern = trim((struct span){pattern->begin, word.begin});
+    }
+}
+
+/* NULL: it is a rule. Else what is wrong. */
+static const char *parse_rule(struct span line, struct gs_rule *rule,
+                              struct span *pattern)
+{
+    const char *colon = memchr(line.begin, ':', length_of(line));
+    struct span kind = {line.begin, colon ? colon : line.begin};
+    struct span first = {line.begin, line.end}, name, value;
+
+    if (length_of(line) > LINE_BYTES_MAX)
+        return "longer than 4096 bytes";
+    if (memchr(line.begin, '\0', length_of(line)))
+        return "a NUL byte";
+    if (equals(kind, kind_names[GS_RULE_LEAK]))
+        rule->kind = GS_RULE_LEAK;
+    else if (equals(kind, kind_names[GS_RULE_FREE]))
+        rule->kind = GS_RULE_FREE;
+    else
+        return "neither leak:PATTERN nor free:PATTERN";
+    *pattern = trim((struct span){colon + 1, line.end});
+    const char *wrong = take_settings(rule, pattern);
+    if (wrong)
+        return wrong;
+    first = *pattern;
+    if (first.begin == first.end || is_setting(first, &name, &value))
+        return "no pattern";
+    return NULL;
+}
+static_assert(LINE_BYTES_MAX == 4096, "the message names it");
+
+static enum gs_status add_line(struct gs_suppressions *rules, const char *source,
+                               struct span line, unsigned number, gs_rule_problem problem,
+                               void *self)
+{
+    struct gs_rule rule = {.device = -1,
+                           .max_count = GS_RULE_ANY,
+                           .max_bytes = GS_RULE_ANY,
+                           .source = source,
+                           .line = number};
+    struct span pattern;
+
+    line = trim(line);
+    if (line.begin == line.end || *line.begin == '#')
+        return GS_OK;
+    const char *wrong = parse_rule(line, &rule, &pattern);
+    if (wrong) {
+        problem(self, number, wrong);
+        return GS_OK;
+    }
+    rule.pattern = keep(rules, pattern.begin, length_of(pattern));
+    return rule.pattern ? append(rules, &rule) : GS_ERR_HOST_NOMEM;
+}
+
+enum gs_status gs_suppressions_add(struct gs_suppressions *rules, const char *source,
+                                   const char *text, size_t length,
+                                   gs_rule_problem problem, void *self)
+{
+    static const char mark[] = "\xef\xbb\xbf"; /* some editors begin a file so */
+    const char *end = text + length;
+    unsigned number = 0;
+
+    source = keep(rules, source, strlen(source));
+    if (!source)
+        return GS_ERR_HOST_NOMEM;
+    if (length >= 3 && memcmp(text, mark, 3) == 0)
+        text += 3;
+    while (text < end) {
+        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        struct span line = {text, newline ? newline : end};
+        enum gs_status status = add_line(rules, source, line, ++number, problem, self);
+        if (status != GS_OK)
+            return status;
+        text = newline ? newline + 1 : end;
+    }
+    return GS_OK;
+}
+
+/* --- the built-in rules ---------------------------------------------------------------
+ */
+
+enum gs_status gs_suppressions_add_builtin(struct gs_suppressions *rules)
+{
+    for (size_t i = 0; i < GS_ARRAY_LEN(builtin); i++) {
+        struct gs_rule rule = {.kind = GS_RULE_LEAK,
+                               .pattern = builtin[i].pattern,
+                               .device = -1,
+                               .max_count = builtin[i].max_count,
+                               .max_bytes = GS_RULE_ANY};
+        enum gs_status status = append(rules, &rule);
+        if (status != GS_OK)
+            return status;
+    }
+    return GS_OK;
+}
+
+void gs_suppressions_print_builtin(struct gs_text *text)
+{
+    gs_text_add(text, "# built-in rules of gpushim (GPUSHIM_SUPPRESSIONS_BUILTIN)\n");
+    for (size_t i = 0; i < GS_ARRAY_LEN(builtin); i++)
+        gs_text_add(text, "# %s\nleak:%s max_count=%llu\n", builtin[i].why,
+                    builtin[i].pattern, (unsigned long long)builtin[i].max_count);
+}

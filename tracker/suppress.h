@@ -1,0 +1,82 @@
+/*
+ * suppress.h - rules for leaks and wrong frees that are known and not to be reported.
+ *
+ * The grammar is that of LeakSanitizer's files, with caps and one more kind of rule
+ * (docs/suppressions.md). The first rule that matches decides, in the order in which the
+ * rules were added.
+ *
+ * Locks: none; one thread adds rules, later one thread at a time looks them up.
+ */
+#ifndef GS_SUPPRESS_H
+#define GS_SUPPRESS_H
+
+#include "gs_base.h"
+#include "text.h"
+
+struct gs_suppressions;
+
+enum gs_rule_kind { GS_RULE_LEAK, GS_RULE_FREE };
+
+/* No rule; also the caps that are not set. */
+#define GS_RULE_NONE UINT32_MAX
+#define GS_RULE_ANY  UINT64_MAX
+
+struct gs_rule {
+    enum gs_rule_kind kind;
+    const char *pattern;           /* as written, without kind and caps */
+    int device;                    /* < 0: any */
+    uint64_t max_count, max_bytes; /* GS_RULE_ANY: no cap */
+    const char *source;            /* the file's name as given; NULL: built in */
+    unsigned line;                 /* in it, from 1 */
+};
+
+/* What is wrong with a line of a file: one sentence without a full stop. */
+typedef void (*gs_rule_problem)(void *self, unsigned line, const char *what);
+
+/* Errors: GS_ERR_HOST_NOMEM. */
+enum gs_status gs_suppressions_create(struct gs_suppressions **out) GS_MUST_USE;
+void gs_suppressions_destroy(struct gs_suppressions *rules); /* NULL is allowed */
+
+/*
+ * Add a file's rules behind those that are there. A malformed line is told to `problem`
+ * and skipped.
+ * In:     source  the name to show; copied
+ *         text    any bytes, `length` of them
+ * Errors: GS_ERR_HOST_NOMEM  rules from some line on are missing
+ */
+enum gs_status gs_suppressions_add(struct gs_suppressions *rules, const char *source,
+                                   const char *text, size_t length,
+                                   gs_rule_problem problem, void *self) GS_MUST_USE;
+
+/* Add what suppressions.def has. Errors: GS_ERR_HOST_NOMEM. */
+enum gs_status gs_suppressions_add_builtin(struct gs_suppressions *rules) GS_MUST_USE;
+/* The same as the text of a file that would do as much. */
+void gs_suppressions_print_builtin(struct gs_text *text);
+
+uint32_t gs_suppressions_count(const struct gs_suppressions *rules); /* NULL: 0 */
+/* Are there rules other than the built-in ones? Only they need functions and files. */
+bool gs_suppressions_need_names(const struct gs_suppressions *rules);
+const struct gs_rule *gs_suppressions_rule(const struct gs_suppressions *rules,
+                                           uint32_t number);
+
+/* What a rule is compared with. */
+enum gs_rule_text {
+    GS_RULE_TEXT_NAME, /* a function */
+    GS_RULE_TEXT_PATH  /* a file: its base name, or all of it for rules with a slash */
+};
+
+/*
+ * The first rule of a kind that matches a text, for an allocation on `device`.
+ * Prepares the look-up at its first call; later ones take time with the length of the
+ * text, not with the number of rules.
+ * In:  text  NULL and "" match nothing
+ * Returns its number, GS_RULE_NONE if there is none.
+ */
+uint32_t gs_suppressions_find(struct gs_suppressions *rules, enum gs_rule_kind kind,
+                              int device, enum gs_rule_text what, const char *text);
+
+/* Does the pattern match? As LeakSanitizer: anywhere in the text; `*` is any characters,
+ * `^` at the begin and `$` at the end hold it there. */
+bool gs_pattern_matches(const char *pattern, const char *text);
+
+#endif
