@@ -23,6 +23,7 @@
 #include "meta.h"
 #include "log.h"
 #include "options_table.h"
+#include "outputs.h"
 #include "report.h"
 #include "retry.h"
 #include "state.h"
@@ -215,7 +216,13 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         .suppressions = gs_rules(),
         .scan = options->leak_scan ? &scan : NULL,
     };
+    struct gs_outputs outputs;
+    bool files = gs_outputs_begin(options, state->pool, devices, device_count, &outputs);
+    config.job = files ? &outputs.job : NULL;
     gs_report_write(state->tracker, &config, &text, summary);
+    if (files) {
+        gs_outputs_end(&outputs);
+    }
     if (text.data) {
         gs_log_text(text.data, text.length);
     }

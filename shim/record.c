@@ -9,6 +9,8 @@
 #include "physical.h"
 #include "tiles.h"
 
+bool gs_record_watched;
+
 static struct gs_free_site site_of(struct gs_state *state, enum gs_api api,
                                    bool with_stack)
 {
@@ -74,6 +76,9 @@ void gs_record_made(struct gs_state *state, const struct gs_call *request, uint6
         .kind = (uint8_t)request->kind,
     };
     uint32_t id = 0;
+    if (gs_watched()) {
+        gs_tracker_tally(state->tracker, &allocation);
+    }
     if (gs_tracker_add(state->tracker, &allocation, block != NULL, &id) != GS_OK) {
         gs_record_missed();
         return;

@@ -21,6 +21,15 @@ struct gs_call {
     bool charged;    /* known by its address to the limits already (mem_limits.h) */
 };
 
+/* Whether somebody wants to know more of an allocation than the tracker's record: it is
+ * traced, or tallied. Set by start-up; then it stays. Atomic. */
+extern bool gs_record_watched __attribute__((visibility("hidden")));
+
+static inline bool gs_watched(void)
+{
+    return GS_UNLIKELY(__atomic_load_n(&gs_record_watched, __ATOMIC_RELAXED));
+}
+
 /* An allocation was made; `block` is the pool's, or NULL for memory of the driver's own.
  */
 void gs_record_made(struct gs_state *state, const struct gs_call *request, uint64_t addr,

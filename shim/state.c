@@ -31,6 +31,8 @@
 #include "mem_limits.h"
 #include "mutants.h"
 #include "leak_rules.h"
+#include "outputs.h"
+#include "record.h"
 #include "linker.h"
 #include "log.h"
 #include "lookup.h"
@@ -214,6 +216,7 @@ static enum gs_status create_tracker(struct gs_state *state)
                                         .api_count = GS_API_COUNT,
                                         .stacks = state->stacks,
                                         .free_history = FREE_HISTORY,
+                                        .tally = gs_outputs_tallied(),
                                         .clock = kernels_clock()};
     return gs_tracker_create(&tracker, &state->tracker);
 }
@@ -289,12 +292,15 @@ static struct gs_state *create(void)
     state->forked_child = forked_child;
     gs_contexts_init(&state->contexts);
     read_options(state);
+    gs_outputs_open(&state->options);
     state->active = state->options.enable && create_parts(state);
     if (state->active) {
         gs_limits_start(&state->options);
         gs_rules_start(&state->options);
         gs_warmup_start(state->pool ? state->options.warmup : "");
         gs_trace_open(state->options.trace_file, state->options.trace_limit_bytes);
+        __atomic_store_n(&gs_record_watched, gs_tracing() || gs_outputs_tallied(),
+                         __ATOMIC_RELAXED);
     }
     say_what_was_chosen(state);
     return state;

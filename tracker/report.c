@@ -3,7 +3,7 @@
  * Owns: nothing beyond one call.   Lock: none; parts of the tracker are read under
  * theirs. Design: docs/tracker.md
  */
-#include "report_internal.h"
+#include "export_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,6 +86,21 @@ static void write_note(const struct gs_report_writer *writer)
     if (note && writer->frames->stack_count > 0)
         gs_text_add(writer->text, "%sNote: %s\n", writer->prefix,
                     gs_report_clean(note, clean, sizeof clean));
+}
+
+/* After the body: what that shows is named first, while there is time for it. */
+static void write_files(const struct gs_report_writer *writer,
+                        const struct gs_report_summary *summary)
+{
+    struct gs_text names = {0};
+
+    gs_export_run(writer, summary, &names);
+    char *clean = names.data ? malloc(names.length + 1) : NULL;
+    if (clean)
+        gs_text_add(writer->text, "%sfiles written: %s\n", writer->prefix,
+                    gs_report_clean(names.data, clean, names.length + 1));
+    free(clean);
+    gs_text_free(&names);
 }
 
 static void write_summary(const struct gs_report_writer *writer,
@@ -185,6 +200,8 @@ void gs_report_write_from(struct gs_tracker *tracker,
         else if (config->show_devices)
             gs_report_devices(&writer);
         write_end(&writer);
+        if (config->job)
+            write_files(&writer, &figures);
         write_summary(&writer, &figures);
     }
     gs_frame_table_free(&frames[0]);

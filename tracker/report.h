@@ -7,6 +7,7 @@
 #ifndef GS_REPORT_H
 #define GS_REPORT_H
 
+#include "export.h"
 #include "gs_base.h"
 #include "leak_scan.h"
 #include "suppress.h"
@@ -58,6 +59,7 @@ struct gs_report_config {
     struct gs_symbolizer *symbolizer;     /* NULL: addresses only */
     struct gs_suppressions *suppressions; /* NULL: none */
     const struct gs_scan_config *scan;    /* NULL: host memory is not looked at */
+    const struct gs_export_job *job;      /* files to write as well; NULL: none */
 };
 
 /* Without what is suppressed. */

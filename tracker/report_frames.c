@@ -218,6 +218,23 @@ static unsigned outer_end(const struct gs_symbol_request *frames, unsigned begin
     return end;
 }
 
+struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *frames,
+                                            unsigned count,
+                                            const struct gs_report_config *config)
+{
+    struct gs_shown_stack shown = {0};
+    unsigned begin = inner_end(frames, count, config, &shown.call);
+    unsigned end = outer_end(frames, begin, count, config->stack_depth, &shown.cut);
+
+    if (begin >= end) { /* nothing but runtime: better all of it than nothing */
+        begin = 0;
+        end = count;
+    }
+    shown.frames = frames + begin;
+    shown.count = end - begin;
+    return shown;
+}
+
 struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
                                           const struct gs_report_config *config,
                                           uint32_t stack)
@@ -233,16 +250,7 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
     if (!found)
         return shown;
     size_t number = (size_t)(found - table->stacks);
-    const struct gs_symbol_request *frames = &table->requests[table->first[number]];
-    unsigned count = (unsigned)(table->first[number + 1] - table->first[number]);
-    unsigned begin = inner_end(frames, count, config, &shown.call);
-    unsigned end = outer_end(frames, begin, count, config->stack_depth, &shown.cut);
-
-    if (begin >= end) { /* nothing but runtime: better all of it than nothing */
-        begin = 0;
-        end = count;
-    }
-    shown.frames = frames + begin;
-    shown.count = end - begin;
-    return shown;
+    return gs_report_show_frames(
+        &table->requests[table->first[number]],
+        (unsigned)(table->first[number + 1] - table->first[number]), config);
 }

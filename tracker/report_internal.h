@@ -94,6 +94,11 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
                                           const struct gs_report_config *config,
                                           uint32_t stack);
 
+/* The same for a stack's frames as they were captured, all resolved. */
+struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *frames,
+                                            unsigned count,
+                                            const struct gs_report_config *config);
+
 /* Base name of a path; "" for NULL. */
 const char *gs_report_base_name(const char *path);
 /* Is this the base name of a file of the CUDA runtime, the driver, or ourselves? */
@@ -163,6 +168,8 @@ void gs_report_advice(const struct gs_report_writer *writer);
 const char *gs_report_clean(const char *in, char *out, size_t size);
 /* "98.0", "100", "0.0": parts of a hundred; 100 only where it is all. */
 const char *gs_report_percent(uint64_t part, uint64_t whole, char out[16]);
+/* Where the memory is: "GPU 0", "managed memory, GPU 0", "pinned host memory". */
+const char *gs_report_place_name(unsigned kind, int device, char out[64]);
 /* "s" unless there is exactly one. */
 const char *gs_report_plural(uint64_t count);
 

@@ -95,9 +95,9 @@ static const struct place {
     const char *text;
     bool on_device; /* the device follows */
 } kind_places[GS_MEMORY_KINDS] = {
-#define GPU(name)                             .text = name, .on_device = true
-#define HOST(name)                            .text = name
-#define GS_MEMORY_KIND(name, row, place, doc) {place},
+#define GPU(name)                                   .text = name, .on_device = true
+#define HOST(name)                                  .text = name
+#define GS_MEMORY_KIND(name, word, row, place, doc) {place},
 #include "kinds.def"
 #undef GS_MEMORY_KIND
 #undef HOST
@@ -105,7 +105,7 @@ static const struct place {
 };
 
 /* Where the memory is: "GPU 0", "managed memory, GPU 0", "pinned host memory". */
-static const char *place_name(unsigned kind, int device, char out[64])
+const char *gs_report_place_name(unsigned kind, int device, char out[64])
 {
     const struct place *place = &kind_places[kind < GS_MEMORY_KINDS ? kind : 0];
 
@@ -135,7 +135,8 @@ static void write_error_title(const struct gs_report_writer *writer, size_t numb
     if (error->has_allocation && error->offset == 0)
         gs_text_add(writer->text, "%s, %s, ",
                     gs_text_bytes(error->allocation.bytes, bytes),
-                    place_name(error->allocation.kind, error->allocation.device, place));
+                    gs_report_place_name(error->allocation.kind, error->allocation.device,
+                                         place));
     else if (error->device >= 0)
         gs_text_add(writer->text, "GPU %d, ", error->device);
     gs_text_add(writer->text, "%s)\n", call);
@@ -247,7 +248,7 @@ static void write_place(const struct gs_report_writer *writer,
 
     gs_text_add(writer->text, "%s  %s, %s, ", writer->prefix,
                 call_name(writer, &stack, group->api),
-                place_name(group->kind, group->device, place));
+                gs_report_place_name(group->kind, group->device, place));
     gs_text_duration(age(writer, group->oldest_ns), oldest);
     if (group->count == 1)
         gs_text_add(writer->text, "age %s, ", oldest);

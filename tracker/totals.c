@@ -25,7 +25,7 @@
 #define SETTLES_PER_STEP 64u
 
 const uint8_t gs_kind_rows[GS_MEMORY_KINDS] = {
-#define GS_MEMORY_KIND(name, row, place, doc) GS_ROW_##row,
+#define GS_MEMORY_KIND(name, word, row, place, doc) GS_ROW_##row,
 #include "kinds.def"
 #undef GS_MEMORY_KIND
 };

@@ -32,6 +32,8 @@ enum gs_status gs_tracker_create(const struct gs_tracker_config *config,
     if (!config->clock)
         tracker->config.clock = clock_gettime;
     tracker->start_ns = gs_tracker_clock(tracker);
+    if (config->tally)
+        tracker->tally = gs_tally_create();
     *out = tracker;
     return GS_OK;
 }
@@ -44,6 +46,7 @@ void gs_tracker_destroy(struct gs_tracker *tracker)
     gs_lookup_free(tracker);
     gs_records_free(tracker);
     gs_groups_free(&tracker->lost);
+    gs_tally_destroy(tracker->tally);
     gs_host_unmap(tracker, sizeof *tracker);
 }
 
@@ -217,6 +220,12 @@ uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_
     if (GS_UNLIKELY(id == 0))
         count_unrecorded(tracker, how.device, how.kind);
     return id;
+}
+
+void gs_tracker_tally(struct gs_tracker *tracker, const struct gs_allocation *allocation)
+{
+    if (tracker && tracker->tally)
+        gs_tally_add(tracker->tally, allocation);
 }
 
 void gs_tracker_add_failed(struct gs_tracker *tracker, int device,

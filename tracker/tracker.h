@@ -20,7 +20,7 @@
 struct gs_tracker;
 
 enum gs_memory_kind {
-#define GS_MEMORY_KIND(name, row, place, doc) GS_MEMORY_##name,
+#define GS_MEMORY_KIND(name, word, row, place, doc) GS_MEMORY_##name,
 #include "kinds.def"
 #undef GS_MEMORY_KIND
     GS_MEMORY_KINDS
@@ -94,6 +94,7 @@ struct gs_tracker_config {
     size_t free_history; /* just-freed addresses remembered (64 bytes each), a power of
                             two; 0: none, and a double free is then an invalid one */
     int (*clock)(clockid_t, struct timespec *); /* NULL: the C library's clock_gettime */
+    bool tally; /* keep sums of all that gs_tracker_tally is told of, for a profile */
 };
 
 /* Totals of one device, or of what is counted apart; names and docs in
@@ -149,6 +150,10 @@ struct gs_tracked_how {
 uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_t bytes,
                               uint64_t context, struct gs_tracked_who who,
                               struct gs_tracked_how how) GS_MUST_USE;
+
+/* Add an allocation that was made to the sums of its place, which its free does not take
+ * it off again. Nothing happens where no tally is kept. */
+void gs_tracker_tally(struct gs_tracker *tracker, const struct gs_allocation *allocation);
 
 /* An allocation that the driver refused. */
 void gs_tracker_add_failed(struct gs_tracker *tracker, int device,

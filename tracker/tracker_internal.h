@@ -24,6 +24,7 @@
 #include "groups.h"
 #include "host_memory.h"
 #include "live_record.h"
+#include "tally.h"
 #include "thread_slots.h"
 #include "tracker.h"
 #include "tracker_lock.h"
@@ -144,6 +145,7 @@ struct gs_tracker {
     /* Immutable after creation. */
     struct gs_tracker_config config;
     uint64_t start_ns;
+    struct gs_tally *tally; /* NULL: none is kept; locks itself */
 
     uint32_t record_limit;            /* ids below it exist; atomic, grows */
     struct gs_history_entry *history; /* atomic; mapped at the first free */

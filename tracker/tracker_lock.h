@@ -23,7 +23,8 @@ enum gs_tracker_rank {
     GS_RANK_RECORDS, /* the slab's end and its spare ids */
     GS_RANK_LOST,    /* groups of what was lost with a context */
     GS_RANK_PEAK,    /* peak and its time */
-    GS_RANK_ERRORS   /* the error records */
+    GS_RANK_ERRORS,  /* the error records */
+    GS_RANK_TALLY    /* a part of what was ever allocated */
 };
 
 struct gs_tracker_lock {

@@ -163,7 +163,7 @@ static GS_NOINLINE CUresult hand_out_seen(struct gs_state *state,
                                           struct gs_block *block, CUdeviceptr *out,
                                           size_t bytes)
 {
-    if (GS_UNLIKELY(gs_tracing() || gs_announced())) {
+    if (GS_UNLIKELY(gs_watched() || gs_announced())) {
         (void)hand_out(state, context, block, out, bytes);
     } else {
         uint64_t addr = gs_hit_addr(block);

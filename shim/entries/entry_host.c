@@ -44,7 +44,7 @@ static inline void record_block(struct gs_state *state, const struct gs_context 
                                 enum gs_api api, uint64_t addr, size_t bytes,
                                 struct gs_block *block)
 {
-    if (GS_UNLIKELY(gs_tracing())) {
+    if (gs_watched()) {
         const struct gs_call request = {
             .context = context, .kind = GS_MEMORY_PINNED, .api = api};
         gs_record_made(state, &request, addr, bytes, block);

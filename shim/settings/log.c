@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "log_pattern.h"
+#include "shield.h"
 
 /* How long a full, non-blocking stderr or FIFO is waited for. */
 #define WRITE_PATIENCE_MS 1000
@@ -37,61 +38,12 @@ static unsigned verbosity = GS_LOG_WARN;
 
 /* ---- Keeping the host unharmed --------------------------------------------------- */
 
-/* State of the calling thread while we write. */
-struct shield {
-    int saved_errno;
-    int cancel_state;
-    bool signal_raised; /* a write of ours has failed in a way that raises a signal */
-    sigset_t mask;
-    sigset_t pending;
-};
-
-/* SIGPIPE and SIGXFSZ are what write(2) raises, and both end the process by default. */
-static void held_signals(sigset_t *set)
-{
-    sigemptyset(set);
-    sigaddset(set, SIGPIPE);
-    sigaddset(set, SIGXFSZ);
-}
-
-static void shield_raise(struct shield *shield)
-{
-    sigset_t held;
-
-    shield->saved_errno = errno;
-    shield->signal_raised = false;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &shield->cancel_state);
-    held_signals(&held);
-    pthread_sigmask(SIG_BLOCK, &held, &shield->mask);
-    sigpending(&shield->pending);
-}
-
-static void shield_lower(struct shield *shield)
-{
-    if (shield->signal_raised) {
-        const struct timespec no_wait = {0, 0};
-        sigset_t ours;
-
-        /* What was pending before is the program's own and stays. */
-        held_signals(&ours);
-        if (sigismember(&shield->pending, SIGPIPE))
-            sigdelset(&ours, SIGPIPE);
-        if (sigismember(&shield->pending, SIGXFSZ))
-            sigdelset(&ours, SIGXFSZ);
-        while (sigtimedwait(&ours, NULL, &no_wait) < 0 && errno == EINTR)
-            continue;
-    }
-    pthread_sigmask(SIG_SETMASK, &shield->mask, NULL);
-    pthread_setcancelstate(shield->cancel_state, &shield->cancel_state);
-    errno = shield->saved_errno;
-}
-
 /*
  * Write all of it.
  * Out:    *done  bytes written, also on failure
  * Returns 0 or the errno of the failure.
  */
-static int write_fully(struct shield *shield, int fd, const char *data, size_t length,
+static int write_fully(struct gs_shield *shield, int fd, const char *data, size_t length,
                        size_t *done)
 {
     *done = 0;
@@ -160,7 +112,7 @@ const char *gs_log_error_text(int error)
 }
 
 /* A closed or full stderr is nobody's fault that could be told of it. */
-static void write_stderr(struct shield *shield, const char *data, size_t length)
+static void write_stderr(struct gs_shield *shield, const char *data, size_t length)
 {
     size_t done;
 
@@ -168,8 +120,8 @@ static void write_stderr(struct shield *shield, const char *data, size_t length)
 }
 
 /* The first failure is told on stderr; all later text of this file goes there. */
-static void file_failed(struct shield *shield, struct gs_log_file *file, const char *path,
-                        int error)
+static void file_failed(struct gs_shield *shield, struct gs_log_file *file,
+                        const char *path, int error)
 {
     char line[GS_LOG_LINE_BYTES];
     int length;
@@ -206,7 +158,7 @@ static enum gs_status file_path(struct gs_log_file *file, char path[PATH_MAX])
 }
 
 /* Append to the file; returns the bytes that it did not take. */
-static size_t file_append(struct shield *shield, struct gs_log_file *file,
+static size_t file_append(struct gs_shield *shield, struct gs_log_file *file,
                           const char *data, size_t length)
 {
     char path[PATH_MAX];
@@ -256,15 +208,15 @@ bool gs_log_file_used(const struct gs_log_file *file)
 
 void gs_log_file_write(struct gs_log_file *file, const char *data, size_t length)
 {
-    struct shield shield;
+    struct gs_shield shield;
     size_t rest;
 
     if (!gs_log_file_used(file) || length == 0)
         return;
-    shield_raise(&shield);
+    gs_shield_raise(&shield);
     rest = file_append(&shield, file, data, length);
     write_stderr(&shield, data + (length - rest), rest);
-    shield_lower(&shield);
+    gs_shield_lower(&shield);
 }
 
 /* ---- The main log ----------------------------------------------------------------- */
@@ -282,15 +234,15 @@ bool gs_log_enabled(enum gs_log_level level)
 
 void gs_log_text(const char *data, size_t length)
 {
-    struct shield shield;
+    struct gs_shield shield;
 
     if (gs_log_file_used(&main_file)) {
         gs_log_file_write(&main_file, data, length);
         return;
     }
-    shield_raise(&shield);
+    gs_shield_raise(&shield);
     write_stderr(&shield, data, length);
-    shield_lower(&shield);
+    gs_shield_lower(&shield);
 }
 
 /* One line: prefix, text, ending; cut where it is too long. */

@@ -1,0 +1,111 @@
+/*
+ * output_file.c - one file, written whole or not at all.
+ * Owns:  the file while it is written.   Lock: none.
+ */
+#include "output_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* How long a reader that does not keep up is waited for. */
+#define WRITE_PATIENCE_MS 1000
+/* Names tried for the file that is written beside. */
+#define NAME_TRIES 100
+
+/* In the folder of `path`, and short: a name that is too long is found out by renaming.
+ */
+static int name_beside(struct gs_output_file *file, unsigned turn)
+{
+    const char *slash = strrchr(file->path, '/');
+    int folder = slash ? (int)(slash + 1 - file->path) : 0;
+    int length = snprintf(file->beside, sizeof(file->beside), "%.*s.gpushim.%ld.%u",
+                          folder, file->path, (long)getpid(), turn);
+
+    return length > 0 && (size_t)length < sizeof(file->beside) ? 0 : ENAMETOOLONG;
+}
+
+static void open_beside(struct gs_output_file *file)
+{
+    for (unsigned turn = 0; turn < NAME_TRIES; turn++) {
+        file->error = name_beside(file, turn);
+        if (file->error)
+            return;
+        file->fd = open(file->beside,
+                        O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        file->error = file->fd < 0 ? errno : 0;
+        if (file->error != EEXIST)
+            return;
+    }
+}
+
+/* A device, a pipe: what is there stays there. */
+static void open_direct(struct gs_output_file *file)
+{
+    file->direct = true;
+    file->fd = open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    file->error = file->fd < 0 ? errno : 0;
+}
+
+void gs_output_file_open(struct gs_output_file *file, const char *path)
+{
+    struct stat there;
+
+    *file = (struct gs_output_file){.fd = -1, .path = path};
+    if (lstat(path, &there) != 0 || S_ISREG(there.st_mode)) {
+        open_beside(file); /* whatever lstat has against it, open has, too */
+        return;
+    }
+    if (S_ISLNK(there.st_mode) && (stat(path, &there) != 0 || S_ISREG(there.st_mode)))
+        file->error = ELOOP;
+    else if (S_ISDIR(there.st_mode))
+        file->error = EISDIR;
+    else
+        open_direct(file);
+}
+
+bool gs_output_file_write(void *self, const void *data, size_t length)
+{
+    struct gs_output_file *file = self;
+    const char *from = data;
+
+    while (length > 0 && !file->error) {
+        ssize_t n = write(file->fd, from, length);
+
+        if (n > 0) {
+            from += n;
+            length -= (size_t)n;
+        } else if (n == 0) {
+            file->error = EIO;
+        } else if (errno == EAGAIN) {
+            struct pollfd ready = {.fd = file->fd, .events = POLLOUT};
+
+            if (poll(&ready, 1, WRITE_PATIENCE_MS) == 0)
+                file->error = EAGAIN;
+        } else if (errno != EINTR) {
+            file->error = errno;
+        }
+    }
+    return !file->error;
+}
+
+int gs_output_file_close(struct gs_output_file *file, bool keep)
+{
+    if (file->fd < 0)
+        return file->error;
+    /* A quota, or a file system over the network, may only now say that it is full. */
+    if (close(file->fd) != 0 && !file->error && errno != EINTR)
+        file->error = errno;
+    file->fd = -1;
+    if (file->direct)
+        return file->error;
+    if (keep && !file->error && rename(file->beside, file->path) != 0)
+        file->error = errno;
+    if (!keep || file->error)
+        unlink(file->beside);
+    return file->error;
+}

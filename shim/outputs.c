@@ -1,0 +1,330 @@
+/*
+ * outputs.c - which files the report is written to, and what they have beyond its text.
+ *
+ * Owns:  the settings, read at start-up.
+ * Lock:  none; immutable after start.
+ */
+#include "outputs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "log_pattern.h"
+#include "options_table.h"
+#include "output_file.h"
+#include "shield.h"
+#include "text.h"
+
+/* Where GPUSHIM_OUTPUT_FILE is not set; the extension follows. */
+#define DEFAULT_PATTERN "gpushim.%p"
+
+/* Room for the names of all formats in one line. */
+#define FORMAT_LIST_BYTES 256
+
+static struct {
+    bool chosen[GS_EXPORT_FORMATS];
+    unsigned count;         /* of them */
+    bool extended;          /* each name gets its extension: there is no pattern */
+    char pattern[PATH_MAX]; /* absolute where possible */
+} settings;
+
+/* ---- start-up --------------------------------------------------------------------- */
+
+/* "json, pprof, collapsed" */
+static const char *known_formats(char out[FORMAT_LIST_BYTES])
+{
+    size_t used = 0;
+    for (size_t i = 0; i < GS_EXPORT_FORMATS && used < FORMAT_LIST_BYTES; i++) {
+        used += (size_t)snprintf(out + used, FORMAT_LIST_BYTES - used, "%s%s",
+                                 i ? ", " : "", gs_export_formats[i].name);
+    }
+    return out;
+}
+
+static void say_unknown(const char *word, size_t length)
+{
+    char known[FORMAT_LIST_BYTES], clean[64];
+    size_t kept = length < sizeof(clean) - 1 ? length : sizeof(clean) - 1;
+    for (size_t i = 0; i < kept; i++) {
+        clean[i] = word[i] < ' ' || word[i] == 0x7f ? '?' : word[i];
+    }
+    clean[kept] = '\0';
+    gs_log_line(GS_LOG_WARN, "GPUSHIM_OUTPUT: \"%s\" is no format (%s); left out", clean,
+                known_formats(known));
+}
+
+static void choose(const char *word, size_t length)
+{
+    for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
+        const char *name = gs_export_formats[i].name;
+        if (strlen(name) == length && strncasecmp(name, word, length) == 0) {
+            settings.count += !settings.chosen[i];
+            settings.chosen[i] = true;
+            return;
+        }
+    }
+    say_unknown(word, length);
+}
+
+void gs_outputs_open(const struct gs_options *options)
+{
+    memset(&settings, 0, sizeof(settings));
+    for (const char *word = options->output; *word;) {
+        size_t length = strcspn(word, ", ");
+        if (length > 0) {
+            choose(word, length);
+        }
+        word += length;
+        word += strspn(word, ", ");
+    }
+    if (settings.count == 0) {
+        return;
+    }
+    gs_log_pattern_start((int64_t)time(NULL));
+    settings.extended = options->output_file[0] == '\0';
+    strcpy(settings.pattern, settings.extended ? DEFAULT_PATTERN : options->output_file);
+    gs_log_pattern_make_absolute(settings.pattern);
+    if (!options->track) {
+        gs_log_line(GS_LOG_WARN, "GPUSHIM_OUTPUT: nothing is written: tracking is off");
+    }
+}
+
+bool gs_outputs_tallied(void)
+{
+    for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
+        if (settings.chosen[i] && gs_export_formats[i].tallied) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- writing ---------------------------------------------------------------------- */
+
+static bool ends_in(const char *name, const char *extension)
+{
+    size_t length = strlen(name), tail = strlen(extension);
+    return length > tail + 1 && name[length - tail - 1] == '.' &&
+           strcmp(name + length - tail, extension) == 0;
+}
+
+/* Several formats cannot have one name: each gets its extension, unless it is there. */
+static enum gs_status name_file(const struct gs_export_format *format,
+                                char path[PATH_MAX])
+{
+    enum gs_status status = gs_log_pattern_expand(settings.pattern, path, PATH_MAX);
+    size_t length = status == GS_OK ? strlen(path) : 0;
+    if (status != GS_OK || (!settings.extended && settings.count == 1) ||
+        (!settings.extended && ends_in(path, format->extension))) {
+        return status;
+    }
+    if (length + 1 + strlen(format->extension) >= PATH_MAX) {
+        return GS_ERR_INVALID;
+    }
+    path[length] = '.';
+    strcpy(path + length + 1, format->extension);
+    return GS_OK;
+}
+
+static void say_failed(const struct gs_export_format *format, const char *path,
+                       const char *why)
+{
+    gs_log_line(GS_LOG_ERROR, "GPUSHIM_OUTPUT=%s: cannot write %.800s: %s", format->name,
+                path, why);
+}
+
+/* Returns whether the file is there now. */
+static bool write_file(const struct gs_export *export, enum gs_export_row row,
+                       const char *path)
+{
+    const struct gs_export_format *format = &gs_export_formats[row];
+    struct gs_output_file file;
+    struct gs_export_sink sink = {.write = gs_output_file_write, .self = &file};
+    struct gs_shield shield;
+    enum gs_status status = GS_ERR_IO;
+    gs_shield_raise(&shield);
+    gs_output_file_open(&file, path);
+    if (!file.error) {
+        status = gs_export_write(export, row, &sink);
+    }
+    int error = gs_output_file_close(&file, status == GS_OK);
+    shield.signal_raised = error != 0;
+    gs_shield_lower(&shield);
+    if (error == ELOOP) {
+        say_failed(format, path, "a symbolic link is in the way");
+    } else if (error) {
+        say_failed(format, path, gs_log_error_text(error));
+    } else if (status != GS_OK) {
+        say_failed(format, path, gs_status_text(status));
+    }
+    return !error && status == GS_OK;
+}
+
+static void write_all(void *self, const struct gs_export *export, struct gs_text *names)
+{
+    char path[PATH_MAX];
+    (void)self;
+    for (unsigned row = 0; row < GS_EXPORT_FORMATS; row++) {
+        const struct gs_export_format *format = &gs_export_formats[row];
+        if (!settings.chosen[row]) {
+            continue;
+        }
+        if (name_file(format, path) != GS_OK) {
+            say_failed(format, settings.pattern, "name too long");
+        } else if (!export) {
+            say_failed(format, path, gs_status_text(GS_ERR_HOST_NOMEM));
+        } else if (write_file(export, row, path)) {
+            gs_text_add(names, "%s%s", names->length ? ", " : "", path);
+        }
+    }
+}
+
+/* ---- what the files have beyond the report ---------------------------------------- */
+
+/* The pool's own counters, and what else the report says of a device. */
+static const struct gs_export_counter counters[] = {
+#define GS_POOL_STAT(name, unit, doc) {#name, unit},
+#include "stats.def"
+#undef GS_POOL_STAT
+    {"idle_bytes", "bytes"},    /* held, and in no live block */
+    {"pressed_bytes", "bytes"}, /* given back because memory was short */
+    {"retried", "count"},       /* calls of others made again after that */
+    {"native_calls", "count"},  /* had each allocation and each free been one */
+    {"frees_waited", "count"},  /* frees that waited for the device */
+    {"frees_waited_ns", "ns"},  /* how long in all */
+    {"frees_idle", "count"},    /* frees that found it idle */
+};
+
+static void fill_values(struct gs_pool *pool, int device,
+                        const struct gs_report_device *known,
+                        uint64_t values[GS_ARRAY_LEN(counters)])
+{
+    struct gs_pool_stats stats;
+    size_t at = 0;
+    if (!pool) {
+        return;
+    }
+    gs_pool_stats(pool, device, &stats);
+#define GS_POOL_STAT(name, unit, doc) values[at++] = stats.name;
+#include "stats.def"
+#undef GS_POOL_STAT
+    values[at++] = known->idle_bytes;
+    values[at++] = known->pressed_bytes;
+    values[at++] = known->retried;
+    values[at++] = known->native_calls;
+    values[at++] = known->frees_waited;
+    values[at++] = known->frees_waited_ns;
+    values[at++] = known->frees_idle;
+}
+
+/* Room for any value that is not a text of the options' own. */
+#define VALUE_BYTES 32
+
+/* A share as a user writes it. */
+static const char *share_text(uint64_t share, char out[VALUE_BYTES])
+{
+    bool percent = (share & GS_SHARE_PERCENT) != 0;
+    snprintf(out, VALUE_BYTES, "%llu%s", (unsigned long long)(share & ~GS_SHARE_PERCENT),
+             percent ? "%" : "");
+    return out;
+}
+
+static const char *choice_word(const struct gs_option *option, int value)
+{
+    for (size_t i = 0; i < gs_choices_count; i++) {
+        if (gs_choices[i].offset == option->offset && gs_choices[i].value == value) {
+            return gs_choices[i].word;
+        }
+    }
+    return "";
+}
+
+/* The value in force, as its variable could be set to it. */
+static const char *option_value(const struct gs_options *options,
+                                const struct gs_option *option, char out[VALUE_BYTES])
+{
+    const void *field = (const char *)options + option->offset;
+    switch (option->type) {
+    case GS_OPTION_BOOL:
+        return *(const bool *)field ? "on" : "off";
+    case GS_OPTION_SIZE:
+        snprintf(out, VALUE_BYTES, "%llu", (unsigned long long)*(const uint64_t *)field);
+        return out;
+    case GS_OPTION_SHARE:
+        return share_text(*(const uint64_t *)field, out);
+    case GS_OPTION_UINT:
+        snprintf(out, VALUE_BYTES, "%u", *(const unsigned *)field);
+        return out;
+    case GS_OPTION_TIME:
+        snprintf(out, VALUE_BYTES, "%ums", *(const unsigned *)field);
+        return out;
+    case GS_OPTION_ENUM:
+        return choice_word(option, *(const int *)field);
+    case GS_OPTION_PATH:
+    case GS_OPTION_TEXT:
+        break;
+    }
+    return field;
+}
+
+/* All tables of a job, in one piece of memory. */
+struct tables {
+    struct gs_export_option options[GS_OPTIONS_COUNT];
+    char texts[GS_OPTIONS_COUNT][VALUE_BYTES];
+    char program[PATH_MAX];
+    uint64_t values[]; /* device by device */
+};
+
+static uint64_t now_unix_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+bool gs_outputs_begin(const struct gs_options *options, struct gs_pool *pool,
+                      const struct gs_report_device *devices, size_t device_count,
+                      struct gs_outputs *outputs)
+{
+    const size_t each = GS_ARRAY_LEN(counters);
+    if (settings.count == 0) {
+        return false;
+    }
+    *outputs = (struct gs_outputs){.job = {.write = write_all,
+                                           .samples = gs_outputs_tallied(),
+                                           .end_unix_ms = now_unix_ms()}};
+    struct tables *tables =
+        calloc(1, sizeof(*tables) + (device_count * each + 1) * sizeof(uint64_t));
+    if (!tables) {
+        return true; /* without what stands there */
+    }
+    for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
+        tables->options[i].name = gs_options_table[i].name;
+        tables->options[i].value =
+            option_value(options, &gs_options_table[i], tables->texts[i]);
+    }
+    for (size_t i = 0; i < device_count; i++) {
+        fill_values(pool, (int)i, &devices[i], tables->values + i * each);
+    }
+    ssize_t length =
+        readlink("/proc/self/exe", tables->program, sizeof(tables->program) - 1);
+    outputs->memory = tables;
+    outputs->job.program = length > 0 ? tables->program : NULL;
+    outputs->job.options = tables->options;
+    outputs->job.option_count = GS_OPTIONS_COUNT;
+    outputs->job.counters = counters;
+    outputs->job.counter_count = each;
+    outputs->job.values = tables->values;
+    return true;
+}
+
+void gs_outputs_end(struct gs_outputs *outputs)
+{
+    free(outputs->memory);
+}

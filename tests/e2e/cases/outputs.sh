@@ -1,0 +1,396 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# outputs.sh - the report as files (GPUSHIM_OUTPUT): each says what the program did, to the
+# byte, and is read by a program that is not ours; and no file, however impossible, changes
+# anything for the program.
+
+report_json=$here/report_json.py
+
+# json_get FILE NAME...: a member of a JSON file.
+json_get() {
+  need python3
+  python3 "$report_json" get "$@" || fail "$1: no $2"
+}
+
+# expect_valid FILE: JSON as the schema has it. Without a validator only that it is JSON.
+expect_valid() {
+  need python3
+  python3 "$report_json" validate "$sources/docs/schema/report-1.json" "$1" >problems
+  case $? in
+    0) ;;
+    77) skip "python3's jsonschema" ;;
+    *) cat problems && fail "$1 is not as docs/schema/report-1.json has it" ;;
+  esac
+}
+
+# expect_found REASON: the lines of the files `wanted` and `found` are the same.
+expect_found() {
+  [[ -s wanted ]] || fail "nothing is wanted"
+  cmp -s wanted found && return
+  diff -u wanted found
+  fail "$1"
+}
+
+# expect_nothing_left: no file that was written beside another is still there.
+expect_nothing_left() {
+  local left
+
+  left=$(find . -name '.gpushim*')
+  [[ -z $left ]] || fail "left behind: $left"
+}
+
+# ---- JSON ----------------------------------------------------------------------------
+
+# outputs_json_case WAY: all that is marked in the source, and nothing else.
+outputs_json_case() {
+  need python3
+  preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json -- "$apps/leaky_$1"
+  expect_status shim 0
+  expect_text shim.err "^==[0-9]+== files written: $PWD/report[.]json\$"
+  expect_valid report.json
+  leak_marks "$sources/tests/apps/leaky.c" |
+    awk '{ print $1, $2, $3 * $4, $4 }' | sort >wanted
+  python3 "$report_json" leaks report.json | cut -d' ' -f1-4 | sort >found
+  expect_found "leaks are not as marked"
+  expect_equal "leaked bytes" 29884416 "$(json_get report.json summary leaked_bytes)"
+  expect_equal "leaked count" 7 "$(json_get report.json summary leaked_count)"
+  expect_equal "allocations" 210 "$(json_get report.json devices 0 totals allocs)"
+  expect_equal "frees" 204 "$(json_get report.json devices 0 totals frees)"
+  expect_equal "requests of the pool" 196 "$(json_get report.json devices 0 pool allocs)"
+  expect_equal "exit status" 0 "$(json_get report.json process exit_status)"
+  expect_equal "the program" "\"$(realpath "$apps/leaky_$1")\"" \
+    "$(json_get report.json process program)"
+  expect_equal "a setting" '"json"' "$(json_get report.json options GPUSHIM_OUTPUT)"
+  expect_nothing_left
+}
+for way in $(ways_of leaky); do
+  add_case "outputs json $way" outputs_json_case "$way"
+done
+
+# The report's text is the same with and without files, but for the line that names them.
+outputs_text_case() {
+  local setting
+
+  for setting in "" json,pprof,collapsed; do
+    preloaded "shim$setting" GPUSHIM_OUTPUT="$setting" -- "$apps/leaky_shared"
+    grep -vE 'files written|took|waited|gpushim [0-9.]+:| age | oldest | at [0-9]+ms' \
+      "shim$setting.err" | sed -E 's/^==[0-9]+==//' >"text$setting"
+  done
+  cmp -s text textjson,pprof,collapsed && return
+  diff -u text textjson,pprof,collapsed
+  fail "files change the report"
+}
+add_case "outputs leave the report as it is" outputs_text_case
+
+outputs_errors_case() {
+  preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r -- "$apps/badfree_$1"
+  expect_valid r
+  expect_equal "errors" "$(grep -cE '^==[0-9]+== ERROR ' shim.err)" \
+    "$(json_get r summary errors)"
+  expect_equal "the first" '"double free"' "$(json_get r errors 0 error)"
+  expect_equal "its line" "$(sed -nE '0,/#0 free_twice/s/.*badfree[.]c:([0-9]+)$/\1/p' shim.err |
+    head -n 1)" "$(json_get r frames "$(json_get r errors 0 stack 0)" line)"
+}
+for way in shared linked; do
+  add_case "outputs json of errors $way" outputs_errors_case "$way"
+done
+
+# All places, whatever the report's text leaves out.
+outputs_all_case() {
+  preloaded shim GPUSHIM_OUTPUT=json,collapsed GPUSHIM_LEAK_MAX=1 GPUSHIM_LEAK_REPORT=off \
+    GPUSHIM_OUTPUT_FILE=r -- "$apps/leaky_shared"
+  expect_no_text shim.err 'LEAK'
+  expect_valid r.json
+  expect_equal "places" 5 "$(python3 "$report_json" leaks r.json | wc -l)"
+  expect_equal "lines" 5 "$(wc -l <r.collapsed)"
+}
+add_case "outputs have all places" outputs_all_case
+
+# Without symbols what is recorded is enough to find the line later.
+outputs_stripped_case() {
+  local path id offset begin address
+
+  need python3
+  need strip
+  need addr2line
+  need readelf
+  strip -o leaky "$apps/leaky_linked"
+  preloaded shim GPUSHIM_OUTPUT=json,pprof GPUSHIM_OUTPUT_FILE=r -- "$PWD/leaky"
+  expect_valid r.json
+  python3 "$report_json" frames r.json >innermost
+  expect_equal "places" 5 "$(wc -l <innermost)"
+  while read -r path id offset; do
+    expect_equal "path" "$PWD/leaky" "$path"
+    expect_equal "build id" "$(readelf -n leaky | sed -n 's/.*Build ID: //p')" "$id"
+    addr2line -e "$apps/leaky_linked" "$offset" | sed 's/.*\///; s/ .*//'
+  done <innermost | sort >found
+  leak_marks "$sources/tests/apps/leaky.c" | cut -d' ' -f2 | sort >wanted
+  expect_found "offsets do not lead to the lines"
+  [[ -n $(profile_reader) ]] || return 0
+  read_profile -raw r.pb >raw
+  expect_text raw "^1: .* $PWD/leaky $(readelf -n leaky | sed -n 's/.*Build ID: //p')"
+  # Addresses of a profile are where the module was mapped.
+  begin=$(sed -nE 's/^1: (0x[0-9a-f]+)\/.*/\1/p' raw)
+  sed -nE 's/^ +[0-9]+: (0x[0-9a-f]+) M=1 .*/\1/p' raw | while read -r address; do
+    addr2line -e "$apps/leaky_linked" "$(printf '%x' $((address - begin)))" | sed 's/.*\///; s/ .*//'
+  done | sort -u >found
+  comm -23 wanted found >missing
+  [[ ! -s missing ]] || { cat raw missing && fail "addresses do not lead to the lines"; }
+}
+add_case "outputs without symbols" outputs_stripped_case
+
+# ---- collapsed stacks ----------------------------------------------------------------
+
+# leak_places: from marks, the lines of collapsed stacks.
+leak_places() {
+  leak_marks "$sources/tests/apps/leaky.c" | awk '
+    $1 == "stage_input" { place = "pinned host memory" }
+    $1 == "share_state" { place = "managed memory, GPU 0" }
+    $1 != "stage_input" && $1 != "share_state" { place = "GPU 0" }
+    { print place ";main;" $1, $3 * $4 }' | sort
+}
+
+# outputs_collapsed_case WAY
+outputs_collapsed_case() {
+  preloaded shim GPUSHIM_OUTPUT=collapsed GPUSHIM_OUTPUT_FILE=stacks -- "$apps/leaky_$1"
+  expect_status shim 0
+  leak_places >wanted
+  sort stacks >found
+  expect_found "stacks are not as marked"
+}
+for way in $(ways_of leaky); do
+  add_case "outputs collapsed $way" outputs_collapsed_case "$way"
+done
+
+outputs_flamegraph_case() {
+  need flamegraph.pl
+  preloaded shim GPUSHIM_OUTPUT=collapsed GPUSHIM_OUTPUT_FILE=stacks -- "$apps/leaky_static"
+  flamegraph.pl --countname=bytes stacks >graph.svg 2>complaints || fail "flamegraph.pl failed"
+  [[ ! -s complaints ]] || { cat complaints && fail "flamegraph.pl complains"; }
+  expect_text graph.svg '<title>all \(29,884,416 bytes, 100%\)</title>'
+  expect_text graph.svg '<title>GPU 0 \(29,097,984 bytes, 97[.]37%\)</title>'
+  expect_text graph.svg '<title>load_weights \(25,165,824 bytes, 84[.]21%\)</title>'
+  expect_text graph.svg '<title>stage_input \(262,144 bytes, 0[.]88%\)</title>'
+}
+add_case "outputs read by flamegraph.pl" outputs_flamegraph_case
+
+# ---- pprof ---------------------------------------------------------------------------
+
+# profile_reader: the command that reads profiles here; nothing where there is none.
+profile_reader() {
+  if command -v pprof >/dev/null; then
+    echo pprof
+  elif command -v go >/dev/null && go tool pprof -h 2>&1 | grep -q 'pprof <format>'; then
+    echo go tool pprof
+  fi
+}
+
+# read_profile OPTION... FILE
+read_profile() {
+  local reader
+
+  read -ra reader < <(profile_reader)
+  [[ ${#reader[@]} -gt 0 ]] || skip "pprof"
+  PPROF_TMPDIR=$PWD "${reader[@]}" -symbolize=none "$@" 2>complaints ||
+    { cat complaints && fail "pprof cannot read it"; }
+}
+
+# expect_sums SAMPLE FILE FUNCTION...: what pprof says that each function has, itself.
+expect_sums() {
+  read_profile -top -nodecount=100 -nodefraction=0 -unit="$2" -sample_index="$1" r.pb >top
+  awk '/flat%/ { on = 1; next } on && $1 + 0 > 0 { print $NF, $1 + 0 }' top | sort >found
+  expect_found "$1 is not as it should be"
+}
+
+# outputs_pprof_case WAY
+outputs_pprof_case() {
+  local program=$apps/leaky_$1
+
+  [[ -n $(profile_reader) ]] || skip "pprof"
+  need readelf
+  preloaded shim GPUSHIM_OUTPUT=pprof GPUSHIM_OUTPUT_FILE=r.pb -- "$program"
+  expect_status shim 0
+  leak_marks "$sources/tests/apps/leaky.c" | awk '{ print $1, $3 * $4 }' | sort >wanted
+  expect_sums inuse_space B
+  leak_marks "$sources/tests/apps/leaky.c" | awk '{ print $1, $4 }' | sort >wanted
+  expect_sums inuse_objects count
+  # work, three times 64 rounds, allocates in each one block, and in every 16th two more.
+  echo "work $((3 * (64 + 4 + 4)))" >>wanted
+  sort -o wanted wanted
+  read_profile -top -nodecount=100 -nodefraction=0 -sample_index=alloc_objects r.pb |
+    awk '/flat%/ { on = 1; next } on && $1 + 0 > 0 { sub(/[.].*/, "", $6); print $6, $1 + 0 }' |
+    sort >found
+  expect_found "alloc_objects"
+  read_profile -raw r.pb >raw
+  expect_text raw "^1: .* $(realpath "$program") $(readelf -n "$program" |
+    sed -n 's/.*Build ID: //p')"
+  expect_text raw ' load_weights .*leaky[.]c:39 '
+  read_profile -tags r.pb >tags
+  expect_text tags ' 28[.]2MB .*: 0$'
+  expect_text tags ': (cudaMallocAsync|cuMemAllocAsync)'
+  expect_text tags ': stream-ordered$'
+  expect_text tags ': 0x[0-9a-f]+$'
+}
+for way in $(ways_of leaky); do
+  add_case "outputs pprof $way" outputs_pprof_case "$way"
+done
+
+# A clean run has files, too; nothing is in use, and all that was allocated is counted.
+outputs_clean_case() {
+  preloaded shim GPUSHIM_OUTPUT=json,pprof,collapsed GPUSHIM_OUTPUT_FILE=r -- \
+    "$apps/levels_linked"
+  expect_equal "lines" 3 "$(wc -l <shim.err)"
+  expect_text shim.err "files written: $PWD/r.json, $PWD/r.pb, $PWD/r.collapsed\$"
+  [[ -e r.collapsed && ! -s r.collapsed ]] || fail "r.collapsed should be there, and empty"
+  expect_valid r.json
+  expect_equal "leaks" '[]' "$(json_get r.json leaks)"
+  [[ -n $(profile_reader) ]] || return 0
+  read_profile -top -sample_index=inuse_space r.pb >top
+  expect_text top 'Total samples = 0 *$'
+  read_profile -top -sample_index=alloc_objects r.pb >top
+  expect_text top "Total samples = $(json_get r.json devices 0 totals allocs) *\$"
+}
+add_case "outputs of a clean run" outputs_clean_case
+
+# ---- names ---------------------------------------------------------------------------
+
+outputs_names_case() {
+  preloaded none -- "$apps/leaky_linked"
+  expect_no_text none.err 'files written'
+  [[ -z $(find . -name 'gpushim.*') ]] || fail "files nobody asked for"
+  preloaded shim GPUSHIM_OUTPUT=Collapsed,jason,json,json -- "$apps/leaky_linked"
+  expect_count shim.err '^gpushim: GPUSHIM_OUTPUT: "jason" is no format \(json, pprof, collapsed\); left out$' 1
+  pid=$(sed -nE 's/^==([0-9]+)== SUMMARY.*/\1/p' shim.err)
+  expect_text shim.err "files written: $PWD/gpushim.$pid.json, $PWD/gpushim.$pid.collapsed\$"
+  [[ -s gpushim.$pid.json && -s gpushim.$pid.collapsed ]] || fail "files are missing"
+  preloaded one GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=plain -- "$apps/leaky_linked"
+  [[ -s plain ]] || fail "one format has the name as it is"
+  preloaded two GPUSHIM_OUTPUT=json,pprof GPUSHIM_OUTPUT_FILE='%e-%q{NAME}.json' NAME=x \
+    -- "$apps/leaky_linked"
+  [[ -s leaky_linked-x.json && -s leaky_linked-x.json.pb ]] || fail "two formats: $(ls)"
+  preloaded off GPUSHIM_OUTPUT=json GPUSHIM_TRACK=off GPUSHIM_OUTPUT_FILE=off.json -- \
+    "$apps/leaky_linked"
+  expect_count off.err '^gpushim: GPUSHIM_OUTPUT: nothing is written: tracking is off$' 1
+  [[ ! -e off.json ]] || fail "a file without tracking"
+  expect_nothing_left
+}
+add_case "outputs names" outputs_names_case
+
+# What was there is replaced, in the folder that the program began in.
+outputs_replace_case() {
+  head -c 100000 /dev/zero >r.json
+  preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json -- "$apps/leaky_linked"
+  expect_valid r.json
+  expect_nothing_left
+}
+add_case "outputs replace a file" outputs_replace_case
+
+# ---- files that cannot be ------------------------------------------------------------
+
+# outputs_refused_case NAME REASON: nothing but one line tells of it.
+outputs_refused_case() {
+  mkdir folder
+  echo old >precious
+  ln -s precious link
+  native native "$apps/leaky_shared"
+  preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE="$1" GPUSHIM_LEAK_MAX=0 -- \
+    "$apps/leaky_shared"
+  expect_same native shim
+  expect_count shim.err '^gpushim: ' 1
+  expect_count shim.err "^gpushim: GPUSHIM_OUTPUT=json: cannot write [^ ]*: $2\$" 1
+  expect_no_text shim.err 'files written'
+  expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 28[.]5 MiB' 1
+  expect_nothing_left
+  expect_equal "a file" old "$(<precious)"
+  [[ -L link && -d folder ]] || fail "what was in the way is gone"
+}
+long_name=$(printf 'n%.0s' {1..300})
+add_case "outputs to a full device" outputs_refused_case /dev/full "no space left"
+add_case "outputs to no folder" outputs_refused_case none/r.json "no such directory"
+add_case "outputs through a file" outputs_refused_case precious/r.json "not a directory"
+add_case "outputs over a folder" outputs_refused_case folder "is a directory"
+add_case "outputs over a link" outputs_refused_case link "a symbolic link is in the way"
+add_case "outputs with a long name" outputs_refused_case "$long_name" "name too long"
+
+# One of two cannot be written: the other is.
+outputs_half_case() {
+  mkdir r.json
+  preloaded shim GPUSHIM_OUTPUT=json,collapsed GPUSHIM_OUTPUT_FILE=r -- "$apps/leaky_linked"
+  expect_status shim 0
+  expect_text shim.err 'GPUSHIM_OUTPUT=json: cannot write .*/r[.]json: is a directory'
+  expect_text shim.err "files written: $PWD/r.collapsed\$"
+  [[ -s r.collapsed ]] || fail "no r.collapsed"
+}
+add_case "outputs go on after a failure" outputs_half_case
+
+# A file system that is full after the first page.
+outputs_disk_case() {
+  mkdir small
+  unshare -m true 2>/dev/null || skip "a file system of our own"
+  native native "$apps/leaky_linked"
+  cat >mounted <<'END'
+mount -t tmpfs -o size=4k tmpfs small || exit 77
+"$@"
+status=$?
+ls -A small >left
+exit $status
+END
+  preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE="$PWD/small/r.json" -- \
+    unshare -m bash mounted "$apps/leaky_linked"
+  [[ $(<shim.status) != 77 ]] || skip "a file system of our own"
+  expect_same native shim
+  expect_text shim.err 'GPUSHIM_OUTPUT=json: cannot write .*/r[.]json: no space left'
+  expect_equal "left" "" "$(<left)"
+}
+add_case "outputs to a full disk" outputs_disk_case
+
+# ---- how a process ends --------------------------------------------------------------
+
+# outputs_ending_case END STATUS: the file has the leak and the status.
+outputs_ending_case() {
+  native native "$apps/oddities_static" "$1"
+  preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json -- "$apps/oddities_static" "$1"
+  expect_same native shim
+  expect_valid r.json
+  expect_equal "status" "$(<native.status)" "$(json_get r.json process exit_status)"
+  expect_equal "leaked" 131072 "$(json_get r.json summary leaked_bytes)"
+}
+for end in return thread quick_exit _exit _Exit pthread_exit exec; do
+  add_case "outputs at the end by $end" outputs_ending_case "$end"
+done
+
+outputs_killed_case() {
+  preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json -- "$apps/oddities_static" sigkill
+  [[ ! -e r.json ]] || fail "a file of a process that was killed"
+  expect_nothing_left
+}
+add_case "outputs of a killed process" outputs_killed_case
+
+# Before an exec there is a file; afterwards nobody calls CUDA.
+outputs_exec_case() {
+  preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json -- "$apps/execs_shared" execv
+  expect_valid r.json
+  expect_equal "ending" '"exec /proc/self/exe"' "$(json_get r.json process ending)"
+  expect_equal "status" null "$(json_get r.json process exit_status)"
+  expect_equal "leaked" 131072 "$(json_get r.json summary leaked_bytes)"
+}
+add_case "outputs before an exec" outputs_exec_case
+
+# Each process that used CUDA has its own file.
+outputs_fork_case() {
+  local pid
+
+  need python3
+  preloaded shim GPUSHIM_OUTPUT=json,pprof -- "$apps/fork_$1"
+  expect_status shim 0
+  sed -nE 's/^==([0-9]+)== SUMMARY: .*/\1/p' shim.err | sort -u >reporters
+  [[ $(wc -l <reporters) -ge 2 ]] || fail "child and parent have not both reported"
+  expect_equal "files" $((2 * $(wc -l <reporters))) "$(find . -name 'gpushim.*' | wc -l)"
+  while read -r pid; do
+    expect_valid "gpushim.$pid.json"
+    expect_equal "pid" "$pid" "$(json_get "gpushim.$pid.json" process pid)"
+  done <reporters
+}
+for way in shared static linked; do
+  add_case "outputs of forked processes $way" outputs_fork_case "$way"
+done

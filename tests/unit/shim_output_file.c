@@ -1,0 +1,213 @@
+/*
+ * shim_output_file.c - proves that an output file is there whole or not at all: new, in
+ * place of another, on a full disk, under a name that cannot be, where something else is.
+ */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "output_file.h"
+#include "shield.h"
+
+static char folder[64];
+
+static void enter_folder(void)
+{
+    strcpy(folder, "/tmp/gpushim-output.XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+    cr_assert_eq(chdir(folder), 0);
+}
+
+static void remove_folder(void)
+{
+    char command[128];
+
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
+TestSuite(output_file, .init = enter_folder, .fini = remove_folder);
+
+/* Write `text` to `path`; returns what closing says. */
+static int write_text(const char *path, const char *text, bool keep)
+{
+    struct gs_output_file file;
+
+    gs_output_file_open(&file, path);
+    if (!file.error)
+        (void)gs_output_file_write(&file, text, strlen(text));
+    return gs_output_file_close(&file, keep);
+}
+
+static void expect_content(const char *path, const char *expected)
+{
+    char text[256] = "";
+    FILE *stream = fopen(path, "r");
+
+    cr_assert_not_null(stream, "%s", path);
+    size_t length = fread(text, 1, sizeof text - 1, stream);
+    fclose(stream);
+    cr_expect_eq(length, strlen(expected));
+    cr_expect_str_eq(text, expected);
+}
+
+/* Nothing is in the folder but these names. */
+static void expect_names(size_t count)
+{
+    DIR *entries = opendir(folder);
+    struct dirent *entry;
+    size_t found = 0;
+
+    cr_assert_not_null(entries);
+    while ((entry = readdir(entries)) != NULL) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            found++;
+            cr_expect_neq(strncmp(entry->d_name, ".gpushim", 8), 0, "%s", entry->d_name);
+        }
+    }
+    closedir(entries);
+    cr_expect_eq(found, count, "%zu names", found);
+}
+
+Test(output_file, a_new_one_obeys_the_umask)
+{
+    struct stat info;
+
+    umask(027);
+    cr_assert_eq(write_text("a.json", "text", true), 0);
+    expect_content("a.json", "text");
+    cr_assert_eq(stat("a.json", &info), 0);
+    cr_expect_eq(info.st_mode & 0777, 0640);
+    expect_names(1);
+}
+
+Test(output_file, another_is_replaced_as_a_whole)
+{
+    char before[64] = "";
+
+    cr_assert_eq(write_text("a", "what was there, and was longer", true), 0);
+    int reader = open("a", O_RDONLY);
+    cr_assert_eq(write_text("a", "new", true), 0);
+    expect_content("a", "new");
+    /* Who has the old one open still has all of it. */
+    cr_assert_eq(read(reader, before, sizeof before - 1), 30);
+    cr_expect_str_eq(before, "what was there, and was longer");
+    close(reader);
+    expect_names(1);
+}
+
+Test(output_file, what_is_not_kept_leaves_the_other)
+{
+    cr_assert_eq(write_text("a", "old", true), 0);
+    cr_assert_eq(write_text("a", "half", false), 0);
+    expect_content("a", "old");
+    cr_assert_eq(write_text("b", "half", false), 0);
+    expect_names(1);
+}
+
+Test(output_file, a_folder_is_in_the_way)
+{
+    cr_assert_eq(mkdir("a", 0777), 0);
+    cr_expect_eq(write_text("a", "text", true), EISDIR);
+    cr_assert_eq(symlink("a", "b"), 0);
+    cr_expect_eq(write_text("b", "text", true), EISDIR);
+    expect_names(2);
+}
+
+Test(output_file, no_such_folder)
+{
+    cr_expect_eq(write_text("none/a", "text", true), ENOENT);
+    cr_assert_eq(write_text("a", "", true), 0);
+    cr_expect_eq(write_text("a/b", "text", true), ENOTDIR);
+    expect_names(1);
+}
+
+Test(output_file, a_name_that_is_too_long)
+{
+    char name[300];
+
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    cr_expect_eq(write_text(name, "text", true), ENAMETOOLONG);
+    name[255] = '\0';
+    cr_expect_eq(write_text(name, "text", true), 0);
+    expect_names(1);
+}
+
+/* A link to a file, to nothing, and to itself: neither followed nor replaced. */
+Test(output_file, links_to_files_stay)
+{
+    char target[64] = "";
+
+    cr_assert_eq(write_text("precious", "old", true), 0);
+    cr_assert_eq(symlink("precious", "a"), 0);
+    cr_assert_eq(symlink("nothing", "b"), 0);
+    cr_assert_eq(symlink("c", "c"), 0);
+    cr_expect_eq(write_text("a", "text", true), ELOOP);
+    cr_expect_eq(write_text("b", "text", true), ELOOP);
+    cr_expect_eq(write_text("c", "text", true), ELOOP);
+    expect_content("precious", "old");
+    cr_expect_eq(readlink("a", target, sizeof target), 8);
+    expect_names(4);
+}
+
+Test(output_file, devices_and_pipes_are_written_as_they_are)
+{
+    char text[16] = "";
+    struct stat info;
+
+    cr_expect_eq(write_text("/dev/null", "text", true), 0);
+    cr_assert_eq(stat("/dev/null", &info), 0);
+    cr_expect(S_ISCHR(info.st_mode));
+    cr_expect_eq(write_text("/dev/full", "text", true), ENOSPC);
+    cr_assert_eq(stat("/dev/full", &info), 0);
+    cr_expect(S_ISCHR(info.st_mode));
+    cr_assert_eq(mkfifo("pipe", 0666), 0);
+    cr_expect_eq(write_text("pipe", "text", true), ENXIO); /* nobody reads it */
+    int reader = open("pipe", O_RDONLY | O_NONBLOCK);
+    cr_expect_eq(write_text("pipe", "text", true), 0);
+    cr_expect_eq(read(reader, text, sizeof text), 4);
+    cr_expect_str_eq(text, "text");
+    close(reader);
+    cr_assert_eq(symlink("/dev/full", "link"), 0);
+    cr_expect_eq(write_text("link", "text", true), ENOSPC);
+    expect_names(2);
+}
+
+/* A limit on file sizes raises a signal natively, which ends the process. */
+Test(output_file, a_file_size_limit_raises_nothing)
+{
+    const struct rlimit limit = {.rlim_cur = 3, .rlim_max = RLIM_INFINITY};
+    struct gs_shield shield;
+    sigset_t pending;
+
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    gs_shield_raise(&shield);
+    int error = write_text("a", "text", true);
+    shield.signal_raised = true;
+    gs_shield_lower(&shield);
+    cr_expect_eq(error, EFBIG);
+    sigpending(&pending);
+    cr_expect_not(sigismember(&pending, SIGXFSZ));
+    expect_names(0);
+}
+
+/* Left by a process that was killed in the middle, and had our number. */
+Test(output_file, a_leftover_is_not_touched)
+{
+    char left[64];
+
+    snprintf(left, sizeof left, ".gpushim.%ld.0", (long)getpid());
+    cr_assert_eq(write_text("a", "old", true), 0);
+    cr_assert_eq(rename("a", left), 0);
+    cr_expect_eq(write_text("a", "new", true), 0);
+    expect_content("a", "new");
+    expect_content(left, "old");
+}

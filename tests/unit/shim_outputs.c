@@ -1,0 +1,108 @@
+/*
+ * shim_outputs.c - proves what GPUSHIM_OUTPUT chooses, and that the settings a file tells
+ * of are such as would have the same effect again.
+ */
+#include <criterion/criterion.h>
+#include <criterion/redirect.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "outputs.h"
+
+static struct gs_options options;
+
+static void load(const char *output)
+{
+    static struct gs_options_notes notes;
+    char variable[256] = "GPUSHIM_OUTPUT=";
+    char *env[] = {variable, NULL};
+
+    strcat(variable, output);
+    gs_options_load(&options, env, false, &notes);
+    cr_assert_eq(notes.length, 0, "%s", notes.text);
+    gs_outputs_open(&options);
+}
+
+/* Is anything written, and is a tally kept for it? */
+static void expect_chosen(const char *output, bool any, bool tallied)
+{
+    struct gs_outputs outputs;
+
+    load(output);
+    cr_expect_eq(gs_outputs_tallied(), tallied, "%s", output);
+    bool begun = gs_outputs_begin(&options, NULL, NULL, 0, &outputs);
+    cr_expect_eq(begun, any, "%s", output);
+    if (begun)
+        gs_outputs_end(&outputs);
+}
+
+Test(outputs, a_list_of_formats, .init = cr_redirect_stderr)
+{
+    expect_chosen("", false, false);
+    expect_chosen(",,", false, false);
+    expect_chosen("json", true, false);
+    expect_chosen("PPROF", true, true);
+    expect_chosen("collapsed,json,json", true, false);
+    expect_chosen(" json , pprof ", true, true);
+    fflush(stderr);
+    cr_assert_stderr_eq_str("");
+}
+
+Test(outputs, an_unknown_word_is_told, .init = cr_redirect_stderr)
+{
+    expect_chosen("jsn,pprof,json\x01x", true, true);
+    cr_assert_stderr_eq_str(
+        "gpushim: GPUSHIM_OUTPUT: \"jsn\" is no format (json, pprof, collapsed); left "
+        "out\n"
+        "gpushim: GPUSHIM_OUTPUT: \"json?x\" is no format (json, pprof, collapsed); left "
+        "out\n");
+}
+
+Test(outputs, without_tracking_nothing_can_be_written, .init = cr_redirect_stderr)
+{
+    load("json");
+    options.track = false;
+    gs_outputs_open(&options);
+    cr_assert_stderr_eq_str(
+        "gpushim: GPUSHIM_OUTPUT: nothing is written: tracking is off\n");
+}
+
+/* Settings that differ from the defaults, one of each type. */
+static char *settings[] = {(char *)"GPUSHIM_OUTPUT=json",
+                           (char *)"GPUSHIM_POOL=off",
+                           (char *)"GPUSHIM_STACK_DEPTH=7",
+                           (char *)"GPUSHIM_POOL_CACHE=3M",
+                           (char *)"GPUSHIM_POOL_LIMIT=80%",
+                           (char *)"GPUSHIM_MEM_LIMIT=5G",
+                           (char *)"GPUSHIM_SYMBOLIZE_TIMEOUT=250ms",
+                           (char *)"GPUSHIM_FREE_SYNC=lazy",
+                           (char *)"GPUSHIM_LOG_FILE=/tmp/%p \"x\".log",
+                           (char *)"GPUSHIM_WARMUP=4K:50,64K:20",
+                           NULL};
+
+Test(outputs, settings_read_back_are_the_same)
+{
+    static struct gs_options_notes notes;
+    static struct gs_options again;
+    struct gs_outputs outputs;
+
+    gs_options_load(&options, settings, false, &notes);
+    cr_assert_eq(notes.length, 0, "%s", notes.text);
+    gs_outputs_open(&options);
+    cr_assert(gs_outputs_begin(&options, NULL, NULL, 0, &outputs));
+    char **env = calloc(outputs.job.option_count + 1, sizeof *env);
+    cr_assert_geq(outputs.job.option_count, GS_ARRAY_LEN(settings));
+    for (size_t i = 0; i < outputs.job.option_count; i++) {
+        const struct gs_export_option *option = &outputs.job.options[i];
+        cr_assert_gt(asprintf(&env[i], "%s=%s", option->name, option->value), 0);
+    }
+    gs_options_load(&again, env, false, &notes);
+    cr_expect_eq(notes.length, 0, "%s", notes.text);
+    cr_expect_eq(memcmp(&again, &options, sizeof again), 0);
+    for (size_t i = 0; i < outputs.job.option_count; i++)
+        free(env[i]);
+    free(env);
+    gs_outputs_end(&outputs);
+}

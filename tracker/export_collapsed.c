@@ -1,0 +1,77 @@
+/*
+ * export_collapsed.c - collapsed stacks: "GPU 0;main;load;alloc 4096", the outermost
+ * frame first, one line for each place whose memory was not freed.
+ *
+ * The first frame says where the memory is: device and host memory are not one sum.
+ * Readers: flamegraph.pl, inferno, speedscope. Lines of one text are added up by them.
+ *
+ * Owns: nothing.   Lock: none.   Design: docs/outputs.md
+ */
+#include "export_internal.h"
+
+#include <stdio.h>
+
+/* A frame's name: a semicolon would end it, a newline the line. */
+static void put_name(struct gs_export_out *out, const char *name)
+{
+    while (*name) {
+        size_t length = gs_utf8_length(name);
+
+        if (length == 0)
+            gs_out_text(out, GS_UTF8_REPLACEMENT);
+        else if (length > 1)
+            gs_out_bytes(out, name, length);
+        else if (*name == ';')
+            gs_out_char(out, ':');
+        else
+            gs_out_char(out, (unsigned char)*name < ' ' || *name == 0x7f ? '?' : *name);
+        name += length ? length : 1;
+    }
+}
+
+static void put_frame(struct gs_export_out *out, const struct gs_symbol_request *frame)
+{
+    const char *module = gs_report_frame_module(frame);
+
+    gs_out_char(out, ';');
+    if (frame->result.function) {
+        put_name(out, frame->result.function);
+    } else if (module[0] != '\0') {
+        put_name(out, module);
+        gs_out_char(out, '+');
+        gs_out_hex(out, gs_export_offset(frame));
+    } else {
+        gs_out_hex(out, frame->frame);
+    }
+}
+
+static void put_group(const struct gs_export *export, struct gs_export_out *out,
+                      const struct gs_group *group)
+{
+    const struct gs_export_stack *stack = gs_export_stack(export, group->stack);
+    char place[64];
+
+    put_name(out, gs_report_place_name(group->kind, group->device, place));
+    if (!stack || stack->count == 0)
+        gs_out_text(out, ";[no call stack]");
+    else if (stack->cut)
+        gs_out_text(out, ";[more frames]");
+    for (uint32_t i = stack ? stack->end : 0; stack && i-- > stack->begin;)
+        put_frame(out, &export->locations[export->frames[stack->first + i]]);
+    gs_out_char(out, ' ');
+    gs_out_number(out, group->bytes);
+    gs_out_char(out, '\n');
+}
+
+enum gs_status gs_export_write_collapsed(const struct gs_export *export,
+                                         const struct gs_export_sink *sink)
+{
+    struct gs_export_out out;
+
+    gs_out_begin(&out, sink);
+    for (size_t i = 0; i < export->data->groups.count; i++) {
+        if (gs_report_weight(&export->data->groups.items[i]) != 0)
+            put_group(export, &out, &export->data->groups.items[i]);
+    }
+    return gs_out_end(&out);
+}

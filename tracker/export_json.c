@@ -1,0 +1,437 @@
+/*
+ * export_json.c - the whole report as JSON: what docs/schema/report-1.json describes.
+ *
+ * Frames and modules stand once, in tables; stacks are lists of numbers in the table of
+ * frames. Within version 1 members are only ever added.
+ *
+ * Owns: nothing.   Lock: none.   Design: docs/outputs.md
+ */
+#include "export_internal.h"
+#include "export_json_values.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define VERSION 1
+
+/* --- stacks ---------------------------------------------------------------------------
+ */
+
+static void put_frames(const struct gs_export *export, struct gs_json *json,
+                       const char *key, const struct gs_export_stack *stack,
+                       uint32_t begin, uint32_t end)
+{
+    gs_json_member_open(json, key, '[');
+    for (uint32_t i = begin; i < end; i++)
+        gs_json_number(json, export->frames[stack->first + i]);
+    gs_json_close(json, ']');
+}
+
+/* Members of whatever has a stack: as the report shows it, and all of it. */
+static void put_stack(const struct gs_export *export, struct gs_json *json,
+                      const struct gs_export_stack *stack)
+{
+    if (!stack) {
+        gs_json_member_null(json, "stack");
+        gs_json_member_null(json, "full_stack");
+        gs_json_member_bool(json, "truncated", false);
+        return;
+    }
+    put_frames(export, json, "stack", stack, stack->begin, stack->end);
+    put_frames(export, json, "full_stack", stack, 0, stack->count);
+    gs_json_member_bool(json, "truncated",
+                        gs_stacks_truncated(export->tracker->config.stacks, stack->id));
+}
+
+static void put_frame(const struct gs_export *export, struct gs_json *json, size_t number)
+{
+    const struct gs_symbol_request *location = &export->locations[number];
+    const struct gs_symbol *symbol = &location->result;
+
+    gs_json_open(json, '{');
+    gs_json_member_hex(json, "address", location->frame);
+    if (location->module) {
+        gs_json_member(json, "module", export->location_modules[number]);
+        gs_json_member_hex(json, "offset", gs_export_offset(location));
+    } else {
+        gs_json_member_null(json, "module");
+        gs_json_member_null(json, "offset");
+    }
+    gs_json_member_text(json, "function", symbol->function);
+    gs_json_member_text(json, "linkage", symbol->linkage);
+    gs_json_member_text(json, "file", symbol->file);
+    if (symbol->line != 0)
+        gs_json_member(json, "line", symbol->line);
+    else
+        gs_json_member_null(json, "line");
+    gs_json_close(json, '}');
+}
+
+static void put_module(struct gs_json *json, const struct gs_module *module)
+{
+    char id[2 * sizeof module->build_id + 1] = "";
+
+    for (unsigned i = 0; i < module->build_id_len && i < sizeof module->build_id; i++)
+        snprintf(id + 2 * i, 3, "%02x", module->build_id[i]);
+    gs_json_open(json, '{');
+    gs_json_member_text(json, "path", module->path);
+    gs_json_member_text(json, "build_id", id[0] ? id : NULL);
+    gs_json_member_hex(json, "begin", module->begin);
+    gs_json_member_hex(json, "end", module->end);
+    gs_json_member_hex(json, "bias", module->bias);
+    gs_json_close(json, '}');
+}
+
+static void put_code(const struct gs_export *export, struct gs_json *json)
+{
+    gs_json_member_open(json, "frames", '[');
+    for (size_t i = 0; i < export->location_count; i++)
+        put_frame(export, json, i);
+    gs_json_close(json, ']');
+    gs_json_member_open(json, "modules", '[');
+    for (size_t i = 0; i < export->module_count; i++)
+        put_module(json, &export->modules[i]);
+    gs_json_close(json, ']');
+}
+
+/* --- the process ----------------------------------------------------------------------
+ */
+
+/* "exit 3", "_exit 3", "quick_exit 3" have one. */
+static void put_exit_status(struct gs_json *json, const char *ending)
+{
+    static const char *const ways[] = {"exit ", "_exit ", "quick_exit "};
+
+    gs_json_key(json, "exit_status");
+    for (size_t i = 0; ending && i < GS_ARRAY_LEN(ways); i++) {
+        size_t length = strlen(ways[i]);
+        if (strncmp(ending, ways[i], length) == 0) {
+            gs_json_number(json, strtoull(ending + length, NULL, 10));
+            return;
+        }
+    }
+    gs_json_null(json);
+}
+
+static void put_process(const struct gs_export *export, struct gs_json *json)
+{
+    const struct gs_report_config *config = export->config;
+
+    gs_json_member_open(json, "process", '{');
+    gs_json_member(json, "pid", (uint64_t)config->pid);
+    gs_json_member_text(json, "command", config->command);
+    gs_json_member_text(json, "program", export->job->program);
+    gs_json_member_text(json, "host", config->host);
+    if (config->rank >= 0)
+        gs_json_member(json, "rank", (uint64_t)config->rank);
+    else
+        gs_json_member_null(json, "rank");
+    gs_json_member_text(json, "ending", config->ending);
+    put_exit_status(json, config->ending);
+    gs_json_close(json, '}');
+}
+
+static void put_time(const struct gs_export *export, struct gs_json *json)
+{
+    uint64_t duration_ms = export->source->now_ns / 1000000;
+    uint64_t end_ms = export->job->end_unix_ms;
+
+    gs_json_member_open(json, "time", '{');
+    gs_json_member(json, "start_unix_ms",
+                   end_ms > duration_ms ? end_ms - duration_ms : 0);
+    gs_json_member(json, "end_unix_ms", end_ms);
+    gs_json_member(json, "duration_ns", export->source->now_ns);
+    gs_json_close(json, '}');
+}
+
+static void put_options(const struct gs_export *export, struct gs_json *json)
+{
+    gs_json_member_open(json, "options", '{');
+    for (size_t i = 0; i < export->job->option_count; i++)
+        gs_json_member_text(json, export->job->options[i].name,
+                            export->job->options[i].value);
+    gs_json_close(json, '}');
+}
+
+/* --- devices --------------------------------------------------------------------------
+ */
+
+static void put_totals(struct gs_json *json, const struct gs_tracker_totals *totals)
+{
+    gs_json_member_open(json, "totals", '{');
+#define GS_TOTAL(name, unit, doc) gs_json_member(json, #name, totals->name);
+#include "totals.def"
+#undef GS_TOTAL
+    gs_json_close(json, '}');
+}
+
+static bool was_used(const struct gs_tracker_totals *totals)
+{
+    return totals->allocs != 0 || totals->failed != 0 || totals->live_count != 0;
+}
+
+static void put_pool(const struct gs_export *export, struct gs_json *json, size_t device)
+{
+    const struct gs_export_job *job = export->job;
+
+    gs_json_member_open(json, "pool", '{');
+    for (size_t i = 0; i < job->counter_count; i++)
+        gs_json_member(json, job->counters[i].name,
+                       job->values[device * job->counter_count + i]);
+    gs_json_close(json, '}');
+}
+
+static void put_device(const struct gs_export *export, struct gs_json *json,
+                       unsigned ordinal)
+{
+    const struct gs_report_config *config = export->config;
+    bool known = config->devices && ordinal < config->device_count;
+    bool pooled = known && gs_report_pool_used(&config->devices[ordinal]);
+    struct gs_tracker_totals totals;
+
+    gs_tracker_get_totals(export->tracker, (int)ordinal, &totals);
+    if (!was_used(&totals) && !pooled)
+        return;
+    gs_json_open(json, '{');
+    gs_json_member(json, "device", ordinal);
+    gs_json_member_text(json, "name", known ? config->devices[ordinal].name : NULL);
+    put_totals(json, &totals);
+    if (pooled && export->job->values)
+        put_pool(export, json, ordinal);
+    else
+        gs_json_member_null(json, "pool");
+    gs_json_close(json, '}');
+}
+
+static void put_devices(const struct gs_export *export, struct gs_json *json)
+{
+    struct gs_tracker_totals totals;
+
+    gs_json_member_open(json, "devices", '[');
+    for (unsigned i = 0; i < GS_MAX_DEVICES; i++)
+        put_device(export, json, i);
+    gs_json_close(json, ']');
+    gs_tracker_get_totals(export->tracker, -1, &totals);
+    gs_json_member_open(json, "pinned_host", '{');
+    put_totals(json, &totals);
+    gs_json_close(json, '}');
+}
+
+static void put_units(const struct gs_export *export, struct gs_json *json)
+{
+    gs_json_member_open(json, "units", '{');
+    gs_json_member_open(json, "totals", '{');
+#define GS_TOTAL(name, unit, doc) gs_json_member_text(json, #name, unit);
+#include "totals.def"
+#undef GS_TOTAL
+    gs_json_close(json, '}');
+    gs_json_member_open(json, "pool", '{');
+    for (size_t i = 0; i < export->job->counter_count; i++)
+        gs_json_member_text(json, export->job->counters[i].name,
+                            export->job->counters[i].unit);
+    gs_json_close(json, '}');
+    gs_json_close(json, '}');
+}
+
+/* --- leaks and owners -----------------------------------------------------------------
+ */
+
+static void put_device_of(struct gs_json *json, unsigned kind, int device)
+{
+    if (gs_export_on_host(kind, device))
+        gs_json_member_null(json, "device");
+    else
+        gs_json_member(json, "device", (uint64_t)device);
+}
+
+static void put_place(const struct gs_export *export, struct gs_json *json,
+                      const struct gs_group *group, const char *fate)
+{
+    const struct gs_export_stack *stack = gs_export_stack(export, group->stack);
+
+    gs_json_open(json, '{');
+    gs_json_member(json, "bytes", group->bytes);
+    gs_json_member(json, "count", group->count);
+    gs_json_member_text(json, "call", gs_export_call(export, stack, group->api));
+    gs_json_member_text(json, "kind", gs_export_kind(group->kind));
+    put_device_of(json, group->kind, group->device);
+    gs_json_member_text(json, "fate", fate);
+    gs_json_member(json, "oldest_ns", group->oldest_ns);
+    gs_json_member(json, "newest_ns", group->newest_ns);
+    put_stack(export, json, stack);
+    if (group->suppressed_by != 0)
+        gs_json_member_text(
+            json, "rule",
+            gs_suppressions_rule(export->config->suppressions, group->suppressed_by - 1)
+                ->pattern);
+    gs_json_close(json, '}');
+}
+
+static void put_groups(const struct gs_export *export, struct gs_json *json,
+                       const char *key, size_t begin, size_t end)
+{
+    char fate[160];
+
+    gs_json_member_open(json, key, '[');
+    for (size_t i = begin; i < end; i++) {
+        const struct gs_group *group = &export->data->groups.items[i];
+        put_place(export, json, group, gs_scan_fate(group, fate));
+    }
+    gs_json_close(json, ']');
+}
+
+static void put_leaks(const struct gs_export *export, struct gs_json *json)
+{
+    const struct gs_report_data *data = export->data;
+
+    put_groups(export, json, "leaks", 0, data->leak_groups);
+    put_groups(export, json, "suppressed", data->leak_groups, data->groups.count);
+    gs_json_member_open(json, "registered", '[');
+    for (size_t i = 0; i < data->registered.count; i++)
+        put_place(export, json, &data->registered.items[i], "still registered at exit");
+    gs_json_close(json, ']');
+    gs_json_member_open(json, "not_grouped", '{');
+    gs_json_member(json, "bytes", data->leaked_bytes - data->grouped_bytes);
+    gs_json_member(json, "count", data->leaked_count - data->grouped_count);
+    gs_json_close(json, '}');
+}
+
+static void put_owners(const struct gs_export *export, struct gs_json *json)
+{
+    gs_json_member_open(json, "owners", '[');
+    for (size_t i = 0; i < export->owners.count; i++) {
+        const struct gs_owner *owner = &export->owners.items[i];
+        gs_json_open(json, '{');
+        gs_json_member_text(json, "module", owner->name);
+        gs_json_key(json, "device");
+        if (owner->row == GS_ROW_PINNED)
+            gs_json_null(json);
+        else
+            gs_json_number(json, owner->row);
+        gs_json_member(json, "bytes", owner->bytes);
+        gs_json_member(json, "count", owner->count);
+        gs_json_close(json, '}');
+    }
+    gs_json_close(json, ']');
+}
+
+/* --- errors ---------------------------------------------------------------------------
+ */
+
+static void put_thread(struct gs_json *json, uint32_t thread)
+{
+    if (thread != 0)
+        gs_json_member(json, "thread", thread);
+    else
+        gs_json_member_null(json, "thread");
+}
+
+static void put_site(const struct gs_export *export, struct gs_json *json,
+                     const struct gs_free_site *site)
+{
+    const struct gs_export_stack *stack = gs_export_stack(export, site->stack);
+
+    gs_json_member(json, "time_ns", site->time_ns);
+    put_thread(json, site->thread);
+    gs_json_member_text(json, "call", gs_export_call(export, stack, site->api));
+    put_stack(export, json, stack);
+}
+
+static void put_allocation(const struct gs_export *export, struct gs_json *json,
+                           const struct gs_allocation *allocation)
+{
+    const struct gs_export_stack *stack = gs_export_stack(export, allocation->stack);
+
+    gs_json_member_open(json, "allocation", '{');
+    gs_json_member_hex(json, "address", allocation->addr);
+    gs_json_member(json, "bytes", allocation->bytes);
+    gs_json_member_text(json, "kind", gs_export_kind(allocation->kind));
+    put_device_of(json, allocation->kind, allocation->device);
+    gs_json_member(json, "time_ns", allocation->time_ns);
+    put_thread(json, allocation->thread);
+    gs_json_member_text(json, "call", gs_export_call(export, stack, allocation->api));
+    put_stack(export, json, stack);
+    gs_json_close(json, '}');
+}
+
+static void put_error(const struct gs_export *export, struct gs_json *json,
+                      const struct gs_error *error)
+{
+    static const char *const what[] = {
+        [GS_ERROR_DOUBLE_FREE] = "double free",
+        [GS_ERROR_INVALID_FREE] = "invalid free",
+        [GS_ERROR_MISMATCHED_FREE] = "free by the wrong call",
+    };
+
+    gs_json_open(json, '{');
+    gs_json_member_text(json, "error", what[error->kind]);
+    gs_json_member_hex(json, "address", error->addr);
+    put_device_of(json, GS_MEMORY_DEVICE, error->device);
+    put_site(export, json, &error->freed);
+    gs_json_member_text(json, "thread_name",
+                        error->thread_name[0] ? error->thread_name : NULL);
+    gs_json_member(json, "offset_bytes", error->offset);
+    gs_json_member_bool(json, "lost_with_context", error->context_lost);
+    if (error->has_first_free) {
+        gs_json_member_open(json, "first_freed", '{');
+        put_site(export, json, &error->first_freed);
+        gs_json_close(json, '}');
+    } else {
+        gs_json_member_null(json, "first_freed");
+    }
+    if (error->has_allocation)
+        put_allocation(export, json, &error->allocation);
+    else
+        gs_json_member_null(json, "allocation");
+    gs_json_close(json, '}');
+}
+
+static void put_errors(const struct gs_export *export, struct gs_json *json)
+{
+    gs_json_member_open(json, "errors", '[');
+    for (size_t i = 0; i < export->data->errors_kept; i++)
+        put_error(export, json, &export->data->errors[i]);
+    gs_json_close(json, ']');
+}
+
+/* --- the whole ------------------------------------------------------------------------
+ */
+
+static void put_summary(const struct gs_export *export, struct gs_json *json)
+{
+    const struct gs_report_summary *summary = export->summary;
+
+    gs_json_member_open(json, "summary", '{');
+    gs_json_member(json, "errors", summary->errors);
+    gs_json_member(json, "leaked_bytes", summary->leaked_bytes);
+    gs_json_member(json, "leaked_count", summary->leaked_count);
+    gs_json_member(json, "places", summary->leak_groups);
+    gs_json_close(json, '}');
+}
+
+enum gs_status gs_export_write_json(const struct gs_export *export,
+                                    const struct gs_export_sink *sink)
+{
+    const struct gs_report_source *source = export->source;
+    struct gs_json json = {.depth = 0};
+
+    gs_out_begin(&json.out, sink);
+    gs_json_open(&json, '{');
+    gs_json_member_text(&json, "schema", "gpushim-report");
+    gs_json_member(&json, "version", VERSION);
+    gs_json_member_text(&json, "gpushim", export->config->version);
+    put_process(export, &json);
+    put_time(export, &json);
+    put_summary(export, &json);
+    put_devices(export, &json);
+    put_errors(export, &json);
+    put_leaks(export, &json);
+    put_owners(export, &json);
+    put_code(export, &json);
+    gs_json_member_text(&json, "note", source->note ? source->note(source->self) : NULL);
+    put_options(export, &json);
+    put_units(export, &json);
+    gs_json_close(&json, '}');
+    gs_out_char(&json.out, '\n');
+    return gs_out_end(&json.out);
+}

@@ -1,0 +1,41 @@
+/*
+ * export_json_values.h - JSON's own syntax: values, commas, escapes, lines.
+ *
+ * Members of the outermost object and their members begin a line each; what lies deeper
+ * stays on one line, so that a file of thousands of places can be read and compared.
+ *
+ * Owns: nothing.   Lock: none, one thread writes.
+ */
+#ifndef GS_EXPORT_JSON_VALUES_H
+#define GS_EXPORT_JSON_VALUES_H
+
+#include "export_out.h"
+
+struct gs_json {
+    struct gs_export_out out;
+    unsigned depth;
+    bool begun; /* the innermost object or array has something in it */
+    bool named; /* a key was written, its value is due */
+};
+
+/* '{' or '[', and its end. */
+void gs_json_open(struct gs_json *json, char bracket);
+void gs_json_close(struct gs_json *json, char bracket);
+void gs_json_key(struct gs_json *json, const char *key);
+
+/* Text of any bytes; what is no UTF-8 becomes U+FFFD. NULL: null. */
+void gs_json_text(struct gs_json *json, const char *text);
+void gs_json_number(struct gs_json *json, uint64_t value);
+void gs_json_hex(struct gs_json *json, uint64_t value); /* as text: "0x7f00" */
+void gs_json_bool(struct gs_json *json, bool value);
+void gs_json_null(struct gs_json *json);
+
+/* A key with its value. */
+void gs_json_member(struct gs_json *json, const char *key, uint64_t value);
+void gs_json_member_text(struct gs_json *json, const char *key, const char *text);
+void gs_json_member_hex(struct gs_json *json, const char *key, uint64_t value);
+void gs_json_member_bool(struct gs_json *json, const char *key, bool value);
+void gs_json_member_null(struct gs_json *json, const char *key);
+void gs_json_member_open(struct gs_json *json, const char *key, char bracket);
+
+#endif

@@ -1,0 +1,112 @@
+/*
+ * export_out.c - the buffer in front of a sink, numbers, and what is valid UTF-8.
+ * Owns: nothing.   Lock: none.
+ */
+#include "export_out.h"
+
+#include <string.h>
+
+void gs_out_begin(struct gs_export_out *out, const struct gs_export_sink *sink)
+{
+    out->sink = sink;
+    out->length = 0;
+    out->failed = false;
+}
+
+static void flush(struct gs_export_out *out)
+{
+    if (!out->failed && out->length > 0 &&
+        !out->sink->write(out->sink->self, out->data, out->length))
+        out->failed = true;
+    out->length = 0;
+}
+
+enum gs_status gs_out_end(struct gs_export_out *out)
+{
+    flush(out);
+    return out->failed ? GS_ERR_IO : GS_OK;
+}
+
+void gs_out_bytes(struct gs_export_out *out, const void *data, size_t length)
+{
+    const char *from = data;
+
+    while (length > 0) {
+        size_t room = sizeof out->data - out->length;
+        size_t part = length < room ? length : room;
+
+        memcpy(out->data + out->length, from, part);
+        out->length += part;
+        from += part;
+        length -= part;
+        if (out->length == sizeof out->data)
+            flush(out);
+    }
+}
+
+void gs_out_text(struct gs_export_out *out, const char *text)
+{
+    gs_out_bytes(out, text, strlen(text));
+}
+
+void gs_out_char(struct gs_export_out *out, char c)
+{
+    gs_out_bytes(out, &c, 1);
+}
+
+/* The digits of `value`, from the end of `digits`. Returns where they begin. */
+static char *put_digits(uint64_t value, unsigned base, char *end)
+{
+    do {
+        *--end = "0123456789abcdef"[value % base];
+        value /= base;
+    } while (value > 0);
+    return end;
+}
+
+void gs_out_number(struct gs_export_out *out, uint64_t value)
+{
+    char digits[20];
+    char *end = digits + sizeof digits, *begin = put_digits(value, 10, end);
+
+    gs_out_bytes(out, begin, (size_t)(end - begin));
+}
+
+void gs_out_hex(struct gs_export_out *out, uint64_t value)
+{
+    char digits[20];
+    char *end = digits + sizeof digits, *begin = put_digits(value, 16, end);
+
+    *--begin = 'x';
+    *--begin = '0';
+    gs_out_bytes(out, begin, (size_t)(end - begin));
+}
+
+/* Table 3-7 of the Unicode standard: the second byte's range depends on the first. */
+size_t gs_utf8_length(const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    unsigned char low = 0x80, high = 0xbf;
+    size_t length;
+
+    if (at[0] < 0x80)
+        return 1;
+    if (at[0] < 0xc2 || at[0] > 0xf4)
+        return 0;
+    length = at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
+    if (at[0] == 0xe0)
+        low = 0xa0;
+    else if (at[0] == 0xed)
+        high = 0x9f;
+    else if (at[0] == 0xf0)
+        low = 0x90;
+    else if (at[0] == 0xf4)
+        high = 0x8f;
+    if (at[1] < low || at[1] > high)
+        return 0;
+    for (size_t i = 2; i < length; i++) {
+        if ((at[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    return length;
+}

@@ -1,0 +1,33 @@
+/*
+ * export_out.h - text and bytes on their way to a sink, through a buffer.
+ * Owns: the buffer.   Lock: none, one thread writes.
+ */
+#ifndef GS_EXPORT_OUT_H
+#define GS_EXPORT_OUT_H
+
+#include "export.h"
+
+struct gs_export_out {
+    const struct gs_export_sink *sink;
+    size_t length;
+    bool failed;     /* the sink refused: everything from here on is dropped */
+    char data[4096]; /* on the stack of whatever thread ends the process */
+};
+
+void gs_out_begin(struct gs_export_out *out, const struct gs_export_sink *sink);
+/* Hands over the rest. Errors: GS_ERR_IO. */
+enum gs_status gs_out_end(struct gs_export_out *out) GS_MUST_USE;
+
+void gs_out_bytes(struct gs_export_out *out, const void *data, size_t length);
+void gs_out_text(struct gs_export_out *out, const char *text);
+void gs_out_char(struct gs_export_out *out, char c);
+void gs_out_number(struct gs_export_out *out, uint64_t value);
+void gs_out_hex(struct gs_export_out *out, uint64_t value); /* "0x1f" */
+
+/* Length of the UTF-8 character that `text` begins with, 0 if it is none. Not past the
+ * NUL; overlong forms, surrogates and what is beyond U+10FFFF are none. */
+size_t gs_utf8_length(const char *text);
+/* What stands for a byte that is no UTF-8: U+FFFD. */
+#define GS_UTF8_REPLACEMENT "\xef\xbf\xbd"
+
+#endif

@@ -1,0 +1,73 @@
+/*
+ * tally.c - what was ever allocated, by place.
+ * Owns: struct gs_tally.   Lock: one for each stripe, the last in the tracker's order.
+ */
+#include "tally.h"
+
+#include "host_memory.h"
+#include "tracker_lock.h"
+
+#include <errno.h>
+
+#define STRIPE_BITS 4
+#define STRIPES     (1u << STRIPE_BITS)
+
+struct stripe {
+    struct gs_tracker_lock lock;
+    struct gs_samples samples;
+} __attribute__((aligned(64)));
+
+struct gs_tally {
+    struct stripe stripes[STRIPES];
+};
+
+struct gs_tally *gs_tally_create(void)
+{
+    int saved = errno;
+    struct gs_tally *tally = gs_host_map(sizeof *tally);
+
+    errno = saved;
+    return tally;
+}
+
+void gs_tally_destroy(struct gs_tally *tally)
+{
+    if (!tally)
+        return;
+    for (unsigned i = 0; i < STRIPES; i++)
+        gs_samples_free(&tally->stripes[i].samples);
+    gs_host_unmap(tally, sizeof *tally);
+}
+
+void gs_tally_add(struct gs_tally *tally, const struct gs_allocation *allocation)
+{
+    struct gs_sample part = {.stream = allocation->stream,
+                             .stack = allocation->stack,
+                             .api = allocation->api,
+                             .device = allocation->device,
+                             .kind = allocation->kind,
+                             .alloc_count = 1,
+                             .alloc_bytes = allocation->bytes};
+    /* The low bits say where in its table it stands. */
+    struct stripe *stripe = &tally->stripes[gs_sample_hash(&part) >> (64 - STRIPE_BITS)];
+
+    gs_tracker_lock_take(&stripe->lock, GS_RANK_TALLY);
+    (void)!gs_samples_add(&stripe->samples, &part);
+    gs_tracker_lock_give(&stripe->lock, GS_RANK_TALLY);
+}
+
+enum gs_status gs_tally_copy(struct gs_tally *tally, struct gs_samples *out)
+{
+    enum gs_status status = GS_OK;
+
+    for (unsigned i = 0; i < STRIPES; i++) {
+        struct stripe *stripe = &tally->stripes[i];
+        gs_tracker_lock_take(&stripe->lock, GS_RANK_TALLY);
+        for (size_t k = 0; k < stripe->samples.capacity && status == GS_OK; k++) {
+            if (stripe->samples.slots[k].used)
+                status = gs_samples_add(out, &stripe->samples.slots[k]);
+        }
+        gs_tracker_lock_give(&stripe->lock, GS_RANK_TALLY);
+    }
+    return status;
+}
