@@ -20,6 +20,7 @@
 #include "all_contexts.h"
 #include "captures.h"
 #include "elf_module.h"
+#include "find_python.h"
 #include "fences.h"
 #include "free_wait.h"
 #include "graph_memory.h"
@@ -204,8 +205,10 @@ static int (*kernels_clock(void))(clockid_t, struct timespec *)
 
 static enum gs_status create_tracker(struct gs_state *state)
 {
-    struct gs_stacks_config stacks = {.unwinder = (enum gs_unwinder)state->options.stack,
-                                      .depth = state->options.stack_depth};
+    struct gs_stacks_config stacks = {
+        .unwinder = (enum gs_unwinder)state->options.stack,
+        .depth = state->options.stack_depth,
+        .find_python = state->options.stack_python ? gs_python_find : NULL};
     gs_linker_own_range(&stacks.own_begin, &stacks.own_end);
     if (stacks.unwinder != GS_UNWIND_OFF &&
         gs_stacks_create(&stacks, &state->stacks) != GS_OK) {

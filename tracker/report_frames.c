@@ -31,7 +31,8 @@ bool gs_report_runtime_module(const char *base_name)
     return starts_with(base_name, "libcudart.so") ||
            starts_with(base_name, "libcudart-") || /* as Python wheels rename it */
            starts_with(base_name, "libcuda.so") ||
-           starts_with(base_name, "libgpushim.so");
+           starts_with(base_name, "libffi.so") || /* carries calls of Python's ctypes */
+           starts_with(base_name, "_ctypes.") || starts_with(base_name, "libgpushim.so");
 }
 
 const char *gs_report_frame_module(const struct gs_symbol_request *request)
@@ -87,6 +88,23 @@ static void request_stack(struct gs_frame_table *table, const struct gs_stacks *
     table->first[number + 1] = table->first[number] + count;
 }
 
+/* Frames of Python's have their names from the stacks: no file of symbols knows them. */
+static void name_python(struct gs_frame_table *table, const struct gs_stacks *stacks)
+{
+    struct gs_python_place place;
+
+    for (size_t i = 0; i < table->first[table->stack_count]; i++) {
+        struct gs_symbol *symbol = &table->requests[i].result;
+
+        if (!gs_frame_is_python(table->requests[i].frame) ||
+            gs_stacks_python(stacks, table->requests[i].frame, &place) != GS_OK)
+            continue;
+        symbol->function = place.function;
+        symbol->file = place.file;
+        symbol->line = place.line;
+    }
+}
+
 void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *stacks,
                          const struct gs_report_source *source, uint32_t *ids,
                          size_t id_count)
@@ -114,6 +132,7 @@ void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *s
         request_stack(table, stacks, source, i);
     if (source->resolve && table->first[count] > 0)
         source->resolve(source->self, table->requests, table->first[count]);
+    name_python(table, stacks);
 }
 
 void gs_frame_table_free(struct gs_frame_table *table)
@@ -129,6 +148,8 @@ static bool is_named(const struct gs_symbol_request *frame, const char *name)
 {
     const struct gs_symbol *symbol = &frame->result;
 
+    if (gs_frame_is_python(frame->frame)) /* a function of that name is not this one */
+        return false;
     return (symbol->linkage && strcmp(symbol->linkage, name) == 0) ||
            (symbol->function && strcmp(symbol->function, name) == 0);
 }

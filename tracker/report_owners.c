@@ -13,6 +13,7 @@ static const char *owner_of(const struct gs_stacks *stacks,
 {
     uintptr_t frames[GS_STACK_MAX_DEPTH];
     struct gs_module module;
+    struct gs_python_place place;
     unsigned count = 0;
 
     if (stacks && stack != 0)
@@ -20,6 +21,10 @@ static const char *owner_of(const struct gs_stacks *stacks,
     if (count > GS_STACK_MAX_DEPTH)
         count = GS_STACK_MAX_DEPTH;
     for (unsigned i = 0; i < count; i++) {
+        if (gs_frame_is_python(frames[i]))
+            return gs_stacks_python(stacks, frames[i], &place) == GS_OK
+                       ? gs_report_base_name(place.file)
+                       : NULL;
         if (source->module(source->self, stack, frames[i], &module) != GS_OK)
             return NULL; /* it may be the owner's frame: do not guess further out */
         const char *name = gs_report_base_name(module.path);

@@ -34,7 +34,10 @@ static const char *frame_place(const struct gs_symbol_request *frame, char *out,
     out[0] = '\0';
     if (symbol->file && symbol->file[0]) {
         gs_report_clean(gs_report_base_name(symbol->file), clean, sizeof clean);
-        snprintf(out, size, "%s:%u", clean, symbol->line);
+        if (symbol->line != 0 || !gs_frame_is_python(frame->frame))
+            snprintf(out, size, "%s:%u", clean, symbol->line);
+        else
+            snprintf(out, size, "%s", clean);
     } else if (module[0] != '\0') {
         uint64_t offset = symbol->offset;
         if (offset == 0 && frame->module)

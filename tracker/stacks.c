@@ -14,6 +14,7 @@
 #include "host_memory.h"
 #include "loader_gate.h"
 #include "modules.h"
+#include "python.h"
 #include "seen_walks.h"
 #include "stack_table.h"
 #include "thread_stack.h"
@@ -28,14 +29,19 @@
 #define INNER_FRAMES_MAX   32u
 #define INNER_FRAMES_FIRST 3u
 
+/* Of a remembered walk: its id is that of the native stack, in which Python frames have
+ * to be put. Ids are smaller. */
+#define WITH_PYTHON 0x80000000u
+
 #define MISSES_MAX 4u
 #define LOOK_EVERY 256u
 
 struct gs_stacks {
     struct gs_stacks_config config; /* immutable; unwinder is the one in use */
-    uint64_t number;                /* immutable: no other ever had it */
-    struct gs_stack_table table;    /* read without, added to under lock */
-    struct gs_module_table modules; /* under lock */
+    _Atomic uint64_t number;        /* no other ever had it; new once there is Python */
+    _Atomic(struct gs_python *) python; /* set once */
+    struct gs_stack_table table;        /* read without, added to under lock */
+    struct gs_module_table modules;     /* under lock */
     pthread_mutex_t lock;
 };
 
@@ -45,6 +51,7 @@ struct capture {
     const uintptr_t *frames; /* into walked */
     unsigned count;
     bool truncated;
+    bool python; /* the interpreter is in it: kept deeper, for its frames are replaced */
     struct gs_walk_notes notes;
 };
 
@@ -63,6 +70,30 @@ static __thread unsigned misses __attribute__((tls_model("initial-exec")));
 static inline bool worth_a_look(void)
 {
     return GS_LIKELY(misses < MISSES_MAX) || ++misses % LOOK_EVERY == 0;
+}
+
+static struct gs_python *python_of(const struct gs_stacks *stacks)
+{
+    return atomic_load_explicit(&stacks->python, memory_order_acquire);
+}
+
+/* Walks that were remembered do not say where the interpreter is: a new number, and they
+ * are of the past. */
+static void look_for_python(struct gs_stacks *stacks)
+{
+    struct gs_python_symbols symbols = {0};
+    struct gs_python *none = NULL, *python;
+
+    if (stacks->config.find_python == NULL || python_of(stacks) != NULL ||
+        !stacks->config.find_python(&symbols))
+        return;
+    python = gs_python_create(&symbols, &stacks->lock);
+    if (python == NULL)
+        return;
+    if (atomic_compare_exchange_strong(&stacks->python, &none, python))
+        atomic_store(&stacks->number, atomic_fetch_add(&last_number, 1) + 1);
+    else
+        gs_python_destroy(python);
 }
 
 enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
@@ -86,6 +117,8 @@ enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
     pthread_mutex_init(&stacks->lock, NULL);
     inside = true;
     stacks->config.unwinder = gs_unwind_prepare(config->unwinder);
+    if (stacks->config.unwinder != GS_UNWIND_OFF)
+        look_for_python(stacks);
     inside = was_inside;
     errno = saved_errno;
     *out = stacks;
@@ -96,6 +129,7 @@ void gs_stacks_destroy(struct gs_stacks *stacks)
 {
     if (stacks == NULL)
         return;
+    gs_python_destroy(python_of(stacks));
     gs_stack_table_clear(&stacks->table);
     gs_module_table_clear(&stacks->modules);
     pthread_mutex_destroy(&stacks->lock);
@@ -132,7 +166,9 @@ static inline __attribute__((always_inline)) void
 capture_walk(const struct gs_stacks *stacks, struct capture *capture, uintptr_t anchor,
              bool noted)
 {
-    unsigned depth = stacks->config.depth;
+    const struct gs_python *python = python_of(stacks);
+    unsigned depth =
+        GS_UNLIKELY(python != NULL) ? GS_STACK_MAX_DEPTH : stacks->config.depth;
     unsigned room = depth + 1 + inner_frames;
     enum gs_walk_end end;
 
@@ -152,6 +188,10 @@ capture_walk(const struct gs_stacks *stacks, struct capture *capture, uintptr_t 
             break;
         room = depth + 1 + INNER_FRAMES_MAX;
     }
+    capture->python = GS_UNLIKELY(python != NULL) &&
+                      gs_python_runs(python, capture->frames, capture->count);
+    if (GS_UNLIKELY(python != NULL) && !capture->python)
+        depth = stacks->config.depth;
     capture->truncated = capture->count > depth || end == GS_WALK_FULL ||
                          (end == GS_WALK_STOPPED && capture->count > 0);
     if (capture->count > depth)
@@ -172,6 +212,7 @@ static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
     pthread_mutex_unlock(&stacks->lock);
     if (!is_current && gs_loader_enter()) {
         snapshot = gs_module_snapshot_take();
+        look_for_python(stacks);
         gs_loader_leave();
     }
     pthread_mutex_lock(&stacks->lock);
@@ -214,6 +255,80 @@ static __attribute__((noinline)) uint32_t capture_new(struct gs_stacks *stacks,
                      counts);
 }
 
+/* The native frames once more, for now it matters where they lie; and the two made one.
+ */
+static __attribute__((noinline)) uint32_t merge_new(struct gs_stacks *stacks,
+                                                    struct gs_python *python,
+                                                    const struct gs_python_walk *walk,
+                                                    uintptr_t anchor)
+{
+    uintptr_t frames[INNER_FRAMES_MAX + GS_STACK_MAX_DEPTH + 1];
+    uintptr_t places[INNER_FRAMES_MAX + GS_STACK_MAX_DEPTH + 1];
+    struct gs_merged_stack merged;
+    struct gs_native_walk native;
+    struct gs_module_counts counts;
+    enum gs_walk_end end;
+    bool placed;
+    unsigned count = gs_unwind_walk_placing(stacks->config.unwinder, frames, places,
+                                            GS_ARRAY_LEN(frames), &end, &placed);
+    unsigned inner = inner_count(stacks, frames, count, anchor);
+    uint32_t hash, id;
+
+    native = (struct gs_native_walk){.frames = frames + inner,
+                                     .places = placed ? places + inner : NULL,
+                                     .count = count - inner,
+                                     .truncated = end != GS_WALK_OUTERMOST};
+    gs_python_merge(python, &native, walk, stacks->config.depth, &merged);
+    if (merged.count == 0)
+        return 0;
+    hash = gs_stack_hash(merged.frames, merged.count, merged.truncated);
+    id = gs_stack_table_find(&stacks->table, hash, merged.frames, merged.count,
+                             merged.truncated);
+    if (id == 0 && gs_loader_enter()) {
+        counts = gs_modules_counts();
+        gs_loader_leave();
+        id = add_stack(stacks, hash, merged.frames, merged.count, merged.truncated,
+                       counts);
+    }
+    return id;
+}
+
+/* Put Python's frames into the native stack `native`, which has the interpreter in it. */
+static __attribute__((noinline)) uint32_t walk_python(struct gs_stacks *stacks,
+                                                      uint32_t native, uintptr_t anchor)
+{
+    struct gs_python *python = python_of(stacks);
+    struct gs_python_walk walk;
+    uint32_t id;
+
+    gs_python_walk(python, stacks->config.depth, &walk);
+    id = gs_python_pair_find(python, native, walk.id);
+    if (id == 0) {
+        id = merge_new(stacks, python, &walk, anchor);
+        gs_python_pair_add(python, native, walk.id, id);
+    }
+    return id;
+}
+
+/* The same, where it was done before. */
+static __attribute__((noinline)) uint32_t with_python(struct gs_stacks *stacks,
+                                                      uint32_t native, uintptr_t anchor)
+{
+    struct gs_python *python = python_of(stacks);
+    bool was_inside = inside;
+    int saved_errno = errno;
+    uint32_t walk, id = 0;
+
+    inside = true;
+    if (GS_LIKELY(gs_python_recognise(python, &walk)))
+        id = gs_python_pair_find(python, native, walk);
+    if (GS_UNLIKELY(id == 0))
+        id = walk_python(stacks, native, anchor);
+    inside = was_inside;
+    errno = saved_errno;
+    return id;
+}
+
 /* A stack that was not recognised is walked, and remembered unless `start` has no `high`.
  */
 static __attribute__((noinline)) uint32_t
@@ -234,7 +349,10 @@ capture_by_walk(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr_t
             id = capture_new(stacks, &capture, anchor, hash, start->high != 0);
     }
     if (start->high != 0)
-        gs_seen_walks_add(start, &capture.notes, id);
+        gs_seen_walks_add(start, &capture.notes,
+                          GS_UNLIKELY(capture.python) && id != 0 ? id | WITH_PYTHON : id);
+    if (GS_UNLIKELY(capture.python) && id != 0)
+        id = with_python(stacks, id, anchor);
     inside = false;
     errno = saved_errno;
     return id;
@@ -248,13 +366,15 @@ __attribute__((noinline)) uint32_t gs_stacks_capture(struct gs_stacks *stacks)
 
     if (stacks == NULL || stacks->config.unwinder == GS_UNWIND_OFF || inside)
         return 0;
-    start.stacks = stacks->number;
+    start.stacks = atomic_load_explicit(&stacks->number, memory_order_relaxed);
     if (GS_LIKELY(worth_a_look()) &&
         GS_LIKELY(gs_thread_stack_known(start.base, &start.high))) {
         start.generation = gs_unwind_rules(stacks->config.unwinder);
         id = gs_seen_walks_find(&start);
         if (GS_LIKELY(id != 0)) {
             misses = 0;
+            if (GS_UNLIKELY(id & WITH_PYTHON))
+                id = with_python(stacks, id & ~WITH_PYTHON, anchor);
             return id;
         }
         misses++;
@@ -325,6 +445,12 @@ enum gs_status gs_stacks_module(const struct gs_stacks *stacks, uint32_t id,
     return module != NULL ? GS_OK : GS_ERR_NOT_FOUND;
 }
 
+enum gs_status gs_stacks_python(const struct gs_stacks *stacks, uintptr_t frame,
+                                struct gs_python_place *out)
+{
+    return gs_python_place(python_of(stacks), frame, out);
+}
+
 void gs_stacks_before_fork(struct gs_stacks *stacks)
 {
     gs_loader_close();
@@ -349,7 +475,8 @@ size_t gs_stacks_bytes(const struct gs_stacks *stacks)
     size_t bytes;
 
     pthread_mutex_lock(&lockable(stacks)->lock);
-    bytes = gs_stack_table_bytes(&stacks->table) + stacks->modules.bytes;
+    bytes = gs_stack_table_bytes(&stacks->table) + stacks->modules.bytes +
+            gs_python_bytes(python_of(stacks));
     pthread_mutex_unlock(&lockable(stacks)->lock);
     return bytes;
 }

@@ -28,11 +28,48 @@ enum gs_unwinder {
     GS_UNWIND_CFI /* our own walk by .eh_frame, within this thread's stack only */
 };
 
+/* A range of code; end is one past its last byte. Both 0: none. */
+struct gs_code_range {
+    uintptr_t begin, end;
+};
+
+#define GS_PYTHON_PROGRAMS 3
+
+/* What there is of a Python interpreter in the process: addresses of its own. */
+struct gs_python_symbols {
+    unsigned version;                /* PY_VERSION_HEX */
+    const void *runtime;             /* _PyRuntime */
+    const void *code_type;           /* PyCode_Type */
+    void *(*thread_state)(void);     /* PyGILState_GetThisThreadState */
+    struct gs_code_range code;       /* all of the interpreter */
+    struct gs_code_range evaluation; /* _PyEval_EvalFrameDefault */
+    /* Py_BytesMain and the like: what calls these is the python command */
+    struct gs_code_range programs[GS_PYTHON_PROGRAMS];
+};
+
 struct gs_stacks_config {
     enum gs_unwinder unwinder;
     unsigned depth; /* frames kept, 1 to GS_STACK_MAX_DEPTH */
     /* Addresses in this range (the shim's own code) are dropped from the inner end. */
     uintptr_t own_begin, own_end;
+    /* Finds an interpreter; asked at first, and again whenever modules came until there
+     * is one. Nothing of ours is held; the loader's lock may be taken. NULL: no Python
+     * frames (docs/python.md). */
+    bool (*find_python)(struct gs_python_symbols *out);
+};
+
+/* Frames from here on stand for lines of Python; no code can lie there. */
+#define GS_PYTHON_FRAME_BASE ((uintptr_t)1 << 63)
+
+static inline bool gs_frame_is_python(uintptr_t frame)
+{
+    return frame - GS_PYTHON_FRAME_BASE <= UINT32_MAX;
+}
+
+/* A frame of Python's. Strings live as long as the table. */
+struct gs_python_place {
+    const char *function, *file; /* UTF-8 */
+    unsigned line;               /* 0: none */
 };
 
 /*
@@ -82,6 +119,10 @@ bool gs_stacks_truncated(const struct gs_stacks *stacks, uint32_t id);
 /* Module that held the address when its stack was first seen. GS_ERR_NOT_FOUND. */
 enum gs_status gs_stacks_module(const struct gs_stacks *stacks, uint32_t id,
                                 uintptr_t frame, struct gs_module *out) GS_MUST_USE;
+
+/* What a Python frame stands for. GS_ERR_NOT_FOUND: not one, or not of this table. */
+enum gs_status gs_stacks_python(const struct gs_stacks *stacks, uintptr_t frame,
+                                struct gs_python_place *out) GS_MUST_USE;
 
 /* Around fork: no insertion is half done in the child. Both in the forking thread;
  * `after` in the parent and in the child. Takes and releases the table's lock. */

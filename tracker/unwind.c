@@ -220,6 +220,24 @@ unsigned gs_unwind_walk_noting(enum gs_unwinder unwinder, uintptr_t *frames, uns
     return count;
 }
 
+unsigned gs_unwind_walk_placing(enum gs_unwinder unwinder, uintptr_t *frames,
+                                uintptr_t *places, unsigned max, enum gs_walk_end *end,
+                                bool *placed)
+{
+    unsigned count;
+
+    *placed = true;
+    if (unwinder == GS_UNWIND_FP)
+        return gs_unwind_fp_placing(frames, places, max, end);
+    if (unwinder == GS_UNWIND_CFI) {
+        count = gs_unwind_cfi_placing(frames, places, max, end);
+        if (GS_LIKELY(*end != GS_WALK_FOREIGN))
+            return count;
+    }
+    *placed = false;
+    return gs_unwind_walk(unwinder, frames, max, end);
+}
+
 /* Where in `frames` the address is; `count` if nowhere. */
 static unsigned position_of(uintptr_t address, const uintptr_t *frames, unsigned count)
 {

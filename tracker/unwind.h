@@ -56,6 +56,19 @@ unsigned gs_unwind_fp_noting(uintptr_t *frames, unsigned max, enum gs_walk_end *
 unsigned gs_unwind_cfi_noting(uintptr_t *frames, unsigned max, enum gs_walk_end *end,
                               struct gs_walk_notes *notes);
 
+/*
+ * gs_unwind_walk, and of each frame the stack pointer it has while its callee runs: what
+ * a frame keeps on the stack lies between its own and the next one's. False in *placed:
+ * the way does not tell.
+ */
+unsigned gs_unwind_walk_placing(enum gs_unwinder unwinder, uintptr_t *frames,
+                                uintptr_t *places, unsigned max, enum gs_walk_end *end,
+                                bool *placed);
+unsigned gs_unwind_fp_placing(uintptr_t *frames, uintptr_t *places, unsigned max,
+                              enum gs_walk_end *end);
+unsigned gs_unwind_cfi_placing(uintptr_t *frames, uintptr_t *places, unsigned max,
+                               enum gs_walk_end *end);
+
 /* Of the rules that CFI has learned; grows. What it says of a return address stays the
  * same within one. Atomic. */
 extern _Atomic uint64_t gs_unwind_cfi_generation __attribute__((visibility("hidden")));

@@ -262,7 +262,7 @@ static bool step_by_guess(struct frame *frame, uint64_t generation, uintptr_t hi
 /* From `frame` on. A guess rests on what another frame's function is: it is not noted. */
 static inline __attribute__((always_inline)) unsigned
 walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end *end,
-          struct gs_walk_notes *notes)
+          struct gs_walk_notes *notes, uintptr_t *places)
 {
     uint64_t generation =
         atomic_load_explicit(&gs_unwind_cfi_generation, memory_order_acquire);
@@ -301,6 +301,8 @@ walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end 
             *end = GS_WALK_FULL;
             return count;
         }
+        if (places)
+            places[count] = frame.sp;
         frames[count++] = frame.pc;
     }
 }
@@ -311,7 +313,7 @@ __attribute__((noinline)) unsigned gs_unwind_cfi(uintptr_t *frames, unsigned max
     struct frame frame = {0};
 
     READ_REGISTERS(frame);
-    return walk_from(frame, frames, max, end, NULL);
+    return walk_from(frame, frames, max, end, NULL, NULL);
 }
 
 __attribute__((noinline)) unsigned gs_unwind_cfi_noting(uintptr_t *frames, unsigned max,
@@ -321,5 +323,15 @@ __attribute__((noinline)) unsigned gs_unwind_cfi_noting(uintptr_t *frames, unsig
     struct frame frame = {0};
 
     READ_REGISTERS(frame);
-    return walk_from(frame, frames, max, end, notes);
+    return walk_from(frame, frames, max, end, notes, NULL);
+}
+
+__attribute__((noinline)) unsigned gs_unwind_cfi_placing(uintptr_t *frames,
+                                                         uintptr_t *places, unsigned max,
+                                                         enum gs_walk_end *end)
+{
+    struct frame frame = {0};
+
+    READ_REGISTERS(frame);
+    return walk_from(frame, frames, max, end, NULL, places);
 }

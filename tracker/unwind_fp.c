@@ -16,7 +16,7 @@
 
 __attribute__((always_inline, NO_SANITIZE)) static inline unsigned
 walk_from(uintptr_t record, uintptr_t *frames, unsigned max, enum gs_walk_end *end,
-          struct gs_walk_notes *notes)
+          struct gs_walk_notes *notes, uintptr_t *places)
 {
     uintptr_t high;
     unsigned count = 0;
@@ -38,6 +38,8 @@ walk_from(uintptr_t record, uintptr_t *frames, unsigned max, enum gs_walk_end *e
             *end = GS_WALK_OUTERMOST;
             break;
         }
+        if (places)
+            places[count] = record + 2 * sizeof(uintptr_t);
         frames[count++] = address;
         if (next <= record || next % sizeof(uintptr_t) != 0 ||
             next > high - 2 * sizeof(uintptr_t)) {
@@ -52,12 +54,21 @@ walk_from(uintptr_t record, uintptr_t *frames, unsigned max, enum gs_walk_end *e
 __attribute__((noinline, NO_SANITIZE)) unsigned
 gs_unwind_fp(uintptr_t *frames, unsigned max, enum gs_walk_end *end)
 {
-    return walk_from((uintptr_t)__builtin_frame_address(0), frames, max, end, NULL);
+    return walk_from((uintptr_t)__builtin_frame_address(0), frames, max, end, NULL, NULL);
 }
 
 __attribute__((noinline, NO_SANITIZE)) unsigned
 gs_unwind_fp_noting(uintptr_t *frames, unsigned max, enum gs_walk_end *end,
                     struct gs_walk_notes *notes)
 {
-    return walk_from((uintptr_t)__builtin_frame_address(0), frames, max, end, notes);
+    return walk_from((uintptr_t)__builtin_frame_address(0), frames, max, end, notes,
+                     NULL);
+}
+
+__attribute__((noinline, NO_SANITIZE)) unsigned
+gs_unwind_fp_placing(uintptr_t *frames, uintptr_t *places, unsigned max,
+                     enum gs_walk_end *end)
+{
+    return walk_from((uintptr_t)__builtin_frame_address(0), frames, max, end, NULL,
+                     places);
 }

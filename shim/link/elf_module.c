@@ -137,22 +137,88 @@ static uint32_t find_sysv(const struct dynamic_view *view, const char *name)
     return 0;
 }
 
+/* NULL where the module defines none. */
+static const ElfW(Sym) * find_symbol(const struct dynamic_view *view, const char *name)
+{
+    uint32_t index = 0;
+    if (view->gnu_hash) {
+        index = find_gnu(view, name);
+    } else if (view->sysv_hash) {
+        index = find_sysv(view, name);
+    }
+    return index != 0 ? &view->symbols[index] : NULL;
+}
+
+void gs_elf_function(const struct gs_module_ref *module, const char *name,
+                     uintptr_t *begin, uintptr_t *end)
+{
+    struct dynamic_view view;
+    const ElfW(Sym) *symbol =
+        view_dynamic(module, &view) ? find_symbol(&view, name) : NULL;
+    bool is_function = symbol && (symbol->st_info & 0xf) == STT_FUNC;
+    *begin = is_function ? module->base + symbol->st_value : 0;
+    *end = is_function ? *begin + symbol->st_size : 0;
+}
+
+/* One more than the last symbol's index: where its chain ends. */
+static uint32_t symbol_count(const struct dynamic_view *view)
+{
+    if (!view->gnu_hash) {
+        return view->sysv_hash ? view->sysv_hash[1] : 0;
+    }
+    uint32_t bucket_count = view->gnu_hash[0];
+    uint32_t first_hashed = view->gnu_hash[1];
+    const ElfW(Addr) *bloom = (const ElfW(Addr) *)&view->gnu_hash[4];
+    const uint32_t *buckets = (const uint32_t *)&bloom[view->gnu_hash[2]];
+    const uint32_t *chain = &buckets[bucket_count];
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < bucket_count; i++) {
+        last = buckets[i] > last ? buckets[i] : last;
+    }
+    if (last < first_hashed) {
+        return first_hashed;
+    }
+    while (!(chain[last - first_hashed] & 1)) {
+        last++;
+    }
+    return last + 1;
+}
+
+void gs_elf_functions_span(const struct gs_module_ref *module,
+                           const char *const *prefixes, uintptr_t *begin, uintptr_t *end)
+{
+    struct dynamic_view view;
+    uint32_t count = view_dynamic(module, &view) ? symbol_count(&view) : 0;
+    *begin = *end = 0;
+    for (uint32_t i = 1; i < count; i++) {
+        const ElfW(Sym) *symbol = &view.symbols[i];
+        uintptr_t first = module->base + symbol->st_value;
+        bool wanted = false;
+        if (symbol->st_shndx == SHN_UNDEF || (symbol->st_info & 0xf) != STT_FUNC) {
+            continue;
+        }
+        for (size_t k = 0; prefixes[k] && !wanted; k++) {
+            wanted = gs_elf_begins_with(view.strings + symbol->st_name, prefixes[k]);
+        }
+        if (wanted && (*begin == 0 || first < *begin)) {
+            *begin = first;
+        }
+        if (wanted && first + symbol->st_size > *end) {
+            *end = first + symbol->st_size;
+        }
+    }
+}
+
 void *gs_elf_symbol(const struct gs_module_ref *module, const char *name)
 {
     struct dynamic_view view;
     if (!view_dynamic(module, &view)) {
         return NULL;
     }
-    uint32_t index = 0;
-    if (view.gnu_hash) {
-        index = find_gnu(&view, name);
-    } else if (view.sysv_hash) {
-        index = find_sysv(&view, name);
-    }
-    if (index == 0) {
+    const ElfW(Sym) *symbol = find_symbol(&view, name);
+    if (!symbol) {
         return NULL;
     }
-    const ElfW(Sym) *symbol = &view.symbols[index];
     void *address = (void *)(module->base + symbol->st_value);
     if ((symbol->st_info & 0xf) == STT_GNU_IFUNC) {
         void *(*resolve)(void) = (void *(*)(void))address;

@@ -51,6 +51,14 @@ enum gs_status gs_elf_program(struct gs_module_ref *out) GS_MUST_USE;
 
 /* Whether the module takes a symbol of this name from another one. */
 bool gs_elf_imports(const struct gs_module_ref *module, const char *name);
+/* The code of a function the module itself defines; both 0 where there is none. */
+void gs_elf_function(const struct gs_module_ref *module, const char *name,
+                     uintptr_t *begin, uintptr_t *end);
+
+/* From the first to the last of the module's exported functions whose names begin with
+ * one of `prefixes`, of which the last is NULL; both 0 where there is none. */
+void gs_elf_functions_span(const struct gs_module_ref *module,
+                           const char *const *prefixes, uintptr_t *begin, uintptr_t *end);
 
 /* Comparing names without libc, for code that runs inside dlsym. */
 bool gs_elf_same_name(const char *a, const char *b);

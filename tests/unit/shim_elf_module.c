@@ -43,6 +43,28 @@ Test(elf_module, symbols_are_the_ones_dlsym_gives)
     dlclose(handle);
 }
 
+Test(elf_module, functions_have_a_beginning_and_an_end)
+{
+    static const char *const prefixes[] = {"qsort", "gnu_get_libc_", NULL};
+    static const char *const none[] = {"no_such_function_", NULL};
+    struct gs_module_ref libc;
+    uintptr_t begin, end, first, last;
+    cr_assert_eq(gs_elf_module_named("libc.so.6", false, &libc), GS_OK);
+
+    gs_elf_function(&libc, "gnu_get_libc_version", &begin, &end);
+    cr_expect_eq(begin, (uintptr_t)gnu_get_libc_version);
+    cr_expect(end > begin && end <= libc.end);
+    gs_elf_functions_span(&libc, prefixes, &first, &last);
+    cr_expect(first <= begin && end <= last && first >= libc.begin && last <= libc.end);
+    gs_elf_function(&libc, "qsort", &begin, &end);
+    cr_expect(begin < end && first <= begin && end <= last);
+
+    gs_elf_function(&libc, "environ", &begin, &end);
+    cr_expect(begin == 0 && end == 0, "no function");
+    gs_elf_functions_span(&libc, none, &first, &last);
+    cr_expect(first == 0 && last == 0);
+}
+
 Test(elf_module, takes_the_default_version_of_a_symbol)
 {
     /* glibc has kept pthread_cond_wait@GLIBC_2.2.5 beside the @@GLIBC_2.3.2 one. */

@@ -1,0 +1,133 @@
+/*
+ * find_python.c - where the Python interpreter is: in the program itself, or in a shared
+ * library of its own.
+ *
+ * Owns:  nothing.   Lock: the linker's, while it looks.   Design: docs/python.md
+ *
+ * What is found is used for good, so a library that the program could close again is
+ * kept. Programs that end their interpreter do not close it either: nothing of Python
+ * survives that.
+ */
+#include "find_python.h"
+
+#include <dlfcn.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "elf_module.h"
+
+#define THREAD_STATE "PyGILState_GetThisThreadState"
+
+/* PY_VERSION_HEX of "3.10.13 (main, ...": a release's, or 0. */
+static unsigned version_of(const char *text)
+{
+    unsigned part[3] = {0};
+    for (size_t i = 0; i < GS_ARRAY_LEN(part); i++) {
+        if (*text < '0' || *text > '9') {
+            return 0;
+        }
+        for (; *text >= '0' && *text <= '9'; text++) {
+            part[i] = part[i] * 10 + (unsigned)(*text - '0');
+        }
+        if (i < 2 && *text++ != '.') {
+            return 0;
+        }
+    }
+    if (*text != ' ' && *text != '+') { /* 3.13.0rc1 */
+        return 0;
+    }
+    return part[0] << 24 | part[1] << 16 | part[2] << 8 | 0xf0;
+}
+
+/* A constant since 3.11; before, a function that may be called at any time. */
+static unsigned find_version(const struct gs_module_ref *module)
+{
+    const unsigned long *constant = gs_elf_symbol(module, "Py_Version");
+    if (constant) {
+        return (unsigned)*constant;
+    }
+    void *function = gs_elf_symbol(module, "Py_GetVersion");
+    const char *(*get_version)(void);
+    memcpy(&get_version, &function, sizeof(get_version));
+    return get_version ? version_of(get_version()) : 0;
+}
+
+static void find_programs(const struct gs_module_ref *module,
+                          struct gs_python_symbols *out)
+{
+    static const char *const names[GS_PYTHON_PROGRAMS] = {"Py_BytesMain", "Py_RunMain",
+                                                          "Py_Main"};
+    for (size_t i = 0; i < GS_PYTHON_PROGRAMS; i++) {
+        gs_elf_function(module, names[i], &out->programs[i].begin, &out->programs[i].end);
+    }
+}
+
+static bool find_symbols(const struct gs_module_ref *module,
+                         struct gs_python_symbols *out)
+{
+    void *thread_state = gs_elf_symbol(module, THREAD_STATE);
+    out->runtime = gs_elf_symbol(module, "_PyRuntime");
+    out->code_type = gs_elf_symbol(module, "PyCode_Type");
+    if (!thread_state || !out->runtime || !out->code_type) {
+        return false;
+    }
+    memcpy(&out->thread_state, &thread_state, sizeof(out->thread_state));
+    out->version = find_version(module);
+    gs_elf_function(module, "_PyEval_EvalFrameDefault", &out->evaluation.begin,
+                    &out->evaluation.end);
+    find_programs(module, out);
+    return true;
+}
+
+/* A program may have code of its own around the interpreter's. */
+static bool find_in_program(struct gs_python_symbols *out)
+{
+    static const char *const prefixes[] = {"Py", "_Py", NULL};
+    const void *headers = (const void *)getauxval(AT_PHDR);
+    struct gs_module_ref module;
+    if (gs_elf_module_of(headers, &module) != GS_OK || !find_symbols(&module, out)) {
+        return false;
+    }
+    gs_elf_functions_span(&module, prefixes, &out->code.begin, &out->code.end);
+    return true;
+}
+
+static bool find_in_library(const char *soname, struct gs_python_symbols *out)
+{
+    struct gs_module_ref module;
+    if (gs_elf_module_named(soname, true, &module) != GS_OK ||
+        !find_symbols(&module, out)) {
+        return false;
+    }
+    out->code = (struct gs_code_range){module.begin, module.end};
+    return true;
+}
+
+/* False: it is gone already. */
+static bool keep_loaded(const struct gs_python_symbols *python)
+{
+    Dl_info info;
+    if (dladdr(python->runtime, &info) == 0) {
+        return false;
+    }
+    if (dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE)) {
+        return true;
+    }
+    (void)dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own */
+    return false;
+}
+
+bool gs_python_find(struct gs_python_symbols *out)
+{
+    /* libpython3.so, beside them, has no code. */
+    static const char *const sonames[] = {"libpython3.1", "libpython3.8", "libpython3.9"};
+    if (find_in_program(out)) {
+        return true;
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(sonames); i++) {
+        if (find_in_library(sonames[i], out)) {
+            return keep_loaded(out);
+        }
+    }
+    return false;
+}

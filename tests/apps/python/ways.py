@@ -1,0 +1,77 @@
+"""ways.py - one odd way to run Python a process: ways.py fork|subinterpreter|daemon|exits
+
+fork            a child of a process without CUDA allocates
+subinterpreter  an interpreter inside the interpreter does
+daemon          threads that nobody waits for allocate while the interpreter ends
+exits           threads allocate at each depth of a recursion
+"""
+import ctypes
+import os
+import sys
+import threading
+import time
+
+import cuda
+
+PAGE = 4096
+
+
+def in_child():
+    cuda.malloc(PAGE)
+
+
+def fork():
+    child = os.fork()
+    if child == 0:
+        in_child()
+        sys.exit(0)
+    sys.exit(os.waitpid(child, 0)[1])
+
+
+INSIDE = """
+import sys
+sys.path.insert(0, %r)
+import cuda
+def inside():
+    cuda.malloc(4096)
+inside()
+"""
+
+
+def subinterpreter():
+    try:
+        import _interpreters as interpreters
+        made = interpreters.create("legacy")
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+        shared = {} if sys.version_info[:2] == (3, 8) else {"isolated": False}
+        made = interpreters.create(**shared)
+    interpreters.run_string(made, INSIDE % os.path.dirname(__file__))
+    interpreters.destroy(made)
+
+
+def allocate_for_ever():
+    while True:
+        cuda.free(cuda.malloc(PAGE))
+
+
+def daemon():
+    for _ in range(4):
+        threading.Thread(target=allocate_for_ever, daemon=True).start()
+    time.sleep(0.05)
+
+
+def exits():
+    def recurse(depth):
+        cuda.free(cuda.malloc(PAGE))
+        if depth > 0:
+            recurse(depth - 1)
+
+    threads = [threading.Thread(target=recurse, args=(100,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+globals()[sys.argv[1]]()

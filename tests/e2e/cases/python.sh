@@ -1,0 +1,150 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# python.sh - Python's functions, files and lines in the call stacks: on every version of
+# CPython that is known (docs/python.md) and installed here, exact lines for leaks at known
+# places, and what Python itself says of the stack against what the report says of it, over
+# random call trees.
+
+python_sources=$sources/tests/apps/python
+
+# What GPUSHIM_TEST_PYTHONS names, pyenv's, and the path's.
+python_candidates() {
+  tr ':' '\n' <<<"${GPUSHIM_TEST_PYTHONS:-}"
+  ls -d "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$1".*/bin/python3 2>/dev/null
+  type -aP "python$1" python3
+}
+
+# find_python VERSION: sets python, or skips.
+find_python() {
+  local candidate
+
+  while read -r candidate; do
+    [[ -n $candidate ]] || continue
+    [[ $("$candidate" -c 'import sys, ctypes; print("%d.%d" % sys.version_info[:2])' \
+      2>/dev/null) == "$1" ]] || continue
+    python=$candidate
+    return
+  done < <(python_candidates "$1")
+  skip "CPython $1"
+}
+
+# Of each leak: its size in pages, then function:line of the frames in files of this test.
+planted_frames() {
+  awk '
+    function flush() { if (pages) print pages frames; pages = ""; frames = ""; last = "" }
+    / LEAK [0-9]+: / { flush(); pages = $4 / 4; next }
+    /     #[0-9]+ / {
+      place = $0
+      sub(/^.* (made of )?/, "", place)
+      if (place !~ /^(planted|again|text)[.]py:/) next
+      sub(/^.*:/, "", place)
+      if (last != $3 ":" place) frames = frames " " $3 ":" place
+      last = $3 ":" place
+      next
+    }
+    / Memory by owner/ { flush() }' "$1"
+}
+
+# planted_case VERSION SETTING...
+planted_case() {
+  local version=$1
+
+  find_python "$version"
+  need_file "$cuda_path/libcudart.so.13"
+  shift
+  native native "$python" -B "$python_sources/planted.py"
+  preloaded shim PYTHONUTF8=1 GPUSHIM_LEAK_MAX=1000 "$@" -- "$python" -B "$python_sources/planted.py"
+  expect_same native shim
+  expect_only_report shim.err
+  planted_frames shim.err | sort -n >found
+  # Before 3.11 a function does not know where it was defined.
+  if [[ $version =~ ^3[.]([89]|10)$ ]]; then
+    sed -E 's/[^ ]*[.]([^ .:]+:)/\1/g' "$python_sources/expected.txt"
+  else
+    cat "$python_sources/expected.txt"
+  fi | sort -n >wanted
+  cmp -s wanted found && return
+  diff -u wanted found
+  fail "stacks of Python $version are not what they should be"
+}
+
+# truth_case VERSION SEED
+truth_case() {
+  find_python "$1"
+  need_file "$cuda_path/libcudart.so.13"
+  preloaded shim GPUSHIM_LEAK_MAX=100000 GPUSHIM_STACK_DEPTH=128 GPUSHIM_SYMBOLIZE=off -- \
+    "$python" -B "$python_sources/truth.py" "$2" 1000 "$PWD/truth"
+  expect_status shim 0
+  "$python" -B "$python_sources/compare.py" truth shim.err && return
+  fail "Python $1 and the report differ"
+}
+
+# ways_case VERSION WAY REGEX: of a frame that the report must have
+ways_case() {
+  find_python "$1"
+  need_file "$cuda_path/libcudart.so.13"
+  native native "$python" -B "$python_sources/ways.py" "$2"
+  preloaded shim -- "$python" -B "$python_sources/ways.py" "$2"
+  expect_same native shim
+  expect_only_report shim.err
+  expect_text shim.err "$3"
+}
+
+for version in 3.8 3.9 3.10 3.11 3.12 3.13 3.14; do
+  add_case "python $version planted" planted_case "$version"
+  add_case "python $version truth" truth_case "$version" 1
+  add_case "python $version fork" ways_case "$version" fork '#1 in_child +ways.py:20$'
+  add_case "python $version daemon" ways_case "$version" daemon 'SUMMARY: gpushim: 0 errors'
+  add_case "python $version exits" ways_case "$version" exits \
+    'SUMMARY: gpushim: 0 errors, 0 B leaked'
+done
+# Up to 3.11 a thread is known by its state in the first interpreter alone.
+for version in 3.8 3.9 3.10 3.11; do
+  add_case "python $version subinterpreter" ways_case "$version" subinterpreter \
+    '#1 subinterpreter +ways.py:[0-9]+$'
+done
+for version in 3.12 3.13; do
+  add_case "python $version subinterpreter" ways_case "$version" subinterpreter \
+    '#1 inside +<string>:6$'
+done
+# Other ways to walk do not tell where frames lie.
+for setting in GPUSHIM_STACK=unwind GPUSHIM_STACK=libunwind GPUSHIM_POOL=off; do
+  add_case "python 3.9 planted $setting" planted_case 3.9 "$setting"
+  add_case "python 3.11 planted $setting" planted_case 3.11 "$setting"
+  add_case "python 3.13 planted $setting" planted_case 3.13 "$setting"
+done
+
+# A program that loads its interpreter late keeps its own frames around Python's.
+# embed_case VERSION
+embed_case() {
+  local library home
+
+  find_python "$1"
+  need_file "$apps/embed"
+  need_file "$cuda_path/libcudart.so.13"
+  library=$("$python" -c 'import os, sysconfig as s
+print(os.path.join(s.get_config_var("LIBDIR"), s.get_config_var("INSTSONAME")))')
+  [[ $library == *.so.* && -e $library ]] || skip "libpython$1"
+  home=$("$python" -c 'import sys; print(sys.base_prefix)')
+  run_in native PYTHONHOME="$home" -- "$apps/embed" "$library"
+  preloaded shim PYTHONHOME="$home" -- "$apps/embed" "$library"
+  expect_same native shim
+  expect_status shim 0
+  expect_only_report shim.err
+  grep -A1 '#0 inside  *<string>:5$' shim.err >within || fail "no frame of the inner Python"
+  expect_text within '#1 <module>  *<string>:6$'
+  expect_text shim.err '#2 run_python  *embed[.]c:[0-9]+$'
+  expect_text shim.err '#3 main  *embed[.]c:[0-9]+$'
+}
+for version in 3.8 3.11 3.13; do
+  add_case "python $version embedded" embed_case "$version"
+done
+
+python_off_case() {
+  find_python 3.11
+  preloaded shim GPUSHIM_STACK_PYTHON=off -- "$python" -B "$python_sources/planted.py"
+  expect_status shim 0
+  expect_no_text shim.err '[.]py:[0-9]+$'
+  expect_text shim.err '#[0-9]+ +_PyEval_EvalFrameDefault '
+}
+add_case "python off" python_off_case

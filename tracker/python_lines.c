@@ -1,0 +1,106 @@
+/*
+ * python_lines.c - the three forms of CPython's line tables.
+ * Owns: nothing.   Lock: none.   Design: docs/python.md
+ *
+ * The tables come out of another's memory: whatever they contain, nothing outside of them
+ * is read, and every step consumes at least one byte.
+ */
+#include "python_lines.h"
+
+#define UNIT_BYTES     2 /* of an instruction */
+#define NO_LINE_STEP   (-128)
+#define LAST_OF_BYTE   0x3fu
+#define VARINT_GOES_ON 0x40u
+
+static unsigned as_line(int64_t line)
+{
+    return line > 0 && line <= INT32_MAX ? (unsigned)line : 0;
+}
+
+/* Pairs (bytes of code, signed step of the line); the line counts from behind the step.
+ */
+static unsigned line_by_lnotab(const struct gs_python_lines *lines, int64_t offset)
+{
+    int64_t line = lines->first, at = 0;
+
+    for (size_t i = 0; i + 1 < lines->bytes; i += 2) {
+        at += lines->table[i];
+        if (at > offset)
+            break;
+        line += (int8_t)lines->table[i + 1];
+    }
+    return as_line(line);
+}
+
+/* Pairs (bytes of code, signed step of the line), the step before its code; one value of
+ * the step stands for code without a line. */
+static unsigned line_by_linetable(const struct gs_python_lines *lines, int64_t offset)
+{
+    int64_t line = lines->first, end = 0;
+
+    for (size_t i = 0; i + 1 < lines->bytes; i += 2) {
+        int step = (int8_t)lines->table[i + 1];
+
+        end += lines->table[i];
+        if (step != NO_LINE_STEP)
+            line += step;
+        if (offset < end)
+            return step == NO_LINE_STEP ? 0 : as_line(line);
+    }
+    return 0;
+}
+
+/* Six bits a byte, the lowest first; the last bit of the number is its sign. */
+static int64_t signed_varint(const uint8_t *at, const uint8_t *end)
+{
+    uint64_t value = 0;
+    unsigned shift = 0;
+
+    for (; at < end; at++, shift += 6) {
+        if (shift < 36)
+            value |= (uint64_t)(*at & LAST_OF_BYTE) << shift;
+        if (!(*at & VARINT_GOES_ON))
+            break;
+    }
+    return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
+}
+
+/* An entry begins with a byte whose highest bit is set: the form, and how many units of
+ * code it is for. */
+static unsigned line_by_locations(const struct gs_python_lines *lines, int64_t offset)
+{
+    const uint8_t *at = lines->table, *end = lines->table + lines->bytes;
+    int64_t line = lines->first, covered = 0;
+
+    while (at < end) {
+        unsigned form = *at >> 3 & 15;
+        bool has_line = form != 15;
+
+        covered += ((*at & 7) + 1) * UNIT_BYTES;
+        at++;
+        if (form == 13 || form == 14)
+            line += signed_varint(at, end);
+        else if (form >= 10 && form <= 12)
+            line += form - 10;
+        if (offset < covered)
+            return has_line ? as_line(line) : 0;
+        while (at < end && !(*at & 0x80))
+            at++;
+    }
+    return 0;
+}
+
+unsigned gs_python_line(const struct gs_python_lines *lines, int64_t offset)
+{
+    if (offset < 0)
+        return as_line(lines->first);
+    switch (lines->kind) {
+    case GS_PYTHON_LNOTAB:
+        return line_by_lnotab(lines, offset);
+    case GS_PYTHON_LINETABLE:
+        return line_by_linetable(lines, offset);
+    case GS_PYTHON_LOCATIONS:
+        break;
+    }
+    return line_by_locations(lines, offset);
+}

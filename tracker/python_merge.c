@@ -1,0 +1,169 @@
+/*
+ * python_merge.c - one stack of a native one and Python's.
+ *
+ * Role:  the interpreter's own frames are left out; where one of them is its evaluation
+ *        function, the Python frames stand that it evaluates. Native frames between
+ *        them, such as an extension that calls back, keep their place.
+ * Owns:  nothing.   Lock: none.   Design: docs/python.md
+ *
+ * Since 3.10 the evaluation function keeps something on the native stack that Python's
+ * chain leads to: the native frame that spans this address is the one, whatever the
+ * compiler made of the function. Before, or where the walk does not tell where frames
+ * lie, its frames are told by its code and counted. Where the count is not Python's, the
+ * Python frames stand together, in the place of the innermost of the interpreter's.
+ */
+#include "python_internal.h"
+
+#include <string.h>
+
+struct merge {
+    const struct gs_python *python;
+    const struct gs_native_walk *native;
+    const struct gs_python_walk *walk;
+    struct gs_merged_stack *out;
+    unsigned depth;
+    unsigned run, entry; /* of the walk, next to be written */
+};
+
+static bool is_in(const struct gs_code_range *range, uintptr_t frame)
+{
+    return frame - 1 - range->begin < range->end - range->begin;
+}
+
+bool gs_python_runs(const struct gs_python *python, const uintptr_t *frames,
+                    unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (is_in(&python->symbols.code, frames[i]))
+            return true;
+    return false;
+}
+
+static void emit(struct merge *merge, uintptr_t frame)
+{
+    if (merge->out->count < merge->depth)
+        merge->out->frames[merge->out->count++] = frame;
+    else
+        merge->out->truncated = true;
+}
+
+static void emit_run(struct merge *merge)
+{
+    const struct gs_python_walk *walk = merge->walk;
+
+    while (merge->entry < walk->count && walk->entries[merge->entry] != GS_PYTHON_RUN_END)
+        emit(merge, walk->entries[merge->entry++]);
+    merge->entry++;
+    merge->run++;
+}
+
+/* Does the native frame span the place of the next run? Of a run that was cut off the
+ * place is not known: it is the next evaluation's further out. */
+static bool spans_run(const struct merge *merge, unsigned i, bool has_one)
+{
+    const struct gs_native_walk *native = merge->native;
+    uintptr_t place = merge->walk->places[merge->run];
+
+    if (place == 0)
+        return !has_one && is_in(&merge->python->symbols.evaluation, native->frames[i]);
+    return place >= native->places[i] &&
+           (i + 1 == native->count || place < native->places[i + 1]);
+}
+
+static bool is_program(const struct merge *merge, uintptr_t frame)
+{
+    for (size_t i = 0; i < GS_PYTHON_PROGRAMS; i++)
+        if (is_in(&merge->python->symbols.programs[i], frame))
+            return true;
+    return false;
+}
+
+/* Evaluations inside the innermost run: another interpreter's, which this thread's state
+ * does not lead to. */
+static unsigned foreign_evaluations(const struct merge *merge)
+{
+    unsigned evaluations = 0;
+
+    for (unsigned i = 0; i < merge->native->count; i++)
+        evaluations +=
+            is_in(&merge->python->symbols.evaluation, merge->native->frames[i]);
+    if (merge->native->truncated || merge->walk->truncated ||
+        evaluations < merge->walk->runs)
+        return 0;
+    return evaluations - merge->walk->runs;
+}
+
+/* Each run in its place. False: not all of them found one. */
+static bool merge_in_place(struct merge *merge)
+{
+    const struct gs_native_walk *native = merge->native;
+    const struct gs_python_symbols *symbols = &merge->python->symbols;
+    bool by_place = native->places != NULL && merge->walk->places[0] != 0;
+    unsigned skipped = by_place ? 0 : foreign_evaluations(merge);
+
+    for (unsigned i = 0; i < native->count; i++) {
+        uintptr_t frame = native->frames[i];
+        unsigned before = merge->run;
+
+        if (by_place) {
+            while (merge->run < merge->walk->runs &&
+                   spans_run(merge, i, merge->run != before))
+                emit_run(merge);
+        } else if (is_in(&symbols->evaluation, frame) && merge->run < merge->walk->runs) {
+            if (skipped > 0)
+                skipped--;
+            else
+                emit_run(merge);
+        }
+        if (is_program(merge, frame))
+            break;
+        if (merge->run == before && !is_in(&symbols->code, frame))
+            emit(merge, frame);
+    }
+    if (native->truncated || merge->walk->truncated) {
+        while (merge->run < merge->walk->runs)
+            emit_run(merge);
+    }
+    return merge->run == merge->walk->runs;
+}
+
+static void merge_together(struct merge *merge)
+{
+    const struct gs_native_walk *native = merge->native;
+    bool inside = false;
+
+    for (unsigned i = 0; i < native->count; i++) {
+        bool interpreters = is_in(&merge->python->symbols.code, native->frames[i]);
+
+        if (interpreters && !inside) {
+            inside = true;
+            while (merge->run < merge->walk->runs)
+                emit_run(merge);
+        }
+        if (is_program(merge, native->frames[i]))
+            return;
+        if (!interpreters)
+            emit(merge, native->frames[i]);
+    }
+}
+
+void gs_python_merge(const struct gs_python *python, const struct gs_native_walk *native,
+                     const struct gs_python_walk *walk, unsigned depth,
+                     struct gs_merged_stack *out)
+{
+    struct merge merge = {
+        .python = python, .native = native, .walk = walk, .out = out, .depth = depth};
+
+    out->count = 0;
+    out->truncated = false;
+    if (walk->count == 0) {
+        for (unsigned i = 0; i < native->count; i++)
+            emit(&merge, native->frames[i]);
+    } else if (!merge_in_place(&merge)) {
+        merge.run = merge.entry = 0;
+        out->count = 0;
+        out->truncated = false;
+        merge_together(&merge);
+    }
+    out->truncated = out->truncated || native->truncated || walk->truncated;
+}

@@ -1,0 +1,486 @@
+/*
+ * python_walk.c - the chain of the calling thread's Python frames.
+ *
+ * Owns:  struct gs_python.   Lock: python->lock for what is new; what was seen is found
+ *        without.   Design: docs/python.md
+ *
+ * The frames are this thread's own, and it is in the middle of a call that the innermost
+ * of them makes: nobody else changes them, and each holds its code object. That is so
+ * only while the interpreter is on this thread's native stack (the caller has seen it
+ * there) and does not end, which takes the states of other threads from them.
+ */
+#include "python.h"
+
+#include "host_memory.h"
+#include "python_internal.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OWNER_GENERATOR  1
+#define OWNER_EVALUATION 3           /* a frame at the base of an evaluation */
+#define FRAME_NONE       UINT64_C(1) /* in a slot: nothing that the program wrote */
+#define WAYS             2u
+#define PAIR_FACTOR      UINT64_C(0x9e3779b97f4a7c15)
+
+/* Frames that are looked at: bases lie between those that are kept, and a chain that was
+ * overwritten may be a ring. */
+#define STEPS_MAX (4u * GS_STACK_MAX_DEPTH)
+
+#define LAST_WALK_STEPS 24
+#define CODE_OF_BASE    UINT64_C(1) /* in a step; no code object lies there */
+
+#define CFRAME_BYTES 24u /* of it that are read */
+
+/* What a reference to an object may carry in its lowest bits, since 3.14. */
+#define CODE_TAGS 3u
+
+#define NO_SANITIZE __attribute__((no_sanitize("address"), no_sanitize("thread")))
+
+NO_SANITIZE static inline uintptr_t word_at(uintptr_t address)
+{
+    return *(const volatile uintptr_t *)address;
+}
+
+NO_SANITIZE static inline uint8_t byte_at(uintptr_t address)
+{
+    return *(const volatile uint8_t *)address;
+}
+
+static _Atomic uint64_t last_number; /* of a gs_python */
+
+static size_t frame_bytes(const struct gs_python_layout *layout)
+{
+    const uint16_t fields[] = {layout->previous, layout->code, layout->instruction,
+                               layout->owner, layout->is_entry};
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(fields); i++)
+        if (fields[i] != GS_PYTHON_NO_FIELD && fields[i] > bytes)
+            bytes = fields[i];
+    return bytes + sizeof(uintptr_t);
+}
+
+NO_SANITIZE static inline uint32_t half_at(uintptr_t address)
+{
+    return *(const volatile uint32_t *)address;
+}
+
+struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
+                                   pthread_mutex_t *lock)
+{
+    struct gs_python_layout layout;
+    struct gs_python *python;
+    uint64_t word;
+
+    if (symbols->thread_state == NULL || symbols->runtime == NULL ||
+        symbols->code_type == NULL || symbols->code.begin >= symbols->code.end ||
+        gs_python_layout_find(symbols->version, symbols->runtime, &layout) != GS_OK ||
+        !gs_python_copy(&word, (uintptr_t)symbols->runtime, sizeof(word)))
+        return NULL;
+    python = gs_host_map(sizeof(*python));
+    if (python == NULL)
+        return NULL;
+    python->number = atomic_fetch_add(&last_number, 1) + 1;
+    python->symbols = *symbols;
+    python->layout = layout;
+    python->lock = lock;
+    python->code_bytes = gs_python_code_bytes(&layout);
+    python->frame_bytes = frame_bytes(&layout);
+    return python;
+}
+
+void gs_python_destroy(struct gs_python *python)
+{
+    if (python == NULL)
+        return;
+    gs_python_places_clear(python);
+    gs_stack_table_clear(&python->walks);
+    gs_host_unmap(python->scratch, python->scratch_bytes);
+    gs_host_unmap(python, sizeof(*python));
+}
+
+size_t gs_python_bytes(const struct gs_python *python)
+{
+    return python == NULL
+               ? 0
+               : sizeof(*python) + gs_stack_table_bytes(&python->walks) +
+                     atomic_load_explicit(&python->bytes, memory_order_relaxed);
+}
+
+/* Read it for the first time, and remember; nothing that may be otherwise next time. */
+static __attribute__((noinline)) uintptr_t learn(struct gs_python *python, uintptr_t code,
+                                                 uintptr_t at, uint64_t print,
+                                                 struct gs_python_slot *slot)
+{
+    uintptr_t frame =
+        gs_python_code_frame(python, code, at & ~(uintptr_t)1, (at & 1) != 0);
+    uint64_t kept = frame != 0 ? frame : FRAME_NONE;
+
+    atomic_store_explicit(&slot->code, code, memory_order_relaxed);
+    atomic_store_explicit(&slot->at, at, memory_order_relaxed);
+    atomic_store_explicit(&slot->frame, kept, memory_order_relaxed);
+    atomic_store_explicit(&slot->check, gs_python_mix(print, kept), memory_order_relaxed);
+    return frame;
+}
+
+/* The frame of an instruction; bit 0 of `at`: a generator's. 0: none that is shown. */
+static __attribute__((noinline)) uintptr_t
+find_frame(struct gs_python *python, uintptr_t code, uintptr_t at, uint64_t print)
+{
+    size_t place = gs_python_mix(code, at) >> (64 - GS_PYTHON_CACHE_BITS);
+
+    for (size_t way = 0; way < WAYS; way++) {
+        struct gs_python_slot *slot = &python->slots[place ^ way];
+        uint64_t frame = atomic_load_explicit(&slot->frame, memory_order_relaxed);
+
+        if (atomic_load_explicit(&slot->code, memory_order_relaxed) == code &&
+            atomic_load_explicit(&slot->at, memory_order_relaxed) == at &&
+            GS_LIKELY(atomic_load_explicit(&slot->check, memory_order_relaxed) ==
+                      gs_python_mix(print, frame)))
+            return frame != FRAME_NONE ? frame : 0;
+    }
+    return learn(python, code, at, print, &python->slots[place ^ (print & 1)]);
+}
+
+/*
+ * This thread's last walk, of the gs_python with this number. The next one mostly goes
+ * the same way, outside of a few inner frames: what was found of a frame holds while the
+ * frame, its code object and the instruction are the same. Lock: none, the thread's own.
+ */
+struct last_step {
+    uintptr_t frame, code;
+    uintptr_t instruction; /* as the frame has it */
+    uint64_t print;
+    uintptr_t entry; /* as find_frame gave it */
+    uint8_t owner, is_entry;
+};
+
+struct last_walk {
+    uint64_t number;
+    uintptr_t state; /* the thread's; has been read */
+    unsigned count;  /* steps of it; 0: not to be used as a whole */
+    uint32_t id;
+    struct last_step steps[LAST_WALK_STEPS];
+};
+
+/* The thread's own, from its first walk to its end. Of a library that is loaded late
+ * there is little room for what each thread has from its start. */
+static __thread struct last_walk *last_walk __attribute__((tls_model("initial-exec")));
+static pthread_key_t walk_key;
+static bool walk_key_made;
+
+static void end_walk(void *walk)
+{
+    last_walk = NULL; /* a walk of another destructor makes a new one */
+    free(walk);
+}
+
+static void make_walk_key(void)
+{
+    walk_key_made = pthread_key_create(&walk_key, end_walk) == 0;
+}
+
+static GS_NOINLINE bool make_last_walk(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct last_walk *walk = NULL;
+
+    pthread_once(&once, make_walk_key);
+    if (walk_key_made)
+        walk = calloc(1, sizeof *walk);
+    if (walk && pthread_setspecific(walk_key, walk) != 0) {
+        free(walk);
+        walk = NULL;
+    }
+    last_walk = walk;
+    return walk != NULL;
+}
+
+/* Where a walk stands. */
+struct position {
+    uintptr_t frame, cframe;
+    struct last_step *step; /* of the last walk, at the same distance */
+    struct gs_python_file file;
+};
+
+/* Where the chain begins, and that of the cframes if there is one; false: nowhere. */
+static inline bool begin(struct gs_python *python, struct position *position)
+{
+    const struct gs_python_layout *layout = &python->layout;
+    uintptr_t state = (uintptr_t)python->symbols.thread_state();
+    uintptr_t ending;
+
+    if (GS_UNLIKELY(!last_walk) && !make_last_walk())
+        return false;
+    if (GS_UNLIKELY(last_walk->state != state || last_walk->number != python->number)) {
+        if (!gs_python_readable(python, state, GS_PYTHON_STATE_BYTES))
+            return false;
+        memset(last_walk, 0, sizeof *last_walk);
+        last_walk->number = python->number;
+        last_walk->state = state;
+    }
+    ending = word_at((uintptr_t)python->symbols.runtime + layout->finalizing);
+    if (GS_UNLIKELY(ending != 0 && ending != state))
+        return false;
+    position->cframe = 0;
+    if (layout->state_cframe != GS_PYTHON_NO_FIELD) {
+        position->cframe = word_at(state + layout->state_cframe);
+        if (!gs_python_readable(python, position->cframe, CFRAME_BYTES))
+            return false;
+    }
+    position->frame = layout->state_frame != GS_PYTHON_NO_FIELD
+                          ? word_at(state + layout->state_frame)
+                          : word_at(position->cframe + layout->cframe_frame);
+    return true;
+}
+
+static inline uintptr_t code_of(const struct gs_python_layout *layout, uintptr_t frame)
+{
+    return word_at(frame + layout->code) & ~(uintptr_t)CODE_TAGS;
+}
+
+/* An address; a number of 32 bits while frames were objects. */
+static inline __attribute__((always_inline)) uintptr_t
+instruction_of(const struct gs_python_layout *layout, uintptr_t frame,
+               enum gs_python_chain chain)
+{
+    return chain >= GS_PYTHON_FRAME_ENTRIES ? word_at(frame + layout->instruction)
+                                            : half_at(frame + layout->instruction);
+}
+
+/* The last walk's number if this one would go the same way, else 0. What is read of a
+ * frame was read before, while it lay at the same address. */
+static inline __attribute__((always_inline)) uint32_t
+recognise(struct gs_python *python, uintptr_t frame, enum gs_python_chain chain)
+{
+    const struct gs_python_layout *layout = &python->layout;
+    const struct last_step *step = last_walk->steps, *end = step + last_walk->count;
+    struct gs_python_file file = {0};
+
+    for (; step < end; step++) {
+        if (step->frame != frame)
+            return 0;
+        if (chain >= GS_PYTHON_FRAME_ENTRIES &&
+            step->owner != byte_at(frame + layout->owner))
+            return 0;
+        if (chain == GS_PYTHON_FRAME_ENTRIES &&
+            step->is_entry != byte_at(frame + layout->is_entry))
+            return 0;
+        if (chain != GS_PYTHON_FRAME_BASES || step->code != CODE_OF_BASE) {
+            uintptr_t code = code_of(layout, frame);
+
+            if (step->code != code ||
+                step->instruction != instruction_of(layout, frame, chain) ||
+                step->print != gs_python_code_print(python, code, &file))
+                return 0;
+        }
+        frame = word_at(frame + layout->previous);
+    }
+    return frame == 0 ? last_walk->id : 0;
+}
+
+static uint32_t recognise_walk(struct gs_python *python, uintptr_t frame)
+{
+    if (last_walk->count == 0)
+        return 0;
+    switch ((enum gs_python_chain)python->layout.chain) {
+    case GS_PYTHON_FRAME_BASES:
+        return recognise(python, frame, GS_PYTHON_FRAME_BASES);
+    case GS_PYTHON_FRAME_ENTRIES:
+        return recognise(python, frame, GS_PYTHON_FRAME_ENTRIES);
+    case GS_PYTHON_FRAME_CFRAMES:
+    case GS_PYTHON_FRAME_OBJECTS:
+        break;
+    }
+    return recognise(python, frame, GS_PYTHON_FRAME_OBJECTS);
+}
+
+static inline void end_run(struct gs_python_walk *walk, uintptr_t place)
+{
+    if (walk->runs < GS_ARRAY_LEN(walk->places) && walk->count < GS_PYTHON_ENTRIES_MAX) {
+        walk->places[walk->runs++] = place;
+        walk->entries[walk->count++] = GS_PYTHON_RUN_END;
+    } else {
+        walk->truncated = true;
+    }
+}
+
+/* Does the run end with this frame? If so, at which place? */
+static inline bool ends_run(struct gs_python *python, struct position *position,
+                            uintptr_t *place)
+{
+    const struct gs_python_layout *layout = &python->layout;
+
+    if (layout->chain == GS_PYTHON_FRAME_BASES ||
+        (layout->chain == GS_PYTHON_FRAME_ENTRIES &&
+         byte_at(position->frame + layout->is_entry) == 0))
+        return false;
+    *place = position->cframe;
+    if (gs_python_readable(python, position->cframe, CFRAME_BYTES))
+        position->cframe = word_at(position->cframe + layout->cframe_previous);
+    return true;
+}
+
+/* Is it a code object that can be read? */
+static inline bool is_code(struct gs_python *python, uintptr_t code)
+{
+    return gs_python_readable(python, code, python->code_bytes) &&
+           word_at(code + python->layout.object_type) ==
+               (uintptr_t)python->symbols.code_type;
+}
+
+/* False: what is there is no frame. */
+static bool add_frame(struct gs_python *python, struct position *position, uint8_t owner,
+                      struct gs_python_walk *walk)
+{
+    const struct gs_python_layout *layout = &python->layout;
+    enum gs_python_chain chain = (enum gs_python_chain)layout->chain;
+    struct last_step *step = position->step, now = {.frame = position->frame};
+    uintptr_t at, place;
+
+    now.code = code_of(layout, now.frame);
+    if (!is_code(python, now.code))
+        return false;
+    now.instruction = instruction_of(layout, now.frame, chain);
+    now.print = gs_python_code_print(python, now.code, &position->file);
+    now.owner = owner;
+    if (chain == GS_PYTHON_FRAME_ENTRIES)
+        now.is_entry = byte_at(now.frame + layout->is_entry);
+    at = chain >= GS_PYTHON_FRAME_ENTRIES ? now.instruction | (owner == OWNER_GENERATOR)
+                                          : now.instruction << 1;
+    if (step->code == now.code && step->instruction == now.instruction &&
+        step->print == now.print && step->owner == owner)
+        now.entry = step->entry;
+    else
+        now.entry = find_frame(python, now.code, at, now.print);
+    *step = now;
+    if (now.entry != 0)
+        walk->entries[walk->count++] = now.entry;
+    if (ends_run(python, position, &place))
+        end_run(walk, place);
+    return true;
+}
+
+/* Whether there is a frame at the position, and room for what it may add. */
+static bool goes_on(struct gs_python *python, const struct position *position,
+                    unsigned steps, const struct gs_python_walk *walk)
+{
+    return gs_python_readable(python, position->frame, python->frame_bytes) &&
+           steps < STEPS_MAX && walk->count + 1 < GS_PYTHON_ENTRIES_MAX;
+}
+
+static uint32_t walk_id(struct gs_python *python, const struct gs_python_walk *walk)
+{
+    uint32_t hash, id;
+
+    if (walk->count == 0)
+        return 0;
+    hash = gs_stack_hash(walk->entries, walk->count, walk->truncated);
+    id = gs_stack_table_find(&python->walks, hash, walk->entries, walk->count,
+                             walk->truncated);
+    if (GS_LIKELY(id != 0))
+        return id;
+    pthread_mutex_lock(python->lock);
+    id = gs_stack_table_add(&python->walks, hash, walk->entries, walk->count,
+                            walk->truncated, 0);
+    pthread_mutex_unlock(python->lock);
+    return id;
+}
+
+/* Walks with `steps` steps, of which some may lie behind those that are remembered. */
+static __attribute__((noinline)) void finish(struct gs_python *python, unsigned steps,
+                                             struct gs_python_walk *walk)
+{
+    /* What was cut off is a run, too. */
+    if (walk->count > 0 && walk->entries[walk->count - 1] != GS_PYTHON_RUN_END)
+        end_run(walk, 0);
+    if (walk->count == walk->runs)
+        walk->count = walk->runs = 0;
+    walk->id = walk_id(python, walk);
+    last_walk->id = walk->id;
+    last_walk->count = walk->truncated || steps > LAST_WALK_STEPS ? 0 : steps;
+}
+
+static __attribute__((noinline)) void walk_from(struct gs_python *python,
+                                                struct position *position, unsigned depth,
+                                                struct gs_python_walk *walk)
+{
+    const struct gs_python_layout *layout = &python->layout;
+    struct last_step beyond = {0};
+    unsigned steps = 0;
+
+    for (; position->frame != 0; steps++) {
+        uint8_t owner = 0;
+
+        position->step = steps < LAST_WALK_STEPS ? &last_walk->steps[steps] : &beyond;
+        if (!goes_on(python, position, steps, walk)) {
+            walk->truncated = true;
+            break;
+        }
+        if (layout->owner != GS_PYTHON_NO_FIELD)
+            owner = byte_at(position->frame + layout->owner);
+        if (layout->chain == GS_PYTHON_FRAME_BASES && owner >= OWNER_EVALUATION) {
+            end_run(walk, position->frame);
+            *position->step = (struct last_step){
+                .frame = position->frame, .code = CODE_OF_BASE, .owner = owner};
+        } else if (walk->count - walk->runs >= depth ||
+                   !add_frame(python, position, owner, walk)) {
+            walk->truncated = true;
+            break;
+        }
+        position->frame = word_at(position->frame + layout->previous);
+    }
+    finish(python, steps, walk);
+}
+
+bool gs_python_recognise(struct gs_python *python, uint32_t *id)
+{
+    struct position position = {0};
+
+    *id = begin(python, &position) ? recognise_walk(python, position.frame) : 0;
+    return *id != 0;
+}
+
+void gs_python_walk(struct gs_python *python, unsigned depth, struct gs_python_walk *walk)
+{
+    struct position position = {0};
+
+    walk->count = walk->runs = walk->id = 0;
+    walk->truncated = false;
+    if (begin(python, &position))
+        walk_from(python, &position, depth, walk);
+}
+
+static struct gs_python_pair *pair_of(const struct gs_python *python, uint64_t key)
+{
+    size_t place = gs_python_mix(key, 0) >> (64 - GS_PYTHON_PAIR_BITS);
+
+    return (struct gs_python_pair *)(uintptr_t)&python->pairs[place];
+}
+
+uint32_t gs_python_pair_find(const struct gs_python *python, uint32_t native,
+                             uint32_t walk)
+{
+    uint64_t key = (uint64_t)native << 32 | walk;
+    struct gs_python_pair *pair = pair_of(python, key);
+    uint64_t stack = atomic_load_explicit(&pair->stack, memory_order_relaxed);
+
+    return (atomic_load_explicit(&pair->check, memory_order_relaxed) ^
+            stack * PAIR_FACTOR) == key
+               ? (uint32_t)stack
+               : 0;
+}
+
+void gs_python_pair_add(struct gs_python *python, uint32_t native, uint32_t walk,
+                        uint32_t stack)
+{
+    uint64_t key = (uint64_t)native << 32 | walk;
+    struct gs_python_pair *pair = pair_of(python, key);
+
+    if (stack == 0)
+        return;
+    atomic_store_explicit(&pair->stack, stack, memory_order_relaxed);
+    atomic_store_explicit(&pair->check, key ^ stack * PAIR_FACTOR, memory_order_relaxed);
+}
