@@ -49,7 +49,10 @@ static void put_frame(const struct gs_export *export, struct gs_json *json, size
     const struct gs_symbol *symbol = &location->result;
 
     gs_json_open(json, '{');
-    gs_json_member_hex(json, "address", location->frame);
+    if (gs_frame_is_python(location->frame))
+        gs_json_member_null(json, "address");
+    else
+        gs_json_member_hex(json, "address", location->frame);
     if (location->module) {
         gs_json_member(json, "module", export->location_modules[number]);
         gs_json_member_hex(json, "offset", gs_export_offset(location));

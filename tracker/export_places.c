@@ -189,6 +189,8 @@ static void resolve(struct gs_export *export)
     if (export->source->resolve && export->location_count > 0)
         export->source->resolve(export->source->self, export->locations,
                                 export->location_count);
+    gs_report_name_python(export->tracker->config.stacks, export->locations,
+                          export->location_count);
 }
 
 /* Which of its frames the report would show. */

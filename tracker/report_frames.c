@@ -88,16 +88,16 @@ static void request_stack(struct gs_frame_table *table, const struct gs_stacks *
     table->first[number + 1] = table->first[number] + count;
 }
 
-/* Frames of Python's have their names from the stacks: no file of symbols knows them. */
-static void name_python(struct gs_frame_table *table, const struct gs_stacks *stacks)
+void gs_report_name_python(const struct gs_stacks *stacks,
+                           struct gs_symbol_request *requests, size_t count)
 {
     struct gs_python_place place;
 
-    for (size_t i = 0; i < table->first[table->stack_count]; i++) {
-        struct gs_symbol *symbol = &table->requests[i].result;
+    for (size_t i = 0; i < count; i++) {
+        struct gs_symbol *symbol = &requests[i].result;
 
-        if (!gs_frame_is_python(table->requests[i].frame) ||
-            gs_stacks_python(stacks, table->requests[i].frame, &place) != GS_OK)
+        if (!gs_frame_is_python(requests[i].frame) ||
+            gs_stacks_python(stacks, requests[i].frame, &place) != GS_OK)
             continue;
         symbol->function = place.function;
         symbol->file = place.file;
@@ -132,7 +132,7 @@ void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *s
         request_stack(table, stacks, source, i);
     if (source->resolve && table->first[count] > 0)
         source->resolve(source->self, table->requests, table->first[count]);
-    name_python(table, stacks);
+    gs_report_name_python(stacks, table->requests, table->first[count]);
 }
 
 void gs_frame_table_free(struct gs_frame_table *table)

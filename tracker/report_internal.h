@@ -94,6 +94,10 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
                                           const struct gs_report_config *config,
                                           uint32_t stack);
 
+/* Frames of Python's have their names from the stacks: no file of symbols knows them. */
+void gs_report_name_python(const struct gs_stacks *stacks,
+                           struct gs_symbol_request *requests, size_t count);
+
 /* The same for a stack's frames as they were captured, all resolved. */
 struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *frames,
                                             unsigned count,

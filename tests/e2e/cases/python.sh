@@ -148,3 +148,21 @@ python_off_case() {
   expect_text shim.err '#[0-9]+ +_PyEval_EvalFrameDefault '
 }
 add_case "python off" python_off_case
+
+# In files for machines the frames have the same names.
+python_outputs_case() {
+  need python3
+  preloaded shim GPUSHIM_OUTPUT=json,collapsed GPUSHIM_OUTPUT_FILE=out -- \
+    python3 -B "$sources/tests/apps/python/planted.py"
+  expect_text out.collapsed ';Encoder[.]forward[^;]*;'
+  expect_text out.json '"function": "Encoder[.]forward'
+  expect_text out.json '"file": "[^"]*planted[.]py"'
+  python3 - <<'EOF' || fail "a Python frame has an address, a file no line, or a place no frame"
+import json
+report = json.load(open("out.json"))
+frames = [f for f in report["frames"] if (f["file"] or "").endswith("planted.py")]
+assert frames and all(f["address"] is None and f["line"] for f in frames)
+assert any(report["frames"][n] in frames for leak in report["leaks"] for n in leak["stack"])
+EOF
+}
+add_case "python in files" python_outputs_case
