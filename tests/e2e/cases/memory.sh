@@ -161,8 +161,8 @@ done
 
 # ---- Wrong frees ---------------------------------------------------------------------
 
-# wrong_case NAME WAY ERROR...: one error for each, in this order.
-wrong_case() {
+# memory_wrong_case NAME WAY ERROR...: one error for each, in this order.
+memory_wrong_case() {
   local program=$1_$2 number=0 text
 
   shift 2
@@ -175,17 +175,17 @@ wrong_case() {
 }
 
 for way in linked proc; do
-  add_case "memory virtual errors $way" wrong_case virtual "$way" \
+  add_case "memory virtual errors $way" memory_wrong_case virtual "$way" \
     'double free of handle 0x[0-9a-f]+ \(4[.]00 MiB, GPU 0, cuMemRelease\)' \
     'double free of handle 0x[0-9a-f]+ \(2[.]00 MiB, GPU 0, cuMemRelease\)' \
     'invalid free of handle 0x7654321 \(GPU 0, cuMemRelease\)'
-  add_case "memory arrays errors $way" wrong_case arrays "$way" \
+  add_case "memory arrays errors $way" memory_wrong_case arrays "$way" \
     'double free of handle 0x[0-9a-f]+ \(16[.]0 KiB, array, GPU 0, cuArrayDestroy\)' \
     'double free of handle 0x[0-9a-f]+ \(21[.]0 KiB, array, GPU 0, cuMipmappedArrayDestroy\)'
-  add_case "memory registered errors $way" wrong_case registered "$way" \
+  add_case "memory registered errors $way" memory_wrong_case registered "$way" \
     'invalid free of 0x[0-9a-f]+ \(GPU 0, cuMemHostUnregister\)' \
     'double free of 0x[0-9a-f]+ \(1[.]00 MiB, registered host memory, cuMemHostUnregister\)'
-  add_case "memory external errors $way" wrong_case external "$way" \
+  add_case "memory external errors $way" memory_wrong_case external "$way" \
     'double free of 0x[0-9a-f]+ \(8[.]00 KiB, mapping of imported memory, GPU 0, cuMemFree' \
     'double free of handle 0x[0-9a-f]+ \(1[.]00 MiB, imported memory, GPU 0, cuDestroyExte'
 done
