@@ -60,6 +60,7 @@ void gs_scan_find_stacks(struct gs_scan_stacks *stacks, uintptr_t own_stack_from
         stacks->tops[stacks->count++] = own_stack_from;
     if (!threads)
         return;
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): the folder is this call's own */
     while (stacks->count < GS_SCAN_THREADS && (entry = readdir(threads)) != NULL) {
         uintptr_t top;
         if (entry->d_name[0] == '.' || strtol(entry->d_name, NULL, 10) == own)
@@ -109,6 +110,7 @@ bool gs_scan_take_line(struct gs_scan_lines *lines, const char *line,
     char permissions[8];
     int path_at = 0;
 
+    /* NOLINTNEXTLINE(cert-err34-c): the kernel writes what fits */
     if (sscanf(line, "%lx-%lx %7s %*s %*s %*s %n", &begin, &end, permissions, &path_at) <
             3 ||
         strlen(permissions) < 4)

@@ -39,7 +39,7 @@ static unsigned line_by_linetable(const struct gs_python_lines *lines, int64_t o
     int64_t line = lines->first, end = 0;
 
     for (size_t i = 0; i + 1 < lines->bytes; i += 2) {
-        int step = (int8_t)lines->table[i + 1];
+        int byte = lines->table[i + 1], step = byte < 128 ? byte : byte - 256;
 
         end += lines->table[i];
         if (step != NO_LINE_STEP)

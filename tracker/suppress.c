@@ -228,7 +228,7 @@ static const char *parse_rule(struct span line, struct gs_rule *rule,
 {
     const char *colon = memchr(line.begin, ':', length_of(line));
     struct span kind = {line.begin, colon ? colon : line.begin};
-    struct span first = {line.begin, line.end}, name, value;
+    struct span first, name, value;
 
     if (length_of(line) > LINE_BYTES_MAX)
         return "longer than 4096 bytes";

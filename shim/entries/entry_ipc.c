@@ -169,7 +169,7 @@ static CUresult opened(const struct opening *opening, CUresult result)
 {
     struct gs_state *state;
     unsigned int flags = opening->flags;
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && opening->out) {
         record_opened(*opening->out, opening->bytes, opening->api);
     }
     if (result != CUDA_SUCCESS || !(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ||
