@@ -98,15 +98,15 @@ add_case "beside patched functions" patched_case
 asan_case() {
   local runtime
 
-  need_file "$apps/asan_leaky"
-  runtime=$(ldd "$apps/asan_leaky" | sed -nE 's/.*(lib(clang_rt\.)?asan[^ ]*) => ([^ ]*) .*/\3/p')
-  run_in native ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=1 -- "$apps/asan_leaky"
+  need_file "$apps/beside/asan_leaky"
+  runtime=$(ldd "$apps/beside/asan_leaky" | sed -nE 's/.*(lib(clang_rt\.)?asan[^ ]*) => ([^ ]*) .*/\3/p')
+  run_in native ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=1 -- "$apps/beside/asan_leaky"
   run_in shim ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=1 \
-    LD_PRELOAD="${runtime:+$runtime:}$shim" -- "$apps/asan_leaky"
+    LD_PRELOAD="${runtime:+$runtime:}$shim" -- "$apps/beside/asan_leaky"
   expect_same native shim
   expect_leaks shim.err "$sources/tests/apps/leaky.c"
   run_in launched ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=1 -- \
-    "$sources/scripts/gpushim" --library "$shim" -- "$apps/asan_leaky"
+    "$sources/scripts/gpushim" --library "$shim" -- "$apps/beside/asan_leaky"
   expect_same native launched
 }
 add_case "beside AddressSanitizer" asan_case
