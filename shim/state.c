@@ -78,22 +78,18 @@ int *gs_thread_ask_errno(void)
 /* What the forking thread holds over a fork; written and read by that thread only. */
 static _Thread_local struct gs_stacks *held_over_fork;
 
-/* The linker's lock must not be held by a capture in another thread: no one would ever
- * release it in the child. */
+/* The loader's lock must not be held by a look-up or capture in another thread: no one
+ * would ever release it in the child. */
 static void before_fork(void)
 {
     struct gs_state *state = gs_state_peek();
     held_over_fork = state ? state->stacks : NULL;
-    if (held_over_fork) {
-        gs_stacks_before_fork(held_over_fork);
-    }
+    gs_stacks_before_fork(held_over_fork);
 }
 
 static void after_fork(void)
 {
-    if (held_over_fork) {
-        gs_stacks_after_fork(held_over_fork);
-    }
+    gs_stacks_after_fork(held_over_fork);
 }
 
 /*
@@ -102,7 +98,7 @@ static void after_fork(void)
  */
 static void after_fork_in_child(void)
 {
-    after_fork();
+    gs_stacks_after_fork_in_child(held_over_fork);
     if (gs_mutant(GS_MUTANT_child_keeps)) {
         return;
     }
@@ -212,7 +208,8 @@ static enum gs_status create_tracker(struct gs_state *state)
     gs_linker_own_range(&stacks.own_begin, &stacks.own_end);
     if (stacks.unwinder != GS_UNWIND_OFF &&
         gs_stacks_create(&stacks, &state->stacks) != GS_OK) {
-        gs_log_line(GS_LOG_WARN, "call stacks cannot be recorded; going on without them");
+        gs_log_line(forked_child ? GS_LOG_INFO : GS_LOG_WARN,
+                    "call stacks cannot be recorded; going on without them");
         state->stacks = NULL;
     }
     struct gs_tracker_config tracker = {.api_names = gs_api_names(),
@@ -284,6 +281,7 @@ static struct gs_state *create(void)
         fork_handler_set =
             pthread_atfork(before_fork, after_fork, after_fork_in_child) == 0;
     }
+    gs_elf_learn_loader();
     struct gs_state *state = calloc(1, sizeof(*state));
     if (!state || !fork_handler_set) {
         gs_log_line(GS_LOG_ERROR, "cannot start (%s): every call goes to the driver",

@@ -1,11 +1,13 @@
 /*
  * loader_gate.c - counts who is with the loader; closed around fork.
  *
- * Owns:  gate: the count, and how many forks hold it closed.   Lock: none, atomic.
- * Design: docs/stacks.md
+ * Owns:  gate: the count, and how many forks hold it closed; where the loader's lock is.
+ * Lock:  none, atomic.   Design: docs/stacks.md
  */
 #include "loader_gate.h"
 
+#include <link.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -18,6 +20,22 @@
 
 /* No lock. */
 static _Atomic uint64_t gate;
+static _Atomic pid_t closer; /* the thread that forks; of several, one */
+static _Atomic bool shut;    /* set in a child, for good */
+static _Atomic(const pthread_mutex_t *) its_lock; /* the loader's; NULL: not known */
+
+static pid_t this_thread(void)
+{
+    return (pid_t)syscall(SYS_gettid);
+}
+
+/* No place to be cancelled at. */
+static void wait_a_step(void)
+{
+    const struct timespec step = {0, STEP_NS};
+
+    (void)syscall(SYS_nanosleep, &step, NULL);
+}
 
 bool gs_loader_enter(void)
 {
@@ -27,23 +45,115 @@ bool gs_loader_enter(void)
     return false;
 }
 
+/* The wait has an end because the forking thread may wait for this one. A shut gate
+ * looks like one that is closed, so that entering costs no second look. */
+bool gs_loader_enter_after_fork(void)
+{
+    for (int i = 0; i < WAIT_STEPS && !atomic_load(&shut); i++) {
+        if (GS_LIKELY(gs_loader_enter()))
+            return true;
+        if (atomic_load(&closer) == this_thread()) /* a handler of the program's */
+            break;
+        wait_a_step();
+    }
+    if (atomic_load(&shut))
+        return false;
+    atomic_fetch_add(&gate, 1);
+    return true;
+}
+
 void gs_loader_leave(void)
 {
     atomic_fetch_sub(&gate, 1);
 }
 
+bool gs_loader_is_shut(void)
+{
+    return atomic_load(&shut);
+}
+
+/* ---- the loader's own lock ------------------------------------------------------- */
+
+struct region {
+    const char *begin;
+    size_t bytes;
+    pid_t thread;
+    const pthread_mutex_t *mine; /* the last one found */
+    size_t count;
+};
+
+/* glibc's mutex: a word that is not 0 while it is held, and who holds it. */
+static bool is_held(const pthread_mutex_t *mutex)
+{
+    return __atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) != 0;
+}
+
+static void find_mine(struct region *region)
+{
+    region->count = 0;
+    for (size_t at = 0; at + sizeof(pthread_mutex_t) <= region->bytes;
+         at += _Alignof(pthread_mutex_t)) {
+        const pthread_mutex_t *mutex = (const pthread_mutex_t *)(region->begin + at);
+
+        if (is_held(mutex) &&
+            __atomic_load_n(&mutex->__data.__owner, __ATOMIC_RELAXED) == region->thread) {
+            region->mine = mutex;
+            region->count++;
+        }
+    }
+}
+
+/* dl_iterate_phdr callback: one entry will do. */
+static int look_inside(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)info;
+    (void)size;
+    find_mine(data);
+    return 1;
+}
+
+void gs_loader_learn(const void *begin, size_t bytes)
+{
+    struct region region = {begin, bytes, this_thread(), NULL, 0};
+
+    find_mine(&region);
+    if (region.count > 0 || atomic_load(&its_lock) != NULL || !gs_loader_enter())
+        return; /* in a constructor, under the loader's locks: another time, or never */
+    dl_iterate_phdr(look_inside, &region);
+    gs_loader_leave();
+    if (region.count == 1)
+        atomic_store(&its_lock, region.mine);
+}
+
+/* ---- fork ------------------------------------------------------------------------ */
+
 /* The wait has an end because fork may be called by a handler that interrupted someone
  * inside. */
 void gs_loader_close(void)
 {
-    const struct timespec step = {0, STEP_NS};
-
     atomic_fetch_add(&gate, CLOSED_ONE);
+    atomic_store(&closer, this_thread());
     for (int i = 0; i < WAIT_STEPS && (atomic_load(&gate) & INSIDE) != 0; i++)
-        (void)syscall(SYS_nanosleep, &step, NULL); /* no place to be cancelled at */
+        wait_a_step();
 }
 
 void gs_loader_open(void)
 {
     atomic_fetch_sub(&gate, CLOSED_ONE);
+}
+
+/* From the start: handlers set by a first look-up would miss a fork that has begun. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+    (void)pthread_atfork(gs_loader_close, gs_loader_open, gs_loader_open_in_child);
+}
+
+void gs_loader_open_in_child(void)
+{
+    const pthread_mutex_t *lock = atomic_load(&its_lock);
+
+    if (lock != NULL && is_held(lock))
+        atomic_store(&shut, true); /* and the gate stays closed */
+    else
+        gs_loader_open();
 }

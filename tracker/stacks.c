@@ -107,6 +107,8 @@ enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
         config->depth > GS_STACK_MAX_DEPTH || config->own_begin > config->own_end ||
         (unsigned)config->unwinder > GS_UNWIND_CFI)
         return GS_ERR_INVALID;
+    if (gs_loader_is_shut())
+        return GS_ERR_NOT_FOUND;
     stacks = gs_host_map(sizeof(*stacks));
     if (stacks == NULL) {
         errno = saved_errno;
@@ -463,6 +465,13 @@ void gs_stacks_after_fork(struct gs_stacks *stacks)
     if (stacks != NULL)
         pthread_mutex_unlock(&stacks->lock);
     gs_loader_open();
+}
+
+void gs_stacks_after_fork_in_child(struct gs_stacks *stacks)
+{
+    if (stacks != NULL)
+        pthread_mutex_unlock(&stacks->lock);
+    gs_loader_open_in_child();
 }
 
 uint32_t gs_stacks_count(const struct gs_stacks *stacks)

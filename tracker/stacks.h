@@ -86,7 +86,8 @@ struct gs_module {
 /* Loads the unwinder now, so that no later capture does, and tries it once. An unwinder
  * that cannot be had, or whose trial is wrong, falls back to the next one (GCC last, then
  * OFF); gs_stacks_unwinder tells which is used.
- * Errors: GS_ERR_INVALID (depth, unwinder, range), GS_ERR_HOST_NOMEM. */
+ * Errors: GS_ERR_INVALID (depth, unwinder, range), GS_ERR_HOST_NOMEM, GS_ERR_NOT_FOUND
+ * (a forked child that must not ask the loader). */
 enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
                                 struct gs_stacks **out) GS_MUST_USE;
 /* NULL is allowed. No other call may be in progress; strings of its modules end here. */
@@ -125,9 +126,12 @@ enum gs_status gs_stacks_python(const struct gs_stacks *stacks, uintptr_t frame,
                                 struct gs_python_place *out) GS_MUST_USE;
 
 /* Around fork: no insertion is half done in the child. Both in the forking thread;
- * `after` in the parent and in the child. Takes and releases the table's lock. */
+ * `after` in the parent. Takes and releases the table's lock, which NULL has not. */
 void gs_stacks_before_fork(struct gs_stacks *stacks);
 void gs_stacks_after_fork(struct gs_stacks *stacks);
+/* In the child instead. Where a thread that is not there held the loader's lock, nothing
+ * new is captured in the child. */
+void gs_stacks_after_fork_in_child(struct gs_stacks *stacks);
 
 /* Distinct stacks interned (ids run from 1 to this), and bytes of memory held for them.
  */

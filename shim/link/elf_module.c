@@ -1,10 +1,12 @@
 /*
  * elf_module.c - symbols, sonames and dependencies of loaded modules, read from memory.
- * Owns: nothing.   Lock: dl_iterate_phdr's own, while it walks.
+ * Owns: the last count of unloads.   Lock: dl_iterate_phdr's own, inside its gate.
  */
 #include "elf_module.h"
 
 #include <sys/auxv.h>
+
+#include "loader_gate.h"
 
 /*
  * dlsym is called while sanitizers and other tools replace libc's functions one by one,
@@ -149,15 +151,28 @@ static const ElfW(Sym) * find_symbol(const struct dynamic_view *view, const char
     return index != 0 ? &view->symbols[index] : NULL;
 }
 
-void gs_elf_function(const struct gs_module_ref *module, const char *name,
-                     uintptr_t *begin, uintptr_t *end)
+/* Where the module defines `name` as a symbol of that type (STT_...); both 0 if not. */
+static void extent(const struct gs_module_ref *module, const char *name, int type,
+                   uintptr_t *begin, uintptr_t *end)
 {
     struct dynamic_view view;
     const ElfW(Sym) *symbol =
         view_dynamic(module, &view) ? find_symbol(&view, name) : NULL;
-    bool is_function = symbol && (symbol->st_info & 0xf) == STT_FUNC;
-    *begin = is_function ? module->base + symbol->st_value : 0;
-    *end = is_function ? *begin + symbol->st_size : 0;
+    bool is_it = symbol && (symbol->st_info & 0xf) == type;
+    *begin = is_it ? module->base + symbol->st_value : 0;
+    *end = is_it ? *begin + symbol->st_size : 0;
+}
+
+void gs_elf_function(const struct gs_module_ref *module, const char *name,
+                     uintptr_t *begin, uintptr_t *end)
+{
+    extent(module, name, STT_FUNC, begin, end);
+}
+
+void gs_elf_variable(const struct gs_module_ref *module, const char *name,
+                     uintptr_t *begin, uintptr_t *end)
+{
+    extent(module, name, STT_OBJECT, begin, end);
 }
 
 /* One more than the last symbol's index: where its chain ends. */
@@ -384,10 +399,20 @@ static int visit_module(struct dl_phdr_info *info, size_t size, void *data)
     return found;
 }
 
+int gs_elf_visit(int (*visit)(struct dl_phdr_info *, size_t, void *), void *data)
+{
+    if (GS_UNLIKELY(!gs_loader_enter_after_fork())) {
+        return 0;
+    }
+    int answer = dl_iterate_phdr(visit, data);
+    gs_loader_leave();
+    return answer;
+}
+
 enum gs_status gs_elf_module_of(const void *address, struct gs_module_ref *out)
 {
     struct search search = {.address = (uintptr_t)address, .out = out};
-    if (!address || !dl_iterate_phdr(visit_module, &search)) {
+    if (!address || !gs_elf_visit(visit_module, &search)) {
         return GS_ERR_NOT_FOUND;
     }
     return GS_OK;
@@ -397,7 +422,7 @@ enum gs_status gs_elf_module_named(const char *soname, bool prefix,
                                    struct gs_module_ref *out)
 {
     struct search search = {.soname = soname, .prefix = prefix, .out = out};
-    return dl_iterate_phdr(visit_module, &search) ? GS_OK : GS_ERR_NOT_FOUND;
+    return gs_elf_visit(visit_module, &search) ? GS_OK : GS_ERR_NOT_FOUND;
 }
 
 static int first_counts(struct dl_phdr_info *info, size_t size, void *data)
@@ -409,7 +434,24 @@ static int first_counts(struct dl_phdr_info *info, size_t size, void *data)
 
 uint64_t gs_elf_unload_count(void)
 {
-    uint64_t unloads = 0;
-    dl_iterate_phdr(first_counts, &unloads);
+    static uint64_t last; /* atomic: for a forked child that cannot ask */
+    uint64_t unloads;
+    if (!gs_elf_visit(first_counts, &unloads)) {
+        return __atomic_load_n(&last, __ATOMIC_RELAXED);
+    }
+    __atomic_store_n(&last, unloads, __ATOMIC_RELAXED);
     return unloads;
+}
+
+void gs_elf_learn_loader(void)
+{
+    static const char *const names[] = {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"};
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        struct gs_module_ref loader;
+        uintptr_t begin, end;
+        if (gs_elf_startup_module(names[i], &loader) == GS_OK) {
+            gs_elf_variable(&loader, "_rtld_global", &begin, &end);
+            gs_loader_learn((const void *)begin, end - begin);
+        }
+    }
 }

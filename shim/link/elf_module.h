@@ -4,6 +4,8 @@
  * dlsym is one of the functions the shim replaces, so what the shim needs to know about
  * loaded objects it reads from their dynamic sections (ELF gABI; GNU hash tables).
  * No allocation, no dlerror side effects, usable before any constructor has run.
+ * The loader's lock is taken inside its gate (tracker/loader_gate.h); in a forked child
+ * in which nobody is left to release it nothing is found.
  */
 #ifndef GS_ELF_MODULE_H
 #define GS_ELF_MODULE_H
@@ -55,6 +57,10 @@ bool gs_elf_imports(const struct gs_module_ref *module, const char *name);
 void gs_elf_function(const struct gs_module_ref *module, const char *name,
                      uintptr_t *begin, uintptr_t *end);
 
+/* The same of a variable. */
+void gs_elf_variable(const struct gs_module_ref *module, const char *name,
+                     uintptr_t *begin, uintptr_t *end);
+
 /* From the first to the last of the module's exported functions whose names begin with
  * one of `prefixes`, of which the last is NULL; both 0 where there is none. */
 void gs_elf_functions_span(const struct gs_module_ref *module,
@@ -73,5 +79,11 @@ const char *gs_elf_needed(const struct gs_module_ref *module, const char *prefix
 /* How many modules were unloaded so far: what was learned of addresses may have changed
  * when it has. */
 uint64_t gs_elf_unload_count(void);
+
+/* dl_iterate_phdr inside the gate; 0 without a call where the gate is shut. */
+int gs_elf_visit(int (*visit)(struct dl_phdr_info *, size_t, void *), void *data);
+
+/* Tells the gate where the loader's own data lies. Once per process is enough. */
+void gs_elf_learn_loader(void);
 
 #endif

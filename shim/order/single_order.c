@@ -56,6 +56,7 @@
 #include "alone.h"
 #include "announce.h"
 #include "contexts.h"
+#include "elf_module.h"
 #include "epochs.h"
 #include "known.h"
 #include "marks.h"
@@ -215,10 +216,12 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
 static bool has_transport(void)
 {
     struct look look = {.named = false};
-    (void)dl_iterate_phdr(look_at, &look);
+    if (!gs_elf_visit(look_at, &look)) {
+        return true; /* a forked child that cannot ask */
+    }
     if (look.loaded != __atomic_load_n(&libraries, __ATOMIC_ACQUIRE)) {
         look.named = true;
-        (void)dl_iterate_phdr(look_at, &look);
+        (void)gs_elf_visit(look_at, &look);
         if (!look.found) {
             __atomic_store_n(&libraries, look.loaded, __ATOMIC_RELEASE);
         }

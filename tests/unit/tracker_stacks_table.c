@@ -274,7 +274,10 @@ Test(stacks_table, fork_leaves_the_child_a_table_that_works)
 
         gs_stacks_before_fork(stacks);
         pid = fork();
-        gs_stacks_after_fork(stacks);
+        if (pid != 0)
+            gs_stacks_after_fork(stacks);
+        else
+            gs_stacks_after_fork_in_child(stacks);
         if (pid == 0) {
             unsigned count = make_stack(frames, 4, n);
 

@@ -1,0 +1,95 @@
+/*
+ * tracker_loader_gate.c - proves that the loader's lock is found where it is, and that a
+ * child in which nobody is left to release it is told so instead of waiting for ever.
+ */
+#include <criterion/criterion.h>
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "loader_gate.h"
+
+static sem_t is_inside, may_leave;
+
+static int stays(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)info;
+    (void)size;
+    (void)data;
+    sem_post(&is_inside);
+    sem_wait(&may_leave);
+    return 1;
+}
+
+/* A thread of the program's, which knows no gate. */
+static void *holds_the_lock(void *unused)
+{
+    (void)unused;
+    dl_iterate_phdr(stays, NULL);
+    return NULL;
+}
+
+static void learn(void)
+{
+    const ElfW(Sym) *symbol = NULL;
+    Dl_info info;
+    void *loader = dlvsym(RTLD_DEFAULT, "_rtld_global", "GLIBC_PRIVATE");
+
+    cr_assert_not_null(loader);
+    cr_assert(dladdr1(loader, &info, (void **)&symbol, RTLD_DL_SYMENT));
+    gs_loader_learn(loader, symbol->st_size);
+}
+
+/* What a child answers: 1 if it may go in. */
+static int child_may_enter(void)
+{
+    int status = -1;
+    pid_t child = fork(); /* the gate's own handlers run */
+
+    if (child == 0) {
+        bool enters = gs_loader_enter_after_fork();
+
+        alarm(20);
+        _exit(enters == gs_loader_is_shut() ? 2 : enters);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+Test(loader_gate, a_child_is_told_that_the_lock_is_lost)
+{
+    pthread_t thread;
+
+    sem_init(&is_inside, 0, 0);
+    sem_init(&may_leave, 0, 0);
+    learn();
+    cr_assert_eq(child_may_enter(), 1);
+    cr_assert_eq(pthread_create(&thread, NULL, holds_the_lock, NULL), 0);
+    sem_wait(&is_inside);
+    cr_assert_eq(child_may_enter(), 0);
+    cr_assert(!gs_loader_is_shut(), "in the parent it comes back");
+    sem_post(&may_leave);
+    pthread_join(thread, NULL);
+    cr_assert_eq(child_may_enter(), 1);
+}
+
+Test(loader_gate, where_no_lock_is_nothing_is_learned)
+{
+    static const char nothing[4096];
+    pthread_t thread;
+
+    sem_init(&is_inside, 0, 0);
+    sem_init(&may_leave, 0, 0);
+    gs_loader_learn(nothing, sizeof nothing);
+    gs_loader_learn(NULL, 0);
+    cr_assert_eq(pthread_create(&thread, NULL, holds_the_lock, NULL), 0);
+    sem_wait(&is_inside);
+    cr_assert_eq(child_may_enter(), 1, "it cannot tell and tries");
+    sem_post(&may_leave);
+    pthread_join(thread, NULL);
+}
