@@ -274,7 +274,7 @@ static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
     if (found == GS_OK) {
         result = free_block(state, variant, block, dptr, stream);
     } else if (found == GS_ERR_BAD_FREE || gs_host_owns(state, dptr) ||
-               gs_managed_refuses(dptr)) {
+               gs_async_owes(dptr) || gs_managed_refuses(dptr)) {
         gs_record_bad_free(state, dptr, GS_API_cuMemFreeAsync);
         result = CUDA_ERROR_INVALID_VALUE;
     } else if (is_capturing(variant, stream)) {
@@ -283,6 +283,9 @@ static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
         gs_trace_free(dptr, GS_TRACE_DRIVER, stream, order_of(variant));
         gs_record_unmade(state, dptr, GS_API_cuMemFreeAsync, &was);
         result = variant->free(dptr, stream);
+        if (result == CUDA_SUCCESS) {
+            gs_managed_gone(dptr);
+        }
         gs_record_free_result(state, dptr, GS_API_cuMemFreeAsync, &was, result);
     }
     gs_leave();

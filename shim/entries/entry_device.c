@@ -391,7 +391,7 @@ static GS_NOINLINE CUresult free_other(struct gs_state *state, CUdeviceptr dptr,
         return result;
     }
     if ((found == GS_ERR_BAD_FREE && !gs_mutant(GS_MUTANT_inside_forwarded)) ||
-        gs_host_owns(state, dptr)) {
+        gs_host_owns(state, dptr) || gs_async_owes(dptr)) {
         /* Never the driver's business: a cached block may sit at its segment's base. */
         gs_record_bad_free(state, dptr, GS_API_cuMemFree_v2);
         return CUDA_ERROR_INVALID_VALUE;

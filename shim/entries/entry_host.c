@@ -11,6 +11,7 @@
 #include "announce.h"
 #include "hit.h"
 #include "host_pools.h"
+#include "pooled.h"
 #include "record.h"
 #include "retry.h"
 #include "trace.h"
@@ -154,30 +155,35 @@ GS_EXPORT CUresult cuMemFreeHost(void *p)
 /* ---- queries --------------------------------------------------------------------- */
 
 /* The start of the pooled segment that holds the address, and how far in it lies; `p` and
- * 0 where there is none. */
-static void *segment_of(void *p, size_t *offset)
+ * 0 where there is none. False: the memory is nobody's. */
+static bool segment_of(void **p, size_t *offset)
 {
     struct gs_state *state = gs_enter();
-    uint64_t addr = (uint64_t)(uintptr_t)p;
+    uint64_t addr = (uint64_t)(uintptr_t)*p;
     struct gs_range range;
+    bool live = true;
     *offset = 0;
     if (!state) {
-        return p;
+        return true;
     }
     if (gs_host_owns(state, addr) &&
         gs_pool_find(state->host_pool, addr, &range) == GS_OK) {
         *offset = (size_t)(addr - range.segment_addr);
+        *p = (char *)*p - *offset;
+        live = gs_pooled_is_live(&range, addr);
     }
     gs_leave();
-    return (char *)p - *offset;
+    return live;
 }
 
 GS_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p,
                                                 unsigned int Flags)
 {
     size_t offset;
-    void *base = segment_of(p, &offset);
-    CUresult result = gs_real()->cuMemHostGetDevicePointer_v2(pdptr, base, Flags);
+    if (!segment_of(&p, &offset)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = gs_real()->cuMemHostGetDevicePointer_v2(pdptr, p, Flags);
     if (result == CUDA_SUCCESS) {
         *pdptr += offset;
     }
@@ -187,5 +193,6 @@ GS_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p,
 GS_EXPORT CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 {
     size_t offset;
-    return gs_real()->cuMemHostGetFlags(pFlags, segment_of(p, &offset));
+    return segment_of(&p, &offset) ? gs_real()->cuMemHostGetFlags(pFlags, p)
+                                   : CUDA_ERROR_INVALID_VALUE;
 }

@@ -7,6 +7,7 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "managed.h"
+#include "pooled.h"
 #include "submissions.h"
 
 GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,
@@ -62,18 +63,31 @@ GS_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count,
                gs_real()->cuMemPrefetchAsync_ptsz(devPtr, count, dstDevice, hStream));
 }
 
+/* The driver takes a whole allocation's bytes, or none for the whole of it. The one it
+ * knows may be larger than the one the program asked for. */
+static size_t attached_bytes(CUdeviceptr dptr, size_t length)
+{
+    struct gs_extent extent;
+    return gs_managed_extent(dptr, &extent) == GS_OK && extent.base == dptr &&
+                   extent.bytes == length
+               ? 0
+               : length;
+}
+
 GS_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr,
                                           size_t length, unsigned int flags)
 {
     struct gs_submissions *own = begin(dptr, length, (uintptr_t)hStream);
-    return end(own, gs_real()->cuStreamAttachMemAsync(hStream, dptr, length, flags));
+    return end(own, gs_real()->cuStreamAttachMemAsync(
+                        hStream, dptr, attached_bytes(dptr, length), flags));
 }
 
 GS_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr,
                                                size_t length, unsigned int flags)
 {
     struct gs_submissions *own = begin(dptr, length, GS_STREAMS_BEYOND);
-    return end(own, gs_real()->cuStreamAttachMemAsync_ptsz(hStream, dptr, length, flags));
+    return end(own, gs_real()->cuStreamAttachMemAsync_ptsz(
+                        hStream, dptr, attached_bytes(dptr, length), flags));
 }
 
 GS_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,

@@ -4,7 +4,8 @@
  * To the driver a block of the pool's is a part of its segment. The program asks after
  * its allocation: the range it gets is the block's, as natively, and with it the offset
  * that it may send to another process beside a handle. The same holds for a part of
- * another process's allocation that was opened here.
+ * another process's allocation that was opened here. Of memory that was freed it is told
+ * what the driver tells of an address it does not know.
  *
  * Owns:  nothing.   Lock: none.   Design: docs/ipc.md, "Ranges"
  */
@@ -18,47 +19,27 @@
 
 /* ---- ranges ------------------------------------------------------------------------ */
 
-struct extent {
-    CUdeviceptr base;
-    size_t bytes;
-};
-
-/* Of a part that was opened of another process's allocation. */
-static enum gs_status find_import(CUdeviceptr address, struct extent *out)
+/* Of a part that was opened of another process's allocation. It has to make sense in a
+ * library that is switched off, too. */
+static enum gs_status find_import(CUdeviceptr address, struct gs_extent *out)
 {
     struct gs_import import;
     if (gs_imports_find(address, &import) != GS_OK) {
         return GS_ERR_NOT_OURS;
     }
-    *out = (struct extent){import.pointer, import.bytes};
+    *out = (struct gs_extent){import.pointer, import.bytes, import.base};
     return GS_OK;
 }
 
-/*
- * What the program takes for the allocation around an address. `state` may be NULL: what
- * was opened here has to make sense in a library that is switched off, too.
- * Errors: GS_ERR_NOT_FOUND  it has been freed, or was never asked for
- *         GS_ERR_NOT_OURS   what the driver says
- */
-static enum gs_status find_extent(struct gs_state *state, CUdeviceptr address,
-                                  struct extent *out)
-{
-    struct gs_range range;
-    if (!state || gs_pooled_find(state, address, &range) != GS_OK) {
-        return find_import(address, out);
-    }
-    if (!gs_pooled_is_live(&range, address)) {
-        return GS_ERR_NOT_FOUND;
-    }
-    *out = (struct extent){range.block_addr, range.requested_bytes};
-    return GS_OK;
-}
-
-/* As find_extent, from outside. */
-static enum gs_status extent_of(CUdeviceptr address, struct extent *out)
+/* As gs_pooled_extent, from outside, of what was opened here as well. */
+static enum gs_status extent_of(CUdeviceptr address, struct gs_extent *out)
 {
     struct gs_state *state = gs_enter();
-    enum gs_status status = find_extent(state, address, out);
+    enum gs_status status =
+        state ? gs_pooled_extent(state, address, out) : GS_ERR_NOT_OURS;
+    if (status == GS_ERR_NOT_OURS) {
+        status = find_import(address, out);
+    }
     if (state) {
         gs_leave();
     }
@@ -68,17 +49,16 @@ static enum gs_status extent_of(CUdeviceptr address, struct extent *out)
 GS_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize,
                                            CUdeviceptr dptr)
 {
-    struct extent extent = {0};
-    CUresult result = gs_real()->cuMemGetAddressRange_v2(pbase, psize, dptr);
-    enum gs_status status =
-        result == CUDA_SUCCESS ? extent_of(dptr, &extent) : GS_ERR_NOT_OURS;
-    if (status == GS_ERR_NOT_FOUND) {
-        return CUDA_ERROR_NOT_FOUND;
+    struct gs_extent extent = {0};
+    CUresult result = gs_real()->cuMemGetAddressRange_v2(
+        pbase ? &extent.base : NULL, psize ? &extent.bytes : NULL, dptr);
+    if (result == CUDA_SUCCESS && extent_of(dptr, &extent) == GS_ERR_NOT_FOUND) {
+        result = CUDA_ERROR_NOT_FOUND;
     }
-    if (status == GS_OK && pbase) {
+    if (result == CUDA_SUCCESS && pbase) {
         *pbase = extent.base;
     }
-    if (status == GS_OK && psize) {
+    if (result == CUDA_SUCCESS && psize) {
         *psize = extent.bytes;
     }
     return result;
@@ -94,80 +74,78 @@ static inline void look_at(CUpointer_attribute attribute)
     }
 }
 
-static inline bool is_range(CUpointer_attribute attribute)
+/* CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, which headers before 12.3 lack. */
+#define MEMORY_BLOCK_ID 20
+
+/* The ids of allocations are small numbers, and those of blocks no number of theirs. */
+#define BLOCK_ID       ((uint64_t)1 << 63)
+#define ID_OFFSET_BITS 24u
+#define ID_STEP_BYTES  512u
+
+/*
+ * What the driver says of the segment, of the block: an id of its own as each allocation
+ * has, so that nobody takes two blocks for one. It is the same again for a later block
+ * in the same place: what was registered for the first is right for the second.
+ */
+static uint64_t block_id(uint64_t segment_id, const struct gs_extent *extent)
 {
-    return attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
-           attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE;
+    uint64_t offset = (extent->base - extent->segment) / ID_STEP_BYTES;
+    return BLOCK_ID | segment_id << ID_OFFSET_BITS | offset;
 }
 
-static void put(CUpointer_attribute attribute, const struct extent *extent, void *data)
+/* Of the segment; `extent`: of the block, or NULL. */
+static void correct(CUpointer_attribute attribute, const struct gs_extent *extent,
+                    void *data)
 {
-    if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
+    if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE && gs_async_in_use()) {
+        *(CUmemoryPool *)data = gs_async_pool_shown(*(CUmemoryPool *)data);
+    } else if (!extent) {
+        return;
+    } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
         *(CUdeviceptr *)data = extent->base;
-    } else {
+    } else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
         *(size_t *)data = extent->bytes;
+    } else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
+               (int)attribute == MEMORY_BLOCK_ID) {
+        *(unsigned long long *)data = block_id(*(unsigned long long *)data, extent);
     }
 }
+
+/* An address that no driver knows: what it says of it, it says of freed memory. */
+static const char nobodys;
 
 GS_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
                                          CUdeviceptr ptr)
 {
-    struct extent extent;
+    struct gs_extent extent;
     look_at(attribute);
-    CUresult result = gs_real()->cuPointerGetAttribute(data, attribute, ptr);
-    if (GS_UNLIKELY(is_range(attribute)) && result == CUDA_SUCCESS) {
-        enum gs_status status = extent_of(ptr, &extent);
-        if (status == GS_OK) {
-            put(attribute, &extent, data);
-        } else if (status == GS_ERR_NOT_FOUND) {
-            result = CUDA_ERROR_INVALID_VALUE;
-        }
+    enum gs_status status = extent_of(ptr, &extent);
+    if (GS_UNLIKELY(status == GS_ERR_NOT_FOUND)) {
+        ptr = (CUdeviceptr)(uintptr_t)&nobodys;
     }
-    if (gs_async_in_use() && attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE &&
-        result == CUDA_SUCCESS) {
-        *(CUmemoryPool *)data = gs_async_pool_shown(*(CUmemoryPool *)data);
+    CUresult result = gs_real()->cuPointerGetAttribute(data, attribute, ptr);
+    if (result == CUDA_SUCCESS) {
+        correct(attribute, status == GS_OK ? &extent : NULL, data);
     }
     return result;
-}
-
-/* Of a pointer that means nothing, this call tells zero. */
-static void complete_ranges(unsigned count, const CUpointer_attribute *attributes,
-                            void **data, CUdeviceptr ptr)
-{
-    struct extent extent;
-    enum gs_status status = extent_of(ptr, &extent);
-    if (status == GS_ERR_NOT_FOUND) {
-        extent = (struct extent){0};
-    } else if (status != GS_OK) {
-        return;
-    }
-    for (unsigned i = 0; i < count; i++) {
-        if (is_range(attributes[i])) {
-            put(attributes[i], &extent, data[i]);
-        }
-    }
 }
 
 GS_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
                                           CUpointer_attribute *attributes, void **data,
                                           CUdeviceptr ptr)
 {
-    bool ranges = false;
+    struct gs_extent extent;
     for (unsigned i = 0; attributes && i < numAttributes; i++) {
         look_at(attributes[i]);
-        ranges |= is_range(attributes[i]);
+    }
+    enum gs_status status = extent_of(ptr, &extent);
+    if (GS_UNLIKELY(status == GS_ERR_NOT_FOUND)) {
+        ptr = (CUdeviceptr)(uintptr_t)&nobodys;
     }
     CUresult result =
         gs_real()->cuPointerGetAttributes(numAttributes, attributes, data, ptr);
-    if (ranges && result == CUDA_SUCCESS) {
-        complete_ranges(numAttributes, attributes, data, ptr);
-    }
-    for (unsigned i = 0;
-         gs_async_in_use() && result == CUDA_SUCCESS && attributes && i < numAttributes;
-         i++) {
-        if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) {
-            *(CUmemoryPool *)data[i] = gs_async_pool_shown(*(CUmemoryPool *)data[i]);
-        }
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < numAttributes; i++) {
+        correct(attributes[i], status == GS_OK ? &extent : NULL, data[i]);
     }
     return result;
 }
@@ -179,6 +157,10 @@ GS_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute 
     struct gs_state *state = gs_enter();
     if (!state) {
         return gs_real()->cuPointerSetAttribute(value, attribute, ptr);
+    }
+    struct gs_extent extent;
+    if (gs_pooled_extent(state, ptr, &extent) == GS_ERR_NOT_FOUND) {
+        ptr = (CUdeviceptr)(uintptr_t)&nobodys;
     }
     gs_pooled_retain(state, ptr);
     gs_host_retain(state, ptr);

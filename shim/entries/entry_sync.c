@@ -126,7 +126,7 @@ static GS_NOINLINE void fail_context(CUcontext ctx)
     if (context && context->heap) {
         gs_heap_poison(context->heap);
         gs_host_context_fails(context);
-        gs_managed_context_end(context); /* what it had is the driver's from now on */
+        gs_managed_context_fails(context);
         gs_context_never_idle(context);
     }
     gs_leave();

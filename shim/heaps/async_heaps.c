@@ -78,7 +78,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     gs_limits_leave(GS_CHARGE_DEVICE, addr);
     CUresult result = gs_async_return(heap, addr);
     if (result == CUDA_ERROR_NOT_READY) {
-        gs_async_owe(heap, addr);
+        gs_async_owe(heap, addr, bytes);
     }
     gs_limits_left(result == CUDA_SUCCESS);
     __atomic_sub_fetch(&heap->mapped, 1, __ATOMIC_RELEASE);

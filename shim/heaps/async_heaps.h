@@ -47,6 +47,10 @@ static inline CUstream gs_async_stream(CUstream stream)
     return stream == CU_STREAM_LEGACY ? NULL : stream;
 }
 
+/* Whether an address lies in a segment that is nobody's, and still to be given back: a
+ * free of it is never the driver's business. */
+bool gs_async_owes(uint64_t addr);
+
 /*
  * The heap of a stream of the current context; made at first sight. `stream` is not the
  * thread's own default stream. NULL: that stream's memory is the driver's.

@@ -176,13 +176,17 @@ CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr)
     return result;
 }
 
-void gs_async_owe(struct gs_async_heap *heap, uint64_t addr)
+static unsigned owing; /* atomic: segments, of all heaps */
+
+void gs_async_owe(struct gs_async_heap *heap, uint64_t addr, size_t bytes)
 {
     struct owed *owed = calloc(1, sizeof(*owed));
     if (!owed) {
         return; /* it stays with the driver's pool until the process ends */
     }
     owed->addr = addr;
+    owed->bytes = bytes;
+    __atomic_add_fetch(&owing, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(&gs_async_lock);
     owed->next = heap->owed;
     heap->owed = owed;
@@ -198,11 +202,29 @@ void gs_async_settle(struct gs_async_heap *heap)
     while (owed) {
         struct owed *next = owed->next;
         if (gs_async_return(heap, owed->addr) == CUDA_ERROR_NOT_READY) {
-            gs_async_owe(heap, owed->addr);
+            gs_async_owe(heap, owed->addr, owed->bytes);
         }
+        __atomic_sub_fetch(&owing, 1, __ATOMIC_RELAXED);
         free(owed);
         owed = next;
     }
+}
+
+bool gs_async_owes(uint64_t addr)
+{
+    bool found = false;
+    if (GS_LIKELY(__atomic_load_n(&owing, __ATOMIC_RELAXED) == 0)) {
+        return false;
+    }
+    pthread_mutex_lock(&gs_async_lock);
+    for (const struct gs_async_heap *heap = gs_async_heaps; heap && !found;
+         heap = heap->next) {
+        for (const struct owed *owed = heap->owed; owed && !found; owed = owed->next) {
+            found = addr - owed->addr < owed->bytes;
+        }
+    }
+    pthread_mutex_unlock(&gs_async_lock);
+    return found;
 }
 
 /* Has the heap's stream nothing to do? */
@@ -378,4 +400,5 @@ void gs_async_order_reset(void)
 {
     pthread_cond_init(&user_left, NULL);
     own_streams = NULL;
+    owing = 0;
 }

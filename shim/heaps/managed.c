@@ -25,6 +25,7 @@
 #include "host_pools.h"
 #include "log.h"
 #include "managed_ranges.h"
+#include "pooled.h"
 #include "record.h"
 #include "retry.h"
 #include "trace.h"
@@ -165,8 +166,11 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
     if (keep) {
         __atomic_add_fetch(&requests, 1, __ATOMIC_RELAXED);
     }
-    if (keep && gs_ranges_take(ranges, owner_of(context), flags, rounded, is_ready, state,
-                               &range) == GS_OK) {
+    struct gs_managed_range wish = {.bytes = rounded,
+                                    .asked_bytes = bytes,
+                                    .owner = owner_of(context),
+                                    .flags = flags};
+    if (keep && gs_ranges_take(ranges, &wish, is_ready, state, &range) == GS_OK) {
         __atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
         gs_announce_hand_out("cuMemAllocManaged", range.addr, bytes);
         *out = range.addr;
@@ -174,9 +178,9 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
         size_t made;
         result = ask_driver(state, context, out, bytes, rounded, flags, keep, &made);
         if (result == CUDA_SUCCESS && keep && out) {
-            range = (struct gs_managed_range){
-                .addr = *out, .bytes = made, .owner = owner_of(context), .flags = flags};
-            know(&range);
+            wish.addr = *out;
+            wish.bytes = made;
+            know(&wish);
             gs_announce_hand_out("cuMemAllocManaged", *out, bytes);
         }
     }
@@ -281,7 +285,31 @@ bool gs_managed_free(struct gs_state *state, CUdeviceptr dptr, CUresult *result)
 bool gs_managed_refuses(CUdeviceptr dptr)
 {
     struct gs_managed_range range;
-    return ranges && gs_ranges_claim(ranges, dptr, &range) == GS_ERR_BAD_FREE;
+    enum gs_status found =
+        ranges ? gs_ranges_find(ranges, dptr, &range) : GS_ERR_NOT_OURS;
+    return found == GS_ERR_NOT_FOUND || (found == GS_OK && range.addr != dptr);
+}
+
+void gs_managed_gone(CUdeviceptr dptr)
+{
+    struct gs_managed_range range;
+    if (ranges && gs_ranges_claim(ranges, dptr, &range) != GS_OK) {
+        return; /* it was not known */
+    }
+}
+
+enum gs_status gs_managed_extent(CUdeviceptr address, struct gs_extent *out)
+{
+    struct gs_managed_range range;
+    enum gs_status status =
+        ranges ? gs_ranges_find(ranges, address, &range) : GS_ERR_NOT_OURS;
+    if (status == GS_OK && address - range.addr >= range.asked_bytes) {
+        status = GS_ERR_NOT_FOUND; /* the rounding is nobody's */
+    }
+    if (status == GS_OK) {
+        *out = (struct gs_extent){range.addr, range.asked_bytes, range.addr};
+    }
+    return status;
 }
 
 void gs_managed_spoil(CUdeviceptr dptr, size_t bytes)
@@ -294,6 +322,21 @@ void gs_managed_spoil(CUdeviceptr dptr, size_t bytes)
 /* ---- giving back ---------------------------------------------------------------------
  */
 
+/* The thread may have no context, or another. */
+static CUresult return_range(const struct gs_managed_range *range)
+{
+    const struct gs_context *context = (const struct gs_context *)(uintptr_t)range->owner;
+    bool pushed;
+    gs_announce_begin("giving memory back", false);
+    CUresult result = gs_context_push(context->handle, &pushed);
+    if (result == CUDA_SUCCESS) {
+        result = gs_real()->cuMemFree_v2(range->addr);
+    }
+    gs_context_pop(pushed);
+    gs_announce_end();
+    return result;
+}
+
 /* Everything beyond `limit` bytes, and what was kept before `since`, of an owner or of
  * all (0). */
 static size_t give_back(uint64_t owner, size_t limit, uint64_t since)
@@ -302,9 +345,7 @@ static size_t give_back(uint64_t owner, size_t limit, uint64_t since)
     size_t given = 0;
     static struct gs_log_limit log_limit;
     while (gs_ranges_evict(ranges, owner, limit, since, &range) == GS_OK) {
-        gs_announce_begin("giving memory back", false);
-        CUresult result = gs_real()->cuMemFree_v2(range.addr);
-        gs_announce_end();
+        CUresult result = return_range(&range);
         given += range.bytes;
         if (result != CUDA_SUCCESS) {
             gs_log_once(&log_limit, GS_LOG_INFO,
@@ -354,6 +395,13 @@ void gs_managed_relax(const struct gs_context *context)
     if (ranges && gs_ranges_kept_bytes(ranges) > 0 && !gs_captures_active()) {
         (void)give_back(owner_of(context), limit_at(now),
                         age_ns && now > age_ns ? now - age_ns : 0);
+    }
+}
+
+void gs_managed_context_fails(const struct gs_context *context)
+{
+    if (ranges) {
+        gs_ranges_fail(ranges, owner_of(context));
     }
 }
 

@@ -24,12 +24,17 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
  */
 bool gs_managed_free(struct gs_state *state, CUdeviceptr dptr, CUresult *result);
 
-/*
- * A free in a stream's order of something that is not the device pool's. Returns true if
- * the driver must not see it, for the address lies in a range that is kept. A range in
- * use is not known any more afterwards.
- */
+/* A free in a stream's order of something that is not the device pool's. Returns true if
+ * the driver must not see it: the address lies in a range that is kept, or inside one. */
 bool gs_managed_refuses(CUdeviceptr dptr);
+/* The driver has freed it so: it is known no more. */
+void gs_managed_gone(CUdeviceptr dptr);
+
+struct gs_extent;
+
+/* The allocation around an address (pooled.h). Errors: GS_ERR_NOT_FOUND (it is kept, and
+ * nobody's), GS_ERR_NOT_OURS */
+enum gs_status gs_managed_extent(CUdeviceptr address, struct gs_extent *out) GS_MUST_USE;
 
 /* These bytes were advised, prefetched, attached or the like: the ranges they lie in go
  * back to the driver when they are freed. */
@@ -44,6 +49,8 @@ void gs_managed_trim_if_quiet(struct gs_state *state);
  * back. */
 void gs_managed_relax(const struct gs_context *context);
 
+/* A context has failed for good: nothing more is served from what it had. */
+void gs_managed_context_fails(const struct gs_context *context);
 /* A context has ended, and its managed memory with it. */
 void gs_managed_context_end(const struct gs_context *context);
 

@@ -20,6 +20,7 @@
 struct node {
     struct gs_managed_range range;
     bool kept;
+    bool dead; /* freed before its owner failed: nobody's for ever */
     uint64_t kept_since;
     struct node *older, *younger; /* kept */
     struct node *next;            /* while several are taken out */
@@ -185,23 +186,38 @@ enum gs_status gs_ranges_add(struct gs_ranges *ranges,
     return node ? GS_OK : GS_ERR_HOST_NOMEM;
 }
 
-enum gs_status gs_ranges_take(struct gs_ranges *ranges, uint64_t owner, unsigned flags,
-                              size_t bytes, gs_ranges_ready *ready, void *self,
-                              struct gs_managed_range *out)
+enum gs_status gs_ranges_take(struct gs_ranges *ranges,
+                              const struct gs_managed_range *wish, gs_ranges_ready *ready,
+                              void *self, struct gs_managed_range *out)
 {
-    struct search search = {
-        .wanted = {.range = {.owner = owner, .flags = flags, .bytes = bytes}}};
+    struct search search = {.wanted = {.range = *wish}};
     enum gs_status status = GS_ERR_NOT_FOUND;
+    search.wanted.range.addr = 0; /* before any other of its size */
     pthread_mutex_lock(&ranges->lock);
     (void)tfind(&search, &ranges->by_size, descend);
     struct node *best = search.best;
-    if (best && best->range.owner == owner && best->range.flags == flags &&
-        best->range.bytes - bytes <= bytes / SLACK_SHARE &&
+    if (best && best->range.owner == wish->owner && best->range.flags == wish->flags &&
+        best->range.bytes - wish->bytes <= wish->bytes / SLACK_SHARE &&
         (best->range.point == 0 || ready(self, best->range.point))) {
         take_from_kept(ranges, best);
         best->range.point = 0;
+        best->range.asked_bytes = wish->asked_bytes;
         *out = best->range;
         status = GS_OK;
+    }
+    pthread_mutex_unlock(&ranges->lock);
+    return status;
+}
+
+enum gs_status gs_ranges_find(struct gs_ranges *ranges, uint64_t addr,
+                              struct gs_managed_range *out)
+{
+    enum gs_status status = GS_ERR_NOT_OURS;
+    pthread_mutex_lock(&ranges->lock);
+    const struct node *found = around(ranges, addr, 1);
+    if (found) {
+        status = found->kept || found->dead ? GS_ERR_NOT_FOUND : GS_OK;
+        *out = found->range;
     }
     pthread_mutex_unlock(&ranges->lock);
     return status;
@@ -216,7 +232,7 @@ enum gs_status gs_ranges_claim(struct gs_ranges *ranges, uint64_t addr,
     if (found) {
         status = GS_ERR_BAD_FREE;
     }
-    if (found && !found->kept && found->range.addr == addr) {
+    if (found && !found->kept && !found->dead && found->range.addr == addr) {
         *out = found->range;
         take_out(ranges, found);
         free(found);
@@ -304,14 +320,36 @@ static void visit(const void *at, VISIT when, void *closure)
     }
 }
 
-void gs_ranges_forget(struct gs_ranges *ranges, uint64_t owner)
+/* All of an owner's, as a list; lock is held. */
+static struct node *all_of(struct gs_ranges *ranges, uint64_t owner)
 {
     struct walk walk = {.owner = owner};
-    struct node *node;
-    pthread_mutex_lock(&ranges->lock);
     twalk_r(ranges->by_address, visit, &walk);
-    while ((node = walk.found) != NULL) {
-        walk.found = node->next;
+    return walk.found;
+}
+
+void gs_ranges_fail(struct gs_ranges *ranges, uint64_t owner)
+{
+    struct node *node, *next;
+    pthread_mutex_lock(&ranges->lock);
+    for (node = all_of(ranges, owner); node; node = next) {
+        next = node->next;
+        if (node->kept) {
+            take_from_kept(ranges, node);
+            node->dead = true;
+        } else {
+            node->range.spoiled = true;
+        }
+    }
+    pthread_mutex_unlock(&ranges->lock);
+}
+
+void gs_ranges_forget(struct gs_ranges *ranges, uint64_t owner)
+{
+    struct node *node, *next;
+    pthread_mutex_lock(&ranges->lock);
+    for (node = all_of(ranges, owner); node; node = next) {
+        next = node->next;
         take_out(ranges, node);
         free(node);
     }

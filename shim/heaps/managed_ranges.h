@@ -16,11 +16,12 @@ struct gs_ranges;
 /* A range, as its caller gets it or gives it. */
 struct gs_managed_range {
     uint64_t addr;
-    size_t bytes;   /* as the driver made it */
-    uint64_t owner; /* whatever memory is keyed by: a context */
-    unsigned flags; /* of its allocation */
-    bool spoiled;   /* has properties that the next owner must not find */
-    uint64_t point; /* kept: 0, or what `ready` is asked before it is handed out */
+    size_t bytes;       /* as the driver made it */
+    size_t asked_bytes; /* in use: what the program asked for */
+    uint64_t owner;     /* whatever memory is keyed by: a context */
+    unsigned flags;     /* of its allocation */
+    bool spoiled;       /* has properties that the next owner must not find */
+    uint64_t point;     /* kept: 0, or what `ready` is asked before it is handed out */
 };
 
 /* Whether a range that was kept with this point may be handed out now. */
@@ -37,13 +38,22 @@ enum gs_status gs_ranges_add(struct gs_ranges *ranges,
                              const struct gs_managed_range *range) GS_MUST_USE;
 
 /*
- * A kept range of this owner and these flags: the smallest that has `bytes`, if it is
- * less than an eighth larger and ready; it is in use from now on.
+ * A kept range of the owner and flags wished for: the smallest that has `bytes`, if it is
+ * less than an eighth larger and ready; it is in use from now on, with the wish's
+ * asked_bytes.
  * Out:    *out
  * Errors: GS_ERR_NOT_FOUND
  */
-enum gs_status gs_ranges_take(struct gs_ranges *ranges, uint64_t owner, unsigned flags,
-                              size_t bytes, gs_ranges_ready *ready, void *self,
+enum gs_status gs_ranges_take(struct gs_ranges *ranges,
+                              const struct gs_managed_range *wish, gs_ranges_ready *ready,
+                              void *self, struct gs_managed_range *out) GS_MUST_USE;
+
+/*
+ * The range in use around an address, left as it is.
+ * Out:    *out
+ * Errors: GS_ERR_NOT_OURS, GS_ERR_NOT_FOUND (it is kept, or was when its owner failed)
+ */
+enum gs_status gs_ranges_find(struct gs_ranges *ranges, uint64_t addr,
                               struct gs_managed_range *out) GS_MUST_USE;
 
 /*
@@ -72,6 +82,9 @@ void gs_ranges_spoil(struct gs_ranges *ranges, uint64_t addr, size_t bytes);
 enum gs_status gs_ranges_evict(struct gs_ranges *ranges, uint64_t owner, size_t limit,
                                uint64_t since, struct gs_managed_range *out) GS_MUST_USE;
 
+/* An owner has failed: what is kept of its is never handed out or given to the driver,
+ * what is in use is not to be kept. */
+void gs_ranges_fail(struct gs_ranges *ranges, uint64_t owner);
 /* An owner and all its memory are gone. */
 void gs_ranges_forget(struct gs_ranges *ranges, uint64_t owner);
 

@@ -1,15 +1,36 @@
 /*
- * pooled.c - addresses of the program's, looked up in the pool of device memory.
- * Owns:  nothing.   Lock: the pool locks itself.
+ * pooled.c - addresses of the program's, looked up in what the pools have handed out.
+ * Owns:  nothing.   Lock: the pools lock themselves.
  */
 #include "pooled.h"
 
+#include "async_heaps.h"
+#include "host_pools.h"
+#include "managed.h"
 #include "mutants.h"
 
 enum gs_status gs_pooled_find(struct gs_state *state, CUdeviceptr address,
                               struct gs_range *out)
 {
     return state->pool ? gs_pool_find(state->pool, address, out) : GS_ERR_NOT_OURS;
+}
+
+enum gs_status gs_pooled_extent(struct gs_state *state, CUdeviceptr address,
+                                struct gs_extent *out)
+{
+    struct gs_range range;
+    if (gs_pooled_find(state, address, &range) != GS_OK &&
+        (!gs_host_owns(state, address) ||
+         gs_pool_find(state->host_pool, address, &range) != GS_OK)) {
+        return gs_async_owes(address) ? GS_ERR_NOT_FOUND
+                                      : gs_managed_extent(address, out);
+    }
+    if (!gs_pooled_is_live(&range, address)) {
+        return GS_ERR_NOT_FOUND;
+    }
+    *out =
+        (struct gs_extent){range.block_addr, range.requested_bytes, range.segment_addr};
+    return GS_OK;
 }
 
 void gs_pooled_retain(struct gs_state *state, CUdeviceptr address)

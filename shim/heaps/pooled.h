@@ -1,5 +1,5 @@
 /*
- * pooled.h - which of the pool's device memory an address of the program's means.
+ * pooled.h - which of the pool's memory an address of the program's means.
  */
 #ifndef GS_POOLED_H
 #define GS_POOLED_H
@@ -9,6 +9,22 @@
 /* Where an address of device memory lies. Errors: GS_ERR_NOT_OURS */
 enum gs_status gs_pooled_find(struct gs_state *state, CUdeviceptr address,
                               struct gs_range *out) GS_MUST_USE;
+
+/* What the program takes for an allocation. */
+struct gs_extent {
+    CUdeviceptr base;
+    size_t bytes; /* as asked for; of pinned memory of a page and more, whole pages */
+    CUdeviceptr segment; /* where the driver's allocation begins that it is a part of */
+};
+
+/*
+ * The allocation around an address, if it is device, pinned or managed memory that the
+ * pool hands out.
+ * Errors: GS_ERR_NOT_FOUND  the memory is nobody's: freed, or never asked for
+ *         GS_ERR_NOT_OURS   the driver's own, or none
+ */
+enum gs_status gs_pooled_extent(struct gs_state *state, CUdeviceptr address,
+                                struct gs_extent *out) GS_MUST_USE;
 
 /* From now on its segment serves its present tenants only. Nothing for an address that is
  * not the pool's. */

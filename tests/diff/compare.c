@@ -8,6 +8,9 @@
 
 enum after { GO_ON, END };
 
+/* Of CUpointer_attribute: nothing of CUDA is used here. */
+enum { SYNC_MEMOPS = 6, MAPPING_SIZE = 18 };
+
 /* Two answers to an operation. */
 struct pair {
     const struct diff_list *list;
@@ -72,25 +75,36 @@ static bool codes(const struct pair *pair, long long native, long long other)
 /* ---- rules --------------------------------------------------------------------------
  */
 
-/* A block lies in a segment: that begins in front of it, or with it, and is as large. */
-static bool wider(const struct pair *pair)
+/* A block of pinned memory has whole pages, from a page on. */
+static bool whole_pages(const struct pair *pair)
 {
-    static const char *const names[] = {"before", "size"};
+    const long long page = 4096;
     long long native, other;
 
-    if (!of_kind(pair, "dhgai"))
-        return false;
-    for (unsigned i = 0; i < 2; i++)
-        if (number(pair->native, names[i], &native) &&
-            (!number(pair->other, names[i], &other) || other < native))
-            return false;
-    return true;
+    return of_kind(pair, "h") && number(pair->native, "size", &native) &&
+           number(pair->other, "size", &other) && native > page &&
+           other == (native + page - 1) / page * page;
 }
 
-/* Blocks of a segment have one id. */
-static bool shared_id(const struct pair *pair)
+/* What the driver has mapped is the segment, which is as large as the block. */
+static bool whole_mapping(const struct pair *pair)
 {
-    return of_kind(pair, "dhga");
+    long long native, other;
+
+    return pair->op->args[1] + 1 == MAPPING_SIZE && of_kind(pair, "dhgai") &&
+           number(pair->native, "size", &native) && number(pair->other, "size", &other) &&
+           other >= native;
+}
+
+/* To another process, what is opened is the segment: of memory from 2 MiB on. */
+static bool whole_import(const struct pair *pair)
+{
+    const long long step = 2 << 20;
+    long long native, other;
+
+    return of_kind(pair, "i") && number(pair->native, "size", &native) &&
+           number(pair->other, "size", &other) && native > step &&
+           other == (native + step - 1) / step * step;
 }
 
 static bool either_alias(const struct pair *pair)
@@ -148,11 +162,17 @@ static bool both_refuse(const struct pair *pair)
            codes(pair, 901, 1);
 }
 
-/* What was freed is idle in the pool, and still the driver's memory. */
-static bool still_mapped(const struct pair *pair)
+/* A free that tells of a failed context has freed the memory, or has not. */
+static bool freed_with_failure(const struct pair *pair)
 {
-    return of_kind(pair, "dhgap") && (codes(pair, 500, 0) || codes(pair, 1, 0) ||
-                                      codes(pair, 1, 801) || codes(pair, 1, 201));
+    return is(pair->native, "told", "1") && is(pair->other, "told", "1");
+}
+
+/* When a free in a stream's order runs is a matter of time. */
+static bool freed_in_order(const struct pair *pair)
+{
+    return (of_kind(pair, "a") && (codes(pair, 1, 0) || codes(pair, 500, 0))) ||
+           (of_kind(pair, "ad") && (codes(pair, 0, 1) || codes(pair, 0, 500)));
 }
 
 /* The segment is open already, or what natively lay there was. */
@@ -170,7 +190,7 @@ static bool stale_handle(const struct pair *pair)
 /* SYNC_MEMOPS is set for all of a segment. */
 static bool marked_beside(const struct pair *pair)
 {
-    return pair->op->args[1] + 1 == 6 && of_kind(pair, "dha");
+    return pair->op->args[1] + 1 == SYNC_MEMOPS && of_kind(pair, "dha");
 }
 
 /* A thread's context has ended, and a new one has its handle. */

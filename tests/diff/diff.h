@@ -114,13 +114,21 @@ void diff_play(const struct diff_list *list, struct diff_answers *shared, unsign
 /* ---- equivalence: compare.c ---------------------------------------------------------
  */
 
+/* Rows of the relation. */
+enum {
+    DIFF_EXCEPTIONS = 0
+#define DIFF_EXCUSE(id, operation, field, rule, modes, after) +1
+#include "relation.def"
+#undef DIFF_EXCUSE
+};
+
 struct diff_verdict {
     bool same;
-    unsigned op;             /* the first one that differs */
-    unsigned compared;       /* operations looked at */
-    unsigned excused;        /* of them, those that differ as relation.def allows */
-    unsigned left;           /* operations behind an excuse that ends the comparison */
-    unsigned exceptions[32]; /* by row of relation.def */
+    unsigned op;       /* the first one that differs */
+    unsigned compared; /* operations looked at */
+    unsigned excused;  /* of them, those that differ as relation.def allows */
+    unsigned left;     /* operations behind an excuse that ends the comparison */
+    unsigned exceptions[DIFF_EXCEPTIONS]; /* by row of relation.def */
     char why[64];
 };
 

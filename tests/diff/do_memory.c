@@ -67,6 +67,8 @@ static bool unused(struct diff_call *call, const struct diff_memory *memory)
 static void freed(struct diff_call *call, struct diff_memory *memory, CUresult code)
 {
     diff_say(call, " kind=%c own=%d", memory->kind, memory->ctx == call->ctx);
+    memory->told |= code == CUDA_ERROR_ILLEGAL_ADDRESS &&
+                    (memory->kind == 'h') == (call->op->kind == DIFF_host_free);
     if (diff_code(call, "code", code) != CUDA_SUCCESS)
         return;
     memory->state = DIFF_GONE;
@@ -237,12 +239,15 @@ void diff_do_attach(struct diff_call *call)
     static const unsigned flags[] = {CU_MEM_ATTACH_GLOBAL, CU_MEM_ATTACH_HOST,
                                      CU_MEM_ATTACH_SINGLE, 7};
     struct diff_memory *memory = diff_memory_of(call, 0);
+    const uint64_t lengths[] = {0, memory ? memory->bytes : 0,
+                                memory ? memory->bytes / 2 : 0};
     struct diff_use use;
 
     if (memory && diff_use_stream(call, 2, memory, NULL, &use))
         diff_used(call, &use,
                   diff_code(call, "code",
-                            cuStreamAttachMemAsync(use.stream, memory->at, 0,
+                            cuStreamAttachMemAsync(use.stream, memory->at,
+                                                   lengths[call->op->args[1] / 4 % 3],
                                                    flags[call->op->args[1] % 4])),
                   memory, NULL);
 }
@@ -375,10 +380,13 @@ void diff_do_host_flags(struct diff_call *call)
     struct diff_memory *memory = diff_memory_of(call, 0);
     unsigned flags = 77;
 
-    if (memory && diff_code(call, "code",
-                            cuMemHostGetFlags(&flags, (void *)(uintptr_t)inside(
-                                                          memory, call->op->args[1]))) ==
-                      CUDA_SUCCESS)
+    if (!memory)
+        return;
+    diff_say_memory(call, memory);
+    if (diff_code(call, "code",
+                  cuMemHostGetFlags(
+                      &flags, (void *)(uintptr_t)inside(memory, call->op->args[1]))) ==
+        CUDA_SUCCESS)
         diff_say(call, " flags=%u", flags);
 }
 
@@ -387,10 +395,13 @@ void diff_do_host_pointer(struct diff_call *call)
     struct diff_memory *memory = diff_memory_of(call, 0);
     CUdeviceptr at = UNTOUCHED;
 
-    if (memory && diff_code(call, "code",
-                            cuMemHostGetDevicePointer(
-                                &at, (void *)(uintptr_t)inside(memory, call->op->args[1]),
-                                0)) == CUDA_SUCCESS)
+    if (!memory)
+        return;
+    diff_say_memory(call, memory);
+    if (diff_code(call, "code",
+                  cuMemHostGetDevicePointer(
+                      &at, (void *)(uintptr_t)inside(memory, call->op->args[1]), 0)) ==
+        CUDA_SUCCESS)
         diff_say_where(call, "at", at);
 }
 

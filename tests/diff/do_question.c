@@ -13,10 +13,10 @@ static uint64_t inside(const struct diff_memory *memory, int64_t which)
     return memory->at + steps[which % 6] % (memory->bytes ? memory->bytes : 1);
 }
 
-static void say_memory(struct diff_call *call, const struct diff_memory *memory)
+void diff_say_memory(struct diff_call *call, const struct diff_memory *memory)
 {
-    diff_say(call, " kind=%c bytes=%llu", memory->kind,
-             (unsigned long long)memory->bytes);
+    diff_say(call, " kind=%c bytes=%llu%s", memory->kind,
+             (unsigned long long)memory->bytes, memory->told ? " told=1" : "");
 }
 
 /* How far in front of the memory an address is. */
@@ -34,7 +34,7 @@ void diff_do_range(struct diff_call *call)
 
     if (!memory)
         return;
-    say_memory(call, memory);
+    diff_say_memory(call, memory);
     if (diff_code(call, "code",
                   cuMemGetAddressRange(&base, &bytes, inside(memory, call->op->args[1]))))
         return;
@@ -50,7 +50,7 @@ void diff_do_range_again(struct diff_call *call)
 
     if (!memory)
         return;
-    say_memory(call, memory);
+    diff_say_memory(call, memory);
     diff_code(call, "code", cuMemGetAddressRange(&base, &bytes, memory->at));
 }
 
@@ -133,7 +133,7 @@ void diff_do_attribute(struct diff_call *call)
 
     if (!memory)
         return;
-    say_memory(call, memory);
+    diff_say_memory(call, memory);
     if (diff_code(
             call, "code",
             cuPointerGetAttribute(value, attribute, inside(memory, call->op->args[2]))) ==
@@ -148,7 +148,7 @@ void diff_do_attribute_again(struct diff_call *call)
 
     if (!memory)
         return;
-    say_memory(call, memory);
+    diff_say_memory(call, memory);
     diff_code(call, "code",
               cuPointerGetAttribute(value, (CUpointer_attribute)(call->op->args[1] + 1),
                                     memory->at));
@@ -165,7 +165,7 @@ void diff_do_attributes(struct diff_call *call)
 
     if (!memory)
         return;
-    say_memory(call, memory);
+    diff_say_memory(call, memory);
     if (diff_code(call, "code",
                   cuPointerGetAttributes(4, attributes, data,
                                          inside(memory, call->op->args[1]))))
@@ -181,7 +181,7 @@ void diff_do_mark(struct diff_call *call)
 
     if (!memory)
         return;
-    say_memory(call, memory);
+    diff_say_memory(call, memory);
     diff_code(
         call, "code",
         cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory->at));

@@ -55,7 +55,7 @@ static struct {
 /* What all jobs have found. In memory that they share. */
 struct totals {
     atomic_ullong next, compared, excused, left, differences;
-    atomic_ullong exceptions[32], kinds[DIFF_KINDS], called[DIFF_KINDS];
+    atomic_ullong exceptions[DIFF_EXCEPTIONS], kinds[DIFF_KINDS], called[DIFF_KINDS];
 };
 static struct totals *totals;
 

@@ -49,6 +49,7 @@ struct diff_memory {
     uint8_t process;
     uint8_t ctx;
     char kind;
+    bool told;     /* its free was answered with the failure of its context */
     uint32_t life; /* how many this slot has had */
     uint64_t at, bytes;
     uint64_t id; /* the buffer it was said to be in; 0: not asked */
@@ -92,6 +93,8 @@ CUresult diff_code(struct diff_call *call, const char *name, CUresult code);
 /* Of an allocation that is out of memory: how much there is, and was wanted. */
 void diff_say_full(struct diff_call *call, CUresult code, uint64_t wanted);
 /* " NAME=whose+offset": which live memory an address is in. */
+/* Kind and size of the memory, and whether its free told of a failure. */
+void diff_say_memory(struct diff_call *call, const struct diff_memory *memory);
 void diff_say_where(struct diff_call *call, const char *name, uint64_t address);
 
 /* ---- slots --------------------------------------------------------------------------

@@ -55,10 +55,13 @@ static void put_back(struct gs_ranges *ranges, uint64_t addr, uint64_t now)
 static uint64_t take(struct gs_ranges *ranges, uint64_t owner, unsigned flags,
                      size_t bytes)
 {
+    const struct gs_managed_range wish = {
+        .bytes = bytes, .asked_bytes = bytes - 1, .owner = owner, .flags = flags};
     struct gs_managed_range range;
 
-    if (gs_ranges_take(ranges, owner, flags, bytes, yes, NULL, &range) != GS_OK)
+    if (gs_ranges_take(ranges, &wish, yes, NULL, &range) != GS_OK)
         return 0;
+    cr_expect_eq(range.asked_bytes, bytes - 1);
     return range.addr;
 }
 
@@ -112,6 +115,7 @@ Test(managed_ranges, tells_bad_frees)
 Test(managed_ranges, waits_until_a_range_is_ready)
 {
     struct gs_ranges *ranges = new_ranges();
+    const struct gs_managed_range wish = {.bytes = 64 * KIB, .owner = 1, .flags = 1};
     struct gs_managed_range range;
     uint64_t now = 6;
 
@@ -119,11 +123,54 @@ Test(managed_ranges, waits_until_a_range_is_ready)
     cr_assert_eq(gs_ranges_claim(ranges, 0x100000, &range), GS_OK);
     range.point = 7;
     cr_assert_eq(gs_ranges_keep(ranges, &range, 1), GS_OK);
-    cr_expect_eq(gs_ranges_take(ranges, 1, 1, 64 * KIB, from, &now, &range),
-                 GS_ERR_NOT_FOUND);
+    cr_expect_eq(gs_ranges_take(ranges, &wish, from, &now, &range), GS_ERR_NOT_FOUND);
     now = 7;
-    cr_expect_eq(gs_ranges_take(ranges, 1, 1, 64 * KIB, from, &now, &range), GS_OK);
+    cr_expect_eq(gs_ranges_take(ranges, &wish, from, &now, &range), GS_OK);
     cr_expect_eq(range.point, 0, "the next free says its own");
+    gs_ranges_destroy(ranges);
+}
+
+Test(managed_ranges, an_address_finds_the_range_around_it)
+{
+    struct gs_ranges *ranges = new_ranges();
+    struct gs_managed_range range;
+
+    add(ranges, 0x100000, 64 * KIB, 1, 1);
+    cr_expect_eq(gs_ranges_find(ranges, 0xfffff, &range), GS_ERR_NOT_OURS);
+    cr_expect_eq(gs_ranges_find(ranges, 0x10ffff, &range), GS_OK);
+    cr_expect_eq(range.addr, 0x100000);
+    cr_expect_eq(gs_ranges_find(ranges, 0x110000, &range), GS_ERR_NOT_OURS);
+    put_back(ranges, 0x100000, 1);
+    cr_expect_eq(gs_ranges_find(ranges, 0x100001, &range), GS_ERR_NOT_FOUND);
+    cr_expect_eq(take(ranges, 1, 1, 64 * KIB), 0x100000);
+    cr_expect_eq(gs_ranges_find(ranges, 0x100001, &range), GS_OK);
+    cr_expect_eq(range.asked_bytes, 64 * KIB - 1);
+    gs_ranges_destroy(ranges);
+}
+
+Test(managed_ranges, what_was_freed_before_its_owner_failed_is_nobodys)
+{
+    struct gs_ranges *ranges = new_ranges();
+    struct gs_managed_range range;
+
+    add(ranges, 0x100000, 64 * KIB, 1, 1);
+    add(ranges, 0x200000, 64 * KIB, 1, 1);
+    add(ranges, 0x300000, 64 * KIB, 2, 1);
+    put_back(ranges, 0x100000, 1);
+    gs_ranges_fail(ranges, 1);
+    gs_ranges_fail(ranges, 1);
+    cr_expect_eq(gs_ranges_find(ranges, 0x100000, &range), GS_ERR_NOT_FOUND);
+    cr_expect_eq(gs_ranges_claim(ranges, 0x100000, &range), GS_ERR_BAD_FREE);
+    cr_expect_eq(take(ranges, 1, 1, 64 * KIB), 0);
+    cr_expect_eq(gs_ranges_evict(ranges, 0, 0, 0, &range), GS_ERR_NOT_FOUND);
+    cr_expect_eq(gs_ranges_kept_bytes(ranges), 0);
+    cr_expect_eq(gs_ranges_claim(ranges, 0x200000, &range), GS_OK);
+    cr_expect(range.spoiled);
+    cr_expect_eq(gs_ranges_claim(ranges, 0x300000, &range), GS_OK);
+    cr_expect_not(range.spoiled);
+    add(ranges, 0x100000, 4 * KIB, 2, 1);
+    cr_expect_eq(gs_ranges_claim(ranges, 0x100000, &range), GS_OK, "made anew");
+    gs_ranges_forget(ranges, 1);
     gs_ranges_destroy(ranges);
 }
 

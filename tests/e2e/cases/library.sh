@@ -118,6 +118,21 @@ runtime_case() {
 add_case "library under the runtime's test shared" runtime_case shared
 add_case "library under the runtime's test static" runtime_case static
 
+# What CUDA's documentation promises holds with the library in front, whatever the mode.
+# promises_case [VARIABLE...]
+promises_case() {
+  local program=$build/gpu/conformance
+
+  need_file "$program"
+  preloaded shim CUDASIM_MEMORY=4G "$@" -- "$program"
+  grep -hE '^(FAILED|not ok) |^conformance: ' shim.out shim.err || true
+  expect_text shim.out '^conformance: [0-9]{3} passed, 0 failed, '
+}
+add_case "library keeps CUDA's promises" promises_case
+add_case "library keeps CUDA's promises, lazy" promises_case GPUSHIM_FREE_SYNC=lazy
+add_case "library keeps CUDA's promises, streams" promises_case GPUSHIM_ASYNC=pool
+add_case "library keeps CUDA's promises, carved" promises_case GPUSHIM_POOL_CARVE=on
+
 # ---- Every function of the driver is known -------------------------------------------
 
 # Where the tables are checked, with a stub of the driver and a runtime made for it.
