@@ -214,7 +214,7 @@ static CUresult order_free(const struct variant *variant, struct gs_async_heap *
         /* A free inside a capture takes memory that was allocated in one. */
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!heap) {
+    if (!heap || gs_async_is_broken(heap)) {
         return gs_fence_record(stream, variant->per_thread, fence);
     }
     return gs_async_is_own(heap, stream, variant->per_thread)

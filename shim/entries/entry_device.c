@@ -271,6 +271,13 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     CUresult result = CUDA_SUCCESS;
     bool waited = !gs_captures_active() || gs_mutant(GS_MUTANT_capture_waits);
     bool idle = false;
+    if (ordered && gs_async_is_broken(ordered) && waited) {
+        result = gs_real()->cuCtxSynchronize();
+    }
+    if (ordered && result != CUDA_SUCCESS) {
+        gs_block_unclaim(block);
+        return result;
+    }
     if (ordered) {
         /* "Callers must ensure that all accesses have completed" (cuMemFree). */
         gs_trace_free(addr, GS_TRACE_READY, NULL, GS_TRACE_UNORDERED);

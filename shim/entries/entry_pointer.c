@@ -144,7 +144,7 @@ GS_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
     }
     CUresult result =
         gs_real()->cuPointerGetAttributes(numAttributes, attributes, data, ptr);
-    for (unsigned i = 0; result == CUDA_SUCCESS && i < numAttributes; i++) {
+    for (unsigned i = 0; result == CUDA_SUCCESS && attributes && i < numAttributes; i++) {
         correct(attributes[i], status == GS_OK ? &extent : NULL, data[i]);
     }
     return result;

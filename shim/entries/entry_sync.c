@@ -20,6 +20,7 @@
  * Owns:  nothing.   Lock: none.
  * Source: CUDA Driver API, API synchronization behavior, Stream synchronization behavior
  */
+#include "async_heaps.h"
 #include "free_lazy.h"
 #include "host_pools.h"
 #include "known.h"
@@ -127,6 +128,7 @@ static GS_NOINLINE void fail_context(CUcontext ctx)
         gs_heap_poison(context->heap);
         gs_host_context_fails(context);
         gs_managed_context_fails(context);
+        gs_async_context_fails(context->handle);
         gs_context_never_idle(context);
     }
     gs_leave();

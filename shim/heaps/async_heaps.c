@@ -266,7 +266,7 @@ struct gs_async_heap *gs_async_heap_of(struct gs_state *state,
                     seen->at != __atomic_load_n(&generation, __ATOMIC_ACQUIRE))) {
         heap = find_or_make(state, context, stream, source);
     }
-    return heap && !__atomic_load_n(&heap->broken, __ATOMIC_RELAXED) ? heap : NULL;
+    return heap && !gs_async_is_broken(heap) ? heap : NULL;
 }
 
 enum gs_status gs_async_press(struct gs_async_heap *heap, size_t bytes,

@@ -47,6 +47,16 @@ static inline CUstream gs_async_stream(CUstream stream)
     return stream == CU_STREAM_LEGACY ? NULL : stream;
 }
 
+/* The context has failed for good: its streams' heaps serve nothing more, and a free of
+ * what they gave asks the driver, which says so. */
+void gs_async_context_fails(CUcontext context);
+
+/* Whether the heap serves nothing any more. */
+static inline bool gs_async_is_broken(const struct gs_async_heap *heap)
+{
+    return GS_UNLIKELY(__atomic_load_n(&heap->broken, __ATOMIC_RELAXED));
+}
+
 /* Whether an address lies in a segment that is nobody's, and still to be given back: a
  * free of it is never the driver's business. */
 bool gs_async_owes(uint64_t addr);

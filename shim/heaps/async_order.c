@@ -365,6 +365,17 @@ void gs_async_stream_ends(CUstream stream)
     }
 }
 
+void gs_async_context_fails(CUcontext context)
+{
+    pthread_mutex_lock(&gs_async_lock);
+    for (struct gs_async_heap *heap = gs_async_heaps; heap; heap = heap->next) {
+        if (heap->home == context) {
+            __atomic_store_n(&heap->broken, true, __ATOMIC_RELAXED);
+        }
+    }
+    pthread_mutex_unlock(&gs_async_lock);
+}
+
 /* ---- the end of a context ---------------------------------------------------------- */
 
 void gs_async_heaps_freeze(CUcontext context)

@@ -126,11 +126,6 @@ static bool unheard(const struct pair *pair)
     return codes(pair, 700, 0);
 }
 
-static bool unheard_by_streams(const struct pair *pair)
-{
-    return of_kind(pair, "a") && codes(pair, 700, 0);
-}
-
 /* What was freed since the context was last waited for is not told as free. */
 static bool freed_unseen(const struct pair *pair)
 {
@@ -153,6 +148,12 @@ static bool free_in_capture(const struct pair *pair)
 {
     return (of_kind(pair, "dhga") && (codes(pair, 900, 0) || codes(pair, 906, 0))) ||
            codes(pair, 906, 1) || codes(pair, 900, 1);
+}
+
+/* The same of a wrong free, which is refused at once for its address. */
+static bool wrong_free_in_capture(const struct pair *pair)
+{
+    return codes(pair, 906, 1) || codes(pair, 900, 1);
 }
 
 /* Which of two reasons to refuse a free comes first. */
