@@ -135,14 +135,6 @@ static bool freed_unseen(const struct pair *pair)
            other <= native;
 }
 
-/* A handle of less than a segment opens the segment. */
-static bool part_of_segment(const struct pair *pair)
-{
-    long long bytes;
-
-    return number(pair->native, "bytes", &bytes) && bytes < (2 << 20);
-}
-
 /* Natively it is refused since a stream captures, and breaks the capture. */
 static bool free_in_capture(const struct pair *pair)
 {
@@ -174,12 +166,6 @@ static bool freed_in_order(const struct pair *pair)
 {
     return (of_kind(pair, "a") && (codes(pair, 1, 0) || codes(pair, 500, 0))) ||
            (of_kind(pair, "ad") && (codes(pair, 0, 1) || codes(pair, 0, 500)));
-}
-
-/* The segment is open already, or what natively lay there was. */
-static bool opened_otherwise(const struct pair *pair)
-{
-    return part_of_segment(pair) && (codes(pair, 208, 0) || codes(pair, 0, 208));
 }
 
 /* A handle of what was freed: its segment is there still. */

@@ -25,11 +25,6 @@ static bool ordered(struct diff_call *call, struct diff_memory *memory,
         diff_skip(call, "graph");
         return false;
     }
-    /* A handle of less than a segment names the whole segment under the library. */
-    if (memory->kind == 'i' && memory->bytes < (2u << 20)) {
-        diff_skip(call, "small");
-        return false;
-    }
     if (use->captured) {
         world->touched |= 1u << (memory - world->memory);
         return true;

@@ -66,7 +66,8 @@ static bool unused(struct diff_call *call, const struct diff_memory *memory)
 
 static void freed(struct diff_call *call, struct diff_memory *memory, CUresult code)
 {
-    diff_say(call, " kind=%c own=%d", memory->kind, memory->ctx == call->ctx);
+    diff_say(call, " kind=%c own=%d%s", memory->kind, memory->ctx == call->ctx,
+             memory->told ? " told=1" : "");
     memory->told |= code == CUDA_ERROR_ILLEGAL_ADDRESS &&
                     (memory->kind == 'h') == (call->op->kind == DIFF_host_free);
     if (diff_code(call, "code", code) != CUDA_SUCCESS)

@@ -63,7 +63,8 @@ void diff_do_async_free(struct diff_call *call)
 
     if (!memory || !diff_use_stream(call, 1, memory, NULL, &use))
         return;
-    diff_say(call, " kind=%c captured=%d", memory->kind, use.captured);
+    diff_say(call, " kind=%c captured=%d%s", memory->kind, use.captured,
+             memory->told ? " told=1" : "");
     code = diff_code(call, "code", cuMemFreeAsync(memory->at, use.stream));
     diff_used(call, &use, code, memory, NULL);
     if (code == CUDA_SUCCESS)
@@ -76,7 +77,9 @@ void diff_do_async_again(struct diff_call *call)
     struct diff_use use;
 
     if (memory && diff_use_stream(call, 1, NULL, NULL, &use))
-        diff_code(call, "code", cuMemFreeAsync(memory->at, use.stream));
+        diff_used(call, &use,
+                  diff_code(call, "code", cuMemFreeAsync(memory->at, use.stream)), NULL,
+                  NULL);
 }
 
 void diff_do_async_inside(struct diff_call *call)
