@@ -65,6 +65,22 @@ add_case "process pthread_exit of main" ending_case pthread_exit 1
 add_case "process abort" ending_case abort 0
 add_case "process SIGKILL" ending_case sigkill 0
 
+# Other threads allocate and free while the process ends: the report is written once.
+# threads_end_case WAY END
+threads_end_case() {
+  native native "$apps/atexit_threads_$1" "$2"
+  preloaded shim -- "$apps/atexit_threads_$1" "$2"
+  expect_same native shim
+  expect_only_report shim.err
+  expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, ' 1
+  expect_count shim.err '#0 main .*atexit_threads[.]c:' 1
+}
+for way in shared static linked; do
+  for end in return exit quick_exit _exit; do
+    add_case "process ends among calls $way $end" threads_end_case "$way" "$end"
+  done
+done
+
 # execs_case WAY: the leak is reported before the exec; a program without CUDA follows.
 execs_case() {
   native native "$apps/execs_shared" "$1"
