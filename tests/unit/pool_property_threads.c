@@ -312,6 +312,8 @@ static void synchronize(struct context *context)
     pthread_rwlock_unlock(&context->lock);
 }
 
+#define KILLS_ONE_IN 16 /* of the times when it could */
+
 static void kill_heap(struct context *context)
 {
     pthread_rwlock_wrlock(&context->lock);
@@ -363,7 +365,7 @@ static void disturb(struct worker *worker)
         atomic_store(&failing, 1 + draw(worker, 3));
         break;
     case 3:
-        if (draw(worker, 16) == 0)
+        if (draw(worker, KILLS_ONE_IN) == 0)
             kill_heap(context);
         break;
     case 4:
@@ -457,7 +459,9 @@ static void race(const struct unrest *how)
         cr_assert_eq(fence_left[i], 0, "a fence was not released");
     fprintf(stderr, "served %lu, refused %lu, killed %lu, waited for %lu\n", served,
             refused, killed, taken_over);
-    cr_expect(served > steps / 8 && refused > 0 && killed > 0 && taken_over > 0);
+    cr_expect(served > steps / 8 && refused > 0 && taken_over > 0);
+    /* With few steps it is left to chance whether a heap dies. */
+    cr_expect(killed > 0 || steps < 20ul * unrest.every * unrest.kinds * KILLS_ONE_IN);
     gs_pool_destroy(pool);
     fake_fini(&device);
 }
