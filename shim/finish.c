@@ -167,15 +167,17 @@ static bool own_memory(void *self, gs_scan_skip skip, void *arg)
     return gs_meta_visit(skip, arg);
 }
 
+/* `what`: the program goes on; NULL: it ends. */
 static void write_report(struct gs_state *state, const char *ending, uintptr_t stack_from,
-                         struct gs_report_summary *summary)
+                         const struct gs_interim *what, struct gs_report_summary *summary)
 {
     const struct gs_options *options = &state->options;
     char command[COMMAND_BYTES + 8];
     char host[256] = "";
     struct gs_text text = {0};
     struct gs_symbolizer *symbolizer = NULL;
-    struct gs_symbolizer_config symbols = {.lines = options->symbolize,
+    struct gs_symbolizer_config symbols = {.lines = options->symbolize &&
+                                                    (!what || what->lines),
                                            .timeout_ms = options->symbolize_timeout_ms};
     size_t device_count = (size_t)__atomic_load_n(&state->device_count, __ATOMIC_ACQUIRE);
     struct gs_report_device devices[GS_MAX_DEVICES];
@@ -191,8 +193,10 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         .own_memory = own_memory,
         .limit_ms = SCAN_LIMIT_MS,
     };
-    gs_host_say(state);
-    gs_managed_say();
+    if (!what) {
+        gs_host_say(state);
+        gs_managed_say();
+    }
     if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
         symbolizer = NULL;
     }
@@ -214,10 +218,19 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         .runtime_name_count = GS_ARRAY_LEN(runtime_names),
         .symbolizer = symbolizer,
         .suppressions = gs_rules(),
-        .scan = options->leak_scan ? &scan : NULL,
+        .scan = options->leak_scan && !what ? &scan : NULL,
+        .running = what != NULL,
     };
+    if (what) {
+        config.note = what->note;
+        config.stack = what->stack;
+        config.max_groups = what->places && what->places < config.max_groups
+                                ? what->places
+                                : config.max_groups;
+    }
     struct gs_outputs outputs;
-    bool files = gs_outputs_begin(options, state->pool, devices, device_count, &outputs);
+    bool files =
+        !what && gs_outputs_begin(options, state->pool, devices, device_count, &outputs);
     config.job = files ? &outputs.job : NULL;
     gs_report_write(state->tracker, &config, &text, summary);
     if (files) {
@@ -239,7 +252,7 @@ enum reported { REPORT_NONE, REPORT_RUNNING, REPORT_WRITTEN };
 #define REPORT_WAIT_MS 3000
 
 /* Another thread is writing it; the process must not end under its hands. */
-static bool wait_for_report(struct gs_state *state)
+static int wait_for_report(struct gs_state *state)
 {
     struct timespec step = {.tv_nsec = 1000000};
     unsigned limit_ms = state->options.symbolize_timeout_ms + REPORT_WAIT_MS;
@@ -249,7 +262,7 @@ static bool wait_for_report(struct gs_state *state)
         }
         nanosleep(&step, NULL);
     }
-    return state->bad;
+    return __atomic_load_n(&state->reported, __ATOMIC_ACQUIRE);
 }
 
 /* A forked child whose CUDA calls all failed, as they must, has nothing to tell. */
@@ -286,14 +299,17 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
         gs_log_line(GS_LOG_WARN, "no report: the program ended inside a CUDA call");
         return false;
     }
-    if (!__atomic_compare_exchange_n(&state->reported, &before, REPORT_RUNNING, false,
-                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        return before == REPORT_RUNNING ? wait_for_report(state) : state->bad;
+    while (!__atomic_compare_exchange_n(&state->reported, &before, REPORT_RUNNING, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        if (before == REPORT_WRITTEN || wait_for_report(state) != REPORT_NONE) {
+            return state->bad;
+        }
+        before = REPORT_NONE; /* the other one was not the last */
     }
     /* The symbolizer's child process and whatever else this needs is not the program's.
      */
     gs_thread.depth = 1;
-    write_report(state, ending, (uintptr_t)__builtin_frame_address(0), &summary);
+    write_report(state, ending, (uintptr_t)__builtin_frame_address(0), NULL, &summary);
     gs_thread.depth = 0;
     state->bad = summary.errors > 0 || summary.leaked_count > 0;
     __atomic_store_n(&state->reported, again ? REPORT_NONE : REPORT_WRITTEN,
@@ -309,6 +325,20 @@ bool gs_finish_report(const char *ending, bool again)
     bool bad = report(ending, again);
     __asm__ volatile("" : "+r"(bad)); /* no tail call: this frame stays */
     return bad;
+}
+
+void gs_finish_interim(const struct gs_interim *what)
+{
+    struct gs_state *state = gs_state_peek();
+    struct gs_report_summary summary;
+    int before = REPORT_NONE;
+    if (!gs_finish_due() ||
+        !__atomic_compare_exchange_n(&state->reported, &before, REPORT_RUNNING, false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        return;
+    }
+    write_report(state, what->ending, 0, what, &summary);
+    __atomic_store_n(&state->reported, REPORT_NONE, __ATOMIC_RELEASE);
 }
 
 int gs_finish_status(int status, bool bad)

@@ -17,6 +17,19 @@
  */
 bool gs_finish_report(const char *ending, bool again);
 
+/* A report while the program goes on. */
+struct gs_interim {
+    const char *ending; /* why, for the header */
+    const char *note;   /* a line below it; NULL: none */
+    uint32_t stack;     /* of the call it is about; 0: none */
+    unsigned places;    /* written out; 0: GPUSHIM_LEAK_MAX */
+    bool lines;         /* files and lines, by a child process, as at exit */
+};
+
+/* Writes it, unless another report is being written. Not for a thread of the program's:
+ * it takes time, stack and locks. */
+void gs_finish_interim(const struct gs_interim *what);
+
 /* Whether this process has a report to write at its end. Async-signal-safe. */
 bool gs_finish_due(void);
 

@@ -4,6 +4,7 @@
  */
 #include "record.h"
 
+#include "interim.h"
 #include "mem_limits.h"
 #include "log.h"
 #include "physical.h"
@@ -88,13 +89,29 @@ void gs_record_made(struct gs_state *state, const struct gs_call *request, uint6
     }
 }
 
-void gs_record_refused(struct gs_state *state, const struct gs_call *request)
+/* Of host memory, a GPU that is full is not the reason. */
+static bool takes_device_memory(enum gs_memory_kind kind)
+{
+    return kind != GS_MEMORY_PINNED && kind != GS_MEMORY_REGISTERED &&
+           kind != GS_MEMORY_PHYSICAL_HOST;
+}
+
+static void refused(struct gs_state *state, enum gs_memory_kind kind, enum gs_api api,
+                    int device, size_t bytes, CUresult result)
 {
     if (state->tracker) {
-        gs_tracker_add_failed(state->tracker,
-                              request->context ? request->context->device : 0,
-                              request->kind);
+        gs_tracker_add_failed(state->tracker, device, kind);
     }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && takes_device_memory(kind)) {
+        gs_interim_refused(state, device, api, bytes);
+    }
+}
+
+void gs_record_refused(struct gs_state *state, const struct gs_call *request,
+                       size_t bytes, CUresult result)
+{
+    refused(state, request->kind, request->api,
+            request->context ? request->context->device : 0, bytes, result);
 }
 
 void gs_record_unmade(struct gs_state *state, uint64_t addr, enum gs_api api,
@@ -139,11 +156,10 @@ uint32_t gs_record_noted(struct gs_state *state, const struct gs_note *note, boo
     return indexed ? id : 0;
 }
 
-void gs_record_note_refused(struct gs_state *state, enum gs_memory_kind kind, int device)
+void gs_record_note_refused(struct gs_state *state, const struct gs_note *note,
+                            CUresult result)
 {
-    if (state->tracker) {
-        gs_tracker_add_failed(state->tracker, device, kind);
-    }
+    refused(state, note->kind, note->api, note->device, note->bytes, result);
 }
 
 void gs_record_note_ended(struct gs_state *state, uint32_t record, enum gs_api api)

@@ -64,7 +64,8 @@ static inline struct gs_state *gs_enter_tracking(void)
 uint32_t gs_record_noted(struct gs_state *state, const struct gs_note *note,
                          bool indexed);
 /* The driver refused to make it. */
-void gs_record_note_refused(struct gs_state *state, enum gs_memory_kind kind, int device);
+void gs_record_note_refused(struct gs_state *state, const struct gs_note *note,
+                            CUresult result);
 /* What has that record is gone; 0: none. */
 void gs_record_note_ended(struct gs_state *state, uint32_t record, enum gs_api api);
 /* What has that key is about to be given up, and what the driver answered: as
@@ -83,8 +84,9 @@ static inline bool gs_recording(const struct gs_state *state)
 }
 /* There was no memory for a record: said once. */
 void gs_record_missed(void) __attribute__((cold, noinline));
-/* The driver refused one. */
-void gs_record_refused(struct gs_state *state, const struct gs_call *request);
+/* The driver refused one of so many bytes, with that code. */
+void gs_record_refused(struct gs_state *state, const struct gs_call *request,
+                       size_t bytes, CUresult result);
 
 /* The call as the program made it: the runtime's, if one is in progress. */
 static inline uint16_t gs_record_api(enum gs_api api)

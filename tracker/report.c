@@ -30,11 +30,12 @@ static const char *live_note(void *self)
     return gs_symbolizer_note(((struct live_source *)self)->symbolizer);
 }
 
-/* Stacks of the groups from `begin` to `end`; where `begin` is 0, of all errors and of
- * what is registered, too. Empty where there is no memory. */
+/* Stacks of the groups from `begin` to `end`; where `begin` is 0, of all errors, of what
+ * is registered, and the one the report is about, too. Empty where there is no memory. */
 static void fill_frames(struct gs_frame_table *table, const struct gs_tracker *tracker,
                         const struct gs_report_source *source,
-                        const struct gs_report_data *data, size_t begin, size_t end)
+                        const struct gs_report_data *data, uint32_t about, size_t begin,
+                        size_t end)
 {
     size_t count = 0, errors = begin == 0 ? data->errors_kept : 0;
     size_t registered = begin == 0 ? data->registered_shown : 0;
@@ -43,6 +44,8 @@ static void fill_frames(struct gs_frame_table *table, const struct gs_tracker *t
     memset(table, 0, sizeof *table);
     if (!ids)
         return;
+    if (begin == 0)
+        ids[count++] = about;
     for (size_t i = begin; i < end; i++)
         ids[count++] = data->groups.items[i].stack;
     for (size_t i = 0; i < registered; i++)
@@ -108,6 +111,19 @@ static void write_summary(const struct gs_report_writer *writer,
 {
     char errors[32], bytes[24], count[32], places[32];
 
+    if (writer->config->running) {
+        gs_text_add(writer->text,
+                    "%sgpushim: %s error%s so far, %s live in %s allocation%s, %s "
+                    "place%s; the program goes on\n",
+                    writer->prefix, gs_text_count(summary->errors, errors),
+                    gs_report_plural(summary->errors),
+                    gs_text_bytes(summary->leaked_bytes, bytes),
+                    gs_text_count(summary->leaked_count, count),
+                    gs_report_plural(summary->leaked_count),
+                    gs_text_count(summary->leak_groups, places),
+                    gs_report_plural(summary->leak_groups));
+        return;
+    }
     gs_text_add(writer->text,
                 "%sSUMMARY: gpushim: %s error%s, %s leaked in %s allocation%s, "
                 "%s place%s\n",
@@ -122,9 +138,11 @@ static void write_summary(const struct gs_report_writer *writer,
 
 static void write_body(struct gs_report_writer *writer)
 {
+    gs_report_about(writer);
     gs_report_devices(writer);
     gs_report_blank(writer);
-    gs_report_errors(writer);
+    if (!writer->config->running)
+        gs_report_errors(writer);
     if (writer->config->show_leaks) {
         gs_report_leaks(writer);
         gs_report_owners(writer);
@@ -144,24 +162,27 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
 
     memset(frames, 0, 2 * sizeof *frames);
     if (names) {
-        fill_frames(&frames[0], writer->tracker, writer->source, data, 0, first);
+        fill_frames(&frames[0], writer->tracker, writer->source, data, config->stack, 0,
+                    first);
         if (first < count)
-            fill_frames(&frames[1], writer->tracker, writer->source, data, first, count);
+            fill_frames(&frames[1], writer->tracker, writer->source, data, 0, first,
+                        count);
         frames[0].rest = &frames[1];
     }
     gs_report_suppress(writer->tracker, config, writer->source, names ? &frames[0] : NULL,
                        data);
     gs_report_choose(config, data);
-    if (!names &&
-        (data->shown > 0 || data->registered_shown > 0 || data->error_count > 0))
-        fill_frames(&frames[0], writer->tracker, writer->source, data, 0, data->shown);
+    if (!names && (data->shown > 0 || data->registered_shown > 0 ||
+                   data->error_count > 0 || config->stack != 0))
+        fill_frames(&frames[0], writer->tracker, writer->source, data, config->stack, 0,
+                    data->shown);
 }
 
 /* What stands below all leaks and above the SUMMARY. */
 static void write_end(const struct gs_report_writer *writer)
 {
     gs_report_suppressed(writer);
-    if (writer->config->show_leaks)
+    if (writer->config->show_leaks && !writer->config->running)
         gs_report_advice(writer);
     gs_scan_note(&writer->data->scan, writer->prefix, writer->config->show_devices,
                  writer->text);
@@ -195,7 +216,7 @@ void gs_report_write_from(struct gs_tracker *tracker,
         snprintf(writer.prefix, sizeof writer.prefix, "==%ld== ", config->pid);
         write_header(&writer);
         if (figures.errors != 0 || figures.leaked_count != 0 ||
-            data.registered.count != 0)
+            data.registered.count != 0 || config->running)
             write_body(&writer);
         else if (config->show_devices)
             gs_report_devices(&writer);

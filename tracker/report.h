@@ -43,6 +43,9 @@ struct gs_report_config {
     int rank; /* < 0: none */
     long pid;
     const char *ending; /* "exit 0", "_exit 3", "exec /bin/x", "signal 15" */
+    bool running;       /* the program goes on: nothing has leaked yet */
+    const char *note;   /* a line below the header; NULL: none */
+    uint32_t stack;     /* of the call it is about; 0: none */
     const struct gs_report_device *devices;
     size_t device_count;
     unsigned max_groups;     /* leak groups written out */

@@ -154,6 +154,8 @@ struct gs_report_writer {
 };
 
 void gs_report_devices(const struct gs_report_writer *writer);
+/* What the report is about, where the program goes on. */
+void gs_report_about(const struct gs_report_writer *writer);
 void gs_report_errors(const struct gs_report_writer *writer);
 void gs_report_leaks(const struct gs_report_writer *writer);
 void gs_report_owners(const struct gs_report_writer *writer);

@@ -78,6 +78,22 @@ static void write_stack(const struct gs_report_writer *writer,
         gs_text_add(writer->text, "%s    no call stack was recorded\n", writer->prefix);
 }
 
+void gs_report_about(const struct gs_report_writer *writer)
+{
+    const struct gs_report_config *config = writer->config;
+    struct gs_shown_stack stack =
+        gs_frame_table_show(writer->frames, config, config->stack);
+    char clean[256];
+
+    if (config->note)
+        gs_text_add(writer->text, "%s%s\n", writer->prefix,
+                    gs_report_clean(config->note, clean, sizeof clean));
+    if (config->stack != 0 && stack.count != 0)
+        write_stack(writer, &stack);
+    if (config->note || config->stack != 0)
+        gs_report_blank(writer);
+}
+
 /* --- names ----------------------------------------------------------------------------
  */
 
@@ -269,15 +285,19 @@ static void write_leak(const struct gs_report_writer *writer, size_t number,
 {
     char bytes[24], count[32], percent[16], fate[160];
 
-    gs_text_add(writer->text, "%sLEAK %zu: %s in %s allocation%s ", writer->prefix,
-                number, gs_text_bytes(group->bytes, bytes),
-                gs_text_count(group->count, count), gs_report_plural(group->count));
+    gs_text_add(writer->text, "%s%s %zu: %s in %s allocation%s ", writer->prefix,
+                writer->config->running ? "LIVE" : "LEAK", number,
+                gs_text_bytes(group->bytes, bytes), gs_text_count(group->count, count),
+                gs_report_plural(group->count));
     if (gs_report_weight(group) == group->bytes)
-        gs_text_add(writer->text, "(%s %% of leaked)\n",
-                    gs_report_percent(group->bytes, writer->data->leaked_bytes, percent));
+        gs_text_add(writer->text, "(%s %% of %s)\n",
+                    gs_report_percent(group->bytes, writer->data->leaked_bytes, percent),
+                    writer->config->running ? "live" : "leaked");
     else
         gs_text_add(writer->text, "(no memory of its own)\n");
-    write_place(writer, group, gs_scan_fate(group, fate));
+    write_place(writer, group,
+                writer->config->running && !group->lost ? "live"
+                                                        : gs_scan_fate(group, fate));
 }
 
 /* What the program page-locked and has not unlocked: its own memory, and no leak. */
@@ -292,7 +312,8 @@ static void write_registered(const struct gs_report_writer *writer)
         gs_text_add(writer->text, "%sREGISTERED %zu: %s in %s range%s\n", writer->prefix,
                     i + 1, gs_text_bytes(group->bytes, bytes),
                     gs_text_count(group->count, count), gs_report_plural(group->count));
-        write_place(writer, group, "still registered at exit");
+        write_place(writer, group,
+                    writer->config->running ? "registered" : "still registered at exit");
     }
 }
 

@@ -57,7 +57,8 @@ static void write_traffic(const struct gs_report_writer *writer, unsigned row,
 {
     char bytes[24], count[32], frees[32], failed[32];
 
-    gs_text_add(writer->text, "%s  live at exit   %s in %s allocation%s", writer->prefix,
+    gs_text_add(writer->text, "%s  %s   %s in %s allocation%s", writer->prefix,
+                writer->config->running ? "live now    " : "live at exit",
                 gs_text_bytes(totals->live_bytes, bytes),
                 gs_text_count(totals->live_count, count),
                 gs_report_plural(totals->live_count));

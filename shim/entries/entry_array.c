@@ -65,7 +65,7 @@ static CUresult create_known(struct gs_state *state, const struct array_call *ca
                      ?: gs_limits_end(context, bytes, call_driver(call));
     } while (gs_retry_after_trim(state, context, result));
     if (result != CUDA_SUCCESS) {
-        gs_record_note_refused(state, note.kind, note.device);
+        gs_record_note_refused(state, &note, result);
         return result;
     }
     if (context) {

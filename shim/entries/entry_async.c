@@ -78,7 +78,7 @@ static void note_allocated(struct gs_state *state, const struct gs_call *request
 {
     CUgraph graph;
     if (result != CUDA_SUCCESS) {
-        gs_record_refused(state, request);
+        gs_record_refused(state, request, bytes, result);
     } else if (gs_captures_active() &&
                gs_graph_captures(request->stream, request->per_thread, &graph)) {
         gs_limits_waive(request->context, bytes);

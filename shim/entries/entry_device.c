@@ -94,7 +94,7 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
     if (result == CUDA_SUCCESS && out) {
         gs_record_made(state, request, *out, bytes, NULL);
     } else {
-        gs_record_refused(state, request);
+        gs_record_refused(state, request, bytes, result);
     }
     return result;
 }
@@ -117,7 +117,7 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
         }
     }
     if (status == GS_ERR_NOMEM || status == GS_ERR_BACKEND) {
-        gs_record_refused(state, &request);
+        gs_record_refused(state, &request, bytes, (CUresult)native);
         return (CUresult)native;
     }
     if (status == GS_ERR_UNPOOLABLE && hand_out_kept(state, &request, out, bytes)) {
@@ -225,7 +225,7 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
         gs_limits_correct(request.context, bytes, *pPitch * Height);
         gs_record_made(state, &request, *dptr, *pPitch * Height, NULL);
     } else {
-        gs_record_refused(state, &request);
+        gs_record_refused(state, &request, bytes, result);
     }
     gs_leave();
     return result;

@@ -42,7 +42,7 @@ static void note_alloc(CUresult result, enum gs_api api, CUgraph graph,
     if (result == CUDA_SUCCESS) {
         gs_graph_note_alloc(state, &request, graph, addr, bytes);
     } else {
-        gs_record_refused(state, &request);
+        gs_record_refused(state, &request, bytes, result);
     }
     gs_leave();
 }

@@ -36,7 +36,7 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
     if (result == CUDA_SUCCESS) {
         gs_record_made(state, request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
     } else {
-        gs_record_refused(state, request);
+        gs_record_refused(state, request, bytes, result);
     }
     return result;
 }

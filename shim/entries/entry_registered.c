@@ -26,7 +26,7 @@ static CUresult registered(enum gs_api api,
     if (result == CUDA_SUCCESS) {
         (void)gs_record_noted(state, &note, false);
     } else {
-        gs_record_note_refused(state, note.kind, 0);
+        gs_record_note_refused(state, &note, result);
     }
     gs_leave();
     return result;

@@ -69,7 +69,7 @@ static CUresult create(struct gs_state *state, CUmemGenericAllocationHandle *han
         }
     } while (gs_retry_after_trim(state, context, result));
     if (result != CUDA_SUCCESS) {
-        gs_record_note_refused(state, note.kind, device);
+        gs_record_note_refused(state, &note, result);
     } else if (gs_physical_wanted(state)) {
         note.key = key_of(*handle);
         made(state, &note,

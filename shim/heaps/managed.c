@@ -187,7 +187,7 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
     if (result == CUDA_SUCCESS && out) {
         gs_record_made(state, &request, *out, bytes, NULL);
     } else {
-        gs_record_refused(state, &request);
+        gs_record_refused(state, &request, bytes, result);
     }
     return result;
 }

@@ -41,11 +41,18 @@ static void *begin_capture(void *unused)
 Test(capture_gate, a_capture_begins_when_nobody_is_inside)
 {
     pthread_t thread;
+    bool open = true;
     cr_assert(gs_gate_enter());
     cr_assert_eq(pthread_create(&thread, NULL, begin_capture, NULL), 0);
-    usleep(20000);
+    for (int i = 0; i < 10000 && open; i++) {
+        usleep(1000);
+        open = gs_gate_enter();
+        if (open) {
+            gs_gate_leave();
+        }
+    }
     cr_assert_eq(__atomic_load_n(&begun, __ATOMIC_SEQ_CST), 0);
-    cr_assert_not(gs_gate_enter(), "and nobody comes in any more");
+    cr_assert_not(open, "and nobody comes in any more");
     gs_gate_leave();
     pthread_join(thread, NULL);
     cr_assert_eq(__atomic_load_n(&begun, __ATOMIC_SEQ_CST), 1);

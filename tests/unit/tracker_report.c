@@ -144,6 +144,46 @@ Test(report, an_error_and_leaks)
     gs_stacks_destroy(stacks);
 }
 
+Test(report, while_the_program_goes_on_nothing_has_leaked)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_report_config config = test_report_config();
+
+    config.running = true;
+    config.ending = "out of memory";
+    config.note = "cudaMalloc of 1.00 GiB on GPU 0 was refused";
+    config.stack = TEST_STACK(stacks, AT_SHIM, AT_DRIVER, AT_CUDART, AT_RUN, AT_LIBC);
+    config.max_groups = 1;
+    play_the_example(tracker, stacks);
+    expect_report(tracker, &config,
+                  "gpushim 0.1.0: ./app --fast   host n07  10m00s  out of memory\n"
+                  "cudaMalloc of 1.00 GiB on GPU 0 was refused\n"
+                  "    #0 run                           app+0x210\n"
+                  "\n"
+                  "GPU 0                                      peak 2.04 GiB at 9m56s\n"
+                  "  live now       2.04 GiB in 9 allocations\n"
+                  "  traffic        10 allocs  1 free  1 failed\n"
+                  "\n"
+                  "LIVE 1: 2.00 GiB in 8 allocations (98.1 % of live)\n"
+                  "  cudaMalloc, GPU 0, oldest 9m10s, newest 4s, live\n"
+                  "    #0 at::native::empty_cuda        libtorch_cuda.so+0x10\n"
+                  "    #1 run                           app+0x210\n"
+                  "    #2 main                          app.c:12\n"
+                  "\n"
+                  "1 more place: 40.0 MiB in 1 allocation "
+                  "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n"
+                  "\n"
+                  "Memory by owner, GPU 0           live     allocs\n"
+                  "  libtorch_cuda.so           2.00 GiB          8\n"
+                  "  app                        40.0 MiB          1\n"
+                  "\n"
+                  "gpushim: 1 error so far, 2.04 GiB live in 9 allocations, 2 places; "
+                  "the program goes on\n");
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
 Test(report, show_leaks_off_keeps_the_rest)
 {
     struct gs_stacks *stacks = test_stacks();

@@ -1,0 +1,289 @@
+/*
+ * interim.c - a thread of the library's own writes what a program that goes on holds.
+ *
+ * A report takes stack, time and the C library's locks, and whoever wants it may have
+ * none of them: a signal handler, a thread with a small stack. So a handler only says
+ * what is wanted, a thread that is refused memory waits, and that not without an end, and
+ * the report is written by a thread that has all signals blocked. It is started where it
+ * is asked for: with the handlers, or for the one report of a process that is out of
+ * memory.
+ *
+ * Owns:  the signals' old dispositions, the thread.   Lock: none; atomics and semaphores.
+ * Design: docs/tracker.md, "While it runs"
+ */
+#include "interim.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "finish.h"
+#include "log.h"
+#include "record.h"
+#include "text.h"
+
+#define STACK_BYTES (1u << 20)
+
+/* A thread that is refused memory waits so long for the report: it says who had it. */
+#define PATIENCE_S 5
+
+/* Places written out where memory ran out. */
+#define PLACES 3
+
+static struct {
+    int dump, term;              /* signals with a handler of ours; 0: none */
+    sem_t wanted;                /* posted by the handlers */
+    bool wants_dump, wants_term; /* atomic */
+    pid_t pid;                   /* whose thread waits; 0: nobody's */
+} signals;
+
+static struct {
+    bool taken; /* atomic: by the first one that was refused */
+    struct gs_interim what;
+    char note[160];
+    sem_t written;
+} refusal;
+
+/* ---- a thread of our own ---------------------------------------------------------- */
+
+static bool start_thread(void *(*body)(void *))
+{
+    sigset_t all, was;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    if (pthread_attr_init(&attributes) != 0) {
+        return false;
+    }
+    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &was);
+    bool started = pthread_create(&thread, &attributes, body, NULL) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &was, NULL);
+    (void)pthread_attr_destroy(&attributes);
+    return started;
+}
+
+/* ---- signals ------------------------------------------------------------------------
+ */
+
+/* What a program leaves at its default and a person may send. */
+static const struct {
+    const char *name;
+    int number;
+} names[] = {{"HUP", SIGHUP},      {"QUIT", SIGQUIT},   {"USR1", SIGUSR1},
+             {"USR2", SIGUSR2},    {"URG", SIGURG},     {"IO", SIGIO},
+             {"PWR", SIGPWR},      {"WINCH", SIGWINCH}, {"XCPU", SIGXCPU},
+             {"VTALRM", SIGVTALRM}};
+
+/* 0: no such signal. Names with or without SIG, RTMIN+2, numbers. */
+static int signal_named(const char *text)
+{
+    const char *name = strncmp(text, "SIG", 3) == 0 ? text + 3 : text;
+    char *end = NULL;
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        if (strcmp(names[i].name, name) == 0) {
+            return names[i].number;
+        }
+    }
+    bool real_time = strncmp(name, "RTMIN", 5) == 0;
+    const char *digits = real_time ? name + 5 : name;
+    if (real_time && *digits == '\0') {
+        return SIGRTMIN;
+    }
+    long number = strtol(digits, &end, 10);
+    if (end == digits || *end != '\0' || number < 0) {
+        return 0;
+    }
+    number += real_time ? SIGRTMIN : 0;
+    if (number >= SIGRTMIN && number <= SIGRTMAX) {
+        return (int)number;
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(names) && !real_time; i++) {
+        if (names[i].number == number) {
+            return (int)number;
+        }
+    }
+    return 0;
+}
+
+static bool is_ours(pid_t pid)
+{
+    return pid != 0 && pid == (pid_t)syscall(SYS_getpid);
+}
+
+static void end_by(int number)
+{
+    (void)signal(number, SIG_DFL);
+    (void)kill((pid_t)syscall(SYS_getpid), number);
+}
+
+/* Async-signal-safe. A second SIGTERM ends the process at once. */
+static void on_signal(int number)
+{
+    int saved_errno = errno;
+    bool term = number == signals.term;
+    bool *wants = term ? &signals.wants_term : &signals.wants_dump;
+    /* In a child by vfork or clone nobody waits for it. */
+    if (!is_ours(signals.pid) ||
+        (__atomic_exchange_n(wants, true, __ATOMIC_ACQ_REL) && term)) {
+        end_by(number);
+    } else {
+        (void)sem_post(&signals.wanted);
+    }
+    errno = saved_errno;
+}
+
+static void *wait_for_signals(void *unused)
+{
+    (void)unused;
+    gs_thread.depth = 1; /* whatever it calls is not the program's */
+    for (;;) {
+        while (sem_wait(&signals.wanted) != 0) {
+        }
+        if (__atomic_exchange_n(&signals.wants_dump, false, __ATOMIC_ACQ_REL)) {
+            char ending[32];
+            snprintf(ending, sizeof(ending), "on signal %d", signals.dump);
+            gs_finish_interim(&(struct gs_interim){.ending = ending, .lines = true});
+        }
+        if (__atomic_load_n(&signals.wants_term, __ATOMIC_ACQUIRE)) {
+            gs_thread.depth = 0; /* as a thread that calls exit */
+            (void)gs_finish_report("signal 15", false);
+            end_by(SIGTERM);
+            return NULL;
+        }
+    }
+}
+
+/* Returns the signal, or 0 and has said why not. */
+static int handle(int number, const char *variable, const char *value)
+{
+    struct sigaction was, ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    if (sigaction(number, NULL, &was) != 0 || (was.sa_flags & SA_SIGINFO) ||
+        was.sa_handler != SIG_DFL) {
+        gs_log_line(GS_LOG_WARN,
+                    "%s=%s: the program handles or ignores that signal, and keeps it",
+                    variable, value);
+        return 0;
+    }
+    sigemptyset(&ours.sa_mask);
+    return sigaction(number, &ours, NULL) == 0 ? number : 0;
+}
+
+static void give_up(int number)
+{
+    struct sigaction is;
+    if (number && sigaction(number, NULL, &is) == 0 && !(is.sa_flags & SA_SIGINFO) &&
+        is.sa_handler == on_signal) {
+        (void)signal(number, SIG_DFL);
+    }
+}
+
+void gs_interim_start(const struct gs_options *options)
+{
+    const char *text = options->dump_signal;
+    int dump = text[0] ? signal_named(text) : 0;
+    if (text[0] && !dump) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_DUMP_SIGNAL=%s: no signal that can be used; none is "
+                    "(HUP, USR1, USR2, RTMIN+1, ...)",
+                    text);
+    }
+    if (!options->track || (!dump && !options->dump_on_term)) {
+        return;
+    }
+    if (sem_init(&signals.wanted, 0, 0) != 0 || !start_thread(wait_for_signals)) {
+        gs_log_line(GS_LOG_WARN, "no thread for GPUSHIM_DUMP_SIGNAL and "
+                                 "GPUSHIM_DUMP_ON_TERM: no report on signals");
+        return;
+    }
+    signals.pid = (pid_t)syscall(SYS_getpid);
+    signals.term = options->dump_on_term ? SIGTERM : 0; /* before its handler runs */
+    signals.dump = dump ? handle(dump, "GPUSHIM_DUMP_SIGNAL", text) : 0;
+    if (options->dump_on_term) {
+        signals.term = handle(SIGTERM, "GPUSHIM_DUMP_ON_TERM", "on");
+    }
+}
+
+void gs_interim_reset(void)
+{
+    give_up(signals.dump);
+    give_up(signals.term);
+    memset(&signals, 0, sizeof(signals));
+    memset(&refusal, 0, sizeof(refusal));
+}
+
+/* ---- out of memory ------------------------------------------------------------------
+ */
+
+static void *write_refusal(void *unused)
+{
+    (void)unused;
+    gs_thread.depth = 1;
+    gs_finish_interim(&refusal.what);
+    (void)sem_post(&refusal.written);
+    return NULL;
+}
+
+static void wait_for_it(void)
+{
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_S;
+    while (sem_timedwait(&refusal.written, &until) != 0 && errno == EINTR) {
+    }
+}
+
+/* "cudaMalloc of 2.00 GiB on GPU 0 was refused, 1.20 GiB of 139 GiB free". Of a device
+ * that is asked for more than it has nobody needs to know who holds what: false. */
+static bool describe(int device, enum gs_api api, uint64_t bytes)
+{
+    char size[24] = "memory", available[24], all[24];
+    size_t room = 0, total = 0;
+    bool known = gs_real()->cuMemGetInfo_v2 &&
+                 gs_real()->cuMemGetInfo_v2(&room, &total) == CUDA_SUCCESS;
+    if (known && bytes > total) {
+        return false;
+    }
+    if (bytes) {
+        (void)gs_text_bytes(bytes, size);
+    }
+    int length =
+        snprintf(refusal.note, sizeof(refusal.note), "%s of %s on GPU %d was refused",
+                 gs_api_names()[gs_record_api(api)], size, device);
+    if (known && length > 0 && (size_t)length < sizeof(refusal.note)) {
+        snprintf(refusal.note + length, sizeof(refusal.note) - (size_t)length,
+                 ", %s of %s free", gs_text_bytes(room, available),
+                 gs_text_bytes(total, all));
+    }
+    return true;
+}
+
+void gs_interim_refused(struct gs_state *state, int device, enum gs_api api,
+                        uint64_t bytes)
+{
+    if (!state->tracker || !state->options.dump_on_oom ||
+        __atomic_load_n(&refusal.taken, __ATOMIC_RELAXED) ||
+        gs_stacks_in_signal_handler() ||
+        __atomic_exchange_n(&refusal.taken, true, __ATOMIC_ACQ_REL)) {
+        return;
+    }
+    if (!describe(device, api, bytes)) {
+        __atomic_store_n(&refusal.taken, false, __ATOMIC_RELEASE);
+        return;
+    }
+    refusal.what =
+        (struct gs_interim){.ending = "out of memory",
+                            .note = refusal.note,
+                            .stack = state->stacks ? gs_stacks_capture(state->stacks) : 0,
+                            .places = PLACES};
+    if (sem_init(&refusal.written, 0, 0) == 0 && start_thread(write_refusal)) {
+        wait_for_it();
+    }
+}

@@ -1,0 +1,86 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# interim.sh - reports while the program goes on: where memory runs out, on a signal, and
+# the last one on SIGTERM.
+
+# interim_oom_case WAY HOW: once, with the call that was refused and who holds the memory.
+interim_oom_case() {
+  native native "$apps/interim_$1" "$2"
+  preloaded shim -- "$apps/interim_$1" "$2"
+  expect_same native shim
+  expect_only_report shim.err
+  expect_count shim.err '^==[0-9]+== gpushim [0-9.]+: .*  out of memory$' 1
+  expect_count shim.err ' of 32\.0 MiB on GPU 0 was refused, [0-9.]+ MiB of 512 MiB free$' 1
+  expect_text shim.err '#0 hoard_one '
+  expect_count shim.err '^==[0-9]+==   live now       [0-9.]+ MiB in [0-9]+ allocations$' 1
+  expect_count shim.err '^==[0-9]+== LIVE 1: 4[0-9]+ MiB in 1[0-9] allocations ' 1
+  expect_count shim.err '^==[0-9]+== LIVE 2: 20\.0 MiB in 20 allocations ' 1
+  expect_count shim.err "^==[0-9]+==   interim_$1 .* [0-9.]+ MiB +[0-9]+$" 1
+  expect_count shim.err '; the program goes on$' 1
+  expect_no_text shim.err 'LEAK|live at exit'
+  expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 0 B leaked' 1
+  preloaded off GPUSHIM_DUMP_ON_OOM=off -- "$apps/interim_$1" "$2"
+  expect_same native off
+  expect_count off.err '^==' 2
+}
+for way in shared static linked; do
+  add_case "interim out of memory $way" interim_oom_case "$way" oom
+  add_case "interim out of memory on a small stack $way" interim_oom_case "$way" small
+done
+
+# The program goes on, and may be asked again.
+interim_signal_case() {
+  preloaded shim GPUSHIM_DUMP_SIGNAL="$2" GPUSHIM_LOG_FILE=asked -- \
+    "$apps/interim_$1" usr1 asked
+  expect_status shim 0
+  expect_quiet shim
+  expect_text shim.out '^interim: answered$'
+  expect_text asked '^==[0-9]+== gpushim [0-9.]+: .*  on signal 10$'
+  expect_text asked '^==[0-9]+== LIVE 1: 1\.00 MiB in 1 allocation \(100 % of live\)$'
+  expect_text asked '#0 cache_one +interim\.c:[0-9]+$'
+  expect_count asked 'SUMMARY: gpushim: 0 errors, 0 B leaked' 1
+}
+for way in shared static linked; do
+  add_case "interim on a signal $way" interim_signal_case "$way" USR1
+done
+add_case "interim on a signal by its long name" interim_signal_case shared SIGUSR1
+add_case "interim on a signal by its number" interim_signal_case shared 10
+
+# SIGTERM ends it as natively, after the report.
+interim_term_case() {
+  native native "$apps/interim_$1" term
+  preloaded shim GPUSHIM_DUMP_ON_TERM=on -- "$apps/interim_$1" term
+  expect_same native shim
+  expect_text shim.err '^==[0-9]+== gpushim [0-9.]+: .*  signal 15$'
+  expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 1\.00 MiB leaked in 1 ' 1
+  preloaded off -- "$apps/interim_$1" term
+  expect_same native off
+  expect_quiet off
+}
+for way in shared static linked; do
+  add_case "interim SIGTERM $way" interim_term_case "$way"
+done
+
+# What the program does with a signal goes first.
+interim_own_case() {
+  native native "$apps/interim_shared" own
+  preloaded shim GPUSHIM_DUMP_SIGNAL=USR1 -- "$apps/interim_shared" own
+  expect_same native shim
+  expect_text shim.err '^gpushim: GPUSHIM_DUMP_SIGNAL=USR1: the program handles or ignores'
+  native native "$apps/interim_shared" child
+  preloaded shim GPUSHIM_DUMP_SIGNAL=USR1 -- "$apps/interim_shared" child
+  expect_same native shim
+  expect_clean shim.err
+}
+add_case "interim leaves the program its signals" interim_own_case
+
+# interim_bad_case VALUE: one line, and the program is as without it.
+interim_bad_case() {
+  native native "$apps/interim_shared" child
+  preloaded shim GPUSHIM_DUMP_SIGNAL="$1" -- "$apps/interim_shared" child
+  expect_same native shim
+  expect_count shim.err "^gpushim: GPUSHIM_DUMP_SIGNAL=${1/+/[+]}: no signal that can be used" 1
+}
+for value in KILL 9 11 0 SIGFOO RTMIN+99 USR1x; do
+  add_case "interim bad signal $value" interim_bad_case "$value"
+done
