@@ -212,7 +212,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         .stack_depth = options->stack_depth,
         .max_groups = options->leak_max,
         .min_leak_bytes = options->leak_min_bytes,
-        .show_leaks = options->leak_report == GS_LEAK_REPORT_EXIT,
+        .show_leaks = options->leak_report != GS_LEAK_REPORT_OFF,
         .show_devices = gs_log_enabled(GS_LOG_INFO),
         .runtime_names = runtime_names,
         .runtime_name_count = GS_ARRAY_LEN(runtime_names),

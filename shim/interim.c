@@ -43,12 +43,15 @@ static struct {
     pid_t pid;                   /* whose thread waits; 0: nobody's */
 } signals;
 
+/* What a thread of the program's waits for; one at a time. */
 static struct {
-    bool taken; /* atomic: by the first one that was refused */
+    bool busy; /* atomic: the rest is somebody's */
     struct gs_interim what;
     char note[160];
     sem_t written;
-} refusal;
+} asked;
+
+static bool was_refused; /* atomic: once is enough */
 
 /* ---- a thread of our own ---------------------------------------------------------- */
 
@@ -216,28 +219,50 @@ void gs_interim_reset(void)
     give_up(signals.dump);
     give_up(signals.term);
     memset(&signals, 0, sizeof(signals));
-    memset(&refusal, 0, sizeof(refusal));
+    memset(&asked, 0, sizeof(asked));
+    was_refused = false;
 }
 
-/* ---- out of memory ------------------------------------------------------------------
+/* ---- for a thread of the program's ---------------------------------------------------
  */
 
-static void *write_refusal(void *unused)
+static bool take(void)
+{
+    return !gs_stacks_in_signal_handler() &&
+           !__atomic_exchange_n(&asked.busy, true, __ATOMIC_ACQ_REL);
+}
+
+static void give(void)
+{
+    __atomic_store_n(&asked.busy, false, __ATOMIC_RELEASE);
+}
+
+static void *write_it(void *unused)
 {
     (void)unused;
     gs_thread.depth = 1;
-    gs_finish_interim(&refusal.what);
-    (void)sem_post(&refusal.written);
+    gs_finish_interim(&asked.what);
+    (void)sem_post(&asked.written);
     return NULL;
 }
 
-static void wait_for_it(void)
+/* What was taken is given back, unless it takes too long: then it is never asked again.
+ */
+static void write_and_wait(void)
 {
     struct timespec until;
+    if (sem_init(&asked.written, 0, 0) != 0 || !start_thread(write_it)) {
+        give();
+        return;
+    }
     (void)clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += PATIENCE_S;
-    while (sem_timedwait(&refusal.written, &until) != 0 && errno == EINTR) {
+    while (sem_timedwait(&asked.written, &until) != 0) {
+        if (errno != EINTR) {
+            return;
+        }
     }
+    give();
 }
 
 /* "cudaMalloc of 2.00 GiB on GPU 0 was refused, 1.20 GiB of 139 GiB free". Of a device
@@ -255,10 +280,10 @@ static bool describe(int device, enum gs_api api, uint64_t bytes)
         (void)gs_text_bytes(bytes, size);
     }
     int length =
-        snprintf(refusal.note, sizeof(refusal.note), "%s of %s on GPU %d was refused",
+        snprintf(asked.note, sizeof(asked.note), "%s of %s on GPU %d was refused",
                  gs_api_names()[gs_record_api(api)], size, device);
-    if (known && length > 0 && (size_t)length < sizeof(refusal.note)) {
-        snprintf(refusal.note + length, sizeof(refusal.note) - (size_t)length,
+    if (known && length > 0 && (size_t)length < sizeof(asked.note)) {
+        snprintf(asked.note + length, sizeof(asked.note) - (size_t)length,
                  ", %s of %s free", gs_text_bytes(room, available),
                  gs_text_bytes(total, all));
     }
@@ -269,21 +294,35 @@ void gs_interim_refused(struct gs_state *state, int device, enum gs_api api,
                         uint64_t bytes)
 {
     if (!state->tracker || !state->options.dump_on_oom ||
-        __atomic_load_n(&refusal.taken, __ATOMIC_RELAXED) ||
-        gs_stacks_in_signal_handler() ||
-        __atomic_exchange_n(&refusal.taken, true, __ATOMIC_ACQ_REL)) {
+        __atomic_load_n(&was_refused, __ATOMIC_RELAXED) || !take()) {
         return;
     }
-    if (!describe(device, api, bytes)) {
-        __atomic_store_n(&refusal.taken, false, __ATOMIC_RELEASE);
+    if (!describe(device, api, bytes) ||
+        __atomic_exchange_n(&was_refused, true, __ATOMIC_ACQ_REL)) {
+        give();
         return;
     }
-    refusal.what =
+    asked.what =
         (struct gs_interim){.ending = "out of memory",
-                            .note = refusal.note,
+                            .note = asked.note,
                             .stack = state->stacks ? gs_stacks_capture(state->stacks) : 0,
                             .places = PLACES};
-    if (sem_init(&refusal.written, 0, 0) == 0 && start_thread(write_refusal)) {
-        wait_for_it();
+    write_and_wait();
+}
+
+void gs_interim_context_ends(struct gs_state *state, int device)
+{
+    struct gs_tracker_totals totals = {0};
+    if (!state->tracker || state->options.leak_report != GS_LEAK_REPORT_RESET) {
+        return;
     }
+    gs_tracker_get_totals(state->tracker, device, &totals);
+    if (totals.live_count == 0 || !take()) {
+        return;
+    }
+    snprintf(asked.note, sizeof(asked.note),
+             "a context of GPU %d is about to end, and its memory with it", device);
+    asked.what =
+        (struct gs_interim){.ending = "at a reset", .note = asked.note, .lines = true};
+    write_and_wait();
 }

@@ -23,4 +23,8 @@ void gs_interim_reset(void);
 void gs_interim_refused(struct gs_state *state, int device, enum gs_api api,
                         uint64_t bytes);
 
+/* A context of the device is about to end, and its memory with it: who has some is
+ * written, if anybody has (GPUSHIM_LEAK_REPORT=reset). */
+void gs_interim_context_ends(struct gs_state *state, int device);
+
 #endif

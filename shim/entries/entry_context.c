@@ -12,6 +12,7 @@
  */
 #include "all_contexts.h"
 #include "fences.h"
+#include "interim.h"
 #include "marks.h"
 #include "record.h"
 #include "retry.h"
@@ -83,6 +84,10 @@ static CUresult destroy(__typeof__(cuCtxDestroy_v2) *real_destroy, CUcontext ctx
     struct gs_state *state = gs_enter();
     if (!state) {
         return real_destroy(ctx);
+    }
+    const struct gs_context *context = ctx ? gs_context_find(state, ctx) : NULL;
+    if (context) {
+        gs_interim_context_ends(state, context->device);
     }
     gs_fences_freeze(ctx);
     gs_contexts_changed(state);
@@ -178,6 +183,7 @@ static CUresult reset(__typeof__(cuDevicePrimaryCtxReset_v2) *real_reset, CUdevi
     }
     const struct gs_context *context = gs_context_primary(state, (int)dev);
     if (context) {
+        gs_interim_context_ends(state, context->device);
         gs_fences_freeze(context->handle);
     }
     gs_contexts_changed(state);

@@ -18,7 +18,7 @@ enum gs_async_mode { GS_ASYNC_DRIVER, GS_ASYNC_POOL };
 enum gs_free_sync { GS_FREE_SYNC_NATIVE, GS_FREE_SYNC_WAIT, GS_FREE_SYNC_LAZY };
 enum gs_host_clear { GS_HOST_CLEAR_OFF, GS_HOST_CLEAR_LARGE, GS_HOST_CLEAR_ALL };
 enum gs_ipc_mode { GS_IPC_AUTO, GS_IPC_NATIVE, GS_IPC_POOL };
-enum gs_leak_report { GS_LEAK_REPORT_OFF, GS_LEAK_REPORT_EXIT };
+enum gs_leak_report { GS_LEAK_REPORT_OFF, GS_LEAK_REPORT_EXIT, GS_LEAK_REPORT_RESET };
 
 /* The longest file name pattern or text, with its NUL. */
 #define GS_OPTIONS_PATH_BYTES 1024

@@ -61,6 +61,27 @@ for way in shared static linked; do
   add_case "interim SIGTERM $way" interim_term_case "$way"
 done
 
+# What is about to be lost is written before it is.
+interim_reset_case() {
+  native native "$apps/reset_$1"
+  preloaded shim GPUSHIM_LEAK_REPORT=reset -- "$apps/reset_$1"
+  expect_same native shim
+  expect_only_report shim.err
+  expect_text shim.err '^==[0-9]+== a context of GPU 0 is about to end, and its memory with it$'
+  expect_text shim.err '^==[0-9]+== LIVE 1: .* \(([0-9.]+) % of live\)$'
+  expect_count shim.err '^==[0-9]+== SUMMARY: ' 1
+  preloaded exit -- "$apps/reset_$1"
+  expect_no_text exit.err 'is about to end'
+  grep '^==[0-9]*== SUMMARY' shim.err | sed 's/^==[0-9]*//' >with
+  grep '^==[0-9]*== SUMMARY' exit.err | sed 's/^==[0-9]*//' >without
+  cmp with without || fail "the report at exit is another one"
+  preloaded clean GPUSHIM_LEAK_REPORT=reset -- "$apps/pipeline_$1"
+  expect_clean clean.err
+}
+for way in shared static linked; do
+  add_case "interim at a reset $way" interim_reset_case "$way"
+done
+
 # What the program does with a signal goes first.
 interim_own_case() {
   native native "$apps/interim_shared" own
