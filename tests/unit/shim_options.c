@@ -272,7 +272,8 @@ Test(options, choice_maps_words_to_constants)
     expect_note("GPUSHIM_LEAK_REPORT=off", "");
     cr_expect_eq(opts.leak_report, GS_LEAK_REPORT_OFF);
     expect_note("GPUSHIM_LEAK_REPORT=fp",
-                "gpushim: GPUSHIM_LEAK_REPORT=fp: not one of exit, off; using exit\n");
+                "gpushim: GPUSHIM_LEAK_REPORT=fp: not one of exit, reset, off; "
+                "using exit\n");
     expect_note("GPUSHIM_STACK=none",
                 "gpushim: GPUSHIM_STACK=none: not one of auto, cfi, "
                 "libunwind, fp, unwind, off; using auto\n");
