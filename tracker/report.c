@@ -109,31 +109,18 @@ static void write_files(const struct gs_report_writer *writer,
 static void write_summary(const struct gs_report_writer *writer,
                           const struct gs_report_summary *summary)
 {
+    const bool running = writer->config->running;
     char errors[32], bytes[24], count[32], places[32];
 
-    if (writer->config->running) {
-        gs_text_add(writer->text,
-                    "%sgpushim: %s error%s so far, %s live in %s allocation%s, %s "
-                    "place%s; the program goes on\n",
-                    writer->prefix, gs_text_count(summary->errors, errors),
-                    gs_report_plural(summary->errors),
-                    gs_text_bytes(summary->leaked_bytes, bytes),
-                    gs_text_count(summary->leaked_count, count),
-                    gs_report_plural(summary->leaked_count),
-                    gs_text_count(summary->leak_groups, places),
-                    gs_report_plural(summary->leak_groups));
-        return;
-    }
-    gs_text_add(writer->text,
-                "%sSUMMARY: gpushim: %s error%s, %s leaked in %s allocation%s, "
-                "%s place%s\n",
-                writer->prefix, gs_text_count(summary->errors, errors),
-                gs_report_plural(summary->errors),
-                gs_text_bytes(summary->leaked_bytes, bytes),
-                gs_text_count(summary->leaked_count, count),
-                gs_report_plural(summary->leaked_count),
-                gs_text_count(summary->leak_groups, places),
-                gs_report_plural(summary->leak_groups));
+    gs_text_add(
+        writer->text, "%s%s %s error%s%s, %s %s in %s allocation%s, %s place%s%s\n",
+        writer->prefix, running ? "gpushim:" : "SUMMARY: gpushim:",
+        gs_text_count(summary->errors, errors), gs_report_plural(summary->errors),
+        running ? " so far" : "", gs_text_bytes(summary->leaked_bytes, bytes),
+        running ? "live" : "leaked", gs_text_count(summary->leaked_count, count),
+        gs_report_plural(summary->leaked_count),
+        gs_text_count(summary->leak_groups, places),
+        gs_report_plural(summary->leak_groups), running ? "; the program goes on" : "");
 }
 
 static void write_body(struct gs_report_writer *writer)
