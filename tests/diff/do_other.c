@@ -161,8 +161,7 @@ void diff_do_ipc_give(struct diff_call *call)
 
     if (!slot)
         return;
-    diff_say(call, " kind=%c bytes=%llu", memory->kind,
-             (unsigned long long)memory->bytes);
+    diff_say_memory(call, memory);
     if (diff_code(call, "code", cuIpcGetMemHandle(&handle, memory->at)))
         return;
     diff_slot_made(call, slot, (uint64_t)(memory - call->world->memory));
