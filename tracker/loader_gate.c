@@ -45,8 +45,7 @@ bool gs_loader_enter(void)
     return false;
 }
 
-/* The wait has an end because the forking thread may wait for this one. A shut gate
- * looks like one that is closed, so that entering costs no second look. */
+/* The wait has an end because the forking thread may wait for this one. */
 bool gs_loader_enter_after_fork(void)
 {
     for (int i = 0; i < WAIT_STEPS && !atomic_load(&shut); i++) {

@@ -80,7 +80,6 @@ static inline void look_at(CUpointer_attribute attribute)
 /* The ids of allocations are small numbers, and those of blocks no number of theirs. */
 #define BLOCK_ID       ((uint64_t)1 << 63)
 #define ID_OFFSET_BITS 24u
-#define ID_STEP_BYTES  512u
 
 /*
  * What the driver says of the segment, of the block: an id of its own as each allocation
@@ -89,7 +88,7 @@ static inline void look_at(CUpointer_attribute attribute)
  */
 static uint64_t block_id(uint64_t segment_id, const struct gs_extent *extent)
 {
-    uint64_t offset = (extent->base - extent->segment) / ID_STEP_BYTES;
+    uint64_t offset = (extent->base - extent->segment) / GS_BLOCK_BYTES;
     return BLOCK_ID | segment_id << ID_OFFSET_BITS | offset;
 }
 
