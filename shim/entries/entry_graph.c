@@ -17,6 +17,7 @@
 #include "linger.h"
 #include "retry.h"
 #include "submissions.h"
+#include <string.h>
 
 /* ---- nodes ------------------------------------------------------------------------- */
 
@@ -75,7 +76,22 @@ GS_EXPORT CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGrap
                                             numDependencies, dptr);
 }
 
-#if CUDA_VERSION >= 12020
+/* A child graph was added, perhaps given away. CUDA_CHILD_GRAPH_NODE_PARAMS, whose second
+ * member came with 12.9, and was zero before. */
+static void moved(const CUgraphNodeParams *params, CUgraph parent)
+{
+    struct {
+        CUgraph graph;
+        int ownership;
+    } child;
+    enum { MOVE = 1 }; /* CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE */
+
+    memcpy(&child, params->reserved1, sizeof child);
+    if (child.ownership == MOVE) {
+        gs_graph_moved(child.graph, parent);
+    }
+}
+
 /* A node of any kind was made. */
 static CUresult added(CUresult result, enum gs_api api, CUgraph graph,
                       const CUgraphNodeParams *params)
@@ -89,12 +105,9 @@ static CUresult added(CUresult result, enum gs_api api, CUgraph graph,
     } else if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
         gs_graph_memory_see();
     }
-#if CUDA_VERSION >= 12090
-    if (params->type == CU_GRAPH_NODE_TYPE_GRAPH && result == CUDA_SUCCESS &&
-        params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
-        gs_graph_moved(params->graph.graph, graph);
+    if (params->type == CU_GRAPH_NODE_TYPE_GRAPH && result == CUDA_SUCCESS) {
+        moved(params, graph);
     }
-#endif
     return result;
 }
 
@@ -116,9 +129,7 @@ GS_EXPORT CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     }
     return added(result, GS_API_cuGraphAddNode, hGraph, nodeParams);
 }
-#endif
 
-#if CUDA_VERSION >= 12030
 GS_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
                                      const CUgraphNode *dependencies,
                                      const CUgraphEdgeData *dependencyData,
@@ -134,7 +145,6 @@ GS_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
     }
     return added(result, GS_API_cuGraphAddNode_v2, hGraph, nodeParams);
 }
-#endif
 
 GS_EXPORT CUresult cuGraphDestroy(CUgraph hGraph)
 {
@@ -160,13 +170,11 @@ static CUresult instantiated(CUresult result, const CUgraphExec *exec, CUgraph g
     return result;
 }
 
-#if CUDA_VERSION >= 12000
 /* NULL is the driver's to refuse. */
 static unsigned long long flags_of(const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
     return params ? params->flags : 0;
 }
-#endif
 
 /* A call that makes a graph executable: counted, and made again once idle memory has been
  * given back, for a failure leaves nothing behind. */
@@ -204,7 +212,6 @@ GS_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph
     return result;
 }
 
-#if CUDA_VERSION >= 12000
 GS_EXPORT CUresult
 cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
                              CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
@@ -222,7 +229,6 @@ cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
                 cuGraphInstantiateWithParams_ptsz, instantiateParams);
     return result;
 }
-#endif
 
 /* What it allocated and nobody has freed stays allocated (CUDA Programming Guide, Graph
  * Memory Nodes). */

@@ -88,7 +88,6 @@ GS_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return result;
 }
 
-#if CUDA_VERSION >= 11070
 /* The file is positioned in the allocation by its maker, wherever the block begins. */
 GS_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr,
                                                  size_t size,
@@ -114,7 +113,6 @@ GS_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr,
     gs_leave();
     return result;
 }
-#endif
 
 /* ---- imports ----------------------------------------------------------------------- */
 

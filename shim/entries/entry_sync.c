@@ -94,7 +94,7 @@ static void watch_end(struct watch *watch, CUresult result)
  * driver has the same answer (CUDA driver API, CUresult). */
 static bool is_final(CUresult result)
 {
-    switch (result) {
+    switch ((int)result) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_ILLEGAL_ADDRESS:
     case CUDA_ERROR_LAUNCH_TIMEOUT:
@@ -105,9 +105,7 @@ static bool is_final(CUresult result)
     case CUDA_ERROR_INVALID_ADDRESS_SPACE:
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
-#if CUDA_VERSION >= 12000
     case CUDA_ERROR_DEVICE_UNAVAILABLE:
-#endif
         return true;
     default:
         return false;

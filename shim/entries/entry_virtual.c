@@ -231,7 +231,6 @@ GS_EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList,
 
 /* ---- multicast --------------------------------------------------------------------- */
 
-#if CUDA_VERSION >= 12010
 GS_EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
                                      const CUmulticastObjectProp *prop)
 {
@@ -331,4 +330,3 @@ GS_EXPORT CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUde
     gs_submission_end(own);
     return result;
 }
-#endif
