@@ -112,6 +112,14 @@ static bool either_alias(const struct pair *pair)
     return is(pair->native, "skip", "alias") || is(pair->other, "skip", "alias");
 }
 
+/* Where it is no other's address the wrong free is made, and breaks a capture. */
+static bool alias_broke_capture(const struct pair *pair)
+{
+    const char *made = is(pair->native, "skip", "alias") ? pair->other : pair->native;
+
+    return either_alias(pair) && (is(made, "code", "900") || is(made, "code", "906"));
+}
+
 /* A free here asks nothing of the current context, unless it owns the memory. */
 static bool free_without_context(const struct pair *pair)
 {

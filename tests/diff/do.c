@@ -38,7 +38,7 @@ static bool ordered(struct diff_call *call, struct diff_memory *memory,
 }
 
 /* The line got nothing after all, so it waits for nothing. */
-static void not_entered(struct diff_call *call, const struct diff_use *use)
+void diff_not_used(struct diff_call *call, const struct diff_use *use)
 {
     memcpy(call->world->seen[use->line], use->before, sizeof(use->before));
 }
@@ -57,7 +57,7 @@ static bool use_line(struct diff_call *call, struct diff_memory *a, struct diff_
         diff_enters(call->world, use->line);
     if (ordered(call, a, use) && ordered(call, b, use))
         return true;
-    not_entered(call, use);
+    diff_not_used(call, use);
     return false;
 }
 
@@ -80,7 +80,7 @@ bool diff_used(struct diff_call *call, const struct diff_use *use, CUresult code
                struct diff_memory *a, struct diff_memory *b)
 {
     if (code != CUDA_SUCCESS || use->captured || use->empty) {
-        not_entered(call, use);
+        diff_not_used(call, use);
         return false;
     }
     diff_submitted(call->world, use->line, a, b);

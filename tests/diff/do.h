@@ -25,6 +25,8 @@ bool diff_use_stream(struct diff_call *call, unsigned argument, struct diff_memo
 /* The same for a call without a stream: the legacy one of the current context. */
 bool diff_use_legacy(struct diff_call *call, struct diff_memory *a, struct diff_memory *b,
                      struct diff_use *use);
+/* It is not called after all. */
+void diff_not_used(struct diff_call *call, const struct diff_use *use);
 /* It was called. True: it runs, and the contents are its own. */
 bool diff_used(struct diff_call *call, const struct diff_use *use, CUresult code,
                struct diff_memory *a, struct diff_memory *b);

@@ -101,9 +101,12 @@ void diff_do_graph_launch(struct diff_call *call)
     struct diff_slot *exec = diff_slot_of(call, DIFF_EXEC, 0);
     struct diff_use use;
 
-    if (!exec || !diff_use_stream(call, 1, NULL, NULL, &use) ||
-        !may_launch(call, exec, use.line))
+    if (!exec || !diff_use_stream(call, 1, NULL, NULL, &use))
         return;
+    if (!may_launch(call, exec, use.line)) {
+        diff_not_used(call, &use);
+        return;
+    }
     use.empty = exec->touched == 0;
     if (!diff_used(
             call, &use,

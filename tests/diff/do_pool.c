@@ -91,10 +91,14 @@ void diff_do_async_inside(struct diff_call *call)
 
     if (!memory || !diff_use_stream(call, 2, NULL, NULL, &use))
         return;
-    if (step >= memory->bytes)
+    if (step >= memory->bytes) {
         diff_skip(call, "start");
-    else
-        diff_code(call, "code", cuMemFreeAsync(memory->at + step, use.stream));
+        diff_not_used(call, &use);
+        return;
+    }
+    diff_used(call, &use,
+              diff_code(call, "code", cuMemFreeAsync(memory->at + step, use.stream)),
+              NULL, NULL);
 }
 
 /* ---- pools --------------------------------------------------------------------------

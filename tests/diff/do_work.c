@@ -62,7 +62,8 @@ void diff_do_copy_out(struct diff_call *call)
                              cuMemcpyDtoH(bytes, memory->at + part.at, part.bytes)),
                    memory, NULL))
         return;
-    diff_host_waited(call->world, use.line);
+    if (part.bytes > 0) /* a copy of nothing waits for nothing */
+        diff_host_waited(call->world, use.line);
     diff_say(
         call, " hash=%llx",
         (unsigned long long)diff_hash(diff_contents(call->world, memory), part, bytes));
@@ -252,6 +253,7 @@ static bool launch(struct diff_call *call, const struct diff_use *use, const cha
 
     if (!function) {
         diff_skip(call, "module");
+        diff_not_used(call, use);
         return false;
     }
     return diff_used(call, use,
