@@ -14,6 +14,16 @@ extern "C" {
 /* Version of the library, "MAJOR.MINOR.PATCH". Static storage, never NULL. */
 const char *gpushim_version(void);
 
+/*
+ * Write the report of another process to stdout, as `gpushim report FILE` does: of one
+ * that was killed, or of one that runs still.
+ * In:      state_file  what the process had as GPUSHIM_STATE_FILE
+ * Returns  0; 1 if the file cannot be read, and a line on stderr says why;
+ *          GPUSHIM_ERROR_EXITCODE, where it is set, if there are leaks or errors
+ * Source:  docs/state.md. Not for a program that has made CUDA calls itself.
+ */
+int gpushim_report(const char *state_file);
+
 #ifdef __cplusplus
 }
 #endif

@@ -8,7 +8,6 @@
  */
 #include "finish.h"
 
-#include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,13 +26,11 @@
 #include "report.h"
 #include "retry.h"
 #include "state.h"
-
-/* The command line is cut at this many bytes. */
-#define COMMAND_BYTES 120
+#include "state_file.h"
 
 /* Runtime functions that allocate: their frames, and those below, are not the program's.
  */
-static const char *const runtime_names[] = {
+const char *const gs_runtime_names[] = {
     "cudaMalloc",
     "cudaMallocPitch",
     "cudaMalloc3D",
@@ -66,28 +63,7 @@ static const char *const runtime_names[] = {
     "cudaDestroyExternalMemory",
     "cudaIpcCloseMemHandle",
 };
-
-/* The command line with spaces between its words, cut at COMMAND_BYTES. */
-static void read_command(char out[COMMAND_BYTES + 8])
-{
-    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? 0 : read(fd, out, COMMAND_BYTES + 1);
-    if (fd >= 0) {
-        close(fd);
-    }
-    if (length <= 0) {
-        strcpy(out, "?");
-        return;
-    }
-    bool cut = length > COMMAND_BYTES;
-    length = cut ? COMMAND_BYTES : length - 1; /* without the last word's NUL */
-    for (ssize_t i = 0; i < length; i++) {
-        if ((unsigned char)out[i] < ' ') {
-            out[i] = ' ';
-        }
-    }
-    strcpy(out + length, cut ? "..." : "");
-}
+const size_t gs_runtime_name_count = GS_ARRAY_LEN(gs_runtime_names);
 
 /* Whether this build has lazy frees and the program does not use them. */
 static bool lazy_saves_waits(const struct gs_options *options)
@@ -163,7 +139,12 @@ static bool driver_knows(void *self, uint64_t addr)
 
 static bool own_memory(void *self, gs_scan_skip skip, void *arg)
 {
+    size_t bytes;
+    const void *file = gs_state_file_range(&bytes);
     (void)self;
+    if (file) {
+        skip(arg, (uintptr_t)file, bytes);
+    }
     return gs_meta_visit(skip, arg);
 }
 
@@ -172,7 +153,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
                          const struct gs_interim *what, struct gs_report_summary *summary)
 {
     const struct gs_options *options = &state->options;
-    char command[COMMAND_BYTES + 8];
+    char command[GS_COMMAND_BYTES + 8];
     char host[256] = "";
     struct gs_text text = {0};
     struct gs_symbolizer *symbolizer = NULL;
@@ -182,7 +163,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     size_t device_count = (size_t)__atomic_load_n(&state->device_count, __ATOMIC_ACQUIRE);
     struct gs_report_device devices[GS_MAX_DEVICES];
 
-    read_command(command);
+    gs_command_line(command);
     gethostname(host, sizeof(host) - 1);
     fill_devices(state, devices, device_count);
     const struct gs_scan_config scan = {
@@ -214,8 +195,8 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         .min_leak_bytes = options->leak_min_bytes,
         .show_leaks = options->leak_report != GS_LEAK_REPORT_OFF,
         .show_devices = gs_log_enabled(GS_LOG_INFO),
-        .runtime_names = runtime_names,
-        .runtime_name_count = GS_ARRAY_LEN(runtime_names),
+        .runtime_names = gs_runtime_names,
+        .runtime_name_count = gs_runtime_name_count,
         .symbolizer = symbolizer,
         .suppressions = gs_rules(),
         .scan = options->leak_scan && !what ? &scan : NULL,
@@ -290,7 +271,11 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
     struct gs_state *state = gs_state_peek();
     struct gs_report_summary summary = {0};
     int before = REPORT_NONE;
-    if (!gs_finish_due() || nothing_to_tell(state)) {
+    if (!gs_finish_due()) {
+        return false;
+    }
+    if (nothing_to_tell(state)) {
+        gs_state_file_ending(ending);
         return false;
     }
     if (gs_thread.depth > 0) {
@@ -311,6 +296,7 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
     gs_thread.depth = 1;
     write_report(state, ending, (uintptr_t)__builtin_frame_address(0), NULL, &summary);
     gs_thread.depth = 0;
+    gs_state_file_ending(ending);
     state->bad = summary.errors > 0 || summary.leaked_count > 0;
     __atomic_store_n(&state->reported, again ? REPORT_NONE : REPORT_WRITTEN,
                      __ATOMIC_RELEASE);

@@ -36,4 +36,9 @@ bool gs_finish_due(void);
 /* The status to end with instead of `status`: GPUSHIM_ERROR_EXITCODE if it applies. */
 int gs_finish_status(int status, bool bad);
 
+/* Runtime functions that allocate: their frames, and those below, are not the program's.
+ */
+extern const char *const gs_runtime_names[];
+extern const size_t gs_runtime_name_count;
+
 #endif

@@ -45,6 +45,7 @@
 #include "tools.h"
 #include "trace.h"
 #include "size_classes.h"
+#include "state_file.h"
 #include "warmup.h"
 
 #if defined(__x86_64__)
@@ -99,7 +100,9 @@ static void after_fork(void)
  */
 static void after_fork_in_child(void)
 {
-    gs_stacks_after_fork_in_child(held_over_fork);
+    /* Where the lock lies in a file it is the parent's, too, and the parent gives it. */
+    bool own = gs_state_file_after_fork_in_child(gs_thread.depth > 0);
+    gs_stacks_after_fork_in_child(own ? held_over_fork : NULL);
     if (gs_mutant(GS_MUTANT_child_keeps)) {
         return;
     }
@@ -206,7 +209,8 @@ static enum gs_status create_tracker(struct gs_state *state)
     struct gs_stacks_config stacks = {
         .unwinder = (enum gs_unwinder)state->options.stack,
         .depth = state->options.stack_depth,
-        .find_python = state->options.stack_python ? gs_python_find : NULL};
+        .find_python = state->options.stack_python ? gs_python_find : NULL,
+        .memory = gs_state_file_open(&state->options)};
     gs_linker_own_range(&stacks.own_begin, &stacks.own_end);
     if (stacks.unwinder != GS_UNWIND_OFF &&
         gs_stacks_create(&stacks, &state->stacks) != GS_OK) {
@@ -217,6 +221,7 @@ static enum gs_status create_tracker(struct gs_state *state)
     struct gs_tracker_config tracker = {.api_names = gs_api_names(),
                                         .api_count = GS_API_COUNT,
                                         .stacks = state->stacks,
+                                        .memory = stacks.memory,
                                         .free_history = FREE_HISTORY,
                                         .tally = gs_outputs_tallied(),
                                         .clock = kernels_clock()};
@@ -229,6 +234,11 @@ static bool create_parts(struct gs_state *state)
     enum gs_status status = GS_OK;
     if (state->options.track) {
         status = create_tracker(state);
+    } else if (state->options.state_file[0]) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_STATE_FILE=%.600s: with GPUSHIM_TRACK=off there "
+                    "is nothing to keep; no file is made",
+                    state->options.state_file);
     }
     if (status == GS_OK && state->options.pool) {
         struct gs_size_classes classes;

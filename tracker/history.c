@@ -36,7 +36,7 @@ struct gs_history_entry *gs_history_map(struct gs_tracker *tracker)
 
     if (bytes == 0)
         return NULL;
-    struct gs_history_entry *mapped = gs_pages_map(bytes);
+    struct gs_history_entry *mapped = gs_pages_map(NULL, bytes);
     if (!mapped)
         return NULL;
     touch(mapped, bytes);

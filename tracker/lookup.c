@@ -44,7 +44,7 @@ static void grow(struct gs_tracker *tracker, struct gs_stripe *stripe)
 
     if (bigger.bucket_count == 0)
         return;
-    bigger.buckets = gs_pages_map(bigger.bucket_count * sizeof(uint32_t));
+    bigger.buckets = gs_pages_map(NULL, bigger.bucket_count * sizeof(uint32_t));
     if (!bigger.buckets)
         return;
     for (uint32_t i = 0; i < stripe->bucket_count; i++) {
@@ -91,7 +91,7 @@ enum gs_status gs_lookup_prepare(struct gs_tracker *tracker, uint64_t addr)
 
     gs_tracker_lock_take(&stripe->lock, GS_RANK_STRIPE);
     if (stripe->bucket_count == 0) {
-        stripe->buckets = gs_pages_map(FIRST_BUCKETS * sizeof(uint32_t));
+        stripe->buckets = gs_pages_map(NULL, FIRST_BUCKETS * sizeof(uint32_t));
         if (stripe->buckets)
             stripe->bucket_count = FIRST_BUCKETS;
         else

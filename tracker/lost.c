@@ -15,6 +15,28 @@
  */
 #include "tracker_internal.h"
 
+/* Copy `lost` to where a file has it. lost_lock is held. A reader that comes in between
+ * finds a group too few, never half of one. */
+static void publish(struct gs_tracker *tracker)
+{
+    const struct gs_groups *lost = &tracker->lost;
+
+    if (!tracker->config.memory)
+        return;
+    if (lost->count > tracker->lost_copy_room) {
+        size_t room = lost->capacity * 2;
+        struct gs_group *copy = gs_pages_map(tracker->config.memory, room * sizeof *copy);
+
+        if (!copy)
+            return;
+        memcpy(copy, lost->items, lost->count * sizeof *copy);
+        __atomic_store_n(&tracker->lost_copy, copy, __ATOMIC_RELEASE);
+        tracker->lost_copy_room = room;
+    }
+    memcpy(tracker->lost_copy, lost->items, lost->count * sizeof *lost->items);
+    __atomic_store_n(&tracker->lost_copied, lost->count, __ATOMIC_RELEASE);
+}
+
 static void count_lost(struct gs_tracker *tracker, struct gs_shard *shard,
                        const struct gs_record *words, const struct gs_allocation *was,
                        uint64_t now)
@@ -90,6 +112,9 @@ void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context, unsig
     for (uint32_t id = 1; id < limit; id++)
         lose_record(tracker, shard, id, context, kinds, now);
     gs_places_recycle(tracker, context);
+    gs_tracker_lock_take(&tracker->lost_lock, GS_RANK_LOST);
+    publish(tracker);
+    gs_tracker_lock_give(&tracker->lost_lock, GS_RANK_LOST);
     gs_gates_open_all();
     gs_tracker_lock_give(&tracker->lose_lock, GS_RANK_LOSE);
     errno = saved;

@@ -11,6 +11,7 @@
 
 #include "host_memory.h"
 #include "module_snapshot.h"
+#include "state_memory.h"
 
 #include <string.h>
 
@@ -31,7 +32,7 @@ static const char *keep_string(struct gs_module_table *table, const char *text)
     if (block == NULL || block->bytes - block->used < length) {
         size_t bytes = gs_round_up(sizeof(*block) + length, STRING_BLOCK_BYTES);
 
-        block = gs_host_map(bytes);
+        block = gs_state_map(table->memory, bytes);
         if (block == NULL)
             return NULL;
         block->bytes = bytes;
@@ -53,12 +54,12 @@ static struct gs_module_record *new_record(struct gs_module_table *table)
 
     if (table->count == table->capacity) {
         capacity = table->capacity == 0 ? FIRST_RECORDS : table->capacity * 2;
-        larger = gs_host_map(capacity * sizeof(*larger));
+        larger = gs_state_map(table->memory, capacity * sizeof(*larger));
         if (larger == NULL)
             return NULL;
         if (table->count != 0)
             memcpy(larger, table->records, old_bytes);
-        gs_host_unmap(table->records, old_bytes);
+        gs_state_unmap(table->memory, table->records, old_bytes);
         table->records = larger;
         table->capacity = capacity;
         table->bytes += capacity * sizeof(*larger) - old_bytes;
@@ -74,18 +75,25 @@ static bool same_module(const struct gs_module *known, const struct gs_module *s
            strcmp(known->path, seen->path) == 0;
 }
 
-static void add_record(struct gs_module_table *table, const struct gs_module *seen,
-                       uint32_t epoch)
+void gs_module_table_add(struct gs_module_table *table,
+                         const struct gs_module_record *seen)
 {
-    const char *path = keep_string(table, seen->path);
+    const char *path = keep_string(table, seen->module.path);
     struct gs_module_record *record = path != NULL ? new_record(table) : NULL;
 
     if (record == NULL)
         return;
-    record->module = *seen;
+    *record = *seen;
     record->module.path = path;
-    record->first_epoch = epoch;
-    record->last_epoch = UINT32_MAX;
+}
+
+static void add_record(struct gs_module_table *table, const struct gs_module *seen,
+                       uint32_t epoch)
+{
+    const struct gs_module_record record = {
+        .module = *seen, .first_epoch = epoch, .last_epoch = UINT32_MAX};
+
+    gs_module_table_add(table, &record);
 }
 
 bool gs_module_table_is_current(const struct gs_module_table *table,
@@ -145,8 +153,9 @@ void gs_module_table_clear(struct gs_module_table *table)
         struct gs_string_block *block = table->strings;
 
         table->strings = block->next;
-        gs_host_unmap(block, block->bytes);
+        gs_state_unmap(table->memory, block, block->bytes);
     }
-    gs_host_unmap(table->records, table->capacity * sizeof(*table->records));
+    gs_state_unmap(table->memory, table->records,
+                   table->capacity * sizeof(*table->records));
     memset(table, 0, sizeof(*table));
 }

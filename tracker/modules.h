@@ -35,7 +35,7 @@ struct gs_module_record {
     uint32_t first_epoch, last_epoch; /* last: UINT32_MAX while it is loaded */
 };
 
-/* All zero is an empty table. */
+/* All zero but `memory` is an empty table. */
 struct gs_module_table {
     struct gs_module_record *records;
     size_t count, capacity;
@@ -43,6 +43,7 @@ struct gs_module_table {
     uint32_t epoch;                 /* 0: no snapshot was merged yet */
     size_t bytes;                   /* memory held */
     struct gs_string_block *strings;
+    struct gs_state_memory *memory; /* NULL: in no file */
 };
 
 /* Does the table show the loader's list as it is at these counts? */
@@ -53,6 +54,10 @@ bool gs_module_table_is_current(const struct gs_module_table *table,
  * modules of this snapshot stay unknown until the next one. */
 void gs_module_table_merge(struct gs_module_table *table,
                            const struct gs_module_snapshot *snapshot);
+
+/* One that another process saw; strings are copied. Dropped where there is no memory. */
+void gs_module_table_add(struct gs_module_table *table,
+                         const struct gs_module_record *seen);
 
 /* The module that held `address` in `epoch`, NULL if none. */
 const struct gs_module *gs_module_table_find(const struct gs_module_table *table,

@@ -55,9 +55,11 @@ struct gs_merged_stack {
 };
 
 /* NULL: a version or a build that is not known, or no memory. `lock` is the owner's and
- * is taken for what is new. */
+ * is taken for what is new; `memory` is where places are kept. */
 struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
-                                   pthread_mutex_t *lock);
+                                   pthread_mutex_t *lock, struct gs_state_memory *memory);
+/* For places alone, of an interpreter elsewhere. NULL: no memory. */
+struct gs_python *gs_python_create_bare(pthread_mutex_t *lock);
 void gs_python_destroy(struct gs_python *python);
 
 /* Is the interpreter on this native stack? Only then does it have a state of this thread

@@ -66,7 +66,8 @@ struct gs_python {
     struct gs_python_arena *arena; /* the newest */
     uint8_t *scratch;              /* a copied line table */
     size_t scratch_bytes;
-    _Atomic size_t bytes; /* held besides this */
+    _Atomic size_t bytes;           /* held besides this */
+    struct gs_state_memory *memory; /* of this, the nodes and the strings */
 };
 
 static inline uint64_t gs_python_mix(uint64_t a, uint64_t b)

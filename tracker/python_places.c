@@ -3,8 +3,8 @@
  * Owns: all memory of them, straight from the kernel.
  * Lock: the owner's for adding; none for reading.   Design: docs/python.md
  */
-#include "host_memory.h"
 #include "python_internal.h"
+#include "state_memory.h"
 
 #include <string.h>
 
@@ -34,7 +34,7 @@ static void *arena_take(struct gs_python *python, size_t bytes)
     if (arena == NULL || ARENA_BYTES - arena->used < bytes) {
         if (bytes > ARENA_BYTES - sizeof(*arena))
             return NULL;
-        arena = gs_host_map(ARENA_BYTES);
+        arena = gs_state_map(python->memory, ARENA_BYTES);
         if (arena == NULL)
             return NULL;
         arena->older = python->arena;
@@ -86,7 +86,7 @@ static struct gs_python_node *make_node(struct gs_python *python, uint32_t numbe
     if (chunk >= GS_PYTHON_CHUNKS)
         return NULL;
     if (atomic_load_explicit(&python->nodes[chunk], memory_order_relaxed) == NULL) {
-        nodes = gs_host_map(bytes);
+        nodes = gs_state_map(python->memory, bytes);
         if (nodes == NULL)
             return NULL;
         atomic_store_explicit(&python->nodes[chunk], nodes, memory_order_release);
@@ -143,9 +143,9 @@ void gs_python_places_clear(struct gs_python *python)
         struct gs_python_arena *arena = python->arena;
 
         python->arena = arena->older;
-        gs_host_unmap(arena, ARENA_BYTES);
+        gs_state_unmap(python->memory, arena, ARENA_BYTES);
     }
     for (size_t i = 0; i < GS_PYTHON_CHUNKS; i++)
-        gs_host_unmap(atomic_load(&python->nodes[i]),
-                      CHUNK_LENGTH * sizeof(struct gs_python_node));
+        gs_state_unmap(python->memory, atomic_load(&python->nodes[i]),
+                       CHUNK_LENGTH * sizeof(struct gs_python_node));
 }

@@ -13,6 +13,7 @@
 
 #include "host_memory.h"
 #include "python_internal.h"
+#include "state_memory.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -68,7 +69,7 @@ NO_SANITIZE static inline uint32_t half_at(uintptr_t address)
 }
 
 struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
-                                   pthread_mutex_t *lock)
+                                   pthread_mutex_t *lock, struct gs_state_memory *memory)
 {
     struct gs_python_layout layout;
     struct gs_python *python;
@@ -79,15 +80,25 @@ struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
         gs_python_layout_find(symbols->version, symbols->runtime, &layout) != GS_OK ||
         !gs_python_copy(&word, (uintptr_t)symbols->runtime, sizeof(word)))
         return NULL;
-    python = gs_host_map(sizeof(*python));
+    python = gs_state_map(memory, sizeof(*python));
     if (python == NULL)
         return NULL;
+    python->memory = memory;
     python->number = atomic_fetch_add(&last_number, 1) + 1;
     python->symbols = *symbols;
     python->layout = layout;
     python->lock = lock;
     python->code_bytes = gs_python_code_bytes(&layout);
     python->frame_bytes = frame_bytes(&layout);
+    return python;
+}
+
+struct gs_python *gs_python_create_bare(pthread_mutex_t *lock)
+{
+    struct gs_python *python = gs_host_map(sizeof(*python));
+
+    if (python != NULL)
+        python->lock = lock;
     return python;
 }
 
@@ -98,7 +109,7 @@ void gs_python_destroy(struct gs_python *python)
     gs_python_places_clear(python);
     gs_stack_table_clear(&python->walks);
     gs_host_unmap(python->scratch, python->scratch_bytes);
-    gs_host_unmap(python, sizeof(*python));
+    gs_state_unmap(python->memory, python, sizeof(*python));
 }
 
 size_t gs_python_bytes(const struct gs_python *python)

@@ -86,7 +86,7 @@ static enum gs_status take_fresh(struct gs_tracker *tracker, struct gs_shard *sh
     if ((uint64_t)first + FRESH_IDS > ID_LIMIT)
         return GS_ERR_HOST_NOMEM;
     if (!tracker->chunks[chunk]) {
-        char *mapped = gs_pages_map(CHUNK_SIZE);
+        char *mapped = gs_pages_map(tracker->config.memory, CHUNK_SIZE);
         if (!mapped)
             return GS_ERR_HOST_NOMEM;
         __atomic_store_n(&tracker->chunks[chunk],
@@ -138,30 +138,32 @@ void gs_record_spill(struct gs_tracker *tracker, struct gs_shard *shard)
 }
 
 /* Zeroed memory at *table, which others may be about to map, too. */
-static enum gs_status make_table(void **table, size_t bytes)
+static enum gs_status make_table(struct gs_state_memory *memory, void **table,
+                                 size_t bytes)
 {
     void *none = NULL;
 
     if (__atomic_load_n(table, __ATOMIC_ACQUIRE))
         return GS_OK;
-    void *mapped = gs_pages_map(bytes);
+    void *mapped = gs_pages_map(memory, bytes);
     if (!mapped)
         return GS_ERR_HOST_NOMEM;
     if (!__atomic_compare_exchange_n(table, &none, mapped, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE))
-        gs_host_unmap(mapped, bytes); /* another thread was first */
+        gs_state_unmap(memory, mapped, bytes); /* another thread was first */
     return GS_OK;
 }
 
 enum gs_status gs_record_make_stream(struct gs_tracker *tracker, uint32_t id)
 {
-    return make_table((void **)&tracker->streams[id >> GS_CHUNK_SHIFT],
+    return make_table(tracker->config.memory,
+                      (void **)&tracker->streams[id >> GS_CHUNK_SHIFT],
                       CHUNK_IDS * sizeof(uint64_t));
 }
 
 enum gs_status gs_record_make_link(struct gs_tracker *tracker, uint32_t id)
 {
-    return make_table((void **)&tracker->links[id >> GS_CHUNK_SHIFT],
+    return make_table(NULL, (void **)&tracker->links[id >> GS_CHUNK_SHIFT],
                       CHUNK_IDS * sizeof(uint32_t));
 }
 
@@ -226,8 +228,10 @@ void gs_records_visit(struct gs_tracker *tracker,
 void gs_records_free(struct gs_tracker *tracker)
 {
     for (uint32_t i = 0; i < GS_CHUNKS && tracker->chunks[i]; i++) {
-        gs_host_unmap((char *)tracker->chunks[i] - COLOUR, CHUNK_SIZE);
-        gs_host_unmap(tracker->streams[i], CHUNK_IDS * sizeof(uint64_t));
+        gs_state_unmap(tracker->config.memory, (char *)tracker->chunks[i] - COLOUR,
+                       CHUNK_SIZE);
+        gs_state_unmap(tracker->config.memory, tracker->streams[i],
+                       CHUNK_IDS * sizeof(uint64_t));
         gs_host_unmap(tracker->links[i], CHUNK_IDS * sizeof(uint32_t));
     }
 }

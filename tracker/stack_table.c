@@ -11,6 +11,7 @@
 #include "stack_table.h"
 
 #include "host_memory.h"
+#include "state_memory.h"
 
 #include <string.h>
 
@@ -214,7 +215,7 @@ static uint32_t child_node(struct gs_stack_table *table, uintptr_t frame, uint32
     if (chunk >= GS_STACK_CHUNKS)
         return 0;
     if (atomic_load_explicit(&table->nodes[chunk], memory_order_relaxed) == NULL) {
-        node = gs_host_map(CHUNK_LENGTH * sizeof(*node));
+        node = gs_state_map(table->memory, CHUNK_LENGTH * sizeof(*node));
         if (node == NULL)
             return 0;
         atomic_store_explicit(&table->nodes[chunk], node, memory_order_release);
@@ -237,7 +238,7 @@ static struct gs_stack_entry *new_entry(struct gs_stack_table *table, uint32_t i
     if (chunk >= GS_STACK_CHUNKS)
         return NULL;
     if (atomic_load_explicit(&table->entries[chunk], memory_order_relaxed) == NULL) {
-        entries = gs_host_map(CHUNK_LENGTH * sizeof(*entries));
+        entries = gs_state_map(table->memory, CHUNK_LENGTH * sizeof(*entries));
         if (entries == NULL)
             return NULL;
         atomic_store_explicit(&table->entries[chunk], entries, memory_order_release);
@@ -312,10 +313,10 @@ void gs_stack_table_clear(struct gs_stack_table *table)
         index = older;
     }
     for (unsigned i = 0; i < GS_STACK_CHUNKS; i++) {
-        gs_host_unmap(atomic_load(&table->nodes[i]),
-                      CHUNK_LENGTH * sizeof(struct gs_stack_node));
-        gs_host_unmap(atomic_load(&table->entries[i]),
-                      CHUNK_LENGTH * sizeof(struct gs_stack_entry));
+        gs_state_unmap(table->memory, atomic_load(&table->nodes[i]),
+                       CHUNK_LENGTH * sizeof(struct gs_stack_node));
+        gs_state_unmap(table->memory, atomic_load(&table->entries[i]),
+                       CHUNK_LENGTH * sizeof(struct gs_stack_entry));
     }
     if (table->buckets != NULL)
         gs_host_unmap(table->buckets, sizeof(uint32_t) << table->bucket_bits);

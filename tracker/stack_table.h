@@ -37,7 +37,7 @@ struct gs_stack_index {
     _Atomic uint64_t slots[];
 };
 
-/* All zero is an empty table. */
+/* All zero but `memory` is an empty table. */
 struct gs_stack_table {
     _Atomic(struct gs_stack_index *) index;
     _Atomic(struct gs_stack_node *) nodes[GS_STACK_CHUNKS];
@@ -46,7 +46,8 @@ struct gs_stack_table {
     _Atomic uint32_t node_count;
     uint32_t *buckets; /* the writer's: first node with a hash of (parent, frame) */
     uint32_t bucket_bits;
-    _Atomic size_t bytes; /* memory held by indexes and buckets */
+    _Atomic size_t bytes;           /* memory held by indexes and buckets */
+    struct gs_state_memory *memory; /* of nodes and entries; NULL: in no file */
 };
 
 /* Hash of a list of frames and of whether more lie behind them. */

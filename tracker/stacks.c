@@ -8,7 +8,7 @@
  * loader whether modules came or went (its lock, none of ours), take the lock, add.
  * The lock is the innermost of all: nothing is called under it that takes another.
  */
-#include "stacks.h"
+#include "stacks_internal.h"
 
 #include "code_address.h"
 #include "host_memory.h"
@@ -16,7 +16,7 @@
 #include "modules.h"
 #include "python.h"
 #include "seen_walks.h"
-#include "stack_table.h"
+#include "state_memory.h"
 #include "thread_stack.h"
 #include "unwind.h"
 
@@ -35,15 +35,6 @@
 
 #define MISSES_MAX 4u
 #define LOOK_EVERY 256u
-
-struct gs_stacks {
-    struct gs_stacks_config config; /* immutable; unwinder is the one in use */
-    _Atomic uint64_t number;        /* no other ever had it; new once there is Python */
-    _Atomic(struct gs_python *) python; /* set once */
-    struct gs_stack_table table;        /* read without, added to under lock */
-    struct gs_module_table modules;     /* under lock */
-    pthread_mutex_t lock;
-};
 
 /* A walk, trimmed. */
 struct capture {
@@ -87,7 +78,7 @@ static void look_for_python(struct gs_stacks *stacks)
     if (stacks->config.find_python == NULL || python_of(stacks) != NULL ||
         !stacks->config.find_python(&symbols))
         return;
-    python = gs_python_create(&symbols, &stacks->lock);
+    python = gs_python_create(&symbols, &stacks->lock, stacks->config.memory);
     if (python == NULL)
         return;
     if (atomic_compare_exchange_strong(&stacks->python, &none, python))
@@ -109,12 +100,14 @@ enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
         return GS_ERR_INVALID;
     if (gs_loader_is_shut())
         return GS_ERR_NOT_FOUND;
-    stacks = gs_host_map(sizeof(*stacks));
+    stacks = gs_state_map(config->memory, sizeof(*stacks));
     if (stacks == NULL) {
         errno = saved_errno;
         return GS_ERR_HOST_NOMEM;
     }
     stacks->config = *config;
+    stacks->table.memory = config->memory;
+    stacks->modules.memory = config->memory;
     stacks->number = atomic_fetch_add(&last_number, 1) + 1;
     pthread_mutex_init(&stacks->lock, NULL);
     inside = true;
@@ -135,7 +128,7 @@ void gs_stacks_destroy(struct gs_stacks *stacks)
     gs_stack_table_clear(&stacks->table);
     gs_module_table_clear(&stacks->modules);
     pthread_mutex_destroy(&stacks->lock);
-    gs_host_unmap(stacks, sizeof(*stacks));
+    gs_state_unmap(stacks->config.memory, stacks, sizeof(*stacks));
 }
 
 enum gs_unwinder gs_stacks_unwinder(const struct gs_stacks *stacks)

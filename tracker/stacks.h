@@ -18,6 +18,7 @@
 #define GS_STACK_MAX_DEPTH 128
 
 struct gs_stacks;
+struct gs_state_memory;
 
 enum gs_unwinder {
     GS_UNWIND_AUTO,      /* CFI where it proves right, else libunwind, else GCC */
@@ -56,6 +57,7 @@ struct gs_stacks_config {
      * is one. Nothing of ours is held; the loader's lock may be taken. NULL: no Python
      * frames (docs/python.md). */
     bool (*find_python)(struct gs_python_symbols *out);
+    struct gs_state_memory *memory; /* where all of it is kept; NULL: in no file */
 };
 
 /* Frames from here on stand for lines of Python; no code can lie there. */

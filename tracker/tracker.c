@@ -25,7 +25,7 @@ enum gs_status gs_tracker_create(const struct gs_tracker_config *config,
     if (config->api_count > 0 && !config->api_names)
         return GS_ERR_INVALID;
 
-    struct gs_tracker *tracker = gs_pages_map(sizeof *tracker);
+    struct gs_tracker *tracker = gs_pages_map(config->memory, sizeof *tracker);
     if (!tracker)
         return GS_ERR_HOST_NOMEM;
     tracker->config = *config;
@@ -34,6 +34,9 @@ enum gs_status gs_tracker_create(const struct gs_tracker_config *config,
     tracker->start_ns = gs_tracker_clock(tracker);
     if (config->tally)
         tracker->tally = gs_tally_create();
+    if (config->memory)
+        __atomic_store_n(&gs_state_memory_header(config->memory)->tracker,
+                         (uintptr_t)tracker, __ATOMIC_RELEASE);
     *out = tracker;
     return GS_OK;
 }
@@ -47,7 +50,7 @@ void gs_tracker_destroy(struct gs_tracker *tracker)
     gs_records_free(tracker);
     gs_groups_free(&tracker->lost);
     gs_tally_destroy(tracker->tally);
-    gs_host_unmap(tracker, sizeof *tracker);
+    gs_state_unmap(tracker->config.memory, tracker, sizeof *tracker);
 }
 
 void gs_tracker_after_fork_in_child(void)

@@ -94,6 +94,7 @@ struct gs_tracker_config {
     size_t free_history; /* just-freed addresses remembered (64 bytes each), a power of
                             two; 0: none, and a double free is then an invalid one */
     int (*clock)(clockid_t, struct timespec *); /* NULL: the C library's clock_gettime */
+    struct gs_state_memory *memory; /* where all of it is kept; NULL: in no file */
     bool tally; /* keep sums of all that gs_tracker_tally is told of, for a profile */
 };
 

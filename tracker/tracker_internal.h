@@ -23,6 +23,7 @@
 
 #include "groups.h"
 #include "host_memory.h"
+#include "state_memory.h"
 #include "live_record.h"
 #include "tally.h"
 #include "thread_slots.h"
@@ -156,6 +157,9 @@ struct gs_tracker {
     uint32_t place_count;                /* numbers below and at it are or were in use */
     struct gs_tracker_lock lost_lock;    /* lost */
     struct gs_groups lost;
+    /* The groups in `lost` once more, where all is kept in a file; lost_lock. */
+    struct gs_group *lost_copy;
+    size_t lost_copied, lost_copy_room;
     struct gs_tracker_lock peak_lock;
     struct gs_tracker_lock errors_lock;
     uint64_t error_count; /* written under errors_lock, read atomically */
@@ -185,11 +189,11 @@ static inline uint64_t gs_tracker_clock(const struct gs_tracker *tracker)
  */
 
 /* NULL where there is none. Preserves errno: a hooked call may be on its way to success.
- */
-static inline void *gs_pages_map(size_t bytes)
+ * memory: gs_tracker_config's, or NULL for what need not be in a file. */
+static inline void *gs_pages_map(struct gs_state_memory *memory, size_t bytes)
 {
     int saved = errno;
-    void *pages = gs_host_map(bytes);
+    void *pages = gs_state_map(memory, bytes);
 
     errno = saved;
     return pages;

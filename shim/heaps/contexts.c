@@ -15,6 +15,7 @@
 #include "mem_limits.h"
 #include "mutants.h"
 #include "state.h"
+#include "state_file.h"
 
 void gs_contexts_init(struct gs_contexts *contexts)
 {
@@ -109,6 +110,7 @@ static void note_device(struct gs_state *state, CUdevice device, int ordinal)
     pthread_mutex_lock(&state->contexts.lock);
     if (ordinal >= 0 && ordinal < GS_MAX_DEVICES) {
         __builtin_memcpy(state->device_names[ordinal], name, sizeof(name));
+        gs_state_file_device(ordinal, name);
         if (ordinal >= state->device_count) {
             __atomic_store_n(&state->device_count, ordinal + 1, __ATOMIC_RELEASE);
         }

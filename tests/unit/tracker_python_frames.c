@@ -159,7 +159,7 @@ static void start(unsigned minor, unsigned count)
     if (minor >= 13)
         put_debug_offsets(minor);
     cr_assert_eq(gs_python_layout_find(found.version, fake.runtime, &layout), GS_OK);
-    python = gs_python_create(&found, &lock);
+    python = gs_python_create(&found, &lock, NULL);
     cr_assert_not_null(python);
     for (unsigned i = 0; i < count; i++) {
         snprintf(name, sizeof(name), "f%u", i);
@@ -360,7 +360,7 @@ Test(python_frames, versions_that_were_not_tried_are_off)
     for (size_t i = 0; i < GS_ARRAY_LEN(unknown); i++) {
         struct gs_python_symbols found = symbols(unknown[i]);
 
-        cr_expect_null(gs_python_create(&found, &lock), "%x", unknown[i]);
+        cr_expect_null(gs_python_create(&found, &lock, NULL), "%x", unknown[i]);
     }
 }
 
@@ -377,6 +377,7 @@ Test(python_frames, a_table_of_offsets_that_is_not_the_one_expected_is_off)
         memset(&fake, 0, sizeof(fake));
         put_debug_offsets(13);
         fake.runtime[changes[i].place] = changes[i].value;
-        cr_expect_null(gs_python_create(&found, &lock), "place %u", changes[i].place);
+        cr_expect_null(gs_python_create(&found, &lock, NULL), "place %u",
+                       changes[i].place);
     }
 }

@@ -38,7 +38,7 @@ static void start(void)
                                         .evaluation = {0x11000, 0x12000},
                                         .programs = {{0x12000, 0x12100}}};
 
-    python = gs_python_create(&symbols, &lock);
+    python = gs_python_create(&symbols, &lock, NULL);
     cr_assert_not_null(python);
 }
 

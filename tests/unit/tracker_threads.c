@@ -271,7 +271,7 @@ Test(threads, a_record_freed_while_it_is_read_is_not_seen)
     struct gs_record *record;
     enum gs_slot slot;
 
-    interrupted.pages = gs_pages_map(2 * page);
+    interrupted.pages = gs_pages_map(NULL, 2 * page);
     cr_assert_not_null(interrupted.pages);
     interrupted.record = (struct gs_record *)(void *)(interrupted.pages + page - 24);
     uint32_t id = test_add(tracker, &in, true);

@@ -109,6 +109,7 @@ graph_launch_case() {
 add_case "cost of a graph's launch" graph_launch_case graph_launch plain
 add_case "cost of a graph's launch with memory" graph_launch_case graph_memory inside
 add_case "cost of a pair with frame pointers" pair_case pair_fp device GPUSHIM_STACK=fp
+add_case "cost of a pair with a state file" pair_case pair device GPUSHIM_STATE_FILE=state.%p
 add_case "cost of a pair without stacks" pair_case pair_no_stack device GPUSHIM_STACK=off
 add_case "cost of a pair without tracking" pair_case pair_no_track device GPUSHIM_TRACK=off
 add_case "cost of a pair beyond the caches" pair_case pair_holes holes

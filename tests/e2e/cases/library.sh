@@ -83,6 +83,9 @@ install_case() {
   run_in launched -- "$case_dir/prefix/bin/gpushim" "$apps/pipeline_shared"
   expect_same native launched
   expect_clean launched.err
+  run_in killed -- "$case_dir/prefix/bin/gpushim" --state-file=state "$apps/killed_shared" kill
+  run_in report -- "$case_dir/prefix/bin/gpushim" --leak-max=1 report state
+  expect_count report.out '^==[0-9]+== LEAK ' 1
 }
 add_case "library installed" install_case
 

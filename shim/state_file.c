@@ -1,0 +1,327 @@
+/*
+ * state_file.c - makes the file, gives it more room, and lets go of it in a child.
+ *
+ * Its bytes are there before anything is stored in them (posix_fallocate): a store to a
+ * page that a full disk has no room for would end the program. Nothing of it stays open:
+ * to grow it is opened anew, if it still is the file that was made.
+ *
+ * Owns:  the file and its mapping.   Lock: that of the state's memory while it grows;
+ *        names of devices are written by who first sees one.   Design: docs/state.md
+ */
+#include "state_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "log_pattern.h"
+#include "record.h"
+#include "shield.h"
+
+/* What the file has at first; what is mapped of it, if there is so much room. */
+#define FIRST_BYTES GS_MIB
+static const size_t rooms[] = {64 * GS_GIB, 4 * GS_GIB, 256 * GS_MIB};
+
+static struct {
+    struct gs_state_memory *memory; /* atomic; NULL: no file */
+    void *bytes;
+    size_t room;
+    dev_t device;
+    ino_t inode;
+    char path[PATH_MAX];
+} file;
+
+/* ---- what there is to know of a process ---------------------------------------------
+ */
+
+static size_t read_text(const char *path, char *out, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? 0 : read(fd, out, size - 1);
+    if (fd >= 0) {
+        close(fd);
+    }
+    out[length > 0 ? length : 0] = '\0';
+    return length > 0 ? (size_t)length : 0;
+}
+
+void gs_command_line(char out[GS_COMMAND_BYTES + 8])
+{
+    size_t length = read_text("/proc/self/cmdline", out, GS_COMMAND_BYTES + 2);
+    if (length == 0) {
+        strcpy(out, "?");
+        return;
+    }
+    bool cut = length > GS_COMMAND_BYTES;
+    length = cut ? GS_COMMAND_BYTES : length - 1; /* without the last word's NUL */
+    for (size_t i = 0; i < length; i++) {
+        if ((unsigned char)out[i] < ' ') {
+            out[i] = ' ';
+        }
+    }
+    strcpy(out + length, cut ? "..." : "");
+}
+
+enum gs_status gs_process_start(int64_t pid, uint64_t *start)
+{
+    char path[64];
+    char text[1024];
+    snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
+    (void)read_text(path, text, sizeof(text));
+    /* Behind the name, which may be anything in brackets: the third to the 22nd word. */
+    const char *word = strrchr(text, ')');
+    for (unsigned i = 2; word && i < 22; i++) {
+        word = strchr(word + 1, ' ');
+    }
+    if (!word) {
+        return GS_ERR_NOT_FOUND;
+    }
+    *start = strtoull(word, NULL, 10);
+    return GS_OK;
+}
+
+void gs_boot_id(char *out, size_t size)
+{
+    (void)read_text("/proc/sys/kernel/random/boot_id", out, size);
+    out[strcspn(out, "\n")] = '\0';
+}
+
+static void describe(const struct gs_options *options, struct gs_state_process *process)
+{
+    char command[GS_COMMAND_BYTES + 8];
+    process->pid = (int64_t)syscall(SYS_getpid);
+    if (gs_process_start(process->pid, &process->pid_start) != GS_OK) {
+        process->pid_start = 0;
+    }
+    process->start_time = (int64_t)time(NULL);
+    process->rank = gs_log_rank();
+    process->stack_depth = options->stack_depth;
+    gs_boot_id(process->boot, sizeof(process->boot));
+    (void)gethostname(process->host, sizeof(process->host) - 1);
+    gs_command_line(command);
+    memcpy(process->command, command, sizeof(command));
+}
+
+/* ---- the file ------------------------------------------------------------------------
+ */
+
+/* Its process has written a report: nothing is lost with it. */
+static bool is_over(const char *path)
+{
+    struct gs_state_header header;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    ssize_t length = fd < 0 ? 0 : read(fd, &header, sizeof(header));
+    if (fd >= 0) {
+        close(fd);
+    }
+    return length == (ssize_t)sizeof(header) &&
+           memcmp(header.magic, GS_STATE_MAGIC, sizeof(header.magic)) == 0 &&
+           header.process.ending[0] != '\0';
+}
+
+static int create_at(const char *path)
+{
+    return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
+}
+
+/* One that is there is never written to, and goes only if it has served. */
+static int create_file(const char *wanted)
+{
+    strcpy(file.path, wanted);
+    int fd = create_at(file.path);
+    if (fd < 0 && errno == EEXIST && is_over(file.path) && unlink(file.path) == 0) {
+        fd = create_at(file.path);
+    }
+    if (fd < 0 && errno == EEXIST) {
+        snprintf(file.path, sizeof(file.path), "%.*s.%ld", PATH_MAX - 32, wanted,
+                 (long)syscall(SYS_getpid));
+        fd = create_at(file.path);
+        if (fd >= 0) {
+            gs_log_line(GS_LOG_WARN, "GPUSHIM_STATE_FILE=%.400s: exists; writing %.400s",
+                        wanted, file.path);
+        }
+    }
+    return fd;
+}
+
+/* Returns 0 or an errno. */
+static int extend(int fd, size_t length, size_t more)
+{
+    struct gs_shield shield;
+    gs_shield_raise(&shield);
+    int error = posix_fallocate(fd, (off_t)length, (off_t)more);
+    shield.signal_raised = error == EFBIG;
+    gs_shield_lower(&shield);
+    return error;
+}
+
+/* The file that was made, or -1: it may have been moved, and another one put there. */
+static int reopen(void)
+{
+    struct stat info;
+    int fd = open(file.path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
+    if (fd >= 0 && (fstat(fd, &info) != 0 || info.st_dev != file.device ||
+                    info.st_ino != file.inode)) {
+        close(fd);
+        errno = ENOENT;
+        return -1;
+    }
+    return fd;
+}
+
+/* gs_state_config.grow */
+static bool grow(void *self, size_t length, size_t more)
+{
+    (void)self;
+    int saved_errno = errno;
+    int cancel_state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    int fd = reopen();
+    int error = fd < 0 ? errno : extend(fd, length, more);
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (error) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_STATE_FILE=%.600s: cannot grow: %s; what is allocated from "
+                    "now on may be missing in it",
+                    file.path, gs_log_error_text(error));
+    }
+    pthread_setcancelstate(cancel_state, &cancel_state);
+    errno = saved_errno;
+    return error == 0;
+}
+
+static void *map_file(int fd)
+{
+    for (size_t i = 0; i < GS_ARRAY_LEN(rooms); i++) {
+        void *bytes = mmap(NULL, rooms[i], PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_NORESERVE, fd, 0);
+        if (bytes != MAP_FAILED) {
+            file.room = rooms[i];
+            return bytes;
+        }
+    }
+    return NULL;
+}
+
+/* Returns 0 or an errno; the file is there and mapped. */
+static int make(const char *wanted)
+{
+    struct stat info;
+    int fd = create_file(wanted);
+    if (fd < 0) {
+        return errno;
+    }
+    int error = fstat(fd, &info) == 0 ? 0 : errno;
+    file.device = info.st_dev;
+    file.inode = info.st_ino;
+    if (!error) {
+        error = extend(fd, 0, FIRST_BYTES);
+    }
+    if (!error) {
+        file.bytes = map_file(fd);
+        error = file.bytes ? 0 : ENOMEM;
+    }
+    if (error) {
+        (void)unlink(file.path);
+    }
+    close(fd);
+    return error;
+}
+
+struct gs_state_memory *gs_state_file_open(const struct gs_options *options)
+{
+    char pattern[PATH_MAX] = "";
+    char wanted[PATH_MAX - 32];
+    int error = ENAMETOOLONG;
+    if (!options->state_file[0]) {
+        return NULL;
+    }
+    gs_log_pattern_start((int64_t)time(NULL));
+    strncpy(pattern, options->state_file, sizeof(pattern) - 1);
+    gs_log_pattern_make_absolute(pattern);
+    if (gs_log_pattern_expand(pattern, wanted, sizeof(wanted)) == GS_OK) {
+        error = make(wanted);
+    }
+    if (error) {
+        gs_log_line(GS_LOG_WARN, "GPUSHIM_STATE_FILE=%.600s: cannot be made: %s; none is",
+                    options->state_file, gs_log_error_text(error));
+        return NULL;
+    }
+    const struct gs_state_config config = {
+        .file = file.bytes,
+        .room = file.room,
+        .length = FIRST_BYTES,
+        .grow = grow,
+        .version = GPUSHIM_VERSION,
+        .layout = gs_state_layout(GPUSHIM_VERSION, gs_api_names(), GS_API_COUNT)};
+    describe(options, &((struct gs_state_header *)file.bytes)->process);
+    struct gs_state_memory *memory = gs_state_memory_create(&config);
+    __atomic_store_n(&file.memory, memory, __ATOMIC_RELEASE);
+    return memory;
+}
+
+/* NULL: there is no file. */
+static struct gs_state_header *header_of(void)
+{
+    struct gs_state_memory *memory = __atomic_load_n(&file.memory, __ATOMIC_ACQUIRE);
+    return memory ? gs_state_memory_header(memory) : NULL;
+}
+
+void gs_state_file_device(int ordinal, const char *name)
+{
+    struct gs_state_header *header = header_of();
+    if (!header || ordinal < 0 || ordinal >= GS_MAX_DEVICES) {
+        return;
+    }
+    strncpy(header->devices[ordinal], name, sizeof(header->devices[ordinal]) - 1);
+    if ((uint32_t)ordinal >= header->device_count) {
+        __atomic_store_n(&header->device_count, (uint32_t)ordinal + 1, __ATOMIC_RELEASE);
+    }
+}
+
+void gs_state_file_ending(const char *ending)
+{
+    struct gs_state_header *header = header_of();
+    if (header) {
+        snprintf(header->process.ending, sizeof(header->process.ending), "%s", ending);
+    }
+}
+
+const void *gs_state_file_range(size_t *bytes)
+{
+    *bytes = file.room;
+    return header_of();
+}
+
+bool gs_state_file_after_fork_in_child(bool inside)
+{
+    const struct gs_state_header *header = header_of();
+    if (!header) {
+        return true;
+    }
+    /* What the thread is in the middle of ends in a copy. */
+    size_t used = gs_round_up((size_t)header->used, GS_MIB);
+    int fd = inside ? reopen() : -1;
+    bool copied = fd >= 0 && mmap(file.bytes, used, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED;
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (!inside) {
+        munmap(file.bytes, file.room);
+    }
+    memset(&file, 0, sizeof(file));
+    return copied;
+}

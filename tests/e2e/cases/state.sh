@@ -1,0 +1,306 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# state.sh - GPUSHIM_STATE_FILE: what a program had that was killed, by gpushim report.
+
+# state_report PREFIX [VAR=value...] FILE...: the report of state files, in PREFIX.out.
+state_report() {
+  local prefix=$1 settings=()
+
+  shift
+  while [[ $1 == *=* ]]; do
+    settings+=("$1")
+    shift
+  done
+  need_file "$build/gpushim-report"
+  run_in "$prefix" "${settings[@]}" -- "$build/gpushim-report" "$@"
+}
+
+# expect_planted FILE SOURCE: each leak marked in the source, with its size and count.
+expect_planted() {
+  local function place bytes count
+
+  leak_marks "$2" >marks
+  [[ -s marks ]] || fail "no leak is marked in $2"
+  leaks_found "$1" >found
+  while read -r function place bytes count; do
+    grep -qxF "$function $place $(size_text $((bytes * count))) $count" found && continue
+    head -n 80 "$1"
+    fail "$function at $place is not named"
+  done <marks
+}
+
+# Killed while two threads allocate: everything planted is named, and where it was killed.
+state_killed_case() {
+  preloaded shim GPUSHIM_STATE_FILE=state "${@:2}" -- "$apps/killed_$1" kill
+  expect_status shim 137
+  expect_quiet shim
+  state_report found state
+  expect_status found 0
+  expect_quiet found
+  expect_only_report found.out
+  expect_text found.out '^==[0-9]+== gpushim [0-9.]+: .*killed_[a-z]+ kill .*  ended without a report$'
+  expect_text found.out '^==[0-9]+== from state, started 2[0-9]{3}-.*; its time is that of the last'
+  expect_text found.out '^==[0-9]+==   traffic +[0-9,]+ allocs  [0-9,]+ frees  0 failed$'
+  expect_text found.out '^==[0-9]+== GPU 0 Simulated'
+  expect_planted found.out "$sources/tests/apps/killed.c"
+}
+for way in shared static linked proc; do
+  add_case "state killed $way" state_killed_case "$way"
+done
+add_case "state killed lazily" state_killed_case shared GPUSHIM_FREE_SYNC=lazy
+add_case "state killed without the pool" state_killed_case linked GPUSHIM_POOL=off
+add_case "state killed with frame pointers" state_killed_case shared GPUSHIM_STACK=fp
+
+# A report without what is the pool's, and without times that go on.
+state_lines() {
+  grep -vE '^==[0-9]+== (gpushim |from )|^==[0-9]+==   (pool|served by|driver|frees|given back) ' "$1" |
+    sed -E 's/(oldest|newest|age) [0-9a-z. ]+//g; s/ (at|freed at) [0-9.]+(ms|s|m)[0-9a-z]*//g' |
+    awk '!(/^==[0-9]+==$/ && last ~ /^==[0-9]+==$/) { print } { last = $0 }' | sed '1{/^==[0-9]*==$/d}'
+}
+
+# What is in the file is what was reported at the end.
+state_same_case() {
+  preloaded shim GPUSHIM_STATE_FILE=state GPUSHIM_VERBOSE=2 GPUSHIM_LOG_FILE=log \
+    GPUSHIM_LEAK_MAX=1000 "${@:2}" -- "$apps/$1"
+  state_report found GPUSHIM_LEAK_MAX=1000 state
+  expect_status found 0
+  expect_quiet found
+  grep '^==' log >at_exit
+  state_lines at_exit >expected
+  state_lines found.out >lines
+  [[ -s lines ]] || fail "nothing is compared"
+  cmp -s expected lines && return
+  diff -u expected lines | head -n 60
+  fail "the state file has another report"
+}
+for program in leaky badfree reset threads async managed pinned arrays external \
+  registered virtual graphmem devices context vmm hostpools; do
+  for way in shared linked; do
+    [[ $program =~ ^(context|vmm)$ && $way == shared ]] && continue
+    add_case "state same as at exit $program $way" state_same_case "${program}_$way"
+  done
+done
+add_case "state same as at exit in mode pool" state_same_case async_shared GPUSHIM_ASYNC=pool
+add_case "state same as at exit without stacks" state_same_case leaky_shared GPUSHIM_STACK=off
+
+state_python_case() {
+  need python3
+  python3 -c 'import sys; sys.exit(not (3, 8) <= sys.version_info < (3, 14))' ||
+    skip "CPython 3.8 to 3.13"
+  preloaded shim PYTHONUTF8=1 GPUSHIM_STATE_FILE=state GPUSHIM_LEAK_MAX=1000 -- \
+    python3 -B "$sources/tests/apps/python/planted.py"
+  state_report found GPUSHIM_LEAK_MAX=1000 state
+  grep '^==' shim.err >at_exit
+  state_lines at_exit | grep -v '^==[0-9]*== GPU 0' >expected
+  state_lines found.out | grep -v '^==[0-9]*== GPU 0' >lines
+  expect_text lines '[.]py:[0-9]+$'
+  expect_equal "Python's places" "$(grep -E '[.]py:' expected)" "$(grep -E '[.]py:' lines)"
+}
+add_case "state of a Python program" state_python_case
+
+# While it runs: live, and no leak.
+state_running_case() {
+  local pid
+
+  LD_LIBRARY_PATH=$cuda_path LD_PRELOAD=$shim GPUSHIM_STATE_FILE=state \
+    timeout 100 "$apps/killed_$1" ask done >out 2>err &
+  pid=$!
+  for ((i = 0; i < 500; i++)); do
+    grep -q planted out && break
+    sleep 0.05
+  done
+  state_report found state
+  : >done
+  wait "$pid"
+  expect_only_report found.out
+  expect_text found.out '^==[0-9]+== gpushim [0-9.]+: .*  runs$'
+  expect_text found.out '^==[0-9]+== LIVE 1: 6\.00 MiB in 1 allocation '
+  expect_text found.out '; the program goes on$'
+  expect_no_text found.out 'LEAK'
+  state_report found state
+  expect_text found.out '^==[0-9]+== gpushim [0-9.]+: .*  exit 0$'
+  expect_text found.out 'SUMMARY: gpushim: 0 errors, 0 B leaked'
+}
+for way in shared linked; do
+  add_case "state while it runs $way" state_running_case "$way"
+done
+
+state_reset_case() {
+  preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_$1" reset
+  state_report found state
+  expect_text found.out '^==[0-9]+==   lost at reset  6\.01 MiB in 6 allocations$'
+  expect_text found.out '^==[0-9]+== LEAK 1: 12\.0 MiB in 2 allocations|^==[0-9]+== LEAK 2: 6\.00 MiB in 1 '
+  preloaded shim GPUSHIM_STATE_FILE=state2 -- "$apps/killed_$1" wrong
+  state_report found state2
+  expect_text found.out '^==[0-9]+== ERROR 1: double free of '
+  expect_text found.out '#0 free_wrongly +killed\.c:[0-9]+$'
+  expect_text found.out 'SUMMARY: gpushim: 1 error, 0 B leaked'
+}
+for way in shared linked; do
+  add_case "state of what was lost and of errors $way" state_reset_case "$way"
+done
+
+# A child has a file of its own, by %p or beside its parent's.
+state_fork_case() {
+  preloaded shim GPUSHIM_STATE_FILE="$2" -- "$apps/killed_$1" fork
+  expect_equal "files" 2 "$(find . -name 'state*' | wc -l)"
+  for file in state*; do
+    state_report found "$file"
+    expect_planted found.out "$sources/tests/apps/killed.c"
+  done
+}
+add_case "state of a child by its pattern" state_fork_case shared state.%p
+add_case "state of a child beside its parent's" state_fork_case linked state
+
+# Forked while other threads record: neither is in the other's way, and no child has a file.
+state_fork_race_case() {
+  native native "$apps/forkrace_$1" calls
+  preloaded shim GPUSHIM_STATE_FILE=state.%p -- "$apps/forkrace_$1" calls
+  expect_same native shim
+  state_report found state.*
+  expect_text found.out '  exit 0$'
+  expect_no_text found.out 'ended without a report'
+}
+for way in shared linked; do
+  add_case "state of forks among calls $way" state_fork_race_case "$way"
+done
+
+# One that has served is replaced; what was killed, and what is no state file, stays.
+state_names_case() {
+  preloaded one GPUSHIM_STATE_FILE=state -- "$apps/leaky_shared"
+  preloaded two GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" kill
+  expect_no_text two.err 'exists'
+  preloaded three GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" kill
+  expect_count three.err '^gpushim: GPUSHIM_STATE_FILE=.*/state: exists; writing .*/state\.[0-9]+$' 1
+  state_report found state state.*
+  expect_count found.out 'ended without a report$' 2
+  echo mine >text
+  preloaded four GPUSHIM_STATE_FILE=text -- "$apps/leaky_shared"
+  expect_count four.err 'text: exists; writing .*/text\.[0-9]+$' 1
+  expect_equal "another's file" mine "$(<text)"
+  expect_text found.out 'LEAK 1'
+}
+add_case "state names" state_names_case
+
+state_outputs_case() {
+  need python3
+  preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" kill
+  state_report found GPUSHIM_OUTPUT=json,collapsed GPUSHIM_OUTPUT_FILE=out \
+    GPUSHIM_ERROR_EXITCODE=7 state
+  expect_status found 7
+  python3 -c '
+import json
+report = json.load(open("out.json"))
+assert "killed_shared kill" in json.dumps(report), report
+assert "keep_large" in json.dumps(report)'  || fail "out.json"
+  expect_text out.collapsed 'keep_large'
+  echo 'leak:keep_*' >rules
+  state_report found GPUSHIM_SUPPRESSIONS=rules state
+  expect_no_text found.out '#0 keep_'
+  expect_text found.out 'Suppressed: '
+}
+add_case "state to other formats" state_outputs_case
+
+# ---- What cannot be read or written ---------------------------------------------------
+
+state_bad_case() {
+  local length
+
+  preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" kill
+  mkdir folder
+  : >empty
+  echo text >text
+  for length in 7 100 5000 60000; do
+    head -c "$length" state >"cut$length"
+  done
+  head -c 8 state >other
+  head -c 8 /dev/zero >>other
+  tail -c +17 state >>other
+  state_report found missing folder empty text cut7 cut100 cut5000 cut60000 other state
+  expect_status found 1
+  expect_count found.out 'SUMMARY: gpushim:' 1
+  expect_count found.err '^gpushim: .*; no report$' 9
+  expect_text found.err '^gpushim: missing: no such file; no report$'
+  expect_text found.err '^gpushim: folder: not a regular file; no report$'
+  expect_text found.err '^gpushim: empty: not a state file of gpushim; no report$'
+  expect_text found.err '^gpushim: text: not a state file of gpushim; no report$'
+  expect_text found.err '^gpushim: cut7: not a state file of gpushim; no report$'
+  expect_text found.err '^gpushim: cut5000: cut short; no report$'
+  expect_text found.err '^gpushim: other: of another build of gpushim; no report$'
+}
+add_case "state files that cannot be read" state_bad_case
+
+# Cut anywhere, or with any bytes changed, it says something and ends in order.
+state_damaged_case() {
+  need python3
+  preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" kill
+  SEED=$1 python3 -c '
+import os, random
+random.seed(int(os.environ["SEED"]))
+good = open("state", "rb").read()
+used = int.from_bytes(good[48:56], "little")
+for i in range(60):
+    data = bytearray(good)
+    if i % 4 == 0:
+        data = data[:random.randrange(len(data))]
+    for _ in range(random.choice((1, 10, 1000, 30000))):
+        at = random.randrange(16, len(data)) if len(data) > 16 else 0
+        if len(data) > 16:
+            data[at] = random.randrange(256)
+    for _ in range(random.choice((0, 100, 10000))):
+        at = random.randrange(8, max(9, len(data) // 8 - 1)) * 8
+        word = random.choice((0, 1, 2**64 - 1, 2**32 - 1, random.getrandbits(48),
+                              int.from_bytes(good[32:40], "little") + random.randrange(len(good))))
+        if at > 15 and at + 8 <= len(data):
+            data[at:at + 8] = word.to_bytes(8, "little")
+    open("bad%d" % i, "wb").write(data)
+' || fail "cannot damage"
+  for file in bad*; do
+    state_report found GPUSHIM_SYMBOLIZE=off "$file"
+    [[ $(<found.status) =~ ^[01]$ ]] || fail "$file: status $(<found.status)"
+    grep -qE 'SUMMARY: gpushim:|; no report$|the program goes on$' found.out found.err ||
+      fail "$file: nothing was said"
+  done
+}
+add_case "state damaged 1" state_damaged_case 1
+add_case "state damaged 2" state_damaged_case 2
+
+state_unwritable_case() {
+  native native "$apps/leaky_shared"
+  preloaded shim GPUSHIM_STATE_FILE="$1" -- "$apps/leaky_shared"
+  expect_same native shim
+  expect_count shim.err "^gpushim: GPUSHIM_STATE_FILE=.*: $2; none is\$" 1
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 28\.5 MiB leaked'
+}
+add_case "state in a folder that is not there" state_unwritable_case /nowhere/state 'cannot be made: .*'
+add_case "state under a name that is too long" state_unwritable_case \
+  "$(printf '%0300d' 7)" 'cannot be made: .*'
+
+# The file may not grow any more; what was recorded by then is there.
+state_limit_case() {
+  native native "$apps/killed_linked" many 50000
+  preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_linked" many 50000 6815744
+  expect_same native shim
+  expect_count shim.err '^gpushim: GPUSHIM_STATE_FILE=.*: cannot grow: file too large; what is ' 1
+  expect_equal "lines" 1 "$(wc -l <shim.err)"
+  state_report found state
+  expect_text found.out '; it could not grow, and is not complete$'
+  expect_text found.out '^==[0-9]+== LEAK 1: .* in [0-9,]+ allocations'
+}
+add_case "state larger than files may become" state_limit_case
+
+state_off_case() {
+  preloaded shim GPUSHIM_STATE_FILE=state GPUSHIM_TRACK=off -- "$apps/leaky_shared"
+  expect_count shim.err 'GPUSHIM_STATE_FILE=state: with GPUSHIM_TRACK=off there is nothing to keep' 1
+  [[ ! -e state ]] || fail "a file was made"
+}
+add_case "state without tracking" state_off_case
+
+# A hundred thousand live blocks.
+state_many_case() {
+  preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_linked" many 100000
+  state_report found state
+  expect_text found.out '^==[0-9]+==   live at exit   97\.7 MiB in 100,000 allocations$'
+  expect_text found.out 'SUMMARY: gpushim: 0 errors, 97\.7 MiB leaked in 100,000 allocations, 1 place$'
+}
+add_case "state of a hundred thousand" state_many_case

@@ -1,0 +1,346 @@
+/*
+ * tracker_state.c - proves that what a tracker kept in a file can be read back from the
+ * file alone, whole; that a file which cannot grow has what it had; and that no damage to
+ * the bytes does more than lose what was there.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "report.h"
+#include "state_read.h"
+#include "tracker_helpers.h"
+#include "tracker_internal.h"
+
+#define ROOM       ((size_t)64 << 20)
+#define FIRST_ROOM ((size_t)1 << 20)
+
+/* A file in memory: its bytes are there from the start, but it has to ask for them. */
+struct file {
+    char *bytes;
+    size_t length, limit;
+    unsigned grown;
+    struct gs_state_memory *memory;
+    struct gs_stacks *stacks;
+    struct gs_tracker *tracker;
+};
+
+static const char *const names[] = {"unknown", "cudaMalloc", "cudaFree"};
+
+static bool grow(void *self, size_t length, size_t more)
+{
+    struct file *file = self;
+
+    cr_assert_eq(length, file->length);
+    if (length + more > file->limit)
+        return false;
+    file->length += more;
+    file->grown++;
+    return true;
+}
+
+static void make(struct file *file, size_t limit)
+{
+    struct gs_state_config config = {.room = ROOM,
+                                     .length = FIRST_ROOM,
+                                     .grow = grow,
+                                     .self = file,
+                                     .version = "1.2.3",
+                                     .layout = gs_state_layout("1.2.3", names, 3)};
+    struct gs_stacks_config stacks = {.unwinder = GS_UNWIND_OFF, .depth = 32};
+    struct gs_tracker_config tracker = {
+        .api_names = names, .api_count = 3, .free_history = 64};
+
+    *file = (struct file){.length = FIRST_ROOM, .limit = limit};
+    file->bytes = mmap(NULL, ROOM, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    cr_assert_neq(file->bytes, MAP_FAILED);
+    config.file = file->bytes;
+    file->memory = gs_state_memory_create(&config);
+    cr_assert_not_null(file->memory);
+    stacks.memory = tracker.memory = file->memory;
+    cr_assert_eq(gs_stacks_create(&stacks, &file->stacks), GS_OK);
+    tracker.stacks = file->stacks;
+    cr_assert_eq(gs_tracker_create(&tracker, &file->tracker), GS_OK);
+}
+
+static void end(struct file *file)
+{
+    gs_tracker_destroy(file->tracker);
+    gs_stacks_destroy(file->stacks);
+    gs_state_memory_destroy(file->memory);
+    munmap(file->bytes, ROOM);
+}
+
+static uint32_t put(struct file *file, unsigned i)
+{
+    /* Addresses of this program's, so that there are modules. */
+    const uintptr_t frames[] = {(uintptr_t)make + 1 + i % 7, (uintptr_t)end + 1};
+    struct gs_allocation allocation = {
+        .addr = 0x700000000000 + (uint64_t)i * 4096,
+        .bytes = 1000 + i % 7,
+        .context = 5,
+        .stream = i % 11 == 0 ? 77 : 0,
+        .time_ns = (uint64_t)(i + 1) * 1000000,
+        .thread = 42,
+        .stack = gs_stacks_intern(file->stacks, frames, 2),
+        .device = (int16_t)(i % 2),
+        .api = 1,
+        .kind = GS_MEMORY_DEVICE,
+    };
+    uint32_t id;
+
+    cr_assert_neq(allocation.stack, 0);
+    cr_assert_eq(gs_tracker_add(file->tracker, &allocation, i % 3 != 0, &id), GS_OK);
+    return id;
+}
+
+static enum gs_status read_back(const struct file *file, size_t length,
+                                struct gs_state_found *found, const char **problem)
+{
+    struct gs_state_read_config config = {.version = "1.2.3",
+                                          .layout = gs_state_layout("1.2.3", names, 3),
+                                          .api_names = names,
+                                          .api_count = 3};
+
+    return gs_state_read(file->bytes, length, &config, found, problem);
+}
+
+/* Sums over what is live, by all that is known of it but the numbers of stacks. */
+struct sums {
+    uint64_t count, bytes, addresses, streams, times, frames, modules;
+    const struct gs_stacks *stacks;
+};
+
+static bool sum_up(void *arg, const struct gs_allocation *allocation)
+{
+    struct sums *sums = arg;
+    uintptr_t frames[8];
+    struct gs_module module;
+    unsigned count = gs_stacks_frames(sums->stacks, allocation->stack, frames, 8);
+
+    sums->count++;
+    sums->bytes += allocation->bytes;
+    sums->addresses += allocation->addr * (uint64_t)(allocation->device + 3);
+    sums->streams += allocation->stream;
+    sums->times += allocation->time_ns * allocation->bytes;
+    for (unsigned i = 0; i < count; i++) {
+        sums->frames += frames[i] * (i + 1) * allocation->bytes;
+        if (gs_stacks_module(sums->stacks, allocation->stack, frames[i], &module) ==
+            GS_OK)
+            sums->modules += strlen(module.path) + module.begin;
+    }
+    return true;
+}
+
+static struct sums sums_of(struct gs_tracker *tracker, const struct gs_stacks *stacks)
+{
+    struct sums sums = {.stacks = stacks};
+
+    gs_records_visit(tracker, sum_up, &sums);
+    sums.stacks = NULL;
+    return sums;
+}
+
+static void expect_equal_sums(const struct sums *a, const struct sums *b)
+{
+    cr_expect_eq(a->count, b->count);
+    cr_expect_eq(a->bytes, b->bytes);
+    cr_expect_eq(a->addresses, b->addresses);
+    cr_expect_eq(a->streams, b->streams);
+    cr_expect_eq(a->times, b->times);
+    cr_expect_eq(a->frames, b->frames);
+    cr_expect_eq(a->modules, b->modules);
+    cr_expect_neq(a->modules, 0);
+}
+
+static void expect_equal_totals(struct gs_tracker *a, struct gs_tracker *b, int device)
+{
+    struct gs_tracker_totals x, y;
+
+    gs_tracker_get_totals(a, device, &x);
+    gs_tracker_get_totals(b, device, &y);
+#define GS_TOTAL(name, unit, doc) cr_expect_eq(x.name, y.name, "%s of %d", #name, device);
+#include "totals.def"
+#undef GS_TOTAL
+}
+
+/* More than a chunk of records, frees, failures, wrong frees and a context that died. */
+static void live(struct file *file)
+{
+    const struct gs_free_site site = {.thread = 42, .api = 2, .time_ns = 5};
+    struct gs_allocation other = {.addr = 0x600000000000,
+                                  .bytes = 7,
+                                  .context = 6,
+                                  .time_ns = 3000000,
+                                  .thread = 42,
+                                  .device = 1,
+                                  .api = 1,
+                                  .kind = GS_MEMORY_PINNED};
+    uint32_t id;
+
+    for (unsigned i = 0; i < 40000; i++) {
+        id = put(file, i);
+        if (i % 5 == 0 && i % 3 != 0)
+            gs_tracker_remove(file->tracker, id, &site);
+    }
+    cr_assert_eq(gs_tracker_add(file->tracker, &other, true, &id), GS_OK);
+    gs_tracker_add_failed(file->tracker, 0, GS_MEMORY_DEVICE);
+    gs_tracker_lose_context(file->tracker, 6, (1u << GS_MEMORY_KINDS) - 1);
+    gs_tracker_error_free(file->tracker, 0x700000000010, 0, &site);
+    gs_tracker_error_free(file->tracker, 0x1234, 1, &site);
+}
+
+Test(state, is_read_back)
+{
+    struct gs_state_found found;
+    const char *problem;
+    struct file file;
+
+    make(&file, ROOM);
+    live(&file);
+    cr_assert_gt(file.grown, 3);
+    cr_assert_eq(read_back(&file, file.length, &found, &problem), GS_OK, "%s", problem);
+    cr_expect_eq(found.left_out, 0);
+    cr_expect_eq(found.header->not_there, 0);
+    cr_expect_str_eq(found.header->version, "1.2.3");
+    struct sums before = sums_of(file.tracker, file.stacks);
+    struct sums after = sums_of(found.tracker, found.stacks);
+    expect_equal_sums(&before, &after);
+    for (int device = GS_TOTALS_FIRST; device < 3; device++)
+        expect_equal_totals(file.tracker, found.tracker, device);
+    cr_expect_eq(gs_tracker_error_count(found.tracker), 2);
+    cr_expect_eq(found.tracker->lost.count, 1);
+    cr_expect_eq(found.tracker->lost.items[0].bytes, 7);
+    cr_expect_eq(gs_tracker_now(found.tracker), found.last_ns);
+    cr_expect_geq(found.last_ns, 40000u * UINT64_C(1000000));
+    gs_state_found_free(&found);
+    end(&file);
+}
+
+/* The rest is recorded all the same, only not in the file. */
+Test(state, a_file_that_cannot_grow)
+{
+    struct gs_state_found found;
+    const char *problem;
+    struct file file;
+
+    make(&file, (size_t)6 << 20);
+    live(&file);
+    struct sums all = sums_of(file.tracker, file.stacks);
+    cr_assert_eq(read_back(&file, file.length, &found, &problem), GS_OK, "%s", problem);
+    struct sums some = sums_of(found.tracker, found.stacks);
+    cr_expect_eq(all.count, 34667);
+    cr_expect_lt(some.count, all.count);
+    cr_expect_gt(found.header->not_there, 0);
+    gs_state_found_free(&found);
+    end(&file);
+}
+
+Test(state, what_is_no_state_file)
+{
+    struct gs_state_found found;
+    const char *problem;
+    struct file file;
+
+    make(&file, ROOM);
+    put(&file, 1);
+    cr_expect_eq(read_back(&file, 0, &found, &problem), GS_ERR_INVALID);
+    cr_expect_str_eq(problem, "not a state file of gpushim");
+    cr_expect_eq(read_back(&file, 100, &found, &problem), GS_ERR_INVALID);
+    cr_expect_str_eq(problem, "cut short");
+    cr_expect_eq(read_back(&file, 65536, &found, &problem), GS_ERR_INVALID);
+    cr_expect_str_eq(problem, "cut short");
+    struct gs_state_header *header = gs_state_memory_header(file.memory);
+    header->layout++;
+    cr_expect_eq(read_back(&file, file.length, &found, &problem), GS_ERR_INVALID);
+    cr_expect_str_eq(problem, "of another build of gpushim");
+    header->version[0] = '9';
+    cr_expect_eq(read_back(&file, file.length, &found, &problem), GS_ERR_INVALID);
+    cr_expect_str_eq(problem, "of another version of gpushim");
+    header->layout--;
+    header->tracker = 0;
+    cr_expect_eq(read_back(&file, file.length, &found, &problem), GS_ERR_INVALID);
+    cr_expect_str_eq(problem, "of a process that had just started");
+    end(&file);
+}
+
+/* A word that is likely to do harm: small, huge, an address within or beside the file. */
+static uint64_t evil(const struct file *file)
+{
+    switch (rand() % 5) {
+    case 0:
+        return (uint64_t)(rand() % 3);
+    case 1:
+        return UINT64_MAX - (uint64_t)(rand() % 3);
+    case 2:
+        return (uintptr_t)file->bytes + (uint64_t)rand() % file->length;
+    case 3:
+        return (uintptr_t)file->bytes + file->length - (uint64_t)(rand() % 64);
+    default:
+        return (uint64_t)rand() << 32 | (uint64_t)rand();
+    }
+}
+
+/* The report is written, too, for it trusts the tracker. */
+static void read_and_report(const struct file *file, size_t length)
+{
+    struct gs_state_found found;
+    const char *problem;
+    struct gs_report_config config = {.version = "1.2.3",
+                                      .rank = -1,
+                                      .max_groups = 10,
+                                      .show_leaks = true,
+                                      .show_devices = true};
+    struct gs_report_summary summary;
+    struct gs_text text = {0};
+
+    if (read_back(file, length, &found, &problem) != GS_OK) {
+        cr_assert_not_null(problem);
+        return;
+    }
+    gs_report_write(found.tracker, &config, &text, &summary);
+    cr_assert_not_null(strstr(text.data, "SUMMARY"));
+    gs_text_free(&text);
+    gs_state_found_free(&found);
+}
+
+Test(state, damage_loses_no_more_than_what_was_there, .timeout = 300)
+{
+    const char *seeds = getenv("GPUSHIM_TEST_SEEDS");
+    unsigned rounds = seeds ? (unsigned)atoi(seeds) * 10 : 100;
+    struct file good, bad = {0};
+
+    make(&good, ROOM);
+    for (unsigned i = 0; i < 3000; i++)
+        put(&good, i);
+    gs_tracker_error_free(good.tracker, 0x1234, 1, NULL);
+    bad.bytes = malloc(good.length);
+    cr_assert_not_null(bad.bytes);
+    for (unsigned round = 0; round < rounds; round++) {
+        size_t length = good.length;
+
+        srand(round);
+        memcpy(bad.bytes, good.bytes, good.length);
+        bad.length = good.length;
+        for (int i = rand() % 3000; i >= 0; i--) {
+            /* Words behind the header's identity: of the tracker's tables, mostly. */
+            size_t at = 48 + (size_t)rand() % (good.length - 56) / 8 * 8;
+            uint64_t word = evil(&good);
+
+            memcpy(bad.bytes + at, &word, sizeof word);
+        }
+        if (round % 3 == 0)
+            length = (size_t)rand() % length;
+        /* Behind the end nothing may be read: a block of its very size. */
+        char *exact = malloc(length ? length : 1);
+        cr_assert_not_null(exact);
+        memcpy(exact, bad.bytes, length);
+        struct file cut = {.bytes = exact, .length = length};
+        read_and_report(&cut, length);
+        free(exact);
+    }
+    free(bad.bytes);
+    end(&good);
+}

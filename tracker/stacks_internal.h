@@ -1,0 +1,25 @@
+/*
+ * stacks_internal.h - the stacks of a process: for stacks.c, and for who reads them in a
+ * file.
+ * Owns: nothing.   Lock: stacks->lock.   Design: docs/stacks.md
+ */
+#ifndef GS_STACKS_INTERNAL_H
+#define GS_STACKS_INTERNAL_H
+
+#include <pthread.h>
+
+#include "modules.h"
+#include "python.h"
+#include "stack_table.h"
+#include "stacks.h"
+
+struct gs_stacks {
+    struct gs_stacks_config config; /* immutable; unwinder is the one in use */
+    _Atomic uint64_t number;        /* no other ever had it; new once there is Python */
+    _Atomic(struct gs_python *) python; /* set once */
+    struct gs_stack_table table;        /* read without, added to under lock */
+    struct gs_module_table modules;     /* under lock */
+    pthread_mutex_t lock;
+};
+
+#endif

@@ -1,0 +1,471 @@
+/*
+ * state_read.c - a tracker made anew from the memory of one that has ended.
+ *
+ * Addresses in the file are those of the process that wrote it; each is turned into a
+ * place in the file, with as many bytes as are wanted of it, or into NULL. What is found
+ * is put into a tracker of this process by the ways that it is put into any.
+ *
+ * Owns:  struct gs_state_found.   Lock: none.   Design: docs/state.md
+ */
+#include "state_read.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "python_internal.h"
+#include "stacks_internal.h"
+#include "tracker_internal.h"
+
+struct image {
+    const char *data;
+    size_t bytes;
+    uint64_t base;
+    const struct gs_tracker *tracker;
+    const struct gs_stacks *stacks; /* NULL: there are none */
+    const struct gs_python *python; /* likewise */
+    uint32_t *ids;                  /* of stacks that were read, by that in the file */
+    uint32_t id_count;
+    size_t api_count;
+    struct gs_state_found *out;
+};
+
+/* What lay at the address, all of it; NULL: not in the file. */
+static const void *at(const struct image *image, uint64_t address, uint64_t bytes)
+{
+    uint64_t offset = address - image->base;
+
+    return address != 0 && offset % sizeof(uint64_t) == 0 && offset < image->bytes &&
+                   bytes <= image->bytes - offset
+               ? image->data + offset
+               : NULL;
+}
+
+#define AT(image, pointer, count)                                                        \
+    ((__typeof__(pointer))at(image, (uintptr_t)(pointer), (count) * sizeof *(pointer)))
+
+/* A text, NUL and all; NULL: not in the file. */
+static const char *text_at(const struct image *image, const char *address)
+{
+    uint64_t offset = (uintptr_t)address - image->base;
+
+    return address && offset < image->bytes &&
+                   memchr(image->data + offset, '\0', image->bytes - offset)
+               ? image->data + offset
+               : NULL;
+}
+
+/* ---- the header ---------------------------------------------------------------------
+ */
+
+static void end_text(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+}
+
+enum gs_status gs_state_read_header(const void *data, size_t bytes,
+                                    const struct gs_state_read_config *config,
+                                    struct gs_state_header *header, const char **problem)
+{
+    *problem = NULL;
+    if (bytes < sizeof header->magic ||
+
+        memcmp(data, GS_STATE_MAGIC, sizeof header->magic) != 0)
+        *problem = "not a state file of gpushim";
+    else if (bytes < sizeof *header)
+        *problem = "cut short";
+    if (*problem)
+        return GS_ERR_INVALID;
+    memcpy(header, data, sizeof *header);
+    end_text(header->version, sizeof header->version);
+    end_text(header->process.boot, sizeof header->process.boot);
+    end_text(header->process.host, sizeof header->process.host);
+    end_text(header->process.command, sizeof header->process.command);
+    end_text(header->process.ending, sizeof header->process.ending);
+    if (header->device_count > GS_MAX_DEVICES)
+        header->device_count = GS_MAX_DEVICES;
+    for (uint32_t i = 0; i < header->device_count; i++)
+        end_text(header->devices[i], sizeof header->devices[i]);
+    if (header->layout != config->layout)
+        *problem = strcmp(header->version, config->version) != 0
+                       ? "of another version of gpushim"
+                       : "of another build of gpushim";
+    return *problem ? GS_ERR_INVALID : GS_OK;
+}
+
+/* ---- stacks -------------------------------------------------------------------------
+ */
+
+/* The frame as this process has it: Python's have numbers of their own. 0: none. */
+static uintptr_t read_frame(const struct image *image, uintptr_t frame)
+{
+    uintptr_t number = frame - GS_PYTHON_FRAME_BASE;
+    const struct gs_python_node *nodes;
+    struct gs_python *python =
+        atomic_load_explicit(&image->out->stacks->python, memory_order_relaxed);
+
+    if (!gs_frame_is_python(frame))
+        return frame;
+    if (!image->python || !python || number >> GS_PYTHON_CHUNK_BITS >= GS_PYTHON_CHUNKS)
+        return 0;
+    nodes = atomic_load_explicit(&image->python->nodes[number >> GS_PYTHON_CHUNK_BITS],
+                                 memory_order_relaxed);
+    nodes = AT(image, nodes, (size_t)1 << GS_PYTHON_CHUNK_BITS);
+    if (!nodes)
+        return 0;
+    nodes += number % ((uintptr_t)1 << GS_PYTHON_CHUNK_BITS);
+    const char *function = text_at(image, nodes->function);
+    const char *file = text_at(image, nodes->file);
+    return function && file ? gs_python_place_add(python, function, file, nodes->line)
+                            : 0;
+}
+
+/* The frames of an entry, innermost first; 0: they cannot be read. */
+static unsigned read_frames(const struct image *image, const struct gs_stack_entry *entry,
+                            uintptr_t frames[GS_STACK_MAX_DEPTH])
+{
+    const struct gs_stack_table *table = &image->stacks->table;
+    uint32_t node = entry->leaf;
+
+    if (entry->depth > GS_STACK_MAX_DEPTH)
+        return 0;
+    for (unsigned i = 0; i < entry->depth; i++) {
+        const struct gs_stack_node *nodes = NULL;
+
+        if (node != 0 && node >> GS_STACK_CHUNK_BITS < GS_STACK_CHUNKS) {
+            nodes = atomic_load_explicit(&table->nodes[node >> GS_STACK_CHUNK_BITS],
+                                         memory_order_relaxed);
+            nodes = AT(image, nodes, (size_t)1 << GS_STACK_CHUNK_BITS);
+        }
+        if (!nodes)
+            return 0;
+        nodes += node % (1u << GS_STACK_CHUNK_BITS);
+        frames[i] = read_frame(image, nodes->frame);
+        if (frames[i] == 0)
+            return 0;
+        node = nodes->parent;
+    }
+    return entry->depth;
+}
+
+/* The number that a stack of the file has here; 0: none. */
+static uint32_t read_stack(const struct image *image, uint32_t id)
+{
+    struct gs_stacks *stacks = image->out->stacks;
+    uintptr_t frames[GS_STACK_MAX_DEPTH];
+    const struct gs_stack_entry *entries;
+    unsigned count;
+
+    if (id == 0 || id >= image->id_count || id >> GS_STACK_CHUNK_BITS >= GS_STACK_CHUNKS)
+        return 0;
+    if (image->ids[id] != 0)
+        return image->ids[id];
+    entries = atomic_load_explicit(
+        &image->stacks->table.entries[id >> GS_STACK_CHUNK_BITS], memory_order_relaxed);
+    entries = AT(image, entries, (size_t)1 << GS_STACK_CHUNK_BITS);
+    if (!entries)
+        return 0;
+    entries += id % (1u << GS_STACK_CHUNK_BITS);
+    count = read_frames(image, entries, frames);
+    if (count == 0)
+        return 0;
+    bool truncated = entries->truncated != 0;
+    image->ids[id] =
+        gs_stack_table_add(&stacks->table, gs_stack_hash(frames, count, truncated),
+                           frames, count, truncated, entries->epoch);
+    return image->ids[id];
+}
+
+static void read_modules(const struct image *image)
+{
+    const struct gs_module_table *table = &image->stacks->modules;
+    struct gs_stacks *stacks = image->out->stacks;
+    size_t count = table->count < table->capacity ? table->count : table->capacity;
+    const struct gs_module_record *records =
+        count < image->bytes ? AT(image, table->records, count) : NULL;
+
+    for (size_t i = 0; records && i < count; i++) {
+        struct gs_module_record record = records[i];
+
+        record.module.path = text_at(image, record.module.path);
+        if (record.module.build_id_len > sizeof record.module.build_id)
+            record.module.build_id_len = 0;
+        if (record.module.path && record.module.begin < record.module.end)
+            gs_module_table_add(&stacks->modules, &record);
+    }
+}
+
+static enum gs_status read_stacks(struct image *image)
+{
+    const struct gs_stacks_config config = {.unwinder = GS_UNWIND_OFF,
+                                            .depth = GS_STACK_MAX_DEPTH};
+    struct gs_state_found *out = image->out;
+
+    if (gs_stacks_create(&config, &out->stacks) != GS_OK)
+        return GS_ERR_HOST_NOMEM;
+    image->stacks = AT(image, (const struct gs_stacks *)image->tracker->config.stacks, 1);
+    if (!image->stacks)
+        return GS_OK;
+    image->python = AT(image,
+                       (const struct gs_python *)atomic_load_explicit(
+                           &image->stacks->python, memory_order_relaxed),
+                       1);
+    if (image->python)
+        atomic_store(&out->stacks->python, gs_python_create_bare(&out->stacks->lock));
+    image->id_count =
+        atomic_load_explicit(&image->stacks->table.count, memory_order_relaxed) + 1;
+    if (image->id_count > (uint64_t)GS_STACK_CHUNKS << GS_STACK_CHUNK_BITS)
+        image->id_count = GS_STACK_CHUNKS << GS_STACK_CHUNK_BITS;
+    image->ids = calloc(image->id_count + 1, sizeof *image->ids);
+    if (!image->ids)
+        return GS_ERR_HOST_NOMEM;
+    read_modules(image);
+    return GS_OK;
+}
+
+/* ---- records ------------------------------------------------------------------------
+ */
+
+static void note_time(const struct image *image, uint64_t time_ns)
+{
+    if (time_ns > image->out->last_ns && time_ns <= GS_TIME_MAX * GS_TIME_UNIT_NS)
+        image->out->last_ns = time_ns;
+}
+
+/* Whether it can have been one of the tracker's; its stack is this process's then. */
+static bool read_allocation(const struct image *image, struct gs_allocation *allocation)
+{
+    if (allocation->kind >= GS_MEMORY_KINDS || allocation->device < 0)
+        return false;
+    if (allocation->api >= image->api_count)
+        allocation->api = 0;
+    allocation->stack = read_stack(image, allocation->stack);
+    note_time(image, allocation->time_ns);
+    return true;
+}
+
+/* The record of an id, if it is live and can be read. */
+static bool read_record(const struct image *image, uint32_t id,
+                        const struct gs_record *words, struct gs_allocation *out)
+{
+    const struct gs_place *place = &image->tracker->places[words->size >> GS_BYTES_BITS];
+    const uint64_t *streams;
+
+    if (place->tag == 0)
+        return false;
+    *out = gs_words_unpack(words, place);
+    streams = AT(image, (const uint64_t *)image->tracker->streams[id >> GS_CHUNK_SHIFT],
+                 (size_t)1 << GS_CHUNK_SHIFT);
+    if ((place->tag & GS_TAG_STREAM) != 0 && streams)
+        out->stream = streams[id % (1u << GS_CHUNK_SHIFT)];
+    if (out->time_ns == 0)
+        out->time_ns = 1; /* 0 would mean now */
+    return read_allocation(image, out);
+}
+
+static bool is_live(const struct gs_record *words)
+{
+    enum gs_slot slot = (enum gs_slot)(words->stamp & GS_SLOT_MASK);
+
+    return slot == GS_SLOT_INDEXED || slot == GS_SLOT_ADDRESS;
+}
+
+static void read_chunk(const struct image *image, uint32_t first, uint32_t end)
+{
+    struct gs_state_found *out = image->out;
+    const struct gs_record *records = AT(
+        image, (const struct gs_record *)image->tracker->chunks[first >> GS_CHUNK_SHIFT],
+        (size_t)1 << GS_CHUNK_SHIFT);
+
+    if (!records) { /* the file could not grow: how many are live nobody knows */
+        out->header->not_there += sizeof *records;
+        return;
+    }
+    for (uint32_t id = first; id < end; id++) {
+        const struct gs_record *words = &records[id - first];
+        struct gs_allocation allocation;
+        uint32_t made;
+
+        if (is_live(words) && (!read_record(image, id, words, &allocation) ||
+                               gs_tracker_add(out->tracker, &allocation, true, &made)))
+            out->left_out++;
+    }
+}
+
+static void read_records(const struct image *image)
+{
+    uint32_t limit = image->tracker->record_limit;
+
+    for (uint64_t first = 0; first < limit; first += (uint64_t)1 << GS_CHUNK_SHIFT) {
+        uint64_t end = first + ((uint64_t)1 << GS_CHUNK_SHIFT);
+
+        read_chunk(image, (uint32_t)first, (uint32_t)(end < limit ? end : limit));
+    }
+}
+
+/* ---- what happened before -------------------------------------------------------------
+ */
+
+/*
+ * How much was allocated and freed, and the peaks. The counters of threads that were in
+ * the middle of a call may be one ahead of the records: what is live is what was read.
+ */
+static void read_totals(const struct image *image)
+{
+    struct gs_tracker *tracker = image->out->tracker;
+    struct gs_shard *shard = gs_shard_enter(tracker);
+
+    for (unsigned i = 0; i < GS_ROWS; i++) {
+        const struct gs_shared_row *was = &image->tracker->shared[i];
+        struct gs_shared_row *shared = &tracker->shared[i];
+        struct gs_row *row = &shard->rows[i];
+        uint64_t live = row->allocs;
+
+        row->allocs = row->failed = 0;
+        for (unsigned k = 0; k < GS_SHARDS; k++) {
+            row->allocs += image->tracker->shards[k].rows[i].allocs;
+            row->failed += image->tracker->shards[k].rows[i].failed;
+            note_time(image, image->tracker->shards[k].rows[i].tick);
+        }
+        shared->unrecorded = was->unrecorded;
+        shared->lost_bytes = was->lost_bytes;
+        shared->lost_count = was->lost_count;
+        if (row->allocs < live + was->lost_count)
+            row->allocs = live + was->lost_count;
+        row->frees = row->allocs - live - was->lost_count;
+        if (was->peak >= shared->peak) {
+            shared->peak = was->peak;
+            shared->peak_time = was->peak_time;
+        }
+    }
+    gs_shard_leave();
+}
+
+static void read_site(const struct image *image, struct gs_free_site *site)
+{
+    site->stack = read_stack(image, site->stack);
+    if (site->api >= image->api_count)
+        site->api = 0;
+    note_time(image, site->time_ns);
+}
+
+static void read_errors(const struct image *image)
+{
+    struct gs_tracker *tracker = image->out->tracker;
+    uint64_t count = image->tracker->error_count;
+    uint64_t kept = count < GS_ERRORS_KEPT ? count : GS_ERRORS_KEPT;
+    uint64_t read = 0;
+
+    for (uint64_t i = 0; i < kept; i++) {
+        struct gs_error error = image->tracker->errors[i];
+
+        end_text(error.thread_name, sizeof error.thread_name);
+        error.suppressed_by = error.beyond_rule = 0;
+        if ((unsigned)error.kind > GS_ERROR_MISMATCHED_FREE)
+            continue;
+        read_site(image, &error.freed);
+        read_site(image, &error.first_freed);
+        if (error.has_allocation && !read_allocation(image, &error.allocation))
+            error.has_allocation = error.has_first_free = false;
+        tracker->errors[read++] = error;
+    }
+    tracker->error_count = kept < count ? count : read;
+}
+
+static void read_lost(const struct image *image)
+{
+    size_t count = image->tracker->lost_copied;
+    const struct gs_group *groups =
+        count < image->bytes ? AT(image, image->tracker->lost_copy, count) : NULL;
+
+    for (size_t i = 0; groups && i < count; i++) {
+        struct gs_group group = groups[i];
+
+        if (group.kind >= GS_MEMORY_KINDS || group.device < 0)
+            continue;
+        if (group.api >= image->api_count)
+            group.api = 0;
+        group.stack = read_stack(image, group.stack);
+        group.suppressed_by = group.beyond_rule = 0;
+        memset(group.found, 0, sizeof group.found);
+        if (gs_groups_add(&image->out->tracker->lost, &group) != GS_OK)
+            return;
+    }
+}
+
+/* ---- all of it ------------------------------------------------------------------------
+ */
+
+/* The clock of a tracker whose process has ended. */
+#define STOPPED_S 4000000000
+
+static int stopped_clock(clockid_t clock, struct timespec *now)
+{
+    (void)clock;
+    *now = (struct timespec){.tv_sec = STOPPED_S};
+    return 0;
+}
+
+static enum gs_status read_all(struct image *image,
+                               const struct gs_state_read_config *config)
+{
+    struct gs_state_found *out = image->out;
+    enum gs_status status = read_stacks(image);
+    const struct gs_tracker_config tracker = {.api_names = config->api_names,
+                                              .api_count = config->api_count,
+                                              .stacks = out->stacks,
+                                              .clock = stopped_clock};
+
+    if (status == GS_OK)
+        status = gs_tracker_create(&tracker, &out->tracker);
+    if (status != GS_OK)
+        return status;
+    read_records(image);
+    read_totals(image);
+    read_errors(image);
+    read_lost(image);
+    if (config->now_ns > image->tracker->start_ns)
+        note_time(image, config->now_ns - image->tracker->start_ns);
+    out->tracker->start_ns = (uint64_t)STOPPED_S * 1000000000u - out->last_ns;
+    return GS_OK;
+}
+
+enum gs_status gs_state_read(const void *data, size_t bytes,
+                             const struct gs_state_read_config *config,
+                             struct gs_state_found *out, const char **problem)
+{
+    struct image image = {.data = data, .bytes = bytes, .out = out};
+    enum gs_status status = GS_ERR_HOST_NOMEM;
+
+    *out = (struct gs_state_found){.header = calloc(1, sizeof *out->header)};
+    *problem = gs_status_text(status);
+    if (out->header)
+        status = gs_state_read_header(data, bytes, config, out->header, problem);
+    if (status == GS_OK) {
+        image.base = out->header->base;
+        image.api_count = config->api_count;
+        image.tracker =
+            AT(&image, (const struct gs_tracker *)(uintptr_t)out->header->tracker, 1);
+        if (!image.tracker) {
+            *problem =
+                out->header->tracker ? "cut short" : "of a process that had just started";
+            status = GS_ERR_INVALID;
+        }
+    }
+    if (status == GS_OK) {
+        status = read_all(&image, config);
+        if (status != GS_OK)
+            *problem = gs_status_text(status);
+    }
+    free(image.ids);
+    if (status != GS_OK)
+        gs_state_found_free(out);
+    return status;
+}
+
+void gs_state_found_free(struct gs_state_found *found)
+{
+    gs_tracker_destroy(found->tracker);
+    gs_stacks_destroy(found->stacks);
+    free(found->header);
+    *found = (struct gs_state_found){0};
+}
