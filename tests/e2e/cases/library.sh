@@ -89,6 +89,35 @@ install_case() {
 }
 add_case "library installed" install_case
 
+# Replaced on the disk, as an upgrade does it, the library of a running program is the old
+# one to its end. Another copy of it is what the program sees there.
+replaced_case() {
+  local pid
+
+  cp "$shim" library.so
+  LD_LIBRARY_PATH=$cuda_path LD_PRELOAD=$case_dir/library.so timeout 100 \
+    "$apps/killed_$1" ask done >out 2>err &
+  pid=$!
+  for ((i = 0; i < 500; i++)); do
+    grep -q planted out && break
+    sleep 0.05
+  done
+  if [[ $2 == gone ]]; then
+    rm library.so
+  else
+    head -c 5000 "$shim" >new.so
+    mv new.so library.so
+  fi
+  : >done
+  wait "$pid" || fail "ended with $?"
+  expect_text out '^killed: the end$'
+  expect_clean err
+}
+for way in shared static linked; do
+  add_case "library replaced $way" replaced_case "$way" other
+done
+add_case "library removed" replaced_case linked gone
+
 # named_case WAY: each call of the runtime that allocates is reported by its own name.
 named_case() {
   need_file "$apps/named_$1"

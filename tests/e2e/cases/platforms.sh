@@ -54,6 +54,22 @@ service_case() {
 }
 add_case "platforms service" service_case
 
+# The driver calls a slice of a device so.
+slice_case() {
+  local name=CUDASIM_NAME="$1"
+
+  native native "$apps/pipeline_shared"
+  preloaded shim GPUSHIM_VERBOSE=2 "$name" -- "$apps/pipeline_shared"
+  expect_same native shim
+  if [[ $2 == slice ]]; then
+    expect_text shim.err '^gpushim: GPU 0: MIG slice$'
+  else
+    expect_no_text shim.err '^gpushim: GPU 0: '
+  fi
+}
+add_case "platforms slice" slice_case 'NVIDIA A100-SXM4-40GB MIG 1g.5gb' slice
+add_case "platforms no slice" slice_case 'NVIDIA MIGHTY 40GB' whole
+
 # A misspelt attribute is said, and nothing else happens.
 attribute_case() {
   preloaded bad CUDASIM_ATTRIBUTES=INTEGRATE=1,WARP_SIZE=x,,WARP_SIZE=32 -- "$apps/pipeline_linked"

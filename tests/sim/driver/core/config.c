@@ -195,6 +195,7 @@ static void load(void)
     config.lookups_path = read_text("CUDASIM_LOG_LOOKUPS");
     config.fail = read_text("CUDASIM_FAIL");
     config.attributes = read_text("CUDASIM_ATTRIBUTES");
+    config.name = read_text("CUDASIM_NAME");
     config.hang_ms = read_number("CUDASIM_HANG", 0, 0, 86400000);
     config.free_waits = (enum sim_free_waits)read_word("CUDASIM_FREE_WAITS", free_waits,
                                                        GS_ARRAY_LEN(free_waits));

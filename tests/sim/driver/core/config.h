@@ -33,6 +33,7 @@ struct sim_config {
     const char *lookups_path; /* CUDASIM_LOG_LOOKUPS, NULL if unset */
     const char *fail;         /* CUDASIM_FAIL, NULL if unset */
     const char *attributes;   /* CUDASIM_ATTRIBUTES, NULL if unset */
+    const char *name;         /* CUDASIM_NAME, NULL if unset */
     enum sim_free_waits free_waits;   /* CUDASIM_FREE_WAITS */
     enum sim_alloc_waits alloc_waits; /* CUDASIM_ALLOC_WAITS */
     int oracle;                /* CUDASIM_ORACLE; -1: not set, the schedule decides */

@@ -102,7 +102,8 @@ SIM_API(cuDeviceGetName, char *name, int length, CUdevice device)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    snprintf(name, (size_t)length, "Simulated CUDA device");
+    snprintf(name, (size_t)length, "%s",
+             sim_config()->name ? sim_config()->name : "Simulated CUDA device");
     return CUDA_SUCCESS;
 }
 
