@@ -241,6 +241,20 @@ expect_leaks() {
   expect_summary "$file" "${errors_meant:-0}" "$total" "$allocations" "$places"
 }
 
+# expect_planted FILE SOURCE: each leak marked in the source, with its size and count.
+expect_planted() {
+  local function place bytes count
+
+  leak_marks "$2" >marks
+  [[ -s marks ]] || fail "no leak is marked in $2"
+  leaks_found "$1" >found
+  while read -r function place bytes count; do
+    grep -qxF "$function $place $(size_text $((bytes * count))) $count" found && continue
+    head -n 80 "$1"
+    fail "$function at $place is not named"
+  done <marks
+}
+
 # expect_summary FILE ERRORS BYTES ALLOCATIONS PLACES
 expect_summary() {
   local text

@@ -4,6 +4,20 @@
 # registered memory. Each place that leaves some is named with function, file and line, with
 # exact sizes and counts; what is given back leaves no trace; wrong frees get native answers.
 
+# A reset takes the context's memory, and not what is no context's.
+survivors_case() {
+  native native "$apps/survivors_$1"
+  preloaded shim -- "$apps/survivors_$1"
+  expect_same native shim
+  expect_text shim.out 'the rest came back'
+  expect_planted shim.err "$sources/tests/apps/survivors.c"
+  expect_count shim.err '^==[0-9]+==   lost at reset  3\.00 MiB in 2 allocations$' 1
+  expect_count shim.err '^==[0-9]+==   live at exit   9\.00 MiB in 2 allocations$' 1
+}
+for way in shared static linked proc; do
+  add_case "memory that outlives a reset $way" survivors_case "$way"
+done
+
 # marks KIND SOURCE: "function file:line size-text count" for each marked line.
 marks() {
   local function place bytes count

@@ -15,20 +15,6 @@ state_report() {
   run_in "$prefix" "${settings[@]}" -- "$build/gpushim-report" "$@"
 }
 
-# expect_planted FILE SOURCE: each leak marked in the source, with its size and count.
-expect_planted() {
-  local function place bytes count
-
-  leak_marks "$2" >marks
-  [[ -s marks ]] || fail "no leak is marked in $2"
-  leaks_found "$1" >found
-  while read -r function place bytes count; do
-    grep -qxF "$function $place $(size_text $((bytes * count))) $count" found && continue
-    head -n 80 "$1"
-    fail "$function at $place is not named"
-  done <marks
-}
-
 # Killed while two threads allocate: everything planted is named, and where it was killed.
 state_killed_case() {
   preloaded shim GPUSHIM_STATE_FILE=state "${@:2}" -- "$apps/killed_$1" kill
