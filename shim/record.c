@@ -31,7 +31,7 @@ static __attribute__((noinline)) void trace_made(const struct gs_call *request,
     if (request->kind == GS_MEMORY_ASYNC) {
         order = request->per_thread ? GS_TRACE_ORDERED_PER_THREAD : GS_TRACE_ORDERED;
     }
-    gs_trace_alloc(request->kind, addr, bytes, context ? context->handle : NULL,
+    gs_trace_alloc(request->kind, addr, bytes, context ? context->owner : NULL,
                    context ? context->device : 0, request->stream, order);
 }
 
@@ -56,7 +56,7 @@ void gs_record_made(struct gs_state *state, const struct gs_call *request, uint6
         (request->kind == GS_MEMORY_DEVICE || request->kind == GS_MEMORY_ASYNC)) {
         gs_limits_note(request->kind == GS_MEMORY_ASYNC ? GS_CHARGE_DEVICE
                                                         : GS_CHARGE_CONTEXT,
-                       addr, bytes, request->context->device, request->context->handle);
+                       addr, bytes, request->context->device, request->context->owner);
     }
     if (gs_tracing()) {
         trace_made(request, addr, bytes);
@@ -68,7 +68,7 @@ void gs_record_made(struct gs_state *state, const struct gs_call *request, uint6
         .addr = addr,
         .bytes = bytes,
         .context =
-            (uint64_t)(uintptr_t)(request->context ? request->context->handle : NULL),
+            (uint64_t)(uintptr_t)(request->context ? request->context->owner : NULL),
         .stream = (uint64_t)(uintptr_t)request->stream,
         .thread = gs_thread_id(),
         .stack = state->stacks ? gs_stacks_capture(state->stacks) : 0,

@@ -57,7 +57,7 @@ static CUresult create_known(struct gs_state *state, const struct array_call *ca
     struct gs_note note = {.kind = GS_MEMORY_ARRAY,
                            .api = call->api,
                            .device = context ? context->device : 0,
-                           .context = context ? context->handle : NULL,
+                           .context = context ? context->owner : NULL,
                            .bytes = bytes};
     CUresult result;
     do {
@@ -70,7 +70,7 @@ static CUresult create_known(struct gs_state *state, const struct array_call *ca
     }
     if (context) {
         gs_limits_note(GS_CHARGE_ARRAY, (uintptr_t)*call->out, bytes, context->device,
-                       context->handle);
+                       context->owner);
     }
     note.key = gs_key(GS_KEY_ARRAY, (uintptr_t)*call->out);
     (void)gs_record_noted(state, &note, false);

@@ -15,11 +15,32 @@
 #include "streams.h"
 #include "trace.h"
 
+/* The context with which a stream ends, or NULL. Of a green context's stream that is its
+ * device's primary one, which only the second version of the question tells. */
+static CUcontext context_of(CUstream stream)
+{
+    const struct gs_real *real = gs_real();
+    struct gs_state *state = gs_state_peek();
+    CUcontext context = NULL;
+    CUgreenCtx green;
+    if (!state || real->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context) {
+        return NULL; /* nobody asks, or the begin will fail */
+    }
+    bool own = stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
+    if (own &&
+        !(real->cuStreamGetCtx_v2 &&
+          real->cuStreamGetCtx_v2(stream, &context, &green) == CUDA_SUCCESS) &&
+        real->cuStreamGetCtx) {
+        (void)real->cuStreamGetCtx(stream, &context);
+    }
+    return gs_context_owner(state, context);
+}
+
 /* From now on nobody records an event, and nobody is about to. */
 static void about_to_begin(CUstream stream, bool per_thread)
 {
     gs_single_order_end("cuStreamBeginCapture_v2");
-    gs_captures_begin(stream, per_thread);
+    gs_captures_begin(stream, per_thread, context_of(stream));
     gs_gate_close();
 }
 

@@ -11,8 +11,10 @@
  * Owns:  nothing.   Lock: none; the context map locks itself.
  */
 #include "all_contexts.h"
+#include "captures.h"
 #include "fences.h"
 #include "interim.h"
+#include "ipc_imports.h"
 #include "marks.h"
 #include "record.h"
 #include "retry.h"
@@ -32,14 +34,32 @@ static CUresult created(const CUcontext *pctx, CUresult result)
 GS_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     gs_single_order_context("cuDevicePrimaryCtxRetain", true, dev);
-    return created(pctx, gs_real()->cuDevicePrimaryCtxRetain(pctx, dev));
+    CUresult result = gs_real()->cuDevicePrimaryCtxRetain(pctx, dev);
+    if (gs_retry_everywhere(result)) {
+        result = gs_real()->cuDevicePrimaryCtxRetain(pctx, dev);
+    }
+    if (result == CUDA_SUCCESS) {
+        gs_all_contexts_add_primary(*pctx, dev);
+    }
+    return result;
+}
+
+/* From before CUDA 3.2, with the same parameters. */
+GS_EXPORT CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    gs_single_order_context("cuCtxCreate", false, dev);
+    CUresult result = gs_real()->cuCtxCreate(pctx, flags, dev);
+    if (gs_retry_everywhere(result)) {
+        result = gs_real()->cuCtxCreate(pctx, flags, dev);
+    }
+    return created(pctx, result);
 }
 
 GS_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     gs_single_order_context("cuCtxCreate_v2", false, dev);
     CUresult result = gs_real()->cuCtxCreate_v2(pctx, flags, dev);
-    if (gs_retry_needed(result)) {
+    if (gs_retry_everywhere(result)) {
         result = gs_real()->cuCtxCreate_v2(pctx, flags, dev);
     }
     return created(pctx, result);
@@ -51,7 +71,7 @@ GS_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsAr
     const struct gs_real *real = gs_real();
     gs_single_order_context("cuCtxCreate_v3", false, dev);
     CUresult result = real->cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
-    if (gs_retry_needed(result)) {
+    if (gs_retry_everywhere(result)) {
         result = real->cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
     }
     return created(pctx, result);
@@ -63,7 +83,7 @@ GS_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateP
     const struct gs_real *real = gs_real();
     gs_single_order_context("cuCtxCreate_v4", false, dev);
     CUresult result = real->cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
-    if (gs_retry_needed(result)) {
+    if (gs_retry_everywhere(result)) {
         result = real->cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
     }
     return created(pctx, result);
@@ -73,6 +93,8 @@ GS_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateP
 
 static void ended(struct gs_state *state, CUcontext ctx)
 {
+    gs_captures_context_ends(ctx);
+    gs_imports_context_ends(ctx);
     gs_fences_thaw(ctx, true);
     gs_marks_context_ends(ctx);
     gs_context_end(state, ctx);
@@ -135,7 +157,30 @@ GS_EXPORT CUresult cuCtxDetach(CUcontext ctx)
 
 /* ---- primary contexts ------------------------------------------------------------ */
 
-/* A release ends the context if it was the last one, which only the driver can tell. */
+/* A device's primary context as far as it is known, or NULL. It may have been retained
+ * and never used: then it has no entry. */
+static CUcontext primary_of(struct gs_state *state, CUdevice dev)
+{
+    const struct gs_context *context = gs_context_primary(state, (int)dev);
+    return context ? context->handle : gs_all_contexts_primary((int)dev);
+}
+
+/* What may have been the last use of it is over, which only the driver can tell. */
+static void used_once_less(struct gs_state *state, CUdevice dev, CUcontext primary)
+{
+    unsigned flags;
+    int active = 1;
+    bool last =
+        gs_real()->cuDevicePrimaryCtxGetState &&
+        gs_real()->cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS &&
+        !active;
+    if (last) {
+        ended(state, primary);
+    } else {
+        gs_fences_thaw(primary, false);
+    }
+}
+
 static CUresult release(__typeof__(cuDevicePrimaryCtxRelease_v2) *real_release,
                         CUdevice dev)
 {
@@ -143,23 +188,17 @@ static CUresult release(__typeof__(cuDevicePrimaryCtxRelease_v2) *real_release,
     if (!state) {
         return real_release(dev);
     }
-    const struct gs_context *context = gs_context_primary(state, (int)dev);
-    if (context) {
-        gs_fences_freeze(context->handle);
+    CUcontext primary = primary_of(state, dev);
+    if (primary) {
+        gs_fences_freeze(primary);
     }
     gs_contexts_changed(state);
     CUresult result = real_release(dev);
     gs_contexts_changed(state);
-    unsigned flags;
-    int active = 1;
-    bool last =
-        context && result == CUDA_SUCCESS && gs_real()->cuDevicePrimaryCtxGetState &&
-        gs_real()->cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS &&
-        !active;
-    if (last) {
-        ended(state, context->handle);
-    } else if (context) {
-        gs_fences_thaw(context->handle, false);
+    if (primary && result == CUDA_SUCCESS) {
+        used_once_less(state, dev, primary);
+    } else if (primary) {
+        gs_fences_thaw(primary, false);
     }
     gs_leave();
     return result;
@@ -181,17 +220,19 @@ static CUresult reset(__typeof__(cuDevicePrimaryCtxReset_v2) *real_reset, CUdevi
     if (!state) {
         return real_reset(dev);
     }
-    const struct gs_context *context = gs_context_primary(state, (int)dev);
-    if (context) {
-        gs_interim_context_ends(state, context->device);
-        gs_fences_freeze(context->handle);
+    CUcontext primary = primary_of(state, dev);
+    if (primary && gs_context_find(state, primary)) {
+        gs_interim_context_ends(state, (int)dev);
+    }
+    if (primary) {
+        gs_fences_freeze(primary);
     }
     gs_contexts_changed(state);
     CUresult result = real_reset(dev);
-    if (context && result == CUDA_SUCCESS) {
-        ended(state, context->handle);
-    } else if (context) {
-        gs_fences_thaw(context->handle, false);
+    if (primary && result == CUDA_SUCCESS) {
+        ended(state, primary);
+    } else if (primary) {
+        gs_fences_thaw(primary, false);
     }
     gs_leave();
     return result;
@@ -207,7 +248,7 @@ GS_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
     return reset(gs_real()->cuDevicePrimaryCtxReset_v2, dev);
 }
 
-/* ---- peers and green contexts ---------------------------------------------------- */
+/* ---- peers ----------------------------------------------------------------------- */
 
 GS_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 {
@@ -225,6 +266,8 @@ GS_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Fla
     return result;
 }
 
+/* ---- green contexts -------------------------------------------------------------- */
+
 GS_EXPORT CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 {
     gs_single_order_end("cuCtxFromGreenCtx");
@@ -234,7 +277,38 @@ GS_EXPORT CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
         return result;
     }
     if (result == CUDA_SUCCESS) {
-        gs_context_never_pool(state, *pContext);
+        gs_context_view(state, *pContext, hCtx);
+    }
+    gs_leave();
+    return result;
+}
+
+/* A green context uses its device's primary one, which ends with its last use. Which
+ * device's is not told: those are asked that are known. */
+GS_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return gs_real()->cuGreenCtxDestroy(hCtx);
+    }
+    CUcontext primaries[GS_MAX_DEVICES];
+    CUcontext view = gs_context_find_view(state, hCtx);
+    for (int dev = 0; dev < GS_MAX_DEVICES; dev++) {
+        primaries[dev] = primary_of(state, dev);
+        if (primaries[dev]) {
+            gs_fences_freeze(primaries[dev]);
+        }
+    }
+    gs_contexts_changed(state);
+    CUresult result = gs_real()->cuGreenCtxDestroy(hCtx);
+    gs_contexts_changed(state);
+    for (int dev = 0; dev < GS_MAX_DEVICES; dev++) {
+        if (primaries[dev]) {
+            used_once_less(state, dev, primaries[dev]);
+        }
+    }
+    if (view && (!gs_refused(result) || result == CUDA_ERROR_CONTEXT_IS_DESTROYED)) {
+        gs_context_end(state, view);
     }
     gs_leave();
     return result;

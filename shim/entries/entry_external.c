@@ -8,6 +8,7 @@
  */
 #include "array_size.h"
 #include "physical.h"
+#include "retry.h"
 
 static struct gs_note note_of(struct gs_state *state, enum gs_memory_kind kind,
                               enum gs_api api)
@@ -16,7 +17,7 @@ static struct gs_note note_of(struct gs_state *state, enum gs_memory_kind kind,
     return (struct gs_note){.kind = kind,
                             .api = api,
                             .device = context ? context->device : 0,
-                            .context = context ? context->handle : NULL};
+                            .context = context ? context->owner : NULL};
 }
 
 /* ---- other APIs -------------------------------------------------------------------- */
@@ -24,8 +25,11 @@ static struct gs_note note_of(struct gs_state *state, enum gs_memory_kind kind,
 GS_EXPORT CUresult cuImportExternalMemory(
     CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
 {
-    struct gs_state *state = gs_enter_tracking();
     CUresult result = gs_real()->cuImportExternalMemory(extMem_out, memHandleDesc);
+    if (gs_retry_needed(result)) {
+        result = gs_real()->cuImportExternalMemory(extMem_out, memHandleDesc);
+    }
+    struct gs_state *state = gs_enter_tracking();
     if (!state) {
         return result;
     }
@@ -60,9 +64,12 @@ GS_EXPORT CUresult
 cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem,
                                 const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc)
 {
+    const struct gs_real *real = gs_real();
+    CUresult result = real->cuExternalMemoryGetMappedBuffer(devPtr, extMem, bufferDesc);
+    if (gs_retry_needed(result)) {
+        result = real->cuExternalMemoryGetMappedBuffer(devPtr, extMem, bufferDesc);
+    }
     struct gs_state *state = gs_enter_tracking();
-    CUresult result =
-        gs_real()->cuExternalMemoryGetMappedBuffer(devPtr, extMem, bufferDesc);
     if (!state) {
         return result;
     }
@@ -81,9 +88,14 @@ GS_EXPORT CUresult cuExternalMemoryGetMappedMipmappedArray(
     CUmipmappedArray *mipmap, CUexternalMemory extMem,
     const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc)
 {
-    struct gs_state *state = gs_enter_tracking();
+    const struct gs_real *real = gs_real();
     CUresult result =
-        gs_real()->cuExternalMemoryGetMappedMipmappedArray(mipmap, extMem, mipmapDesc);
+        real->cuExternalMemoryGetMappedMipmappedArray(mipmap, extMem, mipmapDesc);
+    if (gs_retry_needed(result)) {
+        result =
+            real->cuExternalMemoryGetMappedMipmappedArray(mipmap, extMem, mipmapDesc);
+    }
+    struct gs_state *state = gs_enter_tracking();
     if (!state) {
         return result;
     }

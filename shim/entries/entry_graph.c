@@ -33,6 +33,7 @@ static void note_alloc(CUresult result, enum gs_api api, CUgraph graph,
     struct gs_context there = {0};
     if (current) {
         there.handle = current->handle;
+        there.owner = current->owner;
         there.device = current->device;
     }
     if (where->type == CU_MEM_LOCATION_TYPE_DEVICE) {

@@ -12,6 +12,7 @@
 #include "log.h"
 #include "physical.h"
 #include "pooled.h"
+#include "retry.h"
 #include "single_order.h"
 
 /* ---- exports ----------------------------------------------------------------------- */
@@ -88,7 +89,8 @@ GS_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return result;
 }
 
-/* The file is positioned in the allocation by its maker, wherever the block begins. */
+/* The file is positioned in the allocation by its maker, wherever the block begins; where
+ * the block ends only the pool knows. */
 GS_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr,
                                                  size_t size,
                                                  CUmemRangeHandleType handleType,
@@ -103,7 +105,8 @@ GS_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr,
     }
     bool pooled = gs_pooled_find(state, dptr, &range) == GS_OK;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (!pooled || range.live) {
+    if (!pooled ||
+        (range.live && size <= range.block_bytes - (size_t)(dptr - range.block_addr))) {
         result = gs_real()->cuMemGetHandleForAddressRange(handle, dptr, size, handleType,
                                                           flags);
     }
@@ -140,7 +143,7 @@ static void record_opened(CUdeviceptr addr, size_t bytes, enum gs_api api)
         struct gs_note note = {.kind = GS_MEMORY_IMPORTED,
                                .api = api,
                                .device = context ? context->device : 0,
-                               .context = context ? context->handle : NULL,
+                               .context = context ? context->owner : NULL,
                                .key = addr,
                                .bytes = bytes ? bytes : bytes_from(addr)};
         const struct gs_physical_origin origin = {
@@ -188,12 +191,16 @@ static bool describe(const struct gs_sealed *sealed, CUdeviceptr base,
                      struct gs_import *out)
 {
     const struct gs_real *real = gs_real();
+    struct gs_state *state = gs_state_peek();
     CUdeviceptr start = base;
     size_t bytes = 0;
     *out = (struct gs_import){.pointer = base + sealed->offset,
                               .base = base,
                               .bytes = sealed->bytes,
                               .driver = sealed->driver};
+    if (state && real->cuCtxGetCurrent(&out->context) == CUDA_SUCCESS) {
+        out->context = gs_context_owner(state, out->context);
+    }
     if (real->cuPointerGetAttribute(&out->buffer_id, CU_POINTER_ATTRIBUTE_BUFFER_ID,
                                     base) != CUDA_SUCCESS) {
         out->buffer_id = 0;
@@ -201,6 +208,17 @@ static bool describe(const struct gs_sealed *sealed, CUdeviceptr base,
     return real->cuMemGetAddressRange_v2(&start, &bytes, base) != CUDA_SUCCESS ||
            (start == base && sealed->offset <= bytes &&
             sealed->bytes <= bytes - sealed->offset);
+}
+
+/* Once more with idle memory given back. */
+static CUresult open_driver(__typeof__(cuIpcOpenMemHandle_v2) *real_open,
+                            CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
+{
+    CUresult result = real_open(out, handle, flags);
+    if (gs_retry_needed(result)) {
+        result = real_open(out, handle, flags);
+    }
+    return result;
 }
 
 /*
@@ -214,13 +232,14 @@ static CUresult open_sealed(const struct gs_sealed *sealed, unsigned int flags,
     const struct gs_real *real = gs_real();
     struct gs_import import;
     CUdeviceptr base;
-    CUresult result = real->cuIpcOpenMemHandle_v2(&base, sealed->driver, flags);
+    CUresult result =
+        open_driver(real->cuIpcOpenMemHandle_v2, &base, sealed->driver, flags);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     if (!describe(sealed, base, &import)) {
         result = CUDA_ERROR_INVALID_VALUE;
-    } else if (!may_reopen && gs_imports_has(import.pointer)) {
+    } else if (!may_reopen && gs_imports_has(&import)) {
         result = CUDA_ERROR_ALREADY_MAPPED;
     } else if (gs_imports_add(&import) != GS_OK) {
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -248,7 +267,8 @@ GS_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle,
         sealed = (struct gs_sealed){.driver = handle};
         return opened(&opening, open_sealed(&sealed, Flags, false, pdptr));
     }
-    return opened(&opening, gs_real()->cuIpcOpenMemHandle(pdptr, handle, Flags));
+    return opened(&opening,
+                  open_driver(gs_real()->cuIpcOpenMemHandle, pdptr, handle, Flags));
 }
 
 GS_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle,
@@ -261,7 +281,8 @@ GS_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle hand
         opening.bytes = sealed.bytes;
         return opened(&opening, open_sealed(&sealed, Flags, true, pdptr));
     }
-    return opened(&opening, gs_real()->cuIpcOpenMemHandle_v2(pdptr, handle, Flags));
+    return opened(&opening,
+                  open_driver(gs_real()->cuIpcOpenMemHandle_v2, pdptr, handle, Flags));
 }
 
 /* A close of the driver's, or of the mapping that a sealed handle's pointer lies in. */
@@ -302,8 +323,11 @@ GS_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 GS_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
                                           CUmemPoolPtrExportData *shareData)
 {
-    struct gs_state *state = gs_enter_tracking();
     CUresult result = gs_real()->cuMemPoolImportPointer(ptr_out, pool, shareData);
+    if (gs_retry_everywhere(result)) {
+        result = gs_real()->cuMemPoolImportPointer(ptr_out, pool, shareData);
+    }
+    struct gs_state *state = gs_enter_tracking();
     if (!state) {
         return result;
     }

@@ -7,20 +7,24 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "record.h"
+#include "retry.h"
 
 static CUresult registered(enum gs_api api,
                            __typeof__(cuMemHostRegister_v2) *real_register, void *p,
                            size_t bytes, unsigned flags)
 {
-    struct gs_state *state = gs_enter_tracking();
     CUresult result = real_register(p, bytes, flags);
+    if (gs_retry_needed(result)) {
+        result = real_register(p, bytes, flags);
+    }
+    struct gs_state *state = gs_enter_tracking();
     if (!state) {
         return result;
     }
     const struct gs_context *context = gs_context_current(state);
     struct gs_note note = {.kind = GS_MEMORY_REGISTERED,
                            .api = api,
-                           .context = context ? context->handle : NULL,
+                           .context = context ? context->owner : NULL,
                            .key = (uintptr_t)p,
                            .bytes = bytes};
     if (result == CUDA_SUCCESS) {

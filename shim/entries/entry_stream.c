@@ -47,7 +47,12 @@ GS_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int f
 GS_EXPORT CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx,
                                           unsigned int flags, int priority)
 {
+    const struct gs_real *real = gs_real();
     gs_streams_end_proof();
     gs_single_order_end("cuGreenCtxStreamCreate");
-    return gs_real()->cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority);
+    CUresult result = real->cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority);
+    if (gs_retry_everywhere(result)) {
+        result = real->cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority);
+    }
+    return result;
 }

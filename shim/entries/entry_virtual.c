@@ -58,6 +58,9 @@ static CUresult create(struct gs_state *state, CUmemGenericAllocationHandle *han
                            .api = GS_API_cuMemCreate,
                            .device = device,
                            .bytes = size};
+    /* Of another device than the current context's all idle memory is given back. */
+    const struct gs_context *there =
+        on_device && context && context->device != device ? NULL : context;
     CUresult result;
     do {
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -67,7 +70,7 @@ static CUresult create(struct gs_state *state, CUmemGenericAllocationHandle *han
                 gs_limits_uncharge(device, size);
             }
         }
-    } while (gs_retry_after_trim(state, context, result));
+    } while (gs_retry_after_trim(state, there, result));
     if (result != CUDA_SUCCESS) {
         gs_record_note_refused(state, &note, result);
     } else if (gs_physical_wanted(state)) {
@@ -143,9 +146,13 @@ GS_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *
                                                   void *osHandle,
                                                   CUmemAllocationHandleType shHandleType)
 {
-    struct gs_state *state = enter_wanted();
+    const struct gs_real *real = gs_real();
     CUresult result =
-        gs_real()->cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+        real->cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+    if (gs_retry_everywhere(result)) {
+        result = real->cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+    }
+    struct gs_state *state = enter_wanted();
     if (!state) {
         return result;
     }
@@ -166,8 +173,11 @@ GS_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *
 GS_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
                             CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    struct gs_state *state = enter_wanted();
     CUresult result = gs_real()->cuMemMap(ptr, size, offset, handle, flags);
+    if (gs_retry_everywhere(result)) {
+        result = gs_real()->cuMemMap(ptr, size, offset, handle, flags);
+    }
+    struct gs_state *state = enter_wanted();
     if (!state) {
         return result;
     }
@@ -196,14 +206,17 @@ GS_EXPORT CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 static CUresult map_array(__typeof__(cuMemMapArrayAsync) *real_map, CUarrayMapInfo *list,
                           unsigned count, CUstream stream)
 {
-    struct gs_state *state = enter_wanted();
     CUresult result = real_map(list, count, stream);
+    if (gs_retry_needed(result)) {
+        result = real_map(list, count, stream);
+    }
+    struct gs_state *state = enter_wanted();
     if (!state) {
         return result;
     }
     if (result == CUDA_SUCCESS) {
         const struct gs_context *context = gs_context_current(state);
-        gs_tiles_mapped(state, list, count, context ? context->handle : NULL);
+        gs_tiles_mapped(state, list, count, context ? context->owner : NULL);
     }
     gs_leave();
     return result;
@@ -234,8 +247,11 @@ GS_EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList,
 GS_EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
                                      const CUmulticastObjectProp *prop)
 {
-    struct gs_state *state = enter_wanted();
     CUresult result = gs_real()->cuMulticastCreate(mcHandle, prop);
+    if (gs_retry_everywhere(result)) {
+        result = gs_real()->cuMulticastCreate(mcHandle, prop);
+    }
+    struct gs_state *state = enter_wanted();
     if (!state) {
         return result;
     }
@@ -273,6 +289,10 @@ GS_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle,
     struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
     CUresult result = gs_real()->cuMulticastBindMem(mcHandle, mcOffset, memHandle,
                                                     memOffset, size, flags);
+    if (gs_retry_everywhere(result)) {
+        result = gs_real()->cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset,
+                                               size, flags);
+    }
     result = bound(result, mcHandle, mcOffset, memHandle, 0, size);
     gs_submission_end(own);
     return result;
@@ -285,6 +305,9 @@ GS_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle,
     struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
     CUresult result =
         gs_real()->cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
+    if (gs_retry_everywhere(result)) {
+        result = gs_real()->cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
+    }
     result = bound(result, mcHandle, mcOffset, 0, memptr, size);
     gs_submission_end(own);
     return result;
@@ -299,6 +322,10 @@ GS_EXPORT CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle,
     struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
     CUresult result = gs_real()->cuMulticastBindMem_v2(mcHandle, dev, mcOffset, memHandle,
                                                        memOffset, size, flags);
+    if (gs_retry_everywhere(result)) {
+        result = gs_real()->cuMulticastBindMem_v2(mcHandle, dev, mcOffset, memHandle,
+                                                  memOffset, size, flags);
+    }
     result = bound(result, mcHandle, mcOffset, memHandle, 0, size);
     gs_submission_end(own);
     return result;
@@ -312,6 +339,10 @@ GS_EXPORT CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle,
     struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
     CUresult result =
         gs_real()->cuMulticastBindAddr_v2(mcHandle, dev, mcOffset, memptr, size, flags);
+    if (gs_retry_everywhere(result)) {
+        result = gs_real()->cuMulticastBindAddr_v2(mcHandle, dev, mcOffset, memptr, size,
+                                                   flags);
+    }
     result = bound(result, mcHandle, mcOffset, 0, memptr, size);
     gs_submission_end(own);
     return result;

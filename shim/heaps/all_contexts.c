@@ -11,9 +11,14 @@
 
 unsigned gs_all_contexts_count; /* written under roll.lock */
 
+struct row {
+    CUcontext handle;
+    int primary_of; /* device; -1: none's primary context, as far as is known */
+};
+
 static struct {
     pthread_mutex_t lock;
-    CUcontext *handles; /* under lock */
+    struct row *rows; /* under lock */
     unsigned count, room;
     bool incomplete; /* one found no room: nothing is ever complete again */
 } roll = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -22,7 +27,7 @@ static struct {
 static unsigned place_of(CUcontext handle)
 {
     unsigned i = 0;
-    while (i < roll.count && roll.handles[i] != handle) {
+    while (i < roll.count && roll.rows[i].handle != handle) {
         i++;
     }
     return i;
@@ -42,27 +47,56 @@ static bool grow(void)
         return true;
     }
     unsigned room = roll.room ? 2 * roll.room : 8;
-    CUcontext *grown = reallocarray(roll.handles, room, sizeof(*grown));
+    struct row *grown = reallocarray(roll.rows, room, sizeof(*grown));
     if (!grown) {
         return false;
     }
-    roll.handles = grown;
+    roll.rows = grown;
     roll.room = room;
     return true;
 }
 
-void gs_all_contexts_add(CUcontext handle)
+static void add(struct row row)
 {
+    if (!row.handle) {
+        return;
+    }
     pthread_mutex_lock(&roll.lock);
-    if (handle && place_of(handle) == roll.count) {
+    unsigned i = place_of(row.handle);
+    if (i == roll.count) {
         if (grow()) {
-            roll.handles[roll.count++] = handle;
+            roll.rows[roll.count++] = row;
         } else {
             roll.incomplete = true;
         }
         publish();
+    } else if (row.primary_of >= 0) {
+        roll.rows[i].primary_of = row.primary_of;
     }
     pthread_mutex_unlock(&roll.lock);
+}
+
+void gs_all_contexts_add(CUcontext handle)
+{
+    add((struct row){handle, -1});
+}
+
+void gs_all_contexts_add_primary(CUcontext handle, int device)
+{
+    add((struct row){handle, device});
+}
+
+CUcontext gs_all_contexts_primary(int device)
+{
+    CUcontext found = NULL;
+    pthread_mutex_lock(&roll.lock);
+    for (unsigned i = 0; i < roll.count && device >= 0; i++) {
+        if (roll.rows[i].primary_of == device) {
+            found = roll.rows[i].handle;
+        }
+    }
+    pthread_mutex_unlock(&roll.lock);
+    return found;
 }
 
 void gs_all_contexts_remove(CUcontext handle)
@@ -70,7 +104,7 @@ void gs_all_contexts_remove(CUcontext handle)
     pthread_mutex_lock(&roll.lock);
     unsigned i = place_of(handle);
     if (i < roll.count) {
-        roll.handles[i] = roll.handles[--roll.count];
+        roll.rows[i] = roll.rows[--roll.count];
         publish();
     }
     pthread_mutex_unlock(&roll.lock);
@@ -79,7 +113,7 @@ void gs_all_contexts_remove(CUcontext handle)
 void gs_all_contexts_reset(void)
 {
     pthread_mutex_init(&roll.lock, NULL);
-    roll.handles = NULL; /* another thread may have been changing them */
+    roll.rows = NULL; /* another thread may have been changing them */
     roll.count = roll.room = 0;
     roll.incomplete = false;
     __atomic_store_n(&gs_all_contexts_count, 0, __ATOMIC_RELEASE);
@@ -92,7 +126,7 @@ static bool handle_at(unsigned i, CUcontext *handle)
     pthread_mutex_lock(&roll.lock);
     found = i < roll.count;
     if (found) {
-        *handle = roll.handles[i];
+        *handle = roll.rows[i].handle;
     }
     pthread_mutex_unlock(&roll.lock);
     return found;

@@ -29,8 +29,12 @@
 
 /* There is such a context from now on. Asking twice is once. NULL is none. */
 void gs_all_contexts_add(CUcontext handle);
+/* The same, and it is that device's primary one. */
+void gs_all_contexts_add_primary(CUcontext handle, int device);
 /* It has ended. */
 void gs_all_contexts_remove(CUcontext handle);
+/* A device's primary context, if it is on the roll, or NULL. */
+CUcontext gs_all_contexts_primary(int device);
 /* In a forked child: there is none. */
 void gs_all_contexts_reset(void);
 

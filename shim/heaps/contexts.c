@@ -49,6 +49,17 @@ static void set_add(struct gs_context_set *set, struct gs_context_pair pair)
     }
 }
 
+/* The other one of its first pair, or NULL. */
+static CUcontext set_find(const struct gs_context_set *set, CUcontext owner)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->items[i].owner == owner) {
+            return set->items[i].other;
+        }
+    }
+    return NULL;
+}
+
 /* Every pair in which the context is. */
 static void set_remove(struct gs_context_set *set, CUcontext handle)
 {
@@ -85,8 +96,8 @@ static void remove_entry(struct gs_contexts *contexts, struct gs_context *entry)
     }
 }
 
-/* Whether `handle` is the device's primary context. Never creates one. */
-static bool is_primary(CUcontext handle, CUdevice device)
+/* The device's primary context, or NULL where it is not active: none is made. */
+static CUcontext primary_of(CUdevice device)
 {
     const struct gs_real *real = gs_real();
     unsigned flags;
@@ -95,10 +106,10 @@ static bool is_primary(CUcontext handle, CUdevice device)
     if (!real->cuDevicePrimaryCtxGetState || !real->cuDevicePrimaryCtxRetain ||
         real->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS ||
         !active || real->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
-        return false;
+        return NULL;
     }
     real->cuDevicePrimaryCtxRelease_v2(device);
-    return primary == handle;
+    return primary;
 }
 
 static void note_device(struct gs_state *state, CUdevice device, int ordinal)
@@ -136,11 +147,20 @@ static bool has_ended(CUcontext handle)
     return gs_real()->cuCtxGetId && gs_real()->cuCtxGetId(handle, &id) != CUDA_SUCCESS;
 }
 
+static bool is_view(struct gs_state *state, CUcontext handle)
+{
+    pthread_mutex_lock(&state->contexts.lock);
+    bool is = set_find(&state->contexts.views, handle) != NULL;
+    pthread_mutex_unlock(&state->contexts.lock);
+    return is;
+}
+
 /* A new entry for the current context; all driver calls are made here, before the lock.
  */
 static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
 {
     CUdevice device = 0;
+    CUcontext primary;
     if (gs_real()->cuCtxGetDevice(&device) != CUDA_SUCCESS || has_ended(handle)) {
         return NULL;
     }
@@ -148,9 +168,11 @@ static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
     if (!entry) {
         return NULL;
     }
+    primary = primary_of(device);
     entry->handle = handle;
+    entry->owner = primary && is_view(state, handle) ? primary : handle;
     entry->device = (int)device;
-    entry->primary = is_primary(handle, device);
+    entry->primary = primary == handle;
     entry->id = context_id(handle);
     gs_epochs_init(&entry->epochs, &gs_context_marker, entry);
     note_device(state, device, entry->device);
@@ -166,9 +188,7 @@ static struct gs_context *enter_entry(struct gs_state *state, struct gs_context 
     pthread_mutex_lock(&contexts->lock);
     found = find_entry(contexts, entry->handle);
     if (!found) {
-        if (state->pool &&
-            !set_has(&contexts->unpooled,
-                     (struct gs_context_pair){entry->handle, NULL}) &&
+        if (state->pool && !set_find(&contexts->views, entry->handle) &&
             gs_heap_create(state->pool, &gs_context_backend, entry, entry->device,
                            &entry->heap) != GS_OK) {
             entry->heap = NULL;
@@ -183,6 +203,9 @@ static struct gs_context *enter_entry(struct gs_state *state, struct gs_context 
         free(entry);
     }
     gs_all_contexts_add(found->handle);
+    if (found->primary || found->owner != found->handle) {
+        gs_all_contexts_add_primary(found->owner, found->device);
+    }
     return found;
 }
 
@@ -273,6 +296,24 @@ const struct gs_context *gs_context_primary(struct gs_state *state, int device)
     return found;
 }
 
+CUcontext gs_context_owner(struct gs_state *state, CUcontext handle)
+{
+    const struct gs_context *context = gs_context_find(state, handle);
+    return context ? context->owner : handle;
+}
+
+/* A primary context's views are dead with it, though their handles are not.
+ * contexts->lock is held. */
+static void end_views(const struct gs_contexts *contexts, CUcontext primary)
+{
+    const struct gs_context *entry;
+    for (entry = contexts->entries; entry; entry = entry->next) {
+        if (entry->owner == primary && entry->handle != primary) {
+            gs_all_contexts_remove(entry->handle);
+        }
+    }
+}
+
 void gs_context_end(struct gs_state *state, CUcontext handle)
 {
     struct gs_contexts *contexts = &state->contexts;
@@ -283,7 +324,8 @@ void gs_context_end(struct gs_state *state, CUcontext handle)
         remove_entry(contexts, found);
         __atomic_add_fetch(&contexts->generation, 1, __ATOMIC_RELEASE);
     }
-    set_remove(&contexts->unpooled, handle);
+    end_views(contexts, handle);
+    set_remove(&contexts->views, handle);
     set_remove(&contexts->shared, handle);
     pthread_mutex_unlock(&contexts->lock);
     if (found && found->heap && !gs_mutant(GS_MUTANT_heap_outlives)) {
@@ -299,12 +341,26 @@ void gs_context_end(struct gs_state *state, CUcontext handle)
     gs_limits_context_lost(handle);
 }
 
-void gs_context_never_pool(struct gs_state *state, CUcontext handle)
+void gs_context_view(struct gs_state *state, CUcontext view, CUgreenCtx green)
 {
-    struct gs_context_pair pair = {handle, NULL};
+    struct gs_context_pair pair = {view, (CUcontext)green};
     pthread_mutex_lock(&state->contexts.lock);
-    set_add(&state->contexts.unpooled, pair);
+    set_add(&state->contexts.views, pair);
     pthread_mutex_unlock(&state->contexts.lock);
+}
+
+CUcontext gs_context_find_view(struct gs_state *state, CUgreenCtx green)
+{
+    const struct gs_context_set *views = &state->contexts.views;
+    CUcontext found = NULL;
+    pthread_mutex_lock(&state->contexts.lock);
+    for (size_t i = 0; i < views->count; i++) {
+        if (views->items[i].other == (CUcontext)green) {
+            found = views->items[i].owner;
+        }
+    }
+    pthread_mutex_unlock(&state->contexts.lock);
+    return found;
 }
 
 void gs_context_share(struct gs_state *state, CUcontext owner, CUcontext other)

@@ -26,11 +26,13 @@ enum gs_permit { GS_PERMIT_DEVICE, GS_PERMIT_PINNED, GS_PERMITS };
 #define GS_PERMIT_PIECES 4
 
 struct gs_context {
-    CUcontext handle;        /* immutable */
-    int device;              /* immutable: ordinal */
-    bool primary;            /* immutable: the device's primary context */
-    unsigned long long id;   /* immutable: the driver's own number of it, 0 if none */
-    struct gs_heap *heap;    /* immutable; NULL: not pooled */
+    CUcontext handle;      /* immutable */
+    CUcontext owner;       /* immutable: with which its memory ends: itself, or of a green
+                              context's view its device's primary context */
+    int device;            /* immutable: ordinal */
+    bool primary;          /* immutable: the device's primary context */
+    unsigned long long id; /* immutable: the driver's own number of it, 0 if none */
+    struct gs_heap *heap;  /* immutable; NULL: not pooled */
     struct gs_epochs epochs; /* locks itself: frees that waited for nothing */
     bool ordered;  /* immutable: no context, but the heap of a stream (async_heaps.h) */
     bool unfenced; /* atomic: blocks were freed during a capture, without a fence */
@@ -54,10 +56,10 @@ struct gs_context_set {
 
 struct gs_contexts {
     pthread_mutex_t lock;
-    struct gs_context *entries;     /* under lock: a list, for a process has few */
-    struct gs_context_set unpooled; /* owner: a green context */
-    struct gs_context_set shared;   /* other may access the memory of owner */
-    uint64_t generation;            /* atomic: counts ends of contexts; starts at 1 */
+    struct gs_context *entries;   /* under lock: a list, for a process has few */
+    struct gs_context_set views;  /* owner: the view of a green context, other: itself */
+    struct gs_context_set shared; /* other may access the memory of owner */
+    uint64_t generation;          /* atomic: counts ends of contexts; starts at 1 */
     unsigned entered; /* atomic, written under lock: entries there ever were */
 };
 
@@ -79,12 +81,17 @@ const struct gs_context *gs_context_find(struct gs_state *state, CUcontext handl
 const struct gs_context *gs_context_nth(struct gs_state *state, size_t index);
 /* The entry of a device's primary context, or NULL. */
 const struct gs_context *gs_context_primary(struct gs_state *state, int device);
+/* The context with which the memory of this one ends: its `owner`. */
+CUcontext gs_context_owner(struct gs_state *state, CUcontext handle);
 
 /* The context was destroyed: its heap ends, its entry goes. */
 void gs_context_end(struct gs_state *state, CUcontext handle);
 
-/* Memory of `handle` is not to be pooled (a green context). */
-void gs_context_never_pool(struct gs_state *state, CUcontext handle);
+/* A context stands for a green one (cuCtxFromGreenCtx): its memory is not to be pooled.
+ */
+void gs_context_view(struct gs_state *state, CUcontext view, CUgreenCtx green);
+/* That view, or NULL. */
+CUcontext gs_context_find_view(struct gs_state *state, CUgreenCtx green);
 
 /* `other` was given access to the memory of `owner` (NULL: of every other context): frees
  * of that wait for both. */

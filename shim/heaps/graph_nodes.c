@@ -40,7 +40,7 @@ void gs_graph_note_alloc(struct gs_state *state, const struct gs_call *request,
         .addr = addr,
         .bytes = bytes,
         .context =
-            (uint64_t)(uintptr_t)(request->context ? request->context->handle : NULL),
+            (uint64_t)(uintptr_t)(request->context ? request->context->owner : NULL),
         .thread = gs_thread_id(),
         .stack = state->stacks ? gs_stacks_capture(state->stacks) : 0,
         .device = (int16_t)(request->context ? request->context->device : 0),

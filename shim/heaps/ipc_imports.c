@@ -32,12 +32,15 @@ static struct entry **find_pointer(CUdeviceptr pointer)
     return link;
 }
 
+static bool is_same(const struct gs_import *left, const struct gs_import *right)
+{
+    return left->base == right->base && left->buffer_id == right->buffer_id;
+}
+
 /* What an open of another mapping has left at the same address has ended unseen. */
 static void count_open(struct entry *entry, const struct gs_import *import)
 {
-    bool same = entry->import.base == import->base &&
-                entry->import.buffer_id == import->buffer_id;
-    entry->opens = same ? entry->opens + 1 : 1;
+    entry->opens = is_same(&entry->import, import) ? entry->opens + 1 : 1;
     entry->import = *import;
 }
 
@@ -140,10 +143,11 @@ bool gs_imports_surround(CUdeviceptr address)
     return found;
 }
 
-bool gs_imports_has(CUdeviceptr pointer)
+bool gs_imports_has(const struct gs_import *import)
 {
     pthread_mutex_lock(&imports.lock);
-    bool has = *find_pointer(pointer) != NULL;
+    const struct entry *entry = *find_pointer(import->pointer);
+    bool has = entry && is_same(&entry->import, import);
     pthread_mutex_unlock(&imports.lock);
     return has;
 }
@@ -157,6 +161,31 @@ bool gs_imports_has_handle(const CUipcMemHandle *driver)
     }
     pthread_mutex_unlock(&imports.lock);
     return has;
+}
+
+void gs_imports_context_ends(CUcontext context)
+{
+    struct entry *ended = NULL;
+    if (!gs_imports_any()) {
+        return;
+    }
+    pthread_mutex_lock(&imports.lock);
+    for (struct entry **link = &imports.first; *link;) {
+        struct entry *entry = *link;
+        if (entry->import.context != context) {
+            link = &entry->next;
+            continue;
+        }
+        *link = entry->next;
+        entry->next = ended;
+        ended = entry;
+    }
+    pthread_mutex_unlock(&imports.lock);
+    while (ended) {
+        struct entry *next = ended->next;
+        free(ended);
+        ended = next;
+    }
 }
 
 bool gs_imports_any(void)

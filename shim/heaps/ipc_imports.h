@@ -16,6 +16,7 @@ struct gs_import {
     uint64_t buffer_id;  /* the driver's number of that mapping; 0: it tells none */
     size_t bytes;        /* from `pointer`, as its exporter asked for them */
     CUipcMemHandle driver;
+    CUcontext context; /* with which the mapping ends; NULL: not known */
 };
 
 /* One more open of it. Errors: GS_ERR_HOST_NOMEM */
@@ -31,9 +32,12 @@ enum gs_status gs_imports_find(CUdeviceptr address, struct gs_import *out) GS_MU
 /* Whether an address lies inside such a mapping, not at its start. */
 bool gs_imports_surround(CUdeviceptr address);
 
-/* Whether this pointer, or any of this driver's handle, is open. */
-bool gs_imports_has(CUdeviceptr pointer);
+/* Whether this pointer is open, of the same mapping; any of this driver's handle. */
+bool gs_imports_has(const struct gs_import *import);
 bool gs_imports_has_handle(const CUipcMemHandle *driver);
+
+/* The context has ended, and with it the mappings that were made in it. */
+void gs_imports_context_ends(CUcontext context);
 
 /* Whether there ever was one. */
 bool gs_imports_any(void);

@@ -146,3 +146,27 @@ bool gs_retry_needed(CUresult result)
     gs_leave();
     return needed;
 }
+
+/* Without a context the trim cannot tell its frees that memory is short. */
+static void tell_all_mapped(struct gs_state *state)
+{
+    const struct gs_context *context;
+    for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
+        gs_lazy_mapped(context, GS_ERR_NOMEM);
+    }
+}
+
+bool gs_retry_everywhere(CUresult result)
+{
+    if (GS_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY)) {
+        return false;
+    }
+    struct gs_state *state = gs_enter();
+    if (!state) {
+        return false;
+    }
+    tell_all_mapped(state);
+    bool needed = gs_retry_after_trim(state, NULL, result);
+    gs_leave();
+    return needed;
+}

@@ -33,4 +33,8 @@ void gs_retry_reset(void);
 /* For a call that is only passed on: whether to make it once more after `result`. */
 bool gs_retry_needed(CUresult result);
 
+/* The same for one that names its device, which may be another than the current context's
+ * or be asked for before there is any: idle memory goes back on all of them. */
+bool gs_retry_everywhere(CUresult result);
+
 #endif

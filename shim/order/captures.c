@@ -14,7 +14,8 @@
 
 struct capture {
     CUstream stream;
-    uint32_t thread; /* of per-thread default streams, which share one handle; else 0 */
+    uint32_t thread;   /* of per-thread default streams, which share one handle; else 0 */
+    CUcontext context; /* whose stream it is; NULL: not known */
 };
 
 static pthread_mutex_t captures_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -38,15 +39,24 @@ bool gs_captures_ever(void)
     return __atomic_load_n(&ever, __ATOMIC_ACQUIRE);
 }
 
-void gs_captures_begin(CUstream stream, bool per_thread)
+void gs_captures_begin(CUstream stream, bool per_thread, CUcontext context)
 {
+    struct capture begun = capture_of(stream, per_thread);
+    begun.context = context;
     __atomic_store_n(&ever, true, __ATOMIC_RELEASE);
     pthread_mutex_lock(&captures_lock);
     if (capture_count < MAX_CAPTURES) {
-        captures[capture_count++] = capture_of(stream, per_thread);
+        captures[capture_count++] = begun;
     }
     __atomic_add_fetch(&gs_captures_running, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&captures_lock);
+}
+
+/* captures_lock is held. */
+static void forget(size_t i)
+{
+    captures[i] = captures[--capture_count];
+    __atomic_sub_fetch(&gs_captures_running, 1, __ATOMIC_SEQ_CST);
 }
 
 void gs_captures_end(CUstream stream, bool per_thread)
@@ -55,9 +65,19 @@ void gs_captures_end(CUstream stream, bool per_thread)
     pthread_mutex_lock(&captures_lock);
     for (size_t i = capture_count; i-- > 0;) {
         if (captures[i].stream == wanted.stream && captures[i].thread == wanted.thread) {
-            captures[i] = captures[--capture_count];
-            __atomic_sub_fetch(&gs_captures_running, 1, __ATOMIC_SEQ_CST);
+            forget(i);
             break;
+        }
+    }
+    pthread_mutex_unlock(&captures_lock);
+}
+
+void gs_captures_context_ends(CUcontext context)
+{
+    pthread_mutex_lock(&captures_lock);
+    for (size_t i = capture_count; i-- > 0;) {
+        if (context && captures[i].context == context) {
+            forget(i);
         }
     }
     pthread_mutex_unlock(&captures_lock);

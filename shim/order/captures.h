@@ -12,11 +12,14 @@
 
 #include "cuda_names.h"
 
-/* Call before the real begin, so that nothing slips in between ... */
-void gs_captures_begin(CUstream stream, bool per_thread);
+/* Call before the real begin, so that nothing slips in between ...
+ * In:  context  with which the stream ends; NULL: not known */
+void gs_captures_begin(CUstream stream, bool per_thread, CUcontext context);
 /* ... and after it failed, after a capture has ended, or its stream was destroyed.
  * A stream that is not capturing is ignored. */
 void gs_captures_end(CUstream stream, bool per_thread);
+/* The context has ended, and with it its streams and their captures. */
+void gs_captures_context_ends(CUcontext context);
 
 /* How many do. Atomic. */
 extern unsigned gs_captures_running __attribute__((visibility("hidden")));

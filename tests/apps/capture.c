@@ -3,6 +3,8 @@
  *
  *   capture [STEP...]     replay free allocate async thread destroyed ended (all of
  * them), and forbidden: a free that the capture forbids
+ *   capture reset         the device is reset while the stream captures; then memory
+ * comes and goes between the lines `rounds` and `end of rounds` on stderr
  *
  * Proves that a captured graph computes the same each time it is launched; that a block
  * may be freed, by any thread, while another one captures and does not forbid it; that an
@@ -292,6 +294,25 @@ static void step_ended(void)
     APP_OK(gpu_free(block));
 }
 
+/* The stream and its context go away with the capture, and all that main has made. */
+static void reset(void)
+{
+    gpu_ptr block;
+
+    APP_OK(gpu_begin_capture(stream, GPU_CAPTURE_RELAXED));
+    app_gpu_reset();
+    APP_OK(gpu_malloc(&block, BYTES));
+    APP_OK(gpu_free(block));
+    fprintf(stderr, "rounds\n");
+    for (int i = 0; i < 50; i++) {
+        APP_OK(gpu_malloc(&block, BYTES));
+        APP_OK(gpu_set(block, i, BYTES));
+        APP_OK(gpu_free(block));
+    }
+    fprintf(stderr, "end of rounds\n");
+    printf("capture: reset\n");
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -319,6 +340,10 @@ int main(int argc, char **argv)
     APP_OK(gpu_stream_create(&stream));
     if (!supported()) {
         printf("capture: not supported\n");
+        return 0;
+    }
+    if (argc == 2 && strcmp(argv[1], "reset") == 0) {
+        reset();
         return 0;
     }
     APP_OK(gpu_malloc_host((void **)&host, BYTES));

@@ -172,6 +172,30 @@ static void unrelated_device(int count)
     APP_OK(cuStreamSynchronize(stream));
 }
 
+/* A file of a part of a block, of all of it, and of more than that. */
+static void range_handle(void)
+{
+    static const size_t sizes[] = {4096, 65536, 69632, 131072};
+    CUdeviceptr left, right;
+    char what[64];
+
+    APP_OK(cuMemAlloc_v2(&left, 65536));
+    APP_OK(cuMemAlloc_v2(&right, 65536));
+    for (size_t i = 0; i < APP_COUNT(sizes); i++) {
+        CUdeviceptr low = left < right ? left : right;
+        int fd = -1;
+
+        snprintf(what, sizeof what, "cuMemGetHandleForAddressRange of %zu", sizes[i]);
+        say(what, cuMemGetHandleForAddressRange(&fd, low, sizes[i],
+                                                CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+        say("the same from within",
+            cuMemGetHandleForAddressRange(&fd, low + 4096, sizes[i],
+                                          CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    }
+    APP_OK(cuMemFree_v2(left));
+    APP_OK(cuMemFree_v2(right));
+}
+
 static void end_now(int number)
 {
     (void)number;
@@ -220,6 +244,8 @@ int main(int argc, char **argv)
         freed_in_capture();
     else if (strcmp(corner, "unrelated_device") == 0)
         unrelated_device(count);
+    else if (strcmp(corner, "range_handle") == 0)
+        range_handle();
     else if (strcmp(corner, "handler") == 0)
         handler();
     else

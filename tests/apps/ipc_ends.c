@@ -7,6 +7,8 @@
  *   bad    handles and calls that have to fail
  *   dead   the other process exports, and has ended
  *   reset  the importer's context ends and begins while a block is open
+ *   reopen the same by the open of CUDA 4.1, which refuses what is open already, and with
+ *          memory freed before that a pool may keep
  *   kept   freed by the exporter while the other has it open: natively anything may be
  *          seen then, so only the library's own promise can be tested
  */
@@ -108,19 +110,22 @@ static void open_dead(struct app_peer *peer)
                as_text(app_share_open(&opened, handles[i])));
 }
 
-static void import_over_reset(const struct app_peer *peer)
+static void import_over_reset(const struct app_peer *peer,
+                              int (*open)(CUdeviceptr *, CUipcMemHandle))
 {
     CUipcMemHandle handles[2];
     CUdeviceptr before[2], after[2];
+    gpu_ptr block;
     int right = 1;
 
     app_peer_receive(peer, handles, sizeof handles);
+    APP_OK(gpu_malloc(&block, 4 * APP_MIB));
+    APP_OK(gpu_free(block));
     for (int i = 0; i < 2; i++)
-        app_check(app_share_open(&before[i], handles[i]), "open", __FILE__, __LINE__);
+        app_check(open(&before[i], handles[i]), "open", __FILE__, __LINE__);
     app_gpu_reset();
     for (int i = 1; i >= 0; i--) {
-        app_check(app_share_open(&after[i], handles[i]), "open again", __FILE__,
-                  __LINE__);
+        app_check(open(&after[i], handles[i]), "open again", __FILE__, __LINE__);
         right &= app_share_holds(after[i], 4096, 7 + (uint32_t)i);
     }
     for (int i = 0; i < 2; i++)
@@ -128,6 +133,16 @@ static void import_over_reset(const struct app_peer *peer)
     for (int i = 0; i < 2; i++)
         right &= CU(cuIpcCloseMemHandle)(after[i]) != CUDA_SUCCESS;
     app_peer_send(peer, &right, sizeof right, -1);
+}
+
+static void import_anew(const struct app_peer *peer)
+{
+    import_over_reset(peer, app_share_open);
+}
+
+static void import_anew_old(const struct app_peer *peer)
+{
+    import_over_reset(peer, app_share_open_old);
 }
 
 static void export_over_reset(const struct app_peer *peer)
@@ -208,7 +223,9 @@ int main(int argc, char **argv)
     if (strcmp(way, "bad") == 0)
         (imports ? import_bad : fail_all)(&peer);
     else if (strcmp(way, "reset") == 0)
-        (imports ? import_over_reset : export_over_reset)(&peer);
+        (imports ? import_anew : export_over_reset)(&peer);
+    else if (strcmp(way, "reopen") == 0)
+        (imports ? import_anew_old : export_over_reset)(&peer);
     else if (strcmp(way, "kept") == 0)
         (imports ? import_kept : keep)(&peer);
     else if (imports)

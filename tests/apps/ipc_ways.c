@@ -14,7 +14,6 @@
  * cuPointerGetAttributes twice      direct, each opened and closed twice old        the
  * same by the functions of CUDA 4.1: the second open is refused
  */
-#include <dlfcn.h>
 
 #include "peer.h"
 #include "share.h"
@@ -47,23 +46,11 @@ struct report {
     struct outcome outcomes[BLOCKS];
 };
 
-/* The open of CUDA 4.1, which refuses what is open already; NULL: not asked for. */
-static CUresult (*old_open)(CUdeviceptr *, CUipcMemHandle, unsigned int);
-
-static void find_old_open(void)
-{
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    void *found = library ? dlsym(library, "cuIpcOpenMemHandle") : NULL;
-
-    app_expect(found != NULL, "the open of CUDA 4.1");
-    memcpy(&old_open, &found, sizeof found);
-}
+static bool old; /* by the open of CUDA 4.1 */
 
 static int open_handle(CUdeviceptr *out, CUipcMemHandle handle)
 {
-    if (old_open)
-        return (int)old_open(out, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    return app_share_open(out, handle);
+    return old ? app_share_open_old(out, handle) : app_share_open(out, handle);
 }
 
 /* ---- the importer ------------------------------------------------------------------ */
@@ -272,8 +259,7 @@ int main(int argc, char **argv)
     if (!imports)
         app_peer_start(argv, &peer);
     app_gpu_start();
-    if (strcmp(way, "old") == 0)
-        find_old_open();
+    old = strcmp(way, "old") == 0;
     for (int i = 0; i < 2; i++) {
         if (imports)
             import_all(&peer);

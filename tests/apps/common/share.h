@@ -16,4 +16,7 @@ bool app_share_holds(CUdeviceptr address, size_t bytes, uint32_t seed);
 /* Open a handle as nearly all programs do; returns the driver's code. */
 int app_share_open(CUdeviceptr *out, CUipcMemHandle handle);
 
+/* The same by the open of CUDA 4.1, which refuses what is open already. */
+int app_share_open_old(CUdeviceptr *out, CUipcMemHandle handle);
+
 #endif

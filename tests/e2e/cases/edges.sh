@@ -13,7 +13,8 @@ edge_case() {
   expect_same native shim
   expect_clean shim.err
 }
-for corner in refused_destroy marked freed_in_order freed_elsewhere freed_in_capture unrelated_device; do
+for corner in refused_destroy marked freed_in_order freed_elsewhere freed_in_capture unrelated_device \
+  range_handle; do
   add_case "edges $corner" edge_case "$corner"
 done
 

@@ -115,12 +115,20 @@ ipc_ends_case() {
   ipc_case "$@"
   expect_only_late_closes pair.err
 }
-for way in bad dead reset; do
+for way in bad dead reset reopen; do
   add_case "ipc $way" ipc_ends_case ipc_ends_shared "$way" with with
   add_case "ipc $way lazy" ipc_ends_case ipc_ends_shared "$way" with with GPUSHIM_FREE_SYNC=lazy
   add_case "ipc $way other alone" ipc_ends_case ipc_ends_shared "$way" without with
   add_case "ipc $way linked" ipc_ends_case ipc_ends_linked "$way" with with
   add_case "ipc $way apart" ipc_ends_case ipc_ends_shared "$way" with without GPUSHIM_IPC=native
+done
+
+# An import that is out of memory is made again, with idle memory given back.
+for way in linked shared; do
+  add_case "ipc reset full $way" ipc_ends_case "ipc_ends_$way" reset with with \
+    CUDASIM_FAIL=cuIpcOpenMemHandle:1
+  add_case "ipc reopen full $way" ipc_ends_case "ipc_ends_$way" reopen with with \
+    CUDASIM_FAIL=cuIpcOpenMemHandle:1
 done
 
 # Freed while another process has it open: it has no new tenant.

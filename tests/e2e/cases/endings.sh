@@ -1,0 +1,78 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# endings.sh - contexts that end in ways that are easily missed: by the end of a green one,
+# while they capture, without ever having been used. What comes after them is served as
+# before, what they had is told as lost; and a full device that a context is to be made on.
+
+# endings CORNER [VARIABLE...]: without the library and with it; the same output.
+endings() {
+  local settings=(CUDASIM_MEMORY=64M CUDASIM_DEVICES=2 CUDASIM_LOG=2)
+
+  need_file "$apps/endings_linked"
+  run_in native "${settings[@]}" -- "$apps/endings_linked" "$1"
+  expect_status native 0
+  preloaded shim "${settings[@]}" "${@:2}" -- "$apps/endings_linked" "$1"
+  expect_same native shim
+  grep -vE '^(cudasim: |rounds$|end of rounds$)' shim.err >report.err
+}
+
+# Between the lines of the program the driver is asked for no memory.
+expect_no_calls() {
+  expect_equal "calls of the driver in the rounds" 0 "$(sed -n '/^rounds/,/^end of rounds/p' "$1" |
+    grep -cE '^cudasim: (cuMemAlloc_v2|cuMemHostAlloc)( |$)')"
+}
+
+# Nothing is lost, and afterwards the pool serves all requests.
+# endings_served_case CORNER [VARIABLE...]
+endings_served_case() {
+  endings "$@"
+  expect_clean report.err
+  expect_no_calls shim.err
+}
+for corner in green_first capture_destroy capture_reset capture_release capture_green capture_stays \
+  looked_at; do
+  add_case "endings $corner" endings_served_case "$corner"
+done
+for corner in capture_destroy capture_stays; do
+  add_case "endings $corner lazy" endings_served_case "$corner" GPUSHIM_FREE_SYNC=lazy
+done
+
+# The runtime's reset, while a stream captures.
+# endings_reset_case WAY
+endings_reset_case() {
+  need_file "$apps/capture_$1"
+  native native "$apps/capture_$1" reset
+  preloaded shim CUDASIM_LOG=2 -- "$apps/capture_$1" reset
+  expect_same native shim
+  expect_no_calls shim.err
+}
+for way in shared static linked proc; do
+  add_case "endings reset in a capture $way" endings_reset_case "$way"
+done
+
+# What is lost is told as that, COUNT times.
+# endings_lost_case CORNER COUNT [VARIABLE...]
+endings_lost_case() {
+  endings "$1" "${@:3}"
+  expect_only_report report.err
+  expect_count report.err '^==[0-9]+==   cuMem(Host)?Alloc.*, lost at reset$' "$2"
+  expect_no_text report.err 'live at exit +[1-9]'
+}
+add_case "endings green_last" endings_lost_case green_last 1
+add_case "endings green_alone" endings_lost_case green_alone 1
+add_case "endings green_reset" endings_lost_case green_reset 2
+add_case "endings green_reset without a pool" endings_lost_case green_reset 2 GPUSHIM_POOL=off
+
+# What is out of memory is made again once idle memory was given back: each call named here
+# fails once, the library holds idle memory each time.
+# endings_full_case CORNER COUNT FAIL
+endings_full_case() {
+  endings "$1" CUDASIM_FAIL="$3"
+  expect_clean report.err
+  expect_count shim.err ' fails on request with 2$' "$2"
+}
+contexts=cuCtxCreate:3,cuCtxCreate:5,cuDevicePrimaryCtxRetain:1,cuDevicePrimaryCtxRetain:3
+mappings=cuMemHostRegister:1,cuImportExternalMemory:1,cuExternalMemoryGetMappedBuffer:1
+mappings+=,cuMemCreate:1,cuMemMap:1,cuMulticastCreate:1
+add_case "endings full_contexts" endings_full_case full_contexts 4 "$contexts"
+add_case "endings full_mappings" endings_full_case full_mappings 6 "$mappings"
