@@ -1,5 +1,5 @@
 /*
- * survivors.c - what a context takes with it when its device is reset, and what outlives it:
+ * survivors.c - what a reset takes with it, and what outlives it:
  * physical memory and stream-ordered memory, which are not a context's.
  *
  * A line whose memory is still there at the end ends in LEAK (leaky.c); `taken` is lost.
@@ -17,11 +17,11 @@ APP_FRAME static void keep_ordered(void)
     APP_OK(gpu_sync());
 }
 
-APP_FRAME static void keep_physical(void)
+APP_FRAME static void keep_handle(void)
 {
     CUmemGenericAllocationHandle handle;
 
-    APP_OK(CU(cuMemCreate)(&handle, 4194304, &prop, 0)); /* LEAK: keep_physical 4194304 1 */
+    APP_OK(CU(cuMemCreate)(&handle, 4194304, &prop, 0)); /* LEAK: keep_handle 4194304 1 */
 }
 
 APP_FRAME static void taken(void)
@@ -40,7 +40,7 @@ int main(void)
 
     app_gpu_start();
     keep_ordered();
-    keep_physical();
+    keep_handle();
     APP_OK(gpu_mem_info(&before, &total));
     taken();
     app_gpu_reset();
