@@ -17,6 +17,7 @@
 
 #include "free_wait.h"
 #include "host_pools.h"
+#include "intervals.h"
 #include "leak_rules.h"
 #include "managed.h"
 #include "meta.h"
@@ -201,6 +202,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         .suppressions = gs_rules(),
         .scan = options->leak_scan && !what ? &scan : NULL,
         .running = what != NULL,
+        .growth = gs_intervals_growth(),
     };
     if (what) {
         config.note = what->note;

@@ -13,7 +13,6 @@
  */
 #include "interim.h"
 
-#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,10 +24,9 @@
 
 #include "finish.h"
 #include "log.h"
+#include "own_thread.h"
 #include "record.h"
 #include "text.h"
-
-#define STACK_BYTES (1u << 20)
 
 /* A thread that is refused memory waits so long for the report: it says who had it. */
 #define PATIENCE_S 5
@@ -52,26 +50,6 @@ static struct {
 } asked;
 
 static bool was_refused; /* atomic: once is enough */
-
-/* ---- a thread of our own ---------------------------------------------------------- */
-
-static bool start_thread(void *(*body)(void *))
-{
-    sigset_t all, was;
-    pthread_attr_t attributes;
-    pthread_t thread;
-    if (pthread_attr_init(&attributes) != 0) {
-        return false;
-    }
-    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &was);
-    bool started = pthread_create(&thread, &attributes, body, NULL) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &was, NULL);
-    (void)pthread_attr_destroy(&attributes);
-    return started;
-}
 
 /* ---- signals ------------------------------------------------------------------------
  */
@@ -201,7 +179,7 @@ void gs_interim_start(const struct gs_options *options)
     if (!options->track || (!dump && !options->dump_on_term)) {
         return;
     }
-    if (sem_init(&signals.wanted, 0, 0) != 0 || !start_thread(wait_for_signals)) {
+    if (sem_init(&signals.wanted, 0, 0) != 0 || !gs_own_thread(wait_for_signals)) {
         gs_log_line(GS_LOG_WARN, "no thread for GPUSHIM_DUMP_SIGNAL and "
                                  "GPUSHIM_DUMP_ON_TERM: no report on signals");
         return;
@@ -251,7 +229,7 @@ static void *write_it(void *unused)
 static void write_and_wait(void)
 {
     struct timespec until;
-    if (sem_init(&asked.written, 0, 0) != 0 || !start_thread(write_it)) {
+    if (sem_init(&asked.written, 0, 0) != 0 || !gs_own_thread(write_it)) {
         give();
         return;
     }

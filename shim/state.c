@@ -26,6 +26,7 @@
 #include "graph_memory.h"
 #include "host_pools.h"
 #include "interim.h"
+#include "intervals.h"
 #include "ipc_imports.h"
 #include "ipc_mode.h"
 #include "known.h"
@@ -125,6 +126,7 @@ static void after_fork_in_child(void)
     gs_free_stats_reset();
     gs_retry_reset();
     gs_interim_reset();
+    gs_intervals_reset();
     gs_limits_reset();
     gs_all_contexts_reset();
     gs_managed_reset();
@@ -312,6 +314,7 @@ static struct gs_state *create(void)
         gs_rules_start(&state->options);
         gs_warmup_start(state->pool ? state->options.warmup : "");
         gs_interim_start(&state->options);
+        gs_intervals_start(&state->options);
         gs_trace_open(state->options.trace_file, state->options.trace_limit_bytes);
         __atomic_store_n(&gs_record_watched, gs_tracing() || gs_outputs_tallied(),
                          __ATOMIC_RELAXED);

@@ -85,6 +85,16 @@ enum gs_status gs_groups_add(struct gs_groups *groups, const struct gs_group *pa
     return GS_OK;
 }
 
+const struct gs_group *gs_groups_find(const struct gs_groups *groups,
+                                      const struct gs_group *key)
+{
+    size_t slot = groups->slot_count ? find_slot(groups, key) : 0;
+
+    return groups->slot_count && groups->slots[slot] != 0
+               ? &groups->items[groups->slots[slot] - 1]
+               : NULL;
+}
+
 void gs_groups_free(struct gs_groups *groups)
 {
     free(groups->items);

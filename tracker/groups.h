@@ -42,6 +42,9 @@ struct gs_groups {
  */
 enum gs_status gs_groups_add(struct gs_groups *groups,
                              const struct gs_group *part) GS_MUST_USE;
+/* The group of the key; NULL: there is none. */
+const struct gs_group *gs_groups_find(const struct gs_groups *groups,
+                                      const struct gs_group *key);
 void gs_groups_free(struct gs_groups *groups);
 
 #endif

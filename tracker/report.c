@@ -8,26 +8,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What the real gs_report_source stands on. */
-struct live_source {
-    const struct gs_stacks *stacks;
-    struct gs_symbolizer *symbolizer;
-};
-
 static enum gs_status live_module(void *self, uint32_t stack, uintptr_t frame,
                                   struct gs_module *out)
 {
-    return gs_stacks_module(((struct live_source *)self)->stacks, stack, frame, out);
+    return gs_stacks_module(((struct gs_live_source *)self)->stacks, stack, frame, out);
 }
 
 static void live_resolve(void *self, struct gs_symbol_request *requests, size_t count)
 {
-    gs_symbolizer_resolve(((struct live_source *)self)->symbolizer, requests, count);
+    gs_symbolizer_resolve(((struct gs_live_source *)self)->symbolizer, requests, count);
 }
 
 static const char *live_note(void *self)
 {
-    return gs_symbolizer_note(((struct live_source *)self)->symbolizer);
+    return gs_symbolizer_note(((struct gs_live_source *)self)->symbolizer);
+}
+
+struct gs_report_source gs_report_live(const struct gs_tracker *tracker,
+                                       const struct gs_report_config *config,
+                                       struct gs_live_source *live)
+{
+    struct gs_report_source source = {
+        .now_ns = gs_tracker_now(tracker), .self = live, .module = live_module};
+
+    *live = (struct gs_live_source){.stacks = tracker->config.stacks,
+                                    .symbolizer = config->symbolizer};
+    if (config->symbolizer) {
+        source.resolve = live_resolve;
+        source.note = live_note;
+    }
+    return source;
 }
 
 /* Stacks of the groups from `begin` to `end`; where `begin` is 0, of all errors, of what
@@ -227,13 +237,7 @@ void gs_report_write(struct gs_tracker *tracker, const struct gs_report_config *
             *summary = (struct gs_report_summary){0};
         return;
     }
-    struct live_source live = {.stacks = tracker->config.stacks,
-                               .symbolizer = config->symbolizer};
-    struct gs_report_source source = {
-        .now_ns = gs_tracker_now(tracker), .self = &live, .module = live_module};
-    if (config->symbolizer) {
-        source.resolve = live_resolve;
-        source.note = live_note;
-    }
+    struct gs_live_source live;
+    struct gs_report_source source = gs_report_live(tracker, config, &live);
     gs_report_write_from(tracker, config, &source, text, summary);
 }

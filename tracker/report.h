@@ -9,6 +9,7 @@
 
 #include "export.h"
 #include "gs_base.h"
+#include "growth.h"
 #include "leak_scan.h"
 #include "suppress.h"
 #include "symbolize.h"
@@ -62,6 +63,7 @@ struct gs_report_config {
     struct gs_symbolizer *symbolizer;     /* NULL: addresses only */
     struct gs_suppressions *suppressions; /* NULL: none */
     const struct gs_scan_config *scan;    /* NULL: host memory is not looked at */
+    struct gs_growth *growth;             /* NULL: nothing was compared */
     const struct gs_export_job *job;      /* files to write as well; NULL: none */
 };
 

@@ -5,6 +5,7 @@
 #ifndef GS_REPORT_INTERNAL_H
 #define GS_REPORT_INTERNAL_H
 
+#include "growth.h"
 #include "report.h"
 #include "tracker_internal.h"
 
@@ -19,6 +20,15 @@ struct gs_report_source {
     /* A sentence on what could not be named, or NULL. */
     const char *(*note)(void *self);
 };
+
+/* What the real one stands on. */
+struct gs_live_source {
+    const struct gs_stacks *stacks;
+    struct gs_symbolizer *symbolizer;
+};
+struct gs_report_source gs_report_live(const struct gs_tracker *tracker,
+                                       const struct gs_report_config *config,
+                                       struct gs_live_source *live);
 
 void gs_report_write_from(struct gs_tracker *tracker,
                           const struct gs_report_config *config,
@@ -161,6 +171,9 @@ void gs_report_leaks(const struct gs_report_writer *writer);
 void gs_report_owners(const struct gs_report_writer *writer);
 void gs_report_blank(const struct gs_report_writer *writer);
 
+/* Call, kind of memory, age, fate and stack of a place. */
+void gs_report_place(const struct gs_report_writer *writer, const struct gs_group *group,
+                     const char *fate);
 /* "Suppressed: ...", and the rules that were used where that is asked for. */
 void gs_report_suppressed(const struct gs_report_writer *writer);
 /* Behind a device's live memory: how much of it is suppressed. */

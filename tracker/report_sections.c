@@ -257,9 +257,8 @@ static uint64_t age(const struct gs_report_writer *writer, uint64_t time_ns)
     return now > time_ns ? now - time_ns : 0;
 }
 
-/* Call, kind of memory, age, fate and stack of a place. */
-static void write_place(const struct gs_report_writer *writer,
-                        const struct gs_group *group, const char *fate)
+void gs_report_place(const struct gs_report_writer *writer, const struct gs_group *group,
+                     const char *fate)
 {
     struct gs_shown_stack stack =
         gs_frame_table_show(writer->frames, writer->config, group->stack);
@@ -290,14 +289,16 @@ static void write_leak(const struct gs_report_writer *writer, size_t number,
                 gs_text_bytes(group->bytes, bytes), gs_text_count(group->count, count),
                 gs_report_plural(group->count));
     if (gs_report_weight(group) == group->bytes)
-        gs_text_add(writer->text, "(%s %% of %s)\n",
+        gs_text_add(writer->text, "(%s %% of %s)%s\n",
                     gs_report_percent(group->bytes, writer->data->leaked_bytes, percent),
-                    writer->config->running ? "live" : "leaked");
+                    writer->config->running ? "live" : "leaked",
+                    gs_growth_has(writer->config->growth, group) ? ", still growing"
+                                                                 : "");
     else
         gs_text_add(writer->text, "(no memory of its own)\n");
-    write_place(writer, group,
-                writer->config->running && !group->lost ? "live"
-                                                        : gs_scan_fate(group, fate));
+    gs_report_place(writer, group,
+                    writer->config->running && !group->lost ? "live"
+                                                            : gs_scan_fate(group, fate));
 }
 
 /* What the program page-locked and has not unlocked: its own memory, and no leak. */
@@ -312,8 +313,9 @@ static void write_registered(const struct gs_report_writer *writer)
         gs_text_add(writer->text, "%sREGISTERED %zu: %s in %s range%s\n", writer->prefix,
                     i + 1, gs_text_bytes(group->bytes, bytes),
                     gs_text_count(group->count, count), gs_report_plural(group->count));
-        write_place(writer, group,
-                    writer->config->running ? "registered" : "still registered at exit");
+        gs_report_place(writer, group,
+                        writer->config->running ? "registered"
+                                                : "still registered at exit");
     }
 }
 

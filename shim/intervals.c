@@ -1,0 +1,92 @@
+/*
+ * intervals.c - a thread that looks at what is live, and sleeps.
+ *
+ * Owns:  the comparison.   Lock: that locks itself; the pointer is atomic.
+ * Design: docs/tracker.md, "Does it grow"
+ */
+#include "intervals.h"
+
+#include <time.h>
+
+#include "finish.h"
+#include "log.h"
+#include "own_thread.h"
+#include "report.h"
+#include "state.h"
+
+/* Places written out each time. */
+#define PLACES 3
+
+static struct gs_growth *growth; /* atomic */
+static unsigned interval_ms;     /* immutable once the thread runs */
+
+static void write_look(struct gs_state *state)
+{
+    const struct gs_symbolizer_config symbols = {.lines = false};
+    struct gs_symbolizer *symbolizer = NULL;
+    struct gs_text text = {0};
+    if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
+        symbolizer = NULL;
+    }
+    const struct gs_report_config config = {
+        .pid = state->pid,
+        .running = true,
+        .stack_depth = state->options.stack_depth,
+        .runtime_names = gs_runtime_names,
+        .runtime_name_count = gs_runtime_name_count,
+        .symbolizer = symbolizer,
+    };
+    gs_growth_write(growth, state->tracker, &config, PLACES, &text);
+    if (text.data) {
+        gs_log_text(text.data, text.length);
+    }
+    gs_text_free(&text);
+    gs_symbolizer_destroy(symbolizer);
+}
+
+static void *look_and_sleep(void *unused)
+{
+    struct timespec next;
+    struct gs_state *state;
+    gs_thread.depth = 1;
+    (void)clock_gettime(CLOCK_MONOTONIC, &next);
+    do {
+        next.tv_sec += interval_ms / 1000;
+        next.tv_nsec += (long)(interval_ms % 1000) * 1000000;
+        if (next.tv_nsec >= 1000000000) {
+            next.tv_nsec -= 1000000000;
+            next.tv_sec++;
+        }
+        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL) != 0) {
+        }
+        state = gs_state_peek(); /* none yet, where start-up takes its time */
+        if (state && gs_finish_due()) {
+            gs_growth_look(growth, state->tracker);
+            write_look(state);
+        }
+    } while (!state || gs_finish_due());
+    return unused;
+}
+
+void gs_intervals_start(const struct gs_options *options)
+{
+    if (!options->track || options->stats_interval_ms == 0) {
+        return;
+    }
+    interval_ms = options->stats_interval_ms;
+    __atomic_store_n(&growth, gs_growth_create(), __ATOMIC_RELEASE);
+    if (!growth || !gs_own_thread(look_and_sleep)) {
+        gs_log_line(GS_LOG_WARN, "no thread for GPUSHIM_STATS_INTERVAL: nothing is "
+                                 "written until the end");
+    }
+}
+
+void gs_intervals_reset(void)
+{
+    growth = NULL;
+}
+
+struct gs_growth *gs_intervals_growth(void)
+{
+    return __atomic_load_n(&growth, __ATOMIC_ACQUIRE);
+}

@@ -1,0 +1,56 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# growth.sh - GPUSHIM_STATS_INTERVAL: how much is live, and what holds more and more.
+
+# Of four places the one that leaks is named, while it does so and at the end.
+growth_case() {
+  native native "$apps/growing_$1" 20
+  preloaded shim GPUSHIM_STATS_INTERVAL=200ms -- "$apps/growing_$1" 20
+  expect_same native shim
+  expect_only_report shim.err
+  expect_text shim.err '^==[0-9]+== [0-9]+m?s: [0-9.]+ MiB live in [0-9]+ allocations, [0-9.]+ [KM]iB more than [0-9]+ms ago$'
+  expect_text shim.err '^==[0-9]+== GROWING [12]: [0-9.]+ [KM]iB more since [0-9]+m?s, in [0-9]+ of [0-9]+ looks; now [0-9.]+ [KM]iB in [0-9]+ allocations$'
+  awk '/ GROWING / { growing = 1 } growing && $2 == "#0" { print $3; growing = 0 }' shim.err |
+    sort -u >places
+  expect_text places '^keep_session$'
+  expect_no_text places '^(load_model|refill_cache)$'
+  awk '/ LEAK .*still growing$/ { growing = 1 } growing && $2 == "#0" { print $3; growing = 0 }' shim.err |
+    grep -v '^pulse$' >at_end
+  expect_equal "still growing" keep_session "$(<at_end)"
+}
+for way in shared static linked proc; do
+  add_case "growth $way" growth_case "$way"
+done
+
+# Nothing is written between looks, nor by a program that makes no CUDA call, nor by a child.
+growth_quiet_case() {
+  preloaded long GPUSHIM_STATS_INTERVAL=60m -- "$apps/pipeline_shared"
+  expect_clean long.err
+  preloaded none GPUSHIM_STATS_INTERVAL=1ms -- sleep 0.1
+  expect_quiet none
+  native native "$apps/fork_shared"
+  preloaded fork GPUSHIM_STATS_INTERVAL=60m -- "$apps/fork_shared"
+  expect_same native fork
+}
+add_case "growth of nothing" growth_quiet_case
+
+# As often as can be, in programs that end at any time.
+growth_often_case() {
+  native native "$apps/$1"
+  preloaded shim GPUSHIM_STATS_INTERVAL=1ms -- "$apps/$1"
+  expect_same native shim
+  expect_only_report shim.err
+  expect_count shim.err ' SUMMARY: gpushim: ' "$2"
+}
+for program in leaky_shared threads_static threads_linked reset_shared pinned_linked; do
+  add_case "growth often, $program" growth_often_case "$program" 1
+done
+add_case "growth often, in a child, too" growth_often_case fork_shared 2
+
+growth_bad_case() {
+  preloaded shim GPUSHIM_STATS_INTERVAL=often -- "$apps/pipeline_shared"
+  expect_count shim.err '^gpushim: GPUSHIM_STATS_INTERVAL=often: ' 1
+  preloaded off GPUSHIM_STATS_INTERVAL=1ms GPUSHIM_TRACK=off -- "$apps/pipeline_shared"
+  expect_quiet off
+}
+add_case "growth with a bad interval" growth_bad_case

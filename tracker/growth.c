@@ -1,0 +1,263 @@
+/*
+ * growth.c - live memory by place, compared with the look before.
+ *
+ * Owns:  struct gs_growth.   Lock: growth->lock.   Design: docs/tracker.md
+ */
+#include "growth.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "report_internal.h"
+
+/* So often it became more since it last became less, the last time so many looks ago. */
+#define GROWN_MIN  3
+#define LATELY_MAX 3
+
+/* How a place has fared, beside its group. */
+struct trend {
+    uint64_t base_bytes, base_count; /* when it last became less, or was first seen */
+    uint64_t since_ns;               /* when that was */
+    uint64_t since_look, last_look;  /* that look; the last one that found more */
+    unsigned grown;                  /* looks since that found more */
+};
+
+/* One that is growing. */
+struct growing {
+    struct gs_group group;
+    struct trend trend;
+};
+
+struct gs_growth {
+    pthread_mutex_t lock;
+    uint64_t looks, time_ns, interval_ns;
+    uint64_t bytes, count;   /* live at the last look */
+    int64_t change;          /* of bytes, since the look before */
+    struct gs_groups places; /* live at the last look */
+    struct trend *trends;    /* of each place */
+    struct growing *growing; /* the most grown first */
+    size_t growing_count;
+};
+
+struct gs_growth *gs_growth_create(void)
+{
+    struct gs_growth *growth = calloc(1, sizeof *growth);
+
+    if (growth)
+        pthread_mutex_init(&growth->lock, NULL);
+    return growth;
+}
+
+void gs_growth_destroy(struct gs_growth *growth)
+{
+    if (!growth)
+        return;
+    gs_groups_free(&growth->places);
+    free(growth->trends);
+    free(growth->growing);
+    pthread_mutex_destroy(&growth->lock);
+    free(growth);
+}
+
+/* ---- a look -------------------------------------------------------------------------
+ */
+
+static bool visit(void *arg, const struct gs_allocation *allocation)
+{
+    const struct gs_group part = {.stack = allocation->stack,
+                                  .api = allocation->api,
+                                  .device = allocation->device,
+                                  .kind = allocation->kind,
+                                  .bytes = allocation->bytes,
+                                  .count = 1,
+                                  .oldest_ns = allocation->time_ns,
+                                  .newest_ns = allocation->time_ns};
+
+    return gs_groups_add(arg, &part) == GS_OK;
+}
+
+static struct trend trend_of(const struct gs_growth *growth, const struct gs_group *place,
+                             uint64_t now_ns)
+{
+    const struct gs_group *before = gs_groups_find(&growth->places, place);
+    struct trend trend = {.base_bytes = place->bytes,
+                          .base_count = place->count,
+                          .since_ns = now_ns,
+                          .since_look = growth->looks};
+
+    if (!before || !growth->trends || place->bytes < before->bytes)
+        return trend;
+    trend = growth->trends[before - growth->places.items];
+    if (place->bytes > before->bytes) {
+        trend.grown++;
+        trend.last_look = growth->looks;
+    }
+    return trend;
+}
+
+static bool is_growing(const struct gs_growth *growth, const struct trend *trend)
+{
+    return trend->grown >= GROWN_MIN && growth->looks - trend->last_look < LATELY_MAX;
+}
+
+static int by_growth(const void *left, const void *right)
+{
+    const struct growing *a = left, *b = right;
+    uint64_t x = a->group.bytes - a->trend.base_bytes;
+    uint64_t y = b->group.bytes - b->trend.base_bytes;
+
+    return x == y ? 0 : x < y ? 1 : -1;
+}
+
+/* growth->places and their trends are those of this look. */
+static void find_growing(struct gs_growth *growth)
+{
+    size_t count = 0;
+
+    free(growth->growing);
+    growth->growing = NULL;
+    growth->growing_count = 0;
+    for (size_t i = 0; growth->trends && i < growth->places.count; i++)
+        count += is_growing(growth, &growth->trends[i]);
+    if (count == 0 || !(growth->growing = calloc(count, sizeof *growth->growing)))
+        return;
+    for (size_t i = 0; i < growth->places.count; i++)
+        if (is_growing(growth, &growth->trends[i]))
+            growth->growing[growth->growing_count++] =
+                (struct growing){growth->places.items[i], growth->trends[i]};
+    qsort(growth->growing, count, sizeof *growth->growing, by_growth);
+}
+
+void gs_growth_look(struct gs_growth *growth, struct gs_tracker *tracker)
+{
+    uint64_t now_ns = gs_tracker_now(tracker), bytes = 0, count = 0;
+    struct gs_groups places = {0};
+    struct trend *trends;
+
+    gs_records_visit(tracker, visit, &places);
+    pthread_mutex_lock(&growth->lock);
+    trends = calloc(places.count + 1, sizeof *trends);
+    for (size_t i = 0; i < places.count; i++) {
+        if (trends)
+            trends[i] = trend_of(growth, &places.items[i], now_ns);
+        bytes += gs_report_weight(&places.items[i]);
+        count += places.items[i].count;
+    }
+    growth->change = (int64_t)(bytes - growth->bytes);
+    growth->interval_ns = now_ns - growth->time_ns;
+    growth->time_ns = now_ns;
+    growth->bytes = bytes;
+    growth->count = count;
+    gs_groups_free(&growth->places);
+    free(growth->trends);
+    growth->places = places;
+    growth->trends = trends;
+    find_growing(growth);
+    growth->looks++;
+    pthread_mutex_unlock(&growth->lock);
+}
+
+/* ---- what is said -------------------------------------------------------------------
+ */
+
+/* What is written is copied first: names take their time. */
+struct told {
+    struct gs_growth sums; /* its counts alone */
+    struct growing *growing;
+    size_t count;
+};
+
+static struct told copy(struct gs_growth *growth, unsigned most)
+{
+    struct told told;
+
+    pthread_mutex_lock(&growth->lock);
+    told.sums = *growth;
+    told.count = growth->growing_count < most ? growth->growing_count : most;
+    told.growing = malloc((told.count + 1) * sizeof *told.growing);
+    if (!told.growing)
+        told.count = 0;
+    for (size_t i = 0; i < told.count; i++)
+        told.growing[i] = growth->growing[i];
+    pthread_mutex_unlock(&growth->lock);
+    return told;
+}
+
+/* "5m00s: 2.31 GiB live in 57 allocations, 12.0 MiB more than 30s ago" */
+static void write_sums(const struct gs_report_writer *writer,
+                       const struct gs_growth *sums)
+{
+    char time[24], bytes[24], count[32], change[24], interval[24];
+    uint64_t apart = (uint64_t)(sums->change < 0 ? -sums->change : sums->change);
+
+    gs_text_add(writer->text, "%s%s: %s live in %s allocation%s", writer->prefix,
+                gs_text_duration(sums->time_ns, time), gs_text_bytes(sums->bytes, bytes),
+                gs_text_count(sums->count, count), gs_report_plural(sums->count));
+    gs_text_duration(sums->interval_ns, interval);
+    if (sums->looks > 1 && sums->change == 0)
+        gs_text_add(writer->text, ", as much as %s ago", interval);
+    else if (sums->looks > 1)
+        gs_text_add(writer->text, ", %s %s than %s ago", gs_text_bytes(apart, change),
+                    sums->change > 0 ? "more" : "less", interval);
+    gs_text_add(writer->text, "\n");
+}
+
+static void write_growing(const struct gs_report_writer *writer, size_t number,
+                          const struct growing *one, uint64_t looks)
+{
+    const struct trend *trend = &one->trend;
+    char more[24], count[32], bytes[24], since[24];
+
+    gs_text_add(
+        writer->text, "%sGROWING %zu: %s more since %s, in %u of %llu looks; now ",
+        writer->prefix, number, gs_text_bytes(one->group.bytes - trend->base_bytes, more),
+        gs_text_duration(trend->since_ns, since), trend->grown,
+        (unsigned long long)(looks - 1 - trend->since_look));
+    gs_text_add(
+        writer->text, "%s in %s allocation%s\n", gs_text_bytes(one->group.bytes, bytes),
+        gs_text_count(one->group.count, count), gs_report_plural(one->group.count));
+    gs_report_place(writer, &one->group, "growing");
+}
+
+void gs_growth_write(struct gs_growth *growth, struct gs_tracker *tracker,
+                     const struct gs_report_config *config, unsigned most,
+                     struct gs_text *text)
+{
+    struct told told = copy(growth, most);
+    struct gs_live_source live;
+    const struct gs_report_source source = gs_report_live(tracker, config, &live);
+    struct gs_frame_table frames = {0};
+    struct gs_report_writer writer = {.tracker = tracker,
+                                      .config = config,
+                                      .source = &source,
+                                      .frames = &frames,
+                                      .text = text};
+    uint32_t *ids = malloc((told.count + 1) * sizeof *ids);
+
+    for (size_t i = 0; ids && i < told.count; i++)
+        ids[i] = told.growing[i].group.stack;
+    if (ids && told.count > 0)
+        gs_frame_table_fill(&frames, tracker->config.stacks, &source, ids, told.count);
+    snprintf(writer.prefix, sizeof writer.prefix, "==%ld== ", config->pid);
+    write_sums(&writer, &told.sums);
+    for (size_t i = 0; i < told.count; i++)
+        write_growing(&writer, i + 1, &told.growing[i], told.sums.looks);
+    gs_frame_table_free(&frames);
+    free(ids);
+    free(told.growing);
+}
+
+bool gs_growth_has(struct gs_growth *growth, const struct gs_group *group)
+{
+    bool has = false;
+
+    if (!growth || pthread_mutex_trylock(&growth->lock) != 0)
+        return false;
+    for (size_t i = 0; i < growth->growing_count && !has; i++)
+        has = growth->growing[i].group.stack == group->stack &&
+              growth->growing[i].group.device == group->device &&
+              growth->growing[i].group.kind == group->kind;
+    pthread_mutex_unlock(&growth->lock);
+    return has;
+}
