@@ -21,7 +21,7 @@ static void publish(struct gs_tracker *tracker)
 {
     const struct gs_groups *lost = &tracker->lost;
 
-    if (!tracker->config.memory)
+    if (!tracker->config.memory || lost->count == 0)
         return;
     if (lost->count > tracker->lost_copy_room) {
         size_t room = lost->capacity * 2;

@@ -184,6 +184,11 @@ void diff_do_ipc_take(struct diff_call *call)
         diff_skip(call, "none");
         return;
     }
+    /* Gone, but in a stream's order: when is a matter of time. */
+    if (source->state == DIFF_GONE && !diff_ordered(call->world, source, -1)) {
+        diff_skip(call, "race");
+        return;
+    }
     diff_say(call, " own=%d stale=%d bytes=%llu", slot->process == call->op->process,
              source->state != DIFF_LIVE || source->life != slot->lives[0],
              (unsigned long long)source->bytes);
