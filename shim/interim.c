@@ -127,6 +127,9 @@ static void *wait_for_signals(void *unused)
     gs_thread.depth = 1; /* whatever it calls is not the program's */
     for (;;) {
         while (sem_wait(&signals.wanted) != 0) {
+            if (errno != EINTR) {
+                return NULL;
+            }
         }
         if (__atomic_exchange_n(&signals.wants_dump, false, __ATOMIC_ACQ_REL)) {
             char ending[32];

@@ -6,6 +6,7 @@
  */
 #include "intervals.h"
 
+#include <errno.h>
 #include <time.h>
 
 #include "finish.h"
@@ -44,6 +45,22 @@ static void write_look(struct gs_state *state)
     gs_symbolizer_destroy(symbolizer);
 }
 
+/* False: that is not to be had here. What was missed is not made up for: a process that
+ * stood still had nothing to look at. */
+static bool sleep_until(struct timespec *next)
+{
+    struct timespec now;
+    int error;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec > next->tv_sec) {
+        *next = now;
+    }
+    do {
+        error = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, next, NULL);
+    } while (error == EINTR);
+    return error == 0;
+}
+
 static void *look_and_sleep(void *unused)
 {
     struct timespec next;
@@ -57,7 +74,8 @@ static void *look_and_sleep(void *unused)
             next.tv_nsec -= 1000000000;
             next.tv_sec++;
         }
-        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL) != 0) {
+        if (!sleep_until(&next)) {
+            break;
         }
         state = gs_state_peek(); /* none yet, where start-up takes its time */
         if (state && gs_finish_due()) {

@@ -24,6 +24,7 @@
 #include "log.h"
 #include "mutants.h"
 #include "state.h"
+#include "state_file.h"
 #include "trace.h"
 
 typedef void exit_fn(int);
@@ -152,6 +153,16 @@ static void before_exec(const char *path)
     gs_coverage_flush();
 }
 
+/* It has failed: the program goes on, and is not at its end. In a child by vfork that is
+ * not this process's to say. */
+static int after_exec(int result)
+{
+    if (gs_finish_due()) {
+        gs_state_file_ending("");
+    }
+    return result;
+}
+
 /* Whether exec would find a file: of a missing one nothing is reported. */
 static bool can_run(const char *path)
 {
@@ -185,8 +196,8 @@ static int run_file(const char *path, char *const argv[], char *const envp[])
     if (gs_state_peek() && can_run(path)) {
         before_exec(path);
     }
-    return real_execve ? real_execve(path, argv, envp)
-                       : (int)syscall(SYS_execve, path, argv, envp);
+    return after_exec(real_execve ? real_execve(path, argv, envp)
+                                  : (int)syscall(SYS_execve, path, argv, envp));
 }
 
 static int run_in_path(const char *file, char *const argv[], char *const envp[])
@@ -194,8 +205,8 @@ static int run_in_path(const char *file, char *const argv[], char *const envp[])
     if (gs_state_peek() && can_find(file)) {
         before_exec(file);
     }
-    return real_execvpe ? real_execvpe(file, argv, envp)
-                        : (int)syscall(SYS_execve, file, argv, envp);
+    return after_exec(real_execvpe ? real_execvpe(file, argv, envp)
+                                   : (int)syscall(SYS_execve, file, argv, envp));
 }
 
 GS_EXPORT int execve(const char *path, char *const argv[], char *const envp[])
@@ -223,8 +234,9 @@ GS_EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
     if (gs_state_peek()) {
         before_exec("(file descriptor)");
     }
-    return real_fexecve ? real_fexecve(fd, argv, envp)
-                        : (int)syscall(SYS_execveat, fd, "", argv, envp, 0x1000);
+    return after_exec(real_fexecve
+                          ? real_fexecve(fd, argv, envp)
+                          : (int)syscall(SYS_execveat, fd, "", argv, envp, 0x1000));
 }
 
 /* The words of an execl: how many, with `first` and without the NULL. */

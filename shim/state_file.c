@@ -13,12 +13,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,12 +33,17 @@
 
 /* What the file has at first; what is mapped of it, if there is so much room. */
 #define FIRST_BYTES GS_MIB
+#define NAME_TRIES  100
+#ifndef CIFS_MAGIC
+#define CIFS_MAGIC 0xff534d42
+#endif
 static const size_t rooms[] = {64 * GS_GIB, 4 * GS_GIB, 256 * GS_MIB};
 
 static struct {
     struct gs_state_memory *memory; /* atomic; NULL: no file */
     void *bytes;
     size_t room;
+    size_t length; /* the file's; changes under the memory's lock */
     dev_t device;
     ino_t inode;
     char path[PATH_MAX];
@@ -109,13 +117,18 @@ static void describe(const struct gs_options *options, struct gs_state_process *
     gs_boot_id(process->boot, sizeof(process->boot));
     (void)gethostname(process->host, sizeof(process->host) - 1);
     gs_command_line(command);
-    memcpy(process->command, command, sizeof(command));
+    strcpy(process->command, command);
+}
+
+static uint64_t layout(void)
+{
+    return gs_state_layout(GPUSHIM_VERSION, gs_api_names(), GS_API_COUNT);
 }
 
 /* ---- the file ------------------------------------------------------------------------
  */
 
-/* Its process has written a report: nothing is lost with it. */
+/* One of this build, whose process has written a report: nothing is lost with it. */
 static bool is_over(const char *path)
 {
     struct gs_state_header header;
@@ -126,7 +139,7 @@ static bool is_over(const char *path)
     }
     return length == (ssize_t)sizeof(header) &&
            memcmp(header.magic, GS_STATE_MAGIC, sizeof(header.magic)) == 0 &&
-           header.process.ending[0] != '\0';
+           header.layout == layout() && header.process.ending[0] != '\0';
 }
 
 static int create_at(const char *path)
@@ -134,32 +147,76 @@ static int create_at(const char *path)
     return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
 }
 
-/* One that is there is never written to, and goes only if it has served. */
+/* Take away one that has served. Another process may have the same in mind, and have made
+ * its own by now: what is taken is looked at once more, and put back. */
+static bool retire(const char *path)
+{
+    char taken[PATH_MAX + 32];
+    if (!is_over(path)) {
+        return false;
+    }
+    snprintf(taken, sizeof(taken), "%s.%ld.over", path, (long)syscall(SYS_getpid));
+    if (rename(path, taken) != 0) {
+        return false;
+    }
+    if (!is_over(taken)) {
+        if (link(taken, path) == 0) {
+            (void)unlink(taken);
+        }
+        return false;
+    }
+    return unlink(taken) == 0;
+}
+
+/* One that is there is never written to, and goes only if it has served: NAME, NAME.PID,
+ * NAME.PID.2 and on. */
 static int create_file(const char *wanted)
 {
+    long pid = (long)syscall(SYS_getpid);
+    int fd = -1;
     strcpy(file.path, wanted);
-    int fd = create_at(file.path);
-    if (fd < 0 && errno == EEXIST && is_over(file.path) && unlink(file.path) == 0) {
+    for (unsigned i = 1; i <= NAME_TRIES; i++) {
         fd = create_at(file.path);
-    }
-    if (fd < 0 && errno == EEXIST) {
-        snprintf(file.path, sizeof(file.path), "%.*s.%ld", PATH_MAX - 32, wanted,
-                 (long)syscall(SYS_getpid));
-        fd = create_at(file.path);
-        if (fd >= 0) {
-            gs_log_line(GS_LOG_WARN, "GPUSHIM_STATE_FILE=%.400s: exists; writing %.400s",
-                        wanted, file.path);
+        if (fd < 0 && errno == EEXIST) {
+            fd = retire(file.path) ? create_at(file.path) : -1;
+            errno = fd < 0 ? EEXIST : errno;
         }
+        if (fd >= 0 || errno != EEXIST) {
+            break;
+        }
+        snprintf(file.path, sizeof(file.path), i == 1 ? "%.*s.%ld" : "%.*s.%ld.%u",
+                 PATH_MAX - 48, wanted, pid, i);
+    }
+    if (fd >= 0 && strcmp(file.path, wanted) != 0) {
+        gs_log_line(GS_LOG_WARN, "GPUSHIM_STATE_FILE=%.400s: exists; writing %.400s",
+                    wanted, file.path);
     }
     return fd;
+}
+
+/* Where a store may end the program although its page is there: a full disk that copies
+ * on each write, a server that is gone. */
+static bool is_unsafe(int fd)
+{
+    struct statfs info;
+    return fstatfs(fd, &info) == 0 &&
+           (info.f_type == BTRFS_SUPER_MAGIC || info.f_type == NFS_SUPER_MAGIC ||
+            info.f_type == SMB_SUPER_MAGIC || info.f_type == CIFS_MAGIC);
 }
 
 /* Returns 0 or an errno. */
 static int extend(int fd, size_t length, size_t more)
 {
     struct gs_shield shield;
+    sigset_t all, was;
+    int error;
     gs_shield_raise(&shield);
-    int error = posix_fallocate(fd, (off_t)length, (off_t)more);
+    sigfillset(&all); /* it is given up for any signal */
+    pthread_sigmask(SIG_SETMASK, &all, &was);
+    do {
+        error = posix_fallocate(fd, (off_t)length, (off_t)more);
+    } while (error == EINTR);
+    pthread_sigmask(SIG_SETMASK, &was, NULL);
     shield.signal_raised = error == EFBIG;
     gs_shield_lower(&shield);
     return error;
@@ -191,7 +248,9 @@ static bool grow(void *self, size_t length, size_t more)
     if (fd >= 0) {
         close(fd);
     }
-    if (error) {
+    if (!error) {
+        file.length = length + more;
+    } else {
         gs_log_line(GS_LOG_WARN,
                     "GPUSHIM_STATE_FILE=%.600s: cannot grow: %s; what is allocated from "
                     "now on may be missing in it",
@@ -208,6 +267,8 @@ static void *map_file(int fd)
         void *bytes = mmap(NULL, rooms[i], PROT_READ | PROT_WRITE,
                            MAP_SHARED | MAP_NORESERVE, fd, 0);
         if (bytes != MAP_FAILED) {
+            /* A child that no handler tells of (_Fork, clone) is not to write to it. */
+            (void)madvise(bytes, rooms[i], MADV_DONTFORK);
             file.room = rooms[i];
             return bytes;
         }
@@ -226,6 +287,10 @@ static int make(const char *wanted)
     int error = fstat(fd, &info) == 0 ? 0 : errno;
     file.device = info.st_dev;
     file.inode = info.st_ino;
+    file.length = FIRST_BYTES;
+    if (!error && is_unsafe(fd)) {
+        error = EOPNOTSUPP;
+    }
     if (!error) {
         error = extend(fd, 0, FIRST_BYTES);
     }
@@ -243,7 +308,7 @@ static int make(const char *wanted)
 struct gs_state_memory *gs_state_file_open(const struct gs_options *options)
 {
     char pattern[PATH_MAX] = "";
-    char wanted[PATH_MAX - 32];
+    char wanted[PATH_MAX - 64];
     int error = ENAMETOOLONG;
     if (!options->state_file[0]) {
         return NULL;
@@ -259,15 +324,18 @@ struct gs_state_memory *gs_state_file_open(const struct gs_options *options)
                     options->state_file, gs_log_error_text(error));
         return NULL;
     }
-    const struct gs_state_config config = {
-        .file = file.bytes,
-        .room = file.room,
-        .length = FIRST_BYTES,
-        .grow = grow,
-        .version = GPUSHIM_VERSION,
-        .layout = gs_state_layout(GPUSHIM_VERSION, gs_api_names(), GS_API_COUNT)};
+    const struct gs_state_config config = {.file = file.bytes,
+                                           .room = file.room,
+                                           .length = FIRST_BYTES,
+                                           .grow = grow,
+                                           .version = GPUSHIM_VERSION,
+                                           .layout = layout()};
     describe(options, &((struct gs_state_header *)file.bytes)->process);
     struct gs_state_memory *memory = gs_state_memory_create(&config);
+    if (!memory) {
+        munmap(file.bytes, file.room);
+        (void)unlink(file.path);
+    }
     __atomic_store_n(&file.memory, memory, __ATOMIC_RELEASE);
     return memory;
 }
@@ -307,20 +375,16 @@ const void *gs_state_file_range(size_t *bytes)
 
 bool gs_state_file_after_fork_in_child(bool inside)
 {
-    const struct gs_state_header *header = header_of();
-    if (!header) {
+    if (!header_of()) {
         return true;
     }
-    /* What the thread is in the middle of ends in a copy. */
-    size_t used = gs_round_up((size_t)header->used, GS_MIB);
+    /* The file is not mapped here (map_file). What the thread is in the middle of ends in
+     * a copy. */
     int fd = inside ? reopen() : -1;
-    bool copied = fd >= 0 && mmap(file.bytes, used, PROT_READ | PROT_WRITE,
+    bool copied = fd >= 0 && mmap(file.bytes, file.length, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED;
     if (fd >= 0) {
         close(fd);
-    }
-    if (!inside) {
-        munmap(file.bytes, file.room);
     }
     memset(&file, 0, sizeof(file));
     return copied;

@@ -35,7 +35,9 @@ static char *read_file(const char *path, size_t *length, const char **problem)
         *problem = "not a regular file";
     }
     size_t size = *problem ? 0 : (size_t)info.st_size;
-    char *bytes = *problem ? NULL : malloc(size + 1);
+    /* Laid out as it was: what is in it has an alignment. */
+    char *bytes =
+        *problem ? NULL : aligned_alloc(4096, gs_round_up(size + 1, (size_t)4096));
     if (!*problem && !bytes) {
         *problem = gs_status_text(GS_ERR_HOST_NOMEM);
     }

@@ -252,12 +252,13 @@ bool gs_growth_has(struct gs_growth *growth, const struct gs_group *group)
 {
     bool has = false;
 
-    if (!growth || pthread_mutex_trylock(&growth->lock) != 0)
+    if (!growth || group->lost || pthread_mutex_trylock(&growth->lock) != 0)
         return false;
     for (size_t i = 0; i < growth->growing_count && !has; i++)
         has = growth->growing[i].group.stack == group->stack &&
               growth->growing[i].group.device == group->device &&
-              growth->growing[i].group.kind == group->kind;
+              growth->growing[i].group.kind == group->kind &&
+              (group->stack != 0 || growth->growing[i].group.api == group->api);
     pthread_mutex_unlock(&growth->lock);
     return has;
 }

@@ -27,8 +27,10 @@ static void publish(struct gs_tracker *tracker)
         size_t room = lost->capacity * 2;
         struct gs_group *copy = gs_pages_map(tracker->config.memory, room * sizeof *copy);
 
-        if (!copy)
-            return;
+        if (!gs_state_holds(tracker->config.memory, copy)) {
+            gs_host_unmap(copy, room * sizeof *copy);
+            return; /* the file keeps what it has */
+        }
         memcpy(copy, lost->items, lost->count * sizeof *copy);
         __atomic_store_n(&tracker->lost_copy, copy, __ATOMIC_RELEASE);
         tracker->lost_copy_room = room;

@@ -59,6 +59,11 @@ static struct gs_module_record *new_record(struct gs_module_table *table)
             return NULL;
         if (table->count != 0)
             memcpy(larger, table->records, old_bytes);
+        if (gs_state_holds(table->memory, table->records) &&
+            !gs_state_holds(table->memory, larger)) {
+            table->kept_count = table->count;
+            table->kept = table->records;
+        }
         gs_state_unmap(table->memory, table->records, old_bytes);
         table->records = larger;
         table->capacity = capacity;

@@ -44,6 +44,9 @@ struct gs_module_table {
     size_t bytes;                   /* memory held */
     struct gs_string_block *strings;
     struct gs_state_memory *memory; /* NULL: in no file */
+    /* Where the file cannot grow: what it had of `records`. */
+    struct gs_module_record *kept;
+    size_t kept_count;
 };
 
 /* Does the table show the loader's list as it is at these counts? */

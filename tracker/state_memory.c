@@ -102,10 +102,15 @@ void *gs_state_map(struct gs_state_memory *memory, size_t bytes)
     return pages != NULL ? pages : gs_host_map(bytes);
 }
 
+bool gs_state_holds(const struct gs_state_memory *memory, const void *pages)
+{
+    return memory != NULL &&
+           (uintptr_t)pages - (uintptr_t)memory->config.file < memory->config.room;
+}
+
 void gs_state_unmap(struct gs_state_memory *memory, void *pages, size_t bytes)
 {
-    if (memory == NULL ||
-        (uintptr_t)pages - (uintptr_t)memory->config.file >= memory->config.room)
+    if (!gs_state_holds(memory, pages))
         gs_host_unmap(pages, bytes);
 }
 

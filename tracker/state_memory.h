@@ -72,6 +72,9 @@ void *gs_state_map(struct gs_state_memory *memory, size_t bytes);
 /* What the file has of them stays there. NULL is allowed. */
 void gs_state_unmap(struct gs_state_memory *memory, void *pages, size_t bytes);
 
+/* Whether these pages are the file's. */
+bool gs_state_holds(const struct gs_state_memory *memory, const void *pages);
+
 /* Of the forms that things have in a file: equal where one build can read what another
  * wrote. The names are those of the calls that allocate. */
 uint64_t gs_state_layout(const char *version, const char *const *names, size_t count);

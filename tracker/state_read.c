@@ -30,18 +30,20 @@ struct image {
 };
 
 /* What lay at the address, all of it; NULL: not in the file. */
-static const void *at(const struct image *image, uint64_t address, uint64_t bytes)
+static const void *at(const struct image *image, uint64_t address, uint64_t bytes,
+                      size_t alignment)
 {
     uint64_t offset = address - image->base;
 
-    return address != 0 && offset % sizeof(uint64_t) == 0 && offset < image->bytes &&
+    return address != 0 && offset % alignment == 0 && offset < image->bytes &&
                    bytes <= image->bytes - offset
                ? image->data + offset
                : NULL;
 }
 
 #define AT(image, pointer, count)                                                        \
-    ((__typeof__(pointer))at(image, (uintptr_t)(pointer), (count) * sizeof *(pointer)))
+    ((__typeof__(pointer))at(image, (uintptr_t)(pointer), (count) * sizeof *(pointer),   \
+                             __alignof__(*(pointer))))
 
 /* A text, NUL and all; NULL: not in the file. */
 static const char *text_at(const struct image *image, const char *address)
@@ -175,23 +177,33 @@ static uint32_t read_stack(const struct image *image, uint32_t id)
     return image->ids[id];
 }
 
-static void read_modules(const struct image *image)
+static void add_modules(const struct image *image, const struct gs_module_record *records,
+                        size_t count)
 {
-    const struct gs_module_table *table = &image->stacks->modules;
-    struct gs_stacks *stacks = image->out->stacks;
-    size_t count = table->count < table->capacity ? table->count : table->capacity;
-    const struct gs_module_record *records =
-        count < image->bytes ? AT(image, table->records, count) : NULL;
-
-    for (size_t i = 0; records && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct gs_module_record record = records[i];
 
         record.module.path = text_at(image, record.module.path);
         if (record.module.build_id_len > sizeof record.module.build_id)
             record.module.build_id_len = 0;
         if (record.module.path && record.module.begin < record.module.end)
-            gs_module_table_add(&stacks->modules, &record);
+            gs_module_table_add(&image->out->stacks->modules, &record);
     }
+}
+
+static void read_modules(const struct image *image)
+{
+    const struct gs_module_table *table = &image->stacks->modules;
+    size_t count = table->count < table->capacity ? table->count : table->capacity;
+    const struct gs_module_record *records =
+        count < image->bytes ? AT(image, table->records, count) : NULL;
+
+    if (!records) { /* the file could not grow */
+        count = table->kept_count;
+        records = count < image->bytes ? AT(image, table->kept, count) : NULL;
+    }
+    if (records)
+        add_modules(image, records, count);
 }
 
 static enum gs_status read_stacks(struct image *image)
@@ -293,8 +305,10 @@ static void read_chunk(const struct image *image, uint32_t first, uint32_t end)
 
 static void read_records(const struct image *image)
 {
-    uint32_t limit = image->tracker->record_limit;
+    uint64_t limit = image->tracker->record_limit;
 
+    if (limit > (uint64_t)GS_CHUNKS << GS_CHUNK_SHIFT)
+        limit = (uint64_t)GS_CHUNKS << GS_CHUNK_SHIFT;
     for (uint64_t first = 0; first < limit; first += (uint64_t)1 << GS_CHUNK_SHIFT) {
         uint64_t end = first + ((uint64_t)1 << GS_CHUNK_SHIFT);
 

@@ -308,6 +308,8 @@ GS_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
         }
     }
     if (view && (!gs_refused(result) || result == CUDA_ERROR_CONTEXT_IS_DESTROYED)) {
+        gs_captures_context_ends(view);
+        gs_imports_context_ends(view);
         gs_context_end(state, view);
     }
     gs_leave();

@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "announce.h"
 #include "async_heaps.h"
@@ -336,14 +337,46 @@ static void change(CUcontext context, enum fence_state from, enum fence_state to
     pthread_mutex_unlock(&fences_lock);
 }
 
+/* Calls at once that may end a context, of contexts that there are some of; more are not
+ * counted. Under fences_lock. */
+static struct {
+    CUcontext context; /* NULL: free */
+    unsigned count;
+} freezers[32];
+
+/* One call more or less that may end it. Returns how many there are. */
+static unsigned count_freezers(CUcontext context, int change_by)
+{
+    size_t at = GS_ARRAY_LEN(freezers);
+    unsigned count = 0;
+    pthread_mutex_lock(&fences_lock);
+    for (size_t i = 0; i < GS_ARRAY_LEN(freezers); i++) {
+        if (freezers[i].context == context ||
+            (!freezers[i].context && at == GS_ARRAY_LEN(freezers))) {
+            at = i;
+        }
+    }
+    if (at < GS_ARRAY_LEN(freezers) && (freezers[at].context || change_by > 0)) {
+        freezers[at].count += (unsigned)change_by;
+        count = freezers[at].count;
+        freezers[at].context = count > 0 ? context : NULL;
+    }
+    pthread_mutex_unlock(&fences_lock);
+    return count;
+}
+
 void gs_fences_freeze(CUcontext context)
 {
+    (void)count_freezers(context, 1);
     gs_async_heaps_freeze(context);
     change(context, FENCE_ALIVE, FENCE_FROZEN);
 }
 
 void gs_fences_thaw(CUcontext context, bool destroyed)
 {
+    if (count_freezers(context, -1) > 0 && !destroyed) {
+        return; /* another call may be ending it yet */
+    }
     change(context, FENCE_FROZEN, destroyed ? FENCE_OVER : FENCE_ALIVE);
     gs_async_heaps_thaw(context, destroyed);
 }
@@ -354,4 +387,5 @@ void gs_fences_reset(void)
     fences = NULL;
     spares = NULL;
     spare_count = 0;
+    memset(freezers, 0, sizeof(freezers));
 }

@@ -97,6 +97,10 @@ const char *gs_log_error_text(int error)
         return "too many open files";
     case ENAMETOOLONG:
         return "name too long";
+    case EEXIST:
+        return "exists";
+    case EOPNOTSUPP:
+        return "not possible on its file system";
     case ELOOP:
         return "too many symbolic links";
     case ENXIO:

@@ -5,9 +5,10 @@
  *   killed_WAY ask FILE     plants, waits until FILE is there, frees all
  *   killed_WAY reset        plants, resets the device and plants once more, is killed
  *   killed_WAY wrong        frees wrongly, is killed
- *   killed_WAY fork         plants; so does a child that made no CUDA call; both are
- * killed killed_WAY many N [BYTES]   N live blocks, is killed; no file may have more
- * BYTES
+ *   killed_WAY fork         plants, as a new child does; both are killed
+ *   killed_WAY exec FILE    plants, cannot become FILE, is killed
+ *   killed_WAY many N [M]   N live blocks, is killed; no file may have more than M bytes
+ *   killed_WAY              plants, frees all
  *
  * Lines that leak end in a comment LEAK: function bytes count, as in leaky.c.
  */
@@ -83,6 +84,13 @@ static void kill_in_mid_run(void)
     end_at_once();
 }
 
+static void give_back(void)
+{
+    for (int i = 0; i < 6; i++)
+        APP_OK(gpu_free(planted[i]));
+    APP_OK(gpu_free_host(pinned));
+}
+
 static void wait_for(const char *file)
 {
     plant();
@@ -90,9 +98,7 @@ static void wait_for(const char *file)
     fflush(stdout);
     for (int i = 0; i < 3000 && access(file, F_OK) != 0; i++)
         usleep(20000);
-    for (int i = 0; i < 6; i++)
-        APP_OK(gpu_free(planted[i]));
-    APP_OK(gpu_free_host(pinned));
+    give_back();
 }
 
 APP_FRAME static void free_wrongly(void)
@@ -121,7 +127,7 @@ static void plant_many(unsigned count, rlim_t limit)
 
 int main(int argc, char **argv)
 {
-    const char *what = argc > 1 ? argv[1] : "kill";
+    const char *what = argc > 1 ? argv[1] : "free";
     int status = 0;
     pid_t child = 0;
 
@@ -142,7 +148,14 @@ int main(int argc, char **argv)
         free_wrongly();
     else if (strcmp(what, "many") == 0 && argc > 2)
         plant_many((unsigned)atoi(argv[2]), argc > 3 ? (rlim_t)atoi(argv[3]) : 0);
-    else if (strcmp(what, "reset") == 0) {
+    else if (strcmp(what, "free") == 0) {
+        plant();
+        give_back();
+    } else if (strcmp(what, "exec") == 0 && argc > 2) {
+        plant();
+        execv(argv[2], (char *[]){argv[2], NULL});
+        end_at_once();
+    } else if (strcmp(what, "reset") == 0) {
         plant();
         app_gpu_reset();
         plant();

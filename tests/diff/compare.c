@@ -172,8 +172,8 @@ static bool freed_with_failure(const struct pair *pair)
 /* When a free in a stream's order runs is a matter of time. */
 static bool freed_in_order(const struct pair *pair)
 {
-    return (of_kind(pair, "a") && (codes(pair, 1, 0) || codes(pair, 500, 0))) ||
-           (of_kind(pair, "adp") && (codes(pair, 0, 1) || codes(pair, 0, 500)));
+    return of_kind(pair, "adp") && (codes(pair, 1, 0) || codes(pair, 500, 0) ||
+                                    codes(pair, 0, 1) || codes(pair, 0, 500));
 }
 
 /* A handle of what was freed: its segment is there still. */

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "report.h"
+#include "stacks_internal.h"
 #include "state_read.h"
 #include "tracker_helpers.h"
 #include "tracker_internal.h"
@@ -229,10 +230,17 @@ Test(state, a_file_that_cannot_grow)
     make(&file, (size_t)6 << 20);
     live(&file);
     struct sums all = sums_of(file.tracker, file.stacks);
+    for (unsigned i = 0; i < 300; i++) { /* the table of modules leaves the file */
+        const struct gs_module_record other = {
+            .module = {.path = "/other", .begin = 16 * i + 1, .end = 16 * i + 2}};
+
+        gs_module_table_add(&file.stacks->modules, &other);
+    }
     cr_assert_eq(read_back(&file, file.length, &found, &problem), GS_OK, "%s", problem);
     struct sums some = sums_of(found.tracker, found.stacks);
     cr_expect_eq(all.count, 34667);
     cr_expect_lt(some.count, all.count);
+    cr_expect_neq(some.modules, 0, "what the file had of modules");
     cr_expect_gt(found.header->not_there, 0);
     gs_state_found_free(&found);
     end(&file);
@@ -263,6 +271,33 @@ Test(state, what_is_no_state_file)
     header->tracker = 0;
     cr_expect_eq(read_back(&file, file.length, &found, &problem), GS_ERR_INVALID);
     cr_expect_str_eq(problem, "of a process that had just started");
+    end(&file);
+}
+
+/* More records than there can be. */
+Test(state, a_limit_beyond_the_tables)
+{
+    struct gs_state_found found;
+    const char *problem;
+    struct file file;
+
+    make(&file, ROOM);
+    for (unsigned i = 0; i < 100; i++)
+        put(&file, i);
+    file.tracker->record_limit = UINT32_MAX;
+    size_t length = (size_t)((char *)(file.tracker + 1) - file.bytes);
+    for (int cut = 0; cut < 2; cut++) {
+        size_t bytes = cut ? length : file.length;
+        char *exact = aligned_alloc(4096, gs_round_up(bytes, 4096));
+
+        cr_assert_not_null(exact);
+        memcpy(exact, file.bytes, bytes);
+        struct file copied = {.bytes = exact, .length = bytes};
+        cr_expect_eq(read_back(&copied, bytes, &found, &problem), GS_OK);
+        gs_state_found_free(&found);
+        free(exact);
+    }
+    file.tracker->record_limit = 128;
     end(&file);
 }
 
@@ -334,7 +369,7 @@ Test(state, damage_loses_no_more_than_what_was_there, .timeout = 300)
         if (round % 3 == 0)
             length = (size_t)rand() % length;
         /* Behind the end nothing may be read: a block of its very size. */
-        char *exact = malloc(length ? length : 1);
+        char *exact = aligned_alloc(4096, gs_round_up(length + 1, 4096));
         cr_assert_not_null(exact);
         memcpy(exact, bad.bytes, length);
         struct file cut = {.bytes = exact, .length = length};

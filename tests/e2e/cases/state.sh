@@ -126,6 +126,18 @@ for way in shared linked; do
   add_case "state of what was lost and of errors $way" state_reset_case "$way"
 done
 
+# It cannot become another program, and is killed later.
+state_exec_case() {
+  echo '#!/nowhere/at/all' >bad
+  chmod +x bad
+  preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_linked" exec "$PWD/bad"
+  expect_count shim.err '  exec .*/bad$' 1
+  state_report found state
+  expect_text found.out '  ended without a report$'
+  expect_planted found.out "$sources/tests/apps/killed.c"
+}
+add_case "state after an exec that fails" state_exec_case
+
 # A child has a file of its own, by %p or beside its parent's.
 state_fork_case() {
   preloaded shim GPUSHIM_STATE_FILE="$2" -- "$apps/killed_$1" fork
@@ -160,6 +172,13 @@ state_names_case() {
   expect_count three.err '^gpushim: GPUSHIM_STATE_FILE=.*/state: exists; writing .*/state\.[0-9]+$' 1
   state_report found state state.*
   expect_count found.out 'ended without a report$' 2
+  preloaded again GPUSHIM_STATE_FILE=over -- "$apps/leaky_shared"
+  preloaded again GPUSHIM_STATE_FILE=over -- "$apps/leaky_shared"
+  expect_equal "one that has served is replaced" over "$(echo over*)"
+  ln -s nowhere link
+  preloaded link GPUSHIM_STATE_FILE=link -- "$apps/leaky_shared"
+  expect_count link.err 'link: exists; writing .*/link\.[0-9]+$' 1
+  [[ ! -e nowhere ]] || fail "a link was followed"
   echo mine >text
   preloaded four GPUSHIM_STATE_FILE=text -- "$apps/leaky_shared"
   expect_count four.err 'text: exists; writing .*/text\.[0-9]+$' 1
