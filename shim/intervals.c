@@ -6,7 +6,6 @@
  */
 #include "intervals.h"
 
-#include <errno.h>
 #include <time.h>
 
 #include "finish.h"
@@ -45,44 +44,21 @@ static void write_look(struct gs_state *state)
     gs_symbolizer_destroy(symbolizer);
 }
 
-/* False: that is not to be had here. What was missed is not made up for: a process that
- * stood still had nothing to look at. */
-static bool sleep_until(struct timespec *next)
-{
-    struct timespec now;
-    int error;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    if (now.tv_sec > next->tv_sec) {
-        *next = now;
-    }
-    do {
-        error = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, next, NULL);
-    } while (error == EINTR);
-    return error == 0;
-}
-
+/* It sleeps between two looks however long one takes, and makes up for none. */
 static void *look_and_sleep(void *unused)
 {
-    struct timespec next;
-    struct gs_state *state;
+    const struct timespec interval = {.tv_sec = interval_ms / 1000,
+                                      .tv_nsec = (long)(interval_ms % 1000) * 1000000};
+    struct gs_state *state = NULL;
     gs_thread.depth = 1;
-    (void)clock_gettime(CLOCK_MONOTONIC, &next);
-    do {
-        next.tv_sec += interval_ms / 1000;
-        next.tv_nsec += (long)(interval_ms % 1000) * 1000000;
-        if (next.tv_nsec >= 1000000000) {
-            next.tv_nsec -= 1000000000;
-            next.tv_sec++;
-        }
-        if (!sleep_until(&next)) {
-            break;
-        }
+    while ((!state || gs_finish_due()) &&
+           clock_nanosleep(CLOCK_MONOTONIC, 0, &interval, NULL) == 0) {
         state = gs_state_peek(); /* none yet, where start-up takes its time */
         if (state && gs_finish_due()) {
             gs_growth_look(growth, state->tracker);
             write_look(state);
         }
-    } while (!state || gs_finish_due());
+    }
     return unused;
 }
 

@@ -109,3 +109,16 @@ int gs_output_file_close(struct gs_output_file *file, bool keep)
         unlink(file->beside);
     return file->error;
 }
+
+int gs_output_file_reopen(const char *path, dev_t device, ino_t inode)
+{
+    struct stat info;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
+    if (fd >= 0 &&
+        (fstat(fd, &info) != 0 || info.st_dev != device || info.st_ino != inode)) {
+        close(fd);
+        errno = ENOENT;
+        return -1;
+    }
+    return fd;
+}

@@ -12,6 +12,7 @@
 #define GS_OUTPUT_FILE_H
 
 #include <limits.h>
+#include <sys/types.h>
 
 #include "gs_base.h"
 
@@ -35,5 +36,11 @@ bool gs_output_file_write(void *file, const void *data, size_t length);
  * was written. Returns 0, or the errno of the first failure.
  */
 int gs_output_file_close(struct gs_output_file *file, bool keep);
+
+/*
+ * Open a file that was made, by the device and number it had then, to write to it.
+ * Returns -1 and sets errno where it cannot be; ENOENT: its name means another one now.
+ */
+int gs_output_file_reopen(const char *path, dev_t device, ino_t inode);
 
 #endif

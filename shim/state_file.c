@@ -28,6 +28,7 @@
 
 #include "log.h"
 #include "log_pattern.h"
+#include "output_file.h"
 #include "record.h"
 #include "shield.h"
 
@@ -222,20 +223,6 @@ static int extend(int fd, size_t length, size_t more)
     return error;
 }
 
-/* The file that was made, or -1: it may have been moved, and another one put there. */
-static int reopen(void)
-{
-    struct stat info;
-    int fd = open(file.path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
-    if (fd >= 0 && (fstat(fd, &info) != 0 || info.st_dev != file.device ||
-                    info.st_ino != file.inode)) {
-        close(fd);
-        errno = ENOENT;
-        return -1;
-    }
-    return fd;
-}
-
 /* gs_state_config.grow */
 static bool grow(void *self, size_t length, size_t more)
 {
@@ -243,7 +230,7 @@ static bool grow(void *self, size_t length, size_t more)
     int saved_errno = errno;
     int cancel_state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-    int fd = reopen();
+    int fd = gs_output_file_reopen(file.path, file.device, file.inode);
     int error = fd < 0 ? errno : extend(fd, length, more);
     if (fd >= 0) {
         close(fd);
@@ -380,7 +367,7 @@ bool gs_state_file_after_fork_in_child(bool inside)
     }
     /* The file is not mapped here (map_file). What the thread is in the middle of ends in
      * a copy. */
-    int fd = inside ? reopen() : -1;
+    int fd = inside ? gs_output_file_reopen(file.path, file.device, file.inode) : -1;
     bool copied = fd >= 0 && mmap(file.bytes, file.length, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED;
     if (fd >= 0) {

@@ -65,14 +65,7 @@ void gs_growth_destroy(struct gs_growth *growth)
 
 static bool visit(void *arg, const struct gs_allocation *allocation)
 {
-    const struct gs_group part = {.stack = allocation->stack,
-                                  .api = allocation->api,
-                                  .device = allocation->device,
-                                  .kind = allocation->kind,
-                                  .bytes = allocation->bytes,
-                                  .count = 1,
-                                  .oldest_ns = allocation->time_ns,
-                                  .newest_ns = allocation->time_ns};
+    const struct gs_group part = gs_group_of(allocation);
 
     return gs_groups_add(arg, &part) == GS_OK;
 }

@@ -46,16 +46,9 @@ static void count_lost(struct gs_tracker *tracker, struct gs_shard *shard,
     unsigned row = gs_totals_row(was->device, was->kind);
     struct gs_shared_row *shared = &tracker->shared[row];
     static const struct gs_free_site nobody;
-    struct gs_group part = {.stack = was->stack,
-                            .api = was->api,
-                            .device = was->device,
-                            .kind = was->kind,
-                            .lost = 1,
-                            .bytes = was->bytes,
-                            .count = 1,
-                            .oldest_ns = was->time_ns,
-                            .newest_ns = was->time_ns};
+    struct gs_group part = gs_group_of(was);
 
+    part.lost = 1;
     gs_totals_move(tracker, shard, &shard->rows[row], -(int64_t)was->bytes, now);
     __atomic_fetch_add(&shared->lost_bytes, was->bytes, __ATOMIC_RELAXED);
     __atomic_fetch_add(&shared->lost_count, 1, __ATOMIC_RELAXED);

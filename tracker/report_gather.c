@@ -35,14 +35,7 @@ static void add_part(struct gather *gather, struct gs_group *part)
 static bool visit_live(void *arg, const struct gs_allocation *allocation)
 {
     struct gather *gather = arg;
-    struct gs_group part = {.stack = allocation->stack,
-                            .api = allocation->api,
-                            .device = allocation->device,
-                            .kind = allocation->kind,
-                            .bytes = allocation->bytes,
-                            .count = 1,
-                            .oldest_ns = allocation->time_ns,
-                            .newest_ns = allocation->time_ns};
+    struct gs_group part = gs_group_of(allocation);
 
     part.found[gs_scan_result(&gather->data->scan, allocation->addr)] = 1;
     add_part(gather, &part);

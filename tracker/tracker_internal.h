@@ -306,6 +306,19 @@ bool gs_record_snapshot(const struct gs_tracker *tracker, uint32_t id,
                         const struct gs_record *record, struct gs_allocation *out,
                         enum gs_slot *slot);
 
+/* An allocation as a group of one. */
+static inline struct gs_group gs_group_of(const struct gs_allocation *allocation)
+{
+    return (struct gs_group){.stack = allocation->stack,
+                             .api = allocation->api,
+                             .device = allocation->device,
+                             .kind = allocation->kind,
+                             .bytes = allocation->bytes,
+                             .count = 1,
+                             .oldest_ns = allocation->time_ns,
+                             .newest_ns = allocation->time_ns};
+}
+
 /* Call `visit` with a copy of each live record, until it returns false. No lock held. */
 void gs_records_visit(struct gs_tracker *tracker,
                       bool (*visit)(void *arg, const struct gs_allocation *allocation),

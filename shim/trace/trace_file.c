@@ -25,6 +25,7 @@
 
 #include "log.h"
 #include "log_pattern.h"
+#include "output_file.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -109,22 +110,6 @@ static uint64_t end_recording(enum gs_trace_end reason)
     return used;
 }
 
-/* The file as it was created, or -1: it may have been moved, and another one put there.
- */
-static int reopen(void)
-{
-    struct stat info;
-    int fd = open(file.path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-
-    if (fd >= 0 && (fstat(fd, &info) != 0 || info.st_dev != file.device ||
-                    info.st_ino != file.inode)) {
-        close(fd);
-        errno = ENOENT;
-        return -1;
-    }
-    return fd;
-}
-
 bool gs_trace_file_close(void)
 {
     int saved_errno = errno;
@@ -139,7 +124,7 @@ bool gs_trace_file_close(void)
     ours = file.pid == 0 || file.pid == (pid_t)syscall(SYS_getpid);
     if (file.chunk_count > 0 && ours) {
         used = end_recording(GS_TRACE_END_EXIT);
-        fd = used ? reopen() : -1;
+        fd = used ? gs_output_file_reopen(file.path, file.device, file.inode) : -1;
         if (fd >= 0) {
             /* Every slot handed out lies before `used`, in pages that stay. */
             if (ftruncate(fd, (off_t)(used * GS_TRACE_SLOT_BYTES)) != 0)
@@ -289,7 +274,8 @@ static int append_chunk(void)
 {
     struct size_shield shield;
     void *chunk = NULL;
-    int fd = file.chunk_count ? reopen() : create_file();
+    int fd = file.chunk_count ? gs_output_file_reopen(file.path, file.device, file.inode)
+                              : create_file();
     int error = fd < 0 ? errno : 0;
 
     if (error)
