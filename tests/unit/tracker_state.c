@@ -212,7 +212,7 @@ Test(state, is_read_back)
     for (int device = GS_TOTALS_FIRST; device < 3; device++)
         expect_equal_totals(file.tracker, found.tracker, device);
     cr_expect_eq(gs_tracker_error_count(found.tracker), 2);
-    cr_expect_eq(found.tracker->lost.count, 1);
+    cr_assert_eq(found.tracker->lost.count, 1);
     cr_expect_eq(found.tracker->lost.items[0].bytes, 7);
     cr_expect_eq(gs_tracker_now(found.tracker), found.last_ns);
     cr_expect_geq(found.last_ns, 40000u * UINT64_C(1000000));
