@@ -43,7 +43,7 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
     if (status != GS_OK)
         goto no_bins;
     if (pool->cache_bytes)
-        status = gs_levels_create(pool->cache_bytes, &heap->levels);
+        status = gs_levels_create(pool, &heap->levels);
     if (status != GS_OK)
         goto no_levels;
     gs_lock_init(&heap->lock, GS_RANK_HEAP);

@@ -225,7 +225,8 @@ struct gs_relief {
 };
 
 struct gs_pool {
-    size_t segment_bytes, cache_bytes; /* immutable, as the two below */
+    size_t segment_bytes, cache_bytes;     /* immutable, as those below */
+    uint32_t stream_blocks, global_blocks; /* see struct gs_pool_config */
     size_t large_step_bytes;
     bool strict_idle;
     struct gs_table blocks, segments;

@@ -29,11 +29,21 @@ struct chain {
 struct shelf {
     struct gs_lock *lock;
     struct gs_stack *stack;
-    _Atomic size_t *held; /* bytes of its level */
+    _Atomic size_t *held;     /* bytes of its level, and as many as there may be */
+    _Atomic uint32_t *blocks; /* of its level, or its stream's cache; likewise */
+    size_t held_max;
+    uint32_t blocks_max;
 };
 
-enum gs_status gs_levels_create(size_t cache_bytes, struct gs_levels **out)
+/* A bound of blocks, of 0 and GS_LEVEL_NO_BLOCKS, as it is compared with. */
+static uint32_t bound_of(uint32_t blocks)
 {
+    return blocks == GS_LEVEL_NO_BLOCKS ? 0 : blocks ? blocks : UINT32_MAX;
+}
+
+enum gs_status gs_levels_create(const struct gs_pool *pool, struct gs_levels **out)
+{
+    size_t cache_bytes = pool->cache_bytes;
     struct gs_levels *levels = gs_meta_map(sizeof(*levels));
 
     if (!levels)
@@ -47,6 +57,8 @@ enum gs_status gs_levels_create(size_t cache_bytes, struct gs_levels **out)
     levels->front_bytes = cache_bytes / 4;
     if (levels->front_bytes > GS_FRONT_BYTES)
         levels->front_bytes = GS_FRONT_BYTES;
+    levels->stream_blocks_max = bound_of(pool->stream_blocks);
+    levels->global_blocks_max = bound_of(pool->global_blocks);
     *out = levels;
     return GS_OK;
 }
@@ -96,13 +108,16 @@ static_assert(GS_STREAMS == 16, "the key's hash has as many values");
 static struct shelf stream_shelf(struct gs_levels *levels, struct gs_cache *cache,
                                  unsigned class)
 {
-    return (struct shelf){&cache->lock, &cache->stacks[class], &levels->stream_bytes};
+    return (struct shelf){&cache->lock,          &cache->stacks[class],
+                          &levels->stream_bytes, &cache->blocks,
+                          levels->level_bytes,   levels->stream_blocks_max};
 }
 
 static struct shelf global_shelf(struct gs_levels *levels, unsigned class)
 {
     return (struct shelf){&levels->global[class].lock, &levels->global[class].stack,
-                          &levels->global_bytes};
+                          &levels->global_bytes,       &levels->global_blocks,
+                          levels->level_bytes,         levels->global_blocks_max};
 }
 
 static void chain_add(struct chain *chain, struct gs_block *block)
@@ -132,6 +147,35 @@ static struct gs_block *stack_pick(struct gs_stack *stack, uint32_t units)
     return NULL;
 }
 
+static void shelf_unreserve(const struct shelf *shelf, uint32_t blocks, size_t bytes)
+{
+    atomic_fetch_sub_explicit(shelf->blocks, blocks, memory_order_relaxed);
+    atomic_fetch_sub_explicit(shelf->held, bytes, memory_order_relaxed);
+}
+
+/* Room on a shelf's level for as many of `blocks` blocks of one size as there may be. */
+static uint32_t shelf_reserve(const struct shelf *shelf, uint32_t blocks, size_t size)
+{
+    size_t held = atomic_load_explicit(shelf->held, memory_order_relaxed);
+    uint32_t count = atomic_load_explicit(shelf->blocks, memory_order_relaxed);
+    size_t room = held < shelf->held_max ? (shelf->held_max - held) / size : 0;
+
+    if (count >= shelf->blocks_max)
+        return 0;
+    if (blocks > shelf->blocks_max - count)
+        blocks = shelf->blocks_max - count;
+    if (blocks > room)
+        blocks = (uint32_t)room;
+    if (!blocks)
+        return 0;
+    count = atomic_fetch_add_explicit(shelf->blocks, blocks, memory_order_relaxed);
+    held = atomic_fetch_add_explicit(shelf->held, blocks * size, memory_order_relaxed);
+    if (count + blocks <= shelf->blocks_max && held + blocks * size <= shelf->held_max)
+        return blocks;
+    shelf_unreserve(shelf, blocks, blocks * size); /* others came in between */
+    return 0;
+}
+
 /* Up to `most` blocks of `units` from a shelf. Its count is a hint without the lock. */
 static void shelf_fetch(const struct shelf *shelf, uint32_t units, uint32_t most,
                         struct chain *chain)
@@ -145,34 +189,53 @@ static void shelf_fetch(const struct shelf *shelf, uint32_t units, uint32_t most
     while (chain->count < most && (block = stack_pick(stack, units)))
         chain_add(chain, block);
     __atomic_store_n(&stack->count, stack->count - chain->count, __ATOMIC_RELAXED);
-    atomic_fetch_sub_explicit(shelf->held, chain->bytes, memory_order_relaxed);
+    shelf_unreserve(shelf, chain->count, chain->bytes);
     gs_lock_drop(shelf->lock);
 }
 
-/* The whole chain to a shelf, or nothing where it would be too much. */
-static bool shelf_store(const struct shelf *shelf, const struct chain *chain,
-                        uint32_t most, size_t most_bytes)
+/* The first `count` blocks of a chain of one size. */
+static struct chain chain_split(struct chain *chain, uint32_t count)
+{
+    size_t size = gs_block_bytes(chain->top);
+    struct chain first = {chain->top, chain->top, count, count * size};
+
+    for (uint32_t i = 1; i < count; i++)
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there are as many */
+        first.bottom = first.bottom->live.below;
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): likewise */
+    chain->top = first.bottom->live.below;
+    chain->count -= count;
+    chain->bytes -= first.bytes;
+    return first;
+}
+
+/* As much of a chain of one size to a shelf as it may have, `most` on its stack. Returns
+ * true if nothing is left of it. */
+static bool shelf_store(const struct shelf *shelf, struct chain *chain, uint32_t most)
 {
     struct gs_stack *stack = shelf->stack;
-    bool stored = false;
+    size_t size;
+    uint32_t reserved, room;
 
-    if (atomic_fetch_add_explicit(shelf->held, chain->bytes, memory_order_relaxed) +
-            chain->bytes <=
-        most_bytes) {
-        gs_lock_take(shelf->lock);
-        stored = stack->count + chain->count <= most;
-        if (stored) {
-            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it is not empty */
-            chain->bottom->live.below = stack->top;
-            stack->top = chain->top;
-            __atomic_store_n(&stack->count, stack->count + chain->count,
-                             __ATOMIC_RELAXED);
-        }
-        gs_lock_drop(shelf->lock);
+    if (!chain->top)
+        return true;
+    size = gs_block_bytes(chain->top);
+    reserved = shelf_reserve(shelf, chain->count, size);
+    if (!reserved)
+        return false;
+    gs_lock_take(shelf->lock);
+    room = stack->count < most ? most - stack->count : 0;
+    room = room < reserved ? room : reserved;
+    if (room) {
+        struct chain first = chain_split(chain, room);
+
+        first.bottom->live.below = stack->top;
+        stack->top = first.top;
+        __atomic_store_n(&stack->count, stack->count + room, __ATOMIC_RELAXED);
     }
-    if (!stored)
-        atomic_fetch_sub_explicit(shelf->held, chain->bytes, memory_order_relaxed);
-    return stored;
+    gs_lock_drop(shelf->lock);
+    shelf_unreserve(shelf, reserved - room, (reserved - room) * size);
+    return chain->count == 0;
 }
 
 /* Everything on a shelf, to the front of the chain. */
@@ -192,7 +255,7 @@ static void shelf_empty(const struct shelf *shelf, struct chain *chain)
     }
     __atomic_store_n(&stack->count, 0, __ATOMIC_RELAXED);
     gs_lock_drop(shelf->lock);
-    atomic_fetch_sub_explicit(shelf->held, taken.bytes, memory_order_relaxed);
+    shelf_unreserve(shelf, taken.count, taken.bytes);
     while (taken.top) {
         struct gs_block *block = taken.top;
 
@@ -225,7 +288,7 @@ static void release(struct gs_heap *heap, const struct chain *chain,
 
 /* One class's chain goes one level down, or further where there is no room. */
 static void sink(struct gs_front *front, struct gs_heap *heap, unsigned class,
-                 const struct chain *chain, struct gs_segment **detached)
+                 struct chain *chain, struct gs_segment **detached)
 {
     struct gs_levels *levels = heap->levels;
     struct gs_cache *cache;
@@ -239,11 +302,11 @@ static void sink(struct gs_front *front, struct gs_heap *heap, unsigned class,
     cache = stream_of(front, levels);
     if (cache) {
         shelf = stream_shelf(levels, cache, class);
-        if (shelf_store(&shelf, chain, most, levels->level_bytes))
+        if (shelf_store(&shelf, chain, most))
             return;
     }
     shelf = global_shelf(levels, class);
-    if (!shelf_store(&shelf, chain, most, levels->level_bytes))
+    if (!shelf_store(&shelf, chain, most))
         release(heap, chain, detached);
 }
 

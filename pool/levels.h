@@ -114,7 +114,8 @@ struct gs_front {
 static_assert(sizeof(struct gs_front) <= 4096, "docs/pool.md says a page");
 
 struct gs_cache {
-    struct gs_lock lock; /* GS_RANK_STREAM */
+    struct gs_lock lock;     /* GS_RANK_STREAM */
+    _Atomic uint32_t blocks; /* on all stacks */
     struct gs_stack stacks[GS_CLASS_COUNT];
 };
 
@@ -129,18 +130,22 @@ struct gs_levels {
     _Atomic uint32_t suspended; /* calls until the fronts open again; raised under lock */
     size_t fronts_bytes;        /* for all fronts together; immutable */
     size_t front_bytes;         /* for one front at most; immutable */
-    size_t level_bytes;    /* for the stream level, and for the global one; immutable */
+    size_t level_bytes; /* for the stream level, and for the global one; immutable */
+    uint32_t stream_blocks_max; /* in one of its caches; immutable, as the next */
+    uint32_t global_blocks_max;
     struct gs_link fronts; /* lock */
     unsigned front_count;  /* lock */
     _Atomic size_t stream_bytes, global_bytes;
+    _Atomic uint32_t global_blocks;
     _Atomic(struct gs_cache *) streams[GS_STREAMS];
     struct gs_global global[GS_CLASS_COUNT];
 };
 
 /* --- levels.c: what moves between the levels --------------------------------------- */
 
-/* Levels of a heap for `cache_bytes` > 0 in all. Errors: GS_ERR_HOST_NOMEM. */
-enum gs_status gs_levels_create(size_t cache_bytes, struct gs_levels **out) GS_MUST_USE;
+/* Levels of a heap of the pool, which has cache_bytes > 0. Errors: GS_ERR_HOST_NOMEM. */
+enum gs_status gs_levels_create(const struct gs_pool *pool,
+                                struct gs_levels **out) GS_MUST_USE;
 /* Unbinds the fronts. No thread may be in a call for the heap. */
 void gs_levels_destroy(struct gs_levels *levels);
 

@@ -65,7 +65,7 @@ static const char *check_front(const struct gs_heap *heap, const struct gs_front
 const char *gs_levels_check(struct gs_heap *heap, size_t *count)
 {
     struct gs_levels *levels = heap->levels;
-    size_t stream_bytes = 0, global_bytes = 0;
+    size_t stream_bytes = 0, global_bytes = 0, of_streams = 0, of_all = 0;
     const char *why = NULL;
     struct gs_link *link;
 
@@ -75,16 +75,28 @@ const char *gs_levels_check(struct gs_heap *heap, size_t *count)
     for (link = levels->fronts.next; link != &levels->fronts && !why; link = link->next)
         why = check_front(heap, GS_LINK_OWNER(link, struct gs_front, of_heap), count);
     for (unsigned i = 0; i < GS_CLASS_COUNT && !why; i++) {
-        why = check_stack(heap, &levels->global[i].stack, i, count, &global_bytes);
+        why = check_stack(heap, &levels->global[i].stack, i, &of_all, &global_bytes);
         for (unsigned j = 0; j < GS_STREAMS && !why; j++) {
             struct gs_cache *cache = atomic_load(&levels->streams[j]);
 
             if (cache)
-                why = check_stack(heap, &cache->stacks[i], i, count, &stream_bytes);
+                why = check_stack(heap, &cache->stacks[i], i, &of_streams, &stream_bytes);
         }
     }
+    *count += of_streams + of_all;
     if (why)
         return why;
+    for (unsigned j = 0; j < GS_STREAMS; j++) {
+        struct gs_cache *cache = atomic_load(&levels->streams[j]);
+        uint32_t blocks = cache ? atomic_load(&cache->blocks) : 0;
+
+        if (blocks > levels->stream_blocks_max || blocks > of_streams)
+            return "a stream's cache holds more blocks than it may";
+        of_streams -= blocks;
+    }
+    if (of_streams || of_all != atomic_load(&levels->global_blocks) ||
+        of_all > levels->global_blocks_max)
+        return "a level's blocks are miscounted, or too many";
     if (stream_bytes != atomic_load(&levels->stream_bytes) ||
         global_bytes != atomic_load(&levels->global_bytes) ||
         stream_bytes > levels->level_bytes || global_bytes > levels->level_bytes)

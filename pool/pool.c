@@ -55,6 +55,8 @@ enum gs_status gs_pool_create(const struct gs_pool_config *config, struct gs_poo
         return status;
     pool->segment_bytes = config->segment_bytes;
     pool->cache_bytes = config->cache_bytes;
+    pool->stream_blocks = config->stream_blocks;
+    pool->global_blocks = config->global_blocks;
     pool->large_step_bytes =
         config->large_step_bytes ? config->large_step_bytes : GS_LARGE_BYTES;
     pool->strict_idle = config->strict_idle;

@@ -26,10 +26,15 @@ struct gs_block;
 
 /* Size classes that a user may set, at most. */
 #define GS_SIZE_CLASSES_MAX 64u
+/* Of a level: no block at all. */
+#define GS_LEVEL_NO_BLOCKS UINT32_MAX
 
 struct gs_pool_config {
     size_t segment_bytes; /* the largest shared segment; a multiple of GS_LARGE_BYTES */
     size_t cache_bytes;   /* of one heap, above its segments at most; 0: no such caches */
+    /* Blocks of these that are kept for one stream, and for all threads; 0: as many as
+     * the bytes allow. */
+    uint32_t stream_blocks, global_blocks;
     const size_t *classes; /* requests are rounded up to these sizes: rising, > 0; what is
                               above the last is not. Copied. NULL: as it is asked for */
     unsigned class_count;  /* GS_SIZE_CLASSES_MAX at most */

@@ -49,13 +49,9 @@ static const char *known_formats(char out[FORMAT_LIST_BYTES])
 
 static void say_unknown(const char *word, size_t length)
 {
-    char known[FORMAT_LIST_BYTES], clean[64];
-    size_t kept = length < sizeof(clean) - 1 ? length : sizeof(clean) - 1;
-    for (size_t i = 0; i < kept; i++) {
-        clean[i] = word[i] < ' ' || word[i] == 0x7f ? '?' : word[i];
-    }
-    clean[kept] = '\0';
-    gs_log_line(GS_LOG_WARN, "GPUSHIM_OUTPUT: \"%s\" is no format (%s); left out", clean,
+    char known[FORMAT_LIST_BYTES], shown[64];
+    gs_log_line(GS_LOG_WARN, "GPUSHIM_OUTPUT: \"%s\" is no format (%s); left out",
+                gs_option_quote(word, length, shown, sizeof(shown)),
                 known_formats(known));
 }
 

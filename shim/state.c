@@ -16,6 +16,7 @@
 
 #include "async_heaps.h"
 #include "async_policy.h"
+#include "cache_sizes.h"
 #include "capture_gate.h"
 #include "all_contexts.h"
 #include "captures.h"
@@ -230,6 +231,30 @@ static enum gs_status create_tracker(struct gs_state *state)
     return gs_tracker_create(&tracker, &state->tracker);
 }
 
+static enum gs_status create_pools(struct gs_state *state)
+{
+    const struct gs_options *options = &state->options;
+    struct gs_size_classes classes;
+    struct gs_cache_sizes cache;
+    gs_ipc_start(options);
+    gs_size_classes_read(options->pool_size_classes, &classes);
+    gs_cache_sizes_read(options->pool_cache, &cache);
+    struct gs_pool_config pool = {.classes = classes.bytes,
+                                  .class_count = classes.count,
+                                  .carve = options->pool_carve && !gs_ipc_is_apart(),
+                                  .segment_bytes = options->pool_segment_bytes,
+                                  .cache_bytes = cache.bytes,
+                                  .stream_blocks = cache.stream_blocks,
+                                  .global_blocks = cache.global_blocks,
+                                  .age_ms = options->pool_trim_interval_ms};
+    enum gs_status status = gs_pool_create(&pool, &state->pool);
+    if (status == GS_OK) {
+        status = gs_host_start(state, cache.bytes);
+        gs_managed_start(options);
+    }
+    return status;
+}
+
 /* Everything but the options. Returns false (and has said why) if nothing can be done. */
 static bool create_parts(struct gs_state *state)
 {
@@ -243,21 +268,7 @@ static bool create_parts(struct gs_state *state)
                     state->options.state_file);
     }
     if (status == GS_OK && state->options.pool) {
-        struct gs_size_classes classes;
-        gs_ipc_start(&state->options);
-        gs_size_classes_read(state->options.pool_size_classes, &classes);
-        struct gs_pool_config pool = {.classes = classes.bytes,
-                                      .class_count = classes.count,
-                                      .carve =
-                                          state->options.pool_carve && !gs_ipc_is_apart(),
-                                      .segment_bytes = state->options.pool_segment_bytes,
-                                      .cache_bytes = state->options.pool_cache_bytes,
-                                      .age_ms = state->options.pool_trim_interval_ms};
-        status = gs_pool_create(&pool, &state->pool);
-    }
-    if (status == GS_OK && state->pool) {
-        status = gs_host_start(state);
-        gs_managed_start(&state->options);
+        status = create_pools(state);
     }
     if (status != GS_OK) {
         gs_log_line(GS_LOG_ERROR, "cannot start (%s): every call goes to the driver",

@@ -91,12 +91,11 @@ static uint64_t idle_limit_of(uint64_t share)
     return limit < IDLE_MAX_BYTES ? limit : IDLE_MAX_BYTES;
 }
 
-enum gs_status gs_host_start(struct gs_state *state)
+enum gs_status gs_host_start(struct gs_state *state, size_t cache_bytes)
 {
     const struct gs_options *options = &state->options;
     struct gs_pool_config config = {.segment_bytes = options->pool_segment_bytes,
-                                    .cache_bytes =
-                                        options->pool_cache_bytes / CACHE_SHARE,
+                                    .cache_bytes = cache_bytes / CACHE_SHARE,
                                     .age_ms = options->pool_trim_interval_ms,
                                     .large_step_bytes = LARGE_STEP_BYTES,
                                     .strict_idle = true};

@@ -16,8 +16,8 @@
 #define GS_HOST_KEYS  9u
 static_assert(GS_HOST_HEAPS == 2 * GS_HOST_KEYS, "a heap for each key and kind of size");
 
-/* At start, after the pool. Errors: GS_ERR_HOST_NOMEM. */
-enum gs_status gs_host_start(struct gs_state *state) GS_MUST_USE;
+/* At start, after the pool, which caches `cache_bytes`. Errors: GS_ERR_HOST_NOMEM. */
+enum gs_status gs_host_start(struct gs_state *state, size_t cache_bytes) GS_MUST_USE;
 /* In a forked child. */
 void gs_host_reset(void);
 

@@ -107,16 +107,10 @@ void gs_size_classes_read(const char *text, struct gs_size_classes *out)
 {
     const char *wrong = gs_size_classes_parse(text, out);
     char shown[2 * ITEM_BYTES];
-    size_t length = strlen(text), cut = sizeof(shown) - 4;
 
     if (!wrong) {
         return;
     }
-    cut = length < cut ? length : cut;
-    for (size_t i = 0; i < cut; i++) {
-        shown[i] = text[i] >= ' ' && text[i] < 0x7f ? text[i] : '?';
-    }
-    strcpy(shown + cut, cut < length ? "..." : "");
     gs_log_line(GS_LOG_WARN, "GPUSHIM_POOL_SIZE_CLASSES=%s: %s; sizes are not rounded",
-                shown, wrong);
+                gs_option_quote(text, strlen(text), shown, sizeof(shown)), wrong);
 }

@@ -91,14 +91,10 @@ static_assert(GS_WARMUP_ITEMS == 64, "gs_warmup_parse names the limit");
 
 static void log_problem(void *self, const char *item, size_t length, const char *problem)
 {
-    char shown[ITEM_BYTES + 4];
-    size_t cut = length < ITEM_BYTES ? length : ITEM_BYTES;
+    char shown[2 * ITEM_BYTES];
     (void)self;
-    for (size_t i = 0; i < cut; i++) {
-        shown[i] = item[i] >= ' ' && item[i] < 0x7f ? item[i] : '?';
-    }
-    strcpy(shown + cut, cut < length ? "..." : "");
-    gs_log_line(GS_LOG_WARN, "GPUSHIM_WARMUP: '%s': %s; ignored", shown, problem);
+    gs_log_line(GS_LOG_WARN, "GPUSHIM_WARMUP: '%s': %s; ignored",
+                gs_option_quote(item, length, shown, sizeof(shown)), problem);
 }
 
 void gs_warmup_start(const char *text)

@@ -59,33 +59,6 @@ static void note_dropped(struct gs_options_notes *notes)
             notes->dropped);
 }
 
-/* Foreign text made fit to print: shortened, nothing but printable ASCII. */
-static const char *quoted(const char *text, size_t length, char out[QUOTE_BYTES])
-{
-    static const char hex[] = "0123456789abcdef";
-    size_t used = 0;
-
-    for (size_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)text[i];
-
-        if (used + sizeof("\\xff...") > QUOTE_BYTES) {
-            memcpy(out + used, "...", 3);
-            used += 3;
-            break;
-        }
-        if (c >= 0x20 && c < 0x7f) {
-            out[used++] = (char)c;
-        } else {
-            out[used++] = '\\';
-            out[used++] = 'x';
-            out[used++] = hex[c >> 4];
-            out[used++] = hex[c & 15];
-        }
-    }
-    out[used] = '\0';
-    return out;
-}
-
 /* ---- One variable ----------------------------------------------------------------- */
 
 static void store(struct gs_options *out, const struct gs_option *option, uint64_t value)
@@ -118,7 +91,7 @@ static void store_default(struct gs_options *out, const struct gs_option *option
     uint64_t value = 0;
 
     if (option->type == GS_OPTION_PATH || option->type == GS_OPTION_TEXT)
-        *((char *)out + option->offset) = '\0';
+        strcpy((char *)out + option->offset, option->fallback);
     else if (gs_option_parse(option, option->fallback, &value) == GS_OK)
         store(out, option, value);
 }
@@ -163,7 +136,7 @@ static void load_path(struct gs_options *out, const struct gs_option *option,
         problem = gs_log_pattern_problem(text);
     if (problem)
         note(notes, "gpushim: %s=%s: %s; ignored", option->name,
-             quoted(text, length, quote), problem);
+             gs_option_quote(text, length, quote, sizeof(quote)), problem);
     else
         memcpy((char *)out + option->offset, text, length + 1);
 }
@@ -184,7 +157,7 @@ static uint64_t rounded(const struct gs_option *option, const char *text, uint64
         return value;
     value += step - value % step;
     note(notes, "gpushim: %s=%s: not a multiple of %s; using %lluM", option->name,
-         quoted(text, strlen(text), quote), multiple,
+         gs_option_quote(text, strlen(text), quote, sizeof(quote)), multiple,
          (unsigned long long)(value / GS_MIB));
     return value;
 }
@@ -197,12 +170,12 @@ static void load_value(struct gs_options *out, const struct gs_option *option,
 
     if (gs_option_parse(option, text, &value) != GS_OK)
         note(notes, "gpushim: %s=%s: not %s; using %s", option->name,
-             quoted(text, strlen(text), quote), expected(option, words),
-             option->fallback);
+             gs_option_quote(text, strlen(text), quote, sizeof(quote)),
+             expected(option, words), option->fallback);
     else if (!gs_option_in_range(option, value))
         note(notes, "gpushim: %s=%s: not in %s to %s; using %s", option->name,
-             quoted(text, strlen(text), quote), option->min, option->max,
-             option->fallback);
+             gs_option_quote(text, strlen(text), quote, sizeof(quote)), option->min,
+             option->max, option->fallback);
     else
         store(out, option, rounded(option, text, value, notes));
 }
@@ -297,8 +270,8 @@ static void note_unknown(const char *name, size_t length, struct gs_options_note
     const char *nearest = nearest_name(name + prefix, length - prefix);
 
     note(notes, "gpushim: %s is not a gpushim variable%s%s%s; ignored",
-         quoted(name, length, quote), nearest ? " (did you mean " : "",
-         nearest ? nearest : "", nearest ? "?)" : "");
+         gs_option_quote(name, length, quote, sizeof(quote)),
+         nearest ? " (did you mean " : "", nearest ? nearest : "", nearest ? "?)" : "");
 }
 
 /* ---- The environment -------------------------------------------------------------- */

@@ -72,7 +72,7 @@ static void say_option(gs_options_sink sink, void *self, const struct gs_option 
     char form[GS_OPTION_WORDS_BYTES], line[256];
 
     say(sink, self, "  %s=%s", option->name, value_form(option, form));
-    if (option->type != GS_OPTION_PATH && option->type != GS_OPTION_TEXT)
+    if (*option->fallback)
         say(sink, self, "  (default %s%s%s%s%s)", option->fallback,
             *option->min ? "; " : "", option->min, *option->max ? " to " : "",
             option->max);

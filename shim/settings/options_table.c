@@ -199,6 +199,32 @@ enum gs_status gs_option_parse(const struct gs_option *option, const char *text,
     return GS_ERR_INVALID;
 }
 
+const char *gs_option_quote(const char *text, size_t length, char *out, size_t capacity)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t used = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)text[i];
+
+        if (used + sizeof("\\xff...") > capacity) {
+            memcpy(out + used, "...", 3);
+            used += 3;
+            break;
+        }
+        if (c >= 0x20 && c < 0x7f) {
+            out[used++] = (char)c;
+        } else {
+            out[used++] = '\\';
+            out[used++] = 'x';
+            out[used++] = hex[c >> 4];
+            out[used++] = hex[c & 15];
+        }
+    }
+    out[used] = '\0';
+    return out;
+}
+
 bool gs_option_in_range(const struct gs_option *option, uint64_t value)
 {
     uint64_t bound;

@@ -61,6 +61,12 @@ extern const size_t gs_launcher_names_count;
 enum gs_status gs_option_parse(const struct gs_option *option, const char *text,
                                uint64_t *out) GS_MUST_USE;
 
+/*
+ * Foreign text made fit to print: nothing but printable ASCII, and shortened to what
+ * `out` takes, of `capacity` >= 8 bytes. Returns `out`.
+ */
+const char *gs_option_quote(const char *text, size_t length, char *out, size_t capacity);
+
 /* Does a value that was parsed lie between the option's bounds? */
 bool gs_option_in_range(const struct gs_option *option, uint64_t value);
 

@@ -14,11 +14,7 @@ static void begin(struct bed *bed, size_t capacity, size_t segment_bytes)
     const struct gs_pool_config config = {
         .segment_bytes = segment_bytes, .cache_bytes = 1 * GS_MIB, .carve = true};
 
-    memset(bed, 0, sizeof(*bed));
-    fake_init(&bed->fake, capacity);
-    cr_assert_eq(gs_pool_create(&config, &bed->pool), GS_OK);
-    cr_assert_eq(gs_heap_create(bed->pool, &bed->fake.backend, &bed->fake, 0, &bed->heap),
-                 GS_OK);
+    bed_init_with(bed, capacity, &config);
 }
 
 static struct gs_range range_of(struct bed *bed, uint64_t addr)

@@ -14,11 +14,7 @@ static void begin(struct bed *bed, size_t capacity, const size_t *classes, unsig
                                           .classes = classes,
                                           .class_count = count};
 
-    memset(bed, 0, sizeof(*bed));
-    fake_init(&bed->fake, capacity);
-    cr_assert_eq(gs_pool_create(&config, &bed->pool), GS_OK);
-    cr_assert_eq(gs_heap_create(bed->pool, &bed->fake.backend, &bed->fake, 0, &bed->heap),
-                 GS_OK);
+    bed_init_with(bed, capacity, &config);
 }
 
 static size_t room_of(struct bed *bed, uint64_t addr)

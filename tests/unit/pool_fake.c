@@ -255,8 +255,13 @@ void bed_init_aged(struct bed *bed, size_t capacity, size_t segment_bytes,
                                     .cache_bytes = cache_bytes,
                                     .age_ms = age_ms};
 
+    bed_init_with(bed, capacity, &config);
+}
+
+void bed_init_with(struct bed *bed, size_t capacity, const struct gs_pool_config *config)
+{
     fake_init(&bed->fake, capacity);
-    cr_assert_eq(gs_pool_create(&config, &bed->pool), GS_OK);
+    cr_assert_eq(gs_pool_create(config, &bed->pool), GS_OK);
     cr_assert_eq(gs_heap_create(bed->pool, &bed->fake.backend, &bed->fake, 0, &bed->heap),
                  GS_OK);
 }

@@ -92,6 +92,8 @@ void bed_init_cached(struct bed *bed, size_t capacity, size_t segment_bytes,
 /* The same with an age at which idle memory goes back. */
 void bed_init_aged(struct bed *bed, size_t capacity, size_t segment_bytes,
                    size_t cache_bytes, unsigned age_ms);
+/* With a pool of one's own making. */
+void bed_init_with(struct bed *bed, size_t capacity, const struct gs_pool_config *config);
 /* Checks the pool's invariants and that the fake saw nothing wrong, then destroys both.
  */
 void bed_fini(struct bed *bed);

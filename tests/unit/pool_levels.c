@@ -274,6 +274,54 @@ Test(levels, hold_no_more_than_they_may)
     bed_fini(&bed);
 }
 
+/* Blocks that stay on two levels once COUNT of a thread's have sunk. */
+static void expect_bounded(uint32_t stream_blocks, uint32_t global_blocks,
+                           size_t on_stream, size_t on_global)
+{
+    enum { COUNT = 256 };
+    static uint64_t addrs[COUNT];
+    struct gs_pool_config config = {.segment_bytes = 20 * GS_MIB,
+                                    .cache_bytes = 32 * GS_MIB,
+                                    .stream_blocks = stream_blocks,
+                                    .global_blocks = global_blocks};
+    struct bed bed;
+    struct errand errand = {&bed, 7, addrs, COUNT, 4096, alloc_all};
+    struct gs_pool_stats stats;
+
+    bed_init_with(&bed, GS_GIB, &config);
+    in_thread(&errand);
+    errand.run = free_all;
+    in_thread(&errand);
+    stats = bed_stats(&bed);
+    cr_expect_eq(stats.front_bytes, 0);
+    cr_expect_eq(stats.stream_bytes, on_stream * 4096);
+    cr_expect_eq(stats.global_bytes, on_global * 4096);
+    bed_check(&bed);
+    errand.run = alloc_all;
+    errand.stream = 8; /* takes from the global level alone */
+    in_thread(&errand);
+    cr_expect_eq(bed_stats(&bed).stream_bytes, on_stream * 4096);
+    cr_expect_eq(bed_stats(&bed).global_bytes, 0);
+    errand.run = free_all;
+    in_thread(&errand); /* what was taken away is counted no more: it fits again */
+    cr_expect_eq(bed_stats(&bed).global_bytes, on_global * 4096);
+    cr_expect_eq(bed_stats(&bed).stream_bytes, 2 * on_stream * 4096);
+    gs_pool_trim(bed.pool, 0, SIZE_MAX);
+    cr_expect_eq(cached_bytes(&bed), 0);
+    bed_fini(&bed);
+}
+
+Test(levels, each_holds_as_many_blocks_as_it_may)
+{
+    expect_bounded(0, 0, 64, 64); /* four times a front's class */
+    expect_bounded(20, 50, 20, 50);
+    expect_bounded(3, 0, 3, 64);
+    expect_bounded(1, 1, 1, 1);
+    expect_bounded(GS_LEVEL_NO_BLOCKS, 5, 0, 5);
+    expect_bounded(5, GS_LEVEL_NO_BLOCKS, 5, 0);
+    expect_bounded(GS_LEVEL_NO_BLOCKS, GS_LEVEL_NO_BLOCKS, 0, 0);
+}
+
 Test(levels, off_means_none)
 {
     struct bed bed;

@@ -676,6 +676,7 @@ static void begin_life(uint64_t seed, unsigned long steps)
     static const size_t caches[] = {0, 256 * GS_KIB, 4 * GS_MIB, 32 * GS_MIB};
     static const size_t segments[] = {2 * GS_MIB, 4 * GS_MIB, 20 * GS_MIB};
     static const size_t targets[] = {20, 120, 500};
+    static const uint32_t bounds[] = {0, 1, 5, 100, GS_LEVEL_NO_BLOCKS};
     struct gs_pool_config config = {.segment_bytes = 0};
     unsigned devices;
 
@@ -688,6 +689,10 @@ static void begin_life(uint64_t seed, unsigned long steps)
     model_where("property_random", seed, &life.step);
     config.segment_bytes = segments[draw(GS_ARRAY_LEN(segments))];
     config.cache_bytes = caches[draw(GS_ARRAY_LEN(caches))];
+    if (one_in(3)) {
+        config.stream_blocks = bounds[draw(GS_ARRAY_LEN(bounds))];
+        config.global_blocks = bounds[draw(GS_ARRAY_LEN(bounds))];
+    }
     config.age_ms = one_in(2) ? 0 : 1;
     devices = 1 + (unsigned)draw(MODEL_DEVICES);
     model_begin(&model, &config, devices,

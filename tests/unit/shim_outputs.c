@@ -56,7 +56,8 @@ Test(outputs, an_unknown_word_is_told, .init = cr_redirect_stderr)
     cr_assert_stderr_eq_str(
         "gpushim: GPUSHIM_OUTPUT: \"jsn\" is no format (json, pprof, collapsed); left "
         "out\n"
-        "gpushim: GPUSHIM_OUTPUT: \"json?x\" is no format (json, pprof, collapsed); left "
+        "gpushim: GPUSHIM_OUTPUT: \"json\\x01x\" is no format (json, pprof, collapsed); "
+        "left "
         "out\n");
 }
 

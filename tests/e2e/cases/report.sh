@@ -44,6 +44,35 @@ for way in shared static linked proc; do
   add_case "report levels $way" report_levels_case "$way"
 done
 
+# served LOG LEVEL: requests that the level served.
+served() {
+  report_number_after "$1" 'served by' "$2"
+}
+
+# The levels hold as many blocks as GPUSHIM_POOL_CACHE says; what is wrong is said once.
+report_bounded_levels_case() {
+  local value
+
+  preloaded shipped GPUSHIM_VERBOSE=2 -- "$apps/levels_linked"
+  preloaded few GPUSHIM_VERBOSE=2 GPUSHIM_POOL_CACHE=stream:8,global:16 -- "$apps/levels_linked"
+  preloaded none GPUSHIM_VERBOSE=2 GPUSHIM_POOL_CACHE=stream:0,global:0 -- "$apps/levels_linked"
+  expect_same shipped few
+  expect_same shipped none
+  [[ $(served few.err stream) -lt $(served shipped.err stream) ]] || fail "8 blocks, as many hits"
+  [[ $(served few.err stream) -gt 0 ]] || fail "8 blocks, no hit"
+  [[ $(served few.err global) -lt $(served shipped.err global) ]] || fail "16 blocks, as many hits"
+  expect_equal "by streams" 0 "$(served none.err stream)"
+  expect_equal "by all" 0 "$(served none.err global)"
+  [[ $(served none.err thread) -gt 0 ]] || fail "threads have no blocks"
+  for value in 2G stream:x 1M,2M all; do
+    preloaded wrong GPUSHIM_POOL_CACHE="$value" -- "$apps/levels_linked"
+    expect_same shipped wrong
+    expect_count wrong.err "^gpushim: GPUSHIM_POOL_CACHE=$value: .*; using 32M\$" 1
+    expect_count wrong.err '^gpushim:' 1
+  done
+}
+add_case "report levels bounded" report_bounded_levels_case
+
 # What went back, and why; and a call of the program that was made again for it.
 report_aged_case() {
   preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_POOL_TRIM_INTERVAL=100ms -- \
