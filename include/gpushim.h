@@ -7,6 +7,8 @@
 #ifndef GPUSHIM_H
 #define GPUSHIM_H
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -23,6 +25,13 @@ const char *gpushim_version(void);
  * Source:  docs/state.md. Not for a program that has made CUDA calls itself.
  */
 int gpushim_report(const char *state_file);
+
+/*
+ * Write a line to stdout for each of several processes, and one for all of them.
+ * In:      state_files  `count` names, as above
+ * Returns  0; 1 if one of them cannot be read, and a line on stderr says why
+ */
+int gpushim_summary(char *const state_files[], size_t count);
 
 #ifdef __cplusplus
 }

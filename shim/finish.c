@@ -22,6 +22,7 @@
 #include "managed.h"
 #include "meta.h"
 #include "log.h"
+#include "nvml.h"
 #include "options_table.h"
 #include "outputs.h"
 #include "report.h"
@@ -98,6 +99,7 @@ static void fill_devices(struct gs_state *state, struct gs_report_device *device
 {
     for (size_t i = 0; i < count; i++) {
         devices[i] = (struct gs_report_device){.name = state->device_names[i]};
+        devices[i].rest_known = gs_nvml_rest((int)i, &devices[i].rest_bytes);
         if (!state->pool) {
             continue;
         }
@@ -166,6 +168,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
 
     gs_command_line(command);
     gethostname(host, sizeof(host) - 1);
+    gs_nvml_ask(state);
     fill_devices(state, devices, device_count);
     const struct gs_scan_config scan = {
         .stack_from = stack_from,

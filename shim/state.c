@@ -35,6 +35,7 @@
 #include "mem_limits.h"
 #include "mutants.h"
 #include "leak_rules.h"
+#include "nvml.h"
 #include "outputs.h"
 #include "record.h"
 #include "linker.h"
@@ -132,6 +133,7 @@ static void after_fork_in_child(void)
     gs_all_contexts_reset();
     gs_managed_reset();
     gs_host_reset();
+    gs_nvml_reset();
     gs_warmup_reset();
     gs_ipc_reset();
     gs_imports_reset();
@@ -139,6 +141,27 @@ static void after_fork_in_child(void)
     forked_child = true;
     gs_real_after_fork();
     gs_runtime_after_fork();
+}
+
+/* Nothing is waited for, as the call may come from a signal handler: neither the stacks'
+ * lock, which goes with the state, nor who is in the middle of a look-up for long. */
+pid_t gs_state_bare_fork(pid_t (*real_fork)(void))
+{
+    int saved_errno = errno;
+    gs_stacks_before_fork(NULL);
+    errno = saved_errno;
+    pid_t pid = real_fork();
+    saved_errno = errno;
+    if (pid != 0) {
+        gs_stacks_after_fork(NULL);
+    } else if (fork_handler_set) {
+        held_over_fork = NULL;
+        after_fork_in_child();
+    } else {
+        gs_stacks_after_fork_in_child(NULL);
+    }
+    errno = saved_errno;
+    return pid;
 }
 
 static void write_help(void *self, const char *text, size_t length)
@@ -323,6 +346,7 @@ static struct gs_state *create(void)
     if (state->active) {
         gs_limits_start(&state->options);
         gs_rules_start(&state->options);
+        gs_nvml_start(&state->options);
         gs_warmup_start(state->pool ? state->options.warmup : "");
         gs_interim_start(&state->options);
         gs_intervals_start(&state->options);

@@ -143,6 +143,14 @@ static bool is_over(const char *path)
            header.layout == layout() && header.process.ending[0] != '\0';
 }
 
+/* A device or a pipe: a file beside it is not what was meant. */
+static bool is_special(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode) &&
+           !S_ISDIR(info.st_mode);
+}
+
 static int create_at(const char *path)
 {
     return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
@@ -176,6 +184,10 @@ static int create_file(const char *wanted)
     long pid = (long)syscall(SYS_getpid);
     int fd = -1;
     strcpy(file.path, wanted);
+    if (is_special(wanted)) {
+        errno = EEXIST;
+        return -1;
+    }
     for (unsigned i = 1; i <= NAME_TRIES; i++) {
         fd = create_at(file.path);
         if (fd < 0 && errno == EEXIST) {

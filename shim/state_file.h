@@ -25,6 +25,8 @@ struct gs_state_memory *gs_state_file_open(const struct gs_options *options);
 
 /* What gpushim_report does (include/gpushim.h); state_report.c. */
 int gs_state_report(const char *state_file);
+/* gpushim_summary; state_summary.c. */
+int gs_state_summary(char *const files[], size_t count);
 
 /* The name of a device, once it is known. */
 void gs_state_file_device(int ordinal, const char *name);

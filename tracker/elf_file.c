@@ -195,3 +195,15 @@ bool gs_elf_file_has_build_id(const struct gs_elf_file *file, const uint8_t *bui
     return length != 0 && file->build_id_len == length &&
            memcmp(file->build_id, build_id, length) == 0;
 }
+
+uint64_t gs_elf_file_stamp(const char *path)
+{
+    struct stat info;
+    uint64_t stamp;
+
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+        return 0;
+    stamp = (uint64_t)info.st_mtim.tv_sec * 1000000000u + (uint64_t)info.st_mtim.tv_nsec;
+    stamp = (stamp ^ (uint64_t)info.st_size) * 0x9e3779b97f4a7c15u;
+    return stamp != 0 ? stamp : 1;
+}

@@ -29,6 +29,10 @@ struct gs_elf_file {
 enum gs_status gs_elf_file_open(struct gs_elf_file *file, const char *path) GS_MUST_USE;
 void gs_elf_file_close(struct gs_elf_file *file);
 
+/* Size and time of change as one number: what tells a file that was replaced where there
+ * is no build id. 0: there is no such file. */
+uint64_t gs_elf_file_stamp(const char *path);
+
 /* True if all the bytes could be read. */
 bool gs_elf_file_read(const struct gs_elf_file *file, uint64_t offset, void *to,
                       size_t bytes);

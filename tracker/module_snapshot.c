@@ -6,6 +6,7 @@
  */
 #include "module_snapshot.h"
 
+#include "elf_file.h"
 #include "host_memory.h"
 
 #include <fcntl.h>
@@ -267,6 +268,18 @@ static void name_specials(struct gs_module_snapshot *snapshot, char *scratch)
         name_from_maps(snapshot, scratch);
 }
 
+/* Who has no build id is known by its file, which may be another by the time that names
+ * are looked up. */
+static void stamp_files(struct gs_module_snapshot *snapshot)
+{
+    for (size_t i = 0; i < snapshot->count; i++) {
+        struct gs_module *module = &snapshot->modules[i];
+
+        if (module->build_id_len == 0 && module->path[0] == '/')
+            module->file_stamp = gs_elf_file_stamp(module->path);
+    }
+}
+
 struct gs_module_snapshot *gs_module_snapshot_take(void)
 {
     struct gs_module_snapshot *snapshot;
@@ -290,6 +303,7 @@ struct gs_module_snapshot *gs_module_snapshot_take(void)
     scratch = gs_host_map(SCRATCH_BYTES);
     if (scratch != NULL)
         name_specials(snapshot, scratch);
+    stamp_files(snapshot);
     gs_host_unmap(scratch, SCRATCH_BYTES);
     return snapshot;
 }

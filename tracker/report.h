@@ -33,8 +33,10 @@ struct gs_report_device {
     uint64_t aged_bytes, pressed_bytes, retried;
     /* Frees that waited for the device, how long in all; frees that found it idle. */
     uint64_t frees_waited, frees_waited_ns, frees_idle;
+    uint64_t rest_bytes; /* that the process takes beyond all that is live or idle here */
     bool lazy_saves_waits; /* GPUSHIM_FREE_SYNC=lazy would leave them out */
     bool pooled;           /* false: the pool is off or was not used */
+    bool rest_known;       /* else `rest_bytes` means nothing */
 };
 
 struct gs_report_config {

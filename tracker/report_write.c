@@ -150,6 +150,20 @@ static int owner_width(const struct gs_owner *first, const struct gs_owner *end)
     return (int)width;
 }
 
+/* What nobody asked for by a call that is seen. */
+static void write_rest(const struct gs_report_writer *writer, unsigned row, int width)
+{
+    const struct gs_report_config *config = writer->config;
+    char bytes[24];
+
+    if (row >= GS_ROW_PINNED || row >= config->device_count ||
+        !config->devices[row].rest_known)
+        return;
+    gs_text_add(writer->text, "%s  %-*s %9s   (context, modules, local memory)\n",
+                writer->prefix, width, "not allocated via API",
+                gs_text_bytes(config->devices[row].rest_bytes, bytes));
+}
+
 /* One device's owners, items [first, end). Not written where nobody is known by name. */
 static void write_owners(const struct gs_report_writer *writer,
                          const struct gs_owner *first, const struct gs_owner *end)
@@ -175,6 +189,7 @@ static void write_owners(const struct gs_report_writer *writer,
                     gs_text_bytes(owner->bytes, bytes),
                     gs_text_count(owner->count, count));
     }
+    write_rest(writer, first->row, width);
     gs_report_blank(writer);
 }
 

@@ -83,6 +83,7 @@ struct gs_module {
     uintptr_t bias;       /* subtract from an address to get the ELF virtual address */
     uint8_t build_id[20]; /* the first 20 bytes of a longer one */
     uint8_t build_id_len; /* 0: none */
+    uint64_t file_stamp;  /* of the file of one that has none: gs_elf_file_stamp */
 };
 
 /* Loads the unwinder now, so that no later capture does, and tries it once. An unwinder

@@ -9,6 +9,7 @@
 #include "symbolize.h"
 
 #include "demangle.h"
+#include "elf_file.h"
 #include "elf_symbols.h"
 #include "helper_process.h"
 #include "line_helper.h"
@@ -26,6 +27,7 @@ struct object {
     char *path;
     uint8_t build_id[20];
     uint8_t build_id_len;
+    uint64_t file_stamp;
     struct gs_elf_symbols *symbols; /* NULL: cannot be used */
 };
 
@@ -110,6 +112,13 @@ static const char *keep(struct gs_symbolizer *symbolizer, const char *text, size
     return string->text;
 }
 
+/* Where there is no build id to tell: is the file as it was when it was loaded? */
+static bool is_the_file(const struct gs_module *module)
+{
+    return module->build_id_len != 0 || module->file_stamp == 0 ||
+           gs_elf_file_stamp(module->path) == module->file_stamp;
+}
+
 /* The object for a module, opened at the first call. NULL: no memory. */
 static struct object *object_for(struct gs_symbolizer *symbolizer,
                                  const struct gs_module *module)
@@ -118,6 +127,7 @@ static struct object *object_for(struct gs_symbolizer *symbolizer,
 
     for (; object != NULL; object = object->next) {
         if (object->build_id_len == module->build_id_len &&
+            object->file_stamp == module->file_stamp &&
             memcmp(object->build_id, module->build_id, module->build_id_len) == 0 &&
             strcmp(object->path, module->path) == 0)
             return object;
@@ -132,7 +142,8 @@ static struct object *object_for(struct gs_symbolizer *symbolizer,
     }
     memcpy(object->build_id, module->build_id, sizeof(object->build_id));
     object->build_id_len = module->build_id_len;
-    if (module->path[0] == '/' &&
+    object->file_stamp = module->file_stamp;
+    if (module->path[0] == '/' && is_the_file(module) &&
         gs_elf_symbols_open(module->path, module->build_id, module->build_id_len,
                             &object->symbols) != GS_OK)
         object->symbols = NULL;

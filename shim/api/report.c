@@ -1,5 +1,5 @@
 /*
- * report.c - gpushim_report.
+ * report.c - gpushim_report, gpushim_summary.
  * Owns: nothing.   Lock: none.
  */
 #include "gpushim.h"
@@ -9,4 +9,9 @@
 GS_EXPORT int gpushim_report(const char *state_file)
 {
     return gs_state_report(state_file);
+}
+
+GS_EXPORT int gpushim_summary(char *const state_files[], size_t count)
+{
+    return gs_state_summary(state_files, count);
 }

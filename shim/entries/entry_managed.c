@@ -7,6 +7,7 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "managed.h"
+#include "nvml.h"
 #include "pooled.h"
 #include "submissions.h"
 
@@ -17,6 +18,7 @@ GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,
     if (!state) {
         return gs_real()->cuMemAllocManaged(dptr, bytesize, flags);
     }
+    gs_nvml_note_managed();
     CUresult result = gs_managed_alloc(state, dptr, bytesize, flags);
     gs_leave();
     return result;

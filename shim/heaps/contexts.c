@@ -16,6 +16,7 @@
 #include "mutants.h"
 #include "state.h"
 #include "state_file.h"
+#include "nvml.h"
 
 void gs_contexts_init(struct gs_contexts *contexts)
 {
@@ -177,6 +178,7 @@ static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
     gs_epochs_init(&entry->epochs, &gs_context_marker, entry);
     note_device(state, device, entry->device);
     gs_limits_meet(state, entry->device);
+    gs_nvml_meet(entry->device);
     return entry;
 }
 

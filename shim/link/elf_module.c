@@ -340,6 +340,24 @@ enum gs_status gs_elf_startup_module(const char *soname, struct gs_module_ref *o
     return GS_ERR_NOT_FOUND;
 }
 
+void *gs_elf_next_symbol(const char *name)
+{
+    const struct link_map *map = first_module();
+    while (map && map->l_ld != _DYNAMIC) {
+        map = map->l_next;
+    }
+    for (map = map ? map->l_next : NULL; map; map = map->l_next) {
+        struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
+        const char *soname = gs_elf_soname(&module);
+        void *found = gs_elf_symbol(&module, name);
+        /* Behind it come libraries that were opened later, and may go. */
+        if (found || (soname && gs_elf_same_name(soname, "libc.so.6"))) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
 bool gs_elf_stands_before(const struct gs_module_ref *first,
                           const struct gs_module_ref *second)
 {

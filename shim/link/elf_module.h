@@ -39,6 +39,11 @@ enum gs_status gs_elf_module_named(const char *soname, bool prefix,
 enum gs_status gs_elf_startup_module(const char *soname,
                                      struct gs_module_ref *out) GS_MUST_USE;
 
+/* The next definition of a function behind the shim's own, in the libraries that were
+ * there when the program started, down to the C library; NULL if there is none. Like
+ * dlsym(RTLD_NEXT) there, but calls nothing. */
+void *gs_elf_next_symbol(const char *name);
+
 /* Was `first` loaded before `second`? Of what was there at the start that is the order in
  * which names are looked up: the program, the preloaded libraries as given, the others.
  */

@@ -50,13 +50,23 @@ static int try(const char *way, const char *path, char *name)
         return execle(path, name, "arrived", "a b", "", (char *)NULL, settings);
     if (strcmp(way, "fexecve") == 0)
         return fexecve(open(path, O_RDONLY | O_CLOEXEC), arguments, settings);
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
+    if (strcmp(way, "execveat") == 0)
+        return execveat(AT_FDCWD, path, arguments, settings, 0);
+    if (strcmp(way, "execveat_open") == 0)
+        return execveat(open(path, O_RDONLY | O_CLOEXEC), "", arguments, settings,
+                        AT_EMPTY_PATH);
+#else
+    if (strncmp(way, "execveat", 8) == 0)
+        return execve(path, arguments, settings);
+#endif
     app_fail("execs", "no such way");
 }
 
 static void try_missing(char *name)
 {
     static const char *const ways[] = {"execv", "execve", "execvp", "execvpe",
-                                       "execl", "execlp", "execle"};
+                                       "execl", "execlp", "execle", "execveat"};
 
     for (size_t i = 0; i < APP_COUNT(ways); i++) {
         int code = try(ways[i], MISSING, name);

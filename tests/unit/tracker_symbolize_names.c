@@ -3,6 +3,7 @@
  * hidden, C++; that stripped, replaced and missing files give module and offset and no
  * wrong name; and that a plug-in that was closed is still named.
  */
+#include "elf_file.h"
 #include "stacks.h"
 #include "symbolize.h"
 #include "tracker_stacks_fixtures.h"
@@ -134,6 +135,22 @@ Test(symbolize_names, unknown_build_is_taken_as_it_is)
     modules[1].build_id_len = 0;
     gs_symbolizer_resolve(symbolizer, requests, 2);
     cr_assert_str_eq(requests[1].result.function, "named_hidden");
+}
+
+/* One without a build id, and with the file it had when it was loaded, or another. */
+Test(symbolize_names, another_file_gives_no_names)
+{
+    capture_through(fixture_path("named.so"), "named_exported");
+    make_requests();
+    modules[1].build_id_len = 0;
+    modules[1].file_stamp = gs_elf_file_stamp(modules[1].path);
+    cr_assert_neq(modules[1].file_stamp, 0);
+    gs_symbolizer_resolve(symbolizer, requests, 2);
+    cr_assert_str_eq(requests[1].result.function, "named_hidden");
+    modules[1].file_stamp ^= 2;
+    gs_symbolizer_resolve(symbolizer, requests, 2);
+    cr_assert_null(requests[1].result.function);
+    cr_assert_str_eq(requests[1].result.module, "named.so");
 }
 
 Test(symbolize_names, missing_odd_and_foreign_files_are_unknown)

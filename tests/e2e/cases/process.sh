@@ -45,6 +45,60 @@ for way in shared static linked; do
   add_case "process vfork $way" vfork_case "$way"
 done
 
+# A child by _Fork, of which no handler is told. Where the program records into a file, its
+# pages are not the child's.
+# bare_fork_case WAY REPORTS [VARIABLE...]
+bare_fork_case() {
+  native native "$apps/barefork_$1"
+  preloaded shim "${@:3}" -- "$apps/barefork_$1"
+  expect_same native shim
+  grep -q 'no _Fork' native.out && skip "a C library with _Fork"
+  expect_clean shim.err "$2"
+}
+for way in shared static linked; do
+  add_case "process _Fork $way" bare_fork_case "$way" 2
+  add_case "process _Fork and a state file $way" bare_fork_case "$way" 2 \
+    GPUSHIM_STATE_FILE=state.%p
+done
+
+# What programs have that are started: by every way, the library or not.
+# children_case off: what is preloaded besides stays, and so do the variables.
+children_case() {
+  local way other=$apps/libnext.so
+
+  need_file "$other"
+  run_in shim LD_PRELOAD="$shim $other" GPUSHIM_FOLLOW_CHILDREN="$1" GPUSHIM_WORD=kept -- \
+    "$apps/children"
+  expect_status shim 0
+  expect_quiet shim
+  for way in execv execve execvp execvpe execl execlp execle fexecve execveat posix_spawn \
+    posix_spawnp system popen; do
+    if [[ $1 == off ]]; then
+      expect_count shim.out "^children: $way: LD_PRELOAD $other, the library is not there, GPUSHIM_WORD kept\$" 1
+    else
+      expect_count shim.out "^children: $way: LD_PRELOAD $shim $other, the library is there, GPUSHIM_WORD kept\$" 1
+    fi
+  done
+  expect_text shim.out '^children: syscall: .* the library is there, '
+}
+add_case "process children followed" children_case on
+add_case "process children not followed" children_case off
+
+# Nothing else is preloaded: the variable goes. A word that says neither: as ever.
+children_alone_case() {
+  preloaded shim GPUSHIM_FOLLOW_CHILDREN=off -- "$apps/children" execv
+  expect_text shim.out ': LD_PRELOAD unset, the library is not there'
+  preloaded bad GPUSHIM_FOLLOW_CHILDREN=never -- "$apps/children" execv
+  expect_text bad.out 'the library is there'
+  preloaded said GPUSHIM_FOLLOW_CHILDREN=never -- "$apps/pinned_shared"
+  expect_count said.err '^gpushim: GPUSHIM_FOLLOW_CHILDREN=never: not a switch' 1
+  preloaded vfork GPUSHIM_FOLLOW_CHILDREN=off -- "$apps/vfork_shared"
+  native native "$apps/vfork_shared"
+  expect_same native vfork
+  expect_clean vfork.err
+}
+add_case "process children not followed, alone" children_alone_case
+
 # ending_case END REPORTS: native status and output; that many reports, each with the leak.
 ending_case() {
   native native "$apps/oddities_static" "$1"
@@ -90,7 +144,8 @@ execs_case() {
   expect_count shim.err 'SUMMARY: gpushim: 0 errors, 128 KiB leaked in 1 allocation' 1
   expect_count shim.err '#0 hold .*execs[.]c:' 1
 }
-for way in execv execve execvp execvpe execl execlp execle fexecve missing; do
+for way in execv execve execvp execvpe execl execlp execle fexecve execveat execveat_open \
+  missing; do
   add_case "process $way" execs_case "$way"
 done
 

@@ -1,0 +1,163 @@
+/*
+ * child_env.c - takes this library out of LD_PRELOAD for programs that are started.
+ *
+ * The setting is read before main, for the program may start another one before its first
+ * CUDA call, or change its environment. A bad value is named at the first CUDA call, with
+ * those of all other variables, and means the default.
+ *
+ * Owns:  the setting.   Lock: immutable after the constructor.
+ */
+#include "child_env.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "log.h"
+#include "options_table.h"
+
+/* The room is on a stack: an environment beyond this is passed on as it is. */
+#define MOST_ENTRIES ((size_t)32768)
+#define MOST_BYTES   ((size_t)131072)
+
+#define PRELOAD "LD_PRELOAD="
+
+static char own_name[256]; /* "": programs that are started keep the library */
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+void gs_child_env_start(char *const *env)
+{
+    const struct gs_option *option = &gs_options_table[GS_OPTION_ROW_follow_children];
+    size_t length = strlen(option->name);
+    uint64_t follow;
+    Dl_info self;
+    for (; env && *env; env++) {
+        if (strncmp(*env, option->name, length) == 0 && (*env)[length] == '=') {
+            break;
+        }
+    }
+    if (!env || !*env || getauxval(AT_SECURE) ||
+        gs_option_parse(option, *env + length + 1, &follow) != GS_OK || follow) {
+        return;
+    }
+    if (dladdr(own_name, &self) && self.dli_fname) {
+        (void)snprintf(own_name, sizeof(own_name), "%s", base_name(self.dli_fname));
+    }
+}
+
+/* Where the next word of LD_PRELOAD's value ends; *at is set to its first character. */
+static const char *next_word(const char **at)
+{
+    *at += strspn(*at, ": ");
+    return *at + strcspn(*at, ": ");
+}
+
+static bool is_own(const char *own, const char *word, const char *end)
+{
+    const char *slash = memrchr(word, '/', (size_t)(end - word));
+    const char *name = slash ? slash + 1 : word;
+    size_t length = strlen(own);
+    return (size_t)(end - name) == length && memcmp(name, own, length) == 0;
+}
+
+/* The value of LD_PRELOAD, if `own` is in it; else NULL. */
+static const char *preloads(const char *own, const char *entry)
+{
+    if (strncmp(entry, PRELOAD, strlen(PRELOAD)) != 0) {
+        return NULL;
+    }
+    const char *word = entry + strlen(PRELOAD);
+    for (const char *end = next_word(&word); word < end;
+         word = end, end = next_word(&word)) {
+        if (is_own(own, word, end)) {
+            return entry + strlen(PRELOAD);
+        }
+    }
+    return NULL;
+}
+
+struct gs_child_env gs_child_env_measure_for(const char *own, char *const *env)
+{
+    static struct gs_log_limit told;
+    struct gs_child_env need = {.entries = 1, .bytes = 1};
+    size_t entries = 1;
+    size_t bytes = 0;
+    for (size_t i = 0; own && own[0] && env && env[i]; i++) {
+        entries++;
+        bytes += preloads(own, env[i]) ? strlen(env[i]) + 1 : 0;
+    }
+    if (bytes == 0) {
+        return need;
+    }
+    if (entries > MOST_ENTRIES || bytes > MOST_BYTES) {
+        gs_log_once(
+            &told, GS_LOG_WARN,
+            "GPUSHIM_FOLLOW_CHILDREN=off: an environment of %zu entries is passed "
+            "on as it is, with the library",
+            entries - 1);
+        return need;
+    }
+    need.own = own;
+    need.entries = entries;
+    need.bytes = bytes;
+    return need;
+}
+
+struct gs_child_env gs_child_env_measure(char *const *env)
+{
+    return gs_child_env_measure_for(own_name, env);
+}
+
+/* The entry without `own`, at `text`; returns its end, and `text` if no word is left. */
+static char *without(const char *own, const char *value, char *text)
+{
+    const char *word = value;
+    char *out = stpcpy(text, PRELOAD);
+    char *begin = out;
+    for (const char *end = next_word(&word); word < end;
+         word = end, end = next_word(&word)) {
+        if (is_own(own, word, end)) {
+            continue;
+        }
+        if (out > begin) {
+            *out++ = ':';
+        }
+        out = mempcpy(out, word, (size_t)(end - word));
+    }
+    if (out == begin) {
+        return text;
+    }
+    *out++ = '\0';
+    return out;
+}
+
+char *const *gs_child_env_make(const struct gs_child_env *need, char *const *env,
+                               char **entries, char *text)
+{
+    const char *text_end = text + need->bytes;
+    size_t count = 0;
+    if (!need->own) {
+        return env;
+    }
+    /* Bounded, for another thread may be changing it. */
+    for (; *env && count + 1 < need->entries; env++) {
+        const char *value = preloads(need->own, *env);
+        if (!value || strlen(*env) >= (size_t)(text_end - text)) {
+            entries[count++] = *env;
+            continue;
+        }
+        char *end = without(need->own, value, text);
+        if (end > text) {
+            entries[count++] = text;
+            text = end;
+        }
+    }
+    entries[count] = NULL;
+    return entries;
+}

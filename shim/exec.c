@@ -1,0 +1,319 @@
+/*
+ * exec.c - a process becomes another program (the exec family), makes one (posix_spawn),
+ * or a child that no handler is told of (_Fork).
+ *
+ * exec runs in vfork children, too, inside the parent's memory: there it forwards and
+ * touches nothing (gs_finish_report compares the process id). What it needs lies on the
+ * caller's stack.
+ *
+ * Owns:  the next functions.   Lock: none; idempotent writes of one word.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "child_env.h"
+#include "coverage.h"
+#include "elf_module.h"
+#include "finish.h"
+#include "linker.h"
+#include "state.h"
+#include "state_file.h"
+
+/* As <fcntl.h> and <unistd.h> of glibc 2.34 have them. */
+#ifndef AT_EMPTY_PATH
+#define AT_EMPTY_PATH 0x1000
+#endif
+extern int execveat(int dir, const char *path, char *const argv[], char *const envp[],
+                    int flags);
+extern pid_t _Fork(void); // NOLINT(bugprone-reserved-identifier): glibc's name
+
+typedef int execve_fn(const char *, char *const[], char *const[]);
+typedef int fexecve_fn(int, char *const[], char *const[]);
+typedef int execveat_fn(int, const char *, char *const[], char *const[], int);
+typedef int spawn_fn(pid_t *, const char *, const posix_spawn_file_actions_t *,
+                     const posix_spawnattr_t *, char *const[], char *const[]);
+typedef pid_t fork_fn(void);
+
+/* The next definitions behind the shim's, found when they are first called: without the
+ * loader's locks, which a forked child may never get. */
+enum next { EXECVE, EXECVPE, FEXECVE, EXECVEAT, SPAWN, SPAWNP, BARE_FORK };
+static struct {
+    char name[16];
+    void *found; /* atomic; NULL: not looked for, or not in this C library */
+} nexts[] = {
+    [EXECVE] = {"execve", NULL},     [EXECVPE] = {"execvpe", NULL},
+    [FEXECVE] = {"fexecve", NULL},   [EXECVEAT] = {"execveat", NULL},
+    [SPAWN] = {"posix_spawn", NULL}, [SPAWNP] = {"posix_spawnp", NULL},
+    [BARE_FORK] = {"_Fork", NULL},
+};
+
+static void *next(enum next which)
+{
+    void *found = __atomic_load_n(&nexts[which].found, __ATOMIC_RELAXED);
+    if (!found) {
+        found = gs_elf_next_symbol(nexts[which].name);
+        if (!found) { /* the shim itself was opened later */
+            found = gs_linker_next(nexts[which].name);
+        }
+        __atomic_store_n(&nexts[which].found, found, __ATOMIC_RELAXED);
+    }
+    return found;
+}
+
+__attribute__((constructor)) static void read_setting(void)
+{
+    gs_child_env_start(environ);
+}
+
+/* ---- what comes before and after --------------------------------------------------- */
+
+/* A program that becomes another loses its device memory: what it held is reported. If
+ * the exec fails it goes on, and reports again when it ends. */
+static void before_exec(const char *path)
+{
+    if (gs_state_peek() && path) {
+        char ending[128];
+        snprintf(ending, sizeof(ending), "exec %.100s", path);
+        (void)gs_finish_report(ending, true);
+    }
+    gs_coverage_flush();
+}
+
+/* It has failed: the program goes on, and is not at its end. In a child by vfork that is
+ * not this process's to say. */
+static int after_exec(int result)
+{
+    if (gs_finish_due()) {
+        gs_state_file_ending("");
+    }
+    return result;
+}
+
+/* Whether exec would find a file: of a missing one nothing is reported. */
+static bool can_run(const char *path)
+{
+    struct stat info;
+    return path && stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
+           access(path, X_OK) == 0;
+}
+
+/* The same below a folder; with AT_EMPTY_PATH and no name, of what is open itself. */
+static bool can_run_at(int dir, const char *path, int flags)
+{
+    struct stat info;
+    if (!path ||
+        fstatat(dir, path, &info, flags & (AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)) ||
+        !S_ISREG(info.st_mode)) {
+        return false;
+    }
+    return path[0] ? faccessat(dir, path, X_OK, 0) == 0 : (info.st_mode & 0111) != 0;
+}
+
+/* The same along PATH, as execvp searches it. */
+static bool can_find(const char *file)
+{
+    const char *path = getenv("PATH"); /* NOLINT(concurrency-mt-unsafe): as execvp does */
+    if (!file || strchr(file, '/') || !path) {
+        return can_run(file);
+    }
+    while (*path) {
+        char candidate[4096];
+        size_t length = strcspn(path, ":");
+        int written = snprintf(candidate, sizeof(candidate), "%.*s%s%s", (int)length,
+                               path, length ? "/" : "", file);
+        if (written > 0 && (size_t)written < sizeof(candidate) && can_run(candidate)) {
+            return true;
+        }
+        path += length + (path[length] == ':');
+    }
+    return false;
+}
+
+static int run_file(const char *path, char *const argv[], char *const envp[])
+{
+    execve_fn *real_execve = (execve_fn *)next(EXECVE);
+    const struct gs_child_env need = gs_child_env_measure(envp);
+    char *entries[need.entries];
+    char text[need.bytes];
+    if (gs_state_peek() && can_run(path)) {
+        before_exec(path);
+    }
+    envp = gs_child_env_make(&need, envp, entries, text);
+    return after_exec(real_execve ? real_execve(path, argv, envp)
+                                  : (int)syscall(SYS_execve, path, argv, envp));
+}
+
+static int run_in_path(const char *file, char *const argv[], char *const envp[])
+{
+    execve_fn *real_execvpe = (execve_fn *)next(EXECVPE);
+    const struct gs_child_env need = gs_child_env_measure(envp);
+    char *entries[need.entries];
+    char text[need.bytes];
+    if (gs_state_peek() && can_find(file)) {
+        before_exec(file);
+    }
+    envp = gs_child_env_make(&need, envp, entries, text);
+    return after_exec(real_execvpe ? real_execvpe(file, argv, envp)
+                                   : (int)syscall(SYS_execve, file, argv, envp));
+}
+
+/* ---- exec ---------------------------------------------------------------------------
+ */
+
+GS_EXPORT int execve(const char *path, char *const argv[], char *const envp[])
+{
+    return run_file(path, argv, envp);
+}
+
+GS_EXPORT int execv(const char *path, char *const argv[])
+{
+    return run_file(path, argv, environ);
+}
+
+GS_EXPORT int execvp(const char *file, char *const argv[])
+{
+    return run_in_path(file, argv, environ);
+}
+
+GS_EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
+{
+    return run_in_path(file, argv, envp);
+}
+
+GS_EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
+{
+    fexecve_fn *real_fexecve = (fexecve_fn *)next(FEXECVE);
+    const struct gs_child_env need = gs_child_env_measure(envp);
+    char *entries[need.entries];
+    char text[need.bytes];
+    if (gs_state_peek()) {
+        before_exec("(file descriptor)");
+    }
+    envp = gs_child_env_make(&need, envp, entries, text);
+    return after_exec(
+        real_fexecve ? real_fexecve(fd, argv, envp)
+                     : (int)syscall(SYS_execveat, fd, "", argv, envp, AT_EMPTY_PATH));
+}
+
+GS_EXPORT int execveat(int dir, const char *path, char *const argv[], char *const envp[],
+                       int flags)
+{
+    execveat_fn *real_execveat = (execveat_fn *)next(EXECVEAT);
+    const struct gs_child_env need = gs_child_env_measure(envp);
+    char *entries[need.entries];
+    char text[need.bytes];
+    if (gs_state_peek() && can_run_at(dir, path, flags)) {
+        before_exec(path[0] ? path : "(file descriptor)");
+    }
+    envp = gs_child_env_make(&need, envp, entries, text);
+    return after_exec(real_execveat
+                          ? real_execveat(dir, path, argv, envp, flags)
+                          : (int)syscall(SYS_execveat, dir, path, argv, envp, flags));
+}
+
+/* The words of an execl: how many, with `first` and without the NULL. */
+static size_t count_words(const char *first, va_list *words)
+{
+    size_t count = 0;
+    for (const char *word = first; word; word = va_arg(*words, const char *)) {
+        count++;
+    }
+    return count;
+}
+
+/* Copies the words and the NULL; the array lies on the caller's stack (vfork). */
+static void copy_words(char **argv, size_t count, const char *first, va_list *words)
+{
+    const char *word = first;
+    for (size_t i = 0; i < count; i++) {
+        argv[i] = (char *)(uintptr_t)word;
+        word = va_arg(*words, const char *);
+    }
+    argv[count] = NULL;
+}
+
+GS_EXPORT int execl(const char *path, const char *arg, ...)
+{
+    va_list words;
+    va_start(words, arg);
+    size_t count = count_words(arg, &words);
+    va_end(words);
+    char *argv[count + 1];
+    va_start(words, arg);
+    copy_words(argv, count, arg, &words);
+    va_end(words);
+    return run_file(path, argv, environ);
+}
+
+GS_EXPORT int execlp(const char *file, const char *arg, ...)
+{
+    va_list words;
+    va_start(words, arg);
+    size_t count = count_words(arg, &words);
+    va_end(words);
+    char *argv[count + 1];
+    va_start(words, arg);
+    copy_words(argv, count, arg, &words);
+    va_end(words);
+    return run_in_path(file, argv, environ);
+}
+
+GS_EXPORT int execle(const char *path, const char *arg, ...)
+{
+    va_list words;
+    va_start(words, arg);
+    size_t count = count_words(arg, &words);
+    va_end(words);
+    char *argv[count + 1];
+    va_start(words, arg);
+    copy_words(argv, count, arg, &words);
+    /* After the words and their NULL comes the environment. */
+    char *const *envp = va_arg(words, char *const *);
+    va_end(words);
+    return run_file(path, argv, envp);
+}
+
+/* ---- children -----------------------------------------------------------------------
+ */
+
+GS_EXPORT int posix_spawn(pid_t *pid, const char *path,
+                          const posix_spawn_file_actions_t *actions,
+                          const posix_spawnattr_t *attributes, char *const argv[],
+                          char *const envp[])
+{
+    spawn_fn *real_spawn = (spawn_fn *)next(SPAWN);
+    const struct gs_child_env need = gs_child_env_measure(envp);
+    char *entries[need.entries];
+    char text[need.bytes];
+    envp = gs_child_env_make(&need, envp, entries, text);
+    return real_spawn ? real_spawn(pid, path, actions, attributes, argv, envp) : ENOSYS;
+}
+
+GS_EXPORT int posix_spawnp(pid_t *pid, const char *file,
+                           const posix_spawn_file_actions_t *actions,
+                           const posix_spawnattr_t *attributes, char *const argv[],
+                           char *const envp[])
+{
+    spawn_fn *real_spawnp = (spawn_fn *)next(SPAWNP);
+    const struct gs_child_env need = gs_child_env_measure(envp);
+    char *entries[need.entries];
+    char text[need.bytes];
+    envp = gs_child_env_make(&need, envp, entries, text);
+    return real_spawnp ? real_spawnp(pid, file, actions, attributes, argv, envp) : ENOSYS;
+}
+
+/* A fork without handlers, which may be called by a signal handler. A C library without
+ * it has only the other one. */
+GS_EXPORT pid_t _Fork(void) // NOLINT(bugprone-reserved-identifier)
+{
+    fork_fn *real_bare_fork = (fork_fn *)next(BARE_FORK);
+    return real_bare_fork ? gs_state_bare_fork(real_bare_fork) : fork();
+}

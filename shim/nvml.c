@@ -1,0 +1,344 @@
+/*
+ * nvml.c - asks NVIDIA's management library what this process takes of each device.
+ *
+ * Of the calls that list processes the two oldest are used: the form of the third's
+ * answers has changed under its name.
+ *
+ * When a process ends, the driver takes its contexts down in exit handlers of its own. So
+ * the question is put in a handler that is registered later than those, and runs before.
+ *
+ * Owns:  the answers.   Lock: none; one asker at a time (`busy`), and the thread that
+ * asks publishes by release.   Source: NVML API Reference Guide
+ */
+#include "nvml.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "linker.h"
+#include "loader_gate.h"
+#include "log.h"
+#include "own_thread.h"
+#include "platform.h"
+#include "real.h"
+#include "state.h"
+
+#define PATIENCE_MS 2000u
+#define MOST        1024u /* processes on a device */
+
+/* Inode of the first process namespace (linux/proc_ns.h): there numbers are the host's.
+ */
+#define FIRST_PID_NAMESPACE 0xEFFFFFFCu
+
+#define SUCCESS       0
+#define NOT_AVAILABLE UINT64_MAX
+#define NO_INSTANCE   UINT32_MAX
+
+struct process_old {
+    unsigned pid;
+    unsigned long long used_bytes;
+};
+
+struct process {
+    unsigned pid;
+    unsigned long long used_bytes;
+    unsigned gpu_instance, compute_instance; /* NO_INSTANCE, or 0 from those without */
+};
+
+typedef int init_fn(void);
+typedef int by_bus_fn(const char *bus, void **device);
+typedef int list_fn(void *device, unsigned *count, void *list);
+
+bool gs_nvml_wanted;  /* immutable after start-up */
+bool gs_nvml_managed; /* atomic */
+
+static struct {
+    init_fn *init;
+    by_bus_fn *by_bus;
+    list_fn *list, *list_old;
+} nvml; /* the asking thread's */
+
+static struct {
+    char bus[GS_MAX_DEVICES][32]; /* written before `known`, which is atomic */
+    bool known[GS_MAX_DEVICES];
+    bool handler_set; /* atomic */
+    bool busy;        /* atomic */
+    bool given_up;    /* atomic: a thread has not come back */
+    bool final;       /* atomic: the process ends */
+    bool done;        /* atomic: the thread has */
+    const char *problem;
+    uint64_t used[GS_MAX_DEVICES]; /* NOT_AVAILABLE: no answer */
+    uint64_t rest[GS_MAX_DEVICES];
+} account;
+
+static void say(int ordinal, const char *why)
+{
+    gs_log_line(GS_LOG_INFO,
+                "GPU %d: %s: memory that no call accounts for is not reported", ordinal,
+                why);
+}
+
+void gs_nvml_start(const struct gs_options *options)
+{
+    gs_nvml_wanted = options->nvml;
+    for (size_t i = 0; i < GS_MAX_DEVICES; i++) {
+        account.rest[i] = NOT_AVAILABLE;
+    }
+}
+
+/* ---- asking --------------------------------------------------------------------------
+ */
+
+static const char *load(void)
+{
+    gs_dlsym_fn *find = gs_linker_dlsym();
+    if (nvml.init) {
+        return NULL;
+    }
+    if (!find || !gs_loader_enter()) {
+        return "the process forks";
+    }
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
+    gs_loader_leave();
+    if (!library) {
+        return "there is no libnvidia-ml.so.1";
+    }
+    nvml.by_bus = (by_bus_fn *)find(library, "nvmlDeviceGetHandleByPciBusId_v2");
+    nvml.list = (list_fn *)find(library, "nvmlDeviceGetComputeRunningProcesses_v2");
+    nvml.list_old = (list_fn *)find(library, "nvmlDeviceGetComputeRunningProcesses");
+    init_fn *init = (init_fn *)find(library, "nvmlInit_v2");
+    if (!init || !nvml.by_bus || (!nvml.list && !nvml.list_old) || init() != SUCCESS) {
+        return "libnvidia-ml.so.1 does not answer";
+    }
+    nvml.init = init;
+    return NULL;
+}
+
+/* Of all entries with our number; NOT_AVAILABLE where one has no figure of a whole
+ * device. */
+static uint64_t used_by(unsigned pid, const struct process *list, unsigned count)
+{
+    uint64_t sum = 0;
+    bool found = false;
+    for (unsigned i = 0; i < count; i++) {
+        if (list[i].pid != pid) {
+            continue;
+        }
+        if (list[i].used_bytes == NOT_AVAILABLE ||
+            (list[i].gpu_instance != NO_INSTANCE && list[i].gpu_instance != 0)) {
+            return NOT_AVAILABLE;
+        }
+        sum += list[i].used_bytes;
+        found = true;
+    }
+    return found ? sum : NOT_AVAILABLE;
+}
+
+static uint64_t ask_device(const char *bus, unsigned pid)
+{
+    static struct process list[MOST];
+    static struct process_old old[MOST];
+    void *device = NULL;
+    unsigned count = MOST;
+    if (nvml.by_bus(bus, &device) != SUCCESS) {
+        return NOT_AVAILABLE;
+    }
+    if (nvml.list && nvml.list(device, &count, list) == SUCCESS) {
+        return used_by(pid, list, count < MOST ? count : MOST);
+    }
+    count = MOST;
+    if (!nvml.list_old || nvml.list_old(device, &count, old) != SUCCESS) {
+        return NOT_AVAILABLE;
+    }
+    count = count < MOST ? count : MOST;
+    for (unsigned i = 0; i < count; i++) {
+        list[i] = (struct process){.pid = old[i].pid, .used_bytes = old[i].used_bytes};
+    }
+    return used_by(pid, list, count);
+}
+
+static void *body(void *unused)
+{
+    (void)unused;
+    gs_thread.depth = 1;
+    account.problem = load();
+    for (size_t i = 0; i < GS_MAX_DEVICES; i++) {
+        bool known = __atomic_load_n(&account.known[i], __ATOMIC_ACQUIRE);
+        account.used[i] = known && !account.problem
+                              ? ask_device(account.bus[i], (unsigned)getpid())
+                              : NOT_AVAILABLE;
+    }
+    __atomic_store_n(&account.done, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static bool asked_in_time(void)
+{
+    const struct timespec step = {.tv_nsec = 1000000};
+    __atomic_store_n(&account.done, false, __ATOMIC_RELAXED);
+    if (!gs_own_thread(body)) {
+        return false;
+    }
+    for (unsigned i = 0; i < PATIENCE_MS; i++) {
+        if (__atomic_load_n(&account.done, __ATOMIC_ACQUIRE)) {
+            return true;
+        }
+        nanosleep(&step, NULL);
+    }
+    return false;
+}
+
+/* ---- what is left --------------------------------------------------------------------
+ */
+
+static bool anything_live(const struct gs_state *state)
+{
+    struct gs_tracker_totals totals;
+    for (int i = 0; i < GS_MAX_DEVICES; i++) {
+        gs_tracker_get_totals(state->tracker, i, &totals);
+        if (totals.live_count > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint64_t rest_of(const struct gs_state *state, int ordinal, uint64_t used)
+{
+    struct gs_tracker_totals totals;
+    struct gs_pool_stats stats = {0};
+    gs_tracker_get_totals(state->tracker, ordinal, &totals);
+    if (state->pool) {
+        gs_pool_stats(state->pool, ordinal, &stats);
+    }
+    uint64_t busy = stats.used_bytes + stats.pending_bytes;
+    uint64_t idle = stats.reserved_bytes > busy ? stats.reserved_bytes - busy : 0;
+    uint64_t known = totals.live_bytes + idle + stats.pending_bytes;
+    return used >= known ? used - known : NOT_AVAILABLE;
+}
+
+static void take_answers(const struct gs_state *state)
+{
+    for (int i = 0; i < GS_MAX_DEVICES; i++) {
+        account.rest[i] = account.used[i] == NOT_AVAILABLE
+                              ? NOT_AVAILABLE
+                              : rest_of(state, i, account.used[i]);
+        if (account.rest[i] == NOT_AVAILABLE &&
+            __atomic_load_n(&account.known[i], __ATOMIC_ACQUIRE)) {
+            say(i, account.problem ? account.problem
+                   : account.used[i] == NOT_AVAILABLE
+                       ? "NVML has no figure for this process"
+                       : "NVML says that it is less than is known of");
+        }
+    }
+}
+
+void gs_nvml_ask(struct gs_state *state)
+{
+    if (!gs_nvml_wanted || !state->tracker ||
+        !__atomic_load_n(&account.handler_set, __ATOMIC_ACQUIRE) ||
+        __atomic_load_n(&account.final, __ATOMIC_ACQUIRE) ||
+        __atomic_load_n(&account.given_up, __ATOMIC_ACQUIRE) || !anything_live(state) ||
+        __atomic_exchange_n(&account.busy, true, __ATOMIC_ACQ_REL)) {
+        return;
+    }
+    if (asked_in_time()) {
+        take_answers(state);
+    } else {
+        __atomic_store_n(&account.given_up, true, __ATOMIC_RELEASE);
+        for (size_t i = 0; i < GS_MAX_DEVICES; i++) {
+            account.rest[i] = NOT_AVAILABLE;
+        }
+        gs_log_line(
+            GS_LOG_WARN,
+            "GPUSHIM_NVML=on: libnvidia-ml.so.1 has not answered within %u ms and "
+            "is not asked any more",
+            PATIENCE_MS);
+    }
+    __atomic_store_n(&account.busy, false, __ATOMIC_RELEASE);
+}
+
+bool gs_nvml_rest(int ordinal, uint64_t *bytes)
+{
+    if (!gs_nvml_wanted || ordinal < 0 || ordinal >= GS_MAX_DEVICES ||
+        account.rest[ordinal] == NOT_AVAILABLE ||
+        __atomic_load_n(&gs_nvml_managed, __ATOMIC_RELAXED)) {
+        return false;
+    }
+    *bytes = account.rest[ordinal];
+    return true;
+}
+
+static void at_exit(void)
+{
+    struct gs_state *state = gs_state_peek();
+    if (state && state->pid == getpid() && gs_thread.depth == 0) {
+        gs_nvml_ask(state);
+        __atomic_store_n(&account.final, true, __ATOMIC_RELEASE);
+    }
+}
+
+/* ---- which devices -------------------------------------------------------------------
+ */
+
+/* NULL: its figures are this process's. */
+static const char *unfit(int ordinal)
+{
+    struct gs_platform platform = gs_platform_read(ordinal, "", environ);
+    struct stat info;
+    if (platform.integrated || platform.wsl) {
+        return "NVML has no figures here";
+    }
+    if (platform.mps) {
+        return "under MPS NVML's figures are the server's";
+    }
+    if (platform.mig) {
+        return "NVML's figures are not a MIG slice's";
+    }
+    if (stat("/proc/self/ns/pid", &info) != 0 || info.st_ino != FIRST_PID_NAMESPACE) {
+        return "NVML has other numbers for the processes of a container";
+    }
+    return NULL;
+}
+
+void gs_nvml_meet(int ordinal)
+{
+    const struct gs_real *real = gs_real();
+    if (!gs_nvml_wanted || ordinal < 0 || ordinal >= GS_MAX_DEVICES - 1 ||
+        __atomic_load_n(&account.known[ordinal], __ATOMIC_ACQUIRE)) {
+        return;
+    }
+    const char *why = unfit(ordinal);
+    char bus[sizeof(account.bus[0])] = "";
+    if (!why && (!real->cuDeviceGetPCIBusId ||
+                 real->cuDeviceGetPCIBusId(bus, sizeof(bus), ordinal) != CUDA_SUCCESS)) {
+        why = "its bus is not known";
+    }
+    if (why) {
+        say(ordinal, why);
+        return;
+    }
+    memcpy(account.bus[ordinal], bus, sizeof(bus));
+    __atomic_store_n(&account.known[ordinal], true, __ATOMIC_RELEASE);
+    if (!__atomic_exchange_n(&account.handler_set, true, __ATOMIC_ACQ_REL)) {
+        (void)atexit(at_exit);
+    }
+}
+
+void gs_nvml_reset(void)
+{
+    bool handler_set = account.handler_set;
+    memset(&account, 0, sizeof(account));
+    memset(&nvml, 0, sizeof(nvml));
+    account.handler_set = handler_set;
+    for (size_t i = 0; i < GS_MAX_DEVICES; i++) {
+        account.rest[i] = NOT_AVAILABLE;
+    }
+    gs_nvml_wanted = false;
+    gs_nvml_managed = false;
+}

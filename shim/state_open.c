@@ -1,0 +1,122 @@
+/*
+ * state_open.c - reads a state file whole, and sees whether its process is there yet.
+ * Owns:  the reader's settings.   Lock: none; one thread reads.
+ */
+#include "state_open.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "leak_rules.h"
+#include "log.h"
+#include "outputs.h"
+#include "record.h"
+#include "state_file.h"
+
+/* The whole file, from malloc; it may be growing. NULL: *problem says why. */
+static char *read_file(const char *path, size_t *length, const char **problem)
+{
+    struct stat info = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    *problem = NULL;
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        *problem = errno == ENOENT ? "no such file" : gs_log_error_text(errno);
+    } else if (!S_ISREG(info.st_mode)) {
+        *problem = "not a regular file";
+    }
+    size_t size = *problem ? 0 : (size_t)info.st_size;
+    /* Laid out as it was: what is in it has an alignment. */
+    char *bytes =
+        *problem ? NULL : aligned_alloc(4096, gs_round_up(size + 1, (size_t)4096));
+    if (!*problem && !bytes) {
+        *problem = gs_status_text(GS_ERR_HOST_NOMEM);
+    }
+    *length = 0;
+    while (bytes && *length < size) {
+        ssize_t got = read(fd, bytes + *length, size - *length);
+        if (got == 0) {
+            break;
+        }
+        if (got < 0 && errno != EINTR) {
+            *problem = gs_log_error_text(errno);
+            break;
+        }
+        *length += got > 0 ? (size_t)got : 0;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (*problem) {
+        free(bytes);
+        return NULL;
+    }
+    return bytes;
+}
+
+/* Whether it is there yet, and not another one of its number. */
+static bool runs(const struct gs_state_process *process)
+{
+    char boot[sizeof(process->boot)];
+    uint64_t start;
+    gs_boot_id(boot, sizeof(boot));
+    return process->ending[0] == '\0' && strcmp(boot, process->boot) == 0 &&
+           process->pid > 0 && gs_process_start(process->pid, &start) == GS_OK &&
+           start == process->pid_start;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+const struct gs_options *gs_state_settings(void)
+{
+    static struct gs_options options;
+    static struct gs_options_notes notes;
+    static bool loaded;
+    if (!loaded) {
+        gs_options_load(&options, environ, false, &notes);
+        gs_log_open(options.log_file, options.verbose);
+        gs_log_text(notes.text, notes.length);
+        gs_outputs_open(&options);
+        gs_rules_start(&options);
+        loaded = true;
+    }
+    return &options;
+}
+
+bool gs_state_open(const char *path, struct gs_state_open *out)
+{
+    struct gs_state_read_config config = {
+        .version = GPUSHIM_VERSION,
+        .layout = gs_state_layout(GPUSHIM_VERSION, gs_api_names(), GS_API_COUNT),
+        .api_names = gs_api_names(),
+        .api_count = GS_API_COUNT};
+    const char *problem;
+    size_t length = 0;
+    out->bytes = read_file(path, &length, &problem);
+    if (out->bytes && gs_state_read_header(out->bytes, length, &config, &out->header,
+                                           &problem) == GS_OK) {
+        out->running = runs(&out->header.process);
+        config.now_ns = out->running ? now_ns() : 0;
+        if (gs_state_read(out->bytes, length, &config, &out->found, &problem) == GS_OK) {
+            return true;
+        }
+    }
+    gs_log_line(GS_LOG_ERROR, "%.600s: %s; no report", path, problem);
+    free(out->bytes);
+    return false;
+}
+
+void gs_state_close(struct gs_state_open *state)
+{
+    gs_state_found_free(&state->found);
+    free(state->bytes);
+}

@@ -1,0 +1,124 @@
+/*
+ * state_summary.c - a line for each of several state files, and one for all: what the
+ * launcher writes at the end of a run with --summary.
+ *
+ * Owns:  nothing.   Lock: none; one thread reads and writes.   Design: docs/state.md
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "finish.h"
+#include "leak_rules.h"
+#include "log.h"
+#include "report.h"
+#include "state_file.h"
+#include "state_open.h"
+#include "text.h"
+
+#define ENDING_WIDTH 23 /* "ended without a report" and a space */
+
+/* Of one process, or of all. */
+struct line {
+    uint64_t peak_bytes; /* of the device that had most at once */
+    uint64_t allocs;
+    struct gs_report_summary summary;
+};
+
+static void find_line(const struct gs_state_open *state, const struct gs_options *options,
+                      struct line *out)
+{
+    struct gs_symbolizer *symbolizer = NULL;
+    struct gs_symbolizer_config symbols = {.lines = options->symbolize,
+                                           .timeout_ms = options->symbolize_timeout_ms};
+    *out = (struct line){0};
+    for (int row = GS_TOTALS_FIRST; row < GS_MAX_DEVICES; row++) {
+        struct gs_tracker_totals totals;
+        gs_tracker_get_totals(state->found.tracker, row, &totals);
+        out->allocs += totals.allocs;
+        if (row >= 0 && totals.peak_bytes > out->peak_bytes) {
+            out->peak_bytes = totals.peak_bytes;
+        }
+    }
+    if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
+        symbolizer = NULL;
+    }
+    const struct gs_report_config config = {
+        .running = state->running,
+        .min_leak_bytes = options->leak_min_bytes,
+        .runtime_names = gs_runtime_names,
+        .runtime_name_count = gs_runtime_name_count,
+        .symbolizer = symbolizer,
+        .suppressions = gs_rules(),
+    };
+    gs_report_write(state->found.tracker, &config, NULL, &out->summary);
+    gs_symbolizer_destroy(symbolizer);
+}
+
+/* Up to its last column; what follows is the caller's. */
+static void write_line(const char *process, const char *rank, const struct line *line)
+{
+    char peak[24], leaked[24], allocs[32], errors[32];
+    printf("gpushim: %9s %5s %10s %10s %12s %7s", process, rank,
+           gs_text_bytes(line->peak_bytes, peak),
+           gs_text_bytes(line->summary.leaked_bytes, leaked),
+           gs_text_count(line->allocs, allocs),
+           gs_text_count(line->summary.errors, errors));
+}
+
+static void write_process(const struct gs_state_open *state, const struct line *line)
+{
+    const struct gs_state_process *process = &state->header.process;
+    char number[24], rank[16] = "-", command[sizeof(process->command)];
+    snprintf(number, sizeof(number), "%lld", (long long)process->pid);
+    if (process->rank >= 0) {
+        snprintf(rank, sizeof(rank), "%d", process->rank);
+    }
+    for (size_t i = 0; i < sizeof(command); i++) { /* of a file: anything may be in it */
+        char c = process->command[i];
+        command[i] = (char)((unsigned char)c < ' ' && c ? '?' : c);
+    }
+    command[sizeof(command) - 1] = '\0';
+    write_line(number, rank, line);
+    printf("  %-*s%s\n", ENDING_WIDTH,
+           process->ending[0] ? process->ending
+           : state->running   ? "runs"
+                              : "ended without a report",
+           command);
+}
+
+int gs_state_summary(char *const files[], size_t count)
+{
+    const struct gs_options *options = gs_state_settings();
+    struct line all = {0};
+    unsigned processes = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct gs_state_open state;
+        struct line line;
+        if (!gs_state_open(files[i], &state)) {
+            continue;
+        }
+        find_line(&state, options, &line);
+        if (processes++ == 0) {
+            printf("gpushim: %9s %5s %10s %10s %12s %7s  %-*s%s\n", "process", "rank",
+                   "peak", "leaked", "allocs", "errors", ENDING_WIDTH, "ending",
+                   "command");
+        }
+        write_process(&state, &line);
+        all.peak_bytes =
+            line.peak_bytes > all.peak_bytes ? line.peak_bytes : all.peak_bytes;
+        all.allocs += line.allocs;
+        all.summary.leaked_bytes += line.summary.leaked_bytes;
+        all.summary.errors += line.summary.errors;
+        gs_state_close(&state);
+    }
+    if (processes > 1) {
+        write_line("all", "", &all);
+        printf("\n");
+    }
+    if (fflush(stdout) != 0) {
+        gs_log_line(GS_LOG_ERROR, "the summary cannot be written: %s",
+                    gs_log_error_text(errno));
+        return 1;
+    }
+    return processes == count ? 0 : 1;
+}

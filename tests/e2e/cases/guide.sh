@@ -1,0 +1,56 @@
+# shellcheck shell=bash disable=SC2154,SC2016
+# SC2154: what lib.sh sets; SC2016: words for sed
+#
+# guide.sh - the commands of docs/guide.md still print what stands there: the same lines in
+# the same order, but for numbers, names of hosts and what the page leaves out.
+
+# guide_form: each number is N, each time T, each run of spaces one; no host, no path. What
+# the programs print themselves comes where their buffers are written.
+guide_form() {
+  grep -vE '^(leaky|pipeline|growing|interim|killed): ' | sed -E 's/host [^ ]+/host H/; s/[0-9a-f]{16}$/N/; s/0x[0-9a-f]+/N/g
+    s/gpushim [0-9.]+: [^ ]*\//gpushim N: /
+    s/[0-9]+([.,][0-9]+)*/N/g; s/\bN(ms|us|s|m)(N(ms|s))?\b/T/g; s/(KiB|MiB|GiB)/B/g
+    s/ +/ /g'
+}
+
+# guide_compare EXPECTED FOUND: each expected line comes, behind the one before it, at once
+# where no "..." stands between them.
+guide_compare() {
+  awk -v expected="$1" '
+    BEGIN { while ((getline line < expected) > 0) want[++n] = line; at = 1 }
+    at <= n && want[at] == "..." { skipping = 1; at++ }
+    at <= n && $0 == want[at] { at++; skipping = 0; started = 1; next }
+    at <= n && !skipping && started { exit }
+    END { if (at <= n && want[at] == "...") at++
+          if (at <= n) { print "not found: " want[at]; exit 1 } }' "$2"
+}
+
+# One code block of the page at a time, in one folder.
+guide_case() {
+  local block=0 line
+
+  need python3
+  python3 -c 'import sys; sys.exit(not (3, 8) <= sys.version_info < (3, 14))' ||
+    skip "CPython 3.8 to 3.13"
+  need addr2line
+  for line in interim_linked growing_shared killed_shared leaky_shared pipeline_shared; do
+    need_file "$apps/$line"
+    ln -s "$apps/$line" .
+  done
+  sed -n '/^```python$/,/^```$/p' "$sources/docs/guide.md" | grep -v '^```' >model.py
+  [[ -s model.py ]] || fail "the page has no program"
+  awk '/^```sh$/ { n++; inside = 1; next } /^```$/ { inside = 0 }
+       inside { print > ("block" n) }' "$sources/docs/guide.md"
+  for block in block*; do
+    sed -n 's/^\$ //p' "$block" >commands
+    grep -v '^\$ ' "$block" | guide_form >expected
+    run_in "$block" PATH="$sources/scripts:$PATH" GPUSHIM_LIBRARY="$shim" CUDASIM_MEMORY=512M \
+      CUDASIM_DEVICES=1 -- bash -c "exec 2>&1; . ./commands"
+    guide_form <"$block.out" >found
+    guide_compare expected found && continue
+    cat "$block.out"
+    fail "$block of docs/guide.md prints something else"
+  done
+  [[ $(echo block*) == *block8* ]] || fail "fewer blocks than the page has"
+}
+add_case "guide" guide_case

@@ -1,0 +1,113 @@
+/*
+ * nvml.c - libnvidia-ml.so.1 over the simulated device: what this process takes of it.
+ *
+ * Answers the few public functions that libgpushim asks: the memory in use by the
+ * device's own books, and NVMLSIM_OVERHEAD bytes for contexts and modules. NVMLSIM_FAULT
+ * says what is wrong with it: init, hang, pid (another process's number), none (no
+ * figure), mig, little (less than is in use). Signatures and codes are those of nvml.h;
+ * all else is not there.
+ *
+ * Owns: nothing.   Lock: none.
+ */
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NVML          __attribute__((visibility("default"))) int
+#define SUCCESS       0
+#define INVALID       2
+#define NO_PERMISSION 4
+#define TOO_SMALL     7
+
+struct process {
+    unsigned pid;
+    unsigned long long used_bytes;
+    unsigned gpu_instance, compute_instance;
+};
+
+NVML nvmlInit_v2(void);
+NVML nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device);
+NVML nvmlDeviceGetComputeRunningProcesses_v2(void *device, unsigned *count,
+                                             struct process *list);
+
+static int has_fault(const char *name)
+{
+    const char *fault = getenv("NVMLSIM_FAULT"); /* NOLINT(concurrency-mt-unsafe) */
+
+    return fault && strcmp(fault, name) == 0;
+}
+
+NVML nvmlInit_v2(void)
+{
+    while (has_fault("hang"))
+        sleep(1000); /* NOLINT(concurrency-mt-unsafe) */
+    return has_fault("init") ? NO_PERMISSION : SUCCESS;
+}
+
+/* A handle is the device's number and one. */
+NVML nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device)
+{
+    unsigned bus =
+        bus_id && strlen(bus_id) > 5 ? (unsigned)strtoul(bus_id + 5, NULL, 16) : 0;
+
+    if (bus == 0 || !device)
+        return INVALID;
+    *device = (void *)(uintptr_t)bus;
+    return SUCCESS;
+}
+
+/* Memory in use on the device, by cuMemGetInfo in its primary context. */
+static size_t used_on(CUdevice device)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    CUresult (*retain)(CUcontext *, CUdevice);
+    CUresult (*release)(CUdevice);
+    CUresult (*push)(CUcontext);
+    CUresult (*pop)(CUcontext *);
+    CUresult (*info)(size_t *, size_t *);
+    CUcontext context;
+    size_t free_bytes = 0, total = 0;
+
+    if (!driver)
+        return 0;
+    *(void **)&retain = dlsym(driver, "cuDevicePrimaryCtxRetain");
+    *(void **)&release = dlsym(driver, "cuDevicePrimaryCtxRelease_v2");
+    *(void **)&push = dlsym(driver, "cuCtxPushCurrent_v2");
+    *(void **)&pop = dlsym(driver, "cuCtxPopCurrent_v2");
+    *(void **)&info = dlsym(driver, "cuMemGetInfo_v2");
+    if (retain(&context, device) == CUDA_SUCCESS) {
+        if (push(context) == CUDA_SUCCESS) {
+            if (info(&free_bytes, &total) != CUDA_SUCCESS)
+                free_bytes = total = 0;
+            pop(&context);
+        }
+        release(device);
+    }
+    return total - free_bytes;
+}
+
+NVML nvmlDeviceGetComputeRunningProcesses_v2(void *device, unsigned *count,
+                                             struct process *list)
+{
+    const char *overhead = getenv("NVMLSIM_OVERHEAD"); /* NOLINT(concurrency-mt-unsafe) */
+    unsigned long long used;
+
+    if (!device || !count)
+        return INVALID;
+    if (*count < 2)
+        return TOO_SMALL;
+    used = used_on((CUdevice)(uintptr_t)device - 1) +
+           (overhead ? strtoull(overhead, NULL, 10) : 0);
+    if (has_fault("none"))
+        used = UINT64_MAX;
+    if (has_fault("little"))
+        used = 4096;
+    list[0] = (struct process){1, 1234567, UINT32_MAX, UINT32_MAX};
+    list[1] = (struct process){(unsigned)getpid() + has_fault("pid"), used,
+                               has_fault("mig") ? 3 : UINT32_MAX, UINT32_MAX};
+    *count = 2;
+    return SUCCESS;
+}
