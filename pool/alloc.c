@@ -10,8 +10,7 @@
  */
 #include "hit.h"
 
-/* Largest block of a carved segment: its requested bytes must fit 32 bits. */
-#define CARVED_MAX ((size_t)1 << 30)
+static_assert(GS_SHARED_MAX_BYTES <= UINT32_MAX, "a shared block's bytes fit 32 bits");
 
 /* `size`: what is made room for, `bytes` or more. */
 static struct gs_request size_request(const struct gs_pool *pool, size_t bytes,
@@ -24,7 +23,7 @@ static struct gs_request size_request(const struct gs_pool *pool, size_t bytes,
     request.units = (uint32_t)(request.rounded / GS_BLOCK_BYTES);
     request.carved = request.large && pool->carve &&
                      request.rounded <= pool->segment_bytes &&
-                     request.rounded <= CARVED_MAX;
+                     request.rounded <= GS_SHARED_MAX_BYTES;
     return request;
 }
 

@@ -19,6 +19,8 @@
 #define GS_LARGE_BYTES ((size_t)2 << 20)
 /* Blocks are multiples of this, and start at multiples of it. */
 #define GS_BLOCK_BYTES ((size_t)512)
+/* The most bytes of a block that shares its segment with others. */
+#define GS_SHARED_MAX_BYTES ((size_t)1 << 30)
 
 struct gs_pool;
 struct gs_heap;

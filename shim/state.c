@@ -398,6 +398,7 @@ struct gs_state *gs_enter_first(void)
     int saved_errno = errno;
     struct gs_state *state = gs_real_complete() ? gs_state() : NULL;
     if (state) {
+        gs_real_keep();
         __atomic_store_n(&gs_state_ready, state, __ATOMIC_RELEASE);
     }
     errno = saved_errno;

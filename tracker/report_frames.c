@@ -154,15 +154,27 @@ static bool is_named(const struct gs_symbol_request *frame, const char *name)
            (symbol->function && strcmp(symbol->function, name) == 0);
 }
 
+/* A call, or its variant for the per-thread default stream, which in the program's source
+ * has the same name. */
+static bool is_call(const char *symbol, const char *name)
+{
+    size_t length = strlen(name);
+
+    return symbol && strncmp(symbol, name, length) == 0 &&
+           (symbol[length] == '\0' || strcmp(symbol + length, "_ptsz") == 0);
+}
+
 /* The runtime entry point this frame is in; NULL: none. */
 static const char *runtime_name(const struct gs_symbol_request *frame,
                                 const struct gs_report_config *config)
 {
-    if (!frame->result.linkage && !frame->result.function)
+    if (gs_frame_is_python(frame->frame)) /* a function of that name is not this one */
         return NULL;
     for (size_t i = 0; i < config->runtime_name_count; i++) {
-        if (config->runtime_names[i] && is_named(frame, config->runtime_names[i]))
-            return config->runtime_names[i];
+        const char *name = config->runtime_names[i];
+        if (name && (is_call(frame->result.linkage, name) ||
+                     is_call(frame->result.function, name)))
+            return name;
     }
     return NULL;
 }

@@ -15,32 +15,41 @@
 #include "streams.h"
 #include "trace.h"
 
-/* The context with which a stream ends, or NULL. Of a green context's stream that is its
- * device's primary one, which only the second version of the question tells. */
-static CUcontext context_of(CUstream stream)
+/* The contexts with which a stream ends. */
+struct home {
+    CUcontext context; /* NULL: not known */
+    CUgreenCtx green;  /* NULL: none */
+};
+
+/* Of a green context's stream the context is its device's primary one. Which stream is
+ * one's only the second version of the question tells; before, a stream is the current
+ * context's. */
+static struct home home_of(CUstream stream)
 {
     const struct gs_real *real = gs_real();
     struct gs_state *state = gs_state_peek();
-    CUcontext context = NULL;
-    CUgreenCtx green;
-    if (!state || real->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context) {
-        return NULL; /* nobody asks, or the begin will fail */
+    struct home home = {NULL, NULL}, asked = {NULL, NULL};
+    if (!state || real->cuCtxGetCurrent(&home.context) != CUDA_SUCCESS || !home.context) {
+        return asked; /* nobody asks, or the begin will fail */
     }
+    home.green = gs_context_green(state, home.context);
     bool own = stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
-    if (own &&
-        !(real->cuStreamGetCtx_v2 &&
-          real->cuStreamGetCtx_v2(stream, &context, &green) == CUDA_SUCCESS) &&
-        real->cuStreamGetCtx) {
-        (void)real->cuStreamGetCtx(stream, &context);
+    if (own && real->cuStreamGetCtx_v2 &&
+        real->cuStreamGetCtx_v2(stream, &asked.context, &asked.green) == CUDA_SUCCESS) {
+        home = asked;
+    } else if (own && real->cuStreamGetCtx) {
+        (void)real->cuStreamGetCtx(stream, &home.context);
     }
-    return gs_context_owner(state, context);
+    home.context = gs_context_owner(state, home.context);
+    return home;
 }
 
 /* From now on nobody records an event, and nobody is about to. */
 static void about_to_begin(CUstream stream, bool per_thread)
 {
+    struct home home = home_of(stream);
     gs_single_order_end("cuStreamBeginCapture_v2");
-    gs_captures_begin(stream, per_thread, context_of(stream));
+    gs_captures_begin(stream, per_thread, home.context, home.green);
     gs_gate_close();
 }
 

@@ -91,14 +91,39 @@ GS_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateP
 
 /* ---- destroy --------------------------------------------------------------------- */
 
-static void ended(struct gs_state *state, CUcontext ctx)
+static void forget(struct gs_state *state, CUcontext ctx)
 {
     gs_captures_context_ends(ctx);
     gs_imports_context_ends(ctx);
     gs_fences_thaw(ctx, true);
     gs_marks_context_ends(ctx);
-    gs_context_end(state, ctx);
     gs_record_context_lost(state, ctx);
+}
+
+/* Another thread may have made the next context by the same handle since: that one's
+ * entry is not `was`, and not to end. */
+static void ended(struct gs_state *state, CUcontext ctx, const struct gs_context *was)
+{
+    if (!gs_context_end(state, ctx, was, forget)) {
+        gs_fences_thaw(ctx, false);
+    }
+}
+
+/*
+ * Of a primary context two threads may see an end that each of them may have caused, and
+ * its handle is always the same: the driver is asked whose it is. (Of a context that was
+ * destroyed nobody may ask.) What is known by the handle alone may be the next one's
+ * then.
+ */
+static void primary_ended(struct gs_state *state, CUcontext ctx)
+{
+    const struct gs_context *entry = gs_context_find(state, ctx);
+    bool again = gs_context_is_another(entry, ctx);
+    if (gs_context_is_alive(entry) || (again && !entry) ||
+        !gs_context_end(state, ctx, entry, again ? gs_record_context_lost : forget) ||
+        again) {
+        gs_fences_thaw(ctx, false);
+    }
 }
 
 static CUresult destroy(__typeof__(cuCtxDestroy_v2) *real_destroy, CUcontext ctx)
@@ -115,7 +140,7 @@ static CUresult destroy(__typeof__(cuCtxDestroy_v2) *real_destroy, CUcontext ctx
     gs_contexts_changed(state);
     CUresult result = real_destroy(ctx);
     if (ctx && result == CUDA_SUCCESS) {
-        ended(state, ctx);
+        ended(state, ctx, context);
     } else {
         gs_fences_thaw(ctx, false);
     }
@@ -141,13 +166,14 @@ GS_EXPORT CUresult cuCtxDetach(CUcontext ctx)
     if (!state) {
         return gs_real()->cuCtxDetach(ctx);
     }
+    const struct gs_context *was = ctx ? gs_context_find(state, ctx) : NULL;
     gs_fences_freeze(ctx);
     gs_contexts_changed(state);
     CUresult result = gs_real()->cuCtxDetach(ctx);
     if (ctx && result == CUDA_SUCCESS &&
         !(gs_real()->cuCtxGetApiVersion &&
           gs_real()->cuCtxGetApiVersion(ctx, &version) == CUDA_SUCCESS)) {
-        ended(state, ctx);
+        ended(state, ctx, was);
     } else {
         gs_fences_thaw(ctx, false);
     }
@@ -175,7 +201,7 @@ static void used_once_less(struct gs_state *state, CUdevice dev, CUcontext prima
         gs_real()->cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS &&
         !active;
     if (last) {
-        ended(state, primary);
+        primary_ended(state, primary);
     } else {
         gs_fences_thaw(primary, false);
     }
@@ -221,7 +247,7 @@ static CUresult reset(__typeof__(cuDevicePrimaryCtxReset_v2) *real_reset, CUdevi
         return real_reset(dev);
     }
     CUcontext primary = primary_of(state, dev);
-    if (primary && gs_context_find(state, primary)) {
+    if (primary && gs_context_owns(state, primary)) {
         gs_interim_context_ends(state, (int)dev);
     }
     if (primary) {
@@ -230,7 +256,7 @@ static CUresult reset(__typeof__(cuDevicePrimaryCtxReset_v2) *real_reset, CUdevi
     gs_contexts_changed(state);
     CUresult result = real_reset(dev);
     if (primary && result == CUDA_SUCCESS) {
-        ended(state, primary);
+        primary_ended(state, primary);
     } else if (primary) {
         gs_fences_thaw(primary, false);
     }
@@ -283,6 +309,13 @@ GS_EXPORT CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
     return result;
 }
 
+static void forget_view(struct gs_state *state, CUcontext view)
+{
+    (void)state;
+    gs_captures_context_ends(view);
+    gs_imports_context_ends(view);
+}
+
 /* A green context uses its device's primary one, which ends with its last use. Which
  * device's is not told: those are asked that are known. */
 GS_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
@@ -307,10 +340,12 @@ GS_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
             used_once_less(state, dev, primaries[dev]);
         }
     }
-    if (view && (!gs_refused(result) || result == CUDA_ERROR_CONTEXT_IS_DESTROYED)) {
-        gs_captures_context_ends(view);
-        gs_imports_context_ends(view);
-        gs_context_end(state, view);
+    bool gone = !gs_refused(result) || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (gone) {
+        gs_captures_green_ends(hCtx);
+    }
+    if (gone && view) {
+        (void)gs_context_end(state, view, gs_context_find(state, view), forget_view);
     }
     gs_leave();
     return result;

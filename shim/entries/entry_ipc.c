@@ -32,6 +32,8 @@ static void say_sealed(const struct gs_state *state, size_t bytes)
         bytes, asked ? REMEDY : "new small blocks are the driver's from now on; " REMEDY);
 }
 
+static_assert(GS_SHARED_MAX_BYTES <= GS_SEAL_MAX_BYTES, "each block can be sealed");
+
 /* A handle of a block that begins inside a segment which others share. */
 static CUresult export_block(const struct gs_state *state, const struct gs_range *range,
                              CUipcMemHandle *out)

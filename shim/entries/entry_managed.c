@@ -24,14 +24,19 @@ GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,
     return result;
 }
 
+/* A length that no allocation has. */
+#define NOT_THE_WHOLE SIZE_MAX
+
 /* ---- one range -----------------------------------------------------------------------
  */
 
-/* Before such a call; gs_submission_end is due after it. */
-static struct gs_submissions *begin(CUdeviceptr dptr, size_t bytes, uintptr_t stream)
+/* Before such a call, which gets what is left in *bytes; gs_submission_end is due after
+ * it. */
+static struct gs_submissions *begin(CUdeviceptr dptr, size_t *bytes, uintptr_t stream)
 {
     if (gs_enter()) {
-        gs_managed_spoil(dptr, bytes);
+        gs_managed_spoil(dptr, *bytes);
+        *bytes = gs_managed_length(dptr, *bytes);
         gs_leave();
     }
     return gs_submission_begin(stream);
@@ -46,56 +51,61 @@ static CUresult end(struct gs_submissions *own, CUresult result)
 GS_EXPORT CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
                                CUdevice device)
 {
-    struct gs_submissions *own = begin(devPtr, count, 0);
+    struct gs_submissions *own = begin(devPtr, &count, 0);
     return end(own, gs_real()->cuMemAdvise(devPtr, count, advice, device));
 }
 
 GS_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count,
                                       CUdevice dstDevice, CUstream hStream)
 {
-    struct gs_submissions *own = begin(devPtr, count, (uintptr_t)hStream);
+    struct gs_submissions *own = begin(devPtr, &count, (uintptr_t)hStream);
     return end(own, gs_real()->cuMemPrefetchAsync(devPtr, count, dstDevice, hStream));
 }
 
 GS_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count,
                                            CUdevice dstDevice, CUstream hStream)
 {
-    struct gs_submissions *own = begin(devPtr, count, GS_STREAMS_BEYOND);
+    struct gs_submissions *own = begin(devPtr, &count, GS_STREAMS_BEYOND);
     return end(own,
                gs_real()->cuMemPrefetchAsync_ptsz(devPtr, count, dstDevice, hStream));
 }
 
 /* The driver takes a whole allocation's bytes, or none for the whole of it. The one it
- * knows may be larger than the one the program asked for. */
-static size_t attached_bytes(CUdeviceptr dptr, size_t length)
+ * knows may be larger than the one the program asked for, whose bytes are then the only
+ * ones that it must not get. */
+static struct gs_submissions *begin_attach(CUdeviceptr dptr, size_t *length,
+                                           uintptr_t stream)
 {
     struct gs_extent extent;
-    return gs_managed_extent(dptr, &extent) == GS_OK && extent.base == dptr &&
-                   extent.bytes == length
-               ? 0
-               : length;
+    if (gs_enter()) {
+        gs_managed_spoil(dptr, *length);
+        if (*length > 0 && gs_managed_extent(dptr, &extent) == GS_OK &&
+            extent.base == dptr) {
+            *length = *length == extent.bytes ? 0 : NOT_THE_WHOLE;
+        }
+        gs_leave();
+    }
+    return gs_submission_begin(stream);
 }
 
 GS_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr,
                                           size_t length, unsigned int flags)
 {
-    struct gs_submissions *own = begin(dptr, length, (uintptr_t)hStream);
-    return end(own, gs_real()->cuStreamAttachMemAsync(
-                        hStream, dptr, attached_bytes(dptr, length), flags));
+    struct gs_submissions *own = begin_attach(dptr, &length, (uintptr_t)hStream);
+    return end(own, gs_real()->cuStreamAttachMemAsync(hStream, dptr, length, flags));
 }
 
 GS_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr,
                                                size_t length, unsigned int flags)
 {
-    struct gs_submissions *own = begin(dptr, length, GS_STREAMS_BEYOND);
-    return end(own, gs_real()->cuStreamAttachMemAsync_ptsz(
-                        hStream, dptr, attached_bytes(dptr, length), flags));
+    struct gs_submissions *own = begin_attach(dptr, &length, GS_STREAMS_BEYOND);
+    return end(own, gs_real()->cuStreamAttachMemAsync_ptsz(hStream, dptr, length, flags));
 }
 
 GS_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
                                   CUmemLocation location)
 {
-    struct gs_submissions *own = begin(devPtr, count, 0);
+    struct gs_submissions *own = begin(devPtr, &count, 0);
     return end(own, gs_real()->cuMemAdvise_v2(devPtr, count, advice, location));
 }
 
@@ -103,7 +113,7 @@ GS_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count,
                                          CUmemLocation location, unsigned int flags,
                                          CUstream hStream)
 {
-    struct gs_submissions *own = begin(devPtr, count, (uintptr_t)hStream);
+    struct gs_submissions *own = begin(devPtr, &count, (uintptr_t)hStream);
     return end(own,
                gs_real()->cuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream));
 }
@@ -112,7 +122,7 @@ GS_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count,
                                               CUmemLocation location, unsigned int flags,
                                               CUstream hStream)
 {
-    struct gs_submissions *own = begin(devPtr, count, GS_STREAMS_BEYOND);
+    struct gs_submissions *own = begin(devPtr, &count, GS_STREAMS_BEYOND);
     return end(own, gs_real()->cuMemPrefetchAsync_v2_ptsz(devPtr, count, location, flags,
                                                           hStream));
 }

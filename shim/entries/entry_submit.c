@@ -81,7 +81,8 @@ static inline void show(const CUlaunchConfig *config)
  * been given back. Only one whose failure leaves nothing behind: what loads code or makes
  * a context has made no handle (a log of its compiler may come out shorter), a limit is
  * as it was. Kernel launches are not among them: to keep their arguments for a second
- * call would cost each a dozen instructions.
+ * call would cost each a dozen instructions. (Six of them come in registers that the
+ * driver does not keep; a second call out of line needs them as much as one in line.)
  */
 #define STARTS_WITH(symbol, text) (__builtin_strncmp(symbol, text, sizeof(text) - 1) == 0)
 
@@ -89,10 +90,17 @@ static inline __attribute__((always_inline)) bool is_retried(const char *symbol)
 {
     return STARTS_WITH(symbol, "cuModuleLoad") || STARTS_WITH(symbol, "cuModuleGet") ||
            STARTS_WITH(symbol, "cuLibraryLoad") || STARTS_WITH(symbol, "cuLibraryGet") ||
-           STARTS_WITH(symbol, "cuGraphUpload") || STARTS_WITH(symbol, "cuCtxSetLimit") ||
-           STARTS_WITH(symbol, "cuGLCtxCreate") ||
+           STARTS_WITH(symbol, "cuGraphUpload") || STARTS_WITH(symbol, "cuCtxSetLimit");
+}
+
+/* The same of one that is told its device, such as one that makes a context: idle memory
+ * goes back there, too. */
+static inline __attribute__((always_inline)) bool names_device(const char *symbol)
+{
+    return STARTS_WITH(symbol, "cuGLCtxCreate") ||
            STARTS_WITH(symbol, "cuVDPAUCtxCreate") ||
-           STARTS_WITH(symbol, "cuGreenCtxCreate");
+           STARTS_WITH(symbol, "cuGreenCtxCreate") ||
+           STARTS_WITH(symbol, "cuMulticastAddDevice");
 }
 
 /* ---- the wrappers -------------------------------------------------------------------
@@ -111,7 +119,8 @@ static inline __attribute__((always_inline)) bool is_retried(const char *symbol)
         PREPARE_##where;                                                                 \
         gs_linger(false);                                                                \
         CUresult result = gs_real_now()->symbol args;                                    \
-        if (is_retried(#symbol) && gs_retry_needed(result)) {                            \
+        if ((is_retried(#symbol) && gs_retry_needed(result)) ||                          \
+            (names_device(#symbol) && gs_retry_everywhere(result))) {                    \
             result = gs_real_now()->symbol args;                                         \
         }                                                                                \
         DONE_##where;                                                                    \

@@ -1,7 +1,8 @@
 /*
  * contexts.c - the map of contexts, and which may access whose memory.
  * Owns:  struct gs_contexts of the state.
- * Lock:  contexts->lock for the map; never held across a driver call.
+ * Lock:  contexts->lock for the map, and around it contexts->ending for who adds or ends
+ *        an entry; neither is ever held across a driver call.
  */
 #include "contexts.h"
 
@@ -14,6 +15,7 @@
 #include "marks.h"
 #include "mem_limits.h"
 #include "mutants.h"
+#include "record.h"
 #include "state.h"
 #include "state_file.h"
 #include "nvml.h"
@@ -21,6 +23,7 @@
 void gs_contexts_init(struct gs_contexts *contexts)
 {
     *contexts = (struct gs_contexts){.generation = 1};
+    pthread_mutex_init(&contexts->ending, NULL);
     pthread_mutex_init(&contexts->lock, NULL);
 }
 
@@ -148,12 +151,12 @@ static bool has_ended(CUcontext handle)
     return gs_real()->cuCtxGetId && gs_real()->cuCtxGetId(handle, &id) != CUDA_SUCCESS;
 }
 
-static bool is_view(struct gs_state *state, CUcontext handle)
+CUgreenCtx gs_context_green(struct gs_state *state, CUcontext view)
 {
     pthread_mutex_lock(&state->contexts.lock);
-    bool is = set_find(&state->contexts.views, handle) != NULL;
+    CUcontext green = set_find(&state->contexts.views, view);
     pthread_mutex_unlock(&state->contexts.lock);
-    return is;
+    return (CUgreenCtx)green;
 }
 
 /* A new entry for the current context; all driver calls are made here, before the lock.
@@ -171,7 +174,7 @@ static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
     }
     primary = primary_of(device);
     entry->handle = handle;
-    entry->owner = primary && is_view(state, handle) ? primary : handle;
+    entry->owner = primary && gs_context_green(state, handle) ? primary : handle;
     entry->device = (int)device;
     entry->primary = primary == handle;
     entry->id = context_id(handle);
@@ -187,6 +190,7 @@ static struct gs_context *enter_entry(struct gs_state *state, struct gs_context 
 {
     struct gs_contexts *contexts = &state->contexts;
     struct gs_context *found = NULL;
+    pthread_mutex_lock(&contexts->ending);
     pthread_mutex_lock(&contexts->lock);
     found = find_entry(contexts, entry->handle);
     if (!found) {
@@ -201,6 +205,7 @@ static struct gs_context *enter_entry(struct gs_state *state, struct gs_context 
         found = entry;
     }
     pthread_mutex_unlock(&contexts->lock);
+    pthread_mutex_unlock(&contexts->ending);
     if (found != entry) {
         free(entry);
     }
@@ -227,7 +232,7 @@ meet(struct gs_state *state, CUcontext handle, uint64_t generation)
     const struct gs_context *found = gs_context_find(state, handle);
     if (found && found->id != 0 && found->id != context_id(handle)) {
         /* Another context by the same handle: the old one has ended unseen. */
-        gs_context_end(state, handle);
+        (void)gs_context_end(state, handle, found, gs_record_context_lost);
         found = NULL;
     }
     if (!found) {
@@ -304,6 +309,17 @@ CUcontext gs_context_owner(struct gs_state *state, CUcontext handle)
     return context ? context->owner : handle;
 }
 
+bool gs_context_owns(struct gs_state *state, CUcontext owner)
+{
+    pthread_mutex_lock(&state->contexts.lock);
+    const struct gs_context *entry = state->contexts.entries;
+    while (entry && entry->owner != owner) {
+        entry = entry->next;
+    }
+    pthread_mutex_unlock(&state->contexts.lock);
+    return entry != NULL;
+}
+
 /* A primary context's views are dead with it, though their handles are not.
  * contexts->lock is held. */
 static void end_views(const struct gs_contexts *contexts, CUcontext primary)
@@ -316,20 +332,49 @@ static void end_views(const struct gs_contexts *contexts, CUcontext primary)
     }
 }
 
-void gs_context_end(struct gs_state *state, CUcontext handle)
+bool gs_context_is_alive(const struct gs_context *context)
 {
-    struct gs_contexts *contexts = &state->contexts;
-    struct gs_context *found = NULL;
+    return context && context->id != 0 && context_id(context->handle) == context->id;
+}
+
+bool gs_context_is_another(const struct gs_context *was, CUcontext handle)
+{
+    unsigned long long id = context_id(handle);
+    return id != 0 && !(was && was->id == id);
+}
+
+/* Out of the map; contexts->ending is held. */
+static void take_out(struct gs_contexts *contexts, CUcontext handle,
+                     struct gs_context *entry)
+{
     pthread_mutex_lock(&contexts->lock);
-    found = find_entry(contexts, handle);
-    if (found) {
-        remove_entry(contexts, found);
+    if (entry) {
+        remove_entry(contexts, entry);
         __atomic_add_fetch(&contexts->generation, 1, __ATOMIC_RELEASE);
     }
     end_views(contexts, handle);
     set_remove(&contexts->views, handle);
     set_remove(&contexts->shared, handle);
     pthread_mutex_unlock(&contexts->lock);
+}
+
+bool gs_context_end(struct gs_state *state, CUcontext handle,
+                    const struct gs_context *was,
+                    void (*forget)(struct gs_state *, CUcontext))
+{
+    struct gs_contexts *contexts = &state->contexts;
+    struct gs_context *found;
+    pthread_mutex_lock(&contexts->ending);
+    found = (struct gs_context *)gs_context_find(state, handle);
+    if (found != was) {
+        pthread_mutex_unlock(&contexts->ending);
+        return false;
+    }
+    forget(state, handle);
+    gs_limits_context_lost(handle);
+    gs_all_contexts_remove(handle);
+    take_out(contexts, handle, found);
+    pthread_mutex_unlock(&contexts->ending);
     if (found && found->heap && !gs_mutant(GS_MUTANT_heap_outlives)) {
         gs_heap_kill(found->heap);
         gs_host_context_end(found);
@@ -339,8 +384,7 @@ void gs_context_end(struct gs_state *state, CUcontext handle)
         gs_full_wait_context_ends(found);
         gs_epochs_end(&found->epochs);
     }
-    gs_all_contexts_remove(handle);
-    gs_limits_context_lost(handle);
+    return true;
 }
 
 void gs_context_view(struct gs_state *state, CUcontext view, CUgreenCtx green)

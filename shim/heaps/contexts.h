@@ -55,6 +55,7 @@ struct gs_context_set {
 };
 
 struct gs_contexts {
+    pthread_mutex_t ending; /* taken before `lock`: no entry comes while one ends */
     pthread_mutex_t lock;
     struct gs_context *entries;   /* under lock: a list, for a process has few */
     struct gs_context_set views;  /* owner: the view of a green context, other: itself */
@@ -83,15 +84,32 @@ const struct gs_context *gs_context_nth(struct gs_state *state, size_t index);
 const struct gs_context *gs_context_primary(struct gs_state *state, int device);
 /* The context with which the memory of this one ends: its `owner`. */
 CUcontext gs_context_owner(struct gs_state *state, CUcontext handle);
+/* Whether that of any known one ends with `owner`. */
+bool gs_context_owns(struct gs_state *state, CUcontext owner);
 
-/* The context was destroyed: its heap ends, its entry goes. */
-void gs_context_end(struct gs_state *state, CUcontext handle);
+/*
+ * The context was destroyed: its heap ends, its entry goes.
+ * In:      was     its entry, or NULL: it has none
+ *          forget  is called first, with contexts.ending: for what is known by the handle
+ *                  alone, which the next context may have. Calls no driver
+ * Returns false, with nothing done, if the handle's entry is another one by now.
+ */
+bool gs_context_end(struct gs_state *state, CUcontext handle,
+                    const struct gs_context *was,
+                    void (*forget)(struct gs_state *, CUcontext));
+
+/* Whether the entry's context still lives, where the driver can tell; and whether a
+ * context other than its (NULL: any) has the handle. Both ask the driver. */
+bool gs_context_is_alive(const struct gs_context *context);
+bool gs_context_is_another(const struct gs_context *was, CUcontext handle);
 
 /* A context stands for a green one (cuCtxFromGreenCtx): its memory is not to be pooled.
  */
 void gs_context_view(struct gs_state *state, CUcontext view, CUgreenCtx green);
 /* That view, or NULL. */
 CUcontext gs_context_find_view(struct gs_state *state, CUgreenCtx green);
+/* Of a view, its green context; else NULL. */
+CUgreenCtx gs_context_green(struct gs_state *state, CUcontext view);
 
 /* `other` was given access to the memory of `owner` (NULL: of every other context): frees
  * of that wait for both. */

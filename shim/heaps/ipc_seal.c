@@ -22,6 +22,7 @@ struct packed {
     unsigned char used[GS_SEAL_ROOM];
 };
 
+static_assert(GS_SEAL_MAX_BYTES <= UINT32_MAX, "as `bytes` has room for");
 static_assert(sizeof(struct packed) == HANDLE_BYTES && HANDLE_BYTES == 64,
               "a handle has room for it, and the map a bit for each of its bytes");
 

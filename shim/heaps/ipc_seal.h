@@ -23,8 +23,12 @@ struct gs_sealed {
 /* The most bytes of the driver's handle that may be other than zero. */
 #define GS_SEAL_ROOM 40u
 
+/* The most bytes that a sealed block may have. Larger ones never share a driver
+ * allocation: its own handle is theirs. */
+#define GS_SEAL_MAX_BYTES UINT32_MAX
+
 /*
- * In:      offset a multiple of 512 below 2 TiB, bytes below 4 GiB
+ * In:      offset a multiple of 512 below 2 TiB, bytes up to GS_SEAL_MAX_BYTES
  * Errors:  GS_ERR_INVALID  one of these does not hold, or the driver's handle has more
  *                          than GS_SEAL_ROOM bytes that are not zero
  */

@@ -312,6 +312,19 @@ enum gs_status gs_managed_extent(CUdeviceptr address, struct gs_extent *out)
     return status;
 }
 
+size_t gs_managed_length(CUdeviceptr dptr, size_t bytes)
+{
+    struct gs_managed_range range;
+    enum gs_status status =
+        ranges ? gs_ranges_find(ranges, dptr, &range) : GS_ERR_NOT_OURS;
+    if (status == GS_ERR_NOT_OURS || bytes > range.addr + range.bytes - dptr) {
+        return bytes;
+    }
+    size_t end = (size_t)(dptr - range.addr) + bytes;
+    size_t asked = gs_round_up(range.asked_bytes, SMALL_STEP_BYTES);
+    return status == GS_OK && end <= asked ? bytes : 0;
+}
+
 void gs_managed_spoil(CUdeviceptr dptr, size_t bytes)
 {
     if (ranges) {

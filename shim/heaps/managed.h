@@ -40,6 +40,13 @@ enum gs_status gs_managed_extent(CUdeviceptr address, struct gs_extent *out) GS_
  * back to the driver when they are freed. */
 void gs_managed_spoil(CUdeviceptr dptr, size_t bytes);
 
+/*
+ * What the driver is to be told of a call for `bytes` from `dptr`. The range that it
+ * knows may go on beyond the last page of what was asked for, or be nobody's by now, and
+ * it would take what it natively refuses: then 0, which it refuses as well.
+ */
+size_t gs_managed_length(CUdeviceptr dptr, size_t bytes);
+
 /* Give everything kept back. Returns the bytes. May wait for running work, as a free
  * does. */
 size_t gs_managed_trim(struct gs_state *state);

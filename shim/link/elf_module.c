@@ -291,6 +291,15 @@ const char *gs_elf_needed(const struct gs_module_ref *module, const char *prefix
     return NULL;
 }
 
+bool gs_elf_stays(const struct gs_module_ref *module)
+{
+    const ElfW(Dyn) *entry = module->dynamic;
+    while (entry && entry->d_tag != DT_NULL && entry->d_tag != DT_FLAGS_1) {
+        entry++;
+    }
+    return entry && entry->d_tag == DT_FLAGS_1 && (entry->d_un.d_val & DF_1_NODELETE);
+}
+
 /* The linker's list of modules, as it is shown to debuggers: in the program's DT_DEBUG.
  */
 static const struct link_map *first_module(void)

@@ -81,6 +81,9 @@ const char *gs_elf_soname(const struct gs_module_ref *module);
 /* The module's first DT_NEEDED entry that begins with `prefix`, or NULL. */
 const char *gs_elf_needed(const struct gs_module_ref *module, const char *prefix);
 
+/* Whether the module is marked as one that is never unloaded (-z nodelete). */
+bool gs_elf_stays(const struct gs_module_ref *module);
+
 /* How many modules were unloaded so far: what was learned of addresses may have changed
  * when it has. */
 uint64_t gs_elf_unload_count(void);

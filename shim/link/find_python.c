@@ -10,11 +10,11 @@
  */
 #include "find_python.h"
 
-#include <dlfcn.h>
 #include <string.h>
 #include <sys/auxv.h>
 
 #include "elf_module.h"
+#include "linker.h"
 
 #define THREAD_STATE "PyGILState_GetThisThreadState"
 
@@ -103,20 +103,6 @@ static bool find_in_library(const char *soname, struct gs_python_symbols *out)
     return true;
 }
 
-/* False: it is gone already. */
-static bool keep_loaded(const struct gs_python_symbols *python)
-{
-    Dl_info info;
-    if (dladdr(python->runtime, &info) == 0) {
-        return false;
-    }
-    if (dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE)) {
-        return true;
-    }
-    (void)dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own */
-    return false;
-}
-
 bool gs_python_find(struct gs_python_symbols *out)
 {
     /* libpython3.so, beside them, has no code. */
@@ -126,7 +112,7 @@ bool gs_python_find(struct gs_python_symbols *out)
     }
     for (size_t i = 0; i < GS_ARRAY_LEN(sonames); i++) {
         if (find_in_library(sonames[i], out)) {
-            return keep_loaded(out);
+            return gs_linker_keep(out->runtime); /* it may be gone already */
         }
     }
     return false;

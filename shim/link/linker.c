@@ -11,8 +11,10 @@
 #include "linker.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 
 #include "known.h"
+#include "loader_gate.h"
 #include "real.h"
 #include "single_order.h"
 
@@ -95,6 +97,23 @@ void *gs_linker_next(const char *name)
     return find ? find(RTLD_NEXT, name) : NULL;
 }
 
+bool gs_linker_keep(const void *address)
+{
+    int saved_errno = errno;
+    Dl_info info;
+    if (!gs_loader_enter_after_fork()) {
+        return false;
+    }
+    bool done = dladdr(address, &info) != 0 &&
+                dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != NULL;
+    if (!done) {
+        (void)dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own */
+    }
+    gs_loader_leave();
+    errno = saved_errno;
+    return done;
+}
+
 /* Whether native would find `name` for a caller that has it in its own dependencies only
  * (a plug-in loaded RTLD_LOCAL): the library's name tells for CUDA's two. One that is
  * older than the name does not have it. */
@@ -153,6 +172,7 @@ static void note_look_up(void *handle, const char *name, const void *caller)
 /* Whether a look-up leaves by a jump before anything is asked. */
 static bool passes(void *handle, const char *name, const void *caller)
 {
+    gs_real_look_again();
     note_look_up(handle, name, caller);
     if (!gs_real_owns(caller)) {
         gs_single_order_looked_up();

@@ -26,6 +26,10 @@ bool gs_linker_is_own(const struct gs_module_ref *module);
 /* The shim's own mapped range. */
 void gs_linker_own_range(uintptr_t *begin, uintptr_t *end);
 
+/* The library that an address lies in stays loaded; false: it is gone already, or cannot
+ * be asked for. Keeps errno; clears dlerror. Takes the loader's lock. */
+bool gs_linker_keep(const void *address);
+
 /*
  * What the assembly of jump.S does with a call: with `jump` set it restores the arguments
  * and jumps there, as if the shim were not in between; otherwise it returns `value`.

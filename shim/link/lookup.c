@@ -50,6 +50,7 @@ static void replace(const char *name, void **pfn, int version, cuuint64_t flags)
 GS_EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion,
                                     cuuint64_t flags)
 {
+    gs_real_look_again();
     CUresult result = gs_real()->cuGetProcAddress(symbol, pfn, cudaVersion, flags);
     if (result == CUDA_SUCCESS) {
         replace(symbol, pfn, cudaVersion, flags);
@@ -61,6 +62,7 @@ GS_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaV
                                        cuuint64_t flags,
                                        CUdriverProcAddressQueryResult *symbolStatus)
 {
+    gs_real_look_again();
     CUresult result =
         gs_real()->cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus);
     if (result == CUDA_SUCCESS) {
@@ -72,5 +74,10 @@ GS_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaV
 GS_EXPORT CUresult cuInit(unsigned int Flags)
 {
     (void)gs_state(); /* what is wrong with the options is said before anything happens */
-    return gs_real()->cuInit(Flags);
+    gs_real_look_again();
+    CUresult result = gs_real()->cuInit(Flags);
+    if (result == CUDA_SUCCESS) {
+        gs_real_keep();
+    }
+    return result;
 }

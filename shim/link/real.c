@@ -2,7 +2,12 @@
  * real.c - finds the real driver and keeps the table of its functions.
  * Owns:  the table, the driver's address range.
  * Lock:  `adopt_lock` while the table is filled; `state` is published with release order
- *        and everything else is immutable after.
+ *        and everything else is immutable once the driver is kept.
+ *
+ * A driver may be opened, asked and closed again before it was ever initialized (a stub
+ * library that tells so, say). Until it is, it is not held against the program's will,
+ * and what is looked up next may be another one's. From its first successful cuInit on
+ * it stays loaded: then there is memory to remember.
  */
 #include "real.h"
 
@@ -12,6 +17,7 @@
 #include "elf_module.h"
 #include "known.h"
 #include "linker.h"
+#include "log.h"
 
 /* A row of hooks.def at run time. Names and slots are offsets instead of pointers, so
  * that a program that never calls CUDA does not pay for relocating them. */
@@ -31,6 +37,8 @@ static struct gs_real absent;        /* no driver: every hooked slot is driver_m
 static bool absent_filled;           /* under adopt_lock */
 static struct gs_module_ref driver_module; /* likewise */
 static int state = DRIVER_UNKNOWN;         /* atomic */
+static bool kept;                          /* atomic: the driver is never unloaded */
+static uint64_t unloads; /* atomic: gs_elf_unload_count when the driver was there */
 static pthread_mutex_t adopt_lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define SLOT_OF(symbol) offsetof(struct gs_real, symbol) / sizeof(void *)
@@ -209,18 +217,26 @@ static const struct gs_real *absent_table(void)
     return &absent;
 }
 
+/* adopt_lock is held. */
+static void publish(const struct gs_module_ref *module)
+{
+    driver_module = *module;
+    int found = fill_table(module) ? DRIVER_COMPLETE : DRIVER_PARTIAL;
+    __atomic_store_n(&state, found, __ATOMIC_RELEASE);
+    __atomic_store_n(&gs_real_found, &table, __ATOMIC_RELEASE);
+}
+
 /* Make `module` the driver unless there is one already. */
 static void adopt(const struct gs_module_ref *module)
 {
     if (!is_driver(module)) {
         return;
     }
+    uint64_t count = gs_elf_unload_count();
     pthread_mutex_lock(&adopt_lock);
     if (__atomic_load_n(&state, __ATOMIC_RELAXED) == DRIVER_UNKNOWN) {
-        driver_module = *module;
-        int found = fill_table(module) ? DRIVER_COMPLETE : DRIVER_PARTIAL;
-        __atomic_store_n(&state, found, __ATOMIC_RELEASE);
-        __atomic_store_n(&gs_real_found, &table, __ATOMIC_RELEASE);
+        publish(module);
+        __atomic_store_n(&unloads, count, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&adopt_lock);
 }
@@ -228,6 +244,41 @@ static void adopt(const struct gs_module_ref *module)
 static int adopted(void)
 {
     return __atomic_load_n(&state, __ATOMIC_ACQUIRE);
+}
+
+void gs_real_look_again(void)
+{
+    struct gs_module_ref now;
+    if (adopted() == DRIVER_UNKNOWN || __atomic_load_n(&kept, __ATOMIC_ACQUIRE)) {
+        return;
+    }
+    uint64_t count = gs_elf_unload_count();
+    if (count == __atomic_load_n(&unloads, __ATOMIC_ACQUIRE)) {
+        return;
+    }
+    /* Another one may have come to the very same place. */
+    bool there = gs_elf_module_of((const void *)driver_module.begin, &now) == GS_OK &&
+                 is_driver(&now);
+    pthread_mutex_lock(&adopt_lock);
+    if (count != __atomic_load_n(&unloads, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&unloads, count, __ATOMIC_RELEASE);
+        if (there) {
+            publish(&now);
+        } else {
+            __atomic_store_n(&gs_real_found, NULL, __ATOMIC_RELEASE);
+            __atomic_store_n(&state, DRIVER_UNKNOWN, __ATOMIC_RELEASE);
+        }
+    }
+    pthread_mutex_unlock(&adopt_lock);
+}
+
+void gs_real_keep(void)
+{
+    if (!__atomic_load_n(&kept, __ATOMIC_ACQUIRE) && adopted() != DRIVER_UNKNOWN &&
+        (gs_elf_stays(&driver_module) ||
+         gs_linker_keep((const void *)driver_module.begin))) {
+        __atomic_store_n(&kept, true, __ATOMIC_RELEASE);
+    }
 }
 
 const struct gs_real *gs_real(void)
@@ -284,6 +335,20 @@ bool gs_real_is_hooked(const char *name)
     return gs_counted_find(name) != NULL;
 }
 
+/* Two drivers in one process have nothing in common; the shim is on the first one's side.
+ */
+static void note_second_driver(const void *found)
+{
+    static struct gs_log_limit limit;
+    struct gs_module_ref module;
+    if (!gs_real_owns(found) && gs_elf_module_of(found, &module) == GS_OK &&
+        is_driver(&module)) {
+        gs_log_once(
+            &limit, GS_LOG_WARN,
+            "a second CUDA driver is loaded; what is done through it is not seen");
+    }
+}
+
 void *gs_real_substitute(const char *symbol, void *found)
 {
     if (adopted() == DRIVER_UNKNOWN) {
@@ -306,6 +371,7 @@ void *gs_real_substitute(const char *symbol, void *found)
     if (row) {
         gs_known_end_proof(symbol); /* another tool's, or another driver's */
     }
+    note_second_driver(found);
     return found;
 }
 

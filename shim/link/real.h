@@ -2,7 +2,8 @@
  * real.h - the real driver: which module it is, and where its functions are.
  *
  * The driver is the first module seen that owns cuInit and the other required functions.
- * Lock: filled once under a lock of real.c, immutable after; readers need none.
+ * Lock: filled under a lock of real.c, immutable once the driver has been initialized;
+ * readers need none.
  */
 #ifndef GS_REAL_H
 #define GS_REAL_H
@@ -39,6 +40,18 @@ static inline const struct gs_real *gs_real_now(void)
     const struct gs_real *real = __atomic_load_n(&gs_real_found, __ATOMIC_ACQUIRE);
     return GS_LIKELY(real != NULL) ? real : gs_real();
 }
+
+/*
+ * Before a look-up is answered, and before cuInit: the driver may have been unloaded
+ * since it was found, or another have taken its place. A driver that is kept is not asked
+ * after.
+ */
+void gs_real_look_again(void);
+
+/* The driver is in use: from now on it stays loaded, whoever closes it. Keeps errno;
+ * where it was opened by the program, and may be closed, dlerror is as after a success.
+ */
+void gs_real_keep(void);
 
 /* Whether everything the pool and the tracker stand on is there. Call after gs_real(). */
 bool gs_real_complete(void);

@@ -202,12 +202,16 @@ static cudaError_t no_runtime(const char *name)
 
 /* One wrapper: find, name, forward. `params` and `args` are parenthesised lists. */
 #define RUNTIME_WRAPPER(symbol, params, args)                                            \
+    RUNTIME_WRAPPER_AS(symbol, symbol, params, args)
+
+/* `named`: as the program's source has it, where the symbol is another. */
+#define RUNTIME_WRAPPER_AS(symbol, named, params, args)                                  \
     GS_EXPORT cudaError_t symbol params;                                                 \
     cudaError_t symbol params                                                            \
     {                                                                                    \
         cudaError_t(*real) params = (cudaError_t(*) params)real_call(                    \
             CALL_##symbol, __builtin_return_address(0));                                 \
-        uint16_t outer = name_call(GS_API_##symbol);                                     \
+        uint16_t outer = name_call(GS_API_##named);                                      \
         cudaError_t result = real ? real args : no_runtime(#symbol);                     \
         gs_thread.api = outer;                                                           \
         return result;                                                                   \
@@ -223,11 +227,12 @@ RUNTIME_WRAPPER(cudaMallocManaged, (void **devPtr, size_t size, unsigned int fla
                 (devPtr, size, flags))
 RUNTIME_WRAPPER(cudaMallocAsync, (void **devPtr, size_t size, cudaStream_t hStream),
                 (devPtr, size, hStream))
-RUNTIME_WRAPPER(cudaMallocAsync_ptsz, (void **devPtr, size_t size, cudaStream_t hStream),
-                (devPtr, size, hStream))
+RUNTIME_WRAPPER_AS(cudaMallocAsync_ptsz, cudaMallocAsync,
+                   (void **devPtr, size_t size, cudaStream_t hStream),
+                   (devPtr, size, hStream))
 RUNTIME_WRAPPER(cudaFreeAsync, (void *devPtr, cudaStream_t hStream), (devPtr, hStream))
-RUNTIME_WRAPPER(cudaFreeAsync_ptsz, (void *devPtr, cudaStream_t hStream),
-                (devPtr, hStream))
+RUNTIME_WRAPPER_AS(cudaFreeAsync_ptsz, cudaFreeAsync,
+                   (void *devPtr, cudaStream_t hStream), (devPtr, hStream))
 
 /* Memory that the driver keeps itself: the same. */
 RUNTIME_WRAPPER(cudaMallocPitch,
@@ -255,9 +260,9 @@ RUNTIME_WRAPPER(cudaFreeMipmappedArray, (cudaMipmappedArray_t mipmappedArray),
 RUNTIME_WRAPPER(cudaMallocFromPoolAsync,
                 (void **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream),
                 (ptr, size, memPool, stream))
-RUNTIME_WRAPPER(cudaMallocFromPoolAsync_ptsz,
-                (void **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream),
-                (ptr, size, memPool, stream))
+RUNTIME_WRAPPER_AS(cudaMallocFromPoolAsync_ptsz, cudaMallocFromPoolAsync,
+                   (void **ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream),
+                   (ptr, size, memPool, stream))
 RUNTIME_WRAPPER(cudaHostRegister, (void *ptr, size_t size, unsigned int flags),
                 (ptr, size, flags))
 RUNTIME_WRAPPER(cudaHostUnregister, (void *ptr), (ptr))

@@ -16,6 +16,7 @@ struct capture {
     CUstream stream;
     uint32_t thread;   /* of per-thread default streams, which share one handle; else 0 */
     CUcontext context; /* whose stream it is; NULL: not known */
+    CUgreenCtx green;  /* likewise; NULL: none's, or not known */
 };
 
 static pthread_mutex_t captures_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -39,10 +40,12 @@ bool gs_captures_ever(void)
     return __atomic_load_n(&ever, __ATOMIC_ACQUIRE);
 }
 
-void gs_captures_begin(CUstream stream, bool per_thread, CUcontext context)
+void gs_captures_begin(CUstream stream, bool per_thread, CUcontext context,
+                       CUgreenCtx green)
 {
     struct capture begun = capture_of(stream, per_thread);
     begun.context = context;
+    begun.green = green;
     __atomic_store_n(&ever, true, __ATOMIC_RELEASE);
     pthread_mutex_lock(&captures_lock);
     if (capture_count < MAX_CAPTURES) {
@@ -72,15 +75,26 @@ void gs_captures_end(CUstream stream, bool per_thread)
     pthread_mutex_unlock(&captures_lock);
 }
 
-void gs_captures_context_ends(CUcontext context)
+static void forget_all(CUcontext context, CUgreenCtx green)
 {
     pthread_mutex_lock(&captures_lock);
     for (size_t i = capture_count; i-- > 0;) {
-        if (context && captures[i].context == context) {
+        if ((context && captures[i].context == context) ||
+            (green && captures[i].green == green)) {
             forget(i);
         }
     }
     pthread_mutex_unlock(&captures_lock);
+}
+
+void gs_captures_context_ends(CUcontext context)
+{
+    forget_all(context, NULL);
+}
+
+void gs_captures_green_ends(CUgreenCtx green)
+{
+    forget_all(NULL, green);
 }
 
 void gs_captures_reset(void)

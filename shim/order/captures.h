@@ -13,13 +13,17 @@
 #include "cuda_names.h"
 
 /* Call before the real begin, so that nothing slips in between ...
- * In:  context  with which the stream ends; NULL: not known */
-void gs_captures_begin(CUstream stream, bool per_thread, CUcontext context);
+ * In:  context  with which the stream ends; NULL: not known
+ *      green    of a green context's stream, with which it ends as well; else NULL */
+void gs_captures_begin(CUstream stream, bool per_thread, CUcontext context,
+                       CUgreenCtx green);
 /* ... and after it failed, after a capture has ended, or its stream was destroyed.
  * A stream that is not capturing is ignored. */
 void gs_captures_end(CUstream stream, bool per_thread);
 /* The context has ended, and with it its streams and their captures. */
 void gs_captures_context_ends(CUcontext context);
+/* The same of a green one: its streams stay, and every call of theirs is refused. */
+void gs_captures_green_ends(CUgreenCtx green);
 
 /* How many do. Atomic. */
 extern unsigned gs_captures_running __attribute__((visibility("hidden")));

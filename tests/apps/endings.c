@@ -6,11 +6,13 @@
  * that a driver which logs them is asked for (CUDASIM_LOG=2).
  */
 #include "app.h"
+#include "kernels_ptx.h"
 
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #undef cuGetProcAddress_v2
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -157,6 +159,48 @@ static void green_reset(void)
     say("cuMemFreeHost of what has ended", cuMemFreeHost(host));
     say("cuGreenCtxDestroy", cuGreenCtxDestroy(green));
 }
+
+/* The primary context is known by its green one alone, and has memory when it is reset.
+ */
+static void green_known(void)
+{
+    CUgreenCtx green = new_green(0);
+    CUcontext view;
+    CUdeviceptr lost;
+
+    APP_OK(cuCtxFromGreenCtx(&view, green));
+    APP_OK(cuCtxSetCurrent(view));
+    APP_OK(cuMemAlloc_v2(&lost, BYTES));
+    say("cuDevicePrimaryCtxReset", cuDevicePrimaryCtxReset_v2(0));
+    say("cuGreenCtxDestroy", cuGreenCtxDestroy(green));
+}
+
+/* One thread's green contexts are now and then the last use of the primary one, which
+ * another thread has in use again at once. */
+static void *make_greens(void *stop)
+{
+    while (!__atomic_load_n((bool *)stop, __ATOMIC_ACQUIRE))
+        APP_OK(cuGreenCtxDestroy(new_green(0)));
+    return NULL;
+}
+
+static void green_race(void)
+{
+    bool stop = false;
+    pthread_t thread;
+    CUdeviceptr block;
+
+    app_expect(pthread_create(&thread, NULL, make_greens, &stop) == 0, "a thread");
+    for (int i = 0; i < 4000; i++) {
+        retain(0);
+        APP_OK(cuMemAlloc_v2(&block, BYTES));
+        APP_OK(cuMemsetD8_v2(block, 1, BYTES));
+        APP_OK(cuMemFree_v2(block));
+        APP_OK(cuDevicePrimaryCtxRelease_v2(0));
+    }
+    __atomic_store_n(&stop, true, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+}
 #else
 static void unsupported(void)
 {
@@ -166,6 +210,8 @@ static void unsupported(void)
 #define green_first unsupported
 #define green_reset unsupported
 #define green_alone unsupported
+#define green_known unsupported
+#define green_race  unsupported
 #endif
 
 /* ---- captures ---------------------------------------------------------------------- */
@@ -228,6 +274,30 @@ static void capture_green(void)
     say("cuGreenCtxDestroy", cuGreenCtxDestroy(green));
 #endif
     retain(0);
+    use("after it");
+    rounds();
+}
+
+/* The same where the primary context stays, and the stream with it, though every call
+ * that names it is refused. */
+static void capture_in_green(void)
+{
+    CUcontext primary = retain(0);
+#if CUDA_VERSION >= 12050
+    CUgreenCtx green = new_green(0);
+    CUcontext view;
+    CUstream stream;
+
+    APP_OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    APP_OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    APP_OK(cuCtxFromGreenCtx(&view, green));
+    APP_OK(cuCtxSetCurrent(view));
+    begin_capture();
+    APP_OK(cuCtxSetCurrent(primary));
+    say("cuGreenCtxDestroy", cuGreenCtxDestroy(green));
+    say("cuStreamDestroy", cuStreamDestroy_v2(stream));
+#endif
+    APP_OK(cuCtxSetCurrent(primary));
     use("after it");
     rounds();
 }
@@ -336,6 +406,61 @@ static void full_contexts(void)
     say("cuDevicePrimaryCtxRetain without a context", cuDevicePrimaryCtxRetain(&made, 1));
 }
 
+/* A green context is made on a full device; the current one has nothing to give back. */
+static void full_green(void)
+{
+    CUcontext first = own_context(0);
+
+    (void)own_context(1);
+    leave_idle(first);
+#if CUDA_VERSION >= 12040
+    CUdevResource resource;
+    CUdevResourceDesc desc;
+    CUgreenCtx green = NULL;
+
+    APP_OK(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM));
+    APP_OK(cuDevResourceGenerateDesc(&desc, &resource, 1));
+    say("cuGreenCtxCreate",
+        cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+#endif
+}
+
+/* What needs a little memory for something that is no memory of the program's. */
+static void full_small(void)
+{
+    CUcontext first = own_context(0);
+    CUmodule module;
+    CUfunction function;
+    CUevent event;
+
+    APP_OK(cuModuleLoadData(&module, gs_kernels_ptx));
+    APP_OK(cuModuleGetFunction(&function, module, "gs_fill"));
+    leave_idle(first);
+    say("cuEventCreate", cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    leave_idle(first);
+    say("cuFuncSetAttribute",
+        cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                           50));
+#if CUDA_VERSION >= 12010
+    CUmulticastObjectProp many = {.numDevices = 1, .size = (size_t)2 << 20};
+    CUmemGenericAllocationHandle memory;
+    CUlibrary library;
+    CUkernel kernel;
+
+    APP_OK(cuLibraryLoadData(&library, gs_kernels_ptx, NULL, NULL, 0, NULL, NULL, 0));
+    APP_OK(cuLibraryGetKernel(&kernel, library, "gs_fill"));
+    APP_OK(cuMulticastCreate(&memory, &many));
+    (void)own_context(1);
+    leave_idle(first);
+    say("cuKernelSetAttribute",
+        cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 50,
+                             kernel, 0));
+    leave_idle(first);
+    say("cuMulticastAddDevice", cuMulticastAddDevice(memory, 0));
+    APP_OK(cuMemRelease(memory));
+#endif
+}
+
 /* Physical memory, its mappings, memory of others. */
 static void full_mappings(void)
 {
@@ -387,12 +512,23 @@ static const struct {
     const char *name;
     void (*run)(void);
 } corners[] = {
-    {"green_last", green_last},           {"green_first", green_first},
-    {"green_reset", green_reset},         {"green_alone", green_alone},
-    {"capture_destroy", capture_destroy}, {"capture_reset", capture_reset},
-    {"capture_release", capture_release}, {"capture_green", capture_green},
-    {"capture_stays", capture_stays},     {"looked_at", looked_at},
-    {"full_contexts", full_contexts},     {"full_mappings", full_mappings},
+    {"green_last", green_last},
+    {"green_first", green_first},
+    {"green_reset", green_reset},
+    {"green_alone", green_alone},
+    {"capture_destroy", capture_destroy},
+    {"capture_reset", capture_reset},
+    {"capture_release", capture_release},
+    {"capture_green", capture_green},
+    {"capture_stays", capture_stays},
+    {"looked_at", looked_at},
+    {"full_contexts", full_contexts},
+    {"full_mappings", full_mappings},
+    {"green_known", green_known},
+    {"green_race", green_race},
+    {"full_green", full_green},
+    {"full_small", full_small},
+    {"capture_in_green", capture_in_green},
 };
 
 int main(int argc, char **argv)

@@ -178,6 +178,61 @@ static void discard_and_prefetch(CUdeviceptr range)
 #define discard_and_prefetch attach
 #endif
 
+#if CUDA_VERSION >= 13000
+static void beyond_one(CUdeviceptr range, size_t asked)
+{
+    static const size_t more[] = {0, 8192, 30000, 131072};
+
+    for (size_t i = 0; i < APP_COUNT(more); i++) {
+        number("advised beyond the end by", (long)more[i]);
+        number("  from the start",
+               (long)cuMemAdvise(range, asked + more[i], CU_MEM_ADVISE_SET_READ_MOSTLY,
+                                 place()));
+        number("  from the last byte",
+               (long)cuMemAdvise(range + asked - 1, 1 + more[i],
+                                 CU_MEM_ADVISE_SET_READ_MOSTLY, place()));
+        number("  prefetched",
+               (long)cuMemPrefetchAsync(range, asked + more[i], place(), 0, stream));
+        number("  attached", (long)cuStreamAttachMemAsync(stream, range, asked + more[i],
+                                                          CU_MEM_ATTACH_GLOBAL));
+    }
+    /* All that the driver may have made of it. */
+    for (size_t step = 4096; step <= 2 * APP_MIB; step *= 2)
+        number("attached, rounded",
+               (long)cuStreamAttachMemAsync(stream, range, (asked + step) / step * step,
+                                            CU_MEM_ATTACH_GLOBAL));
+}
+
+/* Lengths that end where the driver's range does not, but the program's. */
+static void beyond(void)
+{
+    CUdeviceptr range, freed;
+
+    APP_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    APP_OK(cuMemAllocManaged(&range, 100000, CU_MEM_ATTACH_GLOBAL));
+    beyond_one(range, 100000);
+    number(
+        "advised behind the end",
+        (long)cuMemAdvise(range + 110000, 100, CU_MEM_ADVISE_SET_READ_MOSTLY, place()));
+    APP_OK(cuMemAllocManaged(&freed, 1000000, CU_MEM_ATTACH_GLOBAL));
+    APP_OK(cuMemFree(freed));
+    number("advised when freed",
+           (long)cuMemAdvise(freed, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, place()));
+    APP_OK(cuMemAllocManaged(&freed, 1000000, CU_MEM_ATTACH_GLOBAL));
+    APP_OK(cuMemFree(freed));
+    APP_OK(cuMemAllocManaged(&freed, 910000, CU_MEM_ATTACH_GLOBAL));
+    beyond_one(freed, 910000);
+    APP_OK(cuStreamSynchronize(stream));
+    APP_OK(cuMemFree(freed));
+    APP_OK(cuMemFree(range));
+    APP_OK(cuStreamDestroy(stream));
+}
+#else
+static void beyond(void)
+{
+}
+#endif
+
 static void attach(CUdeviceptr range)
 {
     APP_OK(cuStreamAttachMemAsync(stream, range, 0, CU_MEM_ATTACH_SINGLE));
@@ -302,11 +357,8 @@ static void attributes(void)
 static const struct mode {
     const char *name;
     void (*run)(void);
-} modes[] = {{"questions", questions},
-             {"spoiled", spoiled},
-             {"plain", plain},
-             {"contexts", contexts},
-             {"attributes", attributes}};
+} modes[] = {{"questions", questions}, {"spoiled", spoiled},       {"plain", plain},
+             {"contexts", contexts},   {"attributes", attributes}, {"beyond", beyond}};
 
 int main(int argc, char **argv)
 {

@@ -20,7 +20,7 @@ Test(capture_gate, is_open_while_nothing_captures)
     cr_assert(gs_gate_enter(), "for several at once");
     gs_gate_leave();
     gs_gate_leave();
-    gs_captures_begin(STREAM, false, NULL);
+    gs_captures_begin(STREAM, false, NULL, NULL);
     gs_gate_close();
     cr_assert_not(gs_gate_enter());
     gs_captures_end(STREAM, false);
@@ -32,7 +32,7 @@ static int begun; /* atomic */
 
 static void *begin_capture(void *unused)
 {
-    gs_captures_begin(STREAM, false, NULL);
+    gs_captures_begin(STREAM, false, NULL, NULL);
     gs_gate_close();
     __atomic_store_n(&begun, 1, __ATOMIC_SEQ_CST);
     return unused;
@@ -78,7 +78,7 @@ Test(capture_gate, nobody_is_inside_while_something_captures)
         cr_assert_eq(pthread_create(&threads[i], NULL, record_often, NULL), 0);
     }
     for (int i = 0; i < 2000; i++) {
-        gs_captures_begin(STREAM, false, NULL);
+        gs_captures_begin(STREAM, false, NULL, NULL);
         gs_gate_close();
         __atomic_store_n(&capturing, 1, __ATOMIC_SEQ_CST);
         __atomic_store_n(&capturing, 0, __ATOMIC_SEQ_CST);
@@ -102,7 +102,7 @@ Test(capture_gate, nobody_is_inside_while_something_captures)
 static uint64_t begin_ns(void)
 {
     uint64_t began = gs_now_ns();
-    gs_captures_begin(STREAM, false, NULL);
+    gs_captures_begin(STREAM, false, NULL, NULL);
     gs_gate_close();
     uint64_t took = gs_now_ns() - began;
     gs_captures_end(STREAM, false);
@@ -167,7 +167,7 @@ Test(capture_gate, patience_is_new_in_a_forked_child)
 
 Test(capture_gate, nobody_passes_while_something_captures)
 {
-    gs_captures_begin(STREAM, false, NULL);
+    gs_captures_begin(STREAM, false, NULL, NULL);
     cr_assert_not(gs_gate_pass());
     gs_captures_end(STREAM, false);
     cr_assert(gs_gate_pass());

@@ -29,8 +29,8 @@ endings_served_case() {
   expect_clean report.err
   expect_no_calls shim.err
 }
-for corner in green_first capture_destroy capture_reset capture_release capture_green capture_stays \
-  looked_at; do
+for corner in green_first capture_destroy capture_reset capture_release capture_green capture_in_green \
+  capture_stays looked_at; do
   add_case "endings $corner" endings_served_case "$corner"
 done
 for corner in capture_destroy capture_stays; do
@@ -63,6 +63,27 @@ add_case "endings green_alone" endings_lost_case green_alone 1
 add_case "endings green_reset" endings_lost_case green_reset 2
 add_case "endings green_reset without a pool" endings_lost_case green_reset 2 GPUSHIM_POOL=off
 
+# Before a reset it is told what goes with it, also where a green context made it all.
+endings_told_case() {
+  endings green_known GPUSHIM_LEAK_REPORT=reset
+  expect_count report.err '^==[0-9]+== a context of GPU 0 is about to end, and its memory with it$' 1
+}
+add_case "endings green_known" endings_told_case
+
+# Ends that two threads cause: what comes next is nobody's to end. Not in one run of many,
+# if the library got it wrong.
+endings_race_case() {
+  local round
+
+  need_file "$apps/endings_linked"
+  for round in 1 2 3; do
+    preloaded "shim$round" CUDASIM_DEVICES=2 CUDASIM_MEMORY=64M -- "$apps/endings_linked" green_race
+    expect_status "shim$round" 0
+    expect_clean "shim$round.err"
+  done
+}
+add_case "endings green_race" endings_race_case
+
 # What is out of memory is made again once idle memory was given back: each call named here
 # fails once, the library holds idle memory each time.
 # endings_full_case CORNER COUNT FAIL
@@ -75,4 +96,8 @@ contexts=cuCtxCreate:3,cuCtxCreate:5,cuDevicePrimaryCtxRetain:1,cuDevicePrimaryC
 mappings=cuMemHostRegister:1,cuImportExternalMemory:1,cuExternalMemoryGetMappedBuffer:1
 mappings+=,cuMemCreate:1,cuMemMap:1,cuMulticastCreate:1
 add_case "endings full_contexts" endings_full_case full_contexts 4 "$contexts"
+# The first event is the library's own.
+small=cuEventCreate:1,cuEventCreate:2,cuFuncSetAttribute:1,cuKernelSetAttribute:1,cuMulticastAddDevice:1
+add_case "endings full_small" endings_full_case full_small 5 "$small"
+add_case "endings full_green" endings_full_case full_green 1 cuGreenCtxCreate:1
 add_case "endings full_mappings" endings_full_case full_mappings 6 "$mappings"

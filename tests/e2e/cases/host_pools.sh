@@ -69,7 +69,7 @@ host_calls_case() {
   preloaded shim -- "$apps/hostcalls_linked" "$1"
   expect_same native shim
 }
-for mode in questions contexts attributes; do
+for mode in questions contexts attributes beyond; do
   add_case "host pools $mode" host_calls_case "$mode"
 done
 host_spoiled_case() {

@@ -99,3 +99,54 @@ private_case() {
 for program in leaky_shared leaky_proc threads_static async_ptds pinned_proc; do
   add_case "linking private entry points $program" private_case "$program"
 done
+
+# A driver that is closed, and one that is opened after it: what is done is seen and
+# pooled, and nothing of the first is called. A driver that was never initialized goes
+# when it is closed; one that was stays.
+# reopen_case WAY gone|still FIRST
+reopen_case() {
+  local first=$build/$3/libcuda.so.1
+
+  need_file "$first"
+  if [[ $1 != used ]]; then # natively that ends threads of the simulated driver
+    native native "$apps/reopen" "$1" "$first"
+  fi
+  preloaded shim CUDASIM_LOG=2 -- "$apps/reopen" "$1" "$first"
+  expect_status shim 0
+  [[ $1 == used ]] || expect_same native shim
+  expect_count shim.out '^reopen: dlerror is quiet$' "$(grep -c 'dlerror is quiet' shim.out)"
+  expect_text shim.err "^reopen: $2"
+  [[ $1 != global ]] || expect_text shim.err '^reopen: cuInit by its name 0$'
+  expect_text shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 1000 B leaked in 1 allocation,'
+  [[ $(driver_calls shim.err cuMemAlloc) -le 2 ]] || fail "the second driver is not pooled"
+}
+add_case "linking a driver closed after use" reopen_case used still sim-closable
+add_case "linking a driver closed unused" reopen_case asked gone sim-closable
+add_case "linking a stub driver closed" reopen_case refused gone apps/stub-driver
+add_case "linking a stub driver closed, the next by its name" reopen_case global gone apps/stub-driver
+
+# Two drivers at once: the first one's calls are the library's, and it says so.
+both_drivers_case() {
+  local one=$build/sim-closable/libcuda.so.1 other=$build/sim/libcuda.so.1
+
+  need_file "$one"
+  native native "$apps/reopen" both "$one" "$other"
+  preloaded shim -- "$apps/reopen" both "$one" "$other"
+  expect_same native shim
+  expect_count shim.err '^gpushim: a second CUDA driver is loaded' 1
+}
+add_case "linking two drivers" both_drivers_case
+
+# What a newer driver has and no table: found where it lies, and called as it is. So is a
+# newer interface of a function that the tables know.
+tomorrow_case() {
+  local driver=$build/apps/stub-driver/libcuda.so.1
+
+  need_file "$driver"
+  native native "$apps/tomorrow" "$driver"
+  expect_text native.out '^tomorrow: proc cuMemAlloc of 99.0 is cuMemAlloc_v9 of libcuda.so.1$'
+  preloaded shim "$@" -- "$apps/tomorrow" "$driver"
+  expect_same native shim
+  expect_text shim.err '^tomorrow: cuMemAlloc of 12.0 is the same by both$'
+}
+add_case "linking functions of tomorrow" tomorrow_case

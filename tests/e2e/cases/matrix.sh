@@ -62,3 +62,18 @@ for setting in GPUSHIM_POOL=off GPUSHIM_STACK=off GPUSHIM_STACK=fp GPUSHIM_STACK
     add_case "switched $setting $program" switched_case "$program" "$setting"
   done
 done
+
+# A thread and a context for each of several devices, with access to one another's memory.
+# peers_case DEVICES [VARIABLE...]
+peers_case() {
+  run_in native CUDASIM_DEVICES="$1" -- "$apps/peers_linked"
+  preloaded shim CUDASIM_DEVICES="$1" "${@:2}" -- "$apps/peers_linked"
+  expect_same native shim
+  expect_clean shim.err
+}
+for devices in 4 1; do
+  add_case "matrix peers on $devices" peers_case "$devices"
+  add_case "matrix peers on $devices lazy" peers_case "$devices" GPUSHIM_FREE_SYNC=lazy
+  add_case "matrix peers on $devices, late work" peers_case "$devices" CUDASIM_SCHEDULE=hostile
+done
+add_case "matrix peers without a pool" peers_case 4 GPUSHIM_POOL=off

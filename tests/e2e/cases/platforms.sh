@@ -70,6 +70,30 @@ slice_case() {
 add_case "platforms slice" slice_case 'NVIDIA A100-SXM4-40GB MIG 1g.5gb' slice
 add_case "platforms no slice" slice_case 'NVIDIA MIGHTY 40GB' whole
 
+# WSL2, by the kernel's name: it is said, and managed memory goes by the attributes.
+# wsl_case PROGRAM RELEASE yes|no
+wsl_case() {
+  local settings=(CUDASIM_LOG=2 CUDASIM_ATTRIBUTES=CONCURRENT_MANAGED_ACCESS=0)
+
+  need_file "$apps/libkernel.so"
+  echo "$2" >release
+  run_in native "${settings[@]}" -- "$apps/$1"
+  run_in shim "${settings[@]}" GPUSHIM_VERBOSE=2 OSRELEASE_FILE="$case_dir/release" \
+    LD_PRELOAD="$shim:$apps/libkernel.so" -- "$apps/$1"
+  expect_same native shim
+  if [[ $3 == yes ]]; then
+    expect_text shim.err '^gpushim: GPU 0: no concurrent managed access, WSL2$'
+  else
+    expect_text shim.err '^gpushim: GPU 0: no concurrent managed access$'
+  fi
+  expect_equal "managed allocations" "$(driver_calls native.err cuMemAllocManaged)" \
+    "$(driver_calls shim.err cuMemAllocManaged)"
+}
+for way in shared static linked dlsym; do
+  add_case "platforms WSL2 $way" wsl_case "managed_$way" 5.15.153.1-microsoft-standard-WSL2 yes
+done
+add_case "platforms no WSL2" wsl_case managed_linked 6.1.0-18-amd64 no
+
 # A misspelt attribute is said, and nothing else happens.
 attribute_case() {
   preloaded bad CUDASIM_ATTRIBUTES=INTEGRATE=1,WARP_SIZE=x,,WARP_SIZE=32 -- "$apps/pipeline_linked"

@@ -199,3 +199,20 @@ no_driver_case() {
     fail "the program's own messages have changed"
 }
 add_case "process without a driver" no_driver_case
+
+# CUDA calls in signal handlers, between the program's calls and amidst the library's own:
+# the same data, no wait for oneself, nothing lost.
+# handlers_case between|inside [VARIABLE...]
+handlers_case() {
+  native native "$apps/handlers_linked" "$1"
+  preloaded shim "${@:2}" -- "$apps/handlers_linked" "$1"
+  expect_same native shim
+  expect_text shim.err '^handlers: [1-9][0-9]{2} interruptions$'
+  grep -v '^handlers: ' shim.err >report.err
+  expect_clean report.err
+}
+for where in between inside; do
+  for mode in native lazy; do
+    add_case "process calls in handlers $where $mode" handlers_case "$where" GPUSHIM_FREE_SYNC=$mode
+  done
+done

@@ -28,7 +28,8 @@ rows_case() {
 
 # expect_rows PREFIX UNNAMED: one place for each line `rows: kept CALL BYTES OWNER STANDING`.
 # UNNAMED: a pattern of names that are not looked at, '' for none. A runtime that is opened
-# is not overridden; its calls are named by the stack, and a jump to the driver leaves none.
+# is not overridden; its calls are named by the stack, and a jump to the driver leaves none
+# (names_by_stack_case).
 expect_rows() {
   local bytes owner standing unnamed=${2:-no name}
 
@@ -48,6 +49,26 @@ expect_rows() {
   diff -u wanted found
   fail "what each call made is not named as its own"
 }
+
+# Calls of a runtime that is opened are named by their frames, as the program has them: those
+# that the simulated runtime does not make by a jump. The innermost frame is the program's.
+names_by_stack_case() {
+  local name
+
+  need_file "$apps/rows_runtime_dlsym"
+  preloaded shim CUDASIM_DEVICES=2 APP_PEER_PRELOAD= GPUSHIM_LEAK_MAX=1000 \
+    GPUSHIM_LEAK_MIN_BYTES=0 -- "$apps/rows_runtime_dlsym" keep "$1"
+  expect_status shim 0
+  for name in cudaMallocMipmappedArray cudaImportExternalMemory cudaIpcOpenMemHandle \
+    cudaMemPoolImportPointer cudaGraphAddMemAllocNode; do
+    expect_count shim.err "^==[0-9]+==   $name, " 1
+    expect_count shim.err "^==[0-9]+==     #0 make_$name  " 1
+  done
+  expect_no_text shim.err '^==[0-9]+==   cu[A-Za-z_0-9]*_ptsz, '
+}
+for way in dlsym dlvsym; do
+  add_case "rows named by the stack $way" names_by_stack_case "$way"
+done
 
 for mode in keep end; do
   add_case "rows $mode linked" rows_case rows_linked "$mode" linked
