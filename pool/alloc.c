@@ -28,16 +28,17 @@ static struct gs_request size_request(const struct gs_pool *pool, size_t bytes,
 }
 
 /* Rounded to the user's size classes, unless the device is full: then only what was asked
- * for is taken, so that they do not make a program fail that has begun. */
-static struct gs_request size_by_class(struct gs_heap *heap, size_t bytes)
+ * for is taken, so that they do not make a program fail that has begun. `wanted`: what is
+ * made room for in any case, `bytes` or more. */
+static struct gs_request size_by_class(struct gs_heap *heap, size_t bytes, size_t wanted)
 {
     const struct gs_pool *pool = heap->pool;
-    size_t size = gs_size_class(pool, bytes);
+    size_t size = gs_size_class(pool, wanted);
     struct gs_request request;
 
-    if (size <= bytes ||
+    if (size <= wanted ||
         atomic_load_explicit(&gs_room_of(heap)->refused, memory_order_relaxed))
-        return size_request(pool, bytes, bytes);
+        return size_request(pool, bytes, wanted);
     request = size_request(pool, bytes, size);
     request.classed = true;
     return request;
@@ -204,8 +205,22 @@ static struct gs_block *take_cached(struct gs_heap *heap,
     return block;
 }
 
+/* There is no memory for a request that was made larger: once more, as it was asked for.
+ */
+static enum gs_status grow_plainly(struct gs_heap *heap, size_t bytes,
+                                   struct gs_block **out, int *native)
+{
+    struct gs_request request = size_request(heap->pool, bytes, bytes);
+
+    gs_lock_take(&heap->lock);
+    heap->stats.failed--; /* it is not over yet */
+    gs_lock_drop(&heap->lock);
+    return gs_heap_grow(heap, &request, out, native);
+}
+
 static GS_NOINLINE enum gs_status alloc_slowly(struct gs_heap *heap, size_t bytes,
-                                               struct gs_block **out, int *native)
+                                               size_t behind, struct gs_block **out,
+                                               int *native)
 {
     struct gs_request request;
     struct gs_block *block;
@@ -214,7 +229,7 @@ static GS_NOINLINE enum gs_status alloc_slowly(struct gs_heap *heap, size_t byte
     /* Nothing, or more than a block's units can say: the driver has its own answer. */
     if (GS_UNLIKELY(bytes - 1 >= GS_REQUEST_MAX))
         return GS_ERR_UNPOOLABLE;
-    request = size_by_class(heap, bytes);
+    request = size_by_class(heap, bytes, bytes + behind);
     block = take_cached(heap, &request);
     if (block) {
         *out = block;
@@ -229,14 +244,15 @@ static GS_NOINLINE enum gs_status alloc_slowly(struct gs_heap *heap, size_t byte
     if (GS_LIKELY(status != GS_ERR_NOT_FOUND))
         return status;
     status = gs_heap_grow(heap, &request, out, native);
-    if (status == GS_ERR_NOMEM && request.classed) {
-        request = size_request(heap->pool, bytes, bytes);
-        gs_lock_take(&heap->lock);
-        heap->stats.failed--; /* it is not over yet */
-        gs_lock_drop(&heap->lock);
-        status = gs_heap_grow(heap, &request, out, native);
-    }
+    if (status == GS_ERR_NOMEM && (request.classed || behind))
+        status = grow_plainly(heap, bytes, out, native);
     return status;
+}
+
+enum gs_status gs_heap_alloc_behind(struct gs_heap *heap, size_t bytes, size_t behind,
+                                    struct gs_block **out, int *native)
+{
+    return alloc_slowly(heap, bytes, behind, out, native);
 }
 
 enum gs_status gs_heap_alloc(struct gs_heap *heap, size_t bytes, struct gs_block **out,
@@ -245,7 +261,7 @@ enum gs_status gs_heap_alloc(struct gs_heap *heap, size_t bytes, struct gs_block
     struct gs_block *block = gs_hit_alloc(heap, bytes);
 
     if (GS_UNLIKELY(!block))
-        return alloc_slowly(heap, bytes, out, native);
+        return alloc_slowly(heap, bytes, 0, out, native);
     *out = block;
     return GS_OK;
 }
@@ -253,6 +269,11 @@ enum gs_status gs_heap_alloc(struct gs_heap *heap, size_t bytes, struct gs_block
 uint64_t gs_block_addr(const struct gs_block *block)
 {
     return gs_hit_addr(block);
+}
+
+size_t gs_block_room(const struct gs_block *block)
+{
+    return gs_block_bytes(block);
 }
 
 size_t gs_block_requested(const struct gs_block *block)

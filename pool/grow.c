@@ -198,8 +198,10 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
             status = ask_less(heap, request, bytes, out, native);
             if (status != GS_ERR_NOMEM)
                 return status;
+            /* To look for what could go back may be to give back what may not be kept. */
             if (!gs_relief_changed(pool, generation) &&
-                (is_in_vain(heap, request) || !gs_pool_can_give(pool, heap->device)))
+                (is_in_vain(heap, request) || !gs_pool_can_give(pool, heap->device)) &&
+                gs_relief_generation(pool) == generation)
                 return last_try(heap, request, out);
         }
         status = try_again(heap, request, false, out);

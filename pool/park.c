@@ -512,6 +512,7 @@ enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr, struct gs_range
     out->live = gs_block_state(block) == GS_BLOCK_LIVE;
     out->requested_bytes = out->live ? gs_block_requested(block) : 0;
     out->shared = segment->shared;
+    out->retained = segment->retained;
     gs_lock_drop(&gs_segment_heap(segment)->lock);
     return GS_OK;
 }

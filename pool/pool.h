@@ -74,7 +74,8 @@ struct gs_range {
     size_t block_bytes;     /* its rounded size */
     size_t requested_bytes; /* what was asked for; 0 where the block is not live */
     bool live;
-    bool shared; /* the segment serves several small blocks */
+    bool shared;   /* the segment serves several small blocks */
+    bool retained; /* it takes no new tenant: gs_pool_retain */
 };
 
 /* Errors: GS_ERR_INVALID, GS_ERR_HOST_NOMEM. */
@@ -117,7 +118,17 @@ void gs_heap_poison(struct gs_heap *heap);
 enum gs_status gs_heap_alloc(struct gs_heap *heap, size_t bytes, struct gs_block **out,
                              int *native) GS_MUST_USE;
 
+/*
+ * The same with room for `behind` more bytes in the block, which the program did not ask
+ * for. Where there is no memory for those the block goes without: gs_block_room tells.
+ * It asks no cache: for heaps of a pool that has none (cache_bytes 0).
+ */
+enum gs_status gs_heap_alloc_behind(struct gs_heap *heap, size_t bytes, size_t behind,
+                                    struct gs_block **out, int *native) GS_MUST_USE;
+
 uint64_t gs_block_addr(const struct gs_block *block);
+/* Bytes of the block: what was asked for, and what lies behind it. */
+size_t gs_block_room(const struct gs_block *block);
 size_t gs_block_requested(const struct gs_block *block);
 struct gs_heap *gs_block_heap(const struct gs_block *block);
 /* The caller's own small index, e.g. of the tracker's record. 0 until set. */

@@ -205,8 +205,12 @@ bool gs_pool_can_give(struct gs_pool *pool, int device)
 
 size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes)
 {
-    gs_pool_settle(pool, device);
-    return gs_pool_give_idle(pool, device, bytes);
+    uint64_t before = gs_relief_row(pool, device).reserved, after;
+
+    gs_pool_settle(pool, device); /* what may not be kept goes back by itself */
+    after = gs_relief_row(pool, device).reserved;
+    return (before > after ? (size_t)(before - after) : 0) +
+           gs_pool_give_idle(pool, device, bytes);
 }
 
 size_t gs_pool_idle_bytes(struct gs_pool *pool, int device)

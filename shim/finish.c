@@ -17,6 +17,7 @@
 
 #include "free_wait.h"
 #include "host_pools.h"
+#include "interim.h"
 #include "intervals.h"
 #include "leak_rules.h"
 #include "managed.h"
@@ -29,6 +30,7 @@
 #include "retry.h"
 #include "state.h"
 #include "state_file.h"
+#include "zones.h"
 
 /* Runtime functions that allocate: their frames, and those below, are not the program's.
  */
@@ -114,7 +116,7 @@ static void fill_devices(struct gs_state *state, struct gs_report_device *device
         devices[i].frees_waited = frees.waited;
         devices[i].frees_waited_ns = frees.waited_ns;
         devices[i].frees_idle = frees.found_idle;
-        devices[i].lazy_saves_waits = lazy_saves_waits(&state->options);
+        devices[i].lazy_saves_waits = !gs_zones_on && lazy_saves_waits(&state->options);
         devices[i].retried = gs_retry_count((unsigned)i);
         fill_levels(&stats, &devices[i]);
     }
@@ -177,6 +179,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     };
     if (!what) {
         gs_host_say(state);
+        gs_zones_finish(state);
         gs_managed_say();
     }
     if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
@@ -296,6 +299,7 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
     /* The symbolizer's child process and whatever else this needs is not the program's.
      */
     gs_thread.depth = 1;
+    gs_interim_tell_switches();
     write_report(state, ending, (uintptr_t)__builtin_frame_address(0), NULL, &summary);
     gs_thread.depth = 0;
     gs_state_file_ending(ending);

@@ -8,11 +8,13 @@
  * is asked for: with the handlers, or for the one report of a process that is out of
  * memory.
  *
- * Owns:  the signals' old dispositions, the thread.   Lock: none; atomics and semaphores.
+ * Owns:  the signals' old dispositions, the thread.   Lock: atomics and semaphores; one
+ *        of `switches`.
  * Design: docs/tracker.md, "While it runs"
  */
 #include "interim.h"
 
+#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
@@ -35,11 +37,19 @@
 #define PLACES 3
 
 static struct {
-    int dump, term;              /* signals with a handler of ours; 0: none */
+    int dump, term, track;       /* signals with a handler of ours; 0: none */
     sem_t wanted;                /* posted by the handlers */
     bool wants_dump, wants_term; /* atomic */
     pid_t pid;                   /* whose thread waits; 0: nobody's */
+    struct gs_tracker *tracker;  /* that `track` switches */
+    bool starts;                 /* the first switch starts it */
 } signals;
+
+/* Switches that were told; with its lock, so that none is told after the last report. */
+static struct {
+    pthread_mutex_t lock;
+    uint32_t told;
+} switches = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* What a thread of the program's waits for; one at a time. */
 static struct {
@@ -109,16 +119,58 @@ static void end_by(int number)
 static void on_signal(int number)
 {
     int saved_errno = errno;
-    bool term = number == signals.term;
+    bool term = number == signals.term, track = number == signals.track;
     bool *wants = term ? &signals.wants_term : &signals.wants_dump;
     /* In a child by vfork or clone nobody waits for it. */
     if (!is_ours(signals.pid) ||
-        (__atomic_exchange_n(wants, true, __ATOMIC_ACQ_REL) && term)) {
+        (!track && __atomic_exchange_n(wants, true, __ATOMIC_ACQ_REL) && term)) {
         end_by(number);
     } else {
+        if (track) {
+            /* At once: what the sender does next is in the window, or no more. */
+            gs_tracker_switch(signals.tracker);
+        }
         (void)sem_post(&signals.wanted);
     }
     errno = saved_errno;
+}
+
+/* "recording stopped at 5s by signal 12; now 3.00 MiB in 12 allocations are ..." */
+static void tell_switch(uint32_t number)
+{
+    bool starts = (number % 2 != 0) == signals.starts;
+    uint64_t bytes = 0, count = 0;
+    char when[24], live[24], allocations[32];
+    for (int device = GS_TOTALS_FIRST; device < GS_MAX_DEVICES; device++) {
+        struct gs_tracker_totals totals;
+        gs_tracker_get_totals(signals.tracker, device, &totals);
+        bytes += device == GS_TOTALS_VIEWS ? 0 : totals.live_bytes;
+        count += totals.live_count;
+    }
+    gs_log_line(GS_LOG_WARN,
+                "recording %s at %s by signal %d; now %s in %s allocation%s %s recorded "
+                "and not freed",
+                starts ? "started" : "stopped",
+                gs_text_duration(gs_tracker_switch_ns(signals.tracker, number), when),
+                signals.track, gs_text_bytes(bytes, live),
+                gs_text_count(count, allocations), count == 1 ? "" : "s",
+                count == 1 ? "is" : "are");
+}
+
+void gs_interim_tell_switches(void)
+{
+    if (!signals.tracker) {
+        return;
+    }
+    pthread_mutex_lock(&switches.lock);
+    uint32_t made = gs_tracker_switches(signals.tracker);
+    if (made - switches.told > GS_SWITCHES_KEPT) {
+        switches.told = made - GS_SWITCHES_KEPT; /* when the others were is forgotten */
+    }
+    while (switches.told != made) {
+        tell_switch(++switches.told);
+    }
+    pthread_mutex_unlock(&switches.lock);
 }
 
 static void *wait_for_signals(void *unused)
@@ -131,6 +183,7 @@ static void *wait_for_signals(void *unused)
                 return NULL;
             }
         }
+        gs_interim_tell_switches();
         if (__atomic_exchange_n(&signals.wants_dump, false, __ATOMIC_ACQ_REL)) {
             char ending[32];
             snprintf(ending, sizeof(ending), "on signal %d", signals.dump);
@@ -169,29 +222,73 @@ static void give_up(int number)
     }
 }
 
-void gs_interim_start(const struct gs_options *options)
+/* The signal of a variable; 0: none, and if one was asked for it is said why not. */
+static int read_signal(const char *variable, const char *text)
 {
-    const char *text = options->dump_signal;
-    int dump = text[0] ? signal_named(text) : 0;
-    if (text[0] && !dump) {
+    int number = text[0] ? signal_named(text) : 0;
+    if (text[0] && !number) {
         gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_DUMP_SIGNAL=%s: no signal that can be used; none is "
-                    "(HUP, USR1, USR2, RTMIN+1, ...)",
+                    "%s=%s: no signal that can be used; none is (HUP, USR1, USR2, "
+                    "RTMIN+1, ...)",
+                    variable, text);
+    }
+    return number;
+}
+
+static int read_track_signal(const struct gs_options *options, int dump)
+{
+    const char *text = options->track_signal;
+    int number = read_signal("GPUSHIM_TRACK_SIGNAL", text);
+    if (number && !options->track) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_TRACK_SIGNAL=%s: with GPUSHIM_TRACK=off there is nothing to "
+                    "start; none is",
                     text);
+        return 0;
     }
-    if (!options->track || (!dump && !options->dump_on_term)) {
-        return;
+    if (number && number == dump) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_TRACK_SIGNAL=%s: that is GPUSHIM_DUMP_SIGNAL; none is",
+                    text);
+        return 0;
     }
-    if (sem_init(&signals.wanted, 0, 0) != 0 || !gs_own_thread(wait_for_signals)) {
-        gs_log_line(GS_LOG_WARN, "no thread for GPUSHIM_DUMP_SIGNAL and "
-                                 "GPUSHIM_DUMP_ON_TERM: no report on signals");
-        return;
-    }
+    return number;
+}
+
+/* The thread waits. Handlers may run before the next line does. */
+static void handle_all(const struct gs_options *options, struct gs_tracker *tracker,
+                       int dump, int track)
+{
     signals.pid = (pid_t)syscall(SYS_getpid);
-    signals.term = options->dump_on_term ? SIGTERM : 0; /* before its handler runs */
-    signals.dump = dump ? handle(dump, "GPUSHIM_DUMP_SIGNAL", text) : 0;
+    signals.tracker = tracker;
+    signals.starts = !options->track_start;
+    signals.term = options->dump_on_term ? SIGTERM : 0;
+    signals.track = track;
+    signals.dump = dump ? handle(dump, "GPUSHIM_DUMP_SIGNAL", options->dump_signal) : 0;
+    if (track) {
+        signals.track = handle(track, "GPUSHIM_TRACK_SIGNAL", options->track_signal);
+    }
     if (options->dump_on_term) {
         signals.term = handle(SIGTERM, "GPUSHIM_DUMP_ON_TERM", "on");
+    }
+}
+
+void gs_interim_start(const struct gs_options *options, struct gs_tracker *tracker)
+{
+    int dump = read_signal("GPUSHIM_DUMP_SIGNAL", options->dump_signal);
+    int track = read_track_signal(options, dump);
+    if (tracker && (dump || track || options->dump_on_term)) {
+        if (sem_init(&signals.wanted, 0, 0) == 0 && gs_own_thread(wait_for_signals)) {
+            handle_all(options, tracker, dump, track);
+        } else {
+            gs_log_line(GS_LOG_WARN,
+                        "no thread for GPUSHIM_DUMP_SIGNAL, GPUSHIM_TRACK_SIGNAL and "
+                        "GPUSHIM_DUMP_ON_TERM: nothing happens on signals");
+        }
+    }
+    if (tracker && !options->track_start && !signals.track) {
+        gs_log_line(GS_LOG_WARN, "GPUSHIM_TRACK_START=off: there is no "
+                                 "GPUSHIM_TRACK_SIGNAL to start it; nothing is recorded");
     }
 }
 
@@ -199,6 +296,9 @@ void gs_interim_reset(void)
 {
     give_up(signals.dump);
     give_up(signals.term);
+    give_up(signals.track);
+    pthread_mutex_init(&switches.lock, NULL);
+    switches.told = 0;
     memset(&signals, 0, sizeof(signals));
     memset(&asked, 0, sizeof(asked));
     was_refused = false;

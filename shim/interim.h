@@ -1,15 +1,19 @@
 /*
- * interim.h - reports while the program goes on: out of memory, on a signal, on SIGTERM.
+ * interim.h - reports while the program goes on: out of memory, on a signal, on SIGTERM;
+ * and the signal that starts and stops recording.
  */
 #ifndef GS_INTERIM_H
 #define GS_INTERIM_H
 
 #include "state.h"
 
-/* While the state is made: handlers for GPUSHIM_DUMP_SIGNAL and GPUSHIM_DUMP_ON_TERM,
- * each only while the program leaves that signal at its default, and a thread that waits
- * for them. */
-void gs_interim_start(const struct gs_options *options);
+/* While the state is made: handlers for GPUSHIM_DUMP_SIGNAL, GPUSHIM_TRACK_SIGNAL and
+ * GPUSHIM_DUMP_ON_TERM, each only while the program leaves that signal at its default,
+ * and a thread that waits for them. tracker: NULL, where nothing is tracked. */
+void gs_interim_start(const struct gs_options *options, struct gs_tracker *tracker);
+
+/* Says of each switch of the tracker by a signal that was not said yet. */
+void gs_interim_tell_switches(void);
 
 /* In a forked child: no thread, and signals at their default again. */
 void gs_interim_reset(void);

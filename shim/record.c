@@ -7,24 +7,97 @@
 #include "interim.h"
 #include "mem_limits.h"
 #include "log.h"
+#include "outputs.h"
 #include "physical.h"
 #include "tiles.h"
 
 bool gs_record_watched;
 
+/* Sums are made of all that is allocated. Set by start-up; then it stays. */
+static bool is_tallied;
+
+/* ---- what is left out ----------------------------------------------------------------
+ */
+
+void gs_record_watch(const struct gs_options *options)
+{
+    bool part = !options->track_start || options->track_signal[0];
+    bool fewer = options->track_sample_bytes || options->track_min_bytes;
+    is_tallied = gs_outputs_tallied();
+    __atomic_store_n(&gs_record_watched,
+                     gs_tracing() || is_tallied ||
+                         (options->track && (part || fewer || options->stack_free)),
+                     __ATOMIC_RELAXED);
+}
+
+struct gs_sampling gs_record_sampling(const struct gs_options *options)
+{
+    struct gs_sampling sampling = {.distance_bytes = options->track_sample_bytes,
+                                   .always_bytes = options->stack_always_bytes,
+                                   .min_bytes = options->track_min_bytes};
+    if (sampling.distance_bytes && options->stack == GS_UNWIND_OFF) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_TRACK_SAMPLE_BYTES=%llu: with "
+                    "GPUSHIM_STACK=off there is nothing to sample",
+                    (unsigned long long)sampling.distance_bytes);
+        sampling.distance_bytes = 0;
+    } else if (sampling.always_bytes && !sampling.distance_bytes) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_STACK_ALWAYS_BYTES=%llu: without "
+                    "GPUSHIM_TRACK_SAMPLE_BYTES each allocation has a stack",
+                    (unsigned long long)sampling.always_bytes);
+    }
+    if (sampling.always_bytes && sampling.always_bytes < sampling.min_bytes) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_STACK_ALWAYS_BYTES=%llu: less than "
+                    "GPUSHIM_TRACK_MIN_BYTES; from there on it is",
+                    (unsigned long long)sampling.always_bytes);
+    }
+    return sampling;
+}
+
+/* The stack of an allocation, or what stands in its place, where some are left out. */
+static __attribute__((noinline)) uint32_t
+choose_stack(struct gs_state *state, enum gs_memory_kind kind, uint64_t bytes)
+{
+    uint32_t instead = gs_tracker_choose_stack(state->tracker, kind, bytes);
+    return instead == 0 && state->stacks ? gs_stacks_capture(state->stacks) : instead;
+}
+
+static inline uint32_t stack_of(struct gs_state *state, enum gs_memory_kind kind,
+                                uint64_t bytes)
+{
+    if (gs_watched()) {
+        return choose_stack(state, kind, bytes);
+    }
+    return state->stacks ? gs_stacks_capture(state->stacks) : 0;
+}
+
+uint32_t gs_record_stack(struct gs_state *state, enum gs_memory_kind kind, uint64_t bytes)
+{
+    return stack_of(state, kind, bytes);
+}
+
+/* Nothing is recorded now. */
+static inline bool stopped(struct gs_state *state)
+{
+    return gs_watched() && !gs_tracker_records(state->tracker);
+}
+
+/* ---- the pool's memory and the driver's own ------------------------------------------
+ */
+
 static struct gs_free_site site_of(struct gs_state *state, enum gs_api api,
                                    bool with_stack)
 {
     struct gs_free_site site = {.thread = gs_thread_id(), .api = gs_record_api(api)};
-    if (with_stack && state->stacks) {
+    if ((with_stack || state->options.stack_free) && state->stacks) {
         site.stack = gs_stacks_capture(state->stacks);
     }
     return site;
 }
 
-/* Out of line, so that nothing is put together for it where it is off. */
-static __attribute__((noinline)) void trace_made(const struct gs_call *request,
-                                                 uint64_t addr, size_t bytes)
+static void trace_made(const struct gs_call *request, uint64_t addr, size_t bytes)
 {
     const struct gs_context *context = request->context;
     enum gs_trace_order order = GS_TRACE_UNORDERED;
@@ -40,6 +113,81 @@ void gs_record_missed(void)
     static struct gs_log_limit limit;
     gs_log_once(&limit, GS_LOG_WARN,
                 "no host memory to record an allocation: the report will miss some");
+}
+
+/* The tracker is told of it. `tallied`: and whoever adds up, where anybody does. */
+static inline __attribute__((always_inline)) void
+record(struct gs_state *state, const struct gs_call *request, uint64_t addr, size_t bytes,
+       struct gs_block *block, uint32_t stack, bool tallied)
+{
+    struct gs_allocation allocation = {
+        .addr = addr,
+        .bytes = bytes,
+        .context =
+            (uint64_t)(uintptr_t)(request->context ? request->context->owner : NULL),
+        .stream = (uint64_t)(uintptr_t)request->stream,
+        .thread = gs_thread_id(),
+        .stack = stack,
+        .device = (int16_t)(request->context ? request->context->device : 0),
+        .api = gs_record_api(request->api),
+        .kind = (uint8_t)request->kind,
+    };
+    uint32_t id = 0;
+    if (tallied) {
+        gs_tracker_tally(state->tracker, &allocation);
+    }
+    if (gs_tracker_add(state->tracker, &allocation, block != NULL, &id) != GS_OK) {
+        gs_record_missed();
+        return;
+    }
+    if (block) {
+        gs_block_set_tag(block, id);
+    }
+}
+
+/* Out of line, so that nothing is put together for it where all of it is off. */
+static __attribute__((noinline)) void made_watched(struct gs_state *state,
+                                                   const struct gs_call *request,
+                                                   uint64_t addr, size_t bytes,
+                                                   struct gs_block *block)
+{
+    if (gs_tracing()) {
+        trace_made(request, addr, bytes);
+    }
+    if (!state->tracker) {
+        return;
+    }
+    if (!gs_tracker_records(state->tracker)) {
+        gs_tracker_pass(state->tracker, addr, block != NULL);
+        return;
+    }
+    record(state, request, addr, bytes, block, choose_stack(state, request->kind, bytes),
+           true);
+}
+
+uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *request,
+                                 uint64_t addr, size_t bytes, struct gs_block *block)
+{
+    if (gs_tracing() || is_tallied || !state->tracker) {
+        made_watched(state, request, addr, bytes, block);
+        return gs_block_tag(block);
+    }
+    if (!gs_tracker_records(state->tracker)) {
+        gs_tracker_pass(state->tracker, addr, true);
+        return 0;
+    }
+    struct gs_tracked_who who = {.thread = gs_thread_id(),
+                                 .stack = choose_stack(state, request->kind, bytes)};
+    struct gs_tracked_how how = {.device = (int16_t)request->context->device,
+                                 .api = gs_record_api(request->api),
+                                 .kind = request->kind};
+    uint32_t tag =
+        gs_tracker_add_block(state->tracker, addr, bytes,
+                             (uint64_t)(uintptr_t)request->context->owner, who, how);
+    if (GS_UNLIKELY(tag == 0)) {
+        gs_record_missed();
+    }
+    return tag;
 }
 
 void gs_record_made(struct gs_state *state, const struct gs_call *request, uint64_t addr,
@@ -58,34 +206,11 @@ void gs_record_made(struct gs_state *state, const struct gs_call *request, uint6
                                                         : GS_CHARGE_CONTEXT,
                        addr, bytes, request->context->device, request->context->owner);
     }
-    if (gs_tracing()) {
-        trace_made(request, addr, bytes);
-    }
-    if (!state->tracker) {
-        return;
-    }
-    struct gs_allocation allocation = {
-        .addr = addr,
-        .bytes = bytes,
-        .context =
-            (uint64_t)(uintptr_t)(request->context ? request->context->owner : NULL),
-        .stream = (uint64_t)(uintptr_t)request->stream,
-        .thread = gs_thread_id(),
-        .stack = state->stacks ? gs_stacks_capture(state->stacks) : 0,
-        .device = (int16_t)(request->context ? request->context->device : 0),
-        .api = gs_record_api(request->api),
-        .kind = (uint8_t)request->kind,
-    };
-    uint32_t id = 0;
     if (gs_watched()) {
-        gs_tracker_tally(state->tracker, &allocation);
-    }
-    if (gs_tracker_add(state->tracker, &allocation, block != NULL, &id) != GS_OK) {
-        gs_record_missed();
-        return;
-    }
-    if (block) {
-        gs_block_set_tag(block, id);
+        made_watched(state, request, addr, bytes, block);
+    } else if (state->tracker) {
+        record(state, request, addr, bytes, block,
+               state->stacks ? gs_stacks_capture(state->stacks) : 0, false);
     }
 }
 
@@ -99,7 +224,7 @@ static bool takes_device_memory(enum gs_memory_kind kind)
 static void refused(struct gs_state *state, enum gs_memory_kind kind, enum gs_api api,
                     int device, size_t bytes, CUresult result)
 {
-    if (state->tracker) {
+    if (state->tracker && !stopped(state)) {
         gs_tracker_add_failed(state->tracker, device, kind);
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY && takes_device_memory(kind)) {
@@ -112,6 +237,21 @@ void gs_record_refused(struct gs_state *state, const struct gs_call *request,
 {
     refused(state, request->kind, request->api,
             request->context ? request->context->device : 0, bytes, result);
+}
+
+void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
+                           uint64_t addr, enum gs_trace_how how)
+{
+    gs_trace_free(addr, how, NULL, GS_TRACE_UNORDERED);
+    if (!state->tracker || id == 0) {
+        return;
+    }
+    if (state->options.stack_free) {
+        struct gs_free_site site = site_of(state, api, true);
+        gs_tracker_remove(state->tracker, id, &site);
+    } else {
+        gs_tracker_remove_block(state->tracker, id, gs_thread_id(), gs_record_api(api));
+    }
 }
 
 void gs_record_unmade(struct gs_state *state, uint64_t addr, enum gs_api api,
@@ -139,12 +279,16 @@ uint32_t gs_record_noted(struct gs_state *state, const struct gs_note *note, boo
     if (!state->tracker) {
         return 0;
     }
+    if (stopped(state)) {
+        gs_tracker_pass(state->tracker, note->key, indexed);
+        return 0;
+    }
     struct gs_allocation allocation = {
         .addr = note->key,
         .bytes = note->bytes,
         .context = (uint64_t)(uintptr_t)note->context,
         .thread = gs_thread_id(),
-        .stack = state->stacks ? gs_stacks_capture(state->stacks) : 0,
+        .stack = stack_of(state, note->kind, note->bytes),
         .device = (int16_t)note->device,
         .api = gs_record_api(note->api),
         .kind = (uint8_t)note->kind,
@@ -244,7 +388,7 @@ void gs_record_free_result(struct gs_state *state, uint64_t addr, enum gs_api ap
 
 void gs_record_bad_free(struct gs_state *state, uint64_t addr, enum gs_api api)
 {
-    if (state->tracker) {
+    if (state->tracker && !stopped(state)) {
         struct gs_free_site site = site_of(state, api, true);
         int device = gs_thread.context ? gs_thread.context->device : 0;
         gs_tracker_error_free(state->tracker, addr, device, &site);

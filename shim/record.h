@@ -21,9 +21,15 @@ struct gs_call {
     bool charged;    /* known by its address to the limits already (mem_limits.h) */
 };
 
-/* Whether somebody wants to know more of an allocation than the tracker's record: it is
- * traced, or tallied. Set by start-up; then it stays. Atomic. */
+/* Whether something else is to be done with an allocation or a free than to record it
+ * with its stack: it is traced, or tallied, or may be left out, or its free has a stack.
+ * Set by start-up; then it stays. Atomic. */
 extern bool gs_record_watched __attribute__((visibility("hidden")));
+
+/* Start-up is through: what the options and the outputs want. */
+void gs_record_watch(const struct gs_options *options);
+/* Of the options, which stacks are recorded; says what in them cannot be. */
+struct gs_sampling gs_record_sampling(const struct gs_options *options);
 
 static inline bool gs_watched(void)
 {
@@ -82,6 +88,9 @@ static inline bool gs_recording(const struct gs_state *state)
 {
     return state->tracker || gs_tracing();
 }
+/* The stack of an allocation of so many bytes, or what stands in its place. */
+uint32_t gs_record_stack(struct gs_state *state, enum gs_memory_kind kind,
+                         uint64_t bytes);
 /* There was no memory for a record: said once. */
 void gs_record_missed(void) __attribute__((cold, noinline));
 /* The driver refused one of so many bytes, with that code. */
@@ -94,10 +103,23 @@ static inline uint16_t gs_record_api(enum gs_api api)
     return gs_thread.api != GS_API_UNKNOWN ? gs_thread.api : (uint16_t)api;
 }
 
-/* A block of the pool is about to be freed. */
-static inline void gs_record_block_freed(struct gs_state *state, struct gs_block *block,
-                                         enum gs_api api)
+/* Either of the two below, where somebody watches. The tag that the block is to have; and
+ * what one had that is freed. `how`: as gs_trace_free has it, which address 0 leaves out.
+ */
+uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *request,
+                                 uint64_t addr, size_t bytes, struct gs_block *block);
+void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
+                           uint64_t addr, enum gs_trace_how how);
+
+/* A block of the pool is about to be freed, in no stream's order. */
+static inline void gs_record_block_ends(struct gs_state *state, struct gs_block *block,
+                                        enum gs_api api, uint64_t addr,
+                                        enum gs_trace_how how)
 {
+    if (gs_watched()) {
+        gs_record_watched_end(state, gs_block_tag(block), api, addr, how);
+        return;
+    }
     uint32_t id = state->tracker ? gs_block_tag(block) : 0;
     if (id != 0) {
         gs_tracker_remove_block(state->tracker, id, gs_thread_id(), gs_record_api(api));

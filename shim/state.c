@@ -23,6 +23,7 @@
 #include "elf_module.h"
 #include "find_python.h"
 #include "fences.h"
+#include "free_permit.h"
 #include "free_wait.h"
 #include "graph_memory.h"
 #include "host_pools.h"
@@ -50,6 +51,7 @@
 #include "size_classes.h"
 #include "state_file.h"
 #include "warmup.h"
+#include "zones.h"
 
 #if defined(__x86_64__)
 #define GS_VDSO_CLOCK "__vdso_clock_gettime"
@@ -122,6 +124,7 @@ static void after_fork_in_child(void)
     gs_gate_reset();
     gs_marks_reset();
     gs_fences_reset();
+    gs_permit_reset();
     gs_async_heaps_reset();
     gs_async_policy_reset();
     gs_submissions_reset();
@@ -135,6 +138,7 @@ static void after_fork_in_child(void)
     gs_host_reset();
     gs_nvml_reset();
     gs_warmup_reset();
+    gs_zones_reset();
     gs_ipc_reset();
     gs_imports_reset();
     gs_trace_reset();
@@ -205,6 +209,7 @@ static void read_options(struct gs_state *state)
         gs_log_text(notes.text, notes.length);
     }
     step_aside(&state->options);
+    gs_zones_adjust(&state->options);
     if (state->options.free_sync == GS_FREE_SYNC_WAIT) {
         gs_known_end_proof(NULL);
     }
@@ -236,6 +241,7 @@ static enum gs_status create_tracker(struct gs_state *state)
         .unwinder = (enum gs_unwinder)state->options.stack,
         .depth = state->options.stack_depth,
         .find_python = state->options.stack_python ? gs_python_find : NULL,
+        .most_bytes = (size_t)state->options.stack_table_bytes,
         .memory = gs_state_file_open(&state->options)};
     gs_linker_own_range(&stacks.own_begin, &stacks.own_end);
     if (stacks.unwinder != GS_UNWIND_OFF &&
@@ -250,6 +256,8 @@ static enum gs_status create_tracker(struct gs_state *state)
                                         .memory = stacks.memory,
                                         .free_history = FREE_HISTORY,
                                         .tally = gs_outputs_tallied(),
+                                        .sampling = gs_record_sampling(&state->options),
+                                        .stopped = !state->options.track_start,
                                         .clock = kernels_clock()};
     return gs_tracker_create(&tracker, &state->tracker);
 }
@@ -344,15 +352,15 @@ static struct gs_state *create(void)
     gs_outputs_open(&state->options);
     state->active = state->options.enable && create_parts(state);
     if (state->active) {
+        gs_zones_start(&state->options);
         gs_limits_start(&state->options);
         gs_rules_start(&state->options);
         gs_nvml_start(&state->options);
         gs_warmup_start(state->pool ? state->options.warmup : "");
-        gs_interim_start(&state->options);
+        gs_interim_start(&state->options, state->tracker);
         gs_intervals_start(&state->options);
         gs_trace_open(state->options.trace_file, state->options.trace_limit_bytes);
-        __atomic_store_n(&gs_record_watched, gs_tracing() || gs_outputs_tallied(),
-                         __ATOMIC_RELAXED);
+        gs_record_watch(&state->options);
     }
     say_what_was_chosen(state);
     return state;

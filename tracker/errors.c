@@ -59,6 +59,31 @@ static void classify(struct gs_tracker *tracker, struct gs_error *error)
                                                     : GS_ERROR_MISMATCHED_FREE;
 }
 
+bool gs_errors_room(const struct gs_tracker *tracker)
+{
+    return __atomic_load_n(&tracker->error_count, __ATOMIC_RELAXED) < GS_ERRORS_KEPT;
+}
+
+/* When, and by which thread. */
+static void complete(struct gs_tracker *tracker, struct gs_error *error)
+{
+    if (error->freed.time_ns == 0)
+        error->freed.time_ns = gs_tracker_now(tracker);
+    if (error->freed.thread == (uint32_t)syscall(SYS_gettid))
+        prctl(PR_GET_NAME, error->thread_name);
+}
+
+void gs_errors_keep(struct gs_tracker *tracker, struct gs_error *error)
+{
+    if (gs_errors_room(tracker))
+        complete(tracker, error);
+    gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
+    if (tracker->error_count < GS_ERRORS_KEPT)
+        tracker->errors[tracker->error_count] = *error;
+    __atomic_store_n(&tracker->error_count, tracker->error_count + 1, __ATOMIC_RELAXED);
+    gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
+}
+
 void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device,
                            const struct gs_free_site *site)
 {
@@ -66,20 +91,11 @@ void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device
 
     if (!tracker)
         return;
-    if (__atomic_load_n(&tracker->error_count, __ATOMIC_RELAXED) < GS_ERRORS_KEPT) {
-        if (site)
-            error.freed = *site;
-        if (error.freed.time_ns == 0)
-            error.freed.time_ns = gs_tracker_now(tracker);
-        if (error.freed.thread == (uint32_t)syscall(SYS_gettid))
-            prctl(PR_GET_NAME, error.thread_name);
+    if (site)
+        error.freed = *site;
+    if (gs_errors_room(tracker))
         classify(tracker, &error);
-    }
-    gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
-    if (tracker->error_count < GS_ERRORS_KEPT)
-        tracker->errors[tracker->error_count] = error;
-    __atomic_store_n(&tracker->error_count, tracker->error_count + 1, __ATOMIC_RELAXED);
-    gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
+    gs_errors_keep(tracker, &error);
 }
 
 uint64_t gs_tracker_error_count(struct gs_tracker *tracker)

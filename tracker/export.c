@@ -25,19 +25,23 @@ enum gs_status gs_export_write(const struct gs_export *export, enum gs_export_ro
 
 struct live_sum {
     struct gs_samples *samples;
+    const struct gs_tracker *tracker;
     enum gs_status status;
 };
 
 static bool add_live(void *arg, const struct gs_allocation *allocation)
 {
     struct live_sum *sum = arg;
+    double weight = gs_tracker_weight(sum->tracker, allocation);
     struct gs_sample part = {.stream = allocation->stream,
                              .stack = allocation->stack,
                              .api = allocation->api,
                              .device = allocation->device,
                              .kind = allocation->kind,
                              .live_count = 1,
-                             .live_bytes = allocation->bytes};
+                             .live_bytes = allocation->bytes,
+                             .likely_live = weight,
+                             .likely_live_bytes = weight * (double)allocation->bytes};
 
     sum->status = gs_samples_add(sum->samples, &part);
     return sum->status == GS_OK;
@@ -81,6 +85,10 @@ static enum gs_status list_samples(struct gs_export *export,
             sample.alloc_count = sample.live_count;
         if (sample.alloc_bytes < sample.live_bytes)
             sample.alloc_bytes = sample.live_bytes;
+        if (sample.likely_allocs < sample.likely_live)
+            sample.likely_allocs = sample.likely_live;
+        if (sample.likely_alloc_bytes < sample.likely_live_bytes)
+            sample.likely_alloc_bytes = sample.likely_live_bytes;
         export->samples[export->sample_count++] = sample;
     }
     qsort(export->samples, export->sample_count, sizeof *export->samples,
@@ -91,7 +99,8 @@ static enum gs_status list_samples(struct gs_export *export,
 static enum gs_status fill_samples(struct gs_export *export)
 {
     struct gs_samples samples = {0};
-    struct live_sum sum = {.samples = &samples, .status = GS_OK};
+    struct live_sum sum = {
+        .samples = &samples, .tracker = export->tracker, .status = GS_OK};
 
     if (!export->job->samples)
         return GS_OK;

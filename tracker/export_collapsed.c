@@ -52,15 +52,27 @@ static void put_group(const struct gs_export *export, struct gs_export_out *out,
     char place[64];
 
     put_name(out, gs_report_place_name(group->kind, group->device, place));
-    if (!stack || stack->count == 0)
-        gs_out_text(out, ";[no call stack]");
-    else if (stack->cut)
+    if (!stack || stack->count == 0) {
+        gs_out_char(out, ';');
+        gs_out_text(out, gs_report_no_stack(group->stack).frame);
+    } else if (stack->cut) {
         gs_out_text(out, ";[more frames]");
+    }
     for (uint32_t i = stack ? stack->end : 0; stack && i-- > stack->begin;)
         put_frame(out, &export->locations[export->frames[stack->first + i]]);
     gs_out_char(out, ' ');
-    gs_out_number(out, group->bytes);
+    gs_out_number(out, gs_likely(group->likely_bytes));
     gs_out_char(out, '\n');
+}
+
+/* What was not sampled is left out: the others are as large as what they stand for. */
+static void put_groups(const struct gs_export *export, struct gs_export_out *out,
+                       const struct gs_groups *groups)
+{
+    for (size_t i = 0; i < groups->count; i++) {
+        if (gs_report_weight(&groups->items[i]) != 0 && groups->items[i].likely_bytes > 0)
+            put_group(export, out, &groups->items[i]);
+    }
 }
 
 enum gs_status gs_export_write_collapsed(const struct gs_export *export,
@@ -69,9 +81,7 @@ enum gs_status gs_export_write_collapsed(const struct gs_export *export,
     struct gs_export_out out;
 
     gs_out_begin(&out, sink);
-    for (size_t i = 0; i < export->data->groups.count; i++) {
-        if (gs_report_weight(&export->data->groups.items[i]) != 0)
-            put_group(export, &out, &export->data->groups.items[i]);
-    }
+    put_groups(export, &out, &export->data->groups);
+    put_groups(export, &out, &export->data->unplaced);
     return gs_out_end(&out);
 }

@@ -267,6 +267,14 @@ static void put_place(const struct gs_export *export, struct gs_json *json,
             json, "rule",
             gs_suppressions_rule(export->config->suppressions, group->suppressed_by - 1)
                 ->pattern);
+    if (export->tracker->config.sampling.distance_bytes != 0) {
+        gs_json_member(json, "likely_bytes", gs_likely(group->likely_bytes));
+        gs_json_member(json, "likely_count", gs_group_likely_count(group));
+    }
+    if (gs_stack_left_out(group->stack))
+        gs_json_member_text(json, "no_stack",
+                            group->stack == GS_STACK_TOO_SMALL ? "too small"
+                                                               : "not sampled");
     gs_json_close(json, '}');
 }
 
@@ -294,9 +302,46 @@ static void put_leaks(const struct gs_export *export, struct gs_json *json)
         put_place(export, json, &data->registered.items[i], "still registered at exit");
     gs_json_close(json, ']');
     gs_json_member_open(json, "not_grouped", '{');
-    gs_json_member(json, "bytes", data->leaked_bytes - data->grouped_bytes);
-    gs_json_member(json, "count", data->leaked_count - data->grouped_count);
+    gs_json_member(json, "bytes",
+                   data->leaked_bytes - data->grouped_bytes - data->unplaced_bytes);
+    gs_json_member(json, "count", gs_report_not_grouped(data));
     gs_json_close(json, '}');
+}
+
+static void put_time_or_null(struct gs_json *json, const char *key, bool known,
+                             uint64_t ns)
+{
+    if (known)
+        gs_json_member(json, key, ns);
+    else
+        gs_json_member_null(json, key);
+}
+
+/* Where less than everything was recorded: what, and the leaks that are no places. */
+static void put_recorded(const struct gs_export *export, struct gs_json *json)
+{
+    const struct gs_sampling *sampling = &export->tracker->config.sampling;
+    const struct gs_groups *unplaced = &export->data->unplaced;
+    struct gs_tracker_windows windows;
+    char fate[160];
+
+    gs_tracker_get_windows(export->tracker, &windows);
+    if (sampling->distance_bytes == 0 && sampling->min_bytes == 0 && !windows.switched)
+        return;
+    gs_json_member_open(json, "recorded", '{');
+    gs_json_member(json, "sample_bytes", sampling->distance_bytes);
+    gs_json_member(json, "always_bytes", sampling->always_bytes);
+    gs_json_member(json, "min_bytes", sampling->min_bytes);
+    gs_json_member(json, "windows", windows.count);
+    put_time_or_null(json, "first_from_ns", windows.count > 0, windows.first_ns);
+    put_time_or_null(json, "from_ns", windows.count > 0, windows.from_ns);
+    put_time_or_null(json, "to_ns", windows.count > 0 && !windows.open, windows.to_ns);
+    gs_json_close(json, '}');
+    gs_json_member_open(json, "unplaced", '[');
+    for (size_t i = 0; i < unplaced->count; i++)
+        put_place(export, json, &unplaced->items[i],
+                  gs_scan_fate(&unplaced->items[i], fate));
+    gs_json_close(json, ']');
 }
 
 static void put_owners(const struct gs_export *export, struct gs_json *json)
@@ -364,6 +409,8 @@ static void put_error(const struct gs_export *export, struct gs_json *json,
         [GS_ERROR_DOUBLE_FREE] = "double free",
         [GS_ERROR_INVALID_FREE] = "invalid free",
         [GS_ERROR_MISMATCHED_FREE] = "free by the wrong call",
+        [GS_ERROR_OVERRUN] = "overrun",
+        [GS_ERROR_WRITE_AFTER_FREE] = "write after free",
     };
 
     gs_json_open(json, '{');
@@ -374,6 +421,8 @@ static void put_error(const struct gs_export *export, struct gs_json *json,
     gs_json_member_text(json, "thread_name",
                         error->thread_name[0] ? error->thread_name : NULL);
     gs_json_member(json, "offset_bytes", error->offset);
+    gs_json_member(json, "changed_bytes", error->changed_bytes);
+    gs_json_member(json, "first_changed", error->first_changed);
     gs_json_member_bool(json, "lost_with_context", error->context_lost);
     if (error->has_first_free) {
         gs_json_member_open(json, "first_freed", '{');
@@ -395,6 +444,25 @@ static void put_errors(const struct gs_export *export, struct gs_json *json)
     for (size_t i = 0; i < export->data->errors_kept; i++)
         put_error(export, json, &export->data->errors[i]);
     gs_json_close(json, ']');
+}
+
+/* What the checks have looked at, and what they could not. */
+static void put_checks(const struct gs_export *export, struct gs_json *json)
+{
+    static const char *const keys[] = {
+#define GS_CHECK(name, key, text) key,
+#include "checks.def"
+    };
+    const uint64_t *checks = export->tracker->checks;
+
+    gs_json_member_open(json, "checks", '{');
+    gs_json_member(json, "looked_at",
+                   __atomic_load_n(&checks[GS_CHECK_LOOKED], __ATOMIC_RELAXED));
+    gs_json_member_open(json, "not_looked_at", '{');
+    for (size_t i = 0; i < GS_ARRAY_LEN(keys); i++)
+        gs_json_member(json, keys[i], __atomic_load_n(&checks[i], __ATOMIC_RELAXED));
+    gs_json_close(json, '}');
+    gs_json_close(json, '}');
 }
 
 /* --- the whole ------------------------------------------------------------------------
@@ -428,7 +496,9 @@ enum gs_status gs_export_write_json(const struct gs_export *export,
     put_summary(export, &json);
     put_devices(export, &json);
     put_errors(export, &json);
+    put_checks(export, &json);
     put_leaks(export, &json);
+    put_recorded(export, &json);
     put_owners(export, &json);
     put_code(export, &json);
     gs_json_member_text(&json, "note", source->note ? source->note(source->self) : NULL);

@@ -63,9 +63,7 @@ enum {
 
 /* Locations that are no code: what the report says in words. Theirs are the ids behind
  * those of the snapshot's. */
-enum { PSEUDO_NO_STACK, PSEUDO_MORE_FRAMES, PSEUDO_COUNT };
-static const char *const pseudo_names[PSEUDO_COUNT] = {"[no call stack]",
-                                                       "[more frames]"};
+enum { PSEUDO_NO_STACK, PSEUDO_MORE_FRAMES, PSEUDO_TOO_SMALL, PSEUDO_COUNT };
 
 struct profile {
     const struct gs_export *export;
@@ -150,10 +148,17 @@ static void put_sample(struct profile *profile, const struct gs_sample *sample)
     const struct gs_export_stack *stack = gs_export_stack(export, sample->stack);
     uint64_t pseudo = export->location_count + 1;
     struct gs_proto *packed = &profile->packed;
+    const double likely[] = {sample->likely_allocs, sample->likely_alloc_bytes,
+                             sample->likely_live, sample->likely_live_bytes};
 
+    /* pprof takes values as they are: those with a stack stand for those without. */
+    if (sample->stack == GS_STACK_NOT_SAMPLED)
+        return;
     gs_proto_clear(packed);
     if (!stack || stack->begin == stack->end)
-        gs_proto_varint(packed, pseudo + PSEUDO_NO_STACK);
+        gs_proto_varint(packed,
+                        pseudo + (sample->stack == GS_STACK_TOO_SMALL ? PSEUDO_TOO_SMALL
+                                                                      : PSEUDO_NO_STACK));
     for (uint32_t i = stack ? stack->begin : 0; stack && i < stack->end; i++)
         gs_proto_varint(packed, (uint64_t) export->frames[stack->first + i] + 1);
     if (stack && stack->cut)
@@ -161,10 +166,8 @@ static void put_sample(struct profile *profile, const struct gs_sample *sample)
     gs_proto_message(&profile->message, SAMPLE_LOCATION_ID, packed);
 
     gs_proto_clear(packed);
-    gs_proto_varint(packed, sample->alloc_count);
-    gs_proto_varint(packed, sample->alloc_bytes);
-    gs_proto_varint(packed, sample->live_count);
-    gs_proto_varint(packed, sample->live_bytes);
+    for (unsigned i = 0; i < GS_ARRAY_LEN(likely); i++)
+        gs_proto_varint(packed, gs_likely(likely[i]));
     gs_proto_message(&profile->message, SAMPLE_VALUE, packed);
 
     put_labels(profile, sample, stack);
@@ -274,6 +277,10 @@ static void put_location(struct profile *profile, uint64_t id, uint64_t mapping,
 static void put_locations(struct profile *profile)
 {
     const struct gs_export *export = profile->export;
+    const char *const pseudo_names[PSEUDO_COUNT] = {
+        [PSEUDO_NO_STACK] = gs_report_no_stack(0).frame,
+        [PSEUDO_MORE_FRAMES] = "[more frames]",
+        [PSEUDO_TOO_SMALL] = gs_report_no_stack(GS_STACK_TOO_SMALL).frame};
     uint64_t id = 0;
 
     while (id < export->location_count) {
@@ -292,10 +299,22 @@ static void put_locations(struct profile *profile)
 /* --- the whole ------------------------------------------------------------------------
  */
 
+/* A profile has no place for it but a comment. */
+static void put_windows(struct profile *profile)
+{
+    struct gs_text text = {0};
+
+    gs_report_windows_text(profile->export->tracker, &text);
+    if (text.data)
+        put_number(profile, PROFILE_COMMENT, string(profile, text.data));
+    gs_text_free(&text);
+}
+
 static void put_head(struct profile *profile)
 {
     const struct gs_export *export = profile->export;
     uint64_t now_ns = export->source->now_ns, end_ns = export->job->end_unix_ms * 1000000;
+    uint64_t distance = export->tracker->config.sampling.distance_bytes;
 
     (void)string(profile, "");
     put_value_type(profile, PROFILE_SAMPLE_TYPE, "alloc_objects", "count");
@@ -303,11 +322,12 @@ static void put_head(struct profile *profile)
     put_value_type(profile, PROFILE_SAMPLE_TYPE, "inuse_objects", "count");
     put_value_type(profile, PROFILE_SAMPLE_TYPE, "inuse_space", "bytes");
     put_value_type(profile, PROFILE_PERIOD_TYPE, "space", "bytes");
-    put_number(profile, PROFILE_PERIOD, 1); /* every allocation is counted */
+    put_number(profile, PROFILE_PERIOD, distance ? distance : 1); /* 1: each is counted */
     put_number(profile, PROFILE_DEFAULT_SAMPLE_TYPE, string(profile, "inuse_space"));
     put_number(profile, PROFILE_TIME_NANOS, end_ns > now_ns ? end_ns - now_ns : 0);
     put_number(profile, PROFILE_DURATION_NANOS, now_ns);
     put_number(profile, PROFILE_COMMENT, string(profile, export->config->command));
+    put_windows(profile);
 }
 
 static void put_strings(struct profile *profile)

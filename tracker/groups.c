@@ -76,6 +76,8 @@ enum gs_status gs_groups_add(struct gs_groups *groups, const struct gs_group *pa
     struct gs_group *group = &groups->items[groups->slots[slot] - 1];
     group->bytes += part->bytes;
     group->count += part->count;
+    group->likely_bytes += part->likely_bytes;
+    group->likely_count += part->likely_count;
     if (part->oldest_ns < group->oldest_ns)
         group->oldest_ns = part->oldest_ns;
     if (part->newest_ns > group->newest_ns)

@@ -12,6 +12,7 @@
 
 #include "gs_base.h"
 #include "leak_scan.h"
+#include "sampling.h"
 
 struct gs_group {
     /* The key. */
@@ -22,12 +23,24 @@ struct gs_group {
     uint8_t lost;
     /* The sums. */
     uint64_t bytes, count;
-    uint64_t oldest_ns, newest_ns;   /* allocation times */
-    uint64_t found[GS_SCAN_RESULTS]; /* what a scan of host memory found of them */
+    double likely_bytes, likely_count; /* that they stand for: sampling.h */
+    uint64_t oldest_ns, newest_ns;     /* allocation times */
+    uint64_t found[GS_SCAN_RESULTS];   /* what a scan of host memory found of them */
     /* Set by the report, numbers of rules + 1, 0: none. The rule that suppresses it; or
      * one that would, if it did not match more than its caps allow. */
     uint32_t suppressed_by, beyond_rule;
 };
+
+/* The number of allocations that a group stands for; it is not the number that there is.
+ */
+static inline uint64_t gs_group_likely_count(const struct gs_group *group)
+{
+    return gs_likely(group->likely_count);
+}
+static inline bool gs_group_is_estimate(const struct gs_group *group)
+{
+    return gs_group_likely_count(group) > group->count;
+}
 
 struct gs_groups {
     struct gs_group *items;

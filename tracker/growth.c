@@ -63,11 +63,23 @@ void gs_growth_destroy(struct gs_growth *growth)
 /* ---- a look -------------------------------------------------------------------------
  */
 
+struct look {
+    struct gs_groups places;
+    const struct gs_tracker *tracker;
+    uint64_t bytes, count; /* of all, in a place or not */
+};
+
+/* A place is as large as what its stacks stand for. */
 static bool visit(void *arg, const struct gs_allocation *allocation)
 {
-    const struct gs_group part = gs_group_of(allocation);
+    struct look *look = arg;
+    struct gs_group part = gs_group_of(look->tracker, allocation);
 
-    return gs_groups_add(arg, &part) == GS_OK;
+    look->bytes += gs_report_weight(&part);
+    look->count++;
+    part.bytes = gs_likely(part.likely_bytes);
+    return gs_stack_left_out(allocation->stack) ||
+           gs_groups_add(&look->places, &part) == GS_OK;
 }
 
 static struct trend trend_of(const struct gs_growth *growth, const struct gs_group *place,
@@ -124,27 +136,23 @@ static void find_growing(struct gs_growth *growth)
 
 void gs_growth_look(struct gs_growth *growth, struct gs_tracker *tracker)
 {
-    uint64_t now_ns = gs_tracker_now(tracker), bytes = 0, count = 0;
-    struct gs_groups places = {0};
+    uint64_t now_ns = gs_tracker_now(tracker);
+    struct look look = {.tracker = tracker};
     struct trend *trends;
 
-    gs_records_visit(tracker, visit, &places);
+    gs_records_visit(tracker, visit, &look);
     pthread_mutex_lock(&growth->lock);
-    trends = calloc(places.count + 1, sizeof *trends);
-    for (size_t i = 0; i < places.count; i++) {
-        if (trends)
-            trends[i] = trend_of(growth, &places.items[i], now_ns);
-        bytes += gs_report_weight(&places.items[i]);
-        count += places.items[i].count;
-    }
-    growth->change = (int64_t)(bytes - growth->bytes);
+    trends = calloc(look.places.count + 1, sizeof *trends);
+    for (size_t i = 0; i < look.places.count && trends; i++)
+        trends[i] = trend_of(growth, &look.places.items[i], now_ns);
+    growth->change = (int64_t)(look.bytes - growth->bytes);
     growth->interval_ns = now_ns - growth->time_ns;
     growth->time_ns = now_ns;
-    growth->bytes = bytes;
-    growth->count = count;
+    growth->bytes = look.bytes;
+    growth->count = look.count;
     gs_groups_free(&growth->places);
     free(growth->trends);
-    growth->places = places;
+    growth->places = look.places;
     growth->trends = trends;
     find_growing(growth);
     growth->looks++;
@@ -200,6 +208,7 @@ static void write_growing(const struct gs_report_writer *writer, size_t number,
                           const struct growing *one, uint64_t looks)
 {
     const struct trend *trend = &one->trend;
+    uint64_t live = gs_group_likely_count(&one->group);
     char more[24], count[32], bytes[24], since[24];
 
     gs_text_add(
@@ -207,9 +216,10 @@ static void write_growing(const struct gs_report_writer *writer, size_t number,
         writer->prefix, number, gs_text_bytes(one->group.bytes - trend->base_bytes, more),
         gs_text_duration(trend->since_ns, since), trend->grown,
         (unsigned long long)(looks - 1 - trend->since_look));
-    gs_text_add(
-        writer->text, "%s in %s allocation%s\n", gs_text_bytes(one->group.bytes, bytes),
-        gs_text_count(one->group.count, count), gs_report_plural(one->group.count));
+    gs_text_add(writer->text, "%s%s in %s allocation%s\n",
+                gs_group_is_estimate(&one->group) ? "about " : "",
+                gs_text_bytes(one->group.bytes, bytes), gs_text_count(live, count),
+                gs_report_plural(live));
     gs_report_place(writer, &one->group, "growing");
 }
 

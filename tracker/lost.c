@@ -46,7 +46,7 @@ static void count_lost(struct gs_tracker *tracker, struct gs_shard *shard,
     unsigned row = gs_totals_row(was->device, was->kind);
     struct gs_shared_row *shared = &tracker->shared[row];
     static const struct gs_free_site nobody;
-    struct gs_group part = gs_group_of(was);
+    struct gs_group part = gs_group_of(tracker, was);
 
     part.lost = 1;
     gs_totals_move(tracker, shard, &shard->rows[row], -(int64_t)was->bytes, now);

@@ -179,6 +179,7 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
 static void write_end(const struct gs_report_writer *writer)
 {
     gs_report_suppressed(writer);
+    gs_report_checks(writer);
     if (writer->config->show_leaks && !writer->config->running)
         gs_report_advice(writer);
     gs_scan_note(&writer->data->scan, writer->prefix, writer->config->show_devices,
@@ -186,6 +187,7 @@ static void write_end(const struct gs_report_writer *writer)
     if (writer->data->leaked_count != 0 || writer->data->registered_shown != 0 ||
         writer->data->error_count != writer->data->suppressed_errors)
         write_note(writer);
+    gs_report_sampled(writer);
 }
 
 void gs_report_write_from(struct gs_tracker *tracker,
@@ -212,6 +214,7 @@ void gs_report_write_from(struct gs_tracker *tracker,
     if (text) {
         snprintf(writer.prefix, sizeof writer.prefix, "==%ld== ", config->pid);
         write_header(&writer);
+        gs_report_windows(&writer);
         if (figures.errors != 0 || figures.leaked_count != 0 ||
             data.registered.count != 0 || config->running)
             write_body(&writer);

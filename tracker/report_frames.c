@@ -272,7 +272,7 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
                                           const struct gs_report_config *config,
                                           uint32_t stack)
 {
-    struct gs_shown_stack shown = {0};
+    struct gs_shown_stack shown = {.id = stack};
     const uint32_t *found = table->stack_count
                                 ? bsearch(&stack, table->stacks, table->stack_count,
                                           sizeof stack, compare_ids)

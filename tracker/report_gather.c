@@ -8,6 +8,7 @@
 
 struct gather {
     struct gs_report_data *data;
+    const struct gs_tracker *tracker;
     const uint16_t *canonical; /* api -> first api of the same name; NULL: as it is */
     size_t canonical_count;
 };
@@ -26,6 +27,11 @@ static void add_part(struct gather *gather, struct gs_group *part)
     }
     data->leaked_bytes += gs_report_weight(part);
     data->leaked_count += part->count;
+    if (gs_stack_left_out(part->stack) && gs_groups_add(&data->unplaced, part) == GS_OK) {
+        data->unplaced_bytes += gs_report_weight(part);
+        data->unplaced_count += part->count;
+        return;
+    }
     if (gs_groups_add(&data->groups, part) != GS_OK)
         return; /* counted above; the report says how much is not shown */
     data->grouped_bytes += gs_report_weight(part);
@@ -35,7 +41,7 @@ static void add_part(struct gather *gather, struct gs_group *part)
 static bool visit_live(void *arg, const struct gs_allocation *allocation)
 {
     struct gather *gather = arg;
-    struct gs_group part = gs_group_of(allocation);
+    struct gs_group part = gs_group_of(gather->tracker, allocation);
 
     part.found[gs_scan_result(&gather->data->scan, allocation->addr)] = 1;
     add_part(gather, &part);
@@ -93,6 +99,8 @@ static int compare_groups(const void *left, const void *right)
 {
     const struct gs_group *a = left, *b = right;
 
+    if (a->likely_bytes != b->likely_bytes)
+        return a->likely_bytes < b->likely_bytes ? 1 : -1;
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? 1 : -1;
     if (a->count != b->count)
@@ -115,7 +123,7 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
 {
     memset(data, 0, sizeof *data);
     uint16_t *canonical = canonical_apis(&tracker->config);
-    struct gather gather = {.data = data, .canonical = canonical};
+    struct gather gather = {.data = data, .tracker = tracker, .canonical = canonical};
 
     if (canonical)
         gather.canonical_count = tracker->config.api_count < UINT16_MAX
@@ -128,6 +136,7 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
     free(canonical);
     sort(&data->groups);
     sort(&data->registered);
+    sort(&data->unplaced);
     data->leak_groups = data->groups.count;
 
     data->error_count = gs_tracker_error_count(tracker);
@@ -143,7 +152,7 @@ static size_t choose(const struct gs_groups *groups, size_t count,
     size_t shown = 0;
 
     while (config->show_leaks && shown < count && shown < config->max_groups &&
-           groups->items[shown].bytes >= config->min_leak_bytes)
+           groups->items[shown].likely_bytes >= (double)config->min_leak_bytes)
         shown++;
     return shown;
 }
@@ -160,4 +169,5 @@ void gs_report_data_free(struct gs_report_data *data)
     free(data->uses);
     gs_groups_free(&data->groups);
     gs_groups_free(&data->registered);
+    gs_groups_free(&data->unplaced);
 }

@@ -50,7 +50,9 @@ struct gs_report_data {
     size_t shown;                /* of these are written out, from the front */
     struct gs_groups registered; /* host memory that is still registered: no leak */
     size_t registered_shown;
-    uint64_t leaked_bytes, leaked_count; /* without what is suppressed, as below */
+    struct gs_groups unplaced; /* leaked, and without a stack on purpose: no places */
+    uint64_t unplaced_bytes, unplaced_count; /* in the sums below, too */
+    uint64_t leaked_bytes, leaked_count;     /* without what is suppressed, as below */
     uint64_t suppressed_bytes, suppressed_count, suppressed_errors;
     struct gs_rule_use *uses; /* by rule; NULL: nothing was compared with one */
     struct gs_scan scan;
@@ -65,6 +67,12 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
 /* How many are written out, once what is suppressed stands behind the leaks. */
 void gs_report_choose(const struct gs_report_config *config, struct gs_report_data *data);
 void gs_report_data_free(struct gs_report_data *data);
+
+/* What of all that leaked has no group, for want of memory. */
+static inline uint64_t gs_report_not_grouped(const struct gs_report_data *data)
+{
+    return data->leaked_count - data->grouped_count - data->unplaced_count;
+}
 
 /* What a group adds to the bytes that leaked: a view's are counted elsewhere. */
 static inline uint64_t gs_report_weight(const struct gs_group *group)
@@ -90,6 +98,7 @@ struct gs_shown_stack {
     unsigned count;
     const char *call; /* runtime entry point the program called; NULL: none seen */
     bool cut;         /* there were more frames than are kept */
+    uint32_t id;
 };
 
 /* Resolve the given stacks (any order, 0 and repeated ids allowed; `ids` is sorted).
@@ -164,9 +173,21 @@ struct gs_report_writer {
 };
 
 void gs_report_devices(const struct gs_report_writer *writer);
+/* Of which part of the run the report is, and which share of it has a call stack. */
+void gs_report_windows(const struct gs_report_writer *writer);
+void gs_report_windows_text(const struct gs_tracker *tracker, struct gs_text *text);
+void gs_report_sampled(const struct gs_report_writer *writer);
+/* Leaks that are no places. */
+void gs_report_unplaced(const struct gs_report_writer *writer);
+/* "no call stack was recorded", or why it was not: as a line, and in files as a frame. */
+struct gs_no_stack {
+    const char *line, *frame;
+};
+struct gs_no_stack gs_report_no_stack(uint32_t stack);
 /* What the report is about, where the program goes on. */
 void gs_report_about(const struct gs_report_writer *writer);
 void gs_report_errors(const struct gs_report_writer *writer);
+void gs_report_checks(const struct gs_report_writer *writer);
 void gs_report_leaks(const struct gs_report_writer *writer);
 void gs_report_owners(const struct gs_report_writer *writer);
 void gs_report_blank(const struct gs_report_writer *writer);

@@ -82,15 +82,15 @@ static bool add_groups(struct gs_owners *owners, const struct gs_stacks *stacks,
 {
     for (size_t i = 0; i < groups->count; i++) {
         const struct gs_group *group = &groups->items[i];
-        if (group->lost)
+        if (group->lost || group->stack == GS_STACK_NOT_SAMPLED)
             continue;
         struct gs_owner *owner =
             find_owner(owners, gs_totals_row(group->device, group->kind),
                        owner_of(stacks, source, group->stack));
         if (!owner)
             return false;
-        owner->bytes += group->bytes;
-        owner->count += group->count;
+        owner->bytes += gs_likely(group->likely_bytes);
+        owner->count += gs_group_likely_count(group);
     }
     return true;
 }
@@ -101,7 +101,8 @@ void gs_owners_gather(struct gs_owners *owners, const struct gs_stacks *stacks,
 {
     memset(owners, 0, sizeof *owners);
     if (!add_groups(owners, stacks, source, &data->groups) ||
-        !add_groups(owners, stacks, source, &data->registered)) {
+        !add_groups(owners, stacks, source, &data->registered) ||
+        !add_groups(owners, stacks, source, &data->unplaced)) {
         gs_owners_free(owners); /* a table with a part missing would mislead */
         return;
     }

@@ -75,7 +75,8 @@ static void write_stack(const struct gs_report_writer *writer,
         gs_text_add(writer->text, "%s       ... more (GPUSHIM_STACK_DEPTH)\n",
                     writer->prefix);
     if (stack->count == 0)
-        gs_text_add(writer->text, "%s    no call stack was recorded\n", writer->prefix);
+        gs_text_add(writer->text, "%s    %s\n", writer->prefix,
+                    gs_report_no_stack(stack->id).line);
 }
 
 void gs_report_about(const struct gs_report_writer *writer)
@@ -176,8 +177,10 @@ static void write_site(const struct gs_report_writer *writer, const char *what,
     if (thread_name && thread_name[0])
         gs_text_add(writer->text, " \"%s\"",
                     gs_report_clean(thread_name, clean, sizeof clean));
-    gs_text_add(writer->text, "%s\n",
-                stack.count == 0 ? " (no call stack recorded)" : "");
+    if (stack.count == 0)
+        gs_text_add(writer->text, " (no call stack recorded%s)",
+                    thread_name ? "" : ": GPUSHIM_STACK_FREE");
+    gs_text_add(writer->text, "\n");
     if (stack.count != 0)
         write_stack(writer, &stack);
 }
@@ -195,6 +198,48 @@ static void write_allocated(const struct gs_report_writer *writer,
         gs_text_add(writer->text, " by thread %u", allocation->thread);
     gs_text_add(writer->text, " with %s\n", call_name(writer, &stack, allocation->api));
     write_stack(writer, &stack);
+}
+
+static bool is_damage(const struct gs_error *error)
+{
+    return error->kind == GS_ERROR_OVERRUN || error->kind == GS_ERROR_WRITE_AFTER_FREE;
+}
+
+/* Memory that was written by somebody who was not to. */
+static void write_damage(const struct gs_report_writer *writer, size_t number,
+                         const struct gs_error *error)
+{
+    const bool behind = error->kind == GS_ERROR_OVERRUN;
+    const struct gs_allocation *was = &error->allocation;
+    struct gs_shown_stack made =
+        gs_frame_table_show(writer->frames, writer->config, was->stack);
+    struct gs_shown_stack stack =
+        gs_frame_table_show(writer->frames, writer->config, error->freed.stack);
+    char bytes[24], place[64], changed[32], first[32], found[96];
+
+    gs_text_add(writer->text,
+                "%sERROR %zu: %s 0x%llx (%s, %s, %s): %s byte%s changed%s, first at "
+                "+%s\n",
+                writer->prefix, number, behind ? "overrun of" : "write after free to",
+                (unsigned long long)error->addr, gs_text_bytes(was->bytes, bytes),
+                gs_report_place_name(was->kind, was->device, place),
+                call_name(writer, &made, was->api),
+                gs_text_count(error->changed_bytes, changed),
+                gs_report_plural(error->changed_bytes), behind ? " behind it" : "",
+                gs_text_count(error->first_changed, first));
+    if (error->freed.api != 0) {
+        snprintf(found, sizeof found, "found by %.80s",
+                 call_name(writer, &stack, error->freed.api));
+        write_site(writer, found, &error->freed, error->thread_name);
+    } else {
+        gs_text_add(writer->text, "%s  found at the last look, at %s\n", writer->prefix,
+                    gs_text_duration(error->freed.time_ns, changed));
+    }
+    if (error->has_first_free)
+        write_site(writer, "freed", &error->first_freed, NULL);
+    write_allocated(writer, was);
+    gs_report_beyond(writer, error->beyond_rule);
+    gs_report_blank(writer);
 }
 
 static void write_error(const struct gs_report_writer *writer, size_t number,
@@ -237,14 +282,50 @@ void gs_report_errors(const struct gs_report_writer *writer)
     char count[32];
 
     for (size_t i = 0, number = 0; i < data->errors_kept; i++) {
-        if (data->errors[i].suppressed_by == 0)
-            write_error(writer, ++number, &data->errors[i]);
+        const struct gs_error *error = &data->errors[i];
+        if (error->suppressed_by != 0)
+            continue;
+        if (is_damage(error))
+            write_damage(writer, ++number, error);
+        else
+            write_error(writer, ++number, error);
     }
     if (more != 0) {
         gs_text_add(writer->text, "%s%s more error%s, only counted\n", writer->prefix,
                     gs_text_count(more, count), gs_report_plural(more));
         gs_report_blank(writer);
     }
+}
+
+/* What the checks could not look at. */
+void gs_report_checks(const struct gs_report_writer *writer)
+{
+    static const char *const why[] = {
+#define GS_CHECK(name, key, text) text,
+#include "checks.def"
+    };
+    const uint64_t *checks = writer->tracker->checks;
+    uint64_t counts[GS_CHECK_COUNTS], missed = 0;
+    char count[32], all[32];
+
+    for (size_t i = 0; i < GS_CHECK_COUNTS; i++) {
+        counts[i] = __atomic_load_n(&checks[i], __ATOMIC_RELAXED);
+        missed += i == GS_CHECK_LOOKED ? 0 : counts[i];
+    }
+    if (missed == 0)
+        return;
+    gs_text_add(writer->text, "%sNot looked at: %s of %s (", writer->prefix,
+                gs_text_count(missed, count),
+                gs_text_count(missed + counts[GS_CHECK_LOOKED], all));
+    const char *comma = "";
+    for (size_t i = 0; i < GS_ARRAY_LEN(why); i++) {
+        if (counts[i] == 0)
+            continue;
+        gs_text_add(writer->text, "%s%s %s", comma, gs_text_count(counts[i], count),
+                    why[i]);
+        comma = ", ";
+    }
+    gs_text_add(writer->text, "): docs/checks.md\n");
 }
 
 /* --- leaks ----------------------------------------------------------------------------
@@ -283,19 +364,26 @@ static void write_leak(const struct gs_report_writer *writer, size_t number,
                        const struct gs_group *group)
 {
     char bytes[24], count[32], percent[16], fate[160];
+    bool estimate = gs_group_is_estimate(group);
+    uint64_t all = estimate ? gs_likely(group->likely_bytes) : group->bytes;
+    uint64_t likely = estimate ? gs_group_likely_count(group) : group->count;
+    uint64_t part = all < writer->data->leaked_bytes ? all : writer->data->leaked_bytes;
 
-    gs_text_add(writer->text, "%s%s %zu: %s in %s allocation%s ", writer->prefix,
+    gs_text_add(writer->text, "%s%s %zu: %s%s in %s allocation%s ", writer->prefix,
                 writer->config->running ? "LIVE" : "LEAK", number,
-                gs_text_bytes(group->bytes, bytes), gs_text_count(group->count, count),
-                gs_report_plural(group->count));
+                estimate ? "about " : "", gs_text_bytes(all, bytes),
+                gs_text_count(likely, count), gs_report_plural(likely));
     if (gs_report_weight(group) == group->bytes)
-        gs_text_add(writer->text, "(%s %% of %s)%s\n",
-                    gs_report_percent(group->bytes, writer->data->leaked_bytes, percent),
+        gs_text_add(writer->text, "(%s %% of %s)%s",
+                    gs_report_percent(part, writer->data->leaked_bytes, percent),
                     writer->config->running ? "live" : "leaked",
                     gs_growth_has(writer->config->growth, group) ? ", still growing"
                                                                  : "");
     else
-        gs_text_add(writer->text, "(no memory of its own)\n");
+        gs_text_add(writer->text, "(no memory of its own)");
+    if (estimate)
+        gs_text_add(writer->text, ", by %s sampled", gs_text_count(group->count, count));
+    gs_text_add(writer->text, "\n");
     gs_report_place(writer, group,
                     writer->config->running && !group->lost ? "live"
                                                             : gs_scan_fate(group, fate));
@@ -319,32 +407,51 @@ static void write_registered(const struct gs_report_writer *writer)
     }
 }
 
+/* Those that are only counted. */
+static void write_more(const struct gs_report_writer *writer)
+{
+    const struct gs_report_data *data = writer->data;
+    size_t more = data->leak_groups - data->shown;
+    double likely_bytes = 0, likely_count = 0;
+    uint64_t all = 0;
+    char places[32], bytes[24], count[32];
+
+    for (size_t i = data->shown; i < data->leak_groups; i++) {
+        const struct gs_group *group = &data->groups.items[i];
+
+        likely_bytes += gs_report_weight(group) != 0 ? group->likely_bytes : 0;
+        likely_count += group->likely_count;
+    }
+    all = gs_likely(likely_count);
+    if (more != 0)
+        gs_text_add(writer->text,
+                    "%s%s more place%s: %s%s in %s allocation%s "
+                    "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n",
+                    writer->prefix, gs_text_count(more, places), gs_report_plural(more),
+                    writer->tracker->config.sampling.distance_bytes ? "about " : "",
+                    gs_text_bytes(gs_likely(likely_bytes), bytes),
+                    gs_text_count(all, count), gs_report_plural(all));
+}
+
 void gs_report_leaks(const struct gs_report_writer *writer)
 {
     const struct gs_report_data *data = writer->data;
-    uint64_t more_bytes = data->grouped_bytes, more_count = data->grouped_count;
+    uint64_t lacking = gs_report_not_grouped(data);
     size_t more = data->leak_groups - data->shown;
-    char places[32], bytes[24], count[32];
+    char bytes[24], count[32];
 
-    for (size_t i = 0; i < data->shown; i++) {
+    for (size_t i = 0; i < data->shown; i++)
         write_leak(writer, i + 1, &data->groups.items[i]);
-        more_bytes -= gs_report_weight(&data->groups.items[i]);
-        more_count -= data->groups.items[i].count;
-    }
-    if (more != 0)
-        gs_text_add(writer->text,
-                    "%s%s more place%s: %s in %s allocation%s "
-                    "(GPUSHIM_LEAK_MAX, GPUSHIM_LEAK_MIN_BYTES)\n",
-                    writer->prefix, gs_text_count(more, places), gs_report_plural(more),
-                    gs_text_bytes(more_bytes, bytes), gs_text_count(more_count, count),
-                    gs_report_plural(more_count));
-    if (data->leaked_count != data->grouped_count)
-        gs_text_add(writer->text, "%s%s in %s allocation%s not grouped: out of memory\n",
-                    writer->prefix,
-                    gs_text_bytes(data->leaked_bytes - data->grouped_bytes, bytes),
-                    gs_text_count(data->leaked_count - data->grouped_count, count),
-                    gs_report_plural(data->leaked_count - data->grouped_count));
-    if (more != 0 || data->leaked_count != data->grouped_count)
+    write_more(writer);
+    gs_report_unplaced(writer);
+    if (lacking != 0)
+        gs_text_add(
+            writer->text, "%s%s in %s allocation%s not grouped: out of memory\n",
+            writer->prefix,
+            gs_text_bytes(data->leaked_bytes - data->grouped_bytes - data->unplaced_bytes,
+                          bytes),
+            gs_text_count(lacking, count), gs_report_plural(lacking));
+    if (more != 0 || data->unplaced.count != 0 || lacking != 0)
         gs_report_blank(writer);
     write_registered(writer);
 }

@@ -181,6 +181,8 @@ static void write_owners(const struct gs_report_writer *writer,
                  aparts[first->row - GS_ROW_PINNED].owners);
     else
         snprintf(title, sizeof title, "Memory by owner, GPU %u", first->row);
+    if (writer->tracker->config.sampling.distance_bytes != 0)
+        strcat(title, " (about)");
     gs_text_add(writer->text, "%s%-*s%9s %10s\n", writer->prefix, width + 3, title,
                 "live", "allocs");
     for (const struct gs_owner *owner = first; owner < end; owner++) {

@@ -84,6 +84,10 @@ enum gs_status gs_samples_add(struct gs_samples *samples, const struct gs_sample
     sample->alloc_bytes += part->alloc_bytes;
     sample->live_count += part->live_count;
     sample->live_bytes += part->live_bytes;
+    sample->likely_allocs += part->likely_allocs;
+    sample->likely_alloc_bytes += part->likely_alloc_bytes;
+    sample->likely_live += part->likely_live;
+    sample->likely_live_bytes += part->likely_live_bytes;
     return GS_OK;
 }
 

@@ -22,6 +22,8 @@ struct gs_sample {
     /* The sums. */
     uint64_t alloc_count, alloc_bytes; /* all that were made */
     uint64_t live_count, live_bytes;
+    /* What these stand for, in the same order: sampling.h. */
+    double likely_allocs, likely_alloc_bytes, likely_live, likely_live_bytes;
 };
 
 /* All zero is an empty table. */

@@ -193,6 +193,13 @@ capture_walk(const struct gs_stacks *stacks, struct capture *capture, uintptr_t 
         capture->count = depth;
 }
 
+/* All the memory there is to be is used: known stacks only, from now on. */
+static bool is_full(const struct gs_stacks *stacks)
+{
+    return stacks->config.most_bytes != 0 &&
+           gs_stack_table_bytes(&stacks->table) >= stacks->config.most_bytes;
+}
+
 /* Add under the lock; the modules are looked at before it is taken. */
 static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
                           const uintptr_t *frames, unsigned count, bool truncated,
@@ -202,6 +209,10 @@ static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
     bool is_current;
     uint32_t id;
 
+    if (is_full(stacks)) {
+        atomic_fetch_add_explicit(&stacks->refused, 1, memory_order_relaxed);
+        return 0;
+    }
     pthread_mutex_lock(&stacks->lock);
     is_current = gs_module_table_is_current(&stacks->modules, counts);
     pthread_mutex_unlock(&stacks->lock);
@@ -217,6 +228,8 @@ static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
                             stacks->modules.epoch);
     pthread_mutex_unlock(&stacks->lock);
     gs_module_snapshot_free(snapshot);
+    if (id == 0)
+        atomic_fetch_add_explicit(&stacks->refused, 1, memory_order_relaxed);
     return id;
 }
 
@@ -470,6 +483,11 @@ void gs_stacks_after_fork_in_child(struct gs_stacks *stacks)
 uint32_t gs_stacks_count(const struct gs_stacks *stacks)
 {
     return atomic_load_explicit(&stacks->table.count, memory_order_acquire);
+}
+
+uint64_t gs_stacks_refused(const struct gs_stacks *stacks)
+{
+    return atomic_load_explicit(&stacks->refused, memory_order_relaxed);
 }
 
 size_t gs_stacks_bytes(const struct gs_stacks *stacks)

@@ -58,6 +58,8 @@ struct gs_stacks_config {
      * frames (docs/python.md). */
     bool (*find_python)(struct gs_python_symbols *out);
     struct gs_state_memory *memory; /* where all of it is kept; NULL: in no file */
+    size_t
+        most_bytes; /* of memory for stacks: then none is added; 0: 67 million of them */
 };
 
 /* Frames from here on stand for lines of Python; no code can lie there. */
@@ -101,8 +103,8 @@ enum gs_unwinder gs_stacks_unwinder(const struct gs_stacks *stacks);
  * The calling thread's stack. Never allocates from the host's malloc on the fast path;
  * takes no lock for a stack seen before; preserves errno. Begins with the caller of this
  * function, or further out by the caller's own range.
- * Returns its id, 0 if there is none: off, no memory, or called from within itself (an
- * allocation made by the loader or the unwinder; a signal handler).
+ * Returns its id, 0 if there is none: off, no memory, no more room, or called from within
+ * itself (an allocation made by the loader or the unwinder; a signal handler).
  */
 uint32_t gs_stacks_capture(struct gs_stacks *stacks);
 
@@ -139,6 +141,8 @@ void gs_stacks_after_fork_in_child(struct gs_stacks *stacks);
 /* Distinct stacks interned (ids run from 1 to this), and bytes of memory held for them.
  */
 uint32_t gs_stacks_count(const struct gs_stacks *stacks);
+/* Stacks that were not recorded because there was no more room, each time counted. */
+uint64_t gs_stacks_refused(const struct gs_stacks *stacks);
 size_t gs_stacks_bytes(const struct gs_stacks *stacks);
 
 /*

@@ -19,6 +19,7 @@ struct gs_stacks {
     _Atomic(struct gs_python *) python; /* set once */
     struct gs_stack_table table;        /* read without, added to under lock */
     struct gs_module_table modules;     /* under lock */
+    _Atomic uint64_t refused;           /* captures for which there was no room */
     pthread_mutex_t lock;
 };
 

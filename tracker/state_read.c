@@ -157,6 +157,8 @@ static uint32_t read_stack(const struct image *image, uint32_t id)
     const struct gs_stack_entry *entries;
     unsigned count;
 
+    if (gs_stack_left_out(id))
+        return id;
     if (id == 0 || id >= image->id_count || id >> GS_STACK_CHUNK_BITS >= GS_STACK_CHUNKS)
         return 0;
     if (image->ids[id] != 0)
@@ -374,7 +376,7 @@ static void read_errors(const struct image *image)
 
         end_text(error.thread_name, sizeof error.thread_name);
         error.suppressed_by = error.beyond_rule = 0;
-        if ((unsigned)error.kind > GS_ERROR_MISMATCHED_FREE)
+        if ((unsigned)error.kind >= GS_ERROR_KINDS)
             continue;
         read_site(image, &error.freed);
         read_site(image, &error.first_freed);
@@ -383,6 +385,8 @@ static void read_errors(const struct image *image)
         tracker->errors[read++] = error;
     }
     tracker->error_count = kept < count ? count : read;
+    for (unsigned i = 0; i < GS_CHECK_COUNTS; i++)
+        tracker->checks[i] = image->tracker->checks[i];
 }
 
 static void read_lost(const struct image *image)
@@ -401,9 +405,26 @@ static void read_lost(const struct image *image)
         group.stack = read_stack(image, group.stack);
         group.suppressed_by = group.beyond_rule = 0;
         memset(group.found, 0, sizeof group.found);
+        if (!(group.likely_bytes >= 0) || !(group.likely_count >= 0)) {
+            group.likely_bytes = (double)group.bytes;
+            group.likely_count = (double)group.count;
+        }
         if (gs_groups_add(&image->out->tracker->lost, &group) != GS_OK)
             return;
     }
+}
+
+static void read_windows(const struct image *image)
+{
+    const struct gs_tracker *was = image->tracker;
+    struct gs_tracker *tracker = image->out->tracker;
+
+    tracker->switches = was->switches;
+    tracker->first_switch_ns = was->first_switch_ns;
+    memcpy(tracker->switch_ns, was->switch_ns, sizeof tracker->switch_ns);
+    note_time(image, tracker->switch_ns[tracker->switches % GS_SWITCHES_KEPT]);
+    if (image->stacks)
+        atomic_store(&image->out->stacks->refused, atomic_load(&image->stacks->refused));
 }
 
 /* ---- all of it ------------------------------------------------------------------------
@@ -419,6 +440,15 @@ static int stopped_clock(clockid_t clock, struct timespec *now)
     return 0;
 }
 
+/* Of the bytes of a bool only two values are one. */
+static bool was_stopped(const struct gs_tracker *tracker)
+{
+    unsigned char byte;
+
+    memcpy(&byte, &tracker->config.stopped, 1);
+    return byte != 0;
+}
+
 static enum gs_status read_all(struct image *image,
                                const struct gs_state_read_config *config)
 {
@@ -427,7 +457,9 @@ static enum gs_status read_all(struct image *image,
     const struct gs_tracker_config tracker = {.api_names = config->api_names,
                                               .api_count = config->api_count,
                                               .stacks = out->stacks,
-                                              .clock = stopped_clock};
+                                              .clock = stopped_clock,
+                                              .sampling = image->tracker->config.sampling,
+                                              .stopped = was_stopped(image->tracker)};
 
     if (status == GS_OK)
         status = gs_tracker_create(&tracker, &out->tracker);
@@ -437,6 +469,7 @@ static enum gs_status read_all(struct image *image,
     read_totals(image);
     read_errors(image);
     read_lost(image);
+    read_windows(image);
     if (config->now_ns > image->tracker->start_ns)
         note_time(image, config->now_ns - image->tracker->start_ns);
     out->tracker->start_ns = (uint64_t)STOPPED_S * 1000000000u - out->last_ns;

@@ -20,7 +20,12 @@ static const struct {
 };
 
 static const char *const kind_names[] = {
-    [GS_RULE_LEAK] = "leak", [GS_RULE_FREE] = "free"};
+    [GS_RULE_LEAK] = "leak", [GS_RULE_FREE] = "free", [GS_RULE_OVERRUN] = "overrun"};
+
+const char *gs_rule_kind_name(enum gs_rule_kind kind)
+{
+    return kind_names[kind];
+}
 
 /* --- the table ------------------------------------------------------------------------
  */
@@ -234,12 +239,12 @@ static const char *parse_rule(struct span line, struct gs_rule *rule,
         return "longer than 4096 bytes";
     if (memchr(line.begin, '\0', length_of(line)))
         return "a NUL byte";
-    if (equals(kind, kind_names[GS_RULE_LEAK]))
-        rule->kind = GS_RULE_LEAK;
-    else if (equals(kind, kind_names[GS_RULE_FREE]))
-        rule->kind = GS_RULE_FREE;
-    else
-        return "neither leak:PATTERN nor free:PATTERN";
+    for (rule->kind = GS_RULE_LEAK; rule->kind < GS_RULE_KINDS; rule->kind++) {
+        if (equals(kind, kind_names[rule->kind]))
+            break;
+    }
+    if (rule->kind == GS_RULE_KINDS)
+        return "none of leak:PATTERN, free:PATTERN and overrun:PATTERN";
     *pattern = trim((struct span){colon + 1, line.end});
     const char *wrong = take_settings(rule, pattern);
     if (wrong)

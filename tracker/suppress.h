@@ -15,7 +15,15 @@
 
 struct gs_suppressions;
 
-enum gs_rule_kind { GS_RULE_LEAK, GS_RULE_FREE };
+enum gs_rule_kind {
+    GS_RULE_LEAK,
+    GS_RULE_FREE,
+    GS_RULE_OVERRUN, /* of memory, and writes after its free */
+    GS_RULE_KINDS
+};
+
+/* What stands before the colon. */
+const char *gs_rule_kind_name(enum gs_rule_kind kind);
 
 /* No rule; also the caps that are not set. */
 #define GS_RULE_NONE UINT32_MAX

@@ -169,6 +169,16 @@ static void take_off(struct gs_report_data *data)
     data->grouped_count -= data->suppressed_count;
 }
 
+/* Whose memory was written is known, and by whom is not. */
+static uint32_t rule_for_error(const struct judge *judge, const struct gs_error *error)
+{
+    bool written =
+        error->kind == GS_ERROR_OVERRUN || error->kind == GS_ERROR_WRITE_AFTER_FREE;
+
+    return find_rule(judge, written ? GS_RULE_OVERRUN : GS_RULE_FREE, error->device,
+                     written ? error->allocation.stack : error->freed.stack);
+}
+
 static void judge_all(const struct judge *judge, struct gs_report_data *data)
 {
     for (size_t i = 0; i < data->groups.count; i++) {
@@ -181,7 +191,7 @@ static void judge_all(const struct judge *judge, struct gs_report_data *data)
     }
     for (size_t i = 0; i < data->errors_kept; i++) {
         struct gs_error *error = &data->errors[i];
-        uint32_t rule = find_rule(judge, GS_RULE_FREE, error->device, error->freed.stack);
+        uint32_t rule = rule_for_error(judge, error);
         if (rule != GS_RULE_NONE) {
             error->suppressed_by = rule + 1;
             count_for(&data->uses[rule], 1, 0);
@@ -242,9 +252,8 @@ static const char *rule_text(const struct gs_rule *rule, char *out, size_t size)
     gs_report_clean(rule->pattern, pattern, sizeof pattern);
     gs_report_clean(rule->source, source, sizeof source);
     if (rule->source)
-        snprintf(out, size, "%s:%s%s (%s:%u)",
-                 rule->kind == GS_RULE_LEAK ? "leak" : "free", pattern, caps, source,
-                 rule->line);
+        snprintf(out, size, "%s:%s%s (%s:%u)", gs_rule_kind_name(rule->kind), pattern,
+                 caps, source, rule->line);
     else
         snprintf(out, size, "leak:%s%s (built-in)", pattern, caps);
     return out;

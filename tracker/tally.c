@@ -39,7 +39,8 @@ void gs_tally_destroy(struct gs_tally *tally)
     gs_host_unmap(tally, sizeof *tally);
 }
 
-void gs_tally_add(struct gs_tally *tally, const struct gs_allocation *allocation)
+void gs_tally_add(struct gs_tally *tally, const struct gs_allocation *allocation,
+                  double weight)
 {
     struct gs_sample part = {.stream = allocation->stream,
                              .stack = allocation->stack,
@@ -47,7 +48,9 @@ void gs_tally_add(struct gs_tally *tally, const struct gs_allocation *allocation
                              .device = allocation->device,
                              .kind = allocation->kind,
                              .alloc_count = 1,
-                             .alloc_bytes = allocation->bytes};
+                             .alloc_bytes = allocation->bytes,
+                             .likely_allocs = weight,
+                             .likely_alloc_bytes = weight * (double)allocation->bytes};
     /* The low bits say where in its table it stands. */
     struct stripe *stripe = &tally->stripes[gs_sample_hash(&part) >> (64 - STRIPE_BITS)];
 

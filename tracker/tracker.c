@@ -228,7 +228,7 @@ uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_
 void gs_tracker_tally(struct gs_tracker *tracker, const struct gs_allocation *allocation)
 {
     if (tracker && tracker->tally)
-        gs_tally_add(tracker->tally, allocation);
+        gs_tally_add(tracker->tally, allocation, gs_tracker_weight(tracker, allocation));
 }
 
 void gs_tracker_add_failed(struct gs_tracker *tracker, int device,
@@ -388,4 +388,46 @@ enum gs_status gs_tracker_find(struct gs_tracker *tracker, uint64_t addr,
         return GS_OK;
     gs_records_visit(tracker, find_visit, &find);
     return find.found ? GS_OK : GS_ERR_NOT_FOUND;
+}
+
+/* ---- what has no stack, or no record --------------------------------------------------
+ */
+
+/* Of what is imported and mapped the size is often not known yet, and there is little. */
+static bool is_sampled(enum gs_memory_kind kind)
+{
+    return gs_kind_rows[kind] != GS_ROW_IMPORTED && gs_kind_rows[kind] != GS_ROW_VIEWS;
+}
+
+uint32_t gs_tracker_choose_stack(const struct gs_tracker *tracker,
+                                 enum gs_memory_kind kind, uint64_t bytes)
+{
+    return tracker && is_sampled(kind)
+               ? gs_sampling_choose(&tracker->config.sampling, bytes)
+               : 0;
+}
+
+double gs_tracker_weight_sampled(const struct gs_tracker *tracker,
+                                 const struct gs_allocation *allocation)
+{
+    return is_sampled((enum gs_memory_kind)allocation->kind)
+               ? gs_sampling_weight(&tracker->config.sampling, allocation->stack,
+                                    allocation->bytes)
+               : 1;
+}
+
+void gs_tracker_pass(struct gs_tracker *tracker, uint64_t addr, bool indexed)
+{
+    uint32_t former = !tracker || indexed ? 0 : gs_lookup_unlink(tracker, addr);
+    struct gs_record words;
+
+    if (!tracker)
+        return;
+    gs_history_clear(tracker, addr);
+    if (former == 0)
+        return;
+    struct gs_shard *shard = gs_shard_enter(tracker);
+    (void)leave_record(tracker, shard, former, gs_record_of(tracker, former),
+                       gs_tracker_now(tracker), &words);
+    gs_shard_leave();
 }

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "gs_base.h"
+#include "sampling.h"
 #include "stacks.h"
 
 struct gs_tracker;
@@ -66,7 +67,7 @@ struct gs_allocation {
     uint64_t stream;  /* handle, opaque; 0 for calls without a stream */
     uint64_t time_ns; /* since the tracker's start; kept to a tenth of a millisecond */
     uint32_t thread;  /* kernel thread id */
-    uint32_t stack;   /* id in the stack table; 0 = none */
+    uint32_t stack;   /* id in the stack table; 0 = none; or GS_STACK_NOT_SAMPLED ... */
     int16_t device;   /* ordinal */
     uint16_t api;     /* index into gs_tracker_config.api_names */
     uint8_t kind;     /* enum gs_memory_kind */
@@ -77,6 +78,9 @@ enum gs_error_kind {
     GS_ERROR_DOUBLE_FREE,
     GS_ERROR_INVALID_FREE,    /* never allocated, or interior */
     GS_ERROR_MISMATCHED_FREE, /* right address, wrong call */
+    GS_ERROR_OVERRUN,         /* bytes behind an allocation were written */
+    GS_ERROR_WRITE_AFTER_FREE,
+    GS_ERROR_KINDS
 };
 
 /* Who frees, and how: the other half of an error report. */
@@ -96,6 +100,17 @@ struct gs_tracker_config {
     int (*clock)(clockid_t, struct timespec *); /* NULL: the C library's clock_gettime */
     struct gs_state_memory *memory; /* where all of it is kept; NULL: in no file */
     bool tally; /* keep sums of all that gs_tracker_tally is told of, for a profile */
+    struct gs_sampling sampling; /* which allocations have a stack; all 0: all of them */
+    bool stopped;                /* gs_tracker_switch starts it */
+};
+
+/* When it was told of allocations. */
+struct gs_tracker_windows {
+    uint32_t count;             /* 0: never yet */
+    bool open;                  /* it still is */
+    bool switched;              /* it was not, at some time */
+    uint64_t first_ns, from_ns; /* when the first and the last of them began */
+    uint64_t to_ns; /* when the last one ended; meaningless while it is open */
 };
 
 /* Totals of one device, or of what is counted apart; names and docs in
@@ -113,6 +128,31 @@ enum gs_status gs_tracker_create(const struct gs_tracker_config *config,
 void gs_tracker_destroy(struct gs_tracker *tracker);
 /* In a forked child, which has one thread; trackers of before are not used any more. */
 void gs_tracker_after_fork_in_child(void);
+
+/*
+ * Whether allocations are to be told now. While they are not, the caller says
+ * gs_tracker_pass of each instead, and tells of frees as ever: of what has no record
+ * nothing is known, and nothing is wrong with it.
+ */
+bool gs_tracker_records(const struct gs_tracker *tracker);
+/* From now on it is the other way round. Async-signal-safe. */
+void gs_tracker_switch(struct gs_tracker *tracker);
+void gs_tracker_get_windows(const struct gs_tracker *tracker,
+                            struct gs_tracker_windows *out);
+/* How often it was switched, and when the time before last and so on was: `number` counts
+ * from 1, and the last GS_SWITCHES_KEPT are known. */
+#define GS_SWITCHES_KEPT 16u
+uint32_t gs_tracker_switches(const struct gs_tracker *tracker);
+uint64_t gs_tracker_switch_ns(const struct gs_tracker *tracker, uint32_t number);
+
+/* What an allocation that is about to be told has: 0 a stack, which the caller takes;
+ * else the value that `stack` gets. */
+uint32_t gs_tracker_choose_stack(const struct gs_tracker *tracker,
+                                 enum gs_memory_kind kind, uint64_t bytes);
+
+/* An allocation that is not to be recorded: what the address was before is forgotten.
+ * indexed: as in gs_tracker_add. */
+void gs_tracker_pass(struct gs_tracker *tracker, uint64_t addr, bool indexed);
 
 /* Nanoseconds since the tracker was created (monotonic, coarse: about 1-4 ms steps). */
 uint64_t gs_tracker_now(const struct gs_tracker *tracker);
@@ -212,6 +252,35 @@ void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context,
  */
 void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device,
                            const struct gs_free_site *site);
+
+/* Memory that nobody was to write, and somebody has. */
+struct gs_damage {
+    enum gs_error_kind kind;         /* GS_ERROR_OVERRUN or _WRITE_AFTER_FREE */
+    struct gs_allocation allocation; /* whose memory it is or was; addr is needed */
+    struct gs_free_site freed;       /* of a write after free: by whom */
+    uint64_t changed_bytes;          /* > 0 */
+    uint64_t first;                  /* the first of them, from the allocation's begin */
+};
+
+/* `found`: the call that found it; its api is 0 at the last look at memory, before
+ * the process or a context ends, or it goes back to the driver. */
+void gs_tracker_error_damage(struct gs_tracker *tracker, const struct gs_damage *damage,
+                             const struct gs_free_site *found);
+
+/* What was looked at for such damage, and what was not, and why. */
+enum gs_check_count {
+#define GS_CHECK(name, key, text) GS_CHECK_##name,
+#include "checks.def"
+    GS_CHECK_LOOKED,
+    GS_CHECK_COUNTS
+};
+void gs_tracker_count_check(struct gs_tracker *tracker, enum gs_check_count which,
+                            uint64_t count);
+
+/* A copy of the live record that was added as indexed and has this id. Errors:
+ * GS_ERR_NOT_FOUND. */
+enum gs_status gs_tracker_get(struct gs_tracker *tracker, uint32_t id,
+                              struct gs_allocation *out) GS_MUST_USE;
 
 /* Errors seen so far. */
 uint64_t gs_tracker_error_count(struct gs_tracker *tracker);

@@ -138,7 +138,8 @@ struct gs_error {
     uint64_t offset;           /* > 0: bytes into the live allocation */
     struct gs_allocation allocation;
     struct gs_free_site first_freed;
-    uint32_t suppressed_by, beyond_rule; /* as in gs_group; the report's copy alone */
+    uint64_t changed_bytes, first_changed; /* as in gs_damage; 0 of wrong frees */
+    uint32_t suppressed_by, beyond_rule;   /* as in gs_group; the report's copy alone */
 };
 
 struct gs_tracker {
@@ -147,6 +148,9 @@ struct gs_tracker {
     struct gs_tracker_config config;
     uint64_t start_ns;
     struct gs_tally *tally; /* NULL: none is kept; locks itself */
+
+    uint32_t switches; /* atomic; an odd number turns config.stopped round */
+    uint64_t first_switch_ns, switch_ns[GS_SWITCHES_KEPT]; /* atomic; by number */
 
     uint32_t record_limit;            /* ids below it exist; atomic, grows */
     struct gs_history_entry *history; /* atomic; mapped at the first free */
@@ -162,7 +166,8 @@ struct gs_tracker {
     size_t lost_copied, lost_copy_room;
     struct gs_tracker_lock peak_lock;
     struct gs_tracker_lock errors_lock;
-    uint64_t error_count; /* written under errors_lock, read atomically */
+    uint64_t error_count;             /* written under errors_lock, read atomically */
+    uint64_t checks[GS_CHECK_COUNTS]; /* atomic */
 
     struct gs_shared_row shared[GS_ROWS];
     struct gs_stripe stripes[GS_STRIPES];
@@ -306,15 +311,32 @@ bool gs_record_snapshot(const struct gs_tracker *tracker, uint32_t id,
                         const struct gs_record *record, struct gs_allocation *out,
                         enum gs_slot *slot);
 
-/* An allocation as a group of one. */
-static inline struct gs_group gs_group_of(const struct gs_allocation *allocation)
+/* How many allocations it stands for: gs_sampling_weight. */
+double gs_tracker_weight_sampled(const struct gs_tracker *tracker,
+                                 const struct gs_allocation *allocation);
+
+static inline double gs_tracker_weight(const struct gs_tracker *tracker,
+                                       const struct gs_allocation *allocation)
 {
+    return GS_LIKELY(tracker->config.sampling.distance_bytes == 0)
+               ? 1
+               : gs_tracker_weight_sampled(tracker, allocation);
+}
+
+/* An allocation as a group of one. */
+static inline struct gs_group gs_group_of(const struct gs_tracker *tracker,
+                                          const struct gs_allocation *allocation)
+{
+    double weight = gs_tracker_weight(tracker, allocation);
+
     return (struct gs_group){.stack = allocation->stack,
                              .api = allocation->api,
                              .device = allocation->device,
                              .kind = allocation->kind,
                              .bytes = allocation->bytes,
                              .count = 1,
+                             .likely_bytes = weight * (double)allocation->bytes,
+                             .likely_count = weight,
                              .oldest_ns = allocation->time_ns,
                              .newest_ns = allocation->time_ns};
 }
@@ -497,6 +519,12 @@ static inline void gs_history_clear(struct gs_tracker *tracker, uint64_t addr)
 
 /* --- errors.c -------------------------------------------------------------------------
  */
+
+/* Keep an error, or count it; its site and thread are filled in first where that is not
+ * done. */
+void gs_errors_keep(struct gs_tracker *tracker, struct gs_error *error);
+/* Whether the next one would be kept. */
+bool gs_errors_room(const struct gs_tracker *tracker);
 
 /* Copy the errors kept; `out` holds GS_ERRORS_KEPT. Returns how many there are. */
 size_t gs_errors_copy(struct gs_tracker *tracker, struct gs_error *out);

@@ -26,8 +26,10 @@
 #include "host_pools.h"
 #include "managed.h"
 #include "mem_limits.h"
+#include "pooled.h"
 #include "record.h"
 #include "retry.h"
+#include "zones.h"
 #include "submissions.h"
 #include "trace.h"
 
@@ -226,14 +228,18 @@ static CUresult free_block(struct gs_state *state, const struct variant *variant
                            struct gs_block *block, uint64_t addr, CUstream stream)
 {
     struct gs_async_heap *heap = gs_async_heap_of_block(block);
+    struct gs_allocation was;
     gs_fence fence;
     CUresult result = order_free(variant, heap, stream, &fence);
     if (result != CUDA_SUCCESS) {
         gs_block_unclaim(block);
         return result;
     }
+    if (GS_UNLIKELY(gs_zones_on)) {
+        gs_zones_look(state, block, GS_API_cuMemFreeAsync, GS_CHECK_ORDERED, &was);
+    }
     gs_trace_free(addr, GS_TRACE_FENCED, stream, order_of(variant));
-    gs_record_block_freed(state, block, GS_API_cuMemFreeAsync);
+    gs_record_block_ends(state, block, GS_API_cuMemFreeAsync, 0, GS_TRACE_FENCED);
     gs_announce_take_back_in("cuMemFreeAsync", addr, stream, variant->per_thread);
     if (fence) {
         gs_block_park_fenced(block, fence);
@@ -251,7 +257,7 @@ static CUresult free_in_capture(struct gs_state *state, const struct variant *va
                                 CUdeviceptr dptr, CUstream stream)
 {
     gs_graph_memory_see();
-    CUresult result = variant->free(dptr, stream);
+    CUresult result = variant->free(gs_pooled_asked(dptr), stream);
     if (result == CUDA_ERROR_INVALID_VALUE) {
         gs_record_bad_free(state, dptr, GS_API_cuMemFreeAsync);
     }
@@ -282,7 +288,7 @@ static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
     } else {
         gs_trace_free(dptr, GS_TRACE_DRIVER, stream, order_of(variant));
         gs_record_unmade(state, dptr, GS_API_cuMemFreeAsync, &was);
-        result = variant->free(dptr, stream);
+        result = variant->free(gs_pooled_asked(dptr), stream);
         if (result == CUDA_SUCCESS) {
             gs_managed_gone(dptr);
         }

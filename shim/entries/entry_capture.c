@@ -57,7 +57,7 @@ static void about_to_begin(CUstream stream, bool per_thread)
 static CUresult begun(CUresult result, CUstream stream, bool per_thread)
 {
     if (result != CUDA_SUCCESS) {
-        gs_captures_end(stream, per_thread);
+        gs_captures_end(stream, per_thread, home_of(stream).context);
     }
     return result;
 }
@@ -164,7 +164,7 @@ static CUresult ended(CUresult result, CUstream stream, bool per_thread)
         status != CU_STREAM_CAPTURE_STATUS_NONE) {
         return result;
     }
-    gs_captures_end(stream, per_thread);
+    gs_captures_end(stream, per_thread, home_of(stream).context);
     return result;
 }
 
@@ -199,7 +199,7 @@ static CUresult destroy(__typeof__(cuStreamDestroy_v2) *real_destroy, CUstream s
     if (result != CUDA_SUCCESS) {
         gs_streams_restore(stream, context);
     } else if (gs_captures_active()) {
-        gs_captures_end(stream, false);
+        gs_captures_end(stream, false, NULL);
     }
     return result;
 }

@@ -19,6 +19,7 @@
 #include "record.h"
 #include "retry.h"
 #include "single_order.h"
+#include "zones.h"
 
 /* ---- create ---------------------------------------------------------------------- */
 
@@ -136,6 +137,7 @@ static CUresult destroy(__typeof__(cuCtxDestroy_v2) *real_destroy, CUcontext ctx
     if (context) {
         gs_interim_context_ends(state, context->device);
     }
+    gs_zones_context_ends(state, ctx);
     gs_fences_freeze(ctx);
     gs_contexts_changed(state);
     CUresult result = real_destroy(ctx);
@@ -167,6 +169,7 @@ GS_EXPORT CUresult cuCtxDetach(CUcontext ctx)
         return gs_real()->cuCtxDetach(ctx);
     }
     const struct gs_context *was = ctx ? gs_context_find(state, ctx) : NULL;
+    gs_zones_context_ends(state, ctx);
     gs_fences_freeze(ctx);
     gs_contexts_changed(state);
     CUresult result = gs_real()->cuCtxDetach(ctx);
@@ -216,6 +219,7 @@ static CUresult release(__typeof__(cuDevicePrimaryCtxRelease_v2) *real_release,
     }
     CUcontext primary = primary_of(state, dev);
     if (primary) {
+        gs_zones_context_ends(state, primary);
         gs_fences_freeze(primary);
     }
     gs_contexts_changed(state);
@@ -251,6 +255,7 @@ static CUresult reset(__typeof__(cuDevicePrimaryCtxReset_v2) *real_reset, CUdevi
         gs_interim_context_ends(state, (int)dev);
     }
     if (primary) {
+        gs_zones_context_ends(state, primary);
         gs_fences_freeze(primary);
     }
     gs_contexts_changed(state);
@@ -329,6 +334,7 @@ GS_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
     for (int dev = 0; dev < GS_MAX_DEVICES; dev++) {
         primaries[dev] = primary_of(state, dev);
         if (primaries[dev]) {
+            gs_zones_context_ends(state, primaries[dev]);
             gs_fences_freeze(primaries[dev]);
         }
     }

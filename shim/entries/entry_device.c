@@ -14,11 +14,14 @@
 #include "kept.h"
 #include "managed.h"
 #include "mem_limits.h"
+#include "pooled.h"
+#include "quarantine.h"
 #include "record.h"
 #include "retry.h"
 #include "submissions.h"
 #include "trace.h"
 #include "warmup.h"
+#include "zones.h"
 
 /* ---- allocate -------------------------------------------------------------------- */
 
@@ -67,7 +70,7 @@ static bool served_by_pool(struct gs_state *state, const struct gs_call *request
         !context->heap || !out) {
         return false;
     }
-    if (gs_heap_alloc(context->heap, bytes, &block, &native) == GS_OK) {
+    if (gs_zones_alloc(state, context, bytes, &block, &native) == GS_OK) {
         return hand_out(state, context, block, out, bytes) == CUDA_SUCCESS;
     }
     if (hand_out_kept(state, request, out, bytes)) {
@@ -93,6 +96,9 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
     } while (gs_retry_after_trim(state, request->context, result));
     if (result == CUDA_SUCCESS && out) {
         gs_record_made(state, request, *out, bytes, NULL);
+        if (GS_UNLIKELY(gs_zones_on)) {
+            gs_zones_passed(state);
+        }
     } else {
         gs_record_refused(state, request, bytes, result);
     }
@@ -111,7 +117,7 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
     while (status == GS_ERR_NOMEM &&
            (gs_managed_trim(state) > 0 ||
             gs_retry_after_wait(state, context, CUDA_ERROR_OUT_OF_MEMORY))) {
-        status = gs_heap_alloc(context->heap, bytes, &block, &native);
+        status = gs_zones_alloc(state, context, bytes, &block, &native);
         if (status == GS_OK) {
             return hand_out(state, context, block, out, bytes);
         }
@@ -140,7 +146,7 @@ static GS_NOINLINE CUresult allocate_deeper(struct gs_state *state, CUdeviceptr 
         (!gs_captures_active() || gs_mutant(GS_MUTANT_capture_served))) {
         gs_warmup(context);
         gs_pool_thread_stream(gs_submissions_stream());
-        status = gs_heap_alloc(context->heap, bytes, &block, &native);
+        status = gs_zones_alloc(state, context, bytes, &block, &native);
     }
     CUresult result =
         status == GS_OK ? hand_out(state, context, block, out, bytes)
@@ -163,8 +169,13 @@ static GS_NOINLINE CUresult hand_out_seen(struct gs_state *state,
                                           struct gs_block *block, CUdeviceptr *out,
                                           size_t bytes)
 {
-    if (GS_UNLIKELY(gs_watched() || gs_announced())) {
+    if (GS_UNLIKELY(gs_announced())) {
         (void)hand_out(state, context, block, out, bytes);
+    } else if (gs_watched()) {
+        const struct gs_call request = {
+            .context = context, .kind = GS_MEMORY_DEVICE, .api = GS_API_cuMemAlloc_v2};
+        *out = gs_hit_addr(block);
+        block->live.tag = gs_record_watched_block(state, &request, *out, bytes, block);
     } else {
         uint64_t addr = gs_hit_addr(block);
         block->live.tag = gs_record_block_made(state, context, GS_MEMORY_DEVICE,
@@ -238,7 +249,7 @@ static CUresult free_native(struct gs_state *state, CUdeviceptr dptr)
     struct gs_allocation was;
     gs_trace_free(dptr, GS_TRACE_DRIVER, NULL, GS_TRACE_UNORDERED);
     gs_record_unmade(state, dptr, GS_API_cuMemFree_v2, &was);
-    CUresult result = gs_real()->cuMemFree_v2(dptr);
+    CUresult result = gs_real()->cuMemFree_v2(gs_pooled_asked(dptr));
     gs_record_free_result(state, dptr, GS_API_cuMemFree_v2, &was, result);
     return result;
 }
@@ -268,6 +279,7 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
 {
     struct gs_heap *heap = gs_block_heap(block);
     struct gs_async_heap *ordered = gs_async_heap_of_block(block);
+    struct gs_allocation was = {.addr = 0};
     CUresult result = CUDA_SUCCESS;
     bool waited = !gs_captures_active() || gs_mutant(GS_MUTANT_capture_waits);
     bool idle = false;
@@ -280,8 +292,7 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     }
     if (ordered) {
         /* "Callers must ensure that all accesses have completed" (cuMemFree). */
-        gs_trace_free(addr, GS_TRACE_READY, NULL, GS_TRACE_UNORDERED);
-        gs_record_block_freed(state, block, GS_API_cuMemFree_v2);
+        gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr, GS_TRACE_READY);
         gs_announce_take_back("cuMemFree_v2", addr);
         gs_block_park(block);
         gs_async_parked(ordered);
@@ -297,12 +308,17 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
         gs_block_unclaim(block);
         return result;
     }
-    gs_trace_free(addr,
-                  idle                               ? GS_TRACE_READY
-                  : waited && result == CUDA_SUCCESS ? GS_TRACE_WAITED
-                                                     : GS_TRACE_HELD,
-                  NULL, GS_TRACE_UNORDERED);
-    gs_record_block_freed(state, block, GS_API_cuMemFree_v2);
+    if (GS_UNLIKELY(gs_zones_on)) {
+        gs_zones_look(state, block, GS_API_cuMemFree_v2,
+                      !waited || gs_refused_for_capture(result) ? GS_CHECK_CAPTURE
+                      : result == CUDA_SUCCESS                  ? GS_CHECK_LOOKED
+                                                                : GS_CHECK_REFUSED,
+                      &was);
+    }
+    gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr,
+                         idle                               ? GS_TRACE_READY
+                         : waited && result == CUDA_SUCCESS ? GS_TRACE_WAITED
+                                                            : GS_TRACE_HELD);
     gs_announce_take_back("cuMemFree_v2", addr);
     if (!waited || gs_refused_for_capture(result)) {
         free_while_capturing(state, block);
@@ -313,7 +329,11 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
            this block nor another of the heap is handed out again. */
         gs_heap_poison(heap);
     }
-    gs_block_park(block);
+    if (GS_UNLIKELY(gs_zones_on) && result == CUDA_SUCCESS) {
+        gs_zones_park(state, block, GS_API_cuMemFree_v2, &was);
+    } else {
+        gs_block_park(block);
+    }
     if (result == CUDA_SUCCESS) {
         gs_limits_relax(state, gs_heap_self(heap));
     }
@@ -340,8 +360,10 @@ static GS_NOINLINE CUresult free_seen(struct gs_state *state, struct gs_heap *he
                                       struct gs_block *block, uint64_t addr)
 {
     gs_keep_errno();
-    gs_trace_free(addr, GS_TRACE_READY, NULL, GS_TRACE_UNORDERED);
-    if (state->tracker && block->live.tag != 0) {
+    if (gs_watched()) {
+        gs_record_watched_end(state, block->live.tag, GS_API_cuMemFree_v2, addr,
+                              GS_TRACE_READY);
+    } else if (state->tracker && block->live.tag != 0) {
         gs_tracker_remove_block(state->tracker, block->live.tag, gs_thread_id(),
                                 gs_record_api(GS_API_cuMemFree_v2));
     }
@@ -505,8 +527,9 @@ GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     }
     if (result == CUDA_SUCCESS) {
         if (context) {
-            size_t idle =
-                state->pool ? gs_pool_idle_bytes(state->pool, context->device) : 0;
+            size_t idle = state->pool ? gs_pool_idle_bytes(state->pool, context->device) +
+                                            gs_quarantine_idle(context->device)
+                                      : 0;
             gs_limits_info(context->device, idle, &real_free, &real_total);
         }
         if (free) {

@@ -48,7 +48,7 @@ static inline void record_block(struct gs_state *state, const struct gs_context 
     if (gs_watched()) {
         const struct gs_call request = {
             .context = context, .kind = GS_MEMORY_PINNED, .api = api};
-        gs_record_made(state, &request, addr, bytes, block);
+        block->live.tag = gs_record_watched_block(state, &request, addr, bytes, block);
     } else if (state->tracker) {
         block->live.tag =
             gs_record_block_made(state, context, GS_MEMORY_PINNED, api, addr, bytes);
@@ -101,7 +101,7 @@ static GS_NOINLINE CUresult free_native(struct gs_state *state, void *p)
     uint64_t addr = (uint64_t)(uintptr_t)p;
     gs_trace_free(addr, GS_TRACE_DRIVER, NULL, GS_TRACE_UNORDERED);
     gs_record_unmade(state, addr, GS_API_cuMemFreeHost, &was);
-    CUresult result = gs_real()->cuMemFreeHost(p);
+    CUresult result = gs_real()->cuMemFreeHost((void *)(uintptr_t)gs_pooled_asked(addr));
     gs_record_free_result(state, addr, GS_API_cuMemFreeHost, &was, result);
     return result;
 }
@@ -171,6 +171,8 @@ static bool segment_of(void **p, size_t *offset)
         *offset = (size_t)(addr - range.segment_addr);
         *p = (char *)*p - *offset;
         live = gs_pooled_is_live(&range, addr);
+    } else if (gs_permit_owns(addr)) {
+        live = false;
     }
     gs_leave();
     return live;

@@ -86,7 +86,7 @@ GS_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     }
     CUresult result = gs_pooled_find(state, dptr, &range) == GS_OK
                           ? export_pooled(state, &range, dptr, pHandle)
-                          : gs_real()->cuIpcGetMemHandle(pHandle, dptr);
+                          : gs_real()->cuIpcGetMemHandle(pHandle, gs_pooled_asked(dptr));
     gs_leave();
     return result;
 }
@@ -109,8 +109,8 @@ GS_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr,
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     if (!pooled ||
         (range.live && size <= range.block_bytes - (size_t)(dptr - range.block_addr))) {
-        result = gs_real()->cuMemGetHandleForAddressRange(handle, dptr, size, handleType,
-                                                          flags);
+        result = gs_real()->cuMemGetHandleForAddressRange(handle, gs_pooled_asked(dptr),
+                                                          size, handleType, flags);
     }
     if (pooled && result == CUDA_SUCCESS) {
         gs_pooled_retain(state, dptr);

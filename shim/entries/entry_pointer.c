@@ -110,9 +110,6 @@ static void correct(CUpointer_attribute attribute, const struct gs_extent *exten
     }
 }
 
-/* An address that no driver knows: what it says of it, it says of freed memory. */
-static const char nobodys;
-
 GS_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
                                          CUdeviceptr ptr)
 {
@@ -120,7 +117,7 @@ GS_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribu
     look_at(attribute);
     enum gs_status status = extent_of(ptr, &extent);
     if (GS_UNLIKELY(status == GS_ERR_NOT_FOUND)) {
-        ptr = (CUdeviceptr)(uintptr_t)&nobodys;
+        ptr = (CUdeviceptr)(uintptr_t)gs_nobodys;
     }
     CUresult result = gs_real()->cuPointerGetAttribute(data, attribute, ptr);
     if (result == CUDA_SUCCESS) {
@@ -139,7 +136,7 @@ GS_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
     }
     enum gs_status status = extent_of(ptr, &extent);
     if (GS_UNLIKELY(status == GS_ERR_NOT_FOUND)) {
-        ptr = (CUdeviceptr)(uintptr_t)&nobodys;
+        ptr = (CUdeviceptr)(uintptr_t)gs_nobodys;
     }
     CUresult result =
         gs_real()->cuPointerGetAttributes(numAttributes, attributes, data, ptr);
@@ -159,7 +156,7 @@ GS_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute 
     }
     struct gs_extent extent;
     if (gs_pooled_extent(state, ptr, &extent) == GS_ERR_NOT_FOUND) {
-        ptr = (CUdeviceptr)(uintptr_t)&nobodys;
+        ptr = (CUdeviceptr)(uintptr_t)gs_nobodys;
     }
     gs_pooled_retain(state, ptr);
     gs_host_retain(state, ptr);

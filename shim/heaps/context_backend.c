@@ -16,6 +16,7 @@
 #include "marks.h"
 #include "mem_limits.h"
 #include "state.h"
+#include "zones.h"
 
 CUresult gs_context_push(CUcontext handle, bool *pushed)
 {
@@ -70,6 +71,9 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     CUstreamCaptureMode mode;
     bool pushed;
     gs_announce_begin("giving memory back", false);
+    if (GS_UNLIKELY(gs_zones_on)) {
+        gs_zones_unmap(context, addr, bytes);
+    }
     /* No capture is to suffer from it, nor to keep it from being done. */
     bool relaxed = gs_captures_ever() && gs_relaxed_begin(&mode);
     CUresult result = gs_context_push(context->handle, &pushed);

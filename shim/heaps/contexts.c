@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "all_contexts.h"
+#include "free_permit.h"
 #include "full_wait.h"
 #include "host_pools.h"
 #include "managed.h"
@@ -19,6 +20,7 @@
 #include "state.h"
 #include "state_file.h"
 #include "nvml.h"
+#include "zones.h"
 
 void gs_contexts_init(struct gs_contexts *contexts)
 {
@@ -377,11 +379,13 @@ bool gs_context_end(struct gs_state *state, CUcontext handle,
     pthread_mutex_unlock(&contexts->ending);
     if (found && found->heap && !gs_mutant(GS_MUTANT_heap_outlives)) {
         gs_heap_kill(found->heap);
+        gs_zones_context_ended(found);
         gs_host_context_end(found);
         gs_managed_context_end(found);
     }
     if (found) {
         gs_full_wait_context_ends(found);
+        gs_permit_context_ends(found);
         gs_epochs_end(&found->epochs);
     }
     return true;

@@ -17,13 +17,10 @@
 
 struct gs_state;
 struct gs_host_heap;
+struct gs_lane;
 
 /* Heaps of pinned memory that a context may have: host_pools.h. */
 #define GS_HOST_HEAPS 18
-
-/* Pieces of memory a context may have: order/free_permit.h. */
-enum gs_permit { GS_PERMIT_DEVICE, GS_PERMIT_PINNED, GS_PERMITS };
-#define GS_PERMIT_PIECES 4
 
 struct gs_context {
     CUcontext handle;      /* immutable */
@@ -40,8 +37,7 @@ struct gs_context {
     uint64_t idle_at; /* atomic: submissions.h; what had been submitted when it was seen
                          complete, 0: never */
     uint64_t in_vain; /* atomic: order/full_wait.c; a mark that was waited for, 0: none */
-    uint64_t permits[GS_PERMITS][GS_PERMIT_PIECES]; /* atomic: order/free_permit.h;
-                                                       addresses, 0: none */
+    struct gs_lane *lanes;                    /* atomic: zone_lane.c; only ever grows */
     struct gs_host_heap *host[GS_HOST_HEAPS]; /* atomic: host_pools.h; NULL: none yet */
     struct gs_context *next;                  /* under gs_contexts.lock */
 };

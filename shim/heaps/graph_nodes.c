@@ -42,7 +42,7 @@ void gs_graph_note_alloc(struct gs_state *state, const struct gs_call *request,
         .context =
             (uint64_t)(uintptr_t)(request->context ? request->context->owner : NULL),
         .thread = gs_thread_id(),
-        .stack = state->stacks ? gs_stacks_capture(state->stacks) : 0,
+        .stack = gs_record_stack(state, GS_MEMORY_GRAPH, bytes),
         .device = (int16_t)(request->context ? request->context->device : 0),
         .api = gs_record_api(request->api),
         .kind = GS_MEMORY_GRAPH,

@@ -399,8 +399,7 @@ static void park_held(struct gs_state *state, struct gs_block *block, uint64_t p
 static inline void forget(struct gs_state *state, struct gs_block *block, uint64_t addr,
                           enum gs_trace_how how)
 {
-    gs_trace_free(addr, how, NULL, GS_TRACE_UNORDERED);
-    gs_record_block_freed(state, block, GS_API_cuMemFreeHost);
+    gs_record_block_ends(state, block, GS_API_cuMemFreeHost, addr, how);
     gs_announce_take_back("cuMemFreeHost", addr);
 }
 

@@ -9,6 +9,8 @@
 #include "managed.h"
 #include "mutants.h"
 
+const char gs_nobodys[1] = {0};
+
 enum gs_status gs_pooled_find(struct gs_state *state, CUdeviceptr address,
                               struct gs_range *out)
 {
@@ -22,8 +24,9 @@ enum gs_status gs_pooled_extent(struct gs_state *state, CUdeviceptr address,
     if (gs_pooled_find(state, address, &range) != GS_OK &&
         (!gs_host_owns(state, address) ||
          gs_pool_find(state->host_pool, address, &range) != GS_OK)) {
-        return gs_async_owes(address) ? GS_ERR_NOT_FOUND
-                                      : gs_managed_extent(address, out);
+        return gs_async_owes(address) || gs_permit_owns(address)
+                   ? GS_ERR_NOT_FOUND
+                   : gs_managed_extent(address, out);
     }
     if (!gs_pooled_is_live(&range, address)) {
         return GS_ERR_NOT_FOUND;

@@ -4,6 +4,7 @@
 #ifndef GS_POOLED_H
 #define GS_POOLED_H
 
+#include "free_permit.h"
 #include "state.h"
 
 /* Where an address of device memory lies. Errors: GS_ERR_NOT_OURS */
@@ -25,6 +26,19 @@ struct gs_extent {
  */
 enum gs_status gs_pooled_extent(struct gs_state *state, CUdeviceptr address,
                                 struct gs_extent *out) GS_MUST_USE;
+
+/* An address that no driver knows: what it says of it, it says of memory that is
+ * nobody's.
+ */
+extern const char gs_nobodys[1];
+
+/* The address that the driver is asked about: nobody's in place of one in memory that the
+ * library keeps to itself. */
+static inline CUdeviceptr gs_pooled_asked(CUdeviceptr address)
+{
+    return GS_UNLIKELY(gs_permit_owns(address)) ? (CUdeviceptr)(uintptr_t)gs_nobodys
+                                                : address;
+}
 
 /* From now on its segment serves its present tenants only. Nothing for an address that is
  * not the pool's. */

@@ -12,6 +12,7 @@
 #include "mutants.h"
 #include "host_pools.h"
 #include "managed.h"
+#include "quarantine.h"
 #include "gs_clock.h"
 
 /* How long an allocation that would fail polls for blocks freed in stream order, or, in
@@ -121,16 +122,21 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
     if (context) {
         gs_lazy_mapped(context, GS_ERR_NOMEM);
     }
-    do {
-        if (gs_pool_trim(state->pool, device, SIZE_MAX) > 0) {
-            count_again(device);
-            return true;
-        }
-        if (gs_host_trim(state) + gs_managed_trim(state) > 0) {
-            return true;
-        }
-    } while (gs_retry_after_wait(state, context, result));
-    return false;
+    (void)gs_quarantine_empty(device); /* what it had is idle then */
+    if (gs_pool_trim(state->pool, device, SIZE_MAX) > 0) {
+        count_again(device);
+        return true;
+    }
+    if (gs_host_trim(state) + gs_managed_trim(state) > 0) {
+        return true;
+    }
+    if (!gs_retry_after_wait(state, context, result)) {
+        return false;
+    }
+    /* What has become ready is given back now, or was already as it may not be kept. */
+    (void)gs_pool_trim(state->pool, device, SIZE_MAX);
+    count_again(device);
+    return true;
 }
 
 bool gs_retry_needed(CUresult result)

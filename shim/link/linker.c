@@ -3,8 +3,8 @@
  *
  * Names that are not in hooks.def leave by a jump, with the caller's return address still
  * in place: the dynamic linker resolves RTLD_NEXT and RTLD_DEFAULT by it. RTLD_NEXT
- * always leaves so, whatever the name: a library behind the shim that asks for the next
- * definition would otherwise be handed itself.
+ * leaves so whatever the name, as a library behind the shim that asks for the next
+ * definition would otherwise be handed itself; unless the only one is the shim's.
  *
  * Owns:  the cached real functions.   Lock: none; idempotent writes of one word.
  */
@@ -187,13 +187,24 @@ static bool passes(void *handle, const char *name, const void *caller)
            (gs_linker_next(name) || depends_on_cuda(caller, name));
 }
 
+/* A caller in front of the shim would be handed the shim's own export, where natively
+ * there is none. */
+static bool finds_nothing_next(const char *name, const void *caller)
+{
+    struct gs_module_ref own, asking;
+    return name && gs_real_is_hooked(name) && own_module(&own) &&
+           gs_elf_module_of(caller, &asking) == GS_OK &&
+           gs_elf_stands_before(&asking, &own) && !gs_linker_next(name);
+}
+
 struct gs_route gs_linker_route_dlsym(void *handle, const char *name, const void *caller)
 {
     gs_dlsym_fn *find = gs_linker_dlsym();
-    if (!find || passes(handle, name, caller)) {
+    bool nothing = find && handle == RTLD_NEXT && finds_nothing_next(name, caller);
+    if (!find || (passes(handle, name, caller) && !nothing)) {
         return (struct gs_route){.jump = (void *)find};
     }
-    if (handle == RTLD_DEFAULT) {
+    if (handle == RTLD_DEFAULT || nothing) {
         return (struct gs_route){.value = NULL}; /* dlerror is set by the look-up above */
     }
     return (struct gs_route){.value = answer(name, find(handle, name))};

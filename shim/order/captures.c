@@ -62,12 +62,22 @@ static void forget(size_t i)
     __atomic_sub_fetch(&gs_captures_running, 1, __ATOMIC_SEQ_CST);
 }
 
-void gs_captures_end(CUstream stream, bool per_thread)
+/* A handle of the program's own names one stream; that of the default one of a thread
+ * names one in each context. */
+static bool is_same(const struct capture *left, const struct capture *right)
+{
+    return left->stream == right->stream && left->thread == right->thread &&
+           (left->stream != CU_STREAM_PER_THREAD || !left->context || !right->context ||
+            left->context == right->context);
+}
+
+void gs_captures_end(CUstream stream, bool per_thread, CUcontext context)
 {
     struct capture wanted = capture_of(stream, per_thread);
+    wanted.context = context;
     pthread_mutex_lock(&captures_lock);
     for (size_t i = capture_count; i-- > 0;) {
-        if (captures[i].stream == wanted.stream && captures[i].thread == wanted.thread) {
+        if (is_same(&captures[i], &wanted)) {
             forget(i);
             break;
         }

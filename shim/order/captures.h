@@ -18,8 +18,9 @@
 void gs_captures_begin(CUstream stream, bool per_thread, CUcontext context,
                        CUgreenCtx green);
 /* ... and after it failed, after a capture has ended, or its stream was destroyed.
- * A stream that is not capturing is ignored. */
-void gs_captures_end(CUstream stream, bool per_thread);
+ * A stream that is not capturing is ignored.
+ * In:  context  as above; a thread has a default stream in each */
+void gs_captures_end(CUstream stream, bool per_thread, CUcontext context);
 /* The context has ended, and with it its streams and their captures. */
 void gs_captures_context_ends(CUcontext context);
 /* The same of a green one: its streams stay, and every call of theirs is refused. */

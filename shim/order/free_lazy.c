@@ -20,8 +20,7 @@ static bool is_lazy(const struct gs_state *state)
 static void account(struct gs_state *state, struct gs_block *block, uint64_t addr,
                     enum gs_trace_how how)
 {
-    gs_trace_free(addr, how, NULL, GS_TRACE_UNORDERED);
-    gs_record_block_freed(state, block, GS_API_cuMemFree_v2);
+    gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr, how);
     gs_announce_take_back("cuMemFree_v2", addr);
 }
 

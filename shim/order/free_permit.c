@@ -4,9 +4,17 @@
  * The piece is allocated when it is needed, in the relaxed mode, in which no capture
  * minds. It is freed in the thread's own mode: that is the question.
  *
- * Owns:  nothing; the pieces are the contexts'.   Lock: none.
+ * A piece whose free was refused lies where any allocation of the program's could have
+ * lain before. To the program it is nobody's memory, so its own calls with such an
+ * address are answered as the driver answers for memory that it does not know.
+ *
+ * Owns:  the list of pieces that were refused.
+ * Lock:  pieces_lock; never held across a driver call.
  */
 #include "free_permit.h"
+
+#include <pthread.h>
+#include <stdlib.h>
 
 #include "announce.h"
 #include "capture_gate.h"
@@ -14,6 +22,18 @@
 #include "record.h"
 
 #define PIECE_BYTES 16
+
+struct piece {
+    uint64_t addr;
+    const struct gs_context *context;
+    enum gs_permit kind;
+    struct piece *next;
+};
+
+static pthread_mutex_t pieces_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct piece *pieces; /* under pieces_lock; the head is atomic */
+
+/* ---- the driver's part ------------------------------------------------------------- */
 
 /* A new piece of that context, or 0. */
 static uint64_t get_piece(const struct gs_context *context, enum gs_permit kind)
@@ -47,28 +67,73 @@ static CUresult free_piece(uint64_t piece, enum gs_permit kind)
                                     : gs_real()->cuMemFree_v2(piece);
 }
 
-/* A piece that was refused before, or 0. */
-static uint64_t take_piece(struct gs_context *context, enum gs_permit kind)
+/* ---- pieces that were refused ------------------------------------------------------ */
+
+/* A piece of that context, or 0. */
+static uint64_t take_piece(const struct gs_context *context, enum gs_permit kind)
 {
-    uint64_t piece = 0;
-    for (unsigned i = 0; i < GS_PERMIT_PIECES && !piece; i++) {
-        piece = __atomic_exchange_n(&context->permits[kind][i], 0, __ATOMIC_ACQ_REL);
+    uint64_t addr = 0;
+    pthread_mutex_lock(&pieces_lock);
+    struct piece **link = &pieces;
+    while (*link && ((*link)->context != context || (*link)->kind != kind)) {
+        link = &(*link)->next;
     }
-    return piece;
+    struct piece *found = *link;
+    if (found) {
+        addr = found->addr;
+        __atomic_store_n(link, found->next, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&pieces_lock);
+    free(found);
+    return addr;
 }
 
-/* A piece that the driver did not take back, for the next question. Where there are
- * enough of them it is lost until its context ends: to make the driver take it now would
- * be a wait that native does not make. */
-static void put_piece(struct gs_context *context, enum gs_permit kind, uint64_t piece)
+/* A piece that the driver did not take back, for the next question. */
+static void put_piece(const struct gs_context *context, enum gs_permit kind,
+                      uint64_t addr)
 {
-    bool put = false;
-    for (unsigned i = 0; i < GS_PERMIT_PIECES && !put; i++) {
-        uint64_t none = 0;
-        put = __atomic_compare_exchange_n(&context->permits[kind][i], &none, piece, false,
-                                          __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    struct piece *piece = malloc(sizeof(*piece));
+    if (!piece) {
+        return; /* lost until its context ends */
     }
+    pthread_mutex_lock(&pieces_lock);
+    *piece = (struct piece){addr, context, kind, pieces};
+    __atomic_store_n(&pieces, piece, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&pieces_lock);
 }
+
+static bool owns(uint64_t addr)
+{
+    pthread_mutex_lock(&pieces_lock);
+    const struct piece *piece = pieces;
+    while (piece && addr - piece->addr >= PIECE_BYTES) {
+        piece = piece->next;
+    }
+    pthread_mutex_unlock(&pieces_lock);
+    return piece != NULL;
+}
+
+bool gs_permit_owns(uint64_t addr)
+{
+    return GS_UNLIKELY(__atomic_load_n(&pieces, __ATOMIC_ACQUIRE) != NULL) && owns(addr);
+}
+
+void gs_permit_context_ends(const struct gs_context *context)
+{
+    uint64_t addr;
+    do {
+        addr = take_piece(context, GS_PERMIT_DEVICE)
+                   ?: take_piece(context, GS_PERMIT_PINNED);
+    } while (addr);
+}
+
+void gs_permit_reset(void)
+{
+    pthread_mutex_init(&pieces_lock, NULL);
+    __atomic_store_n(&pieces, NULL, __ATOMIC_RELAXED);
+}
+
+/* ---- the question ------------------------------------------------------------------ */
 
 CUresult gs_permit_free(const struct gs_state *state, struct gs_context *context,
                         enum gs_permit kind)

@@ -13,12 +13,16 @@
  * there such a free is accepted.
  *
  * Owns: of each context and kind the pieces whose free was refused, until the next one is
- * asked about; they go with their context.   Lock: none; atomics.
+ * asked about; they go with their context.
+ * Lock: all functions may be called from any thread; locking is internal.
  */
 #ifndef GS_FREE_PERMIT_H
 #define GS_FREE_PERMIT_H
 
 #include "state.h"
+
+/* What memory it is. */
+enum gs_permit { GS_PERMIT_DEVICE, GS_PERMIT_PINNED };
 
 /*
  * A stream captures: may memory of that context be freed?
@@ -30,5 +34,17 @@
  */
 CUresult gs_permit_free(const struct gs_state *state, struct gs_context *context,
                         enum gs_permit kind);
+
+/*
+ * Is the address in such a piece? The driver would take it for an allocation, which to
+ * the program it is not.
+ */
+bool gs_permit_owns(uint64_t addr);
+
+/* The context has ended, and its pieces with it. */
+void gs_permit_context_ends(const struct gs_context *context);
+
+/* In a forked child: there are none. */
+void gs_permit_reset(void);
 
 #endif

@@ -15,6 +15,7 @@
 #include "tracker.h"
 
 enum gs_async_mode { GS_ASYNC_DRIVER, GS_ASYNC_POOL };
+enum gs_check_fill { GS_CHECK_FILL_OFF, GS_CHECK_FILL_ZERO, GS_CHECK_FILL_POISON };
 enum gs_free_sync { GS_FREE_SYNC_NATIVE, GS_FREE_SYNC_WAIT, GS_FREE_SYNC_LAZY };
 enum gs_host_clear { GS_HOST_CLEAR_OFF, GS_HOST_CLEAR_LARGE, GS_HOST_CLEAR_ALL };
 enum gs_ipc_mode { GS_IPC_AUTO, GS_IPC_NATIVE, GS_IPC_POOL };

@@ -17,10 +17,11 @@ static void join(uint32_t *into, const uint32_t *from)
             into[i] = from[i];
 }
 
+/* What the slot's stream before this one had is not this one's. */
 static void join_line(struct diff_world *world, uint32_t *into, unsigned line)
 {
     join(into, world->seen[line]);
-    if (into[line] < world->count[line])
+    if (into[line] < world->count[line] && world->base[line] < world->count[line])
         into[line] = world->count[line];
 }
 

@@ -163,6 +163,12 @@ static bool both_refuse(const struct pair *pair)
            codes(pair, 901, 1);
 }
 
+/* The runtime repeats the failure of a context that a free has told of. */
+static bool failure_repeated(const struct pair *pair)
+{
+    return is(pair->native, "last", "700");
+}
+
 /* A free that tells of a failed context has freed the memory, or has not. */
 static bool freed_with_failure(const struct pair *pair)
 {
@@ -172,14 +178,33 @@ static bool freed_with_failure(const struct pair *pair)
 /* When a free in a stream's order runs is a matter of time. */
 static bool freed_in_order(const struct pair *pair)
 {
-    return of_kind(pair, "adp") && (codes(pair, 1, 0) || codes(pair, 500, 0) ||
-                                    codes(pair, 0, 1) || codes(pair, 0, 500));
+    return is(pair->native, "freed", "ordered") &&
+           (codes(pair, 1, 0) || codes(pair, 500, 0) || codes(pair, 0, 1) ||
+            codes(pair, 0, 500));
 }
 
 /* A handle of what was freed: its segment is there still. */
 static bool stale_handle(const struct pair *pair)
 {
     return is(pair->native, "stale", "1");
+}
+
+/* What was opened before was freed: whether the new memory has its address. */
+static bool beside_stale(const struct pair *pair)
+{
+    return is(pair->native, "beside", "stale") &&
+           (codes(pair, 0, 208) || codes(pair, 208, 0));
+}
+
+/* A stream's memory is mapped, given back and handed on in its order: that is work. */
+static bool memory_moved(const struct pair *pair)
+{
+    if (!codes(pair, 0, 600))
+        return false;
+    for (const struct diff_op *op = pair->list->ops; op < pair->op; op++)
+        if (op->kind == DIFF_async_alloc || op->kind == DIFF_rt_async_alloc)
+            return true;
+    return false;
 }
 
 /* SYNC_MEMOPS is set for all of a segment. */
@@ -208,6 +233,15 @@ static bool nearly_full(const struct pair *pair)
     return (codes(pair, 0, 2) || codes(pair, 2, 0)) && number(full, "live", &live) &&
            number(full, "wanted", &wanted) &&
            live + wanted + live / 16 + (8 << 20) >= size;
+}
+
+/* A pool's segments count as a whole where a part of them is in use. */
+static bool about_as_much_used(const struct pair *pair)
+{
+    long long native, other;
+
+    return number(pair->native, "used", &native) && number(pair->other, "used", &other) &&
+           other >= native && other - native <= (20 << 20) + native / 8;
 }
 
 /* At most a segment apart, and an eighth of what is in use. */

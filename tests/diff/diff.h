@@ -72,12 +72,22 @@ struct diff_op {
     int64_t args[DIFF_ARGS];
 };
 
+/* How the driver's functions are found. */
+enum diff_way {
+    DIFF_WAY_LINKED,
+    DIFF_WAY_SYMBOL,     /* by dlsym */
+    DIFF_WAY_NAME,       /* by cuGetProcAddress */
+    DIFF_WAY_PER_THREAD, /* likewise; stream 0 is the thread's own */
+    DIFF_WAYS
+};
+
 struct diff_list {
     uint64_t seed;       /* it was made from; 0: by hand */
     unsigned memory_mib; /* of each device */
     unsigned devices;
-    bool lean; /* leans on the wait of a free: not for GPUSHIM_FREE_SYNC=lazy */
-    bool free; /* threads run freely, each in a world of its own */
+    unsigned way; /* enum diff_way */
+    bool lean;    /* leans on the wait of a free: not for GPUSHIM_FREE_SYNC=lazy */
+    bool free;    /* threads run freely, each in a world of its own */
     unsigned count;
     struct diff_op ops[DIFF_OPS];
 };

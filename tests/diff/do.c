@@ -13,6 +13,16 @@ struct diff_memory *diff_contents(struct diff_world *world, struct diff_memory *
     return memory->kind == 'i' ? &world->memory[memory->source] : memory;
 }
 
+void diff_touch(struct diff_world *world, unsigned slot, uint32_t life)
+{
+    /* Where it has been used in two lives the graph is not launched. */
+    if (!(world->touched & 1u << slot))
+        world->lives[slot] = life;
+    else if (world->lives[slot] != life)
+        world->lives[slot] = UINT32_MAX;
+    world->touched |= 1u << slot;
+}
+
 /* Is the use ordered behind everything there was? */
 static bool ordered(struct diff_call *call, struct diff_memory *memory,
                     const struct diff_use *use)
@@ -21,12 +31,13 @@ static bool ordered(struct diff_call *call, struct diff_memory *memory,
 
     if (!memory)
         return true;
-    if (memory->kind == 'n' && !use->captured) {
+    if (memory->kind == 'n' &&
+        (!use->captured || world->capturing != 1 || memory->source != world->capture)) {
         diff_skip(call, "graph");
         return false;
     }
     if (use->captured) {
-        world->touched |= 1u << (memory - world->memory);
+        diff_touch(world, (unsigned)(memory - world->memory), memory->life);
         return true;
     }
     /* Nobody knows the order between two processes but by waits. */
@@ -68,11 +79,11 @@ bool diff_use_stream(struct diff_call *call, unsigned argument, struct diff_memo
            use_line(call, a, b, use);
 }
 
-bool diff_use_legacy(struct diff_call *call, struct diff_memory *a, struct diff_memory *b,
-                     struct diff_use *use)
+bool diff_use_default(struct diff_call *call, struct diff_memory *a,
+                      struct diff_memory *b, struct diff_use *use)
 {
     use->stream = NULL;
-    use->line = call->ctx < 0 ? -1 : LINE_LEGACY + call->ctx;
+    use->line = diff_default_line(call);
     return use_line(call, a, b, use);
 }
 
@@ -85,7 +96,7 @@ bool diff_used(struct diff_call *call, const struct diff_use *use, CUresult code
     }
     diff_submitted(call->world, use->line, a, b);
     if (((a && a->kind == 'i') || (b && b->kind == 'i')) &&
-        cuCtxSynchronize() == CUDA_SUCCESS)
+        CU(cuCtxSynchronize)() == CUDA_SUCCESS)
         diff_host_waited_context(call->world, (unsigned)call->ctx);
     return true;
 }
@@ -108,14 +119,16 @@ CUfunction diff_kernel(struct diff_call *call, const char *name)
     CUfunction function;
     unsigned long long id = 0;
 
-    if (call->ctx < 0 || cuCtxGetId((CUcontext)NULL, &id) != CUDA_SUCCESS)
+    if (call->ctx < 0 || CU(cuCtxGetId)((CUcontext)NULL, &id) != CUDA_SUCCESS)
         return NULL;
     if (modules[call->ctx].life != id + 1) {
-        if (cuModuleLoadData(&modules[call->ctx].module, gs_kernels_ptx) != CUDA_SUCCESS)
+        if (CU(cuModuleLoadData)(&modules[call->ctx].module, gs_kernels_ptx) !=
+            CUDA_SUCCESS)
             return NULL;
         modules[call->ctx].life = id + 1;
     }
-    if (cuModuleGetFunction(&function, modules[call->ctx].module, name) != CUDA_SUCCESS)
+    if (CU(cuModuleGetFunction)(&function, modules[call->ctx].module, name) !=
+        CUDA_SUCCESS)
         return NULL;
     return function;
 }

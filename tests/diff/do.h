@@ -22,14 +22,17 @@ struct diff_use {
  * with the reason said: nothing is to be called. */
 bool diff_use_stream(struct diff_call *call, unsigned argument, struct diff_memory *a,
                      struct diff_memory *b, struct diff_use *use);
-/* The same for a call without a stream: the legacy one of the current context. */
-bool diff_use_legacy(struct diff_call *call, struct diff_memory *a, struct diff_memory *b,
-                     struct diff_use *use);
+/* The same for a call without a stream: the default one of the current context. */
+bool diff_use_default(struct diff_call *call, struct diff_memory *a,
+                      struct diff_memory *b, struct diff_use *use);
 /* It is not called after all. */
 void diff_not_used(struct diff_call *call, const struct diff_use *use);
 /* It was called. True: it runs, and the contents are its own. */
 bool diff_used(struct diff_call *call, const struct diff_use *use, CUresult code,
                struct diff_memory *a, struct diff_memory *b);
+
+/* Memory of that life is used by what is being captured. */
+void diff_touch(struct diff_world *world, unsigned slot, uint32_t life);
 
 /* Whose contents are known: for another process's memory those of its source. */
 struct diff_memory *diff_contents(struct diff_world *world, struct diff_memory *memory);
@@ -39,6 +42,22 @@ unsigned char *diff_bytes(uint64_t bytes, int64_t value);
 
 /* A kernel of tests/gpu/kernels.h in the current context; NULL: it cannot be had. */
 CUfunction diff_kernel(struct diff_call *call, const char *name);
+
+/* cuGraphInstantiate of argument 0 into 1. */
+void diff_graph_ready(struct diff_call *call, unsigned long long flags);
+
+/* May the memory be freed by a call that waits for its context, or for nothing? */
+bool diff_unused(struct diff_call *call, const struct diff_memory *memory);
+/* It was; host: by a call for page-locked memory. */
+void diff_freed(struct diff_call *call, struct diff_memory *memory, CUresult code,
+                bool host);
+/* Stream-ordered memory was asked for, in that use of its stream. */
+void diff_async_made(struct diff_call *call, struct diff_memory *memory,
+                     const struct diff_use *use, CUresult code, CUdeviceptr at,
+                     size_t bytes);
+
+/* Loads the runtime into this process, which has no other thread: do_runtime.c. */
+void diff_runtime_load(enum diff_way way);
 
 /* Sizes in lists: a number below 64 is one of a table, any other is itself. */
 size_t diff_size(int64_t argument);

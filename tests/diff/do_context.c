@@ -20,8 +20,8 @@ void diff_do_context_new(struct diff_call *call)
         return;
     }
     if (diff_code(call, "code",
-                  cuCtxCreate(&context, NULL, (unsigned)call->op->args[2],
-                              (CUdevice)call->op->args[1])) == CUDA_SUCCESS)
+                  CU(cuCtxCreate)(&context, NULL, (unsigned)call->op->args[2],
+                                  (CUdevice)call->op->args[1])) == CUDA_SUCCESS)
         diff_slot_made(call, slot, (uint64_t)(uintptr_t)context);
 }
 
@@ -36,7 +36,7 @@ void diff_do_context_end(struct diff_call *call)
         diff_skip(call, "race");
         return;
     }
-    if (diff_code(call, "code", cuCtxDestroy(handle(slot))))
+    if (diff_code(call, "code", CU(cuCtxDestroy)(handle(slot))))
         return;
     slot->state = DIFF_GONE;
     diff_context_gone(call->world, number);
@@ -47,14 +47,14 @@ void diff_do_context_push(struct diff_call *call)
     struct diff_slot *slot = diff_slot_of(call, DIFF_CTX, 0);
 
     if (slot)
-        diff_code(call, "code", cuCtxPushCurrent(handle(slot)));
+        diff_code(call, "code", CU(cuCtxPushCurrent)(handle(slot)));
 }
 
 void diff_do_context_pop(struct diff_call *call)
 {
     CUcontext context = NULL;
 
-    if (diff_code(call, "code", cuCtxPopCurrent(&context)) == CUDA_SUCCESS)
+    if (diff_code(call, "code", CU(cuCtxPopCurrent)(&context)) == CUDA_SUCCESS)
         diff_say(call, " context=%d", call->ctx);
 }
 
@@ -63,7 +63,7 @@ void diff_do_context_set(struct diff_call *call)
     struct diff_slot *slot = diff_slot_of(call, DIFF_CTX, 0);
 
     if (slot)
-        diff_code(call, "code", cuCtxSetCurrent(handle(slot)));
+        diff_code(call, "code", CU(cuCtxSetCurrent)(handle(slot)));
 }
 
 void diff_do_context_ask(struct diff_call *call)
@@ -72,9 +72,9 @@ void diff_do_context_ask(struct diff_call *call)
     CUdevice device = 77;
     unsigned flags = 77;
 
-    diff_code(call, "code", cuCtxGetCurrent(&context));
-    diff_code(call, "device", cuCtxGetDevice(&device));
-    diff_code(call, "flags", cuCtxGetFlags(&flags));
+    diff_code(call, "code", CU(cuCtxGetCurrent)(&context));
+    diff_code(call, "device", CU(cuCtxGetDevice)(&device));
+    diff_code(call, "flags", CU(cuCtxGetFlags)(&flags));
     diff_say(call, " context=%d device=%d flags=%u", call->ctx, (int)device, flags);
 }
 
@@ -92,7 +92,7 @@ void diff_do_primary_retain(struct diff_call *call)
     CUcontext context = NULL;
 
     if (diff_code(call, "code",
-                  cuDevicePrimaryCtxRetain(&context, (CUdevice)call->op->args[0])))
+                  CU(cuDevicePrimaryCtxRetain)(&context, (CUdevice)call->op->args[0])))
         return;
     if (slot->state != DIFF_LIVE)
         diff_slot_made(call, slot, (uint64_t)(uintptr_t)context);
@@ -109,7 +109,8 @@ void diff_do_primary_release(struct diff_call *call)
         diff_skip(call, "race");
         return;
     }
-    if (diff_code(call, "code", cuDevicePrimaryCtxRelease((CUdevice)call->op->args[0])) ||
+    if (diff_code(call, "code",
+                  CU(cuDevicePrimaryCtxRelease)((CUdevice)call->op->args[0])) ||
         slot->bytes == 0 || --slot->bytes > 0)
         return;
     slot->state = DIFF_GONE;
@@ -124,7 +125,8 @@ void diff_do_primary_reset(struct diff_call *call)
         diff_skip(call, "race");
         return;
     }
-    if (diff_code(call, "code", cuDevicePrimaryCtxReset((CUdevice)call->op->args[0])) ==
+    if (diff_code(call, "code",
+                  CU(cuDevicePrimaryCtxReset)((CUdevice)call->op->args[0])) ==
         CUDA_SUCCESS)
         diff_context_gone(call->world, number);
 }
@@ -134,8 +136,9 @@ void diff_do_primary_state(struct diff_call *call)
     unsigned flags = 77;
     int active = 77;
 
-    diff_code(call, "code",
-              cuDevicePrimaryCtxGetState((CUdevice)call->op->args[0], &flags, &active));
+    diff_code(
+        call, "code",
+        CU(cuDevicePrimaryCtxGetState)((CUdevice)call->op->args[0], &flags, &active));
     diff_say(call, " flags=%u active=%d", flags, active);
 }
 
@@ -145,7 +148,7 @@ void diff_do_peer_on(struct diff_call *call)
 
     if (slot)
         diff_code(call, "code",
-                  cuCtxEnablePeerAccess(handle(slot), (unsigned)call->op->args[1]));
+                  CU(cuCtxEnablePeerAccess)(handle(slot), (unsigned)call->op->args[1]));
 }
 
 void diff_do_peer_off(struct diff_call *call)
@@ -153,5 +156,5 @@ void diff_do_peer_off(struct diff_call *call)
     struct diff_slot *slot = diff_slot_of(call, DIFF_CTX, 0);
 
     if (slot)
-        diff_code(call, "code", cuCtxDisablePeerAccess(handle(slot)));
+        diff_code(call, "code", CU(cuCtxDisablePeerAccess)(handle(slot)));
 }

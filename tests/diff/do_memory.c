@@ -30,13 +30,13 @@ void diff_do_alloc(struct diff_call *call)
 
     if (!memory)
         return;
-    code = cuMemAlloc(&at, bytes);
+    code = CU(cuMemAlloc)(&at, bytes);
     made(call, memory, 'd', code, at, bytes);
 }
 
 void diff_do_alloc_nowhere(struct diff_call *call)
 {
-    diff_code(call, "code", cuMemAlloc(NULL, diff_size(call->op->args[0])));
+    diff_code(call, "code", CU(cuMemAlloc)(NULL, diff_size(call->op->args[0])));
 }
 
 static bool unused_anywhere(struct diff_call *call, const struct diff_memory *memory)
@@ -51,11 +51,9 @@ static bool unused_anywhere(struct diff_call *call, const struct diff_memory *me
     return false;
 }
 
-/*
- * May it be freed by a call that waits for its context, or for nothing? Without a context
- * of its own a thread frees by free_other alone: what is behind it is not compared.
- */
-static bool unused(struct diff_call *call, const struct diff_memory *memory)
+/* Without a context of its own a thread frees by free_other alone: what is behind it is
+ * not compared. */
+bool diff_unused(struct diff_call *call, const struct diff_memory *memory)
 {
     if (call->ctx < 0 && call->op->kind != DIFF_free_other) {
         diff_skip(call, "context");
@@ -64,12 +62,12 @@ static bool unused(struct diff_call *call, const struct diff_memory *memory)
     return unused_anywhere(call, memory);
 }
 
-static void freed(struct diff_call *call, struct diff_memory *memory, CUresult code)
+void diff_freed(struct diff_call *call, struct diff_memory *memory, CUresult code,
+                bool host)
 {
     diff_say(call, " kind=%c own=%d%s", memory->kind, memory->ctx == call->ctx,
              memory->told ? " told=1" : "");
-    memory->told |= code == CUDA_ERROR_ILLEGAL_ADDRESS &&
-                    (memory->kind == 'h') == (call->op->kind == DIFF_host_free);
+    memory->told |= code == CUDA_ERROR_ILLEGAL_ADDRESS && (memory->kind == 'h') == host;
     if (diff_code(call, "code", code) != CUDA_SUCCESS)
         return;
     memory->state = DIFF_GONE;
@@ -81,8 +79,8 @@ void diff_do_free(struct diff_call *call)
 {
     struct diff_memory *memory = diff_memory_of(call, 0);
 
-    if (memory && unused(call, memory)) {
-        freed(call, memory, cuMemFree(memory->at));
+    if (memory && diff_unused(call, memory)) {
+        diff_freed(call, memory, CU(cuMemFree)(memory->at), false);
     }
 }
 
@@ -97,11 +95,11 @@ void diff_do_free_elsewhere(struct diff_call *call)
     struct diff_slot *ctx = memory ? diff_slot_of(call, DIFF_CTX, 1) : NULL;
     CUcontext was;
 
-    if (!ctx || !unused(call, memory) ||
-        diff_code(call, "push", cuCtxPushCurrent((CUcontext)(uintptr_t)ctx->value)))
+    if (!ctx || !diff_unused(call, memory) ||
+        diff_code(call, "push", CU(cuCtxPushCurrent)((CUcontext)(uintptr_t)ctx->value)))
         return;
-    freed(call, memory, cuMemFree(memory->at));
-    diff_code(call, "pop", cuCtxPopCurrent(&was));
+    diff_freed(call, memory, CU(cuMemFree)(memory->at), false);
+    diff_code(call, "pop", CU(cuCtxPopCurrent)(&was));
 }
 
 /* Some way into an allocation. */
@@ -123,7 +121,7 @@ void diff_do_free_inside(struct diff_call *call)
     if (at == memory->at)
         diff_skip(call, "start");
     else
-        diff_code(call, "code", cuMemFree(at));
+        diff_code(call, "code", CU(cuMemFree)(at));
 }
 
 void diff_do_free_again(struct diff_call *call)
@@ -131,7 +129,7 @@ void diff_do_free_again(struct diff_call *call)
     struct diff_memory *memory = diff_memory_gone(call, 0);
 
     if (memory)
-        diff_code(call, "code", cuMemFree(memory->at));
+        diff_code(call, "code", CU(cuMemFree)(memory->at));
 }
 
 static uint64_t odd_address(int64_t which)
@@ -144,7 +142,7 @@ static uint64_t odd_address(int64_t which)
 
 void diff_do_free_odd(struct diff_call *call)
 {
-    diff_code(call, "code", cuMemFree(odd_address(call->op->args[0])));
+    diff_code(call, "code", CU(cuMemFree)(odd_address(call->op->args[0])));
 }
 
 void diff_do_info(struct diff_call *call)
@@ -152,7 +150,7 @@ void diff_do_info(struct diff_call *call)
     size_t available = 1, total = 1;
     int64_t which = call->op->args[0];
     CUresult code =
-        cuMemGetInfo(which == 1 ? NULL : &available, which == 2 ? NULL : &total);
+        CU(cuMemGetInfo)(which == 1 ? NULL : &available, which == 2 ? NULL : &total);
 
     if (diff_code(call, "code", code) != CUDA_SUCCESS)
         return;
@@ -177,7 +175,8 @@ void diff_do_pitch_alloc(struct diff_call *call)
         return;
     if (width > 70000)
         width %= 70000;
-    code = cuMemAllocPitch(&at, &pitch, width, height, elements[call->op->args[3] % 4]);
+    code =
+        CU(cuMemAllocPitch)(&at, &pitch, width, height, elements[call->op->args[3] % 4]);
     made(call, memory, 'p', code, at, pitch * height);
     if (code == CUDA_SUCCESS) {
         memory->pitch = pitch;
@@ -200,7 +199,7 @@ void diff_do_managed_alloc(struct diff_call *call)
         bytes &= 0xffffff;
     if (!memory)
         return;
-    code = cuMemAllocManaged(&at, bytes, flags[call->op->args[2] % 4]);
+    code = CU(cuMemAllocManaged)(&at, bytes, flags[call->op->args[2] % 4]);
     made(call, memory, 'g', code, at, bytes);
 }
 
@@ -215,8 +214,8 @@ void diff_do_advise(struct diff_call *call)
         location.id = 1;
     if (memory)
         diff_code(call, "code",
-                  cuMemAdvise(memory->at, memory->bytes,
-                              (CUmem_advise)(call->op->args[1] + 1), location));
+                  CU(cuMemAdvise)(memory->at, memory->bytes,
+                                  (CUmem_advise)(call->op->args[1] + 1), location));
 }
 
 void diff_do_prefetch(struct diff_call *call)
@@ -230,9 +229,24 @@ void diff_do_prefetch(struct diff_call *call)
     if (memory && diff_use_stream(call, 2, memory, NULL, &use))
         diff_used(call, &use,
                   diff_code(call, "code",
-                            cuMemPrefetchAsync(memory->at, memory->bytes, location, 0,
-                                               use.stream)),
+                            CU(cuMemPrefetchAsync)(memory->at, memory->bytes, location, 0,
+                                                   use.stream)),
                   memory, NULL);
+}
+
+/* Of a part of it. */
+void diff_do_advise_part(struct diff_call *call)
+{
+    struct diff_memory *memory = diff_memory_of(call, 0);
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+    struct diff_part part;
+
+    if (!memory)
+        return;
+    part = diff_part_of(memory, call->op->args[2]);
+    diff_code(call, "code",
+              CU(cuMemAdvise)(memory->at + part.at, part.bytes,
+                              (CUmem_advise)(call->op->args[1] + 1), location));
 }
 
 void diff_do_attach(struct diff_call *call)
@@ -247,9 +261,9 @@ void diff_do_attach(struct diff_call *call)
     if (memory && diff_use_stream(call, 2, memory, NULL, &use))
         diff_used(call, &use,
                   diff_code(call, "code",
-                            cuStreamAttachMemAsync(use.stream, memory->at,
-                                                   lengths[call->op->args[1] / 4 % 3],
-                                                   flags[call->op->args[1] % 4])),
+                            CU(cuStreamAttachMemAsync)(use.stream, memory->at,
+                                                       lengths[call->op->args[1] / 4 % 3],
+                                                       flags[call->op->args[1] % 4])),
                   memory, NULL);
 }
 
@@ -258,11 +272,11 @@ void diff_do_range_attribute(struct diff_call *call)
     struct diff_memory *memory = diff_memory_of(call, 0);
     int value = 77;
 
-    if (memory &&
-        diff_code(call, "code",
-                  cuMemRangeGetAttribute(&value, sizeof(value),
-                                         (CUmem_range_attribute)(call->op->args[1] + 1),
-                                         memory->at, memory->bytes)) == CUDA_SUCCESS)
+    if (memory && diff_code(call, "code",
+                            CU(cuMemRangeGetAttribute)(
+                                &value, sizeof(value),
+                                (CUmem_range_attribute)(call->op->args[1] + 1),
+                                memory->at, memory->bytes)) == CUDA_SUCCESS)
         diff_say(call, " value=%d", value);
 }
 
@@ -285,7 +299,7 @@ void diff_do_host_alloc(struct diff_call *call)
 
     if (!memory)
         return;
-    code = cuMemHostAlloc(&at, bytes, (unsigned)call->op->args[2]);
+    code = CU(cuMemHostAlloc)(&at, bytes, (unsigned)call->op->args[2]);
     made(call, memory, 'h', code, (uintptr_t)at, bytes);
 }
 
@@ -298,7 +312,7 @@ void diff_do_host_plain(struct diff_call *call)
 
     if (!memory)
         return;
-    code = cuMemAllocHost(&at, bytes);
+    code = CU(cuMemAllocHost)(&at, bytes);
     made(call, memory, 'h', code, (uintptr_t)at, bytes);
 }
 
@@ -306,8 +320,8 @@ void diff_do_host_free(struct diff_call *call)
 {
     struct diff_memory *memory = diff_memory_of(call, 0);
 
-    if (memory && unused(call, memory)) {
-        freed(call, memory, cuMemFreeHost((void *)(uintptr_t)memory->at));
+    if (memory && diff_unused(call, memory)) {
+        diff_freed(call, memory, CU(cuMemFreeHost)((void *)(uintptr_t)memory->at), true);
     }
 }
 
@@ -322,7 +336,7 @@ void diff_do_host_inside(struct diff_call *call)
     if (at == memory->at)
         diff_skip(call, "start");
     else
-        diff_code(call, "code", cuMemFreeHost((void *)(uintptr_t)at));
+        diff_code(call, "code", CU(cuMemFreeHost)((void *)(uintptr_t)at));
 }
 
 void diff_do_host_again(struct diff_call *call)
@@ -330,13 +344,13 @@ void diff_do_host_again(struct diff_call *call)
     struct diff_memory *memory = diff_memory_gone(call, 0);
 
     if (memory)
-        diff_code(call, "code", cuMemFreeHost((void *)(uintptr_t)memory->at));
+        diff_code(call, "code", CU(cuMemFreeHost)((void *)(uintptr_t)memory->at));
 }
 
 void diff_do_host_odd(struct diff_call *call)
 {
     diff_code(call, "code",
-              cuMemFreeHost((void *)(uintptr_t)odd_address(call->op->args[0])));
+              CU(cuMemFreeHost)((void *)(uintptr_t)odd_address(call->op->args[0])));
 }
 
 void diff_do_host_register(struct diff_call *call)
@@ -353,8 +367,37 @@ void diff_do_host_register(struct diff_call *call)
               0);
     if (at == MAP_FAILED)
         return;
-    code = cuMemHostRegister(at, bytes, (unsigned)call->op->args[2]);
+    code = CU(cuMemHostRegister)(at, bytes, (unsigned)call->op->args[2]);
     made(call, memory, 'r', code, (uintptr_t)at, bytes);
+}
+
+/* Pages of which some are pinned already, or registered. */
+void diff_do_host_register_inside(struct diff_call *call)
+{
+    struct diff_memory *memory = diff_memory_of(call, 0);
+    uint64_t at;
+
+    if (!memory || (memory->kind != 'h' && memory->kind != 'r'))
+        return;
+    at = inside(memory, call->op->args[1]);
+    diff_say_memory(call, memory);
+    diff_code(
+        call, "code",
+        CU(cuMemHostRegister)((void *)(uintptr_t)at, memory->at + memory->bytes - at, 0));
+}
+
+void diff_do_host_unregister_inside(struct diff_call *call)
+{
+    struct diff_memory *memory = diff_memory_of(call, 0);
+    uint64_t at;
+
+    if (!memory)
+        return;
+    at = inside(memory, call->op->args[1]);
+    if (at == memory->at)
+        diff_skip(call, "start");
+    else
+        diff_code(call, "code", CU(cuMemHostUnregister)((void *)(uintptr_t)at));
 }
 
 void diff_do_host_registered(struct diff_call *call)
@@ -363,16 +406,17 @@ void diff_do_host_registered(struct diff_call *call)
 
     if (memory)
         diff_code(call, "code",
-                  cuMemHostRegister((void *)(uintptr_t)memory->at, memory->bytes,
-                                    (unsigned)call->op->args[1]));
+                  CU(cuMemHostRegister)((void *)(uintptr_t)memory->at, memory->bytes,
+                                        (unsigned)call->op->args[1]));
 }
 
 void diff_do_host_unregister(struct diff_call *call)
 {
     struct diff_memory *memory = diff_memory_of(call, 0);
 
-    if (memory && unused(call, memory)) {
-        freed(call, memory, cuMemHostUnregister((void *)(uintptr_t)memory->at));
+    if (memory && diff_unused(call, memory)) {
+        diff_freed(call, memory, CU(cuMemHostUnregister)((void *)(uintptr_t)memory->at),
+                   false);
     }
 }
 
@@ -385,7 +429,7 @@ void diff_do_host_flags(struct diff_call *call)
         return;
     diff_say_memory(call, memory);
     if (diff_code(call, "code",
-                  cuMemHostGetFlags(
+                  CU(cuMemHostGetFlags)(
                       &flags, (void *)(uintptr_t)inside(memory, call->op->args[1]))) ==
         CUDA_SUCCESS)
         diff_say(call, " flags=%u", flags);
@@ -400,7 +444,7 @@ void diff_do_host_pointer(struct diff_call *call)
         return;
     diff_say_memory(call, memory);
     if (diff_code(call, "code",
-                  cuMemHostGetDevicePointer(
+                  CU(cuMemHostGetDevicePointer)(
                       &at, (void *)(uintptr_t)inside(memory, call->op->args[1]), 0)) ==
         CUDA_SUCCESS)
         diff_say_where(call, "at", at);

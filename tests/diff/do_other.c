@@ -27,7 +27,7 @@ void diff_do_physical_new(struct diff_call *call)
         return;
     if (bytes % 3 && bytes < SIZE_MAX - UNIT) /* one in three is refused for its size */
         bytes = (bytes + UNIT - 1) / UNIT * UNIT;
-    code = diff_code(call, "code", cuMemCreate(&handle, bytes, &properties, 0));
+    code = diff_code(call, "code", CU(cuMemCreate)(&handle, bytes, &properties, 0));
     diff_say_full(call, code, bytes);
     if (code != CUDA_SUCCESS)
         return;
@@ -39,7 +39,7 @@ void diff_do_physical_end(struct diff_call *call)
 {
     struct diff_slot *slot = diff_slot_of(call, DIFF_PHYSICAL, 0);
 
-    if (slot && diff_code(call, "code", cuMemRelease(slot->value)) == CUDA_SUCCESS)
+    if (slot && diff_code(call, "code", CU(cuMemRelease)(slot->value)) == CUDA_SUCCESS)
         slot->state = DIFF_GONE;
 }
 
@@ -69,12 +69,13 @@ void diff_do_map(struct diff_call *call)
         diff_skip(call, "mapped");
         return;
     }
-    if (diff_code(call, "reserve", cuMemAddressReserve(&at, physical->bytes, 0, 0, 0)))
+    if (diff_code(call, "reserve",
+                  CU(cuMemAddressReserve)(&at, physical->bytes, 0, 0, 0)))
         return;
-    if (diff_code(call, "code", cuMemMap(at, physical->bytes, 0, physical->value, 0)))
+    if (diff_code(call, "code", CU(cuMemMap)(at, physical->bytes, 0, physical->value, 0)))
         return;
     if (call->op->args[2] < 2)
-        diff_code(call, "access", cuMemSetAccess(at, physical->bytes, &access, 1));
+        diff_code(call, "access", CU(cuMemSetAccess)(at, physical->bytes, &access, 1));
     diff_memory_made(call, memory, 'v', at, physical->bytes);
     memory->physical = number;
 }
@@ -89,9 +90,9 @@ void diff_do_unmap(struct diff_call *call)
         diff_skip(call, "race");
         return;
     }
-    if (diff_code(call, "code", cuMemUnmap(memory->at, memory->bytes)))
+    if (diff_code(call, "code", CU(cuMemUnmap)(memory->at, memory->bytes)))
         return;
-    diff_code(call, "unreserve", cuMemAddressFree(memory->at, memory->bytes));
+    diff_code(call, "unreserve", CU(cuMemAddressFree)(memory->at, memory->bytes));
     memory->state = DIFF_GONE;
 }
 
@@ -112,7 +113,7 @@ void diff_do_array_new(struct diff_call *call)
 
     if (!slot)
         return;
-    code = diff_code(call, "code", cuArrayCreate(&array, &description));
+    code = diff_code(call, "code", CU(cuArrayCreate)(&array, &description));
     diff_say_full(call, code, 16384);
     if (code != CUDA_SUCCESS)
         return;
@@ -125,7 +126,7 @@ void diff_do_array_end(struct diff_call *call)
     struct diff_slot *slot = diff_slot_of(call, DIFF_ARRAY, 0);
 
     if (slot &&
-        diff_code(call, "code", cuArrayDestroy((CUarray)(uintptr_t)slot->value)) ==
+        diff_code(call, "code", CU(cuArrayDestroy)((CUarray)(uintptr_t)slot->value)) ==
             CUDA_SUCCESS)
         slot->state = DIFF_GONE;
 }
@@ -144,8 +145,8 @@ void diff_do_array_copy(struct diff_call *call)
     memset(back, 0, sizeof(back));
     diff_code(
         call, "code",
-        cuMemcpyHtoA(array, 0, diff_bytes(row.to[0], call->op->args[1]), row.to[0]));
-    diff_code(call, "again", cuMemcpyAtoH(back, array, 0, row.to[0]));
+        CU(cuMemcpyHtoA)(array, 0, diff_bytes(row.to[0], call->op->args[1]), row.to[0]));
+    diff_code(call, "again", CU(cuMemcpyAtoH)(back, array, 0, row.to[0]));
     diff_say(call, " hash=%llx",
              (unsigned long long)diff_hash(&row, (struct diff_part){0, row.to[0]}, back));
 }
@@ -153,7 +154,8 @@ void diff_do_array_copy(struct diff_call *call)
 /* ---- memory of another process ------------------------------------------------------
  */
 
-void diff_do_ipc_give(struct diff_call *call)
+/* The handle of memory, by an address so far inside. */
+static void give(struct diff_call *call, uint64_t inside)
 {
     struct diff_memory *memory = diff_memory_of(call, 0);
     struct diff_slot *slot = memory ? diff_slot_free(call, DIFF_HANDLE, 1) : NULL;
@@ -161,12 +163,43 @@ void diff_do_ipc_give(struct diff_call *call)
 
     if (!slot)
         return;
+    if (inside > 0 && inside >= memory->bytes) {
+        diff_skip(call, "start");
+        return;
+    }
     diff_say_memory(call, memory);
-    if (diff_code(call, "code", cuIpcGetMemHandle(&handle, memory->at)))
+    if (diff_code(call, "code", CU(cuIpcGetMemHandle)(&handle, memory->at + inside)))
         return;
     diff_slot_made(call, slot, (uint64_t)(memory - call->world->memory));
     slot->lives[0] = memory->life;
     memcpy(slot->handle, &handle, sizeof(handle));
+}
+
+void diff_do_ipc_give(struct diff_call *call)
+{
+    give(call, 0);
+}
+
+void diff_do_ipc_give_inside(struct diff_call *call)
+{
+    static const uint64_t steps[] = {1, 256, 512, 4096, 65536, 2 << 20};
+
+    give(call, steps[call->op->args[2] % 6]);
+}
+
+/* Has the process something open that its owner has freed since? */
+static bool has_stale_import(const struct diff_call *call)
+{
+    for (unsigned i = 0; i < DIFF_SLOTS; i++) {
+        const struct diff_memory *memory = &call->world->memory[i];
+        const struct diff_memory *source = &call->world->memory[memory->source];
+
+        if (memory->state == DIFF_LIVE && memory->kind == 'i' &&
+            memory->process == call->op->process &&
+            (source->state != DIFF_LIVE || source->life != memory->source_life))
+            return true;
+    }
+    return false;
 }
 
 void diff_do_ipc_take(struct diff_call *call)
@@ -180,7 +213,7 @@ void diff_do_ipc_take(struct diff_call *call)
 
     if (!memory)
         return;
-    if (slot->state != DIFF_LIVE) {
+    if (slot->state != DIFF_LIVE || slot->shared) {
         diff_skip(call, "none");
         return;
     }
@@ -189,12 +222,13 @@ void diff_do_ipc_take(struct diff_call *call)
         diff_skip(call, "race");
         return;
     }
-    diff_say(call, " own=%d stale=%d bytes=%llu", slot->process == call->op->process,
+    diff_say(call, " own=%d stale=%d bytes=%llu%s", slot->process == call->op->process,
              source->state != DIFF_LIVE || source->life != slot->lives[0],
-             (unsigned long long)source->bytes);
+             (unsigned long long)source->bytes,
+             has_stale_import(call) ? " beside=stale" : "");
     memcpy(&handle, slot->handle, sizeof(handle));
     if (diff_code(call, "code",
-                  cuIpcOpenMemHandle(&at, handle, (unsigned)call->op->args[2])))
+                  CU(cuIpcOpenMemHandle)(&at, handle, (unsigned)call->op->args[2])))
         return;
     diff_memory_made(call, memory, 'i', at, source->bytes);
     memory->source = (uint32_t)slot->value;
@@ -211,7 +245,7 @@ void diff_do_ipc_close(struct diff_call *call)
         return;
     }
     diff_say(call, " kind=%c", memory->kind);
-    if (diff_code(call, "code", cuIpcCloseMemHandle(memory->at)) == CUDA_SUCCESS)
+    if (diff_code(call, "code", CU(cuIpcCloseMemHandle)(memory->at)) == CUDA_SUCCESS)
         memory->state = DIFF_GONE;
 }
 
@@ -231,11 +265,11 @@ void diff_do_child(struct diff_call *call)
         return;
     child = fork();
     if (child == 0) {
-        codes[0] = (int)cuMemAlloc(&at, 4096);
-        codes[1] = (int)cuMemFree(memory->at);
-        codes[2] = (int)cuMemHostAlloc(&host, 4096, 0);
-        codes[3] = (int)cuMemGetInfo(&available, &total);
-        codes[4] = (int)cuCtxSynchronize();
+        codes[0] = (int)CU(cuMemAlloc)(&at, 4096);
+        codes[1] = (int)CU(cuMemFree)(memory->at);
+        codes[2] = (int)CU(cuMemHostAlloc)(&host, 4096, 0);
+        codes[3] = (int)CU(cuMemGetInfo)(&available, &total);
+        codes[4] = (int)CU(cuCtxSynchronize)();
         _exit(write(ends[1], codes, sizeof(codes)) == sizeof(codes) ? 0 : 1);
     }
     close(ends[1]);

@@ -5,14 +5,18 @@
 
 #include "do.h"
 
-static void made(struct diff_call *call, struct diff_memory *memory,
-                 const struct diff_use *use, CUresult code, CUdeviceptr at, size_t bytes)
+void diff_async_made(struct diff_call *call, struct diff_memory *memory,
+                     const struct diff_use *use, CUresult code, CUdeviceptr at,
+                     size_t bytes)
 {
     diff_code(call, "code", code);
     diff_say_full(call, code, bytes);
-    if (code != CUDA_SUCCESS)
+    if (code != CUDA_SUCCESS) {
+        diff_not_used(call, use);
         return;
+    }
     diff_memory_made(call, memory, use->captured ? 'n' : 'a', at, bytes);
+    memory->source = call->world->capture;
     if (use->line < LINE_LEGACY) /* it is on the stream's device */
         memory->ctx = call->world->slots[DIFF_STREAM][use->line].ctx;
     /* Nothing is before the allocation; and who waits for it has waited for no more. */
@@ -30,8 +34,8 @@ void diff_do_async_alloc(struct diff_call *call)
 
     if (!memory || !diff_use_stream(call, 2, NULL, NULL, &use))
         return;
-    code = cuMemAllocAsync(&at, bytes, use.stream);
-    made(call, memory, &use, code, at, bytes);
+    code = CU(cuMemAllocAsync)(&at, bytes, use.stream);
+    diff_async_made(call, memory, &use, code, at, bytes);
 }
 
 void diff_do_pool_alloc(struct diff_call *call)
@@ -46,11 +50,11 @@ void diff_do_pool_alloc(struct diff_call *call)
 
     if (!pool || !diff_use_stream(call, 3, NULL, NULL, &use))
         return;
-    code = cuMemAllocFromPoolAsync(&at, bytes, (CUmemoryPool)(uintptr_t)pool->value,
-                                   use.stream);
-    made(call, memory, &use, code, at, bytes);
+    code = CU(cuMemAllocFromPoolAsync)(&at, bytes, (CUmemoryPool)(uintptr_t)pool->value,
+                                       use.stream);
+    diff_async_made(call, memory, &use, code, at, bytes);
     /* Memory of another device is out of the reach of kernels. */
-    if (code == CUDA_SUCCESS && cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+    if (code == CUDA_SUCCESS && CU(cuCtxGetDevice)(&device) == CUDA_SUCCESS &&
         (uint64_t)device != pool->bytes)
         memory->ctx = DIFF_CONTEXTS;
 }
@@ -65,10 +69,12 @@ void diff_do_async_free(struct diff_call *call)
         return;
     diff_say(call, " kind=%c captured=%d%s", memory->kind, use.captured,
              memory->told ? " told=1" : "");
-    code = diff_code(call, "code", cuMemFreeAsync(memory->at, use.stream));
+    code = diff_code(call, "code", CU(cuMemFreeAsync)(memory->at, use.stream));
     diff_used(call, &use, code, memory, NULL);
-    if (code == CUDA_SUCCESS)
+    if (code == CUDA_SUCCESS) {
         memory->state = DIFF_GONE;
+        memory->in_order = true;
+    }
 }
 
 void diff_do_async_again(struct diff_call *call)
@@ -78,8 +84,8 @@ void diff_do_async_again(struct diff_call *call)
 
     if (memory && diff_use_stream(call, 1, NULL, NULL, &use))
         diff_used(call, &use,
-                  diff_code(call, "code", cuMemFreeAsync(memory->at, use.stream)), NULL,
-                  NULL);
+                  diff_code(call, "code", CU(cuMemFreeAsync)(memory->at, use.stream)),
+                  NULL, NULL);
 }
 
 void diff_do_async_inside(struct diff_call *call)
@@ -97,7 +103,7 @@ void diff_do_async_inside(struct diff_call *call)
         return;
     }
     diff_used(call, &use,
-              diff_code(call, "code", cuMemFreeAsync(memory->at + step, use.stream)),
+              diff_code(call, "code", CU(cuMemFreeAsync)(memory->at + step, use.stream)),
               NULL, NULL);
 }
 
@@ -113,7 +119,7 @@ void diff_do_pool_new(struct diff_call *call)
                      .id = (int)(call->op->args[1] % call->list->devices)}};
     CUmemoryPool pool = NULL;
 
-    if (!slot || diff_code(call, "code", cuMemPoolCreate(&pool, &properties)))
+    if (!slot || diff_code(call, "code", CU(cuMemPoolCreate)(&pool, &properties)))
         return;
     diff_slot_made(call, slot, (uint64_t)(uintptr_t)pool);
     slot->bytes = (uint64_t)properties.location.id; /* its device */
@@ -123,9 +129,9 @@ void diff_do_pool_end(struct diff_call *call)
 {
     struct diff_slot *pool = diff_slot_of(call, DIFF_POOL, 0);
 
-    if (pool &&
-        diff_code(call, "code", cuMemPoolDestroy((CUmemoryPool)(uintptr_t)pool->value)) ==
-            CUDA_SUCCESS)
+    if (pool && diff_code(call, "code",
+                          CU(cuMemPoolDestroy)((CUmemoryPool)(uintptr_t)pool->value)) ==
+                    CUDA_SUCCESS)
         pool->state = DIFF_GONE;
 }
 
@@ -135,7 +141,7 @@ static bool pool_of(struct diff_call *call, CUmemoryPool *pool)
     struct diff_slot *slot;
 
     if (call->op->args[0] == 0 && call->world->slots[DIFF_POOL][0].state != DIFF_LIVE)
-        return cuDeviceGetDefaultMemPool(pool, 0) == CUDA_SUCCESS;
+        return CU(cuDeviceGetDefaultMemPool)(pool, 0) == CUDA_SUCCESS;
     slot = diff_slot_of(call, DIFF_POOL, 0);
     if (slot)
         *pool = (CUmemoryPool)(uintptr_t)slot->value;
@@ -147,7 +153,7 @@ void diff_do_pool_trim(struct diff_call *call)
     CUmemoryPool pool;
 
     if (pool_of(call, &pool))
-        diff_code(call, "code", cuMemPoolTrimTo(pool, diff_size(call->op->args[1])));
+        diff_code(call, "code", CU(cuMemPoolTrimTo)(pool, diff_size(call->op->args[1])));
 }
 
 void diff_do_pool_get(struct diff_call *call)
@@ -158,7 +164,7 @@ void diff_do_pool_get(struct diff_call *call)
     CUmemoryPool pool;
 
     if (!pool_of(call, &pool) ||
-        diff_code(call, "code", cuMemPoolGetAttribute(pool, attribute, &value)))
+        diff_code(call, "code", CU(cuMemPoolGetAttribute)(pool, attribute, &value)))
         return;
     /* Marks of the highest, and what is kept, depend on when work was done. */
     if (attribute <= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
@@ -176,7 +182,7 @@ void diff_do_pool_set(struct diff_call *call)
     if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
         value *= 8 << 20;
     if (pool_of(call, &pool))
-        diff_code(call, "code", cuMemPoolSetAttribute(pool, attribute, &value));
+        diff_code(call, "code", CU(cuMemPoolSetAttribute)(pool, attribute, &value));
 }
 
 void diff_do_pool_use(struct diff_call *call)
@@ -184,7 +190,8 @@ void diff_do_pool_use(struct diff_call *call)
     CUmemoryPool pool;
 
     if (pool_of(call, &pool))
-        diff_code(call, "code", cuDeviceSetMemPool((CUdevice)call->op->args[1], pool));
+        diff_code(call, "code",
+                  CU(cuDeviceSetMemPool)((CUdevice)call->op->args[1], pool));
 }
 
 void diff_do_pool_used(struct diff_call *call)
@@ -192,8 +199,8 @@ void diff_do_pool_used(struct diff_call *call)
     CUdevice device = (CUdevice)call->op->args[0];
     CUmemoryPool current = NULL, standard = NULL;
 
-    diff_code(call, "code", cuDeviceGetMemPool(&current, device));
-    diff_code(call, "again", cuDeviceGetDefaultMemPool(&standard, device));
+    diff_code(call, "code", CU(cuDeviceGetMemPool)(&current, device));
+    diff_code(call, "again", CU(cuDeviceGetDefaultMemPool)(&standard, device));
     diff_say(call, " default=%d", current == standard);
 }
 
@@ -208,7 +215,7 @@ void diff_do_pool_access(struct diff_call *call)
 
     if (!pool_of(call, &pool))
         return;
-    diff_code(call, "code", cuMemPoolSetAccess(pool, &access, 1));
-    diff_code(call, "again", cuMemPoolGetAccess(&flags, pool, &access.location));
+    diff_code(call, "code", CU(cuMemPoolSetAccess)(pool, &access, 1));
+    diff_code(call, "again", CU(cuMemPoolGetAccess)(&flags, pool, &access.location));
     diff_say(call, " flags=%d", (int)flags);
 }

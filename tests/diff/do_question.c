@@ -15,8 +15,9 @@ static uint64_t inside(const struct diff_memory *memory, int64_t which)
 
 void diff_say_memory(struct diff_call *call, const struct diff_memory *memory)
 {
-    diff_say(call, " kind=%c bytes=%llu%s", memory->kind,
-             (unsigned long long)memory->bytes, memory->told ? " told=1" : "");
+    diff_say(call, " kind=%c bytes=%llu%s%s", memory->kind,
+             (unsigned long long)memory->bytes, memory->told ? " told=1" : "",
+             memory->in_order ? " freed=ordered" : "");
 }
 
 /* How far in front of the memory an address is. */
@@ -35,8 +36,9 @@ void diff_do_range(struct diff_call *call)
     if (!memory)
         return;
     diff_say_memory(call, memory);
-    if (diff_code(call, "code",
-                  cuMemGetAddressRange(&base, &bytes, inside(memory, call->op->args[1]))))
+    if (diff_code(
+            call, "code",
+            CU(cuMemGetAddressRange)(&base, &bytes, inside(memory, call->op->args[1]))))
         return;
     say_before(call, "before", memory, base);
     diff_say(call, " size=%zu", bytes);
@@ -51,7 +53,7 @@ void diff_do_range_again(struct diff_call *call)
     if (!memory)
         return;
     diff_say_memory(call, memory);
-    diff_code(call, "code", cuMemGetAddressRange(&base, &bytes, memory->at));
+    diff_code(call, "code", CU(cuMemGetAddressRange)(&base, &bytes, memory->at));
 }
 
 /* Has the memory the id it had before, and has it that alone? */
@@ -75,9 +77,9 @@ static void say_pool(struct diff_call *call, CUmemoryPool pool)
     CUmemoryPool known = NULL;
 
     diff_say(call, " pool=%s",
-             !pool                                                   ? "0"
-             : cuDeviceGetDefaultMemPool(&known, 0) || known != pool ? "other"
-                                                                     : "default");
+             !pool                                                       ? "0"
+             : CU(cuDeviceGetDefaultMemPool)(&known, 0) || known != pool ? "other"
+                                                                         : "default");
 }
 
 /* Where a pool places memory depends on what has come back to it by then. */
@@ -134,9 +136,9 @@ void diff_do_attribute(struct diff_call *call)
     if (!memory)
         return;
     diff_say_memory(call, memory);
-    if (diff_code(
-            call, "code",
-            cuPointerGetAttribute(value, attribute, inside(memory, call->op->args[2]))) ==
+    if (diff_code(call, "code",
+                  CU(cuPointerGetAttribute)(value, attribute,
+                                            inside(memory, call->op->args[2]))) ==
         CUDA_SUCCESS)
         say_attribute(call, memory, attribute, value[0]);
 }
@@ -150,8 +152,8 @@ void diff_do_attribute_again(struct diff_call *call)
         return;
     diff_say_memory(call, memory);
     diff_code(call, "code",
-              cuPointerGetAttribute(value, (CUpointer_attribute)(call->op->args[1] + 1),
-                                    memory->at));
+              CU(cuPointerGetAttribute)(
+                  value, (CUpointer_attribute)(call->op->args[1] + 1), memory->at));
 }
 
 void diff_do_attributes(struct diff_call *call)
@@ -167,11 +169,24 @@ void diff_do_attributes(struct diff_call *call)
         return;
     diff_say_memory(call, memory);
     if (diff_code(call, "code",
-                  cuPointerGetAttributes(4, attributes, data,
-                                         inside(memory, call->op->args[1]))))
+                  CU(cuPointerGetAttributes)(4, attributes, data,
+                                             inside(memory, call->op->args[1]))))
         return;
     for (unsigned i = 0; i < 4; i++)
         say_attribute(call, memory, attributes[i], values[i]);
+}
+
+void diff_do_mark_inside(struct diff_call *call)
+{
+    struct diff_memory *memory = diff_memory_of(call, 0);
+    unsigned value = (unsigned)call->op->args[1];
+
+    if (!memory)
+        return;
+    diff_say_memory(call, memory);
+    diff_code(call, "code",
+              CU(cuPointerSetAttribute)(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                        inside(memory, call->op->args[2])));
 }
 
 void diff_do_mark(struct diff_call *call)
@@ -184,5 +199,5 @@ void diff_do_mark(struct diff_call *call)
     diff_say_memory(call, memory);
     diff_code(
         call, "code",
-        cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory->at));
+        CU(cuPointerSetAttribute)(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory->at));
 }

@@ -21,12 +21,13 @@ void diff_do_set(struct diff_call *call)
     struct diff_part part;
     struct diff_use use;
 
-    if (!memory || !diff_use_legacy(call, memory, NULL, &use))
+    if (!memory || !diff_use_default(call, memory, NULL, &use))
         return;
     part = diff_part_of(memory, call->op->args[1]);
     use.empty = part.bytes == 0;
     wrote(call, &use,
-          cuMemsetD8(memory->at + part.at, (unsigned char)call->op->args[2], part.bytes),
+          CU(cuMemsetD8)(memory->at + part.at, (unsigned char)call->op->args[2],
+                         part.bytes),
           memory, part);
 }
 
@@ -36,13 +37,13 @@ void diff_do_copy_in(struct diff_call *call)
     struct diff_part part;
     struct diff_use use;
 
-    if (!memory || !diff_use_legacy(call, memory, NULL, &use))
+    if (!memory || !diff_use_default(call, memory, NULL, &use))
         return;
     part = diff_part_of(memory, call->op->args[1]);
     use.empty = part.bytes == 0;
     wrote(call, &use,
-          cuMemcpyHtoD(memory->at + part.at, diff_bytes(part.bytes, call->op->args[2]),
-                       part.bytes),
+          CU(cuMemcpyHtoD)(memory->at + part.at,
+                           diff_bytes(part.bytes, call->op->args[2]), part.bytes),
           memory, part);
 }
 
@@ -53,13 +54,13 @@ void diff_do_copy_out(struct diff_call *call)
     struct diff_part part;
     struct diff_use use;
 
-    if (!memory || !diff_use_legacy(call, memory, NULL, &use))
+    if (!memory || !diff_use_default(call, memory, NULL, &use))
         return;
     part = diff_part_of(memory, call->op->args[1]);
     use.empty = part.bytes == 0;
     if (!diff_used(call, &use,
                    diff_code(call, "code",
-                             cuMemcpyDtoH(bytes, memory->at + part.at, part.bytes)),
+                             CU(cuMemcpyDtoH)(bytes, memory->at + part.at, part.bytes)),
                    memory, NULL))
         return;
     if (part.bytes > 0) /* a copy of nothing waits for nothing */
@@ -104,9 +105,10 @@ void diff_do_copy(struct diff_call *call)
     struct diff_part part;
     struct diff_use use;
 
-    if (two(call, &to, &from, &part) && diff_use_legacy(call, to, from, &use))
-        copied(call, &use, cuMemcpyDtoD(to->at + part.at, from->at + part.at, part.bytes),
-               to, from, part);
+    if (two(call, &to, &from, &part) && diff_use_default(call, to, from, &use))
+        copied(call, &use,
+               CU(cuMemcpyDtoD)(to->at + part.at, from->at + part.at, part.bytes), to,
+               from, part);
 }
 
 void diff_do_copy_async(struct diff_call *call)
@@ -116,10 +118,10 @@ void diff_do_copy_async(struct diff_call *call)
     struct diff_use use;
 
     if (two(call, &to, &from, &part) && diff_use_stream(call, 3, to, from, &use))
-        copied(
-            call, &use,
-            cuMemcpyAsync(to->at + part.at, from->at + part.at, part.bytes, use.stream),
-            to, from, part);
+        copied(call, &use,
+               CU(cuMemcpyAsync)(to->at + part.at, from->at + part.at, part.bytes,
+                                 use.stream),
+               to, from, part);
 }
 
 /* Stream-ordered memory outlives its context. */
@@ -141,7 +143,7 @@ void diff_do_peer_copy(struct diff_call *call)
     if (two(call, &to, &from, &part) && context_lives(call, to) &&
         context_lives(call, from) && diff_use_stream(call, 3, to, from, &use))
         copied(call, &use,
-               cuMemcpyPeerAsync(
+               CU(cuMemcpyPeerAsync)(
                    to->at + part.at,
                    (CUcontext)(uintptr_t)call->world->slots[DIFF_CTX][to->ctx].value,
                    from->at + part.at,
@@ -161,8 +163,8 @@ void diff_do_set_async(struct diff_call *call)
     part = diff_part_of(memory, call->op->args[1]);
     use.empty = part.bytes == 0;
     wrote(call, &use,
-          cuMemsetD8Async(memory->at + part.at, (unsigned char)call->op->args[2],
-                          part.bytes, use.stream),
+          CU(cuMemsetD8Async)(memory->at + part.at, (unsigned char)call->op->args[2],
+                              part.bytes, use.stream),
           memory, part);
 }
 
@@ -178,8 +180,8 @@ void diff_do_set_words(struct diff_call *call)
     part.bytes &= ~3ull;
     use.empty = part.bytes == 0;
     wrote(call, &use,
-          cuMemsetD32Async(memory->at + part.at, (unsigned)call->op->args[2] * 257,
-                           part.bytes / 4, use.stream),
+          CU(cuMemsetD32Async)(memory->at + part.at, (unsigned)call->op->args[2] * 257,
+                               part.bytes / 4, use.stream),
           memory, part);
 }
 
@@ -191,8 +193,9 @@ void diff_do_set_2d(struct diff_call *call)
 
     if (!memory || memory->kind != 'p' || !diff_use_stream(call, 2, memory, NULL, &use))
         return;
-    code = cuMemsetD2D8Async(memory->at, memory->pitch, (unsigned char)call->op->args[1],
-                             memory->width, memory->height, use.stream);
+    code =
+        CU(cuMemsetD2D8Async)(memory->at, memory->pitch, (unsigned char)call->op->args[1],
+                              memory->width, memory->height, use.stream);
     use.empty = memory->width == 0 || memory->height == 0;
     wrote(call, &use, code, memory, (struct diff_part){0, memory->width});
 }
@@ -212,9 +215,9 @@ void diff_do_copy_in_async(struct diff_call *call)
         return;
     }
     wrote(call, &use,
-          cuMemcpyHtoDAsync(memory->at + part.at,
-                            diff_bytes(part.bytes, call->op->args[2]), part.bytes,
-                            use.stream),
+          CU(cuMemcpyHtoDAsync)(memory->at + part.at,
+                                diff_bytes(part.bytes, call->op->args[2]), part.bytes,
+                                use.stream),
           memory, part);
 }
 
@@ -258,8 +261,8 @@ static bool launch(struct diff_call *call, const struct diff_use *use, const cha
     }
     return diff_used(call, use,
                      diff_code(call, "code",
-                               cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, use->stream,
-                                              parameters, NULL)),
+                               CU(cuLaunchKernel)(function, 1, 1, 1, 32, 1, 1, 0,
+                                                  use->stream, parameters, NULL)),
                      a, b);
 }
 
@@ -322,9 +325,10 @@ void diff_do_host_function(struct diff_call *call)
     struct diff_use use;
 
     if (diff_use_stream(call, 0, NULL, NULL, &use))
-        diff_used(call, &use,
-                  diff_code(call, "code", cuLaunchHostFunc(use.stream, called, &count)),
-                  NULL, NULL);
+        diff_used(
+            call, &use,
+            diff_code(call, "code", CU(cuLaunchHostFunc)(use.stream, called, &count)),
+            NULL, NULL);
 }
 
 /* A kernel that writes where nothing is: the context is broken from then on. */
@@ -339,7 +343,7 @@ void diff_do_wild(struct diff_call *call)
         !diff_use_stream(call, 0, NULL, NULL, &use))
         return;
     launch(call, &use, "gs_fill", (void *[]){&nowhere, &count, &seed}, NULL, NULL);
-    diff_code(call, "wait", cuCtxSynchronize());
+    diff_code(call, "wait", CU(cuCtxSynchronize)());
     diff_host_waited_context(call->world, (unsigned)call->ctx);
     for (unsigned i = 0; i < DIFF_SLOTS; i++)
         call->world->memory[i].spans = 0;
@@ -364,8 +368,8 @@ void diff_do_stream_new(struct diff_call *call)
         return;
     }
     if (diff_code(call, "code",
-                  cuStreamCreateWithPriority(&stream, (unsigned)call->op->args[1],
-                                             -(int)call->op->args[2])))
+                  CU(cuStreamCreateWithPriority)(&stream, (unsigned)call->op->args[1],
+                                                 -(int)call->op->args[2])))
         return;
     diff_slot_made(call, slot, (uint64_t)(uintptr_t)stream);
     slot->blocking = call->op->args[1] == CU_STREAM_DEFAULT;
@@ -378,11 +382,11 @@ void diff_do_stream_end(struct diff_call *call)
     int line;
 
     if (stream_number(call, 0) < 3) {
-        diff_code(call, "code", cuStreamDestroy(NULL));
+        diff_code(call, "code", CU(cuStreamDestroy)(NULL));
         return;
     }
     if (diff_stream_of(call, 0, &stream, &line) &&
-        diff_code(call, "code", cuStreamDestroy(stream)) == CUDA_SUCCESS)
+        diff_code(call, "code", CU(cuStreamDestroy)(stream)) == CUDA_SUCCESS)
         call->world->slots[DIFF_STREAM][line].state = DIFF_GONE;
 }
 
@@ -392,7 +396,8 @@ void diff_do_stream_wait(struct diff_call *call)
     int line;
 
     if (diff_stream_of(call, 0, &stream, &line) &&
-        diff_code(call, "code", cuStreamSynchronize(stream)) == CUDA_SUCCESS && line >= 0)
+        diff_code(call, "code", CU(cuStreamSynchronize)(stream)) == CUDA_SUCCESS &&
+        line >= 0)
         diff_host_waited(call->world, line);
 }
 
@@ -414,7 +419,7 @@ void diff_do_stream_query(struct diff_call *call)
 
     /* The legacy stream waits for others, which clocks.c learns when it gets work. */
     if (diff_stream_of(call, 0, &stream, &line) && line >= 0)
-        say_query(call, cuStreamQuery(stream), diff_all_quiet(call->world));
+        say_query(call, CU(cuStreamQuery)(stream), diff_all_quiet(call->world));
 }
 
 void diff_do_stream_flags(struct diff_call *call)
@@ -426,8 +431,8 @@ void diff_do_stream_flags(struct diff_call *call)
 
     if (!diff_stream_of(call, 0, &stream, &line))
         return;
-    diff_code(call, "code", cuStreamGetFlags(stream, &flags));
-    diff_code(call, "again", cuStreamGetPriority(stream, &priority));
+    diff_code(call, "code", CU(cuStreamGetFlags)(stream, &flags));
+    diff_code(call, "again", CU(cuStreamGetPriority)(stream, &priority));
     diff_say(call, " flags=%u priority=%d", flags, priority);
 }
 
@@ -437,7 +442,7 @@ void diff_do_event_new(struct diff_call *call)
     CUevent event = NULL;
 
     if (slot &&
-        diff_code(call, "code", cuEventCreate(&event, (unsigned)call->op->args[1])) ==
+        diff_code(call, "code", CU(cuEventCreate)(&event, (unsigned)call->op->args[1])) ==
             CUDA_SUCCESS)
         diff_slot_made(call, slot, (uint64_t)(uintptr_t)event);
 }
@@ -447,7 +452,7 @@ void diff_do_event_end(struct diff_call *call)
     struct diff_slot *slot = diff_slot_of(call, DIFF_EVENT, 0);
 
     if (slot &&
-        diff_code(call, "code", cuEventDestroy((CUevent)(uintptr_t)slot->value)) ==
+        diff_code(call, "code", CU(cuEventDestroy)((CUevent)(uintptr_t)slot->value)) ==
             CUDA_SUCCESS)
         slot->state = DIFF_GONE;
 }
@@ -461,10 +466,12 @@ void diff_do_event_record(struct diff_call *call)
 
     if (!event || !diff_use_stream(call, 1, NULL, NULL, &use))
         return;
-    code = cuEventRecord((CUevent)(uintptr_t)event->value, use.stream);
-    if (diff_used(call, &use, diff_code(call, "code", code), NULL, NULL))
+    code = CU(cuEventRecord)((CUevent)(uintptr_t)event->value, use.stream);
+    if (diff_used(call, &use, diff_code(call, "code", code), NULL, NULL)) {
+        if (event->shared)
+            return;
         diff_recorded(call->world, event, use.line);
-    else if (code == CUDA_SUCCESS)
+    } else if (code == CUDA_SUCCESS)
         event->captured = true;
 }
 
@@ -474,11 +481,11 @@ void diff_do_event_behind(struct diff_call *call)
     struct diff_use use;
 
     if (event && diff_use_stream(call, 0, NULL, NULL, &use) &&
-        diff_used(
-            call, &use,
-            diff_code(call, "code",
-                      cuStreamWaitEvent(use.stream, (CUevent)(uintptr_t)event->value, 0)),
-            NULL, NULL) &&
+        diff_used(call, &use,
+                  diff_code(call, "code",
+                            CU(cuStreamWaitEvent)(use.stream,
+                                                  (CUevent)(uintptr_t)event->value, 0)),
+                  NULL, NULL) &&
         event->recorded && !event->captured)
         diff_behind(call->world, use.line, event);
 }
@@ -488,7 +495,8 @@ void diff_do_event_wait(struct diff_call *call)
     struct diff_slot *event = diff_slot_of(call, DIFF_EVENT, 0);
 
     if (event &&
-        diff_code(call, "code", cuEventSynchronize((CUevent)(uintptr_t)event->value)) ==
+        diff_code(call, "code",
+                  CU(cuEventSynchronize)((CUevent)(uintptr_t)event->value)) ==
             CUDA_SUCCESS &&
         event->recorded && !event->captured)
         diff_event_waited(call->world, event);
@@ -499,8 +507,8 @@ void diff_do_event_query(struct diff_call *call)
     struct diff_slot *event = diff_slot_of(call, DIFF_EVENT, 0);
 
     if (event)
-        say_query(call, cuEventQuery((CUevent)(uintptr_t)event->value),
-                  diff_event_quiet(call->world, event));
+        say_query(call, CU(cuEventQuery)((CUevent)(uintptr_t)event->value),
+                  !event->shared && diff_event_quiet(call->world, event));
 }
 
 void diff_do_event_elapsed(struct diff_call *call)
@@ -509,17 +517,21 @@ void diff_do_event_elapsed(struct diff_call *call)
     struct diff_slot *to = from ? diff_slot_of(call, DIFF_EVENT, 1) : NULL;
     float time = 0;
 
+    if (to && (from->shared || to->shared)) {
+        diff_skip(call, "shared");
+        return;
+    }
     if (to && !(diff_event_quiet(call->world, from) && diff_event_quiet(call->world, to)))
         diff_skip(call, "race"); /* which of two reasons to refuse it comes first */
     else if (to)
         say_query(call,
-                  cuEventElapsedTime(&time, (CUevent)(uintptr_t)from->value,
-                                     (CUevent)(uintptr_t)to->value),
+                  CU(cuEventElapsedTime)(&time, (CUevent)(uintptr_t)from->value,
+                                         (CUevent)(uintptr_t)to->value),
                   true);
 }
 
 void diff_do_context_wait(struct diff_call *call)
 {
-    if (diff_code(call, "code", cuCtxSynchronize()) == CUDA_SUCCESS && call->ctx >= 0)
+    if (diff_code(call, "code", CU(cuCtxSynchronize)()) == CUDA_SUCCESS && call->ctx >= 0)
         diff_host_waited_context(call->world, (unsigned)call->ctx);
 }

@@ -61,10 +61,14 @@ static void choose_groups(struct maker *maker)
     if (maker->list->free)
         for (unsigned i = 0; i < sizeof(together) / sizeof(*together); i++)
             maker->groups[together[i]] = false;
+    /* What the runtime itself keeps of a primary context is not followed. */
+    if (maker->groups[DIFF_GROUP_primary] || maker->groups[DIFF_GROUP_fork])
+        maker->groups[DIFF_GROUP_runtime] = false;
     maker->groups[DIFF_GROUP_streams] |= maker->groups[DIFF_GROUP_capture];
     /* Whether memory has come back when a small device is full is a matter of time. */
     if (maker->list->memory_mib < 1024)
-        maker->groups[DIFF_GROUP_async] = maker->groups[DIFF_GROUP_pools] = false;
+        maker->groups[DIFF_GROUP_async] = maker->groups[DIFF_GROUP_pools] =
+            maker->groups[DIFF_GROUP_nodes] = maker->groups[DIFF_GROUP_runtime] = false;
 }
 
 static void choose_shape(struct maker *maker)
@@ -77,6 +81,7 @@ static void choose_shape(struct maker *maker)
     list->lean = chance(maker, 50);
     maker->threads = chance(maker, 50) ? 1 : 1 + (unsigned)draw(maker, DIFF_THREADS);
     list->free = maker->threads > 1 && list->memory_mib > 1024 && chance(maker, 25);
+    list->way = (unsigned)draw(maker, DIFF_WAYS);
     maker->small = (unsigned)draw(maker, 12);
     maker->large = maker->small + 1 + (unsigned)draw(maker, 24 - maker->small);
     if (chance(maker, 40)) { /* one size, so that what is freed is soon used again */
@@ -153,7 +158,8 @@ static void took(struct maker *maker, struct guess *guess, enum diff_thing thing
 static bool roomy(const struct maker *maker)
 {
     return !maker->list->free && !maker->groups[DIFF_GROUP_async] &&
-           !maker->groups[DIFF_GROUP_pools];
+           !maker->groups[DIFF_GROUP_pools] && !maker->groups[DIFF_GROUP_nodes] &&
+           !maker->groups[DIFF_GROUP_runtime];
 }
 
 static int64_t draw_size(struct maker *maker)
@@ -186,7 +192,7 @@ static int64_t draw_argument(struct maker *maker, struct guess *guess, const cha
                              size_t length, int *memory)
 {
     char sign = strchr("+-~", *word) ? *word : ' ';
-    char kinds[8] = "";
+    char kinds[12] = "";
     enum diff_thing thing;
     unsigned slot;
 

@@ -27,9 +27,10 @@ unsigned diff_arguments(enum diff_kind kind)
 void diff_list_print(const struct diff_list *list, FILE *out)
 {
     fprintf(out,
-            "set seed %llu\nset memory %u\nset devices %u\nset lean %d\nset free %d\n",
+            "set seed %llu\nset memory %u\nset devices %u\nset lean %d\nset free %d\n"
+            "set way %u\n",
             (unsigned long long)list->seed, list->memory_mib, list->devices, list->lean,
-            list->free);
+            list->free, list->way);
     for (unsigned i = 0; i < list->count; i++) {
         const struct diff_op *op = &list->ops[i];
 
@@ -57,6 +58,8 @@ static bool parse_setting(char *text, struct diff_list *list)
         list->lean = value != 0;
     else if (strcmp(name, "free") == 0)
         list->free = value != 0;
+    else if (strcmp(name, "way") == 0 && value < DIFF_WAYS)
+        list->way = (unsigned)value;
     else
         return false;
     return true;
@@ -94,6 +97,7 @@ bool diff_list_parse(FILE *in, struct diff_list *out)
     out->seed = 0;
     out->memory_mib = 1024;
     out->devices = 1;
+    out->way = DIFF_WAY_LINKED;
     out->lean = out->free = false;
     out->count = 0;
     for (unsigned number = 1; fgets(line, sizeof(line), in); number++) {

@@ -7,6 +7,7 @@
  *   diff list SEED            the list of a seed
  *   diff play FILE            the answers to a list, here and now
  */
+#include <dirent.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -18,13 +19,18 @@
 
 #include "diff.h"
 
+/* Each process of a list has a state file, in a folder of this job. */
+static char state_folder[] = "/tmp/diff-state.XXXXXX";
+static char state_setting[64];
+
 static const char help[] =
     "usage: diff fuzz|check|shrink|list|play [options] [FILE|SEED...]\n"
     "  --calls N     driver calls compared in all (100000)\n"
     "  --seed N      first seed (1)\n"
     "  --ops N       operations of a list (400)\n"
     "  --jobs N      lists at a time (half of the cores)\n"
-    "  --modes LIST  of native, lazy, pool, off, twice (native,lazy,pool)\n"
+    "  --modes LIST  of native, lazy, pool, off, carve, stack, state, twice\n"
+    "                (native,lazy,pool)\n"
     "  --library F   the library (beside this program)\n"
     "  --set N=V     a variable for both, three at most\n"
     "  --stop N      end after so many differences (5)\n"
@@ -33,13 +39,17 @@ static const char help[] =
 
 static const struct mode {
     const char *name, *setting;
-    bool native; /* both sides without the library */
+    const char *like; /* the mode of relation.def */
+    bool native;      /* both sides without the library */
 } modes[] = {
-    {"native", NULL, false},
-    {"lazy", "GPUSHIM_FREE_SYNC=lazy", false},
-    {"pool", "GPUSHIM_ASYNC=pool", false},
-    {"off", "GPUSHIM_ENABLE=off", false},
-    {"twice", NULL, true},
+    {"native", NULL, "native", false},
+    {"lazy", "GPUSHIM_FREE_SYNC=lazy", "lazy", false},
+    {"pool", "GPUSHIM_ASYNC=pool", "pool", false},
+    {"off", "GPUSHIM_ENABLE=off", "off", false},
+    {"carve", "GPUSHIM_POOL_CARVE=on", "native", false},
+    {"stack", "GPUSHIM_STACK=auto", "native", false},
+    {"state", state_setting, "native", false},
+    {"twice", NULL, "twice", true},
 };
 #define MODES (sizeof(modes) / sizeof(*modes))
 
@@ -81,9 +91,26 @@ static void *shared(size_t bytes)
 /* ---- two runs -----------------------------------------------------------------------
  */
 
+/* The processes of the last list have ended. */
+static void clear_state(void)
+{
+    DIR *folder = opendir(state_folder);
+    struct dirent *file;
+
+    while (folder && (file = readdir(folder)) != NULL)
+        if (file->d_name[0] != '.')
+            unlinkat(dirfd(folder), file->d_name, 0);
+    if (folder)
+        closedir(folder);
+}
+
 static struct bench *open_bench(void)
 {
     struct bench *bench = shared(sizeof(*bench));
+
+    if (mkdtemp(state_folder))
+        snprintf(state_setting, sizeof(state_setting), "GPUSHIM_STATE_FILE=%s/%%p",
+                 state_folder);
 
     if (!diff_server_start(&bench->native, NULL) ||
         !diff_server_start(&bench->library, options.library)) {
@@ -98,6 +125,8 @@ static void close_bench(struct bench *bench)
     diff_server_stop(&bench->native);
     diff_server_stop(&bench->library);
     munmap(bench, sizeof(*bench));
+    clear_state();
+    rmdir(state_folder);
 }
 
 static void play_both(struct bench *bench, struct diff_list *list,
@@ -122,7 +151,9 @@ static void play_both(struct bench *bench, struct diff_list *list,
         fputs("diff: a server has gone\n", stderr);
         exit(2);
     }
-    diff_compare(list, &bench->first, &bench->second, bench->mode->name, verdict);
+    diff_compare(list, &bench->first, &bench->second, bench->mode->like, verdict);
+    if (bench->mode->setting == state_setting)
+        clear_state();
 }
 
 static bool still_differs(const struct diff_list *list, void *argument)
@@ -170,16 +201,20 @@ static void keep_list(const struct diff_list *list, const char *text)
 }
 
 /* Shrinks a list that differs, and writes it. */
-static void report(struct bench *bench, struct diff_list *list)
+static void report(struct bench *bench, struct diff_list *list,
+                   const struct diff_verdict *first)
 {
     struct diff_verdict verdict;
     char *text = NULL;
     size_t size = 0;
-    unsigned asked = options.as_it_is ? 0 : diff_shrink(list, still_differs, bench);
     FILE *out = open_memstream(&text, &size);
+    unsigned asked;
 
     if (!out)
         return;
+    if (!options.as_it_is)
+        say_difference(bench, list, first, out);
+    asked = options.as_it_is ? 0 : diff_shrink(list, still_differs, bench);
     play_both(bench, list, &verdict);
     fprintf(out, "# difference: seed %llu, shrunk to %u operations with %u runs\n",
             (unsigned long long)list->seed, list->count, asked);
@@ -259,7 +294,7 @@ static void fuzz_job(void)
         if (verdict.same)
             continue;
         totals->differences++;
-        report(bench, &list);
+        report(bench, &list, &verdict);
     }
     close_bench(bench);
 }
@@ -321,7 +356,7 @@ static int check(char **names, bool shrink)
                    bench->mode->name);
             failed += !verdict.same;
             if (shrink && !verdict.same)
-                report(bench, &list);
+                report(bench, &list, &verdict);
             else if (!verdict.same)
                 say_difference(bench, &list, &verdict, stdout);
         }

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "world.h"
+#include "do.h"
 
 enum { MAIN, OTHER = DIFF_THREADS, HANDS, STOP = UINT32_MAX };
 
@@ -48,17 +48,28 @@ static struct diff_world *world_of(struct stage *stage, unsigned thread)
     return &stage->worlds[stage->list->free ? thread : 0];
 }
 
+static bool has(const struct diff_list *list, enum diff_group group)
+{
+    for (unsigned i = 0; i < list->count; i++)
+        if (diff_rows[list->ops[i].kind].group == group)
+            return true;
+    return false;
+}
+
 /* The process's first use of CUDA: both primary contexts. */
 static void begin_process(struct stage *stage, unsigned process)
 {
     int devices = 0;
 
-    if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&devices) != CUDA_SUCCESS)
+    if (has(stage->list, DIFF_GROUP_runtime))
+        diff_runtime_load((enum diff_way)stage->list->way);
+    if (!diff_calls_load((enum diff_way)stage->list->way) ||
+        CU(cuInit)(0) != CUDA_SUCCESS || CU(cuDeviceGetCount)(&devices) != CUDA_SUCCESS)
         return;
     for (int i = 0; i < devices && i < 2; i++) {
         CUcontext context = NULL;
 
-        if (cuDevicePrimaryCtxRetain(&context, i) != CUDA_SUCCESS)
+        if (CU(cuDevicePrimaryCtxRetain)(&context, i) != CUDA_SUCCESS)
             return;
         for (unsigned j = 0; j < DIFF_THREADS; j++) {
             struct diff_slot *slot =
@@ -77,9 +88,9 @@ static void begin_thread(struct hand *hand)
 {
     unsigned device = hand->number % hand->stage->list->devices % 2;
 
-    (void)cuCtxSetCurrent((CUcontext)(uintptr_t)world_of(hand->stage, hand->number)
-                              ->slots[DIFF_CTX][hand->process * 2 + device]
-                              .value);
+    (void)CU(cuCtxSetCurrent)((CUcontext)(uintptr_t)world_of(hand->stage, hand->number)
+                                  ->slots[DIFF_CTX][hand->process * 2 + device]
+                                  .value);
     hand->begun = true;
 }
 
@@ -91,17 +102,10 @@ static void play_op(struct hand *hand, unsigned index)
                              .list = stage->list,
                              .op = op,
                              .line = stage->answers->lines[index]};
-    unsigned long long id;
-    CUcontext context = NULL;
 
     if (!hand->begun)
         begin_thread(hand);
-    call.ctx = cuCtxGetCurrent(&context) == CUDA_SUCCESS && context
-                   ? diff_context_slot(call.world, op->process, context)
-                   : -1;
-    /* A context that has ended stays current; a new one may have its handle. */
-    if (call.world->ends && call.ctx >= 0 && cuCtxGetId(NULL, &id) != CUDA_SUCCESS)
-        call.ctx = -1;
+    diff_find_context(&call);
     functions[op->kind](&call);
 }
 
@@ -178,14 +182,6 @@ static void pass_baton(struct stage *stage, struct hand *hands)
     *stage->progress = stage->list->count;
 }
 
-static bool has(const struct diff_list *list, enum diff_group group)
-{
-    for (unsigned i = 0; i < list->count; i++)
-        if (diff_rows[list->ops[i].kind].group == group)
-            return true;
-    return false;
-}
-
 static struct stage *set_up(const struct diff_list *list, struct diff_answers *answers,
                             unsigned *progress)
 {
@@ -207,7 +203,8 @@ static struct stage *set_up(const struct diff_list *list, struct diff_answers *a
         stage->worlds[i].ends =
             has(list, DIFF_GROUP_contexts) || has(list, DIFF_GROUP_primary);
         stage->worlds[i].pools =
-            has(list, DIFF_GROUP_async) || has(list, DIFF_GROUP_pools);
+            has(list, DIFF_GROUP_async) || has(list, DIFF_GROUP_pools) ||
+            has(list, DIFF_GROUP_runtime) || has(list, DIFF_GROUP_nodes);
     }
     return stage;
 }

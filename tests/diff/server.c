@@ -18,7 +18,7 @@ enum { SETTINGS = 8, SETTING = 64, PATIENCE = 20000 /* ms for a list */ };
 
 struct request {
     char settings[SETTINGS][SETTING];
-    unsigned memory_mib, devices, count;
+    unsigned memory_mib, devices, way, count;
     bool lean, free;
 };
 
@@ -101,6 +101,7 @@ bool diff_server_ask(struct diff_server *server, const struct diff_list *list,
         snprintf(request.settings[i], SETTING, "%s", settings[i]);
     request.memory_mib = list->memory_mib;
     request.devices = list->devices;
+    request.way = list->way;
     request.count = list->count;
     request.lean = list->lean;
     request.free = list->free;
@@ -203,6 +204,7 @@ int diff_serve(int in, int out)
             return 2;
         list->memory_mib = request.memory_mib;
         list->devices = request.devices;
+        list->way = request.way;
         list->count = request.count;
         list->lean = request.lean;
         list->free = request.free;

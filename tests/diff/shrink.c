@@ -71,6 +71,9 @@ static bool plainer(struct shrinker *shrinker)
     trial->free = false;
     any = (list->free && kept(shrinker)) || any;
     *trial = *list;
+    trial->way = DIFF_WAY_LINKED;
+    any = (list->way && kept(shrinker)) || any;
+    *trial = *list;
     trial->lean = false;
     return (list->lean && kept(shrinker)) || any;
 }

@@ -96,7 +96,8 @@ static unsigned slot_number(const struct diff_call *call, unsigned argument)
 static bool may_be_node(const struct diff_call *call)
 {
     return call->op->kind == DIFF_async_free || call->op->kind == DIFF_set_async ||
-           call->op->kind == DIFF_copy_async;
+           call->op->kind == DIFF_copy_async ||
+           diff_rows[call->op->kind].group == DIFF_GROUP_nodes;
 }
 
 struct diff_memory *diff_memory_of(struct diff_call *call, unsigned argument)
@@ -160,6 +161,16 @@ static bool on_its_way(struct diff_call *call)
     return false;
 }
 
+/* May it be a graph's, which has it again with the next launch? */
+static bool in_graph(const struct diff_world *world, uint64_t address)
+{
+    for (unsigned i = 0; i < DIFF_SLOTS; i++)
+        if (world->memory[i].state != DIFF_NEVER && world->memory[i].kind == 'n' &&
+            address - world->memory[i].at < world->memory[i].bytes)
+            return true;
+    return false;
+}
+
 struct diff_memory *diff_memory_gone(struct diff_call *call, unsigned argument)
 {
     struct diff_memory *memory = &call->world->memory[slot_number(call, argument)];
@@ -168,7 +179,8 @@ struct diff_memory *diff_memory_gone(struct diff_call *call, unsigned argument)
         diff_skip(call, "none");
     else if (on_its_way(call))
         diff_skip(call, "race");
-    else if (memory_at(call->world, call->op->process, memory->at))
+    else if (memory_at(call->world, call->op->process, memory->at) ||
+             in_graph(call->world, memory->at))
         diff_skip(call, "alias"); /* the address has another owner here */
     else
         return memory;
@@ -262,6 +274,34 @@ int diff_context_slot(struct diff_world *world, unsigned process, CUcontext cont
     return -1;
 }
 
+void diff_find_context(struct diff_call *call)
+{
+    unsigned long long id;
+    CUcontext context = NULL;
+
+    call->ctx = CU(cuCtxGetCurrent)(&context) == CUDA_SUCCESS && context
+                    ? diff_context_slot(call->world, call->op->process, context)
+                    : -1;
+    /* A context that has ended stays current; a new one may have its handle. */
+    if (call->world->ends && call->ctx >= 0 && CU(cuCtxGetId)(NULL, &id) != CUDA_SUCCESS)
+        call->ctx = -1;
+}
+
+static int legacy_line(const struct diff_call *call)
+{
+    return call->ctx < 0 ? -1 : LINE_LEGACY + call->ctx;
+}
+
+static int thread_line(const struct diff_call *call)
+{
+    return call->ctx < 0 ? -1 : LINE_THREAD + call->ctx * DIFF_THREADS + call->op->thread;
+}
+
+int diff_default_line(const struct diff_call *call)
+{
+    return call->list->way == DIFF_WAY_PER_THREAD ? thread_line(call) : legacy_line(call);
+}
+
 bool diff_stream_of(struct diff_call *call, unsigned argument, CUstream *stream,
                     int *line)
 {
@@ -278,9 +318,9 @@ bool diff_stream_of(struct diff_call *call, unsigned argument, CUstream *stream,
         return true;
     }
     *stream = number == 0 ? NULL : number == 1 ? CU_STREAM_LEGACY : CU_STREAM_PER_THREAD;
-    *line = call->ctx < 0 ? -1
-            : number < 2  ? LINE_LEGACY + call->ctx
-                          : LINE_THREAD + call->ctx * DIFF_THREADS + call->op->thread;
+    *line = number == 0   ? diff_default_line(call)
+            : number == 1 ? legacy_line(call)
+                          : thread_line(call);
     return true;
 }
 
@@ -289,7 +329,7 @@ bool diff_captures(struct diff_call *call, CUstream stream)
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
     return call->world->captures &&
-           cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           CU(cuStreamIsCapturing)(stream, &status) == CUDA_SUCCESS &&
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 

@@ -8,9 +8,7 @@
 #ifndef GS_DIFF_WORLD_H
 #define GS_DIFF_WORLD_H
 
-#include <cuda.h>
-
-#include "diff.h"
+#include "calls.h"
 
 enum { DIFF_NEVER, DIFF_LIVE, DIFF_GONE };
 
@@ -32,6 +30,7 @@ struct diff_slot {
     bool blocking;  /* a stream that the legacy stream waits for */
     bool recorded;  /* an event */
     bool captured;  /* recorded in a capture */
+    bool shared;    /* an event that another process may have */
     uint64_t value; /* handle */
     uint64_t bytes;
     uint32_t touched; /* a graph: memory that its nodes use, and the lives of it */
@@ -49,28 +48,51 @@ struct diff_memory {
     uint8_t process;
     uint8_t ctx;
     char kind;
+    bool in_order; /* it was freed in a stream's order */
     bool told;     /* its free was answered with the failure of its context */
     uint32_t life; /* how many this slot has had */
     uint64_t at, bytes;
     uint64_t id; /* the buffer it was said to be in; 0: not asked */
     uint64_t pitch, width, height;
-    uint64_t physical;            /* v: its slot */
-    uint32_t source, source_life; /* i: whose memory */
-    diff_clock pending;           /* the newest access of each line */
-    unsigned spans;               /* bytes with known contents */
+    uint64_t physical; /* v: its slot */
+    uint32_t source,
+        source_life;    /* i: whose memory; n: its graph's or capture's number */
+    diff_clock pending; /* the newest access of each line */
+    unsigned spans;     /* bytes with known contents */
     uint64_t from[SPANS], to[SPANS];
+};
+
+/* A part of an allocation. */
+struct diff_part {
+    uint64_t at, bytes;
+};
+
+/* What a graph, or an executable one, does when it is launched. */
+enum { DIFF_NODES = 24 };
+struct diff_graph {
+    int ctx;         /* of its nodes; -1: none is added */
+    uint32_t number; /* one for each graph and capture: whose memory it is */
+    unsigned count;  /* nodes that were added here */
+    uint64_t nodes[DIFF_NODES];
+    bool loose;                        /* its nodes are not in one row */
+    bool has_memory;                   /* nodes that allocate */
+    uint32_t unknown;                  /* memory in which nobody knows what it leaves */
+    struct diff_part part[DIFF_SLOTS]; /* what it writes last, the same each time */
 };
 
 struct diff_world {
     struct diff_memory memory[DIFF_SLOTS];
     struct diff_slot slots[DIFF_THINGS][DIFF_SLOTS];
+    struct diff_graph graphs[DIFF_SLOTS], execs[DIFF_SLOTS];
     diff_clock count;                 /* submitted */
     diff_clock base;                  /* what a line had when its stream was made */
     diff_clock seen[LINES];           /* what a line is behind */
     diff_clock host;                  /* seen complete by the host */
     bool lean, captures, pools, ends; /* of the list */
     uint32_t touched;                 /* memory used by what is being captured */
-    unsigned capturing;
+    uint32_t lives[DIFF_SLOTS];       /* of it, when it was first used */
+    unsigned capturing;               /* captures that are not known to have ended */
+    uint32_t capture;                 /* number of the newest, or of a newer graph */
 };
 
 /* One call of an operation: diff_do_* writes the answer. */
@@ -123,9 +145,13 @@ void diff_context_gone(struct diff_world *world, unsigned ctx);
 /* The stream an argument names, and its line; -1: it has none that is known. */
 bool diff_stream_of(struct diff_call *call, unsigned argument, CUstream *stream,
                     int *line);
+/* That of stream 0, and of calls without a stream. */
+int diff_default_line(const struct diff_call *call);
 unsigned diff_stream_argument(struct diff_call *call, unsigned argument);
 /* Does the stream capture now? (Lists without captures do not ask.) */
 bool diff_captures(struct diff_call *call, CUstream stream);
+/* Which context is current now. */
+void diff_find_context(struct diff_call *call);
 /* Whose context a handle is; -1: nobody's. */
 int diff_context_slot(struct diff_world *world, unsigned process, CUcontext context);
 
@@ -156,10 +182,6 @@ void diff_event_waited(struct diff_world *world, const struct diff_slot *event);
 /* ---- contents -----------------------------------------------------------------------
  */
 
-/* A part of an allocation. */
-struct diff_part {
-    uint64_t at, bytes;
-};
 struct diff_part diff_part_of(const struct diff_memory *memory, int64_t code);
 void diff_define(struct diff_memory *memory, struct diff_part part);
 void diff_undefine(struct diff_memory *memory, struct diff_part part);

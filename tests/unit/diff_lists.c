@@ -48,6 +48,7 @@ Test(lists, come_back_from_text)
         cr_assert_eq(back.count, 300);
         cr_assert_eq(back.memory_mib, list.memory_mib);
         cr_assert_eq(back.free, list.free);
+        cr_assert_eq(back.way, list.way);
         cr_assert_arr_eq(back.ops, list.ops, list.count * sizeof(*list.ops));
     }
 }
@@ -55,7 +56,7 @@ Test(lists, come_back_from_text)
 Test(lists, that_are_none_are_refused)
 {
     static const char *const texts[] = {"0.0 nothing 1\n", "0.9 context_wait\n",
-                                        "0.0 alloc 1\n", "set colour 3\n"};
+                                        "0.0 alloc 1\n", "set colour 3\n", "set way 4\n"};
 
     for (unsigned i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
         FILE *file = tmpfile();
@@ -136,6 +137,40 @@ Test(compare, ends_where_a_list_is_no_longer_the_same)
     cr_assert(same("native"));
     cr_assert_eq(verdict.compared, 1);
     cr_assert_eq(verdict.left, 1);
+}
+
+Test(compare, excuses_an_overlap_with_what_its_owner_has_freed_alone)
+{
+    add(DIFF_ipc_take, 0, " own=0 stale=0 bytes=4096 beside=stale code=208",
+        " own=0 stale=0 bytes=4096 beside=stale code=0 align=9");
+    add(DIFF_ipc_close, 0, " skip=none", " kind=i code=0");
+    cr_assert(same("native"));
+    cr_assert_eq(verdict.left, 1);
+    strcpy(native.lines[0], " own=0 stale=0 bytes=4096 code=208");
+    strcpy(other.lines[0], " own=0 stale=0 bytes=4096 code=0 align=9");
+    cr_assert_not(same("native"));
+}
+
+Test(compare, excuses_work_for_stream_ordered_memory_in_the_mode_pool_alone)
+{
+    add(DIFF_stream_query, 0, " code=0", " code=600");
+    cr_assert_not(same("pool"));
+    list.count = 0;
+    add(DIFF_async_alloc, 3, " code=0", " code=0");
+    add(DIFF_stream_query, 0, " code=0", " code=600");
+    cr_assert(same("pool"));
+    cr_assert_not(same("native"));
+    strcpy(other.lines[1], " code=700");
+    cr_assert_not(same("pool"));
+}
+
+Test(compare, excuses_whole_segments_of_a_pool_in_the_mode_pool_alone)
+{
+    add(DIFF_pool_get, 0, " code=0 used=1895424", " code=0 used=2097152");
+    cr_assert(same("pool"));
+    cr_assert_not(same("native"));
+    strcpy(other.lines[0], " code=0 used=1048576");
+    cr_assert_not(same("pool"));
 }
 
 Test(compare, excuses_a_refusal_on_a_full_device_alone)

@@ -256,6 +256,47 @@ Test(oom, is_not_reported_if_anything_changed_meanwhile)
     bed_fini(&bed);
 }
 
+static void done_with_that_query(struct fake *fake, gs_fence fence)
+{
+    const unsigned *last = fake->extra;
+
+    if (fake->queries >= *last)
+        fake_fence_set(fake, fence, FAKE_FENCE_DONE);
+}
+
+/* Whichever look it is that finds the fence done, as that gives the segment back. */
+Test(oom, is_not_reported_where_looking_has_given_memory_back)
+{
+    for (unsigned last = 1; last < 8; last++) {
+        struct bed bed;
+        uint64_t addr;
+
+        bed_init(&bed, 4 * GS_MIB, 0);
+        addr = bed_alloc(&bed, 4 * GS_MIB);
+        cr_assert_eq(gs_pool_retain(bed.pool, addr), GS_OK);
+        fake_fence_set(&bed.fake, 1, FAKE_FENCE_BUSY);
+        bed_free_fenced(&bed, addr, 1);
+        bed.fake.during_query = done_with_that_query;
+        bed.fake.extra = &last;
+        cr_assert(bed_alloc(&bed, 512) || bed.fake.mapped_bytes, "query %u", last);
+        bed_fini(&bed);
+    }
+}
+
+Test(oom, trim_tells_of_what_could_not_be_kept)
+{
+    struct bed bed;
+    uint64_t addr;
+
+    bed_init(&bed, 4 * GS_MIB, 0);
+    addr = bed_alloc(&bed, 4 * GS_MIB);
+    cr_assert_eq(gs_pool_retain(bed.pool, addr), GS_OK);
+    fake_fence_set(&bed.fake, 1, FAKE_FENCE_DONE);
+    bed_free_fenced(&bed, addr, 1);
+    cr_assert_eq(gs_pool_trim(bed.pool, 0, SIZE_MAX), 4 * GS_MIB);
+    bed_fini(&bed);
+}
+
 Test(oom, small_request_settles_for_a_chunk_of_2_mib)
 {
     struct bed bed;

@@ -23,7 +23,7 @@ Test(capture_gate, is_open_while_nothing_captures)
     gs_captures_begin(STREAM, false, NULL, NULL);
     gs_gate_close();
     cr_assert_not(gs_gate_enter());
-    gs_captures_end(STREAM, false);
+    gs_captures_end(STREAM, false, NULL);
     cr_assert(gs_gate_enter());
     gs_gate_leave();
 }
@@ -82,7 +82,7 @@ Test(capture_gate, nobody_is_inside_while_something_captures)
         gs_gate_close();
         __atomic_store_n(&capturing, 1, __ATOMIC_SEQ_CST);
         __atomic_store_n(&capturing, 0, __ATOMIC_SEQ_CST);
-        gs_captures_end(STREAM, false);
+        gs_captures_end(STREAM, false, NULL);
     }
     for (int i = 0; i < 2; i++) {
         pthread_join(threads[i], NULL);
@@ -105,7 +105,7 @@ static uint64_t begin_ns(void)
     gs_captures_begin(STREAM, false, NULL, NULL);
     gs_gate_close();
     uint64_t took = gs_now_ns() - began;
-    gs_captures_end(STREAM, false);
+    gs_captures_end(STREAM, false, NULL);
     return took;
 }
 
@@ -169,7 +169,7 @@ Test(capture_gate, nobody_passes_while_something_captures)
 {
     gs_captures_begin(STREAM, false, NULL, NULL);
     cr_assert_not(gs_gate_pass());
-    gs_captures_end(STREAM, false);
+    gs_captures_end(STREAM, false, NULL);
     cr_assert(gs_gate_pass());
     gs_gate_passed();
     cr_assert_lt(begin_ns(), PATIENCE, "nobody is left inside");

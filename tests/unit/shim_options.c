@@ -44,6 +44,12 @@ static void expect_defaults(void)
     cr_expect_eq(opts.error_exitcode, 0u);
     cr_expect_eq(opts.stack, GS_UNWIND_AUTO);
     cr_expect_eq(opts.stack_depth, 32u);
+    cr_expect(opts.track_start && !opts.stack_free);
+    cr_expect_eq(opts.track_sample_bytes, 0u);
+    cr_expect_eq(opts.track_min_bytes, 0u);
+    cr_expect_eq(opts.stack_always_bytes, 0u);
+    cr_expect_eq(opts.stack_table_bytes, 256 * GS_MIB);
+    cr_expect_str_empty(opts.track_signal);
     cr_expect_eq(opts.symbolize_timeout_ms, 5000u);
     cr_expect_eq(opts.leak_report, GS_LEAK_REPORT_EXIT);
     cr_expect_eq(opts.leak_max, 10u);

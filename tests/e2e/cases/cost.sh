@@ -112,14 +112,37 @@ add_case "cost of a pair with frame pointers" pair_case pair_fp device GPUSHIM_S
 add_case "cost of a pair with a state file" pair_case pair device GPUSHIM_STATE_FILE=state.%p
 add_case "cost of a pair without stacks" pair_case pair_no_stack device GPUSHIM_STACK=off
 add_case "cost of a pair without tracking" pair_case pair_no_track device GPUSHIM_TRACK=off
+add_case "cost of a pair, stacks sampled" pair_case pair_sampled device \
+  GPUSHIM_TRACK_SAMPLE_BYTES=512K
+add_case "cost of a pair of small ones" pair_case pair_small device GPUSHIM_TRACK_MIN_BYTES=4K
+add_case "cost of a pair with the stack of the free" pair_case pair_stack_free device \
+  GPUSHIM_STACK_FREE=on
+add_case "cost of a pair while nothing is recorded" pair_case pair_stopped device \
+  GPUSHIM_TRACK_START=off GPUSHIM_TRACK_SIGNAL=USR2 GPUSHIM_VERBOSE=0
 add_case "cost of a pair beyond the caches" pair_case pair_holes holes
 add_case "cost of a pair beyond the caches, without tracking" pair_case holes_no_track holes \
   GPUSHIM_TRACK=off
+add_case "cost of a pair with a red zone" pair_case pair_redzone device GPUSHIM_CHECK_REDZONE=256
+add_case "cost of a pair with fills" pair_case pair_fill device GPUSHIM_CHECK_FILL=poison
+add_case "cost of a pair with a quarantine" pair_case pair_quarantine device \
+  GPUSHIM_CHECK_QUARANTINE=1M
 add_case "cost of a miss" pair_case miss segment GPUSHIM_POOL_RELEASE=0
 add_case "cost of a miss without tracking" pair_case miss_no_track segment \
   GPUSHIM_POOL_RELEASE=0 GPUSHIM_TRACK=off
 add_case "cost of a pair of pinned memory" pair_case pair_pinned pinned
 add_case "cost of a pair of managed memory" pair_case pair_managed managed
+
+# The report of 100,000 live allocations in 5,000 places, without file and line: all that
+# runs while it is made, in the C library, too.
+report_cost_case() {
+  unsanitized
+  nm "$shim" | grep -q ' gs_report_write$' || skip "a build with its symbols"
+  counted shim LD_PRELOAD="$shim" GPUSHIM_SYMBOLIZE=off -- --toggle-collect=gs_report_write \
+    "$apps/churn_shared" 100000 5000 keep 256
+  expect_text shim.err 'leaked in 100,000 allocations, 5,000 places$'
+  expect_within report $(($(<shim.total) / 1000))
+}
+add_case "cost of a report" report_cost_case
 
 # A free and an allocation while work runs, lazily. The simulated driver's own part, as in
 # all of these, is not counted; that of a launch and a synchronize is, where it rolls.

@@ -28,12 +28,12 @@ matrix_case() {
   fi
 }
 
-for name in pipeline threads pinned managed async freewait sizes capture devices vmm; do
+for name in pipeline threads pinned managed async freewait sizes capture devices vmm churn; do
   for way in $(ways_of "$name"); do
     add_case "matrix $name $way" matrix_case "${name}_$way" clean
   done
 done
-for name in leaky badfree referenced reset context rare fork vfork ipc oddities; do
+for name in leaky badfree referenced reset context rare fork vfork ipc oddities windows; do
   for way in $(ways_of "$name"); do
     add_case "matrix $name $way" matrix_case "${name}_$way" any
   done

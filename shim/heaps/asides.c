@@ -1,0 +1,122 @@
+/*
+ * asides.c - blocks that wait for a fill which is late.
+ * Owns:  the list.   Lock: its mutex.
+ */
+#include "asides.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "captures.h"
+#include "gs_clock.h"
+#include "zone_lane.h"
+
+/* Between two looks. */
+#define NAP_NS 1000000
+
+struct aside {
+    struct aside *next;
+    struct gs_block *block;
+    const struct gs_context *context;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct aside *asides; /* written under lock, read atomically */
+
+void gs_asides_reset(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    asides = NULL;
+}
+
+/* Without host memory for it, it is not handed out ever again. */
+void gs_aside_put(const struct gs_context *context, struct gs_block *block)
+{
+    struct aside *aside = malloc(sizeof(*aside));
+    if (!aside) {
+        return;
+    }
+    *aside = (struct aside){.block = block, .context = context};
+    pthread_mutex_lock(&lock);
+    aside->next = asides;
+    __atomic_store_n(&asides, aside, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Those of the context, as a list of their own. */
+static struct aside *take(const struct gs_context *context)
+{
+    struct aside *list = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct aside **link = &asides; *link;) {
+        struct aside *aside = *link;
+        if (aside->context != context) {
+            link = &aside->next;
+            continue;
+        }
+        __atomic_store_n(link, aside->next, __ATOMIC_RELAXED);
+        aside->next = list;
+        list = aside;
+    }
+    pthread_mutex_unlock(&lock);
+    return list;
+}
+
+static void give_back(struct aside *list)
+{
+    struct aside *last = list;
+    while (last->next) {
+        last = last->next;
+    }
+    pthread_mutex_lock(&lock);
+    last->next = asides;
+    __atomic_store_n(&asides, list, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&lock);
+}
+
+static void park(struct aside *list)
+{
+    while (list) {
+        struct aside *next = list->next;
+        gs_block_park(list->block);
+        free(list);
+        list = next;
+    }
+}
+
+/* Taken before the driver is asked: what is set aside meanwhile has a fill of its own. */
+bool gs_asides_settle(const struct gs_context *context)
+{
+    if (GS_LIKELY(__atomic_load_n(&asides, __ATOMIC_RELAXED) == NULL)) {
+        return false;
+    }
+    struct aside *list = take(context);
+    bool settled = list && gs_lane_settled(context);
+    if (settled) {
+        park(list);
+    } else if (list) {
+        give_back(list);
+    }
+    return settled;
+}
+
+bool gs_asides_await(const struct gs_state *state, const struct gs_context *context)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    uint64_t until = gs_now_ns() + (uint64_t)state->options.pool_wait_ms * 1000000u;
+    while (__atomic_load_n(&asides, __ATOMIC_RELAXED) != NULL) {
+        if (gs_asides_settle(context)) {
+            return true;
+        }
+        if (gs_captures_active() || gs_now_ns() > until) {
+            break;
+        }
+        nanosleep(&nap, NULL);
+    }
+    return false;
+}
+
+void gs_asides_context_ended(const struct gs_context *context)
+{
+    park(take(context));
+}

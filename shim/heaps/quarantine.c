@@ -1,0 +1,149 @@
+/*
+ * quarantine.c - the blocks that are held back, in the order in which they were freed.
+ * Owns:  the list.   Lock: its mutex.
+ */
+#include "quarantine.h"
+
+#include <stdlib.h>
+
+struct held {
+    struct held *next;
+    struct gs_block *block;
+    const struct gs_context *context;
+    size_t bytes;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct held *first, **end; /* under lock; `end` NULL: there is none yet */
+    size_t bytes;              /* under lock */
+    size_t limit;              /* immutable after start; 0: off */
+    bool large_alone;          /* immutable after start */
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void gs_quarantine_start(uint64_t limit_bytes, bool large_alone)
+{
+    all.limit = limit_bytes;
+    all.large_alone = large_alone;
+}
+
+void gs_quarantine_reset(void)
+{
+    pthread_mutex_init(&all.lock, NULL);
+    all.first = NULL;
+    all.end = NULL;
+    all.bytes = all.limit = 0;
+}
+
+/* all.lock is held. */
+static void append(struct held *held)
+{
+    if (!all.first) {
+        all.end = &all.first;
+    }
+    *all.end = held;
+    all.end = &held->next;
+    all.bytes += held->bytes;
+}
+
+/* The oldest ones until no more than `limit` bytes are left, as a list. all.lock is held.
+ */
+static struct held *take_oldest(size_t limit)
+{
+    struct held *list = all.first, **end = &list;
+    while (all.bytes > limit) {
+        all.bytes -= all.first->bytes;
+        end = &all.first->next;
+        all.first = all.first->next;
+    }
+    *end = NULL;
+    return list;
+}
+
+/* Those of a device (-1: any) and a context (NULL: any). all.lock is held. */
+static struct held *take_of(int device, const struct gs_context *context)
+{
+    struct held *list = NULL, **end = &list, **link = &all.first;
+    while (*link) {
+        struct held *held = *link;
+        if ((device >= 0 && held->context->device != device) ||
+            (context && held->context != context)) {
+            link = &held->next;
+            continue;
+        }
+        *link = held->next;
+        all.bytes -= held->bytes;
+        *end = held;
+        end = &held->next;
+    }
+    *end = NULL;
+    all.end = link;
+    return list;
+}
+
+/* No lock is held. Returns the bytes. */
+static size_t park(struct held *list)
+{
+    size_t bytes = 0;
+    while (list) {
+        struct held *next = list->next;
+        bytes += list->bytes;
+        gs_block_park(list->block);
+        free(list);
+        list = next;
+    }
+    return bytes;
+}
+
+bool gs_quarantine_put(const struct gs_context *context, struct gs_block *block)
+{
+    size_t bytes = gs_block_room(block);
+    struct held *held = bytes <= all.limit ? malloc(sizeof(*held)) : NULL;
+    if (!held) {
+        return false;
+    }
+    *held = (struct held){.block = block, .context = context, .bytes = bytes};
+    pthread_mutex_lock(&all.lock);
+    append(held);
+    struct held *list = take_oldest(all.limit);
+    pthread_mutex_unlock(&all.lock);
+    (void)park(list);
+    return true;
+}
+
+static size_t empty(int device, const struct gs_context *context)
+{
+    if (all.limit == 0) {
+        return 0;
+    }
+    pthread_mutex_lock(&all.lock);
+    struct held *list = take_of(device, context);
+    pthread_mutex_unlock(&all.lock);
+    return park(list);
+}
+
+size_t gs_quarantine_empty(int device)
+{
+    return empty(device, NULL);
+}
+
+void gs_quarantine_context_ended(const struct gs_context *context)
+{
+    (void)empty(-1, context);
+}
+
+size_t gs_quarantine_idle(int device)
+{
+    size_t bytes = 0;
+    if (all.limit == 0 || !all.large_alone) {
+        return 0;
+    }
+    pthread_mutex_lock(&all.lock);
+    for (const struct held *held = all.first; held; held = held->next) {
+        if (held->context->device == device && held->bytes >= GS_LARGE_BYTES) {
+            bytes += held->bytes;
+        }
+    }
+    pthread_mutex_unlock(&all.lock);
+    return bytes;
+}

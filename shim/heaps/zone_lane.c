@@ -1,0 +1,293 @@
+/*
+ * zone_lane.c - streams and pinned buffers by which the checks reach device memory.
+ *
+ * A thread has a lane to itself while it uses it; a context gets another one when all are
+ * taken. What was not done in its time leaves its lane stuck: until the driver says that
+ * it is done, nothing more is begun in that context.
+ *
+ * Owns:  the lanes of all contexts; their streams and buffers end with the context.
+ * Lock:  none; a lane is taken by an atomic exchange.
+ */
+#include "zone_lane.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "announce.h"
+#include "capture_gate.h"
+#include "captures.h"
+#include "gs_clock.h"
+
+#define PIECE_BYTES ((size_t)1 << 20)
+/* A pattern is on its way for no longer than this, and as much again for each 256 MiB. */
+#define PATIENCE_NS    1000000000ull
+#define PATIENCE_SHIFT 28
+#define PATIENCE_MOST  30u
+/* Looks before the thread sleeps between two. */
+#define SPINS  20u
+#define NAP_NS 50000
+
+struct gs_lane {
+    struct gs_lane *next;  /* immutable */
+    CUstream stream;       /* immutable */
+    unsigned char *buffer; /* immutable: pinned, PIECE_BYTES */
+    bool taken;            /* atomic */
+    bool stuck;            /* its holder's */
+};
+
+/* What is to be undone at the end. */
+struct visit {
+    struct gs_lane *lane;
+    CUstreamCaptureMode mode;
+    bool relaxed, pushed;
+};
+
+/* ---- lanes ----------------------------------------------------------------------- */
+
+static struct gs_lane **lanes_of(const struct gs_context *context)
+{
+    return &((struct gs_context *)(uintptr_t)context)->lanes;
+}
+
+/* Taken already. NULL: the driver refused. The context is current. */
+static struct gs_lane *make_lane(const struct gs_context *context)
+{
+    const struct gs_real *real = gs_real();
+    struct gs_lane *lane = calloc(1, sizeof(*lane));
+    void *buffer = NULL;
+    if (!lane) {
+        return NULL;
+    }
+    if (real->cuStreamCreate(&lane->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+        goto no_stream;
+    }
+    if (real->cuMemHostAlloc(&buffer, PIECE_BYTES, 0) != CUDA_SUCCESS) {
+        goto no_buffer;
+    }
+    lane->buffer = buffer;
+    lane->taken = true;
+    lane->next = __atomic_load_n(lanes_of(context), __ATOMIC_ACQUIRE);
+    while (!__atomic_compare_exchange_n(lanes_of(context), &lane->next, lane, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    }
+    return lane;
+
+no_buffer:
+    real->cuStreamDestroy_v2(lane->stream);
+no_stream:
+    free(lane);
+    return NULL;
+}
+
+static void give_lane(struct gs_lane *lane)
+{
+    __atomic_store_n(&lane->taken, false, __ATOMIC_RELEASE);
+}
+
+static enum gs_check_count take_lane(const struct gs_context *context,
+                                     struct gs_lane **out)
+{
+    struct gs_lane *lane = __atomic_load_n(lanes_of(context), __ATOMIC_ACQUIRE);
+    for (; lane; lane = lane->next) {
+        if (__atomic_exchange_n(&lane->taken, true, __ATOMIC_ACQ_REL)) {
+            continue;
+        }
+        if (lane->stuck && gs_real()->cuStreamQuery(lane->stream) != CUDA_SUCCESS) {
+            give_lane(lane);
+            return GS_CHECK_BUSY;
+        }
+        lane->stuck = false;
+        *out = lane;
+        return GS_CHECK_LOOKED;
+    }
+    *out = make_lane(context);
+    return *out ? GS_CHECK_LOOKED : GS_CHECK_REFUSED;
+}
+
+/* gs_lane_leave is due, whatever the answer. */
+static enum gs_check_count enter(const struct gs_context *context, struct visit *visit)
+{
+    *visit = (struct visit){.lane = NULL};
+    gs_announce_begin("a check of memory", false);
+    if (gs_captures_active()) {
+        return GS_CHECK_CAPTURE;
+    }
+    if (!gs_real()->cuStreamQuery) {
+        return GS_CHECK_REFUSED;
+    }
+    visit->relaxed = gs_captures_ever() && gs_relaxed_begin(&visit->mode);
+    if (gs_context_push(context->handle, &visit->pushed) != CUDA_SUCCESS) {
+        return GS_CHECK_REFUSED;
+    }
+    return take_lane(context, &visit->lane);
+}
+
+static void leave(struct visit *visit)
+{
+    if (visit->lane) {
+        give_lane(visit->lane);
+    }
+    gs_context_pop(visit->pushed);
+    if (visit->relaxed) {
+        gs_relaxed_end(&visit->mode);
+    }
+    gs_announce_end();
+}
+
+/* Until all that the lane was given is done, but no longer than may be. */
+static enum gs_check_count await(struct gs_lane *lane, size_t bytes)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    uint64_t more = bytes >> PATIENCE_SHIFT;
+    uint64_t until =
+        gs_now_ns() + PATIENCE_NS * (1 + (more < PATIENCE_MOST ? more : PATIENCE_MOST));
+    for (unsigned i = 0;; i++) {
+        CUresult result = gs_real()->cuStreamQuery(lane->stream);
+        if (result == CUDA_SUCCESS && gs_announced()) {
+            /* It has ended: this waits for nothing. To the oracle a query is no order. */
+            result = gs_real()->cuStreamSynchronize(lane->stream);
+        }
+        if (result == CUDA_SUCCESS) {
+            return GS_CHECK_LOOKED;
+        }
+        if (result != CUDA_ERROR_NOT_READY || gs_now_ns() > until) {
+            lane->stuck = true; /* who cannot tell does not know that it has ended */
+            return result == CUDA_ERROR_NOT_READY ? GS_CHECK_BUSY : GS_CHECK_REFUSED;
+        }
+        if (i < SPINS) {
+            sched_yield();
+        } else {
+            nanosleep(&nap, NULL);
+        }
+    }
+}
+
+/* Of the lane, which others may have: the driver is asked. The context is current. */
+static bool is_settled(struct gs_lane *lane)
+{
+    if (__atomic_exchange_n(&lane->taken, true, __ATOMIC_ACQ_REL)) {
+        return false; /* its holder waits still */
+    }
+    lane->stuck = lane->stuck && gs_real()->cuStreamQuery(lane->stream) != CUDA_SUCCESS;
+    bool settled = !lane->stuck;
+    give_lane(lane);
+    return settled;
+}
+
+bool gs_lane_settled(const struct gs_context *context)
+{
+    struct visit visit;
+    bool settled = enter(context, &visit) == GS_CHECK_LOOKED;
+    struct gs_lane *lane = __atomic_load_n(lanes_of(context), __ATOMIC_ACQUIRE);
+    for (; settled && lane; lane = lane->next) {
+        settled = lane == visit.lane || is_settled(lane);
+    }
+    leave(&visit);
+    return settled;
+}
+
+/* ---- fills ----------------------------------------------------------------------- */
+
+static enum gs_check_count submit_fills(struct gs_lane *lane, const struct gs_fill *fills,
+                                        size_t count)
+{
+    enum gs_check_count answer = GS_CHECK_LOOKED;
+    if (!gs_gate_enter()) {
+        return GS_CHECK_CAPTURE;
+    }
+    for (size_t i = 0; i < count && answer == GS_CHECK_LOOKED; i++) {
+        if (gs_real()->cuMemsetD8Async(fills[i].at, fills[i].value, fills[i].bytes,
+                                       lane->stream) != CUDA_SUCCESS) {
+            answer = GS_CHECK_REFUSED;
+        }
+    }
+    gs_gate_leave();
+    return answer;
+}
+
+static size_t bytes_of(const struct gs_fill *fills, size_t count)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        bytes += fills[i].bytes;
+    }
+    return bytes;
+}
+
+enum gs_check_count gs_lane_fill(const struct gs_context *context,
+                                 const struct gs_fill *fills, size_t count, bool *pending)
+{
+    struct visit visit;
+    enum gs_check_count answer = enter(context, &visit);
+    *pending = false;
+    if (answer == GS_CHECK_LOOKED) {
+        answer = submit_fills(visit.lane, fills, count);
+        if (answer != GS_CHECK_CAPTURE) { /* one of two may be on its way */
+            enum gs_check_count done = await(visit.lane, bytes_of(fills, count));
+            *pending = done != GS_CHECK_LOOKED;
+            answer = *pending ? done : answer;
+        }
+    }
+    leave(&visit);
+    return answer;
+}
+
+/* ---- looks ----------------------------------------------------------------------- */
+
+static bool is_filled(const unsigned char *bytes, size_t count, unsigned char value)
+{
+    return bytes[0] == value && memcmp(bytes, bytes + 1, count - 1) == 0;
+}
+
+/* `offset`: of the piece. */
+static void compare(const unsigned char *bytes, size_t count, unsigned char value,
+                    uint64_t offset, struct gs_changed *changed)
+{
+    if (is_filled(bytes, count, value)) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] == value) {
+            continue;
+        }
+        if (changed->bytes == 0) {
+            changed->first = offset + i;
+        }
+        changed->bytes++;
+    }
+}
+
+static enum gs_check_count fetch(struct gs_lane *lane, CUdeviceptr at, size_t bytes)
+{
+    if (!gs_gate_enter()) {
+        return GS_CHECK_CAPTURE;
+    }
+    CUresult result =
+        gs_real()->cuMemcpyDtoHAsync_v2(lane->buffer, at, bytes, lane->stream);
+    gs_gate_leave();
+    return result == CUDA_SUCCESS ? await(lane, bytes) : GS_CHECK_REFUSED;
+}
+
+enum gs_check_count gs_lane_look(const struct gs_context *context, CUdeviceptr at,
+                                 size_t bytes, unsigned char value,
+                                 struct gs_changed *out)
+{
+    struct gs_changed changed = {.bytes = 0};
+    struct visit visit;
+    enum gs_check_count answer = enter(context, &visit);
+    for (size_t done = 0, piece; answer == GS_CHECK_LOOKED && done < bytes;
+         done += piece) {
+        piece = bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES;
+        answer = fetch(visit.lane, at + done, piece);
+        if (answer == GS_CHECK_LOOKED) {
+            compare(visit.lane->buffer, piece, value, done, &changed);
+        }
+    }
+    leave(&visit);
+    if (answer == GS_CHECK_LOOKED) {
+        *out = changed;
+    }
+    return answer;
+}
