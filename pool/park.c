@@ -496,6 +496,7 @@ static struct gs_block *block_around(struct gs_pool *pool, struct gs_segment *se
 enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr, struct gs_range *out)
 {
     struct gs_segment *segment = lock_segment(pool, addr);
+    enum gs_block_state state;
     struct gs_block *block;
 
     if (!segment)
@@ -509,10 +510,14 @@ enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr, struct gs_range
     out->segment_bytes = segment->bytes;
     out->block_addr = gs_block_addr(block);
     out->block_bytes = gs_block_bytes(block);
-    out->live = gs_block_state(block) == GS_BLOCK_LIVE;
+    state = gs_block_state(block);
+    out->live = state == GS_BLOCK_LIVE;
+    out->claimed = state == GS_BLOCK_CLAIMED;
+    out->pending = state == GS_BLOCK_PENDING;
     out->requested_bytes = out->live ? gs_block_requested(block) : 0;
     out->shared = segment->shared;
     out->retained = segment->retained;
+    out->heap = gs_segment_heap(segment);
     gs_lock_drop(&gs_segment_heap(segment)->lock);
     return GS_OK;
 }

@@ -74,8 +74,11 @@ struct gs_range {
     size_t block_bytes;     /* its rounded size */
     size_t requested_bytes; /* what was asked for; 0 where the block is not live */
     bool live;
+    bool claimed;  /* not live: its free is under way, and may still fail */
+    bool pending;  /* not live: freed behind work that may still run */
     bool shared;   /* the segment serves several small blocks */
     bool retained; /* it takes no new tenant: gs_pool_retain */
+    struct gs_heap *heap;
 };
 
 /* Errors: GS_ERR_INVALID, GS_ERR_HOST_NOMEM. */

@@ -32,8 +32,8 @@
 #include "state_file.h"
 #include "zones.h"
 
-/* Runtime functions that allocate: their frames, and those below, are not the program's.
- */
+/* Runtime functions that allocate, free, copy or set: their frames, and those below, are
+ * not the program's. */
 const char *const gs_runtime_names[] = {
     "cudaMalloc",
     "cudaMallocPitch",
@@ -63,6 +63,9 @@ const char *const gs_runtime_names[] = {
     "cudaHostUnregister",
     "cudaDestroyExternalMemory",
     "cudaIpcCloseMemHandle",
+#define GS_RUNTIME_USE(symbol) #symbol,
+#include "runtime_uses.def"
+#undef GS_RUNTIME_USE
 };
 const size_t gs_runtime_name_count = GS_ARRAY_LEN(gs_runtime_names);
 

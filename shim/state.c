@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "args.h"
 #include "async_heaps.h"
 #include "async_policy.h"
 #include "cache_sizes.h"
@@ -142,6 +143,7 @@ static void after_fork_in_child(void)
     gs_ipc_reset();
     gs_imports_reset();
     gs_trace_reset();
+    gs_args_reset();
     forked_child = true;
     gs_real_after_fork();
     gs_runtime_after_fork();
@@ -356,6 +358,7 @@ static struct gs_state *create(void)
         gs_limits_start(&state->options);
         gs_rules_start(&state->options);
         gs_nvml_start(&state->options);
+        gs_args_start(state);
         gs_warmup_start(state->pool ? state->options.warmup : "");
         gs_interim_start(&state->options, state->tracker);
         gs_intervals_start(&state->options);

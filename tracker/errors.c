@@ -1,9 +1,10 @@
 /*
- * errors.c - frees that were wrong: which kind of wrong, and what the report needs.
+ * errors.c - frees and uses that were wrong: which kind of wrong, and what the report
+ * needs.
  *
  * The first GS_ERRORS_KEPT are kept in full, the rest are counted, so a program that
  * frees wrongly in a loop costs a counter. Finding what an address points into is a scan
- * of all records, made only for those that are kept.
+ * of all records, made only for those that are kept. Uses of one place are one error.
  *
  * Owns:  errors[], error_count.   Lock: errors_lock.   Design: docs/tracker.md
  */
@@ -64,8 +65,8 @@ bool gs_errors_room(const struct gs_tracker *tracker)
     return __atomic_load_n(&tracker->error_count, __ATOMIC_RELAXED) < GS_ERRORS_KEPT;
 }
 
-/* When, and by which thread. */
-static void complete(struct gs_tracker *tracker, struct gs_error *error)
+/* What is to be known of the thread, which is this one, and the time. */
+static void note_site(struct gs_tracker *tracker, struct gs_error *error)
 {
     if (error->freed.time_ns == 0)
         error->freed.time_ns = gs_tracker_now(tracker);
@@ -73,14 +74,20 @@ static void complete(struct gs_tracker *tracker, struct gs_error *error)
         prctl(PR_GET_NAME, error->thread_name);
 }
 
-void gs_errors_keep(struct gs_tracker *tracker, struct gs_error *error)
+/* One more. errors_lock is held. */
+static void append(struct gs_tracker *tracker, const struct gs_error *error)
 {
-    if (gs_errors_room(tracker))
-        complete(tracker, error);
-    gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
     if (tracker->error_count < GS_ERRORS_KEPT)
         tracker->errors[tracker->error_count] = *error;
     __atomic_store_n(&tracker->error_count, tracker->error_count + 1, __ATOMIC_RELAXED);
+}
+
+void gs_errors_keep(struct gs_tracker *tracker, struct gs_error *error)
+{
+    if (gs_errors_room(tracker))
+        note_site(tracker, error);
+    gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
+    append(tracker, error);
     gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
 }
 
@@ -96,6 +103,88 @@ void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device
     if (gs_errors_room(tracker))
         classify(tracker, &error);
     gs_errors_keep(tracker, &error);
+}
+
+/* ---- uses ---------------------------------------------------------------------------
+ */
+
+/* Whether both are of one place; without stacks, of one address. */
+static bool is_same_place(const struct gs_error *a, const struct gs_error *b)
+{
+    return a->kind == b->kind && a->writes == b->writes &&
+           a->freed.stack == b->freed.stack &&
+           (a->freed.stack != 0 || a->addr == b->addr) && strcmp(a->call, b->call) == 0;
+}
+
+/* Counted with an error of its place; false if none of those that are kept is.
+ * errors_lock is held. */
+static bool repeat(struct gs_tracker *tracker, const struct gs_error *error)
+{
+    for (unsigned i = 0; i < tracker->error_count && i < GS_ERRORS_KEPT; i++) {
+        if (is_same_place(&tracker->errors[i], error)) {
+            tracker->errors[i].repeats++;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The allocation that was meant; who made the live one has to be looked for. */
+static void find_meant(struct gs_tracker *tracker, const struct gs_bad_use *use,
+                       struct gs_error *error)
+{
+    if (use->kind == GS_ERROR_USE_AFTER_FREE) {
+        error->has_allocation = error->has_first_free = true;
+        error->allocation = use->former.allocation;
+        error->first_freed = use->former.site;
+        error->context_lost = use->former.lost;
+    } else if (use->kind != GS_ERROR_STRAY_USE) {
+        error->has_allocation =
+            gs_tracker_find(tracker, use->extent_addr, &error->allocation) == GS_OK;
+        error->allocation.addr = use->extent_addr;
+        error->allocation.bytes = use->extent_bytes;
+    }
+    if (use->kind == GS_ERROR_UNDERRUN)
+        error->offset = error->allocation.addr - error->addr;
+    else if (use->kind != GS_ERROR_STRAY_USE)
+        error->offset = error->addr - error->allocation.addr;
+}
+
+void gs_tracker_error_use(struct gs_tracker *tracker, const struct gs_bad_use *use)
+{
+    struct gs_error error = {
+        .kind = use->kind,
+        .addr = use->addr,
+        .device = use->device,
+        .freed = {.time_ns = use->time_ns, .thread = use->thread, .stack = use->stack},
+        .writes = use->writes,
+        .bytes = use->bytes};
+    bool known;
+
+    if (!tracker)
+        return;
+    strncpy(error.call, use->call, sizeof error.call - 1);
+    gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
+    known = repeat(tracker, &error);
+    gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
+    if (known)
+        return;
+    if (gs_errors_room(tracker)) {
+        note_site(tracker, &error);
+        find_meant(tracker, use, &error);
+    }
+    gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
+    if (!repeat(tracker, &error))
+        append(tracker, &error);
+    gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
+}
+
+bool gs_tracker_holds(struct gs_tracker *tracker, uint64_t addr)
+{
+    struct containing search = {.addr = addr};
+
+    gs_records_visit(tracker, visit_containing, &search);
+    return search.found;
 }
 
 uint64_t gs_tracker_error_count(struct gs_tracker *tracker)

@@ -374,14 +374,17 @@ static void put_thread(struct gs_json *json, uint32_t thread)
         gs_json_member_null(json, "thread");
 }
 
+/* `call` is its name where it has no number; "": it has one. */
 static void put_site(const struct gs_export *export, struct gs_json *json,
-                     const struct gs_free_site *site)
+                     const struct gs_free_site *site, const char *call)
 {
     const struct gs_export_stack *stack = gs_export_stack(export, site->stack);
 
+    if (call[0] == '\0' || (stack && stack->call))
+        call = gs_export_call(export, stack, site->api);
     gs_json_member(json, "time_ns", site->time_ns);
     put_thread(json, site->thread);
-    gs_json_member_text(json, "call", gs_export_call(export, stack, site->api));
+    gs_json_member_text(json, "call", call);
     put_stack(export, json, stack);
 }
 
@@ -402,6 +405,19 @@ static void put_allocation(const struct gs_export *export, struct gs_json *json,
     gs_json_close(json, '}');
 }
 
+static void put_use(struct gs_json *json, const struct gs_error *error)
+{
+    if (!gs_error_is_use(error)) {
+        gs_json_member_null(json, "use");
+        return;
+    }
+    gs_json_member_open(json, "use", '{');
+    gs_json_member_bool(json, "writes", error->writes);
+    gs_json_member(json, "bytes", error->bytes);
+    gs_json_member(json, "repeats", error->repeats);
+    gs_json_close(json, '}');
+}
+
 static void put_error(const struct gs_export *export, struct gs_json *json,
                       const struct gs_error *error)
 {
@@ -409,24 +425,29 @@ static void put_error(const struct gs_export *export, struct gs_json *json,
         [GS_ERROR_DOUBLE_FREE] = "double free",
         [GS_ERROR_INVALID_FREE] = "invalid free",
         [GS_ERROR_MISMATCHED_FREE] = "free by the wrong call",
-        [GS_ERROR_OVERRUN] = "overrun",
+        [GS_ERROR_DAMAGE_BEHIND] = "overrun",
         [GS_ERROR_WRITE_AFTER_FREE] = "write after free",
+        [GS_ERROR_USE_AFTER_FREE] = "use after free",
+        [GS_ERROR_OVERRUN] = "overrun",
+        [GS_ERROR_UNDERRUN] = "underrun",
+        [GS_ERROR_STRAY_USE] = "use of memory that is nobody's",
     };
 
     gs_json_open(json, '{');
     gs_json_member_text(json, "error", what[error->kind]);
     gs_json_member_hex(json, "address", error->addr);
     put_device_of(json, GS_MEMORY_DEVICE, error->device);
-    put_site(export, json, &error->freed);
+    put_site(export, json, &error->freed, error->call);
     gs_json_member_text(json, "thread_name",
                         error->thread_name[0] ? error->thread_name : NULL);
     gs_json_member(json, "offset_bytes", error->offset);
     gs_json_member(json, "changed_bytes", error->changed_bytes);
     gs_json_member(json, "first_changed", error->first_changed);
     gs_json_member_bool(json, "lost_with_context", error->context_lost);
+    put_use(json, error);
     if (error->has_first_free) {
         gs_json_member_open(json, "first_freed", '{');
-        put_site(export, json, &error->first_freed);
+        put_site(export, json, &error->first_freed, "");
         gs_json_close(json, '}');
     } else {
         gs_json_member_null(json, "first_freed");

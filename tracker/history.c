@@ -47,8 +47,8 @@ struct gs_history_entry *gs_history_map(struct gs_tracker *tracker)
     return table;
 }
 
-/* A copy of an entry; false if it is not of the address, or a mixture. */
-static bool read_entry(const struct gs_history_entry *entry, uint64_t addr,
+/* A copy of an entry; false if it is none, or a mixture. */
+static bool read_entry(const struct gs_history_entry *entry,
                        struct gs_history_entry *copy)
 {
     copy->addr = __atomic_load_n(&entry->addr, __ATOMIC_RELAXED);
@@ -59,7 +59,26 @@ static bool read_entry(const struct gs_history_entry *entry, uint64_t addr,
     copy->site_who = __atomic_load_n(&entry->site_who, __ATOMIC_RELAXED);
     copy->site_time_ns = __atomic_load_n(&entry->site_time_ns, __ATOMIC_RELAXED);
     copy->check = __atomic_load_n(&entry->check, __ATOMIC_RELAXED);
-    return copy->addr == addr && copy->check == gs_history_check(copy);
+    return copy->addr != 0 && copy->check == gs_history_check(copy);
+}
+
+static void unpack(const struct gs_history_entry *copy, struct gs_former *out)
+{
+    struct gs_place place = {.tag = copy->kind};
+    struct gs_record words = {
+        .addr = copy->addr,
+        .size = copy->bytes,
+        .who = copy->who,
+        .stamp = copy->time,
+    };
+    out->allocation = gs_words_unpack(&words, &place);
+    out->site = (struct gs_free_site){
+        .time_ns = copy->site_time_ns,
+        .thread = (uint32_t)copy->site_who,
+        .stack = (uint32_t)(copy->site_who >> 32),
+        .api = (uint16_t)(copy->kind >> GS_TAG_BITS),
+    };
+    out->lost = (copy->kind & GS_TAG_LOST) != 0;
 }
 
 bool gs_history_get(struct gs_tracker *tracker, uint64_t addr, struct gs_former *out)
@@ -68,24 +87,47 @@ bool gs_history_get(struct gs_tracker *tracker, uint64_t addr, struct gs_former 
     struct gs_history_entry copy;
 
     if (!table || addr == 0 ||
-        !read_entry(&table[gs_history_slot(tracker, addr)], addr, &copy))
+        !read_entry(&table[gs_history_slot(tracker, addr)], &copy) || copy.addr != addr)
         return false;
-    struct gs_place place = {.tag = copy.kind};
-    struct gs_record words = {
-        .addr = addr,
-        .size = copy.bytes,
-        .who = copy.who,
-        .stamp = copy.time,
-    };
-    out->allocation = gs_words_unpack(&words, &place);
-    out->site = (struct gs_free_site){
-        .time_ns = copy.site_time_ns,
-        .thread = (uint32_t)copy.site_who,
-        .stack = (uint32_t)(copy.site_who >> 32),
-        .api = (uint16_t)(copy.kind >> GS_TAG_BITS),
-    };
-    out->lost = (copy.kind & GS_TAG_LOST) != 0;
+    unpack(&copy, out);
     return true;
+}
+
+/* Whether `a` is rather the allocation that an address in both means than `b`: the one
+ * that was gone later, and where the clock, which moves in steps of some ms, does not
+ * tell, the one that was made later, or starts nearer. */
+static bool is_rather(const struct gs_former *a, const struct gs_former *b)
+{
+    if (a->site.time_ns != b->site.time_ns)
+        return a->site.time_ns > b->site.time_ns;
+    if (a->allocation.time_ns != b->allocation.time_ns)
+        return a->allocation.time_ns > b->allocation.time_ns;
+    return a->allocation.addr > b->allocation.addr;
+}
+
+enum gs_status gs_tracker_former(struct gs_tracker *tracker, uint64_t addr,
+                                 struct gs_former *out)
+{
+    const struct gs_history_entry *table =
+        tracker ? __atomic_load_n(&tracker->history, __ATOMIC_ACQUIRE) : NULL;
+    enum gs_status status = GS_ERR_NOT_FOUND;
+    struct gs_history_entry copy;
+    struct gs_former former;
+
+    for (size_t i = 0; table && i < tracker->config.free_history; i++) {
+        const struct gs_history_entry *entry = &table[i];
+
+        /* Most are not read any further. */
+        if (addr - __atomic_load_n(&entry->addr, __ATOMIC_RELAXED) >=
+                __atomic_load_n(&entry->bytes, __ATOMIC_RELAXED) ||
+            !read_entry(entry, &copy) || addr - copy.addr >= copy.bytes)
+            continue;
+        unpack(&copy, &former);
+        if (status != GS_OK || is_rather(&former, out))
+            *out = former;
+        status = GS_OK;
+    }
+    return status;
 }
 
 void gs_history_free(struct gs_tracker *tracker)

@@ -188,6 +188,16 @@ struct gs_no_stack gs_report_no_stack(uint32_t stack);
 void gs_report_about(const struct gs_report_writer *writer);
 void gs_report_errors(const struct gs_report_writer *writer);
 void gs_report_checks(const struct gs_report_writer *writer);
+/* One of them, a use; report_uses.c. */
+void gs_report_use(const struct gs_report_writer *writer, size_t number,
+                   const struct gs_error *error);
+/* "freed at 3m40s by thread 41301 "loader" (no call stack recorded)", each part where
+ * known, and the stack. */
+void gs_report_site(const struct gs_report_writer *writer, const char *what,
+                    const struct gs_free_site *site, const char *thread_name);
+/* How an error's allocation came to its end and where it was made, as far as known. */
+void gs_report_end_of(const struct gs_report_writer *writer,
+                      const struct gs_error *error);
 void gs_report_leaks(const struct gs_report_writer *writer);
 void gs_report_owners(const struct gs_report_writer *writer);
 void gs_report_blank(const struct gs_report_writer *writer);

@@ -162,9 +162,8 @@ static void write_error_title(const struct gs_report_writer *writer, size_t numb
     gs_text_add(writer->text, "%s)\n", call);
 }
 
-/* " by thread 41301 "loader" (no call stack recorded)", each part where known. */
-static void write_site(const struct gs_report_writer *writer, const char *what,
-                       const struct gs_free_site *site, const char *thread_name)
+void gs_report_site(const struct gs_report_writer *writer, const char *what,
+                    const struct gs_free_site *site, const char *thread_name)
 {
     struct gs_shown_stack stack =
         gs_frame_table_show(writer->frames, writer->config, site->stack);
@@ -200,16 +199,11 @@ static void write_allocated(const struct gs_report_writer *writer,
     write_stack(writer, &stack);
 }
 
-static bool is_damage(const struct gs_error *error)
-{
-    return error->kind == GS_ERROR_OVERRUN || error->kind == GS_ERROR_WRITE_AFTER_FREE;
-}
-
 /* Memory that was written by somebody who was not to. */
 static void write_damage(const struct gs_report_writer *writer, size_t number,
                          const struct gs_error *error)
 {
-    const bool behind = error->kind == GS_ERROR_OVERRUN;
+    const bool behind = error->kind == GS_ERROR_DAMAGE_BEHIND;
     const struct gs_allocation *was = &error->allocation;
     struct gs_shown_stack made =
         gs_frame_table_show(writer->frames, writer->config, was->stack);
@@ -230,16 +224,32 @@ static void write_damage(const struct gs_report_writer *writer, size_t number,
     if (error->freed.api != 0) {
         snprintf(found, sizeof found, "found by %.80s",
                  call_name(writer, &stack, error->freed.api));
-        write_site(writer, found, &error->freed, error->thread_name);
+        gs_report_site(writer, found, &error->freed, error->thread_name);
     } else {
         gs_text_add(writer->text, "%s  found at the last look, at %s\n", writer->prefix,
                     gs_text_duration(error->freed.time_ns, changed));
     }
     if (error->has_first_free)
-        write_site(writer, "freed", &error->first_freed, NULL);
+        gs_report_site(writer, "freed", &error->first_freed, NULL);
     write_allocated(writer, was);
     gs_report_beyond(writer, error->beyond_rule);
     gs_report_blank(writer);
+}
+
+void gs_report_end_of(const struct gs_report_writer *writer, const struct gs_error *error)
+{
+    char duration[24];
+
+    if (error->context_lost)
+        gs_text_add(
+            writer->text, "%s  lost at %s, when its context was destroyed or reset\n",
+            writer->prefix, gs_text_duration(error->first_freed.time_ns, duration));
+    else if (error->has_first_free)
+        gs_report_site(writer, gs_error_is_use(error) ? "freed" : "first freed",
+                       &error->first_freed, NULL);
+    if (error->has_allocation)
+        write_allocated(writer, &error->allocation);
+    gs_report_beyond(writer, error->beyond_rule);
 }
 
 static void write_error(const struct gs_report_writer *writer, size_t number,
@@ -261,17 +271,9 @@ static void write_error(const struct gs_report_writer *writer, size_t number,
         gs_text_add(writer->text, "%s  neither live nor among the %s last freed\n",
                     writer->prefix,
                     gs_key_is_handle(error->addr) ? "handles" : "addresses");
-    write_site(writer, error->kind == GS_ERROR_DOUBLE_FREE ? "freed again" : "freed",
-               &error->freed, error->thread_name);
-    if (error->context_lost)
-        gs_text_add(writer->text,
-                    "%s  lost at %s, when its context was destroyed or reset\n",
-                    writer->prefix, gs_text_duration(error->first_freed.time_ns, bytes));
-    else if (error->has_first_free)
-        write_site(writer, "first freed", &error->first_freed, NULL);
-    if (error->has_allocation)
-        write_allocated(writer, &error->allocation);
-    gs_report_beyond(writer, error->beyond_rule);
+    gs_report_site(writer, error->kind == GS_ERROR_DOUBLE_FREE ? "freed again" : "freed",
+                   &error->freed, error->thread_name);
+    gs_report_end_of(writer, error);
     gs_report_blank(writer);
 }
 
@@ -283,9 +285,12 @@ void gs_report_errors(const struct gs_report_writer *writer)
 
     for (size_t i = 0, number = 0; i < data->errors_kept; i++) {
         const struct gs_error *error = &data->errors[i];
+
         if (error->suppressed_by != 0)
             continue;
-        if (is_damage(error))
+        if (gs_error_is_use(error))
+            gs_report_use(writer, ++number, error);
+        else if (gs_error_is_damage(error))
             write_damage(writer, ++number, error);
         else
             write_error(writer, ++number, error);

@@ -27,8 +27,10 @@ static double log_of_mantissa(double m)
 {
     double t = (m - 1) / (m + 1), square = t * t, power = t, sum = 0;
 
-    for (unsigned k = 1; k < 20; k += 2, power *= square)
+    for (unsigned k = 1; k < 20; k += 2) {
         sum += power / k;
+        power *= square;
+    }
     return 2 * sum;
 }
 
@@ -49,8 +51,10 @@ double gs_sampling_hit(double x)
 
     if (x >= SURE)
         return 1;
-    for (; x > 0.5; x /= 2)
+    while (x > 0.5) {
+        x /= 2;
         doublings++;
+    }
     term = x;
     for (unsigned k = 2; k < 16; k++) {
         sum += term;

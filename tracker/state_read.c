@@ -375,6 +375,7 @@ static void read_errors(const struct image *image)
         struct gs_error error = image->tracker->errors[i];
 
         end_text(error.thread_name, sizeof error.thread_name);
+        end_text(error.call, sizeof error.call);
         error.suppressed_by = error.beyond_rule = 0;
         if ((unsigned)error.kind >= GS_ERROR_KINDS)
             continue;

@@ -19,8 +19,11 @@ static const struct {
 #include "suppressions.def"
 };
 
-static const char *const kind_names[] = {
-    [GS_RULE_LEAK] = "leak", [GS_RULE_FREE] = "free", [GS_RULE_OVERRUN] = "overrun"};
+static const char *const kind_names[] = {[GS_RULE_LEAK] = "leak",
+                                         [GS_RULE_FREE] = "free",
+                                         [GS_RULE_OVERRUN] = "overrun",
+                                         [GS_RULE_ARG] = "arg"};
+static_assert(GS_ARRAY_LEN(kind_names) == GS_RULE_KINDS, "a name for each");
 
 const char *gs_rule_kind_name(enum gs_rule_kind kind)
 {
@@ -244,7 +247,7 @@ static const char *parse_rule(struct span line, struct gs_rule *rule,
             break;
     }
     if (rule->kind == GS_RULE_KINDS)
-        return "none of leak:PATTERN, free:PATTERN and overrun:PATTERN";
+        return "none of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN";
     *pattern = trim((struct span){colon + 1, line.end});
     const char *wrong = take_settings(rule, pattern);
     if (wrong)

@@ -1,7 +1,8 @@
 /*
- * suppress.h - rules for leaks and wrong frees that are known and not to be reported.
+ * suppress.h - rules for leaks, wrong frees and wrong uses that are known and not to be
+ * reported.
  *
- * The grammar is that of LeakSanitizer's files, with caps and one more kind of rule
+ * The grammar is that of LeakSanitizer's files, with caps and more kinds of rules
  * (docs/suppressions.md). The first rule that matches decides, in the order in which the
  * rules were added.
  *
@@ -18,7 +19,8 @@ struct gs_suppressions;
 enum gs_rule_kind {
     GS_RULE_LEAK,
     GS_RULE_FREE,
-    GS_RULE_OVERRUN, /* of memory, and writes after its free */
+    GS_RULE_OVERRUN, /* memory that was damaged: behind an allocation, or once freed */
+    GS_RULE_ARG,     /* wrong arguments of copies and sets */
     GS_RULE_KINDS
 };
 

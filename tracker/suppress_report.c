@@ -172,11 +172,10 @@ static void take_off(struct gs_report_data *data)
 /* Whose memory was written is known, and by whom is not. */
 static uint32_t rule_for_error(const struct judge *judge, const struct gs_error *error)
 {
-    bool written =
-        error->kind == GS_ERROR_OVERRUN || error->kind == GS_ERROR_WRITE_AFTER_FREE;
-
-    return find_rule(judge, written ? GS_RULE_OVERRUN : GS_RULE_FREE, error->device,
-                     written ? error->allocation.stack : error->freed.stack);
+    if (gs_error_is_damage(error))
+        return find_rule(judge, GS_RULE_OVERRUN, error->device, error->allocation.stack);
+    return find_rule(judge, gs_error_is_use(error) ? GS_RULE_ARG : GS_RULE_FREE,
+                     error->device, error->freed.stack);
 }
 
 static void judge_all(const struct judge *judge, struct gs_report_data *data)

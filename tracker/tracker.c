@@ -361,6 +361,12 @@ void gs_tracker_grow(struct gs_tracker *tracker, uint32_t id, uint64_t by)
     gs_shard_leave();
 }
 
+enum gs_status gs_tracker_look_up(struct gs_tracker *tracker, uint64_t addr,
+                                  struct gs_allocation *out)
+{
+    return tracker && gs_lookup_copy(tracker, addr, out) ? GS_OK : GS_ERR_NOT_FOUND;
+}
+
 struct find_arg {
     uint64_t addr;
     struct gs_allocation *out;

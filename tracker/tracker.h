@@ -76,10 +76,14 @@ struct gs_allocation {
 
 enum gs_error_kind {
     GS_ERROR_DOUBLE_FREE,
-    GS_ERROR_INVALID_FREE,    /* never allocated, or interior */
-    GS_ERROR_MISMATCHED_FREE, /* right address, wrong call */
-    GS_ERROR_OVERRUN,         /* bytes behind an allocation were written */
-    GS_ERROR_WRITE_AFTER_FREE,
+    GS_ERROR_INVALID_FREE,     /* never allocated, or interior */
+    GS_ERROR_MISMATCHED_FREE,  /* right address, wrong call */
+    GS_ERROR_DAMAGE_BEHIND,    /* bytes behind an allocation were written: gs_damage */
+    GS_ERROR_WRITE_AFTER_FREE, /* likewise, of one that is gone */
+    GS_ERROR_USE_AFTER_FREE,   /* from here on uses of memory: gs_bad_use */
+    GS_ERROR_OVERRUN,          /* begins in an allocation, or behind it, and leaves it */
+    GS_ERROR_UNDERRUN,         /* begins before an allocation, and reaches into it */
+    GS_ERROR_STRAY_USE,        /* of memory that is nobody's */
     GS_ERROR_KINDS
 };
 
@@ -255,7 +259,7 @@ void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device
 
 /* Memory that nobody was to write, and somebody has. */
 struct gs_damage {
-    enum gs_error_kind kind;         /* GS_ERROR_OVERRUN or _WRITE_AFTER_FREE */
+    enum gs_error_kind kind;         /* GS_ERROR_DAMAGE_BEHIND or _WRITE_AFTER_FREE */
     struct gs_allocation allocation; /* whose memory it is or was; addr is needed */
     struct gs_free_site freed;       /* of a write after free: by whom */
     uint64_t changed_bytes;          /* > 0 */
@@ -281,6 +285,49 @@ void gs_tracker_count_check(struct gs_tracker *tracker, enum gs_check_count whic
  * GS_ERR_NOT_FOUND. */
 enum gs_status gs_tracker_get(struct gs_tracker *tracker, uint32_t id,
                               struct gs_allocation *out) GS_MUST_USE;
+
+/* An allocation that is gone, as far as the history has it: no context and no stream. */
+struct gs_former {
+    struct gs_allocation allocation;
+    struct gs_free_site site;
+    bool lost; /* not freed: its context died */
+};
+
+/* A use of memory by a call that has no number of its own. */
+struct gs_bad_use {
+    enum gs_error_kind kind; /* GS_ERROR_USE_AFTER_FREE or a later one */
+    uint64_t addr, bytes;    /* of the use */
+    bool writes;
+    int device;
+    const char *call;     /* as the driver names it; copied, GS_CALL_NAME_MAX of it */
+    uint64_t time_ns;     /* filled in by the tracker if 0 */
+    uint32_t thread;      /* who uses it */
+    uint32_t stack;       /* 0 = none recorded */
+    uint64_t extent_addr; /* overrun, underrun: of the live allocation ... */
+    uint64_t extent_bytes;
+    struct gs_former former; /* use after free */
+};
+#define GS_CALL_NAME_MAX 40u
+
+/*
+ * A use that is wrong, as the caller has found. Of several from one place (the same kind,
+ * call and stack) the first is kept, and the others are counted with it. Finds who made
+ * the live allocation (a scan, for those that are kept).
+ */
+void gs_tracker_error_use(struct gs_tracker *tracker, const struct gs_bad_use *use);
+
+/* A copy of the live record that is to be removed by this very address. Takes a lock, and
+ * looks at no other record. GS_ERR_NOT_FOUND. */
+enum gs_status gs_tracker_look_up(struct gs_tracker *tracker, uint64_t addr,
+                                  struct gs_allocation *out) GS_MUST_USE;
+
+/* Whether a live allocation holds the address. A scan: 5 ns a record. */
+bool gs_tracker_holds(struct gs_tracker *tracker, uint64_t addr);
+
+/* What was gone last of all allocations that held the address, as far as the history goes
+ * back. Looks at all of it: some 10 us. GS_ERR_NOT_FOUND. */
+enum gs_status gs_tracker_former(struct gs_tracker *tracker, uint64_t addr,
+                                 struct gs_former *out) GS_MUST_USE;
 
 /* Errors seen so far. */
 uint64_t gs_tracker_error_count(struct gs_tracker *tracker);

@@ -128,14 +128,20 @@ static_assert(sizeof(struct gs_history_entry) == 64, "one cache line an entry");
 /* One error as kept for the report. */
 struct gs_error {
     enum gs_error_kind kind;
-    uint64_t addr;
     int device;
-    struct gs_free_site freed; /* the wrong free */
+    uint64_t addr;
+    struct gs_free_site freed; /* the wrong free, or use */
     char thread_name[16];      /* of the thread that did it; "" where unknown */
     bool has_allocation;       /* allocation is meaningful */
     bool has_first_free;       /* first_freed is meaningful */
     bool context_lost;         /* the allocation died with its context */
+    bool writes;               /* a use's: it was the destination */
     uint64_t offset;           /* > 0: bytes into the live allocation */
+    /* A use's: of so many bytes, by that call; later ones from the same place. Of its
+       allocation addr and bytes are meaningful in any case but a stray one's, its maker
+       where has_allocation says so. */
+    char call[GS_CALL_NAME_MAX]; /* "": freed.api */
+    uint64_t bytes, repeats;
     struct gs_allocation allocation;
     struct gs_free_site first_freed;
     uint64_t changed_bytes, first_changed; /* as in gs_damage; 0 of wrong frees */
@@ -433,13 +439,6 @@ static inline void gs_totals_move(struct gs_tracker *tracker, struct gs_shard *s
 /* --- history.c ------------------------------------------------------------------------
  */
 
-/* What the history knows of an address: no context and no stream. */
-struct gs_former {
-    struct gs_allocation allocation;
-    struct gs_free_site site;
-    bool lost; /* not freed: its context died */
-};
-
 /* The table, mapped by whoever comes first; NULL if off or out of memory. */
 struct gs_history_entry *gs_history_map(struct gs_tracker *tracker);
 bool gs_history_get(struct gs_tracker *tracker, uint64_t addr, struct gs_former *out);
@@ -525,6 +524,17 @@ static inline void gs_history_clear(struct gs_tracker *tracker, uint64_t addr)
 void gs_errors_keep(struct gs_tracker *tracker, struct gs_error *error);
 /* Whether the next one would be kept. */
 bool gs_errors_room(const struct gs_tracker *tracker);
+
+static inline bool gs_error_is_damage(const struct gs_error *error)
+{
+    return error->kind == GS_ERROR_DAMAGE_BEHIND ||
+           error->kind == GS_ERROR_WRITE_AFTER_FREE;
+}
+
+static inline bool gs_error_is_use(const struct gs_error *error)
+{
+    return error->kind >= GS_ERROR_USE_AFTER_FREE;
+}
 
 /* Copy the errors kept; `out` holds GS_ERRORS_KEPT. Returns how many there are. */
 size_t gs_errors_copy(struct gs_tracker *tracker, struct gs_error *out);

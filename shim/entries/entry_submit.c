@@ -5,9 +5,11 @@
  * declaration, which the compiler compares: arguments that travel on the stack are the
  * compiler's business on every machine. They look at no state of the library, so they
  * count while it is switched off, too, and inside other wrappers; that does no harm.
+ * Copies and sets have their arguments looked at first, where that is asked for (args.h).
  *
  * Owns:  nothing.   Lock: none.
  */
+#include "args.h"
 #include "async_heaps.h"
 #include "linger.h"
 #include "real.h"
@@ -106,8 +108,10 @@ static inline __attribute__((always_inline)) bool names_device(const char *symbo
 /* ---- the wrappers -------------------------------------------------------------------
  */
 
+/* What looks at the arguments stands apart, so that those who do not ask for it pay for
+   one branch. Not used, and not there, for calls that have no row (args_rows.h). */
 #define GS_SUBMIT(symbol, name, since, stream, where, params, args)                      \
-    GS_EXPORT CUresult symbol params                                                     \
+    static inline __attribute__((always_inline)) CUresult submit_##symbol params         \
     {                                                                                    \
         if (!is_counted(#symbol)) {                                                      \
             return gs_real()->symbol args;                                               \
@@ -127,6 +131,19 @@ static inline __attribute__((always_inline)) bool names_device(const char *symbo
         gs_linger(true);                                                                 \
         gs_submission_end(own);                                                          \
         return result;                                                                   \
+    }                                                                                    \
+    static __attribute__((cold, noinline, unused)) CUresult look_at_##symbol params      \
+    {                                                                                    \
+        const char *const call = name;                                                   \
+        GS_ARGS_LOOK(symbol);                                                            \
+        return submit_##symbol args;                                                     \
+    }                                                                                    \
+    GS_EXPORT CUresult symbol params                                                     \
+    {                                                                                    \
+        if (GS_ARGS_HAS(symbol) && gs_args_on()) {                                       \
+            return look_at_##symbol args;                                                \
+        }                                                                                \
+        return submit_##symbol args;                                                     \
     }
 #include "submit.def"
 #undef GS_SUBMIT

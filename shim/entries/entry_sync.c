@@ -20,6 +20,7 @@
  * Owns:  nothing.   Lock: none.
  * Source: CUDA Driver API, API synchronization behavior, Stream synchronization behavior
  */
+#include "args.h"
 #include "async_heaps.h"
 #include "free_lazy.h"
 #include "host_pools.h"
@@ -222,6 +223,10 @@ GS_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 
 GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
+    const char *const call = "cuMemcpyDtoH";
+    if (gs_args_on()) {
+        GS_ARGS_LOOK(cuMemcpyDtoH_v2);
+    }
     struct gs_submissions *own = gs_submission_begin(0);
     struct watch watch = watch_begin(NULL, true, 1);
     if (!legacy_is_all(&watch) && !gs_mutant(GS_MUTANT_copy_marks_all)) {

@@ -1,8 +1,8 @@
 /*
- * launches.c - kernel launches alone.   launches COUNT
+ * launches.c - kernel launches alone, or sets or copies.   launches COUNT [sets|copies]
  *
  * Proves nothing by itself: two runs of different COUNT under an instruction counter give
- * the cost of one launch.
+ * the cost of one of them.
  */
 #include "launch.h"
 
@@ -11,6 +11,8 @@
 int main(int argc, char **argv)
 {
     long count = argc > 1 ? atol(argv[1]) : 100;
+    const char *what = argc > 2 ? argv[2] : "launches";
+    static const uint32_t words[COUNT];
     struct app_kernels kernels;
     gpu_stream stream;
     gpu_ptr block;
@@ -19,13 +21,19 @@ int main(int argc, char **argv)
     app_kernels_load(&kernels);
     APP_OK(gpu_stream_create(&stream));
     APP_OK(gpu_malloc(&block, COUNT * 4));
-    for (long i = 0; i < count; i++)
-        app_fill(&kernels, block, COUNT, 1, stream);
+    for (long i = 0; i < count; i++) {
+        if (strcmp(what, "sets") == 0)
+            APP_OK(gpu_set(block, 1, COUNT * 4));
+        else if (strcmp(what, "copies") == 0)
+            APP_OK(gpu_put(block, words, sizeof words));
+        else
+            app_fill(&kernels, block, COUNT, 1, stream);
+    }
     APP_OK(gpu_sync());
     APP_OK(gpu_free(block));
     APP_OK(gpu_stream_destroy(stream));
     app_kernels_unload(&kernels);
     app_gpu_stop();
-    printf("launches: %ld\n", count);
+    printf("%s: %ld\n", what, count);
     return 0;
 }

@@ -130,6 +130,14 @@ bool diff_all_quiet(struct diff_world *world)
     return true;
 }
 
+bool diff_lost(struct diff_world *world)
+{
+    for (unsigned i = 0; i < LINES; i++)
+        if (world->lost[i] > world->host[i])
+            return true;
+    return false;
+}
+
 void diff_recorded(struct diff_world *world, struct diff_slot *event, int line)
 {
     memset(event->cover, 0, sizeof(diff_clock));

@@ -171,6 +171,8 @@ size_t diff_size(int64_t argument)
 
 bool diff_context_free_to_end(struct diff_world *world, unsigned ctx)
 {
+    if (diff_lost(world))
+        return false;
     for (unsigned i = 0; i < DIFF_SLOTS; i++)
         if (world->memory[i].state != DIFF_NEVER && world->memory[i].ctx == ctx &&
             !diff_ordered_but(world, &world->memory[i], ctx))

@@ -341,6 +341,16 @@ void diff_do_graph_count(struct diff_call *call)
     diff_say(call, " nodes=%zu roots=%zu", nodes, roots);
 }
 
+/* With a graph goes its memory, and others may have the address. */
+static bool graph_lives(struct diff_call *call, const struct diff_memory *memory)
+{
+    for (unsigned i = 0; i < DIFF_SLOTS; i++)
+        if (call->world->slots[DIFF_GRAPH][i].state == DIFF_LIVE &&
+            call->world->graphs[i].number == memory->source)
+            return true;
+    return false;
+}
+
 /* Memory of a launched graph, freed in a stream's order or at once. */
 void diff_do_node_release(struct diff_call *call)
 {
@@ -350,7 +360,8 @@ void diff_do_node_release(struct diff_call *call)
     CUresult code;
 
     if (memory->state != DIFF_LIVE || memory->process != call->op->process ||
-        memory->kind != 'n' || !diff_ordered(call->world, memory, -1)) {
+        memory->kind != 'n' || !graph_lives(call, memory) ||
+        !diff_ordered(call->world, memory, -1)) {
         diff_skip(call, "race");
         return;
     }

@@ -158,7 +158,7 @@ static bool on_its_way(struct diff_call *call)
         if (call->world->memory[i].state == DIFF_GONE &&
             !diff_ordered(call->world, &call->world->memory[i], -1))
             return true;
-    return false;
+    return diff_lost(call->world);
 }
 
 /* May it be a graph's, which has it again with the next launch? */
@@ -214,6 +214,9 @@ void diff_memory_made(struct diff_call *call, struct diff_memory *memory, char k
             other->at < at + bytes)
             diff_say(call, " overlaps=m%u", i);
     }
+    for (unsigned i = 0; i < LINES; i++)
+        if (call->world->lost[i] < memory->pending[i])
+            call->world->lost[i] = memory->pending[i];
     memset(memory, 0, sizeof(*memory));
     memory->state = DIFF_LIVE;
     memory->process = call->op->process;

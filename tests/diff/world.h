@@ -88,6 +88,7 @@ struct diff_world {
     diff_clock base;                  /* what a line had when its stream was made */
     diff_clock seen[LINES];           /* what a line is behind */
     diff_clock host;                  /* seen complete by the host */
+    diff_clock lost;                  /* accesses to freed memory whose slot was reused */
     bool lean, captures, pools, ends; /* of the list */
     uint32_t touched;                 /* memory used by what is being captured */
     uint32_t lives[DIFF_SLOTS];       /* of it, when it was first used */
@@ -173,6 +174,8 @@ void diff_host_waited(struct diff_world *world, int line);
 void diff_host_waited_context(struct diff_world *world, unsigned ctx);
 void diff_line_made(struct diff_world *world, int line);
 bool diff_line_quiet(struct diff_world *world, int line);
+/* Is freed memory, which no slot has any more, perhaps in use? */
+bool diff_lost(struct diff_world *world);
 bool diff_all_quiet(struct diff_world *world);
 void diff_recorded(struct diff_world *world, struct diff_slot *event, int line);
 void diff_behind(struct diff_world *world, int line, const struct diff_slot *event);

@@ -184,6 +184,31 @@ Test(find, names_the_block_around_any_address)
     bed_fini(&bed);
 }
 
+/* What a block is between a free and the next tenant. */
+Test(find, tells_a_block_that_is_leaving)
+{
+    struct bed bed;
+    struct gs_range range;
+    struct gs_block *block;
+    uint64_t addr;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    addr = bed_alloc(&bed, 4096);
+    cr_assert_eq(gs_pool_find(bed.pool, addr, &range), GS_OK);
+    cr_expect(range.live && !range.claimed && !range.pending);
+    cr_expect_eq(range.heap, bed.heap);
+    cr_assert_eq(gs_pool_claim(bed.pool, addr, &block), GS_OK);
+    cr_assert_eq(gs_pool_find(bed.pool, addr + 4095, &range), GS_OK);
+    cr_expect(!range.live && range.claimed && !range.pending);
+    gs_block_park_fenced(block, 0);
+    cr_assert_eq(gs_pool_find(bed.pool, addr + 4095, &range), GS_OK);
+    cr_expect(!range.live && !range.claimed && range.pending);
+    gs_heap_retire(bed.heap, gs_heap_retire_begin(bed.heap));
+    cr_assert_eq(gs_pool_find(bed.pool, addr, &range), GS_OK);
+    cr_expect(!range.live && !range.claimed && !range.pending);
+    bed_fini(&bed);
+}
+
 Test(retain, keeps_a_shared_segment_from_new_tenants)
 {
     struct bed bed;

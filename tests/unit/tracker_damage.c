@@ -33,7 +33,7 @@ static struct setting begin(void)
 
 static void overrun(struct setting *setting)
 {
-    struct gs_damage damage = {.kind = GS_ERROR_OVERRUN,
+    struct gs_damage damage = {.kind = GS_ERROR_DAMAGE_BEHIND,
                                .allocation = setting->block,
                                .changed_bytes = 12,
                                .first = 64 * GS_KIB};
@@ -103,14 +103,15 @@ Test(damage, a_write_after_free_names_who_freed_it)
 
     gs_tracker_error_damage(setting.tracker, &damage, &setting.found);
     expect_report(
-        &setting,
-        HEAD "\n"
-             "ERROR 1: write after free to 0x7f1244000000 (64.0 KiB, GPU 0, cudaMalloc): "
-             "1 byte changed, first at +128\n"
-             "  found by cudaMalloc at 20s by thread 7\n"
-             "    #0 run                           app+0x210\n"
-             "    #1 main                          app.c:12\n"
-             "  freed at 10s by thread 8 (no call stack recorded)\n" MADE SUMMARY);
+        &setting, HEAD
+        "\n"
+        "ERROR 1: write after free to 0x7f1244000000 (64.0 KiB, GPU 0, cudaMalloc): "
+        "1 byte changed, first at +128\n"
+        "  found by cudaMalloc at 20s by thread 7\n"
+        "    #0 run                           app+0x210\n"
+        "    #1 main                          app.c:12\n"
+        "  freed at 10s by thread 8 (no call stack recorded: GPUSHIM_STACK_FREE)\n" MADE
+            SUMMARY);
 }
 
 Test(damage, is_suppressed_by_whose_memory_it_is)

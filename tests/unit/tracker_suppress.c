@@ -117,8 +117,8 @@ Test(suppress, a_malformed_line_is_told_and_skipped)
 
     cr_expect_str_eq(
         problems.text,
-        "2: none of leak:PATTERN, free:PATTERN and overrun:PATTERN\n"
-        "3: none of leak:PATTERN, free:PATTERN and overrun:PATTERN\n"
+        "2: none of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN\n"
+        "3: none of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN\n"
         "4: no pattern\n"
         "5: no pattern\n"
         "6: max_count is not a whole number\n"

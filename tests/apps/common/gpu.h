@@ -49,7 +49,10 @@ typedef struct cudaMemAllocNodeParams gpu_alloc_params;
     cudaMemcpyAsync((d), (s), (n), cudaMemcpyHostToDevice, (st))
 #define gpu_get_async(d, s, n, st)                                                       \
     cudaMemcpyAsync((d), (s), (n), cudaMemcpyDeviceToHost, (st))
-#define gpu_set(dst, byte, n)    cudaMemset((dst), (byte), (n))
+#define gpu_set(dst, byte, n) cudaMemset((dst), (byte), (n))
+#define gpu_move(dst, src, n) cudaMemcpy((dst), (src), (n), cudaMemcpyDefault)
+#define gpu_set_rows(dst, pitch, byte, width, rows)                                      \
+    cudaMemset2D((dst), (pitch), (byte), (width), (rows))
 #define gpu_sync()               cudaDeviceSynchronize()
 #define gpu_stream_create(out)   cudaStreamCreateWithFlags((out), cudaStreamNonBlocking)
 #define gpu_stream_destroy(s)    cudaStreamDestroy(s)
@@ -106,6 +109,9 @@ typedef CUDA_MEM_ALLOC_NODE_PARAMS gpu_alloc_params;
 #define gpu_put_async(d, s, n, st)  CU(cuMemcpyHtoDAsync)((d), (s), (n), (st))
 #define gpu_get_async(d, s, n, st)  CU(cuMemcpyDtoHAsync)((d), (s), (n), (st))
 #define gpu_set(dst, byte, n)       CU(cuMemsetD8)((dst), (byte), (n))
+#define gpu_move(dst, src, n)       CU(cuMemcpy)(gpu_address(dst), gpu_address(src), (n))
+#define gpu_set_rows(dst, pitch, byte, width, rows)                                      \
+    CU(cuMemsetD2D8)((dst), (pitch), (byte), (width), (rows))
 #define gpu_sync()                  CU(cuCtxSynchronize)()
 #define gpu_stream_create(out)      CU(cuStreamCreate)((out), CU_STREAM_NON_BLOCKING)
 #define gpu_stream_destroy(s)       CU(cuStreamDestroy)(s)

@@ -96,6 +96,21 @@ launch_case() {
 add_case "cost of a launch" launch_case linked
 add_case "cost of a launch found by cuGetProcAddress" launch_case proc
 
+# A set or a copy, and what it costs to have its arguments looked at.
+# arguments_case ROW WHAT [VARIABLE...]
+arguments_case() {
+  local row=$1 what=$2 program=$apps/launches_linked few=200 many=1200
+
+  shift 2
+  unsanitized
+  counted few LD_PRELOAD="$shim" "$@" -- "$program" "$few" "$what"
+  counted many LD_PRELOAD="$shim" "$@" -- "$program" "$many" "$what"
+  expect_within "$row" $((($(<many.ours) - $(<few.ours)) / (many - few)))
+}
+add_case "cost of a set" arguments_case set sets
+add_case "cost of a checked set" arguments_case set_checked sets GPUSHIM_CHECK_ARGS=on
+add_case "cost of a checked copy" arguments_case copy_checked copies GPUSHIM_CHECK_ARGS=on
+
 # What the launch of a graph passes through.
 # graph_launch_case ROW KIND
 graph_launch_case() {

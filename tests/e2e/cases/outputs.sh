@@ -88,6 +88,7 @@ outputs_errors_case() {
   expect_equal "errors" "$(grep -cE '^==[0-9]+== ERROR ' shim.err)" \
     "$(json_get r summary errors)"
   expect_equal "the first" '"double free"' "$(json_get r errors 0 error)"
+  expect_equal "its use" null "$(json_get r errors 0 use)"
   expect_equal "its line" "$(sed -nE '0,/#0 free_twice/s/.*badfree[.]c:([0-9]+)$/\1/p' shim.err |
     head -n 1)" "$(json_get r frames "$(json_get r errors 0 stack 0)" line)"
 }

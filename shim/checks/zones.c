@@ -163,7 +163,7 @@ static void tell(struct gs_state *state, const struct gs_zone *zone,
                  const struct gs_allocation *was, const struct gs_changed *changed,
                  uint16_t api)
 {
-    struct gs_damage damage = {.kind = zone->live ? GS_ERROR_OVERRUN
+    struct gs_damage damage = {.kind = zone->live ? GS_ERROR_DAMAGE_BEHIND
                                                   : GS_ERROR_WRITE_AFTER_FREE,
                                .allocation = was ? *was : zone->was,
                                .freed = zone->freed,

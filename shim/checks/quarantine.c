@@ -51,7 +51,7 @@ static void append(struct held *held)
 static struct held *take_oldest(size_t limit)
 {
     struct held *list = all.first, **end = &list;
-    while (all.bytes > limit) {
+    while (all.first && all.bytes > limit) {
         all.bytes -= all.first->bytes;
         end = &all.first->next;
         all.first = all.first->next;

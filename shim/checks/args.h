@@ -1,0 +1,93 @@
+/*
+ * args.h - GPUSHIM_CHECK_ARGS: the memory that copies and sets are given, compared with
+ * what is known of it before the driver is called.
+ *
+ * What is found is told to the tracker; the call goes on as it is in any case. Where it
+ * is off, a copy or a set pays for one branch, and nothing else does.
+ *
+ * Lock: none of its own; all of it may be called from any thread, also while a stream
+ * captures: then no question is put to the driver.   Design: docs/checks-args.md
+ */
+#ifndef GS_ARGS_H
+#define GS_ARGS_H
+
+#include "args_rows.h"
+#include "cuda_names.h"
+#include "gs_base.h"
+
+struct gs_state;
+
+/* Whether copies and sets are looked at. Set at start-up; atomic. */
+extern bool gs_args_checked __attribute__((visibility("hidden")));
+
+/* At start, once there is a tracker or not. Says so where nothing can be told. */
+void gs_args_start(const struct gs_state *state);
+/* In a forked child. */
+void gs_args_reset(void);
+
+/* Which side of a copy is said to be host memory: it is compared with what is pinned and
+ * pooled, and not asked after. */
+enum gs_args_host { GS_ARGS_NO_HOST, GS_ARGS_HOST_DST, GS_ARGS_HOST_SRC };
+
+/* Each is given the call's name, and what it is about to do. */
+void gs_args_copy(const char *call, uint64_t dst, uint64_t src, size_t bytes,
+                  enum gs_args_host host);
+/* The other side is an array. */
+void gs_args_write(const char *call, uint64_t dst, size_t bytes);
+void gs_args_read(const char *call, uint64_t src, size_t bytes);
+void gs_args_write_rows(const char *call, CUdeviceptr dst, size_t pitch, size_t width,
+                        size_t rows);
+void gs_args_copy_2d(const char *call, const CUDA_MEMCPY2D *copy);
+void gs_args_copy_3d(const char *call, const CUDA_MEMCPY3D *copy);
+void gs_args_copy_3d_peer(const char *call, const CUDA_MEMCPY3D_PEER *copy);
+void gs_args_copy_batch(const char *call, const CUdeviceptr *dsts,
+                        const CUdeviceptr *srcs, const size_t *sizes, size_t count);
+
+/* The bytes of that many units; 0, which nobody looks at, where the driver refuses it. */
+static inline size_t gs_args_times(size_t unit, size_t count)
+{
+    size_t bytes;
+    return __builtin_mul_overflow(unit, count, &bytes) ? 0 : bytes;
+}
+
+static inline bool gs_args_on(void)
+{
+    return GS_UNLIKELY(__atomic_load_n(&gs_args_checked, __ATOMIC_RELAXED));
+}
+
+/* ---- a row's shape -------------------------------------------------------------------
+ *
+ * `call` is the name that the wrapper has for itself.
+ */
+
+#define GS_ARGS_ADDRESS(pointer) (uint64_t)(uintptr_t)(pointer)
+
+#define GS_ARGS_COPY(dst, src, bytes) gs_args_copy(call, dst, src, bytes, GS_ARGS_NO_HOST)
+#define GS_ARGS_FROM_HOST(dst, src, bytes)                                               \
+    gs_args_copy(call, dst, GS_ARGS_ADDRESS(src), bytes, GS_ARGS_HOST_SRC)
+#define GS_ARGS_TO_HOST(dst, src, bytes)                                                 \
+    gs_args_copy(call, GS_ARGS_ADDRESS(dst), src, bytes, GS_ARGS_HOST_DST)
+#define GS_ARGS_WRITE(dst, bytes)     gs_args_write(call, dst, bytes)
+#define GS_ARGS_READ(src, bytes)      gs_args_read(call, src, bytes)
+#define GS_ARGS_SET(dst, unit, count) gs_args_write(call, dst, gs_args_times(unit, count))
+#define GS_ARGS_SET_ROWS(dst, pitch, unit, width, rows)                                  \
+    gs_args_write_rows(call, dst, pitch, gs_args_times(unit, width), rows)
+#define GS_ARGS_BOX_2D(copy)      gs_args_copy_2d(call, copy)
+#define GS_ARGS_BOX_3D(copy)      gs_args_copy_3d(call, copy)
+#define GS_ARGS_BOX_3D_PEER(copy) gs_args_copy_3d_peer(call, copy)
+#define GS_ARGS_BATCH(dsts, srcs, sizes, count)                                          \
+    gs_args_copy_batch(call, dsts, srcs, sizes, count)
+#define GS_ARGS_NOTHING() (void)call
+
+/*
+ * GS_ARGS_LOOK is the row of a call, carried out; GS_ARGS_HAS whether it has one. A row
+ * begins with a comma: where there is none, what stands third moves up.
+ */
+#define GS_ARGS_LOOK(symbol)               GS_ARGS_SHAPE(GS_ARGS_OF_##symbol, NOTHING(), )
+#define GS_ARGS_SHAPE(...)                 GS_ARGS_SECOND(__VA_ARGS__)
+#define GS_ARGS_SECOND(none, shape, ...)   GS_ARGS_##shape
+#define GS_ARGS_HAS(symbol)                GS_ARGS_COUNT(GS_ARGS_OF_##symbol, true, false, )
+#define GS_ARGS_COUNT(...)                 GS_ARGS_THIRD(__VA_ARGS__)
+#define GS_ARGS_THIRD(none, row, has, ...) has
+
+#endif
