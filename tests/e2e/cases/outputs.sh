@@ -163,7 +163,10 @@ for way in $(ways_of leaky); do
   add_case "outputs collapsed $way" outputs_collapsed_case "$way"
 done
 
+# The program as such, or as Debian's libdevel-nytprof-perl has it.
 outputs_flamegraph_case() {
+  local PATH=$PATH:/usr/share/perl5/Devel/NYTProf
+
   need flamegraph.pl
   preloaded shim GPUSHIM_OUTPUT=collapsed GPUSHIM_OUTPUT_FILE=stacks -- "$apps/leaky_static"
   flamegraph.pl --countname=bytes stacks >graph.svg 2>complaints || fail "flamegraph.pl failed"
