@@ -71,13 +71,13 @@ static inline struct gs_block *split(struct gs_heap *heap, struct gs_block *bloc
     return rest;
 }
 
-struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
-                               const struct gs_request *request)
+/* An occupied block of `units` out of the hole; what it is for is yet to be said. */
+static inline struct gs_block *cut_out(struct gs_heap *heap, struct gs_block *hole,
+                                       uint32_t units)
 {
     struct gs_segment *segment = hole->segment;
     struct gs_block *block = hole;
-    uint32_t head =
-        request->units < GS_ALIGNED_UNITS ? 0 : -hole->offset & (GS_ALIGNED_UNITS - 1);
+    uint32_t head = units < GS_ALIGNED_UNITS ? 0 : -hole->offset & (GS_ALIGNED_UNITS - 1);
 
     gs_hole_drop(heap, hole);
     if (segment->occupied++ == 0) {
@@ -88,12 +88,33 @@ struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
         block = split(heap, hole, head);
         gs_hole_put(heap, hole);
     }
-    if (block->units > request->units)
-        gs_hole_put(heap, split(heap, block, request->units));
+    if (block->units > units)
+        gs_hole_put(heap, split(heap, block, units));
     gs_starts_put(&heap->starts, block);
-    gs_block_tenant(block, request->bytes);
-    gs_block_begin(block);
     *gs_units_in(heap, segment) += block->units;
+    return block;
+}
+
+struct gs_block *gs_heap_cut(struct gs_heap *heap, uint32_t units)
+{
+    struct gs_block *block =
+        gs_heap_usable(heap) ? gs_bins_fit(&heap->pool->blocks, heap->bins, units) : NULL;
+
+    /* An idle segment stays so: it could be given back. */
+    if (!block || !block->segment->occupied || gs_heap_stock(heap) != GS_OK)
+        return NULL;
+    block = cut_out(heap, block, units);
+    gs_block_begin(block, GS_BLOCK_CACHED);
+    return block;
+}
+
+struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
+                               const struct gs_request *request)
+{
+    struct gs_block *block = cut_out(heap, hole, request->units);
+
+    gs_block_tenant(block, request->bytes);
+    gs_block_begin(block, GS_BLOCK_LIVE);
     heap->stats.live_bytes += request->bytes;
     heap->stats.used_bytes += block->units * GS_BLOCK_BYTES;
     heap->stats.asked_bytes += request->bytes;
@@ -110,7 +131,7 @@ void gs_heap_occupy(struct gs_heap *heap, struct gs_block *block,
     segment->occupied = 1;
     gs_slack_begin(heap, segment, request->rounded);
     gs_block_tenant(block, request->bytes);
-    gs_block_begin(block);
+    gs_block_begin(block, GS_BLOCK_LIVE);
     heap->stats.live_bytes += request->bytes;
     heap->stats.used_bytes += segment->bytes;
     heap->stats.asked_bytes += request->bytes;

@@ -20,6 +20,7 @@
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -153,7 +154,7 @@ void gs_front_settle(struct gs_front *front, struct gs_heap *heap)
     stats->given_bytes += counts->given_bytes;
     stats->stream_hits += counts->from_stream;
     stats->global_hits += counts->from_global;
-    stats->front_hits += counts->allocs - counts->from_stream - counts->from_global;
+    stats->front_hits += gs_front_hits(counts);
     stats->live_bytes += counts->asked_bytes - counts->asked_back_bytes;
     stats->used_bytes += counts->given_bytes - counts->given_back_bytes;
     gs_lock_drop(&heap->lock);
@@ -253,6 +254,7 @@ static bool bind(struct gs_front *front, struct gs_heap *heap,
         for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
             front->stacks[i] = (struct gs_stack){.limit = gs_keep_limit(i)};
         front->wide = (struct gs_wide){0};
+        memset(front->batches, 0, sizeof(front->batches));
         front->bytes = 0;
         front->stream = NULL;
         atomic_store(&front->wanted, 1); /* as the others: they may stay closed */

@@ -93,14 +93,14 @@ static inline void gs_block_become(struct gs_block *block, enum gs_block_state s
                           memory_order_release);
 }
 
-/* A stretch of a segment becomes a live block: a claim that looked at the record before
- * must fail. */
-static inline void gs_block_begin(struct gs_block *block)
+/* A stretch of a segment becomes a block, live or cached: a claim that looked at the
+ * record before must fail. */
+static inline void gs_block_begin(struct gs_block *block, enum gs_block_state state)
 {
     uint32_t word = atomic_load_explicit(&block->word, memory_order_relaxed);
 
     word = (word & ~GS_BLOCK_STATE_MASK) + GS_BLOCK_TURN;
-    atomic_store_explicit(&block->word, word | GS_BLOCK_LIVE, memory_order_release);
+    atomic_store_explicit(&block->word, word | state, memory_order_release);
 }
 
 /* Of a live block, by whoever comes first. */
@@ -357,6 +357,9 @@ enum gs_status gs_heap_try_loosely(struct gs_heap *heap, const struct gs_request
 /* Cut `request` from the hole; the stocks are filled. */
 struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
                                const struct gs_request *request);
+/* Cut a block of `units` from the best hole there is, not for a tenant: it is cached.
+ * NULL: there is none beside tenants, or no memory for its records. */
+struct gs_block *gs_heap_cut(struct gs_heap *heap, uint32_t units);
 /* Make the one block of a large segment live. */
 void gs_heap_occupy(struct gs_heap *heap, struct gs_block *block,
                     const struct gs_request *request);

@@ -9,6 +9,8 @@
  * Lock: who is inside a front, or excludes, may touch the fronts; the stream caches and
  * the global classes have a lock each, taken inside.   Design: docs/pool.md, "Levels"
  */
+#include <string.h>
+
 #include "heap.h"
 
 /* Blocks of a class of several sizes that are looked at for one that fits. */
@@ -434,6 +436,26 @@ static struct gs_block *keep_rest(struct gs_front *front, struct gs_stack *stack
     return block;
 }
 
+/* No level has a block of the class. Of those that came from the segments the last time
+ * none is left in the front: so twice as many come now, `most` at most. */
+static void cut_batch(struct gs_front *front, struct gs_heap *heap, uint32_t units,
+                      uint32_t most, struct chain *chain)
+{
+    uint8_t *batch = &front->batches[gs_class_of(units)];
+    struct gs_block *block;
+
+    *batch = (uint8_t)(*batch * 2 < most ? *batch * 2 : most);
+    if (*batch < 2) {
+        *batch = 1; /* comes the plain way */
+        return;
+    }
+    gs_lock_take(&heap->lock);
+    while (chain->count < *batch && (block = gs_heap_cut(heap, units)))
+        chain_add(chain, block);
+    gs_lock_drop(&heap->lock);
+    front->counts.from_segments += chain->count > 0;
+}
+
 struct gs_block *gs_levels_take(struct gs_front *front, struct gs_heap *heap,
                                 uint32_t units)
 {
@@ -468,6 +490,10 @@ struct gs_block *gs_levels_take(struct gs_front *front, struct gs_heap *heap,
         shelf_fetch(&shelf, units, most, &chain);
         front->counts.from_global += chain.count > 0;
     }
+    /* On a full device each hole counts. */
+    if (!chain.count &&
+        !atomic_load_explicit(&gs_room_of(heap)->refused, memory_order_relaxed))
+        cut_batch(front, heap, units, most, &chain);
     return chain.count ? keep_rest(front, stack, &chain) : NULL;
 }
 
@@ -538,6 +564,7 @@ static void gather(struct gs_levels *levels, struct chain *chain)
             stack->count = 0;
         }
         front->bytes = 0;
+        memset(front->batches, 0, sizeof(front->batches));
         gather_whole(front, chain);
     }
     for (unsigned i = 0; i < GS_CLASS_EXACT && atomic_load(&levels->global_bytes); i++) {
@@ -637,7 +664,7 @@ void gs_levels_sum(struct gs_heap *heap, struct gs_pool_stats *sum)
         sum->used_bytes += counts->given_bytes - counts->given_back_bytes;
         sum->stream_hits += counts->from_stream;
         sum->global_hits += counts->from_global;
-        sum->front_hits += counts->allocs - counts->from_stream - counts->from_global;
+        sum->front_hits += gs_front_hits(counts);
         sum->front_bytes += front->bytes;
         for (unsigned i = 0; i < GS_WHOLE_COUNT; i++)
             sum->front_bytes +=

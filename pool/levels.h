@@ -86,14 +86,22 @@ struct gs_front_counts {
     uint64_t asked_bytes, asked_back_bytes; /* handed out, and parked again */
     uint64_t given_bytes, given_back_bytes;
     uint64_t from_stream, from_global;          /* of allocs */
+    uint64_t from_segments;                     /* likewise, with a batch */
     uint64_t whole_hits[GS_POOL_LARGE_CLASSES]; /* of allocs: whole segments, by class */
 };
+
+/* Of the allocations that a front counted, those that it served itself. */
+static inline uint64_t gs_front_hits(const struct gs_front_counts *counts)
+{
+    return counts->allocs - counts->from_stream - counts->from_global -
+           counts->from_segments;
+}
 
 /* All fields but the next three belong to whoever is inside: the owner, or who holds
  * levels->lock and has seen the owner outside. */
 struct gs_front {
     /* Fronts begin a page, and the first lines of all pages share a set of the cache. */
-    uint8_t unused[64 * 9];
+    uint8_t unused[64 * 8];
     _Atomic uint32_t busy;          /* the owner is inside */
     _Atomic uint32_t wanted;        /* the owner has to stay outside */
     _Atomic(struct gs_heap *) heap; /* NULL: bound to none */
@@ -108,6 +116,8 @@ struct gs_front {
     struct gs_front *next;   /* of the same thread, or spare */
     unsigned hand;           /* the class that gives way next */
     struct gs_wide wide;
+    uint8_t
+        batches[GS_CLASS_EXACT]; /* blocks that came from the segments last, at once */
     struct gs_stack stacks[GS_CLASS_COUNT];
 } __attribute__((aligned(64)));
 
@@ -151,7 +161,8 @@ void gs_levels_destroy(struct gs_levels *levels);
 
 /*
  * A block of `units` from the caller's front or a level below; what comes from below
- * brings a batch along. NULL if no level has one. The caller is inside the front.
+ * brings a batch along, and so do the segments for a class that was asked for again and
+ * again. NULL if there is none so. The caller is inside the front.
  */
 struct gs_block *gs_levels_take(struct gs_front *front, struct gs_heap *heap,
                                 uint32_t units);

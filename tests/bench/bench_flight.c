@@ -2,12 +2,13 @@
  * bench_flight.c - the mode `flight`: a free and an allocation while a kernel runs.
  *
  * Each round launches a kernel of SPIN_NS in a non-blocking stream, frees a block that
- * the kernel does not touch, gets one of the same size, and waits for the kernel. The
- * line:
+ * the kernel does not touch, then NEXT more, gets as many of the same size, and waits for
+ * the kernel. The line:
  *
- *   flight allocator free alloc kernel        nanoseconds, medians
+ *   flight allocator free alloc kernel next   nanoseconds, medians; next: a free of NEXT
  *
- * A free that takes nearly as long as the kernel has waited for it. The driver is found
+ * A free that takes nearly as long as the kernel has waited for it; it comes after a long
+ * wait, so the caches are cold, those behind it find them warm. The driver is found
  * at run time, as most of the programs this is part of are linked with the runtime alone.
  *
  * Owns: the driver's functions and what they made, immutable after open_driver.
@@ -27,6 +28,7 @@
 #define BYTES   (64 * GS_KIB)
 #define MOST    1000
 #define WARM    3
+#define NEXT    31
 
 static struct {
     __typeof__(cuModuleLoadData) *load;
@@ -85,33 +87,41 @@ static double median(double *list, size_t count)
 
 int bench_run_flight(const struct bench_allocator *allocator, unsigned long rounds)
 {
-    static double frees[MOST], allocs[MOST], kernels[MOST]; /* large */
-    uint64_t spin_ns = SPIN_NS, block = 0;
+    static double frees[MOST], nexts[MOST], allocs[MOST], kernels[MOST]; /* large */
+    uint64_t spin_ns = SPIN_NS, blocks[1 + NEXT];
     void *params[] = {&spin_ns};
 
     if (rounds > MOST)
         rounds = MOST;
     bench_check(allocator->start(), "the start", allocator);
     open_driver(allocator);
-    bench_check(allocator->alloc(&block, BYTES), "an allocation", allocator);
+    for (size_t j = 0; j <= NEXT; j++)
+        bench_check(allocator->alloc(&blocks[j], BYTES), "an allocation", allocator);
     for (unsigned long i = 0; i < rounds + WARM; i++) {
         unsigned long at = i < WARM ? 0 : i - WARM;
-        double begin = bench_now_ns(), freed, got;
+        double begin = bench_now_ns(), freed, next, got;
 
         bench_check((int)driver.launch(driver.spin, 1, 1, 1, 1, 1, 1, 0, driver.stream,
                                        params, NULL),
                     "a launch", allocator);
         freed = bench_now_ns();
-        bench_check(allocator->release(block, BYTES), "a free", allocator);
+        bench_check(allocator->release(blocks[0], BYTES), "a free", allocator);
+        next = bench_now_ns();
+        frees[at] = next - freed;
+        for (size_t j = 1; j <= NEXT; j++)
+            bench_check(allocator->release(blocks[j], BYTES), "a free", allocator);
         got = bench_now_ns();
-        frees[at] = got - freed;
-        bench_check(allocator->alloc(&block, BYTES), "an allocation", allocator);
+        nexts[at] = (got - next) / NEXT;
+        bench_check(allocator->alloc(&blocks[0], BYTES), "an allocation", allocator);
         allocs[at] = bench_now_ns() - got;
+        for (size_t j = 1; j <= NEXT; j++)
+            bench_check(allocator->alloc(&blocks[j], BYTES), "an allocation", allocator);
         bench_check((int)driver.wait(driver.stream), "a wait", allocator);
         kernels[at] = bench_now_ns() - begin;
     }
-    bench_check(allocator->release(block, BYTES), "a free", allocator);
-    printf("flight %s %.1f %.1f %.1f\n", allocator->name, median(frees, rounds),
-           median(allocs, rounds), median(kernels, rounds));
+    for (size_t j = 0; j <= NEXT; j++)
+        bench_check(allocator->release(blocks[j], BYTES), "a free", allocator);
+    printf("flight %s %.1f %.1f %.1f %.1f\n", allocator->name, median(frees, rounds),
+           median(allocs, rounds), median(kernels, rounds), median(nexts, rounds));
     return 0;
 }

@@ -129,12 +129,12 @@ class Bench:
             self.problems.append(text)
 
     def group(self, label, scenario, threads, ours, peers, variables=None, number=None,
-              most=99):
+              most=99, beside=()):
         """`number` is the program's last argument, where it is not the threads; `most`
-        rounds are enough."""
+        rounds are enough; `beside` is measured in turn with the others, and has no row."""
         calls = {way.name: self.calls(way) for way in ours}
-        group = Group(self.device, scenario, threads, ours, peers, min(self.rounds, most),
-                      calls, variables, number)
+        group = Group(self.device, scenario, threads, ours, [*peers, *beside],
+                      min(self.rounds, most), calls, variables, number)
         for way in ours:
             self._row(label, group, way, peers)
         return group
@@ -199,9 +199,11 @@ class Bench:
         most, one, threads = min(self.cores, 16), None, 1
         ours = [self.ours(self.usual[1], "as shipped"), self.ours(self.usual[1], "TRACK=off")]
         peers = self.peers()
+        loop = Way("a loop without memory", "bench_driver", "calls")
         while True:
             threads = min(threads, most)
-            group = self.group(f"threads, {threads}", "pair4k", threads, ours, peers)
+            group = self.group(f"threads, {threads}", "pair4k", threads, ours, peers,
+                               beside=[loop])
             one = one or group
             if threads == most:
                 break
@@ -220,6 +222,9 @@ class Bench:
                 self.figure("threads", f"{most} threads against one, {way.name}", "ratio",
                             more(way.name), {peer.name: more(peer.name) for peer in peers},
                             threads=most, rounds=rounds_of(way.name), better="more")
+            self.figure("threads", f"{most} threads against one, {loop.name}: the machine",
+                        "ratio", more(loop.name), threads=most, rounds=rounds_of(loop.name),
+                        better="more")
 
     def remote(self):
         ours = [self.ours(self.usual[1], "as shipped"), self.ours(self.usual[1], "TRACK=off")]
@@ -322,24 +327,26 @@ class Bench:
         shims = [Way(f"gpushim {name}", self.usual[0], "malloc", shim=True, settings=setting)
                  for name, setting in settings.items()]
         ways = self._beside(*shims)
-        frees, allocs = {way.name: [] for way in ways}, {way.name: [] for way in ways}
+        frees, allocs, nexts = ({way.name: [] for way in ways} for _ in range(3))
 
         def measure(way):
             figures = way.measure(self.device, "flight", 40)
             frees[way.name].append(figures[0])
             allocs[way.name].append(figures[1])
+            nexts[way.name].append(figures[3])
             return figures[0]
 
         self._each(ways, measure)
-        for what, values in (("a free behind a kernel of 1 ms", frees),
-                             ("the allocation after it", allocs)):
+        for what, values in (("a free behind a kernel of 1 ms, cold", frees),
+                             ("each of 31 frees after it", nexts),
+                             ("the allocation after them", allocs)):
             median = {name: spread(found) and spread(found)[0]
                       for name, found in values.items()}
             for shim in shims:
                 self.figure("flight", f"{what}, {shim.name[8:]}", "ns", median[shim.name],
                             {way.name: median[way.name] for way in ways if not way.shim})
         if "lazy" not in settings:
-            self.figure("flight", "a free behind a kernel of 1 ms, lazy", "ns", None,
+            self.figure("flight", "each of 31 frees after it, lazy", "ns", None,
                         why="this build has no lazy frees")
 
     def _options(self):
