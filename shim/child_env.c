@@ -14,12 +14,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "log.h"
 #include "options_table.h"
-
-/* The room is on a stack: an environment beyond this is passed on as it is. */
-#define MOST_ENTRIES ((size_t)32768)
-#define MOST_BYTES   ((size_t)131072)
 
 #define PRELOAD "LD_PRELOAD="
 
@@ -84,7 +79,6 @@ static const char *preloads(const char *own, const char *entry)
 
 struct gs_child_env gs_child_env_measure_for(const char *own, char *const *env)
 {
-    static struct gs_log_limit told;
     struct gs_child_env need = {.entries = 1, .bytes = 1};
     size_t entries = 1;
     size_t bytes = 0;
@@ -93,14 +87,6 @@ struct gs_child_env gs_child_env_measure_for(const char *own, char *const *env)
         bytes += preloads(own, env[i]) ? strlen(env[i]) + 1 : 0;
     }
     if (bytes == 0) {
-        return need;
-    }
-    if (entries > MOST_ENTRIES || bytes > MOST_BYTES) {
-        gs_log_once(
-            &told, GS_LOG_WARN,
-            "GPUSHIM_FOLLOW_CHILDREN=off: an environment of %zu entries is passed "
-            "on as it is, with the library",
-            entries - 1);
         return need;
     }
     need.own = own;

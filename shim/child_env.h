@@ -3,14 +3,14 @@
  * GPUSHIM_FOLLOW_CHILDREN=off: the caller's, without this library in LD_PRELOAD.
  *
  * Runs in vfork children, in which neither malloc nor anything of the parent's may be
- * changed: the caller gives the room, on its stack. Locks: none.
+ * changed: the caller gives the room. Locks: none.
  */
 #ifndef GS_CHILD_ENV_H
 #define GS_CHILD_ENV_H
 
 #include "gs_base.h"
 
-/* What the new environment takes, for arrays on the caller's stack. */
+/* What the new environment takes. */
 struct gs_child_env {
     const char *own; /* base name to be left out of LD_PRELOAD; NULL: pass `env` on */
     size_t entries;  /* pointers, with the NULL; at least 1 */

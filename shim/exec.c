@@ -3,8 +3,9 @@
  * or a child that no handler is told of (_Fork).
  *
  * exec runs in vfork children, too, inside the parent's memory: there it forwards and
- * touches nothing (gs_finish_report compares the process id). What it needs lies on the
- * caller's stack.
+ * touches nothing (gs_finish_report compares the process id). A new environment lies in a
+ * mapping, for the caller's stack may be small; of a vfork child that became another
+ * program it stays in the parent.
  *
  * Owns:  the next functions.   Lock: none; idempotent writes of one word.
  */
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -24,6 +26,8 @@
 #include "elf_module.h"
 #include "finish.h"
 #include "linker.h"
+#include "log.h"
+#include "stacks.h"
 #include "state.h"
 #include "state_file.h"
 
@@ -79,10 +83,17 @@ __attribute__((constructor)) static void read_setting(void)
  * the exec fails it goes on, and reports again when it ends. */
 static void before_exec(const char *path)
 {
-    if (gs_state_peek() && path) {
+    if (gs_finish_due() && path) {
         char ending[128];
         snprintf(ending, sizeof(ending), "exec %.100s", path);
-        (void)gs_finish_report(ending, true);
+        if (gs_stacks_in_signal_handler()) {
+            /* malloc, and any lock, may be in the middle of something. */
+            gs_log_line(GS_LOG_WARN, "no report: %s was called in a signal handler",
+                        ending);
+            gs_state_file_ending(ending);
+        } else {
+            (void)gs_finish_report(ending, true);
+        }
     }
     gs_coverage_flush();
 }
@@ -117,14 +128,20 @@ static bool can_run_at(int dir, const char *path, int flags)
     return path[0] ? faccessat(dir, path, X_OK, 0) == 0 : (info.st_mode & 0111) != 0;
 }
 
-/* The same along PATH, as execvp searches it. */
+/* Where execvp searches without PATH (confstr(3)). */
+#define USUAL_PATH "/bin:/usr/bin"
+
+/* The same along PATH, as execvp searches it: an empty part is the current folder. */
 static bool can_find(const char *file)
 {
     const char *path = getenv("PATH"); /* NOLINT(concurrency-mt-unsafe): as execvp does */
-    if (!file || strchr(file, '/') || !path) {
+    if (!file || !file[0] || strchr(file, '/')) {
         return can_run(file);
     }
-    while (*path) {
+    if (!path) {
+        path = USUAL_PATH;
+    }
+    for (bool last = false; !last;) {
         char candidate[4096];
         size_t length = strcspn(path, ":");
         int written = snprintf(candidate, sizeof(candidate), "%.*s%s%s", (int)length,
@@ -132,37 +149,75 @@ static bool can_find(const char *file)
         if (written > 0 && (size_t)written < sizeof(candidate) && can_run(candidate)) {
             return true;
         }
-        path += length + (path[length] == ':');
+        last = path[length] == '\0';
+        path += length + 1;
     }
     return false;
+}
+
+/* The environment for a program that is started, and the mapping it lies in, or NULL. */
+struct passed_on {
+    char *const *env;
+    void *room;
+    size_t bytes;
+};
+
+static struct passed_on pass_on(char *const *env)
+{
+    const struct gs_child_env need = gs_child_env_measure(env);
+    struct passed_on next_env = {.env = env};
+    if (!need.own) {
+        return next_env;
+    }
+    size_t pointers = need.entries * sizeof(char *);
+    void *room = mmap(NULL, pointers + need.bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_FOLLOW_CHILDREN=off: no memory for a new "
+                    "environment; the one there is goes on, with the library");
+        return next_env;
+    }
+    next_env.room = room;
+    next_env.bytes = pointers + need.bytes;
+    next_env.env = gs_child_env_make(&need, env, room, (char *)room + pointers);
+    return next_env;
+}
+
+/* The call has come back; errno is preserved. */
+static void take_back(const struct passed_on *next_env)
+{
+    int saved = errno;
+    if (next_env->room) {
+        munmap(next_env->room, next_env->bytes);
+    }
+    errno = saved;
 }
 
 static int run_file(const char *path, char *const argv[], char *const envp[])
 {
     execve_fn *real_execve = (execve_fn *)next(EXECVE);
-    const struct gs_child_env need = gs_child_env_measure(envp);
-    char *entries[need.entries];
-    char text[need.bytes];
     if (gs_state_peek() && can_run(path)) {
         before_exec(path);
     }
-    envp = gs_child_env_make(&need, envp, entries, text);
-    return after_exec(real_execve ? real_execve(path, argv, envp)
-                                  : (int)syscall(SYS_execve, path, argv, envp));
+    const struct passed_on to = pass_on(envp);
+    int result = real_execve ? real_execve(path, argv, to.env)
+                             : (int)syscall(SYS_execve, path, argv, to.env);
+    take_back(&to);
+    return after_exec(result);
 }
 
 static int run_in_path(const char *file, char *const argv[], char *const envp[])
 {
     execve_fn *real_execvpe = (execve_fn *)next(EXECVPE);
-    const struct gs_child_env need = gs_child_env_measure(envp);
-    char *entries[need.entries];
-    char text[need.bytes];
     if (gs_state_peek() && can_find(file)) {
         before_exec(file);
     }
-    envp = gs_child_env_make(&need, envp, entries, text);
-    return after_exec(real_execvpe ? real_execvpe(file, argv, envp)
-                                   : (int)syscall(SYS_execve, file, argv, envp));
+    const struct passed_on to = pass_on(envp);
+    int result = real_execvpe ? real_execvpe(file, argv, to.env)
+                              : (int)syscall(SYS_execve, file, argv, to.env);
+    take_back(&to);
+    return after_exec(result);
 }
 
 /* ---- exec ---------------------------------------------------------------------------
@@ -191,32 +246,30 @@ GS_EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
 GS_EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {
     fexecve_fn *real_fexecve = (fexecve_fn *)next(FEXECVE);
-    const struct gs_child_env need = gs_child_env_measure(envp);
-    char *entries[need.entries];
-    char text[need.bytes];
     if (gs_state_peek()) {
         before_exec("(file descriptor)");
     }
-    envp = gs_child_env_make(&need, envp, entries, text);
-    return after_exec(
-        real_fexecve ? real_fexecve(fd, argv, envp)
-                     : (int)syscall(SYS_execveat, fd, "", argv, envp, AT_EMPTY_PATH));
+    const struct passed_on to = pass_on(envp);
+    int result = real_fexecve
+                     ? real_fexecve(fd, argv, to.env)
+                     : (int)syscall(SYS_execveat, fd, "", argv, to.env, AT_EMPTY_PATH);
+    take_back(&to);
+    return after_exec(result);
 }
 
 GS_EXPORT int execveat(int dir, const char *path, char *const argv[], char *const envp[],
                        int flags)
 {
     execveat_fn *real_execveat = (execveat_fn *)next(EXECVEAT);
-    const struct gs_child_env need = gs_child_env_measure(envp);
-    char *entries[need.entries];
-    char text[need.bytes];
     if (gs_state_peek() && can_run_at(dir, path, flags)) {
         before_exec(path[0] ? path : "(file descriptor)");
     }
-    envp = gs_child_env_make(&need, envp, entries, text);
-    return after_exec(real_execveat
-                          ? real_execveat(dir, path, argv, envp, flags)
-                          : (int)syscall(SYS_execveat, dir, path, argv, envp, flags));
+    const struct passed_on to = pass_on(envp);
+    int result = real_execveat
+                     ? real_execveat(dir, path, argv, to.env, flags)
+                     : (int)syscall(SYS_execveat, dir, path, argv, to.env, flags);
+    take_back(&to);
+    return after_exec(result);
 }
 
 /* The words of an execl: how many, with `first` and without the NULL. */
@@ -290,11 +343,11 @@ GS_EXPORT int posix_spawn(pid_t *pid, const char *path,
                           char *const envp[])
 {
     spawn_fn *real_spawn = (spawn_fn *)next(SPAWN);
-    const struct gs_child_env need = gs_child_env_measure(envp);
-    char *entries[need.entries];
-    char text[need.bytes];
-    envp = gs_child_env_make(&need, envp, entries, text);
-    return real_spawn ? real_spawn(pid, path, actions, attributes, argv, envp) : ENOSYS;
+    const struct passed_on to = pass_on(envp);
+    int result =
+        real_spawn ? real_spawn(pid, path, actions, attributes, argv, to.env) : ENOSYS;
+    take_back(&to);
+    return result;
 }
 
 GS_EXPORT int posix_spawnp(pid_t *pid, const char *file,
@@ -303,11 +356,11 @@ GS_EXPORT int posix_spawnp(pid_t *pid, const char *file,
                            char *const envp[])
 {
     spawn_fn *real_spawnp = (spawn_fn *)next(SPAWNP);
-    const struct gs_child_env need = gs_child_env_measure(envp);
-    char *entries[need.entries];
-    char text[need.bytes];
-    envp = gs_child_env_make(&need, envp, entries, text);
-    return real_spawnp ? real_spawnp(pid, file, actions, attributes, argv, envp) : ENOSYS;
+    const struct passed_on to = pass_on(envp);
+    int result =
+        real_spawnp ? real_spawnp(pid, file, actions, attributes, argv, to.env) : ENOSYS;
+    take_back(&to);
+    return result;
 }
 
 /* A fork without handlers, which may be called by a signal handler. A C library without

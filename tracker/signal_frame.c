@@ -3,15 +3,19 @@
  *
  * The frame below a handler returns into a few instructions that ask the kernel to go
  * back to what was interrupted; no other code looks like them, and every debugger tells
- * signal frames by them too.
+ * signal frames by them too. On an alternate stack the kernel itself says so.
+ *
+ * May be asked in a handler: nothing is allocated, and no lock of the C library taken.
  *
  * Owns:  nothing.   Lock: none.
- * Source: sigreturn(2); the trampolines of glibc (x86-64) and of the kernel's vDSO
- * (arm64)
+ * Source: sigaltstack(2), sigreturn(2); the trampolines of glibc (x86-64) and of the
+ * kernel's vDSO (arm64)
  */
 #include "stacks.h"
+#include "thread_stack.h"
 #include "unwind.h"
 
+#include <signal.h>
 #include <string.h>
 
 #define FRAMES_MAX 64
@@ -27,14 +31,34 @@ static const uint8_t trampoline[] = {0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0
 #error "the signal trampoline of this machine is not known"
 #endif
 
+/* Where the walk may go: the stack that the caller is on, whichever that is. libc's own
+ * answer about it may allocate, and knows of no other stack. */
+static void know_stack(uintptr_t here)
+{
+    struct gs_stack_range range;
+    uintptr_t high;
+
+    if (!gs_thread_stack_known(here, &high) && gs_mapping_of(here, &range)) {
+        range.asked = true;
+        gs_own_stack = range;
+    }
+}
+
 bool gs_stacks_in_signal_handler(void)
 {
+    const struct gs_stack_range before = gs_own_stack;
     uintptr_t frames[FRAMES_MAX];
     enum gs_walk_end end;
-    unsigned count = gs_unwind_cfi(frames, FRAMES_MAX, &end);
+    bool found = false;
+    stack_t other;
+    unsigned count;
 
-    for (unsigned i = 0; i < count; i++)
-        if (memcmp((const void *)frames[i], trampoline, sizeof(trampoline)) == 0)
-            return true;
-    return false;
+    if (sigaltstack(NULL, &other) == 0 && (other.ss_flags & SS_ONSTACK))
+        return true;
+    know_stack((uintptr_t)__builtin_frame_address(0));
+    count = gs_unwind_cfi(frames, FRAMES_MAX, &end);
+    gs_own_stack = before;
+    for (unsigned i = 0; i < count && !found; i++)
+        found = memcmp((const void *)frames[i], trampoline, sizeof(trampoline)) == 0;
+    return found;
 }

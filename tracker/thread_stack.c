@@ -9,7 +9,11 @@
  */
 #include "thread_stack.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 __thread struct gs_stack_range gs_own_stack;
 
@@ -28,4 +32,50 @@ void gs_thread_stack_ask(void)
         range->high = (uintptr_t)low + bytes;
     }
     pthread_attr_destroy(&attributes);
+}
+
+/* A line of maps, as far as it was read: "low-high rest". */
+struct line {
+    uintptr_t bounds[2];
+    unsigned field; /* the one that the next digit belongs to; 2: the rest */
+};
+
+static void read_character(struct line *line, char c)
+{
+    if (c == '-' || c == ' ')
+        line->field += line->field < 2;
+    else if (line->field < 2)
+        line->bounds[line->field] = line->bounds[line->field] << 4 |
+                                    (uintptr_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+}
+
+/* By bare system calls: libc's are places to be cancelled at. */
+bool gs_mapping_of(uintptr_t address, struct gs_stack_range *range)
+{
+    int saved = errno, file = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps",
+                                           O_RDONLY | O_CLOEXEC);
+    struct line line = {0};
+    bool found = false;
+    char text[256];
+    long length;
+
+    if (file < 0) {
+        errno = saved;
+        return false;
+    }
+    while (!found && (length = syscall(SYS_read, file, text, sizeof(text))) > 0)
+        for (long i = 0; i < length && !found; i++) {
+            if (text[i] != '\n') {
+                read_character(&line, text[i]);
+                continue;
+            }
+            found = address - line.bounds[0] < line.bounds[1] - line.bounds[0];
+            if (!found)
+                line = (struct line){0};
+        }
+    if (found)
+        *range = (struct gs_stack_range){.low = line.bounds[0], .high = line.bounds[1]};
+    syscall(SYS_close, file);
+    errno = saved;
+    return found;
 }

@@ -32,6 +32,15 @@ static inline bool gs_thread_stack_known(uintptr_t address, uintptr_t *high)
 }
 
 /*
+ * The mapping that `address` lies in, as /proc/self/maps has it: no farther than memory
+ * that can be read, on whatever stack that is.
+ *
+ * Out:    *range   low, high; not `asked`; written only if true
+ * Callable in a signal handler; errno is preserved. False where there is no /proc.
+ */
+bool gs_mapping_of(uintptr_t address, struct gs_stack_range *range);
+
+/*
  * Does `address` (a stack pointer) lie on the stack the thread was started with?
  *
  * In:     address  usually the current stack pointer

@@ -82,7 +82,6 @@ Test(child_env, every_entry_of_the_name_counts)
     cr_assert_null(now[2]);
 }
 
-/* One that no stack has room for goes on as it is. */
 Test(child_env, of_any_size)
 {
     static char *env[100001];
@@ -90,11 +89,9 @@ Test(child_env, of_any_size)
     for (size_t i = 0; i < 100000; i++)
         env[i] = (char *)"A=1";
     env[5] = (char *)"LD_PRELOAD=libgpushim.so";
-    cr_assert_eq(made(env), env);
-    env[30000] = NULL;
     cr_assert_neq(made(env), env);
-    cr_assert_str_eq(made(env)[29998], "A=1");
-    cr_assert_null(made(env)[29999]);
+    cr_assert_str_eq(made(env)[99998], "A=1");
+    cr_assert_null(made(env)[99999]);
 }
 
 /* The environment changes while it is copied: no more than was measured is written. */

@@ -200,6 +200,42 @@ no_driver_case() {
 }
 add_case "process without a driver" no_driver_case
 
+# The process ends, or becomes another program, in a handler that interrupts malloc: on the
+# thread's own stack, on an alternate one of 16 KiB, and on one the kernel does not tell of.
+# lastcall_case exit|exec own|alternate|disarmed [threads]
+lastcall_case() {
+  local round
+
+  for round in 1 2 3; do
+    preloaded "shim$round" -- "$apps/lastcall_linked" "$@"
+    expect_status "shim$round" 0
+    expect_no_text "shim$round.err" 'SUMMARY'
+    expect_text "shim$round.err" "^gpushim: no report: _?$1 .*was called in a signal handler\$"
+  done
+}
+for how in exit exec; do
+  for where in own alternate disarmed; do
+    add_case "process $how in a handler, $where stack" lastcall_case $how $where
+    add_case "process $how in a handler, $where stack, threads" lastcall_case $how $where threads
+  done
+done
+
+# Where the C library searches without PATH, so does the look whether there is a program.
+no_path_case() {
+  preloaded shim -- "$apps/lastcall_linked" path
+  expect_status shim 0
+  expect_count shim.err 'SUMMARY: gpushim: 0 errors, 1000 B leaked in 1 allocation' 1
+}
+add_case "process execvp without PATH" no_path_case
+
+# A new environment takes nothing of a small stack.
+little_room_case() {
+  preloaded shim GPUSHIM_FOLLOW_CHILDREN=off -- "$apps/lastcall_linked" spawn
+  expect_status shim 0
+  expect_equal "output" "lastcall: spawned" "$(<shim.out)"
+}
+add_case "process large environment, small stack" little_room_case
+
 # CUDA calls in signal handlers, between the program's calls and amidst the library's own:
 # the same data, no wait for oneself, nothing lost.
 # handlers_case between|inside [VARIABLE...]
