@@ -93,7 +93,7 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
         if (served_by_pool(state, request, out, bytes, result)) {
             return CUDA_SUCCESS;
         }
-    } while (gs_retry_after_trim(state, request->context, result));
+    } while (gs_retry_for(state, request->context, bytes, result));
     if (result == CUDA_SUCCESS && out) {
         gs_record_made(state, request, *out, bytes, NULL);
         if (GS_UNLIKELY(gs_zones_on)) {
@@ -231,7 +231,7 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
                 ?: gs_limits_end(request.context, bytes,
                                  gs_real()->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes,
                                                                Height, ElementSizeBytes));
-    } while (gs_retry_after_trim(state, request.context, result));
+    } while (gs_retry_for(state, request.context, bytes, result));
     if (result == CUDA_SUCCESS) {
         gs_limits_correct(request.context, bytes, *pPitch * Height);
         gs_record_made(state, &request, *dptr, *pPitch * Height, NULL);

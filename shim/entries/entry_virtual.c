@@ -70,7 +70,8 @@ static CUresult create(struct gs_state *state, CUmemGenericAllocationHandle *han
                 gs_limits_uncharge(device, size);
             }
         }
-    } while (gs_retry_after_trim(state, there, result));
+    } while (on_device ? gs_retry_for(state, there, size, result)
+                       : gs_retry_after_trim(state, there, result));
     if (result != CUDA_SUCCESS) {
         gs_record_note_refused(state, &note, result);
     } else if (gs_physical_wanted(state)) {

@@ -15,6 +15,11 @@
 bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *context,
                          CUresult result);
 
+/* The same for a call that asks for so much memory of the context's device: false at once
+ * where giving back would be a wait, and would not help. */
+bool gs_retry_for(struct gs_state *state, const struct gs_context *context, size_t bytes,
+                  CUresult result);
+
 /*
  * As above for a pooled request that found no memory: true if freed blocks that were
  * still waiting for running work have become ready since. Waits for them at most for a
