@@ -49,17 +49,6 @@ static void sync_all(void)
         APP_OK(gpu_stream_sync(NULL));
 }
 
-/* A kernel that runs until the word is no longer 0. */
-static void launch_waiter(const struct app_kernels *kernels, void *word)
-{
-    CUfunction function;
-    void *arguments[] = {&word};
-
-    APP_OK(CU(cuModuleGetFunction)(&function, kernels->module, "gs_wait"));
-    APP_OK(CU(cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, (CUstream)stream_of(0),
-                              arguments, NULL));
-}
-
 static void replace(gpu_ptr *block)
 {
     APP_OK(gpu_free(*block));
@@ -107,7 +96,7 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < others; i++)
         app_expect(!pthread_create(&threads[i], NULL, sleep_until_end, NULL), "a thread");
     if (!rolling)
-        launch_waiter(&kernels, word);
+        app_hold(&kernels, word, stream_of(0));
     run_pairs(&kernels, rolling, pairs);
     __atomic_store_n(word, 1, __ATOMIC_RELEASE);
     sync_all();

@@ -24,6 +24,7 @@ void app_kernels_load(struct app_kernels *out)
     APP_OK(CU(cuModuleGetFunction)(&out->copy, out->module, "gs_copy"));
     APP_OK(CU(cuModuleGetFunction)(&out->add, out->module, "gs_add"));
     APP_OK(CU(cuModuleGetFunction)(&out->spin, out->module, "gs_spin"));
+    APP_OK(CU(cuModuleGetFunction)(&out->wait, out->module, "gs_wait"));
 }
 
 void app_kernels_unload(struct app_kernels *kernels)
@@ -72,6 +73,25 @@ void app_spin(const struct app_kernels *kernels, uint64_t nanoseconds, gpu_strea
                               arguments, NULL));
 }
 
+void app_hold(const struct app_kernels *kernels, const uint32_t *flag, gpu_stream stream)
+{
+    void *arguments[] = {&flag};
+
+    APP_OK(CU(cuLaunchKernel)(kernels->wait, 1, 1, 1, 1, 1, 1, 0, (CUstream)stream,
+                              arguments, NULL));
+}
+
+void app_count_wrong(const struct app_kernels *kernels, gpu_ptr src, size_t count,
+                     uint32_t seed, gpu_ptr counter, gpu_stream stream)
+{
+    CUdeviceptr from = gpu_address(src);
+    CUdeviceptr to = gpu_address(counter);
+    uint64_t words = count;
+    void *arguments[] = {&from, &words, &seed, &to};
+
+    launch(kernels->check, stream, arguments);
+}
+
 uint32_t app_mismatches(const struct app_kernels *kernels, gpu_ptr src, size_t count,
                         uint32_t seed, gpu_stream stream)
 {
@@ -80,13 +100,7 @@ uint32_t app_mismatches(const struct app_kernels *kernels, gpu_ptr src, size_t c
 
     APP_OK(gpu_malloc(&counter, sizeof wrong));
     APP_OK(gpu_put_async(counter, &wrong, sizeof wrong, stream));
-
-    CUdeviceptr from = gpu_address(src);
-    CUdeviceptr to = gpu_address(counter);
-    uint64_t words = count;
-    void *arguments[] = {&from, &words, &seed, &to};
-
-    launch(kernels->check, stream, arguments);
+    app_count_wrong(kernels, src, count, seed, counter, stream);
     APP_OK(gpu_stream_sync(stream));
     APP_OK(gpu_get(&wrong, counter, sizeof wrong));
     APP_OK(gpu_free(counter));

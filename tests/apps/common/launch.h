@@ -13,7 +13,7 @@
 
 struct app_kernels {
     CUmodule module;
-    CUfunction fill, check, copy, add, spin;
+    CUfunction fill, check, copy, add, spin, wait;
 };
 
 /* Load them into the current context. */
@@ -28,6 +28,14 @@ void app_copy(const struct app_kernels *kernels, gpu_ptr dst, gpu_ptr src, size_
 void app_add(const struct app_kernels *kernels, gpu_ptr dst, gpu_ptr src, size_t count,
              gpu_stream stream);
 void app_spin(const struct app_kernels *kernels, uint64_t nanoseconds, gpu_stream stream);
+
+/* A kernel that runs until *flag, which is page-locked memory, is no longer 0. */
+void app_hold(const struct app_kernels *kernels, const uint32_t *flag, gpu_stream stream);
+
+/* Add to the word at `counter`, in device memory, the words of `src` that differ from the
+ * pattern of `seed`. */
+void app_count_wrong(const struct app_kernels *kernels, gpu_ptr src, size_t count,
+                     uint32_t seed, gpu_ptr counter, gpu_stream stream);
 
 /*
  * Words of `src` that differ from the pattern of `seed`. Allocates and frees a counter of

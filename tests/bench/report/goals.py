@@ -96,7 +96,12 @@ def all_goals(bench):
         tail = row and row["gpushim"]["p99"] and row["gpushim"]["p99"] / row["gpushim"]["p50"]
         table.append(at_most(f"its p99 against its p50, {setting}", tail, 4, "x", 1))
     simulated = bench.device.simulated
-    table.append(("the same through NVIDIA's runtime", "<= 1.3 x", "-", GPU))
+    for linked in ("shared", "static"):
+        what = f"the same through NVIDIA's {linked} runtime"
+        found = f"cudaMalloc, {linked}, against"
+        table.append((what, "<= 1.3 x", "-", GPU) if simulated else
+                     at_most(what, rows.figure("linking", found), 1.3, "x", 2,
+                             rows.why("linking", found)))
     table.append(at_most("65,536 holes against none",
                          rows.figure("holes", "65,536 holes"), 1.3, "x", 2))
     threads = min(bench.cores, 16)

@@ -8,6 +8,7 @@ better unless its `better` says more. scripts/bench prints them, show.py writes 
 
 import os
 import statistics
+import sys
 
 from report.measure import Failure, Group, OutOfMemory, Way, spread
 from report.traces import Traces
@@ -19,6 +20,7 @@ OFF = {
 }
 TIMED = {
     "hitpair": "pairs of 1 KiB by cudaMalloc and by cuMemAlloc; without stacks, untracked",
+    "linking": "the same by the static runtime, the shared one, and the driver's entry",
     "sizes": "256 live of 512 B to 8 MiB, a random one replaced",
     "holes": "pairs of 1 KiB among 65,536 holes of 1 KiB",
     "threads": "pairs of 4 KiB by 1, 2, 4 ... threads, each its own",
@@ -43,6 +45,8 @@ COUNTED = {
     "stream-ordered": "pairs of 4 KiB and 1 MiB in the order of a stream, by GPUSHIM_ASYNC",
     "miss": "an allocation of 32 MiB that nothing cached can serve",
     "launch": "what a kernel launch costs more (instructions need valgrind)",
+    "programs": "five programs that allocate all the time, and five that seldom do",
+    "cupy": "a pair by CuPy, from Python, with its pool and without (needs a GPU)",
     "start": "what LD_PRELOAD adds to a program without CUDA",
     "instructions": "instructions in a pair of 1 KiB (needs valgrind)",
     "metadata": "host memory for each of 131,072 live blocks",
@@ -181,6 +185,25 @@ class Bench:
         entries = ["cudaMalloc", "cuMemAlloc"] if self.has_runtime else ["cuMemAlloc"]
         ours = [self.ours(entry, setting) for entry in entries for setting in OFF]
         self.group("hitpair", "hitpair", 1, ours, self.peers())
+
+    def linking(self):
+        """What the runtime in front adds, NVIDIA's on a GPU."""
+        driver = Way("the driver's entry", "bench_driver", "malloc", shim=True)
+        ways = {"shared": "bench_runtime"} if self.has_runtime else {}
+        static = "bench_static" if self.device.simulated else "bench_nvidia"
+        why = "" if self.device.simulated else self._why("nvidia")
+        if self.has_runtime and not why:
+            ways["static"] = static
+        ours = [driver, *(Way(f"cudaMalloc, {name}", program, "malloc", shim=True)
+                          for name, program in ways.items())]
+        native = [] if self.device.simulated else [Way("native", self.usual[0], "malloc")]
+        group = self.group("linking", "hitpair", 1, ours, native)
+        base = group.time(driver.name)
+        for name in ("shared", "static"):
+            found = group.time(f"cudaMalloc, {name}") if name in ways else None
+            more = {} if name in ways else {"why": why or "the runtime is not built here"}
+            self.figure("linking", f"cudaMalloc, {name}, against the driver's entry", "ratio",
+                        found / base if found and base else None, **more)
 
     def holes(self):
         peers = [way for way in self.peers() if way.name != "native"]
@@ -415,9 +438,49 @@ class Bench:
         # be the machine's other work.
         self.figure("launch", "added to cuLaunchKernel (least with, least without)", "ns",
                     min(took[1]) - min(took[0]))
-        if self._can_count("launch"):
+        if self.device.simulated and self._can_count("launch"):
             count = self.device.instructions("/libgpushim", "bench_launch", ["count"], shim)
             self.figure("launch", "in libgpushim.so for a cuLaunchKernel", "instr.", count)
+
+    def programs(self):
+        """Whole programs, with gpushim and without in turn. A program's output must not
+        depend on it."""
+        if not self.has_runtime:
+            return
+        for line in self.device.run("bench_whole", ["list"])[0].splitlines():
+            name, kind = line.split()
+            sums = {}
+
+            def measure(way, name=name, sums=sums):
+                text = self.device.run("bench_whole", [name], way.variables(self.device))[0]
+                words = text.split()
+                sums[words[3]] = way.name
+                return float(words[2])
+
+            took = self._each([Way("gpushim", "bench_whole", "", shim=True),
+                               Way("native", "bench_whole", "")], measure)
+            if len(sums) > 1:
+                self.problem(f"programs: the output of {name} differs under gpushim")
+            self.figure("programs", f"{name}, {kind}", "ms", took["gpushim"],
+                        {"without gpushim": took["native"]})
+
+    def cupy(self):
+        script = os.path.join(self.device.root, "tests", "bench", "alloc_cupy.py")
+        python = os.environ.get("GPU_CHECK_PYTHON") or sys.executable
+        what = "a pair of 1 KiB from Python, no pool of CuPy's"
+        if self.device.simulated:
+            self.figure("cupy", what, "ns a pair", None, why="needs a GPU")
+            return
+        ways = [Way("gpushim", python, "none", shim=True), Way("native", python, "none"),
+                Way("CuPy's pool", python, "pool")]
+        try:
+            values = {way.name: float(self.device.run(
+                python, [script, way.allocator], way.variables(self.device))[0].split()[1])
+                for way in ways}
+        except Failure as failure:
+            self.figure("cupy", what, "ns a pair", None, why=str(failure).rsplit(": ", 1)[-1])
+            return
+        self.figure("cupy", what, "ns a pair", values.pop("gpushim"), values)
 
     def start(self):
         self.figure("start", "added to the start of a program without CUDA", "us",

@@ -1,0 +1,65 @@
+# shellcheck shell=bash disable=SC2154,SC2034  # what gpu-check sets; what the parts use
+#
+# compare.sh - one program, run without and with the library: for the parts that compare.
+
+watched=() # a command that every program is run by
+
+# run_command PREFIX SECONDS [VAR=value...] -- COMMAND...: in an environment of its own.
+# Leaves PREFIX.out, .err; sets run_status, run_ms.
+run_command() {
+  local prefix=$1 limit=$2 settings variable began
+  shift 2
+
+  settings=(PATH="$PATH" HOME="${HOME:-/}" LC_ALL=C LD_LIBRARY_PATH="$library_path")
+  for variable in "${!CUDASIM_@}" "${!CUDA_VISIBLE_DEVICES@}" "${!TMPDIR@}"; do
+    settings+=("$variable=${!variable}")
+  done
+  while [[ $1 != -- ]]; do
+    settings+=("$1")
+    shift
+  done
+  shift
+  began=${EPOCHREALTIME/./}
+  "${watched[@]}" timeout -k 5 "$limit" env -i "${settings[@]}" "$@" \
+    >"$prefix.out" 2>"$prefix.err" </dev/null &
+  wait_for $!
+  run_status=$?
+  run_ms=$(((${EPOCHREALTIME/./} - began + 500) / 1000))
+}
+
+# compare_runs A STATUS B STATUS: what the runs that left A.out and B.out show, A's without
+# the library. Sets found (same, DIFFERENT, timed out, cannot run) and found_why.
+compare_runs() {
+  found=same found_why=
+  if [[ $2 =~ ^(124|137)$ || $4 =~ ^(124|137)$ ]]; then
+    found="timed out"
+    found_why="status $2 native, $4 with the library"
+  elif [[ $2 =~ ^(126|127)$ ]]; then
+    found="cannot run"
+    found_why=$(tail -n 1 "$1.err")
+  elif [[ $2 -ne $4 ]]; then
+    found=DIFFERENT
+    found_why="status $2 native, $4 with the library: $(grep -v '^==' "$3.err" | tail -n 1)"
+  elif ! cmp -s "$1.out" "$3.out"; then
+    found=DIFFERENT
+    found_why="stdout: $(diff "$1.out" "$3.out" | grep '^[<>]' | head -n 2 | tr '\n' ' ')"
+  elif [[ $2 -ne 0 ]]; then
+    found_why="both end with $2: $(tail -n 1 "$1.err")"
+  fi
+}
+
+summary_of() { sed -n 's/^==[0-9]*== SUMMARY: gpushim: //p' "$1" | tail -n 1; }
+
+# median "VALUE..."
+median() {
+  tr ' ' '\n' <<<"$1" | grep . | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+}
+
+# status_of VERDICT: that of a row.
+status_of() {
+  case $1 in
+    "timed out") echo "timed out" ;;
+    "cannot run" | "fails natively") echo "not run" ;;
+    *) echo measured ;;
+  esac
+}

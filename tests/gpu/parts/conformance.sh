@@ -1,0 +1,140 @@
+# shellcheck shell=bash disable=SC2154  # what gpu-check sets: build, simulated, work ...
+#
+# conformance.sh - the suite of documented behaviour; a case that ends it is a row, and the
+# suite goes on behind it.
+
+# The list needs some driver to start, and asks it nothing.
+conformance_cases() {
+  LD_LIBRARY_PATH=$sim "$conformance" --list 2>/dev/null | awk '{ print $1 }'
+}
+
+# conformance_rows JSON TEXT: a row for each case; what a failed one said is its note.
+conformance_rows() {
+  SIMULATED=$simulated awk '
+    FNR == NR {
+      if ($1 == "FAILED") {
+        text = $0
+        sub(/^FAILED [^ ]* */, "", text)
+        gsub(/["\\]/, "", text)
+        name = $2
+        sub(/:$/, "", name)
+        said[name] = said[name] (said[name] ? "; " : "") text
+      }
+      next
+    }
+    match($0, /^ *\{"case": "[^"]*", "outcome": "[^"]*", /) {
+      split($0, part, "\"")
+      name = part[4]
+      outcome = part[8]
+      rest = substr($0, RLENGTH + 1)
+      sub(/\},?$/, "", rest)
+      topic = name
+      sub(/\..*/, "", topic)
+      sub(/^[^.]*\./, "", name)
+      status = outcome == "skipped" ? "not run" : outcome == "failed" ? "failed" : "measured"
+      printf "{\"part\":\"conformance\",\"question\":\"%s\",\"row\":\"%s\",", topic, name
+      printf "\"status\":\"%s\",\"unit\":\"\",", status
+      printf "\"values\":{\"outcome\":\"%s\",%s},", outcome, rest
+      printf "\"note\":\"%s\",", substr(said[part[4]], 1, 400)
+      printf "\"simulated\":%s}\n", ENVIRON["SIMULATED"]
+    }' "$2" "$1"
+}
+
+# case_after NAME: the next one; the first for no name.
+case_after() {
+  conformance_cases | awk -v last="$1" '
+    last == "" || seen { print; exit }
+    $1 == last { seen = 1 }'
+}
+
+cases_run=no
+
+# What the run has written so far becomes rows.
+take_cases() {
+  local at=$work/conformance
+
+  cases_run=no
+  conformance_rows "$at.json" "$at.out" | stamped >>"$at.rows"
+}
+
+# The cases from behind $1 on, until one does not come back. Sets conformance_status and
+# conformance_last, the last case that has a row.
+run_cases() {
+  local limit=$2 at=$work/conformance
+
+  : >"$at.json"
+  cases_run=yes
+  env -u LD_PRELOAD LD_LIBRARY_PATH="$library_path" timeout -k 5 "$limit" \
+    "$conformance" --json "$at.json" --after "$1" >"$at.out" 2>"$at.err" </dev/null &
+  wait_for $!
+  conformance_status=$?
+  take_cases
+  conformance_last=$(sed -n 's/^ *{"case": "\([^"]*\)".*/\1/p' "$at.json" | tail -n 1)
+}
+
+# conformance_lost CASE STATUS WHY: a case that ended the run.
+conformance_lost() {
+  add_row conformance "${1%%.*}" "${1#*.}" "$2" "" "\"outcome\":\"failed\"" "$3"
+}
+
+# count_of OUTCOME
+count_of() { grep -c "\"values\":{\"outcome\":\"$1\"" "$work/conformance.rows"; }
+
+# The names of the failed cases, as many lines as they take.
+conformance_table() {
+  local passed failed skipped name
+
+  passed=$(count_of passed) failed=$(count_of failed) skipped=$(count_of skipped)
+  table_line conformance cases "$passed passed, $failed failed, $skipped skipped"
+  grep '"values":{"outcome":"failed"' "$work/conformance.rows" |
+    sed 's/.*"question":"\([^"]*\)","row":"\([^"]*\)".*/\1.\2/' | tr '\n' ' ' |
+    fold -s -w 70 | while read -r name; do table_line conformance failed "$name"; done
+}
+
+run_conformance() {
+  local limit last='' next
+
+  begin_part conformance
+  if [[ ! -x $conformance ]]; then
+    add_row conformance - - "not run" "" "" "the suite was not built in $build"
+    table_line conformance cases "not run: the suite was not built (see the build log, or --fresh)"
+    end_part conformance "not run"
+    return 1
+  fi
+  note "running the conformance suite"
+  while :; do
+    limit=$(part_left)
+    if [[ $limit -lt 3 ]]; then
+      add_row conformance - "after $last" "not run" "" "" "the time for this part is over"
+      table_line conformance cases "not all: the time was over after $last"
+      break
+    fi
+    run_cases "$last" "$limit"
+    case $conformance_status in 0 | 1 | 2 | 3) break ;; esac
+    next=$(case_after "${conformance_last:-$last}")
+    [[ -n $next ]] || break
+    case $conformance_status in
+      4) conformance_lost "$next" "timed out" "it did not come back" ;;
+      124 | 137) conformance_lost "$next" "timed out" "the time was over" ;;
+      *)
+        conformance_lost "$next" failed \
+          "ended with status $conformance_status: $(tail -n 1 "$work/conformance.err")"
+        ;;
+    esac
+    last=$next
+  done
+  if [[ $conformance_status -eq 2 || $conformance_status -eq 3 ]]; then
+    add_row conformance - - failed "" "" "$(tail -n 1 "$work/conformance.err")"
+    table_line conformance cases "failed: $(tail -n 1 "$work/conformance.out")"
+  fi
+  conformance_table
+  end_part conformance "complete: $(count_of failed) failed,"
+  [[ $(count_of failed) -eq 0 && $(count_of passed) -gt 0 ]]
+}
+
+# What the run that was interrupted has found.
+interrupted_conformance() {
+  [[ $cases_run == yes ]] || return 0
+  take_cases
+  conformance_table
+}

@@ -1,0 +1,47 @@
+# shellcheck shell=bash disable=SC2154  # what gpu-check sets: build, simulated, work ...
+#
+# probe.sh - the questions of gpu_probe, each in a process and with a limit of its own.
+
+probe_questions() { "$probe" --list; }
+
+# no_answer QUESTION STATUS WHY
+no_answer() {
+  add_row probe "$1" - "$2" "" "" "$3"
+  table_line probe "$1" "$2: $3"
+}
+
+# One question in a process of its own; whatever it wrote before it ended is kept.
+ask() {
+  local question=$1 limit=$2 out=$work/question.out err=$work/question.err status
+
+  env -u LD_PRELOAD LD_LIBRARY_PATH="$library_path" \
+    timeout -k 5 "$limit" "$probe" "$question" >"$out" 2>"$err" </dev/null &
+  wait_for $!
+  status=$?
+  grep '^{.*}$' "$out" | stamped >>"$work/probe.rows"
+  grep -v '^{' "$out" >>"$work/probe.table"
+  case $status in
+    0 | 1 | 4) ;; # answered; or a row says what failed, or that it took too long
+    124 | 137) no_answer "$question" "timed out" "ended after $limit s" ;;
+    *) no_answer "$question" failed "ended with status $status: $(tail -n 1 "$err")" ;;
+  esac
+  [[ $status -eq 0 ]]
+}
+
+run_probe() {
+  local question seconds failed=0 limit
+
+  begin_part probe
+  while read -r question seconds _; do
+    limit=$(least $((seconds + 10)) "$(part_left)")
+    if [[ $limit -lt 3 ]]; then
+      no_answer "$question" "not run" "the time for this part is over"
+      failed=$((failed + 1))
+      continue
+    fi
+    note "asking $question"
+    ask "$question" "$limit" || failed=$((failed + 1))
+  done < <(probe_questions)
+  end_part probe "complete: $failed without an answer,"
+  [[ $failed -eq 0 ]]
+}
