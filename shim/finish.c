@@ -8,14 +8,13 @@
  */
 #include "finish.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "free_wait.h"
+#include "figures.h"
 #include "host_pools.h"
 #include "interim.h"
 #include "intervals.h"
@@ -24,10 +23,8 @@
 #include "meta.h"
 #include "log.h"
 #include "nvml.h"
-#include "options_table.h"
 #include "outputs.h"
 #include "report.h"
-#include "retry.h"
 #include "state.h"
 #include "state_file.h"
 #include "zones.h"
@@ -63,66 +60,27 @@ const char *const gs_runtime_names[] = {
     "cudaHostUnregister",
     "cudaDestroyExternalMemory",
     "cudaIpcCloseMemHandle",
+    "cudaGraphLaunch",
+    "cudaGraphLaunch_ptsz",
 #define GS_RUNTIME_USE(symbol) #symbol,
 #include "runtime_uses.def"
 #undef GS_RUNTIME_USE
 };
 const size_t gs_runtime_name_count = GS_ARRAY_LEN(gs_runtime_names);
 
-/* Whether this build has lazy frees and the program does not use them. */
-static bool lazy_saves_waits(const struct gs_options *options)
-{
-    for (size_t i = 0; i < gs_choices_count; i++) {
-        if (gs_choices[i].offset == offsetof(struct gs_options, free_sync) &&
-            strcmp(gs_choices[i].word, "lazy") == 0) {
-            return gs_choices[i].value != options->free_sync;
-        }
-    }
-    return false;
-}
-
-/* What the levels served and what the driver was asked for. */
-static void fill_levels(const struct gs_pool_stats *stats, struct gs_report_device *out)
-{
-    uint64_t busy = stats->used_bytes + stats->pending_bytes;
-    out->idle_bytes = stats->reserved_bytes > busy ? stats->reserved_bytes - busy : 0;
-    out->thread_hits = stats->front_hits;
-    out->stream_hits = stats->stream_hits;
-    out->global_hits = stats->global_hits;
-    out->driver_calls = stats->driver_calls;
-    out->driver_ns = stats->driver_ns;
-    out->native_calls = stats->allocs + stats->frees;
-    out->aged_bytes = stats->aged_bytes;
-    out->pressed_bytes = stats->upkeep_bytes - stats->aged_bytes + stats->trim_bytes;
-}
+/* Of one report at a time: `reported` of the state says whose they are. */
+static struct gs_figures figures[GS_MAX_DEVICES];
 
 static void fill_devices(struct gs_state *state, struct gs_report_device *devices,
                          size_t count)
 {
+    gs_figures_take(state, figures, count);
     for (size_t i = 0; i < count; i++) {
+        figures[i].rest_known = gs_nvml_rest((int)i, &figures[i].rest_bytes);
         devices[i] = (struct gs_report_device){.name = state->device_names[i]};
-        devices[i].rest_known = gs_nvml_rest((int)i, &devices[i].rest_bytes);
-        if (!state->pool) {
-            continue;
-        }
-        struct gs_pool_stats stats;
-        gs_pool_stats(state->pool, (int)i, &stats);
-        devices[i].pooled = stats.allocs > 0;
-        devices[i].reserved_bytes = stats.reserved_bytes;
-        devices[i].reserved_peak_bytes = stats.reserved_peak_bytes;
-        devices[i].pool_allocs = stats.hits + stats.misses;
-        devices[i].pool_hits = stats.hits;
-        devices[i].requested_bytes = stats.asked_bytes;
-        devices[i].rounded_bytes = stats.given_bytes;
-        struct gs_free_stats frees;
-        gs_free_stats((unsigned)i, &frees);
-        devices[i].frees_waited = frees.waited;
-        devices[i].frees_waited_ns = frees.waited_ns;
-        devices[i].frees_idle = frees.found_idle;
-        devices[i].lazy_saves_waits = !gs_zones_on && lazy_saves_waits(&state->options);
-        devices[i].retried = gs_retry_count((unsigned)i);
-        fill_levels(&stats, &devices[i]);
+        gs_figures_tell(&figures[i], &devices[i]);
     }
+    gs_figures_keep(figures, count);
 }
 
 /* A scan of host memory that takes longer is given up. */
@@ -209,6 +167,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         .scan = options->leak_scan && !what ? &scan : NULL,
         .running = what != NULL,
         .growth = gs_intervals_growth(),
+        .launch_api = GS_API_cuGraphLaunch,
     };
     if (what) {
         config.note = what->note;
@@ -219,7 +178,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     }
     struct gs_outputs outputs;
     bool files =
-        !what && gs_outputs_begin(options, state->pool, devices, device_count, &outputs);
+        !what && gs_outputs_begin(options, figures, devices, device_count, &outputs);
     config.job = files ? &outputs.job : NULL;
     gs_report_write(state->tracker, &config, &text, summary);
     if (files) {

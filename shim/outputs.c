@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "figures.h"
 #include "log.h"
 #include "log_pattern.h"
 #include "options_table.h"
@@ -197,17 +198,12 @@ static const struct gs_export_counter counters[] = {
     {"frees_idle", "count"},    /* frees that found it idle */
 };
 
-static void fill_values(struct gs_pool *pool, int device,
+static void fill_values(const struct gs_figures *figures,
                         const struct gs_report_device *known,
                         uint64_t values[GS_ARRAY_LEN(counters)])
 {
-    struct gs_pool_stats stats;
     size_t at = 0;
-    if (!pool) {
-        return;
-    }
-    gs_pool_stats(pool, device, &stats);
-#define GS_POOL_STAT(name, unit, doc) values[at++] = stats.name;
+#define GS_POOL_STAT(name, unit, doc) values[at++] = figures->pool.name;
 #include "stats.def"
 #undef GS_POOL_STAT
     values[at++] = known->idle_bytes;
@@ -284,7 +280,7 @@ static uint64_t now_unix_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-bool gs_outputs_begin(const struct gs_options *options, struct gs_pool *pool,
+bool gs_outputs_begin(const struct gs_options *options, const struct gs_figures *figures,
                       const struct gs_report_device *devices, size_t device_count,
                       struct gs_outputs *outputs)
 {
@@ -306,7 +302,7 @@ bool gs_outputs_begin(const struct gs_options *options, struct gs_pool *pool,
             option_value(options, &gs_options_table[i], tables->texts[i]);
     }
     for (size_t i = 0; i < device_count; i++) {
-        fill_values(pool, (int)i, &devices[i], tables->values + i * each);
+        fill_values(&figures[i], &devices[i], tables->values + i * each);
     }
     ssize_t length =
         readlink("/proc/self/exe", tables->program, sizeof(tables->program) - 1);

@@ -7,8 +7,9 @@
 #define GS_OUTPUTS_H
 
 #include "options.h"
-#include "pool.h"
 #include "report.h"
+
+struct gs_figures;
 
 /* Read GPUSHIM_OUTPUT and GPUSHIM_OUTPUT_FILE; says what is wrong with them. Start-up. */
 void gs_outputs_open(const struct gs_options *options);
@@ -23,8 +24,8 @@ struct gs_outputs {
 };
 
 /* Is there anything to write? Fills *outputs then, which gs_outputs_end is due for.
- * `pool` may be NULL. */
-bool gs_outputs_begin(const struct gs_options *options, struct gs_pool *pool,
+ * `figures` and `devices` are of the same devices. */
+bool gs_outputs_begin(const struct gs_options *options, const struct gs_figures *figures,
                       const struct gs_report_device *devices, size_t device_count,
                       struct gs_outputs *outputs);
 void gs_outputs_end(struct gs_outputs *outputs);

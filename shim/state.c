@@ -22,6 +22,7 @@
 #include "all_contexts.h"
 #include "captures.h"
 #include "elf_module.h"
+#include "figures.h"
 #include "find_python.h"
 #include "fences.h"
 #include "free_permit.h"
@@ -138,6 +139,7 @@ static void after_fork_in_child(void)
     gs_managed_reset();
     gs_host_reset();
     gs_nvml_reset();
+    gs_figures_reset();
     gs_warmup_reset();
     gs_zones_reset();
     gs_ipc_reset();
@@ -358,6 +360,7 @@ static struct gs_state *create(void)
         gs_limits_start(&state->options);
         gs_rules_start(&state->options);
         gs_nvml_start(&state->options);
+        gs_figures_start(state);
         gs_args_start(state);
         gs_warmup_start(state->pool ? state->options.warmup : "");
         gs_interim_start(&state->options, state->tracker);

@@ -26,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "figures.h"
 #include "log.h"
 #include "log_pattern.h"
 #include "output_file.h"
@@ -119,11 +120,18 @@ static void describe(const struct gs_options *options, struct gs_state_process *
     (void)gethostname(process->host, sizeof(process->host) - 1);
     gs_command_line(command);
     strcpy(process->command, command);
+    ssize_t length =
+        readlink("/proc/self/exe", process->program, sizeof(process->program));
+    if (length < 0 || length >= (ssize_t)sizeof(process->program)) {
+        length = 0; /* a part would be another file's */
+    }
+    process->program[length] = '\0';
 }
 
-static uint64_t layout(void)
+uint64_t gs_state_file_layout(void)
 {
-    return gs_state_layout(GPUSHIM_VERSION, gs_api_names(), GS_API_COUNT);
+    return gs_state_layout(GPUSHIM_VERSION, gs_api_names(), GS_API_COUNT,
+                           gs_figures_form());
 }
 
 /* ---- the file ------------------------------------------------------------------------
@@ -140,7 +148,7 @@ static bool is_over(const char *path)
     }
     return length == (ssize_t)sizeof(header) &&
            memcmp(header.magic, GS_STATE_MAGIC, sizeof(header.magic)) == 0 &&
-           header.layout == layout() && header.process.ending[0] != '\0';
+           header.layout == gs_state_file_layout() && header.process.ending[0] != '\0';
 }
 
 /* A device or a pipe: a file beside it is not what was meant. */
@@ -328,7 +336,7 @@ struct gs_state_memory *gs_state_file_open(const struct gs_options *options)
                                            .length = FIRST_BYTES,
                                            .grow = grow,
                                            .version = GPUSHIM_VERSION,
-                                           .layout = layout()};
+                                           .layout = gs_state_file_layout()};
     describe(options, &((struct gs_state_header *)file.bytes)->process);
     struct gs_state_memory *memory = gs_state_memory_create(&config);
     if (!memory) {
@@ -364,6 +372,11 @@ void gs_state_file_ending(const char *ending)
     if (header) {
         snprintf(header->process.ending, sizeof(header->process.ending), "%s", ending);
     }
+}
+
+void *gs_state_file_annex(size_t bytes)
+{
+    return gs_state_annex(__atomic_load_n(&file.memory, __ATOMIC_ACQUIRE), bytes);
 }
 
 const void *gs_state_file_range(size_t *bytes)

@@ -23,6 +23,11 @@ void gs_boot_id(char *out, size_t size);
 /* Make the file, if one is wanted. NULL: none is, or it was said why there is none. */
 struct gs_state_memory *gs_state_file_open(const struct gs_options *options);
 
+/* Of the forms that a file of this build has. */
+uint64_t gs_state_file_layout(void);
+/* Room in the file for what is not the tracker's; NULL: there is none. Once. */
+void *gs_state_file_annex(size_t bytes);
+
 /* What gpushim_report does (include/gpushim.h); state_report.c. */
 int gs_state_report(const char *state_file);
 /* gpushim_summary; state_summary.c. */

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "figures.h"
 #include "leak_rules.h"
 #include "log.h"
 #include "outputs.h"
@@ -94,11 +95,11 @@ const struct gs_options *gs_state_settings(void)
 
 bool gs_state_open(const char *path, struct gs_state_open *out)
 {
-    struct gs_state_read_config config = {
-        .version = GPUSHIM_VERSION,
-        .layout = gs_state_layout(GPUSHIM_VERSION, gs_api_names(), GS_API_COUNT),
-        .api_names = gs_api_names(),
-        .api_count = GS_API_COUNT};
+    struct gs_state_read_config config = {.version = GPUSHIM_VERSION,
+                                          .layout = gs_state_file_layout(),
+                                          .api_names = gs_api_names(),
+                                          .api_count = GS_API_COUNT,
+                                          .annex_bytes = gs_figures_bytes()};
     const char *problem;
     size_t length = 0;
     out->bytes = read_file(path, &length, &problem);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "figures.h"
 #include "finish.h"
 #include "leak_rules.h"
 #include "log.h"
@@ -29,8 +30,9 @@ static void make_note(const struct gs_state_found *found, bool running, const ch
         (void)strftime(started, sizeof(started), ", started %Y-%m-%d %H:%M:%S", &parts);
     }
     int length = snprintf(out, size, "from %.300s%s%s", path, started,
-                          running || header->process.ending[0]
-                              ? ""
+                          running || header->process.ending[0] ? ""
+                          : found->growth
+                              ? "; its time is that of the last allocation, free or look"
                               : "; its time is that of the last allocation or free");
     if (length > 0 && (size_t)length < size && header->not_there) {
         length += snprintf(out + length, size - (size_t)length,
@@ -44,6 +46,37 @@ static void make_note(const struct gs_state_found *found, bool running, const ch
     }
 }
 
+/* Places written out that were growing. */
+#define GROWING 3
+
+/* What the file has of a device; its figures are told to be of an earlier moment unless
+ * nothing is known to have happened since. */
+static void find_device(const struct gs_state_found *found, size_t i,
+                        struct gs_figures *figures, struct gs_report_device *device)
+{
+    const struct gs_figures *kept = gs_figures_of(found->annex, i);
+    *figures = kept ? *kept : (struct gs_figures){.at_ns = 0};
+    *device = (struct gs_report_device){.name = found->header->devices[i]};
+    gs_figures_tell(figures, device);
+    /* Both clocks go in steps: of what has one time neither is said to be the later. */
+    bool over = found->header->process.ending[0] != '\0';
+    if (figures->at_ns < found->last_ns + (over ? 0 : 2)) {
+        device->as_of_ns = figures->at_ns > 1 ? figures->at_ns - 1 : figures->at_ns;
+    }
+}
+
+/* Files say when the process was, not when it is told of. */
+static void describe_process(const struct gs_state_found *found, bool running,
+                             struct gs_export_job *job)
+{
+    const struct gs_state_process *process = &found->header->process;
+    job->program = process->program[0] ? process->program : NULL;
+    if (!running) {
+        job->end_unix_ms =
+            (uint64_t)process->start_time * 1000 + found->last_ns / 1000000;
+    }
+}
+
 /* Returns the status to end with. */
 static int write_found(const struct gs_state_found *found, bool running, const char *path,
                        const struct gs_options *options)
@@ -51,6 +84,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     const struct gs_state_header *header = found->header;
     const struct gs_state_process *process = &header->process;
     struct gs_report_device devices[GS_MAX_DEVICES];
+    static struct gs_figures figures[GS_MAX_DEVICES]; /* one thread reads */
     struct gs_report_summary summary;
     struct gs_symbolizer *symbolizer = NULL;
     struct gs_symbolizer_config symbols = {.lines = options->symbolize,
@@ -60,7 +94,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     char note[512];
 
     for (uint32_t i = 0; i < header->device_count; i++) {
-        devices[i] = (struct gs_report_device){.name = header->devices[i]};
+        find_device(found, i, &figures[i], &devices[i]);
     }
     make_note(found, running, path, note, sizeof(note));
     if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
@@ -88,8 +122,15 @@ static int write_found(const struct gs_state_found *found, bool running, const c
         .runtime_name_count = gs_runtime_name_count,
         .symbolizer = symbolizer,
         .suppressions = gs_rules(),
+        .growth = found->growth,
+        .growing = GROWING,
+        .launch_api = GS_API_cuGraphLaunch,
     };
-    bool files = gs_outputs_begin(options, NULL, devices, header->device_count, &outputs);
+    bool files =
+        gs_outputs_begin(options, figures, devices, header->device_count, &outputs);
+    if (files) {
+        describe_process(found, running, &outputs.job);
+    }
     config.job = files ? &outputs.job : NULL;
     gs_report_write(found->tracker, &config, &text, &summary);
     if (files) {

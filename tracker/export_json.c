@@ -6,8 +6,7 @@
  *
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
-#include "export_internal.h"
-#include "export_json_values.h"
+#include "export_json_devices.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,6 +129,7 @@ static void put_process(const struct gs_export *export, struct gs_json *json)
     else
         gs_json_member_null(json, "rank");
     gs_json_member_text(json, "ending", config->ending);
+    gs_json_member_bool(json, "running", config->running);
     put_exit_status(json, config->ending);
     gs_json_close(json, '}');
 }
@@ -153,86 +153,6 @@ static void put_options(const struct gs_export *export, struct gs_json *json)
     for (size_t i = 0; i < export->job->option_count; i++)
         gs_json_member_text(json, export->job->options[i].name,
                             export->job->options[i].value);
-    gs_json_close(json, '}');
-}
-
-/* --- devices --------------------------------------------------------------------------
- */
-
-static void put_totals(struct gs_json *json, const struct gs_tracker_totals *totals)
-{
-    gs_json_member_open(json, "totals", '{');
-#define GS_TOTAL(name, unit, doc) gs_json_member(json, #name, totals->name);
-#include "totals.def"
-#undef GS_TOTAL
-    gs_json_close(json, '}');
-}
-
-static bool was_used(const struct gs_tracker_totals *totals)
-{
-    return totals->allocs != 0 || totals->failed != 0 || totals->live_count != 0;
-}
-
-static void put_pool(const struct gs_export *export, struct gs_json *json, size_t device)
-{
-    const struct gs_export_job *job = export->job;
-
-    gs_json_member_open(json, "pool", '{');
-    for (size_t i = 0; i < job->counter_count; i++)
-        gs_json_member(json, job->counters[i].name,
-                       job->values[device * job->counter_count + i]);
-    gs_json_close(json, '}');
-}
-
-static void put_device(const struct gs_export *export, struct gs_json *json,
-                       unsigned ordinal)
-{
-    const struct gs_report_config *config = export->config;
-    bool known = config->devices && ordinal < config->device_count;
-    bool pooled = known && gs_report_pool_used(&config->devices[ordinal]);
-    struct gs_tracker_totals totals;
-
-    gs_tracker_get_totals(export->tracker, (int)ordinal, &totals);
-    if (!was_used(&totals) && !pooled)
-        return;
-    gs_json_open(json, '{');
-    gs_json_member(json, "device", ordinal);
-    gs_json_member_text(json, "name", known ? config->devices[ordinal].name : NULL);
-    put_totals(json, &totals);
-    if (pooled && export->job->values)
-        put_pool(export, json, ordinal);
-    else
-        gs_json_member_null(json, "pool");
-    gs_json_close(json, '}');
-}
-
-static void put_devices(const struct gs_export *export, struct gs_json *json)
-{
-    struct gs_tracker_totals totals;
-
-    gs_json_member_open(json, "devices", '[');
-    for (unsigned i = 0; i < GS_MAX_DEVICES; i++)
-        put_device(export, json, i);
-    gs_json_close(json, ']');
-    gs_tracker_get_totals(export->tracker, -1, &totals);
-    gs_json_member_open(json, "pinned_host", '{');
-    put_totals(json, &totals);
-    gs_json_close(json, '}');
-}
-
-static void put_units(const struct gs_export *export, struct gs_json *json)
-{
-    gs_json_member_open(json, "units", '{');
-    gs_json_member_open(json, "totals", '{');
-#define GS_TOTAL(name, unit, doc) gs_json_member_text(json, #name, unit);
-#include "totals.def"
-#undef GS_TOTAL
-    gs_json_close(json, '}');
-    gs_json_member_open(json, "pool", '{');
-    for (size_t i = 0; i < export->job->counter_count; i++)
-        gs_json_member_text(json, export->job->counters[i].name,
-                            export->job->counters[i].unit);
-    gs_json_close(json, '}');
     gs_json_close(json, '}');
 }
 
@@ -271,6 +191,9 @@ static void put_place(const struct gs_export *export, struct gs_json *json,
         gs_json_member(json, "likely_bytes", gs_likely(group->likely_bytes));
         gs_json_member(json, "likely_count", gs_group_likely_count(group));
     }
+    if (export->config->growth)
+        gs_json_member_bool(json, "growing",
+                            gs_growth_has(export->config->growth, group));
     if (gs_stack_left_out(group->stack))
         gs_json_member_text(json, "no_stack",
                             group->stack == GS_STACK_TOO_SMALL ? "too small"
@@ -308,15 +231,6 @@ static void put_leaks(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, '}');
 }
 
-static void put_time_or_null(struct gs_json *json, const char *key, bool known,
-                             uint64_t ns)
-{
-    if (known)
-        gs_json_member(json, key, ns);
-    else
-        gs_json_member_null(json, key);
-}
-
 /* Where less than everything was recorded: what, and the leaks that are no places. */
 static void put_recorded(const struct gs_export *export, struct gs_json *json)
 {
@@ -333,9 +247,12 @@ static void put_recorded(const struct gs_export *export, struct gs_json *json)
     gs_json_member(json, "always_bytes", sampling->always_bytes);
     gs_json_member(json, "min_bytes", sampling->min_bytes);
     gs_json_member(json, "windows", windows.count);
-    put_time_or_null(json, "first_from_ns", windows.count > 0, windows.first_ns);
-    put_time_or_null(json, "from_ns", windows.count > 0, windows.from_ns);
-    put_time_or_null(json, "to_ns", windows.count > 0 && !windows.open, windows.to_ns);
+    gs_json_member_or_null(json, "first_from_ns", windows.count > 0, windows.first_ns);
+    gs_json_member_or_null(json, "from_ns", windows.count > 0, windows.from_ns);
+    gs_json_member_or_null(json, "to_ns", windows.count > 0 && !windows.open,
+                           windows.to_ns);
+    gs_json_member(json, "suppressed_bytes", export->data->shared_bytes);
+    gs_json_member(json, "suppressed_count", export->data->shared_count);
     gs_json_close(json, '}');
     gs_json_member_open(json, "unplaced", '[');
     for (size_t i = 0; i < unplaced->count; i++)
@@ -351,11 +268,10 @@ static void put_owners(const struct gs_export *export, struct gs_json *json)
         const struct gs_owner *owner = &export->owners.items[i];
         gs_json_open(json, '{');
         gs_json_member_text(json, "module", owner->name);
-        gs_json_key(json, "device");
-        if (owner->row == GS_ROW_PINNED)
-            gs_json_null(json);
-        else
-            gs_json_number(json, owner->row);
+        gs_json_member_or_null(json, "device", owner->row < GS_ROW_PINNED, owner->row);
+        gs_json_member_text(json, "memory",
+                            owner->row < GS_ROW_PINNED ? "device"
+                                                       : gs_json_apart(owner->row));
         gs_json_member(json, "bytes", owner->bytes);
         gs_json_member(json, "count", owner->count);
         gs_json_close(json, '}');
@@ -489,15 +405,33 @@ static void put_checks(const struct gs_export *export, struct gs_json *json)
 /* --- the whole ------------------------------------------------------------------------
  */
 
+/* Allocations of the whole process, and the most that one device had of it at once. */
+static void add_up(const struct gs_export *export, uint64_t *allocs, uint64_t *peak_bytes)
+{
+    *allocs = *peak_bytes = 0;
+    for (int row = GS_TOTALS_FIRST; row < GS_MAX_DEVICES; row++) {
+        struct gs_tracker_totals totals;
+
+        gs_tracker_get_totals(export->tracker, row, &totals);
+        *allocs += totals.allocs;
+        if (row >= 0 && totals.peak_bytes > *peak_bytes)
+            *peak_bytes = totals.peak_bytes;
+    }
+}
+
 static void put_summary(const struct gs_export *export, struct gs_json *json)
 {
     const struct gs_report_summary *summary = export->summary;
+    uint64_t allocs, peak_bytes;
 
+    add_up(export, &allocs, &peak_bytes);
     gs_json_member_open(json, "summary", '{');
     gs_json_member(json, "errors", summary->errors);
     gs_json_member(json, "leaked_bytes", summary->leaked_bytes);
     gs_json_member(json, "leaked_count", summary->leaked_count);
     gs_json_member(json, "places", summary->leak_groups);
+    gs_json_member(json, "peak_bytes", peak_bytes);
+    gs_json_member(json, "allocs", allocs);
     gs_json_close(json, '}');
 }
 
@@ -515,7 +449,7 @@ enum gs_status gs_export_write_json(const struct gs_export *export,
     put_process(export, &json);
     put_time(export, &json);
     put_summary(export, &json);
-    put_devices(export, &json);
+    gs_json_devices(export, &json);
     put_errors(export, &json);
     put_checks(export, &json);
     put_leaks(export, &json);
@@ -524,7 +458,7 @@ enum gs_status gs_export_write_json(const struct gs_export *export,
     put_code(export, &json);
     gs_json_member_text(&json, "note", source->note ? source->note(source->self) : NULL);
     put_options(export, &json);
-    put_units(export, &json);
+    gs_json_units(export, &json);
     gs_json_close(&json, '}');
     gs_out_char(&json.out, '\n');
     return gs_out_end(&json.out);

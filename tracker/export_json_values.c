@@ -150,6 +150,15 @@ void gs_json_member_bool(struct gs_json *json, const char *key, bool value)
     gs_json_bool(json, value);
 }
 
+void gs_json_member_or_null(struct gs_json *json, const char *key, bool known,
+                            uint64_t value)
+{
+    if (known)
+        gs_json_member(json, key, value);
+    else
+        gs_json_member_null(json, key);
+}
+
 void gs_json_member_null(struct gs_json *json, const char *key)
 {
     gs_json_key(json, key);

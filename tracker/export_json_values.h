@@ -35,6 +35,9 @@ void gs_json_member(struct gs_json *json, const char *key, uint64_t value);
 void gs_json_member_text(struct gs_json *json, const char *key, const char *text);
 void gs_json_member_hex(struct gs_json *json, const char *key, uint64_t value);
 void gs_json_member_bool(struct gs_json *json, const char *key, bool value);
+/* The value where it is known, else null. */
+void gs_json_member_or_null(struct gs_json *json, const char *key, bool known,
+                            uint64_t value);
 void gs_json_member_null(struct gs_json *json, const char *key);
 void gs_json_member_open(struct gs_json *json, const char *key, char bracket);
 

@@ -9,34 +9,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "growth_copy.h"
 #include "report_internal.h"
 
 /* So often it became more since it last became less, the last time so many looks ago. */
 #define GROWN_MIN  3
 #define LATELY_MAX 3
 
-/* How a place has fared, beside its group. */
-struct trend {
-    uint64_t base_bytes, base_count; /* when it last became less, or was first seen */
-    uint64_t since_ns;               /* when that was */
-    uint64_t since_look, last_look;  /* that look; the last one that found more */
-    unsigned grown;                  /* looks since that found more */
-};
-
-/* One that is growing. */
-struct growing {
-    struct gs_group group;
-    struct trend trend;
-};
-
 struct gs_growth {
     pthread_mutex_t lock;
-    uint64_t looks, time_ns, interval_ns;
-    uint64_t bytes, count;   /* live at the last look */
-    int64_t change;          /* of bytes, since the look before */
-    struct gs_groups places; /* live at the last look */
-    struct trend *trends;    /* of each place */
-    struct growing *growing; /* the most grown first */
+    struct gs_look last;
+    struct gs_groups places;    /* live at the last look */
+    struct gs_trend *trends;    /* of each place */
+    struct gs_growing *growing; /* the most grown first */
     size_t growing_count;
 };
 
@@ -63,7 +48,7 @@ void gs_growth_destroy(struct gs_growth *growth)
 /* ---- a look -------------------------------------------------------------------------
  */
 
-struct look {
+struct search {
     struct gs_groups places;
     const struct gs_tracker *tracker;
     uint64_t bytes, count; /* of all, in a place or not */
@@ -72,7 +57,7 @@ struct look {
 /* A place is as large as what its stacks stand for. */
 static bool visit(void *arg, const struct gs_allocation *allocation)
 {
-    struct look *look = arg;
+    struct search *look = arg;
     struct gs_group part = gs_group_of(look->tracker, allocation);
 
     look->bytes += gs_report_weight(&part);
@@ -82,33 +67,34 @@ static bool visit(void *arg, const struct gs_allocation *allocation)
            gs_groups_add(&look->places, &part) == GS_OK;
 }
 
-static struct trend trend_of(const struct gs_growth *growth, const struct gs_group *place,
-                             uint64_t now_ns)
+static struct gs_trend trend_of(const struct gs_growth *growth,
+                                const struct gs_group *place, uint64_t now_ns)
 {
     const struct gs_group *before = gs_groups_find(&growth->places, place);
-    struct trend trend = {.base_bytes = place->bytes,
-                          .base_count = place->count,
-                          .since_ns = now_ns,
-                          .since_look = growth->looks};
+    struct gs_trend trend = {.base_bytes = place->bytes,
+                             .base_count = place->count,
+                             .since_ns = now_ns,
+                             .since_look = growth->last.looks};
 
     if (!before || !growth->trends || place->bytes < before->bytes)
         return trend;
     trend = growth->trends[before - growth->places.items];
     if (place->bytes > before->bytes) {
         trend.grown++;
-        trend.last_look = growth->looks;
+        trend.last_look = growth->last.looks;
     }
     return trend;
 }
 
-static bool is_growing(const struct gs_growth *growth, const struct trend *trend)
+static bool is_growing(const struct gs_growth *growth, const struct gs_trend *trend)
 {
-    return trend->grown >= GROWN_MIN && growth->looks - trend->last_look < LATELY_MAX;
+    return trend->grown >= GROWN_MIN &&
+           growth->last.looks - trend->last_look < LATELY_MAX;
 }
 
 static int by_growth(const void *left, const void *right)
 {
-    const struct growing *a = left, *b = right;
+    const struct gs_growing *a = left, *b = right;
     uint64_t x = a->group.bytes - a->trend.base_bytes;
     uint64_t y = b->group.bytes - b->trend.base_bytes;
 
@@ -130,32 +116,84 @@ static void find_growing(struct gs_growth *growth)
     for (size_t i = 0; i < growth->places.count; i++)
         if (is_growing(growth, &growth->trends[i]))
             growth->growing[growth->growing_count++] =
-                (struct growing){growth->places.items[i], growth->trends[i]};
+                (struct gs_growing){growth->places.items[i], growth->trends[i]};
     qsort(growth->growing, count, sizeof *growth->growing, by_growth);
+}
+
+/* NULL: nothing is kept in a file, or it has no room. growth->lock is held. */
+static struct gs_growth_copy *copy_of(struct gs_tracker *tracker)
+{
+    struct gs_state_memory *memory = tracker->config.memory;
+    struct gs_growth_copy *copy =
+        __atomic_load_n(&tracker->growth_copy, __ATOMIC_RELAXED);
+
+    if (copy || !memory)
+        return copy;
+    copy = gs_pages_map(memory, sizeof *copy);
+    if (copy && !gs_state_holds(memory, copy)) {
+        gs_host_unmap(copy, sizeof *copy);
+        copy = NULL;
+    }
+    __atomic_store_n(&tracker->growth_copy, copy, __ATOMIC_RELEASE);
+    return copy;
+}
+
+/* This look, beside the one before. growth->lock is held. */
+static void copy_to_file(const struct gs_growth *growth, struct gs_tracker *tracker)
+{
+    struct gs_growth_copy *copy = copy_of(tracker);
+
+    if (!copy)
+        return;
+    uint64_t next = copy->current == 1 ? 2 : 1;
+    struct gs_look_copy *to = &copy->copies[next - 1];
+    to->look = growth->last;
+    to->count = growth->growing_count < GS_GROWING_COPIED ? growth->growing_count
+                                                          : GS_GROWING_COPIED;
+    for (size_t i = 0; i < to->count; i++)
+        to->growing[i] = growth->growing[i];
+    __atomic_store_n(&copy->current, next, __ATOMIC_RELEASE);
+}
+
+struct gs_growth *gs_growth_of(const struct gs_look *look,
+                               const struct gs_growing *growing, size_t count)
+{
+    struct gs_growth *growth = gs_growth_create();
+
+    if (!growth || !(growth->growing = calloc(count + 1, sizeof *growing))) {
+        gs_growth_destroy(growth);
+        return NULL;
+    }
+    growth->last = *look;
+    growth->growing_count = count;
+    for (size_t i = 0; i < count; i++)
+        growth->growing[i] = growing[i];
+    return growth;
 }
 
 void gs_growth_look(struct gs_growth *growth, struct gs_tracker *tracker)
 {
     uint64_t now_ns = gs_tracker_now(tracker);
-    struct look look = {.tracker = tracker};
-    struct trend *trends;
+    struct search look = {.tracker = tracker};
+    struct gs_trend *trends;
 
     gs_records_visit(tracker, visit, &look);
     pthread_mutex_lock(&growth->lock);
     trends = calloc(look.places.count + 1, sizeof *trends);
     for (size_t i = 0; i < look.places.count && trends; i++)
         trends[i] = trend_of(growth, &look.places.items[i], now_ns);
-    growth->change = (int64_t)(look.bytes - growth->bytes);
-    growth->interval_ns = now_ns - growth->time_ns;
-    growth->time_ns = now_ns;
-    growth->bytes = look.bytes;
-    growth->count = look.count;
+    growth->last.change = (int64_t)(look.bytes - growth->last.bytes);
+    growth->last.interval_ns = now_ns - growth->last.time_ns;
+    growth->last.time_ns = now_ns;
+    growth->last.bytes = look.bytes;
+    growth->last.count = look.count;
     gs_groups_free(&growth->places);
     free(growth->trends);
     growth->places = look.places;
     growth->trends = trends;
     find_growing(growth);
-    growth->looks++;
+    growth->last.looks++;
+    copy_to_file(growth, tracker);
     pthread_mutex_unlock(&growth->lock);
 }
 
@@ -164,8 +202,8 @@ void gs_growth_look(struct gs_growth *growth, struct gs_tracker *tracker)
 
 /* What is written is copied first: names take their time. */
 struct told {
-    struct gs_growth sums; /* its counts alone */
-    struct growing *growing;
+    struct gs_look look;
+    struct gs_growing *growing;
     size_t count;
 };
 
@@ -174,7 +212,7 @@ static struct told copy(struct gs_growth *growth, unsigned most)
     struct told told;
 
     pthread_mutex_lock(&growth->lock);
-    told.sums = *growth;
+    told.look = growth->last;
     told.count = growth->growing_count < most ? growth->growing_count : most;
     told.growing = malloc((told.count + 1) * sizeof *told.growing);
     if (!told.growing)
@@ -186,41 +224,60 @@ static struct told copy(struct gs_growth *growth, unsigned most)
 }
 
 /* "5m00s: 2.31 GiB live in 57 allocations, 12.0 MiB more than 30s ago" */
-static void write_sums(const struct gs_report_writer *writer,
-                       const struct gs_growth *sums)
+static void write_sums(const struct gs_report_writer *writer, const struct gs_look *look)
 {
     char time[24], bytes[24], count[32], change[24], interval[24];
-    uint64_t apart = (uint64_t)(sums->change < 0 ? -sums->change : sums->change);
+    uint64_t apart = look->change < 0 ? -(uint64_t)look->change : (uint64_t)look->change;
 
-    gs_text_add(writer->text, "%s%s: %s live in %s allocation%s", writer->prefix,
-                gs_text_duration(sums->time_ns, time), gs_text_bytes(sums->bytes, bytes),
-                gs_text_count(sums->count, count), gs_report_plural(sums->count));
-    gs_text_duration(sums->interval_ns, interval);
-    if (sums->looks > 1 && sums->change == 0)
+    gs_text_add(writer->text, "%s: %s live in %s allocation%s",
+                gs_text_duration(look->time_ns, time), gs_text_bytes(look->bytes, bytes),
+                gs_text_count(look->count, count), gs_report_plural(look->count));
+    gs_text_duration(look->interval_ns, interval);
+    if (look->looks > 1 && look->change == 0)
         gs_text_add(writer->text, ", as much as %s ago", interval);
-    else if (sums->looks > 1)
+    else if (look->looks > 1)
         gs_text_add(writer->text, ", %s %s than %s ago", gs_text_bytes(apart, change),
-                    sums->change > 0 ? "more" : "less", interval);
+                    look->change > 0 ? "more" : "less", interval);
     gs_text_add(writer->text, "\n");
 }
 
 static void write_growing(const struct gs_report_writer *writer, size_t number,
-                          const struct growing *one, uint64_t looks)
+                          const struct gs_growing *one, uint64_t looks)
 {
-    const struct trend *trend = &one->trend;
+    const struct gs_trend *trend = &one->trend;
     uint64_t live = gs_group_likely_count(&one->group);
     char more[24], count[32], bytes[24], since[24];
 
     gs_text_add(
-        writer->text, "%sGROWING %zu: %s more since %s, in %u of %llu looks; now ",
+        writer->text, "%sGROWING %zu: %s more since %s, in %llu of %llu looks; now ",
         writer->prefix, number, gs_text_bytes(one->group.bytes - trend->base_bytes, more),
-        gs_text_duration(trend->since_ns, since), trend->grown,
+        gs_text_duration(trend->since_ns, since), (unsigned long long)trend->grown,
         (unsigned long long)(looks - 1 - trend->since_look));
     gs_text_add(writer->text, "%s%s in %s allocation%s\n",
                 gs_group_is_estimate(&one->group) ? "about " : "",
                 gs_text_bytes(one->group.bytes, bytes), gs_text_count(live, count),
                 gs_report_plural(live));
     gs_report_place(writer, &one->group, "growing");
+}
+
+/* The places, with names for their stacks. */
+static void write_told(const struct gs_report_writer *base, const struct told *told)
+{
+    struct gs_frame_table frames = {0};
+    struct gs_report_writer writer = *base;
+    uint32_t *ids = malloc((told->count + 1) * sizeof *ids);
+
+    writer.frames = &frames;
+    for (size_t i = 0; ids && i < told->count; i++)
+        ids[i] = told->growing[i].group.stack;
+    if (ids && told->count > 0)
+        gs_frame_table_fill(&frames, writer.tracker->config.stacks, writer.source, ids,
+                            told->count);
+    write_sums(&writer, &told->look);
+    for (size_t i = 0; i < told->count; i++)
+        write_growing(&writer, i + 1, &told->growing[i], told->look.looks);
+    gs_frame_table_free(&frames);
+    free(ids);
 }
 
 void gs_growth_write(struct gs_growth *growth, struct gs_tracker *tracker,
@@ -230,24 +287,26 @@ void gs_growth_write(struct gs_growth *growth, struct gs_tracker *tracker,
     struct told told = copy(growth, most);
     struct gs_live_source live;
     const struct gs_report_source source = gs_report_live(tracker, config, &live);
-    struct gs_frame_table frames = {0};
-    struct gs_report_writer writer = {.tracker = tracker,
-                                      .config = config,
-                                      .source = &source,
-                                      .frames = &frames,
-                                      .text = text};
-    uint32_t *ids = malloc((told.count + 1) * sizeof *ids);
+    struct gs_report_writer writer = {
+        .tracker = tracker, .config = config, .source = &source, .text = text};
 
-    for (size_t i = 0; ids && i < told.count; i++)
-        ids[i] = told.growing[i].group.stack;
-    if (ids && told.count > 0)
-        gs_frame_table_fill(&frames, tracker->config.stacks, &source, ids, told.count);
     snprintf(writer.prefix, sizeof writer.prefix, "==%ld== ", config->pid);
-    write_sums(&writer, &told.sums);
-    for (size_t i = 0; i < told.count; i++)
-        write_growing(&writer, i + 1, &told.growing[i], told.sums.looks);
-    gs_frame_table_free(&frames);
-    free(ids);
+    gs_text_add(text, "%s", writer.prefix);
+    write_told(&writer, &told);
+    free(told.growing);
+}
+
+void gs_report_growth(const struct gs_report_writer *writer)
+{
+    const struct gs_report_config *config = writer->config;
+
+    if (!config->growth || config->growing == 0)
+        return;
+    struct told told = copy(config->growth, config->growing);
+    gs_text_add(writer->text, "%slast look at ", writer->prefix);
+    write_told(writer, &told);
+    if (told.count == 0)
+        gs_report_blank(writer);
     free(told.growing);
 }
 

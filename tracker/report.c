@@ -140,6 +140,7 @@ static void write_body(struct gs_report_writer *writer)
     gs_report_blank(writer);
     if (!writer->config->running)
         gs_report_errors(writer);
+    gs_report_growth(writer);
     if (writer->config->show_leaks) {
         gs_report_leaks(writer);
         gs_report_owners(writer);

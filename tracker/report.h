@@ -34,6 +34,9 @@ struct gs_report_device {
     /* Frees that waited for the device, how long in all; frees that found it idle. */
     uint64_t frees_waited, frees_waited_ns, frees_idle;
     uint64_t rest_bytes; /* that the process takes beyond all that is live or idle here */
+    /* When the pool's figures are of, since the tracker's start, where that is an earlier
+     * moment than the report's; 0: the report's. */
+    uint64_t as_of_ns;
     bool lazy_saves_waits; /* GPUSHIM_FREE_SYNC=lazy would leave them out */
     bool pooled;           /* false: the pool is off or was not used */
     bool rest_known;       /* else `rest_bytes` means nothing */
@@ -66,7 +69,9 @@ struct gs_report_config {
     struct gs_suppressions *suppressions; /* NULL: none */
     const struct gs_scan_config *scan;    /* NULL: host memory is not looked at */
     struct gs_growth *growth;             /* NULL: nothing was compared */
-    const struct gs_export_job *job;      /* files to write as well; NULL: none */
+    unsigned growing; /* places that grow, written out with the last look; 0: neither */
+    uint16_t launch_api; /* of what frees by running a graph, as in api_names; 0: none */
+    const struct gs_export_job *job; /* files to write as well; NULL: none */
 };
 
 /* Without what is suppressed. */

@@ -38,7 +38,7 @@ void gs_report_write_from(struct gs_tracker *tracker,
 /* --- report_gather.c: what there is to say -------------------------------------------
  */
 
-/* What a rule matched. */
+/* What a rule matched; where stacks are sampled, what these stand for. */
 struct gs_rule_use {
     uint64_t count, bytes;
 };
@@ -54,6 +54,7 @@ struct gs_report_data {
     uint64_t unplaced_bytes, unplaced_count; /* in the sums below, too */
     uint64_t leaked_bytes, leaked_count;     /* without what is suppressed, as below */
     uint64_t suppressed_bytes, suppressed_count, suppressed_errors;
+    uint64_t shared_bytes, shared_count; /* of these, not sampled: in proportion */
     struct gs_rule_use *uses; /* by rule; NULL: nothing was compared with one */
     struct gs_scan scan;
     uint64_t grouped_bytes, grouped_count; /* less, where memory was short */
@@ -129,8 +130,13 @@ bool gs_report_runtime_module(const char *base_name);
 /* Base name of the module a resolved frame lies in; "" where unknown. */
 const char *gs_report_frame_module(const struct gs_symbol_request *request);
 
-/* --- suppress_report.c, suppress_advice.c: rules ---------------------------------------
+/* --- suppress_report.c, suppress_sampled.c, suppress_advice.c: rules -------------------
  */
+
+/* Of what was not sampled, the share that the rules take: as large as that of what the
+ * sampled stacks stand for beyond themselves. It leaves `unplaced` and the sums. The
+ * groups are marked and in their order. */
+void gs_report_suppress_share(struct gs_report_data *data);
 
 /* Mark what the rules suppress and move it behind the rest. frames: of all groups and
  * errors; NULL: compare the names of modules alone. */
@@ -199,6 +205,8 @@ void gs_report_site(const struct gs_report_writer *writer, const char *what,
 void gs_report_end_of(const struct gs_report_writer *writer,
                       const struct gs_error *error);
 void gs_report_leaks(const struct gs_report_writer *writer);
+/* The last look at what grows, where the configuration asks for it; growth.c. */
+void gs_report_growth(const struct gs_report_writer *writer);
 void gs_report_owners(const struct gs_report_writer *writer);
 void gs_report_blank(const struct gs_report_writer *writer);
 

@@ -118,6 +118,18 @@ static void write_frees(const struct gs_report_writer *writer,
                                          : "");
 }
 
+/* Only where the lines above are of another moment than the rest of the report. */
+static void write_as_of(const struct gs_report_writer *writer,
+                        const struct gs_report_device *device)
+{
+    char when[24];
+
+    if (device->as_of_ns != 0)
+        gs_text_add(writer->text,
+                    "%s  as of          %s: what came after that is not in these lines\n",
+                    writer->prefix, gs_text_duration(device->as_of_ns, when));
+}
+
 bool gs_report_pool_used(const struct gs_report_device *device)
 {
     return device && device->pooled &&
@@ -132,4 +144,5 @@ void gs_report_pool(const struct gs_report_writer *writer,
     write_calls(writer, device);
     write_returns(writer, device);
     write_frees(writer, device);
+    write_as_of(writer, device);
 }

@@ -81,6 +81,8 @@ void gs_report_sampled(const struct gs_report_writer *writer)
 
     add_share(&share, &writer->data->groups);
     add_share(&share, &writer->data->unplaced);
+    share.all_bytes += writer->data->shared_bytes;
+    share.all_count += writer->data->shared_count;
     if (config->sampling.distance_bytes != 0 && share.all_count != 0)
         gs_text_add(
             writer->text,

@@ -176,6 +176,8 @@ void gs_report_site(const struct gs_report_writer *writer, const char *what,
     if (thread_name && thread_name[0])
         gs_text_add(writer->text, " \"%s\"",
                     gs_report_clean(thread_name, clean, sizeof clean));
+    if (site->api != 0 && site->api == writer->config->launch_api)
+        gs_text_add(writer->text, ", by the launch of a graph");
     if (stack.count == 0)
         gs_text_add(writer->text, " (no call stack recorded%s)",
                     thread_name ? "" : ": GPUSHIM_STACK_FREE");

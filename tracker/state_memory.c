@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "growth_copy.h"
 #include "host_memory.h"
 #include "python_internal.h"
 #include "stacks_internal.h"
@@ -108,6 +109,21 @@ bool gs_state_holds(const struct gs_state_memory *memory, const void *pages)
            (uintptr_t)pages - (uintptr_t)memory->config.file < memory->config.room;
 }
 
+void *gs_state_annex(struct gs_state_memory *memory, size_t bytes)
+{
+    void *pages = memory != NULL ? gs_state_map(memory, bytes) : NULL;
+
+    if (pages == NULL)
+        return NULL;
+    if (!gs_state_holds(memory, pages)) {
+        gs_host_unmap(pages, bytes);
+        return NULL;
+    }
+    __atomic_store_n(&gs_state_memory_header(memory)->annex, (uintptr_t)pages,
+                     __ATOMIC_RELEASE);
+    return pages;
+}
+
 void gs_state_unmap(struct gs_state_memory *memory, void *pages, size_t bytes)
 {
     if (!gs_state_holds(memory, pages))
@@ -119,7 +135,8 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return (hash ^ value) * 0x9e3779b97f4a7c15u;
 }
 
-uint64_t gs_state_layout(const char *version, const char *const *names, size_t count)
+uint64_t gs_state_layout(const char *version, const char *const *names, size_t count,
+                         uint64_t annex)
 {
     const size_t forms[] = {
         sizeof(struct gs_state_header),
@@ -132,6 +149,7 @@ uint64_t gs_state_layout(const char *version, const char *const *names, size_t c
         sizeof(struct gs_shard),
         sizeof(struct gs_error),
         sizeof(struct gs_group),
+        sizeof(struct gs_growth_copy),
         sizeof(struct gs_record),
         sizeof(struct gs_stacks),
         offsetof(struct gs_stacks, modules),
@@ -142,7 +160,7 @@ uint64_t gs_state_layout(const char *version, const char *const *names, size_t c
         GS_STACK_CHUNK_BITS,
         GS_MEMORY_KINDS,
     };
-    uint64_t hash = 0;
+    uint64_t hash = mix(0, annex);
 
     for (size_t i = 0; i < GS_ARRAY_LEN(forms); i++)
         hash = mix(hash, forms[i]);

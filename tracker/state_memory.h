@@ -24,7 +24,8 @@ struct gs_state_process {
     uint32_t stack_depth; /* frames kept of a stack */
     char boot[40];        /* of which start of the system */
     char host[128], command[192];
-    char ending[160]; /* empty: it has written no last report */
+    char program[256]; /* path of its file; empty: not known, or longer */
+    char ending[160];  /* empty: it has written no last report */
 };
 
 #define GS_STATE_DEVICE_BYTES 64
@@ -37,6 +38,7 @@ struct gs_state_header {
     uint64_t used;      /* bytes of the file in use; atomic */
     uint64_t not_there; /* bytes asked for that the file had no room for; atomic */
     uint64_t tracker;   /* address; 0: none yet; atomic */
+    uint64_t annex;     /* likewise: gs_state_annex */
     struct gs_state_process process;
     uint32_t device_count; /* atomic */
     char devices[GS_MAX_DEVICES][GS_STATE_DEVICE_BYTES];
@@ -72,11 +74,17 @@ void *gs_state_map(struct gs_state_memory *memory, size_t bytes);
 /* What the file has of them stays there. NULL is allowed. */
 void gs_state_unmap(struct gs_state_memory *memory, void *pages, size_t bytes);
 
+/* Zeroed pages for what whoever makes the file keeps in it beside the tracker's: once.
+ * NULL: the file has no room, or `memory` is NULL. */
+void *gs_state_annex(struct gs_state_memory *memory, size_t bytes);
+
 /* Whether these pages are the file's. */
 bool gs_state_holds(const struct gs_state_memory *memory, const void *pages);
 
 /* Of the forms that things have in a file: equal where one build can read what another
- * wrote. The names are those of the calls that allocate. */
-uint64_t gs_state_layout(const char *version, const char *const *names, size_t count);
+ * wrote. The names are those of the calls that allocate; `annex` stands for the form of
+ * what lies in gs_state_annex, and is 0 for none. */
+uint64_t gs_state_layout(const char *version, const char *const *names, size_t count,
+                         uint64_t annex);
 
 #endif

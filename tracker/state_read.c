@@ -13,25 +13,10 @@
 #include <string.h>
 
 #include "python_internal.h"
-#include "stacks_internal.h"
-#include "tracker_internal.h"
+#include "state_read_internal.h"
 
-struct image {
-    const char *data;
-    size_t bytes;
-    uint64_t base;
-    const struct gs_tracker *tracker;
-    const struct gs_stacks *stacks; /* NULL: there are none */
-    const struct gs_python *python; /* likewise */
-    uint32_t *ids;                  /* of stacks that were read, by that in the file */
-    uint32_t id_count;
-    size_t api_count;
-    struct gs_state_found *out;
-};
-
-/* What lay at the address, all of it; NULL: not in the file. */
-static const void *at(const struct image *image, uint64_t address, uint64_t bytes,
-                      size_t alignment)
+const void *gs_image_at(const struct gs_image *image, uint64_t address, uint64_t bytes,
+                        size_t alignment)
 {
     uint64_t offset = address - image->base;
 
@@ -41,12 +26,8 @@ static const void *at(const struct image *image, uint64_t address, uint64_t byte
                : NULL;
 }
 
-#define AT(image, pointer, count)                                                        \
-    ((__typeof__(pointer))at(image, (uintptr_t)(pointer), (count) * sizeof *(pointer),   \
-                             __alignof__(*(pointer))))
-
 /* A text, NUL and all; NULL: not in the file. */
-static const char *text_at(const struct image *image, const char *address)
+static const char *text_at(const struct gs_image *image, const char *address)
 {
     uint64_t offset = (uintptr_t)address - image->base;
 
@@ -59,7 +40,7 @@ static const char *text_at(const struct image *image, const char *address)
 /* ---- the header ---------------------------------------------------------------------
  */
 
-static void end_text(char *text, size_t size)
+void gs_image_end_text(char *text, size_t size)
 {
     text[size - 1] = '\0';
 }
@@ -70,7 +51,6 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
 {
     *problem = NULL;
     if (bytes < sizeof header->magic ||
-
         memcmp(data, GS_STATE_MAGIC, sizeof header->magic) != 0)
         *problem = "not a state file of gpushim";
     else if (bytes < sizeof *header)
@@ -78,15 +58,16 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
     if (*problem)
         return GS_ERR_INVALID;
     memcpy(header, data, sizeof *header);
-    end_text(header->version, sizeof header->version);
-    end_text(header->process.boot, sizeof header->process.boot);
-    end_text(header->process.host, sizeof header->process.host);
-    end_text(header->process.command, sizeof header->process.command);
-    end_text(header->process.ending, sizeof header->process.ending);
+    gs_image_end_text(header->version, sizeof header->version);
+    gs_image_end_text(header->process.boot, sizeof header->process.boot);
+    gs_image_end_text(header->process.host, sizeof header->process.host);
+    gs_image_end_text(header->process.command, sizeof header->process.command);
+    gs_image_end_text(header->process.program, sizeof header->process.program);
+    gs_image_end_text(header->process.ending, sizeof header->process.ending);
     if (header->device_count > GS_MAX_DEVICES)
         header->device_count = GS_MAX_DEVICES;
     for (uint32_t i = 0; i < header->device_count; i++)
-        end_text(header->devices[i], sizeof header->devices[i]);
+        gs_image_end_text(header->devices[i], sizeof header->devices[i]);
     if (header->layout != config->layout)
         *problem = strcmp(header->version, config->version) != 0
                        ? "of another version of gpushim"
@@ -98,7 +79,7 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
  */
 
 /* The frame as this process has it: Python's have numbers of their own. 0: none. */
-static uintptr_t read_frame(const struct image *image, uintptr_t frame)
+static uintptr_t read_frame(const struct gs_image *image, uintptr_t frame)
 {
     uintptr_t number = frame - GS_PYTHON_FRAME_BASE;
     const struct gs_python_node *nodes;
@@ -122,7 +103,8 @@ static uintptr_t read_frame(const struct image *image, uintptr_t frame)
 }
 
 /* The frames of an entry, innermost first; 0: they cannot be read. */
-static unsigned read_frames(const struct image *image, const struct gs_stack_entry *entry,
+static unsigned read_frames(const struct gs_image *image,
+                            const struct gs_stack_entry *entry,
                             uintptr_t frames[GS_STACK_MAX_DEPTH])
 {
     const struct gs_stack_table *table = &image->stacks->table;
@@ -149,8 +131,7 @@ static unsigned read_frames(const struct image *image, const struct gs_stack_ent
     return entry->depth;
 }
 
-/* The number that a stack of the file has here; 0: none. */
-static uint32_t read_stack(const struct image *image, uint32_t id)
+uint32_t gs_image_stack(const struct gs_image *image, uint32_t id)
 {
     struct gs_stacks *stacks = image->out->stacks;
     uintptr_t frames[GS_STACK_MAX_DEPTH];
@@ -179,8 +160,8 @@ static uint32_t read_stack(const struct image *image, uint32_t id)
     return image->ids[id];
 }
 
-static void add_modules(const struct image *image, const struct gs_module_record *records,
-                        size_t count)
+static void add_modules(const struct gs_image *image,
+                        const struct gs_module_record *records, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         struct gs_module_record record = records[i];
@@ -193,7 +174,7 @@ static void add_modules(const struct image *image, const struct gs_module_record
     }
 }
 
-static void read_modules(const struct image *image)
+static void read_modules(const struct gs_image *image)
 {
     const struct gs_module_table *table = &image->stacks->modules;
     size_t count = table->count < table->capacity ? table->count : table->capacity;
@@ -208,7 +189,7 @@ static void read_modules(const struct image *image)
         add_modules(image, records, count);
 }
 
-static enum gs_status read_stacks(struct image *image)
+static enum gs_status read_stacks(struct gs_image *image)
 {
     const struct gs_stacks_config config = {.unwinder = GS_UNWIND_OFF,
                                             .depth = GS_STACK_MAX_DEPTH};
@@ -239,26 +220,25 @@ static enum gs_status read_stacks(struct image *image)
 /* ---- records ------------------------------------------------------------------------
  */
 
-static void note_time(const struct image *image, uint64_t time_ns)
+void gs_image_note_time(const struct gs_image *image, uint64_t time_ns)
 {
     if (time_ns > image->out->last_ns && time_ns <= GS_TIME_MAX * GS_TIME_UNIT_NS)
         image->out->last_ns = time_ns;
 }
 
-/* Whether it can have been one of the tracker's; its stack is this process's then. */
-static bool read_allocation(const struct image *image, struct gs_allocation *allocation)
+bool gs_image_allocation(const struct gs_image *image, struct gs_allocation *allocation)
 {
     if (allocation->kind >= GS_MEMORY_KINDS || allocation->device < 0)
         return false;
     if (allocation->api >= image->api_count)
         allocation->api = 0;
-    allocation->stack = read_stack(image, allocation->stack);
-    note_time(image, allocation->time_ns);
+    allocation->stack = gs_image_stack(image, allocation->stack);
+    gs_image_note_time(image, allocation->time_ns);
     return true;
 }
 
 /* The record of an id, if it is live and can be read. */
-static bool read_record(const struct image *image, uint32_t id,
+static bool read_record(const struct gs_image *image, uint32_t id,
                         const struct gs_record *words, struct gs_allocation *out)
 {
     const struct gs_place *place = &image->tracker->places[words->size >> GS_BYTES_BITS];
@@ -273,7 +253,7 @@ static bool read_record(const struct image *image, uint32_t id,
         out->stream = streams[id % (1u << GS_CHUNK_SHIFT)];
     if (out->time_ns == 0)
         out->time_ns = 1; /* 0 would mean now */
-    return read_allocation(image, out);
+    return gs_image_allocation(image, out);
 }
 
 static bool is_live(const struct gs_record *words)
@@ -283,7 +263,7 @@ static bool is_live(const struct gs_record *words)
     return slot == GS_SLOT_INDEXED || slot == GS_SLOT_ADDRESS;
 }
 
-static void read_chunk(const struct image *image, uint32_t first, uint32_t end)
+static void read_chunk(const struct gs_image *image, uint32_t first, uint32_t end)
 {
     struct gs_state_found *out = image->out;
     const struct gs_record *records = AT(
@@ -305,7 +285,7 @@ static void read_chunk(const struct image *image, uint32_t first, uint32_t end)
     }
 }
 
-static void read_records(const struct image *image)
+static void read_records(const struct gs_image *image)
 {
     uint64_t limit = image->tracker->record_limit;
 
@@ -316,116 +296,6 @@ static void read_records(const struct image *image)
 
         read_chunk(image, (uint32_t)first, (uint32_t)(end < limit ? end : limit));
     }
-}
-
-/* ---- what happened before -------------------------------------------------------------
- */
-
-/*
- * How much was allocated and freed, and the peaks. The counters of threads that were in
- * the middle of a call may be one ahead of the records: what is live is what was read.
- */
-static void read_totals(const struct image *image)
-{
-    struct gs_tracker *tracker = image->out->tracker;
-    struct gs_shard *shard = gs_shard_enter(tracker);
-
-    for (unsigned i = 0; i < GS_ROWS; i++) {
-        const struct gs_shared_row *was = &image->tracker->shared[i];
-        struct gs_shared_row *shared = &tracker->shared[i];
-        struct gs_row *row = &shard->rows[i];
-        uint64_t live = row->allocs;
-
-        row->allocs = row->failed = 0;
-        for (unsigned k = 0; k < GS_SHARDS; k++) {
-            row->allocs += image->tracker->shards[k].rows[i].allocs;
-            row->failed += image->tracker->shards[k].rows[i].failed;
-            note_time(image, image->tracker->shards[k].rows[i].tick);
-        }
-        shared->unrecorded = was->unrecorded;
-        shared->lost_bytes = was->lost_bytes;
-        shared->lost_count = was->lost_count;
-        if (row->allocs < live + was->lost_count)
-            row->allocs = live + was->lost_count;
-        row->frees = row->allocs - live - was->lost_count;
-        if (was->peak >= shared->peak) {
-            shared->peak = was->peak;
-            shared->peak_time = was->peak_time;
-        }
-    }
-    gs_shard_leave();
-}
-
-static void read_site(const struct image *image, struct gs_free_site *site)
-{
-    site->stack = read_stack(image, site->stack);
-    if (site->api >= image->api_count)
-        site->api = 0;
-    note_time(image, site->time_ns);
-}
-
-static void read_errors(const struct image *image)
-{
-    struct gs_tracker *tracker = image->out->tracker;
-    uint64_t count = image->tracker->error_count;
-    uint64_t kept = count < GS_ERRORS_KEPT ? count : GS_ERRORS_KEPT;
-    uint64_t read = 0;
-
-    for (uint64_t i = 0; i < kept; i++) {
-        struct gs_error error = image->tracker->errors[i];
-
-        end_text(error.thread_name, sizeof error.thread_name);
-        end_text(error.call, sizeof error.call);
-        error.suppressed_by = error.beyond_rule = 0;
-        if ((unsigned)error.kind >= GS_ERROR_KINDS)
-            continue;
-        read_site(image, &error.freed);
-        read_site(image, &error.first_freed);
-        if (error.has_allocation && !read_allocation(image, &error.allocation))
-            error.has_allocation = error.has_first_free = false;
-        tracker->errors[read++] = error;
-    }
-    tracker->error_count = kept < count ? count : read;
-    for (unsigned i = 0; i < GS_CHECK_COUNTS; i++)
-        tracker->checks[i] = image->tracker->checks[i];
-}
-
-static void read_lost(const struct image *image)
-{
-    size_t count = image->tracker->lost_copied;
-    const struct gs_group *groups =
-        count < image->bytes ? AT(image, image->tracker->lost_copy, count) : NULL;
-
-    for (size_t i = 0; groups && i < count; i++) {
-        struct gs_group group = groups[i];
-
-        if (group.kind >= GS_MEMORY_KINDS || group.device < 0)
-            continue;
-        if (group.api >= image->api_count)
-            group.api = 0;
-        group.stack = read_stack(image, group.stack);
-        group.suppressed_by = group.beyond_rule = 0;
-        memset(group.found, 0, sizeof group.found);
-        if (!(group.likely_bytes >= 0) || !(group.likely_count >= 0)) {
-            group.likely_bytes = (double)group.bytes;
-            group.likely_count = (double)group.count;
-        }
-        if (gs_groups_add(&image->out->tracker->lost, &group) != GS_OK)
-            return;
-    }
-}
-
-static void read_windows(const struct image *image)
-{
-    const struct gs_tracker *was = image->tracker;
-    struct gs_tracker *tracker = image->out->tracker;
-
-    tracker->switches = was->switches;
-    tracker->first_switch_ns = was->first_switch_ns;
-    memcpy(tracker->switch_ns, was->switch_ns, sizeof tracker->switch_ns);
-    note_time(image, tracker->switch_ns[tracker->switches % GS_SWITCHES_KEPT]);
-    if (image->stacks)
-        atomic_store(&image->out->stacks->refused, atomic_load(&image->stacks->refused));
 }
 
 /* ---- all of it ------------------------------------------------------------------------
@@ -450,7 +320,7 @@ static bool was_stopped(const struct gs_tracker *tracker)
     return byte != 0;
 }
 
-static enum gs_status read_all(struct image *image,
+static enum gs_status read_all(struct gs_image *image,
                                const struct gs_state_read_config *config)
 {
     struct gs_state_found *out = image->out;
@@ -466,13 +336,12 @@ static enum gs_status read_all(struct image *image,
         status = gs_tracker_create(&tracker, &out->tracker);
     if (status != GS_OK)
         return status;
+    out->annex = gs_image_at(image, out->header->annex, config->annex_bytes,
+                             _Alignof(max_align_t));
     read_records(image);
-    read_totals(image);
-    read_errors(image);
-    read_lost(image);
-    read_windows(image);
+    gs_image_past(image);
     if (config->now_ns > image->tracker->start_ns)
-        note_time(image, config->now_ns - image->tracker->start_ns);
+        gs_image_note_time(image, config->now_ns - image->tracker->start_ns);
     out->tracker->start_ns = (uint64_t)STOPPED_S * 1000000000u - out->last_ns;
     return GS_OK;
 }
@@ -481,7 +350,7 @@ enum gs_status gs_state_read(const void *data, size_t bytes,
                              const struct gs_state_read_config *config,
                              struct gs_state_found *out, const char **problem)
 {
-    struct image image = {.data = data, .bytes = bytes, .out = out};
+    struct gs_image image = {.data = data, .bytes = bytes, .out = out};
     enum gs_status status = GS_ERR_HOST_NOMEM;
 
     *out = (struct gs_state_found){.header = calloc(1, sizeof *out->header)};
@@ -512,6 +381,7 @@ enum gs_status gs_state_read(const void *data, size_t bytes,
 
 void gs_state_found_free(struct gs_state_found *found)
 {
+    gs_growth_destroy(found->growth);
     gs_tracker_destroy(found->tracker);
     gs_stacks_destroy(found->stacks);
     free(found->header);

@@ -10,6 +10,7 @@
 #ifndef GS_STATE_READ_H
 #define GS_STATE_READ_H
 
+#include "growth.h"
 #include "state_memory.h"
 #include "tracker.h"
 
@@ -19,12 +20,15 @@ struct gs_state_read_config {
     const char *const *api_names;
     size_t api_count;
     uint64_t now_ns; /* CLOCK_MONOTONIC, where the process runs still; 0: it has ended */
+    size_t annex_bytes; /* that are wanted of gs_state_annex */
 };
 
 struct gs_state_found {
     struct gs_tracker *tracker; /* for gs_report_write and nothing else */
     struct gs_stacks *stacks;
+    struct gs_growth *growth;       /* as it last looked; NULL: it did not */
     struct gs_state_header *header; /* a copy; device_count is at most GS_MAX_DEVICES */
+    const void *annex;              /* in `data`; NULL: not there, or not all of it */
     uint64_t last_ns;               /* of the last thing that is known to have happened */
     uint64_t left_out;              /* allocations that could not be read */
 };

@@ -1,8 +1,9 @@
 /*
  * suppress_report.c - rules applied to what a report is about, and what it says of them.
  *
- * A rule's caps are on all that it matches together. Where there is more, none of it is
- * suppressed: which part would be the known one cannot be told.
+ * A rule's caps are on all that it matches together, and where stacks are sampled on what
+ * these stand for. Where there is more, none of it is suppressed: which part would be the
+ * known one cannot be told.
  *
  * Owns: the sums by rule while they are made.   Lock: none.   Design:
  * docs/suppressions.md
@@ -116,6 +117,15 @@ static void count_for(struct gs_rule_use *use, uint64_t count, uint64_t bytes)
     use->bytes += bytes;
 }
 
+/* As much as the report says that a place has: where stacks are sampled, an estimate. */
+static void count_group(struct gs_rule_use *use, const struct gs_group *group)
+{
+    if (gs_group_is_estimate(group))
+        count_for(use, gs_group_likely_count(group), gs_likely(group->likely_bytes));
+    else
+        count_for(use, group->count, group->bytes);
+}
+
 /* Rules are numbered from 1 in groups and errors, 0 is none. */
 static void settle(const struct gs_report_data *data, const struct gs_suppressions *rules,
                    uint32_t *suppressed_by, uint32_t *beyond_rule)
@@ -185,7 +195,7 @@ static void judge_all(const struct judge *judge, struct gs_report_data *data)
         uint32_t rule = find_rule(judge, GS_RULE_LEAK, group->device, group->stack);
         if (rule != GS_RULE_NONE) {
             group->suppressed_by = rule + 1;
-            count_for(&data->uses[rule], group->count, group->bytes);
+            count_group(&data->uses[rule], group);
         }
     }
     for (size_t i = 0; i < data->errors_kept; i++) {
@@ -229,6 +239,8 @@ void gs_report_suppress(const struct gs_tracker *tracker,
     if (data->groups.count > 0)
         part_groups(data);
     take_off(data);
+    if (data->groups.count > data->leak_groups)
+        gs_report_suppress_share(data);
 }
 
 /* --- what is said of it ----------------------------------------------------------------
@@ -258,6 +270,16 @@ static const char *rule_text(const struct gs_rule *rule, char *out, size_t size)
     return out;
 }
 
+/* Whether what a rule matched is an estimate. */
+static const char *about(const struct gs_report_writer *writer,
+                         const struct gs_rule *rule)
+{
+    return rule->kind == GS_RULE_LEAK &&
+                   writer->tracker->config.sampling.distance_bytes != 0
+               ? "about "
+               : "";
+}
+
 void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule)
 {
     char text[512], bytes[24], count[32];
@@ -267,8 +289,8 @@ void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule)
     const struct gs_rule_use *use = &writer->data->uses[rule - 1];
     const struct gs_rule *of =
         gs_suppressions_rule(writer->config->suppressions, rule - 1);
-    gs_text_add(writer->text, "%s  not suppressed: %s", writer->prefix,
-                gs_text_count(use->count, count));
+    gs_text_add(writer->text, "%s  not suppressed: %s%s", writer->prefix,
+                about(writer, of), gs_text_count(use->count, count));
     if (of->kind == GS_RULE_LEAK)
         gs_text_add(writer->text, " allocation%s of %s", gs_report_plural(use->count),
                     gs_text_bytes(use->bytes, bytes));
@@ -342,6 +364,11 @@ void gs_report_suppressed(const struct gs_report_writer *writer)
     if (built_in != 0)
         gs_text_add(writer->text, "%s%s built-in rule%s", between,
                     gs_text_count(built_in, number), gs_report_plural(built_in));
+    if (data->shared_count != 0)
+        gs_text_add(
+            writer->text,
+            " (of these %s without a call stack, in proportion to those with one)",
+            gs_text_count(data->shared_count, count));
     gs_text_add(writer->text, "\n");
     if (writer->config->show_devices)
         write_uses(writer);
@@ -360,7 +387,7 @@ void gs_report_live_suppressed(const struct gs_report_writer *writer, unsigned r
             continue;
         const struct gs_rule *rule =
             gs_suppressions_rule(writer->config->suppressions, group->suppressed_by - 1);
-        count_for(rule->source ? &other : &kept, group->count, group->bytes);
+        count_group(rule->source ? &other : &kept, group);
     }
     if (kept.count != 0)
         gs_text_add(writer->text, "  (kept by libraries %s in %s)",

@@ -321,11 +321,11 @@ void gs_tracker_error_use(struct gs_tracker *tracker, const struct gs_bad_use *u
 enum gs_status gs_tracker_look_up(struct gs_tracker *tracker, uint64_t addr,
                                   struct gs_allocation *out) GS_MUST_USE;
 
-/* Whether a live allocation holds the address. A scan: 5 ns a record. */
+/* Whether a live allocation holds the address. A scan: 24 ns a record. */
 bool gs_tracker_holds(struct gs_tracker *tracker, uint64_t addr);
 
 /* What was gone last of all allocations that held the address, as far as the history goes
- * back. Looks at all of it: some 10 us. GS_ERR_NOT_FOUND. */
+ * back. Looks at all of it: some 7 us. GS_ERR_NOT_FOUND. */
 enum gs_status gs_tracker_former(struct gs_tracker *tracker, uint64_t addr,
                                  struct gs_former *out) GS_MUST_USE;
 

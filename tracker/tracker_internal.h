@@ -170,6 +170,7 @@ struct gs_tracker {
     /* The groups in `lost` once more, where all is kept in a file; lost_lock. */
     struct gs_group *lost_copy;
     size_t lost_copied, lost_copy_room;
+    struct gs_growth_copy *growth_copy; /* atomic; NULL: no look, or in no file */
     struct gs_tracker_lock peak_lock;
     struct gs_tracker_lock errors_lock;
     uint64_t error_count;             /* written under errors_lock, read atomically */

@@ -5,6 +5,7 @@
 #include "announce.h"
 #include "async_heaps.h"
 #include "captures.h"
+#include "figures.h"
 #include "free_lazy.h"
 #include "free_permit.h"
 #include "free_wait.h"
@@ -151,6 +152,7 @@ static GS_NOINLINE CUresult allocate_deeper(struct gs_state *state, CUdeviceptr 
     CUresult result =
         status == GS_OK ? hand_out(state, context, block, out, bytes)
                         : allocate_otherwise(state, context, out, bytes, status, native);
+    gs_figures_moment(state);
     gs_leave();
     return result;
 }
@@ -337,7 +339,17 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     if (result == CUDA_SUCCESS) {
         gs_limits_relax(state, gs_heap_self(heap));
     }
+    gs_figures_moment(state);
     return result;
+}
+
+/* Now and then: keep what is known, give idle memory back. */
+static GS_NOINLINE void look_after(struct gs_state *state, struct gs_heap *heap)
+{
+    gs_figures_moment(state);
+    if (gs_heap_upkeep_is_late(heap)) {
+        gs_limits_relax_now(state, gs_heap_self(heap));
+    }
 }
 
 /* A claimed block of an idle context, into the thread's front if there is room. */
@@ -348,10 +360,11 @@ park_idle(struct gs_state *state, struct gs_heap *heap, struct gs_block *block)
     if (GS_UNLIKELY(!gs_hit_park(heap, block, &upkeep))) {
         gs_pool_thread_stream(gs_submissions_stream());
         gs_block_park(block);
+        gs_figures_moment(state);
         upkeep = gs_heap_wants_upkeep(heap);
     }
-    if (GS_UNLIKELY(upkeep) && gs_heap_upkeep_is_late(heap)) {
-        gs_limits_relax_now(state, gs_heap_self(heap));
+    if (GS_UNLIKELY(upkeep)) {
+        look_after(state, heap);
     }
 }
 
@@ -384,12 +397,11 @@ static GS_NOINLINE CUresult park_deeper(struct gs_state *state, struct gs_heap *
 }
 
 /* It is parked. Is there idle memory to be given back? To the end of the call. */
-static GS_NOINLINE CUresult look_after(struct gs_state *state, struct gs_heap *heap)
+static GS_NOINLINE CUresult end_looking_after(struct gs_state *state,
+                                              struct gs_heap *heap)
 {
     gs_keep_errno();
-    if (gs_heap_upkeep_is_late(heap)) {
-        gs_limits_relax_now(state, gs_heap_self(heap));
-    }
+    look_after(state, heap);
     gs_leave();
     return CUDA_SUCCESS;
 }
@@ -502,7 +514,7 @@ GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
         return park_deeper(state, heap, block);
     }
     if (GS_UNLIKELY(upkeep)) {
-        return look_after(state, heap);
+        return end_looking_after(state, heap);
     }
     gs_leave_lightly();
     return CUDA_SUCCESS;

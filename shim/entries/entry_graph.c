@@ -262,8 +262,11 @@ static GS_NOINLINE CUresult launch_tracked(CUgraphExec exec, CUstream stream,
     if (!state) {
         return real_launch(exec, stream, per_thread);
     }
-    const struct gs_free_site site = {.thread = gs_thread_id(),
-                                      .api = gs_record_api(GS_API_cuGraphLaunch)};
+    struct gs_free_site site = {.thread = gs_thread_id(),
+                                .api = gs_record_api(GS_API_cuGraphLaunch)};
+    if (state->options.stack_free && state->stacks) {
+        site.stack = gs_stacks_capture(state->stacks);
+    }
     /* In a stream that captures it becomes a node, and happens later. */
     bool due = state->tracker &&
                !(gs_captures_active() && gs_graph_captures(stream, per_thread, &graph)) &&

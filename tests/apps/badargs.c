@@ -7,6 +7,9 @@
  *   badargs [WHAT] [COUNT]   one of `cases` below, or all; without arguments, all that
  *                            a program survives natively, too
  *
+ * `among` runs by its name alone: a use after free and an overrun, with COUNT blocks
+ * live.
+ *
  * Without a pool, memory of the host that was freed is not there any more: freed-managed
  * and freed-pinned end the program then.
  */
@@ -312,6 +315,24 @@ APP_FRAME static void set_in_threads(void)
     APP_OK(gpu_free(block));
 }
 
+/* To count instructions by: what is looked through for an error. */
+APP_FRAME static void set_among(void)
+{
+    gpu_ptr *blocks = calloc((size_t)count + 1, sizeof *blocks);
+    gpu_ptr gone = make(SIZE);
+
+    if (!blocks)
+        app_fail("no memory", "of the host");
+    for (long i = 0; i <= count; i++)
+        blocks[i] = make(SIZE);
+    APP_OK(gpu_free(gone));
+    ignore((int)gpu_set(gone, 1, SIZE));
+    ignore((int)gpu_set(blocks[count], 1, SIZE + 1));
+    for (long i = 0; i <= count; i++)
+        APP_OK(gpu_free(blocks[i]));
+    free(blocks);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -338,7 +359,14 @@ static const struct {
     {"everywhere", set_everywhere},
     {"threads", set_in_threads},
     {"lost", read_lost},
+    {"among", set_among},
 };
+
+/* Not one of all. */
+static int is_apart(const char *name)
+{
+    return strcmp(name, "among") == 0;
+}
 
 /* Natively, once its memory was freed. */
 static int is_fatal(const char *name)
@@ -354,7 +382,9 @@ int main(int argc, char **argv)
         count = strtol(argv[2], NULL, 10);
     app_gpu_start();
     for (size_t i = 0; i < APP_COUNT(cases); i++) {
-        if (only && strcmp(only, "all") != 0 && strcmp(only, cases[i].name) != 0)
+        int named = only && strcmp(only, cases[i].name) == 0;
+
+        if (!named && (is_apart(cases[i].name) || (only && strcmp(only, "all") != 0)))
             continue;
         if (!only && is_fatal(cases[i].name))
             continue;

@@ -31,6 +31,11 @@ static size_t occurrences(const char *text, const char *word)
     return count;
 }
 
+#define NO_TOTALS                                                                        \
+    "    \"totals\": {\"allocs\": 0, \"frees\": 0, \"failed\": 0, \"live_bytes\": 0, "   \
+    "\"live_count\": 0, \"peak_bytes\": 0, \"peak_time_ns\": 0, \"lost_bytes\": 0, "     \
+    "\"lost_count\": 0}\n"
+
 Test(export_json, a_run_without_anything)
 {
     struct gs_tracker *tracker = test_tracker(NULL);
@@ -51,6 +56,7 @@ Test(export_json, a_run_without_anything)
         "    \"host\": \"n07\",\n"
         "    \"rank\": null,\n"
         "    \"ending\": \"exit 0\",\n"
+        "    \"running\": false,\n"
         "    \"exit_status\": 0\n"
         "  },\n"
         "  \"time\": {\n"
@@ -62,14 +68,15 @@ Test(export_json, a_run_without_anything)
         "    \"errors\": 0,\n"
         "    \"leaked_bytes\": 0,\n"
         "    \"leaked_count\": 0,\n"
-        "    \"places\": 0\n"
+        "    \"places\": 0,\n"
+        "    \"peak_bytes\": 0,\n"
+        "    \"allocs\": 0\n"
         "  },\n"
         "  \"devices\": [],\n"
-        "  \"pinned_host\": {\n"
-        "    \"totals\": {\"allocs\": 0, \"frees\": 0, \"failed\": 0, \"live_bytes\": 0, "
-        "\"live_count\": 0, \"peak_bytes\": 0, \"peak_time_ns\": 0, \"lost_bytes\": 0, "
-        "\"lost_count\": 0}\n"
-        "  },\n"
+        "  \"pinned_host\": {\n" NO_TOTALS "  },\n"
+        "  \"registered_host\": {\n" NO_TOTALS "  },\n"
+        "  \"imported\": {\n" NO_TOTALS "  },\n"
+        "  \"views\": {\n" NO_TOTALS "  },\n"
         "  \"errors\": [],\n"
         "  \"checks\": {\n"
         "    \"looked_at\": 0,\n"
@@ -130,7 +137,10 @@ Test(export_json, a_leak_a_pool_and_its_code)
                 "{\"device\": 0, \"name\": \"A \\\"B\\\"\", \"totals\": {\"allocs\": 4, "
                 "\"frees\": 0, \"failed\": 0, \"live_bytes\": 8299, \"live_count\": 4, "
                 "\"peak_bytes\": 8299, \"peak_time_ns\": 6000000000, \"lost_bytes\": 0, "
-                "\"lost_count\": 0}, \"pool\": {\"hits\": 972, \"driver_ns\": 1500}}");
+                "\"lost_count\": 0}, \"pool\": {\"hits\": 972, \"driver_ns\": 1500}, "
+                "\"pool_as_of_ns\": null, \"not_allocated_via_api_bytes\": null}");
+    expect_line(&bytes, "\"peak_bytes\": 8299,\n", "\"peak_bytes\": 8299,");
+    expect_line(&bytes, "\"allocs\": 4\n", "\"allocs\": 4");
     expect_line(&bytes, "{\"bytes\": 8192",
                 "{\"bytes\": 8192, \"count\": 2, \"call\": \"cudaMalloc\", \"kind\": "
                 "\"device\", \"device\": 0, \"fate\": \"live at exit\", \"oldest_ns\": "
@@ -159,9 +169,55 @@ Test(export_json, a_leak_a_pool_and_its_code)
         "{\"path\": \"/opt/app/app\", \"build_id\": null, \"begin\": \"0x10000\", "
         "\"end\": \"0x20000\", \"bias\": \"0x10000\"},");
     expect_line(&bytes, "{\"module\": \"libtorch_cuda.so\"",
-                "{\"module\": \"libtorch_cuda.so\", \"device\": 0, \"bytes\": 8192, "
-                "\"count\": 2},");
+                "{\"module\": \"libtorch_cuda.so\", \"device\": 0, \"memory\": "
+                "\"device\", \"bytes\": 8192, \"count\": 2},");
     free(bytes.data);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
+/* What the report says beside the tracker's own: of which moment the pool's figures are,
+ * what no call accounts for, which place grows. */
+Test(export_json, what_is_known_from_elsewhere)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_report_config config = test_report_config();
+    struct gs_report_device device = {.name = "A",
+                                      .pooled = true,
+                                      .pool_allocs = 1,
+                                      .as_of_ns = 77,
+                                      .rest_known = true,
+                                      .rest_bytes = 512 * GS_MIB};
+    struct gs_allocation registered = test_allocation(0x9000, 5);
+
+    config.devices = &device;
+    config.device_count = 1;
+    config.running = true;
+    config.growth = gs_growth_create();
+    cr_assert_not_null(config.growth);
+    registered.kind = GS_MEMORY_REGISTERED;
+    test_add(tracker, &registered, true);
+    for (uint64_t i = 0; i < 4; i++) {
+        test_leak(tracker, 0x10000 * (i + 1), 4096, SECONDS(2),
+                  TEST_STACK(stacks, AT_LOAD, AT_MAIN));
+        gs_growth_look(config.growth, tracker);
+    }
+    test_leak(tracker, 0x90000, 1, SECONDS(2), TEST_STACK(stacks, AT_RUN, AT_MAIN));
+    struct test_bytes bytes = test_export(tracker, config, GS_EXPORT_json, 0);
+    cr_assert_eq(bytes.status, GS_OK);
+    expect_line(&bytes, "\"running\"", "\"running\": true,");
+    expect_line(&bytes, "\"pool_as_of_ns\"",
+                "\"pool_as_of_ns\": 77, \"not_allocated_via_api_bytes\": 536870912}");
+    cr_expect_eq(occurrences(bytes.data, "\"growing\": true"), 1);
+    cr_expect_eq(occurrences(bytes.data, "\"growing\": false"), 2);
+    expect_line(&bytes, "\"allocs\": 6\n", "\"allocs\": 6");
+    cr_expect_not_null(strstr(bytes.data, "\"registered_host\": {\n    \"totals\": "
+                                          "{\"allocs\": 1,"));
+    cr_expect_not_null(
+        strstr(bytes.data, "\"device\": null, \"memory\": \"registered_host\","));
+    free(bytes.data);
+    gs_growth_destroy(config.growth);
     gs_tracker_destroy(tracker);
     gs_stacks_destroy(stacks);
 }

@@ -145,6 +145,46 @@ Test(report, an_error_and_leaks)
     gs_stacks_destroy(stacks);
 }
 
+/* What the first free was, where that was no call of a free. */
+Test(report, a_free_by_the_launch_of_a_graph)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = test_tracker(stacks);
+    struct gs_report_config config = test_report_config();
+    struct gs_allocation allocation = test_allocation(0x7000, 64);
+    struct gs_free_site launch = {.time_ns = SECONDS(3),
+                                  .thread = 9,
+                                  .stack = TEST_STACK(stacks, AT_RUN, AT_MAIN),
+                                  .api = API_MANAGED};
+    struct gs_free_site again = {.time_ns = SECONDS(4), .thread = 8, .api = API_MEM_FREE};
+    char *text;
+
+    for (int with_stack = 1; with_stack >= 0; with_stack--) {
+        launch.stack = with_stack ? launch.stack : 0;
+        gs_tracker_remove(tracker, test_add(tracker, &allocation, true), &launch);
+        gs_tracker_error_free(tracker, allocation.addr, 0, &again);
+    }
+    text = test_report_text(tracker, &config, NULL);
+    cr_expect_null(strstr(text, "launch"), "%s", text);
+    free(text);
+    config.launch_api = API_MANAGED;
+    text = test_report_text(tracker, &config, NULL);
+    cr_expect_not_null(
+        strstr(text, "  freed again at 4s by thread 8 (no call stack recorded)\n"
+                     "  first freed at 3s by thread 9, by the launch of a graph\n"
+                     "    #0 run                           app+0x210\n"
+                     "    #1 main                          app.c:12\n"
+                     "  allocated at 1s by thread 100 with cuMemAlloc\n"),
+        "%s", text);
+    cr_expect_not_null(
+        strstr(text, "  first freed at 3s by thread 9, by the launch of a graph (no call "
+                     "stack recorded: GPUSHIM_STACK_FREE)\n"),
+        "%s", text);
+    free(text);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
 Test(report, while_the_program_goes_on_nothing_has_leaked)
 {
     struct gs_stacks *stacks = test_stacks();

@@ -131,3 +131,18 @@ Test(report_pool, levels_that_exceed_the_hits)
         HEAD "  pool           reserved 0 B  hit 100 %\n"
              "  served by      thread 11  stream 0  global 0  segments 0  driver 0\n");
 }
+
+/* Of a program that was killed: what they were at last. */
+Test(report_pool, figures_of_an_earlier_moment)
+{
+    struct gs_report_device device = {.name = "A",
+                                      .pooled = true,
+                                      .reserved_bytes = 2 * GS_MIB,
+                                      .reserved_peak_bytes = 2 * GS_MIB,
+                                      .as_of_ns = SECONDS(590)};
+
+    expect_lines(&device, true,
+                 HEAD
+                 "  pool           reserved 2.00 MiB\n"
+                 "  as of          9m50s: what came after that is not in these lines\n");
+}

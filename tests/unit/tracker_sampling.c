@@ -265,6 +265,124 @@ Test(sampling, files_have_what_the_stacks_stand_for)
     gs_stacks_destroy(stacks);
 }
 
+/* --- rules, which match stacks
+ * ----------------------------------------------------------
+ */
+
+static void no_problem(void *self, unsigned line, const char *what)
+{
+    (void)self;
+    cr_assert_fail("line %u: %s", line, what);
+}
+
+/* The report under these rules; the caller frees it. */
+static char *suppressed_text(struct gs_tracker *tracker, const char *text,
+                             struct gs_report_summary *summary)
+{
+    struct gs_report_config config = test_report_config();
+
+    cr_assert_eq(gs_suppressions_create(&config.suppressions), GS_OK);
+    cr_assert_eq(gs_suppressions_add(config.suppressions, "r", text, strlen(text),
+                                     no_problem, NULL),
+                 GS_OK);
+    char *report = test_report_text(tracker, &config, summary);
+    gs_suppressions_destroy(config.suppressions);
+    return report;
+}
+
+/* `load` of 4 KiB each, one in two with a stack; `run` likewise; as many without. */
+static void play_both(struct gs_tracker *tracker, struct gs_stacks *stacks, unsigned load,
+                      unsigned run, unsigned without)
+{
+    for (unsigned i = 0; i < load + run + without; i++) {
+        struct gs_allocation allocation = test_allocation(0x10000 * (i + 1), 2839);
+
+        allocation.stack = i < load         ? TEST_STACK(stacks, AT_LOAD, AT_MAIN)
+                           : i < load + run ? TEST_STACK(stacks, AT_RUN, AT_MAIN)
+                                            : GS_STACK_NOT_SAMPLED;
+        test_add(tracker, &allocation, true);
+    }
+}
+
+/* What has no stack is taken in proportion; all of it where all stacks are known. */
+Test(sampling, rules_take_a_share_of_what_has_no_stack)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = sampling_tracker(stacks, false);
+    struct gs_report_summary summary;
+
+    play_both(tracker, stacks, 30, 10, 40);
+    char *text = suppressed_text(tracker, "leak:nobody", &summary);
+    cr_expect_eq(summary.leaked_count, 80);
+    cr_expect_null(strstr(text, "Suppressed"), "%s", text);
+    free(text);
+    text = suppressed_text(tracker, "leak:load_batch", &summary);
+    cr_expect_eq(summary.leaked_count, 20, "%s", text);
+    cr_expect_eq(summary.leaked_bytes, 20 * 2839);
+    cr_expect_eq(summary.leak_groups, 1);
+    cr_expect_not_null(strstr(text, "Suppressed: 60 allocations, 166 KiB by 1 rule (of "
+                                    "these 30 without a call stack, in proportion to "
+                                    "those with one)\n"),
+                       "%s", text);
+    cr_expect_not_null(strstr(text, "in 10 allocations without a call stack"), "%s",
+                       text);
+    cr_expect_not_null(strstr(text, "of 80 allocations have one"), "%s", text);
+    free(text);
+    text = suppressed_text(tracker, "leak:load_batch\nleak:^run$", &summary);
+    cr_expect_eq(summary.leaked_count, 0, "%s", text);
+    cr_expect_eq(summary.leaked_bytes, 0);
+    cr_expect_not_null(strstr(text, "Suppressed: 80 allocations, "));
+    free(text);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
+/* Caps are on what the stacks stand for: 20 of a weight of 2. */
+Test(sampling, caps_are_on_what_the_stacks_stand_for)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = sampling_tracker(stacks, false);
+    struct gs_report_summary summary;
+
+    play_both(tracker, stacks, 20, 0, 20);
+    char *text = suppressed_text(tracker, "leak:load_batch max_count=41", &summary);
+    cr_expect_eq(summary.leaked_count, 0, "%s", text);
+    free(text);
+    text = suppressed_text(tracker, "leak:load_batch max_count=38", &summary);
+    cr_expect_eq(summary.leaked_count, 40);
+    cr_expect_not_null(strstr(text,
+                              "  not suppressed: about 40 allocations of 111 KiB in "
+                              "all, more than leak:load_batch max_count=38 (r:1) "
+                              "allows\n"),
+                       "%s", text);
+    free(text);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
+/* Another device's stacks say nothing of this one's, nor do too small ones. */
+Test(sampling, shares_are_of_one_device_and_kind)
+{
+    struct gs_stacks *stacks = test_stacks();
+    struct gs_tracker *tracker = sampling_tracker(stacks, false);
+    struct gs_allocation other = test_allocation(0x9000000, 4096);
+    struct gs_report_summary summary;
+
+    play_both(tracker, stacks, 20, 0, 20);
+    other.stack = GS_STACK_NOT_SAMPLED;
+    other.device = 1;
+    test_add(tracker, &other, true);
+    other = test_allocation(0x9100000, 100);
+    other.stack = GS_STACK_TOO_SMALL;
+    test_add(tracker, &other, true);
+    char *text = suppressed_text(tracker, "leak:load_batch", &summary);
+    cr_expect_eq(summary.leaked_count, 2, "%s", text);
+    cr_expect_eq(summary.leaked_bytes, 4196);
+    free(text);
+    gs_tracker_destroy(tracker);
+    gs_stacks_destroy(stacks);
+}
+
 /* What ends with its context keeps what it stands for. */
 Test(sampling, lost_memory_is_weighed_as_well)
 {

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "growth_copy.h"
 #include "report.h"
 #include "stacks_internal.h"
 #include "state_read.h"
@@ -16,6 +17,7 @@
 
 #define ROOM       ((size_t)64 << 20)
 #define FIRST_ROOM ((size_t)1 << 20)
+#define ANNEX      ((size_t)10000) /* bytes of somebody else's */
 
 /* A file in memory: its bytes are there from the start, but it has to ask for them. */
 struct file {
@@ -48,7 +50,7 @@ static void make(struct file *file, size_t limit)
                                      .grow = grow,
                                      .self = file,
                                      .version = "1.2.3",
-                                     .layout = gs_state_layout("1.2.3", names, 3)};
+                                     .layout = gs_state_layout("1.2.3", names, 3, 9)};
     struct gs_stacks_config stacks = {.unwinder = GS_UNWIND_OFF, .depth = 32};
     struct gs_tracker_config tracker = {
         .api_names = names, .api_count = 3, .free_history = 64};
@@ -101,9 +103,10 @@ static enum gs_status read_back(const struct file *file, size_t length,
                                 struct gs_state_found *found, const char **problem)
 {
     struct gs_state_read_config config = {.version = "1.2.3",
-                                          .layout = gs_state_layout("1.2.3", names, 3),
+                                          .layout = gs_state_layout("1.2.3", names, 3, 9),
                                           .api_names = names,
-                                          .api_count = 3};
+                                          .api_count = 3,
+                                          .annex_bytes = ANNEX};
 
     return gs_state_read(file->bytes, length, &config, found, problem);
 }
@@ -220,6 +223,147 @@ Test(state, is_read_back)
     end(&file);
 }
 
+/* One more of a place; no address comes twice. */
+static void keep(struct file *file, unsigned place)
+{
+    static uint64_t next = 0x710000000000;
+    const uintptr_t frames[] = {(uintptr_t)make + 1 + place, (uintptr_t)end + 1};
+    struct gs_allocation allocation = {.addr = next,
+                                       .bytes = 512,
+                                       .context = 5,
+                                       .time_ns = 1000000,
+                                       .thread = 42,
+                                       .stack = gs_stacks_intern(file->stacks, frames, 2),
+                                       .api = 1,
+                                       .kind = GS_MEMORY_DEVICE};
+    uint32_t id;
+
+    next += 4096;
+    cr_assert_eq(gs_tracker_add(file->tracker, &allocation, true, &id), GS_OK);
+}
+
+/* One place grows from look to look, another does not. */
+static struct gs_growth *look_on(struct file *file, unsigned looks)
+{
+    struct gs_growth *growth = gs_growth_create();
+
+    cr_assert_not_null(growth);
+    keep(file, 2);
+    for (unsigned i = 0; i < looks; i++) {
+        keep(file, 1);
+        gs_growth_look(growth, file->tracker);
+    }
+    return growth;
+}
+
+static char *growth_text(struct gs_growth *growth, struct gs_tracker *tracker)
+{
+    const struct gs_report_config config = {.pid = 1};
+    struct gs_text text = {0};
+
+    gs_growth_write(growth, tracker, &config, 10, &text);
+    return text.data;
+}
+
+Test(state, has_the_last_look_at_what_grows)
+{
+    struct gs_state_found found;
+    const char *problem;
+    struct file file;
+
+    make(&file, ROOM);
+    cr_assert_eq(read_back(&file, file.length, &found, &problem), GS_OK, "%s", problem);
+    cr_expect_null(found.growth, "nobody has looked");
+    gs_state_found_free(&found);
+    for (unsigned looks = 2; looks < 9; looks++) { /* in either of the two copies */
+        struct gs_growth *growth = look_on(&file, looks);
+
+        cr_assert_eq(read_back(&file, file.length, &found, &problem), GS_OK);
+        cr_assert_not_null(found.growth);
+        char *was = growth_text(growth, file.tracker);
+        char *is = growth_text(found.growth, found.tracker);
+        cr_expect_eq(strstr(was, "GROWING 1") != NULL, looks > 3, "%s", was);
+        /* Ages are of the clock, which stands still in what was read. */
+        cr_expect_eq(strcspn(was, "\n"), strcspn(is, "\n"));
+        cr_expect_eq(strncmp(was, is, strcspn(was, "\n")), 0, "%s%s", was, is);
+        const char *place = strstr(was, "GROWING 1");
+        const char *found_place = strstr(is, "GROWING 1");
+        cr_assert_eq(place != NULL, found_place != NULL);
+        if (place)
+            cr_expect_eq(strncmp(place, found_place, strcspn(place, "\n")), 0);
+        free(was);
+        free(is);
+        gs_state_found_free(&found);
+        gs_growth_destroy(growth);
+    }
+    end(&file);
+}
+
+/* A look that is written when the process ends is none: the one before it stands. */
+Test(state, half_a_look_is_not_read)
+{
+    struct gs_state_found found;
+    const char *problem;
+    struct file file;
+
+    make(&file, ROOM);
+    struct gs_growth *growth = look_on(&file, 5);
+    struct gs_growth_copy *copy = file.tracker->growth_copy;
+    uint64_t whole = copy->current;
+    memset(&copy->copies[whole == 1 ? 1 : 0], 0xee, sizeof copy->copies[0] / 2);
+    cr_assert_eq(read_back(&file, file.length, &found, &problem), GS_OK);
+    char *was = growth_text(growth, file.tracker);
+    char *is = growth_text(found.growth, found.tracker);
+    cr_expect_eq(strncmp(was, is, strcspn(was, "\n")), 0, "%s%s", was, is);
+    free(was);
+    free(is);
+    gs_state_found_free(&found);
+    copy->current = 3;
+    cr_assert_eq(read_back(&file, file.length, &found, &problem), GS_OK);
+    cr_expect_null(found.growth, "there is no third");
+    gs_state_found_free(&found);
+    copy->current = whole;
+    /* A place that cannot have grown as it says is left out. */
+    copy->copies[whole - 1].growing[0].trend.base_bytes = UINT64_MAX;
+    cr_assert_eq(read_back(&file, file.length, &found, &problem), GS_OK);
+    is = growth_text(found.growth, found.tracker);
+    cr_expect_null(strstr(is, "GROWING"), "%s", is);
+    free(is);
+    gs_state_found_free(&found);
+    gs_growth_destroy(growth);
+    end(&file);
+}
+
+Test(state, has_room_for_somebody_else)
+{
+    struct gs_state_found found;
+    const char *problem;
+    struct file file;
+
+    make(&file, ROOM);
+    cr_assert_eq(read_back(&file, file.length, &found, &problem), GS_OK);
+    cr_expect_null(found.annex, "there is none yet");
+    gs_state_found_free(&found);
+    char *annex = gs_state_annex(file.memory, ANNEX);
+    cr_assert_not_null(annex);
+    cr_expect_eq(annex[0], 0);
+    cr_expect_eq(annex[ANNEX - 1], 0);
+    memset(annex, 'x', ANNEX);
+    cr_assert_eq(read_back(&file, file.length, &found, &problem), GS_OK);
+    cr_assert_not_null(found.annex);
+    cr_expect_eq(memcmp(found.annex, annex, ANNEX), 0);
+    gs_state_found_free(&found);
+    /* Cut within it, the rest is read. */
+    size_t length = (size_t)(annex - file.bytes) + ANNEX - 1;
+    cr_assert_eq(read_back(&file, length, &found, &problem), GS_OK);
+    cr_expect_null(found.annex);
+    gs_state_found_free(&found);
+    cr_expect_null(gs_state_annex(file.memory, 2 * ROOM), "no room");
+    cr_expect_null(gs_state_annex(NULL, ANNEX));
+    cr_expect_neq(gs_state_layout("1", names, 3, 1), gs_state_layout("1", names, 3, 2));
+    end(&file);
+}
+
 /* The rest is recorded all the same, only not in the file. */
 Test(state, a_file_that_cannot_grow)
 {
@@ -327,7 +471,8 @@ static void read_and_report(const struct file *file, size_t length)
                                       .rank = -1,
                                       .max_groups = 10,
                                       .show_leaks = true,
-                                      .show_devices = true};
+                                      .show_devices = true,
+                                      .growing = 10};
     struct gs_report_summary summary;
     struct gs_text text = {0};
 
@@ -335,6 +480,7 @@ static void read_and_report(const struct file *file, size_t length)
         cr_assert_not_null(problem);
         return;
     }
+    config.growth = found.growth;
     gs_report_write(found.tracker, &config, &text, &summary);
     cr_assert_not_null(strstr(text.data, "SUMMARY"));
     gs_text_free(&text);
@@ -351,6 +497,8 @@ Test(state, damage_loses_no_more_than_what_was_there, .timeout = 300)
     for (unsigned i = 0; i < 3000; i++)
         put(&good, i);
     gs_tracker_error_free(good.tracker, 0x1234, 1, NULL);
+    gs_growth_destroy(look_on(&good, 6));
+    cr_assert_not_null(gs_state_annex(good.memory, ANNEX));
     bad.bytes = malloc(good.length);
     cr_assert_not_null(bad.bytes);
     for (unsigned round = 0; round < rounds; round++) {

@@ -111,6 +111,25 @@ add_case "cost of a set" arguments_case set sets
 add_case "cost of a checked set" arguments_case set_checked sets GPUSHIM_CHECK_ARGS=on
 add_case "cost of a checked copy" arguments_case copy_checked copies GPUSHIM_CHECK_ARGS=on
 
+# What an error of a copy or a set is looked for in, once for its place: all of the history
+# of frees, and each live record. Counted while those functions run, with what they call.
+error_cost_case() {
+  local program=$apps/badargs_linked few=1000 many=11000
+
+  unsanitized
+  nm "$shim" | grep -q ' gs_tracker_former$' || skip "a build with its symbols"
+  for count in $few $many; do
+    counted "records$count" LD_PRELOAD="$shim" GPUSHIM_CHECK_ARGS=on GPUSHIM_LEAK_REPORT=off -- \
+      --toggle-collect=gs_tracker_error_use "$program" among "$count"
+    expect_text "records$count.err" 'SUMMARY: gpushim: 2 errors, 0 B leaked'
+  done
+  counted history LD_PRELOAD="$shim" GPUSHIM_CHECK_ARGS=on -- \
+    --toggle-collect=gs_tracker_former "$program" among "$few"
+  expect_within error_history "$(<history.total)"
+  expect_within error_record $((($(<records$many.total) - $(<records$few.total)) / (many - few)))
+}
+add_case "cost of an error of arguments" error_cost_case
+
 # What the launch of a graph passes through.
 # graph_launch_case ROW KIND
 graph_launch_case() {

@@ -57,7 +57,24 @@ graph_errors_case() {
   expect_summary shim.err 4 0 0 0
 }
 
+# What a launch has freed is said to be; with the stack of the launch where frees have one.
+graph_launch_free_case() {
+  graph_same_case "$1" errors
+  expect_count shim.err '^==[0-9]+==   first freed at .* by thread [0-9]+, by the launch of a graph \(no call stack recorded: GPUSHIM_STACK_FREE\)$' 1
+  preloaded stacks GPUSHIM_STACK_FREE=on -- "$apps/graphmem_$1" errors
+  expect_same native stacks
+  expect_count stacks.err '^==[0-9]+==   first freed at .* by thread [0-9]+, by the launch of a graph$' 1
+  grep -A1 'by the launch of a graph$' stacks.err | tail -n 1 >innermost
+  expect_text innermost "#0 step_errors +graphmem[.]c:$(grep -n 'gpu_graph_launch(exec, stream)' \
+    "$sources/tests/apps/graphmem.c" | cut -d: -f1 | while read -r line; do
+      # The last in step_errors: before the function that comes next.
+      ((line < $(grep -n '^/[*] ---- much' "$sources/tests/apps/graphmem.c" | cut -d: -f1))) &&
+        echo "$line"
+    done | tail -n 1)\$"
+}
+
 for way in $(ways_of graphmem); do
+  add_case "graphs freed by a launch $way" graph_launch_free_case "$way"
   add_case "graphs leaks $way" graph_leaks_case "$way"
   for step in inside outside auto other orphan; do
     add_case "graphs $step $way" graph_clean_case "$way" "$step"

@@ -30,6 +30,27 @@ nvml_case() {
   expect_count shim.err "$nvml_line" 1
   expect_text shim.err 'SUMMARY: gpushim: 0 errors, 128 KiB leaked in 1 allocation'
 }
+
+# The same figure in the file, and in a report of the state file; null where there is none.
+nvml_files_case() {
+  need_host_processes
+  with_nvml shim GPUSHIM_NVML=on GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json \
+    GPUSHIM_STATE_FILE=state -- "$apps/oddities_linked" return
+  expect_count shim.err "$nvml_line" 1
+  expect_valid r.json
+  expect_equal "in JSON" 536870912 "$(json_get r.json devices 0 not_allocated_via_api_bytes)"
+  need_file "$build/gpushim-report"
+  run_in found GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=s.json -- "$build/gpushim-report" state
+  expect_count found.out "$nvml_line" 1
+  expect_valid s.json
+  expect_equal "of a state file" 536870912 \
+    "$(json_get s.json devices 0 not_allocated_via_api_bytes)"
+  with_nvml off GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=off.json -- \
+    "$apps/oddities_linked" return
+  expect_valid off.json
+  expect_equal "not asked for" null "$(json_get off.json devices 0 not_allocated_via_api_bytes)"
+}
+add_case "nvml in files" nvml_files_case
 for end in return thread quick_exit _exit; do
   add_case "nvml $end" nvml_case oddities_shared "$end"
 done

@@ -58,6 +58,7 @@ outputs_json_case() {
   expect_equal "frees" 204 "$(json_get report.json devices 0 totals frees)"
   expect_equal "requests of the pool" 196 "$(json_get report.json devices 0 pool allocs)"
   expect_equal "exit status" 0 "$(json_get report.json process exit_status)"
+  expect_equal "the pool's moment" null "$(json_get report.json devices 0 pool_as_of_ns)"
   expect_equal "the program" "\"$(realpath "$apps/leaky_$1")\"" \
     "$(json_get report.json process program)"
   expect_equal "a setting" '"json"' "$(json_get report.json options GPUSHIM_OUTPUT)"
@@ -65,6 +66,32 @@ outputs_json_case() {
 }
 for way in $(ways_of leaky); do
   add_case "outputs json $way" outputs_json_case "$way"
+done
+
+# What gpushim --summary shows of the process is in the file, too.
+outputs_summary_case() {
+  local peak allocs
+
+  need_file "$build/gpushim-report"
+  preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json GPUSHIM_STATE_FILE=state -- \
+    "$apps/$1"
+  expect_valid r.json
+  run_in found -- "$build/gpushim-report" --summary state
+  expect_status found 0
+  read -r peak allocs < <(sed -nE 's/^gpushim: +[0-9]+ +- +([0-9.]+ [KMGi]*B) +[0-9.]+ [KMGi]*B +([0-9,]+) .*/\1 \2/p' \
+    found.out | tr -d , | awk '{ print $1 "_" $2, $3 }')
+  [[ -n $allocs ]] || { cat found.out && fail "no line of a process"; }
+  expect_equal "allocations" "$allocs" "$(json_get r.json summary allocs)"
+  # Three digits of it; which way a tie is rounded is the text's own.
+  awk -v text="${peak/_/ }" -v bytes="$(json_get r.json summary peak_bytes)" 'BEGIN {
+    split(text, part, " ")
+    unit = index("B  KiBMiBGiBTiB", part[2])
+    for (shown = part[1]; unit > 1; unit -= 3) shown *= 1024
+    exit !(shown >= bytes * 0.994 && shown <= bytes * 1.006)
+  }' || fail "peak: ${peak/_/ }, and $(json_get r.json summary peak_bytes) bytes"
+}
+for program in leaky_shared registered_linked imports_linked; do
+  add_case "outputs have the summary's figures $program" outputs_summary_case "$program"
 done
 
 # The report's text is the same with and without files, but for the line that names them.

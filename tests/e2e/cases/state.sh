@@ -29,6 +29,27 @@ state_killed_case() {
   expect_text found.out '^==[0-9]+==   traffic +[0-9,]+ allocs  [0-9,]+ frees  0 failed$'
   expect_text found.out '^==[0-9]+== GPU 0 Simulated'
   expect_planted found.out "$sources/tests/apps/killed.c"
+  expect_pool found.out "${@:2}"
+}
+
+# expect_pool FILE [SETTING...]: what the pool did for a program that was killed, lately:
+# each request was served by somebody, and none is in it that was not made.
+expect_pool() {
+  local file=$1 sum=0 allocs
+
+  if [[ " $* " == *' GPUSHIM_POOL=off '* ]]; then
+    expect_no_text "$file" '^==[0-9]+==   (pool|served by|as of) '
+    return
+  fi
+  expect_count "$file" '^==[0-9]+==   pool +reserved [0-9.]+ MiB .*hit [0-9.]+ %' 1
+  expect_count "$file" '^==[0-9]+==   driver +[0-9,]+ calls? took .* saved$' 1
+  sum=$(sed -nE 's/^==[0-9]+==   served by //p' "$file" | grep -oE '[0-9,]+' | tr -d , |
+    awk '{ sum += $1 } END { print sum }')
+  allocs=$(sed -nE '/ GPU 0 /,/ Pinned /s/^==[0-9]+==   traffic +([0-9,]+) allocs?.*/\1/p' \
+    "$file" | tr -d ,)
+  ((sum > allocs / 10)) || fail "$sum requests of $allocs are in the pool's figures"
+  # Two threads are in the middle of a call each.
+  ((sum <= allocs + 2)) || fail "$sum requests, and $allocs allocations"
 }
 for way in shared static linked proc; do
   add_case "state killed $way" state_killed_case "$way"
@@ -37,9 +58,9 @@ add_case "state killed lazily" state_killed_case shared GPUSHIM_FREE_SYNC=lazy
 add_case "state killed without the pool" state_killed_case linked GPUSHIM_POOL=off
 add_case "state killed with frame pointers" state_killed_case shared GPUSHIM_STACK=fp
 
-# A report without what is the pool's, and without times that go on.
+# A report without times that go on.
 state_lines() {
-  grep -vE '^==[0-9]+== (gpushim |from )|^==[0-9]+==   (pool|served by|driver|frees|given back) ' "$1" |
+  grep -vE '^==[0-9]+== (gpushim |from )' "$1" |
     sed -E 's/(oldest|newest|age) [0-9a-z. ]+//g; s/ (at|freed at) [0-9.]+(ms|s|m)[0-9a-z]*//g' |
     awk '!(/^==[0-9]+==$/ && last ~ /^==[0-9]+==$/) { print } { last = $0 }' | sed '1{/^==[0-9]*==$/d}'
 }
@@ -68,6 +89,48 @@ for program in leaky badfree reset threads async managed pinned arrays external 
 done
 add_case "state same as at exit in mode pool" state_same_case async_shared GPUSHIM_ASYNC=pool
 add_case "state same as at exit without stacks" state_same_case leaky_shared GPUSHIM_STACK=off
+
+# The pool's figures of programs that were killed are of a moment that is told.
+state_as_of_case() {
+  preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_linked" many 50000
+  state_report found state
+  expect_text found.out '^==[0-9]+==   pool +reserved '
+  if grep -qE '^==[0-9]+==   as of ' found.out; then
+    expect_count found.out '^==[0-9]+==   as of +[0-9]+m?s: what came after that is not in these lines$' 1
+  fi
+  preloaded over GPUSHIM_STATE_FILE=over -- "$apps/leaky_linked"
+  state_report found over
+  expect_text found.out '^==[0-9]+==   pool +reserved '
+  expect_no_text found.out '^==[0-9]+==   as of '
+}
+add_case "state figures of which moment" state_as_of_case
+
+# What held more and more when it was last looked at.
+state_growth_case() {
+  local pid
+
+  LD_LIBRARY_PATH=$cuda_path LD_PRELOAD=$shim GPUSHIM_STATE_FILE=state \
+    GPUSHIM_STATS_INTERVAL=200ms "$apps/growing_$1" 100 >out 2>err &
+  pid=$!
+  for ((i = 0; i < 400; i++)); do
+    grep -q 'GROWING 1' err && break
+    sleep 0.05
+  done
+  kill -KILL "$pid"
+  wait "$pid"
+  state_report found state
+  expect_only_report found.out
+  expect_text found.out '; its time is that of the last allocation, free or look$'
+  expect_count found.out '^==[0-9]+== last look at [0-9]+m?s: [0-9.]+ MiB live in [0-9]+ allocations, [0-9.]+ [KM]iB (more|less) than [0-9]+ms ago$' 1
+  expect_count found.out '^==[0-9]+== GROWING 1: [0-9.]+ [KM]iB more since [0-9]+m?s, in [0-9]+ of [0-9]+ looks; now ' 1
+  awk '/ GROWING / { growing = 1 } growing && $2 == "#0" { print $3; growing = 0 }' found.out >places
+  expect_text places '^keep_session$'
+  expect_no_text places '^(load_model|refill_cache)$'
+  expect_text found.out '^==[0-9]+== LEAK .*, still growing$'
+}
+for way in shared linked; do
+  add_case "state of what grows $way" state_growth_case "$way"
+done
 
 state_python_case() {
   need python3
@@ -188,16 +251,29 @@ state_names_case() {
 add_case "state names" state_names_case
 
 state_outputs_case() {
+  local ended
+
   need python3
   preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_shared" kill
+  ended=$(($(date +%s) + 1))
+  sleep 1
   state_report found GPUSHIM_OUTPUT=json,collapsed GPUSHIM_OUTPUT_FILE=out \
     GPUSHIM_ERROR_EXITCODE=7 state
   expect_status found 7
   python3 -c '
 import json
+import sys
 report = json.load(open("out.json"))
 assert "killed_shared kill" in json.dumps(report), report
-assert "keep_large" in json.dumps(report)'  || fail "out.json"
+assert "keep_large" in json.dumps(report)
+assert report["process"]["program"].endswith("/killed_shared"), report["process"]
+assert not report["process"]["running"]
+assert report["time"]["end_unix_ms"] <= int(sys.argv[1]) * 1000, report["time"]
+gpu = report["devices"][0]
+assert gpu["pool"]["hits"] > 0 and gpu["pool"]["reserved_bytes"] > 0, gpu
+assert gpu["not_allocated_via_api_bytes"] is None, gpu
+assert report["summary"]["allocs"] > 20000 and report["summary"]["peak_bytes"] > 6291456
+' "$ended" || fail "out.json"
   expect_text out.collapsed 'keep_large'
   echo 'leak:keep_*' >rules
   state_report found GPUSHIM_SUPPRESSIONS=rules state

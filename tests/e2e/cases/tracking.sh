@@ -65,6 +65,33 @@ for way in shared static linked; do
 done
 add_case "tracking sampled without the pool" tracking_sampled_case shared GPUSHIM_POOL=off
 
+# A rule takes what has no stack in proportion to what has one, and all of it where it
+# knows all that has.
+tracking_suppressed_case() {
+  echo 'leak:replace' >all
+  preloaded shim GPUSHIM_TRACK_SAMPLE_BYTES=64K GPUSHIM_SUPPRESSIONS=all \
+    GPUSHIM_ERROR_EXITCODE=7 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=r.json -- \
+    "$apps/churn_$1" 4000 1 keep 4096
+  expect_status shim 0
+  expect_count shim.err '^==[0-9]+== Suppressed: 4,000 allocations, 15\.6 MiB by 1 rule \(of these 3,[0-9]{3} without a call stack, in proportion to those with one\)$' 1
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors, 0 B leaked in 0 allocations, 0 places$'
+  need python3
+  python3 -c '
+import json
+report = json.load(open("r.json"))
+sampled = sum(place["count"] for place in report["suppressed"])
+assert sampled + report["recorded"]["suppressed_count"] == 4000, report["recorded"]
+assert report["unplaced"] == [] and report["leaks"] == [], report["unplaced"]' || fail "r.json"
+  echo 'leak:churn.c max_bytes=1' >capped
+  preloaded capped GPUSHIM_TRACK_SAMPLE_BYTES=64K GPUSHIM_SUPPRESSIONS=capped -- \
+    "$apps/churn_$1" 4000 1 keep 4096
+  expect_count capped.err '^==[0-9]+==   not suppressed: about [3-5],[0-9]{3} allocations of 1[0-9]\.[0-9] MiB in all, more than leak:churn\.c max_bytes=1 ' 1
+  expect_text capped.err 'SUMMARY: gpushim: 0 errors, 15\.6 MiB leaked in 4,000 allocations, 1 place$'
+}
+for way in shared linked; do
+  add_case "tracking sampled, suppressed $way" tracking_suppressed_case "$way"
+done
+
 # From that size on each has its stack, and is what it is.
 tracking_always_case() {
   preloaded shim GPUSHIM_TRACK_SAMPLE_BYTES=1G GPUSHIM_STACK_ALWAYS_BYTES=4K -- \

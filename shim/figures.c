@@ -1,0 +1,177 @@
+/*
+ * figures.c - takes the pool's figures, and keeps them in the state file.
+ *
+ * The file has two sets and says which one is whole: a process that ends while one is
+ * written leaves the other.
+ *
+ * Owns:  what is kept.   Lock: `busy` while a set is written; the rest is atomic.
+ * Design: docs/state.md
+ */
+#include "figures.h"
+
+#include <string.h>
+
+#include "gs_clock.h"
+#include "options_table.h"
+#include "retry.h"
+#include "state_file.h"
+#include "zones.h"
+
+/* The next copy is due after this share of the process's time, within these bounds. */
+#define SHARE    16u
+#define LEAST_NS 1000000u
+#define MOST_NS  100000000u
+
+struct kept {
+    uint64_t current; /* 1 or 2: the set that is whole; 0: none yet; atomic */
+    struct gs_figures sets[2][GS_MAX_DEVICES];
+};
+
+bool gs_figures_kept; /* atomic: there is a file to keep them in */
+
+static struct {
+    struct kept *kept; /* in the file; set before gs_figures_kept */
+    uint64_t due_ns;   /* atomic */
+    bool busy;         /* atomic */
+} keeping;
+
+/* ---- taken ---------------------------------------------------------------------------
+ */
+
+/* Whether this build has lazy frees and the program does not use them. */
+static bool lazy_saves_waits(const struct gs_options *options)
+{
+    for (size_t i = 0; i < gs_choices_count; i++) {
+        if (gs_choices[i].offset == offsetof(struct gs_options, free_sync) &&
+            strcmp(gs_choices[i].word, "lazy") == 0) {
+            return gs_choices[i].value != options->free_sync;
+        }
+    }
+    return false;
+}
+
+void gs_figures_take(struct gs_state *state, struct gs_figures *out, size_t count)
+{
+    bool lazy = !gs_zones_on && lazy_saves_waits(&state->options);
+    for (size_t i = 0; i < count; i++) {
+        out[i] = (struct gs_figures){.at_ns = gs_tracker_now(state->tracker) + 1};
+        if (state->pool) {
+            gs_pool_stats(state->pool, (int)i, &out[i].pool);
+            gs_free_stats((unsigned)i, &out[i].frees);
+            out[i].retried = gs_retry_count((unsigned)i);
+            out[i].lazy_saves_waits = lazy;
+        }
+    }
+}
+
+void gs_figures_tell(const struct gs_figures *figures, struct gs_report_device *out)
+{
+    const struct gs_pool_stats *stats = &figures->pool;
+    uint64_t busy = stats->used_bytes + stats->pending_bytes;
+    out->rest_known = figures->rest_known != 0;
+    out->rest_bytes = figures->rest_bytes;
+    out->pooled = stats->allocs > 0;
+    out->reserved_bytes = stats->reserved_bytes;
+    out->reserved_peak_bytes = stats->reserved_peak_bytes;
+    out->idle_bytes = stats->reserved_bytes > busy ? stats->reserved_bytes - busy : 0;
+    out->pool_allocs = stats->hits + stats->misses;
+    out->pool_hits = stats->hits;
+    out->thread_hits = stats->front_hits;
+    out->stream_hits = stats->stream_hits;
+    out->global_hits = stats->global_hits;
+    out->requested_bytes = stats->asked_bytes;
+    out->rounded_bytes = stats->given_bytes;
+    out->driver_calls = stats->driver_calls;
+    out->driver_ns = stats->driver_ns;
+    out->native_calls = stats->allocs + stats->frees;
+    out->aged_bytes = stats->aged_bytes;
+    out->pressed_bytes = stats->upkeep_bytes - stats->aged_bytes + stats->trim_bytes;
+    out->retried = figures->retried;
+    out->frees_waited = figures->frees.waited;
+    out->frees_waited_ns = figures->frees.waited_ns;
+    out->frees_idle = figures->frees.found_idle;
+    out->lazy_saves_waits = figures->lazy_saves_waits != 0;
+}
+
+/* ---- kept ----------------------------------------------------------------------------
+ */
+
+size_t gs_figures_bytes(void)
+{
+    return sizeof(struct kept);
+}
+
+uint64_t gs_figures_form(void)
+{
+    return sizeof(struct kept) << 16 | offsetof(struct gs_figures, retried);
+}
+
+const struct gs_figures *gs_figures_of(const void *kept, size_t device)
+{
+    const struct kept *file = kept;
+    if (!file || file->current < 1 || file->current > GS_ARRAY_LEN(file->sets) ||
+        device >= GS_MAX_DEVICES) {
+        return NULL;
+    }
+    const struct gs_figures *figures = &file->sets[file->current - 1][device];
+    return figures->at_ns != 0 ? figures : NULL;
+}
+
+void gs_figures_start(const struct gs_state *state)
+{
+    keeping.kept = state->tracker ? gs_state_file_annex(sizeof(struct kept)) : NULL;
+    __atomic_store_n(&gs_figures_kept, keeping.kept != NULL, __ATOMIC_RELEASE);
+}
+
+void gs_figures_reset(void)
+{
+    __atomic_store_n(&gs_figures_kept, false, __ATOMIC_RELAXED);
+    memset(&keeping, 0, sizeof(keeping));
+}
+
+/* The set that may be written; NULL: there is none, or somebody writes it. */
+static struct gs_figures *begin(void)
+{
+    if (!__atomic_load_n(&gs_figures_kept, __ATOMIC_ACQUIRE) ||
+        __atomic_exchange_n(&keeping.busy, true, __ATOMIC_ACQ_REL)) {
+        return NULL;
+    }
+    return keeping.kept->sets[keeping.kept->current == 1 ? 1 : 0];
+}
+
+/* It is whole. */
+static void end(void)
+{
+    uint64_t current = keeping.kept->current;
+    __atomic_store_n(&keeping.kept->current, current == 1 ? 2 : 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&keeping.busy, false, __ATOMIC_RELEASE);
+}
+
+void gs_figures_keep(const struct gs_figures *figures, size_t count)
+{
+    struct gs_figures *set = begin();
+    if (set) {
+        memcpy(set, figures, count * sizeof(*figures));
+        end();
+    }
+}
+
+/* How long after a copy the next one is due. */
+static uint64_t pause_ns(const struct gs_state *state)
+{
+    uint64_t pause = gs_tracker_now(state->tracker) / SHARE;
+    return pause < LEAST_NS ? LEAST_NS : pause < MOST_NS ? pause : MOST_NS;
+}
+
+void gs_figures_keep_late(struct gs_state *state)
+{
+    uint64_t now = gs_now_ns();
+    struct gs_figures *set;
+    if (now < __atomic_load_n(&keeping.due_ns, __ATOMIC_RELAXED) || !(set = begin())) {
+        return;
+    }
+    gs_figures_take(state, set,
+                    (size_t)__atomic_load_n(&state->device_count, __ATOMIC_ACQUIRE));
+    __atomic_store_n(&keeping.due_ns, now + pause_ns(state), __ATOMIC_RELAXED);
+    end();
+}

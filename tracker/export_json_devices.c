@@ -1,0 +1,100 @@
+/*
+ * export_json_devices.c - totals of devices and of what is counted apart from them, and
+ * what the pool did, as JSON.
+ * Owns: nothing.   Lock: none.   Design: docs/outputs.md
+ */
+#include "export_json_devices.h"
+
+static void put_totals(struct gs_json *json, const struct gs_tracker_totals *totals)
+{
+    gs_json_member_open(json, "totals", '{');
+#define GS_TOTAL(name, unit, doc) gs_json_member(json, #name, totals->name);
+#include "totals.def"
+#undef GS_TOTAL
+    gs_json_close(json, '}');
+}
+
+static bool was_used(const struct gs_tracker_totals *totals)
+{
+    return totals->allocs != 0 || totals->failed != 0 || totals->live_count != 0;
+}
+
+static void put_pool(const struct gs_export *export, struct gs_json *json, size_t device)
+{
+    const struct gs_export_job *job = export->job;
+
+    gs_json_member_open(json, "pool", '{');
+    for (size_t i = 0; i < job->counter_count; i++)
+        gs_json_member(json, job->counters[i].name,
+                       job->values[device * job->counter_count + i]);
+    gs_json_close(json, '}');
+}
+
+static void put_device(const struct gs_export *export, struct gs_json *json,
+                       unsigned ordinal)
+{
+    const struct gs_report_config *config = export->config;
+    bool known = config->devices && ordinal < config->device_count;
+    bool pooled = known && gs_report_pool_used(&config->devices[ordinal]);
+    struct gs_tracker_totals totals;
+
+    gs_tracker_get_totals(export->tracker, (int)ordinal, &totals);
+    if (!was_used(&totals) && !pooled)
+        return;
+    gs_json_open(json, '{');
+    gs_json_member(json, "device", ordinal);
+    gs_json_member_text(json, "name", known ? config->devices[ordinal].name : NULL);
+    put_totals(json, &totals);
+    if (pooled && export->job->values)
+        put_pool(export, json, ordinal);
+    else
+        gs_json_member_null(json, "pool");
+    gs_json_member_or_null(json, "pool_as_of_ns",
+                           pooled && config->devices[ordinal].as_of_ns,
+                           pooled ? config->devices[ordinal].as_of_ns : 0);
+    gs_json_member_or_null(json, "not_allocated_via_api_bytes",
+                           known && config->devices[ordinal].rest_known,
+                           known ? config->devices[ordinal].rest_bytes : 0);
+    gs_json_close(json, '}');
+}
+
+/* What is counted apart from all devices, by row. */
+static const char aparts[GS_ROWS - GS_ROW_PINNED][16] = {"pinned_host", "registered_host",
+                                                         "imported", "views"};
+
+const char *gs_json_apart(unsigned row)
+{
+    return aparts[row - GS_ROW_PINNED];
+}
+
+void gs_json_devices(const struct gs_export *export, struct gs_json *json)
+{
+    struct gs_tracker_totals totals;
+
+    gs_json_member_open(json, "devices", '[');
+    for (unsigned i = 0; i < GS_MAX_DEVICES; i++)
+        put_device(export, json, i);
+    gs_json_close(json, ']');
+    for (size_t i = 0; i < GS_ARRAY_LEN(aparts); i++) {
+        gs_tracker_get_totals(export->tracker, GS_TOTALS_PINNED - (int)i, &totals);
+        gs_json_member_open(json, aparts[i], '{');
+        put_totals(json, &totals);
+        gs_json_close(json, '}');
+    }
+}
+
+void gs_json_units(const struct gs_export *export, struct gs_json *json)
+{
+    gs_json_member_open(json, "units", '{');
+    gs_json_member_open(json, "totals", '{');
+#define GS_TOTAL(name, unit, doc) gs_json_member_text(json, #name, unit);
+#include "totals.def"
+#undef GS_TOTAL
+    gs_json_close(json, '}');
+    gs_json_member_open(json, "pool", '{');
+    for (size_t i = 0; i < export->job->counter_count; i++)
+        gs_json_member_text(json, export->job->counters[i].name,
+                            export->job->counters[i].unit);
+    gs_json_close(json, '}');
+    gs_json_close(json, '}');
+}

@@ -1,0 +1,159 @@
+/*
+ * state_read_past.c - of a file, what happened before: totals, errors, what was lost, the
+ * last look at what grows, when it was recorded.
+ * Owns: nothing.   Lock: none; one thread reads.   Design: docs/state.md
+ */
+#include "growth_copy.h"
+#include "state_read_internal.h"
+
+/*
+ * How much was allocated and freed, and the peaks. The counters of threads that were in
+ * the middle of a call may be one ahead of the records: what is live is what was read.
+ */
+static void read_totals(const struct gs_image *image)
+{
+    struct gs_tracker *tracker = image->out->tracker;
+    struct gs_shard *shard = gs_shard_enter(tracker);
+
+    for (unsigned i = 0; i < GS_ROWS; i++) {
+        const struct gs_shared_row *was = &image->tracker->shared[i];
+        struct gs_shared_row *shared = &tracker->shared[i];
+        struct gs_row *row = &shard->rows[i];
+        uint64_t live = row->allocs;
+
+        row->allocs = row->failed = 0;
+        for (unsigned k = 0; k < GS_SHARDS; k++) {
+            row->allocs += image->tracker->shards[k].rows[i].allocs;
+            row->failed += image->tracker->shards[k].rows[i].failed;
+            gs_image_note_time(image, image->tracker->shards[k].rows[i].tick);
+        }
+        shared->unrecorded = was->unrecorded;
+        shared->lost_bytes = was->lost_bytes;
+        shared->lost_count = was->lost_count;
+        if (row->allocs < live + was->lost_count)
+            row->allocs = live + was->lost_count;
+        row->frees = row->allocs - live - was->lost_count;
+        if (was->peak >= shared->peak) {
+            shared->peak = was->peak;
+            shared->peak_time = was->peak_time;
+        }
+    }
+    gs_shard_leave();
+}
+
+static void read_site(const struct gs_image *image, struct gs_free_site *site)
+{
+    site->stack = gs_image_stack(image, site->stack);
+    if (site->api >= image->api_count)
+        site->api = 0;
+    gs_image_note_time(image, site->time_ns);
+}
+
+static void read_errors(const struct gs_image *image)
+{
+    struct gs_tracker *tracker = image->out->tracker;
+    uint64_t count = image->tracker->error_count;
+    uint64_t kept = count < GS_ERRORS_KEPT ? count : GS_ERRORS_KEPT;
+    uint64_t read = 0;
+
+    for (uint64_t i = 0; i < kept; i++) {
+        struct gs_error error = image->tracker->errors[i];
+
+        gs_image_end_text(error.thread_name, sizeof error.thread_name);
+        gs_image_end_text(error.call, sizeof error.call);
+        error.suppressed_by = error.beyond_rule = 0;
+        if ((unsigned)error.kind >= GS_ERROR_KINDS)
+            continue;
+        read_site(image, &error.freed);
+        read_site(image, &error.first_freed);
+        if (error.has_allocation && !gs_image_allocation(image, &error.allocation))
+            error.has_allocation = error.has_first_free = false;
+        tracker->errors[read++] = error;
+    }
+    tracker->error_count = kept < count ? count : read;
+    for (unsigned i = 0; i < GS_CHECK_COUNTS; i++)
+        tracker->checks[i] = image->tracker->checks[i];
+}
+
+/* A group of the file as one of this process's; false: it can have been none. */
+static bool read_group(const struct gs_image *image, struct gs_group *group)
+{
+    if (group->kind >= GS_MEMORY_KINDS || group->device < 0)
+        return false;
+    if (group->api >= image->api_count)
+        group->api = 0;
+    group->stack = gs_image_stack(image, group->stack);
+    group->suppressed_by = group->beyond_rule = 0;
+    memset(group->found, 0, sizeof group->found);
+    if (!(group->likely_bytes >= 0) || !(group->likely_count >= 0)) {
+        group->likely_bytes = (double)group->bytes;
+        group->likely_count = (double)group->count;
+    }
+    return true;
+}
+
+static void read_lost(const struct gs_image *image)
+{
+    size_t count = image->tracker->lost_copied;
+    const struct gs_group *groups =
+        count < image->bytes ? AT(image, image->tracker->lost_copy, count) : NULL;
+
+    for (size_t i = 0; groups && i < count; i++) {
+        struct gs_group group = groups[i];
+
+        if (read_group(image, &group) &&
+            gs_groups_add(&image->out->tracker->lost, &group) != GS_OK)
+            return;
+    }
+}
+
+/* Whether it can have grown as it says, by that look. */
+static bool is_trend(const struct gs_growing *growing, const struct gs_look *look)
+{
+    const struct gs_trend *trend = &growing->trend;
+
+    return trend->base_bytes <= growing->group.bytes && trend->since_look < look->looks &&
+           trend->grown < look->looks - trend->since_look;
+}
+
+static void read_growth(const struct gs_image *image)
+{
+    const struct gs_growth_copy *copy = AT(image, image->tracker->growth_copy, 1);
+    struct gs_growing growing[GS_GROWING_COPIED];
+    size_t count = 0;
+
+    memset(growing, 0, sizeof growing);
+    if (!copy || copy->current < 1 || copy->current > GS_ARRAY_LEN(copy->copies))
+        return;
+    const struct gs_look_copy *last = &copy->copies[copy->current - 1];
+    for (size_t i = 0; i < last->count && i < GS_GROWING_COPIED; i++) {
+        growing[count] = last->growing[i];
+        if (is_trend(&growing[count], &last->look) &&
+            read_group(image, &growing[count].group))
+            count++;
+    }
+    gs_image_note_time(image, last->look.time_ns);
+    image->out->growth = gs_growth_of(&last->look, growing, count);
+}
+
+static void read_windows(const struct gs_image *image)
+{
+    const struct gs_tracker *was = image->tracker;
+    struct gs_tracker *tracker = image->out->tracker;
+
+    tracker->switches = was->switches;
+    tracker->first_switch_ns = was->first_switch_ns;
+    memcpy(tracker->switch_ns, was->switch_ns, sizeof tracker->switch_ns);
+    gs_image_note_time(image, tracker->switch_ns[tracker->switches % GS_SWITCHES_KEPT]);
+    if (image->stacks)
+        atomic_store(&image->out->stacks->refused, atomic_load(&image->stacks->refused));
+}
+
+void gs_image_past(const struct gs_image *image)
+{
+    read_totals(image);
+    read_errors(image);
+    read_lost(image);
+    read_growth(image);
+    read_windows(image);
+}
