@@ -111,9 +111,10 @@ static bool own_memory(void *self, gs_scan_skip skip, void *arg)
     return gs_meta_visit(skip, arg);
 }
 
-/* `what`: the program goes on; NULL: it ends. */
+/* `what`: the program goes on; NULL: it ends, or, with `again`, may. */
 static void write_report(struct gs_state *state, const char *ending, uintptr_t stack_from,
-                         const struct gs_interim *what, struct gs_report_summary *summary)
+                         const struct gs_interim *what, bool again,
+                         struct gs_report_summary *summary)
 {
     const struct gs_options *options = &state->options;
     char command[GS_COMMAND_BYTES + 8];
@@ -138,9 +139,10 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         .own_memory = own_memory,
         .limit_ms = SCAN_LIMIT_MS,
     };
+    gs_zones_go_on(state);
     if (!what) {
         gs_host_say(state);
-        gs_zones_finish(state);
+        gs_zones_finish(state, again);
         gs_managed_say();
     }
     if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
@@ -262,7 +264,8 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
      */
     gs_thread.depth = 1;
     gs_interim_tell_switches();
-    write_report(state, ending, (uintptr_t)__builtin_frame_address(0), NULL, &summary);
+    write_report(state, ending, (uintptr_t)__builtin_frame_address(0), NULL, again,
+                 &summary);
     gs_thread.depth = 0;
     gs_state_file_ending(ending);
     state->bad = summary.errors > 0 || summary.leaked_count > 0;
@@ -291,7 +294,7 @@ void gs_finish_interim(const struct gs_interim *what)
                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         return;
     }
-    write_report(state, what->ending, 0, what, &summary);
+    write_report(state, what->ending, 0, what, false, &summary);
     __atomic_store_n(&state->reported, REPORT_NONE, __ATOMIC_RELEASE);
 }
 

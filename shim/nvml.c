@@ -73,8 +73,20 @@ static struct {
     bool done;        /* atomic: the thread has */
     const char *problem;
     uint64_t used[GS_MAX_DEVICES]; /* NOT_AVAILABLE: no answer */
-    uint64_t rest[GS_MAX_DEVICES];
+    uint64_t rest[GS_MAX_DEVICES]; /* atomic: the same */
 } account;
+
+static void set_rest(int ordinal, uint64_t bytes)
+{
+    __atomic_store_n(&account.rest[ordinal], bytes, __ATOMIC_RELAXED);
+}
+
+static void forget_rests(void)
+{
+    for (int i = 0; i < GS_MAX_DEVICES; i++) {
+        set_rest(i, NOT_AVAILABLE);
+    }
+}
 
 static void say(int ordinal, const char *why)
 {
@@ -86,9 +98,7 @@ static void say(int ordinal, const char *why)
 void gs_nvml_start(const struct gs_options *options)
 {
     gs_nvml_wanted = options->nvml;
-    for (size_t i = 0; i < GS_MAX_DEVICES; i++) {
-        account.rest[i] = NOT_AVAILABLE;
-    }
+    forget_rests();
 }
 
 /* ---- asking --------------------------------------------------------------------------
@@ -225,10 +235,11 @@ static uint64_t rest_of(const struct gs_state *state, int ordinal, uint64_t used
 static void take_answers(const struct gs_state *state)
 {
     for (int i = 0; i < GS_MAX_DEVICES; i++) {
-        account.rest[i] = account.used[i] == NOT_AVAILABLE
-                              ? NOT_AVAILABLE
-                              : rest_of(state, i, account.used[i]);
-        if (account.rest[i] == NOT_AVAILABLE &&
+        uint64_t rest = account.used[i] == NOT_AVAILABLE
+                            ? NOT_AVAILABLE
+                            : rest_of(state, i, account.used[i]);
+        set_rest(i, rest);
+        if (rest == NOT_AVAILABLE &&
             __atomic_load_n(&account.known[i], __ATOMIC_ACQUIRE)) {
             say(i, account.problem ? account.problem
                    : account.used[i] == NOT_AVAILABLE
@@ -251,9 +262,7 @@ void gs_nvml_ask(struct gs_state *state)
         take_answers(state);
     } else {
         __atomic_store_n(&account.given_up, true, __ATOMIC_RELEASE);
-        for (size_t i = 0; i < GS_MAX_DEVICES; i++) {
-            account.rest[i] = NOT_AVAILABLE;
-        }
+        forget_rests();
         gs_log_line(
             GS_LOG_WARN,
             "GPUSHIM_NVML=on: libnvidia-ml.so.1 has not answered within %u ms and "
@@ -266,11 +275,14 @@ void gs_nvml_ask(struct gs_state *state)
 bool gs_nvml_rest(int ordinal, uint64_t *bytes)
 {
     if (!gs_nvml_wanted || ordinal < 0 || ordinal >= GS_MAX_DEVICES ||
-        account.rest[ordinal] == NOT_AVAILABLE ||
         __atomic_load_n(&gs_nvml_managed, __ATOMIC_RELAXED)) {
         return false;
     }
-    *bytes = account.rest[ordinal];
+    uint64_t rest = __atomic_load_n(&account.rest[ordinal], __ATOMIC_RELAXED);
+    if (rest == NOT_AVAILABLE) {
+        return false;
+    }
+    *bytes = rest;
     return true;
 }
 
@@ -336,9 +348,7 @@ void gs_nvml_reset(void)
     memset(&account, 0, sizeof(account));
     memset(&nvml, 0, sizeof(nvml));
     account.handler_set = handler_set;
-    for (size_t i = 0; i < GS_MAX_DEVICES; i++) {
-        account.rest[i] = NOT_AVAILABLE;
-    }
+    forget_rests();
     gs_nvml_wanted = false;
     gs_nvml_managed = false;
 }

@@ -27,6 +27,7 @@
 #include "host_pools.h"
 #include "managed.h"
 #include "pooled.h"
+#include "quarantine.h"
 #include "record.h"
 
 /* ---- what is told ------------------------------------------------------------------ */
@@ -185,7 +186,9 @@ static bool judge_pooled(struct gs_state *state, struct gs_pool *pool,
         return false;
     }
     struct gs_span block = {range.block_addr, range.requested_bytes};
-    if (range.claimed ||
+    /* Claimed is what is being freed just now, by another thread, and what was freed and
+       is held back. */
+    if ((range.claimed && !gs_quarantine_holds(range.block_addr)) ||
         (range.live && gs_span_fit(&use->span, &block) == GS_SPAN_INSIDE)) {
         return true;
     }

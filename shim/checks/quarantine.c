@@ -111,6 +111,20 @@ bool gs_quarantine_put(const struct gs_context *context, struct gs_block *block)
     return true;
 }
 
+bool gs_quarantine_holds(uint64_t addr)
+{
+    bool found = false;
+    if (all.limit == 0) {
+        return false;
+    }
+    pthread_mutex_lock(&all.lock);
+    for (const struct held *held = all.first; held && !found; held = held->next) {
+        found = gs_block_addr(held->block) == addr;
+    }
+    pthread_mutex_unlock(&all.lock);
+    return found;
+}
+
 static size_t empty(int device, const struct gs_context *context)
 {
     if (all.limit == 0) {

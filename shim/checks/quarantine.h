@@ -24,6 +24,9 @@ void gs_quarantine_reset(void); /* in a forked child */
  */
 bool gs_quarantine_put(const struct gs_context *context, struct gs_block *block);
 
+/* Whether the block at that address is held: freed, though claimed. */
+bool gs_quarantine_holds(uint64_t addr);
+
 /* Memory is wanted: park all that is held of a device (-1: of all). Returns the bytes. */
 size_t gs_quarantine_empty(int device);
 /* Bytes of these that would be idle memory then. */

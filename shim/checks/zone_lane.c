@@ -117,7 +117,8 @@ static enum gs_check_count enter(const struct gs_context *context, struct visit 
     if (!gs_real()->cuStreamQuery) {
         return GS_CHECK_REFUSED;
     }
-    visit->relaxed = gs_captures_ever() && gs_relaxed_begin(&visit->mode);
+    /* The first capture of the process may begin at any moment from now on. */
+    visit->relaxed = gs_relaxed_begin(&visit->mode);
     if (gs_context_push(context->handle, &visit->pushed) != CUDA_SUCCESS) {
         return GS_CHECK_REFUSED;
     }
@@ -216,12 +217,24 @@ static size_t bytes_of(const struct gs_fill *fills, size_t count)
     return bytes;
 }
 
+/* Whether the device does what it is asked for, and says so: a fill of the lane's own
+ * buffer. Whatever comes of that is nobody's memory. */
+static enum gs_check_count try_lane(struct gs_lane *lane)
+{
+    const struct gs_fill own = {(CUdeviceptr)(uintptr_t)lane->buffer, 1, 0};
+    enum gs_check_count answer = submit_fills(lane, &own, 1);
+    return answer == GS_CHECK_LOOKED ? await(lane, own.bytes) : answer;
+}
+
 enum gs_check_count gs_lane_fill(const struct gs_context *context,
                                  const struct gs_fill *fills, size_t count, bool *pending)
 {
     struct visit visit;
     enum gs_check_count answer = enter(context, &visit);
     *pending = false;
+    if (answer == GS_CHECK_LOOKED) {
+        answer = try_lane(visit.lane);
+    }
     if (answer == GS_CHECK_LOOKED) {
         answer = submit_fills(visit.lane, fills, count);
         if (answer != GS_CHECK_CAPTURE) { /* one of two may be on its way */

@@ -25,9 +25,13 @@ struct gs_fill {
 bool gs_lane_settled(const struct gs_context *context);
 
 /*
+ * They are not begun before the device has answered in its time: one that is busy for
+ * long, or a driver that does not tell, leaves nothing pending.
+ *
  * Returns GS_CHECK_LOOKED: they are written; else why not: GS_CHECK_BUSY, _CAPTURE or
  * _REFUSED.
- * Out: *pending  they may yet be written, until gs_lane_settled
+ * Out: *pending  they may yet be written, until gs_lane_settled: no later owner of that
+ *                memory can be ordered behind it
  */
 enum gs_check_count gs_lane_fill(const struct gs_context *context,
                                  const struct gs_fill *fills, size_t count,

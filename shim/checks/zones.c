@@ -28,6 +28,8 @@
 #define BYTE_POISON 0xff
 /* How long a look at all that a context has, or the process, may take. */
 #define SWEEP_NS 5000000000ull
+/* Between two of them for uses of a context of which others are left. */
+#define PAUSE_NS 1000000000ull
 /* As many as a report writes out. */
 #define ERRORS_NAMED 32u
 
@@ -41,6 +43,9 @@ static struct {
     enum gs_check_fill fill; /* likewise */
     bool swept;              /* atomic: at_exit has run */
     bool handler_set;        /* atomic: the handler of exit is registered */
+    uint64_t foretold;       /* atomic: counted for an exec, which may fail */
+    /* Atomic: when a device was last looked at for a use that was taken back, or 0. */
+    uint64_t used_less_ns[GS_MAX_DEVICES];
 } zones = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- start ----------------------------------------------------------------------- */
@@ -91,6 +96,7 @@ void gs_zones_reset(void)
     pthread_mutex_init(&zones.lock, NULL);
     zones.map = (struct gs_zone_map){0};
     gs_zones_on = zones.swept = false;
+    zones.foretold = 0;
 }
 
 /* ---- the map --------------------------------------------------------------------- */
@@ -258,8 +264,10 @@ static void watch(const struct gs_context *context, uint64_t addr, size_t bytes,
     put(zone);
 }
 
-/* Fill the block. Returns false where its contents may be written at a later time: it is
- * not to be handed out. */
+/* Fill the block. Returns false where it may be written at a later time: it is not to be
+ * handed out. That its red zone alone is late makes no difference: a free in a stream's
+ * order, or during a capture, does not wait for it, and the zone may then be in the
+ * middle of another's block. */
 static bool prepare(const struct gs_state *state, const struct gs_context *context,
                     const struct gs_block *block, size_t bytes)
 {
@@ -285,7 +293,7 @@ static bool prepare(const struct gs_state *state, const struct gs_context *conte
     } else if (answer != GS_CHECK_LOOKED) {
         count(state, answer);
     }
-    return !pending || zones.fill == GS_CHECK_FILL_OFF;
+    return !pending;
 }
 
 static void at_exit(void);
@@ -462,6 +470,22 @@ void gs_zones_context_ends(struct gs_state *state, CUcontext handle)
     }
 }
 
+void gs_zones_use_ends(struct gs_state *state, CUcontext handle, int device, bool last)
+{
+    if (GS_LIKELY(!gs_zones_on)) {
+        return;
+    }
+    int row = device >= 0 && device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1;
+    uint64_t now = gs_now_ns(), *at = &zones.used_less_ns[row];
+    uint64_t before = __atomic_load_n(at, __ATOMIC_RELAXED);
+    if (!last && ((before && now - before < PAUSE_NS) ||
+                  !__atomic_compare_exchange_n(at, &before, now, false, __ATOMIC_RELAXED,
+                                               __ATOMIC_RELAXED))) {
+        return;
+    }
+    gs_zones_context_ends(state, handle);
+}
+
 /* All zones of the context (NULL: of any) that nobody has looked at are counted; with a
  * context, they and the others leave. */
 static void give_up(struct gs_state *state, const struct gs_context *context)
@@ -488,9 +512,34 @@ void gs_zones_context_ended(const struct gs_context *context)
     give_up(state, context);
 }
 
-void gs_zones_finish(struct gs_state *state)
+static uint64_t unseen(void)
 {
-    if (GS_UNLIKELY(gs_zones_on)) {
+    uint64_t number = 0;
+    struct gs_zone zone;
+    for (uint64_t at = 0; next_zone(at, NULL, &zone); at = zone.begin + 1) {
+        number += !zone.seen;
+    }
+    return number;
+}
+
+void gs_zones_go_on(struct gs_state *state)
+{
+    uint64_t foretold = __atomic_exchange_n(&zones.foretold, 0, __ATOMIC_RELAXED);
+    if (GS_UNLIKELY(foretold > 0)) {
+        gs_tracker_count_check(state->tracker, GS_CHECK_END, -foretold);
+    }
+}
+
+void gs_zones_finish(struct gs_state *state, bool again)
+{
+    if (GS_LIKELY(!gs_zones_on)) {
+        return;
+    }
+    if (again) {
+        uint64_t number = unseen();
+        gs_tracker_count_check(state->tracker, GS_CHECK_END, number);
+        __atomic_add_fetch(&zones.foretold, number, __ATOMIC_RELAXED);
+    } else {
         give_up(state, NULL);
     }
 }

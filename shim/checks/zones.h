@@ -56,10 +56,17 @@ void gs_zones_unmap(const struct gs_context *context, uint64_t addr, size_t byte
 
 /* The context may be about to end: look at all that it has. */
 void gs_zones_context_ends(struct gs_state *state, CUcontext handle);
+/* A use of it is about to be taken back, which may be its last. Unless that is `last` as
+ * far as is known, all is looked at no more than once a second for each device: a program
+ * may take and give back uses all the time. */
+void gs_zones_use_ends(struct gs_state *state, CUcontext handle, int device, bool last);
 /* It has ended, its heap is dead. */
 void gs_zones_context_ended(const struct gs_context *context);
 
-/* The process ends: what was not looked at is counted. */
-void gs_zones_finish(struct gs_state *state);
+/* The process ends: what was not looked at is counted. `again`: it may yet go on
+ * (gs_finish_report); that counts until gs_zones_go_on. */
+void gs_zones_finish(struct gs_state *state, bool again);
+/* A report is about to be written: the process has gone on since the last one. */
+void gs_zones_go_on(struct gs_state *state);
 
 #endif

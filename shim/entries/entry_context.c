@@ -41,6 +41,7 @@ GS_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     }
     if (result == CUDA_SUCCESS) {
         gs_all_contexts_add_primary(*pctx, dev);
+        gs_all_contexts_use_more(dev);
     }
     return result;
 }
@@ -218,8 +219,9 @@ static CUresult release(__typeof__(cuDevicePrimaryCtxRelease_v2) *real_release,
         return real_release(dev);
     }
     CUcontext primary = primary_of(state, dev);
+    unsigned uses = gs_all_contexts_use_less(dev);
     if (primary) {
-        gs_zones_context_ends(state, primary);
+        gs_zones_use_ends(state, primary, dev, uses == 0);
         gs_fences_freeze(primary);
     }
     gs_contexts_changed(state);
@@ -334,7 +336,7 @@ GS_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
     for (int dev = 0; dev < GS_MAX_DEVICES; dev++) {
         primaries[dev] = primary_of(state, dev);
         if (primaries[dev]) {
-            gs_zones_context_ends(state, primaries[dev]);
+            gs_zones_use_ends(state, primaries[dev], dev, gs_all_contexts_uses(dev) == 0);
             gs_fences_freeze(primaries[dev]);
         }
     }

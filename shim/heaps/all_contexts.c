@@ -14,6 +14,7 @@ unsigned gs_all_contexts_count; /* written under roll.lock */
 struct row {
     CUcontext handle;
     int primary_of; /* device; -1: none's primary context, as far as is known */
+    unsigned uses;  /* of a primary one: seen to begin, and not given back */
 };
 
 static struct {
@@ -78,25 +79,61 @@ static void add(struct row row)
 
 void gs_all_contexts_add(CUcontext handle)
 {
-    add((struct row){handle, -1});
+    add((struct row){.handle = handle, .primary_of = -1});
 }
 
 void gs_all_contexts_add_primary(CUcontext handle, int device)
 {
-    add((struct row){handle, device});
+    add((struct row){.handle = handle, .primary_of = device});
+}
+
+/* roll.lock is held. NULL: it is not there. */
+static struct row *primary_row(int device)
+{
+    struct row *found = NULL;
+    for (unsigned i = 0; i < roll.count && device >= 0; i++) {
+        if (roll.rows[i].primary_of == device) {
+            found = &roll.rows[i];
+        }
+    }
+    return found;
 }
 
 CUcontext gs_all_contexts_primary(int device)
 {
-    CUcontext found = NULL;
     pthread_mutex_lock(&roll.lock);
-    for (unsigned i = 0; i < roll.count && device >= 0; i++) {
-        if (roll.rows[i].primary_of == device) {
-            found = roll.rows[i].handle;
-        }
-    }
+    const struct row *row = primary_row(device);
+    CUcontext found = row ? row->handle : NULL;
     pthread_mutex_unlock(&roll.lock);
     return found;
+}
+
+/* Returns how many there are then; never below 0. */
+static unsigned change_uses(int device, int by)
+{
+    pthread_mutex_lock(&roll.lock);
+    struct row *row = primary_row(device);
+    if (row && (by > 0 || row->uses > 0)) {
+        row->uses += (unsigned)by;
+    }
+    unsigned uses = row ? row->uses : 0;
+    pthread_mutex_unlock(&roll.lock);
+    return uses;
+}
+
+void gs_all_contexts_use_more(int device)
+{
+    (void)change_uses(device, 1);
+}
+
+unsigned gs_all_contexts_use_less(int device)
+{
+    return change_uses(device, -1);
+}
+
+unsigned gs_all_contexts_uses(int device)
+{
+    return change_uses(device, 0);
 }
 
 void gs_all_contexts_remove(CUcontext handle)

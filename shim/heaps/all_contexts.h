@@ -35,6 +35,12 @@ void gs_all_contexts_add_primary(CUcontext handle, int device);
 void gs_all_contexts_remove(CUcontext handle);
 /* A device's primary context, if it is on the roll, or NULL. */
 CUcontext gs_all_contexts_primary(int device);
+/* A use of a device's primary context has begun (cuDevicePrimaryCtxRetain) ... */
+void gs_all_contexts_use_more(int device);
+/* ... and is about to be given back. Returns how many are left of those that were seen: 0
+ * does not mean that there is none. */
+unsigned gs_all_contexts_use_less(int device);
+unsigned gs_all_contexts_uses(int device);
 /* In a forked child: there is none. */
 void gs_all_contexts_reset(void);
 

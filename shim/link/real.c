@@ -253,14 +253,18 @@ void gs_real_look_again(void)
         return;
     }
     uint64_t count = gs_elf_unload_count();
-    if (count == __atomic_load_n(&unloads, __ATOMIC_ACQUIRE)) {
+    if (count <= __atomic_load_n(&unloads, __ATOMIC_ACQUIRE)) {
         return;
     }
-    /* Another one may have come to the very same place. */
-    bool there = gs_elf_module_of((const void *)driver_module.begin, &now) == GS_OK &&
-                 is_driver(&now);
     pthread_mutex_lock(&adopt_lock);
-    if (count != __atomic_load_n(&unloads, __ATOMIC_RELAXED)) {
+    uintptr_t begin = driver_module.begin;
+    pthread_mutex_unlock(&adopt_lock);
+    /* Without the lock: the loader is asked. Another driver may have come to the very
+       same place, or have been adopted at another one meanwhile. */
+    bool there = gs_elf_module_of((const void *)begin, &now) == GS_OK && is_driver(&now);
+    pthread_mutex_lock(&adopt_lock);
+    if (count > __atomic_load_n(&unloads, __ATOMIC_RELAXED) &&
+        begin == driver_module.begin) {
         __atomic_store_n(&unloads, count, __ATOMIC_RELEASE);
         if (there) {
             publish(&now);

@@ -6,6 +6,7 @@
  * arguments it writes nothing that it should not.
  */
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "launch.h"
@@ -197,6 +198,90 @@ static void freed_in_order(void)
     APP_OK(gpu_stream_destroy(stream));
 }
 
+/* Freed in a stream's order, and had by the next one as soon as it may be, whose data
+ * stay what they are. Nothing of the context was waited for. */
+static void next_owner(void)
+{
+    static unsigned char put[1200], got[sizeof put];
+    size_t room, all;
+    gpu_stream stream;
+    gpu_ptr block = make(1000), next = block;
+    CUdeviceptr first = gpu_address(block), end = first + 1536;
+
+    APP_OK(gpu_stream_create(&stream));
+    APP_OK(gpu_free_async(block, stream));
+    APP_OK(gpu_stream_sync(stream));
+    APP_OK(gpu_mem_info(&room, &all));
+    for (int i = 0; i < 2000; i++) {
+        next = make(sizeof put);
+        if (gpu_address(next) < end && gpu_address(next) + sizeof put > first)
+            break;
+    }
+    memset(put, 0x33, sizeof put);
+    APP_OK(gpu_put(next, put, sizeof put));
+    APP_OK(gpu_sync());
+    APP_OK(gpu_get(got, next, sizeof got));
+    app_expect(memcmp(got, put, sizeof put) == 0, "the next owner has what it wrote");
+}
+
+/* A block of more than half the device: there is no room for a second. */
+static void only(void)
+{
+    gpu_ptr block;
+
+    for (int turn = 0; turn < 3; turn++) {
+        APP_OK(gpu_malloc(&block, 40 * APP_MIB));
+        fill(block, 40 * APP_MIB, 0);
+        give_back(block);
+    }
+    printf("overruns: served\n");
+}
+
+/* Uses of the context are taken and given back, while there is one more. */
+static void uses(void)
+{
+    gpu_ptr blocks[8];
+    CUcontext context;
+
+    for (size_t i = 0; i < APP_COUNT(blocks); i++)
+        blocks[i] = make(1000);
+    for (int i = 0; i < 50; i++) {
+        APP_OK(CU(cuDevicePrimaryCtxRetain)(&context, 0));
+        APP_OK(CU(cuDevicePrimaryCtxRelease)(0));
+    }
+    for (size_t i = 0; i < APP_COUNT(blocks); i++)
+        give_back(blocks[i]);
+}
+
+/* Too far between such a use and the end of the last one. */
+static void released(void)
+{
+    gpu_ptr block = make(SMALL);
+    CUcontext context;
+
+    APP_OK(CU(cuDevicePrimaryCtxRetain)(&context, 0));
+    APP_OK(CU(cuDevicePrimaryCtxRelease)(0));
+    fill(block, SMALL, 1);
+}
+
+/* An exec that fails: the kernel knows no such format. */
+static void not_run(void)
+{
+    static const char name[] = "./not_a_program";
+    char *const argv[] = {(char *)name, NULL};
+    gpu_ptr blocks[4];
+    FILE *file = fopen(name, "w");
+
+    for (size_t i = 0; i < APP_COUNT(blocks); i++)
+        blocks[i] = make(1000);
+    app_expect(file && fputs("\001junk", file) >= 0 && fclose(file) == 0, "a file");
+    APP_OK(chmod(name, 0755));
+    execv(name, argv);
+    for (size_t i = 0; i < APP_COUNT(blocks); i++)
+        give_back(blocks[i]);
+    printf("overruns: went on\n");
+}
+
 /* While a kernel runs that waits for this thread. */
 static void busy(void)
 {
@@ -319,6 +404,11 @@ static const struct {
             {"fresh", fresh},
             {"captured", captured},
             {"ordered", freed_in_order},
+            {"next", next_owner},
+            {"only", only},
+            {"not_run", not_run},
+            {"uses", uses},
+            {"released", released},
             {"busy", busy},
             {"threads", threads},
             {"devices", devices},

@@ -189,6 +189,78 @@ for name in cuMemsetD8Async cuMemcpyDtoHAsync cuStreamQuery; do
   add_case "checks go on where $name fails now and then" checks_refused_case "$name:*%3"
 done
 
+# checks_next_owner_case WAY WHICH "VARIABLE...": fills that nobody sees done in their time, and come
+# when another owner has the memory: not into what is handed out. The simulated device's oracle judges.
+checks_next_owner_case() {
+  local seed settings=()
+
+  read -ra settings <<<"$3"
+  for seed in 0 1 2 4 6 7; do
+    CUDASIM_SCHEDULE=hostile CUDASIM_SEED=$seed CUDASIM_FAIL="cuStreamQuery:$2" \
+      preloaded shim "${settings[@]}" -- "$apps/overruns_$1" next
+    expect_status shim 0
+    expect_no_text shim.err ' ERROR |cudasim: .*race'
+  done
+}
+for which in '*' 2+ '*%50'; do
+  add_case "checks keep a late red zone from the next owner, $which" checks_next_owner_case linked \
+    "$which" "$zone"
+  add_case "checks keep late fills from the next owner, $which" checks_next_owner_case shared \
+    "$which" "$zone $poison"
+done
+
+# checks_only_case WHICH: one block that a device has room for, whose fills nobody sees done in their
+# time: it is served as natively, without a look.
+checks_only_case() {
+  export CUDASIM_MEMORY=64M CUDASIM_FAIL="cuStreamQuery:$1"
+  native native "$apps/overruns_linked" only
+  preloaded shim GPUSHIM_POOL_WAIT=2s "$poison" "${@:2}" -- "$apps/overruns_linked" only
+  expect_same native shim
+  expect_no_text shim.err ' ERROR '
+  expect_text shim.err '^==[0-9]+== Not looked at: .*the driver refused'
+}
+add_case "checks of the only block, never seen done" checks_only_case '*'
+add_case "checks of the only block and its zone, never seen done" checks_only_case '*' "$zone"
+add_case "checks of the only block, seen done now and then" checks_only_case '*%30'
+
+# Uses of a context that are taken back one by one: not all is looked at each time.
+checks_uses_case() {
+  CUDASIM_LOG=2 preloaded shim "$zone" -- "$apps/overruns_$1" uses
+  expect_status shim 0
+  expect_no_text shim.err ' ERROR |Not looked at'
+  # 8 of them at their frees, and 8 a second.
+  looks=$(grep -c 'cudasim: cuMemcpyDtoHAsync' shim.err)
+  [[ $looks -ge 16 && $looks -le 200 ]] || fail "$looks looks at 8 zones"
+}
+for way in shared linked; do
+  add_case "checks at the end of a use among others $way" checks_uses_case "$way"
+done
+add_case "checks at the end of the last use" checks_last_look_case linked released "$zone" \
+  'overrun of 0x[0-9a-f]+ \(64[.]0 KiB, GPU 0, .*\): 4 bytes changed behind it, first at [+]65,536$'
+
+# An exec that fails: what is live then is looked at when it is freed, and nothing was left out.
+checks_exec_case() {
+  preloaded shim "$zone" -- "$apps/overruns_linked" not_run
+  expect_status shim 0
+  expect_text shim.out '^overruns: went on$'
+  expect_count shim.err '^==[0-9]+== gpushim .*exec ' 1
+  expect_count shim.err '^==[0-9]+== Not looked at: 4 of 4 \(4 when the process ended\)' 1
+  expect_count shim.err '^==[0-9]+== Not looked at' 1
+}
+add_case "checks go on after an exec that fails" checks_exec_case
+
+# Another thread may begin the first capture at any moment: no call of the checks' own is one that it
+# would forbid.
+checks_relaxed_case() {
+  CUDASIM_LOG=2 preloaded shim "$zone" -- "$apps/overruns_linked" small
+  expect_status shim 0
+  sed -nE 's/^cudasim: (cu[A-Za-z]+).*/\1/p' shim.err >calls
+  awk '/^cuThreadExchangeStreamCaptureMode$/ { inside = !inside; pairs++ }
+    /^cuMem(set|cpy).*Async$|^cuMemHostAlloc$|^cuStream(Create|Query)$/ && !inside { bad = 1; print }
+    END { exit bad || pairs < 4 }' calls || fail "calls outside of the relaxed mode"
+}
+add_case "checks in the relaxed mode from the first on" checks_relaxed_case
+
 # Many threads, each of which goes too far once.
 checks_threads_case() {
   local settings=()

@@ -78,6 +78,14 @@ for setting in GPUSHIM_POOL=off GPUSHIM_FREE_SYNC=lazy GPUSHIM_FREE_SYNC=wait \
   add_case "check args freed $setting" args_case static freed "$args_freed" "$setting"
   add_case "check args overrun $setting" args_case static beyond "$args_beyond" "$setting"
 done
+for way in static linked; do
+  add_case "check args freed, held back $way" args_case "$way" freed "$args_freed" \
+    GPUSHIM_CHECK_QUARANTINE=8M
+done
+add_case "check args freed, held back and filled" args_case linked freed "$args_freed" \
+  GPUSHIM_CHECK_QUARANTINE=8M GPUSHIM_CHECK_FILL=poison GPUSHIM_CHECK_REDZONE=256
+add_case "check args overrun, neighbours held back" args_case linked beyond "$args_beyond" \
+  GPUSHIM_CHECK_QUARANTINE=8M
 
 # Each kind of memory and of use, through one way of each API.
 for way in static linked; do
