@@ -187,16 +187,16 @@ unsigned gs_pool_fragmentation(const struct gs_pool_holes *holes)
 /* ---- the checker --------------------------------------------------------------------
  */
 
-const char *gs_classes_check(struct gs_heap *heap, const struct gs_pool_stats *stats)
+/* NULL, or what does not add up. */
+static const char *compare_classes(const struct gs_heap *heap,
+                                   const struct gs_pool_stats *stats,
+                                   const struct gs_pool_class_stats *by_class)
 {
-    struct gs_pool_class_stats by_class;
     struct gs_pool_class sum = {0};
     uint64_t levels = stats->front_bytes + stats->stream_bytes + stats->global_bytes;
 
-    memset(&by_class, 0, sizeof(by_class));
-    add_heap(heap, &by_class);
     for (unsigned i = 0; i < GS_POOL_CLASSES; i++) {
-        const struct gs_pool_class *class = &by_class.classes[i];
+        const struct gs_pool_class *class = &by_class->classes[i];
 
         sum.live_bytes += class->live_bytes;
         sum.rounding_bytes += class->rounding_bytes;
@@ -213,8 +213,21 @@ const char *gs_classes_check(struct gs_heap *heap, const struct gs_pool_stats *s
         return "live or pending bytes by class do not add up to all of them";
     if (sum.cached_bytes != levels + heap->idle_bytes[GS_IDLE_LARGE])
         return "cached bytes by class do not add up to all of them";
-    if (sum.live_bytes + sum.pending_bytes + sum.cached_bytes + by_class.holes.bytes !=
+    if (sum.live_bytes + sum.pending_bytes + sum.cached_bytes + by_class->holes.bytes !=
         stats->reserved_bytes)
         return "blocks and holes by class do not add up to what is reserved";
     return NULL;
+}
+
+const char *gs_classes_check(struct gs_heap *heap, const struct gs_pool_stats *stats)
+{
+    struct gs_pool_class_stats *by_class = gs_meta_map(sizeof(*by_class));
+    const char *wrong;
+
+    if (!by_class)
+        return NULL; /* not looked at */
+    add_heap(heap, by_class);
+    wrong = compare_classes(heap, stats, by_class);
+    gs_meta_unmap(by_class, sizeof(*by_class));
+    return wrong;
 }

@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@
 #include "coverage.h"
 #include "elf_module.h"
 #include "finish.h"
+#include "host_memory.h"
 #include "linker.h"
 #include "log.h"
 #include "stacks.h"
@@ -141,18 +143,18 @@ static bool can_find(const char *file)
     if (!path) {
         path = USUAL_PATH;
     }
-    for (bool last = false; !last;) {
-        char candidate[4096];
+    char *candidate = gs_host_map(PATH_MAX);
+    bool found = false;
+    for (bool last = !candidate; !last && !found;) {
         size_t length = strcspn(path, ":");
-        int written = snprintf(candidate, sizeof(candidate), "%.*s%s%s", (int)length,
-                               path, length ? "/" : "", file);
-        if (written > 0 && (size_t)written < sizeof(candidate) && can_run(candidate)) {
-            return true;
-        }
+        int written = snprintf(candidate, PATH_MAX, "%.*s%s%s", (int)length, path,
+                               length ? "/" : "", file);
+        found = written > 0 && written < PATH_MAX && can_run(candidate);
         last = path[length] == '\0';
         path += length + 1;
     }
-    return false;
+    gs_host_unmap(candidate, PATH_MAX);
+    return found;
 }
 
 /* The environment for a program that is started, and the mapping it lies in, or NULL. */

@@ -25,6 +25,7 @@
 #include "nvml.h"
 #include "outputs.h"
 #include "report.h"
+#include "roomy.h"
 #include "state.h"
 #include "state_file.h"
 #include "zones.h"
@@ -116,16 +117,17 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
                          const struct gs_interim *what, bool again,
                          struct gs_report_summary *summary)
 {
+    /* One report is written at a time (state->reported), perhaps with little stack. */
+    static char command[GS_COMMAND_BYTES + 8];
+    static char host[256];
+    static struct gs_report_device devices[GS_MAX_DEVICES];
     const struct gs_options *options = &state->options;
-    char command[GS_COMMAND_BYTES + 8];
-    char host[256] = "";
     struct gs_text text = {0};
     struct gs_symbolizer *symbolizer = NULL;
     struct gs_symbolizer_config symbols = {.lines = options->symbolize &&
                                                     (!what || what->lines),
                                            .timeout_ms = options->symbolize_timeout_ms};
     size_t device_count = (size_t)__atomic_load_n(&state->device_count, __ATOMIC_ACQUIRE);
-    struct gs_report_device devices[GS_MAX_DEVICES];
 
     gs_command_line(command);
     gethostname(host, sizeof(host) - 1);
@@ -193,6 +195,23 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     if (symbolizer) {
         gs_symbolizer_destroy(symbolizer);
     }
+}
+
+/* write_report's arguments. */
+struct wanted {
+    struct gs_state *state;
+    const char *ending;
+    uintptr_t stack_from;
+    const struct gs_interim *what;
+    bool again;
+    struct gs_report_summary *summary;
+};
+
+static void write_wanted(void *arg)
+{
+    const struct wanted *wanted = arg;
+    write_report(wanted->state, wanted->ending, wanted->stack_from, wanted->what,
+                 wanted->again, wanted->summary);
 }
 
 /* What `reported` of the state says. */
@@ -264,8 +283,12 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
      */
     gs_thread.depth = 1;
     gs_interim_tell_switches();
-    write_report(state, ending, (uintptr_t)__builtin_frame_address(0), NULL, again,
-                 &summary);
+    struct wanted wanted = {.state = state,
+                            .ending = ending,
+                            .stack_from = (uintptr_t)__builtin_frame_address(0),
+                            .again = again,
+                            .summary = &summary};
+    gs_roomy_call(GS_ROOMY_BYTES, write_wanted, &wanted);
     gs_thread.depth = 0;
     gs_state_file_ending(ending);
     state->bad = summary.errors > 0 || summary.leaked_count > 0;

@@ -26,6 +26,8 @@
 
 #include "finish.h"
 #include "log.h"
+#include "mem_limits.h"
+#include "options_table.h"
 #include "own_thread.h"
 #include "record.h"
 #include "text.h"
@@ -227,10 +229,11 @@ static int read_signal(const char *variable, const char *text)
 {
     int number = text[0] ? signal_named(text) : 0;
     if (text[0] && !number) {
-        gs_log_line(GS_LOG_WARN,
-                    "%s=%s: no signal that can be used; none is (HUP, USR1, USR2, "
-                    "RTMIN+1, ...)",
-                    variable, text);
+        gs_log_line(
+            GS_LOG_WARN,
+            "%s=%s: not a signal that can be used (HUP, USR1, USR2, RTMIN+1, ...); "
+            "no signal is set",
+            variable, text);
     }
     return number;
 }
@@ -346,11 +349,14 @@ static void write_and_wait(void)
     give();
 }
 
-/* "cudaMalloc of 2.00 GiB on GPU 0 was refused, 1.20 GiB of 139 GiB free". Of a device
- * that is asked for more than it has nobody needs to know who holds what: false. */
-static bool describe(int device, enum gs_api api, uint64_t bytes)
+/* "cudaMalloc of 2.00 GiB on GPU 0 was refused, 1.20 GiB of 139 GiB free", or "... was
+ * refused by GPUSHIM_MEM_LIMIT=8G, 16.0 MiB of 8.00 GiB free". Of a device that is asked
+ * for more than it has nobody needs to know who holds what: false. */
+static bool describe(const struct gs_options *options, int device, enum gs_api api,
+                     uint64_t bytes)
 {
-    char size[24] = "memory", available[24], all[24];
+    char size[24] = "memory", available[24], all[24], by[64] = "";
+    char limit[GS_OPTION_SIZE_BYTES];
     size_t room = 0, total = 0;
     bool known = gs_real()->cuMemGetInfo_v2 &&
                  gs_real()->cuMemGetInfo_v2(&room, &total) == CUDA_SUCCESS;
@@ -360,9 +366,13 @@ static bool describe(int device, enum gs_api api, uint64_t bytes)
     if (bytes) {
         (void)gs_text_bytes(bytes, size);
     }
+    if (known && gs_limits_refused(device, room, &room, &total)) {
+        snprintf(by, sizeof(by), " by GPUSHIM_MEM_LIMIT=%s",
+                 gs_option_size_text(options->mem_limit, limit));
+    }
     int length =
-        snprintf(asked.note, sizeof(asked.note), "%s of %s on GPU %d was refused",
-                 gs_api_names()[gs_record_api(api)], size, device);
+        snprintf(asked.note, sizeof(asked.note), "%s of %s on GPU %d was refused%s",
+                 gs_api_names()[gs_record_api(api)], size, device, by);
     if (known && length > 0 && (size_t)length < sizeof(asked.note)) {
         snprintf(asked.note + length, sizeof(asked.note) - (size_t)length,
                  ", %s of %s free", gs_text_bytes(room, available),
@@ -378,7 +388,7 @@ void gs_interim_refused(struct gs_state *state, int device, enum gs_api api,
         __atomic_load_n(&was_refused, __ATOMIC_RELAXED) || !take()) {
         return;
     }
-    if (!describe(device, api, bytes) ||
+    if (!describe(&state->options, device, api, bytes) ||
         __atomic_exchange_n(&was_refused, true, __ATOMIC_ACQ_REL)) {
         give();
         return;

@@ -41,7 +41,8 @@ static void tell_problem(void *self, unsigned line, const char *what)
 
 static void tell_file(const char *path, const char *what)
 {
-    gs_log_line(GS_LOG_WARN, "GPUSHIM_SUPPRESSIONS: cannot read %.600s: %s", path, what);
+    gs_log_line(GS_LOG_WARN, "GPUSHIM_SUPPRESSIONS: cannot read %.600s: %s; left out",
+                path, what);
 }
 
 /* The whole file, `*length` bytes from malloc. NULL: it was told why not. */
@@ -106,7 +107,7 @@ static void add_file(const char *path)
 
 static void add_files(const char *list)
 {
-    char path[GS_OPTIONS_PATH_BYTES];
+    static char path[GS_OPTIONS_PATH_BYTES]; /* under the start's lock */
     while (*list) {
         size_t length = strcspn(list, ":");
         memcpy(path, list, length);

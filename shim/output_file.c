@@ -55,7 +55,11 @@ void gs_output_file_open(struct gs_output_file *file, const char *path)
 {
     struct stat there;
 
-    *file = (struct gs_output_file){.fd = -1, .path = path};
+    file->fd = -1;
+    file->error = 0;
+    file->direct = false;
+    file->path = path;
+    file->beside[0] = '\0';
     if (lstat(path, &there) != 0 || S_ISREG(there.st_mode)) {
         open_beside(file); /* whatever lstat has against it, open has, too */
         return;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,6 +34,7 @@ static struct {
     unsigned count;         /* of them */
     bool extended;          /* each name gets its extension: there is no pattern */
     char pattern[PATH_MAX]; /* absolute where possible */
+    char log[PATH_MAX];     /* likewise, of GPUSHIM_LOG_FILE; "": stderr */
 } settings;
 
 /* ---- start-up --------------------------------------------------------------------- */
@@ -69,6 +71,93 @@ static void choose(const char *word, size_t length)
     say_unknown(word, length);
 }
 
+/* ---- names ------------------------------------------------------------------------
+ *
+ * Made at start, and by the one report that is written at a time, perhaps with little
+ * stack: so they lie elsewhere.
+ */
+
+static bool ends_in(const char *name, const char *extension)
+{
+    size_t length = strlen(name), tail = strlen(extension);
+    return length > tail + 1 && name[length - tail - 1] == '.' &&
+           strcmp(name + length - tail, extension) == 0;
+}
+
+/* The folder a path lies in; its name stands behind that. */
+static bool folder_of(const char *path, struct stat *out, const char **name)
+{
+    static char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (slash) {
+        memcpy(folder, path, (size_t)(slash + 1 - path));
+        folder[slash + 1 - path] = '\0';
+    } else {
+        strcpy(folder, ".");
+    }
+    *name = slash ? slash + 1 : path;
+    return stat(folder, out) == 0;
+}
+
+/* Whether a file of that name is the one that the report goes to. */
+static bool is_log(const char *path)
+{
+    struct stat folder, logs;
+    static char log[PATH_MAX];
+    const char *name, *logs_name;
+    return settings.log[0] &&
+           gs_log_pattern_expand(settings.log, log, PATH_MAX) == GS_OK &&
+           folder_of(path, &folder, &name) && folder_of(log, &logs, &logs_name) &&
+           folder.st_dev == logs.st_dev && folder.st_ino == logs.st_ino &&
+           strcmp(name, logs_name) == 0;
+}
+
+static enum gs_status extend(char path[PATH_MAX], const char *extension)
+{
+    size_t length = strlen(path);
+    if (length + 1 + strlen(extension) >= PATH_MAX) {
+        return GS_ERR_INVALID;
+    }
+    path[length] = '.';
+    strcpy(path + length + 1, extension);
+    return GS_OK;
+}
+
+/* Several formats cannot have one name: each gets its extension, unless it is there. Nor
+ * can one have the log's: that is added to, and this replaced. *aside: it has got out of
+ * its way. */
+static enum gs_status name_file(const struct gs_export_format *format,
+                                char path[PATH_MAX], bool *aside)
+{
+    enum gs_status status = gs_log_pattern_expand(settings.pattern, path, PATH_MAX);
+    *aside = false;
+    if (status == GS_OK && (settings.extended ||
+                            (settings.count > 1 && !ends_in(path, format->extension)))) {
+        status = extend(path, format->extension);
+    }
+    if (status == GS_OK && is_log(path)) {
+        *aside = true;
+        status = extend(path, format->extension);
+    }
+    return status;
+}
+
+/* At start, as it may be a while to the report. */
+static void say_aside(void)
+{
+    static char path[PATH_MAX];
+    bool aside;
+    for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {
+        if (settings.chosen[i] &&
+            name_file(&gs_export_formats[i], path, &aside) == GS_OK && aside) {
+            gs_log_line(GS_LOG_WARN,
+                        "GPUSHIM_OUTPUT=%s: its file would be GPUSHIM_LOG_FILE; writing "
+                        "%.600s",
+                        gs_export_formats[i].name, path);
+        }
+    }
+}
+
 void gs_outputs_open(const struct gs_options *options)
 {
     memset(&settings, 0, sizeof(settings));
@@ -87,6 +176,11 @@ void gs_outputs_open(const struct gs_options *options)
     settings.extended = options->output_file[0] == '\0';
     strcpy(settings.pattern, settings.extended ? DEFAULT_PATTERN : options->output_file);
     gs_log_pattern_make_absolute(settings.pattern);
+    if (options->log_file[0]) {
+        strcpy(settings.log, options->log_file);
+        gs_log_pattern_make_absolute(settings.log);
+        say_aside();
+    }
     if (!options->track) {
         gs_log_line(GS_LOG_WARN, "GPUSHIM_OUTPUT: nothing is written: tracking is off");
     }
@@ -104,44 +198,19 @@ bool gs_outputs_tallied(void)
 
 /* ---- writing ---------------------------------------------------------------------- */
 
-static bool ends_in(const char *name, const char *extension)
-{
-    size_t length = strlen(name), tail = strlen(extension);
-    return length > tail + 1 && name[length - tail - 1] == '.' &&
-           strcmp(name + length - tail, extension) == 0;
-}
-
-/* Several formats cannot have one name: each gets its extension, unless it is there. */
-static enum gs_status name_file(const struct gs_export_format *format,
-                                char path[PATH_MAX])
-{
-    enum gs_status status = gs_log_pattern_expand(settings.pattern, path, PATH_MAX);
-    size_t length = status == GS_OK ? strlen(path) : 0;
-    if (status != GS_OK || (!settings.extended && settings.count == 1) ||
-        (!settings.extended && ends_in(path, format->extension))) {
-        return status;
-    }
-    if (length + 1 + strlen(format->extension) >= PATH_MAX) {
-        return GS_ERR_INVALID;
-    }
-    path[length] = '.';
-    strcpy(path + length + 1, format->extension);
-    return GS_OK;
-}
-
 static void say_failed(const struct gs_export_format *format, const char *path,
                        const char *why)
 {
-    gs_log_line(GS_LOG_ERROR, "GPUSHIM_OUTPUT=%s: cannot write %.800s: %s", format->name,
-                path, why);
+    gs_log_line(GS_LOG_ERROR, "GPUSHIM_OUTPUT=%s: cannot write %.800s: %s; left out",
+                format->name, path, why);
 }
 
 /* Returns whether the file is there now. */
 static bool write_file(const struct gs_export *export, enum gs_export_row row,
                        const char *path)
 {
+    static struct gs_output_file file; /* one report is written at a time */
     const struct gs_export_format *format = &gs_export_formats[row];
-    struct gs_output_file file;
     struct gs_export_sink sink = {.write = gs_output_file_write, .self = &file};
     struct gs_shield shield;
     enum gs_status status = GS_ERR_IO;
@@ -165,14 +234,15 @@ static bool write_file(const struct gs_export *export, enum gs_export_row row,
 
 static void write_all(void *self, const struct gs_export *export, struct gs_text *names)
 {
-    char path[PATH_MAX];
+    static char path[PATH_MAX]; /* one report is written at a time */
+    bool aside;
     (void)self;
     for (unsigned row = 0; row < GS_EXPORT_FORMATS; row++) {
         const struct gs_export_format *format = &gs_export_formats[row];
         if (!settings.chosen[row]) {
             continue;
         }
-        if (name_file(format, path) != GS_OK) {
+        if (name_file(format, path, &aside) != GS_OK) {
             say_failed(format, settings.pattern, "name too long");
         } else if (!export) {
             say_failed(format, path, gs_status_text(GS_ERR_HOST_NOMEM));
@@ -216,14 +286,15 @@ static void fill_values(const struct gs_figures *figures,
 }
 
 /* Room for any value that is not a text of the options' own. */
-#define VALUE_BYTES 32
+#define VALUE_BYTES GS_OPTION_SIZE_BYTES
 
 /* A share as a user writes it. */
 static const char *share_text(uint64_t share, char out[VALUE_BYTES])
 {
-    bool percent = (share & GS_SHARE_PERCENT) != 0;
-    snprintf(out, VALUE_BYTES, "%llu%s", (unsigned long long)(share & ~GS_SHARE_PERCENT),
-             percent ? "%" : "");
+    if (share & GS_SHARE_PARTS) {
+        return gs_option_size_text(share, out);
+    }
+    snprintf(out, VALUE_BYTES, "%llu", (unsigned long long)share);
     return out;
 }
 

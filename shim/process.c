@@ -82,6 +82,7 @@ static void at_quick_exit_handler(void *unused)
 
 __attribute__((constructor)) static void register_handlers(void)
 {
+    gs_log_know_stderr();
     on_exit(at_exit, NULL);
     __cxa_at_quick_exit(at_quick_exit_handler, NULL);
     real_exit_now = (exit_fn *)gs_linker_next("_exit");

@@ -21,6 +21,7 @@
 #include "capture_gate.h"
 #include "all_contexts.h"
 #include "captures.h"
+#include "copies.h"
 #include "elf_module.h"
 #include "figures.h"
 #include "find_python.h"
@@ -39,13 +40,16 @@
 #include "mutants.h"
 #include "leak_rules.h"
 #include "nvml.h"
+#include "options_idle.h"
 #include "outputs.h"
 #include "record.h"
+#include "report.h"
 #include "linker.h"
 #include "log.h"
 #include "lookup.h"
 #include "marks.h"
 #include "retry.h"
+#include "roomy.h"
 #include "runtime.h"
 #include "submissions.h"
 #include "tools.h"
@@ -202,6 +206,11 @@ static void step_aside(struct gs_options *options)
                 tool);
 }
 
+static void tell_idle(const char *name, const char *value, const char *why)
+{
+    gs_log_line(GS_LOG_WARN, "%s=%s: %s", name, value, why);
+}
+
 static void read_options(struct gs_state *state)
 {
     /* Only the starting thread is here, and the text is large: not on its stack. */
@@ -211,6 +220,9 @@ static void read_options(struct gs_state *state)
     gs_lookup_log_open(state->options.lookup_log);
     if (state->options.verbose >= GS_LOG_WARN && notes.length > 0) {
         gs_log_text(notes.text, notes.length);
+    }
+    if (!getauxval(AT_SECURE)) {
+        gs_options_tell_idle(&state->options, environ, tell_idle);
     }
     step_aside(&state->options);
     gs_zones_adjust(&state->options);
@@ -296,11 +308,6 @@ static bool create_parts(struct gs_state *state)
     enum gs_status status = GS_OK;
     if (state->options.track) {
         status = create_tracker(state);
-    } else if (state->options.state_file[0]) {
-        gs_log_line(GS_LOG_WARN,
-                    "GPUSHIM_STATE_FILE=%.600s: with GPUSHIM_TRACK=off there "
-                    "is nothing to keep; no file is made",
-                    state->options.state_file);
     }
     if (status == GS_OK && state->options.pool) {
         status = create_pools(state);
@@ -310,6 +317,20 @@ static bool create_parts(struct gs_state *state)
                     gs_status_text(status));
     }
     return status == GS_OK;
+}
+
+/* Its frames are not the program's. */
+static void look_for_copies(void)
+{
+    static struct gs_copies copies; /* too large for a small stack; at start alone */
+    if (gs_copies_find(&copies)) {
+        gs_log_line(
+            GS_LOG_WARN,
+            "another copy of this library is loaded, too: %.600s; each call may run "
+            "through both: preload one of them",
+            copies.other);
+        gs_report_set_copies(copies.own, copies.other);
+    }
 }
 
 /* For GPUSHIM_VERBOSE=2: what a bug report should contain. */
@@ -356,6 +377,7 @@ static struct gs_state *create(void)
     gs_outputs_open(&state->options);
     state->active = state->options.enable && create_parts(state);
     if (state->active) {
+        look_for_copies();
         gs_zones_start(&state->options);
         gs_limits_start(&state->options);
         gs_rules_start(&state->options);
@@ -372,6 +394,12 @@ static struct gs_state *create(void)
     return state;
 }
 
+/* start_lock is held. */
+static void create_with_room(void *out)
+{
+    *(struct gs_state **)out = create();
+}
+
 static struct gs_state *start(void)
 {
     if (gs_thread.starting) {
@@ -383,7 +411,7 @@ static struct gs_state *start(void)
     pthread_mutex_lock(&start_lock);
     struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
     if (!state) {
-        state = create();
+        gs_roomy_call(GS_ROOMY_BYTES, create_with_room, &state);
         __atomic_store_n(&current, state, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&start_lock);

@@ -140,7 +140,7 @@ uint64_t gs_state_file_layout(void)
 /* One of this build, whose process has written a report: nothing is lost with it. */
 static bool is_over(const char *path)
 {
-    struct gs_state_header header;
+    static struct gs_state_header header; /* by who makes the file: the start's lock */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     ssize_t length = fd < 0 ? 0 : read(fd, &header, sizeof(header));
     if (fd >= 0) {
@@ -155,8 +155,14 @@ static bool is_over(const char *path)
 static bool is_special(const char *path)
 {
     struct stat info;
-    return lstat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode) &&
-           !S_ISDIR(info.st_mode);
+    return lstat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode);
+}
+
+/* It, or what a link leads to: a file beside that is not what was meant, either. */
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 static int create_at(const char *path)
@@ -168,7 +174,7 @@ static int create_at(const char *path)
  * its own by now: what is taken is looked at once more, and put back. */
 static bool retire(const char *path)
 {
-    char taken[PATH_MAX + 32];
+    static char taken[PATH_MAX + 32]; /* as `header` */
     if (!is_over(path)) {
         return false;
     }
@@ -192,6 +198,10 @@ static int create_file(const char *wanted)
     long pid = (long)syscall(SYS_getpid);
     int fd = -1;
     strcpy(file.path, wanted);
+    if (is_folder(wanted)) {
+        errno = EISDIR;
+        return -1;
+    }
     if (is_special(wanted)) {
         errno = EEXIST;
         return -1;
@@ -314,13 +324,13 @@ static int make(const char *wanted)
 
 struct gs_state_memory *gs_state_file_open(const struct gs_options *options)
 {
-    char pattern[PATH_MAX] = "";
-    char wanted[PATH_MAX - 64];
+    static char pattern[PATH_MAX], wanted[PATH_MAX - 64]; /* under the start's lock */
     int error = ENAMETOOLONG;
     if (!options->state_file[0]) {
         return NULL;
     }
     gs_log_pattern_start((int64_t)time(NULL));
+    memset(pattern, 0, sizeof(pattern));
     strncpy(pattern, options->state_file, sizeof(pattern) - 1);
     gs_log_pattern_make_absolute(pattern);
     if (gs_log_pattern_expand(pattern, wanted, sizeof(wanted)) == GS_OK) {

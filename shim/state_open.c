@@ -26,7 +26,7 @@ static char *read_file(const char *path, size_t *length, const char **problem)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     *problem = NULL;
     if (fd < 0 || fstat(fd, &info) != 0) {
-        *problem = errno == ENOENT ? "no such file" : gs_log_error_text(errno);
+        *problem = gs_log_error_text(errno);
     } else if (!S_ISREG(info.st_mode)) {
         *problem = "not a regular file";
     }

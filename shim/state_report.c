@@ -83,8 +83,8 @@ static int write_found(const struct gs_state_found *found, bool running, const c
 {
     const struct gs_state_header *header = found->header;
     const struct gs_state_process *process = &header->process;
-    struct gs_report_device devices[GS_MAX_DEVICES];
-    static struct gs_figures figures[GS_MAX_DEVICES]; /* one thread reads */
+    static struct gs_report_device devices[GS_MAX_DEVICES]; /* one thread reads */
+    static struct gs_figures figures[GS_MAX_DEVICES];
     struct gs_report_summary summary;
     struct gs_symbolizer *symbolizer = NULL;
     struct gs_symbolizer_config symbols = {.lines = options->symbolize,
@@ -110,6 +110,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
                   : running          ? "runs"
                                      : "ended without a report",
         .running = running,
+        .killed = !running && !process->ending[0],
         .note = note,
         .devices = devices,
         .device_count = header->device_count,
@@ -153,7 +154,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
 int gs_state_report(const char *state_file)
 {
     const struct gs_options *options = gs_state_settings();
-    struct gs_state_open state;
+    static struct gs_state_open state;
     if (!gs_state_open(state_file, &state)) {
         return 1;
     }

@@ -22,6 +22,7 @@ struct line {
     uint64_t peak_bytes; /* of the device that had most at once */
     uint64_t allocs;
     struct gs_report_summary summary;
+    bool running; /* what is live has not leaked */
 };
 
 static void find_line(const struct gs_state_open *state, const struct gs_options *options,
@@ -30,7 +31,7 @@ static void find_line(const struct gs_state_open *state, const struct gs_options
     struct gs_symbolizer *symbolizer = NULL;
     struct gs_symbolizer_config symbols = {.lines = options->symbolize,
                                            .timeout_ms = options->symbolize_timeout_ms};
-    *out = (struct line){0};
+    *out = (struct line){.running = state->running};
     for (int row = GS_TOTALS_FIRST; row < GS_MAX_DEVICES; row++) {
         struct gs_tracker_totals totals;
         gs_tracker_get_totals(state->found.tracker, row, &totals);
@@ -60,7 +61,7 @@ static void write_line(const char *process, const char *rank, const struct line 
     char peak[24], leaked[24], allocs[32], errors[32];
     printf("gpushim: %9s %5s %10s %10s %12s %7s", process, rank,
            gs_text_bytes(line->peak_bytes, peak),
-           gs_text_bytes(line->summary.leaked_bytes, leaked),
+           line->running ? "-" : gs_text_bytes(line->summary.leaked_bytes, leaked),
            gs_text_count(line->allocs, allocs),
            gs_text_count(line->summary.errors, errors));
 }
@@ -68,7 +69,8 @@ static void write_line(const char *process, const char *rank, const struct line 
 static void write_process(const struct gs_state_open *state, const struct line *line)
 {
     const struct gs_state_process *process = &state->header.process;
-    char number[24], rank[16] = "-", command[sizeof(process->command)];
+    static char command[sizeof(state->header.process.command)];
+    char number[24], rank[16] = "-", live[24], runs[48];
     snprintf(number, sizeof(number), "%lld", (long long)process->pid);
     if (process->rank >= 0) {
         snprintf(rank, sizeof(rank), "%d", process->rank);
@@ -78,10 +80,12 @@ static void write_process(const struct gs_state_open *state, const struct line *
         command[i] = (char)((unsigned char)c < ' ' && c ? '?' : c);
     }
     command[sizeof(command) - 1] = '\0';
+    snprintf(runs, sizeof(runs), "runs, %s live",
+             gs_text_bytes(line->summary.leaked_bytes, live));
     write_line(number, rank, line);
     printf("  %-*s%s\n", ENDING_WIDTH,
            process->ending[0] ? process->ending
-           : state->running   ? "runs"
+           : state->running   ? runs
                               : "ended without a report",
            command);
 }
@@ -92,7 +96,7 @@ int gs_state_summary(char *const files[], size_t count)
     struct line all = {0};
     unsigned processes = 0;
     for (size_t i = 0; i < count; i++) {
-        struct gs_state_open state;
+        static struct gs_state_open state;
         struct line line;
         if (!gs_state_open(files[i], &state)) {
             continue;
@@ -107,7 +111,7 @@ int gs_state_summary(char *const files[], size_t count)
         all.peak_bytes =
             line.peak_bytes > all.peak_bytes ? line.peak_bytes : all.peak_bytes;
         all.allocs += line.allocs;
-        all.summary.leaked_bytes += line.summary.leaked_bytes;
+        all.summary.leaked_bytes += line.running ? 0 : line.summary.leaked_bytes;
         all.summary.errors += line.summary.errors;
         gs_state_close(&state);
     }

@@ -2,9 +2,10 @@
  * errors.c - frees and uses that were wrong: which kind of wrong, and what the report
  * needs.
  *
- * The first GS_ERRORS_KEPT are kept in full, the rest are counted, so a program that
- * frees wrongly in a loop costs a counter. Finding what an address points into is a scan
- * of all records, made only for those that are kept. Uses of one place are one error.
+ * The first GS_ERRORS_KEPT are kept in full, the rest are counted. Frees of one place are
+ * one error, and so are uses. Finding what an address points into is a scan of all
+ * records, made only for the first ones of a place while there is room for more: a
+ * program that frees wrongly in a loop costs a counter.
  *
  * Owns:  errors[], error_count.   Lock: errors_lock.   Design: docs/tracker.md
  */
@@ -13,6 +14,10 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* Of one place so many frees are looked at; later ones are taken for what the first was.
+ */
+#define FREES_LOOKED_AT 64u
 
 struct containing {
     uint64_t addr;
@@ -49,8 +54,10 @@ static void classify(struct gs_tracker *tracker, struct gs_error *error)
     }
     gs_records_visit(tracker, visit_containing, &search);
     error->kind = GS_ERROR_INVALID_FREE;
-    if (!search.found)
+    if (!search.found) {
+        error->host = gs_host_place(error->addr);
         return;
+    }
     error->has_allocation = true;
     error->allocation = search.allocation;
     error->offset = error->addr - search.allocation.addr;
@@ -91,6 +98,69 @@ void gs_errors_keep(struct gs_tracker *tracker, struct gs_error *error)
     gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
 }
 
+/* ---- places -------------------------------------------------------------------------
+ */
+
+/* Whether both are of one place; without stacks, of one address. Of a use that is not
+ * looked up yet, whose memory it was does not count. */
+static bool is_same_place(const struct gs_error *a, const struct gs_error *b)
+{
+    return a->kind == b->kind && a->writes == b->writes &&
+           a->freed.stack == b->freed.stack && a->freed.api == b->freed.api &&
+           (a->freed.stack != 0 || a->addr == b->addr) && strcmp(a->call, b->call) == 0 &&
+           (gs_error_is_use(a) ||
+            (a->device == b->device && a->allocation.stack == b->allocation.stack));
+}
+
+/* Whether both are frees of one place, whatever was freed. */
+static bool is_free_there(const struct gs_error *known, const struct gs_error *error)
+{
+    return gs_error_is_free(known) && known->freed.stack == error->freed.stack &&
+           error->freed.stack != 0 && known->freed.api == error->freed.api;
+}
+
+/* The same, where enough was looked at. */
+static bool is_known_place(const struct gs_error *known, const struct gs_error *error)
+{
+    return known->repeats >= FREES_LOOKED_AT && is_free_there(known, error);
+}
+
+/* Counted with an error of its place; false if none of those that are kept is.
+ * errors_lock is held. */
+static bool repeat(struct gs_tracker *tracker, const struct gs_error *error,
+                   bool (*is_place)(const struct gs_error *, const struct gs_error *))
+{
+    for (unsigned i = 0; i < tracker->error_count && i < GS_ERRORS_KEPT; i++) {
+        if (is_place(&tracker->errors[i], error)) {
+            tracker->errors[i].repeats++;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool repeat_locked(struct gs_tracker *tracker, const struct gs_error *error,
+                          bool (*is_place)(const struct gs_error *,
+                                           const struct gs_error *))
+{
+    gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
+    bool known = repeat(tracker, error, is_place);
+    gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
+    return known;
+}
+
+/* A new error, unless another thread was first with one of its place. */
+static void repeat_or_append(struct gs_tracker *tracker, const struct gs_error *error)
+{
+    gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
+    if (!repeat(tracker, error, is_same_place))
+        append(tracker, error);
+    gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
+}
+
+/* ---- frees --------------------------------------------------------------------------
+ */
+
 void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device,
                            const struct gs_free_site *site)
 {
@@ -100,34 +170,18 @@ void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device
         return;
     if (site)
         error.freed = *site;
-    if (gs_errors_room(tracker))
+    bool room = gs_errors_room(tracker);
+    if (repeat_locked(tracker, &error, room ? is_known_place : is_free_there))
+        return;
+    if (room) {
         classify(tracker, &error);
-    gs_errors_keep(tracker, &error);
+        note_site(tracker, &error);
+    }
+    repeat_or_append(tracker, &error);
 }
 
 /* ---- uses ---------------------------------------------------------------------------
  */
-
-/* Whether both are of one place; without stacks, of one address. */
-static bool is_same_place(const struct gs_error *a, const struct gs_error *b)
-{
-    return a->kind == b->kind && a->writes == b->writes &&
-           a->freed.stack == b->freed.stack &&
-           (a->freed.stack != 0 || a->addr == b->addr) && strcmp(a->call, b->call) == 0;
-}
-
-/* Counted with an error of its place; false if none of those that are kept is.
- * errors_lock is held. */
-static bool repeat(struct gs_tracker *tracker, const struct gs_error *error)
-{
-    for (unsigned i = 0; i < tracker->error_count && i < GS_ERRORS_KEPT; i++) {
-        if (is_same_place(&tracker->errors[i], error)) {
-            tracker->errors[i].repeats++;
-            return true;
-        }
-    }
-    return false;
-}
 
 /* The allocation that was meant; who made the live one has to be looked for. */
 static void find_meant(struct gs_tracker *tracker, const struct gs_bad_use *use,
@@ -159,24 +213,17 @@ void gs_tracker_error_use(struct gs_tracker *tracker, const struct gs_bad_use *u
         .freed = {.time_ns = use->time_ns, .thread = use->thread, .stack = use->stack},
         .writes = use->writes,
         .bytes = use->bytes};
-    bool known;
 
     if (!tracker)
         return;
     strncpy(error.call, use->call, sizeof error.call - 1);
-    gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
-    known = repeat(tracker, &error);
-    gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
-    if (known)
+    if (repeat_locked(tracker, &error, is_same_place))
         return;
     if (gs_errors_room(tracker)) {
         note_site(tracker, &error);
         find_meant(tracker, use, &error);
     }
-    gs_tracker_lock_take(&tracker->errors_lock, GS_RANK_ERRORS);
-    if (!repeat(tracker, &error))
-        append(tracker, &error);
-    gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
+    repeat_or_append(tracker, &error);
 }
 
 bool gs_tracker_holds(struct gs_tracker *tracker, uint64_t addr)

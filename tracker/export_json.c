@@ -360,6 +360,7 @@ static void put_error(const struct gs_export *export, struct gs_json *json,
     gs_json_member(json, "changed_bytes", error->changed_bytes);
     gs_json_member(json, "first_changed", error->first_changed);
     gs_json_member_bool(json, "lost_with_context", error->context_lost);
+    gs_json_member(json, "repeats", error->repeats);
     put_use(json, error);
     if (error->has_first_free) {
         gs_json_member_open(json, "first_freed", '{');

@@ -11,7 +11,7 @@ struct gs_export_out {
     const struct gs_export_sink *sink;
     size_t length;
     bool failed;     /* the sink refused: everything from here on is dropped */
-    char data[4096]; /* on the stack of whatever thread ends the process */
+    char data[1024]; /* on the stack of whatever thread ends the process */
 };
 
 void gs_out_begin(struct gs_export_out *out, const struct gs_export_sink *sink);

@@ -193,10 +193,10 @@ static void resolve(struct gs_export *export)
                           export->location_count);
 }
 
-/* Which of its frames the report would show. */
-static void show(struct gs_export *export, struct gs_export_stack *stack)
+/* Which of its frames the report would show; `frames` has room for any stack's. */
+static void show(struct gs_export *export, struct gs_symbol_request *frames,
+                 struct gs_export_stack *stack)
 {
-    struct gs_symbol_request frames[GS_STACK_MAX_DEPTH];
     uint32_t count =
         stack->count < GS_STACK_MAX_DEPTH ? stack->count : GS_STACK_MAX_DEPTH;
 
@@ -235,6 +235,7 @@ enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
 {
     const struct gs_stacks *stacks = export->tracker->config.stacks;
     struct gs_report_source unnamed = *export->source;
+    struct gs_symbol_request *frames;
     enum gs_status status = GS_OK;
     struct seen seen = {0};
     size_t count = stacks ? unique_ids(ids, id_count) : 0;
@@ -257,10 +258,14 @@ enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
     free(seen.slots);
     if (status != GS_OK)
         return status;
+    frames = calloc(GS_STACK_MAX_DEPTH, sizeof *frames);
+    if (!frames)
+        return GS_ERR_HOST_NOMEM;
     put_program_first(export);
     resolve(export);
     for (size_t i = 0; i < export->stack_count; i++)
-        show(export, &export->stacks[i]);
+        show(export, frames, &export->stacks[i]);
+    free(frames);
     return GS_OK;
 }
 

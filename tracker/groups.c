@@ -60,6 +60,20 @@ static enum gs_status grow(struct gs_groups *groups)
     return GS_OK;
 }
 
+void gs_group_sum(struct gs_group *group, const struct gs_group *part)
+{
+    group->bytes += part->bytes;
+    group->count += part->count;
+    group->likely_bytes += part->likely_bytes;
+    group->likely_count += part->likely_count;
+    if (part->oldest_ns < group->oldest_ns)
+        group->oldest_ns = part->oldest_ns;
+    if (part->newest_ns > group->newest_ns)
+        group->newest_ns = part->newest_ns;
+    for (unsigned i = 0; i < GS_SCAN_RESULTS; i++)
+        group->found[i] += part->found[i];
+}
+
 enum gs_status gs_groups_add(struct gs_groups *groups, const struct gs_group *part)
 {
     if (groups->count == groups->capacity) {
@@ -73,17 +87,7 @@ enum gs_status gs_groups_add(struct gs_groups *groups, const struct gs_group *pa
         groups->slots[slot] = (uint32_t)groups->count;
         return GS_OK;
     }
-    struct gs_group *group = &groups->items[groups->slots[slot] - 1];
-    group->bytes += part->bytes;
-    group->count += part->count;
-    group->likely_bytes += part->likely_bytes;
-    group->likely_count += part->likely_count;
-    if (part->oldest_ns < group->oldest_ns)
-        group->oldest_ns = part->oldest_ns;
-    if (part->newest_ns > group->newest_ns)
-        group->newest_ns = part->newest_ns;
-    for (unsigned i = 0; i < GS_SCAN_RESULTS; i++)
-        group->found[i] += part->found[i];
+    gs_group_sum(&groups->items[groups->slots[slot] - 1], part);
     return GS_OK;
 }
 

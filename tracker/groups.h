@@ -55,6 +55,8 @@ struct gs_groups {
  */
 enum gs_status gs_groups_add(struct gs_groups *groups,
                              const struct gs_group *part) GS_MUST_USE;
+/* Add what `part` has to a group, whatever their keys. */
+void gs_group_sum(struct gs_group *group, const struct gs_group *part);
 /* The group of the key; NULL: there is none. */
 const struct gs_group *gs_groups_find(const struct gs_groups *groups,
                                       const struct gs_group *key);

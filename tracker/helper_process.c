@@ -43,6 +43,7 @@ struct child {
 
 /* Output collected so far that has no newline yet. */
 struct line_buffer {
+    char data[4096]; /* as it was read */
     char text[LINE_BYTES];
     size_t used;
     bool cutting; /* the rest of a long line is dropped */
@@ -216,11 +217,10 @@ static void feed(const struct gs_helper_job *job, struct child *child, size_t *g
 static bool drain(const struct gs_helper_job *job, struct child *child,
                   struct line_buffer *lines)
 {
-    char data[4096];
-    ssize_t got = read(child->from, data, sizeof(data));
+    ssize_t got = read(child->from, lines->data, sizeof(lines->data));
 
     if (got > 0)
-        return take_output(job, lines, data, (size_t)got);
+        return take_output(job, lines, lines->data, (size_t)got);
     return got < 0 && (errno == EAGAIN || errno == EINTR);
 }
 

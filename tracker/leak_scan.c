@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "groups.h"
+#include "roomy.h"
+#include "thread_stack.h"
 #include "tracker_internal.h"
 
 #define BATCH_BYTES  (256 * (size_t)GS_KIB) /* stays in a core's own cache */
@@ -25,6 +27,8 @@
 #define OTHER_RANGES 32768u /* beside the targets': modules, tables */
 /* How far below this file's frames others of the report may have lain. */
 #define REPORT_STACK_BYTES (256 * (uintptr_t)GS_KIB)
+/* The same where the report went to a stack of its own: a small one is left. */
+#define ROOMY_REPORT_BYTES (8 * (uintptr_t)GS_KIB)
 
 /* pagemap, as Documentation/admin-guide/mm/pagemap.rst has it */
 #define PAGE_PRESENT (UINT64_C(1) << 63)
@@ -325,17 +329,30 @@ static void skip_tracker(struct gs_tracker *tracker, struct gs_scan_ranges *skip
                    tracker->config.free_history * sizeof(struct gs_history_entry));
 }
 
+/* Frames of the report, and what others of its frames have left below them. */
+static void skip_report(const struct gs_scan_config *config, struct gs_scan_ranges *skips)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    uintptr_t left = gs_roomy_record(here), high;
+    uintptr_t below = left ? ROOMY_REPORT_BYTES : REPORT_STACK_BYTES;
+
+    here = left ? left : here;
+    if (config->stack_from > here && here > below) {
+        if (gs_thread_stack_known(here, &high) && here - gs_own_stack.low < below)
+            below = here - gs_own_stack.low;
+        gs_scan_range_add(skips, here - below, config->stack_from);
+    }
+    gs_roomy_visit(skip_range, skips);
+}
+
 static void find_ranges(struct run *run, struct gs_tracker *tracker,
                         const struct gs_scan_config *config, size_t work_bytes)
 {
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-
     skip_range(&run->skips, (uintptr_t)run->work, work_bytes);
     skip_range(&run->skips, (uintptr_t)run->scan->targets, run->scan->mapped_bytes);
     skip_tracker(tracker, &run->skips);
     gs_records_visit(tracker, skip_allocation, &run->skips);
-    if (config->stack_from > here && here > REPORT_STACK_BYTES)
-        gs_scan_range_add(&run->skips, here - REPORT_STACK_BYTES, config->stack_from);
+    skip_report(config, &run->skips);
     if (config->own_memory && !config->own_memory(config->self, skip_range, &run->skips))
         run->why_not = "too much memory of the library's own";
     if (!gs_scan_add_modules(config->own_code, &run->skips, &run->roots))

@@ -4,6 +4,7 @@
  * theirs. Design: docs/tracker.md
  */
 #include "export_internal.h"
+#include "host_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,13 @@ static enum gs_status live_module(void *self, uint32_t stack, uintptr_t frame,
 static void live_resolve(void *self, struct gs_symbol_request *requests, size_t count)
 {
     gs_symbolizer_resolve(((struct gs_live_source *)self)->symbolizer, requests, count);
+}
+
+static const char *live_linkage(void *self, uintptr_t frame,
+                                const struct gs_module *module)
+{
+    return gs_symbolizer_linkage(((struct gs_live_source *)self)->symbolizer, frame,
+                                 module);
 }
 
 static const char *live_note(void *self)
@@ -36,6 +44,8 @@ struct gs_report_source gs_report_live(const struct gs_tracker *tracker,
     if (config->symbolizer) {
         source.resolve = live_resolve;
         source.note = live_note;
+        if (gs_symbolizer_finds_lines(config->symbolizer))
+            source.linkage = live_linkage;
     }
     return source;
 }
@@ -147,18 +157,58 @@ static void write_body(struct gs_report_writer *writer)
     }
 }
 
+/* Names of stacks: those that come first; others; what is found to be shown at last. */
+#define FRAME_TABLES 3
+
+/* Stacks that are written out after all. */
+static void fill_shown(struct gs_report_writer *writer, const struct gs_report_data *data,
+                       struct gs_frame_table *table)
+{
+    uint32_t *ids = malloc((data->shown + 1) * sizeof *ids);
+    size_t count = 0;
+
+    for (size_t i = 0; ids && i < data->shown; i++) {
+        uint32_t stack = data->groups.items[i].stack;
+        if (gs_frame_table_show(writer->frames, writer->config, stack).count == 0)
+            ids[count++] = stack;
+    }
+    if (ids)
+        gs_frame_table_fill(table, writer->tracker->config.stacks, writer->source, ids,
+                            count);
+    free(ids);
+}
+
+/* Leaks that read the same become one, so that others are among those written out. */
+static void merge_leaks(struct gs_report_writer *writer, struct gs_report_data *data,
+                        struct gs_frame_table frames[FRAME_TABLES], bool all_named)
+{
+    struct gs_frame_table *more = all_named ? &frames[2] : &frames[1];
+
+    frames[0].rest = &frames[1];
+    if (all_named)
+        frames[1].rest = &frames[2];
+    if (!gs_report_merge(writer->tracker, writer->config, writer->source, &frames[0],
+                         more, data))
+        return;
+    gs_report_choose(writer->config, data);
+    if (all_named)
+        return;
+    fill_shown(writer, data, &frames[2]);
+    frames[1].rest = &frames[2];
+}
+
 /* Which leaks and errors the rules suppress. Rules of files are compared with functions
  * and files, so that the names of all stacks are needed: first of those that are likely
  * written out, and of the others in what is left of the time for lines. */
 static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *data,
-                        struct gs_frame_table frames[2])
+                        struct gs_frame_table frames[FRAME_TABLES])
 {
     const struct gs_report_config *config = writer->config;
     size_t count = data->groups.count;
     size_t first = count < config->max_groups ? count : config->max_groups;
     bool names = gs_suppressions_need_names(config->suppressions);
 
-    memset(frames, 0, 2 * sizeof *frames);
+    memset(frames, 0, FRAME_TABLES * sizeof *frames);
     if (names) {
         fill_frames(&frames[0], writer->tracker, writer->source, data, config->stack, 0,
                     first);
@@ -174,6 +224,8 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
                    data->error_count > 0 || config->stack != 0))
         fill_frames(&frames[0], writer->tracker, writer->source, data, config->stack, 0,
                     data->shown);
+    if (writer->text)
+        merge_leaks(writer, data, frames, names);
 }
 
 /* What stands below all leaks and above the SUMMARY. */
@@ -191,33 +243,58 @@ static void write_end(const struct gs_report_writer *writer)
     gs_report_sampled(writer);
 }
 
+/* For one report at a time; another that is written meanwhile maps its own. It is large
+ * for a stack, and there may be no memory left. `data_taken` is atomic. */
+static struct gs_report_data own_data;
+static bool data_taken;
+
+/* NULL: no memory. */
+static struct gs_report_data *take_data(void)
+{
+    return __atomic_exchange_n(&data_taken, true, __ATOMIC_ACQUIRE)
+               ? gs_host_map(sizeof(struct gs_report_data))
+               : &own_data;
+}
+
+static void give_data(struct gs_report_data *data)
+{
+    if (data == &own_data)
+        __atomic_store_n(&data_taken, false, __ATOMIC_RELEASE);
+    else
+        gs_host_unmap(data, sizeof *data);
+}
+
 void gs_report_write_from(struct gs_tracker *tracker,
                           const struct gs_report_config *config,
                           const struct gs_report_source *source, struct gs_text *text,
                           struct gs_report_summary *summary)
 {
-    struct gs_report_summary figures;
-    struct gs_report_data data;
-    struct gs_frame_table frames[2];
+    struct gs_report_summary figures = {0};
+    struct gs_report_data *data = take_data();
+    struct gs_frame_table frames[FRAME_TABLES];
     struct gs_report_writer writer = {.tracker = tracker,
                                       .config = config,
                                       .source = source,
-                                      .data = &data,
+                                      .data = data,
                                       .frames = &frames[0],
                                       .text = text};
 
-    gs_report_gather(tracker, config, &data);
-    apply_rules(&writer, &data, frames);
-    figures.errors = data.error_count - data.suppressed_errors;
-    figures.leaked_bytes = data.leaked_bytes;
-    figures.leaked_count = data.leaked_count;
-    figures.leak_groups = data.leak_groups;
+    if (summary)
+        *summary = figures;
+    if (!data)
+        return;
+    gs_report_gather(tracker, config, data);
+    apply_rules(&writer, data, frames);
+    figures.errors = data->error_count - data->suppressed_errors;
+    figures.leaked_bytes = data->leaked_bytes;
+    figures.leaked_count = data->leaked_count;
+    figures.leak_groups = data->leak_groups;
     if (text) {
         snprintf(writer.prefix, sizeof writer.prefix, "==%ld== ", config->pid);
         write_header(&writer);
         gs_report_windows(&writer);
         if (figures.errors != 0 || figures.leaked_count != 0 ||
-            data.registered.count != 0 || config->running)
+            data->registered.count != 0 || config->running)
             write_body(&writer);
         else if (config->show_devices)
             gs_report_devices(&writer);
@@ -226,9 +303,10 @@ void gs_report_write_from(struct gs_tracker *tracker,
             write_files(&writer, &figures);
         write_summary(&writer, &figures);
     }
-    gs_frame_table_free(&frames[0]);
-    gs_frame_table_free(&frames[1]);
-    gs_report_data_free(&data);
+    for (size_t i = 0; i < FRAME_TABLES; i++)
+        gs_frame_table_free(&frames[i]);
+    gs_report_data_free(data);
+    give_data(data);
     if (summary)
         *summary = figures;
 }

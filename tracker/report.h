@@ -42,6 +42,10 @@ struct gs_report_device {
     bool rest_known;       /* else `rest_bytes` means nothing */
 };
 
+/* At start: the files of this library and of another copy of it in the process, whose
+ * frames are no more the program's than ours are. */
+void gs_report_set_copies(const char *own, const char *other);
+
 struct gs_report_config {
     const char *version;
     const char *command; /* the command line, shortened by the caller */
@@ -50,6 +54,7 @@ struct gs_report_config {
     long pid;
     const char *ending; /* "exit 0", "_exit 3", "exec /bin/x", "signal 15" */
     bool running;       /* the program goes on: nothing has leaked yet */
+    bool killed;        /* it ended and could say nothing: there was no exit */
     const char *note;   /* a line below the header; NULL: none */
     uint32_t stack;     /* of the call it is about; 0: none */
     const struct gs_report_device *devices;

@@ -6,7 +6,8 @@
  * a static runtime has these frames inside its own file. At the outer end what libc does
  * around main and around a thread's first function is dropped.
  *
- * Owns: a struct gs_frame_table.   Lock: none.   Design: docs/tracker.md
+ * Owns: a struct gs_frame_table; the name of a copy of us.   Lock: none.   Design:
+ * docs/tracker.md
  */
 #include "report_internal.h"
 
@@ -26,13 +27,29 @@ static bool starts_with(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
+/* Where there are two copies of this library; written at start. */
+static char copy_names[2][64];
+
+void gs_report_set_copies(const char *own, const char *other)
+{
+    strncpy(copy_names[0], gs_report_base_name(own), sizeof copy_names[0] - 1);
+    strncpy(copy_names[1], gs_report_base_name(other), sizeof copy_names[1] - 1);
+}
+
+static bool is_copy(const char *base_name)
+{
+    return copy_names[0][0] && (strcmp(base_name, copy_names[0]) == 0 ||
+                                strcmp(base_name, copy_names[1]) == 0);
+}
+
 bool gs_report_runtime_module(const char *base_name)
 {
     return starts_with(base_name, "libcudart.so") ||
            starts_with(base_name, "libcudart-") || /* as Python wheels rename it */
            starts_with(base_name, "libcuda.so") ||
            starts_with(base_name, "libffi.so") || /* carries calls of Python's ctypes */
-           starts_with(base_name, "_ctypes.") || starts_with(base_name, "libgpushim.so");
+           starts_with(base_name, "_ctypes.") ||
+           starts_with(base_name, "libgpushim.so") || is_copy(base_name);
 }
 
 const char *gs_report_frame_module(const struct gs_symbol_request *request)
@@ -71,8 +88,10 @@ static unsigned copy_frames(const struct gs_stacks *stacks, uint32_t id,
     return count < GS_STACK_MAX_DEPTH ? count : GS_STACK_MAX_DEPTH;
 }
 
-static void request_stack(struct gs_frame_table *table, const struct gs_stacks *stacks,
-                          const struct gs_report_source *source, size_t number)
+static GS_NOINLINE void request_stack(struct gs_frame_table *table,
+                                      const struct gs_stacks *stacks,
+                                      const struct gs_report_source *source,
+                                      size_t number)
 {
     uintptr_t frames[GS_STACK_MAX_DEPTH];
     unsigned count = copy_frames(stacks, table->stacks[number], frames);
@@ -162,6 +181,15 @@ static bool is_call(const char *symbol, const char *name)
 
     return symbol && strncmp(symbol, name, length) == 0 &&
            (symbol[length] == '\0' || strcmp(symbol + length, "_ptsz") == 0);
+}
+
+bool gs_report_is_runtime_call(const char *symbol, const struct gs_report_config *config)
+{
+    for (size_t i = 0; i < config->runtime_name_count; i++) {
+        if (config->runtime_names[i] && is_call(symbol, config->runtime_names[i]))
+            return true;
+    }
+    return false;
 }
 
 /* The runtime entry point this frame is in; NULL: none. */
@@ -286,4 +314,57 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
     return gs_report_show_frames(
         &table->requests[table->first[number]],
         (unsigned)(table->first[number + 1] - table->first[number]), config);
+}
+
+/* NULL before all texts. */
+static int compare_texts(const char *a, const char *b)
+{
+    if (a == b)
+        return 0;
+    if (!a || !b)
+        return a ? 1 : -1;
+    return strcmp(a, b);
+}
+
+static int compare_numbers(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+/* Where a frame without a line is: what is written of it. */
+static uint64_t offset_of(const struct gs_symbol_request *frame)
+{
+    if (frame->result.offset != 0 || !frame->module)
+        return frame->result.offset ? frame->result.offset : frame->frame;
+    return frame->frame - frame->module->bias;
+}
+
+int gs_report_compare_frames(const struct gs_symbol_request *a,
+                             const struct gs_symbol_request *b)
+{
+    const struct gs_symbol *left = &a->result, *right = &b->result;
+    int order = compare_texts(left->function, right->function);
+
+    if (order == 0)
+        order = compare_texts(gs_report_frame_module(a), gs_report_frame_module(b));
+    if (order == 0)
+        order = compare_texts(left->file, right->file);
+    if (order != 0)
+        return order;
+    return left->file ? compare_numbers(left->line, right->line)
+                      : compare_numbers(offset_of(a), offset_of(b));
+}
+
+int gs_report_compare_stacks(const struct gs_shown_stack *a,
+                             const struct gs_shown_stack *b)
+{
+    int order = compare_texts(a->call, b->call);
+
+    if (order == 0)
+        order = compare_numbers(a->count, b->count);
+    if (order == 0)
+        order = compare_numbers(a->cut, b->cut);
+    for (unsigned i = 0; order == 0 && i < a->count; i++)
+        order = gs_report_compare_frames(&a->frames[i], &b->frames[i]);
+    return order;
 }

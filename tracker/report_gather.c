@@ -112,10 +112,15 @@ static int compare_groups(const void *left, const void *right)
     return (int)a->api - (int)b->api;
 }
 
+void gs_report_sort(struct gs_group *groups, size_t count)
+{
+    if (count > 0)
+        qsort(groups, count, sizeof *groups, compare_groups);
+}
+
 static void sort(struct gs_groups *groups)
 {
-    if (groups->count > 0)
-        qsort(groups->items, groups->count, sizeof *groups->items, compare_groups);
+    gs_report_sort(groups->items, groups->count);
 }
 
 void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config *config,

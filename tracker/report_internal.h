@@ -15,6 +15,10 @@ struct gs_report_source {
     void *self;
     enum gs_status (*module)(void *self, uint32_t stack, uintptr_t frame,
                              struct gs_module *out) GS_MUST_USE;
+    /* The name in the symbol table of the function a frame is in, until the next call.
+       NULL: it has none, or no line. NULL itself: no lines, and so no two stacks of
+       different addresses that read the same. */
+    const char *(*linkage)(void *self, uintptr_t frame, const struct gs_module *module);
     /* NULL: no names. */
     void (*resolve)(void *self, struct gs_symbol_request *requests, size_t count);
     /* A sentence on what could not be named, or NULL. */
@@ -67,6 +71,8 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
                       struct gs_report_data *data);
 /* How many are written out, once what is suppressed stands behind the leaks. */
 void gs_report_choose(const struct gs_report_config *config, struct gs_report_data *data);
+/* The largest first. */
+void gs_report_sort(struct gs_group *groups, size_t count);
 void gs_report_data_free(struct gs_report_data *data);
 
 /* What of all that leaked has no group, for want of memory. */
@@ -129,6 +135,29 @@ const char *gs_report_base_name(const char *path);
 bool gs_report_runtime_module(const char *base_name);
 /* Base name of the module a resolved frame lies in; "" where unknown. */
 const char *gs_report_frame_module(const struct gs_symbol_request *request);
+
+/* Is it a runtime entry point of the configuration? `symbol` may be NULL. */
+bool gs_report_is_runtime_call(const char *symbol, const struct gs_report_config *config);
+/* As the report writes them; 0: they read the same. */
+int gs_report_compare_frames(const struct gs_symbol_request *a,
+                             const struct gs_symbol_request *b);
+int gs_report_compare_stacks(const struct gs_shown_stack *a,
+                             const struct gs_shown_stack *b);
+
+/* --- report_merge.c: places that read the same are one --------------------------------
+ */
+
+/*
+ * Add up leaks whose stacks read the same, and sort them again.
+ * In:  known   stacks that have names, for which `frames` is the rest, or has no use
+ * Out: frames  empty before: stacks that needed names for it
+ * Returns whether there are fewer leaks now.
+ */
+bool gs_report_merge(const struct gs_tracker *tracker,
+                     const struct gs_report_config *config,
+                     const struct gs_report_source *source,
+                     const struct gs_frame_table *known, struct gs_frame_table *frames,
+                     struct gs_report_data *data);
 
 /* --- suppress_report.c, suppress_sampled.c, suppress_advice.c: rules -------------------
  */
@@ -201,6 +230,9 @@ void gs_report_use(const struct gs_report_writer *writer, size_t number,
  * known, and the stack. */
 void gs_report_site(const struct gs_report_writer *writer, const char *what,
                     const struct gs_free_site *site, const char *thread_name);
+/* "and 49 more times from there", where there were. */
+void gs_report_repeats(const struct gs_report_writer *writer,
+                       const struct gs_error *error);
 /* How an error's allocation came to its end and where it was made, as far as known. */
 void gs_report_end_of(const struct gs_report_writer *writer,
                       const struct gs_error *error);
@@ -209,6 +241,9 @@ void gs_report_leaks(const struct gs_report_writer *writer);
 void gs_report_growth(const struct gs_report_writer *writer);
 void gs_report_owners(const struct gs_report_writer *writer);
 void gs_report_blank(const struct gs_report_writer *writer);
+
+/* Of what is live in a program that was killed. */
+extern const char gs_report_killed_fate[];
 
 /* Call, kind of memory, age, fate and stack of a place. */
 void gs_report_place(const struct gs_report_writer *writer, const struct gs_group *group,

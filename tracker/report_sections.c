@@ -9,6 +9,7 @@
 #define NAME_WIDTH_MIN 30 /* the function's column in a stack */
 #define NAME_WIDTH_MAX 48
 #define NAME_SIZE      104 /* longer names are cut */
+#define REPEATS_MIN    2   /* fewer equal frames behind one are written as they are */
 
 /* --- one stack ------------------------------------------------------------------------
  */
@@ -48,6 +49,18 @@ static const char *frame_place(const struct gs_symbol_request *frame, char *out,
     return out;
 }
 
+/* How many frames behind this one are written as one line: a recursion's. */
+static unsigned repeats(const struct gs_shown_stack *stack, unsigned number)
+{
+    unsigned more = 0;
+
+    while (number + more + 1 < stack->count &&
+           gs_report_compare_frames(&stack->frames[number],
+                                    &stack->frames[number + more + 1]) == 0)
+        more++;
+    return more >= REPEATS_MIN ? more : 0;
+}
+
 static void write_stack(const struct gs_report_writer *writer,
                         const struct gs_shown_stack *stack)
 {
@@ -61,7 +74,7 @@ static void write_stack(const struct gs_report_writer *writer,
     }
     if (stack->count > 100)
         digits = 3;
-    for (unsigned i = 0; i < stack->count; i++) {
+    for (unsigned i = 0, more; i < stack->count; i += 1 + more) {
         frame_name(&stack->frames[i], name);
         frame_place(&stack->frames[i], place, sizeof place);
         if (place[0] == '\0')
@@ -70,6 +83,10 @@ static void write_stack(const struct gs_report_writer *writer,
         else
             gs_text_add(writer->text, "%s    #%-*u %-*s  %s\n", writer->prefix, digits, i,
                         width - 2, name, place);
+        more = repeats(stack, i);
+        if (more != 0)
+            gs_text_add(writer->text, "%s       ... %u times more\n", writer->prefix,
+                        more);
     }
     if (stack->cut)
         gs_text_add(writer->text, "%s       ... more (GPUSHIM_STACK_DEPTH)\n",
@@ -254,11 +271,28 @@ void gs_report_end_of(const struct gs_report_writer *writer, const struct gs_err
     gs_report_beyond(writer, error->beyond_rule);
 }
 
+void gs_report_repeats(const struct gs_report_writer *writer,
+                       const struct gs_error *error)
+{
+    char count[32];
+
+    if (error->repeats != 0)
+        gs_text_add(writer->text, "%s  and %s more time%s from there\n", writer->prefix,
+                    gs_text_count(error->repeats, count),
+                    gs_report_plural(error->repeats));
+}
+
 static void write_error(const struct gs_report_writer *writer, size_t number,
                         const struct gs_error *error)
 {
     struct gs_shown_stack stack =
         gs_frame_table_show(writer->frames, writer->config, error->freed.stack);
+    static const char *const host[] = {
+        [GS_HOST_UNKNOWN] = "",
+        [GS_HOST_STACK] = "; it lies in the stack of a thread",
+        [GS_HOST_HEAP] = "; it lies in the heap",
+        [GS_HOST_DATA] = "; it lies in the data of the program or a library",
+    };
     char offset[32], bytes[24];
 
     write_error_title(writer, number, error, call_name(writer, &stack, error->freed.api));
@@ -270,11 +304,13 @@ static void write_error(const struct gs_report_writer *writer, size_t number,
                     gs_text_bytes(error->allocation.bytes, bytes),
                     (unsigned long long)error->allocation.addr);
     else if (!error->has_allocation)
-        gs_text_add(writer->text, "%s  neither live nor among the %s last freed\n",
+        gs_text_add(writer->text, "%s  neither live nor among the %s last freed%s\n",
                     writer->prefix,
-                    gs_key_is_handle(error->addr) ? "handles" : "addresses");
+                    gs_key_is_handle(error->addr) ? "handles" : "addresses",
+                    host[error->host < GS_HOST_PLACES ? error->host : 0]);
     gs_report_site(writer, error->kind == GS_ERROR_DOUBLE_FREE ? "freed again" : "freed",
                    &error->freed, error->thread_name);
+    gs_report_repeats(writer, error);
     gs_report_end_of(writer, error);
     gs_report_blank(writer);
 }
@@ -392,8 +428,10 @@ static void write_leak(const struct gs_report_writer *writer, size_t number,
         gs_text_add(writer->text, ", by %s sampled", gs_text_count(group->count, count));
     gs_text_add(writer->text, "\n");
     gs_report_place(writer, group,
-                    writer->config->running && !group->lost ? "live"
-                                                            : gs_scan_fate(group, fate));
+                    group->lost               ? gs_scan_fate(group, fate)
+                    : writer->config->running ? "live"
+                    : writer->config->killed  ? gs_report_killed_fate
+                                              : gs_scan_fate(group, fate));
 }
 
 /* What the program page-locked and has not unlocked: its own memory, and no leak. */

@@ -79,17 +79,13 @@ void gs_report_use(const struct gs_report_writer *writer, size_t number,
 {
     struct gs_shown_stack stack =
         gs_frame_table_show(writer->frames, writer->config, error->freed.stack);
-    char count[32];
 
     gs_text_add(writer->text, "%sERROR %zu: ", writer->prefix, number);
     write_title(writer, error, stack.call ? stack.call : error->call);
     write_position(writer, error);
     gs_report_site(writer, error->writes ? "to be written" : "to be read", &error->freed,
                    error->thread_name);
-    if (error->repeats != 0)
-        gs_text_add(writer->text, "%s  and %s more time%s from there\n", writer->prefix,
-                    gs_text_count(error->repeats, count),
-                    gs_report_plural(error->repeats));
+    gs_report_repeats(writer, error);
     gs_report_end_of(writer, error);
     gs_report_blank(writer);
 }

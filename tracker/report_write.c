@@ -58,7 +58,9 @@ static void write_traffic(const struct gs_report_writer *writer, unsigned row,
     char bytes[24], count[32], frees[32], failed[32];
 
     gs_text_add(writer->text, "%s  %s   %s in %s allocation%s", writer->prefix,
-                writer->config->running ? "live now    " : "live at exit",
+                writer->config->running  ? "live now    "
+                : writer->config->killed ? gs_report_killed_fate
+                                         : "live at exit",
                 gs_text_bytes(totals->live_bytes, bytes),
                 gs_text_count(totals->live_count, count),
                 gs_report_plural(totals->live_count));
@@ -111,6 +113,8 @@ static void write_device(const struct gs_report_writer *writer, unsigned ordinal
     if (pooled)
         gs_report_pool(writer, device);
 }
+
+const char gs_report_killed_fate[] = "live when it ended";
 
 /* What is counted apart from all devices, by row; and what the owners' table calls it. */
 static const struct apart {

@@ -15,6 +15,7 @@
 #include "loader_gate.h"
 #include "modules.h"
 #include "python.h"
+#include "roomy.h"
 #include "seen_walks.h"
 #include "state_memory.h"
 #include "thread_stack.h"
@@ -32,6 +33,10 @@
 /* Of a remembered walk: its id is that of the native stack, in which Python frames have
  * to be put. Ids are smaller. */
 #define WITH_PYTHON 0x80000000u
+
+/* Left of the stack where one is walked: what is needed for that, libgcc's and the
+ * loader's part included, and as much again for the program's call. */
+#define CAPTURE_ROOM ((size_t)24 << 10)
 
 #define MISSES_MAX 4u
 #define LOOK_EVERY 256u
@@ -301,21 +306,31 @@ static __attribute__((noinline)) uint32_t merge_new(struct gs_stacks *stacks,
     return id;
 }
 
+/* What is to be done where there is room for it, and what came of it. */
+struct request {
+    struct gs_stacks *stacks;
+    struct gs_walk_start *start; /* of capture_by_walk */
+    uint32_t native;             /* of walk_python */
+    uintptr_t anchor;
+    uint32_t id;
+};
+
 /* Put Python's frames into the native stack `native`, which has the interpreter in it. */
-static __attribute__((noinline)) uint32_t walk_python(struct gs_stacks *stacks,
-                                                      uint32_t native, uintptr_t anchor)
+static __attribute__((noinline)) void walk_python(void *arg)
 {
+    struct request *request = arg;
+    struct gs_stacks *stacks = request->stacks;
     struct gs_python *python = python_of(stacks);
     struct gs_python_walk walk;
     uint32_t id;
 
     gs_python_walk(python, stacks->config.depth, &walk);
-    id = gs_python_pair_find(python, native, walk.id);
+    id = gs_python_pair_find(python, request->native, walk.id);
     if (id == 0) {
-        id = merge_new(stacks, python, &walk, anchor);
-        gs_python_pair_add(python, native, walk.id, id);
+        id = merge_new(stacks, python, &walk, request->anchor);
+        gs_python_pair_add(python, request->native, walk.id, id);
     }
-    return id;
+    request->id = id;
 }
 
 /* The same, where it was done before. */
@@ -330,8 +345,12 @@ static __attribute__((noinline)) uint32_t with_python(struct gs_stacks *stacks,
     inside = true;
     if (GS_LIKELY(gs_python_recognise(python, &walk)))
         id = gs_python_pair_find(python, native, walk);
-    if (GS_UNLIKELY(id == 0))
-        id = walk_python(stacks, native, anchor);
+    if (GS_UNLIKELY(id == 0)) {
+        struct request request = {.stacks = stacks, .native = native, .anchor = anchor};
+
+        gs_roomy_call(CAPTURE_ROOM, walk_python, &request);
+        id = request.id;
+    }
     inside = was_inside;
     errno = saved_errno;
     return id;
@@ -339,14 +358,15 @@ static __attribute__((noinline)) uint32_t with_python(struct gs_stacks *stacks,
 
 /* A stack that was not recognised is walked, and remembered unless `start` has no `high`.
  */
-static __attribute__((noinline)) uint32_t
-capture_by_walk(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr_t anchor)
+static __attribute__((noinline)) void capture_by_walk(void *arg)
 {
+    struct request *request = arg;
+    struct gs_stacks *stacks = request->stacks;
+    struct gs_walk_start *start = request->start;
+    uintptr_t anchor = request->anchor;
     struct capture capture;
     uint32_t hash, id = 0;
-    int saved_errno = errno;
 
-    inside = true;
     capture.notes.base = start->base;
     capture_walk(stacks, &capture, anchor, start->high != 0);
     if (GS_LIKELY(capture.count > 0)) {
@@ -361,9 +381,24 @@ capture_by_walk(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr_t
                           GS_UNLIKELY(capture.python) && id != 0 ? id | WITH_PYTHON : id);
     if (GS_UNLIKELY(capture.python) && id != 0)
         id = with_python(stacks, id, anchor);
+    request->id = id;
+}
+
+/* In the place where the caller is, if that has room. */
+static __attribute__((noinline)) uint32_t
+capture_with_room(struct gs_stacks *stacks, struct gs_walk_start *start, uintptr_t anchor)
+{
+    struct request request = {.stacks = stacks, .start = start, .anchor = anchor};
+    int saved_errno = errno;
+
+    inside = true;
+    if (GS_LIKELY(gs_roomy_has(CAPTURE_ROOM)))
+        capture_by_walk(&request);
+    else
+        gs_roomy_call(CAPTURE_ROOM, capture_by_walk, &request);
     inside = false;
     errno = saved_errno;
-    return id;
+    return request.id;
 }
 
 __attribute__((noinline)) uint32_t gs_stacks_capture(struct gs_stacks *stacks)
@@ -387,7 +422,7 @@ __attribute__((noinline)) uint32_t gs_stacks_capture(struct gs_stacks *stacks)
         }
         misses++;
     }
-    return capture_by_walk(stacks, &start, anchor);
+    return capture_with_room(stacks, &start, anchor);
 }
 
 uint32_t gs_stacks_intern(struct gs_stacks *stacks, const uintptr_t *frames,

@@ -3,6 +3,7 @@
  * last look at what grows, when it was recorded.
  * Owns: nothing.   Lock: none; one thread reads.   Design: docs/state.md
  */
+#include "host_memory.h"
 #include "growth_copy.h"
 #include "state_read_internal.h"
 
@@ -119,11 +120,14 @@ static bool is_trend(const struct gs_growing *growing, const struct gs_look *loo
 static void read_growth(const struct gs_image *image)
 {
     const struct gs_growth_copy *copy = AT(image, image->tracker->growth_copy, 1);
-    struct gs_growing growing[GS_GROWING_COPIED];
+    const size_t bytes = GS_GROWING_COPIED * sizeof(struct gs_growing);
+    struct gs_growing *growing;
     size_t count = 0;
 
-    memset(growing, 0, sizeof growing);
     if (!copy || copy->current < 1 || copy->current > GS_ARRAY_LEN(copy->copies))
+        return;
+    growing = gs_host_map(bytes); /* too large for a small stack */
+    if (!growing)
         return;
     const struct gs_look_copy *last = &copy->copies[copy->current - 1];
     for (size_t i = 0; i < last->count && i < GS_GROWING_COPIED; i++) {
@@ -134,6 +138,7 @@ static void read_growth(const struct gs_image *image)
     }
     gs_image_note_time(image, last->look.time_ns);
     image->out->growth = gs_growth_of(&last->look, growing, count);
+    gs_host_unmap(growing, bytes);
 }
 
 static void read_windows(const struct gs_image *image)

@@ -7,6 +7,10 @@
 #include <stdlib.h>
 
 #define PATTERN_BYTES 256u
+/* Names of functions that are longer are shortened to what a reader would write, if so
+ * much is left of them. */
+#define LONG_NAME   60u
+#define LETTERS_MIN 6u
 /* Who asks for more leaks than these gets no rule for the rest. */
 #define LEAKS_MAX 256u
 
@@ -30,20 +34,49 @@ static bool of_a_system_library(const char *name)
     return gs_report_runtime_module(name);
 }
 
-/* The innermost frame that is the program's own, but for main, which is in every stack;
- * else the innermost with any name. */
+/* What is at the outer end of every stack of a program: a rule for it takes all leaks. */
+static bool is_outermost(const struct gs_symbol_request *frame)
+{
+    static const char *const names[] = {"main", "_start", "__libc_start_main",
+                                        "__libc_start_call_main", "start_thread"};
+    const char *function = frame->result.function;
+
+    if (!function)
+        return false;
+    if (gs_frame_is_python(frame->frame))
+        return strcmp(function, "<module>") == 0;
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        if (strcmp(function, names[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Does a rule for the frame take this leak and not most of the others? By its function it
+ * does; a file without names is told by its own, but not the one that everything is in.
+ */
+static bool is_specific(const struct gs_shown_stack *stack,
+                        const struct gs_symbol_request *frame)
+{
+    const char *module = gs_report_frame_module(frame);
+
+    if (frame->result.function)
+        return !is_outermost(frame);
+    return module[0] != '\0' &&
+           strcmp(module, gs_report_frame_module(&stack->frames[stack->count - 1])) != 0;
+}
+
+/* The innermost frame that is the program's own, else the innermost with any name; NULL:
+ * a rule for any of them would take too much. */
 static const struct gs_symbol_request *own_frame(const struct gs_shown_stack *stack)
 {
     const struct gs_symbol_request *named = NULL;
 
     for (unsigned i = 0; i < stack->count; i++) {
         const struct gs_symbol_request *frame = &stack->frames[i];
-        const char *module = gs_report_frame_module(frame);
-        if (!frame->result.function && module[0] == '\0')
+        if (!is_specific(stack, frame))
             continue;
-        bool is_main =
-            frame->result.function && strcmp(frame->result.function, "main") == 0;
-        if (!is_main && !of_a_system_library(module))
+        if (!of_a_system_library(gs_report_frame_module(frame)))
             return frame;
         if (!named)
             named = frame;
@@ -63,7 +96,97 @@ static void make_pattern(const char *name, char *out, size_t size)
     }
 }
 
-/* The rule's pattern for a leak; "" where nothing is known of its stack. */
+/* --- long names ------------------------------------------------------------------------
+ */
+
+/* What is behind the bracket that closes this one. */
+static const char *skip_brackets(const char *at)
+{
+    unsigned depth = 0;
+
+    for (; *at; at++) {
+        if (strchr("<({[", *at))
+            depth++;
+        else if (strchr(">)}]", *at) && (at[-1] != '-' || *at != '>') && --depth == 0)
+            return at + 1;
+    }
+    return at;
+}
+
+/* The word "operator", and what it is one of: brackets there are none. 0: no such word.
+ */
+static size_t operator_length(const char *at)
+{
+    static const char word[] = "operator";
+    size_t length = sizeof word - 1;
+
+    if (strncmp(at, word, length) != 0)
+        return 0;
+    if (at[length] == ' ')
+        return length + 1;
+    if (strncmp(at + length, "()", 2) == 0)
+        return length + 2;
+    return length + strspn(at + length, "<>=-![]+*/%&|^~,");
+}
+
+/* "Pool<*>::get<*" of "void* Pool<std::string>::get<int>(int, ...)": neither result nor
+ * arguments, whatever the parameters of templates are. */
+static void collapse(const char *name, char *out, size_t size)
+{
+    static const char nameless[] = "(anonymous namespace)";
+    size_t used = 0, length;
+
+    for (const char *at = name; *at && used + 4 < size; at += length) {
+        length = operator_length(at);
+        if (length == 0 && strncmp(at, nameless, sizeof nameless - 1) == 0)
+            length = sizeof nameless - 1;
+        if (length != 0 && used + length < size) {
+            memcpy(out + used, at, length);
+            used += length;
+            continue;
+        }
+        length = 1;
+        if (*at == '(') {
+            break;
+        } else if (*at == ' ' && at[1] != '<') {
+            used = 0; /* that was the result */
+        } else if (*at == '<' || *at == '{') {
+            out[used++] = *at;
+            out[used++] = '*';
+            length = (size_t)(skip_brackets(at) - at);
+            if (at[length] && at[length] != '(')
+                out[used++] = at[length - 1];
+        } else {
+            out[used++] = *at;
+        }
+    }
+    out[used] = '\0';
+}
+
+/* Letters and digits that must be there for a name to match. */
+static size_t letters(const char *pattern)
+{
+    size_t count = 0;
+
+    for (; *pattern; pattern++)
+        count += *pattern != '*' && *pattern != '<' && *pattern != '>' && *pattern != ':';
+    return count;
+}
+
+static void make_short_pattern(const char *name, char *out)
+{
+    char shorter[PATTERN_BYTES];
+
+    make_pattern(name, out, PATTERN_BYTES);
+    if (strlen(name) <= LONG_NAME)
+        return;
+    collapse(name, shorter, sizeof shorter);
+    make_pattern(shorter, shorter, sizeof shorter);
+    if (letters(shorter) >= LETTERS_MIN && gs_pattern_matches(shorter, name))
+        strcpy(out, shorter);
+}
+
+/* The rule's pattern for a leak; "" where no rule is good for it. */
 static void pattern_of(const struct gs_report_writer *writer, size_t number,
                        char out[PATTERN_BYTES])
 {
@@ -73,9 +196,9 @@ static void pattern_of(const struct gs_report_writer *writer, size_t number,
 
     out[0] = '\0';
     if (frame)
-        make_pattern(frame->result.function ? frame->result.function
-                                            : gs_report_frame_module(frame),
-                     out, PATTERN_BYTES);
+        make_short_pattern(frame->result.function ? frame->result.function
+                                                  : gs_report_frame_module(frame),
+                           out);
 }
 
 /* One line for all leaks that the rule matches by the same name. */

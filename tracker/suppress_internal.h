@@ -36,6 +36,7 @@ struct gs_suppressions {
     bool any_slash;
     uint32_t *slots; /* open-addressed: first rule of a key + 1, 0 = empty */
     size_t slot_count;
+    uint64_t *hashes;  /* room for those of a text */
     uint32_t *keyless; /* rules without a key, ascending */
     uint32_t keyless_count;
     uint8_t lengths[GS_RULE_KEY_MAX]; /* of the keys there are */

@@ -137,7 +137,9 @@ void gs_suppressions_drop_index(struct gs_suppressions *rules)
 {
     free(rules->slots);
     free(rules->keyless);
+    free(rules->hashes);
     rules->slots = NULL;
+    rules->hashes = NULL;
     rules->keyless = NULL;
     rules->keyless_count = 0;
     rules->length_count = 0;
@@ -154,6 +156,7 @@ static bool make_index(struct gs_suppressions *rules)
         rules->slot_count *= 2;
     rules->slots = calloc(rules->slot_count, sizeof *rules->slots);
     rules->keyless = calloc(rules->count ? rules->count : 1, sizeof *rules->keyless);
+    rules->hashes = calloc(GS_RULE_TEXT_MAX + 1, sizeof *rules->hashes);
     rules->any_slash = false;
     rules->indexed = true;
     /* From the last to the first, so that the first of a key is at the chain's head. */
@@ -176,7 +179,7 @@ static bool make_index(struct gs_suppressions *rules)
         if (lengths[i])
             rules->lengths[rules->length_count++] = (uint8_t)i;
     }
-    return rules->slots && rules->keyless;
+    return rules->slots && rules->keyless && rules->hashes;
 }
 
 /* What is asked for, and the best answer so far. */
@@ -212,7 +215,7 @@ static void try_all(const struct gs_suppressions *rules, struct search *search)
 static void try_pieces(const struct gs_suppressions *rules, struct search *search,
                        size_t length)
 {
-    uint64_t hashes[GS_RULE_TEXT_MAX + 1]; /* of the text's first i bytes */
+    uint64_t *hashes = rules->hashes; /* of the text's first i bytes */
 
     hashes[0] = 0;
     for (size_t i = 0; i < length; i++)
@@ -241,7 +244,7 @@ static void search_text(const struct gs_suppressions *rules, struct search *sear
     if (length == 0)
         return;
     if (rules->count <= GS_RULE_FEW || length > GS_RULE_TEXT_MAX || !rules->slots ||
-        !rules->keyless)
+        !rules->keyless || !rules->hashes)
         try_all(rules, search);
     else
         try_pieces(rules, search, length);

@@ -14,12 +14,17 @@
 #include "helper_process.h"
 #include "line_helper.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DELETED                                                                          \
     " (deleted)" /* what the kernel puts behind the path of a removed file               \
                   */
+
+#define NOTE_BYTES 384
 
 /* A module's file, opened once. */
 struct object {
@@ -44,7 +49,8 @@ struct gs_symbolizer {
     char *helper;      /* NULL: search */
     struct object *objects;
     struct kept_string *strings;
-    const char *note;
+    const char *note;       /* on lines */
+    const char *names_note; /* on functions */
 };
 
 enum gs_status gs_symbolizer_create(const struct gs_symbolizer_config *config,
@@ -94,7 +100,7 @@ void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer)
 
 const char *gs_symbolizer_note(const struct gs_symbolizer *symbolizer)
 {
-    return symbolizer->note;
+    return symbolizer->names_note != NULL ? symbolizer->names_note : symbolizer->note;
 }
 
 /* A copy that lives as long as the symbolizer; NULL: no memory, or `text` is NULL. */
@@ -117,6 +123,26 @@ static bool is_the_file(const struct gs_module *module)
 {
     return module->build_id_len != 0 || module->file_stamp == 0 ||
            gs_elf_file_stamp(module->path) == module->file_stamp;
+}
+
+/* The first file that cannot be read is named; others are likely so for the same reason.
+ */
+static void note_unread(struct gs_symbolizer *symbolizer, const char *path, int error)
+{
+    char text[NOTE_BYTES];
+
+    if (symbolizer->names_note != NULL)
+        return;
+    snprintf(text, sizeof(text), "functions are missing: %.300s cannot be read%s", path,
+             error == EMFILE || error == ENFILE ? ": too many open files" : "");
+    symbolizer->names_note = keep(symbolizer, text, strlen(text));
+}
+
+/* Code of the program itself, say, without /proc. */
+static void note_unnamed(struct gs_symbolizer *symbolizer)
+{
+    if (symbolizer->names_note == NULL && access("/proc/self/exe", F_OK) != 0)
+        symbolizer->names_note = "files are missing: /proc cannot be read";
 }
 
 /* The object for a module, opened at the first call. NULL: no memory. */
@@ -143,10 +169,15 @@ static struct object *object_for(struct gs_symbolizer *symbolizer,
     memcpy(object->build_id, module->build_id, sizeof(object->build_id));
     object->build_id_len = module->build_id_len;
     object->file_stamp = module->file_stamp;
-    if (module->path[0] == '/' && is_the_file(module) &&
-        gs_elf_symbols_open(module->path, module->build_id, module->build_id_len,
-                            &object->symbols) != GS_OK)
-        object->symbols = NULL;
+    if (module->path[0] == '/' && is_the_file(module)) {
+        errno = 0;
+        enum gs_status status = gs_elf_symbols_open(
+            module->path, module->build_id, module->build_id_len, &object->symbols);
+        if (status != GS_OK)
+            object->symbols = NULL;
+        if (status == GS_ERR_IO)
+            note_unread(symbolizer, module->path, errno);
+    }
     object->next = symbolizer->objects;
     symbolizer->objects = object;
     return object;
@@ -278,6 +309,9 @@ void gs_symbolizer_resolve(struct gs_symbolizer *symbolizer,
         items[i].request = request;
         if (request->module != NULL && request->module->path != NULL)
             items[i].object = object_for(symbolizer, request->module);
+        if (!gs_frame_is_python(request->frame) &&
+            (items[i].object == NULL || items[i].object->path[0] == '\0'))
+            note_unnamed(symbolizer);
     }
     if (items == NULL)
         return;
@@ -295,4 +329,20 @@ void gs_symbolizer_resolve(struct gs_symbolizer *symbolizer,
             items[i].request->result = items[i - 1].request->result;
     }
     free(items);
+}
+
+bool gs_symbolizer_finds_lines(const struct gs_symbolizer *symbolizer)
+{
+    return symbolizer->lines;
+}
+
+const char *gs_symbolizer_linkage(struct gs_symbolizer *symbolizer, uintptr_t frame,
+                                  const struct gs_module *module)
+{
+    struct object *object = module->path != NULL ? object_for(symbolizer, module) : NULL;
+
+    if (object == NULL || object->symbols == NULL ||
+        !gs_elf_symbols_has_lines(object->symbols))
+        return NULL;
+    return gs_elf_symbols_find(object->symbols, (uint64_t)(frame - 1 - module->bias));
 }

@@ -52,6 +52,14 @@ void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer);
 void gs_symbolizer_resolve(struct gs_symbolizer *symbolizer,
                            struct gs_symbol_request *requests, size_t count);
 
+/* Does it look for lines at all? */
+bool gs_symbolizer_finds_lines(const struct gs_symbolizer *symbolizer);
+
+/* The name in the symbol table of the function that a frame is in, and nothing else of
+ * it; valid until the next call. NULL: it has none, or the file has no lines. */
+const char *gs_symbolizer_linkage(struct gs_symbolizer *symbolizer, uintptr_t frame,
+                                  const struct gs_module *module);
+
 /* A sentence for the report if file:line are missing (no helper, time limit); else NULL.
  */
 const char *gs_symbolizer_note(const struct gs_symbolizer *symbolizer);

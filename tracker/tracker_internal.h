@@ -23,6 +23,7 @@
 
 #include "groups.h"
 #include "host_memory.h"
+#include "host_place.h"
 #include "state_memory.h"
 #include "live_record.h"
 #include "tally.h"
@@ -137,11 +138,13 @@ struct gs_error {
     bool context_lost;         /* the allocation died with its context */
     bool writes;               /* a use's: it was the destination */
     uint64_t offset;           /* > 0: bytes into the live allocation */
-    /* A use's: of so many bytes, by that call; later ones from the same place. Of its
-       allocation addr and bytes are meaningful in any case but a stray one's, its maker
-       where has_allocation says so. */
+    enum gs_host_place host;   /* of an invalid free's address */
+    uint64_t repeats;          /* later wrong frees, or uses, from the same place */
+    /* A use's: of so many bytes, by that call. Of its allocation addr and bytes are
+       meaningful in any case but a stray one's, its maker where has_allocation says so.
+     */
     char call[GS_CALL_NAME_MAX]; /* "": freed.api */
-    uint64_t bytes, repeats;
+    uint64_t bytes;
     struct gs_allocation allocation;
     struct gs_free_site first_freed;
     uint64_t changed_bytes, first_changed; /* as in gs_damage; 0 of wrong frees */
@@ -535,6 +538,11 @@ static inline bool gs_error_is_damage(const struct gs_error *error)
 static inline bool gs_error_is_use(const struct gs_error *error)
 {
     return error->kind >= GS_ERROR_USE_AFTER_FREE;
+}
+
+static inline bool gs_error_is_free(const struct gs_error *error)
+{
+    return !gs_error_is_damage(error) && !gs_error_is_use(error);
 }
 
 /* Copy the errors kept; `out` holds GS_ERRORS_KEPT. Returns how many there are. */

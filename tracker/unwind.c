@@ -17,6 +17,7 @@
 #include "code_address.h"
 #include "loader_gate.h"
 #include "modules.h"
+#include "roomy.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -248,10 +249,19 @@ static unsigned position_of(uintptr_t address, const uintptr_t *frames, unsigned
     return i;
 }
 
+/* A caller that every walk must see: `returns_to`, or, on a roomy stack, the one that
+ * asked for it. */
+static uintptr_t sure_caller(void *returns_to)
+{
+    bool elsewhere = gs_roomy_record((uintptr_t)__builtin_frame_address(0)) != 0;
+
+    return gs_code_address(elsewhere ? gs_roomy_here.caller : (uintptr_t)returns_to);
+}
+
 /* One real walk: it must come past the address this function will return to. */
 static __attribute__((noinline)) bool trial_passes(enum gs_unwinder unwinder)
 {
-    uintptr_t here = gs_code_address((uintptr_t)__builtin_return_address(0));
+    uintptr_t here = sure_caller(__builtin_return_address(0));
     uintptr_t frames[TRIAL_FRAMES];
     enum gs_walk_end end;
     unsigned count = gs_unwind_walk(unwinder, frames, TRIAL_FRAMES, &end);
@@ -262,7 +272,7 @@ static __attribute__((noinline)) bool trial_passes(enum gs_unwinder unwinder)
 /* CFI is believed only if it sees every caller that libgcc sees, and the same ones. */
 static __attribute__((noinline)) bool cfi_agrees_with_gcc(void)
 {
-    uintptr_t here = gs_code_address((uintptr_t)__builtin_return_address(0));
+    uintptr_t here = sure_caller(__builtin_return_address(0));
     uintptr_t ours[TRIAL_FRAMES], theirs[TRIAL_FRAMES];
     enum gs_walk_end our_end, their_end;
     unsigned our_count = gs_unwind_cfi(ours, TRIAL_FRAMES, &our_end);

@@ -18,6 +18,7 @@
 #include "cfi_rules.h"
 #include "code_address.h"
 #include "loader_gate.h"
+#include "roomy.h"
 #include "thread_stack.h"
 #include "unwind.h"
 
@@ -259,6 +260,19 @@ static bool step_by_guess(struct frame *frame, uint64_t generation, uintptr_t hi
                      : "=&r"((frame).pc), "=&r"((frame).sp), "=&r"((frame).fp))
 #endif
 
+/* On a roomy stack nothing is to be seen: the walk starts where it was left. */
+static inline __attribute__((always_inline)) struct frame outside(struct frame frame)
+{
+    uintptr_t record = gs_roomy_record(frame.sp);
+
+    if (GS_UNLIKELY(record != 0)) {
+        frame.pc = gs_code_address(stack_word(record + sizeof(uintptr_t)));
+        frame.sp = record + 2 * sizeof(uintptr_t);
+        frame.fp = stack_word(record);
+    }
+    return frame;
+}
+
 /* From `frame` on. A guess rests on what another frame's function is: it is not noted. */
 static inline __attribute__((always_inline)) unsigned
 walk_from(struct frame frame, uintptr_t *frames, unsigned max, enum gs_walk_end *end,
@@ -313,7 +327,7 @@ __attribute__((noinline)) unsigned gs_unwind_cfi(uintptr_t *frames, unsigned max
     struct frame frame = {0};
 
     READ_REGISTERS(frame);
-    return walk_from(frame, frames, max, end, NULL, NULL);
+    return walk_from(outside(frame), frames, max, end, NULL, NULL);
 }
 
 __attribute__((noinline)) unsigned gs_unwind_cfi_noting(uintptr_t *frames, unsigned max,
@@ -323,7 +337,7 @@ __attribute__((noinline)) unsigned gs_unwind_cfi_noting(uintptr_t *frames, unsig
     struct frame frame = {0};
 
     READ_REGISTERS(frame);
-    return walk_from(frame, frames, max, end, notes, NULL);
+    return walk_from(outside(frame), frames, max, end, notes, NULL);
 }
 
 __attribute__((noinline)) unsigned gs_unwind_cfi_placing(uintptr_t *frames,
@@ -333,5 +347,5 @@ __attribute__((noinline)) unsigned gs_unwind_cfi_placing(uintptr_t *frames,
     struct frame frame = {0};
 
     READ_REGISTERS(frame);
-    return walk_from(frame, frames, max, end, NULL, places);
+    return walk_from(outside(frame), frames, max, end, NULL, places);
 }

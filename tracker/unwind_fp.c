@@ -9,6 +9,7 @@
  * in the register yields a short or wrong stack, never a fault.
  */
 #include "code_address.h"
+#include "roomy.h"
 #include "thread_stack.h"
 #include "unwind.h"
 
@@ -18,9 +19,11 @@ __attribute__((always_inline, NO_SANITIZE)) static inline unsigned
 walk_from(uintptr_t record, uintptr_t *frames, unsigned max, enum gs_walk_end *end,
           struct gs_walk_notes *notes, uintptr_t *places)
 {
-    uintptr_t high;
+    uintptr_t high, left = gs_roomy_record(record);
     unsigned count = 0;
 
+    if (GS_UNLIKELY(left != 0))
+        record = left; /* where the thread's own stack was left */
     *end = GS_WALK_STOPPED;
     if (!gs_thread_stack_holds(record, &high))
         return 0;

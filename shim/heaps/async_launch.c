@@ -2,23 +2,24 @@
  * async_launch.c - kernels that may start before the one in front of them has ended, and
  * memory that was handed out between the two (docs/async.md, "Kernels that overlap").
  *
- * Owns:  a thread's copy of the launch it is making.   Lock: none of its own.
+ * Owns:  a copy of the launch that a thread is making.   Lock: none of its own.
  */
 #include "async_internal.h"
+#include "host_memory.h"
 
 /* A launch has some twenty attributes, each at most once. */
 #define MAX_ATTRIBUTES 32u
 
-/* Too large for the little room that is reserved for a library loaded late: made for the
- * thread when it first needs it. */
-static _Thread_local struct {
+/* Mapped for the launch: a thread's own words are part of its stack, which may be small.
+ */
+struct in_order {
     CUlaunchConfig config;
     CUlaunchAttribute attributes[MAX_ATTRIBUTES];
     struct gs_async_heap *heap; /* of the stream that it is launched in */
-} in_order __attribute__((tls_model("global-dynamic")));
+};
 
-/* &in_order.config while it is being launched, else NULL. */
-static _Thread_local const CUlaunchConfig *launching
+/* While it is being launched, else NULL. */
+static _Thread_local struct in_order *launching
     __attribute__((tls_model("initial-exec")));
 
 static bool overlaps(const CUlaunchAttribute *attribute)
@@ -61,26 +62,34 @@ const CUlaunchConfig *gs_async_launch_in_order(const CUlaunchConfig *config,
         !__atomic_exchange_n(&heap->handed_out, false, __ATOMIC_ACQ_REL)) {
         return config;
     }
-    in_order.config = *config;
-    in_order.config.attrs = in_order.attributes;
+    struct in_order *copy = gs_host_map(sizeof(*copy));
+    if (!copy) {
+        /* What it must not overlap with comes to its end first. */
+        (void)gs_real()->cuStreamSynchronize(config->hStream);
+        return config;
+    }
+    copy->config = *config;
+    copy->config.attrs = copy->attributes;
     for (unsigned i = 0; i < config->numAttrs; i++) {
-        in_order.attributes[i] = config->attrs[i];
-        if (overlaps(&in_order.attributes[i])) {
-            in_order.attributes[i].value.programmaticStreamSerializationAllowed = 0;
+        copy->attributes[i] = config->attrs[i];
+        if (overlaps(&copy->attributes[i])) {
+            copy->attributes[i].value.programmaticStreamSerializationAllowed = 0;
         }
     }
-    in_order.heap = heap;
-    launching = &in_order.config;
-    return launching;
+    copy->heap = heap;
+    launching = copy;
+    return &copy->config;
 }
 
 void gs_async_launched(const CUlaunchConfig *launched, CUresult result)
 {
-    if (GS_LIKELY(!launching) || launched != launching) {
+    struct in_order *copy = launching;
+    if (GS_LIKELY(!copy) || launched != &copy->config) {
         return;
     }
     launching = NULL;
     if (result != CUDA_SUCCESS) {
-        __atomic_store_n(&in_order.heap->handed_out, true, __ATOMIC_RELEASE);
+        __atomic_store_n(&copy->heap->handed_out, true, __ATOMIC_RELEASE);
     }
+    gs_host_unmap(copy, sizeof(*copy));
 }

@@ -82,7 +82,7 @@ static _Thread_local uint64_t just_mapped;
 static uint64_t idle_limit_of(uint64_t share)
 {
     struct gs_machine_memory memory;
-    if (!(share & GS_SHARE_PERCENT)) {
+    if (!(share & GS_SHARE_PARTS)) {
         return share;
     }
     uint64_t limit = gs_machine_memory_read("", &memory)

@@ -8,6 +8,8 @@
  * always asked. What a group uses counts without its inactive file pages, which the
  * kernel takes back before it ends anybody.
  *
+ * The texts are in a mapping, as whoever asks may have little stack.
+ *
  * Owns:  nothing.   Lock: none.
  */
 #include "machine_memory.h"
@@ -20,16 +22,27 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "host_memory.h"
+
 #define FILE_BYTES 8192
 
-/* The beginning of a file as a string. Returns false if there is none. */
-static bool read_file(char out[FILE_BYTES], const char *root, const char *path)
+/* Room for what is read. */
+struct texts {
+    const char *root;
+    char full[PATH_MAX], path[PATH_MAX];
+    char file[FILE_BYTES]; /* of read_file */
+    char groups[FILE_BYTES], line[FILE_BYTES];
+};
+
+/* The beginning of a file as a string, texts->file. Returns false if there is none. */
+static bool read_file(struct texts *texts, const char *path)
 {
-    char full[PATH_MAX];
-    if ((size_t)snprintf(full, sizeof(full), "%s%s", root, path) >= sizeof(full)) {
+    char *out = texts->file;
+    if ((size_t)snprintf(texts->full, sizeof(texts->full), "%s%s", texts->root, path) >=
+        sizeof(texts->full)) {
         return false;
     }
-    int fd = open(full, O_RDONLY | O_CLOEXEC);
+    int fd = open(texts->full, O_RDONLY | O_CLOEXEC);
     size_t length = 0;
     ssize_t got = 1;
     while (fd >= 0 && got > 0 && length < FILE_BYTES - 1) {
@@ -68,33 +81,37 @@ static const struct version v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_byte
 static const struct version v2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
                                   "inactive_file"};
 
-static bool read_group_number(const char *root, const struct version *version,
+/* The beginning of a group's file. Returns false if there is none. */
+static bool read_group_file(struct texts *texts, const struct version *version,
+                            const char *group, const char *file)
+{
+    return (size_t)snprintf(texts->path, sizeof(texts->path), "%s%s/%s", version->mount,
+                            group, file) < sizeof(texts->path) &&
+           read_file(texts, texts->path);
+}
+
+static bool read_group_number(struct texts *texts, const struct version *version,
                               const char *group, const char *file, uint64_t *out)
 {
-    char path[PATH_MAX], text[FILE_BYTES];
-    if ((size_t)snprintf(path, sizeof(path), "%s%s/%s", version->mount, group, file) >=
-            sizeof(path) ||
-        !read_file(text, root, path) || text[0] < '0' || text[0] > '9') {
+    if (!read_group_file(texts, version, group, file) || texts->file[0] < '0' ||
+        texts->file[0] > '9') {
         return false; /* "max" is no number, and no limit */
     }
-    *out = strtoull(text, NULL, 10);
+    *out = strtoull(texts->file, NULL, 10);
     return true;
 }
 
 /* What one group allows, if it limits anything. */
-static void ask_group(const char *root, const struct version *version, const char *group,
-                      struct gs_machine_memory *memory)
+static void ask_group(struct texts *texts, const struct version *version,
+                      const char *group, struct gs_machine_memory *memory)
 {
-    char path[PATH_MAX], text[FILE_BYTES];
     uint64_t limit, usage, pages = 0;
-    if (!read_group_number(root, version, group, version->limit, &limit) ||
-        !read_group_number(root, version, group, version->usage, &usage)) {
+    if (!read_group_number(texts, version, group, version->limit, &limit) ||
+        !read_group_number(texts, version, group, version->usage, &usage)) {
         return;
     }
-    if ((size_t)snprintf(path, sizeof(path), "%s%s/memory.stat", version->mount, group) <
-            sizeof(path) &&
-        read_file(text, root, path)) {
-        (void)find_number(text, version->file_pages, &pages);
+    if (read_group_file(texts, version, group, "memory.stat")) {
+        (void)find_number(texts->file, version->file_pages, &pages);
     }
     usage -= pages < usage ? pages : usage;
     uint64_t left = limit > usage ? limit - usage : 0;
@@ -107,19 +124,19 @@ static void ask_group(const char *root, const struct version *version, const cha
 }
 
 /* `group` and all above it; the text is used up. */
-static void ask_groups(const char *root, const struct version *version, char *group,
+static void ask_groups(struct texts *texts, const struct version *version, char *group,
                        struct gs_machine_memory *memory)
 {
     char *slash;
     while (group && *group && strcmp(group, "/") != 0) {
-        ask_group(root, version, group, memory);
+        ask_group(texts, version, group, memory);
         slash = strrchr(group, '/');
         if (!slash) {
             break;
         }
         *slash = '\0';
     }
-    ask_group(root, version, "", memory);
+    ask_group(texts, version, "", memory);
 }
 
 /* The path of a line `number:controllers:path`, NUL-terminated, or NULL. */
@@ -145,13 +162,14 @@ static char *path_in(char *line, const char *controller)
     return list[1] == '\0' ? path : NULL;
 }
 
-static void ask_control_groups(const char *root, struct gs_machine_memory *memory)
+static void ask_control_groups(struct texts *texts, struct gs_machine_memory *memory)
 {
-    char text[FILE_BYTES], line[FILE_BYTES];
-    if (!read_file(text, root, "/proc/self/cgroup")) {
+    char *line = texts->line;
+    if (!read_file(texts, "/proc/self/cgroup")) {
         return;
     }
-    for (char *at = text, *end; *at; at = end) {
+    memcpy(texts->groups, texts->file, sizeof(texts->groups));
+    for (char *at = texts->groups, *end; *at; at = end) {
         end = at + strcspn(at, "\n");
         end += *end == '\n';
         size_t length = (size_t)(end - at) - (end > at && end[-1] == '\n');
@@ -159,31 +177,35 @@ static void ask_control_groups(const char *root, struct gs_machine_memory *memor
         line[length] = '\0';
         char *path = path_in(line, "memory");
         if (path) {
-            ask_groups(root, &v1, path, memory);
+            ask_groups(texts, &v1, path, memory);
             continue;
         }
         memcpy(line, at, length);
         path = path_in(line, "");
         if (path) {
-            ask_groups(root, &v2, path, memory);
+            ask_groups(texts, &v2, path, memory);
         }
     }
 }
 
 bool gs_machine_memory_read(const char *root, struct gs_machine_memory *out)
 {
-    char text[FILE_BYTES];
     struct gs_machine_memory memory;
     int saved_errno = errno;
-    bool read = read_file(text, root, "/proc/meminfo") &&
-                find_number(text, "MemTotal", &memory.total_bytes) &&
-                find_number(text, "MemAvailable", &memory.available_bytes);
+    struct texts *texts = gs_host_map(sizeof(*texts));
+    if (texts) {
+        texts->root = root;
+    }
+    bool read = texts && read_file(texts, "/proc/meminfo") &&
+                find_number(texts->file, "MemTotal", &memory.total_bytes) &&
+                find_number(texts->file, "MemAvailable", &memory.available_bytes);
     if (read) {
         memory.total_bytes *= 1024;
         memory.available_bytes *= 1024;
-        ask_control_groups(root, &memory);
+        ask_control_groups(texts, &memory);
         *out = memory;
     }
+    gs_host_unmap(texts, sizeof(*texts));
     errno = saved_errno;
     return read;
 }

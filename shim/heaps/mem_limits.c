@@ -80,7 +80,7 @@ void gs_limits_start(const struct gs_options *options)
     release_share = options->pool_release;
     reserve_share = options->pool_reserve;
     release_given = gs_options_given(environ, "GPUSHIM_POOL_RELEASE");
-    gs_limits_charging = mem_share != (GS_SHARE_PERCENT | 100);
+    gs_limits_charging = mem_share != gs_share_percent(100);
 }
 
 void gs_limits_reset(void)
@@ -99,8 +99,8 @@ void gs_limits_reset(void)
 /* A share of the device as the pool takes limits: all of it is none. */
 static size_t limit_of(uint64_t share, uint64_t total)
 {
-    return share == (GS_SHARE_PERCENT | 100) ? SIZE_MAX
-                                             : (size_t)gs_share_bytes(share, total);
+    return share == gs_share_percent(100) ? SIZE_MAX
+                                          : (size_t)gs_share_bytes(share, total);
 }
 
 /* What sort of device it is; says so where it is an unusual one. */
@@ -125,7 +125,7 @@ void gs_limits_meet(struct gs_state *state, int ordinal)
     /* Two threads may be here at once: they write the same. */
     bool integrated = look_at(ordinal).integrated;
     uint64_t release = integrated && !release_given
-                           ? GS_SHARE_PERCENT | GS_PLATFORM_SHARED_IDLE
+                           ? gs_share_percent(GS_PLATFORM_SHARED_IDLE)
                            : release_share;
     __atomic_store_n(&device->integrated, integrated, __ATOMIC_RELAXED);
     uint64_t limit = gs_share_bytes(mem_share, total_bytes);
@@ -168,6 +168,21 @@ void gs_limits_uncharge(int ordinal, size_t bytes)
 uint64_t gs_limits_charged(int ordinal)
 {
     return __atomic_load_n(&device_of(ordinal)->charged, __ATOMIC_RELAXED);
+}
+
+bool gs_limits_refused(int ordinal, size_t driver_free, size_t *left, size_t *limit)
+{
+    const struct device *device = device_of(ordinal);
+    uint64_t most = __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED);
+    uint64_t charged = gs_limits_charged(ordinal);
+    uint64_t room = most > charged ? most - charged : 0;
+    if (!gs_limits_charging || !__atomic_load_n(&device->met, __ATOMIC_ACQUIRE) ||
+        room >= driver_free) {
+        return false;
+    }
+    *left = (size_t)room;
+    *limit = (size_t)most;
+    return true;
 }
 
 void gs_limits_correct(const struct gs_context *context, size_t was, size_t bytes)

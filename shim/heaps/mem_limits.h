@@ -35,6 +35,12 @@ void gs_limits_uncharge(int device, size_t bytes);
 uint64_t gs_limits_charged(int device);
 
 /*
+ * Was it GPUSHIM_MEM_LIMIT that refused memory? It was if less is left below the limit
+ * than the driver has free. Out:  *left, *limit  bytes; written only if true
+ */
+bool gs_limits_refused(int device, size_t driver_free, size_t *left, size_t *limit);
+
+/*
  * Charge an attempt to get `bytes` of device memory, rounded as the device counts them.
  * context NULL: there is none, and the driver will say so.
  * Returns CUDA_ERROR_OUT_OF_MEMORY, and nothing is charged, where they do not fit.

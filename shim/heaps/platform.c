@@ -13,7 +13,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "host_memory.h"
 #include "real.h"
+
+/* Names, in a mapping: whoever asks may have little stack. */
+struct paths {
+    const char *root;
+    char full[PATH_MAX], control[PATH_MAX];
+};
 
 static bool has(CUdevice device, CUdevice_attribute attribute)
 {
@@ -29,20 +36,19 @@ static bool path_of(char out[PATH_MAX], const char *root, const char *path)
     return (size_t)snprintf(out, PATH_MAX, "%s%s", root, path) < PATH_MAX;
 }
 
-static bool exists(const char *root, const char *path)
+static bool exists(struct paths *paths, const char *path)
 {
-    char full[PATH_MAX];
-    return path_of(full, root, path) && access(full, F_OK) == 0;
+    return path_of(paths->full, paths->root, path) && access(paths->full, F_OK) == 0;
 }
 
 /* WSL's kernels have "microsoft" in their release, in one spelling or another. */
-static bool is_wsl(const char *root)
+static bool is_wsl(struct paths *paths)
 {
-    char full[PATH_MAX], text[256];
-    if (!path_of(full, root, "/proc/sys/kernel/osrelease")) {
+    char text[256];
+    if (!path_of(paths->full, paths->root, "/proc/sys/kernel/osrelease")) {
         return false;
     }
-    int fd = open(full, O_RDONLY | O_CLOEXEC);
+    int fd = open(paths->full, O_RDONLY | O_CLOEXEC);
     ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
     if (fd >= 0) {
         close(fd);
@@ -52,17 +58,16 @@ static bool is_wsl(const char *root)
 }
 
 /* Clients find the control daemon's pipes by a variable, or at their usual place. */
-static bool is_mps(const char *root, char *const *env)
+static bool is_mps(struct paths *paths, char *const *env)
 {
     static const char name[] = "CUDA_MPS_PIPE_DIRECTORY=";
     for (; env && *env; env++) {
         if (strncmp(*env, name, sizeof(name) - 1) == 0) {
-            char control[PATH_MAX];
-            return path_of(control, *env + sizeof(name) - 1, "/control") &&
-                   exists(root, control);
+            return path_of(paths->control, *env + sizeof(name) - 1, "/control") &&
+                   exists(paths, paths->control);
         }
     }
-    return exists(root, "/tmp/nvidia-mps/control");
+    return exists(paths, "/tmp/nvidia-mps/control");
 }
 
 /* The driver calls a slice "NVIDIA A100-SXM4-40GB MIG 1g.5gb". */
@@ -77,13 +82,18 @@ static bool is_mig(CUdevice device)
 struct gs_platform gs_platform_read(int device, const char *root, char *const *env)
 {
     int saved_errno = errno;
+    struct paths *paths = gs_host_map(sizeof(*paths));
+    if (paths) {
+        paths->root = root;
+    }
     struct gs_platform platform = {
         .integrated = has(device, CU_DEVICE_ATTRIBUTE_INTEGRATED),
         .concurrent_managed = has(device, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
-        .wsl = is_wsl(root),
-        .mps = is_mps(root, env),
+        .wsl = paths && is_wsl(paths),
+        .mps = paths && is_mps(paths, env),
         .mig = is_mig(device),
     };
+    gs_host_unmap(paths, sizeof(*paths));
     errno = saved_errno;
     return platform;
 }

@@ -109,7 +109,7 @@ static void look_fully(struct look *look)
 {
     union {
         struct entry first;
-        char bytes[2048];
+        char bytes[1024];
     } buffer;
     bool others = false;
     long got = -1;

@@ -29,7 +29,7 @@
 
 /* Contexts of one mark, and streams of one context, beyond which a free waits. */
 #define MAX_CONTEXTS 16u
-#define MAX_STREAMS  256u
+#define MAX_STREAMS  240u
 
 struct mark {
     unsigned count;

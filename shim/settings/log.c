@@ -14,12 +14,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,6 +36,12 @@ static const char line_prefix[] = "gpushim: ";
 
 /* Fields say their own rules. */
 static struct gs_log_file main_file;
+/* What descriptor 2 was when the library was loaded. Atomic, `known` last. */
+enum { STDERR_UNASKED, STDERR_KNOWN, STDERR_CLOSED };
+static struct {
+    int known;
+    uint64_t device, inode;
+} first_stderr;
 /* Atomic. */
 static unsigned verbosity = GS_LOG_WARN;
 
@@ -80,7 +89,7 @@ const char *gs_log_error_text(int error)
     case EPERM:
         return "permission denied";
     case ENOENT:
-        return "no such directory";
+        return "no such file or directory";
     case ENOTDIR:
         return "not a directory";
     case EISDIR:
@@ -115,11 +124,93 @@ const char *gs_log_error_text(int error)
     }
 }
 
+/* ---- Standard error ---------------------------------------------------------------- */
+
+void gs_log_know_stderr(void)
+{
+    struct stat now;
+    int saved_errno = errno;
+    bool there = fstat(STDERR_FILENO, &now) == 0;
+
+    __atomic_store_n(&first_stderr.device, there ? (uint64_t)now.st_dev : 0,
+                     __ATOMIC_RELAXED);
+    __atomic_store_n(&first_stderr.inode, there ? (uint64_t)now.st_ino : 0,
+                     __ATOMIC_RELAXED);
+    __atomic_store_n(&first_stderr.known, there ? STDERR_KNOWN : STDERR_CLOSED,
+                     __ATOMIC_RELEASE);
+    errno = saved_errno;
+}
+
+static bool is_file(int fd, const struct stat *file)
+{
+    struct stat other;
+
+    return fstat(fd, &other) == 0 && other.st_dev == file->st_dev &&
+           other.st_ino == file->st_ino;
+}
+
+static bool is_write_only(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    return flags >= 0 && (flags & O_ACCMODE) == O_WRONLY;
+}
+
+static bool is_appended_to(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    return flags >= 0 && (flags & O_APPEND) != 0;
+}
+
+/* The other end of what pipe(2) has made of two closed standard descriptors. */
+static bool is_read_from(int fd, const struct stat *pipe)
+{
+    return is_file(fd, pipe) && !is_write_only(fd);
+}
+
+/* Could the program only have meant this to be its stderr? See log.h. */
+static bool is_redirection(const struct stat *now)
+{
+    struct statfs system;
+
+    if (!is_write_only(STDERR_FILENO))
+        return false;
+    if (S_ISREG(now->st_mode))
+        return is_file(STDOUT_FILENO, now) || is_appended_to(STDERR_FILENO);
+    /* Not one with a name, which open may have given. */
+    return S_ISFIFO(now->st_mode) && fstatfs(STDERR_FILENO, &system) == 0 &&
+           system.f_type == PIPEFS_MAGIC && !is_read_from(STDIN_FILENO, now) &&
+           !is_read_from(STDOUT_FILENO, now);
+}
+
+/* Whether descriptor 2 still is what a user reads as this program's messages. */
+static bool is_stderr(void)
+{
+    struct stat now;
+    int known = __atomic_load_n(&first_stderr.known, __ATOMIC_ACQUIRE);
+
+    if (known == STDERR_UNASKED) { /* another library's constructor calls CUDA */
+        gs_log_know_stderr();
+        known = __atomic_load_n(&first_stderr.known, __ATOMIC_ACQUIRE);
+    }
+    if (fstat(STDERR_FILENO, &now) != 0)
+        return false;
+    return (known == STDERR_KNOWN &&
+            __atomic_load_n(&first_stderr.device, __ATOMIC_RELAXED) ==
+                (uint64_t)now.st_dev &&
+            __atomic_load_n(&first_stderr.inode, __ATOMIC_RELAXED) ==
+                (uint64_t)now.st_ino) ||
+           is_redirection(&now);
+}
+
 /* A closed or full stderr is nobody's fault that could be told of it. */
 static void write_stderr(struct gs_shield *shield, const char *data, size_t length)
 {
     size_t done;
 
+    if (!is_stderr())
+        return;
     (void)write_fully(shield, STDERR_FILENO, data, length, &done);
 }
 
@@ -142,39 +233,32 @@ static void file_failed(struct gs_shield *shield, struct gs_log_file *file,
  * Today's name of the file. The surroundings are resolved once, by whoever comes first;
  * a thread that comes meanwhile (or a handler that interrupts) resolves them for itself.
  */
-static enum gs_status file_path(struct gs_log_file *file, char path[PATH_MAX])
+static enum gs_status file_path(struct gs_log_file *file, struct gs_log_names *names)
 {
-    char own[PATH_MAX];
     int state = NAME_UNRESOLVED;
     enum gs_status status;
 
     if (__atomic_load_n(&file->state, __ATOMIC_ACQUIRE) == NAME_RESOLVED)
-        return gs_log_pattern_finish(file->resolved, path, PATH_MAX);
-    status = gs_log_pattern_resolve(file->pattern, own, sizeof(own));
+        return gs_log_pattern_finish(file->resolved, names->second,
+                                     sizeof(names->second));
+    status = gs_log_pattern_resolve(file->pattern, names->first, sizeof(names->first));
     if (status != GS_OK)
         return status;
     if (__atomic_compare_exchange_n(&file->state, &state, NAME_IN_WORK, false,
                                     __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
-        strcpy(file->resolved, own);
+        strcpy(file->resolved, names->first);
         __atomic_store_n(&file->state, NAME_RESOLVED, __ATOMIC_RELEASE);
     }
-    return gs_log_pattern_finish(own, path, PATH_MAX);
+    return gs_log_pattern_finish(names->first, names->second, sizeof(names->second));
 }
 
-/* Append to the file; returns the bytes that it did not take. */
-static size_t file_append(struct gs_shield *shield, struct gs_log_file *file,
-                          const char *data, size_t length)
+/* Append to a file by its name; returns the bytes that it did not take. */
+static size_t path_append(struct gs_shield *shield, struct gs_log_file *file,
+                          const char *path, const char *data, size_t length)
 {
-    char path[PATH_MAX];
     size_t done = 0;
     int fd, error;
 
-    if (__atomic_load_n(&file->broken, __ATOMIC_RELAXED))
-        return length;
-    if (file_path(file, path) != GS_OK) {
-        file_failed(shield, file, file->pattern, ENAMETOOLONG);
-        return length;
-    }
     /* O_NONBLOCK: a FIFO that nobody reads must not stop the program. */
     do
         fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
@@ -189,6 +273,26 @@ static size_t file_append(struct gs_shield *shield, struct gs_log_file *file,
     if (error)
         file_failed(shield, file, path, error);
     return length - done;
+}
+
+/* Append to the file; returns the bytes that it did not take. */
+static size_t file_append(struct gs_shield *shield, struct gs_log_file *file,
+                          const char *data, size_t length)
+{
+    struct gs_log_names *names;
+    size_t rest = length;
+
+    if (__atomic_load_n(&file->broken, __ATOMIC_RELAXED))
+        return length;
+    names = gs_log_names_take();
+    if (!names)
+        return length; /* no memory now; there may be some for the next text */
+    if (file_path(file, names) != GS_OK)
+        file_failed(shield, file, file->pattern, ENAMETOOLONG);
+    else
+        rest = path_append(shield, file, names->second, data, length);
+    gs_log_names_give(names);
+    return rest;
 }
 
 void gs_log_file_open(struct gs_log_file *file, const char *variable, const char *pattern)

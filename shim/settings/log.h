@@ -21,6 +21,23 @@
 #include <limits.h>
 #include "gs_base.h"
 
+/*
+ * What is standard error. Descriptor 2 may be closed by the program, and its number be
+ * the next file's or socket's that it opens, which the library must never write to. The
+ * kernel does not tell such a number from one that dup2 or freopen has put there. So text
+ * goes to descriptor 2 only
+ *   - while it is the file that it was when the library was loaded, or
+ *   - if it is the writing end of a pipe that neither stdin nor stdout reads from, or a
+ *     file opened for writing only that stdout goes to as well, or that is appended to:
+ *     numbers that are given out in their order come out so only if somebody means them
+ *     to, and what is appended to is a log.
+ * Else it is dropped. No copy of the first descriptor is kept: it would keep the reader
+ * of a pipe waiting that the program has let go of.
+ */
+
+/* Remember what descriptor 2 is now. Called by the library's constructor. */
+void gs_log_know_stderr(void);
+
 /* A line is written if its level is at most the verbosity. */
 enum gs_log_level { GS_LOG_ERROR, GS_LOG_WARN, GS_LOG_INFO, GS_LOG_DEBUG };
 

@@ -5,7 +5,7 @@
  * program, start, rank, variables), the second the process id, anew for each write: a
  * forked child gets its own file without having to be told that it was forked.
  *
- * Owns:  the start time.   Lock: none, it is atomic.
+ * Owns:  the start time, and room for names.   Lock: none, atomics.
  * No malloc, no locale, no time zone: may run in a signal handler.
  */
 #include "log_pattern.h"
@@ -17,10 +17,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "host_memory.h"
 #include "log.h"
 
 /* Seconds since the epoch, 0 until gs_log_pattern_start; atomic. */
 static int64_t start_seconds;
+
+/* For one at a time: a thread that comes meanwhile, or a handler that interrupts, maps
+ * its own. `names_taken` is atomic. */
+static struct gs_log_names own_names;
+static bool names_taken;
 
 /* Text being built; `overflow` is sticky. */
 struct name_buffer {
@@ -247,38 +253,59 @@ const char *gs_log_pattern_problem(const char *pattern)
     return NULL;
 }
 
+struct gs_log_names *gs_log_names_take(void)
+{
+    return __atomic_exchange_n(&names_taken, true, __ATOMIC_ACQUIRE)
+               ? gs_host_map(sizeof(struct gs_log_names))
+               : &own_names;
+}
+
+void gs_log_names_give(struct gs_log_names *names)
+{
+    if (names == &own_names)
+        __atomic_store_n(&names_taken, false, __ATOMIC_RELEASE);
+    else
+        gs_host_unmap(names, sizeof(*names));
+}
+
 enum gs_status gs_log_pattern_expand(const char *pattern, char *out, size_t capacity)
 {
-    char surroundings[PATH_MAX];
-    char name[PATH_MAX];
+    struct gs_log_names *names;
     enum gs_status status;
 
     if (gs_log_pattern_problem(pattern))
         return GS_ERR_INVALID;
-    status = gs_log_pattern_resolve(pattern, surroundings, sizeof(surroundings));
-    if (status != GS_OK)
-        return status;
-    status = gs_log_pattern_finish(surroundings, name, sizeof(name));
-    if (status != GS_OK)
-        return status;
-    if (strlen(name) >= capacity)
-        return GS_ERR_INVALID;
-    strcpy(out, name);
-    return GS_OK;
+    names = gs_log_names_take();
+    if (!names)
+        return GS_ERR_HOST_NOMEM;
+    status = gs_log_pattern_resolve(pattern, names->first, sizeof(names->first));
+    if (status == GS_OK)
+        status =
+            gs_log_pattern_finish(names->first, names->second, sizeof(names->second));
+    if (status == GS_OK && strlen(names->second) >= capacity)
+        status = GS_ERR_INVALID;
+    if (status == GS_OK)
+        strcpy(out, names->second);
+    gs_log_names_give(names);
+    return status;
 }
 
 void gs_log_pattern_make_absolute(char pattern[PATH_MAX])
 {
-    char relative[PATH_MAX];
-    char directory[PATH_MAX];
     struct name_buffer name = {.data = pattern, .capacity = PATH_MAX};
+    struct gs_log_names *names = pattern[0] == '/' ? NULL : gs_log_names_take();
     size_t length = strlen(pattern);
+    char *directory;
 
-    if (pattern[0] == '/' || !getcwd(directory, sizeof(directory)) ||
-        directory[0] != '/' || 2 * strlen(directory) + 1 + length >= PATH_MAX)
+    if (!names)
         return;
-    memcpy(relative, pattern, length + 1);
-    name_put_value(&name, directory, strlen(directory), true);
-    name_put(&name, '/');
-    memcpy(pattern + name.length, relative, length + 1);
+    directory = getcwd(names->first, sizeof(names->first));
+    if (directory && directory[0] == '/' &&
+        2 * strlen(directory) + 1 + length < PATH_MAX) {
+        memcpy(names->second, pattern, length + 1);
+        name_put_value(&name, directory, strlen(directory), true);
+        name_put(&name, '/');
+        memcpy(pattern + name.length, names->second, length + 1);
+    }
+    gs_log_names_give(names);
 }

@@ -26,4 +26,14 @@ enum gs_status gs_log_pattern_resolve(const char *pattern, char *out,
 enum gs_status gs_log_pattern_finish(const char *resolved, char *out,
                                      size_t capacity) GS_MUST_USE;
 
+/* Room for two names: whoever writes may have little stack. */
+struct gs_log_names {
+    char first[PATH_MAX], second[PATH_MAX];
+};
+
+/* NULL: another one has it, and there is no memory. Async-signal-safe; may change errno.
+ */
+struct gs_log_names *gs_log_names_take(void);
+void gs_log_names_give(struct gs_log_names *names);
+
 #endif

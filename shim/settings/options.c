@@ -109,7 +109,7 @@ static const char *expected(const struct gs_option *option, char out[160])
     case GS_OPTION_UINT:
         return "a whole number";
     case GS_OPTION_TIME:
-        return "a time (such as 500ms or 5s)";
+        return "a time (such as 500ms, 5s or 1h)";
     case GS_OPTION_ENUM:
         snprintf(out, 160, "one of %s", gs_option_words(option, ", ", words));
         return out;
@@ -149,16 +149,16 @@ static uint64_t rounded(const struct gs_option *option, const char *text, uint64
 {
     const struct gs_option size = {.type = GS_OPTION_SIZE};
     const char *multiple = gs_option_multiple(option);
-    char quote[QUOTE_BYTES];
+    char quote[QUOTE_BYTES], exact[GS_OPTION_SIZE_BYTES];
     uint64_t step;
 
     if (!multiple || gs_option_parse(&size, multiple, &step) != GS_OK ||
         value % step == 0)
         return value;
     value += step - value % step;
-    note(notes, "gpushim: %s=%s: not a multiple of %s; using %lluM", option->name,
+    note(notes, "gpushim: %s=%s: not a multiple of %s; using %s", option->name,
          gs_option_quote(text, strlen(text), quote, sizeof(quote)), multiple,
-         (unsigned long long)(value / GS_MIB));
+         gs_option_size_text(value, exact));
     return value;
 }
 
@@ -167,17 +167,23 @@ static void load_value(struct gs_options *out, const struct gs_option *option,
 {
     char quote[QUOTE_BYTES], words[160];
     uint64_t value;
+    bool parsed = gs_option_parse(option, text, &value) == GS_OK;
+    const char *problem = parsed ? NULL : gs_option_problem(option, text);
 
-    if (gs_option_parse(option, text, &value) != GS_OK)
-        note(notes, "gpushim: %s=%s: not %s; using %s", option->name,
-             gs_option_quote(text, strlen(text), quote, sizeof(quote)),
-             expected(option, words), option->fallback);
-    else if (!gs_option_in_range(option, value))
-        note(notes, "gpushim: %s=%s: not in %s to %s; using %s", option->name,
-             gs_option_quote(text, strlen(text), quote, sizeof(quote)), option->min,
-             option->max, option->fallback);
-    else
+    if (parsed && gs_option_in_range(option, value)) {
         store(out, option, rounded(option, text, value, notes));
+        return;
+    }
+    (void)gs_option_quote(text, strlen(text), quote, sizeof(quote));
+    if (parsed || (problem && *text == '-' && *option->max))
+        note(notes, "gpushim: %s=%s: not in %s to %s; using %s", option->name, quote,
+             option->min, option->max, option->fallback);
+    else if (problem)
+        note(notes, "gpushim: %s=%s: %s; using %s", option->name, quote, problem,
+             option->fallback);
+    else
+        note(notes, "gpushim: %s=%s: not %s; using %s", option->name, quote,
+             expected(option, words), option->fallback);
 }
 
 /* ---- Unknown names ---------------------------------------------------------------- */

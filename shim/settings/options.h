@@ -33,8 +33,14 @@ enum gs_leak_report { GS_LEAK_REPORT_OFF, GS_LEAK_REPORT_EXIT, GS_LEAK_REPORT_RE
 #define GS_OPTIONS_FIELD_SHARE(field) uint64_t field;
 #define GS_OPTIONS_FIELD_TEXT(field)  char field[GS_OPTIONS_PATH_BYTES];
 
-/* A share is a number of bytes below this, or this and a percentage. */
-#define GS_SHARE_PERCENT ((uint64_t)1 << 63)
+/* A share is a number of bytes below this, or this and thousandths of a percent. */
+#define GS_SHARE_PARTS ((uint64_t)1 << 63)
+#define GS_SHARE_WHOLE UINT64_C(100000)
+
+static inline uint64_t gs_share_percent(unsigned percent)
+{
+    return GS_SHARE_PARTS | percent * (GS_SHARE_WHOLE / 100);
+}
 
 /* A share of so many bytes, in bytes; one in bytes is what it is, larger or not. */
 uint64_t gs_share_bytes(uint64_t share, uint64_t total_bytes);

@@ -92,8 +92,9 @@ void gs_options_help(gs_options_sink sink, void *self)
 
     say_wrapped(sink, self, 0,
                 "Variables read by libgpushim.so. A SIZE is a number of bytes, or one "
-                "with K, M, G or T (powers of 1024); a TIME ends in ms, s or m and is "
-                "in seconds otherwise; a switch also takes 1/0, yes/no, true/false.");
+                "with K, M, G or T (powers of 1024), such as 1.5G; a TIME ends in ms, s, "
+                "m, h or d and is in seconds otherwise; a switch also takes 1/0, yes/no, "
+                "true/false.");
     for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
         if (strcmp(group, gs_options_table[i].group) != 0) {
             group = gs_options_table[i].group;

@@ -81,13 +81,39 @@ static enum gs_status parse_digits(const char *text, uint64_t *out, const char *
     return GS_OK;
 }
 
-/* "20M", "20MiB", "20mb", "512", "512B". */
+/* Digits behind a decimal point that are read; further ones must be there for nothing. */
+#define FRACTION_DIGITS 6
+#define FRACTION_ONE    UINT64_C(1000000)
+
+/* Digits, and perhaps a point and more of them, in millionths of the unit. */
+static enum gs_status parse_decimal(const char *text, uint64_t *whole, uint64_t *fraction,
+                                    const char **end)
+{
+    uint64_t step = FRACTION_ONE / 10;
+    enum gs_status status = parse_digits(text, whole, end);
+
+    *fraction = 0;
+    if (status != GS_OK || **end != '.')
+        return status;
+    text = *end + 1;
+    if (*text < '0' || *text > '9')
+        return GS_ERR_INVALID;
+    for (; *text >= '0' && *text <= '9'; text++, step /= 10)
+        *fraction += step * (uint64_t)(*text - '0');
+    *end = text;
+    return GS_OK;
+}
+
+/* Factors are 2^40 at most: the fraction's part does not overflow. */
+static_assert(FRACTION_ONE < (UINT64_C(1) << 24), "a fraction of a T fits");
+
+/* "20M", "20MiB", "20mb", "1.5G", "512", "512B". */
 static enum gs_status parse_size(const char *text, uint64_t *out)
 {
     static const char letters[] = "kmgt";
     const char *unit, *letter;
-    uint64_t value, factor = 1;
-    enum gs_status status = parse_digits(text, &value, &unit);
+    uint64_t value, fraction, factor = 1;
+    enum gs_status status = parse_decimal(text, &value, &fraction, &unit);
 
     if (status != GS_OK)
         return status;
@@ -100,10 +126,35 @@ static enum gs_status parse_size(const char *text, uint64_t *out)
     }
     if (strcasecmp(unit, "b") == 0)
         unit++;
-    if (*unit || __builtin_mul_overflow(value, factor, &value))
+    if (*unit || __builtin_mul_overflow(value, factor, &value) ||
+        __builtin_add_overflow(value, fraction * factor / FRACTION_ONE, &value))
         return GS_ERR_INVALID;
     *out = value;
     return GS_OK;
+}
+
+const char *gs_option_size_text(uint64_t share, char out[GS_OPTION_SIZE_BYTES])
+{
+    static const char letters[] = "KMGT";
+    uint64_t value = share & ~GS_SHARE_PARTS;
+    const uint64_t percent = GS_SHARE_WHOLE / 100;
+    unsigned unit = 0;
+
+    if (share & GS_SHARE_PARTS) {
+        int length = snprintf(out, GS_OPTION_SIZE_BYTES, "%llu.%03llu",
+                              (unsigned long long)(value / percent),
+                              (unsigned long long)(value % percent));
+        while (length > 0 && out[length - 1] == '0')
+            length--;
+        length -= length > 0 && out[length - 1] == '.';
+        snprintf(out + length, GS_OPTION_SIZE_BYTES - (size_t)length, "%%");
+        return out;
+    }
+    for (; value != 0 && value % 1024 == 0 && letters[unit]; unit++)
+        value /= 1024;
+    snprintf(out, GS_OPTION_SIZE_BYTES, "%llu%.*s", (unsigned long long)value, unit != 0,
+             unit ? &letters[unit - 1] : "");
+    return out;
 }
 
 static enum gs_status parse_uint(const char *text, uint64_t *out)
@@ -120,17 +171,21 @@ static enum gs_status parse_uint(const char *text, uint64_t *out)
     return GS_OK;
 }
 
-/* "80%", or a size. */
+/* "80%", "2.5%", or a size. */
 static enum gs_status parse_share(const char *text, uint64_t *out)
 {
     const char *unit;
-    uint64_t value;
+    uint64_t value, fraction;
 
-    if (parse_digits(text, &value, &unit) == GS_OK && strcmp(unit, "%") == 0) {
-        *out = GS_SHARE_PERCENT | value;
-        return value <= 100 ? GS_OK : GS_ERR_INVALID;
+    if (parse_decimal(text, &value, &fraction, &unit) == GS_OK &&
+        strcmp(unit, "%") == 0) {
+        if (value > 100 || (value == 100 && fraction != 0))
+            return GS_ERR_INVALID;
+        *out = GS_SHARE_PARTS | (value * (GS_SHARE_WHOLE / 100) +
+                                 fraction * (GS_SHARE_WHOLE / 100) / FRACTION_ONE);
+        return GS_OK;
     }
-    if (parse_size(text, &value) != GS_OK || value >= GS_SHARE_PERCENT)
+    if (parse_size(text, &value) != GS_OK || value >= GS_SHARE_PARTS)
         return GS_ERR_INVALID;
     *out = value;
     return GS_OK;
@@ -138,31 +193,36 @@ static enum gs_status parse_share(const char *text, uint64_t *out)
 
 uint64_t gs_share_bytes(uint64_t share, uint64_t total_bytes)
 {
-    if (!(share & GS_SHARE_PERCENT))
+    if (!(share & GS_SHARE_PARTS))
         return share;
-    share &= ~GS_SHARE_PERCENT;
-    return total_bytes / 100 * share + total_bytes % 100 * share / 100;
+    share &= ~GS_SHARE_PARTS;
+    return total_bytes / GS_SHARE_WHOLE * share +
+           total_bytes % GS_SHARE_WHOLE * share / GS_SHARE_WHOLE;
 }
 
-/* "500ms", "5s", "2m", "5"; in milliseconds. */
+/* "500ms", "5s", "2m", "1h", "2d", "5"; in milliseconds. */
 static enum gs_status parse_time(const char *text, uint64_t *out)
 {
+    static const struct {
+        char name[4];
+        unsigned ms;
+    } units[] = {{"ms", 1},    {"s", 1000},    {"", 1000},
+                 {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
     const char *unit;
-    uint64_t value, factor = 1000;
+    uint64_t value;
     enum gs_status status = parse_digits(text, &value, &unit);
 
     if (status != GS_OK)
         return status;
-    if (strcasecmp(unit, "ms") == 0)
-        factor = 1;
-    else if (strcasecmp(unit, "m") == 0)
-        factor = 60000;
-    else if (*unit && strcasecmp(unit, "s") != 0)
-        return GS_ERR_INVALID;
-    if (__builtin_mul_overflow(value, factor, &value))
-        return GS_ERR_INVALID;
-    *out = value;
-    return GS_OK;
+    for (size_t i = 0; i < GS_ARRAY_LEN(units); i++) {
+        if (strcasecmp(unit, units[i].name) == 0) {
+            if (__builtin_mul_overflow(value, (uint64_t)units[i].ms, &value))
+                return GS_ERR_INVALID;
+            *out = value;
+            return GS_OK;
+        }
+    }
+    return GS_ERR_INVALID;
 }
 
 static enum gs_status parse_choice(size_t offset, const char *text, uint64_t *out)
@@ -223,6 +283,36 @@ const char *gs_option_quote(const char *text, size_t length, char *out, size_t c
     }
     out[used] = '\0';
     return out;
+}
+
+const char *gs_option_problem(const struct gs_option *option, const char *text)
+{
+    static const char digits[] = "0123456789";
+    const bool share = option->type == GS_OPTION_SHARE;
+    const bool fractions = share || option->type == GS_OPTION_SIZE;
+    const char *unit = text + (*text == '-');
+    char one[8] = "1"; /* and the unit: is that right, and only the number wrong? */
+    size_t count = strspn(unit, digits);
+    uint64_t value;
+
+    if (count == 0 ||
+        (!fractions && option->type != GS_OPTION_UINT && option->type != GS_OPTION_TIME))
+        return NULL;
+    unit += count;
+    if (fractions && *unit == '.') {
+        count = strspn(unit + 1, digits);
+        if (count == 0)
+            return NULL;
+        unit += 1 + count;
+    }
+    if (*unit == '.' || strlen(unit) + 2 > sizeof(one))
+        return NULL;
+    strcat(one, unit);
+    if (gs_option_parse(option, one, &value) != GS_OK)
+        return NULL;
+    if (*text == '-')
+        return "less than 0";
+    return share && strcmp(unit, "%") == 0 ? "more than 100%" : "too large";
 }
 
 bool gs_option_in_range(const struct gs_option *option, uint64_t value)

@@ -70,6 +70,15 @@ const char *gs_option_quote(const char *text, size_t length, char *out, size_t c
 /* Does a value that was parsed lie between the option's bounds? */
 bool gs_option_in_range(const struct gs_option *option, uint64_t value);
 
+/* A size or a share as a user would write it, to the byte: "100M", "2100224", "2.5%".
+ * Returns `out`. */
+#define GS_OPTION_SIZE_BYTES 32
+const char *gs_option_size_text(uint64_t share, char out[GS_OPTION_SIZE_BYTES]);
+
+/* Why a text is no value, where that is known: completes "NAME=value: "; NULL: it is
+ * malformed. */
+const char *gs_option_problem(const struct gs_option *option, const char *text);
+
 /* A SIZE is rounded up to a multiple of this size; NULL: it is not. */
 const char *gs_option_multiple(const struct gs_option *option);
 

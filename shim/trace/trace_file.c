@@ -143,7 +143,7 @@ bool gs_trace_file_close(void)
  * is there: it may be another recording, even one that is going on. */
 static int create_file(void)
 {
-    char wanted[PATH_MAX];
+    static char wanted[PATH_MAX]; /* under grow_lock */
     struct stat info;
     int fd = -1;
 

@@ -145,16 +145,20 @@ static void ask_memory(void)
     APP_OK(gpu_mem_info(&free_bytes, &total));
 }
 
-/* More than any device has. */
+/* More than any device has; and more than the pool takes on at all. */
 static void ask_too_much(void)
 {
+    static const size_t sizes[] = {(size_t)512 << 30, (size_t)2 << 40};
     gpu_ptr block;
-    int code = (int)gpu_malloc(&block, (size_t)512 << 30);
+
+    for (size_t i = 0; i < APP_COUNT(sizes); i++) {
+        int code = (int)gpu_malloc(&block, sizes[i]);
 
 #if APP_RUNTIME
-    (void)cudaGetLastError();
+        (void)cudaGetLastError();
 #endif
-    app_expect(code == OUT_OF_MEMORY, "512 GiB are out of memory");
+        app_expect(code == OUT_OF_MEMORY, "512 GiB and 2 TiB are out of memory");
+    }
 }
 
 static void allocate_pinned(void)

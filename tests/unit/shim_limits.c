@@ -17,8 +17,8 @@ static const struct gs_context second = {.handle = (CUcontext)0x2000, .device = 
 static void start(void)
 {
     struct gs_options options = {.mem_limit = 64 * GS_MIB,
-                                 .pool_limit = GS_SHARE_PERCENT | 100,
-                                 .pool_release = GS_SHARE_PERCENT | 100};
+                                 .pool_limit = gs_share_percent(100),
+                                 .pool_release = gs_share_percent(100)};
 
     gs_limits_start(&options);
     cr_assert(gs_limits_charging);
@@ -41,16 +41,16 @@ static void drop(enum gs_charge_kind kind, uint64_t key, bool freed)
 Test(shares, are_bytes_or_percent_of_the_device)
 {
     cr_expect_eq(gs_share_bytes(5 * GS_MIB, 100), 5 * GS_MIB);
-    cr_expect_eq(gs_share_bytes(GS_SHARE_PERCENT | 80, 1000), 800);
-    cr_expect_eq(gs_share_bytes(GS_SHARE_PERCENT | 0, 1000), 0);
-    cr_expect_eq(gs_share_bytes(GS_SHARE_PERCENT | 100, UINT64_MAX / 2), UINT64_MAX / 2,
+    cr_expect_eq(gs_share_bytes(gs_share_percent(80), 1000), 800);
+    cr_expect_eq(gs_share_bytes(gs_share_percent(0), 1000), 0);
+    cr_expect_eq(gs_share_bytes(gs_share_percent(100), UINT64_MAX / 2), UINT64_MAX / 2,
                  "without overflow");
-    cr_expect_eq(gs_share_bytes(GS_SHARE_PERCENT | 50, 199), 99);
+    cr_expect_eq(gs_share_bytes(gs_share_percent(50), 199), 99);
 }
 
 Test(mem_limits, cost_nothing_where_there_are_none)
 {
-    struct gs_options options = {.mem_limit = GS_SHARE_PERCENT | 100};
+    struct gs_options options = {.mem_limit = gs_share_percent(100)};
 
     gs_limits_start(&options);
     cr_expect_not(gs_limits_charging);

@@ -46,6 +46,7 @@ static void catch_stderr(void)
     cr_assert(fd >= 0);
     cr_assert_eq(dup2(fd, 2), 2);
     close(fd);
+    gs_log_know_stderr();
 }
 
 /* Contents of a file; "" if there is none. */
@@ -233,7 +234,7 @@ Test(log, unwritable_file_is_told_once_and_stderr_used)
     gs_log_line(GS_LOG_WARN, "two");
     snprintf(want, sizeof(want),
              "gpushim: GPUSHIM_LOG_FILE: cannot write %s/missing/norank.%d: no such "
-             "directory; writing to stderr\ngpushim: one\ngpushim: two\n",
+             "file or directory; writing to stderr\ngpushim: one\ngpushim: two\n",
              directory, getpid());
     cr_expect_str_eq(contents("stderr"), want);
 }

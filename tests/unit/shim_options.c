@@ -55,8 +55,8 @@ static void expect_defaults(void)
     cr_expect_eq(opts.leak_max, 10u);
     cr_expect_eq(opts.leak_min_bytes, 0u);
     cr_expect_eq(opts.pool_segment_bytes, 20 * GS_MIB);
-    cr_expect_eq(opts.pool_limit, GS_SHARE_PERCENT | 100);
-    cr_expect_eq(opts.mem_limit, GS_SHARE_PERCENT | 100);
+    cr_expect_eq(opts.pool_limit, gs_share_percent(100));
+    cr_expect_eq(opts.mem_limit, gs_share_percent(100));
     cr_expect_eq(opts.pool_trim_interval_ms, 10000u);
     cr_expect_str_empty(opts.warmup);
     cr_expect_str_eq(opts.pool_cache, "32M");
@@ -164,25 +164,9 @@ Test(options, size_takes_iec_units)
 
 Test(options, size_refuses_junk_and_overflow)
 {
-    static const char *const bad[] = {"banana",
-                                      "M",
-                                      "-1",
-                                      "+1",
-                                      " 1",
-                                      "1 M",
-                                      "1Mx",
-                                      "1MM",
-                                      "1i",
-                                      "1BB",
-                                      "1iB",
-                                      "0x10",
-                                      "1.5G",
-                                      "1P",
-                                      "1Kb ",
-                                      "18446744073709551616",
-                                      "99999999999999999999",
-                                      "16777216T",
-                                      "18014398509481984K"};
+    static const char *const bad[] = {"banana", "M",  "+1",  " 1",    "1 M",   "1Mx",
+                                      "1MM",    "1i", "1BB", "1iB",   "0x10",  "1P",
+                                      "1Kb ",   "1.", ".5G", "1..5G", "1.5.5G"};
     char entry[64], want[160];
 
     for (size_t i = 0; i < GS_ARRAY_LEN(bad); i++) {
@@ -192,6 +176,82 @@ Test(options, size_refuses_junk_and_overflow)
         expect_note(entry, want);
         cr_expect_eq(opts.pool_segment_bytes, 20 * GS_MIB);
     }
+}
+
+Test(options, number_that_is_too_large_or_too_small_is_told_as_such)
+{
+    static const char *const large[] = {"18446744073709551616", "99999999999999999999",
+                                        "16777216T", "18014398509481984K",
+                                        "99999999999999999999.5M"};
+    char entry[64], want[160];
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(large); i++) {
+        snprintf(entry, sizeof(entry), "GPUSHIM_POOL_SEGMENT=%s", large[i]);
+        snprintf(want, sizeof(want), "gpushim: %s: too large; using 20M\n", entry);
+        expect_note(entry, want);
+    }
+    expect_note("GPUSHIM_VERBOSE=-1",
+                "gpushim: GPUSHIM_VERBOSE=-1: not in 0 to 3; using 1\n");
+    expect_note("GPUSHIM_POOL_SEGMENT=-1M",
+                "gpushim: GPUSHIM_POOL_SEGMENT=-1M: not in 2M to 1G; using 20M\n");
+    expect_note("GPUSHIM_MEM_LIMIT=-1M",
+                "gpushim: GPUSHIM_MEM_LIMIT=-1M: less than 0; using 100%\n");
+    expect_note("GPUSHIM_VERBOSE=-x",
+                "gpushim: GPUSHIM_VERBOSE=-x: not a whole number; using 1\n");
+}
+
+Test(options, size_may_have_a_fraction)
+{
+    load_one("GPUSHIM_MEM_LIMIT=1.5G");
+    cr_expect_eq(opts.mem_limit, 1536 * GS_MIB);
+    load_one("GPUSHIM_LEAK_MIN_BYTES=0.25k");
+    cr_expect_eq(opts.leak_min_bytes, 256u);
+    load_one("GPUSHIM_LEAK_MIN_BYTES=1.000001");
+    cr_expect_eq(opts.leak_min_bytes, 1u);
+    load_one("GPUSHIM_POOL_RESERVE=2.5%");
+    cr_expect_eq(gs_share_bytes(opts.pool_reserve, 1000), 25u);
+    load_one("GPUSHIM_POOL_RESERVE=0.001%");
+    cr_expect_eq(gs_share_bytes(opts.pool_reserve, 1000000), 10u);
+    cr_expect_str_empty(notes.text);
+}
+
+/* As a user would write it, and to the byte. */
+Test(options, size_is_written_as_it_is)
+{
+    static const struct {
+        uint64_t value;
+        const char *text;
+    } all[] = {{0, "0"},
+               {256, "256"},
+               {1024, "1K"},
+               {2100224, "2051K"},
+               {2100225, "2100225"},
+               {100 * GS_MIB, "100M"},
+               {1536 * GS_MIB, "1536M"},
+               {3 * GS_GIB, "3G"},
+               {1024 * GS_GIB, "1T"},
+               {1024 * 1024 * GS_GIB, "1024T"}};
+    char out[GS_OPTION_SIZE_BYTES];
+    uint64_t value;
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(all); i++)
+        cr_expect_str_eq(gs_option_size_text(all[i].value, out), all[i].text);
+    for (unsigned percent = 0; percent <= 100; percent++) {
+        const struct gs_option share = {.type = GS_OPTION_SHARE};
+        char want[8];
+
+        snprintf(want, sizeof(want), "%u%%", percent);
+        cr_expect_str_eq(gs_option_size_text(gs_share_percent(percent), out), want);
+        cr_assert_eq(gs_option_parse(&share, want, &value), GS_OK);
+        cr_expect_eq(value, gs_share_percent(percent));
+    }
+    load_one("GPUSHIM_POOL_RESERVE=2.5%");
+    cr_expect_str_eq(gs_option_size_text(opts.pool_reserve, out), "2.5%");
+    expect_note("GPUSHIM_CHECK_REDZONE=1",
+                "gpushim: GPUSHIM_CHECK_REDZONE=1: not a multiple of 256; using 256\n");
+    expect_note("GPUSHIM_CHECK_REDZONE=2100000",
+                "gpushim: GPUSHIM_CHECK_REDZONE=2100000: not a multiple of 256; using "
+                "2051K\n");
 }
 
 Test(options, segment_is_bounded_and_rounded_up)
@@ -205,7 +265,7 @@ Test(options, segment_is_bounded_and_rounded_up)
     cr_expect_eq(opts.pool_segment_bytes, 22 * GS_MIB);
     expect_note("GPUSHIM_POOL_SEGMENT=1073741823",
                 "gpushim: GPUSHIM_POOL_SEGMENT=1073741823: not a multiple of 2M; "
-                "using 1024M\n");
+                "using 1G\n");
     cr_expect_eq(opts.pool_segment_bytes, GS_GIB);
     expect_note("GPUSHIM_POOL_SEGMENT=2097151", "gpushim: GPUSHIM_POOL_SEGMENT=2097151: "
                                                 "not in 2M to 1G; using 20M\n");
@@ -228,10 +288,9 @@ Test(options, number_is_whole_and_in_range)
     expect_note("GPUSHIM_STACK_DEPTH=8K",
                 "gpushim: GPUSHIM_STACK_DEPTH=8K: not a whole number; using 32\n");
     expect_note("GPUSHIM_STACK_DEPTH=-1",
-                "gpushim: GPUSHIM_STACK_DEPTH=-1: not a whole number; using 32\n");
+                "gpushim: GPUSHIM_STACK_DEPTH=-1: not in 1 to 128; using 32\n");
     expect_note("GPUSHIM_VERBOSE=99999999999999999999",
-                "gpushim: GPUSHIM_VERBOSE=99999999999999999999: not a whole number; "
-                "using 1\n");
+                "gpushim: GPUSHIM_VERBOSE=99999999999999999999: too large; using 1\n");
 }
 
 Test(options, time_takes_its_units)
@@ -241,8 +300,7 @@ Test(options, time_takes_its_units)
         unsigned ms;
     } good[] = {{"10ms", 10}, {"10MS", 10}, {"5", 5000},
                 {"7s", 7000}, {"7S", 7000}, {"10m", 600000}};
-    static const char *const bad[] = {"5h",  "ms",   "1.5s",
-                                      "5 s", "5sec", "18446744073709551615m"};
+    static const char *const bad[] = {"5w", "ms", "1.5s", "5 s", "5sec", "5hh"};
     char entry[64], want[160];
 
     for (size_t i = 0; i < GS_ARRAY_LEN(good); i++) {
@@ -253,10 +311,17 @@ Test(options, time_takes_its_units)
     for (size_t i = 0; i < GS_ARRAY_LEN(bad); i++) {
         snprintf(entry, sizeof(entry), "GPUSHIM_SYMBOLIZE_TIMEOUT=%s", bad[i]);
         snprintf(want, sizeof(want),
-                 "gpushim: %s: not a time (such as 500ms or 5s); using 5s\n", entry);
+                 "gpushim: %s: not a time (such as 500ms, 5s or 1h); using 5s\n", entry);
         expect_note(entry, want);
         cr_expect_eq(opts.symbolize_timeout_ms, 5000u);
     }
+    expect_note("GPUSHIM_SYMBOLIZE_TIMEOUT=18446744073709551615m",
+                "gpushim: GPUSHIM_SYMBOLIZE_TIMEOUT=18446744073709551615m: too large; "
+                "using 5s\n");
+    expect_note("GPUSHIM_STATS_INTERVAL=1h", "");
+    cr_expect_eq(opts.stats_interval_ms, 3600000u);
+    expect_note("GPUSHIM_POOL_WAIT=1D",
+                "gpushim: GPUSHIM_POOL_WAIT=1D: not in 0 to 60m; using 30s\n");
     expect_note("GPUSHIM_SYMBOLIZE_TIMEOUT=11m",
                 "gpushim: GPUSHIM_SYMBOLIZE_TIMEOUT=11m: not in 10ms to 10m; using 5s\n");
 }
@@ -444,22 +509,23 @@ Test(options, random_environments_never_harm)
 Test(options, share_takes_a_size_or_a_percentage_of_the_device)
 {
     load_one("GPUSHIM_POOL_LIMIT=80%");
-    cr_expect_eq(opts.pool_limit, GS_SHARE_PERCENT | 80);
+    cr_expect_eq(opts.pool_limit, gs_share_percent(80));
     load_one("GPUSHIM_POOL_LIMIT=0%");
-    cr_expect_eq(opts.pool_limit, GS_SHARE_PERCENT | 0);
+    cr_expect_eq(opts.pool_limit, gs_share_percent(0));
     load_one("GPUSHIM_MEM_LIMIT=3g");
     cr_expect_eq(opts.mem_limit, 3 * 1024 * GS_MIB);
     cr_expect_str_empty(notes.text);
     expect_note("GPUSHIM_POOL_LIMIT=101%",
-                "gpushim: GPUSHIM_POOL_LIMIT=101%: not a size or a percentage (such as "
-                "20M or 80%); using 100%\n");
+                "gpushim: GPUSHIM_POOL_LIMIT=101%: more than 100%; using 100%\n");
+    expect_note("GPUSHIM_POOL_LIMIT=100.1%",
+                "gpushim: GPUSHIM_POOL_LIMIT=100.1%: more than 100%; using 100%\n");
     expect_note("GPUSHIM_POOL_RESERVE=5 %",
                 "gpushim: GPUSHIM_POOL_RESERVE=5 %: not a size or a percentage (such as "
                 "20M or 80%); using 2%\n");
     expect_note("GPUSHIM_MEM_LIMIT=9223372036854775808",
-                "gpushim: GPUSHIM_MEM_LIMIT=9223372036854775808: not a size or a "
-                "percentage (such as 20M or 80%); using 100%\n");
-    cr_expect_eq(opts.mem_limit, GS_SHARE_PERCENT | 100, "the top bit is no size");
+                "gpushim: GPUSHIM_MEM_LIMIT=9223372036854775808: too large; using "
+                "100%\n");
+    cr_expect_eq(opts.mem_limit, gs_share_percent(100), "the top bit is no size");
 }
 
 Test(options, text_is_taken_as_it_is_unless_it_is_too_long)

@@ -20,8 +20,8 @@ static struct gs_state state;
 static void start(void)
 {
     struct gs_options options = {.mem_limit = 64 * GS_MIB,
-                                 .pool_limit = GS_SHARE_PERCENT | 100,
-                                 .pool_release = GS_SHARE_PERCENT | 100};
+                                 .pool_limit = gs_share_percent(100),
+                                 .pool_release = gs_share_percent(100)};
     struct gs_tracker_config config = {
         .api_names = gs_api_names(), .api_count = GS_API_COUNT, .free_history = 64};
 

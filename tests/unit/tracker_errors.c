@@ -4,6 +4,7 @@
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +15,16 @@ static const struct gs_free_site first_free = {
     .time_ns = SECONDS(2), .thread = 200, .stack = 7, .api = API_MEM_FREE};
 static const struct gs_free_site wrong_free = {
     .time_ns = SECONDS(3), .thread = 300, .stack = 8, .api = API_MEM_FREE};
+
+/* One from another place. */
+static const struct gs_free_site *wrong_free_at(uint32_t stack)
+{
+    static struct gs_free_site site;
+
+    site = wrong_free;
+    site.stack = stack;
+    return &site;
+}
 
 /* The last error made; there must be exactly `count`. */
 static struct gs_error last_error(struct gs_tracker *tracker, size_t count)
@@ -48,7 +59,8 @@ Test(errors, a_double_free_knows_both_sites)
             cr_assert_eq(
                 gs_tracker_remove_address(tracker, allocation.addr, &first_free, NULL),
                 GS_OK);
-        gs_tracker_error_free(tracker, allocation.addr, 0, &wrong_free);
+        struct gs_free_site site = *wrong_free_at(8 + (uint32_t)indexed);
+        gs_tracker_error_free(tracker, allocation.addr, 0, &site);
         struct gs_error error = last_error(tracker, (size_t)indexed + 1);
         cr_assert_eq(error.kind, GS_ERROR_DOUBLE_FREE);
         cr_assert_eq(error.addr, allocation.addr);
@@ -56,7 +68,7 @@ Test(errors, a_double_free_knows_both_sites)
         cr_assert_eq(error.allocation.bytes, 512);
         cr_assert_eq(error.allocation.stack, 9);
         cr_assert_eq(error.allocation.time_ns, SECONDS(1));
-        expect_site(&error.freed, &wrong_free);
+        expect_site(&error.freed, &site);
         expect_site(&error.first_freed, &first_free);
         cr_assert_str_eq(error.thread_name, "", "a thread that is not this one");
     }
@@ -88,18 +100,18 @@ Test(errors, an_interior_address_names_its_allocation)
     test_add(tracker, &allocation, true);
     allocation.addr += 4096;
     test_add(tracker, &allocation, false);
-    gs_tracker_error_free(tracker, 0x7f0000001000 + 1, 0, &wrong_free);
+    gs_tracker_error_free(tracker, 0x7f0000001000 + 1, 0, wrong_free_at(1));
     error = last_error(tracker, 1);
     cr_assert_eq(error.kind, GS_ERROR_INVALID_FREE);
     cr_assert_eq(error.offset, 1);
     cr_assert_eq(error.allocation.addr, 0x7f0000001000);
-    gs_tracker_error_free(tracker, 0x7f0000002000 + 511, 0, &wrong_free);
+    gs_tracker_error_free(tracker, 0x7f0000002000 + 511, 0, wrong_free_at(2));
     cr_assert_eq(last_error(tracker, 2).offset, 511);
-    gs_tracker_error_free(tracker, 0x7f0000002000 + 512, 0, &wrong_free);
+    gs_tracker_error_free(tracker, 0x7f0000002000 + 512, 0, wrong_free_at(3));
     error = last_error(tracker, 3);
     cr_assert_eq(error.offset, 0);
     cr_assert_not(error.has_allocation);
-    gs_tracker_error_free(tracker, 0x7f0000001000 - 1, 0, &wrong_free);
+    gs_tracker_error_free(tracker, 0x7f0000001000 - 1, 0, wrong_free_at(4));
     cr_assert_not(last_error(tracker, 4).has_allocation);
     gs_tracker_destroy(tracker);
 }
@@ -206,13 +218,80 @@ Test(errors, only_the_first_are_kept_in_full)
 {
     struct gs_tracker *tracker = test_tracker(NULL);
     struct gs_error errors[GS_ERRORS_KEPT];
+    struct gs_free_site site = wrong_free;
 
-    for (uint64_t i = 0; i < 1000; i++)
-        gs_tracker_error_free(tracker, 0x1000 + i, 0, &wrong_free);
+    for (uint64_t i = 0; i < 1000; i++) {
+        site.stack = (uint32_t)i + 1;
+        gs_tracker_error_free(tracker, 0x1000 + i, 0, &site);
+    }
     cr_assert_eq(gs_tracker_error_count(tracker), 1000);
     cr_assert_eq(gs_errors_copy(tracker, errors), GS_ERRORS_KEPT);
     for (uint64_t i = 0; i < GS_ERRORS_KEPT; i++)
         cr_assert_eq(errors[i].addr, 0x1000 + i);
+    gs_tracker_destroy(tracker);
+}
+
+/* A loop that frees wrongly is one error, and not one of each kind that follows. */
+Test(errors, frees_of_one_place_are_one_error)
+{
+    struct gs_tracker *tracker = test_tracker(NULL);
+    struct gs_allocation allocation = test_allocation(0x7f0000001000, 512);
+
+    for (uint64_t i = 0; i < 50; i++)
+        gs_tracker_error_free(tracker, 0x1000 + i, 0, &wrong_free);
+    struct gs_error error = last_error(tracker, 1);
+    cr_assert_eq(error.addr, 0x1000);
+    cr_assert_eq(error.repeats, 49);
+    /* What is wrong is another thing; who was meant, too. */
+    test_add(tracker, &allocation, true);
+    gs_tracker_error_free(tracker, allocation.addr, 0, &wrong_free);
+    cr_assert_eq(last_error(tracker, 2).kind, GS_ERROR_MISMATCHED_FREE);
+    allocation.addr += 512;
+    allocation.stack = 9;
+    test_add(tracker, &allocation, true);
+    gs_tracker_error_free(tracker, allocation.addr, 0, &wrong_free);
+    cr_assert_eq(last_error(tracker, 3).allocation.stack, 9);
+    for (uint64_t i = 0; i < 100000; i++)
+        gs_tracker_error_free(tracker, 0x100000 + i, 0, &wrong_free);
+    gs_tracker_error_free(tracker, 0x1000, 0, wrong_free_at(44));
+    error = last_error(tracker, 4);
+    cr_assert_eq(error.freed.stack, 44);
+    cr_assert_eq(error.repeats, 0);
+    gs_tracker_destroy(tracker);
+}
+
+/* Without stacks a place is an address. */
+Test(errors, frees_without_a_stack_are_told_apart_by_address)
+{
+    struct gs_tracker *tracker = test_tracker(NULL);
+
+    for (uint64_t i = 0; i < 30; i++)
+        gs_tracker_error_free(tracker, 0x1000 + i % 3, 0, wrong_free_at(0));
+    cr_assert_eq(last_error(tracker, 3).repeats, 9);
+    gs_tracker_destroy(tracker);
+}
+
+static int in_data = 1;
+
+Test(errors, an_address_of_the_hosts_is_told_by_its_mapping)
+{
+    struct gs_tracker *tracker = test_tracker(NULL);
+    void *volatile in_heap = malloc(64);
+    int in_stack;
+    const struct {
+        const void *address;
+        enum gs_host_place place;
+    } all[] = {{&in_stack, GS_HOST_STACK},
+               {in_heap, GS_HOST_HEAP},
+               {&in_data, GS_HOST_DATA},
+               {(void *)0x10, GS_HOST_UNKNOWN}};
+
+    for (unsigned i = 0; i < GS_ARRAY_LEN(all); i++) {
+        gs_tracker_error_free(tracker, (uintptr_t)all[i].address, 0,
+                              wrong_free_at(i + 1));
+        cr_expect_eq(last_error(tracker, i + 1).host, all[i].place, "%u", i);
+    }
+    free(in_heap);
     gs_tracker_destroy(tracker);
 }
 

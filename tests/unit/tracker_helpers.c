@@ -96,6 +96,8 @@ static const struct {
 } symbols[] = {
     {AT_MAIN, {.function = "main", .linkage = "main", .file = "/src/app.c", .line = 12}},
     {AT_LOAD, {.function = "load_batch", .file = "loader.c", .line = 88}},
+    {AT_LOAD_TOO, {.function = "load_batch", .file = "loader.c", .line = 88}},
+    {AT_LOAD_NEXT, {.function = "load_batch", .file = "loader.c", .line = 89}},
     {AT_RUN, {.function = "run", .linkage = "run"}},
     {AT_STATIC_CUDA, {.function = "cudaMalloc", .linkage = "cudaMalloc"}},
     {AT_START, {.function = "_start", .linkage = "_start"}},

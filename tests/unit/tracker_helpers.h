@@ -36,6 +36,8 @@ struct gs_tracker_totals test_totals(struct gs_tracker *tracker, int device);
 enum {
     AT_MAIN = 0x10010,          /* main, app.c:12, in app */
     AT_LOAD = 0x10110,          /* load_batch, loader.c:88, in app */
+    AT_LOAD_TOO = 0x10118,      /* the same line once more */
+    AT_LOAD_NEXT = 0x10120,     /* load_batch, loader.c:89, in app */
     AT_RUN = 0x10210,           /* run, no file, in app */
     AT_STRIPPED = 0x10310,      /* no name, in app */
     AT_STATIC_CUDA = 0x10410,   /* cudaMalloc inside app: a static runtime */

@@ -161,6 +161,7 @@ Test(report, a_free_by_the_launch_of_a_graph)
 
     for (int with_stack = 1; with_stack >= 0; with_stack--) {
         launch.stack = with_stack ? launch.stack : 0;
+        allocation.addr += 0x1000;
         gs_tracker_remove(tracker, test_add(tracker, &allocation, true), &launch);
         gs_tracker_error_free(tracker, allocation.addr, 0, &again);
     }
@@ -278,7 +279,6 @@ Test(report, nothing_but_addresses_without_a_symbolizer)
                    "    #0 0x90010\n"
                    "    #1 ??                            app+0x210\n"
                    "\n"
-                   "To suppress LEAK 1:  leak:app   in GPUSHIM_SUPPRESSIONS\n"
                    "SUMMARY: gpushim: 0 errors, 512 B leaked in 1 allocation, 1 place\n");
     gs_text_free(&text);
     gs_tracker_destroy(tracker);
@@ -511,7 +511,7 @@ Test(report, errors_beyond_those_kept_are_counted)
     struct gs_report_summary summary;
 
     for (unsigned i = 0; i < 1234; i++)
-        gs_tracker_error_free(tracker, 0xbad, 0, NULL);
+        gs_tracker_error_free(tracker, 0xbad000 + i, 0, NULL);
     char *text = test_report_text(tracker, &config, &summary);
     cr_assert_eq(summary.errors, 1234);
     cr_assert_not_null(strstr(text, "ERROR 32: "));

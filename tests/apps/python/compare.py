@@ -11,6 +11,7 @@ import sys
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 FRAME = re.compile(r"^==\d+==     #\d+ +(.*?)(?: {2,}| )(\S+:\d+|\S+\+0x[0-9a-f]+|)$")
+MORE = re.compile(r"^==\d+== +\.\.\. (\d+) times more$")
 LEAK = re.compile(r"^==\d+== LEAK \d+: .* in ([\d,]+) allocation")
 
 
@@ -33,6 +34,11 @@ def reported_stacks(path):
                 entry = "native" if native else name + " " + place
                 if entry != "native" or (stack and stack[-1] != "native"):
                     stack.append(entry)
+                continue
+            more = MORE.match(line.rstrip("\n"))
+            if more and stack:
+                if stack[-1] != "native":
+                    stack.extend(stack[-1:] * int(more.group(1)))
                 continue
             if stack:
                 counts[tuple(stack)] += count

@@ -163,3 +163,21 @@ python_case() {
 for way in fork spawn forkserver; do
   add_case "beside Python $way" python_case "$way"
 done
+
+# A second copy of the library, by another name: each is told of the other, and neither owns
+# what the program allocates.
+library_twice_case() {
+  cp "$shim" other.so
+  native native "$apps/leaky_$1"
+  run_in shim LD_PRELOAD="$2" -- "$apps/leaky_$1"
+  expect_same native shim
+  expect_count shim.err '^gpushim: another copy of this library is loaded, too: ' 1
+  expect_text shim.err "^==[0-9]+==   leaky_$1 .* MiB +6\$"
+  expect_count shim.err '^==[0-9]+==   (other|libgpushim)[.]so ' 0
+  grep -v '^gpushim: ' shim.err >rest
+  expect_leaks rest "$sources/tests/apps/leaky.c"
+}
+for way in shared linked; do
+  add_case "beside a copy of the library $way" library_twice_case "$way" "$shim:./other.so"
+  add_case "beside a copy of the library in front $way" library_twice_case "$way" "./other.so:$shim"
+done

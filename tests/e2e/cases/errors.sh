@@ -51,3 +51,12 @@ stale_case() {
 for way in shared linked; do
   add_case "errors free after reset $way" stale_case "$way"
 done
+
+# No file can be opened at the end: functions are missing, and the report says why.
+errors_files_case() {
+  # shellcheck disable=SC2016  # for the inner shell
+  preloaded shim -- bash -c 'ulimit -n 4 && exec "$0" interior' "$apps/badfree_shared"
+  expect_text shim.err 'ERROR 1: invalid free of 0x'
+  expect_text shim.err '^==[0-9]+== Note: functions are missing: [^ ]* cannot be read: too many open files$'
+}
+add_case "errors without files to open" errors_files_case

@@ -51,6 +51,7 @@ growth_bad_case() {
   preloaded shim GPUSHIM_STATS_INTERVAL=often -- "$apps/pipeline_shared"
   expect_count shim.err '^gpushim: GPUSHIM_STATS_INTERVAL=often: ' 1
   preloaded off GPUSHIM_STATS_INTERVAL=1ms GPUSHIM_TRACK=off -- "$apps/pipeline_shared"
-  expect_quiet off
+  expect_equal "lines" 1 "$(wc -l <off.err)"
+  expect_text off.err '^gpushim: GPUSHIM_STATS_INTERVAL=1ms: with GPUSHIM_TRACK=off there is nothing to look at$'
 }
 add_case "growth with a bad interval" growth_bad_case

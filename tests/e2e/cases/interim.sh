@@ -28,6 +28,18 @@ for way in shared static linked; do
   add_case "interim out of memory on a small stack $way" interim_oom_case "$way" small
 done
 
+# Where it is the user's limit that is full, the device is not.
+interim_limit_case() {
+  preloaded shim GPUSHIM_MEM_LIMIT=100M -- "$apps/interim_linked" oom
+  expect_status shim 0
+  expect_count shim.err ' of 32\.0 MiB on GPU 0 was refused by GPUSHIM_MEM_LIMIT=100M, [0-9.]+ MiB of 100 MiB free$' 1
+  preloaded part GPUSHIM_MEM_LIMIT=25% -- "$apps/interim_linked" oom
+  expect_count part.err ' was refused by GPUSHIM_MEM_LIMIT=25%, [0-9.]+ MiB of 128 MiB free$' 1
+  preloaded wide GPUSHIM_MEM_LIMIT=1T -- "$apps/interim_linked" oom
+  expect_count wide.err ' was refused, [0-9.]+ MiB of 512 MiB free$' 1
+}
+add_case "interim out of the memory that is allowed" interim_limit_case
+
 # The program goes on, and may be asked again.
 interim_signal_case() {
   preloaded shim GPUSHIM_DUMP_SIGNAL="$2" GPUSHIM_LOG_FILE=asked -- \
@@ -100,7 +112,7 @@ interim_bad_case() {
   native native "$apps/interim_shared" child
   preloaded shim GPUSHIM_DUMP_SIGNAL="$1" -- "$apps/interim_shared" child
   expect_same native shim
-  expect_count shim.err "^gpushim: GPUSHIM_DUMP_SIGNAL=${1/+/[+]}: no signal that can be used" 1
+  expect_count shim.err "^gpushim: GPUSHIM_DUMP_SIGNAL=${1/+/[+]}: not a signal that can be used .*; no signal is set\$" 1
 }
 for value in KILL 9 11 0 SIGFOO RTMIN+99 USR1x; do
   add_case "interim bad signal $value" interim_bad_case "$value"

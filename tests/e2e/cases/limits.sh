@@ -160,7 +160,7 @@ bad_values_case() {
   native native "$apps/limits_linked" info
   expect_same native shim
   for name in POOL_LIMIT MEM_LIMIT POOL_RELEASE POOL_TRIM_INTERVAL POOL_RESERVE; do
-    expect_count shim.err "^gpushim: GPUSHIM_$name=.*: not a .*; using " 1
+    expect_count shim.err "^gpushim: GPUSHIM_$name=.*: (not|more|less|too) .*; using " 1
   done
 }
 add_case "limits with mistakes" bad_values_case

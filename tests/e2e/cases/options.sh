@@ -30,6 +30,33 @@ add_case "options log file is a folder" \
 add_case "options malformed pattern" \
   bad_option_case GPUSHIM_LOG_FILE=log.%z 'GPUSHIM_LOG_FILE=log.%z: '
 
+# idle_option_case SETTING... TEXT: good values that do nothing, one line.
+idle_option_case() {
+  native native "$apps/pinned_shared"
+  preloaded shim "${@:1:$#-1}" -- "$apps/pinned_shared"
+  expect_same native shim
+  expect_count shim.err '^gpushim: ' 1
+  expect_text shim.err "^gpushim: ${*: -1}"
+}
+for switch in TRACK ENABLE; do
+  add_case "options ERROR_EXITCODE without $switch" idle_option_case "GPUSHIM_$switch=off" \
+    GPUSHIM_ERROR_EXITCODE=3 "GPUSHIM_ERROR_EXITCODE=3: with GPUSHIM_$switch=off nothing is checked"
+  add_case "options DUMP_SIGNAL without $switch" idle_option_case "GPUSHIM_$switch=off" \
+    GPUSHIM_DUMP_SIGNAL=USR1 "GPUSHIM_DUMP_SIGNAL=USR1: with GPUSHIM_$switch=off there is nothing to report; "
+done
+for setting in DUMP_ON_TERM=on STATE_FILE=s STATS_INTERVAL=1m LEAK_SCAN=on; do
+  add_case "options ${setting%=*} without TRACK" idle_option_case GPUSHIM_TRACK=off \
+    "GPUSHIM_$setting" "GPUSHIM_$setting: with GPUSHIM_TRACK=off there is no"
+done
+for setting in WARMUP=4K:2 ASYNC=pool FREE_SYNC=lazy; do
+  add_case "options ${setting%=*} without POOL" idle_option_case GPUSHIM_POOL=off \
+    "GPUSHIM_$setting" "GPUSHIM_$setting: with GPUSHIM_POOL=off "
+done
+add_case "options OUTPUT_FILE alone" idle_option_case GPUSHIM_OUTPUT_FILE=r \
+  'GPUSHIM_OUTPUT_FILE=r: there is no GPUSHIM_OUTPUT; no file is written'
+add_case "options TRACE_LIMIT alone" idle_option_case GPUSHIM_TRACE_LIMIT=1M \
+  'GPUSHIM_TRACE_LIMIT=1M: there is no GPUSHIM_TRACE_FILE'
+
 # Many bad values at once: each is named, the program goes on.
 bad_options_case() {
   local value

@@ -90,7 +90,7 @@ outputs_summary_case() {
     exit !(shown >= bytes * 0.994 && shown <= bytes * 1.006)
   }' || fail "peak: ${peak/_/ }, and $(json_get r.json summary peak_bytes) bytes"
 }
-for program in leaky_shared registered_linked imports_linked; do
+for program in leaky_shared registered_linked managed_shared; do
   add_case "outputs have the summary's figures $program" outputs_summary_case "$program"
 done
 
@@ -328,7 +328,7 @@ outputs_refused_case() {
     "$apps/leaky_shared"
   expect_same native shim
   expect_count shim.err '^gpushim: ' 1
-  expect_count shim.err "^gpushim: GPUSHIM_OUTPUT=json: cannot write [^ ]*: $2\$" 1
+  expect_count shim.err "^gpushim: GPUSHIM_OUTPUT=json: cannot write [^ ]*: $2; left out\$" 1
   expect_no_text shim.err 'files written'
   expect_count shim.err '^==[0-9]+== SUMMARY: gpushim: 0 errors, 28[.]5 MiB' 1
   expect_nothing_left
@@ -337,11 +337,28 @@ outputs_refused_case() {
 }
 long_name=$(printf 'n%.0s' {1..300})
 add_case "outputs to a full device" outputs_refused_case /dev/full "no space left"
-add_case "outputs to no folder" outputs_refused_case none/r.json "no such directory"
+add_case "outputs to no folder" outputs_refused_case none/r.json "no such file or directory"
 add_case "outputs through a file" outputs_refused_case precious/r.json "not a directory"
 add_case "outputs over a folder" outputs_refused_case folder "is a directory"
 add_case "outputs over a link" outputs_refused_case link "a symbolic link is in the way"
 add_case "outputs with a long name" outputs_refused_case "$long_name" "name too long"
+
+# outputs_log_case LOG FILE FORMATS WRITTEN: the report's own file is not replaced by one of
+# these, by whatever name.
+outputs_log_case() {
+  preloaded shim GPUSHIM_LOG_FILE="$1" GPUSHIM_OUTPUT="$3" GPUSHIM_OUTPUT_FILE="$2" -- \
+    "$apps/leaky_shared"
+  expect_status shim 0
+  expect_quiet shim
+  expect_count "$1" '^gpushim: ' 1
+  expect_text "$1" "^gpushim: GPUSHIM_OUTPUT=json: its file would be GPUSHIM_LOG_FILE; writing .*/$4\$"
+  expect_text "$1" 'SUMMARY: gpushim: 0 errors, 28[.]5 MiB'
+  expect_valid "$4"
+}
+add_case "outputs to the log" outputs_log_case same same json same.json
+add_case "outputs to the log by another name" outputs_log_case same ./same json same.json
+add_case "outputs to the log with an extension" \
+  outputs_log_case r.json r json,collapsed r.json.json
 
 # One of two cannot be written: the other is.
 outputs_half_case() {

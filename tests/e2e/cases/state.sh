@@ -29,6 +29,8 @@ state_killed_case() {
   expect_text found.out '^==[0-9]+==   traffic +[0-9,]+ allocs  [0-9,]+ frees  0 failed$'
   expect_text found.out '^==[0-9]+== GPU 0 Simulated'
   expect_planted found.out "$sources/tests/apps/killed.c"
+  expect_text found.out '^==[0-9]+==   live when it ended   [0-9.]+ MiB in '
+  expect_no_text found.out 'at exit'
   expect_pool found.out "${@:2}"
 }
 
@@ -159,8 +161,10 @@ state_running_case() {
     sleep 0.05
   done
   state_report found state
+  state_report summary --summary state
   : >done
   wait "$pid"
+  expect_text summary.out '^gpushim: +[0-9]+ +- +[0-9.]+ MiB +- +[0-9,]+ +0  runs, [0-9.]+ MiB live +[^ ]*/killed_'
   expect_only_report found.out
   expect_text found.out '^==[0-9]+== gpushim [0-9.]+: .*  runs$'
   expect_text found.out '^==[0-9]+== LIVE 1: 6\.00 MiB in 1 allocation '
@@ -301,7 +305,7 @@ state_bad_case() {
   expect_status found 1
   expect_count found.out 'SUMMARY: gpushim:' 1
   expect_count found.err '^gpushim: .*; no report$' 9
-  expect_text found.err '^gpushim: missing: no such file; no report$'
+  expect_text found.err '^gpushim: missing: no such file or directory; no report$'
   expect_text found.err '^gpushim: folder: not a regular file; no report$'
   expect_text found.err '^gpushim: empty: not a state file of gpushim; no report$'
   expect_text found.err '^gpushim: text: not a state file of gpushim; no report$'
@@ -377,11 +381,24 @@ state_off_case() {
 }
 add_case "state without tracking" state_off_case
 
+# A folder is no name of a file, nor is a file beside it what was meant.
+state_folder_case() {
+  mkdir folder
+  ln -s folder link
+  for name in folder link; do
+    preloaded shim GPUSHIM_STATE_FILE=$name -- "$apps/pinned_shared"
+    expect_status shim 0
+    expect_count shim.err "^gpushim: GPUSHIM_STATE_FILE=$name: cannot be made: is a directory; none is\$" 1
+  done
+  expect_equal "files" "folder link" "$(find . -maxdepth 1 \( -name 'folder*' -o -name 'link*' \) -printf '%f\n' | sort | paste -sd ' ')"
+}
+add_case "state in the place of a folder" state_folder_case
+
 # A hundred thousand live blocks.
 state_many_case() {
   preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/killed_linked" many 100000
   state_report found state
-  expect_text found.out '^==[0-9]+==   live at exit   97\.7 MiB in 100,000 allocations$'
+  expect_text found.out '^==[0-9]+==   live when it ended   97\.7 MiB in 100,000 allocations$'
   expect_text found.out 'SUMMARY: gpushim: 0 errors, 97\.7 MiB leaked in 100,000 allocations, 1 place$'
 }
 add_case "state of a hundred thousand" state_many_case

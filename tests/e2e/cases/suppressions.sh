@@ -115,7 +115,7 @@ suppress_files_case() {
   expect_text shim.err '^gpushim: one:2: none of leak:PATTERN, free:PATTERN, overrun:PATTERN and arg:PATTERN; ignored$'
   expect_text shim.err '^gpushim: one:3: max_count is not a whole number; ignored$'
   expect_text shim.err '^gpushim: GPUSHIM_SUPPRESSIONS: cannot read missing: '
-  expect_text shim.err '^gpushim: GPUSHIM_SUPPRESSIONS: cannot read folder: not a regular file$'
+  expect_text shim.err '^gpushim: GPUSHIM_SUPPRESSIONS: cannot read folder: not a regular file; left out$'
   expect_count shim.err '^gpushim: ' 4
   expect_text shim.err 'Suppressed: 4 allocations, 27[.]0 MiB by 2 rules$'
 }

@@ -351,7 +351,7 @@ tracking_bad_case() {
 }
 for variable in TRACK_SAMPLE_BYTES TRACK_MIN_BYTES STACK_ALWAYS_BYTES STACK_TABLE; do
   add_case "tracking bad $variable" \
-    tracking_bad_case "GPUSHIM_$variable=-1: not a size" "GPUSHIM_$variable=-1"
+    tracking_bad_case "GPUSHIM_$variable=-1: not in " "GPUSHIM_$variable=-1"
 done
 add_case "tracking STACK_TABLE out of range" \
   tracking_bad_case 'GPUSHIM_STACK_TABLE=4K: not in ' GPUSHIM_STACK_TABLE=4K
@@ -361,7 +361,7 @@ add_case "tracking bad STACK_FREE" \
   tracking_bad_case 'GPUSHIM_STACK_FREE=2: not a switch' GPUSHIM_STACK_FREE=2
 for value in KILL 9 SEGV RTMIN+99 USR2x; do
   add_case "tracking bad signal $value" tracking_bad_case \
-    "GPUSHIM_TRACK_SIGNAL=${value/+/[+]}: no signal that can be used" "GPUSHIM_TRACK_SIGNAL=$value"
+    "GPUSHIM_TRACK_SIGNAL=${value/+/[+]}: not a signal that can be used" "GPUSHIM_TRACK_SIGNAL=$value"
 done
 add_case "tracking by the other signal" tracking_bad_case \
   'GPUSHIM_TRACK_SIGNAL=10: that is GPUSHIM_DUMP_SIGNAL; none is' \

@@ -1,0 +1,19 @@
+/*
+ * copies.h - another copy of this library in the process.
+ */
+#ifndef GS_COPIES_H
+#define GS_COPIES_H
+
+#include <limits.h>
+
+#include "gs_base.h"
+
+/* Paths as the loader has them. */
+struct gs_copies {
+    char own[PATH_MAX], other[PATH_MAX];
+};
+
+/* False: there is no other one. Takes the loader's lock, inside its gate. */
+bool gs_copies_find(struct gs_copies *copies);
+
+#endif

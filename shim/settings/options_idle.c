@@ -1,0 +1,82 @@
+/*
+ * options_idle.c - options that have no effect beside others: a line for each.
+ * Owns:  nothing.   Lock: none.
+ */
+#include "options_idle.h"
+
+#include <string.h>
+
+#include "options_table.h"
+
+#define QUOTE_BYTES 200
+
+/* What is set, and why that does nothing. */
+struct idle {
+    const char *name;
+    bool set, without;
+    const char *why;
+};
+
+/* The value of a variable as it stands in the environment; "" where it is not set. */
+static const char *value_of(char *const *env, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (; env && *env; env++) {
+        if (strncmp(*env, name, length) == 0 && (*env)[length] == '=')
+            return *env + length + 1;
+    }
+    return "";
+}
+
+void gs_options_tell_idle(const struct gs_options *options, char *const *env,
+                          gs_options_idle_sink tell)
+{
+    const bool on = options->enable;
+    const bool untracked = on && !options->track, unpooled = on && !options->pool;
+    const bool check = options->check_redzone_bytes || options->check_quarantine_bytes ||
+                       options->check_fill != GS_CHECK_FILL_OFF;
+    const struct idle all[] = {
+        /* What a person or a script leans on, whatever else is off. */
+        {"GPUSHIM_ERROR_EXITCODE", options->error_exitcode != 0, !on,
+         "with GPUSHIM_ENABLE=off nothing is checked; the program ends with its own "
+         "status"},
+        {"GPUSHIM_ERROR_EXITCODE", options->error_exitcode != 0, untracked,
+         "with GPUSHIM_TRACK=off nothing is checked; the program ends with its own "
+         "status"},
+        {"GPUSHIM_DUMP_SIGNAL", options->dump_signal[0], !on,
+         "with GPUSHIM_ENABLE=off there is nothing to report; the signal is left as it "
+         "is, and may end the program"},
+        {"GPUSHIM_DUMP_SIGNAL", options->dump_signal[0], untracked,
+         "with GPUSHIM_TRACK=off there is nothing to report; the signal is left as it "
+         "is, and may end the program"},
+        {"GPUSHIM_DUMP_ON_TERM", options->dump_on_term, untracked,
+         "with GPUSHIM_TRACK=off there is no report"},
+        {"GPUSHIM_STATE_FILE", options->state_file[0], untracked,
+         "with GPUSHIM_TRACK=off there is nothing to keep; no file is made"},
+        {"GPUSHIM_STATS_INTERVAL", options->stats_interval_ms != 0, untracked,
+         "with GPUSHIM_TRACK=off there is nothing to look at"},
+        {"GPUSHIM_LEAK_SCAN", options->leak_scan, untracked,
+         "with GPUSHIM_TRACK=off there is nothing to look for"},
+        {"GPUSHIM_OUTPUT_FILE", options->output_file[0], on && !options->output[0],
+         "there is no GPUSHIM_OUTPUT; no file is written"},
+        {"GPUSHIM_TRACE_LIMIT", value_of(env, "GPUSHIM_TRACE_LIMIT")[0],
+         on && !options->trace_file[0], "there is no GPUSHIM_TRACE_FILE"},
+        {"GPUSHIM_WARMUP", options->warmup[0], unpooled,
+         "with GPUSHIM_POOL=off there are no blocks to make ready"},
+        {"GPUSHIM_ASYNC", options->async == GS_ASYNC_POOL, unpooled,
+         "with GPUSHIM_POOL=off the driver serves all memory"},
+        /* Where a check is on, that line names the pool as well. */
+        {"GPUSHIM_FREE_SYNC", options->free_sync == GS_FREE_SYNC_LAZY, unpooled && !check,
+         "with GPUSHIM_POOL=off each free is the driver's"},
+    };
+    char quote[QUOTE_BYTES];
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(all); i++) {
+        const char *value = value_of(env, all[i].name);
+
+        if (all[i].set && all[i].without)
+            tell(all[i].name, gs_option_quote(value, strlen(value), quote, sizeof(quote)),
+                 all[i].why);
+    }
+}

@@ -1,0 +1,101 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# small_stacks.sh - threads and fibers with as little stack as natively is enough: not a
+# byte below it is written to, and calls and ends are as without the library.
+
+rules() {
+  local i
+
+  for i in {1..40}; do
+    echo "leak:no_such_function_$i"
+  done
+}
+
+# small_stack_case WAY WHERE BYTES WHAT [VARIABLE...]
+small_stack_case() {
+  local what=()
+
+  read -ra what <<<"$4"
+  native native "$apps/smallstacks_$1" "$2" "$3" "${what[@]}"
+  rules >rules.txt
+  preloaded shim "${@:5}" -- "$apps/smallstacks_$1" "$2" "$3" "${what[@]}"
+  expect_same native shim
+  expect_text shim.out ' 0 bytes below the stack overwritten, ended by exit 7$'
+}
+
+# The report is there, and knows where the call was made.
+# small_stack_report WAY WHERE BYTES WHAT FUNCTION [VARIABLE...]
+small_stack_report() {
+  small_stack_case "${@:1:4}" "${@:6}"
+  expect_only_report shim.err
+  expect_count shim.err 'SUMMARY: gpushim: ' 1
+  expect_text shim.err "#0 $5  .*smallstacks.c"
+}
+
+small_calls="device managed async virtual graph frees bad_frees refused all_of_it"
+small_ends="exit quick_exit _exit exec"
+
+for way in shared static linked proc; do
+  for where in thread fiber; do
+    for what in pinned $small_ends; do
+      add_case "small stacks $where $what $way" small_stack_case "$way" "$where" 16384 "$what"
+    done
+    for bytes in 16384 32768; do
+      for what in device pinned exit; do
+        add_case "small stacks $where of $bytes, first $what $way" small_stack_case "$way" "$where" \
+          "$bytes" "first $what"
+      done
+    done
+  done
+done
+for where in thread fiber; do
+  for what in $small_calls; do
+    add_case "small stacks $where $what" small_stack_case shared "$where" 16384 "$what"
+  done
+  for what in device pinned managed async virtual; do
+    add_case "small stacks $where $what is named" small_stack_report linked "$where" 16384 \
+      "$what" "leak_$what"
+  done
+done
+for what in device pinned managed frees bad_frees; do
+  add_case "small stacks fiber of 8192, $what" small_stack_case linked fiber 8192 "$what"
+done
+
+# small_stack_options NAME VARIABLE...
+small_stack_options() {
+  local where what
+
+  for where in thread fiber; do
+    for what in "first device" pinned exit; do
+      add_case "small stacks $where $what, $1" small_stack_case shared "$where" 16384 "$what" "${@:2}"
+    done
+  done
+}
+small_stack_options outputs GPUSHIM_OUTPUT=json,pprof,collapsed
+# libunwind needs twice what other ways do.
+add_case "small stacks thread bad_frees, stacks by libunwind" small_stack_case shared thread 16384 \
+  bad_frees GPUSHIM_STACK=libunwind
+for way in libunwind gcc cfi fp; do
+  small_stack_options "stacks by $way" "GPUSHIM_STACK=$way"
+done
+small_stack_options "a log file" 'GPUSHIM_LOG_FILE=log.%p.%e.%q{LC_ALL}'
+small_stack_options "a state file" GPUSHIM_STATE_FILE=state.%p
+small_stack_options "a trace" GPUSHIM_TRACE_FILE=trace.%p
+small_stack_options "a scan" GPUSHIM_LEAK_SCAN=on
+small_stack_options "rules" GPUSHIM_SUPPRESSIONS=rules.txt
+small_stack_options "red zones" GPUSHIM_CHECK_REDZONE=256 GPUSHIM_CHECK_ARGS=on \
+  GPUSHIM_CHECK_FILL=zero GPUSHIM_CHECK_QUARANTINE=64M
+small_stack_options "lazy frees" GPUSHIM_FREE_SYNC=lazy
+small_stack_options "a report of each reset" GPUSHIM_LEAK_REPORT=reset GPUSHIM_VERBOSE=3
+
+# The first thread's own stack: natively the program runs.
+# small_main_case KIB
+small_main_case() {
+  native native bash -c "ulimit -s $1; exec $apps/leaky_shared"
+  preloaded shim -- bash -c "ulimit -s $1; exec $apps/leaky_shared"
+  expect_same native shim
+  expect_text shim.err 'SUMMARY: gpushim: 0 errors'
+}
+for kib in 24 48; do
+  add_case "small stacks first thread with $kib KiB" small_main_case "$kib"
+done

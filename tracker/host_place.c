@@ -1,0 +1,111 @@
+/*
+ * host_place.c - what an address of the host's is, by /proc/self/maps.
+ *
+ * Stacks of other threads than the first, and large blocks of malloc's, are mapped as
+ * anything is: nothing is said of them.
+ *
+ * Owns: nothing.   Lock: none.   Design: docs/tracker.md
+ */
+#include "host_place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "thread_stack.h"
+
+/* Longer paths are cut; what a mapping is shows at their begin. */
+#define LINE_BYTES 512
+
+/* The next line, cut where it is too long; false: there is none. */
+struct lines {
+    int fd;
+    size_t at, end;
+    char piece[1024];
+};
+
+static bool next_char(struct lines *lines, char *out)
+{
+    if (lines->at == lines->end) {
+        ssize_t got = read(lines->fd, lines->piece, sizeof lines->piece);
+
+        lines->at = 0;
+        lines->end = got > 0 ? (size_t)got : 0;
+        if (got <= 0)
+            return false;
+    }
+    *out = lines->piece[lines->at++];
+    return true;
+}
+
+static bool next_line(struct lines *lines, char out[LINE_BYTES])
+{
+    size_t used = 0;
+    char c;
+
+    while (next_char(lines, &c)) {
+        if (c == '\n') {
+            out[used] = '\0';
+            return true;
+        }
+        if (used < LINE_BYTES - 1)
+            out[used++] = c;
+    }
+    return false;
+}
+
+/* A file on a disk: neither memory that is shared, nor a device. */
+static bool is_file(const char *path)
+{
+    return path[0] == '/' && strncmp(path, "/dev/", 5) != 0 &&
+           strncmp(path, "/memfd:", 7) != 0 && strncmp(path, "/SYSV", 5) != 0 &&
+           strncmp(path, "/anon_hugepage", 14) != 0 && strncmp(path, "/dmabuf", 7) != 0;
+}
+
+static enum gs_host_place place_of(const char *path, bool private)
+{
+    if (strcmp(path, "[stack]") == 0)
+        return GS_HOST_STACK;
+    if (strcmp(path, "[heap]") == 0)
+        return GS_HOST_HEAP;
+    return private && is_file(path) ? GS_HOST_DATA : GS_HOST_UNKNOWN;
+}
+
+/* The mapping that holds the address, if it is one of what a program has. */
+static enum gs_host_place look(struct lines *lines, uint64_t addr)
+{
+    char line[LINE_BYTES], permissions[8];
+    unsigned long long begin, end;
+
+    while (next_line(lines, line)) {
+        int path_at = 0;
+
+        /* NOLINTNEXTLINE(cert-err34-c): the kernel writes what fits */
+        if (sscanf(line, "%llx-%llx %7s %*s %*s %*s %n", &begin, &end, permissions,
+                   &path_at) < 3 ||
+            addr < begin || addr >= end)
+            continue;
+        return place_of(path_at > 0 ? line + path_at : "",
+                        strlen(permissions) == 4 && permissions[3] == 'p');
+    }
+    return GS_HOST_UNKNOWN;
+}
+
+enum gs_host_place gs_host_place(uint64_t addr)
+{
+    int saved_errno = errno;
+    uintptr_t high;
+    enum gs_host_place place = GS_HOST_UNKNOWN;
+
+    if (gs_thread_stack_known((uintptr_t)addr, &high))
+        return GS_HOST_STACK;
+    struct lines lines = {.fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
+    if (lines.fd >= 0) {
+        place = look(&lines, addr);
+        close(lines.fd);
+    }
+    errno = saved_errno;
+    return place;
+}
