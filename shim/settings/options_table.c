@@ -152,8 +152,11 @@ const char *gs_option_size_text(uint64_t share, char out[GS_OPTION_SIZE_BYTES])
     }
     for (; value != 0 && value % 1024 == 0 && letters[unit]; unit++)
         value /= 1024;
-    snprintf(out, GS_OPTION_SIZE_BYTES, "%llu%.*s", (unsigned long long)value, unit != 0,
-             unit ? &letters[unit - 1] : "");
+    if (unit)
+        snprintf(out, GS_OPTION_SIZE_BYTES, "%llu%c", (unsigned long long)value,
+                 letters[unit - 1]);
+    else
+        snprintf(out, GS_OPTION_SIZE_BYTES, "%llu", (unsigned long long)value);
     return out;
 }
 
