@@ -14,8 +14,11 @@ bool test_bytes_write(void *self, const void *data, size_t length)
     bytes->calls++;
     if (bytes->limit != 0 && bytes->length + length > bytes->limit)
         return false;
-    bytes->data = realloc(bytes->data, bytes->length + length + 1);
-    cr_assert_not_null(bytes->data);
+    if (bytes->length + length >= bytes->room) {
+        bytes->room = 2 * (bytes->length + length + 1);
+        bytes->data = realloc(bytes->data, bytes->room);
+        cr_assert_not_null(bytes->data);
+    }
     memcpy(bytes->data + bytes->length, data, length);
     bytes->length += length;
     bytes->data[bytes->length] = '\0';

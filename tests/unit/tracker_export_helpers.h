@@ -10,7 +10,7 @@
 
 struct test_bytes {
     char *data; /* with a NUL behind it */
-    size_t length;
+    size_t length, room;
     size_t limit;   /* the sink refuses what goes beyond; 0: no limit */
     unsigned calls; /* of the sink */
     enum gs_status status;
