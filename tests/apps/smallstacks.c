@@ -197,7 +197,7 @@ static void run_fiber(char *stack, size_t bytes)
 static void run_thread(char *stack, size_t bytes)
 {
     pthread_attr_t attributes;
-    pthread_t thread;
+    pthread_t thread = {0};
 
     app_expect(pthread_attr_init(&attributes) == 0 &&
                    pthread_attr_setstack(&attributes, stack, bytes) == 0 &&
