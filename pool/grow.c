@@ -63,13 +63,17 @@ static size_t preferred_bytes(struct gs_heap *heap, const struct gs_request *req
     return bytes < gs_request_least(request) ? gs_request_least(request) : bytes;
 }
 
-bool gs_heap_is_in_vain(struct gs_heap *heap, size_t bytes)
+/*
+ * Would all that is idle, given back, still be too little? Asked where giving back is a
+ * wait that native does not make: a request that fails in any case fails at once.
+ */
+static bool is_in_vain(struct gs_heap *heap, const struct gs_request *request)
 {
     size_t free_bytes;
 
     return !gs_heap_is_quiet(heap) && heap->backend->free_bytes &&
            heap->backend->free_bytes(heap->self, &free_bytes) == GS_OK &&
-           free_bytes + gs_pool_idle_bytes(heap->pool, heap->device) < bytes;
+           free_bytes + gs_pool_idle_bytes(heap->pool, heap->device) < request->bytes;
 }
 
 /*
@@ -88,7 +92,7 @@ static bool relieve(struct gs_heap *heap, const struct gs_request *request, size
         if (gs_heap_on(other, heap->device))
             ready |= gs_levels_suspend(other) > 0;
     ready |= gs_pool_settle(pool, heap->device);
-    if ((ready && first) || gs_heap_is_in_vain(heap, request->bytes))
+    if ((ready && first) || is_in_vain(heap, request))
         return ready;
     given = gs_pool_give_idle(pool, heap->device, bytes);
 
@@ -196,8 +200,7 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
                 return status;
             /* To look for what could go back may be to give back what may not be kept. */
             if (!gs_relief_changed(pool, generation) &&
-                (gs_heap_is_in_vain(heap, request->bytes) ||
-                 !gs_pool_can_give(pool, heap->device)) &&
+                (is_in_vain(heap, request) || !gs_pool_can_give(pool, heap->device)) &&
                 gs_relief_generation(pool) == generation)
                 return last_try(heap, request, out);
         }

@@ -234,12 +234,6 @@ void gs_pool_set_limits(struct gs_pool *pool, int device,
                         const struct gs_pool_limits *limits);
 
 /*
- * Would giving back all that is idle be a wait that native does not make, and the device
- * then still have less than `bytes` free? A request that fails in any case fails at once.
- */
-bool gs_heap_is_in_vain(struct gs_heap *heap, size_t bytes);
-
-/*
  * Is gs_heap_upkeep worth calling? Cheap enough for every free: reads a flag, and once in
  * 64 calls of a thread the clock.
  */

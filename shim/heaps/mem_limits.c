@@ -194,6 +194,14 @@ void gs_limits_correct(const struct gs_context *context, size_t was, size_t byte
     }
 }
 
+size_t gs_limits_most(int ordinal)
+{
+    const struct device *device = device_of(ordinal);
+    return __atomic_load_n(&device->met, __ATOMIC_ACQUIRE)
+               ? (size_t)__atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED)
+               : SIZE_MAX;
+}
+
 void gs_limits_info(int ordinal, size_t idle, size_t *free_bytes, size_t *total_bytes)
 {
     const struct device *device = device_of(ordinal);

@@ -96,6 +96,9 @@ void gs_limits_left(bool freed);
 /* The context's memory is gone with it. */
 void gs_limits_context_lost(CUcontext context);
 
+/* The most that a device can ever serve; SIZE_MAX: it is not known yet. */
+size_t gs_limits_most(int device);
+
 /* What cuMemGetInfo answers: the driver's own figures, changed. `idle` bytes of the pool
  * could be given back. */
 void gs_limits_info(int device, size_t idle, size_t *free_bytes, size_t *total_bytes);

@@ -12,6 +12,7 @@
 #include "mutants.h"
 #include "host_pools.h"
 #include "managed.h"
+#include "mem_limits.h"
 #include "quarantine.h"
 #include "gs_clock.h"
 
@@ -139,21 +140,11 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
     return true;
 }
 
-/* With what waits for running work, too: that may be ready in time. */
-static bool is_in_vain(struct gs_state *state, const struct gs_context *context,
-                       size_t bytes)
-{
-    uint64_t pending =
-        context && context->heap ? pending_bytes(state, context->device) : 0;
-    return context && context->heap && bytes > pending &&
-           gs_heap_is_in_vain(context->heap, bytes - pending);
-}
-
 bool gs_retry_for(struct gs_state *state, const struct gs_context *context, size_t bytes,
                   CUresult result)
 {
     return GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) && state->pool &&
-           !is_in_vain(state, context, bytes) &&
+           !(context && bytes > gs_limits_most(context->device)) &&
            gs_retry_after_trim(state, context, result);
 }
 

@@ -16,7 +16,7 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
                          CUresult result);
 
 /* The same for a call that asks for so much memory of the context's device: false at once
- * where giving back would be a wait, and would not help. */
+ * where that is more than the device has, as giving back may be a wait. */
 bool gs_retry_for(struct gs_state *state, const struct gs_context *context, size_t bytes,
                   CUresult result);
 

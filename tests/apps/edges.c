@@ -196,6 +196,27 @@ static void range_handle(void)
     APP_OK(cuMemFree_v2(right));
 }
 
+static void CUDA_CB nap_there(void *unused)
+{
+    (void)unused;
+    usleep(200000);
+}
+
+/* What was freed is all that is left of the device, and something runs. */
+static void pitched_beside_work(void)
+{
+    CUdeviceptr block;
+    CUstream stream;
+    size_t pitch;
+
+    APP_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    APP_OK(cuMemAlloc_v2(&block, 40 * MIB));
+    APP_OK(cuMemFree_v2(block));
+    APP_OK(cuLaunchHostFunc(stream, nap_there, NULL));
+    say("cuMemAllocPitch of as much", cuMemAllocPitch_v2(&block, &pitch, MIB, 40, 4));
+    say("more than the device has", cuMemAllocPitch_v2(&block, &pitch, MIB, 65, 4));
+}
+
 static void end_now(int number)
 {
     (void)number;
@@ -246,6 +267,8 @@ int main(int argc, char **argv)
         unrelated_device(count);
     else if (strcmp(corner, "range_handle") == 0)
         range_handle();
+    else if (strcmp(corner, "pitched_beside_work") == 0)
+        pitched_beside_work();
     else if (strcmp(corner, "handler") == 0)
         handler();
     else

@@ -27,6 +27,19 @@ refused_free_case() {
 }
 add_case "edges refused_free" refused_free_case
 
+# What was freed serves the next call, whatever holds it and whatever runs: a request is
+# given up at once only where the device could never serve it.
+pitched_beside_work_case() {
+  local -x CUDASIM_MEMORY=64M
+
+  native native "$apps/edges_linked" pitched_beside_work
+  preloaded shim GPUSHIM_LEAK_REPORT=off "$@" -- "$apps/edges_linked" pitched_beside_work
+  expect_same native shim
+}
+for setting in GPUSHIM_FREE_SYNC=native GPUSHIM_FREE_SYNC=lazy GPUSHIM_CHECK_QUARANTINE=64M; do
+  add_case "edges pitched_beside_work $setting" pitched_beside_work_case "$setting"
+done
+
 # Whatever the handler interrupts, the process ends at once and with its own status.
 handler_case() {
   local round
