@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "figures.h"
+#include "find_python.h"
 #include "host_pools.h"
 #include "interim.h"
 #include "intervals.h"
@@ -24,6 +25,7 @@
 #include "log.h"
 #include "nvml.h"
 #include "outputs.h"
+#include "python.h"
 #include "report.h"
 #include "roomy.h"
 #include "state.h"
@@ -253,6 +255,15 @@ bool gs_finish_due(void)
     return state && state->tracker && state->pid == (pid_t)syscall(SYS_getpid);
 }
 
+/* What follows takes longer than the process would have lived. */
+static void hold_rest_of_python(void)
+{
+    struct gs_python_symbols python = {0};
+    if (gs_python_find(&python)) {
+        gs_python_hold_rest(&python);
+    }
+}
+
 /* The frame of its own: all that lies above is the program's, or gs_finish_report's. */
 static __attribute__((noinline)) bool report(const char *ending, bool again)
 {
@@ -282,6 +293,9 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
     /* The symbolizer's child process and whatever else this needs is not the program's.
      */
     gs_thread.depth = 1;
+    if (!again) {
+        hold_rest_of_python();
+    }
     gs_interim_tell_switches();
     struct wanted wanted = {.state = state,
                             .ending = ending,

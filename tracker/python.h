@@ -62,6 +62,13 @@ struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
 struct gs_python *gs_python_create_bare(pthread_mutex_t *lock);
 void gs_python_destroy(struct gs_python *python);
 
+/*
+ * To be called where the process ends and there is still something to do: keeps threads
+ * that Python never waited for from waking up in an interpreter that is gone. Only where
+ * they would crash (docs/python.md). Returns whether they are held, which is for good.
+ */
+bool gs_python_hold_rest(const struct gs_python_symbols *symbols);
+
 /* Is the interpreter on this native stack? Only then does it have a state of this thread
  * that can be read. */
 bool gs_python_runs(const struct gs_python *python, const uintptr_t *frames,

@@ -50,6 +50,7 @@ static const struct gs_python_layout layouts[] = {
      .chain = GS_PYTHON_FRAME_CFRAMES,
      .lines = GS_PYTHON_LINETABLE,
      .finalizing = 16,
+     .turn = 432,
      .state_cframe = 48,
      .cframe_previous = 8,
      OLD_FRAME(96),

@@ -28,6 +28,7 @@ struct gs_python_layout {
     uint8_t chain;        /* enum gs_python_chain */
     uint8_t lines;        /* enum gs_python_table */
     uint16_t finalizing;  /* in the runtime: state of the thread that ends it */
+    uint16_t turn;        /* in the runtime: the GIL's mutex; 0: none is ever held */
     uint16_t state_frame; /* in a thread's state; of the cframe, where there is one */
     uint16_t state_cframe, cframe_frame, cframe_previous;
     uint16_t previous, code, instruction, owner, is_entry; /* in a frame */

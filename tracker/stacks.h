@@ -42,6 +42,7 @@ struct gs_python_symbols {
     const void *runtime;             /* _PyRuntime */
     const void *code_type;           /* PyCode_Type */
     void *(*thread_state)(void);     /* PyGILState_GetThisThreadState */
+    void *(*interpreters)(void);     /* PyInterpreterState_Head: the first; may be NULL */
     struct gs_code_range code;       /* all of the interpreter */
     struct gs_code_range evaluation; /* _PyEval_EvalFrameDefault */
     /* Py_BytesMain and the like: what calls these is the python command */

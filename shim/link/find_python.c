@@ -66,12 +66,14 @@ static bool find_symbols(const struct gs_module_ref *module,
                          struct gs_python_symbols *out)
 {
     void *thread_state = gs_elf_symbol(module, THREAD_STATE);
+    void *interpreters = gs_elf_symbol(module, "PyInterpreterState_Head");
     out->runtime = gs_elf_symbol(module, "_PyRuntime");
     out->code_type = gs_elf_symbol(module, "PyCode_Type");
     if (!thread_state || !out->runtime || !out->code_type) {
         return false;
     }
     memcpy(&out->thread_state, &thread_state, sizeof(out->thread_state));
+    memcpy(&out->interpreters, &interpreters, sizeof(out->interpreters));
     out->version = find_version(module);
     gs_elf_function(module, "_PyEval_EvalFrameDefault", &out->evaluation.begin,
                     &out->evaluation.end);

@@ -1,8 +1,9 @@
-"""ways.py - one odd way to run Python a process: ways.py fork|subinterpreter|daemon|exits
+"""ways.py - one odd way to run Python a process: ways.py fork|subinterpreter|daemon|busy|exits
 
 fork            a child of a process without CUDA allocates
 subinterpreter  an interpreter inside the interpreter does
 daemon          threads that nobody waits for allocate while the interpreter ends
+busy            threads that nobody waits for wait for their turn while it ends
 exits           threads allocate at each depth of a recursion
 """
 import ctypes
@@ -58,6 +59,18 @@ def allocate_for_ever():
 def daemon():
     for _ in range(4):
         threading.Thread(target=allocate_for_ever, daemon=True).start()
+    time.sleep(0.05)
+
+
+def compute_for_ever():
+    while True:
+        pass
+
+
+def busy():
+    cuda.malloc(PAGE)
+    for _ in range(4):
+        threading.Thread(target=compute_for_ever, daemon=True).start()
     time.sleep(0.05)
 
 

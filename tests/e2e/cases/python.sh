@@ -93,8 +93,9 @@ ways_case() {
 for version in 3.8 3.9 3.10 3.11 3.12 3.13 3.14; do
   add_case "python $version planted" planted_case "$version"
   add_case "python $version truth" truth_case "$version" 1
-  add_case "python $version fork" ways_case "$version" fork '#1 in_child +ways.py:20$'
+  add_case "python $version fork" ways_case "$version" fork '#1 in_child +ways.py:21$'
   add_case "python $version daemon" ways_case "$version" daemon 'SUMMARY: gpushim: 0 errors'
+  add_case "python $version busy" ways_case "$version" busy '#1 busy +ways.py:[0-9]+$'
   add_case "python $version exits" ways_case "$version" exits \
     'SUMMARY: gpushim: 0 errors, 0 B leaked'
 done

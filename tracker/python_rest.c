@@ -1,0 +1,49 @@
+/*
+ * python_rest.c - threads that are left when the interpreter has ended.
+ * Owns: nothing.   Lock: takes the GIL's mutex, for good.   Design: docs/python.md
+ *
+ * A daemon thread that waits for the GIL while the interpreter ends looks five
+ * milliseconds later at the latest whether it is to end, too. CPython 3.10 (from 3.10.8
+ * on, gh-96387) then touches the interpreter, whose memory has been given back. A process
+ * that ends at once is gone by then; one that writes a report is not.
+ *
+ * Whoever waits for the GIL has to take its mutex first, to look. So while that is held
+ * nobody looks. Nothing else takes it: there is no interpreter that could be run.
+ */
+#include "python.h"
+#include "python_layout.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+/* It is held for some instructions at a time, but by threads that may not be running. */
+#define TRIES    200
+#define PAUSE_NS 100000
+
+static bool has_ended(const struct gs_python_symbols *symbols,
+                      const struct gs_python_layout *layout)
+{
+    uintptr_t ending;
+
+    memcpy(&ending, (const char *)symbols->runtime + layout->finalizing, sizeof(ending));
+    return ending != 0 && symbols->interpreters && !symbols->interpreters();
+}
+
+bool gs_python_hold_rest(const struct gs_python_symbols *symbols)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    struct gs_python_layout layout;
+    pthread_mutex_t *mutex;
+
+    if (gs_python_layout_find(symbols->version, symbols->runtime, &layout) != GS_OK ||
+        layout.turn == 0 || !has_ended(symbols, &layout))
+        return false;
+    mutex = (pthread_mutex_t *)((uintptr_t)symbols->runtime + layout.turn);
+    for (int i = 0; i < TRIES; i++) {
+        if (pthread_mutex_trylock(mutex) == 0)
+            return true;
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
