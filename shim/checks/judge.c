@@ -26,7 +26,7 @@
 #include "captures.h"
 #include "host_pools.h"
 #include "managed.h"
-#include "pooled.h"
+#include "pool_lookup.h"
 #include "quarantine.h"
 #include "record.h"
 

@@ -26,7 +26,7 @@
 #include "host_pools.h"
 #include "managed.h"
 #include "mem_limits.h"
-#include "pooled.h"
+#include "pool_lookup.h"
 #include "record.h"
 #include "retry.h"
 #include "zones.h"

@@ -12,10 +12,10 @@
 #include "hit.h"
 #include "host_pools.h"
 #include "ipc_mode.h"
-#include "kept.h"
+#include "unpooled.h"
 #include "managed.h"
 #include "mem_limits.h"
-#include "pooled.h"
+#include "pool_lookup.h"
 #include "quarantine.h"
 #include "record.h"
 #include "retry.h"
@@ -47,7 +47,7 @@ static bool hand_out_kept(struct gs_state *state, const struct gs_call *request,
                           CUdeviceptr *out, size_t bytes)
 {
     struct gs_call kept = *request;
-    if (!out || !gs_kept_take(request->context, bytes, out)) {
+    if (!out || !gs_unpooled_take(request->context, bytes, out)) {
         return false;
     }
     gs_announce_hand_out("cuMemAlloc_v2", *out, bytes);
@@ -77,7 +77,7 @@ static bool served_by_pool(struct gs_state *state, const struct gs_call *request
     if (hand_out_kept(state, request, out, bytes)) {
         return true;
     }
-    gs_kept_drop();
+    gs_unpooled_drop();
     return false;
 }
 

@@ -11,7 +11,7 @@
 #include "announce.h"
 #include "hit.h"
 #include "host_pools.h"
-#include "pooled.h"
+#include "pool_lookup.h"
 #include "record.h"
 #include "retry.h"
 #include "trace.h"

@@ -11,7 +11,7 @@
 #include "ipc_mode.h"
 #include "log.h"
 #include "physical.h"
-#include "pooled.h"
+#include "pool_lookup.h"
 #include "retry.h"
 #include "single_order.h"
 

@@ -8,7 +8,7 @@
  */
 #include "managed.h"
 #include "nvml.h"
-#include "pooled.h"
+#include "pool_lookup.h"
 #include "submissions.h"
 
 GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,

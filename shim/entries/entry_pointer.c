@@ -14,7 +14,7 @@
 #include "host_pools.h"
 #include "ipc_imports.h"
 #include "managed.h"
-#include "pooled.h"
+#include "pool_lookup.h"
 #include "single_order.h"
 
 /* ---- ranges ------------------------------------------------------------------------ */

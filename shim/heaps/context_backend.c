@@ -11,7 +11,7 @@
 #include "fences.h"
 #include "free_lazy.h"
 #include "full_wait.h"
-#include "kept.h"
+#include "unpooled.h"
 #include "log.h"
 #include "marks.h"
 #include "mem_limits.h"
@@ -96,7 +96,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
 
 static bool backend_keep(void *self, uint64_t addr, size_t bytes)
 {
-    return gs_kept_put(self, addr, bytes);
+    return gs_unpooled_put(self, addr, bytes);
 }
 
 /* The driver's free waits for the context: at once is when that is idle. */

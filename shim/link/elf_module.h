@@ -4,8 +4,8 @@
  * dlsym is one of the functions the shim replaces, so what the shim needs to know about
  * loaded objects it reads from their dynamic sections (ELF gABI; GNU hash tables).
  * No allocation, no dlerror side effects, usable before any constructor has run.
- * The loader's lock is taken inside its gate (tracker/loader_gate.h); in a forked child
- * in which nobody is left to release it nothing is found.
+ * The loader's lock is taken inside its gate (tracker/names/loader_gate.h); in a forked
+ * child in which nobody is left to release it nothing is found.
  */
 #ifndef GS_ELF_MODULE_H
 #define GS_ELF_MODULE_H

@@ -1,6 +1,6 @@
 /*
  * oracle_callers.h - call stacks of those who gave the device work, taken and named by
- * the tracker's own means (tracker/stacks.h, symbolize.h).
+ * the tracker's own means (tracker/stacks/stacks.h, symbolize.h).
  * Owns:  the table of stacks, for the process's life.   Lock: none of the oracle's.
  */
 #ifndef ORACLE_CALLERS_H

@@ -1,6 +1,6 @@
 /*
- * report.c - the program gpushim-report, which the launcher runs for `gpushim report`.
- * Owns: nothing.   Lock: none.
+ * gpushim_report.c - the program gpushim-report, which the launcher runs for `gpushim
+ * report`. Owns: nothing.   Lock: none.
  */
 #include <stdbool.h>
 #include <stdio.h>

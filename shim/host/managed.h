@@ -32,8 +32,8 @@ void gs_managed_gone(CUdeviceptr dptr);
 
 struct gs_extent;
 
-/* The allocation around an address (pooled.h). Errors: GS_ERR_NOT_FOUND (it is kept, and
- * nobody's), GS_ERR_NOT_OURS */
+/* The allocation around an address (pool_lookup.h). Errors: GS_ERR_NOT_FOUND (it is kept,
+ * and nobody's), GS_ERR_NOT_OURS */
 enum gs_status gs_managed_extent(CUdeviceptr address, struct gs_extent *out) GS_MUST_USE;
 
 /* These bytes were advised, prefetched, attached or the like: the ranges they lie in go

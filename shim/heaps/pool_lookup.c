@@ -1,8 +1,8 @@
 /*
- * pooled.c - addresses of the program's, looked up in what the pools have handed out.
- * Owns:  nothing.   Lock: the pools lock themselves.
+ * pool_lookup.c - addresses of the program's, looked up in what the pools have handed
+ * out. Owns:  nothing.   Lock: the pools lock themselves.
  */
-#include "pooled.h"
+#include "pool_lookup.h"
 
 #include "async_heaps.h"
 #include "host_pools.h"

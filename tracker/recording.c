@@ -1,6 +1,6 @@
 /*
- * windows.c - when the tracker is told of allocations: from the start, or from one switch
- * to the next.
+ * recording.c - when the tracker is told of allocations: from the start, or from one
+ * switch to the next.
  *
  * A switch is a counter that goes up, so that a signal handler can make one whatever it
  * has interrupted. A thread in the middle of an allocation may record it a moment after

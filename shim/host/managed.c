@@ -25,7 +25,7 @@
 #include "host_pools.h"
 #include "log.h"
 #include "managed_ranges.h"
-#include "pooled.h"
+#include "pool_lookup.h"
 #include "record.h"
 #include "retry.h"
 #include "trace.h"

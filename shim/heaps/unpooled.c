@@ -1,4 +1,8 @@
-#include "kept.h"
+/*
+ * unpooled.c - the piece of each thread.
+ * Owns, Lock: see unpooled.h.
+ */
+#include "unpooled.h"
 
 static _Thread_local struct {
     const struct gs_context *context; /* NULL: none is kept */
@@ -6,7 +10,7 @@ static _Thread_local struct {
     size_t bytes;
 } kept __attribute__((tls_model("initial-exec")));
 
-bool gs_kept_put(const struct gs_context *context, uint64_t addr, size_t bytes)
+bool gs_unpooled_put(const struct gs_context *context, uint64_t addr, size_t bytes)
 {
     if (kept.context) {
         return false;
@@ -17,7 +21,7 @@ bool gs_kept_put(const struct gs_context *context, uint64_t addr, size_t bytes)
     return true;
 }
 
-bool gs_kept_take(const struct gs_context *context, size_t bytes, CUdeviceptr *addr)
+bool gs_unpooled_take(const struct gs_context *context, size_t bytes, CUdeviceptr *addr)
 {
     if (!context || kept.context != context || kept.bytes != bytes) {
         return false;
@@ -27,7 +31,7 @@ bool gs_kept_take(const struct gs_context *context, size_t bytes, CUdeviceptr *a
     return true;
 }
 
-void gs_kept_drop(void)
+void gs_unpooled_drop(void)
 {
     struct gs_context *context = (struct gs_context *)(uintptr_t)kept.context;
     kept.context = NULL;

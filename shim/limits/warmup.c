@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "ipc_mode.h"
-#include "kept.h"
+#include "unpooled.h"
 #include "log.h"
 #include "options_table.h"
 
@@ -143,7 +143,7 @@ static void allocate_item(const struct gs_context *context, struct blocks *block
             blocks->count++;
             made++;
         }
-        gs_kept_drop();
+        gs_unpooled_drop();
     }
     if (made < item->count) {
         gs_log_line(GS_LOG_WARN,

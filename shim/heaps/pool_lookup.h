@@ -1,8 +1,8 @@
 /*
- * pooled.h - which of the pool's memory an address of the program's means.
+ * pool_lookup.h - which of the pool's memory an address of the program's means.
  */
-#ifndef GS_POOLED_H
-#define GS_POOLED_H
+#ifndef GS_POOL_LOOKUP_H
+#define GS_POOL_LOOKUP_H
 
 #include "free_permit.h"
 #include "state.h"

@@ -1,7 +1,7 @@
 /*
- * async_entries.c - what a program may do to the default memory pool of a device besides
- * allocating from it: with GPUSHIM_ASYNC=pool that memory is of a private pool, and the
- * program is not to see a difference (async_policy.h).
+ * entry_async_pool.c - what a program may do to the default memory pool of a device
+ * besides allocating from it: with GPUSHIM_ASYNC=pool that memory is of a private pool,
+ * and the program is not to see a difference (async_policy.h).
  *
  * In the other mode these calls are passed on.
  *
