@@ -9,33 +9,10 @@
  * Lock: who is inside a front, or excludes, may touch the fronts; the stream caches and
  * the global classes have a lock each, taken inside.   Design: docs/pool.md, "Levels"
  */
-#include <string.h>
+#include "shelves.h"
 
-#include "heap.h"
-
-/* Blocks of a class of several sizes that are looked at for one that fits. */
-#define SEARCH_MAX 8u
 /* Of its bytes, what a front that has too many makes free at once. */
 #define FRONT_SPARE 4u
-/* Blocks released in one turn of the heap's lock. */
-#define RELEASE_TURN 64u
-
-/* Blocks of one class on their way from one level to another. */
-struct chain {
-    struct gs_block *top, *bottom;
-    uint32_t count;
-    size_t bytes;
-};
-
-/* A class of the stream or the global level. */
-struct shelf {
-    struct gs_lock *lock;
-    struct gs_stack *stack;
-    _Atomic size_t *held;     /* bytes of its level, and as many as there may be */
-    _Atomic uint32_t *blocks; /* of its level, or its stream's cache; likewise */
-    size_t held_max;
-    uint32_t blocks_max;
-};
 
 /* A bound of blocks, of 0 and GS_LEVEL_NO_BLOCKS, as it is compared with. */
 static uint32_t bound_of(uint32_t blocks)
@@ -107,214 +84,33 @@ static struct gs_cache *stream_of(struct gs_front *front, struct gs_levels *leve
 }
 static_assert(GS_STREAMS == 16, "the key's hash has as many values");
 
-static struct shelf stream_shelf(struct gs_levels *levels, struct gs_cache *cache,
-                                 unsigned class)
-{
-    return (struct shelf){&cache->lock,          &cache->stacks[class],
-                          &levels->stream_bytes, &cache->blocks,
-                          levels->level_bytes,   levels->stream_blocks_max};
-}
-
-static struct shelf global_shelf(struct gs_levels *levels, unsigned class)
-{
-    return (struct shelf){&levels->global[class].lock, &levels->global[class].stack,
-                          &levels->global_bytes,       &levels->global_blocks,
-                          levels->level_bytes,         levels->global_blocks_max};
-}
-
-static void chain_add(struct chain *chain, struct gs_block *block)
-{
-    if (!chain->bottom)
-        chain->bottom = block;
-    block->live.below = chain->top;
-    chain->top = block;
-    chain->count++;
-    chain->bytes += gs_block_bytes(block);
-}
-
-/* Take the youngest block of `units` out of a stack, not far below its top. */
-static struct gs_block *stack_pick(struct gs_stack *stack, uint32_t units)
-{
-    struct gs_block **link = &stack->top;
-
-    for (unsigned i = 0; *link && i < SEARCH_MAX; i++) {
-        struct gs_block *block = *link;
-
-        if (block->units == units) {
-            *link = block->live.below;
-            return block;
-        }
-        link = &block->live.below;
-    }
-    return NULL;
-}
-
-static void shelf_unreserve(const struct shelf *shelf, uint32_t blocks, size_t bytes)
-{
-    atomic_fetch_sub_explicit(shelf->blocks, blocks, memory_order_relaxed);
-    atomic_fetch_sub_explicit(shelf->held, bytes, memory_order_relaxed);
-}
-
-/* Room on a shelf's level for as many of `blocks` blocks of one size as there may be. */
-static uint32_t shelf_reserve(const struct shelf *shelf, uint32_t blocks, size_t size)
-{
-    size_t held = atomic_load_explicit(shelf->held, memory_order_relaxed);
-    uint32_t count = atomic_load_explicit(shelf->blocks, memory_order_relaxed);
-    size_t room = held < shelf->held_max ? (shelf->held_max - held) / size : 0;
-
-    if (count >= shelf->blocks_max)
-        return 0;
-    if (blocks > shelf->blocks_max - count)
-        blocks = shelf->blocks_max - count;
-    if (blocks > room)
-        blocks = (uint32_t)room;
-    if (!blocks)
-        return 0;
-    count = atomic_fetch_add_explicit(shelf->blocks, blocks, memory_order_relaxed);
-    held = atomic_fetch_add_explicit(shelf->held, blocks * size, memory_order_relaxed);
-    if (count + blocks <= shelf->blocks_max && held + blocks * size <= shelf->held_max)
-        return blocks;
-    shelf_unreserve(shelf, blocks, blocks * size); /* others came in between */
-    return 0;
-}
-
-/* Up to `most` blocks of `units` from a shelf. Its count is a hint without the lock. */
-static void shelf_fetch(const struct shelf *shelf, uint32_t units, uint32_t most,
-                        struct chain *chain)
-{
-    struct gs_stack *stack = shelf->stack;
-    struct gs_block *block;
-
-    if (!__atomic_load_n(&stack->count, __ATOMIC_RELAXED))
-        return;
-    gs_lock_take(shelf->lock);
-    while (chain->count < most && (block = stack_pick(stack, units)))
-        chain_add(chain, block);
-    __atomic_store_n(&stack->count, stack->count - chain->count, __ATOMIC_RELAXED);
-    shelf_unreserve(shelf, chain->count, chain->bytes);
-    gs_lock_drop(shelf->lock);
-}
-
-/* The first `count` blocks of a chain of one size. */
-static struct chain chain_split(struct chain *chain, uint32_t count)
-{
-    size_t size = gs_block_bytes(chain->top);
-    struct chain first = {chain->top, chain->top, count, count * size};
-
-    for (uint32_t i = 1; i < count; i++)
-        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there are as many */
-        first.bottom = first.bottom->live.below;
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): likewise */
-    chain->top = first.bottom->live.below;
-    chain->count -= count;
-    chain->bytes -= first.bytes;
-    return first;
-}
-
-/* As much of a chain of one size to a shelf as it may have, `most` on its stack. Returns
- * true if nothing is left of it. */
-static bool shelf_store(const struct shelf *shelf, struct chain *chain, uint32_t most)
-{
-    struct gs_stack *stack = shelf->stack;
-    size_t size;
-    uint32_t reserved, room;
-
-    if (!chain->top)
-        return true;
-    size = gs_block_bytes(chain->top);
-    reserved = shelf_reserve(shelf, chain->count, size);
-    if (!reserved)
-        return false;
-    gs_lock_take(shelf->lock);
-    room = stack->count < most ? most - stack->count : 0;
-    room = room < reserved ? room : reserved;
-    if (room) {
-        struct chain first = chain_split(chain, room);
-
-        first.bottom->live.below = stack->top;
-        stack->top = first.top;
-        __atomic_store_n(&stack->count, stack->count + room, __ATOMIC_RELAXED);
-    }
-    gs_lock_drop(shelf->lock);
-    shelf_unreserve(shelf, reserved - room, (reserved - room) * size);
-    return chain->count == 0;
-}
-
-/* Everything on a shelf, to the front of the chain. */
-static void shelf_empty(const struct shelf *shelf, struct chain *chain)
-{
-    struct gs_stack *stack = shelf->stack;
-    struct chain taken = {0};
-
-    if (!stack->count) /* nobody is on the way to it */
-        return;
-    gs_lock_take(shelf->lock);
-    while (stack->top) {
-        struct gs_block *block = stack->top;
-
-        stack->top = block->live.below;
-        chain_add(&taken, block);
-    }
-    __atomic_store_n(&stack->count, 0, __ATOMIC_RELAXED);
-    gs_lock_drop(shelf->lock);
-    shelf_unreserve(shelf, taken.count, taken.bytes);
-    while (taken.top) {
-        struct gs_block *block = taken.top;
-
-        taken.top = block->live.below;
-        chain_add(chain, block);
-    }
-}
-
-/* Into the segments. Those that have to be given back are added to *detached. */
-static void release(struct gs_heap *heap, const struct chain *chain,
-                    struct gs_segment **detached)
-{
-    struct gs_block *block = chain->top;
-
-    while (block) {
-        gs_lock_take(&heap->lock);
-        for (unsigned i = 0; block && i < RELEASE_TURN; i++) {
-            struct gs_block *below = block->live.below;
-            struct gs_segment *segment = gs_block_release(heap, block);
-
-            if (segment) {
-                segment->next_detached = *detached;
-                *detached = segment;
-            }
-            block = below;
-        }
-        gs_lock_drop(&heap->lock);
-    }
-}
-
 /* One class's chain goes one level down, or further where there is no room. */
 static void sink(struct gs_front *front, struct gs_heap *heap, unsigned class,
-                 struct chain *chain, struct gs_segment **detached)
+                 struct gs_chain *chain, struct gs_segment **detached)
 {
     struct gs_levels *levels = heap->levels;
     struct gs_cache *cache;
     uint32_t most = front->stacks[class].limit * GS_LOWER_STACKS;
-    struct shelf shelf;
+    struct gs_shelf shelf;
 
     if (class >= GS_CLASS_EXACT) {
-        release(heap, chain, detached);
+        gs_chain_release(heap, chain, detached);
         return;
     }
     cache = stream_of(front, levels);
     if (cache) {
-        shelf = stream_shelf(levels, cache, class);
-        if (shelf_store(&shelf, chain, most))
+        shelf = gs_shelf_stream(levels, cache, class);
+        if (gs_shelf_store(&shelf, chain, most))
             return;
     }
-    shelf = global_shelf(levels, class);
-    if (!shelf_store(&shelf, chain, most))
-        release(heap, chain, detached);
+    shelf = gs_shelf_global(levels, class);
+    if (!gs_shelf_store(&shelf, chain, most))
+        gs_chain_release(heap, chain, detached);
 }
 
 /* What lies below the youngest `keep` of a front's stack. */
 static void cut(struct gs_front *front, unsigned class, uint32_t keep,
-                struct chain *chain)
+                struct gs_chain *chain)
 {
     struct gs_stack *stack = &front->stacks[class];
     struct gs_block **link = &stack->top, *block;
@@ -329,7 +125,7 @@ static void cut(struct gs_front *front, unsigned class, uint32_t keep,
     while (block) {
         struct gs_block *below = block->live.below;
 
-        chain_add(chain, block);
+        gs_chain_add(chain, block);
         block = below;
     }
     stack->count = keep;
@@ -338,7 +134,7 @@ static void cut(struct gs_front *front, unsigned class, uint32_t keep,
 
 /* `count` blocks of a class gave way. If it is not worth keeping, the others do too. */
 static void give_way(struct gs_front *front, unsigned class, uint32_t count,
-                     struct chain *chain)
+                     struct gs_chain *chain)
 {
     if (gs_keep_lost(front, class, count))
         cut(front, class, 0, chain);
@@ -349,7 +145,7 @@ static void give_way(struct gs_front *front, unsigned class, uint32_t count,
 static void lighten(struct gs_front *front, struct gs_heap *heap, size_t most,
                     struct gs_segment **detached)
 {
-    struct chain wide = {0};
+    struct gs_chain wide = {0};
 
     while (front->bytes > most) {
         unsigned class = front->hand;
@@ -363,13 +159,13 @@ static void lighten(struct gs_front *front, struct gs_heap *heap, size_t most,
             cut(front, class, count / 2, &wide);
             give_way(front, class, count - count / 2, &wide);
         } else {
-            struct chain chain = {0};
+            struct gs_chain chain = {0};
 
             cut(front, class, front->stacks[class].count / 2, &chain);
             sink(front, heap, class, &chain, detached);
         }
     }
-    release(heap, &wide, detached);
+    gs_chain_release(heap, &wide, detached);
 }
 
 void gs_levels_spill(struct gs_front *front, struct gs_heap *heap, uint32_t units,
@@ -383,7 +179,7 @@ void gs_levels_spill(struct gs_front *front, struct gs_heap *heap, uint32_t unit
     if (bytes > limit || !stack->limit)
         return;
     if (stack->count >= stack->limit) {
-        struct chain chain = {0};
+        struct gs_chain chain = {0};
 
         cut(front, class, stack->limit / 2, &chain);
         if (class >= GS_CLASS_EXACT)
@@ -394,36 +190,26 @@ void gs_levels_spill(struct gs_front *front, struct gs_heap *heap, uint32_t unit
         lighten(front, heap, limit - (bytes > spared ? bytes : spared), detached);
 }
 
-/* All whole segments of a front. */
-static void gather_whole(struct gs_front *front, struct chain *chain)
-{
-    for (unsigned i = 0; i < GS_WHOLE_COUNT; i++) {
-        if (front->whole_units[i])
-            chain_add(chain, front->whole[i]);
-        front->whole_units[i] = 0;
-    }
-}
-
 void gs_levels_flush(struct gs_front *front, struct gs_heap *heap,
                      struct gs_segment **detached)
 {
-    struct chain whole = {0};
+    struct gs_chain whole = {0};
 
     for (unsigned i = 0; i < GS_CLASS_COUNT && front->bytes; i++) {
-        struct chain chain = {0};
+        struct gs_chain chain = {0};
 
         if (!front->stacks[i].count)
             continue;
         cut(front, i, 0, &chain);
         sink(front, heap, i, &chain, detached);
     }
-    gather_whole(front, &whole);
-    release(heap, &whole, detached);
+    gs_chain_add_whole(front, &whole);
+    gs_chain_release(heap, &whole, detached);
 }
 
 /* The first block of a chain is what was asked for, the others stay in the front. */
 static struct gs_block *keep_rest(struct gs_front *front, struct gs_stack *stack,
-                                  struct chain *chain)
+                                  struct gs_chain *chain)
 {
     struct gs_block *block = chain->top;
 
@@ -439,7 +225,7 @@ static struct gs_block *keep_rest(struct gs_front *front, struct gs_stack *stack
 /* No level has a block of the class. Of those that came from the segments the last time
  * none is left in the front: so twice as many come now, `most` at most. */
 static void cut_batch(struct gs_front *front, struct gs_heap *heap, uint32_t units,
-                      uint32_t most, struct chain *chain)
+                      uint32_t most, struct gs_chain *chain)
 {
     uint8_t *batch = &front->batches[gs_class_of(units)];
     struct gs_block *block;
@@ -451,7 +237,7 @@ static void cut_batch(struct gs_front *front, struct gs_heap *heap, uint32_t uni
     }
     gs_lock_take(&heap->lock);
     while (chain->count < *batch && (block = gs_heap_cut(heap, units)))
-        chain_add(chain, block);
+        gs_chain_add(chain, block);
     gs_lock_drop(&heap->lock);
     front->counts.from_segments += chain->count > 0;
 }
@@ -462,11 +248,11 @@ struct gs_block *gs_levels_take(struct gs_front *front, struct gs_heap *heap,
     struct gs_levels *levels = heap->levels;
     unsigned class = gs_class_of(units);
     struct gs_stack *stack = &front->stacks[class];
-    struct gs_block *block = stack_pick(stack, units);
+    struct gs_block *block = gs_stack_pick(stack, units);
     uint32_t most = class < GS_CLASS_EXACT ? (stack->limit + 1) / 2 : 1;
     struct gs_cache *cache;
-    struct chain chain = {0};
-    struct shelf shelf;
+    struct gs_chain chain = {0};
+    struct gs_shelf shelf;
 
     if (block) {
         stack->count--;
@@ -481,13 +267,13 @@ struct gs_block *gs_levels_take(struct gs_front *front, struct gs_heap *heap,
         most = 1;
     cache = stream_of(front, levels);
     if (cache) {
-        shelf = stream_shelf(levels, cache, class);
-        shelf_fetch(&shelf, units, most, &chain);
+        shelf = gs_shelf_stream(levels, cache, class);
+        gs_shelf_fetch(&shelf, units, most, &chain);
         front->counts.from_stream += chain.count > 0;
     }
     if (!chain.count) {
-        shelf = global_shelf(levels, class);
-        shelf_fetch(&shelf, units, most, &chain);
+        shelf = gs_shelf_global(levels, class);
+        gs_shelf_fetch(&shelf, units, most, &chain);
         front->counts.from_global += chain.count > 0;
     }
     /* On a full device each hole counts. */
@@ -522,12 +308,12 @@ static bool may_keep(struct gs_heap *heap, const struct gs_block *block)
 void gs_levels_put_whole(struct gs_front *front, struct gs_heap *heap,
                          struct gs_block *block, struct gs_segment **detached)
 {
-    struct chain chain = {0};
+    struct gs_chain chain = {0};
     unsigned i = 0;
 
     if (GS_UNLIKELY(!may_keep(heap, block))) {
-        chain_add(&chain, block);
-        release(heap, &chain, detached);
+        gs_chain_add(&chain, block);
+        gs_chain_release(heap, &chain, detached);
         return;
     }
     while (i < GS_WHOLE_COUNT && front->whole_units[i])
@@ -535,141 +321,9 @@ void gs_levels_put_whole(struct gs_front *front, struct gs_heap *heap,
     if (i == GS_WHOLE_COUNT) {
         i = front->whole_hand;
         front->whole_hand = (i + 1) % GS_WHOLE_COUNT;
-        chain_add(&chain, front->whole[i]);
-        release(heap, &chain, detached);
+        gs_chain_add(&chain, front->whole[i]);
+        gs_chain_release(heap, &chain, detached);
     }
     front->whole[i] = block;
     front->whole_units[i] = block->units;
-}
-
-/* All that is cached; the fronts are excluded. */
-static void gather(struct gs_levels *levels, struct chain *chain)
-{
-    struct gs_link *link;
-
-    for (link = levels->fronts.next; link != &levels->fronts; link = link->next) {
-        struct gs_front *front = GS_LINK_OWNER(link, struct gs_front, of_heap);
-
-        for (unsigned i = 0; i < GS_CLASS_COUNT && front->bytes; i++) {
-            struct gs_stack *stack = &front->stacks[i];
-
-            if (!stack->count)
-                continue;
-            while (stack->top) {
-                struct gs_block *block = stack->top;
-
-                stack->top = block->live.below;
-                chain_add(chain, block);
-            }
-            stack->count = 0;
-        }
-        front->bytes = 0;
-        memset(front->batches, 0, sizeof(front->batches));
-        gather_whole(front, chain);
-    }
-    for (unsigned i = 0; i < GS_CLASS_EXACT && atomic_load(&levels->global_bytes); i++) {
-        struct shelf shelf = global_shelf(levels, i);
-
-        shelf_empty(&shelf, chain);
-    }
-    for (unsigned j = 0; j < GS_STREAMS && atomic_load(&levels->stream_bytes); j++) {
-        struct gs_cache *cache = atomic_load(&levels->streams[j]);
-
-        for (unsigned i = 0; cache && i < GS_CLASS_EXACT; i++) {
-            struct shelf shelf = stream_shelf(levels, cache, i);
-
-            shelf_empty(&shelf, chain);
-        }
-    }
-}
-
-static size_t drain(struct gs_heap *heap, uint32_t calls)
-{
-    struct gs_segment *detached = NULL;
-    struct chain chain = {0};
-
-    if (!heap->levels)
-        return 0;
-    gs_levels_exclude(heap);
-    if (calls)
-        atomic_store(&heap->levels->suspended, calls);
-    gather(heap->levels, &chain);
-    release(heap, &chain, &detached);
-    gs_levels_admit(heap);
-    gs_segments_return(detached);
-    return chain.bytes;
-}
-
-size_t gs_levels_drain(struct gs_heap *heap)
-{
-    return drain(heap, 0);
-}
-
-size_t gs_levels_suspend(struct gs_heap *heap)
-{
-    return drain(heap, GS_SUSPENDED);
-}
-
-void gs_levels_pass(struct gs_heap *heap)
-{
-    struct gs_levels *levels = heap->levels;
-    uint32_t calls =
-        levels ? atomic_load_explicit(&levels->suspended, memory_order_relaxed) : 0;
-
-    while (calls && !atomic_compare_exchange_weak(&levels->suspended, &calls, calls - 1))
-        ;
-    if (calls != 1)
-        return;
-    gs_levels_exclude(heap); /* opens them, unless the device is full again by now */
-    gs_levels_admit(heap);
-}
-
-void gs_levels_close(struct gs_heap *heap, bool release_blocks)
-{
-    struct gs_segment *detached = NULL;
-    struct chain chain = {0};
-    struct gs_link *link;
-
-    if (!heap->levels || atomic_load(&heap->levels->closed))
-        return;
-    gs_levels_exclude(heap);
-    gather(heap->levels, &chain);
-    if (release_blocks)
-        release(heap, &chain, &detached);
-    for (link = heap->levels->fronts.next; link != &heap->levels->fronts;
-         link = link->next)
-        gs_front_settle(GS_LINK_OWNER(link, struct gs_front, of_heap), heap);
-    atomic_store(&heap->levels->closed, true);
-    gs_levels_admit(heap);
-    gs_segments_return(detached);
-}
-
-void gs_levels_sum(struct gs_heap *heap, struct gs_pool_stats *sum)
-{
-    struct gs_levels *levels = heap->levels;
-    struct gs_link *link;
-
-    if (!levels)
-        return;
-    for (link = levels->fronts.next; link != &levels->fronts; link = link->next) {
-        const struct gs_front *front = GS_LINK_OWNER(link, struct gs_front, of_heap);
-        const struct gs_front_counts *counts = &front->counts;
-
-        sum->allocs += counts->allocs;
-        sum->hits += counts->allocs;
-        sum->frees += counts->frees;
-        sum->asked_bytes += counts->asked_bytes;
-        sum->given_bytes += counts->given_bytes;
-        sum->live_bytes += counts->asked_bytes - counts->asked_back_bytes;
-        sum->used_bytes += counts->given_bytes - counts->given_back_bytes;
-        sum->stream_hits += counts->from_stream;
-        sum->global_hits += counts->from_global;
-        sum->front_hits += gs_front_hits(counts);
-        sum->front_bytes += front->bytes;
-        for (unsigned i = 0; i < GS_WHOLE_COUNT; i++)
-            sum->front_bytes +=
-                front->whole_units[i] ? gs_block_bytes(front->whole[i]) : 0;
-    }
-    sum->stream_bytes += atomic_load(&levels->stream_bytes);
-    sum->global_bytes += atomic_load(&levels->global_bytes);
 }
