@@ -13,6 +13,7 @@
  *        that no record changes under it; lost_lock for the groups.
  * Design: docs/tracker.md, "Lost at reset"
  */
+#include "peaks.h"
 #include "tracker_internal.h"
 
 /* Copy `lost` to where a file has it. lost_lock is held. A reader that comes in between
@@ -49,6 +50,7 @@ static void count_lost(struct gs_tracker *tracker, struct gs_shard *shard,
     struct gs_group part = gs_group_of(tracker, was);
 
     part.lost = 1;
+    gs_peak_note_free(tracker, shard, row, words, gs_place_tag(was), now);
     gs_totals_move(tracker, shard, &shard->rows[row], -(int64_t)was->bytes, now);
     __atomic_fetch_add(&shared->lost_bytes, was->bytes, __ATOMIC_RELAXED);
     __atomic_fetch_add(&shared->lost_count, 1, __ATOMIC_RELAXED);

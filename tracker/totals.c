@@ -20,6 +20,7 @@
  * Locks: a row is written by who is inside its shard, or has closed its gate; peak_lock
  *        for peak, peak_time and the settle counts.   Design: docs/tracker.md
  */
+#include "peaks.h"
 #include "tracker_internal.h"
 
 #define SETTLES_PER_STEP 64u
@@ -120,6 +121,7 @@ static void raise_peak(struct gs_tracker *tracker, struct gs_shared_row *shared,
     if (bytes > __atomic_load_n(&shared->peak, __ATOMIC_RELAXED)) {
         __atomic_store_n(&shared->peak, bytes, __ATOMIC_RELAXED);
         __atomic_store_n(&shared->peak_time, now, __ATOMIC_RELAXED);
+        gs_peak_set(tracker, shared, now);
     }
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
 }

@@ -8,6 +8,7 @@
  * Owns:  the life of struct gs_tracker.   Locks: see tracker_lock.h, thread_slots.h.
  * Design: docs/tracker.md
  */
+#include "peaks.h"
 #include "tracker_internal.h"
 
 /* Parts of the two calls that every allocation makes. */
@@ -49,6 +50,7 @@ void gs_tracker_destroy(struct gs_tracker *tracker)
     gs_lookup_free(tracker);
     gs_records_free(tracker);
     gs_groups_free(&tracker->lost);
+    gs_peaks_free(tracker);
     gs_tally_destroy(tracker->tally);
     gs_state_unmap(tracker->config.memory, tracker, sizeof *tracker);
 }
@@ -111,9 +113,15 @@ static uint32_t enter_record(struct gs_tracker *tracker,
         id = 0;
     }
     if (GS_LIKELY(id != 0)) {
+        uint64_t who = gs_who(allocation->thread, allocation->stack);
+        uint64_t made_ns = made == 0 || allocation->time_ns != 0
+                               ? allocation->time_ns
+                               : gs_peak_time(tracker, time_ns);
         gs_record_fill(gs_record_of(tracker, id), allocation->addr,
-                       allocation->bytes | seen->number,
-                       gs_who(allocation->thread, allocation->stack), time_ns, slot);
+                       allocation->bytes | seen->number, who, made_ns, slot);
+        if (made == 0)
+            gs_peak_take_back(tracker, shard, (unsigned)seen->row, who,
+                              allocation->bytes);
         count_made(tracker, shard, seen->row, allocation->bytes, time_ns, made);
     }
     gs_shard_leave();
@@ -134,6 +142,7 @@ GS_HOT struct gs_place leave_record(struct gs_tracker *tracker, struct gs_shard 
     GS_KEEP(row);
     gs_record_set_slot(record, GS_SLOT_FREE);
     gs_record_put(tracker, shard, id);
+    gs_peak_note_free(tracker, shard, number, words, place.tag, now);
     gs_totals_bump(&row->frees, 1);
     gs_totals_move(tracker, shard, row, -(int64_t)(words->size & GS_BYTES_MAX), now);
     return place;
@@ -216,7 +225,8 @@ uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_
                       : 0;
     if (GS_LIKELY(id != 0)) {
         gs_record_fill(gs_record_of(tracker, id), addr, bytes | seen->number,
-                       gs_who(who.thread, who.stack), time_ns, GS_SLOT_INDEXED);
+                       gs_who(who.thread, who.stack), gs_peak_time(tracker, time_ns),
+                       GS_SLOT_INDEXED);
         count_made(tracker, shard, seen->row, bytes, time_ns, 1);
     }
     gs_gate_leave(gate);

@@ -26,6 +26,7 @@
 #include "host_place.h"
 #include "state_memory.h"
 #include "live_record.h"
+#include "samples.h"
 #include "tally.h"
 #include "thread_slots.h"
 #include "tracker.h"
@@ -87,6 +88,7 @@ struct gs_shard { // NOLINT(clang-analyzer-optin.performance.Padding): a line fo
     uint32_t fresh_end;
     struct gs_row rows[GS_ROWS] __attribute__((aligned(64)));
     struct gs_seen_place seen[GS_SEEN_PLACES];
+    struct gs_since *since; /* what was live at a peak and is freed; mapped when needed */
     uint32_t free_ids[GS_SHARD_FREE_MAX + 1];
 } __attribute__((aligned(128)));
 
@@ -95,6 +97,10 @@ struct gs_shared_row {
     int64_t credit;       /* sum over the shards; atomic */
     int64_t peak;         /* read atomically, written under peak_lock */
     uint64_t peak_time;   /* likewise */
+    uint64_t peak_number; /* likewise; 0: there was none */
+    uint64_t peak_mark;   /* likewise: what was live then has no later time, in units */
+    uint64_t peak_order;  /* the same as a stamp: gs_stamp_order */
+    uint64_t peak_left;   /* number of the peak since which there was a free; atomic */
     uint64_t settle_tick; /* written under peak_lock, read atomically */
     uint64_t settles;     /* within settle_tick; likewise */
     uint64_t unrecorded;  /* allocations; atomic */
@@ -175,6 +181,12 @@ struct gs_tracker {
     size_t lost_copied, lost_copy_room;
     struct gs_growth_copy *growth_copy; /* atomic; NULL: no look, or in no file */
     struct gs_tracker_lock peak_lock;
+    uint64_t made_from_ns; /* no new record has an earlier time; atomic, grows */
+    bool peaks_past;       /* made of a file: who held the peaks is not in it */
+    struct gs_tracker_lock since_lock;
+    struct gs_samples since; /* what the shards' lists had no room for; `stream` is the
+                                peak's key; since_lock */
+    size_t since_room; /* so many are kept until what is over is dropped; likewise */
     struct gs_tracker_lock errors_lock;
     uint64_t error_count;             /* written under errors_lock, read atomically */
     uint64_t checks[GS_CHECK_COUNTS]; /* atomic */

@@ -24,6 +24,7 @@ enum gs_tracker_rank {
     GS_RANK_LOST,    /* groups of what was lost with a context */
     GS_RANK_PEAK,    /* peak and its time */
     GS_RANK_ERRORS,  /* the error records */
+    GS_RANK_SINCE,   /* what was freed since the peaks */
     GS_RANK_TALLY    /* a part of what was ever allocated */
 };
 

@@ -163,6 +163,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         .device_count = device_count,
         .stack_depth = options->stack_depth,
         .max_groups = options->leak_max,
+        .peak_max = options->peak_max,
         .min_leak_bytes = options->leak_min_bytes,
         .show_leaks = options->leak_report != GS_LEAK_REPORT_OFF,
         .show_devices = gs_log_enabled(GS_LOG_INFO),

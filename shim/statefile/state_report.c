@@ -116,6 +116,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
         .device_count = header->device_count,
         .stack_depth = process->stack_depth,
         .max_groups = options->leak_max,
+        .peak_max = options->peak_max,
         .min_leak_bytes = options->leak_min_bytes,
         .show_leaks = options->leak_report != GS_LEAK_REPORT_OFF,
         .show_devices = true,

@@ -91,6 +91,7 @@ Test(export_json, a_run_without_anything)
         "    \"count\": 0\n"
         "  },\n"
         "  \"owners\": [],\n"
+        "  \"peaks\": [],\n"
         "  \"frames\": [],\n"
         "  \"modules\": [],\n"
         "  \"note\": null,\n"

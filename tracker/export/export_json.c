@@ -167,6 +167,15 @@ static void put_device_of(struct gs_json *json, unsigned kind, int device)
         gs_json_member(json, "device", (uint64_t)device);
 }
 
+/* Where there is none on purpose. */
+static void put_no_stack(struct gs_json *json, const struct gs_group *group)
+{
+    if (gs_stack_left_out(group->stack))
+        gs_json_member_text(json, "no_stack",
+                            group->stack == GS_STACK_TOO_SMALL ? "too small"
+                                                               : "not sampled");
+}
+
 static void put_place(const struct gs_export *export, struct gs_json *json,
                       const struct gs_group *group, const char *fate)
 {
@@ -194,10 +203,7 @@ static void put_place(const struct gs_export *export, struct gs_json *json,
     if (export->config->growth)
         gs_json_member_bool(json, "growing",
                             gs_growth_has(export->config->growth, group));
-    if (gs_stack_left_out(group->stack))
-        gs_json_member_text(json, "no_stack",
-                            group->stack == GS_STACK_TOO_SMALL ? "too small"
-                                                               : "not sampled");
+    put_no_stack(json, group);
     gs_json_close(json, '}');
 }
 
@@ -274,6 +280,55 @@ static void put_owners(const struct gs_export *export, struct gs_json *json)
                                                        : gs_json_apart(owner->row));
         gs_json_member(json, "bytes", owner->bytes);
         gs_json_member(json, "count", owner->count);
+        gs_json_close(json, '}');
+    }
+    gs_json_close(json, ']');
+}
+
+/* Who held a device's memory, or what is pinned, when there was most of it. */
+static void put_peak_place(const struct gs_export *export, struct gs_json *json,
+                           const struct gs_peak *peak, const struct gs_group *place)
+{
+    const struct gs_export_stack *stack = gs_export_stack(export, place->stack);
+    const struct gs_group *live = gs_groups_find(&peak->live, place);
+
+    gs_json_open(json, '{');
+    gs_json_member(json, "bytes", place->bytes);
+    gs_json_member(json, "count", place->count);
+    gs_json_member(json, "live_bytes", live ? live->bytes : 0);
+    gs_json_member(json, "live_count", live ? live->count : 0);
+    gs_json_member_text(json, "call", gs_export_call(export, stack, place->api));
+    gs_json_member_text(json, "kind", gs_export_kind(place->kind));
+    put_device_of(json, place->kind, place->device);
+    put_stack(export, json, stack);
+    if (export->tracker->config.sampling.distance_bytes != 0) {
+        gs_json_member(json, "likely_bytes", gs_likely(place->likely_bytes));
+        gs_json_member(json, "likely_count", gs_group_likely_count(place));
+    }
+    put_no_stack(json, place);
+    gs_json_close(json, '}');
+}
+
+static void put_peaks(const struct gs_export *export, struct gs_json *json)
+{
+    gs_json_member_open(json, "peaks", '[');
+    for (size_t i = 0; i < export->data->peak_count; i++) {
+        const struct gs_report_peak *found = &export->data->peaks[i];
+        const struct gs_peak *peak = &found->peak;
+
+        gs_json_open(json, '{');
+        gs_json_member_or_null(json, "device", found->row < GS_ROW_PINNED, found->row);
+        gs_json_member_text(json, "memory",
+                            found->row < GS_ROW_PINNED ? "device"
+                                                       : gs_json_apart(found->row));
+        gs_json_member(json, "bytes", peak->bytes);
+        gs_json_member(json, "time_ns", peak->time_ns);
+        gs_json_member(json, "freed_bytes", peak->freed_bytes);
+        gs_json_member_bool(json, "places_are_exact", !peak->about);
+        gs_json_member_open(json, "places", '[');
+        for (size_t k = 0; k < peak->places.count; k++)
+            put_peak_place(export, json, peak, &peak->places.items[k]);
+        gs_json_close(json, ']');
         gs_json_close(json, '}');
     }
     gs_json_close(json, ']');
@@ -456,6 +511,7 @@ enum gs_status gs_export_write_json(const struct gs_export *export,
     put_leaks(export, &json);
     put_recorded(export, &json);
     put_owners(export, &json);
+    put_peaks(export, &json);
     put_code(export, &json);
     gs_json_member_text(&json, "note", source->note ? source->note(source->self) : NULL);
     put_options(export, &json);

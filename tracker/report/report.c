@@ -51,7 +51,8 @@ struct gs_report_source gs_report_live(const struct gs_tracker *tracker,
 }
 
 /* Stacks of the groups from `begin` to `end`; where `begin` is 0, of all errors, of what
- * is registered, and the one the report is about, too. Empty where there is no memory. */
+ * is registered, of the peaks, and the one the report is about, too. Empty where there is
+ * no memory. */
 static void fill_frames(struct gs_frame_table *table, const struct gs_tracker *tracker,
                         const struct gs_report_source *source,
                         const struct gs_report_data *data, uint32_t about, size_t begin,
@@ -59,7 +60,9 @@ static void fill_frames(struct gs_frame_table *table, const struct gs_tracker *t
 {
     size_t count = 0, errors = begin == 0 ? data->errors_kept : 0;
     size_t registered = begin == 0 ? data->registered_shown : 0;
-    uint32_t *ids = malloc((end - begin + registered + 3 * errors + 1) * sizeof *ids);
+    size_t peaks = begin == 0 ? gs_report_peak_stacks(data, NULL) : 0;
+    uint32_t *ids =
+        malloc((end - begin + registered + 3 * errors + peaks + 1) * sizeof *ids);
 
     memset(table, 0, sizeof *table);
     if (!ids)
@@ -76,6 +79,8 @@ static void fill_frames(struct gs_frame_table *table, const struct gs_tracker *t
         ids[count++] = error->first_freed.stack;
         ids[count++] = error->allocation.stack;
     }
+    if (peaks != 0)
+        count += gs_report_peak_stacks(data, &ids[count]);
     gs_frame_table_fill(table, tracker->config.stacks, source, ids, count);
     free(ids);
 }
@@ -155,6 +160,16 @@ static void write_body(struct gs_report_writer *writer)
         gs_report_leaks(writer);
         gs_report_owners(writer);
     }
+    gs_report_peaks(writer);
+}
+
+/* A run without errors and leaks that is to tell of its devices. */
+static void write_clean(const struct gs_report_writer *writer)
+{
+    gs_report_devices(writer);
+    if (writer->data->peak_count > 0)
+        gs_report_blank(writer);
+    gs_report_peaks(writer);
 }
 
 /* Names of stacks: those that come first; others; what is found to be shown at last. */
@@ -221,7 +236,7 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
                        data);
     gs_report_choose(config, data);
     if (!names && (data->shown > 0 || data->registered_shown > 0 ||
-                   data->error_count > 0 || config->stack != 0))
+                   data->error_count > 0 || data->peak_count > 0 || config->stack != 0))
         fill_frames(&frames[0], writer->tracker, writer->source, data, config->stack, 0,
                     data->shown);
     if (writer->text)
@@ -297,7 +312,7 @@ void gs_report_write_from(struct gs_tracker *tracker,
             data->registered.count != 0 || config->running)
             write_body(&writer);
         else if (config->show_devices)
-            gs_report_devices(&writer);
+            write_clean(&writer);
         write_end(&writer);
         if (config->job)
             write_files(&writer, &figures);

@@ -61,6 +61,7 @@ struct gs_report_config {
     size_t device_count;
     unsigned max_groups;     /* leak groups written out */
     uint64_t min_leak_bytes; /* groups with less are only counted */
+    unsigned peak_max;    /* places of each peak written out; 0: peaks are not told of */
     unsigned stack_depth; /* frames kept of a stack, gs_stacks_config.depth: one that has
                              so many and ends before main is said to be cut; 0: none is */
     bool show_leaks;      /* false: GPUSHIM_LEAK_REPORT=off: header and totals only */

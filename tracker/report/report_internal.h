@@ -6,6 +6,7 @@
 #define GS_REPORT_INTERNAL_H
 
 #include "growth.h"
+#include "peaks.h"
 #include "report.h"
 #include "tracker_internal.h"
 
@@ -47,6 +48,15 @@ struct gs_rule_use {
     uint64_t count, bytes;
 };
 
+/* A row's peak, and how many of its places are written out, the largest first. Files have
+ * all of them, and those that the text does not tell of. */
+struct gs_report_peak {
+    unsigned row;
+    bool told;
+    size_t shown;
+    struct gs_peak peak;
+};
+
 struct gs_report_data {
     /* Live and lost: the leaks, the largest first, and behind them what is suppressed. */
     struct gs_groups groups;
@@ -62,6 +72,8 @@ struct gs_report_data {
     struct gs_rule_use *uses; /* by rule; NULL: nothing was compared with one */
     struct gs_scan scan;
     uint64_t grouped_bytes, grouped_count; /* less, where memory was short */
+    struct gs_report_peak peaks[GS_ROW_PINNED + 1];
+    size_t peak_count;
     uint64_t error_count;
     size_t errors_kept;
     struct gs_error errors[GS_ERRORS_KEPT];
@@ -194,6 +206,19 @@ void gs_owners_gather(struct gs_owners *owners, const struct gs_stacks *stacks,
                       const struct gs_report_data *data);
 void gs_owners_free(struct gs_owners *owners);
 
+/* --- report_peaks.c: who held the memory when there was most of it ---------------------
+ */
+
+/* Adds the ids of the stacks that are written out to `ids`; returns how many. NULL: how
+ * many there may be. */
+size_t gs_report_peak_stacks(const struct gs_report_data *data, uint32_t *ids);
+
+/* The peaks of devices and of pinned memory. Told of are those of which a good part has
+ * been freed since: for the others the leaks, or what is live, say the same. */
+void gs_report_gather_peaks(struct gs_tracker *tracker,
+                            const struct gs_report_config *config,
+                            struct gs_report_data *data);
+
 /* --- report_write.c, report_sections.c ------------------------------------------------
  */
 
@@ -237,6 +262,7 @@ void gs_report_repeats(const struct gs_report_writer *writer,
 void gs_report_end_of(const struct gs_report_writer *writer,
                       const struct gs_error *error);
 void gs_report_leaks(const struct gs_report_writer *writer);
+void gs_report_peaks(const struct gs_report_writer *writer);
 /* The last look at what grows, where the configuration asks for it; growth.c. */
 void gs_report_growth(const struct gs_report_writer *writer);
 void gs_report_owners(const struct gs_report_writer *writer);
@@ -244,6 +270,13 @@ void gs_report_blank(const struct gs_report_writer *writer);
 
 /* Of what is live in a program that was killed. */
 extern const char gs_report_killed_fate[];
+
+/* The frames, one a line; report_stack.c. */
+void gs_report_stack(const struct gs_report_writer *writer,
+                     const struct gs_shown_stack *stack);
+/* "cudaMalloc", or the driver's call where the stack shows no other. */
+const char *gs_report_call(const struct gs_report_writer *writer,
+                           const struct gs_shown_stack *stack, uint16_t api);
 
 /* Call, kind of memory, age, fate and stack of a place. */
 void gs_report_place(const struct gs_report_writer *writer, const struct gs_group *group,

@@ -6,96 +6,6 @@
 
 #include <stdio.h>
 
-#define NAME_WIDTH_MIN 30 /* the function's column in a stack */
-#define NAME_WIDTH_MAX 48
-#define NAME_SIZE      104 /* longer names are cut */
-#define REPEATS_MIN    2   /* fewer equal frames behind one are written as they are */
-
-/* --- one stack ------------------------------------------------------------------------
- */
-
-static const char *frame_name(const struct gs_symbol_request *frame, char out[NAME_SIZE])
-{
-    if (frame->result.function)
-        return gs_report_clean(frame->result.function, out, NAME_SIZE);
-    if (gs_report_frame_module(frame)[0] != '\0')
-        snprintf(out, NAME_SIZE, "??");
-    else
-        snprintf(out, NAME_SIZE, "0x%llx", (unsigned long long)frame->frame);
-    return out;
-}
-
-static const char *frame_place(const struct gs_symbol_request *frame, char *out,
-                               size_t size)
-{
-    const struct gs_symbol *symbol = &frame->result;
-    const char *module = gs_report_frame_module(frame);
-    char clean[256];
-
-    out[0] = '\0';
-    if (symbol->file && symbol->file[0]) {
-        gs_report_clean(gs_report_base_name(symbol->file), clean, sizeof clean);
-        if (symbol->line != 0 || !gs_frame_is_python(frame->frame))
-            snprintf(out, size, "%s:%u", clean, symbol->line);
-        else
-            snprintf(out, size, "%s", clean);
-    } else if (module[0] != '\0') {
-        uint64_t offset = symbol->offset;
-        if (offset == 0 && frame->module)
-            offset = frame->frame - frame->module->bias;
-        gs_report_clean(module, clean, sizeof clean);
-        snprintf(out, size, "%s+0x%llx", clean, (unsigned long long)offset);
-    }
-    return out;
-}
-
-/* How many frames behind this one are written as one line: a recursion's. */
-static unsigned repeats(const struct gs_shown_stack *stack, unsigned number)
-{
-    unsigned more = 0;
-
-    while (number + more + 1 < stack->count &&
-           gs_report_compare_frames(&stack->frames[number],
-                                    &stack->frames[number + more + 1]) == 0)
-        more++;
-    return more >= REPEATS_MIN ? more : 0;
-}
-
-static void write_stack(const struct gs_report_writer *writer,
-                        const struct gs_shown_stack *stack)
-{
-    int width = NAME_WIDTH_MIN, digits = stack->count > 10 ? 2 : 1;
-    char name[NAME_SIZE], place[384];
-
-    for (unsigned i = 0; i < stack->count; i++) {
-        int length = (int)strlen(frame_name(&stack->frames[i], name));
-        if (length + 2 > width && length + 2 <= NAME_WIDTH_MAX)
-            width = length + 2;
-    }
-    if (stack->count > 100)
-        digits = 3;
-    for (unsigned i = 0, more; i < stack->count; i += 1 + more) {
-        frame_name(&stack->frames[i], name);
-        frame_place(&stack->frames[i], place, sizeof place);
-        if (place[0] == '\0')
-            gs_text_add(writer->text, "%s    #%-*u %s\n", writer->prefix, digits, i,
-                        name);
-        else
-            gs_text_add(writer->text, "%s    #%-*u %-*s  %s\n", writer->prefix, digits, i,
-                        width - 2, name, place);
-        more = repeats(stack, i);
-        if (more != 0)
-            gs_text_add(writer->text, "%s       ... %u times more\n", writer->prefix,
-                        more);
-    }
-    if (stack->cut)
-        gs_text_add(writer->text, "%s       ... more (GPUSHIM_STACK_DEPTH)\n",
-                    writer->prefix);
-    if (stack->count == 0)
-        gs_text_add(writer->text, "%s    %s\n", writer->prefix,
-                    gs_report_no_stack(stack->id).line);
-}
-
 void gs_report_about(const struct gs_report_writer *writer)
 {
     const struct gs_report_config *config = writer->config;
@@ -107,25 +17,13 @@ void gs_report_about(const struct gs_report_writer *writer)
         gs_text_add(writer->text, "%s%s\n", writer->prefix,
                     gs_report_clean(config->note, clean, sizeof clean));
     if (config->stack != 0 && stack.count != 0)
-        write_stack(writer, &stack);
+        gs_report_stack(writer, &stack);
     if (config->note || config->stack != 0)
         gs_report_blank(writer);
 }
 
 /* --- names ----------------------------------------------------------------------------
  */
-
-static const char *call_name(const struct gs_report_writer *writer,
-                             const struct gs_shown_stack *stack, uint16_t api)
-{
-    const struct gs_tracker_config *config = &writer->tracker->config;
-
-    if (stack->call)
-        return stack->call;
-    if (api < config->api_count && config->api_names[api])
-        return config->api_names[api];
-    return "unknown";
-}
 
 /* Where memory of a kind is. */
 static const struct place {
@@ -200,7 +98,7 @@ void gs_report_site(const struct gs_report_writer *writer, const char *what,
                     thread_name ? "" : ": GPUSHIM_STACK_FREE");
     gs_text_add(writer->text, "\n");
     if (stack.count != 0)
-        write_stack(writer, &stack);
+        gs_report_stack(writer, &stack);
 }
 
 static void write_allocated(const struct gs_report_writer *writer,
@@ -214,8 +112,9 @@ static void write_allocated(const struct gs_report_writer *writer,
                 gs_text_duration(allocation->time_ns, duration));
     if (allocation->thread != 0)
         gs_text_add(writer->text, " by thread %u", allocation->thread);
-    gs_text_add(writer->text, " with %s\n", call_name(writer, &stack, allocation->api));
-    write_stack(writer, &stack);
+    gs_text_add(writer->text, " with %s\n",
+                gs_report_call(writer, &stack, allocation->api));
+    gs_report_stack(writer, &stack);
 }
 
 /* Memory that was written by somebody who was not to. */
@@ -236,13 +135,13 @@ static void write_damage(const struct gs_report_writer *writer, size_t number,
                 writer->prefix, number, behind ? "overrun of" : "write after free to",
                 (unsigned long long)error->addr, gs_text_bytes(was->bytes, bytes),
                 gs_report_place_name(was->kind, was->device, place),
-                call_name(writer, &made, was->api),
+                gs_report_call(writer, &made, was->api),
                 gs_text_count(error->changed_bytes, changed),
                 gs_report_plural(error->changed_bytes), behind ? " behind it" : "",
                 gs_text_count(error->first_changed, first));
     if (error->freed.api != 0) {
         snprintf(found, sizeof found, "found by %.80s",
-                 call_name(writer, &stack, error->freed.api));
+                 gs_report_call(writer, &stack, error->freed.api));
         gs_report_site(writer, found, &error->freed, error->thread_name);
     } else {
         gs_text_add(writer->text, "%s  found at the last look, at %s\n", writer->prefix,
@@ -295,7 +194,8 @@ static void write_error(const struct gs_report_writer *writer, size_t number,
     };
     char offset[32], bytes[24];
 
-    write_error_title(writer, number, error, call_name(writer, &stack, error->freed.api));
+    write_error_title(writer, number, error,
+                      gs_report_call(writer, &stack, error->freed.api));
     if (error->offset != 0)
         gs_text_add(writer->text,
                     "%s  %s byte%s into a live allocation of %s at 0x%llx\n",
@@ -389,7 +289,7 @@ void gs_report_place(const struct gs_report_writer *writer, const struct gs_grou
     char place[64], oldest[24], newest[24];
 
     gs_text_add(writer->text, "%s  %s, %s, ", writer->prefix,
-                call_name(writer, &stack, group->api),
+                gs_report_call(writer, &stack, group->api),
                 gs_report_place_name(group->kind, group->device, place));
     gs_text_duration(age(writer, group->oldest_ns), oldest);
     if (group->count == 1)
@@ -399,7 +299,7 @@ void gs_report_place(const struct gs_report_writer *writer, const struct gs_grou
                     gs_text_duration(age(writer, group->newest_ns), newest));
     gs_text_add(writer->text, "%s\n", fate);
     gs_report_beyond(writer, group->beyond_rule);
-    write_stack(writer, &stack);
+    gs_report_stack(writer, &stack);
     gs_report_blank(writer);
 }
 

@@ -339,6 +339,7 @@ static enum gs_status read_all(struct gs_image *image,
     out->annex = gs_image_at(image, out->header->annex, config->annex_bytes,
                              _Alignof(max_align_t));
     read_records(image);
+    out->tracker->peaks_past = true;
     gs_image_past(image);
     if (config->now_ns > image->tracker->start_ns)
         gs_image_note_time(image, config->now_ns - image->tracker->start_ns);

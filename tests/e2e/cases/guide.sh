@@ -7,7 +7,7 @@
 # guide_form: each number is N, each time T, each run of spaces one; no host, no path. What
 # the programs print themselves comes where their buffers are written.
 guide_form() {
-  grep -vE '^(leaky|pipeline|growing|interim|killed): ' | sed -E 's/host [^ ]+/host H/; s/[0-9a-f]{16}$/N/; s/0x[0-9a-f]+/N/g
+  grep -vE '^(leaky|pipeline|growing|interim|killed|peaks): ' | sed -E 's/host [^ ]+/host H/; s/[0-9a-f]{16}$/N/; s/0x[0-9a-f]+/N/g
     s/gpushim [0-9.]+: [^ ]*\//gpushim N: /
     s/[0-9]+([.,][0-9]+)*/N/g; s/\bN(ms|us|s|m)(N(ms|s))?\b/T/g; s/(KiB|MiB|GiB)/B/g
     s/ +/ /g'
@@ -33,7 +33,8 @@ guide_case() {
   python3 -c 'import sys; sys.exit(not (3, 8) <= sys.version_info < (3, 14))' ||
     skip "CPython 3.8 to 3.13"
   need addr2line
-  for line in interim_linked growing_shared killed_shared leaky_shared pipeline_shared; do
+  for line in interim_linked growing_shared killed_shared leaky_shared pipeline_shared \
+    peaks_linked; do
     need_file "$apps/$line"
     ln -s "$apps/$line" .
   done
@@ -51,6 +52,6 @@ guide_case() {
     cat "$block.out"
     fail "$block of docs/guide.md prints something else"
   done
-  [[ $(echo block*) == *block8* ]] || fail "fewer blocks than the page has"
+  [[ $(echo block*) == *block9* ]] || fail "fewer blocks than the page has"
 }
 add_case "guide" guide_case
