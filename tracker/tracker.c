@@ -65,6 +65,11 @@ uint64_t gs_tracker_now(const struct gs_tracker *tracker)
     return tracker ? gs_tracker_clock(tracker) - tracker->start_ns : 0;
 }
 
+uint64_t gs_tracker_latest(const struct gs_tracker *tracker)
+{
+    return tracker ? gs_peak_time(tracker, gs_tracker_now(tracker)) : 0;
+}
+
 /* Room beside the record for what not every record has. */
 static enum gs_status make_room(struct gs_tracker *tracker, uint32_t id,
                                 const struct gs_allocation *allocation, enum gs_slot slot)

@@ -160,6 +160,10 @@ void gs_tracker_pass(struct gs_tracker *tracker, uint64_t addr, bool indexed);
 
 /* Nanoseconds since the tracker was created (monotonic, coarse: about 1-4 ms steps). */
 uint64_t gs_tracker_now(const struct gs_tracker *tracker);
+/* The same, and no record that was made before has a later time (docs/tracker.md,
+ * "Peaks").
+ */
+uint64_t gs_tracker_latest(const struct gs_tracker *tracker);
 
 /*
  * Record an allocation that was made.

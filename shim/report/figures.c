@@ -54,7 +54,7 @@ void gs_figures_take(struct gs_state *state, struct gs_figures *out, size_t coun
 {
     bool lazy = !gs_zones_on && lazy_saves_waits(&state->options);
     for (size_t i = 0; i < count; i++) {
-        out[i] = (struct gs_figures){.at_ns = gs_tracker_now(state->tracker) + 1};
+        out[i] = (struct gs_figures){.at_ns = gs_tracker_latest(state->tracker) + 1};
         if (state->pool) {
             gs_pool_stats(state->pool, (int)i, &out[i].pool);
             gs_free_stats((unsigned)i, &out[i].frees);

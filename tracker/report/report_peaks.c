@@ -48,7 +48,8 @@ void gs_report_gather_peaks(struct gs_tracker *tracker,
         if (gs_peak_gather(tracker, row, config->job ? 0 : FREED_PART, &found->peak) !=
             GS_OK)
             continue;
-        found->told = found->peak.freed_bytes >= found->peak.bytes / FREED_PART;
+        found->told = found->peak.freed_bytes >= found->peak.bytes / FREED_PART &&
+                      (row < GS_ROW_PINNED || config->show_devices);
         order(&found->peak.places);
         found->row = row;
         found->shown =
