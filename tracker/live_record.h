@@ -32,9 +32,9 @@ enum gs_slot {
 
 /* The stamp: slot, time, sequence. */
 #define GS_STAMP_TIME     2
-#define GS_TIME_UNIT_NS   1000u
-#define GS_TIME_MAX       ((UINT64_C(1) << 45) - 1) /* 407 days */
-#define GS_STAMP_SEQUENCE (UINT64_C(1) << 47)       /* one step; it wraps */
+#define GS_TIME_UNIT_NS   128u
+#define GS_TIME_MAX       ((UINT64_C(1) << 47) - 1) /* 208 days */
+#define GS_STAMP_SEQUENCE (UINT64_C(1) << 49)       /* one step; it wraps */
 
 struct gs_record {
     uint64_t addr, size, who, stamp;

@@ -9,21 +9,26 @@
  */
 #include "peaks.h"
 
-/* How far records' times may run ahead of the clock. */
-#define LEAD_NS 50000000u
+#include <stdlib.h>
+
+/* How far records' times may run ahead of the clock: a step of it. */
+#define LEAD_NS 4000000u
 /* Places in the table before those of peaks that are over are looked for. */
 #define ROOM_MIN 1024u
+/* In the table, beside the peak's key: it was lost, not freed. */
+#define LOST_KEY (UINT64_C(1) << 63)
 
 static bool stands(const struct gs_tracker *tracker, uint64_t key)
 {
     unsigned row = key & ((1u << GS_PEAK_ROW_BITS) - 1);
 
-    return key >> GS_PEAK_ROW_BITS ==
+    return (key & ~LOST_KEY) >> GS_PEAK_ROW_BITS ==
            __atomic_load_n(&tracker->shared[row].peak_number, __ATOMIC_RELAXED);
 }
 
-void gs_peak_set(struct gs_tracker *tracker, struct gs_shared_row *shared, uint64_t now)
+void gs_peak_set(struct gs_tracker *tracker, unsigned row, uint64_t now)
 {
+    struct gs_shared_row *shared = &tracker->shared[row];
     uint64_t mark = gs_peak_time(tracker, now) / GS_TIME_UNIT_NS;
     uint64_t former = __atomic_load_n(&shared->peak_mark, __ATOMIC_RELAXED);
 
@@ -32,7 +37,7 @@ void gs_peak_set(struct gs_tracker *tracker, struct gs_shared_row *shared, uint6
     if (mark < former)
         mark = former;
     __atomic_store_n(&shared->peak_mark, mark, __ATOMIC_RELAXED);
-    __atomic_store_n(&shared->peak_order,
+    __atomic_store_n(&tracker->peaks.order[row],
                      gs_stamp_order(mark << GS_STAMP_TIME | GS_SLOT_MASK),
                      __ATOMIC_RELAXED);
     __atomic_store_n(&shared->peak_number, shared->peak_number + 1, __ATOMIC_RELAXED);
@@ -44,14 +49,17 @@ static void leave(struct gs_tracker *tracker, struct gs_shared_row *shared,
 {
     uint64_t mark = __atomic_load_n(&shared->peak_mark, __ATOMIC_RELAXED);
     uint64_t from = (mark + 1) * GS_TIME_UNIT_NS;
-    uint64_t former = __atomic_load_n(&tracker->made_from_ns, __ATOMIC_RELAXED);
+    uint64_t *made_from = &tracker->peaks.made_from_ns;
+    uint64_t former = __atomic_load_n(made_from, __ATOMIC_RELAXED);
 
     __atomic_store_n(&shared->peak_left, number, __ATOMIC_RELAXED);
-    if (mark == GS_TIME_MAX || from > now + LEAD_NS)
+    if (mark == GS_TIME_MAX || from > now + LEAD_NS) {
+        __atomic_store_n(&shared->peak_vague, number, __ATOMIC_RELAXED);
         return;
+    }
     while (former < from &&
-           !__atomic_compare_exchange_n(&tracker->made_from_ns, &former, from, true,
-                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+           !__atomic_compare_exchange_n(made_from, &former, from, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED))
         ;
 }
 
@@ -60,8 +68,10 @@ static struct gs_allocation unpack(const struct gs_since_entry *entry)
 {
     struct gs_record words = {.size = entry->bytes, .who = entry->who};
     struct gs_place place = {.tag = entry->tag};
+    struct gs_allocation was = gs_words_unpack(&words, &place);
 
-    return gs_words_unpack(&words, &place);
+    was.lost = (entry->tag & GS_TAG_LOST) != 0;
+    return was;
 }
 
 static void drop_past(struct gs_tracker *tracker, struct gs_since *since)
@@ -104,7 +114,8 @@ static void add_up(struct gs_tracker *tracker, struct gs_since *since)
     for (uint32_t i = 0; i < since->count; i++) {
         struct gs_allocation was = unpack(&since->entries[i]);
         double weight = gs_tracker_weight(tracker, &was);
-        struct gs_sample part = {.stream = since->entries[i].peak,
+        struct gs_sample part = {.stream =
+                                     since->entries[i].peak | (was.lost ? LOST_KEY : 0),
                                  .stack = was.stack,
                                  .api = was.api,
                                  .device = was.device,
@@ -115,6 +126,7 @@ static void add_up(struct gs_tracker *tracker, struct gs_since *since)
                                  .likely_alloc_bytes = weight * (double)was.bytes};
         (void)!gs_samples_add(&tracker->since, &part);
     }
+    tracker->since_spills++;
     gs_tracker_lock_give(&tracker->since_lock, GS_RANK_SINCE);
     since->count = 0;
 }
@@ -147,16 +159,23 @@ void gs_peak_keep(struct gs_tracker *tracker, struct gs_shard *shard, unsigned r
 }
 
 void gs_peak_take_back(struct gs_tracker *tracker, struct gs_shard *shard, unsigned row,
-                       uint64_t who, uint64_t bytes)
+                       const struct gs_allocation *allocation)
 {
     struct gs_since *since = shard->since;
-    uint64_t key = gs_peak_key(
-        __atomic_load_n(&tracker->shared[row].peak_number, __ATOMIC_RELAXED), row);
+    const struct gs_shared_row *shared = &tracker->shared[row];
+    uint64_t key =
+        gs_peak_key(__atomic_load_n(&shared->peak_number, __ATOMIC_RELAXED), row);
+    uint64_t who = gs_who(allocation->thread, allocation->stack);
+    uint64_t tag = gs_place_tag(allocation);
 
-    for (uint32_t i = since ? since->count : 0; i-- > 0;) {
+    if (!since || allocation->time_ns / GS_TIME_UNIT_NS >
+                      __atomic_load_n(&shared->peak_mark, __ATOMIC_RELAXED))
+        return; /* it was not kept */
+    for (uint32_t i = since->count; i-- > 0;) {
         const struct gs_since_entry *entry = &since->entries[i];
 
-        if (entry->peak == key && entry->who == who && entry->bytes == bytes) {
+        if (entry->peak == key && entry->who == who && entry->tag == tag &&
+            entry->bytes == allocation->bytes) {
             since->entries[i] = since->entries[--since->count];
             return;
         }
@@ -166,54 +185,57 @@ void gs_peak_take_back(struct gs_tracker *tracker, struct gs_shard *shard, unsig
 /* ---- the report ----------------------------------------------------------------------
  */
 
-struct gather {
-    struct gs_tracker *tracker;
-    struct gs_groups freed;
-    uint64_t freed_bytes;
-    struct gs_peak *out;
-    unsigned row;
+struct row_gather {
+    bool wanted;
     uint64_t mark, key;
+    struct gs_groups gone, live;
     enum gs_status status;
 };
 
-static void add(struct gather *gather, struct gs_groups *groups,
-                const struct gs_group *part)
+struct gather {
+    struct gs_tracker *tracker;
+    struct gs_peak *peaks;
+    struct row_gather rows[GS_PEAK_ROWS];
+};
+
+static void add_group(struct row_gather *row, struct gs_groups *groups,
+                      const struct gs_group *part)
 {
-    if (gather->status == GS_OK)
-        gather->status = gs_groups_add(groups, part);
+    if (row->status == GS_OK)
+        row->status = gs_groups_add(groups, part);
 }
 
-static bool visit_live(void *arg, const struct gs_allocation *allocation)
+/* NULL: of another peak. */
+static struct row_gather *row_of(struct gather *gather, uint64_t key)
 {
-    struct gather *gather = arg;
+    unsigned row = key & ((1u << GS_PEAK_ROW_BITS) - 1);
 
-    if (allocation->time_ns / GS_TIME_UNIT_NS <= gather->mark &&
-        gs_totals_row(allocation->device, allocation->kind) == gather->row) {
-        struct gs_group part = gs_group_of(gather->tracker, allocation);
-        add(gather, &gather->out->live, &part);
-    }
-    return gather->status == GS_OK;
+    return row < GS_PEAK_ROWS && gather->rows[row].key == key ? &gather->rows[row] : NULL;
 }
 
-static void add_freed(struct gather *gather, const struct gs_group *part)
+static void add_gone(struct gather *gather, uint64_t key, const struct gs_group *part)
 {
-    add(gather, &gather->freed, part);
-    gather->freed_bytes += part->bytes;
+    struct row_gather *row = row_of(gather, key);
+
+    if (!row)
+        return;
+    add_group(row, &row->gone, part);
+    if (!part->lost)
+        gather->peaks[row - gather->rows].freed_bytes += part->bytes;
 }
 
 static void gather_list(struct gather *gather, const struct gs_since *since)
 {
     for (uint32_t i = 0; i < since->count; i++) {
-        if (since->entries[i].peak != gather->key)
-            continue;
         struct gs_allocation was = unpack(&since->entries[i]);
         struct gs_group part = gs_group_of(gather->tracker, &was);
-        add_freed(gather, &part);
+
+        part.lost = was.lost;
+        add_gone(gather, since->entries[i].peak, &part);
     }
 }
 
-/* A copy of a shard's list. False where its thread is in the middle of a call: nobody is
- * waited for. */
+/* A copy of a shard's list. False where its thread is in the middle of a call. */
 static bool copy_list(struct gs_tracker *tracker, uint32_t number, struct gs_since *copy)
 {
     const struct gs_since *since;
@@ -232,16 +254,20 @@ static bool copy_list(struct gs_tracker *tracker, uint32_t number, struct gs_sin
     return empty;
 }
 
-/* Several times, as long as some are left out, for they are in no call for long. */
-#define ROUNDS 20
+/* Those that are left out are asked again: nobody is in a call for long, unless it is not
+ * its turn to run. In all, some milliseconds. */
+#define ROUNDS   30
+#define PAUSE_NS 100000
 
-static void gather_lists(struct gather *gather)
+static void gather_lists(struct gather *gather, struct gs_since *copy)
 {
+    static const struct timespec pause = {.tv_nsec = PAUSE_NS};
     uint32_t used = __atomic_load_n(&gs_slots_used, __ATOMIC_ACQUIRE);
-    struct gs_since *copy = gs_host_map(sizeof *copy);
     uint64_t left = used == GS_SHARDS ? UINT64_MAX : (UINT64_C(1) << used) - 1;
 
-    for (unsigned round = 0; copy && left != 0 && round < ROUNDS; round++) {
+    for (unsigned round = 0; left != 0 && round < ROUNDS; round++) {
+        if (round > 0)
+            nanosleep(&pause, NULL);
         for (uint32_t i = 0; i < used; i++) {
             if ((left >> i & 1) == 0 || !copy_list(gather->tracker, i, copy))
                 continue;
@@ -249,81 +275,225 @@ static void gather_lists(struct gather *gather)
             gather_list(gather, copy);
         }
     }
-    gs_host_unmap(copy, sizeof *copy);
 }
 static_assert(GS_SHARDS == 64, "as many as a word has bits");
 
-static void gather_table(struct gather *gather)
+/* The table, copied: a group may need the program's malloc, which is not called under a
+ * lock that a free waits for. */
+struct table {
+    struct gs_sample *samples;
+    size_t count, room;
+};
+
+/* Empty where there is no memory, or where it grew meanwhile. */
+static void copy_table(struct gs_tracker *tracker, struct table *table)
 {
-    struct gs_tracker *tracker = gather->tracker;
-
     gs_tracker_lock_take(&tracker->since_lock, GS_RANK_SINCE);
-    for (size_t i = 0; i < tracker->since.capacity; i++) {
-        const struct gs_sample *sample = &tracker->since.slots[i];
-
-        if (!sample->used || sample->stream != gather->key)
-            continue;
-        add_freed(gather, &(struct gs_group){.stack = sample->stack,
-                                             .api = sample->api,
-                                             .device = sample->device,
-                                             .kind = sample->kind,
-                                             .bytes = sample->alloc_bytes,
-                                             .count = sample->alloc_count,
-                                             .likely_bytes = sample->likely_alloc_bytes,
-                                             .likely_count = sample->likely_allocs});
+    table->room = tracker->since.count * 2 + ROOM_MIN;
+    gs_tracker_lock_give(&tracker->since_lock, GS_RANK_SINCE);
+    table->count = 0;
+    table->samples = gs_host_map(table->room * sizeof *table->samples);
+    if (!table->samples)
+        return;
+    gs_tracker_lock_take(&tracker->since_lock, GS_RANK_SINCE);
+    for (size_t i = 0; i < tracker->since.capacity && table->count < table->room; i++) {
+        if (tracker->since.slots[i].used)
+            table->samples[table->count++] = tracker->since.slots[i];
     }
     gs_tracker_lock_give(&tracker->since_lock, GS_RANK_SINCE);
 }
 
-/* What is live yet, and then both together. */
-static void put_together(struct gather *gather)
+static void gather_table(struct gather *gather)
 {
-    struct gs_peak *out = gather->out;
-    uint64_t bytes = 0;
+    struct table table;
 
-    gs_records_visit(gather->tracker, visit_live, gather);
-    for (size_t i = 0; i < out->live.count; i++)
-        add(gather, &out->places, &out->live.items[i]);
-    for (size_t i = 0; i < gather->freed.count; i++)
-        add(gather, &out->places, &gather->freed.items[i]);
-    for (size_t i = 0; i < out->places.count; i++)
-        bytes += out->places.items[i].bytes;
-    out->about = bytes != out->bytes;
+    copy_table(gather->tracker, &table);
+    for (size_t i = 0; i < table.count; i++) {
+        const struct gs_sample *sample = &table.samples[i];
+
+        add_gone(gather, sample->stream & ~LOST_KEY,
+                 &(struct gs_group){.stack = sample->stack,
+                                    .api = sample->api,
+                                    .device = sample->device,
+                                    .kind = sample->kind,
+                                    .lost = (sample->stream & LOST_KEY) != 0,
+                                    .bytes = sample->alloc_bytes,
+                                    .count = sample->alloc_count,
+                                    .likely_bytes = sample->likely_alloc_bytes,
+                                    .likely_count = sample->likely_allocs});
+    }
+    if (table.samples)
+        gs_host_unmap(table.samples, table.room * sizeof *table.samples);
 }
 
-enum gs_status gs_peak_gather(struct gs_tracker *tracker, unsigned row, unsigned part,
-                              struct gs_peak *out)
+static uint64_t spills(struct gs_tracker *tracker)
 {
-    struct gs_shared_row *shared = &tracker->shared[row];
-    struct gather gather = {.tracker = tracker, .out = out, .row = row};
+    gs_tracker_lock_take(&tracker->since_lock, GS_RANK_SINCE);
+    uint64_t count = tracker->since_spills;
+    gs_tracker_lock_give(&tracker->since_lock, GS_RANK_SINCE);
+    return count;
+}
 
-    memset(out, 0, sizeof *out);
+static void forget_gone(struct gather *gather)
+{
+    for (unsigned i = 0; i < GS_PEAK_ROWS; i++) {
+        gs_groups_free(&gather->rows[i].gone);
+        gather->peaks[i].freed_bytes = 0;
+    }
+}
+
+/* While threads free, their lists may go to the table, which has been read: what is not
+ * seen at all then is less bad than what is seen twice. */
+#define TRIES 5
+
+static void gather_gone(struct gather *gather)
+{
+    struct gs_since *copy = gs_host_map(sizeof *copy);
+
+    for (unsigned i = 0; copy && i < TRIES; i++) {
+        uint64_t before = spills(gather->tracker);
+
+        forget_gone(gather);
+        gather_table(gather);
+        gather_lists(gather, copy);
+        if (spills(gather->tracker) == before)
+            break;
+    }
+    gs_host_unmap(copy, sizeof *copy);
+}
+
+static bool visit_live(void *arg, const struct gs_allocation *allocation)
+{
+    struct gather *gather = arg;
+    unsigned number = gs_totals_row(allocation->device, allocation->kind);
+    struct row_gather *row = number < GS_PEAK_ROWS ? &gather->rows[number] : NULL;
+
+    if (row && row->wanted && allocation->time_ns / GS_TIME_UNIT_NS <= row->mark) {
+        struct gs_group part = gs_group_of(gather->tracker, allocation);
+        add_group(row, &row->live, &part);
+    }
+    return true;
+}
+
+static int compare_places(const void *left, const void *right)
+{
+    const struct gs_group *a = &((const struct gs_peak_place *)left)->held;
+    const struct gs_group *b = &((const struct gs_peak_place *)right)->held;
+
+    if (gs_stack_left_out(a->stack) != gs_stack_left_out(b->stack))
+        return gs_stack_left_out(a->stack) ? 1 : -1;
+    if (a->likely_bytes != b->likely_bytes)
+        return a->likely_bytes < b->likely_bytes ? 1 : -1;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    if (a->count != b->count)
+        return a->count < b->count ? 1 : -1;
+    if (a->stack != b->stack)
+        return a->stack < b->stack ? -1 : 1;
+    if (a->lost != b->lost)
+        return a->lost - b->lost;
+    return (int)a->api - (int)b->api;
+}
+
+void gs_peak_sort(struct gs_peak *peak)
+{
+    if (peak->count > 0)
+        qsort(peak->places, peak->count, sizeof *peak->places, compare_places);
+}
+
+/* A row's places: what is live yet, and what is gone. */
+static void put_together(struct row_gather *row, struct gs_peak *peak)
+{
+    struct gs_groups places = {0};
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < row->gone.count; i++)
+        add_group(row, &places, &row->gone.items[i]);
+    for (size_t i = 0; i < row->live.count; i++)
+        add_group(row, &places, &row->live.items[i]);
+    peak->places = calloc(places.count + 1, sizeof *peak->places);
+    if (row->status == GS_OK && peak->places) {
+        for (size_t i = 0; i < places.count; i++) {
+            struct gs_peak_place *place = &peak->places[peak->count++];
+            const struct gs_group *live = gs_groups_find(&row->live, &places.items[i]);
+
+            place->held = places.items[i];
+            bytes += place->held.bytes;
+            if (live) {
+                place->live_bytes = live->bytes;
+                place->live_count = live->count;
+                place->likely_live_bytes = live->likely_bytes;
+            }
+        }
+        peak->known = true;
+    }
+    if (peak->freed_bytes > peak->bytes)
+        peak->freed_bytes = peak->bytes;
+    peak->about = peak->about || bytes != peak->bytes;
+    gs_peak_sort(peak);
+    gs_groups_free(&places);
+}
+
+/* The peaks as they are now. */
+static void begin(struct gather *gather)
+{
+    struct gs_tracker *tracker = gather->tracker;
+
     gs_tracker_lock_take(&tracker->peak_lock, GS_RANK_PEAK);
-    int64_t peak = shared->peak;
-    out->time_ns = shared->peak_time;
-    gather.mark = shared->peak_mark;
-    gather.key = gs_peak_key(shared->peak_number, row);
+    for (unsigned i = 0; i < GS_PEAK_ROWS; i++) {
+        const struct gs_shared_row *shared = &tracker->shared[i];
+        struct gs_peak *peak = &gather->peaks[i];
+
+        *peak = (struct gs_peak){
+            .bytes = shared->peak > 0 ? (uint64_t)shared->peak : 0,
+            .time_ns = shared->peak_time,
+            .about = __atomic_load_n(&shared->peak_vague, __ATOMIC_RELAXED) ==
+                         shared->peak_number &&
+                     shared->peak_number != 0};
+        gather->rows[i].mark = shared->peak_mark;
+        gather->rows[i].key = gs_peak_key(shared->peak_number, i);
+    }
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
-    if (peak <= 0 || tracker->peaks_past)
-        return GS_ERR_NOT_FOUND;
-    out->bytes = (uint64_t)peak;
-    gather_lists(&gather);
-    gather_table(&gather);
-    out->freed_bytes = gather.freed_bytes;
-    if (part != 0 && gather.freed_bytes < out->bytes / part)
-        gather.status = GS_ERR_NOT_FOUND;
-    else
-        put_together(&gather);
-    gs_groups_free(&gather.freed);
-    if (gather.status != GS_OK)
-        gs_peak_free(out);
-    return gather.status;
+}
+
+void gs_peaks_gather(struct gs_tracker *tracker, unsigned part,
+                     struct gs_peak peaks[GS_PEAK_ROWS])
+{
+    struct gather *gather = gs_host_map(sizeof *gather);
+    bool any = false;
+
+    memset(peaks, 0, GS_PEAK_ROWS * sizeof *peaks);
+    if (!gather)
+        return;
+    gather->tracker = tracker;
+    gather->peaks = peaks;
+    begin(gather);
+    gather_gone(gather);
+    for (unsigned i = 0; i < GS_PEAK_ROWS; i++) {
+        struct row_gather *row = &gather->rows[i];
+
+        row->wanted = peaks[i].bytes != 0 && !tracker->peaks_past &&
+                      (part == 0 || (peaks[i].freed_bytes != 0 &&
+                                     peaks[i].freed_bytes >= peaks[i].bytes / part));
+        any = any || row->wanted;
+    }
+    if (any)
+        gs_records_visit(tracker, visit_live, gather);
+    for (unsigned i = 0; i < GS_PEAK_ROWS; i++) {
+        if (gather->rows[i].wanted)
+            put_together(&gather->rows[i], &peaks[i]);
+        if (!peaks[i].known)
+            gs_peak_free(&peaks[i]);
+        gs_groups_free(&gather->rows[i].gone);
+        gs_groups_free(&gather->rows[i].live);
+    }
+    gs_host_unmap(gather, sizeof *gather);
 }
 
 void gs_peak_free(struct gs_peak *peak)
 {
-    gs_groups_free(&peak->places);
-    gs_groups_free(&peak->live);
+    free(peak->places);
+    memset(peak, 0, sizeof *peak);
 }
 
 void gs_peaks_free(struct gs_tracker *tracker)

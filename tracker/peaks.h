@@ -49,7 +49,7 @@ static inline uint64_t gs_peak_key(uint64_t number, unsigned row)
 /* The time that a new record gets. */
 static inline uint64_t gs_peak_time(const struct gs_tracker *tracker, uint64_t time_ns)
 {
-    uint64_t first = __atomic_load_n(&tracker->made_from_ns, __ATOMIC_RELAXED);
+    uint64_t first = __atomic_load_n(&tracker->peaks.made_from_ns, __ATOMIC_RELAXED);
 
     return time_ns > first ? time_ns : first;
 }
@@ -71,35 +71,54 @@ static inline void gs_peak_note_free(struct gs_tracker *tracker, struct gs_shard
                                      uint64_t tag, uint64_t now)
 {
     if (GS_UNLIKELY(gs_stamp_order(words->stamp) <=
-                    __atomic_load_n(&tracker->shared[row].peak_order, __ATOMIC_RELAXED)))
+                    __atomic_load_n(&tracker->peaks.order[row], __ATOMIC_RELAXED)))
         gs_peak_keep(tracker, shard, row, words, tag, now);
 }
 
-/* It was not freed after all. Inside the shard. */
+/* What was freed, at that time of its making, was not freed after all. Inside the shard.
+ */
 void gs_peak_take_back(struct gs_tracker *tracker, struct gs_shard *shard, unsigned row,
-                       uint64_t who, uint64_t bytes);
+                       const struct gs_allocation *allocation);
 
 /* A row has a new peak; peak_lock is held. */
-void gs_peak_set(struct gs_tracker *tracker, struct gs_shared_row *shared, uint64_t now);
+void gs_peak_set(struct gs_tracker *tracker, unsigned row, uint64_t now);
 
-/* What held a row's memory when there was most of it. */
+/* ---- for a report -------------------------------------------------------------------
+ */
+
+/* Devices, and pinned host memory. */
+#define GS_PEAK_ROWS (GS_ROW_PINNED + 1)
+
+/* What one place held; `live`: of that, what is live yet. `lost` of the group: with its
+ * context. */
+struct gs_peak_place {
+    struct gs_group held;
+    uint64_t live_bytes, live_count;
+    double likely_live_bytes;
+};
+
 struct gs_peak {
-    uint64_t bytes, time_ns;
-    uint64_t freed_bytes; /* of these, since */
-    bool about;           /* what the places have is not exactly that in all */
-    struct gs_groups places;
-    struct gs_groups live; /* of these places, what has not been freed */
+    bool known;           /* false: there is nothing else here */
+    bool about;           /* the places may have more or less than `bytes` in all */
+    uint64_t bytes;       /* the peak */
+    uint64_t time_ns;     /* when it was */
+    uint64_t freed_bytes; /* of it, since then; without what was lost */
+    /* The largest first, and behind them those without a call stack on purpose. */
+    struct gs_peak_place *places;
+    size_t count;
 };
 
 /*
- * For a report. The program may go on meanwhile.
- * In:     part  1 / part of the peak is to have been freed since; 0: nothing need be
- * Errors: GS_ERR_NOT_FOUND  the row never had memory, who had it is not known any more,
- * or less of it has been freed GS_ERR_HOST_NOMEM
+ * The peaks of all rows. The program may go on meanwhile.
+ * In:  part  1 / part of a peak is to have been freed since, or it is left out; 0: none
+ * is A peak is not known where the row never had memory, where a file does not tell who
+ * had it, and where there is no memory for the places.
  */
-enum gs_status gs_peak_gather(struct gs_tracker *tracker, unsigned row, unsigned part,
-                              struct gs_peak *out) GS_MUST_USE;
+void gs_peaks_gather(struct gs_tracker *tracker, unsigned part,
+                     struct gs_peak peaks[GS_PEAK_ROWS]);
 void gs_peak_free(struct gs_peak *peak);
+/* The order of the places. */
+void gs_peak_sort(struct gs_peak *peak);
 
 /* With the tracker. */
 void gs_peaks_free(struct gs_tracker *tracker);

@@ -121,7 +121,7 @@ static void raise_peak(struct gs_tracker *tracker, struct gs_shared_row *shared,
     if (bytes > __atomic_load_n(&shared->peak, __ATOMIC_RELAXED)) {
         __atomic_store_n(&shared->peak, bytes, __ATOMIC_RELAXED);
         __atomic_store_n(&shared->peak_time, now, __ATOMIC_RELAXED);
-        gs_peak_set(tracker, shared, now);
+        gs_peak_set(tracker, (unsigned)(shared - tracker->shared), now);
     }
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
 }

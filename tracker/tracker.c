@@ -125,8 +125,7 @@ static uint32_t enter_record(struct gs_tracker *tracker,
         gs_record_fill(gs_record_of(tracker, id), allocation->addr,
                        allocation->bytes | seen->number, who, made_ns, slot);
         if (made == 0)
-            gs_peak_take_back(tracker, shard, (unsigned)seen->row, who,
-                              allocation->bytes);
+            gs_peak_take_back(tracker, shard, (unsigned)seen->row, allocation);
         count_made(tracker, shard, seen->row, allocation->bytes, time_ns, made);
     }
     gs_shard_leave();

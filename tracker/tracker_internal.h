@@ -99,7 +99,8 @@ struct gs_shared_row {
     uint64_t peak_time;   /* likewise */
     uint64_t peak_number; /* likewise; 0: there was none */
     uint64_t peak_mark;   /* likewise: what was live then has no later time, in units */
-    uint64_t peak_order;  /* the same as a stamp: gs_stamp_order */
+    uint64_t
+        peak_vague; /* number of the peak behind which times could not go on; atomic */
     uint64_t peak_left;   /* number of the peak since which there was a free; atomic */
     uint64_t settle_tick; /* written under peak_lock, read atomically */
     uint64_t settles;     /* within settle_tick; likewise */
@@ -181,16 +182,23 @@ struct gs_tracker {
     size_t lost_copied, lost_copy_room;
     struct gs_growth_copy *growth_copy; /* atomic; NULL: no look, or in no file */
     struct gs_tracker_lock peak_lock;
-    uint64_t made_from_ns; /* no new record has an earlier time; atomic, grows */
-    bool peaks_past;       /* made of a file: who held the peaks is not in it */
+    bool peaks_past; /* made of a file: who held the peaks is not in it */
     struct gs_tracker_lock since_lock;
-    struct gs_samples since; /* what the shards' lists had no room for; `stream` is the
-                                peak's key; since_lock */
-    size_t since_room; /* so many are kept until what is over is dropped; likewise */
+    /* What the shards' lists had no room for, `stream` being the peak's key; so many
+     * samples until those of peaks that are over are dropped; how often a list was added
+     * up. since_lock. */
+    struct gs_samples since;
+    size_t since_room;
+    uint64_t since_spills;
     struct gs_tracker_lock errors_lock;
     uint64_t error_count;             /* written under errors_lock, read atomically */
     uint64_t checks[GS_CHECK_COUNTS]; /* atomic */
 
+    /* Read by each pair of calls, written at a new peak alone (peaks.h); atomic. */
+    struct {
+        uint64_t made_from_ns;   /* no new record has an earlier time; grows */
+        uint64_t order[GS_ROWS]; /* of a row's peak_mark, gs_stamp_order */
+    } peaks __attribute__((aligned(64)));
     struct gs_shared_row shared[GS_ROWS];
     struct gs_stripe stripes[GS_STRIPES];
     struct gs_shard shards[GS_SHARDS];

@@ -1,11 +1,13 @@
 /*
  * peaks.c - a program that knows itself who held its memory when there was most of it.
  *
- *   peaks              three places, which all give back what they had
- *   peaks leak         likewise, but for one
- *   peaks random SEED  allocates and frees at random, in five places; prints its peak,
- * and what each place had of it peaks threads      eight threads do so at once; most is
- * held while all of them wait
+ *   peaks               three places, which all give back what they had
+ *   peaks leak          likewise, but for one
+ *
+ *   peaks random SEED   allocates and frees at random, in five places; prints its peak,
+ *                       and what each place had of it
+ *
+ *   peaks threads       eight threads do so at once; most is held while all of them wait
  */
 #include "launch.h"
 

@@ -30,8 +30,8 @@ static const struct gs_allocation every_field = {.addr = UINT64_C(0xfedcba987654
                                                  .bytes = UINT64_C(0x456789abcdef),
                                                  .context = UINT64_C(0xa1a2a3a4a5a6a7a8),
                                                  .stream = UINT64_C(0xb1b2b3b4b5b6b7b8),
-                                                 .time_ns =
-                                                     UINT64_C(0x123456789) * 100000,
+                                                 .time_ns = UINT64_C(0x123456789) *
+                                                            GS_TIME_UNIT_NS,
                                                  .thread = 0xd1d2d3d4,
                                                  .stack = 0xe1e2e3e4,
                                                  .device = -2,

@@ -123,8 +123,8 @@ static enum gs_status fill_stacks(struct gs_export *export)
     size_t count = 0;
     size_t room = data->groups.count + data->registered.count + 3 * data->errors_kept +
                   export->sample_count;
-    for (size_t i = 0; i < data->peak_count; i++)
-        room += data->peaks[i].peak.places.count;
+    for (size_t i = 0; i < GS_PEAK_ROWS; i++)
+        room += data->peaks[i].count;
     uint32_t *ids = malloc((room + 1) * sizeof *ids);
     enum gs_status status;
 
@@ -139,9 +139,9 @@ static enum gs_status fill_stacks(struct gs_export *export)
         ids[count++] = data->errors[i].first_freed.stack;
         ids[count++] = data->errors[i].allocation.stack;
     }
-    for (size_t i = 0; i < data->peak_count; i++) {
-        for (size_t k = 0; k < data->peaks[i].peak.places.count; k++)
-            ids[count++] = data->peaks[i].peak.places.items[k].stack;
+    for (size_t i = 0; i < GS_PEAK_ROWS; i++) {
+        for (size_t k = 0; k < data->peaks[i].count; k++)
+            ids[count++] = data->peaks[i].places[k].held.stack;
     }
     for (size_t i = 0; i < export->sample_count; i++)
         ids[count++] = export->samples[i].stack;

@@ -287,47 +287,48 @@ static void put_owners(const struct gs_export *export, struct gs_json *json)
 
 /* Who held a device's memory, or what is pinned, when there was most of it. */
 static void put_peak_place(const struct gs_export *export, struct gs_json *json,
-                           const struct gs_peak *peak, const struct gs_group *place)
+                           const struct gs_peak_place *place)
 {
-    const struct gs_export_stack *stack = gs_export_stack(export, place->stack);
-    const struct gs_group *live = gs_groups_find(&peak->live, place);
+    const struct gs_group *held = &place->held;
+    const struct gs_export_stack *stack = gs_export_stack(export, held->stack);
 
     gs_json_open(json, '{');
-    gs_json_member(json, "bytes", place->bytes);
-    gs_json_member(json, "count", place->count);
-    gs_json_member(json, "live_bytes", live ? live->bytes : 0);
-    gs_json_member(json, "live_count", live ? live->count : 0);
-    gs_json_member_text(json, "call", gs_export_call(export, stack, place->api));
-    gs_json_member_text(json, "kind", gs_export_kind(place->kind));
-    put_device_of(json, place->kind, place->device);
+    gs_json_member(json, "bytes", held->bytes);
+    gs_json_member(json, "count", held->count);
+    gs_json_member(json, "live_bytes", place->live_bytes);
+    gs_json_member(json, "live_count", place->live_count);
+    gs_json_member_bool(json, "lost_with_context", held->lost);
+    gs_json_member_text(json, "call", gs_export_call(export, stack, held->api));
+    gs_json_member_text(json, "kind", gs_export_kind(held->kind));
+    put_device_of(json, held->kind, held->device);
     put_stack(export, json, stack);
     if (export->tracker->config.sampling.distance_bytes != 0) {
-        gs_json_member(json, "likely_bytes", gs_likely(place->likely_bytes));
-        gs_json_member(json, "likely_count", gs_group_likely_count(place));
+        gs_json_member(json, "likely_bytes", gs_likely(held->likely_bytes));
+        gs_json_member(json, "likely_count", gs_group_likely_count(held));
     }
-    put_no_stack(json, place);
+    put_no_stack(json, held);
     gs_json_close(json, '}');
 }
 
 static void put_peaks(const struct gs_export *export, struct gs_json *json)
 {
     gs_json_member_open(json, "peaks", '[');
-    for (size_t i = 0; i < export->data->peak_count; i++) {
-        const struct gs_report_peak *found = &export->data->peaks[i];
-        const struct gs_peak *peak = &found->peak;
+    for (unsigned row = 0; row < GS_PEAK_ROWS; row++) {
+        const struct gs_peak *peak = &export->data->peaks[row];
 
+        if (!peak->known)
+            continue;
         gs_json_open(json, '{');
-        gs_json_member_or_null(json, "device", found->row < GS_ROW_PINNED, found->row);
+        gs_json_member_or_null(json, "device", row < GS_ROW_PINNED, row);
         gs_json_member_text(json, "memory",
-                            found->row < GS_ROW_PINNED ? "device"
-                                                       : gs_json_apart(found->row));
+                            row < GS_ROW_PINNED ? "device" : gs_json_apart(row));
         gs_json_member(json, "bytes", peak->bytes);
         gs_json_member(json, "time_ns", peak->time_ns);
         gs_json_member(json, "freed_bytes", peak->freed_bytes);
         gs_json_member_bool(json, "places_are_exact", !peak->about);
         gs_json_member_open(json, "places", '[');
-        for (size_t k = 0; k < peak->places.count; k++)
-            put_peak_place(export, json, peak, &peak->places.items[k]);
+        for (size_t k = 0; k < peak->count; k++)
+            put_peak_place(export, json, &peak->places[k]);
         gs_json_close(json, ']');
         gs_json_close(json, '}');
     }

@@ -53,14 +53,14 @@ struct gs_report_source gs_report_live(const struct gs_tracker *tracker,
 /* Stacks of the groups from `begin` to `end`; where `begin` is 0, of all errors, of what
  * is registered, of the peaks, and the one the report is about, too. Empty where there is
  * no memory. */
-static void fill_frames(struct gs_frame_table *table, const struct gs_tracker *tracker,
-                        const struct gs_report_source *source,
+static void fill_frames(struct gs_frame_table *table,
+                        const struct gs_report_writer *writer,
                         const struct gs_report_data *data, uint32_t about, size_t begin,
                         size_t end)
 {
     size_t count = 0, errors = begin == 0 ? data->errors_kept : 0;
     size_t registered = begin == 0 ? data->registered_shown : 0;
-    size_t peaks = begin == 0 ? gs_report_peak_stacks(data, NULL) : 0;
+    size_t peaks = begin == 0 ? gs_report_peak_stacks(writer->config, data, NULL) : 0;
     uint32_t *ids =
         malloc((end - begin + registered + 3 * errors + peaks + 1) * sizeof *ids);
 
@@ -80,8 +80,9 @@ static void fill_frames(struct gs_frame_table *table, const struct gs_tracker *t
         ids[count++] = error->allocation.stack;
     }
     if (peaks != 0)
-        count += gs_report_peak_stacks(data, &ids[count]);
-    gs_frame_table_fill(table, tracker->config.stacks, source, ids, count);
+        count += gs_report_peak_stacks(writer->config, data, &ids[count]);
+    gs_frame_table_fill(table, writer->tracker->config.stacks, writer->source, ids,
+                        count);
     free(ids);
 }
 
@@ -167,7 +168,7 @@ static void write_body(struct gs_report_writer *writer)
 static void write_clean(const struct gs_report_writer *writer)
 {
     gs_report_devices(writer);
-    if (writer->data->peak_count > 0)
+    if (writer->data->peaks_told)
         gs_report_blank(writer);
     gs_report_peaks(writer);
 }
@@ -225,20 +226,18 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
 
     memset(frames, 0, FRAME_TABLES * sizeof *frames);
     if (names) {
-        fill_frames(&frames[0], writer->tracker, writer->source, data, config->stack, 0,
-                    first);
+        fill_frames(&frames[0], writer, data, config->stack, 0, first);
         if (first < count)
-            fill_frames(&frames[1], writer->tracker, writer->source, data, 0, first,
-                        count);
+            fill_frames(&frames[1], writer, data, 0, first, count);
         frames[0].rest = &frames[1];
     }
     gs_report_suppress(writer->tracker, config, writer->source, names ? &frames[0] : NULL,
                        data);
     gs_report_choose(config, data);
     if (!names && (data->shown > 0 || data->registered_shown > 0 ||
-                   data->error_count > 0 || data->peak_count > 0 || config->stack != 0))
-        fill_frames(&frames[0], writer->tracker, writer->source, data, config->stack, 0,
-                    data->shown);
+                   data->error_count > 0 || data->peaks_told || config->stack != 0))
+        fill_frames(&frames[0], writer, data, config->stack, 0, data->shown);
+    gs_report_join_peaks(config, &frames[0], data);
     if (writer->text)
         merge_leaks(writer, data, frames, names);
 }

@@ -138,7 +138,6 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
         gs_scan_run(tracker, config->scan, &data->scan);
     gs_records_visit(tracker, visit_live, &gather);
     gather_lost(tracker, &gather);
-    free(canonical);
     sort(&data->groups);
     sort(&data->registered);
     sort(&data->unplaced);
@@ -148,10 +147,8 @@ void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config 
     data->errors_kept = gs_errors_copy(tracker, data->errors);
     if (data->error_count < data->errors_kept)
         data->error_count = data->errors_kept;
-    /* A clean run does not tell of them, unless it tells of devices at all. */
-    if (config->show_devices || config->job || config->running ||
-        data->error_count != 0 || data->leaked_count != 0 || data->registered.count != 0)
-        gs_report_gather_peaks(tracker, config, data);
+    gs_report_gather_peaks(tracker, config, canonical, gather.canonical_count, data);
+    free(canonical);
 }
 
 /* How many of the first `count` are to be written out, from the front. */
@@ -179,6 +176,6 @@ void gs_report_data_free(struct gs_report_data *data)
     gs_groups_free(&data->groups);
     gs_groups_free(&data->registered);
     gs_groups_free(&data->unplaced);
-    for (size_t i = 0; i < data->peak_count; i++)
-        gs_peak_free(&data->peaks[i].peak);
+    for (size_t i = 0; i < GS_PEAK_ROWS; i++)
+        gs_peak_free(&data->peaks[i]);
 }

@@ -48,15 +48,6 @@ struct gs_rule_use {
     uint64_t count, bytes;
 };
 
-/* A row's peak, and how many of its places are written out, the largest first. Files have
- * all of them, and those that the text does not tell of. */
-struct gs_report_peak {
-    unsigned row;
-    bool told;
-    size_t shown;
-    struct gs_peak peak;
-};
-
 struct gs_report_data {
     /* Live and lost: the leaks, the largest first, and behind them what is suppressed. */
     struct gs_groups groups;
@@ -72,8 +63,8 @@ struct gs_report_data {
     struct gs_rule_use *uses; /* by rule; NULL: nothing was compared with one */
     struct gs_scan scan;
     uint64_t grouped_bytes, grouped_count; /* less, where memory was short */
-    struct gs_report_peak peaks[GS_ROW_PINNED + 1];
-    size_t peak_count;
+    struct gs_peak peaks[GS_PEAK_ROWS]; /* those that are known: for files, or told of */
+    bool peaks_told;                    /* some of them are written out */
     uint64_t error_count;
     size_t errors_kept;
     struct gs_error errors[GS_ERRORS_KEPT];
@@ -209,15 +200,20 @@ void gs_owners_free(struct gs_owners *owners);
 /* --- report_peaks.c: who held the memory when there was most of it ---------------------
  */
 
-/* Adds the ids of the stacks that are written out to `ids`; returns how many. NULL: how
- * many there may be. */
-size_t gs_report_peak_stacks(const struct gs_report_data *data, uint32_t *ids);
-
-/* The peaks of devices and of pinned memory. Told of are those of which a good part has
- * been freed since: for the others the leaks, or what is live, say the same. */
+/* `apis` maps calls to the first one of the same name. */
 void gs_report_gather_peaks(struct gs_tracker *tracker,
-                            const struct gs_report_config *config,
-                            struct gs_report_data *data);
+                            const struct gs_report_config *config, const uint16_t *apis,
+                            size_t api_count, struct gs_report_data *data);
+
+/* Adds the ids of the stacks that are to be named to `ids`; returns how many. NULL: how
+ * many there are. */
+size_t gs_report_peak_stacks(const struct gs_report_config *config,
+                             const struct gs_report_data *data, uint32_t *ids);
+
+/* Places that read the same become one, once they are named. */
+void gs_report_join_peaks(const struct gs_report_config *config,
+                          const struct gs_frame_table *frames,
+                          struct gs_report_data *data);
 
 /* --- report_write.c, report_sections.c ------------------------------------------------
  */
