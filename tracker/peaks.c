@@ -397,7 +397,7 @@ static int compare_places(const void *left, const void *right)
 
 void gs_peak_sort(struct gs_peak *peak)
 {
-    if (peak->count > 0)
+    if (peak->places && peak->count > 0)
         qsort(peak->places, peak->count, sizeof *peak->places, compare_places);
 }
 
