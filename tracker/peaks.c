@@ -285,7 +285,7 @@ struct table {
     size_t count, room;
 };
 
-/* Empty where there is no memory, or where it grew meanwhile. */
+/* Empty where there is no memory; a part is missing where it has grown much meanwhile. */
 static void copy_table(struct gs_tracker *tracker, struct table *table)
 {
     gs_tracker_lock_take(&tracker->since_lock, GS_RANK_SINCE);
