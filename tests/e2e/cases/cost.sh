@@ -196,9 +196,13 @@ add_case "cost of a lazy pair, the legacy stream waited for" lazy_case lazy_lega
 add_case "cost of a lazy pair, nothing comes back" lazy_case lazy_held held 2 1
 
 # How often the driver is called for it: once for 64 frees, four calls ahead of them, and
-# the one that those allow.
+# the one that those allow. Kernels that come and go may make an epoch be asked for twice:
+# how often, the machine's load says.
 lazy_calls_case() {
-  local pairs=4096 calls
+  local pairs=4096 calls most
+
+  most=$((pairs / 64 + 5))
+  [[ $1 == held ]] || most=$((most + pairs / 128))
 
   preloaded shim GPUSHIM_FREE_SYNC=lazy GPUSHIM_LEAK_REPORT=off CUDASIM_LOG=2 -- \
     "$apps/inflight_linked" "$@" "$pairs"
@@ -207,7 +211,7 @@ lazy_calls_case() {
     grep -cE '^cudasim: cu(CtxRecordEvent|EventQuery|EventRecord|CtxSynchronize)')
   echo "$calls calls for $pairs pairs"
   ((calls > 0)) || fail "no epoch was marked"
-  ((calls <= pairs / 64 + 5)) || fail "$calls calls of the driver for $pairs pairs"
+  ((calls <= most)) || fail "$calls calls of the driver for $pairs pairs"
 }
 for kind in "held 0 1" "held 0 2" "held 2 1" "rolling 2 1" "rolling 2 2"; do
   # shellcheck disable=SC2086  # three words
