@@ -50,7 +50,7 @@
 #include "marks.h"
 #include "retry.h"
 #include "roomy.h"
-#include "runtime.h"
+#include "caller_runtime.h"
 #include "submissions.h"
 #include "tools.h"
 #include "trace.h"
@@ -152,7 +152,7 @@ static void after_fork_in_child(void)
     gs_args_reset();
     forked_child = true;
     gs_real_after_fork();
-    gs_runtime_after_fork();
+    gs_caller_runtime_after_fork();
 }
 
 /* Nothing is waited for, as the call may come from a signal handler: neither the stacks'

@@ -24,7 +24,6 @@
 
 #include "child_env.h"
 #include "coverage.h"
-#include "elf_module.h"
 #include "finish.h"
 #include "host_memory.h"
 #include "linker.h"
@@ -48,8 +47,7 @@ typedef int spawn_fn(pid_t *, const char *, const posix_spawn_file_actions_t *,
                      const posix_spawnattr_t *, char *const[], char *const[]);
 typedef pid_t fork_fn(void);
 
-/* The next definitions behind the shim's, found when they are first called: without the
- * loader's locks, which a forked child may never get. */
+/* The next definitions behind the shim's. */
 enum next { EXECVE, EXECVPE, FEXECVE, EXECVEAT, SPAWN, SPAWNP, BARE_FORK };
 static struct {
     char name[16];
@@ -63,15 +61,7 @@ static struct {
 
 static void *next(enum next which)
 {
-    void *found = __atomic_load_n(&nexts[which].found, __ATOMIC_RELAXED);
-    if (!found) {
-        found = gs_elf_next_symbol(nexts[which].name);
-        if (!found) { /* the shim itself was opened later */
-            found = gs_linker_next(nexts[which].name);
-        }
-        __atomic_store_n(&nexts[which].found, found, __ATOMIC_RELAXED);
-    }
-    return found;
+    return gs_linker_behind(nexts[which].name, &nexts[which].found);
 }
 
 __attribute__((constructor)) static void read_setting(void)

@@ -24,7 +24,7 @@ static gs_dlvsym_fn *real_dlvsym; /* likewise */
 /* Any address of the shim's own. */
 static const char own_anchor;
 
-static bool own_module(struct gs_module_ref *own)
+bool gs_linker_own_module(struct gs_module_ref *own)
 {
     return gs_elf_module_of(&own_anchor, own) == GS_OK;
 }
@@ -38,7 +38,7 @@ bool gs_linker_is_own(const struct gs_module_ref *module)
 void gs_linker_own_range(uintptr_t *begin, uintptr_t *end)
 {
     struct gs_module_ref own;
-    bool found = own_module(&own);
+    bool found = gs_linker_own_module(&own);
     *begin = found ? own.begin : 0;
     *end = found ? own.end : 0;
 }
@@ -95,6 +95,19 @@ void *gs_linker_next(const char *name)
 {
     gs_dlsym_fn *find = gs_linker_dlsym();
     return find ? find(RTLD_NEXT, name) : NULL;
+}
+
+void *gs_linker_behind(const char *name, void **found)
+{
+    void *known = __atomic_load_n(found, __ATOMIC_RELAXED);
+    if (!known) {
+        known = gs_elf_next_symbol(name);
+        if (!known) { /* the shim itself was opened later */
+            known = gs_linker_next(name);
+        }
+        __atomic_store_n(found, known, __ATOMIC_RELAXED);
+    }
+    return known;
 }
 
 bool gs_linker_keep(const void *address)
@@ -192,7 +205,7 @@ static bool passes(void *handle, const char *name, const void *caller)
 static bool finds_nothing_next(const char *name, const void *caller)
 {
     struct gs_module_ref own, asking;
-    return name && gs_real_is_hooked(name) && own_module(&own) &&
+    return name && gs_real_is_hooked(name) && gs_linker_own_module(&own) &&
            gs_elf_module_of(caller, &asking) == GS_OK &&
            gs_elf_stands_before(&asking, &own) && !gs_linker_next(name);
 }
@@ -222,7 +235,7 @@ static void *next_look_up(gs_dlvsym_fn *find, const char *name, const char *vers
     if (!gs_elf_same_name(name, "dlsym") && !gs_elf_same_name(name, "dlvsym")) {
         return NULL;
     }
-    if (!own_module(&own) || gs_elf_module_of(caller, &asking) != GS_OK ||
+    if (!gs_linker_own_module(&own) || gs_elf_module_of(caller, &asking) != GS_OK ||
         gs_linker_is_own(&asking) || !gs_elf_stands_before(&asking, &own) ||
         !find(RTLD_NEXT, name, version)) {
         return NULL;

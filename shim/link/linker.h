@@ -21,6 +21,12 @@ gs_dlvsym_fn *gs_linker_dlvsym(void);
  * a failing dlsym does. */
 void *gs_linker_next(const char *name);
 
+/* The same, looked for when it is first called and then kept in *found: without the
+ * loader's locks, which a forked child may never get, unless the shim was opened late. */
+void *gs_linker_behind(const char *name, void **found);
+
+/* The shim itself; false: it cannot be found. */
+bool gs_linker_own_module(struct gs_module_ref *own);
 /* Whether a module is the shim itself. */
 bool gs_linker_is_own(const struct gs_module_ref *module);
 /* The shim's own mapped range. */

@@ -71,10 +71,11 @@ start_case() {
 }
 add_case "cost of starting without CUDA" start_case
 
-# One pair that the cache serves: the difference of two runs.
+# One pair that the cache serves: the difference of two runs. The program is linked with
+# the driver, or as $way says.
 # pair_case ROW KIND [VARIABLE...]
 pair_case() {
-  local row=$1 kind=$2 program=$apps/hitpair_linked few=1000 many=5000
+  local row=$1 kind=$2 program=$apps/hitpair_${way:-linked} few=1000 many=5000
 
   shift 2
   unsanitized
@@ -83,6 +84,11 @@ pair_case() {
   expect_within "$row" $((($(<many.ours) - $(<few.ours)) / (many - few)))
 }
 add_case "cost of a pair" pair_case pair device
+
+shared_pair_case() {
+  way=shared pair_case pair_shared device GPUSHIM_TRACK=off
+}
+add_case "cost of a pair by a shared runtime, without tracking" shared_pair_case
 
 # What a kernel launch passes through: the difference of two runs.
 launch_case() {

@@ -127,6 +127,33 @@ add_case "linking a driver closed unused" reopen_case asked gone sim-closable
 add_case "linking a stub driver closed" reopen_case refused gone apps/stub-driver
 add_case "linking a stub driver closed, the next by its name" reopen_case global gone apps/stub-driver
 
+# A plug-in that comes to the place of another one has its own runtime, whoever has closed
+# the other.
+# place_taken_case WAY held|gone
+place_taken_case() {
+  [[ $1 != deepbind ]] || unsanitized
+  native native "$apps/replaced" "$1" "$2"
+  preloaded shim -- "$apps/replaced" "$1" "$2"
+  expect_same native shim
+  expect_count native.out '^replaced: 2$' 15
+  expect_count native.out '^replaced: 2 as it goes$' 10
+  expect_text shim.err '^replaced: [1-9][0-9]* at the place of another$'
+}
+# The same where the library comes too late to be told who goes.
+opened_late_case() {
+  unsanitized
+  native native "$apps/replaced" called "$1" 10
+  run_in shim -- "$apps/replaced" called "$1" 10 "$shim"
+  expect_same native shim
+  expect_text shim.err '^replaced: [1-9][0-9]* at the place of another$'
+}
+for way in called looked_up deepbind; do
+  add_case "linking a plug-in replaced, $way" place_taken_case "$way" held
+  add_case "linking a plug-in and its runtime replaced, $way" place_taken_case "$way" gone
+done
+add_case "linking a plug-in replaced, opened late" opened_late_case held
+add_case "linking a plug-in and its runtime replaced, opened late" opened_late_case gone
+
 # Two drivers at once: the first one's calls are the library's, and it says so.
 both_drivers_case() {
   local one=$build/sim-closable/libcuda.so.1 other=$build/sim/libcuda.so.1

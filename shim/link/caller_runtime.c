@@ -1,0 +1,247 @@
+/*
+ * caller_runtime.c - finds the CUDA runtime of a caller, and remembers it twice: for the
+ * place that calls, read without a lock, and for the module that the place is in.
+ *
+ * A place is a return address. What was found for it holds as long as no library has gone
+ * since (unloads.h); the table is small, and places may drive each other out.
+ *
+ * Owns:  both tables.
+ * Lock:  callers_lock, a leaf, for all writes, and for reading the modules. Each place
+ * has a sequence: odd while it is written.
+ */
+#include "caller_runtime.h"
+
+#include <pthread.h>
+
+#include "elf_module.h"
+#include "linker.h"
+#include "thread.h"
+#include "unloads.h"
+
+static const char *const call_names[GS_RUNTIME_COUNT] = {
+#define GS_HOOK(symbol, name, since, stream, treatment, doc)
+#define GS_RUNTIME(symbol, doc) #symbol,
+#include "hooks.def"
+#undef GS_RUNTIME
+#undef GS_HOOK
+};
+
+/* ---- the search ------------------------------------------------------------------ */
+
+/* A runtime has calls that nobody replaces; a tool that replaces some has not. */
+static bool is_runtime(const struct gs_module_ref *module)
+{
+    return gs_elf_symbol(module, "cudaGetDeviceCount") != NULL;
+}
+
+/* A library behind the shim that replaces this call too, and is no runtime itself. */
+static void *other_tool(const char *name)
+{
+    struct gs_module_ref module;
+    void *next = gs_linker_next(name);
+    if (!next || gs_elf_module_of(next, &module) != GS_OK || is_runtime(&module)) {
+        return NULL;
+    }
+    return next;
+}
+
+/* The runtime the calling module was linked with: inside it, or named in its DT_NEEDED.
+ */
+static void *own_runtime(const struct gs_module_ref *caller, const char *name)
+{
+    struct gs_module_ref runtime;
+    if (is_runtime(caller)) {
+        return gs_elf_symbol(caller, name);
+    }
+    const char *soname = gs_elf_needed(caller, "libcudart.so");
+    if (soname && gs_elf_module_named(soname, false, &runtime) == GS_OK) {
+        return gs_elf_symbol(&runtime, name);
+    }
+    return NULL;
+}
+
+/* Search from the surest to the vaguest. */
+static void *find_call(const struct gs_module_ref *caller, const char *name)
+{
+    struct gs_module_ref runtime;
+    void *found = other_tool(name);
+    if (!found) {
+        found = own_runtime(caller, name);
+    }
+    if (!found) {
+        found = gs_linker_next(name);
+    }
+    if (!found && gs_elf_module_named("libcudart.so", true, &runtime) == GS_OK) {
+        found = gs_elf_symbol(&runtime, name);
+    }
+    return found;
+}
+
+/* ---- by module ------------------------------------------------------------------- */
+
+/* What one calling module's calls resolve to. */
+struct caller_entry {
+    uintptr_t begin, end;
+    void *calls[GS_RUNTIME_COUNT];
+};
+
+#define MAX_CALLERS 128
+
+static pthread_mutex_t callers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct caller_entry callers[MAX_CALLERS]; /* under callers_lock */
+static size_t caller_count;                      /* under callers_lock */
+static uint64_t callers_unloads; /* under callers_lock: gs_elf_unload_count of then */
+
+/* The entry of a module's code, or NULL. What is left from before a module was unloaded
+ * is forgotten first: another one may have come to its place. callers_lock is held. */
+static struct caller_entry *caller_at(uintptr_t address, uint64_t unloads)
+{
+    if (callers_unloads != unloads) {
+        callers_unloads = unloads;
+        caller_count = 0;
+    }
+    for (size_t i = 0; i < caller_count; i++) {
+        if (address >= callers[i].begin && address < callers[i].end) {
+            return &callers[i];
+        }
+    }
+    return NULL;
+}
+
+/* Where the table is full, or modules have gone meanwhile, every call searches anew. */
+static void remember(const struct gs_module_ref *module, enum gs_runtime_call call,
+                     void *found, uint64_t unloads)
+{
+    pthread_mutex_lock(&callers_lock);
+    struct caller_entry *entry = caller_at(module->begin, unloads);
+    if (!entry && caller_count < MAX_CALLERS) {
+        entry = &callers[caller_count++];
+        *entry = (struct caller_entry){.begin = module->begin, .end = module->end};
+    }
+    if (entry) {
+        entry->calls[call] = found;
+    }
+    pthread_mutex_unlock(&callers_lock);
+}
+
+static void *remembered(enum gs_runtime_call call, const void *caller, uint64_t unloads)
+{
+    pthread_mutex_lock(&callers_lock);
+    struct caller_entry *entry = caller_at((uintptr_t)caller, unloads);
+    void *found = entry ? entry->calls[call] : NULL;
+    pthread_mutex_unlock(&callers_lock);
+    return found;
+}
+
+/* ---- by place -------------------------------------------------------------------- */
+
+#define PLACES 512 /* a power of two */
+
+struct place {
+    uint32_t sequence;   /* atomic; odd while it is written */
+    uint32_t call;       /* atomic, as all of it */
+    uint64_t generation; /* of gs_unloads; 0: nothing is here */
+    uintptr_t caller;    /* the return address */
+    void *found;
+};
+
+static struct place places[PLACES]; /* written under callers_lock */
+
+static struct place *place_of(uintptr_t caller)
+{
+    return &places[(caller ^ caller >> 12) % PLACES];
+}
+
+/* Each field is read before the sequence is read again. */
+static void *found_at(enum gs_runtime_call call, uintptr_t caller, uint64_t generation)
+{
+    struct place *place = place_of(caller);
+    uint32_t sequence = __atomic_load_n(&place->sequence, __ATOMIC_ACQUIRE);
+    bool is_it = __atomic_load_n(&place->caller, __ATOMIC_ACQUIRE) == caller &&
+                 __atomic_load_n(&place->call, __ATOMIC_ACQUIRE) == (uint32_t)call &&
+                 __atomic_load_n(&place->generation, __ATOMIC_ACQUIRE) == generation;
+    void *found = __atomic_load_n(&place->found, __ATOMIC_ACQUIRE);
+    bool whole = !(sequence & 1) &&
+                 __atomic_load_n(&place->sequence, __ATOMIC_RELAXED) == sequence;
+    return is_it && whole ? found : NULL;
+}
+
+/* No field is written before the sequence is odd. callers_lock is held. */
+static void write_place(struct place *place, const struct place *what)
+{
+    uint32_t sequence = place->sequence;
+    __atomic_store_n(&place->sequence, sequence | 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&place->caller, what->caller, __ATOMIC_RELEASE);
+    __atomic_store_n(&place->call, what->call, __ATOMIC_RELEASE);
+    __atomic_store_n(&place->generation, what->generation, __ATOMIC_RELEASE);
+    __atomic_store_n(&place->found, what->found, __ATOMIC_RELEASE);
+    __atomic_store_n(&place->sequence, (sequence | 1) + 1, __ATOMIC_RELEASE);
+}
+
+/* ---- both ------------------------------------------------------------------------ */
+
+/* The real function behind `call` for code at `caller`, searched for. */
+static void *search_call(enum gs_runtime_call call, const void *caller, uint64_t unloads)
+{
+    struct gs_module_ref module;
+    if (gs_elf_module_of(caller, &module) != GS_OK) {
+        return gs_linker_next(call_names[call]);
+    }
+    void *found = find_call(&module, call_names[call]);
+    if (found) {
+        remember(&module, call, found, unloads);
+    }
+    return found;
+}
+
+/* What is remembered of the caller's module, or searched for. */
+static __attribute__((noinline)) void *ask(enum gs_runtime_call call, const void *caller,
+                                           uint64_t generation)
+{
+    uint64_t unloads = gs_elf_unload_count();
+    void *found = remembered(call, caller, unloads);
+    if (!found) {
+        found = search_call(call, caller, unloads);
+    }
+    if (found && gs_unloads_are_told()) {
+        struct place what = {.call = (uint32_t)call,
+                             .generation = generation,
+                             .caller = (uintptr_t)caller,
+                             .found = found};
+        pthread_mutex_lock(&callers_lock);
+        write_place(place_of(what.caller), &what);
+        pthread_mutex_unlock(&callers_lock);
+    }
+    return found;
+}
+
+void *gs_caller_runtime(enum gs_runtime_call call, const void *caller)
+{
+    uint64_t generation = gs_unloads_generation();
+    void *found = found_at(call, (uintptr_t)caller, generation);
+    if (GS_LIKELY(found != NULL)) {
+        return found;
+    }
+    /* A signal handler that interrupted this very function must not wait for its lock. */
+    if (gs_thread.finding_runtime) {
+        struct gs_module_ref module;
+        return gs_elf_module_of(caller, &module) == GS_OK
+                   ? find_call(&module, call_names[call])
+                   : gs_linker_next(call_names[call]);
+    }
+    gs_thread.finding_runtime = true;
+    found = ask(call, caller, generation);
+    gs_thread.finding_runtime = false;
+    return found;
+}
+
+/* Another thread may have been writing. */
+void gs_caller_runtime_after_fork(void)
+{
+    pthread_mutex_init(&callers_lock, NULL);
+    for (size_t i = 0; i < PLACES; i++) {
+        if (places[i].sequence & 1) {
+            places[i] = (struct place){0};
+        }
+    }
+}
