@@ -131,6 +131,91 @@ Test(sim_contexts, a_destroyed_one_stays_current_elsewhere)
     pthread_join(thread, NULL);
 }
 
+enum leave { BY_ENDING, BY_POPPING, BY_SETTING_ANOTHER };
+
+struct keeper {
+    CUcontext context, another;
+    enum leave leave;
+    pthread_barrier_t meet;
+};
+
+/* Has the context current while it is destroyed and another is made, then no more. */
+static void *keep_current(void *argument)
+{
+    struct keeper *keeper = argument;
+    CUcontext current = NULL;
+    void *pinned;
+
+    ok(cuCtxSetCurrent(keeper->context));
+    pthread_barrier_wait(&keeper->meet);
+    pthread_barrier_wait(&keeper->meet);
+    ok(cuCtxGetCurrent(&current));
+    cr_assert_eq(current, keeper->context);
+    fails(cuMemAllocHost(&pinned, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    fails(cuCtxPushCurrent(current), CUDA_ERROR_INVALID_CONTEXT);
+    if (keeper->leave == BY_POPPING)
+        ok(cuCtxPopCurrent(NULL));
+    else if (keeper->leave == BY_SETTING_ANOTHER)
+        ok(cuCtxSetCurrent(keeper->another));
+    return NULL;
+}
+
+/* By a thread that does not have it current, as cuCtxCreate makes it. */
+static void *make_another(void *argument)
+{
+    struct keeper *keeper = argument;
+
+    ok(cuCtxCreate_v2(&keeper->another, 0, 0));
+    return NULL;
+}
+
+Test(sim_contexts, a_handle_does_not_come_again_while_it_is_current)
+{
+    sim_test_start("1", "16M");
+    for (enum leave leave = BY_ENDING; leave <= BY_SETTING_ANOTHER; leave++) {
+        struct keeper keeper = {.leave = leave};
+        pthread_t thread, maker;
+        CUcontext again;
+
+        ok(cuCtxCreate_v2(&keeper.context, 0, 0));
+        pthread_barrier_init(&keeper.meet, NULL, 2);
+        cr_assert_eq(pthread_create(&thread, NULL, keep_current, &keeper), 0);
+        pthread_barrier_wait(&keeper.meet);
+        ok(cuCtxDestroy(keeper.context));
+        cr_assert_eq(pthread_create(&maker, NULL, make_another, &keeper), 0);
+        pthread_join(maker, NULL);
+        cr_assert_neq(keeper.another, keeper.context);
+        pthread_barrier_wait(&keeper.meet);
+        pthread_join(thread, NULL);
+        ok(cuCtxCreate_v2(&again, 0, 0));
+        cr_assert_eq(again, keeper.context);
+    }
+}
+
+Test(sim_contexts, a_handle_that_is_current_nowhere_comes_again)
+{
+    CUcontext own, again, third;
+
+    sim_test_start("1", "16M");
+    ok(cuCtxCreate_v2(&own, 0, 0));
+    ok(cuCtxPopCurrent(NULL));
+    ok(cuCtxDestroy(own));
+    ok(cuCtxCreate_v2(&again, 0, 0));
+    cr_assert_eq(again, own);
+    ok(cuCtxDestroy(again)); /* which pops it */
+    ok(cuCtxCreate_v2(&again, 0, 0));
+    cr_assert_eq(again, own);
+    ok(cuCtxPushCurrent(again));
+    ok(cuCtxDestroy(again)); /* once: it is still below */
+    ok(cuCtxCreate_v2(&third, 0, 0));
+    cr_assert_neq(third, again);
+    ok(cuCtxPopCurrent(NULL));
+    ok(cuCtxPopCurrent(&third));
+    cr_assert_eq(third, again);
+    ok(cuCtxCreate_v2(&third, 0, 0));
+    cr_assert_eq(third, again);
+}
+
 Test(sim_contexts, made_up_handles_get_a_code)
 {
     char nothing[64];

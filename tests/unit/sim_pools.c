@@ -232,3 +232,74 @@ Test(sim_pools, do_not_grow_in_a_steady_loop)
     cr_assert_leq(attribute(default_pool(), CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH),
                   8 * GS_MIB);
 }
+
+/* Everything later in the other streams is behind all of this one. */
+static void others_wait_for(const CUstream *streams, size_t count, CUstream stream)
+{
+    CUevent event;
+
+    ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    ok(cuEventRecord(event, stream));
+    for (size_t i = 0; i < count; i++)
+        ok(cuStreamWaitEvent(streams[i], event, 0));
+    ok(cuEventDestroy(event));
+}
+
+/* Blocks leave and come in all orders, of one stream and of several; memory is full when
+ * none is free, and the first stream runs nothing. */
+Test(sim_pools, hand_every_queued_free_to_streams_behind_it)
+{
+    CUstream streams[3];
+    CUdeviceptr blocks[4];
+    struct sim_latch latch;
+    unsigned random = 1;
+    int off = 0;
+
+    sim_test_start("1", "16M");
+    sim_latch_make(&latch);
+    ok(cuMemPoolSetAttribute(default_pool(),
+                             CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &off));
+    for (size_t i = 0; i < 3; i++)
+        streams[i] = new_stream();
+    sim_latch_block(&latch, streams[0]);
+    others_wait_for(streams, 3, streams[0]);
+    for (size_t i = 0; i < 4; i++)
+        ok(cuMemAllocAsync(&blocks[i], 4 * GS_MIB, streams[0]));
+    for (unsigned i = 0; i < 300; i++) {
+        size_t count = 1 + i % 4;
+
+        for (size_t j = 0; j < count; j++) {
+            CUstream stream = streams[(random = random * 1664525 + 1013904223) % 3];
+            ok(cuMemFreeAsync(blocks[j], stream));
+            others_wait_for(streams, 3, stream);
+        }
+        for (size_t j = 0; j < count; j++) {
+            CUstream stream = streams[(random = random * 1664525 + 1013904223) % 3];
+            ok(cuMemAllocAsync(&blocks[j], 4 * GS_MIB, stream));
+            others_wait_for(streams, 3, stream);
+        }
+    }
+    sim_latch_open(&latch);
+    ok(cuCtxSynchronize());
+}
+
+/* Far more of them than blocks: no step may look at what has been handed on. */
+Test(sim_pools, hand_blocks_on_while_the_stream_is_far_behind)
+{
+    struct sim_latch latch;
+
+    sim_test_start("1", "16M");
+    sim_latch_make(&latch);
+    CUstream stream = new_stream();
+    sim_latch_block(&latch, stream);
+    for (int i = 0; i < 200000; i++) {
+        CUdeviceptr p;
+        ok(cuMemAllocAsync(&p, 1000, stream));
+        ok(cuMemFreeAsync(p, stream));
+    }
+    sim_latch_open(&latch);
+    ok(cuStreamSynchronize(stream));
+    cr_assert_eq(attribute(default_pool(), CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
+    cr_assert_leq(attribute(default_pool(), CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH),
+                  2 * GS_MIB);
+}

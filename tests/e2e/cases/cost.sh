@@ -72,10 +72,10 @@ start_case() {
 add_case "cost of starting without CUDA" start_case
 
 # One pair that the cache serves: the difference of two runs. The program is linked with
-# the driver, or as $way says.
+# the driver, or as $linked_as says.
 # pair_case ROW KIND [VARIABLE...]
 pair_case() {
-  local row=$1 kind=$2 program=$apps/hitpair_${way:-linked} few=1000 many=5000
+  local row=$1 kind=$2 program=$apps/hitpair_${linked_as:-linked} few=1000 many=5000
 
   shift 2
   unsanitized
@@ -86,7 +86,7 @@ pair_case() {
 add_case "cost of a pair" pair_case pair device
 
 shared_pair_case() {
-  way=shared pair_case pair_shared device GPUSHIM_TRACK=off
+  linked_as=shared pair_case pair_shared device GPUSHIM_TRACK=off
 }
 add_case "cost of a pair by a shared runtime, without tracking" shared_pair_case
 

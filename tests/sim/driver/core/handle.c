@@ -1,6 +1,7 @@
 /*
  * handle.c - the handle table: a fixed reservation of slots, recycled last in, first out,
- * as drivers recycle theirs.
+ * as drivers recycle theirs. A slot that is held when its handle is closed is free once
+ * nobody holds it any more.
  * Owns:  the slots and the list of free ones.
  * Lock:  slot_locks[index % LOCKS] for a slot's object; free_lock for the free list.
  */
@@ -12,9 +13,10 @@
 #define LOCKS 64
 
 struct slot {
-    struct sim_object *object; /* slot lock; NULL while free */
+    struct sim_object *object; /* slot lock; NULL while free, or closed and held */
     size_t next_free;          /* free_lock; index + 1, 0 ends the list */
-    uint64_t padding[2];
+    atomic_uint users;         /* 1 for the open handle, 1 for each hold; 0: free */
+    uint32_t padding[3];
 };
 
 struct padded_lock {
@@ -75,8 +77,11 @@ static size_t take_slot(void)
     return index;
 }
 
-static void give_slot(size_t index)
+/* One user less; the last one gives the slot back. */
+static void leave_slot(size_t index)
 {
+    if (atomic_fetch_sub_explicit(&slots[index].users, 1, memory_order_acq_rel) != 1)
+        return;
     pthread_mutex_lock(&free_lock);
     slots[index].next_free = first_free;
     first_free = index + 1;
@@ -109,6 +114,7 @@ void *sim_handle_open(struct sim_object *object)
     object->handle = &slots[index];
     pthread_mutex_lock(slot_lock(index));
     slots[index].object = object;
+    atomic_store_explicit(&slots[index].users, 1, memory_order_relaxed);
     pthread_mutex_unlock(slot_lock(index));
     return &slots[index];
 }
@@ -143,6 +149,25 @@ struct sim_object *sim_handle_close(const void *handle, enum sim_type type)
         object = NULL;
     pthread_mutex_unlock(slot_lock(index));
     if (object)
-        give_slot(index);
+        leave_slot(index);
     return object;
+}
+
+bool sim_handle_hold(const struct sim_object *object)
+{
+    size_t index = slot_index(object->handle);
+
+    if (index == SLOTS)
+        return false;
+    pthread_mutex_lock(slot_lock(index));
+    bool open = slots[index].object == object;
+    if (open)
+        atomic_fetch_add_explicit(&slots[index].users, 1, memory_order_relaxed);
+    pthread_mutex_unlock(slot_lock(index));
+    return open;
+}
+
+void sim_handle_let_go(const struct sim_object *object)
+{
+    leave_slot(slot_index(object->handle));
 }

@@ -1,8 +1,9 @@
 /*
  * handle.h - opaque handles (contexts, streams, events, ...) and the reference-counted
  * objects behind them. A handle is the address of a slot in a table that is never
- * unmapped: a stale, foreign or made-up handle is recognised, never dereferenced. Owns:
- * the slots.   Lock: one of a few slot locks, inside only.
+ * unmapped: a stale, foreign or made-up handle is recognised, never dereferenced. A
+ * closed handle is the next one to be opened, unless somebody still holds it. Owns: the
+ * slots.   Lock: one of a few slot locks, inside only.
  */
 #ifndef SIM_HANDLE_H
 #define SIM_HANDLE_H
@@ -75,5 +76,16 @@ struct sim_object *sim_handle_get(const void *handle, enum sim_type type) GS_MUS
  * Errors:  NULL  not a live handle of this type
  */
 struct sim_object *sim_handle_close(const void *handle, enum sim_type type) GS_MUST_USE;
+
+/*
+ * Keep an object's handle from being opened for another one, also after it is closed. The
+ * caller has a reference to the object and keeps it for as long.
+ *
+ * Errors:  false  it has been closed
+ */
+bool sim_handle_hold(const struct sim_object *object) GS_MUST_USE;
+
+/* End that. */
+void sim_handle_let_go(const struct sim_object *object);
 
 #endif

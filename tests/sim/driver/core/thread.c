@@ -38,8 +38,11 @@ static void release(void *argument)
     struct thread_state *old = argument;
 
     state = NULL;
-    while (old->depth > 0)
-        sim_object_unref(&old->stack[--old->depth]->object);
+    while (old->depth > 0) {
+        struct sim_context *context = old->stack[--old->depth];
+        sim_handle_let_go(&context->object);
+        sim_object_unref(&context->object);
+    }
     while (old->streams) {
         struct default_stream *entry = old->streams;
         old->streams = entry->next;
@@ -98,6 +101,8 @@ CUresult sim_thread_push(struct sim_context *context)
         self->stack = stack;
         self->room = room;
     }
+    if (!sim_handle_hold(&context->object))
+        return CUDA_ERROR_INVALID_CONTEXT;
     sim_object_ref(&context->object);
     self->stack[self->depth++] = context;
     return CUDA_SUCCESS;
@@ -105,7 +110,13 @@ CUresult sim_thread_push(struct sim_context *context)
 
 struct sim_context *sim_thread_pop(void)
 {
-    return state && state->depth > 0 ? state->stack[--state->depth] : NULL;
+    struct sim_context *top = sim_thread_top();
+
+    if (!top)
+        return NULL;
+    state->depth--;
+    sim_handle_let_go(&top->object);
+    return top;
 }
 
 /* Forget default streams of contexts that have died since. */

@@ -19,9 +19,12 @@ struct sim_context *sim_thread_current(void);
 struct sim_context *sim_thread_top(void);
 
 /*
- * Push; the stack takes a reference.
+ * Push; the stack takes a reference, and holds the handle: a context that is destroyed
+ * "will remain current to" other threads (cuCtxDestroy), and no other one has its handle
+ * while it does.
  *
  * Errors:  CUDA_ERROR_OUT_OF_MEMORY
+ *          CUDA_ERROR_INVALID_CONTEXT  it was destroyed meanwhile
  */
 CUresult sim_thread_push(struct sim_context *context) GS_MUST_USE;
 

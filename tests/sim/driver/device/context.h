@@ -1,9 +1,9 @@
 /*
  * context.h - contexts: a device's primary one and those programs create.
- * A context's struct outlives its contents: threads may still have it current, and a
- * primary context dies and lives again in the same struct, each life with an id of its
- * own. Owns: its memory heap, streams, events, modules. Lock: context->lock; `alive`,
- * `id` and `error` are atomic.
+ * A context's struct outlives its contents, and its handle is no other's meanwhile:
+ * threads may still have it current, and a primary context dies and lives again in the
+ * same struct, each life with an id of its own. Owns: its memory heap, streams, events,
+ * modules. Lock: context->lock; `alive`, `id` and `error` are atomic.
  */
 #ifndef SIM_CONTEXT_H
 #define SIM_CONTEXT_H

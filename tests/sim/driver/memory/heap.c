@@ -3,7 +3,7 @@
  * also knows blocks that were freed in stream order and are not everybody's yet: their
  * free is queued, or it has run and they are parked for those who are behind it. Where a
  * block lies: place.c. Owns:  heaps and the records of device allocations.   Lock:
- * space->lock. Design: docs/simulator.md, "Device memory"
+ * space->lock. Design: docs/simulator.md, "Device memory", "Stream-ordered memory"
  */
 #include <stdlib.h>
 
@@ -43,6 +43,20 @@ static void list_remove(struct sim_alloc **head, struct sim_alloc *alloc)
         *head = alloc->next;
     if (alloc->next)
         alloc->next->prev = alloc->prev;
+}
+
+static void freed_push(struct sim_freed *freed, struct sim_alloc *alloc)
+{
+    list_push(&freed->first, alloc);
+    freed->count++;
+    freed->of_stream += alloc->freed_at.stream == freed->stream;
+}
+
+static void freed_remove(struct sim_freed *freed, struct sim_alloc *alloc)
+{
+    list_remove(&freed->first, alloc);
+    freed->count--;
+    freed->of_stream -= alloc->freed_at.stream == freed->stream;
 }
 
 static void count_used(struct sim_heap *heap, size_t bytes)
@@ -116,19 +130,19 @@ static bool may_have(const struct sim_reuse *reuse, const struct sim_alloc *allo
 }
 
 /* A block of the list that fits and may be had. Needs space->lock. */
-static struct sim_alloc *find_freed(struct sim_alloc *list, size_t want,
+static struct sim_alloc *find_freed(const struct sim_freed *freed, size_t want,
                                     const struct sim_reuse *reuse)
 {
-    struct sim_alloc *alloc = list;
+    struct sim_alloc *alloc = freed->first;
 
-    while (alloc && (alloc->handed_over || !may_have(reuse, alloc) ||
-                     alloc->block_bytes < want || alloc->block_bytes / 2 > want ||
+    while (alloc && (!may_have(reuse, alloc) || alloc->block_bytes < want ||
+                     alloc->block_bytes / 2 > want ||
                      (alloc->chunk != NULL) != (want < SIM_UNIT_BYTES)))
         alloc = alloc->next;
     return alloc;
 }
 
-/* The block becomes that of the new allocation. Needs space->lock. */
+/* The block, in no list, becomes that of the new allocation. Needs space->lock. */
 static void hand_over(struct sim_alloc *from, struct sim_alloc *to)
 {
     to->base = from->base;
@@ -152,15 +166,17 @@ void sim_heap_take_over(struct sim_heap *heap, size_t bytes,
     if (!to)
         return;
     pthread_mutex_lock(&heap->space->lock);
-    struct sim_alloc *freeing = find_freed(heap->freeing, to->block_bytes, reuse);
+    struct sim_alloc *freeing = find_freed(&heap->freeing, to->block_bytes, reuse);
     if (freeing) {
+        freed_remove(&heap->freeing, freeing);
         hand_over(freeing, to);
+        list_push(&heap->handed, freeing);
         sim_op_ref(freeing->free_op);
         *behind = freeing->free_op;
-    } else if ((parked = find_freed(heap->parked, to->block_bytes, reuse)) != NULL) {
+    } else if ((parked = find_freed(&heap->parked, to->block_bytes, reuse)) != NULL) {
+        freed_remove(&heap->parked, parked);
         hand_over(parked, to);
         count_used(heap, to->block_bytes);
-        list_remove(&heap->parked, parked);
         *behind = NULL;
     }
     pthread_mutex_unlock(&heap->space->lock);
@@ -172,18 +188,23 @@ void sim_heap_take_over(struct sim_heap *heap, size_t bytes,
         free(to);
 }
 
-static bool has_others(const struct sim_alloc *list, uint64_t stream)
+/* Are there some of another stream? The list is walked only when the stream whose blocks
+ * are counted has none left in it. Needs space->lock. */
+static bool has_others(struct sim_freed *freed, uint64_t stream)
 {
-    while (list && (list->handed_over || list->freed_at.stream == stream))
-        list = list->next;
-    return list != NULL;
+    if (freed->of_stream == 0 && freed->first) {
+        freed->stream = freed->first->freed_at.stream;
+        for (const struct sim_alloc *alloc = freed->first; alloc; alloc = alloc->next)
+            freed->of_stream += alloc->freed_at.stream == freed->stream;
+    }
+    return freed->count > (stream == freed->stream ? freed->of_stream : 0);
 }
 
 bool sim_heap_has_freed(struct sim_heap *heap, uint64_t but_of_stream)
 {
     pthread_mutex_lock(&heap->space->lock);
-    bool has = has_others(heap->freeing, but_of_stream) ||
-               has_others(heap->parked, but_of_stream);
+    bool has = has_others(&heap->freeing, but_of_stream) ||
+               has_others(&heap->parked, but_of_stream);
     pthread_mutex_unlock(&heap->space->lock);
     return has;
 }
@@ -198,8 +219,8 @@ bool sim_memory_begin_free(struct sim_alloc *alloc, uint64_t stream, struct sim_
         atomic_compare_exchange_strong(&alloc->state, &live, SIM_MEMORY_FREEING);
     if (was_live) {
         list_remove(&heap->allocs, alloc);
-        list_push(&heap->freeing, alloc);
         alloc->freed_at = (struct sim_free_point){stream, 0};
+        freed_push(&heap->freeing, alloc);
         alloc->free_op = op;
         sim_op_ref(op);
     }
@@ -225,13 +246,25 @@ void sim_memory_cancel_free(struct sim_alloc *alloc)
     pthread_mutex_lock(&heap->space->lock);
     if (!alloc->handed_over &&
         atomic_compare_exchange_strong(&alloc->state, &freeing, SIM_MEMORY_LIVE)) {
-        list_remove(&heap->freeing, alloc);
+        freed_remove(&heap->freeing, alloc);
         list_push(&heap->allocs, alloc);
         op = alloc->free_op;
         alloc->free_op = NULL;
     }
     pthread_mutex_unlock(&heap->space->lock);
     sim_op_unref(op);
+}
+
+/* Take an allocation of that state out of its list. Needs space->lock. */
+static void unlist(struct sim_heap *heap, enum sim_memory_state state,
+                   struct sim_alloc *alloc)
+{
+    if (state == SIM_MEMORY_LIVE)
+        list_remove(&heap->allocs, alloc);
+    else if (alloc->handed_over)
+        list_remove(&heap->handed, alloc);
+    else
+        freed_remove(&heap->freeing, alloc);
 }
 
 /* End an allocation; its block is given back, or parked behind that free. */
@@ -251,12 +284,12 @@ static bool end(struct sim_alloc *alloc, const struct sim_free_point *free)
     }
     sim_order_ended(alloc);
     atomic_store_explicit(&alloc->state, SIM_MEMORY_DEAD, memory_order_release);
-    list_remove(state == SIM_MEMORY_LIVE ? &heap->allocs : &heap->freeing, alloc);
+    unlist(heap, state, alloc);
     heap->used_bytes -= alloc->block_bytes;
     parks = free && !alloc->import && !alloc->handed_over;
     if (parks) {
         alloc->freed_at = *free;
-        list_push(&heap->parked, alloc);
+        freed_push(&heap->parked, alloc);
     }
     if (alloc->import || parks)
         sim_place_hand_over(alloc, NULL);
@@ -291,11 +324,11 @@ bool sim_heap_unpark(struct sim_heap *heap, const struct sim_reuse *which)
     bool any = false;
 
     pthread_mutex_lock(&heap->space->lock);
-    for (struct sim_alloc *alloc = heap->parked; alloc; alloc = next) {
+    for (struct sim_alloc *alloc = heap->parked.first; alloc; alloc = next) {
         next = alloc->next;
         if (!may_have(which, alloc))
             continue;
-        list_remove(&heap->parked, alloc);
+        freed_remove(&heap->parked, alloc);
         struct sim_extent *extent = sim_unplace(alloc);
         if (extent) {
             extent->next = release;
@@ -339,7 +372,9 @@ void sim_heap_reset_high(struct sim_heap *heap, bool reserved, bool used)
 static struct sim_alloc *any_alloc(struct sim_heap *heap)
 {
     pthread_mutex_lock(&heap->space->lock);
-    struct sim_alloc *alloc = heap->allocs ? heap->allocs : heap->freeing;
+    struct sim_alloc *alloc = heap->allocs ? heap->allocs : heap->freeing.first;
+    if (!alloc)
+        alloc = heap->handed;
     if (alloc)
         sim_memory_ref(alloc);
     pthread_mutex_unlock(&heap->space->lock);

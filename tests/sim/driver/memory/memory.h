@@ -68,7 +68,7 @@ struct sim_alloc {
     struct sim_heap *heap;   /* device kinds */
     struct sim_chunk *chunk; /* device kinds below 2 MiB */
     struct sim_pool *pool;   /* SIM_MEMORY_POOL: the pool, with a reference */
-    struct sim_alloc *next, *prev;  /* space lock: the heap's live or freeing list */
+    struct sim_alloc *next, *prev;  /* space lock: the heap's list that it is in */
     struct sim_advised *advised;    /* managed: advice.h; or NULL */
     atomic_bool sync_memops;        /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     bool handed_over;               /* space lock: a successor has the block */
@@ -83,22 +83,34 @@ struct sim_alloc {
 };
 
 /*
+ * Blocks freed in stream order. An allocation asks whether there are some that another
+ * stream freed; mostly there is one stream, so one stream's blocks are counted.
+ */
+struct sim_freed {
+    struct sim_alloc *first; /* newest first */
+    size_t count;
+    uint64_t stream;  /* some stream; another one is chosen once it has no block here */
+    size_t of_stream; /* how many of the blocks it freed */
+};
+
+/*
  * A user of a device's memory: a context, or a memory pool. Small requests are packed per
  * heap, as a driver packs them per context.
  */
 struct sim_heap {
     struct sim_space *space;
-    bool keeps_idle;           /* a pool keeps freed units until it is trimmed */
-    struct sim_chunk *chunks;  /* space lock */
-    struct sim_alloc *allocs;  /* space lock: live ones */
-    struct sim_alloc *freeing; /* space lock: those whose free is queued */
-    struct sim_alloc *parked;  /* space lock: those whose free has run, kept apart */
-    struct sim_extent *idle;   /* space lock: units kept for reuse */
-    size_t units;              /* space lock: units held, idle ones included */
-    size_t idle_units;         /* space lock: of these, idle extents and empty chunks */
-    size_t units_high;         /* space lock */
-    size_t used_bytes;         /* space lock: bytes of live and freeing blocks */
-    size_t used_high;          /* space lock */
+    bool keeps_idle;          /* a pool keeps freed units until it is trimmed */
+    struct sim_chunk *chunks; /* space lock */
+    struct sim_alloc *allocs; /* space lock: live ones */
+    struct sim_freed freeing; /* space lock: those whose free is queued */
+    struct sim_alloc *handed; /* space lock: the same, but a successor has the block */
+    struct sim_freed parked;  /* space lock: those whose free has run, kept apart */
+    struct sim_extent *idle;  /* space lock: units kept for reuse */
+    size_t units;             /* space lock: units held, idle ones included */
+    size_t idle_units;        /* space lock: of these, idle extents and empty chunks */
+    size_t units_high;        /* space lock */
+    size_t used_bytes;        /* space lock: bytes of live and freeing blocks */
+    size_t used_high;         /* space lock */
 };
 
 /*
