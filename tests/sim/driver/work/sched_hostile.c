@@ -113,11 +113,16 @@ static void point(void)
 #define PATIENCE       10
 #define SLEEP_PATIENCE 20
 
+/* And that many looks must agree: a thread that has just ended the wait, and is gone, may
+ * have come between two of them, far apart where the machine is busy. */
+#define QUIET_LOOKS 4
+
 /* A wait that cannot go on: since when, and how long it may. */
 struct standstill {
     uint64_t since_ns; /* 0: it goes on */
     uint64_t until_ns;
     uint64_t moves; /* of the device, then */
+    unsigned quiet; /* looks since then that found nobody who may end it */
 };
 
 static void declare_hang(struct sim_op *awaited)
@@ -147,14 +152,15 @@ static bool is_hang(struct standstill *still, bool busy)
     uint64_t hang_ns = hang_ms * 1000000, now = sim_now_ns();
 
     if (still->since_ns == 0 || still->moves != sim_device_moves()) {
-        *still = (struct standstill){now, now + hang_ns, sim_device_moves()};
+        *still = (struct standstill){now, now + hang_ns, sim_device_moves(), 0};
         return false;
     }
     if (busy)
         extend(still, now, PATIENCE, hang_ns);
     if (now - still->since_ns > hang_ns / 2 && sim_hosts_wake_by_themselves())
         extend(still, now, SLEEP_PATIENCE, hang_ns);
-    return now > still->until_ns;
+    still->quiet = now > still->until_ns ? still->quiet + 1 : 0;
+    return still->quiet >= QUIET_LOOKS;
 }
 
 /* Nothing on the device can run: somebody else must do something, or time must. */
