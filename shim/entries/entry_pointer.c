@@ -31,6 +31,17 @@ static enum gs_status find_import(CUdeviceptr address, struct gs_extent *out)
     return GS_OK;
 }
 
+/* A segment of stream-ordered memory that nobody has: it goes back in a stream's order,
+ * and until that free has run the driver knows it. */
+static bool is_on_its_way(CUdeviceptr address)
+{
+    CUmemoryPool of = NULL;
+    return gs_async_in_use() &&
+           gs_real()->cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+                                            address) == CUDA_SUCCESS &&
+           of && gs_async_pool_shown(of) != of;
+}
+
 /* As gs_pooled_extent, from outside, of what was opened here as well. */
 static enum gs_status extent_of(CUdeviceptr address, struct gs_extent *out)
 {
@@ -39,6 +50,9 @@ static enum gs_status extent_of(CUdeviceptr address, struct gs_extent *out)
         state ? gs_pooled_extent(state, address, out) : GS_ERR_NOT_OURS;
     if (status == GS_ERR_NOT_OURS) {
         status = find_import(address, out);
+    }
+    if (status == GS_ERR_NOT_OURS && is_on_its_way(address)) {
+        status = GS_ERR_NOT_FOUND;
     }
     if (state) {
         gs_leave();

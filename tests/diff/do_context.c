@@ -21,8 +21,10 @@ void diff_do_context_new(struct diff_call *call)
     }
     if (diff_code(call, "code",
                   CU(cuCtxCreate)(&context, NULL, (unsigned)call->op->args[2],
-                                  (CUdevice)call->op->args[1])) == CUDA_SUCCESS)
-        diff_slot_made(call, slot, (uint64_t)(uintptr_t)context);
+                                  (CUdevice)call->op->args[1])))
+        return;
+    diff_slot_made(call, slot, (uint64_t)(uintptr_t)context);
+    slot->device = (uint8_t)call->op->args[1];
 }
 
 void diff_do_context_end(struct diff_call *call)
@@ -94,8 +96,10 @@ void diff_do_primary_retain(struct diff_call *call)
     if (diff_code(call, "code",
                   CU(cuDevicePrimaryCtxRetain)(&context, (CUdevice)call->op->args[0])))
         return;
-    if (slot->state != DIFF_LIVE)
+    if (slot->state != DIFF_LIVE) {
         diff_slot_made(call, slot, (uint64_t)(uintptr_t)context);
+        slot->device = (uint8_t)call->op->args[0];
+    }
     slot->bytes++;
     diff_say(call, " same=%d", slot->value == (uint64_t)(uintptr_t)context);
 }

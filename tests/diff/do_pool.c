@@ -45,7 +45,6 @@ void diff_do_pool_alloc(struct diff_call *call)
     size_t bytes = diff_size(call->op->args[1]);
     struct diff_use use;
     CUdeviceptr at = 0;
-    CUdevice device;
     CUresult code;
 
     if (!pool || !diff_use_stream(call, 3, NULL, NULL, &use))
@@ -53,9 +52,11 @@ void diff_do_pool_alloc(struct diff_call *call)
     code = CU(cuMemAllocFromPoolAsync)(&at, bytes, (CUmemoryPool)(uintptr_t)pool->value,
                                        use.stream);
     diff_async_made(call, memory, &use, code, at, bytes);
-    /* Memory of another device is out of the reach of kernels. */
-    if (code == CUDA_SUCCESS && CU(cuCtxGetDevice)(&device) == CUDA_SUCCESS &&
-        (uint64_t)device != pool->bytes)
+    /* It is on the pool's device, whatever the stream's: out of the reach of the kernels
+     * of another, one of which would break its context, and the host would learn of it
+     * when the kernel has run. */
+    if (code == CUDA_SUCCESS &&
+        call->world->slots[DIFF_CTX][memory->ctx].device != pool->device)
         memory->ctx = DIFF_CONTEXTS;
 }
 
@@ -122,7 +123,7 @@ void diff_do_pool_new(struct diff_call *call)
     if (!slot || diff_code(call, "code", CU(cuMemPoolCreate)(&pool, &properties)))
         return;
     diff_slot_made(call, slot, (uint64_t)(uintptr_t)pool);
-    slot->bytes = (uint64_t)properties.location.id; /* its device */
+    slot->device = (uint8_t)properties.location.id;
 }
 
 void diff_do_pool_end(struct diff_call *call)

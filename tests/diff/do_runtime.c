@@ -198,9 +198,10 @@ void diff_do_rt_free_again(struct diff_call *call)
         return;
     forget_error(call); /* of before, as this free may be left out on one side */
     memory = diff_memory_gone(call, 0);
-    if (!memory)
-        return;
-    say(call, runtime.cudaFree((void *)(uintptr_t)memory->at));
+    if (memory)
+        say(call, runtime.cudaFree((void *)(uintptr_t)memory->at));
+    else /* left out on one side, it makes a context current there all the same */
+        (void)runtime.cudaFree(NULL);
     (void)runtime.cudaGetLastError();
 }
 

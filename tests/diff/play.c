@@ -78,6 +78,7 @@ static void begin_process(struct stage *stage, unsigned process)
             slot->state = DIFF_LIVE;
             slot->process = (uint8_t)process;
             slot->ctx = (uint8_t)(process * 2 + (unsigned)i);
+            slot->device = (uint8_t)i;
             slot->value = (uint64_t)(uintptr_t)context;
             slot->bytes = 1;
         }

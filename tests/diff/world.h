@@ -27,6 +27,7 @@ struct diff_slot {
     uint8_t state;
     uint8_t process;
     uint8_t ctx;    /* slot of the context it was made in */
+    uint8_t device; /* a context's, a pool's */
     bool blocking;  /* a stream that the legacy stream waits for */
     bool recorded;  /* an event */
     bool captured;  /* recorded in a capture */

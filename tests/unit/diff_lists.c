@@ -100,6 +100,19 @@ Test(compare, tells_another_end)
     cr_assert_str_eq(verdict.why, "end");
 }
 
+/* Its answers would be a matter of time. */
+Test(compare, tells_a_list_that_breaks_a_context_by_mistake)
+{
+    add(DIFF_fill, 0, " code=0", " code=0");
+    add(DIFF_alloc, 1, " code=700 out=kept", " code=700 out=kept");
+    cr_assert_not(same("native"));
+    cr_assert_eq(verdict.op, 1);
+    cr_assert_str_eq(verdict.why, "broke");
+    cr_assert_not(same("twice"));
+    list.ops[0].kind = DIFF_wild;
+    cr_assert(same("native"));
+}
+
 Test(compare, excuses_whole_pages_of_pinned_memory_alone)
 {
     add(DIFF_range, 0, " kind=h bytes=5000 code=0 before=0 size=5000",
@@ -125,6 +138,7 @@ Test(compare, excuses_nothing_between_two_native_runs)
 
 Test(compare, excuses_what_a_mode_is_for_in_that_mode)
 {
+    add(DIFF_wild, 0, " code=0 wait=700", " code=0 wait=700");
     add(DIFF_free, 0, " kind=d own=1 code=700", " kind=d own=1 code=0");
     cr_assert(same("lazy"));
     cr_assert_not(same("native"));

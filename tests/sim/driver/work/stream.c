@@ -86,11 +86,15 @@ CUresult sim_stream_get(struct sim_context *context, CUstream handle,
     struct sim_object *object = sim_handle_get(handle, SIM_TYPE_STREAM);
     if (!object)
         return CUDA_ERROR_INVALID_HANDLE;
-    *out = (struct sim_stream *)object;
-    if (!(*out)->green || sim_green_lives((*out)->green))
-        return CUDA_SUCCESS;
-    sim_stream_put(*out);
-    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    struct sim_stream *stream = (struct sim_stream *)object;
+    CUresult res = stream->green && !sim_green_lives(stream->green)
+                       ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                       : sim_context_error(stream->context);
+    if (res == CUDA_SUCCESS)
+        *out = stream;
+    else
+        sim_stream_put(stream);
+    return res;
 }
 
 CUresult sim_stream_get_own(struct sim_context *context, CUstream handle,

@@ -61,6 +61,9 @@ CUresult sim_stream_create(struct sim_context *context, enum sim_stream_kind kin
  * one that cuStreamCreate gave. With a reference; end it by sim_stream_put.
  *
  * Errors:  CUDA_ERROR_INVALID_HANDLE  not a live stream
+ *          CUDA_ERROR_CONTEXT_IS_DESTROYED  of a green context that has ended
+ *          the sticky error of the stream's context, whichever is current: "any further
+ *          CUDA work will return the same error" (CUDA_ERROR_ILLEGAL_ADDRESS)
  */
 CUresult sim_stream_get(struct sim_context *context, CUstream handle,
                         enum sim_variant variant, struct sim_stream **out) GS_MUST_USE;
