@@ -20,7 +20,6 @@ struct gs_thread {
     uint32_t id;          /* kernel thread id; 0 = not asked yet */
     bool starting;        /* inside start-up */
     bool finding_runtime; /* inside the search for a runtime function */
-    bool closing;         /* inside dlclose */
     const struct gs_context *context;   /* the context seen last ... */
     uint64_t context_generation;        /* ... valid while this is the map's */
     struct gs_submissions *submissions; /* its counts; NULL: none yet */

@@ -77,7 +77,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     struct gs_async_heap *heap = self;
     static struct gs_log_limit limit;
     gs_limits_leave(GS_CHARGE_DEVICE, addr);
-    CUresult result = gs_async_return(heap, addr);
+    CUresult result = gs_async_return(heap, addr, bytes);
     if (result == CUDA_ERROR_NOT_READY) {
         gs_async_owe(heap, addr, bytes);
     }

@@ -61,6 +61,10 @@ static inline bool gs_async_is_broken(const struct gs_async_heap *heap)
  * free of it is never the driver's business. */
 bool gs_async_owes(uint64_t addr);
 
+/* Whether it lies in such a one, or in one whose free in a stream's order was among the
+ * last; somebody else may have the place by now. */
+bool gs_async_is_going(uint64_t addr);
+
 /*
  * The heap of a stream of the current context; made at first sight. `stream` is not the
  * thread's own default stream. NULL: that stream's memory is the driver's.

@@ -63,7 +63,7 @@ void gs_async_unpin(struct gs_async_heap *heap);
 
 /* Give a segment back in the heap's order. Returns CUDA_ERROR_NOT_READY where that cannot
  * be done now: then it is to be owed. */
-CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr);
+CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes);
 void gs_async_owe(struct gs_async_heap *heap, uint64_t addr, size_t bytes);
 /* Give back what is owed, as far as that can be done. */
 void gs_async_settle(struct gs_async_heap *heap);

@@ -12,6 +12,7 @@
 #include "async_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "announce.h"
 #include "capture_gate.h"
@@ -150,8 +151,26 @@ void gs_async_unpin(struct gs_async_heap *heap)
     pthread_mutex_unlock(&gs_async_lock);
 }
 
+/* The last that went back, so many of them: their frees may not have run yet. */
+#define GOING 256u
+
+static struct {
+    uint64_t addr;
+    size_t bytes;
+} going[GOING];       /* under gs_async_lock */
+static unsigned went; /* under gs_async_lock */
+
+static void note_going(uint64_t addr, size_t bytes)
+{
+    pthread_mutex_lock(&gs_async_lock);
+    going[went % GOING].addr = addr;
+    going[went % GOING].bytes = bytes;
+    went++;
+    pthread_mutex_unlock(&gs_async_lock);
+}
+
 /* Returns CUDA_ERROR_NOT_READY where it cannot be given back now. */
-CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr)
+CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
     CUcontext home;
@@ -164,6 +183,7 @@ CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr)
     if (gs_gate_enter()) {
         result = gs_context_push(home, &pushed);
         if (result == CUDA_SUCCESS) {
+            note_going(addr, bytes);
             result = gs_real()->cuMemFreeAsync(addr, stream);
             /* Whoever is short of memory need not wait for a synchronize. */
             (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
@@ -201,7 +221,7 @@ void gs_async_settle(struct gs_async_heap *heap)
     pthread_mutex_unlock(&gs_async_lock);
     while (owed) {
         struct owed *next = owed->next;
-        if (gs_async_return(heap, owed->addr) == CUDA_ERROR_NOT_READY) {
+        if (gs_async_return(heap, owed->addr, owed->bytes) == CUDA_ERROR_NOT_READY) {
             gs_async_owe(heap, owed->addr, owed->bytes);
         }
         __atomic_sub_fetch(&owing, 1, __ATOMIC_RELAXED);
@@ -222,6 +242,17 @@ bool gs_async_owes(uint64_t addr)
         for (const struct owed *owed = heap->owed; owed && !found; owed = owed->next) {
             found = addr - owed->addr < owed->bytes;
         }
+    }
+    pthread_mutex_unlock(&gs_async_lock);
+    return found;
+}
+
+bool gs_async_is_going(uint64_t addr)
+{
+    bool found = gs_async_owes(addr);
+    pthread_mutex_lock(&gs_async_lock);
+    for (size_t i = 0; i < GOING && !found; i++) {
+        found = addr - going[i].addr < going[i].bytes;
     }
     pthread_mutex_unlock(&gs_async_lock);
     return found;
@@ -412,4 +443,5 @@ void gs_async_order_reset(void)
     pthread_cond_init(&user_left, NULL);
     own_streams = NULL;
     owing = 0;
+    memset(going, 0, sizeof(going));
 }

@@ -32,11 +32,13 @@ static enum gs_status find_import(CUdeviceptr address, struct gs_extent *out)
 }
 
 /* A segment of stream-ordered memory that nobody has: it goes back in a stream's order,
- * and until that free has run the driver knows it. */
+ * and until that free has run the driver knows it, as memory of the library's pool. The
+ * name of that pool alone says nothing: one that the program destroyed may have had it.
+ */
 static bool is_on_its_way(CUdeviceptr address)
 {
     CUmemoryPool of = NULL;
-    return gs_async_in_use() &&
+    return gs_async_in_use() && gs_async_is_going(address) &&
            gs_real()->cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
                                             address) == CUDA_SUCCESS &&
            of && gs_async_pool_shown(of) != of;
@@ -60,20 +62,24 @@ static enum gs_status extent_of(CUdeviceptr address, struct gs_extent *out)
     return status;
 }
 
+/* What is on its way is gone when the driver is asked, or was seen before. */
 GS_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize,
                                            CUdeviceptr dptr)
 {
     struct gs_extent extent = {0};
-    CUresult result = gs_real()->cuMemGetAddressRange_v2(
-        pbase ? &extent.base : NULL, psize ? &extent.bytes : NULL, dptr);
-    if (result == CUDA_SUCCESS && extent_of(dptr, &extent) == GS_ERR_NOT_FOUND) {
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    enum gs_status status = extent_of(dptr, &extent);
+    CUresult result = gs_real()->cuMemGetAddressRange_v2(pbase ? &base : NULL,
+                                                         psize ? &bytes : NULL, dptr);
+    if (result == CUDA_SUCCESS && status == GS_ERR_NOT_FOUND) {
         result = CUDA_ERROR_NOT_FOUND;
     }
     if (result == CUDA_SUCCESS && pbase) {
-        *pbase = extent.base;
+        *pbase = status == GS_OK ? extent.base : base;
     }
     if (result == CUDA_SUCCESS && psize) {
-        *psize = extent.bytes;
+        *psize = status == GS_OK ? extent.bytes : bytes;
     }
     return result;
 }

@@ -1,9 +1,12 @@
 /*
  * caller_runtime.c - finds the CUDA runtime of a caller, and remembers it twice: for the
- * place that calls, read without a lock, and for the module that the place is in.
+ * module that calls, until any library is unloaded, and for the place in it, a return
+ * address, which is read without a lock.
  *
- * A place is a return address. What was found for it holds as long as no library has gone
- * since (unloads.h); the table is small, and places may drive each other out.
+ * What was found for a place holds until a library tells that it goes (unloads.h). So the
+ * caller's module and that of what was found must be such as tell, or stay; and nothing
+ * is kept while one is on its way, as destructors may call. The table is small, and
+ * places may drive each other out.
  *
  * Owns:  both tables.
  * Lock:  callers_lock, a leaf, for all writes, and for reading the modules. Each place
@@ -79,10 +82,16 @@ static void *find_call(const struct gs_module_ref *caller, const char *name)
 
 /* ---- by module ------------------------------------------------------------------- */
 
+/* What a call was found to be. */
+struct answer {
+    void *found; /* NULL: nothing */
+    bool told;   /* whoever has it and whoever called tell when they go, or stay */
+};
+
 /* What one calling module's calls resolve to. */
 struct caller_entry {
     uintptr_t begin, end;
-    void *calls[GS_RUNTIME_COUNT];
+    struct answer calls[GS_RUNTIME_COUNT];
 };
 
 #define MAX_CALLERS 128
@@ -110,7 +119,7 @@ static struct caller_entry *caller_at(uintptr_t address, uint64_t unloads)
 
 /* Where the table is full, or modules have gone meanwhile, every call searches anew. */
 static void remember(const struct gs_module_ref *module, enum gs_runtime_call call,
-                     void *found, uint64_t unloads)
+                     struct answer answer, uint64_t unloads)
 {
     pthread_mutex_lock(&callers_lock);
     struct caller_entry *entry = caller_at(module->begin, unloads);
@@ -119,18 +128,19 @@ static void remember(const struct gs_module_ref *module, enum gs_runtime_call ca
         *entry = (struct caller_entry){.begin = module->begin, .end = module->end};
     }
     if (entry) {
-        entry->calls[call] = found;
+        entry->calls[call] = answer;
     }
     pthread_mutex_unlock(&callers_lock);
 }
 
-static void *remembered(enum gs_runtime_call call, const void *caller, uint64_t unloads)
+static struct answer remembered(enum gs_runtime_call call, const void *caller,
+                                uint64_t unloads)
 {
     pthread_mutex_lock(&callers_lock);
     struct caller_entry *entry = caller_at((uintptr_t)caller, unloads);
-    void *found = entry ? entry->calls[call] : NULL;
+    struct answer answer = entry ? entry->calls[call] : (struct answer){NULL, false};
     pthread_mutex_unlock(&callers_lock);
-    return found;
+    return answer;
 }
 
 /* ---- by place -------------------------------------------------------------------- */
@@ -147,15 +157,21 @@ struct place {
 
 static struct place places[PLACES]; /* written under callers_lock */
 
-static struct place *place_of(uintptr_t caller)
+/* The first of two. */
+static size_t place_of(uintptr_t caller)
 {
-    return &places[(caller ^ caller >> 12) % PLACES];
+    return (caller ^ caller >> 12) % PLACES;
+}
+
+static size_t the_other(size_t place)
+{
+    return place ^ 1;
 }
 
 /* Each field is read before the sequence is read again. */
-static void *found_at(enum gs_runtime_call call, uintptr_t caller, uint64_t generation)
+static void *found_in(const struct place *place, enum gs_runtime_call call,
+                      uintptr_t caller, uint64_t generation)
 {
-    struct place *place = place_of(caller);
     uint32_t sequence = __atomic_load_n(&place->sequence, __ATOMIC_ACQUIRE);
     bool is_it = __atomic_load_n(&place->caller, __ATOMIC_ACQUIRE) == caller &&
                  __atomic_load_n(&place->call, __ATOMIC_ACQUIRE) == (uint32_t)call &&
@@ -164,6 +180,15 @@ static void *found_at(enum gs_runtime_call call, uintptr_t caller, uint64_t gene
     bool whole = !(sequence & 1) &&
                  __atomic_load_n(&place->sequence, __ATOMIC_RELAXED) == sequence;
     return is_it && whole ? found : NULL;
+}
+
+static void *found_at(enum gs_runtime_call call, uintptr_t caller, uint64_t generation)
+{
+    size_t place = place_of(caller);
+    void *found = found_in(&places[place], call, caller, generation);
+    return GS_LIKELY(found != NULL)
+               ? found
+               : found_in(&places[the_other(place)], call, caller, generation);
 }
 
 /* No field is written before the sequence is odd. callers_lock is held. */
@@ -178,20 +203,74 @@ static void write_place(struct place *place, const struct place *what)
     __atomic_store_n(&place->sequence, (sequence | 1) + 1, __ATOMIC_RELEASE);
 }
 
+/* Instead of what is void, if one of the two is. callers_lock is held. */
+static void keep(const struct place *what)
+{
+    size_t place = place_of(what->caller);
+    if (places[place].generation == what->generation &&
+        places[the_other(place)].generation != what->generation) {
+        place = the_other(place);
+    }
+    write_place(&places[place], what);
+}
+
+/* ---- while a library goes -------------------------------------------------------- */
+
+static uint64_t settled = 1; /* under callers_lock: of this generation all have gone */
+static uint64_t waits_in; /* under callers_lock: in this one it was seen, still there */
+static uint64_t waits_unloads; /* under callers_lock: gs_elf_unload_count of then */
+
+/* Whether the library that began this generation has gone. The loader is asked once for
+ * each; after that its count tells. */
+static bool is_settled(uint64_t generation, uint64_t unloads)
+{
+    struct gs_module_ref module;
+    pthread_mutex_lock(&callers_lock);
+    bool waits = waits_in == generation;
+    if (waits && waits_unloads != unloads) {
+        settled = generation;
+    }
+    bool is = settled == generation;
+    pthread_mutex_unlock(&callers_lock);
+    if (is || waits) {
+        return is;
+    }
+    is = gs_elf_module_of(gs_unloads_last(), &module) != GS_OK;
+    pthread_mutex_lock(&callers_lock);
+    if (is) {
+        settled = generation;
+    } else {
+        waits_in = generation;
+        waits_unloads = unloads;
+    }
+    pthread_mutex_unlock(&callers_lock);
+    return is;
+}
+
 /* ---- both ------------------------------------------------------------------------ */
 
-/* The real function behind `call` for code at `caller`, searched for. */
-static void *search_call(enum gs_runtime_call call, const void *caller, uint64_t unloads)
+static bool tells(const struct gs_module_ref *caller, const void *found)
+{
+    struct gs_module_ref module;
+    return gs_unloads_tells(caller) && gs_elf_module_of(found, &module) == GS_OK &&
+           gs_unloads_tells(&module);
+}
+
+/* The real function behind `call` for code at `caller`, searched for. Code that is in no
+ * module goes without a word. */
+static struct answer search_call(enum gs_runtime_call call, const void *caller,
+                                 uint64_t unloads)
 {
     struct gs_module_ref module;
     if (gs_elf_module_of(caller, &module) != GS_OK) {
-        return gs_linker_next(call_names[call]);
+        return (struct answer){gs_linker_next(call_names[call]), false};
     }
-    void *found = find_call(&module, call_names[call]);
-    if (found) {
-        remember(&module, call, found, unloads);
+    struct answer answer = {find_call(&module, call_names[call]), false};
+    if (answer.found) {
+        answer.told = tells(&module, answer.found);
+        remember(&module, call, answer, unloads);
     }
-    return found;
+    return answer;
 }
 
 /* What is remembered of the caller's module, or searched for. */
@@ -199,20 +278,20 @@ static __attribute__((noinline)) void *ask(enum gs_runtime_call call, const void
                                            uint64_t generation)
 {
     uint64_t unloads = gs_elf_unload_count();
-    void *found = remembered(call, caller, unloads);
-    if (!found) {
-        found = search_call(call, caller, unloads);
+    struct answer answer = remembered(call, caller, unloads);
+    if (!answer.found) {
+        answer = search_call(call, caller, unloads);
     }
-    if (found && gs_unloads_are_told()) {
-        struct place what = {.call = (uint32_t)call,
-                             .generation = generation,
-                             .caller = (uintptr_t)caller,
-                             .found = found};
+    if (answer.told && is_settled(generation, unloads)) {
+        const struct place what = {.call = (uint32_t)call,
+                                   .generation = generation,
+                                   .caller = (uintptr_t)caller,
+                                   .found = answer.found};
         pthread_mutex_lock(&callers_lock);
-        write_place(place_of(what.caller), &what);
+        keep(&what);
         pthread_mutex_unlock(&callers_lock);
     }
-    return found;
+    return answer.found;
 }
 
 void *gs_caller_runtime(enum gs_runtime_call call, const void *caller)

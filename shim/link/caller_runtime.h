@@ -19,8 +19,8 @@ enum gs_runtime_call {
     GS_RUNTIME_COUNT
 };
 
-/* The real function behind `call` for code at `caller`; NULL: there is no runtime. For
- * signal handlers, too. */
+/* The real function behind `call` for code at `caller`; NULL: there is no runtime. A
+ * signal handler may ask, but not one that has interrupted the loader. */
 void *gs_caller_runtime(enum gs_runtime_call call, const void *caller);
 
 void gs_caller_runtime_after_fork(void);

@@ -265,6 +265,40 @@ bool gs_elf_imports(const struct gs_module_ref *module, const char *name)
     return false;
 }
 
+#if defined(__x86_64__)
+#define RELOCATED_GLOBAL R_X86_64_GLOB_DAT
+#elif defined(__aarch64__)
+#define RELOCATED_GLOBAL R_AARCH64_GLOB_DAT
+#endif
+
+void *gs_elf_bound_to(const struct gs_module_ref *module, const char *name)
+{
+    struct dynamic_view view;
+    const ElfW(Rela) *rows = NULL;
+    size_t bytes = 0, plain = 0; /* those without a symbol stand first */
+    if (!view_dynamic(module, &view)) {
+        return NULL;
+    }
+    for (const ElfW(Dyn) *entry = module->dynamic; entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_RELA) {
+            rows = relocated(module, entry->d_un.d_ptr);
+        } else if (entry->d_tag == DT_RELASZ) {
+            bytes = entry->d_un.d_val;
+        } else if (entry->d_tag == DT_RELACOUNT) {
+            plain = entry->d_un.d_val;
+        }
+    }
+    for (size_t i = plain; rows && i < bytes / sizeof(*rows); i++) {
+        uint64_t info = rows[i].r_info;
+        if (ELF64_R_TYPE(info) == RELOCATED_GLOBAL &&
+            gs_elf_same_name(view.strings + view.symbols[ELF64_R_SYM(info)].st_name,
+                             name)) {
+            return *(void *const *)(module->base + rows[i].r_offset);
+        }
+    }
+    return NULL;
+}
+
 const char *gs_elf_soname(const struct gs_module_ref *module)
 {
     struct dynamic_view view;
@@ -351,19 +385,25 @@ enum gs_status gs_elf_startup_module(const char *soname, struct gs_module_ref *o
 
 void *gs_elf_next_symbol(const char *name)
 {
+    const struct gs_module_ref own = {.dynamic = _DYNAMIC};
+    struct gs_module_ref libc;
     const struct link_map *map = first_module();
-    while (map && map->l_ld != _DYNAMIC) {
+    /* Behind it come libraries that were opened later, and may go. */
+    if (gs_elf_startup_module("libc.so.6", &libc) != GS_OK ||
+        !gs_elf_stands_before(&own, &libc)) {
+        return NULL;
+    }
+    while (map->l_ld != _DYNAMIC) {
         map = map->l_next;
     }
-    for (map = map ? map->l_next : NULL; map; map = map->l_next) {
+    do {
+        map = map->l_next;
         struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
-        const char *soname = gs_elf_soname(&module);
         void *found = gs_elf_symbol(&module, name);
-        /* Behind it come libraries that were opened later, and may go. */
-        if (found || (soname && gs_elf_same_name(soname, "libc.so.6"))) {
+        if (found) {
             return found;
         }
-    }
+    } while (map->l_ld != libc.dynamic);
     return NULL;
 }
 

@@ -56,6 +56,11 @@ void *gs_elf_symbol(const struct gs_module_ref *module, const char *name);
 /* The program itself. Calls nothing. Errors: GS_ERR_NOT_FOUND */
 enum gs_status gs_elf_program(struct gs_module_ref *out) GS_MUST_USE;
 
+/* What a function is that the module takes by its name, as the linker has bound it for
+ * the whole module: the one it found first in the module's scope. NULL: it takes none, or
+ * binds it at the first call only. */
+void *gs_elf_bound_to(const struct gs_module_ref *module, const char *name);
+
 /* Whether the module takes a symbol of this name from another one. */
 bool gs_elf_imports(const struct gs_module_ref *module, const char *name);
 /* The code of a function the module itself defines; both 0 where there is none. */

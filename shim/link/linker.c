@@ -105,6 +105,9 @@ void *gs_linker_behind(const char *name, void **found)
         if (!known) { /* the shim itself was opened later */
             known = gs_linker_next(name);
         }
+        if (!known) { /* for those that asked for the shim's by its handle */
+            known = libc_symbol(name);
+        }
         __atomic_store_n(found, known, __ATOMIC_RELAXED);
     }
     return known;

@@ -1,5 +1,6 @@
 /*
  * part.c - the plug-in: it reaches the runtime that it was linked with, also as it goes.
+ * BARE: without the usual start files, which would call what atexit is told of.
  */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@ __attribute__((destructor)) static void before_finalize(void)
     printf("replaced: %d as it goes\n", replaced_ask());
 }
 
+#ifndef BARE
 static void in_finalize(void)
 {
     printf("replaced: %d as it goes\n", replaced_ask());
@@ -29,3 +31,4 @@ __attribute__((constructor)) static void at_the_start(void)
 {
     (void)atexit(in_finalize);
 }
+#endif

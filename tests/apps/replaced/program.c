@@ -1,11 +1,12 @@
 /*
  * program.c - plug-ins that come to the place of others, each with a runtime of its own.
- *             replaced WAY held|gone [ROUNDS [LIBRARY]]
+ *             replaced WAY held|gone [plain|bare [LIBRARY]]
  *
  *   called     the program calls dlclose
  *   looked_up  it asks for dlclose in the C library itself
  *   deepbind   a library does it that was opened with RTLD_DEEPBIND
  *
+ * plain, bare: plug-ins and runtimes with and without the usual start files.
  * LIBRARY is opened first, into the global scope.
  * held: the runtimes stay loaded all the time; gone: each goes with its plug-in. Every
  * plug-in prints which runtime it reached, by cudaMalloc, before and while it is closed.
@@ -18,6 +19,8 @@
 #include <string.h>
 
 #include "app.h"
+
+#define ROUNDS 10
 
 typedef int close_fn(void *library);
 typedef int ask_fn(void);
@@ -56,10 +59,14 @@ static close_fn *closer(const char *program, const char *way)
 
 int main(int argc, char **argv)
 {
-    static const char *const parts[] = {"replaced_1.so", "replaced_2.so"};
-    static const char *const runtimes[] = {"libcudart.so.91", "libcudart.so.92"};
+    static const char *const names[2][4] = {
+        {"replaced_1.so", "replaced_2.so", "libcudart.so.91", "libcudart.so.92"},
+        {"replaced_3.so", "replaced_4.so", "libcudart.so.93", "libcudart.so.94"},
+    };
+    const char *const *parts = names[argc > 3 && strcmp(argv[3], "bare") == 0];
+    const char *const *runtimes = parts + 2;
     void *places[2] = {NULL, NULL};
-    long rounds = argc > 3 ? atol(argv[3]) : 10, same = 0;
+    long same = 0;
 
     if (argc < 3)
         return 0;
@@ -68,7 +75,7 @@ int main(int argc, char **argv)
     close_fn *close_it = closer(argv[0], argv[1]);
     for (int i = 0; i < 2 && strcmp(argv[2], "held") == 0; i++)
         (void)open_beside(argv[0], runtimes[i], RTLD_LOCAL);
-    for (long i = 0; i < rounds; i++) {
+    for (long i = 0; i < ROUNDS; i++) {
         void *part = open_beside(argv[0], parts[i % 2], RTLD_LOCAL);
         ask_fn *ask = (ask_fn *)find(part, "replaced_ask");
         for (int k = 0; k < 3; k++)

@@ -23,7 +23,7 @@ exports_case() {
   {
     sed -nE 's/^GS_(HOOK|RUNTIME)\(([A-Za-z_0-9]+).*/\2/p' "$sources/shim/entries/hooks.def"
     sed -nE 's/^GS_SUBMIT\(([A-Za-z_0-9]+).*/\1/p' "$sources/shim/entries/submit.def"
-    printf '%s\n' dlsym dlvsym dlclose __cxa_finalize _exit _Exit quick_exit fexecve \
+    printf '%s\n' dlsym dlvsym __cxa_finalize _exit _Exit quick_exit fexecve \
       execl execle execlp execv execve execveat execvp execvpe posix_spawn posix_spawnp _Fork
   } | sort -u >wanted
   grep -v '^gpushim_' shown | grep -v '@' >ours

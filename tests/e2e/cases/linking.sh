@@ -129,30 +129,33 @@ add_case "linking a stub driver closed, the next by its name" reopen_case global
 
 # A plug-in that comes to the place of another one has its own runtime, whoever has closed
 # the other.
-# place_taken_case WAY held|gone
+# place_taken_case LIBRARIES WAY held|gone plain|bare [LIBRARY]
 place_taken_case() {
-  [[ $1 != deepbind ]] || unsanitized
-  native native "$apps/replaced" "$1" "$2"
-  preloaded shim -- "$apps/replaced" "$1" "$2"
+  local libraries=$1
+
+  shift
+  [[ "$1 $3 $libraries" == "called plain $shim" ]] || unsanitized
+  native native "$apps/replaced" "$1" "$2" "$3"
+  run_in shim LD_PRELOAD="$libraries" -- "$apps/replaced" "$@"
   expect_same native shim
-  expect_count native.out '^replaced: 2$' 15
-  expect_count native.out '^replaced: 2 as it goes$' 10
+  [[ $3 == bare ]] || expect_count native.out '^replaced: 2$' 15
+  [[ $3 == bare ]] || expect_count native.out '^replaced: 2 as it goes$' 10
+  [[ $3 == plain ]] || expect_count native.out '^replaced: 4$' 15
   expect_text shim.err '^replaced: [1-9][0-9]* at the place of another$'
 }
-# The same where the library comes too late to be told who goes.
-opened_late_case() {
-  unsanitized
-  native native "$apps/replaced" called "$1" 10
-  run_in shim -- "$apps/replaced" called "$1" 10 "$shim"
-  expect_same native shim
-  expect_text shim.err '^replaced: [1-9][0-9]* at the place of another$'
-}
-for way in called looked_up deepbind; do
-  add_case "linking a plug-in replaced, $way" place_taken_case "$way" held
-  add_case "linking a plug-in and its runtime replaced, $way" place_taken_case "$way" gone
+for keep in held gone; do
+  for way in called looked_up deepbind; do
+    for parts in plain bare; do
+      add_case "linking a plug-in replaced, $way $keep $parts" \
+        place_taken_case "$shim" "$way" "$keep" "$parts"
+    done
+  done
+  add_case "linking a plug-in replaced, a tool in front $keep" \
+    place_taken_case "$apps/libreplaced_tool.so:$shim" called "$keep" plain
+  # Where the library comes too late to be told who goes.
+  add_case "linking a plug-in replaced, opened late $keep" \
+    place_taken_case "" called "$keep" plain "$shim"
 done
-add_case "linking a plug-in replaced, opened late" opened_late_case held
-add_case "linking a plug-in and its runtime replaced, opened late" opened_late_case gone
 
 # Two drivers at once: the first one's calls are the library's, and it says so.
 both_drivers_case() {
