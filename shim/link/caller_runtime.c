@@ -277,6 +277,10 @@ static struct answer search_call(enum gs_runtime_call call, const void *caller,
 static __attribute__((noinline)) void *ask(enum gs_runtime_call call, const void *caller,
                                            uint64_t generation)
 {
+    static bool learned; /* atomic: a fork may come before the first call of the driver */
+    if (!__atomic_exchange_n(&learned, true, __ATOMIC_RELAXED)) {
+        gs_elf_learn_loader();
+    }
     uint64_t unloads = gs_elf_unload_count();
     struct answer answer = remembered(call, caller, unloads);
     if (!answer.found) {

@@ -40,7 +40,8 @@ static uint64_t whole_units(uint64_t bytes)
 {
     const uint64_t unit = 2u << 20;
 
-    return bytes < unit ? bytes : (bytes + unit - 1) / unit * unit;
+    return bytes < unit || bytes > UINT64_MAX - unit ? bytes
+                                                     : (bytes + unit - 1) / unit * unit;
 }
 
 void diff_say_full(struct diff_call *call, CUresult code, uint64_t wanted)
@@ -57,7 +58,7 @@ void diff_say_full(struct diff_call *call, CUresult code, uint64_t wanted)
             live += world->slots[DIFF_PHYSICAL][i].bytes;
     }
     diff_say(call, " live=%llu wanted=%llu", (unsigned long long)live,
-             (unsigned long long)wanted);
+             (unsigned long long)whole_units(wanted));
 }
 
 static const struct diff_memory *memory_at(const struct diff_world *world,

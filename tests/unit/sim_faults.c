@@ -240,40 +240,6 @@ Test(sim_faults, a_lost_device_ends_what_never_ends, .timeout = 120)
     fails(cuEventSynchronize(never), CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 
-/* What a child process that runs `body` says on stderr. */
-static void said_by(void (*body)(void), char *text, size_t room)
-{
-    int ends[2], status;
-    size_t used = 0;
-    ssize_t got;
-
-    cr_assert_eq(pipe(ends), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(ends[1], STDERR_FILENO);
-        close(ends[0]);
-        close(ends[1]);
-        body();
-        _exit(0);
-    }
-    close(ends[1]);
-    while (used < room - 1 && (got = read(ends[0], text + used, room - 1 - used)) > 0)
-        used += (size_t)got;
-    text[used] = '\0';
-    close(ends[0]);
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
-}
-
-static int lines_of(const char *text)
-{
-    int lines = 0;
-
-    for (; *text; text++)
-        lines += *text == '\n';
-    return lines;
-}
-
 static void init_or_exit(void)
 {
     if (cuInit(0) != CUDA_SUCCESS)
@@ -293,8 +259,8 @@ Test(sim_variables, unknown_ones_are_named)
 {
     char text[2000];
 
-    said_by(start_with_a_misspelt_variable, text, sizeof(text));
-    cr_assert_eq(lines_of(text), 3, "%s", text);
+    sim_test_said_by(start_with_a_misspelt_variable, text, sizeof(text));
+    cr_assert_eq(sim_test_lines_of(text), 3, "%s", text);
     cr_assert_not_null(strstr(text, "cudasim: CUDASIM_SEDE is not a variable of the "
                                     "simulated device, ignored\n"));
     cr_assert_not_null(strstr(text, "CUDASIM_LOG_LOOKUP is not"));
@@ -328,8 +294,8 @@ Test(sim_variables, each_unknown_value_has_a_line)
 {
     char text[4000], wanted[100];
 
-    said_by(start_with_bad_values, text, sizeof(text));
-    cr_assert_eq(lines_of(text), GS_ARRAY_LEN(bad_values), "%s", text);
+    sim_test_said_by(start_with_bad_values, text, sizeof(text));
+    cr_assert_eq(sim_test_lines_of(text), GS_ARRAY_LEN(bad_values), "%s", text);
     for (size_t i = 0; i < GS_ARRAY_LEN(bad_values); i++) {
         snprintf(wanted, sizeof(wanted), "%s=%s ", bad_values[i][0], bad_values[i][1]);
         const char *line = strstr(text, wanted);
@@ -357,7 +323,7 @@ Test(sim_variables, known_values_have_none)
 {
     char text[2000];
 
-    said_by(start_with_good_values, text, sizeof(text));
+    sim_test_said_by(start_with_good_values, text, sizeof(text));
     cr_assert_str_empty(text);
 }
 
@@ -375,8 +341,8 @@ Test(sim_variables, each_bad_rule_has_a_line)
 {
     char text[4000];
 
-    said_by(start_with_bad_rules, text, sizeof(text));
-    cr_assert_eq(lines_of(text), 12, "%s", text);
+    sim_test_said_by(start_with_bad_rules, text, sizeof(text));
+    cr_assert_eq(sim_test_lines_of(text), 12, "%s", text);
     cr_assert_not_null(strstr(text, "'cuMemAlloc:1=slow:5x' is not a rule, ignored"));
 }
 
@@ -394,8 +360,8 @@ Test(sim_variables, rules_beyond_the_last_are_named)
 {
     char text[4000];
 
-    said_by(start_with_too_many_rules, text, sizeof(text));
-    cr_assert_eq(lines_of(text), 2, "%s", text);
+    sim_test_said_by(start_with_too_many_rules, text, sizeof(text));
+    cr_assert_eq(sim_test_lines_of(text), 2, "%s", text);
 }
 
 static void start_with_an_unmodelled_rule(void)
@@ -408,7 +374,7 @@ Test(sim_variables, a_rule_for_what_is_not_modelled_is_named)
 {
     char text[1000];
 
-    said_by(start_with_an_unmodelled_rule, text, sizeof(text));
+    sim_test_said_by(start_with_an_unmodelled_rule, text, sizeof(text));
     cr_assert_not_null(strstr(text, "not modelled"), "%s", text);
 }
 

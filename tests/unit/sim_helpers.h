@@ -9,7 +9,9 @@
 #include <cuda.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "gs_base.h"
 
@@ -102,6 +104,40 @@ static inline void sim_test_sleep_ms(long ms)
     struct timespec time = {ms / 1000, ms % 1000 * 1000000};
 
     nanosleep(&time, NULL);
+}
+
+/* What a child process that runs `body` says on stderr. */
+static inline void sim_test_said_by(void (*body)(void), char *text, size_t room)
+{
+    int ends[2], status;
+    size_t used = 0;
+    ssize_t got;
+
+    cr_assert_eq(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        body();
+        _exit(0);
+    }
+    close(ends[1]);
+    while (used < room - 1 && (got = read(ends[0], text + used, room - 1 - used)) > 0)
+        used += (size_t)got;
+    text[used] = '\0';
+    close(ends[0]);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
+}
+
+static inline int sim_test_lines_of(const char *text)
+{
+    int lines = 0;
+
+    for (; *text; text++)
+        lines += *text == '\n';
+    return lines;
 }
 
 /* A pinned word that keeps gs_wait running until it is opened. */

@@ -144,7 +144,7 @@ static const char *const known[] = {
     "LOG_LOOKUPS", "SEED",        "SCHEDULE",       "FAIL",
     "FREE_WAITS",  "ORACLE",      "HOSTS",          "STACKS",
     "FINDINGS",    "EXIT",        "HANG",           "PRIVATE_ENTRIES",
-    "MUTANT",      "ALLOC_WAITS", "ATTRIBUTES",
+    "MUTANT",      "ALLOC_WAITS", "ATTRIBUTES",     "LATENCY",
 };
 
 static bool is_known(const char *name, size_t length)
@@ -194,6 +194,7 @@ static void load(void)
     config.private_entries = read_number("CUDASIM_PRIVATE_ENTRIES", 0, 0, 1) != 0;
     config.lookups_path = read_text("CUDASIM_LOG_LOOKUPS");
     config.fail = read_text("CUDASIM_FAIL");
+    config.latency_path = read_text("CUDASIM_LATENCY");
     config.attributes = read_text("CUDASIM_ATTRIBUTES");
     config.name = read_text("CUDASIM_NAME");
     config.hang_ms = read_number("CUDASIM_HANG", 0, 0, 86400000);

@@ -32,6 +32,7 @@ struct sim_config {
     bool private_entries;     /* CUDASIM_PRIVATE_ENTRIES */
     const char *lookups_path; /* CUDASIM_LOG_LOOKUPS, NULL if unset */
     const char *fail;         /* CUDASIM_FAIL, NULL if unset */
+    const char *latency_path; /* CUDASIM_LATENCY, NULL if unset */
     const char *attributes;   /* CUDASIM_ATTRIBUTES, NULL if unset */
     const char *name;         /* CUDASIM_NAME, NULL if unset */
     enum sim_free_waits free_waits;   /* CUDASIM_FREE_WAITS */

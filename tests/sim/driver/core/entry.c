@@ -10,6 +10,7 @@
 #include "device.h"
 #include "fault.h"
 #include "green.h"
+#include "latency.h"
 #include "log.h"
 #include "order.h"
 #include "sched.h"
@@ -99,7 +100,10 @@ CUresult sim_enter(enum sim_api api)
         sim_log(2, "%s", sim_api_name(api));
     if (oracle_on)
         sim_thread_enters(api);
-    return GS_UNLIKELY(sim_fault_armed) ? sim_fault_next(api) : CUDA_SUCCESS;
+    res = GS_UNLIKELY(sim_fault_armed) ? sim_fault_next(api) : CUDA_SUCCESS;
+    if (GS_UNLIKELY(sim_latency_armed) && res == CUDA_SUCCESS)
+        sim_latency_enter(api);
+    return res;
 }
 
 CUresult sim_enter_context(enum sim_api api, struct sim_context **out)
@@ -132,6 +136,7 @@ SIM_API(cuInit, unsigned int flags)
     int state = atomic_load(&process_state);
     if (state == NOT_INITIALIZED) {
         sim_fault_load();
+        sim_latency_load();
         sim_order_start();
         state = NO_DEVICE;
         if (sim_config()->devices > 0)

@@ -28,6 +28,7 @@
 #include "config.h"
 #include "device.h"
 #include "log.h"
+#include "names.h"
 #include "thread.h"
 
 enum when { WHEN_NTH, WHEN_FROM_NTH, WHEN_PERCENT };
@@ -45,48 +46,25 @@ struct rule {
 #define MAX_RULES   64
 #define MAX_SLOW_MS 3600000
 
-struct symbol {
-    const char *name, *base;
-    bool modelled;
-};
-
-#define MODELLED   true
-#define UNMODELLED false
-static const struct symbol symbols[] = {
-#define SIM_SYMBOL(symbol, base, since, thread, state) {#symbol, #base, state},
-#include "symbols.def"
-#undef SIM_SYMBOL
-};
-
 bool sim_fault_armed;                    /* immutable after sim_fault_load() */
 static struct rule rules[MAX_RULES];     /* immutable after that, but for `calls` */
 static unsigned rule_count;              /* immutable after sim_fault_load() */
 static uint64_t rules_of[SIM_API_COUNT]; /* a bit per rule; likewise */
 static __thread bool next_never;         /* the thread's own */
 
-static bool same_name(const char *known, const char *name, size_t length)
-{
-    return strlen(known) == length && memcmp(known, name, length) == 0;
-}
-
 /* Enter the rule at every symbol it names. True if there is one; *modelled if a call of
  * one of them is counted at all. */
 static bool name_symbols(const char *name, size_t length, unsigned index, bool *modelled)
 {
-    bool is_base = false, found = false;
+    struct sim_named named;
 
-    for (unsigned i = 0; i < SIM_API_COUNT; i++)
-        is_base = is_base || same_name(symbols[i].base, name, length);
-    for (unsigned i = 0; i < SIM_API_COUNT; i++) {
-        if (!same_name(is_base ? symbols[i].base : symbols[i].name, name, length))
-            continue;
-        if (!found)
-            rules[index].api = (enum sim_api)i;
-        found = true;
-        *modelled = *modelled || symbols[i].modelled;
-        rules_of[i] |= UINT64_C(1) << index;
-    }
-    return found;
+    if (!sim_names_find(name, length, &named))
+        return false;
+    rules[index].api = named.apis[0];
+    *modelled = named.modelled;
+    for (unsigned i = 0; i < named.count; i++)
+        rules_of[named.apis[i]] |= UINT64_C(1) << index;
+    return true;
 }
 
 static void forget_rule(unsigned index)

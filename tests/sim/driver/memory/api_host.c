@@ -5,6 +5,7 @@
  */
 #include "capture.h"
 #include "context.h"
+#include "latency.h"
 #include "memory.h"
 
 static CUresult alloc_host(enum sim_api api, void **out, size_t bytes, unsigned flags)
@@ -28,6 +29,7 @@ static CUresult alloc_host(enum sim_api api, void **out, size_t bytes, unsigned 
         return res;
     *out = (void *)alloc->base;
     sim_memory_unref(alloc);
+    sim_latency_sized(api, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -54,8 +56,10 @@ static struct sim_alloc *find_start(const void *pointer, enum sim_memory_kind ki
 }
 
 /* Take it out of the map once the work of its context is done; drops the reference. */
-static CUresult remove_waiting(struct sim_alloc *alloc, CUresult missing)
+static CUresult remove_waiting(enum sim_api api, struct sim_alloc *alloc,
+                               CUresult missing)
 {
+    const size_t bytes = alloc->bytes;
     CUresult res = CUDA_SUCCESS;
 
     if (sim_context_lives(alloc->context, alloc->context_id))
@@ -63,6 +67,8 @@ static CUresult remove_waiting(struct sim_alloc *alloc, CUresult missing)
     if (res == CUDA_SUCCESS && !sim_host_remove(alloc))
         res = missing;
     sim_memory_unref(alloc);
+    if (res == CUDA_SUCCESS)
+        sim_latency_sized(api, bytes);
     return res;
 }
 
@@ -76,7 +82,7 @@ SIM_API(cuMemFreeHost, void *pointer)
     struct sim_alloc *alloc = find_start(pointer, SIM_MEMORY_PINNED);
     if (!alloc)
         return CUDA_ERROR_INVALID_VALUE;
-    return remove_waiting(alloc, CUDA_ERROR_INVALID_VALUE);
+    return remove_waiting(SIM_ID_cuMemFreeHost, alloc, CUDA_ERROR_INVALID_VALUE);
 }
 
 SIM_API(cuMemHostRegister_v2, void *pointer, size_t bytes, unsigned int flags)
@@ -92,9 +98,11 @@ SIM_API(cuMemHostRegister_v2, void *pointer, size_t bytes, unsigned int flags)
         return CUDA_ERROR_INVALID_VALUE;
     res = sim_host_create(SIM_MEMORY_REGISTERED, pointer, bytes, flags, context->device,
                           context, sim_context_id(context), &alloc);
-    if (res == CUDA_SUCCESS)
-        sim_memory_unref(alloc);
-    return res;
+    if (res != CUDA_SUCCESS)
+        return res;
+    sim_memory_unref(alloc);
+    sim_latency_sized(SIM_ID_cuMemHostRegister_v2, bytes);
+    return CUDA_SUCCESS;
 }
 
 SIM_API(cuMemHostUnregister, void *pointer)
@@ -109,7 +117,8 @@ SIM_API(cuMemHostUnregister, void *pointer)
     struct sim_alloc *alloc = find_start(pointer, SIM_MEMORY_REGISTERED);
     if (!alloc)
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    return remove_waiting(alloc, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    return remove_waiting(SIM_ID_cuMemHostUnregister, alloc,
+                          CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
 SIM_API(cuMemHostGetDevicePointer_v2, CUdeviceptr *out, void *pointer, unsigned int flags)

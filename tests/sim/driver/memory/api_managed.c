@@ -10,6 +10,7 @@
 #include "advice.h"
 #include "capture.h"
 #include "device.h"
+#include "latency.h"
 #include "managed.h"
 #include "stream.h"
 
@@ -32,6 +33,7 @@ SIM_API(cuMemAllocManaged, CUdeviceptr *out, size_t bytes, unsigned int flags)
         return res;
     *out = alloc->base;
     sim_memory_unref(alloc);
+    sim_latency_sized(SIM_ID_cuMemAllocManaged, bytes);
     return CUDA_SUCCESS;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "capture.h"
 #include "device.h"
+#include "latency.h"
 #include "order.h"
 #include "pool.h"
 #include "stream.h"
@@ -33,6 +34,7 @@ static CUresult alloc_device(enum sim_api api, struct sim_context *context,
     *out = alloc->base;
     sim_order_handed_out(alloc, NULL);
     sim_memory_unref(alloc);
+    sim_latency_sized(api, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -115,7 +117,10 @@ SIM_API(cuMemFree_v2, CUdeviceptr pointer)
             freed = sim_heap_free(alloc);
         res = freed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
+    const size_t bytes = alloc->bytes;
     sim_memory_unref(alloc);
+    if (res == CUDA_SUCCESS)
+        sim_latency_sized(SIM_ID_cuMemFree_v2, bytes);
     return res;
 }
 

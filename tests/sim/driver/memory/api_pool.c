@@ -8,6 +8,7 @@
 #include "capture.h"
 #include "context.h"
 #include "device.h"
+#include "latency.h"
 #include "pool.h"
 #include "stream.h"
 #include "version.h"
@@ -41,6 +42,7 @@ static CUresult alloc_in(enum sim_api api, struct sim_pool *pool, size_t bytes,
         return res;
     *out = alloc->base;
     sim_memory_unref(alloc);
+    sim_latency_sized(api, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -106,8 +108,11 @@ static CUresult free_in(enum sim_api api, CUdeviceptr pointer, struct sim_stream
     if (alloc && alloc->base == pointer && sim_memory_is_device_kind(alloc) &&
         alloc->kind != SIM_MEMORY_IPC)
         res = sim_pool_free_async(api, alloc, stream);
+    const size_t bytes = alloc ? alloc->bytes : 0;
     if (alloc)
         sim_memory_unref(alloc);
+    if (res == CUDA_SUCCESS)
+        sim_latency_sized(api, bytes);
     return res;
 }
 
