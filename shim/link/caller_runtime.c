@@ -18,6 +18,7 @@
 
 #include "elf_module.h"
 #include "linker.h"
+#include "loader_gate.h"
 #include "thread.h"
 #include "unloads.h"
 
@@ -191,6 +192,17 @@ static void *found_at(enum gs_runtime_call call, uintptr_t caller, uint64_t gene
                : found_in(&places[the_other(place)], call, caller, generation);
 }
 
+/* In a forked child that may not ask the loader nothing goes any more. What was true last
+ * is the best there is: natively nobody asks. */
+static void *found_last(enum gs_runtime_call call, uintptr_t caller)
+{
+    size_t place = place_of(caller);
+    void *found = found_in(&places[place], call, caller, places[place].generation);
+    place = the_other(place);
+    return found ? found
+                 : found_in(&places[place], call, caller, places[place].generation);
+}
+
 /* No field is written before the sequence is odd. callers_lock is held. */
 static void write_place(struct place *place, const struct place *what)
 {
@@ -277,9 +289,16 @@ static struct answer search_call(enum gs_runtime_call call, const void *caller,
 static __attribute__((noinline)) void *ask(enum gs_runtime_call call, const void *caller,
                                            uint64_t generation)
 {
-    static bool learned; /* atomic: a fork may come before the first call of the driver */
-    if (!__atomic_exchange_n(&learned, true, __ATOMIC_RELAXED)) {
+    static bool
+        prepared; /* atomic: a fork may come before the first call of the driver */
+    if (!__atomic_load_n(&prepared, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&prepared, true, __ATOMIC_RELAXED);
+        (void)pthread_atfork(NULL, NULL, gs_caller_runtime_after_fork);
         gs_elf_learn_loader();
+    }
+    if (GS_UNLIKELY(gs_loader_is_shut())) {
+        void *found = found_last(call, (uintptr_t)caller);
+        return found ? found : gs_linker_next(call_names[call]);
     }
     uint64_t unloads = gs_elf_unload_count();
     struct answer answer = remembered(call, caller, unloads);

@@ -1,10 +1,13 @@
 /*
  * program.c - plug-ins that come to the place of others, each with a runtime of its own.
  *             replaced WAY held|gone [plain|bare [LIBRARY]]
+ *             replaced forked
  *
  *   called     the program calls dlclose
  *   looked_up  it asks for dlclose in the C library itself
  *   deepbind   a library does it that was opened with RTLD_DEEPBIND
+ *   forked     another thread does it all the time, while children are made that call the
+ *              runtime, too; they print what they reached
  *
  * plain, bare: plug-ins and runtimes with and without the usual start files.
  * LIBRARY is opened first, into the global scope.
@@ -16,7 +19,12 @@
  */
 #include <dlfcn.h>
 #include <gnu/lib-names.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "app.h"
 
@@ -57,6 +65,44 @@ static close_fn *closer(const char *program, const char *way)
     return dlclose;
 }
 
+/* ---- while there are forks --------------------------------------------------------- */
+
+#define CHILDREN 300
+
+static atomic_bool over;
+
+static void *come_and_go(void *program)
+{
+    while (!over)
+        (void)dlclose(open_beside(program, "replaced_2.so", RTLD_LOCAL));
+    return NULL;
+}
+
+static int make_children(char *program)
+{
+    ask_fn *ask =
+        (ask_fn *)find(open_beside(program, "replaced_1.so", RTLD_LOCAL), "replaced_ask");
+    pthread_t thread;
+    int status, right = 0;
+
+    (void)ask();
+    app_expect(!pthread_create(&thread, NULL, come_and_go, program), "a thread");
+    for (int i = 0; i < CHILDREN; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            _exit(ask());
+        }
+        right += waitpid(child, &status, 0) == child && status == 1 << 8;
+    }
+    over = true;
+    pthread_join(thread, NULL);
+    fprintf(stderr, "replaced: %d of %d children\n", right, CHILDREN);
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------------ */
+
 int main(int argc, char **argv)
 {
     static const char *const names[2][4] = {
@@ -68,6 +114,8 @@ int main(int argc, char **argv)
     void *places[2] = {NULL, NULL};
     long same = 0;
 
+    if (argc > 1 && strcmp(argv[1], "forked") == 0)
+        return make_children(argv[0]);
     if (argc < 3)
         return 0;
     if (argc > 4 && !dlopen(argv[4], RTLD_NOW | RTLD_GLOBAL))

@@ -157,6 +157,14 @@ for keep in held gone; do
     place_taken_case "" called "$keep" plain "$shim"
 done
 
+# Children that were made while another thread had the loader's lock.
+forked_callers_case() {
+  preloaded shim -- "$apps/replaced" forked
+  expect_status shim 0
+  expect_text shim.err '^replaced: 300 of 300 children$'
+}
+add_case "linking children beside plug-ins that come and go" forked_callers_case
+
 # Two drivers at once: the first one's calls are the library's, and it says so.
 both_drivers_case() {
   local one=$build/sim-closable/libcuda.so.1 other=$build/sim/libcuda.so.1
