@@ -385,25 +385,21 @@ enum gs_status gs_elf_startup_module(const char *soname, struct gs_module_ref *o
 
 void *gs_elf_next_symbol(const char *name)
 {
-    const struct gs_module_ref own = {.dynamic = _DYNAMIC};
-    struct gs_module_ref libc;
     const struct link_map *map = first_module();
-    /* Behind it come libraries that were opened later, and may go. */
-    if (gs_elf_startup_module("libc.so.6", &libc) != GS_OK ||
-        !gs_elf_stands_before(&own, &libc)) {
-        return NULL;
-    }
-    while (map->l_ld != _DYNAMIC) {
+    void *found = NULL;
+    while (map && map->l_ld != _DYNAMIC) {
         map = map->l_next;
     }
-    do {
-        map = map->l_next;
+    for (map = map ? map->l_next : NULL; map; map = map->l_next) {
         struct gs_module_ref module = {.base = map->l_addr, .dynamic = map->l_ld};
-        void *found = gs_elf_symbol(&module, name);
-        if (found) {
+        const char *soname = gs_elf_soname(&module);
+        found = found ? found : gs_elf_symbol(&module, name);
+        if (soname && gs_elf_same_name(soname, "libc.so.6")) {
             return found;
         }
-    } while (map->l_ld != libc.dynamic);
+    }
+    /* The C library does not stand behind: those that do were opened later, and may go.
+     */
     return NULL;
 }
 
