@@ -251,8 +251,8 @@ Test(sim_latency, each_bad_line_has_one)
         ":12: 'cuMemAlloc -1M 5' is not a row, ignored\n",
         ":13: 'cuNoSuch 5' names no function of the driver, ignored\n",
         ":14: 'cuTexRefCreate 5' names what is not modelled, ignored\n",
-        ":15: 'cuCtxSynchronize 1M 5' gives a size to a function that has none, "
-        "ignored\n",
+        (":15: 'cuCtxSynchronize 1M 5' gives a size to a function that has none, "
+         "ignored\n"),
         ":16: 'origin: another' is not a row, ignored\n",
         ":17: 'cuMemAlloc?1M?5' is not a row, ignored\n",
     };
