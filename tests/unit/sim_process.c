@@ -56,30 +56,6 @@ Test(sim_faults, fail_a_share_of_calls)
     cr_assert(failed > 50 && failed < 150, "%d of 1000 failed", failed);
 }
 
-/* What a child process running `body` says on stderr. */
-static void child_stderr(void (*body)(void), char *text, size_t room, int *status)
-{
-    int ends[2];
-    size_t used = 0;
-    ssize_t got;
-
-    cr_assert_eq(pipe(ends), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(ends[1], STDERR_FILENO);
-        close(ends[0]);
-        close(ends[1]);
-        body();
-        _exit(0);
-    }
-    close(ends[1]);
-    while (used < room - 1 && (got = read(ends[0], text + used, room - 1 - used)) > 0)
-        used += (size_t)got;
-    text[used] = '\0';
-    close(ends[0]);
-    cr_assert_eq(waitpid(child, status, 0), child);
-}
-
 static void start_with_bad_variables(void)
 {
     int count = 0;
@@ -97,11 +73,9 @@ static void start_with_bad_variables(void)
 Test(sim_process, malformed_variables_give_a_line_and_the_default)
 {
     char text[2000];
-    int status, lines = 0;
+    int lines = 0;
 
-    child_stderr(start_with_bad_variables, text, sizeof(text), &status);
-    cr_assert(WIFEXITED(status));
-    cr_assert_eq(WEXITSTATUS(status), 0);
+    sim_test_said_by(start_with_bad_variables, text, sizeof(text));
     for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++)
         lines++;
     cr_assert_eq(lines, 4, "%s", text);
