@@ -17,11 +17,10 @@ static void join(uint32_t *into, const uint32_t *from)
             into[i] = from[i];
 }
 
-/* What the slot's stream before this one had is not this one's. */
 static void join_line(struct diff_world *world, uint32_t *into, unsigned line)
 {
     join(into, world->seen[line]);
-    if (into[line] < world->count[line] && world->base[line] < world->count[line])
+    if (into[line] < world->count[line])
         into[line] = world->count[line];
 }
 
@@ -65,8 +64,7 @@ bool diff_ordered(struct diff_world *world, const struct diff_memory *memory, in
             continue;
         if (line < 0)
             return false;
-        if (wanted > world->seen[line][i] &&
-            (i != (unsigned)line || wanted <= world->base[i]))
+        if (wanted > world->seen[line][i] && i != (unsigned)line)
             return false;
     }
     return true;
@@ -76,8 +74,7 @@ bool diff_ordered_but(struct diff_world *world, const struct diff_memory *memory
                       unsigned ctx)
 {
     for (unsigned i = 0; i < LINES; i++)
-        if (memory->pending[i] > world->host[i] &&
-            (context_of(world, i) != ctx || memory->pending[i] <= world->base[i]))
+        if (memory->pending[i] > world->host[i] && context_of(world, i) != ctx)
             return false;
     return true;
 }
@@ -104,11 +101,12 @@ void diff_host_waited_context(struct diff_world *world, unsigned ctx)
             join_line(world, world->host, i);
 }
 
-/* A new stream in a slot: not behind what the stream before it had. */
-void diff_line_made(struct diff_world *world, int line)
+bool diff_line_made(struct diff_world *world, int line)
 {
-    world->base[line] = world->count[line];
+    if (world->count[line] > world->host[line])
+        return false;
     memset(world->seen[line], 0, sizeof(diff_clock));
+    return true;
 }
 
 bool diff_line_quiet(struct diff_world *world, int line)

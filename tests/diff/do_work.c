@@ -367,13 +367,16 @@ void diff_do_stream_new(struct diff_call *call)
         diff_skip(call, "taken");
         return;
     }
+    if (!diff_line_made(call->world, (int)number)) {
+        diff_skip(call, "busy");
+        return;
+    }
     if (diff_code(call, "code",
                   CU(cuStreamCreateWithPriority)(&stream, (unsigned)call->op->args[1],
                                                  -(int)call->op->args[2])))
         return;
     diff_slot_made(call, slot, (uint64_t)(uintptr_t)stream);
     slot->blocking = call->op->args[1] == CU_STREAM_DEFAULT;
-    diff_line_made(call->world, (int)number);
 }
 
 void diff_do_stream_end(struct diff_call *call)

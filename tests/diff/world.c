@@ -35,30 +35,43 @@ CUresult diff_code(struct diff_call *call, const char *name, CUresult code)
     return code;
 }
 
-/* Large allocations take whole units of the device. */
+/* What the driver hands out, and the device is full of. */
+static const uint64_t unit = 2u << 20;
+
 static uint64_t whole_units(uint64_t bytes)
 {
-    const uint64_t unit = 2u << 20;
+    return bytes > UINT64_MAX - unit ? bytes : (bytes + unit - 1) / unit * unit;
+}
 
-    return bytes < unit || bytes > UINT64_MAX - unit ? bytes
-                                                     : (bytes + unit - 1) / unit * unit;
+/* What lives takes whole units of the device: large memory its own, the small blocks of a
+ * context some together. */
+static uint64_t units_in_use(const struct diff_world *world)
+{
+    uint64_t live = 0, small[DIFF_CONTEXTS + 1] = {0}; /* the last: of ended contexts */
+
+    for (unsigned i = 0; i < DIFF_SLOTS; i++) {
+        const struct diff_memory *memory = &world->memory[i];
+
+        if (world->slots[DIFF_PHYSICAL][i].state == DIFF_LIVE)
+            live += world->slots[DIFF_PHYSICAL][i].bytes;
+        if (memory->state != DIFF_LIVE || !strchr("dpa", memory->kind))
+            continue;
+        if (memory->bytes < unit)
+            small[memory->ctx] += memory->bytes;
+        else
+            live += whole_units(memory->bytes);
+    }
+    for (unsigned i = 0; i <= DIFF_CONTEXTS; i++)
+        live += whole_units(small[i]);
+    return live;
 }
 
 void diff_say_full(struct diff_call *call, CUresult code, uint64_t wanted)
 {
-    const struct diff_world *world = call->world;
-    uint64_t live = 0;
-
-    if (code != CUDA_ERROR_OUT_OF_MEMORY)
-        return;
-    for (unsigned i = 0; i < DIFF_SLOTS; i++) {
-        if (world->memory[i].state == DIFF_LIVE && strchr("dpa", world->memory[i].kind))
-            live += whole_units(world->memory[i].bytes);
-        if (world->slots[DIFF_PHYSICAL][i].state == DIFF_LIVE)
-            live += world->slots[DIFF_PHYSICAL][i].bytes;
-    }
-    diff_say(call, " live=%llu wanted=%llu", (unsigned long long)live,
-             (unsigned long long)whole_units(wanted));
+    if (code == CUDA_ERROR_OUT_OF_MEMORY)
+        diff_say(call, " live=%llu wanted=%llu",
+                 (unsigned long long)units_in_use(call->world),
+                 (unsigned long long)(wanted < unit ? wanted : whole_units(wanted)));
 }
 
 static const struct diff_memory *memory_at(const struct diff_world *world,

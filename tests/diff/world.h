@@ -86,7 +86,6 @@ struct diff_world {
     struct diff_slot slots[DIFF_THINGS][DIFF_SLOTS];
     struct diff_graph graphs[DIFF_SLOTS], execs[DIFF_SLOTS];
     diff_clock count;                 /* submitted */
-    diff_clock base;                  /* what a line had when its stream was made */
     diff_clock seen[LINES];           /* what a line is behind */
     diff_clock host;                  /* seen complete by the host */
     diff_clock lost;                  /* accesses to freed memory whose slot was reused */
@@ -173,7 +172,9 @@ void diff_submitted(struct diff_world *world, int line, struct diff_memory *a,
 void diff_enters(struct diff_world *world, int line);
 void diff_host_waited(struct diff_world *world, int line);
 void diff_host_waited_context(struct diff_world *world, unsigned ctx);
-void diff_line_made(struct diff_world *world, int line);
+/* A new stream in a slot. Not while the work of the one before it may run: the line has
+ * one count for both, and a wait for the new one is no wait for the old one. */
+bool diff_line_made(struct diff_world *world, int line);
 bool diff_line_quiet(struct diff_world *world, int line);
 /* Is freed memory, which no slot has any more, perhaps in use? */
 bool diff_lost(struct diff_world *world);
