@@ -112,15 +112,26 @@ static void book_sample(struct run *run, double took_ns, double *total_ns)
         run->count == MAX_SAMPLES || (run->count >= MIN_SAMPLES && *total_ns >= TOTAL_NS);
 }
 
-static void measure(struct run *run, bool first)
+/* On lines of their own: a thread writes its slots all the time, and what lies beside
+ * them (the operations) is read by all. */
+static struct bench_block *make_slots(size_t count)
 {
-    struct bench_block *slots = calloc(run->workload->slots, sizeof(*slots));
-    double total_ns = 0;
+    const size_t line = 128,
+                 bytes = (count * sizeof(struct bench_block) + line - 1) / line * line;
+    struct bench_block *slots = aligned_alloc(line, bytes);
 
     if (!slots) {
         fprintf(stderr, "bench: no memory\n");
         exit(1);
     }
+    return memset(slots, 0, bytes);
+}
+
+static void measure(struct run *run, bool first)
+{
+    struct bench_block *slots = make_slots(run->workload->slots);
+    double total_ns = 0;
+
     bench_check(run->allocator->start(), "the start", run->allocator);
     bench_run_ops(run->allocator, &run->workload->setup, slots);
     bench_run_ops(run->allocator, &run->workload->cycle, slots);
