@@ -430,13 +430,13 @@ class Bench:
     def launch(self):
         shim = {"LD_PRELOAD": self.device.shim}
         took = ([], [])
-        for _ in range(max(self.rounds, 5)):
+        for _ in range(max(self.rounds, 9)):
             for variables, times in zip(({}, shim), took):
                 text = self.device.run("bench_launch", [], variables)[0]
-                times.append(float(text.split()[2]))
-        # A launch takes a thousand times what is looked for: a median of differences would
+                times.append(float(text.split()[1]))
+        # A launch takes a hundred times what is looked for: a median of differences would
         # be the machine's other work.
-        self.figure("launch", "added to cuLaunchKernel (least with, least without)", "ns",
+        self.figure("launch", "added to cuLaunchKernel (least median with, without)", "ns",
                     min(took[1]) - min(took[0]))
         if self.device.simulated and self._can_count("launch"):
             count = self.device.instructions("/libgpushim", "bench_launch", ["count"], shim)
