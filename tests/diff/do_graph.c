@@ -150,6 +150,7 @@ void diff_do_graph_launch(struct diff_call *call)
 {
     struct diff_slot *exec = diff_slot_of(call, DIFF_EXEC, 0);
     struct diff_use use;
+    CUresult code;
     bool used;
 
     if (!exec || !diff_use_stream(call, 1, NULL, NULL, &use))
@@ -159,11 +160,12 @@ void diff_do_graph_launch(struct diff_call *call)
         return;
     }
     use.empty = exec->touched == 0;
-    used = diff_used(
-        call, &use,
-        diff_code(call, "code",
-                  CU(cuGraphLaunch)((CUgraphExec)(uintptr_t)exec->value, use.stream)),
-        NULL, NULL);
+    code = diff_code(call, "code",
+                     CU(cuGraphLaunch)((CUgraphExec)(uintptr_t)exec->value, use.stream));
+    used = diff_used(call, &use, code, NULL, NULL);
+    /* Nodes that use no memory order nothing, but they may run for a while. */
+    if (use.empty && code == CUDA_SUCCESS && !use.captured)
+        diff_submitted(call->world, use.line, NULL, NULL);
     for (unsigned i = 0; i < DIFF_SLOTS; i++)
         if (exec->touched & 1u << i)
             launched(call, exec, i, &use, used);
