@@ -3,34 +3,27 @@
  *
  * Each pair is measured in three settings. "pair": allocated and freed again, nothing
  * else alive; "many": up to 64 allocated, then all freed, so that small requests share
- * what the driver maps; "busy": a 2 ms kernel was launched just before each call. Owns:
- * the blocks of the batch.   Lock: none.
+ * what the driver maps; "busy": a 2 ms kernel was launched just before each call. Here
+ * are the measuring and the memory that programs take all the time; the other kinds are
+ * in probe_cost_kinds.c, mapped memory in probe_cost_vmm.c.
+ * Owns: the blocks of the batch.   Lock: none.
  */
-#include "probe.h"
+#include "probe_cost.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define SPIN_NS      (2 * PROBE_MS)
 #define BUDGET_NS    (250 * PROBE_MS) /* for one size in one setting */
+#define BRIEF_NS     (100 * PROBE_MS) /* the same of a brief way */
 #define MANY         64
 #define PAIRS        200
+#define BRIEF_PAIRS  50
 #define BUSY_REPEATS 7
 
-/* One way of allocating; `make` and `drop` are what is timed. */
-struct way {
-    CUresult (*make)(void **out, size_t bytes);
-    CUresult (*drop)(void *block);
-    bool on_host;
-};
-
-struct costs {
-    struct probe_samples make, drop;
-};
-
-static void *blocks[MANY];    /* the thread that asks */
-static struct costs costs;    /* likewise; 16 KiB */
-static CUstream async_stream; /* likewise */
+static struct probe_cost_block blocks[MANY];         /* the thread that asks */
+static struct probe_samples costs[PROBE_COST_CALLS]; /* likewise; 56 KiB */
+static CUstream async_stream;                        /* likewise */
 
 static const size_t device_sizes[] = {512,         64 * GS_KIB,  GS_MIB, 2 * GS_MIB,
                                       16 * GS_MIB, 128 * GS_MIB, GS_GIB};
@@ -40,147 +33,156 @@ static const size_t host_sizes[] = {4 * GS_KIB, 64 * GS_KIB, GS_MIB, 16 * GS_MIB
 /* ---- ways
  * ---------------------------------------------------------------------------------- */
 
-static CUresult make_device(void **out, size_t bytes)
+static CUresult alloc_device(struct probe_cost_block *block, size_t bytes)
 {
-    CUdeviceptr block = 0;
-    CUresult code = driver.cuMemAlloc_v2(&block, bytes);
-
-    *out = (void *)(uintptr_t)block;
-    return code;
+    return driver.cuMemAlloc_v2(&block->address, bytes);
 }
 
-static CUresult drop_device(void *block)
+static CUresult free_device(struct probe_cost_block *block, size_t bytes)
 {
-    return driver.cuMemFree_v2((CUdeviceptr)(uintptr_t)block);
+    (void)bytes;
+    return driver.cuMemFree_v2(block->address);
 }
 
-static CUresult make_async(void **out, size_t bytes)
+static CUresult alloc_async(struct probe_cost_block *block, size_t bytes)
 {
-    CUdeviceptr block = 0;
-    CUresult code = driver.cuMemAllocAsync(&block, bytes, async_stream);
-
-    *out = (void *)(uintptr_t)block;
-    return code;
+    return driver.cuMemAllocAsync(&block->address, bytes, async_stream);
 }
 
-static CUresult drop_async(void *block)
+static CUresult free_async(struct probe_cost_block *block, size_t bytes)
 {
-    return driver.cuMemFreeAsync((CUdeviceptr)(uintptr_t)block, async_stream);
+    (void)bytes;
+    return driver.cuMemFreeAsync(block->address, async_stream);
 }
 
-static CUresult make_host(void **out, size_t bytes)
+static CUresult alloc_host(struct probe_cost_block *block, size_t bytes)
 {
-    return driver.cuMemHostAlloc(out, bytes, 0);
+    return driver.cuMemHostAlloc(&block->host, bytes, 0);
 }
 
-static CUresult drop_host(void *block)
+static CUresult free_host(struct probe_cost_block *block, size_t bytes)
 {
-    return driver.cuMemFreeHost(block);
+    (void)bytes;
+    return driver.cuMemFreeHost(block->host);
 }
 
-static const struct way device_way = {make_device, drop_device, false};
-static const struct way async_way = {make_async, drop_async, false};
-static const struct way host_way = {make_host, drop_host, true};
+static const struct probe_cost_way device_way = {
+    .count = 2,
+    .calls = {{.verb = "alloc", .call = alloc_device},
+              {.verb = "free", .call = free_device}}};
+static const struct probe_cost_way async_way = {
+    .count = 2,
+    .calls = {{.verb = "alloc", .call = alloc_async},
+              {.verb = "free", .call = free_async}},
+    .quiet_many = true};
+static const struct probe_cost_way host_way = {
+    .count = 2,
+    .calls = {{.verb = "alloc", .call = alloc_host}, {.verb = "free", .call = free_host}},
+    .on_host = true,
+    .quiet_many = true};
 
 /* ---- settings
  * ------------------------------------------------------------------------------ */
 
-static void *timed_make(const struct way *way, size_t bytes)
-{
-    void *block = NULL;
-    uint64_t start = probe_now_ns();
-
-    PROBE_OK(way->make(&block, bytes));
-    probe_samples_add(&costs.make, probe_now_ns() - start);
-    return block;
-}
-
-static void timed_drop(const struct way *way, void *block)
+static void timed(const struct probe_cost_way *way, size_t call,
+                  struct probe_cost_block *block, size_t bytes)
 {
     uint64_t start = probe_now_ns();
 
-    PROBE_OK(way->drop(block));
-    probe_samples_add(&costs.drop, probe_now_ns() - start);
+    probe_check(way->calls[call].call(block, bytes), way->calls[call].verb);
+    probe_samples_add(&costs[call], probe_now_ns() - start);
 }
 
 static void forget_costs(void)
 {
-    costs.make.count = costs.drop.count = 0;
+    for (size_t i = 0; i < GS_ARRAY_LEN(costs); i++)
+        costs[i].count = 0;
 }
 
-static void measure_pairs(const struct way *way, size_t bytes)
+static void all_calls(const struct probe_cost_way *way, size_t bytes)
 {
+    for (size_t i = 0; i < way->count; i++)
+        timed(way, i, &blocks[0], bytes);
+}
+
+static void measure_pairs(const struct probe_cost_way *way, size_t bytes)
+{
+    int most = way->brief ? BRIEF_PAIRS : PAIRS;
     uint64_t end;
 
-    forget_costs();
-    timed_drop(way, timed_make(way, bytes));
+    all_calls(way, bytes);
     PROBE_OK(driver.cuCtxSynchronize());
     forget_costs();
-    end = probe_now_ns() + BUDGET_NS;
-    for (int i = 0; i < PAIRS && (i < 3 || probe_now_ns() < end); i++)
-        timed_drop(way, timed_make(way, bytes));
+    end = probe_now_ns() + (way->brief ? BRIEF_NS : BUDGET_NS);
+    for (int i = 0; i < most && (i < 3 || probe_now_ns() < end); i++)
+        all_calls(way, bytes);
     PROBE_OK(driver.cuCtxSynchronize());
 }
 
-static size_t batch_of(size_t bytes)
+static size_t batch_of(const struct probe_cost_way *way, size_t bytes)
 {
     size_t most = 256 * GS_MIB / bytes;
 
+    if (way->brief)
+        return 1;
     return most < 2 ? 2 : most > MANY ? MANY : most;
 }
 
-static void measure_many(const struct way *way, size_t bytes)
+static void measure_many(const struct probe_cost_way *way, size_t bytes)
 {
-    size_t count = batch_of(bytes);
+    size_t count = batch_of(way, bytes);
     uint64_t end = probe_now_ns() + BUDGET_NS;
 
     forget_costs();
     do {
-        for (size_t i = 0; i < count; i++)
-            blocks[i] = timed_make(way, bytes);
-        for (size_t i = 0; i < count; i++)
-            timed_drop(way, blocks[i]);
+        for (size_t i = 0; i < way->count; i++)
+            for (size_t j = 0; j < count; j++)
+                timed(way, i, &blocks[j], bytes);
         PROBE_OK(driver.cuCtxSynchronize());
-    } while (costs.make.count + count <= PROBE_MAX_SAMPLES && probe_now_ns() < end);
+    } while (costs[0].count + count <= PROBE_MAX_SAMPLES && probe_now_ns() < end);
 }
 
-static void measure_busy(const struct way *way, size_t bytes,
+static void measure_busy(const struct probe_cost_way *way, size_t bytes,
                          const struct probe_place *place)
 {
     forget_costs();
     for (int i = 0; i < BUSY_REPEATS; i++) {
-        void *block;
-
-        probe_spin(place, SPIN_NS);
-        block = timed_make(way, bytes);
-        PROBE_OK(driver.cuCtxSynchronize());
-        probe_spin(place, SPIN_NS);
-        timed_drop(way, block);
-        PROBE_OK(driver.cuCtxSynchronize());
+        for (size_t j = 0; j < way->count; j++) {
+            probe_spin(place, SPIN_NS);
+            timed(way, j, &blocks[0], bytes);
+            PROBE_OK(driver.cuCtxSynchronize());
+        }
     }
 }
 
 /* ---- rows
  * ---------------------------------------------------------------------------------- */
 
-struct column {
-    size_t bytes;
-    double make, make_p99, drop, drop_p99;
-    size_t samples;
-};
+enum setting { PAIR, MANY_ALIVE, BUSY, SETTINGS };
+
+static const char *const settings[SETTINGS] = {"pair", "many", "busy"};
 
 #define MAX_COLUMNS 8
 
-static char left_out[64]; /* sizes; the thread that asks */
+struct column {
+    size_t bytes;
+    struct {
+        double median, p99;
+        size_t samples;
+    } costs[SETTINGS][PROBE_COST_CALLS];
+};
 
-static void keep(struct column *column, size_t bytes)
+static struct column columns[MAX_COLUMNS]; /* the thread that asks */
+static size_t column_count;                /* likewise */
+static char left_out[64];                  /* likewise: sizes */
+
+static void keep(struct column *column, enum setting setting)
 {
-    column->bytes = bytes;
-    column->samples = costs.make.count;
-    column->make = probe_samples_at(&costs.make, 0.5);
-    column->make_p99 = probe_samples_at(&costs.make, 0.99);
-    column->drop = probe_samples_at(&costs.drop, 0.5);
-    column->drop_p99 = probe_samples_at(&costs.drop, 0.99);
+    for (size_t i = 0; i < PROBE_COST_CALLS; i++) {
+        column->costs[setting][i].samples = costs[i].count;
+        column->costs[setting][i].median = probe_samples_at(&costs[i], 0.5);
+        column->costs[setting][i].p99 = probe_samples_at(&costs[i], 0.99);
+    }
 }
 
 /* Two sizes are in the JSON only, so that a row is one line. */
@@ -189,29 +191,47 @@ static bool in_table(size_t bytes)
     return bytes != 64 * GS_KIB && bytes != 16 * GS_MIB;
 }
 
-static void write_row(const char *verb, const char *setting, const struct column *columns,
-                      size_t count, bool drop, bool hide)
+/* Whether the kernel beside it was over at least half when the call came back. */
+static bool waited(size_t call)
+{
+    for (size_t i = 0; i < column_count; i++)
+        if (columns[i].costs[BUSY][call].median >= SPIN_NS / 2.0)
+            return true;
+    return false;
+}
+
+static bool row_in_table(const struct probe_cost_way *way, enum setting setting,
+                         size_t call)
+{
+    if (way->calls[call].quiet)
+        return false;
+    if (setting == MANY_ALIVE)
+        return !way->quiet_many;
+    return setting != BUSY || !way->brief || waited(call);
+}
+
+static void write_row(const struct probe_cost_way *way, enum setting setting, size_t call,
+                      const char *note)
 {
     char name[48], cell[48];
 
-    snprintf(name, sizeof name, "%s %s", verb, setting);
+    snprintf(name, sizeof name, "%s %s", way->calls[call].verb, settings[setting]);
     probe_row_begin(name, "ns");
-    for (size_t i = 0; i < count; i++) {
-        const struct column *column = &columns[i];
-        const char *size = probe_size_text(column->bytes);
+    for (size_t i = 0; i < column_count; i++) {
+        const char *size = probe_size_text(columns[i].bytes);
 
-        if (in_table(column->bytes))
-            probe_cell_number(size, drop ? column->drop : column->make);
+        if (in_table(columns[i].bytes))
+            probe_cell_number(size, columns[i].costs[setting][call].median);
         else
-            probe_cell_quiet_number(size, drop ? column->drop : column->make);
+            probe_cell_quiet_number(size, columns[i].costs[setting][call].median);
         snprintf(cell, sizeof cell, "%s_p99", size);
-        probe_cell_quiet_number(cell, drop ? column->drop_p99 : column->make_p99);
+        probe_cell_quiet_number(cell, columns[i].costs[setting][call].p99);
         snprintf(cell, sizeof cell, "%s_n", size);
-        probe_cell_quiet_number(cell, (double)column->samples);
+        probe_cell_quiet_number(cell, (double)columns[i].costs[setting][call].samples);
     }
-    if (hide)
+    if (!row_in_table(way, setting, call))
         probe_row_hide();
-    probe_row_note("median of n calls%s%s",
+    probe_row_note("median of n calls%s%s%s%s", *note ? "; " : "", note,
                    left_out[0] ? "; larger than this device has room "
                                  "for: "
                                : "",
@@ -220,10 +240,11 @@ static void write_row(const char *verb, const char *setting, const struct column
 }
 
 /* A size is asked for only while it leaves three quarters of the device to others. */
-static bool fits(const struct way *way, size_t bytes)
+static bool fits(const struct probe_cost_way *way, size_t bytes)
 {
-    return way->on_host || bytes * batch_of(bytes) <= probe_free_bytes() / 4 ||
-           batch_of(bytes) * bytes <= 256 * GS_MIB;
+    size_t all = bytes * batch_of(way, bytes);
+
+    return way->on_host || all <= probe_free_bytes() / 4 || all <= 256 * GS_MIB;
 }
 
 static void leave_out(size_t bytes)
@@ -234,62 +255,61 @@ static void leave_out(size_t bytes)
              probe_size_text(bytes));
 }
 
-static void ask(const struct way *way, const size_t *sizes, size_t count,
-                const struct probe_place *place)
+static void measure(const struct probe_cost_way *way, struct column *column,
+                    const struct probe_place *place)
 {
-    struct column columns[3][MAX_COLUMNS];
-    static const char *const settings[] = {"pair", "many", "busy"};
-    size_t used = 0;
+    measure_pairs(way, column->bytes);
+    keep(column, PAIR);
+    if (!way->brief) {
+        measure_many(way, column->bytes);
+        keep(column, MANY_ALIVE);
+    }
+    measure_busy(way, column->bytes, place);
+    keep(column, BUSY);
+}
 
-    for (size_t i = 0; i < count && used < MAX_COLUMNS; i++) {
+void probe_cost_ask(const struct probe_cost_way *way, const size_t *sizes, size_t count,
+                    const char *note)
+{
+    struct probe_place place;
+
+    probe_place_open(&place, PROBE_NONBLOCKING);
+    for (size_t i = 0; i < count && column_count < MAX_COLUMNS; i++) {
         if (!fits(way, sizes[i])) {
             leave_out(sizes[i]);
             continue;
         }
-        measure_pairs(way, sizes[i]);
-        keep(&columns[0][used], sizes[i]);
-        measure_many(way, sizes[i]);
-        keep(&columns[1][used], sizes[i]);
-        measure_busy(way, sizes[i], place);
-        keep(&columns[2][used], sizes[i]);
-        used++;
+        columns[column_count].bytes = sizes[i];
+        measure(way, &columns[column_count++], &place);
     }
-    for (size_t i = 0; i < GS_ARRAY_LEN(settings); i++) {
-        bool hide = i == 1 && way != &device_way;
-
-        write_row("alloc", settings[i], columns[i], used, false, hide);
-        write_row("free", settings[i], columns[i], used, true, hide);
-    }
+    for (enum setting setting = 0; setting < SETTINGS; setting++)
+        for (size_t i = 0; i < way->count; i++)
+            if (setting != MANY_ALIVE || !way->brief)
+                write_row(way, setting, i, note);
 }
+
+/* ---- questions
+ * ----------------------------------------------------------------------------- */
 
 void probe_ask_cost_device(void)
 {
-    struct probe_place place;
-
     probe_context();
-    probe_place_open(&place, PROBE_NONBLOCKING);
-    ask(&device_way, device_sizes, GS_ARRAY_LEN(device_sizes), &place);
+    probe_cost_ask(&device_way, device_sizes, GS_ARRAY_LEN(device_sizes), "");
 }
 
 void probe_ask_cost_host(void)
 {
-    struct probe_place place;
-
     probe_context();
-    probe_place_open(&place, PROBE_NONBLOCKING);
-    ask(&host_way, host_sizes, GS_ARRAY_LEN(host_sizes), &place);
+    probe_cost_ask(&host_way, host_sizes, GS_ARRAY_LEN(host_sizes), "");
 }
 
 void probe_ask_cost_async(void)
 {
-    struct probe_place place;
-
     PROBE_NEED(cuMemAllocAsync);
     PROBE_NEED(cuMemFreeAsync);
     probe_context();
     if (!probe_attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED))
         probe_not_supported("the device has no memory pools");
-    probe_place_open(&place, PROBE_NONBLOCKING);
     PROBE_OK(driver.cuStreamCreate(&async_stream, CU_STREAM_NON_BLOCKING));
-    ask(&async_way, device_sizes, GS_ARRAY_LEN(device_sizes), &place);
+    probe_cost_ask(&async_way, device_sizes, GS_ARRAY_LEN(device_sizes), "");
 }

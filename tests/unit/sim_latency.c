@@ -121,12 +121,17 @@ Test(sim_latency, a_row_without_a_size_is_for_all_that_have_none)
 static void other_memory(void)
 {
     static char pages[8192] __attribute__((aligned(4096)));
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
     CUdeviceptr pointer;
+    CUmemoryPool pool;
     CUstream stream;
+    size_t pitch;
     void *host;
 
     sim_test_start("1", "64M");
     ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    ok(cuMemPoolCreate(&pool, &props));
     ok(cuMemHostAlloc(&host, 4096, 0));
     ok(cuMemFreeHost(host));
     ok(cuMemAllocHost(&host, 4096));
@@ -135,7 +140,11 @@ static void other_memory(void)
     ok(cuMemHostUnregister(pages));
     ok(cuMemAllocManaged(&pointer, 4096, CU_MEM_ATTACH_GLOBAL));
     ok(cuMemFree(pointer));
+    ok(cuMemAllocPitch(&pointer, &pitch, 2048, 2, 4));
+    ok(cuMemFree(pointer));
     ok(cuMemAllocAsync(&pointer, 4096, stream));
+    ok(cuMemFreeAsync(pointer, stream));
+    ok(cuMemAllocFromPoolAsync(&pointer, 4096, pool, stream));
     ok(cuMemFreeAsync(pointer, stream));
     ok(cuStreamSynchronize(stream));
 }
@@ -148,8 +157,10 @@ static const char other_table[] = "origin: test\n"
                                   "cuMemHostUnregister 4K 100\n"
                                   "cuMemHostUnregister 16K 300\n"
                                   "cuMemAllocManaged 1K 150\n"
+                                  "cuMemAllocPitch 2K 100\ncuMemAllocPitch 8K 300\n"
                                   "cuMemFree 1K 160\n"
                                   "cuMemAllocAsync 1K 170\n"
+                                  "cuMemAllocFromPoolAsync 4K 175\n"
                                   "cuMemFreeAsync 4K 180\ncuMemFreeAsync 8K 190\n";
 
 static void expect_other(const char *function, const char *wanted)
@@ -166,9 +177,102 @@ Test(sim_latency, every_kind_of_memory_has_its_rows)
     expect_other("cuMemHostRegister_v2", "130 ");
     expect_other("cuMemHostUnregister", "200 ");
     expect_other("cuMemAllocManaged", "150 ");
-    expect_other("cuMemFree_v2", "160 ");
+    expect_other("cuMemAllocPitch_v2", "200 ");
+    expect_other("cuMemFree_v2", "160 160 ");
     expect_other("cuMemAllocAsync", "170 ");
-    expect_other("cuMemFreeAsync", "180 ");
+    expect_other("cuMemAllocFromPoolAsync", "175 ");
+    expect_other("cuMemFreeAsync", "180 180 ");
+}
+
+/* 4 KiB each. */
+static void arrays(void)
+{
+    CUDA_ARRAY_DESCRIPTOR flat = {
+        .Width = 64, .Height = 16, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    CUDA_ARRAY3D_DESCRIPTOR deep = {.Width = 16,
+                                    .Height = 16,
+                                    .Depth = 16,
+                                    .Format = CU_AD_FORMAT_UNSIGNED_INT8,
+                                    .NumChannels = 1};
+    CUarray array;
+
+    sim_test_start("1", "64M");
+    ok(cuArrayCreate(&array, &flat));
+    ok(cuArrayDestroy(array));
+    fails(cuArrayDestroy(array), CUDA_ERROR_INVALID_HANDLE);
+    ok(cuArray3DCreate(&array, &deep));
+    ok(cuArrayDestroy(array));
+    flat.NumChannels = 3;
+    fails(cuArrayCreate(&array, &flat), CUDA_ERROR_INVALID_VALUE);
+}
+
+static const char array_table[] = "origin: test\n"
+                                  "cuArrayCreate 2K 100\ncuArrayCreate 8K 300\n"
+                                  "cuArray3DCreate 4K 210\ncuArray3DCreate 8K 320\n"
+                                  "cuArrayDestroy 1K 120\ncuArrayDestroy 16K 320\n";
+
+Test(sim_latency, an_array_takes_what_its_elements_take)
+{
+    expect_durations(array_table, arrays, "cuArrayCreate_v2", "200 ");
+    strcpy(strrchr(table_path, '.'), ".XXXXXX");
+    expect_durations(array_table, arrays, "cuArray3DCreate_v2", "210 ");
+    strcpy(strrchr(table_path, '.'), ".XXXXXX");
+    expect_durations(array_table, arrays, "cuArrayDestroy", "220 220 ");
+}
+
+/* Each call of virtual memory management well, and so that it fails. */
+static void mapped_memory(void)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    const CUmemAccessDesc access = {.location = prop.location,
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const size_t bytes = 4 * GS_MIB;
+    CUmemGenericAllocationHandle memory;
+    CUdeviceptr range;
+
+    sim_test_start("1", "64M");
+    fails(cuMemCreate(&memory, 128 * GS_MIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    ok(cuMemCreate(&memory, bytes, &prop, 0));
+    fails(cuMemAddressReserve(&range, 1, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    ok(cuMemAddressReserve(&range, bytes, 0, 0, 0));
+    fails(cuMemSetAccess(range, bytes, &access, 1), CUDA_ERROR_INVALID_VALUE);
+    ok(cuMemMap(range, bytes, 0, memory, 0));
+    fails(cuMemMap(range, bytes, 0, memory, 0), CUDA_ERROR_INVALID_VALUE);
+    ok(cuMemSetAccess(range, bytes, &access, 1));
+    fails(cuMemAddressFree(range, bytes), CUDA_ERROR_INVALID_VALUE);
+    ok(cuMemUnmap(range, bytes));
+    fails(cuMemUnmap(range, bytes), CUDA_ERROR_INVALID_VALUE);
+    ok(cuMemRelease(memory));
+    fails(cuMemRelease(memory), CUDA_ERROR_INVALID_VALUE);
+    ok(cuMemAddressFree(range, bytes));
+}
+
+static const char mapped_table[] =
+    "origin: test\n"
+    "cuMemCreate 2M 100\ncuMemCreate 8M 300\n"
+    "cuMemAddressReserve 2M 110\ncuMemAddressReserve 8M 310\n"
+    "cuMemMap 2M 120\ncuMemMap 8M 320\n"
+    "cuMemSetAccess 2M 130\ncuMemSetAccess 8M 330\n"
+    "cuMemUnmap 2M 140\ncuMemUnmap 8M 340\n"
+    "cuMemRelease 2M 150\ncuMemRelease 8M 350\n"
+    "cuMemAddressFree 2M 160\ncuMemAddressFree 8M 360\n";
+
+static void expect_mapped(const char *function, const char *wanted)
+{
+    strcpy(strrchr(table_path, '.'), ".XXXXXX");
+    expect_durations(mapped_table, mapped_memory, function, wanted);
+}
+
+Test(sim_latency, mapped_memory_takes_what_its_size_takes_at_each_call)
+{
+    expect_mapped("cuMemCreate", "200 ");
+    expect_mapped("cuMemAddressReserve", "210 ");
+    expect_mapped("cuMemMap", "220 ");
+    expect_mapped("cuMemSetAccess", "230 ");
+    expect_mapped("cuMemUnmap", "240 ");
+    expect_mapped("cuMemRelease", "250 ");
+    expect_mapped("cuMemAddressFree", "260 ");
 }
 
 static void fail_and_query(void)

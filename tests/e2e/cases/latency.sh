@@ -97,6 +97,23 @@ measured_here() {
   echo "complete: an earlier run" >work/probe.state
 }
 
+# question, function, the driver's entry: the rows by size of the kinds of memory that
+# programs seldom allocate.
+kinds_measured='cost_managed cuMemAllocManaged cuMemAllocManaged
+cost_register cuMemHostRegister cuMemHostRegister_v2
+cost_register cuMemHostUnregister cuMemHostUnregister
+cost_pitch cuMemAllocPitch cuMemAllocPitch_v2
+cost_pool cuMemAllocFromPoolAsync cuMemAllocFromPoolAsync
+cost_array cuArrayCreate cuArrayCreate_v2
+cost_array cuArrayDestroy cuArrayDestroy
+cost_vmm cuMemCreate cuMemCreate
+cost_vmm cuMemAddressReserve cuMemAddressReserve
+cost_vmm cuMemMap cuMemMap
+cost_vmm cuMemSetAccess cuMemSetAccess
+cost_vmm cuMemUnmap cuMemUnmap
+cost_vmm cuMemRelease cuMemRelease
+cost_vmm cuMemAddressFree cuMemAddressFree'
+
 # The rows a result has become a table that the simulated device takes without a word.
 latency_table_case() {
   need python3
@@ -115,6 +132,30 @@ latency_table_case() {
   expect_count used.err CUDASIM_LATENCY 0
 }
 add_case "gpu-check makes a latency table" latency_table_case
+
+# Their medians are in the table, and each call takes what its row says.
+latency_kinds_case() {
+  local question function entry size ns questions
+
+  need python3
+  mapfile -t questions < <(cut -d' ' -f1 <<<"$kinds_measured" | sort -u)
+  measured_here "${questions[@]}"
+  gpu_check check -- --part real
+  for question in "${questions[@]}"; do
+    run_in "$question" CUDASIM_LATENCY=out/latency.table CUDASIM_LOG=2 -- \
+      "$build/gpu/gpu_probe" "$question"
+    expect_status "$question" 0
+    expect_count "$question.err" CUDASIM_LATENCY= 0
+  done
+  while read -r question function entry; do
+    for size in 2M 16M 128M; do
+      expect_text out/latency.table "^$function $size [1-9][0-9]*\$"
+      ns=$(sed -n "s/^$function $size //p" out/latency.table)
+      expect_text "$question.err" "^cudasim: $entry: $ns ns longer by CUDASIM_LATENCY\$"
+    done
+  done <<<"$kinds_measured"
+}
+add_case "latency of every kind of memory" latency_kinds_case
 
 # convert PREFIX STATUS [ARGUMENT...]
 convert() {
@@ -161,6 +202,41 @@ cuStreamQuery 301" "$(grep -v '^#' real.out)"
   expect_equal "lines" "$(grep -c '^#' real.out)" "$(wc -l <real.err)"
 }
 add_case "latency table of a result" latency_converter_case
+
+# Which row of a result is which function's: no two durations are the same.
+latency_converter_kinds_case() {
+  local rows=() ns=10 question verb function
+
+  need python3
+  while read -r question verb function; do
+    ns=$((ns + 1))
+    rows+=("$(row_json "$question" "$verb pair" measured "\"2M\":$ns,\"2M_p99\":1")")
+    rows+=("$(row_json "$question" "$verb busy" measured '"2M":1')")
+    [[ $function == - ]] || printf '%s 2M %s\n' "$function" "$ns" >>wanted
+  done <<'END'
+cost_managed alloc cuMemAllocManaged
+cost_managed free -
+cost_register register cuMemHostRegister
+cost_register unregister cuMemHostUnregister
+cost_pitch alloc cuMemAllocPitch
+cost_pitch free -
+cost_pool alloc cuMemAllocFromPoolAsync
+cost_pool free -
+cost_array create cuArrayCreate
+cost_array destroy cuArrayDestroy
+cost_vmm create cuMemCreate
+cost_vmm reserve cuMemAddressReserve
+cost_vmm map cuMemMap
+cost_vmm access cuMemSetAccess
+cost_vmm unmap cuMemUnmap
+cost_vmm release cuMemRelease
+cost_vmm unreserve cuMemAddressFree
+END
+  result_json kinds "${rows[@]}"
+  convert kinds 0 kinds
+  expect_equal "the table" "$(<wanted)" "$(grep -v -e '^#' -e '^origin' kinds.out)"
+}
+add_case "latency table of every kind of memory" latency_converter_kinds_case
 
 latency_converter_refuses_case() {
   need python3

@@ -2,11 +2,12 @@
 
   latency_table.py [--simulated] gpu-check.json >latency.table
 
-The medians of the questions cost_device, cost_async, cost_host (setting "pair") and
-cost_calls, as measured. A call that no question measured gets no row. Rows measured on the
-simulated device are refused, or, with --simulated, taken, and the origin says so. Ends with
-0; 1 where there is nothing to make a table of; 2 for a wrong command line. What is missing
-has a line on stderr and a comment in the table.
+The medians of the questions cost_calls and, in the setting "pair", of the other questions
+cost_*, as measured. The table knows one duration of cuMemFree and one of cuMemFreeAsync by
+size: those of cost_device and cost_async. A call that no question measured gets no row. Rows
+measured on the simulated device are refused, or, with --simulated, taken, and the origin says
+so. Ends with 0; 1 where there is nothing to make a table of; 2 for a wrong command line. What
+is missing has a line on stderr and a comment in the table.
 """
 import json
 import math
@@ -18,7 +19,21 @@ BY_SIZE = [("cost_device", "alloc pair", "cuMemAlloc"),
            ("cost_async", "alloc pair", "cuMemAllocAsync"),
            ("cost_async", "free pair", "cuMemFreeAsync"),
            ("cost_host", "alloc pair", "cuMemHostAlloc"),
-           ("cost_host", "free pair", "cuMemFreeHost")]
+           ("cost_host", "free pair", "cuMemFreeHost"),
+           ("cost_managed", "alloc pair", "cuMemAllocManaged"),
+           ("cost_register", "register pair", "cuMemHostRegister"),
+           ("cost_register", "unregister pair", "cuMemHostUnregister"),
+           ("cost_pitch", "alloc pair", "cuMemAllocPitch"),
+           ("cost_pool", "alloc pair", "cuMemAllocFromPoolAsync"),
+           ("cost_array", "create pair", "cuArrayCreate"),
+           ("cost_array", "destroy pair", "cuArrayDestroy"),
+           ("cost_vmm", "create pair", "cuMemCreate"),
+           ("cost_vmm", "reserve pair", "cuMemAddressReserve"),
+           ("cost_vmm", "map pair", "cuMemMap"),
+           ("cost_vmm", "access pair", "cuMemSetAccess"),
+           ("cost_vmm", "unmap pair", "cuMemUnmap"),
+           ("cost_vmm", "release pair", "cuMemRelease"),
+           ("cost_vmm", "unreserve pair", "cuMemAddressFree")]
 
 # question, row, cell, function: a duration without a size.
 BY_CALL = [("cost_calls", "idle", "current", "cuCtxGetCurrent"),

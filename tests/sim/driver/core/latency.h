@@ -16,12 +16,12 @@ extern bool sim_latency_armed; /* immutable after sim_latency_load() */
 /* Let the calling thread spend what its call takes. Only if armed, without locks. */
 void sim_latency_spend(enum sim_api api, size_t bytes);
 
-/* The door's part: the time of a call that allocates and frees nothing. */
+/* The door's part: the time of a call that has no size. */
 void sim_latency_enter(enum sim_api api);
 
 /*
- * At the end of a call that allocated or freed so many bytes: the time it takes, for only
- * then its size is known. Not of a call that failed. Without locks.
+ * At the end of a call that allocated, freed or mapped so many bytes: the time it takes,
+ * for only then its size is known. Not of a call that failed. Without locks.
  */
 static inline void sim_latency_sized(enum sim_api api, size_t bytes)
 {

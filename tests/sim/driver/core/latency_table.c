@@ -71,7 +71,12 @@ static const enum sim_api sized[] = {
     SIM_ID_cuMemHostUnregister,  SIM_ID_cuMemAllocAsync,
     SIM_ID_cuMemAllocAsync_ptsz, SIM_ID_cuMemAllocFromPoolAsync,
     SIM_ID_cuMemFreeAsync,       SIM_ID_cuMemAllocFromPoolAsync_ptsz,
-    SIM_ID_cuMemFreeAsync_ptsz,
+    SIM_ID_cuMemFreeAsync_ptsz,  SIM_ID_cuMemCreate,
+    SIM_ID_cuMemRelease,         SIM_ID_cuMemAddressReserve,
+    SIM_ID_cuMemAddressFree,     SIM_ID_cuMemMap,
+    SIM_ID_cuMemUnmap,           SIM_ID_cuMemSetAccess,
+    SIM_ID_cuArrayCreate_v2,     SIM_ID_cuArray3DCreate_v2,
+    SIM_ID_cuArrayDestroy,
 };
 
 bool sim_latency_table_is_sized(enum sim_api api)

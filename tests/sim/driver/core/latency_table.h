@@ -16,13 +16,13 @@
 bool sim_latency_table_load(const char *path) GS_MUST_USE;
 
 /*
- * Nanoseconds that a call takes. `bytes` is what it allocates or frees, 0 where the call
- * has no size; between two rows it is linear in the logarithm of the size, beyond the
- * first and the last it is theirs. 0 without a row.
+ * Nanoseconds that a call takes. `bytes` is what it allocates, frees or maps, 0 where the
+ * call has no size; between two rows it is linear in the logarithm of the size, beyond
+ * the first and the last it is theirs. 0 without a row.
  */
 uint64_t sim_latency_table_ns(enum sim_api api, size_t bytes);
 
-/* True for the functions that allocate or free so many bytes. */
+/* True for the functions that allocate, free or map so many bytes. */
 bool sim_latency_table_is_sized(enum sim_api api);
 
 #endif

@@ -12,6 +12,24 @@
 #include "capture.h"
 #include "context.h"
 #include "device.h"
+#include "latency.h"
+
+/* Of its elements, as asked for. */
+static size_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR *desc)
+{
+    return sim_array_element_bytes(desc->Format, desc->NumChannels) * desc->Width *
+           (desc->Height ? desc->Height : 1) * (desc->Depth ? desc->Depth : 1);
+}
+
+static CUresult create(enum sim_api api, struct sim_context *context,
+                       const CUDA_ARRAY3D_DESCRIPTOR *desc, CUarray *out)
+{
+    CUresult res = sim_array_create(context, desc, out);
+
+    if (res == CUDA_SUCCESS)
+        sim_latency_sized(api, bytes_of(desc));
+    return res;
+}
 
 SIM_API(cuArrayCreate_v2, CUarray *out, const CUDA_ARRAY_DESCRIPTOR *desc)
 {
@@ -28,7 +46,7 @@ SIM_API(cuArrayCreate_v2, CUarray *out, const CUDA_ARRAY_DESCRIPTOR *desc)
         .Format = desc->Format,
         .NumChannels = desc->NumChannels,
     };
-    return sim_array_create(context, &full, out);
+    return create(SIM_ID_cuArrayCreate_v2, context, &full, out);
 }
 
 SIM_API(cuArray3DCreate_v2, CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
@@ -40,7 +58,7 @@ SIM_API(cuArray3DCreate_v2, CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
         return res;
     if (!out || !desc)
         return CUDA_ERROR_INVALID_VALUE;
-    return sim_array_create(context, desc, out);
+    return create(SIM_ID_cuArray3DCreate_v2, context, desc, out);
 }
 
 SIM_API(cuArrayDestroy, CUarray handle)
@@ -67,7 +85,10 @@ SIM_API(cuArrayDestroy, CUarray handle)
     } else if (res == CUDA_SUCCESS) {
         res = CUDA_ERROR_INVALID_HANDLE; /* another thread was faster */
     }
+    const size_t bytes = bytes_of(&array->desc);
     sim_array_put(array);
+    if (res == CUDA_SUCCESS)
+        sim_latency_sized(SIM_ID_cuArrayDestroy, bytes);
     return res;
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "latency.h"
 #include "vmm.h"
 #include "vmm_range.h"
 
@@ -32,6 +33,7 @@ SIM_API(cuMemAddressReserve, CUdeviceptr *out, size_t bytes, size_t align,
         return res;
     *out = range->base;
     sim_memory_unref(range);
+    sim_latency_sized(SIM_ID_cuMemAddressReserve, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -52,7 +54,10 @@ SIM_API(cuMemAddressFree, CUdeviceptr pointer, size_t bytes)
         pthread_mutex_unlock(&sim_vmm_lock);
     }
     sim_memory_unref(range);
-    return freed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!freed)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_latency_sized(SIM_ID_cuMemAddressFree, bytes);
+    return CUDA_SUCCESS;
 }
 
 SIM_API(cuMemGetAllocationGranularity, size_t *granularity,
@@ -82,22 +87,31 @@ SIM_API(cuMemCreate, CUmemGenericAllocationHandle *handle, size_t bytes,
     if (!handle || !prop || bytes == 0 || bytes % SIM_UNIT_BYTES || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     res = sim_physical_check(prop);
-    return res == CUDA_SUCCESS ? sim_physical_create(bytes, prop, handle) : res;
+    if (res == CUDA_SUCCESS)
+        res = sim_physical_create(bytes, prop, handle);
+    if (res == CUDA_SUCCESS)
+        sim_latency_sized(SIM_ID_cuMemCreate, bytes);
+    return res;
 }
 
 SIM_API(cuMemRelease, CUmemGenericAllocationHandle handle)
 {
     CUresult res = sim_enter(SIM_ID_cuMemRelease);
+    size_t bytes = 0;
 
     if (res != CUDA_SUCCESS)
         return res;
     pthread_mutex_lock(&sim_vmm_lock);
     struct sim_physical *physical = sim_physical_get(handle);
-    if (physical)
+    if (physical) {
+        bytes = physical->bytes;
         sim_physical_drop_handle(physical);
-    else
+    } else {
         res = CUDA_ERROR_INVALID_VALUE;
+    }
     pthread_mutex_unlock(&sim_vmm_lock);
+    if (res == CUDA_SUCCESS)
+        sim_latency_sized(SIM_ID_cuMemRelease, bytes);
     return res;
 }
 
@@ -108,14 +122,23 @@ SIM_API(cuMemMap, CUdeviceptr pointer, size_t bytes, size_t offset,
 
     if (res != CUDA_SUCCESS)
         return res;
-    return flags ? CUDA_ERROR_INVALID_VALUE : sim_vmm_map(pointer, bytes, offset, handle);
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = sim_vmm_map(pointer, bytes, offset, handle);
+    if (res == CUDA_SUCCESS)
+        sim_latency_sized(SIM_ID_cuMemMap, bytes);
+    return res;
 }
 
 SIM_API(cuMemUnmap, CUdeviceptr pointer, size_t bytes)
 {
     CUresult res = sim_enter(SIM_ID_cuMemUnmap);
 
-    return res == CUDA_SUCCESS ? sim_vmm_unmap(pointer, bytes) : res;
+    if (res == CUDA_SUCCESS)
+        res = sim_vmm_unmap(pointer, bytes);
+    if (res == CUDA_SUCCESS)
+        sim_latency_sized(SIM_ID_cuMemUnmap, bytes);
+    return res;
 }
 
 SIM_API(cuMemSetAccess, CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc *descs,
@@ -127,7 +150,10 @@ SIM_API(cuMemSetAccess, CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc
         return res;
     if (!descs || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    return sim_vmm_set_access(pointer, bytes, descs, count);
+    res = sim_vmm_set_access(pointer, bytes, descs, count);
+    if (res == CUDA_SUCCESS)
+        sim_latency_sized(SIM_ID_cuMemSetAccess, bytes);
+    return res;
 }
 
 SIM_API(cuMemGetAccess, unsigned long long *flags, const CUmemLocation *location,
