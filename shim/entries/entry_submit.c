@@ -82,9 +82,9 @@ static inline void show(const CUlaunchConfig *config)
  * Whether a call that was out of memory is made again once idle memory of the pool has
  * been given back. Only one whose failure leaves nothing behind: what loads code or makes
  * a context has made no handle (a log of its compiler may come out shorter), a limit is
- * as it was. Kernel launches are not among them: to keep their arguments for a second
- * call would cost each a dozen instructions. (Six of them come in registers that the
- * driver does not keep; a second call out of line needs them as much as one in line.)
+ * as it was, and a kernel for whose local variables or late code there was no memory has
+ * not been launched. That a launch keeps its arguments costs it twenty instructions. Not
+ * the launch on several devices: some may have their part.
  */
 #define STARTS_WITH(symbol, text) (__builtin_strncmp(symbol, text, sizeof(text) - 1) == 0)
 
@@ -92,7 +92,11 @@ static inline __attribute__((always_inline)) bool is_retried(const char *symbol)
 {
     return STARTS_WITH(symbol, "cuModuleLoad") || STARTS_WITH(symbol, "cuModuleGet") ||
            STARTS_WITH(symbol, "cuLibraryLoad") || STARTS_WITH(symbol, "cuLibraryGet") ||
-           STARTS_WITH(symbol, "cuGraphUpload") || STARTS_WITH(symbol, "cuCtxSetLimit");
+           STARTS_WITH(symbol, "cuGraphUpload") || STARTS_WITH(symbol, "cuCtxSetLimit") ||
+           STARTS_WITH(symbol, "cuLaunchKernel") || STARTS_WITH(symbol, "cuLaunchGrid") ||
+           __builtin_strcmp(symbol, "cuLaunch") == 0 ||
+           (STARTS_WITH(symbol, "cuLaunchCooperativeKernel") &&
+            !STARTS_WITH(symbol, "cuLaunchCooperativeKernelMulti"));
 }
 
 /* The same of one that is told its device, such as one that makes a context: idle memory
@@ -123,8 +127,9 @@ static inline __attribute__((always_inline)) bool names_device(const char *symbo
         PREPARE_##where;                                                                 \
         gs_linger(false);                                                                \
         CUresult result = gs_real_now()->symbol args;                                    \
-        if ((is_retried(#symbol) && gs_retry_needed(result)) ||                          \
-            (names_device(#symbol) && gs_retry_everywhere(result))) {                    \
+        if (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) &&                           \
+            ((is_retried(#symbol) && gs_retry_needed(result)) ||                         \
+             (names_device(#symbol) && gs_retry_everywhere(result)))) {                  \
             result = gs_real_now()->symbol args;                                         \
         }                                                                                \
         DONE_##where;                                                                    \

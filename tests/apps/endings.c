@@ -461,6 +461,51 @@ static void full_small(void)
 #endif
 }
 
+/* A launch that needs a little memory (local variables, code that is loaded late): made
+ * once, with what it was given. */
+static void full_launches(void)
+{
+    const unsigned count = 1000;
+    uint64_t wide = count;
+    CUcontext first = own_context(0);
+    CUdeviceptr into, from;
+    CUfunction add;
+    CUmodule module;
+    void *args[] = {&into, &from, &wide};
+    unsigned found[1000], sum = 0;
+
+    APP_OK(cuModuleLoadData(&module, gs_kernels_ptx));
+    APP_OK(cuModuleGetFunction(&add, module, "gs_add"));
+    APP_OK(cuMemAlloc_v2(&into, sizeof(found)));
+    APP_OK(cuMemAlloc_v2(&from, sizeof(found)));
+    APP_OK(cuMemsetD32_v2(into, 0, count));
+    APP_OK(cuMemsetD32_v2(from, 1, count));
+    leave_idle(first);
+    say("cuLaunchKernel", cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+    sum++;
+    leave_idle(first);
+    say("cuLaunchCooperativeKernel",
+        cuLaunchCooperativeKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, args));
+    sum++;
+#if CUDA_VERSION >= 11060
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 1,
+                             .blockDimY = 1,
+                             .blockDimZ = 1};
+
+    leave_idle(first);
+    say("cuLaunchKernelEx", cuLaunchKernelEx(&config, add, args, NULL));
+    sum++;
+#endif
+    APP_OK(cuMemcpyDtoH_v2(found, into, sizeof(found)));
+    for (unsigned i = 0; i < count; i++)
+        app_expect(found[i] == sum, "each launch was carried out once");
+    APP_OK(cuMemFree_v2(into));
+    APP_OK(cuMemFree_v2(from));
+}
+
 /* Physical memory, its mappings, memory of others. */
 static void full_mappings(void)
 {
@@ -512,23 +557,15 @@ static const struct {
     const char *name;
     void (*run)(void);
 } corners[] = {
-    {"green_last", green_last},
-    {"green_first", green_first},
-    {"green_reset", green_reset},
-    {"green_alone", green_alone},
-    {"capture_destroy", capture_destroy},
-    {"capture_reset", capture_reset},
-    {"capture_release", capture_release},
-    {"capture_green", capture_green},
-    {"capture_stays", capture_stays},
-    {"looked_at", looked_at},
-    {"full_contexts", full_contexts},
-    {"full_mappings", full_mappings},
-    {"green_known", green_known},
-    {"green_race", green_race},
-    {"full_green", full_green},
-    {"full_small", full_small},
-    {"capture_in_green", capture_in_green},
+    {"green_last", green_last},           {"green_first", green_first},
+    {"green_reset", green_reset},         {"green_alone", green_alone},
+    {"capture_destroy", capture_destroy}, {"capture_reset", capture_reset},
+    {"capture_release", capture_release}, {"capture_green", capture_green},
+    {"capture_stays", capture_stays},     {"looked_at", looked_at},
+    {"full_contexts", full_contexts},     {"full_mappings", full_mappings},
+    {"green_known", green_known},         {"green_race", green_race},
+    {"full_green", full_green},           {"full_small", full_small},
+    {"full_launches", full_launches},     {"capture_in_green", capture_in_green},
 };
 
 int main(int argc, char **argv)

@@ -244,16 +244,18 @@ static bool about_as_much_used(const struct pair *pair)
            other >= native && other - native <= (20 << 20) + native / 8;
 }
 
-/* At most a segment apart, and an eighth of what is in use. */
+/* At most a segment apart, and an eighth of what is in use; and what a context that has
+ * failed did not give back. */
 static bool about_as_much(const struct pair *pair)
 {
     const long long total = (long long)pair->list->memory_mib << 20;
-    long long native, other, apart;
+    long long native, other, apart, failed = 0;
 
     if (!number(pair->native, "free", &native) || !number(pair->other, "free", &other))
         return false;
+    (void)number(pair->native, "failed", &failed);
     apart = native < other ? other - native : native - other;
-    return apart <= (20 << 20) + (total - native) / 8;
+    return apart <= (20 << 20) + (total - native) / 8 + failed;
 }
 
 /* ---- the relation -------------------------------------------------------------------

@@ -46,6 +46,13 @@ static void use_stream(struct diff_call *call, CUgreenCtx green, CUdeviceptr at,
 }
 
 /* args: device, size, value, what is left to the end */
+/* Where that fails it may be live, and have the address of a slot's. */
+static void end_memory(struct diff_call *call, CUdeviceptr at)
+{
+    if (diff_code(call, "free", CU(cuMemFree)(at)) != CUDA_SUCCESS)
+        call->world->stray = true;
+}
+
 void diff_do_green_round(struct diff_call *call)
 {
     size_t bytes = diff_size(call->op->args[1]);
@@ -66,7 +73,7 @@ void diff_do_green_round(struct diff_call *call)
     if (made == CUDA_SUCCESS) {
         use_stream(call, green, at, bytes);
         if (!late)
-            diff_code(call, "free", CU(cuMemFree)(at));
+            end_memory(call, at);
     }
     if (ended) /* while it is current */
         diff_code(call, "end", CU(cuGreenCtxDestroy)(green));
@@ -74,5 +81,5 @@ void diff_do_green_round(struct diff_call *call)
     if (!ended)
         diff_code(call, "end", CU(cuGreenCtxDestroy)(green));
     if (made == CUDA_SUCCESS && late)
-        diff_code(call, "free", CU(cuMemFree)(at));
+        end_memory(call, at);
 }

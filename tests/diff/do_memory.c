@@ -145,6 +145,18 @@ void diff_do_free_odd(struct diff_call *call)
     diff_code(call, "code", CU(cuMemFree)(odd_address(call->op->args[0])));
 }
 
+/* Memory whose free told that its context has failed; at most a unit each for its ends.
+ */
+static uint64_t bytes_of_failed_frees(const struct diff_world *world)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < DIFF_SLOTS; i++)
+        if (world->memory[i].state == DIFF_LIVE && world->memory[i].told)
+            bytes += world->memory[i].bytes + (2u << 20);
+    return bytes;
+}
+
 void diff_do_info(struct diff_call *call)
 {
     size_t available = 1, total = 1;
@@ -157,6 +169,9 @@ void diff_do_info(struct diff_call *call)
     diff_say(call, " total=%zu", total);
     if (!call->world->pools) /* what those keep is a matter of time */
         diff_say(call, " free=%zu", available);
+    if (bytes_of_failed_frees(call->world))
+        diff_say(call, " failed=%llu",
+                 (unsigned long long)bytes_of_failed_frees(call->world));
 }
 
 /* ---- pitched and managed ------------------------------------------------------------

@@ -193,7 +193,8 @@ struct diff_memory *diff_memory_gone(struct diff_call *call, unsigned argument)
         diff_skip(call, "none");
     else if (on_its_way(call))
         diff_skip(call, "race");
-    else if (memory_at(call->world, call->op->process, memory->at) ||
+    else if (call->world->stray ||
+             memory_at(call->world, call->op->process, memory->at) ||
              in_graph(call->world, memory->at))
         diff_skip(call, "alias"); /* the address has another owner here */
     else

@@ -90,6 +90,7 @@ struct diff_world {
     diff_clock host;                  /* seen complete by the host */
     diff_clock lost;                  /* accesses to freed memory whose slot was reused */
     bool lean, captures, pools, ends; /* of the list */
+    bool stray;                       /* memory is live that is in no slot */
     uint32_t touched;                 /* memory used by what is being captured */
     uint32_t lives[DIFF_SLOTS];       /* of it, when it was first used */
     unsigned capturing;               /* captures that are not known to have ended */

@@ -99,5 +99,7 @@ add_case "endings full_contexts" endings_full_case full_contexts 4 "$contexts"
 # The first event is the library's own.
 small=cuEventCreate:1,cuEventCreate:2,cuFuncSetAttribute:1,cuKernelSetAttribute:1,cuMulticastAddDevice:1
 add_case "endings full_small" endings_full_case full_small 5 "$small"
+launches=cuLaunchKernel:1,cuLaunchCooperativeKernel:1,cuLaunchKernelEx:1
+add_case "endings full_launches" endings_full_case full_launches 3 "$launches"
 add_case "endings full_green" endings_full_case full_green 1 cuGreenCtxCreate:1
 add_case "endings full_mappings" endings_full_case full_mappings 6 "$mappings"
