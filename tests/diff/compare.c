@@ -124,7 +124,8 @@ static bool alias_broke_capture(const struct pair *pair)
 static bool free_without_context(const struct pair *pair)
 {
     return of_kind(pair, "dhga") &&
-           (codes(pair, 201, 0) || codes(pair, 709, 0) ||
+           (codes(pair, 201, 0) || codes(pair, 709, 0) || codes(pair, 201, 700) ||
+            codes(pair, 709, 700) ||
             (codes(pair, 700, 0) && is(pair->native, "own", "0")));
 }
 
@@ -233,6 +234,14 @@ static bool nearly_full(const struct pair *pair)
     return (codes(pair, 0, 2) || codes(pair, 2, 0)) && number(full, "live", &live) &&
            number(full, "wanted", &wanted) &&
            live + wanted + live / 16 + (8 << 20) >= size;
+}
+
+/* What is freed while a stream captures is held back until none does. */
+static bool held_by_a_capture(const struct pair *pair)
+{
+    long long captures;
+
+    return codes(pair, 0, 2) && number(pair->other, "captures", &captures);
 }
 
 /* A pool's segments count as a whole where a part of them is in use. */

@@ -78,6 +78,7 @@ void diff_do_map(struct diff_call *call)
         diff_code(call, "access", CU(cuMemSetAccess)(at, physical->bytes, &access, 1));
     diff_memory_made(call, memory, 'v', at, physical->bytes);
     memory->physical = number;
+    memory->handle = physical->value;
 }
 
 void diff_do_unmap(struct diff_call *call)

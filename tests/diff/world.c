@@ -54,7 +54,14 @@ static uint64_t units_in_use(const struct diff_world *world)
 
         if (world->slots[DIFF_PHYSICAL][i].state == DIFF_LIVE)
             live += world->slots[DIFF_PHYSICAL][i].bytes;
-        if (memory->state != DIFF_LIVE || !strchr("dpa", memory->kind))
+        if (memory->state != DIFF_LIVE)
+            continue;
+        /* What is mapped stays, without a handle, too. */
+        if (memory->kind == 'v' &&
+            (world->slots[DIFF_PHYSICAL][memory->physical].state != DIFF_LIVE ||
+             world->slots[DIFF_PHYSICAL][memory->physical].value != memory->handle))
+            live += memory->bytes;
+        if (!strchr("dpa", memory->kind))
             continue;
         if (memory->bytes < unit)
             small[memory->ctx] += memory->bytes;
@@ -68,10 +75,13 @@ static uint64_t units_in_use(const struct diff_world *world)
 
 void diff_say_full(struct diff_call *call, CUresult code, uint64_t wanted)
 {
-    if (code == CUDA_ERROR_OUT_OF_MEMORY)
-        diff_say(call, " live=%llu wanted=%llu",
-                 (unsigned long long)units_in_use(call->world),
-                 (unsigned long long)(wanted < unit ? wanted : whole_units(wanted)));
+    if (code != CUDA_ERROR_OUT_OF_MEMORY)
+        return;
+    diff_say(call, " live=%llu wanted=%llu",
+             (unsigned long long)units_in_use(call->world),
+             (unsigned long long)(wanted < unit ? wanted : whole_units(wanted)));
+    if (call->world->capturing)
+        diff_say(call, " captures=%u", call->world->capturing);
 }
 
 static const struct diff_memory *memory_at(const struct diff_world *world,
@@ -232,6 +242,9 @@ void diff_memory_made(struct diff_call *call, struct diff_memory *memory, char k
     for (unsigned i = 0; i < LINES; i++)
         if (call->world->lost[i] < memory->pending[i])
             call->world->lost[i] = memory->pending[i];
+    /* A graph's nodes keep the address as long as there are graphs of them. */
+    if (memory->kind == 'n' && memory->state != DIFF_NEVER)
+        call->world->stray = true;
     memset(memory, 0, sizeof(*memory));
     memory->state = DIFF_LIVE;
     memory->process = call->op->process;

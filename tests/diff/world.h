@@ -56,6 +56,7 @@ struct diff_memory {
     uint64_t id; /* the buffer it was said to be in; 0: not asked */
     uint64_t pitch, width, height;
     uint64_t physical; /* v: its slot */
+    uint64_t handle;   /* v: what the slot had */
     uint32_t source,
         source_life;    /* i: whose memory; n: its graph's or capture's number */
     diff_clock pending; /* the newest access of each line */

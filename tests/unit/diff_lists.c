@@ -197,6 +197,17 @@ Test(compare, excuses_a_refusal_on_a_full_device_alone)
     cr_assert_not(same("native"));
 }
 
+Test(compare, excuses_a_refusal_in_a_capture_in_the_lazy_mode_alone)
+{
+    list.memory_mib = 64;
+    add(DIFF_alloc, 0, " code=0 align=9",
+        " code=2 out=kept live=30000000 wanted=1000000 captures=1");
+    cr_assert(same("lazy"));
+    cr_assert_not(same("native"));
+    strcpy(other.lines[0], " code=2 out=kept live=30000000 wanted=1000000");
+    cr_assert_not(same("lazy"));
+}
+
 /* ---- shrinking ----------------------------------------------------------------------
  */
 
