@@ -2,8 +2,8 @@
 #
 # gpu_check.sh - scripts/gpu-check itself, over the simulated device: what it says of real
 # programs that are right, differ, fail or need what is not there; that it resumes, is
-# interrupted, and refuses bad input in a line. What it finds out about a device is the
-# business of its parts.
+# interrupted, has no time, loses a case of its suite and not those behind it, and refuses bad
+# input in a line. What it finds out about a device is the business of its parts.
 
 # gpu_check PREFIX [VAR=value...] -- ARGUMENT...: with a work folder of the case's own.
 gpu_check() {
@@ -111,8 +111,9 @@ gpu_check_resumes_case() {
   expect_status first 0
   expect_text first.out '^simulated arrays_ctypes +[0-9]+ allocations '
   expect_row arrays_ctypes - measured None
-  grep -q 'arrays_ctypes.py, way plain' out/traces/arrays_ctypes.origin || fail "no origin"
-  [[ $(gzip -dc out/traces/arrays_ctypes.csv.gz | wc -l) -gt 1000 ]] || fail "no recording"
+  tar -xzf out/gpu-check-work.tar.gz || fail "no archive"
+  grep -q 'arrays_ctypes.py, way plain' traces/arrays_ctypes.origin || fail "no origin"
+  [[ $(gzip -dc traces/arrays_ctypes.csv.gz | wc -l) -gt 1000 ]] || fail "no recording"
   plant small '# real: way plain' 'print("small")'
   gpu_check second -- --part real
   expect_status second 0
@@ -150,6 +151,207 @@ gpu_check_interrupted_case() {
   expect_text check.out '^-- real: interrupted$'
 }
 add_case "gpu-check is interrupted" gpu_check_interrupted_case
+
+# What does not fit is left out of the archive, the largest first, and the table says so.
+gpu_check_archive_case() {
+  mkdir -p samples work/old
+  plant small '# real: way plain' 'print("small")'
+  truncate -s 61M work/old/zeros
+  head -c 8M /dev/urandom >work/old/noise_8
+  gpu_check check -- --part real
+  expect_text check.out '^too large for gpu-check-work.tar.gz: 1 of [0-9]+ files, old/zeros$'
+  head -c 9M /dev/urandom >work/old/noise_9
+  gpu_check check -- --part real
+  expect_text check.out '^too large for .*: 2 of [0-9]+ files, old/zeros old/noise_9$'
+  expect_equal "files" "gpu-check-work.tar.gz gpu-check.json gpu-check.txt" \
+    "$(find out -mindepth 1 -printf '%f\n' | sort | paste -sd' ')"
+  [[ $(stat -c %s out/gpu-check-work.tar.gz) -le $((15 << 20)) ]] || fail "too large"
+  mkdir kept
+  tar -xzf out/gpu-check-work.tar.gz -C kept || fail "no archive"
+  cmp kept/old/noise_8 work/old/noise_8 || fail "what fits is not there"
+  grep -qx small kept/real.run/small.plain.shim.out || fail "no output of a program"
+  expect_equal "left out" "$((61 << 20)) old/zeros $((9 << 20)) old/noise_9" \
+    "$(paste -sd' ' kept/left-out.txt)"
+}
+add_case "gpu-check leaves the largest out" gpu_check_archive_case
+
+# stand_in_build TOPIC: a build whose suite has that topic alone, and 3 seconds for a case.
+stand_in_build() {
+  mkdir -p stand-in/gpu scripts samples
+  need_file "$build/gpu/conformance"
+  ln -s "$build"/* -t stand-in 2>/dev/null
+  ln -s "$build"/gpu/* -t stand-in/gpu
+  rm stand-in/gpu/conformance
+  cat >stand-in/gpu/conformance <<END
+#!/bin/sh
+echo "suite \$*" >>"$case_dir/suite.calls"
+if [ "\$1" = --list ]; then "$build/gpu/conformance" --list | grep '^$1\\.'
+else exec "$build/gpu/conformance" "\$@" --case-seconds 3 $1.; fi
+END
+  chmod +x stand-in/gpu/conformance
+  run_in list -- stand-in/gpu/conformance --list
+  sed -n "s/^$1\\.\\([^ ]*\\) .*/\\1/p" list.out >cases
+  [[ $(wc -l <cases) -gt 5 ]] || fail "no cases of $1"
+}
+
+# case_rows WORDS: the outcomes of the cases in the JSON; of one whose note has the words,
+# "as told".
+case_rows() {
+  python3 - "$1" <<'END'
+import json, sys
+for row in json.load(open("out/gpu-check.json"))["parts"]["conformance"]["rows"]:
+    told = sys.argv[1] and sys.argv[1] in row["note"]
+    print(row["row"], "as told" if told else row["values"].get("outcome"))
+END
+}
+
+# Those behind a case that does not come back are run.
+gpu_check_case_hangs_case() {
+  stand_in_build device
+  gpu_check check CUDASIM_FAIL=cuDeviceGetExecAffinitySupport:1=slow:90000 -- \
+    --build "$case_dir/stand-in" --part conformance
+  expect_status check 1
+  expect_row device exec_affinity "timed out" "it did not come back"
+  expect_equal "rows" "$(sed 's/$/ passed/; s/^exec_affinity .*/exec_affinity as told/' cases)" \
+    "$(case_rows "it did not come back")"
+  expect_count suite.calls '^suite --json .* --case-seconds 60 --returns-ms 30000$' 2
+  expect_text check.out '^-- conformance: complete: 1 failed, in '
+  expect_text check.out '^simulated failed +device.exec_affinity *$'
+}
+add_case "gpu-check goes on behind a case that hangs" gpu_check_case_hangs_case
+
+# The second case of each run ruins the context; no other fails for it.
+gpu_check_case_ruins_case() {
+  stand_in_build device
+  gpu_check check CUDASIM_FAIL=cuCtxSynchronize:3=700 -- \
+    --build "$case_dir/stand-in" --part conformance
+  expect_status check 1
+  expect_equal "rows" "$(sed 's/$/ passed/; 0~2s/passed/as told/' cases)" \
+    "$(case_rows "the context is not usable after it")"
+}
+add_case "gpu-check goes on behind a case that ruins its context" gpu_check_case_ruins_case
+
+# The suite by itself: its limits hold for cases with a process of their own and for calls
+# that must come back.
+conformance_limits_case() {
+  local suite=$build/gpu/conformance waits=stream.synchronize_waits_for_one
+
+  need_file "$suite"
+  run_in own CUDASIM_FAIL=cuStreamSynchronize:1=slow:90000 -- "$suite" --case-seconds 3 \
+    error.sticky_elsewhere
+  expect_status own 1
+  expect_text own.out '^FAILED error.sticky_elsewhere: not done after 3 s$'
+  run_in late CUDASIM_FAIL=cuStreamSynchronize:1+=slow:2000 -- "$suite" --returns-ms 500 "$waits"
+  expect_status late 1
+  expect_text late.out "^FAILED $waits .*: came_back\\(.* is not so\$"
+  run_in early CUDASIM_FAIL=cuStreamSynchronize:1+=slow:2000 -- "$suite" "$waits"
+  expect_status early 0
+  run_in usage -- "$suite" --case-seconds 0
+  expect_status usage 2
+  run_in usage -- "$suite" --returns-ms 1s
+  expect_status usage 2
+}
+add_case "gpu-check suite has limits" conformance_limits_case
+
+# Cases that were written before the suite was killed, with nothing said.
+gpu_check_silent_case() {
+  # shellcheck source=/dev/null
+  source "$sources/tests/gpu/parts/conformance.sh"
+  printf '%s\n' '[' '  {"case": "a.b", "outcome": "passed", "document": "d"}' >json
+  : >text
+  simulated=true conformance_rows json text >rows
+  expect_count rows '"row":"b","status":"measured",.*"outcome":"passed"' 1
+  expect_equal "on a GPU" "--case-seconds 12 --returns-ms 3000" "$(simulated=false case_limits)"
+}
+add_case "gpu-check keeps cases of a silent suite" gpu_check_silent_case
+
+# With no time left every part says so, and the result is whole.
+gpu_check_no_time_case() {
+  mkdir -p samples
+  plant small '# real: way plain' 'print("small")'
+  gpu_check check GPU_CHECK_SECONDS=2 -- --part all
+  expect_status check 1
+  expect_no_text check.err 'line [0-9]+:'
+  for part in probe conformance safety programs real bench traces; do
+    expect_text check.out "^-- $part: (complete|not all|not run)"
+  done
+  expect_text check.out '^simulated cases +not all: the time was over'
+  python3 - <<'END' || fail "the JSON is not whole"
+import json
+parts = json.load(open("out/gpu-check.json"))["parts"]
+assert len(parts) == 7, sorted(parts)
+END
+}
+add_case "gpu-check without time" gpu_check_no_time_case
+
+# A part has what it must have although the one behind it must have as much; and what it found
+# is in OUT before the next one is over.
+gpu_check_share_case() {
+  stand_in_build device
+  plant look '# real: way plain' 'import shutil' \
+    "shutil.copy('$case_dir/out/gpu-check.json', '$case_dir/seen.json')"
+  gpu_check check GPU_CHECK_SECONDS=50 -- --build "$case_dir/stand-in" --part conformance \
+    --part real
+  expect_equal "rows" "$(sed 's/$/ passed/' cases)" "$(case_rows '')"
+  python3 - <<'END' || fail "nothing was handed over before the end"
+import json
+parts = json.load(open("seen.json"))["parts"]
+assert list(parts) == ["conformance"] and len(parts["conformance"]["rows"]) > 20, parts
+END
+}
+add_case "gpu-check shares its time" gpu_check_share_case
+
+# A run that the part's own end cut short says nothing of the program.
+gpu_check_cut_case() {
+  # shellcheck disable=SC2034 # read by run_command
+  local library_path=$cuda_path part_has=1
+
+  # shellcheck source=/dev/null
+  source "$sources/tests/gpu/parts/compare.sh"
+  # shellcheck disable=SC2317 # called by run_command
+  part_left() { echo "$part_has"; }
+  # shellcheck disable=SC2317
+  wait_for() { wait "$1"; }
+  run_command native 5 -- true
+  run_command shim 1 -- sleep 30
+  compare_runs native 0 shim "$run_status"
+  expect_equal "the part's end" "no time" "$found"
+  expect_equal "its row" "not run" "$(status_of "$found")"
+  part_has=100
+  run_command shim 1 -- sleep 30
+  compare_runs native 0 shim "$run_status"
+  expect_equal "its own limit" "timed out" "$found"
+  CUDA_HOME=/a XLA_FLAGS="--b --c" CUDA_PATH=/d run_command told 5 -- env
+  expect_equal "told" "CUDA_HOME=/a CUDA_PATH=/d XLA_FLAGS=--b --c" \
+    "$(grep -E '^(CUDA_|XLA_)' told.out | sort | paste -sd' ')"
+}
+add_case "gpu-check tells a late run from a slow one" gpu_check_cut_case
+
+# Its own build is brought up to date each time, warnings allowed, also with no time for it.
+gpu_check_build_case() {
+  mkdir -p tree/scripts tools
+  need_file "$build/gpu/gpu_probe"
+  ln -s "$sources/scripts/gpu-check" tree/scripts/
+  ln -s "$sources"/{tests,include} tree/
+  cat >tools/cmake <<END
+#!/bin/sh
+echo "cmake \$*" >>"$case_dir/calls"
+mkdir -p "$case_dir/tree/build-gpu-check/gpu"
+: >"$case_dir/tree/build-gpu-check/CMakeCache.txt"
+cp "$build/gpu/gpu_probe" "$case_dir/tree/build-gpu-check/gpu/"
+END
+  chmod +x tools/cmake
+  for run in first second; do
+    : >calls
+    run_in "$run" PATH="$case_dir/tools:$PATH" GPU_CHECK_SECONDS=60 -- \
+      tree/scripts/gpu-check --list
+    expect_status "$run" 0
+    expect_count calls '^cmake -S .* -DGPUSHIM_WERROR=OFF' 1
+    expect_count calls '^cmake --build build-gpu-check .* -k$' 1
+    expect_text "$run.err" '^gpu-check: .* s are left, 150 of them for the parts: '
+  done
+}
+add_case "gpu-check brings its build up to date" gpu_check_build_case
 
 # A call that waits with the library alone, and a free that was told not to wait.
 gpu_check_stalls_case() {

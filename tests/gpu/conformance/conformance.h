@@ -95,8 +95,8 @@ bool block_stream(struct blocker *blocker, CUstream stream);
 void unblock(struct blocker *blocker);   /* raise the flag */
 void end_block(struct blocker *blocker); /* raise it, wait for the stream, free it */
 
-/* Run a function on a thread; true if it came back within `ms`. It is joined either way
- * by join_call, which must be called once. */
+/* Run a function on a thread; true if it came back within `ms`, or what --returns-ms says
+ * if that is less. It is joined either way by join_call, which must be called once. */
 struct pending_call;
 struct pending_call *start_call(void (*function)(void *), void *argument);
 bool came_back(struct pending_call *call, unsigned ms);

@@ -1,13 +1,17 @@
 /*
  * main.c - runs the cases, one line for each that fails or is skipped, figures last.
  *
- *     conformance [--list] [--json FILE] [--verbose] [--after CASE] [filter...]
+ *     conformance [--list] [--json FILE] [--verbose] [--after CASE] [--case-seconds N]
+ *                 [--returns-ms N] [filter...]
  *
- * A filter is a part of a case's name; --after leaves out the cases up to one. Status 0:
- * nothing failed; 1: something did; 2: bad arguments; 3: no device; 4: a case did not
- * come back, and what follows it was not run.
+ * A filter is a part of a case's name; --after leaves out the cases up to one. A case
+ * has --case-seconds (180), a call in it that must come back --returns-ms at most (what
+ * the case gives it). Status 0: nothing failed; 1: something did; 2: bad arguments; 3: no
+ * device, or one that does not start; 4: a case did not come back; 5: the last case
+ * written has ruined the context. After 4 and 5 what follows was not run.
  *
- * Owns:  the outcome of the case that runs.   Lock: none, cases run on one thread.
+ * Owns:  the outcome of the case that runs; the options, immutable after the start.
+ * Lock:  none, cases run on one thread.
  */
 #include <errno.h>
 #include <signal.h>
@@ -22,8 +26,18 @@
 #include "conformance.h"
 #include "suite.h"
 
-#define OWN_PROCESS_SECONDS 180
-#define CASE_SECONDS        180 /* of one that shares the process */
+#define CASE_SECONDS  180
+#define START_SECONDS 60   /* of a device that nobody has used yet */
+#define MOST_SECONDS  3600 /* that an option may say */
+
+enum {
+    ENDS_PASSED = 0,
+    ENDS_FAILED = 1,
+    ENDS_USAGE = 2,
+    ENDS_NO_DEVICE = 3,
+    ENDS_LATE = 4,
+    ENDS_RUINED = 5
+};
 
 extern const struct conformance_case *const __start_conformance[];
 extern const struct conformance_case *const __stop_conformance[];
@@ -35,6 +49,8 @@ static enum outcome outcome;
 static char reason[160]; /* of a skip */
 static FILE *json;
 static bool verbose;
+static unsigned case_seconds = CASE_SECONDS;
+static const char *returns_ms; /* for cases in a process of their own; NULL: not said */
 
 static void fail_at(const char *file, int line)
 {
@@ -131,7 +147,7 @@ static void judge_child(int status, bool timed_out)
     }
     outcome = FAILED;
     if (timed_out)
-        printf("FAILED %s: not done after %d s\n", current->name, OWN_PROCESS_SECONDS);
+        printf("FAILED %s: not done after %u s\n", current->name, case_seconds);
     else if (WIFSIGNALED(status))
         printf("FAILED %s: signal %d\n", current->name, WTERMSIG(status));
 }
@@ -150,12 +166,16 @@ static void run_in_child(const char *self)
         return;
     }
     if (child == 0) {
-        execl(self, self, "--one", current->name, (char *)NULL);
+        if (returns_ms)
+            execl(self, self, "--returns-ms", returns_ms, "--one", current->name,
+                  (char *)NULL);
+        else
+            execl(self, self, "--one", current->name, (char *)NULL);
         _exit(CHILD_FAILED);
     }
     for (unsigned waited = 0; waitpid(child, &status, WNOHANG) == 0; waited++) {
         struct timespec pause = {0, 5000000};
-        if (waited == OWN_PROCESS_SECONDS * 200) {
+        if (waited == case_seconds * 200) {
             timed_out = true;
             kill(child, SIGKILL);
         }
@@ -205,36 +225,48 @@ static void list(const struct conformance_case *const *cases, size_t count)
                cases[i]->section, cases[i]->claim);
 }
 
-/* A case that shares the process can be given up only with the process. */
+/* A case that shares the process can be given up only with the process, and so can the
+ * start of the device. */
 static void give_up(int number)
 {
+    static const char start[] = "conformance: the device did not start in time\n";
     static const char text[] = ": did not come back\n";
-    ssize_t written = write(STDOUT_FILENO, "FAILED ", 7);
+    ssize_t written = 0;
 
     (void)number;
+    if (!current) {
+        written = write(STDERR_FILENO, start, sizeof(start) - 1);
+        _exit(written > 0 ? ENDS_NO_DEVICE : ENDS_FAILED);
+    }
+    written = write(STDOUT_FILENO, "FAILED ", 7);
     written += write(STDOUT_FILENO, current->name, strlen(current->name));
     written += write(STDOUT_FILENO, text, sizeof(text) - 1);
-    _exit(written > 0 ? 4 : 1);
+    _exit(written > 0 ? ENDS_LATE : ENDS_FAILED);
 }
 
-static void run_here(void)
+/* Whether the context can be used by another case. */
+static bool run_here(void)
 {
-    alarm(CASE_SECONDS);
+    alarm(case_seconds);
     current->run();
-    if (!suite_tidy()) {
+    bool usable = suite_tidy();
+    alarm(0);
+    if (!usable) {
         printf("FAILED %s: the context is not usable after it\n", current->name);
         outcome = FAILED;
     }
-    alarm(0);
+    return usable;
 }
 
-/* Returns how many failed. */
-static unsigned run_all(const char *self, const struct conformance_case *const *cases,
-                        size_t case_count, char **filters, int filter_count)
+/* Returns ENDS_PASSED, ENDS_FAILED or, where a case has ruined the context of those
+ * behind it, ENDS_RUINED. */
+static int run_all(const char *self, const struct conformance_case *const *cases,
+                   size_t case_count, char **filters, int filter_count)
 {
     unsigned count[3] = {0};
+    bool usable = true;
 
-    for (size_t i = 0; i < case_count; i++) {
+    for (size_t i = 0; usable && i < case_count; i++) {
         if (!wanted(cases[i]->name, filters, filter_count))
             continue;
         current = cases[i];
@@ -243,7 +275,7 @@ static unsigned run_all(const char *self, const struct conformance_case *const *
         if (current->own_process)
             run_in_child(self);
         else
-            run_here();
+            usable = run_here();
         if (verbose && outcome == PASSED)
             printf("passed %s\n", current->name);
         if (outcome == SKIPPED && !current->own_process)
@@ -253,7 +285,7 @@ static unsigned run_all(const char *self, const struct conformance_case *const *
     }
     printf("conformance: %u passed, %u failed, %u skipped\n", count[PASSED],
            count[FAILED], count[SKIPPED]);
-    return count[FAILED];
+    return !usable ? ENDS_RUINED : count[FAILED] ? ENDS_FAILED : ENDS_PASSED;
 }
 
 static int usage(const char *wrong)
@@ -261,58 +293,115 @@ static int usage(const char *wrong)
     fprintf(stderr,
             "conformance: %s\n"
             "usage: conformance [--list] [--json FILE] [--verbose] [--after CASE] "
-            "[filter...]\n",
+            "[--case-seconds N] [--returns-ms N] [filter...]\n",
             wrong);
-    return 2;
+    return ENDS_USAGE;
+}
+
+/* A number from 1 to `most`; 0 for anything else. */
+static unsigned number(const char *text, unsigned most)
+{
+    char *end = NULL;
+    unsigned long value = strtoul(text, &end, 10);
+
+    return *text < '0' || *text > '9' || *end || value > most ? 0 : (unsigned)value;
+}
+
+struct arguments {
+    bool only_list;
+    const char *after; /* a case's name; "" for none */
+    const char *one;   /* the case this process is for, or NULL */
+};
+
+/* Returns the index of the first filter, or -1 with a line that says what is wrong. */
+static int read_arguments(int argc, char **argv, struct arguments *arguments)
+{
+    int next = 1;
+
+    for (; next < argc && argv[next][0] == '-'; next++) {
+        const char *name = argv[next];
+        const char *value = next + 1 < argc ? argv[next + 1] : NULL;
+        const char *wrong = NULL;
+
+        if (strcmp(name, "--list") == 0) {
+            arguments->only_list = true;
+            continue;
+        }
+        if (strcmp(name, "--verbose") == 0) {
+            verbose = true;
+            continue;
+        }
+        if (value && strcmp(name, "--after") == 0) {
+            arguments->after = value;
+        } else if (value && strcmp(name, "--one") == 0) {
+            arguments->one = value;
+        } else if (value && strcmp(name, "--case-seconds") == 0) {
+            if (!(case_seconds = number(value, MOST_SECONDS)))
+                wrong = name;
+        } else if (value && strcmp(name, "--returns-ms") == 0) {
+            unsigned ms = number(value, MOST_SECONDS * 1000);
+            if (!ms)
+                wrong = name;
+            suite_set_returns_ms(ms);
+            returns_ms = value;
+        } else if (value && strcmp(name, "--json") == 0) {
+            if (!(json = fopen(value, "we")))
+                wrong = strerror(errno);
+        } else {
+            wrong = name;
+        }
+        if (wrong) {
+            usage(wrong);
+            return -1;
+        }
+        next++;
+    }
+    return next;
 }
 
 int main(int argc, char **argv)
 {
     size_t count = (size_t)(__stop_conformance - __start_conformance);
     const struct conformance_case **cases = malloc((count + 1) * sizeof(*cases));
-    int next = 1;
-    bool only_list = false;
-    const char *after = "";
+    struct arguments arguments = {.after = ""};
     size_t first = 0;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!cases)
-        return 1;
+        return ENDS_FAILED;
     memcpy(cases, __start_conformance, count * sizeof(*cases));
     qsort(cases, count, sizeof(*cases), by_name);
     if (argc == 2 && strcmp(argv[1], "--serve") == 0)
         return serve_remote();
-    if (argc == 3 && strcmp(argv[1], "--one") == 0)
-        return run_one(argv[2]);
-    for (; next < argc && argv[next][0] == '-'; next++) {
-        if (strcmp(argv[next], "--list") == 0)
-            only_list = true;
-        else if (strcmp(argv[next], "--verbose") == 0)
-            verbose = true;
-        else if (strcmp(argv[next], "--after") == 0 && next + 1 < argc)
-            after = argv[++next];
-        else if (strcmp(argv[next], "--json") != 0 || next + 1 == argc)
-            return usage(argv[next]);
-        else if (!(json = fopen(argv[++next], "we")))
-            return usage(strerror(errno));
-    }
-    if (only_list) {
+    int filters = read_arguments(argc, argv, &arguments);
+    if (filters < 0)
+        return ENDS_USAGE;
+    if (arguments.one)
+        return run_one(arguments.one);
+    if (arguments.only_list) {
         list(cases, count);
-        return 0;
+        return ENDS_PASSED;
     }
+    signal(SIGALRM, give_up);
+    alarm(START_SECONDS);
     if (!suite_start()) {
         puts("conformance: 0 passed, 0 failed, 1 skipped (no CUDA device)");
-        return 3;
+        return ENDS_NO_DEVICE;
     }
+    alarm(0);
     if (json)
         fputs("[", json);
-    signal(SIGALRM, give_up);
-    while (first < count && strcmp(cases[first]->name, after) <= 0)
+    while (first < count && strcmp(cases[first]->name, arguments.after) <= 0)
         first++;
-    unsigned failed =
-        run_all("/proc/self/exe", cases + first, count - first, argv + next, argc - next);
+    int ends = run_all("/proc/self/exe", cases + first, count - first, argv + filters,
+                       argc - filters);
     if (json && (fputs("\n]\n", json) < 0 || fclose(json) != 0))
         return usage("the file could not be written");
+    /* What a ruined context would do at the end of the process is of no interest. */
+    if (ends == ENDS_RUINED) {
+        fflush(NULL);
+        _exit(ends);
+    }
     free(cases);
-    return failed ? 1 : 0;
+    return ends;
 }

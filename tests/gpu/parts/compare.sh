@@ -5,13 +5,17 @@
 watched=() # a command that every program is run by
 
 # run_command PREFIX SECONDS [VAR=value...] -- COMMAND...: in an environment of its own.
-# Leaves PREFIX.out, .err; sets run_status, run_ms.
+# Leaves PREFIX.out, .err, and PREFIX.cut if it was ended because the time for the part was
+# over; sets run_status, run_ms.
 run_command() {
-  local prefix=$1 limit=$2 settings variable began
+  local prefix=$1 limit=$2 settings variable began left
   shift 2
 
+  rm -f "$prefix.cut"
+  left=$(part_left)
   settings=(PATH="$PATH" HOME="${HOME:-/}" LC_ALL=C LD_LIBRARY_PATH="$library_path")
-  for variable in "${!CUDASIM_@}" "${!CUDA_VISIBLE_DEVICES@}" "${!TMPDIR@}"; do
+  for variable in "${!CUDASIM_@}" "${!CUDA_VISIBLE_DEVICES@}" "${!TMPDIR@}" \
+    "${!CUDA_PATH@}" "${!CUDA_HOME@}" "${!XLA_FLAGS@}"; do
     settings+=("$variable=${!variable}")
   done
   while [[ $1 != -- ]]; do
@@ -25,12 +29,24 @@ run_command() {
   wait_for $!
   run_status=$?
   run_ms=$(((${EPOCHREALTIME/./} - began + 500) / 1000))
+  if [[ $run_status =~ ^(124|137)$ && $limit -ge $left &&
+    $run_ms -ge $((limit * 1000 - 100)) ]]; then
+    echo "$run_ms" >"$prefix.cut"
+  fi
 }
 
 # compare_runs A STATUS B STATUS: what the runs that left A.out and B.out show, A's without
-# the library. Sets found (same, DIFFERENT, timed out, cannot run) and found_why.
+# the library. Sets found (same, DIFFERENT, timed out, no time, cannot run) and found_why.
 compare_runs() {
+  local cut
+
   found=same found_why=
+  for cut in "$1.cut" "$3.cut"; do
+    [[ -f $cut ]] || continue
+    found="no time"
+    found_why="the time for this part was over $(<"$cut") ms after it began"
+    return
+  done
   if [[ $2 =~ ^(124|137)$ || $4 =~ ^(124|137)$ ]]; then
     found="timed out"
     found_why="status $2 native, $4 with the library"
@@ -59,7 +75,7 @@ median() {
 status_of() {
   case $1 in
     "timed out") echo "timed out" ;;
-    "cannot run" | "fails natively") echo "not run" ;;
+    "no time" | "cannot run" | "fails natively") echo "not run" ;;
     *) echo measured ;;
   esac
 }
