@@ -12,6 +12,8 @@
 #include "heap.h"
 
 #define BATCH 32u
+/* Blocks whose fence is known to be busy, for one that is asked after. */
+#define LOOK_PAST 16u
 /* Blocks that one call of gs_heap_ripen looks at. */
 #define RIPEN_MOST 128u
 /* Blocks of one wait that are offered to the thread's front and the levels below it. Of
@@ -160,6 +162,8 @@ struct poll {
     gs_fence fences[BATCH];
     enum gs_status answers[BATCH];
     gs_fence busy; /* asked after last, and not done: not worth asking once more */
+    size_t left;   /* blocks that may still be looked at: of some with a busy fence one */
+    size_t most;   /* and with all of those */
 };
 
 static uint32_t after(const struct gs_heap *heap, uint32_t prev)
@@ -168,8 +172,10 @@ static uint32_t after(const struct gs_heap *heap, uint32_t prev)
 }
 
 /* heap->lock is held. */
-static void gather(const struct gs_heap *heap, struct poll *poll, size_t limit)
+static void gather(const struct gs_heap *heap, struct poll *poll)
 {
+    size_t limit = poll->left < poll->most ? poll->left : poll->most;
+
     poll->count = 0;
     for (uint32_t id = after(heap, poll->prev); id && poll->count < BATCH;
          id = after(heap, id)) {
@@ -202,6 +208,8 @@ static void ask(const struct gs_heap *heap, struct poll *poll)
             poll->answers[i] = GS_ERR_TIMEOUT;
         else
             poll->answers[i] = heap->backend->fence_query(heap->self, poll->fences[i]);
+        if (poll->answers[i] != GS_ERR_TIMEOUT || poll->fences[i] != poll->busy)
+            poll->left--;
         if (poll->answers[i] == GS_ERR_TIMEOUT)
             poll->busy = poll->fences[i];
     }
@@ -243,8 +251,9 @@ static size_t sweep(struct gs_heap *heap, struct poll *poll, struct harvest *har
 static size_t poll_pending(struct gs_heap *heap, size_t limit, bool to_front)
 {
     struct harvest harvest = {.to_front = to_front};
-    struct poll poll = {.prev = 0};
-    size_t done = 0, left = limit ? limit : SIZE_MAX;
+    struct poll poll = {.left = limit ? limit : SIZE_MAX,
+                        .most = limit ? LOOK_PAST * limit : SIZE_MAX};
+    size_t done = 0;
     struct gs_ticket ticket;
     uint64_t retired;
     bool poisoned;
@@ -255,8 +264,8 @@ static size_t poll_pending(struct gs_heap *heap, size_t limit, bool to_front)
         return 0;
     }
     heap->polling = true;
-    for (gather(heap, &poll, left); poll.count; gather(heap, &poll, left)) {
-        left -= poll.count;
+    for (gather(heap, &poll); poll.count; gather(heap, &poll)) {
+        poll.most -= poll.count;
         gs_lock_drop(&heap->lock);
         ask(heap, &poll);
         gs_lock_take(&heap->lock);

@@ -241,8 +241,10 @@ static CUresult free_block(struct gs_state *state, const struct variant *variant
     gs_trace_free(addr, GS_TRACE_FENCED, stream, order_of(variant));
     gs_record_block_ends(state, block, GS_API_cuMemFreeAsync, 0, GS_TRACE_FENCED);
     gs_announce_take_back_in("cuMemFreeAsync", addr, stream, variant->per_thread);
-    if (fence) {
+    if (fence && heap) {
         gs_block_park_fenced(block, fence);
+    } else if (fence) {
+        gs_context_park_behind(block, fence);
     } else {
         gs_block_park(block);
     }

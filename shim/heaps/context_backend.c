@@ -130,23 +130,44 @@ static enum gs_status backend_free_bytes(void *self, size_t *bytes)
     return GS_OK;
 }
 
+/* Epochs know what they have earned; events are asked after while that brings something.
+ */
 static bool backend_worth_asking(void *self)
 {
-    return gs_epochs_worth_asking(&((struct gs_context *)self)->epochs);
+    struct gs_context *context = self;
+    if (__atomic_load_n(&context->events, __ATOMIC_RELAXED) > 0 &&
+        gs_patience_is_over(&context->patience)) {
+        gs_patience_asked(&context->patience);
+        return true;
+    }
+    return gs_epochs_worth_asking(&context->epochs);
+}
+
+void gs_context_park_behind(struct gs_block *block, gs_fence event)
+{
+    struct gs_context *context = gs_heap_self(gs_block_heap(block));
+    __atomic_add_fetch(&context->events, 1, __ATOMIC_RELAXED);
+    gs_block_park_fenced(block, event);
 }
 
 static enum gs_status backend_fence_query(void *self, gs_fence fence)
 {
-    (void)self;
-    return gs_epoch_is(fence) ? gs_epoch_query(fence) : gs_fence_query(fence);
+    if (gs_epoch_is(fence)) {
+        return gs_epoch_query(fence);
+    }
+    enum gs_status status = gs_fence_query(fence);
+    if (status == GS_OK) {
+        gs_patience_paid(&((struct gs_context *)self)->patience);
+    }
+    return status;
 }
 
 static void backend_fence_release(void *self, gs_fence fence)
 {
-    (void)self;
     if (gs_epoch_is(fence)) {
         gs_epoch_release(fence);
     } else {
+        __atomic_sub_fetch(&((struct gs_context *)self)->events, 1, __ATOMIC_RELAXED);
         gs_fence_release(fence);
     }
 }

@@ -30,7 +30,9 @@ struct gs_context {
     bool primary;          /* immutable: the device's primary context */
     unsigned long long id; /* immutable: the driver's own number of it, 0 if none */
     struct gs_heap *heap;  /* immutable; NULL: not pooled */
-    struct gs_epochs epochs; /* locks itself: frees that waited for nothing */
+    struct gs_epochs epochs;     /* locks itself: frees that waited for nothing */
+    size_t events;               /* atomic: blocks that wait for an event of their own */
+    struct gs_patience patience; /* of requests that could ask after those */
     bool ordered;  /* immutable: no context, but the heap of a stream (async_heaps.h) */
     bool unfenced; /* atomic: blocks were freed during a capture, without a fence */
     bool warmed;   /* atomic: GPUSHIM_WARMUP was done, or is being done */
@@ -171,6 +173,10 @@ void gs_context_pop(bool pushed);
 
 /* Whether blocks were parked without a fence since this was last asked. */
 bool gs_context_take_unfenced(const struct gs_context *context);
+
+/* The claimed block is free once the event, recorded for it alone, is done. The block has
+ * the fence from now on. */
+void gs_context_park_behind(struct gs_block *block, gs_fence event);
 
 /* The backend over the real driver; its `self` is a struct gs_context. */
 extern const struct gs_backend gs_context_backend;

@@ -131,11 +131,9 @@ bool gs_epochs_worth_asking(struct gs_epochs *epochs)
 {
     gs_lock_take(&epochs->lock);
     bool worth =
-        epochs->held > 0 && (is_earned(epochs) || ++epochs->misses >= epochs->patience);
+        epochs->held > 0 && (is_earned(epochs) || gs_patience_is_over(&epochs->patience));
     if (worth) {
-        epochs->misses = 0;
-        epochs->patience = epochs->patience < GS_EPOCH_PATIENCE ? 2 * epochs->patience + 1
-                                                                : GS_EPOCH_PATIENCE;
+        gs_patience_asked(&epochs->patience);
     }
     gs_lock_drop(&epochs->lock);
     return worth;
@@ -339,7 +337,9 @@ static enum gs_status ask(struct gs_epoch *epoch, uint64_t mark)
     }
     gs_lock_take(&home->lock);
     home->busy = status == GS_ERR_TIMEOUT ? epoch->number : 0;
-    home->patience = status == GS_OK ? 0 : home->patience;
+    if (status == GS_OK) {
+        gs_patience_paid(&home->patience);
+    }
     gs_lock_drop(&home->lock);
     if (status == GS_OK) {
         become(epoch, DONE);

@@ -24,6 +24,7 @@
 
 #include "backend.h"
 #include "lock.h"
+#include "patience.h"
 
 /* Frees for each call of the driver, while memory is plentiful. */
 #define GS_EPOCH_CALL_FREES 64u
@@ -32,9 +33,6 @@
 #define GS_EPOCH_FREES (2 * GS_EPOCH_CALL_FREES)
 /* Calls that may be made before the frees they are for. */
 #define GS_EPOCH_AHEAD 4u
-/* Requests that take new memory without asking, at most, after so many had asked in vain.
- */
-#define GS_EPOCH_PATIENCE 63u
 /* An epoch closes when it holds more than such a share of the free device memory. */
 #define GS_EPOCH_SHARE 8u
 
@@ -55,8 +53,7 @@ struct gs_epochs {
                                         is done, and that is ordered */
     struct gs_epoch *seen; /* a reference to the last one that is done; NULL: none yet */
     uint64_t busy;         /* the one that was asked after last, and not done; 0: none */
-    unsigned misses, patience; /* requests that found nothing since one asked, and how
-                                  many are to pass before the next one does */
+    struct gs_patience patience; /* of requests that found nothing */
 };
 
 /* What it keeps of its own is let go of. Epochs that blocks refer to live on. */

@@ -254,3 +254,25 @@ Test(pending, blocks_of_one_fence_are_asked_after_once)
     gs_pool_destroy(bed.pool);
     fake_fini(&bed.fake);
 }
+
+/* An epoch that is open in front of the list does not keep from what lies behind it. */
+Test(pending, looks_past_blocks_whose_fence_is_busy)
+{
+    struct bed bed;
+    uint64_t blocks[200];
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    for (unsigned i = 0; i < 200; i++) {
+        blocks[i] = bed_alloc(&bed, 512);
+        fake_fence_set(&bed.fake, i, i < 190 ? FAKE_FENCE_BUSY : FAKE_FENCE_DONE);
+    }
+    for (unsigned i = 0; i < 200; i++)
+        bed_free_fenced(&bed, blocks[i], i < 190 ? 1 : i);
+    cr_assert_eq(gs_pending_poll(bed.heap, 64), 10);
+    bed_check(&bed);
+    bed.fake.pool = NULL;
+    gs_heap_retire(bed.heap, gs_heap_retire_begin(bed.heap));
+    cr_assert_eq(bed_stats(&bed).pending_bytes, 0);
+    gs_pool_destroy(bed.pool);
+    fake_fini(&bed.fake);
+}

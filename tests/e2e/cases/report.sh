@@ -44,6 +44,28 @@ for way in shared static linked proc; do
   add_case "report levels $way" report_levels_case "$way"
 done
 
+# Plain memory that is freed in a stream's order comes back once it is ready: 400 rounds of one
+# block are served by a few calls of the driver, however the library is set.
+# report_ordered_free_case WAY MODE [VARIABLE...]
+report_ordered_free_case() {
+  local program=$apps/orderedfree_$1
+
+  need_file "$program"
+  run_in native -- "$program" "$2"
+  preloaded shim GPUSHIM_VERBOSE=2 CUDASIM_LOG=2 CUDASIM_MEMORY=8G "${@:3}" -- "$program" "$2"
+  expect_same native shim
+  [[ $(report_driver_memory_calls shim.err) -le 80 ]] ||
+    fail "$(report_driver_memory_calls shim.err) calls of the driver"
+}
+for way in shared static ptds linked dlsym proc; do
+  add_case "report ordered free $way" report_ordered_free_case "$way" alone
+done
+for setting in GPUSHIM_FREE_SYNC=lazy GPUSHIM_ASYNC=pool GPUSHIM_POOL_CARVE=on GPUSHIM_POOL_CACHE=0; do
+  for mode in alone mixed; do
+    add_case "report ordered free $mode $setting" report_ordered_free_case shared "$mode" "$setting"
+  done
+done
+
 # served LOG LEVEL: requests that the level served.
 served() {
   report_number_after "$1" 'served by' "$2"
