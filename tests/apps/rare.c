@@ -5,6 +5,10 @@
  * bad use: pools by name, frees in stream order of ordinary memory, attributes set on a
  * block, peers, old context calls, the last release of a primary context. It is linked
  * with the driver, both for the legacy and for the per-thread default stream.
+ *
+ *   rare            the calls
+ *   rare managed    asks for more managed memory than there is, too. Over the simulated
+ *                   device alone: a GPU may serve it from the host, and hang
  */
 #include "app.h"
 
@@ -128,6 +132,16 @@ static void other_memory(void)
     say("cuArrayCreate", cuArrayCreate_v2(&array, &flat));
     say("cuArray3DCreate", cuArray3DCreate_v2(&array, &deep));
     say("cuMipmappedArrayCreate", cuMipmappedArrayCreate(&levels, &deep, 2));
+}
+
+/* Only of the simulated driver, whose UUIDs begin with its name. */
+static void too_much_managed(void)
+{
+    CUdeviceptr block;
+    CUuuid uuid;
+
+    APP_OK(cuDeviceGetUuid(&uuid, 0));
+    app_expect(memcmp(uuid.bytes, "cudasim", 7) == 0, "the simulated device");
     say("cuMemAllocManaged of too much",
         cuMemAllocManaged(&block, (size_t)1 << 46, CU_MEM_ATTACH_GLOBAL));
 }
@@ -183,7 +197,7 @@ static void releases(CUdevice device)
     say("cuMemAlloc without a context", cuMemAlloc_v2(&block, 100));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     CUcontext first = NULL, second = NULL;
     int count = 0;
@@ -196,6 +210,8 @@ int main(void)
     marks();
     host_memory();
     other_memory();
+    if (argc > 1 && strcmp(argv[1], "managed") == 0)
+        too_much_managed();
     captures();
     old_contexts(0);
     if (count > 1) {

@@ -38,6 +38,10 @@ for name in leaky badfree referenced reset context rare fork vfork ipc oddities 
     add_case "matrix $name $way" matrix_case "${name}_$way" any
   done
 done
+# More managed memory than there is: never asked of a GPU.
+if [[ $cuda_path == "$build/sim" ]]; then
+  add_case "matrix rare linked, managed" matrix_case rare_linked any managed
+fi
 add_case "matrix lookup" matrix_case lookup clean
 add_case "matrix ctor shared" matrix_case ctor_shared clean
 add_case "matrix ctor static" matrix_case ctor_static clean

@@ -1,0 +1,179 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# gpu_programs.sh - the part `programs` of scripts/gpu-check: that its list knows every program
+# that is built, and what it says of programs that differ, end otherwise than the list expects,
+# fill the device, are missing or forgotten, or come when the time is over; that a signal ends
+# all that runs.
+
+# programs_source: the functions of the part, for this build.
+programs_source() {
+  # shellcheck disable=SC2034 # the part uses them
+  local PARTS=programs chosen=none
+
+  cd "$sources" || fail "no sources"
+  # shellcheck source=/dev/null
+  source tests/gpu/parts/programs.sh
+}
+
+# Every program is run or left out by the list, and what the list names is there.
+every_program_case() {
+  local name way forgotten
+
+  for name in ctor_shared async_{shared,static,ptds,linked,dlsym,proc}; do
+    need_file "$apps/$name"
+  done
+  programs_source
+  forgotten=$(programs_forgotten)
+  [[ $(programs_there | wc -l) -gt 200 ]] || fail "the programs were not found"
+  expect_equal "programs that programs.list does not know" "" "$forgotten"
+  programs_listed | cut -d' ' -f1 | sort -u >"$case_dir/listed"
+  programs_there | cut -d' ' -f1 | sort -u >"$case_dir/there"
+  expect_equal "programs that are in programs.list alone" "" \
+    "$(comm -23 "$case_dir/listed" "$case_dir/there")"
+  while read -r _ name way _; do
+    [[ -x $(built_path "$name" "$way") ]] || fail "programs.list names $name $way"
+  done < <(programs_planned)
+}
+add_case "gpu-check programs: the list has each" every_program_case
+
+# Nothing that fills a device or asks for more managed memory than it has is run on a GPU.
+no_filling_case() {
+  programs_source
+  list_lines | awk '$1 == "run" && $5 ~ /^any/' >"$case_dir/any"
+  expect_count "$case_dir/any" '^run sizes ' 1
+  expect_no_text "$case_dir/any" '^run (refusals |smallstacks .* all_of_it|rare .* managed)'
+  expect_no_text "$case_dir/any" '^run limits .* (device|async|pitch|physical|mixed|churn)'
+  expect_no_text "$case_dir/any" '^run (interim .* (oom|small)|graphmem .* (full|room))$'
+  # Without arguments these fill it.
+  expect_no_text "$case_dir/any" '^run (limits|interim) [^ ]+ +[0-9]+ +any[^ ]*$'
+}
+add_case "gpu-check programs: none fills a GPU" no_filling_case
+
+# program NAME LINE...: a program of a build that has nothing else.
+program() {
+  mkdir -p build/apps
+  printf '%s\n' '#!/bin/sh' "${@:2}" >"build/apps/$1"
+  chmod +x "build/apps/$1"
+}
+
+# run_listed PREFIX [VAR=value...]: the part over the programs of this case.
+run_listed() {
+  local file
+
+  for file in gpu sim libgpushim.so; do
+    need_file "$build/$file"
+    ln -sfn "$build/$file" build/
+  done
+  run_in "$1" GPU_CHECK_WORK="$case_dir/work" GPU_CHECK_PROGRAMS="$case_dir/list" "${@:2}" -- \
+    "$sources/scripts/gpu-check" --build "$case_dir/build" --simulated --part programs
+}
+
+# expect_row NAME ROW WORDS: one row, with these words.
+expect_program() {
+  grep -F "\"question\":\"$1\",\"row\":\"$2\"," work/programs.rows >row
+  cat row
+  expect_count row . 1
+  grep -qE "$3" row || fail "the row of $1 $2 is not as it should be"
+}
+
+judged_case() {
+  # shellcheck disable=SC2016 # for the programs
+  {
+    program right_shared 'echo "right $*"'
+    program right_linked 'echo linked'
+    program ends 'echo wrong arguments >&2' 'exit 3'
+    program nine 'echo nine' 'exit 9'
+    program differs_shared 'echo "${#LD_PRELOAD}"'
+    program late 'echo late' 'exit ${LD_PRELOAD:+4}'
+    program told_shared 'echo "$TOLD"'
+    program writes 'echo "${LD_PRELOAD:-nothing}" >"$1"'
+    program clock 'date +%N'
+    program once 'if [ -e "$1" ]; then echo two; else echo one >"$1"; echo one; fi'
+  }
+  program forgotten_linked 'echo forgotten'
+  program away 'echo away'
+  : >build/apps/libright.so.9
+  chmod +x build/apps/libright.so.9
+  printf '%s\n' '# a comment' 'run right all 0 any' 'run right shared 0 any,alone one {apps}/two' \
+    'run ends - 0 any' 'run nine - 9 any' 'run differs shared 0 any' 'run late - 0 any' \
+    'run told shared 0 any TOLD=yes' 'run writes - 0 any {file}' 'run clock - 0 any' \
+    "run once - 0 any $case_dir/ran" 'run missing linked 0 any' 'leave away - for a reason' >list
+  run_listed check
+  expect_status check 1
+  expect_program right shared '"measured".*"verdict":"same","native_status":0,"shim_status":0'
+  expect_program right linked '"verdict":"same"'
+  expect_program right "shared one two" '"verdict":"same"'
+  grep -q "^right one $case_dir/build/apps/two$" work/run/right:shared:one_two.shim.out ||
+    fail "other arguments"
+  expect_program nine - '"verdict":"same","native_status":9,"shim_status":9'
+  expect_program told shared '"verdict":"same"'
+  grep -qx yes work/run/told:shared:.native.out || fail "the setting was not made"
+  expect_program ends - '"verdict":"wrong status".*both end with 3, not 0: wrong arguments'
+  expect_program differs shared '"verdict":"DIFFERENT"'
+  expect_program late - '"verdict":"DIFFERENT","native_status":0,"shim_status":4'
+  expect_program writes - '"verdict":"DIFFERENT".*stdout: < nothing'
+  expect_program clock - '"verdict":"unsteady"'
+  expect_program once "- $case_dir/ran" '"verdict":"same"' # alone, after others
+  expect_program missing linked '"not run".*it was not built'
+  expect_program forgotten linked '"not run".*neither run nor left out by programs.list'
+  expect_no_text work/programs.rows '"question":"(away|libright)'
+  expect_text check.out '^simulated .*right 3 ~[0-9]+/[0-9]+ '
+  expect_text check.out '^simulated .*nine 1 ~[0-9]+/[0-9]+\(9\)'
+  expect_text check.out '^simulated ends - +wrong status: both end with 3, not 0'
+  expect_text check.out '^simulated in no list +forgotten linked$'
+  # Without those that are not right there is nothing to complain of.
+  rm build/apps/forgotten_linked ran
+  sed -i -E 's/^run ((ends|differs|late|writes|clock|missing) .*)/leave \1/' list
+  run_listed right
+  expect_status right 0
+}
+add_case "gpu-check programs: what they show" judged_case
+
+# The first way of each program comes before the second of any, whatever time is left.
+in_time_case() {
+  program slow_shared 'sleep 9' 'echo slow'
+  program slow_linked 'echo slow'
+  program quick_shared 'echo quick'
+  printf '%s\n' 'run slow all 0 any' 'run quick shared 0 any' >list
+  run_listed check GPU_CHECK_SECONDS=14
+  expect_status check 1
+  expect_program quick shared '"verdict":"same"'
+  expect_program slow linked '"not run".*the time is over'
+  expect_text check.out '^simulated no time for +slow:linked:$'
+}
+add_case "gpu-check programs: the time is over" in_time_case
+
+# Nothing outlives it, and what was found is there.
+interrupted_programs_case() {
+  local pid waited=0
+
+  program quick_shared 'echo quick'
+  # shellcheck disable=SC2016 # for the program
+  program slow_linked 'echo $$ >"$1"' 'exec sleep 60'
+  program quick_linked 'echo quick'
+  printf '%s\n' 'run quick all 0 any' "run slow linked,proc 0 any $case_dir/pid" >list
+  cp build/apps/slow_linked build/apps/slow_proc
+  cp build/apps/quick_linked build/apps/slow_linked
+  mkdir -p build
+  ln -sfn "$build"/{gpu,sim,libgpushim.so} build/
+  GPU_CHECK_WORK=$case_dir/work GPU_CHECK_PROGRAMS=$case_dir/list \
+    "$sources/scripts/gpu-check" --build "$case_dir/build" --simulated --part programs \
+    >check.out 2>check.err &
+  pid=$!
+  until [[ -s $case_dir/pid ]]; do
+    sleep 0.2
+    waited=$((waited + 1))
+    [[ $waited -lt 300 ]] || fail "it did not come to the slow one"
+  done
+  kill -TERM "$pid"
+  wait "$pid"
+  expect_equal "status" 143 $?
+  expect_program quick shared '"verdict":"same"'
+  expect_text check.out '^-- programs: interrupted$'
+  for ((waited = 0; waited < 50; waited++)); do
+    kill -0 "$(<pid)" 2>/dev/null || return 0
+    sleep 0.1
+  done
+  fail "the slow one still runs"
+}
+add_case "gpu-check programs: interrupted" interrupted_programs_case
