@@ -34,7 +34,7 @@ def main():
         field = step(field, number)
     cupy.cuda.Device().synchronize()
     work.done()
-    print(f"mean {float(field.mean()):.6f}")
+    print(f"mean {float(field.mean()):.6f}, checksum {work.checksum(field.ravel().tolist(), 8)}")
 
 
 main()

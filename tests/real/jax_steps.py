@@ -6,10 +6,16 @@ is needed, and with the driver's for each array.
 # real: way bfc XLA_PYTHON_CLIENT_PREALLOCATE=false
 # real: way platform XLA_PYTHON_CLIENT_ALLOCATOR=platform
 # real: trace platform
-import jax
-import jax.numpy as jnp
+import os
 
-import work
+os.environ["XLA_FLAGS"] = (os.environ.get("XLA_FLAGS", "")
+                           + " --xla_gpu_deterministic_ops=true")  # read at JAX's import
+import jax  # noqa: E402 # pylint: disable=wrong-import-position
+import jax.numpy as jnp  # noqa: E402 # pylint: disable=wrong-import-position
+
+import work  # noqa: E402 # pylint: disable=wrong-import-position
+
+jax.config.update("jax_default_matmul_precision", "highest")
 
 STEPS, WIDTH = 60, 256
 
@@ -39,7 +45,8 @@ def main():
         weights = step(weights, data)
     jax.block_until_ready(weights)
     work.done()
-    print(f"loss {float(loss(weights, data)):.3f}")
+    found = [value for weight in weights for value in weight.ravel().tolist()]
+    print(f"loss {float(loss(weights, data)):.4g}, checksum {work.checksum(found)}")
 
 
 main()

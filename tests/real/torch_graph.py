@@ -13,7 +13,7 @@ LAUNCHES, WIDTH = 100, 512
 
 
 def main():
-    torch.manual_seed(4)
+    work.steady(torch, 4)
     model = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(),
                                 torch.nn.Linear(WIDTH, WIDTH)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -42,7 +42,8 @@ def main():
         graph.replay()
     torch.cuda.synchronize()
     work.done()
-    print(f"loss {loss.item():.3f}")
+    found = torch.cat([part.detach().flatten() for part in model.parameters()]).tolist()
+    print(f"loss {loss.item():.4g}, checksum {work.checksum(found)}")
 
 
 main()

@@ -19,7 +19,8 @@ MEMORY_CALL = r"^cudasim: cuMem(?:Alloc|Free|Create|Release|Map|Unmap|SetAccess)
 # A call by which the driver itself serves a pair, memory of all kinds.
 SERVES = r"cuMem(?:Alloc|Host|Free)"
 
-# What a peer's programs need beside the device's libraries, below the repository.
+# What a peer's programs need beside the device's libraries, below the repository. An
+# installed PyTorch that the build found has its own folder (peers.cmake).
 PEER_LIBRARIES = (".peers/librmm/lib64", ".peers/rapids_logger/lib64", ".peers/torch/lib")
 
 
@@ -55,6 +56,7 @@ class Device:
         self.driver = int(driver)
         self.simulated = self.kind == "simulated"
         self.path += [os.path.join(root, library) for library in PEER_LIBRARIES]
+        self.path += self._of_torch()
         if self.simulated:
             self.path.append(os.path.join(self.programs, "nvml"))
 
@@ -72,6 +74,14 @@ class Device:
                 ):
                     return path + [place]
         return path
+
+    def _of_torch(self):
+        """The libraries of the PyTorch that the build took, if it is not that of .peers."""
+        try:
+            with open(os.path.join(self.programs, "torch_libraries"), encoding="utf-8") as file:
+                return [line for line in file.read().splitlines() if line]
+        except OSError:
+            return []
 
     def _ask(self):
         try:

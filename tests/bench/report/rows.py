@@ -7,6 +7,7 @@ better unless its `better` says more. scripts/bench prints them, show.py writes 
 """
 
 import os
+import shutil
 import statistics
 import sys
 
@@ -60,6 +61,13 @@ LIVE_BLOCKS = 131072
 MISSES = 100  # CUB takes 128 MiB for each
 FIRST = 100
 PRESSURE_DEVICES = {"genesis-pressure": "1G", "genesis-pressure-1280m": "1280M"}
+
+
+def python_of(word):
+    """The whole path of a Python that is named as a shell would: by its path from here, or by
+    its name in PATH. One that is nowhere stays as it is, and is said to be nowhere."""
+    found = shutil.which(word)
+    return os.path.abspath(found) if found else word
 
 
 class Bench:
@@ -219,28 +227,27 @@ class Bench:
                         ratios[way.name], {peer.name: ratios[peer.name] for peer in peers})
 
     def threads(self):
-        most, one, threads = min(self.cores, 16), None, 1
+        """One thread and the most first: where the time ends early they are what counts."""
+        most, groups = min(self.cores, 16), {}
         ours = [self.ours(self.usual[1], "as shipped"), self.ours(self.usual[1], "TRACK=off")]
         peers = self.peers()
         loop = Way("a loop without memory", "bench_driver", "calls")
-        while True:
-            threads = min(threads, most)
-            group = self.group(f"threads, {threads}", "pair4k", threads, ours, peers,
-                               beside=[loop])
-            one = one or group
-            if threads == most:
-                break
-            threads *= 2
+
+        def measure(threads):
+            groups[threads] = self.group(f"threads, {threads}", "pair4k", threads, ours, peers,
+                                         beside=[loop])
 
         def rounds_of(name):
-            return [most * a / b for a, b in zip(one.times[name], group.times[name])
-                    if a and b]
+            return [most * a / b for a, b in zip(groups[1].times[name],
+                                                 groups[most].times[name]) if a and b]
 
         def more(name):
             found = spread(rounds_of(name))
             return found and found[0]
 
+        measure(1)
         if most > 1:
+            measure(most)
             for way in ours:
                 self.figure("threads", f"{most} threads against one, {way.name}", "ratio",
                             more(way.name), {peer.name: more(peer.name) for peer in peers},
@@ -248,6 +255,10 @@ class Bench:
             self.figure("threads", f"{most} threads against one, {loop.name}: the machine",
                         "ratio", more(loop.name), threads=most, rounds=rounds_of(loop.name),
                         better="more")
+        threads = 2
+        while threads < most:
+            measure(threads)
+            threads *= 2
 
     def remote(self):
         ours = [self.ours(self.usual[1], "as shipped"), self.ours(self.usual[1], "TRACK=off")]
@@ -466,7 +477,7 @@ class Bench:
 
     def cupy(self):
         script = os.path.join(self.device.root, "tests", "bench", "alloc_cupy.py")
-        python = os.environ.get("GPU_CHECK_PYTHON") or sys.executable
+        python = python_of(os.environ.get("GPU_CHECK_PYTHON") or sys.executable)
         what = "a pair of 1 KiB from Python, no pool of CuPy's"
         if self.device.simulated:
             self.figure("cupy", what, "ns a pair", None, why="needs a GPU")

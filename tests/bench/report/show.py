@@ -153,9 +153,10 @@ def heading(bench, load_before):
 # ---- files -------------------------------------------------------------------------------
 
 
-def as_json(bench, load_before):
+def as_json(bench, load_before, complete=True):
+    """`complete` is false as long as something is still to be measured."""
     return json.dumps({
-        "schema": SCHEMA, "simulated": bench.device.simulated, "device": bench.device.name,
+        "schema": SCHEMA, "complete": complete, "simulated": bench.device.simulated, "device": bench.device.name,
         "driver": bench.device.driver, "cpu": cpu_name(), "cores": bench.cores,
         "load": float(load_before), "rounds": bench.rounds, "missing": bench.missing,
         "rows": bench.rows, "figures": bench.figures,
@@ -163,6 +164,21 @@ def as_json(bench, load_before):
                   for goal in goals.all_goals(bench)],
         "problems": bench.problems,
     }, indent=2) + "\n"
+
+
+def write_json(path, bench, load_before, complete=True):
+    """At any time there is a whole file there: the last one, or this. What no file can take
+    the place of, a device or a file in a folder of others, is written at the end."""
+    path = os.path.realpath(path)
+    if os.path.exists(path) and not (os.path.isfile(path)
+                                     and os.access(os.path.dirname(path), os.W_OK)):
+        if complete:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(as_json(bench, load_before))
+        return
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(as_json(bench, load_before, complete))
+    os.replace(path + ".new", path)
 
 
 def table(head, lines):

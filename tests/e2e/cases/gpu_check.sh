@@ -102,6 +102,86 @@ END
 }
 add_case "gpu-check real samples" real_samples_case
 
+# The order of the scripts, and of the runs of each: one that is not measured, native and with
+# the library, then with the library and native. The row has the medians, in its first place.
+real_order_case() {
+  local name
+
+  for name in aaa arrays_ctypes jax_steps torch_infer torch_train cupy_arrays; do
+    plant $name '# real: way plain' '# real: trace plain' 'import os, sys' \
+      'log = os.path.dirname(sys.argv[0]) + "/../log"' \
+      'with open(log, "a") as file:' \
+      "    print('$name', 'shim' if 'LD_PRELOAD' in os.environ else 'native', file=file)" \
+      'times = sum(1 for line in open(log) if line.split()[0] == "'$name'")' \
+      'print("real: %d.0 ms" % (1000 if times == 1 else 100 * times), file=sys.stderr)'
+  done
+  mkdir -p samples
+  gpu_check check -- --part real
+  expect_status check 0
+  expect_equal "the runs" \
+    "$(for name in torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa; do
+      printf '%s %s\n' $name native $name native $name shim
+    done; for name in torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa; do
+      printf '%s %s\n' $name shim $name native
+    done)" "$(<log)"
+  expect_equal "the lines" "torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa" \
+    "$(sed -n 's/^simulated \([a-z_]*\) *plain .*/\1/p' check.out | tr '\n' ' ' | sed 's/ $//')"
+  expect_count check.out ' work 200/300 ' 6
+  expect_row torch_train plain measured same
+  gpu_check list -- --list
+  expect_equal "the order of traces" \
+    "torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa" \
+    "$(sed -n '/^part traces/,$ s/^  \([a-z_]*\) .*/\1/p' list.out | tr '\n' ' ' | sed 's/ $//')"
+}
+add_case "gpu-check real programs in their order" real_order_case
+
+# The checksum that scripts print: of each value and its place; never of what is no number.
+real_checksum_case() {
+  need python3
+  cat >sums.py <<'PROGRAM'
+import sys
+sys.path.insert(0, sys.argv[1] + "/tests/real")
+import work
+
+values = [0.5 * (index % 7) - 1 for index in range(2000)]
+before = work.checksum(values)
+assert before == work.checksum(list(values)) and len(before.strip("-")) <= 9, before
+assert work.checksum([1.0001 * value for value in values], 8) != work.checksum(values, 8)
+for at in (0, 999, 1999):
+    assert work.checksum(values[:at] + [values[at] + 1000] + values[at + 1:]) != before
+assert work.checksum([-value for value in values]) != before
+assert work.checksum(values[::-1]) != before
+for bad in (float("nan"), float("inf")):
+    try:
+        work.checksum(values + [bad])
+    except SystemExit as said:
+        assert "not finite" in str(said)
+    else:
+        raise AssertionError("accepted")
+PROGRAM
+  run_in sums -- python3 -B sums.py "$sources"
+  cat sums.err
+  expect_status sums 0
+  expect_equal "scripts without a checksum" "" \
+    "$(grep -L 'checksum' "$sources"/tests/real/*_*.py)"
+}
+add_case "gpu-check real scripts print checksums" real_checksum_case
+
+# A first run that takes too long is a row of its own, and the next script is run.
+real_warm_case() {
+  plant a_cold '# real: way plain' '# real: way other' 'import time' 'time.sleep(60)'
+  plant b_next '# real: way plain' 'print("next")'
+  mkdir -p samples
+  gpu_check check GPU_CHECK_REAL_WARM=1 -- --part real
+  expect_status check 1
+  expect_row a_cold warm "timed out" "its first run, not measured, was ended after 1 s"
+  expect_text check.out '^simulated a_cold +warm timed out: '
+  expect_count check.out '^simulated a_cold' 1
+  expect_row b_next plain measured same
+  expect_text check.out '^-- real: complete: 1 runs, 1 not as native, '
+}
+add_case "gpu-check real programs that start too slowly" real_warm_case
+
 # A part that was run before is kept, and said to be; not on another machine.
 gpu_check_resumes_case() {
   mkdir -p samples
@@ -139,7 +219,7 @@ gpu_check_interrupted_case() {
     GPU_CHECK_SAMPLES=$case_dir/samples "$sources/scripts/gpu-check" --build "$build" \
     --simulated --part real >check.out 2>check.err &
   pid=$!
-  until [[ -e work/real.run/b_slow.plain.native.out ]]; do
+  until [[ -e work/real.run/b_slow.warm.out ]]; do
     sleep 0.2
     waited=$((waited + 1))
     [[ $waited -lt 300 ]] || fail "it did not come to the slow one"

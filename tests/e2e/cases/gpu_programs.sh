@@ -177,3 +177,10 @@ interrupted_programs_case() {
   fail "the slow one still runs"
 }
 add_case "gpu-check programs: interrupted" interrupted_programs_case
+
+# The parts are read into one shell: a second function of a name takes the first one's place.
+one_name_case() {
+  expect_equal "functions that two files have" "" "$(grep -hoE '^[a-z_]+\(\)' "$sources"/tests/gpu/parts/*.sh \
+    "$sources/scripts/gpu-check" | sort | uniq -d)"
+}
+add_case "gpu-check: no function twice" one_name_case

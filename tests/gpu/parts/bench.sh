@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2154  # what gpu-check sets: build, simulated, work ...
 #
-# bench.sh - scripts/bench, scenario by scenario, the most wanted first, so that what is
-# measured when the time is over is kept. bench_rows.py makes rows and lines of its JSON.
+# bench.sh - scripts/bench, scenario by scenario, the most wanted first. What is measured when
+# the time is over is kept, of a scenario too that was not over. bench_rows.py makes rows and
+# lines of its JSON.
 
 readonly BENCH_SECONDS=80 # one scenario, one round of it
 
@@ -19,8 +20,9 @@ bench_scenarios() {
 # bench_scenario NAME: rows and lines; false if something could not be measured.
 bench_scenario() {
   local name=$1 json=$work/bench.run/$1.json err=$work/bench.run/$1.err simulate=() status
-  local limit
+  local limit began=$SECONDS
 
+  rm -f "$json" "$json.new"
   [[ $simulated != true ]] || simulate=(--simulated)
   limit=$(least "$BENCH_SECONDS" "$(part_left)")
   note "measuring $name"
@@ -45,6 +47,12 @@ bench_scenario() {
   cat "$json.rows" >>"$work/bench.rows"
   "$python" -B tests/gpu/parts/bench_rows.py table "$json" |
     while IFS=$'\t' read -r question text; do table_line bench "$question" "$text"; done
+  if grep -qx '  "complete": false,' "$json"; then
+    add_row bench "$name" - "$([[ $status -eq 124 ]] && echo "timed out" || echo failed)" "" "" \
+      "ended with status $status: what was measured until then is kept"
+    table_line bench "${name:0:16}" "not all was measured: ended after $((SECONDS - began)) s"
+    return 1
+  fi
   ! grep -q '"status":"failed"' "$json.rows"
 }
 

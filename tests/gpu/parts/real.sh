@@ -10,8 +10,16 @@
 #   # real: way NAME [VAR=value...]  one way to run it, with these variables
 #   # real: trace NAME             the way that part traces records
 # and prints `real: MILLISECONDS ms` to standard error: the time of its own work.
+#
+# Of each program the first run is not measured: it reads the program from the disk. Then each
+# way runs natively and with the library; when all have, each with the library and natively,
+# as far as the time goes, so that neither is always the later one.
 
-readonly REAL_SECONDS=60 # one program
+readonly REAL_SECONDS=60                       # one program
+readonly REAL_WARM=${GPU_CHECK_REAL_WARM:-100} # its first run
+# The most wanted first; scripts that do not stand here come behind them.
+readonly REAL_ORDER="torch_train torch_infer cupy_arrays jax_steps torch_graph torch_workers
+  arrays_ctypes"
 real_scripts=$(realpath -m "${GPU_CHECK_REAL:-tests/real}")
 real_samples=$(realpath -m "${GPU_CHECK_SAMPLES:-.samples}")
 readonly real_scripts real_samples
@@ -26,9 +34,17 @@ real_has() { grep -qx "# real: $2" "$1"; }
 
 # Names of the scripts, in their order.
 real_list() {
-  local file
+  local file name ordered=" ${REAL_ORDER//$'\n'/ } "
 
-  for file in "$real_scripts"/*.py; do
+  {
+    for name in $REAL_ORDER; do
+      echo "$real_scripts/$name.py"
+    done
+    for file in "$real_scripts"/*.py; do
+      name=${file##*/}
+      [[ $ordered == *" ${name%.py} "* ]] || echo "$file"
+    done
+  } | while read -r file; do
     [[ -f $file ]] && grep -q '^# real: way ' "$file" && echo "${file##*/}"
   done
 }
@@ -72,7 +88,9 @@ why_not_real() {
 }
 
 # real_run native|shim AT [VAR=value...] -- COMMAND...: sets run_status, run_ms and, of
-# what the program says of itself and of the GPU, work_ms and peak_bytes.
+# what the program says of itself and of the GPU, work_ms and peak_bytes. At most real_limit
+# seconds.
+real_limit=$REAL_SECONDS
 real_run() {
   local at=$2 preload=() passed=() variable limit
 
@@ -81,7 +99,7 @@ real_run() {
   for variable in "${!PYTHONPATH@}" "${!VIRTUAL_ENV@}" "${!NVMLSIM_@}"; do
     passed+=("$variable=${!variable}")
   done
-  limit=$(least "$REAL_SECONDS" "$(part_left)")
+  limit=$(least "$real_limit" "$(part_left)")
   rm -f "$at.watch"
   watched=()
   [[ ! -x $build/gpu/gpu_watch ]] ||
@@ -118,45 +136,147 @@ judge_real() {
 # MiB of a number of bytes, or "-".
 in_mib() { if [[ -n $1 ]]; then echo $(($1 >> 20)); else echo "-"; fi; }
 
-# real_program NAME WAY [VAR=value...] -- COMMAND...: one row and one line; adds to bad, runs.
+# What the runs of each program were, by "NAME WAY": milliseconds, of its own work too, most
+# bytes, of each kind one word a run; how it ended, what was found.
+declare -A real_ms real_work real_peak real_ended real_found real_why
+
+# real_pair FIRST SECOND KEY AT [VAR=value...] -- COMMAND...: a run of each kind, which are
+# added to what is known of KEY. 1 where the program fails natively; 2 where a run was ended
+# because the part's time is over: then nothing is added of it.
+real_pair() {
+  local kinds=("$1" "$2") key=$3 at=$4 kind
+  shift 4
+
+  for kind in "${kinds[@]}"; do
+    real_run "$kind" "$at.$kind" "$@"
+    [[ ! $run_status =~ ^(124|137)$ || $(part_left) -gt 1 ]] || return 2
+    real_ended[$key,$kind]=$run_status
+    if [[ $kind == native && $run_status -ne 0 ]]; then
+      real_found[$key]="fails natively"
+      real_why[$key]="with status $run_status: $(tail -n 1 "$at.native.err")"
+      [[ $run_status -ne 124 ]] || real_why[$key]="it took more than $real_limit s"
+      return 1
+    fi
+    real_ms[$key,$kind]+=" $run_ms"
+    real_work[$key,$kind]+=${work_ms:+ $work_ms}
+    real_peak[$key,$kind]+=${peak_bytes:+ $peak_bytes}
+  done
+  judge_real "$at" "${real_ended[$key,native]}" "${real_ended[$key,shim]}" "$@"
+  # What a later pair shows counts if an earlier one showed nothing wrong.
+  if [[ ! ${real_found[$key]-same} =~ ^(DIFFERENT|unsteady|"timed out")$ ]]; then
+    real_found[$key]=$found
+    real_why[$key]=$found_why
+  fi
+}
+
+# replace_line FILE KEY: the last line of FILE takes the place of the one that KEY had there.
+declare -A real_placed
+replace_line() {
+  local file=$1 key=$1:$2 before=${real_placed[$1:$2]-} last line
+
+  last=$(tail -n 1 "$file")
+  if [[ -n $before ]]; then
+    head -n -1 "$file" | while IFS= read -r line; do
+      [[ $line != "$before" ]] || line=$last
+      printf '%s\n' "$line"
+    done >"$file.new" && mv "$file.new" "$file"
+  fi
+  real_placed[$key]=$last
+}
+
+# real_row NAME WAY: one row and one line of what is known, in the place of the last ones.
+real_row() {
+  local name=$1 way=$2 key="$1 $2" at=$work/real.run/$1.$2 found values of=()
+
+  found=${real_found[$key]}
+  mapfile -t of < <(real_figures "$key")
+  if [[ $found == "fails natively" ]]; then
+    add_row real "$name" "$way" "not run" "" "\"verdict\":\"$found\"" "${real_why[$key]}"
+    table_line real "${name:0:16}" "$way $found: ${real_why[$key]}"
+  else
+    printf -v values '"verdict":"%s","native_status":%d,"shim_status":%d,"native":%d,"shim":%d' \
+      "$found" "${real_ended[$key,native]}" "${real_ended[$key,shim]}" "${of[0]}" "${of[1]}"
+    values+=",\"native_work\":${of[2]:-null},\"shim_work\":${of[3]:-null}"
+    values+=",\"native_peak_bytes\":${of[4]:-null},\"shim_peak_bytes\":${of[5]:-null}"
+    values+=",\"runs\":$(wc -w <<<"${real_ms[$key,shim]}")"
+    values+=",\"summary\":\"$(plain "$(summary_of "$at.shim.err")")\""
+    add_row real "$name" "$way" "$(status_of "$found")" ms "$values" "${real_why[$key]}"
+    if [[ $found == same || $found == "same words" ]]; then
+      table_line real "${name:0:16}" "$(printf '%-11s %-10s whole %s/%s  work %s/%s  peak %s/%s' \
+        "$way" "$found" "${of[0]}" "${of[1]}" "${of[2]:--}" "${of[3]:--}" \
+        "$(in_mib "${of[4]}")" "$(in_mib "${of[5]}")")"
+    else
+      table_line real "${name:0:16}" "$way $found: ${real_why[$key]}"
+    fi
+  fi
+  replace_line "$work/real.rows" "$key"
+  replace_line "$work/real.table" "$key"
+}
+
+# Six lines, native's and the library's in turn: medians of ms, of the work's ms, and the most
+# bytes; empty where there is none.
+real_figures() {
+  local kind
+
+  for kind in native shim; do median "${real_ms[$1,$kind]-}"; done
+  for kind in native shim; do median "${real_work[$1,$kind]-}"; done
+  for kind in native shim; do
+    tr ' ' '\n' <<<"${real_peak[$1,$kind]-}" | sort -n | tail -n 1
+  done
+}
+
+# real_warm NAME [VAR=value...] -- COMMAND...: the first run of a program, which nothing is
+# said of unless it takes too long: then false, and a row that says so.
+real_warm() {
+  local name=$1 why
+  shift
+
+  note "running $name for the first time"
+  real_limit=$REAL_WARM
+  real_run native "$work/real.run/$name.warm" "$@"
+  real_limit=$REAL_SECONDS
+  [[ $run_status =~ ^(124|137)$ ]] || return 0
+  why="its first run, not measured, was ended after $((run_ms / 1000)) s"
+  add_row real "$name" warm "timed out" "" "\"verdict\":\"timed out\"" "$why"
+  table_line real "${name:0:16}" "warm timed out: $why"
+  bad=$((bad + 1))
+  return 1
+}
+
+# real_program NAME WAY [VAR=value...] -- COMMAND...: the first pair, and what the second one
+# will need to know.
 real_program() {
-  local name=$1 way=$2 at=$work/real.run/$1.$2 native_status values shown=$1
-  local native_ms native_work native_peak shim_ms shim_work shim_peak
+  local name=$1 way=$2 key="$1 $2" shown=$1 pair
   shift 2
 
   [[ $way == - ]] || shown+=" $way"
   note "running $shown"
-  real_run native "$at.native" "$@"
-  native_status=$run_status native_ms=$run_ms native_work=$work_ms native_peak=$peak_bytes
-  if [[ $native_status -ne 0 ]]; then
-    found="fails natively" found_why="with status $native_status: $(tail -n 1 "$at.native.err")"
-    [[ $native_status -ne 124 ]] || found_why="it took more than the time there was"
-    add_row real "$name" "$way" "not run" "" "\"verdict\":\"$found\"" "$found_why"
-    table_line real "${name:0:16}" "$way $found: $found_why"
-    bad=$((bad + 1))
+  real_pair native shim "$key" "$work/real.run/$name.$way" "$@"
+  pair=$?
+  if [[ $pair -eq 2 ]]; then
+    not_real "the time is over" "$name:$way"
     return
+  elif [[ $pair -eq 0 ]]; then
+    runs=$((runs + 1))
+    again+=("$name" "$way" "$#" "$@")
   fi
-  real_run shim "$at.shim" "$@"
-  shim_ms=$run_ms shim_work=$work_ms shim_peak=$peak_bytes
-  judge_real "$at" "$native_status" "$run_status" "$@"
-  runs=$((runs + 1))
-  printf -v values '"verdict":"%s","native_status":%d,"shim_status":%d,"native":%d,"shim":%d' \
-    "$found" "$native_status" "$run_status" "$native_ms" "$shim_ms"
-  values+=",\"native_work\":${native_work:-null},\"shim_work\":${shim_work:-null}"
-  values+=",\"native_peak_bytes\":${native_peak:-null},\"shim_peak_bytes\":${shim_peak:-null}"
-  values+=",\"summary\":\"$(plain "$(summary_of "$at.shim.err")")\""
-  add_row real "$name" "$way" "$(status_of "$found")" ms "$values" "$found_why"
-  case $found in
-    same | "same words") ;;
-    *)
-      bad=$((bad + 1))
-      table_line real "${name:0:16}" "$way $found: $found_why"
-      return
-      ;;
-  esac
-  table_line real "${name:0:16}" "$(printf '%-11s %-10s whole %s/%s  work %s/%s  peak %s/%s' \
-    "$way" "$found" "$native_ms" "$shim_ms" "${native_work:--}" "${shim_work:--}" \
-    "$(in_mib "$native_peak")" "$(in_mib "$shim_peak")")"
+  real_row "$name" "$way"
+}
+
+# The second pair of each program, the library's run first, where the time allows.
+real_again() {
+  local name way key count command took
+
+  while [[ $# -gt 0 ]]; do
+    name=$1 way=$2 count=$3 key="$1 $2"
+    command=("${@:4:count}")
+    shift $((3 + count))
+    took=$((${real_ms[$key,native]} + ${real_ms[$key,shim]}))
+    [[ $((took * 3 / 2 + 1000)) -lt $(($(part_left) * 1000)) ]] || continue
+    note "running $name $way again"
+    real_pair shim native "$key" "$work/real.run/$name.$way" "${command[@]}"
+    [[ $? -eq 2 ]] || real_row "$name" "$way"
+  done
 }
 
 # not_real REASON NAME: a row, and a name for the table's line of that reason.
@@ -170,7 +290,7 @@ not_real() {
 real_path() { if real_has "$1" cudart; then echo "$library_path"; else echo "$driver_path"; fi; }
 
 real_script() {
-  local file=$1 name=$2 way settings reason
+  local file=$1 name=$2 way settings reason warm=no command
 
   why_not_real "$file"
   if [[ -n $reason ]]; then
@@ -178,20 +298,23 @@ real_script() {
     return
   fi
   while read -r way settings; do
+    # shellcheck disable=SC2206 # the variables are words
+    command=(LD_LIBRARY_PATH="$(real_path "$file")" $settings -- "$python" "$file")
     if [[ $(part_left) -lt 10 ]]; then
       not_real "the time is over" "$name:$way"
-      continue
+    elif [[ $warm == yes ]] || real_warm "$name" "${command[@]}"; then
+      warm=yes
+      real_program "$name" "$way" "${command[@]}"
+    else
+      return
     fi
-    # shellcheck disable=SC2086 # the variables are words
-    real_program "$name" "$way" LD_LIBRARY_PATH="$(real_path "$file")" $settings -- \
-      "$python" "$file"
   done < <(real_head "$file" way)
 }
 
 # Programs of others, as they were built, each in the folder where it lies. What stands in
 # PROGRAM.args are its arguments.
 real_sample() {
-  local file=$1 name arguments=()
+  local file=$1 name arguments=() command
 
   name=$(plain "${file##*/}")
   if [[ $(part_left) -lt 10 ]]; then
@@ -199,11 +322,23 @@ real_sample() {
     return
   fi
   [[ ! -f $file.args ]] || read -ra arguments <"$file.args"
-  real_program "$name" sample -- env -C "${file%/*}" "$file" "${arguments[@]}"
+  command=(-- env -C "${file%/*}" "$file" "${arguments[@]}")
+  real_warm "$name" "${command[@]}" && real_program "$name" sample "${command[@]}"
+}
+
+# How many programs were found to be other than native.
+real_bad() {
+  local key count=0
+
+  for key in "${!real_found[@]}"; do
+    [[ ${real_found[$key]} == same || ${real_found[$key]} == "same words" ]] ||
+      count=$((count + 1))
+  done
+  echo "$count"
 }
 
 run_real() {
-  local name file reason runs=0 bad=0 samples=0
+  local name file reason runs=0 bad=0 samples=0 again=()
 
   begin_part real
   if [[ ! -f $shim ]]; then
@@ -215,6 +350,7 @@ run_real() {
   rm -rf "$work/real.run"
   mkdir -p "$work/real.run"
   not_real_names=()
+  real_ms=() real_work=() real_peak=() real_ended=() real_found=() real_why=() real_placed=()
   while read -r name; do
     real_script "$real_scripts/$name" "${name%.py}"
   done < <(real_list)
@@ -223,6 +359,8 @@ run_real() {
     real_sample "$file"
   done < <(find "$real_samples" -mindepth 1 -maxdepth 2 -type f -perm -u+x \
     ! -name '*.so*' 2>/dev/null | sort)
+  real_again "${again[@]}"
+  bad=$((bad + $(real_bad)))
   if [[ $samples -eq 0 ]]; then
     add_row real samples - "not run" "" "" "no program in ${real_samples#"$PWD/"}"
     table_line real samples "not run: no program in ${real_samples#"$PWD/"}"

@@ -2,7 +2,7 @@
 #
 # traces.sh - what real programs allocate, recorded, and carried out again through the pool:
 # the scripts of tests/real that name a way to be traced. A recording is a gzip'd CSV with a
-# file beside it that says where it comes from; both are copied to $OUT/traces/.
+# file beside it that says where it comes from; both lie in traces/ of the archive under $OUT.
 
 readonly TRACE_LIMIT=8M # of a recording: some 170,000 records
 readonly TRACE_SECONDS=40
