@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <poll.h>
 #include <pthread.h>
@@ -29,8 +30,11 @@
 #include "log_pattern.h"
 #include "shield.h"
 
-/* How long a full, non-blocking stderr or FIFO is waited for. */
+/* How long a full, non-blocking descriptor is waited for, */
 #define WRITE_PATIENCE_MS 1000
+/* and the reader of a full pipe or socket that would block, before the rest is dropped.
+ */
+#define READER_PATIENCE_MS 10000
 
 static const char line_prefix[] = "gpushim: ";
 
@@ -45,7 +49,44 @@ static struct {
 /* Atomic. */
 static unsigned verbosity = GS_LOG_WARN;
 
+/* Atomic: a reader was waited for in vain, and no later text has to wait for it again. */
+static bool reader_is_late;
+
 /* ---- Keeping the host unharmed --------------------------------------------------- */
+
+/* May a write wait for a reader, who may wait for our end? Nobody is to be kept waiting
+ * by a report: at a terminal somebody is, who stopped it. */
+static bool has_reader(int fd)
+{
+    struct stat what;
+    int flags = fcntl(fd, F_GETFL);
+
+    return flags >= 0 && !(flags & O_NONBLOCK) && fstat(fd, &what) == 0 &&
+           (S_ISFIFO(what.st_mode) || S_ISSOCK(what.st_mode));
+}
+
+/* As much as is written at once to one that has room: whole lines, where they fit. */
+static size_t in_one_piece(const char *data, size_t length)
+{
+    const char *end;
+
+    if (length <= PIPE_BUF)
+        return length;
+    end = memrchr(data, '\n', PIPE_BUF);
+    return end ? (size_t)(end - data) + 1 : PIPE_BUF;
+}
+
+/* Is there room within so long? Where poll(2) fails the write will say why. */
+static bool has_room(int fd, int patience_ms)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLOUT};
+    int found;
+
+    do
+        found = poll(&ready, 1, patience_ms);
+    while (found < 0 && errno == EINTR);
+    return found != 0;
+}
 
 /*
  * Write all of it.
@@ -55,18 +96,29 @@ static unsigned verbosity = GS_LOG_WARN;
 static int write_fully(struct gs_shield *shield, int fd, const char *data, size_t length,
                        size_t *done)
 {
+    const bool read = has_reader(fd);
+
     *done = 0;
     while (*done < length) {
-        ssize_t n = write(fd, data + *done, length - *done);
+        size_t piece = length - *done;
+
+        if (read) {
+            piece = in_one_piece(data + *done, piece);
+            bool late = __atomic_load_n(&reader_is_late, __ATOMIC_RELAXED);
+            bool room = has_room(fd, late ? 0 : READER_PATIENCE_MS);
+
+            __atomic_store_n(&reader_is_late, !room, __ATOMIC_RELAXED);
+            if (!room)
+                return EAGAIN;
+        }
+        ssize_t n = write(fd, data + *done, piece);
 
         if (n > 0) {
             *done += (size_t)n;
         } else if (n == 0) {
             return EIO;
         } else if (errno == EAGAIN) {
-            struct pollfd ready = {.fd = fd, .events = POLLOUT};
-
-            if (poll(&ready, 1, WRITE_PATIENCE_MS) == 0)
+            if (!has_room(fd, WRITE_PATIENCE_MS))
                 return EAGAIN;
         } else if (errno != EINTR) {
             if (errno == EPIPE || errno == EFBIG)

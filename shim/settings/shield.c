@@ -8,12 +8,15 @@
 #include <pthread.h>
 #include <time.h>
 
-/* SIGPIPE and SIGXFSZ are what write(2) raises, and both end the process by default. */
+/* What write(2) raises: SIGPIPE and SIGXFSZ end the process by default; SIGTTOU stops one
+ * in the background of a terminal with `stty tostop`, and while it is held the write goes
+ * through and raises nothing. */
 static void held_signals(sigset_t *set)
 {
     sigemptyset(set);
     sigaddset(set, SIGPIPE);
     sigaddset(set, SIGXFSZ);
+    sigaddset(set, SIGTTOU);
 }
 
 void gs_shield_raise(struct gs_shield *shield)
@@ -36,6 +39,7 @@ void gs_shield_lower(struct gs_shield *shield)
 
         /* What was pending before is the program's own and stays. */
         held_signals(&ours);
+        sigdelset(&ours, SIGTTOU);
         if (sigismember(&shield->pending, SIGPIPE))
             sigdelset(&ours, SIGPIPE);
         if (sigismember(&shield->pending, SIGXFSZ))

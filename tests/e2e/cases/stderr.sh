@@ -50,3 +50,67 @@ for way in shared static linked proc; do
     add_case "stderr $how $way" stderr_follows_case "$way" "$how"
   done
 done
+
+# A parent that reads its child's pipe once the child has ended: a full pipe holds nobody up,
+# natively. No report is worth a program that never ends.
+# full_pipe_case
+full_pipe_case() {
+  need python3
+  need_file "$apps/leaky_shared"
+  # Prints the status, and how many bytes of the text came behind those that were there.
+  cat >parent.py <<'PYTHON'
+import fcntl, os, subprocess, sys
+reader, writer = os.pipe()
+size = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+os.write(writer, b"x" * size)
+child = subprocess.Popen(sys.argv[1:], stderr=writer, stdout=subprocess.DEVNULL)
+print("ended with", child.wait())
+os.close(writer)
+print("behind the first", len(b"".join(iter(lambda: os.read(reader, 65536), b""))) - size)
+PYTHON
+  run_in native -- python3 parent.py "$apps/leaky_shared"
+  run_in shim -- python3 parent.py env LD_PRELOAD="$shim" "$apps/leaky_shared"
+  expect_same native shim
+}
+add_case "stderr is a full pipe" full_pipe_case
+
+# In the background of a terminal with `stty tostop` what writes there is stopped. A program
+# that writes nothing natively is not stopped by its report.
+tostop_case() {
+  need python3
+  need_file "$apps/leaky_shared"
+  cat >terminal.py <<'PYTHON'
+import os, pty, signal, sys, termios
+pid, terminal = pty.fork()
+if pid == 0:
+    mode = termios.tcgetattr(0)
+    mode[3] |= termios.TOSTOP
+    termios.tcsetattr(0, termios.TCSANOW, mode)
+    job = os.fork()
+    if job == 0:
+        os.setpgid(0, 0)
+        os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
+        os.execvp(sys.argv[2], sys.argv[2:])
+    try:
+        os.setpgid(job, job)
+    except OSError:
+        pass
+    state = os.waitpid(job, os.WUNTRACED)[1]
+    if os.WIFSTOPPED(state):
+        os.kill(job, signal.SIGKILL)
+    with open(sys.argv[1], "w") as out:
+        out.write("stopped\n" if os.WIFSTOPPED(state) else "ended with %d\n" % (state >> 8))
+    os._exit(0)
+try:
+    while os.read(terminal, 4096):
+        pass
+except OSError:
+    pass
+os.waitpid(pid, 0)
+PYTHON
+  run_in native -- python3 terminal.py native.end "$apps/leaky_shared"
+  run_in shim -- python3 terminal.py shim.end env LD_PRELOAD="$shim" "$apps/leaky_shared"
+  expect_text native.end '^ended with 0$'
+  expect_text shim.end '^ended with 0$'
+}
+add_case "stderr is a terminal that stops its background" tostop_case
