@@ -14,6 +14,7 @@
  * Owns: tickets, generation, device rows.   Lock: relief->lock (GS_RANK_RELIEF)
  */
 #include "heap.h"
+#include "gs_uncancelled.h"
 
 #include <errno.h>
 #include <time.h>
@@ -118,11 +119,10 @@ static struct timespec deadline_after(uint64_t wait_ns)
  * would stay taken. Returns false at the deadline. */
 static bool wait_until(struct gs_relief *relief, const struct timespec *deadline)
 {
-    int cancel_state, result;
+    int before = gs_uncancelled_begin(), result;
 
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     result = pthread_cond_timedwait(&relief->ended, &relief->lock, deadline);
-    pthread_setcancelstate(cancel_state, &cancel_state);
+    gs_uncancelled_end(before);
     return result != ETIMEDOUT;
 }
 

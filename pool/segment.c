@@ -11,6 +11,7 @@
 
 #include "heap.h"
 #include "gs_clock.h"
+#include "gs_uncancelled.h"
 
 /* A call of the backend that began at that time is over. No lock is held. */
 static void note_call(struct gs_heap *heap, uint64_t began_ns)
@@ -27,11 +28,14 @@ static void note_call(struct gs_heap *heap, uint64_t began_ns)
 static void unmap(struct gs_heap *heap, uint64_t addr, size_t bytes)
 {
     uint64_t began_ns;
+    int before;
 
     if (gs_heap_is_dead(heap))
         return;
     began_ns = gs_now_ns();
+    before = gs_uncancelled_begin();
     heap->backend->unmap(heap->self, addr, bytes);
+    gs_uncancelled_end(before);
     note_call(heap, began_ns);
 }
 
@@ -269,12 +273,14 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
     struct gs_ticket ticket;
     enum gs_status status;
     uint64_t addr = 0, began_ns;
-    int code = 0;
+    int code = 0, before;
 
     if (!gs_relief_begin(heap, &ticket))
         return GS_ERR_UNPOOLABLE;
     began_ns = gs_now_ns();
+    before = gs_uncancelled_begin(); /* the ticket lies on this stack */
     status = heap->backend->map(heap->self, bytes, &addr, &code);
+    gs_uncancelled_end(before);
     note_call(heap, began_ns);
     if (status != GS_OK) {
         gs_relief_end(heap, &ticket, false);

@@ -7,6 +7,8 @@
 #define GS_COVERAGE_H
 
 #ifdef GS_COVERAGE
+#include "gs_uncancelled.h"
+
 extern void __gcov_dump(void);
 extern void __gcov_reset(void);
 
@@ -14,8 +16,11 @@ extern void __gcov_reset(void);
  */
 static inline void gs_coverage_flush(void)
 {
+    int before = gs_uncancelled_begin();
+
     __gcov_dump();
     __gcov_reset();
+    gs_uncancelled_end(before);
 }
 #else
 static inline void gs_coverage_flush(void)

@@ -25,6 +25,7 @@
 #include "elf_module.h"
 #include "figures.h"
 #include "find_python.h"
+#include "gs_uncancelled.h"
 #include "fences.h"
 #include "free_permit.h"
 #include "free_wait.h"
@@ -405,8 +406,8 @@ static struct gs_state *start(void)
     if (gs_thread.starting) {
         return NULL;
     }
-    int cancel_state; /* files are read: nobody may be cancelled with the lock */
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    /* Files are read: nobody may be cancelled with the lock. */
+    int before = gs_uncancelled_begin();
     gs_thread.starting = true;
     pthread_mutex_lock(&start_lock);
     struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
@@ -416,7 +417,7 @@ static struct gs_state *start(void)
     }
     pthread_mutex_unlock(&start_lock);
     gs_thread.starting = false;
-    pthread_setcancelstate(cancel_state, &cancel_state);
+    gs_uncancelled_end(before);
     return state;
 }
 

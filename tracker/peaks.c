@@ -8,6 +8,7 @@
  * Owns, Locks: see peaks.h.   Design: docs/tracker.md, "Peaks"
  */
 #include "peaks.h"
+#include "gs_uncancelled.h"
 
 #include <stdlib.h>
 
@@ -267,7 +268,7 @@ static void gather_lists(struct gather *gather, struct gs_since *copy)
 
     for (unsigned round = 0; left != 0 && round < ROUNDS; round++) {
         if (round > 0)
-            nanosleep(&pause, NULL);
+            gs_nap(&pause);
         for (uint32_t i = 0; i < used; i++) {
             if ((left >> i & 1) == 0 || !copy_list(gather->tracker, i, copy))
                 continue;

@@ -19,6 +19,7 @@
 #include "contexts.h"
 #include "captures.h"
 #include "fences.h"
+#include "gs_uncancelled.h"
 #include "streams.h"
 
 /* In whose order ended heaps of a context are. */
@@ -314,13 +315,12 @@ void gs_async_give_back(int device)
  * held. */
 static void begin_move(struct gs_async_heap *heap)
 {
-    int cancel;
+    int before = gs_uncancelled_begin();
     heap->moving = true;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     while (heap->users) {
         pthread_cond_wait(&user_left, &gs_async_lock);
     }
-    pthread_setcancelstate(cancel, &cancel);
+    gs_uncancelled_end(before);
 }
 
 /* Whether the stream captures, or that cannot be told. */

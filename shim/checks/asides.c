@@ -9,6 +9,7 @@
 
 #include "captures.h"
 #include "gs_clock.h"
+#include "gs_uncancelled.h"
 #include "zone_lane.h"
 
 /* Between two looks. */
@@ -111,7 +112,7 @@ bool gs_asides_await(const struct gs_state *state, const struct gs_context *cont
         if (gs_captures_active() || gs_now_ns() > until) {
             break;
         }
-        nanosleep(&nap, NULL);
+        gs_nap(&nap);
     }
     return false;
 }

@@ -19,6 +19,7 @@
 #include "capture_gate.h"
 #include "captures.h"
 #include "gs_clock.h"
+#include "gs_uncancelled.h"
 
 #define PIECE_BYTES ((size_t)1 << 20)
 /* A pattern is on its way for no longer than this, and as much again for each 256 MiB. */
@@ -160,7 +161,7 @@ static enum gs_check_count await(struct gs_lane *lane, size_t bytes)
         if (i < SPINS) {
             sched_yield();
         } else {
-            nanosleep(&nap, NULL);
+            gs_nap(&nap);
         }
     }
 }

@@ -11,6 +11,7 @@
 #include "all_contexts.h"
 #include "free_permit.h"
 #include "full_wait.h"
+#include "gs_uncancelled.h"
 #include "host_pools.h"
 #include "managed.h"
 #include "marks.h"
@@ -231,6 +232,7 @@ const struct gs_context *gs_context_find(struct gs_state *state, CUcontext handl
 static __attribute__((noinline)) const struct gs_context *
 meet(struct gs_state *state, CUcontext handle, uint64_t generation)
 {
+    int before = gs_uncancelled_begin(); /* files are read */
     const struct gs_context *found = gs_context_find(state, handle);
     if (found && found->id != 0 && found->id != context_id(handle)) {
         /* Another context by the same handle: the old one has ended unseen. */
@@ -243,6 +245,7 @@ meet(struct gs_state *state, CUcontext handle, uint64_t generation)
     }
     gs_thread.context = found;
     gs_thread.context_generation = generation;
+    gs_uncancelled_end(before);
     return found;
 }
 

@@ -15,6 +15,7 @@
 #include "mem_limits.h"
 #include "quarantine.h"
 #include "gs_clock.h"
+#include "gs_uncancelled.h"
 
 /* How long an allocation that would fail polls for blocks freed in stream order, or, in
  * the lazy mode, at all. Native would find the first by the stream's order and has waited
@@ -105,7 +106,7 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
         }
         nap.tv_nsec = waited < FIRST_NAP_NS ? FIRST_NAP_NS : waited;
         nap.tv_nsec = nap.tv_nsec < LAST_NAP_NS ? nap.tv_nsec : LAST_NAP_NS;
-        nanosleep(&nap, NULL);
+        gs_nap(&nap);
     }
     __atomic_store_n(&paused_bytes, before, __ATOMIC_RELAXED);
     __atomic_store_n(&paused_until, gs_now_ns() + PAUSE_NS, __ATOMIC_RELAXED);

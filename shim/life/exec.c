@@ -25,6 +25,7 @@
 #include "child_env.h"
 #include "coverage.h"
 #include "finish.h"
+#include "gs_uncancelled.h"
 #include "host_memory.h"
 #include "linker.h"
 #include "log.h"
@@ -75,6 +76,7 @@ __attribute__((constructor)) static void read_setting(void)
  * the exec fails it goes on, and reports again when it ends. */
 static void before_exec(const char *path)
 {
+    int before = gs_uncancelled_begin();
     if (gs_finish_due() && path) {
         char ending[128];
         snprintf(ending, sizeof(ending), "exec %.100s", path);
@@ -87,6 +89,7 @@ static void before_exec(const char *path)
             (void)gs_finish_report(ending, true);
         }
     }
+    gs_uncancelled_end(before);
     gs_coverage_flush();
 }
 

@@ -17,6 +17,7 @@
 
 #include "coverage.h"
 #include "finish.h"
+#include "gs_uncancelled.h"
 #include "linker.h"
 #include "log.h"
 #include "mutants.h"
@@ -48,6 +49,7 @@ __attribute__((noreturn)) static void end_now(int status)
 /* Ends the process itself only where the status is to be another one. */
 static void report_and_end(int status, const char *ending)
 {
+    int before = gs_uncancelled_begin();
     bool bad = gs_finish_report(ending, false);
     int changed = gs_finish_status(status, bad);
     gs_trace_close();
@@ -56,6 +58,7 @@ static void report_and_end(int status, const char *ending)
         fflush(NULL);
         end_now(changed);
     }
+    gs_uncancelled_end(before);
 }
 
 static void at_exit(int status, void *unused)
@@ -93,6 +96,7 @@ __attribute__((constructor)) static void register_handlers(void)
 
 __attribute__((noreturn)) static void exit_at_once(int status)
 {
+    int before = gs_uncancelled_begin();
     if (gs_finish_due()) {
         char ending[32];
         snprintf(ending, sizeof(ending), "_exit %d", status & 0xff);
@@ -105,6 +109,7 @@ __attribute__((noreturn)) static void exit_at_once(int status)
         }
     }
     gs_trace_close();
+    gs_uncancelled_end(before); /* of a vfork child it is the parent's */
     end_now(status);
 }
 

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gs_uncancelled.h"
 #include "host_memory.h"
 
 #define FILE_BYTES 8192
@@ -192,6 +193,7 @@ bool gs_machine_memory_read(const char *root, struct gs_machine_memory *out)
 {
     struct gs_machine_memory memory;
     int saved_errno = errno;
+    int before = gs_uncancelled_begin();
     struct texts *texts = gs_host_map(sizeof(*texts));
     if (texts) {
         texts->root = root;
@@ -206,6 +208,7 @@ bool gs_machine_memory_read(const char *root, struct gs_machine_memory *out)
         *out = memory;
     }
     gs_host_unmap(texts, sizeof(*texts));
+    gs_uncancelled_end(before);
     errno = saved_errno;
     return read;
 }

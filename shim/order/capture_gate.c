@@ -23,6 +23,7 @@
 #include "real.h"
 #include "thread.h"
 #include "gs_clock.h"
+#include "gs_uncancelled.h"
 
 /* Turns of a begin that finds somebody inside before it sleeps between two looks. */
 #define SPINS  100
@@ -40,7 +41,7 @@ static void await_passers(void)
     uint64_t began = gs_now_ns(), spent = __atomic_load_n(&spent_ns, __ATOMIC_RELAXED),
              took;
     do {
-        nanosleep(&nap, NULL);
+        gs_nap(&nap);
         took = gs_now_ns() - began;
     } while (__atomic_load_n(&passing, __ATOMIC_SEQ_CST) && spent + took < PATIENCE_NS);
     __atomic_add_fetch(&spent_ns, took, __ATOMIC_RELAXED);
@@ -99,7 +100,7 @@ void gs_gate_close(void)
         if (i < SPINS) {
             sched_yield();
         } else {
-            nanosleep(&nap, NULL);
+            gs_nap(&nap);
         }
     }
     for (unsigned i = 0; i < SPINS && __atomic_load_n(&passing, __ATOMIC_SEQ_CST); i++) {

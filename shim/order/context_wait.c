@@ -11,6 +11,7 @@
 #include "record.h"
 #include "state.h"
 #include "trace.h"
+#include "gs_uncancelled.h"
 
 static CUresult synchronize(CUcontext handle)
 {
@@ -76,7 +77,9 @@ CUresult gs_context_wait(struct gs_state *state, const struct gs_context *contex
     if (gs_mutant(GS_MUTANT_lock_held)) {
         pthread_mutex_lock(&state->contexts.lock);
     }
+    int before_wait = gs_uncancelled_begin(); /* the native free may have no wait */
     CUresult result = wait_for_all(state, context);
+    gs_uncancelled_end(before_wait);
     if (gs_mutant(GS_MUTANT_lock_held)) {
         pthread_mutex_unlock(&state->contexts.lock);
     }

@@ -19,6 +19,7 @@
 #include "mutants.h"
 #include "state.h"
 #include "gs_clock.h"
+#include "gs_uncancelled.h"
 
 #define NS_PER_MS 1000000ull
 /* Ever longer naps: who asks too often may keep the device from going on. */
@@ -72,7 +73,7 @@ static enum gs_status poll(const struct gs_context *context, uint64_t mark,
     enum gs_status status;
     while ((status = query(context, mark)) == GS_ERR_TIMEOUT && gs_now_ns() < deadline) {
         const struct timespec nap = {.tv_nsec = (long)nap_ns};
-        nanosleep(&nap, NULL);
+        gs_nap(&nap);
         nap_ns = 2 * nap_ns < LAST_NAP_NS ? 2 * nap_ns : LAST_NAP_NS;
     }
     return status;

@@ -30,6 +30,7 @@
 #include "roomy.h"
 #include "state.h"
 #include "state_file.h"
+#include "gs_uncancelled.h"
 #include "zones.h"
 
 /* Runtime functions that allocate, free, copy or set: their frames, and those below, are
@@ -232,7 +233,7 @@ static int wait_for_report(struct gs_state *state)
         if (__atomic_load_n(&state->reported, __ATOMIC_ACQUIRE) != REPORT_RUNNING) {
             break;
         }
-        nanosleep(&step, NULL);
+        gs_nap(&step);
     }
     return __atomic_load_n(&state->reported, __ATOMIC_ACQUIRE);
 }

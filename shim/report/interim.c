@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "finish.h"
+#include "gs_uncancelled.h"
 #include "log.h"
 #include "mem_limits.h"
 #include "options_table.h"
@@ -341,12 +342,14 @@ static void write_and_wait(void)
     }
     (void)clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += PATIENCE_S;
-    while (sem_timedwait(&asked.written, &until) != 0) {
-        if (errno != EINTR) {
-            return;
-        }
+    int before = gs_uncancelled_begin(), result;
+    do {
+        result = sem_timedwait(&asked.written, &until);
+    } while (result != 0 && errno == EINTR);
+    gs_uncancelled_end(before);
+    if (result == 0) {
+        give();
     }
-    give();
 }
 
 /* "cudaMalloc of 2.00 GiB on GPU 0 was refused, 1.20 GiB of 139 GiB free", or "... was

@@ -27,6 +27,7 @@
 #include "platform.h"
 #include "real.h"
 #include "state.h"
+#include "gs_uncancelled.h"
 
 #define PATIENCE_MS 2000u
 #define MOST        1024u /* processes on a device */
@@ -198,7 +199,7 @@ static bool asked_in_time(void)
         if (__atomic_load_n(&account.done, __ATOMIC_ACQUIRE)) {
             return true;
         }
-        nanosleep(&step, NULL);
+        gs_nap(&step);
     }
     return false;
 }

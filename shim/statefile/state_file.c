@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "figures.h"
+#include "gs_uncancelled.h"
 #include "log.h"
 #include "log_pattern.h"
 #include "output_file.h"
@@ -258,8 +259,7 @@ static bool grow(void *self, size_t length, size_t more)
 {
     (void)self;
     int saved_errno = errno;
-    int cancel_state;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    int before = gs_uncancelled_begin();
     int fd = gs_output_file_reopen(file.path, file.device, file.inode);
     int error = fd < 0 ? errno : extend(fd, length, more);
     if (fd >= 0) {
@@ -273,7 +273,7 @@ static bool grow(void *self, size_t length, size_t more)
                     "now on may be missing in it",
                     file.path, gs_log_error_text(error));
     }
-    pthread_setcancelstate(cancel_state, &cancel_state);
+    gs_uncancelled_end(before);
     errno = saved_errno;
     return error == 0;
 }
@@ -402,12 +402,14 @@ bool gs_state_file_after_fork_in_child(bool inside)
     }
     /* The file is not mapped here (map_file). What the thread is in the middle of ends in
      * a copy. */
+    int before = gs_uncancelled_begin();
     int fd = inside ? gs_output_file_reopen(file.path, file.device, file.inode) : -1;
     bool copied = fd >= 0 && mmap(file.bytes, file.length, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED;
     if (fd >= 0) {
         close(fd);
     }
+    gs_uncancelled_end(before);
     memset(&file, 0, sizeof(file));
     return copied;
 }

@@ -10,6 +10,7 @@
  * Lock:  grow_lock while the file grows or is closed; counter and table are atomic.
  */
 #include "trace_file.h"
+#include "gs_uncancelled.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -300,9 +301,8 @@ static __attribute__((cold, noinline)) struct gs_trace_record *grow(uint64_t ind
 {
     struct gs_trace_record *chunk = NULL;
     int saved_errno = errno;
-    int error = 0, cancel_state;
+    int error = 0, before = gs_uncancelled_begin();
 
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     pthread_mutex_lock(&grow_lock);
     while (!error && file.chunk_count <= index &&
            __atomic_load_n(&file.next, __ATOMIC_ACQUIRE) < ENDED) {
@@ -319,7 +319,7 @@ static __attribute__((cold, noinline)) struct gs_trace_record *grow(uint64_t ind
     if (index < file.chunk_count)
         chunk = file.chunks[index];
     pthread_mutex_unlock(&grow_lock);
-    pthread_setcancelstate(cancel_state, &cancel_state);
+    gs_uncancelled_end(before);
     errno = saved_errno;
     return chunk;
 }

@@ -12,11 +12,15 @@
  *   - it gets an own process group, default signal actions and no blocked signals;
  *   - its standard input is a socket, not a pipe: MSG_NOSIGNAL makes sure that a child
  * that ends early cannot send the program SIGPIPE;
+ *   - where a thread waits for whichever child ends next there is no child
+ * (child_waits.h);
  *   - waitpid for this child alone; if the program ignores SIGCHLD or reaps everything,
  *     ECHILD means that the child is gone. It is killed only while it is known to be
  * ours.
  */
 #include "helper_process.h"
+#include "child_waits.h"
+#include "gs_uncancelled.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -278,7 +282,7 @@ static bool wait_until(pid_t pid, uint64_t deadline_ns)
     while (!is_gone(pid)) {
         if (gs_helper_now() >= deadline_ns)
             return false;
-        nanosleep(&step, NULL);
+        gs_nap(&step);
     }
     return true;
 }
@@ -303,7 +307,7 @@ enum gs_status gs_helper_run(const struct gs_helper_job *job)
 
     if (lines == NULL)
         return GS_ERR_IO;
-    status = start_child(&child, job->argv);
+    status = gs_child_waits() ? GS_ERR_BUSY : start_child(&child, job->argv);
     if (status == GS_OK) {
         status = talk(job, &child, lines);
         close_fd(&child.to);

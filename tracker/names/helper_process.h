@@ -25,6 +25,7 @@ uint64_t gs_helper_now(void);
  * Start the child, feed it, read it, end it.
  * Errors: GS_ERR_NOT_FOUND  no such program
  *         GS_ERR_TIMEOUT    it was killed at the deadline; the lines until then count
+ *         GS_ERR_BUSY       it was not started: a thread waits for any child to end
  *         GS_ERR_IO         it could not be started for another reason
  */
 enum gs_status gs_helper_run(const struct gs_helper_job *job) GS_MUST_USE;

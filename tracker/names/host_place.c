@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gs_uncancelled.h"
 #include "thread_stack.h"
 
 /* Longer paths are cut; what a mapping is shows at their begin. */
@@ -101,11 +102,13 @@ enum gs_host_place gs_host_place(uint64_t addr)
 
     if (gs_thread_stack_known((uintptr_t)addr, &high))
         return GS_HOST_STACK;
+    int before = gs_uncancelled_begin();
     struct lines lines = {.fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
     if (lines.fd >= 0) {
         place = look(&lines, addr);
         close(lines.fd);
     }
+    gs_uncancelled_end(before);
     errno = saved_errno;
     return place;
 }

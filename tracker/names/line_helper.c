@@ -27,7 +27,11 @@
 #define NOTE_GIVEN_MISSING "no file and line: the given helper program was not found"
 #define NOTE_TIMEOUT       "file and line are incomplete: the time limit was reached"
 #define NOTE_FAILED        "no file and line: the helper program could not be run"
-#define NOTE_SILENT        "file and line are incomplete: the helper gave no full answer"
+#define NOTE_BUSY                                                                        \
+    "file and line are missing: a thread of the program waits for any child to end, "    \
+    "and "                                                                               \
+    "would be told of the helper program"
+#define NOTE_SILENT "file and line are incomplete: the helper gave no full answer"
 
 /* The answers of one child, in the order of its questions. */
 struct answers {
@@ -212,6 +216,8 @@ const char *gs_line_helper_resolve(const char *helper, unsigned timeout_ms,
         return helper != NULL ? NOTE_GIVEN_MISSING : NOTE_MISSING;
     if (status == GS_ERR_TIMEOUT)
         return NOTE_TIMEOUT;
+    if (status == GS_ERR_BUSY)
+        return NOTE_BUSY;
     if (status != GS_OK)
         return NOTE_FAILED;
     return complete ? NULL : NOTE_SILENT;

@@ -7,12 +7,12 @@
 #include "module_snapshot.h"
 
 #include "elf_file.h"
+#include "gs_uncancelled.h"
 #include "host_memory.h"
 
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -214,11 +214,10 @@ static void use_maps_line(struct gs_module_snapshot *snapshot, const char *line)
 static void name_from_maps(struct gs_module_snapshot *snapshot, char *buffer)
 {
     size_t used = 0;
-    int cancel_state; /* the caller holds locks */
+    int before = gs_uncancelled_begin(); /* the caller holds locks */
     ssize_t got;
     int fd;
 
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     while (fd >= 0 && (got = read(fd, buffer + used, SCRATCH_BYTES - 1 - used)) > 0) {
         char *line = buffer, *newline;
@@ -237,7 +236,7 @@ static void name_from_maps(struct gs_module_snapshot *snapshot, char *buffer)
     }
     if (fd >= 0)
         close(fd);
-    pthread_setcancelstate(cancel_state, &cancel_state);
+    gs_uncancelled_end(before);
 }
 
 /* "[vdso]", the program's own path, and the rest that is not absolute. */

@@ -12,6 +12,7 @@
  */
 #include "python.h"
 #include "python_layout.h"
+#include "gs_uncancelled.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -43,7 +44,7 @@ bool gs_python_hold_rest(const struct gs_python_symbols *symbols)
     for (int i = 0; i < TRIES; i++) {
         if (pthread_mutex_trylock(mutex) == 0)
             return true;
-        nanosleep(&pause, NULL);
+        gs_nap(&pause);
     }
     return false;
 }

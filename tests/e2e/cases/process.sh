@@ -149,6 +149,55 @@ for way in execv execve execvp execvpe execl execlp execle fexecve execveat exec
   add_case "process $way" execs_case "$way"
 done
 
+# cancelled_case PROGRAM VARIABLE WAY...: a pending cancellation acts where it does natively.
+cancelled_case() {
+  local -x CUDASIM_MEMORY=512M # full soon
+
+  native native "$apps/$1" "${@:3}"
+  preloaded shim "$2" -- "$apps/$1" "${@:3}"
+  expect_same native shim
+  expect_only_report shim.err
+  expect_count shim.err 'SUMMARY: gpushim: ' 1
+}
+for setting in GPUSHIM_ENABLE=on GPUSHIM_FREE_SYNC=lazy GPUSHIM_POOL=off; do
+  for way in shared linked; do
+    for call in malloc malloc_host malloc_managed malloc_async mem_info host_register bad_free; do
+      add_case "process cancelled first $call $way $setting" \
+        cancelled_case "cancelled_$way" "$setting" first "$call"
+    done
+    for how in '' each full exit _exit quick_exit exec; do
+      # shellcheck disable=SC2086 # none is no argument
+      add_case "process cancelled ${how:-not} $way $setting" \
+        cancelled_case "cancelled_$way" "$setting" $how
+    done
+  done
+done
+
+# Frees that look for what has been idle for long ask how much memory the machine has.
+for way in shared linked; do
+  add_case "process cancelled each $way trim" \
+    cancelled_case "cancelled_$way" GPUSHIM_POOL_TRIM_INTERVAL=1ms each
+done
+
+# A thread that waits for whichever child ends next is told of the program's own alone: then
+# there is no helper for file and line, and the report says so.
+# supervised_case WAY NOTES
+supervised_case() {
+  command -v llvm-symbolizer >/dev/null || need addr2line
+  native native "$apps/supervised_shared" "$1"
+  preloaded shim -- "$apps/supervised_shared" "$1"
+  expect_status native 0
+  expect_same native shim
+  expect_only_report shim.err
+  expect_count shim.err 'file and line are missing: a thread of the program waits for any child' "$2"
+  expect_count shim.err '#0 hold .*supervised[.]c:' $((1 - $2))
+  expect_count shim.err '#0 hold .*supervised_shared[+]0x' "$2"
+}
+for way in wait waitpid waitid; do
+  add_case "process supervised $way" supervised_case "$way" 1
+done
+add_case "process supervised one" supervised_case one 0
+
 # Death by SIGTERM keeps its status; a report is allowed, nothing else.
 sigterm_case() {
   native native "$apps/oddities_static" sigterm

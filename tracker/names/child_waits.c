@@ -1,0 +1,66 @@
+/*
+ * child_waits.c - looks at what the kernel says of each thread's system call.
+ *
+ * A supervisor that loops on wait() takes every child for one of its own: a helper of
+ * ours would be taken away by it, and what it does with a number that it does not know is
+ * its own. Whoever waits for one child, or for a process group, never sees ours, which
+ * has a group of its own; a thread that polls is not in the call when it is looked at.
+ *
+ * Owns: nothing.   Lock: none.   Design: docs/stacks.md
+ * Source: proc(5), /proc/PID/task/TID/syscall; wait4(2), waitid(2)
+ */
+#include "child_waits.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TASKS "/proc/self/task"
+
+/* "61 0xffffffff 0x7ffd... ...": a number and its arguments, or "running". */
+static bool is_wait_for_any(const char *text)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+    uint64_t first;
+
+    if (end == text || (number != SYS_wait4 && number != SYS_waitid))
+        return false;
+    first = strtoull(end, NULL, 16);
+    return number == SYS_wait4 ? (int32_t)(uint32_t)first == -1
+                               : (uint32_t)first == P_ALL;
+}
+
+static bool thread_waits(const char *id)
+{
+    char path[64], text[128];
+    int fd;
+    ssize_t length;
+
+    snprintf(path, sizeof path, TASKS "/%.20s/syscall", id);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[length > 0 ? length : 0] = '\0';
+    return is_wait_for_any(text);
+}
+
+bool gs_child_waits(void)
+{
+    DIR *threads = opendir(TASKS);
+    const struct dirent *entry;
+    bool found = false;
+
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): the folder is this call's own */
+    while (threads != NULL && !found && (entry = readdir(threads)) != NULL)
+        found = entry->d_name[0] != '.' && thread_waits(entry->d_name);
+    if (threads != NULL)
+        closedir(threads);
+    return found;
+}
