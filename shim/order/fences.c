@@ -17,6 +17,7 @@
 #include "async_heaps.h"
 #include "capture_gate.h"
 #include "contexts.h"
+#include "gs_uncancelled.h"
 #include "mutants.h"
 #include "record.h"
 
@@ -262,7 +263,9 @@ CUresult gs_fence_wait(gs_fence handle)
     CUresult result = gs_context_push(fence->context, &pushed);
     if (result == CUDA_SUCCESS) {
         bool relaxed = gs_relaxed_begin(&mode);
+        int before = gs_uncancelled_begin(); /* natively the call may have no wait */
         result = gs_real()->cuEventSynchronize(fence->event);
+        gs_uncancelled_end(before);
         if (relaxed) {
             gs_relaxed_end(&mode);
         }

@@ -22,13 +22,17 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "gs_clock.h"
 #include "log_pattern.h"
 #include "shield.h"
+
+#define NS_PER_MS 1000000ull
 
 /* How long a full, non-blocking descriptor is waited for, */
 #define WRITE_PATIENCE_MS 1000
@@ -76,16 +80,60 @@ static size_t in_one_piece(const char *data, size_t length)
     return end ? (size_t)(end - data) + 1 : PIPE_BUF;
 }
 
-/* Is there room within so long? Where poll(2) fails the write will say why. */
-static bool has_room(int fd, int patience_ms)
+/* Is there room until then, however many signals come meanwhile? Where poll(2) fails the
+ * write will say why. */
+static bool has_room(int fd, uint64_t until_ns)
 {
     struct pollfd ready = {.fd = fd, .events = POLLOUT};
+    uint64_t now;
     int found;
 
-    do
-        found = poll(&ready, 1, patience_ms);
-    while (found < 0 && errno == EINTR);
+    do {
+        now = gs_now_ns();
+        found =
+            poll(&ready, 1, now < until_ns ? (int)((until_ns - now) / NS_PER_MS) + 1 : 0);
+    } while (found < 0 && errno == EINTR);
     return found != 0;
+}
+
+/* A write(2) that does not block, whatever the descriptor is set to: a pipe is opened
+ * anew for it, as the setting is shared with the program and other processes. It blocks
+ * where that is not possible. */
+static ssize_t write_now(int fd, const char *data, size_t length)
+{
+    struct stat what;
+    char path[40];
+    ssize_t n;
+    int own, error;
+
+    if (fstat(fd, &what) == 0 && S_ISSOCK(what.st_mode))
+        return send(fd, data, length, MSG_DONTWAIT);
+    snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
+    own = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    n = write(own >= 0 ? own : fd, data, length);
+    error = errno;
+    if (own >= 0)
+        close(own);
+    errno = error;
+    return n;
+}
+
+/* As write(2), once the reader has made room; EAGAIN: it does not come to it. Others may
+ * have taken the room before we write. */
+static ssize_t write_to_reader(int fd, const char *data, size_t length)
+{
+    bool late = __atomic_load_n(&reader_is_late, __ATOMIC_RELAXED);
+    uint64_t until_ns = gs_now_ns() + (late ? 0 : READER_PATIENCE_MS * NS_PER_MS);
+    ssize_t n = -1;
+
+    do {
+        if (has_room(fd, until_ns))
+            n = write_now(fd, data, in_one_piece(data, length));
+        else
+            errno = EAGAIN;
+    } while (n < 0 && errno == EAGAIN && gs_now_ns() < until_ns);
+    __atomic_store_n(&reader_is_late, n < 0 && errno == EAGAIN, __ATOMIC_RELAXED);
+    return n;
 }
 
 /*
@@ -100,25 +148,15 @@ static int write_fully(struct gs_shield *shield, int fd, const char *data, size_
 
     *done = 0;
     while (*done < length) {
-        size_t piece = length - *done;
-
-        if (read) {
-            piece = in_one_piece(data + *done, piece);
-            bool late = __atomic_load_n(&reader_is_late, __ATOMIC_RELAXED);
-            bool room = has_room(fd, late ? 0 : READER_PATIENCE_MS);
-
-            __atomic_store_n(&reader_is_late, !room, __ATOMIC_RELAXED);
-            if (!room)
-                return EAGAIN;
-        }
-        ssize_t n = write(fd, data + *done, piece);
+        ssize_t n = read ? write_to_reader(fd, data + *done, length - *done)
+                         : write(fd, data + *done, length - *done);
 
         if (n > 0) {
             *done += (size_t)n;
         } else if (n == 0) {
             return EIO;
         } else if (errno == EAGAIN) {
-            if (!has_room(fd, WRITE_PATIENCE_MS))
+            if (read || !has_room(fd, gs_now_ns() + WRITE_PATIENCE_MS * NS_PER_MS))
                 return EAGAIN;
         } else if (errno != EINTR) {
             if (errno == EPIPE || errno == EFBIG)

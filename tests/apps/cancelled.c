@@ -8,6 +8,7 @@
  *   first CALL   the process's first CUDA call, and all others, on one such thread
  *   each         every call on a thread of its own, once all is set up
  *   full         calls on a device that others have filled
+ *   order        a second stream beside work that is running
  *   exit, _exit, quick_exit, exec   the main thread ends the process, while another one
  * pauses
  */
@@ -186,6 +187,40 @@ static void full(void)
     pending(find_call("malloc_host_large"));
 }
 
+/* ---- the end of an order ----------------------------------------------------------- */
+
+/* Frees that are marked at once in the lazy mode (shim/order/epochs.h). */
+#define MANY 128
+
+static int new_stream(void)
+{
+    gpu_stream stream;
+
+    return (int)gpu_stream_create(&stream);
+}
+
+static const struct call makes_stream = {"stream_create", new_stream};
+
+/* In the lazy mode blocks that were freed beside work have new owners at once, as long as
+ * there is one stream; with the second one the library waits for that work. */
+static void order(void)
+{
+    struct app_kernels kernels;
+    gpu_ptr blocks[MANY];
+
+    app_kernels_load(&kernels);
+    for (size_t i = 0; i < MANY; i++)
+        APP_OK(gpu_malloc(&blocks[i], 8192));
+    app_spin(&kernels, 500000000, NULL);
+    for (size_t i = 0; i < MANY; i++)
+        APP_OK(gpu_free(blocks[i]));
+    for (size_t i = 0; i < MANY; i++)
+        APP_OK(gpu_malloc(&blocks[i], 8192));
+    app_fill(&kernels, blocks[0], 100, 1, NULL);
+    pending(&makes_stream);
+    APP_OK(new_stream());
+}
+
 /* ---- its own cancellation ---------------------------------------------------------- */
 
 static void *enables_late(void *unused)
@@ -284,7 +319,7 @@ int main(int argc, char **argv)
         return 6;
     }
     if (way[0] && strcmp(way, "first") != 0 && strcmp(way, "each") != 0 &&
-        strcmp(way, "full") != 0)
+        strcmp(way, "full") != 0 && strcmp(way, "order") != 0)
         ends(way, argv[0]);
     /* With the driver API the context has to be there; it is met in the call. */
     if (strcmp(way, "first") != 0 || !APP_RUNTIME)
@@ -294,6 +329,8 @@ int main(int argc, char **argv)
     app_gpu_start();
     if (strcmp(way, "full") == 0)
         full();
+    else if (strcmp(way, "order") == 0)
+        order();
     else if (way[0])
         each();
     else

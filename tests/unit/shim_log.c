@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +13,8 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -407,6 +410,82 @@ Test(log, stderr_nobody_reads_is_given_up)
     cr_assert_eq(dup2(ends[1], 2), 2);
     fcntl(2, F_SETFL, O_NONBLOCK);
     gs_log_text(text, sizeof(text)); /* the suite's time limit fails it otherwise */
+}
+
+/* ---- A pipe whose reader waits for us ---- */
+
+static int late_pipe[2];
+static volatile sig_atomic_t ticks;
+
+/* Whether another process is quicker to take the room that poll(2) shows. */
+static volatile sig_atomic_t is_quicker;
+
+/* Instead of libc's. */
+int poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+    const struct timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
+    long found =
+        syscall(SYS_ppoll, fds, count, timeout_ms < 0 ? NULL : &timeout, NULL, (size_t)8);
+    int other;
+
+    if (found > 0 && is_quicker) {
+        other = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK);
+        while (write(other, "0123456789abcdef", 16) > 0)
+            continue;
+        close(other);
+    }
+    return (int)found;
+}
+
+/* A tenth of a second has passed. After 30 s the reader has pity, so that a failure ends.
+ */
+static void tick(int signal)
+{
+    char byte[4096];
+
+    (void)signal;
+    if (++ticks >= 300)
+        (void)!read(late_pipe[0], byte, sizeof(byte));
+}
+
+/* fd 2 becomes a full pipe that would block. */
+static void fill_stderr(void)
+{
+    cr_assert_eq(pipe(late_pipe), 0);
+    cr_assert_eq(fcntl(late_pipe[1], F_SETFL, O_NONBLOCK), 0);
+    while (write(late_pipe[1], "0123456789abcdef", 16) > 0)
+        continue;
+    cr_assert_eq(fcntl(late_pipe[1], F_SETFL, 0), 0);
+    cr_assert_eq(dup2(late_pipe[1], 2), 2);
+    gs_log_know_stderr();
+}
+
+static void log_by_the_clock(void)
+{
+    const struct itimerval tenths = {{0, 100000}, {0, 100000}}, none = {{0, 0}, {0, 0}};
+    struct sigaction action = {.sa_handler = tick, .sa_flags = SA_RESTART};
+
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &tenths, NULL);
+    gs_log_line(GS_LOG_WARN, "nobody reads this");
+    setitimer(ITIMER_REAL, &none, NULL);
+    cr_expect(ticks < 200, "given up after 10 s, not after %d.%d", ticks / 10,
+              ticks % 10);
+}
+
+Test(log, signals_do_not_prolong_the_wait_for_a_reader)
+{
+    fill_stderr();
+    log_by_the_clock();
+}
+
+Test(log, room_that_another_has_taken_holds_nobody_up)
+{
+    cr_assert_eq(pipe(late_pipe), 0);
+    cr_assert_eq(dup2(late_pipe[1], 2), 2);
+    gs_log_know_stderr();
+    is_quicker = true;
+    log_by_the_clock();
 }
 
 /* ---- Threads and processes ---- */

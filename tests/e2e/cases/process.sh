@@ -179,6 +179,12 @@ for way in shared linked; do
     cancelled_case "cancelled_$way" GPUSHIM_POOL_TRIM_INTERVAL=1ms each
 done
 
+# What begins to be waited for with a second stream, in the lazy mode alone.
+for way in shared linked; do
+  add_case "process cancelled order $way" \
+    cancelled_case "cancelled_$way" GPUSHIM_FREE_SYNC=lazy order
+done
+
 # A thread that waits for whichever child ends next is told of the program's own alone: then
 # there is no helper for file and line, and the report says so.
 # supervised_case WAY NOTES
