@@ -77,7 +77,7 @@ static inline struct gs_block *cut_out(struct gs_heap *heap, struct gs_block *ho
 {
     struct gs_segment *segment = hole->segment;
     struct gs_block *block = hole;
-    uint32_t head = units < GS_ALIGNED_UNITS ? 0 : -hole->offset & (GS_ALIGNED_UNITS - 1);
+    uint32_t head = units < GS_ALIGNED_UNITS ? 0 : -hole->offset & (GS_PAGE_UNITS - 1);
 
     gs_hole_drop(heap, hole);
     if (segment->occupied++ == 0) {

@@ -1,13 +1,17 @@
 /*
  * bins.h - the holes of a heap's shared segments, found by size in constant time.
  *
- * Blocks of 64 KiB and more start at multiples of 64 KiB, so a hole is worth two things:
- * its units (512 B) to a smaller request, and what is left behind its first 64 KiB
- * boundary, its capacity, to a larger one. One row of bins serves both:
+ * Blocks of 64 KiB and more start at a page of the host, so a hole is worth two things:
+ * its units (512 B) to a smaller request, and what is left behind its first such
+ * boundary, its capacity, to a larger one. One row of bins serves both (with pages of 4
+ * KiB):
  *
- *   bins 0 .. 253      holes whose capacity is below 64 KiB, by units (1 to 254)
- *   bins 254 .. 4221   holes by capacity, 128 to 4,095 units
- *   bin  4222          holes with a capacity of 2 MiB and more
+ *   bins 0 .. 133      holes whose capacity is below 64 KiB, by units (1 to 134)
+ *   bins 134 .. 4101   holes by capacity, 128 to 4,095 units
+ *   bin  4102          holes with a capacity of 2 MiB and more
+ *
+ * A wider alignment would be paid for by every block that is no multiple of it: at 64
+ * KiB, blocks of 65 KiB would fill half of a device, which natively takes twice as many.
  *
  * One bin per size is finer than the eighth of an octave that exact best fit would need a
  * search in: the first member of the first bin at or above the request *is* the best
@@ -27,9 +31,14 @@
 struct gs_block;
 struct gs_table;
 
-#define GS_ALIGNED_UNITS 128u  /* 64 KiB: blocks of this many units are aligned to it */
+#define GS_ALIGNED_UNITS 128u /* 64 KiB: blocks of this many units start at a page */
+#ifdef __x86_64__
+#define GS_PAGE_UNITS 8u /* 4 KiB */
+#else
+#define GS_PAGE_UNITS 128u /* 64 KiB, as some systems have them */
+#endif
 #define GS_LARGE_UNITS   4096u /* 2 MiB */
-#define GS_LOOSE_BINS    (2 * GS_ALIGNED_UNITS - 2)
+#define GS_LOOSE_BINS    (GS_ALIGNED_UNITS + GS_PAGE_UNITS - 2)
 #define GS_BIN_COUNT     (GS_LOOSE_BINS + GS_LARGE_UNITS - GS_ALIGNED_UNITS + 1)
 #define GS_BIN_WORDS     ((GS_BIN_COUNT + 63) / 64)
 #define GS_BIN_SUMMARIES ((GS_BIN_WORDS + 63) / 64)
@@ -58,10 +67,10 @@ struct gs_block *gs_tree_fit(const struct gs_table *blocks, const struct gs_tree
 bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree, int bin,
                    size_t *count);
 
-/* Units behind the first 64 KiB boundary of [offset, offset + units). */
+/* Units behind the first page boundary of [offset, offset + units). */
 static inline uint32_t gs_bins_capacity(uint32_t offset, uint32_t units)
 {
-    uint32_t head = -offset & (GS_ALIGNED_UNITS - 1);
+    uint32_t head = -offset & (GS_PAGE_UNITS - 1);
 
     return units > head ? units - head : 0;
 }

@@ -14,7 +14,7 @@
 #define BATCH 32u
 /* Blocks whose fence is known to be busy, for one that is asked after. */
 #define LOOK_PAST 4u
-/* Blocks that one call of gs_heap_ripen looks at. */
+/* Blocks that one call of gs_heap_ripen asks after. */
 #define RIPEN_MOST 128u
 /* Blocks of one wait that are offered to the thread's front and the levels below it. Of
  * more than that most would only pass through. */

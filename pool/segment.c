@@ -112,7 +112,7 @@ void gs_segment_label(struct gs_segment *segment)
     atomic_store(&segment->cacheable, (uint8_t)label);
 }
 
-/* Can the page map and the 64 KiB alignment of blocks live with this address? */
+/* Can the page map and the alignment of blocks live with this address? */
 static bool is_suitable(uint64_t addr, size_t bytes)
 {
     uint64_t limit = (uint64_t)1 << GS_ADDRESS_BITS;

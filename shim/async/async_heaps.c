@@ -49,19 +49,29 @@ void gs_async_forget_seen(void)
 
 /* ---- the backend ------------------------------------------------------------------- */
 
-/* In a call on the heap's own stream, whose context is current. */
-static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
+static CUresult ask_driver(struct gs_async_heap *heap, size_t bytes, CUdeviceptr *found)
 {
-    struct gs_async_heap *heap = self;
-    CUdeviceptr found = 0;
     gs_announce_begin("cuMemAllocAsync", false);
     CUresult result = gs_limits_begin(&heap->face, bytes);
     if (result == CUDA_SUCCESS) {
         result = gs_limits_end(&heap->face, bytes,
                                gs_real()->cuMemAllocFromPoolAsync(
-                                   &found, bytes, heap->source, gs_async_order_of(heap)));
+                                   found, bytes, heap->source, gs_async_order_of(heap)));
     }
     gs_announce_end();
+    return result;
+}
+
+/* In a call on the heap's own stream, whose context is current. */
+static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
+{
+    struct gs_async_heap *heap = self;
+    CUdeviceptr found = 0;
+    CUresult result = ask_driver(heap, bytes, &found);
+    if (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) &&
+        gs_async_await_given(heap->face.device)) {
+        result = ask_driver(heap, bytes, &found);
+    }
     if (result != CUDA_SUCCESS) {
         *native = (int)result;
         return result == CUDA_ERROR_OUT_OF_MEMORY ? GS_ERR_NOMEM : GS_ERR_BACKEND;

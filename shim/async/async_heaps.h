@@ -33,6 +33,8 @@ struct gs_async_heap {
     bool ended;             /* atomic: its stream was destroyed */
     bool broken;            /* atomic: serves nothing any more */
     bool pressed;           /* atomic: its stream waits for fences instead of asking */
+    unsigned given;         /* atomic: segments that went back, by a free in its stream */
+    unsigned awaited;       /* atomic: as many of them were waited for */
     bool handed_out;   /* atomic: memory, since the stream's last launch in full order */
     bool moving;       /* under the lock: its stream is about to end */
     unsigned users;    /* under the lock: threads that give segments back */
@@ -109,6 +111,11 @@ void gs_async_parked(struct gs_async_heap *heap);
 
 /* Give back what is idle in the heaps of that device; -1: of all. */
 void gs_async_give_back(int device);
+
+/* The driver was out of memory. Segments that went back since the last time are free once
+ * their streams have come so far: in a moment, if nothing else runs, which is waited for.
+ * Returns whether there were any: then it is worth to ask again. */
+bool gs_async_await_given(int device);
 
 /* A stream is about to be destroyed. */
 void gs_async_stream_ends(CUstream stream);

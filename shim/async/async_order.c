@@ -19,6 +19,7 @@
 #include "contexts.h"
 #include "captures.h"
 #include "fences.h"
+#include "gs_clock.h"
 #include "gs_uncancelled.h"
 #include "streams.h"
 
@@ -186,6 +187,7 @@ CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes
         if (result == CUDA_SUCCESS) {
             note_going(addr, bytes);
             result = gs_real()->cuMemFreeAsync(addr, stream);
+            __atomic_add_fetch(&heap->given, 1, __ATOMIC_RELAXED);
             /* Whoever is short of memory need not wait for a synchronize. */
             (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
         }
@@ -284,27 +286,71 @@ static bool is_done(struct gs_async_heap *heap)
 }
 
 /* Whoever asks for memory back, or what there is, finds what natively had been freed: a
- * stream that had nothing to do has run its frees in a moment. */
+ * stream that has nothing else to do has run its frees in a moment. So often it is asked
+ * at once, and so long in all: its thread may have to be woken. No longer, as it may have
+ * work that waits for this thread. */
 #define QUESTIONS 1000u
+#define MOMENT_NS 10000000ull
+#define NAP_NS    20000l
 
-static void give_back_now(struct gs_async_heap *heap)
+/* Wait for the frees that were made in the heap's stream until now. */
+static void await_frees(struct gs_async_heap *heap)
 {
-    bool was_done = is_done(heap);
-    gs_async_settle(heap);
-    (void)gs_heap_give_back(heap->face.heap);
-    for (unsigned i = 0; was_done && i < QUESTIONS && !is_done(heap); i++) {
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    uint64_t deadline = gs_now_ns() + MOMENT_NS;
+    unsigned given = __atomic_load_n(&heap->given, __ATOMIC_RELAXED);
+    for (unsigned i = 0; !is_done(heap); i++) {
+        if (i >= QUESTIONS) {
+            if (gs_now_ns() >= deadline) {
+                break;
+            }
+            gs_nap(&nap);
+        }
     }
     (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
+    __atomic_store_n(&heap->awaited, given, __ATOMIC_RELAXED);
 }
 
-void gs_async_give_back(int device)
+/* The newest heap, the others behind it: none is ever taken out. */
+static struct gs_async_heap *first_heap(void)
 {
     pthread_mutex_lock(&gs_async_lock);
     struct gs_async_heap *heap = gs_async_heaps;
     pthread_mutex_unlock(&gs_async_lock);
-    for (; heap; heap = heap->next) {
+    return heap;
+}
+
+bool gs_async_await_given(int device)
+{
+    bool any = false;
+    if (GS_LIKELY(!__atomic_load_n(&gs_async_heap_count, __ATOMIC_ACQUIRE)) ||
+        gs_captures_active()) {
+        return false;
+    }
+    for (struct gs_async_heap *heap = first_heap(); heap; heap = heap->next) {
+        if ((device < 0 || heap->face.device == device) &&
+            __atomic_load_n(&heap->given, __ATOMIC_RELAXED) !=
+                __atomic_load_n(&heap->awaited, __ATOMIC_RELAXED)) {
+            await_frees(heap);
+            any = true;
+        }
+    }
+    return any;
+}
+
+void gs_async_give_back(int device)
+{
+    for (struct gs_async_heap *heap = first_heap(); heap; heap = heap->next) {
         if (device < 0 || heap->face.device == device) {
-            give_back_now(heap);
+            bool was_done =
+                is_done(heap); /* else nobody waits: natively this is no wait */
+            gs_async_settle(heap);
+            (void)gs_heap_give_back(heap->face.heap);
+            if (was_done) {
+                await_frees(heap);
+            } else {
+                (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
+            }
         }
     }
 }

@@ -65,20 +65,42 @@ static bool is_reuse(CUmemPool_attribute attribute)
            attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
 }
 
+/* The program sets a mark of its pool back to what is in use: that of the private pool
+ * goes back with it. */
+static CUresult set_mark(struct gs_state *state, CUmemoryPool pool,
+                         CUmemPool_attribute attribute, void *value)
+{
+    int device = default_of(state, pool);
+    CUmemoryPool made = gs_async_pool_known(device);
+    gs_async_end(device, "the program asks what is in use");
+    if (made) {
+        gs_async_give_back(device);
+    }
+    CUresult result = gs_real()->cuMemPoolSetAttribute(pool, attribute, value);
+    if (result == CUDA_SUCCESS && made) {
+        (void)gs_real()->cuMemPoolSetAttribute(made, attribute, value);
+    }
+    return result;
+}
+
 GS_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr,
                                          void *value)
 {
+    bool mark = is_figure(attr);
     struct gs_state *state =
-        value && (is_figure(attr) || (is_reuse(attr) && !*(const int *)value))
-            ? gs_enter()
-            : NULL;
-    if (state) {
-        gs_async_end(default_of(state, pool), is_figure(attr)
-                                                  ? "the program asks what is in use"
-                                                  : "the program limits its reuse");
-        gs_leave();
+        value && (mark || (is_reuse(attr) && !*(const int *)value)) ? gs_enter() : NULL;
+    if (!state) {
+        return gs_real()->cuMemPoolSetAttribute(pool, attr, value);
     }
-    return gs_real()->cuMemPoolSetAttribute(pool, attr, value);
+    CUresult result;
+    if (mark) {
+        result = set_mark(state, pool, attr, value);
+    } else {
+        gs_async_end(default_of(state, pool), "the program limits its reuse");
+        result = gs_real()->cuMemPoolSetAttribute(pool, attr, value);
+    }
+    gs_leave();
+    return result;
 }
 
 /* What is left in the private pool counts as natively it would. */

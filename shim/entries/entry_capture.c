@@ -9,6 +9,8 @@
 #include "async_heaps.h"
 #include "capture_gate.h"
 #include "captures.h"
+#include "contexts.h"
+#include "free_lazy.h"
 #include "marks.h"
 #include "single_order.h"
 #include "state.h"
@@ -149,6 +151,21 @@ GS_EXPORT CUresult cuStreamBeginRecaptureToGraph_ptsz(
                  hStream, true);
 }
 
+/* What was freed while captures ran could not be marked. It is now, as what this thread
+ * submits next may wait for an allocation of its own. */
+static void mark_what_was_freed(CUcontext home)
+{
+    struct gs_state *state = gs_captures_active() ? NULL : gs_enter();
+    if (!state) {
+        return;
+    }
+    const struct gs_context *context = gs_context_find(state, home);
+    if (context) {
+        gs_lazy_capture_ends(context);
+    }
+    gs_leave();
+}
+
 /* An end that was refused, by the wrong thread say, may leave the capture running. */
 static CUresult ended(CUresult result, CUstream stream, bool per_thread)
 {
@@ -164,7 +181,9 @@ static CUresult ended(CUresult result, CUstream stream, bool per_thread)
         status != CU_STREAM_CAPTURE_STATUS_NONE) {
         return result;
     }
-    gs_captures_end(stream, per_thread, home_of(stream).context);
+    CUcontext home = home_of(stream).context;
+    gs_captures_end(stream, per_thread, home);
+    mark_what_was_freed(home);
     return result;
 }
 

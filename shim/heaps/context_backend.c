@@ -6,6 +6,7 @@
 #include "contexts.h"
 
 #include "announce.h"
+#include "async_heaps.h"
 #include "captures.h"
 #include "capture_gate.h"
 #include "fences.h"
@@ -40,21 +41,32 @@ void gs_context_pop(bool pushed)
     }
 }
 
-static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
+static CUresult ask_driver(const struct gs_context *context, size_t bytes,
+                           CUdeviceptr *found)
 {
-    const struct gs_context *context = self;
-    CUdeviceptr found = 0;
     bool pushed;
     gs_announce_begin("cuMemAlloc_v2", false);
     CUresult result = gs_context_push(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
         result =
             gs_limits_begin(context, bytes)
-                ?: gs_limits_end(context, bytes, gs_real()->cuMemAlloc_v2(&found, bytes));
+                ?: gs_limits_end(context, bytes, gs_real()->cuMemAlloc_v2(found, bytes));
         gs_lazy_mapped(context, result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOMEM);
     }
     gs_context_pop(pushed);
     gs_announce_end();
+    return result;
+}
+
+static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
+{
+    const struct gs_context *context = self;
+    CUdeviceptr found = 0;
+    CUresult result = ask_driver(context, bytes, &found);
+    if (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) &&
+        gs_async_await_given(context->device)) {
+        result = ask_driver(context, bytes, &found);
+    }
     if (result == CUDA_SUCCESS) {
         *addr = found;
         gs_limits_note(GS_CHARGE_CONTEXT, found, bytes, context->device, context->handle);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "announce.h"
+#include "async_heaps.h"
 #include "captures.h"
 #include "free_lazy.h"
 #include "mutants.h"
@@ -125,7 +126,8 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
         gs_lazy_mapped(context, GS_ERR_NOMEM);
     }
     (void)gs_quarantine_empty(device); /* what it had is idle then */
-    if (gs_pool_trim(state->pool, device, SIZE_MAX) > 0) {
+    bool trimmed = gs_pool_trim(state->pool, device, SIZE_MAX) > 0;
+    if (gs_async_await_given(device) || trimmed) {
         count_again(device);
         return true;
     }
@@ -137,6 +139,7 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
     }
     /* What has become ready is given back now, or was already as it may not be kept. */
     (void)gs_pool_trim(state->pool, device, SIZE_MAX);
+    (void)gs_async_await_given(device);
     count_again(device);
     return true;
 }

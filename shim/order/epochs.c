@@ -255,6 +255,14 @@ void gs_epochs_close(struct gs_epochs *epochs)
     }
 }
 
+void gs_epochs_capture_ends(struct gs_epochs *epochs)
+{
+    struct gs_epoch *epoch = begin_close(epochs, NULL);
+    if (epoch) {
+        close_epoch(epoch, false);
+    }
+}
+
 /* One that was open, and is no longer the one that frees join, is closed all the same. */
 static bool take_stray(struct gs_epoch *epoch)
 {

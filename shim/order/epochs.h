@@ -78,6 +78,12 @@ enum gs_status gs_epochs_join(struct gs_epochs *epochs, size_t bytes, gs_fence *
  */
 void gs_epochs_close(struct gs_epochs *epochs);
 
+/*
+ * The same as a capture ends, during which nothing could be marked: before the calling
+ * thread goes on, so that what it submits then is not waited for.
+ */
+void gs_epochs_capture_ends(struct gs_epochs *epochs);
+
 /* So many bytes of the device are free now; 0: it refuses requests. */
 void gs_epochs_room(struct gs_epochs *epochs, size_t bytes);
 

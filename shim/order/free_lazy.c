@@ -70,6 +70,11 @@ bool gs_free_into_epoch(struct gs_state *state, struct gs_block *block)
     return done;
 }
 
+void gs_lazy_capture_ends(const struct gs_context *context)
+{
+    gs_epochs_capture_ends(&((struct gs_context *)(uintptr_t)context)->epochs);
+}
+
 bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t addr)
 {
     struct gs_context *context;

@@ -6,11 +6,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "gs_clock.h"
+#include "gs_room.h"
+
+#define NS_PER_MS 1000000ull
 
 /* How long a reader that does not keep up is waited for. */
 #define WRITE_PATIENCE_MS 1000
@@ -86,9 +90,7 @@ bool gs_output_file_write(void *self, const void *data, size_t length)
         } else if (n == 0) {
             file->error = EIO;
         } else if (errno == EAGAIN) {
-            struct pollfd ready = {.fd = file->fd, .events = POLLOUT};
-
-            if (poll(&ready, 1, WRITE_PATIENCE_MS) == 0)
+            if (!gs_room_until(file->fd, gs_now_ns() + WRITE_PATIENCE_MS * NS_PER_MS))
                 file->error = EAGAIN;
         } else if (errno != EINTR) {
             file->error = errno;

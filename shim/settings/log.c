@@ -16,7 +16,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -29,6 +28,8 @@
 #include <unistd.h>
 
 #include "gs_clock.h"
+#include "gs_room.h"
+#include "gs_uncancelled.h"
 #include "log_pattern.h"
 #include "shield.h"
 
@@ -36,7 +37,8 @@
 
 /* How long a full, non-blocking descriptor is waited for, */
 #define WRITE_PATIENCE_MS 1000
-/* and the reader of a full pipe or socket that would block, before the rest is dropped.
+/* and the reader of a full pipe, socket or terminal that would block, before the rest is
+ * dropped.
  */
 #define READER_PATIENCE_MS 10000
 
@@ -59,14 +61,15 @@ static bool reader_is_late;
 /* ---- Keeping the host unharmed --------------------------------------------------- */
 
 /* May a write wait for a reader, who may wait for our end? Nobody is to be kept waiting
- * by a report: at a terminal somebody is, who stopped it. */
+ * by a report. At the other end of a terminal is a program, as a rule. */
 static bool has_reader(int fd)
 {
     struct stat what;
     int flags = fcntl(fd, F_GETFL);
 
     return flags >= 0 && !(flags & O_NONBLOCK) && fstat(fd, &what) == 0 &&
-           (S_ISFIFO(what.st_mode) || S_ISSOCK(what.st_mode));
+           (S_ISFIFO(what.st_mode) || S_ISSOCK(what.st_mode) ||
+            (S_ISCHR(what.st_mode) && isatty(fd)));
 }
 
 /* As much as is written at once to one that has room: whole lines, where they fit. */
@@ -80,25 +83,9 @@ static size_t in_one_piece(const char *data, size_t length)
     return end ? (size_t)(end - data) + 1 : PIPE_BUF;
 }
 
-/* Is there room until then, however many signals come meanwhile? Where poll(2) fails the
- * write will say why. */
-static bool has_room(int fd, uint64_t until_ns)
-{
-    struct pollfd ready = {.fd = fd, .events = POLLOUT};
-    uint64_t now;
-    int found;
-
-    do {
-        now = gs_now_ns();
-        found =
-            poll(&ready, 1, now < until_ns ? (int)((until_ns - now) / NS_PER_MS) + 1 : 0);
-    } while (found < 0 && errno == EINTR);
-    return found != 0;
-}
-
-/* A write(2) that does not block, whatever the descriptor is set to: a pipe is opened
- * anew for it, as the setting is shared with the program and other processes. It blocks
- * where that is not possible. */
+/* A write(2) that does not block, whatever the descriptor is set to: a pipe or a terminal
+ * is opened anew for it, as the setting is shared with the program and other processes.
+ * It blocks where that is not possible. */
 static ssize_t write_now(int fd, const char *data, size_t length)
 {
     struct stat what;
@@ -119,20 +106,24 @@ static ssize_t write_now(int fd, const char *data, size_t length)
 }
 
 /* As write(2), once the reader has made room; EAGAIN: it does not come to it. Others may
- * have taken the room before we write. */
+ * have taken the room before we write, or it is too small: a nap, then. */
 static ssize_t write_to_reader(int fd, const char *data, size_t length)
 {
+    static const struct timespec nap = {.tv_nsec = 1000000};
     bool late = __atomic_load_n(&reader_is_late, __ATOMIC_RELAXED);
     uint64_t until_ns = gs_now_ns() + (late ? 0 : READER_PATIENCE_MS * NS_PER_MS);
     ssize_t n = -1;
+    int error = EAGAIN;
 
-    do {
-        if (has_room(fd, until_ns))
-            n = write_now(fd, data, in_one_piece(data, length));
-        else
-            errno = EAGAIN;
-    } while (n < 0 && errno == EAGAIN && gs_now_ns() < until_ns);
-    __atomic_store_n(&reader_is_late, n < 0 && errno == EAGAIN, __ATOMIC_RELAXED);
+    while (error == EAGAIN && gs_room_until(fd, until_ns)) {
+        n = write_now(fd, data, in_one_piece(data, length));
+        error = n < 0 ? errno : 0;
+        if (error != EAGAIN || gs_now_ns() >= until_ns)
+            break;
+        gs_nap(&nap);
+    }
+    __atomic_store_n(&reader_is_late, error == EAGAIN, __ATOMIC_RELAXED);
+    errno = error;
     return n;
 }
 
@@ -156,7 +147,7 @@ static int write_fully(struct gs_shield *shield, int fd, const char *data, size_
         } else if (n == 0) {
             return EIO;
         } else if (errno == EAGAIN) {
-            if (read || !has_room(fd, gs_now_ns() + WRITE_PATIENCE_MS * NS_PER_MS))
+            if (read || !gs_room_until(fd, gs_now_ns() + WRITE_PATIENCE_MS * NS_PER_MS))
                 return EAGAIN;
         } else if (errno != EINTR) {
             if (errno == EPIPE || errno == EFBIG)

@@ -7,7 +7,8 @@
  *
  * All functions may be called from any thread at any time, in a signal handler and in a
  * vfork child too: no lock, no malloc, no stdio. errno is preserved. The host is never
- * ended: SIGPIPE and SIGXFSZ are held back while we write, and cancellation is deferred.
+ * ended or stopped: SIGPIPE, SIGXFSZ and SIGTTOU are held back while we write, and
+ * cancellation is deferred.
  *
  * File name patterns: %p process id, %h host, %e program, %t start time as
  * 20240131T235959Z, %r rank (first set of OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK,

@@ -460,6 +460,44 @@ PROGRAM_WITH(async, streams_that_come_and_go, RIGHT,
     use_in(new_stream(), LARGE);
 }
 
+/* All of it has been waited for: natively the next one has it, whoever asks how. */
+static void leave_idle(CUstream stream)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        CUdeviceptr memory = make_in(stream, 6 << 20);
+        fill(stream, memory, i);
+        OK(cuMemFreeAsync(memory, stream));
+    }
+    CUdeviceptr large = make_in(stream, 24 << 20);
+    OK(cuMemFreeAsync(large, stream));
+    OK(cuStreamSynchronize(stream));
+}
+
+PROGRAM_WITH(async, idle_for_others, RIGHT,
+             "what is idle in one stream serves any request of another kind",
+             "CUDASIM_MEMORY=32M")
+{
+    CUstream streams[] = {NULL, new_stream()};
+    CUmemAllocationProp device = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr memory;
+
+    for (unsigned i = 0; i < GS_ARRAY_LEN(streams); i++) {
+        leave_idle(streams[i]);
+        OK(cuMemAlloc(&memory, 24 << 20));
+        OK(cuMemFree(memory));
+        leave_idle(streams[i]);
+        OK(cuMemCreate(&handle, 24 << 20, &device, 0));
+        OK(cuMemRelease(handle));
+        leave_idle(streams[i]);
+        CUstream other = new_stream();
+        memory = make_in(other, 24 << 20);
+        OK(cuMemFreeAsync(memory, other));
+        OK(cuStreamSynchronize(other));
+    }
+}
+
 /* ---- contexts and pools -------------------------------------------------------------
  */
 
@@ -521,6 +559,26 @@ PROGRAM(async, asked_what_is_in_use, RIGHT, "no less than what the program has")
     must(used == LARGE, "one of two is in use");
     use_in(a, BYTES);
     OK(cuMemFreeAsync(kept, a));
+}
+
+PROGRAM(async, marks_set_back, RIGHT, "the highest marks begin anew where it is asked")
+{
+    CUmemPool_attribute marks[] = {CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+                                   CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH};
+    CUstream a = new_stream();
+    CUdeviceptr memory = make_in(a, LARGE);
+    CUmemoryPool pool;
+    cuuint64_t high;
+
+    OK(cuMemFreeAsync(memory, a));
+    OK(cuStreamSynchronize(a));
+    OK(cuDeviceGetDefaultMemPool(&pool, 0));
+    for (unsigned i = 0; i < GS_ARRAY_LEN(marks); i++) {
+        high = 0;
+        OK(cuMemPoolSetAttribute(pool, marks[i], &high));
+        OK(cuMemPoolGetAttribute(pool, marks[i], &high));
+        must(high == 0, "nothing is in use");
+    }
 }
 
 PROGRAM(async, another_current_pool, RIGHT, "memory is of the pool that was set")

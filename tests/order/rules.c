@@ -133,6 +133,35 @@ PROGRAM(rules, freed_beside_a_capture, RIGHT, "a free leaves a relaxed capture a
     OK(cuGraphDestroy(graph));
 }
 
+PROGRAM_WITH(rules, freed_beside_a_capture_is_there, RIGHT,
+             "what was freed beside a capture waits for no work of afterwards",
+             "CUDASIM_MEMORY=64M")
+{
+    CUstream stream = new_stream(), other = new_stream();
+    CUdeviceptr blocks[40], memory = new_memory();
+    uint32_t *flag = new_pinned();
+    CUgraph graph;
+
+    if (free_is_lazy())
+        return; /* no free waits for what is filled: that may take its time */
+    *flag = 0;
+    for (unsigned i = 0; i < 40; i++) {
+        OK(cuMemAlloc(&blocks[i], MIB));
+        fill(other, blocks[i], i);
+    }
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    fill(stream, memory, 2);
+    for (unsigned i = 0; i < 40; i++)
+        OK(cuMemFree(blocks[i]));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphDestroy(graph));
+    wait_for(other, flag);
+    for (unsigned i = 0; i < 40; i++)
+        OK(cuMemAlloc(&blocks[i], MIB));
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+    OK(cuCtxSynchronize());
+}
+
 /* ---- marks, and other consumers ------------------------------------------------------
  */
 

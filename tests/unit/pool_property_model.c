@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bins.h"
 #include "lock.h"
 
 /* Devices lie so far apart that no address says the wrong one. */
@@ -383,7 +384,7 @@ static size_t alignment_of(size_t bytes)
     size_t rounded = gs_round_up(bytes, GS_BLOCK_BYTES);
 
     return bytes >= GS_LARGE_BYTES  ? GS_LARGE_BYTES
-           : rounded >= 64 * GS_KIB ? 64 * GS_KIB
+           : rounded >= 64 * GS_KIB ? GS_PAGE_UNITS * GS_BLOCK_BYTES
                                     : GS_BLOCK_BYTES;
 }
 

@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bins.h"
+
 #define ALIGNED (64 * GS_KIB)
+#define PAGE    ((size_t)GS_PAGE_UNITS * GS_BLOCK_BYTES)
 
 void ref_init(struct reference *ref, size_t capacity, size_t segment_bytes, bool native)
 {
@@ -140,7 +143,7 @@ static struct rank rank_hole(const struct reference *ref,
                              const struct ref_segment *segment,
                              const struct ref_block *hole, size_t want)
 {
-    size_t start = gs_round_up(hole->offset, ALIGNED), end = hole->offset + hole->bytes;
+    size_t start = gs_round_up(hole->offset, PAGE), end = hole->offset + hole->bytes;
     size_t capacity = end > start ? end - start : 0;
     bool loose = capacity < ALIGNED;
     struct rank rank = {{0}, want < ALIGNED ? hole->bytes >= want : capacity >= want};
@@ -167,7 +170,7 @@ static bool is_better(const struct rank *a, const struct rank *b)
 static uint64_t carve(struct ref_segment *segment, size_t at, size_t want)
 {
     struct ref_block *hole = &segment->blocks[at];
-    size_t start = want < ALIGNED ? hole->offset : gs_round_up(hole->offset, ALIGNED);
+    size_t start = want < ALIGNED ? hole->offset : gs_round_up(hole->offset, PAGE);
     size_t head = start - hole->offset, tail = hole->bytes - head - want;
 
     *hole = (struct ref_block){start, want, REF_LIVE, 0};

@@ -4,7 +4,10 @@
  */
 #include <criterion/criterion.h>
 
+#include "bins.h"
 #include "pool_fake.h"
+
+#define PAGE ((uint64_t)GS_PAGE_UNITS * GS_BLOCK_BYTES)
 
 static struct gs_range find(struct bed *bed, uint64_t addr)
 {
@@ -34,7 +37,7 @@ Test(small, is_rounded_to_512_bytes)
     bed_fini(&bed);
 }
 
-Test(small, of_64_kib_and_more_is_aligned_to_64_kib)
+Test(small, of_64_kib_and_more_starts_at_a_page)
 {
     struct bed bed;
 
@@ -44,7 +47,7 @@ Test(small, of_64_kib_and_more_is_aligned_to_64_kib)
         uint64_t big = bed_alloc(&bed, 64 * GS_KIB + 512 * (size_t)i);
 
         cr_assert_eq(small % 512, 0);
-        cr_assert_eq(big % (64 * GS_KIB), 0);
+        cr_assert_eq(big % PAGE, 0);
     }
     bed_fini(&bed);
 }
@@ -95,10 +98,32 @@ Test(small, uses_up_holes_no_aligned_block_could_use)
     bed_init(&bed, 64 * GS_MIB, 0);
     first = bed_alloc(&bed, 512);
     second = bed_alloc(&bed, 64 * GS_KIB);
-    cr_assert_eq(second, first + 64 * GS_KIB);
-    /* Between them lies a hole of 63.5 KiB that no 64 KiB block can ever get. */
-    cr_assert_eq(bed_alloc(&bed, 60 * GS_KIB), first + 512);
+    cr_assert_eq(second, first + PAGE);
+    /* Between them lies a hole that no 64 KiB block can ever get. */
+    cr_assert_eq(bed_alloc(&bed, PAGE - 512), first + 512);
     bed_fini(&bed);
+}
+
+/* Natively such blocks lie one behind the other, in chunks of 2 MiB. */
+Test(small, of_one_size_fill_a_device_nearly_as_natively)
+{
+    static const size_t sizes[] = {512,    60000,  65536,  65537,  70000,  80000,  131073,
+                                   140000, 200000, 270000, 400000, 700000, 1050000};
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(sizes); i++) {
+        size_t native = 64 * (GS_LARGE_BYTES / gs_round_up(sizes[i], GS_BLOCK_BYTES));
+        size_t count = 0;
+        struct gs_block *block;
+        struct bed bed;
+        int code;
+
+        bed_init(&bed, 128 * GS_MIB, 0);
+        while (gs_heap_alloc(bed.heap, sizes[i], &block, &code) == GS_OK)
+            count++;
+        cr_assert_geq(count, native * 15 / 16, "%zu blocks of %zu bytes, natively %zu",
+                      count, sizes[i], native);
+        bed_fini(&bed);
+    }
 }
 
 Test(small, coalesces_with_both_neighbours_at_once)

@@ -6,11 +6,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "output_file.h"
@@ -179,6 +181,40 @@ Test(output_file, devices_and_pipes_are_written_as_they_are)
     cr_assert_eq(symlink("/dev/full", "link"), 0);
     cr_expect_eq(write_text("link", "text", true), ENOSPC);
     expect_names(2);
+}
+
+static int reader;
+static volatile sig_atomic_t ticks;
+
+/* A tenth of a second has passed. After 10 s the reader has pity, so that a failure ends.
+ */
+static void tick(int signal)
+{
+    char bytes[4096];
+
+    (void)signal;
+    while (++ticks >= 100 && read(reader, bytes, sizeof bytes) > 0)
+        continue;
+}
+
+Test(output_file, signals_do_not_prolong_the_wait_for_a_reader)
+{
+    const struct itimerval tenths = {{0, 100000}, {0, 100000}}, none = {{0, 0}, {0, 0}};
+    struct sigaction action = {.sa_handler = tick, .sa_flags = SA_RESTART};
+    struct gs_output_file file;
+    static char text[200000];
+
+    cr_assert_eq(mkfifo("pipe", 0666), 0);
+    reader = open("pipe", O_RDONLY | O_NONBLOCK);
+    cr_assert(reader >= 0);
+    gs_output_file_open(&file, "pipe");
+    cr_assert_eq(file.error, 0);
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &tenths, NULL);
+    (void)gs_output_file_write(&file, text, sizeof text);
+    setitimer(ITIMER_REAL, &none, NULL);
+    cr_expect(ticks < 50, "given up after 1 s, not after %d.%d", ticks / 10, ticks % 10);
+    cr_expect_eq(gs_output_file_close(&file, true), EAGAIN);
 }
 
 /* A limit on file sizes raises a signal natively, which ends the process. */

@@ -74,6 +74,31 @@ PYTHON
 }
 add_case "stderr is a full pipe" full_pipe_case
 
+# The same of a terminal, which has less room than a pipe: who started the program in one
+# reads it once the program has ended.
+full_terminal_case() {
+  need python3
+  need_file "$apps/leaky_shared"
+  cat >terminal.py <<'PYTHON'
+import os, pty, subprocess, sys, tty
+reader, terminal = pty.openpty()
+tty.setraw(terminal)
+os.set_blocking(terminal, False)
+try:
+    while os.write(terminal, b"x" * 64):
+        pass
+except BlockingIOError:
+    pass
+os.set_blocking(terminal, True)
+child = subprocess.Popen(sys.argv[1:], stderr=terminal, stdout=subprocess.DEVNULL)
+print("ended with", child.wait())
+PYTHON
+  run_in native -- python3 terminal.py "$apps/leaky_shared"
+  run_in shim -- python3 terminal.py env LD_PRELOAD="$shim" "$apps/leaky_shared"
+  expect_same native shim
+}
+add_case "stderr is a full terminal" full_terminal_case
+
 # In the background of a terminal with `stty tostop` what writes there is stopped. A program
 # that writes nothing natively is not stopped by its report.
 tostop_case() {
