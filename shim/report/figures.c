@@ -93,6 +93,24 @@ void gs_figures_tell(const struct gs_figures *figures, struct gs_report_device *
     out->lazy_saves_waits = figures->lazy_saves_waits != 0;
 }
 
+void gs_figures_by_size(struct gs_state *state, int device,
+                        struct gs_report_class classes[GS_POOL_CLASSES],
+                        struct gs_report_device *out)
+{
+    static struct gs_pool_class_stats stats; /* one report is made at a time */
+    gs_pool_class_stats(state->pool, device, &stats);
+    for (size_t i = 0; i < GS_POOL_CLASSES; i++) {
+#define GS_REPORT_CLASS(name, unit, doc) classes[i].name = stats.classes[i].name;
+#include "classes.def"
+#undef GS_REPORT_CLASS
+    }
+#define GS_REPORT_HOLE(name, unit, doc) out->holes.name = stats.holes.name;
+#include "classes.def"
+#undef GS_REPORT_HOLE
+    out->classes = classes;
+    out->class_count = GS_POOL_CLASSES;
+}
+
 /* ---- kept ----------------------------------------------------------------------------
  */
 

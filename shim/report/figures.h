@@ -40,6 +40,12 @@ void gs_figures_take(struct gs_state *state, struct gs_figures *out, size_t coun
 /* Of one device, as the report tells them; the name is left alone. */
 void gs_figures_tell(const struct gs_figures *figures, struct gs_report_device *out);
 
+/* What its pool holds and has served by size, and where free memory lies; each block is
+ * looked at. `classes` is what *out has from then on. */
+void gs_figures_by_size(struct gs_state *state, int device,
+                        struct gs_report_class classes[GS_POOL_CLASSES],
+                        struct gs_report_device *out);
+
 /* Into the file, where there is one. */
 void gs_figures_keep(const struct gs_figures *figures, size_t count);
 /* Take and keep them, if it is time to. No lock is held. */

@@ -75,6 +75,18 @@ const size_t gs_runtime_name_count = GS_ARRAY_LEN(gs_runtime_names);
 /* Of one report at a time: `reported` of the state says whose they are. */
 static struct gs_figures figures[GS_MAX_DEVICES];
 
+/* Where the report or a file has them; they are looked up block by block. */
+static void fill_classes(struct gs_state *state, struct gs_report_device *devices,
+                         size_t count)
+{
+    static struct gs_report_class classes[GS_MAX_DEVICES][GS_POOL_CLASSES];
+    for (size_t i = 0; i < count && state->pool; i++) {
+        if (devices[i].pooled) {
+            gs_figures_by_size(state, (int)i, classes[i], &devices[i]);
+        }
+    }
+}
+
 static void fill_devices(struct gs_state *state, struct gs_report_device *devices,
                          size_t count)
 {
@@ -85,6 +97,9 @@ static void fill_devices(struct gs_state *state, struct gs_report_device *device
         gs_figures_tell(&figures[i], &devices[i]);
     }
     gs_figures_keep(figures, count);
+    if (gs_log_enabled(GS_LOG_INFO) || gs_outputs_wanted()) {
+        fill_classes(state, devices, count);
+    }
 }
 
 /* A scan of host memory that takes longer is given up. */

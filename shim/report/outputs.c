@@ -186,6 +186,11 @@ void gs_outputs_open(const struct gs_options *options)
     }
 }
 
+bool gs_outputs_wanted(void)
+{
+    return settings.count != 0;
+}
+
 bool gs_outputs_tallied(void)
 {
     for (size_t i = 0; i < GS_EXPORT_FORMATS; i++) {

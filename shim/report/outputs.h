@@ -14,6 +14,8 @@ struct gs_figures;
 /* Read GPUSHIM_OUTPUT and GPUSHIM_OUTPUT_FILE; says what is wrong with them. Start-up. */
 void gs_outputs_open(const struct gs_options *options);
 
+/* Whether any format is asked for. */
+bool gs_outputs_wanted(void);
 /* Whether a format is asked for that takes a tally of all allocations. */
 bool gs_outputs_tallied(void);
 

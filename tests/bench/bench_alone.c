@@ -11,6 +11,7 @@
  *
  * Owns: the figures of the last run.   Lock: none; one thread.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,6 +22,7 @@
 #define MAX_CYCLES 2000
 #define TOTAL_NS   120e6 /* after which MIN_CYCLES are enough */
 #define SINGLES    20000 /* pairs timed one by one */
+#define MOST_NS    2e9 /* for the cycles, and for the pairs: a GPU's own may take 1 ms */
 
 /* A clock that is cheap to read: the processor's where that is a steady one. */
 static uint64_t ticks(void)
@@ -53,7 +55,7 @@ static int compare_ticks(const void *a, const void *b)
 }
 
 /*
- * SINGLES pairs, each timed for itself.
+ * Pairs, each timed for itself: SINGLES, or as many as end in MOST_NS.
  *
  * In:   slots    as the workload's set-up and whole cycles of it have left them
  * Out:  times    p99 and humps, in nanoseconds less the timer's own; what that costs
@@ -64,7 +66,7 @@ static void time_singles(const struct bench_allocator *allocator,
 {
     static uint64_t took[SINGLES]; /* large */
     static double took_ns[SINGLES];
-    const double scale = tick_ns();
+    const double scale = tick_ns(), begin_ns = bench_now_ns();
     uint64_t none;
     size_t done = 0;
 
@@ -74,7 +76,7 @@ static void time_singles(const struct bench_allocator *allocator,
     }
     qsort(took, SINGLES, sizeof(*took), compare_ticks);
     none = took[SINGLES / 2];
-    while (done < SINGLES) {
+    while (done < SINGLES && (done == 0 || bench_now_ns() - begin_ns < MOST_NS)) {
         for (size_t i = 0; i + 1 < cycle->count; i += 2) {
             uint64_t begin = ticks();
 
@@ -86,11 +88,11 @@ static void time_singles(const struct bench_allocator *allocator,
         if (cycle->count % 2)
             bench_run_op(allocator, &cycle->list[cycle->count - 1], slots);
     }
-    for (size_t i = 0; i < SINGLES; i++)
+    for (size_t i = 0; i < done; i++)
         took_ns[i] = took[i] > none ? (double)(took[i] - none) * scale : 0;
-    times->humps = bench_find_humps(took_ns, SINGLES); /* sorts them */
+    times->humps = bench_find_humps(took_ns, done); /* sorts them */
     times->timer_ns = (double)none * scale;
-    times->p99_ns = took_ns[SINGLES / 100 * 99];
+    times->p99_ns = took_ns[done * 99 / 100];
 }
 
 /* ---- stretches -----------------------------------------------------------------------
@@ -107,6 +109,14 @@ static uint64_t time_stretch(const struct bench_allocator *allocator,
     return ticks() - begin;
 }
 
+/* Whether there is another cycle, after `cycles` that took so long. */
+static bool one_more(unsigned cycles, double took_ns)
+{
+    if (cycles < MIN_CYCLES)
+        return cycles == 0 || took_ns < MOST_NS;
+    return cycles < MAX_CYCLES && took_ns < TOTAL_NS;
+}
+
 /* MAX_CYCLES figures of each stretch, in ticks; those of the cycles that were run are
  * filled in. Returns the number of these. */
 static unsigned time_cycles(const struct bench_allocator *allocator,
@@ -116,8 +126,7 @@ static unsigned time_cycles(const struct bench_allocator *allocator,
     double begin = bench_now_ns();
     unsigned cycles = 0;
 
-    while (cycles < MIN_CYCLES ||
-           (cycles < MAX_CYCLES && bench_now_ns() - begin < TOTAL_NS)) {
+    while (one_more(cycles, bench_now_ns() - begin)) {
         uint64_t *row = took + cycles;
 
         for (size_t i = 0; i < cycle->count; i += STRETCH) {

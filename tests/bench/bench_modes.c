@@ -13,6 +13,7 @@
  * Owns: nothing.   Lock: threads share what is written before they start.
  */
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 #define BATCH        2048 /* blocks a thread gets before the next thread frees them */
 #define BATCHES      60
 #define WARM_BATCHES 5
+#define REMOTE_NS    2e9 /* after which no batch is begun, but the first */
 #define REMOTE_BYTES (4 * GS_KIB)
 #define MISS_BYTES   (32 * GS_MIB)
 #define MOST_PAIRS   100000000
@@ -177,14 +179,18 @@ static int run_pressure(const struct bench_allocator *allocator, unsigned long c
 /* ---- blocks that another thread frees ------------------------------------------------
  */
 
-/* What the threads share. Each writes its own row of `blocks` and of `took` between
- * barriers; the next thread reads the blocks behind one. */
+/* What the threads share. Each writes its own row of `blocks` and its own places of
+ * `took` between barriers; the next thread reads the blocks behind one. `over` and
+ * `batches` are the first thread's, which writes `over` in front of a barrier that all
+ * read it behind. */
 struct remote {
     const struct bench_allocator *allocator;
     pthread_barrier_t barrier;
     unsigned long threads;
     uint64_t (*blocks)[BATCH];
-    double *took; /* BATCHES for each thread, ns a pair */
+    double *took; /* ns a pair, batch by batch one of each thread */
+    unsigned long batches;
+    bool over;
 };
 
 struct remote_thread {
@@ -200,11 +206,17 @@ static void *remote_thread(void *argument)
     uint64_t *mine = remote->blocks[self->index];
     uint64_t *others = remote->blocks[(self->index + 1) % remote->threads];
 
+    double began = bench_now_ns();
+
     bench_check(allocator->start(), "the start", allocator);
     for (int batch = -WARM_BATCHES; batch < BATCHES; batch++) {
         double begin, took_ns;
 
+        if (self->index == 0)
+            remote->over = batch > 0 && bench_now_ns() - began > REMOTE_NS;
         pthread_barrier_wait(&remote->barrier);
+        if (remote->over)
+            break;
         begin = bench_now_ns();
         for (size_t i = 0; i < BATCH; i++)
             bench_check(allocator->alloc(&mine[i], REMOTE_BYTES), "an allocation",
@@ -215,8 +227,12 @@ static void *remote_thread(void *argument)
         for (size_t i = 0; i < BATCH; i++)
             bench_check(allocator->release(others[i], REMOTE_BYTES), "a free", allocator);
         took_ns += bench_now_ns() - begin;
-        if (batch >= 0)
-            remote->took[self->index * BATCHES + (unsigned long)batch] = took_ns / BATCH;
+        if (batch < 0)
+            continue;
+        remote->took[(unsigned long)batch * remote->threads + self->index] =
+            took_ns / BATCH;
+        if (self->index == 0)
+            remote->batches++;
     }
     return NULL;
 }
@@ -246,7 +262,7 @@ static int run_remote(const struct bench_allocator *allocator, unsigned long thr
     for (unsigned long i = 1; i < threads; i++)
         pthread_join(others[i], NULL);
     printf("remote %s %lu %.1f\n", allocator->name, threads,
-           median(remote.took, threads * BATCHES));
+           median(remote.took, threads * remote.batches));
     pthread_barrier_destroy(&remote.barrier);
     free(remote.took);
     free(remote.blocks);

@@ -13,6 +13,9 @@ shim=$build/libgpushim.so
 cuda_path=${E2E_CUDA_PATH:-$build/sim}
 time_limit=120
 
+# shellcheck source=tests/clean_env.sh
+source "$sources/tests/clean_env.sh"
+
 case_names=()
 case_bodies=()
 
@@ -53,25 +56,18 @@ need_file() {
 #   Runs the command in an environment of its own, where CUDA is found in cuda_path. Leaves
 #   PREFIX.out, PREFIX.err and PREFIX.status. CUDASIM_* of the caller go through.
 run_in() {
-  local prefix=$1 name status began=$SECONDS
-  local settings=(PATH="$PATH" HOME="$case_dir" LC_ALL=C
-    ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_LIBRARY_PATH="$cuda_path")
+  local prefix=$1 status began=$SECONDS settings command
 
   shift
-  for name in "${!CUDASIM_@}"; do
-    settings+=("$name=${!name}")
-  done
-  while [[ $1 != -- ]]; do
-    settings+=("$1")
-    shift
-  done
-  shift
-  printf '$ %s\n' "${settings[*]:4} $*"
-  timeout -k 5 "$time_limit" env -i "${settings[@]}" "$@" \
+  clean_env "$case_dir" "$cuda_path" "${!CUDASIM_@}" -- "$@"
+  printf '$ %s\n' "${settings[*]:3} ${command[*]}"
+  timeout -k 5 "$time_limit" env -i \
+    ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 "${settings[@]}" "${command[@]}" \
     >"$prefix.out" 2>"$prefix.err" </dev/null
   status=$?
   echo "$status" >"$prefix.status"
-  [[ $((SECONDS - began)) -lt $time_limit ]] || fail "$prefix: no end in $time_limit s: $*"
+  [[ $((SECONDS - began)) -lt $time_limit ]] ||
+    fail "$prefix: no end in $time_limit s: ${command[*]}"
 }
 
 # native PREFIX COMMAND...: without the library; the programs end with 1 or 2 if they fail.

@@ -4,6 +4,8 @@
  *   gpu_probe QUESTION      rows on stdout: a JSON object, then the same for people
  *   gpu_probe --list        the questions: name, seconds allowed, text
  *   gpu_probe --machine     what it runs on, as one JSON object
+ *   gpu_probe --stay        keeps the driver open, without a context, until it is told to
+ * end or its parent has ended
  *   gpu_probe --kernel MS   holds the GPU for MS milliseconds, then lets it go (for a
  * check that an interrupted question gives the GPU back)
  *
@@ -21,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 enum { ENDS_FAILED = 1, ENDS_USAGE = 2, ENDS_NO_DEVICE = 3, ENDS_LATE = 4 };
@@ -168,7 +171,8 @@ static int list(void)
 
 static int usage(const char *program)
 {
-    fprintf(stderr, "usage: %s QUESTION | --list | --machine | --kernel MS\n", program);
+    fprintf(stderr, "usage: %s QUESTION | --list | --machine | --stay | --kernel MS\n",
+            program);
     return ENDS_USAGE;
 }
 
@@ -222,7 +226,9 @@ static int without_question(int argc, char **argv)
         return list();
     if (strcmp(argv[1], "--ipc-child") == 0)
         return probe_ipc_child();
-    if (strcmp(argv[1], "--machine") != 0 && strcmp(argv[1], "--kernel") != 0)
+    if (strcmp(argv[1], "--stay") == 0)
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+    else if (strcmp(argv[1], "--machine") != 0 && strcmp(argv[1], "--kernel") != 0)
         return usage(argv[0]);
     why = probe_driver_load();
     if (why) {
@@ -231,6 +237,9 @@ static int without_question(int argc, char **argv)
     }
     if (strcmp(argv[1], "--machine") == 0)
         return probe_machine_print() ? 0 : ENDS_FAILED;
+    if (strcmp(argv[1], "--stay") == 0)
+        for (;;)
+            pause();
     return argc > 2 ? hold_for(argv[2]) : usage(argv[0]);
 }
 

@@ -104,7 +104,15 @@ Test(export_json, a_run_without_anything)
         "\"count\", \"live_bytes\": \"bytes\", \"live_count\": \"count\", "
         "\"peak_bytes\": \"bytes\", \"peak_time_ns\": \"ns\", \"lost_bytes\": \"bytes\", "
         "\"lost_count\": \"count\"},\n"
-        "    \"pool\": {\"hits\": \"count\", \"driver_ns\": \"ns\"}\n"
+        "    \"pool\": {\"hits\": \"count\", \"driver_ns\": \"ns\"},\n"
+        "    \"pool_holes\": {\"count\": \"count\", \"bytes\": \"bytes\", "
+        "\"largest_bytes\": \"bytes\", \"stranded_bytes\": \"bytes\", "
+        "\"retained_bytes\": \"bytes\", \"slack_bytes\": \"bytes\"},\n"
+        "    \"pool_sizes\": {\"bytes\": \"bytes\", \"live\": \"count\", "
+        "\"live_bytes\": \"bytes\", \"rounding_bytes\": \"bytes\", "
+        "\"cached\": \"count\", \"cached_bytes\": \"bytes\", "
+        "\"pending\": \"count\", \"pending_bytes\": \"bytes\", "
+        "\"hits\": \"count\", \"misses\": \"count\"}\n"
         "  }\n"
         "}\n");
     free(bytes.data);
@@ -139,6 +147,7 @@ Test(export_json, a_leak_a_pool_and_its_code)
                 "\"frees\": 0, \"failed\": 0, \"live_bytes\": 8299, \"live_count\": 4, "
                 "\"peak_bytes\": 8299, \"peak_time_ns\": 6000000000, \"lost_bytes\": 0, "
                 "\"lost_count\": 0}, \"pool\": {\"hits\": 972, \"driver_ns\": 1500}, "
+                "\"pool_holes\": null, \"pool_sizes\": null, "
                 "\"pool_as_of_ns\": null, \"not_allocated_via_api_bytes\": null}");
     expect_line(&bytes, "\"peak_bytes\": 8299,\n", "\"peak_bytes\": 8299,");
     expect_line(&bytes, "\"allocs\": 4\n", "\"allocs\": 4");

@@ -146,3 +146,81 @@ Test(report_pool, figures_of_an_earlier_moment)
                  "  pool           reserved 2.00 MiB\n"
                  "  as of          9m50s: what came after that is not in these lines\n");
 }
+
+/* ---- by size ------------------------------------------------------------------------
+ */
+
+#define BY_SIZE                                                                          \
+    HEAD "  pool           reserved 2.00 MiB\n"                                          \
+         "  by size        live                   kept for reuse               served "  \
+         "by driver\n"
+
+static struct gs_report_device sized(const struct gs_report_class *classes, size_t count)
+{
+    return (struct gs_report_device){.name = "A",
+                                     .pooled = true,
+                                     .reserved_bytes = 2 * GS_MIB,
+                                     .reserved_peak_bytes = 2 * GS_MIB,
+                                     .classes = classes,
+                                     .class_count = count};
+}
+
+Test(report_pool, sizes_that_were_never_asked_for_are_left_out)
+{
+    const struct gs_report_class classes[] = {
+        {.bytes = 512, .hits = 1234, .misses = 1, .cached = 2, .cached_bytes = 1024},
+        {.bytes = 1024},
+        {.bytes = 2 * GS_MIB,
+         .live = 3,
+         .live_bytes = 6 * GS_MIB,
+         .misses = 3,
+         .pending = 1,
+         .pending_bytes = 2 * GS_MIB},
+    };
+    struct gs_report_device device = sized(classes, GS_ARRAY_LEN(classes));
+
+    expect_lines(&device, true,
+                 BY_SIZE
+                 "    512 B        0 B in 0               1.00 KiB in 2                 "
+                 "1,234         1\n"
+                 "    2.00 MiB     6.00 MiB in 3          2.00 MiB in 1                 "
+                 "    0         3\n");
+}
+
+/* Twelve, the most often asked for; the others together. */
+Test(report_pool, many_sizes_are_told_of_together)
+{
+    struct gs_report_class classes[14];
+    struct gs_report_device device = sized(classes, 14);
+    char expected[4096] = BY_SIZE;
+
+    for (size_t i = 0; i < 14; i++) {
+        classes[i] = (struct gs_report_class){.bytes = 512 * (i + 1), .hits = 50 + i};
+        if (i >= 2)
+            sprintf(expected + strlen(expected),
+                    "    %zu.%s0 KiB     0 B in 0               0 B in 0               "
+                    "          %2zu         0\n",
+                    (i + 1) / 2, (i + 1) % 2 ? "5" : "0", 50 + i);
+    }
+    strcat(expected, "    2 others     0 B in 0               0 B in 0               "
+                     "         101         0\n");
+    expect_lines(&device, true, expected);
+}
+
+Test(report_pool, how_free_memory_is_divided)
+{
+    const struct gs_report_class classes[] = {{.bytes = 512}};
+    struct gs_report_device device = sized(classes, 1);
+
+    device.holes = (struct gs_report_holes){.count = 3,
+                                            .bytes = 4 * GS_MIB,
+                                            .largest_bytes = 3 * GS_MIB,
+                                            .stranded_bytes = GS_MIB};
+    expect_lines(&device, true,
+                 HEAD
+                 "  pool           reserved 2.00 MiB\n"
+                 "  free space     4.00 MiB in 3, the largest 3.00 MiB: fragmentation "
+                 "25.0 %, 1.00 MiB beside blocks\n"
+                 "  by size        live                   kept for reuse               "
+                 "served by driver\n");
+}

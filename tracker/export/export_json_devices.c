@@ -30,6 +30,39 @@ static void put_pool(const struct gs_export *export, struct gs_json *json, size_
     gs_json_close(json, '}');
 }
 
+static void put_holes(struct gs_json *json, const struct gs_report_holes *holes)
+{
+    gs_json_member_open(json, "pool_holes", '{');
+#define GS_REPORT_HOLE(name, unit, doc) gs_json_member(json, #name, holes->name);
+#include "classes.def"
+#undef GS_REPORT_HOLE
+    gs_json_close(json, '}');
+}
+
+static void put_class(struct gs_json *json, const struct gs_report_class *class)
+{
+    gs_json_open(json, '{');
+#define GS_REPORT_CLASS(name, unit, doc) gs_json_member(json, #name, class->name);
+#include "classes.def"
+#undef GS_REPORT_CLASS
+    gs_json_close(json, '}');
+}
+
+static void put_sizes(struct gs_json *json, const struct gs_report_device *device)
+{
+    if (!device || !device->classes) {
+        gs_json_member_null(json, "pool_holes");
+        gs_json_member_null(json, "pool_sizes");
+        return;
+    }
+    put_holes(json, &device->holes);
+    gs_json_member_open(json, "pool_sizes", '[');
+    for (size_t i = 0; i < device->class_count; i++)
+        if (!gs_report_class_empty(&device->classes[i]))
+            put_class(json, &device->classes[i]);
+    gs_json_close(json, ']');
+}
+
 static void put_device(const struct gs_export *export, struct gs_json *json,
                        unsigned ordinal)
 {
@@ -49,6 +82,7 @@ static void put_device(const struct gs_export *export, struct gs_json *json,
         put_pool(export, json, ordinal);
     else
         gs_json_member_null(json, "pool");
+    put_sizes(json, pooled ? &config->devices[ordinal] : NULL);
     gs_json_member_or_null(json, "pool_as_of_ns",
                            pooled && config->devices[ordinal].as_of_ns,
                            pooled ? config->devices[ordinal].as_of_ns : 0);
@@ -95,6 +129,16 @@ void gs_json_units(const struct gs_export *export, struct gs_json *json)
     for (size_t i = 0; i < export->job->counter_count; i++)
         gs_json_member_text(json, export->job->counters[i].name,
                             export->job->counters[i].unit);
+    gs_json_close(json, '}');
+    gs_json_member_open(json, "pool_holes", '{');
+#define GS_REPORT_HOLE(name, unit, doc) gs_json_member_text(json, #name, unit);
+#include "classes.def"
+#undef GS_REPORT_HOLE
+    gs_json_close(json, '}');
+    gs_json_member_open(json, "pool_sizes", '{');
+#define GS_REPORT_CLASS(name, unit, doc) gs_json_member_text(json, #name, unit);
+#include "classes.def"
+#undef GS_REPORT_CLASS
     gs_json_close(json, '}');
     gs_json_close(json, '}');
 }

@@ -16,6 +16,20 @@
 #include "text.h"
 #include "tracker.h"
 
+/* One size of the pool's blocks: what it holds, what it served. */
+struct gs_report_class {
+#define GS_REPORT_CLASS(name, unit, doc) uint64_t name;
+#include "classes.def"
+#undef GS_REPORT_CLASS
+};
+
+/* Where free memory lies that is not one piece. */
+struct gs_report_holes {
+#define GS_REPORT_HOLE(name, unit, doc) uint64_t name;
+#include "classes.def"
+#undef GS_REPORT_HOLE
+};
+
 /* What the pool did for a device: filled once, by whoever has the pool. */
 struct gs_report_device {
     const char *name;        /* "NVIDIA H200" */
@@ -37,6 +51,9 @@ struct gs_report_device {
     /* When the pool's figures are of, since the tracker's start, where that is an earlier
      * moment than the report's; 0: the report's. */
     uint64_t as_of_ns;
+    struct gs_report_holes holes;          /* where `classes` are known */
+    const struct gs_report_class *classes; /* rising sizes; NULL: not looked at */
+    size_t class_count;
     bool lazy_saves_waits; /* GPUSHIM_FREE_SYNC=lazy would leave them out */
     bool pooled;           /* false: the pool is off or was not used */
     bool rest_known;       /* else `rest_bytes` means nothing */
@@ -65,7 +82,8 @@ struct gs_report_config {
     unsigned stack_depth; /* frames kept of a stack, gs_stacks_config.depth: one that has
                              so many and ends before main is said to be cut; 0: none is */
     bool show_leaks;      /* false: GPUSHIM_LEAK_REPORT=off: header and totals only */
-    bool show_devices;    /* GPUSHIM_VERBOSE=2: devices and pool of a clean run, too */
+    bool show_devices;    /* GPUSHIM_VERBOSE=2: devices and pool of a clean run, too,
+                             and the pool's sizes, where they are known */
     /* Names of runtime entry points (cudaMalloc, ...): frames down to the outermost such
      * one are the runtime's own and are not shown; its name is the call the program made.
      */

@@ -303,4 +303,14 @@ bool gs_report_pool_used(const struct gs_report_device *device);
 void gs_report_pool(const struct gs_report_writer *writer,
                     const struct gs_report_device *device);
 
+/* --- report_classes.c: the pool by sizes
+ * ------------------------------------------------
+ */
+
+/* Nothing where it is not asked for or not known. */
+void gs_report_classes(const struct gs_report_writer *writer,
+                       const struct gs_report_device *device);
+/* Whether nothing ever had this size. */
+bool gs_report_class_empty(const struct gs_report_class *class);
+
 #endif

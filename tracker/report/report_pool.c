@@ -144,5 +144,6 @@ void gs_report_pool(const struct gs_report_writer *writer,
     write_calls(writer, device);
     write_returns(writer, device);
     write_frees(writer, device);
+    gs_report_classes(writer, device);
     write_as_of(writer, device);
 }

@@ -24,6 +24,44 @@ gpu_check() {
     "$sources/scripts/gpu-check" --build "$build" --simulated "$@"
 }
 
+# interrupt_check FILE [VAR=value...] -- ARGUMENT...: gpu-check, told to end when there is
+# something in FILE; leaves check.out.
+interrupt_check() {
+  local file=$1 pid waited=0 settings=()
+
+  shift
+  while [[ $1 != -- ]]; do
+    settings+=("$1")
+    shift
+  done
+  shift
+  env GPU_CHECK_WORK="$case_dir/work" OUT="$case_dir/out" "${settings[@]}" \
+    "$sources/scripts/gpu-check" --simulated "$@" >check.out 2>check.err &
+  pid=$!
+  until [[ -s $file ]]; do
+    sleep 0.2
+    waited=$((waited + 1))
+    [[ $waited -lt 300 ]] || fail "it did not come to the slow one"
+  done
+  kill -TERM "$pid"
+  wait "$pid"
+  expect_equal "status" 143 $?
+}
+
+# link_build FOLDER...: a build in stand-in with everything that the build has; what lies in
+# these folders can be replaced one by one.
+link_build() {
+  local folder
+
+  mkdir -p stand-in scripts samples
+  ln -s "$build"/* -t stand-in
+  for folder in "$@"; do
+    rm "stand-in/$folder"
+    mkdir "stand-in/$folder"
+    ln -s "$build/$folder"/* -t "stand-in/$folder"
+  done
+}
+
 # plant NAME LINE...: a script for the part `real`.
 plant() {
   local name=$1
@@ -182,6 +220,20 @@ real_warm_case() {
 }
 add_case "gpu-check real programs that start too slowly" real_warm_case
 
+# What watches the memory does not come back: nor NVML on a card that is not well.
+real_watch_case() {
+  need_file "$build/gpu/gpu_watch"
+  link_build gpu
+  rm stand-in/gpu/gpu_watch
+  printf '%s\n' '#!/bin/sh' 'exec sleep 60' >stand-in/gpu/gpu_watch
+  chmod +x stand-in/gpu/gpu_watch
+  plant only '# real: way plain' 'print("only")'
+  gpu_check check GPU_CHECK_REAL_WARM=1 -- --build "$case_dir/stand-in" --part real
+  expect_status check 1
+  expect_row only warm "timed out" "its first run, not measured, was ended after 9 s"
+}
+add_case "gpu-check real programs that nobody watches" real_watch_case
+
 # A part that was run before is kept, and said to be; not on another machine.
 gpu_check_resumes_case() {
   mkdir -p samples
@@ -208,25 +260,13 @@ add_case "gpu-check resumes" gpu_check_resumes_case
 
 # What was found before a signal is whole, and the result says that it is not all.
 gpu_check_interrupted_case() {
-  local pid waited=0
-
   mkdir -p samples
   plant a_quick '# real: way plain' 'print("quick")'
-  plant b_slow '# real: way plain' 'import time' 'time.sleep(60)'
+  plant b_slow '# real: way plain' 'import time' 'print("slow", flush=True)' 'time.sleep(60)'
   need_file "$build/gpu/gpu_watch"
   need python3
-  GPU_CHECK_WORK=$case_dir/work OUT=$case_dir/out GPU_CHECK_REAL=$case_dir/scripts \
-    GPU_CHECK_SAMPLES=$case_dir/samples "$sources/scripts/gpu-check" --build "$build" \
-    --simulated --part real >check.out 2>check.err &
-  pid=$!
-  until [[ -e work/real.run/b_slow.warm.out ]]; do
-    sleep 0.2
-    waited=$((waited + 1))
-    [[ $waited -lt 300 ]] || fail "it did not come to the slow one"
-  done
-  kill -TERM "$pid"
-  wait "$pid"
-  expect_equal "status" 143 $?
+  interrupt_check work/real.run/b_slow.warm.out GPU_CHECK_REAL="$case_dir/scripts" \
+    GPU_CHECK_SAMPLES="$case_dir/samples" -- --build "$build" --part real
   expect_row a_quick plain measured same
   expect_text check.out '^-- real: interrupted$'
 }
@@ -257,10 +297,8 @@ add_case "gpu-check leaves the largest out" gpu_check_archive_case
 
 # stand_in_build TOPIC: a build whose suite has that topic alone, and 3 seconds for a case.
 stand_in_build() {
-  mkdir -p stand-in/gpu scripts samples
   need_file "$build/gpu/conformance"
-  ln -s "$build"/* -t stand-in 2>/dev/null
-  ln -s "$build"/gpu/* -t stand-in/gpu
+  link_build gpu
   rm stand-in/gpu/conformance
   cat >stand-in/gpu/conformance <<END
 #!/bin/sh
@@ -311,6 +349,21 @@ gpu_check_case_ruins_case() {
 }
 add_case "gpu-check goes on behind a case that ruins its context" gpu_check_case_ruins_case
 
+# A suite that never comes to its first case is not started for each of them.
+gpu_check_suite_dies_case() {
+  stand_in_build device
+  # shellcheck disable=SC2016 # for the program
+  printf '%s\n' '#!/bin/sh' 'case $1 in' "--list) exec '$build/gpu/conformance' --list ;;" 'esac' \
+    "echo run >>'$case_dir/suite.runs'" 'echo "no such symbol" >&2' 'exit 127' \
+    >stand-in/gpu/conformance
+  gpu_check check -- --build "$case_dir/stand-in" --part conformance
+  expect_status check 1
+  expect_count suite.runs run 5
+  expect_text check.out '^simulated cases +not all: given up at array\.'
+  expect_text check.out '^-- conformance: not all: 5 failed, in '
+}
+add_case "gpu-check gives up a suite that dies" gpu_check_suite_dies_case
+
 # The suite by itself: its limits hold for cases with a process of their own and for calls
 # that must come back.
 conformance_limits_case() {
@@ -324,6 +377,10 @@ conformance_limits_case() {
   run_in late CUDASIM_FAIL=cuStreamSynchronize:1+=slow:2000 -- "$suite" --returns-ms 500 "$waits"
   expect_status late 1
   expect_text late.out "^FAILED $waits .*: came_back\\(.* is not so\$"
+  run_in asked CUDASIM_FAIL='cuStreamQuery:*=600' -- "$suite" --returns-ms 300 \
+    memop.wait_by_default_is_met_above
+  expect_status asked 1
+  expect_count asked.out '^FAILED memop.* completes\(stream\) is not so$' 2
   run_in early CUDASIM_FAIL=cuStreamSynchronize:1+=slow:2000 -- "$suite" "$waits"
   expect_status early 0
   run_in usage -- "$suite" --case-seconds 0
@@ -407,17 +464,104 @@ gpu_check_cut_case() {
 }
 add_case "gpu-check tells a late run from a slow one" gpu_check_cut_case
 
-# Its own build is brought up to date each time, warnings allowed, also with no time for it.
+# a_gpu: the simulated driver, in the folder driver, under another name: what asks whether the
+# device is simulated hears that it is not.
+a_gpu() {
+  mkdir -p driver
+  sed 's/cudasim-/cudagpu-/g' "$build/sim/libcuda.so.1" >driver/libcuda.so.1
+  run_in machine LD_LIBRARY_PATH="$case_dir/driver" -- "$build/gpu/gpu_probe" --machine
+  expect_text machine.out '"simulated":false'
+}
+
+# On a GPU: the rows say so, and one process keeps the driver open from the first part to the
+# end. Where there must be one and is none, nothing is simulated.
+gpu_check_gpu_case() {
+  local keeper
+
+  stand_in_build device
+  need_file "$build/gpu/gpu_probe"
+  a_gpu
+  rm stand-in/gpu/gpu_probe
+  # shellcheck disable=SC2016 # for the program
+  printf '%s\n' '#!/bin/sh' "echo \"\$\$ \$*\" >>'$case_dir/probe.calls'" 'case $1 in' \
+    '--list) echo "device 20 a question" ;;' "*) exec '$build/gpu/gpu_probe' \"\$@\" ;;" \
+    'esac' >stand-in/gpu/gpu_probe
+  chmod +x stand-in/gpu/gpu_probe
+  run_in check LD_LIBRARY_PATH="$build/sim:$case_dir/driver" GPU_CHECK_WORK="$case_dir/work" \
+    OUT="$case_dir/out" -- "$sources/scripts/gpu-check" --build "$case_dir/stand-in" --gpu \
+    --part probe --part conformance
+  expect_status check 0
+  expect_no_text check.out simulated
+  expect_text check.out '^gpu +device +attributes '
+  expect_text check.out '^gpu +cases +[0-9]+ passed, 0 failed'
+  expect_count suite.calls '^suite --json .* --case-seconds 12 --returns-ms 3000$' 1
+  expect_equal "the probe's calls" "--list --list --machine --stay device" \
+    "$(cut -d' ' -f2- probe.calls | sort | paste -sd' ')"
+  keeper=$(sed -n 's/ --stay$//p' probe.calls)
+  ! kill -0 "$keeper" 2>/dev/null || fail "the driver is still kept open"
+  expect_no_text check.err 'Terminated|line [0-9]+'
+  : >probe.calls
+  run_in none LD_LIBRARY_PATH="$build/sim" GPU_CHECK_WORK="$case_dir/work" -- \
+    "$sources/scripts/gpu-check" --build "$case_dir/stand-in" --gpu --part probe
+  expect_status none 3
+  expect_text none.err '^gpu-check: no GPU here '
+  expect_no_text probe.calls 'device'
+}
+add_case "gpu-check on a GPU" gpu_check_gpu_case
+
+# slow_build: a build whose probe, first program of the part safety and Python never come back.
+slow_build() {
+  need_file "$build/bench/bench_driver"
+  link_build gpu apps
+  rm stand-in/gpu/gpu_probe stand-in/apps/reuse_shared
+  # shellcheck disable=SC2016 # for the programs
+  printf '%s\n' '#!/bin/sh' 'case $1 in' '--list) echo "slow 20 a question" ;;' \
+    "--machine) exec '$build/gpu/gpu_probe' --machine ;;" '*) exec sleep 60 ;;' 'esac' \
+    >stand-in/gpu/gpu_probe
+  printf '%s\n' '#!/bin/sh' 'exec sleep 60' >stand-in/apps/reuse_shared
+  # shellcheck disable=SC2016
+  printf '%s\n' '#!/bin/sh' 'case "$*" in' '*scripts/bench*|*a_slow*) exec sleep 60 ;;' \
+    '*sys.executable*) echo "$0" ;;' "*) exec python3 \"\$@\" ;;" 'esac' >slow_python
+  chmod +x stand-in/gpu/gpu_probe stand-in/apps/reuse_shared slow_python
+  plant a_slow '# real: way plain' '# real: trace plain'
+}
+
+# What only the end of its part cut short did not time out.
+gpu_check_late_case() {
+  local part seconds question row
+
+  slow_build
+  while read -r part seconds question row; do
+    gpu_check "$part" GPU_CHECK_SECONDS="$seconds" GPU_CHECK_PYTHON="$case_dir/slow_python" -- \
+      --build "$case_dir/stand-in" --part "$part"
+    [[ $part == safety ]] || expect_status "$part" 1
+    expect_row "$question" "$row" "not run" "time"
+    expect_no_text "$part.out" "timed out|status 124"
+  done <<'END'
+probe 5 slow -
+safety 7 reuse_shared native
+bench 10 hitpair -
+real 12 a_slow -
+traces 17 a_slow plain
+END
+}
+add_case "gpu-check does not call a part's end a slow run" gpu_check_late_case
+
+# Its own build is brought up to date each time, warnings allowed, also with no time for it, and
+# where it came from another place.
 gpu_check_build_case() {
   mkdir -p tree/scripts tools
   need_file "$build/gpu/gpu_probe"
+  mkdir -p tree/build-gpu-check/CMakeFiles
+  echo "CMAKE_HOME_DIRECTORY:INTERNAL=/elsewhere" >tree/build-gpu-check/CMakeCache.txt
   ln -s "$sources/scripts/gpu-check" tree/scripts/
   ln -s "$sources"/{tests,include} tree/
   cat >tools/cmake <<END
 #!/bin/sh
 echo "cmake \$*" >>"$case_dir/calls"
+if grep -q elsewhere "$case_dir/tree/build-gpu-check/CMakeCache.txt"; then exit 1; fi
 mkdir -p "$case_dir/tree/build-gpu-check/gpu"
-: >"$case_dir/tree/build-gpu-check/CMakeCache.txt"
+echo "CMAKE_HOME_DIRECTORY:INTERNAL=$case_dir/tree" >"$case_dir/tree/build-gpu-check/CMakeCache.txt"
 cp "$build/gpu/gpu_probe" "$case_dir/tree/build-gpu-check/gpu/"
 END
   chmod +x tools/cmake
@@ -432,6 +576,23 @@ END
   done
 }
 add_case "gpu-check brings its build up to date" gpu_check_build_case
+
+# Where nothing can be built, the log comes back all the same.
+gpu_check_no_build_case() {
+  mkdir -p tree/scripts tools
+  ln -s "$sources/scripts/gpu-check" tree/scripts/
+  ln -s "$sources"/{tests,include,shim} tree/
+  printf '%s\n' '#!/bin/sh' 'echo "no such generator"; exit 1' >tools/cmake
+  printf '%s\n' '#!/bin/sh' 'echo "no such option" >&2; exit 1' >tools/gcc
+  chmod +x tools/*
+  run_in check PATH="$case_dir/tools:$PATH" OUT="$case_dir/out" -- tree/scripts/gpu-check --gpu
+  expect_status check 1
+  expect_text check.err '^no such generator$'
+  expect_text check.err '^no such option$'
+  expect_text check.err '^gpu-check: gpu_probe cannot be built here$'
+  expect_text out/gpu-check-build.log '^no such generator$'
+}
+add_case "gpu-check cannot build" gpu_check_no_build_case
 
 # A call that waits with the library alone, and a free that was told not to wait.
 gpu_check_stalls_case() {

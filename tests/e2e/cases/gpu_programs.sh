@@ -56,14 +56,19 @@ program() {
   chmod +x "build/apps/$1"
 }
 
-# run_listed PREFIX [VAR=value...]: the part over the programs of this case.
-run_listed() {
+# add_library: what else such a build needs.
+add_library() {
   local file
 
   for file in gpu sim libgpushim.so; do
     need_file "$build/$file"
     ln -sfn "$build/$file" build/
   done
+}
+
+# run_listed PREFIX [VAR=value...]: the part over the programs of this case.
+run_listed() {
+  [[ -e build/libgpushim.so ]] || add_library
   run_in "$1" GPU_CHECK_WORK="$case_dir/work" GPU_CHECK_PROGRAMS="$case_dir/list" "${@:2}" -- \
     "$sources/scripts/gpu-check" --build "$case_dir/build" --simulated --part programs
 }
@@ -89,6 +94,7 @@ judged_case() {
     program writes 'echo "${LD_PRELOAD:-nothing}" >"$1"'
     program clock 'date +%N'
     program once 'if [ -e "$1" ]; then echo two; else echo one >"$1"; echo one; fi'
+    program beside 'echo x >>"$1"' '[ "$(wc -l <"$1")" -gt 2 ] || exit 3' 'echo alone'
   }
   program forgotten_linked 'echo forgotten'
   program away 'echo away'
@@ -97,7 +103,7 @@ judged_case() {
   printf '%s\n' '# a comment' 'run right all 0 any' 'run right shared 0 any,alone one {apps}/two' \
     'run ends - 0 any' 'run nine - 9 any' 'run differs shared 0 any' 'run late - 0 any' \
     'run told shared 0 any TOLD=yes' 'run writes - 0 any {file}' 'run clock - 0 any' \
-    "run once - 0 any $case_dir/ran" 'run missing linked 0 any' 'leave away - for a reason' >list
+    "run once - 0 any $case_dir/ran" "run beside - 0 any $case_dir/lines" 'run missing linked 0 any' 'leave away - for a reason' >list
   run_listed check
   expect_status check 1
   expect_program right shared '"measured".*"verdict":"same","native_status":0,"shim_status":0'
@@ -114,6 +120,7 @@ judged_case() {
   expect_program writes - '"verdict":"DIFFERENT".*stdout: < nothing'
   expect_program clock - '"verdict":"unsteady"'
   expect_program once "- $case_dir/ran" '"verdict":"same"' # alone, after others
+  expect_program beside "- $case_dir/lines" '"verdict":"same","native_status":0' # likewise
   expect_program missing linked '"not run".*it was not built'
   expect_program forgotten linked '"not run".*neither run nor left out by programs.list'
   expect_no_text work/programs.rows '"question":"(away|libright)'
@@ -128,6 +135,42 @@ judged_case() {
   expect_status right 0
 }
 add_case "gpu-check programs: what they show" judged_case
+
+# On a GPU, runs are measured alone as far as the time goes; their rows are kept where it does not.
+on_gpu_case() {
+  local seconds runs
+
+  program quick_shared 'sleep 0.6' 'echo quick'
+  echo 'run quick all 0 any' >list
+  add_library
+  a_gpu
+  while read -r seconds runs; do
+    run_in check LD_LIBRARY_PATH="$case_dir/driver" GPU_CHECK_WORK="$case_dir/work" \
+      GPU_CHECK_PROGRAMS="$case_dir/list" GPU_CHECK_SECONDS="$seconds" -- \
+      "$sources/scripts/gpu-check" --build "$case_dir/build" --gpu --part programs
+    expect_status check 0
+    expect_program quick shared "\"verdict\":\"same\".*\"runs\":$runs,.*\"simulated\":false"
+    expect_text check.out '^gpu +quick 1 ~?[0-9]+/[0-9]+'
+  done <<'END'
+12 0
+60 3
+END
+}
+add_case "gpu-check programs: on a GPU" on_gpu_case
+
+# What ran natively twice shows nothing: a library that ld.so does not take, from a machine with
+# a newer one, say.
+not_preloaded_case() {
+  program right_shared 'echo right'
+  echo 'run right all 0 any' >list
+  add_library
+  rm build/libgpushim.so
+  echo 'no library' >build/libgpushim.so
+  run_listed check
+  expect_status check 1
+  expect_program right shared '"not run".*"verdict":"cannot run".*without the library: .*ld.so'
+}
+add_case "gpu-check programs: the library is not taken" not_preloaded_case
 
 # The first way of each program comes before the second of any, whatever time is left.
 in_time_case() {
@@ -145,7 +188,7 @@ add_case "gpu-check programs: the time is over" in_time_case
 
 # Nothing outlives it, and what was found is there.
 interrupted_programs_case() {
-  local pid waited=0
+  local waited
 
   program quick_shared 'echo quick'
   # shellcheck disable=SC2016 # for the program
@@ -154,20 +197,9 @@ interrupted_programs_case() {
   printf '%s\n' 'run quick all 0 any' "run slow linked,proc 0 any $case_dir/pid" >list
   cp build/apps/slow_linked build/apps/slow_proc
   cp build/apps/quick_linked build/apps/slow_linked
-  mkdir -p build
-  ln -sfn "$build"/{gpu,sim,libgpushim.so} build/
-  GPU_CHECK_WORK=$case_dir/work GPU_CHECK_PROGRAMS=$case_dir/list \
-    "$sources/scripts/gpu-check" --build "$case_dir/build" --simulated --part programs \
-    >check.out 2>check.err &
-  pid=$!
-  until [[ -s $case_dir/pid ]]; do
-    sleep 0.2
-    waited=$((waited + 1))
-    [[ $waited -lt 300 ]] || fail "it did not come to the slow one"
-  done
-  kill -TERM "$pid"
-  wait "$pid"
-  expect_equal "status" 143 $?
+  add_library
+  interrupt_check "$case_dir/pid" GPU_CHECK_PROGRAMS="$case_dir/list" -- \
+    --build "$case_dir/build" --part programs
   expect_program quick shared '"verdict":"same"'
   expect_text check.out '^-- programs: interrupted$'
   for ((waited = 0; waited < 50; waited++)); do

@@ -95,6 +95,32 @@ report_bounded_levels_case() {
 }
 add_case "report levels bounded" report_bounded_levels_case
 
+# The same figures in the text and in JSON, size by size and all in all.
+report_sizes_case() {
+  need python3
+  preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json -- \
+    "$apps/levels_linked"
+  expect_status shim 0
+  python3 - <<'PYTHON' || fail "sizes do not add up"
+import json, re
+gpu = json.load(open("report.json"))["devices"][0]
+pool, sizes, holes = gpu["pool"], gpu["pool_sizes"], gpu["pool_holes"]
+total = lambda name: sum(size[name] for size in sizes)
+assert total("hits") == pool["hits"] > 0 and total("misses") == pool["misses"] > 0, sizes
+assert total("live_bytes") == pool["used_bytes"], sizes
+assert (total("live_bytes") + total("cached_bytes") + total("pending_bytes")
+        + holes["bytes"]) == pool["reserved_bytes"], (sizes, holes)
+assert [size["bytes"] for size in sizes] == sorted(size["bytes"] for size in sizes)
+rows = re.findall(r"^==\d+==     \S.* in ([\d,]+) .* ([\d,]+) +([\d,]+)$",
+                  open("shim.err").read(), re.M)
+number = lambda text: int(text.replace(",", ""))
+assert sum(number(row[1]) for row in rows) == pool["hits"], rows
+assert sum(number(row[2]) for row in rows) == pool["misses"], rows
+PYTHON
+  expect_text shim.err '^==[0-9]+==   free space     .* in [0-9]+, the largest .* fragmentation'
+}
+add_case "report by size" report_sizes_case
+
 # What went back, and why; and a call of the program that was made again for it.
 report_aged_case() {
   preloaded shim GPUSHIM_VERBOSE=2 GPUSHIM_POOL_TRIM_INTERVAL=100ms -- \

@@ -168,7 +168,7 @@ CASE(ipc, event_host_waits_there, DRIVER_API, "cuIpcGetEventHandle",
         CHECK(remote_tell(&pair.remote, &call, -1));
         CHECK(!remote_hear(&pair.remote, &answer, NULL, BLOCKS_MS));
         end_block(&pair.blocker);
-        CHECK(remote_hear(&pair.remote, &answer, NULL, RETURNS_MS));
+        CHECK(remote_hear(&pair.remote, &answer, NULL, (int)returns_within(RETURNS_MS)));
         CHECK_ASKED(answer, CUDA_SUCCESS);
     }
     end(&pair);

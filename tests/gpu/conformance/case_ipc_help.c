@@ -53,7 +53,7 @@ void end_remote(struct remote *remote)
     shutdown(remote->socket, SHUT_RDWR);
     close(remote->socket);
     while (waitpid(remote->pid, &status, WNOHANG) == 0) {
-        if (waited++ == END_MS / 5)
+        if (waited++ == returns_within(END_MS) / 5)
             kill(remote->pid, SIGKILL);
         nanosleep(&pause, NULL);
     }

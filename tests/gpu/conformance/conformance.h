@@ -95,6 +95,10 @@ bool block_stream(struct blocker *blocker, CUstream stream);
 void unblock(struct blocker *blocker);   /* raise the flag */
 void end_block(struct blocker *blocker); /* raise it, wait for the stream, free it */
 
+/* The milliseconds that what must come back is given: `ms`, or what --returns-ms says if
+ * that is less. */
+unsigned returns_within(unsigned ms);
+
 /* Run a function on a thread; true if it came back within `ms`, or what --returns-ms says
  * if that is less. It is joined either way by join_call, which must be called once. */
 struct pending_call;

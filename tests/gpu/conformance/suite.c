@@ -88,6 +88,11 @@ void suite_set_returns_ms(unsigned ms)
     returns_ms = ms;
 }
 
+unsigned returns_within(unsigned ms)
+{
+    return ms < returns_ms ? ms : returns_ms;
+}
+
 CUdevice the_device(void)
 {
     return device;
@@ -214,8 +219,7 @@ bool came_back(struct pending_call *pending, unsigned ms)
 {
     struct timespec end;
 
-    if (ms > returns_ms)
-        ms = returns_ms;
+    ms = returns_within(ms);
     clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_sec += ms / 1000;
     end.tv_nsec += (long)(ms % 1000) * 1000000;

@@ -12,8 +12,8 @@ bool suite_start(void);
 /* After a case: the primary context current and in order again? */
 bool suite_tidy(void);
 
-/* came_back gives a call `ms` at most, where a case would give it more. Before the cases
- * run. */
+/* What must come back or happen is given `ms` at most, where a case would give it more.
+ * Before the cases run. */
 void suite_set_returns_ms(unsigned ms);
 
 #endif

@@ -136,32 +136,55 @@ void end_event(CUevent event)
         CHECK_OK(cuEventDestroy(event));
 }
 
-/* Between two questions: half a millisecond. */
-static void pause_a_little(void)
+static uint64_t now_ms(void)
 {
-    nanosleep(&(const struct timespec){0, 500000}, NULL);
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+bool comes_true(bool (*is_so)(void *), void *argument)
+{
+    uint64_t end = now_ms() + returns_within(RETURNS_MS);
+
+    while (!is_so(argument)) {
+        if (now_ms() >= end)
+            return false;
+        nanosleep(&(const struct timespec){0, 500000}, NULL);
+    }
+    return true;
+}
+
+/* A question that is put until its answer is another than "not ready". */
+struct question {
+    CUstream stream;
+    CUevent event;
+    bool of_event; /* not of the stream */
+    CUresult answer;
+};
+
+static bool is_answered(void *argument)
+{
+    struct question *question = argument;
+
+    question->answer = question->of_event ? cuEventQuery(question->event)
+                                          : cuStreamQuery(question->stream);
+    return question->answer != CUDA_ERROR_NOT_READY;
 }
 
 bool completes(CUstream stream)
 {
-    CUresult res = cuStreamQuery(stream);
+    struct question question = {.stream = stream};
 
-    for (unsigned i = 0; res == CUDA_ERROR_NOT_READY && i < 2 * RETURNS_MS; i++) {
-        pause_a_little();
-        res = cuStreamQuery(stream);
-    }
-    return res == CUDA_SUCCESS;
+    return comes_true(is_answered, &question) && question.answer == CUDA_SUCCESS;
 }
 
 bool event_completes(CUevent event)
 {
-    CUresult res = cuEventQuery(event);
+    struct question question = {.event = event, .of_event = true};
 
-    for (unsigned i = 0; res == CUDA_ERROR_NOT_READY && i < 2 * RETURNS_MS; i++) {
-        pause_a_little();
-        res = cuEventQuery(event);
-    }
-    return res == CUDA_SUCCESS;
+    return comes_true(is_answered, &question) && question.answer == CUDA_SUCCESS;
 }
 
 CUcontext new_context(void)

@@ -8,7 +8,8 @@
 
 #include "conformance.h"
 
-/* How long a call that must block is watched, and one that must not is given. */
+/* How long a call that must block is watched, and one that must not is given (less by
+ * --returns-ms). */
 #define BLOCKS_MS  150
 #define RETURNS_MS 60000
 
@@ -56,8 +57,12 @@ void end_stream(CUstream stream); /* NULL is allowed */
 CUevent new_event(void);          /* without timing */
 void end_event(CUevent event);    /* NULL is allowed */
 
-/* Does all work of the stream, or all the event stands for, end within RETURNS_MS? Asks
- * again and again; never waits in the driver. */
+/* Asks every half millisecond whether something is so, for RETURNS_MS, or what
+ * --returns-ms says if that is less. */
+bool comes_true(bool (*is_so)(void *), void *argument);
+
+/* Does all work of the stream, or all the event stands for, end in that time? Never waits
+ * in the driver. */
 bool completes(CUstream stream);
 bool event_completes(CUevent event);
 

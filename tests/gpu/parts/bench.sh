@@ -20,7 +20,7 @@ bench_scenarios() {
 # bench_scenario NAME: rows and lines; false if something could not be measured.
 bench_scenario() {
   local name=$1 json=$work/bench.run/$1.json err=$work/bench.run/$1.err simulate=() status
-  local limit began=$SECONDS
+  local limit began=$SECONDS ended=failed
 
   rm -f "$json" "$json.new"
   [[ $simulated != true ]] || simulate=(--simulated)
@@ -31,10 +31,12 @@ bench_scenario() {
     --rounds 1 --json "$json" "$name" >"$json.txt" 2>"$err" </dev/null &
   wait_for $!
   status=$?
+  if [[ $status =~ ^(124|137)$ ]]; then
+    ended=$(late_status "$limit" "$BENCH_SECONDS")
+    late_reason "$limit" "$BENCH_SECONDS" >>"$err"
+  fi
   if [[ ! -s $json ]]; then
-    [[ $status -ne 124 ]] || echo "it was not over after $limit s" >>"$err"
-    add_row bench "$name" - "$([[ $status -eq 124 ]] && echo "timed out" || echo failed)" \
-      "" "" "$(tail -n 1 "$err")"
+    add_row bench "$name" - "$ended" "" "" "$(tail -n 1 "$err")"
     table_line bench "${name:0:16}" "not measured: $(tail -n 1 "$err")"
     return 1
   fi
@@ -48,7 +50,7 @@ bench_scenario() {
   "$python" -B tests/gpu/parts/bench_rows.py table "$json" |
     while IFS=$'\t' read -r question text; do table_line bench "$question" "$text"; done
   if grep -qx '  "complete": false,' "$json"; then
-    add_row bench "$name" - "$([[ $status -eq 124 ]] && echo "timed out" || echo failed)" "" "" \
+    add_row bench "$name" - "$ended" "" "" \
       "ended with status $status: what was measured until then is kept"
     table_line bench "${name:0:16}" "not all was measured: ended after $((SECONDS - began)) s"
     return 1

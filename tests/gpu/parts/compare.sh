@@ -8,23 +8,15 @@ watched=() # a command that every program is run by
 # Leaves PREFIX.out, .err, and PREFIX.cut if it was ended because the time for the part was
 # over; sets run_status, run_ms.
 run_command() {
-  local prefix=$1 limit=$2 settings variable began left
+  local prefix=$1 limit=$2 settings command began left
   shift 2
 
   rm -f "$prefix.cut"
   left=$(part_left)
-  settings=(PATH="$PATH" HOME="${HOME:-/}" LC_ALL=C LD_LIBRARY_PATH="$library_path")
-  for variable in "${!CUDASIM_@}" "${!CUDA_VISIBLE_DEVICES@}" "${!TMPDIR@}" \
-    "${!CUDA_PATH@}" "${!CUDA_HOME@}" "${!XLA_FLAGS@}"; do
-    settings+=("$variable=${!variable}")
-  done
-  while [[ $1 != -- ]]; do
-    settings+=("$1")
-    shift
-  done
-  shift
+  clean_env "${HOME:-/}" "$library_path" "${!CUDASIM_@}" "${!CUDA_VISIBLE_DEVICES@}" \
+    "${!TMPDIR@}" "${!CUDA_PATH@}" "${!CUDA_HOME@}" "${!XLA_FLAGS@}" -- "$@"
   began=${EPOCHREALTIME/./}
-  "${watched[@]}" timeout -k 5 "$limit" env -i "${settings[@]}" "$@" \
+  "${watched[@]}" timeout -k 5 "$limit" env -i "${settings[@]}" "${command[@]}" \
     >"$prefix.out" 2>"$prefix.err" </dev/null &
   wait_for $!
   run_status=$?
@@ -38,7 +30,7 @@ run_command() {
 # compare_runs A STATUS B STATUS: what the runs that left A.out and B.out show, A's without
 # the library. Sets found (same, DIFFERENT, timed out, no time, cannot run) and found_why.
 compare_runs() {
-  local cut
+  local cut not_there
 
   found=same found_why=
   for cut in "$1.cut" "$3.cut"; do
@@ -53,6 +45,10 @@ compare_runs() {
   elif [[ $2 =~ ^(126|127)$ ]]; then
     found="cannot run"
     found_why=$(tail -n 1 "$1.err")
+  elif not_there=$(grep -m 1 'from LD_PRELOAD cannot be preloaded' "$3.err"); then
+    # ld.so only complains, and the program runs natively once more.
+    found="cannot run"
+    found_why="without the library: ${not_there#*: }"
   elif [[ $2 -ne $4 ]]; then
     found=DIFFERENT
     found_why="status $2 native, $4 with the library: $(grep -v '^==' "$3.err" | tail -n 1)"
@@ -61,6 +57,19 @@ compare_runs() {
     found_why="stdout: $(diff "$1.out" "$3.out" | grep '^[<>]' | head -n 2 | tr '\n' ' ')"
   elif [[ $2 -ne 0 ]]; then
     found_why="both end with $2: $(tail -n 1 "$1.err")"
+  fi
+}
+
+# late_status LIMIT OWN: what a run is that was ended after LIMIT seconds and may take OWN by
+# itself: where LIMIT is less, the part's end came first, and nothing is said of the run.
+late_status() { if [[ $1 -lt $2 ]]; then echo "not run"; else echo "timed out"; fi; }
+
+# late_reason LIMIT OWN
+late_reason() {
+  if [[ $1 -lt $2 ]]; then
+    echo "the time for this part was over $1 s after it began"
+  else
+    echo "it was not over after $1 s"
   fi
 }
 

@@ -9,9 +9,10 @@ measured on the simulated device are refused, or, with --simulated, taken, and t
 so. Ends with 0; 1 where there is nothing to make a table of; 2 for a wrong command line. What
 is missing has a line on stderr and a comment in the table.
 """
-import json
 import math
 import sys
+
+from probe_rows import find, one_line, origin_of, read_rows, run
 
 # question, row, function: a row of durations by size.
 BY_SIZE = [("cost_device", "alloc pair", "cuMemAlloc"),
@@ -55,25 +56,6 @@ def warn(text):
     print(f"latency_table: {text}", file=sys.stderr)
 
 
-class Unusable(Exception):
-    """Why no table can be made."""
-
-
-def read_rows(path):
-    """The rows of part probe, those of cost questions that measured something."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            result = json.load(file)
-        rows = result["parts"]["probe"]["rows"]
-        return [row for row in rows if row["question"].startswith("cost_")]
-    except OSError as error:
-        raise Unusable(error.strerror) from error
-    except (ValueError, RecursionError) as error:
-        raise Unusable(f"no JSON: {error}") from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise Unusable("no result of gpu-check with the part probe") from error
-
-
 def is_duration(value):
     return (isinstance(value, (int, float)) and not isinstance(value, bool)
             and math.isfinite(value) and value >= 0)
@@ -87,27 +69,6 @@ def bytes_of(size):
     return int(size[:-1]) * unit
 
 
-def one_line(value):
-    """A name as the table's line can hold it: printed characters, no comment."""
-    return " ".join("".join(mark if mark.isprintable() and mark != "#" else " "
-                            for mark in str(value)).split())
-
-
-def find(rows, question, name):
-    """The measured row, or (None, why there is none)."""
-    why = "not asked"
-    for row in rows:
-        if row["question"] != question:
-            continue
-        if row.get("row") not in (name, "-"):
-            continue
-        if row.get("status") == "measured" and row.get("unit") == "ns" and \
-                isinstance(row.get("values"), dict):
-            return row, ""
-        why = ": ".join(filter(None, [one_line(row.get("status")), one_line(row.get("note"))]))
-    return None, why
-
-
 def by_size(row, function):
     found = sorted((bytes_of(size), size, value) for size, value in row["values"].items()
                    if bytes_of(size) and is_duration(value))
@@ -118,7 +79,7 @@ def convert(rows):
     """(rows of the table, what is missing, the rows they were made of)."""
     lines, missing, used = [], [], []
     for question, name, function in BY_SIZE:
-        row, why = find(rows, question, name)
+        row, why = find(rows, question, name, "ns")
         made = by_size(row, function) if row else []
         if made:
             lines += made
@@ -126,7 +87,7 @@ def convert(rows):
         else:
             missing.append(f"{function}: {question}, {name}: {why or 'no duration'}")
     for question, name, cell, function in BY_CALL:
-        row, why = find(rows, question, name)
+        row, why = find(rows, question, name, "ns")
         value = row["values"].get(cell) if row else None
         if is_duration(value):
             lines.append(f"{function} {round(value)}")
@@ -137,43 +98,16 @@ def convert(rows):
     return lines, missing, used
 
 
-def origin_of(rows):
-    machines = {(one_line(row.get("gpu", "")), one_line(row.get("driver", ""))) for row in rows}
-    if len(machines) != 1:
-        raise Unusable("rows of more than one machine")
-    gpu, driver = machines.pop()
-    if not gpu or not driver:
-        raise Unusable("rows that do not say which GPU and driver they are of")
-    dates = sorted({one_line(row.get("date", "")) for row in rows} - {""})
-    simulated = any(row.get("simulated") is not False for row in rows)
-    return ", ".join(filter(None, [("SIMULATED, " if simulated else "") + gpu,
-                                   f"driver {driver}", " to ".join(dates[:1] + dates[1:][-1:])]))
-
-
-def main(arguments):
-    allowed = "--simulated" in arguments
-    paths = [argument for argument in arguments if argument != "--simulated"]
-    if len(paths) != 1 or paths[0].startswith("-"):
-        print("usage: latency_table.py [--simulated] gpu-check.json", file=sys.stderr)
-        return 2
-    try:
-        lines, missing, used = convert(read_rows(paths[0]))
-        if not used:
-            raise Unusable("nothing of what calls cost was measured")
-        if not allowed and any(row.get("simulated") is not False for row in used):
-            raise Unusable("measured on the simulated device: no figure of a GPU "
-                           "(--simulated takes it)")
-        origin = origin_of(used)
-    except Unusable as why:
-        warn(f"{paths[0]}: {why}")
-        return 1
+def make(path, allowed):
+    lines, missing, used = convert(
+        read_rows(path, lambda question: question.startswith("cost_")))
+    origin, _ = origin_of(used, allowed, "figure", "nothing of what calls cost was measured")
     print(f"origin: {origin}")
     for text in missing:
         print(f"# no row for {text}")
         warn(f"no row for {text}")
     print("\n".join(lines))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run("latency_table", sys.argv[1:], make))

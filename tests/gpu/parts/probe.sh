@@ -10,9 +10,10 @@ no_answer() {
   table_line probe "$1" "$2: $3"
 }
 
-# One question in a process of its own; whatever it wrote before it ended is kept.
+# ask QUESTION LIMIT OWN: in a process of its own, which has OWN seconds unless the part ends
+# before; whatever it wrote before it ended is kept.
 ask() {
-  local question=$1 limit=$2 out=$work/question.out err=$work/question.err status
+  local question=$1 limit=$2 own=$3 out=$work/question.out err=$work/question.err status
 
   env -u LD_PRELOAD LD_LIBRARY_PATH="$library_path" \
     timeout -k 5 "$limit" "$probe" "$question" >"$out" 2>"$err" </dev/null &
@@ -22,25 +23,27 @@ ask() {
   grep -v '^{' "$out" >>"$work/probe.table"
   case $status in
     0 | 1 | 4) ;; # answered; or a row says what failed, or that it took too long
-    124 | 137) no_answer "$question" "timed out" "ended after $limit s" ;;
+    124 | 137) no_answer "$question" "$(late_status "$limit" "$own")" \
+      "$(late_reason "$limit" "$own")" ;;
     *) no_answer "$question" failed "ended with status $status: $(tail -n 1 "$err")" ;;
   esac
   [[ $status -eq 0 ]]
 }
 
 run_probe() {
-  local question seconds failed=0 limit
+  local question seconds failed=0 limit own
 
   begin_part probe
   while read -r question seconds _; do
-    limit=$(least $((seconds + 10)) "$(part_left)")
+    own=$((seconds + 10))
+    limit=$(least "$own" "$(part_left)")
     if [[ $limit -lt 3 ]]; then
       no_answer "$question" "not run" "the time for this part is over"
       failed=$((failed + 1))
       continue
     fi
     note "asking $question"
-    ask "$question" "$limit" || failed=$((failed + 1))
+    ask "$question" "$limit" "$own" || failed=$((failed + 1))
   done < <(probe_questions)
   end_part probe "complete: $failed without an answer,"
   [[ $failed -eq 0 ]]

@@ -188,7 +188,6 @@ both_runs() {
   local id=$1 at=$work/run/$1 found_so_far
 
   trap '[[ -z $child ]] || kill "$child" 2>/dev/null; exit 143' TERM
-  ulimit -c 0
   run_once "$id" native "$at.native"
   found_so_far="$run_status $run_ms"
   run_once "$id" shim "$at.shim"
@@ -263,12 +262,13 @@ look_for_unsteady() {
   why[$id]="two native runs differ; ${why[$id]}"
 }
 
-# settle ID: what its runs show, and where they differ beside others, what they show alone.
+# settle ID: what its runs show, and where they differ beside others, or end otherwise than the
+# list expects, what they show alone.
 settle() {
   local id=$1
 
   judge "$id"
-  [[ ${verdict[$id]} == DIFFERENT && $(part_left) -ge 5 ]] || return 0
+  [[ ${verdict[$id]} =~ ^(DIFFERENT|"wrong status")$ && $(part_left) -ge 5 ]] || return 0
   run_batch 1 "$id"
   read_found "$id"
   judge "$id"
@@ -326,7 +326,7 @@ retime_rows() {
         "$(times_json "$id")"
   done >"$work/run/times"
   awk -F'\t' '
-    FNR == NR { times[$1] = $2; next }
+    FILENAME == ARGV[1] { times[$1] = $2; next } # which may be empty
     match($0, /"question":"[^"]*","row":"[^"]*",/) {
       key = substr($0, RSTART, RLENGTH)
       if (key in times) sub(/"native":[0-9]+,"shim":[0-9]+,"runs":[0-9]+/, times[key])

@@ -89,7 +89,7 @@ why_not_real() {
 
 # real_run native|shim AT [VAR=value...] -- COMMAND...: sets run_status, run_ms and, of
 # what the program says of itself and of the GPU, work_ms and peak_bytes. At most real_limit
-# seconds.
+# seconds; where NVML does not answer, a few more.
 real_limit=$REAL_SECONDS
 real_run() {
   local at=$2 preload=() passed=() variable limit
@@ -103,7 +103,7 @@ real_run() {
   rm -f "$at.watch"
   watched=()
   [[ ! -x $build/gpu/gpu_watch ]] ||
-    watched=(env LD_LIBRARY_PATH="${GPU_CHECK_NVML:+$GPU_CHECK_NVML:}$library_path"
+    watched=(timeout -k 5 $((limit + 8)) env LD_LIBRARY_PATH="${GPU_CHECK_NVML:+$GPU_CHECK_NVML:}$library_path"
       "$build/gpu/gpu_watch" "$at.watch")
   run_command "$at" "$limit" PYTHONDONTWRITEBYTECODE=1 "${passed[@]}" "${preload[@]}" "$@"
   watched=()
@@ -226,7 +226,8 @@ real_figures() {
 }
 
 # real_warm NAME [VAR=value...] -- COMMAND...: the first run of a program, which nothing is
-# said of unless it takes too long: then false, and a row that says so.
+# said of unless it takes too long, or longer than the part: then false, and a row that says
+# so.
 real_warm() {
   local name=$1 why
   shift
@@ -236,6 +237,10 @@ real_warm() {
   real_run native "$work/real.run/$name.warm" "$@"
   real_limit=$REAL_SECONDS
   [[ $run_status =~ ^(124|137)$ ]] || return 0
+  if [[ -f $work/real.run/$name.warm.cut ]]; then
+    not_real "the time is over" "$name"
+    return 1
+  fi
   why="its first run, not measured, was ended after $((run_ms / 1000)) s"
   add_row real "$name" warm "timed out" "" "\"verdict\":\"timed out\"" "$why"
   table_line real "${name:0:16}" "warm timed out: $why"

@@ -49,7 +49,7 @@ safety_path() {
 # they are frees that were told not to wait.
 stalled_steps() {
   awk -F': ' -v lazy="$([[ $3 == lazy* ]] && echo 1)" '
-    FNR == NR { native[$2] = $3; next }
+    FILENAME == ARGV[1] { native[$2] = $3; next }
     $3 == "waits" && (native[$2] != "waits" || (lazy && $2 ~ /^free/)) {
       printf "%s%s", comma, $2
       comma = "; "
@@ -81,7 +81,7 @@ safety_run() {
     "$@" -- "$(safety_path "$program")"
 }
 
-# safety_program PROGRAM MODE...: rows and one line; adds to bad and runs.
+# safety_program PROGRAM MODE...: rows and one line; adds to bad, runs and left_out.
 safety_program() {
   local program=$1 mode native_ms native_status at=$work/safety.run/$1 line= values settings
   local waiting=
@@ -90,7 +90,12 @@ safety_program() {
   note "running $program: native $*"
   safety_run "$program" native
   native_ms=$run_ms native_status=$run_status
-  if [[ $native_status -ne 0 ]]; then
+  if [[ -f $at.native.cut ]]; then
+    add_row safety "$program" native "not run" "" "" \
+      "the time for this part was over $native_ms ms after it began"
+    left_out+=("$program")
+    return
+  elif [[ $native_status -ne 0 ]]; then
     add_row safety "$program" native "not run" "" "" \
       "fails without the library, with status $native_status: $(tail -n 1 "$at.native.err")"
     table_line safety "$program" "fails natively, with status $native_status"

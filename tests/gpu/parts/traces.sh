@@ -64,7 +64,12 @@ record_trace() {
   # A script may have children: the recording is that of the process with most to say.
   # shellcheck disable=SC2012 # names of our own
   recorded=$(ls -S "$at".*.trace 2>/dev/null | head -n 1)
-  if [[ $run_status -ne 0 || -z $recorded ]]; then
+  if [[ -f $at.cut ]]; then
+    add_row traces "$name" "$way" "not run" "" "" \
+      "the time for this part was over $run_ms ms after it began"
+    not_real_names["the time is over"]+=" $name"
+    return 1
+  elif [[ $run_status -ne 0 || -z $recorded ]]; then
     add_row traces "$name" "$way" failed "" "" "status $run_status: $(tail -n 1 "$at.err")"
     table_line traces "${name:0:16}" "$way: not recorded, status $run_status: $(tail -n 1 "$at.err")"
     return 1

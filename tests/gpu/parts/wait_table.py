@@ -9,10 +9,9 @@ setting or the file to change. Rows measured on the simulated device are refused
 --simulated, taken, and the first line says so. Ends with 0, whether or not there is a
 difference; 1 where there is nothing to make a table of; 2 for a wrong command line.
 """
-import json
 import sys
 
-from latency_table import Unusable, one_line, origin_of
+from probe_rows import find, one_line, origin_of, read_rows, run
 
 SIZES = ["tiny", "alone", "4K", "1M", "2M", "64M"]
 
@@ -62,31 +61,14 @@ class Found:
 
     def get(self, question, name):
         """The cells of a row, or (None, why there are none)."""
-        why = "not asked"
-        for row in self.rows:
-            if row["question"] != question or row.get("row") not in (name, "-"):
-                continue
-            if row.get("status") == "measured" and isinstance(row.get("values"), dict):
-                self.used.append(row)
-                return row["values"], ""
-            why = ": ".join(filter(None, [one_line(row.get("status")),
-                                          one_line(row.get("note"))]))
-        return None, why
+        row, why = find(self.rows, question, name)
+        if row:
+            self.used.append(row)
+        return row and row["values"], why
 
 
-def read_rows(path):
-    """The rows of part probe that say what waits."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            rows = json.load(file)["parts"]["probe"]["rows"]
-        return [row for row in rows if row["question"].startswith("free_")
-                or row["question"] in ("freehost_wait", "call_wait")]
-    except OSError as error:
-        raise Unusable(error.strerror) from error
-    except (ValueError, RecursionError) as error:
-        raise Unusable(f"no JSON: {error}") from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise Unusable("no result of gpu-check with the part probe") from error
+def says_what_waits(question):
+    return question.startswith("free_") or question in ("freehost_wait", "call_wait")
 
 
 def markdown(head, lines):
@@ -236,32 +218,17 @@ class Report:
         yield from (f"- {text}" for text in self.unknown)
 
 
-def main(arguments):
-    allowed = "--simulated" in arguments
-    paths = [argument for argument in arguments if argument != "--simulated"]
-    if len(paths) != 1 or paths[0].startswith("-"):
-        print("usage: wait_table.py [--simulated] gpu-check.json", file=sys.stderr)
-        return 2
-    try:
-        found = Found(read_rows(paths[0]))
-        report = Report(found)
-        report.frees()
-        report.host_frees()
-        report.calls()
-        if not found.used:
-            raise Unusable("nothing of what calls wait for was measured")
-        simulated = any(row.get("simulated") is not False for row in found.used)
-        if simulated and not allowed:
-            raise Unusable("measured on the simulated device: no answer of a GPU "
-                           "(--simulated takes it)")
-        origin = origin_of(found.used)
-    except Unusable as why:
-        print(f"wait_table: {paths[0]}: {why}", file=sys.stderr)
-        return 1
+def make(path, allowed):
+    found = Found(read_rows(path, says_what_waits))
+    report = Report(found)
+    report.frees()
+    report.host_frees()
+    report.calls()
+    origin, simulated = origin_of(found.used, allowed, "answer",
+                                  "nothing of what calls wait for was measured")
     print(origin if simulated else f"Measured on {origin}")
     print("\n".join(report.listed()))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run("wait_table", sys.argv[1:], make))

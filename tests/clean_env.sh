@@ -1,0 +1,23 @@
+# shellcheck shell=bash disable=SC2034  # settings and command are used by the callers
+#
+# clean_env.sh - how a program is run in an environment of its own: by the end-to-end tests
+# (tests/e2e/lib.sh) and by gpu-check (tests/gpu/parts/compare.sh).
+
+# clean_env HOME LIBRARIES [NAME...] -- [VAR=value...] -- COMMAND...: sets `settings`, the
+# variables it has and no others: PATH, HOME, LC_ALL, LD_LIBRARY_PATH, the caller's of these
+# names, those given; and `command`. Both are local to the caller.
+clean_env() {
+  settings=(PATH="$PATH" HOME="$1" LC_ALL=C LD_LIBRARY_PATH="$2")
+  shift 2
+  while [[ $1 != -- ]]; do
+    settings+=("$1=${!1}")
+    shift
+  done
+  shift
+  while [[ $1 != -- ]]; do
+    settings+=("$1")
+    shift
+  done
+  shift
+  command=("$@")
+}
