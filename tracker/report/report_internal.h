@@ -303,8 +303,7 @@ bool gs_report_pool_used(const struct gs_report_device *device);
 void gs_report_pool(const struct gs_report_writer *writer,
                     const struct gs_report_device *device);
 
-/* --- report_classes.c: the pool by sizes
- * ------------------------------------------------
+/* --- report_classes.c: the pool by sizes -----------------------------------------------
  */
 
 /* Nothing where it is not asked for or not known. */
