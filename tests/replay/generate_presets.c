@@ -191,6 +191,16 @@ void make_mixed(struct builder *builder)
     replace_random(builder, SLOTS, draw_mixed);
 }
 
+static double draw_narrow(struct builder *builder)
+{
+    return builder_draw_size(builder, 64 * KIB, 160 * KIB);
+}
+
+void make_narrow(struct builder *builder)
+{
+    replace_random(builder, SLOTS, draw_narrow);
+}
+
 /* ---- adversaries ----------------------------------------------------------------------
  */
 

@@ -107,7 +107,7 @@ static const struct {
     {"pow2", 1.02, 1.02, 1.02},      {"mixed", 1.02, 1.03, 1.04},
     {"comb", 1.02, 1.02, 1.02},      {"bursts", 1.05, 1.17, 1.15},
     {"remote", 1.035, 1.085, 1.085}, {"stairs", 1.02, 1.02, 1.02},
-    {"pressure", 1.02, 1.02, 1.02},
+    {"pressure", 1.02, 1.02, 1.02},  {"narrow", 1.02, 1.02, 1.02},
 };
 
 Test(trace_replay, every_preset_has_its_bound)
