@@ -113,8 +113,8 @@ void gs_async_parked(struct gs_async_heap *heap);
 void gs_async_give_back(int device);
 
 /* The driver was out of memory. Segments that went back since the last time are free once
- * their streams have come so far: in a moment, if nothing else runs, which is waited for.
- * Returns whether there were any: then it is worth to ask again. */
+ * their streams have come so far: in a moment, if nothing else runs, which is waited for,
+ * once for all streams. Returns whether any has: then it is worth to ask again. */
 bool gs_async_await_given(int device);
 
 /* A stream is about to be destroyed. */

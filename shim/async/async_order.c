@@ -293,22 +293,22 @@ static bool is_done(struct gs_async_heap *heap)
 #define MOMENT_NS 10000000ull
 #define NAP_NS    20000l
 
-/* Wait for the frees that were made in the heap's stream until now. */
-static void await_frees(struct gs_async_heap *heap)
+/* Wait until then for the frees that were made in the heap's stream until now. Have they
+ * run? */
+static bool await_frees(struct gs_async_heap *heap, uint64_t until_ns)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
-    uint64_t deadline = gs_now_ns() + MOMENT_NS;
     unsigned given = __atomic_load_n(&heap->given, __ATOMIC_RELAXED);
-    for (unsigned i = 0; !is_done(heap); i++) {
+    bool done = is_done(heap);
+    for (unsigned i = 0; !done && gs_now_ns() < until_ns; i++) {
         if (i >= QUESTIONS) {
-            if (gs_now_ns() >= deadline) {
-                break;
-            }
             gs_nap(&nap);
         }
+        done = is_done(heap);
     }
     (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
     __atomic_store_n(&heap->awaited, given, __ATOMIC_RELAXED);
+    return done;
 }
 
 /* The newest heap, the others behind it: none is ever taken out. */
@@ -327,12 +327,12 @@ bool gs_async_await_given(int device)
         gs_captures_active()) {
         return false;
     }
+    uint64_t until_ns = gs_now_ns() + MOMENT_NS; /* of them all: they go on meanwhile */
     for (struct gs_async_heap *heap = first_heap(); heap; heap = heap->next) {
         if ((device < 0 || heap->face.device == device) &&
             __atomic_load_n(&heap->given, __ATOMIC_RELAXED) !=
                 __atomic_load_n(&heap->awaited, __ATOMIC_RELAXED)) {
-            await_frees(heap);
-            any = true;
+            any |= await_frees(heap, until_ns);
         }
     }
     return any;
@@ -347,7 +347,7 @@ void gs_async_give_back(int device)
             gs_async_settle(heap);
             (void)gs_heap_give_back(heap->face.heap);
             if (was_done) {
-                await_frees(heap);
+                (void)await_frees(heap, gs_now_ns() + MOMENT_NS);
             } else {
                 (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
             }

@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <linux/major.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -24,6 +25,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -83,6 +85,13 @@ static size_t in_one_piece(const char *data, size_t length)
     return end ? (size_t)(end - data) + 1 : PIPE_BUF;
 }
 
+/* Whether to open it anew is to open another: /dev/ptmx makes a terminal for each who
+ * asks, and /dev/tty is the terminal of him who does. */
+static bool is_another_when_opened(const struct stat *file)
+{
+    return S_ISCHR(file->st_mode) && major(file->st_rdev) == TTYAUX_MAJOR;
+}
+
 /* A write(2) that does not block, whatever the descriptor is set to: a pipe or a terminal
  * is opened anew for it, as the setting is shared with the program and other processes.
  * It blocks where that is not possible. */
@@ -91,12 +100,15 @@ static ssize_t write_now(int fd, const char *data, size_t length)
     struct stat what;
     char path[40];
     ssize_t n;
-    int own, error;
+    int own = -1, error;
+    bool known = fstat(fd, &what) == 0;
 
-    if (fstat(fd, &what) == 0 && S_ISSOCK(what.st_mode))
+    if (known && S_ISSOCK(what.st_mode))
         return send(fd, data, length, MSG_DONTWAIT);
-    snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
-    own = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (known && !is_another_when_opened(&what)) {
+        snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
+        own = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    }
     n = write(own >= 0 ? own : fd, data, length);
     error = errno;
     if (own >= 0)

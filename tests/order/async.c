@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "order.h"
 
@@ -496,6 +497,79 @@ PROGRAM_WITH(async, idle_for_others, RIGHT,
         OK(cuMemFreeAsync(memory, other));
         OK(cuStreamSynchronize(other));
     }
+}
+
+/* ---- streams with other work ---------------------------------------------------------
+ */
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* A free of such memory that waits for the flag, which is raised later. */
+static void free_behind(CUstream stream, size_t bytes, const uint32_t *flag)
+{
+    CUdeviceptr memory = make_in(stream, bytes);
+
+    wait_for(stream, flag);
+    OK(cuMemFreeAsync(memory, stream));
+}
+
+PROGRAM_WITH(async, refused_beside_many_busy, RIGHT,
+             "what no stream can free is refused at once, however many there are",
+             "CUDASIM_MEMORY=512M")
+{
+    uint32_t *flag = new_pinned();
+    CUdeviceptr memory;
+
+    *flag = 0;
+    for (unsigned i = 0; i < 100; i++)
+        free_behind(new_stream(), LARGE, flag);
+    uint64_t began = now_ms();
+    CODE(cuMemAlloc(&memory, (size_t)500 << 20), CUDA_ERROR_OUT_OF_MEMORY);
+    must(now_ms() - began < 900, "ten milliseconds, not as many for each stream");
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+    OK(cuCtxSynchronize());
+}
+
+static void raise_late(void *flag)
+{
+    nanosleep(&(const struct timespec){.tv_nsec = 50000000}, NULL);
+    __atomic_store_n((uint32_t *)flag, 1, __ATOMIC_RELEASE);
+}
+
+PROGRAM_WITH(
+    async, waited_for_beside_a_busy_one, RIGHT,
+    "memory that a free would have waited for serves what is asked for once more",
+    SMALL_DEVICE)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
+        .bytesize = HUGE_BYTES};
+    uint32_t *flag = new_pinned();
+    struct worker *worker;
+    CUmemoryPool pool;
+    CUdeviceptr memory;
+    CUgraphNode node;
+    CUgraph graph;
+
+    *flag = 0;
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuMemAlloc(&memory, HUGE_BYTES));
+    free_behind(new_stream(), LARGE, flag);
+    OK(cuDeviceGetDefaultMemPool(&pool, 0));
+    OK(cuMemPoolTrimTo(pool, 0));
+    worker = start_worker(raise_late, flag);
+    OK(cuMemFree(memory));
+    OK(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &params));
+    join_worker(worker);
+    OK(cuCtxSynchronize());
+    OK(cuGraphDestroy(graph));
 }
 
 /* ---- contexts and pools -------------------------------------------------------------

@@ -58,6 +58,15 @@ for topic in async. streams. legacy. per_thread. events. host. copies. host_func
   add_case "async order $topic" async_order_case "$topic"
 done
 
+# Where frees do not wait there may be memory that nobody has and nobody waited for yet.
+async_lazy_order_case() {
+  need_file "$build/order/order"
+  preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_ASYNC=pool GPUSHIM_FREE_SYNC=lazy -- \
+    "$build/order/order" --seeds "$async_seeds" async.
+  expect_status order 0
+}
+add_case "async order lazy" async_lazy_order_case
+
 # The same programs are right natively, and where the driver serves.
 async_driver_order_case() {
   need_file "$build/order/order"

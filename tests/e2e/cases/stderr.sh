@@ -99,6 +99,27 @@ PYTHON
 }
 add_case "stderr is a full terminal" full_terminal_case
 
+# The other end of a terminal: opened anew it is that of another, which nobody reads.
+terminal_master_case() {
+  need python3
+  need_file "$apps/leaky_shared"
+  cat >terminal.py <<'PYTHON'
+import os, pty, subprocess, sys, tty
+master, terminal = pty.openpty()
+tty.setraw(terminal)
+subprocess.run(sys.argv[1:], stderr=master, stdout=subprocess.DEVNULL, check=True)
+os.set_blocking(terminal, False)
+try:
+    while text := os.read(terminal, 4096):
+        print(text.decode(), end="")
+except BlockingIOError:
+    pass
+PYTHON
+  run_in shim -- python3 terminal.py env LD_PRELOAD="$shim" "$apps/leaky_shared"
+  expect_text shim.out 'SUMMARY: gpushim'
+}
+add_case "stderr is the other end of a terminal" terminal_master_case
+
 # In the background of a terminal with `stty tostop` what writes there is stopped. A program
 # that writes nothing natively is not stopped by its report.
 tostop_case() {
