@@ -60,6 +60,8 @@ static size_t preferred_bytes(struct gs_heap *heap, const struct gs_request *req
     bytes = gs_round_up(bytes, GS_LARGE_BYTES);
     if (bytes > heap->pool->segment_bytes)
         bytes = heap->pool->segment_bytes;
+    if (request->carved) /* an end too short for one more like it may be of no use */
+        bytes -= bytes % request->rounded;
     return bytes < gs_request_least(request) ? gs_request_least(request) : bytes;
 }
 

@@ -113,7 +113,9 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr
         result = gs_limits_begin(request.context, bytes)
                      ?: gs_limits_end(request.context, bytes,
                                       real_allocate(dptr, bytes, stream));
-    } while (gs_retry_for(state, request.context, bytes, result));
+        /* The stream may be another device's than the context's. */
+    } while (gs_retry_for(state, request.context, bytes, result) ||
+             gs_retry_on_all(state, bytes, result));
     note_allocated(state, &request, dptr, bytes, result);
     gs_leave();
     return result;
@@ -155,7 +157,9 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_all
         result = gs_limits_begin(request.context, bytes)
                      ?: gs_limits_end(request.context, bytes,
                                       real_allocate(dptr, bytes, pool, stream));
-    } while (gs_retry_for(state, request.context, bytes, result));
+        /* The pool may be another device's than the context's. */
+    } while (gs_retry_for(state, request.context, bytes, result) ||
+             gs_retry_on_all(state, bytes, result));
     note_allocated(state, &request, dptr, bytes, result);
     gs_leave();
     return result;

@@ -9,7 +9,6 @@
 #include "async_heaps.h"
 #include "capture_gate.h"
 #include "captures.h"
-#include "contexts.h"
 #include "free_lazy.h"
 #include "marks.h"
 #include "single_order.h"
@@ -153,17 +152,13 @@ GS_EXPORT CUresult cuStreamBeginRecaptureToGraph_ptsz(
 
 /* What was freed while captures ran could not be marked. It is now, as what this thread
  * submits next may wait for an allocation of its own. */
-static void mark_what_was_freed(CUcontext home)
+static void mark_what_was_freed(void)
 {
     struct gs_state *state = gs_captures_active() ? NULL : gs_enter();
-    if (!state) {
-        return;
+    if (state) {
+        gs_lazy_captures_end(state);
+        gs_leave();
     }
-    const struct gs_context *context = gs_context_find(state, home);
-    if (context) {
-        gs_lazy_capture_ends(context);
-    }
-    gs_leave();
 }
 
 /* An end that was refused, by the wrong thread say, may leave the capture running. */
@@ -181,9 +176,8 @@ static CUresult ended(CUresult result, CUstream stream, bool per_thread)
         status != CU_STREAM_CAPTURE_STATUS_NONE) {
         return result;
     }
-    CUcontext home = home_of(stream).context;
-    gs_captures_end(stream, per_thread, home);
-    mark_what_was_freed(home);
+    gs_captures_end(stream, per_thread, home_of(stream).context);
+    mark_what_was_freed();
     return result;
 }
 
@@ -219,6 +213,7 @@ static CUresult destroy(__typeof__(cuStreamDestroy_v2) *real_destroy, CUstream s
         gs_streams_restore(stream, context);
     } else if (gs_captures_active()) {
         gs_captures_end(stream, false, NULL);
+        mark_what_was_freed();
     }
     return result;
 }

@@ -19,6 +19,25 @@
 #include "submissions.h"
 #include <string.h>
 
+/*
+ * The answer of a call that is made again once idle memory has been given back, and for
+ * the current context's once more when it was waited for. On all devices: memory nodes
+ * say themselves which one's memory they are.
+ */
+#define MADE_AGAIN(may, call)                                                            \
+    ({                                                                                   \
+        CUresult answer = call;                                                          \
+        if (GS_UNLIKELY(answer == CUDA_ERROR_OUT_OF_MEMORY) && (may)) {                  \
+            if (gs_retry_everywhere(answer)) {                                           \
+                answer = call;                                                           \
+            }                                                                            \
+            if (gs_retry_needed(answer)) {                                               \
+                answer = call;                                                           \
+            }                                                                            \
+        }                                                                                \
+        answer;                                                                          \
+    })
+
 /* ---- nodes ------------------------------------------------------------------------- */
 
 static void note_alloc(CUresult result, enum gs_api api, CUgraph graph,
@@ -54,12 +73,9 @@ GS_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGra
                                           size_t numDependencies,
                                           CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 {
-    CUresult result = gs_real()->cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies,
-                                                        numDependencies, nodeParams);
-    if (gs_retry_needed(result)) {
-        result = gs_real()->cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies,
-                                                   numDependencies, nodeParams);
-    }
+    CUresult result = MADE_AGAIN(
+        true, gs_real()->cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies,
+                                                numDependencies, nodeParams));
     if (nodeParams) {
         note_alloc(result, GS_API_cuGraphAddMemAllocNode, hGraph,
                    &nodeParams->poolProps.location, nodeParams->dptr,
@@ -122,12 +138,9 @@ GS_EXPORT CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                   const CUgraphNode *dependencies, size_t numDependencies,
                                   CUgraphNodeParams *nodeParams)
 {
-    CUresult result = gs_real()->cuGraphAddNode(phGraphNode, hGraph, dependencies,
-                                                numDependencies, nodeParams);
-    if (is_alloc(nodeParams) && gs_retry_needed(result)) {
-        result = gs_real()->cuGraphAddNode(phGraphNode, hGraph, dependencies,
-                                           numDependencies, nodeParams);
-    }
+    CUresult result = MADE_AGAIN(
+        is_alloc(nodeParams), gs_real()->cuGraphAddNode(phGraphNode, hGraph, dependencies,
+                                                        numDependencies, nodeParams));
     return added(result, GS_API_cuGraphAddNode, hGraph, nodeParams);
 }
 
@@ -137,13 +150,10 @@ GS_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
                                      size_t numDependencies,
                                      CUgraphNodeParams *nodeParams)
 {
-    CUresult result = gs_real()->cuGraphAddNode_v2(
-        phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
-    if (is_alloc(nodeParams) && gs_retry_needed(result)) {
-        result =
-            gs_real()->cuGraphAddNode_v2(phGraphNode, hGraph, dependencies,
-                                         dependencyData, numDependencies, nodeParams);
-    }
+    CUresult result = MADE_AGAIN(
+        is_alloc(nodeParams),
+        gs_real()->cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData,
+                                     numDependencies, nodeParams));
     return added(result, GS_API_cuGraphAddNode_v2, hGraph, nodeParams);
 }
 
@@ -181,10 +191,7 @@ static unsigned long long flags_of(const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
  * given back, for a failure leaves nothing behind. */
 #define INSTANTIATE(exec, graph, flags, symbol, ...)                                     \
     struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);                 \
-    CUresult result = gs_real()->symbol(exec, graph, __VA_ARGS__);                       \
-    if (gs_retry_needed(result)) {                                                       \
-        result = gs_real()->symbol(exec, graph, __VA_ARGS__);                            \
-    }                                                                                    \
+    CUresult result = MADE_AGAIN(true, gs_real()->symbol(exec, graph, __VA_ARGS__));     \
     result = instantiated(result, exec, graph, flags);                                   \
     gs_submission_end(own)
 
@@ -274,7 +281,8 @@ static GS_NOINLINE CUresult launch_tracked(CUgraphExec exec, CUstream stream,
     do {
         result = real_launch(exec, stream, per_thread);
     } while (result == CUDA_ERROR_OUT_OF_MEMORY &&
-             gs_retry_after_trim(state, gs_context_current(state), result));
+             (gs_retry_after_trim(state, gs_context_current(state), result) ||
+              gs_retry_on_all(state, 0, result)));
     if (due && gs_graph_launched(&launch, &site, (uintptr_t)stream,
                                  result == CUDA_SUCCESS) != GS_OK) {
         gs_record_missed();
@@ -300,10 +308,7 @@ launch(CUgraphExec exec, CUstream stream, bool per_thread)
     if (gs_graph_execs_known()) {
         result = launch_tracked(exec, stream, per_thread);
     } else {
-        result = real_launch(exec, stream, per_thread);
-        if (gs_retry_needed(result)) {
-            result = real_launch(exec, stream, per_thread);
-        }
+        result = MADE_AGAIN(true, real_launch(exec, stream, per_thread));
     }
     gs_linger(true);
     if (IS_COUNTED) {

@@ -106,7 +106,8 @@ static inline __attribute__((always_inline)) bool names_device(const char *symbo
     return STARTS_WITH(symbol, "cuGLCtxCreate") ||
            STARTS_WITH(symbol, "cuVDPAUCtxCreate") ||
            STARTS_WITH(symbol, "cuGreenCtxCreate") ||
-           STARTS_WITH(symbol, "cuMulticastAddDevice");
+           STARTS_WITH(symbol, "cuMulticastAddDevice") ||
+           STARTS_WITH(symbol, "cuGraphUpload"); /* by its memory nodes */
 }
 
 /* ---- the wrappers -------------------------------------------------------------------
@@ -128,8 +129,8 @@ static inline __attribute__((always_inline)) bool names_device(const char *symbo
         gs_linger(false);                                                                \
         CUresult result = gs_real_now()->symbol args;                                    \
         if (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) &&                           \
-            ((is_retried(#symbol) && gs_retry_needed(result)) ||                         \
-             (names_device(#symbol) && gs_retry_everywhere(result)))) {                  \
+            ((names_device(#symbol) && gs_retry_everywhere(result)) ||                   \
+             (is_retried(#symbol) && gs_retry_needed(result)))) {                        \
             result = gs_real_now()->symbol args;                                         \
         }                                                                                \
         DONE_##where;                                                                    \

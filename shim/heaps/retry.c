@@ -175,6 +175,27 @@ static void tell_all_mapped(struct gs_state *state)
     }
 }
 
+/* Has any device of the program's so much? */
+static bool any_has(struct gs_state *state, size_t bytes)
+{
+    const struct gs_context *context;
+    for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
+        if (bytes <= gs_limits_most(context->device)) {
+            return true;
+        }
+    }
+    return bytes == 0;
+}
+
+bool gs_retry_on_all(struct gs_state *state, size_t bytes, CUresult result)
+{
+    if (GS_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY) || !any_has(state, bytes)) {
+        return false;
+    }
+    tell_all_mapped(state);
+    return gs_retry_after_trim(state, NULL, result);
+}
+
 bool gs_retry_everywhere(CUresult result)
 {
     if (GS_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY)) {
@@ -184,8 +205,7 @@ bool gs_retry_everywhere(CUresult result)
     if (!state) {
         return false;
     }
-    tell_all_mapped(state);
-    bool needed = gs_retry_after_trim(state, NULL, result);
+    bool needed = gs_retry_on_all(state, 0, result);
     gs_leave();
     return needed;
 }

@@ -20,6 +20,10 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
 bool gs_retry_for(struct gs_state *state, const struct gs_context *context, size_t bytes,
                   CUresult result);
 
+/* The same for a call whose memory may be another device's than the current context's:
+ * idle memory goes back on all devices. bytes 0: not known. */
+bool gs_retry_on_all(struct gs_state *state, size_t bytes, CUresult result);
+
 /*
  * As above for a pooled request that found no memory: true if freed blocks that were
  * still waiting for running work have become ready since. Waits for them at most for a

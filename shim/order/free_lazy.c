@@ -70,9 +70,12 @@ bool gs_free_into_epoch(struct gs_state *state, struct gs_block *block)
     return done;
 }
 
-void gs_lazy_capture_ends(const struct gs_context *context)
+void gs_lazy_captures_end(struct gs_state *state)
 {
-    gs_epochs_capture_ends(&((struct gs_context *)(uintptr_t)context)->epochs);
+    const struct gs_context *context;
+    for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
+        gs_epochs_capture_ends(&((struct gs_context *)(uintptr_t)context)->epochs);
+    }
 }
 
 bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t addr)

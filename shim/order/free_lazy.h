@@ -24,9 +24,9 @@ bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t add
  */
 bool gs_free_into_epoch(struct gs_state *state, struct gs_block *block);
 
-/* In any mode: no capture runs any more; the last was one of the context's. What was
- * freed meanwhile waits for no work that is submitted from now on. */
-void gs_lazy_capture_ends(const struct gs_context *context);
+/* In any mode: no capture runs any more. What was freed meanwhile, in any context, waits
+ * for no work that is submitted from now on. */
+void gs_lazy_captures_end(struct gs_state *state);
 
 /*
  * Around a wait of the program's for all work of a context: what was freed before the

@@ -25,6 +25,8 @@
 /* Ever longer naps: who asks too often may keep the device from going on. */
 #define FIRST_NAP_NS 20000ull
 #define LAST_NAP_NS  (2 * NS_PER_MS)
+/* An idle device, too, takes a moment to come past a mark. */
+#define LEAST_WAIT_NS (5 * NS_PER_MS)
 
 static uint64_t *in_vain_of(const struct gs_context *context)
 {
@@ -69,7 +71,8 @@ static bool still_runs(const struct gs_context *context)
 static enum gs_status poll(const struct gs_context *context, uint64_t mark,
                            uint64_t wait_ns)
 {
-    uint64_t nap_ns = FIRST_NAP_NS, deadline = gs_now_ns() + wait_ns;
+    uint64_t nap_ns = FIRST_NAP_NS, deadline;
+    deadline = gs_now_ns() + (wait_ns < LEAST_WAIT_NS ? LEAST_WAIT_NS : wait_ns);
     enum gs_status status;
     while ((status = query(context, mark)) == GS_ERR_TIMEOUT && gs_now_ns() < deadline) {
         const struct timespec nap = {.tv_nsec = (long)nap_ns};

@@ -87,8 +87,9 @@ static void fill_classes(struct gs_state *state, struct gs_report_device *device
     }
 }
 
+/* `files`: they are written as well. */
 static void fill_devices(struct gs_state *state, struct gs_report_device *devices,
-                         size_t count)
+                         size_t count, bool files)
 {
     gs_figures_take(state, figures, count);
     for (size_t i = 0; i < count; i++) {
@@ -97,7 +98,7 @@ static void fill_devices(struct gs_state *state, struct gs_report_device *device
         gs_figures_tell(&figures[i], &devices[i]);
     }
     gs_figures_keep(figures, count);
-    if (gs_log_enabled(GS_LOG_INFO) || gs_outputs_wanted()) {
+    if (gs_log_enabled(GS_LOG_INFO) || (files && gs_outputs_wanted())) {
         fill_classes(state, devices, count);
     }
 }
@@ -150,7 +151,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     gs_command_line(command);
     gethostname(host, sizeof(host) - 1);
     gs_nvml_ask(state);
-    fill_devices(state, devices, device_count);
+    fill_devices(state, devices, device_count, !what);
     const struct gs_scan_config scan = {
         .stack_from = stack_from,
         .own_code = (const void *)(uintptr_t)&gs_finish_report,

@@ -162,6 +162,77 @@ PROGRAM_WITH(rules, freed_beside_a_capture_is_there, RIGHT,
     OK(cuCtxSynchronize());
 }
 
+/* Fill so many of device 0, whose context is current: the whole of it, nearly. */
+#define MANY 40
+
+static void fill_device(CUdeviceptr blocks[MANY], CUstream stream)
+{
+    for (unsigned i = 0; i < MANY; i++) {
+        OK(cuMemAlloc(&blocks[i], MIB));
+        fill(stream, blocks[i], i);
+    }
+}
+
+static void free_all(const CUdeviceptr blocks[MANY])
+{
+    for (unsigned i = 0; i < MANY; i++)
+        OK(cuMemFree(blocks[i]));
+}
+
+/* Natively they are there, as each free has waited. */
+static void must_be_there(CUdeviceptr blocks[MANY], CUstream busy, uint32_t *flag)
+{
+    wait_for(busy, flag);
+    for (unsigned i = 0; i < MANY; i++)
+        OK(cuMemAlloc(&blocks[i], MIB));
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM_WITH(rules, freed_beside_a_capture_elsewhere_is_there, RIGHT,
+             "nor where the capture was one of another context", "CUDASIM_MEMORY=64M")
+{
+    CUstream other = new_stream();
+    CUdeviceptr blocks[MANY];
+    uint32_t *flag = new_pinned();
+    CUdevice device;
+    CUcontext peer;
+    CUgraph graph;
+
+    if (free_is_lazy())
+        return;
+    *flag = 0;
+    fill_device(blocks, other);
+    OK(cuDeviceGet(&device, 0));
+    OK(cuCtxCreate(&peer, NULL, 0, device));
+    CUstream stream = new_stream();
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuCtxSetCurrent(world_context()));
+    free_all(blocks);
+    OK(cuCtxSetCurrent(peer));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphDestroy(graph));
+    OK(cuCtxSetCurrent(world_context()));
+    must_be_there(blocks, other, flag);
+}
+
+PROGRAM_WITH(rules, freed_beside_a_capture_that_is_left_is_there, RIGHT,
+             "nor where the capture ended with its stream", "CUDASIM_MEMORY=64M")
+{
+    CUstream stream = new_stream(), other = new_stream();
+    CUdeviceptr blocks[MANY];
+    uint32_t *flag = new_pinned();
+
+    if (free_is_lazy())
+        return;
+    *flag = 0;
+    fill_device(blocks, other);
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    free_all(blocks);
+    OK(cuStreamDestroy(stream));
+    must_be_there(blocks, other, flag);
+}
+
 /* ---- marks, and other consumers ------------------------------------------------------
  */
 

@@ -118,6 +118,23 @@ Test(carve, fills_a_device_to_the_last_byte)
     bed_fini(&bed);
 }
 
+/* Natively they do; an end of each segment that is too short for one more would be lost.
+ */
+Test(carve, blocks_of_one_size_fill_a_device)
+{
+    for (size_t mib = 2; mib <= 20; mib += 2) {
+        size_t count = 0;
+        struct bed bed;
+
+        begin(&bed, 1024 * GS_MIB, 20 * GS_MIB);
+        while (bed_alloc(&bed, mib * GS_MIB))
+            count++;
+        cr_expect_eq(count, 1024 / mib, "%zu blocks of %zu MiB", count, mib);
+        bed_check(&bed);
+        bed_fini(&bed);
+    }
+}
+
 Test(carve, random_blocks_never_overlap)
 {
     struct {

@@ -190,7 +190,7 @@ Test(report_pool, sizes_that_were_never_asked_for_are_left_out)
 /* Twelve, the most often asked for; the others together. */
 Test(report_pool, many_sizes_are_told_of_together)
 {
-    struct gs_report_class classes[14];
+    struct gs_report_class classes[14] = {{0}};
     struct gs_report_device device = sized(classes, 14);
     char expected[4096] = BY_SIZE;
 

@@ -59,3 +59,20 @@ lost_case() {
 for way in shared linked; do
   add_case "refusals lost device $way" lost_case "$way"
 done
+
+# What is short may be another device's memory than the current context's, and an idle
+# device gives memory back whatever it may cost to wait for a busy one.
+elsewhere_case() {
+  local -x CUDASIM_MEMORY=64M CUDASIM_DEVICES=2
+  run_in native -- "$apps/elsewhere_linked" "$1"
+  expect_status native 0
+  run_in shim LD_PRELOAD="$shim" "${@:2}" -- "$apps/elsewhere_linked" "$1"
+  expect_same native shim
+}
+for mode in native lazy; do
+  for way in pool stream node; do
+    add_case "refusals on another device, $way, $mode" \
+      elsewhere_case "$way" GPUSHIM_FREE_SYNC="$mode"
+  done
+done
+add_case "refusals of an idle device, no wait" elsewhere_case late GPUSHIM_POOL_WAIT=0

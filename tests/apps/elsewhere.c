@@ -1,0 +1,134 @@
+/*
+ * elsewhere.c - a device that was filled with plain memory and emptied, and then asked
+ * for as much in another way.   elsewhere WAY
+ *
+ *   pool      from a pool of device 1, while a context of device 0 is current
+ *   stream    from the default pool of a stream of device 1, likewise
+ *   node      by memory nodes of graphs whose memory is device 1's, likewise
+ *   late      stream-ordered, on the same device, which has two contexts and is idle
+ *
+ * Proves that idle memory goes back wherever it is that memory is short, and on an idle
+ * device whatever GPUSHIM_POOL_WAIT says.
+ */
+#include "app.h"
+
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+#undef cuGetProcAddress_v2
+
+enum { BLOCKS = 28 };
+#define BYTES (2 * APP_MIB)
+
+static CUdeviceptr blocks[BLOCKS];
+
+static CUcontext use(int device)
+{
+    CUcontext context;
+
+    APP_OK(cuDevicePrimaryCtxRetain(&context, device));
+    APP_OK(cuCtxSetCurrent(context));
+    return context;
+}
+
+static void fill_and_empty(CUstream stream)
+{
+    for (int i = 0; i < BLOCKS; i++) {
+        APP_OK(cuMemAlloc_v2(&blocks[i], BYTES));
+        APP_OK(cuMemsetD8Async(blocks[i], 1, BYTES, stream));
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        APP_OK(cuMemFree_v2(blocks[i]));
+    APP_OK(cuCtxSynchronize());
+}
+
+/* A graph with a block of device 1, launched. */
+static void take_by_node(CUdeviceptr *block, CUstream stream)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS node = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}},
+        .bytesize = BYTES};
+    CUgraphNode made;
+    CUgraphExec exec;
+    CUgraph graph;
+
+    APP_OK(cuGraphCreate(&graph, 0));
+    APP_OK(cuGraphAddMemAllocNode(&made, graph, NULL, 0, &node));
+    APP_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    APP_OK(cuGraphLaunch(exec, stream));
+    APP_OK(cuStreamSynchronize(stream));
+    *block = node.dptr;
+    APP_OK(cuGraphExecDestroy(exec));
+    APP_OK(cuGraphDestroy(graph));
+}
+
+static void take(const char *way, CUdeviceptr *block, CUmemoryPool pool, CUstream here,
+                 CUstream there)
+{
+    if (strcmp(way, "pool") == 0)
+        APP_OK(cuMemAllocFromPoolAsync(block, BYTES, pool, here));
+    else if (strcmp(way, "node") == 0)
+        take_by_node(block, here);
+    else
+        APP_OK(cuMemAllocAsync(block, BYTES, there));
+}
+
+static void elsewhere(const char *way)
+{
+    CUmemoryPool pool;
+    CUstream here, there;
+
+    (void)use(1);
+    APP_OK(cuDeviceGetDefaultMemPool(&pool, 1));
+    APP_OK(cuStreamCreate(&there, 0));
+    fill_and_empty(there);
+    (void)use(0);
+    APP_OK(cuStreamCreate(&here, 0));
+    for (int i = 0; i < BLOCKS; i++)
+        take(way, &blocks[i], pool, here, there);
+    for (int i = 0; i < BLOCKS; i++)
+        APP_OK(cuMemFreeAsync(blocks[i], strcmp(way, "stream") == 0 ? there : here));
+    APP_OK(cuStreamSynchronize(here));
+    APP_OK(cuStreamSynchronize(there));
+    APP_OK(cuStreamDestroy(here));
+    APP_OK(cuStreamDestroy(there));
+    APP_OK(cuDeviceGraphMemTrim(1));
+    APP_OK(cuDevicePrimaryCtxRelease(1));
+    APP_OK(cuDevicePrimaryCtxRelease(0));
+}
+
+static void late(void)
+{
+    CUcontext first = use(0), second;
+    CUstream stream;
+
+#if CUDA_VERSION >= 13000
+    APP_OK(cuCtxCreate_v4(&second, NULL, 0, 0));
+#else
+    APP_OK(cuCtxCreate_v2(&second, 0, 0));
+#endif
+    APP_OK(cuCtxSetCurrent(first));
+    APP_OK(cuStreamCreate(&stream, 0));
+    fill_and_empty(stream);
+    for (int i = 0; i < BLOCKS; i++)
+        APP_OK(cuMemAllocAsync(&blocks[i], BYTES, stream));
+    for (int i = 0; i < BLOCKS; i++)
+        APP_OK(cuMemFreeAsync(blocks[i], stream));
+    APP_OK(cuStreamSynchronize(stream));
+    APP_OK(cuStreamDestroy(stream));
+    APP_OK(cuCtxDestroy_v2(second));
+    APP_OK(cuDevicePrimaryCtxRelease(0));
+}
+
+int main(int argc, char **argv)
+{
+    const char *way = argc > 1 ? argv[1] : "pool";
+
+    APP_OK(cuInit(0));
+    if (strcmp(way, "late") == 0)
+        late();
+    else
+        elsewhere(way);
+    printf("elsewhere: %s: served\n", way);
+    return 0;
+}
