@@ -65,10 +65,9 @@ static bool is_reuse(CUmemPool_attribute attribute)
            attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
 }
 
-/* The program sets a mark of its pool back to what is in use: that of the private pool
- * goes back with it. */
-static CUresult set_mark(struct gs_state *state, CUmemoryPool pool,
-                         CUmemPool_attribute attribute, void *value)
+/* The program asks what is in use: nothing is pooled there any more, and what is idle goes
+ * back. Returns the private pool, whose figures are part of the answer; NULL: none. */
+static CUmemoryPool end_for_figures(struct gs_state *state, CUmemoryPool pool)
 {
     int device = default_of(state, pool);
     CUmemoryPool made = gs_async_pool_known(device);
@@ -76,6 +75,15 @@ static CUresult set_mark(struct gs_state *state, CUmemoryPool pool,
     if (made) {
         gs_async_give_back(device);
     }
+    return made;
+}
+
+/* The program sets a mark of its pool back to what is in use: that of the private pool
+ * goes back with it. */
+static CUresult set_mark(struct gs_state *state, CUmemoryPool pool,
+                         CUmemPool_attribute attribute, void *value)
+{
+    CUmemoryPool made = end_for_figures(state, pool);
     CUresult result = gs_real()->cuMemPoolSetAttribute(pool, attribute, value);
     if (result == CUDA_SUCCESS && made) {
         (void)gs_real()->cuMemPoolSetAttribute(made, attribute, value);
@@ -120,12 +128,7 @@ GS_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute 
     if (!state) {
         return gs_real()->cuMemPoolGetAttribute(pool, attr, value);
     }
-    int device = default_of(state, pool);
-    CUmemoryPool made = gs_async_pool_known(device);
-    gs_async_end(device, "the program asks what is in use");
-    if (made) {
-        gs_async_give_back(device);
-    }
+    CUmemoryPool made = end_for_figures(state, pool);
     CUresult result = gs_real()->cuMemPoolGetAttribute(pool, attr, value);
     if (result == CUDA_SUCCESS && made) {
         add_private(made, attr, value);

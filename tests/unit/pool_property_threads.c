@@ -428,7 +428,7 @@ static void race(const struct unrest *how)
     struct gs_pool_stats stats;
     pthread_t threads[THREADS];
 
-    steps = text && atol(text) > 0 ? strtoul(text, NULL, 10) : 100000;
+    steps = text && atol(text) > 0 ? strtoul(text, NULL, 10) : 400000;
     base_seed = seed ? strtoull(seed, NULL, 10) : 1;
     unrest = *how;
     model_where("property_threads", base_seed, NULL);

@@ -18,7 +18,8 @@
  * rule for one of their functions would match far more than one leak. */
 static bool of_a_system_library(const char *name)
 {
-    static const char *const begins[] = {
+    /* Texts in their rows: no program pays for relocating them at its start. */
+    static const char begins[][16] = {
         "libc.so",     "libc-2.",       "ld-linux",      "libpthread",   "libm.so",
         "libdl.so",    "librt.so",      "libstdc++.so",  "libc++",       "libgcc_s.so",
         "libgomp.so",  "libcublas",     "libcudnn",      "libcufft",     "libcusparse",
@@ -37,8 +38,8 @@ static bool of_a_system_library(const char *name)
 /* What is at the outer end of every stack of a program: a rule for it takes all leaks. */
 static bool is_outermost(const struct gs_symbol_request *frame)
 {
-    static const char *const names[] = {"main", "_start", "__libc_start_main",
-                                        "__libc_start_call_main", "start_thread"};
+    static const char names[][24] = {"main", "_start", "__libc_start_main",
+                                     "__libc_start_call_main", "start_thread"};
     const char *function = frame->result.function;
 
     if (!function)
