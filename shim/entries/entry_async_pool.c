@@ -65,8 +65,9 @@ static bool is_reuse(CUmemPool_attribute attribute)
            attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
 }
 
-/* The program asks what is in use: nothing is pooled there any more, and what is idle goes
- * back. Returns the private pool, whose figures are part of the answer; NULL: none. */
+/* The program asks what is in use: nothing is pooled there any more, and what is idle
+ * goes back. Returns the private pool, whose figures are part of the answer; NULL: none.
+ */
 static CUmemoryPool end_for_figures(struct gs_state *state, CUmemoryPool pool)
 {
     int device = default_of(state, pool);
