@@ -38,6 +38,7 @@
 #include "known.h"
 #include "managed.h"
 #include "mem_limits.h"
+#include "memory_pools.h"
 #include "mutants.h"
 #include "leak_rules.h"
 #include "nvml.h"
@@ -134,6 +135,7 @@ static void after_fork_in_child(void)
     gs_permit_reset();
     gs_async_heaps_reset();
     gs_async_policy_reset();
+    gs_memory_pools_reset();
     gs_submissions_reset();
     gs_free_stats_reset();
     gs_retry_reset();

@@ -26,6 +26,7 @@
 #include "host_pools.h"
 #include "managed.h"
 #include "mem_limits.h"
+#include "memory_pools.h"
 #include "pool_lookup.h"
 #include "record.h"
 #include "retry.h"
@@ -74,6 +75,12 @@ static bool allocate_from_heap(struct gs_state *state, const struct gs_call *req
     return true;
 }
 
+/* Whom the limits charge for it: memory of the host's and managed memory nobody. */
+static const struct gs_context *charged_to(const struct gs_call *request)
+{
+    return request->kind == GS_MEMORY_ASYNC ? request->context : NULL;
+}
+
 /* The driver has answered. What a capturing stream allocates is a node of its graph. */
 static void note_allocated(struct gs_state *state, const struct gs_call *request,
                            const CUdeviceptr *dptr, size_t bytes, CUresult result)
@@ -83,7 +90,7 @@ static void note_allocated(struct gs_state *state, const struct gs_call *request
         gs_record_refused(state, request, bytes, result);
     } else if (gs_captures_active() &&
                gs_graph_captures(request->stream, request->per_thread, &graph)) {
-        gs_limits_waive(request->context, bytes);
+        gs_limits_waive(charged_to(request), bytes);
         gs_graph_note_alloc(state, request, graph, *dptr, bytes);
     } else {
         gs_record_made(state, request, *dptr, bytes, NULL);
@@ -109,11 +116,11 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr
         gs_leave();
         return CUDA_SUCCESS;
     }
+    request.context = gs_context_of_stream(state, request.context, stream);
     do {
         result = gs_limits_begin(request.context, bytes)
                      ?: gs_limits_end(request.context, bytes,
                                       real_allocate(dptr, bytes, stream));
-        /* The stream may be another device's than the context's. */
     } while (gs_retry_for(state, request.context, bytes, result) ||
              gs_retry_on_all(state, bytes, result));
     note_allocated(state, &request, dptr, bytes, result);
@@ -138,6 +145,34 @@ GS_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
     return result;
 }
 
+/* The request is for memory there. *as: for an entry that stands for a device of which
+ * there may be none. */
+static void place(struct gs_call *request, const struct gs_memory_place *where,
+                  struct gs_context *as)
+{
+    request->kind = where->known ? (enum gs_memory_kind)where->kind : request->kind;
+    if (where->device >= 0 && request->context &&
+        where->device != request->context->device) {
+        *as = (struct gs_context){.handle = request->context->handle,
+                                  .owner = request->context->owner,
+                                  .device = where->device};
+        request->context = as;
+    }
+}
+
+/* The first memory of a pool whose making was not seen: it has been charged to the
+ * current context's device. */
+static void learn(struct gs_call *request, CUmemoryPool pool, CUdeviceptr addr,
+                  size_t bytes, struct gs_context *as)
+{
+    const struct gs_memory_place where = gs_memory_pools_learn(pool, addr);
+    gs_limits_waive(charged_to(request), bytes);
+    place(request, &where, as);
+    if (charged_to(request)) {
+        gs_limits_correct(request->context, 0, bytes);
+    }
+}
+
 static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_allocate,
                                    CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
                                    CUstream stream)
@@ -146,20 +181,26 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_all
     if (!state) {
         return real_allocate(dptr, bytes, pool, stream);
     }
-    struct gs_call request = {.context = gs_context_current(state),
+    const struct gs_context *current = gs_context_current(state);
+    const struct gs_memory_place where = gs_memory_pools_place(pool);
+    struct gs_call request = {.context = current,
                               .stream = stream,
                               .per_thread = real_allocate ==
                                             gs_real()->cuMemAllocFromPoolAsync_ptsz,
                               .kind = GS_MEMORY_ASYNC,
                               .api = GS_API_cuMemAllocFromPoolAsync};
+    struct gs_context as;
     CUresult result;
+    place(&request, &where, &as);
     do {
-        result = gs_limits_begin(request.context, bytes)
-                     ?: gs_limits_end(request.context, bytes,
+        result = gs_limits_begin(charged_to(&request), bytes)
+                     ?: gs_limits_end(charged_to(&request), bytes,
                                       real_allocate(dptr, bytes, pool, stream));
-        /* The pool may be another device's than the context's. */
-    } while (gs_retry_for(state, request.context, bytes, result) ||
+    } while (gs_retry_for(state, current, bytes, result) ||
              gs_retry_on_all(state, bytes, result));
+    if (result == CUDA_SUCCESS && !where.known) {
+        learn(&request, pool, *dptr, bytes, &as);
+    }
     note_allocated(state, &request, dptr, bytes, result);
     gs_leave();
     return result;

@@ -1,14 +1,36 @@
 /*
- * entry_async_pool.c - what a program may do to the default memory pool of a device
- * besides allocating from it: with GPUSHIM_ASYNC=pool that memory is of a private pool,
- * and the program is not to see a difference (async_policy.h).
- *
- * In the other mode these calls are passed on.
+ * entry_async_pool.c - memory pools of the driver's: where those of the program are
+ * (memory_pools.h), and what it may do to the default pool of a device besides allocating
+ * from it. With GPUSHIM_ASYNC=pool that memory is of a private pool, and the program is
+ * not to see a difference (async_policy.h); in the other mode those calls are passed on.
  *
  * Owns:  nothing.   Lock: none.
  */
 #include "async_heaps.h"
 #include "async_policy.h"
+#include "memory_pools.h"
+
+/* ---- pools of the program's ----------------------------------------------------------
+ */
+
+GS_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+    CUresult result = gs_real()->cuMemPoolCreate(pool, poolProps);
+    if (result == CUDA_SUCCESS) {
+        gs_memory_pools_made(*pool, poolProps);
+    }
+    return result;
+}
+
+GS_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    struct gs_memory_place place = gs_memory_pools_leaves(pool);
+    CUresult result = gs_real()->cuMemPoolDestroy(pool);
+    if (result != CUDA_SUCCESS) {
+        gs_memory_pools_back(pool, place);
+    }
+    return result;
+}
 
 /* ---- the current pool -------------------------------------------------------------- */
 

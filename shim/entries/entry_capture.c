@@ -38,8 +38,8 @@ static struct home home_of(CUstream stream)
     if (own && real->cuStreamGetCtx_v2 &&
         real->cuStreamGetCtx_v2(stream, &asked.context, &asked.green) == CUDA_SUCCESS) {
         home = asked;
-    } else if (own && real->cuStreamGetCtx) {
-        (void)real->cuStreamGetCtx(stream, &home.context);
+    } else if (gs_stream_context(stream, &asked.context) == CUDA_SUCCESS) {
+        home.context = asked.context;
     }
     home.context = gs_context_owner(state, home.context);
     return home;

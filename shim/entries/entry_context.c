@@ -35,10 +35,8 @@ static CUresult created(const CUcontext *pctx, CUresult result)
 GS_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     gs_single_order_context("cuDevicePrimaryCtxRetain", true, dev);
-    CUresult result = gs_real()->cuDevicePrimaryCtxRetain(pctx, dev);
-    if (gs_retry_everywhere(result)) {
-        result = gs_real()->cuDevicePrimaryCtxRetain(pctx, dev);
-    }
+    CUresult result =
+        GS_RETRIED(gs_retry_everywhere, gs_real()->cuDevicePrimaryCtxRetain(pctx, dev));
     if (result == CUDA_SUCCESS) {
         gs_all_contexts_add_primary(*pctx, dev);
         gs_all_contexts_use_more(dev);
@@ -50,20 +48,16 @@ GS_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 GS_EXPORT CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     gs_single_order_context("cuCtxCreate", false, dev);
-    CUresult result = gs_real()->cuCtxCreate(pctx, flags, dev);
-    if (gs_retry_everywhere(result)) {
-        result = gs_real()->cuCtxCreate(pctx, flags, dev);
-    }
+    CUresult result =
+        GS_RETRIED(gs_retry_everywhere, gs_real()->cuCtxCreate(pctx, flags, dev));
     return created(pctx, result);
 }
 
 GS_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     gs_single_order_context("cuCtxCreate_v2", false, dev);
-    CUresult result = gs_real()->cuCtxCreate_v2(pctx, flags, dev);
-    if (gs_retry_everywhere(result)) {
-        result = gs_real()->cuCtxCreate_v2(pctx, flags, dev);
-    }
+    CUresult result =
+        GS_RETRIED(gs_retry_everywhere, gs_real()->cuCtxCreate_v2(pctx, flags, dev));
     return created(pctx, result);
 }
 
@@ -72,10 +66,9 @@ GS_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsAr
 {
     const struct gs_real *real = gs_real();
     gs_single_order_context("cuCtxCreate_v3", false, dev);
-    CUresult result = real->cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
-    if (gs_retry_everywhere(result)) {
-        result = real->cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
-    }
+    CUresult result =
+        GS_RETRIED(gs_retry_everywhere,
+                   real->cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev));
     return created(pctx, result);
 }
 
@@ -84,10 +77,8 @@ GS_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateP
 {
     const struct gs_real *real = gs_real();
     gs_single_order_context("cuCtxCreate_v4", false, dev);
-    CUresult result = real->cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
-    if (gs_retry_everywhere(result)) {
-        result = real->cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
-    }
+    CUresult result = GS_RETRIED(gs_retry_everywhere,
+                                 real->cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev));
     return created(pctx, result);
 }
 

@@ -25,10 +25,8 @@ static struct gs_note note_of(struct gs_state *state, enum gs_memory_kind kind,
 GS_EXPORT CUresult cuImportExternalMemory(
     CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
 {
-    CUresult result = gs_real()->cuImportExternalMemory(extMem_out, memHandleDesc);
-    if (gs_retry_needed(result)) {
-        result = gs_real()->cuImportExternalMemory(extMem_out, memHandleDesc);
-    }
+    CUresult result = GS_RETRIED(
+        gs_retry_needed, gs_real()->cuImportExternalMemory(extMem_out, memHandleDesc));
     struct gs_state *state = gs_enter_tracking();
     if (!state) {
         return result;
@@ -65,10 +63,9 @@ cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem,
                                 const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc)
 {
     const struct gs_real *real = gs_real();
-    CUresult result = real->cuExternalMemoryGetMappedBuffer(devPtr, extMem, bufferDesc);
-    if (gs_retry_needed(result)) {
-        result = real->cuExternalMemoryGetMappedBuffer(devPtr, extMem, bufferDesc);
-    }
+    CUresult result =
+        GS_RETRIED(gs_retry_needed,
+                   real->cuExternalMemoryGetMappedBuffer(devPtr, extMem, bufferDesc));
     struct gs_state *state = gs_enter_tracking();
     if (!state) {
         return result;
@@ -89,12 +86,9 @@ GS_EXPORT CUresult cuExternalMemoryGetMappedMipmappedArray(
     const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc)
 {
     const struct gs_real *real = gs_real();
-    CUresult result =
-        real->cuExternalMemoryGetMappedMipmappedArray(mipmap, extMem, mipmapDesc);
-    if (gs_retry_needed(result)) {
-        result =
-            real->cuExternalMemoryGetMappedMipmappedArray(mipmap, extMem, mipmapDesc);
-    }
+    CUresult result = GS_RETRIED(
+        gs_retry_needed,
+        real->cuExternalMemoryGetMappedMipmappedArray(mipmap, extMem, mipmapDesc));
     struct gs_state *state = gs_enter_tracking();
     if (!state) {
         return result;

@@ -19,24 +19,14 @@
 #include "submissions.h"
 #include <string.h>
 
-/*
- * The answer of a call that is made again once idle memory has been given back, and for
- * the current context's once more when it was waited for. On all devices: memory nodes
- * say themselves which one's memory they are.
- */
-#define MADE_AGAIN(may, call)                                                            \
-    ({                                                                                   \
-        CUresult answer = call;                                                          \
-        if (GS_UNLIKELY(answer == CUDA_ERROR_OUT_OF_MEMORY) && (may)) {                  \
-            if (gs_retry_everywhere(answer)) {                                           \
-                answer = call;                                                           \
-            }                                                                            \
-            if (gs_retry_needed(answer)) {                                               \
-                answer = call;                                                           \
-            }                                                                            \
-        }                                                                                \
-        answer;                                                                          \
-    })
+/* Memory nodes say themselves which device's memory they are; a wait is for work of the
+ * current context alone. */
+static bool gives_back(CUresult answer)
+{
+    return gs_retry_everywhere(answer) || gs_retry_needed(answer);
+}
+
+#define MADE_AGAIN(may, call) ((may) ? GS_RETRIED(gives_back, call) : (call))
 
 /* ---- nodes ------------------------------------------------------------------------- */
 

@@ -10,6 +10,7 @@
 #include "ipc_imports.h"
 #include "ipc_mode.h"
 #include "log.h"
+#include "memory_pools.h"
 #include "physical.h"
 #include "pool_lookup.h"
 #include "retry.h"
@@ -144,7 +145,8 @@ static void record_opened(CUdeviceptr addr, size_t bytes, enum gs_api api)
         const struct gs_context *context = gs_context_current(state);
         struct gs_note note = {.kind = GS_MEMORY_IMPORTED,
                                .api = api,
-                               .device = context ? context->device : 0,
+                               .device =
+                                   gs_memory_device(addr, context ? context->device : 0),
                                .context = context ? context->owner : NULL,
                                .key = addr,
                                .bytes = bytes ? bytes : bytes_from(addr)};
@@ -216,10 +218,7 @@ static bool describe(const struct gs_sealed *sealed, CUdeviceptr base,
 static CUresult open_driver(__typeof__(cuIpcOpenMemHandle_v2) *real_open,
                             CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
 {
-    CUresult result = real_open(out, handle, flags);
-    if (gs_retry_needed(result)) {
-        result = real_open(out, handle, flags);
-    }
+    CUresult result = GS_RETRIED(gs_retry_needed, real_open(out, handle, flags));
     return result;
 }
 
@@ -325,21 +324,20 @@ GS_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 GS_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
                                           CUmemPoolPtrExportData *shareData)
 {
-    CUresult result = gs_real()->cuMemPoolImportPointer(ptr_out, pool, shareData);
-    if (gs_retry_everywhere(result)) {
-        result = gs_real()->cuMemPoolImportPointer(ptr_out, pool, shareData);
-    }
+    CUresult result = GS_RETRIED(
+        gs_retry_everywhere, gs_real()->cuMemPoolImportPointer(ptr_out, pool, shareData));
     struct gs_state *state = gs_enter_tracking();
     if (!state) {
         return result;
     }
     if (result == CUDA_SUCCESS) {
         const struct gs_context *context = gs_context_current(state);
-        struct gs_note note = {.kind = GS_MEMORY_IMPORTED,
-                               .api = GS_API_cuMemPoolImportPointer,
-                               .device = context ? context->device : 0,
-                               .key = *ptr_out,
-                               .bytes = bytes_from(*ptr_out)};
+        struct gs_note note = {
+            .kind = GS_MEMORY_IMPORTED,
+            .api = GS_API_cuMemPoolImportPointer,
+            .device = gs_memory_device(*ptr_out, context ? context->device : 0),
+            .key = *ptr_out,
+            .bytes = bytes_from(*ptr_out)};
         (void)gs_record_noted(state, &note, false);
     }
     gs_leave();

@@ -13,10 +13,7 @@ static CUresult registered(enum gs_api api,
                            __typeof__(cuMemHostRegister_v2) *real_register, void *p,
                            size_t bytes, unsigned flags)
 {
-    CUresult result = real_register(p, bytes, flags);
-    if (gs_retry_needed(result)) {
-        result = real_register(p, bytes, flags);
-    }
+    CUresult result = GS_RETRIED(gs_retry_needed, real_register(p, bytes, flags));
     struct gs_state *state = gs_enter_tracking();
     if (!state) {
         return result;

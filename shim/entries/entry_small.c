@@ -14,10 +14,8 @@
 
 GS_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 {
-    CUresult result = gs_real()->cuEventCreate(phEvent, Flags);
-    if (gs_retry_needed(result)) {
-        result = gs_real()->cuEventCreate(phEvent, Flags);
-    }
+    CUresult result =
+        GS_RETRIED(gs_retry_needed, gs_real()->cuEventCreate(phEvent, Flags));
     return result;
 }
 
@@ -25,29 +23,23 @@ GS_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 GS_EXPORT CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib,
                                       int value)
 {
-    CUresult result = gs_real()->cuFuncSetAttribute(hfunc, attrib, value);
-    if (gs_retry_needed(result)) {
-        result = gs_real()->cuFuncSetAttribute(hfunc, attrib, value);
-    }
+    CUresult result =
+        GS_RETRIED(gs_retry_needed, gs_real()->cuFuncSetAttribute(hfunc, attrib, value));
     return result;
 }
 
 GS_EXPORT CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val,
                                         CUkernel kernel, CUdevice dev)
 {
-    CUresult result = gs_real()->cuKernelSetAttribute(attrib, val, kernel, dev);
-    if (gs_retry_everywhere(result)) {
-        result = gs_real()->cuKernelSetAttribute(attrib, val, kernel, dev);
-    }
+    CUresult result = GS_RETRIED(
+        gs_retry_everywhere, gs_real()->cuKernelSetAttribute(attrib, val, kernel, dev));
     return result;
 }
 
 GS_EXPORT CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config,
                                           CUdevice dev)
 {
-    CUresult result = gs_real()->cuKernelSetCacheConfig(kernel, config, dev);
-    if (gs_retry_everywhere(result)) {
-        result = gs_real()->cuKernelSetCacheConfig(kernel, config, dev);
-    }
+    CUresult result = GS_RETRIED(gs_retry_everywhere,
+                                 gs_real()->cuKernelSetCacheConfig(kernel, config, dev));
     return result;
 }

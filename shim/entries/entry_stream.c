@@ -24,10 +24,8 @@ static CUresult made(CUresult result, const CUstream *stream)
 GS_EXPORT CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
 {
     gs_single_order_stream("cuStreamCreate", Flags);
-    CUresult result = gs_real()->cuStreamCreate(phStream, Flags);
-    if (gs_retry_needed(result)) {
-        result = gs_real()->cuStreamCreate(phStream, Flags);
-    }
+    CUresult result =
+        GS_RETRIED(gs_retry_needed, gs_real()->cuStreamCreate(phStream, Flags));
     return made(result, phStream);
 }
 
@@ -36,10 +34,8 @@ GS_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int f
 {
     const struct gs_real *real = gs_real();
     gs_single_order_stream("cuStreamCreateWithPriority", flags);
-    CUresult result = real->cuStreamCreateWithPriority(phStream, flags, priority);
-    if (gs_retry_needed(result)) {
-        result = real->cuStreamCreateWithPriority(phStream, flags, priority);
-    }
+    CUresult result = GS_RETRIED(
+        gs_retry_needed, real->cuStreamCreateWithPriority(phStream, flags, priority));
     return made(result, phStream);
 }
 
@@ -50,9 +46,8 @@ GS_EXPORT CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCt
     const struct gs_real *real = gs_real();
     gs_streams_end_proof();
     gs_single_order_end("cuGreenCtxStreamCreate");
-    CUresult result = real->cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority);
-    if (gs_retry_everywhere(result)) {
-        result = real->cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority);
-    }
+    CUresult result =
+        GS_RETRIED(gs_retry_everywhere,
+                   real->cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority));
     return result;
 }

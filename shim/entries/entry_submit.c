@@ -128,9 +128,9 @@ static inline __attribute__((always_inline)) bool names_device(const char *symbo
         PREPARE_##where;                                                                 \
         gs_linger(false);                                                                \
         CUresult result = gs_real_now()->symbol args;                                    \
-        if (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) &&                           \
-            ((names_device(#symbol) && gs_retry_everywhere(result)) ||                   \
-             (is_retried(#symbol) && gs_retry_needed(result)))) {                        \
+        while (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) &&                        \
+               ((names_device(#symbol) && gs_retry_everywhere(result)) ||                \
+                (is_retried(#symbol) && gs_retry_needed(result)))) {                     \
             result = gs_real_now()->symbol args;                                         \
         }                                                                                \
         DONE_##where;                                                                    \

@@ -149,10 +149,8 @@ GS_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *
 {
     const struct gs_real *real = gs_real();
     CUresult result =
-        real->cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
-    if (gs_retry_everywhere(result)) {
-        result = real->cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
-    }
+        GS_RETRIED(gs_retry_everywhere,
+                   real->cuMemImportFromShareableHandle(handle, osHandle, shHandleType));
     struct gs_state *state = enter_wanted();
     if (!state) {
         return result;
@@ -174,10 +172,8 @@ GS_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *
 GS_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
                             CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    CUresult result = gs_real()->cuMemMap(ptr, size, offset, handle, flags);
-    if (gs_retry_everywhere(result)) {
-        result = gs_real()->cuMemMap(ptr, size, offset, handle, flags);
-    }
+    CUresult result = GS_RETRIED(gs_retry_everywhere,
+                                 gs_real()->cuMemMap(ptr, size, offset, handle, flags));
     struct gs_state *state = enter_wanted();
     if (!state) {
         return result;
@@ -207,10 +203,7 @@ GS_EXPORT CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 static CUresult map_array(__typeof__(cuMemMapArrayAsync) *real_map, CUarrayMapInfo *list,
                           unsigned count, CUstream stream)
 {
-    CUresult result = real_map(list, count, stream);
-    if (gs_retry_needed(result)) {
-        result = real_map(list, count, stream);
-    }
+    CUresult result = GS_RETRIED(gs_retry_needed, real_map(list, count, stream));
     struct gs_state *state = enter_wanted();
     if (!state) {
         return result;
@@ -248,10 +241,8 @@ GS_EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList,
 GS_EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
                                      const CUmulticastObjectProp *prop)
 {
-    CUresult result = gs_real()->cuMulticastCreate(mcHandle, prop);
-    if (gs_retry_everywhere(result)) {
-        result = gs_real()->cuMulticastCreate(mcHandle, prop);
-    }
+    CUresult result =
+        GS_RETRIED(gs_retry_everywhere, gs_real()->cuMulticastCreate(mcHandle, prop));
     struct gs_state *state = enter_wanted();
     if (!state) {
         return result;
@@ -288,12 +279,9 @@ GS_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle,
                                       unsigned long long flags)
 {
     struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
-    CUresult result = gs_real()->cuMulticastBindMem(mcHandle, mcOffset, memHandle,
-                                                    memOffset, size, flags);
-    if (gs_retry_everywhere(result)) {
-        result = gs_real()->cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset,
-                                               size, flags);
-    }
+    CUresult result = GS_RETRIED(
+        gs_retry_everywhere, gs_real()->cuMulticastBindMem(mcHandle, mcOffset, memHandle,
+                                                           memOffset, size, flags));
     result = bound(result, mcHandle, mcOffset, memHandle, 0, size);
     gs_submission_end(own);
     return result;
@@ -304,11 +292,9 @@ GS_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle,
                                        unsigned long long flags)
 {
     struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
-    CUresult result =
-        gs_real()->cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
-    if (gs_retry_everywhere(result)) {
-        result = gs_real()->cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
-    }
+    CUresult result = GS_RETRIED(
+        gs_retry_everywhere,
+        gs_real()->cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags));
     result = bound(result, mcHandle, mcOffset, 0, memptr, size);
     gs_submission_end(own);
     return result;
@@ -321,12 +307,10 @@ GS_EXPORT CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle,
                                          unsigned long long flags)
 {
     struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
-    CUresult result = gs_real()->cuMulticastBindMem_v2(mcHandle, dev, mcOffset, memHandle,
-                                                       memOffset, size, flags);
-    if (gs_retry_everywhere(result)) {
-        result = gs_real()->cuMulticastBindMem_v2(mcHandle, dev, mcOffset, memHandle,
-                                                  memOffset, size, flags);
-    }
+    CUresult result =
+        GS_RETRIED(gs_retry_everywhere,
+                   gs_real()->cuMulticastBindMem_v2(mcHandle, dev, mcOffset, memHandle,
+                                                    memOffset, size, flags));
     result = bound(result, mcHandle, mcOffset, memHandle, 0, size);
     gs_submission_end(own);
     return result;
@@ -338,12 +322,9 @@ GS_EXPORT CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle,
                                           unsigned long long flags)
 {
     struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
-    CUresult result =
-        gs_real()->cuMulticastBindAddr_v2(mcHandle, dev, mcOffset, memptr, size, flags);
-    if (gs_retry_everywhere(result)) {
-        result = gs_real()->cuMulticastBindAddr_v2(mcHandle, dev, mcOffset, memptr, size,
-                                                   flags);
-    }
+    CUresult result = GS_RETRIED(
+        gs_retry_everywhere,
+        gs_real()->cuMulticastBindAddr_v2(mcHandle, dev, mcOffset, memptr, size, flags));
     result = bound(result, mcHandle, mcOffset, 0, memptr, size);
     gs_submission_end(own);
     return result;

@@ -5,6 +5,7 @@
  */
 #include "contexts.h"
 
+#include "all_contexts.h"
 #include "announce.h"
 #include "async_heaps.h"
 #include "captures.h"
@@ -39,6 +40,35 @@ void gs_context_pop(bool pushed)
     if (pushed) {
         gs_real()->cuCtxPopCurrent_v2(&popped);
     }
+}
+
+CUresult gs_stream_context(CUstream stream, CUcontext *out)
+{
+    const struct gs_real *real = gs_real();
+    CUresult result = real->cuCtxGetCurrent(out);
+    if (result == CUDA_SUCCESS && stream && stream != CU_STREAM_LEGACY &&
+        stream != CU_STREAM_PER_THREAD && real->cuStreamGetCtx) {
+        result = real->cuStreamGetCtx(stream, out);
+    }
+    return result;
+}
+
+const struct gs_context *gs_context_of_stream(struct gs_state *state,
+                                              const struct gs_context *current,
+                                              CUstream stream)
+{
+    CUcontext home = NULL;
+    bool pushed;
+    if (GS_LIKELY(gs_all_contexts_are_one()) || !current ||
+        gs_stream_context(stream, &home) != CUDA_SUCCESS || home == current->handle) {
+        return current;
+    }
+    const struct gs_context *found = gs_context_find(state, home);
+    if (!found && gs_context_push(home, &pushed) == CUDA_SUCCESS) {
+        found = gs_context_current(state);
+        gs_context_pop(pushed);
+    }
+    return found ? found : current;
 }
 
 static CUresult ask_driver(const struct gs_context *context, size_t bytes,

@@ -171,6 +171,16 @@ static inline bool gs_context_is_idle_alone(const struct gs_contexts *contexts,
 CUresult gs_context_push(CUcontext handle, bool *pushed);
 void gs_context_pop(bool pushed);
 
+/* The context whose work a stream's is: that of a default stream is the current one.
+ * Returns the driver's code. */
+CUresult gs_stream_context(CUstream stream, CUcontext *out);
+
+/* The entry of that context, entered at first sight; `current`, the entry of the current
+ * one, where there is no other or the driver does not say. */
+const struct gs_context *gs_context_of_stream(struct gs_state *state,
+                                              const struct gs_context *current,
+                                              CUstream stream);
+
 /* Whether blocks were parked without a fence since this was last asked. */
 bool gs_context_take_unfenced(const struct gs_context *context);
 

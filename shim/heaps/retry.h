@@ -8,8 +8,9 @@
 
 /*
  * After `result` of a driver call that allocates: true if it was out of memory and idle
- * memory of the pool has been given back, so that the call is worth making again. Gives
- * everything idle back, so the second answer for the same call is final.
+ * memory of the pool has been given back, so that the call is worth making again. What is
+ * idle on the device goes first, then pinned and managed memory, then what is waited for:
+ * ask after each answer, until it is false.
  * Pinned and managed memory count too: their tables and pages compete for the device.
  */
 bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *context,
@@ -45,5 +46,16 @@ bool gs_retry_needed(CUresult result);
 /* The same for one that names its device, which may be another than the current context's
  * or be asked for before there is any: idle memory goes back on all of them. */
 bool gs_retry_everywhere(CUresult result);
+
+/* The answer of such a call: it is made for as long as it is out of memory and `needed`,
+ * one of the two above, has found more to give back. */
+#define GS_RETRIED(needed, call)                                                         \
+    ({                                                                                   \
+        CUresult answer = (call);                                                        \
+        while (GS_UNLIKELY(answer == CUDA_ERROR_OUT_OF_MEMORY) && needed(answer)) {      \
+            answer = (call);                                                             \
+        }                                                                                \
+        answer;                                                                          \
+    })
 
 #endif

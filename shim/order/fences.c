@@ -133,17 +133,6 @@ static CUresult finish(struct event_fence *fence, CUresult result, gs_fence *out
 
 /* ---- recording --------------------------------------------------------------------- */
 
-static CUresult context_of(CUstream stream, CUcontext *out)
-{
-    const struct gs_real *real = gs_real();
-    CUresult result = real->cuCtxGetCurrent(out);
-    if (result == CUDA_SUCCESS && stream && stream != CU_STREAM_LEGACY &&
-        stream != CU_STREAM_PER_THREAD && real->cuStreamGetCtx) {
-        result = real->cuStreamGetCtx(stream, out);
-    }
-    return result;
-}
-
 CUresult gs_fence_record_in(CUcontext context, CUstream stream, bool per_thread,
                             gs_fence *out)
 {
@@ -167,7 +156,7 @@ CUresult gs_fence_record(CUstream stream, bool per_thread, gs_fence *out)
 {
     CUcontext context = NULL;
     gs_announce_begin("cuMemFreeAsync", false);
-    CUresult result = context_of(stream, &context);
+    CUresult result = gs_stream_context(stream, &context);
     if (result == CUDA_SUCCESS) {
         /* Where something captures, the caller has seen that it is not this stream. */
         bool alone = gs_gate_enter();

@@ -371,17 +371,24 @@ static CUexternalMemory import_file(CUresult *code)
     return memory;
 }
 
-/* The library keeps this. */
+/* The library keeps this, and gives it back in two steps. */
 static void leave_idle(CUcontext context)
 {
     CUcontext before;
     CUdeviceptr block;
+    void *pinned;
 
     APP_OK(cuCtxGetCurrent(&before));
     APP_OK(cuCtxSetCurrent(context));
     APP_OK(cuMemAlloc_v2(&block, (size_t)40 << 20));
     APP_OK(cuMemFree_v2(block));
+    APP_OK(cuMemAllocHost_v2(&pinned, (size_t)1 << 20));
+    APP_OK(cuMemFreeHost(pinned));
     APP_OK(cuCtxSetCurrent(before));
+    /* Known to be complete: it cannot be using the pinned memory. */
+    APP_OK(cuMemAlloc_v2(&block, 1));
+    APP_OK(cuMemFree_v2(block));
+    APP_OK(cuCtxSynchronize());
 }
 
 /* Contexts are made on a full device, also where the full one is not current. */
@@ -396,6 +403,7 @@ static void full_contexts(void)
     leave_idle(first);
     leave_idle(second);
     say("cuDevicePrimaryCtxRetain of device 0", cuDevicePrimaryCtxRetain(&made, 0));
+    APP_OK(cuDevicePrimaryCtxRelease(0));
     APP_OK(cuCtxSetCurrent(second));
     leave_idle(first);
     leave_idle(second);

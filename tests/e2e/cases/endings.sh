@@ -85,7 +85,7 @@ endings_race_case() {
 add_case "endings green_race" endings_race_case
 
 # What is out of memory is made again once idle memory was given back: each call named here
-# fails once, the library holds idle memory each time.
+# fails once, or twice, the library holds idle memory each time, of the device and pinned.
 # endings_full_case CORNER COUNT FAIL
 endings_full_case() {
   endings "$1" CUDASIM_FAIL="$3"
@@ -93,13 +93,24 @@ endings_full_case() {
   expect_count shim.err ' fails on request with 2$' "$2"
 }
 contexts=cuCtxCreate:3,cuCtxCreate:5,cuDevicePrimaryCtxRetain:1,cuDevicePrimaryCtxRetain:3
+contexts_twice=cuCtxCreate:3,cuCtxCreate:4,cuCtxCreate:6,cuCtxCreate:7
+contexts_twice+=,cuDevicePrimaryCtxRetain:1,cuDevicePrimaryCtxRetain:2
+contexts_twice+=,cuDevicePrimaryCtxRetain:4,cuDevicePrimaryCtxRetain:5
 mappings=cuMemHostRegister:1,cuImportExternalMemory:1,cuExternalMemoryGetMappedBuffer:1
 mappings+=,cuMemCreate:1,cuMemMap:1,cuMulticastCreate:1
 add_case "endings full_contexts" endings_full_case full_contexts 4 "$contexts"
+add_case "endings full_contexts, twice" \
+  endings_full_case full_contexts 8 "$contexts_twice"
 # The first event is the library's own.
 small=cuEventCreate:1,cuEventCreate:2,cuFuncSetAttribute:1,cuKernelSetAttribute:1,cuMulticastAddDevice:1
 add_case "endings full_small" endings_full_case full_small 5 "$small"
+small_twice=$small,cuEventCreate:3,cuFuncSetAttribute:2,cuKernelSetAttribute:2
+add_case "endings full_small, twice" \
+  endings_full_case full_small 9 "$small_twice,cuMulticastAddDevice:2"
 launches=cuLaunchKernel:1,cuLaunchCooperativeKernel:1,cuLaunchKernelEx:1
 add_case "endings full_launches" endings_full_case full_launches 3 "$launches"
+launches_twice=cuLaunchKernel:1,cuLaunchKernel:2,cuLaunchCooperativeKernel:1
+add_case "endings full_launches, twice" endings_full_case full_launches 6 \
+  "$launches_twice,cuLaunchCooperativeKernel:2,cuLaunchKernelEx:1,cuLaunchKernelEx:2"
 add_case "endings full_green" endings_full_case full_green 1 cuGreenCtxCreate:1
 add_case "endings full_mappings" endings_full_case full_mappings 6 "$mappings"

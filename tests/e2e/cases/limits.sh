@@ -36,6 +36,25 @@ add_case "limits smaller and a pool limit" \
 add_case "limits larger than the device" smaller_case linked info 64M 100G
 add_case "limits of all of it" smaller_case linked device 64M 100%
 
+# Stream-ordered memory is charged to, and reported of, the device that it is on, whichever
+# context is current.
+# whose_case WAY [VARIABLE...]
+whose_case() {
+  run_in native CUDASIM_MEMORY=32M CUDASIM_DEVICES=2 -- "$apps/whose_linked" "$1"
+  expect_text native.out '^whose: 24 MiB more: 2$'
+  run_in shim LD_PRELOAD="$shim" CUDASIM_MEMORY=64M CUDASIM_DEVICES=2 \
+    GPUSHIM_MEM_LIMIT=32M "${@:2}" -- "$apps/whose_linked" "$1"
+  expect_same native shim
+  expect_text shim.err '^==[0-9]+==   cuMemAlloc(FromPool)?Async, .*GPU 1, '
+  expect_count shim.err '^==[0-9]+== LEAK ' 1
+  expect_text shim.err \
+    ' of 24[.]0 MiB on GPU 1 was refused by GPUSHIM_MEM_LIMIT=32M, 8[.]00 MiB of 32[.]0 MiB free$'
+}
+for way in stream unmet own default; do
+  add_case "limits of another device, $way" whose_case "$way"
+  add_case "limits of another device, $way, pooled" whose_case "$way" GPUSHIM_ASYNC=pool
+done
+
 # Two processes have a limit each.
 two_processes_case() {
   native native "$apps/limits_linked" device

@@ -1,0 +1,144 @@
+/*
+ * memory_pools.c - the places of memory pools, by handle.
+ * Owns:  the table; a row ends with its pool.
+ * Lock:  pools_lock, over no call of the driver.
+ */
+#include "memory_pools.h"
+
+#include <stdlib.h>
+
+#include "async_policy.h"
+#include "key_map.h"
+
+/* Not in all headers (CUmemLocationType, CUmemAllocationType). */
+enum { LOCATION_DEVICE = 1, ALLOCATION_MANAGED = 2 };
+
+struct row {
+    struct gs_key_node node; /* by the pool's handle */
+    struct gs_memory_place place;
+};
+
+static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_key_map rows; /* under pools_lock */
+
+static const struct gs_memory_place nowhere = {.device = -1};
+
+static struct gs_memory_place on_device(int device)
+{
+    return (struct gs_memory_place){true, GS_MEMORY_ASYNC, (int16_t)device};
+}
+
+static struct gs_memory_place off_devices(enum gs_memory_kind kind)
+{
+    return (struct gs_memory_place){true, (uint8_t)kind, -1};
+}
+
+/* pools_lock is held. */
+static struct row *find(CUmemoryPool pool)
+{
+    return (struct row *)gs_key_map_find(&rows, (uintptr_t)pool);
+}
+
+/* Without memory for a row the place stays unknown: it is asked again each time. */
+static void put(CUmemoryPool pool, struct gs_memory_place place)
+{
+    struct row *row = calloc(1, sizeof(*row));
+    if (!row) {
+        return;
+    }
+    row->node.key = (uintptr_t)pool;
+    row->place = place;
+    pthread_mutex_lock(&pools_lock);
+    struct row *was = find(pool); /* learnt by two threads, or destroyed unseen */
+    if (was) {
+        gs_key_map_take(&rows, &was->node);
+    }
+    gs_key_map_put(&rows, &row->node);
+    pthread_mutex_unlock(&pools_lock);
+    free(was);
+}
+
+void gs_memory_pools_made(CUmemoryPool pool, const CUmemPoolProps *props)
+{
+    if ((int)props->allocType == ALLOCATION_MANAGED) {
+        put(pool, off_devices(GS_MEMORY_MANAGED));
+    } else if ((int)props->location.type == LOCATION_DEVICE) {
+        put(pool, on_device(props->location.id));
+    } else {
+        put(pool, off_devices(GS_MEMORY_PINNED));
+    }
+}
+
+struct gs_memory_place gs_memory_pools_leaves(CUmemoryPool pool)
+{
+    pthread_mutex_lock(&pools_lock);
+    struct row *row = find(pool);
+    if (row) {
+        gs_key_map_take(&rows, &row->node);
+    }
+    pthread_mutex_unlock(&pools_lock);
+    struct gs_memory_place place = row ? row->place : nowhere;
+    free(row);
+    return place;
+}
+
+void gs_memory_pools_back(CUmemoryPool pool, struct gs_memory_place place)
+{
+    if (place.known) {
+        put(pool, place);
+    }
+}
+
+struct gs_memory_place gs_memory_pools_place(CUmemoryPool pool)
+{
+    pthread_mutex_lock(&pools_lock);
+    const struct row *row = find(pool);
+    struct gs_memory_place place = row ? row->place : nowhere;
+    pthread_mutex_unlock(&pools_lock);
+    int device = place.known ? -1 : gs_async_device_of_default(pool);
+    if (device >= 0) {
+        place = on_device(device);
+        put(pool, place);
+    }
+    return place;
+}
+
+/* ---- what the driver says of memory --------------------------------------------------
+ */
+
+static unsigned ask(CUpointer_attribute attribute, CUdeviceptr addr, unsigned otherwise)
+{
+    unsigned answer = otherwise;
+    bool told =
+        gs_real()->cuPointerGetAttribute &&
+        gs_real()->cuPointerGetAttribute(&answer, attribute, addr) == CUDA_SUCCESS;
+    return told ? answer : otherwise;
+}
+
+int gs_memory_device(CUdeviceptr addr, int otherwise)
+{
+    return (int)ask(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, addr, (unsigned)otherwise);
+}
+
+struct gs_memory_place gs_memory_pools_learn(CUmemoryPool pool, CUdeviceptr addr)
+{
+    struct gs_memory_place place = nowhere;
+    int device = gs_memory_device(addr, -1);
+    /* One byte in its first versions. */
+    if (ask(CU_POINTER_ATTRIBUTE_IS_MANAGED, addr, 0) & 0xff) {
+        place = off_devices(GS_MEMORY_MANAGED);
+    } else if (ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr, CU_MEMORYTYPE_DEVICE) ==
+               CU_MEMORYTYPE_HOST) {
+        place = off_devices(GS_MEMORY_PINNED);
+    } else if (device >= 0) {
+        place = on_device(device);
+    }
+    gs_memory_pools_back(pool, place);
+    return place;
+}
+
+void gs_memory_pools_reset(void)
+{
+    pthread_mutex_init(&pools_lock, NULL);
+    rows = (struct gs_key_map){0}; /* another thread may have been changing it */
+}
