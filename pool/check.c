@@ -158,7 +158,9 @@ static const char *check_pending(const struct gs_heap *heap, const struct tally 
     return count == tally->pending ? NULL : "a pending block is on no list";
 }
 
-static const char *check_books(struct gs_heap *heap, const struct tally *tally)
+/* by_class: room for the sums over classes; NULL: they are not looked at. */
+static const char *check_books(struct gs_heap *heap, const struct tally *tally,
+                               struct gs_pool_class_stats *by_class)
 {
     struct gs_pool_stats sum = heap->stats;
     const struct gs_pool_stats *stats = &sum;
@@ -180,11 +182,11 @@ static const char *check_books(struct gs_heap *heap, const struct tally *tally)
     if (stats->frees > stats->allocs || stats->allocs > stats->hits + stats->misses)
         return "more blocks came back than went out, or more went out than were asked "
                "for";
-    return gs_classes_check(heap, stats);
+    return by_class ? gs_classes_check(heap, stats, by_class) : NULL;
 }
 
 /* heap->lock is held, and all threads are kept out of the fronts. */
-static const char *check_heap(struct gs_heap *heap)
+static const char *check_heap(struct gs_heap *heap, struct gs_pool_class_stats *by_class)
 {
     const struct gs_table *blocks = &heap->pool->blocks;
     struct tally tally = {0};
@@ -216,7 +218,7 @@ static const char *check_heap(struct gs_heap *heap)
         why = check_idle(heap, &tally);
     if (!why && !gs_heap_is_dead(heap)) /* who buries it comes for its list last */
         why = check_pending(heap, &tally);
-    return why ? why : check_books(heap, &tally);
+    return why ? why : check_books(heap, &tally, by_class);
 }
 
 /* Sums over all heaps, which hold only while no thread is inside the backend. */
@@ -245,16 +247,19 @@ static const char *check_sums(struct gs_pool *pool)
 
 bool gs_pool_check(struct gs_pool *pool, const char **why)
 {
+    struct gs_pool_class_stats *by_class = gs_meta_map(sizeof(*by_class));
     const char *broken = NULL;
 
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap && !broken;
          heap = heap->next) {
         gs_levels_exclude(heap);
         gs_lock_take(&heap->lock);
-        broken = check_heap(heap);
+        broken = check_heap(heap, by_class);
         gs_lock_drop(&heap->lock);
         gs_levels_admit(heap);
     }
+    if (by_class)
+        gs_meta_unmap(by_class, sizeof(*by_class));
     if (!broken)
         broken = check_sums(pool);
     if (broken && why)

@@ -219,15 +219,10 @@ static const char *compare_classes(const struct gs_heap *heap,
     return NULL;
 }
 
-const char *gs_classes_check(struct gs_heap *heap, const struct gs_pool_stats *stats)
+const char *gs_classes_check(struct gs_heap *heap, const struct gs_pool_stats *stats,
+                             struct gs_pool_class_stats *by_class)
 {
-    struct gs_pool_class_stats *by_class = gs_meta_map(sizeof(*by_class));
-    const char *wrong;
-
-    if (!by_class)
-        return NULL; /* not looked at */
+    memset(by_class, 0, sizeof(*by_class));
     add_heap(heap, by_class);
-    wrong = compare_classes(heap, stats, by_class);
-    gs_meta_unmap(by_class, sizeof(*by_class));
-    return wrong;
+    return compare_classes(heap, stats, by_class);
 }
