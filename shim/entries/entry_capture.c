@@ -150,11 +150,9 @@ GS_EXPORT CUresult cuStreamBeginRecaptureToGraph_ptsz(
                  hStream, true);
 }
 
-/* What was freed while captures ran could not be marked. It is now, as what this thread
- * submits next may wait for an allocation of its own. */
 static void mark_what_was_freed(void)
 {
-    struct gs_state *state = gs_captures_active() ? NULL : gs_enter();
+    struct gs_state *state = gs_enter();
     if (state) {
         gs_lazy_captures_end(state);
         gs_leave();

@@ -13,6 +13,7 @@
 #include "all_contexts.h"
 #include "captures.h"
 #include "fences.h"
+#include "free_lazy.h"
 #include "interim.h"
 #include "ipc_imports.h"
 #include "marks.h"
@@ -100,6 +101,7 @@ static void ended(struct gs_state *state, CUcontext ctx, const struct gs_context
     if (!gs_context_end(state, ctx, was, forget)) {
         gs_fences_thaw(ctx, false);
     }
+    gs_lazy_captures_end(state);
 }
 
 /*
@@ -117,6 +119,7 @@ static void primary_ended(struct gs_state *state, CUcontext ctx)
         again) {
         gs_fences_thaw(ctx, false);
     }
+    gs_lazy_captures_end(state);
 }
 
 static CUresult destroy(__typeof__(cuCtxDestroy_v2) *real_destroy, CUcontext ctx)
@@ -346,6 +349,7 @@ GS_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
     if (gone && view) {
         (void)gs_context_end(state, view, gs_context_find(state, view), forget_view);
     }
+    gs_lazy_captures_end(state);
     gs_leave();
     return result;
 }

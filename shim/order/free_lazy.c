@@ -5,6 +5,7 @@
 #include "free_lazy.h"
 
 #include "announce.h"
+#include "captures.h"
 #include "epochs.h"
 #include "free_wait.h"
 #include "marks.h"
@@ -73,6 +74,9 @@ bool gs_free_into_epoch(struct gs_state *state, struct gs_block *block)
 void gs_lazy_captures_end(struct gs_state *state)
 {
     const struct gs_context *context;
+    if (!gs_captures_ever() || gs_captures_active()) {
+        return;
+    }
     for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
         gs_epochs_capture_ends(&((struct gs_context *)(uintptr_t)context)->epochs);
     }

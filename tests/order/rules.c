@@ -233,6 +233,28 @@ PROGRAM_WITH(rules, freed_beside_a_capture_that_is_left_is_there, RIGHT,
     must_be_there(blocks, other, flag);
 }
 
+PROGRAM_WITH(rules, freed_beside_a_capture_whose_context_ends_is_there, RIGHT,
+             "nor where the capture ended with its context", "CUDASIM_MEMORY=64M")
+{
+    CUstream other = new_stream();
+    CUdeviceptr blocks[MANY];
+    uint32_t *flag = new_pinned();
+    CUdevice device;
+    CUcontext peer;
+
+    if (free_is_lazy())
+        return;
+    *flag = 0;
+    fill_device(blocks, other);
+    OK(cuDeviceGet(&device, 0));
+    OK(cuCtxCreate(&peer, NULL, 0, device));
+    OK(cuStreamBeginCapture(new_stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuCtxSetCurrent(world_context()));
+    free_all(blocks);
+    OK(cuCtxDestroy(peer));
+    must_be_there(blocks, other, flag);
+}
+
 /* ---- marks, and other consumers ------------------------------------------------------
  */
 
