@@ -25,8 +25,9 @@ bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t add
 bool gs_free_into_epoch(struct gs_state *state, struct gs_block *block);
 
 /* In any mode: a capture may have ended. If none runs any more, what was freed meanwhile,
- * in any context, waits for no work that is submitted from now on: it could not be marked,
- * and is now, as what this thread submits next may wait for an allocation of its own. */
+ * in any context, waits for no work that is submitted from now on: it could not be
+ * marked, and is now, as what this thread submits next may wait for an allocation of its
+ * own. */
 void gs_lazy_captures_end(struct gs_state *state);
 
 /*
