@@ -4,7 +4,7 @@
  *   gpu_probe QUESTION      rows on stdout: a JSON object, then the same for people
  *   gpu_probe --list        the questions: name, seconds allowed, text
  *   gpu_probe --machine     what it runs on, as one JSON object
- *   gpu_probe --stay        keeps the driver open, without a context, until it is told to
+ *   gpu_probe --stay PID    keeps the driver open, without a context, until it is told to
  * end or its parent has ended
  *   gpu_probe --kernel MS   holds the GPU for MS milliseconds, then lets it go (for a
  * check that an interrupted question gives the GPU back)
@@ -171,7 +171,8 @@ static int list(void)
 
 static int usage(const char *program)
 {
-    fprintf(stderr, "usage: %s QUESTION | --list | --machine | --stay | --kernel MS\n",
+    fprintf(stderr,
+            "usage: %s QUESTION | --list | --machine | --stay PID | --kernel MS\n",
             program);
     return ENDS_USAGE;
 }
@@ -226,9 +227,11 @@ static int without_question(int argc, char **argv)
         return list();
     if (strcmp(argv[1], "--ipc-child") == 0)
         return probe_ipc_child();
-    if (strcmp(argv[1], "--stay") == 0)
+    if (strcmp(argv[1], "--stay") == 0 && argc > 2) {
         prctl(PR_SET_PDEATHSIG, SIGTERM);
-    else if (strcmp(argv[1], "--machine") != 0 && strcmp(argv[1], "--kernel") != 0)
+        if (getppid() != atoi(argv[2]))
+            return 0; /* it has ended already */
+    } else if (strcmp(argv[1], "--machine") != 0 && strcmp(argv[1], "--kernel") != 0)
         return usage(argv[0]);
     why = probe_driver_load();
     if (why) {

@@ -496,8 +496,8 @@ gpu_check_gpu_case() {
   expect_text check.out '^gpu +cases +[0-9]+ passed, 0 failed'
   expect_count suite.calls '^suite --json .* --case-seconds 12 --returns-ms 3000$' 1
   expect_equal "the probe's calls" "--list --list --machine --stay device" \
-    "$(cut -d' ' -f2- probe.calls | sort | paste -sd' ')"
-  keeper=$(sed -n 's/ --stay$//p' probe.calls)
+    "$(cut -d' ' -f2 probe.calls | sort | paste -sd' ')"
+  keeper=$(sed -n 's/ --stay .*//p' probe.calls)
   ! kill -0 "$keeper" 2>/dev/null || fail "the driver is still kept open"
   expect_no_text check.err 'Terminated|line [0-9]+'
   : >probe.calls
@@ -508,6 +508,33 @@ gpu_check_gpu_case() {
   expect_no_text probe.calls 'device'
 }
 add_case "gpu-check on a GPU" gpu_check_gpu_case
+
+# Two runs do not share a work folder; one that was killed is in nobody's way. A folder that
+# cannot be written to is named.
+gpu_check_shared_case() {
+  local other
+
+  stand_in_build device
+  mkdir work
+  bash -c 'exec -a gpu-check sleep 60' &
+  other=$!
+  echo "$other" >work/running
+  gpu_check held -- --build "$case_dir/stand-in" --part conformance
+  kill "$other"
+  wait "$other"
+  expect_status held 2
+  expect_equal "what it says" \
+    "gpu-check: process $other uses $case_dir/work (GPU_CHECK_WORK chooses another folder)" \
+    "$(cat held.err)"
+  gpu_check free -- --build "$case_dir/stand-in" --part conformance
+  expect_status free 0
+  [[ ! -e work/running ]] || fail "the folder is still in use"
+  mkdir work/running
+  gpu_check barred -- --build "$case_dir/stand-in" --part conformance
+  expect_status barred 2
+  expect_text barred.err '^gpu-check: cannot write to .*/work [(]GPU_CHECK_WORK chooses'
+}
+add_case "gpu-check alone in its folder" gpu_check_shared_case
 
 # slow_build: a build whose probe, first program of the part safety and Python never come back.
 slow_build() {
