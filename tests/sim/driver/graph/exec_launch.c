@@ -114,7 +114,17 @@ static bool allocated_before(const struct sim_exec *exec, size_t end,
     return false;
 }
 
-/* May it be launched now, by the state of its memory? Needs exec->lock. */
+static bool has_memory(const struct sim_exec *exec)
+{
+    for (size_t i = 0; i < exec->steps.count; i++) {
+        if (sim_work_memory(exec->steps.steps[i].work))
+            return true;
+    }
+    return false;
+}
+
+/* May it be launched now, by the state of its memory? Needs exec->lock and that of
+ * changes. */
 static bool memory_is_right(const struct sim_exec *exec)
 {
     bool frees_first = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
@@ -132,20 +142,24 @@ static bool memory_is_right(const struct sim_exec *exec)
     return true;
 }
 
-/* Free what is left of the launch before: AUTO_FREE_ON_LAUNCH. Needs exec->lock. */
+/* Free what is left of the launch before: AUTO_FREE_ON_LAUNCH. Needs exec->lock and that
+ * of changes. */
 static CUresult free_left(const struct launch *launch, const struct sim_work *work)
 {
     struct sim_graph_memory *memory = sim_work_memory(work);
 
-    if (work->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-        !sim_graph_memory_expect(memory, false))
+    if (work->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC || !atomic_load(&memory->expected))
         return CUDA_SUCCESS;
     struct sim_op *op = sim_graph_memory_op(launch->api, memory, false);
-    if (op && !sim_op_depend(op, launch->exec->last)) {
-        sim_op_unref(op);
-        op = NULL;
+    CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
+    if (op && sim_op_depend(op, launch->exec->last) &&
+        sim_graph_memory_expect(memory, false)) {
+        res = sim_submit(launch->stream, op);
+        if (res != CUDA_SUCCESS)
+            sim_graph_memory_unexpect(op);
     }
-    return sim_submit_drop(launch->stream, op);
+    sim_op_unref(op);
+    return res;
 }
 
 /* Take back what the places were expected to do to memory: they are not submitted. */
@@ -153,9 +167,8 @@ static void unexpect(const struct launch *launch)
 {
     for (size_t i = 0; i < launch->count; i++) {
         const struct sim_op *op = launch->places[i].op;
-        if (op->kind == SIM_OP_GRAPH_MEMORY &&
-            sim_graph_memory_expect(op->graph.memory, !op->graph.maps))
-            sim_graph_memory_unref(op->graph.memory); /* either way one too many */
+        if (op->kind == SIM_OP_GRAPH_MEMORY)
+            sim_graph_memory_unexpect(op);
     }
 }
 
@@ -385,26 +398,40 @@ static void finish(struct launch *launch)
     sim_op_unref(before);
 }
 
+/* Needs exec->lock; and that of changes if it has memory. */
+static CUresult submit(struct launch *launch)
+{
+    struct sim_exec *exec = launch->exec;
+    CUresult res = memory_is_right(exec) ? make_branches(exec, launch->stream->context)
+                                         : CUDA_ERROR_INVALID_VALUE;
+
+    for (size_t i = 0; i < exec->steps.count && res == CUDA_SUCCESS; i++)
+        res = free_left(launch, exec->steps.steps[i].work);
+    if (res == CUDA_SUCCESS) {
+        res = build(launch);
+        if (res != CUDA_SUCCESS)
+            unexpect(launch);
+    }
+    if (res == CUDA_SUCCESS && launch->count > 0) {
+        sim_object_ref(&exec->object); /* until the last one is done */
+        launch->places[launch->count - 1].op->keeps = &exec->object;
+        res = sim_submit_together(launch->stream->context, launch->places, launch->count);
+    }
+    return res;
+}
+
 CUresult sim_exec_launch(enum sim_api api, struct sim_exec *exec,
                          struct sim_stream *stream)
 {
     struct launch launch = {.api = api, .exec = exec, .stream = stream};
 
     pthread_mutex_lock(&exec->lock);
-    CUresult res = memory_is_right(exec) ? make_branches(exec, stream->context)
-                                         : CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < exec->steps.count && res == CUDA_SUCCESS; i++)
-        res = free_left(&launch, exec->steps.steps[i].work);
-    if (res == CUDA_SUCCESS) {
-        res = build(&launch);
-        if (res != CUDA_SUCCESS)
-            unexpect(&launch);
-    }
-    if (res == CUDA_SUCCESS && launch.count > 0) {
-        sim_object_ref(&exec->object); /* until the last one is done */
-        launch.places[launch.count - 1].op->keeps = &exec->object;
-        res = sim_submit_together(stream->context, launch.places, launch.count);
-    }
+    bool memory = has_memory(exec);
+    if (memory)
+        sim_graph_memory_lock();
+    CUresult res = submit(&launch);
+    if (memory)
+        sim_graph_memory_unlock();
     if (res == CUDA_SUCCESS)
         finish(&launch);
     pthread_mutex_unlock(&exec->lock);

@@ -1,6 +1,7 @@
 /*
  * graph_memory.c - memory of graphs: its pool, its record, its two states.
- * Owns:  a pool per device, made at first use.   Lock: pools_lock.
+ * Owns:  a pool per device, made at first use.   Lock: pools_lock; changes_lock for the
+ * order of changes.
  */
 #include "graph_memory.h"
 
@@ -10,9 +11,11 @@
 #include "context.h"
 #include "op.h"
 #include "pool.h"
+#include "stream.h"
 
 static struct sim_pool *pools[SIM_MAX_DEVICES]; /* pools_lock; never destroyed */
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t changes_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct sim_pool *sim_graph_memory_pool(int device)
 {
@@ -114,6 +117,16 @@ struct sim_op *sim_graph_memory_op(enum sim_api api, struct sim_graph_memory *me
     return op;
 }
 
+void sim_graph_memory_lock(void)
+{
+    pthread_mutex_lock(&changes_lock);
+}
+
+void sim_graph_memory_unlock(void)
+{
+    pthread_mutex_unlock(&changes_lock);
+}
+
 bool sim_graph_memory_expect(struct sim_graph_memory *memory, bool allocated)
 {
     bool before = !allocated;
@@ -125,11 +138,39 @@ bool sim_graph_memory_expect(struct sim_graph_memory *memory, bool allocated)
     return true;
 }
 
+void sim_graph_memory_unexpect(const struct sim_op *op)
+{
+    if (sim_graph_memory_expect(op->graph.memory, !op->graph.maps))
+        sim_graph_memory_unref(op->graph.memory); /* either way one too many */
+}
+
+CUresult sim_graph_memory_free_async(enum sim_api api, struct sim_graph_memory *memory,
+                                     struct sim_stream *stream)
+{
+    struct sim_op *op = sim_graph_memory_op(api, memory, false);
+    CUresult res = CUDA_ERROR_INVALID_VALUE;
+
+    if (!op)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    sim_graph_memory_lock();
+    if (sim_graph_memory_expect(memory, false)) {
+        res = sim_submit(stream, op);
+        if (res != CUDA_SUCCESS)
+            sim_graph_memory_unexpect(op);
+    }
+    sim_graph_memory_unlock();
+    sim_op_unref(op);
+    return res;
+}
+
 bool sim_graph_memory_free_now(struct sim_graph_memory *memory)
 {
-    if (!sim_graph_memory_expect(memory, false))
-        return false;
-    atomic_store_explicit(&memory->mapped, false, memory_order_release);
-    sim_graph_memory_unref(memory);
-    return true;
+    sim_graph_memory_lock();
+    bool freed = sim_graph_memory_expect(memory, false);
+    if (freed)
+        atomic_store_explicit(&memory->mapped, false, memory_order_release);
+    sim_graph_memory_unlock();
+    if (freed)
+        sim_graph_memory_unref(memory);
+    return freed;
 }

@@ -6,7 +6,8 @@
  * launch to the free. Two flags follow it: `expected` in the order of calls, `mapped` in
  * the order of the streams.
  *
- * Owns: these records.   Lock: none; the flags and the count are atomic.
+ * Owns: these records.   Lock: the flags and the count are atomic; changes_lock orders
+ * changes (sim_graph_memory_lock).
  * Source: CUDA Programming Guide, "Graph Memory Nodes".
  */
 #ifndef SIM_GRAPH_MEMORY_H
@@ -18,6 +19,7 @@
 
 struct sim_op;
 struct sim_pool;
+struct sim_stream;
 
 struct sim_graph_memory {
     atomic_uint refs;
@@ -47,8 +49,28 @@ struct sim_graph_memory *sim_graph_memory_find(uintptr_t address) GS_MUST_USE;
 struct sim_op *sim_graph_memory_op(enum sim_api api, struct sim_graph_memory *memory,
                                    bool maps) GS_MUST_USE;
 
-/* Free to allocated, or allocated to free, in the order of calls. False if it was. */
+/*
+ * Held from a change of what is expected until the operation that makes the change has
+ * its place: the two orders agree. Outside a context's lock, inside an executable
+ * graph's.
+ */
+void sim_graph_memory_lock(void);
+void sim_graph_memory_unlock(void);
+
+/* Free to allocated, or allocated to free, in the order of calls. False if it was. Needs
+ * changes_lock. */
 bool sim_graph_memory_expect(struct sim_graph_memory *memory, bool allocated) GS_MUST_USE;
+
+/* The change of an operation that got no place is none. Needs changes_lock. */
+void sim_graph_memory_unexpect(const struct sim_op *op);
+
+/*
+ * Free it in the order of a stream.
+ *
+ * Errors:  CUDA_ERROR_INVALID_VALUE  it is not allocated
+ */
+CUresult sim_graph_memory_free_async(enum sim_api api, struct sim_graph_memory *memory,
+                                     struct sim_stream *stream) GS_MUST_USE;
 
 /* Free it at once. False if it was not allocated. */
 bool sim_graph_memory_free_now(struct sim_graph_memory *memory) GS_MUST_USE;

@@ -12,6 +12,7 @@
 #include "order.h"
 #include "place.h"
 #include "space.h"
+#include "stream.h"
 #include "vmm_range.h"
 
 static atomic_ullong last_id; /* atomic */
@@ -209,62 +210,45 @@ bool sim_heap_has_freed(struct sim_heap *heap, uint64_t but_of_stream)
     return has;
 }
 
-bool sim_memory_begin_free(struct sim_alloc *alloc, uint64_t stream, struct sim_op *op)
+bool sim_memory_begin_free(struct sim_alloc *alloc)
 {
-    struct sim_heap *heap = alloc->heap;
     int live = SIM_MEMORY_LIVE;
 
-    pthread_mutex_lock(&heap->space->lock);
-    bool was_live =
-        atomic_compare_exchange_strong(&alloc->state, &live, SIM_MEMORY_FREEING);
-    if (was_live) {
-        list_remove(&heap->allocs, alloc);
-        alloc->freed_at = (struct sim_free_point){stream, 0};
-        freed_push(&heap->freeing, alloc);
-        alloc->free_op = op;
-        sim_op_ref(op);
-    }
-    pthread_mutex_unlock(&heap->space->lock);
-    return was_live;
+    return atomic_compare_exchange_strong(&alloc->state, &live, SIM_MEMORY_FREEING);
 }
 
-void sim_memory_name_free(struct sim_alloc *alloc, uint64_t number)
+void sim_memory_queue_free(struct sim_op *op)
 {
+    struct sim_alloc *alloc = op->free;
     struct sim_space *space = sim_space_of(alloc->base); /* the heap may have gone */
 
     pthread_mutex_lock(&space->lock);
-    alloc->freed_at.number = number;
+    if (sim_memory_state(alloc) == SIM_MEMORY_FREEING) { /* not ended with its context */
+        list_remove(&alloc->heap->allocs, alloc);
+        alloc->freed_at = (struct sim_free_point){op->stream->id, op->free_number};
+        freed_push(&alloc->heap->freeing, alloc);
+        alloc->free_op = op;
+        sim_op_ref(op);
+    }
     pthread_mutex_unlock(&space->lock);
 }
 
 void sim_memory_cancel_free(struct sim_alloc *alloc)
 {
-    struct sim_heap *heap = alloc->heap;
-    struct sim_op *op = NULL;
     int freeing = SIM_MEMORY_FREEING;
 
-    pthread_mutex_lock(&heap->space->lock);
-    if (!alloc->handed_over &&
-        atomic_compare_exchange_strong(&alloc->state, &freeing, SIM_MEMORY_LIVE)) {
-        freed_remove(&heap->freeing, alloc);
-        list_push(&heap->allocs, alloc);
-        op = alloc->free_op;
-        alloc->free_op = NULL;
-    }
-    pthread_mutex_unlock(&heap->space->lock);
-    sim_op_unref(op);
+    atomic_compare_exchange_strong(&alloc->state, &freeing, SIM_MEMORY_LIVE);
 }
 
-/* Take an allocation of that state out of its list. Needs space->lock. */
-static void unlist(struct sim_heap *heap, enum sim_memory_state state,
-                   struct sim_alloc *alloc)
+/* Take an allocation that lives out of its list. Needs space->lock. */
+static void unlist(struct sim_heap *heap, struct sim_alloc *alloc)
 {
-    if (state == SIM_MEMORY_LIVE)
-        list_remove(&heap->allocs, alloc);
-    else if (alloc->handed_over)
+    if (alloc->handed_over)
         list_remove(&heap->handed, alloc);
-    else
+    else if (alloc->free_op)
         freed_remove(&heap->freeing, alloc);
+    else
+        list_remove(&heap->allocs, alloc);
 }
 
 /* End an allocation; its block is given back, or parked behind that free. */
@@ -277,14 +261,13 @@ static bool end(struct sim_alloc *alloc, const struct sim_free_point *free)
     bool parks;
 
     pthread_mutex_lock(&space->lock);
-    enum sim_memory_state state = sim_memory_state(alloc);
-    if (state == SIM_MEMORY_DEAD) {
+    if (sim_memory_state(alloc) == SIM_MEMORY_DEAD) {
         pthread_mutex_unlock(&space->lock);
         return false;
     }
     sim_order_ended(alloc);
     atomic_store_explicit(&alloc->state, SIM_MEMORY_DEAD, memory_order_release);
-    unlist(heap, state, alloc);
+    unlist(heap, alloc);
     heap->used_bytes -= alloc->block_bytes;
     parks = free && !alloc->import && !alloc->handed_over;
     if (parks) {

@@ -101,7 +101,7 @@ struct sim_heap {
     struct sim_space *space;
     bool keeps_idle;          /* a pool keeps freed units until it is trimmed */
     struct sim_chunk *chunks; /* space lock */
-    struct sim_alloc *allocs; /* space lock: live ones */
+    struct sim_alloc *allocs; /* space lock: live ones; their free is not queued */
     struct sim_freed freeing; /* space lock: those whose free is queued */
     struct sim_alloc *handed; /* space lock: the same, but a successor has the block */
     struct sim_freed parked;  /* space lock: those whose free has run, kept apart */
@@ -163,14 +163,16 @@ bool sim_heap_has_freed(struct sim_heap *heap, uint64_t but_of_stream) GS_MUST_U
 /* Give parked blocks to everybody. True if there were some. */
 bool sim_heap_unpark(struct sim_heap *heap, const struct sim_reuse *which);
 
-/* LIVE -> FREEING by an operation of that stream. False if it was not live. */
-bool sim_memory_begin_free(struct sim_alloc *alloc, uint64_t stream,
-                           struct sim_op *op) GS_MUST_USE;
+/* LIVE -> FREEING. False if it was not live. Nobody gets its block yet. */
+bool sim_memory_begin_free(struct sim_alloc *alloc) GS_MUST_USE;
 
-/* The operation has been submitted: which free of the stream it is. */
-void sim_memory_name_free(struct sim_alloc *alloc, uint64_t number);
+/*
+ * The free that ends it has its place in its stream, and has not run: from now on others
+ * may take the block over. Takes the space lock; needs that of the operation's context.
+ */
+void sim_memory_queue_free(struct sim_op *op);
 
-/* FREEING -> LIVE: the operation could not be enqueued. */
+/* FREEING -> LIVE: the operation got no place. */
 void sim_memory_cancel_free(struct sim_alloc *alloc);
 
 /*

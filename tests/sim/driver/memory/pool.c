@@ -107,6 +107,17 @@ static bool over_limit(struct sim_pool *pool, size_t bytes)
     return bytes > pool->max_bytes || info.used > pool->max_bytes - bytes;
 }
 
+/* What was taken over goes back: to those who are behind the free it came by. */
+static void give_back(struct sim_alloc *alloc, const struct sim_op *behind)
+{
+    const struct sim_free_point free = {behind->stream->id, behind->free_number};
+
+    atomic_store_explicit(&ever_parked, true, memory_order_release);
+    bool ended = sim_heap_park(alloc, free);
+    (void)ended; /* nobody else knows of it yet */
+    sim_memory_unref(alloc);
+}
+
 /* Take over a block freed on another stream, making this stream wait for that free. */
 static CUresult take_over_waiting(enum sim_api api, struct sim_pool *pool, size_t bytes,
                                   const struct sim_tenant *tenant,
@@ -124,14 +135,11 @@ static CUresult take_over_waiting(enum sim_api api, struct sim_pool *pool, size_
     if (wait && (sim_is_lax(SIM_RULE_ordered_reuse) || sim_op_depend(wait, behind)))
         res = sim_submit(stream, wait);
     sim_op_unref(wait);
-    sim_op_unref(behind);
-    if (res == CUDA_SUCCESS) {
+    if (res == CUDA_SUCCESS)
         *out = alloc;
-        return CUDA_SUCCESS;
-    }
-    bool ended = sim_heap_free(alloc);
-    (void)ended; /* nobody else knows of it yet */
-    sim_memory_unref(alloc);
+    else
+        give_back(alloc, behind);
+    sim_op_unref(behind);
     return res;
 }
 
@@ -255,25 +263,11 @@ static CUresult run_free(struct sim_op *op)
     return CUDA_SUCCESS;
 }
 
-/* Memory of a graph, freed by the program in place of a node. */
-static CUresult free_graph_memory(enum sim_api api, struct sim_graph_memory *memory,
-                                  struct sim_stream *stream)
-{
-    struct sim_op *op = sim_graph_memory_op(api, memory, false);
-    CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
-
-    if (op)
-        res = sim_graph_memory_expect(memory, false) ? sim_submit(stream, op)
-                                                     : CUDA_ERROR_INVALID_VALUE;
-    sim_op_unref(op);
-    return res;
-}
-
 CUresult sim_pool_free_async(enum sim_api api, struct sim_alloc *alloc,
                              struct sim_stream *stream)
 {
     if (alloc->graph)
-        return free_graph_memory(api, alloc->graph, stream);
+        return sim_graph_memory_free_async(api, alloc->graph, stream);
     struct sim_op *op = sim_op_new(SIM_OP_FREE, api, run_free);
 
     if (!op)
@@ -284,11 +278,9 @@ CUresult sim_pool_free_async(enum sim_api api, struct sim_alloc *alloc,
     CUresult res = CUDA_ERROR_INVALID_VALUE;
     if (sim_is_strict(SIM_RULE_ordered_reuse))
         res = sim_context_wait(stream->context);
-    if (sim_memory_begin_free(alloc, stream->id, op)) {
-        res = sim_submit(stream, op);
-        if (res == CUDA_SUCCESS)
-            sim_memory_name_free(alloc, op->free_number);
-        else
+    if (sim_memory_begin_free(alloc)) {
+        res = sim_submit(stream, op); /* where it gets its place: sim_memory_queue_free */
+        if (res != CUDA_SUCCESS)
             sim_memory_cancel_free(alloc);
     }
     sim_op_unref(op);

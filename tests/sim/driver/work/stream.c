@@ -256,6 +256,8 @@ static CUresult take_place(struct sim_stream *stream, struct sim_op *op,
     sim_op_ref(op);
     stream->last = op;
     sim_order_submit(stream, op);
+    if (op->kind == SIM_OP_FREE)
+        sim_memory_queue_free(op);
     sim_sched_enqueue(stream, op);
     return CUDA_SUCCESS;
 }
