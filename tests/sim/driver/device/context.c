@@ -510,10 +510,10 @@ bool sim_context_may_access(struct sim_context *context, const struct sim_alloc 
 {
     bool allowed = false;
 
+    if (sim_memory_is_of_pool(alloc))
+        return sim_pool_allows(alloc, context->device);
     if (!sim_memory_is_device_kind(alloc))
         return true;
-    if (alloc->kind == SIM_MEMORY_POOL)
-        return sim_pool_allows(alloc, context->device);
     if (alloc->context == context && alloc->context_id == sim_context_id(context))
         return true;
     pthread_mutex_lock(&context->lock);

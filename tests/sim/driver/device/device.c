@@ -18,6 +18,8 @@ enum gs_status sim_device_create_all(void)
 {
     const struct sim_config *config = sim_config();
 
+    if (sim_space_create_host() != GS_OK)
+        return GS_ERR_NOMEM;
     for (int i = device_count; i < config->devices; i++) {
         struct sim_device *device = &devices[i];
         device->ordinal = i;

@@ -59,9 +59,8 @@ static CUmemorytype type_of(const struct sim_access *access)
 {
     if (access->alloc && sim_memory_is_device_kind(access->alloc))
         return CU_MEMORYTYPE_DEVICE;
-    return access->alloc && access->alloc->kind == SIM_MEMORY_MANAGED
-               ? CU_MEMORYTYPE_UNIFIED
-               : CU_MEMORYTYPE_HOST;
+    return access->alloc && sim_memory_is_managed(access->alloc) ? CU_MEMORYTYPE_UNIFIED
+                                                                 : CU_MEMORYTYPE_HOST;
 }
 
 /* A captured copy, as a program would have asked a graph for it. */

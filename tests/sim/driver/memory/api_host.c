@@ -96,6 +96,8 @@ SIM_API(cuMemHostRegister_v2, void *pointer, size_t bytes, unsigned int flags)
     if (!pointer || bytes == 0 || (uintptr_t)pointer + bytes < (uintptr_t)pointer ||
         sim_memory_is_device_address((uintptr_t)pointer) || (flags & ~0xfu))
         return CUDA_ERROR_INVALID_VALUE;
+    if (sim_memory_is_host_pool_address((uintptr_t)pointer))
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     res = sim_host_create(SIM_MEMORY_REGISTERED, pointer, bytes, flags, context->device,
                           context, sim_context_id(context), &alloc);
     if (res != CUDA_SUCCESS)

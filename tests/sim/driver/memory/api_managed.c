@@ -47,7 +47,7 @@ CUresult sim_managed_range(CUdeviceptr pointer, size_t bytes, struct sim_alloc *
     CUresult res = sim_access_bind(&access, true);
     if (res != CUDA_SUCCESS)
         return res;
-    if (access.alloc->kind != SIM_MEMORY_MANAGED) {
+    if (!sim_memory_is_managed(access.alloc)) {
         sim_memory_unref(access.alloc);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -99,6 +99,16 @@ CUresult sim_managed_prefetched(struct sim_alloc *alloc, CUdeviceptr pointer,
 {
     return sim_advice_change(alloc, pointer - alloc->base, bytes, set_prefetched,
                              location);
+}
+
+static void set_preferred(struct sim_advice *advice, const void *location)
+{
+    advice->preferred = *(const CUmemLocation *)location;
+}
+
+CUresult sim_managed_prefer(struct sim_alloc *alloc, const CUmemLocation *location)
+{
+    return sim_advice_change(alloc, 0, alloc->bytes, set_preferred, location);
 }
 
 static CUresult prefetch(enum sim_api api, enum sim_variant variant, CUdeviceptr pointer,

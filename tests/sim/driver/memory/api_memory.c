@@ -76,7 +76,7 @@ SIM_API(cuMemAllocPitch_v2, CUdeviceptr *out, size_t *pitch, size_t width, size_
  */
 static CUresult wait_for_owner(const struct sim_alloc *alloc, struct sim_context *current)
 {
-    if (alloc->kind == SIM_MEMORY_POOL)
+    if (sim_memory_is_of_pool(alloc))
         return CUDA_SUCCESS; /* its accesses are assumed complete: stream-ordered memory
                               */
     if (alloc->context && sim_context_lives(alloc->context, alloc->context_id))
@@ -109,7 +109,7 @@ SIM_API(cuMemFree_v2, CUdeviceptr pointer)
     if (res == CUDA_SUCCESS) {
         if (alloc->kind == SIM_MEMORY_MANAGED)
             freed = sim_host_remove(alloc);
-        else if (alloc->kind == SIM_MEMORY_POOL)
+        else if (sim_memory_is_of_pool(alloc))
             freed = sim_pool_free_now(alloc);
         else if (alloc->kind == SIM_MEMORY_EXTERNAL)
             freed = sim_range_remove(alloc);

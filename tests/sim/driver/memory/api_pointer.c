@@ -66,6 +66,9 @@ static CUresult get_place(const struct sim_alloc *alloc, CUpointer_attribute att
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         if (!sim_thread_current())
             return CUDA_ERROR_INVALID_CONTEXT;
+        if (alloc->kind == SIM_MEMORY_HOST_POOL &&
+            !sim_context_may_access(sim_thread_current(), alloc))
+            return CUDA_ERROR_INVALID_VALUE; /* kernels have no pointer to it */
         value->device = pointer;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -100,8 +103,7 @@ static CUresult get_access(const struct sim_alloc *alloc, unsigned *out)
     *out = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
     if (sim_context_may_access(context, alloc))
         *out = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
-    if (*out && alloc->pool &&
-        !(atomic_load(&alloc->pool->writable) >> context->device & 1u))
+    if (*out && alloc->pool && !sim_pool_allows_writes(alloc, context->device))
         *out = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ;
     return CUDA_SUCCESS;
 }
@@ -117,15 +119,16 @@ static CUresult get_value(struct sim_alloc *alloc, CUpointer_attribute attribute
         return sim_vmm_attribute(alloc, attribute, pointer, value);
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        if (alloc->kind != SIM_MEMORY_POOL &&
+        if (!sim_memory_is_of_pool(alloc) &&
             sim_context_lives(alloc->context, alloc->context_id))
             value->pointer = sim_context_handle(alloc->context);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        value->unsigned_int =
-            alloc->kind == SIM_MEMORY_PINNED || alloc->kind == SIM_MEMORY_REGISTERED
-                ? CU_MEMORYTYPE_HOST
-                : CU_MEMORYTYPE_DEVICE;
+        value->unsigned_int = alloc->kind == SIM_MEMORY_PINNED ||
+                                      alloc->kind == SIM_MEMORY_REGISTERED ||
+                                      alloc->kind == SIM_MEMORY_HOST_POOL
+                                  ? CU_MEMORYTYPE_HOST
+                                  : CU_MEMORYTYPE_DEVICE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         value->integer = atomic_load(&alloc->sync_memops);
@@ -135,7 +138,7 @@ static CUresult get_value(struct sim_alloc *alloc, CUpointer_attribute attribute
         value->number = alloc->id;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        value->boolean = alloc->kind == SIM_MEMORY_MANAGED;
+        value->boolean = sim_memory_is_managed(alloc);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         value->integer = alloc->device;

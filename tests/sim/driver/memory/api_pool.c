@@ -1,29 +1,19 @@
 /*
- * api_pool.c - stream-ordered allocation and its pools.
- * Owns:  a device's choice of current pool.   Lock: device->lock.
+ * api_pool.c - stream-ordered allocation; attributes of pools, and who may access their
+ * memory.
+ * Owns:  nothing.   Lock: none of its own.
  * Source: Driver API, "Stream Ordered Memory Allocator".
  */
 #include <string.h>
 
 #include "capture.h"
+#include "config.h"
 #include "context.h"
 #include "device.h"
 #include "latency.h"
+#include "location.h"
 #include "pool.h"
 #include "stream.h"
-#include "version.h"
-
-/* The device's current pool, with a reference. */
-static struct sim_pool *current_pool(int ordinal)
-{
-    struct sim_device *device = sim_device_get(ordinal);
-
-    pthread_mutex_lock(&device->lock);
-    struct sim_pool *pool = device->current_pool;
-    sim_object_ref(&pool->object);
-    pthread_mutex_unlock(&device->lock);
-    return pool;
-}
 
 /* From the pool, or, while the stream captures, as a node of the graph. */
 static CUresult alloc_in(enum sim_api api, struct sim_pool *pool, size_t bytes,
@@ -34,6 +24,8 @@ static CUresult alloc_in(enum sim_api api, struct sim_pool *pool, size_t bytes,
 
     if (pool->owner)
         return CUDA_ERROR_INVALID_VALUE; /* an imported one gives no memory */
+    if (pool->device == SIM_NO_DEVICE && sim_capture_has(stream))
+        return CUDA_ERROR_NOT_SUPPORTED; /* graphs have memory of devices alone */
     CUresult res = sim_capture_alloc(api, stream, bytes, out, &captured);
     if (res != CUDA_SUCCESS || captured)
         return res;
@@ -63,7 +55,7 @@ static CUresult alloc_async(enum sim_api api, enum sim_variant variant, CUdevice
     if (res != CUDA_SUCCESS)
         return res;
     struct sim_pool *pool =
-        handle ? sim_pool_get(*handle) : current_pool(stream->context->device);
+        handle ? sim_pool_get(*handle) : sim_pool_current(stream->context->device);
     res = pool ? alloc_in(api, pool, bytes, stream, out) : CUDA_ERROR_INVALID_VALUE;
     if (pool)
         sim_pool_put(pool);
@@ -105,8 +97,8 @@ static CUresult free_in(enum sim_api api, CUdeviceptr pointer, struct sim_stream
         return res;
     struct sim_alloc *alloc = sim_memory_find(pointer);
     res = CUDA_ERROR_INVALID_VALUE;
-    if (alloc && alloc->base == pointer && sim_memory_is_device_kind(alloc) &&
-        alloc->kind != SIM_MEMORY_IPC)
+    if (alloc && alloc->base == pointer &&
+        (alloc->kind == SIM_MEMORY_DEVICE || sim_memory_is_of_pool(alloc)))
         res = sim_pool_free_async(api, alloc, stream);
     const size_t bytes = alloc ? alloc->bytes : 0;
     if (alloc)
@@ -141,83 +133,6 @@ SIM_API(cuMemFreeAsync, CUdeviceptr pointer, CUstream stream)
 SIM_API(cuMemFreeAsync_ptsz, CUdeviceptr pointer, CUstream stream)
 {
     return free_async(SIM_ID_cuMemFreeAsync_ptsz, SIM_PER_THREAD, pointer, stream);
-}
-
-/* What cuMemPoolCreate refuses by name: HOST_NUMA_CURRENT, and HOST that is to be shared.
- * Numbers, for not all headers have the names. */
-static bool valid_pool_location(const CUmemPoolProps *props)
-{
-    switch ((int)props->location.type) {
-    case 1: /* DEVICE */
-    case 3: /* HOST_NUMA */
-        return true;
-    case 2: /* HOST */
-        return props->handleTypes == CU_MEM_HANDLE_TYPE_NONE;
-    default:
-        return false;
-    }
-}
-
-SIM_API(cuMemPoolCreate, CUmemoryPool *out, const CUmemPoolProps *props)
-{
-    CUresult res = sim_enter(SIM_ID_cuMemPoolCreate);
-    struct sim_pool *pool;
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (!out || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!valid_pool_location(props))
-        return CUDA_ERROR_INVALID_VALUE;
-    if ((props->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
-        props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    if (!sim_device_get(props->location.id))
-        return CUDA_ERROR_INVALID_DEVICE;
-    res = sim_pool_create(props->location.id, false, sim_pool_max_bytes(props), &pool);
-    if (res != CUDA_SUCCESS)
-        return res;
-    pool->handle_types = props->handleTypes;
-    *out = pool->object.handle;
-    sim_pool_put(pool);
-    return CUDA_SUCCESS;
-}
-
-/* If it is the device's current pool, the default one takes its place. */
-static void unset_current(struct sim_pool *pool)
-{
-    struct sim_device *device = sim_device_get(pool->device);
-
-    pthread_mutex_lock(&device->lock);
-    bool was_current = device->current_pool == pool;
-    if (was_current) {
-        device->current_pool = device->default_pool;
-        sim_object_ref(&device->default_pool->object);
-    }
-    pthread_mutex_unlock(&device->lock);
-    if (was_current)
-        sim_pool_put(pool);
-}
-
-/* What is allocated from it stays; the pool goes with the last of it. */
-SIM_API(cuMemPoolDestroy, CUmemoryPool handle)
-{
-    CUresult res = sim_enter(SIM_ID_cuMemPoolDestroy);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    struct sim_pool *pool = sim_pool_get(handle);
-    if (!pool)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct sim_object *closed =
-        pool->is_default ? NULL : sim_handle_close(handle, SIM_TYPE_POOL);
-    if (closed) {
-        unset_current(pool);
-        sim_pool_forget(pool);
-        sim_object_unref(closed);
-    }
-    sim_pool_put(pool);
-    return closed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 SIM_API(cuMemPoolTrimTo, CUmemoryPool handle, size_t keep_bytes)
@@ -337,7 +252,7 @@ static CUresult set_access(struct sim_pool *pool, const CUmemAccessDesc *desc)
         !sim_device_get(desc->location.id))
         return CUDA_ERROR_INVALID_VALUE;
     unsigned bit = 1u << desc->location.id;
-    if (desc->location.id == pool->device &&
+    if ((desc->location.id == pool->device || pool->home.managed) &&
         desc->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
         return CUDA_ERROR_INVALID_VALUE; /* "this access cannot be revoked" (guide) */
     switch ((int)desc->flags) {
@@ -373,6 +288,34 @@ SIM_API(cuMemPoolSetAccess, CUmemoryPool handle, const CUmemAccessDesc *map, siz
     return res;
 }
 
+static CUmemAccess_flags rights_of(const struct sim_pool *pool,
+                                   const CUmemLocation *location)
+{
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return pool->device == SIM_NO_DEVICE ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                             : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    unsigned bit = 1u << location->id;
+    return atomic_load(&pool->writable) & bit   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+           : atomic_load(&pool->readable) & bit ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                                : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+}
+
+/* Is there somebody at a location who accesses memory? */
+static bool accesses(const CUmemLocation *location)
+{
+    switch ((int)location->type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+        return sim_device_get(location->id) != NULL;
+    case SIM_LOCATION_HOST:
+        return sim_config()->driver_version >= SIM_HOST_SINCE;
+    case SIM_LOCATION_HOST_NUMA:
+        return sim_config()->driver_version >= SIM_HOST_NUMA_SINCE &&
+               sim_numa_node_exists(location->id);
+    default:
+        return false;
+    }
+}
+
 SIM_API(cuMemPoolGetAccess, CUmemAccess_flags *flags, CUmemoryPool handle,
         CUmemLocation *location)
 {
@@ -380,130 +323,12 @@ SIM_API(cuMemPoolGetAccess, CUmemAccess_flags *flags, CUmemoryPool handle,
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        !sim_device_get(location->id))
+    if (!flags || !location || !accesses(location))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_pool *pool = sim_pool_get(handle);
     if (!pool)
         return CUDA_ERROR_INVALID_VALUE;
-    unsigned bit = 1u << location->id;
-    *flags = atomic_load(&pool->writable) & bit   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-             : atomic_load(&pool->readable) & bit ? CU_MEM_ACCESS_FLAGS_PROT_READ
-                                                  : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    *flags = rights_of(pool, location);
     sim_pool_put(pool);
     return CUDA_SUCCESS;
-}
-
-static CUresult get_pool(enum sim_api api, CUmemoryPool *out, CUdevice ordinal,
-                         bool want_default)
-{
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct sim_device *device = sim_device_get(ordinal);
-    if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (want_default) {
-        *out = device->default_pool->object.handle;
-    } else {
-        struct sim_pool *pool = current_pool(ordinal);
-        *out = pool->object.handle;
-        sim_pool_put(pool);
-    }
-    return CUDA_SUCCESS;
-}
-
-static CUresult set_pool(enum sim_api api, CUdevice ordinal, CUmemoryPool handle)
-{
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    struct sim_device *device = sim_device_get(ordinal);
-    if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
-    struct sim_pool *pool = sim_pool_get(handle);
-    if (!pool)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (pool->device != ordinal || pool->owner) {
-        sim_pool_put(pool);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    pthread_mutex_lock(&device->lock);
-    struct sim_pool *before = device->current_pool;
-    device->current_pool = pool; /* with the reference of the look-up */
-    pthread_mutex_unlock(&device->lock);
-    sim_pool_put(before);
-    return CUDA_SUCCESS;
-}
-
-SIM_API(cuDeviceGetDefaultMemPool, CUmemoryPool *out, CUdevice device)
-{
-    return get_pool(SIM_ID_cuDeviceGetDefaultMemPool, out, device, true);
-}
-
-SIM_API(cuDeviceGetMemPool, CUmemoryPool *out, CUdevice device)
-{
-    return get_pool(SIM_ID_cuDeviceGetMemPool, out, device, false);
-}
-
-SIM_API(cuDeviceSetMemPool, CUdevice device, CUmemoryPool pool)
-{
-    return set_pool(SIM_ID_cuDeviceSetMemPool, device, pool);
-}
-
-/* The 13.0 forms name a location; only devices have pools here. */
-static CUresult check_location(enum sim_api api, const CUmemLocation *location,
-                               CUmemAllocationType type)
-{
-    const bool managed = (int)type == 2; /* not in all headers, nor are HOST, HOST_NUMA */
-
-    if (sim_version_check(api) != CUDA_SUCCESS)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    if (!location || (type != CU_MEM_ALLOCATION_TYPE_PINNED && !managed))
-        return CUDA_ERROR_INVALID_VALUE;
-    switch ((int)location->type) {
-    case 1: /* DEVICE */
-        return managed ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
-    case 2: /* HOST */
-    case 3: /* HOST_NUMA */
-        return CUDA_ERROR_NOT_SUPPORTED;
-    default: /* NONE is for managed memory only */
-        return managed && (int)location->type == 0 ? CUDA_ERROR_NOT_SUPPORTED
-                                                   : CUDA_ERROR_INVALID_VALUE;
-    }
-}
-
-SIM_API(cuMemGetDefaultMemPool, CUmemoryPool *out, CUmemLocation *location,
-        CUmemAllocationType type)
-{
-    CUresult res = check_location(SIM_ID_cuMemGetDefaultMemPool, location, type);
-
-    return res == CUDA_SUCCESS
-               ? get_pool(SIM_ID_cuMemGetDefaultMemPool, out, location->id, true)
-               : res;
-}
-
-SIM_API(cuMemGetMemPool, CUmemoryPool *out, CUmemLocation *location,
-        CUmemAllocationType type)
-{
-    CUresult res = check_location(SIM_ID_cuMemGetMemPool, location, type);
-
-    return res == CUDA_SUCCESS
-               ? get_pool(SIM_ID_cuMemGetMemPool, out, location->id, false)
-               : res;
-}
-
-SIM_API(cuMemSetMemPool, CUmemLocation *location, CUmemAllocationType type,
-        CUmemoryPool pool)
-{
-    if (sim_version_check(SIM_ID_cuMemSetMemPool) != CUDA_SUCCESS)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    /* every pool here is of a device and pinned: what is not does not match it */
-    if (check_location(SIM_ID_cuMemSetMemPool, location, type) != CUDA_SUCCESS)
-        return CUDA_ERROR_INVALID_VALUE;
-    return set_pool(SIM_ID_cuMemSetMemPool, location->id, pool);
 }

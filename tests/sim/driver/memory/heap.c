@@ -1,12 +1,15 @@
 /*
- * heap.c - device memory for one user of it (a context, a memory pool). A pool's heap
- * also knows blocks that were freed in stream order and are not everybody's yet: their
- * free is queued, or it has run and they are parked for those who are behind it. Where a
- * block lies: place.c. Owns:  heaps and the records of device allocations.   Lock:
- * space->lock. Design: docs/simulator.md, "Device memory", "Stream-ordered memory"
+ * heap.c - memory for one user of it (a context, a memory pool), of a device or, for some
+ * pools, of the host. A pool's heap also knows blocks that were freed in stream order and
+ * are not everybody's yet: their free is queued, or it has run and they are parked for
+ * those who are behind it. Where a block lies: place.c.
+ *
+ * Owns:  heaps and the records of their allocations.   Lock: space->lock.
+ * Design: docs/simulator.md, "Device memory", "Stream-ordered memory"
  */
 #include <stdlib.h>
 
+#include "context.h"
 #include "ipc.h"
 #include "op.h"
 #include "order.h"
@@ -84,7 +87,8 @@ static struct sim_alloc *new_alloc(struct sim_heap *heap, size_t bytes,
     alloc->bytes = bytes;
     alloc->block_bytes = block_bytes(bytes);
     alloc->id = sim_memory_next_id();
-    alloc->device = heap->space->device;
+    alloc->device = heap->space->device != SIM_NO_DEVICE ? heap->space->device
+                                                         : tenant->context->device;
     alloc->heap = heap;
     alloc->kind = tenant->kind;
     alloc->context = tenant->context;
@@ -377,8 +381,8 @@ void sim_heap_clear(struct sim_heap *heap)
     sim_heap_trim(heap, 0);
 }
 
-/* The device allocation at an address, with a reference, or NULL. */
-static struct sim_alloc *find_device(struct sim_space *space, uintptr_t address)
+/* The allocation at an address of the range, with a reference, or NULL. */
+static struct sim_alloc *find_in(struct sim_space *space, uintptr_t address)
 {
     size_t offset = address - space->va;
 
@@ -400,7 +404,7 @@ struct sim_alloc *sim_memory_find(uintptr_t address)
     struct sim_space *space = sim_space_of(address);
 
     if (space)
-        return find_device(space, address);
+        return find_in(space, address);
     struct sim_alloc *alloc = sim_range_find(address);
     return alloc ? alloc : sim_host_find(address);
 }
@@ -409,7 +413,8 @@ void *sim_memory_alias(const struct sim_alloc *alloc, uintptr_t address)
 {
     if (alloc->range)
         return alloc->range->alias + (address - alloc->base);
-    if (!sim_memory_is_device_kind(alloc) && alloc->kind != SIM_MEMORY_ARRAY)
+    if (!sim_memory_is_device_kind(alloc) && !sim_memory_is_of_pool(alloc) &&
+        alloc->kind != SIM_MEMORY_ARRAY)
         return (void *)address;
     const struct sim_space *space = sim_space_of(address);
     return space->alias + (address - space->va);

@@ -4,7 +4,9 @@
  * Device memory: a device has a reserved range of addresses the CPU cannot touch and a
  * private alias of the same pages through which the device itself reads and writes. The
  * range is handed out in 2 MiB units; small requests share a unit (struct sim_chunk).
- * Host kinds (pinned, registered, managed) are ordinary memory with an entry in a map.
+ * Host kinds (pinned, registered, managed) are ordinary memory with an entry in a map;
+ * pools of the host and of managed memory have a range like a device's, but for the host
+ * to touch.
  *
  * Owns: allocations (reference counted: an operation under way keeps its memory's record,
  * and a host kind's pages, alive).
@@ -19,17 +21,20 @@
 
 #define SIM_UNIT_BYTES  (2 * GS_MIB)
 #define SIM_ALIGN_BYTES ((size_t)512) /* documented 256; drivers give 512 */
+#define SIM_NO_DEVICE   (-1)          /* the host's */
 
 enum sim_memory_kind {
-    SIM_MEMORY_DEVICE,     /* cuMemAlloc */
-    SIM_MEMORY_POOL,       /* cuMemAllocAsync */
-    SIM_MEMORY_PINNED,     /* cuMemHostAlloc */
-    SIM_MEMORY_REGISTERED, /* cuMemHostRegister */
-    SIM_MEMORY_MANAGED,    /* cuMemAllocManaged */
-    SIM_MEMORY_IPC,        /* cuIpcOpenMemHandle: another process's */
-    SIM_MEMORY_ARRAY,      /* a CUDA array's, in units of the device */
-    SIM_MEMORY_RESERVED,   /* cuMemAddressReserve, and what is mapped there */
-    SIM_MEMORY_EXTERNAL,   /* mapped onto a file of somebody else's */
+    SIM_MEMORY_DEVICE,       /* cuMemAlloc */
+    SIM_MEMORY_POOL,         /* cuMemAllocAsync */
+    SIM_MEMORY_HOST_POOL,    /* the same, from a pool of the host */
+    SIM_MEMORY_MANAGED_POOL, /* the same, from a pool of managed memory */
+    SIM_MEMORY_PINNED,       /* cuMemHostAlloc */
+    SIM_MEMORY_REGISTERED,   /* cuMemHostRegister */
+    SIM_MEMORY_MANAGED,      /* cuMemAllocManaged */
+    SIM_MEMORY_IPC,          /* cuIpcOpenMemHandle: another process's */
+    SIM_MEMORY_ARRAY,        /* a CUDA array's, in units of the device */
+    SIM_MEMORY_RESERVED,     /* cuMemAddressReserve, and what is mapped there */
+    SIM_MEMORY_EXTERNAL,     /* mapped onto a file of somebody else's */
 };
 
 /* Life of an allocation. FREEING: cuMemFreeAsync was called, the free has not run yet.
@@ -61,13 +66,13 @@ struct sim_alloc {
     size_t block_bytes; /* as accounted: multiple of 512 or of 2 MiB */
     uint64_t id;        /* never reused in a process */
     unsigned flags;     /* of the creating call */
-    int device;
+    int device;         /* the host's: against which it was allocated */
     struct sim_context
         *context;            /* identity only; compared, and followed while it lives */
     uint64_t context_id;     /* the context's life in which it was made */
     struct sim_heap *heap;   /* device kinds */
     struct sim_chunk *chunk; /* device kinds below 2 MiB */
-    struct sim_pool *pool;   /* SIM_MEMORY_POOL: the pool, with a reference */
+    struct sim_pool *pool;   /* the pool kinds: the pool, with a reference */
     struct sim_alloc *next, *prev;  /* space lock: the heap's list that it is in */
     struct sim_advised *advised;    /* managed: advice.h; or NULL */
     atomic_bool sync_memops;        /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
@@ -120,6 +125,10 @@ struct sim_heap {
  */
 enum gs_status sim_space_create(int device, size_t bytes,
                                 struct sim_space **out) GS_MUST_USE;
+
+/* Set up the host's, for memory pools that are not a device's. Errors: GS_ERR_NOMEM */
+enum gs_status sim_space_create_host(void) GS_MUST_USE;
+struct sim_space *sim_host_space(void);
 
 /* Bytes not in any heap's units, and all bytes. Takes the space lock. */
 void sim_space_info(struct sim_space *space, size_t *free_bytes, size_t *total_bytes);
@@ -212,6 +221,9 @@ struct sim_alloc *sim_memory_find(uintptr_t address) GS_MUST_USE;
 /* True if the address lies in some device's reserved range, allocated or not. */
 bool sim_memory_is_device_address(uintptr_t address);
 
+/* True if the address lies in the range of the host's pools, allocated or not. */
+bool sim_memory_is_host_pool_address(uintptr_t address);
+
 /* Where the device itself sees an address of this allocation. Valid while it is
  * referenced. */
 void *sim_memory_alias(const struct sim_alloc *alloc, uintptr_t address);
@@ -232,6 +244,18 @@ static inline bool sim_memory_is_device_kind(const struct sim_alloc *alloc)
 {
     return alloc->kind == SIM_MEMORY_DEVICE || alloc->kind == SIM_MEMORY_POOL ||
            alloc->kind == SIM_MEMORY_IPC;
+}
+
+/* Stream-ordered memory, wherever it is. */
+static inline bool sim_memory_is_of_pool(const struct sim_alloc *alloc)
+{
+    return alloc->kind == SIM_MEMORY_POOL || alloc->kind == SIM_MEMORY_HOST_POOL ||
+           alloc->kind == SIM_MEMORY_MANAGED_POOL;
+}
+
+static inline bool sim_memory_is_managed(const struct sim_alloc *alloc)
+{
+    return alloc->kind == SIM_MEMORY_MANAGED || alloc->kind == SIM_MEMORY_MANAGED_POOL;
 }
 
 /* Is it memory of a device, as against the host's, that lies at an address? */

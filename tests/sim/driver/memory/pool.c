@@ -23,13 +23,24 @@
 #include "context.h"
 #include "device.h"
 #include "graph_memory.h"
+#include "location.h"
+#include "managed.h"
 #include "order.h"
 #include "stream.h"
 
-static struct sim_pool *pools[SIM_MAX_DEVICES]; /* pools_lock; each with a reference */
+/* Pools that are no device's have a slot behind those of the devices. */
+#define NO_DEVICE_SLOT SIM_MAX_DEVICES
+#define SLOTS          (SIM_MAX_DEVICES + 1)
+
+static struct sim_pool *pools[SLOTS]; /* pools_lock; each with a reference */
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_uint trim_wanted[SIM_MAX_DEVICES]; /* frees run since the last trim */
-static atomic_bool ever_parked;                  /* atomic: some block was */
+static atomic_uint trim_wanted[SLOTS]; /* frees run since the last trim */
+static atomic_bool ever_parked;        /* atomic: some block was */
+
+static int slot_of(const struct sim_pool *pool)
+{
+    return pool->device == SIM_NO_DEVICE ? NO_DEVICE_SLOT : pool->device;
+}
 
 static void destroy(struct sim_object *object)
 {
@@ -40,33 +51,52 @@ static void destroy(struct sim_object *object)
     free(pool);
 }
 
-CUresult sim_pool_create(int device, bool is_default, size_t max_bytes,
-                         struct sim_pool **out)
+/* Bits of the devices that may use the memory of a new pool. */
+static unsigned rights_at(const struct sim_pool *pool)
 {
+    if (pool->home.managed)
+        return ~0u;
+    return pool->device == SIM_NO_DEVICE ? 0 : 1u << pool->device;
+}
+
+CUresult sim_pool_create_at(const struct sim_pool_home *home, bool is_default,
+                            size_t max_bytes, struct sim_pool **out)
+{
+    bool of_device = home->type == CU_MEM_LOCATION_TYPE_DEVICE && !home->managed;
     struct sim_pool *pool = calloc(1, sizeof(*pool));
 
     if (!pool)
         return CUDA_ERROR_OUT_OF_MEMORY;
     sim_object_init(&pool->object, SIM_TYPE_POOL, destroy);
-    pool->device = device;
+    pool->home = *home;
+    pool->device = of_device ? home->id : SIM_NO_DEVICE;
     pool->is_default = is_default;
     pool->max_bytes = max_bytes;
     for (unsigned i = 0; i < GS_ARRAY_LEN(pool->reuse); i++)
         atomic_init(&pool->reuse[i], 1);
-    atomic_init(&pool->readable, 1u << device);
-    atomic_init(&pool->writable, 1u << device);
-    sim_heap_init(&pool->heap, sim_device_space(device), true);
+    atomic_init(&pool->readable, rights_at(pool));
+    atomic_init(&pool->writable, rights_at(pool));
+    sim_heap_init(&pool->heap, of_device ? sim_device_space(home->id) : sim_host_space(),
+                  true);
     if (!sim_handle_open(&pool->object)) {
         sim_pool_put(pool);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     sim_object_ref(&pool->object); /* the list's */
     pthread_mutex_lock(&pools_lock);
-    pool->next_on_device = pools[device];
-    pools[device] = pool;
+    pool->next_on_device = pools[slot_of(pool)];
+    pools[slot_of(pool)] = pool;
     pthread_mutex_unlock(&pools_lock);
     *out = pool;
     return CUDA_SUCCESS;
+}
+
+CUresult sim_pool_create(int device, bool is_default, size_t max_bytes,
+                         struct sim_pool **out)
+{
+    const struct sim_pool_home home = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+
+    return sim_pool_create_at(&home, is_default, max_bytes, out);
 }
 
 struct sim_pool *sim_pool_get(CUmemoryPool handle)
@@ -84,7 +114,7 @@ void sim_pool_forget(struct sim_pool *pool)
     bool found = false;
 
     pthread_mutex_lock(&pools_lock);
-    for (struct sim_pool **link = &pools[pool->device]; *link;
+    for (struct sim_pool **link = &pools[slot_of(pool)]; *link;
          link = &(*link)->next_on_device) {
         if (*link == pool) {
             *link = pool->next_on_device;
@@ -195,11 +225,29 @@ static CUresult grow(struct sim_pool *pool, size_t bytes, const struct sim_tenan
     return sim_heap_alloc(&pool->heap, bytes, true, tenant, out);
 }
 
+static enum sim_memory_kind kind_of(const struct sim_pool *pool)
+{
+    if (pool->home.managed)
+        return SIM_MEMORY_MANAGED_POOL;
+    return pool->device == SIM_NO_DEVICE ? SIM_MEMORY_HOST_POOL : SIM_MEMORY_POOL;
+}
+
+/* Managed memory prefers its pool's location. */
+static void prefer_home(struct sim_alloc *alloc, const struct sim_pool_home *home)
+{
+    const CUmemLocation location = {.type = (CUmemLocationType)home->type,
+                                    .id = home->id};
+
+    if (!home->managed || home->type == SIM_LOCATION_NONE)
+        return;
+    CUresult res = sim_managed_prefer(alloc, &location);
+    (void)res; /* without memory it is not remembered */
+}
+
 CUresult sim_pool_alloc(enum sim_api api, struct sim_pool *pool, size_t bytes,
                         struct sim_stream *stream, struct sim_alloc **out)
 {
-    const struct sim_tenant tenant = {SIM_MEMORY_POOL, stream->context,
-                                      stream->context_id};
+    const struct sim_tenant tenant = {kind_of(pool), stream->context, stream->context_id};
     struct sim_op *behind = NULL, *past;
     struct sim_alloc *alloc = NULL;
 
@@ -219,6 +267,7 @@ CUresult sim_pool_alloc(enum sim_api api, struct sim_pool *pool, size_t bytes,
         return res;
     sim_object_ref(&pool->object);
     alloc->pool = pool;
+    prefer_home(alloc, &pool->home);
     hand_out(api, alloc, stream);
     *out = alloc;
     return CUDA_SUCCESS;
@@ -231,7 +280,7 @@ bool sim_pool_free_now(struct sim_alloc *alloc)
     if (!sim_heap_free(alloc))
         return false;
     if (alloc->pool) {
-        atomic_fetch_add(&trim_wanted[alloc->device], 1);
+        atomic_fetch_add(&trim_wanted[slot_of(alloc->pool)], 1);
         sim_pool_put(alloc->pool);
     }
     return true;
@@ -292,7 +341,7 @@ void sim_pool_set_reuse(struct sim_pool *pool, enum sim_reuse_policy policy, boo
     atomic_store(&pool->reuse[policy], on);
     if (policy == SIM_REUSE_OPPORTUNISTIC && on &&
         sim_heap_unpark(&pool->heap, &(const struct sim_reuse){.any = true}))
-        atomic_fetch_add(&trim_wanted[pool->device], 1);
+        atomic_fetch_add(&trim_wanted[slot_of(pool)], 1);
 }
 
 void sim_pool_synchronized(const struct sim_frees *frees)
@@ -302,27 +351,45 @@ void sim_pool_synchronized(const struct sim_frees *frees)
     if (!frees || !atomic_load_explicit(&ever_parked, memory_order_acquire))
         return;
     pthread_mutex_lock(&pools_lock);
-    for (unsigned device = 0; device < SIM_MAX_DEVICES; device++) {
-        for (struct sim_pool *pool = pools[device]; pool; pool = pool->next_on_device) {
+    for (unsigned slot = 0; slot < SLOTS; slot++) {
+        for (struct sim_pool *pool = pools[slot]; pool; pool = pool->next_on_device) {
             if (sim_heap_unpark(&pool->heap, &which))
-                atomic_fetch_add(&trim_wanted[device], 1);
+                atomic_fetch_add(&trim_wanted[slot], 1);
         }
     }
     pthread_mutex_unlock(&pools_lock);
 }
 
-void sim_pool_after_sync(int device)
+static void trim(int slot)
 {
-    if (!atomic_load_explicit(&trim_wanted[device], memory_order_relaxed))
+    if (!atomic_load_explicit(&trim_wanted[slot], memory_order_relaxed))
         return;
-    atomic_store(&trim_wanted[device], 0);
+    atomic_store(&trim_wanted[slot], 0);
     pthread_mutex_lock(&pools_lock);
-    for (struct sim_pool *pool = pools[device]; pool; pool = pool->next_on_device)
+    for (struct sim_pool *pool = pools[slot]; pool; pool = pool->next_on_device)
         sim_heap_trim(&pool->heap, atomic_load(&pool->release_threshold));
     pthread_mutex_unlock(&pools_lock);
+}
+
+void sim_pool_after_sync(int device)
+{
+    trim(device);
+    trim(NO_DEVICE_SLOT);
 }
 
 bool sim_pool_allows(const struct sim_alloc *alloc, int device)
 {
     return alloc->pool && (atomic_load(&alloc->pool->readable) >> device & 1u);
+}
+
+bool sim_pool_allows_writes(const struct sim_alloc *alloc, int device)
+{
+    return alloc->pool && (atomic_load(&alloc->pool->writable) >> device & 1u);
+}
+
+bool sim_pool_is_open(const struct sim_alloc *alloc, bool to_writes)
+{
+    const struct sim_pool *pool = alloc->pool;
+
+    return pool && atomic_load(to_writes ? &pool->writable : &pool->readable) != 0;
 }

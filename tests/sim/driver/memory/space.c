@@ -1,12 +1,17 @@
 /*
- * space.c - a device's address range, in 2 MiB units.
+ * space.c - address ranges in 2 MiB units: one of each device, one of the host.
  *
  * The range a program sees is a PROT_NONE reservation; the pages live in a memfd that is
  * mapped once more, privately, for the device's own accesses. The range is four times the
  * device's memory, so that a fragmented range does not run out before the memory does.
  *
- * Owns:  the spaces of all devices.
- * Lock:  space->lock; spaces[] is written before cuInit returns, read without a lock.
+ * The host's range is for memory pools that are not a device's. Its units can be touched
+ * by the host while they are held; the devices, which may be at work there a little
+ * longer, use the alias all the same.
+ *
+ * Owns:  the spaces of all devices, the host's.
+ * Lock:  space->lock; spaces[] and the host's are written before cuInit returns, read
+ * without a lock.
  */
 #include "space.h"
 
@@ -23,6 +28,7 @@
 #define RANGE_FACTOR 4
 
 static struct sim_space *spaces[SIM_MAX_DEVICES]; /* immutable after cuInit */
+static struct sim_space *host_space;              /* immutable after cuInit */
 
 static size_t next_bit(const uint64_t *bits, size_t start, size_t limit, uint64_t flip)
 {
@@ -62,7 +68,8 @@ void sim_bits_clear(uint64_t *bits, size_t first, size_t count)
         bits[i / SIM_WORD_BITS] &= ~((uint64_t)1 << (i % SIM_WORD_BITS));
 }
 
-enum gs_status sim_space_create(int device, size_t bytes, struct sim_space **out)
+static enum gs_status create(int device, size_t bytes, size_t factor,
+                             struct sim_space **out)
 {
     struct sim_space *space = calloc(1, sizeof(*space));
 
@@ -71,7 +78,7 @@ enum gs_status sim_space_create(int device, size_t bytes, struct sim_space **out
     pthread_mutex_init(&space->lock, NULL);
     space->device = device;
     space->capacity_units = bytes / SIM_UNIT_BYTES;
-    space->range_units = space->capacity_units * RANGE_FACTOR;
+    space->range_units = space->capacity_units * factor;
     space->fd = -1;
     size_t words = (space->range_units + SIM_WORD_BITS - 1) / SIM_WORD_BITS;
     space->bits = calloc(words, sizeof(*space->bits));
@@ -82,16 +89,44 @@ enum gs_status sim_space_create(int device, size_t bytes, struct sim_space **out
         free(space);
         return GS_ERR_NOMEM;
     }
-    spaces[device] = space;
     *out = space;
     return GS_OK;
+}
+
+enum gs_status sim_space_create(int device, size_t bytes, struct sim_space **out)
+{
+    enum gs_status status = create(device, bytes, RANGE_FACTOR, out);
+
+    if (status == GS_OK)
+        spaces[device] = *out;
+    return status;
+}
+
+enum gs_status sim_space_create_host(void)
+{
+    size_t pages = (size_t)sysconf(_SC_PHYS_PAGES), page = (size_t)sysconf(_SC_PAGESIZE);
+
+    return host_space ? GS_OK : create(SIM_NO_DEVICE, pages * page, 1, &host_space);
+}
+
+struct sim_space *sim_host_space(void)
+{
+    return host_space;
+}
+
+/* The same pages at the range's own addresses; nobody may touch them yet. */
+static bool show_to_host(struct sim_space *space, size_t bytes)
+{
+    return mmap((void *)space->va, bytes, PROT_NONE,
+                MAP_SHARED | MAP_FIXED | MAP_NORESERVE, space->fd, 0) != MAP_FAILED;
 }
 
 /* Map the range and its alias. Needs space->lock. */
 static bool reserve(struct sim_space *space)
 {
     size_t bytes = space->range_units * SIM_UNIT_BYTES;
-    int fd = memfd_create("cudasim-device", MFD_CLOEXEC);
+    int fd = memfd_create(
+        space->device == SIM_NO_DEVICE ? "cudasim-host" : "cudasim-device", MFD_CLOEXEC);
 
     if (fd < 0)
         return false;
@@ -109,8 +144,12 @@ static bool reserve(struct sim_space *space)
     space->fd = fd;
     space->alias = alias;
     space->va = gs_round_up((uintptr_t)range, SIM_UNIT_BYTES);
+    if (space->device == SIM_NO_DEVICE && !show_to_host(space, bytes))
+        goto unmap_alias;
     atomic_store_explicit(&space->reserved, true, memory_order_release);
     return true;
+unmap_alias:
+    munmap(alias, bytes);
 unmap_range:
     munmap(range, bytes + SIM_UNIT_BYTES);
 close_fd:
@@ -128,13 +167,21 @@ static bool make_reserved(struct sim_space *space)
     return false;
 }
 
+/* Units of the host's can be touched by the host while they are held. */
+static bool open_units(struct sim_space *space, size_t first, size_t count, bool held)
+{
+    return space->device != SIM_NO_DEVICE ||
+           mprotect((void *)sim_space_address(space, first), count * SIM_UNIT_BYTES,
+                    held ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
+}
+
 bool sim_space_take(struct sim_space *space, size_t count, size_t *first)
 {
     if (count > space->capacity_units - space->used_units || !make_reserved(space))
         return false;
     size_t found =
         sim_bits_find_clear(space->bits, space->hint, space->range_units, count);
-    if (found == space->range_units)
+    if (found == space->range_units || !open_units(space, found, count, true))
         return false;
     sim_bits_set(space->bits, found, count);
     if (found == space->hint)
@@ -200,6 +247,7 @@ void sim_space_release(struct sim_space *space, struct sim_extent *extents)
     while (extents) {
         struct sim_extent *extent = extents;
         extents = extent->next;
+        open_units(space, extent->first, extent->count, false);
         punch(space, extent->first, extent->count);
         pthread_mutex_lock(&space->lock);
         sim_bits_clear(space->bits, extent->first, extent->count);
@@ -219,18 +267,34 @@ void sim_space_info(struct sim_space *space, size_t *free_bytes, size_t *total_b
     *total_bytes = space->capacity_units * SIM_UNIT_BYTES;
 }
 
-struct sim_space *sim_space_of(uintptr_t address)
+static bool is_in(const struct sim_space *space, uintptr_t address)
+{
+    return atomic_load_explicit(&space->reserved, memory_order_acquire) &&
+           address - space->va < space->range_units * SIM_UNIT_BYTES;
+}
+
+static struct sim_space *device_space_of(uintptr_t address)
 {
     for (int i = 0; i < SIM_MAX_DEVICES && spaces[i]; i++) {
-        struct sim_space *space = spaces[i];
-        if (atomic_load_explicit(&space->reserved, memory_order_acquire) &&
-            address - space->va < space->range_units * SIM_UNIT_BYTES)
-            return space;
+        if (is_in(spaces[i], address))
+            return spaces[i];
     }
     return NULL;
 }
 
+bool sim_memory_is_host_pool_address(uintptr_t address)
+{
+    return host_space && is_in(host_space, address);
+}
+
+struct sim_space *sim_space_of(uintptr_t address)
+{
+    struct sim_space *space = device_space_of(address);
+
+    return !space && sim_memory_is_host_pool_address(address) ? host_space : space;
+}
+
 bool sim_memory_is_device_address(uintptr_t address)
 {
-    return sim_space_of(address) != NULL || sim_vmm_keeps_from_host(address);
+    return device_space_of(address) != NULL || sim_vmm_keeps_from_host(address);
 }

@@ -1,5 +1,6 @@
 /*
- * space.h - one device's address range in 2 MiB units; private to space.c and heap.c.
+ * space.h - an address range in 2 MiB units, a device's or the host's; private to space.c
+ * and heap.c.
  * Owns: the reservation, its alias, the map from units to allocations.
  * Lock: space->lock guards every field not said to be immutable.
  */
@@ -37,9 +38,9 @@ struct sim_extent {
 
 struct sim_space {
     pthread_mutex_t lock;
-    int device;            /* immutable */
-    size_t capacity_units; /* immutable: CUDASIM_MEMORY */
-    size_t range_units;    /* immutable: the reservation, four times that */
+    int device;            /* immutable; SIM_NO_DEVICE: the host's */
+    size_t capacity_units; /* immutable: CUDASIM_MEMORY; the host's own memory */
+    size_t range_units;    /* immutable: the reservation; a device's, four times that */
     atomic_bool reserved;  /* published once va and alias stand */
     uintptr_t va;          /* immutable once reserved: what programs see */
     unsigned char *alias;  /* immutable once reserved: what the device uses */

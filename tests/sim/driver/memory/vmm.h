@@ -18,16 +18,8 @@
 
 #include "config.h"
 #include "handle.h"
+#include "location.h"
 #include "memory.h"
-
-/* Values of CUmemLocationType that older headers lack. */
-#define SIM_LOCATION_HOST              2
-#define SIM_LOCATION_HOST_NUMA         3
-#define SIM_LOCATION_HOST_NUMA_CURRENT 4
-
-/* Drivers from which memory of the host can be created. */
-#define SIM_HOST_NUMA_SINCE 12020
-#define SIM_HOST_SINCE      13000
 
 #define SIM_ANY_DEVICE (-1)
 

@@ -54,7 +54,7 @@ static void destroy(struct sim_object *object)
     free(physical);
 }
 
-static bool node_exists(int id)
+bool sim_numa_node_exists(int id)
 {
     char path[64];
 
@@ -75,7 +75,7 @@ static CUresult check_location(const CUmemAllocationProp *prop)
                    ? CUDA_SUCCESS
                    : CUDA_ERROR_INVALID_VALUE;
     case SIM_LOCATION_HOST_NUMA:
-        return driver >= SIM_HOST_NUMA_SINCE && node_exists(prop->location.id)
+        return driver >= SIM_HOST_NUMA_SINCE && sim_numa_node_exists(prop->location.id)
                    ? CUDA_SUCCESS
                    : CUDA_ERROR_INVALID_VALUE;
     default:

@@ -147,7 +147,7 @@ static void native_waits(uintptr_t address, struct lines *all)
     struct sim_alloc *alloc = sim_memory_find(address);
     struct sim_context *context = sim_thread_current();
 
-    if (alloc && alloc->kind == SIM_MEMORY_POOL)
+    if (alloc && sim_memory_is_of_pool(alloc))
         context = NULL; /* a free of stream-ordered memory assumes that all is complete */
     else if (alloc && alloc->context &&
              sim_context_lives(alloc->context, alloc->context_id))

@@ -109,6 +109,8 @@ static CUresult make_op(enum sim_api api, CUdeviceptr address,
         .awaited = memop->waits,
     };
     CUresult res = sim_access_bind(&op->access[0], true);
+    if (res == CUDA_SUCCESS && !sim_access_is_open(&op->access[0]))
+        res = CUDA_ERROR_INVALID_VALUE;
     if (res != CUDA_SUCCESS)
         sim_op_unref(op);
     else

@@ -88,7 +88,8 @@ static CUresult bind(struct sim_access *access, enum sim_side_kind kind)
     if (!access->address || (kind == SIM_SIDE_HOST && device_address))
         return CUDA_ERROR_INVALID_VALUE;
     access->hidden = kind == SIM_SIDE_ARRAY;
-    return sim_access_bind(access, kind == SIM_SIDE_DEVICE || device_address);
+    return sim_access_bind(access, kind == SIM_SIDE_DEVICE || device_address ||
+                                       sim_memory_is_host_pool_address(access->address));
 }
 
 static bool on_device(const struct sim_access *access)
@@ -129,6 +130,9 @@ CUresult sim_copy_prepare(enum sim_api api, enum sim_sync sync,
         res = bind(to, dst->kind);
     if (res == CUDA_SUCCESS)
         res = bind(from, src->kind);
+    if (res == CUDA_SUCCESS && !is_between_hosts(op) &&
+        (!sim_access_is_open(to) || !sim_access_is_open(from)))
+        res = CUDA_ERROR_INVALID_VALUE;
     if (res != CUDA_SUCCESS) {
         sim_op_unref(op);
         return res;
@@ -366,6 +370,8 @@ CUresult sim_set_prepare(enum sim_api api, uintptr_t address, size_t pitch,
     CUresult res = shape(&op->access[0], &side, &extent, true);
     if (res == CUDA_SUCCESS)
         res = bind(&op->access[0], SIM_SIDE_DEVICE);
+    if (res == CUDA_SUCCESS && !sim_access_is_open(&op->access[0]))
+        res = CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS)
         *out = op;
     else

@@ -12,6 +12,7 @@
 #include "frees.h"
 #include "graph_memory.h"
 #include "launch.h"
+#include "pool.h"
 #include "stream.h"
 #include "vmm.h"
 #include "vmm_range.h"
@@ -249,10 +250,18 @@ CUresult sim_access_open(struct sim_access *access, void **out)
     return CUDA_SUCCESS;
 }
 
+bool sim_access_is_open(const struct sim_access *access)
+{
+    return !access->alloc || access->alloc->kind != SIM_MEMORY_HOST_POOL ||
+           sim_pool_is_open(access->alloc, access->writes);
+}
+
 bool sim_access_allowed(const struct sim_access *access, struct sim_context *context)
 {
     size_t span;
 
+    if (access->writes && sim_memory_is_of_pool(access->alloc))
+        return sim_pool_allows_writes(access->alloc, context->device);
     if (access->alloc->kind != SIM_MEMORY_RESERVED)
         return sim_context_may_access(context, access->alloc);
     return sim_access_span(access, &span) &&

@@ -184,6 +184,10 @@ CUresult sim_access_bind(struct sim_access *access, bool must_exist) GS_MUST_USE
  */
 CUresult sim_access_open(struct sim_access *access, void **out) GS_MUST_USE;
 
+/* May any device touch the box? It has been bound. No only for memory of the host's pools
+ * that no device was let in to. */
+bool sim_access_is_open(const struct sim_access *access) GS_MUST_USE;
+
 /* May code of the context touch the box? It has been opened. */
 bool sim_access_allowed(const struct sim_access *access,
                         struct sim_context *context) GS_MUST_USE;
