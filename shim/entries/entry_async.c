@@ -97,6 +97,21 @@ static void note_allocated(struct gs_state *state, const struct gs_call *request
     }
 }
 
+/* The request is for memory there. *as: for an entry that stands for a device of which
+ * there may be none. */
+static void place(struct gs_call *request, const struct gs_memory_place *where,
+                  struct gs_context *as)
+{
+    request->kind = where->known ? (enum gs_memory_kind)where->kind : request->kind;
+    if (where->device >= 0 && request->context &&
+        where->device != request->context->device) {
+        *as = (struct gs_context){.handle = request->context->handle,
+                                  .owner = request->context->owner,
+                                  .device = where->device};
+        request->context = as;
+    }
+}
+
 static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr *dptr,
                          size_t bytes, CUstream stream)
 {
@@ -116,12 +131,16 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr
         gs_leave();
         return CUDA_SUCCESS;
     }
-    request.context = gs_context_of_stream(state, request.context, stream);
+    const struct gs_context *home = gs_context_of_stream(state, request.context, stream);
+    const struct gs_memory_place where = gs_memory_pools_chosen(home ? home->device : -1);
+    struct gs_context as;
+    request.context = home;
+    place(&request, &where, &as);
     do {
-        result = gs_limits_begin(request.context, bytes)
-                     ?: gs_limits_end(request.context, bytes,
+        result = gs_limits_begin(charged_to(&request), bytes)
+                     ?: gs_limits_end(charged_to(&request), bytes,
                                       real_allocate(dptr, bytes, stream));
-    } while (gs_retry_for(state, request.context, bytes, result) ||
+    } while (gs_retry_for(state, home, bytes, result) ||
              gs_retry_on_all(state, bytes, result));
     note_allocated(state, &request, dptr, bytes, result);
     gs_leave();
@@ -143,21 +162,6 @@ GS_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
     CUresult result = allocate(gs_real()->cuMemAllocAsync_ptsz, dptr, bytesize, hStream);
     gs_submission_end(own);
     return result;
-}
-
-/* The request is for memory there. *as: for an entry that stands for a device of which
- * there may be none. */
-static void place(struct gs_call *request, const struct gs_memory_place *where,
-                  struct gs_context *as)
-{
-    request->kind = where->known ? (enum gs_memory_kind)where->kind : request->kind;
-    if (where->device >= 0 && request->context &&
-        where->device != request->context->device) {
-        *as = (struct gs_context){.handle = request->context->handle,
-                                  .owner = request->context->owner,
-                                  .device = where->device};
-        request->context = as;
-    }
 }
 
 /* The first memory of a pool whose making was not seen: it has been charged to the

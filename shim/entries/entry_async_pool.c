@@ -51,17 +51,26 @@ static void end_if_pooled(int device, const char *why)
 GS_EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
     end_if_pooled((int)dev, ANOTHER_POOL);
-    return gs_real()->cuDeviceSetMemPool(dev, pool);
+    CUresult result = gs_real()->cuDeviceSetMemPool(dev, pool);
+    if (result == CUDA_SUCCESS) {
+        gs_memory_pools_choose((int)dev, pool);
+    }
+    return result;
 }
 
 GS_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type,
                                    CUmemoryPool pool)
 {
-    if (location && location->type == CU_MEM_LOCATION_TYPE_DEVICE &&
-        type == CU_MEM_ALLOCATION_TYPE_PINNED) {
+    bool device = location && location->type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                  type == CU_MEM_ALLOCATION_TYPE_PINNED;
+    if (device) {
         end_if_pooled(location->id, ANOTHER_POOL);
     }
-    return gs_real()->cuMemSetMemPool(location, type, pool);
+    CUresult result = gs_real()->cuMemSetMemPool(location, type, pool);
+    if (device && result == CUDA_SUCCESS) {
+        gs_memory_pools_choose(location->id, pool);
+    }
+    return result;
 }
 
 /* ---- its attributes ---------------------------------------------------------------- */

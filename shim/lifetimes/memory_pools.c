@@ -1,11 +1,12 @@
 /*
  * memory_pools.c - the places of memory pools, by handle.
- * Owns:  the table; a row ends with its pool.
+ * Owns:  the table; a row ends with its pool. Which pool is a device's current one.
  * Lock:  pools_lock, over no call of the driver.
  */
 #include "memory_pools.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "async_policy.h"
 #include "key_map.h"
@@ -20,6 +21,9 @@ struct row {
 
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gs_key_map rows; /* under pools_lock */
+
+/* By device; atomic; NULL: its own. */
+static CUmemoryPool chosen[GS_MAX_DEVICES];
 
 static const struct gs_memory_place nowhere = {.device = -1};
 
@@ -79,6 +83,11 @@ struct gs_memory_place gs_memory_pools_leaves(CUmemoryPool pool)
     pthread_mutex_unlock(&pools_lock);
     struct gs_memory_place place = row ? row->place : nowhere;
     free(row);
+    for (size_t i = 0; i < GS_MAX_DEVICES; i++) {
+        CUmemoryPool own = pool;
+        (void)__atomic_compare_exchange_n(&chosen[i], &own, NULL, false, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED);
+    }
     return place;
 }
 
@@ -101,6 +110,22 @@ struct gs_memory_place gs_memory_pools_place(CUmemoryPool pool)
         put(pool, place);
     }
     return place;
+}
+
+void gs_memory_pools_choose(int device, CUmemoryPool pool)
+{
+    if (device >= 0 && device < GS_MAX_DEVICES) {
+        bool own = gs_async_device_of_default(pool) == device;
+        __atomic_store_n(&chosen[device], own ? NULL : pool, __ATOMIC_RELAXED);
+    }
+}
+
+struct gs_memory_place gs_memory_pools_chosen(int device)
+{
+    CUmemoryPool pool = device >= 0 && device < GS_MAX_DEVICES
+                            ? __atomic_load_n(&chosen[device], __ATOMIC_RELAXED)
+                            : NULL;
+    return GS_UNLIKELY(pool != NULL) ? gs_memory_pools_place(pool) : nowhere;
 }
 
 /* ---- what the driver says of memory --------------------------------------------------
@@ -141,4 +166,5 @@ void gs_memory_pools_reset(void)
 {
     pthread_mutex_init(&pools_lock, NULL);
     rows = (struct gs_key_map){0}; /* another thread may have been changing it */
+    memset(chosen, 0, sizeof(chosen));
 }

@@ -28,6 +28,12 @@ struct gs_memory_place gs_memory_pools_leaves(CUmemoryPool pool);
 void gs_memory_pools_back(CUmemoryPool pool, struct gs_memory_place place);
 
 struct gs_memory_place gs_memory_pools_place(CUmemoryPool pool);
+
+/* The program has made that pool the current one of a device: memory that is asked for
+ * without a pool comes from it. And where that is; not known: on the device itself. */
+void gs_memory_pools_choose(int device, CUmemoryPool pool);
+struct gs_memory_place gs_memory_pools_chosen(int device);
+
 /* Of a pool whose place is not known, by memory that came from it. */
 struct gs_memory_place gs_memory_pools_learn(CUmemoryPool pool, CUdeviceptr addr);
 

@@ -6,9 +6,12 @@
  *   unmet     likewise, and no memory was ever asked for in its context
  *   own       from a memory pool of the program's on device 1
  *   default   from the default pool of device 1
+ *   host      from a pool of the host's
+ *   managed   from a pool of managed memory
+ *   node      in a stream of device 1, whose current pool is one of a NUMA node's
  *
  * Device 0 has 24 MiB in use all the while. Prints what each request is answered; leaves
- * 3 MiB, which are device 1's.
+ * 3 MiB, which are device 1's, or no device's.
  */
 #include "app.h"
 
@@ -59,16 +62,29 @@ static APP_FRAME void leave(void)
     APP_OK(ask(&block, 3 * APP_MIB));
 }
 
+/* Numbers of CUDA 12.2 to 13.0, not in all headers. */
+enum { AT_HOST = 2, AT_NODE = 3, MANAGED = 2 };
+
 static void make_pool(const char *way)
 {
     CUmemPoolProps props = {
         .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
 
-    if (strcmp(way, "own") == 0)
-        APP_OK(cuMemPoolCreate(&pool, &props));
-    else if (strcmp(way, "default") == 0)
+    if (strcmp(way, "default") == 0)
         APP_OK(cuDeviceGetDefaultMemPool(&pool, 1));
+    if (strcmp(way, "managed") == 0)
+        props.allocType = (CUmemAllocationType)MANAGED;
+    if (strcmp(way, "host") == 0 || strcmp(way, "node") == 0)
+        props.location = (CUmemLocation){
+            .type = (CUmemLocationType)(way[0] == 'h' ? AT_HOST : AT_NODE)};
+    if (strcmp(way, "own") == 0 || strcmp(way, "managed") == 0 ||
+        props.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        APP_OK(cuMemPoolCreate(&pool, &props));
+    if (strcmp(way, "node") == 0) {
+        APP_OK(cuDeviceSetMemPool(1, pool));
+        pool = NULL;
+    }
 }
 
 int main(int argc, char **argv)

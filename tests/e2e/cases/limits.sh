@@ -55,6 +55,26 @@ for way in stream unmet own default; do
   add_case "limits of another device, $way, pooled" whose_case "$way" GPUSHIM_ASYNC=pool
 done
 
+# What is no device's is charged to none, and reported as what it is.
+# whose_kind_case WAY KIND [VARIABLE...]
+whose_kind_case() {
+  run_in native CUDASIM_MEMORY=32M CUDASIM_DEVICES=2 -- "$apps/whose_linked" "$1"
+  expect_text native.out '^whose: 24 MiB more: 0$'
+  run_in shim LD_PRELOAD="$shim" CUDASIM_MEMORY=64M CUDASIM_DEVICES=2 \
+    GPUSHIM_MEM_LIMIT=32M "${@:3}" -- "$apps/whose_linked" "$1"
+  expect_same native shim
+  expect_count shim.err "^==[0-9]+==   cuMemAlloc(FromPool)?Async, $2, age" 1
+  expect_count shim.err '^==[0-9]+== LEAK ' 1
+}
+for options in GPUSHIM_POOL=on GPUSHIM_ASYNC=pool GPUSHIM_POOL=off; do
+  add_case "limits of no device, host, $options" \
+    whose_kind_case host 'pinned host memory' "$options"
+  add_case "limits of no device, node, $options" \
+    whose_kind_case node 'pinned host memory' "$options"
+  add_case "limits of no device, managed, $options" \
+    whose_kind_case managed 'managed memory, GPU [01]' "$options"
+done
+
 # Two processes have a limit each.
 two_processes_case() {
   native native "$apps/limits_linked" device
