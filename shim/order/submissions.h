@@ -25,11 +25,12 @@
  * What a snapshot taken too early misses, it counts as new work: a wait too many. In the
  * other direction it cannot err.
  *
- * A thread's record joins the list when the thread first needs one, so that a free adds
- * up no more than there are threads.
+ * A thread's record joins the list when the thread first needs one, and leaves it with
+ * the thread, so that a free adds up no more than there are threads. What an ended thread
+ * counted stays in one record for all of them, the list's last (submissions.c).
  *
  * Owns:  a record for each thread, used again by later threads; never freed.
- * Lock:  none; the list of records only grows.   Design: docs/free.md
+ * Lock:  that of submissions.c to join and to leave; none to read.   Design: docs/free.md
  */
 #ifndef GS_SUBMISSIONS_H
 #define GS_SUBMISSIONS_H
@@ -48,8 +49,8 @@ struct gs_submissions {
     uint64_t begun, ended;       /* atomic: calls */
     uintptr_t unseen;            /* atomic: bits that no handle had so far */
     uintptr_t newest;            /* the thread's own: where it submitted last */
-    unsigned taken;              /* atomic: a living thread has it */
-    struct gs_submissions *next; /* immutable once published */
+    struct gs_submissions *next; /* atomic, written under the lock; kept when it leaves */
+    struct gs_submissions *back; /* under the lock */
     /* atomic: frees that found their context idle, by device. Behind the line that other
        threads read. */
     uint64_t idle_frees[GS_MAX_DEVICES] __attribute__((aligned(64)));
@@ -122,17 +123,23 @@ struct gs_snapshot gs_submissions_snapshot(unsigned own_calls);
 /* The wait has succeeded, for all work of the context that `*idle_at` belongs to. */
 void gs_submissions_mark(uint64_t *idle_at, const struct gs_snapshot *snapshot);
 
-/* The records of all threads that ever had one, the newest first; atomic. */
+/* The records of living threads, the newest first, then that of ended ones; atomic. */
 extern struct gs_submissions *gs_submissions_records
     __attribute__((visibility("hidden")));
 
-/* Calls begun, by all threads. */
+static inline struct gs_submissions *
+gs_submissions_next(const struct gs_submissions *record)
+{
+    return __atomic_load_n(&record->next, __ATOMIC_ACQUIRE);
+}
+
+/* Calls begun, by all threads. While a thread ends its calls may be counted twice. */
 static inline uint64_t gs_submissions_begun(void)
 {
     const struct gs_submissions *record =
         __atomic_load_n(&gs_submissions_records, __ATOMIC_ACQUIRE);
     uint64_t sum = 0;
-    for (; record; record = record->next) {
+    for (; record; record = gs_submissions_next(record)) {
         sum += __atomic_load_n(&record->begun, __ATOMIC_ACQUIRE);
     }
     return sum;

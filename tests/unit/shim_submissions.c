@@ -230,6 +230,69 @@ Test(submissions, threads_at_once_lose_no_count)
     }
 }
 
+/* Else a free would cost more with every thread that there ever was at one time. */
+Test(submissions, ended_threads_are_not_counted_one_by_one)
+{
+    pthread_t threads[THREADS];
+    size_t records = 0;
+    uint64_t before = gs_submissions_snapshot(0).mark;
+    sem_init(&started, 0, 0);
+    sem_init(&finish, 0, 0);
+    submit(0);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < THREADS; i++) {
+            cr_assert_eq(pthread_create(&threads[i], NULL, submit_and_stay, NULL), 0);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            sem_wait(&started);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            sem_post(&finish);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(threads[i], NULL);
+        }
+    }
+    for (struct gs_submissions *record = gs_submissions_records; record;
+         record = gs_submissions_next(record)) {
+        records++;
+    }
+    cr_assert_leq(records, 2, "%zu records of one thread", records);
+    cr_assert_eq(gs_submissions_snapshot(0).mark - before, 2 * THREADS * CALLS + 1);
+    cr_assert_eq(gs_submissions_snapshot(0).streams, 0);
+}
+
+#define ENDS 20000
+
+static void *come_and_go(void *unused)
+{
+    for (int i = 0; i < ENDS; i++) {
+        on_thread(1);
+    }
+    sem_post(&finish);
+    return unused;
+}
+
+/* Counted twice in a snapshot, an ended thread's call would hide the next one's. */
+Test(submissions, a_thread_that_ends_does_not_hide_a_call)
+{
+    pthread_t thread;
+    uint64_t proven = 0;
+    sem_init(&finish, 0, 0);
+    cr_assert_eq(pthread_create(&thread, NULL, come_and_go, NULL), 0);
+    while (sem_trywait(&finish) != 0) {
+        uint64_t idle_at = 0;
+        struct gs_snapshot before = gs_submissions_snapshot(0);
+        submit(0);
+        gs_submissions_mark(&idle_at, &before);
+        proven += before.mark != 0;
+        cr_assert_not(gs_submissions_idle(&idle_at), "work since the snapshot");
+    }
+    pthread_join(thread, NULL);
+    cr_assert_gt(proven, 0);
+    cr_assert_eq(gs_submissions_snapshot(0).mark, gs_submissions_begun() + 1);
+}
+
 Test(submissions, a_fork_forgets)
 {
     uint64_t idle_at = 0;
