@@ -33,6 +33,8 @@
 /* Without the kernel's barrier, which can be taken away later: far longer than a store
  * takes to be seen. */
 #define SETTLE_NS 10000000
+/* Up to so many fronts each one's coming changes all shares. */
+#define SHARES 16u
 
 static struct gs_front no_front; /* bound to nothing, and never entered */
 _Thread_local struct gs_front *gs_front_mine = &no_front;
@@ -239,40 +241,83 @@ static struct gs_front *unbound(struct gs_segment **detached)
     return front;
 }
 
+/* For so many fronts the shares are reckoned: a few more than there are of many, so that
+ * not each thread that comes makes all others wait. */
+static unsigned rounded(unsigned count)
+{
+    unsigned step = 1;
+
+    while (count / step > SHARES)
+        step *= 2;
+    return (count + step - 1) / step * step;
+}
+
+static size_t share_of(const struct gs_levels *levels)
+{
+    size_t share = levels->fronts_bytes / levels->shares;
+
+    return share < levels->front_bytes ? share : levels->front_bytes;
+}
+
+/* The front's thread may go in at once, where the others may. levels->lock is held. */
+static void enlist(struct gs_front *front, struct gs_heap *heap)
+{
+    struct gs_levels *levels = heap->levels;
+    uint32_t suspended = atomic_load_explicit(&levels->suspended, memory_order_relaxed);
+
+    for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
+        front->stacks[i] = (struct gs_stack){.limit = gs_keep_limit(i)};
+    front->wide = (struct gs_wide){0};
+    memset(front->batches, 0, sizeof(front->batches));
+    front->bytes = 0;
+    front->stream = NULL;
+    atomic_store(&front->wanted, suspended != 0);
+    atomic_store_explicit(&front->heap, heap, memory_order_relaxed);
+    gs_list_append(&levels->fronts, &front->of_heap);
+    levels->front_count++;
+}
+
+/* Every front's share anew. Nobody is inside one. */
+static void share_out(struct gs_heap *heap, struct gs_segment **detached)
+{
+    struct gs_levels *levels = heap->levels;
+    struct gs_link *link;
+
+    levels->shares = rounded(levels->front_count);
+    for (link = levels->fronts.next; link != &levels->fronts; link = link->next) {
+        struct gs_front *front = GS_LINK_OWNER(link, struct gs_front, of_heap);
+
+        front->limit_bytes = share_of(levels);
+        if (front->bytes > front->limit_bytes)
+            gs_levels_flush(front, heap, detached);
+    }
+}
+
 /* Into the heap's list, with its share of what the fronts may hold together: with many
  * threads each front gets less. Returns false if the levels are closed. */
 static bool bind(struct gs_front *front, struct gs_heap *heap,
                  struct gs_segment **detached)
 {
     struct gs_levels *levels = heap->levels;
-    struct gs_link *link;
-    bool open;
+    bool shared;
 
-    gs_levels_exclude(heap);
-    open = !atomic_load(&levels->closed);
-    if (open) {
-        for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
-            front->stacks[i] = (struct gs_stack){.limit = gs_keep_limit(i)};
-        front->wide = (struct gs_wide){0};
-        memset(front->batches, 0, sizeof(front->batches));
-        front->bytes = 0;
-        front->stream = NULL;
-        atomic_store(&front->wanted, 1); /* as the others: they may stay closed */
-        atomic_store_explicit(&front->heap, heap, memory_order_relaxed);
-        gs_list_append(&levels->fronts, &front->of_heap);
-        levels->front_count++;
-        for (link = levels->fronts.next; link != &levels->fronts; link = link->next) {
-            struct gs_front *other = GS_LINK_OWNER(link, struct gs_front, of_heap);
-            size_t share = levels->fronts_bytes / levels->front_count;
-
-            other->limit_bytes =
-                share < levels->front_bytes ? share : levels->front_bytes;
-            if (other->bytes > other->limit_bytes)
-                gs_levels_flush(other, heap, detached);
-        }
+    gs_lock_take(&levels->lock);
+    if (atomic_load(&levels->closed)) {
+        gs_lock_drop(&levels->lock);
+        return false;
     }
+    enlist(front, heap);
+    shared = levels->front_count <= levels->shares &&
+             rounded(levels->front_count) + levels->shares / SHARES >= levels->shares;
+    if (shared)
+        front->limit_bytes = share_of(levels);
+    gs_lock_drop(&levels->lock);
+    if (shared)
+        return true;
+    gs_levels_exclude(heap);
+    share_out(heap, detached);
     gs_levels_admit(heap);
-    return open;
+    return true;
 }
 
 struct gs_front *gs_front_search(struct gs_heap *heap)

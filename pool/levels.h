@@ -145,6 +145,7 @@ struct gs_levels {
     uint32_t global_blocks_max;
     struct gs_link fronts; /* lock */
     unsigned front_count;  /* lock */
+    unsigned shares;       /* lock: fronts that each one's share is reckoned for */
     _Atomic size_t stream_bytes, global_bytes;
     _Atomic uint32_t global_blocks;
     _Atomic(struct gs_cache *) streams[GS_STREAMS];

@@ -87,6 +87,51 @@ Test(levels, many_threads_share_what_fronts_may_hold)
     bed_fini(&bed);
 }
 
+/* Come for the heap's front, and stay until all may go. */
+static void *come(void *argument)
+{
+    struct sharer *sharer = argument;
+
+    cr_assert(gs_front_of(sharer->bed->heap));
+    pthread_barrier_wait(sharer->barrier);
+    pthread_barrier_wait(sharer->barrier);
+    return NULL;
+}
+
+/* Else each thread costs as much as there are threads already. */
+Test(levels, one_of_many_threads_comes_without_a_wait_for_the_others, .timeout = 20)
+{
+    enum { MANY = 64, FEW = 2 };
+    struct sharer sharers[MANY + 1 + FEW];
+    pthread_barrier_t barrier, gathered;
+    struct gs_front *own;
+    struct bed bed;
+
+    cached_bed(&bed, 4 * GS_GIB, 8 * GS_MIB);
+    own = gs_front_of(bed.heap);
+    pthread_barrier_init(&gathered, NULL, MANY + 2);
+    pthread_barrier_init(&barrier, NULL, FEW + 1);
+    for (int i = 0; i < MANY + 1 + FEW; i++) {
+        sharers[i] =
+            (struct sharer){.bed = &bed, .barrier = i <= MANY ? &gathered : &barrier};
+        cr_assert_eq(pthread_create(&sharers[i].thread, NULL, come, &sharers[i]), 0);
+        if (i == MANY) {
+            pthread_barrier_wait(&gathered);
+            cr_assert(own && gs_front_enter(own));
+        }
+    }
+    /* 66 there were, and shares are reckoned for 68. */
+    pthread_barrier_wait(&barrier);
+    gs_front_leave(own);
+    pthread_barrier_wait(&gathered);
+    pthread_barrier_wait(&barrier);
+    for (int i = 0; i < MANY + 1 + FEW; i++)
+        pthread_join(sharers[i].thread, NULL);
+    pthread_barrier_destroy(&gathered);
+    pthread_barrier_destroy(&barrier);
+    bed_fini(&bed);
+}
+
 /* ---- threads that end in unlucky ways ------------------------------------------------
  */
 
