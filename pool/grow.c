@@ -90,7 +90,8 @@ static bool relieve(struct gs_heap *heap, const struct gs_request *request, size
     bool ready = false;
     size_t given;
 
-    for (struct gs_heap *other = atomic_load(&pool->heaps); other; other = other->next)
+    for (struct gs_heap *other = atomic_load(&pool->living); other;
+         other = atomic_load(&other->next_living))
         if (gs_heap_on(other, heap->device))
             ready |= gs_levels_suspend(other) > 0;
     ready |= gs_pool_settle(pool, heap->device);

@@ -8,6 +8,10 @@
  * Records of blocks that were live when the heap died are set aside until the next heap
  * dies: a thread may just be about to look at the block its allocation returned.
  *
+ * A dead heap has nothing that anybody could ask it for, so it leaves the list of living
+ * ones: else each question about idle memory would cost more with every context that has
+ * ended. Who stands at it goes on from there.
+ *
  * Owns: heap records.   Lock: heap->lock; pool->heaps is only ever pushed to.
  */
 #include "heap.h"
@@ -62,6 +66,8 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
         pool->heap_bytes += sizeof(*heap->levels);
     heap->next = atomic_load(&pool->heaps);
     atomic_store(&pool->heaps, heap);
+    atomic_store(&heap->next_living, atomic_load(&pool->living));
+    atomic_store(&pool->living, heap);
     gs_lock_drop(&pool->meta);
     *out = heap;
     return GS_OK;
@@ -178,6 +184,18 @@ static void bury_books(struct gs_heap *heap)
     gs_starts_clear(&heap->starts);
 }
 
+/* Out of the list of living ones. pool->meta is held. */
+static void leave_the_living(struct gs_heap *heap)
+{
+    _Atomic(struct gs_heap *) *link = &heap->pool->living;
+    struct gs_heap *other;
+
+    while ((other = atomic_load(link)) && other != heap)
+        link = &other->next_living;
+    if (other)
+        atomic_store(link, atomic_load(&heap->next_living));
+}
+
 void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
 {
     struct gs_pool *pool = heap->pool;
@@ -203,6 +221,7 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
         unmap_bins(bins, large);
         gs_lock_take(&pool->meta);
         pool->heap_bytes -= sizeof(*bins) + sizeof(*large);
+        leave_the_living(heap);
         gs_lock_drop(&pool->meta);
     }
     if (wait_ns)

@@ -162,7 +162,9 @@ struct gs_heap {
     int device;
     struct gs_levels *levels; /* immutable; NULL: everything goes to the segments */
     struct gs_heap *next;     /* immutable once linked into pool->heaps */
-    _Atomic bool dead;        /* written under lock */
+    _Atomic(struct gs_heap *) next_living; /* written under pool->meta; a dead heap's
+                                              still leads to all that are behind it */
+    _Atomic bool dead;                     /* written under lock */
     _Atomic bool shut; /* trim.c: gave nothing back, for that would have been a wait */
     unsigned inside;   /* threads in the backend for this heap; relief lock */
     struct gs_starts starts; /* written under lock */
@@ -232,6 +234,7 @@ struct gs_pool {
     struct gs_table blocks, segments;
     struct gs_pages pages;
     _Atomic(struct gs_heap *) heaps;     /* only ever grows */
+    _Atomic(struct gs_heap *) living;    /* by next_living; written under meta */
     struct gs_lock meta;                 /* guards the tables and the four below */
     uint32_t lost_blocks, lost_segments; /* records of the heap that was killed last */
     size_t heap_bytes;

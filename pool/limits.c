@@ -165,8 +165,8 @@ static void make_room(struct gs_heap *heap, size_t bytes)
 
     if (atomic_load(&pool->idle[index_of(heap->device)]) < bytes)
         return;
-    for (struct gs_heap *other = atomic_load(&pool->heaps); other && bytes;
-         other = other->next) {
+    for (struct gs_heap *other = atomic_load(&pool->living); other && bytes;
+         other = atomic_load(&other->next_living)) {
         size_t given;
 
         if (!gs_heap_on(other, heap->device) || gs_heap_is_dead(other) ||

@@ -227,6 +227,8 @@ enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr,
 size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes);
 /* Bytes gs_pool_trim could give back on `device` now. */
 size_t gs_pool_idle_bytes(struct gs_pool *pool, int device);
+/* Bytes of freed blocks that wait for a fence, on `device` (-1: all). */
+uint64_t gs_pool_pending_bytes(struct gs_pool *pool, int device);
 
 /* From now on, for heaps of `device` (>= 0). What is beyond a limit already goes back at
  * the next upkeep. Until called a device has none. */

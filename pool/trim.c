@@ -29,7 +29,8 @@ static struct gs_heap *largest_part(struct gs_pool *pool, int device,
     struct gs_heap *best = NULL;
     size_t best_bytes = 0;
 
-    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
+    for (struct gs_heap *heap = atomic_load(&pool->living); heap;
+         heap = atomic_load(&heap->next_living)) {
         if (!gs_heap_on(heap, device) || gs_heap_is_dead(heap) ||
             atomic_load(&heap->shut))
             continue;
@@ -145,7 +146,8 @@ bool gs_pool_settle(struct gs_pool *pool, int device)
 {
     bool any = false;
 
-    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
+    for (struct gs_heap *heap = atomic_load(&pool->living); heap;
+         heap = atomic_load(&heap->next_living)) {
         if (!gs_heap_on(heap, device))
             continue;
         any |= gs_levels_drain(heap) > 0;
@@ -166,7 +168,8 @@ size_t gs_pool_give_idle(struct gs_pool *pool, int device, size_t bytes)
     size_t given = 0;
     unsigned empty = 0;
 
-    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next)
+    for (struct gs_heap *heap = atomic_load(&pool->living); heap;
+         heap = atomic_load(&heap->next_living))
         atomic_store(&heap->shut, false);
     while (given < bytes && empty < EMPTY_MAX) {
         enum gs_idle_part part = GS_IDLE_LARGE;
@@ -189,7 +192,8 @@ size_t gs_pool_give_idle(struct gs_pool *pool, int device, size_t bytes)
 bool gs_pool_can_give(struct gs_pool *pool, int device)
 {
     gs_pool_settle(pool, device);
-    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
+    for (struct gs_heap *heap = atomic_load(&pool->living); heap;
+         heap = atomic_load(&heap->next_living)) {
         bool any;
 
         if (!gs_heap_on(heap, device) || gs_heap_is_dead(heap))
@@ -218,12 +222,28 @@ size_t gs_pool_idle_bytes(struct gs_pool *pool, int device)
     size_t bytes = 0;
 
     gs_pool_settle(pool, device);
-    for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
+    for (struct gs_heap *heap = atomic_load(&pool->living); heap;
+         heap = atomic_load(&heap->next_living)) {
         if (!gs_heap_on(heap, device))
             continue;
         gs_lock_take(&heap->lock);
         for (int i = 0; i < GS_IDLE_PARTS; i++)
             bytes += heap->idle_bytes[i];
+        gs_lock_drop(&heap->lock);
+    }
+    return bytes;
+}
+
+uint64_t gs_pool_pending_bytes(struct gs_pool *pool, int device)
+{
+    uint64_t bytes = 0;
+
+    for (struct gs_heap *heap = atomic_load(&pool->living); heap;
+         heap = atomic_load(&heap->next_living)) {
+        if (!gs_heap_on(heap, device))
+            continue;
+        gs_lock_take(&heap->lock);
+        bytes += heap->stats.pending_bytes;
         gs_lock_drop(&heap->lock);
     }
     return bytes;

@@ -59,9 +59,7 @@ void gs_retry_reset(void)
 
 static uint64_t pending_bytes(struct gs_state *state, int device)
 {
-    struct gs_pool_stats stats;
-    gs_pool_stats(state->pool, device, &stats);
-    return stats.pending_bytes;
+    return gs_pool_pending_bytes(state->pool, device);
 }
 
 /* For blocks freed during a capture, whose own free would have waited. */

@@ -38,6 +38,38 @@ Test(heap, dies_with_its_segments_and_calls_the_backend_no_more)
     bed_fini(&bed);
 }
 
+/* Else a question about idle memory costs more with each context that has ended. */
+Test(heap, a_dead_one_is_asked_nothing)
+{
+    enum { HEAPS = 30 };
+    struct gs_heap *heaps[HEAPS];
+    unsigned living = 0;
+    struct bed bed;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    for (int i = 0; i < HEAPS; i++)
+        cr_assert_eq(gs_heap_create(bed.pool, &bed.fake.backend, &bed.fake, 0, &heaps[i]),
+                     GS_OK);
+    bed_free(&bed, bed_alloc(&bed, 8 * GS_MIB));
+    for (int i = 0; i < HEAPS; i++)
+        if (i % 10 != 5)
+            gs_heap_kill(heaps[i]);
+    for (struct gs_heap *heap = atomic_load(&bed.pool->living); heap;
+         heap = atomic_load(&heap->next_living)) {
+        cr_assert_not(gs_heap_is_dead(heap));
+        living++;
+    }
+    cr_assert_eq(living, HEAPS / 10 + 1);
+    /* Whoever looked at a dead one goes on from there. */
+    for (struct gs_heap *heap = heaps[HEAPS - 1]; heap;
+         heap = atomic_load(&heap->next_living))
+        living -= !gs_heap_is_dead(heap);
+    cr_assert_eq(living, 0);
+    cr_assert_eq(gs_pool_idle_bytes(bed.pool, 0), 8 * GS_MIB);
+    cr_assert_eq(gs_pool_trim(bed.pool, 0, SIZE_MAX), 8 * GS_MIB);
+    bed_fini(&bed);
+}
+
 Test(heap, claimed_blocks_outlive_it)
 {
     struct bed bed;
