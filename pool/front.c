@@ -93,13 +93,10 @@ void gs_front_barrier(void)
  * and is outside. levels->lock is held. */
 static bool mine_alone(struct gs_heap *heap)
 {
-    const struct gs_front *front = own_fronts;
+    const struct gs_link *first = heap->levels->fronts.next;
 
-    if (heap->levels->front_count != 1)
-        return false;
-    while (front && atomic_load_explicit(&front->heap, memory_order_relaxed) != heap)
-        front = front->next;
-    return front != NULL;
+    return heap->levels->front_count == 1 &&
+           GS_LINK_OWNER(first, const struct gs_front, of_heap)->owner == &own_fronts;
 }
 
 void gs_levels_exclude(struct gs_heap *heap)
@@ -271,6 +268,7 @@ static void enlist(struct gs_front *front, struct gs_heap *heap)
     memset(front->batches, 0, sizeof(front->batches));
     front->bytes = 0;
     front->stream = NULL;
+    front->owner = &own_fronts;
     atomic_store(&front->wanted, suspended != 0);
     atomic_store_explicit(&front->heap, heap, memory_order_relaxed);
     gs_list_append(&levels->fronts, &front->of_heap);

@@ -113,6 +113,7 @@ struct gs_front {
     uint64_t stream_key;
     struct gs_cache *stream; /* of that key; NULL: not looked up */
     struct gs_link of_heap;  /* levels->fronts; levels->lock */
+    const void *owner;       /* an address of its thread's alone; levels->lock */
     struct gs_front *next;   /* of the same thread, or spare */
     unsigned hand;           /* the class that gives way next */
     struct gs_wide wide;
