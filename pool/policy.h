@@ -94,8 +94,8 @@ size_t gs_size_class(const struct gs_pool *pool, size_t bytes);
  * inside. Takes heap->lock. */
 void gs_classes_settle(struct gs_front *front, struct gs_heap *heap);
 /* The sums over classes agree with `stats`, which has the fronts' counters. NULL, or what
- * is wrong. `by_class` is overwritten. heap->lock is held, and all threads are kept out of
- * the fronts. */
+ * is wrong. `by_class` is overwritten. heap->lock is held, and all threads are kept out
+ * of the fronts. */
 const char *gs_classes_check(struct gs_heap *heap, const struct gs_pool_stats *stats,
                              struct gs_pool_class_stats *by_class);
 

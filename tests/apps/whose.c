@@ -67,9 +67,8 @@ enum { AT_HOST = 2, AT_NODE = 3, MANAGED = 2 };
 
 static void make_pool(const char *way)
 {
-    CUmemPoolProps props = {
-        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
 
     if (strcmp(way, "default") == 0)
         APP_OK(cuDeviceGetDefaultMemPool(&pool, 1));
