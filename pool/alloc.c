@@ -71,13 +71,24 @@ static inline struct gs_block *split(struct gs_heap *heap, struct gs_block *bloc
     return rest;
 }
 
+/* Units of the hole in front of the block: one that starts at a page lies at the hole's
+ * end where that alone is at one, so that nothing is left on both sides of it. */
+static inline uint32_t head_of(const struct gs_block *hole, uint32_t units)
+{
+    uint32_t head = -hole->offset & (GS_PAGE_UNITS - 1);
+
+    if (head == 0 || !gs_bins_aligned(units))
+        return 0;
+    return (hole->offset + hole->units) % GS_PAGE_UNITS ? head : hole->units - units;
+}
+
 /* An occupied block of `units` out of the hole; what it is for is yet to be said. */
 static inline struct gs_block *cut_out(struct gs_heap *heap, struct gs_block *hole,
                                        uint32_t units)
 {
     struct gs_segment *segment = hole->segment;
     struct gs_block *block = hole;
-    uint32_t head = units < GS_ALIGNED_UNITS ? 0 : -hole->offset & (GS_PAGE_UNITS - 1);
+    uint32_t head = head_of(hole, units);
 
     gs_hole_drop(heap, hole);
     if (segment->occupied++ == 0) {

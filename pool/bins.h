@@ -1,17 +1,18 @@
 /*
  * bins.h - the holes of a heap's shared segments, found by size in constant time.
  *
- * Blocks of 64 KiB and more start at a page of the host, so a hole is worth two things:
- * its units (512 B) to a smaller request, and what is left behind its first such
- * boundary, its capacity, to a larger one. One row of bins serves both (with pages of 4
- * KiB):
+ * Blocks of 64 KiB and more that are whole pages of the host start at one, so a hole is
+ * worth two things: its units (512 B) to any other request, and what is left behind its
+ * first such boundary, its capacity, to these. One row of bins serves both (with pages of
+ * 4 KiB):
  *
  *   bins 0 .. 133      holes whose capacity is below 64 KiB, by units (1 to 134)
  *   bins 134 .. 4101   holes by capacity, 128 to 4,095 units
  *   bin  4102          holes with a capacity of 2 MiB and more
  *
- * A wider alignment would be paid for by every block that is no multiple of it: at 64
- * KiB, blocks of 65 KiB would fill half of a device, which natively takes twice as many.
+ * A block that is no multiple of an alignment pays for it: at pages, of blocks of 682.5
+ * KiB a segment of 2 MiB would hold two, which natively holds three. So those are not
+ * aligned, and may have holes whose capacity is up to a page less than they are.
  *
  * One bin per size is finer than the eighth of an octave that exact best fit would need a
  * search in: the first member of the first bin at or above the request *is* the best
@@ -31,7 +32,8 @@
 struct gs_block;
 struct gs_table;
 
-#define GS_ALIGNED_UNITS 128u /* 64 KiB: blocks of this many units start at a page */
+#define GS_ALIGNED_UNITS                                                                 \
+    128u /* 64 KiB: blocks of so many units and whole pages start at one */
 #ifdef __x86_64__
 #define GS_PAGE_UNITS 8u /* 4 KiB */
 #else
@@ -66,6 +68,12 @@ struct gs_block *gs_tree_fit(const struct gs_table *blocks, const struct gs_tree
  * is increased by the members. */
 bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree, int bin,
                    size_t *count);
+
+/* Whole pages, 64 KiB or more: the blocks that start at a page. */
+static inline bool gs_bins_aligned(uint32_t units)
+{
+    return units >= GS_ALIGNED_UNITS && units % GS_PAGE_UNITS == 0;
+}
 
 /* Units behind the first page boundary of [offset, offset + units). */
 static inline uint32_t gs_bins_capacity(uint32_t offset, uint32_t units)

@@ -139,6 +139,12 @@ struct rank {
     bool fits;
 };
 
+/* Does a request of so much start at a page? */
+static bool is_aligned(size_t want)
+{
+    return want >= ALIGNED && want % PAGE == 0;
+}
+
 static struct rank rank_hole(const struct reference *ref,
                              const struct ref_segment *segment,
                              const struct ref_block *hole, size_t want)
@@ -146,7 +152,7 @@ static struct rank rank_hole(const struct reference *ref,
     size_t start = gs_round_up(hole->offset, PAGE), end = hole->offset + hole->bytes;
     size_t capacity = end > start ? end - start : 0;
     bool loose = capacity < ALIGNED;
-    struct rank rank = {{0}, want < ALIGNED ? hole->bytes >= want : capacity >= want};
+    struct rank rank = {{0}, is_aligned(want) ? capacity >= want : hole->bytes >= want};
 
     rank.order[4] = segment->addr + hole->offset;
     if (ref->native)
@@ -170,8 +176,12 @@ static bool is_better(const struct rank *a, const struct rank *b)
 static uint64_t carve(struct ref_segment *segment, size_t at, size_t want)
 {
     struct ref_block *hole = &segment->blocks[at];
-    size_t start = want < ALIGNED ? hole->offset : gs_round_up(hole->offset, PAGE);
-    size_t head = start - hole->offset, tail = hole->bytes - head - want;
+    size_t start = hole->offset, end = hole->offset + hole->bytes, head, tail;
+
+    if (is_aligned(want) && start % PAGE)
+        start = end % PAGE ? gs_round_up(start, PAGE) : end - want;
+    head = start - hole->offset;
+    tail = end - start - want;
 
     *hole = (struct ref_block){start, want, REF_LIVE, 0};
     if (tail)
