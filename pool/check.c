@@ -16,7 +16,7 @@ struct tally {
     size_t pending;
     size_t idle[GS_IDLE_PARTS];
     size_t carved; /* free blocks that must be in a tree of the carved segments */
-    uint64_t small_units, carved_units, slack_bytes, live_bytes, used_bytes,
+    uint64_t small_units, carved_units, slack_bytes, grown_bytes, live_bytes, used_bytes,
         pending_bytes, reserved_bytes;
 };
 
@@ -121,6 +121,8 @@ static const char *check_segment(struct gs_heap *heap, struct gs_segment *segmen
     if (segment->carved && (!segment->shared || segment->cacheable))
         return "blocks of a carved segment may be cached";
     tally->slack_bytes += segment->slack;
+    if (segment->shared && !segment->carved && segment->bytes > GS_LARGE_BYTES)
+        tally->grown_bytes += segment->bytes;
     tally->reserved_bytes += segment->bytes;
     return NULL;
 }
@@ -168,8 +170,9 @@ static const char *check_books(struct gs_heap *heap, const struct tally *tally,
     gs_levels_sum(heap, &sum);
 
     if (heap->carved_units != tally->carved_units ||
-        heap->slack_bytes != tally->slack_bytes)
-        return "carved blocks or slack are miscounted";
+        heap->slack_bytes != tally->slack_bytes ||
+        heap->grown_bytes != tally->grown_bytes)
+        return "carved blocks, slack or growth are miscounted";
     if (heap->small_units != tally->small_units)
         return "the small bytes in use are miscounted";
     if (stats->live_bytes != tally->live_bytes || stats->used_bytes != tally->used_bytes)

@@ -28,6 +28,10 @@
 /* Rounds in which what has become ready is tried before it is given back. */
 #define LOOKS 4u
 
+/* Of what the pool can have of the device, what shared segments of more than 2 MiB may
+ * take together. */
+#define GROWN_SHARE 64u
+
 /* Serve from the heap after all, after something was freed. Errors: as gs_heap_try. */
 static enum gs_status try_again(struct gs_heap *heap, const struct gs_request *request,
                                 bool hit, struct gs_block **out)
@@ -40,6 +44,22 @@ static enum gs_status try_again(struct gs_heap *heap, const struct gs_request *r
         gs_heap_hit(heap, *out);
     gs_lock_drop(&heap->lock);
     return status;
+}
+
+/*
+ * Bytes that a shared segment may have of more than 2 MiB. Of blocks freed one by one the
+ * driver has each chunk of 2 MiB back that is empty, and such a segment stays: all that
+ * they can strand beyond native is a small share of the device.
+ */
+static size_t growth_left(struct gs_heap *heap)
+{
+    const struct gs_room *room = gs_room_of(heap);
+    size_t most = atomic_load_explicit(&room->bytes, memory_order_relaxed) / GROWN_SHARE;
+    size_t grown = atomic_load_explicit(&room->grown, memory_order_relaxed);
+
+    if (!most) /* nobody knows the device */
+        return SIZE_MAX;
+    return most > grown ? (most - grown) / GS_LARGE_BYTES * GS_LARGE_BYTES : 0;
 }
 
 /*
@@ -60,6 +80,8 @@ static size_t preferred_bytes(struct gs_heap *heap, const struct gs_request *req
     bytes = gs_round_up(bytes, GS_LARGE_BYTES);
     if (bytes > heap->pool->segment_bytes)
         bytes = heap->pool->segment_bytes;
+    if (bytes > GS_LARGE_BYTES && !request->carved && bytes > growth_left(heap))
+        bytes = growth_left(heap);
     if (request->carved) /* an end too short for one more like it may be of no use */
         bytes -= bytes % request->rounded;
     return bytes < gs_request_least(request) ? gs_request_least(request) : bytes;

@@ -180,6 +180,7 @@ static void bury_books(struct gs_heap *heap)
         heap->carved[i] = (struct gs_tree){0, 0};
     heap->carved_units = 0;
     gs_slack_forget(heap);
+    gs_segment_forget_grown(heap);
     gs_stock_drain(&heap->pool->blocks, &heap->spare_blocks, 0);
     gs_starts_clear(&heap->starts);
 }

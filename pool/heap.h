@@ -185,6 +185,7 @@ struct gs_heap {
     uint64_t small_units;  /* occupied in shared segments */
     uint64_t carved_units; /* occupied in carved ones */
     uint64_t slack_bytes;  /* of the large segments in use */
+    uint64_t grown_bytes;  /* shared segments of more than 2 MiB */
     struct gs_class_counts class_counts[GS_POOL_CLASSES];
     uint32_t pending_head, pending_tail;
     uint64_t epoch;   /* retire tokens handed out */
@@ -216,6 +217,7 @@ struct gs_room {
     _Atomic size_t slack;    /* sum over the heaps */
     _Atomic size_t peak;     /* of what tenants needed, at once */
     _Atomic size_t calm;     /* tenants that came since that rose */
+    _Atomic size_t grown;    /* sum over the heaps */
 };
 
 struct gs_relief {
@@ -393,6 +395,8 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
  * map. Until gs_segment_return it counts as being given back. heap->lock is held.
  */
 void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment);
+/* A dying heap has none of more than 2 MiB any more. heap->lock is held. */
+void gs_segment_forget_grown(struct gs_heap *heap);
 /* Give detached segments to the backend, and their records back; they are linked by
  * next_detached, and NULL is none. No lock is held. */
 void gs_segments_return(struct gs_segment *detached);

@@ -61,6 +61,26 @@ void gs_segment_wake(struct gs_heap *heap, struct gs_segment *segment)
     gs_limits_wake(heap, segment);
 }
 
+/* Shared, and larger than what the driver shares among small requests. */
+static inline bool is_grown(const struct gs_segment *segment)
+{
+    return GS_UNLIKELY(segment->bytes > GS_LARGE_BYTES) && segment->shared &&
+           !segment->carved;
+}
+
+/* heap->lock is held. */
+static GS_NOINLINE void note_grown(struct gs_heap *heap, size_t more, size_t less)
+{
+    heap->grown_bytes += more - less;
+    atomic_fetch_add_explicit(&gs_room_of(heap)->grown, more - less,
+                              memory_order_relaxed);
+}
+
+void gs_segment_forget_grown(struct gs_heap *heap)
+{
+    note_grown(heap, 0, heap->grown_bytes);
+}
+
 void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
 {
     struct gs_pool *pool = heap->pool;
@@ -85,6 +105,8 @@ void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
     gs_pages_remove(&pool->pages, segment);
     heap->stats.reserved_bytes -= segment->bytes;
     heap->stats.segments_unmapped++;
+    if (is_grown(segment))
+        note_grown(heap, 0, segment->bytes);
     gs_relief_depart(heap, segment->bytes);
 }
 
@@ -207,6 +229,8 @@ static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
     if (heap->stats.reserved_bytes > heap->stats.reserved_peak_bytes)
         heap->stats.reserved_peak_bytes = heap->stats.reserved_bytes;
     gs_relief_account(heap, segment->bytes);
+    if (is_grown(segment))
+        note_grown(heap, segment->bytes, 0);
 
     block = first_block(heap, segment);
     if (segment->shared) {

@@ -14,6 +14,45 @@ static void set_device(struct bed *bed, size_t bytes)
     gs_pool_set_limits(bed->pool, 0, &limits);
 }
 
+/* Each lies in a chunk of 2 MiB of its own natively, which goes back when it is free. */
+Test(policy, of_blocks_freed_one_by_one_as_much_goes_back_as_natively)
+{
+    static const size_t sizes[] = {2001408, GS_LARGE_BYTES - 1, 8192};
+    uint64_t addrs[8192];
+    struct bed bed;
+
+    for (size_t i = 0; i < GS_ARRAY_LEN(sizes); i++) {
+        size_t chunk = GS_LARGE_BYTES / gs_round_up(sizes[i], GS_BLOCK_BYTES);
+
+        bed_init(&bed, 64 * GS_MIB, 0);
+        set_device(&bed, 64 * GS_MIB);
+        for (size_t j = 0; j < 32 * chunk; j++)
+            cr_assert_neq(addrs[j] = bed_alloc(&bed, sizes[i]), 0);
+        for (size_t j = 0; j < 32 * chunk; j++)
+            if (j / chunk % 2)
+                bed_free(&bed, addrs[j]);
+        for (int j = 0; j < 8; j++)
+            cr_assert_neq(bed_alloc(&bed, 4 * GS_MIB), 0, "%zu", sizes[i]);
+        bed_check(&bed);
+        bed_fini(&bed);
+    }
+}
+
+/* The driver is asked less often, for a 64th of the device. */
+Test(policy, shared_segments_grow_for_a_64th_of_the_device)
+{
+    struct bed bed;
+
+    bed_init(&bed, GS_GIB, 0);
+    set_device(&bed, GS_GIB);
+    for (size_t used = 0; used < 256 * GS_MIB; used += GS_MIB)
+        bed_alloc(&bed, GS_MIB);
+    /* Four times 4 MiB; the others 2 MiB. */
+    cr_expect_eq(bed.fake.maps, 128 - 4);
+    bed_check(&bed);
+    bed_fini(&bed);
+}
+
 Test(policy, a_refusal_is_asked_for_once)
 {
     struct bed bed;
