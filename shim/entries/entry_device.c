@@ -213,6 +213,40 @@ GS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     return CUDA_SUCCESS;
 }
 
+/* What rows are aligned to natively, so that any element and texture may be in them. */
+#define ROW_BYTES ((size_t)512)
+
+/*
+ * The driver packs small pitched memory among the other small allocations. Beside blocks
+ * of the pool it cannot: where it has no memory, the pool's holes serve. Returns whether
+ * the program was given memory, with *pitch.
+ */
+static bool pitched_by_pool(struct gs_state *state, const struct gs_call *request,
+                            CUdeviceptr *out, size_t *pitch, size_t width, size_t rows,
+                            CUresult result)
+{
+    const struct gs_context *context = request->context;
+    struct gs_block *block;
+    size_t bytes;
+    int native;
+    if (GS_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY) || !context || !context->heap ||
+        !out || !pitch || width > SIZE_MAX - ROW_BYTES ||
+        __builtin_mul_overflow(gs_round_up(width, ROW_BYTES), rows, &bytes) ||
+        bytes >= GS_LARGE_BYTES) {
+        return false;
+    }
+    if (gs_zones_alloc(state, context, bytes, &block, &native) == GS_OK) {
+        *out = gs_hit_addr(block);
+        gs_announce_hand_out("cuMemAllocPitch_v2", *out, bytes);
+        gs_record_made(state, request, *out, bytes, block);
+    } else if (!hand_out_kept(state, request, out, bytes)) {
+        gs_unpooled_drop();
+        return false;
+    }
+    *pitch = gs_round_up(width, ROW_BYTES);
+    return true;
+}
+
 GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
                                       size_t WidthInBytes, size_t Height,
                                       unsigned int ElementSizeBytes)
@@ -237,6 +271,9 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
     if (result == CUDA_SUCCESS) {
         gs_limits_correct(request.context, bytes, *pPitch * Height);
         gs_record_made(state, &request, *dptr, *pPitch * Height, NULL);
+    } else if (pitched_by_pool(state, &request, dptr, pPitch, WidthInBytes, Height,
+                               result)) {
+        result = CUDA_SUCCESS;
     } else {
         gs_record_refused(state, &request, bytes, result);
     }

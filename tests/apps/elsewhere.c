@@ -6,6 +6,7 @@
  *   stream    from the default pool of a stream of device 1, likewise
  *   node      by memory nodes of graphs whose memory is device 1's, likewise
  *   late      stream-ordered, on the same device, which has two contexts and is idle
+ *   pitch     small pitched blocks on a full device, in the holes between plain ones
  *
  * Proves that idle memory goes back wherever it is that memory is short, and on an idle
  * device whatever GPUSHIM_POOL_WAIT says.
@@ -120,6 +121,32 @@ static void late(void)
     APP_OK(cuDevicePrimaryCtxRelease(0));
 }
 
+/* Natively small blocks of both kinds lie side by side. */
+static void pitch(void)
+{
+    static CUdeviceptr plain[4 * BLOCKS];
+    size_t count = 0, row;
+    CUdeviceptr block;
+
+    (void)use(0);
+    while (cuMemAlloc_v2(&plain[count], APP_MIB) == CUDA_SUCCESS)
+        count++;
+    for (size_t i = 0; i < count; i += 2)
+        APP_OK(cuMemFree_v2(plain[i]));
+    for (size_t i = 0; i < count; i++) {
+        APP_OK(cuMemAllocPitch_v2(&block, &row, 1000, 512, 4));
+        app_expect(row == 1024 && block % 512 == 0, "rows are not aligned");
+        APP_OK(cuMemsetD2D8_v2(block, row, 7, 1000, 512));
+        if (i % 2 == 0)
+            plain[i] = block;
+        else
+            APP_OK(cuMemFree_v2(block));
+    }
+    for (size_t i = 0; i < count; i++)
+        APP_OK(cuMemFree_v2(plain[i]));
+    APP_OK(cuDevicePrimaryCtxRelease(0));
+}
+
 int main(int argc, char **argv)
 {
     const char *way = argc > 1 ? argv[1] : "pool";
@@ -127,6 +154,8 @@ int main(int argc, char **argv)
     APP_OK(cuInit(0));
     if (strcmp(way, "late") == 0)
         late();
+    else if (strcmp(way, "pitch") == 0)
+        pitch();
     else
         elsewhere(way);
     printf("elsewhere: %s: served\n", way);

@@ -75,4 +75,7 @@ for mode in native lazy; do
       elsewhere_case "$way" GPUSHIM_FREE_SYNC="$mode"
   done
 done
+for mode in native lazy; do
+  add_case "refusals of pitched memory in holes, $mode" elsewhere_case pitch GPUSHIM_FREE_SYNC="$mode"
+done
 add_case "refusals of an idle device, no wait" elsewhere_case late GPUSHIM_POOL_WAIT=0
