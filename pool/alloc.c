@@ -72,12 +72,13 @@ static inline struct gs_block *split(struct gs_heap *heap, struct gs_block *bloc
 }
 
 /* Units of the hole in front of the block: one that starts at a page lies at the hole's
- * end where that alone is at one, so that nothing is left on both sides of it. */
+ * end where that alone is at one, so that nothing is left on both sides of it; or where
+ * the hole begins, if that is all there is. */
 static inline uint32_t head_of(const struct gs_block *hole, uint32_t units)
 {
     uint32_t head = -hole->offset & (GS_PAGE_UNITS - 1);
 
-    if (head == 0 || !gs_bins_aligned(units))
+    if (head == 0 || !gs_bins_aligned(units) || head + units > hole->units)
         return 0;
     return (hole->offset + hole->units) % GS_PAGE_UNITS ? head : hole->units - units;
 }
@@ -200,6 +201,17 @@ enum gs_status gs_heap_try(struct gs_heap *heap, const struct gs_request *reques
     block = request->large ? fit_large(heap, request, GS_CLOSE)
                            : gs_bins_fit(&heap->pool->blocks, heap->bins, request->units);
     return serve(heap, request, block, out);
+}
+
+enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
+                                    const struct gs_request *request,
+                                    struct gs_block **out)
+{
+    if (GS_UNLIKELY(!gs_heap_usable(heap)))
+        return GS_ERR_UNPOOLABLE;
+    return serve(heap, request,
+                 gs_bins_fit_anywhere(&heap->pool->blocks, heap->bins, request->units),
+                 out);
 }
 
 enum gs_status gs_heap_try_loosely(struct gs_heap *heap, const struct gs_request *request,

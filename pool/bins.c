@@ -262,30 +262,37 @@ static unsigned next_bin(const struct gs_bins *bins, unsigned from)
     return GS_BIN_COUNT;
 }
 
-/*
- * The first bin that may have a hole for `units` which all of its holes need not be: a
- * request of 64 KiB and more that is not aligned.
- */
-static unsigned first_bin(uint32_t units, unsigned sure)
+/* The bin from which on all holes have room for so much that starts at a page, or, if
+ * less than 64 KiB is wanted, for so much. */
+static unsigned sure_bin(uint32_t units)
 {
-    if (units < GS_ALIGNED_UNITS || gs_bins_aligned(units))
-        return sure;
-    return units <= GS_LOOSE_BINS ? units - 1 : sure - (GS_PAGE_UNITS - 1);
+    return units < GS_ALIGNED_UNITS ? units - 1
+                                    : GS_LOOSE_BINS + units - GS_ALIGNED_UNITS;
 }
 
-struct gs_block *gs_bins_fit(const struct gs_table *blocks, const struct gs_bins *bins,
-                             uint32_t units)
+struct gs_block *gs_bins_fit_anywhere(const struct gs_table *blocks,
+                                      const struct gs_bins *bins, uint32_t units)
 {
-    unsigned sure =
-        units < GS_ALIGNED_UNITS ? units - 1 : GS_LOOSE_BINS + units - GS_ALIGNED_UNITS;
-    unsigned bin = next_bin(bins, first_bin(units, sure));
+    unsigned sure = sure_bin(units);
+    unsigned bin = units <= GS_LOOSE_BINS ? units - 1 : sure - (GS_PAGE_UNITS - 1);
 
-    for (; bin < sure; bin = next_bin(bins, bin + 1)) {
+    for (bin = next_bin(bins, bin); bin < sure; bin = next_bin(bins, bin + 1)) {
         struct gs_block *block = gs_tree_fit(blocks, &bins->trees[bin], units);
 
         if (block)
             return block;
     }
+    return bin == GS_BIN_COUNT ? NULL : at(blocks, bins->trees[bin].first);
+}
+
+struct gs_block *gs_bins_fit(const struct gs_table *blocks, const struct gs_bins *bins,
+                             uint32_t units)
+{
+    unsigned bin;
+
+    if (units > GS_ALIGNED_UNITS && !gs_bins_aligned(units))
+        return gs_bins_fit_anywhere(blocks, bins, units);
+    bin = next_bin(bins, sure_bin(units));
     return bin == GS_BIN_COUNT ? NULL : at(blocks, bins->trees[bin].first);
 }
 

@@ -94,6 +94,9 @@ void gs_bins_drop(const struct gs_table *blocks, struct gs_bins *bins,
  */
 struct gs_block *gs_bins_fit(const struct gs_table *blocks, const struct gs_bins *bins,
                              uint32_t units);
+/* The same, wherever the block would start. */
+struct gs_block *gs_bins_fit_anywhere(const struct gs_table *blocks,
+                                      const struct gs_bins *bins, uint32_t units);
 /* The bitmaps agree with the trees, and the trees are sound. */
 bool gs_bins_check(const struct gs_table *blocks, const struct gs_bins *bins,
                    size_t *count);

@@ -43,8 +43,6 @@ static const char *check_block(struct gs_pool *pool, const struct gs_segment *se
         return "a free block's start is taken for an occupied one's";
     if (segment->carved && (block->offset | block->units) % GS_LARGE_UNITS)
         return "a block of a carved segment is no multiple of 2 MiB";
-    if (occupied && gs_bins_aligned(block->units) && block->offset % GS_PAGE_UNITS)
-        return "a block of 64 KiB or more and whole pages starts at no page";
     if (!occupied && block->next &&
         gs_block_state(gs_block_at(pool, block->next)) == GS_BLOCK_FREE)
         return "two free neighbours were not merged";

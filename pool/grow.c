@@ -153,12 +153,18 @@ static enum gs_status ask_less(struct gs_heap *heap, const struct gs_request *re
     return status;
 }
 
-/* What another thread released of the caches since was free all along. */
+/* What another thread released of the caches since was free all along; and natively no
+ * block starts at a page if that is what it would be refused for. */
 static enum gs_status last_try(struct gs_heap *heap, const struct gs_request *request,
                                struct gs_block **out)
 {
     enum gs_status status = try_again(heap, request, false, out);
 
+    if (status == GS_ERR_NOT_FOUND && !request->large && !request->classed) {
+        gs_lock_take(&heap->lock);
+        status = gs_heap_try_anywhere(heap, request, out);
+        gs_lock_drop(&heap->lock);
+    }
     return status == GS_ERR_NOT_FOUND ? GS_ERR_NOMEM : status;
 }
 

@@ -357,6 +357,10 @@ static inline bool gs_heap_usable(const struct gs_heap *heap)
 enum gs_status gs_heap_try(struct gs_heap *heap, const struct gs_request *request,
                            struct gs_block **out) GS_MUST_USE;
 /* The same, and a large request may be given a cached segment half as large again. */
+/* The same for a small request, which need not start at a page. */
+enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
+                                    const struct gs_request *request,
+                                    struct gs_block **out) GS_MUST_USE;
 enum gs_status gs_heap_try_loosely(struct gs_heap *heap, const struct gs_request *request,
                                    struct gs_block **out) GS_MUST_USE;
 /* Cut `request` from the hole; the stocks are filled. */

@@ -379,14 +379,10 @@ void model_heap_gone(struct model *model, struct model_heap *heap)
 
 /* ---- what happens to a block ------------------------------------------------------- */
 
+/* Whole pages start at a page only while there is room for that. */
 static size_t alignment_of(size_t bytes)
 {
-    size_t rounded = gs_round_up(bytes, GS_BLOCK_BYTES);
-
-    return bytes >= GS_LARGE_BYTES ? GS_LARGE_BYTES
-           : gs_bins_aligned((uint32_t)(rounded / GS_BLOCK_BYTES))
-               ? GS_PAGE_UNITS * GS_BLOCK_BYTES
-               : GS_BLOCK_BYTES;
+    return bytes >= GS_LARGE_BYTES ? GS_LARGE_BYTES : GS_BLOCK_BYTES;
 }
 
 struct model_range *model_handed_out(struct model *model, struct model_heap *heap,

@@ -152,7 +152,8 @@ static struct rank rank_hole(const struct reference *ref,
     size_t start = gs_round_up(hole->offset, PAGE), end = hole->offset + hole->bytes;
     size_t capacity = end > start ? end - start : 0;
     bool loose = capacity < ALIGNED;
-    struct rank rank = {{0}, is_aligned(want) ? capacity >= want : hole->bytes >= want};
+    struct rank rank = {
+        {0}, is_aligned(want) && !ref->anywhere ? capacity >= want : hole->bytes >= want};
 
     rank.order[4] = segment->addr + hole->offset;
     if (ref->native)
@@ -180,6 +181,8 @@ static uint64_t carve(struct ref_segment *segment, size_t at, size_t want)
 
     if (is_aligned(want) && start % PAGE)
         start = end % PAGE ? gs_round_up(start, PAGE) : end - want;
+    if (start + want > end) /* wherever there is room */
+        start = hole->offset;
     head = start - hole->offset;
     tail = end - start - want;
 
@@ -317,7 +320,14 @@ static uint64_t alloc_rounded(struct reference *ref, size_t bytes, size_t want)
     }
     if (!addr && !ref->large && ask > GS_LARGE_BYTES)
         addr = move_in(map_segment(ref, GS_LARGE_BYTES, true, false), want);
-    return addr ? addr : move_in(map_segment(ref, bytes, false, true), want);
+    if (!addr)
+        addr = move_in(map_segment(ref, bytes, false, true), want);
+    if (!addr && !ref->large) {
+        ref->anywhere = true;
+        addr = try_small(ref, want);
+        ref->anywhere = false;
+    }
+    return addr;
 }
 
 uint64_t ref_alloc(struct reference *ref, size_t bytes)

@@ -35,7 +35,8 @@ struct reference {
     struct fake device;
     size_t segment_bytes;
     bool native;
-    bool large; /* the request that is being served */
+    bool large;    /* the request that is being served */
+    bool anywhere; /* it need not start at a page */
     uint64_t clock;
     uint64_t rests; /* segments that became idle so far */
     struct ref_segment *segments;

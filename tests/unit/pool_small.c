@@ -157,6 +157,25 @@ Test(small, of_two_sizes_fill_a_device_as_natively)
     bed_fini(&bed);
 }
 
+/* Natively none need start at a page. */
+Test(small, whole_pages_lie_anywhere_on_a_full_device)
+{
+    enum { COUNT = 31 };
+    uint64_t addrs[COUNT], addr;
+    struct bed bed;
+
+    bed_init(&bed, 2 * GS_MIB, 0);
+    for (int i = 0; i < COUNT; i++)
+        addrs[i] = bed_alloc(&bed, 129 * 512);
+    for (int i = 5; i < 7; i++)
+        bed_free(&bed, addrs[i]);
+    addr = bed_alloc(&bed, 128 * GS_KIB);
+    cr_assert_eq(addr, addrs[5]);
+    cr_assert_neq(addr % PAGE, 0);
+    bed_check(&bed);
+    bed_fini(&bed);
+}
+
 Test(small, coalesces_with_both_neighbours_at_once)
 {
     struct bed bed;
