@@ -64,7 +64,7 @@ void gs_segment_wake(struct gs_heap *heap, struct gs_segment *segment)
 /* Shared, and larger than what the driver shares among small requests. */
 static inline bool is_grown(const struct gs_segment *segment)
 {
-    return GS_UNLIKELY(segment->bytes > GS_LARGE_BYTES) && segment->shared &&
+    return segment->shared && GS_UNLIKELY(segment->bytes > GS_LARGE_BYTES) &&
            !segment->carved;
 }
 
