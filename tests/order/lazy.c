@@ -252,6 +252,47 @@ PROGRAM(lazy, beside_a_persistent_kernel, RIGHT,
     set_flag(flag);
 }
 
+/* Natively the first of these frees would wait for a kernel that a later call lets end:
+ * what comes after it is not judged as if it were behind that kernel. */
+PROGRAM(lazy, ended_beside_a_persistent_kernel, RIGHT,
+        "the same, and all of it ends before the program does")
+{
+    CUstream a = new_stream(), b = new_stream();
+    uint32_t *flag = new_flag();
+
+    wait_for(a, flag);
+    let_go_unless_lazy(flag);
+    for (unsigned i = 0; i < 40; i++) {
+        CUdeviceptr block = new_block(i % 4 ? 8192 : LARGE);
+        fill(b, block, i);
+        OK(cuMemFree(block));
+    }
+    set_flag(flag);
+    OK(cuCtxSynchronize());
+    use_elsewhere(new_stream());
+}
+
+PROGRAM(lazy, told_beside_a_persistent_kernel, RIGHT,
+        "behind the kernel all may be used that was done before it was let go")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr block = new_memory(), result = new_memory();
+    uint32_t *flag = new_flag();
+
+    wait_for(a, flag);
+    copy(a, result, block);
+    let_go_unless_lazy(flag);
+    OK(cuMemFree(new_block(LARGE)));
+    if (!free_is_lazy())
+        OK(cuStreamSynchronize(a));
+    fill(b, block, 3);
+    OK(cuStreamSynchronize(b));
+    set_flag(flag);
+    OK(cuStreamSynchronize(a));
+    if (free_is_lazy())
+        must_hold(result, 3);
+}
+
 PROGRAM(lazy, beside_a_kernel_for_a_later_launch, RIGHT,
         "frees and allocations before the launch that a kernel waits for")
 {
@@ -297,6 +338,22 @@ PROGRAM(lazy, beside_a_host_function, RIGHT,
     let_go_unless_lazy(flag);
     OK(cuMemFree(new_block(LARGE)));
     OK(cuMemFree(new_block(LARGE)));
+    set_flag(flag);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(lazy, used_beside_a_host_function, RIGHT, "the same, and what is freed was used")
+{
+    CUstream a = new_stream(), b = new_stream();
+    uint32_t *flag = new_flag();
+
+    OK(cuLaunchHostFunc(a, wait_for_host, flag));
+    let_go_unless_lazy(flag);
+    for (unsigned i = 0; i < 12; i++) {
+        CUdeviceptr block = new_block(i % 4 ? 8192 : LARGE);
+        fill(b, block, i);
+        OK(cuMemFree(block));
+    }
     set_flag(flag);
     OK(cuCtxSynchronize());
 }

@@ -239,6 +239,122 @@ Test(oracle_edges, reaches_the_ends_of_tenants)
     expect_nothing();
 }
 
+/* A kernel waits for the host. A layer's free, which natively waits for the kernel, lets
+ * the thread go on, and it lets the kernel end. */
+struct persistent {
+    struct oracle_line *x, *y;
+    struct oracle_op *kernel, *behind, *use;
+};
+
+static struct persistent freed_beside_a_kernel(void)
+{
+    struct persistent p = {.x = stream_new(), .y = stream_new()};
+
+    p.kernel = put(p.x, NULL);
+    p.behind = put(p.x, NULL);
+    take_waiting(give_inner(MEMORY + 4 * BYTES, BYTES), p.x);
+    p.use = put(p.y, NULL);
+    return p;
+}
+
+Test(oracle_edges, the_host_is_not_behind_its_own_future)
+{
+    begin();
+    struct persistent p = freed_beside_a_kernel();
+    struct oracle_tenant *t = give();
+
+    p.use = put(p.y, NULL);
+    take_waiting(t, p.y);
+    oracle_op_saw(p.kernel, FLAG, 4, true);
+    run_in(p.use, WRITES, t, MEMORY, BYTES);
+    expect_nothing();
+}
+
+Test(oracle_edges, nor_where_there_are_many)
+{
+    begin();
+    enum { KERNELS = 200 };
+    struct oracle_tenant *t[KERNELS];
+    struct oracle_op *kernels[KERNELS], *uses[KERNELS];
+    struct oracle_line *y = stream_new();
+
+    for (int i = 0; i < KERNELS; i++) {
+        const struct oracle_range range = {MEMORY + (uintptr_t)i * BYTES, BYTES};
+        struct oracle_line *x = stream_new();
+        t[i] = oracle_tenant_begin(&range, "give", host(), NULL, false);
+        kernels[i] = put(x, NULL);
+        uses[i] = put(y, NULL);
+        take_waiting(t[i], x);
+    }
+    for (int i = 0; i < KERNELS; i++)
+        oracle_op_saw(kernels[i], FLAG, 4, true);
+    for (int i = 0; i < KERNELS; i++)
+        run_in(uses[i], READS, t[i], MEMORY + (uintptr_t)i * BYTES, BYTES);
+    expect(ORACLE_RACE, KERNELS); /* with their ends, which wait for other streams */
+}
+
+/* What is behind the kernel in the run is behind all that its end was told of. */
+Test(oracle_edges, who_was_told_is_behind_it_all)
+{
+    begin();
+    struct persistent p = freed_beside_a_kernel();
+
+    run(p.use, WRITES);
+    saw(p.use);
+    oracle_op_saw(p.kernel, FLAG, 4, true);
+    run(p.behind, READS);
+    run(put_after_line(stream_new(), p.x), WRITES);
+    expect_nothing();
+}
+
+Test(oracle_edges, who_was_told_is_behind_it_all_where_there_are_many)
+{
+    begin();
+    struct persistent p = freed_beside_a_kernel();
+
+    run(p.use, WRITES);
+    saw(p.use);
+    oracle_op_saw(p.kernel, FLAG, 4, true);
+    for (int i = 0; i < 200; i++)
+        oracle_op_saw(put(stream_new(), NULL), FLAG + 64, 4, true);
+    run(p.behind, READS);
+    expect_nothing();
+}
+
+/* Through the kernel of one such thread to that of another. */
+Test(oracle_edges, goes_through_kernels_that_wait_in_a_row)
+{
+    begin_separate();
+    struct persistent p = freed_beside_a_kernel();
+    struct oracle_line *z = stream_new(), *other = host_new(101);
+    struct oracle_op *next, *last;
+
+    run(p.use, WRITES);
+    saw(p.use);
+    oracle_op_saw(p.kernel, FLAG, 4, true);
+    next = put_by(other, z);
+    last = put_by(other, z);
+    oracle_tenant_end(give_inner(MEMORY + 8 * BYTES, BYTES), "take", other, NULL, &z, 1);
+    oracle_host_saw(other, p.behind, false, false);
+    oracle_op_saw(next, FLAG, 4, true);
+    run(last, READS);
+    expect_nothing();
+}
+
+/* What it had not been told when it ended. */
+Test(oracle_edges, nobody_was_told_of_what_came_after)
+{
+    begin();
+    struct persistent p = freed_beside_a_kernel();
+
+    oracle_op_was_told(p.kernel);
+    run(p.use, WRITES);
+    saw(p.use);
+    oracle_op_saw(p.kernel, FLAG, 4, true);
+    run(p.behind, READS);
+    expect(ORACLE_LOST_ORDER, 1); /* natively the free stands between them */
+}
+
 /* Many more than are kept as edges: they are put into the clocks, and nothing is lost. */
 Test(oracle_edges, does_not_forget_when_there_are_many)
 {

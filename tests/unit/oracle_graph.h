@@ -15,6 +15,9 @@ int node(void);
 /* In the graph, or in both: the one is behind the other. */
 void edge(enum ref_graph graph, int behind, int before);
 
+/* In both; but in N it counts only for who is behind `behind` in S, too. */
+void circular_edge(int behind, int before);
+
 /* By any number of edges of that graph? A node is behind itself. */
 bool is_behind(enum ref_graph graph, int behind, int before);
 

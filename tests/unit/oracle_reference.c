@@ -204,11 +204,16 @@ static bool behind_writers(int behind, int unit, bool own)
 
 void ref_saw_memory(int op, int unit, bool host_may)
 {
-    bool host_wrote = behind_writers(ref_ops[op].access, unit, ref_ops[op].own);
+    int seen = node();
+    bool host_wrote = behind_writers(seen, unit, ref_ops[op].own);
 
     ref_ops[op].saw = true;
     if (host_may && !host_wrote)
-        behind_all_hosts(ref_ops[op].own ? REF_S : REF_BOTH, ref_ops[op].access);
+        behind_all_hosts(ref_ops[op].own ? REF_S : REF_BOTH, seen);
+    if (is_behind(REF_N, seen, ref_ops[op].end))
+        circular_edge(ref_ops[op].access, seen);
+    else
+        edge(REF_BOTH, ref_ops[op].access, seen);
 }
 
 void ref_host_saw(int host, int op, bool own, bool asked)

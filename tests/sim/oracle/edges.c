@@ -7,19 +7,33 @@
  * question follows one edge at most. When there are many, each is put into every clock
  * that is behind its point, and they are dropped; clocks made later are made of those.
  *
+ * What was seen may be behind the point itself, in N: a thread that natively would have
+ * waited for the operation (a layer's free does not) goes on and lets it end. Natively
+ * that program blocks there, and has no order. Such an edge is circular: by it one is
+ * behind the pair in N only if it is behind the point in S, too. Else all that the thread
+ * did since that free would be behind all the rest of it. Circular edges are kept apart,
+ * and in N they are in no other edge's pair: a question follows them one by one. When
+ * there are many the older half is put into the clocks that are behind them.
+ *
  * Owns:  the edges.   Lock: the oracle's.
  */
 #include "oracle_state.h"
 
-#define MOST_EDGES 64
+#include <string.h>
+
+#define MOST_EDGES   64
+#define MOST_CIRCLES 64
 
 struct edge {
     struct oracle_point from; /* who is behind this ... */
     struct oracle_pair to;    /* ... is behind that */
 };
 
-static struct edge edges[MOST_EDGES]; /* the oracle's lock */
-static size_t edge_count;             /* the oracle's lock */
+static struct edge edges[MOST_EDGES];     /* the oracle's lock */
+static size_t edge_count;                 /* the oracle's lock */
+static struct edge circles[MOST_CIRCLES]; /* the oracle's lock; oldest first */
+static size_t circle_count;               /* the oracle's lock */
+static size_t circles_settling; /* the oracle's lock; put into the clocks just now */
 
 static const struct oracle_point none = {ORACLE_NO_SLOT, 0};
 
@@ -35,32 +49,90 @@ static struct oracle_clock *end_of(const struct edge *edge, bool n)
     return n ? edge->to.n : edge->to.s;
 }
 
-bool oracle_clock_knows(const struct oracle_clock *clock, struct oracle_point here,
-                        bool n, struct oracle_point point)
+/* By itself, or through an edge that is not circular in that graph? */
+static bool knows_plainly(const struct oracle_clock *clock, struct oracle_point here,
+                          bool n, struct oracle_point point)
 {
-    if (point.index == 0 || behind(clock, here, point))
+    if (behind(clock, here, point))
         return true;
     for (size_t i = 0; i < edge_count; i++) {
         if (behind(end_of(&edges[i], n), none, point) &&
             behind(clock, here, edges[i].from))
             return true;
     }
+    for (size_t i = 0; !n && i < circle_count; i++) {
+        if (behind(circles[i].to.s, none, point) && behind(clock, here, circles[i].from))
+            return true;
+    }
     return false;
 }
 
-/* Put into the clock what it is behind through edges. */
+/* In N, through circular edges: each that is followed may lead to others. */
+static bool knows_in_circles(const struct oracle_pair *pair, struct oracle_point here,
+                             struct oracle_point point)
+{
+    const struct oracle_clock *reached[1 + MOST_CIRCLES] = {pair->n};
+    bool done[MOST_CIRCLES];
+    size_t count = 1;
+
+    for (size_t i = 0; i < circle_count; i++)
+        done[i] = !knows_plainly(pair->s, here, false, circles[i].from);
+    for (size_t at = 0; at < count; at++) {
+        const struct oracle_point own = at == 0 ? here : none;
+        if (at > 0 && knows_plainly(reached[at], none, true, point))
+            return true;
+        for (size_t i = 0; i < circle_count; i++) {
+            if (done[i] || !knows_plainly(reached[at], own, true, circles[i].from))
+                continue;
+            reached[count++] = circles[i].to.n;
+            done[i] = true;
+        }
+    }
+    return false;
+}
+
+bool oracle_pair_knows_at(const struct oracle_pair *pair, struct oracle_point here,
+                          bool n, struct oracle_point point)
+{
+    return point.index == 0 || knows_plainly(n ? pair->n : pair->s, here, n, point) ||
+           (n && circle_count > 0 && knows_in_circles(pair, here, point));
+}
+
+/* Put into the clock what it is behind through edges that are not circular there. */
 static void settle_clock(struct oracle_clock **clock, struct oracle_point here, bool n)
 {
     for (size_t i = 0; i < edge_count; i++) {
         if (behind(*clock, here, edges[i].from))
             oracle_clock_join(clock, end_of(&edges[i], n));
     }
+    for (size_t i = 0; !n && i < circle_count; i++) {
+        if (behind(*clock, here, circles[i].from))
+            oracle_clock_join(clock, circles[i].to.s);
+    }
+}
+
+static void settle_plainly(struct oracle_pair *pair, struct oracle_point here)
+{
+    settle_clock(&pair->n, here, true);
+    settle_clock(&pair->s, here, false);
 }
 
 static void settle(struct oracle_pair *pair, struct oracle_point here)
 {
-    settle_clock(&pair->n, here, true);
-    settle_clock(&pair->s, here, false);
+    bool more = true;
+
+    settle_plainly(pair, here);
+    while (more) {
+        more = false;
+        for (size_t i = 0; i < circles_settling; i++) {
+            if (!behind(pair->n, here, circles[i].from) ||
+                !behind(pair->s, here, circles[i].from) ||
+                oracle_clock_within(circles[i].to.n, pair->n))
+                continue;
+            oracle_clock_join(&pair->n, circles[i].to.n);
+            more = true;
+        }
+    }
 }
 
 static void settle_op(struct oracle_op *op)
@@ -85,34 +157,57 @@ static void settle_tenant(struct oracle_tenant *tenant)
     settle_clock(&tenant->free, none, false);
 }
 
-/* Every clock there is takes over what the edges say; they go. */
-static void settle_all(void)
+static void drop_edges(struct edge *all, size_t *count, size_t dropped)
 {
+    for (size_t i = 0; i < dropped; i++)
+        oracle_pair_clear(&all[i].to);
+    *count -= dropped;
+    memmove(all, all + dropped, *count * sizeof(*all));
+}
+
+/* Every clock there is, and the pair, take over what the edges say; they go. */
+static void settle_all(struct oracle_pair *pair)
+{
+    circles_settling = circle_count == MOST_CIRCLES ? MOST_CIRCLES / 2 : 0;
+    settle(pair, none);
     oracle_ops_visit(settle_op);
     for (struct oracle_line *line = oracle_lines; line; line = line->next)
         settle_line(line);
     for (struct oracle_tenant *tenant = oracle_tenants; tenant; tenant = tenant->next)
         settle_tenant(tenant);
     oracle_pasts_visit(settle);
-    for (size_t i = 0; i < edge_count; i++)
-        oracle_pair_clear(&edges[i].to);
-    edge_count = 0;
+    for (size_t i = circles_settling; i < circle_count; i++)
+        settle(&circles[i].to, none);
+    drop_edges(edges, &edge_count, edge_count);
+    drop_edges(circles, &circle_count, circles_settling);
+}
+
+/* Let a pair that is behind the point be behind what the edge from there leads to. */
+static void lead_on(struct oracle_pair *pair, struct oracle_point from,
+                    const struct oracle_pair *to, bool circular)
+{
+    if (!circular && behind(pair->n, none, from))
+        oracle_clock_join(&pair->n, to->n);
+    if (behind(pair->s, none, from))
+        oracle_clock_join(&pair->s, to->s);
 }
 
 /* Who is behind the point is behind the pair from now on. Takes over its references. */
 static void add_edge(struct oracle_point from, struct oracle_pair *to)
 {
-    settle(to, none); /* once is enough: the edges are closed */
-    if (edge_count == MOST_EDGES)
-        settle_all();
-    for (size_t i = 0; i < edge_count; i++) {
-        struct edge *edge = &edges[i];
-        if (behind(edge->to.n, none, from))
-            oracle_clock_join(&edge->to.n, to->n);
-        if (behind(edge->to.s, none, from))
-            oracle_clock_join(&edge->to.s, to->s);
-    }
-    edges[edge_count++] = (struct edge){from, *to};
+    bool circular = oracle_pair_knows(to, true, from);
+
+    if (edge_count == MOST_EDGES || circle_count == MOST_CIRCLES)
+        settle_all(to);
+    settle_plainly(to, none); /* once is enough: the edges are closed */
+    for (size_t i = 0; i < edge_count; i++)
+        lead_on(&edges[i].to, from, to, circular);
+    for (size_t i = 0; i < circle_count; i++)
+        lead_on(&circles[i].to, from, to, circular);
+    if (circular)
+        circles[circle_count++] = (struct edge){from, *to};
+    else
+        edges[edge_count++] = (struct edge){from, *to};
 }
 
 /* ---- what was seen ---------------------------------------------------------------- */

@@ -221,13 +221,11 @@ static struct oracle_point slot_beside(struct oracle_line *line,
                                        const struct oracle_pair *known)
 {
     struct oracle_beside *beside = &line->beside;
-    const struct oracle_point none = {ORACLE_NO_SLOT, 0};
 
     if (beside->count > 0) {
         struct oracle_point oldest = beside->points[beside->first];
-        if (oldest.index < UINT32_MAX &&
-            oracle_clock_knows(known->n, none, true, oldest) &&
-            oracle_clock_knows(known->s, none, false, oldest)) {
+        if (oldest.index < UINT32_MAX && oracle_pair_knows(known, true, oldest) &&
+            oracle_pair_knows(known, false, oldest)) {
             beside->first = (beside->first + 1) & (beside->room - 1);
             beside->count--;
             return oldest;

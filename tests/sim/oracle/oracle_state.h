@@ -150,23 +150,23 @@ static inline bool oracle_op_counts(const struct oracle_op *op)
 
 /* ---- edges.c ---------------------------------------------------------------------- */
 
-/* Is the point in the clock, by itself or through what was seen at run time? here: a
- * point that is known with all before it in its slot, or one without a slot. */
-bool oracle_clock_knows(const struct oracle_clock *clock, struct oracle_point here,
-                        bool n, struct oracle_point point);
+/* Is the point in that clock of the pair, by itself or through what was seen at run time?
+ * here: a point that is known with all before it in its slot, or one without a slot. */
+bool oracle_pair_knows_at(const struct oracle_pair *pair, struct oracle_point here,
+                          bool n, struct oracle_point point);
 
 static inline bool oracle_pair_knows(const struct oracle_pair *pair, bool n,
                                      struct oracle_point point)
 {
     const struct oracle_point none = {ORACLE_NO_SLOT, 0};
-    return oracle_clock_knows(n ? pair->n : pair->s, none, n, point);
+    return oracle_pair_knows_at(pair, none, n, point);
 }
 
 /* Is b behind the point? */
 static inline bool oracle_op_knows(const struct oracle_op *b, bool n,
                                    struct oracle_point point)
 {
-    return oracle_clock_knows(n ? b->knows.n : b->knows.s, b->here, n, point);
+    return oracle_pair_knows_at(&b->knows, b->here, n, point);
 }
 
 /* ---- tenants.c -------------------------------------------------------------------- */

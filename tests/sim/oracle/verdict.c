@@ -145,18 +145,18 @@ static bool handed_on_in_s(const struct oracle_mark *older,
                            const struct oracle_mark *younger)
 {
     const struct oracle_tenant *from = older->tenant, *to = younger->tenant;
-    const struct oracle_point none = {ORACLE_NO_SLOT, 0};
+    const struct oracle_pair free = {NULL, from->free};
 
     if (oracle_op_knows(younger->op, false, older->op->here))
         return true;
     if (oracle_tenant_inside(from, to)) /* back to the outer one */
         return from->retired > 0 && from->retired < younger->op->heard &&
-               oracle_clock_knows(from->free, none, false, older->op->here);
+               oracle_pair_knows(&free, false, older->op->here);
     if (oracle_pair_knows(&to->birth, false, older->op->here))
         return true;
     /* At another address the younger one did not follow the older. */
     return oracle_tenants_apart(from, to) && from->retired < to->born &&
-           oracle_clock_knows(from->free, none, false, older->op->here);
+           oracle_pair_knows(&free, false, older->op->here);
 }
 
 enum oracle_finding oracle_judge_pair(const struct oracle_mark *a,
