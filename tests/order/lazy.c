@@ -293,6 +293,24 @@ PROGRAM(lazy, told_beside_a_persistent_kernel, RIGHT,
         must_hold(result, 3);
 }
 
+PROGRAM(lazy, freed_behind_a_persistent_kernel, RIGHT,
+        "a block is freed whose user is behind the kernel, and has not run")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr block = new_block(LARGE), next;
+    uint32_t *flag = new_flag();
+
+    wait_for(a, flag);
+    fill(a, block, 1);
+    let_go_unless_lazy(flag);
+    OK(cuMemFree(block));
+    next = new_block(LARGE);
+    fill(b, next, 2);
+    set_flag(flag);
+    must_hold(next, 2);
+    use_elsewhere(b);
+}
+
 PROGRAM(lazy, beside_a_kernel_for_a_later_launch, RIGHT,
         "frees and allocations before the launch that a kernel waits for")
 {

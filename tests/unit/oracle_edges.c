@@ -355,6 +355,34 @@ Test(oracle_edges, nobody_was_told_of_what_came_after)
     expect(ORACLE_LOST_ORDER, 1); /* natively the free stands between them */
 }
 
+/* What the free natively waits for is before the end, also where it is behind a kernel
+ * that ends only because the thread goes on. */
+Test(oracle_edges, what_a_free_waits_for_is_before_the_end)
+{
+    begin();
+    struct oracle_line *x = stream_new();
+    struct oracle_tenant *t = give();
+    struct oracle_op *kernel = put(x, NULL), *use = put(x, NULL);
+
+    take_waiting(t, x);
+    oracle_op_saw(kernel, FLAG, 4, true);
+    run_in(use, WRITES, t, MEMORY, BYTES);
+    expect_nothing();
+}
+
+Test(oracle_edges, what_it_does_not_wait_for_is_behind_the_end)
+{
+    begin();
+    struct oracle_line *x = stream_new();
+    struct oracle_tenant *t = give();
+    struct oracle_op *kernel = put(x, NULL), *use = put(stream_new(), kernel);
+
+    take_waiting(t, x);
+    oracle_op_saw(kernel, FLAG, 4, true);
+    run_in(use, WRITES, t, MEMORY, BYTES);
+    expect(ORACLE_NO_TENANT, 1);
+}
+
 /* Many more than are kept as edges: they are put into the clocks, and nothing is lost. */
 Test(oracle_edges, does_not_forget_when_there_are_many)
 {

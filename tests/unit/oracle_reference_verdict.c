@@ -144,6 +144,7 @@ static bool in_its_life(int op, int number)
     if (ref_ops[op].own)
         return !tenant->ended || tenant->over > ref_ops[op].heard;
     if (tenant->ended && ref_ops[op].end != tenant->end_point &&
+        !is_behind(REF_N, tenant->end, ref_ops[op].end) &&
         is_behind(REF_N, ref_ops[op].access, tenant->end_point))
         return false;
     if (tenant->in_stream && !since(REF_N, op, tenant->birth_point)) {

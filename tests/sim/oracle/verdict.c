@@ -21,7 +21,9 @@
  *
  * An access and the life of its tenant:
  *
- *   behind the end in N              NO_TENANT: a use after free, whatever ran when
+ *   behind the end in N              NO_TENANT: a use after free, whatever ran when. What
+ *                                    the free natively waits for is before the end, also
+ *                                    if something that comes after that free lets it run
  *   no tenant, and there was one     NO_TENANT
  *   the outer tenant's, of bytes that an inner one had till it ended    NO_TENANT, if it
  *                                    is the program's; a layer may use what it holds
@@ -299,14 +301,15 @@ static bool in_its_life(const struct oracle_mark *mark, uintptr_t start, uintptr
         return false;
     }
     bool over = tenant->ended && !nowhere(tenant->end_here);
-    if (over && !is_at(op, tenant->end_here) &&
+    bool before_end = over && oracle_pair_knows(&tenant->end, true, op->here);
+    if (over && !before_end && !is_at(op, tenant->end_here) &&
         oracle_op_knows(op, true, tenant->end_here)) {
         no_tenant(mark, start, end, tenant, "it is behind the end");
         return false;
     }
     if (tenant->birth_in_stream && !oracle_op_knows(op, true, tenant->birth_here))
         race_with_start(mark, start, end);
-    if (over && !oracle_pair_knows(&tenant->end, true, op->here))
+    if (over && !before_end)
         race_with_end(mark, start, end, tenant, tenant->over, op->heard);
     return true;
 }
