@@ -387,3 +387,97 @@ PROGRAM(ordered_layer, plain_reuse, LOST_ORDER,
     fill(c, hand_out(0), 2);
     OK(cuCtxSynchronize());
 }
+
+/* ---- where no stream's order protects the bytes -------------------------------------
+ */
+
+/* A second context on the device, current, and a stream of it. */
+static CUcontext second_context(CUstream *stream)
+{
+    CUdevice device;
+    CUcontext second;
+
+    OK(cuCtxGetDevice(&device));
+#if CUDA_VERSION >= 13000
+    OK(cuCtxCreate(&second, NULL, 0, device));
+#else
+    OK(cuCtxCreate(&second, 0, device));
+#endif
+    OK(cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
+    return second;
+}
+
+/* A block's last user runs in another context, whose work a free of the segment does not
+ * wait for. */
+static void give_back(bool waits)
+{
+    CUstream theirs;
+    CUcontext second;
+
+    begin_layer();
+    CUdeviceptr block = hand_out(0);
+    second = second_context(&theirs);
+    OK(cuMemsetD32Async(block, 1, WORDS, theirs));
+    NOTE(.kind = CUDASIM_TAKE_BACK, .call = "cuMemFreeAsync", .address = block,
+         .stream_ordered = true, .stream = theirs);
+    enter_free();
+    if (waits)
+        OK(cuCtxSynchronize());
+    OK(cuCtxSetCurrent(world_context()));
+    OK(cuMemFree(segment));
+    leave();
+    OK(cuCtxSetCurrent(second));
+    if (!waits)
+        forgive(); /* the memory may be gone when the set runs */
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(layer, gives_back_what_is_in_use, LOST_ORDER,
+        "its memory goes while a block's last user, in another context, may run")
+{
+    give_back(false);
+}
+
+PROGRAM(layer, gives_back_behind_a_wait, RIGHT, "unless it has waited for it")
+{
+    give_back(true);
+}
+
+static uintptr_t hand_out_pinned(const uint32_t *memory)
+{
+    NOTE(.kind = CUDASIM_HAND_OUT, .call = "cuMemHostAlloc", .address = (uintptr_t)memory,
+         .bytes = BYTES);
+    return (uintptr_t)memory;
+}
+
+/* Pinned memory is freed while a copy may read it, and is somebody's at once, who can
+ * write it without a call. */
+static void hand_out_again(bool waits)
+{
+    CUstream a = new_stream();
+    CUdeviceptr memory = new_memory();
+
+    NOTE(.kind = CUDASIM_ENTER, .call = "cuMemHostAlloc");
+    uint32_t *pinned = new_pinned();
+    NOTE(.kind = CUDASIM_LEAVE);
+    uintptr_t block = hand_out_pinned(pinned);
+    OK(cuMemcpyHtoDAsync(memory, pinned, BYTES, a));
+    NOTE(.kind = CUDASIM_ENTER, .call = "cuMemFreeHost", .native_waits = true);
+    if (waits)
+        OK(cuCtxSynchronize());
+    NOTE(.kind = CUDASIM_LEAVE);
+    NOTE(.kind = CUDASIM_TAKE_BACK, .call = "cuMemFreeHost", .address = block);
+    hand_out_pinned(pinned);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(layer, hands_the_host_what_is_in_use, LOST_ORDER,
+        "pinned memory has a new owner while a copy may read it")
+{
+    hand_out_again(false);
+}
+
+PROGRAM(layer, hands_the_host_what_is_over, RIGHT, "unless it has waited for it")
+{
+    hand_out_again(true);
+}

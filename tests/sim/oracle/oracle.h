@@ -179,6 +179,14 @@ void oracle_tenant_end(struct oracle_tenant *tenant, const char *call,
 void oracle_tenant_retire(struct oracle_tenant *tenant, struct oracle_line *host,
                           const struct oracle_op *op);
 
+/* The host can touch the bytes from the beginning on, without a call: said at once after
+ * oracle_tenant_begin. Who had them before must really be over by then. */
+void oracle_tenant_for_host(struct oracle_tenant *tenant);
+
+/* The memory of one that has ended goes with it, also from under those inside: said at
+ * once after oracle_tenant_end. Who used it must really be over by then. */
+void oracle_tenant_gone(struct oracle_tenant *tenant);
+
 /* The innermost live tenant at the address, with a reference, or NULL. */
 struct oracle_tenant *oracle_tenant_find(uintptr_t address);
 void oracle_tenant_unref(struct oracle_tenant *tenant); /* NULL is allowed */

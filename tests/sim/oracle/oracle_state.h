@@ -178,6 +178,7 @@ struct oracle_tenant {
     const char *call, *end_call;
     uint32_t end_stack;
     bool inner, ended, has_inner; /* has_inner: one began inside it */
+    bool for_host, gone;          /* as oracle_tenant_for_host and _gone say */
     struct oracle_point birth_here, end_here;
     struct oracle_pair birth; /* from where it may be used; s: also what was retired */
     bool birth_in_stream;
@@ -303,6 +304,19 @@ void oracle_judge_access(struct oracle_op *op, const struct oracle_access *acces
 
 /* The tenant ends: what was accessed before must be in order before that. */
 void oracle_judge_end(struct oracle_tenant *tenant);
+
+/* ---- going.c ---------------------------------------------------------------------- */
+
+/* What was accessed before must be over where the host has the bytes, or they are gone.
+ */
+void oracle_judge_handed_to_host(struct oracle_tenant *tenant);
+void oracle_judge_gone(struct oracle_tenant *tenant);
+
+/* An access that runs only now, to bytes that somebody may have by now, or that may be
+ * gone from under its tenant or those around it. */
+void oracle_judge_for_host(const struct oracle_mark *mark, uintptr_t start, uintptr_t end,
+                           const struct oracle_tenant *now);
+void oracle_judge_going(const struct oracle_mark *mark, uintptr_t start, uintptr_t end);
 
 /* ---- findings.c ------------------------------------------------------------------- */
 

@@ -301,6 +301,16 @@ void oracle_tenant_retire(struct oracle_tenant *tenant, struct oracle_line *host
     oracle_unlock();
 }
 
+void oracle_tenant_gone(struct oracle_tenant *tenant)
+{
+    oracle_lock();
+    if (tenant && tenant->ended) {
+        tenant->gone = true;
+        oracle_judge_gone(tenant);
+    }
+    oracle_unlock();
+}
+
 /* ---- beginnings ------------------------------------------------------------------- */
 
 /* Go behind the end of one that had some of the bytes. */
@@ -425,6 +435,16 @@ struct oracle_tenant *oracle_tenant_begin(const struct oracle_range *range,
     }
     oracle_unlock();
     return tenant;
+}
+
+void oracle_tenant_for_host(struct oracle_tenant *tenant)
+{
+    oracle_lock();
+    if (tenant) {
+        tenant->for_host = true;
+        oracle_judge_handed_to_host(tenant);
+    }
+    oracle_unlock();
 }
 
 void oracle_forget(const struct oracle_range *range)

@@ -374,10 +374,15 @@ void oracle_judge_access(struct oracle_op *op, const struct oracle_access *acces
 
         bool right = piece_of(op, access, at, &lodging, &mark.tenant);
         const struct oracle_tenant *last = lodging.newest;
-        do
+        do {
+            uintptr_t from = at;
             at = lodging.end < end ? lodging.end : end;
-        while (at < end && piece_of(op, access, at, &lodging, &same) == right &&
-               same == mark.tenant);
+            if (right) {
+                oracle_judge_for_host(&mark, from, at, lodging.newest);
+                oracle_judge_going(&mark, from, at);
+            }
+        } while (at < end && piece_of(op, access, at, &lodging, &same) == right &&
+                 same == mark.tenant);
         if (!right)
             no_tenant(&mark, start, at, last, "it was submitted when nobody had them");
         else if (in_its_life(&mark, start, at))

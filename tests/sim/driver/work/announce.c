@@ -167,6 +167,17 @@ static const char *call_of(const struct cudasim_note *note)
     return note->call ? note->call : "a layer";
 }
 
+/* Memory that the host can touch without a call? */
+static bool is_hosts(uintptr_t address)
+{
+    struct sim_alloc *alloc = sim_memory_find(address);
+    bool hosts = alloc && !sim_memory_on_device(alloc, address);
+
+    if (alloc)
+        sim_memory_unref(alloc);
+    return hosts;
+}
+
 static void hand_out(const struct cudasim_note *note)
 {
     const struct oracle_range range = {note->address, note->bytes};
@@ -174,6 +185,8 @@ static void hand_out(const struct cudasim_note *note)
     struct oracle_tenant *tenant = oracle_tenant_begin(
         &range, call_of(note), sim_thread_line(), op ? op->order : NULL, true);
 
+    if (!op && is_hosts(note->address))
+        oracle_tenant_for_host(tenant);
     sim_op_unref(op);
     if (tenant)
         oracle_tenant_unref(tenant); /* the oracle keeps those that live */

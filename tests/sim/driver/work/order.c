@@ -395,9 +395,10 @@ void sim_order_handed_out(struct sim_alloc *alloc, const struct sim_op *op)
 
 void sim_order_ended(struct sim_alloc *alloc)
 {
-    if (alloc->tenant && !atomic_exchange(&alloc->tenant_over, true))
-        oracle_tenant_end(alloc->tenant, sim_thread_call(), sim_thread_line(), NULL, NULL,
-                          0);
+    if (!alloc->tenant || atomic_exchange(&alloc->tenant_over, true))
+        return;
+    oracle_tenant_end(alloc->tenant, sim_thread_call(), sim_thread_line(), NULL, NULL, 0);
+    oracle_tenant_gone(alloc->tenant);
 }
 
 void sim_order_forget(struct sim_alloc *alloc)
