@@ -2,9 +2,9 @@
  * backend.h - what the pool asks of whoever owns the real memory.
  *
  * shim/ implements this over the real driver, the unit tests over a plain counter.
- * The pool calls every function with no lock of its own held, so an implementation may
- * block, take its own locks and call the driver. Functions may be called by several
- * threads at once.
+ * The pool calls every function with no lock of its own held, but for the two that say
+ * so; an implementation may block, take its own locks and call the driver. Functions may
+ * be called by several threads at once.
  */
 #ifndef GS_POOL_BACKEND_H
 #define GS_POOL_BACKEND_H
@@ -106,10 +106,16 @@ struct gs_backend {
     void (*fence_release_many)(void *self, gs_fence fence, unsigned blocks);
 
     /*
+     * Is the work before `fence` over with the wait whose end gs_heap_retire tells? Else
+     * the block waits for the fence itself. May be NULL: it is. Called with the heap's
+     * lock held: it must neither block nor call the driver.
+     */
+    bool (*fence_waited)(void *self, gs_fence fence) GS_MUST_USE;
+
+    /*
      * A parked block may be reused from now on: because `fence` was seen complete, or, if
-     * that is 0, because of a wait whose end gs_heap_retire told. May be NULL. The one
-     * function that is called with the heap's lock held: it must neither block nor call
-     * the driver.
+     * that is 0, because of a wait whose end gs_heap_retire told. May be NULL. Called
+     * with the heap's lock held: it must neither block nor call the driver.
      */
     void (*retired)(void *self, uint64_t addr, gs_fence fence);
 };

@@ -99,19 +99,53 @@ static bool parked_before(const struct gs_block *block, uint64_t token)
     return (int32_t)((uint32_t)token - block->pending.stamp) > 0;
 }
 
+/* The one behind `prev` on the list; 0: the first. heap->lock is held. */
+static uint32_t after(const struct gs_heap *heap, uint32_t prev)
+{
+    return prev ? gs_block_at(heap->pool, prev)->pending.next : heap->pending_head;
+}
+
+/* Take the block behind `prev` off the list. heap->lock is held. */
+static void take_off(struct gs_heap *heap, uint32_t prev, const struct gs_block *block)
+{
+    if (prev)
+        gs_block_at(heap->pool, prev)->pending.next = block->pending.next;
+    else
+        heap->pending_head = block->pending.next;
+    if (heap->pending_tail == block->id)
+        heap->pending_tail = prev;
+}
+
+/* Has a wait for the heap's own work seen the fence's end? known: one of which it has; in
+ * a row most blocks have the same. */
+static bool was_waited_for(const struct gs_heap *heap, gs_fence fence, gs_fence *known)
+{
+    if (fence == *known)
+        return true;
+    if (fence && heap->backend->fence_waited &&
+        !heap->backend->fence_waited(heap->self, fence))
+        return false;
+    *known = fence;
+    return true;
+}
+
 /* Up to a batch of blocks parked before `token`. Returns how many. Lock is held. */
 static unsigned reap(struct gs_heap *heap, uint64_t token, struct harvest *harvest)
 {
     unsigned count = 0;
+    uint32_t id, prev = 0;
+    gs_fence known = 0;
 
-    while (count < BATCH && heap->pending_head) {
-        struct gs_block *block = gs_block_at(heap->pool, heap->pending_head);
+    while (count < BATCH && (id = after(heap, prev)) != 0) {
+        struct gs_block *block = gs_block_at(heap->pool, id);
 
         if (!parked_before(block, token))
             break;
-        heap->pending_head = block->pending.next;
-        if (!heap->pending_head)
-            heap->pending_tail = 0;
+        if (!was_waited_for(heap, block->pending.fence, &known)) {
+            prev = id;
+            continue;
+        }
+        take_off(heap, prev, block);
         ripen(heap, block, 0, harvest);
         count++;
     }
@@ -165,11 +199,6 @@ struct poll {
     size_t left;   /* blocks that may still be looked at: of some with a busy fence one */
     size_t most;   /* and with all of those */
 };
-
-static uint32_t after(const struct gs_heap *heap, uint32_t prev)
-{
-    return prev ? gs_block_at(heap->pool, prev)->pending.next : heap->pending_head;
-}
 
 /* heap->lock is held. */
 static void gather(const struct gs_heap *heap, struct poll *poll)
@@ -236,12 +265,7 @@ static size_t sweep(struct gs_heap *heap, struct poll *poll, struct harvest *har
             poll->prev = id;
             continue;
         }
-        if (poll->prev)
-            gs_block_at(heap->pool, poll->prev)->pending.next = block->pending.next;
-        else
-            heap->pending_head = block->pending.next;
-        if (heap->pending_tail == id)
-            heap->pending_tail = poll->prev;
+        take_off(heap, poll->prev, block);
         ripen(heap, block, block->pending.fence, harvest);
         done++;
     }

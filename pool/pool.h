@@ -172,7 +172,7 @@ void gs_block_unclaim(struct gs_block *block);
 /* Call before a context-wide synchronize is entered ... */
 uint64_t gs_heap_retire_begin(struct gs_heap *heap);
 /* ... and with that token after it succeeded: blocks parked before it become ready, for
- * the calling thread first. */
+ * the calling thread first; but not those whose fence it did not wait for. */
 void gs_heap_retire(struct gs_heap *heap, uint64_t token);
 
 /*

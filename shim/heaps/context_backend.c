@@ -1,7 +1,8 @@
 /*
  * context_backend.c - a context's heap over the real driver: memory from it and back, and
  * what its fences say.
- * Owns:  nothing.   Lock: none is held in it, but for backend_retired (pool/backend.h).
+ * Owns:  nothing.   Lock: none is held in it, but for backend_retired and
+ * backend_fence_waited (pool/backend.h).
  */
 #include "contexts.h"
 
@@ -17,6 +18,7 @@
 #include "log.h"
 #include "marks.h"
 #include "mem_limits.h"
+#include "mutants.h"
 #include "state.h"
 #include "zones.h"
 
@@ -204,6 +206,16 @@ static enum gs_status backend_fence_query(void *self, gs_fence fence)
     return status;
 }
 
+/* The wait of a free, or the program's, is for one context; a block of its memory may
+ * have been freed in the order of another one's stream. Epochs cover what the wait
+ * covers. */
+static bool backend_fence_waited(void *self, gs_fence fence)
+{
+    const struct gs_context *context = self;
+    return gs_epoch_is(fence) || gs_mutant(GS_MUTANT_elsewhere_waited) ||
+           gs_fence_is_of(fence, context->handle);
+}
+
 static void backend_fence_release(void *self, gs_fence fence)
 {
     if (gs_epoch_is(fence)) {
@@ -247,6 +259,7 @@ const struct gs_backend gs_context_backend = {
     .free_bytes = backend_free_bytes,
     .worth_asking = backend_worth_asking,
     .fence_query = backend_fence_query,
+    .fence_waited = backend_fence_waited,
     .fence_release = backend_fence_release,
     .fence_release_many = backend_fence_release_many,
     .retired = backend_retired,

@@ -241,6 +241,11 @@ enum gs_status gs_fence_query(gs_fence handle)
     }
 }
 
+bool gs_fence_is_of(gs_fence handle, CUcontext context)
+{
+    return ((const struct event_fence *)(uintptr_t)handle)->context == context;
+}
+
 CUresult gs_fence_wait(gs_fence handle)
 {
     const struct event_fence *fence = (const struct event_fence *)(uintptr_t)handle;

@@ -30,6 +30,8 @@ CUresult gs_fence_record_context(CUcontext context, gs_fence *out);
 
 /* As gs_backend.fence_query and .fence_release. */
 enum gs_status gs_fence_query(gs_fence fence) GS_MUST_USE;
+/* Was it recorded in that context? */
+bool gs_fence_is_of(gs_fence fence, CUcontext context);
 /* Wait for it, in its own context, whatever captures meanwhile. Returns the driver's
  * code, CUDA_SUCCESS at once if its context has gone. */
 CUresult gs_fence_wait(gs_fence fence);

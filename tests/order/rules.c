@@ -272,6 +272,43 @@ PROGRAM(rules, marked_memory, RIGHT, "a mark on memory goes with it")
     OK(cuMemFree(fresh));
 }
 
+/* ---- L2: stream order -----------------------------------------------------------------
+ */
+
+/* Freed in the order of another context's stream, where it is in use; then all work of
+ * this one is waited for, and memory of the same size is asked for. */
+PROGRAM(rules, freed_in_another_contexts_stream, RIGHT,
+        "a wait for a context says nothing of the streams of another")
+{
+    CUstream a = new_stream(), theirs;
+    CUdeviceptr block, other, next;
+    CUcontext second;
+    CUdevice device;
+
+    OK(cuCtxGetDevice(&device));
+    OK(cuMemAlloc(&block, 4 * MIB));
+    OK(cuMemAlloc(&other, 4 * MIB));
+#if CUDA_VERSION >= 13000
+    OK(cuCtxCreate(&second, NULL, 0, device));
+#else
+    OK(cuCtxCreate(&second, 0, device));
+#endif
+    theirs = new_stream();
+    OK(cuMemcpyPeerAsync(block, world_context(), new_memory(), second, BYTES, theirs));
+    OK(cuMemFreeAsync(block, theirs));
+    OK(cuCtxSetCurrent(world_context()));
+    fill(a, other, 1);
+    OK(cuMemFree(other));
+    OK(cuCtxSynchronize());
+    for (unsigned i = 0; i < 3; i++) {
+        OK(cuMemAlloc(&next, 4 * MIB));
+        fill(a, next, 2 + i);
+    }
+    OK(cuCtxSynchronize());
+    OK(cuCtxSetCurrent(second));
+    OK(cuCtxSynchronize());
+}
+
 PROGRAM_WITH(rules, others_get_what_is_free, RIGHT,
              "what was freed is there for other kinds of memory", "CUDASIM_MEMORY=64M")
 {

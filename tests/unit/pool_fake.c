@@ -198,6 +198,14 @@ static enum gs_status fake_free_bytes(void *self, size_t *bytes)
     return fake->tells_free ? GS_OK : GS_ERR_NOT_FOUND;
 }
 
+/* The one with the heap's lock held. */
+static bool fake_waited(void *self, gs_fence fence)
+{
+    const struct fake *fake = self;
+
+    return !fake->elsewhere || fence < fake->elsewhere;
+}
+
 void fake_init(struct fake *fake, size_t capacity)
 {
     memset(fake, 0, sizeof(*fake));
@@ -208,6 +216,7 @@ void fake_init(struct fake *fake, size_t capacity)
                                         .await_quiet = fake_await_quiet,
                                         .free_bytes = fake_free_bytes,
                                         .fence_query = fake_query,
+                                        .fence_waited = fake_waited,
                                         .fence_release = fake_release};
     pthread_mutex_init(&fake->lock, NULL);
     fake->capacity = capacity;

@@ -56,6 +56,7 @@ struct fake {
 
     unsigned fence_state[FAKE_FENCES];
     unsigned fence_released[FAKE_FENCES];
+    gs_fence elsewhere; /* no wait covers fences from that one on; 0: all are covered */
 
     struct gs_pool
         *pool; /* if set, probed during each call: single-threaded tests only */

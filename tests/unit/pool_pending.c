@@ -94,6 +94,31 @@ Test(pending, old_and_foreign_tokens_do_no_harm)
     bed_fini(&bed);
 }
 
+Test(pending, retire_leaves_what_the_wait_did_not_cover)
+{
+    struct bed bed;
+    uint64_t addrs[100];
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    bed.fake.elsewhere = 50;
+    for (unsigned i = 0; i < 100; i++) {
+        addrs[i] = bed_alloc(&bed, 512);
+        fake_fence_set(&bed.fake, i + 1, FAKE_FENCE_BUSY);
+    }
+    for (unsigned i = 100; i-- > 0;) /* those it does not cover stand in front */
+        bed_free_fenced(&bed, addrs[i], i + 1);
+    gs_heap_retire(bed.heap, gs_heap_retire_begin(bed.heap));
+    for (unsigned i = 1; i <= 100; i++)
+        cr_assert_eq(bed.fake.fence_released[i], i < 50);
+    cr_assert_eq(bed_stats(&bed).pending_bytes, 51 * 512);
+    bed_check(&bed);
+    for (unsigned i = 50; i <= 100; i++)
+        fake_fence_set(&bed.fake, i, FAKE_FENCE_DONE);
+    gs_pool_trim(bed.pool, 0, SIZE_MAX);
+    cr_assert_eq(bed_stats(&bed).pending_bytes, 0);
+    bed_fini(&bed);
+}
+
 Test(pending, retire_releases_the_fences_it_makes_needless)
 {
     struct bed bed;
