@@ -32,8 +32,8 @@
 struct gs_block;
 struct gs_table;
 
-#define GS_ALIGNED_UNITS                                                                 \
-    128u /* 64 KiB: blocks of so many units and whole pages start at one */
+/* 64 KiB: blocks of so many units and more, if they are whole pages, start at one. */
+#define GS_ALIGNED_UNITS 128u
 #ifdef __x86_64__
 #define GS_PAGE_UNITS 8u /* 4 KiB */
 #else

@@ -356,11 +356,11 @@ static inline bool gs_heap_usable(const struct gs_heap *heap)
 /* Errors: GS_ERR_NOT_FOUND (a miss), GS_ERR_UNPOOLABLE, GS_ERR_HOST_NOMEM. */
 enum gs_status gs_heap_try(struct gs_heap *heap, const struct gs_request *request,
                            struct gs_block **out) GS_MUST_USE;
-/* The same, and a large request may be given a cached segment half as large again. */
 /* The same for a small request, which need not start at a page. */
 enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
                                     const struct gs_request *request,
                                     struct gs_block **out) GS_MUST_USE;
+/* The same, and a large request may be given a cached segment half as large again. */
 enum gs_status gs_heap_try_loosely(struct gs_heap *heap, const struct gs_request *request,
                                    struct gs_block **out) GS_MUST_USE;
 /* Cut `request` from the hole; the stocks are filled. */
