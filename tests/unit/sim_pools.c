@@ -218,6 +218,27 @@ Test(sim_pools, outlive_the_context)
     ok(cuMemFree(p));
 }
 
+/* Memory names its pool as long as it lives: no other pool may have the name. */
+Test(sim_pools, keep_their_handle_while_their_memory_lives)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemoryPool first, second, third, named;
+    CUdeviceptr p;
+
+    sim_test_start("1", "16M");
+    ok(cuMemPoolCreate(&first, &props));
+    ok(cuMemAllocFromPoolAsync(&p, 4, first, NULL));
+    ok(cuMemPoolDestroy(first));
+    ok(cuMemPoolCreate(&second, &props));
+    cr_assert_neq(second, first);
+    ok(cuPointerGetAttribute(&named, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p));
+    cr_assert_eq(named, first);
+    ok(cuMemFree(p));
+    ok(cuMemPoolCreate(&third, &props));
+    cr_assert_eq(third, first); /* handles are recycled */
+}
+
 Test(sim_pools, do_not_grow_in_a_steady_loop)
 {
     sim_test_start("1", "16M");

@@ -48,6 +48,8 @@ static void destroy(struct sim_object *object)
 
     sim_heap_clear(&pool->heap);
     sim_pool_end_sharing(pool);
+    if (object->handle)
+        sim_handle_let_go(object);
     free(pool);
 }
 
@@ -82,6 +84,10 @@ CUresult sim_pool_create_at(const struct sim_pool_home *home, bool is_default,
         sim_pool_put(pool);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    /* Memory that comes from it names it, also once it was destroyed: the handle is no
+     * other pool's before the last of that has gone. It is open, as nobody knows it. */
+    bool held = sim_handle_hold(&pool->object);
+    (void)held;
     sim_object_ref(&pool->object); /* the list's */
     pthread_mutex_lock(&pools_lock);
     pool->next_on_device = pools[slot_of(pool)];
