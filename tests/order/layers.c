@@ -391,22 +391,6 @@ PROGRAM(ordered_layer, plain_reuse, LOST_ORDER,
 /* ---- where no stream's order protects the bytes -------------------------------------
  */
 
-/* A second context on the device, current, and a stream of it. */
-static CUcontext second_context(CUstream *stream)
-{
-    CUdevice device;
-    CUcontext second;
-
-    OK(cuCtxGetDevice(&device));
-#if CUDA_VERSION >= 13000
-    OK(cuCtxCreate(&second, NULL, 0, device));
-#else
-    OK(cuCtxCreate(&second, 0, device));
-#endif
-    OK(cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
-    return second;
-}
-
 /* A block's last user runs in another context, whose work a free of the segment does not
  * wait for. */
 static void give_back(bool waits)
@@ -416,7 +400,8 @@ static void give_back(bool waits)
 
     begin_layer();
     CUdeviceptr block = hand_out(0);
-    second = second_context(&theirs);
+    second = new_context();
+    theirs = new_stream();
     OK(cuMemsetD32Async(block, 1, WORDS, theirs));
     NOTE(.kind = CUDASIM_TAKE_BACK, .call = "cuMemFreeAsync", .address = block,
          .stream_ordered = true, .stream = theirs);

@@ -236,6 +236,19 @@ PROGRAM(lazy, freed_in_a_stream, RIGHT, "freed in a stream's order, used in anot
 /* ---- L3: nobody waits, and nobody goes without ---------------------------------------
  */
 
+/* Blocks that are used and freed, one after the other, before what waits for the flag is
+ * let go. */
+static void use_and_free(CUstream stream, unsigned count, uint32_t *flag)
+{
+    let_go_unless_lazy(flag);
+    for (unsigned i = 0; i < count; i++) {
+        CUdeviceptr block = new_block(i % 4 ? 8192 : LARGE);
+        fill(stream, block, i);
+        OK(cuMemFree(block));
+    }
+    set_flag(flag);
+}
+
 PROGRAM(lazy, beside_a_persistent_kernel, RIGHT,
         "frees and allocations while a kernel waits for the host")
 {
@@ -243,13 +256,7 @@ PROGRAM(lazy, beside_a_persistent_kernel, RIGHT,
     uint32_t *flag = new_flag();
 
     wait_for(a, flag);
-    let_go_unless_lazy(flag);
-    for (unsigned i = 0; i < 40; i++) {
-        CUdeviceptr block = new_block(i % 4 ? 8192 : LARGE);
-        fill(b, block, i);
-        OK(cuMemFree(block));
-    }
-    set_flag(flag);
+    use_and_free(b, 40, flag);
 }
 
 /* Natively the first of these frees would wait for a kernel that a later call lets end:
@@ -261,13 +268,7 @@ PROGRAM(lazy, ended_beside_a_persistent_kernel, RIGHT,
     uint32_t *flag = new_flag();
 
     wait_for(a, flag);
-    let_go_unless_lazy(flag);
-    for (unsigned i = 0; i < 40; i++) {
-        CUdeviceptr block = new_block(i % 4 ? 8192 : LARGE);
-        fill(b, block, i);
-        OK(cuMemFree(block));
-    }
-    set_flag(flag);
+    use_and_free(b, 40, flag);
     OK(cuCtxSynchronize());
     use_elsewhere(new_stream());
 }
@@ -366,13 +367,7 @@ PROGRAM(lazy, used_beside_a_host_function, RIGHT, "the same, and what is freed w
     uint32_t *flag = new_flag();
 
     OK(cuLaunchHostFunc(a, wait_for_host, flag));
-    let_go_unless_lazy(flag);
-    for (unsigned i = 0; i < 12; i++) {
-        CUdeviceptr block = new_block(i % 4 ? 8192 : LARGE);
-        fill(b, block, i);
-        OK(cuMemFree(block));
-    }
-    set_flag(flag);
+    use_and_free(b, 12, flag);
     OK(cuCtxSynchronize());
 }
 

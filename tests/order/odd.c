@@ -293,11 +293,8 @@ PROGRAM(odd, address_gone, NO_TENANT, "a graph's memory was freed before its lau
 
 static CUcontext second_context(CUstream *stream)
 {
-    CUcontext context;
-    CUdevice device;
+    CUcontext context = new_context();
 
-    OK(cuDeviceGet(&device, 0));
-    OK(cuCtxCreate(&context, NULL, 0, device));
     *stream = new_stream();
     OK(cuCtxPopCurrent(NULL));
     return context;

@@ -67,7 +67,8 @@ bool free_is_lazy(void);
 void world_begin(void);
 CUcontext world_context(void);
 
-CUstream new_stream(void); /* non-blocking */
+CUstream new_stream(void);   /* non-blocking */
+CUcontext new_context(void); /* another of the device, current from now on */
 CUstream blocking_stream(void);
 CUevent new_event(void);      /* without timing */
 CUdeviceptr new_memory(void); /* WORDS words of device memory */

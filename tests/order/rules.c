@@ -195,7 +195,6 @@ PROGRAM_WITH(rules, freed_beside_a_capture_elsewhere_is_there, RIGHT,
     CUstream other = new_stream();
     CUdeviceptr blocks[MANY];
     uint32_t *flag = new_pinned();
-    CUdevice device;
     CUcontext peer;
     CUgraph graph;
 
@@ -203,8 +202,7 @@ PROGRAM_WITH(rules, freed_beside_a_capture_elsewhere_is_there, RIGHT,
         return;
     *flag = 0;
     fill_device(blocks, other);
-    OK(cuDeviceGet(&device, 0));
-    OK(cuCtxCreate(&peer, NULL, 0, device));
+    peer = new_context();
     CUstream stream = new_stream();
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cuCtxSetCurrent(world_context()));
@@ -239,15 +237,13 @@ PROGRAM_WITH(rules, freed_beside_a_capture_whose_context_ends_is_there, RIGHT,
     CUstream other = new_stream();
     CUdeviceptr blocks[MANY];
     uint32_t *flag = new_pinned();
-    CUdevice device;
     CUcontext peer;
 
     if (free_is_lazy())
         return;
     *flag = 0;
     fill_device(blocks, other);
-    OK(cuDeviceGet(&device, 0));
-    OK(cuCtxCreate(&peer, NULL, 0, device));
+    peer = new_context();
     OK(cuStreamBeginCapture(new_stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cuCtxSetCurrent(world_context()));
     free_all(blocks);
@@ -283,16 +279,10 @@ PROGRAM(rules, freed_in_another_contexts_stream, RIGHT,
     CUstream a = new_stream(), theirs;
     CUdeviceptr block, other, next;
     CUcontext second;
-    CUdevice device;
 
-    OK(cuCtxGetDevice(&device));
     OK(cuMemAlloc(&block, 4 * MIB));
     OK(cuMemAlloc(&other, 4 * MIB));
-#if CUDA_VERSION >= 13000
-    OK(cuCtxCreate(&second, NULL, 0, device));
-#else
-    OK(cuCtxCreate(&second, 0, device));
-#endif
+    second = new_context();
     theirs = new_stream();
     OK(cuMemcpyPeerAsync(block, world_context(), new_memory(), second, BYTES, theirs));
     OK(cuMemFreeAsync(block, theirs));

@@ -187,14 +187,9 @@ PROGRAM(order, overlapping_launch, RIGHT,
 PROGRAM(order, second_context, RIGHT, "the streams of two contexts have no order")
 {
     struct blocks blocks;
-    CUcontext second;
 
     reuse(NULL, &blocks);
-#if CUDA_VERSION >= 13000
-    OK(cuCtxCreate(&second, NULL, 0, 0));
-#else
-    OK(cuCtxCreate(&second, 0, 0));
-#endif
+    (void)new_context();
     for (unsigned i = 0; i < MANY; i += 8)
         OK(cuMemsetD32Async(blocks.of[i], 7, WORDS, NULL));
     OK(cuCtxSynchronize());

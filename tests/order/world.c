@@ -56,6 +56,20 @@ CUcontext world_context(void)
     return context;
 }
 
+CUcontext new_context(void)
+{
+    CUcontext made;
+    CUdevice device;
+
+    OK(cuCtxGetDevice(&device));
+#if CUDA_VERSION >= 13000
+    OK(cuCtxCreate(&made, NULL, 0, device));
+#else
+    OK(cuCtxCreate(&made, 0, device));
+#endif
+    return made;
+}
+
 CUstream new_stream(void)
 {
     CUstream stream;
