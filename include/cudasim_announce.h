@@ -46,7 +46,8 @@ struct cudasim_note {
     void *event;            /* CUevent */
     uint8_t stream_ordered; /* HAND_OUT, TAKE_BACK: in the order of `stream` */
     uint8_t per_thread;     /* stream 0 is the thread's */
-    uint8_t native_waits; /* ENTER: the program's call would wait for its context, too */
+    uint8_t native_waits;   /* ENTER: the program's call would wait, too: as a free of
+                               `bytes` at `address`; 0: as a free of large memory */
 };
 
 /* 0 (for LISTENS perhaps 1), or -1 for a note it does not know. */

@@ -17,4 +17,13 @@ static inline uint64_t gs_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* The same as of the kernel's last tick, some milliseconds ago, for less. */
+static inline uint64_t gs_now_coarse_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 #endif

@@ -133,10 +133,12 @@ void gs_levels_admit(struct gs_heap *heap)
     if (!levels)
         return;
     if (!atomic_load_explicit(&levels->closed, memory_order_relaxed) &&
-        !atomic_load_explicit(&levels->suspended, memory_order_relaxed))
+        !atomic_load_explicit(&levels->suspended, memory_order_relaxed)) {
+        levels->drained = false;
         for (link = levels->fronts.next; link != &levels->fronts; link = link->next)
             atomic_store_explicit(&GS_LINK_OWNER(link, struct gs_front, of_heap)->wanted,
                                   0, memory_order_release);
+    }
     gs_lock_drop(&levels->lock);
 }
 
@@ -270,6 +272,7 @@ static void enlist(struct gs_front *front, struct gs_heap *heap)
     front->stream = NULL;
     front->owner = &own_fronts;
     atomic_store(&front->wanted, suspended != 0);
+    levels->drained = levels->drained && suspended != 0;
     atomic_store_explicit(&front->heap, heap, memory_order_relaxed);
     gs_list_append(&levels->fronts, &front->of_heap);
     levels->front_count++;

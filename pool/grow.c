@@ -205,11 +205,20 @@ static enum gs_status make_do(struct gs_heap *heap, const struct gs_request *req
                                                   : GS_ERR_NOT_FOUND;
 }
 
-/* `bytes` are booked: nothing larger may be asked for. */
+/*
+ * `bytes` are booked: nothing larger may be asked for.
+ *
+ * After a refusal the driver is asked again only once the pool has returned that much to
+ * it: many threads on a full device change the heap all the time, and each change starts
+ * another round. Out of memory is reported only on an answer of the driver that is newer
+ * than every change.
+ */
 static enum gs_status climb(struct gs_heap *heap, const struct gs_request *request,
                             size_t bytes, struct gs_block **out, int *native)
 {
     struct gs_pool *pool = heap->pool;
+    uint64_t asked = 0; /* the generation of the driver's last answer */
+    bool last = false;
     enum gs_status status = make_do(heap, request, out);
 
     if (status != GS_ERR_NOT_FOUND)
@@ -218,14 +227,21 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
     for (unsigned round = 0; round < ROUNDS_MAX; round++) {
         uint64_t generation = gs_relief_generation(pool);
 
-        status = gs_segment_obtain(heap, request, kind_of(request), bytes, out, native);
-        if (status != GS_ERR_NOMEM)
-            return status;
-        gs_relief_refused(heap);
+        if (round == 0 || last || round + 1 == ROUNDS_MAX || !gs_relief_missing(heap)) {
+            status =
+                gs_segment_obtain(heap, request, kind_of(request), bytes, out, native);
+            if (status != GS_ERR_NOMEM)
+                return status;
+            gs_relief_refused(heap);
+            asked = generation;
+        }
         if (!relieve(heap, request,
                      round < EXACT_ROUNDS ? gs_relief_missing(heap) : SIZE_MAX,
                      round < LOOKS) &&
             !gs_relief_changed(pool, generation)) {
+            last = asked != generation;
+            if (last) /* the driver's answer is older than what changed since */
+                continue;
             status = ask_less(heap, request, bytes, out, native);
             if (status != GS_ERR_NOMEM)
                 return status;

@@ -187,7 +187,8 @@ struct gs_heap {
     uint64_t slack_bytes;  /* of the large segments in use */
     uint64_t grown_bytes;  /* shared segments of more than 2 MiB */
     struct gs_class_counts class_counts[GS_POOL_CLASSES];
-    uint32_t pending_head, pending_tail;
+    uint32_t pending_head; /* read without the lock, too; 0: nothing is pending */
+    uint32_t pending_tail;
     uint64_t epoch;   /* retire tokens handed out */
     uint64_t retired; /* newest token told while another thread was polling */
     struct gs_pool_stats stats;
@@ -225,7 +226,7 @@ struct gs_relief {
     pthread_cond_t ended;
     struct gs_link tickets; /* oldest first */
     uint64_t issued;        /* tickets so far */
-    uint64_t generation;    /* stays that changed something */
+    uint64_t generation;    /* stays that changed something; read without the lock */
 };
 
 struct gs_pool {
@@ -241,10 +242,13 @@ struct gs_pool {
     uint32_t lost_blocks, lost_segments; /* records of the heap that was killed last */
     size_t heap_bytes;
     struct gs_relief relief;
-    struct gs_row rows[GS_MAX_DEVICES + 1]; /* the last: all devices; relief.lock */
-    uint64_t age_ns;                        /* immutable; 0: nothing is ever too old */
-    _Atomic size_t idle[GS_MAX_DEVICES];    /* sums of idle_bytes; by no lock */
-    _Atomic size_t idle_limit[GS_MAX_DEVICES];
+    struct gs_row rows[GS_MAX_DEVICES + 1];    /* the last: all devices; relief.lock */
+    uint64_t age_ns;                           /* immutable; 0: nothing is ever too old */
+    _Atomic size_t idle[GS_MAX_DEVICES];       /* sums of idle_bytes; by no lock */
+    _Atomic size_t idle_limit[GS_MAX_DEVICES]; /* now: less where the device is short */
+    _Atomic uint64_t short_until[GS_MAX_DEVICES]; /* idle_limit is less until then; 0 */
+    _Atomic bool refused[GS_MAX_DEVICES];     /* since, the backend has served nothing */
+    _Atomic size_t idle_most[GS_MAX_DEVICES]; /* as gs_pool_set_limits says */
     struct gs_room rooms[GS_MAX_DEVICES];
     bool carve; /* these three: immutable */
     unsigned class_count;
@@ -433,6 +437,12 @@ void gs_segment_label(struct gs_segment *segment);
 /* --- pending.c
  * ---------------------------------------------------------------------------- */
 
+/* heap->lock is held. */
+static inline void gs_pending_set_head(struct gs_heap *heap, uint32_t id)
+{
+    __atomic_store_n(&heap->pending_head, id, __ATOMIC_RELAXED);
+}
+
 /*
  * Ask after the fences of the first `limit` pending blocks that have one (0: of all), and
  * free those that are done.
@@ -461,6 +471,8 @@ uint64_t gs_clock_coarse(void);
 void gs_limits_init(struct gs_pool *pool, unsigned age_ms);
 /* The heap's first upkeep is a period away. */
 void gs_limits_begin_heap(struct gs_heap *heap);
+/* The backend has served a request after all: gs_pool_set_refused is over. */
+void gs_limits_served(struct gs_heap *heap);
 /* A segment joins the idle ones, or leaves them; heap->lock is held. */
 void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment);
 void gs_limits_wake(struct gs_heap *heap, const struct gs_segment *segment);
@@ -509,7 +521,10 @@ void gs_relief_fini(struct gs_relief *relief);
 bool gs_relief_begin(struct gs_heap *heap, struct gs_ticket *ticket) GS_MUST_USE;
 /* It is out again; `changed`: there is more memory somewhere, or less, than before. */
 void gs_relief_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed);
-uint64_t gs_relief_generation(struct gs_pool *pool);
+static inline uint64_t gs_relief_generation(const struct gs_pool *pool)
+{
+    return __atomic_load_n(&pool->relief.generation, __ATOMIC_ACQUIRE);
+}
 /*
  * Has anything changed since `generation`? Waits for the stays that are in progress now,
  * at most a second in all. No lock is held.

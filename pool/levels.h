@@ -139,9 +139,11 @@ struct gs_levels {
     struct gs_lock lock; /* GS_RANK_LEVELS */
     _Atomic bool closed; /* for good: the heap is dead or poisoned; written under lock */
     _Atomic uint32_t suspended; /* calls until the fronts open again; raised under lock */
-    size_t fronts_bytes;        /* for all fronts together; immutable */
-    size_t front_bytes;         /* for one front at most; immutable */
-    size_t level_bytes; /* for the stream level, and for the global one; immutable */
+    bool drained; /* lock: nothing has been cached since all was emptied, and no front was
+                     opened; counts while the levels are suspended */
+    size_t fronts_bytes; /* for all fronts together; immutable */
+    size_t front_bytes;  /* for one front at most; immutable */
+    size_t level_bytes;  /* for the stream level, and for the global one; immutable */
     uint32_t stream_blocks_max; /* in one of its caches; immutable, as the next */
     uint32_t global_blocks_max;
     struct gs_link fronts; /* lock */

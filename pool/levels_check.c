@@ -84,6 +84,8 @@ const char *gs_levels_check(struct gs_heap *heap, size_t *count)
         }
     }
     *count += of_streams + of_all;
+    if (!why && levels->drained && *count)
+        why = "blocks are cached in levels that count as drained";
     if (why)
         return why;
     for (unsigned j = 0; j < GS_STREAMS; j++) {

@@ -50,17 +50,39 @@ static void gather(struct gs_levels *levels, struct gs_chain *chain)
     }
 }
 
+/*
+ * On a full device each miss comes here, and excluding the fronts interrupts every core
+ * that runs the process. While the levels are suspended that is needed once: the fronts
+ * stay shut, and what they held is gone. Returns whether that is so.
+ */
+static GS_NOINLINE bool is_drained(struct gs_levels *levels, uint32_t calls)
+{
+    bool drained;
+
+    gs_lock_take(&levels->lock);
+    drained = levels->drained && atomic_load(&levels->suspended);
+    if (drained && calls)
+        atomic_store(&levels->suspended, calls);
+    gs_lock_drop(&levels->lock);
+    return drained;
+}
+
 static size_t drain(struct gs_heap *heap, uint32_t calls)
 {
+    struct gs_levels *levels = heap->levels;
     struct gs_segment *detached = NULL;
     struct gs_chain chain = {0};
 
-    if (!heap->levels)
+    if (!levels)
+        return 0;
+    if (GS_UNLIKELY(atomic_load_explicit(&levels->suspended, memory_order_relaxed)) &&
+        is_drained(levels, calls))
         return 0;
     gs_levels_exclude(heap);
     if (calls)
-        atomic_store(&heap->levels->suspended, calls);
-    gather(heap->levels, &chain);
+        atomic_store(&levels->suspended, calls);
+    gather(levels, &chain);
+    levels->drained = true; /* until the fronts are opened again */
     gs_chain_release(heap, &chain, &detached);
     gs_levels_admit(heap);
     gs_segments_return(detached);

@@ -7,11 +7,11 @@
  * room by giving idle memory back, or else is the driver's own business: it never fails
  * because of the limit.
  *
- * Upkeep. Nothing here has a thread: idle memory goes back when its heap's context has
- * just been waited for, or is known to be idle. A driver's free waits for the whole
- * context, so at any other moment giving back would be a wait that native does not make.
- * What is due then: segments idle for longer than the pool's age, idle bytes beyond what
- * may be kept, and the room that requests over the limit did not find.
+ * Upkeep. Nothing here has a thread of its own: idle memory goes back when its heap's
+ * context has just been waited for, or is known to be idle. A driver's free waits for the
+ * whole context, so at any other moment giving back would be a wait that native does not
+ * make. What is due then: segments idle for longer than the pool's age, idle bytes beyond
+ * what may be kept, and the room that requests over the limit did not find.
  *
  * Owns: the limits, booked and wanted bytes of the device rows; when a heap is due.
  * Lock: relief->lock for the rows; one heap->lock at a time; none over the backend.
@@ -26,6 +26,8 @@
 /* A heap is due after this long ... */
 #define PERIOD_MAX_NS NS_PER_SECOND
 #define PERIOD_MIN_NS (5 * NS_PER_MS)
+/* How long no idle memory is kept after a device was seen to be short of it. */
+#define SHORT_NS NS_PER_SECOND
 /* ... or a quarter of the age, where that is less. */
 #define PERIODS_AN_AGE 4u
 
@@ -50,8 +52,12 @@ static unsigned index_of(int device)
 void gs_limits_init(struct gs_pool *pool, unsigned age_ms)
 {
     pool->age_ns = age_ms * NS_PER_MS;
-    for (int i = 0; i < GS_MAX_DEVICES; i++)
+    for (int i = 0; i < GS_MAX_DEVICES; i++) {
         atomic_init(&pool->idle_limit[i], SIZE_MAX);
+        atomic_init(&pool->idle_most[i], SIZE_MAX);
+        atomic_init(&pool->short_until[i], 0);
+        atomic_init(&pool->refused[i], false);
+    }
 }
 
 static uint64_t period_ns(const struct gs_pool *pool)
@@ -96,7 +102,56 @@ void gs_pool_set_limits(struct gs_pool *pool, int device,
     if (device < 0)
         return;
     gs_relief_set_limit(pool, device, limits);
+    atomic_store(&pool->idle_most[index_of(device)], limits->idle_bytes);
     atomic_store(&pool->idle_limit[index_of(device)], limits->idle_bytes);
+}
+
+/* No more than `left` may be idle, for SHORT_NS. */
+static void limit_idle(struct gs_pool *pool, unsigned i, size_t left)
+{
+    atomic_store(&pool->short_until[i], gs_clock_coarse() + SHORT_NS);
+    if (left < atomic_load(&pool->idle_limit[i]))
+        atomic_store(&pool->idle_limit[i], left);
+}
+
+/* The same is over, once its time is. */
+static void end_shortage(struct gs_pool *pool, unsigned i, uint64_t now)
+{
+    if (GS_UNLIKELY(atomic_load(&pool->short_until[i])) &&
+        now >= atomic_load(&pool->short_until[i])) {
+        atomic_store(&pool->short_until[i], 0);
+        atomic_store(&pool->idle_limit[i], atomic_load(&pool->idle_most[i]));
+    }
+}
+
+void gs_limits_served(struct gs_heap *heap)
+{
+    unsigned i = index_of(heap->device);
+
+    if (GS_UNLIKELY(
+            atomic_load_explicit(&heap->pool->refused[i], memory_order_relaxed))) {
+        atomic_store(&heap->pool->refused[i], false);
+        end_shortage(heap->pool, i, UINT64_MAX);
+    }
+}
+
+void gs_pool_set_missing(struct gs_pool *pool, int device, size_t bytes)
+{
+    unsigned i = index_of(device);
+    size_t idle = atomic_load(&pool->idle[i]);
+
+    if (bytes)
+        limit_idle(pool, i, idle > bytes ? idle - bytes : 0);
+}
+
+void gs_pool_set_refused(struct gs_pool *pool, int device)
+{
+    for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
+        if (device < 0 || i == index_of(device)) {
+            atomic_store(&pool->refused[i], true);
+            limit_idle(pool, i, 0);
+        }
+    }
 }
 
 /* ---- giving back ------------------------------------------------------------------- */
@@ -118,6 +173,16 @@ static struct gs_segment *oldest(const struct gs_heap *heap)
     return found;
 }
 
+/* Take an idle segment out of the heap, of which those idle since before `limit` count as
+ * aged. heap->lock is held. */
+static inline __attribute__((always_inline)) void
+take(struct gs_heap *heap, struct gs_segment *segment, uint64_t limit)
+{
+    if (segment->idle_since < limit)
+        heap->stats.aged_bytes += segment->bytes;
+    gs_segment_detach(heap, segment);
+}
+
 /* Give back the longest idle first: those idle since before `limit`, and others until
  * `bytes` are back. Returns the bytes. No lock is held. */
 static size_t give_back(struct gs_heap *heap, size_t bytes, uint64_t limit)
@@ -128,15 +193,33 @@ static size_t give_back(struct gs_heap *heap, size_t bytes, uint64_t limit)
     gs_lock_take(&heap->lock);
     while ((segment = oldest(heap)) && (given < bytes || segment->idle_since < limit)) {
         given += segment->bytes;
-        if (segment->idle_since < limit)
-            heap->stats.aged_bytes += segment->bytes;
-        gs_segment_detach(heap, segment);
+        take(heap, segment, limit);
         *end = segment;
         end = &segment->next_detached;
     }
     heap->stats.upkeep_bytes += given;
     gs_lock_drop(&heap->lock);
     gs_segments_return(chain);
+    return given;
+}
+
+/* The same of one segment, if it has been idle since before `limit`. */
+static size_t give_one(struct gs_heap *heap, uint64_t limit)
+{
+    struct gs_segment *segment;
+    size_t given = 0;
+
+    gs_lock_take(&heap->lock);
+    segment = oldest(heap);
+    if (segment && segment->idle_since >= limit)
+        segment = NULL;
+    if (segment) {
+        given = segment->bytes;
+        take(heap, segment, limit);
+        heap->stats.upkeep_bytes += given;
+    }
+    gs_lock_drop(&heap->lock);
+    gs_segments_return(segment);
     return given;
 }
 
@@ -214,6 +297,11 @@ bool gs_heap_wants_upkeep(const struct gs_heap *heap)
     return gs_heap_upkeep_is_late(heap);
 }
 
+void gs_heap_set_due(struct gs_heap *heap)
+{
+    atomic_store_explicit(&heap->due, true, memory_order_relaxed);
+}
+
 bool gs_heap_upkeep_is_late(const struct gs_heap *heap)
 {
     return atomic_load_explicit(&heap->due, memory_order_relaxed) ||
@@ -245,6 +333,7 @@ size_t gs_heap_upkeep(struct gs_heap *heap, size_t bytes)
         return 0;
     atomic_store(&heap->due, false);
     atomic_store(&heap->upkeep_at, now + period_ns(pool));
+    end_shortage(pool, i, now);
     settle(heap, now);
     wanted = gs_relief_take_wanted(pool, heap->device);
     if (bytes < wanted)
@@ -258,6 +347,59 @@ size_t gs_heap_upkeep(struct gs_heap *heap, size_t bytes)
     if (pool->age_ns && now > pool->age_ns)
         limit = now - pool->age_ns;
     return give_back(heap, bytes, limit);
+}
+
+/* ---- by age, from a thread that nobody waits for ------------------------------------
+ */
+
+static bool holds_cached(struct gs_heap *heap)
+{
+    struct gs_pool_stats sum = {0};
+
+    gs_levels_exclude(heap);
+    gs_levels_sum(heap, &sum);
+    gs_levels_admit(heap);
+    return sum.front_bytes || sum.stream_bytes || sum.global_bytes;
+}
+
+/* Idle since before this has been so for longer than the age; 0: nothing has. */
+static uint64_t age_limit(const struct gs_pool *pool)
+{
+    uint64_t now = gs_clock_coarse();
+
+    return pool->age_ns && now > pool->age_ns ? now - pool->age_ns : 0;
+}
+
+bool gs_heap_has_aged(struct gs_heap *heap)
+{
+    uint64_t limit = age_limit(heap->pool);
+    const struct gs_segment *segment;
+    bool aged, pending;
+
+    if (!limit || gs_heap_is_dead(heap))
+        return false;
+    gs_lock_take(&heap->lock);
+    segment = oldest(heap);
+    aged = segment && segment->idle_since < limit;
+    pending = heap->pending_head != 0;
+    gs_lock_drop(&heap->lock);
+    return aged || (gs_clock_coarse() >= atomic_load(&heap->drain_at) &&
+                    (pending || holds_cached(heap)));
+}
+
+size_t gs_heap_give_aged(struct gs_heap *heap, bool (*may)(void *self), void *self)
+{
+    uint64_t limit = age_limit(heap->pool);
+    size_t given = 0, bytes = 1;
+
+    if (!limit || gs_heap_is_dead(heap) || !may(self))
+        return 0;
+    settle(heap, gs_clock_coarse());
+    while (bytes && may(self)) {
+        bytes = give_one(heap, limit);
+        given += bytes;
+    }
+    return given;
 }
 
 size_t gs_heap_give_back(struct gs_heap *heap)

@@ -337,7 +337,7 @@ void gs_block_park_fenced(struct gs_block *block, gs_fence fence)
         if (heap->pending_tail)
             gs_block_at(heap->pool, heap->pending_tail)->pending.next = block->id;
         else
-            heap->pending_head = block->id;
+            gs_pending_set_head(heap, block->id);
         heap->pending_tail = block->id;
         waits = true;
     }

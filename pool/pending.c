@@ -82,10 +82,19 @@ static void bring_in(struct gs_heap *heap, struct harvest *harvest)
     harvest->ready_count = harvest->fence_count = harvest->segment_count = 0;
 }
 
+/* Whether any freed block of the heap is not ready yet. Sees every block whose free
+ * happened before this call. Takes no lock. */
+static bool any_pending(const struct gs_heap *heap)
+{
+    return __atomic_load_n(&heap->pending_head, __ATOMIC_RELAXED) != 0;
+}
+
 uint64_t gs_heap_retire_begin(struct gs_heap *heap)
 {
     uint64_t token;
 
+    if (GS_LIKELY(!any_pending(heap)))
+        return 0;
     gs_lock_take(&heap->lock);
     token = ++heap->epoch;
     gs_lock_drop(&heap->lock);
@@ -111,7 +120,7 @@ static void take_off(struct gs_heap *heap, uint32_t prev, const struct gs_block 
     if (prev)
         gs_block_at(heap->pool, prev)->pending.next = block->pending.next;
     else
-        heap->pending_head = block->pending.next;
+        gs_pending_set_head(heap, block->pending.next);
     if (heap->pending_tail == block->id)
         heap->pending_tail = prev;
 }
@@ -158,6 +167,8 @@ static void retire(struct gs_heap *heap, uint64_t token, bool to_front)
     struct gs_ticket ticket;
     unsigned count, total = 0;
 
+    if (!token || !any_pending(heap))
+        return;
     for (;;) {
         gs_lock_take(&heap->lock);
         if (!heap->pending_head || !gs_relief_begin(heap, &ticket)) {
@@ -335,7 +346,8 @@ void gs_pending_forget(struct gs_heap *heap)
     gs_lock_take(&heap->lock);
     if (!heap->polling) { /* else the thread that polls comes here when it is through */
         id = heap->pending_head;
-        heap->pending_head = heap->pending_tail = 0;
+        gs_pending_set_head(heap, 0);
+        heap->pending_tail = 0;
     }
     gs_lock_drop(&heap->lock);
     while (id) {

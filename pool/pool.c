@@ -131,6 +131,16 @@ void gs_pool_stats(struct gs_pool *pool, int device, struct gs_pool_stats *out)
     *out = sum;
 }
 
+uint64_t gs_pool_reserved_bytes(struct gs_pool *pool)
+{
+    return gs_relief_row(pool, -1).reserved;
+}
+
+uint64_t gs_pool_reserved_on(struct gs_pool *pool, int device)
+{
+    return gs_relief_row(pool, device).reserved;
+}
+
 size_t gs_pool_metadata_bytes(struct gs_pool *pool)
 {
     size_t bytes;

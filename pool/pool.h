@@ -169,7 +169,8 @@ size_t gs_heap_ripen(struct gs_heap *heap);
 /* A claimed block whose free failed: live again, as if never claimed. */
 void gs_block_unclaim(struct gs_block *block);
 
-/* Call before a context-wide synchronize is entered ... */
+/* Call before a context-wide synchronize is entered. 0: nothing is pending. Takes no lock
+ * then ... */
 uint64_t gs_heap_retire_begin(struct gs_heap *heap);
 /* ... and with that token after it succeeded: blocks parked before it become ready, for
  * the calling thread first; but not those whose fence it did not wait for. */
@@ -227,6 +228,9 @@ enum gs_status gs_pool_find(struct gs_pool *pool, uint64_t addr,
 size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes);
 /* Bytes gs_pool_trim could give back on `device` now. */
 size_t gs_pool_idle_bytes(struct gs_pool *pool, int device);
+/* Bytes in segments, idle or not, on all devices, and on one. */
+uint64_t gs_pool_reserved_bytes(struct gs_pool *pool);
+uint64_t gs_pool_reserved_on(struct gs_pool *pool, int device);
 /* Bytes of freed blocks that wait for a fence, on `device` (-1: all). */
 uint64_t gs_pool_pending_bytes(struct gs_pool *pool, int device);
 
@@ -234,6 +238,15 @@ uint64_t gs_pool_pending_bytes(struct gs_pool *pool, int device);
  * the next upkeep. Until called a device has none. */
 void gs_pool_set_limits(struct gs_pool *pool, int device,
                         const struct gs_pool_limits *limits);
+
+/* The device has so much less free memory than should be: for a second no more may be
+ * idle on it than is idle now, less that. */
+void gs_pool_set_missing(struct gs_pool *pool, int device, size_t bytes);
+/* The program was told that the device (-1: each) is out of memory: for a second, or
+ * until the backend has served the next request, nothing may be idle on it. What the
+ * program frees now, to ask again, goes back at once, as it does without a pool: later it
+ * might have to wait for what runs then. */
+void gs_pool_set_refused(struct gs_pool *pool, int device);
 
 /*
  * Is gs_heap_upkeep worth calling? Cheap enough for every free: reads a flag, and once in
@@ -249,6 +262,22 @@ bool gs_heap_upkeep_is_late(const struct gs_heap *heap);
  * work of the heap's context, or while that is idle. Returns the bytes given back.
  */
 size_t gs_heap_upkeep(struct gs_heap *heap, size_t bytes);
+
+/*
+ * For a thread that looks at the heap from time to time, whatever the program does. Has
+ * anything been idle, or have the caches above the segments held anything, for longer
+ * than the pool's age? Asks no backend.
+ */
+bool gs_heap_has_aged(struct gs_heap *heap);
+/*
+ * Give back what has been idle for longer than the age, one segment after the other, the
+ * longest idle first, for as long as `may` says before each one that the backend takes
+ * memory back at once. What the caches above the segments hold becomes idle memory first,
+ * once an age. Returns the bytes given back.
+ */
+size_t gs_heap_give_aged(struct gs_heap *heap, bool (*may)(void *self), void *self);
+/* Look after the heap at the next free, whatever the clock says. */
+void gs_heap_set_due(struct gs_heap *heap);
 
 /*
  * Give back all of the heap that is not in use, what it has cached and what was pending

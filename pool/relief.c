@@ -80,6 +80,12 @@ bool gs_relief_begin(struct gs_heap *heap, struct gs_ticket *ticket)
     return alive;
 }
 
+/* The lock is held. */
+static void next_generation(struct gs_relief *relief)
+{
+    __atomic_store_n(&relief->generation, relief->generation + 1, __ATOMIC_RELEASE);
+}
+
 void gs_relief_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed)
 {
     struct gs_relief *relief = &heap->pool->relief;
@@ -88,19 +94,9 @@ void gs_relief_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed)
     gs_list_remove(&ticket->link);
     heap->inside--;
     if (changed)
-        relief->generation++;
+        next_generation(relief);
     pthread_cond_broadcast(&relief->ended);
     leave(relief);
-}
-
-uint64_t gs_relief_generation(struct gs_pool *pool)
-{
-    uint64_t generation;
-
-    enter(&pool->relief);
-    generation = pool->relief.generation;
-    leave(&pool->relief);
-    return generation;
 }
 
 static struct timespec deadline_after(uint64_t wait_ns)
@@ -226,7 +222,7 @@ void gs_relief_bury(struct gs_heap *heap, size_t bytes)
 {
     enter(&heap->pool->relief);
     account(heap, -(int64_t)bytes);
-    heap->pool->relief.generation++;
+    next_generation(&heap->pool->relief);
     leave(&heap->pool->relief);
 }
 

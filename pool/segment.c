@@ -311,6 +311,7 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
         *native = code;
         return status == GS_ERR_NOMEM ? GS_ERR_NOMEM : GS_ERR_BACKEND;
     }
+    gs_limits_served(heap);
     status = adopt(heap, request, kind, addr, bytes, out);
     gs_relief_end(heap, &ticket, true);
     return status;

@@ -4,10 +4,12 @@
  */
 #include "record.h"
 
+#include "context_errors.h"
 #include "interim.h"
 #include "mem_limits.h"
 #include "log.h"
 #include "outputs.h"
+#include "retry.h"
 #include "physical.h"
 #include "tiles.h"
 
@@ -228,6 +230,7 @@ static void refused(struct gs_state *state, enum gs_memory_kind kind, enum gs_ap
         gs_tracker_add_failed(state->tracker, device, kind);
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY && takes_device_memory(kind)) {
+        gs_retry_refused(state, device, bytes);
         gs_interim_refused(state, device, api, bytes);
     }
 }
@@ -235,6 +238,7 @@ static void refused(struct gs_state *state, enum gs_memory_kind kind, enum gs_ap
 void gs_record_refused(struct gs_state *state, const struct gs_call *request,
                        size_t bytes, CUresult result)
 {
+    gs_context_note_error(request->context, result);
     refused(state, request->kind, request->api,
             request->context ? request->context->device : 0, bytes, result);
 }
@@ -372,6 +376,9 @@ void gs_record_free_result(struct gs_state *state, uint64_t addr, enum gs_api ap
 {
     bool refused = gs_refused(result) || gs_refused_for_capture(result);
     gs_limits_left(!refused);
+    if (GS_UNLIKELY(result != CUDA_SUCCESS)) {
+        gs_context_note_error(gs_context_current_known(state), result);
+    }
     if (refused) {
         gs_trace_free_refused(addr);
     }
@@ -392,6 +399,16 @@ void gs_record_bad_free(struct gs_state *state, uint64_t addr, enum gs_api api)
         struct gs_free_site site = site_of(state, api, true);
         int device = gs_thread.context ? gs_thread.context->device : 0;
         gs_tracker_error_free(state->tracker, addr, device, &site);
+    }
+}
+
+void gs_record_not_idle(struct gs_state *state, const struct gs_context *context,
+                        CUstream stream, uint64_t waited_ns, enum gs_api api)
+{
+    if (state->tracker && !stopped(state)) {
+        struct gs_free_site site = site_of(state, api, true);
+        gs_tracker_error_not_idle(state->tracker, context->device,
+                                  (uint64_t)(uintptr_t)stream, waited_ns, &site);
     }
 }
 

@@ -177,6 +177,11 @@ static inline bool gs_refused_for_capture(CUresult result)
 /* A free of something that is no live allocation. */
 void gs_record_bad_free(struct gs_state *state, uint64_t addr, enum gs_api api);
 
+/* A free relied on the context being idle, and it was not; as
+ * gs_tracker_error_not_idle. */
+void gs_record_not_idle(struct gs_state *state, const struct gs_context *context,
+                        CUstream stream, uint64_t waited_ns, enum gs_api api);
+
 /* A context's memory is gone. */
 void gs_record_context_lost(struct gs_state *state, CUcontext handle);
 

@@ -27,7 +27,10 @@
 #include "find_python.h"
 #include "gs_uncancelled.h"
 #include "fences.h"
+#include "free_lazy.h"
+#include "free_lazy.h"
 #include "free_permit.h"
+#include "free_scope.h"
 #include "free_wait.h"
 #include "graph_memory.h"
 #include "host_pools.h"
@@ -44,6 +47,7 @@
 #include "nvml.h"
 #include "options_idle.h"
 #include "outputs.h"
+#include "own_thread.h"
 #include "record.h"
 #include "report.h"
 #include "linker.h"
@@ -56,6 +60,8 @@
 #include "submissions.h"
 #include "tools.h"
 #include "trace.h"
+#include "trim_thread.h"
+#include "verify.h"
 #include "size_classes.h"
 #include "state_file.h"
 #include "warmup.h"
@@ -99,11 +105,13 @@ static void before_fork(void)
 {
     struct gs_state *state = gs_state_peek();
     held_over_fork = state ? state->stacks : NULL;
+    gs_trim_thread_hold(); /* it must not be in the middle of a call of the driver */
     gs_stacks_before_fork(held_over_fork);
 }
 
 static void after_fork(void)
 {
+    gs_trim_thread_release();
     gs_stacks_after_fork(held_over_fork);
 }
 
@@ -138,9 +146,13 @@ static void after_fork_in_child(void)
     gs_memory_pools_reset();
     gs_submissions_reset();
     gs_free_stats_reset();
+    gs_verify_reset();
     gs_retry_reset();
     gs_interim_reset();
     gs_intervals_reset();
+    gs_trim_thread_reset();
+    gs_lazy_reset();
+    gs_own_thread_reset();
     gs_limits_reset();
     gs_all_contexts_reset();
     gs_managed_reset();
@@ -232,6 +244,9 @@ static void read_options(struct gs_state *state)
     if (state->options.free_sync == GS_FREE_SYNC_WAIT) {
         gs_known_end_proof(NULL);
     }
+    gs_free_scopes_start(&state->options);
+    gs_lazy_start(&state->options);
+    gs_verify_start(&state->options);
     if (state->options.help) {
         help_and_exit();
     }
@@ -390,6 +405,7 @@ static struct gs_state *create(void)
         gs_warmup_start(state->pool ? state->options.warmup : "");
         gs_interim_start(&state->options, state->tracker);
         gs_intervals_start(&state->options);
+        gs_trim_thread_begin(&state->options);
         gs_trace_open(state->options.trace_file, state->options.trace_limit_bytes);
         gs_record_watch(&state->options);
     }
@@ -442,6 +458,9 @@ struct gs_state *gs_enter_first(void)
 {
     int saved_errno = errno;
     struct gs_state *state = gs_real_complete() ? gs_state() : NULL;
+    if (state && !gs_real_initialized()) {
+        state = NULL; /* the driver refuses every call: there is nothing to record */
+    }
     if (state) {
         gs_real_keep();
         __atomic_store_n(&gs_state_ready, state, __ATOMIC_RELEASE);

@@ -133,6 +133,8 @@ static bool repeat(struct gs_tracker *tracker, const struct gs_error *error,
     for (unsigned i = 0; i < tracker->error_count && i < GS_ERRORS_KEPT; i++) {
         if (is_place(&tracker->errors[i], error)) {
             tracker->errors[i].repeats++;
+            if (error->waited_ns > tracker->errors[i].waited_ns)
+                tracker->errors[i].waited_ns = error->waited_ns;
             return true;
         }
     }
@@ -177,6 +179,24 @@ void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device
         classify(tracker, &error);
         note_site(tracker, &error);
     }
+    repeat_or_append(tracker, &error);
+}
+
+/* ---- a device that was not idle -----------------------------------------------------
+ */
+
+void gs_tracker_error_not_idle(struct gs_tracker *tracker, int device, uint64_t stream,
+                               uint64_t waited_ns, const struct gs_free_site *site)
+{
+    struct gs_error error = {.kind = GS_ERROR_NOT_IDLE,
+                             .addr = stream,
+                             .device = device,
+                             .freed = *site,
+                             .waited_ns = waited_ns};
+
+    if (!tracker)
+        return;
+    note_site(tracker, &error);
     repeat_or_append(tracker, &error);
 }
 

@@ -84,6 +84,7 @@ enum gs_error_kind {
     GS_ERROR_OVERRUN,          /* begins in an allocation, or behind it, and leaves it */
     GS_ERROR_UNDERRUN,         /* begins before an allocation, and reaches into it */
     GS_ERROR_STRAY_USE,        /* of memory that is nobody's */
+    GS_ERROR_NOT_IDLE,         /* a free found the device idle, and it was not */
     GS_ERROR_KINDS
 };
 
@@ -319,6 +320,17 @@ struct gs_bad_use {
  * the live allocation (a scan, for those that are kept).
  */
 void gs_tracker_error_use(struct gs_tracker *tracker, const struct gs_bad_use *use);
+
+/*
+ * A free relied on a proof that the device is idle, and the device was not
+ * (docs/free.md, "Verify"). Later ones from the same place are counted with the first;
+ * the longest wait of a place is kept.
+ * In:  stream     the handle of a stream that showed work; 0: none did, and a wait was
+ *                 long
+ *      waited_ns  how long the device took to become idle
+ */
+void gs_tracker_error_not_idle(struct gs_tracker *tracker, int device, uint64_t stream,
+                               uint64_t waited_ns, const struct gs_free_site *site);
 
 /* A copy of the live record that is to be removed by this very address. Takes a lock, and
  * looks at no other record. GS_ERR_NOT_FOUND. */

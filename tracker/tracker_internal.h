@@ -155,7 +155,8 @@ struct gs_error {
     struct gs_allocation allocation;
     struct gs_free_site first_freed;
     uint64_t changed_bytes, first_changed; /* as in gs_damage; 0 of wrong frees */
-    uint32_t suppressed_by, beyond_rule;   /* as in gs_group; the report's copy alone */
+    uint64_t waited_ns; /* GS_ERROR_NOT_IDLE: the longest wait; addr is the stream's */
+    uint32_t suppressed_by, beyond_rule; /* as in gs_group; the report's copy alone */
 };
 
 struct gs_tracker {
@@ -557,12 +558,12 @@ static inline bool gs_error_is_damage(const struct gs_error *error)
 
 static inline bool gs_error_is_use(const struct gs_error *error)
 {
-    return error->kind >= GS_ERROR_USE_AFTER_FREE;
+    return error->kind >= GS_ERROR_USE_AFTER_FREE && error->kind <= GS_ERROR_STRAY_USE;
 }
 
 static inline bool gs_error_is_free(const struct gs_error *error)
 {
-    return !gs_error_is_damage(error) && !gs_error_is_use(error);
+    return error->kind <= GS_ERROR_MISMATCHED_FREE;
 }
 
 /* Copy the errors kept; `out` holds GS_ERRORS_KEPT. Returns how many there are. */

@@ -85,29 +85,41 @@ static void park(struct aside *list)
     }
 }
 
-/* Taken before the driver is asked: what is set aside meanwhile has a fill of its own. */
+/* Taken before the driver is asked: what is set aside meanwhile has a fill of its own.
+ * Returns GS_LANE_SETTLED only where there was any. */
+static enum gs_lane_state settle(const struct gs_context *context)
+{
+    enum gs_lane_state state = GS_LANE_BUSY;
+    struct aside *list = take(context);
+    if (list) {
+        state = gs_lane_settled(context);
+        if (state == GS_LANE_SETTLED) {
+            park(list);
+        } else {
+            give_back(list);
+        }
+    }
+    return state;
+}
+
+static bool any(void)
+{
+    return __atomic_load_n(&asides, __ATOMIC_RELAXED) != NULL;
+}
+
 bool gs_asides_settle(const struct gs_context *context)
 {
-    if (GS_LIKELY(__atomic_load_n(&asides, __ATOMIC_RELAXED) == NULL)) {
-        return false;
-    }
-    struct aside *list = take(context);
-    bool settled = list && gs_lane_settled(context);
-    if (settled) {
-        park(list);
-    } else if (list) {
-        give_back(list);
-    }
-    return settled;
+    return GS_UNLIKELY(any()) && settle(context) == GS_LANE_SETTLED;
 }
 
 bool gs_asides_await(const struct gs_state *state, const struct gs_context *context)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
     uint64_t until = gs_now_ns() + (uint64_t)state->options.pool_wait_ms * 1000000u;
-    while (__atomic_load_n(&asides, __ATOMIC_RELAXED) != NULL) {
-        if (gs_asides_settle(context)) {
-            return true;
+    while (any()) {
+        enum gs_lane_state now = settle(context);
+        if (now != GS_LANE_BUSY) {
+            return now == GS_LANE_SETTLED;
         }
         if (gs_captures_active() || gs_now_ns() > until) {
             break;

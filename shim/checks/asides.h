@@ -18,8 +18,8 @@ void gs_aside_put(const struct gs_context *context, struct gs_block *block);
 bool gs_asides_settle(const struct gs_context *context);
 /*
  * Memory has run out, and what is set aside would help: the same, as long as an
- * allocation on a full device may be kept waiting (GPUSHIM_POOL_WAIT). What runs may be
- * waiting for this thread.
+ * allocation on a full device may be kept waiting (GPUSHIM_POOL_WAIT), but not in a
+ * context that has failed. What runs may be waiting for this thread.
  */
 bool gs_asides_await(const struct gs_state *state, const struct gs_context *context);
 /* The context is gone, its heap dead: park what is set aside of it. */

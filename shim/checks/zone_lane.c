@@ -18,6 +18,7 @@
 #include "announce.h"
 #include "capture_gate.h"
 #include "captures.h"
+#include "context_errors.h"
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
 
@@ -107,8 +108,8 @@ static enum gs_check_count take_lane(const struct gs_context *context,
     return *out ? GS_CHECK_LOOKED : GS_CHECK_REFUSED;
 }
 
-/* gs_lane_leave is due, whatever the answer. */
-static enum gs_check_count enter(const struct gs_context *context, struct visit *visit)
+/* leave is due, whatever the answer. */
+static enum gs_check_count begin(const struct gs_context *context, struct visit *visit)
 {
     *visit = (struct visit){.lane = NULL};
     gs_announce_begin("a check of memory", false);
@@ -123,7 +124,14 @@ static enum gs_check_count enter(const struct gs_context *context, struct visit 
     if (gs_context_push(context->handle, &visit->pushed) != CUDA_SUCCESS) {
         return GS_CHECK_REFUSED;
     }
-    return take_lane(context, &visit->lane);
+    return GS_CHECK_LOOKED;
+}
+
+/* leave is due, whatever the answer. */
+static enum gs_check_count enter(const struct gs_context *context, struct visit *visit)
+{
+    enum gs_check_count answer = begin(context, visit);
+    return answer == GS_CHECK_LOOKED ? take_lane(context, &visit->lane) : answer;
 }
 
 static void leave(struct visit *visit)
@@ -166,28 +174,40 @@ static enum gs_check_count await(struct gs_lane *lane, size_t bytes)
     }
 }
 
-/* Of the lane, which others may have: the driver is asked. The context is current. */
-static bool is_settled(struct gs_lane *lane)
+static enum gs_lane_state state_of(CUresult result)
 {
-    if (__atomic_exchange_n(&lane->taken, true, __ATOMIC_ACQ_REL)) {
-        return false; /* its holder waits still */
-    }
-    lane->stuck = lane->stuck && gs_real()->cuStreamQuery(lane->stream) != CUDA_SUCCESS;
-    bool settled = !lane->stuck;
-    give_lane(lane);
-    return settled;
+    return result == CUDA_SUCCESS          ? GS_LANE_SETTLED
+           : gs_error_ends_context(result) ? GS_LANE_FAILED
+                                           : GS_LANE_BUSY;
 }
 
-bool gs_lane_settled(const struct gs_context *context)
+/* Of the lane, which others may have: the driver is asked. The context is current. */
+static enum gs_lane_state settle(struct gs_lane *lane)
+{
+    enum gs_lane_state state = GS_LANE_SETTLED;
+    if (__atomic_exchange_n(&lane->taken, true, __ATOMIC_ACQ_REL)) {
+        return GS_LANE_BUSY; /* its holder waits still */
+    }
+    if (lane->stuck) {
+        state = state_of(gs_real()->cuStreamQuery(lane->stream));
+        lane->stuck = state != GS_LANE_SETTLED;
+    }
+    give_lane(lane);
+    return state;
+}
+
+/* Without a lane of its own: on a full device there may be no memory for one. */
+enum gs_lane_state gs_lane_settled(const struct gs_context *context)
 {
     struct visit visit;
-    bool settled = enter(context, &visit) == GS_CHECK_LOOKED;
+    enum gs_lane_state state =
+        begin(context, &visit) == GS_CHECK_LOOKED ? GS_LANE_SETTLED : GS_LANE_BUSY;
     struct gs_lane *lane = __atomic_load_n(lanes_of(context), __ATOMIC_ACQUIRE);
-    for (; settled && lane; lane = lane->next) {
-        settled = lane == visit.lane || is_settled(lane);
+    for (; state == GS_LANE_SETTLED && lane; lane = lane->next) {
+        state = settle(lane);
     }
     leave(&visit);
-    return settled;
+    return state;
 }
 
 /* ---- fills ----------------------------------------------------------------------- */

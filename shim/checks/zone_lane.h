@@ -21,8 +21,12 @@ struct gs_fill {
     unsigned char value;
 };
 
-/* Whether all that was begun in the context, and not done in its time, has ended. */
-bool gs_lane_settled(const struct gs_context *context);
+enum gs_lane_state { GS_LANE_BUSY, GS_LANE_SETTLED, GS_LANE_FAILED };
+
+/* Whether all that was begun in the context, and not done in its time, has ended.
+ * GS_LANE_FAILED: the context has failed (context_errors.h), so that will never be known.
+ */
+enum gs_lane_state gs_lane_settled(const struct gs_context *context);
 
 /*
  * They are not begun before the device has answered in its time: one that is busy for

@@ -70,6 +70,11 @@ void gs_zones_adjust(struct gs_options *options)
         options->check_fill = GS_CHECK_FILL_OFF;
         return;
     }
+    if (options->free_sync == GS_FREE_SYNC_VERIFY) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_FREE_SYNC=verify: with a check of GPUSHIM_CHECK_* on, each "
+                    "free waits, and no proof is left to verify");
+    }
     if (options->free_sync == GS_FREE_SYNC_LAZY) {
         gs_log_line(GS_LOG_WARN,
                     "GPUSHIM_FREE_SYNC=lazy: with a check of GPUSHIM_CHECK_* on, frees "

@@ -5,6 +5,7 @@
 #include "announce.h"
 #include "async_heaps.h"
 #include "captures.h"
+#include "context_errors.h"
 #include "figures.h"
 #include "free_lazy.h"
 #include "free_permit.h"
@@ -293,6 +294,16 @@ static CUresult free_native(struct gs_state *state, CUdeviceptr dptr)
     return result;
 }
 
+/* The block is in use by work that nobody has waited for. */
+static void hold_back(struct gs_state *state, struct gs_block *block)
+{
+    struct gs_context *context = gs_heap_self(gs_block_heap(block));
+    if (!gs_free_into_epoch(state, block)) {
+        gs_block_park_fenced(block, 0);
+        __atomic_store_n(&context->unfenced, true, __ATOMIC_RELEASE);
+    }
+}
+
 /*
  * A capture runs, perhaps since this very moment, and would break if its context were
  * waited for. What the driver would have been given back natively is given back, and the
@@ -303,9 +314,8 @@ static void free_while_capturing(struct gs_state *state, struct gs_block *block)
     struct gs_context *context = gs_heap_self(gs_block_heap(block));
     if (gs_context_is_idle(&state->contexts, context)) {
         gs_block_park(block);
-    } else if (!gs_block_give_back(block) && !gs_free_into_epoch(state, block)) {
-        gs_block_park_fenced(block, 0);
-        __atomic_store_n(&context->unfenced, true, __ATOMIC_RELEASE);
+    } else if (!gs_block_give_back(block)) {
+        hold_back(state, block);
     }
 }
 
@@ -321,7 +331,7 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     struct gs_allocation was = {.addr = 0};
     CUresult result = CUDA_SUCCESS;
     bool waited = !gs_captures_active() || gs_mutant(GS_MUTANT_capture_waits);
-    bool idle = false;
+    bool idle = false, in_use = false;
     if (ordered && gs_async_is_broken(ordered) && waited) {
         result = gs_real()->cuCtxSynchronize();
     }
@@ -341,9 +351,9 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     if (gs_free_lazily(state, block, addr)) {
         return CUDA_SUCCESS;
     }
-    result = waited ? gs_free_wait(state, gs_heap_self(heap), &idle)
+    result = waited ? gs_free_wait(state, block, &idle, &in_use)
                     : gs_permit_free(state, gs_heap_self(heap), GS_PERMIT_DEVICE);
-    if (waited ? gs_refused(result) : result != CUDA_SUCCESS) {
+    if (waited ? gs_wait_keeps_memory(result) : result != CUDA_SUCCESS) {
         gs_block_unclaim(block);
         return result;
     }
@@ -355,21 +365,24 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
                       &was);
     }
     gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr,
-                         idle                               ? GS_TRACE_READY
-                         : waited && result == CUDA_SUCCESS ? GS_TRACE_WAITED
-                                                            : GS_TRACE_HELD);
+                         idle                                          ? GS_TRACE_READY
+                         : waited && result == CUDA_SUCCESS && !in_use ? GS_TRACE_WAITED
+                                                                       : GS_TRACE_HELD);
     gs_announce_take_back("cuMemFree_v2", addr);
     if (!waited || gs_refused_for_capture(result)) {
         free_while_capturing(state, block);
         return CUDA_SUCCESS;
     }
     if (result != CUDA_SUCCESS) {
-        /* A sticky error, or the driver is shutting down. What runs is unknown: neither
-           this block nor another of the heap is handed out again. */
+        /* The context has failed, or the driver is shutting down. What runs is unknown:
+           neither this block nor another of the heap is handed out again. */
+        gs_context_note_error(gs_heap_self(heap), result);
         gs_heap_poison(heap);
     }
     if (GS_UNLIKELY(gs_zones_on) && result == CUDA_SUCCESS) {
         gs_zones_park(state, block, GS_API_cuMemFree_v2, &was);
+    } else if (in_use && result == CUDA_SUCCESS) {
+        hold_back(state, block);
     } else {
         gs_block_park(block);
     }
@@ -576,9 +589,12 @@ GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     }
     if (result == CUDA_SUCCESS) {
         if (context) {
-            size_t idle = state->pool ? gs_pool_idle_bytes(state->pool, context->device) +
-                                            gs_quarantine_idle(context->device)
-                                      : 0;
+            /* What a free holds back until work is complete is free memory natively. */
+            size_t idle = state->pool
+                              ? gs_pool_idle_bytes(state->pool, context->device) +
+                                    gs_pool_pending_bytes(state->pool, context->device) +
+                                    gs_quarantine_idle(context->device)
+                              : 0;
             gs_limits_info(context->device, idle, &real_free, &real_total);
         }
         if (free) {

@@ -66,7 +66,8 @@ GS_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGra
     CUresult result = MADE_AGAIN(
         true, gs_real()->cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies,
                                                 numDependencies, nodeParams));
-    if (nodeParams) {
+    /* Read once the driver has accepted the parameters: it may refuse the call before. */
+    if (nodeParams && (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)) {
         note_alloc(result, GS_API_cuGraphAddMemAllocNode, hGraph,
                    &nodeParams->poolProps.location, nodeParams->dptr,
                    nodeParams->bytesize);

@@ -14,6 +14,7 @@
 #include "host_pools.h"
 #include "ipc_imports.h"
 #include "managed.h"
+#include "buffer_id.h"
 #include "pool_lookup.h"
 #include "single_order.h"
 
@@ -62,24 +63,25 @@ static enum gs_status extent_of(CUdeviceptr address, struct gs_extent *out)
     return status;
 }
 
-/* What is on its way is gone when the driver is asked, or was seen before. */
+/* Of memory that was freed the driver is asked about an address that it does not know. */
 GS_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize,
                                            CUdeviceptr dptr)
 {
     struct gs_extent extent = {0};
-    CUdeviceptr base = 0;
-    size_t bytes = 0;
     enum gs_status status = extent_of(dptr, &extent);
-    CUresult result = gs_real()->cuMemGetAddressRange_v2(pbase ? &base : NULL,
-                                                         psize ? &bytes : NULL, dptr);
-    if (result == CUDA_SUCCESS && status == GS_ERR_NOT_FOUND) {
-        result = CUDA_ERROR_NOT_FOUND;
+    if (GS_UNLIKELY(status == GS_ERR_NOT_FOUND)) {
+        dptr = (CUdeviceptr)(uintptr_t)gs_nobodys;
     }
-    if (result == CUDA_SUCCESS && pbase) {
-        *pbase = status == GS_OK ? extent.base : base;
-    }
-    if (result == CUDA_SUCCESS && psize) {
-        *psize = status == GS_OK ? extent.bytes : bytes;
+    /* With the program's own pointers: a driver may write to them when it refuses, too.
+     */
+    CUresult result = gs_real()->cuMemGetAddressRange_v2(pbase, psize, dptr);
+    if (result == CUDA_SUCCESS && status == GS_OK) {
+        if (pbase) {
+            *pbase = extent.base;
+        }
+        if (psize) {
+            *psize = extent.bytes;
+        }
     }
     return result;
 }
@@ -97,21 +99,6 @@ static inline void look_at(CUpointer_attribute attribute)
 /* CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, which headers before 12.3 lack. */
 #define MEMORY_BLOCK_ID 20
 
-/* The ids of allocations are small numbers, and those of blocks no number of theirs. */
-#define BLOCK_ID       ((uint64_t)1 << 63)
-#define ID_OFFSET_BITS 24u
-
-/*
- * What the driver says of the segment, of the block: an id of its own as each allocation
- * has, so that nobody takes two blocks for one. It is the same again for a later block
- * in the same place: what was registered for the first is right for the second.
- */
-static uint64_t block_id(uint64_t segment_id, const struct gs_extent *extent)
-{
-    uint64_t offset = (extent->base - extent->segment) / GS_BLOCK_BYTES;
-    return BLOCK_ID | segment_id << ID_OFFSET_BITS | offset;
-}
-
 /* Of the segment; `extent`: of the block, or NULL. */
 static void correct(CUpointer_attribute attribute, const struct gs_extent *extent,
                     void *data)
@@ -126,7 +113,9 @@ static void correct(CUpointer_attribute attribute, const struct gs_extent *exten
         *(size_t *)data = extent->bytes;
     } else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
                (int)attribute == MEMORY_BLOCK_ID) {
-        *(unsigned long long *)data = block_id(*(unsigned long long *)data, extent);
+        *(unsigned long long *)data =
+            gs_buffer_id(*(unsigned long long *)data,
+                         (extent->base - extent->segment) / GS_BLOCK_BYTES);
     }
 }
 
@@ -151,16 +140,15 @@ GS_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
                                           CUdeviceptr ptr)
 {
     struct gs_extent extent;
-    for (unsigned i = 0; attributes && i < numAttributes; i++) {
-        look_at(attributes[i]);
-    }
     enum gs_status status = extent_of(ptr, &extent);
     if (GS_UNLIKELY(status == GS_ERR_NOT_FOUND)) {
         ptr = (CUdeviceptr)(uintptr_t)gs_nobodys;
     }
     CUresult result =
         gs_real()->cuPointerGetAttributes(numAttributes, attributes, data, ptr);
+    /* The list is read once the driver has accepted it. */
     for (unsigned i = 0; result == CUDA_SUCCESS && attributes && i < numAttributes; i++) {
+        look_at(attributes[i]);
         correct(attributes[i], status == GS_OK ? &extent : NULL, data[i]);
     }
     return result;

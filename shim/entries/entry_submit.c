@@ -3,17 +3,21 @@
  *
  * The wrappers expand from submit.def. They are plain C with the parameters of cuda.h's
  * declaration, which the compiler compares: arguments that travel on the stack are the
- * compiler's business on every machine. They look at no state of the library, so they
+ * compiler's business on every machine. They enter no state of the library, so they
  * count while it is switched off, too, and inside other wrappers; that does no harm.
  * Copies and sets have their arguments looked at first, where that is asked for (args.h).
+ * An error that ends the context is reported (context_errors.h), unless the call names a
+ * device: the error is then not about the current context.
  *
  * Owns:  nothing.   Lock: none.
  */
 #include "args.h"
 #include "async_heaps.h"
+#include "context_errors.h"
 #include "linger.h"
 #include "real.h"
 #include "retry.h"
+#include "state.h"
 #include "submissions.h"
 
 /* ---- where the work goes ------------------------------------------------------------
@@ -32,8 +36,9 @@
 /* Attributes may let a launch overlap with what is in front of it in its stream. */
 static inline uintptr_t where_of(const CUlaunchConfig *config)
 {
-    if (!config) {
-        return GS_STREAMS_BEYOND; /* the driver refuses it */
+    /* No config, or no initialized driver: the launch is refused, the config not read. */
+    if (!config || !__atomic_load_n(&gs_state_ready, __ATOMIC_RELAXED)) {
+        return GS_STREAMS_BEYOND;
     }
     return (uintptr_t)config->hStream | (config->numAttrs ? GS_STREAMS_BEYOND : 0);
 }
@@ -128,10 +133,15 @@ static inline __attribute__((always_inline)) bool names_device(const char *symbo
         PREPARE_##where;                                                                 \
         gs_linger(false);                                                                \
         CUresult result = gs_real_now()->symbol args;                                    \
-        while (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) &&                        \
-               ((names_device(#symbol) && gs_retry_everywhere(result)) ||                \
-                (is_retried(#symbol) && gs_retry_needed(result)))) {                     \
-            result = gs_real_now()->symbol args;                                         \
+        if (GS_UNLIKELY(result != CUDA_SUCCESS)) {                                       \
+            while (result == CUDA_ERROR_OUT_OF_MEMORY &&                                 \
+                   ((names_device(#symbol) && gs_retry_everywhere(result)) ||            \
+                    (is_retried(#symbol) && gs_retry_needed(result)))) {                 \
+                result = gs_real_now()->symbol args;                                     \
+            }                                                                            \
+            if (!names_device(#symbol)) {                                                \
+                gs_context_note_error_of(NULL, result);                                  \
+            }                                                                            \
         }                                                                                \
         DONE_##where;                                                                    \
         gs_linger(true);                                                                 \

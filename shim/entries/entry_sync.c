@@ -22,6 +22,7 @@
  */
 #include "args.h"
 #include "async_heaps.h"
+#include "context_errors.h"
 #include "free_lazy.h"
 #include "host_pools.h"
 #include "known.h"
@@ -70,7 +71,7 @@ static void relax(const struct gs_context *context)
     if (!gs_heap_wants_upkeep(context->heap) || !(state = gs_enter())) {
         return;
     }
-    if (gs_context_is_idle(&state->contexts, context)) { /* nothing was submitted since */
+    if (gs_context_counts_idle(&state->contexts, context)) { /* nothing came since */
         gs_limits_relax_now(state, context);
     }
     gs_leave();
@@ -88,55 +89,6 @@ static void watch_end(struct watch *watch, CUresult result)
             gs_leave();
         }
         relax(watch->context);
-    }
-}
-
-/* Errors after which a context serves nobody any more: every later call that asks the
- * driver has the same answer (CUDA driver API, CUresult). */
-static bool is_final(CUresult result)
-{
-    switch ((int)result) {
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_HARDWARE_STACK_ERROR:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-    case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_LAUNCH_FAILED:
-    case CUDA_ERROR_DEVICE_UNAVAILABLE:
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* The program was told that the context has failed: a hit of its pool, or a free that
- * waits for nothing, would say that it has not. ctx NULL: the current one. */
-static GS_NOINLINE void fail_context(CUcontext ctx)
-{
-    struct gs_state *state = gs_enter();
-    const struct gs_context *context;
-    if (!state) {
-        return;
-    }
-    context = ctx ? gs_context_find(state, ctx) : gs_context_current_known(state);
-    if (context && context->heap) {
-        gs_heap_poison(context->heap);
-        gs_host_context_fails(context);
-        gs_managed_context_fails(context);
-        gs_async_context_fails(context->handle);
-        gs_context_never_idle(context);
-    }
-    gs_leave();
-}
-
-static void note_failure(CUcontext ctx, CUresult result)
-{
-    if (GS_UNLIKELY(is_final(result))) {
-        fail_context(ctx);
     }
 }
 
@@ -167,7 +119,7 @@ GS_EXPORT CUresult cuCtxSynchronize(void)
     struct watch watch = watch_begin(NULL, true, 0);
     CUresult result = gs_real()->cuCtxSynchronize();
     watch_end(&watch, result);
-    note_failure(NULL, result);
+    gs_note_result(NULL, result);
     trace_wait(GS_TRACE_SYNC_CONTEXT, NULL, GS_TRACE_UNORDERED, result);
     return result;
 }
@@ -177,7 +129,7 @@ GS_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
     struct watch watch = watch_begin(ctx, ctx == NULL, 0);
     CUresult result = gs_real()->cuCtxSynchronize_v2(ctx);
     watch_end(&watch, result);
-    note_failure(ctx, result);
+    gs_note_result(ctx, result);
     trace_wait_of(ctx, GS_TRACE_SYNC_CONTEXT, NULL, GS_TRACE_UNORDERED, result);
     return result;
 }
@@ -197,7 +149,7 @@ GS_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
     /* Nothing to gain, and nothing to pay, for the streams of programs that use some. */
     if ((uintptr_t)hStream > GS_STREAMS_LEGACY) {
         CUresult result = gs_real()->cuStreamSynchronize(hStream);
-        note_failure(NULL, result);
+        gs_note_result(NULL, result);
         trace_wait(GS_TRACE_SYNC_STREAM, hStream, GS_TRACE_ORDERED, result);
         return result;
     }
@@ -207,7 +159,7 @@ GS_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
     }
     CUresult result = gs_real()->cuStreamSynchronize(hStream);
     watch_end(&watch, result);
-    note_failure(NULL, result);
+    gs_note_result(NULL, result);
     trace_wait(GS_TRACE_SYNC_STREAM, hStream, GS_TRACE_ORDERED, result);
     return result;
 }
@@ -216,7 +168,7 @@ GS_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
 GS_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 {
     CUresult result = gs_real()->cuStreamSynchronize_ptsz(hStream);
-    note_failure(NULL, result);
+    gs_note_result(NULL, result);
     trace_wait(GS_TRACE_SYNC_STREAM, hStream, GS_TRACE_ORDERED_PER_THREAD, result);
     return result;
 }
@@ -237,7 +189,7 @@ GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t 
     }
     CUresult result = gs_real()->cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);
     watch_end(&watch, result);
-    note_failure(NULL, result);
+    gs_note_result(NULL, result);
     gs_submission_end(own);
     return result;
 }

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "free_scope.h"
 #include "state.h"
 
 unsigned gs_all_contexts_count; /* written under roll.lock */
@@ -77,14 +78,41 @@ static void add(struct row row)
     pthread_mutex_unlock(&roll.lock);
 }
 
+bool gs_all_contexts_at(unsigned i, CUcontext *handle)
+{
+    bool found;
+    pthread_mutex_lock(&roll.lock);
+    found = i < roll.count;
+    if (found) {
+        *handle = roll.rows[i].handle;
+    }
+    pthread_mutex_unlock(&roll.lock);
+    return found;
+}
+
+/* Where a free waits for other contexts, too, its own is not idle until they are. */
+static void tie_together(void)
+{
+    struct gs_state *state = gs_state_peek();
+    CUcontext handle;
+    if (!state || gs_all_contexts_are_one() || !gs_free_scopes_reach_others()) {
+        return;
+    }
+    for (unsigned i = 0; gs_all_contexts_at(i, &handle); i++) {
+        gs_context_share(state, NULL, handle);
+    }
+}
+
 void gs_all_contexts_add(CUcontext handle)
 {
     add((struct row){.handle = handle, .primary_of = -1});
+    tie_together();
 }
 
 void gs_all_contexts_add_primary(CUcontext handle, int device)
 {
     add((struct row){.handle = handle, .primary_of = device});
+    tie_together();
 }
 
 /* roll.lock is held. NULL: it is not there. */
@@ -156,19 +184,6 @@ void gs_all_contexts_reset(void)
     __atomic_store_n(&gs_all_contexts_count, 0, __ATOMIC_RELEASE);
 }
 
-/* Returns false behind the last one. */
-static bool handle_at(unsigned i, CUcontext *handle)
-{
-    bool found;
-    pthread_mutex_lock(&roll.lock);
-    found = i < roll.count;
-    if (found) {
-        *handle = roll.rows[i].handle;
-    }
-    pthread_mutex_unlock(&roll.lock);
-    return found;
-}
-
 bool gs_all_contexts_search(struct gs_state *state, uint64_t point,
                             const struct gs_context *but)
 {
@@ -176,7 +191,7 @@ bool gs_all_contexts_search(struct gs_state *state, uint64_t point,
     if (!gs_known_proof_holds() || roll.incomplete) {
         return false;
     }
-    for (unsigned i = 0; handle_at(i, &handle); i++) {
+    for (unsigned i = 0; gs_all_contexts_at(i, &handle); i++) {
         if (but && but->handle == handle) {
             continue;
         }
@@ -186,6 +201,9 @@ bool gs_all_contexts_search(struct gs_state *state, uint64_t point,
         const struct gs_context *context = gs_context_find(state, handle);
         if (!context || __atomic_load_n(&context->idle_at, __ATOMIC_ACQUIRE) < point) {
             return false;
+        }
+        if (but && gs_known_proof_is_verified()) { /* a free: an allocation never waits */
+            (void)gs_verify_idle(&state->contexts, context, GS_API_cuMemFreeHost);
         }
     }
     return true;

@@ -53,6 +53,9 @@ static inline bool gs_all_contexts_are_one(void)
     return __atomic_load_n(&gs_all_contexts_count, __ATOMIC_ACQUIRE) <= 1;
 }
 
+/* The `i`th on the roll. Returns false behind the last one. */
+bool gs_all_contexts_at(unsigned i, CUcontext *handle);
+
 /* Where all threads are now. Never 0. */
 static inline uint64_t gs_all_contexts_point(void)
 {

@@ -20,6 +20,7 @@
 #include "mem_limits.h"
 #include "mutants.h"
 #include "state.h"
+#include "trim_thread.h"
 #include "zones.h"
 
 CUresult gs_context_push(CUcontext handle, bool *pushed)
@@ -83,7 +84,7 @@ static CUresult ask_driver(const struct gs_context *context, size_t bytes,
         result =
             gs_limits_begin(context, bytes)
                 ?: gs_limits_end(context, bytes, gs_real()->cuMemAlloc_v2(found, bytes));
-        gs_lazy_mapped(context, result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOMEM);
+        gs_lazy_mapped(context, result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOMEM, bytes);
     }
     gs_context_pop(pushed);
     gs_announce_end();
@@ -101,6 +102,9 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     }
     if (result == CUDA_SUCCESS) {
         *addr = found;
+        if (!__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
+            gs_heap_set_due(context->heap); /* the next free starts the thread */
+        }
         gs_limits_note(GS_CHARGE_CONTEXT, found, bytes, context->device, context->handle);
         return GS_OK;
     }
@@ -147,7 +151,8 @@ static bool backend_keep(void *self, uint64_t addr, size_t bytes)
 static bool backend_quiet(void *self)
 {
     struct gs_state *state = gs_state_peek();
-    return state && !gs_captures_active() && gs_context_is_idle(&state->contexts, self);
+    return state && !gs_captures_active() &&
+           gs_context_counts_idle(&state->contexts, self);
 }
 
 static bool backend_await_quiet(void *self)

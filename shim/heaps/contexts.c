@@ -20,6 +20,7 @@
 #include "record.h"
 #include "state.h"
 #include "state_file.h"
+#include "trim_thread.h"
 #include "nvml.h"
 #include "zones.h"
 
@@ -388,6 +389,7 @@ bool gs_context_end(struct gs_state *state, CUcontext handle,
     }
     if (found) {
         gs_full_wait_context_ends(found);
+        gs_trim_thread_context_ends(found);
         gs_permit_context_ends(found);
         gs_epochs_end(&found->epochs);
     }

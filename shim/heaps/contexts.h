@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "epochs.h"
+#include "gs_free_waits.h"
 #include "known.h"
 #include "pool.h"
 #include "real.h"
@@ -21,6 +22,15 @@ struct gs_lane;
 
 /* Heaps of pinned memory that a context may have: host_pools.h. */
 #define GS_HOST_HEAPS 18
+
+/* What the trim thread knows of a context's work. */
+struct gs_trim_look {
+    uint64_t last;    /* what had been submitted at its last look */
+    uint64_t idle_at; /* as gs_context.idle_at, by a mark that was seen complete */
+    uint64_t mark;    /* 0, or one that is asked after ... */
+    struct gs_snapshot before; /* ... and what had been submitted before it */
+    bool broken;               /* the context's work cannot be marked any more */
+};
 
 struct gs_context {
     CUcontext handle;      /* immutable */
@@ -39,6 +49,7 @@ struct gs_context {
     uint64_t idle_at; /* atomic: submissions.h; what had been submitted when it was seen
                          complete, 0: never */
     uint64_t in_vain; /* atomic: order/full_wait.c; a mark that was waited for, 0: none */
+    struct gs_trim_look trim_look;            /* trim_thread.c: that thread's alone */
     struct gs_lane *lanes;                    /* atomic: zone_lane.c; only ever grows */
     struct gs_host_heap *host[GS_HOST_HEAPS]; /* atomic: host_pools.h; NULL: none yet */
     struct gs_context *next;                  /* under gs_contexts.lock */
@@ -109,8 +120,8 @@ CUcontext gs_context_find_view(struct gs_state *state, CUgreenCtx green);
 /* Of a view, its green context; else NULL. */
 CUgreenCtx gs_context_green(struct gs_state *state, CUcontext view);
 
-/* `other` was given access to the memory of `owner` (NULL: of every other context): frees
- * of that wait for both. */
+/* `other` was given access to the memory of `owner` (NULL: of every other context): what
+ * is freed of that is held back until both are complete. */
 void gs_context_share(struct gs_state *state, CUcontext owner, CUcontext other);
 
 /* A call that may end contexts is about to be made, or was: what threads remember of
@@ -118,12 +129,15 @@ void gs_context_share(struct gs_state *state, CUcontext owner, CUcontext other);
 void gs_contexts_changed(struct gs_state *state);
 
 /*
- * Wait as the native free does: for all work submitted to the context, and if other
- * contexts may access its memory, for theirs. Blocks parked before the call are ready
- * afterwards, and the context is known to be idle.
+ * Wait as a native free of the context's memory does. From GS_FREE_CONTEXT on the context
+ * is known to be idle afterwards.
+ * In:   scope    what that waits for
+ * Out:  *in_use  work that was not waited for may still use what was freed before the
+ *                call. Else all blocks parked before the call are ready
  * Returns the driver's code.
  */
-CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context);
+CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context,
+                         enum gs_free_scope scope, bool *in_use);
 
 /* The `index`th context that may access the memory of `owner`, or NULL. */
 CUcontext gs_context_search_accessor(struct gs_contexts *contexts, CUcontext owner,
@@ -144,12 +158,14 @@ void gs_context_mark_idle(const struct gs_context *context,
 void gs_context_never_idle(const struct gs_context *context);
 
 /*
- * Whether that wait would find nothing: nothing was submitted since the context was last
- * seen complete, no other context may access its memory, and no block waits for a
- * synchronize.
+ * Whether the counts say that such a wait would find nothing: nothing was submitted since
+ * the context was last seen complete, no other context may access its memory, and no
+ * block waits for a synchronize. For a caller that asks when to call the driver, whose
+ * free waits by itself; whoever hands memory on because of the answer asks
+ * gs_context_is_idle.
  */
-static inline bool gs_context_is_idle(struct gs_contexts *contexts,
-                                      const struct gs_context *context)
+static inline bool gs_context_counts_idle(struct gs_contexts *contexts,
+                                          const struct gs_context *context)
 {
     return gs_known_proof_holds() && gs_submissions_idle(&context->idle_at) &&
            GS_LIKELY(!__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE)) &&
@@ -157,11 +173,34 @@ static inline bool gs_context_is_idle(struct gs_contexts *contexts,
             gs_mutant(GS_MUTANT_accessors_ignored));
 }
 
-/* The same where no context has access to another's memory; false where one has. */
+/* What the counts say, and with GPUSHIM_FREE_SYNC=verify the device as well, which may
+ * take a wait (verify.h). `api`: the call that relies on it. */
+bool gs_verify_idle(struct gs_contexts *contexts, const struct gs_context *context,
+                    enum gs_api api) __attribute__((cold));
+
+/* Whether memory of the context may be handed on without a wait, for that call. */
+static inline bool gs_context_is_idle_for(struct gs_contexts *contexts,
+                                          const struct gs_context *context,
+                                          enum gs_api api)
+{
+    if (gs_known_proof_is_trusted()) {
+        return gs_context_counts_idle(contexts, context);
+    }
+    return gs_known_proof_is_verified() && gs_verify_idle(contexts, context, api);
+}
+
+static inline bool gs_context_is_idle(struct gs_contexts *contexts,
+                                      const struct gs_context *context)
+{
+    return gs_context_is_idle_for(contexts, context, GS_API_cuMemFree_v2);
+}
+
+/* The same where no context has access to another's memory, and the proof is not
+ * verified; false elsewhere. */
 static inline bool gs_context_is_idle_alone(const struct gs_contexts *contexts,
                                             const struct gs_context *context)
 {
-    return gs_known_proof_holds() && gs_submissions_idle(&context->idle_at) &&
+    return gs_known_proof_is_trusted() && gs_submissions_idle(&context->idle_at) &&
            GS_LIKELY(!__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE)) &&
            GS_LIKELY(__atomic_load_n(&contexts->shared.count, __ATOMIC_ACQUIRE) == 0);
 }

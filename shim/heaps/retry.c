@@ -65,8 +65,9 @@ static uint64_t pending_bytes(struct gs_state *state, int device)
 /* For blocks freed during a capture, whose own free would have waited. */
 static CUresult wait_for(struct gs_state *state, const struct gs_context *context)
 {
+    bool in_use;
     gs_announce_begin("an allocation that is out of memory", true);
-    CUresult result = gs_context_wait(state, context);
+    CUresult result = gs_context_wait(state, context, GS_FREE_CONTEXT, &in_use);
     gs_announce_end();
     return result;
 }
@@ -121,7 +122,7 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
     }
     int device = context ? context->device : -1;
     if (context) {
-        gs_lazy_mapped(context, GS_ERR_NOMEM);
+        gs_lazy_mapped(context, GS_ERR_NOMEM, 0);
     }
     (void)gs_quarantine_empty(device); /* what it had is idle then */
     bool trimmed = gs_pool_trim(state->pool, device, SIZE_MAX) > 0;
@@ -140,6 +141,14 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
     (void)gs_async_await_given(device);
     count_again(device);
     return true;
+}
+
+void gs_retry_refused(struct gs_state *state, int device, size_t bytes)
+{
+    if (state->pool && bytes <= gs_limits_most(device) &&
+        !gs_mutant(GS_MUTANT_refusal_forgotten)) {
+        gs_pool_set_refused(state->pool, device);
+    }
 }
 
 bool gs_retry_for(struct gs_state *state, const struct gs_context *context, size_t bytes,
@@ -169,7 +178,7 @@ static void tell_all_mapped(struct gs_state *state)
 {
     const struct gs_context *context;
     for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
-        gs_lazy_mapped(context, GS_ERR_NOMEM);
+        gs_lazy_mapped(context, GS_ERR_NOMEM, 0);
     }
 }
 

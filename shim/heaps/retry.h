@@ -33,6 +33,13 @@ bool gs_retry_on_all(struct gs_state *state, size_t bytes, CUresult result);
 bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *context,
                          CUresult result);
 
+/*
+ * The program is told that it cannot have `bytes` of the device. A framework frees what
+ * it caches then, and asks again: natively its frees have made room by then. So the pool
+ * keeps nothing of what is freed next.
+ */
+void gs_retry_refused(struct gs_state *state, int device, size_t bytes);
+
 /* Calls of a device (< GS_MAX_DEVICES) that were made again after idle memory had been
  * given back; those without a context count for device 0. */
 uint64_t gs_retry_count(unsigned device);

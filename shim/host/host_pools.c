@@ -29,13 +29,16 @@
 #include "all_contexts.h"
 #include "announce.h"
 #include "captures.h"
+#include "context_errors.h"
 #include "free_permit.h"
 #include "full_wait.h"
 #include "hit.h"
 #include "machine_memory.h"
+#include "free_scope.h"
 #include "log.h"
 #include "record.h"
 #include "trace.h"
+#include "trim_thread.h"
 
 /* Large requests are rounded to this: the pool would else pin up to 2 MiB for nothing. */
 #define LARGE_STEP_BYTES (64 * GS_KIB)
@@ -69,6 +72,7 @@ static struct {
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* a heap, or several */
 
+static bool any_heap;       /* atomic: there is a heap in some context, or was */
 static uint64_t held_bytes; /* atomic: freed, and not known to be unused */
 
 /* The thread's: where the backend has mapped last, so that fresh pages are not cleared.
@@ -119,6 +123,7 @@ void gs_host_reset(void)
 {
     pthread_mutex_init(&making, NULL);
     __atomic_store_n(&held_bytes, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&any_heap, false, __ATOMIC_RELAXED);
     just_mapped = 0;
 }
 
@@ -167,6 +172,9 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     gs_announce_end();
     if (result == CUDA_SUCCESS) {
         *addr = just_mapped = (uint64_t)(uintptr_t)found;
+        if (!__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
+            gs_heap_set_due(own->heap); /* the next free starts the thread */
+        }
         return GS_OK;
     }
     *native = (int)result;
@@ -197,7 +205,7 @@ static bool backend_quiet(void *self)
     const struct gs_host_heap *own = self;
     struct gs_state *state = gs_state_peek();
     return state && !gs_captures_active() &&
-           gs_context_is_idle(&state->contexts, own->context);
+           gs_context_counts_idle(&state->contexts, own->context);
 }
 
 static bool backend_await_quiet(void *self)
@@ -256,6 +264,7 @@ static GS_NOINLINE struct gs_host_heap *make_heap(struct gs_state *state,
         *made = (struct gs_host_heap){.context = context, .key = key};
         if (gs_heap_create(state->host_pool, &backend, made, 0, &made->heap) == GS_OK) {
             __atomic_store_n(slot, made, __ATOMIC_RELEASE);
+            __atomic_store_n(&any_heap, true, __ATOMIC_RELAXED);
         } else {
             free(made);
             made = NULL;
@@ -366,13 +375,16 @@ enum gs_status gs_host_alloc(struct gs_state *state, const struct gs_context *co
  */
 
 static GS_NOINLINE CUresult wait_for(struct gs_state *state,
-                                     const struct gs_context *context)
+                                     const struct gs_context *context,
+                                     const struct gs_block *block,
+                                     enum gs_free_scope scope)
 {
     if (gs_mutant(GS_MUTANT_host_unwaited)) {
         return CUDA_SUCCESS;
     }
-    gs_announce_begin("cuMemFreeHost", true);
-    CUresult result = gs_context_wait(state, context);
+    bool in_use; /* park_held() is for every context that may use the block */
+    gs_announce_free("cuMemFreeHost", gs_block_addr(block), gs_block_requested(block));
+    CUresult result = gs_context_wait(state, context, scope, &in_use);
     gs_announce_end();
     return result;
 }
@@ -410,18 +422,20 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
     uint64_t point = gs_all_contexts_point();
     struct gs_heap *heap = gs_block_heap(block);
     const struct gs_host_heap *own = gs_heap_self(heap);
+    enum gs_free_scope scope = gs_free_scope(GS_FREE_pinned, gs_block_requested(block));
     bool waited = !gs_captures_active();
     CUresult result =
-        waited ? wait_for(state, own->context)
+        waited ? wait_for(state, own->context, block, scope)
                : gs_permit_free(state, (struct gs_context *)(uintptr_t)own->context,
                                 GS_PERMIT_PINNED);
-    if (waited ? gs_refused(result) : result != CUDA_SUCCESS) {
+    if (waited ? gs_wait_keeps_memory(result) : result != CUDA_SUCCESS) {
         gs_block_unclaim(block);
         return result;
     }
     waited = waited && !gs_refused_for_capture(result);
-    bool done = waited && result == CUDA_SUCCESS &&
-                gs_all_contexts_done(state, point, own->context);
+    bool done =
+        waited && result == CUDA_SUCCESS &&
+        gs_all_contexts_done(state, point, scope < GS_FREE_CONTEXT ? NULL : own->context);
     forget(state, block, addr, done ? GS_TRACE_WAITED : GS_TRACE_HELD);
     if (!waited) {
         park_held(state, block, point, false);
@@ -429,6 +443,7 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
     }
     if (result != CUDA_SUCCESS) {
         /* As for device memory: what runs is unknown, nothing is handed out again. */
+        gs_context_note_error(own->context, result);
         gs_heap_poison(heap);
         gs_block_park(block);
         return result;
@@ -436,7 +451,8 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
     if (done) {
         gs_block_park(block);
     } else {
-        park_held(state, block, point, true);
+        /* Unmapped, it would wait as the native free of a segment. */
+        park_held(state, block, point, scope >= GS_FREE_CONTEXT);
     }
     if (gs_heap_wants_upkeep(heap)) {
         gs_host_relax(state, own->context);
@@ -448,7 +464,8 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
 static inline bool is_idle(struct gs_state *state, const struct gs_context *context)
 {
     return GS_LIKELY(!gs_captures_active()) &&
-           GS_LIKELY(gs_context_is_idle(&state->contexts, context)) &&
+           GS_LIKELY(
+               gs_context_is_idle_for(&state->contexts, context, GS_API_cuMemFreeHost)) &&
            (GS_LIKELY(gs_all_contexts_are_one()) ||
             gs_all_contexts_done(state, gs_all_contexts_point(), context));
 }
@@ -493,7 +510,9 @@ size_t gs_host_trim(struct gs_state *state)
 void gs_host_relax(struct gs_state *state, const struct gs_context *context)
 {
     uint64_t missing = UINT64_MAX;
-    if (!state->host_pool || gs_captures_active()) {
+    gs_trim_thread_want();
+    if (!state->host_pool || !__atomic_load_n(&any_heap, __ATOMIC_RELAXED) ||
+        gs_captures_active()) {
         return;
     }
     for (unsigned i = 0; i < GS_HOST_HEAPS; i++) {
@@ -506,6 +525,27 @@ void gs_host_relax(struct gs_state *state, const struct gs_context *context)
         }
         size_t given = gs_heap_upkeep(own->heap, (size_t)missing);
         missing -= given < missing ? given : missing;
+    }
+}
+
+bool gs_host_has_aged(struct gs_state *state, const struct gs_context *context)
+{
+    bool aged = false;
+    for (unsigned i = 0; state->host_pool && !aged && i < GS_HOST_HEAPS; i++) {
+        struct gs_host_heap *own = __atomic_load_n(&context->host[i], __ATOMIC_ACQUIRE);
+        aged = own && gs_heap_has_aged(own->heap);
+    }
+    return aged;
+}
+
+void gs_host_give_aged(struct gs_state *state, const struct gs_context *context,
+                       bool (*may)(void *self), void *self)
+{
+    for (unsigned i = 0; state->host_pool && i < GS_HOST_HEAPS; i++) {
+        struct gs_host_heap *own = __atomic_load_n(&context->host[i], __ATOMIC_ACQUIRE);
+        if (own) {
+            (void)gs_heap_give_aged(own->heap, may, self);
+        }
     }
 }
 

@@ -18,6 +18,12 @@ static_assert(GS_HOST_HEAPS == 2 * GS_HOST_KEYS, "a heap for each key and kind o
 
 /* At start, after the pool, which caches `cache_bytes`. Errors: GS_ERR_HOST_NOMEM. */
 enum gs_status gs_host_start(struct gs_state *state, size_t cache_bytes) GS_MUST_USE;
+/* For the trim thread: has anything of the context's pinned memory been idle for too
+ * long? And give that back, as gs_heap_give_aged. */
+bool gs_host_has_aged(struct gs_state *state, const struct gs_context *context);
+void gs_host_give_aged(struct gs_state *state, const struct gs_context *context,
+                       bool (*may)(void *self), void *self);
+
 /* In a forked child. */
 void gs_host_reset(void);
 

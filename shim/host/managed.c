@@ -6,6 +6,13 @@
  * pinned memory (host_pools.c): for the context natively waited for, and what others may
  * still be using is not handed out before they were seen complete.
  *
+ * Natively managed memory is fresh: zero in practice, and placed where it is touched
+ * first. So a range is kept only up to KEPT_BYTES, which the CPU clears for its next
+ * owner in less than the driver takes to make one; that also brings its pages home to the
+ * CPU, where nearly all programs touch managed memory first. A larger one goes back to
+ * the driver when it is freed: its pages may be on a device, and would travel for
+ * nothing.
+ *
  * A range that has properties (advice, a preferred place, a stream it is attached to) is
  * freed natively. Where a device and the CPU cannot use managed memory at the same time
  * (no CONCURRENT_MANAGED_ACCESS), nothing is kept at all: there the driver moves whole
@@ -16,6 +23,7 @@
  */
 #include "managed.h"
 
+#include <string.h>
 #include <time.h>
 
 #include "all_contexts.h"
@@ -23,16 +31,21 @@
 #include "captures.h"
 #include "full_wait.h"
 #include "host_pools.h"
+#include "free_scope.h"
 #include "log.h"
 #include "managed_ranges.h"
 #include "pool_lookup.h"
 #include "record.h"
 #include "retry.h"
 #include "trace.h"
+#include "trim_thread.h"
 
 /* Ranges are multiples of these: small ones, and those of that step and more. */
 #define SMALL_STEP_BYTES ((size_t)4096)
 #define LARGE_STEP_BYTES (64 * GS_KIB)
+/* Ranges beyond this are freed natively: a migration granule of the driver. Not measured
+ * on hardware (docs/host-memory.md). */
+#define KEPT_BYTES (64 * GS_KIB)
 /* How often the memory left to others is looked at. */
 #define LOOK_NS ((uint64_t)1000000000)
 
@@ -172,6 +185,7 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
                                     .flags = flags};
     if (keep && gs_ranges_take(ranges, &wish, is_ready, state, &range) == GS_OK) {
         __atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
+        memset((void *)(uintptr_t)range.addr, 0, range.bytes); /* nobody uses it */
         gs_announce_hand_out("cuMemAllocManaged", range.addr, bytes);
         *out = range.addr;
     } else {
@@ -214,13 +228,15 @@ static CUresult free_native(struct gs_state *state, const struct gs_managed_rang
     return result;
 }
 
-static CUresult wait_for(struct gs_state *state, const struct gs_context *context)
+static CUresult wait_for(struct gs_state *state, const struct gs_context *context,
+                         const struct gs_managed_range *range, enum gs_free_scope scope)
 {
     if (gs_mutant(GS_MUTANT_host_unwaited)) {
         return CUDA_SUCCESS;
     }
-    gs_announce_begin("cuMemFree_v2", true);
-    CUresult result = gs_context_wait(state, context);
+    bool in_use; /* the range's point is for every context that may use it */
+    gs_announce_free("cuMemFree_v2", range->addr, range->asked_bytes);
+    CUresult result = gs_context_wait(state, context, scope, &in_use);
     gs_announce_end();
     return result;
 }
@@ -229,7 +245,8 @@ static CUresult wait_for(struct gs_state *state, const struct gs_context *contex
 static void keep_range(struct gs_state *state, const struct gs_managed_range *range)
 {
     struct gs_allocation was;
-    gs_trace_free(range->addr, GS_TRACE_WAITED, NULL, GS_TRACE_UNORDERED);
+    gs_trace_free(range->addr, range->point ? GS_TRACE_HELD : GS_TRACE_WAITED, NULL,
+                  GS_TRACE_UNORDERED);
     gs_record_unmade(state, range->addr, GS_API_cuMemFree_v2, &was);
     gs_record_free_result(state, range->addr, GS_API_cuMemFree_v2, &was, CUDA_SUCCESS);
     gs_announce_take_back("cuMemFree_v2", range->addr);
@@ -244,12 +261,16 @@ static CUresult free_range(struct gs_state *state, struct gs_managed_range *rang
 {
     const struct gs_context *context = (const struct gs_context *)(uintptr_t)range->owner;
     uint64_t point = gs_all_contexts_point();
+    bool waited = true; /* for the owner's work, or there was none */
     if ((range->spoiled && !gs_mutant(GS_MUTANT_advice_ignored)) ||
-        gs_captures_active() || range->bytes > gs_host_idle_limit()) {
+        gs_captures_active() || range->bytes > KEPT_BYTES ||
+        range->bytes > gs_host_idle_limit()) {
         return free_native(state, range);
     }
     if (!gs_context_is_idle(&state->contexts, context)) {
-        CUresult result = wait_for(state, context);
+        enum gs_free_scope scope = gs_free_scope(GS_FREE_managed, range->asked_bytes);
+        CUresult result = wait_for(state, context, range, scope);
+        waited = scope >= GS_FREE_CONTEXT;
         if (gs_refused_for_capture(result)) {
             return free_native(state, range);
         }
@@ -261,8 +282,10 @@ static CUresult free_range(struct gs_state *state, struct gs_managed_range *rang
             return free_native(state, range); /* its error is that of the native free */
         }
     }
-    range->point = gs_all_contexts_done(state, point, context) ? 0 : point;
+    range->point =
+        gs_all_contexts_done(state, point, waited ? context : NULL) ? 0 : point;
     keep_range(state, range);
+    gs_trim_thread_want();
     gs_managed_relax(context);
     return CUDA_SUCCESS;
 }
@@ -409,6 +432,30 @@ void gs_managed_relax(const struct gs_context *context)
         (void)give_back(owner_of(context), limit_at(now),
                         age_ns && now > age_ns ? now - age_ns : 0);
     }
+}
+
+bool gs_managed_has_aged(const struct gs_context *context)
+{
+    uint64_t now = now_ns();
+    return ranges && age_ns && now > age_ns && gs_ranges_kept_bytes(ranges) > 0 &&
+           gs_ranges_has_older(ranges, owner_of(context), now - age_ns);
+}
+
+void gs_managed_give_aged(const struct gs_context *context, bool (*may)(void *self),
+                          void *self)
+{
+    struct gs_managed_range range;
+    uint64_t now = now_ns();
+    while (ranges && age_ns && now > age_ns && may(self) &&
+           gs_ranges_evict(ranges, owner_of(context), SIZE_MAX, now - age_ns, &range) ==
+               GS_OK) {
+        (void)return_range(&range);
+    }
+}
+
+bool gs_managed_holds_any(void)
+{
+    return ranges && gs_ranges_kept_bytes(ranges) > 0;
 }
 
 void gs_managed_context_fails(const struct gs_context *context)

@@ -56,6 +56,14 @@ void gs_managed_trim_if_quiet(struct gs_state *state);
  * back. */
 void gs_managed_relax(const struct gs_context *context);
 
+/* For the trim thread: has anything of the context's been kept for too long? And give
+ * that back, one range after the other, while `may` says so before each. */
+bool gs_managed_has_aged(const struct gs_context *context);
+void gs_managed_give_aged(const struct gs_context *context, bool (*may)(void *self),
+                          void *self);
+/* Whether anything is kept at all. */
+bool gs_managed_holds_any(void);
+
 /* A context has failed for good: nothing more is served from what it had. */
 void gs_managed_context_fails(const struct gs_context *context);
 /* A context has ended, and its managed memory with it. */

@@ -285,15 +285,31 @@ void gs_ranges_spoil(struct gs_ranges *ranges, uint64_t addr, size_t bytes)
     pthread_mutex_unlock(&ranges->lock);
 }
 
+/* What is kept of the owner (0: of any) for longest, or NULL. lock is held. */
+static struct node *oldest_of(const struct gs_ranges *ranges, uint64_t owner)
+{
+    struct node *oldest = ranges->oldest;
+    while (oldest && owner && oldest->range.owner != owner) {
+        oldest = oldest->younger;
+    }
+    return oldest;
+}
+
+bool gs_ranges_has_older(struct gs_ranges *ranges, uint64_t owner, uint64_t since)
+{
+    pthread_mutex_lock(&ranges->lock);
+    const struct node *oldest = oldest_of(ranges, owner);
+    bool older = oldest && oldest->kept_since < since;
+    pthread_mutex_unlock(&ranges->lock);
+    return older;
+}
+
 enum gs_status gs_ranges_evict(struct gs_ranges *ranges, uint64_t owner, size_t limit,
                                uint64_t since, struct gs_managed_range *out)
 {
     enum gs_status status = GS_ERR_NOT_FOUND;
     pthread_mutex_lock(&ranges->lock);
-    struct node *oldest = ranges->oldest;
-    while (oldest && owner && oldest->range.owner != owner) {
-        oldest = oldest->younger;
-    }
+    struct node *oldest = oldest_of(ranges, owner);
     if (oldest && (oldest->kept_since < since || ranges->kept_bytes > limit)) {
         *out = oldest->range;
         take_out(ranges, oldest);

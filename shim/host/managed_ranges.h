@@ -82,6 +82,9 @@ void gs_ranges_spoil(struct gs_ranges *ranges, uint64_t addr, size_t bytes);
 enum gs_status gs_ranges_evict(struct gs_ranges *ranges, uint64_t owner, size_t limit,
                                uint64_t since, struct gs_managed_range *out) GS_MUST_USE;
 
+/* Is anything of the owner's kept since before that time? */
+bool gs_ranges_has_older(struct gs_ranges *ranges, uint64_t owner, uint64_t since);
+
 /* An owner has failed: what is kept of its is never handed out or given to the driver,
  * what is in use is not to be kept. */
 void gs_ranges_fail(struct gs_ranges *ranges, uint64_t owner);

@@ -1,15 +1,53 @@
 /*
  * own_thread.c - threads of the library's own.
- * Owns: nothing.   Lock: none.
+ * Owns:  a slot for each such thread that runs.   Lock: none; a slot is claimed and
+ * given up by an atomic exchange of its state.
  */
 #include "own_thread.h"
 
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gs_uncancelled.h"
 
 #define STACK_BYTES (1u << 20)
+#define MOST        16u
+#define NAP_NS      20000
 
-bool gs_own_thread(void *(*body)(void *))
+static struct slot {
+    const char *name;      /* of whoever has claimed the slot */
+    void *(*body)(void *); /* likewise */
+    pid_t number;          /* atomic; 0: the thread does not run, or not yet */
+    bool taken;            /* atomic */
+} slots[MOST];
+
+static void *run(void *argument)
+{
+    struct slot *slot = argument;
+    (void)prctl(PR_SET_NAME, slot->name);
+    __atomic_store_n(&slot->number, (pid_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
+    (void)slot->body(NULL);
+    __atomic_store_n(&slot->number, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&slot->taken, false, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static struct slot *claim(void)
+{
+    for (size_t i = 0; i < MOST; i++) {
+        if (!__atomic_exchange_n(&slots[i].taken, true, __ATOMIC_ACQ_REL)) {
+            return &slots[i];
+        }
+    }
+    return NULL;
+}
+
+static bool create(struct slot *slot)
 {
     sigset_t all, was;
     pthread_attr_t attributes;
@@ -21,8 +59,44 @@ bool gs_own_thread(void *(*body)(void *))
     (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
     sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &was);
-    bool started = pthread_create(&thread, &attributes, body, NULL) == 0;
+    bool created = pthread_create(&thread, &attributes, run, slot) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &was, NULL);
     (void)pthread_attr_destroy(&attributes);
-    return started;
+    return created;
+}
+
+bool gs_own_thread(const char *name, void *(*body)(void *))
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    struct slot *slot = claim();
+    if (!slot) {
+        return false;
+    }
+    slot->name = name;
+    slot->body = body;
+    if (!create(slot)) {
+        __atomic_store_n(&slot->taken, false, __ATOMIC_RELEASE);
+        return false;
+    }
+    /* A thread that ends at once has given its slot up again. */
+    while (!__atomic_load_n(&slot->number, __ATOMIC_ACQUIRE) &&
+           __atomic_load_n(&slot->taken, __ATOMIC_ACQUIRE)) {
+        gs_nap(&nap);
+    }
+    return true;
+}
+
+bool gs_own_thread_is(pid_t number)
+{
+    for (size_t i = 0; i < MOST; i++) {
+        if (__atomic_load_n(&slots[i].number, __ATOMIC_ACQUIRE) == number) {
+            return number != 0;
+        }
+    }
+    return false;
+}
+
+void gs_own_thread_reset(void)
+{
+    memset(slots, 0, sizeof(slots));
 }

@@ -1,6 +1,11 @@
 /*
  * process.c - the ways a process ends: exit, quick_exit, _exit. exec is exec.c's.
  *
+ * Of several threads that call exit, the C library (before glibc 2.41) lets each take the
+ * next handler, and the thread that finds none left ends the process, whatever the others
+ * are doing. So the handler is registered several times: each thread finds one, and
+ * either writes the report or waits for the thread that does (gs_finish_report).
+ *
  * The exit handlers are registered from the constructor without a dso handle: they then
  * run after _dl_fini, that is after the static destructors of every other library, which
  * free what would otherwise look like leaks. Nothing else happens at load time.
@@ -29,6 +34,11 @@ typedef void exit_fn(int);
 static exit_fn *real_exit_now;
 static exit_fn *real_quick_exit;
 static int quick_status; /* atomic: what quick_exit was called with */
+static bool ended;       /* atomic: a handler has run to its end */
+
+/* Threads that may call exit within the same nanoseconds; each adds one for a later one.
+ */
+#define HANDLERS 3
 
 extern int __cxa_at_quick_exit(void (*handler)(void *), void *dso);
 extern int on_exit(void (*handler)(int, void *), void *argument);
@@ -58,13 +68,25 @@ static void report_and_end(int status, const char *ending)
         fflush(NULL);
         end_now(changed);
     }
+    __atomic_store_n(&ended, true, __ATOMIC_RELEASE);
     gs_uncancelled_end(before);
+}
+
+static bool has_ended(void)
+{
+    return __atomic_load_n(&ended, __ATOMIC_ACQUIRE);
 }
 
 static void at_exit(int status, void *unused)
 {
     char ending[32];
     (void)unused;
+    if (has_ended()) {
+        return;
+    }
+    if (gs_finish_due()) {
+        on_exit(at_exit, NULL);
+    }
     if (gs_mutant(GS_MUTANT_exit_calls)) {
         (void)gs_real()->cuCtxSynchronize();
     }
@@ -79,6 +101,12 @@ static void at_quick_exit_handler(void *unused)
     char ending[32];
     int status = __atomic_load_n(&quick_status, __ATOMIC_RELAXED);
     (void)unused;
+    if (has_ended()) {
+        return;
+    }
+    if (gs_finish_due()) {
+        __cxa_at_quick_exit(at_quick_exit_handler, NULL);
+    }
     snprintf(ending, sizeof(ending), "quick_exit %d", status & 0xff);
     report_and_end(status, ending);
 }
@@ -86,8 +114,10 @@ static void at_quick_exit_handler(void *unused)
 __attribute__((constructor)) static void register_handlers(void)
 {
     gs_log_know_stderr();
-    on_exit(at_exit, NULL);
-    __cxa_at_quick_exit(at_quick_exit_handler, NULL);
+    for (int i = 0; i < HANDLERS; i++) {
+        on_exit(at_exit, NULL);
+        __cxa_at_quick_exit(at_quick_exit_handler, NULL);
+    }
     real_exit_now = (exit_fn *)gs_linker_next("_exit");
     real_quick_exit = (exit_fn *)gs_linker_next("quick_exit");
 }

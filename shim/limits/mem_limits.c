@@ -30,6 +30,12 @@
 #include "physical.h"
 #include "platform.h"
 #include "tiles.h"
+#include "gs_clock.h"
+
+/* How often the driver is asked how much of a device is free, at most. */
+#define LOOK_NS ((uint64_t)1000000000)
+/* Others share the device once they have taken so much of the reserve more. */
+#define OTHERS_SHARE 4u
 
 bool gs_limits_charging; /* immutable after start */
 
@@ -43,6 +49,8 @@ static struct device {
     uint64_t reserve_bytes; /* to be left free */
     bool integrated;        /* its memory is the machine's */
     uint64_t charged;       /* atomic */
+    uint64_t others_least; /* atomic: the least that was not the pool's, and 1; 0: none */
+    uint64_t next_look;    /* atomic: when the driver is asked again what is free */
 } devices[GS_MAX_DEVICES];
 
 /* A charge, by its address or handle. Open addressing; a key of 0 is a free slot. */
@@ -377,17 +385,33 @@ static bool is_current(const struct gs_context *context)
     return gs_real()->cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == context->handle;
 }
 
-/* What the device has less free than it should. The context need not be current: a push
- * would be another driver call for a figure that can wait. */
-static size_t missing_reserve(const struct gs_context *context)
+/* Has somebody else taken memory since the device was looked at first, so that it is
+ * worth the driver's calls to keep nothing from them? Memory of the program's that is not
+ * the pool's counts as somebody else's. */
+static bool is_shared(struct gs_state *state, struct device *device, int ordinal,
+                      size_t used_bytes)
 {
-    const struct device *device = device_of(context->device);
+    uint64_t own = gs_pool_reserved_on(state->pool, ordinal);
+    uint64_t others = used_bytes > own ? used_bytes - own : 0;
+    uint64_t least = __atomic_load_n(&device->others_least, __ATOMIC_RELAXED);
+    if (least == 0 || others + 1 < least) {
+        __atomic_store_n(&device->others_least, others + 1, __ATOMIC_RELAXED);
+        return false;
+    }
+    return others + 1 - least >
+           __atomic_load_n(&device->reserve_bytes, __ATOMIC_RELAXED) / OTHERS_SHARE;
+}
+
+/* What the device has less free than it should. *shared: others have taken it. */
+static GS_NOINLINE size_t ask_missing(struct gs_state *state, struct device *device,
+                                      int ordinal, bool *shared)
+{
     uint64_t reserve = __atomic_load_n(&device->reserve_bytes, __ATOMIC_RELAXED);
     size_t free_bytes, total_bytes;
-    if (!reserve || !is_current(context) ||
-        gs_real()->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
+    if (gs_real()->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
         return 0;
     }
+    *shared = is_shared(state, device, ordinal, total_bytes - free_bytes);
     uint64_t left = free_bytes;
     struct gs_machine_memory machine;
     if (__atomic_load_n(&device->integrated, __ATOMIC_RELAXED) &&
@@ -397,6 +421,35 @@ static size_t missing_reserve(const struct gs_context *context)
     return left < reserve ? (size_t)(reserve - left) : 0;
 }
 
+/* Is it time to ask the driver how much of the device is free? For one thread in
+ * LOOK_NS: some drivers take milliseconds for the answer. */
+static bool is_time_to_look(struct device *device)
+{
+    uint64_t at = __atomic_load_n(&device->next_look, __ATOMIC_RELAXED);
+    uint64_t now = gs_now_coarse_ns();
+    return now >= at &&
+           __atomic_compare_exchange_n(&device->next_look, &at, now + LOOK_NS, false,
+                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+/* What is to go back for the reserve, now; where others share the device, the pool keeps
+ * no more idle memory than is left then, until the next look. The context need not be
+ * current: a push would be another driver call for a figure that can wait. */
+static size_t missing_reserve(struct gs_state *state, const struct gs_context *context)
+{
+    struct device *device = device_of(context->device);
+    if (!__atomic_load_n(&device->reserve_bytes, __ATOMIC_RELAXED) ||
+        !is_time_to_look(device) || !is_current(context)) {
+        return 0;
+    }
+    bool shared = false;
+    size_t missing = ask_missing(state, device, context->device, &shared);
+    if (shared) {
+        gs_pool_set_missing(state->pool, context->device, missing);
+    }
+    return missing;
+}
+
 void gs_limits_relax_now(struct gs_state *state, const struct gs_context *context)
 {
     if (gs_captures_active()) {
@@ -404,5 +457,5 @@ void gs_limits_relax_now(struct gs_state *state, const struct gs_context *contex
     }
     gs_host_relax(state, context);
     gs_managed_relax(context);
-    (void)gs_heap_upkeep(context->heap, missing_reserve(context));
+    (void)gs_heap_upkeep(context->heap, missing_reserve(state, context));
 }

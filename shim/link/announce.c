@@ -29,6 +29,15 @@ void gs_announce_enter(const char *call, bool native_waits)
         .kind = CUDASIM_ENTER, .call = call, .native_waits = native_waits});
 }
 
+void gs_announce_enter_free(const char *call, uint64_t addr, size_t bytes)
+{
+    note((struct cudasim_note){.kind = CUDASIM_ENTER,
+                               .call = call,
+                               .address = addr,
+                               .bytes = bytes,
+                               .native_waits = true});
+}
+
 void gs_announce_plain(enum cudasim_note_kind kind)
 {
     note((struct cudasim_note){.kind = kind});

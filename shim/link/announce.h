@@ -27,6 +27,8 @@ void gs_announce_find(void *function);
 /* Out of line, so that a caller pays for the question alone. */
 #define GS_ANNOUNCE_COLD __attribute__((cold, noinline))
 GS_ANNOUNCE_COLD void gs_announce_enter(const char *call, bool native_waits);
+GS_ANNOUNCE_COLD void gs_announce_enter_free(const char *call, uint64_t addr,
+                                             size_t bytes);
 GS_ANNOUNCE_COLD void gs_announce_plain(enum cudasim_note_kind kind);
 GS_ANNOUNCE_COLD void gs_announce_block(enum cudasim_note_kind kind, const char *call,
                                         uint64_t addr, size_t bytes);
@@ -45,6 +47,15 @@ static inline void gs_announce_begin(const char *call, bool native_waits)
 {
     if (gs_announced()) {
         gs_announce_enter(call, native_waits);
+    }
+}
+
+/* The same, in the service of the free of that memory, which natively waits for what its
+ * kind and size say. */
+static inline void gs_announce_free(const char *call, uint64_t addr, size_t bytes)
+{
+    if (gs_announced()) {
+        gs_announce_enter_free(call, addr, bytes);
     }
 }
 

@@ -4,20 +4,19 @@
  * The tables hold offsets instead of pointers, so that a program that never calls CUDA
  * does not pay for relocating them.
  *
- * Owns:  whether the idle proof has ended, and by which name.
- * Lock:  none; `ended` goes from 0 to 1 (somebody writes the name) to 2.
+ * Owns:  whether the idle proof has ended, by which name, and whether it is verified.
+ * Lock:  none; but for the bit GS_PROOF_VERIFIED `ended` goes from 0 to 1 (somebody
+ *        writes the name) to 2.
  */
 #include "known.h"
 
 #include "elf_module.h"
 #include "real.h"
 
-#define NAME_BYTES 64
-
 enum { PROOF_HOLDS, PROOF_ENDING, PROOF_ENDED };
 
-int gs_known_ended;               /* atomic */
-static char ended_by[NAME_BYTES]; /* written once, before PROOF_ENDED */
+int gs_known_ended;                        /* atomic */
+static char ended_by[GS_KNOWN_NAME_BYTES]; /* written once, before PROOF_ENDED */
 
 /* ---- the tables -------------------------------------------------------------------- */
 
@@ -126,28 +125,35 @@ bool gs_known_harmless(const char *symbol)
 
 bool gs_known_is_driver_name(const char *name)
 {
-    return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+    return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z' &&
+           !gs_elf_begins_with(name, "cuFile");
 }
 
 /* ---- the end of the proof ---------------------------------------------------------- */
 
 void gs_known_end_proof(const char *name)
 {
-    int before = PROOF_HOLDS;
-    if (!__atomic_compare_exchange_n(&gs_known_ended, &before, PROOF_ENDING, false,
-                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    int verified = __atomic_load_n(&gs_known_ended, __ATOMIC_RELAXED) & GS_PROOF_VERIFIED;
+    int before = PROOF_HOLDS | verified;
+    if (!__atomic_compare_exchange_n(&gs_known_ended, &before, PROOF_ENDING | verified,
+                                     false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         return;
     }
     for (size_t i = 0; name && name[i] && i + 1 < sizeof(ended_by); i++) {
         ended_by[i] = name[i];
     }
-    __atomic_store_n(&gs_known_ended, PROOF_ENDED, __ATOMIC_RELEASE);
+    __atomic_store_n(&gs_known_ended, PROOF_ENDED | verified, __ATOMIC_RELEASE);
+}
+
+void gs_known_verify_proof(void)
+{
+    __atomic_or_fetch(&gs_known_ended, GS_PROOF_VERIFIED, __ATOMIC_RELEASE);
 }
 
 const char *gs_known_ended_by(void)
 {
-    return __atomic_load_n(&gs_known_ended, __ATOMIC_ACQUIRE) == PROOF_ENDED ? ended_by
-                                                                             : "";
+    int ended = __atomic_load_n(&gs_known_ended, __ATOMIC_ACQUIRE) & ~GS_PROOF_VERIFIED;
+    return ended == PROOF_ENDED ? ended_by : "";
 }
 
 void gs_known_reset(void)

@@ -1,5 +1,6 @@
 /*
- * lookup.c - cuInit and cuGetProcAddress: where a program meets the driver.
+ * lookup.c - cuInit, cuGetProcAddress and cuGetExportTable: where a program meets the
+ * driver.
  *
  * The driver answers a look-up first; then the function it returned is replaced by the
  * wrapper registered for that very address. So the ABI it chose for the version asked for
@@ -11,7 +12,11 @@
 
 #include <stdio.h>
 
+#include "export_tables.h"
+#include "gs_printable.h"
 #include "log.h"
+#include "looked_up.h"
+#include "single_order.h"
 #include "state.h"
 
 static struct gs_log_file lookup_log; /* immutable after start */
@@ -24,10 +29,11 @@ void gs_lookup_log_open(const char *pattern)
 static void log_lookup(const char *name, int version, cuuint64_t flags, bool ours)
 {
     char line[256];
-    int length =
-        snprintf(line, sizeof(line), "%s %d %llu -> %s\n", name[0] ? name : "\"\"",
-                 version, (unsigned long long)flags, ours ? "ours" : "driver");
+    int length = snprintf(line, sizeof(line), "%s %d %llu -> %s", name[0] ? name : "\"\"",
+                          version, (unsigned long long)flags, ours ? "ours" : "driver");
     if (length > 0 && (size_t)length < sizeof(line)) {
+        gs_make_printable(line, false);
+        line[length++] = '\n'; /* in the place of the NUL */
         gs_log_file_write(&lookup_log, line, (size_t)length);
     }
 }
@@ -39,8 +45,10 @@ static void replace(const char *name, void **pfn, int version, cuuint64_t flags)
         return; /* newer drivers answer success with no function */
     }
     void *found = *pfn;
+    gs_looked_up(name);
     if (gs_state()) {
         *pfn = gs_real_substitute_version(name, found, version, flags);
+        gs_single_order_looked_up();
     }
     if (gs_log_file_used(&lookup_log)) {
         log_lookup(name, version, flags, *pfn != found);
@@ -71,10 +79,70 @@ GS_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaV
     return result;
 }
 
+static void log_table(const CUuuid *id, CUresult result)
+{
+    char guid[GS_GUID_BYTES], line[96];
+    gs_export_table_guid(id, guid);
+    int length = snprintf(line, sizeof(line), "cuGetExportTable %s %d -> driver\n", guid,
+                          (int)result);
+    gs_log_file_write(&lookup_log, line, (size_t)length);
+}
+
+/* The table is the driver's own, untouched: the runtime checks that it is. */
+GS_EXPORT CUresult cuGetExportTable(const void **ppExportTable,
+                                    const CUuuid *pExportTableId)
+{
+    (void)gs_state(); /* options are read, the log is open */
+    gs_real_look_again();
+    CUresult result = gs_real()->cuGetExportTable(ppExportTable, pExportTableId);
+    if (result == CUDA_SUCCESS && pExportTableId) {
+        gs_export_table_given(pExportTableId);
+    }
+    if (pExportTableId && gs_log_file_used(&lookup_log)) {
+        log_table(pExportTableId, result);
+    }
+    return result;
+}
+
+/* The oldest driver that the library is tested with: CUDA 11.4. */
+#define OLDEST_TESTED 11040
+
+/* One line, at the first cuInit, about a driver that the library cannot work with, or
+ * that it is not tested with. */
+static void report_driver(void)
+{
+    static struct gs_log_limit limit;
+    const struct gs_real *real = gs_real();
+    const char *lacks = gs_real_lacks();
+    int version = 0;
+    if (lacks) {
+        gs_log_once(
+            &limit, GS_LOG_WARN,
+            "the CUDA driver has no %s: every call is passed on to it, and nothing "
+            "is recorded",
+            lacks);
+    } else if (!gs_real_complete()) {
+        gs_log_once(&limit, GS_LOG_WARN, "no CUDA driver is loaded: cuInit returns %d",
+                    CUDA_ERROR_SHARED_OBJECT_INIT_FAILED);
+    } else if (real->cuDriverGetVersion &&
+               real->cuDriverGetVersion(&version) == CUDA_SUCCESS &&
+               version < OLDEST_TESTED) {
+        gs_log_once(
+            &limit, GS_LOG_WARN,
+            "the CUDA driver is of CUDA %d.%d; the library is tested with 11.4 and "
+            "newer",
+            version / 1000, version % 1000 / 10);
+    }
+}
+
 GS_EXPORT CUresult cuInit(unsigned int Flags)
 {
-    (void)gs_state(); /* what is wrong with the options is said before anything happens */
+    const struct gs_state *state =
+        gs_state(); /* reports what is wrong with the options */
     gs_real_look_again();
+    if (state) {
+        report_driver();
+    }
     CUresult result = gs_real()->cuInit(Flags);
     if (result == CUDA_SUCCESS) {
         gs_real_keep();

@@ -298,6 +298,31 @@ const struct gs_real *gs_real(void)
     return adopted() != DRIVER_UNKNOWN ? &table : absent_table();
 }
 
+bool gs_real_initialized(void)
+{
+    CUcontext current;
+    return __atomic_load_n(&kept, __ATOMIC_ACQUIRE) ||
+           table.cuCtxGetCurrent(&current) == CUDA_SUCCESS;
+}
+
+const char *gs_real_lacks(void)
+{
+    if (adopted() != DRIVER_PARTIAL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(real_rows); i++) {
+        if (real_rows[i].required && !*slot_at(real_rows[i].slot)) {
+            return real_rows[i].symbol;
+        }
+    }
+    for (size_t i = 0; i < GS_ARRAY_LEN(needed_hooks); i++) {
+        if (!gs_elf_symbol(&driver_module, needed_hooks[i])) {
+            return needed_hooks[i];
+        }
+    }
+    return NULL;
+}
+
 bool gs_real_complete(void)
 {
     return adopted() == DRIVER_COMPLETE;

@@ -53,6 +53,15 @@ void gs_real_look_again(void);
  */
 void gs_real_keep(void);
 
+/* Whether cuInit has succeeded in this process, as the driver says. Until then it may be
+ * closed, and it refuses most calls before it reads what their pointers point to. Call
+ * with a complete driver. */
+bool gs_real_initialized(void);
+
+/* The first function that the pool and the tracker stand on and the driver lacks; NULL
+ * where it lacks none, and where no driver is loaded. */
+const char *gs_real_lacks(void);
+
 /* Whether everything the pool and the tracker stand on is there. Call after gs_real(). */
 bool gs_real_complete(void);
 

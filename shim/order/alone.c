@@ -4,10 +4,11 @@
  * A full look reads the names of all threads, at about a microsecond a system call and
  * three calls a thread. A program that frees all the time would pay that for each epoch,
  * so what a look saw is kept: the number of threads and, if all others were the driver's,
- * who they were. As long as there are as many, and those are all alive, they are the same
- * ones. The number of a thread that has ended is given to another only after all other
- * numbers were used, which takes far longer than TRUST_NS; after that the next look is a
- * full one. "No" is believed for as long: it costs epochs that wait for their marks.
+ * who they were. (Threads of the library count as the driver's: neither can end what a
+ * free waits for.) As long as there are as many, and those are all alive, they are the
+ * same ones. The number of a thread that has ended is given to another only after all
+ * other numbers were used, which takes far longer than TRUST_NS; after that the next look
+ * is a full one. "No" is believed for as long: it costs epochs that wait for their marks.
  *
  * Owns:  what the last full look saw.   Lock: alone_lock, not held in a full look.
  */
@@ -22,6 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "own_thread.h"
 #include "thread.h"
 #include "gs_clock.h"
 
@@ -87,7 +89,8 @@ static uint64_t links_now(void)
     return fstatat(AT_FDCWD, TASKS, &about, 0) == 0 ? (uint64_t)about.st_nlink : 0;
 }
 
-/* One thread more. Returns false where it is the program's. */
+/* One thread more. Returns false where it is the program's: neither the driver's nor the
+ * library's own. */
 static bool meet(struct look *look, int tasks, const char *name)
 {
     pid_t number = number_of(name);
@@ -95,7 +98,7 @@ static bool meet(struct look *look, int tasks, const char *name)
     if (number == (pid_t)look->self) {
         return true;
     }
-    if (!is_drivers(tasks, name)) {
+    if (!gs_own_thread_is(number) && !is_drivers(tasks, name)) {
         return false;
     }
     if (look->driver_count < MOST_OTHERS) {

@@ -4,13 +4,29 @@
  * One side counts itself and then looks for captures, the other counts its capture and
  * then looks for those inside: one of the two is bound to see the other.
  *
- * Those who pass are on their way into a synchronize, which may be without an end: what
- * it waits for may wait for the thread that captures. Nobody can see when such a thread
- * has reached the driver, where a capture that begins harms it no more, so it is given a
- * time in which it surely does. That happens to the first captures of a process: where an
- * event of the context can be waited for, nobody passes once a capture was seen.
+ * A thread that passes is on its way into a synchronize of a context. A capture that
+ * another thread begins stays whole, because the synchronize and the capture meet in one
+ * of three ways:
  *
- * Owns:  `inside`, `passing`, `spent_ns`.   Lock: none; sequentially consistent atomics.
+ *   1. The capture was counted first. The thread sees it and does not synchronize.
+ *   2. The thread passed first and has returned from the driver: the capture's begin
+ * waits for that.
+ *   3. The thread passed first and is inside the driver. A driver refuses a synchronize,
+ *      and breaks the captures, where the synchronize is called; a capture that begins
+ *      while the thread sleeps there is not touched. The program's own synchronize beside
+ *      a capture natively depends on the same.
+ *
+ * Case 3 needs the thread to have reached the driver, which nobody can see. The begin
+ * must not wait for its return: what the synchronize waits for may wait for the thread
+ * that captures. So the begin waits until the newest pass is SURE_NS old. Between
+ * gs_gate_pass and the driver stand a few dozen instructions and no lock; the time is for
+ * a thread that loses its processor there.
+ *
+ * All this is for the first captures of a process: where an event of the context can be
+ * waited for, nobody passes once a capture was begun.
+ *
+ * Owns:  `inside`, `passing`, `passed_at_ns`, `spent_ns`.
+ * Lock:  none; sequentially consistent atomics.
  */
 #include "capture_gate.h"
 
@@ -28,22 +44,32 @@
 /* Turns of a begin that finds somebody inside before it sleeps between two looks. */
 #define SPINS  100
 #define NAP_NS 20000
+/* After such a time a thread that passes has reached the driver. */
+#define SURE_NS 100000000ull
 /* Time that all captures of the process together spend on those who pass. */
 #define PATIENCE_NS 500000000ull
 
 static unsigned inside, passing; /* atomic */
+static uint64_t passed_at_ns;    /* atomic: the newest pass, by gs_now_ns */
 static uint64_t spent_ns;        /* atomic */
 
-/* Until nobody passes, or the time is up. */
+/* Whether a thread may be between gs_gate_pass and the driver. */
+static bool is_on_its_way(uint64_t now)
+{
+    return __atomic_load_n(&passing, __ATOMIC_SEQ_CST) &&
+           now - __atomic_load_n(&passed_at_ns, __ATOMIC_SEQ_CST) < SURE_NS;
+}
+
+/* Until no thread is on its way, or the time is up. */
 static void await_passers(void)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
     uint64_t began = gs_now_ns(), spent = __atomic_load_n(&spent_ns, __ATOMIC_RELAXED),
-             took;
-    do {
+             took = 0;
+    while (is_on_its_way(began + took) && spent + took < PATIENCE_NS) {
         gs_nap(&nap);
         took = gs_now_ns() - began;
-    } while (__atomic_load_n(&passing, __ATOMIC_SEQ_CST) && spent + took < PATIENCE_NS);
+    }
     __atomic_add_fetch(&spent_ns, took, __ATOMIC_RELAXED);
 }
 
@@ -64,6 +90,7 @@ void gs_gate_leave(void)
 
 bool gs_gate_pass(void)
 {
+    __atomic_store_n(&passed_at_ns, gs_now_ns(), __ATOMIC_SEQ_CST);
     __atomic_add_fetch(&passing, 1, __ATOMIC_SEQ_CST);
     if (GS_LIKELY(!gs_captures_active())) {
         return true;
@@ -117,5 +144,6 @@ void gs_gate_reset(void)
 {
     __atomic_store_n(&inside, 0, __ATOMIC_SEQ_CST);
     __atomic_store_n(&passing, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&passed_at_ns, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&spent_ns, 0, __ATOMIC_RELAXED);
 }

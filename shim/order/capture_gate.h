@@ -29,9 +29,10 @@ bool gs_gate_pass(void);
 void gs_gate_passed(void);
 
 /*
- * A capture has been counted and is about to begin: wait until nobody is inside, and give
- * those who are passing a moment to reach the driver: half a second in all captures of
- * the process together. No longer: what they wait for there may be this very thread.
+ * A capture has been counted and is about to begin: wait until nobody is inside, and
+ * until each thread that passes has had a tenth of a second to reach the driver; half a
+ * second in all captures of the process together. No longer: what they wait for there may
+ * be this very thread.
  */
 void gs_gate_close(void);
 

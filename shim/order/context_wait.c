@@ -1,11 +1,15 @@
 /*
- * context_wait.c - the wait of a free: for all work of a context, as the native one.
+ * context_wait.c - the wait of a free: for all work of the context that owns the memory,
+ * as the native one.
  * Owns:  nothing.   Lock: none over a driver call.
  * Source: docs/free.md, "When a free waits for nothing" and "A capture beside a wait"
  */
+#include "all_contexts.h"
 #include "capture_gate.h"
 #include "captures.h"
 #include "contexts.h"
+#include "fences.h"
+#include "libraries.h"
 #include "marks.h"
 #include "mutants.h"
 #include "record.h"
@@ -24,43 +28,150 @@ static CUresult synchronize(CUcontext handle)
     return result;
 }
 
-/* Of the context and of those that may access its memory. */
-static CUresult synchronize_all(struct gs_state *state, const struct gs_context *context)
+/* The same, but not while a stream captures. A capture that another thread begins
+ * meanwhile is not harmed (capture_gate.c). */
+static CUresult synchronize_beside_captures(CUcontext handle)
 {
-    CUcontext accessor = NULL;
     if (!gs_gate_pass()) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    CUresult result = synchronize(context->handle);
-    for (size_t i = 0;
-         result == CUDA_SUCCESS &&
-         (accessor = gs_context_accessor(&state->contexts, context->handle, i)) != NULL;
-         i++) {
-        /* One that has failed or gone runs nothing any more. */
-        (void)synchronize(accessor);
-    }
+    CUresult result = synchronize(handle);
     gs_gate_passed();
     return result;
 }
 
 /*
- * Another thread may begin a capture at any moment; a synchronize would break it, which
- * the native free does not. So an event of the context is waited for first, which no
- * capture minds, and all that takes time is over when the context is synchronized. That
- * what the event covers is enough by itself is the documents' word alone: only a program
- * that captures depends on it.
+ * For all work of one context. A process that has never begun a capture synchronizes,
+ * which is one call. In one that has, captures are likely to come again while something
+ * waits, so an event of the context is waited for instead, which no capture minds
+ * (docs/free.md, "A capture beside a wait").
  */
-static CUresult wait_for_all(struct gs_state *state, const struct gs_context *context)
+static CUresult wait_for(CUcontext handle)
 {
     if (gs_mutant(GS_MUTANT_capture_waits)) {
-        return synchronize(context->handle);
+        return synchronize(handle);
     }
-    CUresult marked = gs_marks_wait(state, context);
-    if (marked != CUDA_ERROR_NOT_SUPPORTED && gs_captures_ever()) {
-        return marked;
+    if (!gs_captures_ever()) {
+        CUresult result = synchronize_beside_captures(handle);
+        if (!gs_refused_for_capture(result)) {
+            return result;
+        }
     }
-    CUresult result = synchronize_all(state, context);
-    return marked == CUDA_SUCCESS && gs_refused_for_capture(result) ? marked : result;
+    CUresult marked = gs_marks_wait(handle);
+    return marked != CUDA_ERROR_NOT_SUPPORTED ? marked
+                                              : synchronize_beside_captures(handle);
+}
+
+/* For that of another context than the owner. One that has failed or gone runs nothing
+ * any more: then the code is CUDA_SUCCESS. */
+static CUresult wait_for_other(CUcontext handle)
+{
+    CUresult result = wait_for(handle);
+    return gs_refused_for_capture(result) ? result : CUDA_SUCCESS;
+}
+
+static CUresult wait_for_accessors(struct gs_state *state, const struct gs_context *owner)
+{
+    CUresult result = CUDA_SUCCESS;
+    CUcontext accessor;
+    for (size_t i = 0;
+         result == CUDA_SUCCESS &&
+         (accessor = gs_context_accessor(&state->contexts, owner->handle, i)) != NULL;
+         i++) {
+        result = wait_for_other(accessor);
+    }
+    return result;
+}
+
+/* Of a context that may have no entry; -1: not known. */
+static int device_of(struct gs_state *state, CUcontext handle)
+{
+    const struct gs_context *entry = gs_context_find(state, handle);
+    bool pushed;
+    CUdevice device = -1;
+    if (entry) {
+        return entry->device;
+    }
+    if (gs_context_push(handle, &pushed) == CUDA_SUCCESS) {
+        (void)gs_real()->cuCtxGetDevice(&device);
+    }
+    gs_context_pop(pushed);
+    return device;
+}
+
+/* Where the native free waits for every context of the owner's device (GS_FREE_DEVICE).
+ */
+static CUresult wait_for_device(struct gs_state *state, const struct gs_context *owner,
+                                const struct gs_snapshot *before)
+{
+    CUresult result = CUDA_SUCCESS;
+    CUcontext handle;
+    for (unsigned i = 0; result == CUDA_SUCCESS && gs_all_contexts_at(i, &handle); i++) {
+        if (handle == owner->handle || device_of(state, handle) != owner->device ||
+            gs_mutant(GS_MUTANT_class_others_ignored)) {
+            continue;
+        }
+        const struct gs_context *entry = gs_context_find(state, handle);
+        result = wait_for(handle);
+        if (result == CUDA_SUCCESS && entry) {
+            gs_context_mark_idle(entry, before);
+        }
+        result = gs_refused_for_capture(result) ? result : CUDA_SUCCESS;
+    }
+    return result;
+}
+
+/*
+ * Where the native free waits for the legacy stream and the blocking ones
+ * (GS_FREE_BLOCKING): an event in the legacy stream is behind all of them. Work that
+ * another thread gives to a blocking stream meanwhile comes behind the event.
+ */
+static CUresult wait_for_blocking(const struct gs_context *owner)
+{
+    gs_fence fence;
+    bool pushed;
+    if (!gs_gate_enter()) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    CUresult result = gs_context_push(owner->handle, &pushed);
+    if (result == CUDA_SUCCESS) {
+        result = gs_fence_record_in(owner->handle, CU_STREAM_LEGACY, false, &fence);
+    }
+    gs_context_pop(pushed);
+    gs_gate_leave();
+    if (result == CUDA_SUCCESS) {
+        result = gs_fence_wait(fence);
+        gs_fence_release(fence);
+    }
+    return result;
+}
+
+/*
+ * The native free waits for the context that owns the memory (docs/free.md, "Peers").
+ * Contexts with access are waited for, too, only where a block cannot be held back behind
+ * their work: the driver offers no event for it, or the block is held back without one.
+ */
+static bool waits_for_accessors(struct gs_state *state, const struct gs_context *context,
+                                bool unfenced)
+{
+    return unfenced || state->options.free_sync == GS_FREE_SYNC_WAIT ||
+           gs_mutant(GS_MUTANT_accessors_waited) || !gs_marks_work(state, context);
+}
+
+/* Whether each context with access to the memory has been complete since the point. */
+static bool accessors_are_done(struct gs_state *state, const struct gs_context *owner,
+                               uint64_t point)
+{
+    CUcontext handle;
+    for (size_t i = 0;
+         (handle = gs_context_accessor(&state->contexts, owner->handle, i)) != NULL;
+         i++) {
+        const struct gs_context *accessor = gs_context_find(state, handle);
+        if (!accessor || __atomic_load_n(&accessor->idle_at, __ATOMIC_ACQUIRE) < point) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static void set_unfenced(const struct gs_context *context)
@@ -69,22 +180,43 @@ static void set_unfenced(const struct gs_context *context)
     __atomic_store_n(unfenced, true, __ATOMIC_RELEASE);
 }
 
-CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context)
+/* For the owner's work, and what else the native free waits for. */
+static CUresult wait_for_all(struct gs_state *state, const struct gs_context *context,
+                             enum gs_free_scope scope, bool accessors,
+                             const struct gs_snapshot *before)
+{
+    CUresult result = wait_for(context->handle);
+    if (result == CUDA_SUCCESS && scope == GS_FREE_DEVICE) {
+        result = wait_for_device(state, context, before);
+    }
+    if (result == CUDA_SUCCESS && accessors) {
+        result = wait_for_accessors(state, context);
+    }
+    return result;
+}
+
+static CUresult wait_for_context(struct gs_state *state, const struct gs_context *context,
+                                 enum gs_free_scope scope, bool *in_use)
 {
     bool unfenced = gs_context_take_unfenced(context);
+    bool shared = gs_context_accessor(&state->contexts, context->handle, 0);
+    bool accessors = shared && waits_for_accessors(state, context, unfenced);
     uint64_t token = gs_heap_retire_begin(context->heap);
+    uint64_t point = shared ? gs_all_contexts_point() : 0; /* behind the token */
     struct gs_snapshot before = gs_submissions_snapshot(0);
     if (gs_mutant(GS_MUTANT_lock_held)) {
         pthread_mutex_lock(&state->contexts.lock);
     }
-    int before_wait = gs_uncancelled_begin(); /* the native free may have no wait */
-    CUresult result = wait_for_all(state, context);
-    gs_uncancelled_end(before_wait);
+    CUresult result = wait_for_all(state, context, scope, accessors, &before);
     if (gs_mutant(GS_MUTANT_lock_held)) {
         pthread_mutex_unlock(&state->contexts.lock);
     }
-    if (result == CUDA_SUCCESS) {
+    *in_use = shared && !accessors && !accessors_are_done(state, context, point) &&
+              !gs_mutant(GS_MUTANT_accessors_unheld);
+    if (result == CUDA_SUCCESS && !*in_use) {
         gs_heap_retire(context->heap, token);
+    }
+    if (result == CUDA_SUCCESS) {
         gs_context_mark_idle(context, &before);
         gs_trace_sync(GS_TRACE_SYNC_CONTEXT, context->handle, NULL, GS_TRACE_UNORDERED);
     } else if (unfenced) {
@@ -93,9 +225,25 @@ CUresult gs_context_wait(struct gs_state *state, const struct gs_context *contex
     return result;
 }
 
+CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context,
+                         enum gs_free_scope scope, bool *in_use)
+{
+    CUresult result = CUDA_SUCCESS;
+    int before = gs_uncancelled_begin(); /* the native free may have no wait */
+    *in_use = true;
+    if (scope == GS_FREE_BLOCKING) {
+        result = wait_for_blocking(context);
+    } else if (scope != GS_FREE_NONE) {
+        result = wait_for_context(state, context, scope, in_use);
+    }
+    gs_uncancelled_end(before);
+    return result;
+}
+
 void gs_context_mark_idle(const struct gs_context *context,
                           const struct gs_snapshot *snapshot)
 {
+    gs_libraries_watch();
     gs_submissions_mark(&((struct gs_context *)(uintptr_t)context)->idle_at, snapshot);
 }
 

@@ -9,6 +9,8 @@
  */
 #include "fences.h"
 
+#include "trim_thread.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +135,26 @@ static CUresult finish(struct event_fence *fence, CUresult result, gs_fence *out
 
 /* ---- recording --------------------------------------------------------------------- */
 
+/* Where the idle proof is verified, an event of the library's own is work that a stream
+ * shows: it counts. */
+static struct gs_submissions *count_begin(void)
+{
+    struct gs_submissions *own = NULL;
+    if (gs_known_proof_is_verified()) {
+        own = gs_submissions_own();
+        gs_submissions_add(&own->begun);
+    }
+    return own;
+}
+
+static CUresult count_end(struct gs_submissions *own, CUresult result)
+{
+    if (own) {
+        gs_submissions_add(&own->ended);
+    }
+    return result;
+}
+
 CUresult gs_fence_record_in(CUcontext context, CUstream stream, bool per_thread,
                             gs_fence *out)
 {
@@ -146,7 +168,8 @@ CUresult gs_fence_record_in(CUcontext context, CUstream stream, bool per_thread,
     }
     result = gs_context_push(context, &pushed);
     if (result == CUDA_SUCCESS) {
-        result = record_event(fence->event, stream);
+        struct gs_submissions *own = count_begin();
+        result = count_end(own, record_event(fence->event, stream));
         gs_context_pop(pushed);
     }
     return finish(fence, result, out);
@@ -176,7 +199,9 @@ CUresult gs_fence_record_context(CUcontext context, gs_fence *out)
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    return finish(fence, gs_real()->cuCtxRecordEvent(context, fence->event), out);
+    struct gs_submissions *own = count_begin();
+    result = count_end(own, gs_real()->cuCtxRecordEvent(context, fence->event));
+    return finish(fence, result, out);
 }
 
 /* ---- questions --------------------------------------------------------------------- */
@@ -362,9 +387,15 @@ static unsigned count_freezers(CUcontext context, int change_by)
     return count;
 }
 
+bool gs_fences_are_frozen(CUcontext context)
+{
+    return count_freezers(context, 0) > 0;
+}
+
 void gs_fences_freeze(CUcontext context)
 {
     (void)count_freezers(context, 1);
+    gs_trim_thread_pass();
     gs_async_heaps_freeze(context);
     change(context, FENCE_ALIVE, FENCE_FROZEN);
 }

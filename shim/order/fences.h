@@ -45,6 +45,9 @@ void gs_fences_freeze(CUcontext context);
 /* ... until it was (then they are done) or was not (then they are asked again). */
 void gs_fences_thaw(CUcontext context, bool destroyed);
 
+/* Whether a call that may end the context is under way. */
+bool gs_fences_are_frozen(CUcontext context);
+
 /* In a forked child: there are none. */
 void gs_fences_reset(void);
 

@@ -1,21 +1,44 @@
 /*
- * free_lazy.c - the free of a pooled block in the lazy mode.
- * Owns:  nothing.   Lock: none.
+ * free_lazy.c - the free of a pooled block that waits for nothing.
+ * Owns:  `in_use`, `rooms`.   Lock: none; atomic.
  */
 #include "free_lazy.h"
+
+#include <string.h>
 
 #include "announce.h"
 #include "captures.h"
 #include "epochs.h"
+#include "free_scope.h"
 #include "free_wait.h"
 #include "marks.h"
 #include "mutants.h"
 #include "record.h"
 #include "trace.h"
+#include "trim_thread.h"
+#include "gs_clock.h"
+
+/* How often the driver is asked what a device has free, at most. */
+#define LOOK_NS ((uint64_t)1000000000)
+
+static bool in_use; /* atomic: a free may have joined an epoch; never taken back */
 
 static bool is_lazy(const struct gs_state *state)
 {
     return state->options.free_sync == GS_FREE_SYNC_LAZY;
+}
+
+void gs_lazy_start(const struct gs_options *options)
+{
+    in_use = options->free_sync == GS_FREE_SYNC_LAZY || gs_free_scopes_hold();
+}
+
+/* Natively, too. While a stream captures the driver is asked whether the free is allowed
+ * (free_permit.c). */
+static bool waits_for_nothing(const struct gs_block *block)
+{
+    return gs_free_scope(GS_FREE_device, gs_block_requested(block)) == GS_FREE_NONE &&
+           !gs_captures_active();
 }
 
 static void account(struct gs_state *state, struct gs_block *block, uint64_t addr,
@@ -64,6 +87,7 @@ bool gs_free_into_epoch(struct gs_state *state, struct gs_block *block)
 {
     struct gs_context *context = gs_heap_self(gs_block_heap(block));
     struct joined joined;
+    __atomic_store_n(&in_use, true, __ATOMIC_RELAXED);
     bool done = join(state, context, block, &joined);
     if (done) {
         park(context, block, &joined);
@@ -86,7 +110,7 @@ bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t add
 {
     struct gs_context *context;
     struct joined joined;
-    if (!is_lazy(state)) {
+    if (!is_lazy(state) && !waits_for_nothing(block)) {
         return false;
     }
     context = gs_heap_self(gs_block_heap(block));
@@ -100,15 +124,23 @@ bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t add
         return false;
     }
     account(state, block, addr, GS_TRACE_HELD);
+    gs_trim_thread_want();
+    if (gs_mutant(GS_MUTANT_class_unheld)) {
+        gs_block_park(block);
+        return true;
+    }
     park(context, block, &joined);
     return true;
 }
 
 uint64_t gs_lazy_wait_begin(struct gs_state *state, const struct gs_context *context)
 {
-    if (!is_lazy(state) || !context || !context->heap ||
+    if (!context || !context->heap || !__atomic_load_n(&in_use, __ATOMIC_RELAXED) ||
         gs_context_accessor(&state->contexts, context->handle, 0)) {
         return 0;
+    }
+    if (gs_mutant(GS_MUTANT_retired_after)) {
+        return UINT64_MAX; /* the token is taken at the end */
     }
     return gs_heap_retire_begin(context->heap);
 }
@@ -121,16 +153,40 @@ void gs_lazy_wait_end(const struct gs_context *context, uint64_t token)
     gs_heap_retire(context->heap, token);
 }
 
-void gs_lazy_mapped(const struct gs_context *context, enum gs_status status)
+/* What a device has free, as far as is known: what the driver said, less what was taken
+ * since. Some drivers take milliseconds to say it. */
+static struct room {
+    uint64_t bytes, next_look; /* atomic */
+} rooms[GS_MAX_DEVICES];
+
+static uint64_t room_after(struct room *room, size_t taken_bytes)
 {
-    const struct gs_state *state = gs_state_peek();
+    uint64_t now = gs_now_coarse_ns();
+    uint64_t at = __atomic_load_n(&room->next_look, __ATOMIC_RELAXED);
+    uint64_t bytes = __atomic_load_n(&room->bytes, __ATOMIC_RELAXED);
+    size_t free_bytes = 0, total;
+    if (now < at) {
+        return bytes > taken_bytes ? bytes - taken_bytes : 0;
+    }
+    __atomic_store_n(&room->next_look, now + LOOK_NS, __ATOMIC_RELAXED);
+    return gs_real()->cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS ? free_bytes
+                                                                           : 0;
+}
+
+void gs_lazy_mapped(const struct gs_context *context, enum gs_status status,
+                    size_t taken_bytes)
+{
     struct gs_epochs *epochs = &((struct gs_context *)(uintptr_t)context)->epochs;
-    size_t room = 0, total;
-    if (!state || !is_lazy(state)) {
+    if (!__atomic_load_n(&in_use, __ATOMIC_RELAXED)) {
         return;
     }
-    if (status == GS_OK && gs_real()->cuMemGetInfo_v2(&room, &total) != CUDA_SUCCESS) {
-        room = 0;
-    }
-    gs_epochs_room(epochs, room);
+    struct room *room = &rooms[gs_free_row(context)];
+    uint64_t bytes = status == GS_OK ? room_after(room, taken_bytes) : 0;
+    __atomic_store_n(&room->bytes, bytes, __ATOMIC_RELAXED);
+    gs_epochs_room(epochs, (size_t)bytes);
+}
+
+void gs_lazy_reset(void)
+{
+    memset(rooms, 0, sizeof(rooms));
 }

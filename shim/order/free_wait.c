@@ -1,18 +1,21 @@
 /*
  * free_wait.c - what a free of pooled memory waits for.
  *
- * Natively a free waits for all work of its context, and programs lean on that. The wait
- * is left out where it would find nothing: nothing was submitted since the context was
- * last seen complete (submissions.h). Then no error is missed either, since the wait that
- * saw it complete returned the code of all there was.
+ * Natively a free waits for all work of its context, as far as is known (free_scope.h),
+ * and programs lean on that. The wait is left out where it would find nothing: nothing
+ * was submitted since the context was last seen complete (submissions.h). Then no error
+ * is missed either, since the wait that saw it complete returned the code of all there
+ * was.
  *
  * Owns:  the sums of waits.   Lock: none; relaxed atomics.   Design: docs/free.md
  */
 #include "free_wait.h"
 
 #include "announce.h"
+#include "free_scope.h"
 #include "known.h"
 #include "log.h"
+#include "marks.h"
 #include "submissions.h"
 #include "gs_clock.h"
 
@@ -27,32 +30,40 @@ static void say_why(void)
     const char *name = gs_known_ended_by();
     if (name[0]) {
         gs_log_once(&limit, GS_LOG_INFO,
-                    "%s is not known to this version: every free waits from now on",
+                    "%s may give the GPU work that is not counted: every free waits "
+                    "from now on",
                     name);
     }
 }
 
 static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
-                                             const struct gs_context *context)
+                                             const struct gs_context *context,
+                                             const struct gs_block *block, bool *in_use)
 {
+    enum gs_free_scope scope = gs_free_scope(GS_FREE_device, gs_block_requested(block));
     unsigned row = gs_free_row(context);
     uint64_t began = gs_now_ns();
     if (GS_UNLIKELY(!gs_known_proof_holds())) {
         say_why();
     }
-    gs_announce_begin("cuMemFree_v2", true);
-    CUresult result = gs_context_wait(state, context);
+    if (scope < GS_FREE_CONTEXT && !gs_marks_work(state, context)) {
+        scope = GS_FREE_CONTEXT; /* the block cannot be held back */
+    }
+    gs_announce_free("cuMemFree_v2", gs_block_addr(block), gs_block_requested(block));
+    CUresult result = gs_context_wait(state, context, scope, in_use);
     gs_announce_end();
     __atomic_add_fetch(&sums[row].waited, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&sums[row].waited_ns, gs_now_ns() - began, __ATOMIC_RELAXED);
     return result;
 }
 
-CUresult gs_free_wait(struct gs_state *state, const struct gs_context *context,
-                      bool *idle)
+CUresult gs_free_wait(struct gs_state *state, const struct gs_block *block, bool *idle,
+                      bool *in_use)
 {
+    const struct gs_context *context = gs_heap_self(gs_block_heap(block));
+    *in_use = false;
     *idle = gs_free_finds_idle(state, context);
-    return *idle ? CUDA_SUCCESS : wait_for_context(state, context);
+    return *idle ? CUDA_SUCCESS : wait_for_context(state, context, block, in_use);
 }
 
 void gs_free_stats(unsigned device, struct gs_free_stats *out)

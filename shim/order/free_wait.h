@@ -28,12 +28,13 @@ static inline void gs_free_found_idle(const struct gs_context *context)
 }
 
 /*
- * Wait as the native free of memory of that context does, unless the context is idle.
- * Out:  *idle  whether there was nothing to wait for
+ * Wait as the native free of such a block does, unless its context is idle.
+ * Out:  *idle    whether there was nothing to wait for
+ *       *in_use  work that was not waited for may still use the block: hold it back
  * Returns the driver's code; CUDA_SUCCESS if there was nothing to wait for.
  */
-CUresult gs_free_wait(struct gs_state *state, const struct gs_context *context,
-                      bool *idle);
+CUresult gs_free_wait(struct gs_state *state, const struct gs_block *block, bool *idle,
+                      bool *in_use);
 
 /* Whether that wait would find nothing; then the free is counted as one that did not
  * wait. */

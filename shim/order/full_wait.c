@@ -86,7 +86,7 @@ bool gs_full_wait(struct gs_state *state, const struct gs_context *context)
 {
     static struct gs_log_limit limit;
     uint64_t mark;
-    if (gs_captures_active() || gs_context_is_idle(&state->contexts, context) ||
+    if (gs_captures_active() || gs_context_counts_idle(&state->contexts, context) ||
         gs_mutant(GS_MUTANT_full_waits)) {
         return true;
     }

@@ -19,13 +19,16 @@
 
 #include "announce.h"
 #include "capture_gate.h"
+#include "captures.h"
 #include "fences.h"
+#include "free_scope.h"
 #include "known.h"
 #include "mutants.h"
 #include "record.h"
 #include "single_order.h"
 #include "streams.h"
 #include "submissions.h"
+#include "verify.h"
 
 /* Contexts of one mark, and streams of one context, beyond which a free waits. */
 #define MAX_CONTEXTS 16u
@@ -73,10 +76,24 @@ static bool has_stream_events(void)
            !(gs_submissions_snapshot(0).streams & GS_STREAMS_BEYOND);
 }
 
+bool gs_marks_are_events(void)
+{
+    return has_context_events();
+}
+
 bool gs_marks_work(struct gs_state *state, const struct gs_context *context)
 {
     return (has_context_events() || has_stream_events()) &&
            !gs_context_accessor(&state->contexts, context->handle, MAX_CONTEXTS - 1);
+}
+
+/* Whether a free may be held back behind a mark: then whatever work a stream leaves
+ * behind has to be covered. */
+static bool may_mark(const struct gs_state *state)
+{
+    return state->options.free_sync == GS_FREE_SYNC_LAZY || gs_captures_ever() ||
+           gs_free_scopes_hold() ||
+           __atomic_load_n(&state->contexts.shared.count, __ATOMIC_ACQUIRE) > 0;
 }
 
 /* ---- by an event of each stream ---------------------------------------------------- */
@@ -254,22 +271,20 @@ static enum gs_status marker_record(void *self, uint64_t *out)
     return status;
 }
 
-CUresult gs_marks_wait(struct gs_state *state, const struct gs_context *context)
+CUresult gs_marks_wait(CUcontext context)
 {
-    struct mark mark = {.count = 0};
+    gs_fence fence;
     if (!has_context_events()) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     if (!gs_gate_enter()) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    CUresult result = record_all(state, context->handle, &mark);
+    CUresult result = gs_fence_record_context(context, &fence);
     gs_gate_leave();
-    for (unsigned i = 0; i < mark.count; i++) {
-        if (result == CUDA_SUCCESS) {
-            result = gs_fence_wait(mark.fences[i]);
-        }
-        gs_fence_release(mark.fences[i]);
+    if (result == CUDA_SUCCESS) {
+        result = gs_fence_wait(fence);
+        gs_fence_release(fence);
     }
     return result;
 }
@@ -337,8 +352,7 @@ static bool gather_last(CUcontext context, CUstream stream)
 CUcontext gs_marks_stream_ends(CUstream stream)
 {
     const struct gs_state *state = gs_state_peek();
-    if (state && state->options.free_sync == GS_FREE_SYNC_LAZY && !has_context_events() &&
-        has_stream_events()) {
+    if (state && may_mark(state) && !has_context_events() && has_stream_events()) {
         CUcontext context = gs_streams_find(stream);
         gs_announce_begin("cuStreamDestroy_v2", false);
         if (context && !gather_last(context, stream)) {
@@ -346,7 +360,7 @@ CUcontext gs_marks_stream_ends(CUstream stream)
         }
         gs_announce_end();
     }
-    return gs_streams_remove(stream);
+    return gs_verify_stream_ends(stream);
 }
 
 void gs_marks_context_ends(CUcontext context)

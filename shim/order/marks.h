@@ -19,13 +19,16 @@
 /* Whether frees of that context's memory can be marked instead of waited for. */
 bool gs_marks_work(struct gs_state *state, const struct gs_context *context);
 
+/* Whether the driver has events of a whole context: a mark is one of those then. */
+bool gs_marks_are_events(void);
+
 /*
- * Wait for all work of the context and of those that may access its memory, by a mark:
- * other than a synchronize that disturbs no capture that begins meanwhile.
- * Returns the driver's code; CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: a stream captures;
- * CUDA_ERROR_NOT_SUPPORTED: the driver cannot.
+ * Wait for all work of the context, by an event: other than a synchronize that disturbs
+ * no capture that begins meanwhile. Returns the driver's code;
+ * CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: a stream captures; CUDA_ERROR_NOT_SUPPORTED: the
+ * driver cannot.
  */
-CUresult gs_marks_wait(struct gs_state *state, const struct gs_context *context);
+CUresult gs_marks_wait(CUcontext context);
 
 /* Over the real driver; its `self` is a struct gs_context. */
 extern const struct gs_marker gs_context_marker;

@@ -22,7 +22,8 @@ static pthread_once_t chosen_once = PTHREAD_ONCE_INIT;
 
 static void choose(void)
 {
-    const char *text = getenv("GPUSHIM_MUTANT"); /* NOLINT(concurrency-mt-unsafe) */
+    const char *text =
+        secure_getenv("GPUSHIM_MUTANT"); /* NOLINT(concurrency-mt-unsafe) */
     for (unsigned i = 0; text && i < GS_MUTANT_COUNT; i++) {
         if (strcmp(names[i], text) == 0) {
             chosen = (enum gs_mutant)i;

@@ -49,16 +49,15 @@
 #include "single_order.h"
 
 #include <errno.h>
-#include <link.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "alone.h"
 #include "announce.h"
 #include "contexts.h"
-#include "elf_module.h"
 #include "epochs.h"
+#include "free_scope.h"
 #include "known.h"
+#include "libraries.h"
 #include "marks.h"
 #include "mutants.h"
 #include "state.h"
@@ -74,7 +73,6 @@ gs_fence gs_single_order_newest;
 static unsigned waiting;  /* under order_lock: threads that wait for it */
 static unsigned streams;  /* atomic: streams that were made, or were to be */
 static uintptr_t context; /* atomic: which one was made; 0: none that was seen */
-static unsigned long long libraries; /* atomic: loaded up to the last look, by count */
 
 static enum order now(void)
 {
@@ -180,64 +178,20 @@ void gs_single_order_context(const char *call, bool primary, CUdevice device)
 
 /* ---- what cannot be seen ----------------------------------------------------------- */
 
-struct look {
-    unsigned long long loaded;
-    bool named; /* look at the names */
-    bool found;
-};
-
-static bool is_transport(const char *path)
+/* Whether a library is loaded that reaches device memory past the driver's streams. */
+static bool is_reached_past(void)
 {
-    static const char *const names[] = {"libibverbs.so", "libcufile.so", "libgdrapi.so",
-                                        "libnvshmem"};
-    const char *file = strrchr(path, '/');
-    file = file ? file + 1 : path;
-    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
-        if (strncmp(file, names[i], strlen(names[i])) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
-{
-    struct look *look = argument;
-    if (size < offsetof(struct dl_phdr_info, dlpi_subs)) {
-        look->found = true; /* not told how many were loaded: nothing can be known */
-        return 1;
-    }
-    look->loaded = info->dlpi_adds;
-    look->found |= look->named && info->dlpi_name && is_transport(info->dlpi_name);
-    return !look->named || look->found;
-}
-
-/* Whether a library is loaded that hands device memory to others past the driver. */
-static bool has_transport(void)
-{
-    struct look look = {.named = false};
-    if (!gs_elf_visit(look_at, &look)) {
-        return true; /* a forked child that cannot ask */
-    }
-    if (look.loaded != __atomic_load_n(&libraries, __ATOMIC_ACQUIRE)) {
-        look.named = true;
-        (void)gs_elf_visit(look_at, &look);
-        if (!look.found) {
-            __atomic_store_n(&libraries, look.loaded, __ATOMIC_RELEASE);
-        }
-    }
-    return look.found && !gs_mutant(GS_MUTANT_order_transport_ignored);
+    gs_libraries_watch();
+    return gs_libraries_look() != 0;
 }
 
 void gs_single_order_look_up(void)
 {
-    if (GS_UNLIKELY(gs_single_order_is_leaned_on())) {
-        int saved_errno = errno;
-        if (has_transport()) {
-            gs_single_order_end("dlsym");
-        }
-        errno = saved_errno;
+    int saved_errno = errno;
+    if (gs_libraries_look() && gs_single_order_is_leaned_on()) {
+        gs_single_order_end("dlsym");
     }
+    errno = saved_errno;
 }
 
 /* ---- the proof --------------------------------------------------------------------- */
@@ -265,7 +219,7 @@ static bool may_hold(struct gs_state *state, const struct gs_context *of)
 {
     return gs_known_proof_holds() && gs_contexts_are_one(state) &&
            !gs_context_accessor(&state->contexts, of->handle, 0) && !host_reaches(of) &&
-           !has_transport() &&
+           !is_reached_past() &&
            (!(gs_submissions_snapshot(0).streams & GS_STREAMS_BEYOND) ||
             gs_mutant(GS_MUTANT_order_beyond_ignored));
 }
@@ -274,7 +228,9 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
                             gs_fence epoch)
 {
     gs_fence last = epoch;
-    if (now() != HOLDS) {
+    /* Claim 2 needs a free that natively waits for all that the mark covers. */
+    bool waits = !gs_free_scopes_hold() || gs_mutant(GS_MUTANT_class_ordered);
+    if (now() != HOLDS || !waits) {
         return false;
     }
     if (!may_hold(state, of)) {
@@ -314,6 +270,5 @@ void gs_single_order_reset(void)
     set_newest(0);
     waiting = streams = 0;
     context = 0;
-    libraries = 0;
     gs_alone_reset();
 }

@@ -18,6 +18,7 @@
 
 #include "backend.h"
 #include "cuda_names.h"
+#include "libraries.h"
 
 struct gs_context;
 struct gs_state;
@@ -44,13 +45,14 @@ void gs_single_order_context(const char *call, bool primary, CUdevice device);
 /* Of single_order.c: not 0 while blocks have been handed on behind a mark. Atomic. */
 extern gs_fence gs_single_order_newest __attribute__((visibility("hidden")));
 
-/* The program looks for a symbol, perhaps of a library that has just been loaded. */
+/* The program looks for a symbol, perhaps of a library that has just been loaded: looks
+ * at the loaded libraries (libraries.h) and ends the order if it has to. */
 void gs_single_order_look_up(void);
 
 /* The same for each look-up there is, the first ones of a starting process included. */
 static inline void gs_single_order_looked_up(void)
 {
-    if (GS_UNLIKELY(__atomic_load_n(&gs_single_order_newest, __ATOMIC_RELAXED) != 0)) {
+    if (GS_UNLIKELY(__atomic_load_n(&gs_libraries_matter, __ATOMIC_SEQ_CST))) {
         gs_single_order_look_up();
     }
 }

@@ -194,7 +194,7 @@ struct gs_submissions *gs_submissions_join(void)
     gs_thread.submissions = own;
     let_go(&before);
     if (!own) {
-        gs_known_end_proof("memory for a thread's count");
+        gs_known_end_proof("a thread that there is no memory to count for");
         own = &spare;
     } else if (leave_key_made) {
         /* Without the key, or if this fails, the record stays the thread's for ever. */

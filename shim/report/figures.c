@@ -9,9 +9,11 @@
  */
 #include "figures.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "gs_clock.h"
+#include "known.h"
 #include "options_table.h"
 #include "retry.h"
 #include "state_file.h"
@@ -25,7 +27,11 @@
 struct kept {
     uint64_t current; /* 1 or 2: the set that is whole; 0: none yet; atomic */
     struct gs_figures sets[2][GS_MAX_DEVICES];
+    char
+        uncounted[GS_KNOWN_NAME_BYTES]; /* gs_known_ended_by; written once, last byte 0 */
 };
+
+static_assert(sizeof(struct kept) % 8 == 0, "whole words");
 
 bool gs_figures_kept; /* atomic: there is a file to keep them in */
 
@@ -135,6 +141,14 @@ const struct gs_figures *gs_figures_of(const void *kept, size_t device)
     return figures->at_ns != 0 ? figures : NULL;
 }
 
+const char *gs_figures_uncounted(const void *kept)
+{
+    const struct kept *file = kept;
+    return file && file->uncounted[0] && !file->uncounted[GS_KNOWN_NAME_BYTES - 1]
+               ? file->uncounted
+               : NULL;
+}
+
 void gs_figures_start(const struct gs_state *state)
 {
     keeping.kept = state->tracker ? gs_state_file_annex(sizeof(struct kept)) : NULL;
@@ -161,6 +175,10 @@ static struct gs_figures *begin(void)
 static void end(void)
 {
     uint64_t current = keeping.kept->current;
+    if (!keeping.kept->uncounted[0]) {
+        (void)snprintf(keeping.kept->uncounted, GS_KNOWN_NAME_BYTES, "%s",
+                       gs_known_ended_by());
+    }
     __atomic_store_n(&keeping.kept->current, current == 1 ? 2 : 1, __ATOMIC_RELEASE);
     __atomic_store_n(&keeping.busy, false, __ATOMIC_RELEASE);
 }

@@ -65,5 +65,7 @@ uint64_t gs_figures_form(void);
 /* What a file has of a device; NULL: nothing. `kept` is what the file has of
  * gs_figures_bytes, or NULL. */
 const struct gs_figures *gs_figures_of(const void *kept, size_t device);
+/* What has ended the idle proof, by name (known.h), as the file has it; or NULL. */
+const char *gs_figures_uncounted(const void *kept);
 
 #endif

@@ -19,6 +19,7 @@
 #include "host_pools.h"
 #include "interim.h"
 #include "intervals.h"
+#include "known.h"
 #include "leak_rules.h"
 #include "managed.h"
 #include "meta.h"
@@ -31,6 +32,7 @@
 #include "state.h"
 #include "state_file.h"
 #include "gs_uncancelled.h"
+#include "verify.h"
 #include "zones.h"
 
 /* Runtime functions that allocate, free, copy or set: their frames, and those below, are
@@ -176,6 +178,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         .rank = gs_log_rank(),
         .pid = state->pid,
         .ending = ending,
+        .uncounted = gs_known_ended_by(),
         .devices = devices,
         .device_count = device_count,
         .stack_depth = options->stack_depth,
@@ -200,6 +203,8 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
                                 ? what->places
                                 : config.max_groups;
     }
+    struct gs_report_proof proof;
+    config.proof = gs_verify_figures(&proof) ? &proof : NULL;
     struct gs_outputs outputs;
     bool files =
         !what && gs_outputs_begin(options, figures, devices, device_count, &outputs);
@@ -237,14 +242,15 @@ static void write_wanted(void *arg)
 /* What `reported` of the state says. */
 enum reported { REPORT_NONE, REPORT_RUNNING, REPORT_WRITTEN };
 
-/* Beyond the symbolizer's own limit: how long another thread's report is waited for. */
+/* Beyond the limits of its parts: how long another thread's report is waited for. */
 #define REPORT_WAIT_MS 3000
 
 /* Another thread is writing it; the process must not end under its hands. */
 static int wait_for_report(struct gs_state *state)
 {
     struct timespec step = {.tv_nsec = 1000000};
-    unsigned limit_ms = state->options.symbolize_timeout_ms + REPORT_WAIT_MS;
+    unsigned limit_ms = state->options.symbolize_timeout_ms + REPORT_WAIT_MS +
+                        (state->options.leak_scan ? SCAN_LIMIT_MS : 0);
     for (unsigned i = 0; i < limit_ms; i++) {
         if (__atomic_load_n(&state->reported, __ATOMIC_ACQUIRE) != REPORT_RUNNING) {
             break;

@@ -282,7 +282,8 @@ void gs_interim_start(const struct gs_options *options, struct gs_tracker *track
     int dump = read_signal("GPUSHIM_DUMP_SIGNAL", options->dump_signal);
     int track = read_track_signal(options, dump);
     if (tracker && (dump || track || options->dump_on_term)) {
-        if (sem_init(&signals.wanted, 0, 0) == 0 && gs_own_thread(wait_for_signals)) {
+        if (sem_init(&signals.wanted, 0, 0) == 0 &&
+            gs_own_thread("gpushim-signals", wait_for_signals)) {
             handle_all(options, tracker, dump, track);
         } else {
             gs_log_line(GS_LOG_WARN,
@@ -336,7 +337,8 @@ static void *write_it(void *unused)
 static void write_and_wait(void)
 {
     struct timespec until;
-    if (sem_init(&asked.written, 0, 0) != 0 || !gs_own_thread(write_it)) {
+    if (sem_init(&asked.written, 0, 0) != 0 ||
+        !gs_own_thread("gpushim-report", write_it)) {
         give();
         return;
     }

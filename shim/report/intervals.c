@@ -69,7 +69,7 @@ void gs_intervals_start(const struct gs_options *options)
     }
     interval_ms = options->stats_interval_ms;
     __atomic_store_n(&growth, gs_growth_create(), __ATOMIC_RELEASE);
-    if (!growth || !gs_own_thread(look_and_sleep)) {
+    if (!growth || !gs_own_thread("gpushim-stats", look_and_sleep)) {
         gs_log_line(GS_LOG_WARN, "no thread for GPUSHIM_STATS_INTERVAL: nothing is "
                                  "written until the end");
     }

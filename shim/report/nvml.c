@@ -192,7 +192,7 @@ static bool asked_in_time(void)
 {
     const struct timespec step = {.tv_nsec = 1000000};
     __atomic_store_n(&account.done, false, __ATOMIC_RELAXED);
-    if (!gs_own_thread(body)) {
+    if (!gs_own_thread("gpushim-nvml", body)) {
         return false;
     }
     for (unsigned i = 0; i < PATIENCE_MS; i++) {

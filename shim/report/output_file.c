@@ -40,7 +40,7 @@ static void open_beside(struct gs_output_file *file)
         if (file->error)
             return;
         file->fd = open(file->beside,
-                        O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+                        O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
         file->error = file->fd < 0 ? errno : 0;
         if (file->error != EEXIST)
             return;

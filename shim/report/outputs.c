@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "gs_printable.h"
 #include "figures.h"
 #include "log.h"
 #include "log_pattern.h"
@@ -254,6 +255,9 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
         } else if (write_file(export, row, path)) {
             gs_text_add(names, "%s%s", names->length ? ", " : "", path);
         }
+    }
+    if (names->data) {
+        gs_make_printable(names->data, false); /* a line of the report */
     }
 }
 

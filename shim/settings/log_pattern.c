@@ -59,6 +59,16 @@ static void name_put_value(struct name_buffer *name, const char *value, size_t l
     }
 }
 
+/* As it is, whatever is in it: another name would be another folder's. */
+static void name_put_directory(struct name_buffer *name, const char *directory)
+{
+    for (; *directory; directory++) {
+        name_put(name, *directory);
+        if (*directory == '%')
+            name_put(name, '%');
+    }
+}
+
 static void name_put_number(struct name_buffer *name, uint64_t value, unsigned width)
 {
     char digits[20];
@@ -120,7 +130,7 @@ static const char *rank_text(void)
 
     for (size_t i = 0; i < GS_ARRAY_LEN(variables); i++) {
         /* NOLINTNEXTLINE(concurrency-mt-unsafe): as safe as the program's own look-ups */
-        const char *value = getenv(variables[i]);
+        const char *value = secure_getenv(variables[i]);
         size_t digits = value ? strspn(value, "0123456789") : 0;
 
         if (digits > 0 && digits < 10 && value[digits] == '\0')
@@ -163,7 +173,7 @@ static const char *name_put_variable(struct name_buffer *name, const char *text)
         memcpy(variable, text, length);
         variable[length] = '\0';
         /* NOLINTNEXTLINE(concurrency-mt-unsafe): as safe as the program's own look-ups */
-        value = getenv(variable);
+        value = secure_getenv(variable);
     }
     if (!value || !*value)
         value = "unset";
@@ -303,7 +313,7 @@ void gs_log_pattern_make_absolute(char pattern[PATH_MAX])
     if (directory && directory[0] == '/' &&
         2 * strlen(directory) + 1 + length < PATH_MAX) {
         memcpy(names->second, pattern, length + 1);
-        name_put_value(&name, directory, strlen(directory), true);
+        name_put_directory(&name, directory);
         name_put(&name, '/');
         memcpy(pattern + name.length, names->second, length + 1);
     }

@@ -334,6 +334,8 @@ void gs_options_load(struct gs_options *out, char *const *env, bool secure,
     notes->lines = notes->dropped = 0;
     for (size_t i = 0; i < GS_OPTIONS_COUNT; i++)
         store_default(out, &gs_options_table[i]);
+    if (secure)
+        out->symbolize = false;
     for (; env && *env && !secure; env++) {
         const char *equals;
 

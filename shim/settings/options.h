@@ -16,7 +16,12 @@
 
 enum gs_async_mode { GS_ASYNC_DRIVER, GS_ASYNC_POOL };
 enum gs_check_fill { GS_CHECK_FILL_OFF, GS_CHECK_FILL_ZERO, GS_CHECK_FILL_POISON };
-enum gs_free_sync { GS_FREE_SYNC_NATIVE, GS_FREE_SYNC_WAIT, GS_FREE_SYNC_LAZY };
+enum gs_free_sync {
+    GS_FREE_SYNC_NATIVE,
+    GS_FREE_SYNC_WAIT,
+    GS_FREE_SYNC_LAZY,
+    GS_FREE_SYNC_VERIFY
+};
 enum gs_host_clear { GS_HOST_CLEAR_OFF, GS_HOST_CLEAR_LARGE, GS_HOST_CLEAR_ALL };
 enum gs_ipc_mode { GS_IPC_AUTO, GS_IPC_NATIVE, GS_IPC_POOL };
 enum gs_leak_report { GS_LEAK_REPORT_OFF, GS_LEAK_REPORT_EXIT, GS_LEAK_REPORT_RESET };
@@ -67,9 +72,11 @@ struct gs_options_notes {
  * Read the options.
  *
  * In:   env     "NAME=value" strings, NULL at the end; may itself be NULL
- *       secure  the process runs with another's rights (AT_SECURE): `env` is not looked
- * at Out:  *out    every field is set: the default where the variable is unset, empty or
- * bad *notes  overwritten; one line for each bad value, unknown name or double entry
+ *       secure  the process runs with another user's rights (AT_SECURE): `env` is not
+ *               read, and file and line are not looked up, as that starts a helper found
+ *               by PATH
+ * Out:  *out    every field is set: the default where the variable is unset, empty or bad
+ *       *notes  overwritten; one line for each bad value, unknown name or double entry
  *
  * Values are case-insensitive but for file names. The first of two entries of one name
  * counts, as with getenv. Never fails. Does not touch errno.

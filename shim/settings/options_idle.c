@@ -67,8 +67,15 @@ void gs_options_tell_idle(const struct gs_options *options, char *const *env,
         {"GPUSHIM_ASYNC", options->async == GS_ASYNC_POOL, unpooled,
          "with GPUSHIM_POOL=off the driver serves all memory"},
         /* Where a check is on, that line names the pool as well. */
-        {"GPUSHIM_FREE_SYNC", options->free_sync == GS_FREE_SYNC_LAZY, unpooled && !check,
-         "with GPUSHIM_POOL=off each free is the driver's"},
+        {"GPUSHIM_FREE_SYNC",
+         options->free_sync == GS_FREE_SYNC_LAZY ||
+             options->free_sync == GS_FREE_SYNC_VERIFY,
+         unpooled && !check, "with GPUSHIM_POOL=off each free is the driver's"},
+        {"GPUSHIM_FREE_SYNC", options->free_sync == GS_FREE_SYNC_VERIFY, untracked,
+         "with GPUSHIM_TRACK=off there is no report; what is found is a warning"},
+        {"GPUSHIM_VERIFY_US", value_of(env, "GPUSHIM_VERIFY_US")[0],
+         on && options->free_sync != GS_FREE_SYNC_VERIFY,
+         "GPUSHIM_FREE_SYNC is not verify"},
     };
     char quote[QUOTE_BYTES];
 

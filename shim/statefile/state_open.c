@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -83,7 +84,7 @@ const struct gs_options *gs_state_settings(void)
     static struct gs_options_notes notes;
     static bool loaded;
     if (!loaded) {
-        gs_options_load(&options, environ, false, &notes);
+        gs_options_load(&options, environ, getauxval(AT_SECURE) != 0, &notes);
         gs_log_open(options.log_file, options.verbose);
         gs_log_text(notes.text, notes.length);
         gs_outputs_open(&options);

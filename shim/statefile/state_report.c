@@ -112,6 +112,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
         .running = running,
         .killed = !running && !process->ending[0],
         .note = note,
+        .uncounted = gs_figures_uncounted(found->annex),
         .devices = devices,
         .device_count = header->device_count,
         .stack_depth = process->stack_depth,

@@ -69,17 +69,11 @@ static void write_line(const char *process, const char *rank, const struct line 
 static void write_process(const struct gs_state_open *state, const struct line *line)
 {
     const struct gs_state_process *process = &state->header.process;
-    static char command[sizeof(state->header.process.command)];
     char number[24], rank[16] = "-", live[24], runs[48];
     snprintf(number, sizeof(number), "%lld", (long long)process->pid);
     if (process->rank >= 0) {
         snprintf(rank, sizeof(rank), "%d", process->rank);
     }
-    for (size_t i = 0; i < sizeof(command); i++) { /* of a file: anything may be in it */
-        char c = process->command[i];
-        command[i] = (char)((unsigned char)c < ' ' && c ? '?' : c);
-    }
-    command[sizeof(command) - 1] = '\0';
     snprintf(runs, sizeof(runs), "runs, %s live",
              gs_text_bytes(line->summary.leaked_bytes, live));
     write_line(number, rank, line);
@@ -87,7 +81,7 @@ static void write_process(const struct gs_state_open *state, const struct line *
            process->ending[0] ? process->ending
            : state->running   ? runs
                               : "ended without a report",
-           command);
+           process->command);
 }
 
 int gs_state_summary(char *const files[], size_t count)

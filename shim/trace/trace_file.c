@@ -154,7 +154,7 @@ static int create_file(void)
     }
     strcpy(file.path, wanted);
     for (unsigned i = 1; i <= NAME_TRIES; i++) {
-        fd = open(file.path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666);
+        fd = open(file.path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
         if (fd >= 0 || errno != EEXIST)
             break;
         if (stat(wanted, &info) == 0 && !S_ISREG(info.st_mode)) {

@@ -15,7 +15,7 @@
 
 #include "launch.h"
 
-#define RANGE ((size_t)200000)
+#define RANGE ((size_t)60000)
 
 static void yes(const char *what, bool answer)
 {
@@ -214,14 +214,14 @@ static void beyond(void)
     number(
         "advised behind the end",
         (long)cuMemAdvise(range + 110000, 100, CU_MEM_ADVISE_SET_READ_MOSTLY, place()));
-    APP_OK(cuMemAllocManaged(&freed, 1000000, CU_MEM_ATTACH_GLOBAL));
+    APP_OK(cuMemAllocManaged(&freed, 60000, CU_MEM_ATTACH_GLOBAL));
     APP_OK(cuMemFree(freed));
     number("advised when freed",
            (long)cuMemAdvise(freed, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, place()));
-    APP_OK(cuMemAllocManaged(&freed, 1000000, CU_MEM_ATTACH_GLOBAL));
+    APP_OK(cuMemAllocManaged(&freed, 60000, CU_MEM_ATTACH_GLOBAL));
     APP_OK(cuMemFree(freed));
-    APP_OK(cuMemAllocManaged(&freed, 910000, CU_MEM_ATTACH_GLOBAL));
-    beyond_one(freed, 910000);
+    APP_OK(cuMemAllocManaged(&freed, 54600, CU_MEM_ATTACH_GLOBAL));
+    beyond_one(freed, 54600);
     APP_OK(cuStreamSynchronize(stream));
     APP_OK(cuMemFree(freed));
     APP_OK(cuMemFree(range));

@@ -4,11 +4,12 @@
  *
  *   pinned    a block of each kind and size, used by a copy, a round
  *   managed   a range of each size, used by a kernel and the CPU, a round
- *   threads   four threads that each check their own pinned blocks, and free another's
- *   bad       frees of pinned and managed memory that are wrong; prints the codes
- *   fork      a child forked while pinned memory is live and cached
- *   kept      pinned memory is freed and then nothing is done but a synchronize
- *   full      pinned memory asked for when others are idle (CUDASIM_FAIL)
+ *   fresh     managed ranges of each size, looked at before they are written; says how
+ * many bytes were not zero threads   four threads that each check their own pinned
+ * blocks, and free another's bad       frees of pinned and managed memory that are wrong;
+ * prints the codes fork      a child forked while pinned memory is live and cached kept
+ * pinned memory is freed and then nothing is done but a synchronize full      pinned
+ * memory asked for when others are idle (CUDASIM_FAIL)
  *
  * Proves that what a block holds is its owner's, and that the program sees what it would
  * see without the library. Between the lines `rounds` and `end of rounds` on standard
@@ -107,7 +108,7 @@ static void full(void)
     gpu_ptr range;
 
     one_of_each(blocks, 1);
-    APP_OK(gpu_malloc_managed(&range, 300000));
+    APP_OK(gpu_malloc_managed(&range, 60000));
     APP_OK(gpu_free(range));
     begin_rounds();
     APP_OK(gpu_host_alloc(&more, 9 * APP_MIB, 0));
@@ -144,6 +145,29 @@ static void managed(void)
         for (size_t k = 0; k < APP_COUNT(words); k++)
             one_range(words[k], (uint32_t)(i * 10) + (uint32_t)k);
     end_rounds();
+}
+
+/* Where the driver's are fresh from the system, so are all. */
+static void fresh(void)
+{
+    size_t dirty = 0;
+
+    begin_rounds();
+    for (long i = 0; i < rounds; i++) {
+        for (size_t k = 0; k < APP_COUNT(sizes); k++) {
+            gpu_ptr range;
+            unsigned char *host;
+
+            APP_OK(gpu_malloc_managed(&range, sizes[k]));
+            host = gpu_on_host(range);
+            for (size_t byte = 0; byte < sizes[k]; byte++)
+                dirty += host[byte] != 0;
+            memset(host, 0xa5, sizes[k]);
+            APP_OK(gpu_free(range));
+        }
+    }
+    end_rounds();
+    printf("hostpools: %zu bytes of managed memory not zero\n", dirty);
 }
 
 /* ---- threads ------------------------------------------------------------------------
@@ -274,8 +298,9 @@ static void forked(void)
 static const struct mode {
     const char *name;
     void (*run)(void);
-} modes[] = {{"pinned", pinned}, {"managed", managed}, {"threads", threads}, {"bad", bad},
-             {"fork", forked},   {"kept", kept},       {"full", full}};
+} modes[] = {{"pinned", pinned}, {"managed", managed}, {"threads", threads},
+             {"bad", bad},       {"fork", forked},     {"kept", kept},
+             {"full", full},     {"fresh", fresh}};
 
 int main(int argc, char **argv)
 {

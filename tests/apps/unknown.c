@@ -1,15 +1,19 @@
 /*
  * unknown.c - looks up a driver function by name, then makes ten pairs of an allocation
  * and a free with nothing running.   unknown dlsym|next|proc NAME
+ *                                   unknown table linked|runtime|nobody|null
  *
  * Proves nothing by itself: the simulated driver's log tells how often the device was
  * synchronized. What the look-up finds is not called. The program has a function itself
- * that is named as the driver's are, and that no version of CUDA has.
+ * that is named as the driver's are, and that no version of CUDA has; and one of
+ * libcufile's.
  */
 #include "app.h"
+#include "cudasim_behind.h"
 
 #include <cuda.h>
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* As a driver of tomorrow may have it. */
@@ -17,6 +21,13 @@ __attribute__((visibility("default"))) CUresult cuMemcpyTomorrowAsync(void);
 CUresult cuMemcpyTomorrowAsync(void)
 {
     return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* As libcufile has it. */
+__attribute__((visibility("default"))) int cuFileDriverOpen(void);
+int cuFileDriverOpen(void)
+{
+    return 0;
 }
 
 #define OK(call)                                                                         \
@@ -39,6 +50,44 @@ static void look_up(const char *way, const char *name)
     printf("unknown: %s %s\n", name, found ? "found" : "not found");
 }
 
+typedef CUresult table_fn(const void **table, const CUuuid *id);
+typedef const struct cudasim_behind *behind_fn(void);
+
+/* The code, and whether the table is the driver's own. */
+static void ask(table_fn *get, const CUuuid *id)
+{
+    behind_fn *own = (behind_fn *)dlsym(RTLD_DEFAULT, "cudasim_behind_table");
+    const void *table = NULL;
+    int code = (int)get(&table, id);
+
+    printf("unknown: table %d %s\n", code,
+           !table                  ? "none"
+           : own && table == own() ? "the driver's"
+                                   : "another");
+}
+
+/* A private table of the simulated driver's, one that nobody has, or bad arguments. */
+static void ask_for_a_table(const char *what)
+{
+    const CUuuid behind = CUDASIM_BEHIND_GUID, nobodys = {{'n', 'o', 'n', 'e'}};
+
+    if (strcmp(what, "linked") == 0) {
+        ask(cuGetExportTable, &behind);
+    } else if (strcmp(what, "runtime") == 0) {
+        void *runtime = dlopen("libcudart.so.13", RTLD_NOW);
+        table_fn *get = runtime ? (table_fn *)dlsym(runtime, "cudaGetExportTable") : NULL;
+        if (!get)
+            exit(1);
+        ask(get, &behind);
+    } else if (strcmp(what, "nobody") == 0) {
+        ask(cuGetExportTable, &nobodys);
+    } else {
+        ask(cuGetExportTable, NULL);
+        printf("unknown: no place %d\n", (int)cuGetExportTable(NULL, &behind));
+        printf("unknown: nothing %d\n", (int)cuGetExportTable(NULL, NULL));
+    }
+}
+
 int main(int argc, char **argv)
 {
     CUcontext context;
@@ -49,7 +98,9 @@ int main(int argc, char **argv)
     OK(cuCtxSetCurrent(context));
     OK(cuMemAlloc(&block, 1024));
     OK(cuCtxSynchronize());
-    if (argc > 2)
+    if (argc > 2 && strcmp(argv[1], "table") == 0)
+        ask_for_a_table(argv[2]);
+    else if (argc > 2)
         look_up(argv[1], argv[2]);
     for (int i = 0; i < 10; i++) {
         OK(cuMemFree(block));

@@ -168,6 +168,27 @@ PROGRAM_WITH(deadlock, full_of_idle_memory, RIGHT,
     OK(cuCtxSynchronize());
 }
 
+/* As a framework does it: it frees what it has cached, and asks again. */
+PROGRAM_WITH(deadlock, asked_again_after_a_refusal, RIGHT,
+             "native: served at once from what was freed since, whatever runs by then",
+             SMALL_DEVICE)
+{
+    CUdeviceptr block, cached[12];
+    uint32_t *flag = new_flag();
+
+    for (unsigned i = 0; i < 12; i++)
+        cached[i] = new_block(4 * MIB);
+    CODE(cuMemAlloc(&block, 40 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    for (unsigned i = 0; i < 12; i++)
+        OK(cuMemFree(cached[i]));
+    wait_for(new_stream(), flag);
+    if (free_is_lazy()) /* a free did not wait, nor did it give anything back */
+        set_flag(flag);
+    OK(cuMemAlloc(&block, 40 * MIB));
+    set_flag(flag);
+    OK(cuCtxSynchronize());
+}
+
 PROGRAM_WITH(deadlock, full_of_small_idle_memory, RIGHT,
              "native: the same, and what was freed are small blocks", SMALL_DEVICE)
 {

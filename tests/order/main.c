@@ -1,11 +1,15 @@
 /*
  * main.c - runs the programs under many seeds and judges the oracle.
  *
- *     order [--seeds N] [--first N] [--jobs N] [--list] [--verbose] [filter...]
+ *     order [--seeds N] [--first N] [--jobs N] [--list] [--verbose] [--threads]
+ * [filter...]
  *
  * One line for each program that was judged wrongly, or each with --verbose, figures
  * last. Status 0: every verdict was right; 1: one was not; 2: bad arguments. Programs run
  * side by side, --jobs at a time (1): most of the time a run waits for a verdict.
+ *
+ * --threads: by the schedule of threads instead of the hostile one, and the right
+ * programs alone: a fault is found when it happens.
  *
  * A right program runs under every seed; one that is not under at most 40 (one that
  * hangs: 8), and half of them must find it (its faults do not depend on luck: an order is
@@ -48,6 +52,8 @@ static const char *const words[VERDICTS] = {
     [PROGRAM_BLOCKS] = "program-blocks",
 };
 
+static bool threads; /* --threads; written before the first child is started */
+
 /* What one run gave. */
 struct run {
     int status;
@@ -61,15 +67,15 @@ static void child(const struct program *program, unsigned long seed, int output)
 
     snprintf(number, sizeof(number), "%lu", seed);
     dup2(output, STDERR_FILENO);
-    setenv("CUDASIM_SCHEDULE", "hostile", 1);
+    setenv("CUDASIM_SCHEDULE", threads ? "threads" : "hostile", 1);
+    setenv("CUDASIM_ORACLE", "1", 1);
     setenv("CUDASIM_SEED", number, 1);
-    setenv("CUDASIM_HANG", "200", 0);
+    if (!threads) /* whose time is the machine's: alarm() ends one that hangs */
+        setenv("CUDASIM_HANG", "200", 0);
     unsetenv("CUDASIM_FINDINGS");
-    if (program->environment) {
-        char *copy = strdup(program->environment);
-        if (copy)
-            putenv(copy);
-    }
+    char *settings = program->environment ? strdup(program->environment) : NULL;
+    for (char *rest = settings, *one; rest && (one = strsep(&rest, " ")) != NULL;)
+        putenv(one);
     alarm(SECONDS);
     world_begin();
     program->run();
@@ -244,7 +250,7 @@ static int usage(const char *wrong)
     fprintf(stderr,
             "order: %s\n"
             "usage: order [--seeds N] [--first N] [--jobs N] [--list] [--verbose] "
-            "[filter...]\n",
+            "[--threads] [filter...]\n",
             wrong);
     return 2;
 }
@@ -272,6 +278,8 @@ static const char *read_arguments(int argc, char **argv, struct wish *wish)
             wish->list = true;
         else if (strcmp(option, "--verbose") == 0)
             wish->verbose = true;
+        else if (strcmp(option, "--threads") == 0)
+            threads = true;
         else if ((strcmp(option, "--seeds") != 0 ||
                   !number(argv[++next], &wish->seeds)) &&
                  (strcmp(option, "--first") != 0 ||
@@ -294,7 +302,8 @@ static void work(const struct program **programs, size_t count, const struct wis
         size_t at = __atomic_fetch_add(&shared->next, 1, __ATOMIC_RELAXED);
         if (at >= count)
             return;
-        if (wanted(programs[at]->name, wish->filters, wish->filter_count))
+        if (wanted(programs[at]->name, wish->filters, wish->filter_count) &&
+            (!threads || programs[at]->verdict == RIGHT))
             judge(programs[at], wish->first, wish->seeds, wish->verbose,
                   &shared->figures);
     }

@@ -374,3 +374,85 @@ PROGRAM_WITH(peers, pinned_freed_here, RACE, "and so does one of pinned memory",
 {
     work_elsewhere(free_pinned_here);
 }
+
+/* Each of the two devices may access the other's memory. */
+static void open_to_each_other(const struct other_device *other)
+{
+    OK(cuCtxEnablePeerAccess(other->context, 0));
+    OK(cuCtxPushCurrent(other->context));
+    OK(cuCtxEnablePeerAccess(world_context(), 0));
+    OK(cuCtxPopCurrent(&(CUcontext){NULL}));
+}
+
+/* One rank's part of a collective: it ends when the other rank's part has begun. */
+static void take_part(CUstream stream, uint32_t *own, const uint32_t *theirs,
+                      uint32_t turn)
+{
+    OK(cuStreamWriteValue32(stream, (CUdeviceptr)(uintptr_t)own, turn, 0));
+    OK(cuStreamWaitValue32(stream, (CUdeviceptr)(uintptr_t)theirs, turn,
+                           CU_STREAM_WAIT_VALUE_GEQ));
+}
+
+struct ranks {
+    struct other_device other;
+    uint32_t *begun; /* one word a rank */
+    bool ahead;      /* atomic: rank 1 has given its device both collectives */
+};
+
+static void run_rank_1(void *argument)
+{
+    struct ranks *ranks = argument;
+
+    OK(cuCtxSetCurrent(ranks->other.context));
+    take_part(ranks->other.stream, &ranks->begun[1], &ranks->begun[0], 1);
+    take_part(ranks->other.stream, &ranks->begun[1], &ranks->begun[0], 2);
+    __atomic_store_n(&ranks->ahead, true, __ATOMIC_RELEASE);
+    OK(cuStreamSynchronize(ranks->other.stream));
+}
+
+PROGRAM_WITH(peers, collective, RIGHT,
+             "a free between two collectives waits for its own device, not for the other",
+             "CUDASIM_DEVICES=2")
+{
+    CUstream a = new_stream();
+    CUdeviceptr scratch = new_memory();
+    struct ranks ranks = {.ahead = false};
+
+    begin_other(&ranks.other);
+    open_to_each_other(&ranks.other);
+    OK(cuMemHostAlloc((void **)&ranks.begun, BYTES, CU_MEMHOSTALLOC_PORTABLE));
+    ranks.begun[0] = ranks.begun[1] = 0;
+    struct worker *worker = start_worker(run_rank_1, &ranks);
+    take_part(a, &ranks.begun[0], &ranks.begun[1], 1);
+    while (!__atomic_load_n(&ranks.ahead, __ATOMIC_ACQUIRE))
+        OK(cuStreamQuery(NULL));
+    OK(cuMemFree(scratch));
+    take_part(a, &ranks.begun[0], &ranks.begun[1], 2);
+    OK(cuStreamSynchronize(a));
+    join_worker(worker);
+}
+
+/* Natively nothing holds the address back, so the oracle has no say: the address does. */
+PROGRAM_WITH(peers, held_behind_a_peer, RIGHT,
+             "what a peer may still use is no one else's, though its owner is idle",
+             "CUDASIM_DEVICES=2")
+{
+    CUdeviceptr block = new_memory();
+    struct other_device other;
+    uint32_t *flag;
+
+    begin_other(&other);
+    open_to_each_other(&other);
+    OK(cuMemHostAlloc((void **)&flag, BYTES, CU_MEMHOSTALLOC_PORTABLE));
+    *flag = 0;
+    OK(cuCtxPushCurrent(other.context));
+    OK(cuStreamWaitValue32(other.stream, (CUdeviceptr)(uintptr_t)flag, 1,
+                           CU_STREAM_WAIT_VALUE_GEQ));
+    OK(cuCtxPopCurrent(&other.context));
+    OK(cuCtxSynchronize());
+    OK(cuMemFree(block));
+    for (unsigned i = 0; i < 3; i++)
+        must(new_memory() != block || !under_library(), "the peer may still use it");
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+    OK(cuStreamSynchronize(other.stream));
+}

@@ -12,6 +12,7 @@
 #include <cuda.h>
 
 #include "cudasim_announce.h"
+#include "cudasim_behind.h"
 #include "gs_base.h"
 
 /* What the oracle is to say. */
@@ -32,7 +33,7 @@ struct program {
     const char *name; /* topic.what */
     enum verdict verdict;
     const char *says;        /* why, in a sentence */
-    const char *environment; /* NAME=value for this program, or NULL */
+    const char *environment; /* for this program: "NAME=value NAME=value", or NULL */
     void (*run)(void);
 };
 
@@ -60,7 +61,9 @@ void expect(CUresult got, CUresult wanted, const char *text, const char *file, i
 void forgive(void);
 void must(bool held, const char *text);
 
-/* The library is preloaded, and its frees wait for nothing (GPUSHIM_FREE_SYNC=lazy). */
+/* The library is preloaded ... */
+bool under_library(void);
+/* ... and its frees wait for nothing (GPUSHIM_FREE_SYNC=lazy). */
 bool free_is_lazy(void);
 
 /* Device 0's primary context, current; the kernels. Called by the runner. */
@@ -76,6 +79,11 @@ uint32_t *new_pinned(void);   /* WORDS words of pinned memory */
 
 /* Kernels on WORDS words. */
 void fill(CUstream stream, CUdeviceptr memory, uint32_t seed);
+/* As fill, by a table that no hook is in front of. The kernel is looked up before, by a
+ * call that is counted. */
+CUfunction fill_kernel(void);
+void fill_by(const struct cudasim_behind *table, CUfunction function, CUstream stream,
+             CUdeviceptr memory, uint32_t seed);
 void copy(CUstream stream, CUdeviceptr to, CUdeviceptr from);
 void add(CUstream stream, CUdeviceptr to, CUdeviceptr from);
 void spin(CUstream stream);

@@ -149,6 +149,20 @@ void fill(CUstream stream, CUdeviceptr memory, uint32_t seed)
     launch(stream, "gs_fill", (void *[]){&memory, &count, &seed});
 }
 
+CUfunction fill_kernel(void)
+{
+    return kernel("gs_fill");
+}
+
+void fill_by(const struct cudasim_behind *table, CUfunction function, CUstream stream,
+             CUdeviceptr memory, uint32_t seed)
+{
+    uint64_t count = WORDS;
+    void *params[] = {&memory, &count, &seed};
+
+    OK(table->launch(function, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+}
+
 void copy(CUstream stream, CUdeviceptr to, CUdeviceptr from)
 {
     uint64_t count = WORDS;
@@ -250,10 +264,16 @@ void announce(const struct cudasim_note *note)
     must(cudasim_announce(note) == 0, "the note is known");
 }
 
+bool under_library(void)
+{
+    const char *preload = getenv("LD_PRELOAD"); /* NOLINT(concurrency-mt-unsafe) */
+
+    return preload && strstr(preload, "gpushim");
+}
+
 bool free_is_lazy(void)
 {
     const char *mode = getenv("GPUSHIM_FREE_SYNC"); /* NOLINT(concurrency-mt-unsafe) */
-    const char *preload = getenv("LD_PRELOAD");     /* NOLINT(concurrency-mt-unsafe) */
 
-    return mode && strcmp(mode, "lazy") == 0 && preload && strstr(preload, "gpushim");
+    return mode && strcmp(mode, "lazy") == 0 && under_library();
 }

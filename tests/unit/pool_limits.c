@@ -266,6 +266,78 @@ Test(limits, nothing_fails_that_native_serves)
     }
 }
 
+Test(reserve, nothing_more_is_kept_where_the_device_is_short)
+{
+    struct bed bed;
+    uint64_t addr[4];
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    for (int i = 0; i < 4; i++)
+        addr[i] = bed_alloc(&bed, 4 * GS_MIB);
+    bed_free(&bed, addr[0]);
+    bed_free(&bed, addr[1]);
+    cr_assert(!gs_heap_wants_upkeep(bed.heap));
+    gs_pool_set_missing(bed.pool, 0, 4 * GS_MIB);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 4 * GS_MIB, "as much as is missing");
+    bed_free(&bed, addr[2]);
+    cr_assert(gs_heap_wants_upkeep(bed.heap), "at once, whatever the clock says");
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 4 * GS_MIB);
+    sleep_ms(1100);
+    bed_free(&bed, addr[3]);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "for a second");
+    cr_assert_eq(bed.fake.mapped_bytes, 8 * GS_MIB);
+    bed_fini(&bed);
+}
+
+Test(reserve, nothing_is_kept_after_a_refusal)
+{
+    struct bed bed;
+    uint64_t addr[2];
+
+    bed_init_aged(&bed, 64 * GS_MIB, 0, 8 * GS_MIB, 3600000);
+    for (int i = 0; i < 2; i++)
+        addr[i] = bed_alloc(&bed, 4 * GS_MIB);
+    gs_pool_set_refused(bed.pool, 0);
+    bed_free(&bed, addr[0]);
+    cr_assert(gs_heap_wants_upkeep(bed.heap), "at once, and in no thread's cache");
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 4 * GS_MIB);
+    sleep_ms(1100);
+    gs_heap_upkeep(bed.heap, 0);
+    bed_free(&bed, addr[1]);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "for a second");
+    bed_fini(&bed);
+}
+
+Test(reserve, a_request_that_is_served_ends_a_refusal)
+{
+    struct bed bed;
+    uint64_t addr[2];
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    addr[0] = bed_alloc(&bed, 4 * GS_MIB);
+    gs_pool_set_refused(bed.pool, 0);
+    addr[1] = bed_alloc(&bed, 8 * GS_MIB);
+    bed_free(&bed, addr[0]);
+    cr_assert(!gs_heap_wants_upkeep(bed.heap));
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "the device has memory again");
+    bed_free(&bed, addr[1]);
+    bed_fini(&bed);
+}
+
+Test(reserve, leaves_a_limit_of_the_users_where_it_is)
+{
+    struct bed bed;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    limit(&bed, SIZE_MAX, 4 * GS_MIB);
+    gs_pool_set_missing(bed.pool, 0, 100 * GS_MIB);
+    sleep_ms(1100);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0);
+    bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 6 * GS_MIB);
+    bed_fini(&bed);
+}
+
 /* ---- age --------------------------------------------------------------------------- */
 
 Test(age, long_idle_memory_goes_back)
@@ -349,6 +421,59 @@ Test(age, reaches_what_the_levels_cache)
     sleep_ms(60);
     gs_heap_upkeep(bed.heap, 0);
     cr_assert_eq(bed.fake.mapped_bytes, 0);
+    bed_fini(&bed);
+}
+
+/* How often giving back may go on; *self counts down. */
+static bool may_go_on(void *self)
+{
+    int *left = self;
+
+    return (*left)-- > 0;
+}
+
+Test(age, a_thread_gives_back_one_by_one_while_it_may)
+{
+    struct bed bed;
+    uint64_t addr[4];
+    int left;
+
+    bed_init_aged(&bed, 64 * GS_MIB, 0, 0, 40);
+    for (int i = 0; i < 4; i++)
+        addr[i] = bed_alloc(&bed, 4 * GS_MIB);
+    for (int i = 0; i < 3; i++)
+        bed_free(&bed, addr[i]);
+    cr_assert(!gs_heap_has_aged(bed.heap), "younger than the age");
+    sleep_ms(80);
+    bed_free(&bed, addr[3]);
+    cr_assert(gs_heap_has_aged(bed.heap));
+    left = 3; /* one for the caches, one for each of two segments */
+    cr_assert_eq(gs_heap_give_aged(bed.heap, may_go_on, &left), 8 * GS_MIB);
+    cr_assert_eq(bed.fake.unmaps, 2);
+    left = 100;
+    cr_assert_eq(gs_heap_give_aged(bed.heap, may_go_on, &left), 4 * GS_MIB);
+    cr_assert(!gs_heap_has_aged(bed.heap), "the fourth is young");
+    left = 0;
+    sleep_ms(80);
+    cr_assert_eq(gs_heap_give_aged(bed.heap, may_go_on, &left), 0, "it may not");
+    cr_assert_eq(bed.fake.mapped_bytes, 4 * GS_MIB);
+    bed_fini(&bed);
+}
+
+Test(age, a_thread_sees_what_the_levels_cache)
+{
+    struct bed bed;
+    int left = 100;
+
+    bed_init_aged(&bed, 64 * GS_MIB, 0, 8 * GS_MIB, 20);
+    bed_free(&bed, bed_alloc(&bed, 1000));
+    sleep_ms(60);
+    cr_assert(gs_heap_has_aged(bed.heap), "a level holds a block");
+    cr_assert_eq(gs_heap_give_aged(bed.heap, may_go_on, &left), 0, "it is idle from now");
+    sleep_ms(60);
+    cr_assert_eq(gs_heap_give_aged(bed.heap, may_go_on, &left), 2 * GS_MIB);
+    sleep_ms(60);
+    cr_assert(!gs_heap_has_aged(bed.heap), "nothing is left");
     bed_fini(&bed);
 }
 

@@ -183,6 +183,44 @@ Test(oom, nothing_is_waited_for_where_it_cannot_help)
     bed_fini(&bed);
 }
 
+/* A fence is done at the query that has its number, less one; one more with each look. */
+static void done_one_after_the_other(struct fake *fake, gs_fence fence)
+{
+    unsigned *queries = fake->extra;
+
+    if (++queries[fence] > fence)
+        fake_fence_set(fake, fence, FAKE_FENCE_DONE);
+}
+
+/* What becomes ready beside the request leaves holes that do not serve it, and returns
+ * nothing to the driver: the driver would refuse again. */
+Test(oom, driver_is_asked_again_only_once_memory_went_back)
+{
+    enum { BLOCKS = 6 };
+    unsigned queries[BLOCKS + 1] = {0};
+    uint64_t addrs[BLOCKS + 1];
+    struct gs_block *block;
+    struct bed bed;
+
+    bed_init(&bed, 8 * GS_MIB, 0);
+    for (unsigned i = 0; i <= BLOCKS; i++)
+        addrs[i] = bed_alloc(&bed, 64 * GS_KIB);
+    cr_assert_neq(bed_alloc(&bed, 6 * GS_MIB), 0);
+    for (unsigned i = 1; i <= BLOCKS; i++) {
+        fake_fence_set(&bed.fake, i, FAKE_FENCE_BUSY);
+        bed_free_fenced(&bed, addrs[i], i);
+    }
+    bed.fake.during_query = done_one_after_the_other;
+    bed.fake.extra = queries;
+    bed.fake.map_calls = 0;
+    cr_assert_eq(gs_heap_alloc(bed.heap, 4 * GS_MIB, &block, NULL), GS_ERR_NOMEM);
+    cr_assert_eq(bed_stats(&bed).pending_bytes, 0, "each look found another block ready");
+    cr_assert_eq(bed.fake.map_calls, 2, "at the start, and after the last change; not %u",
+                 bed.fake.map_calls);
+    bed.fake.during_query = NULL;
+    bed_fini(&bed);
+}
+
 Test(oom, other_heaps_of_the_device_give_back_too)
 {
     struct bed bed;

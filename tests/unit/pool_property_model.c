@@ -519,6 +519,14 @@ void model_fence_done(struct model *model, gs_fence fence)
             ripen(model, model->sorted[i]);
 }
 
+bool model_nothing_pending(const struct model *model, const struct model_heap *heap)
+{
+    for (size_t i = 0; i < model->sorted_count; i++)
+        if (model->sorted[i]->state == MODEL_PENDING && model->sorted[i]->heap == heap)
+            return false;
+    return true;
+}
+
 void model_retired(struct model *model, struct model_heap *heap, uint64_t token)
 {
     if (token > heap->tokens)

@@ -77,7 +77,7 @@ struct model_heap {
     bool dead, poisoned, may_be_poisoned;
     bool unseen; /* dead, and the pool has not been told: it is asked, and does nothing */
     unsigned unsuitable_run; /* addresses in a row that could not be pooled */
-    uint64_t tokens;         /* handed out by gs_heap_retire_begin */
+    uint64_t tokens;         /* handed out by gs_heap_retire_begin, but for 0 */
 };
 
 struct model {
@@ -115,6 +115,9 @@ void model_begin(struct model *model, const struct gs_pool_config *config,
                  unsigned devices, size_t capacity, size_t granularity);
 void model_end(struct model *model);
 struct model_heap *model_add_heap(struct model *model, unsigned device);
+
+/* Is no block of the heap pending? */
+bool model_nothing_pending(const struct model *model, const struct model_heap *heap);
 
 /* A block was handed out; every rule about it is checked. Returns the range. */
 struct model_range *model_handed_out(struct model *model, struct model_heap *heap,

@@ -407,8 +407,12 @@ static void synchronize(void)
         heap = any_heap();
         life.tokens[i].heap = heap;
         life.tokens[i].token = gs_heap_retire_begin(heap->heap);
-        heap->tokens++;
-        model_must(life.tokens[i].token == heap->tokens, "a token is not the next one");
+        if (life.tokens[i].token)
+            model_must(life.tokens[i].token == ++heap->tokens,
+                       "a token is not the next one");
+        else
+            model_must(model_nothing_pending(&model, heap),
+                       "there is no token, and blocks are pending");
         return;
     }
     did.retired++;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "alone.h"
+#include "own_thread.h"
 
 struct helper {
     const char *name;
@@ -64,6 +65,31 @@ static void in_a_child(void (*body)(void))
             _exit(__LINE__ % 200 + 1);                                                   \
     } while (0)
 
+static sem_t own_end;
+
+static void *be_idle(void *unused)
+{
+    sem_wait(&own_end);
+    return unused;
+}
+
+/* A thread of the library's own is nobody who could end what a free waits for. */
+static void with_the_librarys(void)
+{
+    struct helper own;
+    sem_init(&own_end, 0, 0);
+    MUST(gs_alone());
+    MUST(gs_own_thread("gpushim-trim", be_idle));
+    MUST(gs_alone());
+    MUST(gs_alone());
+    start(&own, "gpushim-trim"); /* whatever it is called, it is the program's */
+    MUST(!gs_alone());
+    stop(&own);
+    sem_post(&own_end);
+    usleep(50000);
+    MUST(gs_alone());
+}
+
 static void with_threads(void)
 {
     struct helper own, drivers;
@@ -78,6 +104,11 @@ static void with_threads(void)
     MUST(gs_alone());
     stop(&drivers);
     MUST(gs_alone());
+}
+
+Test(alone, does_not_count_the_librarys_own_threads)
+{
+    in_a_child(with_the_librarys);
 }
 
 Test(alone, sees_a_thread_that_comes_and_goes)

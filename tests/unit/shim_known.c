@@ -98,6 +98,8 @@ Test(known, driver_names_have_a_capital)
     cr_assert(gs_known_is_driver_name("cuInit"));
     cr_assert_not(gs_known_is_driver_name("cudaMalloc"));
     cr_assert_not(gs_known_is_driver_name("cublasCreate_v2"));
+    cr_assert_not(gs_known_is_driver_name("cuFileDriverOpen"));
+    cr_assert(gs_known_is_driver_name("cuFuncGetAttribute"));
     cr_assert_not(gs_known_is_driver_name("curl_easy_init"));
     cr_assert_not(gs_known_is_driver_name("cu"));
     cr_assert_not(gs_known_is_driver_name("c"));

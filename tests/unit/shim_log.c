@@ -590,3 +590,27 @@ Test(log, cancelled_thread_finishes_its_line)
     cr_expect_eq(result, PTHREAD_CANCELED, "and is cancelled afterwards");
     cr_expect_str_eq(contents("log"), "gpushim: not a cancellation point\n");
 }
+
+/* ---- Characters ---- */
+
+Test(log, line_has_no_control_characters)
+{
+    catch_stderr();
+    gs_log_line(GS_LOG_WARN, "a\x1b[31m\nb\x7f\xc2\x9b\x9b\xff\xc3\xa9");
+    cr_expect_str_eq(contents("stderr"), "gpushim: a?[31m?b??\?\?\?\xc3\xa9\n");
+}
+
+Test(log, link_of_another_user_is_not_followed)
+{
+    static struct gs_log_file file;
+
+    catch_stderr();
+    cr_assert_eq(symlink("precious", "link"), 0);
+    if (geteuid() == 0) /* root's own are followed */
+        cr_assert_eq(lchown("link", 65534, 65534), 0);
+    gs_log_file_open(&file, "GPUSHIM_LOG_FILE", "link");
+    gs_log_file_write(&file, "text\n", 5);
+    cr_expect_neq(access("precious", F_OK), 0);
+    cr_expect(strstr(contents("stderr"), "a symbolic link is in the way") != NULL);
+    cr_expect(strstr(contents("stderr"), "text\n") != NULL);
+}

@@ -416,6 +416,8 @@ Test(options, everything_is_ignored_in_a_secure_process)
 
     memset(&opts, 0xa5, sizeof(opts));
     gs_options_load(&opts, env, true, &notes);
+    cr_expect(!opts.symbolize, "PATH would choose the helper");
+    opts.symbolize = true;
     expect_defaults();
     cr_expect_str_empty(notes.text);
 }

@@ -137,11 +137,14 @@ Test(export_out, json_escapes)
     struct gs_json json = {.depth = 0};
 
     gs_out_begin(&json.out, &sink);
-    gs_json_text(&json,
-                 "a\"b\\c/\b\t\n\v\f\r\x01\x1f\x7f \xc3\xa9 \xff \xf0\x9f\x98\x80");
+    gs_json_text(
+        &json,
+        "a\"b\\c/\b\t\n\v\f\r\x01\x1f\x7f \xc2\x9b \xc3\xa9 \xff \xf0\x9f\x98\x80");
     cr_assert_eq(gs_out_end(&json.out), GS_OK);
-    expect_bytes(bytes, "\"a\\\"b\\\\c/\\b\\t\\n\\u000b\\f\\r\\u0001\\u001f\x7f \xc3\xa9 "
-                        "\xef\xbf\xbd \xf0\x9f\x98\x80\"");
+    expect_bytes(
+        bytes,
+        "\"a\\\"b\\\\c/\\b\\t\\n\\u000b\\f\\r\\u0001\\u001f\\u007f \\u009b \xc3\xa9 "
+        "\xef\xbf\xbd \xf0\x9f\x98\x80\"");
 }
 
 Test(export_out, json_nests)

@@ -49,6 +49,9 @@ static void stop(void)
 
 TestSuite(python_merge, .init = start, .fini = stop);
 
+/* The interpreter's first place stands for native frames that are left out. */
+#define LEFT_OUT (GS_PYTHON_FRAME_BASE + 1)
+
 /* "a" to "z" are Python frames, "|" ends a run that was placed at the next of `places`.
  */
 static struct gs_python_walk walk_of(const char *text, const uintptr_t *places)
@@ -60,8 +63,7 @@ static struct gs_python_walk walk_of(const char *text, const uintptr_t *places)
             walk.places[walk.runs] = places ? places[walk.runs] : 0;
         walk.runs += *text == '|';
         walk.entries[walk.count++] =
-            *text == '|' ? GS_PYTHON_RUN_END
-                         : GS_PYTHON_FRAME_BASE + (uintptr_t)(*text - 'a') + 1;
+            *text == '|' ? GS_PYTHON_RUN_END : LEFT_OUT + 1 + (uintptr_t)(*text - 'a');
     }
     return walk;
 }
@@ -78,8 +80,10 @@ static const char *merged(const uintptr_t *frames, const uintptr_t *stack_pointe
 
     gs_python_merge(python, &native, walk, depth, &out);
     for (unsigned i = 0; i < out.count; i++) {
-        if (gs_frame_is_python(out.frames[i]))
-            text[used++] = (char)('a' + (out.frames[i] - GS_PYTHON_FRAME_BASE) - 1);
+        if (out.frames[i] == LEFT_OUT)
+            text[used++] = '~';
+        else if (gs_frame_is_python(out.frames[i]))
+            text[used++] = (char)('a' + (out.frames[i] - LEFT_OUT) - 1);
         else
             used += (size_t)snprintf(text + used, sizeof(text) - used, "<%lx>",
                                      (unsigned long)out.frames[i]);
@@ -151,9 +155,49 @@ Test(python_merge, depth_counts_what_is_left)
     struct gs_python_walk walk = walk_of("ab|c|de|", places);
 
     cr_expect_str_eq(merged(frames, pointers, COUNT, &walk, 7), "<20010>ab<20020>cde");
-    cr_expect_str_eq(merged(frames, pointers, COUNT, &walk, 6), "<20010>ab<20020>cd!");
     walk.truncated = true;
     cr_expect_str_eq(merged(frames, pointers, COUNT, &walk, 7), "<20010>ab<20020>cde!");
+}
+
+/* However many native frames lie before them. */
+Test(python_merge, the_depth_leaves_out_native_frames_alone)
+{
+    static const uintptr_t places[] = {310, 699, 800};
+    struct gs_python_walk walk = walk_of("ab|c|de|", places);
+
+    cr_expect_str_eq(merged(frames, pointers, COUNT, &walk, 6), "<20010>ab<20020>cde");
+    cr_expect_str_eq(merged(frames, pointers, COUNT, &walk, 3), "<20010>ab~cde");
+    cr_expect_str_eq(merged(frames, pointers, COUNT, &walk, 1), "<20010>ab~cde");
+    walk = walk_of("ab|", places);
+    cr_expect_str_eq(merged(frames, pointers, 5, &walk, 2), "<20010>ab!");
+}
+
+Test(python_merge, deep_native_frames_leave_room_for_python)
+{
+    uintptr_t deep[GS_STACK_MAX_DEPTH], stack_pointers[GS_STACK_MAX_DEPTH];
+    uintptr_t place = 10 * (GS_STACK_MAX_DEPTH - 1) + 5;
+    struct gs_python_walk walk = walk_of("ab|", &place);
+    struct gs_native_walk native = {
+        .frames = deep, .places = stack_pointers, .count = GS_ARRAY_LEN(deep)};
+    struct gs_merged_stack out;
+
+    for (unsigned i = 0; i < GS_ARRAY_LEN(deep); i++) {
+        deep[i] = 0x20010 + i;
+        stack_pointers[i] = 10 * i;
+    }
+    deep[GS_ARRAY_LEN(deep) - 1] = EVAL;
+    for (unsigned depth = 1; depth <= 125; depth++) {
+        gs_python_merge(python, &native, &walk, depth, &out);
+        cr_assert_eq(out.count, depth + 3, "depth %u: %u frames", depth, out.count);
+        cr_expect_not(out.truncated);
+        cr_expect_eq(out.frames[depth - 1], deep[depth - 1]);
+        cr_expect_eq(out.frames[depth], LEFT_OUT);
+        cr_expect_eq(out.frames[depth + 2], LEFT_OUT + 2);
+    }
+    for (unsigned depth = 126; depth <= GS_STACK_MAX_DEPTH; depth++) {
+        gs_python_merge(python, &native, &walk, depth, &out);
+        cr_expect_leq(out.count, GS_STACK_MAX_DEPTH);
+    }
 }
 
 Test(python_merge, a_run_that_was_cut_stands_at_the_next_evaluation)

@@ -167,6 +167,20 @@ Test(suppress_report, groups_that_are_not_written_out_are_compared_too)
     finish(&setting);
 }
 
+/* That is the library's fault, whatever is known of who frees. */
+Test(suppress_report, a_wrong_idle_proof_stays)
+{
+    struct setting setting = begin("free:torch");
+    struct gs_report_summary summary;
+    struct gs_free_site site = {.time_ns = SECONDS(20), .thread = 7, .api = API_MEM_FREE};
+
+    site.stack = TEST_STACK(setting.stacks, AT_TORCH, AT_MAIN);
+    gs_tracker_error_not_idle(setting.tracker, 0, 0x55, 1000, &site);
+    free(test_report_text(setting.tracker, &setting.config, &summary));
+    cr_expect_eq(summary.errors, 1, "the two wrong frees are suppressed");
+    finish(&setting);
+}
+
 /* Errors of which only the number is known are nobody's to suppress. */
 Test(suppress_report, errors_that_were_only_counted_stay)
 {

@@ -227,3 +227,12 @@ Test(text, out_of_memory_truncates_and_is_remembered)
     cr_assert_not(text.truncated);
 }
 #endif
+
+Test(text, has_no_control_characters_from_outside)
+{
+    struct gs_text text = {0};
+
+    gs_text_add(&text, "%s\n", "a\x1b[31m\tb\x7f \xc2\x9b \x9b \xff \xc3\xa9");
+    cr_expect_str_eq(text.data, "a?[31m\tb? ?\? ? ? \xc3\xa9\n");
+    gs_text_free(&text);
+}

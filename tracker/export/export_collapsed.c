@@ -19,12 +19,12 @@ static void put_name(struct gs_export_out *out, const char *name)
 
         if (length == 0)
             gs_out_text(out, GS_UTF8_REPLACEMENT);
-        else if (length > 1)
-            gs_out_bytes(out, name, length);
+        else if (gs_is_control(name, length))
+            gs_out_char(out, '?');
         else if (*name == ';')
             gs_out_char(out, ':');
         else
-            gs_out_char(out, (unsigned char)*name < ' ' || *name == 0x7f ? '?' : *name);
+            gs_out_bytes(out, name, length);
         name += length ? length : 1;
     }
 }

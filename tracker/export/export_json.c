@@ -131,6 +131,8 @@ static void put_process(const struct gs_export *export, struct gs_json *json)
     gs_json_member_text(json, "ending", config->ending);
     gs_json_member_bool(json, "running", config->running);
     put_exit_status(json, config->ending);
+    if (config->uncounted && config->uncounted[0])
+        gs_json_member_text(json, "uncounted", config->uncounted);
     gs_json_close(json, '}');
 }
 
@@ -403,6 +405,7 @@ static void put_error(const struct gs_export *export, struct gs_json *json,
         [GS_ERROR_OVERRUN] = "overrun",
         [GS_ERROR_UNDERRUN] = "underrun",
         [GS_ERROR_STRAY_USE] = "use of memory that is nobody's",
+        [GS_ERROR_NOT_IDLE] = "idle proof violated",
     };
 
     gs_json_open(json, '{');
@@ -417,6 +420,7 @@ static void put_error(const struct gs_export *export, struct gs_json *json,
     gs_json_member(json, "first_changed", error->first_changed);
     gs_json_member_bool(json, "lost_with_context", error->context_lost);
     gs_json_member(json, "repeats", error->repeats);
+    gs_json_member(json, "waited_ns", error->waited_ns);
     put_use(json, error);
     if (error->has_first_free) {
         gs_json_member_open(json, "first_freed", '{');
@@ -456,6 +460,28 @@ static void put_checks(const struct gs_export *export, struct gs_json *json)
     for (size_t i = 0; i < GS_ARRAY_LEN(keys); i++)
         gs_json_member(json, keys[i], __atomic_load_n(&checks[i], __ATOMIC_RELAXED));
     gs_json_close(json, '}');
+    gs_json_close(json, '}');
+}
+
+/* What GPUSHIM_FREE_SYNC=verify found. */
+static void put_proof(const struct gs_export *export, struct gs_json *json)
+{
+    const struct gs_report_proof *proof = export->config->proof;
+
+    if (!proof) {
+        gs_json_member_null(json, "idle_proof");
+        return;
+    }
+    gs_json_member_open(json, "idle_proof", '{');
+    gs_json_member(json, "checked", proof->checked);
+    gs_json_member(json, "violated", proof->violated);
+    gs_json_member(json, "not_checked", proof->unchecked);
+    gs_json_member(json, "longest_wait_ns", proof->longest_ns);
+    gs_json_member_text(json, "ended_by", proof->ended_by[0] ? proof->ended_by : NULL);
+    gs_json_member_open(json, "look_ups", '[');
+    for (size_t i = 0; i < proof->look_up_count; i++)
+        gs_json_text(json, proof->look_ups[i]);
+    gs_json_close(json, ']');
     gs_json_close(json, '}');
 }
 
@@ -509,6 +535,7 @@ enum gs_status gs_export_write_json(const struct gs_export *export,
     gs_json_devices(export, &json);
     put_errors(export, &json);
     put_checks(export, &json);
+    put_proof(export, &json);
     put_leaks(export, &json);
     put_recorded(export, &json);
     put_owners(export, &json);

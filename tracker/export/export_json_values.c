@@ -72,9 +72,8 @@ static void put_string(struct gs_json *json, const char *text)
 
         if (length == 0)
             gs_out_text(&json->out, GS_UTF8_REPLACEMENT);
-        else if (length == 1 &&
-                 ((unsigned char)*text < ' ' || *text == '"' || *text == '\\'))
-            put_escaped(json, *text);
+        else if (gs_is_control(text, length) || *text == '"' || *text == '\\')
+            put_escaped(json, text[length - 1]);
         else
             gs_out_bytes(&json->out, text, length);
         text += length ? length : 1;

@@ -81,32 +81,3 @@ void gs_out_hex(struct gs_export_out *out, uint64_t value)
     *--begin = '0';
     gs_out_bytes(out, begin, (size_t)(end - begin));
 }
-
-/* Table 3-7 of the Unicode standard: the second byte's range depends on the first. */
-size_t gs_utf8_length(const char *text)
-{
-    const unsigned char *at = (const unsigned char *)text;
-    unsigned char low = 0x80, high = 0xbf;
-    size_t length;
-
-    if (at[0] < 0x80)
-        return 1;
-    if (at[0] < 0xc2 || at[0] > 0xf4)
-        return 0;
-    length = at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
-    if (at[0] == 0xe0)
-        low = 0xa0;
-    else if (at[0] == 0xed)
-        high = 0x9f;
-    else if (at[0] == 0xf0)
-        low = 0x90;
-    else if (at[0] == 0xf4)
-        high = 0x8f;
-    if (at[1] < low || at[1] > high)
-        return 0;
-    for (size_t i = 2; i < length; i++) {
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    return length;
-}

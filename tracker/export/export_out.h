@@ -6,6 +6,7 @@
 #define GS_EXPORT_OUT_H
 
 #include "export.h"
+#include "gs_printable.h"
 
 struct gs_export_out {
     const struct gs_export_sink *sink;
@@ -24,9 +25,6 @@ void gs_out_char(struct gs_export_out *out, char c);
 void gs_out_number(struct gs_export_out *out, uint64_t value);
 void gs_out_hex(struct gs_export_out *out, uint64_t value); /* "0x1f" */
 
-/* Length of the UTF-8 character that `text` begins with, 0 if it is none. Not past the
- * NUL; overlong forms, surrogates and what is beyond U+10FFFF are none. */
-size_t gs_utf8_length(const char *text);
 /* What stands for a byte that is no UTF-8: U+FFFD. */
 #define GS_UTF8_REPLACEMENT "\xef\xbf\xbd"
 

@@ -202,7 +202,9 @@ static void show(struct gs_export *export, struct gs_symbol_request *frames,
 
     for (uint32_t i = 0; i < count; i++)
         frames[i] = export->locations[export->frames[stack->first + i]];
-    struct gs_shown_stack shown = gs_report_show_frames(frames, count, export->config);
+    struct gs_shown_stack shown = gs_report_show_frames(
+        frames, count, gs_stacks_truncated(export->tracker->config.stacks, stack->id),
+        export->config);
     stack->begin = (uint32_t)(shown.frames - frames);
     stack->end = stack->begin + shown.count;
     stack->call = shown.call;

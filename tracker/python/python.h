@@ -90,7 +90,9 @@ uint32_t gs_python_pair_find(const struct gs_python *python, uint32_t native,
 void gs_python_pair_add(struct gs_python *python, uint32_t native, uint32_t walk,
                         uint32_t stack);
 
-/* The native stack with the interpreter's own frames replaced by Python's. */
+/* The native stack with the interpreter's own frames replaced by Python's: the innermost
+ * `depth` frames, and further out Python frames alone, to GS_STACK_MAX_DEPTH in all. A
+ * frame named "[native frames left out]" stands where native ones lie between them. */
 void gs_python_merge(const struct gs_python *python, const struct gs_native_walk *native,
                      const struct gs_python_walk *walk, unsigned depth,
                      struct gs_merged_stack *out);

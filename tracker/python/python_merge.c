@@ -11,6 +11,10 @@
  * compiler made of the function. Before, or where the walk does not tell where frames
  * lie, its frames are told by its code and counted. Where the count is not Python's, the
  * Python frames stand together, in the place of the innermost of the interpreter's.
+ *
+ * The depth bounds the stack, but not its Python frames: a dispatcher may put more native
+ * frames than that before the first of them. Beyond the depth Python frames alone are
+ * kept, and one frame stands for the native ones that are left out between them.
  */
 #include "python_internal.h"
 
@@ -23,6 +27,7 @@ struct merge {
     struct gs_merged_stack *out;
     unsigned depth;
     unsigned run, entry; /* of the walk, next to be written */
+    bool left_out;       /* native frames, since the last frame that was kept */
 };
 
 static bool is_in(const struct gs_code_range *range, uintptr_t frame)
@@ -41,10 +46,23 @@ bool gs_python_runs(const struct gs_python *python, const uintptr_t *frames,
 
 static void emit(struct merge *merge, uintptr_t frame)
 {
-    if (merge->out->count < merge->depth)
-        merge->out->frames[merge->out->count++] = frame;
-    else
-        merge->out->truncated = true;
+    struct gs_merged_stack *out = merge->out;
+    unsigned wanted = merge->left_out ? 2 : 1;
+
+    if (out->count >= merge->depth) {
+        if (!gs_frame_is_python(frame)) {
+            merge->left_out = true;
+            return;
+        }
+        if (out->count + wanted > GS_STACK_MAX_DEPTH) {
+            out->truncated = true;
+            return;
+        }
+    }
+    if (merge->left_out && merge->python->left_out != 0)
+        out->frames[out->count++] = merge->python->left_out;
+    merge->left_out = false;
+    out->frames[out->count++] = frame;
 }
 
 static void emit_run(struct merge *merge)
@@ -161,9 +179,11 @@ void gs_python_merge(const struct gs_python *python, const struct gs_native_walk
             emit(&merge, native->frames[i]);
     } else if (!merge_in_place(&merge)) {
         merge.run = merge.entry = 0;
+        merge.left_out = false;
         out->count = 0;
         out->truncated = false;
         merge_together(&merge);
     }
-    out->truncated = out->truncated || native->truncated || walk->truncated;
+    out->truncated =
+        out->truncated || merge.left_out || native->truncated || walk->truncated;
 }

@@ -34,6 +34,9 @@
 
 #define CFRAME_BYTES 24u /* of it that are read */
 
+/* The name of the frame that stands for frames; it has no file. */
+#define LEFT_OUT "[native frames left out]"
+
 /* What a reference to an object may carry in its lowest bits, since 3.14. */
 #define CODE_TAGS 3u
 
@@ -90,6 +93,8 @@ struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
     python->lock = lock;
     python->code_bytes = gs_python_code_bytes(&layout);
     python->frame_bytes = frame_bytes(&layout);
+    /* No lock: nobody else knows of this interpreter yet. */
+    python->left_out = gs_python_place_add(python, LEFT_OUT, "", 0);
     return python;
 }
 

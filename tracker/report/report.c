@@ -242,11 +242,30 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
         merge_leaks(writer, data, frames, names);
 }
 
+/* Why frees take longer than they could. Only where the pool has served. */
+static void write_uncounted(const struct gs_report_writer *writer)
+{
+    const struct gs_report_config *config = writer->config;
+    bool pooled = false;
+    char clean[160];
+
+    for (size_t i = 0; i < config->device_count; i++)
+        pooled = pooled || gs_report_pool_used(&config->devices[i]);
+    if (config->uncounted && config->uncounted[0] && pooled)
+        gs_text_add(writer->text,
+                    "%sno free finds the GPU idle, so frees take longer: %s may give the "
+                    "GPU work that is not counted\n",
+                    writer->prefix,
+                    gs_report_clean(config->uncounted, clean, sizeof clean));
+}
+
 /* What stands below all leaks and above the SUMMARY. */
 static void write_end(const struct gs_report_writer *writer)
 {
+    write_uncounted(writer);
     gs_report_suppressed(writer);
     gs_report_checks(writer);
+    gs_report_proof(writer);
     if (writer->config->show_leaks && !writer->config->running)
         gs_report_advice(writer);
     gs_scan_note(&writer->data->scan, writer->prefix, writer->config->show_devices,

@@ -59,6 +59,19 @@ struct gs_report_device {
     bool rest_known;       /* else `rest_bytes` means nothing */
 };
 
+/* What GPUSHIM_FREE_SYNC=verify looked at, and found (docs/free.md, "Verify"). */
+struct gs_report_proof {
+    uint64_t checked;     /* times that the device was proven idle, and was asked */
+    uint64_t violated;    /* of these, the device was not idle */
+    uint64_t unchecked;   /* a stream captured, or the driver did not answer */
+    uint64_t longest_ns;  /* the longest wait of all that were checked */
+    const char *ended_by; /* the name that ended the proof; "": the proof holds */
+    /* Driver functions that were looked up last before the first violation, the newest
+       first. */
+    const char *const *look_ups;
+    size_t look_up_count;
+};
+
 /* At start: the files of this library and of another copy of it in the process, whose
  * frames are no more the program's than ours are. */
 void gs_report_set_copies(const char *own, const char *other);
@@ -73,7 +86,10 @@ struct gs_report_config {
     bool running;       /* the program goes on: nothing has leaked yet */
     bool killed;        /* it ended and could say nothing: there was no exit */
     const char *note;   /* a line below the header; NULL: none */
-    uint32_t stack;     /* of the call it is about; 0: none */
+    /* What may give the GPU work that is not counted, by name, so that no free finds the
+     * GPU idle; NULL: nothing. */
+    const char *uncounted;
+    uint32_t stack; /* of the call it is about; 0: none */
     const struct gs_report_device *devices;
     size_t device_count;
     unsigned max_groups;     /* leak groups written out */
@@ -95,7 +111,8 @@ struct gs_report_config {
     struct gs_growth *growth;             /* NULL: nothing was compared */
     unsigned growing; /* places that grow, written out with the last look; 0: neither */
     uint16_t launch_api; /* of what frees by running a graph, as in api_names; 0: none */
-    const struct gs_export_job *job; /* files to write as well; NULL: none */
+    const struct gs_export_job *job;     /* files to write as well; NULL: none */
+    const struct gs_report_proof *proof; /* NULL: the idle proof was not verified */
 };
 
 /* Without what is suppressed. */

@@ -133,6 +133,7 @@ void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *s
     size_t total = 0;
 
     memset(table, 0, sizeof *table);
+    table->source = stacks;
     if (!stacks || count == 0)
         return;
     for (size_t i = 0; i < count; i++)
@@ -257,11 +258,13 @@ static bool is_start_frame(const struct gs_symbol_request *frames, unsigned coun
 }
 
 /*
- * Where the program's own frames end. *cut: the stack was longer than what is kept, so
- * its outer end is not the program's.
+ * Where the program's own frames end. `goes_on`: the walk saw more than is kept.
+ * *cut: the stack was longer than what is kept, so its outer end is not the program's.
+ * Python's outermost frame has no name of its own, and has many frames before it where
+ * native ones were left out: there the walk alone knows.
  */
 static unsigned outer_end(const struct gs_symbol_request *frames, unsigned begin,
-                          unsigned count, unsigned depth, bool *cut)
+                          unsigned count, unsigned depth, bool goes_on, bool *cut)
 {
     unsigned end = count;
 
@@ -270,7 +273,8 @@ static unsigned outer_end(const struct gs_symbol_request *frames, unsigned begin
         if (is_named(&frames[i], "main"))
             return i + 1;
     }
-    if (end > begin && !is_start_frame(frames, count) && depth > 0 && count >= depth) {
+    if (end > begin && !is_start_frame(frames, count) && depth > 0 && count >= depth &&
+        (goes_on || !gs_frame_is_python(frames[count - 1].frame))) {
         *cut = true;
         return end;
     }
@@ -280,12 +284,13 @@ static unsigned outer_end(const struct gs_symbol_request *frames, unsigned begin
 }
 
 struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *frames,
-                                            unsigned count,
+                                            unsigned count, bool goes_on,
                                             const struct gs_report_config *config)
 {
     struct gs_shown_stack shown = {0};
     unsigned begin = inner_end(frames, count, config, &shown.call);
-    unsigned end = outer_end(frames, begin, count, config->stack_depth, &shown.cut);
+    unsigned end =
+        outer_end(frames, begin, count, config->stack_depth, goes_on, &shown.cut);
 
     if (begin >= end) { /* nothing but runtime: better all of it than nothing */
         begin = 0;
@@ -313,7 +318,8 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
     size_t number = (size_t)(found - table->stacks);
     return gs_report_show_frames(
         &table->requests[table->first[number]],
-        (unsigned)(table->first[number + 1] - table->first[number]), config);
+        (unsigned)(table->first[number + 1] - table->first[number]),
+        gs_stacks_truncated(table->source, stack), config);
 }
 
 /* NULL before all texts. */

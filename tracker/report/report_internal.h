@@ -100,6 +100,7 @@ struct gs_frame_table {
     struct gs_symbol_request *requests;
     struct gs_module *modules;         /* requests[i].module is NULL or &modules[i] */
     const struct gs_frame_table *rest; /* where other stacks are; may be NULL */
+    const struct gs_stacks *source;    /* of the ids */
 };
 
 /* A stack as it is shown. */
@@ -127,9 +128,10 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
 void gs_report_name_python(const struct gs_stacks *stacks,
                            struct gs_symbol_request *requests, size_t count);
 
-/* The same for a stack's frames as they were captured, all resolved. */
+/* The same for a stack's frames as they were captured, all resolved; `goes_on`: as
+ * gs_stacks_truncated says. */
 struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *frames,
-                                            unsigned count,
+                                            unsigned count, bool goes_on,
                                             const struct gs_report_config *config);
 
 /* Base name of a path; "" for NULL. */
@@ -244,6 +246,13 @@ struct gs_no_stack gs_report_no_stack(uint32_t stack);
 void gs_report_about(const struct gs_report_writer *writer);
 void gs_report_errors(const struct gs_report_writer *writer);
 void gs_report_checks(const struct gs_report_writer *writer);
+/* The line on the idle proof, where it was verified (report_proof.c). */
+void gs_report_proof(const struct gs_report_writer *writer);
+/* A free that found the device idle, and it was not. */
+void gs_report_not_idle(const struct gs_report_writer *writer, size_t number,
+                        const struct gs_error *error);
+/* How long something took; most of it is short: finer than gs_text_duration. */
+const char *gs_report_wait(uint64_t ns, char out[24]);
 /* One of them, a use; report_uses.c. */
 void gs_report_use(const struct gs_report_writer *writer, size_t number,
                    const struct gs_error *error);

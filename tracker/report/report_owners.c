@@ -22,7 +22,8 @@ static const char *owner_of(const struct gs_stacks *stacks,
         count = GS_STACK_MAX_DEPTH;
     for (unsigned i = 0; i < count; i++) {
         if (gs_frame_is_python(frames[i]))
-            return gs_stacks_python(stacks, frames[i], &place) == GS_OK
+            return gs_stacks_python(stacks, frames[i], &place) == GS_OK &&
+                           place.file[0] != '\0'
                        ? gs_report_base_name(place.file)
                        : NULL;
         if (source->module(source->self, stack, frames[i], &module) != GS_OK)

@@ -10,8 +10,7 @@
 
 #include <stdio.h>
 
-/* Most waits and calls are short: finer than gs_text_duration. */
-static const char *wait_text(uint64_t ns, char out[24])
+const char *gs_report_wait(uint64_t ns, char out[24])
 {
     if (ns < 1000000)
         snprintf(out, 24, "%u us", (unsigned)(ns / 1000));
@@ -78,7 +77,8 @@ static void write_calls(const struct gs_report_writer *writer,
     gs_text_add(writer->text, "%s  driver         %s call%s took %s, %s %s\n",
                 writer->prefix, gs_text_count(device->driver_calls, calls),
                 gs_report_plural(device->driver_calls),
-                wait_text(device->driver_ns, duration), gs_text_count(difference, other),
+                gs_report_wait(device->driver_ns, duration),
+                gs_text_count(difference, other),
                 saved ? "saved" : "more than without the pool");
 }
 
@@ -111,7 +111,7 @@ static void write_frees(const struct gs_report_writer *writer,
     gs_text_add(writer->text,
                 "%s  frees          %s waited %s in all, %s %% found the device idle%s\n",
                 writer->prefix, gs_text_count(device->frees_waited, count),
-                wait_text(device->frees_waited_ns, duration),
+                gs_report_wait(device->frees_waited_ns, duration),
                 gs_report_percent(device->frees_idle,
                                   device->frees_idle + device->frees_waited, percent),
                 device->lazy_saves_waits ? " (GPUSHIM_FREE_SYNC=lazy saves the waits)"

@@ -230,6 +230,8 @@ void gs_report_errors(const struct gs_report_writer *writer)
             gs_report_use(writer, ++number, error);
         else if (gs_error_is_damage(error))
             write_damage(writer, ++number, error);
+        else if (error->kind == GS_ERROR_NOT_IDLE)
+            gs_report_not_idle(writer, ++number, error);
         else
             write_error(writer, ++number, error);
     }

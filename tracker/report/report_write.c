@@ -2,6 +2,7 @@
  * report_write.c - the report's small parts: numbers, names, one stack, devices, owners.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
+#include "gs_printable.h"
 #include "report_internal.h"
 
 #include <stdio.h>
@@ -30,9 +31,9 @@ const char *gs_report_clean(const char *in, char *out, size_t size)
         while (kept > 0 && ((unsigned char)in[kept] & 0xc0) == 0x80)
             kept--;
     }
-    for (size_t i = 0; i < kept; i++)
-        out[i] = (unsigned char)in[i] < ' ' || in[i] == 0x7f ? '?' : in[i];
+    memcpy(out, in ? in : "", kept);
     memcpy(out + kept, kept < length ? "..." : "", kept < length ? sizeof "..." : 1);
+    gs_make_printable(out, false);
     return out;
 }
 

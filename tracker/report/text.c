@@ -4,6 +4,8 @@
  */
 #include "text.h"
 
+#include "gs_printable.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,9 +33,10 @@ static bool make_room(struct gs_text *text, size_t length)
 }
 
 /*
- * Add formatted text. Out of memory, or a format that cannot be written: nothing of this
- * call is added and text->truncated is set; later calls add nothing, so that the text has
- * an end missing but no hole.
+ * Add formatted text, without control characters that names from outside brought along.
+ * Out of memory, or a format that cannot be written: nothing of this call is added and
+ * text->truncated is set; later calls add nothing, so that the text has an end missing
+ * but no hole.
  */
 void gs_text_add(struct gs_text *text, const char *format, ...)
 {
@@ -58,6 +61,8 @@ void gs_text_add(struct gs_text *text, const char *format, ...)
                   arguments);
         va_end(arguments);
     }
+    if (text->data)
+        gs_make_printable(text->data + text->length, true);
     text->length += (size_t)length;
 }
 

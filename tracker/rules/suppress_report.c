@@ -182,6 +182,8 @@ static void take_off(struct gs_report_data *data)
 /* Whose memory was written is known, and by whom is not. */
 static uint32_t rule_for_error(const struct judge *judge, const struct gs_error *error)
 {
+    if (error->kind == GS_ERROR_NOT_IDLE) /* the library's own fault, not the program's */
+        return GS_RULE_NONE;
     if (gs_error_is_damage(error))
         return find_rule(judge, GS_RULE_OVERRUN, error->device, error->allocation.stack);
     return find_rule(judge, gs_error_is_use(error) ? GS_RULE_ARG : GS_RULE_FREE,

@@ -53,10 +53,12 @@ static void drop_loader_message(void)
     (void)dlerror(); /* NOLINT(concurrency-mt-unsafe) */
 }
 
-/* dlopen for good. */
+/* dlopen for good: the handle is never closed. Not by RTLD_NODELETE: with it glibc keeps
+ * half of a library for whose opening memory ran out, and the next one to ask for it gets
+ * that half. libgcc then does not find itself, and aborts. */
 static void *open_library(const char *name)
 {
-    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
 
     if (library == NULL)
         drop_loader_message();

@@ -7,6 +7,7 @@
  *
  * Owns:  struct gs_state_found.   Lock: none.   Design: docs/state.md
  */
+#include "gs_printable.h"
 #include "state_read.h"
 
 #include <stdlib.h>
@@ -43,6 +44,7 @@ static const char *text_at(const struct gs_image *image, const char *address)
 void gs_image_end_text(char *text, size_t size)
 {
     text[size - 1] = '\0';
+    gs_make_printable(text, false);
 }
 
 enum gs_status gs_state_read_header(const void *data, size_t bytes,
@@ -62,7 +64,7 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
     gs_image_end_text(header->process.boot, sizeof header->process.boot);
     gs_image_end_text(header->process.host, sizeof header->process.host);
     gs_image_end_text(header->process.command, sizeof header->process.command);
-    gs_image_end_text(header->process.program, sizeof header->process.program);
+    header->process.program[sizeof header->process.program - 1] = '\0'; /* to be opened */
     gs_image_end_text(header->process.ending, sizeof header->process.ending);
     if (header->device_count > GS_MAX_DEVICES)
         header->device_count = GS_MAX_DEVICES;

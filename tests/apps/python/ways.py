@@ -1,10 +1,11 @@
-"""ways.py - one odd way to run Python a process: ways.py fork|subinterpreter|daemon|busy|exits
+"""ways.py - one odd way to run Python a process: ways.py WAY
 
 fork            a child of a process without CUDA allocates
 subinterpreter  an interpreter inside the interpreter does
 daemon          threads that nobody waits for allocate while the interpreter ends
 busy            threads that nobody waits for wait for their turn while it ends
 exits           threads allocate at each depth of a recursion
+deep LIBRARY    C calls itself 60 times between Python and the allocation
 """
 import ctypes
 import os
@@ -85,6 +86,15 @@ def exits():
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def deep_call(library, size):
+    pointer = ctypes.c_void_p()
+    cuda.check(library.deep_malloc(60, ctypes.byref(pointer), ctypes.c_size_t(size)))
+
+
+def deep():
+    deep_call(ctypes.PyDLL(sys.argv[2]), PAGE)
 
 
 globals()[sys.argv[1]]()

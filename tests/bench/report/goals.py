@@ -42,6 +42,12 @@ class Rows:
                 return figure
         return {}
 
+    def ratio(self, scenario, start, peer):
+        """The value in the peer's; None where either is missing."""
+        figure = self._figure(scenario, start)
+        value, other = figure.get("value"), figure.get("peers", {}).get(peer)
+        return value and other and value / other
+
     def figure(self, scenario, start):
         return self._figure(scenario, start).get("value")
 
@@ -114,6 +120,10 @@ def all_goals(bench):
                          rows.figure("flight", "each of 31 frees after it, lazy"),
                          50, "ns", 0, rows.why("flight", "each of 31 frees after it, lazy")))
     table.append(pinned_pair(rows.row("pinned", "cudaHostAlloc")))
+    table.append(at_least(
+        "32 threads on a nearly full device, against POOL=off",
+        rows.ratio("soak", "32 threads on a nearly full device, as shipped", "POOL=off"),
+        1, "x"))
     for what, goal in TRACES.items():
         table.append(at_most(what, rows.figure("traces", what), goal, "x", 3,
                              rows.why("traces", what)))

@@ -45,6 +45,7 @@ COUNTED = {
     "staging": "a staging buffer of 64 KiB: allocated, copied, freed",
     "stream-ordered": "pairs of 4 KiB and 1 MiB in the order of a stream, by GPUSHIM_ASYNC",
     "miss": "an allocation of 32 MiB that nothing cached can serve",
+    "soak": "32 threads on a nearly full device of 4 GiB: operations a second",
     "launch": "what a kernel launch costs more (instructions need valgrind)",
     "programs": "five programs that allocate all the time, and five that seldom do",
     "cupy": "a pair by CuPy, from Python, with its pool and without (needs a GPU)",
@@ -60,6 +61,9 @@ KINDS = {"pinned": "cudaHostAlloc", "managed": "cudaMallocManaged",
 LIVE_BLOCKS = 131072
 MISSES = 100  # CUB takes 128 MiB for each
 FIRST = 100
+SOAK = {"as shipped": {}, "lazy": {"GPUSHIM_FREE_SYNC": "lazy"},
+        "POOL=off": {"GPUSHIM_POOL": "off"}}
+SOAK_SECONDS = 3
 PRESSURE_DEVICES = {"genesis-pressure": "1G", "genesis-pressure-1280m": "1280M"}
 
 
@@ -437,6 +441,25 @@ class Bench:
         self.figure("miss", "32 MiB uncached, less the driver's own" if self.device.simulated
                     else "32 MiB uncached",
                     "ns", ours, values)
+
+    def soak(self):
+        if not self.device.simulated:
+            self.problem("soak: left out, this GPU cannot be made 4 GiB small")
+            return
+        ways = [Way(name, "bench_soak", "", shim=True, settings=settings)
+                for name, settings in SOAK.items()]
+        ways.append(Way("native", "bench_soak", ""))
+
+        def measure(way):
+            variables = {**way.variables(self.device), "CUDASIM_MEMORY": "4G"}
+            words = self.device.run("bench_soak", [SOAK_SECONDS], variables)[0].split()
+            return float(words[1]) / float(words[2])
+
+        values = self._each(ways, measure)
+        for name in ("as shipped", "lazy"):
+            self.figure("soak", f"32 threads on a nearly full device, {name}", "a second",
+                        values[name], {peer: values[peer] for peer in ("POOL=off", "native")},
+                        better="more")
 
     def launch(self):
         shim = {"LD_PRELOAD": self.device.shim}

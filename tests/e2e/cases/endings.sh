@@ -101,12 +101,11 @@ mappings+=,cuMemCreate:1,cuMemMap:1,cuMulticastCreate:1
 add_case "endings full_contexts" endings_full_case full_contexts 4 "$contexts"
 add_case "endings full_contexts, twice" \
   endings_full_case full_contexts 8 "$contexts_twice"
-# The first event is the library's own.
-small=cuEventCreate:1,cuEventCreate:2,cuFuncSetAttribute:1,cuKernelSetAttribute:1,cuMulticastAddDevice:1
-add_case "endings full_small" endings_full_case full_small 5 "$small"
-small_twice=$small,cuEventCreate:3,cuFuncSetAttribute:2,cuKernelSetAttribute:2
+small=cuEventCreate:1,cuFuncSetAttribute:1,cuKernelSetAttribute:1,cuMulticastAddDevice:1
+add_case "endings full_small" endings_full_case full_small 4 "$small"
+small_twice=$small,cuEventCreate:2,cuFuncSetAttribute:2,cuKernelSetAttribute:2
 add_case "endings full_small, twice" \
-  endings_full_case full_small 9 "$small_twice,cuMulticastAddDevice:2"
+  endings_full_case full_small 8 "$small_twice,cuMulticastAddDevice:2"
 launches=cuLaunchKernel:1,cuLaunchCooperativeKernel:1,cuLaunchKernelEx:1
 add_case "endings full_launches" endings_full_case full_launches 3 "$launches"
 launches_twice=cuLaunchKernel:1,cuLaunchKernel:2,cuLaunchCooperativeKernel:1

@@ -140,8 +140,9 @@ END
 }
 add_case "gpu-check real samples" real_samples_case
 
-# The order of the scripts, and of the runs of each: one that is not measured, native and with
-# the library, then with the library and native. The row has the medians, in its first place.
+# The order of the scripts, and of the runs of each: one that is not measured, with the library
+# and GPUSHIM_FREE_SYNC=verify, native and with the library, then with the library and native.
+# The row has the times of the second pair, which nothing watches, in its first place.
 real_order_case() {
   local name
 
@@ -149,7 +150,8 @@ real_order_case() {
     plant $name '# real: way plain' '# real: trace plain' 'import os, sys' \
       'log = os.path.dirname(sys.argv[0]) + "/../log"' \
       'with open(log, "a") as file:' \
-      "    print('$name', 'shim' if 'LD_PRELOAD' in os.environ else 'native', file=file)" \
+      "    print('$name', os.environ.get('GPUSHIM_FREE_SYNC') or" \
+      "          ('shim' if 'LD_PRELOAD' in os.environ else 'native'), file=file)" \
       'times = sum(1 for line in open(log) if line.split()[0] == "'$name'")' \
       'print("real: %d.0 ms" % (1000 if times == 1 else 100 * times), file=sys.stderr)'
   done
@@ -158,13 +160,13 @@ real_order_case() {
   expect_status check 0
   expect_equal "the runs" \
     "$(for name in torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa; do
-      printf '%s %s\n' $name native $name native $name shim
+      printf '%s %s\n' $name verify $name native $name shim
     done; for name in torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa; do
       printf '%s %s\n' $name shim $name native
     done)" "$(<log)"
   expect_equal "the lines" "torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa" \
     "$(sed -n 's/^simulated \([a-z_]*\) *plain .*/\1/p' check.out | tr '\n' ' ' | sed 's/ $//')"
-  expect_count check.out ' work 200/300 ' 6
+  expect_count check.out ' work 500/400 ' 6
   expect_row torch_train plain measured same
   gpu_check list -- --list
   expect_equal "the order of traces" \
@@ -204,6 +206,19 @@ PROGRAM
     "$(grep -L 'checksum' "$sources"/tests/real/*_*.py)"
 }
 add_case "gpu-check real scripts print checksums" real_checksum_case
+
+# An idle proof violated in the first run is a row of its own, and the script is run all the same.
+real_verify_case() {
+  need_file "$apps/past_linked"
+  plant a_past '# real: way plain' 'import subprocess, sys' \
+    "sys.exit(subprocess.call(['$apps/past_linked', '$apps/past_part.so', 'known', 'device']))"
+  mkdir -p samples
+  gpu_check check -- --part real
+  expect_status check 1
+  expect_text check.out '^simulated a_past +verify: ERROR 1: idle proof violated \(cuMemFree, GPU 0\): stream '
+  expect_row a_past plain measured same
+}
+add_case "gpu-check real programs with a wrong idle proof" real_verify_case
 
 # A first run that takes too long is a row of its own, and the next script is run.
 real_warm_case() {
@@ -632,6 +647,64 @@ gpu_check_stalls_case() {
   expect_equal "the same" "" "$(stalled_steps native native waiting)"
 }
 add_case "gpu-check sees a call that hangs" gpu_check_stalls_case
+
+# A pack is used from another place, where nothing of the build can be reached, and is small
+# enough to be carried.
+gpu_check_pack_case() {
+  need strip
+  need_file "$build/gpu/conformance"
+  run_in pack -- "$sources/scripts/gpu-check" --build "$build" --pack "$case_dir/packed"
+  expect_status pack 0
+  expect_text pack.out '^gpu-check: packed .* MiB; there: scripts/gpu-check --build DIR$'
+  [[ $(du -sm packed | cut -f1) -lt 50 ]] || fail "it cannot be carried"
+  ! find packed -name '*.o' -o -name CMakeFiles | grep -q . || fail "it has parts of the build"
+  mkdir -p scripts samples elsewhere
+  mv packed elsewhere/
+  plant only '# real: way plain' 'print("only")'
+  run_in run GPU_CHECK_REAL="$case_dir/scripts" GPU_CHECK_SAMPLES="$case_dir/samples" \
+    OUT="$case_dir/out" GPU_CHECK_SECONDS=60 -- "$sources/scripts/gpu-check" --simulated \
+    --build "$case_dir/elsewhere/packed" --part real --part safety
+  expect_row only plain measured same
+  expect_row reuse_shared waiting measured same
+  run_in again -- "$sources/scripts/gpu-check" --build "$build" --pack "$case_dir/elsewhere/packed"
+  expect_status again 0
+  run_in full -- "$sources/scripts/gpu-check" --build "$build" --pack "$case_dir"
+  expect_status full 2
+  expect_equal "what it says" \
+    "gpu-check: --pack $case_dir: the folder has something in it that is no pack" "$(cat full.err)"
+  run_in file -- "$sources/scripts/gpu-check" --build "$build" --pack "$case_dir/full.err"
+  expect_status file 2
+  expect_text file.err ': it is no folder$'
+}
+add_case "gpu-check packed" gpu_check_pack_case
+
+# What a part has found so far is in the result while the part still runs.
+gpu_check_keeps_case() {
+  local waited=0 pid
+
+  stand_in_build device
+  rm stand-in/gpu/gpu_probe
+  # shellcheck disable=SC2016 # for the program
+  printf '%s\n' '#!/bin/sh' 'case $1 in' '--list) printf "%s 20 a question\n" device slow ;;' \
+    'slow) exec sleep 60 ;;' "*) exec '$build/gpu/gpu_probe' \"\$@\" ;;" 'esac' \
+    >stand-in/gpu/gpu_probe
+  chmod +x stand-in/gpu/gpu_probe
+  env GPU_CHECK_WORK="$case_dir/work" OUT="$case_dir/out" GPU_CHECK_KEEP=1 \
+    "$sources/scripts/gpu-check" --simulated --build "$case_dir/stand-in" --part probe \
+    >check.out 2>check.err &
+  pid=$!
+  until grep -qs '"question":"device"' out/gpu-check.json; do
+    sleep 0.2
+    waited=$((waited + 1))
+    [[ $waited -lt 150 ]] || break
+  done
+  kill -TERM "$pid"
+  wait "$pid"
+  expect_equal "status" 143 $?
+  [[ $waited -lt 150 ]] || fail "the result has nothing of the part that runs"
+  expect_no_text check.err 'line [0-9]+'
+}
+add_case "gpu-check keeps what it has found" gpu_check_keeps_case
 
 gpu_check_usage_case() {
   gpu_check part -- --part nonsense

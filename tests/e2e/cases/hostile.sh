@@ -41,7 +41,7 @@ hostile_bare_order_case() {
   hostile_order_case "$@"
 }
 for topic in streams. legacy. per_thread. events. host. copies. host_function. words. \
-  threads. memory.freed memory.free_as memory.free_of memory.pinned ordered. graphs. programmatic. peers. idle. rules.; do
+  threads. memory.freed memory.free_as memory.free_of memory.pinned ordered. graphs. programmatic. peers. idle. rules. classes.; do
   add_case "hostile order $topic" hostile_order_case "$topic"
 done
 # One stream and what comes after it; a device that waits for the host.
@@ -60,6 +60,19 @@ hostile_refused_at_once_case() {
 for mode in native lazy; do
   add_case "hostile refused at once $mode" hostile_refused_at_once_case "$mode"
 done
+
+# A framework that is out of memory frees what it caches and asks again: it is served at
+# once, as natively, however long an allocation may wait.
+hostile_asked_again_case() {
+  local began=$EPOCHREALTIME ended
+  need_file "$build/order/order"
+  preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_POOL_WAIT=60m -- \
+    "$build/order/order" --seeds "$hostile_seeds" deadlock.asked_again_after_a_refusal
+  ended=$EPOCHREALTIME
+  expect_status order 0
+  echo "$hostile_seeds runs took $(((${ended/./} - ${began/./}) / 1000)) ms"
+}
+add_case "hostile asked again after a refusal" hostile_asked_again_case
 
 # What idle memory would have served, had the device not been busy for ever, is out of
 # memory after a while, and a line says so.

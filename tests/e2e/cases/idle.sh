@@ -5,24 +5,25 @@
 
 idle_rounds=20
 
-# synchronizes FILE: of tests/apps/idle.c's rounds, how often the context was synchronized.
-synchronizes() {
-  sed -n '/^rounds/,/^end of rounds/p' "$1" | grep -c '^cudasim: cuCtxSynchronize'
+# waits FILE: of tests/apps/idle.c's rounds, how often the driver was made to wait.
+waits() {
+  sed -n '/^rounds/,/^end of rounds/p' "$1" |
+    grep -cE '^cudasim: cu(Ctx|Event|Stream)Synchronize'
 }
 
-# idle_case PROGRAM MODE MORE [VARIABLE...]: under the library there are MORE calls of
-# cuCtxSynchronize in the rounds than without it.
+# idle_case PROGRAM MODE MORE [VARIABLE...]: under the library there are MORE calls that
+# wait in the rounds than without it.
 idle_case() {
   local program=$apps/$1 mode=$2 more=$3 alone with
 
   need_file "$program"
   run_in native CUDASIM_LOG=2 CUDASIM_DEVICES=2 -- "$program" "$mode" "$idle_rounds"
   expect_status native 0
-  alone=$(synchronizes native.err)
+  alone=$(waits native.err)
   preloaded shim CUDASIM_LOG=2 CUDASIM_DEVICES=2 "${@:4}" -- "$program" "$mode" "$idle_rounds"
   expect_same native shim
-  with=$(synchronizes shim.err)
-  expect_equal "synchronizes more than without the library" "$more" $((with - alone))
+  with=$(waits shim.err)
+  expect_equal "waits more than without the library" "$more" $((with - alone))
 }
 for way in shared static ptds linked dlsym proc; do
   add_case "idle $way synchronized" idle_case "idle_$way" "done" 0
@@ -35,8 +36,8 @@ for way in shared static linked dlsym proc; do
   add_case "idle $way legacy stream" idle_case "idle_$way" legacy 0
 done
 add_case "idle ptds copies" idle_case idle_ptds legacy "$idle_rounds"
-# Owner and accessor, each time.
-add_case "idle linked peer" idle_case idle_linked peer $((2 * idle_rounds))
+# The owner, each time; never the accessor.
+add_case "idle linked peer" idle_case idle_linked peer "$idle_rounds"
 add_case "idle wait" idle_case idle_linked "done" "$idle_rounds" GPUSHIM_FREE_SYNC=wait
 add_case "idle private entry points" idle_case idle_shared "done" 0 CUDASIM_PRIVATE_ENTRIES=1
 
@@ -81,3 +82,31 @@ add_case "idle another library's name" unknown_case dlsym cublasCreate_v2 0
 add_case "idle known by cuGetProcAddress" unknown_case proc cuMemcpyHtoDAsync 0
 add_case "idle harmless by cuGetProcAddress" unknown_case proc cuCtxGetId 0
 add_case "idle unknown by cuGetProcAddress" unknown_case proc cuMemcpyTomorrowAsync 0
+# A name of libcufile's, found: no function of the driver's.
+add_case "idle cuFile by dlsym" unknown_case dlsym cuFileDriverOpen 0
+add_case "idle tables behind the library" unknown_case next cuGetExportTable 1
+
+# A private table of the driver's: handed on as it is, and from then on every free waits. The
+# log, the report and its JSON name the table.
+# table_case WHAT ENDS
+table_case() {
+  local name='private table 63756461-7369-6d20-6265-68696e643031'
+  need_file "$apps/unknown"
+  run_in native -- "$apps/unknown" table "$1"
+  expect_status native 0
+  preloaded shim GPUSHIM_LOOKUP_LOG=lookups -- "$apps/unknown" table "$1"
+  expect_same native shim
+  [[ $1 == null ]] || expect_text lookups '^cuGetExportTable [0-9a-f-]{36} [0-9]+ -> driver$'
+  preloaded told GPUSHIM_VERBOSE=2 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json \
+    GPUSHIM_STATE_FILE=state CUDASIM_LOG=2 -- "$apps/unknown" table "$1"
+  expect_count told.err "^gpushim: $name may give the GPU work that is not counted: every free waits" "$2"
+  expect_count told.err "no free finds the GPU idle, so frees take longer: $name may give" "$2"
+  expect_equal "named in JSON" "$2" "$(grep -c "\"uncounted\": \"$name\"" report.json)"
+  run_in of_the_file GPUSHIM_VERBOSE=2 -- "$build/gpushim-report" state
+  expect_count of_the_file.out "no free finds the GPU idle, so frees take longer: $name may give" "$2"
+  expect_equal "synchronizes" $((1 + 10 * $2)) "$(grep -c '^cudasim: cuCtxSynchronize' told.err)"
+}
+add_case "idle private table" table_case linked 1
+add_case "idle private table of the runtime" table_case runtime 1
+add_case "idle private table of nobody" table_case nobody 0
+add_case "idle private table, no GUID, no place" table_case null 0

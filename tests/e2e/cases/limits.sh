@@ -140,6 +140,70 @@ add_case "limits idle within what may be kept" returned_case no GPUSHIM_POOL_REL
 add_case "limits idle and no reserve" \
   returned_case yes GPUSHIM_POOL_RESERVE=100% GPUSHIM_POOL_TRIM_INTERVAL=1500ms
 
+# The driver is not asked what is free on a path that repeats: some take milliseconds.
+# info_calls_case PROGRAM VARIABLE...
+info_calls_case() {
+  local program
+  read -r -a program <<<"$1"
+  preloaded shim CUDASIM_LOG=2 GPUSHIM_LOG_FILE=report "${@:2}" -- "$apps/${program[0]}" "${program[@]:1}"
+  expect_status shim 0
+  [[ $(driver_calls shim.err cuMemAlloc) -ge 300 ]] || fail "memory was kept"
+  echo "cuMemGetInfo: $(driver_calls shim.err cuMemGetInfo)"
+  [[ $(driver_calls shim.err cuMemGetInfo) -le 40 ]] || fail "the driver was asked too often"
+}
+for mode in native wait; do
+  add_case "limits seldom asks what is free, $mode" info_calls_case "hitpair_linked 300 segment" \
+    GPUSHIM_POOL_RELEASE=0 GPUSHIM_FREE_SYNC="$mode"
+done
+add_case "limits seldom asks what is free, a limit" info_calls_case "hitpair_linked 300 segment" \
+  GPUSHIM_POOL_RELEASE=0 GPUSHIM_MEM_LIMIT=90%
+add_case "limits seldom asks what is free, lazy" info_calls_case "limits_linked device" \
+  GPUSHIM_FREE_SYNC=lazy
+
+# A program that makes no call: the library's thread gives what is idle back, while the
+# device has nothing to do.
+# silent_case WAY MODE RETURNED [VARIABLE...]: whether anything goes back while it sleeps
+silent_case() {
+  native native "$apps/silent_$1" "$2" 400
+  preloaded shim CUDASIM_LOG=2 GPUSHIM_LOG_FILE=report GPUSHIM_POOL_TRIM_INTERVAL=60ms \
+    "${@:4}" -- "$apps/silent_$1" "$2" 400
+  expect_same native shim
+  sed -n '/^silent: asleep/,/^silent: awake/p' shim.err >asleep
+  if [[ $3 == yes ]]; then
+    # 16 MiB, the small ones, the managed range; the pinned block.
+    [[ $(driver_calls asleep cuMemFree) -ge 3 ]] || fail "device memory stays"
+    [[ $(driver_calls asleep cuMemFreeHost) -ge 1 ]] || fail "pinned memory stays"
+  else
+    expect_equal "frees of the driver" 0 "$(driver_calls asleep 'cuMemFree(Host)?')"
+  fi
+  sed -n '/^silent: the end/,$p' shim.err >ended
+  expect_equal "calls after the end" 0 "$(grep -c '^cudasim: ' ended)"
+}
+for way in shared static ptds linked dlsym proc; do
+  add_case "limits silent $way" silent_case "$way" plain yes
+done
+add_case "limits silent in lazy mode" silent_case linked plain yes GPUSHIM_FREE_SYNC=lazy
+add_case "limits silent with children" silent_case shared fork yes
+add_case "limits silent beside a kernel" silent_case linked held no
+add_case "limits silent beside a capture" silent_case shared capture no
+add_case "limits silent without the thread" \
+  silent_case linked plain no GPUSHIM_POOL_TRIM_THREAD=off
+add_case "limits silent and nothing too old" \
+  silent_case linked plain no GPUSHIM_POOL_TRIM_INTERVAL=0
+add_case "limits silent and the proof has ended" \
+  silent_case linked plain no GPUSHIM_FREE_SYNC=wait
+
+# The thread is there only where something was freed, and goes when nothing is left.
+silent_thread_case() {
+  preloaded shim GPUSHIM_LOG_FILE=report "${@:3}" -- "$apps/silent_linked" "$1" 300
+  expect_status shim 0
+  expect_text shim.err "^silent: $2 of the library\$"
+}
+add_case "limits silent thread runs" silent_thread_case plain 1
+add_case "limits silent thread is not needed" silent_thread_case nothing 0
+add_case "limits silent thread is off" silent_thread_case plain 0 GPUSHIM_POOL_TRIM_THREAD=off
+add_case "limits silent thread without the pool" silent_thread_case plain 0 GPUSHIM_POOL=off
+
 # A consumer that is out of memory once is asked again, for idle memory was given back;
 # without any it gets the driver's answer.
 # consumer_case CALL

@@ -135,6 +135,30 @@ for way in shared static linked; do
   done
 done
 
+# All threads call exit at once: the first writes the report and the files, the others wait for
+# it, and the state file has no ending before that.
+# exits_at_once_case WAY END
+exits_at_once_case() {
+  local round ending=${2/together/exit}
+
+  for round in 1 2 3 4 5; do
+    rm -f state report.json
+    native native "$apps/atexit_threads_$1" "$2"
+    preloaded shim GPUSHIM_STATE_FILE=state GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json \
+      -- "$apps/atexit_threads_$1" "$2"
+    expect_same native shim
+    expect_only_report shim.err
+    expect_summary shim.err 0 12345 1 1
+    [[ -s report.json ]] || fail "no report.json"
+    grep -qaE "\b${ending/exit_quick/quick_exit} 9" state || fail "no ending in the state file"
+  done
+}
+for way in shared static linked; do
+  for end in together together_quick; do
+    add_case "process threads end it at once $way $end" exits_at_once_case "$way" "$end"
+  done
+done
+
 # execs_case WAY: the leak is reported before the exec; a program without CUDA follows.
 execs_case() {
   native native "$apps/execs_shared" "$1"
@@ -222,6 +246,20 @@ plain_case() {
 }
 for way in exit _exit exec fork spawn; do
   add_case "process without CUDA $way" plain_case "$way"
+done
+
+# Whichever allocation of the first call fails, the program goes on to its end: a library that
+# could not be opened for lack of memory is as if nobody had asked for it.
+starved_case() {
+  local nth
+
+  for nth in {0..30}; do
+    preloaded shim "$@" -- "$apps/starved" "$nth"
+    expect_status shim 0
+  done
+}
+for way in auto unwind; do
+  add_case "process malloc fails in the first call, $way" starved_case GPUSHIM_STACK=$way
 done
 
 # Ordinary commands of the system, preloaded.

@@ -93,12 +93,35 @@ ways_case() {
 for version in 3.8 3.9 3.10 3.11 3.12 3.13 3.14; do
   add_case "python $version planted" planted_case "$version"
   add_case "python $version truth" truth_case "$version" 1
-  add_case "python $version fork" ways_case "$version" fork '#1 in_child +ways.py:21$'
+  add_case "python $version fork" ways_case "$version" fork '#1 in_child +ways.py:22$'
   add_case "python $version daemon" ways_case "$version" daemon 'SUMMARY: gpushim: 0 errors'
   add_case "python $version busy" ways_case "$version" busy '#1 busy +ways.py:[0-9]+$'
   add_case "python $version exits" ways_case "$version" exits \
     'SUMMARY: gpushim: 0 errors, 0 B leaked'
 done
+# More native frames than are kept lie before the first of Python's.
+# deep_case VERSION DEPTH
+deep_case() {
+  find_python "$1"
+  need_file "$apps/libdeep.so"
+  need_file "$cuda_path/libcudart.so.13"
+  native native "$python" -B "$python_sources/ways.py" deep "$apps/libdeep.so"
+  preloaded shim GPUSHIM_STACK_DEPTH="$2" -- \
+    "$python" -B "$python_sources/ways.py" deep "$apps/libdeep.so"
+  expect_same native shim
+  expect_only_report shim.err
+  grep -A9 'native frames left out' shim.err >outside || fail "no frame stands for those left out"
+  expect_text outside '#[0-9]+ +deep_call +ways.py:[0-9]+$'
+  [[ $2 -gt 3 ]] || return 0 # so many of Python's, too
+  expect_text outside '#[0-9]+ +deep +ways.py:[0-9]+$'
+  expect_text outside '#[0-9]+ +<module> +ways.py:[0-9]+$'
+  expect_no_text shim.err 'GPUSHIM_STACK_DEPTH'
+}
+for version in 3.8 3.10 3.11 3.13; do
+  add_case "python $version deep" deep_case "$version" 32
+done
+add_case "python 3.11 deep, few frames kept" deep_case 3.11 1
+
 # Up to 3.11 a thread is known by its state in the first interpreter alone.
 for version in 3.8 3.9 3.10 3.11; do
   add_case "python $version subinterpreter" ways_case "$version" subinterpreter \

@@ -60,6 +60,53 @@ for way in shared linked; do
   add_case "refusals lost device $way" lost_case "$way"
 done
 
+# Any hooked call may be the one that tells of the failure; nothing hides it afterwards.
+# told_case WAY CALL FAILING [FAILING WITH THE LIBRARY]
+told_case() {
+  run_in native CUDASIM_FAIL="$3=lost" -- "$apps/broken_$1" told "$2"
+  preloaded shim GPUSHIM_LEAK_REPORT=off CUDASIM_FAIL="${4:-$3}=lost" -- "$apps/broken_$1" told "$2"
+  expect_text native.out 'sees it fail +46$'
+  expect_same native shim
+}
+for way in shared static linked; do
+  add_case "refusals a launch tells of a lost device $way" told_case "$way" launch cuLaunchKernel:1
+  add_case "refusals a set tells of a lost device $way" told_case "$way" set cuMemsetD8:1
+  add_case "refusals a copy tells of a lost device $way" told_case "$way" put cuMemcpyHtoD:1
+  add_case "refusals a queued copy tells of a lost device $way" \
+    told_case "$way" move cuMemcpyHtoDAsync:1
+done
+add_case "refusals an allocation tells of a lost device" \
+  told_case linked malloc cuMemAlloc:4 cuMemAlloc:3
+
+# An error that passes leaves the memory with the program, which may free it again; the pool
+# goes on.
+free_again_case() {
+  run_in native CUDASIM_FAIL=cuMemFree:1=2,cuMemFreeHost:1=2 -- "$apps/broken_$1" again
+  preloaded shim CUDASIM_LOG=2 CUDASIM_FAIL=cuCtxSynchronize:1=2,cuCtxSynchronize:6=2 -- \
+    "$apps/broken_$1" again
+  expect_text native.out 'a free that fails +2$'
+  expect_same native shim
+  expect_equal "allocations by the driver" 1 "$(driver_calls shim.err cuMemAlloc)"
+}
+for way in shared static linked; do
+  add_case "refusals a free that failed once $way" free_again_case "$way"
+done
+
+# A fill of the checks that never ends holds a block back. In a context that has failed nobody
+# waits for it.
+checked_case() {
+  local failures=cuMemsetD8Async:2=never,cuStreamSynchronize:1=lost
+
+  preloaded shim "$@" GPUSHIM_POOL_WAIT=10s GPUSHIM_LEAK_REPORT=off CUDASIM_FAIL="$failures" -- \
+    "$apps/broken_linked" checked
+  expect_status shim 0
+  expect_text shim.out 'sees it fail +46$'
+  expect_count shim.out 'an allocation +46$' 3
+  expect_text shim.out 'take more than 2 s +0$'
+}
+add_case "refusals lost device with a red zone" checked_case GPUSHIM_CHECK_REDZONE=256
+add_case "refusals lost device with fills" checked_case GPUSHIM_CHECK_FILL=poison
+
 # What is short may be another device's memory than the current context's, and an idle
 # device gives memory back whatever it may cost to wait for a busy one.
 elsewhere_case() {

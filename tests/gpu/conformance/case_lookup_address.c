@@ -1,6 +1,8 @@
 /*
  * case_lookup_address.c - cuGetProcAddress, in the form of 11.3 and that of 12.0.
  */
+#include <string.h>
+
 #include "case_context_help.h"
 
 /* CU_GET_PROC_ADDRESS_..., which headers of CUDA 11 lack in part. */
@@ -116,28 +118,72 @@ CASE(lookup, version_too_low, DRIVER_API, "cuGetProcAddress",
     check_absent(&answer, VERSION_NOT_SUFFICIENT);
 }
 
-CASE(lookup, version_too_high, DRIVER_API, "cuGetProcAddress",
-     "If the specified CUDA version is greater than the driver version, the API will "
-     "return CUDA_ERROR_INVALID_VALUE")
+CASE(lookup, version_too_high, DRIVERS, "cuGetProcAddress",
+     "seen on 470 to 555: a version newer than the driver gets the newest function there "
+     "is; the document says CUDA_ERROR_INVALID_VALUE")
 {
-    struct answer answer;
+    struct answer newest, answer;
 
-    if (!look_up("cuInit", driver_version() + 1000, AS_COMPILED, &answer))
+    if (!look_up("cuMemAlloc", driver_version(), AS_COMPILED, &newest))
         return;
-    CHECK_CODE(answer.code, CUDA_ERROR_INVALID_VALUE);
+    look_up("cuMemAlloc", driver_version() + 1000, AS_COMPILED, &answer);
+    check_found(&answer);
+    CHECK(answer.function == newest.function);
+    look_up("cuMemAlloc", -1, AS_COMPILED, &answer);
+    check_found(&answer);
+    CHECK(answer.function == newest.function);
+    look_up("cuNoSuchFunction", driver_version() + 1000, AS_COMPILED, &answer);
+    check_absent(&answer, NOT_FOUND);
 }
 
+CASE(
+    lookup, old_form_untouched, DRIVERS, "cuGetProcAddress",
+    "seen on 470 to 555: the look-up of 11.3 answers CUDA_ERROR_NOT_FOUND and leaves the "
+    "pointer as it was")
+{
+    get_v1 get = (get_v1)driver_function("cuGetProcAddress");
+    void *function = &function;
+
+    if (!get) {
+        skip("the driver has no cuGetProcAddress of 11.3");
+        return;
+    }
+    CHECK_CODE(get("cuNoSuchFunction", &function, 12000, AS_COMPILED),
+               CUDA_ERROR_NOT_FOUND);
+    CHECK(function == &function);
+    CHECK_CODE(get("cuMemAllocAsync", &function, 11010, AS_COMPILED),
+               CUDA_ERROR_NOT_FOUND);
+    CHECK(function == &function);
+    CHECK_OK(get("cuInit", &function, driver_version() + 1000, AS_COMPILED));
+    CHECK(function != NULL && function != &function);
+}
+
+CASE(lookup, unknown_table, DRIVERS, "cuGetExportTable",
+     "seen on 470 to 555: an unknown table is CUDA_ERROR_INVALID_VALUE, and NULL is "
+     "written")
+{
+    CUuuid unknown;
+    const void *table = &unknown;
+
+    memset(&unknown, 0x5a, sizeof(unknown));
+    CHECK_CODE(cuGetExportTable(&table, &unknown), CUDA_ERROR_INVALID_VALUE);
+    CHECK(table == NULL);
+    CHECK_CODE(cuGetExportTable(NULL, &unknown), CUDA_ERROR_INVALID_VALUE);
+    CHECK_CODE(cuGetExportTable(&table, NULL), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* No NULL name or pointer: drivers 470 to 555 read and write what they are given. */
 CASE(lookup, refuses, DRIVER_API, "cuGetProcAddress",
      "CUDA_ERROR_INVALID_VALUE: one or more of the parameters passed is not within an "
      "acceptable range of values")
 {
-    get_v2 get = (get_v2)newer(12000, "cuGetProcAddress_v2");
-    void *function;
+    struct answer answer;
 
-    if (!get)
+    if (!look_up("cuInit", 12000, 4, &answer))
         return;
-    CHECK_CODE(get(NULL, &function, 12000, AS_COMPILED, NULL), CUDA_ERROR_INVALID_VALUE);
-    CHECK_CODE(get("cuInit", NULL, 12000, AS_COMPILED, NULL), CUDA_ERROR_INVALID_VALUE);
+    CHECK_CODE(answer.code, CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(answer.status, UNTOUCHED);
+    CHECK(answer.function == (void *)&answer);
 }
 
 CASE(lookup, status_is_optional, DRIVER_API, "cuGetProcAddress",

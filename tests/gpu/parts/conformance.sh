@@ -69,6 +69,11 @@ take_cases() {
   conformance_rows "$at.json" "$at.out" | stamped >>"$at.rows"
 }
 
+# Rows of the run that is under way, for a result that is kept in its midst.
+cases_so_far() {
+  [[ $cases_run == no ]] || conformance_rows "$work/conformance.json" "$work/conformance.out" | stamped
+}
+
 # run_cases AFTER SECONDS: the cases from behind one on, until one does not come back. Sets
 # conformance_status and conformance_last, the last case that has a row.
 run_cases() {

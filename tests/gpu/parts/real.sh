@@ -11,7 +11,8 @@
 #   # real: trace NAME             the way that part traces records
 # and prints `real: MILLISECONDS ms` to standard error: the time of its own work.
 #
-# Of each program the first run is not measured: it reads the program from the disk. Then each
+# Of each program the first run is not measured: it reads the program from the disk. It has the
+# library with GPUSHIM_FREE_SYNC=verify: an idle proof violated there is a row. Then each
 # way runs natively and with the library; when all have, each with the library and natively,
 # as far as the time goes, so that neither is always the later one.
 
@@ -91,6 +92,7 @@ why_not_real() {
 # what the program says of itself and of the GPU, work_ms and peak_bytes. At most real_limit
 # seconds; where NVML does not answer, a few more.
 real_limit=$REAL_SECONDS
+real_watches=yes # whether NVML is asked meanwhile: not while the second pair is timed
 real_run() {
   local at=$2 preload=() passed=() variable limit
 
@@ -102,7 +104,7 @@ real_run() {
   limit=$(least "$real_limit" "$(part_left)")
   rm -f "$at.watch"
   watched=()
-  [[ ! -x $build/gpu/gpu_watch ]] ||
+  [[ $real_watches == no || ! -x $build/gpu/gpu_watch ]] ||
     watched=(timeout -k 5 $((limit + 8)) env LD_LIBRARY_PATH="${GPU_CHECK_NVML:+$GPU_CHECK_NVML:}$library_path"
       "$build/gpu/gpu_watch" "$at.watch")
   run_command "$at" "$limit" PYTHONDONTWRITEBYTECODE=1 "${passed[@]}" "${preload[@]}" "$@"
@@ -136,9 +138,10 @@ judge_real() {
 # MiB of a number of bytes, or "-".
 in_mib() { if [[ -n $1 ]]; then echo $(($1 >> 20)); else echo "-"; fi; }
 
-# What the runs of each program were, by "NAME WAY": milliseconds, of its own work too, most
-# bytes, of each kind one word a run; how it ended, what was found.
-declare -A real_ms real_work real_peak real_ended real_found real_why
+# What the last pair of each program was, by "NAME WAY" and kind: milliseconds, of its own work
+# too, whether NVML was asked meanwhile; the most bytes of the pair where it was; how it ended,
+# what was found.
+declare -A real_ms real_work real_watched real_peak real_ended real_found real_why
 
 # real_pair FIRST SECOND KEY AT [VAR=value...] -- COMMAND...: a run of each kind, which are
 # added to what is known of KEY. 1 where the program fails natively; 2 where a run was ended
@@ -157,9 +160,10 @@ real_pair() {
       [[ $run_status -ne 124 ]] || real_why[$key]="it took more than $real_limit s"
       return 1
     fi
-    real_ms[$key,$kind]+=" $run_ms"
-    real_work[$key,$kind]+=${work_ms:+ $work_ms}
-    real_peak[$key,$kind]+=${peak_bytes:+ $peak_bytes}
+    real_ms[$key,$kind]=$run_ms
+    real_work[$key,$kind]=$work_ms
+    real_watched[$key,$kind]=$real_watches
+    [[ -z $peak_bytes ]] || real_peak[$key,$kind]=$peak_bytes
   done
   judge_real "$at" "${real_ended[$key,native]}" "${real_ended[$key,shim]}" "$@"
   # What a later pair shows counts if an earlier one showed nothing wrong.
@@ -198,7 +202,7 @@ real_row() {
       "$found" "${real_ended[$key,native]}" "${real_ended[$key,shim]}" "${of[0]}" "${of[1]}"
     values+=",\"native_work\":${of[2]:-null},\"shim_work\":${of[3]:-null}"
     values+=",\"native_peak_bytes\":${of[4]:-null},\"shim_peak_bytes\":${of[5]:-null}"
-    values+=",\"runs\":$(wc -w <<<"${real_ms[$key,shim]}")"
+    values+=",\"watched\":$([[ ${real_watched[$key,shim]} == yes ]] && echo true || echo false)"
     values+=",\"summary\":\"$(plain "$(summary_of "$at.shim.err")")\""
     add_row real "$name" "$way" "$(status_of "$found")" ms "$values" "${real_why[$key]}"
     if [[ $found == same || $found == "same words" ]]; then
@@ -213,29 +217,40 @@ real_row() {
   replace_line "$work/real.table" "$key"
 }
 
-# Six lines, native's and the library's in turn: medians of ms, of the work's ms, and the most
-# bytes; empty where there is none.
+# Six lines, native's and the library's in turn: ms, the work's ms, and the most bytes; empty
+# where there is none.
 real_figures() {
   local kind
 
-  for kind in native shim; do median "${real_ms[$1,$kind]-}"; done
-  for kind in native shim; do median "${real_work[$1,$kind]-}"; done
-  for kind in native shim; do
-    tr ' ' '\n' <<<"${real_peak[$1,$kind]-}" | sort -n | tail -n 1
-  done
+  for kind in native shim; do echo "${real_ms[$1,$kind]-}"; done
+  for kind in native shim; do echo "${real_work[$1,$kind]-}"; done
+  for kind in native shim; do echo "${real_peak[$1,$kind]-}"; done
+}
+
+# real_verified NAME FILE: a row, where the report of the first run has an idle proof violated.
+real_verified() {
+  local why
+
+  why=$(sed -n 's/^==[0-9]*== \(ERROR [0-9]*: idle proof violated .*\)/\1/p' "$2" | head -n 1)
+  [[ -n $why ]] || return 0
+  add_row real "$1" verify failed "" "\"verdict\":\"idle proof violated\"" "$(plain "$why")"
+  table_line real "${1:0:16}" "verify: $why"
+  bad=$((bad + 1))
 }
 
 # real_warm NAME [VAR=value...] -- COMMAND...: the first run of a program, which nothing is
 # said of unless it takes too long, or longer than the part: then false, and a row that says
 # so.
 real_warm() {
-  local name=$1 why
+  local name=$1 why us=20
   shift
 
+  [[ $simulated == false ]] || us=1000000 # a simulated device shares the processor
   note "running $name for the first time"
   real_limit=$REAL_WARM
-  real_run native "$work/real.run/$name.warm" "$@"
+  real_run shim "$work/real.run/$name.warm" GPUSHIM_FREE_SYNC=verify GPUSHIM_VERIFY_US=$us "$@"
   real_limit=$REAL_SECONDS
+  real_verified "$name" "$work/real.run/$name.warm.err"
   [[ $run_status =~ ^(124|137)$ ]] || return 0
   if [[ -f $work/real.run/$name.warm.cut ]]; then
     not_real "the time is over" "$name"
@@ -268,9 +283,10 @@ real_program() {
   real_row "$name" "$way"
 }
 
-# The second pair of each program, the library's run first, where the time allows.
+# The second pair of each program, the library's run first, where the time allows: the one
+# that counts for the times, as nothing else runs beside it.
 real_again() {
-  local name way key count command took
+  local name way key count command took real_watches=no
 
   while [[ $# -gt 0 ]]; do
     name=$1 way=$2 count=$3 key="$1 $2"
@@ -355,7 +371,7 @@ run_real() {
   rm -rf "$work/real.run"
   mkdir -p "$work/real.run"
   not_real_names=()
-  real_ms=() real_work=() real_peak=() real_ended=() real_found=() real_why=() real_placed=()
+  real_ms=() real_work=() real_watched=() real_peak=() real_ended=() real_found=() real_why=() real_placed=()
   while read -r name; do
     real_script "$real_scripts/$name" "${name%.py}"
   done < <(real_list)

@@ -1,8 +1,9 @@
 /*
  * nvml.c - libnvidia-ml.so.1 over the simulated device: what this process takes of it.
  *
- * Answers the few public functions that libgpushim asks: the memory in use by the
- * device's own books, and NVMLSIM_OVERHEAD bytes for contexts and modules. NVMLSIM_FAULT
+ * Answers the few public functions that libgpushim and PyTorch call: the memory in use by
+ * the device's own books, and NVMLSIM_OVERHEAD bytes for contexts and modules. The device
+ * has no links to other devices. NVMLSIM_FAULT
  * says what is wrong with it: init, hang, pid (another process's number), none (no
  * figure), mig, little (less than is in use). To another process it says of the whole
  * device what the file named by NVMLSIM_USED holds: bytes in use. Signatures and codes
@@ -21,6 +22,7 @@
 #define NVML          __attribute__((visibility("default"))) int
 #define SUCCESS       0
 #define INVALID       2
+#define NOT_SUPPORTED 3
 #define NO_PERMISSION 4
 #define TOO_SMALL     7
 
@@ -28,6 +30,12 @@ struct process {
     unsigned pid;
     unsigned long long used_bytes;
     unsigned gpu_instance, compute_instance;
+};
+
+/* The list of the first version of the call, which PyTorch looks up. */
+struct process_v1 {
+    unsigned pid;
+    unsigned long long used_bytes;
 };
 
 struct memory {
@@ -40,6 +48,12 @@ NVML nvmlDeviceGetMemoryInfo(void *device, struct memory *out);
 NVML nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device);
 NVML nvmlDeviceGetComputeRunningProcesses_v2(void *device, unsigned *count,
                                              struct process *list);
+NVML nvmlDeviceGetComputeRunningProcesses(void *device, unsigned *count,
+                                          struct process_v1 *list);
+NVML nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned link, unsigned *type);
+NVML nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, unsigned link, void *pci);
+NVML nvmlDeviceGetGpuFabricInfoV(void *device, void *info);
+NVML nvmlSystemGetCudaDriverVersion_v2(int *version);
 
 static int has_fault(const char *name)
 {
@@ -55,11 +69,12 @@ NVML nvmlInit_v2(void)
     return has_fault("init") ? NO_PERMISSION : SUCCESS;
 }
 
-/* A handle is the device's number and one. */
+/* A handle is the device's number and one. The domain of the address has four or eight
+ * digits. */
 NVML nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **device)
 {
-    unsigned bus =
-        bus_id && strlen(bus_id) > 5 ? (unsigned)strtoul(bus_id + 5, NULL, 16) : 0;
+    const char *colon = bus_id ? strchr(bus_id, ':') : NULL;
+    unsigned bus = colon ? (unsigned)strtoul(colon + 1, NULL, 16) : 0;
 
     if (bus == 0 || !device)
         return INVALID;
@@ -118,6 +133,46 @@ NVML nvmlDeviceGetComputeRunningProcesses_v2(void *device, unsigned *count,
                                has_fault("mig") ? 3 : UINT32_MAX, UINT32_MAX};
     *count = 2;
     return SUCCESS;
+}
+
+NVML nvmlDeviceGetComputeRunningProcesses(void *device, unsigned *count,
+                                          struct process_v1 *list)
+{
+    struct process both[2];
+    int code = nvmlDeviceGetComputeRunningProcesses_v2(device, count, both);
+
+    for (unsigned i = 0; code == SUCCESS && i < *count; i++)
+        list[i] = (struct process_v1){both[i].pid, both[i].used_bytes};
+    return code;
+}
+
+NVML nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned link, unsigned *type)
+{
+    (void)link;
+    return device && type ? NOT_SUPPORTED : INVALID;
+}
+
+NVML nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, unsigned link, void *pci)
+{
+    (void)link;
+    return device && pci ? NOT_SUPPORTED : INVALID;
+}
+
+NVML nvmlDeviceGetGpuFabricInfoV(void *device, void *info)
+{
+    return device && info ? NOT_SUPPORTED : INVALID;
+}
+
+NVML nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    CUresult (*get)(int *) = NULL;
+
+    if (driver)
+        *(void **)&get = dlsym(driver, "cuDriverGetVersion");
+    if (!version)
+        return INVALID;
+    return get && get(version) == CUDA_SUCCESS ? SUCCESS : NOT_SUPPORTED;
 }
 
 NVML nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)

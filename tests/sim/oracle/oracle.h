@@ -191,6 +191,8 @@ void oracle_tenant_gone(struct oracle_tenant *tenant);
 struct oracle_tenant *oracle_tenant_find(uintptr_t address);
 void oracle_tenant_unref(struct oracle_tenant *tenant); /* NULL is allowed */
 
+size_t oracle_tenant_bytes(const struct oracle_tenant *tenant);
+
 /* Is it a layer's block that begins at that address? */
 bool oracle_tenant_is_block(const struct oracle_tenant *tenant, uintptr_t address);
 

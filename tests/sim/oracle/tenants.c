@@ -217,6 +217,11 @@ struct oracle_tenant *oracle_tenant_find(uintptr_t address)
     return tenant;
 }
 
+size_t oracle_tenant_bytes(const struct oracle_tenant *tenant)
+{
+    return tenant->range.bytes;
+}
+
 bool oracle_tenant_is_block(const struct oracle_tenant *tenant, uintptr_t address)
 {
     return tenant->inner && tenant->range.address == address;

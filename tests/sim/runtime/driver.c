@@ -85,8 +85,16 @@ static void register_fork_handler(void)
     pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
+/* A driver answers a version newer than itself with the newest function that it has,
+ * which may take other arguments: such an answer is not used. */
 static void look_up_all(PFN_cuGetProcAddress_v12000 get_proc_address)
 {
+    void *get_version = NULL;
+
+    if (get_proc_address("cuDriverGetVersion", &get_version, 2020, 0, NULL) !=
+            CUDA_SUCCESS ||
+        ((PFN_cuDriverGetVersion_v2020)get_version)(&driver_version) != CUDA_SUCCESS)
+        driver_version = 0;
     for (size_t i = 0; i < GS_ARRAY_LEN(lookups); i++) {
         void *function = NULL;
         CUresult result = CUDA_ERROR_NOT_FOUND;
@@ -97,7 +105,7 @@ static void look_up_all(PFN_cuGetProcAddress_v12000 get_proc_address)
                                       lookups[i].flags, NULL);
         if (lookups[i].offset == NOT_KEPT)
             continue;
-        if (result != CUDA_SUCCESS || !function)
+        if (result != CUDA_SUCCESS || !function || lookups[i].version > driver_version)
             function = (void *)not_in_this_driver;
         *(void **)((char *)&gs_rt_cu + lookups[i].offset) = function;
     }
@@ -118,8 +126,6 @@ static void find_driver(void)
         return;
     look_up_all((PFN_cuGetProcAddress_v12000)get_proc_address);
     use_older_forms();
-    if (gs_rt_cu.cuDriverGetVersion_v2020(&driver_version) != CUDA_SUCCESS)
-        driver_version = 0;
 }
 
 /* start_lock is held. */

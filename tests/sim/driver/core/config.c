@@ -114,7 +114,19 @@ static const char *read_text(const char *name)
     return text && *text ? strdup(text) : NULL;
 }
 
-static const char *const free_waits[] = {"context", "device", "blocking", "none"};
+static struct gs_free_waits read_free_waits(void)
+{
+    const char *text = getenv("CUDASIM_FREE_WAITS");
+    struct gs_free_waits waits = gs_free_waits_assumed();
+    size_t length;
+    const char *wrong = text && *text ? gs_free_waits_parse(text, &waits, &length) : NULL;
+
+    if (wrong)
+        sim_log_always("CUDASIM_FREE_WAITS=%s is not known (%.*s), using context", text,
+                       (int)length, wrong);
+    return waits;
+}
+
 static const char *const alloc_waits[] = {"none", "context"};
 static const char *const hosts[] = {"ordered", "separate"};
 
@@ -198,8 +210,7 @@ static void load(void)
     config.attributes = read_text("CUDASIM_ATTRIBUTES");
     config.name = read_text("CUDASIM_NAME");
     config.hang_ms = read_number("CUDASIM_HANG", 0, 0, 86400000);
-    config.free_waits = (enum sim_free_waits)read_word("CUDASIM_FREE_WAITS", free_waits,
-                                                       GS_ARRAY_LEN(free_waits));
+    config.free_waits = read_free_waits();
     config.alloc_waits = (enum sim_alloc_waits)read_word(
         "CUDASIM_ALLOC_WAITS", alloc_waits, GS_ARRAY_LEN(alloc_waits));
     load_oracle();

@@ -6,16 +6,9 @@
 #define SIM_CONFIG_H
 
 #include "gs_base.h"
+#include "gs_free_waits.h"
 
 #define SIM_MAX_DEVICES 16
-
-/* What a free waits for (CUDASIM_FREE_WAITS): which work, submitted before it. */
-enum sim_free_waits {
-    SIM_FREE_WAITS_CONTEXT,  /* all of the context that owns the memory */
-    SIM_FREE_WAITS_DEVICE,   /* all of every context of the memory's device */
-    SIM_FREE_WAITS_BLOCKING, /* the owner's, but for its non-blocking streams */
-    SIM_FREE_WAITS_NONE,     /* nothing */
-};
 
 /* What an allocation of device or page-locked memory orders (CUDASIM_ALLOC_WAITS). */
 enum sim_alloc_waits {
@@ -35,7 +28,7 @@ struct sim_config {
     const char *latency_path; /* CUDASIM_LATENCY, NULL if unset */
     const char *attributes;   /* CUDASIM_ATTRIBUTES, NULL if unset */
     const char *name;         /* CUDASIM_NAME, NULL if unset */
-    enum sim_free_waits free_waits;   /* CUDASIM_FREE_WAITS */
+    struct gs_free_waits free_waits;  /* CUDASIM_FREE_WAITS */
     enum sim_alloc_waits alloc_waits; /* CUDASIM_ALLOC_WAITS */
     int oracle;                /* CUDASIM_ORACLE; -1: not set, the schedule decides */
     bool separate_hosts;       /* CUDASIM_HOSTS=separate */

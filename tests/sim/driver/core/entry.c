@@ -3,6 +3,7 @@
  * point makes first. Owns:  the process state.   Lock: init_lock while cuInit runs; the
  * state is atomic.
  */
+#include <dlfcn.h>
 #include <time.h>
 
 #include "config.h"
@@ -70,6 +71,19 @@ static void watch_forks(void)
 
     if (!watching)
         watching = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
+}
+
+/* Defined at link time in the driver that a test closes after use (CMakeLists.txt). */
+extern const char sim_may_close[] __attribute__((weak, visibility("hidden")));
+
+/* From now on dlclose unloads nothing: worker threads run in this library for as long as
+ * the process lives. */
+static void stay_loaded(void)
+{
+    Dl_info info;
+
+    if (!sim_may_close && dladdr(&process_state, &info) != 0)
+        (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
 static CUresult state_error(int state)
@@ -146,6 +160,8 @@ SIM_API(cuInit, unsigned int flags)
     pthread_mutex_unlock(&init_lock);
     if (state == NOT_INITIALIZED)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (state == READY)
+        stay_loaded();
     return state == READY ? sim_enter(SIM_ID_cuInit) : state_error(state);
 }
 

@@ -2,7 +2,9 @@
  * procaddr.c - cuGetProcAddress: (base name, version, flags) -> the exported symbol.
  * The rows of symbols.def are sorted by base name, so one name's rows lie together.
  * Owns:  nothing.   Lock: none.
- * Source: Driver API, "Driver Entry Point Access".
+ * Source: Driver API, "Driver Entry Point Access"; where NVIDIA's drivers 470 to 555
+ * differ from it, the drivers (tests/gpu/conformance, "seen on 470 to 555"). A version is
+ * an unsigned number, and one newer than the driver means the newest there is.
  */
 #include <string.h>
 
@@ -10,6 +12,8 @@
 #include "log.h"
 #include "sim.h"
 #include "version.h"
+
+#include "cudasim_behind.h" /* behind sim.h, which includes cuda.h in its own way */
 
 enum thread_flag { PLAIN, PTDS, PTSZ };
 
@@ -65,7 +69,7 @@ static size_t first_row(const char *base)
 }
 
 /*
- * The newest row of that name, of that threading, with since <= version.
+ * The newest row of that name and threading that the driver has, with since <= version.
  *
  * Out:     *known  a row of the name exists that this driver has
  */
@@ -80,7 +84,8 @@ static const struct row *newest(const char *base, int version, bool per_thread,
         if (row->since > sim_config()->driver_version)
             continue;
         *known = true;
-        if ((row->thread != PLAIN) != per_thread || row->since > version)
+        if ((row->thread != PLAIN) != per_thread ||
+            (unsigned)row->since > (unsigned)version)
             continue;
         if (!best || row->since > best->since)
             best = row;
@@ -92,6 +97,7 @@ static const struct row *newest(const char *base, int version, bool per_thread,
     ((cuuint64_t)(CU_GET_PROC_ADDRESS_LEGACY_STREAM |                                    \
                   CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM))
 
+/* Out: *out  the function, NULL where there is none; not written on an error */
 static CUresult look_up(enum sim_api api, const char *base, void **out, int version,
                         cuuint64_t flags, CUdriverProcAddressQueryResult *status)
 {
@@ -102,17 +108,13 @@ static CUresult look_up(enum sim_api api, const char *base, void **out, int vers
         return CUDA_ERROR_NOT_SUPPORTED;
     if (!base || !out || (flags & ~KNOWN_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
-    *out = NULL;
-    if (version > sim_config()->driver_version) {
-        sim_log_lookup(base, version, flags, "version too new");
-        return CUDA_ERROR_INVALID_VALUE;
-    }
     if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
         row = newest(base, version, true, &known);
     if (!row)
         row = newest(base, version, false, &known);
-    if (row)
-        *out = sim_config()->private_entries ? row->private_address : row->address;
+    *out = !row                            ? NULL
+           : sim_config()->private_entries ? row->private_address
+                                           : row->address;
     if (status)
         *status = row     ? CU_GET_PROC_ADDRESS_SUCCESS
                   : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
@@ -129,18 +131,40 @@ SIM_API(cuGetProcAddress_v2, const char *symbol, void **out, int version,
 
 SIM_API(cuGetProcAddress, const char *symbol, void **out, int version, cuuint64_t flags)
 {
-    CUresult res = look_up(SIM_ID_cuGetProcAddress, symbol, out, version, flags, NULL);
+    void *found = NULL;
+    CUresult res = look_up(SIM_ID_cuGetProcAddress, symbol, out ? &found : NULL, version,
+                           flags, NULL);
 
-    return res == CUDA_SUCCESS && !*out ? CUDA_ERROR_NOT_FOUND : res;
+    if (res == CUDA_SUCCESS && !found)
+        return CUDA_ERROR_NOT_FOUND;
+    if (res == CUDA_SUCCESS)
+        *out = found;
+    return res;
+}
+
+/* The address is this driver's own, whatever is preloaded: it is linked with
+   -Bsymbolic-functions. */
+static const struct cudasim_behind behind = {sizeof behind, cuLaunchKernel};
+
+__attribute__((visibility("default"))) const struct cudasim_behind *
+cudasim_behind_table(void)
+{
+    return &behind;
 }
 
 /*
- * The private export tables are not modelled, on purpose (docs/simulator.md).
+ * NVIDIA's private export tables are not modelled, on purpose (docs/simulator.md).
  */
 SIM_API(cuGetExportTable, const void **table, const CUuuid *id)
 {
+    static const CUuuid own = CUDASIM_BEHIND_GUID;
+
     if (!table || !id)
         return CUDA_ERROR_INVALID_VALUE;
+    if (memcmp(id, &own, sizeof own) == 0) {
+        *table = &behind;
+        return CUDA_SUCCESS;
+    }
     *table = NULL;
-    return CUDA_ERROR_NOT_FOUND;
+    return CUDA_ERROR_INVALID_VALUE;
 }

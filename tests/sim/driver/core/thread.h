@@ -6,6 +6,7 @@
 #ifndef SIM_THREAD_H
 #define SIM_THREAD_H
 
+#include "gs_free_waits.h"
 #include "sim.h"
 
 struct oracle_line;
@@ -57,7 +58,8 @@ const char *sim_thread_call(void);
  */
 struct sim_layer {
     unsigned depth, forwarded;
-    bool native_waits; /* that call would wait for its context by itself */
+    bool native_waits;               /* that call would wait by itself ... */
+    enum gs_free_scope native_scope; /* ... for that */
     const char *entry;
 };
 

@@ -397,24 +397,28 @@ CUresult sim_context_synchronize(struct sim_context *context)
     return wait(context, sim_is_lax(SIM_RULE_context_sync) ? WHICH_BLOCKING : WHICH_ALL);
 }
 
-CUresult sim_context_wait_for_free(struct sim_context *context, enum sim_rule rule)
+CUresult sim_context_wait_for_free(struct sim_context *context, enum gs_free_kind kind,
+                                   size_t bytes)
 {
+    enum sim_rule rule =
+        kind == GS_FREE_pinned ? SIM_RULE_host_free_waits : SIM_RULE_free_waits;
+
     if (sim_is_lax(rule))
         return sim_context_error(context);
     for (int i = 0; i < SIM_MAX_DEVICES && sim_is_strict(rule); i++)
         wait_for_others(i, context);
 
-    switch (sim_config()->free_waits) {
-    case SIM_FREE_WAITS_CONTEXT:
-        return sim_context_wait(context);
-    case SIM_FREE_WAITS_BLOCKING:
+    switch (gs_free_waits_of(&sim_config()->free_waits, kind, bytes)) {
+    case GS_FREE_BLOCKING:
         return wait(context, WHICH_BLOCKING);
-    case SIM_FREE_WAITS_NONE:
+    case GS_FREE_NONE:
         return sim_context_error(context);
-    case SIM_FREE_WAITS_DEVICE:
+    case GS_FREE_DEVICE:
+        wait_for_others(context->device, context);
+        break;
+    default:
         break;
     }
-    wait_for_others(context->device, context);
     return sim_context_wait(context);
 }
 

@@ -8,6 +8,7 @@
 #ifndef SIM_CONTEXT_H
 #define SIM_CONTEXT_H
 
+#include "gs_free_waits.h"
 #include "handle.h"
 #include "memory.h"
 #include "rules.h"
@@ -97,10 +98,10 @@ CUresult sim_context_wait_blocking(struct sim_context *context) GS_MUST_USE;
 /* True if all that is done; the calling thread then knows it. */
 bool sim_context_blocking_idle(struct sim_context *context) GS_MUST_USE;
 
-/* The same as sim_context_wait for what a free of its memory waits for
- * (CUDASIM_FREE_WAITS), by the rule for that kind of memory. */
-CUresult sim_context_wait_for_free(struct sim_context *context,
-                                   enum sim_rule rule) GS_MUST_USE;
+/* The same as sim_context_wait for what a free of such memory of its waits for
+ * (CUDASIM_FREE_WAITS). */
+CUresult sim_context_wait_for_free(struct sim_context *context, enum gs_free_kind kind,
+                                   size_t bytes) GS_MUST_USE;
 
 /* Run `visit` on every context of a device that is alive. Takes contexts_lock. */
 void sim_context_visit(int device,

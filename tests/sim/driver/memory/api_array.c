@@ -76,7 +76,7 @@ SIM_API(cuArrayDestroy, CUarray handle)
         return CUDA_ERROR_INVALID_HANDLE;
     }
     if (sim_context_lives(array->context, array->context_id))
-        res = sim_context_wait_for_free(array->context, SIM_RULE_free_waits);
+        res = sim_context_wait_for_free(array->context, GS_FREE_device, SIZE_MAX);
     struct sim_object *closed =
         res == CUDA_SUCCESS ? sim_handle_close(handle, SIM_TYPE_ARRAY) : NULL;
     if (closed) {

@@ -67,7 +67,7 @@ SIM_API(cuMipmappedArrayDestroy, CUmipmappedArray handle)
     if (!mipmap)
         return CUDA_ERROR_INVALID_HANDLE;
     if (sim_context_lives(mipmap->context, mipmap->context_id))
-        res = sim_context_wait_for_free(mipmap->context, SIM_RULE_free_waits);
+        res = sim_context_wait_for_free(mipmap->context, GS_FREE_device, SIZE_MAX);
     struct sim_object *closed =
         res == CUDA_SUCCESS ? sim_handle_close(handle, SIM_TYPE_MIPMAP) : NULL;
     if (closed) {

@@ -63,7 +63,7 @@ static CUresult remove_waiting(enum sim_api api, struct sim_alloc *alloc,
     CUresult res = CUDA_SUCCESS;
 
     if (sim_context_lives(alloc->context, alloc->context_id))
-        res = sim_context_wait_for_free(alloc->context, SIM_RULE_host_free_waits);
+        res = sim_context_wait_for_free(alloc->context, GS_FREE_pinned, alloc->bytes);
     if (res == CUDA_SUCCESS && !sim_host_remove(alloc))
         res = missing;
     sim_memory_unref(alloc);

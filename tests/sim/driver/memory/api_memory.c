@@ -80,8 +80,10 @@ static CUresult wait_for_owner(const struct sim_alloc *alloc, struct sim_context
         return CUDA_SUCCESS; /* its accesses are assumed complete: stream-ordered memory
                               */
     if (alloc->context && sim_context_lives(alloc->context, alloc->context_id))
-        return sim_context_wait_for_free(alloc->context, SIM_RULE_free_waits);
-    return sim_context_wait_for_free(current, SIM_RULE_free_waits);
+        current = alloc->context;
+    return sim_context_wait_for_free(
+        current, alloc->kind == SIM_MEMORY_MANAGED ? GS_FREE_managed : GS_FREE_device,
+        alloc->bytes);
 }
 
 SIM_API(cuMemFree_v2, CUdeviceptr pointer)

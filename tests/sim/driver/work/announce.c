@@ -107,7 +107,23 @@ static struct sim_op *point_of(const struct cudasim_note *note)
 struct lines {
     struct oracle_line **lines; /* from malloc */
     size_t count, room;
+    enum gs_free_scope scope;
 };
+
+/* That of `bytes` at an address. */
+static enum gs_free_scope scope_of(uintptr_t address, size_t bytes)
+{
+    struct sim_alloc *alloc = sim_memory_find(address);
+    enum gs_free_kind kind = GS_FREE_device;
+
+    if (alloc && alloc->kind == SIM_MEMORY_MANAGED)
+        kind = GS_FREE_managed;
+    else if (alloc && !sim_memory_is_device_kind(alloc))
+        kind = GS_FREE_pinned;
+    if (alloc)
+        sim_memory_unref(alloc);
+    return gs_free_waits_of(&sim_config()->free_waits, kind, bytes);
+}
 
 /* Without memory a line is left out, and what it did looks unordered. */
 static void add_line(struct lines *all, struct oracle_line *line)
@@ -127,7 +143,7 @@ static void add_line(struct lines *all, struct oracle_line *line)
 static void add_context(struct sim_context *context, void *argument)
 {
     struct lines *all = argument;
-    bool blocking_only = sim_config()->free_waits == SIM_FREE_WAITS_BLOCKING;
+    bool blocking_only = all->scope == GS_FREE_BLOCKING;
 
     pthread_mutex_lock(&context->lock);
     for (struct sim_stream *stream = context->streams; stream; stream = stream->next) {
@@ -141,8 +157,8 @@ static void add_context(struct sim_context *context, void *argument)
     pthread_mutex_unlock(&context->lock);
 }
 
-/* Lines a native free of memory at that address waits for. */
-static void native_waits(uintptr_t address, struct lines *all)
+/* Lines a native free of so much memory at that address waits for. */
+static void native_waits(uintptr_t address, size_t bytes, struct lines *all)
 {
     struct sim_alloc *alloc = sim_memory_find(address);
     struct sim_context *context = sim_thread_current();
@@ -152,9 +168,10 @@ static void native_waits(uintptr_t address, struct lines *all)
     else if (alloc && alloc->context &&
              sim_context_lives(alloc->context, alloc->context_id))
         context = alloc->context;
-    if (context && sim_config()->free_waits == SIM_FREE_WAITS_DEVICE)
+    all->scope = scope_of(address, bytes);
+    if (context && all->scope == GS_FREE_DEVICE)
         sim_context_visit(context->device, add_context, all);
-    else if (context && sim_config()->free_waits != SIM_FREE_WAITS_NONE)
+    else if (context && all->scope != GS_FREE_NONE)
         add_context(context, all);
     if (alloc)
         sim_memory_unref(alloc);
@@ -200,7 +217,7 @@ static void take_back(const struct cudasim_note *note)
 
     if (tenant && oracle_tenant_is_block(tenant, note->address)) {
         if (!op)
-            native_waits(note->address, &all);
+            native_waits(note->address, oracle_tenant_bytes(tenant), &all);
         oracle_tenant_end(tenant, call_of(note), sim_thread_line(), op ? op->order : NULL,
                           all.lines, all.count);
         remember(note->address, tenant);
@@ -262,6 +279,7 @@ static void enter(const struct cudasim_note *note)
         return;
     layer->entry = call_of(note);
     layer->native_waits = note->native_waits;
+    layer->native_scope = scope_of(note->address, note->address ? note->bytes : SIZE_MAX);
 }
 
 static void judge(const struct cudasim_note *note)

@@ -65,22 +65,23 @@ void sim_order_start(void)
         sim_log_always("no memory for the oracle's summary at exit");
 }
 
-/* Would a free of memory of the calling thread's context wait for that natively? */
-static bool is_waited_for(const struct sim_op *op)
+/* Would the layer's call, a free of memory of the calling thread's context, wait for that
+ * natively? */
+static bool is_waited_for(const struct sim_op *op, const struct sim_layer *layer)
 {
     const struct sim_context *context = sim_thread_current();
 
     if (!op || !op->stream || !context)
         return true;
-    switch (sim_config()->free_waits) {
-    case SIM_FREE_WAITS_CONTEXT:
-        return op->stream->context == context;
-    case SIM_FREE_WAITS_DEVICE:
+    switch (layer->native_scope) {
+    case GS_FREE_DEVICE:
         return op->stream->context->device == context->device;
-    case SIM_FREE_WAITS_BLOCKING:
+    case GS_FREE_CONTEXT:
+        return op->stream->context == context;
+    case GS_FREE_BLOCKING:
         return op->stream->context == context && (op->stream->kind == SIM_STREAM_LEGACY ||
                                                   sim_stream_is_blocking(op->stream));
-    case SIM_FREE_WAITS_NONE:
+    default:
         break;
     }
     return false;
@@ -95,7 +96,7 @@ void sim_liveness_hang(struct sim_op *awaited, struct sim_op *culprit)
     if (oracle_on) {
         oracle_blocked(sim_thread_call(), own ? layer->entry : NULL, sim_thread_line(),
                        awaited->order, culprit ? culprit->order : NULL, own,
-                       own && layer->native_waits && is_waited_for(culprit));
+                       own && layer->native_waits && is_waited_for(culprit, layer));
         oracle_summary(true);
     } else {
         sim_log_always("%s waits for %s, which nothing can end: %s does not",
@@ -330,28 +331,6 @@ struct oracle_op *sim_order_all_of_stream(const struct sim_stream *stream)
         return NULL;
     struct oracle_op *all = oracle_op_new();
     oracle_op_after_line(all, stream->line);
-    return all;
-}
-
-struct oracle_op *sim_order_all_of_context(struct sim_context *context,
-                                           enum sim_free_waits scope)
-{
-    bool blocking_only = scope == SIM_FREE_WAITS_BLOCKING;
-
-    if (!oracle_on || scope == SIM_FREE_WAITS_NONE)
-        return NULL;
-    struct oracle_op *all = oracle_op_new();
-    pthread_mutex_lock(&context->lock);
-    for (struct sim_stream *stream = context->streams; stream; stream = stream->next) {
-        if (!blocking_only || stream->kind == SIM_STREAM_LEGACY ||
-            sim_stream_is_blocking(stream))
-            oracle_op_after_line(all, stream->line);
-    }
-    for (unsigned blocking = blocking_only; blocking < 2; blocking++) {
-        if (context->gone[blocking])
-            oracle_op_after_line(all, context->gone[blocking]);
-    }
-    pthread_mutex_unlock(&context->lock);
     return all;
 }
 

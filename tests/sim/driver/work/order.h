@@ -82,8 +82,6 @@ void sim_order_done(struct sim_op *op);
  * has waited for it. NULL without the oracle; ended by sim_order_saw or sim_order_drop.
  */
 struct oracle_op *sim_order_all_of_stream(const struct sim_stream *stream);
-struct oracle_op *sim_order_all_of_context(struct sim_context *context,
-                                           enum sim_free_waits scope);
 
 /* The calling thread has waited for that, or asked and been told that it is done. Drops
  * it. */

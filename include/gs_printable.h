@@ -1,0 +1,77 @@
+/*
+ * gs_printable.h - text from outside, made fit for a terminal and a log.
+ *
+ * File names, values of variables, names in a file of another process: all of them may
+ * have control characters, which a terminal carries out, or a line feed, which would make
+ * a line of their own.
+ *
+ * Locks: none. Async-signal-safe.
+ */
+#ifndef GS_PRINTABLE_H
+#define GS_PRINTABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+/*
+ * Length of the UTF-8 character that `text` begins with, 0 if it is none. Not past the
+ * NUL; overlong forms, surrogates and what is beyond U+10FFFF are none. Source: the
+ * Unicode standard, table 3-7: the second byte's range depends on the first
+ */
+static inline size_t gs_utf8_length(const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    unsigned char low = 0x80, high = 0xbf;
+    size_t length;
+
+    if (at[0] < 0x80)
+        return 1;
+    if (at[0] < 0xc2 || at[0] > 0xf4)
+        return 0;
+    length = at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
+    if (at[0] == 0xe0)
+        low = 0xa0;
+    else if (at[0] == 0xed)
+        high = 0x9f;
+    else if (at[0] == 0xf0)
+        low = 0x90;
+    else if (at[0] == 0xf4)
+        high = 0x8f;
+    if (at[1] < low || at[1] > high)
+        return 0;
+    for (size_t i = 2; i < length; i++) {
+        if ((at[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    return length;
+}
+
+/* Is the character of `length` bytes a control character: C0, DEL, or C1 (U+0080 to
+ * U+009F)? */
+static inline bool gs_is_control(const char *text, size_t length)
+{
+    const unsigned char *at = (const unsigned char *)text;
+
+    return length == 1 ? at[0] < 0x20 || at[0] == 0x7f
+                       : length == 2 && at[0] == 0xc2 && at[1] < 0xa0;
+}
+
+/*
+ * Put a question mark in the place of each byte of a control character, and of each that
+ * is no UTF-8. The length stays.
+ * In:  lines  keep line feeds and tabs: whole lines of ours, with names from outside
+ */
+static inline void gs_make_printable(char *text, bool lines)
+{
+    while (*text) {
+        size_t length = gs_utf8_length(text), bytes = length ? length : 1;
+
+        if (length == 0 ||
+            (gs_is_control(text, length) && !(lines && (*text == '\n' || *text == '\t'))))
+            memset(text, '?', bytes);
+        text += bytes;
+    }
+}
+
+#endif

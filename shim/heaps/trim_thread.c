@@ -1,0 +1,287 @@
+/*
+ * trim_thread.c - looks at idle memory from time to time, and gives back what is too old.
+ *
+ * The driver's free waits for the work of the context. The thread is never to be found in
+ * such a wait: what the program does next may need the driver's locks. So it looks for an
+ * idle context before each segment it gives back. What is left is a launch within the
+ * some microseconds between that look and the driver's own; as it is natively where one
+ * thread frees and another one launches.
+ *
+ * Owns:  struct gs_trim_look of each context.
+ * Lock:  none; the thread is `working` while it may call the driver, and looks for
+ *        `holds` and frozen contexts after it has said so: one of the two sides is bound
+ *        to see the other.
+ * Source: reuse safety, C5, C6, C8; elastic memory, 4 (docs/tuning.md)
+ */
+#include "trim_thread.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "capture_gate.h"
+#include "captures.h"
+#include "fences.h"
+#include "host_pools.h"
+#include "log.h"
+#include "managed.h"
+#include "marks.h"
+#include "mutants.h"
+#include "own_thread.h"
+#include "gs_clock.h"
+#include "gs_uncancelled.h"
+
+#define NS_PER_MS     1000000ull
+#define NS_PER_SECOND 1000000000ull
+/* Looks in one age, and how far apart they are. */
+#define LOOKS_AN_AGE 4
+#define LEAST_NAP_NS (5 * NS_PER_MS)
+#define MOST_NAP_NS  (5 * NS_PER_SECOND / 2)
+/* How long a call of the program waits for one of the thread's. */
+#define HOLD_NS     NS_PER_SECOND
+#define HOLD_NAP_NS 20000
+
+bool gs_trim_thread_settled = true; /* atomic; written at start */
+static uint64_t nap_ns;             /* immutable after start; 0: no thread */
+static bool working;                /* atomic: it may be in the driver */
+static unsigned holds;              /* atomic */
+static bool exit_handler_set;       /* atomic; for the life of the process */
+
+/* ---- keeping it out of the driver -------------------------------------------------- */
+
+void gs_trim_thread_pass(void)
+{
+    const struct timespec nap = {.tv_nsec = HOLD_NAP_NS};
+    if (!__atomic_load_n(&working, __ATOMIC_SEQ_CST)) {
+        return;
+    }
+    uint64_t until = gs_now_ns() + HOLD_NS;
+    while (__atomic_load_n(&working, __ATOMIC_SEQ_CST) && gs_now_ns() < until) {
+        gs_nap(&nap);
+    }
+}
+
+void gs_trim_thread_hold(void)
+{
+    (void)__atomic_add_fetch(&holds, 1, __ATOMIC_SEQ_CST);
+    gs_trim_thread_pass();
+}
+
+void gs_trim_thread_release(void)
+{
+    (void)__atomic_sub_fetch(&holds, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Registered when the driver has long been initialized, so it runs before the driver's
+ * own handlers. */
+static void at_exit(void)
+{
+    gs_trim_thread_hold();
+}
+
+static bool begin_work(void)
+{
+    __atomic_store_n(&working, true, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&holds, __ATOMIC_SEQ_CST) == 0;
+}
+
+static void end_work(void)
+{
+    __atomic_store_n(&working, false, __ATOMIC_SEQ_CST);
+}
+
+/* ---- is the context idle? ---------------------------------------------------------- */
+
+static void drop_mark(struct gs_context *context)
+{
+    uint64_t mark = __atomic_exchange_n(&context->trim_look.mark, 0, __ATOMIC_ACQ_REL);
+    if (mark) {
+        gs_context_marker.release(context, mark);
+    }
+}
+
+/* As far as is known; calls no driver. */
+static bool is_idle(struct gs_state *state, const struct gs_context *context)
+{
+    return gs_known_proof_holds() &&
+           !__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE) &&
+           (gs_context_counts_idle(&state->contexts, context) ||
+            gs_submissions_idle(&context->trim_look.idle_at));
+}
+
+/* Nothing was submitted since the last look. */
+static bool is_still(struct gs_trim_look *look, const struct gs_snapshot *now)
+{
+    bool still = now->mark != 0 && now->mark == look->last;
+    look->last = now->mark;
+    return still;
+}
+
+/* Ask after the mark, or record one for the next look. */
+static void find_out(struct gs_context *context)
+{
+    struct gs_trim_look *look = &context->trim_look;
+    struct gs_snapshot now = gs_submissions_snapshot(0);
+    bool still = is_still(look, &now);
+    enum gs_status status;
+    if (look->mark && look->before.mark != now.mark) {
+        drop_mark(context);
+    }
+    if (look->mark) {
+        status = gs_context_marker.query(context, look->mark);
+        if (status == GS_ERR_TIMEOUT) {
+            return;
+        }
+        drop_mark(context);
+        look->broken = status != GS_OK;
+        if (status == GS_OK) {
+            gs_submissions_mark(&look->idle_at, &look->before);
+        }
+        return;
+    }
+    if (still && !look->broken && gs_marks_are_events()) {
+        look->before = now;
+        status = gs_context_marker.record(context, &look->mark);
+        look->broken = status == GS_ERR_BACKEND;
+    }
+}
+
+/* ---- giving back ------------------------------------------------------------------- */
+
+/* What is given back, one after the other, as long as the driver's free does not wait. */
+struct given {
+    struct gs_state *state;
+    struct gs_context *context;
+};
+
+static bool may_give(void *self)
+{
+    const struct given *given = self;
+    return __atomic_load_n(&holds, __ATOMIC_SEQ_CST) == 0 && !gs_captures_active() &&
+           !gs_fences_are_frozen(given->context->handle) &&
+           (is_idle(given->state, given->context) ||
+            gs_mutant(GS_MUTANT_trimmed_while_busy));
+}
+
+static bool has_aged(struct gs_state *state, const struct gs_context *context)
+{
+    return (context->heap && gs_heap_has_aged(context->heap)) ||
+           gs_host_has_aged(state, context) || gs_managed_has_aged(context);
+}
+
+static void look_at(struct gs_state *state, struct gs_context *context)
+{
+    struct given given = {state, context};
+    if (!has_aged(state, context) || gs_captures_active() ||
+        gs_fences_are_frozen(context->handle)) {
+        return;
+    }
+    if (!is_idle(state, context)) {
+        find_out(context);
+    }
+    if (!may_give(&given)) {
+        return;
+    }
+    if (context->heap) {
+        (void)gs_heap_give_aged(context->heap, may_give, &given);
+    }
+    gs_host_give_aged(state, context, may_give, &given);
+    gs_managed_give_aged(context, may_give, &given);
+}
+
+static bool holds_memory(struct gs_state *state)
+{
+    return gs_pool_reserved_bytes(state->pool) > 0 ||
+           (state->host_pool && gs_pool_reserved_bytes(state->host_pool) > 0) ||
+           gs_managed_holds_any();
+}
+
+/* ---- the thread -------------------------------------------------------------------- */
+
+static void look(struct gs_state *state)
+{
+    const struct gs_context *context;
+    for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
+        if (begin_work()) {
+            look_at(state, (struct gs_context *)(uintptr_t)context);
+        }
+        end_work();
+    }
+}
+
+/* No capture of another thread forbids it anything, nor suffers from it: the mode is the
+ * thread's own. */
+static void relax_captures(void)
+{
+    CUstreamCaptureMode mode;
+    if (begin_work()) {
+        (void)gs_relaxed_begin(&mode);
+    }
+    end_work();
+}
+
+/* It ends when there is nothing to look at; whoever frees then starts another. */
+static bool may_end(struct gs_state *state)
+{
+    if (holds_memory(state)) {
+        return false;
+    }
+    __atomic_store_n(&gs_trim_thread_settled, false, __ATOMIC_SEQ_CST);
+    return !holds_memory(state) ||
+           __atomic_exchange_n(&gs_trim_thread_settled, true, __ATOMIC_SEQ_CST);
+}
+
+static void *look_and_sleep(void *unused)
+{
+    const struct timespec nap = {.tv_sec = (time_t)(nap_ns / NS_PER_SECOND),
+                                 .tv_nsec = (long)(nap_ns % NS_PER_SECOND)};
+    struct gs_state *state = gs_state_peek();
+    gs_thread.depth = 1;
+    relax_captures();
+    do {
+        gs_nap(&nap);
+        look(state);
+    } while (!may_end(state));
+    return unused;
+}
+
+void gs_trim_thread_start(void)
+{
+    static struct gs_log_limit limit;
+    if (!gs_state_peek() ||
+        __atomic_exchange_n(&gs_trim_thread_settled, true, __ATOMIC_SEQ_CST)) {
+        return;
+    }
+    int before = gs_uncancelled_begin();
+    if (!__atomic_exchange_n(&exit_handler_set, true, __ATOMIC_ACQ_REL)) {
+        (void)atexit(at_exit);
+    }
+    if (!gs_own_thread("gpushim-trim", look_and_sleep)) {
+        gs_log_once(&limit, GS_LOG_INFO,
+                    "no thread for GPUSHIM_POOL_TRIM_THREAD: idle memory goes back on "
+                    "the program's own calls alone");
+    }
+    gs_uncancelled_end(before);
+}
+
+void gs_trim_thread_begin(const struct gs_options *options)
+{
+    uint64_t nap = (uint64_t)options->pool_trim_interval_ms * NS_PER_MS / LOOKS_AN_AGE;
+    if (!options->pool || !options->pool_trim_thread || nap == 0) {
+        return;
+    }
+    nap_ns = nap < LEAST_NAP_NS ? LEAST_NAP_NS : nap < MOST_NAP_NS ? nap : MOST_NAP_NS;
+    __atomic_store_n(&gs_trim_thread_settled, false, __ATOMIC_SEQ_CST);
+}
+
+void gs_trim_thread_context_ends(const struct gs_context *context)
+{
+    drop_mark((struct gs_context *)(uintptr_t)context);
+}
+
+void gs_trim_thread_reset(void)
+{
+    gs_trim_thread_settled = true;
+    working = false;
+    holds = 0;
+    nap_ns = 0;
+}

@@ -1,0 +1,105 @@
+/*
+ * libraries.c - looks at the loaded libraries, by name.
+ *
+ * Owns:  what was found, and how many libraries had been loaded at the last look.
+ * Lock:  none. `loaded` is written after what was found has had its consequences, so who
+ *        reads an unchanged count finds them in place.
+ */
+#include "libraries.h"
+
+#include <errno.h>
+#include <link.h>
+
+#include "elf_module.h"
+#include "known.h"
+#include "mutants.h"
+
+bool gs_libraries_matter;
+static unsigned found; /* atomic: gs_library or-ed; only grows */
+static unsigned long long
+    loaded; /* atomic: objects loaded up to the last look, by count */
+
+static const char *file_of(const char *path)
+{
+    const char *file = path;
+    for (; *path; path++) {
+        if (*path == '/') {
+            file = path + 1;
+        }
+    }
+    return file;
+}
+
+unsigned gs_library_kind(const char *path)
+{
+    static const struct {
+        char file[32];
+        unsigned kind;
+    } rows[] = {
+#define GS_LIBRARY(file, what, how) {file, GS_LIBRARY_##what},
+#include "libraries.def"
+    };
+    const char *file = file_of(path);
+    for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
+        if (gs_elf_begins_with(file, rows[i].file)) {
+            return rows[i].kind;
+        }
+    }
+    return 0;
+}
+
+struct look {
+    unsigned long long loaded;
+    bool counted; /* the dynamic linker says how many were loaded */
+    bool names;   /* in: compare names, too */
+};
+
+static void add(const char *path, unsigned kind)
+{
+    if (kind & GS_LIBRARY_LAUNCHES) {
+        if (gs_mutant(GS_MUTANT_launchers_ignored)) {
+            return;
+        }
+        gs_known_end_proof(file_of(path));
+    } else if (gs_mutant(GS_MUTANT_order_transport_ignored)) {
+        return;
+    }
+    __atomic_fetch_or(&found, kind, __ATOMIC_ACQ_REL);
+}
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct look *look = argument;
+    if (size < offsetof(struct dl_phdr_info, dlpi_subs)) {
+        return 1;
+    }
+    look->loaded = info->dlpi_adds;
+    look->counted = true;
+    if (look->names && info->dlpi_name) {
+        add(info->dlpi_name, gs_library_kind(info->dlpi_name));
+    }
+    return !look->names;
+}
+
+/* Nothing can be known: as if one of each kind were there. */
+static void assume_all(void)
+{
+    gs_known_end_proof("a library that cannot be seen from this child process");
+    __atomic_fetch_or(&found, GS_LIBRARY_MAPS | GS_LIBRARY_LAUNCHES, __ATOMIC_ACQ_REL);
+}
+
+unsigned gs_libraries_look(void)
+{
+    int saved_errno = errno;
+    struct look look = {.names = false};
+    (void)gs_elf_visit(look_at, &look);
+    if (!look.counted) {
+        assume_all();
+    } else if (look.loaded != __atomic_load_n(&loaded, __ATOMIC_ACQUIRE)) {
+        look.names = true;
+        (void)gs_elf_visit(look_at, &look);
+        __atomic_store_n(&loaded, look.loaded, __ATOMIC_RELEASE);
+    }
+    errno = saved_errno;
+    return __atomic_load_n(&found, __ATOMIC_ACQUIRE);
+}

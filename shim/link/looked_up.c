@@ -1,0 +1,64 @@
+/*
+ * looked_up.c - a ring of names.
+ * Owns:  the ring.   Lock: none; characters are atomic, and a reader takes what it finds.
+ */
+#include "looked_up.h"
+
+#include "known.h"
+
+static char ring[GS_LOOKED_UP_NAMES][GS_LOOKED_UP_BYTES]; /* atomic, each character */
+static unsigned added;                                    /* atomic */
+
+static char *row(unsigned number)
+{
+    return ring[number % GS_LOOKED_UP_NAMES];
+}
+
+/* Whether that row has that name; not strcmp, which may be a sanitizer's. */
+static bool has(const char *kept, const char *name)
+{
+    for (size_t i = 0; i + 1 < GS_LOOKED_UP_BYTES; i++) {
+        char c = __atomic_load_n(&kept[i], __ATOMIC_RELAXED);
+        if (c != name[i]) {
+            return false;
+        }
+        if (!c) {
+            break;
+        }
+    }
+    return true;
+}
+
+void gs_looked_up(const char *name)
+{
+    unsigned last = __atomic_load_n(&added, __ATOMIC_RELAXED);
+    if (!gs_known_is_driver_name(name) || (last > 0 && has(row(last - 1), name))) {
+        return; /* a runtime asks for some names twice, by two interfaces */
+    }
+    char *kept = row(__atomic_fetch_add(&added, 1, __ATOMIC_ACQ_REL));
+    for (size_t i = 0; i + 1 < GS_LOOKED_UP_BYTES; i++) {
+        __atomic_store_n(&kept[i], name[i], __ATOMIC_RELAXED);
+        if (!name[i]) {
+            break;
+        }
+    }
+}
+
+size_t gs_looked_up_copy(char out[GS_LOOKED_UP_NAMES][GS_LOOKED_UP_BYTES])
+{
+    unsigned end = __atomic_load_n(&added, __ATOMIC_ACQUIRE);
+    size_t count = end < GS_LOOKED_UP_NAMES ? end : GS_LOOKED_UP_NAMES;
+    for (size_t i = 0; i < count; i++) {
+        const char *kept = row(end - 1 - (unsigned)i);
+        for (size_t at = 0; at < GS_LOOKED_UP_BYTES; at++) {
+            out[i][at] = __atomic_load_n(&kept[at], __ATOMIC_RELAXED);
+        }
+        out[i][GS_LOOKED_UP_BYTES - 1] = '\0';
+    }
+    return count;
+}
+
+void gs_looked_up_reset(void)
+{
+    __atomic_store_n(&added, 0, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,259 @@
+/*
+ * verify.c - where the counts say idle, the device is asked.
+ *
+ * Owns:  the figures, and the names that were looked up before the first violation.
+ * Lock:  streams_lock, so that no stream ends while the driver is asked for it: the only
+ *        calls made under it are queries, which do not block. The figures are atomic.
+ */
+#include "verify.h"
+
+#include <sys/resource.h>
+#include <time.h>
+
+#include "announce.h"
+#include "capture_gate.h"
+#include "log.h"
+#include "looked_up.h"
+#include "record.h"
+#include "streams.h"
+#include "gs_clock.h"
+#include "gs_uncancelled.h"
+
+/* Streams of one context that are asked. */
+#define MAX_STREAMS 256u
+#define NS_PER_US   1000u
+
+static uint64_t limit_ns; /* immutable after start */
+
+static struct {
+    uint64_t checked, violated, unchecked, longest_ns;
+} figures; /* atomic, each */
+
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static char look_ups[GS_LOOKED_UP_NAMES][GS_LOOKED_UP_BYTES];
+static const char *look_up_names[GS_LOOKED_UP_NAMES];
+static size_t look_up_count; /* atomic: written last, once */
+
+/* What one check found. */
+struct finding {
+    CUresult result; /* of the synchronize */
+    CUstream busy;   /* a stream that showed work; NULL: none did */
+    uint64_t waited_ns;
+    bool slow; /* so long that something ran */
+};
+
+/* ---- the device is asked ----------------------------------------------------------- */
+
+static bool has_work(CUstream stream)
+{
+    return gs_real()->cuStreamQuery &&
+           gs_real()->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+}
+
+/* A stream of the current context that has work, or NULL. */
+static CUstream find_busy(CUcontext handle)
+{
+    CUstream streams[MAX_STREAMS], busy = NULL;
+    if (has_work(CU_STREAM_LEGACY)) {
+        return CU_STREAM_LEGACY;
+    }
+    if (has_work(CU_STREAM_PER_THREAD)) {
+        return CU_STREAM_PER_THREAD;
+    }
+    pthread_mutex_lock(&streams_lock);
+    size_t count = gs_streams_of(handle, streams, MAX_STREAMS);
+    for (size_t i = 0; i < count && i < MAX_STREAMS && !busy; i++) {
+        busy = has_work(streams[i]) ? streams[i] : NULL;
+    }
+    pthread_mutex_unlock(&streams_lock);
+    return busy;
+}
+
+static uint64_t processor_ns(void)
+{
+    struct timespec time = {0};
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static long sleeps(void)
+{
+    struct rusage usage = {0};
+    (void)getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nvcsw;
+}
+
+/* Synchronize the current context; *found has how long that took in all. */
+static void synchronize(struct finding *found)
+{
+    long slept = sleeps();
+    uint64_t used_ns = processor_ns(), began_ns = gs_now_ns();
+    found->result = gs_real()->cuCtxSynchronize();
+    uint64_t took_ns = gs_now_ns() - began_ns;
+    used_ns = processor_ns() - used_ns;
+    found->waited_ns += took_ns;
+    found->slow =
+        found->slow || (took_ns > limit_ns && (used_ns > limit_ns || sleeps() != slept));
+}
+
+static void ask_context(CUcontext handle, bool wait, struct finding *found)
+{
+    bool pushed;
+    CUresult result = gs_context_push(handle, &pushed);
+    if (result == CUDA_SUCCESS) {
+        CUstream busy = find_busy(handle);
+        found->busy = busy ? busy : found->busy;
+    }
+    if (wait) {
+        found->result = result;
+    }
+    if (wait && result == CUDA_SUCCESS) {
+        synchronize(found);
+    }
+    gs_context_pop(pushed);
+}
+
+/* The context, and the streams of those that may access its memory: the native free waits
+ * for the owner alone. False: a stream captures. */
+static bool ask(struct gs_contexts *contexts, const struct gs_context *context,
+                struct finding *found)
+{
+    CUcontext accessor;
+    if (!gs_gate_pass()) {
+        return false;
+    }
+    int before = gs_uncancelled_begin(); /* the native free may have no wait */
+    gs_announce_begin("cuMemFree_v2", true);
+    for (size_t i = 0;
+         (accessor = gs_context_accessor(contexts, context->handle, i)) != NULL; i++) {
+        ask_context(accessor, false, found);
+    }
+    ask_context(context->handle, true, found);
+    gs_announce_end();
+    gs_uncancelled_end(before);
+    gs_gate_passed();
+    return true;
+}
+
+/* ---- what is found ----------------------------------------------------------------- */
+
+static void add(uint64_t *figure)
+{
+    __atomic_add_fetch(figure, 1, __ATOMIC_RELAXED);
+}
+
+static void keep_longest(uint64_t ns)
+{
+    uint64_t longest = __atomic_load_n(&figures.longest_ns, __ATOMIC_RELAXED);
+    while (ns > longest &&
+           !__atomic_compare_exchange_n(&figures.longest_ns, &longest, ns, false,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
+static void keep_look_ups(void)
+{
+    size_t count = gs_looked_up_copy(look_ups);
+    for (size_t i = 0; i < count; i++) {
+        look_up_names[i] = look_ups[i];
+    }
+    __atomic_store_n(&look_up_count, count, __ATOMIC_RELEASE);
+}
+
+static void report(const struct gs_context *context, const struct finding *found,
+                   enum gs_api api)
+{
+    static struct gs_log_limit limit;
+    struct gs_state *state = gs_state_peek();
+    if (__atomic_fetch_add(&figures.violated, 1, __ATOMIC_RELAXED) == 0) {
+        keep_look_ups();
+    }
+    gs_log_once(
+        &limit, GS_LOG_WARN,
+        "idle proof violated: a free relied on GPU %d being idle, and it was not "
+        "(GPUSHIM_FREE_SYNC=verify; docs/free.md). GPUSHIM_FREE_SYNC=wait is safe",
+        context->device);
+    if (state) {
+        gs_record_not_idle(state, context, found->busy, found->waited_ns, api);
+    }
+}
+
+static GS_NOINLINE bool verify(struct gs_contexts *contexts,
+                               const struct gs_context *context, uint64_t begun,
+                               enum gs_api api)
+{
+    struct finding found = {.result = CUDA_SUCCESS};
+    if (!ask(contexts, context, &found) || found.result == CUDA_ERROR_NOT_PERMITTED ||
+        gs_refused_for_capture(found.result)) {
+        add(&figures.unchecked);
+        return true;
+    }
+    if (found.result != CUDA_SUCCESS) {
+        return false; /* the wait of the free returns the error */
+    }
+    bool alone = gs_submissions_begun() == begun;
+    if (!alone && (found.busy || found.slow)) {
+        add(&figures.unchecked); /* another thread has submitted work meanwhile */
+        return true;
+    }
+    add(&figures.checked);
+    keep_longest(found.waited_ns);
+    if (found.busy || found.slow) {
+        report(context, &found, api);
+    }
+    return true;
+}
+
+bool gs_verify_idle(struct gs_contexts *contexts, const struct gs_context *context,
+                    enum gs_api api)
+{
+    uint64_t begun = gs_submissions_begun();
+    return gs_context_counts_idle(contexts, context) &&
+           verify(contexts, context, begun, api);
+}
+
+/* ---- start, end and figures -------------------------------------------------------- */
+
+void gs_verify_start(const struct gs_options *options)
+{
+    if (options->free_sync == GS_FREE_SYNC_VERIFY && options->enable && options->pool) {
+        limit_ns = (uint64_t)options->verify_us * NS_PER_US;
+        gs_known_verify_proof();
+    }
+}
+
+void gs_verify_reset(void)
+{
+    pthread_mutex_init(&streams_lock, NULL);
+    __atomic_store_n(&figures.checked, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&figures.violated, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&figures.unchecked, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&figures.longest_ns, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&look_up_count, 0, __ATOMIC_RELAXED);
+    gs_looked_up_reset();
+}
+
+CUcontext gs_verify_stream_ends(CUstream stream)
+{
+    pthread_mutex_lock(&streams_lock);
+    CUcontext context = gs_streams_remove(stream);
+    pthread_mutex_unlock(&streams_lock);
+    return context;
+}
+
+bool gs_verify_figures(struct gs_report_proof *out)
+{
+    if (!gs_known_proof_is_verified()) {
+        return false;
+    }
+    *out = (struct gs_report_proof){
+        .checked = __atomic_load_n(&figures.checked, __ATOMIC_RELAXED),
+        .violated = __atomic_load_n(&figures.violated, __ATOMIC_RELAXED),
+        .unchecked = __atomic_load_n(&figures.unchecked, __ATOMIC_RELAXED),
+        .longest_ns = __atomic_load_n(&figures.longest_ns, __ATOMIC_RELAXED),
+        .ended_by = gs_known_ended_by(),
+        .look_ups = look_up_names,
+        .look_up_count = __atomic_load_n(&look_up_count, __ATOMIC_ACQUIRE)};
+    return true;
+}

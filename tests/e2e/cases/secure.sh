@@ -1,0 +1,155 @@
+# shellcheck shell=bash disable=SC2154  # what lib.sh sets: apps, shim, build ...
+#
+# secure.sh - programs that run with another user's rights, and files that others may read or
+# plant: nothing that the caller chooses is started or opened with rights that are not the
+# caller's.
+
+# secure_program: a program that leaks, linked with the library and the simulated driver by
+# RUNPATH, which a set-uid program keeps; beside it a folder of helpers that leave a mark.
+secure_program() {
+  cat >leaks.c <<'EOF'
+#include <stdint.h>
+int cuInit(unsigned);
+int cuDevicePrimaryCtxRetain(void **, int);
+int cuCtxSetCurrent(void *);
+int cuMemAlloc_v2(uint64_t *, uint64_t);
+int main(void)
+{
+    void *context;
+    uint64_t block;
+    return cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) ||
+           cuCtxSetCurrent(context) || cuMemAlloc_v2(&block, 4321);
+}
+EOF
+  gcc -g -o leaks leaks.c -Wl,--no-as-needed "$shim" "$build/sim/libcuda.so.1" \
+    -Wl,-rpath,"$build:$build/sim" || fail "gcc cannot build the program"
+  mkdir helpers marks
+  chmod 1777 marks
+  for name in llvm-symbolizer addr2line; do
+    printf '#!/bin/sh\n: >%q/%s\n' "$PWD/marks" "$name" >"helpers/$name"
+  done
+  chmod 755 helpers/*
+}
+
+# secure_set_uid_case: by PATH and by variables, the caller of a set-uid program would choose
+# what runs and what is written with its owner's rights.
+secure_set_uid_case() {
+  local owner=65534 settings
+
+  need gcc
+  need setpriv
+  [[ $(id -u) -eq 0 ]] || skip "root, to make a set-uid program"
+  secure_program
+  setpriv --reuid=$owner --clear-groups test -r "$shim" ||
+    skip "a build folder that other users may read"
+  chmod 711 "$scratch" "$case_dir/.." # so that the owner may reach the helpers
+  chown $owner leaks
+  settings=(PATH="$PWD/helpers:$PATH" GPUSHIM_VERBOSE=3 GPUSHIM_OUTPUT=json GPUSHIM_POOL=maybe)
+  for name in LOG_FILE LOOKUP_LOG STATE_FILE OUTPUT_FILE TRACE_FILE; do
+    settings+=("GPUSHIM_$name=$PWD/marks/$name")
+  done
+  chmod 4755 leaks
+  run_in secure "${settings[@]}" -- ./leaks
+  expect_status secure 0
+  expect_equal "files and programs of the caller's choice" "" "$(ls marks)"
+  expect_only_report secure.err
+  expect_summary secure.err 0 4321 1 1
+  chmod 755 leaks # the same program without the owner's rights does what the caller says
+  run_in plain "${settings[@]}" -- ./leaks
+  [[ -e marks/LOG_FILE && (-e marks/llvm-symbolizer || -e marks/addr2line) ]] ||
+    fail "the helpers are not what a program without set-uid starts"
+}
+add_case "secure set-uid program" secure_set_uid_case
+
+# What others may read: files that have addresses in them are the owner's alone.
+secure_modes_case() {
+  need_file "$apps/leaky_linked"
+  umask 0
+  preloaded shim GPUSHIM_OUTPUT=json,pprof,collapsed GPUSHIM_OUTPUT_FILE=report \
+    GPUSHIM_STATE_FILE=state GPUSHIM_TRACE_FILE=trace -- "$apps/leaky_linked"
+  expect_equal "files with another mode than 600" "" "$(find . -type f \
+    \( -name 'report*' -o -name state -o -name trace \) ! -perm 600)"
+  expect_equal "files" 5 "$(find . -type f -perm 600 | wc -l)"
+}
+add_case "secure modes of files" secure_modes_case
+
+# secure_link_case VARIABLE: what is appended to is not chosen by who can make a link.
+secure_link_case() {
+  echo old >precious
+  ln -s precious link
+  [[ $(id -u) -ne 0 ]] || chown -h 65534 link
+  native native "$apps/leaky_shared"
+  preloaded shim "$1=$PWD/link" -- "$apps/leaky_shared"
+  expect_same native shim
+  expect_equal "the file behind the link" old "$(<precious)"
+  expect_count shim.err "^gpushim: $1: cannot write .*/link: a symbolic link is in the way; writing to stderr\$" 1
+}
+for variable in GPUSHIM_LOG_FILE GPUSHIM_LOOKUP_LOG; do
+  add_case "secure link $variable" secure_link_case $variable
+done
+
+# The system's own links are followed.
+secure_stdout_case() {
+  [[ -L /dev/stdout && $(stat -c %u /dev/stdout) -eq 0 ]] || skip "/dev/stdout, a link of root's"
+  preloaded shim GPUSHIM_LOG_FILE=/dev/stdout -- "$apps/leaky_shared"
+  expect_status shim 0
+  expect_quiet shim
+  expect_text shim.out 'SUMMARY: gpushim: 0 errors'
+}
+add_case "secure link to standard output" secure_stdout_case
+
+# expect_printable FILE: no control character, C1 included, and nothing that is no UTF-8.
+expect_printable() {
+  iconv -f UTF-8 -t UTF-8 "$1" >/dev/null || fail "$1: not UTF-8"
+  LC_ALL=C grep -nP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' "$1" || return 0
+  fail "$1: control characters"
+}
+
+# Names and values from outside neither reach the terminal as commands nor make lines.
+secure_characters_case() {
+  local strange=$'x\e[31m\xc2\x9b31m\x9b\xff\ngpushim: forged'
+
+  need iconv
+  preloaded signal GPUSHIM_DUMP_SIGNAL="$strange" GPUSHIM_TRACK_SIGNAL="$strange" -- \
+    "$apps/leaky_linked"
+  expect_count signal.err '^gpushim: GPUSHIM_(DUMP|TRACK)_SIGNAL=x' 2
+  expect_printable signal.err
+  for name in LOG_FILE LOOKUP_LOG STATE_FILE TRACE_FILE OUTPUT_FILE SUPPRESSIONS; do
+    preloaded file GPUSHIM_OUTPUT=json GPUSHIM_$name="none/$strange" -- "$apps/leaky_shared"
+    expect_text file.err 'none/x'
+    expect_no_text file.err '^gpushim: forged'
+    expect_printable file.err
+  done
+}
+add_case "secure characters in messages" secure_characters_case
+
+# The version that a state file names is whatever its maker wrote.
+secure_state_case() {
+  local at
+
+  need iconv
+  preloaded shim GPUSHIM_STATE_FILE=state -- "$apps/leaky_linked"
+  at=$(grep -abo '0[.]1[.]0' state | head -n 1)
+  [[ -n $at ]] || skip "a version of five characters"
+  printf '\e\n\xc2\x9b\xff' | dd of=state bs=1 seek="${at%%:*}" conv=notrunc status=none
+  run_in report -- "$build/gpushim-report" state
+  expect_text report.out 'SUMMARY: gpushim: 0 errors'
+  expect_printable report.out
+  expect_count report.out '^==[0-9]+== gpushim [?]{5}: ' 1
+}
+add_case "secure version of a state file" secure_state_case
+
+# Files go to the folder that the program began in, whatever its name.
+secure_folder_case() {
+  local folder=$'d\e\xc2\x9b\xff%p'
+
+  mkdir "$folder"
+  (cd "$folder" && preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report \
+    GPUSHIM_STATE_FILE=state GPUSHIM_TRACE_FILE=trace GPUSHIM_LOG_FILE=log \
+    GPUSHIM_LOOKUP_LOG=lookups -- "$apps/leaky_shared") || exit
+  for name in report state trace log lookups; do
+    [[ -s $folder/$name ]] || fail "$name is not in the program's folder"
+  done
+  expect_equal "folders" 1 "$(find . -mindepth 1 -type d | wc -l)"
+}
+add_case "secure folder with a strange name" secure_folder_case

@@ -1,0 +1,149 @@
+/*
+ * private.c - work that reaches the device behind the library's back, through a private
+ * table of the driver's or a library that uses one, and a free that must wait for it.
+ *
+ * Each program is right natively: the free waits for all work of its context. A layer
+ * that counts launches to know that a context is idle does not count these. Source:
+ * docs/free.md, "What it cannot see"; include/cudasim_behind.h
+ */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "order.h"
+
+typedef CUresult get_table(const void **table, const CUuuid *id);
+typedef const struct cudasim_behind *find_table(void);
+
+static const CUuuid behind_id = CUDASIM_BEHIND_GUID;
+
+static const struct cudasim_behind *table_from(get_table *get)
+{
+    const void *table = NULL;
+
+    must(get != NULL, "the driver has cuGetExportTable");
+    OK(get(&table, &behind_id));
+    return table;
+}
+
+/* The memory is written behind the layer's back when it is freed, and has a new owner in
+ * another stream. */
+static void write_free_and_reuse(const struct cudasim_behind *table)
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), reused;
+    CUfunction function = fill_kernel();
+
+    OK(cuCtxSynchronize());
+    fill_by(table, function, a, memory, 1);
+    OK(cuMemFree(memory));
+    reused = new_memory();
+    must(reused == memory || free_is_lazy(), "the address is used again at once");
+    fill(b, reused, 2);
+    must_hold(reused, 2);
+}
+
+/* ---- tables ------------------------------------------------------------------------ */
+
+PROGRAM(private, table_linked, RIGHT, "a table that was asked for by a linked call")
+{
+    OK(cuCtxSynchronize());
+    write_free_and_reuse(table_from(cuGetExportTable));
+}
+
+PROGRAM(private, table_dlsym, RIGHT, "by an address of dlsym")
+{
+    get_table *get;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *found;
+
+    must(driver != NULL, "the driver is loaded");
+    found = dlsym(driver, "cuGetExportTable");
+    memcpy(&get, &found, sizeof get);
+    OK(cuCtxSynchronize());
+    write_free_and_reuse(table_from(get));
+}
+
+PROGRAM(private, table_proc, RIGHT, "by an address of cuGetProcAddress")
+{
+    get_table *get;
+    void *found = NULL;
+
+#if CUDA_VERSION >= 12000
+    OK(cuGetProcAddress("cuGetExportTable", &found, 3000, 0, NULL));
+#else
+    OK(cuGetProcAddress("cuGetExportTable", &found, 3000, 0));
+#endif
+    memcpy(&get, &found, sizeof get);
+    OK(cuCtxSynchronize());
+    write_free_and_reuse(table_from(get));
+}
+
+/* ---- libraries --------------------------------------------------------------------- */
+
+/* A stand-in by OptiX's name, with a table that was never asked for by a hooked call. */
+static const struct cudasim_behind *table_of_a_library(void)
+{
+    find_table *find;
+    void *library = dlopen(LAUNCHER, RTLD_NOW | RTLD_LOCAL), *found;
+
+    must(library && (found = dlsym(library, "gs_launcher")), "the library is there");
+    memcpy(&find, &found, sizeof find);
+    return find();
+}
+
+PROGRAM(private, library_is_loaded, RIGHT, "a library that is loaded after a wait")
+{
+    OK(cuCtxSynchronize());
+    write_free_and_reuse(table_of_a_library());
+}
+
+PROGRAM(private, library_was_loaded, RIGHT, "one that was there before the first wait")
+{
+    const struct cudasim_behind *table = table_of_a_library();
+
+    write_free_and_reuse(table);
+}
+
+/* ---- the single order -------------------------------------------------------------- */
+
+#define MANY 128 /* frees that make an epoch (shim/order/epochs.h) */
+
+/* In the lazy mode the blocks have new owners while the first use still runs. */
+static void reuse_in(CUstream stream, CUdeviceptr blocks[MANY])
+{
+    for (unsigned i = 0; i < MANY; i++)
+        OK(cuMemAlloc(&blocks[i], BYTES));
+    for (unsigned i = 0; i < MANY; i++)
+        fill(stream, blocks[i], 1);
+    for (unsigned i = 0; i < MANY; i++)
+        OK(cuMemFree(blocks[i]));
+    for (unsigned i = 0; i < MANY; i++)
+        OK(cuMemAlloc(&blocks[i], BYTES));
+}
+
+/* A stream that does not wait for the first: no call that is hooked has made it known. */
+static void write_elsewhere(const struct cudasim_behind *table,
+                            const CUdeviceptr blocks[MANY])
+{
+    CUfunction function = fill_kernel();
+
+    for (unsigned i = 0; i < MANY; i += 8)
+        fill_by(table, function, CU_STREAM_PER_THREAD, blocks[i], 2 + i);
+    for (unsigned i = 0; i < MANY; i += 8)
+        must_hold(blocks[i], 2 + i);
+}
+
+PROGRAM(order, private_table, RIGHT, "a private table may launch in any stream")
+{
+    CUdeviceptr blocks[MANY];
+
+    reuse_in(blocking_stream(), blocks);
+    write_elsewhere(table_from(cuGetExportTable), blocks);
+}
+
+PROGRAM(order, launcher_is_loaded, RIGHT, "and so may a library that uses one")
+{
+    CUdeviceptr blocks[MANY];
+
+    reuse_in(blocking_stream(), blocks);
+    write_elsewhere(table_of_a_library(), blocks);
+}
