@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "known.h"
+#include "looked_up.h"
 #include "mutants.h"
 #include "single_order.h"
 
@@ -53,6 +54,7 @@ void gs_export_table_given(const CUuuid *id)
     int saved_errno = errno;
     char guid[GS_GUID_BYTES], name[GS_KNOWN_NAME_BYTES];
     gs_export_table_guid(id, guid);
+    gs_looked_up_table(guid);
     struct gs_export_table table = gs_export_table_find(guid);
     if (table.ends_proof && !gs_mutant(GS_MUTANT_tables_ignored)) {
         (void)snprintf(name, sizeof(name), "private table %s%s%s%s", guid,

@@ -29,10 +29,10 @@ static bool has(const char *kept, const char *name)
     return true;
 }
 
-void gs_looked_up(const char *name)
+static void add(const char *name)
 {
     unsigned last = __atomic_load_n(&added, __ATOMIC_RELAXED);
-    if (!gs_known_is_driver_name(name) || (last > 0 && has(row(last - 1), name))) {
+    if (last > 0 && has(row(last - 1), name)) {
         return; /* a runtime asks for some names twice, by two interfaces */
     }
     char *kept = row(__atomic_fetch_add(&added, 1, __ATOMIC_ACQ_REL));
@@ -42,6 +42,22 @@ void gs_looked_up(const char *name)
             break;
         }
     }
+}
+
+void gs_looked_up(const char *name)
+{
+    if (gs_known_is_driver_name(name)) {
+        add(name);
+    }
+}
+
+void gs_looked_up_table(const char *guid)
+{
+    char name[GS_LOOKED_UP_BYTES] = "table ";
+    for (size_t i = 0; guid[i] && sizeof("table ") + i < sizeof(name); i++) {
+        name[sizeof("table ") - 1 + i] = guid[i];
+    }
+    add(name);
 }
 
 size_t gs_looked_up_copy(char out[GS_LOOKED_UP_NAMES][GS_LOOKED_UP_BYTES])

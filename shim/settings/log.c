@@ -370,17 +370,18 @@ static int open_by_link(const char *path, int flags)
     if (length <= 0 || length >= (ssize_t)sizeof(target) || target[0] != '/')
         return -1;
     target[length] = '\0';
-    return open(target, flags, 0666);
+    return open(target, flags, 0600);
 }
 
-/* O_NONBLOCK: a FIFO that nobody reads must not stop the program. */
+/* O_NONBLOCK: a FIFO that nobody reads must not stop the program. A new file is the
+   owner's alone: a report has addresses in it. */
 static int open_to_append(const char *path)
 {
     const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
     int fd;
 
     do
-        fd = open(path, flags | O_NOFOLLOW, 0666);
+        fd = open(path, flags | O_NOFOLLOW, 0600);
     while (fd < 0 && errno == EINTR);
     return fd < 0 && errno == ELOOP ? open_by_link(path, flags) : fd;
 }

@@ -46,6 +46,15 @@ Test(looked_up, keeps_the_last_ones_and_cuts_long_names)
     cr_expect_str_eq(names[1], "cuZ", "the long one is kept once");
 }
 
+/* A table that the library allows may be the one that submits work. */
+Test(looked_up, keeps_tables_by_their_guid)
+{
+    gs_looked_up("cuGetExportTable");
+    gs_looked_up_table("21318c60-9714-3248-8ca6-41ff7324c8f2");
+    cr_assert_eq(gs_looked_up_copy(names), 2);
+    cr_expect_str_eq(names[0], "table 21318c60-9714-3248-8ca6-41ff7324c8f2");
+}
+
 /* The end of the proof and its name are the same, verified or not. */
 Test(looked_up, proof_ends_while_it_is_verified)
 {

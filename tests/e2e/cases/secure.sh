@@ -67,9 +67,10 @@ secure_modes_case() {
   umask 0
   preloaded shim GPUSHIM_OUTPUT=json,pprof,collapsed GPUSHIM_OUTPUT_FILE=report \
     GPUSHIM_STATE_FILE=state GPUSHIM_TRACE_FILE=trace -- "$apps/leaky_linked"
+  preloaded logged GPUSHIM_LOG_FILE=log GPUSHIM_LOOKUP_LOG=look-ups -- "$apps/leaky_shared"
   expect_equal "files with another mode than 600" "" "$(find . -type f \
-    \( -name 'report*' -o -name state -o -name trace \) ! -perm 600)"
-  expect_equal "files" 5 "$(find . -type f -perm 600 | wc -l)"
+    \( -name 'report*' -o -name state -o -name trace -o -name log -o -name look-ups \) ! -perm 600)"
+  expect_equal "files" 7 "$(find . -type f -perm 600 | wc -l)"
 }
 add_case "secure modes of files" secure_modes_case
 
