@@ -433,9 +433,12 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
         return result;
     }
     waited = waited && !gs_refused_for_capture(result);
-    bool done =
-        waited && result == CUDA_SUCCESS &&
-        gs_all_contexts_done(state, point, scope < GS_FREE_CONTEXT ? NULL : own->context);
+    bool done = waited && result == CUDA_SUCCESS &&
+                gs_all_contexts_done(state, point,
+                                     scope < GS_FREE_CONTEXT &&
+                                             !gs_mutant(GS_MUTANT_class_pinned_unheld)
+                                         ? NULL
+                                         : own->context);
     forget(state, block, addr, done ? GS_TRACE_WAITED : GS_TRACE_HELD);
     if (!waited) {
         park_held(state, block, point, false);

@@ -270,7 +270,7 @@ static CUresult free_range(struct gs_state *state, struct gs_managed_range *rang
     if (!gs_context_is_idle(&state->contexts, context)) {
         enum gs_free_scope scope = gs_free_scope(GS_FREE_managed, range->asked_bytes);
         CUresult result = wait_for(state, context, range, scope);
-        waited = scope >= GS_FREE_CONTEXT;
+        waited = scope >= GS_FREE_CONTEXT || gs_mutant(GS_MUTANT_class_managed_unheld);
         if (gs_refused_for_capture(result)) {
             return free_native(state, range);
         }

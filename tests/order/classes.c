@@ -232,6 +232,36 @@ PROGRAM_WITH(classes, tiny_held_behind_its_kernel, RIGHT,
     OK(cuCtxSynchronize());
 }
 
+PROGRAM_WITH(classes, pinned_held_behind_its_kernel, RIGHT, "the same for pinned memory",
+             PINNED)
+{
+    uint32_t *block = new_pinned(), *flag = new_flag();
+
+    wait_for(new_stream(), flag);
+    OK(cuMemFreeHost(block));
+    for (unsigned i = 0; i < 3; i++)
+        must(new_pinned() != block || !under_library(), "the kernel may still use it");
+    set_flag(flag);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM_WITH(classes, managed_held_behind_its_kernel, RIGHT,
+             "the same for managed memory", WAITS("managed=none"))
+{
+    uint32_t *flag = new_flag();
+    CUdeviceptr block, other;
+
+    OK(cuMemAllocManaged(&block, 64 * KIB, CU_MEM_ATTACH_GLOBAL));
+    wait_for(new_stream(), flag);
+    OK(cuMemFree(block));
+    for (unsigned i = 0; i < 3; i++) {
+        OK(cuMemAllocManaged(&other, 64 * KIB, CU_MEM_ATTACH_GLOBAL));
+        must(other != block || !under_library(), "the kernel may still use it");
+    }
+    set_flag(flag);
+    OK(cuCtxSynchronize());
+}
+
 PROGRAM_WITH(classes, held_behind_a_stream_that_does_not_block, RIGHT,
              "the same behind a wait for blocking streams alone", BLOCKING)
 {
