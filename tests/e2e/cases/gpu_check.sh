@@ -658,6 +658,8 @@ gpu_check_pack_case() {
   expect_text pack.out '^gpu-check: packed .* MiB; there: scripts/gpu-check --build DIR$'
   [[ $(du -sm packed | cut -f1) -lt 50 ]] || fail "it cannot be carried"
   ! find packed -name '*.o' -o -name CMakeFiles | grep -q . || fail "it has parts of the build"
+  [[ -e packed/runtime/libcudart.so.13 || $(<pack.err) == *'no libcudart.so.13'* ]] ||
+    fail "a machine with a driver alone lacks the runtime"
   mkdir -p scripts samples elsewhere
   mv packed elsewhere/
   plant only '# real: way plain' 'print("only")'

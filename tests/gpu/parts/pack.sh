@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154  # what gpu-check sets: OWN_BUILD, toolkit ...
+# shellcheck shell=bash disable=SC2154  # what gpu-check sets: OWN_BUILD, PACK_RUNTIME, toolkit ...
 #
 # pack.sh - what a run needs of a build, stripped, in one folder: for a machine that has no
 # time to build, or nothing to build with. `gpu-check --build` takes the folder as it takes a
@@ -38,6 +38,19 @@ strip_pack() {
 # copy_of FILE DIR: as far as it was built.
 copy_of() { [[ ! -e $1 ]] || cp -a "$1" "$2/" || die "--pack: $1 cannot be copied" 1; }
 
+# pack_runtime DIR: the runtime of the toolkit that the programs were built with.
+pack_runtime() {
+  local dir
+
+  for dir in "$toolkit/lib64" "$toolkit/lib" "$toolkit/targets/x86_64-linux/lib"; do
+    [[ -n $toolkit && -e $dir/libcudart.so.13 ]] || continue
+    mkdir -p "$1/$PACK_RUNTIME"
+    cp -L "$dir/libcudart.so.13" "$1/$PACK_RUNTIME/" || die "--pack: $dir/libcudart.so.13" 1
+    return
+  done
+  note "no libcudart.so.13 in a toolkit here: the programs named _shared need one there"
+}
+
 # run_pack DIR: a build of everything, and DIR made of it. Ends with 1 where that cannot be.
 run_pack() {
   local target=$1 entry bytes
@@ -57,6 +70,7 @@ run_pack() {
   for entry in $PACKED_STATIC; do
     copy_of "$build/apps-gpu/${entry}_static" "$target/apps-gpu"
   done
+  pack_runtime "$target"
   find "$target" \( -name CMakeFiles -o -name '*.cmake' -o -name Makefile -o -name '*.a' \) \
     -prune -exec rm -rf {} +
   strip_pack "$target" || die "--pack: strip failed" 1
