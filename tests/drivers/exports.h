@@ -36,6 +36,10 @@ void *exports_find(const struct exports *of, const char *name);
 const char *exports_name(const struct exports *of, const void *address,
                          const char *asked);
 
+/* Whether a driver's function can be called with any arguments: others wait for somebody,
+ * or end the process. */
+bool exports_may_call(const char *name);
+
 /* Whether an address lies in the library. */
 static inline bool exports_own(const struct exports *of, const void *address)
 {

@@ -63,6 +63,34 @@ UNINITIALIZED_CASE(init, streams_before, DRIVER_API, "cuInit",
     CHECK_CODE(cuModuleLoadData(&module, two_kernels), CUDA_ERROR_NOT_INITIALIZED);
 }
 
+UNINITIALIZED_CASE(
+    init, arguments_before, DRIVERS, "cuInit",
+    "seen on 470 to 555: some functions judge a NULL before they look whether "
+    "cuInit has run")
+{
+    CUstream stream = NULL;
+    CUgraphNode node = NULL;
+    CUdeviceptr pointer = 0;
+
+    CHECK_CODE(cuEventQuery(NULL), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_CODE(cuEventDestroy(NULL), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_CODE(cuStreamDestroy(NULL), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_CODE(cuStreamCreate(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_CODE(cuStreamCreate(&stream, 0), CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_CODE(cuStreamGetFlags(NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+    CHECK_CODE(cuDeviceGetAttribute(NULL, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0),
+               CUDA_ERROR_INVALID_VALUE);
+    CHECK_CODE(cuMemAllocManaged(&pointer, 0, CU_MEM_ATTACH_GLOBAL),
+               CUDA_ERROR_INVALID_VALUE);
+    CHECK_CODE(cuMemAllocManaged(&pointer, 256, CU_MEM_ATTACH_GLOBAL),
+               CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_CODE(cuGraphAddEmptyNode(&node, NULL, NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    /* The most look for cuInit first. */
+    CHECK_CODE(cuMemAlloc(NULL, 0), CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_CODE(cuMemcpy2D(NULL), CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_CODE(cuStreamQuery(NULL), CUDA_ERROR_NOT_INITIALIZED);
+}
+
 UNINITIALIZED_CASE(init, version_before, DRIVER_API, "cuDriverGetVersion",
                    "Returns the version of CUDA supported by the driver; "
                    "CUDA_ERROR_NOT_INITIALIZED is not among its answers")

@@ -60,6 +60,9 @@ static CUresult set_attribute(struct sim_function *function,
 
 SIM_API(cuFuncGetAttribute, int *out, CUfunction_attribute attribute, CUfunction handle)
 {
+    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     CUresult res = sim_enter(SIM_ID_cuFuncGetAttribute);
 
     if (res != CUDA_SUCCESS)
@@ -141,6 +144,8 @@ SIM_API(cuFuncSetCacheConfig, CUfunction handle, CUfunc_cache config)
 
 SIM_API(cuFuncGetName, const char **out, CUfunction handle)
 {
+    SIM_JUDGED_FIRST(!out || !handle, CUDA_ERROR_INVALID_VALUE);
+
     CUresult res = sim_enter(SIM_ID_cuFuncGetName);
 
     if (res != CUDA_SUCCESS)
@@ -176,6 +181,8 @@ SIM_API(cuFuncGetModule, CUmodule *out, CUfunction handle)
 
 SIM_API(cuFuncLoad, CUfunction handle)
 {
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     CUresult res = sim_enter(SIM_ID_cuFuncLoad);
 
     if (res != CUDA_SUCCESS)
@@ -189,6 +196,9 @@ SIM_API(cuFuncLoad, CUfunction handle)
 
 SIM_API(cuFuncIsLoaded, CUfunctionLoadingState *state, CUfunction handle)
 {
+    SIM_JUDGED_FIRST(!state, CUDA_ERROR_INVALID_VALUE);
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     CUresult res = sim_enter(SIM_ID_cuFuncIsLoaded);
 
     if (res != CUDA_SUCCESS)
@@ -248,7 +258,7 @@ SIM_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *blocks,
         CUfunction function, int block_size, size_t shared_bytes, unsigned int flags)
 {
     if (flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)
-        return CUDA_ERROR_INVALID_VALUE;
+        return sim_unless_before_init(CUDA_ERROR_INVALID_VALUE);
     return occupancy(SIM_ID_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, blocks,
                      function, block_size, shared_bytes);
 }

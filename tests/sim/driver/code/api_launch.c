@@ -276,6 +276,8 @@ static CUresult launch_config(enum sim_api api, enum sim_variant variant,
 SIM_API(cuLaunchKernelEx, const CUlaunchConfig *config, CUfunction function,
         void **params, void **extra)
 {
+    SIM_JUDGED_FIRST(!config, CUDA_ERROR_INVALID_VALUE);
+
     return launch_config(SIM_ID_cuLaunchKernelEx, SIM_LEGACY, config, function, params,
                          extra);
 }
@@ -283,6 +285,8 @@ SIM_API(cuLaunchKernelEx, const CUlaunchConfig *config, CUfunction function,
 SIM_API(cuLaunchKernelEx_ptsz, const CUlaunchConfig *config, CUfunction function,
         void **params, void **extra)
 {
+    SIM_JUDGED_FIRST(!config, CUDA_ERROR_INVALID_VALUE);
+
     return launch_config(SIM_ID_cuLaunchKernelEx_ptsz, SIM_PER_THREAD, config, function,
                          params, extra);
 }

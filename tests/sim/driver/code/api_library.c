@@ -10,6 +10,8 @@ SIM_API(cuLibraryLoadData, CUlibrary *out, const void *code, CUjit_option *jit_o
         void **jit_values, unsigned int jit_count, CUlibraryOption *options,
         void **values, unsigned int count)
 {
+    SIM_JUDGED_FIRST(!out || !code, CUDA_ERROR_INVALID_VALUE);
+
     CUresult res = sim_enter(SIM_ID_cuLibraryLoadData);
     struct sim_image *image;
 
@@ -45,6 +47,8 @@ static void end_module(struct sim_module *module)
 
 SIM_API(cuLibraryUnload, CUlibrary handle)
 {
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     CUresult res = sim_enter(SIM_ID_cuLibraryUnload);
 
     if (res != CUDA_SUCCESS)
@@ -69,6 +73,9 @@ SIM_API(cuLibraryUnload, CUlibrary handle)
 
 SIM_API(cuLibraryGetKernel, CUkernel *out, CUlibrary handle, const char *name)
 {
+    SIM_JUDGED_FIRST(!out || !name, CUDA_ERROR_INVALID_VALUE);
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     CUresult res = sim_enter(SIM_ID_cuLibraryGetKernel);
     struct sim_function *kernel;
 
@@ -90,6 +97,9 @@ SIM_API(cuLibraryGetKernel, CUkernel *out, CUlibrary handle, const char *name)
 
 SIM_API(cuLibraryGetKernelCount, unsigned int *count, CUlibrary handle)
 {
+    SIM_JUDGED_FIRST(!count, CUDA_ERROR_INVALID_VALUE);
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     CUresult res = sim_enter(SIM_ID_cuLibraryGetKernelCount);
 
     if (res != CUDA_SUCCESS)
@@ -106,6 +116,9 @@ SIM_API(cuLibraryGetKernelCount, unsigned int *count, CUlibrary handle)
 
 SIM_API(cuLibraryEnumerateKernels, CUkernel *out, unsigned int room, CUlibrary handle)
 {
+    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     CUresult res = sim_enter(SIM_ID_cuLibraryEnumerateKernels);
 
     if (res != CUDA_SUCCESS)
@@ -131,6 +144,9 @@ SIM_API(cuLibraryEnumerateKernels, CUkernel *out, unsigned int room, CUlibrary h
 
 SIM_API(cuLibraryGetModule, CUmodule *out, CUlibrary handle)
 {
+    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     struct sim_context *context;
     struct sim_module *module;
     CUresult res = sim_enter_context(SIM_ID_cuLibraryGetModule, &context);
@@ -191,6 +207,8 @@ static struct sim_function *get_kernel(CUkernel handle)
 
 SIM_API(cuKernelGetFunction, CUfunction *out, CUkernel handle)
 {
+    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+
     struct sim_context *context;
     struct sim_function *function;
     struct sim_module *module;
@@ -222,6 +240,8 @@ SIM_API(cuKernelGetFunction, CUfunction *out, CUkernel handle)
 
 SIM_API(cuKernelGetLibrary, CUlibrary *out, CUkernel handle)
 {
+    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+
     CUresult res = sim_enter(SIM_ID_cuKernelGetLibrary);
 
     if (res != CUDA_SUCCESS)
@@ -238,6 +258,8 @@ SIM_API(cuKernelGetLibrary, CUlibrary *out, CUkernel handle)
 
 SIM_API(cuKernelGetName, const char **out, CUkernel handle)
 {
+    SIM_JUDGED_FIRST(!out || !handle, CUDA_ERROR_INVALID_VALUE);
+
     CUresult res = sim_enter(SIM_ID_cuKernelGetName);
 
     if (res != CUDA_SUCCESS)

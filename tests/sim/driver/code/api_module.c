@@ -149,6 +149,9 @@ SIM_API(cuModuleGetFunction, CUfunction *out, CUmodule handle, const char *name)
 
 SIM_API(cuModuleGetFunctionCount, unsigned int *count, CUmodule handle)
 {
+    SIM_JUDGED_FIRST(!count, CUDA_ERROR_INVALID_VALUE);
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     CUresult res = sim_enter(SIM_ID_cuModuleGetFunctionCount);
 
     if (res != CUDA_SUCCESS)
@@ -165,6 +168,9 @@ SIM_API(cuModuleGetFunctionCount, unsigned int *count, CUmodule handle)
 
 SIM_API(cuModuleEnumerateFunctions, CUfunction *out, unsigned int room, CUmodule handle)
 {
+    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     struct sim_context *context;
     CUresult res = sim_enter_context(SIM_ID_cuModuleEnumerateFunctions, &context);
 

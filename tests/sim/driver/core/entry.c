@@ -86,6 +86,13 @@ static void stay_loaded(void)
         (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
+/* Not CUDA_ERROR_NOT_INITIALIZED; 0: the others. */
+static const uint16_t before_init[SIM_API_COUNT] = {
+#define SIM_BEFORE_INIT(symbol, code) [SIM_ID_##symbol] = (code),
+#include "before_init.def"
+#undef SIM_BEFORE_INIT
+};
+
 static CUresult state_error(int state)
 {
     if (GS_LIKELY(state == READY))
@@ -104,9 +111,10 @@ CUresult sim_enter(enum sim_api api)
 
     if (GS_UNLIKELY(res != CUDA_SUCCESS))
         return res;
-    res = state_error(atomic_load_explicit(&process_state, memory_order_acquire));
-    if (GS_UNLIKELY(res != CUDA_SUCCESS))
-        return res == CUDA_ERROR_NO_DEVICE ? CUDA_ERROR_NOT_INITIALIZED : res;
+    int state = atomic_load_explicit(&process_state, memory_order_acquire);
+    if (GS_UNLIKELY(state != READY))
+        return state != FORKED && before_init[api] ? (CUresult)before_init[api]
+                                                   : CUDA_ERROR_NOT_INITIALIZED;
     if (GS_UNLIKELY(sim_in_host_function()))
         return CUDA_ERROR_NOT_PERMITTED;
     sim_sched_point();

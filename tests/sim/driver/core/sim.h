@@ -55,6 +55,7 @@ struct sim_context;
  * The door of an entry point that needs no context.
  *
  * Errors:  CUDA_ERROR_NOT_INITIALIZED  before cuInit, or in a forked child
+ *          the code in before_init.def before cuInit
  *          CUDA_ERROR_NOT_PERMITTED    inside a host function or stream callback
  *          whatever CUDASIM_FAIL asks for
  * Locks:   none
@@ -72,6 +73,20 @@ CUresult sim_enter_context(enum sim_api api, struct sim_context **out) GS_MUST_U
 
 /* True from cuInit on, but in a forked child. */
 bool sim_is_ready(void);
+
+/* In front of sim_enter(): an argument that NVIDIA's driver looks at before it looks
+ * whether cuInit has run. From cuInit on the function's own checks count. */
+#define SIM_JUDGED_FIRST(bad, code)                                                      \
+    do {                                                                                 \
+        if ((bad) && !sim_is_ready())                                                    \
+            return (code);                                                               \
+    } while (0)
+
+/* For what a function looks at in front of sim_enter() and NVIDIA's driver behind it. */
+static inline CUresult sim_unless_before_init(CUresult code)
+{
+    return sim_is_ready() ? code : CUDA_ERROR_NOT_INITIALIZED;
+}
 
 /* Exported name of an API number. Static storage. */
 const char *sim_api_name(enum sim_api api);

@@ -72,6 +72,8 @@ int sim_device_attribute(CUdevice_attribute attribute)
 
 SIM_API(cuDeviceGetAttribute, int *value, CUdevice_attribute attribute, CUdevice device)
 {
+    SIM_JUDGED_FIRST(!value, CUDA_ERROR_INVALID_VALUE);
+
     CUresult res = sim_enter(SIM_ID_cuDeviceGetAttribute);
 
     if (res != CUDA_SUCCESS)

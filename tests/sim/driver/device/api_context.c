@@ -98,11 +98,15 @@ static CUresult end(enum sim_api api, CUcontext handle)
 
 SIM_API(cuCtxDestroy, CUcontext context)
 {
+    SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_VALUE);
+
     return end(SIM_ID_cuCtxDestroy, context);
 }
 
 SIM_API(cuCtxDestroy_v2, CUcontext context)
 {
+    SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_VALUE);
+
     return end(SIM_ID_cuCtxDestroy_v2, context);
 }
 
@@ -252,6 +256,8 @@ SIM_API(cuCtxGetDevice_v2, CUdevice *device, CUcontext handle)
 
 SIM_API(cuCtxGetId, CUcontext handle, unsigned long long *id)
 {
+    SIM_JUDGED_FIRST(!id, CUDA_ERROR_INVALID_VALUE);
+
     CUresult res = sim_enter(SIM_ID_cuCtxGetId);
     struct sim_context *context;
 
@@ -286,6 +292,8 @@ SIM_API(cuCtxGetApiVersion, CUcontext handle, unsigned int *version)
 
 SIM_API(cuCtxGetFlags, unsigned int *flags)
 {
+    SIM_JUDGED_FIRST(!flags, CUDA_ERROR_INVALID_VALUE);
+
     struct sim_context *context;
     CUresult res = sim_enter_context(SIM_ID_cuCtxGetFlags, &context);
 

@@ -178,7 +178,7 @@ SIM_API(cuCtxGetCacheConfig, CUfunc_cache *config)
     int value = 0;
 
     if (!config)
-        return CUDA_ERROR_INVALID_VALUE;
+        return sim_unless_before_init(CUDA_ERROR_INVALID_VALUE);
     CUresult res = get_config(SIM_ID_cuCtxGetCacheConfig,
                               offsetof(struct sim_context, cache_config), &value);
     if (res == CUDA_SUCCESS)
@@ -198,7 +198,7 @@ SIM_API(cuCtxGetSharedMemConfig, CUsharedconfig *config)
     int value = 0;
 
     if (!config)
-        return CUDA_ERROR_INVALID_VALUE;
+        return sim_unless_before_init(CUDA_ERROR_INVALID_VALUE);
     CUresult res = get_config(SIM_ID_cuCtxGetSharedMemConfig,
                               offsetof(struct sim_context, shared_config), &value);
     if (res == CUDA_SUCCESS)

@@ -79,6 +79,8 @@ static CUresult enter(enum sim_api api, CUgreenCtx handle, struct sim_green **ou
 
 SIM_API(cuCtxFromGreenCtx, CUcontext *out, CUgreenCtx handle)
 {
+    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+
     struct sim_green *green;
     CUresult res = enter(SIM_ID_cuCtxFromGreenCtx, handle, &green);
 
@@ -117,6 +119,8 @@ SIM_API(cuGreenCtxWaitEvent, CUgreenCtx handle, CUevent event)
 SIM_API(cuGreenCtxStreamCreate, CUstream *out, CUgreenCtx handle, unsigned int flags,
         int priority)
 {
+    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+
     struct sim_green *green;
     struct sim_stream *stream;
     CUresult res = enter(SIM_ID_cuGreenCtxStreamCreate, handle, &green);
@@ -143,6 +147,8 @@ SIM_API(cuGreenCtxStreamCreate, CUstream *out, CUgreenCtx handle, unsigned int f
 
 SIM_API(cuStreamGetGreenCtx, CUstream handle, CUgreenCtx *out)
 {
+    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+
     struct sim_context *context;
     struct sim_stream *stream;
     CUresult res = sim_enter_context(SIM_ID_cuStreamGetGreenCtx, &context);

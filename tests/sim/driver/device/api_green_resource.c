@@ -112,6 +112,8 @@ SIM_API(cuDeviceGetDevResource, CUdevice device, CUdevResource *out,
 
 SIM_API(cuCtxGetDevResource, CUcontext handle, CUdevResource *out, CUdevResourceType type)
 {
+    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+
     CUresult res = sim_enter(SIM_ID_cuCtxGetDevResource);
 
     if (res != CUDA_SUCCESS)
@@ -131,6 +133,8 @@ SIM_API(cuCtxGetDevResource, CUcontext handle, CUdevResource *out, CUdevResource
 SIM_API(cuGreenCtxGetDevResource, CUgreenCtx handle, CUdevResource *out,
         CUdevResourceType type)
 {
+    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+
     CUresult res = sim_enter(SIM_ID_cuGreenCtxGetDevResource);
 
     if (res != CUDA_SUCCESS)
@@ -230,6 +234,8 @@ static CUresult join(const CUdevResource *resources, unsigned count, struct insi
 SIM_API(cuDevResourceGenerateDesc, CUdevResourceDesc *out, CUdevResource *resources,
         unsigned int count)
 {
+    SIM_JUDGED_FIRST(!out || !resources, CUDA_ERROR_INVALID_VALUE);
+
     struct inside inside;
     CUresult res = sim_enter(SIM_ID_cuDevResourceGenerateDesc);
 

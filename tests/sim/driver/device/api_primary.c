@@ -101,6 +101,8 @@ SIM_API(cuDevicePrimaryCtxReset_v2, CUdevice device)
 
 SIM_API(cuDevicePrimaryCtxGetState, CUdevice ordinal, unsigned int *flags, int *active)
 {
+    SIM_JUDGED_FIRST(!flags || !active, CUDA_ERROR_INVALID_VALUE);
+
     CUresult res = sim_enter(SIM_ID_cuDevicePrimaryCtxGetState);
 
     if (res != CUDA_SUCCESS)

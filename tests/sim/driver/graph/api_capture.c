@@ -55,7 +55,7 @@ static CUresult begin_to_graph(enum sim_api api, enum sim_variant variant,
         return CUDA_ERROR_NOT_SUPPORTED;
     beginning.graph = sim_graph_get(graph_handle);
     if (!beginning.graph)
-        return CUDA_ERROR_INVALID_VALUE;
+        return sim_unless_before_init(CUDA_ERROR_INVALID_VALUE);
     CUresult res = begin(api, variant, handle, &beginning);
     sim_graph_put(beginning.graph);
     return res;
@@ -188,6 +188,8 @@ SIM_API(cuStreamBeginCaptureToGraph, CUstream stream, CUgraph graph,
         const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
         CUstreamCaptureMode mode)
 {
+    SIM_JUDGED_FIRST(!graph, CUDA_ERROR_INVALID_VALUE);
+
     return begin_to_graph(
         SIM_ID_cuStreamBeginCaptureToGraph, SIM_LEGACY, stream, graph,
         (struct beginning){
@@ -198,6 +200,8 @@ SIM_API(cuStreamBeginCaptureToGraph_ptsz, CUstream stream, CUgraph graph,
         const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
         CUstreamCaptureMode mode)
 {
+    SIM_JUDGED_FIRST(!graph, CUDA_ERROR_INVALID_VALUE);
+
     return begin_to_graph(
         SIM_ID_cuStreamBeginCaptureToGraph_ptsz, SIM_PER_THREAD, stream, graph,
         (struct beginning){
@@ -216,12 +220,16 @@ SIM_API(cuStreamEndCapture_ptsz, CUstream stream, CUgraph *graph)
 
 SIM_API(cuStreamIsCapturing, CUstream stream, CUstreamCaptureStatus *status)
 {
+    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
+
     return get_info(SIM_ID_cuStreamIsCapturing, SIM_LEGACY, stream,
                     &(struct answers){.status = status});
 }
 
 SIM_API(cuStreamIsCapturing_ptsz, CUstream stream, CUstreamCaptureStatus *status)
 {
+    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
+
     return get_info(SIM_ID_cuStreamIsCapturing_ptsz, SIM_PER_THREAD, stream,
                     &(struct answers){.status = status});
 }
@@ -229,6 +237,8 @@ SIM_API(cuStreamIsCapturing_ptsz, CUstream stream, CUstreamCaptureStatus *status
 SIM_API(cuStreamGetCaptureInfo, CUstream stream, CUstreamCaptureStatus *status,
         cuuint64_t *id)
 {
+    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
+
     return get_info(SIM_ID_cuStreamGetCaptureInfo, SIM_LEGACY, stream,
                     &(struct answers){.status = status, .id = id});
 }
@@ -236,6 +246,8 @@ SIM_API(cuStreamGetCaptureInfo, CUstream stream, CUstreamCaptureStatus *status,
 SIM_API(cuStreamGetCaptureInfo_ptsz, CUstream stream, CUstreamCaptureStatus *status,
         cuuint64_t *id)
 {
+    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
+
     return get_info(SIM_ID_cuStreamGetCaptureInfo_ptsz, SIM_PER_THREAD, stream,
                     &(struct answers){.status = status, .id = id});
 }
@@ -243,6 +255,8 @@ SIM_API(cuStreamGetCaptureInfo_ptsz, CUstream stream, CUstreamCaptureStatus *sta
 SIM_API(cuStreamGetCaptureInfo_v2, CUstream stream, CUstreamCaptureStatus *status,
         cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
 {
+    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
+
     return get_info(SIM_ID_cuStreamGetCaptureInfo_v2, SIM_LEGACY, stream,
                     &(struct answers){status, id, graph, dependencies, NULL, count});
 }
@@ -250,6 +264,8 @@ SIM_API(cuStreamGetCaptureInfo_v2, CUstream stream, CUstreamCaptureStatus *statu
 SIM_API(cuStreamGetCaptureInfo_v2_ptsz, CUstream stream, CUstreamCaptureStatus *status,
         cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
 {
+    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
+
     return get_info(SIM_ID_cuStreamGetCaptureInfo_v2_ptsz, SIM_PER_THREAD, stream,
                     &(struct answers){status, id, graph, dependencies, NULL, count});
 }
@@ -258,6 +274,8 @@ SIM_API(cuStreamGetCaptureInfo_v3, CUstream stream, CUstreamCaptureStatus *statu
         cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies,
         const CUgraphEdgeData **edges, size_t *count)
 {
+    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
+
     return get_info(SIM_ID_cuStreamGetCaptureInfo_v3, SIM_LEGACY, stream,
                     &(struct answers){status, id, graph, dependencies, edges, count});
 }
@@ -266,6 +284,8 @@ SIM_API(cuStreamGetCaptureInfo_v3_ptsz, CUstream stream, CUstreamCaptureStatus *
         cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies,
         const CUgraphEdgeData **edges, size_t *count)
 {
+    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
+
     return get_info(SIM_ID_cuStreamGetCaptureInfo_v3_ptsz, SIM_PER_THREAD, stream,
                     &(struct answers){status, id, graph, dependencies, edges, count});
 }

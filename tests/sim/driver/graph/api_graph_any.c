@@ -127,6 +127,8 @@ static CUresult add_any(enum sim_api api, const struct sim_node_place *place,
 SIM_API(cuGraphAddNode, CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
         size_t count, CUgraphNodeParams *params)
 {
+    SIM_JUDGED_FIRST(!params, CUDA_ERROR_INVALID_VALUE);
+
     return add_any(SIM_ID_cuGraphAddNode,
                    &(struct sim_node_place){out, graph, after, NULL, count}, params);
 }
@@ -134,6 +136,8 @@ SIM_API(cuGraphAddNode, CUgraphNode *out, CUgraph graph, const CUgraphNode *afte
 SIM_API(cuGraphAddNode_v2, CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
         const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params)
 {
+    SIM_JUDGED_FIRST(!params, CUDA_ERROR_INVALID_VALUE);
+
     return add_any(SIM_ID_cuGraphAddNode_v2,
                    &(struct sim_node_place){out, graph, after, edges, count}, params);
 }
@@ -168,6 +172,8 @@ static CUresult set_other(enum sim_api api, const CUgraphNodeParams *params)
 /* A child graph node's graph is changed itself, not exchanged. */
 SIM_API(cuGraphNodeSetParams, CUgraphNode node, CUgraphNodeParams *params)
 {
+    SIM_JUDGED_FIRST(!node || !params, CUDA_ERROR_INVALID_VALUE);
+
     sim_work_maker *make = setter_of(params);
 
     if (make)

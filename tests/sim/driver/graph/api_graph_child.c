@@ -152,6 +152,9 @@ static bool context_is_right(CUcontext handle)
 SIM_API(cuGraphConditionalHandleCreate, CUgraphConditionalHandle *out,
         CUgraph graph_handle, CUcontext context, unsigned int value, unsigned int flags)
 {
+    SIM_JUDGED_FIRST(!out || !graph_handle, CUDA_ERROR_INVALID_VALUE);
+    SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_CONTEXT);
+
     CUresult res = sim_enter(SIM_ID_cuGraphConditionalHandleCreate);
 
     if (res != CUDA_SUCCESS)

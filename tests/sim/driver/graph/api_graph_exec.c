@@ -226,6 +226,8 @@ static CUresult instantiate_with(enum sim_api api, enum sim_variant variant,
 SIM_API(cuGraphInstantiateWithParams, CUgraphExec *out, CUgraph graph,
         CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
+    SIM_JUDGED_FIRST(!params, CUDA_ERROR_INVALID_VALUE);
+
     return instantiate_with(SIM_ID_cuGraphInstantiateWithParams, SIM_LEGACY, out, graph,
                             params);
 }
@@ -233,6 +235,8 @@ SIM_API(cuGraphInstantiateWithParams, CUgraphExec *out, CUgraph graph,
 SIM_API(cuGraphInstantiateWithParams_ptsz, CUgraphExec *out, CUgraph graph,
         CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
+    SIM_JUDGED_FIRST(!params, CUDA_ERROR_INVALID_VALUE);
+
     return instantiate_with(SIM_ID_cuGraphInstantiateWithParams_ptsz, SIM_PER_THREAD, out,
                             graph, params);
 }

@@ -40,6 +40,8 @@ SIM_API(cuGraphAddKernelNode, CUgraphNode *out, CUgraph graph, const CUgraphNode
 SIM_API(cuGraphKernelNodeSetParams, CUgraphNode node,
         const CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
+    SIM_JUDGED_FIRST(!node, CUDA_ERROR_INVALID_VALUE);
+
     const CUDA_KERNEL_NODE_PARAMS wide =
         params ? widen(params) : (CUDA_KERNEL_NODE_PARAMS){0};
 
@@ -59,6 +61,8 @@ SIM_API(cuGraphExecKernelNodeSetParams, CUgraphExec exec, CUgraphNode node,
 
 SIM_API(cuGraphKernelNodeGetParams, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *out)
 {
+    SIM_JUDGED_FIRST(!node || !out, CUDA_ERROR_INVALID_VALUE);
+
     CUDA_KERNEL_NODE_PARAMS wide;
     CUresult res = sim_node_tell(SIM_ID_cuGraphKernelNodeGetParams,
                                  CU_GRAPH_NODE_TYPE_KERNEL, node, out ? &wide : NULL);
@@ -91,6 +95,8 @@ SIM_API(cuGraphAddKernelNode_v2, CUgraphNode *out, CUgraph graph,
 SIM_API(cuGraphKernelNodeSetParams_v2, CUgraphNode node,
         const CUDA_KERNEL_NODE_PARAMS *params)
 {
+    SIM_JUDGED_FIRST(!node, CUDA_ERROR_INVALID_VALUE);
+
     return sim_node_set(SIM_ID_cuGraphKernelNodeSetParams_v2, sim_work_kernel, node,
                         params);
 }
@@ -104,6 +110,8 @@ SIM_API(cuGraphExecKernelNodeSetParams_v2, CUgraphExec exec, CUgraphNode node,
 
 SIM_API(cuGraphKernelNodeGetParams_v2, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *out)
 {
+    SIM_JUDGED_FIRST(!node || !out, CUDA_ERROR_INVALID_VALUE);
+
     return sim_node_tell(SIM_ID_cuGraphKernelNodeGetParams_v2, CU_GRAPH_NODE_TYPE_KERNEL,
                          node, out);
 }
@@ -127,6 +135,8 @@ SIM_API(cuGraphMemcpyNodeSetParams, CUgraphNode node, const CUDA_MEMCPY3D *param
 SIM_API(cuGraphExecMemcpyNodeSetParams, CUgraphExec exec, CUgraphNode node,
         const CUDA_MEMCPY3D *params, CUcontext context)
 {
+    SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_VALUE);
+
     (void)context;
     return sim_node_set_exec(SIM_ID_cuGraphExecMemcpyNodeSetParams, sim_work_copy, exec,
                              node, params);
@@ -156,6 +166,8 @@ SIM_API(cuGraphMemsetNodeSetParams, CUgraphNode node,
 SIM_API(cuGraphExecMemsetNodeSetParams, CUgraphExec exec, CUgraphNode node,
         const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context)
 {
+    SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_VALUE);
+
     (void)context;
     return sim_node_set_exec(SIM_ID_cuGraphExecMemsetNodeSetParams, sim_work_set, exec,
                              node, params);

@@ -16,6 +16,8 @@ static void destroy(struct sim_object *object)
 SIM_API(cuUserObjectCreate, CUuserObject *out, void *data, CUhostFn destructor,
         unsigned int count, unsigned int flags)
 {
+    SIM_JUDGED_FIRST(!out || !destructor || !count || !flags, CUDA_ERROR_INVALID_VALUE);
+
     CUresult res = sim_enter(SIM_ID_cuUserObjectCreate);
 
     if (res != CUDA_SUCCESS)
@@ -53,6 +55,8 @@ static CUresult enter(enum sim_api api, CUuserObject handle, unsigned count,
 
 SIM_API(cuUserObjectRetain, CUuserObject handle, unsigned int count)
 {
+    SIM_JUDGED_FIRST(!handle || !count, CUDA_ERROR_INVALID_VALUE);
+
     struct sim_user_object *user;
     CUresult res = enter(SIM_ID_cuUserObjectRetain, handle, count, &user);
 
@@ -66,6 +70,8 @@ SIM_API(cuUserObjectRetain, CUuserObject handle, unsigned int count)
 /* Releasing more references than there are is refused; whose they are is not known. */
 SIM_API(cuUserObjectRelease, CUuserObject handle, unsigned int count)
 {
+    SIM_JUDGED_FIRST(!handle || !count, CUDA_ERROR_INVALID_VALUE);
+
     struct sim_user_object *user;
     CUresult res = enter(SIM_ID_cuUserObjectRelease, handle, count, &user);
 

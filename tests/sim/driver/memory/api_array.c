@@ -109,6 +109,8 @@ static CUresult enter(enum sim_api api, const void *out, CUarray handle,
 
 SIM_API(cuArrayGetDescriptor_v2, CUDA_ARRAY_DESCRIPTOR *desc, CUarray handle)
 {
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     struct sim_array *array;
     CUresult res = enter(SIM_ID_cuArrayGetDescriptor_v2, desc, handle, &array);
 
@@ -126,6 +128,8 @@ SIM_API(cuArrayGetDescriptor_v2, CUDA_ARRAY_DESCRIPTOR *desc, CUarray handle)
 
 SIM_API(cuArray3DGetDescriptor_v2, CUDA_ARRAY3D_DESCRIPTOR *desc, CUarray handle)
 {
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     struct sim_array *array;
     CUresult res = enter(SIM_ID_cuArray3DGetDescriptor_v2, desc, handle, &array);
 
@@ -150,6 +154,8 @@ static CUresult refuse(enum sim_api api, const void *out, CUarray handle)
 
 SIM_API(cuArrayGetPlane, CUarray *plane, CUarray handle, unsigned int index)
 {
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     (void)index;
     return refuse(SIM_ID_cuArrayGetPlane, plane, handle);
 }
@@ -162,6 +168,8 @@ SIM_API(cuArrayGetSparseProperties, CUDA_ARRAY_SPARSE_PROPERTIES *out, CUarray h
 SIM_API(cuArrayGetMemoryRequirements, CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUarray handle,
         CUdevice device)
 {
+    SIM_JUDGED_FIRST(true, CUDA_ERROR_INVALID_VALUE);
+
     CUresult res = refuse(SIM_ID_cuArrayGetMemoryRequirements, out, handle);
 
     if (res == CUDA_ERROR_INVALID_VALUE && !sim_device_get(device))

@@ -42,6 +42,8 @@ static CUresult enter(enum sim_api api, const void *out, CUmipmappedArray handle
 SIM_API(cuMipmappedArrayGetLevel, CUarray *level, CUmipmappedArray handle,
         unsigned int index)
 {
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     struct sim_mipmap *mipmap;
     CUresult res = enter(SIM_ID_cuMipmappedArrayGetLevel, level, handle, &mipmap);
 
@@ -101,6 +103,8 @@ SIM_API(cuMipmappedArrayGetSparseProperties, CUDA_ARRAY_SPARSE_PROPERTIES *out,
 SIM_API(cuMipmappedArrayGetMemoryRequirements, CUDA_ARRAY_MEMORY_REQUIREMENTS *out,
         CUmipmappedArray handle, CUdevice device)
 {
+    SIM_JUDGED_FIRST(true, CUDA_ERROR_INVALID_VALUE);
+
     CUresult res = refuse(SIM_ID_cuMipmappedArrayGetMemoryRequirements, out, handle);
 
     if (res == CUDA_ERROR_INVALID_VALUE && !sim_device_get(device))

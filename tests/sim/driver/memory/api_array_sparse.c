@@ -43,11 +43,15 @@ static CUresult map(enum sim_api api, enum sim_variant variant,
 
 SIM_API(cuMemMapArrayAsync, CUarrayMapInfo *list, unsigned int count, CUstream stream)
 {
+    SIM_JUDGED_FIRST(!list || !count, CUDA_ERROR_INVALID_VALUE);
+
     return map(SIM_ID_cuMemMapArrayAsync, SIM_LEGACY, list, count, stream);
 }
 
 SIM_API(cuMemMapArrayAsync_ptsz, CUarrayMapInfo *list, unsigned int count,
         CUstream stream)
 {
+    SIM_JUDGED_FIRST(!list || !count, CUDA_ERROR_INVALID_VALUE);
+
     return map(SIM_ID_cuMemMapArrayAsync_ptsz, SIM_PER_THREAD, list, count, stream);
 }

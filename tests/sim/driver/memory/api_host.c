@@ -145,6 +145,8 @@ SIM_API(cuMemHostGetDevicePointer_v2, CUdeviceptr *out, void *pointer, unsigned 
 
 SIM_API(cuMemHostGetFlags, unsigned int *flags, void *pointer)
 {
+    SIM_JUDGED_FIRST(!flags, CUDA_ERROR_INVALID_VALUE);
+
     struct sim_context *context;
     CUresult res = sim_enter_context(SIM_ID_cuMemHostGetFlags, &context);
 

@@ -13,6 +13,8 @@
 /* Any address in an allocation names the whole of it. */
 SIM_API(cuIpcGetMemHandle, CUipcMemHandle *out, CUdeviceptr pointer)
 {
+    SIM_JUDGED_FIRST(!out || !pointer, CUDA_ERROR_INVALID_VALUE);
+
     struct sim_context *context;
     CUresult res = sim_enter_context(SIM_ID_cuIpcGetMemHandle, &context);
     struct sim_name name;
@@ -48,12 +50,18 @@ static CUresult open_handle(enum sim_api api, CUdeviceptr *out,
 
 SIM_API(cuIpcOpenMemHandle, CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
 {
+    SIM_JUDGED_FIRST(!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS,
+                     CUDA_ERROR_INVALID_VALUE);
+
     return open_handle(SIM_ID_cuIpcOpenMemHandle, out, &handle, flags, false);
 }
 
 SIM_API(cuIpcOpenMemHandle_v2, CUdeviceptr *out, CUipcMemHandle handle,
         unsigned int flags)
 {
+    SIM_JUDGED_FIRST(!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS,
+                     CUDA_ERROR_INVALID_VALUE);
+
     return open_handle(SIM_ID_cuIpcOpenMemHandle_v2, out, &handle, flags, true);
 }
 

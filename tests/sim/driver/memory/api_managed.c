@@ -18,6 +18,8 @@
 
 SIM_API(cuMemAllocManaged, CUdeviceptr *out, size_t bytes, unsigned int flags)
 {
+    SIM_JUDGED_FIRST(!out || !bytes || !flags, CUDA_ERROR_INVALID_VALUE);
+
     struct sim_context *context;
     CUresult res = sim_capture_enter_unsafe(SIM_ID_cuMemAllocManaged, &context);
     struct sim_alloc *alloc;
@@ -158,6 +160,9 @@ SIM_API(cuMemPrefetchAsync_ptsz, CUdeviceptr pointer, size_t bytes, CUdevice dev
 SIM_API(cuMemPrefetchAsync_v2, CUdeviceptr pointer, size_t bytes, CUmemLocation location,
         unsigned int flags, CUstream stream)
 {
+    SIM_JUDGED_FIRST(flags != 0 || location.type == CU_MEM_LOCATION_TYPE_INVALID,
+                     CUDA_ERROR_INVALID_VALUE);
+
     return prefetch(SIM_ID_cuMemPrefetchAsync_v2, SIM_LEGACY, pointer, bytes, location,
                     flags, stream);
 }
@@ -165,6 +170,9 @@ SIM_API(cuMemPrefetchAsync_v2, CUdeviceptr pointer, size_t bytes, CUmemLocation 
 SIM_API(cuMemPrefetchAsync_v2_ptsz, CUdeviceptr pointer, size_t bytes,
         CUmemLocation location, unsigned int flags, CUstream stream)
 {
+    SIM_JUDGED_FIRST(flags != 0 || location.type == CU_MEM_LOCATION_TYPE_INVALID,
+                     CUDA_ERROR_INVALID_VALUE);
+
     return prefetch(SIM_ID_cuMemPrefetchAsync_v2_ptsz, SIM_PER_THREAD, pointer, bytes,
                     location, flags, stream);
 }
@@ -251,6 +259,9 @@ SIM_API(cuMemAdvise, CUdeviceptr pointer, size_t bytes, CUmem_advise advice,
 SIM_API(cuMemAdvise_v2, CUdeviceptr pointer, size_t bytes, CUmem_advise advice,
         CUmemLocation location)
 {
+    SIM_JUDGED_FIRST(!advice || location.type == CU_MEM_LOCATION_TYPE_INVALID,
+                     CUDA_ERROR_INVALID_VALUE);
+
     return advise(SIM_ID_cuMemAdvise_v2, pointer, bytes, advice, location);
 }
 

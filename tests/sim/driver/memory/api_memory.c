@@ -146,6 +146,8 @@ SIM_API(cuMemGetInfo_v2, size_t *free_bytes, size_t *total_bytes)
 
 SIM_API(cuMemGetAddressRange_v2, CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer)
 {
+    SIM_JUDGED_FIRST(!base && !bytes, CUDA_SUCCESS);
+
     struct sim_context *context;
     CUresult res = sim_enter_context(SIM_ID_cuMemGetAddressRange_v2, &context);
 

@@ -102,6 +102,8 @@ static CUresult open_range(const struct sim_alloc *alloc, uintptr_t address, siz
 SIM_API(cuMemGetHandleForAddressRange, void *out, CUdeviceptr pointer, size_t bytes,
         CUmemRangeHandleType type, unsigned long long flags)
 {
+    SIM_JUDGED_FIRST(!out || !pointer || !bytes || flags != 0, CUDA_ERROR_INVALID_VALUE);
+
     struct sim_context *context;
     CUresult res = sim_enter_context(SIM_ID_cuMemGetHandleForAddressRange, &context);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

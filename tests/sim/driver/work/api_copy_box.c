@@ -92,7 +92,7 @@ static CUresult copy_2d(enum sim_api api, enum sim_variant variant, enum sim_syn
                         CUstream stream, const CUDA_MEMCPY2D *p)
 {
     if (!p)
-        return CUDA_ERROR_INVALID_VALUE;
+        return sim_unless_before_init(CUDA_ERROR_INVALID_VALUE);
     const struct corner dst = {p->dstMemoryType, p->dstHost, p->dstDevice,
                                p->dstXInBytes,   p->dstY,    0,
                                p->dstPitch,      0,          p->dstArray};
@@ -184,7 +184,7 @@ static CUresult copy_3d(enum sim_api api, enum sim_variant variant, enum sim_syn
     struct sim_extent3 extent;
 
     if (!p || p->srcLOD || p->dstLOD)
-        return CUDA_ERROR_INVALID_VALUE;
+        return sim_unless_before_init(CUDA_ERROR_INVALID_VALUE);
     read_3d(p, &dst, &src, &extent);
 
     return copy_box(api, variant, sync, stream, &dst, &src, &extent);

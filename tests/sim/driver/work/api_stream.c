@@ -49,11 +49,15 @@ static CUresult create(enum sim_api api, CUstream *out, unsigned flags, int prio
 
 SIM_API(cuStreamCreate, CUstream *out, unsigned int flags)
 {
+    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+
     return create(SIM_ID_cuStreamCreate, out, flags, LEAST_PRIORITY);
 }
 
 SIM_API(cuStreamCreateWithPriority, CUstream *out, unsigned int flags, int priority)
 {
+    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+
     return create(SIM_ID_cuStreamCreateWithPriority, out, flags, priority);
 }
 
@@ -82,11 +86,15 @@ static CUresult end(enum sim_api api, CUstream handle)
 
 SIM_API(cuStreamDestroy, CUstream stream)
 {
+    SIM_JUDGED_FIRST(!stream, CUDA_ERROR_INVALID_HANDLE);
+
     return end(SIM_ID_cuStreamDestroy, stream);
 }
 
 SIM_API(cuStreamDestroy_v2, CUstream stream)
 {
+    SIM_JUDGED_FIRST(!stream, CUDA_ERROR_INVALID_HANDLE);
+
     return end(SIM_ID_cuStreamDestroy_v2, stream);
 }
 
@@ -241,32 +249,44 @@ SIM_API(cuStreamQuery_ptsz, CUstream stream)
 
 SIM_API(cuStreamGetFlags, CUstream stream, unsigned int *flags)
 {
+    SIM_JUDGED_FIRST(!flags, CUDA_ERROR_INVALID_VALUE);
+
     return get_flags(SIM_ID_cuStreamGetFlags, SIM_LEGACY, stream, flags);
 }
 
 SIM_API(cuStreamGetFlags_ptsz, CUstream stream, unsigned int *flags)
 {
+    SIM_JUDGED_FIRST(!flags, CUDA_ERROR_INVALID_VALUE);
+
     return get_flags(SIM_ID_cuStreamGetFlags_ptsz, SIM_PER_THREAD, stream, flags);
 }
 
 SIM_API(cuStreamGetPriority, CUstream stream, int *priority)
 {
+    SIM_JUDGED_FIRST(!priority, CUDA_ERROR_INVALID_VALUE);
+
     return get_priority(SIM_ID_cuStreamGetPriority, SIM_LEGACY, stream, priority);
 }
 
 SIM_API(cuStreamGetPriority_ptsz, CUstream stream, int *priority)
 {
+    SIM_JUDGED_FIRST(!priority, CUDA_ERROR_INVALID_VALUE);
+
     return get_priority(SIM_ID_cuStreamGetPriority_ptsz, SIM_PER_THREAD, stream,
                         priority);
 }
 
 SIM_API(cuStreamGetId, CUstream stream, unsigned long long *id)
 {
+    SIM_JUDGED_FIRST(!id, CUDA_ERROR_INVALID_VALUE);
+
     return get_id(SIM_ID_cuStreamGetId, SIM_LEGACY, stream, id);
 }
 
 SIM_API(cuStreamGetId_ptsz, CUstream stream, unsigned long long *id)
 {
+    SIM_JUDGED_FIRST(!id, CUDA_ERROR_INVALID_VALUE);
+
     return get_id(SIM_ID_cuStreamGetId_ptsz, SIM_PER_THREAD, stream, id);
 }
 
@@ -282,21 +302,29 @@ SIM_API(cuStreamGetDevice_ptsz, CUstream stream, CUdevice *device)
 
 SIM_API(cuStreamGetCtx, CUstream stream, CUcontext *context)
 {
+    SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_VALUE);
+
     return get_context(SIM_ID_cuStreamGetCtx, SIM_LEGACY, stream, context);
 }
 
 SIM_API(cuStreamGetCtx_ptsz, CUstream stream, CUcontext *context)
 {
+    SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_VALUE);
+
     return get_context(SIM_ID_cuStreamGetCtx_ptsz, SIM_PER_THREAD, stream, context);
 }
 
 SIM_API(cuStreamGetCtx_v2, CUstream stream, CUcontext *context, CUgreenCtx *green)
 {
+    SIM_JUDGED_FIRST(!context && !green, CUDA_ERROR_INVALID_VALUE);
+
     return get_context_v2(SIM_ID_cuStreamGetCtx_v2, SIM_LEGACY, stream, context, green);
 }
 
 SIM_API(cuStreamGetCtx_v2_ptsz, CUstream stream, CUcontext *context, CUgreenCtx *green)
 {
+    SIM_JUDGED_FIRST(!context && !green, CUDA_ERROR_INVALID_VALUE);
+
     return get_context_v2(SIM_ID_cuStreamGetCtx_v2_ptsz, SIM_PER_THREAD, stream, context,
                           green);
 }

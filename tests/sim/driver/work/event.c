@@ -149,11 +149,15 @@ static CUresult end(enum sim_api api, CUevent handle)
 
 SIM_API(cuEventDestroy, CUevent event)
 {
+    SIM_JUDGED_FIRST(!event, CUDA_ERROR_INVALID_HANDLE);
+
     return end(SIM_ID_cuEventDestroy, event);
 }
 
 SIM_API(cuEventDestroy_v2, CUevent event)
 {
+    SIM_JUDGED_FIRST(!event, CUDA_ERROR_INVALID_HANDLE);
+
     return end(SIM_ID_cuEventDestroy_v2, event);
 }
 
@@ -285,6 +289,8 @@ static bool is_done(struct sim_event *event, struct sim_op *op)
 
 SIM_API(cuEventQuery, CUevent handle)
 {
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     CUresult res = sim_enter(SIM_ID_cuEventQuery);
 
     if (res != CUDA_SUCCESS)
@@ -307,6 +313,8 @@ SIM_API(cuEventQuery, CUevent handle)
 
 SIM_API(cuEventSynchronize, CUevent handle)
 {
+    SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
+
     CUresult res = sim_enter(SIM_ID_cuEventSynchronize);
 
     if (res != CUDA_SUCCESS)
@@ -381,6 +389,8 @@ static CUresult elapsed(enum sim_api api, float *out, CUevent start_handle,
 
 SIM_API(cuEventElapsedTime, float *out, CUevent start, CUevent stop)
 {
+    SIM_JUDGED_FIRST(!out || !start, CUDA_ERROR_INVALID_HANDLE);
+
     return elapsed(SIM_ID_cuEventElapsedTime, out, start, stop);
 }
 

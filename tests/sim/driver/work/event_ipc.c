@@ -214,6 +214,8 @@ void sim_event_share_wait(const struct sim_event_share *share)
 
 SIM_API(cuIpcGetEventHandle, CUipcEventHandle *out, CUevent handle)
 {
+    SIM_JUDGED_FIRST(!out || !handle, CUDA_ERROR_INVALID_VALUE);
+
     CUresult res = sim_enter(SIM_ID_cuIpcGetEventHandle);
     const struct sim_shared shared = {.kind = SIM_SHARE_EVENT};
     struct sim_name name;
@@ -264,6 +266,8 @@ static CUresult open_share(const struct sim_name *name, struct sim_event_share *
 
 SIM_API(cuIpcOpenEventHandle, CUevent *out, CUipcEventHandle handle)
 {
+    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+
     struct sim_context *context;
     CUresult res = sim_enter_context(SIM_ID_cuIpcOpenEventHandle, &context);
     struct sim_event_share *share;
