@@ -118,9 +118,21 @@ static inline __attribute__((always_inline)) bool names_device(const char *symbo
 /* ---- the wrappers -------------------------------------------------------------------
  */
 
-/* What looks at the arguments stands apart, so that those who do not ask for it pay for
-   one branch. Not used, and not there, for calls that have no row (args_rows.h). */
+/* Retries after out of memory stand in a function of their own (again_), so that a call
+   that succeeds does not set up registers for them. So does what looks at the arguments
+   (look_at_): who does not ask for it pays for one branch. Not used, and not there, for
+   calls that have no row (args_rows.h). */
 #define GS_SUBMIT(symbol, name, since, stream, where, params, args)                      \
+    static __attribute__((cold, noinline, unused)) CUresult again_##symbol params        \
+    {                                                                                    \
+        CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                      \
+        while (result == CUDA_ERROR_OUT_OF_MEMORY &&                                     \
+               ((names_device(#symbol) && gs_retry_everywhere(result)) ||                \
+                (is_retried(#symbol) && gs_retry_needed(result)))) {                     \
+            result = gs_real_now()->symbol args;                                         \
+        }                                                                                \
+        return result;                                                                   \
+    }                                                                                    \
     static inline __attribute__((always_inline)) CUresult submit_##symbol params         \
     {                                                                                    \
         if (!is_counted(#symbol)) {                                                      \
@@ -134,10 +146,9 @@ static inline __attribute__((always_inline)) bool names_device(const char *symbo
         gs_linger(false);                                                                \
         CUresult result = gs_real_now()->symbol args;                                    \
         if (GS_UNLIKELY(result != CUDA_SUCCESS)) {                                       \
-            while (result == CUDA_ERROR_OUT_OF_MEMORY &&                                 \
-                   ((names_device(#symbol) && gs_retry_everywhere(result)) ||            \
-                    (is_retried(#symbol) && gs_retry_needed(result)))) {                 \
-                result = gs_real_now()->symbol args;                                     \
+            if (result == CUDA_ERROR_OUT_OF_MEMORY &&                                    \
+                (names_device(#symbol) || is_retried(#symbol))) {                        \
+                result = again_##symbol args;                                            \
             }                                                                            \
             if (!names_device(#symbol)) {                                                \
                 gs_context_note_error_of(NULL, result);                                  \
