@@ -5,14 +5,15 @@
  * back while it runs, or only once our watchdog has let it go. A kernel of known length:
  * how long the free took, and whether the kernel was over when it came back.
  * Sizes: "tiny" is 512 bytes beside a live neighbour of the same size, "alone" 512 bytes
- * without one; the others are alone.
- * Owns: nothing.   Lock: none.
+ * without one; the others are alone, but for those called "near". They are on both sides
+ * of each class of include/gs_free_waits.def. Owns: nothing.   Lock: none.
  */
 #include "probe.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-#define HOLD_NS (150 * PROBE_MS)
+#define HOLD_NS (100 * PROBE_MS)
 #define SPIN_NS (20 * PROBE_MS)
 
 /* ---- device memory
@@ -40,17 +41,49 @@ static void clean_neighbour(struct probe_case *item)
         PROBE_OK(driver.cuMemFree_v2(item->neighbour));
 }
 
+#define ALONE(label, size)                                                               \
+    {                                                                                    \
+        .name = (label), .bytes = (size), .prepare = prepare_block, .call = call_free    \
+    }
+#define NEAR(label, size)                                                                \
+    {                                                                                    \
+        .name = (label), .bytes = (size), .prepare = prepare_neighbours,                 \
+        .call = call_free, .clean = clean_neighbour                                      \
+    }
+
 static const struct probe_case device_cases[] = {
-    {.name = "tiny",
-     .bytes = 512,
-     .prepare = prepare_neighbours,
-     .call = call_free,
-     .clean = clean_neighbour},
-    {.name = "alone", .bytes = 512, .prepare = prepare_block, .call = call_free},
-    {.name = "4K", .bytes = 4 * GS_KIB, .prepare = prepare_block, .call = call_free},
-    {.name = "1M", .bytes = GS_MIB, .prepare = prepare_block, .call = call_free},
-    {.name = "2M", .bytes = 2 * GS_MIB, .prepare = prepare_block, .call = call_free},
-    {.name = "64M", .bytes = 64 * GS_MIB, .prepare = prepare_block, .call = call_free},
+    NEAR("tiny", 512),
+    ALONE("alone", 512),
+    ALONE("4K", 4 * GS_KIB),
+    ALONE("64K", 64 * GS_KIB),
+    ALONE("256K", 256 * GS_KIB),
+    ALONE("1M", GS_MIB),
+    ALONE("1M+512", GS_MIB + 512),
+    ALONE("2M-512", 2 * GS_MIB - 512),
+    ALONE("2M", 2 * GS_MIB),
+    ALONE("64M", 64 * GS_MIB),
+    NEAR("64K_near", 64 * GS_KIB),
+    NEAR("256K_near", 256 * GS_KIB),
+    NEAR("1M+512_near", GS_MIB + 512),
+    NEAR("2M-512_near", 2 * GS_MIB - 512),
+};
+
+/* ---- managed memory
+ * ------------------------------------------------------------------------- */
+
+static void prepare_managed(struct probe_case *item)
+{
+    PROBE_OK(driver.cuMemAllocManaged(&item->block, item->bytes, CU_MEM_ATTACH_GLOBAL));
+}
+
+#define MANAGED(label, size)                                                             \
+    {                                                                                    \
+        .name = (label), .bytes = (size), .prepare = prepare_managed, .call = call_free  \
+    }
+
+static const struct probe_case managed_cases[] = {
+    MANAGED("4K", 4 * GS_KIB), MANAGED("64K", 64 * GS_KIB), MANAGED("1M", GS_MIB),
+    MANAGED("2M", 2 * GS_MIB), MANAGED("64M", 64 * GS_MIB),
 };
 
 /* ---- pinned memory
@@ -84,13 +117,18 @@ static void clean_plain(struct probe_case *item)
     free(item->host);
 }
 
+#define PINNED(label, size)                                                              \
+    {                                                                                    \
+        .name = (label), .bytes = (size), .prepare = prepare_host,                       \
+        .call = call_free_host                                                           \
+    }
+
 static const struct probe_case host_cases[] = {
-    {.name = "4K", .bytes = 4 * GS_KIB, .prepare = prepare_host, .call = call_free_host},
-    {.name = "2M", .bytes = 2 * GS_MIB, .prepare = prepare_host, .call = call_free_host},
-    {.name = "64M",
-     .bytes = 64 * GS_MIB,
-     .prepare = prepare_host,
-     .call = call_free_host},
+    PINNED("4K", 4 * GS_KIB),
+    PINNED("64K", 64 * GS_KIB),
+    PINNED("1M", GS_MIB),
+    PINNED("2M", 2 * GS_MIB),
+    PINNED("64M", 64 * GS_MIB),
     {.name = "unregister",
      .bytes = GS_MIB,
      .prepare = prepare_registered,
@@ -108,6 +146,9 @@ static void cell_answer(const struct probe_case *item,
 
     if (outcome->code != CUDA_SUCCESS)
         probe_cell_code(item->name, outcome->code);
+    else if (strpbrk(item->name, "_+-") ||
+             item->bytes == 256 * GS_KIB) /* so that a row is one line */
+        probe_cell_quiet(item->name, "%s", outcome->waited ? "wait" : "no");
     else
         probe_cell_text(item->name, "%s", outcome->waited ? "wait" : "no");
     probe_name_suffix(quiet, sizeof quiet, item->name, "_ns");
@@ -147,7 +188,7 @@ static void row_spun(const char *row, const struct probe_case *cases, size_t cou
         probe_case_spun(&item, place, SPIN_NS, &outcome);
         if (outcome.code != CUDA_SUCCESS)
             probe_cell_code(cases[i].name, outcome.code);
-        else if (item.bytes == 4 * GS_KIB || item.bytes == GS_MIB)
+        else if (item.bytes != 512 && item.bytes < 2 * GS_MIB)
             probe_cell_quiet_number(cases[i].name, (double)outcome.ns);
         else
             probe_cell_number(cases[i].name, (double)outcome.ns);
@@ -203,7 +244,8 @@ void probe_ask_free_peer(void)
     ask(PROBE_PEER);
 }
 
-void probe_ask_freehost_wait(void)
+/* A row for each place within one device. */
+static void ask_everywhere(const struct probe_case *cases, size_t count)
 {
     static const struct {
         const char *name;
@@ -214,12 +256,26 @@ void probe_ask_freehost_wait(void)
                  {"per_thread", PROBE_PER_THREAD},
                  {"context", PROBE_CONTEXT}};
 
-    probe_context();
     for (size_t i = 0; i < GS_ARRAY_LEN(kinds); i++) {
-        bool waits[GS_ARRAY_LEN(host_cases)];
+        bool waits[GS_ARRAY_LEN(device_cases)];
         struct probe_place place;
 
         probe_place_open(&place, kinds[i].kind);
-        row_held(kinds[i].name, host_cases, GS_ARRAY_LEN(host_cases), &place, waits);
+        row_held(kinds[i].name, cases, count, &place, waits);
     }
+}
+
+void probe_ask_freehost_wait(void)
+{
+    probe_context();
+    ask_everywhere(host_cases, GS_ARRAY_LEN(host_cases));
+}
+
+void probe_ask_free_managed(void)
+{
+    PROBE_NEED(cuMemAllocManaged);
+    probe_context();
+    if (!probe_attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY))
+        probe_not_supported("the device has no managed memory");
+    ask_everywhere(managed_cases, GS_ARRAY_LEN(managed_cases));
 }

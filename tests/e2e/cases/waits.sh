@@ -30,16 +30,21 @@ wait_result() {
 }
 
 # same_sizes ANSWER: the cells of a free that answers so for every size.
-same_sizes() { printf '"%s":"'"$1"'",' tiny alone 4K 1M 2M; printf '"64M":"%s"' "$1"; }
+same_sizes() {
+  printf '"%s":"'"$1"'",' tiny alone 4K 64K 64K_near 256K 256K_near 1M 1M+512 1M+512_near \
+    2M-512 2M-512_near 2M
+  printf '"64M":"%s"' "$1"
+}
 
 # host_cells ANSWER [ANSWER of unregister]
 host_cells() {
-  printf '"4K":"%s","4K_ns":7,"2M":"%s","64M":"%s","unregister":"%s"' "$1" "$1" "$1" "${2:-$1}"
+  printf '"%s":"'"$1"'",' 4K 64K 1M 2M 64M
+  printf '"4K_ns":7,"unregister":"%s"' "${2:-$1}"
 }
 
 waits_table_case() {
   wait_result made \
-    "$(wait_row free_legacy held '"tiny":"no","alone":"wait","4K":"wait","1M":"wait","2M":"wait","64M":"wait"')" \
+    "$(wait_row free_legacy held "$(same_sizes wait | sed 's/"tiny":"wait"/"tiny":"no"/')")" \
     "$(wait_row free_legacy 'spin 20ms' '"tiny":9,"tiny_kernel_over":"yes","4K_kernel_over":"yes"')" \
     "$(wait_row free_blocking held "$(same_sizes wait)")" \
     "$(wait_row free_nonblocking held "$(same_sizes no)")" \
@@ -53,22 +58,35 @@ waits_table_case() {
   cat >wanted <<'END_OF_TABLE'
 Measured on Card, driver 580.65, 2026-11-23
 
-| cuMemFree, kernel on | tiny | alone | 4K | 1M | 2M | 64M |
-| --- | --- | --- | --- | --- | --- | --- |
-| the legacy stream | no | wait | wait | wait | wait | wait |
-| a blocking stream | wait | wait | wait | wait | wait | wait |
-| a non-blocking stream | no | no | no | no | no | no |
-| the per-thread stream | wait | - | - | - | CUDA_ERROR_UNKNOWN | - |
-| another context | no | no | no | no | no | no |
-| another device with access | - | - | - | - | - | - |
+| cuMemFree, kernel on | tiny | alone | 4K | 64K | 64K_near | 256K | 256K_near | 1M | 1M+512 | 1M+512_near | 2M-512 | 2M-512_near | 2M | 64M |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| the legacy stream | no | wait | wait | wait | wait | wait | wait | wait | wait | wait | wait | wait | wait | wait |
+| a blocking stream | wait | wait | wait | wait | wait | wait | wait | wait | wait | wait | wait | wait | wait | wait |
+| a non-blocking stream | no | no | no | no | no | no | no | no | no | no | no | no | no | no |
+| the per-thread stream | wait | - | - | - | - | - | - | - | - | - | - | - | CUDA_ERROR_UNKNOWN | - |
+| another context | no | no | no | no | no | no | no | no | no | no | no | no | no | no |
+| another device with access | - | - | - | - | - | - | - | - | - | - | - | - | - | - |
 
-| cuMemFreeHost, kernel on | 4K | 2M | 64M | unregister |
-| --- | --- | --- | --- | --- |
-| the legacy stream | wait | wait | wait | wait |
-| a blocking stream | - | - | - | - |
-| a non-blocking stream | wait | wait | wait | no |
-| the per-thread stream | - | - | - | - |
-| another context | - | - | - | - |
+| cuMemFreeHost, kernel on | 4K | 64K | 1M | 2M | 64M |
+| --- | --- | --- | --- | --- | --- |
+| the legacy stream | wait | wait | wait | wait | wait |
+| a blocking stream | - | - | - | - | - |
+| a non-blocking stream | wait | wait | wait | wait | wait |
+| the per-thread stream | - | - | - | - | - |
+| another context | - | - | - | - | - |
+
+| cuMemFree of managed memory, kernel on | 4K | 64K | 1M | 2M | 64M |
+| --- | --- | --- | --- | --- | --- |
+| the legacy stream | - | - | - | - | - |
+| a blocking stream | - | - | - | - | - |
+| a non-blocking stream | - | - | - | - | - |
+| the per-thread stream | - | - | - | - | - |
+| another context | - | - | - | - | - |
+
+| cuMemHostUnregister, kernel on | 1M |
+| --- | --- |
+| the legacy stream | wait |
+| a non-blocking stream | no |
 
 | call | kernel on a non-blocking stream | kernel on the legacy stream |
 | --- | --- | --- |
@@ -86,22 +104,27 @@ Measured on Card, driver 580.65, 2026-11-23
 | cuEventCreate | - | - |
 | cuModuleLoadData | - | - |
 
-Not as docs/free.md and the simulator assume:
+Not as the library and the simulator assume:
 
-- cuMemFree, kernel on the legacy stream: does not wait (tiny), waits (alone 4K 1M 2M 64M); assumed: waits. Simulator: no word of CUDASIM_FREE_WAITS, tests/sim/driver/device/context.c. Library: shim/order/free_wait.c, docs/free.md
+- cuMemFree, kernel on the legacy stream: does not wait (tiny), waits (alone 4K 64K 64K_near 256K 256K_near 1M 1M+512 1M+512_near 2M-512 2M-512_near 2M 64M); assumed: waits
+- cuMemFree, kernel on a non-blocking stream: does not wait; assumed: waits
+- cuMemFree, kernel on the per-thread stream: waits (tiny), CUDA_ERROR_UNKNOWN (2M); assumed: waits
 - cuMemFree, kernel on the legacy stream: a kernel that ends says otherwise (tiny). Ask again: build/gpu/gpu_probe free_legacy
-- cuMemFree, kernel on a non-blocking stream: does not wait; assumed: waits. Simulator: no word of CUDASIM_FREE_WAITS, tests/sim/driver/device/context.c. Library: shim/order/free_wait.c, docs/free.md
-- cuMemFree, kernel on the per-thread stream: waits (tiny), CUDA_ERROR_UNKNOWN (2M); assumed: waits. Simulator: no word of CUDASIM_FREE_WAITS, tests/sim/driver/device/context.c. Library: shim/order/free_wait.c, docs/free.md
-- cuMemHostUnregister, kernel on a non-blocking stream: does not wait; assumed: waits. Simulator: tests/sim/driver/memory/api_host.c. Library: shim/host, docs/host-memory.md
+- cuMemHostUnregister, kernel on a non-blocking stream: does not wait; assumed: waits. Simulator: tests/sim/driver/memory/api_host.c
 - cuMemAlloc of 2M, kernel on the legacy stream: waits; assumed: does not wait. Simulator: tests/sim/driver/memory/api_memory.c
 
 Not measured:
 
-- cuMemFree, kernel on the per-thread stream: no answer (alone 4K 1M 64M)
+- cuMemFree, kernel on the per-thread stream: no answer (alone 4K 64K 64K_near 256K 256K_near 1M 1M+512 1M+512_near 2M-512 2M-512_near 64M)
 - cuMemFree, kernel on another device with access: not supported: one device only
 - cuMemFreeHost, kernel on a blocking stream: not asked
 - cuMemFreeHost, kernel on the per-thread stream: not asked
 - cuMemFreeHost, kernel on another context: not asked
+- cuMemFree of managed memory, kernel on the legacy stream: not asked
+- cuMemFree of managed memory, kernel on a blocking stream: not asked
+- cuMemFree of managed memory, kernel on a non-blocking stream: not asked
+- cuMemFree of managed memory, kernel on the per-thread stream: not asked
+- cuMemFree of managed memory, kernel on another context: not asked
 - other calls, kernel on a non-blocking stream: not asked
 - cuMemAlloc of 64M, kernel on the legacy stream: no answer (alloc_64M)
 - cuMemAllocManaged, kernel on the legacy stream: no answer (managed)
@@ -114,42 +137,66 @@ Not measured:
 - cuStreamDestroy, kernel on the legacy stream: no answer (stream_destroy)
 - cuEventCreate, kernel on the legacy stream: no answer (event_create)
 - cuModuleLoadData, kernel on the legacy stream: no answer (module_load)
+
+The rows of include/gs_free_waits.def:
+
+    GS_FREE_CLASS(device,  tiny,   0,            CONTEXT) /* its sizes differ on the legacy stream */
+    GS_FREE_CLASS(device,  small,  64 * GS_KIB,  BLOCKING) /* was CONTEXT */
+    GS_FREE_CLASS(device,  medium, GS_MIB,       BLOCKING) /* was CONTEXT */
+    GS_FREE_CLASS(device,  large,  2 * GS_MIB,   CONTEXT) /* its sizes differ on the per-thread stream */
+    GS_FREE_CLASS(pinned,  tiny,   0,            CONTEXT) /* not measured */
+    GS_FREE_CLASS(pinned,  small,  64 * GS_KIB,  CONTEXT) /* not measured */
+    GS_FREE_CLASS(pinned,  medium, GS_MIB,       CONTEXT) /* not measured */
+    GS_FREE_CLASS(pinned,  large,  2 * GS_MIB,   CONTEXT) /* not measured */
+    GS_FREE_CLASS(managed, tiny,   0,            CONTEXT) /* not measured */
+    GS_FREE_CLASS(managed, small,  64 * GS_KIB,  CONTEXT) /* not measured */
+    GS_FREE_CLASS(managed, medium, GS_MIB,       CONTEXT) /* not measured */
+    GS_FREE_CLASS(managed, large,  2 * GS_MIB,   CONTEXT) /* not measured */
 END_OF_TABLE
   diff wanted made.out || fail "another table"
   expect_count made.err . 0
 }
 add_case "waits table of a result" waits_table_case
 
-# Which word of CUDASIM_FREE_WAITS says what a device does that is simulated with that word:
+# rows_say FILE KIND SIZE SCOPE [COMMENT]: a row for gs_free_waits.def.
+rows_say() { expect_text "$1" "^    GS_FREE_CLASS\\($2, +$3, .*, +$4\\)${5:+ /\\* $5 \\*/}\$"; }
+
+# What a simulated device does that is told so by CUDASIM_FREE_WAITS stands in the rows:
 # questions of the probe, asked here.
 waits_simulated_case() {
-  local word stamp='"gpu":"Simulated CUDA device","driver":"simulated","date":"2026-11-23"' rows
+  local waits stamp='"gpu":"Simulated CUDA device","driver":"simulated","date":"2026-11-23"' rows
+  local mixed=device.small=none,device.large=blocking,pinned=blocking,managed=device
 
   need_file "$build/gpu/gpu_probe"
-  for word in context blocking device none; do
+  for waits in context device "$mixed"; do
     rows=()
     for question in free_legacy free_blocking free_nonblocking free_perthread free_context \
-      free_peer freehost_wait call_wait; do
-      [[ $word == context || $question == free_* || $word-$question == blocking-freehost_wait ]] ||
-        continue
-      run_in answer CUDASIM_DEVICES=2 CUDASIM_FREE_WAITS=$word -- \
+      free_peer freehost_wait free_managed call_wait; do
+      [[ $waits != device || $question == free_* ]] || continue
+      run_in answer CUDASIM_DEVICES=2 CUDASIM_FREE_WAITS="$waits" -- \
         "$build/gpu/gpu_probe" $question
       expect_status answer 0
       mapfile -t -O ${#rows[@]} rows < <(grep '^{' answer.out | sed "s/}\$/,$stamp}/")
     done
-    wait_result "$word" "${rows[@]}"
-    wait_table "$word" 0 --simulated "$word"
-    expect_text "$word.out" '^SIMULATED, Simulated CUDA device, driver simulated, 2026-11-23$'
+    wait_result "${waits%%.*}" "${rows[@]}"
+    wait_table "${waits%%.*}" 0 --simulated "${waits%%.*}"
+    expect_text "${waits%%.*}.out" '^SIMULATED, Simulated CUDA device, driver simulated, 2026-11-23$'
+    [[ $waits != device ]] || mv device.out everything.out
   done
-  expect_text context.out '^Nothing measured differs from what docs/free.md and the simulator assume.$'
+  expect_text context.out '^Nothing measured differs from what the library and the simulator assume.$'
   expect_count context.out '^- ' 0
-  expect_text context.out '^\| another device with access \| no \| no \| no \| no \| no \| no \|$'
-  expect_count blocking.out '^- .*; assumed: .*CUDASIM_FREE_WAITS=blocking\. ' 3
-  expect_text blocking.out '^- cuMemFreeHost, kernel on a non-blocking stream: does not wait; '
-  expect_text blocking.out '^- cuMemFree, kernel on a non-blocking stream: does not wait; assumed: waits\. '
-  expect_count device.out '^- .*; assumed: .*CUDASIM_FREE_WAITS=device\. ' 1
-  expect_text device.out '^- cuMemFree, kernel on another context: waits; assumed: does not wait\. '
-  expect_count none.out '^- .*; assumed: .*CUDASIM_FREE_WAITS=none\. ' 4
+  expect_text context.out '^\| another device with access( \| no){14} \|$'
+  expect_count context.out ', +CONTEXT\)$' 12
+  expect_text everything.out '^- cuMemFree, kernel on another context: waits; assumed: does not wait$'
+  expect_count everything.out ', +DEVICE\) /\* was CONTEXT \*/$' 8
+  expect_count everything.out ', +CONTEXT\) /\* not measured \*/$' 4
+  rows_say device.out device tiny CONTEXT
+  rows_say device.out device small NONE 'was CONTEXT'
+  rows_say device.out device medium CONTEXT
+  rows_say device.out device large BLOCKING 'was CONTEXT'
+  rows_say device.out pinned tiny BLOCKING 'was CONTEXT'
+  rows_say device.out managed large DEVICE 'was CONTEXT'
+  expect_text device.out '^- cuMemFreeHost, kernel on a non-blocking stream: does not wait; assumed: waits$'
 }
 add_case "waits table of the simulated device" waits_simulated_case
 

@@ -4,18 +4,31 @@
 
 Prints in Markdown what the questions free_*, freehost_wait and call_wait found: which call
 comes back only when a kernel has ended, by size and by where the kernel runs. Behind that a
-line for each answer that is not what docs/free.md and the simulated device assume, with the
-setting or the file to change. Rows measured on the simulated device are refused, or, with
+line for each answer that is not what is assumed: of frees in include/gs_free_waits.def, which
+the library and the simulated device follow. Its rows come last as they should read. Rows measured on the simulated device are refused, or, with
 --simulated, taken, and the first line says so. Ends with 0, whether or not there is a
 difference; 1 where there is nothing to make a table of; 2 for a wrong command line.
 """
+import pathlib
+import re
 import sys
 
 from probe_rows import find, one_line, origin_of, read_rows, run
 
-SIZES = ["tiny", "alone", "4K", "1M", "2M", "64M"]
+ASSUMED = pathlib.Path(__file__).resolve().parents[3] / "include/gs_free_waits.def"
 
-# Where the kernel runs: question and row of cuMemFree, row of freehost_wait.
+# The cells of each size class, by kind of memory.
+CLASSES = {"device": {"tiny": ["tiny", "alone", "4K"],
+                      "small": ["64K", "64K_near", "256K", "256K_near"],
+                      "medium": ["1M", "1M+512", "1M+512_near", "2M-512", "2M-512_near"],
+                      "large": ["2M", "64M"]},
+           "pinned": {"tiny": ["4K"], "small": ["64K"], "medium": ["1M"],
+                      "large": ["2M", "64M"]},
+           "managed": {"tiny": ["4K"], "small": ["64K"], "medium": ["1M"],
+                       "large": ["2M", "64M"]}}
+CALL_OF = {"device": "cuMemFree", "pinned": "cuMemFreeHost", "managed": "cuMemFree of managed memory"}
+
+# Where the kernel runs: question and row of cuMemFree, row of freehost_wait and free_managed.
 PLACES = [("the legacy stream", "free_legacy", "legacy"),
           ("a blocking stream", "free_blocking", "blocking"),
           ("a non-blocking stream", "free_nonblocking", "nonblocking"),
@@ -23,14 +36,12 @@ PLACES = [("the legacy stream", "free_legacy", "legacy"),
           ("another context", "free_context", "context"),
           ("another device with access", "free_peer", None)]
 
-# The words of CUDASIM_FREE_WAITS: whether a free waits, place by place. The first is assumed.
-WORDS = {"context": (True, True, True, True, False, False),
-         "device": (True, True, True, True, True, False),
-         "blocking": (True, True, False, True, False, False),
-         "none": (False,) * 6}
-
-# Call, cells of its row of freehost_wait.
-HOST_CALLS = [("cuMemFreeHost", ["4K", "2M", "64M"]), ("cuMemHostUnregister", ["unregister"])]
+# The scopes of gs_free_waits.def: whether a free waits, place by place.
+SCOPES = {"CONTEXT": (True, True, True, True, False, False),
+          "DEVICE": (True, True, True, True, True, False),
+          "BLOCKING": (True, True, False, True, False, False),
+          "NONE": (False,) * 6}
+DECIDING = 3 # places: those before tell CONTEXT, BLOCKING and NONE apart
 
 # Cell of call_wait, function, file of tests/sim/driver. None of them waits, as assumed.
 CALLS = [("alloc_512B", "cuMemAlloc of 512B", "memory/api_memory.c"),
@@ -99,12 +110,17 @@ def answer_of(values, names):
     return answers.pop() if len(answers) == 1 else None
 
 
-def word_of(answers):
-    """The word of CUDASIM_FREE_WAITS that says what cuMemFree did; None if none does."""
-    for word, waits in WORDS.items():
+def scope_of(answers):
+    """The scope that says what a free did, place by place; None if none does."""
+    for scope, waits in SCOPES.items():
         if all(answers[place] == waits[place] for place in answers):
-            return word
+            return scope
     return None
+
+
+def assumed_rows():
+    """The rows of gs_free_waits.def: (the line up to the scope, kind, class, scope)."""
+    return re.findall(r"^(GS_FREE_CLASS\((\w+), +(\w+), .*?)(\w+)\)$", ASSUMED.read_text(), re.M)
 
 
 class Report:
@@ -112,40 +128,60 @@ class Report:
 
     def __init__(self, found):
         self.found = found
-        self.tables, self.differ, self.unknown = [], [], []
-        self.word = None
+        self.tables, self.differ, self.unknown, self.rows = [], [], [], []
+        self.measured = {kind: {} for kind in CLASSES} # by place: the cells
+        self.assumed = {(kind, size): scope for _, kind, size, scope in assumed_rows()}
 
-    def frees(self):
-        lines, answers, measured = [], {}, {}
-        for place, (where, question, _) in enumerate(PLACES):
-            values, why = self.found.get(question, "held")
-            lines.append([where, *cells_of(values, SIZES)])
+    def frees(self, kind, places):
+        """The table of one kind of memory; places: number, question and row of each."""
+        names = [name for cells in CLASSES[kind].values() for name in cells]
+        lines = []
+        for place, question, row in places:
+            where = PLACES[place][0]
+            values, why = self.found.get(question, row)
+            lines.append([where, *cells_of(values, names)])
             if values is None:
-                self.unknown.append(f"cuMemFree, kernel on {where}: {why}")
+                self.unknown.append(f"{CALL_OF[kind]}, kernel on {where}: {why}")
                 continue
-            measured[place] = values
-            answers[place] = answer_of(values, SIZES)
-            self.missing(f"cuMemFree, kernel on {where}", values, SIZES)
-        self.tables += markdown(["cuMemFree, kernel on", *SIZES], lines)
-        self.word = word_of(answers)
-        for place, values in measured.items():
-            if answers[place] != WORDS["context"][place]:
-                self.free_differs(place, sizes_said(values, SIZES))
-            self.cross_check(PLACES[place], values)
+            self.measured[kind][place] = values
+            self.missing(f"{CALL_OF[kind]}, kernel on {where}", values, names)
+            self.free_differs(kind, place, values, names)
+        self.tables += markdown([f"{CALL_OF[kind]}, kernel on", *names], lines)
 
-    def free_differs(self, place, said):
-        change = (f"CUDASIM_FREE_WAITS={self.word}" if self.word else
-                  "no word of CUDASIM_FREE_WAITS, tests/sim/driver/device/context.c")
-        self.differ.append(
-            f"cuMemFree, kernel on {PLACES[place][0]}: {said}; assumed: "
-            f"{SAID[WORDS['context'][place]]}. Simulator: {change}. Library: "
-            "shim/order/free_wait.c, docs/free.md")
+    def free_differs(self, kind, place, values, names):
+        assumed = {name: "wait" if SCOPES[self.assumed[kind, size]][place] else "no"
+                   for size, cells in CLASSES[kind].items() for name in cells}
+        if any(name in values and values[name] != assumed[name] for name in names):
+            self.differ.append(f"{CALL_OF[kind]}, kernel on {PLACES[place][0]}: "
+                               f"{sizes_said(values, names)}; assumed: "
+                               f"{sizes_said(assumed, names)}")
+
+    def row_of(self, kind, size, scope):
+        """The scope that was measured for a row, and what is to be said of it."""
+        cells = CLASSES[kind][size]
+        answers = {place: answer_of(values, cells)
+                   for place, values in self.measured[kind].items()
+                   if any(name in values for name in cells)}
+        if not all(place in answers for place in range(DECIDING)):
+            return scope, "not measured"
+        mixed = [PLACES[place][0] for place in answers if answers[place] is None]
+        if mixed:
+            return scope, f"its sizes differ on {', '.join(mixed)}"
+        found = scope_of(answers)
+        if found is None:
+            return scope, "no scope says what was measured"
+        return found, "" if found == scope else f"was {scope}"
+
+    def free_rows(self):
+        for start, kind, size, scope in assumed_rows():
+            found, said = self.row_of(kind, size, scope)
+            self.rows.append(f"{start}{found})" + (f" /* {said} */" if said else ""))
 
     def cross_check(self, place, values):
         """Where a kernel that ends says another thing than one that does not."""
         where, question, _ = place
         spun, _ = self.found.get(question, "spin 20ms")
-        other = [size for size in SIZES if values.get(size) in ANSWERS
+        other = [size for sizes in CLASSES["device"].values() for size in sizes if values.get(size) in ANSWERS
                  and (spun or {}).get(f"{size}_kernel_over") in ("yes", "no")
                  and (spun[f"{size}_kernel_over"] == "yes") != ANSWERS[values[size]]]
         if other:
@@ -153,33 +189,20 @@ class Report:
                                f"otherwise ({' '.join(other)}). Ask again: "
                                f"build/gpu/gpu_probe {question}")
 
-    def host_frees(self):
-        names = [name for _, cells in HOST_CALLS for name in cells]
+    def unregister(self):
         lines = []
         for place, (where, _, row) in enumerate(PLACES):
-            if row is None:
+            values = row and self.found.get("freehost_wait", row)[0]
+            if not values:
                 continue
-            values, why = self.found.get("freehost_wait", row)
-            lines.append([where, *cells_of(values, names)])
-            if values is None:
-                self.unknown.append(f"cuMemFreeHost, kernel on {where}: {why}")
-                continue
-            for call, cells in HOST_CALLS:
-                self.missing(f"{call}, kernel on {where}", values, cells)
-                self.host_differs(call, place, values, cells)
-        self.tables += markdown(["cuMemFreeHost, kernel on", *names], lines)
-
-    def host_differs(self, call, place, values, cells):
-        answer, assumed = answer_of(values, cells), WORDS["context"][place]
-        said = sizes_said(values, cells)
-        if answer == assumed or not said:
-            return
-        follows = self.word and answer == WORDS[self.word][place]
-        change = f"CUDASIM_FREE_WAITS={self.word}" if follows else \
-            "tests/sim/driver/memory/api_host.c"
-        self.differ.append(f"{call}, kernel on {PLACES[place][0]}: {said}; assumed: "
-                           f"{SAID[assumed]}. Simulator: {change}. Library: shim/host, "
-                           "docs/host-memory.md")
+            lines.append([where, *cells_of(values, ["unregister"])])
+            self.missing(f"cuMemHostUnregister, kernel on {where}", values, ["unregister"])
+            said = sizes_said(values, ["unregister"])
+            if said and said != SAID[SCOPES["CONTEXT"][place]]:
+                self.differ.append(f"cuMemHostUnregister, kernel on {where}: {said}; assumed: "
+                                   f"{SAID[SCOPES['CONTEXT'][place]]}. Simulator: "
+                                   "tests/sim/driver/memory/api_host.c")
+        self.tables += markdown(["cuMemHostUnregister, kernel on", "1M"], lines)
 
     def calls(self):
         rows = {}
@@ -208,22 +231,31 @@ class Report:
     def listed(self):
         yield from self.tables
         yield ""
-        yield ("Not as docs/free.md and the simulator assume:" if self.differ else
-               "Nothing measured differs from what docs/free.md and the simulator assume.")
+        yield ("Not as the library and the simulator assume:" if self.differ else
+               "Nothing measured differs from what the library and the simulator assume.")
         if self.differ:
             yield ""
         yield from (f"- {text}" for text in self.differ)
         if self.unknown:
             yield from ["", "Not measured:", ""]
         yield from (f"- {text}" for text in self.unknown)
+        yield from ["", "The rows of include/gs_free_waits.def:", ""]
+        yield from (f"    {row}" for row in self.rows)
 
 
 def make(path, allowed):
     found = Found(read_rows(path, says_what_waits))
     report = Report(found)
-    report.frees()
-    report.host_frees()
+    report.frees("device", [(place, question, "held")
+                            for place, (_, question, _) in enumerate(PLACES)])
+    for place, values in report.measured["device"].items():
+        report.cross_check(PLACES[place], values)
+    for kind, question in (("pinned", "freehost_wait"), ("managed", "free_managed")):
+        report.frees(kind, [(place, question, row)
+                            for place, (_, _, row) in enumerate(PLACES) if row])
+    report.unregister()
     report.calls()
+    report.free_rows()
     origin, simulated = origin_of(found.used, allowed, "answer",
                                   "nothing of what calls wait for was measured")
     print(origin if simulated else f"Measured on {origin}")
