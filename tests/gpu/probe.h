@@ -80,6 +80,9 @@ bool probe_nvml_version(char *out, size_t size);
 /* Which question is being answered; before any other function of this group. */
 void probe_out_begin(const char *question, bool simulated);
 
+/* Stands in front of the name of each row: of a question that is asked in two ways. */
+void probe_out_label(const char *label);
+
 /*
  * One row at a time: begin, cells, end. `unit` is "ns", "bytes", "count", "code" or
  * "answer". Row and cell names are plain ASCII without quotes.

@@ -171,9 +171,10 @@ static int list(void)
 
 static int usage(const char *program)
 {
-    fprintf(stderr,
-            "usage: %s QUESTION | --list | --machine | --stay PID | --kernel MS\n",
-            program);
+    fprintf(
+        stderr,
+        "usage: %s QUESTION [LABEL] | --list | --machine | --stay PID | --kernel MS\n",
+        program);
     return ENDS_USAGE;
 }
 
@@ -252,6 +253,8 @@ int main(int argc, char **argv)
         return usage(argv[0]);
     if (argv[1][0] == '-')
         return without_question(argc, argv);
+    if (argc > 2)
+        probe_out_label(argv[2]);
     for (size_t i = 0; i < GS_ARRAY_LEN(questions); i++)
         if (strcmp(questions[i].name, argv[1]) == 0)
             return ask(&questions[i]);

@@ -30,6 +30,7 @@ struct text {
 };
 
 static const char *question = "none"; /* immutable after probe_out_begin */
+static const char *label = "";        /* likewise: what stands in front of its name */
 static const char *mark = "gpu";      /* likewise: what stands in front of each row */
 static const char *simulated_json = "false"; /* likewise */
 
@@ -90,6 +91,11 @@ void probe_out_begin(const char *name, bool is_simulated)
     simulated_json = is_simulated ? "true" : "false";
 }
 
+void probe_out_label(const char *text)
+{
+    label = text;
+}
+
 const char *probe_size_text(size_t bytes)
 {
     static char texts[8][24]; /* the thread that asks */
@@ -138,8 +144,11 @@ static void number_text(char *out, size_t size, double value)
         snprintf(out, size, "%.0f", value);
 }
 
-void probe_row_begin(const char *name, const char *unit)
+void probe_row_begin(const char *plain, const char *unit)
 {
+    char name[64];
+
+    probe_name_suffix(name, sizeof name, label, plain);
     pthread_mutex_lock(&row_lock);
     memset(&row, 0, sizeof row);
     row.open = true;

@@ -401,9 +401,54 @@ static void row_attributes(const char *row, size_t bytes)
     PROBE_OK(driver.cuMemFree_v2(block));
 }
 
+static void cell_id(const char *name, CUdeviceptr address)
+{
+    unsigned long long id = 0;
+    CUresult code =
+        driver.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address);
+
+    if (code == CUDA_SUCCESS)
+        probe_cell_text(name, "%#llx", id);
+    else
+        probe_cell_code(name, code);
+}
+
+/* The values themselves: the library makes its own beside them. */
+static void row_ids(void)
+{
+    CUdeviceptr block, next, managed;
+    void *pinned;
+
+    PROBE_OK(driver.cuMemAlloc_v2(&block, GS_MIB));
+    PROBE_OK(driver.cuMemAlloc_v2(&next, 8 * GS_MIB));
+    PROBE_OK(driver.cuMemHostAlloc(&pinned, GS_MIB, 0));
+    probe_row_begin("BUFFER_ID", "answer");
+    cell_id("first", block);
+    cell_id("inside", block + GS_MIB / 2);
+    cell_id("second", next);
+    cell_id("pinned", (uintptr_t)pinned);
+    if (driver.cuMemAllocManaged &&
+        driver.cuMemAllocManaged(&managed, GS_MIB, CU_MEM_ATTACH_GLOBAL) ==
+            CUDA_SUCCESS) {
+        cell_id("managed", managed);
+        PROBE_OK(driver.cuMemFree_v2(managed));
+    }
+    for (int i = 0; i < 1000; i++) {
+        PROBE_OK(driver.cuMemFree_v2(block));
+        PROBE_OK(driver.cuMemAlloc_v2(&block, GS_MIB));
+    }
+    cell_id("later", block);
+    probe_row_note("later: of the block that is alive after 1000 frees and allocations");
+    probe_row_end();
+    PROBE_OK(driver.cuMemFreeHost(pinned));
+    PROBE_OK(driver.cuMemFree_v2(next));
+    PROBE_OK(driver.cuMemFree_v2(block));
+}
+
 void probe_ask_attributes(void)
 {
     probe_context();
+    row_ids();
     row_attributes("4K", 4 * GS_KIB);
     row_attributes("1M", GS_MIB);
     row_attributes("8M", 8 * GS_MIB);

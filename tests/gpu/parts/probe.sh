@@ -1,6 +1,8 @@
 # shellcheck shell=bash disable=SC2154  # what gpu-check sets: build, simulated, work ...
 #
-# probe.sh - the questions of gpu_probe, each in a process and with a limit of its own.
+# probe.sh - the questions of gpu_probe, each in a process and with a limit of its own. Those
+# about calls that the library answers itself are asked once more with it preloaded.
+readonly PROBE_PAIRED="free_idle queries"
 
 probe_questions() { "$probe" --list; }
 
@@ -10,13 +12,15 @@ no_answer() {
   table_line probe "$1" "$2: $3"
 }
 
-# ask QUESTION LIMIT OWN: in a process of its own, which has OWN seconds unless the part ends
-# before; whatever it wrote before it ended is kept.
+# ask QUESTION LIMIT OWN [with]: in a process of its own, which has OWN seconds unless the part
+# ends before; whatever it wrote before it ended is kept. `with`: the library is preloaded, and
+# the names of the rows say so.
 ask() {
-  local question=$1 limit=$2 own=$3 out=$work/question.out err=$work/question.err status
+  local question=$1 limit=$2 own=$3 way=${4:-} out=$work/question.out err=$work/question.err status
 
-  env -u LD_PRELOAD LD_LIBRARY_PATH="$library_path" \
-    timeout -k 5 "$limit" "$probe" "$question" >"$out" 2>"$err" </dev/null &
+  env -u LD_PRELOAD LD_LIBRARY_PATH="$library_path" timeout -k 5 "$limit" \
+    env ${way:+LD_PRELOAD="$shim"} "$probe" "$question" ${way:+"$way "} \
+    >"$out" 2>"$err" </dev/null &
   wait_for $!
   status=$?
   grep '^{.*}$' "$out" | stamped >>"$work/probe.rows"
@@ -44,6 +48,8 @@ run_probe() {
     fi
     note "asking $question"
     ask "$question" "$limit" "$own" || failed=$((failed + 1))
+    [[ " $PROBE_PAIRED " != *" $question "* || ! -e $shim ]] ||
+      ask "$question" "$limit" "$own" with || failed=$((failed + 1))
   done < <(probe_questions)
   end_part probe "complete: $failed without an answer,"
   [[ $failed -eq 0 ]]
