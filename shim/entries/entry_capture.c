@@ -206,6 +206,7 @@ static CUresult destroy(__typeof__(cuStreamDestroy_v2) *real_destroy, CUstream s
     gs_trace_stream_end(stream);
     CUcontext context = gs_marks_stream_ends(stream);
     gs_async_stream_ends(stream);
+    gs_seen_stream_ends((uintptr_t)stream);
     CUresult result = real_destroy(stream);
     if (result != CUDA_SUCCESS) {
         gs_streams_restore(stream, context);

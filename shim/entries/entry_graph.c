@@ -289,11 +289,13 @@ static GS_NOINLINE CUresult launch_tracked(CUgraphExec exec, CUstream stream,
 #define IS_COUNTED true
 #endif
 
+/* The stream is complete when each part of the graph is, on whatever device. */
 static inline __attribute__((always_inline)) CUresult
 launch(CUgraphExec exec, CUstream stream, bool per_thread)
 {
-    struct gs_submissions *own =
-        IS_COUNTED ? gs_submission_begin(GS_STREAMS_BEYOND) : NULL;
+    uintptr_t where = (uintptr_t)stream | GS_STREAMS_LOOSE;
+    where = per_thread ? gs_submissions_per_thread(where) : where;
+    struct gs_submissions *own = IS_COUNTED ? gs_submission_begin(where) : NULL;
     CUresult result;
     gs_linger(false);
     if (gs_graph_execs_known()) {

@@ -65,7 +65,8 @@ GS_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count,
 GS_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count,
                                            CUdevice dstDevice, CUstream hStream)
 {
-    struct gs_submissions *own = begin(devPtr, &count, GS_STREAMS_BEYOND);
+    struct gs_submissions *own =
+        begin(devPtr, &count, gs_submissions_per_thread((uintptr_t)hStream));
     return end(own,
                gs_real()->cuMemPrefetchAsync_ptsz(devPtr, count, dstDevice, hStream));
 }
@@ -98,7 +99,8 @@ GS_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr,
 GS_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr,
                                                size_t length, unsigned int flags)
 {
-    struct gs_submissions *own = begin_attach(dptr, &length, GS_STREAMS_BEYOND);
+    struct gs_submissions *own =
+        begin_attach(dptr, &length, gs_submissions_per_thread((uintptr_t)hStream));
     return end(own, gs_real()->cuStreamAttachMemAsync_ptsz(hStream, dptr, length, flags));
 }
 
@@ -122,7 +124,8 @@ GS_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count,
                                               CUmemLocation location, unsigned int flags,
                                               CUstream hStream)
 {
-    struct gs_submissions *own = begin(devPtr, &count, GS_STREAMS_BEYOND);
+    struct gs_submissions *own =
+        begin(devPtr, &count, gs_submissions_per_thread((uintptr_t)hStream));
     return end(own, gs_real()->cuMemPrefetchAsync_v2_ptsz(devPtr, count, location, flags,
                                                           hStream));
 }
@@ -162,7 +165,8 @@ GS_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *size
                                                 unsigned long long flags,
                                                 CUstream hStream)
 {
-    struct gs_submissions *own = begin_all(dptrs, sizes, count, GS_STREAMS_BEYOND);
+    struct gs_submissions *own =
+        begin_all(dptrs, sizes, count, gs_submissions_per_thread((uintptr_t)hStream));
     return end(own, gs_real()->cuMemPrefetchBatchAsync_ptsz(
                         dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
                         numPrefetchLocs, flags, hStream));
@@ -180,7 +184,8 @@ GS_EXPORT CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes
                                                size_t count, unsigned long long flags,
                                                CUstream hStream)
 {
-    struct gs_submissions *own = begin_all(dptrs, sizes, count, GS_STREAMS_BEYOND);
+    struct gs_submissions *own =
+        begin_all(dptrs, sizes, count, gs_submissions_per_thread((uintptr_t)hStream));
     return end(
         own, gs_real()->cuMemDiscardBatchAsync_ptsz(dptrs, sizes, count, flags, hStream));
 }
@@ -201,7 +206,8 @@ GS_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(
     size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
     CUstream hStream)
 {
-    struct gs_submissions *own = begin_all(dptrs, sizes, count, GS_STREAMS_BEYOND);
+    struct gs_submissions *own =
+        begin_all(dptrs, sizes, count, gs_submissions_per_thread((uintptr_t)hStream));
     return end(own, gs_real()->cuMemDiscardAndPrefetchBatchAsync_ptsz(
                         dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
                         numPrefetchLocs, flags, hStream));

@@ -25,31 +25,51 @@
 
 /* The stream that a call is given, in a function whose default stream is the legacy one
    or the thread's. */
-#define DEFAULT_LEGACY     ((uintptr_t)0)
-#define DEFAULT_PER_THREAD GS_STREAMS_BEYOND
+#define FORM_LEGACY(where)     (where)
+#define FORM_PER_THREAD(where) gs_submissions_per_thread(where)
+#define IS_LEGACY              false
+#define IS_PER_THREAD          true
 
 #define WHERE_IN(given)      (uintptr_t)(given)
+#define WHERE_LOOSE(given)   ((uintptr_t)(given) | GS_STREAMS_LOOSE)
 #define WHERE_DEFAULT        (uintptr_t)0
 #define WHERE_BEYOND         GS_STREAMS_BEYOND
 #define WHERE_CONFIG(config) where_of(config)
 
-/* Attributes may let a launch overlap with what is in front of it in its stream. */
+/*
+ * The attributes that are known, up to this one (CUDA 13.0), may let a launch overlap
+ * with what is in front of it in its stream, or have it record an event; a synchronize of
+ * the stream waits for it all the same. An attribute that is not known may do anything.
+ */
+enum { LAST_ATTRIBUTE = 16, MOST_ATTRIBUTES = 64 };
+
+static GS_NOINLINE uintptr_t where_with_attributes(const CUlaunchConfig *config)
+{
+    bool known = config->attrs && config->numAttrs <= MOST_ATTRIBUTES;
+    for (unsigned i = 0; known && i < config->numAttrs; i++) {
+        known = (unsigned)config->attrs[i].id <= LAST_ATTRIBUTE;
+    }
+    return (uintptr_t)config->hStream | (known ? GS_STREAMS_LOOSE : GS_STREAMS_BEYOND);
+}
+
 static inline uintptr_t where_of(const CUlaunchConfig *config)
 {
     /* No config, or no initialized driver: the launch is refused, the config not read. */
     if (!config || !__atomic_load_n(&gs_state_ready, __ATOMIC_RELAXED)) {
         return GS_STREAMS_BEYOND;
     }
-    return (uintptr_t)config->hStream | (config->numAttrs ? GS_STREAMS_BEYOND : 0);
+    return config->numAttrs ? where_with_attributes(config) : (uintptr_t)config->hStream;
 }
 
 /* What is launched instead: the same, but for what async_heaps.h says. */
-#define PREPARE_IN(given) ((void)0)
-#define PREPARE_DEFAULT   ((void)0)
-#define PREPARE_BEYOND    ((void)0)
+#define PREPARE_IN(given)    ((void)0)
+#define PREPARE_LOOSE(given) ((void)0)
+#define PREPARE_DEFAULT      ((void)0)
+#define PREPARE_BEYOND       ((void)0)
 #define PREPARE_CONFIG(config)                                                           \
     (config = gs_async_launch(config, per_thread), show(config))
 #define DONE_IN(given)      ((void)0)
+#define DONE_LOOSE(given)   ((void)0)
 #define DONE_DEFAULT        ((void)0)
 #define DONE_BEYOND         ((void)0)
 #define DONE_CONFIG(config) gs_async_launched(config, result)
@@ -138,9 +158,8 @@ static inline __attribute__((always_inline)) bool names_device(const char *symbo
         if (!is_counted(#symbol)) {                                                      \
             return gs_real()->symbol args;                                               \
         }                                                                                \
-        struct gs_submissions *own =                                                     \
-            gs_submission_begin(WHERE_##where | DEFAULT_##stream);                       \
-        const bool per_thread = (DEFAULT_##stream) != DEFAULT_LEGACY;                    \
+        struct gs_submissions *own = gs_submission_begin(FORM_##stream(WHERE_##where));  \
+        const bool per_thread = IS_##stream;                                             \
         (void)per_thread;                                                                \
         PREPARE_##where;                                                                 \
         gs_linger(false);                                                                \

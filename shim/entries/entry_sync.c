@@ -2,8 +2,10 @@
  * entry_sync.c - calls of the program's own after which a context is known to be idle.
  *
  * A context synchronize waits for everything; what counts is the snapshot taken before it
- * was entered. With nothing but the legacy stream in use in the one context of the
- * process, a synchronize of that stream and a copy to the host wait for everything, too:
+ * was entered. A synchronize of a stream waits for that stream, and proves the context
+ * idle where each other call is known to be complete, too (streams_seen.h). With nothing
+ * but the legacy stream in use in the one context of the process, a synchronize of that
+ * stream and a copy to the host wait for everything:
  *
  *   cuStreamSynchronize      "waits until the device has completed all operations"
  *   cuMemcpyDtoH             "for transfers from device to either pageable or pinned host
@@ -36,9 +38,15 @@
 struct watch {
     const struct gs_context *context; /* NULL: no mark can be made */
     struct gs_snapshot before;
+    struct gs_seen_before streams;
     unsigned own_calls;
     uint64_t lazy_token; /* 0: none */
 };
+
+static struct gs_streams_seen *seen_of(const struct gs_context *context)
+{
+    return &((struct gs_context *)(uintptr_t)context)->seen;
+}
 
 static struct watch watch_begin(CUcontext handle, bool current, unsigned own_calls)
 {
@@ -51,7 +59,9 @@ static struct watch watch_begin(CUcontext handle, bool current, unsigned own_cal
         (gs_known_proof_holds() || state->options.free_sync == GS_FREE_SYNC_LAZY)) {
         watch.context =
             current ? gs_context_current_known(state) : gs_context_find(state, handle);
-        watch.before = gs_submissions_snapshot(own_calls);
+        watch.before = watch.context
+                           ? gs_context_snapshot(watch.context, own_calls, &watch.streams)
+                           : gs_submissions_snapshot(own_calls);
         watch.lazy_token = gs_lazy_wait_begin(state, watch.context);
     }
     gs_leave();
@@ -62,6 +72,14 @@ static struct watch watch_begin(CUcontext handle, bool current, unsigned own_cal
         watch.context = NULL;
     }
     return watch;
+}
+
+static void begin_again(struct watch *watch)
+{
+    if (watch->context) {
+        watch->before = gs_seen_begin(seen_of(watch->context), watch->streams.stream,
+                                      watch->own_calls, &watch->streams);
+    }
 }
 
 /* Idle memory may go back now, if some is due. */
@@ -79,11 +97,16 @@ static void relax(const struct gs_context *context)
 
 static void watch_end(struct watch *watch, CUresult result)
 {
-    if (gs_mutant(GS_MUTANT_snapshot_after)) {
-        watch->before = gs_submissions_snapshot(watch->own_calls);
+    if (watch->streams.stream ? gs_mutant(GS_MUTANT_seen_after)
+                              : gs_mutant(GS_MUTANT_snapshot_after)) {
+        begin_again(watch);
     }
     if (watch->context && (result == CUDA_SUCCESS || gs_mutant(GS_MUTANT_failed_marks))) {
-        gs_context_mark_idle(watch->context, &watch->before);
+        if (watch->streams.stream) {
+            gs_context_mark_stream(watch->context, &watch->before, &watch->streams);
+        } else {
+            gs_context_mark_idle(watch->context, &watch->before, &watch->streams);
+        }
         if (watch->lazy_token && gs_enter()) {
             gs_lazy_wait_end(watch->context, watch->lazy_token);
             gs_leave();
@@ -134,28 +157,55 @@ GS_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
     return result;
 }
 
-/* ---- the legacy stream ---------------------------------------------------------------
+/* ---- streams ------------------------------------------------------------------------
  */
 
 /* Whether the legacy stream is all that anybody used, in one context. */
 static bool legacy_is_all(const struct watch *watch)
 {
-    return watch->before.streams <= GS_STREAMS_LEGACY &&
+    return (watch->before.streams & ~GS_STREAMS_LOOSE) <= GS_STREAMS_LEGACY &&
            gs_contexts_are_one(gs_state_peek());
+}
+
+/*
+ * The wait, just begun, is for one stream alone. Each context has default streams of its
+ * own, whose calls count together; those that count and were not waited for are other
+ * contexts' work, of which the current context's proof says nothing.
+ */
+static void narrow(struct watch *watch, uintptr_t where)
+{
+    watch->streams.stream = gs_submissions_stream_of(where);
+    watch->lazy_token = 0;
+    if (!watch->streams.stream || !gs_known_proof_holds()) {
+        watch->context = NULL;
+    }
+    begin_again(watch);
+}
+
+static struct watch watch_stream(uintptr_t where)
+{
+    struct watch watch = {.own_calls = 0};
+    struct gs_state *state = gs_known_proof_holds() ? gs_enter() : NULL;
+    if (state) {
+        if (state->pool) {
+            watch.context = gs_context_current_known(state);
+        }
+        gs_leave();
+    }
+    if (watch.context && !watch.context->heap) {
+        watch.context = NULL;
+    }
+    narrow(&watch, where);
+    return watch;
 }
 
 GS_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
 {
-    /* Nothing to gain, and nothing to pay, for the streams of programs that use some. */
-    if ((uintptr_t)hStream > GS_STREAMS_LEGACY) {
-        CUresult result = gs_real()->cuStreamSynchronize(hStream);
-        gs_note_result(NULL, result);
-        trace_wait(GS_TRACE_SYNC_STREAM, hStream, GS_TRACE_ORDERED, result);
-        return result;
-    }
-    struct watch watch = watch_begin(NULL, true, 0);
-    if (!legacy_is_all(&watch) && !gs_mutant(GS_MUTANT_stream_marks_all)) {
-        watch.context = NULL;
+    bool legacy = (uintptr_t)hStream <= GS_STREAMS_LEGACY;
+    struct watch watch =
+        legacy ? watch_begin(NULL, true, 0) : watch_stream((uintptr_t)hStream);
+    if (legacy && !legacy_is_all(&watch) && !gs_mutant(GS_MUTANT_stream_marks_all)) {
+        narrow(&watch, (uintptr_t)hStream);
     }
     CUresult result = gs_real()->cuStreamSynchronize(hStream);
     watch_end(&watch, result);
@@ -164,10 +214,11 @@ GS_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
     return result;
 }
 
-/* Waits for one stream of several. Hooked only so that each form has its own wrapper. */
 GS_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 {
+    struct watch watch = watch_stream(gs_submissions_per_thread((uintptr_t)hStream));
     CUresult result = gs_real()->cuStreamSynchronize_ptsz(hStream);
+    watch_end(&watch, result);
     gs_note_result(NULL, result);
     trace_wait(GS_TRACE_SYNC_STREAM, hStream, GS_TRACE_ORDERED_PER_THREAD, result);
     return result;
@@ -182,7 +233,7 @@ GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t 
     struct gs_submissions *own = gs_submission_begin(0);
     struct watch watch = watch_begin(NULL, true, 1);
     if (!legacy_is_all(&watch) && !gs_mutant(GS_MUTANT_copy_marks_all)) {
-        watch.context = NULL;
+        narrow(&watch, 0);
     }
     if (ByteCount == 0 && !gs_mutant(GS_MUTANT_empty_copy_marks)) {
         watch.context = NULL;

@@ -229,7 +229,8 @@ GS_EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int 
 GS_EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList,
                                            unsigned int count, CUstream hStream)
 {
-    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
+    struct gs_submissions *own =
+        gs_submission_begin(gs_submissions_per_thread((uintptr_t)hStream));
     CUresult result =
         map_array(gs_real()->cuMemMapArrayAsync_ptsz, mapInfoList, count, hStream);
     gs_submission_end(own);

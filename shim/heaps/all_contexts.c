@@ -199,7 +199,8 @@ bool gs_all_contexts_search(struct gs_state *state, uint64_t point,
             continue;
         }
         const struct gs_context *context = gs_context_find(state, handle);
-        if (!context || __atomic_load_n(&context->idle_at, __ATOMIC_ACQUIRE) < point) {
+        if (!context ||
+            __atomic_load_n(&context->complete_at, __ATOMIC_ACQUIRE) < point) {
             return false;
         }
         if (but && gs_known_proof_is_verified()) { /* a free: an allocation never waits */

@@ -429,6 +429,7 @@ void gs_context_share(struct gs_state *state, CUcontext owner, CUcontext other)
 void gs_contexts_changed(struct gs_state *state)
 {
     __atomic_add_fetch(&state->contexts.generation, 1, __ATOMIC_ACQ_REL);
+    gs_seen_context_ends();
 }
 
 CUcontext gs_context_search_accessor(struct gs_contexts *contexts, CUcontext owner,

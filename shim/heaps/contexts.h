@@ -14,6 +14,7 @@
 #include "known.h"
 #include "pool.h"
 #include "real.h"
+#include "streams_seen.h"
 #include "submissions.h"
 
 struct gs_state;
@@ -46,8 +47,10 @@ struct gs_context {
     bool ordered;  /* immutable: no context, but the heap of a stream (async_heaps.h) */
     bool unfenced; /* atomic: blocks were freed during a capture, without a fence */
     bool warmed;   /* atomic: GPUSHIM_WARMUP was done, or is being done */
-    uint64_t idle_at; /* atomic: submissions.h; what had been submitted when it was seen
-                         complete, 0: never */
+    uint64_t idle_at; /* atomic: submissions.h; how many calls are known to be complete */
+    uint64_t complete_at; /* atomic: what had been submitted when it was seen complete by
+                             a wait for the whole context, 0: never */
+    struct gs_streams_seen seen; /* locks itself: what its streams' synchronizes prove */
     uint64_t in_vain; /* atomic: order/full_wait.c; a mark that was waited for, 0: none */
     struct gs_trim_look trim_look;            /* trim_thread.c: that thread's alone */
     struct gs_lane *lanes;                    /* atomic: zone_lane.c; only ever grows */
@@ -150,9 +153,26 @@ static inline CUcontext gs_context_accessor(struct gs_contexts *contexts, CUcont
     return GS_UNLIKELY(any) ? gs_context_search_accessor(contexts, owner, index) : NULL;
 }
 
-/* All that was submitted before the snapshot is complete, by a wait of the program's. */
+/* Before a wait for the whole context: the snapshot that a mark of it rests on. */
+static inline struct gs_snapshot gs_context_snapshot(const struct gs_context *context,
+                                                     unsigned own_calls,
+                                                     struct gs_seen_before *before)
+{
+    return gs_seen_begin(&((struct gs_context *)(uintptr_t)context)->seen, 0, own_calls,
+                         before);
+}
+
+/* The wait has succeeded: all that was submitted before the snapshot is complete.
+ * `before`: what came with the snapshot; NULL: it is another context's. */
 void gs_context_mark_idle(const struct gs_context *context,
-                          const struct gs_snapshot *snapshot);
+                          const struct gs_snapshot *snapshot,
+                          const struct gs_seen_before *before);
+
+/* A wait of the program's for one stream has succeeded; `snapshot` and `before` are
+ * gs_seen_begin's. */
+void gs_context_mark_stream(const struct gs_context *context,
+                            const struct gs_snapshot *snapshot,
+                            const struct gs_seen_before *before);
 
 /* The context has failed: each free asks the driver, until a wait of one succeeds. */
 void gs_context_never_idle(const struct gs_context *context);

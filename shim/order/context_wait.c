@@ -114,7 +114,7 @@ static CUresult wait_for_device(struct gs_state *state, const struct gs_context 
         const struct gs_context *entry = gs_context_find(state, handle);
         result = wait_for(handle);
         if (result == CUDA_SUCCESS && entry) {
-            gs_context_mark_idle(entry, before);
+            gs_context_mark_idle(entry, before, NULL);
         }
         result = gs_refused_for_capture(result) ? result : CUDA_SUCCESS;
     }
@@ -167,7 +167,8 @@ static bool accessors_are_done(struct gs_state *state, const struct gs_context *
          (handle = gs_context_accessor(&state->contexts, owner->handle, i)) != NULL;
          i++) {
         const struct gs_context *accessor = gs_context_find(state, handle);
-        if (!accessor || __atomic_load_n(&accessor->idle_at, __ATOMIC_ACQUIRE) < point) {
+        if (!accessor ||
+            __atomic_load_n(&accessor->complete_at, __ATOMIC_ACQUIRE) < point) {
             return false;
         }
     }
@@ -203,7 +204,8 @@ static CUresult wait_for_context(struct gs_state *state, const struct gs_context
     bool accessors = shared && waits_for_accessors(state, context, unfenced);
     uint64_t token = gs_heap_retire_begin(context->heap);
     uint64_t point = shared ? gs_all_contexts_point() : 0; /* behind the token */
-    struct gs_snapshot before = gs_submissions_snapshot(0);
+    struct gs_seen_before streams;
+    struct gs_snapshot before = gs_context_snapshot(context, 0, &streams);
     if (gs_mutant(GS_MUTANT_lock_held)) {
         pthread_mutex_lock(&state->contexts.lock);
     }
@@ -217,7 +219,7 @@ static CUresult wait_for_context(struct gs_state *state, const struct gs_context
         gs_heap_retire(context->heap, token);
     }
     if (result == CUDA_SUCCESS) {
-        gs_context_mark_idle(context, &before);
+        gs_context_mark_idle(context, &before, &streams);
         gs_trace_sync(GS_TRACE_SYNC_CONTEXT, context->handle, NULL, GS_TRACE_UNORDERED);
     } else if (unfenced) {
         set_unfenced(context);
@@ -241,10 +243,29 @@ CUresult gs_context_wait(struct gs_state *state, const struct gs_context *contex
 }
 
 void gs_context_mark_idle(const struct gs_context *context,
-                          const struct gs_snapshot *snapshot)
+                          const struct gs_snapshot *snapshot,
+                          const struct gs_seen_before *before)
 {
+    struct gs_context *own = (struct gs_context *)(uintptr_t)context;
     gs_libraries_watch();
-    gs_submissions_mark(&((struct gs_context *)(uintptr_t)context)->idle_at, snapshot);
+    gs_submissions_mark(&own->idle_at, snapshot);
+    gs_submissions_mark(&own->complete_at, snapshot);
+    if (before && before->counted) {
+        gs_seen_rebase(&own->seen, before, snapshot);
+    }
+}
+
+void gs_context_mark_stream(const struct gs_context *context,
+                            const struct gs_snapshot *snapshot,
+                            const struct gs_seen_before *before)
+{
+    struct gs_context *own = (struct gs_context *)(uintptr_t)context;
+    struct gs_snapshot covered = {.mark = gs_seen_cover(&own->seen, before, snapshot)};
+    gs_libraries_watch();
+    gs_submissions_mark(&own->idle_at, &covered);
+    if (gs_mutant(GS_MUTANT_stream_completes)) {
+        gs_submissions_mark(&own->complete_at, &covered);
+    }
 }
 
 void gs_context_never_idle(const struct gs_context *context)

@@ -141,8 +141,7 @@ static struct gs_submissions *count_begin(void)
 {
     struct gs_submissions *own = NULL;
     if (gs_known_proof_is_verified()) {
-        own = gs_submissions_own();
-        gs_submissions_add(&own->begun);
+        own = gs_submissions_turn_away();
     }
     return own;
 }

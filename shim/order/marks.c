@@ -27,6 +27,7 @@
 #include "record.h"
 #include "single_order.h"
 #include "streams.h"
+#include "streams_seen.h"
 #include "submissions.h"
 #include "verify.h"
 
@@ -73,7 +74,7 @@ static bool has_context_events(void)
 static bool has_stream_events(void)
 {
     return gs_streams_proof_holds() && gs_known_proof_holds() &&
-           !(gs_submissions_snapshot(0).streams & GS_STREAMS_BEYOND);
+           !(gs_submissions_snapshot(0).streams & GS_STREAMS_UNCOVERED);
 }
 
 bool gs_marks_are_events(void)
@@ -384,5 +385,6 @@ void gs_marks_reset(void)
     pthread_mutex_init(&helpers_lock, NULL);
     all_helpers = NULL;
     gs_streams_reset();
+    gs_seen_reset();
     gs_single_order_reset();
 }

@@ -3,7 +3,7 @@
  *
  *   context event   cuCtxRecordEvent, since CUDA 12.5: covers all work of the context
  *   stream events   before that, while streams.h has every stream and nothing was ever
- *                   submitted outside of the order of one stream (submissions.h): one
+ *                   submitted that no event of a stream covers (submissions.h): one
  *                   event behind all of them
  *   none            otherwise: a free waits, as in the native mode
  *

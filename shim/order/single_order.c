@@ -7,10 +7,10 @@
  * work after it, and a later use of the block is behind M as long as it is made in those
  * two streams. These are all uses: a call that makes another stream or context, or
  * submits outside of stream order (per-thread streams, launch attributes, graphs, peers,
- * interop: BEYOND in submit.def), or lets the memory be reached past this driver's
- * streams (exported, registered for a peer device, a transport library loaded) comes here
- * first, and waits until M is complete. The order of the two streams is the driver's own
- * and needs no event of ours.
+ * interop: LOOSE and BEYOND in submit.def), or lets the memory be reached past this
+ * driver's streams (exported, registered for a peer device, a transport library loaded)
+ * comes here first, and waits until M is complete. The order of the two streams is the
+ * driver's own and needs no event of ours.
  *
  *   Host-synchronous copies are work of the legacy stream, too: one from pageable memory
  * to the device waits for that stream before it stages ("API synchronization behavior"),
@@ -143,12 +143,12 @@ void gs_single_order_share(const char *call)
 /* A stream handle, or more, that this thread has not submitted to before. */
 void gs_submissions_elsewhere(uintptr_t where)
 {
-    uintptr_t stream = where & ~(GS_STREAMS_LEGACY | GS_STREAMS_BEYOND);
+    uintptr_t stream = where & ~(GS_STREAMS_LEGACY | GS_STREAMS_UNORDERED);
     if (now() == OVER) {
         return;
     }
-    if ((where & GS_STREAMS_BEYOND) ? !gs_mutant(GS_MUTANT_order_beyond_ignored)
-                                    : stream && !gs_streams_find((CUstream)stream)) {
+    if ((where & GS_STREAMS_UNORDERED) ? !gs_mutant(GS_MUTANT_order_beyond_ignored)
+                                       : stream && !gs_streams_find((CUstream)stream)) {
         gs_single_order_end("a submission out of order");
     }
 }
@@ -220,7 +220,7 @@ static bool may_hold(struct gs_state *state, const struct gs_context *of)
     return gs_known_proof_holds() && gs_contexts_are_one(state) &&
            !gs_context_accessor(&state->contexts, of->handle, 0) && !host_reaches(of) &&
            !is_reached_past() &&
-           (!(gs_submissions_snapshot(0).streams & GS_STREAMS_BEYOND) ||
+           (!(gs_submissions_snapshot(0).streams & GS_STREAMS_UNORDERED) ||
             gs_mutant(GS_MUTANT_order_beyond_ignored));
 }
 

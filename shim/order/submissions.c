@@ -5,7 +5,8 @@
  * own, then takes that out of the list. Who reads meanwhile has read the one before he
  * comes to the other, so he may count those calls twice and never misses any. Twice is
  * once too often for a snapshot alone: too high a mark would later be met by calls that
- * nobody waited for. So a snapshot is void if a thread ended while it was taken.
+ * nobody waited for. So a snapshot is void if a thread ended while it was taken. Which
+ * streams they went to is not kept: a wait for the whole context covers them.
  *
  * Owns:  the list of records, and the page that new ones come from.
  * Lock:  records_lock for who joins and leaves, with all signals blocked: a handler may
@@ -31,7 +32,7 @@ static struct gs_submissions gone = {.unseen = UINTPTR_MAX};
 static bool gone_listed;     /* records_lock */
 static unsigned long ending; /* atomic, written under records_lock: odd meanwhile */
 
-enum { PAGE_RECORDS = 12 };
+enum { PAGE_RECORDS = 10 };
 static struct page {
     struct gs_submissions records[PAGE_RECORDS]; /* those in use are in the list */
     size_t used;
@@ -74,7 +75,7 @@ static void add_count(uint64_t *to, const uint64_t *from)
 }
 
 /* To `gone`; `own` is in front of it, and stays so. Its streams come first: what is
-   counted has its streams. The record keeps them for its next thread. */
+   counted has its streams. The record keeps `unseen` for its next thread. */
 static void move_counts(struct gs_submissions *own)
 {
     __atomic_store_n(&gone.unseen, gone.unseen & own->unseen, __ATOMIC_RELEASE);
@@ -86,6 +87,13 @@ static void move_counts(struct gs_submissions *own)
     }
     __atomic_store_n(&own->begun, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&own->ended, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&own->row_from, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&own->row, 0, __ATOMIC_RELEASE);
+    for (unsigned i = 0; i < GS_STREAM_ROWS; i++) {
+        __atomic_store_n(&own->rows[i].stream, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&own->rows[i].calls, 0, __ATOMIC_RELEASE);
+    }
+    own->newest = 0;
 }
 
 static void link_first(struct gs_submissions *record)
@@ -205,15 +213,95 @@ struct gs_submissions *gs_submissions_join(void)
     return own;
 }
 
-struct gs_submissions *gs_submissions_admit(uintptr_t where)
+/* ---- calls by stream --------------------------------------------------------------- */
+
+/* What a row that is taken over has counted, counts in no row from now on. */
+static unsigned row_of(struct gs_submissions *own, uintptr_t where)
+{
+    uintptr_t stream = gs_submissions_stream_of(where);
+    if (stream <= GS_STREAMS_LEGACY) {
+        return stream ? 0 : GS_STREAM_ROW_ELSEWHERE;
+    }
+    for (unsigned i = 1; i < GS_STREAM_ROW_ELSEWHERE; i++) {
+        if (own->rows[i].stream == stream) {
+            return i;
+        }
+    }
+    unsigned taken = own->next_row + 1;
+    own->next_row = taken % (GS_STREAM_ROW_ELSEWHERE - 1);
+    __atomic_store_n(&own->rows[taken].stream, stream, __ATOMIC_RELEASE);
+    if (!gs_mutant(GS_MUTANT_seen_row_inherited)) {
+        __atomic_store_n(&own->rows[taken].calls, 0, __ATOMIC_RELEASE);
+    }
+    return taken;
+}
+
+/* The current row's calls are added to it; the call is the next row's first. */
+static void turn(struct gs_submissions *own, uintptr_t where)
+{
+    uint64_t from = __atomic_load_n(&own->begun, __ATOMIC_RELAXED);
+    struct gs_stream_row *row = &own->rows[own->row];
+    if (!gs_mutant(GS_MUTANT_count_after)) {
+        gs_submissions_add(&own->begun);
+    }
+    __atomic_store_n(&row->calls, row->calls + (from - own->row_from), __ATOMIC_RELEASE);
+    __atomic_store_n(&own->row_from, from, __ATOMIC_RELEASE);
+    __atomic_store_n(&own->row, row_of(own, where), __ATOMIC_RELEASE);
+    own->newest = where;
+}
+
+struct gs_submissions *gs_submissions_turn(uintptr_t where)
 {
     struct gs_submissions *own = gs_submissions_own();
     uintptr_t unseen = __atomic_load_n(&own->unseen, __ATOMIC_RELAXED);
     if (where & unseen) {
         gs_submissions_elsewhere(where);
-        __atomic_store_n(&own->unseen, unseen & ~where, __ATOMIC_RELAXED);
+        __atomic_store_n(&own->unseen, unseen & ~where, __ATOMIC_RELEASE);
     }
+    turn(own, where);
     return own;
+}
+
+struct gs_submissions *gs_submissions_turn_away(void)
+{
+    struct gs_submissions *own = gs_submissions_own();
+    turn(own, GS_STREAMS_BEYOND);
+    return own;
+}
+
+/* Of a record whose thread begins nothing meanwhile. */
+static uint64_t calls_in(const struct gs_submissions *record, uintptr_t stream)
+{
+    unsigned i = 0;
+    if (stream != GS_STREAMS_LEGACY) {
+        for (i = 1; i < GS_STREAM_ROW_ELSEWHERE; i++) {
+            if (__atomic_load_n(&record->rows[i].stream, __ATOMIC_ACQUIRE) == stream) {
+                break;
+            }
+        }
+    }
+    if (i == GS_STREAM_ROW_ELSEWHERE) {
+        return 0;
+    }
+    uint64_t calls = __atomic_load_n(&record->rows[i].calls, __ATOMIC_ACQUIRE);
+    if (__atomic_load_n(&record->row, __ATOMIC_ACQUIRE) == i) {
+        calls += __atomic_load_n(&record->begun, __ATOMIC_ACQUIRE) -
+                 __atomic_load_n(&record->row_from, __ATOMIC_ACQUIRE);
+    }
+    return calls;
+}
+
+static uint64_t sum_in(uintptr_t stream)
+{
+    const struct gs_submissions *record =
+        __atomic_load_n(&gs_submissions_records, __ATOMIC_ACQUIRE);
+    uint64_t sum = 0;
+    for (; record; record = gs_submissions_next(record)) {
+        if (record != &gone) {
+            sum += calls_in(record, stream);
+        }
+    }
+    return sum;
 }
 
 /* ---- the proof --------------------------------------------------------------------- */
@@ -229,8 +317,8 @@ static uint64_t sum_ended(void)
     return sum;
 }
 
-/* A call's streams are written before it is counted: read after the count they hold those
-   of every call counted. */
+/* A call's streams are written before it has ended. Read after the counts, and with no
+   call under way, they hold those of every call counted. */
 static uintptr_t all_streams(void)
 {
     const struct gs_submissions *record =
@@ -249,12 +337,17 @@ enum { TRIES = 4 };
  * Ended is read first. It never exceeds begun, and neither falls: if what was read later
  * as begun is not more, then in each thread nothing was under way between.
  */
-struct gs_snapshot gs_submissions_snapshot(unsigned own_calls)
+static inline __attribute__((always_inline)) struct gs_snapshot
+take_snapshot(unsigned own_calls, const uintptr_t *streams, unsigned count,
+              uint64_t *calls)
 {
     struct gs_snapshot snapshot = {.mark = 0};
     for (unsigned i = 0; i < TRIES; i++) {
         unsigned long before = __atomic_load_n(&ending, __ATOMIC_ACQUIRE);
         uint64_t ended = sum_ended() + own_calls;
+        for (unsigned k = 0; k < count; k++) {
+            calls[k] = sum_in(streams[k]);
+        }
         uint64_t begun = gs_submissions_begun();
         snapshot.streams = all_streams();
         if (before % 2 != 0 || __atomic_load_n(&ending, __ATOMIC_RELAXED) != before) {
@@ -266,6 +359,18 @@ struct gs_snapshot gs_submissions_snapshot(unsigned own_calls)
         break;
     }
     return snapshot;
+}
+
+struct gs_snapshot gs_submissions_snapshot(unsigned own_calls)
+{
+    return take_snapshot(own_calls, NULL, 0, NULL);
+}
+
+struct gs_snapshot gs_submissions_snapshot_of(unsigned own_calls,
+                                              const uintptr_t *streams, unsigned count,
+                                              uint64_t *calls)
+{
+    return take_snapshot(own_calls, streams, count, calls);
 }
 
 void gs_submissions_mark(uint64_t *idle_at, const struct gs_snapshot *snapshot)

@@ -25,6 +25,10 @@
  * What a snapshot taken too early misses, it counts as new work: a wait too many. In the
  * other direction it cannot err.
  *
+ * Calls are counted by stream as well (streams_seen.h), in a way that costs a launch
+ * nothing while it goes to the stream of the one before: a row's calls are added up when
+ * the thread goes on to another stream.
+ *
  * A thread's record joins the list when the thread first needs one, and leaves it with
  * the thread, so that a free adds up no more than there are threads. What an ended thread
  * counted stays in one record for all of them, the list's last (submissions.c).
@@ -39,10 +43,29 @@
 #include "mutants.h"
 #include "thread.h"
 
-/* What `where` of submit.def comes to: stream handles, or-ed together. The legacy stream
- * is 0 or CU_STREAM_LEGACY, so any other bit says that there is more than that. */
-#define GS_STREAMS_LEGACY ((uintptr_t)1)
-#define GS_STREAMS_BEYOND ((uintptr_t)2)
+/*
+ * What `where` of submit.def comes to: the handle of a stream, and what else is true of
+ * the call. The legacy stream is 0 or CU_STREAM_LEGACY. A handle is an address, whose low
+ * bits are free for
+ *   PER_THREAD  CU_STREAM_PER_THREAD: the calling thread's own default stream
+ *   BEYOND      no synchronize of a stream covers the call, and it is in no stream's
+ * order LOOSE       a synchronize of the stream covers the call, which may be out of the
+ *               stream's order, or use other contexts' memory
+ */
+#define GS_STREAMS_LEGACY     ((uintptr_t)1)
+#define GS_STREAMS_PER_THREAD ((uintptr_t)2)
+#define GS_STREAMS_BEYOND     ((uintptr_t)4)
+#define GS_STREAMS_LOOSE      ((uintptr_t)8)
+
+/* Any of these ends the single order (single_order.h) ... */
+#define GS_STREAMS_UNORDERED                                                             \
+    (GS_STREAMS_PER_THREAD | GS_STREAMS_BEYOND | GS_STREAMS_LOOSE)
+/* ... and any of these is work that an event of each made stream does not cover. */
+#define GS_STREAMS_UNCOVERED (GS_STREAMS_PER_THREAD | GS_STREAMS_BEYOND)
+
+/* Streams that a thread tells apart: the legacy stream and six more. What it submits
+ * elsewhere counts in the last row. */
+enum { GS_STREAM_ROWS = 8, GS_STREAM_ROW_ELSEWHERE = GS_STREAM_ROWS - 1 };
 
 /* One thread's. Written by the thread that has it, read by any. */
 struct gs_submissions {
@@ -51,6 +74,14 @@ struct gs_submissions {
     uintptr_t newest;            /* the thread's own: where it submitted last */
     struct gs_submissions *next; /* atomic, written under the lock; kept when it leaves */
     struct gs_submissions *back; /* under the lock */
+    /* The calls since the thread last went from one stream to another are those of row
+       `row`: begun - row_from of them. Atomic. */
+    uint64_t row_from;
+    unsigned row, next_row; /* next_row: the thread's own, the next to be taken over */
+    struct gs_stream_row {
+        uintptr_t stream;   /* atomic: gs_submissions_stream_of; 0: not in use */
+        uint64_t calls;     /* atomic: but for those of the current row */
+    } rows[GS_STREAM_ROWS]; /* the first is the legacy stream's */
     /* atomic: frees that found their context idle, by device. Behind the line that other
        threads read. */
     uint64_t idle_frees[GS_MAX_DEVICES] __attribute__((aligned(64)));
@@ -65,11 +96,23 @@ static inline struct gs_submissions *gs_submissions_own(void)
     return GS_LIKELY(own != NULL) ? own : gs_submissions_join();
 }
 
-/* The calling thread is about to submit where it never has: single_order.c ... */
+/* The calling thread is about to submit where it never has: single_order.c. */
 void gs_submissions_elsewhere(uintptr_t where);
-/* ... and its record, which it may not have had until now, says so. */
-struct gs_submissions *gs_submissions_admit(uintptr_t where)
+
+/* Count a call that goes to another stream than the thread's last one. Returns the
+ * thread's record, which it may not have had until now. */
+struct gs_submissions *gs_submissions_turn(uintptr_t where)
     __attribute__((cold, noinline));
+/* The same of a call of the library's own, which the single order allows. */
+struct gs_submissions *gs_submissions_turn_away(void);
+
+/* Where a function of the per-thread form submits that was given `where`. */
+static inline uintptr_t gs_submissions_per_thread(uintptr_t where)
+{
+    uintptr_t stream = where & ~(GS_STREAMS_BEYOND | GS_STREAMS_LOOSE);
+    return where | (stream == 0 || stream == GS_STREAMS_PER_THREAD ? GS_STREAMS_PER_THREAD
+                                                                   : GS_STREAMS_LOOSE);
+}
 
 /* A plain addition that other threads may read: only the owner writes. */
 static inline void gs_submissions_add(uint64_t *count)
@@ -78,15 +121,17 @@ static inline void gs_submissions_add(uint64_t *count)
                      __ATOMIC_RELEASE);
 }
 
-/* Around each call that submits; `streams` as above. */
-static inline struct gs_submissions *gs_submission_begin(uintptr_t streams)
+/*
+ * Around each call that submits; `where` as above. The call counts before its stream is
+ * told: whoever reads a thread's rows while no call is under way reads all of them, and
+ * one that begins meanwhile is seen to have begun.
+ */
+static inline struct gs_submissions *gs_submission_begin(uintptr_t where)
 {
     struct gs_submissions *own = gs_thread.submissions;
-    if (GS_UNLIKELY(!own ||
-                    (streams & __atomic_load_n(&own->unseen, __ATOMIC_RELAXED)))) {
-        own = gs_submissions_admit(streams);
+    if (GS_UNLIKELY(!own || own->newest != where)) {
+        return gs_submissions_turn(where);
     }
-    own->newest = streams;
     if (!gs_mutant(GS_MUTANT_count_after)) {
         gs_submissions_add(&own->begun);
     }
@@ -99,6 +144,20 @@ static inline void gs_submission_end(struct gs_submissions *own)
         gs_submissions_add(&own->begun);
     }
     gs_submissions_add(&own->ended);
+}
+
+/* A stream, as calls that a synchronize of it covers are counted by it: the handle; the
+ * calling thread's own number for its default stream. 0: there is none. */
+static inline uintptr_t gs_submissions_stream_of(uintptr_t where)
+{
+    uintptr_t stream = where & ~GS_STREAMS_LOOSE;
+    if (where & GS_STREAMS_BEYOND) {
+        return 0;
+    }
+    if (stream == GS_STREAMS_PER_THREAD && !gs_mutant(GS_MUTANT_per_thread_shared)) {
+        return (uintptr_t)gs_submissions_own() | GS_STREAMS_PER_THREAD;
+    }
+    return stream ? stream : GS_STREAMS_LEGACY;
 }
 
 /* The stream the calling thread submitted to last, as a number that names it. */
@@ -119,6 +178,11 @@ struct gs_snapshot {
  *                 waits is itself counted
  */
 struct gs_snapshot gs_submissions_snapshot(unsigned own_calls);
+
+/* The same, and how many calls each of `count` streams has in it. */
+struct gs_snapshot gs_submissions_snapshot_of(unsigned own_calls,
+                                              const uintptr_t *streams, unsigned count,
+                                              uint64_t *calls);
 
 /* The wait has succeeded, for all work of the context that `*idle_at` belongs to. */
 void gs_submissions_mark(uint64_t *idle_at, const struct gs_snapshot *snapshot);

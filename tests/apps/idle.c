@@ -5,6 +5,8 @@
  *   busy    each free comes while a kernel runs on a non-blocking stream
  *   legacy  the default stream alone, waited for by a copy to the host
  *   pairs   allocations and frees alone
+ *   stream  one stream, synchronized before each free
+ *   graph   the same, with the launch of a graph
  *   peer    as done, but another context may access the memory
  *
  * Proves nothing by itself: the simulated driver's log tells how often the device was
@@ -43,6 +45,35 @@ static void pairs(gpu_ptr block)
     (void)block;
 }
 
+static void one_stream(gpu_ptr block)
+{
+    app_fill(&kernels, block, COUNT, 1, stream);
+    APP_OK(gpu_stream_sync(stream));
+}
+
+static gpu_exec exec;
+
+static void make_graph(void)
+{
+    static gpu_ptr words;
+    gpu_graph graph;
+
+    APP_OK(gpu_malloc(&words, COUNT * 4));
+    APP_OK(gpu_begin_capture(stream, GPU_CAPTURE_GLOBAL));
+    app_fill(&kernels, words, COUNT, 1, stream);
+    APP_OK(gpu_end_capture(stream, &graph));
+    APP_OK(gpu_instantiate(&exec, graph));
+    APP_OK(gpu_graph_destroy(graph));
+    APP_OK(gpu_free(words));
+}
+
+static void graph(gpu_ptr block)
+{
+    app_fill(&kernels, block, COUNT, 1, stream);
+    APP_OK(gpu_graph_launch(exec, stream));
+    APP_OK(gpu_stream_sync(stream));
+}
+
 #if !APP_RUNTIME
 /* Device 1 may access what device 0's context has. */
 static void let_peer_in(void)
@@ -60,8 +91,8 @@ static void let_peer_in(void)
 static const struct mode {
     const char *name;
     void (*work)(gpu_ptr block);
-} modes[] = {
-    {"done", done}, {"busy", busy}, {"legacy", legacy}, {"pairs", pairs}, {"peer", done}};
+} modes[] = {{"done", done}, {"busy", busy},         {"legacy", legacy}, {"pairs", pairs},
+             {"peer", done}, {"stream", one_stream}, {"graph", graph}};
 
 int main(int argc, char **argv)
 {
@@ -80,6 +111,8 @@ int main(int argc, char **argv)
     app_kernels_load(&kernels);
     if (mode->work != legacy)
         APP_OK(gpu_stream_create(&stream));
+    if (mode->work == graph)
+        make_graph();
 #if !APP_RUNTIME
     if (strcmp(wanted, "peer") == 0)
         let_peer_in();

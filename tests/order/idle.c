@@ -80,6 +80,161 @@ PROGRAM(idle, synchronized_by_name, RIGHT, "and so by its other handle")
     free_and_reuse(memory, new_stream());
 }
 
+/* ---- streams that are synchronized alone ------------------------------------------- */
+
+/* Work of one call that counts: fill() looks its kernel up. */
+static void set_words(CUstream stream, CUdeviceptr memory)
+{
+    OK(cuMemsetD32Async(memory, 1, WORDS, stream));
+}
+
+/* The stream is synchronized, and then the context: from now on a synchronize of the
+   stream may prove that everything is complete. */
+static void watch_stream(CUstream stream)
+{
+    set_words(stream, new_memory());
+    OK(cuStreamSynchronize(stream));
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM(idle, stream_synchronized, RIGHT, "the one stream in use is synchronized")
+{
+    CUstream a = new_stream(), b = new_stream();
+
+    watch_stream(a);
+    for (unsigned i = 0; i < 3; i++) {
+        CUdeviceptr memory = new_memory();
+        set_words(a, memory);
+        OK(cuStreamSynchronize(a));
+        free_and_reuse(memory, b);
+    }
+}
+
+PROGRAM(idle, two_streams_synchronized, RIGHT, "and so with each of two")
+{
+    CUstream a = new_stream(), b = new_stream(), c = new_stream();
+    CUdeviceptr memory = new_memory(), other = new_memory();
+
+    watch_stream(a);
+    watch_stream(b);
+    set_words(a, memory);
+    set_words(b, other);
+    OK(cuStreamSynchronize(b));
+    OK(cuStreamSynchronize(a));
+    free_and_reuse(memory, c);
+}
+
+PROGRAM(idle, one_stream_of_two_synchronized, RIGHT, "the other stream still runs")
+{
+    CUstream a = new_stream(), b = new_stream(), c = new_stream();
+    CUdeviceptr memory = new_memory(), other = new_memory();
+
+    watch_stream(a);
+    watch_stream(b);
+    set_words(a, memory);
+    set_words(b, other);
+    OK(cuStreamSynchronize(b));
+    free_and_reuse(memory, c);
+}
+
+PROGRAM(idle, stream_synchronized_then_used, RIGHT, "work behind the synchronize")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), other = new_memory();
+
+    watch_stream(a);
+    set_words(a, other);
+    OK(cuStreamSynchronize(a));
+    set_words(a, memory);
+    free_and_reuse(memory, b);
+}
+
+PROGRAM(idle, stream_handle_used_again, RIGHT,
+        "a new stream's end is not that of the one whose handle it has")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), other = new_memory();
+
+    watch_stream(a);
+    set_words(a, memory);
+    OK(cuStreamDestroy(a));
+    a = new_stream();
+    set_words(a, other);
+    OK(cuStreamSynchronize(a));
+    free_and_reuse(memory, b);
+}
+
+/* A thread keeps the calls of six streams apart. */
+PROGRAM(idle, more_streams_than_rows, RIGHT, "so many streams that some are forgotten")
+{
+    enum { ROWS = 6 };
+    CUstream watched = new_stream(), others[ROWS], next = new_stream();
+    CUdeviceptr memory = new_memory();
+
+    watch_stream(watched);
+    for (unsigned i = 0; i < ROWS; i++) {
+        others[i] = new_stream();
+        set_words(others[i], new_memory());
+    }
+    watch_stream(others[ROWS - 1]);
+    set_words(others[0], memory);
+    set_words(others[2], new_memory());
+    set_words(watched, new_memory());
+    OK(cuStreamSynchronize(watched));
+    free_and_reuse(memory, next);
+}
+
+PROGRAM(idle, overlapping_launch_waited_for, RIGHT,
+        "a synchronize waits for a kernel that overlaps the one in front of it, too")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), other = new_memory();
+
+    watch_stream(a);
+    OK(cuStreamSynchronize(NULL)); /* watched, too: fill looks its kernel up */
+    watch_stream(a);
+    fill(a, other, 1);
+    overlapping_fill(a, memory, 1);
+    OK(cuStreamSynchronize(a));
+    OK(cuStreamSynchronize(NULL));
+    free_and_reuse(memory, b);
+}
+
+PROGRAM(idle, graph_waited_for, RIGHT, "and for a graph")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory();
+    CUgraph graph;
+    CUgraphExec exec;
+
+    OK(cuStreamBeginCapture(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    set_words(a, memory);
+    OK(cuStreamEndCapture(a, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    watch_stream(a);
+    OK(cuGraphLaunch(exec, a));
+    OK(cuStreamSynchronize(a));
+    free_and_reuse(memory, b);
+}
+
+PROGRAM(idle, graph_in_another_stream, RIGHT, "a graph in another stream still runs")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory();
+    CUgraph graph;
+    CUgraphExec exec;
+
+    OK(cuStreamBeginCapture(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    set_words(a, memory);
+    OK(cuStreamEndCapture(a, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    watch_stream(a);
+    watch_stream(b);
+    OK(cuGraphLaunch(exec, a));
+    OK(cuStreamSynchronize(b));
+    free_and_reuse(memory, b);
+}
+
 /* ---- the wait is needed: work behind the wait -------------------------------------- */
 
 PROGRAM(idle, launched_behind_a_wait, RIGHT, "a kernel after the synchronize")
@@ -333,6 +488,14 @@ struct shared {
     CUgraphExec exec;
 };
 
+static void synchronize_stream(void *argument)
+{
+    struct shared *shared = argument;
+
+    __atomic_store_n(&shared->entered, 1, __ATOMIC_RELEASE);
+    OK(cuStreamSynchronize(shared->b));
+}
+
 static void synchronize(void *argument)
 {
     struct shared *shared = argument;
@@ -357,6 +520,61 @@ PROGRAM(idle, given_during_a_wait, RIGHT,
     __atomic_store_n(shared.flag, 1, __ATOMIC_RELEASE);
     join_worker(worker);
     free_and_reuse(shared.memory, shared.b);
+}
+
+PROGRAM(idle, given_during_a_stream_wait, RIGHT,
+        "and so with a synchronize of the stream that it was given to")
+{
+    struct shared shared = {NULL, new_stream(), new_memory(), new_pinned(), 0, NULL};
+    CUstream next = new_stream();
+
+    watch_stream(shared.b);
+    OK(cuStreamSynchronize(NULL)); /* watched, too: wait_for looks its kernel up */
+    watch_stream(shared.b);
+    *shared.flag = 0;
+    wait_for(shared.b, shared.flag);
+    OK(cuStreamSynchronize(NULL));
+    struct worker *worker = start_worker(synchronize_stream, &shared);
+    while (!__atomic_load_n(&shared.entered, __ATOMIC_ACQUIRE))
+        pause_a_little();
+    pause_a_little();
+    set_words(shared.b, shared.memory);
+    __atomic_store_n(shared.flag, 1, __ATOMIC_RELEASE);
+    join_worker(worker);
+    free_and_reuse(shared.memory, next);
+}
+
+/* One thread's default stream, and the other's. */
+struct two_threads {
+    CUdeviceptr memory;
+    int given, seen; /* atomic */
+};
+
+static void set_per_thread(void *argument)
+{
+    struct two_threads *both = argument;
+
+    set_words(CU_STREAM_PER_THREAD, both->memory);
+    __atomic_store_n(&both->given, 1, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(&both->seen, __ATOMIC_ACQUIRE))
+        pause_a_little();
+}
+
+PROGRAM(idle, per_thread_streams_of_two_threads, RIGHT,
+        "the end of this thread's default stream is not that of another thread's")
+{
+    struct two_threads both = {new_memory(), 0, 0};
+    CUdeviceptr other = new_memory();
+
+    watch_stream(CU_STREAM_PER_THREAD);
+    struct worker *worker = start_worker(set_per_thread, &both);
+    while (!__atomic_load_n(&both.given, __ATOMIC_ACQUIRE))
+        pause_a_little();
+    set_words(CU_STREAM_PER_THREAD, other);
+    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    free_and_reuse(both.memory, new_stream());
+    __atomic_store_n(&both.seen, 1, __ATOMIC_RELEASE);
+    join_worker(worker);
 }
 
 /* Where a library that is built for it (shim/order/mutants.def) lets a thread stay in a

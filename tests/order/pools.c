@@ -202,6 +202,32 @@ PROGRAM_WITH(pools, pinned_whole_in_another_context, RIGHT,
     freed_while_copied_elsewhere(LARGE);
 }
 
+PROGRAM_WITH(pools, pinned_in_another_stream, RIGHT,
+             "another context's stream copies from it, while a second one is waited for",
+             "CUDASIM_FREE_WAITS=device")
+{
+    CUstream copies, waited, b = new_stream();
+    CUcontext other = other_context(&copies), before;
+    CUdeviceptr to = memory_in(other), word = memory_in(other);
+    uint32_t *memory = pinned_of(LARGE, CU_MEMHOSTALLOC_PORTABLE);
+
+    OK(cuCtxPushCurrent(other));
+    waited = new_stream();
+    OK(cuMemsetD32Async(word, 1, 1, waited));
+    OK(cuStreamSynchronize(waited));
+    OK(cuCtxSynchronize());
+    OK(cuCtxPopCurrent(&before));
+    copy_in(other, copies, to, memory);
+    OK(cuMemFreeHost(memory));
+    OK(cuCtxPushCurrent(other));
+    for (unsigned i = 0; i < 8; i++)
+        OK(cuMemsetD32Async(word, 1, 1, waited));
+    OK(cuStreamSynchronize(waited));
+    OK(cuCtxPopCurrent(&before));
+    use_pinned(pinned_of(LARGE, CU_MEMHOSTALLOC_PORTABLE), b);
+    OK(cuCtxDestroy(other));
+}
+
 PROGRAM_WITH(pools, pinned_held_until_a_wait, RIGHT,
              "memory that was held back is used again once all contexts were waited for",
              "CUDASIM_FREE_WAITS=device")

@@ -9,7 +9,7 @@
 #include <semaphore.h>
 
 #define __CUDA_API_VERSION_INTERNAL
-#include "submissions.h"
+#include "streams_seen.h"
 
 static void submit(uintptr_t stream)
 {
@@ -303,4 +303,140 @@ Test(submissions, a_fork_forgets)
     cr_assert_not(gs_submissions_idle(&idle_at));
     submit(0);
     cr_assert_eq(gs_submissions_snapshot(0).mark, 2);
+}
+
+/* ---- calls by stream --------------------------------------------------------------- */
+
+#define STREAM ((uintptr_t)0x1000)
+
+static uint64_t calls_of(uintptr_t stream)
+{
+    uint64_t calls;
+    (void)gs_submissions_snapshot_of(0, &stream, 1, &calls);
+    return calls;
+}
+
+Test(submissions, counts_by_stream)
+{
+    submit(STREAM);
+    submit(0);
+    submit(STREAM | GS_STREAMS_LOOSE);
+    submit(GS_STREAMS_LEGACY);
+    submit(STREAM);
+    cr_assert_eq(calls_of(STREAM), 3);
+    cr_assert_eq(calls_of(GS_STREAMS_LEGACY), 2, "by both of its handles");
+    submit(GS_STREAMS_BEYOND);
+    cr_assert_eq(calls_of(STREAM) + calls_of(GS_STREAMS_LEGACY), 5);
+}
+
+Test(submissions, per_thread_form)
+{
+    cr_assert_eq(gs_submissions_per_thread(0), GS_STREAMS_PER_THREAD);
+    cr_assert_eq(gs_submissions_per_thread(GS_STREAMS_PER_THREAD), GS_STREAMS_PER_THREAD);
+    cr_assert_eq(gs_submissions_per_thread(GS_STREAMS_LOOSE),
+                 GS_STREAMS_PER_THREAD | GS_STREAMS_LOOSE);
+    cr_assert_eq(gs_submissions_per_thread(GS_STREAMS_LEGACY),
+                 GS_STREAMS_LEGACY | GS_STREAMS_LOOSE);
+    cr_assert_eq(gs_submissions_per_thread(STREAM), STREAM | GS_STREAMS_LOOSE);
+    cr_assert(gs_submissions_per_thread(GS_STREAMS_BEYOND) & GS_STREAMS_BEYOND);
+}
+
+static void *submit_to_stream(void *unused)
+{
+    submit(STREAM);
+    return unused;
+}
+
+Test(submissions, an_ended_thread_has_calls_in_no_stream)
+{
+    pthread_t thread;
+    submit(STREAM);
+    cr_assert_eq(pthread_create(&thread, NULL, submit_to_stream, NULL), 0);
+    pthread_join(thread, NULL);
+    cr_assert_eq(calls_of(STREAM), 1);
+    cr_assert_eq(gs_submissions_begun(), 2);
+}
+
+/* As a synchronize of the stream, or of the context (0), that succeeds. */
+static bool wait_for(struct gs_streams_seen *seen, uintptr_t stream)
+{
+    struct gs_seen_before before;
+    struct gs_snapshot snapshot = gs_seen_begin(seen, stream, 0, &before);
+    uint64_t mark;
+    if (!stream) {
+        gs_seen_rebase(seen, &before, &snapshot);
+        return true;
+    }
+    mark = gs_seen_cover(seen, &before, &snapshot);
+    return gs_submissions_idle(&mark);
+}
+
+Test(submissions, streams_prove_what_they_cover)
+{
+    static struct gs_streams_seen seen;
+    submit(STREAM);
+    cr_assert_not(wait_for(&seen, STREAM), "there is no base");
+    wait_for(&seen, 0);
+    submit(STREAM);
+    cr_assert(wait_for(&seen, STREAM));
+    submit(GS_STREAMS_BEYOND);
+    submit(STREAM);
+    cr_assert_not(wait_for(&seen, STREAM), "no stream covers that");
+    wait_for(&seen, 0);
+    submit(STREAM);
+    cr_assert(wait_for(&seen, STREAM));
+}
+
+Test(submissions, the_end_of_a_context_ends_what_streams_prove)
+{
+    static struct gs_streams_seen seen;
+    submit(STREAM);
+    wait_for(&seen, STREAM);
+    wait_for(&seen, 0);
+    gs_seen_context_ends();
+    submit(STREAM);
+    cr_assert_not(wait_for(&seen, STREAM));
+    wait_for(&seen, 0);
+    submit(STREAM);
+    cr_assert(wait_for(&seen, STREAM));
+}
+
+Test(submissions, a_stream_that_ends_leaves_what_it_covered)
+{
+    static struct gs_streams_seen seen;
+    const uintptr_t other = 2 * STREAM;
+    submit(STREAM);
+    submit(other);
+    wait_for(&seen, STREAM);
+    wait_for(&seen, other);
+    wait_for(&seen, 0);
+    submit(STREAM);
+    wait_for(&seen, STREAM);
+    gs_seen_stream_ends(STREAM);
+    submit(other);
+    cr_assert(wait_for(&seen, other));
+    gs_seen_stream_ends(other);
+    submit(other);
+    cr_assert_not(wait_for(&seen, other), "another stream by the same handle");
+}
+
+/* Two streams are covered in turn; a third one's call is not. */
+Test(submissions, a_later_call_that_is_covered_stands_for_no_other)
+{
+    static struct gs_streams_seen seen;
+    const uintptr_t other = 2 * STREAM;
+    struct gs_seen_before before;
+    submit(STREAM);
+    submit(other);
+    wait_for(&seen, STREAM);
+    wait_for(&seen, other);
+    wait_for(&seen, 0);
+    submit(STREAM);
+    submit(3 * STREAM);
+    struct gs_snapshot snapshot = gs_seen_begin(&seen, STREAM, 0, &before);
+    submit(other);
+    wait_for(&seen, other);
+    uint64_t mark = gs_seen_cover(&seen, &before, &snapshot);
+    cr_assert_eq(mark, snapshot.mark, "as many as the snapshot has");
+    cr_assert_not(gs_submissions_idle(&mark));
 }

@@ -31,6 +31,12 @@ for way in shared static ptds linked dlsym proc; do
   # The first pair finds a context that nobody has seen complete.
   add_case "idle $way pairs" idle_case "idle_$way" pairs 1
 done
+# The first free has to wait: from then on a synchronize of the stream may prove that all is
+# complete.
+for way in shared static ptds linked dlsym proc; do
+  add_case "idle $way one stream" idle_case "idle_$way" stream 1
+  add_case "idle $way graph" idle_case "idle_$way" graph 1
+done
 # The per-thread default stream is one of several: a copy there proves nothing.
 for way in shared static linked dlsym proc; do
   add_case "idle $way legacy stream" idle_case "idle_$way" legacy 0

@@ -1,0 +1,180 @@
+/*
+ * streams_seen.c - the streams that contexts watch, and which of their calls are
+ * complete. Owns:  the list of tables that have ever had a row.   Lock: seen_lock.
+ */
+#include "streams_seen.h"
+
+#include <pthread.h>
+
+static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_streams_seen *tables; /* under seen_lock */
+static uint64_t ends;                  /* atomic: ends of contexts */
+
+/* The rest is called with seen_lock. */
+
+static struct gs_seen_stream *find(struct gs_streams_seen *seen, uintptr_t stream)
+{
+    for (unsigned i = 0; i < seen->count; i++) {
+        if (seen->rows[i].stream == stream) {
+            return &seen->rows[i];
+        }
+    }
+    return NULL;
+}
+
+static void set_count(struct gs_streams_seen *seen, unsigned count)
+{
+    __atomic_store_n(&seen->count, count, __ATOMIC_RELAXED);
+    seen->version++;
+}
+
+/* What it covered stays covered: that is part of the base from now on. */
+static void remove_row(struct gs_streams_seen *seen, struct gs_seen_stream *row)
+{
+    if (row->based) {
+        seen->mark += row->covered - row->base;
+    }
+    *row = seen->rows[seen->count - 1];
+    set_count(seen, seen->count - 1);
+}
+
+/* A full table has room again after the next base, if a stream is no longer waited for.
+ */
+static void add_row(struct gs_streams_seen *seen, uintptr_t stream)
+{
+    if (seen->count == GS_SEEN_STREAMS) {
+        return;
+    }
+    seen->rows[seen->count] = (struct gs_seen_stream){.stream = stream, .waited = true};
+    set_count(seen, seen->count + 1);
+    if (!seen->listed) {
+        seen->listed = true;
+        seen->next = tables;
+        tables = seen;
+    }
+}
+
+static bool is_unchanged(const struct gs_streams_seen *seen,
+                         const struct gs_seen_before *before)
+{
+    return seen->version == before->version &&
+           before->ends == __atomic_load_n(&ends, __ATOMIC_ACQUIRE);
+}
+
+/* seen_lock is not held from here on. */
+
+struct gs_snapshot gs_seen_count(struct gs_streams_seen *seen, unsigned own_calls,
+                                 struct gs_seen_before *before)
+{
+    uintptr_t streams[GS_SEEN_STREAMS];
+    unsigned count = 0;
+    before->ends = __atomic_load_n(&ends, __ATOMIC_ACQUIRE);
+    if (pthread_mutex_trylock(&seen_lock) == 0) {
+        before->version = seen->version;
+        before->counted = true;
+        for (; count < seen->count; count++) {
+            streams[count] = seen->rows[count].stream;
+        }
+        pthread_mutex_unlock(&seen_lock);
+    }
+    return gs_submissions_snapshot_of(own_calls, streams, count, before->calls);
+}
+
+/* Rows that nobody waited for since the last base leave a full table. */
+static void drop_idle_rows(struct gs_streams_seen *seen)
+{
+    for (unsigned i = seen->count; seen->count == GS_SEEN_STREAMS && i-- > 0;) {
+        if (!seen->rows[i].waited) {
+            remove_row(seen, &seen->rows[i]);
+        }
+    }
+}
+
+void gs_seen_rebase(struct gs_streams_seen *seen, const struct gs_seen_before *before,
+                    const struct gs_snapshot *snapshot)
+{
+    if (!before->counted || snapshot->mark == 0 ||
+        pthread_mutex_trylock(&seen_lock) != 0) {
+        return;
+    }
+    if (is_unchanged(seen, before)) {
+        seen->mark = snapshot->mark;
+        seen->ends = before->ends;
+        seen->version++;
+        for (unsigned i = 0; i < seen->count; i++) {
+            struct gs_seen_stream *row = &seen->rows[i];
+            row->base = row->covered = before->calls[i];
+            row->based = true;
+        }
+        drop_idle_rows(seen);
+        for (unsigned i = 0; i < seen->count; i++) {
+            seen->rows[i].waited = false;
+        }
+    }
+    pthread_mutex_unlock(&seen_lock);
+}
+
+/* seen_lock is held. */
+static uint64_t all_covered(const struct gs_streams_seen *seen)
+{
+    uint64_t sum = seen->mark;
+    for (unsigned i = 0; i < seen->count; i++) {
+        const struct gs_seen_stream *row = &seen->rows[i];
+        if (row->based) {
+            sum += row->covered - row->base;
+        }
+    }
+    return sum;
+}
+
+uint64_t gs_seen_cover(struct gs_streams_seen *seen, const struct gs_seen_before *before,
+                       const struct gs_snapshot *snapshot)
+{
+    uint64_t mark = 0;
+    if (!before->counted || snapshot->mark == 0 ||
+        pthread_mutex_trylock(&seen_lock) != 0) {
+        return 0;
+    }
+    struct gs_seen_stream *row = find(seen, before->stream);
+    if (!row) {
+        add_row(seen, before->stream);
+    } else {
+        row->waited = true;
+        if (is_unchanged(seen, before) && seen->mark != 0 && row->based &&
+            seen->ends == before->ends) {
+            uint64_t calls = before->calls[row - seen->rows];
+            row->covered = row->covered > calls ? row->covered : calls;
+            mark = all_covered(seen);
+        }
+    }
+    pthread_mutex_unlock(&seen_lock);
+    return gs_mutant(GS_MUTANT_stream_marks_all) ? snapshot->mark : mark;
+}
+
+void gs_seen_stream_ends(uintptr_t stream)
+{
+    uintptr_t name = gs_submissions_stream_of(stream);
+    if (gs_mutant(GS_MUTANT_seen_handle_kept)) {
+        return;
+    }
+    pthread_mutex_lock(&seen_lock);
+    for (struct gs_streams_seen *seen = tables; seen; seen = seen->next) {
+        struct gs_seen_stream *row = find(seen, name);
+        if (row) {
+            remove_row(seen, row);
+        }
+    }
+    pthread_mutex_unlock(&seen_lock);
+}
+
+void gs_seen_context_ends(void)
+{
+    __atomic_add_fetch(&ends, 1, __ATOMIC_ACQ_REL);
+}
+
+void gs_seen_reset(void)
+{
+    pthread_mutex_init(&seen_lock, NULL);
+    tables = NULL;
+    __atomic_store_n(&ends, 0, __ATOMIC_RELAXED);
+}
