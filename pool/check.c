@@ -225,7 +225,7 @@ static const char *check_heap(struct gs_heap *heap, struct gs_pool_class_stats *
 /* Sums over all heaps, which hold only while no thread is inside the backend. */
 static const char *check_sums(struct gs_pool *pool)
 {
-    uint64_t generation = gs_relief_generation(pool), reserved = 0, row;
+    uint64_t stays = gs_relief_stays(pool), reserved = 0, row;
     size_t pages = 0, used = gs_pages_used(&pool->pages);
 
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
@@ -239,7 +239,7 @@ static const char *check_sums(struct gs_pool *pool)
         gs_lock_drop(&heap->lock);
     }
     row = gs_relief_row(pool, -1).reserved;
-    if (!gs_relief_quiet(pool, generation))
+    if (!stays || gs_relief_stays(pool) != stays)
         return NULL;
     if (pages != used)
         return "the page map knows pages of no segment";

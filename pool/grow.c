@@ -93,11 +93,12 @@ static size_t preferred_bytes(struct gs_heap *heap, const struct gs_request *req
  */
 static bool is_in_vain(struct gs_heap *heap, const struct gs_request *request)
 {
-    size_t free_bytes;
+    size_t idle = gs_limits_idle(heap), free_bytes;
 
-    return !gs_heap_is_quiet(heap) && heap->backend->free_bytes &&
+    return idle < request->bytes && !gs_heap_is_quiet(heap) &&
+           heap->backend->free_bytes &&
            heap->backend->free_bytes(heap->self, &free_bytes) == GS_OK &&
-           free_bytes + gs_pool_idle_bytes(heap->pool, heap->device) < request->bytes;
+           free_bytes + idle < request->bytes;
 }
 
 /*
@@ -217,8 +218,9 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
                             size_t bytes, struct gs_block **out, int *native)
 {
     struct gs_pool *pool = heap->pool;
-    uint64_t asked = 0; /* the generation of the driver's last answer */
-    bool last = false;
+    uint64_t asked = 0;  /* the generation of the driver's last answer */
+    uint64_t enough = 0; /* returned bytes at which it is asked again */
+    bool last = false, shares = kind_of(request) != GS_SEGMENT_LARGE;
     enum gs_status status = make_do(heap, request, out);
 
     if (status != GS_ERR_NOT_FOUND)
@@ -227,7 +229,9 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
     for (unsigned round = 0; round < ROUNDS_MAX; round++) {
         uint64_t generation = gs_relief_generation(pool);
 
-        if (round == 0 || last || round + 1 == ROUNDS_MAX || !gs_relief_missing(heap)) {
+        if (round == 0 || last || round + 1 == ROUNDS_MAX ||
+            gs_relief_returned(heap) >= enough || !gs_relief_missing(heap)) {
+            enough = gs_relief_returned(heap) + bytes;
             status =
                 gs_segment_obtain(heap, request, kind_of(request), bytes, out, native);
             if (status != GS_ERR_NOMEM)
@@ -238,15 +242,16 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
         if (!relieve(heap, request,
                      round < EXACT_ROUNDS ? gs_relief_missing(heap) : SIZE_MAX,
                      round < LOOKS) &&
-            !gs_relief_changed(pool, generation)) {
+            !gs_relief_changed(heap, generation, shares ? 0 : enough)) {
             last = asked != generation;
             if (last) /* the driver's answer is older than what changed since */
                 continue;
             status = ask_less(heap, request, bytes, out, native);
             if (status != GS_ERR_NOMEM)
                 return status;
+            (void)gs_pool_settle(pool, heap->device); /* for is_in_vain */
             /* To look for what could go back may be to give back what may not be kept. */
-            if (!gs_relief_changed(pool, generation) &&
+            if (!gs_relief_changed(heap, generation, 0) &&
                 (is_in_vain(heap, request) || !gs_pool_can_give(pool, heap->device)) &&
                 gs_relief_generation(pool) == generation)
                 return last_try(heap, request, out);

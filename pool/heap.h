@@ -201,12 +201,13 @@ struct gs_heap {
 /* What the devices hold together over their heaps; relief lock. */
 struct gs_row {
     uint64_t reserved, peak;
-    uint64_t booked;  /* about to be got, or being given back */
-    uint64_t limit;   /* of both together; 0: none */
-    uint64_t known;   /* reserved at once without a refusal, at most */
-    uint64_t refused; /* reserved and booked when the driver had no more; 0: never */
-    unsigned spared;  /* times the driver was not asked since */
-    uint64_t wanted;  /* what requests over the limit missed, at most at once */
+    uint64_t booked;   /* about to be got, or being given back */
+    uint64_t returned; /* given back to the driver so far; read without the lock */
+    uint64_t limit;    /* of both together; 0: none */
+    uint64_t known;    /* reserved at once without a refusal, at most */
+    uint64_t refused;  /* reserved and booked when the driver had no more; 0: never */
+    unsigned spared;   /* times the driver was not asked since */
+    uint64_t wanted;   /* what requests over the limit missed, at most at once */
 };
 
 /* What slack is measured by; see slack.c. By no lock: each is read for a rule of thumb.
@@ -222,9 +223,10 @@ struct gs_room {
 };
 
 struct gs_relief {
-    pthread_mutex_t lock; /* GS_RANK_RELIEF; the C library's, for the condition */
-    pthread_cond_t ended;
+    pthread_mutex_t lock;   /* GS_RANK_RELIEF; the C library's, for the condition */
+    pthread_cond_t left;    /* the last stay in some heap has ended */
     struct gs_link tickets; /* oldest first */
+    struct gs_link waiters; /* threads that wait for stays to end */
     uint64_t issued;        /* tickets so far */
     uint64_t generation;    /* stays that changed something; read without the lock */
 };
@@ -476,6 +478,8 @@ void gs_limits_served(struct gs_heap *heap);
 /* A segment joins the idle ones, or leaves them; heap->lock is held. */
 void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment);
 void gs_limits_wake(struct gs_heap *heap, const struct gs_segment *segment);
+/* Idle bytes of the heap's device, by no lock. */
+size_t gs_limits_idle(const struct gs_heap *heap);
 /*
  * Book what the backend is to be asked for, at most `preferred` bytes; to be given back
  * by gs_relief_unbook. Gives idle memory back if the device's limit leaves no room.
@@ -519,7 +523,7 @@ void gs_relief_fini(struct gs_relief *relief);
  * Returns false, and no ticket, if the heap is dead: its backend must not be called.
  */
 bool gs_relief_begin(struct gs_heap *heap, struct gs_ticket *ticket) GS_MUST_USE;
-/* It is out again; `changed`: there is more memory somewhere, or less, than before. */
+/* It is out again; `changed`: others may find memory that they did not find before. */
 void gs_relief_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed);
 static inline uint64_t gs_relief_generation(const struct gs_pool *pool)
 {
@@ -527,13 +531,14 @@ static inline uint64_t gs_relief_generation(const struct gs_pool *pool)
 }
 /*
  * Has anything changed since `generation`? Waits for the stays that are in progress now,
- * at most a second in all. No lock is held.
+ * at most a second in all: until something changes, or if `enough` is not 0, until the
+ * driver has got that much back (gs_relief_returned). No lock is held.
  */
-bool gs_relief_changed(struct gs_pool *pool, uint64_t generation);
+bool gs_relief_changed(struct gs_heap *heap, uint64_t generation, uint64_t enough);
 /* Wait until no thread is inside the backend for `heap`, at most wait_ns. */
 void gs_relief_drain(struct gs_heap *heap, uint64_t wait_ns);
-/* Has nothing changed since, and is no thread inside the backend? Waits for nothing. */
-bool gs_relief_quiet(struct gs_pool *pool, uint64_t generation);
+/* Another number after each stay; 0 while a thread is inside the backend. */
+uint64_t gs_relief_stays(struct gs_pool *pool);
 /* The row of a device; -1: of all of them. */
 struct gs_row gs_relief_row(struct gs_pool *pool, int device);
 /* Device memory that the heap got. */
@@ -549,6 +554,10 @@ bool gs_relief_book(struct gs_heap *heap, size_t bytes, size_t *missing) GS_MUST
 /* Reserved bytes that are on their way back: booked at once, whatever the limit. */
 void gs_relief_depart(struct gs_heap *heap, size_t bytes);
 void gs_relief_unbook(struct gs_heap *heap, size_t bytes);
+/* The stay of gs_relief_depart's bytes ends: the driver has them. */
+void gs_relief_return(struct gs_heap *heap, struct gs_ticket *ticket, size_t bytes);
+/* Bytes of the heap's device that the driver has got back so far. */
+uint64_t gs_relief_returned(struct gs_heap *heap);
 /* A request missed so many bytes; to be given back when that costs no wait. */
 void gs_relief_want(struct gs_heap *heap, size_t bytes);
 /* The driver had no room for what the heap has booked. */

@@ -96,6 +96,12 @@ void gs_limits_wake(struct gs_heap *heap, const struct gs_segment *segment)
                               memory_order_relaxed);
 }
 
+size_t gs_limits_idle(const struct gs_heap *heap)
+{
+    return atomic_load_explicit(&heap->pool->idle[index_of(heap->device)],
+                                memory_order_relaxed);
+}
+
 void gs_pool_set_limits(struct gs_pool *pool, int device,
                         const struct gs_pool_limits *limits)
 {

@@ -10,8 +10,10 @@
  * the driver's free memory was the same all along and its answer is final.
  *
  * The wait is bounded: a backend may be waiting for work that waits for this very thread.
+ * A thread that waits is woken only by an end that it waits for: on a full device dozens
+ * of threads wait, and something ends all the time.
  *
- * Owns: tickets, generation, device rows.   Lock: relief->lock (GS_RANK_RELIEF)
+ * Owns: tickets, waiters, generation, device rows.   Lock: relief->lock (GS_RANK_RELIEF)
  */
 #include "heap.h"
 #include "gs_uncancelled.h"
@@ -36,31 +38,66 @@ static void leave(struct gs_relief *relief)
     gs_lock_note_drop(GS_RANK_RELIEF);
 }
 
-enum gs_status gs_relief_init(struct gs_relief *relief)
+static struct gs_row *row_of(struct gs_pool *pool, int device)
+{
+    if (device < 0)
+        return &pool->rows[GS_MAX_DEVICES];
+    return &pool->rows[device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1];
+}
+
+/* A thread that waits in gs_relief_changed, on its stack. */
+struct waiter {
+    struct gs_link link;
+    pthread_cond_t woken;
+    uint64_t generation, issued; /* when it began to wait */
+    const struct gs_row *row;
+    uint64_t enough; /* row->returned that it waits for; 0: any change will do */
+};
+
+/* Returns whether there is such a condition now. */
+static bool init_condition(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;
-    int failed;
+    bool done;
 
-    if (pthread_mutex_init(&relief->lock, NULL))
-        return GS_ERR_HOST_NOMEM;
     if (pthread_condattr_init(&attributes))
-        goto no_attributes;
-    failed = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) ||
-             pthread_cond_init(&relief->ended, &attributes);
+        return false;
+    done = !pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) &&
+           !pthread_cond_init(condition, &attributes);
     pthread_condattr_destroy(&attributes);
-    if (failed)
-        goto no_attributes;
-    gs_list_init(&relief->tickets);
-    return GS_OK;
+    return done;
+}
 
-no_attributes:
-    pthread_mutex_destroy(&relief->lock);
-    return GS_ERR_HOST_NOMEM;
+/* It spins before it sleeps: sections are a few lines long. */
+static bool init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attributes;
+    bool done;
+
+    if (pthread_mutexattr_init(&attributes))
+        return false;
+    done = !pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP) &&
+           !pthread_mutex_init(lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    return done;
+}
+
+enum gs_status gs_relief_init(struct gs_relief *relief)
+{
+    if (!init_lock(&relief->lock))
+        return GS_ERR_HOST_NOMEM;
+    if (!init_condition(&relief->left)) {
+        pthread_mutex_destroy(&relief->lock);
+        return GS_ERR_HOST_NOMEM;
+    }
+    gs_list_init(&relief->tickets);
+    gs_list_init(&relief->waiters);
+    return GS_OK;
 }
 
 void gs_relief_fini(struct gs_relief *relief)
 {
-    pthread_cond_destroy(&relief->ended);
+    pthread_cond_destroy(&relief->left);
     pthread_mutex_destroy(&relief->lock);
 }
 
@@ -86,17 +123,55 @@ static void next_generation(struct gs_relief *relief)
     __atomic_store_n(&relief->generation, relief->generation + 1, __ATOMIC_RELEASE);
 }
 
-void gs_relief_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed)
+/* Is a stay up to ticket `number` still in progress? The lock is held. */
+static bool busy_before(const struct gs_relief *relief, uint64_t number)
+{
+    const struct gs_ticket *oldest;
+
+    if (gs_list_empty(&relief->tickets))
+        return false;
+    oldest = GS_LINK_OWNER(relief->tickets.next, const struct gs_ticket, link);
+    return oldest->number <= number;
+}
+
+/* The lock is held. */
+static bool has_waited(const struct gs_relief *relief, const struct waiter *waiter)
+{
+    return !busy_before(relief, waiter->issued) ||
+           (relief->generation != waiter->generation &&
+            (!waiter->enough || waiter->row->returned >= waiter->enough));
+}
+
+/* The lock is held. */
+static void wake(struct gs_relief *relief)
+{
+    for (struct gs_link *link = relief->waiters.next; link != &relief->waiters;
+         link = link->next) {
+        struct waiter *waiter = GS_LINK_OWNER(link, struct waiter, link);
+
+        if (has_waited(relief, waiter))
+            pthread_cond_signal(&waiter->woken);
+    }
+}
+
+/* The lock is held. */
+static void end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed)
 {
     struct gs_relief *relief = &heap->pool->relief;
 
-    enter(relief);
     gs_list_remove(&ticket->link);
-    heap->inside--;
+    if (--heap->inside == 0)
+        pthread_cond_broadcast(&relief->left);
     if (changed)
         next_generation(relief);
-    pthread_cond_broadcast(&relief->ended);
-    leave(relief);
+    wake(relief);
+}
+
+void gs_relief_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed)
+{
+    enter(&heap->pool->relief);
+    end(heap, ticket, changed);
+    leave(&heap->pool->relief);
 }
 
 static struct timespec deadline_after(uint64_t wait_ns)
@@ -113,41 +188,37 @@ static struct timespec deadline_after(uint64_t wait_ns)
 
 /* The lock is held. A wait for a condition is a place to be cancelled at, and the lock
  * would stay taken. Returns false at the deadline. */
-static bool wait_until(struct gs_relief *relief, const struct timespec *deadline)
+static bool wait_until(struct gs_relief *relief, pthread_cond_t *condition,
+                       const struct timespec *deadline)
 {
     int before = gs_uncancelled_begin(), result;
 
-    result = pthread_cond_timedwait(&relief->ended, &relief->lock, deadline);
+    result = pthread_cond_timedwait(condition, &relief->lock, deadline);
     gs_uncancelled_end(before);
     return result != ETIMEDOUT;
 }
 
-/* Is a stay up to ticket `number` still in progress? The lock is held. */
-static bool busy_before(const struct gs_relief *relief, uint64_t number)
+bool gs_relief_changed(struct gs_heap *heap, uint64_t generation, uint64_t enough)
 {
-    const struct gs_ticket *oldest;
-
-    if (gs_list_empty(&relief->tickets))
-        return false;
-    oldest = GS_LINK_OWNER(relief->tickets.next, const struct gs_ticket, link);
-    return oldest->number <= number;
-}
-
-bool gs_relief_changed(struct gs_pool *pool, uint64_t generation)
-{
-    struct gs_relief *relief = &pool->relief;
+    struct gs_relief *relief = &heap->pool->relief;
     struct timespec deadline = deadline_after(CHANGED_WAIT_NS);
-    uint64_t now_issued;
-    bool changed;
+    struct waiter self = {.generation = generation,
+                          .row = row_of(heap->pool, heap->device),
+                          .enough = enough};
+    bool changed, waits = init_condition(&self.woken);
 
     enter(relief);
-    now_issued = relief->issued;
-    while (relief->generation == generation && busy_before(relief, now_issued)) {
-        if (!wait_until(relief, &deadline))
+    self.issued = relief->issued;
+    gs_list_append(&relief->waiters, &self.link);
+    while (waits && !has_waited(relief, &self)) {
+        if (!wait_until(relief, &self.woken, &deadline))
             break;
     }
+    gs_list_remove(&self.link);
     changed = relief->generation != generation;
     leave(relief);
+    if (waits)
+        pthread_cond_destroy(&self.woken);
     return changed;
 }
 
@@ -158,7 +229,7 @@ void gs_relief_drain(struct gs_heap *heap, uint64_t wait_ns)
 
     enter(relief);
     while (heap->inside) {
-        if (!wait_until(relief, &deadline))
+        if (!wait_until(relief, &relief->left, &deadline))
             break;
     }
     leave(relief);
@@ -183,13 +254,6 @@ static void row_add(struct gs_pool *pool, int device, struct gs_row *row, int64_
         forget_refusal(pool, device, row);
     if (device >= 0)
         atomic_store(&room_of(pool, device)->reserved, row->reserved);
-}
-
-static struct gs_row *row_of(struct gs_pool *pool, int device)
-{
-    if (device < 0)
-        return &pool->rows[GS_MAX_DEVICES];
-    return &pool->rows[device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1];
 }
 
 struct gs_row gs_relief_row(struct gs_pool *pool, int device)
@@ -223,6 +287,7 @@ void gs_relief_bury(struct gs_heap *heap, size_t bytes)
     enter(&heap->pool->relief);
     account(heap, -(int64_t)bytes);
     next_generation(&heap->pool->relief);
+    wake(&heap->pool->relief);
     leave(&heap->pool->relief);
 }
 
@@ -321,6 +386,22 @@ void gs_relief_unbook(struct gs_heap *heap, size_t bytes)
     leave(&heap->pool->relief);
 }
 
+void gs_relief_return(struct gs_heap *heap, struct gs_ticket *ticket, size_t bytes)
+{
+    struct gs_row *row = row_of(heap->pool, heap->device);
+
+    enter(&heap->pool->relief);
+    row->booked -= bytes;
+    __atomic_store_n(&row->returned, row->returned + bytes, __ATOMIC_RELEASE);
+    end(heap, ticket, true);
+    leave(&heap->pool->relief);
+}
+
+uint64_t gs_relief_returned(struct gs_heap *heap)
+{
+    return __atomic_load_n(&row_of(heap->pool, heap->device)->returned, __ATOMIC_ACQUIRE);
+}
+
 void gs_relief_want(struct gs_heap *heap, size_t bytes)
 {
     struct gs_row *row = row_of(heap->pool, heap->device);
@@ -343,12 +424,14 @@ size_t gs_relief_take_wanted(struct gs_pool *pool, int device)
     return wanted;
 }
 
-bool gs_relief_quiet(struct gs_pool *pool, uint64_t generation)
+uint64_t gs_relief_stays(struct gs_pool *pool)
 {
-    bool quiet;
+    uint64_t stays;
 
     enter(&pool->relief);
-    quiet = pool->relief.generation == generation && gs_list_empty(&pool->relief.tickets);
+    stays = gs_list_empty(&pool->relief.tickets)
+                ? pool->relief.issued + pool->relief.generation
+                : 0;
     leave(&pool->relief);
-    return quiet;
+    return stays;
 }

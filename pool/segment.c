@@ -118,8 +118,7 @@ void gs_segments_return(struct gs_segment *detached)
 
         detached = segment->next_detached;
         unmap(heap, segment->addr, segment->bytes);
-        gs_relief_unbook(heap, segment->bytes);
-        gs_relief_end(heap, &segment->ticket, true);
+        gs_relief_return(heap, &segment->ticket, segment->bytes);
         gs_table_give(&heap->pool->segments, segment->id);
     }
 }
@@ -313,6 +312,8 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
     }
     gs_limits_served(heap);
     status = adopt(heap, request, kind, addr, bytes, out);
-    gs_relief_end(heap, &ticket, true);
+    /* What it has beyond this request is anybody's; a segment of one block has nothing.
+     */
+    gs_relief_end(heap, &ticket, kind == GS_SEGMENT_SHARED || kind == GS_SEGMENT_CARVED);
     return status;
 }

@@ -23,7 +23,7 @@
 
 #define NS_PER_MS 1000000ull
 /* Ever longer naps: who asks too often may keep the device from going on. */
-#define FIRST_NAP_NS 20000ull
+#define FIRST_NAP_NS 50000ull
 #define LAST_NAP_NS  (2 * NS_PER_MS)
 /* An idle device, too, takes a moment to come past a mark. */
 #define LEAST_WAIT_NS (5 * NS_PER_MS)

@@ -3,6 +3,8 @@
  * giving back, sums over devices, and arguments nobody should pass.
  */
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include "heap.h"
 #include "pool_fake.h"
@@ -106,6 +108,55 @@ Test(heap, dead_lets_no_thread_into_its_backend)
     gs_relief_end(bed.heap, &ticket, false);
     gs_heap_kill(bed.heap);
     cr_assert_not(gs_relief_begin(bed.heap, &ticket));
+    bed_fini(&bed);
+}
+
+struct waiting {
+    struct bed *bed;
+    uint64_t enough, returned;
+    bool changed;
+};
+
+static void *wait_for_enough(void *argument)
+{
+    struct waiting *waiting = argument;
+    struct gs_heap *heap = waiting->bed->heap;
+
+    waiting->changed = gs_relief_changed(heap, gs_relief_generation(waiting->bed->pool),
+                                         waiting->enough);
+    waiting->returned = gs_relief_returned(heap);
+    return NULL;
+}
+
+/* Woken by each change, dozens of threads would ask a full device for every one of them.
+ */
+Test(heap, full_device_is_asked_again_when_enough_went_back)
+{
+    struct gs_ticket tickets[3];
+    struct bed bed;
+    pthread_t thread;
+    bool waits = false;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    struct gs_relief *relief = &bed.pool->relief;
+    struct waiting waiting = {.bed = &bed, .enough = 4 * GS_MIB};
+    for (int i = 0; i < 3; i++)
+        cr_assert(gs_relief_begin(bed.heap, &tickets[i]));
+    gs_relief_account(bed.heap, 4 * GS_MIB);
+    gs_relief_depart(bed.heap, 4 * GS_MIB);
+    pthread_create(&thread, NULL, wait_for_enough, &waiting);
+    while (!waits) {
+        pthread_mutex_lock(&relief->lock);
+        waits = !gs_list_empty(&relief->waiters);
+        pthread_mutex_unlock(&relief->lock);
+    }
+    gs_relief_return(bed.heap, &tickets[0], GS_MIB);
+    usleep(20000);
+    gs_relief_return(bed.heap, &tickets[1], 3 * GS_MIB);
+    pthread_join(thread, NULL); /* the third stay goes on */
+    cr_expect(waiting.changed);
+    cr_expect_eq(waiting.returned, 4 * GS_MIB);
+    gs_relief_end(bed.heap, &tickets[2], false);
     bed_fini(&bed);
 }
 
