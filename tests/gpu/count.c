@@ -5,14 +5,17 @@
  * It stands where libgpushim.so would stand and says what can be seen from there:
  * exported symbols, dlsym, cuGetProcAddress. Each counted call goes through a trampoline
  * that adds one and jumps to the driver with every argument in place, so one kind serves
- * all signatures. Owns: the counters (atomic on x86-64; elsewhere one thread counts
- * exactly) and the table of the driver's addresses (immutable after the constructor).
- * Lock: none.
+ * all signatures. With GPU_COUNT_FILE set, the process appends a line to that file when
+ * it ends: its launches, those with attributes, those of graphs. Owns: the counters
+ * (atomic on x86-64; elsewhere one thread counts exactly) and the table of the driver's
+ * addresses (immutable after the constructor). Lock: none.
  */
 #include "count.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -28,19 +31,43 @@ int gpu_count_no_driver(void)
     return NOT_INITIALIZED;
 }
 
+extern uint64_t gpu_launches_with_attributes __attribute__((visibility("hidden")));
+uint64_t gpu_launches_with_attributes;
+
+#define TEXT_OF(number) #number
+#define TEXT(number)    TEXT_OF(number)
+
+/* LOOK_AT_CONFIG: between the count and the jump. */
 #if defined(__x86_64__)
-#define TRAMPOLINE(symbol)                                                               \
+#define LOOK_AT_CONFIG                                                                   \
+    "testq %rdi, %rdi\n"                                                                 \
+    "jz 1f\n"                                                                            \
+    "cmpl $0, " TEXT(                                                                    \
+        GPU_COUNT_ATTRIBUTES_AT) "(%rdi)\n"                                              \
+                                 "jz 1f\n"                                               \
+                                 "lock incq gpu_launches_with_attributes(%rip)\n"        \
+                                 "1:\n"
+#define TRAMPOLINE(symbol, look)                                                         \
     "endbr64\n"                                                                          \
-    "lock incq gpu_calls_" #symbol "(%rip)\n"                                            \
-    "jmp *gpu_real_" #symbol "(%rip)\n"
+    "lock incq gpu_calls_" #symbol "(%rip)\n" look "jmp *gpu_real_" #symbol "(%rip)\n"
 #elif defined(__aarch64__)
-#define TRAMPOLINE(symbol)                                                               \
+#define LOOK_AT_CONFIG                                                                   \
+    "cbz x0, 1f\n"                                                                       \
+    "ldr w17, [x0, #" TEXT(                                                              \
+        GPU_COUNT_ATTRIBUTES_AT) "]\n"                                                   \
+                                 "cbz w17, 1f\n"                                         \
+                                 "adrp x16, gpu_launches_with_attributes\n"              \
+                                 "ldr x17, [x16, :lo12:gpu_launches_with_attributes]\n"  \
+                                 "add x17, x17, #1\n"                                    \
+                                 "str x17, [x16, :lo12:gpu_launches_with_attributes]\n"  \
+                                 "1:\n"
+#define TRAMPOLINE(symbol, look)                                                         \
     "hint #34\n" /* bti c */                                                             \
     "adrp x16, gpu_calls_" #symbol "\n"                                                  \
     "ldr x17, [x16, :lo12:gpu_calls_" #symbol "]\n"                                      \
     "add x17, x17, #1\n"                                                                 \
-    "str x17, [x16, :lo12:gpu_calls_" #symbol "]\n"                                      \
-    "adrp x16, gpu_real_" #symbol "\n"                                                   \
+    "str x17, [x16, :lo12:gpu_calls_" #symbol "]\n" look "adrp x16, gpu_real_" #symbol   \
+    "\n"                                                                                 \
     "ldr x16, [x16, :lo12:gpu_real_" #symbol "]\n"                                       \
     "br x16\n"
 #else
@@ -48,7 +75,9 @@ int gpu_count_no_driver(void)
 #endif
 
 /* For each call: its counter, the driver's address, and the exported trampoline. */
-#define COUNT_CALL(symbol, kind)                                                         \
+#define COUNT_CALL(symbol, kind) COUNTED(symbol, "")
+#define COUNT_CONFIG(symbol)     COUNTED(symbol, LOOK_AT_CONFIG)
+#define COUNTED(symbol, look)                                                            \
     extern uint64_t gpu_calls_##symbol __attribute__((visibility("hidden")));            \
     uint64_t gpu_calls_##symbol;                                                         \
     extern void *gpu_real_##symbol __attribute__((visibility("hidden")));                \
@@ -57,8 +86,8 @@ int gpu_count_no_driver(void)
             ".balign 16\n"                                                               \
             ".globl " #symbol "\n"                                                       \
             ".type " #symbol ",%function\n" #symbol                                      \
-            ":\n" TRAMPOLINE(symbol) ".size " #symbol ", . - " #symbol "\n"              \
-                                     ".popsection\n");                                   \
+            ":\n" TRAMPOLINE(symbol, look) ".size " #symbol ", . - " #symbol "\n"        \
+                                           ".popsection\n");                             \
     extern char gpu_trampoline_##symbol[] __asm__(#symbol);
 #include "count.def"
 #undef COUNT_CALL
@@ -177,4 +206,28 @@ EXPORT void gpu_count_each(gpu_count_row *row, void *argument)
     for (size_t i = 0; i < TABLE_LENGTH; i++)
         row(table[i].symbol, table[i].kind,
             __atomic_load_n(table[i].calls, __ATOMIC_RELAXED), argument);
+}
+
+static uint64_t calls_of(enum gpu_count_kind kind)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < TABLE_LENGTH; i++)
+        sum +=
+            table[i].kind == kind ? __atomic_load_n(table[i].calls, __ATOMIC_RELAXED) : 0;
+    return sum;
+}
+
+__attribute__((destructor)) static void write_counts(void)
+{
+    const char *name = getenv("GPU_COUNT_FILE");
+    FILE *file = name && *name ? fopen(name, "a") : NULL;
+
+    if (!file)
+        return;
+    fprintf(file, "%llu %llu %llu\n", (unsigned long long)calls_of(GPU_COUNT_LAUNCH),
+            (unsigned long long)__atomic_load_n(&gpu_launches_with_attributes,
+                                                __ATOMIC_RELAXED),
+            (unsigned long long)calls_of(GPU_COUNT_GRAPH));
+    fclose(file);
 }

@@ -8,6 +8,9 @@
 
 #include <stdint.h>
 
+/* Where CUlaunchConfig has the number of its attributes, in bytes. */
+#define GPU_COUNT_ATTRIBUTES_AT 48
+
 enum gpu_count_kind {
     GPU_COUNT_MEMORY,
     GPU_COUNT_LAUNCH,

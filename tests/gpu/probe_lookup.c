@@ -5,6 +5,11 @@
  */
 #include "probe_count.h"
 
+#if CUDA_VERSION >= 11080
+_Static_assert(offsetof(CUlaunchConfig, numAttrs) == GPU_COUNT_ATTRIBUTES_AT,
+               "count.c reads the number of attributes there");
+#endif
+
 #include <dlfcn.h>
 #include <elf.h>
 #include <limits.h>

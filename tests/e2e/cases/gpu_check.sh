@@ -103,6 +103,7 @@ real_programs_case() {
   expect_status check 1
   expect_row right plain measured same
   expect_row right told measured same
+  expect_text check.out '^simulated right +launches: kernels=0 with_attributes=0 graphs=0$'
   expect_row fake plain measured same
   expect_row clock plain measured "same words"
   expect_row differs plain measured DIFFERENT
@@ -151,7 +152,8 @@ real_order_case() {
       'log = os.path.dirname(sys.argv[0]) + "/../log"' \
       'with open(log, "a") as file:' \
       "    print('$name', os.environ.get('GPUSHIM_FREE_SYNC') or" \
-      "          ('shim' if 'LD_PRELOAD' in os.environ else 'native'), file=file)" \
+      "          ('count' if 'GPU_COUNT_FILE' in os.environ else" \
+      "           'shim' if 'LD_PRELOAD' in os.environ else 'native'), file=file)" \
       'times = sum(1 for line in open(log) if line.split()[0] == "'$name'")' \
       'print("real: %d.0 ms" % (1000 if times == 1 else 100 * times), file=sys.stderr)'
   done
@@ -163,6 +165,8 @@ real_order_case() {
       printf '%s %s\n' $name verify $name native $name shim
     done; for name in torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa; do
       printf '%s %s\n' $name shim $name native
+    done; for name in torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa; do
+      printf '%s %s\n' $name count
     done)" "$(<log)"
   expect_equal "the lines" "torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa" \
     "$(sed -n 's/^simulated \([a-z_]*\) *plain .*/\1/p' check.out | tr '\n' ' ' | sed 's/ $//')"
@@ -174,6 +178,39 @@ real_order_case() {
     "$(sed -n '/^part traces/,$ s/^  \([a-z_]*\) .*/\1/p' list.out | tr '\n' ' ' | sed 's/ $//')"
 }
 add_case "gpu-check real programs in their order" real_order_case
+
+# The library that part real counts launches with, under a program of tests/order that
+# launches three kernels, one of them with attributes, and a graph.
+launches_case() {
+  need_file "$build/gpu/libgpu_count.so"
+  need_file "$build/order/order"
+  run_in counted LD_PRELOAD="$build/gpu/libgpu_count.so" GPU_COUNT_FILE="$case_dir/counts" -- \
+    "$build/order/order" --seeds 1 graphs.before_a_programmatic_edge
+  expect_status counted 0
+  expect_count counts '^3 1 1$' 1
+}
+add_case "gpu-check counts launches with attributes" launches_case
+
+# What new memory holds: the simulated device clears memory that it mapped anew, not what
+# shares a mapping. A free is timed without the library and with it.
+memory_questions_case() {
+  link_build gpu
+  rm stand-in/gpu/gpu_probe
+  cat >stand-in/gpu/gpu_probe <<PROBE
+#!/bin/sh
+[ "\$1" != --list ] || exec grep -E '^(contents|free_idle) ' "$case_dir/list"
+exec "$build/gpu/gpu_probe" "\$@"
+PROBE
+  chmod +x stand-in/gpu/gpu_probe
+  "$build/gpu/gpu_probe" --list >list
+  gpu_check check -- --part probe --build "$case_dir/stand-in"
+  expect_status check 0
+  expect_text check.out '^simulated contents +device fresh +4K=zero .* 64M=zero$'
+  expect_text check.out '^simulated contents +device again +4K=old .* 64M=zero$'
+  expect_text check.out '^simulated free_idle +64 streams +512B='
+  expect_text check.out '^simulated free_idle +with 64 streams +512B='
+}
+add_case "gpu-check asks of memory" memory_questions_case
 
 # The checksum that scripts print: of each value and its place; never of what is no number.
 real_checksum_case() {

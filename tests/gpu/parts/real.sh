@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154  # what gpu-check sets: build, simulated, work ...
+# shellcheck shell=bash disable=SC2154,SC2034  # what gpu-check sets: build, simulated ...; and what it reads: watched
 #
 # real.sh - real programs, without and with the library: output, time and peak memory. The
 # scripts of tests/real, each in its ways, and whatever lies prebuilt in .samples/.
@@ -300,6 +300,33 @@ real_again() {
   done
 }
 
+# How many launches each script makes, and how many of them with attributes, in a run by itself
+# as far as the time goes: the library trusts less in a stream that had one of these
+# (docs/free.md).
+real_launches() {
+  local name count key counts command kernels with graphs real_watches=no
+  local -A seen=()
+
+  while [[ $# -gt 0 ]]; do
+    name=$1 key="$1 $2" count=$3 counts=$work/real.run/$1.launches
+    command=("${@:4:count}")
+    shift $((3 + count))
+    [[ -z ${seen[$name]-} && -e $build/gpu/libgpu_count.so &&
+      $((${real_ms[$key,native]} * 3 / 2 + 1000)) -lt $(($(part_left) * 1000)) ]] || continue
+    seen[$name]=yes
+    rm -f "$counts"
+    real_run native "$counts" LD_PRELOAD="$build/gpu/libgpu_count.so" GPU_COUNT_FILE="$counts" \
+      "${command[@]}"
+    counts=$(awk '{ all += $1; with += $2; graphs += $3 }
+      END { if (NR) print all + 0, with + 0, graphs + 0 }' "$counts" 2>/dev/null)
+    [[ -n $counts ]] || continue
+    read -r kernels with graphs <<<"$counts"
+    add_row real "$name" launches measured count \
+      "\"kernels\":$kernels,\"with_attributes\":$with,\"graphs\":$graphs" ""
+    table_line real "${name:0:16}" "launches: kernels=$kernels with_attributes=$with graphs=$graphs"
+  done
+}
+
 # not_real REASON NAME: a row, and a name for the table's line of that reason.
 declare -A not_real_names
 not_real() {
@@ -381,6 +408,7 @@ run_real() {
   done < <(find "$real_samples" -mindepth 1 -maxdepth 2 -type f -perm -u+x \
     ! -name '*.so*' 2>/dev/null | sort)
   real_again "${again[@]}"
+  real_launches "${again[@]}"
   bad=$((bad + $(real_bad)))
   if [[ $samples -eq 0 ]]; then
     add_row real samples - "not run" "" "" "no program in ${real_samples#"$PWD/"}"
