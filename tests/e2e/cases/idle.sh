@@ -37,6 +37,24 @@ for way in shared static ptds linked dlsym proc; do
   add_case "idle $way one stream" idle_case "idle_$way" stream 1
   add_case "idle $way graph" idle_case "idle_$way" graph 1
 done
+# Shapes of programs, by how many frees wait at most: one for each thread.
+# shape_case SHAPE MOST
+shape_case() {
+  local waited
+
+  need_file "$apps/idleshapes_linked"
+  run_in native CUDASIM_DEVICES=2 -- "$apps/idleshapes_linked" "$1" 50
+  expect_status native 0
+  preloaded shim CUDASIM_DEVICES=2 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json \
+    -- "$apps/idleshapes_linked" "$1" 50
+  expect_same native shim
+  waited=$(sed -nE 's/.*"frees_waited": ([0-9]+).*/\1/p' report.json | head -n 1)
+  [[ $waited -le $2 ]] || fail "$waited frees of 50 waited, more than $2"
+}
+for shape in cublaslt triton stream events torch graph prefetch peer; do
+  add_case "idle shape $shape" shape_case "$shape" 1
+done
+add_case "idle shape per-thread" shape_case per-thread 2
 # The per-thread default stream is one of several: a copy there proves nothing.
 for way in shared static linked dlsym proc; do
   add_case "idle $way legacy stream" idle_case "idle_$way" legacy 0
