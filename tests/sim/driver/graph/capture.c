@@ -18,7 +18,8 @@ atomic_uint sim_captures;
 
 static atomic_ullong last_capture_id; /* atomic */
 
-void sim_capture_unref(struct sim_capture *capture)
+/* Not inlined: gcc 12 takes each of several in a row for the one that frees. */
+__attribute__((noinline)) void sim_capture_unref(struct sim_capture *capture)
 {
     if (atomic_fetch_sub_explicit(&capture->refs, 1, memory_order_acq_rel) != 1)
         return;
@@ -51,7 +52,6 @@ static void finish(struct sim_capture *capture)
     atomic_fetch_sub(&sim_captures, 1);
     capture->ended = true;
     capture->graph->captures--;
-    sim_capture_ref(capture);
     while (capture->streams) {
         struct sim_stream *stream = capture->streams;
         capture->streams = stream->captured_next;
@@ -63,7 +63,6 @@ static void finish(struct sim_capture *capture)
         sim_stream_put(stream);
     }
     sim_capture_unref(capture); /* the list's */
-    sim_capture_unref(capture);
 }
 
 static CUresult begin(struct sim_stream *stream, struct sim_graph *graph,
