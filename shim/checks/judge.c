@@ -102,7 +102,7 @@ static bool is_unreadable(uint64_t addr)
 /* Whether that call frees in a stream's order. */
 static bool frees_in_order(uint16_t api)
 {
-    return api < GS_API_COUNT && strstr(gs_api_names()[api], "FreeAsync");
+    return api < GS_API_COUNT && strstr(gs_api_name(api), "FreeAsync");
 }
 
 /* ---- the pools -----------------------------------------------------------------------

@@ -132,32 +132,28 @@ static const char *const runtime_names[] = {
 #undef GS_HOOK
 };
 
-static const char *const api_names[GS_API_COUNT] = {
-    "unknown",
-#define GS_HOOK(symbol, name, since, stream, treatment, doc) name,
-#define GS_RUNTIME(symbol, doc)
-#include "hooks.def"
-#undef GS_RUNTIME
-#undef GS_HOOK
-#define GS_HOOK(symbol, name, since, stream, treatment, doc)
-#define GS_RUNTIME(symbol, doc) #symbol,
-#include "hooks.def"
-#undef GS_RUNTIME
-#undef GS_HOOK
-};
-
 static_assert(GS_ARRAY_LEN(hook_rows) == GS_API_DRIVER_END - 1, "one row a driver hook");
 static_assert(GS_ARRAY_LEN(hook_rows) + GS_ARRAY_LEN(runtime_names) + 1 == GS_API_COUNT,
               "the API numbers cover both tables");
 
-const char *const *gs_api_names(void)
-{
-    return api_names;
-}
-
 const char *gs_api_name(unsigned api)
 {
-    return api_names[api < GS_API_COUNT ? api : GS_API_UNKNOWN];
+    if (api == GS_API_UNKNOWN || api >= GS_API_COUNT) {
+        return "unknown";
+    }
+    return api < GS_API_DRIVER_END ? hook_name(&hook_rows[api - 1])
+                                   : runtime_names[api - GS_API_DRIVER_END];
+}
+
+/* Filled by each call: as a constant, each name would cost every start a relocation.
+ * Threads that fill the table at once write the same addresses. */
+const char *const *gs_api_names(void)
+{
+    static const char *names[GS_API_COUNT];
+    for (unsigned api = 0; api < GS_API_COUNT; api++) {
+        __atomic_store_n(&names[api], gs_api_name(api), __ATOMIC_RELAXED);
+    }
+    return names;
 }
 
 /* A module is a CUDA driver if it defines what no other library has together. */

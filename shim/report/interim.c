@@ -377,7 +377,7 @@ static bool describe(const struct gs_options *options, int device, enum gs_api a
     }
     int length =
         snprintf(asked.note, sizeof(asked.note), "%s of %s on GPU %d was refused%s",
-                 gs_api_names()[gs_record_api(api)], size, device, by);
+                 gs_api_name(gs_record_api(api)), size, device, by);
     if (known && length > 0 && (size_t)length < sizeof(asked.note)) {
         snprintf(asked.note + length, sizeof(asked.note) - (size_t)length,
                  ", %s of %s free", gs_text_bytes(room, available),

@@ -1,6 +1,6 @@
 """workers.py - Python processes that use CUDA by ctypes: workers.py fork|spawn|forkserver
 
-Four workers of multiprocessing allocate, copy and free through a runtime that is loaded
+Four processes of multiprocessing allocate, copy and free through a runtime that is loaded
 RTLD_LOCAL, as Python's packages load it; each keeps 128 KiB to its end. The first process
 calls CUDA after them, for a context does not outlive a fork.
 """
@@ -27,11 +27,21 @@ def use_cuda(number):
     return number, codes, target.raw == source
 
 
+def answer(pipe, number):
+    pipe.send(use_cuda(number))
+
+
 if __name__ == "__main__":
+    # No multiprocessing.Pool: its thread forks new workers while this thread prints, and a child
+    # that inherits the lock of stdout hangs at its end.
     context = multiprocessing.get_context(sys.argv[1])
-    with context.Pool(WORKERS, maxtasksperchild=1) as pool:
-        for answer in pool.map(use_cuda, range(WORKERS), chunksize=1):
-            print(*answer, flush=True)
-        pool.close()
-        pool.join()
+    workers = []
+    for number in range(WORKERS):
+        receiver, sender = context.Pipe(duplex=False)
+        worker = context.Process(target=answer, args=(sender, number))
+        worker.start()
+        workers.append((worker, receiver))
+    for worker, receiver in workers:
+        print(*receiver.recv(), flush=True)
+        worker.join()
     print(*use_cuda(WORKERS), flush=True)
