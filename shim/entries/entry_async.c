@@ -149,7 +149,7 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr
 
 GS_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
-    struct gs_submissions *own = gs_submission_begin((uintptr_t)hStream);
+    struct gs_calls *own = gs_submission_begin((uintptr_t)hStream);
     CUresult result = allocate(gs_real()->cuMemAllocAsync, dptr, bytesize, hStream);
     gs_submission_end(own);
     return result;
@@ -158,7 +158,7 @@ GS_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream 
 GS_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
                                         CUstream hStream)
 {
-    struct gs_submissions *own =
+    struct gs_calls *own =
         gs_submission_begin(gs_submissions_per_thread((uintptr_t)hStream));
     CUresult result = allocate(gs_real()->cuMemAllocAsync_ptsz, dptr, bytesize, hStream);
     gs_submission_end(own);
@@ -214,7 +214,7 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_all
 GS_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize,
                                            CUmemoryPool pool, CUstream hStream)
 {
-    struct gs_submissions *own = gs_submission_begin((uintptr_t)hStream);
+    struct gs_calls *own = gs_submission_begin((uintptr_t)hStream);
     CUresult result = allocate_from_pool(gs_real()->cuMemAllocFromPoolAsync, dptr,
                                          bytesize, pool, hStream);
     gs_submission_end(own);
@@ -224,7 +224,7 @@ GS_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize,
 GS_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
                                                 CUmemoryPool pool, CUstream hStream)
 {
-    struct gs_submissions *own =
+    struct gs_calls *own =
         gs_submission_begin(gs_submissions_per_thread((uintptr_t)hStream));
     CUresult result = allocate_from_pool(gs_real()->cuMemAllocFromPoolAsync_ptsz, dptr,
                                          bytesize, pool, hStream);
@@ -355,7 +355,7 @@ GS_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     const struct gs_real *real = gs_real();
     struct variant variant = {real->cuMemFreeAsync, real->cuStreamIsCapturing, false};
-    struct gs_submissions *own = gs_submission_begin((uintptr_t)hStream);
+    struct gs_calls *own = gs_submission_begin((uintptr_t)hStream);
     CUresult result = free_async(&variant, dptr, hStream);
     gs_submission_end(own);
     return result;
@@ -366,7 +366,7 @@ GS_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
     const struct gs_real *real = gs_real();
     struct variant variant = {real->cuMemFreeAsync_ptsz, real->cuStreamIsCapturing_ptsz,
                               true};
-    struct gs_submissions *own =
+    struct gs_calls *own =
         gs_submission_begin(gs_submissions_per_thread((uintptr_t)hStream));
     CUresult result = free_async(&variant, dptr, hStream);
     gs_submission_end(own);

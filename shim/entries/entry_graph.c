@@ -181,7 +181,7 @@ static unsigned long long flags_of(const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 /* A call that makes a graph executable: counted, and made again once idle memory has been
  * given back, for a failure leaves nothing behind. */
 #define INSTANTIATE(exec, graph, flags, symbol, ...)                                     \
-    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);                 \
+    struct gs_calls *own = gs_submission_begin(GS_STREAMS_BEYOND);                       \
     CUresult result = MADE_AGAIN(true, gs_real()->symbol(exec, graph, __VA_ARGS__));     \
     result = instantiated(result, exec, graph, flags);                                   \
     gs_submission_end(own)
@@ -293,9 +293,9 @@ static GS_NOINLINE CUresult launch_tracked(CUgraphExec exec, CUstream stream,
 static inline __attribute__((always_inline)) CUresult
 launch(CUgraphExec exec, CUstream stream, bool per_thread)
 {
-    uintptr_t where = (uintptr_t)stream | GS_STREAMS_LOOSE;
+    uintptr_t where = (uintptr_t)stream | GS_STREAMS_LOOSE | GS_STREAMS_ACROSS;
     where = per_thread ? gs_submissions_per_thread(where) : where;
-    struct gs_submissions *own = IS_COUNTED ? gs_submission_begin(where) : NULL;
+    struct gs_calls *own = IS_COUNTED ? gs_submission_begin(where) : NULL;
     CUresult result;
     gs_linger(false);
     if (gs_graph_execs_known()) {

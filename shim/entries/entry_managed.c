@@ -32,7 +32,7 @@ GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,
 
 /* Before such a call, which gets what is left in *bytes; gs_submission_end is due after
  * it. */
-static struct gs_submissions *begin(CUdeviceptr dptr, size_t *bytes, uintptr_t stream)
+static struct gs_calls *begin(CUdeviceptr dptr, size_t *bytes, uintptr_t stream)
 {
     if (gs_enter()) {
         gs_managed_spoil(dptr, *bytes);
@@ -42,7 +42,7 @@ static struct gs_submissions *begin(CUdeviceptr dptr, size_t *bytes, uintptr_t s
     return gs_submission_begin(stream);
 }
 
-static CUresult end(struct gs_submissions *own, CUresult result)
+static CUresult end(struct gs_calls *own, CUresult result)
 {
     gs_submission_end(own);
     return result;
@@ -51,21 +51,21 @@ static CUresult end(struct gs_submissions *own, CUresult result)
 GS_EXPORT CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
                                CUdevice device)
 {
-    struct gs_submissions *own = begin(devPtr, &count, 0);
+    struct gs_calls *own = begin(devPtr, &count, 0);
     return end(own, gs_real()->cuMemAdvise(devPtr, count, advice, device));
 }
 
 GS_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count,
                                       CUdevice dstDevice, CUstream hStream)
 {
-    struct gs_submissions *own = begin(devPtr, &count, (uintptr_t)hStream);
+    struct gs_calls *own = begin(devPtr, &count, (uintptr_t)hStream);
     return end(own, gs_real()->cuMemPrefetchAsync(devPtr, count, dstDevice, hStream));
 }
 
 GS_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count,
                                            CUdevice dstDevice, CUstream hStream)
 {
-    struct gs_submissions *own =
+    struct gs_calls *own =
         begin(devPtr, &count, gs_submissions_per_thread((uintptr_t)hStream));
     return end(own,
                gs_real()->cuMemPrefetchAsync_ptsz(devPtr, count, dstDevice, hStream));
@@ -74,8 +74,7 @@ GS_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count,
 /* The driver takes a whole allocation's bytes, or none for the whole of it. The one it
  * knows may be larger than the one the program asked for, whose bytes are then the only
  * ones that it must not get. */
-static struct gs_submissions *begin_attach(CUdeviceptr dptr, size_t *length,
-                                           uintptr_t stream)
+static struct gs_calls *begin_attach(CUdeviceptr dptr, size_t *length, uintptr_t stream)
 {
     struct gs_extent extent;
     if (gs_enter()) {
@@ -92,14 +91,14 @@ static struct gs_submissions *begin_attach(CUdeviceptr dptr, size_t *length,
 GS_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr,
                                           size_t length, unsigned int flags)
 {
-    struct gs_submissions *own = begin_attach(dptr, &length, (uintptr_t)hStream);
+    struct gs_calls *own = begin_attach(dptr, &length, (uintptr_t)hStream);
     return end(own, gs_real()->cuStreamAttachMemAsync(hStream, dptr, length, flags));
 }
 
 GS_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr,
                                                size_t length, unsigned int flags)
 {
-    struct gs_submissions *own =
+    struct gs_calls *own =
         begin_attach(dptr, &length, gs_submissions_per_thread((uintptr_t)hStream));
     return end(own, gs_real()->cuStreamAttachMemAsync_ptsz(hStream, dptr, length, flags));
 }
@@ -107,7 +106,7 @@ GS_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dpt
 GS_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
                                   CUmemLocation location)
 {
-    struct gs_submissions *own = begin(devPtr, &count, 0);
+    struct gs_calls *own = begin(devPtr, &count, 0);
     return end(own, gs_real()->cuMemAdvise_v2(devPtr, count, advice, location));
 }
 
@@ -115,7 +114,7 @@ GS_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count,
                                          CUmemLocation location, unsigned int flags,
                                          CUstream hStream)
 {
-    struct gs_submissions *own = begin(devPtr, &count, (uintptr_t)hStream);
+    struct gs_calls *own = begin(devPtr, &count, (uintptr_t)hStream);
     return end(own,
                gs_real()->cuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream));
 }
@@ -124,7 +123,7 @@ GS_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count,
                                               CUmemLocation location, unsigned int flags,
                                               CUstream hStream)
 {
-    struct gs_submissions *own =
+    struct gs_calls *own =
         begin(devPtr, &count, gs_submissions_per_thread((uintptr_t)hStream));
     return end(own, gs_real()->cuMemPrefetchAsync_v2_ptsz(devPtr, count, location, flags,
                                                           hStream));
@@ -134,8 +133,8 @@ GS_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count,
  */
 
 /* As begin, of `count` ranges; what the driver refuses for being NULL names none. */
-static struct gs_submissions *begin_all(const CUdeviceptr *dptrs, const size_t *sizes,
-                                        size_t count, uintptr_t stream)
+static struct gs_calls *begin_all(const CUdeviceptr *dptrs, const size_t *sizes,
+                                  size_t count, uintptr_t stream)
 {
     if (dptrs && sizes && gs_enter()) {
         for (size_t i = 0; i < count; i++) {
@@ -152,7 +151,7 @@ GS_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes,
                                            size_t numPrefetchLocs,
                                            unsigned long long flags, CUstream hStream)
 {
-    struct gs_submissions *own = begin_all(dptrs, sizes, count, (uintptr_t)hStream);
+    struct gs_calls *own = begin_all(dptrs, sizes, count, (uintptr_t)hStream);
     return end(own, gs_real()->cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs,
                                                        prefetchLocIdxs, numPrefetchLocs,
                                                        flags, hStream));
@@ -165,7 +164,7 @@ GS_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *size
                                                 unsigned long long flags,
                                                 CUstream hStream)
 {
-    struct gs_submissions *own =
+    struct gs_calls *own =
         begin_all(dptrs, sizes, count, gs_submissions_per_thread((uintptr_t)hStream));
     return end(own, gs_real()->cuMemPrefetchBatchAsync_ptsz(
                         dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
@@ -175,7 +174,7 @@ GS_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *size
 GS_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
                                           unsigned long long flags, CUstream hStream)
 {
-    struct gs_submissions *own = begin_all(dptrs, sizes, count, (uintptr_t)hStream);
+    struct gs_calls *own = begin_all(dptrs, sizes, count, (uintptr_t)hStream);
     return end(own,
                gs_real()->cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream));
 }
@@ -184,7 +183,7 @@ GS_EXPORT CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes
                                                size_t count, unsigned long long flags,
                                                CUstream hStream)
 {
-    struct gs_submissions *own =
+    struct gs_calls *own =
         begin_all(dptrs, sizes, count, gs_submissions_per_thread((uintptr_t)hStream));
     return end(
         own, gs_real()->cuMemDiscardBatchAsync_ptsz(dptrs, sizes, count, flags, hStream));
@@ -195,7 +194,7 @@ GS_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(
     size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
     CUstream hStream)
 {
-    struct gs_submissions *own = begin_all(dptrs, sizes, count, (uintptr_t)hStream);
+    struct gs_calls *own = begin_all(dptrs, sizes, count, (uintptr_t)hStream);
     return end(own, gs_real()->cuMemDiscardAndPrefetchBatchAsync(
                         dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
                         numPrefetchLocs, flags, hStream));
@@ -206,7 +205,7 @@ GS_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(
     size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
     CUstream hStream)
 {
-    struct gs_submissions *own =
+    struct gs_calls *own =
         begin_all(dptrs, sizes, count, gs_submissions_per_thread((uintptr_t)hStream));
     return end(own, gs_real()->cuMemDiscardAndPrefetchBatchAsync_ptsz(
                         dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,

@@ -49,5 +49,8 @@ GS_EXPORT CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCt
     CUresult result =
         GS_RETRIED(gs_retry_everywhere,
                    real->cuGreenCtxStreamCreate(phStream, greenCtx, flags, priority));
+    if (result == CUDA_SUCCESS && phStream) {
+        gs_submissions_meet_stream((uintptr_t)*phStream, -1);
+    }
     return result;
 }

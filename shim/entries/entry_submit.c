@@ -135,6 +135,18 @@ static inline __attribute__((always_inline)) bool names_device(const char *symbo
            STARTS_WITH(symbol, "cuGraphUpload"); /* by its memory nodes */
 }
 
+/*
+ * Whether the call may be work of another device than its stream's: a copy between two
+ * places of device memory. A copy from or to the host belongs to its stream.
+ */
+static inline __attribute__((always_inline)) uintptr_t across(const char *symbol)
+{
+    bool crosses =
+        STARTS_WITH(symbol, "cuMemcpy") && !STARTS_WITH(symbol, "cuMemcpyHto") &&
+        !STARTS_WITH(symbol, "cuMemcpyDtoH") && !STARTS_WITH(symbol, "cuMemcpyAtoH");
+    return crosses ? gs_submissions_across() : 0;
+}
+
 /* ---- the wrappers -------------------------------------------------------------------
  */
 
@@ -158,7 +170,8 @@ static inline __attribute__((always_inline)) bool names_device(const char *symbo
         if (!is_counted(#symbol)) {                                                      \
             return gs_real()->symbol args;                                               \
         }                                                                                \
-        struct gs_submissions *own = gs_submission_begin(FORM_##stream(WHERE_##where));  \
+        struct gs_calls *own =                                                           \
+            gs_submission_begin(FORM_##stream(WHERE_##where | across(#symbol)));         \
         const bool per_thread = IS_##stream;                                             \
         (void)per_thread;                                                                \
         PREPARE_##where;                                                                 \

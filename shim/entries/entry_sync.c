@@ -61,7 +61,7 @@ static struct watch watch_begin(CUcontext handle, bool current, unsigned own_cal
             current ? gs_context_current_known(state) : gs_context_find(state, handle);
         watch.before = watch.context
                            ? gs_context_snapshot(watch.context, own_calls, &watch.streams)
-                           : gs_submissions_snapshot(own_calls);
+                           : gs_submissions_snapshot(GS_COUNT_ALL, own_calls);
         watch.lazy_token = gs_lazy_wait_begin(state, watch.context);
     }
     gs_leave();
@@ -163,7 +163,8 @@ GS_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
 /* Whether the legacy stream is all that anybody used, in one context. */
 static bool legacy_is_all(const struct watch *watch)
 {
-    return (watch->before.streams & ~GS_STREAMS_LOOSE) <= GS_STREAMS_LEGACY &&
+    return (watch->before.streams & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS)) <=
+               GS_STREAMS_LEGACY &&
            gs_contexts_are_one(gs_state_peek());
 }
 
@@ -230,7 +231,7 @@ GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t 
     if (gs_args_on()) {
         GS_ARGS_LOOK(cuMemcpyDtoH_v2);
     }
-    struct gs_submissions *own = gs_submission_begin(0);
+    struct gs_calls *own = gs_submission_begin(0);
     struct watch watch = watch_begin(NULL, true, 1);
     if (!legacy_is_all(&watch) && !gs_mutant(GS_MUTANT_copy_marks_all)) {
         narrow(&watch, 0);

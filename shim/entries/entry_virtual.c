@@ -219,7 +219,7 @@ static CUresult map_array(__typeof__(cuMemMapArrayAsync) *real_map, CUarrayMapIn
 GS_EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count,
                                       CUstream hStream)
 {
-    struct gs_submissions *own = gs_submission_begin((uintptr_t)hStream);
+    struct gs_calls *own = gs_submission_begin((uintptr_t)hStream);
     CUresult result =
         map_array(gs_real()->cuMemMapArrayAsync, mapInfoList, count, hStream);
     gs_submission_end(own);
@@ -229,7 +229,7 @@ GS_EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int 
 GS_EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList,
                                            unsigned int count, CUstream hStream)
 {
-    struct gs_submissions *own =
+    struct gs_calls *own =
         gs_submission_begin(gs_submissions_per_thread((uintptr_t)hStream));
     CUresult result =
         map_array(gs_real()->cuMemMapArrayAsync_ptsz, mapInfoList, count, hStream);
@@ -279,7 +279,7 @@ GS_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle,
                                       size_t memOffset, size_t size,
                                       unsigned long long flags)
 {
-    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
+    struct gs_calls *own = gs_submission_begin(GS_STREAMS_BEYOND);
     CUresult result = GS_RETRIED(
         gs_retry_everywhere, gs_real()->cuMulticastBindMem(mcHandle, mcOffset, memHandle,
                                                            memOffset, size, flags));
@@ -292,7 +292,7 @@ GS_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle,
                                        size_t mcOffset, CUdeviceptr memptr, size_t size,
                                        unsigned long long flags)
 {
-    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
+    struct gs_calls *own = gs_submission_begin(GS_STREAMS_BEYOND);
     CUresult result = GS_RETRIED(
         gs_retry_everywhere,
         gs_real()->cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags));
@@ -307,7 +307,7 @@ GS_EXPORT CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle,
                                          size_t memOffset, size_t size,
                                          unsigned long long flags)
 {
-    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
+    struct gs_calls *own = gs_submission_begin(GS_STREAMS_BEYOND);
     CUresult result =
         GS_RETRIED(gs_retry_everywhere,
                    gs_real()->cuMulticastBindMem_v2(mcHandle, dev, mcOffset, memHandle,
@@ -322,7 +322,7 @@ GS_EXPORT CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle,
                                           CUdeviceptr memptr, size_t size,
                                           unsigned long long flags)
 {
-    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
+    struct gs_calls *own = gs_submission_begin(GS_STREAMS_BEYOND);
     CUresult result = GS_RETRIED(
         gs_retry_everywhere,
         gs_real()->cuMulticastBindAddr_v2(mcHandle, dev, mcOffset, memptr, size, flags));
@@ -334,7 +334,7 @@ GS_EXPORT CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle,
 GS_EXPORT CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
                                      size_t mcOffset, size_t size)
 {
-    struct gs_submissions *own = gs_submission_begin(GS_STREAMS_BEYOND);
+    struct gs_calls *own = gs_submission_begin(GS_STREAMS_BEYOND);
     CUresult result = gs_real()->cuMulticastUnbind(mcHandle, dev, mcOffset, size);
     struct gs_state *state = result == CUDA_SUCCESS ? enter_wanted() : NULL;
     if (state) {

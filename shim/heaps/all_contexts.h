@@ -59,7 +59,7 @@ bool gs_all_contexts_at(unsigned i, CUcontext *handle);
 /* Where all threads are now. Never 0. */
 static inline uint64_t gs_all_contexts_point(void)
 {
-    return gs_submissions_begun() + 1;
+    return gs_submissions_begun(GS_COUNT_ALL) + 1;
 }
 
 /* Out of line part of the function below. */

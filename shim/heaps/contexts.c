@@ -180,6 +180,8 @@ static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
     entry->handle = handle;
     entry->owner = primary && gs_context_green(state, handle) ? primary : handle;
     entry->device = (int)device;
+    entry->seen.device = gs_submissions_count_of(entry->device);
+    gs_submissions_meet_device(entry->device);
     entry->primary = primary == handle;
     entry->id = context_id(handle);
     gs_epochs_init(&entry->epochs, &gs_context_marker, entry);
@@ -430,6 +432,35 @@ void gs_contexts_changed(struct gs_state *state)
 {
     __atomic_add_fetch(&state->contexts.generation, 1, __ATOMIC_ACQ_REL);
     gs_seen_context_ends();
+}
+
+/* Nothing was submitted to the context's device since it was seen complete. */
+static bool is_complete(const struct gs_context *context)
+{
+    return gs_submissions_idle_on(&context->device_idle_at, context->seen.device);
+}
+
+static bool accessors_are_complete(struct gs_contexts *contexts, CUcontext owner)
+{
+    CUcontext handle;
+    for (size_t i = 0; (handle = gs_context_accessor(contexts, owner, i)) != NULL; i++) {
+        pthread_mutex_lock(&contexts->lock);
+        const struct gs_context *accessor = find_entry(contexts, handle);
+        pthread_mutex_unlock(&contexts->lock);
+        if (!accessor || !is_complete(accessor)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool gs_context_counts_idle_among_others(struct gs_contexts *contexts,
+                                         const struct gs_context *context)
+{
+    return gs_known_proof_holds() && is_complete(context) &&
+           !__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE) &&
+           (accessors_are_complete(contexts, context->handle) ||
+            gs_mutant(GS_MUTANT_accessors_ignored));
 }
 
 CUcontext gs_context_search_accessor(struct gs_contexts *contexts, CUcontext owner,

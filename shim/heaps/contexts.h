@@ -26,9 +26,9 @@ struct gs_lane;
 
 /* What the trim thread knows of a context's work. */
 struct gs_trim_look {
-    uint64_t last;    /* what had been submitted at its last look */
-    uint64_t idle_at; /* as gs_context.idle_at, by a mark that was seen complete */
-    uint64_t mark;    /* 0, or one that is asked after ... */
+    uint64_t last;             /* what had been submitted at its last look */
+    uint64_t idle_at;          /* as gs_context.device_idle_at, by a mark seen complete */
+    uint64_t mark;             /* 0, or one that is asked after ... */
     struct gs_snapshot before; /* ... and what had been submitted before it */
     bool broken;               /* the context's work cannot be marked any more */
 };
@@ -48,6 +48,7 @@ struct gs_context {
     bool unfenced; /* atomic: blocks were freed during a capture, without a fence */
     bool warmed;   /* atomic: GPUSHIM_WARMUP was done, or is being done */
     uint64_t idle_at; /* atomic: submissions.h; how many calls are known to be complete */
+    uint64_t device_idle_at; /* atomic: the same of its device's calls */
     uint64_t complete_at; /* atomic: what had been submitted when it was seen complete by
                              a wait for the whole context, 0: never */
     struct gs_streams_seen seen; /* locks itself: what its streams' synchronizes prove */
@@ -177,20 +178,28 @@ void gs_context_mark_stream(const struct gs_context *context,
 /* The context has failed: each free asks the driver, until a wait of one succeeds. */
 void gs_context_never_idle(const struct gs_context *context);
 
+/* Out of line part of gs_context_counts_idle: there are other devices, or contexts with
+ * access to each other's memory. */
+bool gs_context_counts_idle_among_others(struct gs_contexts *contexts,
+                                         const struct gs_context *context)
+    __attribute__((cold));
+
 /*
- * Whether the counts say that such a wait would find nothing: nothing was submitted since
- * the context was last seen complete, no other context may access its memory, and no
- * block waits for a synchronize. For a caller that asks when to call the driver, whose
- * free waits by itself; whoever hands memory on because of the answer asks
- * gs_context_is_idle.
+ * Whether the counts say that such a wait would find nothing: nothing was submitted to
+ * the device since the context was last seen complete, the same holds of each context
+ * that may access its memory, and no block waits for a synchronize. For a caller that
+ * asks when to call the driver, whose free waits by itself; whoever hands memory on
+ * because of the answer asks gs_context_is_idle.
  */
 static inline bool gs_context_counts_idle(struct gs_contexts *contexts,
                                           const struct gs_context *context)
 {
+    if (GS_UNLIKELY(gs_submissions_devices_used() != GS_DEVICES_ONE ||
+                    __atomic_load_n(&contexts->shared.count, __ATOMIC_ACQUIRE) > 0)) {
+        return gs_context_counts_idle_among_others(contexts, context);
+    }
     return gs_known_proof_holds() && gs_submissions_idle(&context->idle_at) &&
-           GS_LIKELY(!__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE)) &&
-           (!gs_context_accessor(contexts, context->handle, 0) ||
-            gs_mutant(GS_MUTANT_accessors_ignored));
+           GS_LIKELY(!__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE));
 }
 
 /* What the counts say, and with GPUSHIM_FREE_SYNC=verify the device as well, which may
@@ -215,8 +224,8 @@ static inline bool gs_context_is_idle(struct gs_contexts *contexts,
     return gs_context_is_idle_for(contexts, context, GS_API_cuMemFree_v2);
 }
 
-/* The same where no context has access to another's memory, and the proof is not
- * verified; false elsewhere. */
+/* The same where the process has used one device, no context has access to another's
+ * memory, and the proof is not verified; false elsewhere. */
 static inline bool gs_context_is_idle_alone(const struct gs_contexts *contexts,
                                             const struct gs_context *context)
 {

@@ -105,7 +105,7 @@ static bool is_idle(struct gs_state *state, const struct gs_context *context)
     return gs_known_proof_holds() &&
            !__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE) &&
            (gs_context_counts_idle(&state->contexts, context) ||
-            gs_submissions_idle(&context->trim_look.idle_at));
+            gs_submissions_idle_on(&context->trim_look.idle_at, context->seen.device));
 }
 
 /* Nothing was submitted since the last look. */
@@ -120,7 +120,7 @@ static bool is_still(struct gs_trim_look *look, const struct gs_snapshot *now)
 static void find_out(struct gs_context *context)
 {
     struct gs_trim_look *look = &context->trim_look;
-    struct gs_snapshot now = gs_submissions_snapshot(0);
+    struct gs_snapshot now = gs_submissions_snapshot(context->seen.device, 0);
     bool still = is_still(look, &now);
     enum gs_status status;
     if (look->mark && look->before.mark != now.mark) {
@@ -134,7 +134,7 @@ static void find_out(struct gs_context *context)
         drop_mark(context);
         look->broken = status != GS_OK;
         if (status == GS_OK) {
-            gs_submissions_mark(&look->idle_at, &look->before);
+            gs_submissions_mark(&look->idle_at, look->before.mark);
         }
         return;
     }

@@ -248,8 +248,9 @@ void gs_context_mark_idle(const struct gs_context *context,
 {
     struct gs_context *own = (struct gs_context *)(uintptr_t)context;
     gs_libraries_watch();
-    gs_submissions_mark(&own->idle_at, snapshot);
-    gs_submissions_mark(&own->complete_at, snapshot);
+    gs_submissions_mark(&own->idle_at, snapshot->alone);
+    gs_submissions_mark(&own->device_idle_at, snapshot->mark);
+    gs_submissions_mark(&own->complete_at, snapshot->all);
     if (before && before->counted) {
         gs_seen_rebase(&own->seen, before, snapshot);
     }
@@ -260,11 +261,12 @@ void gs_context_mark_stream(const struct gs_context *context,
                             const struct gs_seen_before *before)
 {
     struct gs_context *own = (struct gs_context *)(uintptr_t)context;
-    struct gs_snapshot covered = {.mark = gs_seen_cover(&own->seen, before, snapshot)};
+    uint64_t covered = gs_seen_cover(&own->seen, before, snapshot);
     gs_libraries_watch();
-    gs_submissions_mark(&own->idle_at, &covered);
+    gs_submissions_mark(&own->idle_at, snapshot->alone ? covered : 0);
+    gs_submissions_mark(&own->device_idle_at, covered);
     if (gs_mutant(GS_MUTANT_stream_completes)) {
-        gs_submissions_mark(&own->complete_at, &covered);
+        gs_submissions_mark(&own->complete_at, covered);
     }
 }
 

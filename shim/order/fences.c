@@ -137,16 +137,16 @@ static CUresult finish(struct event_fence *fence, CUresult result, gs_fence *out
 
 /* Where the idle proof is verified, an event of the library's own is work that a stream
  * shows: it counts. */
-static struct gs_submissions *count_begin(void)
+static struct gs_calls *count_begin(void)
 {
-    struct gs_submissions *own = NULL;
+    struct gs_calls *own = NULL;
     if (gs_known_proof_is_verified()) {
         own = gs_submissions_turn_away();
     }
     return own;
 }
 
-static CUresult count_end(struct gs_submissions *own, CUresult result)
+static CUresult count_end(struct gs_calls *own, CUresult result)
 {
     if (own) {
         gs_submissions_add(&own->ended);
@@ -167,7 +167,7 @@ CUresult gs_fence_record_in(CUcontext context, CUstream stream, bool per_thread,
     }
     result = gs_context_push(context, &pushed);
     if (result == CUDA_SUCCESS) {
-        struct gs_submissions *own = count_begin();
+        struct gs_calls *own = count_begin();
         result = count_end(own, record_event(fence->event, stream));
         gs_context_pop(pushed);
     }
@@ -198,7 +198,7 @@ CUresult gs_fence_record_context(CUcontext context, gs_fence *out)
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    struct gs_submissions *own = count_begin();
+    struct gs_calls *own = count_begin();
     result = count_end(own, gs_real()->cuCtxRecordEvent(context, fence->event));
     return finish(fence, result, out);
 }

@@ -74,7 +74,7 @@ static bool has_context_events(void)
 static bool has_stream_events(void)
 {
     return gs_streams_proof_holds() && gs_known_proof_holds() &&
-           !(gs_submissions_snapshot(0).streams & GS_STREAMS_UNCOVERED);
+           !(gs_submissions_snapshot(GS_COUNT_ALL, 0).streams & GS_STREAMS_UNCOVERED);
 }
 
 bool gs_marks_are_events(void)

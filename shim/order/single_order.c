@@ -143,7 +143,8 @@ void gs_single_order_share(const char *call)
 /* A stream handle, or more, that this thread has not submitted to before. */
 void gs_submissions_elsewhere(uintptr_t where)
 {
-    uintptr_t stream = where & ~(GS_STREAMS_LEGACY | GS_STREAMS_UNORDERED);
+    uintptr_t stream =
+        where & ~(GS_STREAMS_LEGACY | GS_STREAMS_UNORDERED | GS_STREAMS_ACROSS);
     if (now() == OVER) {
         return;
     }
@@ -220,7 +221,7 @@ static bool may_hold(struct gs_state *state, const struct gs_context *of)
     return gs_known_proof_holds() && gs_contexts_are_one(state) &&
            !gs_context_accessor(&state->contexts, of->handle, 0) && !host_reaches(of) &&
            !is_reached_past() &&
-           (!(gs_submissions_snapshot(0).streams & GS_STREAMS_UNORDERED) ||
+           (!(gs_submissions_snapshot(GS_COUNT_ALL, 0).streams & GS_STREAMS_UNORDERED) ||
             gs_mutant(GS_MUTANT_order_beyond_ignored));
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "real.h"
+#include "submissions.h"
 
 struct row {
     CUstream stream;
@@ -64,6 +65,9 @@ void gs_streams_restore(CUstream stream, CUcontext context)
 void gs_streams_add(CUstream stream)
 {
     CUcontext context = NULL;
+    CUdevice device;
+    bool known = gs_real()->cuCtxGetDevice(&device) == CUDA_SUCCESS;
+    gs_submissions_meet_stream((uintptr_t)stream, known ? (int)device : -1);
     if (gs_real()->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context) {
         gs_streams_end_proof();
         return;

@@ -77,7 +77,8 @@ struct gs_snapshot gs_seen_count(struct gs_streams_seen *seen, unsigned own_call
         }
         pthread_mutex_unlock(&seen_lock);
     }
-    return gs_submissions_snapshot_of(own_calls, streams, count, before->calls);
+    return gs_submissions_snapshot_of(seen->device, own_calls, streams, count,
+                                      before->calls);
 }
 
 /* Rows that nobody waited for since the last base leave a full table. */

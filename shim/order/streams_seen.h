@@ -8,6 +8,8 @@
  * snapshot has. The calls that were covered since the base are added to the base: while
  * the process has begun no more calls than that, each one is complete.
  *
+ * Calls are those of the context's device (submissions.h).
+ *
  * Why it cannot err in the unsafe direction. Every call counts in the sum of all, and in
  * one stream at most. No call counts as covered that a synchronize of its own stream did
  * not wait for: calls that no stream's synchronize covers (GS_STREAMS_BEYOND), streams
@@ -41,8 +43,9 @@ struct gs_seen_stream {
     bool waited;            /* was synchronized since the base */
 };
 
-/* One context's; zeroes at first. */
+/* One context's; zeroes at first, but for the device. */
 struct gs_streams_seen {
+    unsigned device;  /* immutable: gs_submissions_count_of its device */
     unsigned count;   /* atomic, written under the lock: rows in use */
     uint64_t version; /* the rest under the lock: changes of the rows and of the base */
     uint64_t ends;    /* ends of contexts before the base */
@@ -75,7 +78,7 @@ static inline struct gs_snapshot gs_seen_begin(struct gs_streams_seen *seen,
     before->counted = false;
     before->stream = stream;
     if (!stream && GS_LIKELY(__atomic_load_n(&seen->count, __ATOMIC_RELAXED) == 0)) {
-        return gs_submissions_snapshot(own_calls);
+        return gs_submissions_snapshot(seen->device, own_calls);
     }
     return gs_seen_count(seen, own_calls, before);
 }

@@ -8,7 +8,8 @@
  * nobody waited for. So a snapshot is void if a thread ended while it was taken. Which
  * streams they went to is not kept: a wait for the whole context covers them.
  *
- * Owns:  the list of records, and the page that new ones come from.
+ * Owns:  the list of records, the page that new ones come from, and the devices of
+ *        streams.
  * Lock:  records_lock for who joins and leaves, with all signals blocked: a handler may
  *        submit. Nobody takes it to read, and a record that has left still leads on.
  */
@@ -21,8 +22,10 @@
 #include <sys/mman.h>
 
 #include "known.h"
+#include "real.h"
 
 struct gs_submissions *gs_submissions_records;
+unsigned gs_submissions_devices;
 
 static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gs_submissions *last; /* records_lock: of the list, but for `gone` */
@@ -43,7 +46,8 @@ static bool leave_key_made;     /* likewise */
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
 /* Used where there is no memory for one; the proof has ended then. */
-static struct gs_submissions spare = {.unseen = UINTPTR_MAX};
+static struct gs_submissions spare = {.unseen = UINTPTR_MAX,
+                                      .at = &spare.counts[GS_COUNT_EVERY]};
 
 /* ---- records ----------------------------------------------------------------------- */
 
@@ -79,21 +83,28 @@ static void add_count(uint64_t *to, const uint64_t *from)
 static void move_counts(struct gs_submissions *own)
 {
     __atomic_store_n(&gone.unseen, gone.unseen & own->unseen, __ATOMIC_RELEASE);
-    add_count(&gone.begun, &own->begun);
-    add_count(&gone.ended, &own->ended);
+    for (unsigned i = 0; i < GS_COUNTS; i++) {
+        add_count(&gone.counts[i].begun, &own->counts[i].begun);
+        add_count(&gone.counts[i].ended, &own->counts[i].ended);
+    }
     for (size_t i = 0; i < GS_MAX_DEVICES; i++) {
         add_count(&gone.idle_frees[i], &own->idle_frees[i]);
         __atomic_store_n(&own->idle_frees[i], 0, __ATOMIC_RELEASE);
     }
-    __atomic_store_n(&own->begun, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&own->ended, 0, __ATOMIC_RELEASE);
+    for (unsigned i = 0; i < GS_COUNTS; i++) {
+        __atomic_store_n(&own->counts[i].begun, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&own->counts[i].ended, 0, __ATOMIC_RELEASE);
+    }
     __atomic_store_n(&own->row_from, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&own->row, 0, __ATOMIC_RELEASE);
     for (unsigned i = 0; i < GS_STREAM_ROWS; i++) {
         __atomic_store_n(&own->rows[i].stream, 0, __ATOMIC_RELEASE);
         __atomic_store_n(&own->rows[i].calls, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&own->rows[i].count, GS_COUNT_EVERY, __ATOMIC_RELEASE);
     }
     own->newest = 0;
+    own->at = &own->counts[GS_COUNT_EVERY];
+    own->apart = false;
 }
 
 static void link_first(struct gs_submissions *record)
@@ -145,8 +156,11 @@ static void leave(void *record)
         return;
     }
     hold(&before);
-    __atomic_store_n(&own->ended, __atomic_load_n(&own->begun, __ATOMIC_RELAXED),
-                     __ATOMIC_RELEASE);
+    for (unsigned i = 0; i < GS_COUNTS; i++) {
+        struct gs_calls *calls = &own->counts[i];
+        __atomic_store_n(&calls->ended, __atomic_load_n(&calls->begun, __ATOMIC_RELAXED),
+                         __ATOMIC_RELEASE);
+    }
     gs_thread.submissions = NULL;
     retire(own);
     let_go(&before);
@@ -171,6 +185,7 @@ static struct gs_submissions *new_record(void)
     }
     struct gs_submissions *record = &page->records[page->used++];
     record->unseen = UINTPTR_MAX;
+    record->at = &record->counts[GS_COUNT_EVERY];
     return record;
 }
 
@@ -213,17 +228,121 @@ struct gs_submissions *gs_submissions_join(void)
     return own;
 }
 
+/* ---- devices ----------------------------------------------------------------------- */
+
+/*
+ * The device of each stream that was created, by its handle, which may outlive the
+ * stream. An entry is a handle with the GS_COUNT_* of its device in the low bits; atomic,
+ * and written once.
+ */
+#define STREAMS_KNOWN 4096u
+#define STREAMS_MOST  (STREAMS_KNOWN / 2)
+#define COUNT_BITS    ((uintptr_t)15)
+static uintptr_t stream_devices[STREAMS_KNOWN];
+static unsigned streams_met;  /* atomic */
+static int first_device = -1; /* atomic; -1: none yet */
+
+static_assert((uintptr_t)GS_COUNTS <= COUNT_BITS,
+              "a count fits the low bits of a handle");
+
+void gs_submissions_count_together(void)
+{
+    __atomic_store_n(&gs_submissions_devices, GS_DEVICES_TOGETHER, __ATOMIC_RELEASE);
+}
+
+void gs_submissions_meet_device(int device)
+{
+    int none = -1;
+    unsigned one = GS_DEVICES_ONE;
+    if (!__atomic_compare_exchange_n(&first_device, &none, device, false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
+        none != device) {
+        (void)__atomic_compare_exchange_n(&gs_submissions_devices, &one, GS_DEVICES_APART,
+                                          false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    }
+}
+
+/* Where the handle stands, or would. */
+static uintptr_t *device_entry(uintptr_t stream)
+{
+    size_t i = (size_t)((stream >> 4) * 0x9e3779b97f4a7c15u >> 52) % STREAMS_KNOWN;
+    for (;;) {
+        uintptr_t held = __atomic_load_n(&stream_devices[i], __ATOMIC_ACQUIRE);
+        if (held == 0 || (held & ~COUNT_BITS) == stream) {
+            return &stream_devices[i];
+        }
+        i = (i + 1) % STREAMS_KNOWN;
+    }
+}
+
+void gs_submissions_meet_stream(uintptr_t stream, int device)
+{
+    uintptr_t none = 0, entry = stream | gs_submissions_count_of(device);
+    if (gs_submissions_devices_used() == GS_DEVICES_TOGETHER) {
+        return;
+    }
+    if ((stream & COUNT_BITS) != 0 ||
+        __atomic_load_n(&streams_met, __ATOMIC_RELAXED) >= STREAMS_MOST) {
+        gs_submissions_count_together();
+        return;
+    }
+    uintptr_t *place = device_entry(stream);
+    while (!__atomic_compare_exchange_n(place, &none, entry, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE)) {
+        if ((none & ~COUNT_BITS) == stream) {
+            if (none != entry && !gs_mutant(GS_MUTANT_device_handle_kept)) {
+                gs_submissions_count_together();
+            }
+            return;
+        }
+        place = device_entry(stream); /* another thread's stream took the place */
+        none = 0;
+    }
+    __atomic_add_fetch(&streams_met, 1, __ATOMIC_RELAXED);
+}
+
+static bool is_default(uintptr_t stream)
+{
+    return stream <= GS_STREAMS_LEGACY || (stream & GS_STREAMS_PER_THREAD) != 0;
+}
+
+/* The count of a call that goes there. */
+static unsigned count_of(uintptr_t where)
+{
+    uintptr_t stream = where & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS);
+    if (gs_submissions_devices_used() != GS_DEVICES_APART ||
+        (where & GS_STREAMS_BEYOND) != 0 || (where & GS_STREAMS_ACROSS) != 0) {
+        return GS_COUNT_EVERY;
+    }
+    unsigned count = GS_COUNT_NONE;
+    if (!is_default(stream)) {
+        count = (unsigned)(*device_entry(stream) & COUNT_BITS);
+    } else {
+        CUdevice device;
+        if (gs_real_now()->cuCtxGetDevice(&device) == CUDA_SUCCESS) {
+            count = gs_submissions_count_of((int)device);
+        }
+    }
+    return count == GS_COUNT_NONE ? GS_COUNT_EVERY : count;
+}
+
 /* ---- calls by stream --------------------------------------------------------------- */
 
+/* No call is given this stream: the next one turns, wherever it goes. */
+#define NOWHERE UINTPTR_MAX
+
 /* What a row that is taken over has counted, counts in no row from now on. */
-static unsigned row_of(struct gs_submissions *own, uintptr_t where)
+static unsigned row_of(struct gs_submissions *own, uintptr_t where, unsigned count)
 {
     uintptr_t stream = gs_submissions_stream_of(where);
-    if (stream <= GS_STREAMS_LEGACY) {
-        return stream ? 0 : GS_STREAM_ROW_ELSEWHERE;
+    if (stream == 0) {
+        return GS_STREAM_ROW_ELSEWHERE;
+    }
+    if (stream == GS_STREAMS_LEGACY && count == GS_COUNT_EVERY) {
+        return 0;
     }
     for (unsigned i = 1; i < GS_STREAM_ROW_ELSEWHERE; i++) {
-        if (own->rows[i].stream == stream) {
+        if (own->rows[i].stream == stream && own->rows[i].count == count) {
             return i;
         }
     }
@@ -236,21 +355,49 @@ static unsigned row_of(struct gs_submissions *own, uintptr_t where)
     return taken;
 }
 
-/* The current row's calls are added to it; the call is the next row's first. */
-static void turn(struct gs_submissions *own, uintptr_t where)
+/*
+ * The current row's calls are added to it; the call is the next row's first. A signal
+ * handler that submits while its thread is here would spoil the rows: the proof ends.
+ */
+static struct gs_calls *turn(struct gs_submissions *own, uintptr_t where, unsigned count)
 {
-    uint64_t from = __atomic_load_n(&own->begun, __ATOMIC_RELAXED);
+    struct gs_calls *calls = &own->counts[count];
+    uint64_t turns = __atomic_load_n(&own->turns, __ATOMIC_RELAXED);
+    if (turns % 2 != 0) {
+        gs_known_end_proof("a signal handler that submits during a submission");
+        gs_submissions_add(&calls->begun);
+        return calls;
+    }
+    __atomic_store_n(&own->turns, turns + 1, __ATOMIC_RELAXED);
+    if (GS_UNLIKELY(count != GS_COUNT_EVERY && !own->apart)) {
+        /* What was proven of all calls is not proven any more. */
+        own->apart = true;
+        gs_submissions_add(&own->counts[GS_COUNT_EVERY].begun);
+        gs_submissions_add(&own->counts[GS_COUNT_EVERY].ended);
+    }
+    uint64_t until = __atomic_load_n(&own->at->begun, __ATOMIC_RELAXED);
+    uint64_t from = __atomic_load_n(&calls->begun, __ATOMIC_RELAXED);
     struct gs_stream_row *row = &own->rows[own->row];
     if (!gs_mutant(GS_MUTANT_count_after)) {
-        gs_submissions_add(&own->begun);
+        gs_submissions_add(&calls->begun);
     }
-    __atomic_store_n(&row->calls, row->calls + (from - own->row_from), __ATOMIC_RELEASE);
+    __atomic_store_n(&row->calls, row->calls + (until - own->row_from), __ATOMIC_RELEASE);
     __atomic_store_n(&own->row_from, from, __ATOMIC_RELEASE);
-    __atomic_store_n(&own->row, row_of(own, where), __ATOMIC_RELEASE);
-    own->newest = where;
+    unsigned next = row_of(own, where, count);
+    __atomic_store_n(&own->rows[next].count, count, __ATOMIC_RELEASE);
+    __atomic_store_n(&own->row, next, __ATOMIC_RELEASE);
+    own->at = calls;
+    /* The device of a default stream is asked for each time. */
+    own->newest = gs_submissions_devices_used() == GS_DEVICES_APART &&
+                          is_default(where & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS)) &&
+                          !gs_mutant(GS_MUTANT_device_unasked)
+                      ? NOWHERE
+                      : where;
+    __atomic_store_n(&own->turns, turns + 2, __ATOMIC_RELEASE);
+    return calls;
 }
 
-struct gs_submissions *gs_submissions_turn(uintptr_t where)
+struct gs_calls *gs_submissions_turn(uintptr_t where)
 {
     struct gs_submissions *own = gs_submissions_own();
     uintptr_t unseen = __atomic_load_n(&own->unseen, __ATOMIC_RELAXED);
@@ -258,63 +405,112 @@ struct gs_submissions *gs_submissions_turn(uintptr_t where)
         gs_submissions_elsewhere(where);
         __atomic_store_n(&own->unseen, unseen & ~where, __ATOMIC_RELEASE);
     }
-    turn(own, where);
-    return own;
+    return turn(own, where, count_of(where));
 }
 
-struct gs_submissions *gs_submissions_turn_away(void)
+struct gs_calls *gs_submissions_turn_away(void)
 {
-    struct gs_submissions *own = gs_submissions_own();
-    turn(own, GS_STREAMS_BEYOND);
-    return own;
+    return turn(gs_submissions_own(), GS_STREAMS_BEYOND, GS_COUNT_EVERY);
 }
 
-/* Of a record whose thread begins nothing meanwhile. */
-static uint64_t calls_in(const struct gs_submissions *record, uintptr_t stream)
+/* A thread that began while one device was in use turns at its next call: that call may
+ * be one device's. */
+static void turn_soon(void)
 {
-    unsigned i = 0;
-    if (stream != GS_STREAMS_LEGACY) {
-        for (i = 1; i < GS_STREAM_ROW_ELSEWHERE; i++) {
-            if (__atomic_load_n(&record->rows[i].stream, __ATOMIC_ACQUIRE) == stream) {
-                break;
-            }
+    struct gs_submissions *own = gs_thread.submissions;
+    if (gs_submissions_devices_used() == GS_DEVICES_APART && own &&
+        own->at == &own->counts[GS_COUNT_EVERY]) {
+        own->newest = NOWHERE;
+    }
+}
+
+/* Adds the stream's calls that may be work of the device to *sum. Of a record whose
+ * thread begins nothing on the device meanwhile. False: its rows changed. */
+static bool add_calls_in(const struct gs_submissions *record, uintptr_t stream,
+                         unsigned device, uint64_t *sum)
+{
+    uint64_t turns = __atomic_load_n(&record->turns, __ATOMIC_ACQUIRE), calls = 0;
+    unsigned current = __atomic_load_n(&record->row, __ATOMIC_ACQUIRE);
+    for (unsigned i = 0; i < GS_STREAM_ROW_ELSEWHERE; i++) {
+        const struct gs_stream_row *row = &record->rows[i];
+        uintptr_t named =
+            i == 0 ? GS_STREAMS_LEGACY : __atomic_load_n(&row->stream, __ATOMIC_ACQUIRE);
+        unsigned count = __atomic_load_n(&row->count, __ATOMIC_ACQUIRE);
+        if (named != stream ||
+            (device != GS_COUNT_ALL && count != GS_COUNT_EVERY && count != device &&
+             !gs_mutant(GS_MUTANT_device_rows_mixed))) {
+            continue;
+        }
+        calls += __atomic_load_n(&row->calls, __ATOMIC_ACQUIRE);
+        if (i == current) {
+            calls += __atomic_load_n(&record->counts[count].begun, __ATOMIC_ACQUIRE) -
+                     __atomic_load_n(&record->row_from, __ATOMIC_ACQUIRE);
         }
     }
-    if (i == GS_STREAM_ROW_ELSEWHERE) {
-        return 0;
-    }
-    uint64_t calls = __atomic_load_n(&record->rows[i].calls, __ATOMIC_ACQUIRE);
-    if (__atomic_load_n(&record->row, __ATOMIC_ACQUIRE) == i) {
-        calls += __atomic_load_n(&record->begun, __ATOMIC_ACQUIRE) -
-                 __atomic_load_n(&record->row_from, __ATOMIC_ACQUIRE);
-    }
-    return calls;
+    *sum += calls;
+    return turns % 2 == 0 && __atomic_load_n(&record->turns, __ATOMIC_ACQUIRE) == turns;
 }
 
-static uint64_t sum_in(uintptr_t stream)
+static bool sum_in(uintptr_t stream, unsigned device, uint64_t *sum)
 {
     const struct gs_submissions *record =
         __atomic_load_n(&gs_submissions_records, __ATOMIC_ACQUIRE);
-    uint64_t sum = 0;
+    *sum = 0;
     for (; record; record = gs_submissions_next(record)) {
-        if (record != &gone) {
-            sum += calls_in(record, stream);
+        if (record != &gone && !add_calls_in(record, stream, device, sum)) {
+            return false;
         }
     }
-    return sum;
+    return true;
 }
 
 /* ---- the proof --------------------------------------------------------------------- */
 
-static uint64_t sum_ended(void)
+/* Sums over all threads: of the calls that may be the device's, and of all. */
+struct sums {
+    uint64_t device, all;
+};
+
+static inline __attribute__((always_inline)) struct sums sum_up(unsigned device,
+                                                                bool ended)
+{
+    const struct gs_submissions *record =
+        __atomic_load_n(&gs_submissions_records, __ATOMIC_ACQUIRE);
+    struct sums sums = {0};
+    for (; record; record = gs_submissions_next(record)) {
+        for (unsigned i = 0; i < GS_COUNTS; i++) {
+            const struct gs_calls *calls = &record->counts[i];
+            uint64_t count =
+                __atomic_load_n(ended ? &calls->ended : &calls->begun, __ATOMIC_ACQUIRE);
+            sums.all += count;
+            if (device == GS_COUNT_ALL || i == GS_COUNT_EVERY || i == device) {
+                sums.device += count;
+            }
+        }
+    }
+    return sums;
+}
+
+static uint64_t ended_of_every(void)
 {
     const struct gs_submissions *record =
         __atomic_load_n(&gs_submissions_records, __ATOMIC_ACQUIRE);
     uint64_t sum = 0;
     for (; record; record = gs_submissions_next(record)) {
-        sum += __atomic_load_n(&record->ended, __ATOMIC_ACQUIRE);
+        sum += __atomic_load_n(&record->counts[GS_COUNT_EVERY].ended, __ATOMIC_ACQUIRE);
     }
     return sum;
+}
+
+uint64_t gs_submissions_begun_on(unsigned used, unsigned device)
+{
+    return sum_up(used == GS_DEVICES_TOGETHER ? GS_COUNT_ALL : device, false).device;
+}
+
+bool gs_submissions_idle_on(const uint64_t *idle_at, unsigned device)
+{
+    uint64_t mark = __atomic_load_n(idle_at, __ATOMIC_ACQUIRE);
+    return mark != 0 && gs_submissions_begun(device) + 1 == mark;
 }
 
 /* A call's streams are written before it has ended. Read after the counts, and with no
@@ -335,49 +531,72 @@ enum { TRIES = 4 };
 
 /*
  * Ended is read first. It never exceeds begun, and neither falls: if what was read later
- * as begun is not more, then in each thread nothing was under way between.
+ * as begun is not more, then in each thread nothing was under way between. That is asked
+ * of the device's calls and of all calls by itself: a call under way on another device
+ * spoils the second alone.
  */
 static inline __attribute__((always_inline)) struct gs_snapshot
-take_snapshot(unsigned own_calls, const uintptr_t *streams, unsigned count,
-              uint64_t *calls)
+take_snapshot(unsigned device, unsigned own_calls, const uintptr_t *streams,
+              unsigned count, uint64_t *calls)
 {
     struct gs_snapshot snapshot = {.mark = 0};
     for (unsigned i = 0; i < TRIES; i++) {
+        bool whole = true;
+        unsigned used = gs_submissions_devices_used();
+        unsigned of = used == GS_DEVICES_TOGETHER ? GS_COUNT_ALL : device;
         unsigned long before = __atomic_load_n(&ending, __ATOMIC_ACQUIRE);
-        uint64_t ended = sum_ended() + own_calls;
-        for (unsigned k = 0; k < count; k++) {
-            calls[k] = sum_in(streams[k]);
+        struct sums ended, begun;
+        /* While one device is in use, the calls for every device are all there are. */
+        if (GS_LIKELY(used == GS_DEVICES_ONE)) {
+            ended.device = ended.all = ended_of_every();
+        } else {
+            turn_soon();
+            ended = sum_up(of, true);
         }
-        uint64_t begun = gs_submissions_begun();
+        for (unsigned k = 0; k < count && whole; k++) {
+            whole = sum_in(streams[k], of, &calls[k]);
+        }
+        if (GS_LIKELY(used == GS_DEVICES_ONE)) {
+            begun.device = begun.all = gs_submissions_begun_of_every();
+        } else {
+            begun = sum_up(of, false);
+        }
         snapshot.streams = all_streams();
-        if (before % 2 != 0 || __atomic_load_n(&ending, __ATOMIC_RELAXED) != before) {
+        if (!whole || before % 2 != 0 ||
+            __atomic_load_n(&ending, __ATOMIC_RELAXED) != before ||
+            gs_submissions_devices_used() != used) {
             continue;
         }
-        if (ended == begun || gs_mutant(GS_MUTANT_count_before)) {
-            snapshot.mark = begun + 1;
+        if (ended.device + own_calls == begun.device ||
+            gs_mutant(GS_MUTANT_count_before)) {
+            snapshot.mark = begun.device + 1;
+            snapshot.alone = used == GS_DEVICES_ONE ? snapshot.mark : 0;
+        }
+        if (ended.all + own_calls == begun.all || gs_mutant(GS_MUTANT_count_before)) {
+            snapshot.all = begun.all + 1;
         }
         break;
     }
     return snapshot;
 }
 
-struct gs_snapshot gs_submissions_snapshot(unsigned own_calls)
+struct gs_snapshot gs_submissions_snapshot(unsigned device, unsigned own_calls)
 {
-    return take_snapshot(own_calls, NULL, 0, NULL);
+    return take_snapshot(device, own_calls, NULL, 0, NULL);
 }
 
-struct gs_snapshot gs_submissions_snapshot_of(unsigned own_calls,
+struct gs_snapshot gs_submissions_snapshot_of(unsigned device, unsigned own_calls,
                                               const uintptr_t *streams, unsigned count,
                                               uint64_t *calls)
 {
-    return take_snapshot(own_calls, streams, count, calls);
+    return take_snapshot(device, own_calls, streams, count, calls);
 }
 
-void gs_submissions_mark(uint64_t *idle_at, const struct gs_snapshot *snapshot)
+void gs_submissions_mark(uint64_t *at, uint64_t mark)
 {
     /* Two threads may mark at once; the older mark costs a wait, no more. */
-    if (snapshot->mark > __atomic_load_n(idle_at, __ATOMIC_RELAXED)) {
-        __atomic_store_n(idle_at, snapshot->mark, __ATOMIC_RELEASE);
+    if (mark > __atomic_load_n(at, __ATOMIC_RELAXED)) {
+        __atomic_store_n(at, mark, __ATOMIC_RELEASE);
     }
 }
 
@@ -404,4 +623,8 @@ void gs_submissions_reset(void)
     gone_listed = false;
     __atomic_store_n(&ending, 0, __ATOMIC_RELAXED);
     gs_thread.submissions = NULL;
+    memset(stream_devices, 0, sizeof(stream_devices));
+    streams_met = 0;
+    first_device = -1;
+    __atomic_store_n(&gs_submissions_devices, GS_DEVICES_ONE, __ATOMIC_RELAXED);
 }

@@ -192,7 +192,7 @@ static GS_NOINLINE bool verify(struct gs_contexts *contexts,
     if (found.result != CUDA_SUCCESS) {
         return false; /* the wait of the free returns the error */
     }
-    bool alone = gs_submissions_begun() == begun;
+    bool alone = gs_submissions_begun(context->seen.device) == begun;
     if (!alone && (found.busy || found.slow)) {
         add(&figures.unchecked); /* another thread has submitted work meanwhile */
         return true;
@@ -208,7 +208,7 @@ static GS_NOINLINE bool verify(struct gs_contexts *contexts,
 bool gs_verify_idle(struct gs_contexts *contexts, const struct gs_context *context,
                     enum gs_api api)
 {
-    uint64_t begun = gs_submissions_begun();
+    uint64_t begun = gs_submissions_begun(context->seen.device);
     return gs_context_counts_idle(contexts, context) &&
            verify(contexts, context, begun, api);
 }

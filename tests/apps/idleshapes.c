@@ -11,6 +11,7 @@
  *   prefetch    managed memory prefetched in one stream, then a synchronize of it
  *   peer        a copy to another GPU in one stream, then a synchronize of it
  *   gpus        a thread for each GPU, each with a stream of its own
+ *   peers       work on both GPUs, each with access to the other's memory
  *   per-thread  two threads in turn, each with its own default stream
  *
  * Each frees once in a round, behind the synchronize. Proves nothing by itself: the
@@ -119,6 +120,28 @@ static void peer(CUdeviceptr block)
     APP_OK(cuStreamSynchronize(streams[0]));
 }
 
+static void peers(CUdeviceptr block)
+{
+    CUdeviceptr other;
+
+    set(block, streams[0]);
+    APP_OK(cuStreamSynchronize(streams[0]));
+    APP_OK(cuCtxSetCurrent(contexts[1]));
+    APP_OK(cuMemAlloc(&other, BYTES));
+    set(other, streams[1]);
+    APP_OK(cuStreamSynchronize(streams[1]));
+    APP_OK(cuMemFree(other));
+    APP_OK(cuCtxSetCurrent(contexts[0]));
+}
+
+static void let_peers_in(void)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        APP_OK(cuCtxSetCurrent(contexts[1 - i]));
+        APP_OK(cuCtxEnablePeerAccess(contexts[i], 0));
+    }
+}
+
 static void per_thread(CUdeviceptr block)
 {
     set(block, CU_STREAM_PER_THREAD);
@@ -129,11 +152,17 @@ static const struct shape {
     const char *name;
     void (*work)(CUdeviceptr block);
     enum { ONE, EACH_GPU, IN_TURN } threads;
-} shapes[] = {{"cublaslt", cublaslt, ONE}, {"triton", triton, ONE},
-              {"stream", one_stream, ONE}, {"events", events, ONE},
-              {"torch", torch, ONE},       {"graph", graph, ONE},
-              {"prefetch", prefetch, ONE}, {"peer", peer, ONE},
-              {"gpus", NULL, EACH_GPU},    {"per-thread", per_thread, IN_TURN}};
+} shapes[] = {{"cublaslt", cublaslt, ONE},
+              {"triton", triton, ONE},
+              {"stream", one_stream, ONE},
+              {"events", events, ONE},
+              {"torch", torch, ONE},
+              {"graph", graph, ONE},
+              {"prefetch", prefetch, ONE},
+              {"peer", peer, ONE},
+              {"gpus", NULL, EACH_GPU},
+              {"peers", peers, ONE},
+              {"per-thread", per_thread, IN_TURN}};
 
 static const struct shape *shape;
 static long rounds = 1000;
@@ -232,6 +261,8 @@ int main(int argc, char **argv)
     start();
     if (shape->work == graph)
         make_graph();
+    if (shape->work == peers)
+        let_peers_in();
     fprintf(stderr, "rounds\n");
     if (shape->threads == ONE) {
         for (long i = 0; i < rounds; i++)

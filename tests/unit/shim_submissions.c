@@ -11,6 +11,9 @@
 #define __CUDA_API_VERSION_INTERNAL
 #include "streams_seen.h"
 
+/* The device that marks are made for, where there is one alone. */
+#define DEVICE gs_submissions_count_of(0)
+
 static void submit(uintptr_t stream)
 {
     gs_submission_end(gs_submission_begin(stream));
@@ -34,14 +37,14 @@ static void on_thread(uintptr_t count)
 /* As a wait that succeeds. */
 static void wait_for_all(uint64_t *idle_at)
 {
-    struct gs_snapshot before = gs_submissions_snapshot(0);
-    gs_submissions_mark(idle_at, &before);
+    struct gs_snapshot before = gs_submissions_snapshot(DEVICE, 0);
+    gs_submissions_mark(idle_at, before.mark);
 }
 
 Test(submissions, never_seen_complete_is_not_idle)
 {
     uint64_t idle_at = 0;
-    cr_assert_not(gs_submissions_idle(&idle_at));
+    cr_assert_not(gs_submissions_idle_on(&idle_at, DEVICE));
 }
 
 Test(submissions, idle_after_a_wait_until_the_next_call)
@@ -49,62 +52,62 @@ Test(submissions, idle_after_a_wait_until_the_next_call)
     uint64_t idle_at = 0;
     submit(0);
     wait_for_all(&idle_at);
-    cr_assert(gs_submissions_idle(&idle_at));
+    cr_assert(gs_submissions_idle_on(&idle_at, DEVICE));
     submit(0);
-    cr_assert_not(gs_submissions_idle(&idle_at));
+    cr_assert_not(gs_submissions_idle_on(&idle_at, DEVICE));
     wait_for_all(&idle_at);
-    cr_assert(gs_submissions_idle(&idle_at));
+    cr_assert(gs_submissions_idle_on(&idle_at, DEVICE));
 }
 
 Test(submissions, work_given_during_the_wait_is_not_proven)
 {
     uint64_t idle_at = 0;
-    struct gs_snapshot before = gs_submissions_snapshot(0);
+    struct gs_snapshot before = gs_submissions_snapshot(DEVICE, 0);
     submit(0);
-    gs_submissions_mark(&idle_at, &before);
-    cr_assert_not(gs_submissions_idle(&idle_at));
+    gs_submissions_mark(&idle_at, before.mark);
+    cr_assert_not(gs_submissions_idle_on(&idle_at, DEVICE));
 }
 
 Test(submissions, a_call_under_way_spoils_the_snapshot)
 {
     uint64_t idle_at = 0;
-    struct gs_submissions *own = gs_submission_begin(0);
-    struct gs_snapshot before = gs_submissions_snapshot(0);
+    struct gs_calls *own = gs_submission_begin(0);
+    struct gs_snapshot before = gs_submissions_snapshot(DEVICE, 0);
     cr_assert_eq(before.mark, 0);
-    gs_submissions_mark(&idle_at, &before);
+    gs_submissions_mark(&idle_at, before.mark);
     gs_submission_end(own);
-    cr_assert_not(gs_submissions_idle(&idle_at));
+    cr_assert_not(gs_submissions_idle_on(&idle_at, DEVICE));
 }
 
 Test(submissions, a_call_is_seen_from_its_beginning)
 {
     uint64_t idle_at = 0;
     wait_for_all(&idle_at);
-    struct gs_submissions *own = gs_submission_begin(0);
-    cr_assert_not(gs_submissions_idle(&idle_at));
+    struct gs_calls *own = gs_submission_begin(0);
+    cr_assert_not(gs_submissions_idle_on(&idle_at, DEVICE));
     gs_submission_end(own);
-    cr_assert_not(gs_submissions_idle(&idle_at));
+    cr_assert_not(gs_submissions_idle_on(&idle_at, DEVICE));
 }
 
 /* A copy to the host is itself counted. */
 Test(submissions, a_counted_call_that_waits_proves_itself)
 {
     uint64_t idle_at = 0;
-    struct gs_submissions *own = gs_submission_begin(0);
-    struct gs_snapshot before = gs_submissions_snapshot(1);
-    gs_submissions_mark(&idle_at, &before);
+    struct gs_calls *own = gs_submission_begin(0);
+    struct gs_snapshot before = gs_submissions_snapshot(DEVICE, 1);
+    gs_submissions_mark(&idle_at, before.mark);
     gs_submission_end(own);
-    cr_assert(gs_submissions_idle(&idle_at));
+    cr_assert(gs_submissions_idle_on(&idle_at, DEVICE));
 }
 
 Test(submissions, an_older_mark_does_not_take_a_newer_ones_place)
 {
     uint64_t idle_at = 0;
-    struct gs_snapshot old = gs_submissions_snapshot(0);
+    struct gs_snapshot old = gs_submissions_snapshot(DEVICE, 0);
     submit(0);
     wait_for_all(&idle_at);
-    gs_submissions_mark(&idle_at, &old);
-    cr_assert(gs_submissions_idle(&idle_at));
+    gs_submissions_mark(&idle_at, old.mark);
+    cr_assert(gs_submissions_idle_on(&idle_at, DEVICE));
 }
 
 Test(submissions, calls_of_ended_threads_stay_counted)
@@ -112,15 +115,15 @@ Test(submissions, calls_of_ended_threads_stay_counted)
     uint64_t idle_at = 0;
     wait_for_all(&idle_at);
     on_thread(3);
-    cr_assert_not(gs_submissions_idle(&idle_at));
+    cr_assert_not(gs_submissions_idle_on(&idle_at, DEVICE));
     wait_for_all(&idle_at);
-    cr_assert(gs_submissions_idle(&idle_at));
+    cr_assert(gs_submissions_idle_on(&idle_at, DEVICE));
     /* A later thread goes on where an ended one left its record. */
     for (int i = 0; i < 100; i++) {
         on_thread(1);
-        cr_assert_not(gs_submissions_idle(&idle_at));
+        cr_assert_not(gs_submissions_idle_on(&idle_at, DEVICE));
         wait_for_all(&idle_at);
-        cr_assert(gs_submissions_idle(&idle_at));
+        cr_assert(gs_submissions_idle_on(&idle_at, DEVICE));
     }
 }
 
@@ -148,10 +151,10 @@ Test(submissions, work_of_a_threads_destructors_is_counted)
     cr_assert_eq(pthread_key_create(&late_key, submit_late), 0);
     for (int i = 0; i < 20; i++) {
         wait_for_all(&idle_at);
-        struct gs_snapshot before = gs_submissions_snapshot(0);
+        struct gs_snapshot before = gs_submissions_snapshot(DEVICE, 0);
         cr_assert_eq(pthread_create(&thread, NULL, with_late_submission, &late_key), 0);
         pthread_join(thread, NULL);
-        cr_assert_eq(gs_submissions_snapshot(0).mark, before.mark + 2);
+        cr_assert_eq(gs_submissions_snapshot(DEVICE, 0).mark, before.mark + 2);
     }
 }
 
@@ -169,22 +172,22 @@ Test(submissions, a_call_of_a_thread_that_died_in_it_is_over)
     pthread_t thread;
     cr_assert_eq(pthread_create(&thread, NULL, begin_and_die, NULL), 0);
     pthread_join(thread, NULL);
-    cr_assert_not(gs_submissions_idle(&idle_at));
+    cr_assert_not(gs_submissions_idle_on(&idle_at, DEVICE));
     wait_for_all(&idle_at);
-    cr_assert(gs_submissions_idle(&idle_at));
+    cr_assert(gs_submissions_idle_on(&idle_at, DEVICE));
     on_thread(1);
-    cr_assert_not(gs_submissions_idle(&idle_at));
+    cr_assert_not(gs_submissions_idle_on(&idle_at, DEVICE));
 }
 
 Test(submissions, streams_are_remembered)
 {
-    cr_assert_eq(gs_submissions_snapshot(0).streams, 0);
+    cr_assert_eq(gs_submissions_snapshot(DEVICE, 0).streams, 0);
     submit(1);
-    cr_assert_eq(gs_submissions_snapshot(0).streams, GS_STREAMS_LEGACY);
+    cr_assert_eq(gs_submissions_snapshot(DEVICE, 0).streams, GS_STREAMS_LEGACY);
     submit(0x7000);
-    cr_assert(gs_submissions_snapshot(0).streams > GS_STREAMS_LEGACY);
+    cr_assert(gs_submissions_snapshot(DEVICE, 0).streams > GS_STREAMS_LEGACY);
     wait_for_all(&(uint64_t){0});
-    cr_assert(gs_submissions_snapshot(0).streams > GS_STREAMS_LEGACY);
+    cr_assert(gs_submissions_snapshot(DEVICE, 0).streams > GS_STREAMS_LEGACY);
 }
 
 Test(submissions, keeps_errno)
@@ -212,7 +215,7 @@ static void *submit_and_stay(void *unused)
 Test(submissions, threads_at_once_lose_no_count)
 {
     pthread_t threads[THREADS];
-    uint64_t before = gs_submissions_snapshot(0).mark;
+    uint64_t before = gs_submissions_snapshot(DEVICE, 0).mark;
     sem_init(&started, 0, 0);
     sem_init(&finish, 0, 0);
     for (int i = 0; i < THREADS; i++) {
@@ -221,7 +224,8 @@ Test(submissions, threads_at_once_lose_no_count)
     for (int i = 0; i < THREADS; i++) {
         sem_wait(&started);
     }
-    cr_assert_eq(gs_submissions_snapshot(0).mark - before, (uint64_t)THREADS * CALLS);
+    cr_assert_eq(gs_submissions_snapshot(DEVICE, 0).mark - before,
+                 (uint64_t)THREADS * CALLS);
     for (int i = 0; i < THREADS; i++) {
         sem_post(&finish);
     }
@@ -235,7 +239,7 @@ Test(submissions, ended_threads_are_not_counted_one_by_one)
 {
     pthread_t threads[THREADS];
     size_t records = 0;
-    uint64_t before = gs_submissions_snapshot(0).mark;
+    uint64_t before = gs_submissions_snapshot(DEVICE, 0).mark;
     sem_init(&started, 0, 0);
     sem_init(&finish, 0, 0);
     submit(0);
@@ -258,8 +262,9 @@ Test(submissions, ended_threads_are_not_counted_one_by_one)
         records++;
     }
     cr_assert_leq(records, 2, "%zu records of one thread", records);
-    cr_assert_eq(gs_submissions_snapshot(0).mark - before, 2 * THREADS * CALLS + 1);
-    cr_assert_eq(gs_submissions_snapshot(0).streams, 0);
+    cr_assert_eq(gs_submissions_snapshot(DEVICE, 0).mark - before,
+                 2 * THREADS * CALLS + 1);
+    cr_assert_eq(gs_submissions_snapshot(DEVICE, 0).streams, 0);
 }
 
 #define ENDS 20000
@@ -282,15 +287,17 @@ Test(submissions, a_thread_that_ends_does_not_hide_a_call)
     cr_assert_eq(pthread_create(&thread, NULL, come_and_go, NULL), 0);
     while (sem_trywait(&finish) != 0) {
         uint64_t idle_at = 0;
-        struct gs_snapshot before = gs_submissions_snapshot(0);
+        struct gs_snapshot before = gs_submissions_snapshot(DEVICE, 0);
         submit(0);
-        gs_submissions_mark(&idle_at, &before);
+        gs_submissions_mark(&idle_at, before.mark);
         proven += before.mark != 0;
-        cr_assert_not(gs_submissions_idle(&idle_at), "work since the snapshot");
+        cr_assert_not(gs_submissions_idle_on(&idle_at, DEVICE),
+                      "work since the snapshot");
     }
     pthread_join(thread, NULL);
     cr_assert_gt(proven, 0);
-    cr_assert_eq(gs_submissions_snapshot(0).mark, gs_submissions_begun() + 1);
+    cr_assert_eq(gs_submissions_snapshot(DEVICE, 0).mark,
+                 gs_submissions_begun(DEVICE) + 1);
 }
 
 Test(submissions, a_fork_forgets)
@@ -298,11 +305,11 @@ Test(submissions, a_fork_forgets)
     uint64_t idle_at = 0;
     submit(0x7000);
     gs_submissions_reset();
-    cr_assert_eq(gs_submissions_snapshot(0).mark, 1);
-    cr_assert_eq(gs_submissions_snapshot(0).streams, 0);
-    cr_assert_not(gs_submissions_idle(&idle_at));
+    cr_assert_eq(gs_submissions_snapshot(DEVICE, 0).mark, 1);
+    cr_assert_eq(gs_submissions_snapshot(DEVICE, 0).streams, 0);
+    cr_assert_not(gs_submissions_idle_on(&idle_at, DEVICE));
     submit(0);
-    cr_assert_eq(gs_submissions_snapshot(0).mark, 2);
+    cr_assert_eq(gs_submissions_snapshot(DEVICE, 0).mark, 2);
 }
 
 /* ---- calls by stream --------------------------------------------------------------- */
@@ -312,7 +319,7 @@ Test(submissions, a_fork_forgets)
 static uint64_t calls_of(uintptr_t stream)
 {
     uint64_t calls;
-    (void)gs_submissions_snapshot_of(0, &stream, 1, &calls);
+    (void)gs_submissions_snapshot_of(DEVICE, 0, &stream, 1, &calls);
     return calls;
 }
 
@@ -354,8 +361,146 @@ Test(submissions, an_ended_thread_has_calls_in_no_stream)
     cr_assert_eq(pthread_create(&thread, NULL, submit_to_stream, NULL), 0);
     pthread_join(thread, NULL);
     cr_assert_eq(calls_of(STREAM), 1);
-    cr_assert_eq(gs_submissions_begun(), 2);
+    cr_assert_eq(gs_submissions_begun(DEVICE), 2);
 }
+
+/* ---- calls by device --------------------------------------------------------------- */
+
+#define FIRST  gs_submissions_count_of(0)
+#define SECOND gs_submissions_count_of(1)
+
+/* Two devices are in use, each with a stream. */
+static void use_two_devices(uintptr_t first, uintptr_t second)
+{
+    gs_submissions_meet_device(0);
+    gs_submissions_meet_stream(first, 0);
+    gs_submissions_meet_device(1);
+    gs_submissions_meet_stream(second, 1);
+}
+
+static uint64_t begun(unsigned device)
+{
+    return gs_submissions_begun(device);
+}
+
+Test(submissions, one_devices_work_is_not_anothers)
+{
+    uint64_t idle_at = 0;
+    use_two_devices(0x1000, 0x2000);
+    submit(0x2000); /* the first one counts for every device, too */
+    struct gs_snapshot before = gs_submissions_snapshot(FIRST, 0);
+    gs_submissions_mark(&idle_at, before.mark);
+    submit(0x2000);
+    cr_assert(gs_submissions_idle_on(&idle_at, FIRST));
+    submit(0x1000);
+    cr_assert_not(gs_submissions_idle_on(&idle_at, FIRST));
+    cr_assert_eq(begun(FIRST), 2);
+    cr_assert_eq(begun(SECOND), 3);
+    cr_assert_eq(begun(GS_COUNT_ALL), 4);
+}
+
+/* A mark from before the second device was used must not outlive the first call that is
+ * not every device's. */
+Test(submissions, a_mark_of_one_device_ends_with_the_first_call_of_another)
+{
+    uint64_t alone_at = 0;
+    gs_submissions_meet_device(0);
+    submit(0x1000);
+    struct gs_snapshot before = gs_submissions_snapshot(FIRST, 0);
+    cr_assert_neq(before.alone, 0);
+    gs_submissions_mark(&alone_at, before.alone);
+    cr_assert(gs_submissions_idle(&alone_at));
+    use_two_devices(0x1000, 0x2000);
+    cr_assert(gs_submissions_idle(&alone_at));
+    submit(0x2000);
+    cr_assert_not(gs_submissions_idle(&alone_at));
+    cr_assert_eq(gs_submissions_snapshot(FIRST, 0).alone, 0);
+}
+
+/* Unknown streams, work across devices and work of no stream. */
+Test(submissions, what_may_be_any_devices_is_every_devices)
+{
+    static const uintptr_t any[] = {0x3000, 0x1000 | GS_STREAMS_ACROSS, GS_STREAMS_BEYOND,
+                                    0x1000 | GS_STREAMS_LOOSE | GS_STREAMS_ACROSS};
+    use_two_devices(0x1000, 0x2000);
+    for (size_t i = 0; i < GS_ARRAY_LEN(any); i++) {
+        submit(any[i]);
+        cr_assert_eq(begun(FIRST), i + 1);
+        cr_assert_eq(begun(SECOND), i + 1);
+    }
+    submit(0x1000 | GS_STREAMS_LOOSE);
+    cr_assert_eq(begun(FIRST), begun(SECOND) + 1);
+}
+
+Test(submissions, a_device_behind_the_first_eight_has_no_count_of_its_own)
+{
+    use_two_devices(0x1000, 0x2000);
+    gs_submissions_meet_stream(0x3000, 8);
+    submit(0x3000);
+    cr_assert_eq(gs_submissions_count_of(8), GS_COUNT_NONE);
+    cr_assert_eq(begun(gs_submissions_count_of(8)), 1);
+    cr_assert_eq(begun(FIRST), 1);
+}
+
+Test(submissions, a_call_under_way_elsewhere_spoils_the_snapshot_of_all_alone)
+{
+    use_two_devices(0x1000, 0x2000);
+    struct gs_calls *own = gs_submission_begin(0x2000);
+    struct gs_snapshot before = gs_submissions_snapshot(FIRST, 0);
+    gs_submission_end(own);
+    cr_assert_eq(before.mark, begun(FIRST) + 1);
+    cr_assert_eq(before.all, 0);
+}
+
+Test(submissions, a_handle_of_two_devices_ends_the_counts_by_device)
+{
+    uint64_t idle_at = 0;
+    use_two_devices(0x1000, 0x2000);
+    submit(0x1000);
+    submit(0x2000);
+    struct gs_snapshot before = gs_submissions_snapshot(FIRST, 0);
+    gs_submissions_mark(&idle_at, before.mark);
+    gs_submissions_meet_stream(0x2000, 0);
+    cr_assert_not(gs_submissions_idle_on(&idle_at, FIRST),
+                  "the other device's call counts");
+    before = gs_submissions_snapshot(FIRST, 0);
+    gs_submissions_mark(&idle_at, before.mark);
+    cr_assert(gs_submissions_idle_on(&idle_at, FIRST));
+    submit(0x2000);
+    cr_assert_not(gs_submissions_idle_on(&idle_at, FIRST));
+}
+
+Test(submissions, more_streams_than_are_known_end_the_counts_by_device)
+{
+    use_two_devices(0x1000, 0x2000);
+    for (uintptr_t i = 0; i < 2100; i++) {
+        gs_submissions_meet_stream(0x100000 + 16 * i, 1);
+    }
+    cr_assert_eq(gs_submissions_devices_used(), GS_DEVICES_TOGETHER);
+    submit(0x2000);
+    cr_assert_eq(begun(FIRST), 1);
+}
+
+/* A stream's calls of before, when one device was in use, are every device's. */
+Test(submissions, counts_a_stream_by_device)
+{
+    uint64_t calls;
+    uintptr_t stream = 0x1000;
+    gs_submissions_meet_device(0);
+    gs_submissions_meet_stream(stream, 0);
+    submit(stream);
+    use_two_devices(stream, 0x2000);
+    cr_assert_eq(gs_submissions_snapshot(FIRST, 0).mark, 2, "the next call turns");
+    submit(stream);
+    submit(stream);
+    /* With the one that is added as the first call counts for one device. */
+    (void)gs_submissions_snapshot_of(FIRST, 0, &stream, 1, &calls);
+    cr_assert_eq(calls, 4);
+    (void)gs_submissions_snapshot_of(SECOND, 0, &stream, 1, &calls);
+    cr_assert_eq(calls, 2);
+}
+
+/* ---- streams that are watched ------------------------------------------------------ */
 
 /* As a synchronize of the stream, or of the context (0), that succeeds. */
 static bool wait_for(struct gs_streams_seen *seen, uintptr_t stream)
@@ -368,7 +513,7 @@ static bool wait_for(struct gs_streams_seen *seen, uintptr_t stream)
         return true;
     }
     mark = gs_seen_cover(seen, &before, &snapshot);
-    return gs_submissions_idle(&mark);
+    return gs_submissions_idle_on(&mark, DEVICE);
 }
 
 Test(submissions, streams_prove_what_they_cover)
@@ -438,5 +583,5 @@ Test(submissions, a_later_call_that_is_covered_stands_for_no_other)
     wait_for(&seen, other);
     uint64_t mark = gs_seen_cover(&seen, &before, &snapshot);
     cr_assert_eq(mark, snapshot.mark, "as many as the snapshot has");
-    cr_assert_not(gs_submissions_idle(&mark));
+    cr_assert_not(gs_submissions_idle_on(&mark, DEVICE));
 }

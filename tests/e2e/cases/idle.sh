@@ -55,6 +55,9 @@ for shape in cublaslt triton stream events torch graph prefetch peer; do
   add_case "idle shape $shape" shape_case "$shape" 1
 done
 add_case "idle shape per-thread" shape_case per-thread 2
+# The first call that counts for one GPU alone voids what was known.
+add_case "idle shape gpus" shape_case gpus 4
+add_case "idle shape peers" shape_case peers 2
 # The per-thread default stream is one of several: a copy there proves nothing.
 for way in shared static linked dlsym proc; do
   add_case "idle $way legacy stream" idle_case "idle_$way" legacy 0
