@@ -745,6 +745,20 @@ gpu_check_keeps_case() {
 }
 add_case "gpu-check keeps what it has found" gpu_check_keeps_case
 
+# A program that SIGUSR1 ends is not taken for the signal that has the results kept, which comes
+# meanwhile and ends no wait for a program.
+gpu_check_signal_case() {
+  local time_limit=60
+
+  plant a_ended '# real: way plain' 'import os, signal' 'os.kill(os.getpid(), signal.SIGUSR1)'
+  plant b_kept '# real: way plain' 'import time' 'time.sleep(3)' 'print("kept")'
+  gpu_check check GPU_CHECK_SECONDS=40 GPU_CHECK_KEEP=1 -- --part real
+  expect_status check 1
+  expect_row a_ended plain "not run" "with status 138: "
+  expect_row b_kept plain measured same
+}
+add_case "gpu-check and a program that a signal ends" gpu_check_signal_case
+
 gpu_check_usage_case() {
   gpu_check part -- --part nonsense
   expect_status part 2
