@@ -1,8 +1,8 @@
 """cupy_arrays.py - arrays of CuPy's: many temporaries, with CuPy's memory pool and without."""
 # real: needs cupy
 # real: nvidia
-# real: way pool
 # real: way unpooled REAL_POOL=off
+# real: way pool
 # real: trace unpooled
 import os
 

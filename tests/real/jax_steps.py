@@ -3,8 +3,8 @@ is needed, and with the driver's for each array.
 """
 # real: needs jax jaxlib
 # real: nvidia
-# real: way bfc XLA_PYTHON_CLIENT_PREALLOCATE=false
 # real: way platform XLA_PYTHON_CLIENT_ALLOCATOR=platform
+# real: way bfc XLA_PYTHON_CLIENT_PREALLOCATE=false
 # real: trace platform
 import os
 

@@ -3,8 +3,8 @@ values that grow.
 """
 # real: needs torch
 # real: nvidia
-# real: way caching
 # real: way uncached PYTORCH_NO_CUDA_MEMORY_CACHING=1
+# real: way caching
 # real: trace uncached
 import random
 

@@ -3,8 +3,8 @@ without it, and with expandable segments.
 """
 # real: needs torch
 # real: nvidia
-# real: way caching
 # real: way uncached PYTORCH_NO_CUDA_MEMORY_CACHING=1
+# real: way caching
 # real: way expandable PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 # real: trace uncached
 import torch

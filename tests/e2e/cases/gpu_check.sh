@@ -141,43 +141,68 @@ END
 }
 add_case "gpu-check real samples" real_samples_case
 
-# The order of the scripts, and of the runs of each: one that is not measured, with the library
-# and GPUSHIM_FREE_SYNC=verify, native and with the library, then with the library and native.
-# The row has the times of the second pair, which nothing watches, in its first place.
+# The order of the runs: each way of each script with GPUSHIM_FREE_SYNC=verify, whatever the way
+# sets; when all have, natively and with the library; when all have, with the library and
+# natively; counted. The first ways come first. The row has the times of the second pair, which
+# nothing watches, in its first place.
 real_order_case() {
-  local name
+  local name all="torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa" ways
 
+  need_file "$build/gpu/gpu_watch"
   for name in aaa arrays_ctypes jax_steps torch_infer torch_train cupy_arrays; do
-    plant $name '# real: way plain' '# real: trace plain' 'import os, sys' \
-      'log = os.path.dirname(sys.argv[0]) + "/../log"' \
+    ways=('# real: way plain REAL_WAY=plain')
+    [[ $name == aaa ]] || ways+=('# real: way lazy REAL_WAY=lazy GPUSHIM_FREE_SYNC=lazy')
+    plant $name "${ways[@]}" '# real: trace plain' 'import os, sys' \
+      'log, way = os.path.dirname(sys.argv[0]) + "/../log", os.environ["REAL_WAY"]' \
       'with open(log, "a") as file:' \
-      "    print('$name', os.environ.get('GPUSHIM_FREE_SYNC') or" \
-      "          ('count' if 'GPU_COUNT_FILE' in os.environ else" \
-      "           'shim' if 'LD_PRELOAD' in os.environ else 'native'), file=file)" \
-      'times = sum(1 for line in open(log) if line.split()[0] == "'$name'")' \
+      "    print('$name', way, 'count' if 'GPU_COUNT_FILE' in os.environ else" \
+      "          'native' if 'LD_PRELOAD' not in os.environ else" \
+      "          os.environ.get('GPUSHIM_FREE_SYNC') or 'shim', file=file)" \
+      'times = sum(1 for line in open(log) if line.split()[:2] == ["'$name'", way])' \
       'print("real: %d.0 ms" % (1000 if times == 1 else 100 * times), file=sys.stderr)'
   done
   mkdir -p samples
   gpu_check check -- --part real
   expect_status check 0
+  # runs PLAIN LAZY: a line for each script in its way plain, then in its way lazy.
+  runs() {
+    local way kinds kind
+
+    for way in plain lazy; do
+      kinds=$1
+      [[ $way == plain ]] || kinds=$2
+      for name in $all; do
+        [[ $name:$way != aaa:lazy ]] || continue
+        for kind in $kinds; do echo "$name $way $kind"; done
+      done
+    done
+  }
   expect_equal "the runs" \
-    "$(for name in torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa; do
-      printf '%s %s\n' $name verify $name native $name shim
-    done; for name in torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa; do
-      printf '%s %s\n' $name shim $name native
-    done; for name in torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa; do
-      printf '%s %s\n' $name count
-    done)" "$(<log)"
-  expect_equal "the lines" "torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa" \
-    "$(sed -n 's/^simulated \([a-z_]*\) *plain .*/\1/p' check.out | tr '\n' ' ' | sed 's/ $//')"
-  expect_count check.out ' work 500/400 ' 6
+    "$(runs verify verify; runs "native shim" "native lazy"; runs "shim native" "lazy native"
+      runs count "")" "$(<log)"
+  expect_equal "the lines" "$all $(for name in $all; do echo "$name"; done | head -n 5 | paste -sd' ')" \
+    "$(sed -n 's/^simulated \([a-z_]*\) *\(plain\|lazy\) .*/\1/p' check.out | paste -sd' ')"
+  expect_count check.out ' work 500/400 ' 11
   expect_row torch_train plain measured same
+  # What is timed is not watched.
+  expect_equal "rows that NVML was asked for" 0 "$(grep -c '"watched":true' out/gpu-check.json)"
+  expect_count out/gpu-check.json '"watched":false' 11
   gpu_check list -- --list
-  expect_equal "the order of traces" \
-    "torch_train torch_infer cupy_arrays jax_steps arrays_ctypes aaa" \
-    "$(sed -n '/^part traces/,$ s/^  \([a-z_]*\) .*/\1/p' list.out | tr '\n' ' ' | sed 's/ $//')"
+  expect_equal "the order of traces" "$all" \
+    "$(sed -n '/^part traces/,$ s/^  \([a-z_]*\) .*/\1/p' list.out | paste -sd' ')"
 }
 add_case "gpu-check real programs in their order" real_order_case
+
+# What allocates by itself comes before what a framework's own pool allocates.
+real_uncached_case() {
+  run_in list -- "$sources/scripts/gpu-check" --build "$build" --list
+  expect_status list 0
+  expect_equal "the first ways" \
+    "torch_train uncached, torch_infer uncached, cupy_arrays unpooled, jax_steps platform" \
+    "$(sed -n '/^part real/,/^part bench/ s/^  \([a-z_]*\) *\([a-z]*\) .*/\1 \2/p' list.out |
+      head -n 4 | paste -sd, | sed 's/,/, /g')"
+}
+add_case "gpu-check real programs uncached first" real_uncached_case
 
 # The library that part real counts launches with, under a program of tests/order that
 # launches three kernels, one of them with attributes, and a graph.
@@ -244,31 +269,48 @@ PROGRAM
 }
 add_case "gpu-check real scripts print checksums" real_checksum_case
 
-# An idle proof violated in the first run is a row of its own, and the script is run all the same.
+# A run under verify is a row of its own, whether it found an idle proof violated, none, or nothing
+# to check; the script is run all the same.
 real_verify_case() {
   need_file "$apps/past_linked"
   plant a_past '# real: way plain' 'import subprocess, sys' \
     "sys.exit(subprocess.call(['$apps/past_linked', '$apps/past_part.so', 'known', 'device']))"
+  plant b_right '# real: way plain' 'import subprocess, sys' \
+    "sys.exit(subprocess.call(['$apps/pipeline_linked']))"
+  plant c_none '# real: way plain' 'print("no CUDA")'
   mkdir -p samples
   gpu_check check -- --part real
   expect_status check 1
-  expect_text check.out '^simulated a_past +verify: ERROR 1: idle proof violated \(cuMemFree, GPU 0\): stream '
+  expect_text check.out \
+    '^simulated a_past +verify plain: ERROR 1: idle proof violated \(cuMemFree, GPU 0\): stream '
+  expect_text check.out '^simulated verify +3 runs, [1-9][0-9]* idle proofs checked, 1 not as they '
+  expect_row a_past "verify plain" failed "idle proof violated"
   expect_row a_past plain measured same
+  expect_row b_right "verify plain" measured "no violation"
+  expect_text work/real.rows '"b_right","row":"verify plain",.*"checked":[1-9][0-9]*,"violated":0}'
+  expect_row c_none "verify plain" "not run" "no report of verify"
+  expect_row c_none plain measured same
 }
 add_case "gpu-check real programs with a wrong idle proof" real_verify_case
 
-# A first run that takes too long is a row of its own, and the next script is run.
+# A run under verify that takes too long is a row of its own, and the next script is run; a
+# script whose first run does is left out.
 real_warm_case() {
   plant a_cold '# real: way plain' '# real: way other' 'import time' 'time.sleep(60)'
   plant b_next '# real: way plain' 'print("next")'
   mkdir -p samples
-  gpu_check check GPU_CHECK_REAL_WARM=1 -- --part real
+  plant c_later '# real: way plain' '# real: way slow REAL_SLOW=yes' 'import os, time' \
+    'time.sleep(60 * ("REAL_SLOW" in os.environ))' 'print("later")'
+  gpu_check check GPU_CHECK_REAL_WARM=3 -- --part real
   expect_status check 1
-  expect_row a_cold warm "timed out" "its first run, not measured, was ended after 1 s"
-  expect_text check.out '^simulated a_cold +warm timed out: '
+  expect_row a_cold "verify plain" "timed out" "its run under verify, not measured, was ended after 3 s"
+  expect_text check.out '^simulated a_cold +verify plain timed out: '
   expect_count check.out '^simulated a_cold' 1
   expect_row b_next plain measured same
-  expect_text check.out '^-- real: complete: 1 runs, 1 not as native, '
+  expect_row c_later "verify slow" "timed out" "was ended after 3 s"
+  expect_row c_later plain measured same
+  expect_count check.out '^simulated c_later +slow' 0
+  expect_text check.out '^-- real: complete: 2 runs, 2 not as native, '
 }
 add_case "gpu-check real programs that start too slowly" real_warm_case
 
@@ -280,9 +322,9 @@ real_watch_case() {
   printf '%s\n' '#!/bin/sh' 'exec sleep 60' >stand-in/gpu/gpu_watch
   chmod +x stand-in/gpu/gpu_watch
   plant only '# real: way plain' 'print("only")'
-  gpu_check check GPU_CHECK_REAL_WARM=1 -- --build "$case_dir/stand-in" --part real
+  gpu_check check GPU_CHECK_REAL_WARM=3 -- --build "$case_dir/stand-in" --part real
   expect_status check 1
-  expect_row only warm "timed out" "its first run, not measured, was ended after 9 s"
+  expect_row only plain "not run" "it took more than 3 s"
 }
 add_case "gpu-check real programs that nobody watches" real_watch_case
 
@@ -314,15 +356,38 @@ add_case "gpu-check resumes" gpu_check_resumes_case
 gpu_check_interrupted_case() {
   mkdir -p samples
   plant a_quick '# real: way plain' 'print("quick")'
-  plant b_slow '# real: way plain' 'import time' 'print("slow", flush=True)' 'time.sleep(60)'
+  plant b_slow '# real: way plain' 'import os, time' 'print("slow", flush=True)' \
+    'time.sleep(60 * (os.environ.get("GPUSHIM_FREE_SYNC") != "verify"))'
   need_file "$build/gpu/gpu_watch"
   need python3
-  interrupt_check work/real.run/b_slow.warm.out GPU_CHECK_REAL="$case_dir/scripts" \
+  interrupt_check work/real.run/b_slow.plain.native.out GPU_CHECK_REAL="$case_dir/scripts" \
     GPU_CHECK_SAMPLES="$case_dir/samples" -- --build "$build" --part real
   expect_row a_quick plain measured same
   expect_text check.out '^-- real: interrupted$'
 }
 add_case "gpu-check is interrupted" gpu_check_interrupted_case
+
+# A signal that comes while the result is written goes for the table as any other does.
+gpu_check_interrupted_writing_case() {
+  mkdir -p samples tools
+  plant a_quick '# real: way plain' 'print("quick")'
+  plant b_slow '# real: way plain' 'import time' 'time.sleep(60)'
+  need python3
+  # What write_json calls for each part.
+  # shellcheck disable=SC2016 # for the program
+  printf '%s\n' '#!/bin/sh' 'case $1 in "\$!s"*)' "echo writing >>'$case_dir/writing'; sleep 2 ;; esac" \
+    "exec $(command -v sed) \"\$@\"" >tools/sed
+  chmod +x tools/sed
+  interrupt_check "$case_dir/writing" PATH="$case_dir/tools:$PATH" GPU_CHECK_KEEP=3 \
+    GPU_CHECK_REAL="$case_dir/scripts" GPU_CHECK_SAMPLES="$case_dir/samples" -- \
+    --build "$build" --part real
+  expect_text check.out '^-- real: interrupted$'
+  for result in out work; do
+    python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$result/gpu-check.json" ||
+      fail "the JSON in $result is not whole"
+  done
+}
+add_case "gpu-check is interrupted while it writes" gpu_check_interrupted_writing_case
 
 # What does not fit is left out of the archive, the largest first, and the table says so.
 gpu_check_archive_case() {
@@ -620,7 +685,7 @@ gpu_check_late_case() {
 probe 5 slow -
 safety 7 reuse_shared native
 bench 10 hitpair -
-real 12 a_slow -
+real 12 a_slow:plain -
 traces 17 a_slow plain
 END
 }
@@ -748,6 +813,7 @@ add_case "gpu-check keeps what it has found" gpu_check_keeps_case
 # A program that SIGUSR1 ends is not taken for the signal that has the results kept, which comes
 # meanwhile and ends no wait for a program.
 gpu_check_signal_case() {
+  # shellcheck disable=SC2034 # read by run_in
   local time_limit=60
 
   plant a_ended '# real: way plain' 'import os, signal' 'os.kill(os.getpid(), signal.SIGUSR1)'
@@ -758,6 +824,49 @@ gpu_check_signal_case() {
   expect_row b_kept plain measured same
 }
 add_case "gpu-check and a program that a signal ends" gpu_check_signal_case
+
+# What a scenario of the benchmark has measured is in the result while the scenario runs, and stays
+# when a signal ends the run. The Python stands in for scripts/bench: one row, and no end.
+gpu_check_keeps_bench_case() {
+  local waited=0 pid
+
+  need_file "$build/bench/bench_driver"
+  link_build gpu
+  cat >slow_bench <<'END'
+import json, os, sys, time
+at = sys.argv[sys.argv.index("--json") + 1]
+ours = {"p50": 123.0, "p99": 200.0, "calls": 0}
+run = {"simulated": True, "complete": False, "missing": {}, "problems": [], "figures": [],
+       "rows": [{"scenario": "hitpair", "setting": "as shipped", "threads": 1, "gpushim": ours,
+                 "peers": {}}]}
+with open(at + ".new", "w") as file:
+    json.dump(run, file, indent=2)
+os.rename(at + ".new", at)
+time.sleep(60)
+END
+  # shellcheck disable=SC2016 # for the program
+  printf '%s\n' '#!/bin/sh' 'case "$*" in' \
+    "*scripts/bench*) exec python3 '$case_dir/slow_bench' \"\$@\" ;;" \
+    '*sys.executable*) echo "$0" ;;' "*) exec python3 \"\$@\" ;;" 'esac' >slow_python
+  chmod +x slow_python
+  env GPU_CHECK_WORK="$case_dir/work" OUT="$case_dir/out" GPU_CHECK_KEEP=1 \
+    GPU_CHECK_PYTHON="$case_dir/slow_python" "$sources/scripts/gpu-check" --simulated \
+    --build "$case_dir/stand-in" --part bench >check.out 2>check.err &
+  pid=$!
+  until grep -qs '"question":"hitpair"' out/gpu-check.json &&
+    grep -qsE '^simulated hitpair +as shipped 123$' out/gpu-check.txt; do
+    sleep 0.2
+    waited=$((waited + 1))
+    [[ $waited -lt 150 ]] || break
+  done
+  kill -TERM "$pid"
+  wait "$pid"
+  expect_equal "status" 143 $?
+  [[ $waited -lt 150 ]] || fail "the result has nothing of the scenario that runs"
+  expect_row hitpair "as shipped" measured None
+  expect_text check.out '^simulated hitpair +as shipped 123$'
+}
+add_case "gpu-check keeps what a scenario has measured" gpu_check_keeps_bench_case
 
 gpu_check_usage_case() {
   gpu_check part -- --part nonsense

@@ -210,6 +210,78 @@ interrupted_programs_case() {
 }
 add_case "gpu-check programs: interrupted" interrupted_programs_case
 
+# kept_so_far TEXT FILE: waits until the result that is kept has that text; ends the run that has
+# left its number in run_pid, and fails, where it does not come.
+kept_so_far() {
+  local waited
+
+  for ((waited = 0; waited < 300; waited++)); do
+    grep -qsE -- "$1" "$2" && return
+    sleep 0.2
+  done
+  kill -TERM "$run_pid"
+  wait "$run_pid"
+  cat out/gpu-check.{json,txt}
+  fail "$2 never has $1"
+}
+
+# Rows and lines of what ran are in the result before the turn that they belong to is over; what
+# differs beside others is not settled then. What is found so stays when a signal ends the run.
+kept_programs_case() {
+  local run_pid
+
+  program quick_shared 'echo quick'
+  # shellcheck disable=SC2016 # for the program
+  program differs_shared 'echo "${#LD_PRELOAD}"'
+  program slow_shared 'exec sleep 60'
+  printf '%s\n' 'run quick shared 0 any' 'run differs shared 0 any' 'run slow shared 0 any' >list
+  add_library
+  env GPU_CHECK_WORK="$case_dir/work" OUT="$case_dir/out" GPU_CHECK_KEEP=1 \
+    GPU_CHECK_PROGRAMS="$case_dir/list" "$sources/scripts/gpu-check" --simulated \
+    --build "$case_dir/build" --part programs >check.out 2>check.err &
+  run_pid=$!
+  kept_so_far '"question":"quick","row":"shared","status":"measured".*"verdict":"same"' \
+    out/gpu-check.json
+  kept_so_far '"question":"differs",.*"note":"not settled yet: ' out/gpu-check.json
+  kept_so_far '^simulated quick 1 ~[0-9]+/[0-9]+' out/gpu-check.txt
+  kept_so_far '^simulated differs shared +DIFFERENT: ' out/gpu-check.txt
+  expect_text out/gpu-check.txt '^-- programs: interrupted$'
+  expect_no_text work/programs.rows quick # the turn is not over
+  python3 -c 'import json; json.load(open("out/gpu-check.json"))' || fail "the JSON is not whole"
+  kill -TERM "$run_pid"
+  wait "$run_pid"
+  expect_equal "status" 143 $?
+  expect_program quick shared '"verdict":"same"'
+  expect_count check.out '^simulated quick 1 ~' 1
+  expect_count out/gpu-check.json '"question":"quick"' 1
+  expect_no_text check.err 'line [0-9]+'
+}
+add_case "gpu-check programs: kept in time" kept_programs_case
+
+# Times that were measured alone are in the result before all rounds are over.
+kept_times_case() {
+  local run_pid
+
+  program quick_shared 'echo quick'
+  # The fifth run, which is the second round's first, does not end.
+  # shellcheck disable=SC2016 # for the program
+  program slow_shared 'echo x >>"$1"' '[ "$(wc -l <"$1")" -lt 5 ] || exec sleep 60' 'echo slow'
+  printf '%s\n' 'run quick shared 0 any' "run slow shared 0 any $case_dir/lines" >list
+  add_library
+  a_gpu
+  env LD_LIBRARY_PATH="$case_dir/driver" GPU_CHECK_WORK="$case_dir/work" OUT="$case_dir/out" \
+    GPU_CHECK_KEEP=1 GPU_CHECK_PROGRAMS="$case_dir/list" "$sources/scripts/gpu-check" --gpu \
+    --build "$case_dir/build" --part programs >check.out 2>check.err &
+  run_pid=$!
+  kept_so_far '"question":"quick",.*"runs":[12],' out/gpu-check.json
+  kept_so_far '^gpu +quick 1 [0-9]+/[0-9]+' out/gpu-check.txt
+  kill -TERM "$run_pid"
+  wait "$run_pid"
+  expect_equal "status" 143 $?
+  expect_program quick shared '"verdict":"same".*"runs":[12],'
+}
+add_case "gpu-check programs: times kept in time" kept_times_case
+
 # The parts are read into one shell: a second function of a name takes the first one's place.
 one_name_case() {
   expect_equal "functions that two files have" "" "$(grep -hoE '^[a-z_]+\(\)' "$sources"/tests/gpu/parts/*.sh \

@@ -17,12 +17,41 @@ bench_scenarios() {
   fi
 }
 
+bench_json= # that of the scenario which runs now
+
+# bench_is_here JSON: whether anything was measured, on the device that was meant.
+bench_is_here() { grep -qs "^  \"simulated\": $simulated,\$" "$1"; }
+
+# bench_rows JSON
+bench_rows() { "$python" -B tests/gpu/parts/bench_rows.py rows "$1" | stamped; }
+
+# bench_lines JSON
+bench_lines() {
+  local question text
+
+  "$python" -B tests/gpu/parts/bench_rows.py table "$1" |
+    while IFS=$'\t' read -r question text; do line_of "$question" "$text"; done
+}
+
+# Rows and lines of the scenario that runs now, for a result that is kept in its midst.
+bench_rows_now() { [[ -z $bench_json ]] || ! bench_is_here "$bench_json" || bench_rows "$bench_json"; }
+bench_table_now() { [[ -z $bench_json ]] || ! bench_is_here "$bench_json" || bench_lines "$bench_json"; }
+
+# What the scenario that was interrupted has measured.
+interrupted_bench() {
+  [[ -n $bench_json ]] || return 0
+  bench_rows_now >>"$work/bench.rows"
+  bench_table_now >>"$work/bench.table"
+  bench_json=
+}
+
 # bench_scenario NAME: rows and lines; false if something could not be measured.
 bench_scenario() {
   local name=$1 json=$work/bench.run/$1.json err=$work/bench.run/$1.err simulate=() status
   local limit began=$SECONDS ended=failed
 
   rm -f "$json" "$json.new"
+  bench_json=$json
   [[ $simulated != true ]] || simulate=(--simulated)
   limit=$(least "$BENCH_SECONDS" "$(part_left)")
   note "measuring $name"
@@ -31,6 +60,7 @@ bench_scenario() {
     --rounds 1 --json "$json" "$name" >"$json.txt" 2>"$err" </dev/null &
   wait_for $!
   status=$?
+  bench_json=
   if [[ $status =~ ^(124|137)$ ]]; then
     ended=$(late_status "$limit" "$BENCH_SECONDS")
     late_reason "$limit" "$BENCH_SECONDS" >>"$err"
@@ -40,15 +70,14 @@ bench_scenario() {
     table_line bench "${name:0:16}" "not measured: $(tail -n 1 "$err")"
     return 1
   fi
-  if ! grep -q "^  \"simulated\": $simulated,\$" "$json"; then
+  if ! bench_is_here "$json"; then
     add_row bench "$name" - failed "" "" "scripts/bench has found another device"
     table_line bench "${name:0:16}" "not measured: scripts/bench has found another device"
     return 1
   fi
-  "$python" -B tests/gpu/parts/bench_rows.py rows "$json" | stamped >"$json.rows"
+  (bench_rows "$json") >"$json.rows"
   cat "$json.rows" >>"$work/bench.rows"
-  "$python" -B tests/gpu/parts/bench_rows.py table "$json" |
-    while IFS=$'\t' read -r question text; do table_line bench "$question" "$text"; done
+  (bench_lines "$json") >>"$work/bench.table"
   if grep -qx '  "complete": false,' "$json"; then
     add_row bench "$name" - "$ended" "" "" \
       "ended with status $status: what was measured until then is kept"

@@ -183,15 +183,21 @@ run_once() {
   [[ ! -f $3.data ]] || cat "$3.data" >>"$3.out"
 }
 
-# both_runs ID: in a process of its own; leaves what it found in a file.
+# both_runs ID: in a process of its own; leaves ID.row, a row of what the two runs show, and
+# ID.found, which read_found reads.
 both_runs() {
-  local id=$1 at=$work/run/$1 found_so_far
+  local id=$1 at=$work/run/$1
 
   trap '[[ -z $child ]] || kill "$child" 2>/dev/null; exit 143' TERM
   run_once "$id" native "$at.native"
-  found_so_far="$run_status $run_ms"
+  native_status[$id]=$run_status beside_native[$id]=$run_ms
   run_once "$id" shim "$at.shim"
-  echo "$found_so_far $run_status $run_ms" >"$at.new"
+  shim_status[$id]=$run_status beside_shim[$id]=$run_ms
+  judge "$id"
+  program_row "$id" >"$at.new"
+  mv "$at.new" "$at.row"
+  printf '%s\n' "${native_status[$id]} ${beside_native[$id]} ${shim_status[$id]} ${beside_shim[$id]}" \
+    "${verdict[$id]}" "${why[$id]}" >"$at.new"
   mv "$at.new" "$at.found"
 }
 
@@ -244,11 +250,15 @@ judge() {
 
 # read_found ID: takes over what both_runs left. False where it was not run.
 read_found() {
-  local id=$1 found_file=$work/run/$1.found
+  local id=$1 figures found_verdict found_reason
 
-  [[ -f $found_file ]] || return
+  [[ -f $work/run/$id.found ]] || return
+  { IFS= read -r figures && IFS= read -r found_verdict && IFS= read -r found_reason; } \
+    <"$work/run/$id.found" || return
   read -r "native_status[$id]" "beside_native[$id]" "shim_status[$id]" "beside_shim[$id]" \
-    <"$found_file"
+    <<<"$figures"
+  verdict[$id]=$found_verdict
+  why[$id]=$found_reason
 }
 
 # Natives that differ among themselves prove nothing.
@@ -262,16 +272,14 @@ look_for_unsteady() {
   why[$id]="two native runs differ; ${why[$id]}"
 }
 
-# settle ID: what its runs show, and where they differ beside others, or end otherwise than the
-# list expects, what they show alone.
+# settle ID: what runs show that differ beside others, or end otherwise than the list expects, is
+# what they show alone.
 settle() {
   local id=$1
 
-  judge "$id"
   [[ ${verdict[$id]} =~ ^(DIFFERENT|"wrong status")$ && $(part_left) -ge 5 ]] || return 0
   run_batch 1 "$id"
   read_found "$id"
-  judge "$id"
   [[ ${verdict[$id]} != DIFFERENT || $(part_left) -lt 5 ]] || look_for_unsteady "$id"
 }
 
@@ -305,34 +313,51 @@ times_json() {
     "$(middle "$(times_of "$1" shim)")" "${#alone[@]}"
 }
 
-# One JSON row for a program in one way and mode.
+# program_row ID: one JSON row for a program in one way and mode.
 program_row() {
   local id=$1 values
 
   printf -v values '"verdict":"%s","native_status":%d,"shim_status":%d,%s,"summary":"%s"' \
     "${verdict[$id]}" "${native_status[$id]}" "${shim_status[$id]}" "$(times_json "$id")" \
     "$(plain "$(summary_of "$work/run/$id.shim.err")")"
-  add_row programs "${id%%:*}" "$(row_name "$id")" "$(status_of "${verdict[$id]}")" ms \
-    "$values" "${why[$id]:-}"
+  row_of programs "${id%%:*}" "$(row_name "$id")" "$(status_of "${verdict[$id]}")" ms \
+    "$values" "${why[$id]:-}" | stamped
 }
 
-# Rows that are there get the times that were measured alone, all in one step.
-retime_rows() {
+# add_program_row ID: the row that both_runs left, unless its verdict was changed since.
+add_program_row() {
+  if [[ ${verdict[$1]} == unsteady ]]; then
+    (program_row "$1") >>"$work/programs.rows"
+  else
+    cat "$work/run/$1.row" >>"$work/programs.rows"
+  fi
+}
+
+# Lines "KEY TAB TIMES" of what was measured alone so far.
+times_alone() {
   local id
 
   for id in "${ids[@]}"; do
-    [[ -z ${alone_native[$id]:-} ]] ||
+    [[ -z ${alone_native[$id]:-} || -z ${alone_shim[$id]:-} ]] ||
       printf '"question":"%s","row":"%s",\t%s\n' "${id%%:*}" "$(row_name "$id")" \
         "$(times_json "$id")"
-  done >"$work/run/times"
+  done
+}
+
+# retimed ROWS: these rows, with the times that were measured alone so far.
+retimed() {
   awk -F'\t' '
     FILENAME == ARGV[1] { times[$1] = $2; next } # which may be empty
     match($0, /"question":"[^"]*","row":"[^"]*",/) {
       key = substr($0, RSTART, RLENGTH)
       if (key in times) sub(/"native":[0-9]+,"shim":[0-9]+,"runs":[0-9]+/, times[key])
     }
-    { print }' "$work/run/times" "$work/programs.rows" >"$work/run/rows" &&
-    mv "$work/run/rows" "$work/programs.rows"
+    { print }' <(times_alone) "$1"
+}
+
+# Rows that are there get the times that were measured alone, all in one step.
+retime_rows() {
+  (retimed "$work/programs.rows") >"$work/run/rows" && mv "$work/run/rows" "$work/programs.rows"
 }
 
 # ---- the table ---------------------------------------------------------------------------
@@ -362,7 +387,7 @@ program_lines() {
     function flush() { if (line) printf "%-10s%s\n", mark, line; line = "" }
     length(line) + length($0) > 88 { flush() }
     { line = line $0 " "; while (length(line) % 22) line = line " " }
-    END { flush() }' >>"$work/programs.table"
+    END { flush() }'
 }
 
 # The lines of all programs: what is the same in cells, what is not in a line of its own.
@@ -379,8 +404,59 @@ programs_table() {
   [[ -z $cells ]] || program_lines <<<"${cells%$'\n'}"
   for id in "${ids[@]}"; do
     [[ ${verdict[$id]} == same ]] ||
-      table_line programs "${id%%:*} $(row_name "$id")" " ${verdict[$id]}: ${why[$id]}"
+      line_of "${id%%:*} $(row_name "$id")" " ${verdict[$id]}: ${why[$id]}"
   done
+}
+
+# ---- what was found so far ---------------------------------------------------------------
+
+programs_run=no # whether programs run now
+
+# All rows, for a result that is kept in the midst: with the times so far, and with those of runs
+# that are not settled.
+programs_rows_now() {
+  local left=("$work"/run/*.row)
+
+  if [[ $programs_run == no ]]; then
+    cat "$work/programs.rows"
+    return
+  fi
+  retimed "$work/programs.rows"
+  [[ ! -f ${left[0]} ]] || awk '
+    match($0, /"question":"[^"]*","row":"[^"]*",/) {
+      key = substr($0, RSTART, RLENGTH)
+      if (FILENAME == ARGV[1]) there[key] = 1
+      else if (!(key in there)) {
+        if (/"verdict":"(DIFFERENT|wrong status)"/) sub(/"note":"/, "&not settled yet: ")
+        print
+      }
+    }' "$work/programs.rows" "${left[@]}"
+}
+
+# The lines of all programs, from the same. Called in a process of its own: what is not settled yet
+# must not take the place of what settle is about to find.
+programs_table_now() {
+  [[ $programs_run == yes ]] || return 0
+  local id turn ids=("${ids[@]}")
+  local -A there=()
+
+  for id in "${ids[@]}"; do
+    there[$id]=yes
+  done
+  for ((turn = 1; turn <= turns; turn++)); do
+    for id in ${beside_of[turn]:-} ${alone_of[turn]:-}; do
+      [[ -n ${there[$id]:-} ]] || ! read_found "$id" || ids+=("$id")
+    done
+  done
+  [[ ${#ids[@]} -eq 0 ]] || programs_table
+}
+
+# What the part that was interrupted has found.
+interrupted_programs() {
+  [[ $programs_run == yes ]] || return 0
+  (programs_table_now) >>"$work/programs.table"
+  programs_rows_now >"$work/run/rows" && mv "$work/run/rows" "$work/programs.rows"
+  programs_run=no
 }
 
 # ---- the part ----------------------------------------------------------------------------
@@ -416,7 +492,7 @@ run_turn() {
   for id in "${beside[@]}" "${alone[@]}"; do
     if read_found "$id"; then
       settle "$id"
-      program_row "$id"
+      add_program_row "$id"
       ids+=("$id")
       [[ ${verdict[$id]} == same ]] || bad=$((bad + 1))
     else
@@ -476,12 +552,15 @@ run_programs() {
   mkdir -p "$work/run"
   tell_forgotten
   plan_all
+  programs_run=yes
   for ((turn = 1; turn <= turns; turn++)); do
     run_turn "$turn"
   done
   # A simulated device's times are worth none.
   [[ $simulated == true ]] || time_alone
-  programs_table
+  (programs_table) >"$work/run/table"
+  programs_run=no
+  cat "$work/run/table" >>"$work/programs.table"
   [[ ${#skipped[@]} -eq 0 ]] ||
     table_line programs "not run" "${#skipped[@]}, the JSON says why: ${skipped[*]}"
   [[ ${#left_out[@]} -eq 0 ]] || table_line programs "no time for" "${left_out[*]}"

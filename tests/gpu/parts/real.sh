@@ -11,13 +11,16 @@
 #   # real: trace NAME             the way that part traces records
 # and prints `real: MILLISECONDS ms` to standard error: the time of its own work.
 #
-# Of each program the first run is not measured: it reads the program from the disk. It has the
-# library with GPUSHIM_FREE_SYNC=verify: an idle proof violated there is a row. Then each
-# way runs natively and with the library; when all have, each with the library and natively,
-# as far as the time goes, so that neither is always the later one.
+# Each program runs in each of its ways under GPUSHIM_FREE_SYNC=verify first, and no other run
+# begins before: a wrong idle proof is a row. The first way of each program comes first, then
+# the second of each; a script names its uncached way first. These runs are not measured: they
+# read the programs from the disk. Then each way runs natively and with the library; when all
+# have, each with the library and natively, as far as the time goes, so that neither is always
+# the later one.
 
-readonly REAL_SECONDS=60                       # one program
-readonly REAL_WARM=${GPU_CHECK_REAL_WARM:-100} # its first run
+readonly REAL_WARM=${GPU_CHECK_REAL_WARM:-100} # the first run of a program
+REAL_SECONDS=$(least 60 "$REAL_WARM")          # each other
+readonly REAL_SECONDS
 # The most wanted first; scripts that do not stand here come behind them.
 readonly REAL_ORDER="torch_train torch_infer cupy_arrays jax_steps torch_graph torch_workers
   arrays_ctypes"
@@ -92,7 +95,9 @@ why_not_real() {
 # what the program says of itself and of the GPU, work_ms and peak_bytes. At most real_limit
 # seconds; where NVML does not answer, a few more.
 real_limit=$REAL_SECONDS
-real_watches=yes # whether NVML is asked meanwhile: not while the second pair is timed
+# Whether NVML is asked meanwhile: not while the second pair is timed, and not under verify,
+# where a driver that answers NVML would be late for the library, too.
+real_watches=yes
 real_run() {
   local at=$2 preload=() passed=() variable limit
 
@@ -227,94 +232,121 @@ real_figures() {
   for kind in native shim; do echo "${real_peak[$1,$kind]-}"; done
 }
 
-# real_verified NAME FILE: a row, where the report of the first run has an idle proof violated.
-real_verified() {
-  local why
-
-  why=$(sed -n 's/^==[0-9]*== \(ERROR [0-9]*: idle proof violated .*\)/\1/p' "$2" | head -n 1)
-  [[ -n $why ]] || return 0
-  add_row real "$1" verify failed "" "\"verdict\":\"idle proof violated\"" "$(plain "$why")"
-  table_line real "${1:0:16}" "verify: $why"
-  bad=$((bad + 1))
+# proofs_in FILE: "CHECKED VIOLATED" of the reports in it, all processes together; nothing
+# where there is no report of verify.
+proofs_in() {
+  sed -n 's/^==[0-9]*== Idle proof: checked \([0-9,]*\) times\{0,1\}, violated \([0-9,]*\).*/\1 \2/p' "$1" |
+    tr -d , | awk '{ checked += $1; violated += $2 } END { if (NR) print checked, violated }'
 }
 
-# real_warm NAME [VAR=value...] -- COMMAND...: the first run of a program, which nothing is
-# said of unless it takes too long, or longer than the part: then false, and a row that says
-# so.
-real_warm() {
-  local name=$1 why us=20
-  shift
+# real_verified NAME WAY FILE: the row of a run under verify, by its report; adds to runs_verified,
+# proofs and bad.
+real_verified() {
+  local name=$1 way=$2 why checked violated values
+
+  read -r checked violated < <(proofs_in "$3")
+  values="\"status\":$run_status,\"checked\":${checked:-null},\"violated\":${violated:-null}"
+  runs_verified=$((runs_verified + 1))
+  proofs=$((proofs + ${checked:-0}))
+  why=$(sed -n 's/^==[0-9]*== \(ERROR [0-9]*: idle proof violated .*\)/\1/p' "$3" | head -n 1)
+  if [[ -n $why ]]; then
+    add_row real "$name" "verify $way" failed count \
+      "\"verdict\":\"idle proof violated\",$values" "$why"
+    table_line real "${name:0:16}" "verify $way: $why"
+    bad=$((bad + 1))
+  elif [[ -z $checked ]]; then
+    add_row real "$name" "verify $way" "not run" count "$values" \
+      "no report of verify: the program used no CUDA, or did not come to its end"
+  else
+    add_row real "$name" "verify $way" measured count \
+      "\"verdict\":\"no violation\",$values" ""
+  fi
+}
+
+# real_verify NAME WAY: a run under verify, whose time is not measured. False, with a row that
+# says so, where the run took too long, or longer than the part.
+declare -A real_begun # the programs that ran once
+real_verify() {
+  local name=$1 way=$2 why us=20 settings=() command at="$work/real.run/$1.$2.verify"
+  local real_watches=no
 
   [[ $simulated == false ]] || us=1000000 # a simulated device shares the processor
-  note "running $name for the first time"
-  real_limit=$REAL_WARM
-  real_run shim "$work/real.run/$name.warm" GPUSHIM_FREE_SYNC=verify GPUSHIM_VERIFY_US=$us "$@"
+  real_command "$name" "$way"
+  while [[ ${command[0]} != -- ]]; do
+    settings+=("${command[0]}")
+    command=("${command[@]:1}")
+  done
+  note "running $name $way under verify"
+  [[ -n ${real_begun[$name]-} ]] || real_limit=$REAL_WARM
+  real_begun[$name]=yes
+  real_run shim "$at" "${settings[@]}" GPUSHIM_FREE_SYNC=verify GPUSHIM_VERIFY_US=$us \
+    "${command[@]}"
   real_limit=$REAL_SECONDS
-  real_verified "$name" "$work/real.run/$name.warm.err"
-  [[ $run_status =~ ^(124|137)$ ]] || return 0
-  if [[ -f $work/real.run/$name.warm.cut ]]; then
-    not_real "the time is over" "$name"
+  if [[ -f $at.cut ]]; then
+    not_real "the time is over" "$name:$way"
     return 1
   fi
-  why="its first run, not measured, was ended after $((run_ms / 1000)) s"
-  add_row real "$name" warm "timed out" "" "\"verdict\":\"timed out\"" "$why"
-  table_line real "${name:0:16}" "warm timed out: $why"
+  if [[ ! $run_status =~ ^(124|137)$ ]]; then
+    real_verified "$name" "$way" "$at.err"
+    return 0
+  fi
+  why="its run under verify, not measured, was ended after $((run_ms / 1000)) s"
+  add_row real "$name" "verify $way" "timed out" "" "\"verdict\":\"timed out\"" "$why"
+  table_line real "${name:0:16}" "verify $way timed out: $why"
   bad=$((bad + 1))
   return 1
 }
 
-# real_program NAME WAY [VAR=value...] -- COMMAND...: the first pair, and what the second one
-# will need to know.
+# real_program NAME WAY: the first pair, and what the second one will need to know.
 real_program() {
-  local name=$1 way=$2 key="$1 $2" shown=$1 pair
-  shift 2
+  local name=$1 way=$2 key="$1 $2" pair command
 
-  [[ $way == - ]] || shown+=" $way"
-  note "running $shown"
-  real_pair native shim "$key" "$work/real.run/$name.$way" "$@"
+  note "running $name $way"
+  real_command "$name" "$way"
+  real_pair native shim "$key" "$work/real.run/$name.$way" "${command[@]}"
   pair=$?
   if [[ $pair -eq 2 ]]; then
     not_real "the time is over" "$name:$way"
     return
   elif [[ $pair -eq 0 ]]; then
     runs=$((runs + 1))
-    again+=("$name" "$way" "$#" "$@")
+    again+=("$name" "$way")
   fi
   real_row "$name" "$way"
 }
 
-# The second pair of each program, the library's run first, where the time allows: the one
-# that counts for the times, as nothing else runs beside it.
+# real_again NAME WAY...: the second pair of each program, the library's run first, where the
+# time allows: the one that counts for the times, as nothing else runs beside it.
 real_again() {
-  local name way key count command took real_watches=no
+  local name way key command took real_watches=no
 
   while [[ $# -gt 0 ]]; do
-    name=$1 way=$2 count=$3 key="$1 $2"
-    command=("${@:4:count}")
-    shift $((3 + count))
+    name=$1 way=$2 key="$1 $2"
+    shift 2
     took=$((${real_ms[$key,native]} + ${real_ms[$key,shim]}))
     [[ $((took * 3 / 2 + 1000)) -lt $(($(part_left) * 1000)) ]] || continue
     note "running $name $way again"
+    real_command "$name" "$way"
     real_pair shim native "$key" "$work/real.run/$name.$way" "${command[@]}"
     [[ $? -eq 2 ]] || real_row "$name" "$way"
   done
 }
 
-# How many launches each script makes, and how many of them with attributes, in a run by itself
-# as far as the time goes: the library trusts less in a stream that had one of these
-# (docs/free.md).
+# real_launches NAME WAY...: how many launches each script makes, and how many of them with
+# attributes, in a run by itself as far as the time goes: the library trusts less in a stream
+# that had one of these (docs/free.md).
 real_launches() {
-  local name count key counts command kernels with graphs real_watches=no
+  local name way key counts command kernels with graphs real_watches=no
   local -A seen=()
 
   while [[ $# -gt 0 ]]; do
-    name=$1 key="$1 $2" count=$3 counts=$work/real.run/$1.launches
-    command=("${@:4:count}")
-    shift $((3 + count))
+    name=$1 way=$2 key="$1 $2" counts=$work/real.run/$1.launches
+    shift 2
     [[ -z ${seen[$name]-} && -e $build/gpu/libgpu_count.so &&
       $((${real_ms[$key,native]} * 3 / 2 + 1000)) -lt $(($(part_left) * 1000)) ]] || continue
     seen[$name]=yes
     rm -f "$counts"
+    real_command "$name" "$way"
     real_run native "$counts" LD_PRELOAD="$build/gpu/libgpu_count.so" GPU_COUNT_FILE="$counts" \
       "${command[@]}"
     counts=$(awk '{ all += $1; with += $2; graphs += $3 }
@@ -337,8 +369,26 @@ not_real() {
 # The libraries a script is run with: the driver's alone for those that bring the others.
 real_path() { if real_has "$1" cudart; then echo "$library_path"; else echo "$driver_path"; fi; }
 
-real_script() {
-  local file=$1 name=$2 way settings reason warm=no command
+# What is run, by "NAME WAY": the script or sample, and a script's variables.
+declare -A real_file real_settings
+
+# real_command NAME WAY: sets command, [VAR=value...] -- COMMAND... A sample runs in the folder
+# where it lies, with the arguments that stand in PROGRAM.args.
+real_command() {
+  local file=${real_file["$1 $2"]} settings=() arguments=()
+
+  if [[ $2 == sample ]]; then
+    [[ ! -f $file.args ]] || read -ra arguments <"$file.args"
+    command=(-- env -C "${file%/*}" "$file" "${arguments[@]}")
+  else
+    read -ra settings <<<"${real_settings["$1 $2"]}"
+    command=(LD_LIBRARY_PATH="$(real_path "$file")" "${settings[@]}" -- "$python" "$file")
+  fi
+}
+
+# plan_script FILE NAME: its ways, each with its turn; or a row that says why it is not run.
+plan_script() {
+  local file=$1 name=$2 way settings reason turn=0
 
   why_not_real "$file"
   if [[ -n $reason ]]; then
@@ -346,32 +396,75 @@ real_script() {
     return
   fi
   while read -r way settings; do
-    # shellcheck disable=SC2206 # the variables are words
-    command=(LD_LIBRARY_PATH="$(real_path "$file")" $settings -- "$python" "$file")
-    if [[ $(part_left) -lt 10 ]]; then
-      not_real "the time is over" "$name:$way"
-    elif [[ $warm == yes ]] || real_warm "$name" "${command[@]}"; then
-      warm=yes
-      real_program "$name" "$way" "${command[@]}"
-    else
-      return
-    fi
+    turn=$((turn + 1))
+    plan_way "$turn" "$name" "$way" "$file" "$settings"
   done < <(real_head "$file" way)
 }
 
-# Programs of others, as they were built, each in the folder where it lies. What stands in
-# PROGRAM.args are its arguments.
-real_sample() {
-  local file=$1 name arguments=() command
+# plan_way TURN NAME WAY FILE SETTINGS
+plan_way() {
+  real_file["$2 $3"]=$4
+  real_settings["$2 $3"]=$5
+  turn_of+=("$1")
+  name_of+=("$2")
+  way_of+=("$3")
+}
 
-  name=$(plain "${file##*/}")
-  if [[ $(part_left) -lt 10 ]]; then
-    not_real "the time is over" "$name"
-    return
-  fi
-  [[ ! -f $file.args ]] || read -ra arguments <"$file.args"
-  command=(-- env -C "${file%/*}" "$file" "${arguments[@]}")
-  real_warm "$name" "${command[@]}" && real_program "$name" sample "${command[@]}"
+# real_plan: sets planned, NAME WAY of all that is run, the first turn of each before the second
+# of any; adds to samples. Samples, which have one way, come behind the scripts' first ways.
+real_plan() {
+  local name file turn at left turn_of=() name_of=() way_of=()
+
+  while read -r name; do
+    plan_script "$real_scripts/$name" "${name%.py}"
+  done < <(real_list)
+  while read -r file; do
+    samples=$((samples + 1))
+    plan_way 1 "$(plain "${file##*/}")" sample "$file" ""
+  done < <(find "$real_samples" -mindepth 1 -maxdepth 2 -type f -perm -u+x \
+    ! -name '*.so*' 2>/dev/null | sort)
+  planned=()
+  for ((turn = 1, left = ${#turn_of[@]}; left > 0; turn++)); do
+    for at in "${!turn_of[@]}"; do
+      [[ ${turn_of[at]} -eq $turn ]] || continue
+      planned+=("${name_of[at]}" "${way_of[at]}")
+      left=$((left - 1))
+    done
+  done
+}
+
+# verify_all NAME WAY...: sets verified, what else is run of it. A program whose first run took
+# too long is left out in all its ways.
+verify_all() {
+  local name way before
+  local -A too_slow=()
+
+  verified=()
+  while [[ $# -gt 0 ]]; do
+    name=$1 way=$2 before=${real_begun[$1]-}
+    shift 2
+    if [[ $(part_left) -lt 10 ]]; then
+      not_real "the time is over" "$name:$way"
+    elif [[ -z ${too_slow[$name]-} ]]; then
+      if real_verify "$name" "$way"; then
+        verified+=("$name" "$way")
+      elif [[ -z $before ]]; then
+        too_slow[$name]=yes
+      fi
+    fi
+  done
+}
+
+# compare_all NAME WAY...: the first pair of each.
+compare_all() {
+  while [[ $# -gt 0 ]]; do
+    if [[ $(part_left) -lt 10 ]]; then
+      not_real "the time is over" "$1:$2"
+    else
+      real_program "$1" "$2"
+    fi
+    shift 2
+  done
 }
 
 # How many programs were found to be other than native.
@@ -386,7 +479,7 @@ real_bad() {
 }
 
 run_real() {
-  local name file reason runs=0 bad=0 samples=0 again=()
+  local reason runs=0 bad=0 samples=0 runs_verified=0 proofs=0 planned=() verified=() again=()
 
   begin_part real
   if [[ ! -f $shim ]]; then
@@ -398,15 +491,13 @@ run_real() {
   rm -rf "$work/real.run"
   mkdir -p "$work/real.run"
   not_real_names=()
-  real_ms=() real_work=() real_watched=() real_peak=() real_ended=() real_found=() real_why=() real_placed=()
-  while read -r name; do
-    real_script "$real_scripts/$name" "${name%.py}"
-  done < <(real_list)
-  while read -r file; do
-    samples=$((samples + 1))
-    real_sample "$file"
-  done < <(find "$real_samples" -mindepth 1 -maxdepth 2 -type f -perm -u+x \
-    ! -name '*.so*' 2>/dev/null | sort)
+  real_ms=() real_work=() real_watched=() real_peak=() real_ended=() real_found=() real_why=()
+  real_placed=() real_begun=() real_file=() real_settings=()
+  real_plan
+  verify_all "${planned[@]}"
+  [[ $runs_verified -eq 0 ]] ||
+    table_line real verify "$runs_verified runs, $proofs idle proofs checked, $bad not as they should be"
+  compare_all "${verified[@]}"
   real_again "${again[@]}"
   real_launches "${again[@]}"
   bad=$((bad + $(real_bad)))
