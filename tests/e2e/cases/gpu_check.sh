@@ -782,6 +782,63 @@ gpu_check_pack_case() {
 }
 add_case "gpu-check packed" gpu_check_pack_case
 
+# A pack on a machine that has a driver and nothing else of CUDA, and no network; the build and a
+# toolkit in the checkout are out of sight. The driver is the simulated one under another name, over
+# which NVIDIA's runtime does not start: the simulated runtime takes its place in the pack. Some
+# questions and programs; E2E_GPU_CHECK=all has each.
+gpu_check_bare_case() {
+  local file cuda_path='' time_limit=300
+
+  need strip
+  need_file "$build/gpu/conformance"
+  unshare -mn true 2>/dev/null || skip "a file system and a network of our own"
+  a_gpu
+  run_in pack -- "$sources/scripts/gpu-check" --build "$build" --pack "$case_dir/packed"
+  expect_status pack 0
+  mkdir -p packed/runtime
+  cp packed/sim/libcudart.so.13 packed/runtime/
+  for file in packed/apps-gpu/*; do
+    [[ ! -f $file ]] || cp "packed/apps/${file##*/}" packed/apps-gpu/
+  done
+  [[ ${E2E_GPU_CHECK:-} == all ]] || few_questions
+  cat >bare <<'END'
+hide() { [[ ! -d $1 ]] || mount -t tmpfs -o size=32m bare "$1" || exit 77; }
+
+hide /usr/local
+[[ -z $(ls -A /usr/local) && $(grep -c : /proc/net/dev) -le 1 ]] || exit 77
+[[ $PWD/ == "$1"/* ]] || hide "$1"
+hide "$2/.cuda"
+mkdir -p /usr/local/nvidia/lib64
+cp driver/libcuda.so.1 /usr/local/nvidia/lib64/ || exit 77
+shift 2
+exec "$@"
+END
+  run_in check OUT="$case_dir/out" GPU_CHECK_SECONDS=280 -- \
+    unshare -mn bash bare "$build" "$sources" "$sources/scripts/gpu-check" --gpu \
+    --build "$case_dir/packed" --part probe --part safety
+  [[ $(<check.status) != 77 ]] || skip "a file system and a network of our own"
+  cat check.err
+  expect_status check 0
+  expect_no_text check.out simulated
+  expect_text check.out '^-- probe: complete: 0 without an answer, '
+  expect_text check.out '^-- safety: complete: [1-9][0-9]* runs, 0 not as native, '
+  expect_text check.out '^gpu +reuse_shared +native [0-9]+  waiting [0-9]+  lazy [0-9]+ '
+  expect_text check.out '^gpu +async_shared +native [0-9]+  pool [0-9]+ '
+  expect_text out/gpu-check.json '"question":"free_legacy",.*"simulated":false'
+}
+add_case "gpu-check in a bare root" gpu_check_bare_case
+
+# few_questions: a pack with few of its questions and programs of the part safety.
+few_questions() {
+  mv packed/gpu/gpu_probe packed/gpu/whole_probe
+  # shellcheck disable=SC2016 # for the program
+  printf '%s\n' '#!/bin/sh' 'whole=${0%/*}/whole_probe' '[ "$1" = --list ] || exec "$whole" "$@"' \
+    '"$whole" --list | grep -E "^(device|free_legacy|contents|attributes) "' >packed/gpu/gpu_probe
+  chmod +x packed/gpu/gpu_probe
+  rm -f packed/apps/{stalls,threads,pipeline,capture}_* packed/apps/reuse_{linked,static} \
+    packed/apps-gpu/*
+}
+
 # What a part has found so far is in the result while the part still runs.
 gpu_check_keeps_case() {
   local waited=0 pid
