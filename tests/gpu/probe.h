@@ -10,12 +10,11 @@
 #ifndef GS_PROBE_H
 #define GS_PROBE_H
 
-/* Declares cuMemAlloc and cuMemAlloc_v2 side by side; undone is the inline of 13.0. */
+/* Declares cuMemAlloc and cuMemAlloc_v2 side by side. */
 #ifndef __CUDA_API_VERSION_INTERNAL
 #define __CUDA_API_VERSION_INTERNAL
 #endif
 #include <cuda.h>
-#undef cuGetProcAddress_v2
 
 #include "gs_base.h"
 
@@ -44,8 +43,7 @@ const char *probe_driver_load(void);
 /* Address of an exported symbol of the driver, or NULL. */
 void *probe_driver_symbol(const char *name);
 
-/* dlopen's handle of the driver, and the path it was found at. */
-void *probe_driver_handle(void);
+/* The path at which dlopen found the driver. */
 const char *probe_driver_path(void);
 
 /* Whether device 0 is the simulated one, by its UUID. */

@@ -78,11 +78,6 @@ void *probe_driver_symbol(const char *name)
     return dlsym(library, name);
 }
 
-void *probe_driver_handle(void)
-{
-    return library;
-}
-
 const char *probe_driver_path(void)
 {
     return path;

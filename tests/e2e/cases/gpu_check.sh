@@ -237,6 +237,33 @@ PROBE
 }
 add_case "gpu-check asks of memory" memory_questions_case
 
+# The page has a row for each question that is asked, and for no other. What real drivers have settled
+# without a GPU is not asked.
+questions_case() {
+  need_file "$build/gpu/gpu_probe"
+  need python3
+  run_in list -- "$build/gpu/gpu_probe" --list
+  expect_status list 0
+  expect_no_text list.out '^(lookup|reentry) '
+  python3 - "$sources/docs/gpu-check.md" <<'END' || fail "the page has other questions than the probe"
+import fnmatch, re, sys
+asked = [line.split()[0] for line in open("list.out")]
+page = open(sys.argv[1]).read()
+rows = re.findall(r"^\| ([a-z_*., ]+) \|", page[page.index("## The questions"):
+                                               page.index("## The documented")], re.M)
+told = set()
+for name in (name for row in rows for name in row.split(", ") if name != "question"):
+    if " ... " in name:
+        first, last = map(asked.index, name.split(" ... "))
+        told.update(asked[first:last + 1])
+    else:
+        told.update(fnmatch.filter(asked, name) or [name])
+print("not on the page:", set(asked) - told, "not asked:", told - set(asked))
+sys.exit(told != set(asked))
+END
+}
+add_case "gpu-check asks what the page says" questions_case
+
 # The checksum that scripts print: of each value and its place; never of what is no number.
 real_checksum_case() {
   need python3
