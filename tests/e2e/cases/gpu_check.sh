@@ -216,18 +216,107 @@ launches_case() {
 }
 add_case "gpu-check counts launches with attributes" launches_case
 
+# ask_only QUESTION...: a build in stand-in whose probe asks these alone.
+ask_only() {
+  link_build gpu
+  rm stand-in/gpu/gpu_probe
+  "$build/gpu/gpu_probe" --list | grep -E "^($(paste -sd'|' < <(printf '%s\n' "$@"))) " >list
+  printf '%s\n' '#!/bin/sh' "[ \"\$1\" != --list ] || exec cat '$case_dir/list'" \
+    "exec '$build/gpu/gpu_probe' \"\$@\"" >stand-in/gpu/gpu_probe
+  chmod +x stand-in/gpu/gpu_probe
+}
+
+# BUFFER_ID, cuMemGetInfo, pointer attributes and managed memory that is touched: each has its row
+# with its figures. One of a thousand calls of cuMemGetInfo is late: the longest, not the 99th
+# percentile.
+answers_case() {
+  ask_only attributes queries touches
+  gpu_check check CUDASIM_FAIL=cuMemGetInfo_v2:700=slow:80 -- --part probe \
+    --build "$case_dir/stand-in"
+  expect_status check 0
+  python3 - <<'END' || fail "an answer is not there, or not as it should be"
+import json
+asked = json.load(open("out/gpu-check.json"))["parts"]["probe"]["rows"]
+rows = {(row["question"], row["row"]): row for row in asked}
+assert len(rows) == len(asked)
+assert all(row["status"] == "measured" for row in asked)
+
+ids = rows["attributes", "BUFFER_ID"]["values"]
+found = {name: int(value, 16) for name, value in ids.items()}
+assert found["first"] == found["inside"], ids
+others = [found[name] for name in ("first", "second", "pinned", "managed", "later")]
+assert len(set(others)) == 5 and min(others) > 0, ids
+
+for way in ("", "1000 ", "with ", "with 1000 "):
+    info = rows["queries", way + "info"]
+    assert info["unit"] == "ns", info
+    assert 0 < info["values"]["median"] <= info["values"]["p99"] <= info["values"]["most"], info
+info = rows["queries", "info"]["values"]
+assert info["p99"] < 80e6 <= info["most"], info
+
+for way in ("", "with "):
+    for kind in ("device", "inside", "pinned", "managed", "1000 device"):
+        values = rows["queries", way + kind]["values"]
+        assert all(0 < values[name] for name in ("type", "id", "six")), (way, kind, values)
+    values = rows["queries", way + "plain"]["values"]
+    assert values["type"] == values["id"] == "INVALID_VALUE" and values["six"] > 0, values
+
+for who in ("host", "device", "both"):
+    for way in ("new", "kept", "cleared"):
+        values = rows["touches", f"{who} {way}"]["values"]
+        assert list(values) == ["4K", "64K", "1M", "4M", "16M"], values
+        assert 0 < values["4K"] < values["16M"], (who, way, values)
+    # The pages of new memory are touched for the first time.
+    assert rows["touches", f"{who} kept"]["values"]["4M"] < \
+        rows["touches", f"{who} new"]["values"]["4M"], who
+END
+}
+add_case "gpu-check has its answers" answers_case
+
+# The calls that the page has for a machine which is lent for minutes, as they stand there: git
+# ignores the folder that they name, each part is asked for once, and each call comes to its parts.
+# With so little time that each says what it had no time for.
+documented_calls_case() {
+  local call number=0 part parts=
+
+  need_file "$build/gpu/conformance"
+  need python3
+  a_gpu
+  link_build gpu
+  mkdir -p tree/scripts
+  ln -s "$sources/scripts"/* tree/scripts/
+  ln -s "$sources"/{tests,include} tree/
+  mv stand-in tree/.pack
+  grep '^scripts/gpu-check --gpu --build ' "$sources/docs/gpu-check.md" >calls
+  expect_count calls . 3
+  grep -qx "scripts/gpu-check --pack .pack .*" "$sources/docs/gpu-check.md" ||
+    fail "the page makes no such pack"
+  grep -qx '/.pack/' "$sources/.gitignore" || fail "git does not ignore the pack"
+  while IFS= read -r call; do
+    number=$((number + 1))
+    [[ "$call " == *" --build .pack "* ]] || fail "another pack: $call"
+    run_in "call$number" LD_LIBRARY_PATH="$case_dir/driver" OUT="$case_dir/out$number" \
+      GPU_CHECK_SECONDS=3 -- bash -c "cd tree && $call"
+    expect_status "call$number" 1
+    expect_no_text "call$number.err" 'line [0-9]+:'
+    expect_no_text "call$number.out" simulated
+    for part in ${call#*--build .pack}; do
+      [[ $part != --part ]] || continue
+      parts+=" $part"
+      expect_text "call$number.out" "^-- $part: (complete|not all|not run)"
+      expect_no_text "call$number.out" "^-- $part: .*an earlier run"
+      expect_text "out$number/gpu-check.json" "^\"$part\":\{\"state\":"
+    done
+  done <calls
+  expect_equal "the parts, each once" "bench conformance probe programs real safety traces" \
+    "$(tr ' ' '\n' <<<"$parts" | grep . | sort | paste -sd' ')"
+}
+add_case "gpu-check calls of the page" documented_calls_case
+
 # What new memory holds: the simulated device clears memory that it mapped anew, not what
 # shares a mapping. A free is timed without the library and with it.
 memory_questions_case() {
-  link_build gpu
-  rm stand-in/gpu/gpu_probe
-  cat >stand-in/gpu/gpu_probe <<PROBE
-#!/bin/sh
-[ "\$1" != --list ] || exec grep -E '^(contents|free_idle) ' "$case_dir/list"
-exec "$build/gpu/gpu_probe" "\$@"
-PROBE
-  chmod +x stand-in/gpu/gpu_probe
-  "$build/gpu/gpu_probe" --list >list
+  ask_only contents free_idle
   gpu_check check -- --part probe --build "$case_dir/stand-in"
   expect_status check 0
   expect_text check.out '^simulated contents +device fresh +4K=zero .* 64M=zero$'

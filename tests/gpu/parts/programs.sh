@@ -511,8 +511,9 @@ worth_timing() {
     $((($(part_left) - TABLE_SECONDS) * 1000)) -gt $((2 * both)) ]]
 }
 
-# The ids, the first one of each program before all others.
+# The ids, the first one of each program before all others; nothing where nothing ran.
 ids_to_time() {
+  [[ ${#ids[@]} -gt 0 ]] || return 0
   printf '%s\n' "${ids[@]}" |
     awk -F: '!seen[$1]++ { print; next } { rest = rest $0 "\n" } END { printf "%s", rest }'
 }
