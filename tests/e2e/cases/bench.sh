@@ -156,13 +156,15 @@ note() { :; }
 wait_for() { wait "$1"; }
 stamped() { cat; }
 add_row() { echo "row $2 $4: $7"; }
-table_line() { echo "line $2: $3"; }
+line_of() { echo "line $1: $2"; }
+table_line() { line_of "$2" "$3" >>"$work/$1.table"; }
 cd "$1"
 source tests/gpu/parts/compare.sh
 source tests/gpu/parts/bench.sh
 bench_scenario cut && echo "cut is well"
 bench_scenario whole || echo "whole is not"
 grep -c cudaMalloc "$work/bench.rows"
+cat "$work/bench.table"
 PROGRAM
   run_in part -- bash part.sh "$sources" "$build"
   expect_count part.err . 0
