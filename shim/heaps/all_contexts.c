@@ -195,16 +195,14 @@ bool gs_all_contexts_search(struct gs_state *state, uint64_t point,
         if (but && but->handle == handle) {
             continue;
         }
-        if (gs_mutant(GS_MUTANT_others_ignored)) {
-            continue;
-        }
         const struct gs_context *context = gs_context_find(state, handle);
-        if (!context ||
-            __atomic_load_n(&context->complete_at, __ATOMIC_ACQUIRE) < point) {
+        bool complete =
+            context && __atomic_load_n(&context->complete_at, __ATOMIC_ACQUIRE) >= point;
+        if (!complete && !gs_mutant(GS_MUTANT_others_ignored)) {
             return false;
         }
-        if (but && gs_known_proof_is_verified()) { /* a free: an allocation never waits */
-            (void)gs_verify_idle(&state->contexts, context, GS_API_cuMemFreeHost);
+        if (context && gs_known_proof_is_verified()) {
+            gs_verify_complete(&state->contexts, context, point, but != NULL);
         }
     }
     return true;

@@ -207,6 +207,13 @@ static inline bool gs_context_counts_idle(struct gs_contexts *contexts,
 bool gs_verify_idle(struct gs_contexts *contexts, const struct gs_context *context,
                     enum gs_api api) __attribute__((cold));
 
+/* With GPUSHIM_FREE_SYNC=verify, where pinned or managed memory is handed on because the
+ * context has been complete since the point (all_contexts.h): the device is asked, if
+ * nothing was submitted since. May it wait? Only a free does: an allocation asks whether
+ * a stream has work. */
+void gs_verify_complete(struct gs_contexts *contexts, const struct gs_context *context,
+                        uint64_t point, bool may_wait) __attribute__((cold));
+
 /* Whether memory of the context may be handed on without a wait, for that call. */
 static inline bool gs_context_is_idle_for(struct gs_contexts *contexts,
                                           const struct gs_context *context,

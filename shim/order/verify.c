@@ -205,6 +205,28 @@ static GS_NOINLINE bool verify(struct gs_contexts *contexts,
     return true;
 }
 
+void gs_verify_complete(struct gs_contexts *contexts, const struct gs_context *context,
+                        uint64_t point, bool may_wait)
+{
+    uint64_t begun = gs_submissions_begun(context->seen.device);
+    if (gs_submissions_begun(GS_COUNT_ALL) + 1 != point) {
+        return; /* what runs may have been submitted since */
+    }
+    if (may_wait) {
+        (void)verify(contexts, context, begun, GS_API_cuMemFreeHost);
+        return;
+    }
+    struct finding found = {.result = CUDA_SUCCESS};
+    if (gs_gate_pass()) {
+        ask_context(context->handle, false, &found);
+        gs_gate_passed();
+    }
+    if (found.busy && gs_submissions_begun(GS_COUNT_ALL) + 1 == point) {
+        add(&figures.checked);
+        report(context, &found, GS_API_cuMemFreeHost);
+    }
+}
+
 bool gs_verify_idle(struct gs_contexts *contexts, const struct gs_context *context,
                     enum gs_api api)
 {
