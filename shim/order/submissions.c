@@ -97,6 +97,7 @@ static void move_counts(struct gs_submissions *own)
     }
     __atomic_store_n(&own->row_from, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&own->row, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&own->rows_used, 0, __ATOMIC_RELEASE);
     for (unsigned i = 0; i < GS_STREAM_ROWS; i++) {
         __atomic_store_n(&own->rows[i].stream, 0, __ATOMIC_RELEASE);
         __atomic_store_n(&own->rows[i].calls, 0, __ATOMIC_RELEASE);
@@ -384,6 +385,9 @@ static struct gs_calls *turn(struct gs_submissions *own, uintptr_t where, unsign
     __atomic_store_n(&row->calls, row->calls + (until - own->row_from), __ATOMIC_RELEASE);
     __atomic_store_n(&own->row_from, from, __ATOMIC_RELEASE);
     unsigned next = row_of(own, where, count);
+    if (next >= own->rows_used && next < GS_STREAM_ROW_ELSEWHERE) {
+        __atomic_store_n(&own->rows_used, next + 1, __ATOMIC_RELEASE);
+    }
     __atomic_store_n(&own->rows[next].count, count, __ATOMIC_RELEASE);
     __atomic_store_n(&own->row, next, __ATOMIC_RELEASE);
     own->at = calls;
@@ -424,40 +428,47 @@ static void turn_soon(void)
     }
 }
 
-/* Adds the stream's calls that may be work of the device to *sum. Of a record whose
- * thread begins nothing on the device meanwhile. False: its rows changed. */
-static bool add_calls_in(const struct gs_submissions *record, uintptr_t stream,
-                         unsigned device, uint64_t *sum)
+/* Adds the calls of each stream that may be work of the device to `calls`. Of a record
+ * whose thread begins nothing on the device meanwhile. False: its rows changed. */
+static bool add_calls(const struct gs_submissions *record, unsigned device,
+                      const uintptr_t *streams, unsigned stream_count, uint64_t *calls)
 {
-    uint64_t turns = __atomic_load_n(&record->turns, __ATOMIC_ACQUIRE), calls = 0;
+    uint64_t turns = __atomic_load_n(&record->turns, __ATOMIC_ACQUIRE);
     unsigned current = __atomic_load_n(&record->row, __ATOMIC_ACQUIRE);
-    for (unsigned i = 0; i < GS_STREAM_ROW_ELSEWHERE; i++) {
+    unsigned used = __atomic_load_n(&record->rows_used, __ATOMIC_ACQUIRE);
+    for (unsigned i = 0; i < used; i++) {
         const struct gs_stream_row *row = &record->rows[i];
-        uintptr_t named =
+        uintptr_t stream =
             i == 0 ? GS_STREAMS_LEGACY : __atomic_load_n(&row->stream, __ATOMIC_ACQUIRE);
-        unsigned count = __atomic_load_n(&row->count, __ATOMIC_ACQUIRE);
-        if (named != stream ||
+        unsigned k = 0, count = __atomic_load_n(&row->count, __ATOMIC_ACQUIRE);
+        while (k < stream_count && streams[k] != stream) {
+            k++;
+        }
+        if (k == stream_count ||
             (device != GS_COUNT_ALL && count != GS_COUNT_EVERY && count != device &&
              !gs_mutant(GS_MUTANT_device_rows_mixed))) {
             continue;
         }
-        calls += __atomic_load_n(&row->calls, __ATOMIC_ACQUIRE);
+        calls[k] += __atomic_load_n(&row->calls, __ATOMIC_ACQUIRE);
         if (i == current) {
-            calls += __atomic_load_n(&record->counts[count].begun, __ATOMIC_ACQUIRE) -
-                     __atomic_load_n(&record->row_from, __ATOMIC_ACQUIRE);
+            calls[k] += __atomic_load_n(&record->counts[count].begun, __ATOMIC_ACQUIRE) -
+                        __atomic_load_n(&record->row_from, __ATOMIC_ACQUIRE);
         }
     }
-    *sum += calls;
     return turns % 2 == 0 && __atomic_load_n(&record->turns, __ATOMIC_ACQUIRE) == turns;
 }
 
-static bool sum_in(uintptr_t stream, unsigned device, uint64_t *sum)
+/* The same, from 0, of all records. */
+static bool sum_calls(unsigned device, const uintptr_t *streams, unsigned stream_count,
+                      uint64_t *calls)
 {
     const struct gs_submissions *record =
         __atomic_load_n(&gs_submissions_records, __ATOMIC_ACQUIRE);
-    *sum = 0;
+    for (unsigned k = 0; k < stream_count; k++) {
+        calls[k] = 0;
+    }
     for (; record; record = gs_submissions_next(record)) {
-        if (record != &gone && !add_calls_in(record, stream, device, sum)) {
+        if (record != &gone && !add_calls(record, device, streams, stream_count, calls)) {
             return false;
         }
     }
@@ -541,7 +552,6 @@ take_snapshot(unsigned device, unsigned own_calls, const uintptr_t *streams,
 {
     struct gs_snapshot snapshot = {.mark = 0};
     for (unsigned i = 0; i < TRIES; i++) {
-        bool whole = true;
         unsigned used = gs_submissions_devices_used();
         unsigned of = used == GS_DEVICES_TOGETHER ? GS_COUNT_ALL : device;
         unsigned long before = __atomic_load_n(&ending, __ATOMIC_ACQUIRE);
@@ -553,9 +563,7 @@ take_snapshot(unsigned device, unsigned own_calls, const uintptr_t *streams,
             turn_soon();
             ended = sum_up(of, true);
         }
-        for (unsigned k = 0; k < count && whole; k++) {
-            whole = sum_in(streams[k], of, &calls[k]);
-        }
+        bool whole = count == 0 || sum_calls(of, streams, count, calls);
         if (GS_LIKELY(used == GS_DEVICES_ONE)) {
             begun.device = begun.all = gs_submissions_begun_of_every();
         } else {

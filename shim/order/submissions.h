@@ -110,6 +110,7 @@ struct gs_submissions {
        `row`: begun - row_from of the row's count. Atomic. */
     uint64_t row_from;
     unsigned row, next_row; /* next_row: the thread's own, the next to be taken over */
+    unsigned rows_used;     /* atomic: rows from the first on that may have calls */
     uint64_t turns;         /* atomic: odd while the rows change */
     bool apart;             /* the thread's own: it has counted for one device alone */
     struct gs_stream_row {
