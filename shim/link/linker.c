@@ -16,6 +16,7 @@
 #include "known.h"
 #include "loader_gate.h"
 #include "looked_up.h"
+#include "mutants.h"
 #include "real.h"
 #include "single_order.h"
 
@@ -180,8 +181,8 @@ static void note_look_up(void *handle, const char *name, const void *caller)
         return;
     }
     gs_looked_up(name);
-    bool past = handle == RTLD_NEXT &&
-                (gs_counted_find(name) || gs_elf_same_name(name, "cuGetExportTable"));
+    bool past = handle == RTLD_NEXT && gs_real_gives_work(name) &&
+                !gs_mutant(GS_MUTANT_behind_ignored);
     bool unknown = !gs_real_is_hooked(name) && !gs_known_harmless(name);
     if (past || (unknown && may_exist(handle, name))) {
         gs_known_end_proof(name);

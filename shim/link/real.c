@@ -18,6 +18,7 @@
 #include "known.h"
 #include "linker.h"
 #include "log.h"
+#include "single_order.h"
 
 /* A row of hooks.def at run time. Names and slots are offsets instead of pointers, so
  * that a program that never calls CUDA does not pay for relocating them. */
@@ -25,6 +26,7 @@ struct hook_row {
     uint16_t symbol, name; /* in `hook_text` */
     uint16_t slot;         /* in `table` */
     bool per_thread;
+    bool gives_work; /* gs_real_gives_work */
     int since;
     void *wrapper;
 };
@@ -52,6 +54,15 @@ static void **slot_at(size_t slot)
 #define STREAM_LEGACY     false
 #define STREAM_PER_THREAD true
 
+/* By the treatment: whether the driver's own function can give the GPU work. */
+#define GIVES_WORK_POOLED   false
+#define GIVES_WORK_TRACKED  false
+#define GIVES_WORK_ANSWERED false
+#define GIVES_WORK_WATCHED  false
+#define GIVES_WORK_COUNTED  true
+#define GIVES_WORK_ORDERED  true
+#define GIVES_WORK_LOOKUP   true
+
 static const struct hook_text {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc)                             \
     char symbol[sizeof(#symbol)];                                                        \
@@ -76,6 +87,7 @@ static const struct hook_row hook_rows[] = {
      offsetof(struct hook_text, symbol##_name),                                          \
      offsetof(struct gs_real, symbol) / sizeof(void *),                                  \
      STREAM_##stream,                                                                    \
+     GIVES_WORK_##treatment,                                                             \
      since,                                                                              \
      (void *)symbol},
 #define GS_RUNTIME(symbol, doc)
@@ -360,6 +372,16 @@ bool gs_real_is_hooked(const char *name)
     return gs_counted_find(name) != NULL;
 }
 
+bool gs_real_gives_work(const char *symbol)
+{
+    for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
+        if (gs_elf_same_name(hook_symbol(&hook_rows[i]), symbol)) {
+            return hook_rows[i].gives_work;
+        }
+    }
+    return gs_counted_find(symbol) != NULL;
+}
+
 /* Two drivers in one process have nothing in common; the shim is on the first one's side.
  */
 static void note_second_driver(const void *found)
@@ -393,8 +415,9 @@ void *gs_real_substitute(const char *symbol, void *found)
     if (row && found == *counted_slot(row)) {
         return row->wrapper;
     }
-    if (row) {
+    if (gs_real_gives_work(symbol)) {
         gs_known_end_proof(symbol); /* another tool's, or another driver's */
+        gs_single_order_looked_up();
     }
     note_second_driver(found);
     return found;

@@ -90,6 +90,11 @@ bool gs_real_owns(const void *address);
  * look-ups may ask for. */
 bool gs_real_is_hooked(const char *name);
 
+/* Whether a program that has the driver's own function of that name can give the GPU work
+ * that is not counted: it submits work itself, or hands out functions that do. Each row
+ * of submit.def, and those of hooks.def by their treatment. */
+bool gs_real_gives_work(const char *symbol);
+
 /* The wrapper's own display name ("cuMemAlloc", "cudaMalloc"); "unknown" if out of range.
  */
 const char *gs_api_name(unsigned api);

@@ -189,7 +189,9 @@ static bool is_reached_past(void)
 void gs_single_order_look_up(void)
 {
     int saved_errno = errno;
-    if (gs_libraries_look() && gs_single_order_is_leaned_on()) {
+    bool ends = gs_libraries_look() != 0 ||
+                (!gs_known_proof_holds() && !gs_mutant(GS_MUTANT_order_behind_ignored));
+    if (ends && gs_single_order_is_leaned_on()) {
         gs_single_order_end("dlsym");
     }
     errno = saved_errno;

@@ -45,8 +45,9 @@ void gs_single_order_context(const char *call, bool primary, CUdevice device);
 /* Of single_order.c: not 0 while blocks have been handed on behind a mark. Atomic. */
 extern gs_fence gs_single_order_newest __attribute__((visibility("hidden")));
 
-/* The program looks for a symbol, perhaps of a library that has just been loaded: looks
- * at the loaded libraries (libraries.h) and ends the order if it has to. */
+/* The program looks for a symbol: looks at the loaded libraries (libraries.h). Ends the
+ * order if one of them, or a function that a look-up has found, may give the GPU work out
+ * of the order. */
 void gs_single_order_look_up(void);
 
 /* The same for each look-up there is, the first ones of a starting process included. */

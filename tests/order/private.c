@@ -1,6 +1,7 @@
 /*
  * private.c - work that reaches the device behind the library's back, through a private
- * table of the driver's or a library that uses one, and a free that must wait for it.
+ * table of the driver's, a library that uses one, or a function that a library behind the
+ * preloaded one has looked up, and a free that must wait for it.
  *
  * Each program is right natively: the free waits for all work of its context. A layer
  * that counts launches to know that a context is idle does not count these. Source:
@@ -103,6 +104,74 @@ PROGRAM(private, library_was_loaded, RIGHT, "one that was there before the first
     write_free_and_reuse(table);
 }
 
+/* ---- functions --------------------------------------------------------------------- */
+
+void *gs_behind_find(const char *name); /* behind/behind.c */
+
+typedef CUresult launch_graph(CUgraphExec exec, CUstream stream);
+/* `status` may be NULL. */
+typedef CUresult get_address(const char *name, void **found, int version,
+                             cuuint64_t flags, void *status);
+
+/* The driver's own function, at least once it was looked up behind the library. */
+static void find_behind(const char *name, void *function)
+{
+    void *found = gs_behind_find(name);
+
+    must(found != NULL, "the driver has the function");
+    memcpy(function, &found, sizeof found);
+}
+
+static CUgraphExec fill_graph(CUstream stream, CUdeviceptr memory)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    fill(stream, memory, 1);
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
+    return exec;
+}
+
+/* As write_free_and_reuse, by a graph that no hook sees launched. */
+static void launch_free_and_reuse(launch_graph *launch)
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), reused;
+    CUgraphExec exec = fill_graph(a, memory);
+
+    OK(cuCtxSynchronize());
+    OK(launch(exec, a));
+    OK(cuMemFree(memory));
+    reused = new_memory();
+    fill(b, reused, 2);
+    must_hold(reused, 2);
+}
+
+PROGRAM(private, graph_launch_behind, RIGHT, "a function found behind the library")
+{
+    launch_graph *launch;
+
+    OK(cuCtxSynchronize());
+    find_behind("cuGraphLaunch", &launch);
+    launch_free_and_reuse(launch);
+}
+
+PROGRAM(private, address_behind, RIGHT, "one that a look-up found there hands out")
+{
+    get_address *get;
+    launch_graph *launch;
+    void *found = NULL;
+
+    OK(cuCtxSynchronize());
+    find_behind("cuGetProcAddress_v2", &get);
+    OK(get("cuGraphLaunch", &found, 12000, 0, NULL));
+    memcpy(&launch, &found, sizeof found);
+    launch_free_and_reuse(launch);
+}
+
 /* ---- the single order -------------------------------------------------------------- */
 
 #define MANY 128 /* frees that make an epoch (shim/order/epochs.h) */
@@ -138,6 +207,16 @@ PROGRAM(order, private_table, RIGHT, "a private table may launch in any stream")
 
     reuse_in(blocking_stream(), blocks);
     write_elsewhere(table_from(cuGetExportTable), blocks);
+}
+
+PROGRAM(order, launch_behind, RIGHT, "and so may a function found behind the library")
+{
+    CUdeviceptr blocks[MANY];
+    struct cudasim_behind table = {.size = sizeof table};
+
+    reuse_in(blocking_stream(), blocks);
+    find_behind("cuLaunchKernel", &table.launch);
+    write_elsewhere(&table, blocks);
 }
 
 PROGRAM(order, launcher_is_loaded, RIGHT, "and so may a library that uses one")

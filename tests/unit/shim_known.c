@@ -139,6 +139,39 @@ Test(known, another_owners_function_ends_the_proof)
     cr_assert_not(gs_known_proof_holds());
 }
 
+/* Of hooks.def, too: what counts in a wrapper of its own, and what hands out functions.
+ */
+Test(known, another_owners_hooked_function_ends_the_proof)
+{
+    static const char *const names[] = {
+        "cuGraphLaunch",      "cuGraphLaunch_ptsz",  "cuMemPrefetchAsync",
+        "cuMemMapArrayAsync", "cuMemcpyDtoH_v2",     "cuMemAllocAsync",
+        "cuMemFreeAsync",     "cuMemFreeAsync_ptsz", "cuMemAllocFromPoolAsync",
+        "cuGetProcAddress",   "cuGetProcAddress_v2", "cuGetExportTable",
+    };
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        gs_known_reset();
+        cr_assert(gs_real_gives_work(names[i]), "%s", names[i]);
+        cr_assert_eq(gs_real_substitute(names[i], (void *)strlen), (void *)strlen);
+        cr_assert_str_eq(gs_known_ended_by(), names[i]);
+    }
+}
+
+Test(known, another_owners_harmless_function_does_not)
+{
+    static const char *const names[] = {
+        "cuInit",           "cuMemAlloc_v2",
+        "cuMemFree_v2",     "cuMemAllocHost_v2",
+        "cuMemGetInfo_v2",  "cuPointerGetAttribute",
+        "cuCtxSynchronize", "cudaMalloc",
+    };
+    for (size_t i = 0; i < GS_ARRAY_LEN(names); i++) {
+        cr_assert_not(gs_real_gives_work(names[i]), "%s", names[i]);
+        cr_assert_eq(gs_real_substitute(names[i], (void *)strlen), (void *)strlen);
+        cr_assert(gs_known_proof_holds(), "%s", names[i]);
+    }
+}
+
 Test(known, ends_once_and_by_the_first_name)
 {
     gs_known_end_proof("cuFirst");

@@ -113,6 +113,19 @@ add_case "idle unknown by cuGetProcAddress" unknown_case proc cuMemcpyTomorrowAs
 add_case "idle cuFile by dlsym" unknown_case dlsym cuFileDriverOpen 0
 add_case "idle tables behind the library" unknown_case next cuGetExportTable 1
 
+# What counts in a wrapper of its own, and what hands out functions; of the other hooked functions
+# the driver's own gives the GPU nothing.
+for name in cuGraphLaunch cuGraphLaunch_ptsz cuMemPrefetchAsync cuMemPrefetchAsync_v2_ptsz \
+  cuMemMapArrayAsync cuMemcpyDtoH_v2 cuMemAllocAsync cuMemAllocFromPoolAsync_ptsz cuMemFreeAsync \
+  cuMemAdvise cuStreamAttachMemAsync cuGraphInstantiateWithFlags cuMulticastBindMem \
+  cuGetProcAddress cuGetProcAddress_v2; do
+  add_case "idle behind the library, $name" unknown_case next "$name" 1
+done
+for name in cuMemAlloc_v2 cuMemFree_v2 cuMemHostAlloc cuMemGetInfo_v2 cuPointerGetAttribute \
+  cuCtxSynchronize cuEventCreate cuDeviceGetCount; do
+  add_case "idle behind the library, $name" unknown_case next "$name" 0
+done
+
 # A private table of the driver's: handed on as it is, and from then on every free waits. The
 # log, the report and its JSON name the table.
 # table_case WHAT ENDS

@@ -273,6 +273,12 @@ add_case "library check sees a table out of order" \
 add_case "library check sees half a pair" \
   wrong_case link/harmless.def '/^GS_HARMLESS\(cuVDPAUGetDevice,/aGS_HARMLESS(cuMemAlloc_v9_ptsz, 4000, ASKS)' \
   '^not ok both forms of a hooked function are hooked - only one: cuMemAlloc $'
+add_case "library check sees a counting wrapper without its treatment" \
+  wrong_case entries/hooks.def '/^GS_HOOK\(cuGraphLaunch,/s/COUNTED/WATCHED/' \
+  '^not ok what a wrapper counts is COUNTED or ORDERED .* differ: cuGraphLaunch $'
+add_case "library check sees a treatment whose wrapper does not count" \
+  wrong_case entries/entry_sync.c 's/gs_submission_begin\(0\)/NULL/' \
+  '^not ok what a wrapper counts is COUNTED or ORDERED .* differ: cuMemcpyDtoH_v2 $'
 add_case "library check sees a new allocation of the runtime" \
   wrong_case entries/hooks.def '/^GS_RUNTIME\(cudaMallocPitch,/d' \
   '^not ok each memory function of libcudart.so.13 .* neither: cudaMallocPitch $'

@@ -102,6 +102,6 @@ rows_all_case() {
   fail "a row of hooks.def has no call in ${1%_*}.def"
 }
 add_case "rows: every row" rows_all_case rows_dlsym \
-  'GS_HOOK\([A-Za-z_0-9]+, *"[^"]*", *[0-9]+, *[A-Z_]+, *(POOLED|TRACKED),' 38
+  'GS_HOOK\([A-Za-z_0-9]+, *"[^"]*", *[0-9]+, *[A-Z_]+, *(POOLED|TRACKED|ORDERED),' 38
 add_case "rows: every row of the runtime" rows_all_case rows_runtime_dlsym \
   'GS_RUNTIME\(cuda[A-Za-z_0-9]+,' 30
