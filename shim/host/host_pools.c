@@ -35,6 +35,7 @@
 #include "hit.h"
 #include "machine_memory.h"
 #include "free_scope.h"
+#include "free_wait.h"
 #include "log.h"
 #include "record.h"
 #include "trace.h"
@@ -386,6 +387,9 @@ static GS_NOINLINE CUresult wait_for(struct gs_state *state,
     gs_announce_free("cuMemFreeHost", gs_block_addr(block), gs_block_requested(block));
     CUresult result = gs_context_wait(state, context, scope, &in_use);
     gs_announce_end();
+    if (!gs_known_proof_holds()) {
+        gs_free_log_proof_end(state);
+    }
     return result;
 }
 
@@ -550,6 +554,11 @@ void gs_host_give_aged(struct gs_state *state, const struct gs_context *context,
             (void)gs_heap_give_aged(own->heap, may, self);
         }
     }
+}
+
+bool gs_host_has_served(void)
+{
+    return __atomic_load_n(&any_heap, __ATOMIC_RELAXED);
 }
 
 void gs_host_say(struct gs_state *state)

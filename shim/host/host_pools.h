@@ -74,6 +74,8 @@ uint64_t gs_host_idle_limit(void);
  * Reads files: not for every call. */
 uint64_t gs_host_missing_reserve(void);
 
+/* Whether pinned memory was ever asked of the pool, in this process. */
+bool gs_host_has_served(void);
 /* For GPUSHIM_VERBOSE=2, at the end. */
 void gs_host_say(struct gs_state *state);
 

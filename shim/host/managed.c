@@ -32,6 +32,7 @@
 #include "full_wait.h"
 #include "host_pools.h"
 #include "free_scope.h"
+#include "free_wait.h"
 #include "log.h"
 #include "managed_ranges.h"
 #include "pool_lookup.h"
@@ -238,6 +239,9 @@ static CUresult wait_for(struct gs_state *state, const struct gs_context *contex
     gs_announce_free("cuMemFree_v2", range->addr, range->asked_bytes);
     CUresult result = gs_context_wait(state, context, scope, &in_use);
     gs_announce_end();
+    if (!gs_known_proof_holds()) {
+        gs_free_log_proof_end(state);
+    }
     return result;
 }
 
@@ -470,6 +474,11 @@ void gs_managed_context_end(const struct gs_context *context)
     if (ranges) {
         gs_ranges_forget(ranges, owner_of(context));
     }
+}
+
+bool gs_managed_has_served(void)
+{
+    return __atomic_load_n(&requests, __ATOMIC_RELAXED) > 0;
 }
 
 void gs_managed_say(void)

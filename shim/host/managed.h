@@ -69,6 +69,8 @@ void gs_managed_context_fails(const struct gs_context *context);
 /* A context has ended, and its managed memory with it. */
 void gs_managed_context_end(const struct gs_context *context);
 
+/* Whether managed memory was ever asked of the pool, in this process. */
+bool gs_managed_has_served(void);
 /* For GPUSHIM_VERBOSE=2, at the end. */
 void gs_managed_say(void);
 

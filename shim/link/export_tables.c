@@ -56,14 +56,14 @@ void gs_export_table_given(const CUuuid *id)
     gs_export_table_guid(id, guid);
     gs_looked_up_table(guid);
     struct gs_export_table table = gs_export_table_find(guid);
+    (void)snprintf(name, sizeof(name), "private table %s%s%s%s", guid,
+                   table.purpose[0] ? " (" : "", table.purpose,
+                   table.purpose[0] ? ")" : "");
     if (table.ends_proof && !gs_mutant(GS_MUTANT_tables_ignored)) {
-        (void)snprintf(name, sizeof(name), "private table %s%s%s%s", guid,
-                       table.purpose[0] ? " (" : "", table.purpose,
-                       table.purpose[0] ? ")" : "");
         gs_known_end_proof(name);
     }
     if (table.ends_order && !gs_mutant(GS_MUTANT_order_tables_ignored)) {
-        gs_single_order_end("cuGetExportTable");
+        gs_single_order_end_by("cuGetExportTable", name);
     }
     errno = saved_errno;
 }

@@ -15,7 +15,8 @@
 #include "mutants.h"
 
 bool gs_libraries_matter;
-static unsigned found; /* atomic: gs_library or-ed; only grows */
+static unsigned found;               /* atomic: gs_library or-ed; only grows */
+static const char *first_found = ""; /* atomic: a file of libraries.def, or a text */
 static unsigned long long
     loaded; /* atomic: objects loaded up to the last look, by count */
 
@@ -30,22 +31,31 @@ static const char *file_of(const char *path)
     return file;
 }
 
-unsigned gs_library_kind(const char *path)
+struct row {
+    char file[32];
+    unsigned kind;
+};
+
+/* NULL: none. */
+static const struct row *row_of(const char *path)
 {
-    static const struct {
-        char file[32];
-        unsigned kind;
-    } rows[] = {
+    static const struct row rows[] = {
 #define GS_LIBRARY(file, what, how) {file, GS_LIBRARY_##what},
 #include "libraries.def"
     };
     const char *file = file_of(path);
     for (size_t i = 0; i < GS_ARRAY_LEN(rows); i++) {
         if (gs_elf_begins_with(file, rows[i].file)) {
-            return rows[i].kind;
+            return &rows[i];
         }
     }
-    return 0;
+    return NULL;
+}
+
+unsigned gs_library_kind(const char *path)
+{
+    const struct row *row = row_of(path);
+    return row ? row->kind : 0;
 }
 
 struct look {
@@ -54,9 +64,21 @@ struct look {
     bool names;   /* in: compare names, too */
 };
 
-static void add(const char *path, unsigned kind)
+/* Its name stays if it is the first. */
+static void note(const char *name, unsigned kind)
 {
-    if (kind & GS_LIBRARY_LAUNCHES) {
+    if (__atomic_fetch_or(&found, kind, __ATOMIC_ACQ_REL) == 0) {
+        __atomic_store_n(&first_found, name, __ATOMIC_RELEASE);
+    }
+}
+
+static void add(const char *path)
+{
+    const struct row *row = row_of(path);
+    if (!row) {
+        return;
+    }
+    if (row->kind & GS_LIBRARY_LAUNCHES) {
         if (gs_mutant(GS_MUTANT_launchers_ignored)) {
             return;
         }
@@ -64,7 +86,7 @@ static void add(const char *path, unsigned kind)
     } else if (gs_mutant(GS_MUTANT_order_transport_ignored)) {
         return;
     }
-    __atomic_fetch_or(&found, kind, __ATOMIC_ACQ_REL);
+    note(row->file, row->kind);
 }
 
 static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
@@ -76,7 +98,7 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
     look->loaded = info->dlpi_adds;
     look->counted = true;
     if (look->names && info->dlpi_name) {
-        add(info->dlpi_name, gs_library_kind(info->dlpi_name));
+        add(info->dlpi_name);
     }
     return !look->names;
 }
@@ -84,8 +106,9 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
 /* Nothing can be known: as if one of each kind were there. */
 static void assume_all(void)
 {
-    gs_known_end_proof("a library that cannot be seen from this child process");
-    __atomic_fetch_or(&found, GS_LIBRARY_MAPS | GS_LIBRARY_LAUNCHES, __ATOMIC_ACQ_REL);
+    static const char name[] = "a library that cannot be seen from this child process";
+    gs_known_end_proof(name);
+    note(name, GS_LIBRARY_MAPS | GS_LIBRARY_LAUNCHES);
 }
 
 unsigned gs_libraries_look(void)
@@ -102,4 +125,9 @@ unsigned gs_libraries_look(void)
     }
     errno = saved_errno;
     return __atomic_load_n(&found, __ATOMIC_ACQUIRE);
+}
+
+const char *gs_libraries_first(void)
+{
+    return __atomic_load_n(&first_found, __ATOMIC_ACQUIRE);
 }

@@ -44,6 +44,10 @@ unsigned gs_library_kind(const char *path);
  */
 unsigned gs_libraries_look(void);
 
+/* The first library that gs_libraries_look has found, as libraries.def names it; "":
+ * none, or another thread is about to note its name. */
+const char *gs_libraries_first(void);
+
 extern bool gs_libraries_matter __attribute__((visibility("hidden"))); /* atomic */
 
 /* Before a context is first marked idle, or relied on to be in one order. */

@@ -78,6 +78,9 @@ static inline void park(struct gs_context *context, struct gs_block *block,
 {
     gs_block_park_fenced(block, joined->fence);
     if (GS_UNLIKELY(joined->full)) {
+        if (!gs_known_proof_holds()) {
+            gs_free_log_proof_end(gs_state_peek());
+        }
         gs_epochs_close(&context->epochs);
         bring_back(context);
     }

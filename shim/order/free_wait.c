@@ -23,16 +23,16 @@ static struct {
     uint64_t waited, waited_ns; /* atomic */
 } sums[GS_MAX_DEVICES];
 
-/* Once a process: from now on every free waits. */
-static void say_why(void)
+void gs_free_log_proof_end(const struct gs_state *state)
 {
     static struct gs_log_limit limit;
     const char *name = gs_known_ended_by();
     if (name[0]) {
         gs_log_once(&limit, GS_LOG_INFO,
-                    "%s may give the GPU work that is not counted: every free waits "
-                    "from now on",
-                    name);
+                    "%s may give the GPU work that is not counted: %s from now on", name,
+                    state->options.free_sync == GS_FREE_SYNC_LAZY
+                        ? "no free finds the GPU idle"
+                        : "every free waits");
     }
 }
 
@@ -44,7 +44,7 @@ static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
     unsigned row = gs_free_row(context);
     uint64_t began = gs_now_ns();
     if (GS_UNLIKELY(!gs_known_proof_holds())) {
-        say_why();
+        gs_free_log_proof_end(state);
     }
     if (scope < GS_FREE_CONTEXT && !gs_marks_work(state, context)) {
         scope = GS_FREE_CONTEXT; /* the block cannot be held back */

@@ -48,6 +48,10 @@ static inline bool gs_free_finds_idle(struct gs_state *state,
     return true;
 }
 
+/* Once a process, with GPUSHIM_VERBOSE=2: logs what ended the idle proof. For a safe
+ * point behind its end; no lock is held. */
+void gs_free_log_proof_end(const struct gs_state *state) __attribute__((cold, noinline));
+
 /* The frees of a device's pooled memory. */
 struct gs_free_stats {
 #define GS_FREE_STAT(name, unit, doc) uint64_t name;

@@ -58,6 +58,7 @@
 #include "free_scope.h"
 #include "known.h"
 #include "libraries.h"
+#include "log.h"
 #include "marks.h"
 #include "mutants.h"
 #include "state.h"
@@ -66,10 +67,14 @@
 
 enum order { HOLDS, ENDING, OVER };
 
+#define OUT_OF_ORDER "a submission out of order"
+
 static pthread_mutex_t order_lock = PTHREAD_MUTEX_INITIALIZER;
 static enum order order; /* atomic, written under order_lock */
 /* The epoch of the newest mark; 0: none. Atomic, written under order_lock. */
 gs_fence gs_single_order_newest;
+static char ended_by[GS_KNOWN_NAME_BYTES]; /* written once, before `order` says so */
+static bool was_used;                      /* atomic */
 static unsigned waiting;  /* under order_lock: threads that wait for it */
 static unsigned streams;  /* atomic: streams that were made, or were to be */
 static uintptr_t context; /* atomic: which one was made; 0: none that was seen */
@@ -113,10 +118,21 @@ static void end_for_good(void)
     }
 }
 
-static GS_NOINLINE void end_now(const char *call)
+/* order_lock is held. Not snprintf: a look-up may be what ends the order. */
+static void keep_name(const char *name)
+{
+    for (size_t i = 0; name[i] && i + 1 < sizeof(ended_by); i++) {
+        ended_by[i] = name[i];
+    }
+}
+
+static GS_NOINLINE void end_now(const char *call, const char *name)
 {
     pthread_mutex_lock(&order_lock);
     gs_fence epoch = gs_single_order_newest;
+    if (order == HOLDS) {
+        keep_name(name);
+    }
     waiting += epoch != 0;
     __atomic_store_n(&order, epoch ? ENDING : OVER, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&order_lock);
@@ -126,10 +142,37 @@ static GS_NOINLINE void end_now(const char *call)
     }
 }
 
-void gs_single_order_end(const char *call)
+void gs_single_order_end_by(const char *call, const char *name)
 {
     if (now() != OVER && !gs_mutant(GS_MUTANT_order_never_ends)) {
-        end_now(call);
+        end_now(call, name);
+    }
+}
+
+void gs_single_order_end(const char *call)
+{
+    gs_single_order_end_by(call, call);
+}
+
+const char *gs_single_order_ended_by(void)
+{
+    return now() == HOLDS ? "" : ended_by;
+}
+
+bool gs_single_order_was_used(void)
+{
+    return __atomic_load_n(&was_used, __ATOMIC_RELAXED);
+}
+
+void gs_single_order_log_end(const struct gs_state *state)
+{
+    static struct gs_log_limit limit;
+    const char *name = gs_single_order_ended_by();
+    if (name[0] && state->options.free_sync == GS_FREE_SYNC_LAZY) {
+        gs_log_once(&limit, GS_LOG_INFO,
+                    "%s ended the single order of lazy frees: freed memory is used again "
+                    "once the GPU is done with it",
+                    name);
     }
 }
 
@@ -150,7 +193,7 @@ void gs_submissions_elsewhere(uintptr_t where)
     }
     if ((where & GS_STREAMS_UNORDERED) ? !gs_mutant(GS_MUTANT_order_beyond_ignored)
                                        : stream && !gs_streams_find((CUstream)stream)) {
-        gs_single_order_end("a submission out of order");
+        gs_single_order_end(OUT_OF_ORDER);
     }
 }
 
@@ -186,13 +229,23 @@ static bool is_reached_past(void)
     return gs_libraries_look() != 0;
 }
 
+/* What may give the GPU work that is not counted, or reach device memory; "": nothing. */
+static const char *uncounted(bool library)
+{
+    if (!gs_known_proof_holds() && !gs_mutant(GS_MUTANT_order_behind_ignored)) {
+        const char *name = gs_known_ended_by();
+        return name[0] ? name : "the end of the idle proof";
+    }
+    return library ? gs_libraries_first() : "";
+}
+
 void gs_single_order_look_up(void)
 {
     int saved_errno = errno;
-    bool ends = gs_libraries_look() != 0 ||
-                (!gs_known_proof_holds() && !gs_mutant(GS_MUTANT_order_behind_ignored));
-    if (ends && gs_single_order_is_leaned_on()) {
-        gs_single_order_end("dlsym");
+    bool library = gs_libraries_look() != 0;
+    const char *name = uncounted(library);
+    if ((library || name[0]) && gs_single_order_is_leaned_on()) {
+        gs_single_order_end_by("dlsym", name[0] ? name : "dlsym");
     }
     errno = saved_errno;
 }
@@ -217,14 +270,32 @@ static bool host_reaches(const struct gs_context *of)
     return answer > 0;
 }
 
-/* What is not told by calls that end the proof themselves. */
-static bool may_hold(struct gs_state *state, const struct gs_context *of)
+/* What is not told by calls that end the order themselves: the name of what ends it, or
+ * NULL. */
+static const char *ends_order(struct gs_state *state, const struct gs_context *of)
 {
-    return gs_known_proof_holds() && gs_contexts_are_one(state) &&
-           !gs_context_accessor(&state->contexts, of->handle, 0) && !host_reaches(of) &&
-           !is_reached_past() &&
-           (!(gs_submissions_snapshot(GS_COUNT_ALL, 0).streams & GS_STREAMS_UNORDERED) ||
-            gs_mutant(GS_MUTANT_order_beyond_ignored));
+    if (!gs_known_proof_holds()) {
+        const char *name = gs_known_ended_by();
+        return name[0] ? name : "the end of the idle proof";
+    }
+    if (!gs_contexts_are_one(state)) {
+        return "a second context";
+    }
+    if (gs_context_accessor(&state->contexts, of->handle, 0)) {
+        return "cuCtxEnablePeerAccess";
+    }
+    if (host_reaches(of)) {
+        return "a host that reaches device memory by itself";
+    }
+    if (is_reached_past()) {
+        const char *name = gs_libraries_first();
+        return name[0] ? name : "a library";
+    }
+    if ((gs_submissions_snapshot(GS_COUNT_ALL, 0).streams & GS_STREAMS_UNORDERED) &&
+        !gs_mutant(GS_MUTANT_order_beyond_ignored)) {
+        return OUT_OF_ORDER;
+    }
+    return NULL;
 }
 
 bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
@@ -234,10 +305,13 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
     /* Claim 2 needs a free that natively waits for all that the mark covers. */
     bool waits = !gs_free_scopes_hold() || gs_mutant(GS_MUTANT_class_ordered);
     if (now() != HOLDS || !waits) {
+        gs_single_order_log_end(state);
         return false;
     }
-    if (!may_hold(state, of)) {
-        gs_single_order_end("cuMemFree_v2");
+    const char *ends = ends_order(state, of);
+    if (ends) {
+        gs_single_order_end_by("cuMemFree_v2", ends);
+        gs_single_order_log_end(state);
         return false;
     }
     if (!gs_alone() && !gs_mutant(GS_MUTANT_order_threads_ignored)) {
@@ -248,6 +322,7 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
     if (holds) {
         last = gs_single_order_newest;
         set_newest(epoch);
+        __atomic_store_n(&was_used, true, __ATOMIC_RELAXED);
         if (last && gs_mutant(GS_MUTANT_order_first_mark_kept)) {
             set_newest(last);
             last = epoch;
@@ -273,5 +348,9 @@ void gs_single_order_reset(void)
     set_newest(0);
     waiting = streams = 0;
     context = 0;
+    was_used = false;
+    for (size_t i = 0; i < sizeof(ended_by); i++) {
+        ended_by[i] = '\0';
+    }
     gs_alone_reset();
 }

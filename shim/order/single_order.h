@@ -34,6 +34,22 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *con
  * `call` is the driver's name of it. Nothing, from the second call on. */
 void gs_single_order_end(const char *call);
 
+/* As the last. `name`: what ends the order, where the name of the call does not say so.
+ */
+void gs_single_order_end_by(const char *call, const char *name);
+
+/* What ended the order: a call, a private table, a library, a function that was looked
+ * up;
+ * "" while the order holds. */
+const char *gs_single_order_ended_by(void);
+
+/* Whether blocks were ever handed on behind a mark. */
+bool gs_single_order_was_used(void);
+
+/* Once a process, with GPUSHIM_VERBOSE=2: logs what ended the order, where frees are
+ * lazy. For a safe point; no lock is held. */
+void gs_single_order_log_end(const struct gs_state *state);
+
 /* As the last, before device memory is made known to others than this driver. */
 void gs_single_order_share(const char *call);
 

@@ -13,9 +13,12 @@
 #include <string.h>
 
 #include "gs_clock.h"
+#include "host_pools.h"
 #include "known.h"
+#include "managed.h"
 #include "options_table.h"
 #include "retry.h"
+#include "single_order.h"
 #include "state_file.h"
 #include "zones.h"
 
@@ -29,6 +32,8 @@ struct kept {
     struct gs_figures sets[2][GS_MAX_DEVICES];
     char
         uncounted[GS_KNOWN_NAME_BYTES]; /* gs_known_ended_by; written once, last byte 0 */
+    char order_ended[GS_KNOWN_NAME_BYTES]; /* the same of gs_figures_order_ended */
+    uint64_t order_used, host_pooled;      /* 0 or 1, as in gs_report_config */
 };
 
 static_assert(sizeof(struct kept) % 8 == 0, "whole words");
@@ -39,6 +44,7 @@ static struct {
     struct kept *kept; /* in the file; set before gs_figures_kept */
     uint64_t due_ns;   /* atomic */
     bool busy;         /* atomic */
+    bool lazy;         /* set before gs_figures_kept */
 } keeping;
 
 /* ---- taken ---------------------------------------------------------------------------
@@ -141,17 +147,39 @@ const struct gs_figures *gs_figures_of(const void *kept, size_t device)
     return figures->at_ns != 0 ? figures : NULL;
 }
 
-const char *gs_figures_uncounted(const void *kept)
+static const char *name_of(const char name[GS_KNOWN_NAME_BYTES])
+{
+    return name[0] && !name[GS_KNOWN_NAME_BYTES - 1] ? name : NULL;
+}
+
+void gs_figures_tell_frees(const void *kept, struct gs_report_config *out)
 {
     const struct kept *file = kept;
-    return file && file->uncounted[0] && !file->uncounted[GS_KNOWN_NAME_BYTES - 1]
-               ? file->uncounted
-               : NULL;
+    if (file) {
+        out->uncounted = name_of(file->uncounted);
+        out->order_ended = name_of(file->order_ended);
+        out->order_used = file->order_used != 0;
+        out->host_pooled = file->host_pooled != 0;
+    }
+}
+
+static bool is_lazy(const struct gs_state *state)
+{
+    return state->options.free_sync == GS_FREE_SYNC_LAZY;
+}
+
+void gs_figures_frees(const struct gs_state *state, struct gs_report_config *out)
+{
+    out->uncounted = gs_known_ended_by();
+    out->order_ended = is_lazy(state) ? gs_single_order_ended_by() : "";
+    out->order_used = gs_single_order_was_used();
+    out->host_pooled = gs_host_has_served() || gs_managed_has_served();
 }
 
 void gs_figures_start(const struct gs_state *state)
 {
     keeping.kept = state->tracker ? gs_state_file_annex(sizeof(struct kept)) : NULL;
+    keeping.lazy = is_lazy(state);
     __atomic_store_n(&gs_figures_kept, keeping.kept != NULL, __ATOMIC_RELEASE);
 }
 
@@ -174,11 +202,17 @@ static struct gs_figures *begin(void)
 /* It is whole. */
 static void end(void)
 {
-    uint64_t current = keeping.kept->current;
-    if (!keeping.kept->uncounted[0]) {
-        (void)snprintf(keeping.kept->uncounted, GS_KNOWN_NAME_BYTES, "%s",
-                       gs_known_ended_by());
+    struct kept *kept = keeping.kept;
+    uint64_t current = kept->current;
+    if (!kept->uncounted[0]) {
+        (void)snprintf(kept->uncounted, GS_KNOWN_NAME_BYTES, "%s", gs_known_ended_by());
     }
+    if (keeping.lazy && !kept->order_ended[0]) {
+        (void)snprintf(kept->order_ended, GS_KNOWN_NAME_BYTES, "%s",
+                       gs_single_order_ended_by());
+    }
+    kept->order_used = gs_single_order_was_used();
+    kept->host_pooled = gs_host_has_served() || gs_managed_has_served();
     __atomic_store_n(&keeping.kept->current, current == 1 ? 2 : 1, __ATOMIC_RELEASE);
     __atomic_store_n(&keeping.busy, false, __ATOMIC_RELEASE);
 }

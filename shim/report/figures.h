@@ -65,7 +65,10 @@ uint64_t gs_figures_form(void);
 /* What a file has of a device; NULL: nothing. `kept` is what the file has of
  * gs_figures_bytes, or NULL. */
 const struct gs_figures *gs_figures_of(const void *kept, size_t device);
-/* What has ended the idle proof, by name (known.h), as the file has it; or NULL. */
-const char *gs_figures_uncounted(const void *kept);
+/* Of all frees, as they are now: what ended the idle proof and the single order, and
+ * whether host memory was pooled. Fills these members of *out alone. */
+void gs_figures_frees(const struct gs_state *state, struct gs_report_config *out);
+/* The same as a file has it. */
+void gs_figures_tell_frees(const void *kept, struct gs_report_config *out);
 
 #endif

@@ -29,6 +29,7 @@
 #include "python.h"
 #include "report.h"
 #include "roomy.h"
+#include "single_order.h"
 #include "state.h"
 #include "state_file.h"
 #include "gs_uncancelled.h"
@@ -133,6 +134,20 @@ static bool own_memory(void *self, gs_scan_skip skip, void *arg)
     return gs_meta_visit(skip, arg);
 }
 
+/* What no free came to log. */
+static void log_ends(const struct gs_state *state, const struct gs_report_device *devices,
+                     size_t count)
+{
+    bool pooled = gs_host_has_served() || gs_managed_has_served();
+    for (size_t i = 0; i < count; i++) {
+        pooled = pooled || devices[i].pooled;
+    }
+    if (pooled) {
+        gs_free_log_proof_end(state);
+        gs_single_order_log_end(state);
+    }
+}
+
 /* `what`: the program goes on; NULL: it ends, or, with `again`, may. */
 static void write_report(struct gs_state *state, const char *ending, uintptr_t stack_from,
                          const struct gs_interim *what, bool again,
@@ -164,6 +179,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     };
     gs_zones_go_on(state);
     if (!what) {
+        log_ends(state, devices, device_count);
         gs_host_say(state);
         gs_zones_finish(state, again);
         gs_managed_say();
@@ -178,7 +194,6 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         .rank = gs_log_rank(),
         .pid = state->pid,
         .ending = ending,
-        .uncounted = gs_known_ended_by(),
         .devices = devices,
         .device_count = device_count,
         .stack_depth = options->stack_depth,
@@ -196,6 +211,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         .growth = gs_intervals_growth(),
         .launch_api = GS_API_cuGraphLaunch,
     };
+    gs_figures_frees(state, &config);
     if (what) {
         config.note = what->note;
         config.stack = what->stack;

@@ -112,7 +112,6 @@ static int write_found(const struct gs_state_found *found, bool running, const c
         .running = running,
         .killed = !running && !process->ending[0],
         .note = note,
-        .uncounted = gs_figures_uncounted(found->annex),
         .devices = devices,
         .device_count = header->device_count,
         .stack_depth = process->stack_depth,
@@ -129,6 +128,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
         .growing = GROWING,
         .launch_api = GS_API_cuGraphLaunch,
     };
+    gs_figures_tell_frees(found->annex, &config);
     bool files =
         gs_outputs_begin(options, figures, devices, header->device_count, &outputs);
     if (files) {

@@ -1,8 +1,12 @@
 /*
  * unknown.c - looks up a driver function by name, then makes ten pairs of an allocation
- * and a free with nothing running.   unknown dlsym|next|proc NAME
- *                                   unknown table linked|runtime|nobody|null
+ * and a free with nothing running.
  *
+ *   unknown dlsym|next|proc NAME [MEMORY]
+ *   unknown table linked|runtime|nobody|null [MEMORY]
+ *   unknown library FILE [MEMORY]   opens it, and looks a function of its own up
+ *
+ * MEMORY is device (if nothing is said), pinned or managed; the program has no other.
  * Proves nothing by itself: the simulated driver's log tells how often the device was
  * synchronized. What the look-up finds is not called. The program has a function itself
  * that is named as the driver's are, and that no version of CUDA has; and one of
@@ -88,23 +92,61 @@ static void ask_for_a_table(const char *what)
     }
 }
 
+static void load(const char *file)
+{
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    bool found = library && dlsym(library, "gs_launcher");
+
+    printf("unknown: the library is %s\n", found ? "there" : "not there");
+    if (!found)
+        exit(1);
+}
+
+static enum { DEVICE, PINNED, MANAGED } memory;
+
+static CUresult allocate(CUdeviceptr *block)
+{
+    CUresult result = CUDA_SUCCESS;
+    void *host = NULL;
+
+    if (memory == DEVICE)
+        return cuMemAlloc(block, 1024);
+    if (memory == MANAGED)
+        return cuMemAllocManaged(block, 1024, CU_MEM_ATTACH_GLOBAL);
+    result = cuMemAllocHost(&host, 1024);
+    *block = (CUdeviceptr)(uintptr_t)host;
+    return result;
+}
+
+static CUresult give_back(CUdeviceptr block)
+{
+    return memory == PINNED ? cuMemFreeHost((void *)(uintptr_t)block) : cuMemFree(block);
+}
+
 int main(int argc, char **argv)
 {
     CUcontext context;
     CUdeviceptr block;
 
+    if (argc > 3)
+        memory = strcmp(argv[3], "pinned") == 0    ? PINNED
+                 : strcmp(argv[3], "managed") == 0 ? MANAGED
+                                                   : DEVICE;
+
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&context, 0));
     OK(cuCtxSetCurrent(context));
-    OK(cuMemAlloc(&block, 1024));
+    OK(allocate(&block));
     OK(cuCtxSynchronize());
     if (argc > 2 && strcmp(argv[1], "table") == 0)
         ask_for_a_table(argv[2]);
+    else if (argc > 2 && strcmp(argv[1], "library") == 0)
+        load(argv[2]);
     else if (argc > 2)
         look_up(argv[1], argv[2]);
     for (int i = 0; i < 10; i++) {
-        OK(cuMemFree(block));
-        OK(cuMemAlloc(&block, 1024));
+        OK(give_back(block));
+        OK(allocate(&block));
     }
     return 0;
 }

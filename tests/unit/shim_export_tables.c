@@ -5,9 +5,12 @@
  */
 #include <criterion/criterion.h>
 
+#include <string.h>
+
 #include "export_tables.h"
 #include "known.h"
 #include "libraries.h"
+#include "single_order.h"
 
 /* The runtime's own, as its bytes lie in memory. */
 static const CUuuid runtime = {{0x6b, (char)0xd5, (char)0xfb, 0x6c, 0x5b, (char)0xf4,
@@ -80,6 +83,23 @@ Test(export_tables, the_purpose_is_named)
     cr_assert_str_eq(gs_known_ended_by(),
                      "private table 9af0707b-8e2d-d84c-8e4e-b994c82ddc35 (optical flow "
                      "and video)");
+}
+
+/* It counts, and may make contexts: the single order of lazy frees alone ends, by its
+ * name. */
+Test(export_tables, one_that_makes_contexts_is_named)
+{
+    const CUuuid contexts = {{0x0c, (char)0xa5, 0x0b, (char)0x8c, 0x10, 0x04, (char)0x92,
+                              (char)0x9a, (char)0x89, (char)0xa7, (char)0xd0, (char)0xdf,
+                              0x10, (char)0xe7, 0x72, (char)0x86}};
+    cr_assert_str_eq(gs_single_order_ended_by(), "");
+    gs_export_table_given(&contexts);
+    cr_assert(gs_known_proof_holds());
+    cr_assert_str_eq(
+        gs_single_order_ended_by(),
+        "private table 0ca50b8c-1004-929a-89a7-d0df10e77286 (makes contexts)");
+    gs_export_table_given(&nobodys);
+    cr_assert(strstr(gs_single_order_ended_by(), "0ca50b8c") != NULL, "the first stays");
 }
 
 Test(libraries, are_known_by_the_beginning_of_the_file_name)

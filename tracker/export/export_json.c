@@ -133,6 +133,8 @@ static void put_process(const struct gs_export *export, struct gs_json *json)
     put_exit_status(json, config->ending);
     if (config->uncounted && config->uncounted[0])
         gs_json_member_text(json, "uncounted", config->uncounted);
+    if (config->order_ended && config->order_ended[0])
+        gs_json_member_text(json, "order_ended", config->order_ended);
     gs_json_close(json, '}');
 }
 

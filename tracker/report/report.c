@@ -242,16 +242,24 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
         merge_leaks(writer, data, frames, names);
 }
 
-/* Why frees take longer than they could. Only where the pool has served. */
+/* Why frees take longer than they could, and freed memory is used again later. Only where
+ * the pool has served memory of the kind. */
 static void write_uncounted(const struct gs_report_writer *writer)
 {
     const struct gs_report_config *config = writer->config;
-    bool pooled = false;
+    bool on_device = false;
     char clean[160];
 
     for (size_t i = 0; i < config->device_count; i++)
-        pooled = pooled || gs_report_pool_used(&config->devices[i]);
-    if (config->uncounted && config->uncounted[0] && pooled)
+        on_device = on_device || gs_report_pool_used(&config->devices[i]);
+    if (config->order_ended && config->order_ended[0] && on_device &&
+        (config->order_used || config->show_devices))
+        gs_text_add(writer->text,
+                    "%sfreed memory is used again once the GPU is done with it: %s ended "
+                    "the single order of lazy frees\n",
+                    writer->prefix,
+                    gs_report_clean(config->order_ended, clean, sizeof clean));
+    if (config->uncounted && config->uncounted[0] && (on_device || config->host_pooled))
         gs_text_add(writer->text,
                     "%sno free finds the GPU idle, so frees take longer: %s may give the "
                     "GPU work that is not counted\n",

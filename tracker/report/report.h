@@ -89,7 +89,13 @@ struct gs_report_config {
     /* What may give the GPU work that is not counted, by name, so that no free finds the
      * GPU idle; NULL: nothing. */
     const char *uncounted;
-    uint32_t stack; /* of the call it is about; 0: none */
+    /* What has ended the single order of lazy frees, by name, so that freed memory is
+     * used again only once the GPU is done with it; NULL: nothing, or frees are not lazy.
+     */
+    const char *order_ended;
+    bool order_used;  /* until then the order was relied on */
+    bool host_pooled; /* pinned or managed memory was asked of the pool */
+    uint32_t stack;   /* of the call it is about; 0: none */
     const struct gs_report_device *devices;
     size_t device_count;
     unsigned max_groups;     /* leak groups written out */

@@ -150,3 +150,87 @@ add_case "idle private table" table_case linked 1
 add_case "idle private table of the runtime" table_case runtime 1
 add_case "idle private table of nobody" table_case nobody 0
 add_case "idle private table, no GUID, no place" table_case null 0
+
+# What ended the proof is named once in the log, in the report and in its JSON, whatever the memory
+# and the mode.
+# ended_case NAME COUNT MODE ARGUMENT...: NAME is a regex; of unknown's ARGUMENTs
+ended_case() {
+  local name=$1 count=$2 mode=$3 what='every free waits'
+
+  shift 3
+  [[ $mode != lazy ]] || what='no free finds the GPU idle'
+  need_file "$apps/unknown"
+  run_in native -- "$apps/unknown" "$@"
+  expect_status native 0
+  preloaded told GPUSHIM_FREE_SYNC="$mode" GPUSHIM_VERBOSE=2 GPUSHIM_OUTPUT=json \
+    GPUSHIM_OUTPUT_FILE=report.json GPUSHIM_STATE_FILE=state -- "$apps/unknown" "$@"
+  expect_same native told
+  expect_count told.err \
+    "^gpushim: $name may give the GPU work that is not counted: $what from now on\$" "$count"
+  expect_count told.err "no free finds the GPU idle, so frees take longer: $name may give" "$count"
+  expect_count report.json "\"uncounted\": \"$name\"" "$count"
+  run_in of_the_file -- "$build/gpushim-report" state
+  expect_count of_the_file.out "no free finds the GPU idle, so frees take longer: $name may give" "$count"
+}
+for memory in device pinned managed; do
+  for mode in native lazy; do
+    add_case "idle proof ended, $memory, $mode" \
+      ended_case cuMemcpyTomorrowAsync 1 "$mode" dlsym cuMemcpyTomorrowAsync "$memory"
+    add_case "idle proof holds, $memory, $mode" \
+      ended_case cuLaunchKernel 0 "$mode" dlsym cuLaunchKernel "$memory"
+  done
+done
+# Stand-ins by the names of OptiX, NVENC, NVDEC and optical flow.
+for library in libnvoptix libnvidia-encode libnvcuvid libnvidia-opticalflow; do
+  for mode in native lazy; do
+    add_case "idle proof ended, $library, $mode" \
+      ended_case "$library\\.so\\.1" 1 "$mode" library "$build/order/launcher/$library.so.1"
+  done
+done
+add_case "idle proof holds, another library" \
+  ended_case ".*" 0 native library "$build/order/launcher/libanother.so.1"
+
+# What ended the single order of lazy frees is named, too; in the report of a program that relied on
+# the order, or where devices are shown.
+order_ends='freed memory is used again once the GPU is done with it'
+# order_ended_case NAME ARGUMENT...
+order_ended_case() {
+  local name=$1
+
+  shift
+  need_file "$apps/unknown"
+  preloaded told GPUSHIM_FREE_SYNC=lazy GPUSHIM_VERBOSE=2 GPUSHIM_OUTPUT=json \
+    GPUSHIM_OUTPUT_FILE=report.json GPUSHIM_STATE_FILE=state -- "$apps/unknown" "$@"
+  expect_status told 0
+  expect_count told.err "^gpushim: $name ended the single order of lazy frees: $order_ends\$" 1
+  expect_count told.err "^==[0-9]+== $order_ends: $name ended the single order of lazy frees\$" 1
+  expect_count report.json "\"order_ended\": \"$name\"" 1
+  run_in of_the_file -- "$build/gpushim-report" state
+  expect_count of_the_file.out "$order_ends: $name ended the single order" 1
+  preloaded silent GPUSHIM_FREE_SYNC=lazy GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json \
+    -- "$apps/unknown" "$@"
+  expect_no_text silent.err 'single order'
+  preloaded native GPUSHIM_VERBOSE=2 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json \
+    -- "$apps/unknown" "$@"
+  expect_no_text native.err 'single order'
+  expect_no_text report.json order_ended
+}
+add_case "idle order ended by a private table" order_ended_case \
+  'private table 63756461-7369-6d20-6265-68696e643031' table linked
+
+# A program that relied on the order: the report says why that has ended.
+# order_relied_case PROGRAM NAME
+order_relied_case() {
+  need_file "$build/order/order"
+  preloaded shim GPUSHIM_FREE_SYNC=lazy GPUSHIM_LOG_FILE=log -- \
+    "$build/order/order" --seeds 1 "$1"
+  expect_status shim 0
+  expect_count log "^==[0-9]+== $order_ends: $2 ended the single order of lazy frees\$" 1
+}
+add_case "idle order ended by a second stream" order_relied_case order.second_blocking_stream \
+  cuStreamCreate
+add_case "idle order ended by a table" order_relied_case order.private_table \
+  'private table 63756461-7369-6d20-6265-68696e643031'
+add_case "idle order ended by a library" order_relied_case order.launcher_is_loaded 'libnvoptix\.so\.1'
+add_case "idle order ended by a transport" order_relied_case order.transport_is_loaded 'libgdrapi\.so'
+add_case "idle order ended behind the library" order_relied_case order.launch_behind cuLaunchKernel
