@@ -81,6 +81,9 @@ static inline bool is_counted(const char *symbol)
     if (gs_mutant(GS_MUTANT_set_uncounted)) {
         return __builtin_strncmp(symbol, "cuMemset", 8) != 0;
     }
+    if (gs_mutant(GS_MUTANT_peer_copy_uncounted)) {
+        return __builtin_strncmp(symbol, "cuMemcpyPeer", 12) != 0;
+    }
 #else
     (void)symbol;
 #endif

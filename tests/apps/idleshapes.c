@@ -1,6 +1,6 @@
 /*
- * idleshapes.c - ten shapes of programs that allocate and free in a loop: how many of
- * their frees find the GPU idle?   idleshapes SHAPE [ROUNDS]
+ * idleshapes.c - shapes of programs that allocate and free in a loop: how many of their
+ * frees find the GPU idle?   idleshapes SHAPE [ROUNDS]
  *
  *   cublaslt    the default stream, launches with attributes, then a synchronize of it
  *   triton      launches with attributes in one stream, then a synchronize of it
@@ -13,6 +13,8 @@
  *   gpus        a thread for each GPU, each with a stream of its own
  *   peers       work on both GPUs, each with access to the other's memory
  *   per-thread  two threads in turn, each with its own default stream
+ *   last-known  as triton, with the last attribute that the library knows
+ *   unknown     as triton, with one that no version of CUDA has: anything may come of it
  *
  * Each frees once in a round, behind the synchronize. Proves nothing by itself: the
  * library's report has the share, the simulated driver's log has the waits.
@@ -41,13 +43,18 @@ static void set(CUdeviceptr memory, CUstream stream)
     APP_OK(cuMemsetD32Async(memory, 1, BYTES / 4, stream));
 }
 
-static void launch(CUdeviceptr memory, CUstream stream)
+static CUresult launch_with(int id, CUdeviceptr memory, CUstream stream)
 {
     uint64_t count = BYTES / 4, seed = 1;
-    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PRIORITY};
+    CUlaunchAttribute attribute = {.id = (CUlaunchAttributeID)id};
     CUlaunchConfig config = {1, 1, 1, 128, 1, 1, 0, stream, &attribute, 1};
 
-    APP_OK(cuLaunchKernelEx(&config, fill, (void *[]){&memory, &count, &seed}, NULL));
+    return cuLaunchKernelEx(&config, fill, (void *[]){&memory, &count, &seed}, NULL);
+}
+
+static void launch(CUdeviceptr memory, CUstream stream)
+{
+    APP_OK(launch_with(CU_LAUNCH_ATTRIBUTE_PRIORITY, memory, stream));
 }
 
 static void cublaslt(CUdeviceptr block)
@@ -59,6 +66,22 @@ static void cublaslt(CUdeviceptr block)
 static void triton(CUdeviceptr block)
 {
     launch(block, streams[0]);
+    APP_OK(cuStreamSynchronize(streams[0]));
+}
+
+/* LAST_ATTRIBUTE of shim/entries/entry_submit.c. */
+enum { LAST_KNOWN = 16 };
+
+static void last_known(CUdeviceptr block)
+{
+    APP_OK(launch_with(LAST_KNOWN, block, streams[0]));
+    APP_OK(cuStreamSynchronize(streams[0]));
+}
+
+static void unknown(CUdeviceptr block)
+{
+    /* Whether the driver of today refuses it, or one of tomorrow knows it. */
+    (void)launch_with(LAST_KNOWN + 1, block, streams[0]);
     APP_OK(cuStreamSynchronize(streams[0]));
 }
 
@@ -122,15 +145,16 @@ static void peer(CUdeviceptr block)
 
 static void peers(CUdeviceptr block)
 {
-    CUdeviceptr other;
+    static bool begun;
 
     set(block, streams[0]);
     APP_OK(cuStreamSynchronize(streams[0]));
     APP_OK(cuCtxSetCurrent(contexts[1]));
-    APP_OK(cuMemAlloc(&other, BYTES));
-    set(other, streams[1]);
+    set(elsewhere, streams[1]);
     APP_OK(cuStreamSynchronize(streams[1]));
-    APP_OK(cuMemFree(other));
+    if (!begun) /* a free there would wait likewise */
+        APP_OK(cuCtxSynchronize());
+    begun = true;
     APP_OK(cuCtxSetCurrent(contexts[0]));
 }
 
@@ -162,7 +186,9 @@ static const struct shape {
               {"peer", peer, ONE},
               {"gpus", NULL, EACH_GPU},
               {"peers", peers, ONE},
-              {"per-thread", per_thread, IN_TURN}};
+              {"per-thread", per_thread, IN_TURN},
+              {"last-known", last_known, ONE},
+              {"unknown", unknown, ONE}};
 
 static const struct shape *shape;
 static long rounds = 1000;

@@ -235,6 +235,56 @@ PROGRAM(idle, graph_in_another_stream, RIGHT, "a graph in another stream still r
     free_and_reuse(memory, b);
 }
 
+/* Managed memory, moved to the device: no kernel, set or copy that uses it. */
+static void prefetch(CUstream stream, CUdeviceptr memory)
+{
+    CUdevice device;
+
+    OK(cuCtxGetDevice(&device));
+#if CUDA_VERSION >= 13000
+    const CUmemLocation place = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+    OK(cuMemPrefetchAsync(memory, BYTES, place, 0, stream));
+#else
+    OK(cuMemPrefetchAsync(memory, BYTES, device, stream));
+#endif
+}
+
+PROGRAM(idle, prefetch_in_another_stream, RIGHT,
+        "a prefetch in another stream still runs")
+{
+    CUstream a = new_stream(), b = new_stream();
+    CUdeviceptr memory = new_memory(), other = new_memory(), managed;
+
+    OK(cuMemAllocManaged(&managed, BYTES, CU_MEM_ATTACH_GLOBAL));
+    watch_stream(a);
+    watch_stream(b);
+    prefetch(a, managed);
+    set_words(b, other);
+    OK(cuStreamSynchronize(b));
+    OK(cuMemFree(memory));
+    must(free_is_lazy() || cuStreamQuery(a) == CUDA_SUCCESS, "the free waited for it");
+}
+
+PROGRAM_WITH(idle, peer_copy_in_another_stream, RIGHT,
+             "a copy to another device in another stream still reads",
+             "CUDASIM_DEVICES=2")
+{
+    CUstream a = new_stream(), b = new_stream(), next = new_stream();
+    CUdeviceptr memory = new_memory(), other = new_memory(), far;
+    CUcontext there;
+
+    OK(cuDevicePrimaryCtxRetain(&there, 1));
+    OK(cuCtxPushCurrent(there));
+    far = new_memory();
+    OK(cuCtxPopCurrent(&there));
+    watch_stream(a);
+    watch_stream(b);
+    OK(cuMemcpyPeerAsync(far, there, memory, world_context(), BYTES, a));
+    set_words(b, other);
+    OK(cuStreamSynchronize(b));
+    free_and_reuse(memory, next);
+}
+
 /* ---- the wait is needed: work behind the wait -------------------------------------- */
 
 PROGRAM(idle, launched_behind_a_wait, RIGHT, "a kernel after the synchronize")

@@ -104,6 +104,49 @@ PROGRAM(private, library_was_loaded, RIGHT, "one that was there before the first
     write_free_and_reuse(table);
 }
 
+/* ---- host memory ------------------------------------------------------------------- */
+
+static CUdeviceptr view_of(uint32_t *memory)
+{
+    CUdeviceptr view;
+
+    OK(cuMemHostGetDevicePointer(&view, memory, 0));
+    return view;
+}
+
+PROGRAM(private, pinned_memory, RIGHT, "pinned memory is written by such a launch")
+{
+    const struct cudasim_behind *table = table_from(cuGetExportTable);
+    CUstream a = new_stream(), b = new_stream();
+    CUfunction function = fill_kernel();
+    uint32_t *memory = new_pinned(), *reused;
+
+    OK(cuCtxSynchronize());
+    fill_by(table, function, a, view_of(memory), 1);
+    OK(cuMemFreeHost(memory));
+    reused = new_pinned();
+    must(reused == memory || !under_library(), "the address is used again at once");
+    fill(b, view_of(reused), 2);
+    must_hold(view_of(reused), 2);
+}
+
+PROGRAM(private, managed_memory, RIGHT, "and so is managed memory")
+{
+    const struct cudasim_behind *table = table_from(cuGetExportTable);
+    CUstream a = new_stream(), b = new_stream();
+    CUfunction function = fill_kernel();
+    CUdeviceptr memory, reused;
+
+    OK(cuMemAllocManaged(&memory, BYTES, CU_MEM_ATTACH_GLOBAL));
+    OK(cuCtxSynchronize());
+    fill_by(table, function, a, memory, 1);
+    OK(cuMemFree(memory));
+    OK(cuMemAllocManaged(&reused, BYTES, CU_MEM_ATTACH_GLOBAL));
+    must(reused == memory || !under_library(), "the address is used again at once");
+    fill(b, reused, 2);
+    must_hold(reused, 2);
+}
+
 /* ---- functions --------------------------------------------------------------------- */
 
 void *gs_behind_find(const char *name); /* behind/behind.c */

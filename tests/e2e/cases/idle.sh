@@ -37,19 +37,42 @@ for way in shared static ptds linked dlsym proc; do
   add_case "idle $way one stream" idle_case "idle_$way" stream 1
   add_case "idle $way graph" idle_case "idle_$way" graph 1
 done
+# figure_of MEMBER FILE: the sum over all GPUs; "" where none has it.
+figure_of() {
+  grep -oE "\"$1\": [0-9]+" "$2" | awk '{ sum += $2 } END { if (NR) print sum }'
+}
+
+# shape_run SHAPE ROUNDS: sets `waited` and `idle`, how many of the ROUNDS frees did, and found.
+shape_run() {
+  need_file "$apps/idleshapes_linked"
+  run_in native CUDASIM_DEVICES=2 -- "$apps/idleshapes_linked" "$1" "$2"
+  expect_status native 0
+  preloaded shim CUDASIM_DEVICES=2 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json \
+    -- "$apps/idleshapes_linked" "$1" "$2"
+  expect_same native shim
+  waited=$(figure_of frees_waited report.json)
+  idle=$(figure_of frees_idle report.json)
+  [[ $waited =~ ^[0-9]+$ && $idle =~ ^[0-9]+$ ]] || fail "no figure of frees in report.json"
+  expect_equal "frees" "$2" $((waited + idle))
+}
+
 # Shapes of programs, by how many frees wait at most: one for each thread.
 # shape_case SHAPE MOST
 shape_case() {
-  local waited
+  local waited idle rounds=50
 
-  need_file "$apps/idleshapes_linked"
-  run_in native CUDASIM_DEVICES=2 -- "$apps/idleshapes_linked" "$1" 50
-  expect_status native 0
-  preloaded shim CUDASIM_DEVICES=2 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json \
-    -- "$apps/idleshapes_linked" "$1" 50
-  expect_same native shim
-  waited=$(sed -nE 's/.*"frees_waited": ([0-9]+).*/\1/p' report.json | head -n 1)
-  [[ $waited -le $2 ]] || fail "$waited frees of 50 waited, more than $2"
+  shape_run "$1" "$rounds"
+  [[ $waited -le $2 ]] || fail "$waited frees of $rounds waited, more than $2"
+  [[ $idle -ge $((rounds - $2)) ]] || fail "$idle frees of $rounds found the GPU idle"
+}
+
+# Each free waits.
+# shape_waits_case SHAPE
+shape_waits_case() {
+  local waited idle rounds=50
+
+  shape_run "$1" "$rounds"
+  expect_equal "frees that waited" "$rounds" "$waited"
 }
 for shape in cublaslt triton stream events torch graph prefetch peer; do
   add_case "idle shape $shape" shape_case "$shape" 1
@@ -58,6 +81,9 @@ add_case "idle shape per-thread" shape_case per-thread 2
 # The first call that counts for one GPU alone voids what was known.
 add_case "idle shape gpus" shape_case gpus 4
 add_case "idle shape peers" shape_case peers 2
+# Launch attributes that are known keep the order of their stream; of another nobody knows.
+add_case "idle shape last known attribute" shape_case last-known 1
+add_case "idle shape unknown attribute" shape_waits_case unknown
 # The per-thread default stream is one of several: a copy there proves nothing.
 for way in shared static linked dlsym proc; do
   add_case "idle $way legacy stream" idle_case "idle_$way" legacy 0
