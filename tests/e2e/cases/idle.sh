@@ -260,3 +260,19 @@ add_case "idle order ended by a table" order_relied_case order.private_table \
 add_case "idle order ended by a library" order_relied_case order.launcher_is_loaded 'libnvoptix\.so\.1'
 add_case "idle order ended by a transport" order_relied_case order.transport_is_loaded 'libgdrapi\.so'
 add_case "idle order ended behind the library" order_relied_case order.launch_behind cuLaunchKernel
+
+# The report's schema describes what ended the order and the proof.
+order_schema_case() {
+  local status=0
+
+  need python3
+  need_file "$apps/unknown"
+  preloaded shim GPUSHIM_FREE_SYNC=lazy GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json \
+    -- "$apps/unknown" table linked
+  expect_text report.json '"order_ended"'
+  python3 "$sources/tests/e2e/report_json.py" validate "$sources/docs/schema/report-1.json" report.json \
+    >validate.out 2>&1 || status=$?
+  [[ $status -ne 77 ]] || skip "python3's jsonschema"
+  [[ $status -eq 0 ]] || fail "$(cat validate.out)"
+}
+add_case "idle order ended, the report's schema" order_schema_case

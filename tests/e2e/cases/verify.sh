@@ -42,16 +42,19 @@ verify_found_case() {
   expect_equal "violated" 2 "$(report_member report.json idle_proof violated)"
   expect_equal "error" '"idle proof violated"' "$(report_member report.json errors 0 error)"
   expect_equal "repeats" 1 "$(report_member report.json errors 0 repeats)"
-  expect_valid_report report.json
 }
 
-# expect_valid_report FILE: by the schema, where the package is there.
-expect_valid_report() {
+# verify_schema_case COMMAND...: the report is as its schema says, which also names each member.
+verify_schema_case() {
   local status=0
 
-  python3 "$sources/tests/e2e/report_json.py" validate "$sources/docs/schema/report-1.json" "$1" \
+  need python3
+  need_file "$1"
+  verify_run shim GPUSHIM_VERIFY_US=1000000 GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json -- "$@"
+  python3 "$sources/tests/e2e/report_json.py" validate "$sources/docs/schema/report-1.json" report.json \
     >validate.out 2>&1 || status=$?
-  [[ $status -eq 0 || $status -eq 77 ]] || fail "$(cat validate.out)"
+  [[ $status -ne 77 ]] || skip "python3's jsonschema"
+  [[ $status -eq 0 ]] || fail "$(cat validate.out)"
 }
 
 # report_member FILE NAME...
@@ -75,6 +78,35 @@ add_case "verify finds it at a free of managed memory" \
 # By the time that the synchronize takes.
 add_case "verify finds a stream it does not know" \
   verify_found_case past_linked own device free_device cuMemFree 10000
+
+add_case "verify's report, violated" \
+  verify_schema_case "$apps/past_linked" "$apps/past_part.so" known device
+add_case "verify's report, ended" verify_schema_case "$apps/unknown" table linked
+
+# What gave the work was looked up: the report names it first of all that was. In a library that is
+# broken so that the look-up does not end the proof.
+# verify_culprit_case MUTANT PROGRAM NAME
+verify_culprit_case() {
+  local broken=$build/shim-mutants/libgpushim.so
+
+  need_file "$broken"
+  need_file "$build/order/order"
+  run_in shim LD_PRELOAD="$broken" GPUSHIM_MUTANT="$1" GPUSHIM_FREE_SYNC=verify \
+    GPUSHIM_VERIFY_US=1000000 GPUSHIM_LEAK_REPORT=off GPUSHIM_LOG_FILE=log \
+    -- "$build/order/order" --seeds 16 "$2"
+  expect_text log '^==[0-9]+== ERROR 1: idle proof violated \(cuMemFree, GPU 0\): stream 0x'
+  grep -E '^==[0-9]+==   looked up last, before the first: ' log >named ||
+    fail "no line says what was looked up"
+  expect_no_text log 'ended by'
+  grep -vE "^==[0-9]+==   looked up last, before the first: $3(,|\$)" named >others || return 0
+  fail "another name stands first: $(head -n 1 others)"
+}
+add_case "verify names the private table" verify_culprit_case tables_ignored private.table_linked \
+  'table 63756461-7369-6d20-6265-68696e643031'
+add_case "verify names the function behind the library" verify_culprit_case behind_ignored \
+  private.graph_launch_behind cuGraphLaunch
+add_case "verify names the look-up behind the library" verify_culprit_case behind_ignored \
+  private.address_behind cuGetProcAddress_v2
 
 # verify_clean_case PROGRAM ARGUMENT... (verify_line: what the report says)
 verify_clean_case() {
@@ -139,15 +171,27 @@ verify_order_case() {
 }
 add_case "verify finds nothing beside launches" verify_order_case idle.launched_while_freed
 
-# A look-up that ended the proof: each free waits, nothing is checked, and the line says why.
+# What ended the proof: each free waits, nothing is checked, and the line says why.
+# verify_ended_case NAME ARGUMENT...: of unknown's ARGUMENTs
 verify_ended_case() {
+  local name=$1
+
+  shift
   need_file "$apps/unknown"
-  preloaded shim GPUSHIM_FREE_SYNC=verify -- "$apps/unknown" dlsym cuMemcpyTomorrowAsync
+  [[ $1 != library ]] || need_file "$2"
+  preloaded shim GPUSHIM_FREE_SYNC=verify -- "$apps/unknown" "$@"
   expect_status shim 0
   expect_text shim.err \
-    '^==[0-9]+== Idle proof: checked 0 times, .*; ended by cuMemcpyTomorrowAsync: each free waited from then on$'
+    "^==[0-9]+== Idle proof: checked 0 times, .*; ended by $name: each free waited from then on\$"
 }
-add_case "verify names what ended the proof" verify_ended_case
+add_case "verify names what ended the proof" \
+  verify_ended_case cuMemcpyTomorrowAsync dlsym cuMemcpyTomorrowAsync
+add_case "verify names the table that ended the proof" \
+  verify_ended_case 'private table 63756461-7369-6d20-6265-68696e643031' table linked
+add_case "verify names the library that ended the proof" \
+  verify_ended_case 'libnvcuvid\.so\.1' library "$build/order/launcher/libnvcuvid.so.1"
+add_case "verify names what ended the proof behind the library" \
+  verify_ended_case cuMemFreeAsync next cuMemFreeAsync
 
 # What does nothing beside other settings, and without a tracker: a line each; the program goes on.
 # verify_idle_case TEXT VARIABLE...
