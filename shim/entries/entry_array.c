@@ -8,6 +8,7 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "array_size.h"
+#include "described.h"
 #include "mem_limits.h"
 #include "record.h"
 #include "retry.h"
@@ -36,16 +37,24 @@ static CUresult call_driver(const struct array_call *call)
     }
 }
 
-static size_t bytes_of(const struct array_call *call)
+/* By the description, once the driver has answered `result` (gs_described); 0 where that
+ * cannot be read. */
+static size_t bytes_of(const struct array_call *call, CUresult result)
 {
+    CUDA_ARRAY_DESCRIPTOR flat;
+    CUDA_ARRAY3D_DESCRIPTOR shape;
     if (call->flat) {
-        const CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = call->flat->Width,
-                                               .Height = call->flat->Height,
-                                               .Format = call->flat->Format,
-                                               .NumChannels = call->flat->NumChannels};
-        return gs_array_bytes(&shape, 1);
+        if (!gs_described(&flat, call->flat, sizeof flat, result)) {
+            return 0;
+        }
+        shape = (CUDA_ARRAY3D_DESCRIPTOR){.Width = flat.Width,
+                                          .Height = flat.Height,
+                                          .Format = flat.Format,
+                                          .NumChannels = flat.NumChannels};
+    } else if (!gs_described(&shape, call->shape, sizeof shape, result)) {
+        return 0;
     }
-    return call->shape ? gs_array_bytes(call->shape, call->levels) : 0;
+    return gs_array_bytes(&shape, call->levels);
 }
 
 /* ---- create ------------------------------------------------------------------------ */
@@ -53,24 +62,26 @@ static size_t bytes_of(const struct array_call *call)
 static CUresult create_known(struct gs_state *state, const struct array_call *call)
 {
     const struct gs_context *context = gs_context_current(state);
-    size_t bytes = bytes_of(call);
+    size_t bytes =
+        GS_UNLIKELY(gs_limits_charging) ? bytes_of(call, CUDA_ERROR_UNKNOWN) : 0;
     struct gs_note note = {.kind = GS_MEMORY_ARRAY,
                            .api = call->api,
                            .device = context ? context->device : 0,
-                           .context = context ? context->owner : NULL,
-                           .bytes = bytes};
+                           .context = context ? context->owner : NULL};
     CUresult result;
     do {
         result = gs_limits_begin(context, bytes)
                      ?: gs_limits_end(context, bytes, call_driver(call));
     } while (gs_retry_after_trim(state, context, result));
+    /* Now: the driver may refuse a call without a look at its description. */
+    note.bytes = bytes_of(call, result);
     if (result != CUDA_SUCCESS) {
         gs_record_note_refused(state, &note, result);
         return result;
     }
     if (context) {
-        gs_limits_note(GS_CHARGE_ARRAY, (uintptr_t)*call->out, bytes, context->device,
-                       context->owner);
+        gs_limits_note(GS_CHARGE_ARRAY, (uintptr_t)*call->out, note.bytes,
+                       context->device, context->owner);
     }
     note.key = gs_key(GS_KEY_ARRAY, (uintptr_t)*call->out);
     (void)gs_record_noted(state, &note, false);
@@ -91,8 +102,10 @@ static CUresult create(const struct array_call *call)
 GS_EXPORT CUresult cuArrayCreate_v2(CUarray *pHandle,
                                     const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 {
-    const struct array_call call = {
-        .api = GS_API_cuArrayCreate_v2, .flat = pAllocateArray, .out = (void **)pHandle};
+    const struct array_call call = {.api = GS_API_cuArrayCreate_v2,
+                                    .flat = pAllocateArray,
+                                    .levels = 1,
+                                    .out = (void **)pHandle};
     return create(&call);
 }
 

@@ -8,6 +8,7 @@
  */
 #include "async_heaps.h"
 #include "async_policy.h"
+#include "described.h"
 #include "memory_pools.h"
 
 /* ---- pools of the program's ----------------------------------------------------------
@@ -61,14 +62,17 @@ GS_EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 GS_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type,
                                    CUmemoryPool pool)
 {
-    bool device = location && location->type == CU_MEM_LOCATION_TYPE_DEVICE &&
-                  type == CU_MEM_ALLOCATION_TYPE_PINNED;
+    CUmemLocation where;
+    /* The driver has yet to judge the call. */
+    bool device = type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+                  gs_described(&where, location, sizeof where, CUDA_ERROR_UNKNOWN) &&
+                  where.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (device) {
-        end_if_pooled(location->id, ANOTHER_POOL);
+        end_if_pooled(where.id, ANOTHER_POOL);
     }
     CUresult result = gs_real()->cuMemSetMemPool(location, type, pool);
     if (device && result == CUDA_SUCCESS) {
-        gs_memory_pools_choose(location->id, pool);
+        gs_memory_pools_choose(where.id, pool);
     }
     return result;
 }
@@ -94,6 +98,14 @@ static bool is_reuse(CUmemPool_attribute attribute)
     return attribute == CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES ||
            attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC ||
            attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+}
+
+/* Before the driver has judged the call. */
+static bool is_switched_off(CUmemPool_attribute attribute, const void *value)
+{
+    int wanted;
+    return is_reuse(attribute) &&
+           gs_described(&wanted, value, sizeof wanted, CUDA_ERROR_UNKNOWN) && !wanted;
 }
 
 /* The program asks what is in use: nothing is pooled there any more, and what is idle
@@ -128,7 +140,7 @@ GS_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute 
 {
     bool mark = is_figure(attr);
     struct gs_state *state =
-        value && (mark || (is_reuse(attr) && !*(const int *)value)) ? gs_enter() : NULL;
+        value && (mark || is_switched_off(attr, value)) ? gs_enter() : NULL;
     if (!state) {
         return gs_real()->cuMemPoolSetAttribute(pool, attr, value);
     }

@@ -12,6 +12,7 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "captures.h"
+#include "described.h"
 #include "graph_memory.h"
 #include "graph_nodes.h"
 #include "linger.h"
@@ -26,7 +27,7 @@ static bool gives_back(CUresult answer)
     return gs_retry_everywhere(answer) || gs_retry_needed(answer);
 }
 
-#define MADE_AGAIN(may, call) ((may) ? GS_RETRIED(gives_back, call) : (call))
+#define MADE_AGAIN(call) GS_RETRIED(gives_back, call)
 
 /* ---- nodes ------------------------------------------------------------------------- */
 
@@ -63,14 +64,14 @@ GS_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGra
                                           size_t numDependencies,
                                           CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 {
-    CUresult result = MADE_AGAIN(
-        true, gs_real()->cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies,
-                                                numDependencies, nodeParams));
-    /* Read once the driver has accepted the parameters: it may refuse the call before. */
-    if (nodeParams && (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)) {
+    CUresult result = MADE_AGAIN(gs_real()->cuGraphAddMemAllocNode(
+        phGraphNode, hGraph, dependencies, numDependencies, nodeParams));
+    /* Read once the driver has answered: it may refuse the call without a look. */
+    CUDA_MEM_ALLOC_NODE_PARAMS copy;
+    if ((result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY) &&
+        gs_described(&copy, nodeParams, sizeof copy, result)) {
         note_alloc(result, GS_API_cuGraphAddMemAllocNode, hGraph,
-                   &nodeParams->poolProps.location, nodeParams->dptr,
-                   nodeParams->bytesize);
+                   &copy.poolProps.location, copy.dptr, copy.bytesize);
     }
     return result;
 }
@@ -104,34 +105,49 @@ static void moved(const CUgraphNodeParams *params, CUgraph parent)
 static CUresult added(CUresult result, enum gs_api api, CUgraph graph,
                       const CUgraphNodeParams *params)
 {
-    if (!params) {
+    CUgraphNodeParams copy;
+    if ((result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) ||
+        !gs_described(&copy, params, sizeof copy, result)) {
         return result;
     }
-    if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-        note_alloc(result, api, graph, &params->alloc.poolProps.location,
-                   params->alloc.dptr, params->alloc.bytesize);
-    } else if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+    if (copy.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        note_alloc(result, api, graph, &copy.alloc.poolProps.location, copy.alloc.dptr,
+                   copy.alloc.bytesize);
+    } else if (copy.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
         gs_graph_memory_see();
     }
-    if (params->type == CU_GRAPH_NODE_TYPE_GRAPH && result == CUDA_SUCCESS) {
-        moved(params, graph);
+    if (copy.type == CU_GRAPH_NODE_TYPE_GRAPH && result == CUDA_SUCCESS) {
+        moved(&copy, graph);
     }
     return result;
 }
 
-/* Whether a node that found no memory may be tried again. */
-static bool is_alloc(const CUgraphNodeParams *params)
+/* Whether a node that found no memory may be tried again: idle memory has been given back
+ * then. Its description is looked at now, as the driver may refuse a call without. */
+static bool gives_back_for(const CUgraphNodeParams *params, CUresult result)
 {
-    return params && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+    CUgraphNodeType type;
+    return params && gs_described(&type, &params->type, sizeof type, result) &&
+           type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && gives_back(result);
 }
+
+#define NODE_MADE_AGAIN(params, call)                                                    \
+    ({                                                                                   \
+        CUresult made = (call);                                                          \
+        while (GS_UNLIKELY(made == CUDA_ERROR_OUT_OF_MEMORY) &&                          \
+               gives_back_for(params, made)) {                                           \
+            made = (call);                                                               \
+        }                                                                                \
+        made;                                                                            \
+    })
 
 GS_EXPORT CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                                   const CUgraphNode *dependencies, size_t numDependencies,
                                   CUgraphNodeParams *nodeParams)
 {
-    CUresult result = MADE_AGAIN(
-        is_alloc(nodeParams), gs_real()->cuGraphAddNode(phGraphNode, hGraph, dependencies,
-                                                        numDependencies, nodeParams));
+    CUresult result = NODE_MADE_AGAIN(
+        nodeParams, gs_real()->cuGraphAddNode(phGraphNode, hGraph, dependencies,
+                                              numDependencies, nodeParams));
     return added(result, GS_API_cuGraphAddNode, hGraph, nodeParams);
 }
 
@@ -141,8 +157,8 @@ GS_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
                                      size_t numDependencies,
                                      CUgraphNodeParams *nodeParams)
 {
-    CUresult result = MADE_AGAIN(
-        is_alloc(nodeParams),
+    CUresult result = NODE_MADE_AGAIN(
+        nodeParams,
         gs_real()->cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData,
                                      numDependencies, nodeParams));
     return added(result, GS_API_cuGraphAddNode_v2, hGraph, nodeParams);
@@ -172,18 +188,18 @@ static CUresult instantiated(CUresult result, const CUgraphExec *exec, CUgraph g
     return result;
 }
 
-/* NULL is the driver's to refuse. */
+/* Of an instantiation that has succeeded: only then has the driver read it. */
 static unsigned long long flags_of(const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
-    return params ? params->flags : 0;
+    return params->flags;
 }
 
 /* A call that makes a graph executable: counted, and made again once idle memory has been
  * given back, for a failure leaves nothing behind. */
 #define INSTANTIATE(exec, graph, flags, symbol, ...)                                     \
     struct gs_calls *own = gs_submission_begin(GS_STREAMS_BEYOND);                       \
-    CUresult result = MADE_AGAIN(true, gs_real()->symbol(exec, graph, __VA_ARGS__));     \
-    result = instantiated(result, exec, graph, flags);                                   \
+    CUresult result = MADE_AGAIN(gs_real()->symbol(exec, graph, __VA_ARGS__));           \
+    result = instantiated(result, exec, graph, result == CUDA_SUCCESS ? (flags) : 0);    \
     gs_submission_end(own)
 
 GS_EXPORT CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -301,7 +317,7 @@ launch(CUgraphExec exec, CUstream stream, bool per_thread)
     if (gs_graph_execs_known()) {
         result = launch_tracked(exec, stream, per_thread);
     } else {
-        result = MADE_AGAIN(true, real_launch(exec, stream, per_thread));
+        result = MADE_AGAIN(real_launch(exec, stream, per_thread));
     }
     gs_linger(true);
     if (IS_COUNTED) {

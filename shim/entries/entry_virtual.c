@@ -9,6 +9,7 @@
  *
  * Owns:  nothing.   Lock: none.
  */
+#include "described.h"
 #include "physical.h"
 #include "retry.h"
 #include "submissions.h"
@@ -42,43 +43,69 @@ static void made(struct gs_state *state, const struct gs_note *note,
 
 /* ---- create and release ------------------------------------------------------------ */
 
-static CUresult create(struct gs_state *state, CUmemGenericAllocationHandle *handle,
-                       size_t size, const CUmemAllocationProp *prop,
-                       unsigned long long flags)
+/* A call of cuMemCreate. */
+struct creation {
+    CUmemGenericAllocationHandle *handle;
+    size_t size;
+    const CUmemAllocationProp *prop;
+    unsigned long long flags;
+};
+
+/* The device on which the memory is to be (gs_described); -1: the host, or unreadable. */
+static int device_in(const CUmemAllocationProp *prop, CUresult result)
+{
+    CUmemLocation where;
+    return prop && gs_described(&where, &prop->location, sizeof where, result) &&
+                   where.type == CU_MEM_LOCATION_TYPE_DEVICE
+               ? where.id
+               : -1;
+}
+
+/* charged: the device whose limit it counts for, or -1 */
+static CUresult attempt(const struct creation *call, int charged)
+{
+    if (charged >= 0 && !gs_limits_charge(charged, call->size)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result =
+        gs_real()->cuMemCreate(call->handle, call->size, call->prop, call->flags);
+    if (charged >= 0 && result != CUDA_SUCCESS) {
+        gs_limits_uncharge(charged, call->size);
+    }
+    return result;
+}
+
+static CUresult create(struct gs_state *state, const struct creation *call)
 {
     /* Only for idle memory to be given back; but a limit is known by its context. */
     const struct gs_context *context = GS_UNLIKELY(gs_limits_charging)
                                            ? gs_context_current(state)
                                            : gs_context_current_known(state);
-    bool on_device = prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    bool charged = GS_UNLIKELY(gs_limits_charging) && handle && on_device;
-    int device = on_device ? prop->location.id : 0;
+    int charged = GS_UNLIKELY(gs_limits_charging) && call->handle
+                      ? device_in(call->prop, CUDA_ERROR_UNKNOWN)
+                      : -1;
+    CUresult result = attempt(call, charged);
+    /* Now: the driver may refuse a call without a look at its prop. */
+    int device = device_in(call->prop, result);
+    bool on_device = device >= 0;
     struct gs_note note = {.kind =
                                on_device ? GS_MEMORY_PHYSICAL : GS_MEMORY_PHYSICAL_HOST,
                            .api = GS_API_cuMemCreate,
-                           .device = device,
-                           .bytes = size};
+                           .device = on_device ? device : 0,
+                           .bytes = call->size};
     /* Of another device than the current context's all idle memory is given back. */
     const struct gs_context *there =
         on_device && context && context->device != device ? NULL : context;
-    CUresult result;
-    do {
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-        if (!charged || gs_limits_charge(device, size)) {
-            result = gs_real()->cuMemCreate(handle, size, prop, flags);
-            if (charged && result != CUDA_SUCCESS) {
-                gs_limits_uncharge(device, size);
-            }
-        }
-    } while (on_device ? gs_retry_for(state, there, size, result)
-                       : gs_retry_after_trim(state, there, result));
+    while (on_device ? gs_retry_for(state, there, call->size, result)
+                     : gs_retry_after_trim(state, there, result)) {
+        result = attempt(call, charged);
+    }
     if (result != CUDA_SUCCESS) {
         gs_record_note_refused(state, &note, result);
     } else if (gs_physical_wanted(state)) {
-        note.key = key_of(*handle);
+        note.key = key_of(*call->handle);
         made(state, &note,
-             (struct gs_physical_origin){.device = on_device ? device : -1,
-                                         .charged = charged});
+             (struct gs_physical_origin){.device = device, .charged = charged >= 0});
     }
     return result;
 }
@@ -90,7 +117,8 @@ GS_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size
     if (!state) {
         return gs_real()->cuMemCreate(handle, size, prop, flags);
     }
-    CUresult result = create(state, handle, size, prop, flags);
+    const struct creation call = {handle, size, prop, flags};
+    CUresult result = create(state, &call);
     gs_leave();
     return result;
 }

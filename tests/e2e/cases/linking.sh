@@ -127,7 +127,7 @@ reopen_case() {
 }
 add_case "linking a driver closed after use" reopen_case used still sim-closable
 add_case "linking a driver closed unused" reopen_case asked gone sim-closable
-# As NVIDIA's drivers 470 to 555 (tests/drivers), the simulated one can be closed until then.
+# As NVIDIA's drivers 470, 535 and 555 (tests/drivers; 550 stays), the simulated one can be closed until then.
 add_case "linking the simulated driver closed unused" reopen_case asked gone sim
 add_case "linking a stub driver closed" reopen_case refused gone apps/stub-driver
 add_case "linking a stub driver closed, the next by its name" reopen_case global gone apps/stub-driver
