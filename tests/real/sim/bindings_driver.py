@@ -3,6 +3,12 @@ graphs.
 """
 # real: needs cuda.bindings numpy
 # real: way plain
+# real: prints plain: 0 wrong
+# real: prints stream-ordered: 0 wrong
+# real: prints virtual: True
+# real: prints graph: True
+# real: prints too much: <CUresult.CUDA_ERROR_OUT_OF_MEMORY: 2>
+# real: stops CUDA_ERROR_NO_DEVICE
 import numpy as np
 from cuda.bindings import driver
 

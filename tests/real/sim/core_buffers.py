@@ -1,6 +1,9 @@
 """core_buffers.py - buffers of cuda.core, from the device's pool and from its own."""
 # real: needs cuda.core
 # real: way plain
+# real: prints live: 5209783
+# real: prints done: True
+# real: stops CUDA_ERROR_NO_DEVICE
 from cuda.core import Device
 
 device = Device()

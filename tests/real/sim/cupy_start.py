@@ -3,6 +3,8 @@ private tables: how far it gets is printed.
 """
 # real: needs cupy
 # real: way plain
+# real: prints (stops: .*|arrays: 6)
+# real: stops cudaError(InsufficientDriver|NoDevice)
 import cupy
 
 try:

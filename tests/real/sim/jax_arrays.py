@@ -6,8 +6,13 @@ compilation gets without cuDNN is printed.
 # real: way bfc XLA_PYTHON_CLIENT_PREALLOCATE=false
 # real: way platform XLA_PYTHON_CLIENT_ALLOCATOR=platform
 # real: way async XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async XLA_PYTHON_CLIENT_PREALLOCATE=false
+# real: prints gpu 1
+# real: prints arrays: 0 wrong
+# real: prints (stops: .*|compiled: .*)
+# real: stops No visible GPU devices
 import os
 
+os.environ["JAX_PLATFORMS"] = "cuda"  # or it computes on the processor without a word
 os.environ["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"  # asks CUPTI, which needs a real driver
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import jax  # noqa: E402 # pylint: disable=wrong-import-position

@@ -3,6 +3,9 @@ is compiled and launched.
 """
 # real: needs numba numba_cuda
 # real: way plain
+# real: prints too much: True
+# real: prints arrays: 0 wrong
+# real: stops CUDA_ERROR_NO_DEVICE
 import warnings
 
 import numpy as np

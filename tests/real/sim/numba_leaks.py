@@ -1,6 +1,8 @@
 """numba_leaks.py - arrays of Numba's that nobody gives back."""
 # real: needs numba numba_cuda
 # real: way plain
+# real: prints lost
+# real: stops CUDA_ERROR_NO_DEVICE
 import ctypes
 
 import numpy as np

@@ -1,6 +1,8 @@
 """pycuda_leaks.py - memory of PyCUDA's that nobody gives back."""
 # real: needs pycuda numpy
 # real: way plain
+# real: prints lost
+# real: stops no CUDA-capable device
 import ctypes
 
 import numpy as np

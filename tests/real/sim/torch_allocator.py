@@ -6,6 +6,12 @@ threads, a full device. No result depends on a kernel.
 # real: way uncached PYTORCH_NO_CUDA_MEMORY_CACHING=1
 # real: way expandable PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 # real: way async PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync
+# real: prints churn: 0 wrong
+# real: prints streams: 0 wrong
+# real: prints full: \[\([0-9]+, True\), \([0-9]+, True\)\]
+# real: prints threads: \[0, 0, 0, 0\] wrong
+# real: prints allocated at the end: 0
+# real: stops driver on your system is too old|[Nn]o CUDA GPUs|no CUDA-capable device
 import random
 import threading
 

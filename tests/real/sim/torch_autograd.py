@@ -5,6 +5,10 @@ PyTorch's engine, its checkpoints and its optimizer say. Printed is how much of 
 # real: way caching
 # real: way uncached PYTORCH_NO_CUDA_MEMORY_CACHING=1
 # real: way expandable PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+# real: prints 9 [0-9]+ [0-9]+ \(73, 512\)
+# real: prints hooks: \[(\(512,\)(, )?){10}\]
+# real: prints peak: [0-9]+
+# real: stops driver on your system is too old|[Nn]o CUDA GPUs|no CUDA-capable device
 import torch
 from torch.utils.checkpoint import checkpoint
 

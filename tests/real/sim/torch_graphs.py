@@ -5,6 +5,8 @@ tensors that come and go.
 # real: way caching
 # real: way expandable PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 # real: way async PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync
+# real: prints graphs: 0 wrong
+# real: stops driver on your system is too old|[Nn]o CUDA GPUs|no CUDA-capable device
 import torch
 
 COUNT = 70000

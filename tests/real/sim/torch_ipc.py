@@ -2,6 +2,11 @@
 # real: needs torch
 # real: way caching
 # real: way expandable PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+# real: prints 600000 True True
+# real: prints 600000 True
+# real: prints child: 0
+# real: stops driver on your system is too old|[Nn]o CUDA GPUs|no CUDA-capable device
+# real: children
 import torch
 import torch.multiprocessing as mp
 

@@ -4,6 +4,8 @@ each tensor is an allocation.
 """
 # real: needs torch
 # real: way uncached PYTORCH_NO_CUDA_MEMORY_CACHING=1
+# real: prints lost
+# real: stops driver on your system is too old|[Nn]o CUDA GPUs|no CUDA-capable device
 import ctypes
 import threading
 

@@ -4,6 +4,8 @@ copied to the device and back.
 # real: needs torch
 # real: way caching
 # real: way uncached PYTORCH_NO_CUDA_MEMORY_CACHING=1
+# real: prints 41569520640 in 26 page-locked batches, kept 499500
+# real: stops driver on your system is too old|[Nn]o CUDA GPUs|no CUDA-capable device
 import torch
 
 WIDTH, ITEMS = 256, 400

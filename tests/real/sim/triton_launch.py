@@ -3,6 +3,10 @@ results are not looked at.
 """
 # real: needs torch triton
 # real: way plain
+# real: prints 1000 True
+# real: prints 70000 True
+# real: prints 400000 True
+# real: stops driver on your system is too old|[Nn]o CUDA GPUs|no CUDA-capable device
 import torch
 import triton
 import triton.language as tl
