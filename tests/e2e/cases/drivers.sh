@@ -85,6 +85,7 @@ no_gpu_case() {
 
   native native "$apps/absent_$1"
   expect_text native.out 'cuInit +100$'
+  expect_text native.out 'cuArrayDestroy +400$' # as NVIDIA's drivers
   preloaded shim -- "$apps/absent_$1"
   expect_same native shim
   expect_only_report shim.err

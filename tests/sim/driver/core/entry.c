@@ -105,6 +105,11 @@ bool sim_is_ready(void)
     return atomic_load_explicit(&process_state, memory_order_acquire) == READY;
 }
 
+bool sim_found_no_device(void)
+{
+    return atomic_load_explicit(&process_state, memory_order_acquire) == NO_DEVICE;
+}
+
 CUresult sim_enter(enum sim_api api)
 {
     CUresult res = sim_version_check(api);

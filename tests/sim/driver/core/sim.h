@@ -74,6 +74,9 @@ CUresult sim_enter_context(enum sim_api api, struct sim_context **out) GS_MUST_U
 /* True from cuInit on, but in a forked child. */
 bool sim_is_ready(void);
 
+/* cuInit has run, and found no device. */
+bool sim_found_no_device(void);
+
 /* In front of sim_enter(): an argument that NVIDIA's driver looks at before it looks
  * whether cuInit has run. From cuInit on the function's own checks count. */
 #define SIM_JUDGED_FIRST(bad, code)                                                      \

@@ -63,6 +63,8 @@ SIM_API(cuArray3DCreate_v2, CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 
 SIM_API(cuArrayDestroy, CUarray handle)
 {
+    if (!handle && sim_found_no_device())
+        return CUDA_ERROR_INVALID_HANDLE; /* seen on 470 to 555 */
     struct sim_context *context;
     CUresult res = sim_capture_enter_unsafe(SIM_ID_cuArrayDestroy, &context);
 

@@ -59,6 +59,8 @@ SIM_API(cuMipmappedArrayGetLevel, CUarray *level, CUmipmappedArray handle,
 
 SIM_API(cuMipmappedArrayDestroy, CUmipmappedArray handle)
 {
+    if (!handle && sim_found_no_device())
+        return CUDA_ERROR_INVALID_HANDLE; /* seen on 470 to 555 */
     struct sim_context *context;
     CUresult res = sim_capture_enter_unsafe(SIM_ID_cuMipmappedArrayDestroy, &context);
 
