@@ -305,6 +305,21 @@ static void hold_back(struct gs_state *state, struct gs_block *block)
 }
 
 /*
+ * The free has waited for the owner, and a context with access may still use the block.
+ * Natively the driver has the memory back then, and serves the next request from it. So a
+ * block with a segment of its own goes back to the driver: its free waits for the owner,
+ * which has just been waited for. The driver cannot take a part of a shared segment.
+ */
+static void free_beside_accessors(struct gs_state *state, struct gs_block *block)
+{
+    const struct gs_context *owner = gs_heap_self(gs_block_heap(block));
+    if (!gs_context_accessor(&state->contexts, owner->handle, 0) ||
+        gs_mutant(GS_MUTANT_accessors_hold_large) || !gs_block_give_back(block)) {
+        hold_back(state, block);
+    }
+}
+
+/*
  * A capture runs, perhaps since this very moment, and would break if its context were
  * waited for. What the driver would have been given back natively is given back, and the
  * driver waits as it does; of a shared segment it is held back until later.
@@ -382,7 +397,7 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     if (GS_UNLIKELY(gs_zones_on) && result == CUDA_SUCCESS) {
         gs_zones_park(state, block, GS_API_cuMemFree_v2, &was);
     } else if (in_use && result == CUDA_SUCCESS) {
-        hold_back(state, block);
+        free_beside_accessors(state, block);
     } else {
         gs_block_park(block);
     }

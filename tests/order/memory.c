@@ -432,6 +432,41 @@ PROGRAM_WITH(peers, collective, RIGHT,
     join_worker(worker);
 }
 
+/* The other device works until `flag` is set, and may access the memory of this one. */
+static void begin_busy_peer(struct other_device *other, uint32_t **flag)
+{
+    begin_other(other);
+    open_to_each_other(other);
+    OK(cuMemHostAlloc((void **)flag, BYTES, CU_MEMHOSTALLOC_PORTABLE));
+    **flag = 0;
+    OK(cuCtxPushCurrent(other->context));
+    OK(cuStreamWaitValue32(other->stream, (CUdeviceptr)(uintptr_t)*flag, 1,
+                           CU_STREAM_WAIT_VALUE_GEQ));
+    OK(cuCtxPopCurrent(&other->context));
+}
+
+/* A lazy free waits for nothing, so the driver may have nothing back before the peer has
+ * ended. */
+PROGRAM_WITH(peers, freed_memory_is_there_beside_a_peer, RIGHT,
+             "what was freed serves the next request, though a peer still works",
+             "CUDASIM_DEVICES=2 CUDASIM_MEMORY=64M")
+{
+    const size_t most = (size_t)40 << 20;
+    struct other_device other;
+    CUdeviceptr block;
+    uint32_t *flag;
+
+    begin_busy_peer(&other, &flag);
+    for (unsigned i = 0; i < 5; i++) {
+        OK(cuMemAlloc(&block, most - (i << 20)));
+        if (free_is_lazy())
+            __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+        OK(cuMemFree(block));
+    }
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+    OK(cuStreamSynchronize(other.stream));
+}
+
 /* Natively nothing holds the address back, so the oracle has no say: the address does. */
 PROGRAM_WITH(peers, held_behind_a_peer, RIGHT,
              "what a peer may still use is no one else's, though its owner is idle",
@@ -441,14 +476,7 @@ PROGRAM_WITH(peers, held_behind_a_peer, RIGHT,
     struct other_device other;
     uint32_t *flag;
 
-    begin_other(&other);
-    open_to_each_other(&other);
-    OK(cuMemHostAlloc((void **)&flag, BYTES, CU_MEMHOSTALLOC_PORTABLE));
-    *flag = 0;
-    OK(cuCtxPushCurrent(other.context));
-    OK(cuStreamWaitValue32(other.stream, (CUdeviceptr)(uintptr_t)flag, 1,
-                           CU_STREAM_WAIT_VALUE_GEQ));
-    OK(cuCtxPopCurrent(&other.context));
+    begin_busy_peer(&other, &flag);
     OK(cuCtxSynchronize());
     OK(cuMemFree(block));
     for (unsigned i = 0; i < 3; i++)
