@@ -13,10 +13,10 @@
 
 /* Streams are told from the first call on: in which mode they are wanted is not known to
    a process that has not started the library yet. */
-static CUresult made(CUresult result, const CUstream *stream)
+static CUresult made(CUresult result, const CUstream *stream, unsigned flags)
 {
     if (result == CUDA_SUCCESS && stream) {
-        gs_streams_add(*stream);
+        gs_streams_add(*stream, !(flags & CU_STREAM_NON_BLOCKING));
     }
     return result;
 }
@@ -26,7 +26,7 @@ GS_EXPORT CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
     gs_single_order_stream("cuStreamCreate", Flags);
     CUresult result =
         GS_RETRIED(gs_retry_needed, gs_real()->cuStreamCreate(phStream, Flags));
-    return made(result, phStream);
+    return made(result, phStream, Flags);
 }
 
 GS_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags,
@@ -36,7 +36,7 @@ GS_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int f
     gs_single_order_stream("cuStreamCreateWithPriority", flags);
     CUresult result = GS_RETRIED(
         gs_retry_needed, real->cuStreamCreateWithPriority(phStream, flags, priority));
-    return made(result, phStream);
+    return made(result, phStream, flags);
 }
 
 /* Its work is its device's primary context's, which is not current here. */

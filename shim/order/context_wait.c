@@ -121,29 +121,12 @@ static CUresult wait_for_device(struct gs_state *state, const struct gs_context 
     return result;
 }
 
-/*
- * Where the native free waits for the legacy stream and the blocking ones
- * (GS_FREE_BLOCKING): an event in the legacy stream is behind all of them. Work that
- * another thread gives to a blocking stream meanwhile comes behind the event.
- */
+/* Where the native free waits for the legacy stream and the blocking ones
+ * (GS_FREE_BLOCKING). Where one of them may not be known the context is waited for. */
 static CUresult wait_for_blocking(const struct gs_context *owner)
 {
-    gs_fence fence;
-    bool pushed;
-    if (!gs_gate_enter()) {
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-    CUresult result = gs_context_push(owner->handle, &pushed);
-    if (result == CUDA_SUCCESS) {
-        result = gs_fence_record_in(owner->handle, CU_STREAM_LEGACY, false, &fence);
-    }
-    gs_context_pop(pushed);
-    gs_gate_leave();
-    if (result == CUDA_SUCCESS) {
-        result = gs_fence_wait(fence);
-        gs_fence_release(fence);
-    }
-    return result;
+    CUresult result = gs_marks_wait_blocking(owner->handle);
+    return result == CUDA_ERROR_NOT_SUPPORTED ? wait_for(owner->handle) : result;
 }
 
 /*

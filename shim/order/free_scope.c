@@ -25,6 +25,11 @@ static bool reaches_others(size_t class)
     return waits.scope[class] == GS_FREE_DEVICE;
 }
 
+static bool blocks(size_t class)
+{
+    return waits.scope[class] == GS_FREE_BLOCKING;
+}
+
 static bool holds(size_t class)
 {
     return gs_free_class_rows[class].kind_number == GS_FREE_device &&
@@ -34,6 +39,11 @@ static bool holds(size_t class)
 bool gs_free_scopes_reach_others(void)
 {
     return any(reaches_others);
+}
+
+bool gs_free_scopes_block(void)
+{
+    return any(blocks);
 }
 
 bool gs_free_scopes_hold(void)

@@ -23,5 +23,7 @@ bool gs_free_scopes_reach_others(void);
 
 /* Whether a free of device memory may hold a block back instead of waiting. */
 bool gs_free_scopes_hold(void);
+/* Whether some class waits for the blocking streams alone. */
+bool gs_free_scopes_block(void);
 
 #endif

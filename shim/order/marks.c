@@ -290,6 +290,72 @@ CUresult gs_marks_wait(CUcontext context)
     return result;
 }
 
+/* ---- blocking streams -------------------------------------------------------------- */
+
+struct fences {
+    size_t count;
+    gs_fence fence[MAX_STREAMS + 1];
+};
+
+static CUresult add_fence(struct fences *fences, CUcontext context, CUstream stream)
+{
+    CUresult result =
+        gs_fence_record_in(context, stream, false, &fences->fence[fences->count]);
+    fences->count += result == CUDA_SUCCESS;
+    return result;
+}
+
+/* The context is current, and the gate entered. */
+static CUresult record_blocking(CUcontext context, struct fences *fences)
+{
+    CUstream streams[MAX_STREAMS];
+    size_t count = gs_streams_blocking_of(context, streams, MAX_STREAMS);
+    struct helpers *helpers = find_helpers(context);
+    if (!helpers) {
+        helpers = make_helpers(context);
+    }
+    if (!helpers || count > MAX_STREAMS) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUresult result = add_fence(fences, context, helpers->legacy);
+    for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++) {
+        result = add_fence(fences, context, streams[i]);
+    }
+    return result;
+}
+
+static CUresult wait_for_fences(struct fences *fences, CUresult result)
+{
+    for (size_t i = 0; i < fences->count; i++) {
+        CUresult one =
+            result == CUDA_SUCCESS ? gs_fence_wait(fences->fence[i]) : CUDA_SUCCESS;
+        result = result == CUDA_SUCCESS ? one : result;
+        gs_fence_release(fences->fence[i]);
+    }
+    return result;
+}
+
+CUresult gs_marks_wait_blocking(CUcontext context)
+{
+    bool pushed;
+    struct fences *fences = has_stream_events() ? calloc(1, sizeof(*fences)) : NULL;
+    if (!fences) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (gs_gate_enter()) {
+        result = gs_context_push(context, &pushed);
+        if (result == CUDA_SUCCESS) {
+            result = record_blocking(context, fences);
+        }
+        gs_context_pop(pushed);
+        gs_gate_leave();
+    }
+    result = wait_for_fences(fences, result);
+    free(fences);
+    return result;
+}
+
 static enum gs_status marker_query(void *self, uint64_t mark)
 {
     enum gs_status status = GS_OK;
@@ -348,6 +414,30 @@ static bool gather_last(CUcontext context, CUstream stream)
     return done;
 }
 
+/* A free that waits for blocking streams waits for what an ended one still does: the
+ * library's own blocking stream goes on behind it, as the legacy stream does natively. */
+static bool legacy_last(CUcontext context, CUstream stream)
+{
+    gs_fence fence;
+    bool pushed, done = false;
+    if (!gs_gate_enter()) {
+        return false;
+    }
+    if (gs_context_push(context, &pushed) == CUDA_SUCCESS) {
+        struct helpers *helpers = find_helpers(context);
+        helpers = helpers ? helpers : make_helpers(context);
+        if (helpers &&
+            gs_fence_record_in(context, stream, false, &fence) == CUDA_SUCCESS) {
+            done = gs_real()->cuStreamWaitEvent(helpers->legacy, gs_fence_event(fence),
+                                                0) == CUDA_SUCCESS;
+            gs_fence_release(fence);
+        }
+    }
+    gs_context_pop(pushed);
+    gs_gate_leave();
+    return done;
+}
+
 /* It leaves the table after `gather` waits for it, so that no mark can miss it, and
    before the driver lets go of the handle. */
 CUcontext gs_marks_stream_ends(CUstream stream)
@@ -357,6 +447,16 @@ CUcontext gs_marks_stream_ends(CUstream stream)
         CUcontext context = gs_streams_find(stream);
         gs_announce_begin("cuStreamDestroy_v2", false);
         if (context && !gather_last(context, stream)) {
+            gs_streams_end_proof();
+        }
+        gs_announce_end();
+    }
+    if (state && gs_free_scopes_block() && has_stream_events()) {
+        bool blocking = false;
+        CUcontext context = gs_streams_look_up(stream, &blocking);
+        gs_announce_begin("cuStreamDestroy_v2", false);
+        if (context && blocking && !gs_mutant(GS_MUTANT_class_ended_forgotten) &&
+            !legacy_last(context, stream)) {
             gs_streams_end_proof();
         }
         gs_announce_end();

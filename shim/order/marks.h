@@ -30,6 +30,14 @@ bool gs_marks_are_events(void);
  */
 CUresult gs_marks_wait(CUcontext context);
 
+/*
+ * Wait for the work that the legacy stream and the blocking streams of the context have
+ * now, by an event behind each of them. An event in the legacy stream would do with one,
+ * but later work of the blocking streams queues behind that event. Returns as
+ * gs_marks_wait; CUDA_ERROR_NOT_SUPPORTED where some stream is not known.
+ */
+CUresult gs_marks_wait_blocking(CUcontext context);
+
 /* Over the real driver; its `self` is a struct gs_context. */
 extern const struct gs_marker gs_context_marker;
 

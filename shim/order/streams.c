@@ -13,12 +13,15 @@
 struct row {
     CUstream stream;
     CUcontext context;
+    bool blocking; /* with the legacy stream */
 };
 
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct row *rows;           /* under streams_lock */
 static size_t row_count, row_room; /* under streams_lock */
 static bool missing;               /* atomic: a stream may not be in the table */
+/* Of the stream that the thread has taken out last. */
+static _Thread_local bool was_blocking;
 
 void gs_streams_end_proof(void)
 {
@@ -46,15 +49,12 @@ static bool make_room(void)
     return true;
 }
 
-void gs_streams_restore(CUstream stream, CUcontext context)
+static void put(CUstream stream, CUcontext context, bool blocking)
 {
-    if (!context) {
-        return;
-    }
     pthread_mutex_lock(&streams_lock);
     bool known = make_room();
     if (known) {
-        rows[row_count++] = (struct row){stream, context};
+        rows[row_count++] = (struct row){stream, context, blocking};
     }
     pthread_mutex_unlock(&streams_lock);
     if (!known) {
@@ -62,7 +62,14 @@ void gs_streams_restore(CUstream stream, CUcontext context)
     }
 }
 
-void gs_streams_add(CUstream stream)
+void gs_streams_restore(CUstream stream, CUcontext context)
+{
+    if (context) {
+        put(stream, context, was_blocking);
+    }
+}
+
+void gs_streams_add(CUstream stream, bool blocking)
 {
     CUcontext context = NULL;
     CUdevice device;
@@ -72,16 +79,22 @@ void gs_streams_add(CUstream stream)
         gs_streams_end_proof();
         return;
     }
-    gs_streams_restore(stream, context);
+    put(stream, context, blocking);
 }
 
 CUcontext gs_streams_find(CUstream stream)
+{
+    return gs_streams_look_up(stream, &(bool){false});
+}
+
+CUcontext gs_streams_look_up(CUstream stream, bool *blocking)
 {
     CUcontext found = NULL;
     pthread_mutex_lock(&streams_lock);
     for (size_t i = 0; i < row_count && !found; i++) {
         if (rows[i].stream == stream) {
             found = rows[i].context;
+            *blocking = rows[i].blocking;
         }
     }
     pthread_mutex_unlock(&streams_lock);
@@ -95,6 +108,7 @@ CUcontext gs_streams_remove(CUstream stream)
     for (size_t i = row_count; i-- > 0 && !found;) {
         if (rows[i].stream == stream) {
             found = rows[i].context;
+            was_blocking = rows[i].blocking;
             rows[i] = rows[--row_count];
         }
     }
@@ -113,12 +127,12 @@ void gs_streams_end_context(CUcontext context)
     pthread_mutex_unlock(&streams_lock);
 }
 
-size_t gs_streams_of(CUcontext context, CUstream *out, size_t room)
+static size_t list(CUcontext context, bool blocking, CUstream *out, size_t room)
 {
     size_t count = 0;
     pthread_mutex_lock(&streams_lock);
     for (size_t i = 0; i < row_count; i++) {
-        if (rows[i].context != context) {
+        if (rows[i].context != context || (blocking && !rows[i].blocking)) {
             continue;
         }
         if (count < room) {
@@ -128,6 +142,16 @@ size_t gs_streams_of(CUcontext context, CUstream *out, size_t room)
     }
     pthread_mutex_unlock(&streams_lock);
     return count;
+}
+
+size_t gs_streams_of(CUcontext context, CUstream *out, size_t room)
+{
+    return list(context, false, out, room);
+}
+
+size_t gs_streams_blocking_of(CUcontext context, CUstream *out, size_t room)
+{
+    return list(context, true, out, room);
 }
 
 void gs_streams_reset(void)

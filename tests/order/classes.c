@@ -8,6 +8,8 @@
  * wait for still has its memory.
  * Source: docs/free.md, "What a native free waits for"
  */
+#include <time.h>
+
 #include "order.h"
 
 #define KIB ((size_t)1024)
@@ -142,6 +144,48 @@ PROGRAM_WITH(classes, host_memory_beside_one_that_does_not_block, RIGHT,
     }
     set_flag(flag);
     OK(cuCtxSynchronize());
+}
+
+struct release {
+    CUstream stream;
+    uint32_t *flag;
+};
+
+/* Work of another blocking stream, which the waiting one needs. */
+static void release_it(void *argument)
+{
+    const struct release *release = argument;
+
+    nanosleep(&(const struct timespec){.tv_nsec = 20000000}, NULL);
+    OK(cuStreamWriteValue32(release->stream, (CUdeviceptr)(uintptr_t)release->flag, 1,
+                            0));
+}
+
+PROGRAM_WITH(classes, blocking_work_given_during_the_wait, RIGHT,
+             "a free that waits for blocking streams holds up none of their later work",
+             BLOCKING)
+{
+    CUdeviceptr block = new_memory();
+    struct release release = {blocking_stream(), new_flag()};
+
+    wait_for(blocking_stream(), release.flag);
+    struct worker *worker = start_worker(release_it, &release);
+    OK(cuMemFree(block));
+    join_worker(worker);
+    OK(cuCtxSynchronize());
+}
+
+PROGRAM_WITH(classes, blocking_stream_that_ended_is_waited_for, RIGHT,
+             "and waits for what a destroyed one still does", BLOCKING)
+{
+    CUdeviceptr result = new_memory(), out = new_memory(), other = new_memory();
+    CUstream stream = blocking_stream();
+
+    fill(stream, result, 3);
+    OK(cuStreamDestroy(stream));
+    OK(cuMemFree(other));
+    copy(new_stream(), out, result);
+    must_hold(out, 3);
 }
 
 static void fill_there(CUstream stream, CUdeviceptr memory)
