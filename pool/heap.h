@@ -186,6 +186,7 @@ struct gs_heap {
     uint64_t carved_units; /* occupied in carved ones */
     uint64_t slack_bytes;  /* of the large segments in use */
     uint64_t grown_bytes;  /* shared segments of more than 2 MiB */
+    size_t tight_bytes;    /* to be free: large segments became idle where less was; 0 */
     struct gs_class_counts class_counts[GS_POOL_CLASSES];
     uint32_t pending_head; /* read without the lock, too; 0: nothing is pending */
     uint32_t pending_tail;
@@ -220,6 +221,10 @@ struct gs_room {
     _Atomic size_t peak;     /* of what tenants needed, at once */
     _Atomic size_t calm;     /* tenants that came since that rose */
     _Atomic size_t grown;    /* sum over the heaps */
+    _Atomic size_t reach;    /* reserved, and free by the driver's last answer; 0: none */
+    _Atomic size_t to_spare; /* bytes of the device that are to stay free */
+    _Atomic uint64_t asked_at;   /* gs_clock_coarse of that answer, where gs_free_told ... */
+    _Atomic uint64_t asked_turn; /* ... asked; gs_pool_elsewhere before it */
 };
 
 struct gs_relief {
@@ -249,7 +254,8 @@ struct gs_pool {
     _Atomic size_t idle[GS_MAX_DEVICES];       /* sums of idle_bytes; by no lock */
     _Atomic size_t idle_limit[GS_MAX_DEVICES]; /* now: less where the device is short */
     _Atomic uint64_t short_until[GS_MAX_DEVICES]; /* idle_limit is less until then; 0 */
-    _Atomic bool refused[GS_MAX_DEVICES];     /* since, the backend has served nothing */
+    _Atomic size_t refused[GS_MAX_DEVICES]; /* bytes that the program was refused; 0 */
+    _Atomic unsigned smaller[GS_MAX_DEVICES]; /* segments got since that were smaller */
     _Atomic size_t idle_most[GS_MAX_DEVICES]; /* as gs_pool_set_limits says */
     struct gs_room rooms[GS_MAX_DEVICES];
     bool carve; /* these three: immutable */
@@ -473,8 +479,11 @@ uint64_t gs_clock_coarse(void);
 void gs_limits_init(struct gs_pool *pool, unsigned age_ms);
 /* The heap's first upkeep is a period away. */
 void gs_limits_begin_heap(struct gs_heap *heap);
-/* The backend has served a request after all: gs_pool_set_refused is over. */
-void gs_limits_served(struct gs_heap *heap);
+/* The backend has served a request of so many bytes: gs_pool_served. */
+static inline void gs_limits_served(struct gs_heap *heap, size_t bytes)
+{
+    gs_pool_served(heap->pool, heap->device, bytes);
+}
 /* A segment joins the idle ones, or leaves them; heap->lock is held. */
 void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment);
 void gs_limits_wake(struct gs_heap *heap, const struct gs_segment *segment);
@@ -497,6 +506,19 @@ static inline size_t gs_request_least(const struct gs_request *request)
 {
     return request->large ? request->rounded : GS_LARGE_BYTES;
 }
+
+/* --- device_free.c --------------------------------------------------------------------
+ */
+
+/* Bytes that the device lacks to have `bytes` free, and what is to stay free of it, as
+ * far as is known; 0: it has them, or nobody knows. Calls nobody. */
+size_t gs_free_missing(struct gs_heap *heap, size_t bytes);
+/*
+ * What the device has free: by the driver's answer, which is asked for at most once a
+ * second, and once more after memory went back past the pool.
+ * Returns false if it is not known. No lock is held.
+ */
+bool gs_free_told(struct gs_heap *heap, size_t *bytes);
 
 /* --- grow.c
  * -------------------------------------------------------------------------------- */

@@ -295,14 +295,15 @@ struct gs_block *gs_levels_take_whole(struct gs_front *front, uint32_t units)
 }
 
 /* All that a front may hold counts as idle only once it is drained: it has to stay below
- * what the device may have idle. */
+ * what the device may have idle. And where the device is short none is kept. */
 static bool may_keep(struct gs_heap *heap, const struct gs_block *block)
 {
     unsigned device = (unsigned)(gs_room_of(heap) - heap->pool->rooms);
     size_t limit =
         atomic_load_explicit(&heap->pool->idle_limit[device], memory_order_relaxed);
 
-    return block->segment->bytes <= limit / GS_WHOLE_COUNT;
+    return block->segment->bytes <= limit / GS_WHOLE_COUNT &&
+           !gs_free_missing(heap, block->segment->bytes);
 }
 
 void gs_levels_put_whole(struct gs_front *front, struct gs_heap *heap,

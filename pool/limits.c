@@ -26,8 +26,11 @@
 /* A heap is due after this long ... */
 #define PERIOD_MAX_NS NS_PER_SECOND
 #define PERIOD_MIN_NS (5 * NS_PER_MS)
-/* How long no idle memory is kept after a device was seen to be short of it. */
+/* How long less idle memory is kept after a device was seen to be short of it. */
 #define SHORT_NS NS_PER_SECOND
+/* A program that was refused memory, and has got so many segments of less since, does not
+ * ask for it again. */
+#define SMALLER_MAX 256u
 /* ... or a quarter of the age, where that is less. */
 #define PERIODS_AN_AGE 4u
 
@@ -56,7 +59,7 @@ void gs_limits_init(struct gs_pool *pool, unsigned age_ms)
         atomic_init(&pool->idle_limit[i], SIZE_MAX);
         atomic_init(&pool->idle_most[i], SIZE_MAX);
         atomic_init(&pool->short_until[i], 0);
-        atomic_init(&pool->refused[i], false);
+        atomic_init(&pool->refused[i], 0);
     }
 }
 
@@ -77,6 +80,26 @@ void gs_limits_begin_heap(struct gs_heap *heap)
     atomic_init(&heap->drain_at, now + heap->pool->age_ns);
 }
 
+/* A large segment became idle where the device is short. heap->lock is held. */
+static GS_NOINLINE void note_tight(struct gs_heap *heap, size_t bytes)
+{
+    if (bytes > heap->tight_bytes)
+        heap->tight_bytes = bytes;
+    atomic_store_explicit(&heap->due, true, memory_order_relaxed);
+}
+
+/* What is to go back for those, as the device is now. */
+static size_t take_tight(struct gs_heap *heap)
+{
+    size_t bytes;
+
+    gs_lock_take(&heap->lock);
+    bytes = heap->tight_bytes;
+    heap->tight_bytes = 0;
+    gs_lock_drop(&heap->lock);
+    return bytes ? gs_free_missing(heap, bytes) : 0;
+}
+
 void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment)
 {
     unsigned i = index_of(heap->device);
@@ -84,6 +107,8 @@ void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment)
                                             memory_order_relaxed);
 
     segment->idle_since = gs_clock_coarse();
+    if (!segment->shared && GS_UNLIKELY(gs_free_missing(heap, segment->bytes)))
+        note_tight(heap, segment->bytes);
     if (GS_UNLIKELY(
             idle + segment->bytes >
             atomic_load_explicit(&heap->pool->idle_limit[i], memory_order_relaxed)))
@@ -120,25 +145,34 @@ static void limit_idle(struct gs_pool *pool, unsigned i, size_t left)
         atomic_store(&pool->idle_limit[i], left);
 }
 
-/* The same is over, once its time is. */
+/* The same is over, once its time is; not while a refusal is remembered. */
 static void end_shortage(struct gs_pool *pool, unsigned i, uint64_t now)
 {
     if (GS_UNLIKELY(atomic_load(&pool->short_until[i])) &&
         now >= atomic_load(&pool->short_until[i])) {
         atomic_store(&pool->short_until[i], 0);
-        atomic_store(&pool->idle_limit[i], atomic_load(&pool->idle_most[i]));
+        if (!atomic_load(&pool->refused[i]))
+            atomic_store(&pool->idle_limit[i], atomic_load(&pool->idle_most[i]));
     }
 }
 
-void gs_limits_served(struct gs_heap *heap)
+static GS_NOINLINE void end_refusal(struct gs_pool *pool, unsigned i, size_t bytes)
 {
-    unsigned i = index_of(heap->device);
+    if (bytes < atomic_load(&pool->refused[i]) &&
+        atomic_fetch_add(&pool->smaller[i], 1) + 1 < SMALLER_MAX)
+        return;
+    atomic_store(&pool->refused[i], 0);
+    atomic_store(&pool->short_until[i], 0);
+    atomic_store(&pool->idle_limit[i], atomic_load(&pool->idle_most[i]));
+}
 
-    if (GS_UNLIKELY(
-            atomic_load_explicit(&heap->pool->refused[i], memory_order_relaxed))) {
-        atomic_store(&heap->pool->refused[i], false);
-        end_shortage(heap->pool, i, UINT64_MAX);
-    }
+void gs_pool_served(struct gs_pool *pool, int device, size_t bytes)
+{
+    unsigned i = index_of(device);
+
+    if (device >= 0 &&
+        GS_UNLIKELY(atomic_load_explicit(&pool->refused[i], memory_order_relaxed)))
+        end_refusal(pool, i, bytes);
 }
 
 void gs_pool_set_missing(struct gs_pool *pool, int device, size_t bytes)
@@ -150,12 +184,14 @@ void gs_pool_set_missing(struct gs_pool *pool, int device, size_t bytes)
         limit_idle(pool, i, idle > bytes ? idle - bytes : 0);
 }
 
-void gs_pool_set_refused(struct gs_pool *pool, int device)
+void gs_pool_set_refused(struct gs_pool *pool, int device, size_t bytes)
 {
     for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
         if (device < 0 || i == index_of(device)) {
-            atomic_store(&pool->refused[i], true);
-            limit_idle(pool, i, 0);
+            if (bytes >= atomic_load(&pool->refused[i]))
+                atomic_store(&pool->refused[i], bytes ? bytes : 1);
+            atomic_store(&pool->smaller[i], 0);
+            atomic_store(&pool->idle_limit[i], 0);
         }
     }
 }
@@ -209,15 +245,15 @@ static size_t give_back(struct gs_heap *heap, size_t bytes, uint64_t limit)
     return given;
 }
 
-/* The same of one segment, if it has been idle since before `limit`. */
-static size_t give_one(struct gs_heap *heap, uint64_t limit)
+/* The same of one segment: if it has been idle since before `limit`, or of `any` age. */
+static size_t give_one(struct gs_heap *heap, uint64_t limit, bool any)
 {
     struct gs_segment *segment;
     size_t given = 0;
 
     gs_lock_take(&heap->lock);
     segment = oldest(heap);
-    if (segment && segment->idle_since >= limit)
+    if (segment && !any && segment->idle_since >= limit)
         segment = NULL;
     if (segment) {
         given = segment->bytes;
@@ -346,6 +382,9 @@ size_t gs_heap_upkeep(struct gs_heap *heap, size_t bytes)
         bytes = wanted;
     if (bytes > atomic_load(&pool->idle[i])) /* not enough, but for what is cached */
         gs_levels_drain(heap);
+    wanted = take_tight(heap); /* of what is idle: not worth keeping all threads out */
+    if (bytes < wanted)
+        bytes = wanted;
     idle = atomic_load(&pool->idle[i]);
     kept = atomic_load(&pool->idle_limit[i]);
     if (idle > kept && bytes < idle - kept)
@@ -393,17 +432,40 @@ bool gs_heap_has_aged(struct gs_heap *heap)
                     (pending || holds_cached(heap)));
 }
 
-size_t gs_heap_give_aged(struct gs_heap *heap, bool (*may)(void *self), void *self)
+bool gs_heap_may_give(struct gs_heap *heap)
+{
+    bool any;
+
+    if (gs_heap_is_dead(heap))
+        return false;
+    gs_lock_take(&heap->lock);
+    any = heap->idle_bytes[GS_IDLE_LARGE] || heap->idle_bytes[GS_IDLE_SHARED];
+    gs_lock_drop(&heap->lock);
+    return any || holds_cached(heap);
+}
+
+/* What the caches above the segments hold is idle memory from now on: once an age, and
+ * where more is to go back than is idle. */
+static void settle_for(struct gs_heap *heap, size_t bytes)
+{
+    if (heap->pool->age_ns)
+        settle(heap, gs_clock_coarse());
+    if (bytes > gs_limits_idle(heap))
+        gs_levels_drain(heap);
+}
+
+size_t gs_heap_give_aged(struct gs_heap *heap, size_t bytes, bool (*may)(void *self),
+                         void *self)
 {
     uint64_t limit = age_limit(heap->pool);
-    size_t given = 0, bytes = 1;
+    size_t given = 0, one = 1;
 
-    if (!limit || gs_heap_is_dead(heap) || !may(self))
+    if ((!limit && !bytes) || gs_heap_is_dead(heap) || !may(self))
         return 0;
-    settle(heap, gs_clock_coarse());
-    while (bytes && may(self)) {
-        bytes = give_one(heap, limit);
-        given += bytes;
+    settle_for(heap, bytes);
+    while (one && may(self)) {
+        one = give_one(heap, limit, given < bytes);
+        given += one;
     }
     return given;
 }

@@ -242,11 +242,33 @@ void gs_pool_set_limits(struct gs_pool *pool, int device,
 /* The device has so much less free memory than should be: for a second no more may be
  * idle on it than is idle now, less that. */
 void gs_pool_set_missing(struct gs_pool *pool, int device, size_t bytes);
-/* The program was told that the device (-1: each) is out of memory: for a second, or
- * until the backend has served the next request, nothing may be idle on it. What the
- * program frees now, to ask again, goes back at once, as it does without a pool: later it
- * might have to wait for what runs then. */
-void gs_pool_set_refused(struct gs_pool *pool, int device);
+/*
+ * The program was told that it cannot have `bytes` of the device (-1: of any). Nothing may
+ * be idle there from now on. What the program frees, to ask again, goes back at once, as
+ * it does without a pool: later the driver's free might wait for what runs then. This is
+ * over once the device has served as much (gs_pool_served), or after the pool has got 256
+ * smaller segments: then the program goes on without that memory.
+ */
+void gs_pool_set_refused(struct gs_pool *pool, int device, size_t bytes);
+/* The driver has served a request of so many bytes of the device, the pool's or another. */
+void gs_pool_served(struct gs_pool *pool, int device, size_t bytes);
+
+/*
+ * The driver says that the device has so many bytes free, of which `to_spare` are to stay
+ * free. From then on a large segment that becomes idle goes back at the next upkeep where
+ * less than that is free; so does one of a 32nd of the device or more where less than its
+ * size is free. Natively the next request has that memory, whatever runs by then. Until
+ * called a device is never short.
+ */
+void gs_pool_set_free(struct gs_pool *pool, int device, size_t bytes, size_t to_spare);
+/* Atomic: how often the program has freed memory that is not the pool's; the process's. */
+extern uint64_t gs_pool_elsewhere __attribute__((visibility("hidden")));
+
+/* The program has freed memory of a device that is not the pool's. */
+static inline void gs_pool_freed_elsewhere(void)
+{
+    (void)__atomic_add_fetch(&gs_pool_elsewhere, 1, __ATOMIC_RELAXED);
+}
 
 /*
  * Is gs_heap_upkeep worth calling? Cheap enough for every free: reads a flag, and once in
@@ -269,13 +291,17 @@ size_t gs_heap_upkeep(struct gs_heap *heap, size_t bytes);
  * than the pool's age? Asks no backend.
  */
 bool gs_heap_has_aged(struct gs_heap *heap);
+/* Is anything of the heap idle, or in the caches above its segments? Asks no backend. */
+bool gs_heap_may_give(struct gs_heap *heap);
 /*
- * Give back what has been idle for longer than the age, one segment after the other, the
- * longest idle first, for as long as `may` says before each one that the backend takes
- * memory back at once. What the caches above the segments hold becomes idle memory first,
- * once an age. Returns the bytes given back.
+ * Give back what has been idle for longer than the age, and of any age until `bytes` are
+ * back: one segment after the other, the longest idle first, for as long as `may` says
+ * before each one that the backend takes memory back at once. What the caches above the
+ * segments hold becomes idle memory first, once an age, and where `bytes` is more than is
+ * idle. Returns the bytes given back.
  */
-size_t gs_heap_give_aged(struct gs_heap *heap, bool (*may)(void *self), void *self);
+size_t gs_heap_give_aged(struct gs_heap *heap, size_t bytes, bool (*may)(void *self),
+                         void *self);
 /* Look after the heap at the next free, whatever the clock says. */
 void gs_heap_set_due(struct gs_heap *heap);
 

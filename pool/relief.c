@@ -326,6 +326,8 @@ void gs_relief_refused(struct gs_heap *heap)
     if (row->known >= row->refused)
         row->known = row->reserved;
     atomic_store(&room_of(pool, heap->device)->refused, row->refused);
+    if (atomic_load(&room_of(pool, heap->device)->reach) >= row->refused)
+        atomic_store(&room_of(pool, heap->device)->reach, row->refused - 1);
     leave(&pool->relief);
 }
 

@@ -310,7 +310,7 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
         *native = code;
         return status == GS_ERR_NOMEM ? GS_ERR_NOMEM : GS_ERR_BACKEND;
     }
-    gs_limits_served(heap);
+    gs_limits_served(heap, bytes);
     status = adopt(heap, request, kind, addr, bytes, out);
     /* What it has beyond this request is anybody's; a segment of one block has nothing.
      */

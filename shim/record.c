@@ -192,6 +192,13 @@ uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *r
     return tag;
 }
 
+/* Of host memory, a GPU that is full is not the reason. */
+static bool takes_device_memory(enum gs_memory_kind kind)
+{
+    return kind != GS_MEMORY_PINNED && kind != GS_MEMORY_REGISTERED &&
+           kind != GS_MEMORY_PHYSICAL_HOST;
+}
+
 void gs_record_made(struct gs_state *state, const struct gs_call *request, uint64_t addr,
                     size_t bytes, struct gs_block *block)
 {
@@ -214,13 +221,6 @@ void gs_record_made(struct gs_state *state, const struct gs_call *request, uint6
         record(state, request, addr, bytes, block,
                state->stacks ? gs_stacks_capture(state->stacks) : 0, false);
     }
-}
-
-/* Of host memory, a GPU that is full is not the reason. */
-static bool takes_device_memory(enum gs_memory_kind kind)
-{
-    return kind != GS_MEMORY_PINNED && kind != GS_MEMORY_REGISTERED &&
-           kind != GS_MEMORY_PHYSICAL_HOST;
 }
 
 static void refused(struct gs_state *state, enum gs_memory_kind kind, enum gs_api api,
@@ -277,6 +277,9 @@ void gs_record_unmade(struct gs_state *state, uint64_t addr, enum gs_api api,
 uint32_t gs_record_noted(struct gs_state *state, const struct gs_note *note, bool indexed)
 {
     uint32_t id = 0;
+    if (takes_device_memory(note->kind)) {
+        gs_retry_served(state, note->device, note->bytes);
+    }
     if (!gs_key_is_handle(note->key) && state->pool) {
         gs_pool_displace(state->pool, note->key);
     }
@@ -341,6 +344,9 @@ void gs_record_note_left(struct gs_state *state, uint64_t key, enum gs_api api,
 {
     bool refused = gs_refused(result) || gs_refused_for_capture(result) ||
                    gs_record_unknown(result) || result == CUDA_ERROR_ARRAY_IS_MAPPED;
+    if (!refused) {
+        gs_pool_freed_elsewhere();
+    }
     if (!state->tracker || !refused) {
         return; /* gone, or lost with its context */
     }
@@ -375,6 +381,9 @@ void gs_record_free_result(struct gs_state *state, uint64_t addr, enum gs_api ap
                            const struct gs_allocation *was, CUresult result)
 {
     bool refused = gs_refused(result) || gs_refused_for_capture(result);
+    if (!refused) {
+        gs_pool_freed_elsewhere();
+    }
     gs_limits_left(!refused);
     if (GS_UNLIKELY(result != CUDA_SUCCESS)) {
         gs_context_note_error(gs_context_current_known(state), result);

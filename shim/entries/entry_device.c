@@ -97,6 +97,9 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
         }
     } while (gs_retry_for(state, request->context, bytes, result));
     if (result == CUDA_SUCCESS && out) {
+        if (request->context) {
+            gs_retry_served(state, request->context->device, bytes);
+        }
         gs_record_made(state, request, *out, bytes, NULL);
         if (GS_UNLIKELY(gs_zones_on)) {
             gs_zones_passed(state);

@@ -147,7 +147,7 @@ void gs_retry_refused(struct gs_state *state, int device, size_t bytes)
 {
     if (state->pool && bytes <= gs_limits_most(device) &&
         !gs_mutant(GS_MUTANT_refusal_forgotten)) {
-        gs_pool_set_refused(state->pool, device);
+        gs_pool_set_refused(state->pool, device, bytes);
     }
 }
 

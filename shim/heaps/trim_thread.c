@@ -1,5 +1,6 @@
 /*
- * trim_thread.c - looks at idle memory from time to time, and gives back what is too old.
+ * trim_thread.c - looks at idle memory from time to time, and gives back what is too old,
+ * and what the device is short of.
  *
  * The driver's free waits for the work of the context. The thread is never to be found in
  * such a wait: what the program does next may need the driver's locks. So it looks for an
@@ -25,6 +26,7 @@
 #include "log.h"
 #include "managed.h"
 #include "marks.h"
+#include "mem_limits.h"
 #include "mutants.h"
 #include "own_thread.h"
 #include "gs_clock.h"
@@ -168,11 +170,22 @@ static bool has_aged(struct gs_state *state, const struct gs_context *context)
            gs_host_has_aged(state, context) || gs_managed_has_aged(context);
 }
 
+/* Idle memory of the device that is to go back whatever its age. */
+static size_t missing_bytes(struct gs_state *state, const struct gs_context *context)
+{
+    return context->heap && gs_heap_may_give(context->heap)
+               ? gs_limits_missing(state, context)
+               : 0;
+}
+
 static void look_at(struct gs_state *state, struct gs_context *context)
 {
     struct given given = {state, context};
-    if (!has_aged(state, context) || gs_captures_active() ||
-        gs_fences_are_frozen(context->handle)) {
+    if (gs_captures_active() || gs_fences_are_frozen(context->handle)) {
+        return;
+    }
+    size_t missing = missing_bytes(state, context);
+    if (missing == 0 && !has_aged(state, context)) {
         return;
     }
     if (!is_idle(state, context)) {
@@ -182,7 +195,7 @@ static void look_at(struct gs_state *state, struct gs_context *context)
         return;
     }
     if (context->heap) {
-        (void)gs_heap_give_aged(context->heap, may_give, &given);
+        (void)gs_heap_give_aged(context->heap, missing, may_give, &given);
     }
     gs_host_give_aged(state, context, may_give, &given);
     gs_managed_give_aged(context, may_give, &given);

@@ -551,7 +551,7 @@ void gs_host_give_aged(struct gs_state *state, const struct gs_context *context,
     for (unsigned i = 0; state->host_pool && i < GS_HOST_HEAPS; i++) {
         struct gs_host_heap *own = __atomic_load_n(&context->host[i], __ATOMIC_ACQUIRE);
         if (own) {
-            (void)gs_heap_give_aged(own->heap, may, self);
+            (void)gs_heap_give_aged(own->heap, 0, may, self);
         }
     }
 }

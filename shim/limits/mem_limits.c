@@ -49,7 +49,7 @@ static struct device {
     uint64_t reserve_bytes; /* to be left free */
     bool integrated;        /* its memory is the machine's */
     uint64_t charged;       /* atomic */
-    uint64_t others_least; /* atomic: the least that was not the pool's, and 1; 0: none */
+    uint64_t others_least; /* atomic: the least that was not the pool's */
     uint64_t next_look;    /* atomic: when the driver is asked again what is free */
 } devices[GS_MAX_DEVICES];
 
@@ -122,6 +122,19 @@ static struct gs_platform look_at(int ordinal)
     return platform;
 }
 
+/* What of the used bytes is not the pool's; the least of it is kept. */
+static uint64_t note_others(struct gs_state *state, struct device *device, int ordinal,
+                            size_t used_bytes)
+{
+    uint64_t own = state->pool ? gs_pool_reserved_on(state->pool, ordinal) : 0;
+    uint64_t others = used_bytes > own ? used_bytes - own : 0;
+    if (!__atomic_load_n(&device->met, __ATOMIC_ACQUIRE) ||
+        others < __atomic_load_n(&device->others_least, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&device->others_least, others, __ATOMIC_RELAXED);
+    }
+    return others;
+}
+
 void gs_limits_meet(struct gs_state *state, int ordinal)
 {
     struct device *device = device_of(ordinal);
@@ -147,7 +160,9 @@ void gs_limits_meet(struct gs_state *state, int ordinal)
             .device_bytes = limit < free_bytes ? limit : free_bytes,
             .idle_bytes = limit_of(release, total_bytes)};
         gs_pool_set_limits(state->pool, ordinal, &limits);
+        gs_pool_set_free(state->pool, ordinal, limits.device_bytes, 0);
     }
+    note_others(state, device, ordinal, total_bytes - free_bytes);
     __atomic_store_n(&device->met, 1, __ATOMIC_RELEASE);
 }
 
@@ -385,21 +400,16 @@ static bool is_current(const struct gs_context *context)
     return gs_real()->cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == context->handle;
 }
 
-/* Has somebody else taken memory since the device was looked at first, so that it is
- * worth the driver's calls to keep nothing from them? Memory of the program's that is not
- * the pool's counts as somebody else's. */
+/* Has somebody else taken memory since the device was met, so that it is worth the
+ * driver's calls to keep nothing from them? Memory of the program's that is not the
+ * pool's counts as somebody else's. */
 static bool is_shared(struct gs_state *state, struct device *device, int ordinal,
                       size_t used_bytes)
 {
-    uint64_t own = gs_pool_reserved_on(state->pool, ordinal);
-    uint64_t others = used_bytes > own ? used_bytes - own : 0;
     uint64_t least = __atomic_load_n(&device->others_least, __ATOMIC_RELAXED);
-    if (least == 0 || others + 1 < least) {
-        __atomic_store_n(&device->others_least, others + 1, __ATOMIC_RELAXED);
-        return false;
-    }
-    return others + 1 - least >
-           __atomic_load_n(&device->reserve_bytes, __ATOMIC_RELAXED) / OTHERS_SHARE;
+    return note_others(state, device, ordinal, used_bytes) >
+           least + __atomic_load_n(&device->reserve_bytes, __ATOMIC_RELAXED) /
+                       OTHERS_SHARE;
 }
 
 /* What the device has less free than it should. *shared: others have taken it. */
@@ -413,6 +423,8 @@ static GS_NOINLINE size_t ask_missing(struct gs_state *state, struct device *dev
     }
     *shared = is_shared(state, device, ordinal, total_bytes - free_bytes);
     uint64_t left = free_bytes;
+    gs_limits_info(ordinal, 0, &free_bytes, &total_bytes);
+    gs_pool_set_free(state->pool, ordinal, free_bytes, *shared ? (size_t)reserve : 0);
     struct gs_machine_memory machine;
     if (__atomic_load_n(&device->integrated, __ATOMIC_RELAXED) &&
         gs_machine_memory_read("", &machine) && machine.available_bytes < left) {
@@ -433,19 +445,35 @@ static bool is_time_to_look(struct device *device)
 }
 
 /* What is to go back for the reserve, now; where others share the device, the pool keeps
- * no more idle memory than is left then, until the next look. The context need not be
- * current: a push would be another driver call for a figure that can wait. */
-static size_t missing_reserve(struct gs_state *state, const struct gs_context *context)
+ * no more idle memory than is left then, until the next look. */
+static size_t look_for_missing(struct gs_state *state, const struct gs_context *context)
 {
-    struct device *device = device_of(context->device);
-    if (!__atomic_load_n(&device->reserve_bytes, __ATOMIC_RELAXED) ||
-        !is_time_to_look(device) || !is_current(context)) {
-        return 0;
-    }
     bool shared = false;
-    size_t missing = ask_missing(state, device, context->device, &shared);
+    size_t missing =
+        ask_missing(state, device_of(context->device), context->device, &shared);
     if (shared) {
         gs_pool_set_missing(state->pool, context->device, missing);
+    }
+    return missing;
+}
+
+/* The context need not be current: a push would be another driver call for a figure that
+ * can wait. */
+static size_t missing_reserve(struct gs_state *state, const struct gs_context *context)
+{
+    return is_time_to_look(device_of(context->device)) && is_current(context)
+               ? look_for_missing(state, context)
+               : 0;
+}
+
+size_t gs_limits_missing(struct gs_state *state, const struct gs_context *context)
+{
+    size_t missing = 0;
+    bool pushed;
+    if (is_time_to_look(device_of(context->device)) &&
+        gs_context_push(context->handle, &pushed) == CUDA_SUCCESS) {
+        missing = look_for_missing(state, context);
+        gs_context_pop(pushed);
     }
     return missing;
 }

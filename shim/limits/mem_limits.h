@@ -109,6 +109,11 @@ void gs_limits_info(int device, size_t idle, size_t *free_bytes, size_t *total_b
  */
 void gs_limits_relax_now(struct gs_state *state, const struct gs_context *context);
 
+/* For a thread that is in no wrapper: bytes of idle memory that are to go back so that
+ * the device has GPUSHIM_POOL_RESERVE free. Calls the driver, once a second at most; the
+ * context need not be current. */
+size_t gs_limits_missing(struct gs_state *state, const struct gs_context *context);
+
 static inline void gs_limits_relax(struct gs_state *state,
                                    const struct gs_context *context)
 {

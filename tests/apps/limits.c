@@ -9,7 +9,11 @@
  *               says how many failed
  *   idle        one block of 16 MiB, freed; then pairs of small ones for COUNT ms
  *   stretch     idle memory, then a stream, a module and a limit, consumers of their own
- *   warm        50 blocks of 4 KiB and 3 of 4 MiB at once, freed, again and again
+ *   refused     40 and 4 of 64 MiB, the 4 freed; then COUNT times 40 MiB too many while a
+ *               kernel runs
+ *   short       24 of 64 MiB, the rest but 2 is the program's by other calls; the 24
+ * freed, and no call for COUNT ms warm        50 blocks of 4 KiB and 3 of 4 MiB at once,
+ * freed, again and again
  *
  * Proves that a limit makes a device smaller and nothing else: what this prints under one
  * is what it prints on a device of that size.
@@ -219,6 +223,47 @@ static void stretch(void)
     printf("limits: a stream, a module and a limit\n");
 }
 
+static void refused(long count)
+{
+    struct app_kernels kernels;
+    gpu_stream stream;
+    uint32_t *flag;
+    gpu_ptr block;
+    long times = 0;
+
+    app_kernels_load(&kernels);
+    APP_OK(gpu_stream_create(&stream));
+    APP_OK(gpu_host_alloc((void **)&flag, 4096, 0));
+    *flag = 0;
+    APP_OK(gpu_malloc(&block, 40 * APP_MIB));
+    APP_OK(gpu_malloc(&block, 4 * APP_MIB));
+    APP_OK(gpu_free(block));
+    app_hold(&kernels, flag, stream);
+    for (long i = 0; i < count; i++)
+        times += (int)gpu_malloc(&block, 40 * APP_MIB) != 0;
+    *flag = 1;
+    APP_OK(gpu_sync());
+    printf("limits: refused %ld times\n", times);
+}
+
+static void fall_short(long ms)
+{
+    const struct timespec nap = {ms / 1000, ms % 1000 * 1000000};
+    gpu_ptr parts[6], pitched;
+    size_t pitch;
+
+    for (int i = 0; i < 6; i++)
+        APP_OK(gpu_malloc(&parts[i], 4 * APP_MIB));
+    APP_OK(gpu_sync());
+    for (int i = 0; i < 6; i++)
+        APP_OK(gpu_free(parts[i]));
+    for (int i = 0; i < 19; i++)
+        APP_OK(gpu_malloc_pitch(&pitched, &pitch, APP_MIB, 2));
+    fprintf(stderr, "limits: asleep\n");
+    nanosleep(&nap, NULL);
+    fprintf(stderr, "limits: awake\n");
+}
+
 static void warm(long rounds)
 {
     gpu_ptr small[50], large[3];
@@ -264,6 +309,10 @@ int main(int argc, char **argv)
         idle(count);
     else if (strcmp(what, "stretch") == 0)
         stretch();
+    else if (strcmp(what, "refused") == 0)
+        refused(count);
+    else if (strcmp(what, "short") == 0)
+        fall_short(count);
     else if (strcmp(what, "warm") == 0)
         warm(count);
     app_gpu_stop();

@@ -155,23 +155,27 @@ PROGRAM_WITH(deadlock, full_out_of_memory, RIGHT,
     OK(cuCtxSynchronize());
 }
 
+/* The free has waited, and the device had no room for as much again beside it. */
 PROGRAM_WITH(deadlock, full_of_idle_memory, RIGHT,
              "native: served at once from what was freed before, in another size",
              SMALL_DEVICE)
 {
+    CUdeviceptr block;
     uint32_t *flag = new_flag();
 
     leave_idle(40 * MIB);
     wait_for(new_stream(), flag);
-    ask_for(48 * MIB);
+    if (free_is_lazy())
+        ask_for(48 * MIB);
+    else
+        OK(cuMemAlloc(&block, 48 * MIB));
     set_flag(flag);
     OK(cuCtxSynchronize());
 }
 
-/* As a framework does it: it frees what it has cached, and asks again. */
-PROGRAM_WITH(deadlock, asked_again_after_a_refusal, RIGHT,
-             "native: served at once from what was freed since, whatever runs by then",
-             SMALL_DEVICE)
+/* As a framework does it: it frees what it has cached, and asks again. `meanwhile`: what
+ * happens in between. */
+static void ask_again(void (*meanwhile)(void))
 {
     CUdeviceptr block, cached[12];
     uint32_t *flag = new_flag();
@@ -179,6 +183,8 @@ PROGRAM_WITH(deadlock, asked_again_after_a_refusal, RIGHT,
     for (unsigned i = 0; i < 12; i++)
         cached[i] = new_block(4 * MIB);
     CODE(cuMemAlloc(&block, 40 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    if (meanwhile)
+        meanwhile();
     for (unsigned i = 0; i < 12; i++)
         OK(cuMemFree(cached[i]));
     wait_for(new_stream(), flag);
@@ -187,6 +193,38 @@ PROGRAM_WITH(deadlock, asked_again_after_a_refusal, RIGHT,
     OK(cuMemAlloc(&block, 40 * MIB));
     set_flag(flag);
     OK(cuCtxSynchronize());
+}
+
+PROGRAM_WITH(deadlock, asked_again_after_a_refusal, RIGHT,
+             "native: served at once from what was freed since, whatever runs by then",
+             SMALL_DEVICE)
+{
+    ask_again(NULL);
+}
+
+static void collect_garbage(void)
+{
+    nap(600);
+    nap(600);
+}
+
+PROGRAM_WITH(deadlock, asked_again_long_after_a_refusal, RIGHT,
+             "native: the same, though it takes long to free", SMALL_DEVICE)
+{
+    ask_again(collect_garbage);
+}
+
+/* In segments of their own, and in one that is shared. */
+static void ask_for_little(void)
+{
+    new_block(4096);
+    new_block(2 * MIB);
+}
+
+PROGRAM_WITH(deadlock, asked_again_after_smaller_ones, RIGHT,
+             "native: the same, and smaller requests are served in between", SMALL_DEVICE)
+{
+    ask_again(ask_for_little);
 }
 
 PROGRAM_WITH(deadlock, full_of_small_idle_memory, RIGHT,

@@ -194,6 +194,7 @@ static enum gs_status fake_free_bytes(void *self, size_t *bytes)
     probe(fake);
     pthread_mutex_lock(&fake->lock);
     *bytes = fake->capacity - fake->mapped_bytes;
+    fake->told++;
     pthread_mutex_unlock(&fake->lock);
     return fake->tells_free ? GS_OK : GS_ERR_NOT_FOUND;
 }

@@ -49,6 +49,7 @@ struct fake {
     bool in_vain;                   /* ... for longer than one may wait */
     unsigned awaited;               /* times that was asked */
     bool tells_free;                /* how many bytes are free */
+    unsigned long told;             /* and how often it did */
     bool keeps;                     /* what cannot be pooled; kept_addr is the last one */
     uint64_t kept_addr;
     uint64_t skew;      /* added to addresses handed out */

@@ -289,38 +289,151 @@ Test(reserve, nothing_more_is_kept_where_the_device_is_short)
     bed_fini(&bed);
 }
 
+/* Frees and upkeep, as a program that was told that it cannot have 40 MiB. */
+static void free_after_a_refusal(struct bed *bed, uint64_t addr)
+{
+    bed_free(bed, addr);
+    cr_assert(gs_heap_wants_upkeep(bed->heap), "at once, and in no thread's cache");
+    cr_assert_eq(gs_heap_upkeep(bed->heap, 0), 4 * GS_MIB);
+}
+
 Test(reserve, nothing_is_kept_after_a_refusal)
 {
     struct bed bed;
-    uint64_t addr[2];
+    uint64_t addr[3];
 
     bed_init_aged(&bed, 64 * GS_MIB, 0, 8 * GS_MIB, 3600000);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         addr[i] = bed_alloc(&bed, 4 * GS_MIB);
-    gs_pool_set_refused(bed.pool, 0);
-    bed_free(&bed, addr[0]);
-    cr_assert(gs_heap_wants_upkeep(bed.heap), "at once, and in no thread's cache");
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 4 * GS_MIB);
+    gs_pool_set_refused(bed.pool, 0, 40 * GS_MIB);
+    free_after_a_refusal(&bed, addr[0]);
     sleep_ms(1100);
     gs_heap_upkeep(bed.heap, 0);
-    bed_free(&bed, addr[1]);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "for a second");
+    free_after_a_refusal(&bed, addr[1]);
+    gs_pool_set_missing(bed.pool, 0, GS_MIB); /* for a second; the refusal is not over */
+    sleep_ms(1100);
+    gs_heap_upkeep(bed.heap, 0);
+    free_after_a_refusal(&bed, addr[2]);
     bed_fini(&bed);
 }
 
-Test(reserve, a_request_that_is_served_ends_a_refusal)
+Test(reserve, a_request_of_that_size_that_is_served_ends_a_refusal)
+{
+    struct bed bed;
+    uint64_t addr[3];
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    for (int i = 0; i < 2; i++)
+        addr[i] = bed_alloc(&bed, 4 * GS_MIB);
+    gs_pool_set_refused(bed.pool, 0, 8 * GS_MIB);
+    gs_pool_set_refused(bed.pool, 0, 2 * GS_MIB); /* another thread */
+    bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
+    gs_pool_served(bed.pool, 0, 6 * GS_MIB);
+    gs_pool_served(bed.pool, 1, 8 * GS_MIB);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 6 * GS_MIB);
+    free_after_a_refusal(&bed, addr[0]);
+    addr[2] = bed_alloc(&bed, 8 * GS_MIB);
+    bed_free(&bed, addr[1]);
+    cr_assert(!gs_heap_wants_upkeep(bed.heap));
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "the device has memory again");
+    bed_free(&bed, addr[2]);
+    gs_pool_set_refused(bed.pool, 0, 8 * GS_MIB);
+    gs_pool_served(bed.pool, 0, 8 * GS_MIB);
+    bed_free(&bed, bed_alloc(&bed, 12 * GS_MIB));
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "what the driver served past the pool");
+    bed_fini(&bed);
+}
+
+Test(reserve, a_program_that_goes_on_with_less_ends_a_refusal)
+{
+    struct bed bed;
+    int turns = 0;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    gs_pool_set_refused(bed.pool, 0, 60 * GS_MIB);
+    do
+        bed_free(&bed, bed_alloc(&bed, 4 * GS_MIB));
+    while (gs_heap_upkeep(bed.heap, 0) == 4 * GS_MIB && ++turns < 1000);
+    cr_assert_eq(turns, 255, "%d", turns);
+    bed_fini(&bed);
+}
+
+/* ---- free memory of the device ------------------------------------------------------ */
+
+Test(short, large_memory_goes_back_where_the_device_cannot_hold_as_much_again)
+{
+    struct bed bed;
+    uint64_t addr[3];
+
+    bed_init_aged(&bed, 64 * GS_MIB, 0, 8 * GS_MIB, 3600000);
+    gs_pool_set_free(bed.pool, 0, 64 * GS_MIB, 0);
+    for (int i = 0; i < 3; i++)
+        addr[i] = bed_alloc(&bed, 16 * GS_MIB);
+    bed_free(&bed, addr[0]);
+    cr_assert(!gs_heap_wants_upkeep(bed.heap), "16 MiB are free");
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0);
+    cr_assert_neq(addr[0] = bed_alloc(&bed, 16 * GS_MIB), 0);
+    (void)bed_alloc(&bed, 1000);
+    bed_free(&bed, addr[1]);
+    cr_assert(gs_heap_wants_upkeep(bed.heap), "14 MiB are, and in no thread's cache");
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 16 * GS_MIB);
+    bed_free(&bed, addr[2]);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "30 MiB are");
+    bed_fini(&bed);
+}
+
+Test(short, large_memory_goes_back_where_less_is_free_than_should_be)
 {
     struct bed bed;
     uint64_t addr[2];
 
     bed_init(&bed, 64 * GS_MIB, 0);
-    addr[0] = bed_alloc(&bed, 4 * GS_MIB);
-    gs_pool_set_refused(bed.pool, 0);
-    addr[1] = bed_alloc(&bed, 8 * GS_MIB);
+    for (int i = 0; i < 2; i++)
+        addr[i] = bed_alloc(&bed, 4 * GS_MIB);
+    gs_pool_set_free(bed.pool, 0, 6 * GS_MIB, 8 * GS_MIB); /* others have the rest */
+    bed_free(&bed, bed_alloc(&bed, 1000));
+    cr_assert(!gs_heap_wants_upkeep(bed.heap), "small memory stays");
     bed_free(&bed, addr[0]);
-    cr_assert(!gs_heap_wants_upkeep(bed.heap));
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "the device has memory again");
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 4 * GS_MIB);
     bed_free(&bed, addr[1]);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "8 MiB are free");
+    bed_fini(&bed);
+}
+
+Test(short, refusals_correct_what_is_free)
+{
+    struct bed bed;
+    uint64_t addr[2];
+
+    bed_init(&bed, 32 * GS_MIB, 0);
+    gs_pool_set_free(bed.pool, 0, 64 * GS_MIB, 0);
+    addr[0] = bed_alloc(&bed, 20 * GS_MIB);
+    cr_assert_eq(try_alloc(&bed, 20 * GS_MIB, &addr[1]), GS_ERR_NOMEM);
+    bed_free(&bed, addr[0]);
+    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 20 * GS_MIB);
+    bed_fini(&bed);
+}
+
+/* Requests that fail while work runs: the driver is asked what is free once, not for each
+ * of them. */
+Test(short, the_driver_is_seldom_asked_what_is_free)
+{
+    struct bed bed;
+    uint64_t addr;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    bed.fake.tells_free = true;
+    cr_assert_eq(try_alloc(&bed, 40 * GS_MIB, &addr), GS_OK);
+    bed_free(&bed, bed_alloc(&bed, 4 * GS_MIB));
+    bed.fake.busy = bed.fake.in_vain = true;
+    for (int i = 0; i < 100; i++)
+        cr_assert_eq(try_alloc(&bed, 40 * GS_MIB, &addr), GS_ERR_NOMEM);
+    cr_assert_leq(bed.fake.told, 2, "asked %lu times", (unsigned long)bed.fake.told);
+    gs_pool_freed_elsewhere();
+    bed.fake.told = 0;
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(try_alloc(&bed, 40 * GS_MIB, &addr), GS_ERR_NOMEM);
+    cr_assert_eq(bed.fake.told, 1, "once more");
     bed_fini(&bed);
 }
 
@@ -432,6 +545,21 @@ static bool may_go_on(void *self)
     return (*left)-- > 0;
 }
 
+Test(age, of_any_where_the_device_is_short)
+{
+    struct bed bed;
+    int left = 100;
+
+    bed_init_aged(&bed, 64 * GS_MIB, 0, 8 * GS_MIB, 3600000);
+    cr_assert(!gs_heap_may_give(bed.heap));
+    bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
+    cr_assert(gs_heap_may_give(bed.heap), "a thread's cache has it");
+    cr_assert_eq(gs_heap_give_aged(bed.heap, 0, may_go_on, &left), 0);
+    cr_assert_eq(gs_heap_give_aged(bed.heap, GS_MIB, may_go_on, &left), 6 * GS_MIB);
+    cr_assert(!gs_heap_may_give(bed.heap));
+    bed_fini(&bed);
+}
+
 Test(age, a_thread_gives_back_one_by_one_while_it_may)
 {
     struct bed bed;
@@ -448,14 +576,14 @@ Test(age, a_thread_gives_back_one_by_one_while_it_may)
     bed_free(&bed, addr[3]);
     cr_assert(gs_heap_has_aged(bed.heap));
     left = 3; /* one for the caches, one for each of two segments */
-    cr_assert_eq(gs_heap_give_aged(bed.heap, may_go_on, &left), 8 * GS_MIB);
+    cr_assert_eq(gs_heap_give_aged(bed.heap, 0, may_go_on, &left), 8 * GS_MIB);
     cr_assert_eq(bed.fake.unmaps, 2);
     left = 100;
-    cr_assert_eq(gs_heap_give_aged(bed.heap, may_go_on, &left), 4 * GS_MIB);
+    cr_assert_eq(gs_heap_give_aged(bed.heap, 0, may_go_on, &left), 4 * GS_MIB);
     cr_assert(!gs_heap_has_aged(bed.heap), "the fourth is young");
     left = 0;
     sleep_ms(80);
-    cr_assert_eq(gs_heap_give_aged(bed.heap, may_go_on, &left), 0, "it may not");
+    cr_assert_eq(gs_heap_give_aged(bed.heap, 0, may_go_on, &left), 0, "it may not");
     cr_assert_eq(bed.fake.mapped_bytes, 4 * GS_MIB);
     bed_fini(&bed);
 }
@@ -469,9 +597,9 @@ Test(age, a_thread_sees_what_the_levels_cache)
     bed_free(&bed, bed_alloc(&bed, 1000));
     sleep_ms(60);
     cr_assert(gs_heap_has_aged(bed.heap), "a level holds a block");
-    cr_assert_eq(gs_heap_give_aged(bed.heap, may_go_on, &left), 0, "it is idle from now");
+    cr_assert_eq(gs_heap_give_aged(bed.heap, 0, may_go_on, &left), 0, "it is idle from now");
     sleep_ms(60);
-    cr_assert_eq(gs_heap_give_aged(bed.heap, may_go_on, &left), 2 * GS_MIB);
+    cr_assert_eq(gs_heap_give_aged(bed.heap, 0, may_go_on, &left), 2 * GS_MIB);
     sleep_ms(60);
     cr_assert(!gs_heap_has_aged(bed.heap), "nothing is left");
     bed_fini(&bed);

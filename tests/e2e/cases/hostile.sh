@@ -67,7 +67,8 @@ hostile_asked_again_case() {
   local began=$EPOCHREALTIME ended
   need_file "$build/order/order"
   preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_POOL_WAIT=60m -- \
-    "$build/order/order" --seeds "$hostile_seeds" deadlock.asked_again_after_a_refusal
+    "$build/order/order" --seeds "$hostile_seeds" --jobs 2 deadlock.asked_again \
+    deadlock.full_of_idle_memory
   ended=$EPOCHREALTIME
   expect_status order 0
   echo "$hostile_seeds runs took $(((${ended/./} - ${began/./}) / 1000)) ms"
@@ -79,7 +80,7 @@ add_case "hostile asked again after a refusal" hostile_asked_again_case
 hostile_refused_after_a_while_case() {
   need_file "$build/order/order"
   preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_POOL_WAIT=50ms GPUSHIM_LOG_FILE="$PWD/log" -- \
-    "$build/order/order" --seeds 1 deadlock.full_of_idle_memory
+    "$build/order/order" --seeds 1 deadlock.full_of_small_idle_memory
   expect_status order 0
   expect_text log '^gpushim: memory ran out on GPU 0.*GPUSHIM_POOL_WAIT \(50 ms\)'
 }

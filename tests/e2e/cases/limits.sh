@@ -160,6 +160,37 @@ add_case "limits seldom asks what is free, a limit" info_calls_case "hitpair_lin
 add_case "limits seldom asks what is free, lazy" info_calls_case "limits_linked device" \
   GPUSHIM_FREE_SYNC=lazy
 
+# Nor for each of many requests that are refused while a kernel runs.
+info_refused_case() {
+  run_in native CUDASIM_MEMORY=64M -- "$apps/limits_linked" refused 100
+  preloaded shim CUDASIM_MEMORY=64M CUDASIM_LOG=2 GPUSHIM_LOG_FILE=report GPUSHIM_POOL_WAIT=10ms -- \
+    "$apps/limits_linked" refused 100
+  expect_same native shim
+  expect_text native.out "^limits: refused 100 times\$"
+  echo "cuMemGetInfo: $(driver_calls shim.err cuMemGetInfo)"
+  [[ $(driver_calls shim.err cuMemGetInfo) -le 10 ]] || fail "the driver was asked too often"
+}
+add_case "limits seldom asks what is free, refused" info_refused_case
+
+# short_case RETURNED [VARIABLE...]: the device is short of memory, and the program makes no
+# call. What is idle goes back long before its age.
+short_case() {
+  preloaded shim CUDASIM_MEMORY=64M CUDASIM_LOG=2 GPUSHIM_LOG_FILE=report \
+    GPUSHIM_POOL_TRIM_INTERVAL=2s "${@:2}" -- "$apps/limits_linked" short 1500
+  expect_status shim 0
+  sed -n '/^limits: asleep/,/^limits: awake/p' shim.err >asleep
+  echo "frees: $(driver_calls asleep cuMemFree)"
+  if [[ $1 == yes ]]; then
+    [[ $(driver_calls asleep cuMemFree) -ge 1 ]] || fail "idle memory stays"
+  else
+    expect_equal "frees of the driver" 0 "$(driver_calls asleep cuMemFree)"
+  fi
+}
+add_case "limits short of memory" short_case yes GPUSHIM_POOL_RESERVE=10%
+add_case "limits short of memory, no reserve" short_case no GPUSHIM_POOL_RESERVE=0
+add_case "limits short of memory, no thread" short_case no GPUSHIM_POOL_RESERVE=10% \
+  GPUSHIM_POOL_TRIM_THREAD=off
+
 # A program that makes no call: the library's thread gives what is idle back, while the
 # device has nothing to do.
 # silent_case WAY MODE RETURNED [VARIABLE...]: whether anything goes back while it sleeps

@@ -1,0 +1,89 @@
+/*
+ * device_free.c - the free memory of a device, without asking the driver each time.
+ *
+ * Some drivers take milliseconds to say what a device has free. So the pool reckons: the
+ * driver's last answer, less the bytes that the pool has reserved since, or more where it
+ * has given some back. Others allocate and free unseen. So an answer is believed for a
+ * second where a request would be refused for it, and no longer than until the program
+ * frees memory past the pool.
+ *
+ * Owns: `reach`, `to_spare`, `asked_at` and `asked_turn` of the rooms; gs_pool_elsewhere.
+ * Lock: none but relief->lock, inside relief.c. Each value is right for an instant, and
+ * is read for a decision that may err on either side.
+ * Design: docs/pool.md, "Where the device is short"
+ */
+#include "heap.h"
+
+#define NS_PER_SECOND 1000000000ull
+/* Of what the pool can have of the device: what is less is too little to leave a request
+ * without memory that it has natively, and many threads trade it on a full device. */
+#define TIGHT_SHARE 32u
+
+uint64_t gs_pool_elsewhere;
+
+static size_t get(const _Atomic size_t *value)
+{
+    return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+static size_t free_of(const struct gs_room *room)
+{
+    size_t reach = get(&room->reach), reserved = get(&room->reserved);
+
+    return reach > reserved ? reach - reserved : 0;
+}
+
+void gs_pool_set_free(struct gs_pool *pool, int device, size_t bytes, size_t to_spare)
+{
+    struct gs_room *room;
+
+    if (device < 0)
+        return;
+    room = &pool->rooms[device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1];
+    if (__builtin_add_overflow(bytes, get(&room->reserved), &bytes))
+        bytes = SIZE_MAX;
+    atomic_store(&room->reach, bytes ? bytes : 1);
+    atomic_store(&room->to_spare, to_spare);
+}
+
+size_t gs_free_missing(struct gs_heap *heap, size_t bytes)
+{
+    const struct gs_room *room = gs_room_of(heap);
+    size_t reach = get(&room->reach), wanted = get(&room->to_spare), left = free_of(room);
+
+    if (bytes > wanted && bytes >= reach / TIGHT_SHARE)
+        wanted = bytes;
+    return reach && wanted > left ? wanted - left : 0;
+}
+
+/* Is the last answer of the driver too old? One thread at a time asks again. */
+static bool is_time_to_ask(struct gs_room *room)
+{
+    uint64_t now = gs_clock_coarse(), at = atomic_load(&room->asked_at);
+    uint64_t turn = __atomic_load_n(&gs_pool_elsewhere, __ATOMIC_RELAXED);
+
+    if (get(&room->reach) && at && now - at < NS_PER_SECOND &&
+        atomic_load(&room->asked_turn) == turn)
+        return false;
+    atomic_store(&room->asked_turn, turn);
+    atomic_store(&room->asked_at, now);
+    return true;
+}
+
+bool gs_free_told(struct gs_heap *heap, size_t *bytes)
+{
+    struct gs_room *room = gs_room_of(heap);
+
+    if (!heap->backend->free_bytes)
+        return false;
+    if (is_time_to_ask(room)) {
+        if (heap->backend->free_bytes(heap->self, bytes) != GS_OK) {
+            atomic_store(&room->asked_at, 0);
+            return false;
+        }
+        gs_pool_set_free(heap->pool, heap->device, *bytes, get(&room->to_spare));
+        return true;
+    }
+    *bytes = free_of(room);
+    return true;
+}
