@@ -4,9 +4,10 @@
  *     order [--seeds N] [--first N] [--jobs N] [--list] [--verbose] [--threads]
  * [filter...]
  *
- * One line for each program that was judged wrongly, or each with --verbose, figures
- * last. Status 0: every verdict was right; 1: one was not; 2: bad arguments. Programs run
- * side by side, --jobs at a time (1): most of the time a run waits for a verdict.
+ * One line for each program that was judged wrongly, with the seed of the worst
+ * status, or each with --verbose; figures last. Status 0: every verdict was right;
+ * 1: one was not; 2: bad arguments. Programs run side by side, --jobs at a time (1): most
+ * of the time a run waits for a verdict.
  *
  * --threads: by the schedule of threads instead of the hostile one, and the right
  * programs alone: a fault is found when it happens.
@@ -163,14 +164,19 @@ struct shared {
     struct figures figures;
 };
 
+/* What is said of a run is its status: a finding, or a signal, counts for more than a
+ * program that gave up. */
+static int status_of(const struct run *run)
+{
+    return WIFEXITED(run->status) ? WEXITSTATUS(run->status)
+                                  : 128 + WTERMSIG(run->status);
+}
+
 static void complain(const struct program *program, unsigned long seed,
                      const struct run *run, const char *what)
 {
-    int status =
-        WIFEXITED(run->status) ? WEXITSTATUS(run->status) : 128 + WTERMSIG(run->status);
-
-    printf("FAILED %s (seed %lu, status %d): %s\n%s", program->name, seed, status, what,
-           run->output);
+    printf("FAILED %s (seed %lu, status %d): %s\n%s", program->name, seed, status_of(run),
+           what, run->output);
 }
 
 static void tally(unsigned *sum, unsigned more)
@@ -186,8 +192,8 @@ static bool hangs(const struct program *program)
 static void judge(const struct program *program, unsigned long first, unsigned long seeds,
                   bool verbose, struct figures *figures)
 {
-    static struct run run; /* large; one program at a time */
-    unsigned long hits = 0, alarms = 0;
+    static struct run run, worst; /* large; one program at a time */
+    unsigned long hits = 0, alarms = 0, worst_seed = first;
     bool right = program->verdict == RIGHT;
 
     if (hangs(program) && seeds > MOST_SEEDS_OF_HANG)
@@ -200,9 +206,14 @@ static void judge(const struct program *program, unsigned long first, unsigned l
             exit(1);
         }
         hits += as_expected(program, &run);
-        if (is_false(program, &run) && alarms++ == 0)
-            complain(program, seed, &run, "the oracle is wrong");
+        if (is_false(program, &run) &&
+            (alarms++ == 0 || status_of(&run) > status_of(&worst))) {
+            worst = run;
+            worst_seed = seed;
+        }
     }
+    if (alarms > 0)
+        complain(program, worst_seed, &worst, "the oracle is wrong");
     bool good = alarms == 0 && (right ? hits == seeds : hits * 2 >= seeds);
     if (!good && alarms == 0)
         complain(program, first + seeds - 1, &run, "the oracle did not see it");
