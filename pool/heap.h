@@ -223,8 +223,8 @@ struct gs_room {
     _Atomic size_t grown;    /* sum over the heaps */
     _Atomic size_t reach;    /* reserved, and free by the driver's last answer; 0: none */
     _Atomic size_t to_spare; /* bytes of the device that are to stay free */
-    _Atomic uint64_t asked_at;   /* gs_clock_coarse of that answer, where gs_free_told ... */
-    _Atomic uint64_t asked_turn; /* ... asked; gs_pool_elsewhere before it */
+    _Atomic uint64_t asked_at;   /* gs_clock_coarse when gs_free_told asked last; 0 ... */
+    _Atomic uint64_t asked_turn; /* ... and gs_pool_elsewhere before */
 };
 
 struct gs_relief {
@@ -254,7 +254,7 @@ struct gs_pool {
     _Atomic size_t idle[GS_MAX_DEVICES];       /* sums of idle_bytes; by no lock */
     _Atomic size_t idle_limit[GS_MAX_DEVICES]; /* now: less where the device is short */
     _Atomic uint64_t short_until[GS_MAX_DEVICES]; /* idle_limit is less until then; 0 */
-    _Atomic size_t refused[GS_MAX_DEVICES]; /* bytes that the program was refused; 0 */
+    _Atomic size_t refused[GS_MAX_DEVICES];   /* bytes that the program was refused; 0 */
     _Atomic unsigned smaller[GS_MAX_DEVICES]; /* segments got since that were smaller */
     _Atomic size_t idle_most[GS_MAX_DEVICES]; /* as gs_pool_set_limits says */
     struct gs_room rooms[GS_MAX_DEVICES];

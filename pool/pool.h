@@ -243,14 +243,14 @@ void gs_pool_set_limits(struct gs_pool *pool, int device,
  * idle on it than is idle now, less that. */
 void gs_pool_set_missing(struct gs_pool *pool, int device, size_t bytes);
 /*
- * The program was told that it cannot have `bytes` of the device (-1: of any). Nothing may
- * be idle there from now on. What the program frees, to ask again, goes back at once, as
- * it does without a pool: later the driver's free might wait for what runs then. This is
- * over once the device has served as much (gs_pool_served), or after the pool has got 256
- * smaller segments: then the program goes on without that memory.
+ * The program was told that it cannot have `bytes` of the device (-1: of any). Nothing
+ * may be idle there from now on. What the program frees, to ask again, goes back at once,
+ * as it does without a pool: later the driver's free might wait for what runs then. This
+ * is over once the device has served as much (gs_pool_served), or after the pool has got
+ * 256 smaller segments: then the program goes on without that memory.
  */
 void gs_pool_set_refused(struct gs_pool *pool, int device, size_t bytes);
-/* The driver has served a request of so many bytes of the device, the pool's or another. */
+/* The driver has served a request of so many bytes of the device, the pool's or not. */
 void gs_pool_served(struct gs_pool *pool, int device, size_t bytes);
 
 /*
@@ -261,7 +261,7 @@ void gs_pool_served(struct gs_pool *pool, int device, size_t bytes);
  * called a device is never short.
  */
 void gs_pool_set_free(struct gs_pool *pool, int device, size_t bytes, size_t to_spare);
-/* Atomic: how often the program has freed memory that is not the pool's; the process's. */
+/* Atomic: how often the process has freed memory that is not the pool's. */
 extern uint64_t gs_pool_elsewhere __attribute__((visibility("hidden")));
 
 /* The program has freed memory of a device that is not the pool's. */

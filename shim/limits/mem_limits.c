@@ -49,8 +49,8 @@ static struct device {
     uint64_t reserve_bytes; /* to be left free */
     bool integrated;        /* its memory is the machine's */
     uint64_t charged;       /* atomic */
-    uint64_t others_least; /* atomic: the least that was not the pool's */
-    uint64_t next_look;    /* atomic: when the driver is asked again what is free */
+    uint64_t others_least;  /* atomic: the least that was not the pool's */
+    uint64_t next_look;     /* atomic: when the driver is asked again what is free */
 } devices[GS_MAX_DEVICES];
 
 /* A charge, by its address or handle. Open addressing; a key of 0 is a free slot. */
@@ -408,8 +408,8 @@ static bool is_shared(struct gs_state *state, struct device *device, int ordinal
 {
     uint64_t least = __atomic_load_n(&device->others_least, __ATOMIC_RELAXED);
     return note_others(state, device, ordinal, used_bytes) >
-           least + __atomic_load_n(&device->reserve_bytes, __ATOMIC_RELAXED) /
-                       OTHERS_SHARE;
+           least +
+               __atomic_load_n(&device->reserve_bytes, __ATOMIC_RELAXED) / OTHERS_SHARE;
 }
 
 /* What the device has less free than it should. *shared: others have taken it. */

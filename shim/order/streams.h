@@ -24,7 +24,8 @@ CUcontext gs_streams_find(CUstream stream);
 CUcontext gs_streams_look_up(CUstream stream, bool *blocking);
 /* It is about to be destroyed. Returns its context, NULL if it is not in the table. */
 CUcontext gs_streams_remove(CUstream stream);
-/* It was not destroyed after all, by the thread that took it out; NULL: it was not in the table either. */
+/* It was not destroyed after all, by the thread that took it out; NULL: it was not in the
+ * table either. */
 void gs_streams_restore(CUstream stream, CUcontext context);
 /* The context ended, and its streams with it. */
 void gs_streams_end_context(CUcontext context);

@@ -358,7 +358,7 @@ Test(reserve, a_program_that_goes_on_with_less_ends_a_refusal)
     bed_fini(&bed);
 }
 
-/* ---- free memory of the device ------------------------------------------------------ */
+/* ---- free memory of the device ----------------------------------------------------- */
 
 Test(short, large_memory_goes_back_where_the_device_cannot_hold_as_much_again)
 {
@@ -597,7 +597,8 @@ Test(age, a_thread_sees_what_the_levels_cache)
     bed_free(&bed, bed_alloc(&bed, 1000));
     sleep_ms(60);
     cr_assert(gs_heap_has_aged(bed.heap), "a level holds a block");
-    cr_assert_eq(gs_heap_give_aged(bed.heap, 0, may_go_on, &left), 0, "it is idle from now");
+    cr_assert_eq(gs_heap_give_aged(bed.heap, 0, may_go_on, &left), 0,
+                 "it is idle from now");
     sleep_ms(60);
     cr_assert_eq(gs_heap_give_aged(bed.heap, 0, may_go_on, &left), 2 * GS_MIB);
     sleep_ms(60);
