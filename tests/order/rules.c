@@ -306,10 +306,12 @@ PROGRAM_WITH(rules, others_get_what_is_free, RIGHT,
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     CUmemGenericAllocationHandle handle;
-    CUdeviceptr memory;
+    CUdeviceptr blocks[40]; /* small ones, which a free does not give back by itself */
 
-    OK(cuMemAlloc(&memory, 40 * MIB));
-    OK(cuMemFree(memory));
-    OK(cuMemCreate(&handle, 40 * MIB, &prop, 0));
+    for (unsigned i = 0; i < 40; i++)
+        OK(cuMemAlloc(&blocks[i], MIB));
+    for (unsigned i = 0; i < 40; i++)
+        OK(cuMemFree(blocks[i]));
+    OK(cuMemCreate(&handle, 48 * MIB, &prop, 0));
     OK(cuMemRelease(handle));
 }
