@@ -371,7 +371,8 @@ static CUexternalMemory import_file(CUresult *code)
     return memory;
 }
 
-/* The library keeps this, and gives it back in two steps. */
+/* The library keeps this, for the device has room for more, and gives it back in two
+ * steps. */
 static void leave_idle(CUcontext context)
 {
     CUcontext before;
@@ -380,7 +381,7 @@ static void leave_idle(CUcontext context)
 
     APP_OK(cuCtxGetCurrent(&before));
     APP_OK(cuCtxSetCurrent(context));
-    APP_OK(cuMemAlloc_v2(&block, (size_t)40 << 20));
+    APP_OK(cuMemAlloc_v2(&block, (size_t)16 << 20));
     APP_OK(cuMemFree_v2(block));
     APP_OK(cuMemAllocHost_v2(&pinned, (size_t)1 << 20));
     APP_OK(cuMemFreeHost(pinned));
