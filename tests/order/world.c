@@ -88,7 +88,7 @@ CUstream blocking_stream(void)
 
 CUevent new_event(void)
 {
-    CUevent event;
+    CUevent event = NULL;
 
     OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     return event;
@@ -222,7 +222,8 @@ void join(CUstream a, CUstream b)
 
     OK(cuEventRecord(event, a));
     OK(cuStreamWaitEvent(b, event, 0));
-    OK(cuEventDestroy(event));
+    if (event) /* none was made on a device that has failed */
+        OK(cuEventDestroy(event));
 }
 
 struct worker {
