@@ -19,7 +19,7 @@ typedef uint64_t gs_fence;
  * How the work that a context has been given is marked, so that it can be asked later
  * whether all of it has completed. The ways that shim/order/marks.c knows (an event of
  * the context, an event behind one of each stream, none: wait instead) stand behind this;
- * an epoch of frees (shim/order/epochs.h) uses it and does not know which it is. Called
+ * an epoch of frees (shim/state/epochs.h) uses it and does not know which it is. Called
  * with no lock held. Neither function may block.
  */
 struct gs_marker {

@@ -4,14 +4,9 @@
  */
 #include "record.h"
 
-#include "context_errors.h"
-#include "interim.h"
-#include "mem_limits.h"
 #include "log.h"
-#include "outputs.h"
-#include "retry.h"
-#include "physical.h"
-#include "tiles.h"
+#include "mem_limits.h"
+#include "parts.h"
 
 bool gs_record_watched;
 
@@ -21,11 +16,11 @@ static bool is_tallied;
 /* ---- what is left out ----------------------------------------------------------------
  */
 
-void gs_record_watch(const struct gs_options *options)
+void gs_record_watch(const struct gs_options *options, bool tallied)
 {
     bool part = !options->track_start || options->track_signal[0];
     bool fewer = options->track_sample_bytes || options->track_min_bytes;
-    is_tallied = gs_outputs_tallied();
+    is_tallied = tallied;
     __atomic_store_n(&gs_record_watched,
                      gs_tracing() || is_tallied ||
                          (options->track && (part || fewer || options->stack_free)),
@@ -230,15 +225,14 @@ static void refused(struct gs_state *state, enum gs_memory_kind kind, enum gs_ap
         gs_tracker_add_failed(state->tracker, device, kind);
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY && takes_device_memory(kind)) {
-        gs_retry_refused(state, device, bytes);
-        gs_interim_refused(state, device, api, bytes);
+        gs_parts_refused(state, device, api, bytes);
     }
 }
 
 void gs_record_refused(struct gs_state *state, const struct gs_call *request,
                        size_t bytes, CUresult result)
 {
-    gs_context_note_error(request->context, result);
+    gs_parts_context_error(request->context, result);
     refused(state, request->kind, request->api,
             request->context ? request->context->device : 0, bytes, result);
 }
@@ -278,7 +272,7 @@ uint32_t gs_record_noted(struct gs_state *state, const struct gs_note *note, boo
 {
     uint32_t id = 0;
     if (takes_device_memory(note->kind)) {
-        gs_retry_served(state, note->device, note->bytes);
+        gs_record_served(state, note->device, note->bytes);
     }
     if (!gs_key_is_handle(note->key) && state->pool) {
         gs_pool_displace(state->pool, note->key);
@@ -386,7 +380,7 @@ void gs_record_free_result(struct gs_state *state, uint64_t addr, enum gs_api ap
     }
     gs_limits_left(!refused);
     if (GS_UNLIKELY(result != CUDA_SUCCESS)) {
-        gs_context_note_error(gs_context_current_known(state), result);
+        gs_parts_context_error(gs_context_current_known(state), result);
     }
     if (refused) {
         gs_trace_free_refused(addr);
@@ -433,6 +427,4 @@ void gs_record_context_lost(struct gs_state *state, CUcontext handle)
     if (state->tracker) {
         gs_tracker_lose_context(state->tracker, (uint64_t)(uintptr_t)handle, kinds);
     }
-    gs_physical_context_lost(state, handle);
-    gs_tiles_context_lost(state, handle);
 }

@@ -26,8 +26,9 @@ struct gs_call {
  * Set by start-up; then it stays. Atomic. */
 extern bool gs_record_watched __attribute__((visibility("hidden")));
 
-/* Start-up is through: what the options and the outputs want. */
-void gs_record_watch(const struct gs_options *options);
+/* Start-up is through: what the options want. `tallied`: and what the outputs want, sums
+ * of all that is allocated. */
+void gs_record_watch(const struct gs_options *options, bool tallied);
 /* Of the options, which stacks are recorded; says what in them cannot be. */
 struct gs_sampling gs_record_sampling(const struct gs_options *options);
 
@@ -91,6 +92,14 @@ static inline bool gs_recording(const struct gs_state *state)
 /* The stack of an allocation of so many bytes, or what stands in its place. */
 uint32_t gs_record_stack(struct gs_state *state, enum gs_memory_kind kind,
                          uint64_t bytes);
+/* The driver has given the program `bytes` of the device past the pool: where a request
+ * of no more was refused before, that refusal is over. */
+static inline void gs_record_served(struct gs_state *state, int device, size_t bytes)
+{
+    if (state->pool) {
+        gs_pool_served(state->pool, device, bytes);
+    }
+}
 /* There was no memory for a record: said once. */
 void gs_record_missed(void) __attribute__((cold, noinline));
 /* The driver refused one of so many bytes, with that code. */

@@ -12,7 +12,7 @@
 #include "capture_gate.h"
 #include "captures.h"
 #include "fences.h"
-#include "figures.h"
+#include "parts.h"
 #include "log.h"
 #include "mem_limits.h"
 #include "streams.h"
@@ -345,7 +345,7 @@ void gs_async_parked(struct gs_async_heap *heap)
                !gs_captures_active()) {
         gs_async_settle(heap);
         (void)gs_heap_upkeep(heap->face.heap, 0);
-        gs_figures_moment(gs_state_peek());
+        gs_parts_safe_point(gs_state_peek());
     }
 }
 

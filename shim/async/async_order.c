@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "context_switch.h"
 #include "announce.h"
 #include "capture_gate.h"
 #include "contexts.h"

@@ -164,24 +164,6 @@ void gs_async_end(int device, const char *why)
                 why);
 }
 
-int gs_async_device_of_default(CUmemoryPool pool)
-{
-    const struct gs_real *real = gs_real();
-    int count = 0;
-    if (!pool || !driver_has_pools(real) ||
-        real->cuDeviceGetCount(&count) != CUDA_SUCCESS) {
-        return -1;
-    }
-    for (int device = 0; device < count && device < GS_MAX_DEVICES; device++) {
-        CUmemoryPool own = NULL;
-        if (real->cuDeviceGetDefaultMemPool(&own, device) == CUDA_SUCCESS &&
-            own == pool) {
-            return device;
-        }
-    }
-    return -1;
-}
-
 CUmemoryPool gs_async_pool_shown(CUmemoryPool pool)
 {
     for (int i = 0; i < GS_MAX_DEVICES && pool; i++) {

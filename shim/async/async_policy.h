@@ -34,9 +34,6 @@ void gs_async_end(int device, const char *why);
 /* Whether programs may notice the private pools: something was allocated from one. */
 bool gs_async_in_use(void);
 
-/* The device whose default pool that is, asked of the driver; -1: none. */
-int gs_async_device_of_default(CUmemoryPool pool);
-
 /* What the program is to see in place of that pool. */
 CUmemoryPool gs_async_pool_shown(CUmemoryPool pool);
 

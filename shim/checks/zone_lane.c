@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "context_switch.h"
 #include "announce.h"
 #include "capture_gate.h"
 #include "captures.h"

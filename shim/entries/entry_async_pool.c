@@ -82,7 +82,7 @@ GS_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType 
 /* The device of whose default pool a call is about, where that matters; else -1. */
 static int default_of(const struct gs_state *state, CUmemoryPool pool)
 {
-    return state->options.async == GS_ASYNC_POOL ? gs_async_device_of_default(pool) : -1;
+    return state->options.async == GS_ASYNC_POOL ? gs_memory_pool_default_of(pool) : -1;
 }
 
 static bool is_figure(CUmemPool_attribute attribute)
@@ -190,7 +190,7 @@ GS_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *
         return result;
     }
     if (result == CUDA_SUCCESS && state->options.async == GS_ASYNC_POOL) {
-        int device = gs_async_device_of_default(pool);
+        int device = gs_memory_pool_default_of(pool);
         CUmemoryPool made = gs_async_pool_known(device);
         if (made && gs_real()->cuMemPoolSetAccess(made, map, count) != CUDA_SUCCESS) {
             gs_async_end(device, "its access could not be set");

@@ -7,6 +7,7 @@
  * Owns:  nothing.   Lock: none; the set of captures locks itself.
  */
 #include "async_heaps.h"
+#include "context_switch.h"
 #include "capture_gate.h"
 #include "captures.h"
 #include "free_lazy.h"

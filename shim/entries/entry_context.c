@@ -13,6 +13,8 @@
 #include "all_contexts.h"
 #include "captures.h"
 #include "fences.h"
+#include "mem_limits.h"
+#include "parts.h"
 #include "free_lazy.h"
 #include "interim.h"
 #include "ipc_imports.h"
@@ -91,7 +93,7 @@ static void forget(struct gs_state *state, CUcontext ctx)
     gs_imports_context_ends(ctx);
     gs_fences_thaw(ctx, true);
     gs_marks_context_ends(ctx);
-    gs_record_context_lost(state, ctx);
+    gs_parts_context_lost(state, ctx);
 }
 
 /* Another thread may have made the next context by the same handle since: that one's
@@ -115,7 +117,7 @@ static void primary_ended(struct gs_state *state, CUcontext ctx)
     const struct gs_context *entry = gs_context_find(state, ctx);
     bool again = gs_context_is_another(entry, ctx);
     if (gs_context_is_alive(entry) || (again && !entry) ||
-        !gs_context_end(state, ctx, entry, again ? gs_record_context_lost : forget) ||
+        !gs_context_end(state, ctx, entry, again ? gs_parts_context_lost : forget) ||
         again) {
         gs_fences_thaw(ctx, false);
     }
@@ -315,6 +317,7 @@ static void forget_view(struct gs_state *state, CUcontext view)
     (void)state;
     gs_captures_context_ends(view);
     gs_imports_context_ends(view);
+    gs_limits_context_lost(view);
 }
 
 /* A green context uses its device's primary one, which ends with its last use. Which

@@ -13,6 +13,7 @@
 #include "hit.h"
 #include "host_pools.h"
 #include "ipc_mode.h"
+#include "upkeep.h"
 #include "unpooled.h"
 #include "managed.h"
 #include "mem_limits.h"
@@ -98,7 +99,7 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
     } while (gs_retry_for(state, request->context, bytes, result));
     if (result == CUDA_SUCCESS && out) {
         if (request->context) {
-            gs_retry_served(state, request->context->device, bytes);
+            gs_record_served(state, request->context->device, bytes);
         }
         gs_record_made(state, request, *out, bytes, NULL);
         if (GS_UNLIKELY(gs_zones_on)) {
@@ -405,7 +406,7 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
         gs_block_park(block);
     }
     if (result == CUDA_SUCCESS) {
-        gs_limits_relax(state, gs_heap_self(heap));
+        gs_upkeep(state, gs_heap_self(heap));
     }
     gs_figures_moment(state);
     return result;
@@ -416,7 +417,7 @@ static GS_NOINLINE void look_after(struct gs_state *state, struct gs_heap *heap)
 {
     gs_figures_moment(state);
     if (gs_heap_upkeep_is_late(heap)) {
-        gs_limits_relax_now(state, gs_heap_self(heap));
+        gs_upkeep_now(state, gs_heap_self(heap));
     }
 }
 

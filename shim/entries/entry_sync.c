@@ -30,6 +30,7 @@
 #include "known.h"
 #include "managed.h"
 #include "mem_limits.h"
+#include "upkeep.h"
 #include "state.h"
 #include "submissions.h"
 #include "trace.h"
@@ -90,7 +91,7 @@ static void relax(const struct gs_context *context)
         return;
     }
     if (gs_context_counts_idle(&state->contexts, context)) { /* nothing came since */
-        gs_limits_relax_now(state, context);
+        gs_upkeep_now(state, context);
     }
     gs_leave();
 }

@@ -6,9 +6,9 @@
  */
 #include "contexts.h"
 
+#include "context_switch.h"
 #include "all_contexts.h"
 #include "announce.h"
-#include "async_heaps.h"
 #include "captures.h"
 #include "capture_gate.h"
 #include "fences.h"
@@ -20,41 +20,8 @@
 #include "mem_limits.h"
 #include "mutants.h"
 #include "state.h"
-#include "trim_thread.h"
-#include "zones.h"
-
-CUresult gs_context_push(CUcontext handle, bool *pushed)
-{
-    const struct gs_real *real = gs_real();
-    CUcontext now = NULL;
-    *pushed = false;
-    CUresult result = real->cuCtxGetCurrent(&now);
-    if (result != CUDA_SUCCESS || now == handle) {
-        return result;
-    }
-    result = real->cuCtxPushCurrent_v2(handle);
-    *pushed = result == CUDA_SUCCESS;
-    return result;
-}
-
-void gs_context_pop(bool pushed)
-{
-    CUcontext popped;
-    if (pushed) {
-        gs_real()->cuCtxPopCurrent_v2(&popped);
-    }
-}
-
-CUresult gs_stream_context(CUstream stream, CUcontext *out)
-{
-    const struct gs_real *real = gs_real();
-    CUresult result = real->cuCtxGetCurrent(out);
-    if (result == CUDA_SUCCESS && stream && stream != CU_STREAM_LEGACY &&
-        stream != CU_STREAM_PER_THREAD && real->cuStreamGetCtx) {
-        result = real->cuStreamGetCtx(stream, out);
-    }
-    return result;
-}
+#include "trim_hold.h"
+#include "parts.h"
 
 const struct gs_context *gs_context_of_stream(struct gs_state *state,
                                               const struct gs_context *current,
@@ -97,7 +64,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     CUdeviceptr found = 0;
     CUresult result = ask_driver(context, bytes, &found);
     if (GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) &&
-        gs_async_await_given(context->device)) {
+        gs_parts_await_given(context->device)) {
         result = ask_driver(context, bytes, &found);
     }
     if (result == CUDA_SUCCESS) {
@@ -119,9 +86,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     CUstreamCaptureMode mode;
     bool pushed;
     gs_announce_begin("giving memory back", false);
-    if (GS_UNLIKELY(gs_zones_on)) {
-        gs_zones_unmap(context, addr, bytes);
-    }
+    gs_parts_unmap(context, addr, bytes);
     /* No capture is to suffer from it, nor to keep it from being done. */
     bool relaxed = gs_captures_ever() && gs_relaxed_begin(&mode);
     CUresult result = gs_context_push(context->handle, &pushed);

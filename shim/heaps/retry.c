@@ -7,14 +7,11 @@
 #include <time.h>
 
 #include "announce.h"
-#include "async_heaps.h"
 #include "captures.h"
 #include "free_lazy.h"
 #include "mutants.h"
-#include "host_pools.h"
-#include "managed.h"
 #include "mem_limits.h"
-#include "quarantine.h"
+#include "parts.h"
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
 
@@ -124,13 +121,13 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
     if (context) {
         gs_lazy_mapped(context, GS_ERR_NOMEM, 0);
     }
-    (void)gs_quarantine_empty(device); /* what it had is idle then */
+    gs_parts_empty_quarantine(device); /* what it had is idle then */
     bool trimmed = gs_pool_trim(state->pool, device, SIZE_MAX) > 0;
-    if (gs_async_await_given(device) || trimmed) {
+    if (gs_parts_await_given(device) || trimmed) {
         count_again(device);
         return true;
     }
-    if (gs_host_trim(state) + gs_managed_trim(state) > 0) {
+    if (gs_parts_trim(state) > 0) {
         return true;
     }
     if (!gs_retry_after_wait(state, context, result)) {
@@ -138,7 +135,7 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
     }
     /* What has become ready is given back now, or was already as it may not be kept. */
     (void)gs_pool_trim(state->pool, device, SIZE_MAX);
-    (void)gs_async_await_given(device);
+    (void)gs_parts_await_given(device);
     count_again(device);
     return true;
 }

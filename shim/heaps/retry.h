@@ -40,15 +40,6 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
  */
 void gs_retry_refused(struct gs_state *state, int device, size_t bytes);
 
-/* The driver has given the program `bytes` of the device past the pool: an end of that,
- * where they are as much. */
-static inline void gs_retry_served(struct gs_state *state, int device, size_t bytes)
-{
-    if (state->pool) {
-        gs_pool_served(state->pool, device, bytes);
-    }
-}
-
 /* Calls of a device (< GS_MAX_DEVICES) that were made again after idle memory had been
  * given back; those without a context count for device 0. */
 uint64_t gs_retry_count(unsigned device);

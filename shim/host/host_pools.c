@@ -26,6 +26,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "context_switch.h"
+#include "all_complete.h"
 #include "all_contexts.h"
 #include "announce.h"
 #include "captures.h"
@@ -39,7 +41,7 @@
 #include "log.h"
 #include "record.h"
 #include "trace.h"
-#include "trim_thread.h"
+#include "trim_hold.h"
 
 /* Large requests are rounded to this: the pool would else pin up to 2 MiB for nothing. */
 #define LARGE_STEP_BYTES (64 * GS_KIB)
@@ -221,7 +223,7 @@ static enum gs_status backend_fence_query(void *self, gs_fence fence)
     struct gs_state *state = gs_state_peek();
     uint64_t point = fence >> HELD_BITS;
     (void)self;
-    return state && point < POINT_MAX && gs_all_contexts_done(state, point, NULL)
+    return state && point < POINT_MAX && gs_all_complete(state, point, NULL)
                ? GS_OK
                : GS_ERR_TIMEOUT;
 }
@@ -423,7 +425,7 @@ static inline void forget(struct gs_state *state, struct gs_block *block, uint64
 static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *block,
                                       uint64_t addr)
 {
-    uint64_t point = gs_all_contexts_point();
+    uint64_t point = gs_all_complete_point();
     struct gs_heap *heap = gs_block_heap(block);
     const struct gs_host_heap *own = gs_heap_self(heap);
     enum gs_free_scope scope = gs_free_scope(GS_FREE_pinned, gs_block_requested(block));
@@ -438,11 +440,11 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
     }
     waited = waited && !gs_refused_for_capture(result);
     bool done = waited && result == CUDA_SUCCESS &&
-                gs_all_contexts_done(state, point,
-                                     scope < GS_FREE_CONTEXT &&
-                                             !gs_mutant(GS_MUTANT_class_pinned_unheld)
-                                         ? NULL
-                                         : own->context);
+                gs_all_complete(state, point,
+                                scope < GS_FREE_CONTEXT &&
+                                        !gs_mutant(GS_MUTANT_class_pinned_unheld)
+                                    ? NULL
+                                    : own->context);
     forget(state, block, addr, done ? GS_TRACE_WAITED : GS_TRACE_HELD);
     if (!waited) {
         park_held(state, block, point, false);
@@ -474,7 +476,7 @@ static inline bool is_idle(struct gs_state *state, const struct gs_context *cont
            GS_LIKELY(
                gs_context_is_idle_for(&state->contexts, context, GS_API_cuMemFreeHost)) &&
            (GS_LIKELY(gs_all_contexts_are_one()) ||
-            gs_all_contexts_done(state, gs_all_contexts_point(), context));
+            gs_all_complete(state, gs_all_complete_point(), context));
 }
 
 CUresult gs_host_free(struct gs_state *state, struct gs_block *block, uint64_t addr)

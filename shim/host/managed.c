@@ -26,6 +26,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "context_switch.h"
+#include "all_complete.h"
 #include "all_contexts.h"
 #include "announce.h"
 #include "captures.h"
@@ -35,11 +37,10 @@
 #include "free_wait.h"
 #include "log.h"
 #include "managed_ranges.h"
-#include "pool_lookup.h"
 #include "record.h"
 #include "retry.h"
 #include "trace.h"
-#include "trim_thread.h"
+#include "trim_hold.h"
 
 /* Ranges are multiples of these: small ones, and those of that step and more. */
 #define SMALL_STEP_BYTES ((size_t)4096)
@@ -131,7 +132,7 @@ static void know(const struct gs_managed_range *range)
 
 static bool is_ready(void *self, uint64_t point)
 {
-    return gs_all_contexts_done(self, point, NULL);
+    return gs_all_complete(self, point, NULL);
 }
 
 /* `keep`: the range is the library's, which hands it out. */
@@ -264,7 +265,7 @@ static void keep_range(struct gs_state *state, const struct gs_managed_range *ra
 static CUresult free_range(struct gs_state *state, struct gs_managed_range *range)
 {
     const struct gs_context *context = (const struct gs_context *)(uintptr_t)range->owner;
-    uint64_t point = gs_all_contexts_point();
+    uint64_t point = gs_all_complete_point();
     bool waited = true; /* for the owner's work, or there was none */
     if ((range->spoiled && !gs_mutant(GS_MUTANT_advice_ignored)) ||
         gs_captures_active() || range->bytes > KEPT_BYTES ||
@@ -286,8 +287,7 @@ static CUresult free_range(struct gs_state *state, struct gs_managed_range *rang
             return free_native(state, range); /* its error is that of the native free */
         }
     }
-    range->point =
-        gs_all_contexts_done(state, point, waited ? context : NULL) ? 0 : point;
+    range->point = gs_all_complete(state, point, waited ? context : NULL) ? 0 : point;
     keep_range(state, range);
     gs_trim_thread_want();
     gs_managed_relax(context);
@@ -408,7 +408,7 @@ size_t gs_managed_trim(struct gs_state *state)
 void gs_managed_trim_if_quiet(struct gs_state *state)
 {
     if (ranges && gs_ranges_kept_bytes(ranges) > 0 && !gs_captures_active() &&
-        gs_all_contexts_done(state, gs_all_contexts_point(), NULL)) {
+        gs_all_complete(state, gs_all_complete_point(), NULL)) {
         (void)give_back(0, 0, 0);
     }
 }

@@ -30,7 +30,12 @@ bool gs_managed_refuses(CUdeviceptr dptr);
 /* The driver has freed it so: it is known no more. */
 void gs_managed_gone(CUdeviceptr dptr);
 
-struct gs_extent;
+/* What the program takes for an allocation. */
+struct gs_extent {
+    CUdeviceptr base;
+    size_t bytes; /* as asked for; of pinned memory of a page and more, whole pages */
+    CUdeviceptr segment; /* where the driver's allocation begins that it is a part of */
+};
 
 /* The allocation around an address (pool_lookup.h). Errors: GS_ERR_NOT_FOUND (it is kept,
  * and nobody's), GS_ERR_NOT_OURS */

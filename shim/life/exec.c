@@ -25,6 +25,7 @@
 #include "child_env.h"
 #include "coverage.h"
 #include "finish.h"
+#include "fork.h"
 #include "gs_uncancelled.h"
 #include "host_memory.h"
 #include "linker.h"
@@ -363,5 +364,5 @@ GS_EXPORT int posix_spawnp(pid_t *pid, const char *file,
 GS_EXPORT pid_t _Fork(void) // NOLINT(bugprone-reserved-identifier)
 {
     fork_fn *real_bare_fork = (fork_fn *)next(BARE_FORK);
-    return real_bare_fork ? gs_state_bare_fork(real_bare_fork) : fork();
+    return real_bare_fork ? gs_fork_bare(real_bare_fork) : fork();
 }

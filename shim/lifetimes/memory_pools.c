@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "async_policy.h"
 #include "key_map.h"
 
 /* Not in all headers (CUmemLocationType, CUmemAllocationType). */
@@ -104,7 +103,7 @@ struct gs_memory_place gs_memory_pools_place(CUmemoryPool pool)
     const struct row *row = find(pool);
     struct gs_memory_place place = row ? row->place : nowhere;
     pthread_mutex_unlock(&pools_lock);
-    int device = place.known ? -1 : gs_async_device_of_default(pool);
+    int device = place.known ? -1 : gs_memory_pool_default_of(pool);
     if (device >= 0) {
         place = on_device(device);
         put(pool, place);
@@ -115,7 +114,7 @@ struct gs_memory_place gs_memory_pools_place(CUmemoryPool pool)
 void gs_memory_pools_choose(int device, CUmemoryPool pool)
 {
     if (device >= 0 && device < GS_MAX_DEVICES) {
-        bool own = gs_async_device_of_default(pool) == device;
+        bool own = gs_memory_pool_default_of(pool) == device;
         __atomic_store_n(&chosen[device], own ? NULL : pool, __ATOMIC_RELAXED);
     }
 }
@@ -160,6 +159,24 @@ struct gs_memory_place gs_memory_pools_learn(CUmemoryPool pool, CUdeviceptr addr
     }
     gs_memory_pools_back(pool, place);
     return place;
+}
+
+int gs_memory_pool_default_of(CUmemoryPool pool)
+{
+    const struct gs_real *real = gs_real();
+    int count = 0;
+    if (!pool || !real->cuDeviceGetCount || !real->cuDeviceGetDefaultMemPool ||
+        real->cuDeviceGetCount(&count) != CUDA_SUCCESS) {
+        return -1;
+    }
+    for (int device = 0; device < count && device < GS_MAX_DEVICES; device++) {
+        CUmemoryPool own = NULL;
+        if (real->cuDeviceGetDefaultMemPool(&own, device) == CUDA_SUCCESS &&
+            own == pool) {
+            return device;
+        }
+    }
+    return -1;
 }
 
 void gs_memory_pools_reset(void)

@@ -42,4 +42,7 @@ int gs_memory_device(CUdeviceptr addr, int otherwise);
 
 void gs_memory_pools_reset(void); /* in a forked child */
 
+/* The device whose default pool that is, asked of the driver; -1: none. */
+int gs_memory_pool_default_of(CUmemoryPool pool);
+
 #endif

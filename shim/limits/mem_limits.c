@@ -22,14 +22,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "captures.h"
-#include "host_pools.h"
+#include "context_switch.h"
 #include "log.h"
 #include "machine_memory.h"
-#include "managed.h"
-#include "physical.h"
 #include "platform.h"
-#include "tiles.h"
 #include "gs_clock.h"
 
 /* How often the driver is asked how much of a device is free, at most. */
@@ -98,8 +94,6 @@ void gs_limits_reset(void)
     table.room = table.count = 0;
     memset(devices, 0, sizeof(devices));
     gs_limits_charging = false;
-    gs_physical_reset();
-    gs_tiles_reset();
 }
 
 /* ---- the devices ------------------------------------------------------------------- */
@@ -457,9 +451,7 @@ static size_t look_for_missing(struct gs_state *state, const struct gs_context *
     return missing;
 }
 
-/* The context need not be current: a push would be another driver call for a figure that
- * can wait. */
-static size_t missing_reserve(struct gs_state *state, const struct gs_context *context)
+size_t gs_limits_missing_now(struct gs_state *state, const struct gs_context *context)
 {
     return is_time_to_look(device_of(context->device)) && is_current(context)
                ? look_for_missing(state, context)
@@ -476,14 +468,4 @@ size_t gs_limits_missing(struct gs_state *state, const struct gs_context *contex
         gs_context_pop(pushed);
     }
     return missing;
-}
-
-void gs_limits_relax_now(struct gs_state *state, const struct gs_context *context)
-{
-    if (gs_captures_active()) {
-        return; /* a later free will do */
-    }
-    gs_host_relax(state, context);
-    gs_managed_relax(context);
-    (void)gs_heap_upkeep(context->heap, missing_reserve(state, context));
 }

@@ -103,23 +103,12 @@ size_t gs_limits_most(int device);
  * could be given back. */
 void gs_limits_info(int device, size_t idle, size_t *free_bytes, size_t *total_bytes);
 
-/*
- * All work of the heap's context has just been waited for, or it is idle: memory may be
- * given back without a wait. Does nothing most of the time.
- */
-void gs_limits_relax_now(struct gs_state *state, const struct gs_context *context);
+/* Bytes of idle memory that are to go back so that the device has GPUSHIM_POOL_RESERVE
+ * free. Asks the driver, once a second at most, and only if the context is current: a
+ * push would be another call for a figure that can wait. */
+size_t gs_limits_missing_now(struct gs_state *state, const struct gs_context *context);
 
-/* For a thread that is in no wrapper: bytes of idle memory that are to go back so that
- * the device has GPUSHIM_POOL_RESERVE free. Calls the driver, once a second at most; the
- * context need not be current. */
+/* The same for a thread that is in no wrapper; the context need not be current. */
 size_t gs_limits_missing(struct gs_state *state, const struct gs_context *context);
-
-static inline void gs_limits_relax(struct gs_state *state,
-                                   const struct gs_context *context)
-{
-    if (GS_UNLIKELY(gs_heap_wants_upkeep(context->heap))) {
-        gs_limits_relax_now(state, context);
-    }
-}
 
 #endif

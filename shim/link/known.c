@@ -41,10 +41,7 @@ const struct gs_counted gs_counted[] = {
 #define GS_SUBMIT(symbol, name, since, stream, where, params, args)                      \
     {offsetof(struct counted_text, symbol),                                              \
      offsetof(struct counted_text, symbol##_name),                                       \
-     offsetof(struct gs_real, symbol) / sizeof(void *),                                  \
-     since,                                                                              \
-     STREAM_##stream,                                                                    \
-     (void *)symbol},
+     offsetof(struct gs_real, symbol) / sizeof(void *), since, STREAM_##stream},
 #include "submit.def"
 #undef GS_SUBMIT
 };

@@ -18,7 +18,6 @@ struct gs_counted {
     uint16_t slot;         /* index in struct gs_real, in pointers */
     uint16_t since;
     bool per_thread;
-    void *wrapper;
 };
 
 /* Sorted by symbol; immutable. */

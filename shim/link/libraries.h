@@ -26,6 +26,7 @@
 #define GS_LIBRARIES_H
 
 #include "gs_base.h"
+#include "parts.h"
 
 enum gs_library {
     GS_LIBRARY_MAPS = 1,
@@ -49,6 +50,15 @@ unsigned gs_libraries_look(void);
 const char *gs_libraries_first(void);
 
 extern bool gs_libraries_matter __attribute__((visibility("hidden"))); /* atomic */
+
+/* A symbol has been looked up: whoever goes by the order of work looks at the libraries.
+ */
+static inline void gs_libraries_looked_up(void)
+{
+    if (GS_UNLIKELY(__atomic_load_n(&gs_libraries_matter, __ATOMIC_SEQ_CST))) {
+        gs_parts_looked_up();
+    }
+}
 
 /* Before a context is first marked idle, or relied on to be in one order. */
 static inline void gs_libraries_watch(void)

@@ -18,7 +18,7 @@
 #include "looked_up.h"
 #include "mutants.h"
 #include "real.h"
-#include "single_order.h"
+#include "libraries.h"
 
 static gs_dlsym_fn *real_dlsym;   /* atomic, written with one value only */
 static gs_dlvsym_fn *real_dlvsym; /* likewise */
@@ -195,7 +195,7 @@ static bool passes(void *handle, const char *name, const void *caller)
     gs_real_look_again();
     note_look_up(handle, name, caller);
     if (!gs_real_owns(caller)) {
-        gs_single_order_looked_up();
+        gs_libraries_looked_up();
     }
     if (handle == RTLD_NEXT || !name || !gs_real_is_hooked(name) ||
         gs_real_owns(caller)) {

@@ -18,7 +18,8 @@
 #include "known.h"
 #include "linker.h"
 #include "log.h"
-#include "single_order.h"
+#include "wrappers.h"
+#include "libraries.h"
 
 /* A row of hooks.def at run time. Names and slots are offsets instead of pointers, so
  * that a program that never calls CUDA does not pay for relocating them. */
@@ -28,7 +29,6 @@ struct hook_row {
     bool per_thread;
     bool gives_work; /* gs_real_gives_work */
     int since;
-    void *wrapper;
 };
 
 enum { DRIVER_UNKNOWN, DRIVER_PARTIAL, DRIVER_COMPLETE };
@@ -88,8 +88,7 @@ static const struct hook_row hook_rows[] = {
      offsetof(struct gs_real, symbol) / sizeof(void *),                                  \
      STREAM_##stream,                                                                    \
      GIVES_WORK_##treatment,                                                             \
-     since,                                                                              \
-     (void *)symbol},
+     since},
 #define GS_RUNTIME(symbol, doc)
 #include "hooks.def"
 #undef GS_RUNTIME
@@ -408,16 +407,16 @@ void *gs_real_substitute(const char *symbol, void *found)
     for (size_t i = 0; i < GS_ARRAY_LEN(hook_rows); i++) {
         const struct hook_row *row = &hook_rows[i];
         if (found == *hook_slot(row) && gs_elf_same_name(hook_symbol(row), symbol)) {
-            return row->wrapper;
+            return gs_hook_wrappers[i];
         }
     }
     const struct gs_counted *row = gs_counted_find(symbol);
     if (row && found == *counted_slot(row)) {
-        return row->wrapper;
+        return gs_counted_wrappers[row - gs_counted];
     }
     if (gs_real_gives_work(symbol)) {
         gs_known_end_proof(symbol); /* another tool's, or another driver's */
-        gs_single_order_looked_up();
+        gs_libraries_looked_up();
     }
     note_second_driver(found);
     return found;
@@ -436,11 +435,11 @@ static struct candidate candidate_at(size_t i)
     if (i < GS_ARRAY_LEN(hook_rows)) {
         const struct hook_row *row = &hook_rows[i];
         return (struct candidate){hook_name(row), row->since, row->per_thread,
-                                  row->wrapper, *hook_slot(row)};
+                                  gs_hook_wrappers[i], *hook_slot(row)};
     }
     const struct gs_counted *row = &gs_counted[i - GS_ARRAY_LEN(hook_rows)];
     return (struct candidate){gs_counted_name(row), row->since, row->per_thread,
-                              row->wrapper, *counted_slot(row)};
+                              gs_counted_wrappers[row - gs_counted], *counted_slot(row)};
 }
 
 static size_t candidate_count(void)

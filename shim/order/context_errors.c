@@ -4,9 +4,7 @@
  */
 #include "context_errors.h"
 
-#include "async_heaps.h"
-#include "host_pools.h"
-#include "managed.h"
+#include "parts.h"
 #include "record.h"
 
 bool gs_error_ends_context(CUresult result)
@@ -33,9 +31,7 @@ void gs_context_note_error(const struct gs_context *context, CUresult result)
         return;
     }
     gs_heap_poison(context->heap);
-    gs_host_context_fails(context);
-    gs_managed_context_fails(context);
-    gs_async_context_fails(context->handle);
+    gs_parts_context_failed(context);
     gs_context_never_idle(context);
 }
 

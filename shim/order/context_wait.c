@@ -4,7 +4,9 @@
  * Owns:  nothing.   Lock: none over a driver call.
  * Source: docs/free.md, "When a free waits for nothing" and "A capture beside a wait"
  */
+#include "all_complete.h"
 #include "all_contexts.h"
+#include "context_switch.h"
 #include "capture_gate.h"
 #include "captures.h"
 #include "contexts.h"
@@ -186,7 +188,7 @@ static CUresult wait_for_context(struct gs_state *state, const struct gs_context
     bool shared = gs_context_accessor(&state->contexts, context->handle, 0);
     bool accessors = shared && waits_for_accessors(state, context, unfenced);
     uint64_t token = gs_heap_retire_begin(context->heap);
-    uint64_t point = shared ? gs_all_contexts_point() : 0; /* behind the token */
+    uint64_t point = shared ? gs_all_complete_point() : 0; /* behind the token */
     struct gs_seen_before streams;
     struct gs_snapshot before = gs_context_snapshot(context, 0, &streams);
     if (gs_mutant(GS_MUTANT_lock_held)) {

@@ -9,14 +9,15 @@
  */
 #include "fences.h"
 
-#include "trim_thread.h"
+#include "context_switch.h"
+#include "trim_hold.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "announce.h"
-#include "async_heaps.h"
+#include "parts.h"
 #include "capture_gate.h"
 #include "contexts.h"
 #include "gs_uncancelled.h"
@@ -394,8 +395,8 @@ bool gs_fences_are_frozen(CUcontext context)
 void gs_fences_freeze(CUcontext context)
 {
     (void)count_freezers(context, 1);
-    gs_trim_thread_pass();
-    gs_async_heaps_freeze(context);
+    gs_trim_pass();
+    gs_parts_freeze(context);
     change(context, FENCE_ALIVE, FENCE_FROZEN);
 }
 
@@ -405,7 +406,7 @@ void gs_fences_thaw(CUcontext context, bool destroyed)
         return; /* another call may be ending it yet */
     }
     change(context, FENCE_FROZEN, destroyed ? FENCE_OVER : FENCE_ALIVE);
-    gs_async_heaps_thaw(context, destroyed);
+    gs_parts_thaw(context, destroyed);
 }
 
 void gs_fences_reset(void)

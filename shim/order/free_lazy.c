@@ -15,7 +15,7 @@
 #include "mutants.h"
 #include "record.h"
 #include "trace.h"
-#include "trim_thread.h"
+#include "trim_hold.h"
 #include "gs_clock.h"
 
 /* How often the driver is asked what a device has free, at most. */

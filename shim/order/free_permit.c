@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "context_switch.h"
 #include "announce.h"
 #include "capture_gate.h"
 #include "mutants.h"

@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "context_switch.h"
 #include "announce.h"
 #include "capture_gate.h"
 #include "captures.h"

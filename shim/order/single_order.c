@@ -183,8 +183,7 @@ void gs_single_order_share(const char *call)
     }
 }
 
-/* A stream handle, or more, that this thread has not submitted to before. */
-void gs_submissions_elsewhere(uintptr_t where)
+void gs_single_order_submits(uintptr_t where)
 {
     uintptr_t stream =
         where & ~(GS_STREAMS_LEGACY | GS_STREAMS_UNORDERED | GS_STREAMS_ACROSS);

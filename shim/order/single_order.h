@@ -55,6 +55,9 @@ void gs_single_order_share(const char *call);
 
 /* A stream is about to be made, with these flags. */
 void gs_single_order_stream(const char *call, unsigned flags);
+/* The thread is about to submit where it never has: a stream's handle and the bits of
+ * submissions.h. */
+void gs_single_order_submits(uintptr_t where);
 /* A context is about to be made; `primary`: it is the primary one of that device, which
  * may be there already. */
 void gs_single_order_context(const char *call, bool primary, CUdevice device);
@@ -65,14 +68,6 @@ extern gs_fence gs_single_order_newest __attribute__((visibility("hidden")));
  * order if one of them, or a function that a look-up has found, may give the GPU work out
  * of the order. */
 void gs_single_order_look_up(void);
-
-/* The same for each look-up there is, the first ones of a starting process included. */
-static inline void gs_single_order_looked_up(void)
-{
-    if (GS_UNLIKELY(__atomic_load_n(&gs_libraries_matter, __ATOMIC_SEQ_CST))) {
-        gs_single_order_look_up();
-    }
-}
 
 /* Whether blocks have been handed on behind a mark that is not known to be complete. */
 bool gs_single_order_is_leaned_on(void);

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "context_switch.h"
 #include "announce.h"
 #include "capture_gate.h"
 #include "log.h"

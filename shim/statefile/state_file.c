@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "figures.h"
+#include "parts.h"
 #include "gs_uncancelled.h"
 #include "log.h"
 #include "log_pattern.h"
@@ -132,7 +132,7 @@ static void describe(const struct gs_options *options, struct gs_state_process *
 uint64_t gs_state_file_layout(void)
 {
     return gs_state_layout(GPUSHIM_VERSION, gs_api_names(), GS_API_COUNT,
-                           gs_figures_form());
+                           gs_parts_figures_form());
 }
 
 /* ---- the file ------------------------------------------------------------------------

@@ -189,7 +189,7 @@ static void full(void)
 
 /* ---- the end of an order ----------------------------------------------------------- */
 
-/* Frees that are marked at once in the lazy mode (shim/order/epochs.h). */
+/* Frees that are marked at once in the lazy mode (shim/state/epochs.h). */
 #define MANY 128
 
 static int new_stream(void)

@@ -55,7 +55,7 @@ static CUdeviceptr new_block(size_t bytes)
     return block;
 }
 
-/* So many frees close the epoch (shim/order/epochs.h): what was freed before them is
+/* So many frees close the epoch (shim/state/epochs.h): what was freed before them is
  * marked. */
 static void close_epoch(void)
 {

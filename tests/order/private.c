@@ -217,7 +217,7 @@ PROGRAM(private, address_behind, RIGHT, "one that a look-up found there hands ou
 
 /* ---- the single order -------------------------------------------------------------- */
 
-#define MANY 128 /* frees that make an epoch (shim/order/epochs.h) */
+#define MANY 128 /* frees that make an epoch (shim/state/epochs.h) */
 
 /* In the lazy mode the blocks have new owners while the first use still runs. */
 static void reuse_in(CUstream stream, CUdeviceptr blocks[MANY])

@@ -14,7 +14,7 @@
 #include "order.h"
 
 #define BLOCK ((size_t)8192)
-/* Frees that make an epoch (shim/order/epochs.h). */
+/* Frees that make an epoch (shim/state/epochs.h). */
 #define MANY         128
 #define SMALL_DEVICE "CUDASIM_MEMORY=64M"
 

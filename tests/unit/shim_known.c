@@ -9,6 +9,7 @@
 #define __CUDA_API_VERSION_INTERNAL
 #include "known.h"
 #include "real.h"
+#include "wrappers.h"
 
 Test(known, finds_each_counted_function)
 {
@@ -36,7 +37,8 @@ Test(known, rows_go_with_their_names)
     cr_assert_str_eq(gs_counted_name(row), "cuMemcpyDtoHAsync");
     cr_assert(row->per_thread);
     cr_assert_eq(row->since, 7000);
-    cr_assert_eq(row->wrapper, (void *)cuMemcpyDtoHAsync_v2_ptsz);
+    cr_assert_eq(gs_counted_wrappers[row - gs_counted],
+                 (void *)cuMemcpyDtoHAsync_v2_ptsz);
     cr_assert_eq((size_t)row->slot * sizeof(void *),
                  offsetof(struct gs_real, cuMemcpyDtoHAsync_v2_ptsz));
 }

@@ -8,6 +8,7 @@
 
 #define __CUDA_API_VERSION_INTERNAL
 #include "mem_limits.h"
+#include "parts.h"
 #include "physical.h"
 #include "tiles.h"
 
@@ -205,7 +206,7 @@ Test(physical, what_ends_with_a_context_is_forgotten, .init = start)
     origin.record = gs_record_noted(&state, &note, true);
     gs_physical_made(&state, &origin);
     cr_expect(gs_physical_referenced(AT));
-    gs_record_context_lost(&state, CTX);
+    gs_parts_context_lost(&state, CTX);
     cr_expect_not(gs_physical_referenced(AT), "its address may be another's");
     expect_live(2 * GS_MIB, 1, "physical memory outlives every context");
     gs_tracker_get_totals(state.tracker, GS_TOTALS_IMPORTED, &totals);

@@ -1,18 +1,5 @@
 /*
- * all_contexts.h - every context of the process, and whether all of them have been seen
- * complete since a point.
- *
- * Pinned and managed memory may be used from any context, so a block of it is free for a
- * new owner only once no context can still be using it. A point is a number of calls
- * begun (submissions.h). A context is complete since a point if a wait for all its work
- * has succeeded whose snapshot counted as many calls or more:
- *
- *   A free reads the counts of all threads, one after the other; so does the snapshot. If
- *   the snapshot's sum is not the smaller one, then either it counted in each thread at
- *   least what the free counted, or in some thread more. In the first case the wait,
- *   entered after the snapshot, covers whatever was submitted before the free. In the
- *   second that thread's count was read after it had grown, so after the free had read
- *   it: the wait was entered later than the free, and covers everything before it.
+ * all_contexts.h - every context of the process.
  *
  * A context enters the roll when it is made (cuCtxCreate*, cuDevicePrimaryCtxRetain), or
  * when it is first seen to be current. One that is on the roll and has never allocated
@@ -41,6 +28,8 @@ void gs_all_contexts_use_more(int device);
  * does not mean that there is none. */
 unsigned gs_all_contexts_use_less(int device);
 unsigned gs_all_contexts_uses(int device);
+/* Whether one found no room, so that not all are here. */
+bool gs_all_contexts_incomplete(void);
 /* In a forked child: there is none. */
 void gs_all_contexts_reset(void);
 
@@ -55,25 +44,5 @@ static inline bool gs_all_contexts_are_one(void)
 
 /* The `i`th on the roll. Returns false behind the last one. */
 bool gs_all_contexts_at(unsigned i, CUcontext *handle);
-
-/* Where all threads are now. Never 0. */
-static inline uint64_t gs_all_contexts_point(void)
-{
-    return gs_submissions_begun(GS_COUNT_ALL) + 1;
-}
-
-/* Out of line part of the function below. */
-bool gs_all_contexts_search(struct gs_state *state, uint64_t point,
-                            const struct gs_context *but);
-
-/* Whether every context but `but` (NULL: every one) has been complete since the point. */
-static inline bool gs_all_contexts_done(struct gs_state *state, uint64_t point,
-                                        const struct gs_context *but)
-{
-    if (GS_LIKELY(but && gs_all_contexts_are_one())) {
-        return true;
-    }
-    return gs_all_contexts_search(state, point, but);
-}
 
 #endif

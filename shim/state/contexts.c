@@ -9,24 +9,16 @@
 #include <stdlib.h>
 
 #include "all_contexts.h"
-#include "free_permit.h"
-#include "full_wait.h"
 #include "gs_uncancelled.h"
-#include "host_pools.h"
-#include "managed.h"
-#include "marks.h"
-#include "mem_limits.h"
 #include "mutants.h"
-#include "record.h"
+#include "parts.h"
 #include "state.h"
-#include "state_file.h"
-#include "trim_thread.h"
-#include "nvml.h"
-#include "zones.h"
 
-void gs_contexts_init(struct gs_contexts *contexts)
+void gs_contexts_init(struct gs_contexts *contexts, const struct gs_backend *backend,
+                      const struct gs_marker *marker)
 {
-    *contexts = (struct gs_contexts){.generation = 1};
+    *contexts =
+        (struct gs_contexts){.generation = 1, .backend = backend, .marker = marker};
     pthread_mutex_init(&contexts->ending, NULL);
     pthread_mutex_init(&contexts->lock, NULL);
 }
@@ -129,7 +121,7 @@ static void note_device(struct gs_state *state, CUdevice device, int ordinal)
     pthread_mutex_lock(&state->contexts.lock);
     if (ordinal >= 0 && ordinal < GS_MAX_DEVICES) {
         __builtin_memcpy(state->device_names[ordinal], name, sizeof(name));
-        gs_state_file_device(ordinal, name);
+        gs_parts_device_named(ordinal, name);
         if (ordinal >= state->device_count) {
             __atomic_store_n(&state->device_count, ordinal + 1, __ATOMIC_RELEASE);
         }
@@ -184,10 +176,9 @@ static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
     gs_submissions_meet_device(entry->device);
     entry->primary = primary == handle;
     entry->id = context_id(handle);
-    gs_epochs_init(&entry->epochs, &gs_context_marker, entry);
+    gs_epochs_init(&entry->epochs, state->contexts.marker, entry);
     note_device(state, device, entry->device);
-    gs_limits_meet(state, entry->device);
-    gs_nvml_meet(entry->device);
+    gs_parts_context_met(state, entry);
     return entry;
 }
 
@@ -201,7 +192,7 @@ static struct gs_context *enter_entry(struct gs_state *state, struct gs_context 
     found = find_entry(contexts, entry->handle);
     if (!found) {
         if (state->pool && !set_find(&contexts->views, entry->handle) &&
-            gs_heap_create(state->pool, &gs_context_backend, entry, entry->device,
+            gs_heap_create(state->pool, contexts->backend, entry, entry->device,
                            &entry->heap) != GS_OK) {
             entry->heap = NULL;
         }
@@ -239,7 +230,7 @@ meet(struct gs_state *state, CUcontext handle, uint64_t generation)
     const struct gs_context *found = gs_context_find(state, handle);
     if (found && found->id != 0 && found->id != context_id(handle)) {
         /* Another context by the same handle: the old one has ended unseen. */
-        (void)gs_context_end(state, handle, found, gs_record_context_lost);
+        (void)gs_context_end(state, handle, found, gs_parts_context_lost);
         found = NULL;
     }
     if (!found) {
@@ -379,20 +370,15 @@ bool gs_context_end(struct gs_state *state, CUcontext handle,
         return false;
     }
     forget(state, handle);
-    gs_limits_context_lost(handle);
     gs_all_contexts_remove(handle);
     take_out(contexts, handle, found);
     pthread_mutex_unlock(&contexts->ending);
     if (found && found->heap && !gs_mutant(GS_MUTANT_heap_outlives)) {
         gs_heap_kill(found->heap);
-        gs_zones_context_ended(found);
-        gs_host_context_end(found);
-        gs_managed_context_end(found);
+        gs_parts_heap_ended(found);
     }
     if (found) {
-        gs_full_wait_context_ends(found);
-        gs_trim_thread_context_ends(found);
-        gs_permit_context_ends(found);
+        gs_parts_context_ended(found);
         gs_epochs_end(&found->epochs);
     }
     return true;

@@ -1,12 +1,9 @@
 /*
- * state.c - the first CUDA call, the re-entry guard, and what a fork leaves behind.
- * Owns:  the pointers to the process's state.
- * Lock:  start_lock while it is created; the pointers are published with release order.
+ * start.c - the first CUDA call: options, tracker, pools, and then each part.
+ * Owns:  nothing that lasts.   Lock: the start's (state.c) is held throughout.
  */
-#include "state.h"
+#include "start.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -14,57 +11,31 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "args.h"
-#include "async_heaps.h"
-#include "async_policy.h"
 #include "cache_sizes.h"
-#include "capture_gate.h"
-#include "all_contexts.h"
-#include "captures.h"
 #include "copies.h"
 #include "elf_module.h"
-#include "figures.h"
 #include "find_python.h"
-#include "gs_uncancelled.h"
-#include "fences.h"
+#include "fork.h"
 #include "free_lazy.h"
-#include "free_lazy.h"
-#include "free_permit.h"
 #include "free_scope.h"
-#include "free_wait.h"
-#include "graph_memory.h"
 #include "host_pools.h"
-#include "interim.h"
-#include "intervals.h"
-#include "ipc_imports.h"
 #include "ipc_mode.h"
 #include "known.h"
-#include "managed.h"
-#include "mem_limits.h"
-#include "memory_pools.h"
-#include "mutants.h"
-#include "leak_rules.h"
-#include "nvml.h"
-#include "options_idle.h"
-#include "outputs.h"
-#include "own_thread.h"
-#include "record.h"
-#include "report.h"
 #include "linker.h"
 #include "log.h"
-#include "lookup.h"
+#include "lookup_log.h"
+#include "managed.h"
 #include "marks.h"
-#include "retry.h"
-#include "roomy.h"
-#include "caller_runtime.h"
-#include "submissions.h"
-#include "tools.h"
-#include "trace.h"
-#include "trim_thread.h"
-#include "verify.h"
+#include "options_idle.h"
+#include "outputs.h"
+#include "parts.h"
+#include "record.h"
+#include "report.h"
 #include "size_classes.h"
+#include "state.h"
 #include "state_file.h"
-#include "warmup.h"
+#include "tools.h"
+#include "verify.h"
 #include "zones.h"
 
 #if defined(__x86_64__)
@@ -75,121 +46,6 @@
 
 /* Just-freed addresses remembered for the report on a double free. */
 #define FREE_HISTORY 8192
-
-_Thread_local struct gs_thread gs_thread;
-
-static struct gs_state *current; /* atomic */
-struct gs_state *gs_state_ready; /* atomic */
-static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool fork_handler_set; /* under start_lock */
-static bool forked_child;     /* written by the only thread of a forked child */
-
-uint32_t gs_thread_ask_id(void)
-{
-    gs_thread.id = (uint32_t)syscall(SYS_gettid);
-    return gs_thread.id;
-}
-
-int *gs_thread_ask_errno(void)
-{
-    gs_thread.errno_at = &errno;
-    return gs_thread.errno_at;
-}
-
-/* What the forking thread holds over a fork; written and read by that thread only. */
-static _Thread_local struct gs_stacks *held_over_fork;
-
-/* The loader's lock must not be held by a look-up or capture in another thread: no one
- * would ever release it in the child. */
-static void before_fork(void)
-{
-    struct gs_state *state = gs_state_peek();
-    held_over_fork = state ? state->stacks : NULL;
-    gs_trim_thread_hold(); /* it must not be in the middle of a call of the driver */
-    gs_stacks_before_fork(held_over_fork);
-}
-
-static void after_fork(void)
-{
-    gs_trim_thread_release();
-    gs_stacks_after_fork(held_over_fork);
-}
-
-/*
- * In a forked child CUDA cannot go on where the parent was, and other threads' locks are
- * held for ever: forget everything. Memory of the old state is the price.
- */
-static void after_fork_in_child(void)
-{
-    /* Where the lock lies in a file it is the parent's, too, and the parent gives it. */
-    bool own = gs_state_file_after_fork_in_child(gs_thread.depth > 0);
-    gs_stacks_after_fork_in_child(own ? held_over_fork : NULL);
-    if (gs_mutant(GS_MUTANT_child_keeps)) {
-        return;
-    }
-    __atomic_store_n(&current, NULL, __ATOMIC_RELAXED);
-    __atomic_store_n(&gs_state_ready, NULL, __ATOMIC_RELAXED);
-    pthread_mutex_init(&start_lock, NULL);
-    /* The thread may be inside a wrapper, in a signal handler: gs_leave is yet to come.
-     */
-    gs_thread = (struct gs_thread){.errno_at = gs_thread.errno_at};
-    gs_pool_after_fork_in_child();
-    gs_tracker_after_fork_in_child();
-    gs_captures_reset();
-    gs_graph_memory_reset();
-    gs_gate_reset();
-    gs_marks_reset();
-    gs_fences_reset();
-    gs_permit_reset();
-    gs_async_heaps_reset();
-    gs_async_policy_reset();
-    gs_memory_pools_reset();
-    gs_submissions_reset();
-    gs_free_stats_reset();
-    gs_verify_reset();
-    gs_retry_reset();
-    gs_interim_reset();
-    gs_intervals_reset();
-    gs_trim_thread_reset();
-    gs_lazy_reset();
-    gs_own_thread_reset();
-    gs_limits_reset();
-    gs_all_contexts_reset();
-    gs_managed_reset();
-    gs_host_reset();
-    gs_nvml_reset();
-    gs_figures_reset();
-    gs_warmup_reset();
-    gs_zones_reset();
-    gs_ipc_reset();
-    gs_imports_reset();
-    gs_trace_reset();
-    gs_args_reset();
-    forked_child = true;
-    gs_real_after_fork();
-    gs_caller_runtime_after_fork();
-}
-
-/* Nothing is waited for, as the call may come from a signal handler: neither the stacks'
- * lock, which goes with the state, nor who is in the middle of a look-up for long. */
-pid_t gs_state_bare_fork(pid_t (*real_fork)(void))
-{
-    int saved_errno = errno;
-    gs_stacks_before_fork(NULL);
-    errno = saved_errno;
-    pid_t pid = real_fork();
-    saved_errno = errno;
-    if (pid != 0) {
-        gs_stacks_after_fork(NULL);
-    } else if (fork_handler_set) {
-        held_over_fork = NULL;
-        after_fork_in_child();
-    } else {
-        gs_stacks_after_fork_in_child(NULL);
-    }
-    errno = saved_errno;
-    return pid;
-}
 
 static void write_help(void *self, const char *text, size_t length)
 {
@@ -280,7 +136,7 @@ static enum gs_status create_tracker(struct gs_state *state)
     gs_linker_own_range(&stacks.own_begin, &stacks.own_end);
     if (stacks.unwinder != GS_UNWIND_OFF &&
         gs_stacks_create(&stacks, &state->stacks) != GS_OK) {
-        gs_log_line(forked_child ? GS_LOG_INFO : GS_LOG_WARN,
+        gs_log_line(gs_fork_is_child() ? GS_LOG_INFO : GS_LOG_WARN,
                     "call stacks cannot be recorded; going on without them");
         state->stacks = NULL;
     }
@@ -372,105 +228,28 @@ static void say_what_was_chosen(const struct gs_state *state)
                 state->tracker ? "on" : "off", stacks);
 }
 
-/* start_lock is held. */
-static struct gs_state *create(void)
+struct gs_state *gs_start(void)
 {
     static struct gs_state inactive; /* what is published if there is no memory */
-    if (!fork_handler_set) {
-        fork_handler_set =
-            pthread_atfork(before_fork, after_fork, after_fork_in_child) == 0;
-    }
+    bool fork_watched = gs_fork_watch();
     gs_elf_learn_loader();
     struct gs_state *state = calloc(1, sizeof(*state));
-    if (!state || !fork_handler_set) {
+    if (!state || !fork_watched) {
         gs_log_line(GS_LOG_ERROR, "cannot start (%s): every call goes to the driver",
                     gs_status_text(GS_ERR_HOST_NOMEM));
         free(state);
         return &inactive;
     }
     state->pid = (pid_t)syscall(SYS_getpid);
-    state->forked_child = forked_child;
-    gs_contexts_init(&state->contexts);
+    state->forked_child = gs_fork_is_child();
+    gs_contexts_init(&state->contexts, &gs_context_backend, &gs_context_marker);
     read_options(state);
     gs_outputs_open(&state->options);
     state->active = state->options.enable && create_parts(state);
     if (state->active) {
         look_for_copies();
-        gs_zones_start(&state->options);
-        gs_limits_start(&state->options);
-        gs_rules_start(&state->options);
-        gs_nvml_start(&state->options);
-        gs_figures_start(state);
-        gs_args_start(state);
-        gs_warmup_start(state->pool ? state->options.warmup : "");
-        gs_interim_start(&state->options, state->tracker);
-        gs_intervals_start(&state->options);
-        gs_trim_thread_begin(&state->options);
-        gs_trace_open(state->options.trace_file, state->options.trace_limit_bytes);
-        gs_record_watch(&state->options);
+        gs_parts_start(state);
     }
     say_what_was_chosen(state);
     return state;
-}
-
-/* start_lock is held. */
-static void create_with_room(void *out)
-{
-    *(struct gs_state **)out = create();
-}
-
-static struct gs_state *start(void)
-{
-    if (gs_thread.starting) {
-        return NULL;
-    }
-    /* Files are read: nobody may be cancelled with the lock. */
-    int before = gs_uncancelled_begin();
-    gs_thread.starting = true;
-    pthread_mutex_lock(&start_lock);
-    struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
-    if (!state) {
-        gs_roomy_call(GS_ROOMY_BYTES, create_with_room, &state);
-        __atomic_store_n(&current, state, __ATOMIC_RELEASE);
-    }
-    pthread_mutex_unlock(&start_lock);
-    gs_thread.starting = false;
-    gs_uncancelled_end(before);
-    return state;
-}
-
-struct gs_state *gs_state(void)
-{
-    struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
-    if (GS_UNLIKELY(!state)) {
-        state = start();
-    }
-    return state && state->active ? state : NULL;
-}
-
-struct gs_state *gs_state_peek(void)
-{
-    struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
-    return state && state->active ? state : NULL;
-}
-
-struct gs_state *gs_enter_first(void)
-{
-    int saved_errno = errno;
-    struct gs_state *state = gs_real_complete() ? gs_state() : NULL;
-    if (state && !gs_real_initialized()) {
-        state = NULL; /* the driver refuses every call: there is nothing to record */
-    }
-    if (state) {
-        gs_real_keep();
-        __atomic_store_n(&gs_state_ready, state, __ATOMIC_RELEASE);
-    }
-    errno = saved_errno;
-    return state;
-}
-
-bool gs_owned_by_pool(CUdeviceptr dptr)
-{
-    const struct gs_state *state = gs_state_peek();
-    return state && state->pool && gs_pool_owns(state->pool, dptr);
 }

@@ -22,6 +22,7 @@
 #include <sys/mman.h>
 
 #include "known.h"
+#include "parts.h"
 #include "real.h"
 
 struct gs_submissions *gs_submissions_records;
@@ -406,7 +407,7 @@ struct gs_calls *gs_submissions_turn(uintptr_t where)
     struct gs_submissions *own = gs_submissions_own();
     uintptr_t unseen = __atomic_load_n(&own->unseen, __ATOMIC_RELAXED);
     if (where & unseen) {
-        gs_submissions_elsewhere(where);
+        gs_parts_submits_elsewhere(where);
         __atomic_store_n(&own->unseen, unseen & ~where, __ATOMIC_RELEASE);
     }
     return turn(own, where, count_of(where));

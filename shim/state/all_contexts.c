@@ -175,6 +175,11 @@ void gs_all_contexts_remove(CUcontext handle)
     pthread_mutex_unlock(&roll.lock);
 }
 
+bool gs_all_contexts_incomplete(void)
+{
+    return roll.incomplete;
+}
+
 void gs_all_contexts_reset(void)
 {
     pthread_mutex_init(&roll.lock, NULL);
@@ -182,28 +187,4 @@ void gs_all_contexts_reset(void)
     roll.count = roll.room = 0;
     roll.incomplete = false;
     __atomic_store_n(&gs_all_contexts_count, 0, __ATOMIC_RELEASE);
-}
-
-bool gs_all_contexts_search(struct gs_state *state, uint64_t point,
-                            const struct gs_context *but)
-{
-    CUcontext handle;
-    if (!gs_known_proof_holds() || roll.incomplete) {
-        return false;
-    }
-    for (unsigned i = 0; gs_all_contexts_at(i, &handle); i++) {
-        if (but && but->handle == handle) {
-            continue;
-        }
-        const struct gs_context *context = gs_context_find(state, handle);
-        bool complete =
-            context && __atomic_load_n(&context->complete_at, __ATOMIC_ACQUIRE) >= point;
-        if (!complete && !gs_mutant(GS_MUTANT_others_ignored)) {
-            return false;
-        }
-        if (context && gs_known_proof_is_verified()) {
-            gs_verify_complete(&state->contexts, context, point, but != NULL);
-        }
-    }
-    return true;
 }

@@ -132,9 +132,6 @@ static inline struct gs_submissions *gs_submissions_own(void)
     return GS_LIKELY(own != NULL) ? own : gs_submissions_join();
 }
 
-/* The calling thread is about to submit where it never has: single_order.c. */
-void gs_submissions_elsewhere(uintptr_t where);
-
 /* Count a call that goes to another stream than the thread's last one, or to a default
  * stream while the process uses several devices. Returns what it counts in. */
 struct gs_calls *gs_submissions_turn(uintptr_t where) __attribute__((cold, noinline));

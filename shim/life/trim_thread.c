@@ -9,9 +9,8 @@
  * thread frees and another one launches.
  *
  * Owns:  struct gs_trim_look of each context.
- * Lock:  none; the thread is `working` while it may call the driver, and looks for
- *        `holds` and frozen contexts after it has said so: one of the two sides is bound
- *        to see the other.
+ * Lock:  none; it looks for frozen contexts after it has said that it may call the driver
+ *        (trim_hold.h).
  * Source: reuse safety, C5, C6, C8; elastic memory, 4 (docs/tuning.md)
  */
 #include "trim_thread.h"
@@ -29,7 +28,7 @@
 #include "mem_limits.h"
 #include "mutants.h"
 #include "own_thread.h"
-#include "gs_clock.h"
+#include "trim_hold.h"
 #include "gs_uncancelled.h"
 
 #define NS_PER_MS     1000000ull
@@ -38,57 +37,14 @@
 #define LOOKS_AN_AGE 4
 #define LEAST_NAP_NS (5 * NS_PER_MS)
 #define MOST_NAP_NS  (5 * NS_PER_SECOND / 2)
-/* How long a call of the program waits for one of the thread's. */
-#define HOLD_NS     NS_PER_SECOND
-#define HOLD_NAP_NS 20000
-
-bool gs_trim_thread_settled = true; /* atomic; written at start */
-static uint64_t nap_ns;             /* immutable after start; 0: no thread */
-static bool working;                /* atomic: it may be in the driver */
-static unsigned holds;              /* atomic */
-static bool exit_handler_set;       /* atomic; for the life of the process */
-
-/* ---- keeping it out of the driver -------------------------------------------------- */
-
-void gs_trim_thread_pass(void)
-{
-    const struct timespec nap = {.tv_nsec = HOLD_NAP_NS};
-    if (!__atomic_load_n(&working, __ATOMIC_SEQ_CST)) {
-        return;
-    }
-    uint64_t until = gs_now_ns() + HOLD_NS;
-    while (__atomic_load_n(&working, __ATOMIC_SEQ_CST) && gs_now_ns() < until) {
-        gs_nap(&nap);
-    }
-}
-
-void gs_trim_thread_hold(void)
-{
-    (void)__atomic_add_fetch(&holds, 1, __ATOMIC_SEQ_CST);
-    gs_trim_thread_pass();
-}
-
-void gs_trim_thread_release(void)
-{
-    (void)__atomic_sub_fetch(&holds, 1, __ATOMIC_SEQ_CST);
-}
+static uint64_t nap_ns;       /* immutable after start; 0: no thread */
+static bool exit_handler_set; /* atomic; for the life of the process */
 
 /* Registered when the driver has long been initialized, so it runs before the driver's
  * own handlers. */
 static void at_exit(void)
 {
-    gs_trim_thread_hold();
-}
-
-static bool begin_work(void)
-{
-    __atomic_store_n(&working, true, __ATOMIC_SEQ_CST);
-    return __atomic_load_n(&holds, __ATOMIC_SEQ_CST) == 0;
-}
-
-static void end_work(void)
-{
-    __atomic_store_n(&working, false, __ATOMIC_SEQ_CST);
+    gs_trim_hold();
 }
 
 /* ---- is the context idle? ---------------------------------------------------------- */
@@ -158,7 +114,7 @@ struct given {
 static bool may_give(void *self)
 {
     const struct given *given = self;
-    return __atomic_load_n(&holds, __ATOMIC_SEQ_CST) == 0 && !gs_captures_active() &&
+    return !gs_trim_is_held() && !gs_captures_active() &&
            !gs_fences_are_frozen(given->context->handle) &&
            (is_idle(given->state, given->context) ||
             gs_mutant(GS_MUTANT_trimmed_while_busy));
@@ -214,10 +170,10 @@ static void look(struct gs_state *state)
 {
     const struct gs_context *context;
     for (size_t i = 0; (context = gs_context_nth(state, i)) != NULL; i++) {
-        if (begin_work()) {
+        if (gs_trim_begin_work()) {
             look_at(state, (struct gs_context *)(uintptr_t)context);
         }
-        end_work();
+        gs_trim_end_work();
     }
 }
 
@@ -226,10 +182,10 @@ static void look(struct gs_state *state)
 static void relax_captures(void)
 {
     CUstreamCaptureMode mode;
-    if (begin_work()) {
+    if (gs_trim_begin_work()) {
         (void)gs_relaxed_begin(&mode);
     }
-    end_work();
+    gs_trim_end_work();
 }
 
 /* It ends when there is nothing to look at; whoever frees then starts another. */
@@ -293,8 +249,5 @@ void gs_trim_thread_context_ends(const struct gs_context *context)
 
 void gs_trim_thread_reset(void)
 {
-    gs_trim_thread_settled = true;
-    working = false;
-    holds = 0;
     nap_ns = 0;
 }

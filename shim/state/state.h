@@ -44,9 +44,8 @@ struct gs_state *gs_state(void);
 /* The state if it was started and is active, else NULL. Async-signal-safe. */
 struct gs_state *gs_state_peek(void);
 
-/* _Fork: `real_fork`, and in the child what a fork leaves behind. Keeps errno.
- * Async-signal-safe. */
-pid_t gs_state_bare_fork(pid_t (*real_fork)(void));
+/* In a forked child: there is none. */
+void gs_state_forget(void);
 
 /* The state once it is active and the driver is complete, which neither ever ceases to
  * be; NULL before, and in a forked child. Atomic. */

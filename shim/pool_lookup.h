@@ -5,18 +5,12 @@
 #define GS_POOL_LOOKUP_H
 
 #include "free_permit.h"
+#include "managed.h"
 #include "state.h"
 
 /* Where an address of device memory lies. Errors: GS_ERR_NOT_OURS */
 enum gs_status gs_pooled_find(struct gs_state *state, CUdeviceptr address,
                               struct gs_range *out) GS_MUST_USE;
-
-/* What the program takes for an allocation. */
-struct gs_extent {
-    CUdeviceptr base;
-    size_t bytes; /* as asked for; of pinned memory of a page and more, whole pages */
-    CUdeviceptr segment; /* where the driver's allocation begins that it is a part of */
-};
 
 /*
  * The allocation around an address, if it is device, pinned or managed memory that the

@@ -70,6 +70,8 @@ struct gs_context_set {
 struct gs_contexts {
     pthread_mutex_t ending; /* taken before `lock`: no entry comes while one ends */
     pthread_mutex_t lock;
+    const struct gs_backend *backend; /* these two: immutable */
+    const struct gs_marker *marker;
     struct gs_context *entries;   /* under lock: a list, for a process has few */
     struct gs_context_set views;  /* owner: the view of a green context, other: itself */
     struct gs_context_set shared; /* other may access the memory of owner */
@@ -77,7 +79,10 @@ struct gs_contexts {
     unsigned entered; /* atomic, written under lock: entries there ever were */
 };
 
-void gs_contexts_init(struct gs_contexts *contexts);
+/* `backend` of each context's heap (its `self` is a struct gs_context), and `marker` of
+ * its epochs. */
+void gs_contexts_init(struct gs_contexts *contexts, const struct gs_backend *backend,
+                      const struct gs_marker *marker);
 
 /* The calling thread's current context, entered in the map at first sight; NULL where
  * there is none, or no memory for it. */
@@ -241,17 +246,8 @@ static inline bool gs_context_is_idle_alone(const struct gs_contexts *contexts,
            GS_LIKELY(__atomic_load_n(&contexts->shared.count, __ATOMIC_ACQUIRE) == 0);
 }
 
-/* Make `handle` current if it is not. *pushed: to be told to gs_context_pop. Returns the
- * driver's code. */
-CUresult gs_context_push(CUcontext handle, bool *pushed);
-void gs_context_pop(bool pushed);
-
-/* The context whose work a stream's is: that of a default stream is the current one.
- * Returns the driver's code. */
-CUresult gs_stream_context(CUstream stream, CUcontext *out);
-
-/* The entry of that context, entered at first sight; `current`, the entry of the current
- * one, where there is no other or the driver does not say. */
+/* The entry of the context whose work a stream's is, entered at first sight; `current`,
+ * the entry of the current one, where there is no other or the driver does not say. */
 const struct gs_context *gs_context_of_stream(struct gs_state *state,
                                               const struct gs_context *current,
                                               CUstream stream);

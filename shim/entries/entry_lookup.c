@@ -1,42 +1,19 @@
 /*
- * lookup.c - cuInit, cuGetProcAddress and cuGetExportTable: where a program meets the
- * driver.
+ * entry_lookup.c - cuInit, cuGetProcAddress and cuGetExportTable: where a program meets
+ * the driver.
  *
  * The driver answers a look-up first; then the function it returned is replaced by the
  * wrapper registered for that very address. So the ABI it chose for the version asked for
  * can never be mismatched, and what it does not know stays unknown.
  *
- * Owns:  the look-up log.   Lock: none; the file is opened once, by start-up.
+ * Owns:  nothing.   Lock: none.
  */
-#include "lookup.h"
-
-#include <stdio.h>
-
 #include "export_tables.h"
-#include "gs_printable.h"
 #include "log.h"
+#include "lookup_log.h"
 #include "looked_up.h"
-#include "single_order.h"
+#include "libraries.h"
 #include "state.h"
-
-static struct gs_log_file lookup_log; /* immutable after start */
-
-void gs_lookup_log_open(const char *pattern)
-{
-    gs_log_file_open(&lookup_log, "GPUSHIM_LOOKUP_LOG", pattern);
-}
-
-static void log_lookup(const char *name, int version, cuuint64_t flags, bool ours)
-{
-    char line[256];
-    int length = snprintf(line, sizeof(line), "%s %d %llu -> %s", name[0] ? name : "\"\"",
-                          version, (unsigned long long)flags, ours ? "ours" : "driver");
-    if (length > 0 && (size_t)length < sizeof(line)) {
-        gs_make_printable(line, false);
-        line[length++] = '\n'; /* in the place of the NUL */
-        gs_log_file_write(&lookup_log, line, (size_t)length);
-    }
-}
 
 /* The driver has answered; put the wrapper in its place. */
 static void replace(const char *name, void **pfn, int version, cuuint64_t flags)
@@ -48,11 +25,9 @@ static void replace(const char *name, void **pfn, int version, cuuint64_t flags)
     gs_looked_up(name);
     if (gs_state()) {
         *pfn = gs_real_substitute_version(name, found, version, flags);
-        gs_single_order_looked_up();
+        gs_libraries_looked_up();
     }
-    if (gs_log_file_used(&lookup_log)) {
-        log_lookup(name, version, flags, *pfn != found);
-    }
+    gs_lookup_log_function(name, version, flags, *pfn != found);
 }
 
 GS_EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion,
@@ -79,15 +54,6 @@ GS_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaV
     return result;
 }
 
-static void log_table(const CUuuid *id, CUresult result)
-{
-    char guid[GS_GUID_BYTES], line[96];
-    gs_export_table_guid(id, guid);
-    int length = snprintf(line, sizeof(line), "cuGetExportTable %s %d -> driver\n", guid,
-                          (int)result);
-    gs_log_file_write(&lookup_log, line, (size_t)length);
-}
-
 /* The table is the driver's own, untouched: the runtime checks that it is. */
 GS_EXPORT CUresult cuGetExportTable(const void **ppExportTable,
                                     const CUuuid *pExportTableId)
@@ -98,8 +64,10 @@ GS_EXPORT CUresult cuGetExportTable(const void **ppExportTable,
     if (result == CUDA_SUCCESS && pExportTableId) {
         gs_export_table_given(pExportTableId);
     }
-    if (pExportTableId && gs_log_file_used(&lookup_log)) {
-        log_table(pExportTableId, result);
+    if (pExportTableId) {
+        char guid[GS_GUID_BYTES];
+        gs_export_table_guid(pExportTableId, guid);
+        gs_lookup_log_table(guid, result);
     }
     return result;
 }

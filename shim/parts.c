@@ -1,0 +1,183 @@
+/*
+ * parts.c - the rows of parts.def, run moment by moment.
+ * Owns:  nothing.   Lock: none of its own; parts.h says what is held at each moment.
+ */
+#include "parts.h"
+
+#include "all_contexts.h"
+#include "args.h"
+#include "async_heaps.h"
+#include "async_policy.h"
+#include "caller_runtime.h"
+#include "capture_gate.h"
+#include "captures.h"
+#include "context_errors.h"
+#include "fences.h"
+#include "figures.h"
+#include "free_lazy.h"
+#include "free_permit.h"
+#include "free_wait.h"
+#include "full_wait.h"
+#include "graph_memory.h"
+#include "host_pools.h"
+#include "interim.h"
+#include "intervals.h"
+#include "ipc_imports.h"
+#include "ipc_mode.h"
+#include "leak_rules.h"
+#include "managed.h"
+#include "marks.h"
+#include "mem_limits.h"
+#include "memory_pools.h"
+#include "nvml.h"
+#include "outputs.h"
+#include "own_thread.h"
+#include "physical.h"
+#include "quarantine.h"
+#include "record.h"
+#include "retry.h"
+#include "single_order.h"
+#include "start.h"
+#include "state_file.h"
+#include "tiles.h"
+#include "trace.h"
+#include "trim_hold.h"
+#include "trim_thread.h"
+#include "verify.h"
+#include "warmup.h"
+#include "zones.h"
+
+struct gs_state *gs_parts_make_state(void)
+{
+    return gs_start();
+}
+
+/* Each function below is its moment's rows of parts.def. */
+
+void gs_parts_start(struct gs_state *state)
+{
+    const struct gs_options *options = &state->options;
+#define GS_AT_START(statement) statement;
+#include "parts.def"
+}
+
+void gs_parts_fork_in_child(void)
+{
+#define GS_IN_CHILD(statement) statement;
+#include "parts.def"
+}
+
+void gs_parts_context_met(struct gs_state *state, const struct gs_context *context)
+{
+#define GS_CONTEXT_MET(statement) statement;
+#include "parts.def"
+}
+
+void gs_parts_context_lost(struct gs_state *state, CUcontext handle)
+{
+#define GS_CONTEXT_LOST(statement) statement;
+#include "parts.def"
+}
+
+void gs_parts_heap_ended(struct gs_context *context)
+{
+#define GS_HEAP_ENDED(statement) statement;
+#include "parts.def"
+}
+
+void gs_parts_context_ended(const struct gs_context *context)
+{
+#define GS_CONTEXT_ENDED(statement) statement;
+#include "parts.def"
+}
+
+void gs_parts_context_failed(const struct gs_context *context)
+{
+#define GS_CONTEXT_FAILED(statement) statement;
+#include "parts.def"
+}
+
+void gs_parts_refused(struct gs_state *state, int device, unsigned api, size_t bytes)
+{
+#define GS_REFUSED(statement) statement;
+#include "parts.def"
+}
+
+void gs_parts_relax(struct gs_state *state, const struct gs_context *context)
+{
+#define GS_RELAX(statement) statement;
+#include "parts.def"
+}
+
+size_t gs_parts_trim(struct gs_state *state)
+{
+    size_t sum = 0;
+#define GS_TRIM(bytes) sum += bytes;
+#include "parts.def"
+    return sum;
+}
+
+/* ---- moments of one part ------------------------------------------------------------
+ */
+
+void gs_parts_device_named(int ordinal, const char *name)
+{
+    gs_state_file_device(ordinal, name);
+}
+
+void gs_parts_context_error(const struct gs_context *context, CUresult result)
+{
+    gs_context_note_error(context, result);
+}
+
+void gs_parts_empty_quarantine(int device)
+{
+    (void)gs_quarantine_empty(device);
+}
+
+bool gs_parts_await_given(int device)
+{
+    return gs_async_await_given(device);
+}
+
+void gs_parts_unmap(const struct gs_context *context, uint64_t addr, size_t bytes)
+{
+    if (GS_UNLIKELY(gs_zones_on)) {
+        gs_zones_unmap(context, addr, bytes);
+    }
+}
+
+void gs_parts_freeze(CUcontext handle)
+{
+    gs_async_heaps_freeze(handle);
+}
+
+void gs_parts_thaw(CUcontext handle, bool destroyed)
+{
+    gs_async_heaps_thaw(handle, destroyed);
+}
+
+void gs_parts_looked_up(void)
+{
+    gs_single_order_look_up();
+}
+
+void gs_parts_submits_elsewhere(uintptr_t where)
+{
+    gs_single_order_submits(where);
+}
+
+void gs_parts_start_trim_thread(void)
+{
+    gs_trim_thread_start();
+}
+
+void gs_parts_safe_point(struct gs_state *state)
+{
+    gs_figures_moment(state);
+}
+
+uint64_t gs_parts_figures_form(void)
+{
+    return gs_figures_form();
+}

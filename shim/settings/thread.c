@@ -1,0 +1,23 @@
+/*
+ * thread.c - what each thread keeps.
+ * Owns:  gs_thread.   Lock: none; each thread reads and writes its own.
+ */
+#include "thread.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+_Thread_local struct gs_thread gs_thread;
+
+uint32_t gs_thread_ask_id(void)
+{
+    gs_thread.id = (uint32_t)syscall(SYS_gettid);
+    return gs_thread.id;
+}
+
+int *gs_thread_ask_errno(void)
+{
+    gs_thread.errno_at = &errno;
+    return gs_thread.errno_at;
+}

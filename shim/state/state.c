@@ -1,0 +1,89 @@
+/*
+ * state.c - the one pointer to everything the process has, and the re-entry guard.
+ * Owns:  the pointers to the process's state.
+ * Lock:  start_lock while it is created; the pointers are published with release order.
+ */
+#include "state.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include "gs_uncancelled.h"
+#include "parts.h"
+#include "roomy.h"
+
+static struct gs_state *current; /* atomic */
+struct gs_state *gs_state_ready; /* atomic */
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* start_lock is held. */
+static void create_with_room(void *out)
+{
+    *(struct gs_state **)out = gs_parts_make_state();
+}
+
+static struct gs_state *start(void)
+{
+    if (gs_thread.starting) {
+        return NULL;
+    }
+    /* Files are read: nobody may be cancelled with the lock. */
+    int before = gs_uncancelled_begin();
+    gs_thread.starting = true;
+    pthread_mutex_lock(&start_lock);
+    struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
+    if (!state) {
+        gs_roomy_call(GS_ROOMY_BYTES, create_with_room, &state);
+        __atomic_store_n(&current, state, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&start_lock);
+    gs_thread.starting = false;
+    gs_uncancelled_end(before);
+    return state;
+}
+
+struct gs_state *gs_state(void)
+{
+    struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
+    if (GS_UNLIKELY(!state)) {
+        state = start();
+    }
+    return state && state->active ? state : NULL;
+}
+
+struct gs_state *gs_state_peek(void)
+{
+    struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
+    return state && state->active ? state : NULL;
+}
+
+struct gs_state *gs_enter_first(void)
+{
+    int saved_errno = errno;
+    struct gs_state *state = gs_real_complete() ? gs_state() : NULL;
+    if (state && !gs_real_initialized()) {
+        state = NULL; /* the driver refuses every call: there is nothing to record */
+    }
+    if (state) {
+        gs_real_keep();
+        __atomic_store_n(&gs_state_ready, state, __ATOMIC_RELEASE);
+    }
+    errno = saved_errno;
+    return state;
+}
+
+void gs_state_forget(void)
+{
+    __atomic_store_n(&current, NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&gs_state_ready, NULL, __ATOMIC_RELAXED);
+    pthread_mutex_init(&start_lock, NULL);
+    /* The thread may be inside a wrapper, in a signal handler: gs_leave is yet to come.
+     */
+    gs_thread = (struct gs_thread){.errno_at = gs_thread.errno_at};
+}
+
+bool gs_owned_by_pool(CUdeviceptr dptr)
+{
+    const struct gs_state *state = gs_state_peek();
+    return state && state->pool && gs_pool_owns(state->pool, dptr);
+}

@@ -1,0 +1,64 @@
+/*
+ * trim_hold.c - keeping the trim thread out of the driver.
+ * Owns:  whether the thread works, and who holds it.   Lock: none; atomics.
+ */
+#include "trim_hold.h"
+
+#include <time.h>
+
+#include "gs_clock.h"
+#include "gs_uncancelled.h"
+
+/* How long a call of the program waits for one of the thread's. */
+#define HOLD_NS     1000000000ull
+#define HOLD_NAP_NS 20000
+
+bool gs_trim_thread_settled = true; /* atomic; written at start */
+static bool working;                /* atomic: it may be in the driver */
+static unsigned holds;              /* atomic */
+
+void gs_trim_pass(void)
+{
+    const struct timespec nap = {.tv_nsec = HOLD_NAP_NS};
+    if (!__atomic_load_n(&working, __ATOMIC_SEQ_CST)) {
+        return;
+    }
+    uint64_t until = gs_now_ns() + HOLD_NS;
+    while (__atomic_load_n(&working, __ATOMIC_SEQ_CST) && gs_now_ns() < until) {
+        gs_nap(&nap);
+    }
+}
+
+void gs_trim_hold(void)
+{
+    (void)__atomic_add_fetch(&holds, 1, __ATOMIC_SEQ_CST);
+    gs_trim_pass();
+}
+
+void gs_trim_release(void)
+{
+    (void)__atomic_sub_fetch(&holds, 1, __ATOMIC_SEQ_CST);
+}
+
+bool gs_trim_is_held(void)
+{
+    return __atomic_load_n(&holds, __ATOMIC_SEQ_CST) != 0;
+}
+
+bool gs_trim_begin_work(void)
+{
+    __atomic_store_n(&working, true, __ATOMIC_SEQ_CST);
+    return !gs_trim_is_held();
+}
+
+void gs_trim_end_work(void)
+{
+    __atomic_store_n(&working, false, __ATOMIC_SEQ_CST);
+}
+
+void gs_trim_hold_reset(void)
+{
+    gs_trim_thread_settled = true;
+    working = false;
+    holds = 0;
+}
