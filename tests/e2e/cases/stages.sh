@@ -157,3 +157,22 @@ real_driver_case() {
   expect_text stage.out '^skip real: driver 470 - '
 }
 add_case "stage real: a driver without a GPU" real_driver_case
+
+# ---- scripts/test ----------------------------------------------------------------------
+
+# What cannot be done is said in one line, before anything is installed or built.
+stage_names_case() {
+  local arguments
+
+  for arguments in 'nothing' 'lint -k x' '-k' '-k x' '--nothing'; do
+    # shellcheck disable=SC2086  # words
+    run_in stage -- "$sources/scripts/test" $arguments
+    expect_status stage 2
+    expect_no_text stage.out '.'
+    [[ $(wc -l <stage.err) -eq 1 ]] || fail "scripts/test $arguments: not one line: $(<stage.err)"
+  done
+  run_in stage -- "$sources/scripts/test" --list
+  expect_text stage.out '^quick$'
+  expect_text stage.out '^e2e$'
+}
+add_case "stage names that are none" stage_names_case
