@@ -4,28 +4,6 @@
  */
 #include "context_switch.h"
 
-CUresult gs_context_push(CUcontext handle, bool *pushed)
-{
-    const struct gs_real *real = gs_real();
-    CUcontext now = NULL;
-    *pushed = false;
-    CUresult result = real->cuCtxGetCurrent(&now);
-    if (result != CUDA_SUCCESS || now == handle) {
-        return result;
-    }
-    result = real->cuCtxPushCurrent_v2(handle);
-    *pushed = result == CUDA_SUCCESS;
-    return result;
-}
-
-void gs_context_pop(bool pushed)
-{
-    CUcontext popped;
-    if (pushed) {
-        gs_real()->cuCtxPopCurrent_v2(&popped);
-    }
-}
-
 CUresult gs_stream_context(CUstream stream, CUcontext *out)
 {
     const struct gs_real *real = gs_real();

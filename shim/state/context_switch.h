@@ -1,6 +1,5 @@
 /*
- * context_switch.h - calls of the driver in another context than the thread's current
- * one.
+ * context_switch.h - calls of the driver in another context than the thread's current one.
  *
  * Lock: none.
  */
@@ -11,8 +10,27 @@
 
 /* Make `handle` current if it is not. *pushed: to be passed to gs_context_pop. Returns
  * the driver's code. */
-CUresult gs_context_push(CUcontext handle, bool *pushed);
-void gs_context_pop(bool pushed);
+static inline CUresult gs_context_push(CUcontext handle, bool *pushed)
+{
+    const struct gs_real *real = gs_real_now();
+    CUcontext now = NULL;
+    *pushed = false;
+    CUresult result = real->cuCtxGetCurrent(&now);
+    if (result != CUDA_SUCCESS || now == handle) {
+        return result;
+    }
+    result = real->cuCtxPushCurrent_v2(handle);
+    *pushed = result == CUDA_SUCCESS;
+    return result;
+}
+
+static inline void gs_context_pop(bool pushed)
+{
+    CUcontext popped;
+    if (pushed) {
+        gs_real_now()->cuCtxPopCurrent_v2(&popped);
+    }
+}
 
 /* The context whose work a stream's is: that of a default stream is the current one.
  * Returns the driver's code. */
