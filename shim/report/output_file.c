@@ -13,6 +13,7 @@
 
 #include "gs_clock.h"
 #include "gs_room.h"
+#include "progress.h"
 
 #define NS_PER_MS 1000000ull
 
@@ -87,6 +88,7 @@ bool gs_output_file_write(void *self, const void *data, size_t length)
         if (n > 0) {
             from += n;
             length -= (size_t)n;
+            gs_progress_tick();
         } else if (n == 0) {
             file->error = EIO;
         } else if (errno == EAGAIN) {

@@ -34,6 +34,7 @@
 #include "gs_room.h"
 #include "gs_uncancelled.h"
 #include "log_pattern.h"
+#include "progress.h"
 #include "shield.h"
 
 #define NS_PER_MS 1000000ull
@@ -43,7 +44,7 @@
 /* and the reader of a full pipe, socket or terminal that would block, before the rest is
  * dropped.
  */
-#define READER_PATIENCE_MS 10000
+#define READER_PATIENCE_MS GS_LOG_PATIENCE_MS
 
 static const char line_prefix[] = "gpushim: ";
 
@@ -157,6 +158,7 @@ static int write_fully(struct gs_shield *shield, int fd, const char *data, size_
 
         if (n > 0) {
             *done += (size_t)n;
+            gs_progress_tick();
         } else if (n == 0) {
             return EIO;
         } else if (errno == EAGAIN) {
