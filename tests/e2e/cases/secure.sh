@@ -124,6 +124,55 @@ secure_characters_case() {
 }
 add_case "secure characters in messages" secure_characters_case
 
+# secure_modules_case absolute|relative: a module, and a program, whose names would make lines
+# of their own.
+secure_modules_case() {
+  local forged=$'\ngpushim: forged\e[31m\xc2\x9b'
+  local program=./app$forged plugin=./plugin$forged.so
+
+  need gcc
+  need iconv
+  need python3
+  [[ $1 == relative ]] || plugin=$PWD/${plugin#./}
+  printf '%s\n' '#include <stdint.h>' 'int cuMemAlloc_v2(uint64_t *, uint64_t);' \
+    'int leaks_here(void) { uint64_t block; return cuMemAlloc_v2(&block, 4321); }' >plugin.c
+  cat >app.c <<'EOF'
+#include <dlfcn.h>
+int cuInit(unsigned);
+int cuDevicePrimaryCtxRetain(void **, int);
+int cuCtxSetCurrent(void *);
+int main(int argc, char **argv)
+{
+    void *context;
+    void *plugin = dlopen(argv[argc - 1], RTLD_NOW);
+    int (*leaks)(void) = plugin ? (int (*)(void))dlsym(plugin, "leaks_here") : 0;
+    return !leaks || cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) ||
+           cuCtxSetCurrent(context) || leaks();
+}
+EOF
+  { gcc -g -shared -fPIC -o "$plugin" plugin.c &&
+    gcc -g -o "$program" app.c "$build/sim/libcuda.so.1"; } || fail "gcc cannot build"
+  preloaded shim GPUSHIM_STATE_FILE=state GPUSHIM_OUTPUT=json,collapsed \
+    GPUSHIM_OUTPUT_FILE=report -- "$program" "$plugin"
+  run_in state -- "$build/gpushim-report" state
+  expect_status shim 0
+  expect_only_report shim.err
+  for file in shim.err state.out report.collapsed; do
+    expect_printable $file
+    expect_no_text $file '^gpushim: forged'
+    expect_text $file 'leaks_here'
+  done
+  expect_summary shim.err 0 4321 1 1
+  expect_text shim.err '#1 main +app[?]gpushim: forged[?].*[+]0x'
+  python3 -c 'import json, sys
+modules = json.load(open(sys.argv[1]))["modules"]
+sys.exit(sum("\ngpushim: forged" in module["path"] for module in modules) != 2)' report.json ||
+    fail "the names in report.json"
+}
+for way in absolute relative; do
+  add_case "secure characters in $way names of modules" secure_modules_case $way
+done
+
 # The version that a state file names is whatever its maker wrote.
 secure_state_case() {
   local at
