@@ -74,19 +74,43 @@ secure_modes_case() {
 }
 add_case "secure modes of files" secure_modes_case
 
-# secure_link_case VARIABLE: what is appended to is not chosen by who can make a link.
+# secure_link_case VARIABLE link|roots: what is written to is not chosen by who can make a link,
+# nor by a link of root's that leads to that one.
 secure_link_case() {
+  local named=$PWD/$2 variable=$1 end='writing to stderr'
+
   echo old >precious
   ln -s precious link
-  [[ $(id -u) -ne 0 ]] || chown -h 65534 link
+  ln -s "$PWD/link" roots
+  if [[ $(id -u) -eq 0 ]]; then
+    chown -h 65534 link
+  elif [[ $2 == roots ]]; then
+    skip "root, to make a link of root's"
+  fi
   native native "$apps/leaky_shared"
-  preloaded shim "$1=$PWD/link" -- "$apps/leaky_shared"
+  preloaded shim GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=other "$1=$named" -- "$apps/leaky_shared"
   expect_same native shim
   expect_equal "the file behind the link" old "$(<precious)"
-  expect_count shim.err "^gpushim: $1: cannot write .*/link: a symbolic link is in the way; writing to stderr\$" 1
+  [[ -L link && -L roots ]] || fail "a link was replaced"
+  [[ $1 != GPUSHIM_OUTPUT_FILE ]] || variable=GPUSHIM_OUTPUT=json end='left out'
+  expect_count shim.err '^gpushim: ' 1
+  expect_count shim.err "^gpushim: $variable: cannot write .*/$2: a symbolic link is in the way; $end\$" 1
 }
-for variable in GPUSHIM_LOG_FILE GPUSHIM_LOOKUP_LOG; do
-  add_case "secure link $variable" secure_link_case $variable
+for variable in GPUSHIM_LOG_FILE GPUSHIM_LOOKUP_LOG GPUSHIM_OUTPUT_FILE; do
+  add_case "secure link $variable" secure_link_case $variable link
+  add_case "secure link of root's to another's $variable" secure_link_case $variable roots
+done
+
+# What is not to replace anything takes another name beside a link.
+secure_link_beside_case() {
+  echo old >precious
+  ln -s precious link
+  preloaded shim "$1=$PWD/link" -- "$apps/leaky_shared"
+  expect_equal "the file behind the link" old "$(<precious)"
+  expect_count shim.err "^gpushim: $1=.*/link: exists; (writing|recording to) .*/link[.][0-9]+\$" 1
+}
+for variable in GPUSHIM_STATE_FILE GPUSHIM_TRACE_FILE; do
+  add_case "secure link $variable" secure_link_beside_case $variable
 done
 
 # The system's own links are followed.
@@ -96,8 +120,41 @@ secure_stdout_case() {
   expect_status shim 0
   expect_quiet shim
   expect_text shim.out 'SUMMARY: gpushim: 0 errors'
+  native native "$apps/leaky_shared"
+  preloaded shim GPUSHIM_OUTPUT=collapsed GPUSHIM_OUTPUT_FILE=/dev/stdout -- "$apps/leaky_shared"
+  expect_equal "output" "$(<native.out)" "$(tail -n "$(wc -l <native.out)" shim.out)"
+  expect_count shim.out '^(GPU 0|managed memory|pinned host memory).*;main;[a-z_]+ [0-9]+$' 5
+  preloaded shim GPUSHIM_STATE_FILE=/dev/stdin -- "$apps/leaky_shared"
+  expect_count shim.err '^gpushim: GPUSHIM_STATE_FILE=/dev/stdin: cannot be made: exists; none is$' 1
 }
 add_case "secure link to standard output" secure_stdout_case
+
+# So is the kernel's name for what is open, a pipe or a file, whoever runs the program.
+# secure_open_case root|other
+secure_open_case() {
+  local -a who=()
+
+  if [[ $1 == other ]]; then
+    need setpriv
+    [[ $(id -u) -eq 0 ]] || skip "root, to become another user"
+    chmod 711 "$scratch" "$case_dir/.."
+    who=(setpriv --reuid=65534 --clear-groups)
+    "${who[@]}" test -r "$shim" || skip "a build folder that other users may read"
+  fi
+  exec 3>open
+  [[ $1 == root ]] || chown 65534 open
+  run_in shim -- "${who[@]}" env LD_PRELOAD="$shim" GPUSHIM_LOG_FILE=/proc/self/fd/3 "$apps/leaky_shared"
+  exec 3>&-
+  expect_quiet shim
+  expect_text open 'SUMMARY: gpushim: 0 errors'
+  # shellcheck disable=SC2016  # expanded by the inner shell
+  run_in shim -- "${who[@]}" sh -c '{ LD_PRELOAD=$0 GPUSHIM_LOG_FILE=/proc/self/fd/3 "$1" 3>&1 >&4 4>&- | cat; } 4>/dev/null' \
+    "$shim" "$apps/leaky_shared"
+  expect_quiet shim
+  expect_text shim.out 'SUMMARY: gpushim: 0 errors'
+}
+add_case "secure link to what is open" secure_open_case root
+add_case "secure link to what is open, another user" secure_open_case other
 
 # expect_printable FILE: no control character, C1 included, and nothing that is no UTF-8.
 expect_printable() {
