@@ -9,6 +9,8 @@
 secure_program() {
   cat >leaks.c <<'EOF'
 #include <stdint.h>
+#include <stdio.h>
+#include <sys/auxv.h>
 int cuInit(unsigned);
 int cuDevicePrimaryCtxRetain(void **, int);
 int cuCtxSetCurrent(void *);
@@ -17,6 +19,7 @@ int main(void)
 {
     void *context;
     uint64_t block;
+    printf("secure: %lu\n", getauxval(AT_SECURE));
     return cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) ||
            cuCtxSetCurrent(context) || cuMemAlloc_v2(&block, 4321);
 }
@@ -31,35 +34,51 @@ EOF
   chmod 755 helpers/*
 }
 
-# secure_set_uid_case: by PATH and by variables, the caller of a set-uid program would choose
-# what runs and what is written with its owner's rights.
-secure_set_uid_case() {
-  local owner=65534 settings
+# secure_rights_case user|group|capability: by PATH and by variables, the caller of a program with
+# more rights would choose what runs and what is written with them.
+secure_rights_case() {
+  local other=65534 settings
+  local -a who=()
 
   need gcc
+  need python3
   need setpriv
-  [[ $(id -u) -eq 0 ]] || skip "root, to make a set-uid program"
+  [[ $(id -u) -eq 0 ]] || skip "root, to give a program rights"
   secure_program
-  setpriv --reuid=$owner --clear-groups test -r "$shim" ||
+  setpriv --reuid=$other --clear-groups test -r "$shim" ||
     skip "a build folder that other users may read"
-  chmod 711 "$scratch" "$case_dir/.." # so that the owner may reach the helpers
-  chown $owner leaks
+  chmod 711 "$scratch" "$case_dir/.." # so that the other user may reach the helpers
   settings=(PATH="$PWD/helpers:$PATH" GPUSHIM_VERBOSE=3 GPUSHIM_OUTPUT=json GPUSHIM_POOL=maybe)
   for name in LOG_FILE LOOKUP_LOG STATE_FILE OUTPUT_FILE TRACE_FILE; do
     settings+=("GPUSHIM_$name=$PWD/marks/$name")
   done
-  chmod 4755 leaks
-  run_in secure "${settings[@]}" -- ./leaks
+  # The same program without any rights does what the caller says.
+  chmod 755 leaks
+  run_in plain "${settings[@]}" -- ./leaks
+  [[ -e marks/LOG_FILE && (-e marks/llvm-symbolizer || -e marks/addr2line) ]] ||
+    fail "the helpers are not what a program without rights starts"
+  rm marks/*
+  chown $other:$other leaks
+  case $1 in
+    user) chmod 4755 leaks ;;
+    group) chmod 2755 leaks ;;
+    capability) # CAP_NET_RAW, permitted and effective: setcap(8), capabilities(7)
+      who=(setpriv --reuid=$other --clear-groups)
+      python3 -c 'import os, struct
+os.setxattr("leaks", "security.capability", struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0))' ||
+        skip "capabilities of files"
+      ;;
+  esac
+  run_in secure "${settings[@]}" -- "${who[@]}" ./leaks
+  grep -qx 'secure: 1' secure.out || skip "a file system that gives programs rights"
   expect_status secure 0
   expect_equal "files and programs of the caller's choice" "" "$(ls marks)"
   expect_only_report secure.err
   expect_summary secure.err 0 4321 1 1
-  chmod 755 leaks # the same program without the owner's rights does what the caller says
-  run_in plain "${settings[@]}" -- ./leaks
-  [[ -e marks/LOG_FILE && (-e marks/llvm-symbolizer || -e marks/addr2line) ]] ||
-    fail "the helpers are not what a program without set-uid starts"
 }
-add_case "secure set-uid program" secure_set_uid_case
+add_case "secure set-uid program" secure_rights_case user
+add_case "secure set-gid program" secure_rights_case group
+add_case "secure program with a capability" secure_rights_case capability
 
 # What others may read: files that have addresses in them are the owner's alone.
 secure_modes_case() {
