@@ -269,6 +269,18 @@ for way in auto unwind libunwind; do
   add_case "process malloc fails in a thread's first call, $way" starved_case thread GPUSHIM_STACK=$way
 done
 
+# A handler that leaves the first call by siglongjmp leaves nothing half done.
+jumps_case() {
+  native native "$apps/jumps_linked"
+  preloaded shim GPUSHIM_PEAK_MAX=0 -- "$apps/jumps_linked"
+  expect_same native shim
+  expect_equal "output" "jumps: 1" "$(<shim.out)"
+  expect_only_report shim.err
+  expect_count shim.err '#0 use +jumps[.]c:' 2
+  expect_summary shim.err 0 2000 2 2
+}
+add_case "process jump out of the first call" jumps_case
+
 # Ordinary commands of the system, preloaded.
 commands_case() {
   preloaded shim -- sh -c 'ls / | grep -c . >/dev/null; (exit 3); echo "$?"; date -d @0 +%Y'
