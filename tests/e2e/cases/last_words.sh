@@ -4,11 +4,11 @@
 # comes second waits for the report, as long as it gets on.
 
 # last_words HOW [VARIABLE...]: the helper for files and lines lets the program know that it has
-# been asked, and takes a second to say nothing.
+# been asked, and takes a second to say nothing; or does what the variable helper says.
 last_words() {
   need_file "$apps/lastwords_linked"
   mkdir helpers
-  printf '#!/bin/sh\n: >%q/asked\nsleep 1\n' "$PWD" >helpers/llvm-symbolizer
+  printf '#!/bin/sh\n: >%q/asked\n%s\n' "$PWD" "${helper:-sleep 1}" >helpers/llvm-symbolizer
   chmod 755 helpers/llvm-symbolizer
   preloaded shim PATH="$PWD/helpers:$PATH" GPUSHIM_PEAK_MAX=0 GPUSHIM_SYMBOLIZE_TIMEOUT=20s \
     GPUSHIM_STATE_FILE=state GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json "${@:2}" \
@@ -65,6 +65,21 @@ last_words_stuck_case() {
 for how in stuck gone; do
   add_case "last words $how" last_words_stuck_case $how
 done
+
+# Killed within the report: the state file has no ending, and still all that the report needs.
+last_words_killed_case() {
+  # shellcheck disable=SC2016  # the helper's parent
+  local helper='kill -9 $PPID'
+
+  last_words same
+  expect_status shim 137
+  expect_no_text shim.err 'SUMMARY'
+  [[ ! -e report.json ]] || fail "report.json is there"
+  run_in report -- "$build/gpushim-report" state
+  expect_text report.out 'ended without a report$'
+  expect_count report.out '^==[0-9]+== SUMMARY: gpushim: 0 errors, 1000 B leaked in 1 allocation' 1
+}
+add_case "last words of a program that is killed" last_words_killed_case
 
 # A reader who takes the report bit by bit gets all of it, also where another thread waits.
 last_words_slow_reader_case() {
