@@ -83,8 +83,7 @@ static void before_exec(const char *path)
         snprintf(ending, sizeof(ending), "exec %.100s", path);
         if (gs_stacks_in_signal_handler()) {
             /* malloc, and any lock, may be in the middle of something. */
-            gs_log_line(GS_LOG_WARN, "no report: %s was called in a signal handler",
-                        ending);
+            gs_finish_without_report("%s was called in a signal handler", ending);
             gs_state_file_ending(ending);
         } else {
             (void)gs_finish_report(ending, true);

@@ -132,8 +132,7 @@ __attribute__((noreturn)) static void exit_at_once(int status)
         snprintf(ending, sizeof(ending), "_exit %d", status & 0xff);
         if (gs_stacks_in_signal_handler()) {
             /* malloc, and any lock, may be in the middle of something. */
-            gs_log_line(GS_LOG_WARN, "no report: %s was called in a signal handler",
-                        ending);
+            gs_finish_without_report("%s was called in a signal handler", ending);
         } else {
             status = gs_finish_status(status, gs_finish_report(ending, false));
         }

@@ -55,7 +55,8 @@ static bool has_work(CUstream stream)
 /* A stream of the current context that has work, or NULL. */
 static CUstream find_busy(CUcontext handle)
 {
-    CUstream streams[MAX_STREAMS], busy = NULL;
+    static CUstream streams[MAX_STREAMS]; /* under streams_lock */
+    CUstream busy = NULL;
     if (has_work(CU_STREAM_LEGACY)) {
         return CU_STREAM_LEGACY;
     }

@@ -4,14 +4,16 @@
  * Runs after the static destructors of every other library, so it must not lean on any of
  * them, and it makes no CUDA call: the driver may be gone.
  *
- * Owns:  nothing.   Lock: none; the first caller gets the state's `reported` flag.
+ * Owns:  nothing.   Lock: none; the first caller gets the state's `reported` flag. Other
+ *        threads that end the process wait for that caller for as long as it gets on.
  */
 #include "finish.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "figures.h"
@@ -26,6 +28,7 @@
 #include "log.h"
 #include "nvml.h"
 #include "outputs.h"
+#include "progress.h"
 #include "python.h"
 #include "report.h"
 #include "roomy.h"
@@ -225,7 +228,9 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
     bool files =
         !what && gs_outputs_begin(options, figures, devices, device_count, &outputs);
     config.job = files ? &outputs.job : NULL;
+    gs_progress_tick();
     gs_report_write(state->tracker, &config, &text, summary);
+    gs_progress_tick();
     if (files) {
         gs_outputs_end(&outputs);
     }
@@ -255,25 +260,57 @@ static void write_wanted(void *arg)
                  wanted->again, wanted->summary);
 }
 
-/* What `reported` of the state says. */
-enum reported { REPORT_NONE, REPORT_RUNNING, REPORT_WRITTEN };
+/* What `reported` of the state says; else the id of the thread that writes a report. */
+enum reported { REPORT_WRITTEN = -1, REPORT_NONE = 0 };
 
-/* Beyond the limits of its parts: how long another thread's report is waited for. */
+/* Beyond the longest of a report's parts: how long a thread that stands still is waited
+ * for. */
 #define REPORT_WAIT_MS 3000
 
-/* Another thread is writing it; the process must not end under its hands. */
+/* How long a report may go on without a sign of it: its parts have limits of their own.
+ */
+static unsigned longest_part_ms(const struct gs_options *options)
+{
+    unsigned looks = (options->symbolize ? options->symbolize_timeout_ms : 0) +
+                     (options->leak_scan ? SCAN_LIMIT_MS : 0);
+    return (looks > GS_LOG_PATIENCE_MS ? looks : GS_LOG_PATIENCE_MS) + REPORT_WAIT_MS;
+}
+
+/* Does no other thread write a report any more? One that has ended will not. */
+static bool is_over(void *self)
+{
+    struct gs_state *state = self;
+    int writer = __atomic_load_n(&state->reported, __ATOMIC_ACQUIRE);
+    return writer <= REPORT_NONE ||
+           (syscall(SYS_tgkill, state->pid, writer, 0) != 0 && errno == ESRCH);
+}
+
+/* Another thread writes a report; the process must not end under its hands. Returns what
+ * `reported` says then. */
 static int wait_for_report(struct gs_state *state)
 {
-    struct timespec step = {.tv_nsec = 1000000};
-    unsigned limit_ms = state->options.symbolize_timeout_ms + REPORT_WAIT_MS +
-                        (state->options.leak_scan ? SCAN_LIMIT_MS : 0);
-    for (unsigned i = 0; i < limit_ms; i++) {
-        if (__atomic_load_n(&state->reported, __ATOMIC_ACQUIRE) != REPORT_RUNNING) {
-            break;
-        }
-        gs_nap(&step);
-    }
+    int saved_errno = errno;
+    (void)gs_progress_wait(is_over, state, longest_part_ms(&state->options));
+    errno = saved_errno;
     return __atomic_load_n(&state->reported, __ATOMIC_ACQUIRE);
+}
+
+/* Become the one that writes a report, if nobody is. *found: what `reported` said. */
+static bool begin(struct gs_state *state, int *found)
+{
+    *found = REPORT_NONE;
+    if (!__atomic_compare_exchange_n(&state->reported, found, (int)gs_thread_id(), false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        return false;
+    }
+    gs_progress_begin();
+    return true;
+}
+
+static void end(struct gs_state *state, enum reported reported)
+{
+    gs_progress_end();
+    __atomic_store_n(&state->reported, reported, __ATOMIC_RELEASE);
 }
 
 /* A forked child whose CUDA calls all failed, as they must, has nothing to tell. */
@@ -309,26 +346,24 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
 {
     struct gs_state *state = gs_state_peek();
     struct gs_report_summary summary = {0};
-    int before = REPORT_NONE;
+    int found;
     if (!gs_finish_due()) {
         return false;
+    }
+    if (gs_thread.depth > 0) {
+        /* A signal handler ends the program from within a wrapper, or a report, whose
+         * locks it holds. */
+        gs_finish_without_report("the program ended inside a CUDA call");
+        return state->bad;
     }
     if (nothing_to_tell(state)) {
         gs_state_file_ending(ending);
         return false;
     }
-    if (gs_thread.depth > 0) {
-        /* A signal handler ends the program from within a wrapper, whose locks it holds.
-         */
-        gs_log_line(GS_LOG_WARN, "no report: the program ended inside a CUDA call");
-        return false;
-    }
-    while (!__atomic_compare_exchange_n(&state->reported, &before, REPORT_RUNNING, false,
-                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        if (before == REPORT_WRITTEN || wait_for_report(state) != REPORT_NONE) {
+    while (!begin(state, &found)) {
+        if (found == REPORT_WRITTEN || wait_for_report(state) != REPORT_NONE) {
             return state->bad;
-        }
-        before = REPORT_NONE; /* the other one was not the last */
+        } /* else the other one was not the last */
     }
     /* The symbolizer's child process and whatever else this needs is not the program's.
      */
@@ -346,8 +381,7 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
     gs_thread.depth = 0;
     gs_state_file_ending(ending);
     state->bad = summary.errors > 0 || summary.leaked_count > 0;
-    __atomic_store_n(&state->reported, again ? REPORT_NONE : REPORT_WRITTEN,
-                     __ATOMIC_RELEASE);
+    end(state, again ? REPORT_NONE : REPORT_WRITTEN);
     return state->bad;
 }
 
@@ -361,18 +395,39 @@ bool gs_finish_report(const char *ending, bool again)
     return bad;
 }
 
+void gs_finish_without_report(const char *format, ...)
+{
+    struct gs_state *state = gs_state_peek();
+    char why[160];
+    int found = gs_finish_due() ? __atomic_load_n(&state->reported, __ATOMIC_ACQUIRE)
+                                : REPORT_WRITTEN;
+    if (found == (int)gs_thread_id()) {
+        gs_log_line(GS_LOG_WARN, "the report is cut off: a signal handler that "
+                                 "interrupted it ended the program");
+        return;
+    }
+    if (found > REPORT_NONE) {
+        found = wait_for_report(state);
+    }
+    if (found == REPORT_NONE) {
+        va_list arguments;
+        va_start(arguments, format);
+        (void)vsnprintf(why, sizeof(why), format, arguments);
+        va_end(arguments);
+        gs_log_line(GS_LOG_WARN, "no report: %s", why);
+    }
+}
+
 void gs_finish_interim(const struct gs_interim *what)
 {
     struct gs_state *state = gs_state_peek();
     struct gs_report_summary summary;
-    int before = REPORT_NONE;
-    if (!gs_finish_due() ||
-        !__atomic_compare_exchange_n(&state->reported, &before, REPORT_RUNNING, false,
-                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    int found;
+    if (!gs_finish_due() || !begin(state, &found)) {
         return;
     }
     write_report(state, what->ending, 0, what, false, &summary);
-    __atomic_store_n(&state->reported, REPORT_NONE, __ATOMIC_RELEASE);
+    end(state, REPORT_NONE);
 }
 
 int gs_finish_status(int status, bool bad)

@@ -17,6 +17,16 @@
  */
 bool gs_finish_report(const char *ending, bool again);
 
+/*
+ * In the place of gs_finish_report where the calling thread may not write a report, as it
+ * was interrupted in the middle of something. A report that another thread writes is
+ * waited for: the process must not end in its midst. Where there is none one line says
+ * so. Async-signal-safe.
+ *
+ * In:  format  why there is no report, as the end of a sentence
+ */
+void gs_finish_without_report(const char *format, ...) GS_PRINTF(1, 2);
+
 /* A report while the program goes on. */
 struct gs_interim {
     const char *ending; /* why, for the header */

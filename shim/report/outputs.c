@@ -228,9 +228,7 @@ static bool write_file(const struct gs_export *export, enum gs_export_row row,
     int error = gs_output_file_close(&file, status == GS_OK);
     shield.signal_raised = error != 0;
     gs_shield_lower(&shield);
-    if (error == ELOOP) {
-        say_failed(format, path, "a symbolic link is in the way");
-    } else if (error) {
+    if (error) {
         say_failed(format, path, gs_log_error_text(error));
     } else if (status != GS_OK) {
         say_failed(format, path, gs_status_text(status));

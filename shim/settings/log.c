@@ -33,7 +33,9 @@
 #include "gs_printable.h"
 #include "gs_room.h"
 #include "gs_uncancelled.h"
+#include "link_open.h"
 #include "log_pattern.h"
+#include "progress.h"
 #include "shield.h"
 
 #define NS_PER_MS 1000000ull
@@ -43,7 +45,7 @@
 /* and the reader of a full pipe, socket or terminal that would block, before the rest is
  * dropped.
  */
-#define READER_PATIENCE_MS 10000
+#define READER_PATIENCE_MS GS_LOG_PATIENCE_MS
 
 static const char line_prefix[] = "gpushim: ";
 
@@ -157,6 +159,7 @@ static int write_fully(struct gs_shield *shield, int fd, const char *data, size_
 
         if (n > 0) {
             *done += (size_t)n;
+            gs_progress_tick();
         } else if (n == 0) {
             return EIO;
         } else if (errno == EAGAIN) {
@@ -205,7 +208,7 @@ const char *gs_log_error_text(int error)
     case EOPNOTSUPP:
         return "not possible on its file system";
     case ELOOP:
-        return "too many symbolic links";
+        return "a symbolic link is in the way";
     case ENXIO:
     case EPIPE:
         return "nobody reads it";
@@ -312,15 +315,12 @@ static void write_stderr(struct gs_shield *shield, const char *data, size_t leng
 static void file_failed(struct gs_shield *shield, struct gs_log_file *file,
                         const char *path, int error)
 {
-    /* As of a file of a report: outputs.c. */
-    const char *problem = error == ELOOP ? "a symbolic link is in the way" : NULL;
     char line[GS_LOG_LINE_BYTES];
 
     if (__atomic_exchange_n(&file->broken, 1, __ATOMIC_RELAXED))
         return;
     snprintf(line, sizeof(line) - 1, "%s%s: cannot write %.800s: %s; writing to stderr",
-             line_prefix, file->variable, path,
-             problem ? problem : gs_log_error_text(error));
+             line_prefix, file->variable, path, gs_log_error_text(error));
     gs_make_printable(line, false);
     strcat(line, "\n");
     write_stderr(shield, line, strlen(line));
@@ -349,43 +349,6 @@ static enum gs_status file_path(struct gs_log_file *file, struct gs_log_names *n
     return gs_log_pattern_finish(names->first, names->second, sizeof(names->second));
 }
 
-/*
- * A symbolic link is followed only if root made it, such as /dev/stdout: who can make
- * links in a shared folder would choose what is written to. The link's own target is read
- * from the link that was looked at, which may be exchanged meanwhile.
- */
-static int open_by_link(const char *path, int flags)
-{
-    char target[256]; /* on the stack of a signal handler, perhaps */
-    struct stat link;
-    ssize_t length = -1;
-    int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-
-    if (fd < 0)
-        return -1;
-    if (fstat(fd, &link) == 0 && link.st_uid == 0)
-        length = readlinkat(fd, "", target, sizeof(target));
-    close(fd);
-    errno = ELOOP;
-    if (length <= 0 || length >= (ssize_t)sizeof(target) || target[0] != '/')
-        return -1;
-    target[length] = '\0';
-    return open(target, flags, 0600);
-}
-
-/* O_NONBLOCK: a FIFO that nobody reads must not stop the program. A new file is the
-   owner's alone: a report has addresses in it. */
-static int open_to_append(const char *path)
-{
-    const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-    int fd;
-
-    do
-        fd = open(path, flags | O_NOFOLLOW, 0600);
-    while (fd < 0 && errno == EINTR);
-    return fd < 0 && errno == ELOOP ? open_by_link(path, flags) : fd;
-}
-
 /* Append to a file by its name; returns the bytes that it did not take. */
 static size_t path_append(struct gs_shield *shield, struct gs_log_file *file,
                           const char *path, const char *data, size_t length)
@@ -393,7 +356,7 @@ static size_t path_append(struct gs_shield *shield, struct gs_log_file *file,
     size_t done = 0;
     int fd, error;
 
-    fd = open_to_append(path);
+    fd = gs_link_open(path, O_WRONLY | O_CREAT | O_APPEND, NULL);
     if (fd < 0) {
         file_failed(shield, file, path, errno);
         return length;

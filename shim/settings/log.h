@@ -42,6 +42,9 @@ void gs_log_know_stderr(void);
 /* A line is written if its level is at most the verbosity. */
 enum gs_log_level { GS_LOG_ERROR, GS_LOG_WARN, GS_LOG_INFO, GS_LOG_DEBUG };
 
+/* How long a text may wait for a reader who takes nothing of it. */
+#define GS_LOG_PATIENCE_MS 10000
+
 /* A line is cut at this many bytes, prefix and newline included. */
 #define GS_LOG_LINE_BYTES 1024
 

@@ -13,6 +13,8 @@
 
 #include "gs_clock.h"
 #include "gs_room.h"
+#include "link_open.h"
+#include "progress.h"
 
 #define NS_PER_MS 1000000ull
 
@@ -39,20 +41,29 @@ static void open_beside(struct gs_output_file *file)
         file->error = name_beside(file, turn);
         if (file->error)
             return;
-        file->fd = open(file->beside,
-                        O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        file->fd = gs_link_open(file->beside, O_WRONLY | O_CREAT | O_EXCL, NULL);
         file->error = file->fd < 0 ? errno : 0;
         if (file->error != EEXIST)
             return;
     }
 }
 
-/* A device, a pipe: what is there stays there. */
+/* A device, a pipe: what is there stays there. A file is written to only as what the
+ * program has open already, such as standard output, and where the program would. */
 static void open_direct(struct gs_output_file *file)
 {
+    enum gs_link followed;
+    struct stat there;
+
     file->direct = true;
-    file->fd = open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    file->fd = gs_link_open(file->path, O_WRONLY | O_APPEND, &followed);
     file->error = file->fd < 0 ? errno : 0;
+    if (file->fd >= 0 && followed != GS_LINK_KERNELS &&
+        (fstat(file->fd, &there) != 0 || S_ISREG(there.st_mode))) {
+        close(file->fd);
+        file->fd = -1;
+        file->error = ELOOP;
+    }
 }
 
 void gs_output_file_open(struct gs_output_file *file, const char *path)
@@ -64,14 +75,8 @@ void gs_output_file_open(struct gs_output_file *file, const char *path)
     file->direct = false;
     file->path = path;
     file->beside[0] = '\0';
-    if (lstat(path, &there) != 0 || S_ISREG(there.st_mode)) {
+    if (lstat(path, &there) != 0 || S_ISREG(there.st_mode))
         open_beside(file); /* whatever lstat has against it, open has, too */
-        return;
-    }
-    if (S_ISLNK(there.st_mode) && (stat(path, &there) != 0 || S_ISREG(there.st_mode)))
-        file->error = ELOOP;
-    else if (S_ISDIR(there.st_mode))
-        file->error = EISDIR;
     else
         open_direct(file);
 }
@@ -87,6 +92,7 @@ bool gs_output_file_write(void *self, const void *data, size_t length)
         if (n > 0) {
             from += n;
             length -= (size_t)n;
+            gs_progress_tick();
         } else if (n == 0) {
             file->error = EIO;
         } else if (errno == EAGAIN) {
@@ -119,7 +125,8 @@ int gs_output_file_close(struct gs_output_file *file, bool keep)
 int gs_output_file_reopen(const char *path, dev_t device, ino_t inode)
 {
     struct stat info;
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
+    int fd = gs_link_open(path, O_RDWR | O_NOFOLLOW, NULL);
+
     if (fd >= 0 &&
         (fstat(fd, &info) != 0 || info.st_dev != device || info.st_ino != inode)) {
         close(fd);

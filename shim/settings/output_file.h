@@ -4,8 +4,8 @@
  * A regular file appears under its name when it is complete, in place of the one that was
  * there: it is written beside it, under another name, and renamed. Devices and pipes are
  * written as they are. Only the owner can read a file that is made: it has addresses of
- * the process in it. A symbolic link to a file is neither followed nor replaced: who can
- * make links in a shared folder would choose what is overwritten.
+ * the process in it. A symbolic link to a file is neither followed nor replaced
+ * (link_open.h), but for /dev/stdout and its like.
  *
  * Locks: none; one thread writes a file.
  */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 
 #include "gs_uncancelled.h"
 #include "parts.h"
@@ -22,12 +23,27 @@ static void create_with_room(void *out)
     *(struct gs_state **)out = gs_parts_make_state();
 }
 
+/* Signals that say what the thread itself has done are never held. */
+static void hold_signals(sigset_t *was)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS};
+    sigset_t all;
+    sigfillset(&all);
+    for (size_t i = 0; i < GS_ARRAY_LEN(own); i++) {
+        sigdelset(&all, own[i]);
+    }
+    (void)pthread_sigmask(SIG_BLOCK, &all, was);
+}
+
 static struct gs_state *start(void)
 {
+    sigset_t was;
     if (gs_thread.starting) {
         return NULL;
     }
-    /* Files are read: nobody may be cancelled with the lock. */
+    /* Files are read: nobody may be cancelled with the lock, and no handler leave it by
+     * longjmp. */
+    hold_signals(&was);
     int before = gs_uncancelled_begin();
     gs_thread.starting = true;
     pthread_mutex_lock(&start_lock);
@@ -39,6 +55,7 @@ static struct gs_state *start(void)
     pthread_mutex_unlock(&start_lock);
     gs_thread.starting = false;
     gs_uncancelled_end(before);
+    (void)pthread_sigmask(SIG_SETMASK, &was, NULL);
     return state;
 }
 

@@ -32,7 +32,7 @@ struct gs_state {
     struct gs_pool *pool;        /* likewise */
     struct gs_pool *host_pool;   /* likewise: pinned memory; not without the pool */
     struct gs_contexts contexts; /* locks itself */
-    int reported;                /* atomic: enum reported of finish.c */
+    int reported;                /* atomic: enum reported of finish.c, or a thread's id */
     bool bad; /* there were leaks or errors; set before `reported` says written */
     /* Of devices seen, written under contexts.lock, read at exit. */
     char device_names[GS_MAX_DEVICES][GS_DEVICE_NAME_BYTES];

@@ -28,6 +28,7 @@
 
 #include "parts.h"
 #include "gs_uncancelled.h"
+#include "link_open.h"
 #include "log.h"
 #include "log_pattern.h"
 #include "output_file.h"
@@ -142,7 +143,7 @@ uint64_t gs_state_file_layout(void)
 static bool is_over(const char *path)
 {
     static struct gs_state_header header; /* by who makes the file: the start's lock */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = gs_link_open(path, O_RDONLY | O_NOFOLLOW, NULL);
     ssize_t length = fd < 0 ? 0 : read(fd, &header, sizeof(header));
     if (fd >= 0) {
         close(fd);
@@ -152,11 +153,11 @@ static bool is_over(const char *path)
            header.layout == gs_state_file_layout() && header.process.ending[0] != '\0';
 }
 
-/* A device or a pipe: a file beside it is not what was meant. */
+/* A device or a pipe, or a link to one: a file beside it is not what was meant. */
 static bool is_special(const char *path)
 {
     struct stat info;
-    return lstat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode);
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
 }
 
 /* It, or what a link leads to: a file beside that is not what was meant, either. */
@@ -168,7 +169,7 @@ static bool is_folder(const char *path)
 
 static int create_at(const char *path)
 {
-    return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
+    return gs_link_open(path, O_RDWR | O_CREAT | O_EXCL, NULL);
 }
 
 /* Take away one that has served. Another process may have the same in mind, and have made

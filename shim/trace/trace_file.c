@@ -24,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "link_open.h"
 #include "log.h"
 #include "log_pattern.h"
 #include "output_file.h"
@@ -154,7 +155,7 @@ static int create_file(void)
     }
     strcpy(file.path, wanted);
     for (unsigned i = 1; i <= NAME_TRIES; i++) {
-        fd = open(file.path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
+        fd = gs_link_open(file.path, O_RDWR | O_CREAT | O_EXCL, NULL);
         if (fd >= 0 || errno != EEXIST)
             break;
         if (stat(wanted, &info) == 0 && !S_ISREG(info.st_mode)) {

@@ -31,7 +31,7 @@ static void keep_busy(gpu_ptr block)
 
 static void again(void)
 {
-    gpu_ptr block, other;
+    gpu_ptr block, other, managed;
     void *host;
     unsigned char back[BYTES];
     int code;
@@ -39,6 +39,7 @@ static void again(void)
     APP_OK(gpu_malloc(&block, BYTES));
     APP_OK(gpu_malloc(&other, BYTES));
     APP_OK(gpu_malloc_host(&host, BYTES));
+    APP_OK(gpu_malloc_managed(&managed, BYTES));
     keep_busy(block);
     code = (int)gpu_free(block);
     say("a free that fails", code);
@@ -58,6 +59,15 @@ static void again(void)
     say("a free of pinned memory that fails", code);
     keep_busy(other);
     say("the same free", (int)gpu_free_host(host));
+    keep_busy(managed);
+    code = (int)gpu_free(managed);
+    say("a free of managed memory that fails", code);
+    APP_OK(gpu_stream_sync(stream));
+    APP_OK(gpu_get(back, managed, BYTES));
+    say("its memory has the kernel's data", app_checksum(0, back, BYTES) != 0);
+    keep_busy(other);
+    say("the same free", (int)gpu_free(managed));
+    say("and once more", (int)gpu_free(managed) != 0);
     APP_OK(gpu_free(other));
 }
 

@@ -185,13 +185,27 @@ static struct gs_module_snapshot *new_snapshot(size_t modules, size_t name_bytes
     return snapshot;
 }
 
+/* The kernel writes a line feed of a name as \012 and every other character as it is: a
+ * name that has these four characters itself is that of a file. */
+static void restore_line_feeds(char *path)
+{
+    char *escaped = strstr(path, "\\012");
+
+    if (escaped == NULL || access(path, F_OK) == 0)
+        return;
+    for (; escaped != NULL; escaped = strstr(escaped + 1, "\\012")) {
+        *escaped = '\n';
+        memmove(escaped + 1, escaped + 4, strlen(escaped + 4) + 1);
+    }
+}
+
 /*
  * One line of /proc/self/maps: "begin-end perms offset dev inode   path".
  * Gives the path to every module that has none yet and begins in this mapping.
  */
-static void use_maps_line(struct gs_module_snapshot *snapshot, const char *line)
+static void use_maps_line(struct gs_module_snapshot *snapshot, char *line)
 {
-    const char *path = strchr(line, '/');
+    char *path = strchr(line, '/');
     unsigned long begin, end;
     char *after;
 
@@ -205,8 +219,10 @@ static void use_maps_line(struct gs_module_snapshot *snapshot, const char *line)
         struct gs_module *module = &snapshot->modules[i];
 
         if (module->begin >= begin && module->begin < end && module->path[0] != '/' &&
-            module->path[0] != '[')
+            module->path[0] != '[') {
+            restore_line_feeds(path);
             keep_name(snapshot, module, path);
+        }
     }
 }
 

@@ -10,7 +10,9 @@
  * address. If a plug-in is closed and another is loaded at its place, it follows the old
  * answer into memory that is no stack: seen to crash, versions 1.6 to 1.8. So it is used
  * only as long as no module was unloaded since it was chosen; the loader's own counter is
- * asked before each walk. Afterwards CFI, or GCC, serves.
+ * asked before each walk. Afterwards CFI, or GCC, serves. A thread's first walk makes the
+ * loader allocate thread-local memory for libunwind, and the loader ends the process
+ * where there is none: so a thread without memory has that walk by another.
  */
 #include "unwind.h"
 
@@ -21,6 +23,7 @@
 
 #include <dlfcn.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #define TRIAL_FRAMES 64
 
@@ -38,6 +41,8 @@ static _Atomic(gcc_get_ip *) gcc_ip;
 /* The loader's count before libunwind's first walk; set once. */
 static _Atomic uint64_t libunwind_unloads = UNLOADS_NOT_SET;
 static _Atomic bool cfi_proven;
+/* libunwind has its thread-local memory in this thread. */
+static __thread bool libunwind_here __attribute__((tls_model("initial-exec")));
 
 /* What _Unwind_Backtrace is handed through. */
 struct gcc_walk_state {
@@ -156,6 +161,23 @@ static __attribute__((noinline)) unsigned walk_cfi(uintptr_t *frames, unsigned m
                                               : walk_foreign(frames, max, end, count);
 }
 
+/* The loader's allocations for thread-local memory: 16 bytes for libunwind's own, and a
+ * table of the thread's modules. What is freed here is there for them. */
+#define LIBUNWIND_BYTES    16
+#define THREAD_TABLE_BYTES 4096
+
+static bool libunwind_has_memory(void)
+{
+    if (GS_UNLIKELY(!libunwind_here)) {
+        void *own = malloc(LIBUNWIND_BYTES), *table = malloc(THREAD_TABLE_BYTES);
+
+        libunwind_here = own != NULL && table != NULL;
+        free(own);
+        free(table);
+    }
+    return libunwind_here;
+}
+
 static __attribute__((noinline)) unsigned walk_libunwind(uintptr_t *frames, unsigned max,
                                                          enum gs_walk_end *end)
 {
@@ -169,7 +191,8 @@ static __attribute__((noinline)) unsigned walk_libunwind(uintptr_t *frames, unsi
         return 0;
     }
     usable = gs_modules_unloads() ==
-             atomic_load_explicit(&libunwind_unloads, memory_order_relaxed);
+                 atomic_load_explicit(&libunwind_unloads, memory_order_relaxed) &&
+             libunwind_has_memory();
     if (usable)
         count = walk((void **)frames, (int)max);
     gs_loader_leave();

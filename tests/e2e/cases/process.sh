@@ -250,17 +250,36 @@ done
 
 # Whichever allocation of the first call fails, the program goes on to its end: a library that
 # could not be opened for lack of memory is as if nobody had asked for it.
+# starved_case COUNT|thread [VARIABLE...]: so many fail; or all, in a thread's first call.
 starved_case() {
   local nth
 
   for nth in {0..30}; do
-    preloaded shim "$@" -- "$apps/starved" "$nth"
+    preloaded shim "${@:2}" -- "$apps/starved" "$nth" "$1"
     expect_status shim 0
   done
 }
 for way in auto unwind; do
-  add_case "process malloc fails in the first call, $way" starved_case GPUSHIM_STACK=$way
+  add_case "process malloc fails in the first call, $way" starved_case 1 GPUSHIM_STACK=$way
 done
+for way in auto unwind; do
+  add_case "process malloc fails from the first call on, $way" starved_case 1000000 GPUSHIM_STACK=$way
+done
+for way in auto unwind libunwind; do
+  add_case "process malloc fails in a thread's first call, $way" starved_case thread GPUSHIM_STACK=$way
+done
+
+# A handler that leaves the first call by siglongjmp leaves nothing half done.
+jumps_case() {
+  native native "$apps/jumps_linked"
+  preloaded shim GPUSHIM_PEAK_MAX=0 -- "$apps/jumps_linked"
+  expect_same native shim
+  expect_equal "output" "jumps: 1" "$(<shim.out)"
+  expect_only_report shim.err
+  expect_count shim.err '#0 use +jumps[.]c:' 2
+  expect_summary shim.err 0 2000 2 2
+}
+add_case "process jump out of the first call" jumps_case
 
 # Ordinary commands of the system, preloaded.
 commands_case() {

@@ -1,0 +1,95 @@
+/*
+ * link_open.c - see link_open.h.
+ * Owns:  nothing.   Lock: none.
+ */
+#include "link_open.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#define LINKS_MAX    8
+#define TARGET_BYTES 256 /* on the stack of a signal handler, perhaps */
+
+static int open_at(const char *path, int flags)
+{
+    int fd;
+
+    do
+        fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+/* Whose link `path` is; of root's own, where it leads, read from the link that was looked
+ * at. An open file behind a link of the kernel's has no other name. */
+static enum gs_link look_at(const char *path, char target[TARGET_BYTES])
+{
+    int fd = open_at(path, O_PATH | O_NOFOLLOW);
+    enum gs_link whose = GS_LINK_NONE;
+    struct statfs system;
+    struct stat link;
+    ssize_t length = -1;
+
+    if (fd < 0)
+        return GS_LINK_NONE;
+    if (fstatfs(fd, &system) == 0 && system.f_type == PROC_SUPER_MAGIC)
+        whose = GS_LINK_KERNELS;
+    else if (fstat(fd, &link) == 0 && link.st_uid == 0)
+        length = readlinkat(fd, "", target, TARGET_BYTES);
+    if (length > 0 && length < TARGET_BYTES && target[0] == '/') {
+        target[length] = '\0';
+        whose = GS_LINK_ROOTS;
+    }
+    close(fd);
+    return whose;
+}
+
+/* The file behind /proc/self/fd/N: where it is regular N itself is written to, as its
+ * offset moves along with what the program writes. */
+static int open_kernels(const char *path, int flags)
+{
+    int fd = open_at(path, flags), number = -1, own = -1;
+    const char *name = strrchr(path, '/') + 1;
+    struct stat found, open_as;
+
+    if (fd < 0 || fstat(fd, &found) != 0 || !S_ISREG(found.st_mode))
+        return fd;
+    for (number = 0; *name >= '0' && *name <= '9' && number < INT_MAX / 10 - 1; name++)
+        number = 10 * number + (*name - '0');
+    if (*name == '\0' && fstat(number, &open_as) == 0 && open_as.st_dev == found.st_dev &&
+        open_as.st_ino == found.st_ino &&
+        (fcntl(number, F_GETFL) & O_ACCMODE) != O_RDONLY)
+        own = fcntl(number, F_DUPFD_CLOEXEC, 0);
+    if (own >= 0)
+        close(fd);
+    return own >= 0 ? own : fd;
+}
+
+int gs_link_open(const char *path, int flags, enum gs_link *followed)
+{
+    char target[TARGET_BYTES];
+    enum gs_link unused;
+
+    followed = followed ? followed : &unused;
+    *followed = GS_LINK_NONE;
+    for (unsigned i = 0; i < LINKS_MAX; i++) {
+        int fd = open_at(path, flags | O_NOFOLLOW);
+
+        if (fd >= 0 || errno != ELOOP || (flags & O_NOFOLLOW))
+            return fd;
+        *followed = look_at(path, target);
+        if (*followed == GS_LINK_KERNELS)
+            return open_kernels(path, flags);
+        if (*followed == GS_LINK_NONE)
+            break;
+        path = target;
+    }
+    errno = ELOOP;
+    return -1;
+}
