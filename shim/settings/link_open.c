@@ -50,25 +50,32 @@ static enum gs_link look_at(const char *path, char target[TARGET_BYTES])
     return whose;
 }
 
-/* The file behind /proc/self/fd/N: where it is regular N itself is written to, as its
- * offset moves along with what the program writes. */
+/* N of /proc/self/fd/N if the calling process may write to it, else -1. */
+static int number_of(const char *path, const struct stat *found)
+{
+    const char *digit = strrchr(path, '/') + 1;
+    struct stat own;
+    int number = 0;
+
+    while (*digit >= '0' && *digit <= '9' && number < INT_MAX / 10 - 1)
+        number = 10 * number + (*digit++ - '0');
+    if (*digit != '\0' || fstat(number, &own) != 0 || own.st_dev != found->st_dev ||
+        own.st_ino != found->st_ino || (fcntl(number, F_GETFL) & O_ACCMODE) == O_RDONLY)
+        return -1;
+    return number;
+}
+
+/* What is behind a link of the kernel's. A socket cannot be opened a second time, and the
+ * offset of a regular file moves along with what the program writes: both are written to
+ * by the program's own descriptor. */
 static int open_kernels(const char *path, int flags)
 {
-    int fd = open_at(path, flags), number = -1, own = -1;
-    const char *name = strrchr(path, '/') + 1;
-    struct stat found, open_as;
+    struct stat found;
+    int number = -1;
 
-    if (fd < 0 || fstat(fd, &found) != 0 || !S_ISREG(found.st_mode))
-        return fd;
-    for (number = 0; *name >= '0' && *name <= '9' && number < INT_MAX / 10 - 1; name++)
-        number = 10 * number + (*name - '0');
-    if (*name == '\0' && fstat(number, &open_as) == 0 && open_as.st_dev == found.st_dev &&
-        open_as.st_ino == found.st_ino &&
-        (fcntl(number, F_GETFL) & O_ACCMODE) != O_RDONLY)
-        own = fcntl(number, F_DUPFD_CLOEXEC, 0);
-    if (own >= 0)
-        close(fd);
-    return own >= 0 ? own : fd;
+    if (stat(path, &found) == 0 && (S_ISREG(found.st_mode) || S_ISSOCK(found.st_mode)))
+        number = number_of(path, &found);
+    return number >= 0 ? fcntl(number, F_DUPFD_CLOEXEC, 0) : open_at(path, flags);
 }
 
 int gs_link_open(const char *path, int flags, enum gs_link *followed)

@@ -19,10 +19,10 @@ enum gs_link { GS_LINK_NONE, GS_LINK_ROOTS, GS_LINK_KERNELS };
 /*
  * open(path, flags, 0600), with O_NOFOLLOW as open has it. Close-on-exec, never a
  * controlling terminal, never a wait for a FIFO's reader. A new file is its owner's
- * alone: reports have addresses in them. A regular file behind /proc/self/fd/N shares the
- * offset of N.
- * Out:    *followed  the last link that led to the file; may be NULL
- * Returns the descriptor, or -1 and sets errno; ELOOP: a link that is not followed
+ * alone: reports have addresses in them. A regular file or a socket behind
+ * /proc/self/fd/N is N itself, by a copy. Out:    *followed  the last link that led to
+ * the file; may be NULL Returns the descriptor, or -1 and sets errno; ELOOP: a link that
+ * is not followed
  */
 int gs_link_open(const char *path, int flags, enum gs_link *followed);
 

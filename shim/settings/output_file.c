@@ -58,11 +58,17 @@ static void open_direct(struct gs_output_file *file)
     file->direct = true;
     file->fd = gs_link_open(file->path, O_WRONLY | O_APPEND, &followed);
     file->error = file->fd < 0 ? errno : 0;
-    if (file->fd >= 0 && followed != GS_LINK_KERNELS &&
-        (fstat(file->fd, &there) != 0 || S_ISREG(there.st_mode))) {
+    if (file->fd < 0)
+        return;
+    if (fstat(file->fd, &there) != 0)
+        file->error = errno;
+    else if (S_ISREG(there.st_mode) && followed != GS_LINK_KERNELS)
+        file->error = ELOOP;
+    else if (S_ISSOCK(there.st_mode))
+        file->error = ENXIO; /* the program's own, which may wait for its reader */
+    if (file->error) {
         close(file->fd);
         file->fd = -1;
-        file->error = ELOOP;
     }
 }
 

@@ -148,6 +148,25 @@ secure_stdout_case() {
 }
 add_case "secure link to standard output" secure_stdout_case
 
+# A socket cannot be opened by that name; for text it is written to as what is open.
+secure_socket_case() {
+  need python3
+  cat >socket_end.py <<'PYTHON'
+import os, socket, subprocess, sys
+ours, theirs = socket.socketpair()
+status = subprocess.run(sys.argv[1:], stdout=theirs, check=False).returncode
+theirs.close()
+sys.stdout.buffer.write(b"".join(iter(lambda: ours.recv(65536), b"")))
+sys.exit(status)
+PYTHON
+  run_in shim -- python3 socket_end.py env LD_PRELOAD="$shim" GPUSHIM_LOG_FILE=/dev/stdout \
+    "$apps/leaky_shared"
+  expect_status shim 0
+  expect_quiet shim
+  expect_text shim.out 'SUMMARY: gpushim: 0 errors'
+}
+add_case "secure link to standard output, a socket" secure_socket_case
+
 # So is the kernel's name for what is open, a pipe or a file, whoever runs the program.
 # secure_open_case root|other
 secure_open_case() {
