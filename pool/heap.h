@@ -148,6 +148,7 @@ struct gs_segment {
     uint32_t occupied; /* blocks that are live, claimed, pending or cached */
     bool retained;     /* takes no new tenant */
     bool mapped;       /* belongs to its heap; false before, and once detached or dead */
+    bool in_free;      /* out by the free of its block, which frees its memory itself */
 };
 
 /* Holes beside tenants, and whole segments: the latter could be given back. */
@@ -230,8 +231,9 @@ struct gs_room {
 struct gs_relief {
     pthread_mutex_t lock;   /* GS_RANK_RELIEF; the C library's, for the condition */
     pthread_cond_t left;    /* the last stay in some heap has ended */
-    struct gs_link tickets; /* oldest first */
+    struct gs_link tickets; /* oldest first; those that somebody may have to wait for */
     struct gs_link waiters; /* threads that wait for stays to end */
+    uint64_t inside;        /* stays in progress, those too that nobody waits for */
     uint64_t issued;        /* tickets so far */
     uint64_t generation;    /* stays that changed something; read without the lock */
 };
@@ -488,6 +490,8 @@ static inline void gs_limits_served(struct gs_heap *heap, size_t bytes)
 void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment);
 void gs_limits_wake(struct gs_heap *heap, const struct gs_segment *segment);
 /* Idle bytes of the heap's device, by no lock. */
+/* May nothing of the device be idle that is as large, as it is short of memory? */
+bool gs_limits_keep_nothing(struct gs_heap *heap, size_t bytes);
 size_t gs_limits_idle(const struct gs_heap *heap);
 /*
  * Book what the backend is to be asked for, at most `preferred` bytes; to be given back
@@ -541,10 +545,13 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns);
 enum gs_status gs_relief_init(struct gs_relief *relief) GS_MUST_USE;
 void gs_relief_fini(struct gs_relief *relief);
 /*
- * A thread is about to enter the backend for `heap`. heap->lock may be held.
+ * A thread is about to enter the backend for `heap`. heap->lock may be held. `awaited`:
+ * it takes memory there that the program is not using, or comes out with room for others,
+ * so nobody may be refused while it is inside.
  * Returns false, and no ticket, if the heap is dead: its backend must not be called.
  */
-bool gs_relief_begin(struct gs_heap *heap, struct gs_ticket *ticket) GS_MUST_USE;
+bool gs_relief_begin(struct gs_heap *heap, struct gs_ticket *ticket,
+                     bool awaited) GS_MUST_USE;
 /* It is out again; `changed`: others may find memory that they did not find before. */
 void gs_relief_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed);
 static inline uint64_t gs_relief_generation(const struct gs_pool *pool)
@@ -576,8 +583,9 @@ bool gs_relief_book(struct gs_heap *heap, size_t bytes, size_t *missing) GS_MUST
 /* Reserved bytes that are on their way back: booked at once, whatever the limit. */
 void gs_relief_depart(struct gs_heap *heap, size_t bytes);
 void gs_relief_unbook(struct gs_heap *heap, size_t bytes);
-/* The stay of gs_relief_depart's bytes ends: the driver has them. */
-void gs_relief_return(struct gs_heap *heap, struct gs_ticket *ticket, size_t bytes);
+/* The stay of gs_relief_depart's bytes ends: the driver has `bytes` of the `departed`. */
+void gs_relief_return(struct gs_heap *heap, struct gs_ticket *ticket, size_t bytes,
+                      size_t departed);
 /* Bytes of the heap's device that the driver has got back so far. */
 uint64_t gs_relief_returned(struct gs_heap *heap);
 /* A request missed so many bytes; to be given back when that costs no wait. */

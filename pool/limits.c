@@ -115,6 +115,13 @@ void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment)
         atomic_store_explicit(&heap->due, true, memory_order_relaxed);
 }
 
+bool gs_limits_keep_nothing(struct gs_heap *heap, size_t bytes)
+{
+    return bytes > atomic_load_explicit(&heap->pool->idle_limit[index_of(heap->device)],
+                                        memory_order_relaxed) ||
+           gs_free_missing(heap, bytes) > 0;
+}
+
 void gs_limits_wake(struct gs_heap *heap, const struct gs_segment *segment)
 {
     atomic_fetch_sub_explicit(&heap->pool->idle[index_of(heap->device)], segment->bytes,

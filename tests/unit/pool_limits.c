@@ -317,6 +317,26 @@ Test(reserve, nothing_is_kept_after_a_refusal)
     bed_fini(&bed);
 }
 
+/* Then the driver's own free is all that is left to do: one wait, and not two. */
+Test(reserve, a_block_goes_back_where_none_may_be_kept)
+{
+    struct gs_block *block;
+    struct bed bed;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    cr_assert_eq(gs_pool_claim(bed.pool, bed_alloc(&bed, 4 * GS_MIB), &block), GS_OK);
+    gs_pool_set_free(bed.pool, 0, 60 * GS_MIB, 0);
+    cr_expect(!gs_block_goes_back(block), "the device has room");
+    gs_pool_set_refused(bed.pool, 0, 40 * GS_MIB);
+    cr_expect(gs_block_goes_back(block), "a request was refused");
+    gs_pool_served(bed.pool, 0, 40 * GS_MIB);
+    cr_expect(!gs_block_goes_back(block), "and is served since");
+    gs_pool_set_free(bed.pool, 0, 2 * GS_MIB, 0);
+    cr_expect(gs_block_goes_back(block), "less is free than its size");
+    gs_block_park(block);
+    bed_fini(&bed);
+}
+
 Test(reserve, a_request_of_that_size_that_is_served_ends_a_refusal)
 {
     struct bed bed;
