@@ -214,6 +214,7 @@ struct gs_row {
 
 /* What slack is measured by; see slack.c. By no lock: each is read for a rule of thumb.
  */
+#define GS_SHORT_SIZES 32u
 struct gs_room {
     _Atomic size_t bytes;    /* what the pool can have of the device; 0: not known */
     _Atomic size_t refused;  /* a copy of the row's: it cannot have as much */
@@ -226,6 +227,11 @@ struct gs_room {
     _Atomic size_t to_spare; /* bytes of the device that are to stay free */
     _Atomic uint64_t asked_at;   /* gs_clock_coarse when gs_free_told asked last; 0 ... */
     _Atomic uint64_t asked_turn; /* ... and gs_pool_elsewhere before */
+    /* Sizes of the large segments that last went back as the device was short. */
+    _Atomic size_t short_of[GS_SHORT_SIZES];
+    _Atomic unsigned short_next; /* where the next goes */
+    _Atomic unsigned in_vain;    /* how often such a size was mapped again, in a row */
+    _Atomic unsigned kept;       /* so many are kept for that */
 };
 
 struct gs_relief {
@@ -517,6 +523,12 @@ static inline size_t gs_request_least(const struct gs_request *request)
 /* Bytes that the device lacks to have `bytes` free, and what is to stay free of it, as
  * far as is known; 0: it has them, or nobody knows. Calls nobody. */
 size_t gs_free_missing(struct gs_heap *heap, size_t bytes);
+/* Should a large segment of that size go back to the driver, rather than be idle? */
+bool gs_free_wants(struct gs_heap *heap, size_t bytes);
+/* A large segment became idle; `given`: it is to go back, or is out, by gs_free_wants. */
+void gs_free_rested(struct gs_heap *heap, size_t bytes, bool given);
+/* A large segment was mapped. */
+void gs_free_mapped(struct gs_heap *heap, size_t bytes);
 /*
  * What the device has free: by the driver's answer, which is asked for at most once a
  * second, and once more after memory went back past the pool.

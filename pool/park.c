@@ -384,6 +384,7 @@ struct gs_segment *gs_block_take_out(struct gs_block *block)
     gs_lock_take(&heap->lock);
     if (!gs_heap_is_dead(heap) && hold(block) && begin_park(heap, block)) {
         segment->retained = segment->in_free = true;
+        gs_free_rested(heap, segment->bytes, gs_free_wants(heap, segment->bytes));
         out = gs_block_release(heap, block); /* retained: it is detached */
     }
     gs_lock_drop(&heap->lock);

@@ -321,6 +321,8 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
         return status == GS_ERR_NOMEM ? GS_ERR_NOMEM : GS_ERR_BACKEND;
     }
     gs_limits_served(heap, bytes);
+    if (kind == GS_SEGMENT_LARGE)
+        gs_free_mapped(heap, bytes);
     status = adopt(heap, request, kind, addr, bytes, out);
     /* What it has beyond this request is anybody's; a segment of one block has nothing,
      * but the driver may have it again. */

@@ -420,6 +420,35 @@ Test(short, large_memory_goes_back_where_less_is_free_than_should_be)
     bed_fini(&bed);
 }
 
+/* Allocates and frees `bytes` so often, with upkeep; returns how often the driver was
+ * asked. */
+static unsigned long ask_again(struct bed *bed, size_t bytes, unsigned times)
+{
+    unsigned long before = bed->fake.maps;
+
+    for (unsigned i = 0; i < times; i++) {
+        bed_free(bed, bed_alloc(bed, bytes));
+        if (gs_heap_wants_upkeep(bed->heap))
+            gs_heap_upkeep(bed->heap, 0);
+    }
+    return bed->fake.maps - before;
+}
+
+/* Each such time costs two calls of the driver. */
+Test(short, what_was_given_back_in_vain_is_kept)
+{
+    struct bed bed;
+    unsigned long maps;
+
+    bed_init_aged(&bed, 64 * GS_MIB, 0, 8 * GS_MIB, 3600000);
+    gs_pool_set_free(bed.pool, 0, 64 * GS_MIB, 0);
+    (void)bed_alloc(&bed, 30 * GS_MIB);
+    maps = ask_again(&bed, 20 * GS_MIB, 600);
+    cr_expect_leq(maps, 12, "kept: %lu", maps);
+    cr_expect_geq(maps, 8, "and now and then tried again: %lu", maps);
+    bed_fini(&bed);
+}
+
 Test(short, refusals_correct_what_is_free)
 {
     struct bed bed;
