@@ -67,7 +67,9 @@ size_t gs_free_missing(struct gs_heap *heap, size_t bytes)
 
 bool gs_free_wants(struct gs_heap *heap, size_t bytes)
 {
-    return gs_free_missing(heap, bytes) > 0 &&
+    if (GS_LIKELY(!gs_free_missing(heap, bytes)))
+        return false;
+    return gs_free_missing(heap, 0) || /* what is to stay free is for others */
            !atomic_load_explicit(&gs_room_of(heap)->kept, memory_order_relaxed);
 }
 
@@ -76,11 +78,10 @@ void gs_free_rested(struct gs_heap *heap, size_t bytes, bool given)
     struct gs_room *room = gs_room_of(heap);
     unsigned kept = atomic_load_explicit(&room->kept, memory_order_relaxed), times, i;
 
-    if (!given) {
-        if (GS_UNLIKELY(kept) && gs_free_missing(heap, bytes))
-            atomic_store_explicit(&room->kept, kept - 1, memory_order_relaxed);
+    if (!given && GS_UNLIKELY(kept) && gs_free_missing(heap, bytes))
+        atomic_store_explicit(&room->kept, kept - 1, memory_order_relaxed);
+    if (!given || gs_free_missing(heap, 0))
         return;
-    }
     i = atomic_fetch_add(&room->short_next, 1) % GS_SHORT_SIZES;
     times = atomic_load_explicit(&room->in_vain, memory_order_relaxed);
     if (atomic_exchange(&room->short_of[i], bytes) && times) /* not asked for since */
