@@ -365,7 +365,7 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
     const struct gs_context *context = gs_heap_self(heap);
     struct gs_allocation was;
     size_t bytes = gs_block_requested(block);
-    if (gs_zones_on || !gs_block_goes_back(block) || gs_heap_is_dead(heap) ||
+    if (!gs_block_goes_back(block) || gs_heap_is_dead(heap) ||
         state->options.free_sync == GS_FREE_SYNC_WAIT) {
         return false;
     }
@@ -424,7 +424,7 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     if (gs_free_lazily(state, block, addr)) {
         return CUDA_SUCCESS;
     }
-    if (waited && freed_in_driver(state, block, addr, &result)) {
+    if (waited && !gs_zones_on && freed_in_driver(state, block, addr, &result)) {
         return result;
     }
     result = waited ? gs_free_wait(state, block, &idle, &in_use)

@@ -37,7 +37,8 @@ void gs_free_log_proof_end(const struct gs_state *state)
     }
 }
 
-static void count_wait(const struct gs_context *context, uint64_t began)
+static inline __attribute__((always_inline)) void
+count_wait(const struct gs_context *context, uint64_t began)
 {
     unsigned row = gs_free_row(context);
     __atomic_add_fetch(&sums[row].waited, 1, __ATOMIC_RELAXED);
