@@ -347,6 +347,8 @@ size_t gs_relief_missing(struct gs_heap *heap)
     size_t missing = 0;
     uint64_t sum;
 
+    if (GS_LIKELY(!atomic_load(&room_of(pool, heap->device)->refused)))
+        return 0;
     enter(&pool->relief);
     sum = row->reserved + row->booked;
     if (row->refused && sum >= row->refused && sum > row->known) {
