@@ -7,7 +7,11 @@
  * second where a request would be refused for it, and no longer than until the program
  * frees memory past the pool.
  *
- * Owns: `reach`, `to_spare`, `asked_at` and `asked_turn` of the rooms; gs_pool_elsewhere.
+ * A large segment that becomes idle where the device is short goes back to the driver. A
+ * program that asks for the same size again and again would pay for that with two calls
+ * each time, so the more often that happens, the more such segments are kept.
+ *
+ * Owns: the rooms' members from `reach` on; gs_pool_elsewhere.
  * Lock: none but relief->lock, inside relief.c. Each value is right for an instant, and
  * is read for a decision that may err on either side.
  * Design: docs/pool.md, "Where the device is short"
@@ -18,6 +22,11 @@
 /* Of what the pool can have of the device: what is less is too little to leave a request
  * without memory that it has natively, and many threads trade it on a full device. */
 #define TIGHT_SHARE 32u
+
+/* A segment serves a request that is so much smaller at most, of its own size. */
+#define FIT_SHARE 8u
+/* So many are kept at most for what was given back in vain: two to the power of this. */
+#define IN_VAIN_MAX 8u
 
 uint64_t gs_pool_elsewhere;
 
@@ -54,6 +63,50 @@ size_t gs_free_missing(struct gs_heap *heap, size_t bytes)
     if (bytes > wanted && bytes >= reach / TIGHT_SHARE)
         wanted = bytes;
     return reach && wanted > left ? wanted - left : 0;
+}
+
+bool gs_free_wants(struct gs_heap *heap, size_t bytes)
+{
+    if (GS_LIKELY(!gs_free_missing(heap, bytes)))
+        return false;
+    return gs_free_missing(heap, 0) || /* what is to stay free is for others */
+           !atomic_load_explicit(&gs_room_of(heap)->kept, memory_order_relaxed);
+}
+
+void gs_free_rested(struct gs_heap *heap, size_t bytes, bool given)
+{
+    struct gs_room *room = gs_room_of(heap);
+    unsigned kept = atomic_load_explicit(&room->kept, memory_order_relaxed), times, i;
+
+    if (!given && GS_UNLIKELY(kept) && gs_free_missing(heap, bytes))
+        atomic_store_explicit(&room->kept, kept - 1, memory_order_relaxed);
+    if (!given || gs_free_missing(heap, 0))
+        return;
+    i = atomic_fetch_add(&room->short_next, 1) % GS_SHORT_SIZES;
+    times = atomic_load_explicit(&room->in_vain, memory_order_relaxed);
+    if (atomic_exchange(&room->short_of[i], bytes) && times) /* not asked for since */
+        atomic_store_explicit(&room->in_vain, times - 1, memory_order_relaxed);
+}
+
+/* What was given back is asked for again: the driver was called twice for nothing, and
+ * the next segments are kept, more of them each time. */
+void gs_free_mapped(struct gs_heap *heap, size_t bytes)
+{
+    struct gs_room *room = gs_room_of(heap);
+    unsigned times;
+
+    for (unsigned i = 0; i < GS_SHORT_SIZES; i++) {
+        size_t size = get(&room->short_of[i]);
+
+        if (size < bytes || size - bytes > size / FIT_SHARE)
+            continue;
+        atomic_store_explicit(&room->short_of[i], 0, memory_order_relaxed);
+        times = atomic_load_explicit(&room->in_vain, memory_order_relaxed);
+        if (times < IN_VAIN_MAX)
+            atomic_store_explicit(&room->in_vain, ++times, memory_order_relaxed);
+        atomic_store_explicit(&room->kept, 1u << times, memory_order_relaxed);
+        return;
+    }
 }
 
 /* Is the last answer of the driver too old? One thread at a time asks again. */

@@ -148,6 +148,7 @@ struct gs_segment {
     uint32_t occupied; /* blocks that are live, claimed, pending or cached */
     bool retained;     /* takes no new tenant */
     bool mapped;       /* belongs to its heap; false before, and once detached or dead */
+    bool in_free;      /* out by the free of its block, which frees its memory itself */
 };
 
 /* Holes beside tenants, and whole segments: the latter could be given back. */
@@ -213,6 +214,7 @@ struct gs_row {
 
 /* What slack is measured by; see slack.c. By no lock: each is read for a rule of thumb.
  */
+#define GS_SHORT_SIZES 32u
 struct gs_room {
     _Atomic size_t bytes;    /* what the pool can have of the device; 0: not known */
     _Atomic size_t refused;  /* a copy of the row's: it cannot have as much */
@@ -225,13 +227,19 @@ struct gs_room {
     _Atomic size_t to_spare; /* bytes of the device that are to stay free */
     _Atomic uint64_t asked_at;   /* gs_clock_coarse when gs_free_told asked last; 0 ... */
     _Atomic uint64_t asked_turn; /* ... and gs_pool_elsewhere before */
+    /* Sizes of the large segments that last went back as the device was short. */
+    _Atomic size_t short_of[GS_SHORT_SIZES];
+    _Atomic unsigned short_next; /* where the next goes */
+    _Atomic unsigned in_vain;    /* how often such a size was mapped again, in a row */
+    _Atomic unsigned kept;       /* so many are kept for that */
 };
 
 struct gs_relief {
     pthread_mutex_t lock;   /* GS_RANK_RELIEF; the C library's, for the condition */
     pthread_cond_t left;    /* the last stay in some heap has ended */
-    struct gs_link tickets; /* oldest first */
+    struct gs_link tickets; /* oldest first; those that somebody may have to wait for */
     struct gs_link waiters; /* threads that wait for stays to end */
+    uint64_t inside;        /* stays in progress, those too that nobody waits for */
     uint64_t issued;        /* tickets so far */
     uint64_t generation;    /* stays that changed something; read without the lock */
 };
@@ -488,6 +496,8 @@ static inline void gs_limits_served(struct gs_heap *heap, size_t bytes)
 void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment);
 void gs_limits_wake(struct gs_heap *heap, const struct gs_segment *segment);
 /* Idle bytes of the heap's device, by no lock. */
+/* May nothing of the device be idle that is as large, as it is short of memory? */
+bool gs_limits_keep_nothing(struct gs_heap *heap, size_t bytes);
 size_t gs_limits_idle(const struct gs_heap *heap);
 /*
  * Book what the backend is to be asked for, at most `preferred` bytes; to be given back
@@ -513,6 +523,12 @@ static inline size_t gs_request_least(const struct gs_request *request)
 /* Bytes that the device lacks to have `bytes` free, and what is to stay free of it, as
  * far as is known; 0: it has them, or nobody knows. Calls nobody. */
 size_t gs_free_missing(struct gs_heap *heap, size_t bytes);
+/* Should a large segment of that size go back to the driver, rather than be idle? */
+bool gs_free_wants(struct gs_heap *heap, size_t bytes);
+/* A large segment became idle; `given`: it is to go back, or is out, by gs_free_wants. */
+void gs_free_rested(struct gs_heap *heap, size_t bytes, bool given);
+/* A large segment was mapped. */
+void gs_free_mapped(struct gs_heap *heap, size_t bytes);
 /*
  * What the device has free: by the driver's answer, which is asked for at most once a
  * second, and once more after memory went back past the pool.
@@ -541,10 +557,13 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns);
 enum gs_status gs_relief_init(struct gs_relief *relief) GS_MUST_USE;
 void gs_relief_fini(struct gs_relief *relief);
 /*
- * A thread is about to enter the backend for `heap`. heap->lock may be held.
+ * A thread is about to enter the backend for `heap`. heap->lock may be held. `awaited`:
+ * it takes memory there that the program is not using, or comes out with room for others,
+ * so nobody may be refused while it is inside.
  * Returns false, and no ticket, if the heap is dead: its backend must not be called.
  */
-bool gs_relief_begin(struct gs_heap *heap, struct gs_ticket *ticket) GS_MUST_USE;
+bool gs_relief_begin(struct gs_heap *heap, struct gs_ticket *ticket,
+                     bool awaited) GS_MUST_USE;
 /* It is out again; `changed`: others may find memory that they did not find before. */
 void gs_relief_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed);
 static inline uint64_t gs_relief_generation(const struct gs_pool *pool)
@@ -576,8 +595,9 @@ bool gs_relief_book(struct gs_heap *heap, size_t bytes, size_t *missing) GS_MUST
 /* Reserved bytes that are on their way back: booked at once, whatever the limit. */
 void gs_relief_depart(struct gs_heap *heap, size_t bytes);
 void gs_relief_unbook(struct gs_heap *heap, size_t bytes);
-/* The stay of gs_relief_depart's bytes ends: the driver has them. */
-void gs_relief_return(struct gs_heap *heap, struct gs_ticket *ticket, size_t bytes);
+/* The stay of gs_relief_depart's bytes ends: the driver has `bytes` of the `departed`. */
+void gs_relief_return(struct gs_heap *heap, struct gs_ticket *ticket, size_t bytes,
+                      size_t departed);
 /* Bytes of the heap's device that the driver has got back so far. */
 uint64_t gs_relief_returned(struct gs_heap *heap);
 /* A request missed so many bytes; to be given back when that costs no wait. */

@@ -107,12 +107,24 @@ void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment)
                                             memory_order_relaxed);
 
     segment->idle_since = gs_clock_coarse();
-    if (!segment->shared && GS_UNLIKELY(gs_free_missing(heap, segment->bytes)))
-        note_tight(heap, segment->bytes);
+    if (!segment->shared) {
+        bool given = gs_free_wants(heap, segment->bytes);
+
+        gs_free_rested(heap, segment->bytes, given);
+        if (GS_UNLIKELY(given))
+            note_tight(heap, segment->bytes);
+    }
     if (GS_UNLIKELY(
             idle + segment->bytes >
             atomic_load_explicit(&heap->pool->idle_limit[i], memory_order_relaxed)))
         atomic_store_explicit(&heap->due, true, memory_order_relaxed);
+}
+
+bool gs_limits_keep_nothing(struct gs_heap *heap, size_t bytes)
+{
+    return bytes > atomic_load_explicit(&heap->pool->idle_limit[index_of(heap->device)],
+                                        memory_order_relaxed) ||
+           gs_free_wants(heap, bytes);
 }
 
 void gs_limits_wake(struct gs_heap *heap, const struct gs_segment *segment)

@@ -366,6 +366,31 @@ bool gs_block_give_back(struct gs_block *block)
     return true;
 }
 
+bool gs_block_goes_back(const struct gs_block *block)
+{
+    const struct gs_segment *segment = block->segment;
+
+    return !segment->shared && !segment->single &&
+           gs_limits_keep_nothing(gs_segment_heap(segment), segment->bytes);
+}
+
+struct gs_segment *gs_block_take_out(struct gs_block *block)
+{
+    struct gs_heap *heap = gs_block_heap(block);
+    struct gs_segment *segment = block->segment, *out = NULL;
+
+    if (segment->shared)
+        return NULL;
+    gs_lock_take(&heap->lock);
+    if (!gs_heap_is_dead(heap) && hold(block) && begin_park(heap, block)) {
+        segment->retained = segment->in_free = true;
+        gs_free_rested(heap, segment->bytes, gs_free_wants(heap, segment->bytes));
+        out = gs_block_release(heap, block); /* retained: it is detached */
+    }
+    gs_lock_drop(&heap->lock);
+    return out;
+}
+
 void gs_block_unclaim(struct gs_block *block)
 {
     struct gs_heap *heap = gs_block_heap(block);

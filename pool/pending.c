@@ -171,7 +171,7 @@ static void retire(struct gs_heap *heap, uint64_t token, bool to_front)
         return;
     for (;;) {
         gs_lock_take(&heap->lock);
-        if (!heap->pending_head || !gs_relief_begin(heap, &ticket)) {
+        if (!heap->pending_head || !gs_relief_begin(heap, &ticket, true)) {
             gs_lock_drop(&heap->lock);
             return;
         }
@@ -294,7 +294,7 @@ static size_t poll_pending(struct gs_heap *heap, size_t limit, bool to_front)
     bool poisoned;
 
     gs_lock_take(&heap->lock);
-    if (heap->polling || !heap->pending_head || !gs_relief_begin(heap, &ticket)) {
+    if (heap->polling || !heap->pending_head || !gs_relief_begin(heap, &ticket, true)) {
         gs_lock_drop(&heap->lock);
         return 0;
     }

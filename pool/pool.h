@@ -162,6 +162,21 @@ void gs_block_park_fenced(struct gs_block *block, gs_fence fence);
  */
 bool gs_block_give_back(struct gs_block *block);
 /*
+ * Would the segment of such a block go back to the driver at once, as the device is short
+ * of memory? Then the free of the block may be the driver's own, which is one wait
+ * instead of two.
+ */
+bool gs_block_goes_back(const struct gs_block *block);
+/*
+ * Take a claimed block and its segment out of the pool, for a caller that frees the
+ * segment's memory itself, and then calls gs_segment_is_out. Until then nobody waits for
+ * that memory: the program's free of it goes on, and natively it is in use. Returns NULL,
+ * and nothing is done, if the block shares its segment or its heap is dead.
+ */
+struct gs_segment *gs_block_take_out(struct gs_block *block);
+/* The driver's free of it has ended; `freed`: with success. */
+void gs_segment_is_out(struct gs_segment *segment, bool freed);
+/*
  * Ask after the fences of some of those that have waited longest. What is done is ready
  * for the calling thread first. Returns how many were.
  */

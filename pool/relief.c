@@ -101,7 +101,7 @@ void gs_relief_fini(struct gs_relief *relief)
     pthread_mutex_destroy(&relief->lock);
 }
 
-bool gs_relief_begin(struct gs_heap *heap, struct gs_ticket *ticket)
+bool gs_relief_begin(struct gs_heap *heap, struct gs_ticket *ticket, bool awaited)
 {
     struct gs_relief *relief = &heap->pool->relief;
     bool alive;
@@ -110,7 +110,10 @@ bool gs_relief_begin(struct gs_heap *heap, struct gs_ticket *ticket)
     alive = !gs_heap_is_dead(heap); /* whoever buries it drains under this lock next */
     if (alive) {
         ticket->number = ++relief->issued;
-        gs_list_append(&relief->tickets, &ticket->link);
+        gs_list_init(&ticket->link);
+        if (awaited)
+            gs_list_append(&relief->tickets, &ticket->link);
+        relief->inside++;
         heap->inside++;
     }
     leave(relief);
@@ -134,12 +137,17 @@ static bool busy_before(const struct gs_relief *relief, uint64_t number)
     return oldest->number <= number;
 }
 
+/* Is there what it waits for? The lock is held. */
+static bool is_served(const struct gs_relief *relief, const struct waiter *waiter)
+{
+    return waiter->enough ? waiter->row->returned >= waiter->enough
+                          : relief->generation != waiter->generation;
+}
+
 /* The lock is held. */
 static bool has_waited(const struct gs_relief *relief, const struct waiter *waiter)
 {
-    return !busy_before(relief, waiter->issued) ||
-           (relief->generation != waiter->generation &&
-            (!waiter->enough || waiter->row->returned >= waiter->enough));
+    return !busy_before(relief, waiter->issued) || is_served(relief, waiter);
 }
 
 /* The lock is held. */
@@ -160,6 +168,7 @@ static void end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed)
     struct gs_relief *relief = &heap->pool->relief;
 
     gs_list_remove(&ticket->link);
+    relief->inside--;
     if (--heap->inside == 0)
         pthread_cond_broadcast(&relief->left);
     if (changed)
@@ -215,7 +224,7 @@ bool gs_relief_changed(struct gs_heap *heap, uint64_t generation, uint64_t enoug
             break;
     }
     gs_list_remove(&self.link);
-    changed = relief->generation != generation;
+    changed = relief->generation != generation || is_served(relief, &self);
     leave(relief);
     if (waits)
         pthread_cond_destroy(&self.woken);
@@ -338,6 +347,8 @@ size_t gs_relief_missing(struct gs_heap *heap)
     size_t missing = 0;
     uint64_t sum;
 
+    if (GS_LIKELY(!atomic_load(&room_of(pool, heap->device)->refused)))
+        return 0;
     enter(&pool->relief);
     sum = row->reserved + row->booked;
     if (row->refused && sum >= row->refused && sum > row->known) {
@@ -388,14 +399,15 @@ void gs_relief_unbook(struct gs_heap *heap, size_t bytes)
     leave(&heap->pool->relief);
 }
 
-void gs_relief_return(struct gs_heap *heap, struct gs_ticket *ticket, size_t bytes)
+void gs_relief_return(struct gs_heap *heap, struct gs_ticket *ticket, size_t bytes,
+                      size_t departed)
 {
     struct gs_row *row = row_of(heap->pool, heap->device);
 
     enter(&heap->pool->relief);
-    row->booked -= bytes;
+    row->booked -= departed;
     __atomic_store_n(&row->returned, row->returned + bytes, __ATOMIC_RELEASE);
-    end(heap, ticket, true);
+    end(heap, ticket, !gs_list_empty(&ticket->link));
     leave(&heap->pool->relief);
 }
 
@@ -431,9 +443,7 @@ uint64_t gs_relief_stays(struct gs_pool *pool)
     uint64_t stays;
 
     enter(&pool->relief);
-    stays = gs_list_empty(&pool->relief.tickets)
-                ? pool->relief.issued + pool->relief.generation
-                : 0;
+    stays = pool->relief.inside ? 0 : pool->relief.issued + pool->relief.generation;
     leave(&pool->relief);
     return stays;
 }

@@ -99,7 +99,7 @@ void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
     segment->mapped = false;
     segment->next_detached = NULL;
     gs_list_remove(&segment->all);
-    begun = gs_relief_begin(heap, &segment->ticket);
+    begun = gs_relief_begin(heap, &segment->ticket, !segment->in_free);
     assert(begun); /* the heap lives: its lock is held */
     (void)begun;
     gs_pages_remove(&pool->pages, segment);
@@ -118,9 +118,18 @@ void gs_segments_return(struct gs_segment *detached)
 
         detached = segment->next_detached;
         unmap(heap, segment->addr, segment->bytes);
-        gs_relief_return(heap, &segment->ticket, segment->bytes);
+        gs_relief_return(heap, &segment->ticket, segment->bytes, segment->bytes);
         gs_table_give(&heap->pool->segments, segment->id);
     }
+}
+
+void gs_segment_is_out(struct gs_segment *segment, bool freed)
+{
+    struct gs_heap *heap = gs_segment_heap(segment);
+
+    note_call(heap, gs_now_ns()); /* its time is that of the free's wait */
+    gs_relief_return(heap, &segment->ticket, freed ? segment->bytes : 0, segment->bytes);
+    gs_table_give(&heap->pool->segments, segment->id);
 }
 
 void gs_segment_label(struct gs_segment *segment)
@@ -170,7 +179,7 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
     segment->single = kind == GS_SEGMENT_SINGLE;
     segment->requested = 0;
     segment->occupied = segment->chain = 0;
-    segment->retained = segment->mapped = false;
+    segment->retained = segment->mapped = segment->in_free = false;
     gs_list_init(&segment->all);
     gs_list_init(&segment->idle);
     atomic_store_explicit(&segment->heap, heap, memory_order_release);
@@ -293,12 +302,13 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
                                  enum gs_segment_kind kind, size_t bytes,
                                  struct gs_block **out, int *native)
 {
+    bool shares = kind == GS_SEGMENT_SHARED || kind == GS_SEGMENT_CARVED;
     struct gs_ticket ticket;
     enum gs_status status;
     uint64_t addr = 0, began_ns;
     int code = 0, before;
 
-    if (!gs_relief_begin(heap, &ticket))
+    if (!gs_relief_begin(heap, &ticket, shares))
         return GS_ERR_UNPOOLABLE;
     began_ns = gs_now_ns();
     before = gs_uncancelled_begin(); /* the ticket lies on this stack */
@@ -311,9 +321,11 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
         return status == GS_ERR_NOMEM ? GS_ERR_NOMEM : GS_ERR_BACKEND;
     }
     gs_limits_served(heap, bytes);
+    if (kind == GS_SEGMENT_LARGE)
+        gs_free_mapped(heap, bytes);
     status = adopt(heap, request, kind, addr, bytes, out);
-    /* What it has beyond this request is anybody's; a segment of one block has nothing.
-     */
-    gs_relief_end(heap, &ticket, kind == GS_SEGMENT_SHARED || kind == GS_SEGMENT_CARVED);
+    /* What it has beyond this request is anybody's; a segment of one block has nothing,
+     * but the driver may have it again. */
+    gs_relief_end(heap, &ticket, shares || status != GS_OK);
     return status;
 }

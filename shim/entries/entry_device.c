@@ -338,6 +338,61 @@ static void free_while_capturing(struct gs_state *state, struct gs_block *block)
     }
 }
 
+/* The driver's free of a block that is out of the pool has failed. After an error that
+ * passes the memory is the program's, which frees it as the driver's own. */
+static GS_NOINLINE void note_failed_free(struct gs_state *state, struct gs_heap *heap,
+                                         const struct gs_allocation *was, uint64_t addr,
+                                         CUresult result)
+{
+    gs_trace_free_refused(addr);
+    gs_context_note_error(gs_heap_self(heap), result);
+    if (!gs_error_keeps_memory(result)) {
+        gs_heap_poison(heap);
+    } else if (was->addr != 0 && gs_tracker_restore(state->tracker, was) != GS_OK) {
+        gs_record_missed();
+    }
+}
+
+/*
+ * Work is in flight, and the device is so short of memory that the block's segment would
+ * go back to the driver once the free has waited: the driver's free waits by itself, and
+ * once. Meanwhile nobody waits for this memory, as nobody does natively. Returns false if
+ * it is another case.
+ */
+static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block *block,
+                                        uint64_t addr, CUresult *result)
+{
+    struct gs_heap *heap = gs_block_heap(block);
+    const struct gs_context *context = gs_heap_self(heap);
+    struct gs_allocation was;
+    size_t bytes = gs_block_requested(block);
+    if (!gs_block_goes_back(block) || gs_heap_is_dead(heap) ||
+        state->options.free_sync == GS_FREE_SYNC_WAIT) {
+        return false;
+    }
+    if (!state->tracker ||
+        gs_tracker_get(state->tracker, gs_block_tag(block), &was) != GS_OK) {
+        was.addr = 0;
+    }
+    gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr, GS_TRACE_WAITED);
+    gs_announce_take_back("cuMemFree_v2", addr);
+    struct gs_segment *segment = gs_block_take_out(block);
+    *result = CUDA_SUCCESS;
+    if (!segment) { /* the context has ended since, and the memory with it */
+        gs_block_park(block);
+        return true;
+    }
+    gs_limits_leave(GS_CHARGE_CONTEXT, addr);
+    *result = gs_free_in_driver(context, addr, bytes);
+    gs_limits_left(*result == CUDA_SUCCESS);
+    gs_segment_is_out(segment, *result == CUDA_SUCCESS);
+    if (*result != CUDA_SUCCESS) {
+        note_failed_free(state, heap, &was, addr, *result);
+    }
+    gs_figures_moment(state);
+    return true;
+}
+
 /*
  * The block is claimed. It is handed out again only after all work of its context has
  * completed, which is what the native free waits for.
@@ -369,6 +424,9 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     gs_pool_thread_stream(gs_submissions_stream());
     if (gs_free_lazily(state, block, addr)) {
         return CUDA_SUCCESS;
+    }
+    if (waited && !gs_zones_on && freed_in_driver(state, block, addr, &result)) {
+        return result;
     }
     result = waited ? gs_free_wait(state, block, &idle, &in_use)
                     : gs_permit_free(state, gs_heap_self(heap), GS_PERMIT_DEVICE);

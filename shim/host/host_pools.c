@@ -42,6 +42,7 @@
 #include "record.h"
 #include "trace.h"
 #include "trim_hold.h"
+#include "gs_clock.h"
 
 /* Large requests are rounded to this: the pool would else pin up to 2 MiB for nothing. */
 #define LARGE_STEP_BYTES (64 * GS_KIB)
@@ -138,21 +139,29 @@ uint64_t gs_host_idle_limit(void)
 /* ---- the backend --------------------------------------------------------------------
  */
 
-/* What is to be left to others, and how much less than that there is. */
-static uint64_t missing_reserve(uint64_t wanted)
+/* How much less there is than what is to be left to others, with `wanted` bytes taken. */
+static uint64_t missing_of(const struct gs_machine_memory *memory, uint64_t wanted)
 {
-    struct gs_machine_memory memory;
-    if (!gs_machine_memory_read("", &memory)) {
-        return 0;
-    }
-    uint64_t reserve = memory.total_bytes / RESERVE_SHARE;
+    uint64_t reserve = memory->total_bytes / RESERVE_SHARE;
     reserve = (reserve < RESERVE_MAX_BYTES ? reserve : RESERVE_MAX_BYTES) + wanted;
-    return memory.available_bytes < reserve ? reserve - memory.available_bytes : 0;
+    return memory->available_bytes < reserve ? reserve - memory->available_bytes : 0;
 }
 
 uint64_t gs_host_missing_reserve(void)
 {
-    return missing_reserve(0);
+    struct gs_machine_memory memory;
+    return gs_machine_memory_recent("", gs_now_coarse_ns(), &memory)
+               ? missing_of(&memory, 0)
+               : 0;
+}
+
+/* May the pool grow by so much? No request is refused for an answer that is not new. */
+static bool has_room_for(uint64_t bytes)
+{
+    struct gs_machine_memory memory;
+    return !gs_machine_memory_recent("", gs_now_coarse_ns(), &memory) ||
+           !missing_of(&memory, bytes) || !gs_machine_memory_read("", &memory) ||
+           !missing_of(&memory, bytes);
 }
 
 static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
@@ -161,7 +170,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     void *found = NULL;
     bool pushed;
     *native = CUDA_ERROR_OUT_OF_MEMORY;
-    if (missing_reserve(bytes) > 0) {
+    if (!has_room_for(bytes)) {
         return GS_ERR_NOMEM; /* idle memory goes back, or else the driver is asked */
     }
     gs_announce_begin("cuMemHostAlloc", false);
@@ -175,6 +184,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     gs_announce_end();
     if (result == CUDA_SUCCESS) {
         *addr = just_mapped = (uint64_t)(uintptr_t)found;
+        gs_machine_memory_taken((int64_t)bytes);
         if (!__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
             gs_heap_set_due(own->heap); /* the next free starts the thread */
         }
@@ -196,7 +206,9 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     }
     gs_context_pop(pushed);
     gs_announce_end();
-    if (result != CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS) {
+        gs_machine_memory_taken(-(int64_t)bytes);
+    } else {
         gs_log_once(&limit, GS_LOG_INFO,
                     "the driver did not take %zu bytes of pinned memory back (error %d)",
                     bytes, (int)result);
@@ -530,7 +542,10 @@ void gs_host_relax(struct gs_state *state, const struct gs_context *context)
             continue;
         }
         if (missing == UINT64_MAX) {
-            missing = missing_reserve(0);
+            missing = gs_host_missing_reserve();
+        }
+        if (!missing && !gs_heap_upkeep_is_late(own->heap)) {
+            continue; /* device memory is due, and that may be with every free */
         }
         size_t given = gs_heap_upkeep(own->heap, (size_t)missing);
         missing -= given < missing ? given : missing;

@@ -10,7 +10,8 @@
  *
  * The texts are in a mapping, as whoever asks may have little stack.
  *
- * Owns:  nothing.   Lock: none.
+ * Owns:  the last answer.   Lock: none; its parts are atomic. They may be of two readings
+ *        for an instant, which the next reading corrects.
  */
 #include "machine_memory.h"
 
@@ -211,4 +212,50 @@ bool gs_machine_memory_read(const char *root, struct gs_machine_memory *out)
     gs_uncancelled_end(before);
     errno = saved_errno;
     return read;
+}
+
+static struct {
+    uint64_t read_at; /* 0: there is no answer */
+    uint64_t total_bytes;
+    int64_t available_bytes; /* less what was taken since */
+} last;                      /* atomic */
+
+/* Is this thread to read? */
+static bool is_turn_to_read(uint64_t now_ns)
+{
+    uint64_t at = __atomic_load_n(&last.read_at, __ATOMIC_ACQUIRE);
+    return !at || (now_ns - at >= GS_MACHINE_RECENT_NS &&
+                   __atomic_compare_exchange_n(&last.read_at, &at, now_ns, false,
+                                               __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+
+static bool read_last(const char *root, uint64_t now_ns)
+{
+    struct gs_machine_memory memory;
+    if (!gs_machine_memory_read(root, &memory)) {
+        __atomic_store_n(&last.read_at, 0, __ATOMIC_RELAXED);
+        return false;
+    }
+    __atomic_store_n(&last.total_bytes, memory.total_bytes, __ATOMIC_RELAXED);
+    __atomic_store_n(&last.available_bytes, (int64_t)memory.available_bytes,
+                     __ATOMIC_RELAXED);
+    __atomic_store_n(&last.read_at, now_ns, __ATOMIC_RELEASE);
+    return true;
+}
+
+bool gs_machine_memory_recent(const char *root, uint64_t now_ns,
+                              struct gs_machine_memory *out)
+{
+    if (is_turn_to_read(now_ns) && !read_last(root, now_ns)) {
+        return false;
+    }
+    int64_t available = __atomic_load_n(&last.available_bytes, __ATOMIC_RELAXED);
+    out->total_bytes = __atomic_load_n(&last.total_bytes, __ATOMIC_RELAXED);
+    out->available_bytes = available > 0 ? (uint64_t)available : 0;
+    return true;
+}
+
+void gs_machine_memory_taken(int64_t bytes)
+{
+    __atomic_fetch_sub(&last.available_bytes, bytes, __ATOMIC_RELAXED);
 }

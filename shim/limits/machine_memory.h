@@ -21,4 +21,16 @@ struct gs_machine_memory {
  */
 bool gs_machine_memory_read(const char *root, struct gs_machine_memory *out);
 
+/*
+ * The same from an answer that is at most GS_MACHINE_RECENT_NS old at `now_ns`, less what
+ * gs_machine_memory_taken was told since. A reading opens eight files or more, and many
+ * threads ask. A thread that finds the answer too old reads; the others go on with the
+ * old one meanwhile.
+ */
+#define GS_MACHINE_RECENT_NS 50000000ull
+bool gs_machine_memory_recent(const char *root, uint64_t now_ns,
+                              struct gs_machine_memory *out);
+/* The process has pinned so many bytes more; below 0: has given them back. */
+void gs_machine_memory_taken(int64_t bytes);
+
 #endif

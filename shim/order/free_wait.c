@@ -18,6 +18,7 @@
 #include "marks.h"
 #include "submissions.h"
 #include "gs_clock.h"
+#include "gs_uncancelled.h"
 
 static struct {
     uint64_t waited, waited_ns; /* atomic */
@@ -36,12 +37,19 @@ void gs_free_log_proof_end(const struct gs_state *state)
     }
 }
 
+static inline __attribute__((always_inline)) void
+count_wait(const struct gs_context *context, uint64_t began)
+{
+    unsigned row = gs_free_row(context);
+    __atomic_add_fetch(&sums[row].waited, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&sums[row].waited_ns, gs_now_ns() - began, __ATOMIC_RELAXED);
+}
+
 static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
                                              const struct gs_context *context,
                                              const struct gs_block *block, bool *in_use)
 {
     enum gs_free_scope scope = gs_free_scope(GS_FREE_device, gs_block_requested(block));
-    unsigned row = gs_free_row(context);
     uint64_t began = gs_now_ns();
     if (GS_UNLIKELY(!gs_known_proof_holds())) {
         gs_free_log_proof_end(state);
@@ -52,8 +60,24 @@ static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
     gs_announce_free("cuMemFree_v2", gs_block_addr(block), gs_block_requested(block));
     CUresult result = gs_context_wait(state, context, scope, in_use);
     gs_announce_end();
-    __atomic_add_fetch(&sums[row].waited, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&sums[row].waited_ns, gs_now_ns() - began, __ATOMIC_RELAXED);
+    count_wait(context, began);
+    return result;
+}
+
+CUresult gs_free_in_driver(const struct gs_context *context, uint64_t addr, size_t bytes)
+{
+    uint64_t began = gs_now_ns();
+    bool pushed;
+    int before = gs_uncancelled_begin();
+    gs_announce_free("cuMemFree_v2", addr, bytes);
+    CUresult result = gs_context_push(context->handle, &pushed);
+    if (result == CUDA_SUCCESS) {
+        result = gs_real()->cuMemFree_v2(addr);
+    }
+    gs_context_pop(pushed);
+    gs_announce_end();
+    gs_uncancelled_end(before);
+    count_wait(context, began);
     return result;
 }
 

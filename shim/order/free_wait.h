@@ -36,6 +36,10 @@ static inline void gs_free_found_idle(const struct gs_context *context)
 CUresult gs_free_wait(struct gs_state *state, const struct gs_block *block, bool *idle,
                       bool *in_use);
 
+/* The driver's own free of a segment, whose block the program frees: it waits by itself.
+ * Counted as a wait. Returns the driver's code. */
+CUresult gs_free_in_driver(const struct gs_context *context, uint64_t addr, size_t bytes);
+
 /* Whether that wait would find nothing; then the free is counted as one that did not
  * wait. */
 static inline bool gs_free_finds_idle(struct gs_state *state,

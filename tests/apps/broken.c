@@ -2,9 +2,11 @@
  * broken.c - what calls answer after a call has failed, or the device has.
  *
  *   broken again            a free fails once (CUDASIM_FAIL): the same free once more
+ *   broken short            the same of 4 MiB, on a device of 64 MiB that has refused 62
  *   broken told CALL        CALL reports an error that the context does not survive:
- * launch, set, put, move, malloc; what is allocated and freed then broken checked the
- * device fails: how long an allocation takes then
+ *                           launch, set, put, move, malloc; what is allocated and freed
+ *                           then
+ *   broken checked          the device fails: how long an allocation takes then
  *
  * Proves that the answers are those of a run without the library. Each is printed.
  */
@@ -69,6 +71,29 @@ static void again(void)
     say("the same free", (int)gpu_free(managed));
     say("and once more", (int)gpu_free(managed) != 0);
     APP_OK(gpu_free(other));
+}
+
+static void on_a_short_device(void)
+{
+    gpu_ptr block, other;
+    unsigned char back[BYTES];
+
+    APP_OK(gpu_malloc(&block, 4 * APP_MIB));
+    APP_OK(gpu_malloc(&other, BYTES));
+    say("62 MiB", (int)gpu_malloc(&other, 62 * APP_MIB));
+    keep_busy(block);
+    say("a free that fails", (int)gpu_free(block));
+    APP_OK(gpu_stream_sync(stream));
+    APP_OK(gpu_get(back, block, BYTES));
+    say("its memory has the kernel's data", app_checksum(0, back, BYTES) != 0);
+    keep_busy(block);
+    say("the same free", (int)gpu_free(block));
+    say("and once more", (int)gpu_free(block) != 0);
+    for (int i = 0; i < 3; i++) {
+        say("another", (int)gpu_malloc(&block, 4 * APP_MIB));
+        keep_busy(block);
+        say("its free", (int)gpu_free(block));
+    }
 }
 
 static int tell(const char *call, gpu_ptr block)
@@ -141,11 +166,13 @@ int main(int argc, char **argv)
     APP_OK(gpu_stream_create(&stream));
     if (strcmp(mode, "again") == 0)
         again();
+    else if (strcmp(mode, "short") == 0)
+        on_a_short_device();
     else if (strcmp(mode, "checked") == 0)
         checked();
     else if (strcmp(mode, "told") == 0 && argc > 2)
         told(argv[2]);
     else
-        app_expect(false, "usage: broken again|checked|told CALL");
+        app_expect(false, "usage: broken again|short|checked|told CALL");
     return 0;
 }

@@ -104,10 +104,10 @@ Test(heap, dead_lets_no_thread_into_its_backend)
     struct bed bed;
 
     bed_init(&bed, 64 * GS_MIB, 0);
-    cr_assert(gs_relief_begin(bed.heap, &ticket));
+    cr_assert(gs_relief_begin(bed.heap, &ticket, true));
     gs_relief_end(bed.heap, &ticket, false);
     gs_heap_kill(bed.heap);
-    cr_assert_not(gs_relief_begin(bed.heap, &ticket));
+    cr_assert_not(gs_relief_begin(bed.heap, &ticket, true));
     bed_fini(&bed);
 }
 
@@ -141,7 +141,7 @@ Test(heap, full_device_is_asked_again_when_enough_went_back)
     struct gs_relief *relief = &bed.pool->relief;
     struct waiting waiting = {.bed = &bed, .enough = 4 * GS_MIB};
     for (int i = 0; i < 3; i++)
-        cr_assert(gs_relief_begin(bed.heap, &tickets[i]));
+        cr_assert(gs_relief_begin(bed.heap, &tickets[i], true));
     gs_relief_account(bed.heap, 4 * GS_MIB);
     gs_relief_depart(bed.heap, 4 * GS_MIB);
     pthread_create(&thread, NULL, wait_for_enough, &waiting);
@@ -150,13 +150,79 @@ Test(heap, full_device_is_asked_again_when_enough_went_back)
         waits = !gs_list_empty(&relief->waiters);
         pthread_mutex_unlock(&relief->lock);
     }
-    gs_relief_return(bed.heap, &tickets[0], GS_MIB);
+    gs_relief_return(bed.heap, &tickets[0], GS_MIB, GS_MIB);
     usleep(20000);
-    gs_relief_return(bed.heap, &tickets[1], 3 * GS_MIB);
+    gs_relief_return(bed.heap, &tickets[1], 3 * GS_MIB, 3 * GS_MIB);
     pthread_join(thread, NULL); /* the third stay goes on */
     cr_expect(waiting.changed);
     cr_expect_eq(waiting.returned, 4 * GS_MIB);
     gs_relief_end(bed.heap, &tickets[2], false);
+    bed_fini(&bed);
+}
+
+/* A free that the driver makes may last as long as a kernel. Whoever finds the device
+ * full meanwhile is refused at once, as natively, and not after a second. */
+Test(heap, memory_in_a_free_of_the_drivers_is_not_waited_for)
+{
+    struct gs_block *block, *other;
+    struct gs_segment *segment;
+    struct bed bed;
+    uint64_t addr;
+    int native;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    addr = bed_alloc(&bed, 40 * GS_MIB);
+    cr_assert_eq(gs_pool_claim(bed.pool, addr, &block), GS_OK);
+    segment = gs_block_take_out(block);
+    cr_assert_not_null(segment);
+    cr_expect(gs_list_empty(&bed.pool->relief.tickets), "nobody waits for it");
+    cr_expect_eq(gs_relief_stays(bed.pool), 0, "but it is inside");
+    cr_expect_eq(bed_stats(&bed).live_bytes, 0);
+    cr_expect_eq(bed_stats(&bed).frees, 1);
+    cr_expect_eq(gs_pool_claim(bed.pool, addr, &block), GS_ERR_NOT_OURS);
+    cr_expect_eq(gs_heap_alloc(bed.heap, 40 * GS_MIB, &other, &native), GS_ERR_NOMEM);
+    bed.fake.backend.unmap(&bed.fake, addr, 40 * GS_MIB);
+    gs_segment_is_out(segment, true);
+    cr_expect_eq(gs_relief_returned(bed.heap), 40 * GS_MIB);
+    cr_expect_eq(gs_relief_row(bed.pool, 0).booked, 0);
+    cr_expect_eq(gs_heap_alloc(bed.heap, 40 * GS_MIB, &other, &native), GS_OK);
+    bed_fini(&bed);
+}
+
+Test(heap, memory_that_the_driver_did_not_take_is_not_counted_as_returned)
+{
+    struct gs_segment *segment;
+    struct gs_block *block;
+    struct bed bed;
+    uint64_t addr;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    addr = bed_alloc(&bed, 4 * GS_MIB);
+    cr_assert_eq(gs_pool_claim(bed.pool, addr, &block), GS_OK);
+    segment = gs_block_take_out(block);
+    gs_segment_is_out(segment, false);
+    cr_expect_eq(gs_relief_returned(bed.heap), 0);
+    cr_expect_eq(gs_relief_row(bed.pool, 0).booked, 0);
+    cr_expect_eq(bed_stats(&bed).reserved_bytes, 0);
+    bed.fake.backend.unmap(&bed.fake, addr, 4 * GS_MIB);
+    bed_fini(&bed);
+}
+
+Test(heap, no_block_is_taken_out_that_shares_its_segment_or_whose_heap_is_dead)
+{
+    struct gs_block *small, *large;
+    struct bed bed;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    cr_assert_eq(gs_pool_claim(bed.pool, bed_alloc(&bed, 1000), &small), GS_OK);
+    cr_assert_eq(gs_pool_claim(bed.pool, bed_alloc(&bed, 4 * GS_MIB), &large), GS_OK);
+    gs_pool_set_refused(bed.pool, 0, 60 * GS_MIB);
+    cr_expect(!gs_block_goes_back(small));
+    cr_expect_null(gs_block_take_out(small));
+    gs_block_park(small);
+    gs_heap_kill(bed.heap);
+    cr_expect_null(gs_block_take_out(large));
+    gs_block_park(large);
     bed_fini(&bed);
 }
 

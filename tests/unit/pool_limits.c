@@ -317,6 +317,26 @@ Test(reserve, nothing_is_kept_after_a_refusal)
     bed_fini(&bed);
 }
 
+/* Then the driver's own free is all that is left to do: one wait, and not two. */
+Test(reserve, a_block_goes_back_where_none_may_be_kept)
+{
+    struct gs_block *block;
+    struct bed bed;
+
+    bed_init(&bed, 64 * GS_MIB, 0);
+    cr_assert_eq(gs_pool_claim(bed.pool, bed_alloc(&bed, 4 * GS_MIB), &block), GS_OK);
+    gs_pool_set_free(bed.pool, 0, 60 * GS_MIB, 0);
+    cr_expect(!gs_block_goes_back(block), "the device has room");
+    gs_pool_set_refused(bed.pool, 0, 40 * GS_MIB);
+    cr_expect(gs_block_goes_back(block), "a request was refused");
+    gs_pool_served(bed.pool, 0, 40 * GS_MIB);
+    cr_expect(!gs_block_goes_back(block), "and is served since");
+    gs_pool_set_free(bed.pool, 0, 2 * GS_MIB, 0);
+    cr_expect(gs_block_goes_back(block), "less is free than its size");
+    gs_block_park(block);
+    bed_fini(&bed);
+}
+
 Test(reserve, a_request_of_that_size_that_is_served_ends_a_refusal)
 {
     struct bed bed;
@@ -397,6 +417,35 @@ Test(short, large_memory_goes_back_where_less_is_free_than_should_be)
     cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 4 * GS_MIB);
     bed_free(&bed, addr[1]);
     cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "8 MiB are free");
+    bed_fini(&bed);
+}
+
+/* Allocates and frees `bytes` so often, with upkeep; returns how often the driver was
+ * asked. */
+static unsigned long ask_again(struct bed *bed, size_t bytes, unsigned times)
+{
+    unsigned long before = bed->fake.maps;
+
+    for (unsigned i = 0; i < times; i++) {
+        bed_free(bed, bed_alloc(bed, bytes));
+        if (gs_heap_wants_upkeep(bed->heap))
+            gs_heap_upkeep(bed->heap, 0);
+    }
+    return bed->fake.maps - before;
+}
+
+/* Each such time costs two calls of the driver. */
+Test(short, what_was_given_back_in_vain_is_kept)
+{
+    struct bed bed;
+    unsigned long maps;
+
+    bed_init_aged(&bed, 64 * GS_MIB, 0, 8 * GS_MIB, 3600000);
+    gs_pool_set_free(bed.pool, 0, 64 * GS_MIB, 0);
+    (void)bed_alloc(&bed, 30 * GS_MIB);
+    maps = ask_again(&bed, 20 * GS_MIB, 600);
+    cr_expect_leq(maps, 12, "kept: %lu", maps);
+    cr_expect_geq(maps, 8, "and now and then tried again: %lu", maps);
     bed_fini(&bed);
 }
 

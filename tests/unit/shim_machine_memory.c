@@ -179,3 +179,41 @@ Test(machine_memory, survives_nonsense, .init = begin, .fini = end)
         cr_expect_eq(read_it().total_bytes, 1024 * MIB, "'%s'", texts[i]);
     }
 }
+
+/* Each pinned segment and each trim asks, from many threads: the files are read once in
+ * GS_MACHINE_RECENT_NS, and what the process took meanwhile counts all the same. */
+Test(machine_memory, an_answer_serves_for_a_while_less_what_was_taken, .init = begin,
+     .fini = end)
+{
+    struct gs_machine_memory memory = {0};
+    uint64_t now = 7;
+
+    machine();
+    cr_assert(gs_machine_memory_recent(root, now, &memory));
+    cr_expect_eq(memory.available_bytes, 512 * MIB);
+    put("/proc/meminfo", "MemTotal:       1048576 kB\nMemAvailable:    102400 kB\n");
+    gs_machine_memory_taken((int64_t)(100 * MIB));
+    now += GS_MACHINE_RECENT_NS - 1;
+    cr_assert(gs_machine_memory_recent(root, now, &memory));
+    cr_expect_eq(memory.total_bytes, 1024 * MIB);
+    cr_expect_eq(memory.available_bytes, 412 * MIB);
+    gs_machine_memory_taken((int64_t)(500 * MIB));
+    cr_assert(gs_machine_memory_recent(root, now, &memory));
+    cr_expect_eq(memory.available_bytes, 0);
+    gs_machine_memory_taken(-(int64_t)(300 * MIB));
+    cr_assert(gs_machine_memory_recent(root, now, &memory));
+    cr_expect_eq(memory.available_bytes, 212 * MIB);
+    cr_assert(gs_machine_memory_recent(root, now + 1, &memory));
+    cr_expect_eq(memory.available_bytes, 100 * MIB, "read anew");
+}
+
+Test(machine_memory, no_answer_is_kept_that_there_was_not, .init = begin, .fini = end)
+{
+    struct gs_machine_memory memory = {.total_bytes = 5};
+
+    cr_expect(!gs_machine_memory_recent(root, 7, &memory));
+    cr_expect_eq(memory.total_bytes, 5, "nothing was written");
+    machine();
+    cr_assert(gs_machine_memory_recent(root, 7, &memory));
+    cr_expect_eq(memory.available_bytes, 512 * MIB);
+}

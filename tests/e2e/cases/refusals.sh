@@ -90,8 +90,22 @@ free_again_case() {
   expect_same native shim
   expect_equal "allocations by the driver" 1 "$(driver_calls shim.err cuMemAlloc)"
 }
+
+# Where the device is short of memory a free of a segment of its own, while work runs, is the
+# driver's own: its code is the program's, no other wait is made, and the books are right.
+free_short_case() {
+  run_in native CUDASIM_MEMORY=64M CUDASIM_FAIL=cuMemFree:1=2 -- "$apps/broken_$1" short
+  preloaded shim CUDASIM_MEMORY=64M CUDASIM_LOG=2 CUDASIM_FAIL=cuMemFree:1=2 \
+    GPUSHIM_LOG_FILE=report -- "$apps/broken_$1" short
+  expect_text native.out 'a free that fails +2$'
+  expect_same native shim
+  expect_equal "frees by the driver" 6 "$(driver_calls shim.err cuMemFree)"
+  expect_equal "waits" 0 "$(driver_calls shim.err cuCtxSynchronize)"
+  expect_text report 'SUMMARY: gpushim: 1 error, '
+}
 for way in shared static linked; do
   add_case "refusals a free that failed once $way" free_again_case "$way"
+  add_case "refusals a free on a short device that failed once $way" free_short_case "$way"
 done
 
 # A fill of the checks that never ends holds a block back. In a context that has failed nobody

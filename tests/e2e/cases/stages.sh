@@ -109,8 +109,11 @@ real_promises_case() {
   real_program wrong '# real: needs there' '# real: prints plain: 0 wrong' "${starts[@]}" \
     'print("plain: 5 wrong")'
   real_program silent '# real: needs there' '# real: prints init 0' "${starts[@]}"
+  real_program misspelt '# real: needs there' '# real: way typo GPUSHIM_CHECK_FILL=on' "${starts[@]}"
   real_stage stage
   expect_status stage 1
+  expect_text stage.out '^ok real: misspelt plain shipped$'
+  expect_text stage.out '^not ok real: misspelt typo shipped - messages of the library$'
   expect_text stage.out '^ok real: right plain shipped$'
   expect_text stage.out '^not ok real: wrong plain - without the library it does not print: plain: 0 wrong$'
   expect_text stage.out '^not ok real: silent plain - without the library it does not print: init 0$'
@@ -126,8 +129,8 @@ check_leaks_case() {
 {"frames": [{"function": "lost", "file": "lost.py", "line": 2},
             {"function": "at::empty", "file": "empty.cpp", "line": 7},
             {"function": "helper", "file": "/lib/helper.py", "line": 9}],
- "leaks": [{"bytes": 1, "api": "cuMemAlloc", "stack": [0]},
-           {"bytes": 2, "api": "cuMemAlloc", "stack": $1}]}
+ "leaks": [{"bytes": 1, "call": "cuMemAlloc", "stack": [0]},
+           {"bytes": 2, "call": "cuMemAlloc", "stack": $1}]}
 END
   run_in check -- python3 "$sources/tests/real/check-leaks" lost.py report
   expect_status check "$2"

@@ -8,7 +8,7 @@ graphs.
 # real: prints virtual: True
 # real: prints graph: True
 # real: prints too much: <CUresult.CUDA_ERROR_OUT_OF_MEMORY: 2>
-# real: stops CUDA_ERROR_NO_DEVICE
+# real: stops CUDA_ERROR_NO_DEVICE|Failed to get cuGetProcAddress_v2
 import numpy as np
 from cuda.bindings import driver
 

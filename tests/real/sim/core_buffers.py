@@ -3,7 +3,7 @@
 # real: way plain
 # real: prints live: 5209783
 # real: prints done: True
-# real: stops CUDA_ERROR_NO_DEVICE
+# real: stops CUDA_ERROR_NO_DEVICE|Failed to get cuGetProcAddress_v2
 from cuda.core import Device
 
 device = Device()

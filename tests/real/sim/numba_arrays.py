@@ -5,7 +5,7 @@ is compiled and launched.
 # real: way plain
 # real: prints too much: True
 # real: prints arrays: 0 wrong
-# real: stops CUDA_ERROR_NO_DEVICE
+# real: stops CUDA_ERROR_NO_DEVICE|Failed to get cuGetProcAddress_v2
 import warnings
 
 import numpy as np

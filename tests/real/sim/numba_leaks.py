@@ -2,7 +2,7 @@
 # real: needs numba numba_cuda
 # real: way plain
 # real: prints lost
-# real: stops CUDA_ERROR_NO_DEVICE
+# real: stops CUDA_ERROR_NO_DEVICE|Failed to get cuGetProcAddress_v2
 import ctypes
 
 import numpy as np

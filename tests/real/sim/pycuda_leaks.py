@@ -2,7 +2,7 @@
 # real: needs pycuda numpy
 # real: way plain
 # real: prints lost
-# real: stops no CUDA-capable device
+# real: stops no CUDA-capable device|undefined symbol: cuEventElapsedTime_v2
 import ctypes
 
 import numpy as np
