@@ -12,6 +12,7 @@
 #include "free_wait.h"
 
 #include "announce.h"
+#include "context_switch.h"
 #include "free_scope.h"
 #include "known.h"
 #include "log.h"
