@@ -25,6 +25,10 @@
  * asks until it is refused is not to pay for each time. */
 #define PAUSE_NS 2000000000ull
 
+/* Steps in which idle memory goes back for a call whose size is known: each gives at
+ * least this share of what is left. */
+#define STEPS 4u
+
 static uint64_t paused_until, paused_bytes; /* atomic */
 
 /* By device; the last row is for calls without a context. */
@@ -110,8 +114,17 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
     return false;
 }
 
-bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *context,
-                         CUresult result)
+/* How much goes back at once for a call that asks for `bytes`: no more than serves it, as
+ * far as that is known, and a part of all that is idle, so that few calls are made in
+ * vain where the driver needs more than that. */
+static size_t step_for(struct gs_state *state, int device, size_t bytes)
+{
+    size_t part = bytes == SIZE_MAX ? 0 : gs_pool_idle_bytes(state->pool, device) / STEPS;
+    return bytes > part ? bytes : part;
+}
+
+static bool retry_after(struct gs_state *state, const struct gs_context *context,
+                        size_t bytes, CUresult result)
 {
     if (GS_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY) || !state->pool ||
         gs_mutant(GS_MUTANT_others_refused)) {
@@ -122,7 +135,7 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
         gs_lazy_mapped(context, GS_ERR_NOMEM, 0);
     }
     gs_parts_empty_quarantine(device); /* what it had is idle then */
-    bool trimmed = gs_pool_trim(state->pool, device, SIZE_MAX) > 0;
+    bool trimmed = gs_pool_trim(state->pool, device, step_for(state, device, bytes)) > 0;
     if (gs_parts_await_given(device) || trimmed) {
         count_again(device);
         return true;
@@ -140,6 +153,12 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
     return true;
 }
 
+bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *context,
+                         CUresult result)
+{
+    return retry_after(state, context, SIZE_MAX, result);
+}
+
 void gs_retry_refused(struct gs_state *state, int device, size_t bytes)
 {
     if (state->pool && bytes <= gs_limits_most(device) &&
@@ -153,7 +172,7 @@ bool gs_retry_for(struct gs_state *state, const struct gs_context *context, size
 {
     return GS_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) && state->pool &&
            !(context && bytes > gs_limits_most(context->device)) &&
-           gs_retry_after_trim(state, context, result);
+           retry_after(state, context, bytes, result);
 }
 
 bool gs_retry_needed(CUresult result)

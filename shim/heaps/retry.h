@@ -16,8 +16,9 @@
 bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *context,
                          CUresult result);
 
-/* The same for a call that asks for so much memory of the context's device: false at once
- * where that is more than the device has, as giving back may be a wait. */
+/* The same for a call that asks for so much memory of the context's device: idle memory
+ * goes back in steps, until the call is served. False at once where it is more than the
+ * device has, as giving back may be a wait. */
 bool gs_retry_for(struct gs_state *state, const struct gs_context *context, size_t bytes,
                   CUresult result);
 

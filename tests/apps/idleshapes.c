@@ -13,6 +13,10 @@
  *   gpus        a thread for each GPU, each with a stream of its own
  *   peers       work on both GPUs, each with access to the other's memory
  *   per-thread  two threads in turn, each with its own default stream
+ *   six         six streams, each with work, all synchronized
+ *   new-stream  a stream created, used, synchronized and destroyed in each round
+ *   event-sync  one stream, then a synchronize of an event behind its work
+ *   new-graph   a graph instantiated, launched in one stream and destroyed in each round
  *   last-known  as triton, with the last attribute that the library knows
  *   unknown     as triton, with one that no version of CUDA has: anything may come of it
  *
@@ -172,6 +176,46 @@ static void per_thread(CUdeviceptr block)
     APP_OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
 }
 
+static void six(CUdeviceptr block)
+{
+    static CUstream more[6];
+
+    for (unsigned i = 0; i < 6; i++) {
+        if (!more[i])
+            APP_OK(cuStreamCreate(&more[i], CU_STREAM_NON_BLOCKING));
+        set(i ? words : block, more[i]);
+    }
+    for (unsigned i = 0; i < 6; i++)
+        APP_OK(cuStreamSynchronize(more[i]));
+}
+
+static void new_stream(CUdeviceptr block)
+{
+    CUstream stream;
+
+    APP_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    set(block, stream);
+    APP_OK(cuStreamSynchronize(stream));
+    APP_OK(cuStreamDestroy(stream));
+}
+
+static void event_sync(CUdeviceptr block)
+{
+    set(block, streams[0]);
+    APP_OK(cuEventRecord(event, streams[0]));
+    APP_OK(cuEventSynchronize(event));
+}
+
+static void make_graph(void);
+
+static void new_graph(CUdeviceptr block)
+{
+    if (exec)
+        APP_OK(cuGraphExecDestroy(exec));
+    make_graph();
+    graph(block);
+}
+
 static const struct shape {
     const char *name;
     void (*work)(CUdeviceptr block);
@@ -187,6 +231,10 @@ static const struct shape {
               {"gpus", NULL, EACH_GPU},
               {"peers", peers, ONE},
               {"per-thread", per_thread, IN_TURN},
+              {"six", six, ONE},
+              {"new-stream", new_stream, ONE},
+              {"event-sync", event_sync, ONE},
+              {"new-graph", new_graph, ONE},
               {"last-known", last_known, ONE},
               {"unknown", unknown, ONE}};
 

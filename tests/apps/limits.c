@@ -11,9 +11,11 @@
  *   stretch     idle memory, then a stream, a module and a limit, consumers of their own
  *   refused     40 and 4 of 64 MiB, the 4 freed; then COUNT times 40 MiB too many while a
  *               kernel runs
+ *   steps       12 blocks of 4 MiB and 14 of 1 MiB, the 12 freed; then 8 MiB by another
+ *               call, and 7 of 4 MiB once more
  *   short       24 of 64 MiB, the rest but 2 is the program's by other calls; the 24
- * freed, and no call for COUNT ms warm        50 blocks of 4 KiB and 3 of 4 MiB at once,
- * freed, again and again
+ *               freed, and no call for COUNT ms
+ *   warm        50 blocks of 4 KiB and 3 of 4 MiB at once, freed, again and again
  *
  * Proves that a limit makes a device smaller and nothing else: what this prints under one
  * is what it prints on a device of that size.
@@ -246,6 +248,25 @@ static void refused(long count)
     printf("limits: refused %ld times\n", times);
 }
 
+static void steps(void)
+{
+    gpu_ptr parts[12], rest, pitched;
+    size_t pitch;
+
+    for (int i = 0; i < 12; i++)
+        APP_OK(gpu_malloc(&parts[i], 4 * APP_MIB));
+    for (int i = 0; i < 14; i++)
+        APP_OK(gpu_malloc(&rest, APP_MIB));
+    APP_OK(gpu_sync());
+    for (int i = 0; i < 12; i++)
+        APP_OK(gpu_free(parts[i]));
+    APP_OK(gpu_malloc_pitch(&pitched, &pitch, APP_MIB, 8));
+    fprintf(stderr, "limits: pitched\n");
+    for (int i = 0; i < 7; i++)
+        APP_OK(gpu_malloc(&parts[i], 4 * APP_MIB));
+    printf("limits: pitched memory, and 7 of 4 MiB\n");
+}
+
 static void fall_short(long ms)
 {
     const struct timespec nap = {ms / 1000, ms % 1000 * 1000000};
@@ -313,6 +334,8 @@ int main(int argc, char **argv)
         refused(count);
     else if (strcmp(what, "short") == 0)
         fall_short(count);
+    else if (strcmp(what, "steps") == 0)
+        steps();
     else if (strcmp(what, "warm") == 0)
         warm(count);
     app_gpu_stop();

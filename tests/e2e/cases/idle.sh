@@ -84,6 +84,10 @@ add_case "idle shape peers" shape_case peers 2
 # Launch attributes that are known keep the order of their stream; of another nobody knows.
 add_case "idle shape last known attribute" shape_case last-known 1
 add_case "idle shape unknown attribute" shape_waits_case unknown
+# What docs/free.md says of shapes that are never found idle.
+for shape in six new-stream event-sync new-graph; do
+  add_case "idle shape $shape" shape_waits_case "$shape"
+done
 # The per-thread default stream is one of several: a copy there proves nothing.
 for way in shared static linked dlsym proc; do
   add_case "idle $way legacy stream" idle_case "idle_$way" legacy 0
