@@ -67,12 +67,13 @@ starts=(
 )
 
 # real_stage PREFIX [VAR=value...]: the stage with the programs, packages and drivers of this
-# folder, and no network.
+# folder, and no network; as shipped and over drivers.
 real_stage() {
   python3 -m venv --help >/dev/null 2>&1 || skip "Python with venv"
   need_file "$build/sim-nvml/libnvidia-ml.so.1"
   run_in "$1" "${@:2}" REAL_PROGRAMS="$PWD" REAL_DIR="$PWD/real" DRIVERS_DIR="$PWD/drivers" \
-    PIP_NO_INDEX=1 PIP_FIND_LINKS="$PWD/wheels" -- "$sources/tests/real/run" "$build"
+    PIP_NO_INDEX=1 PIP_FIND_LINKS="$PWD/wheels" -- "$sources/tests/real/run" "$build" \
+    '* @(shipped|driver *)'
 }
 
 # One package cannot be had: it and what needs it are skipped by name; the others run. So is

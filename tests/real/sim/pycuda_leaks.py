@@ -2,7 +2,7 @@
 # real: needs pycuda numpy
 # real: way plain
 # real: prints lost
-# real: stops no CUDA-capable device|undefined symbol: cuEventElapsedTime_v2
+# real: stops no CUDA-capable device
 import ctypes
 
 import numpy as np
