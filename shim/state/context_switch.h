@@ -1,5 +1,6 @@
 /*
- * context_switch.h - calls of the driver in another context than the thread's current one.
+ * context_switch.h - calls of the driver in another context than the thread's current
+ * one.
  *
  * Lock: none.
  */
