@@ -16,7 +16,17 @@
  * is read for a decision that may err on either side.
  * Design: docs/pool.md, "Where the device is short"
  */
+#include <time.h>
+
 #include "heap.h"
+
+uint64_t gs_clock_coarse(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
 
 #define NS_PER_SECOND 1000000000ull
 /* Of what the pool can have of the device: what is less is too little to leave a request

@@ -88,30 +88,6 @@ void gs_heap_poison(struct gs_heap *heap)
     gs_levels_close(heap, true);
 }
 
-/* Set the records of a dead heap aside; those of its predecessor have been kept enough.
- */
-static void lose(struct gs_pool *pool, uint32_t blocks, uint32_t segments)
-{
-    uint32_t old_blocks, old_segments;
-
-    gs_lock_take(&pool->meta);
-    old_blocks = pool->lost_blocks;
-    old_segments = pool->lost_segments;
-    pool->lost_blocks = blocks;
-    pool->lost_segments = segments;
-    gs_lock_drop(&pool->meta);
-    gs_table_give_chain(&pool->blocks, old_blocks);
-    gs_table_give_chain(&pool->segments, old_segments);
-}
-
-void gs_heap_lose_segment(struct gs_pool *pool, uint32_t segment)
-{
-    gs_lock_take(&pool->meta);
-    *gs_table_link(&pool->segments, segment) = pool->lost_segments;
-    pool->lost_segments = segment;
-    gs_lock_drop(&pool->meta);
-}
-
 /*
  * Every block of a dying heap's segment goes its way: free and cached ones are spare at
  * once, live ones are lost, pending ones are left to gs_pending_forget, claimed and
@@ -218,7 +194,7 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
     gs_lock_drop(&heap->lock);
     if (bins) {
         gs_pending_forget(heap);
-        lose(pool, lost_blocks, lost_segments);
+        gs_records_lose(pool, lost_blocks, lost_segments);
         unmap_bins(bins, large);
         gs_lock_take(&pool->meta);
         pool->heap_bytes -= sizeof(*bins) + sizeof(*large);
@@ -232,4 +208,12 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
 void gs_heap_kill(struct gs_heap *heap)
 {
     gs_heap_bury(heap, KILL_WAIT_NS);
+}
+
+void gs_pool_displace(struct gs_pool *pool, uint64_t addr)
+{
+    const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
+
+    if (segment && gs_segment_holds(segment, addr))
+        gs_heap_kill(gs_segment_heap(segment));
 }

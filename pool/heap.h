@@ -449,6 +449,19 @@ void gs_blocks_ripen(struct gs_heap *heap, struct gs_block **blocks, unsigned co
 size_t gs_segment_reopen(struct gs_heap *heap);
 /* What of a mapped segment may be cached, by its flags; heap->lock is held. */
 void gs_segment_label(struct gs_segment *segment);
+/* Take the holes of a segment that keeps its tenants out of the bins. heap->lock is held.
+ */
+void gs_segment_close_holes(struct gs_heap *heap, struct gs_segment *segment);
+/* The last trace of a claimed block whose heap died. heap->lock is held. */
+void gs_block_forget(struct gs_heap *heap, struct gs_block *block);
+/* A call of the backend that began at that time is over. No lock is held. */
+void gs_segment_note_call(struct gs_heap *heap, uint64_t began_ns);
+/* Back to the backend: memory of a heap that may have died meanwhile. No lock is held. */
+void gs_segment_unmap(struct gs_heap *heap, uint64_t addr, size_t bytes);
+/* Whether a segment counts among those that grow with use, and the sum of their bytes.
+ * heap->lock is held. */
+bool gs_segment_is_grown(const struct gs_segment *segment);
+void gs_segment_note_grown(struct gs_heap *heap, size_t more, size_t less);
 
 /* --- pending.c
  * ---------------------------------------------------------------------------- */
@@ -484,9 +497,18 @@ bool gs_pool_can_give(struct gs_pool *pool, int device);
 
 /* Nanoseconds of a clock that only rises, some milliseconds late. */
 uint64_t gs_clock_coarse(void);
+
+/* Which row of the arrays by device is a device's. */
+static inline unsigned gs_device_row(int device)
+{
+    return (unsigned)(device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1);
+}
+
 void gs_limits_init(struct gs_pool *pool, unsigned age_ms);
 /* The heap's first upkeep is a period away. */
 void gs_limits_begin_heap(struct gs_heap *heap);
+/* Time between two upkeeps of a heap. */
+uint64_t gs_limits_period_ns(const struct gs_pool *pool);
 /* The backend has served a request of so many bytes: gs_pool_served. */
 static inline void gs_limits_served(struct gs_heap *heap, size_t bytes)
 {
@@ -548,6 +570,9 @@ enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *reque
 
 /* A segment of a dead heap has seen its last claimed block parked. Takes pool->meta. */
 void gs_heap_lose_segment(struct gs_pool *pool, uint32_t segment);
+/* Set the records of a dead heap aside; those of its predecessor have been kept enough.
+ */
+void gs_records_lose(struct gs_pool *pool, uint32_t blocks, uint32_t segments);
 /* gs_heap_kill; wait_ns: how long to wait for threads inside the backend to leave. */
 void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns);
 

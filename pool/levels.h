@@ -247,6 +247,20 @@ void gs_front_settle(struct gs_front *front, struct gs_heap *heap);
 /* After `wanted` was set in some fronts: once this returns, an owner either was inside
  * before and is seen there, or sees `wanted`. */
 void gs_front_barrier(void);
+/* As the system call of that name. Keeps errno. */
+bool gs_front_membarrier(int command);
+
+/* The thread's own fronts, and both ends of each binding; bound to nothing, and never
+ * entered: gs_front_none. */
+extern _Thread_local struct gs_front *gs_fronts_own
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+extern struct gs_lock gs_fronts_lock __attribute__((visibility("hidden")));
+extern struct gs_front gs_front_none __attribute__((visibility("hidden")));
+
+/* Into the front, which the thread is inside, after what it has too much of was moved
+ * down, or a whole segment. Returns false if it has to go back to its segment. */
+bool gs_front_put(struct gs_front *front, struct gs_heap *heap, struct gs_block *block,
+                  bool anew, struct gs_segment **detached);
 
 /* The owner goes in. Returns false if it has to stay outside. */
 static inline bool gs_front_enter(struct gs_front *front)

@@ -1,54 +1,25 @@
 /*
- * limits.c - how much of a device the pool may hold, and giving idle memory back in time.
+ * limits.c - how much of a device the pool may hold, and how much of that may be idle.
  *
- * The limit. Bytes are booked before the backend is asked for them and stay booked while
- * they are being given back, so what the driver has handed out to the pool never exceeds
- * the limit, not even between two threads. A request that finds no room under it makes
- * room by giving idle memory back, or else is the driver's own business: it never fails
- * because of the limit.
- *
- * Upkeep. Nothing here has a thread of its own: idle memory goes back when its heap's
- * context has just been waited for, or is known to be idle. A driver's free waits for the
- * whole context, so at any other moment giving back would be a wait that native does not
- * make. What is due then: segments idle for longer than the pool's age, idle bytes beyond
- * what may be kept, and the room that requests over the limit did not find.
- *
- * Owns: the limits, booked and wanted bytes of the device rows; when a heap is due.
- * Lock: relief->lock for the rows; one heap->lock at a time; none over the backend.
+ * Owns: the limits and the idle bytes of the device rows.
+ * Lock: relief->lock for the rows; the sums are atomic.
  * Source: reuse safety, rule C8; architecture, decision 7 (docs/pool.md, "Limits")
  */
-#include <time.h>
-
-#include "hit.h"
+#include "heap.h"
 
 #define NS_PER_MS     1000000ull
 #define NS_PER_SECOND 1000000000ull
-/* A heap is due after this long ... */
-#define PERIOD_MAX_NS NS_PER_SECOND
-#define PERIOD_MIN_NS (5 * NS_PER_MS)
 /* How long less idle memory is kept after a device was seen to be short of it. */
 #define SHORT_NS NS_PER_SECOND
 /* A program that was refused memory, and has got so many segments of less since, does not
  * ask for it again. */
 #define SMALLER_MAX 256u
+
+/* A heap is due after this long ... */
+#define PERIOD_MAX_NS NS_PER_SECOND
+#define PERIOD_MIN_NS (5 * NS_PER_MS)
 /* ... or a quarter of the age, where that is less. */
 #define PERIODS_AN_AGE 4u
-
-/* Calls since the thread looked at the clock last; the thread's own. */
-static _Thread_local unsigned turns;
-
-uint64_t gs_clock_coarse(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
-}
-
-static unsigned index_of(int device)
-{
-    return (unsigned)(device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1);
-}
 
 /* ---- idle bytes of a device -------------------------------------------------------- */
 
@@ -63,7 +34,7 @@ void gs_limits_init(struct gs_pool *pool, unsigned age_ms)
     }
 }
 
-static uint64_t period_ns(const struct gs_pool *pool)
+uint64_t gs_limits_period_ns(const struct gs_pool *pool)
 {
     uint64_t period = pool->age_ns / PERIODS_AN_AGE;
 
@@ -76,7 +47,7 @@ void gs_limits_begin_heap(struct gs_heap *heap)
 {
     uint64_t now = gs_clock_coarse();
 
-    atomic_init(&heap->upkeep_at, now + period_ns(heap->pool));
+    atomic_init(&heap->upkeep_at, now + gs_limits_period_ns(heap->pool));
     atomic_init(&heap->drain_at, now + heap->pool->age_ns);
 }
 
@@ -88,21 +59,9 @@ static GS_NOINLINE void note_tight(struct gs_heap *heap, size_t bytes)
     atomic_store_explicit(&heap->due, true, memory_order_relaxed);
 }
 
-/* What is to go back for those, as the device is now. */
-static size_t take_tight(struct gs_heap *heap)
-{
-    size_t bytes;
-
-    gs_lock_take(&heap->lock);
-    bytes = heap->tight_bytes;
-    heap->tight_bytes = 0;
-    gs_lock_drop(&heap->lock);
-    return bytes ? gs_free_missing(heap, bytes) : 0;
-}
-
 void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment)
 {
-    unsigned i = index_of(heap->device);
+    unsigned i = gs_device_row(heap->device);
     size_t idle = atomic_fetch_add_explicit(&heap->pool->idle[i], segment->bytes,
                                             memory_order_relaxed);
 
@@ -122,20 +81,21 @@ void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment)
 
 bool gs_limits_keep_nothing(struct gs_heap *heap, size_t bytes)
 {
-    return bytes > atomic_load_explicit(&heap->pool->idle_limit[index_of(heap->device)],
-                                        memory_order_relaxed) ||
+    return bytes >
+               atomic_load_explicit(&heap->pool->idle_limit[gs_device_row(heap->device)],
+                                    memory_order_relaxed) ||
            gs_free_wants(heap, bytes);
 }
 
 void gs_limits_wake(struct gs_heap *heap, const struct gs_segment *segment)
 {
-    atomic_fetch_sub_explicit(&heap->pool->idle[index_of(heap->device)], segment->bytes,
-                              memory_order_relaxed);
+    atomic_fetch_sub_explicit(&heap->pool->idle[gs_device_row(heap->device)],
+                              segment->bytes, memory_order_relaxed);
 }
 
 size_t gs_limits_idle(const struct gs_heap *heap)
 {
-    return atomic_load_explicit(&heap->pool->idle[index_of(heap->device)],
+    return atomic_load_explicit(&heap->pool->idle[gs_device_row(heap->device)],
                                 memory_order_relaxed);
 }
 
@@ -145,8 +105,8 @@ void gs_pool_set_limits(struct gs_pool *pool, int device,
     if (device < 0)
         return;
     gs_relief_set_limit(pool, device, limits);
-    atomic_store(&pool->idle_most[index_of(device)], limits->idle_bytes);
-    atomic_store(&pool->idle_limit[index_of(device)], limits->idle_bytes);
+    atomic_store(&pool->idle_most[gs_device_row(device)], limits->idle_bytes);
+    atomic_store(&pool->idle_limit[gs_device_row(device)], limits->idle_bytes);
 }
 
 /* No more than `left` may be idle, for SHORT_NS. */
@@ -155,17 +115,6 @@ static void limit_idle(struct gs_pool *pool, unsigned i, size_t left)
     atomic_store(&pool->short_until[i], gs_clock_coarse() + SHORT_NS);
     if (left < atomic_load(&pool->idle_limit[i]))
         atomic_store(&pool->idle_limit[i], left);
-}
-
-/* The same is over, once its time is; not while a refusal is remembered. */
-static void end_shortage(struct gs_pool *pool, unsigned i, uint64_t now)
-{
-    if (GS_UNLIKELY(atomic_load(&pool->short_until[i])) &&
-        now >= atomic_load(&pool->short_until[i])) {
-        atomic_store(&pool->short_until[i], 0);
-        if (!atomic_load(&pool->refused[i]))
-            atomic_store(&pool->idle_limit[i], atomic_load(&pool->idle_most[i]));
-    }
 }
 
 static GS_NOINLINE void end_refusal(struct gs_pool *pool, unsigned i, size_t bytes)
@@ -180,7 +129,7 @@ static GS_NOINLINE void end_refusal(struct gs_pool *pool, unsigned i, size_t byt
 
 void gs_pool_served(struct gs_pool *pool, int device, size_t bytes)
 {
-    unsigned i = index_of(device);
+    unsigned i = gs_device_row(device);
 
     if (device >= 0 &&
         GS_UNLIKELY(atomic_load_explicit(&pool->refused[i], memory_order_relaxed)))
@@ -189,7 +138,7 @@ void gs_pool_served(struct gs_pool *pool, int device, size_t bytes)
 
 void gs_pool_set_missing(struct gs_pool *pool, int device, size_t bytes)
 {
-    unsigned i = index_of(device);
+    unsigned i = gs_device_row(device);
     size_t idle = atomic_load(&pool->idle[i]);
 
     if (bytes)
@@ -199,7 +148,7 @@ void gs_pool_set_missing(struct gs_pool *pool, int device, size_t bytes)
 void gs_pool_set_refused(struct gs_pool *pool, int device, size_t bytes)
 {
     for (unsigned i = 0; i < GS_MAX_DEVICES; i++) {
-        if (device < 0 || i == index_of(device)) {
+        if (device < 0 || i == gs_device_row(device)) {
             if (bytes >= atomic_load(&pool->refused[i]))
                 atomic_store(&pool->refused[i], bytes ? bytes : 1);
             atomic_store(&pool->smaller[i], 0);
@@ -208,291 +157,7 @@ void gs_pool_set_refused(struct gs_pool *pool, int device, size_t bytes)
     }
 }
 
-/* ---- giving back ------------------------------------------------------------------- */
-
-/* The segment of the heap that has been idle longest, or NULL. heap->lock is held. */
-static struct gs_segment *oldest(const struct gs_heap *heap)
-{
-    struct gs_segment *found = NULL;
-
-    for (int i = 0; i < GS_IDLE_PARTS; i++) {
-        struct gs_segment *first;
-
-        if (gs_list_empty(&heap->idle[i]))
-            continue;
-        first = GS_LINK_OWNER(heap->idle[i].next, struct gs_segment, idle);
-        if (!found || first->idle_since < found->idle_since)
-            found = first;
-    }
-    return found;
-}
-
-/* Take an idle segment out of the heap, of which those idle since before `limit` count as
- * aged. heap->lock is held. */
-static inline __attribute__((always_inline)) void
-take(struct gs_heap *heap, struct gs_segment *segment, uint64_t limit)
-{
-    if (segment->idle_since < limit)
-        heap->stats.aged_bytes += segment->bytes;
-    gs_segment_detach(heap, segment);
-}
-
-/* Give back the longest idle first: those idle since before `limit`, and others until
- * `bytes` are back. Returns the bytes. No lock is held. */
-static size_t give_back(struct gs_heap *heap, size_t bytes, uint64_t limit)
-{
-    struct gs_segment *chain = NULL, **end = &chain, *segment;
-    size_t given = 0;
-
-    gs_lock_take(&heap->lock);
-    while ((segment = oldest(heap)) && (given < bytes || segment->idle_since < limit)) {
-        given += segment->bytes;
-        take(heap, segment, limit);
-        *end = segment;
-        end = &segment->next_detached;
-    }
-    heap->stats.upkeep_bytes += given;
-    gs_lock_drop(&heap->lock);
-    gs_segments_return(chain);
-    return given;
-}
-
-/* The same of one segment: if it has been idle since before `limit`, or of `any` age. */
-static size_t give_one(struct gs_heap *heap, uint64_t limit, bool any)
-{
-    struct gs_segment *segment;
-    size_t given = 0;
-
-    gs_lock_take(&heap->lock);
-    segment = oldest(heap);
-    if (segment && !any && segment->idle_since >= limit)
-        segment = NULL;
-    if (segment) {
-        given = segment->bytes;
-        take(heap, segment, limit);
-        heap->stats.upkeep_bytes += given;
-    }
-    gs_lock_drop(&heap->lock);
-    gs_segments_return(segment);
-    return given;
-}
-
 bool gs_heap_is_quiet(const struct gs_heap *heap)
 {
     return !heap->backend->quiet || heap->backend->quiet(heap->self);
-}
-
-/* ---- the limit --------------------------------------------------------------------- */
-
-/* Book the larger of the two sizes that there is room for; 0: for neither. */
-static size_t book(struct gs_heap *heap, size_t preferred, size_t least, size_t *missing)
-{
-    if (gs_relief_book(heap, preferred, missing))
-        return preferred;
-    if (least < preferred && gs_relief_book(heap, least, missing))
-        return least;
-    return 0;
-}
-
-/* Give idle memory of the device back for a request that is `bytes` beyond the limit,
- * where that is enough and nothing has to be waited for. */
-static void make_room(struct gs_heap *heap, size_t bytes)
-{
-    struct gs_pool *pool = heap->pool;
-
-    if (atomic_load(&pool->idle[index_of(heap->device)]) < bytes)
-        return;
-    for (struct gs_heap *other = atomic_load(&pool->living); other && bytes;
-         other = atomic_load(&other->next_living)) {
-        size_t given;
-
-        if (!gs_heap_on(other, heap->device) || gs_heap_is_dead(other) ||
-            !gs_heap_is_quiet(other))
-            continue;
-        given = give_back(other, bytes, 0);
-        bytes -= given < bytes ? given : bytes;
-    }
-}
-
-size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,
-                      size_t preferred)
-{
-    size_t least = gs_request_least(request);
-    size_t missing = 0;
-    size_t booked = book(heap, preferred, least, &missing);
-
-    if (GS_LIKELY(booked))
-        return booked;
-    /* What settles may go to the backend at once: then less is missing. */
-    gs_pool_settle(heap->pool, heap->device);
-    booked = book(heap, preferred, least, &missing);
-    if (!booked) {
-        make_room(heap, missing);
-        booked = book(heap, preferred, least, &missing);
-    }
-    if (!booked) {
-        gs_relief_want(heap, missing);
-        gs_lock_take(&heap->lock);
-        heap->stats.over_limit++;
-        atomic_store(&heap->due, true);
-        gs_lock_drop(&heap->lock);
-    }
-    return booked;
-}
-
-/* ---- upkeep ------------------------------------------------------------------------ */
-
-bool gs_heap_wants_upkeep(const struct gs_heap *heap)
-{
-    if (GS_UNLIKELY(atomic_load_explicit(&heap->due, memory_order_relaxed)))
-        return true;
-    if (GS_LIKELY(++turns % GS_UPKEEP_TURNS))
-        return false;
-    return gs_heap_upkeep_is_late(heap);
-}
-
-void gs_heap_set_due(struct gs_heap *heap)
-{
-    atomic_store_explicit(&heap->due, true, memory_order_relaxed);
-}
-
-bool gs_heap_upkeep_is_late(const struct gs_heap *heap)
-{
-    return atomic_load_explicit(&heap->due, memory_order_relaxed) ||
-           gs_clock_coarse() >=
-               atomic_load_explicit(&heap->upkeep_at, memory_order_relaxed);
-}
-
-/* What the levels hold of segments nobody else uses would never be idle: once an age it
- * goes back to them. */
-static void settle(struct gs_heap *heap, uint64_t now)
-{
-    uint64_t at = atomic_load(&heap->drain_at);
-
-    if (!heap->pool->age_ns || now < at ||
-        !atomic_compare_exchange_strong(&heap->drain_at, &at, now + heap->pool->age_ns))
-        return;
-    gs_levels_drain(heap);
-    gs_pending_poll(heap, 0);
-}
-
-size_t gs_heap_upkeep(struct gs_heap *heap, size_t bytes)
-{
-    struct gs_pool *pool = heap->pool;
-    unsigned i = index_of(heap->device);
-    uint64_t now = gs_clock_coarse(), limit = 0;
-    size_t idle, kept, wanted;
-
-    if (gs_heap_is_dead(heap))
-        return 0;
-    atomic_store(&heap->due, false);
-    atomic_store(&heap->upkeep_at, now + period_ns(pool));
-    end_shortage(pool, i, now);
-    settle(heap, now);
-    wanted = gs_relief_take_wanted(pool, heap->device);
-    if (bytes < wanted)
-        bytes = wanted;
-    if (bytes > atomic_load(&pool->idle[i])) /* not enough, but for what is cached */
-        gs_levels_drain(heap);
-    wanted = take_tight(heap); /* of what is idle: not worth keeping all threads out */
-    if (bytes < wanted)
-        bytes = wanted;
-    idle = atomic_load(&pool->idle[i]);
-    kept = atomic_load(&pool->idle_limit[i]);
-    if (idle > kept && bytes < idle - kept)
-        bytes = idle - kept;
-    if (pool->age_ns && now > pool->age_ns)
-        limit = now - pool->age_ns;
-    return give_back(heap, bytes, limit);
-}
-
-/* ---- by age, from a thread that nobody waits for ------------------------------------
- */
-
-static bool holds_cached(struct gs_heap *heap)
-{
-    struct gs_pool_stats sum = {0};
-
-    gs_levels_exclude(heap);
-    gs_levels_sum(heap, &sum);
-    gs_levels_admit(heap);
-    return sum.front_bytes || sum.stream_bytes || sum.global_bytes;
-}
-
-/* Idle since before this has been so for longer than the age; 0: nothing has. */
-static uint64_t age_limit(const struct gs_pool *pool)
-{
-    uint64_t now = gs_clock_coarse();
-
-    return pool->age_ns && now > pool->age_ns ? now - pool->age_ns : 0;
-}
-
-bool gs_heap_has_aged(struct gs_heap *heap)
-{
-    uint64_t limit = age_limit(heap->pool);
-    const struct gs_segment *segment;
-    bool aged, pending;
-
-    if (!limit || gs_heap_is_dead(heap))
-        return false;
-    gs_lock_take(&heap->lock);
-    segment = oldest(heap);
-    aged = segment && segment->idle_since < limit;
-    pending = heap->pending_head != 0;
-    gs_lock_drop(&heap->lock);
-    return aged || (gs_clock_coarse() >= atomic_load(&heap->drain_at) &&
-                    (pending || holds_cached(heap)));
-}
-
-bool gs_heap_may_give(struct gs_heap *heap)
-{
-    bool any;
-
-    if (gs_heap_is_dead(heap))
-        return false;
-    gs_lock_take(&heap->lock);
-    any = heap->idle_bytes[GS_IDLE_LARGE] || heap->idle_bytes[GS_IDLE_SHARED];
-    gs_lock_drop(&heap->lock);
-    return any || holds_cached(heap);
-}
-
-/* What the caches above the segments hold is idle memory from now on: once an age, and
- * where more is to go back than is idle. */
-static void settle_for(struct gs_heap *heap, size_t bytes)
-{
-    if (heap->pool->age_ns)
-        settle(heap, gs_clock_coarse());
-    if (bytes > gs_limits_idle(heap))
-        gs_levels_drain(heap);
-}
-
-size_t gs_heap_give_aged(struct gs_heap *heap, size_t bytes, bool (*may)(void *self),
-                         void *self)
-{
-    uint64_t limit = age_limit(heap->pool);
-    size_t given = 0, one = 1;
-
-    if ((!limit && !bytes) || gs_heap_is_dead(heap) || !may(self))
-        return 0;
-    settle_for(heap, bytes);
-    while (one && may(self)) {
-        one = give_one(heap, limit, given < bytes);
-        given += one;
-    }
-    return given;
-}
-
-size_t gs_heap_give_back(struct gs_heap *heap)
-{
-    if (gs_heap_is_dead(heap))
-        return 0;
-    gs_levels_drain(heap);
-    gs_pending_poll(heap, 0);
-    return give_back(heap, SIZE_MAX, 0);
-}
-
-void gs_heap_upkeep_if_quiet(struct gs_heap *heap)
-{
-    if (gs_heap_wants_upkeep(heap) && gs_heap_is_quiet(heap))
-        gs_heap_upkeep(heap, 0);
 }

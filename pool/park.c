@@ -101,85 +101,6 @@ enum gs_status gs_pool_claim(struct gs_pool *pool, uint64_t addr, struct gs_bloc
     return claim_slowly(pool, addr, out);
 }
 
-/* `block` takes over its neighbour `next`, which is free; the record of that is spare. */
-static inline void absorb(struct gs_heap *heap, struct gs_block *block,
-                          struct gs_block *next)
-{
-    block->units += next->units;
-    block->next = next->next;
-    if (next->next)
-        gs_block_at(heap->pool, next->next)->prev = block->id;
-    gs_block_recycle(heap, next);
-}
-
-/* Merge a free block with its free neighbours, out of their bins; the hole that results
- * is in none. */
-static inline struct gs_block *coalesce(struct gs_heap *heap, struct gs_block *block)
-{
-    struct gs_pool *pool = heap->pool;
-    bool binned = !block->segment->retained;
-    struct gs_block *other;
-
-    if (block->next) {
-        other = gs_block_at(pool, block->next);
-        if (gs_block_state(other) == GS_BLOCK_FREE) {
-            if (binned)
-                gs_hole_drop(heap, other);
-            absorb(heap, block, other);
-        }
-    }
-    if (block->prev) {
-        other = gs_block_at(pool, block->prev);
-        if (gs_block_state(other) == GS_BLOCK_FREE) {
-            if (binned)
-                gs_hole_drop(heap, other);
-            absorb(heap, other, block);
-            block = other;
-        }
-    }
-    return block;
-}
-
-struct gs_segment *gs_block_release(struct gs_heap *heap, struct gs_block *block)
-{
-    struct gs_segment *segment = block->segment;
-
-    segment->occupied--;
-    if (segment->shared) {
-        *gs_units_in(heap, segment) -= block->units;
-        gs_starts_drop(&heap->starts, block);
-    }
-    gs_block_become(block, GS_BLOCK_FREE);
-    if (segment->shared)
-        block = coalesce(heap, block);
-    else
-        gs_slack_end(heap, segment);
-    if (segment->retained || segment->single) {
-        if (segment->occupied)
-            return NULL;
-        gs_segment_detach(heap, segment);
-        return segment;
-    }
-    if (segment->shared)
-        gs_hole_put(heap, block);
-    else
-        gs_large_put(&heap->pool->blocks, heap->large, block, &heap->seed);
-    if (!segment->occupied)
-        gs_segment_rest(heap, segment);
-    return NULL;
-}
-
-/* The last trace of a claimed block whose heap died. heap->lock is held. */
-static void forget(struct gs_heap *heap, struct gs_block *block)
-{
-    struct gs_segment *segment = block->segment;
-
-    gs_block_become(block, GS_BLOCK_SPARE);
-    gs_table_give(&heap->pool->blocks, block->id);
-    if (--segment->occupied == 0)
-        gs_heap_lose_segment(heap->pool, segment->id);
-}
-
 /*
  * The books of a free. heap->lock is held.
  * Returns false if the heap is dead: the block is forgotten.
@@ -188,7 +109,7 @@ static inline bool begin_park(struct gs_heap *heap, struct gs_block *block)
 {
     heap->stats.frees++;
     if (gs_heap_is_dead(heap)) {
-        forget(heap, block);
+        gs_block_forget(heap, block);
         return false;
     }
     heap->stats.live_bytes -= gs_block_requested(block);
@@ -206,29 +127,6 @@ static bool hold(struct gs_block *block)
            gs_block_take(block, word, GS_BLOCK_CLAIMED);
 }
 
-/* Into the front, which the thread is inside, after what it has too much of was moved
- * down, or a whole segment. Returns false if it has to go back to its segment. */
-static bool put_inside(struct gs_front *front, struct gs_heap *heap,
-                       struct gs_block *block, bool anew, struct gs_segment **detached)
-{
-    enum gs_cacheable what = gs_block_cacheable(block);
-
-    if (what == GS_CACHEABLE_BLOCKS) {
-        if (GS_LIKELY(gs_front_push(front, block, anew)))
-            return true;
-        gs_levels_spill(front, heap, block->units, detached);
-        return gs_front_push(front, block, anew);
-    }
-    if (what != GS_CACHEABLE_WHOLE)
-        return false;
-    if (anew)
-        gs_front_take_in(front, block, gs_block_bytes(block), gs_block_requested(block));
-    else
-        gs_block_become(block, GS_BLOCK_CACHED);
-    gs_levels_put_whole(front, heap, block, detached);
-    return true;
-}
-
 static bool park_in_front(struct gs_heap *heap, struct gs_block *block,
                           struct gs_segment **detached)
 {
@@ -237,7 +135,7 @@ static bool park_in_front(struct gs_heap *heap, struct gs_block *block,
 
     if (!front || !gs_front_enter(front))
         return false;
-    parked = put_inside(front, heap, block, true, detached);
+    parked = gs_front_put(front, heap, block, true, detached);
     gs_front_leave(front);
     return parked;
 }
@@ -257,59 +155,6 @@ static GS_NOINLINE void park_slowly(struct gs_heap *heap, struct gs_block *block
     }
     gs_segments_return(detached);
     gs_segments_return(segment);
-}
-
-/* What could not be cached. */
-static void ripen_in_segment(struct gs_heap *heap, struct gs_block *block)
-{
-    struct gs_segment *segment = NULL;
-
-    gs_lock_take(&heap->lock);
-    if (gs_heap_is_dead(heap)) {
-        forget(heap, block);
-    } else {
-        heap->stats.pending_bytes -= gs_block_bytes(block);
-        segment = gs_block_release(heap, block);
-    }
-    gs_lock_drop(&heap->lock);
-    gs_segments_return(segment);
-}
-
-/* Those that may be cached, within one turn in the front, so that nobody sees blocks and
- * books apart. What is left is moved to the head of the list; returns how many. */
-static unsigned ripen_inside(struct gs_front *front, struct gs_heap *heap,
-                             struct gs_block **blocks, unsigned count,
-                             struct gs_segment **detached)
-{
-    unsigned left = 0;
-    size_t bytes = 0;
-
-    for (unsigned i = 0; i < count; i++) {
-        size_t own_bytes = gs_block_bytes(blocks[i]);
-
-        if (put_inside(front, heap, blocks[i], false, detached))
-            bytes += own_bytes;
-        else
-            blocks[left++] = blocks[i];
-    }
-    gs_lock_take(&heap->lock);
-    heap->stats.pending_bytes -= gs_heap_is_dead(heap) ? 0 : bytes;
-    gs_lock_drop(&heap->lock);
-    return left;
-}
-
-void gs_blocks_ripen(struct gs_heap *heap, struct gs_block **blocks, unsigned count)
-{
-    struct gs_front *front = count ? gs_front_of(heap) : NULL;
-    struct gs_segment *detached = NULL;
-
-    if (front && gs_front_enter(front)) {
-        count = ripen_inside(front, heap, blocks, count, &detached);
-        gs_front_leave(front);
-    }
-    for (unsigned i = 0; i < count; i++)
-        ripen_in_segment(heap, blocks[i]);
-    gs_segments_return(detached);
 }
 
 void gs_block_park(struct gs_block *block)
@@ -398,49 +243,11 @@ void gs_block_unclaim(struct gs_block *block)
     gs_lock_take(&heap->lock);
     if (gs_block_state(block) == GS_BLOCK_CLAIMED) {
         if (gs_heap_is_dead(heap))
-            forget(heap, block);
+            gs_block_forget(heap, block);
         else
             gs_block_become(block, GS_BLOCK_LIVE);
     }
     gs_lock_drop(&heap->lock);
-}
-
-/* Take the holes of a segment that keeps its tenants out of the bins. */
-static void close_holes(struct gs_heap *heap, struct gs_segment *segment)
-{
-    struct gs_block *block;
-
-    for (uint32_t id = segment->first; id; id = block->next) {
-        block = gs_block_at(heap->pool, id);
-        if (gs_block_state(block) == GS_BLOCK_FREE)
-            gs_hole_drop(heap, block);
-    }
-}
-
-size_t gs_segment_reopen(struct gs_heap *heap)
-{
-    struct gs_link *link;
-    size_t opened = 0;
-
-    gs_lock_take(&heap->lock);
-    for (link = heap->segments.next; link != &heap->segments; link = link->next) {
-        struct gs_segment *segment = GS_LINK_OWNER(link, struct gs_segment, all);
-
-        if (!segment->retained || !segment->shared || !segment->mapped)
-            continue;
-        segment->retained = false;
-        gs_segment_label(segment);
-        opened++;
-        for (uint32_t id = segment->first; id;) {
-            struct gs_block *block = gs_block_at(heap->pool, id);
-
-            id = block->next;
-            if (gs_block_state(block) == GS_BLOCK_FREE)
-                gs_hole_put(heap, block);
-        }
-    }
-    gs_lock_drop(&heap->lock);
-    return opened;
 }
 
 enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr)
@@ -457,7 +264,7 @@ enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr)
         if (empty)
             gs_segment_detach(heap, segment);
         else if (segment->shared)
-            close_holes(heap, segment);
+            gs_segment_close_holes(heap, segment);
         segment->retained = true;
         gs_segment_label(segment);
     }
@@ -482,7 +289,7 @@ void gs_heap_retain_shared(struct gs_heap *heap)
         if (!segment->shared || segment->retained || !segment->mapped ||
             segment->occupied == 0)
             continue;
-        close_holes(heap, segment);
+        gs_segment_close_holes(heap, segment);
         segment->retained = true;
         gs_segment_label(segment);
     }
@@ -495,14 +302,6 @@ bool gs_pool_owns(const struct gs_pool *pool, uint64_t addr)
     const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
 
     return segment && gs_segment_holds(segment, addr);
-}
-
-void gs_pool_displace(struct gs_pool *pool, uint64_t addr)
-{
-    const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
-
-    if (segment && gs_segment_holds(segment, addr))
-        gs_heap_kill(gs_segment_heap(segment));
 }
 
 /* The block of a shared segment that holds an offset, occupied or free. */

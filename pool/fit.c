@@ -1,0 +1,188 @@
+/*
+ * fit.c - the best hole of the shared segments, or the closest cached large segment, for
+ * a request; and what is left of the hole.
+ *
+ * Owns: nothing.   Lock: heap->lock.
+ * Design: docs/pool.md, "Small requests" and "Large requests"
+ */
+#include "hit.h"
+
+enum gs_status gs_heap_stock(struct gs_heap *heap)
+{
+    enum gs_status status = gs_stock_fill(&heap->pool->blocks, &heap->spare_blocks, 2);
+
+    if (status != GS_OK)
+        return status;
+    return gs_starts_reserve(heap->pool, &heap->starts);
+}
+
+/* Cut what lies behind the first `units` of `block` off as a free neighbour. */
+static inline struct gs_block *split(struct gs_heap *heap, struct gs_block *block,
+                                     uint32_t units)
+{
+    struct gs_pool *pool = heap->pool;
+    struct gs_block *rest = gs_block_new(heap);
+
+    gs_block_place(rest, block->segment, block->offset + units, block->units - units);
+    gs_block_become(rest, GS_BLOCK_FREE);
+    rest->prev = block->id;
+    rest->next = block->next;
+    if (block->next)
+        gs_block_at(pool, block->next)->prev = rest->id;
+    block->next = rest->id;
+    block->units = units;
+    return rest;
+}
+
+/* Units of the hole in front of the block: one that starts at a page lies at the hole's
+ * end where that alone is at one, so that nothing is left on both sides of it; or where
+ * the hole begins, if that is all there is. */
+static inline uint32_t head_of(const struct gs_block *hole, uint32_t units)
+{
+    uint32_t head = -hole->offset & (GS_PAGE_UNITS - 1);
+
+    if (head == 0 || !gs_bins_aligned(units) || head + units > hole->units)
+        return 0;
+    return (hole->offset + hole->units) % GS_PAGE_UNITS ? head : hole->units - units;
+}
+
+/* An occupied block of `units` out of the hole; what it is for is yet to be said. */
+static inline struct gs_block *cut_out(struct gs_heap *heap, struct gs_block *hole,
+                                       uint32_t units)
+{
+    struct gs_segment *segment = hole->segment;
+    struct gs_block *block = hole;
+    uint32_t head = head_of(hole, units);
+
+    gs_hole_drop(heap, hole);
+    if (segment->occupied++ == 0) {
+        gs_segment_wake(heap, segment);
+        gs_slack_note(heap);
+    }
+    if (head) {
+        block = split(heap, hole, head);
+        gs_hole_put(heap, hole);
+    }
+    if (block->units > units)
+        gs_hole_put(heap, split(heap, block, units));
+    gs_starts_put(&heap->starts, block);
+    *gs_units_in(heap, segment) += block->units;
+    return block;
+}
+
+struct gs_block *gs_heap_cut(struct gs_heap *heap, uint32_t units)
+{
+    struct gs_block *block =
+        gs_heap_usable(heap) ? gs_bins_fit(&heap->pool->blocks, heap->bins, units) : NULL;
+
+    /* An idle segment stays so: it could be given back. */
+    if (!block || !block->segment->occupied || gs_heap_stock(heap) != GS_OK)
+        return NULL;
+    block = cut_out(heap, block, units);
+    gs_block_begin(block, GS_BLOCK_CACHED);
+    return block;
+}
+
+struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
+                               const struct gs_request *request)
+{
+    struct gs_block *block = cut_out(heap, hole, request->units);
+
+    gs_block_tenant(block, request->bytes);
+    gs_block_begin(block, GS_BLOCK_LIVE);
+    heap->stats.live_bytes += request->bytes;
+    heap->stats.used_bytes += block->units * GS_BLOCK_BYTES;
+    heap->stats.asked_bytes += request->bytes;
+    heap->stats.given_bytes += block->units * GS_BLOCK_BYTES;
+    heap->stats.allocs++;
+    return block;
+}
+
+void gs_heap_occupy(struct gs_heap *heap, struct gs_block *block,
+                    const struct gs_request *request)
+{
+    struct gs_segment *segment = block->segment;
+
+    segment->occupied = 1;
+    gs_slack_begin(heap, segment, request->rounded);
+    gs_block_tenant(block, request->bytes);
+    gs_block_begin(block, GS_BLOCK_LIVE);
+    heap->stats.live_bytes += request->bytes;
+    heap->stats.used_bytes += segment->bytes;
+    heap->stats.asked_bytes += request->bytes;
+    heap->stats.given_bytes += segment->bytes;
+    heap->stats.allocs++;
+}
+
+/* A cached segment that the request may have, or a hole of a carved one; NULL: none. */
+static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request *request,
+                                  enum gs_closeness closeness)
+{
+    const struct gs_table *blocks = &heap->pool->blocks;
+    struct gs_block *block = NULL;
+
+    if (request->carved) {
+        for (int i = 0; i < GS_CARVED_PARTS && !block; i++)
+            block = gs_tree_fit(blocks, &heap->carved[i], request->units);
+        return block;
+    }
+    block = gs_large_fit(blocks, heap->large, request->units);
+    return block && gs_slack_allows(heap, request, block->units, closeness) ? block
+                                                                            : NULL;
+}
+
+/* The block becomes the request's: a cached segment whole, a hole as far as needed. */
+static enum gs_status serve(struct gs_heap *heap, const struct gs_request *request,
+                            struct gs_block *block, struct gs_block **out)
+{
+    enum gs_status status;
+
+    if (!block)
+        return GS_ERR_NOT_FOUND;
+    if (block->segment->shared) {
+        status = gs_heap_stock(heap);
+        if (status != GS_OK)
+            return status;
+        *out = gs_heap_carve(heap, block, request);
+        return GS_OK;
+    }
+    gs_large_drop(&heap->pool->blocks, heap->large, block);
+    gs_heap_occupy(heap, block, request);
+    gs_segment_wake(heap, block->segment);
+    gs_slack_note(heap);
+    *out = block;
+    return GS_OK;
+}
+
+enum gs_status gs_heap_try(struct gs_heap *heap, const struct gs_request *request,
+                           struct gs_block **out)
+{
+    struct gs_block *block;
+
+    if (GS_UNLIKELY(!gs_heap_usable(heap)))
+        return GS_ERR_UNPOOLABLE;
+    block = request->large ? fit_large(heap, request, GS_CLOSE)
+                           : gs_bins_fit(&heap->pool->blocks, heap->bins, request->units);
+    return serve(heap, request, block, out);
+}
+
+enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
+                                    const struct gs_request *request,
+                                    struct gs_block **out)
+{
+    if (GS_UNLIKELY(!gs_heap_usable(heap)))
+        return GS_ERR_UNPOOLABLE;
+    return serve(heap, request,
+                 gs_bins_fit_anywhere(&heap->pool->blocks, heap->bins, request->units),
+                 out);
+}
+
+enum gs_status gs_heap_try_loosely(struct gs_heap *heap, const struct gs_request *request,
+                                   struct gs_block **out)
+{
+    if (GS_UNLIKELY(!gs_heap_usable(heap)))
+        return GS_ERR_UNPOOLABLE;
+    if (!request->large)
+        return gs_heap_try(heap, request, out);
+    return serve(heap, request, fit_large(heap, request, GS_LOOSE), out);
+}
