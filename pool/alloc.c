@@ -1,12 +1,9 @@
 /*
- * alloc.c - requests served from memory the heap already has.
- *
- * Sizes a request and asks the calling thread's front, then the levels below it; then
- * takes the best hole of the shared segments or the closest cached large segment, and
- * splits. What cannot be served here goes to grow.c.
+ * alloc.c - the way of a request: the calling thread's front, the levels below it, the
+ * segments (fit.c), and else a new segment (grow.c).
  *
  * Owns: nothing.   Lock: heap->lock, but for the levels.
- * Design: docs/pool.md, "Sizes", "Levels" and "Small requests"
+ * Design: docs/pool.md, "Sizes" and "Levels"
  */
 #include "hit.h"
 

@@ -1,9 +1,9 @@
 /*
- * segment.c - segments come from the backend and go back to it.
+ * segment.c - segments become idle and active, leave their heap, and go back to the
+ * backend.
  *
- * A segment enters the page map before it joins its heap, and leaves it before the
- * backend is told, so an address is never known twice. The backend is called between the
- * locks, never under one.
+ * A segment leaves the page map before the backend is told, so an address is never known
+ * twice. The backend is called between the locks, never under one.
  *
  * Owns: segment records.   Lock: heap->lock for a mapped segment; a detached one belongs
  * to the thread that detached it.   Design: docs/pool.md, "Segments"
