@@ -128,6 +128,11 @@ void gs_segment_is_out(struct gs_segment *segment, bool freed)
     struct gs_heap *heap = gs_segment_heap(segment);
 
     gs_segment_note_call(heap, gs_now_ns()); /* its time is that of the free's wait */
+    if (freed) {
+        gs_lock_take(&heap->lock);
+        heap->stats.upkeep_bytes += segment->bytes;
+        gs_lock_drop(&heap->lock);
+    }
     gs_relief_return(heap, &segment->ticket, freed ? segment->bytes : 0, segment->bytes);
     gs_table_give(&heap->pool->segments, segment->id);
 }
