@@ -65,7 +65,7 @@ struct gs_allocation {
     uint64_t bytes;   /* as asked for */
     uint64_t context; /* handle, opaque */
     uint64_t stream;  /* handle, opaque; 0 for calls without a stream */
-    uint64_t time_ns; /* since the tracker's start; kept to a tenth of a millisecond */
+    uint64_t time_ns; /* since the tracker's start; kept in steps of 128 ns */
     uint32_t thread;  /* kernel thread id */
     uint32_t stack;   /* id in the stack table; 0 = none; or GS_STACK_NOT_SAMPLED ... */
     int16_t device;   /* ordinal */

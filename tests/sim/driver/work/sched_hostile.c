@@ -14,7 +14,7 @@
  * CUDASIM_HANG milliseconds in which nothing has moved the wait is declared a hang.
  *
  * Owns:  nothing of its own.   Lock: sim_hostile_lock.
- * Design: docs/simulator.md, "Schedules"
+ * Design: docs/simulator.md, "Two schedules"
  */
 #include <time.h>
 
