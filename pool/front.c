@@ -8,14 +8,10 @@
  * Lock: gs_fronts_lock (GS_RANK_THREADS) for both ends of a binding; levels->lock for the
  * heap's end.   Design: docs/pool.md, "Levels"
  */
-#include <errno.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "heap.h"
 

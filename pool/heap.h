@@ -364,7 +364,7 @@ static inline bool gs_segment_holds(const struct gs_segment *segment, uint64_t a
 /* After so many addresses in a row that cannot be pooled, a heap asks for no more. */
 #define GS_UNSUITABLE_MAX 4u
 
-/* --- alloc.c: from a heap's own memory; heap->lock is held ---------------------------
+/* --- fit.c: from a heap's own memory; heap->lock is held -----------------------------
  */
 
 /* May new blocks come from the heap? */
@@ -517,9 +517,9 @@ static inline void gs_limits_served(struct gs_heap *heap, size_t bytes)
 /* A segment joins the idle ones, or leaves them; heap->lock is held. */
 void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment);
 void gs_limits_wake(struct gs_heap *heap, const struct gs_segment *segment);
-/* Idle bytes of the heap's device, by no lock. */
 /* May nothing of the device be idle that is as large, as it is short of memory? */
 bool gs_limits_keep_nothing(struct gs_heap *heap, size_t bytes);
+/* Idle bytes of the heap's device, by no lock. */
 size_t gs_limits_idle(const struct gs_heap *heap);
 /*
  * Book what the backend is to be asked for, at most `preferred` bytes; to be given back

@@ -12,13 +12,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "cuda_names.h"
 
 struct gs_context;
 struct gs_state;
-enum gs_status;
 
 /* The process's state, made and started by the first CUDA call. Under the start's lock.
  */
