@@ -223,9 +223,12 @@ static void report_in_handler(int signal)
     (void)bed_stats(interrupted);
 }
 
+static sem_t has_cached;
+
 static void *end_when_told(void *argument)
 {
     bed_free(argument, bed_alloc(argument, 4096));
+    sem_post(&has_cached);
     sem_wait(&is_inside);
     return NULL;
 }
@@ -241,10 +244,11 @@ Test(levels, a_signal_never_finds_its_thread_giving_up_its_front, .timeout = 20)
     cached_bed(&bed, 64 * GS_MIB, 8 * GS_MIB);
     interrupted = &bed;
     sem_init(&is_inside, 0, 0);
+    sem_init(&has_cached, 0, 0);
     signal(SIGUSR1, report_in_handler);
     cr_assert_eq(pthread_create(&thread, NULL, end_when_told, &bed), 0);
-    while (!cached_bytes(&bed))
-        nanosleep(&soon, NULL);
+    sem_wait(&has_cached); /* a look at the front meanwhile would keep the block out of it */
+    cr_assert_gt(cached_bytes(&bed), 0);
     gs_lock_take(&bed.heap->lock);
     sem_post(&is_inside);
     while (!atomic_load(&bed.heap->levels->lock.word))
