@@ -414,7 +414,8 @@ Test(short, large_memory_goes_back_where_less_is_free_than_should_be)
     bed_free(&bed, bed_alloc(&bed, 1000));
     cr_assert(!gs_heap_wants_upkeep(bed.heap), "small memory stays");
     bed_free(&bed, addr[0]);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 4 * GS_MIB);
+    /* The small segment goes first if a tick of the coarse clock came between. */
+    cr_assert_geq(gs_heap_upkeep(bed.heap, 0), 2 * GS_MIB, "2 MiB are missing");
     bed_free(&bed, addr[1]);
     cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "8 MiB are free");
     bed_fini(&bed);
