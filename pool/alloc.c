@@ -1,9 +1,9 @@
 /*
- * alloc.c - the way of a request: the calling thread's front, the levels below it, the
- * segments (fit.c), and else a new segment (grow.c).
+ * alloc.c - the way of a request: the thread cache of the calling thread, the cache tiers
+ * below it, the segments (fit.c), and else a new segment (grow.c).
  *
- * Owns: nothing.   Lock: heap->lock, but for the levels.
- * Design: docs/pool.md, "Sizes" and "Levels"
+ * Owns: nothing.   Lock: heap->lock, but for the cache tiers.
+ * Design: docs/pool.md, "Sizes" and "Cache tiers"
  */
 #include "hit.h"
 
@@ -34,35 +34,35 @@ static struct gs_request size_by_class(struct gs_heap *heap, size_t bytes, size_
     struct gs_request request;
 
     if (size <= wanted ||
-        atomic_load_explicit(&gs_room_of(heap)->refused, memory_order_relaxed))
+        atomic_load_explicit(&gs_headroom_of(heap)->refused, memory_order_relaxed))
         return size_request(pool, bytes, wanted);
     request = size_request(pool, bytes, size);
     request.classed = true;
     return request;
 }
 
-/* From any of the levels, or NULL. */
+/* From any of the cache tiers, or NULL. */
 static struct gs_block *take_cached(struct gs_heap *heap,
                                     const struct gs_request *request)
 {
-    struct gs_front *front = gs_front_of(heap);
+    struct gs_tcache *tcache = gs_tcache_of(heap);
     struct gs_block *block;
 
-    if (!front || !gs_front_enter(front))
+    if (!tcache || !gs_tcache_enter(tcache))
         return NULL;
-    block = request->large ? gs_levels_take_whole(front, request->units)
-                           : gs_levels_take(front, heap, request->units);
+    block = request->large ? gs_tiers_take_whole(tcache, request->units)
+                           : gs_tiers_take(tcache, heap, request->units);
     if (block) {
         unsigned class = gs_class_of_units(block->units);
 
         if (class < GS_CLASS_COUNT)
-            front->stacks[class].hits++;
+            tcache->stacks[class].hits++;
         else
-            front->counts.whole_hits[class - GS_CLASS_COUNT]++;
-        gs_block_tenant(block, request->bytes);
-        gs_front_hand_out(front, block, request->bytes, gs_block_bytes(block));
+            tcache->counts.whole_hits[class - GS_CLASS_COUNT]++;
+        gs_block_set_requested(block, request->bytes);
+        gs_tcache_hand_out(tcache, block, request->bytes, gs_block_bytes(block));
     }
-    gs_front_leave(front);
+    gs_tcache_leave(tcache);
     return block;
 }
 
@@ -96,7 +96,7 @@ static GS_NOINLINE enum gs_status alloc_slowly(struct gs_heap *heap, size_t byte
         *out = block;
         return GS_OK;
     }
-    gs_levels_pass(heap);
+    gs_tiers_pass(heap);
     gs_lock_take(&heap->lock);
     status = gs_heap_try(heap, &request, out);
     if (status == GS_OK)

@@ -12,7 +12,7 @@
 #include "gs_base.h"
 
 /* A point in the device's work, opaque to the pool. 0 means "none". Several blocks may be
- * parked with the same one. */
+ * freed with the same one. */
 typedef uint64_t gs_fence;
 
 /*
@@ -77,7 +77,7 @@ struct gs_backend {
      * by then: what runs may be waiting for the calling thread. May be NULL: it always
      * would.
      */
-    bool (*await_quiet)(void *self) GS_MUST_USE;
+    bool (*await_idle)(void *self) GS_MUST_USE;
 
     /*
      * The device's free memory now, in bytes. May be NULL: nobody knows.
@@ -98,7 +98,7 @@ struct gs_backend {
      */
     enum gs_status (*fence_query)(void *self, gs_fence fence) GS_MUST_USE;
 
-    /* A block needs `fence` no more. Called once for each block that was parked with it.
+    /* A block needs `fence` no more. Called once for each block that was freed with it.
      */
     void (*fence_release)(void *self, gs_fence fence);
 
@@ -113,7 +113,7 @@ struct gs_backend {
     bool (*fence_waited)(void *self, gs_fence fence) GS_MUST_USE;
 
     /*
-     * A parked block may be reused from now on: because `fence` was seen complete, or, if
+     * A freed block may be reused from now on: because `fence` was seen complete, or, if
      * that is 0, because of a wait whose end gs_heap_retire told. May be NULL. Called
      * with the heap's lock held: it must neither block nor call the driver.
      */

@@ -12,12 +12,12 @@ struct tally {
     size_t holes;  /* free blocks that must be in a bin */
     size_t cached; /* free blocks that must be in the large tree */
     size_t starts; /* occupied blocks that must be in the table of starts */
-    size_t levels; /* cached blocks that must be in a level above the segments */
+    size_t tiers;  /* cached blocks that must be in a level above the segments */
     size_t pending;
     size_t idle[GS_IDLE_PARTS];
     size_t carved; /* free blocks that must be in a tree of the carved segments */
-    uint64_t small_units, carved_units, slack_bytes, grown_bytes, live_bytes, used_bytes,
-        pending_bytes, reserved_bytes;
+    uint64_t small_units, carved_units, tolerance_bytes, grown_bytes, live_bytes,
+        used_bytes, pending_bytes, reserved_bytes;
 };
 
 static const char *check_block(struct gs_pool *pool, const struct gs_segment *segment,
@@ -25,7 +25,7 @@ static const char *check_block(struct gs_pool *pool, const struct gs_segment *se
 {
     enum gs_block_state state = gs_block_state(block);
     bool occupied = state == GS_BLOCK_LIVE || state == GS_BLOCK_CLAIMED ||
-                    state == GS_BLOCK_PENDING || state == GS_BLOCK_RIPE ||
+                    state == GS_BLOCK_PENDING || state == GS_BLOCK_READY ||
                     state == GS_BLOCK_CACHED;
     const struct gs_starts *starts = &gs_segment_heap(segment)->starts;
 
@@ -67,10 +67,10 @@ static void tally_block(struct tally *tally, const struct gs_segment *segment,
     else if (segment->shared)
         tally->small_units += block->units;
     if (state == GS_BLOCK_CACHED) {
-        tally->levels++;
+        tally->tiers++;
         return;
     }
-    if (state == GS_BLOCK_PENDING || state == GS_BLOCK_RIPE) {
+    if (state == GS_BLOCK_PENDING || state == GS_BLOCK_READY) {
         tally->pending += state == GS_BLOCK_PENDING;
         tally->pending_bytes += bytes;
         return;
@@ -114,11 +114,11 @@ static const char *check_segment(struct gs_heap *heap, struct gs_segment *segmen
         return "an empty segment does not rest, or one in use does";
     if (!occupied)
         tally->idle[segment->shared ? GS_IDLE_SHARED : GS_IDLE_LARGE] += segment->bytes;
-    if (segment->slack && (segment->shared || !occupied))
-        return "a segment without a tenant of its own has slack";
+    if (segment->tolerance && (segment->shared || !occupied))
+        return "a segment without an allocation of its own has a fit tolerance";
     if (segment->carved && (!segment->shared || segment->cacheable))
         return "blocks of a carved segment may be cached";
-    tally->slack_bytes += segment->slack;
+    tally->tolerance_bytes += segment->tolerance;
     if (segment->shared && !segment->carved && segment->bytes > GS_LARGE_BYTES)
         tally->grown_bytes += segment->bytes;
     tally->reserved_bytes += segment->bytes;
@@ -165,12 +165,12 @@ static const char *check_books(struct gs_heap *heap, const struct tally *tally,
     struct gs_pool_stats sum = heap->stats;
     const struct gs_pool_stats *stats = &sum;
 
-    gs_levels_sum(heap, &sum);
+    gs_tiers_sum(heap, &sum);
 
     if (heap->carved_units != tally->carved_units ||
-        heap->slack_bytes != tally->slack_bytes ||
+        heap->tolerance_bytes != tally->tolerance_bytes ||
         heap->grown_bytes != tally->grown_bytes)
-        return "carved blocks, slack or growth are miscounted";
+        return "carved blocks, fit tolerance or growth are miscounted";
     if (heap->small_units != tally->small_units)
         return "the small bytes in use are miscounted";
     if (stats->live_bytes != tally->live_bytes || stats->used_bytes != tally->used_bytes)
@@ -186,12 +186,12 @@ static const char *check_books(struct gs_heap *heap, const struct tally *tally,
     return by_class ? gs_classes_check(heap, stats, by_class) : NULL;
 }
 
-/* heap->lock is held, and all threads are kept out of the fronts. */
+/* heap->lock is held, and all threads are kept out of the thread caches. */
 static const char *check_heap(struct gs_heap *heap, struct gs_pool_class_stats *by_class)
 {
     const struct gs_table *blocks = &heap->pool->blocks;
     struct tally tally = {0};
-    size_t holes = 0, cached = 0, carved = 0, levels = 0;
+    size_t holes = 0, cached = 0, carved = 0, tiers = 0;
     const char *why = NULL;
 
     for (struct gs_link *link = heap->segments.next; link != &heap->segments && !why;
@@ -212,8 +212,8 @@ static const char *check_heap(struct gs_heap *heap, struct gs_pool_class_stats *
         return "a free block is in no bin, or one that is not free is";
     if (heap->starts.used != tally.starts)
         return "the table of starts knows a block that is none";
-    why = gs_levels_check(heap, &levels);
-    if (!why && levels != tally.levels)
+    why = gs_tiers_check(heap, &tiers);
+    if (!why && tiers != tally.tiers)
         why = "a cached block is in no level, or in two";
     if (!why)
         why = check_idle(heap, &tally);
@@ -225,7 +225,7 @@ static const char *check_heap(struct gs_heap *heap, struct gs_pool_class_stats *
 /* Sums over all heaps, which hold only while no thread is inside the backend. */
 static const char *check_sums(struct gs_pool *pool)
 {
-    uint64_t stays = gs_relief_stays(pool), reserved = 0, row;
+    uint64_t stays = gs_reclaim_stays(pool), reserved = 0, row;
     size_t pages = 0, used = gs_pages_used(&pool->pages);
 
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
@@ -238,8 +238,8 @@ static const char *check_sums(struct gs_pool *pool)
                      GS_LARGE_BYTES;
         gs_lock_drop(&heap->lock);
     }
-    row = gs_relief_row(pool, -1).reserved;
-    if (!stays || gs_relief_stays(pool) != stays)
+    row = gs_reclaim_row(pool, -1).reserved;
+    if (!stays || gs_reclaim_stays(pool) != stays)
         return NULL;
     if (pages != used)
         return "the page map knows pages of no segment";
@@ -253,11 +253,11 @@ bool gs_pool_check(struct gs_pool *pool, const char **why)
 
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap && !broken;
          heap = heap->next) {
-        gs_levels_exclude(heap);
+        gs_tiers_exclude(heap);
         gs_lock_take(&heap->lock);
         broken = check_heap(heap, by_class);
         gs_lock_drop(&heap->lock);
-        gs_levels_admit(heap);
+        gs_tiers_admit(heap);
     }
     if (by_class)
         gs_meta_unmap(by_class, sizeof(*by_class));

@@ -3,9 +3,10 @@
  *
  * What a class holds is not kept but looked up, block by block, when somebody asks: no
  * call of the program pays for it. Only hits and misses are counted as they happen; those
- * of a front stand in its stacks, and join the heap's when the front is given up.
+ * of a thread cache stand in its stacks, and join the heap's when the thread cache is
+ * given up.
  *
- * Owns: heap->class_counts.   Lock: heap->lock; fronts as levels.h says.
+ * Owns: heap->class_counts.   Lock: heap->lock; thread caches as tiers.h says.
  * Design: docs/pool.md, "Classes"
  */
 #include <string.h>
@@ -56,19 +57,19 @@ size_t gs_pool_class_bytes(unsigned class)
 /* ---- hits and misses ----------------------------------------------------------------
  */
 
-void gs_classes_settle(struct gs_front *front, struct gs_heap *heap)
+void gs_classes_settle(struct gs_tcache *tcache, struct gs_heap *heap)
 {
     gs_lock_take(&heap->lock);
     for (unsigned i = 0; i < GS_CLASS_COUNT; i++) {
-        heap->class_counts[i].hits += front->stacks[i].hits;
-        front->stacks[i].hits = 0;
+        heap->class_counts[i].hits += tcache->stacks[i].hits;
+        tcache->stacks[i].hits = 0;
     }
     for (unsigned i = 0; i < GS_POOL_LARGE_CLASSES; i++)
-        heap->class_counts[GS_CLASS_COUNT + i].hits += front->counts.whole_hits[i];
+        heap->class_counts[GS_CLASS_COUNT + i].hits += tcache->counts.whole_hits[i];
     gs_lock_drop(&heap->lock);
 }
 
-/* All threads are kept out of the fronts, and heap->lock is held. */
+/* All threads are kept out of the thread caches, and heap->lock is held. */
 static void add_counts(const struct gs_heap *heap, struct gs_pool_class *classes)
 {
     const struct gs_link *link;
@@ -77,17 +78,17 @@ static void add_counts(const struct gs_heap *heap, struct gs_pool_class *classes
         classes[i].hits += heap->class_counts[i].hits;
         classes[i].misses += heap->class_counts[i].misses;
     }
-    if (!heap->levels)
+    if (!heap->tiers)
         return;
-    for (link = heap->levels->fronts.next; link != &heap->levels->fronts;
+    for (link = heap->tiers->tcaches.next; link != &heap->tiers->tcaches;
          link = link->next) {
-        const struct gs_front *front =
-            GS_LINK_OWNER(link, const struct gs_front, of_heap);
+        const struct gs_tcache *tcache =
+            GS_LINK_OWNER(link, const struct gs_tcache, of_heap);
 
         for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
-            classes[i].hits += front->stacks[i].hits;
+            classes[i].hits += tcache->stacks[i].hits;
         for (unsigned i = 0; i < GS_POOL_LARGE_CLASSES; i++)
-            classes[GS_CLASS_COUNT + i].hits += front->counts.whole_hits[i];
+            classes[GS_CLASS_COUNT + i].hits += tcache->counts.whole_hits[i];
     }
 }
 
@@ -121,7 +122,7 @@ static void add_block(const struct gs_block *block, struct gs_pool_class_stats *
         class->rounding_bytes += bytes - gs_block_requested(block);
         break;
     case GS_BLOCK_PENDING:
-    case GS_BLOCK_RIPE:
+    case GS_BLOCK_READY:
         class->pending++;
         class->pending_bytes += bytes;
         break;
@@ -140,13 +141,13 @@ static void add_block(const struct gs_block *block, struct gs_pool_class_stats *
     }
 }
 
-/* All threads are kept out of the fronts, and heap->lock is held. */
+/* All threads are kept out of the thread caches, and heap->lock is held. */
 static void add_heap(struct gs_heap *heap, struct gs_pool_class_stats *out)
 {
     const struct gs_link *link;
 
     add_counts(heap, out->classes);
-    out->holes.slack_bytes += heap->slack_bytes;
+    out->holes.tolerance_bytes += heap->tolerance_bytes;
     for (link = heap->segments.next; link != &heap->segments; link = link->next) {
         const struct gs_segment *segment =
             GS_LINK_OWNER(link, const struct gs_segment, all);
@@ -169,11 +170,11 @@ void gs_pool_class_stats(struct gs_pool *pool, int device,
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
         if (!gs_heap_on(heap, device))
             continue;
-        gs_levels_exclude(heap);
+        gs_tiers_exclude(heap);
         gs_lock_take(&heap->lock);
         add_heap(heap, out);
         gs_lock_drop(&heap->lock);
-        gs_levels_admit(heap);
+        gs_tiers_admit(heap);
     }
 }
 
@@ -193,7 +194,7 @@ static const char *compare_classes(const struct gs_heap *heap,
                                    const struct gs_pool_class_stats *by_class)
 {
     struct gs_pool_class sum = {0};
-    uint64_t levels = stats->front_bytes + stats->stream_bytes + stats->global_bytes;
+    uint64_t tiers = stats->thread_bytes + stats->stream_bytes + stats->global_bytes;
 
     for (unsigned i = 0; i < GS_POOL_CLASSES; i++) {
         const struct gs_pool_class *class = &by_class->classes[i];
@@ -211,7 +212,7 @@ static const char *compare_classes(const struct gs_heap *heap,
         sum.live_bytes - sum.rounding_bytes != stats->live_bytes ||
         sum.pending_bytes != stats->pending_bytes)
         return "live or pending bytes by class do not add up to all of them";
-    if (sum.cached_bytes != levels + heap->idle_bytes[GS_IDLE_LARGE])
+    if (sum.cached_bytes != tiers + heap->idle_bytes[GS_IDLE_LARGE])
         return "cached bytes by class do not add up to all of them";
     if (sum.live_bytes + sum.pending_bytes + sum.cached_bytes + by_class->holes.bytes !=
         stats->reserved_bytes)

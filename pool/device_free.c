@@ -12,7 +12,7 @@
  * each time, so the more often that happens, the more such segments are kept.
  *
  * Owns: the rooms' members from `reach` on; gs_pool_elsewhere.
- * Lock: none but relief->lock, inside relief.c. Each value is right for an instant, and
+ * Lock: none but reclaim->lock, inside reclaim.c. Each value is right for an instant, and
  * is read for a decision that may err on either side.
  * Design: docs/pool.md, "Where the device is short"
  */
@@ -45,7 +45,7 @@ static size_t get(const _Atomic size_t *value)
     return atomic_load_explicit(value, memory_order_relaxed);
 }
 
-static size_t free_of(const struct gs_room *room)
+static size_t free_of(const struct gs_headroom *room)
 {
     size_t reach = get(&room->reach), reserved = get(&room->reserved);
 
@@ -54,7 +54,7 @@ static size_t free_of(const struct gs_room *room)
 
 void gs_pool_set_free(struct gs_pool *pool, int device, size_t bytes, size_t to_spare)
 {
-    struct gs_room *room;
+    struct gs_headroom *room;
 
     if (device < 0)
         return;
@@ -67,7 +67,7 @@ void gs_pool_set_free(struct gs_pool *pool, int device, size_t bytes, size_t to_
 
 size_t gs_free_missing(struct gs_heap *heap, size_t bytes)
 {
-    const struct gs_room *room = gs_room_of(heap);
+    const struct gs_headroom *room = gs_headroom_of(heap);
     size_t reach = get(&room->reach), wanted = get(&room->to_spare), left = free_of(room);
 
     if (bytes > wanted && bytes >= reach / TIGHT_SHARE)
@@ -80,12 +80,12 @@ bool gs_free_wants(struct gs_heap *heap, size_t bytes)
     if (GS_LIKELY(!gs_free_missing(heap, bytes)))
         return false;
     return gs_free_missing(heap, 0) || /* what is to stay free is for others */
-           !atomic_load_explicit(&gs_room_of(heap)->kept, memory_order_relaxed);
+           !atomic_load_explicit(&gs_headroom_of(heap)->kept, memory_order_relaxed);
 }
 
-void gs_free_rested(struct gs_heap *heap, size_t bytes, bool given)
+void gs_free_became_idle(struct gs_heap *heap, size_t bytes, bool given)
 {
-    struct gs_room *room = gs_room_of(heap);
+    struct gs_headroom *room = gs_headroom_of(heap);
     unsigned kept = atomic_load_explicit(&room->kept, memory_order_relaxed), times, i;
 
     if (!given && GS_UNLIKELY(kept) && gs_free_missing(heap, bytes))
@@ -102,7 +102,7 @@ void gs_free_rested(struct gs_heap *heap, size_t bytes, bool given)
  * the next segments are kept, more of them each time. */
 void gs_free_mapped(struct gs_heap *heap, size_t bytes)
 {
-    struct gs_room *room = gs_room_of(heap);
+    struct gs_headroom *room = gs_headroom_of(heap);
     unsigned times;
 
     for (unsigned i = 0; i < GS_SHORT_SIZES; i++) {
@@ -120,7 +120,7 @@ void gs_free_mapped(struct gs_heap *heap, size_t bytes)
 }
 
 /* Is the last answer of the driver too old? One thread at a time asks again. */
-static bool is_time_to_ask(struct gs_room *room)
+static bool is_time_to_ask(struct gs_headroom *room)
 {
     uint64_t now = gs_clock_coarse(), at = atomic_load(&room->asked_at);
     uint64_t turn = __atomic_load_n(&gs_pool_elsewhere, __ATOMIC_RELAXED);
@@ -135,7 +135,7 @@ static bool is_time_to_ask(struct gs_room *room)
 
 bool gs_free_told(struct gs_heap *heap, size_t *bytes)
 {
-    struct gs_room *room = gs_room_of(heap);
+    struct gs_headroom *room = gs_headroom_of(heap);
 
     if (!heap->backend->free_bytes)
         return false;

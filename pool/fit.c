@@ -56,8 +56,8 @@ static inline struct gs_block *cut_out(struct gs_heap *heap, struct gs_block *ho
 
     gs_hole_drop(heap, hole);
     if (segment->occupied++ == 0) {
-        gs_segment_wake(heap, segment);
-        gs_slack_note(heap);
+        gs_segment_set_active(heap, segment);
+        gs_fit_tolerance_record(heap);
     }
     if (head) {
         block = split(heap, hole, head);
@@ -88,11 +88,11 @@ struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
 {
     struct gs_block *block = cut_out(heap, hole, request->units);
 
-    gs_block_tenant(block, request->bytes);
+    gs_block_set_requested(block, request->bytes);
     gs_block_begin(block, GS_BLOCK_LIVE);
     heap->stats.live_bytes += request->bytes;
     heap->stats.used_bytes += block->units * GS_BLOCK_BYTES;
-    heap->stats.asked_bytes += request->bytes;
+    heap->stats.requested_bytes += request->bytes;
     heap->stats.given_bytes += block->units * GS_BLOCK_BYTES;
     heap->stats.allocs++;
     return block;
@@ -104,12 +104,12 @@ void gs_heap_occupy(struct gs_heap *heap, struct gs_block *block,
     struct gs_segment *segment = block->segment;
 
     segment->occupied = 1;
-    gs_slack_begin(heap, segment, request->rounded);
-    gs_block_tenant(block, request->bytes);
+    gs_fit_tolerance_begin(heap, segment, request->rounded);
+    gs_block_set_requested(block, request->bytes);
     gs_block_begin(block, GS_BLOCK_LIVE);
     heap->stats.live_bytes += request->bytes;
     heap->stats.used_bytes += segment->bytes;
-    heap->stats.asked_bytes += request->bytes;
+    heap->stats.requested_bytes += request->bytes;
     heap->stats.given_bytes += segment->bytes;
     heap->stats.allocs++;
 }
@@ -127,8 +127,9 @@ static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request 
         return block;
     }
     block = gs_large_fit(blocks, heap->large, request->units);
-    return block && gs_slack_allows(heap, request, block->units, closeness) ? block
-                                                                            : NULL;
+    return block && gs_fit_tolerance_allows(heap, request, block->units, closeness)
+               ? block
+               : NULL;
 }
 
 /* The block becomes the request's: a cached segment whole, a hole as far as needed. */
@@ -148,8 +149,8 @@ static enum gs_status serve(struct gs_heap *heap, const struct gs_request *reque
     }
     gs_large_drop(&heap->pool->blocks, heap->large, block);
     gs_heap_occupy(heap, block, request);
-    gs_segment_wake(heap, block->segment);
-    gs_slack_note(heap);
+    gs_segment_set_active(heap, block->segment);
+    gs_fit_tolerance_record(heap);
     *out = block;
     return GS_OK;
 }

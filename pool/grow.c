@@ -8,7 +8,7 @@
  *   3  give idle memory of the device back, retry 2  until nothing changes any more
  *   4  (small) a segment of 2 MiB
  *   5  the exact size, a segment of its own          what a native call would have asked
- *   6  (small) holes of segments that were to take no new tenant
+ *   6  (small) holes of segments that were to take no new allocation
  *   7  GS_ERR_NOMEM with the driver's own code
  *
  * An answer other than "out of memory" ends it at once.
@@ -19,7 +19,7 @@
  */
 #include "heap.h"
 
-/* Fences asked after on an ordinary miss: those parked first are likeliest to be done. */
+/* Fences asked after on an ordinary miss: those freed first are likeliest to be done. */
 #define POLL_ON_MISS 64u
 /* Other threads may take what this one gives back; each round is another's success. */
 #define ROUNDS_MAX 64u
@@ -53,7 +53,7 @@ static enum gs_status try_again(struct gs_heap *heap, const struct gs_request *r
  */
 static size_t growth_left(struct gs_heap *heap)
 {
-    const struct gs_room *room = gs_room_of(heap);
+    const struct gs_headroom *room = gs_headroom_of(heap);
     size_t most = atomic_load_explicit(&room->bytes, memory_order_relaxed) / GROWN_SHARE;
     size_t grown = atomic_load_explicit(&room->grown, memory_order_relaxed);
 
@@ -95,7 +95,7 @@ static bool is_in_vain(struct gs_heap *heap, const struct gs_request *request)
 {
     size_t idle = gs_limits_idle(heap), free_bytes;
 
-    return idle < request->bytes && !gs_heap_is_quiet(heap) &&
+    return idle < request->bytes && !gs_heap_is_idle(heap) &&
            gs_free_told(heap, &free_bytes) && free_bytes + idle < request->bytes;
 }
 
@@ -114,7 +114,7 @@ static bool relieve(struct gs_heap *heap, const struct gs_request *request, size
     for (struct gs_heap *other = atomic_load(&pool->living); other;
          other = atomic_load(&other->next_living))
         if (gs_heap_on(other, heap->device))
-            ready |= gs_levels_suspend(other) > 0;
+            ready |= gs_tiers_suspend(other) > 0;
     ready |= gs_pool_settle(pool, heap->device);
     if ((ready && first) || is_in_vain(heap, request))
         return ready;
@@ -192,13 +192,13 @@ static enum gs_status try_loosely(struct gs_heap *heap, const struct gs_request 
 static enum gs_status make_do(struct gs_heap *heap, const struct gs_request *request,
                               struct gs_block **out)
 {
-    size_t missing = gs_relief_missing(heap);
+    size_t missing = gs_reclaim_missing(heap);
     enum gs_status status;
 
     if (!missing)
         return GS_ERR_NOT_FOUND;
     status = try_loosely(heap, request, out);
-    if (status != GS_ERR_NOT_FOUND || !gs_heap_is_quiet(heap))
+    if (status != GS_ERR_NOT_FOUND || !gs_heap_is_idle(heap))
         return status;
     return relieve(heap, request, missing, false) ? try_again(heap, request, false, out)
                                                   : GS_ERR_NOT_FOUND;
@@ -225,22 +225,22 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
         return status;
 
     for (unsigned round = 0; round < ROUNDS_MAX; round++) {
-        uint64_t generation = gs_relief_generation(pool);
+        uint64_t generation = gs_reclaim_generation(pool);
 
         if (round == 0 || last || round + 1 == ROUNDS_MAX ||
-            gs_relief_returned(heap) >= enough || !gs_relief_missing(heap)) {
-            enough = gs_relief_returned(heap) + bytes;
+            gs_reclaim_returned(heap) >= enough || !gs_reclaim_missing(heap)) {
+            enough = gs_reclaim_returned(heap) + bytes;
             status =
                 gs_segment_obtain(heap, request, kind_of(request), bytes, out, native);
             if (status != GS_ERR_NOMEM)
                 return status;
-            gs_relief_refused(heap);
+            gs_reclaim_refused(heap);
             asked = generation;
         }
         if (!relieve(heap, request,
-                     round < EXACT_ROUNDS ? gs_relief_missing(heap) : SIZE_MAX,
+                     round < EXACT_ROUNDS ? gs_reclaim_missing(heap) : SIZE_MAX,
                      round < LOOKS) &&
-            !gs_relief_changed(heap, generation, shares ? 0 : enough)) {
+            !gs_reclaim_changed(heap, generation, shares ? 0 : enough)) {
             last = asked != generation;
             if (last) /* the driver's answer is older than what changed since */
                 continue;
@@ -249,9 +249,9 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
                 return status;
             (void)gs_pool_settle(pool, heap->device); /* for is_in_vain */
             /* To look for what could go back may be to give back what may not be kept. */
-            if (!gs_relief_changed(heap, generation, 0) &&
+            if (!gs_reclaim_changed(heap, generation, 0) &&
                 (is_in_vain(heap, request) || !gs_pool_can_give(pool, heap->device)) &&
-                gs_relief_generation(pool) == generation)
+                gs_reclaim_generation(pool) == generation)
                 return last_try(heap, request, out);
         }
         status = try_again(heap, request, false, out);
@@ -277,7 +277,7 @@ static bool begin_miss(struct gs_heap *heap, const struct gs_request *request)
 enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *request,
                             struct gs_block **out, int *native)
 {
-    bool freed = gs_levels_drain(heap) > 0;
+    bool freed = gs_tiers_drain(heap) > 0;
     enum gs_status status;
     size_t booked;
     int code = 0;
@@ -290,14 +290,14 @@ enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *reque
     }
     if (!begin_miss(heap, request))
         return GS_ERR_UNPOOLABLE;
-    gs_heap_upkeep_if_quiet(heap);
+    gs_heap_maintain_if_idle(heap);
     booked = gs_limits_book(heap, request, preferred_bytes(heap, request));
     if (!booked) { /* making room may have freed what serves it */
         status = try_again(heap, request, false, out);
         return status == GS_ERR_NOT_FOUND ? GS_ERR_UNPOOLABLE : status;
     }
     status = climb(heap, request, booked, out, &code);
-    gs_relief_unbook(heap, booked);
+    gs_reclaim_unbook(heap, booked);
     if (status == GS_ERR_NOMEM && !request->large && gs_segment_reopen(heap)) {
         status = try_again(heap, request, false, out);
         if (status == GS_ERR_NOT_FOUND)

@@ -47,9 +47,9 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
     if (status != GS_OK)
         goto no_bins;
     if (pool->cache_bytes)
-        status = gs_levels_create(pool, &heap->levels);
+        status = gs_tiers_create(pool, &heap->tiers);
     if (status != GS_OK)
-        goto no_levels;
+        goto no_tiers;
     gs_lock_init(&heap->lock, GS_RANK_HEAP);
     heap->pool = pool;
     heap->backend = backend;
@@ -62,8 +62,8 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
         gs_list_init(&heap->idle[i]);
     gs_lock_take(&pool->meta);
     pool->heap_bytes += sizeof(*heap) + sizeof(*heap->bins) + sizeof(*heap->large);
-    if (heap->levels)
-        pool->heap_bytes += sizeof(*heap->levels);
+    if (heap->tiers)
+        pool->heap_bytes += sizeof(*heap->tiers);
     heap->next = atomic_load(&pool->heaps);
     atomic_store(&pool->heaps, heap);
     atomic_store(&heap->next_living, atomic_load(&pool->living));
@@ -72,7 +72,7 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
     *out = heap;
     return GS_OK;
 
-no_levels:
+no_tiers:
     gs_starts_fini(&heap->starts);
 no_bins:
     unmap_bins(heap->bins, heap->large);
@@ -85,13 +85,13 @@ void gs_heap_poison(struct gs_heap *heap)
     gs_lock_take(&heap->lock);
     heap->poisoned = true;
     gs_lock_drop(&heap->lock);
-    gs_levels_close(heap, true);
+    gs_tiers_close(heap, true);
 }
 
 /*
  * Every block of a dying heap's segment goes its way: free and cached ones are spare at
  * once, live ones are lost, pending ones are left to gs_pending_forget, claimed and
- * ripe ones to their holder. Returns how many were claimed. heap->lock is held.
+ * ready ones to their holder. Returns how many were claimed. heap->lock is held.
  */
 static uint32_t bury_blocks(struct gs_heap *heap, struct gs_segment *segment,
                             uint32_t *lost)
@@ -111,7 +111,7 @@ static uint32_t bury_blocks(struct gs_heap *heap, struct gs_segment *segment,
         }
         switch (gs_block_state(block)) { /* live it was, and was just claimed, or not */
         case GS_BLOCK_CLAIMED:
-        case GS_BLOCK_RIPE:
+        case GS_BLOCK_READY:
             claimed++;
             break;
         case GS_BLOCK_FREE:
@@ -135,7 +135,7 @@ static void bury_segments(struct gs_heap *heap, uint32_t *lost_blocks,
 
         gs_pages_remove(&heap->pool->pages, segment);
         gs_list_remove(&segment->all);
-        gs_segment_wake(heap, segment);
+        gs_segment_set_active(heap, segment);
         segment->mapped = false;
         segment->occupied = bury_blocks(heap, segment, lost_blocks);
         if (segment->occupied)
@@ -148,14 +148,14 @@ static void bury_segments(struct gs_heap *heap, uint32_t *lost_blocks,
 /* What a dead heap no longer holds. heap->lock is held. */
 static void bury_books(struct gs_heap *heap)
 {
-    gs_relief_bury(heap, heap->stats.reserved_bytes);
+    gs_reclaim_bury(heap, heap->stats.reserved_bytes);
     heap->stats.live_bytes = heap->stats.used_bytes = 0;
     heap->stats.reserved_bytes = heap->stats.pending_bytes = 0;
     heap->small_units = 0;
     for (int i = 0; i < GS_CARVED_PARTS; i++)
         heap->carved[i] = (struct gs_tree){0, 0};
     heap->carved_units = 0;
-    gs_slack_forget(heap);
+    gs_fit_tolerance_forget(heap);
     gs_segment_forget_grown(heap);
     gs_stock_drain(&heap->pool->blocks, &heap->spare_blocks, 0);
     gs_starts_clear(&heap->starts);
@@ -180,7 +180,8 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
     struct gs_large *large;
     struct gs_bins *bins;
 
-    gs_levels_close(heap, false); /* no block enters or leaves a front from here on */
+    gs_tiers_close(heap,
+                   false); /* no block enters or leaves a thread cache from here on */
     gs_lock_take(&heap->lock);
     bins = heap->bins;
     large = heap->large;
@@ -202,7 +203,7 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
         gs_lock_drop(&pool->meta);
     }
     if (wait_ns)
-        gs_relief_drain(heap, wait_ns);
+        gs_reclaim_drain(heap, wait_ns);
 }
 
 void gs_heap_kill(struct gs_heap *heap)

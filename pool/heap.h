@@ -17,7 +17,7 @@
 
 #include "bins.h"
 #include "large.h"
-#include "levels.h"
+#include "tiers.h"
 #include "list.h"
 #include "lock.h"
 #include "meta.h"
@@ -25,7 +25,7 @@
 #include "pool.h"
 #include "starts.h"
 
-/* Hits and misses of a class, as kept; without the fronts'. */
+/* Hits and misses of a class, as kept; without the thread caches'. */
 struct gs_class_counts {
     uint64_t hits, misses;
 };
@@ -34,11 +34,11 @@ enum gs_block_state {
     GS_BLOCK_SPARE, /* a record without a block */
     GS_BLOCK_FREE,
     GS_BLOCK_LIVE,
-    GS_BLOCK_CLAIMED, /* taken out of use, not yet parked */
-    GS_BLOCK_PENDING, /* parked, waiting for its fence or a synchronize */
-    GS_BLOCK_RIPE, /* its wait is over: on its way to a level, its holder's as if claimed
-                    */
-    GS_BLOCK_CACHED, /* parked, in a level above the segments: ready for its own size */
+    GS_BLOCK_CLAIMED, /* taken out of use, not yet freed */
+    GS_BLOCK_PENDING, /* freed, waiting for its fence or a synchronize */
+    GS_BLOCK_READY, /* its wait is over: on its way to a level, its holder's as if claimed
+                     */
+    GS_BLOCK_CACHED, /* freed, in a level above the segments: ready for its own size */
 };
 
 /*
@@ -69,7 +69,7 @@ struct gs_block {
         struct {
             gs_fence fence;
             uint32_t next;
-            uint32_t stamp; /* low half of heap->epoch when parked */
+            uint32_t stamp; /* low half of heap->epoch when freed */
         } pending;
     };
 };
@@ -113,13 +113,13 @@ static inline bool gs_block_take(struct gs_block *block, uint32_t word,
                memory_order_acq_rel, memory_order_relaxed);
 }
 
-/* A stay inside the backend that may change what memory there is; see relief.c. */
+/* A stay inside the backend that may change what memory there is; see reclaim.c. */
 struct gs_ticket {
     struct gs_link link;
     uint64_t number;
 };
 
-/* What of a segment the levels above it may hold. */
+/* What of a segment the cache tiers above it may hold. */
 enum gs_cacheable { GS_CACHEABLE_NOTHING, GS_CACHEABLE_BLOCKS, GS_CACHEABLE_WHOLE };
 
 /* The first five are final before the page map names the segment. Who looks into the map
@@ -134,24 +134,24 @@ struct gs_segment {
     bool single;               /* an exact size from a full device: never cached */
     _Atomic uint8_t cacheable; /* enum gs_cacheable */
     size_t requested;          /* of the one block; not in a shared segment */
-    size_t slack;              /* what its one tenant had no need of when it came */
+    size_t tolerance;          /* what its one allocation had no need of when it came */
     struct gs_link all;        /* heap->segments */
     struct gs_link idle;       /* heap->idle[], while it could be given back ... */
     uint64_t idle_since;       /* ... since this time of gs_clock_coarse */
     union {
-        uint64_t rested;         /* while idle: heap->rests when it became so ... */
+        uint64_t idle_turn;      /* while idle: heap->idle_turns when it became so ... */
         struct gs_ticket ticket; /* ... while it is being given back ... */
     };
     struct gs_segment *next_detached; /* ... with others */
     uint32_t id;
     uint32_t chain;    /* next record of a chain; id */
     uint32_t occupied; /* blocks that are live, claimed, pending or cached */
-    bool retained;     /* takes no new tenant */
+    bool retained;     /* takes no new allocation */
     bool mapped;       /* belongs to its heap; false before, and once detached or dead */
     bool in_free;      /* out by the free of its block, which frees its memory itself */
 };
 
-/* Holes beside tenants, and whole segments: the latter could be given back. */
+/* Holes beside allocations, and whole segments: the latter could be given back. */
 enum gs_carved_part { GS_CARVED_HOLES, GS_CARVED_WHOLE, GS_CARVED_PARTS };
 
 enum gs_idle_part { GS_IDLE_LARGE, GS_IDLE_SHARED, GS_IDLE_PARTS };
@@ -161,13 +161,13 @@ struct gs_heap {
     const struct gs_backend *backend;
     void *self;
     int device;
-    struct gs_levels *levels; /* immutable; NULL: everything goes to the segments */
-    struct gs_heap *next;     /* immutable once linked into pool->heaps */
+    struct gs_tiers *tiers; /* immutable; NULL: everything goes to the segments */
+    struct gs_heap *next;   /* immutable once linked into pool->heaps */
     _Atomic(struct gs_heap *) next_living; /* written under pool->meta; a dead heap's
                                               still leads to all that are behind it */
     _Atomic bool dead;                     /* written under lock */
     _Atomic bool shut; /* trim.c: gave nothing back, for that would have been a wait */
-    unsigned inside;   /* threads in the backend for this heap; relief lock */
+    unsigned inside;   /* threads in the backend for this heap; reclaim lock */
     struct gs_starts starts; /* written under lock */
 
     struct gs_lock lock; /* guards all below, and the heap's segments and blocks */
@@ -182,12 +182,12 @@ struct gs_heap {
     struct gs_link segments;
     struct gs_link idle[GS_IDLE_PARTS]; /* least recently used first */
     size_t idle_bytes[GS_IDLE_PARTS];
-    uint64_t rests;        /* segments that became idle so far */
-    uint64_t small_units;  /* occupied in shared segments */
-    uint64_t carved_units; /* occupied in carved ones */
-    uint64_t slack_bytes;  /* of the large segments in use */
-    uint64_t grown_bytes;  /* shared segments of more than 2 MiB */
-    size_t tight_bytes;    /* to be free: large segments became idle where less was; 0 */
+    uint64_t idle_turns;      /* segments that became idle so far */
+    uint64_t small_units;     /* occupied in shared segments */
+    uint64_t carved_units;    /* occupied in carved ones */
+    uint64_t tolerance_bytes; /* of the large segments in use */
+    uint64_t grown_bytes;     /* shared segments of more than 2 MiB */
+    size_t tight_bytes; /* to be free: large segments became idle where less was; 0 */
     struct gs_class_counts class_counts[GS_POOL_CLASSES];
     uint32_t pending_head; /* read without the lock, too; 0: nothing is pending */
     uint32_t pending_tail;
@@ -195,12 +195,12 @@ struct gs_heap {
     uint64_t retired; /* newest token told while another thread was polling */
     struct gs_pool_stats stats;
 
-    _Atomic bool due;           /* upkeep is; by no lock, as the next two */
-    _Atomic uint64_t upkeep_at; /* gs_clock_coarse of the next one */
-    _Atomic uint64_t drain_at;  /* of the next that empties the levels */
+    _Atomic bool due;                /* maintenance is; by no lock, as the next two */
+    _Atomic uint64_t maintenance_at; /* gs_clock_coarse of the next one */
+    _Atomic uint64_t drain_at;       /* of the next that empties the cache tiers */
 };
 
-/* What the devices hold together over their heaps; relief lock. */
+/* What the devices hold together over their heaps; reclaim lock. */
 struct gs_row {
     uint64_t reserved, peak;
     uint64_t booked;   /* about to be got, or being given back */
@@ -212,17 +212,18 @@ struct gs_row {
     uint64_t wanted;   /* what requests over the limit missed, at most at once */
 };
 
-/* What slack is measured by; see slack.c. By no lock: each is read for a rule of thumb.
+/* What fit tolerance is measured by; see fit_tolerance.c. By no lock: each is read for a
+ * rule of thumb.
  */
 #define GS_SHORT_SIZES 32u
-struct gs_room {
-    _Atomic size_t bytes;    /* what the pool can have of the device; 0: not known */
-    _Atomic size_t refused;  /* a copy of the row's: it cannot have as much */
-    _Atomic size_t reserved; /* a copy of the row's */
-    _Atomic size_t slack;    /* sum over the heaps */
-    _Atomic size_t peak;     /* of what tenants needed, at once */
-    _Atomic size_t calm;     /* tenants that came since that rose */
-    _Atomic size_t grown;    /* sum over the heaps */
+struct gs_headroom {
+    _Atomic size_t bytes;     /* what the pool can have of the device; 0: not known */
+    _Atomic size_t refused;   /* a copy of the row's: it cannot have as much */
+    _Atomic size_t reserved;  /* a copy of the row's */
+    _Atomic size_t tolerance; /* sum over the heaps */
+    _Atomic size_t peak;      /* of what allocations needed, at once */
+    _Atomic size_t calm;      /* allocations that came since that rose */
+    _Atomic size_t grown;     /* sum over the heaps */
     _Atomic size_t reach;    /* reserved, and free by the driver's last answer; 0: none */
     _Atomic size_t to_spare; /* bytes of the device that are to stay free */
     _Atomic uint64_t asked_at;   /* gs_clock_coarse when gs_free_told asked last; 0 ... */
@@ -234,8 +235,8 @@ struct gs_room {
     _Atomic unsigned kept;       /* so many are kept for that */
 };
 
-struct gs_relief {
-    pthread_mutex_t lock;   /* GS_RANK_RELIEF; the C library's, for the condition */
+struct gs_reclaim {
+    pthread_mutex_t lock;   /* GS_RANK_RECLAIM; the C library's, for the condition */
     pthread_cond_t left;    /* the last stay in some heap has ended */
     struct gs_link tickets; /* oldest first; those that somebody may have to wait for */
     struct gs_link waiters; /* threads that wait for stays to end */
@@ -256,8 +257,8 @@ struct gs_pool {
     struct gs_lock meta;                 /* guards the tables and the four below */
     uint32_t lost_blocks, lost_segments; /* records of the heap that was killed last */
     size_t heap_bytes;
-    struct gs_relief relief;
-    struct gs_row rows[GS_MAX_DEVICES + 1];    /* the last: all devices; relief.lock */
+    struct gs_reclaim reclaim;
+    struct gs_row rows[GS_MAX_DEVICES + 1];    /* the last: all devices; reclaim.lock */
     uint64_t age_ns;                           /* immutable; 0: nothing is ever too old */
     _Atomic size_t idle[GS_MAX_DEVICES];       /* sums of idle_bytes; by no lock */
     _Atomic size_t idle_limit[GS_MAX_DEVICES]; /* now: less where the device is short */
@@ -265,7 +266,7 @@ struct gs_pool {
     _Atomic size_t refused[GS_MAX_DEVICES];   /* bytes that the program was refused; 0 */
     _Atomic unsigned smaller[GS_MAX_DEVICES]; /* segments got since that were smaller */
     _Atomic size_t idle_most[GS_MAX_DEVICES]; /* as gs_pool_set_limits says */
-    struct gs_room rooms[GS_MAX_DEVICES];
+    struct gs_headroom rooms[GS_MAX_DEVICES];
     bool carve; /* these three: immutable */
     unsigned class_count;
     size_t classes[GS_SIZE_CLASSES_MAX]; /* rising */
@@ -313,8 +314,8 @@ static inline size_t gs_block_bytes(const struct gs_block *block)
                                   : block->segment->bytes;
 }
 
-/* What the next tenant asked for; by the block's holder. */
-static inline void gs_block_tenant(struct gs_block *block, size_t bytes)
+/* What the next allocation asked for; by the block's holder. */
+static inline void gs_block_set_requested(struct gs_block *block, size_t bytes)
 {
     if (GS_LIKELY(block->segment->shared))
         __atomic_store_n(&block->live.requested, (uint32_t)bytes, __ATOMIC_RELAXED);
@@ -386,8 +387,8 @@ enum gs_status gs_heap_try_loosely(struct gs_heap *heap, const struct gs_request
 /* Cut `request` from the hole; the stocks are filled. */
 struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
                                const struct gs_request *request);
-/* Cut a block of `units` from the best hole there is, not for a tenant: it is cached.
- * NULL: there is none beside tenants, or no memory for its records. */
+/* Cut a block of `units` from the best hole there is, not for an allocation: it is
+ * cached. NULL: there is none beside allocations, or no memory for its records. */
 struct gs_block *gs_heap_cut(struct gs_heap *heap, uint32_t units);
 /* Make the one block of a large segment live. */
 void gs_heap_occupy(struct gs_heap *heap, struct gs_block *block,
@@ -425,11 +426,11 @@ void gs_segment_forget_grown(struct gs_heap *heap);
  * next_detached, and NULL is none. No lock is held. */
 void gs_segments_return(struct gs_segment *detached);
 /* Put an empty segment among the idle ones, most recently used; heap->lock is held. */
-void gs_segment_rest(struct gs_heap *heap, struct gs_segment *segment);
-/* An idle segment gets a tenant, or leaves; heap->lock is held. */
-void gs_segment_wake(struct gs_heap *heap, struct gs_segment *segment);
+void gs_segment_set_idle(struct gs_heap *heap, struct gs_segment *segment);
+/* An idle segment gets an allocation, or leaves; heap->lock is held. */
+void gs_segment_set_active(struct gs_heap *heap, struct gs_segment *segment);
 
-/* --- park.c
+/* --- free.c
  * ----------------------------------------------------------------------------- */
 
 /*
@@ -439,29 +440,30 @@ void gs_segment_wake(struct gs_heap *heap, struct gs_segment *segment);
 struct gs_segment *gs_block_release(struct gs_heap *heap,
                                     struct gs_block *block) GS_MUST_USE;
 
-/* Blocks in the state RIPE, into the calling thread's front as far as they may be
- * cached, else to their segments. Their frees are in the books already; the list is the
- * callee's to change. No lock is held. */
-void gs_blocks_ripen(struct gs_heap *heap, struct gs_block **blocks, unsigned count);
+/* Blocks in the state READY, into the thread cache of the calling thread as far as they
+ * may be cached, else to their segments. Their frees are in the books already; the list
+ * is the callee's to change. No lock is held. */
+void gs_blocks_set_ready(struct gs_heap *heap, struct gs_block **blocks, unsigned count);
 
-/* Let the retained shared segments take new tenants again. Returns how many there were.
- * Takes heap->lock. */
+/* Let the retained shared segments take new allocations again. Returns how many there
+ * were. Takes heap->lock. */
 size_t gs_segment_reopen(struct gs_heap *heap);
 /* What of a mapped segment may be cached, by its flags; heap->lock is held. */
 void gs_segment_label(struct gs_segment *segment);
-/* Take the holes of a segment that keeps its tenants out of the bins. heap->lock is held.
+/* Take the holes of a segment that keeps its allocations out of the bins. heap->lock is
+ * held.
  */
 void gs_segment_close_holes(struct gs_heap *heap, struct gs_segment *segment);
 /* The last trace of a claimed block whose heap died. heap->lock is held. */
 void gs_block_forget(struct gs_heap *heap, struct gs_block *block);
 /* A call of the backend that began at that time is over. No lock is held. */
-void gs_segment_note_call(struct gs_heap *heap, uint64_t began_ns);
+void gs_segment_record_call(struct gs_heap *heap, uint64_t began_ns);
 /* Back to the backend: memory of a heap that may have died meanwhile. No lock is held. */
 void gs_segment_unmap(struct gs_heap *heap, uint64_t addr, size_t bytes);
 /* Whether a segment counts among those that grow with use, and the sum of their bytes.
  * heap->lock is held. */
 bool gs_segment_is_grown(const struct gs_segment *segment);
-void gs_segment_note_grown(struct gs_heap *heap, size_t more, size_t less);
+void gs_segment_record_grown(struct gs_heap *heap, size_t more, size_t less);
 
 /* --- pending.c
  * ---------------------------------------------------------------------------- */
@@ -505,7 +507,7 @@ static inline unsigned gs_device_row(int device)
 }
 
 void gs_limits_init(struct gs_pool *pool, unsigned age_ms);
-/* The heap's first upkeep is a period away. */
+/* The heap's first maintenance is a period away. */
 void gs_limits_begin_heap(struct gs_heap *heap);
 /* Time between two upkeeps of a heap. */
 uint64_t gs_limits_period_ns(const struct gs_pool *pool);
@@ -523,15 +525,15 @@ bool gs_limits_keep_nothing(struct gs_heap *heap, size_t bytes);
 size_t gs_limits_idle(const struct gs_heap *heap);
 /*
  * Book what the backend is to be asked for, at most `preferred` bytes; to be given back
- * by gs_relief_unbook. Gives idle memory back if the device's limit leaves no room.
+ * by gs_reclaim_unbook. Gives idle memory back if the device's limit leaves no room.
  * Returns the bytes; 0: no room for the least that would do.   No lock is held.
  */
 size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,
                       size_t preferred) GS_MUST_USE;
-/* gs_heap_upkeep, if it is due and the backend is quiet. No lock is held. */
-void gs_heap_upkeep_if_quiet(struct gs_heap *heap);
+/* gs_heap_maintain, if it is due and the backend is quiet. No lock is held. */
+void gs_heap_maintain_if_idle(struct gs_heap *heap);
 /* Would the heap's backend take memory back at once? */
-bool gs_heap_is_quiet(const struct gs_heap *heap);
+bool gs_heap_is_idle(const struct gs_heap *heap);
 
 /* The smallest segment that serves a request, in bytes. */
 static inline size_t gs_request_least(const struct gs_request *request)
@@ -548,7 +550,7 @@ size_t gs_free_missing(struct gs_heap *heap, size_t bytes);
 /* Should a large segment of that size go back to the driver, rather than be idle? */
 bool gs_free_wants(struct gs_heap *heap, size_t bytes);
 /* A large segment became idle; `given`: it is to go back, or is out, by gs_free_wants. */
-void gs_free_rested(struct gs_heap *heap, size_t bytes, bool given);
+void gs_free_became_idle(struct gs_heap *heap, size_t bytes, bool given);
 /* A large segment was mapped. */
 void gs_free_mapped(struct gs_heap *heap, size_t bytes);
 /*
@@ -568,7 +570,7 @@ enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *reque
 /* --- heap.c
  * --------------------------------------------------------------------------------- */
 
-/* A segment of a dead heap has seen its last claimed block parked. Takes pool->meta. */
+/* A segment of a dead heap has seen its last claimed block freed. Takes pool->meta. */
 void gs_heap_lose_segment(struct gs_pool *pool, uint32_t segment);
 /* Set the records of a dead heap aside; those of its predecessor have been kept enough.
  */
@@ -576,63 +578,64 @@ void gs_records_lose(struct gs_pool *pool, uint32_t blocks, uint32_t segments);
 /* gs_heap_kill; wait_ns: how long to wait for threads inside the backend to leave. */
 void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns);
 
-/* --- relief.c
+/* --- reclaim.c
  * --------------------------------------------------------------------------------- */
 
-enum gs_status gs_relief_init(struct gs_relief *relief) GS_MUST_USE;
-void gs_relief_fini(struct gs_relief *relief);
+enum gs_status gs_reclaim_init(struct gs_reclaim *reclaim) GS_MUST_USE;
+void gs_reclaim_fini(struct gs_reclaim *reclaim);
 /*
  * A thread is about to enter the backend for `heap`. heap->lock may be held. `awaited`:
  * it takes memory there that the program is not using, or comes out with room for others,
  * so nobody may be refused while it is inside.
  * Returns false, and no ticket, if the heap is dead: its backend must not be called.
  */
-bool gs_relief_begin(struct gs_heap *heap, struct gs_ticket *ticket,
-                     bool awaited) GS_MUST_USE;
+bool gs_reclaim_begin(struct gs_heap *heap, struct gs_ticket *ticket,
+                      bool awaited) GS_MUST_USE;
 /* It is out again; `changed`: others may find memory that they did not find before. */
-void gs_relief_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed);
-static inline uint64_t gs_relief_generation(const struct gs_pool *pool)
+void gs_reclaim_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed);
+static inline uint64_t gs_reclaim_generation(const struct gs_pool *pool)
 {
-    return __atomic_load_n(&pool->relief.generation, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&pool->reclaim.generation, __ATOMIC_ACQUIRE);
 }
 /*
  * Has anything changed since `generation`? Waits for the stays that are in progress now,
  * at most a second in all: until something changes, or if `enough` is not 0, until the
- * driver has got that much back (gs_relief_returned). No lock is held.
+ * driver has got that much back (gs_reclaim_returned). No lock is held.
  */
-bool gs_relief_changed(struct gs_heap *heap, uint64_t generation, uint64_t enough);
+bool gs_reclaim_changed(struct gs_heap *heap, uint64_t generation, uint64_t enough);
 /* Wait until no thread is inside the backend for `heap`, at most wait_ns. */
-void gs_relief_drain(struct gs_heap *heap, uint64_t wait_ns);
+void gs_reclaim_drain(struct gs_heap *heap, uint64_t wait_ns);
 /* Another number after each stay; 0 while a thread is inside the backend. */
-uint64_t gs_relief_stays(struct gs_pool *pool);
+uint64_t gs_reclaim_stays(struct gs_pool *pool);
 /* The row of a device; -1: of all of them. */
-struct gs_row gs_relief_row(struct gs_pool *pool, int device);
+struct gs_row gs_reclaim_row(struct gs_pool *pool, int device);
 /* Device memory that the heap got. */
-void gs_relief_account(struct gs_heap *heap, size_t bytes);
+void gs_reclaim_account(struct gs_heap *heap, size_t bytes);
 /* The heap's memory went with its context, without a stay of anybody. */
-void gs_relief_bury(struct gs_heap *heap, size_t bytes);
+void gs_reclaim_bury(struct gs_heap *heap, size_t bytes);
 /* How large the device is, and how much of it may be reserved. */
-void gs_relief_set_limit(struct gs_pool *pool, int device,
-                         const struct gs_pool_limits *limits);
+void gs_reclaim_set_limit(struct gs_pool *pool, int device,
+                          const struct gs_pool_limits *limits);
 /* Book bytes of the heap's device, if the limit has room. Out: *missing, if not: bytes.
  */
-bool gs_relief_book(struct gs_heap *heap, size_t bytes, size_t *missing) GS_MUST_USE;
+bool gs_reclaim_book(struct gs_heap *heap, size_t bytes, size_t *missing) GS_MUST_USE;
 /* Reserved bytes that are on their way back: booked at once, whatever the limit. */
-void gs_relief_depart(struct gs_heap *heap, size_t bytes);
-void gs_relief_unbook(struct gs_heap *heap, size_t bytes);
-/* The stay of gs_relief_depart's bytes ends: the driver has `bytes` of the `departed`. */
-void gs_relief_return(struct gs_heap *heap, struct gs_ticket *ticket, size_t bytes,
-                      size_t departed);
+void gs_reclaim_depart(struct gs_heap *heap, size_t bytes);
+void gs_reclaim_unbook(struct gs_heap *heap, size_t bytes);
+/* The stay of gs_reclaim_depart's bytes ends: the driver has `bytes` of the `departed`.
+ */
+void gs_reclaim_return(struct gs_heap *heap, struct gs_ticket *ticket, size_t bytes,
+                       size_t departed);
 /* Bytes of the heap's device that the driver has got back so far. */
-uint64_t gs_relief_returned(struct gs_heap *heap);
+uint64_t gs_reclaim_returned(struct gs_heap *heap);
 /* A request missed so many bytes; to be given back when that costs no wait. */
-void gs_relief_want(struct gs_heap *heap, size_t bytes);
+void gs_reclaim_want(struct gs_heap *heap, size_t bytes);
 /* The driver had no room for what the heap has booked. */
-void gs_relief_refused(struct gs_heap *heap);
+void gs_reclaim_refused(struct gs_heap *heap);
 /* Bytes to be given back before what is booked fits, by what the driver refused of late;
  * 0: it may fit. */
-size_t gs_relief_missing(struct gs_heap *heap);
-size_t gs_relief_take_wanted(struct gs_pool *pool, int device);
+size_t gs_reclaim_missing(struct gs_heap *heap);
+size_t gs_reclaim_take_wanted(struct gs_pool *pool, int device);
 
 /* --- stats.c
  * ------------------------------------------------------------------------------------ */

@@ -1,13 +1,13 @@
 /*
- * hit.h - what nearly every call runs, inline: a block from the thread's own front, the
- * claim of an address, a block back into the front.
+ * hit.h - what nearly every call runs, inline: a block from the thread's own thread
+ * cache, the claim of an address, a block back into the thread cache.
  *
  * Each is the first part of a call of pool.h and does nothing where it cannot finish: the
  * caller then makes that call, which begins with the same part. So a wrapper may have it
  * inline, or leave it out.
  *
- * Owns: nothing.   Lock: none; the thread is inside its front while it touches it.
- * Design: docs/pool.md, "Levels" and "A free"
+ * Owns: nothing.   Lock: none; the thread is inside its thread cache while it touches it.
+ * Design: docs/pool.md, "Cache tiers" and "A free"
  */
 #ifndef GS_POOL_HIT_H
 #define GS_POOL_HIT_H
@@ -17,24 +17,26 @@
 #define GS_HIT static inline __attribute__((always_inline))
 
 /* A heap's clock is looked at once in so many frees of a thread. */
-#define GS_UPKEEP_TURNS 64u
+#define GS_MAINTENANCE_TURNS 64u
 
 /* ---- allocate ---------------------------------------------------------------------- */
 
-/* A block of a front, which the thread is inside, gets its tenant. */
-GS_HIT void gs_front_hand_out(struct gs_front *front, struct gs_block *block,
-                              size_t bytes, size_t rounded)
+/* A block of a thread cache, which the thread is inside, gets its allocation. */
+GS_HIT void gs_tcache_hand_out(struct gs_tcache *tcache, struct gs_block *block,
+                               size_t bytes, size_t rounded)
 {
-    front->counts.allocs++;
-    front->counts.asked_bytes += bytes;
-    front->counts.given_bytes += rounded;
+    tcache->counts.allocs++;
+    tcache->counts.requested_bytes += bytes;
+    tcache->counts.given_bytes += rounded;
     gs_block_become(block, GS_BLOCK_LIVE);
 }
 
-/* The top of the front's stack, if it is of the very size; the thread is inside. */
-GS_HIT struct gs_block *gs_front_pop(struct gs_front *front, uint32_t units, size_t bytes)
+/* The top of the thread cache's stack, if it is of the very size; the thread is inside.
+ */
+GS_HIT struct gs_block *gs_tcache_pop(struct gs_tcache *tcache, uint32_t units,
+                                      size_t bytes)
 {
-    struct gs_stack *stack = &front->stacks[gs_class_of(units)];
+    struct gs_stack *stack = &tcache->stacks[gs_class_of(units)];
     struct gs_block *block = stack->top;
 
     if (GS_UNLIKELY(!block || block->units != units))
@@ -42,26 +44,26 @@ GS_HIT struct gs_block *gs_front_pop(struct gs_front *front, uint32_t units, siz
     stack->top = block->live.below;
     stack->count--;
     stack->hits++;
-    front->bytes -= units * GS_BLOCK_BYTES;
+    tcache->bytes -= units * GS_BLOCK_BYTES;
     __atomic_store_n(&block->live.requested, (uint32_t)bytes, __ATOMIC_RELAXED);
     block->live.tag = 0;
-    gs_front_hand_out(front, block, bytes, units * GS_BLOCK_BYTES);
+    gs_tcache_hand_out(tcache, block, bytes, units * GS_BLOCK_BYTES);
     return block;
 }
 
 /* The first part of gs_heap_alloc; NULL: it has to be called. */
 GS_HIT struct gs_block *gs_hit_alloc(struct gs_heap *heap, size_t bytes)
 {
-    struct gs_front *front = gs_front_mine;
+    struct gs_tcache *tcache = gs_tcache_mine;
     struct gs_block *block;
 
     if (GS_UNLIKELY(bytes - 1 >= GS_LARGE_BYTES - 1 ||
-                    atomic_load_explicit(&front->heap, memory_order_relaxed) != heap ||
-                    !gs_front_enter(front)))
+                    atomic_load_explicit(&tcache->heap, memory_order_relaxed) != heap ||
+                    !gs_tcache_enter(tcache)))
         return NULL;
-    block = gs_front_pop(front, (uint32_t)((bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES),
-                         bytes);
-    gs_front_leave(front);
+    block = gs_tcache_pop(
+        tcache, (uint32_t)((bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES), bytes);
+    gs_tcache_leave(tcache);
     return block;
 }
 
@@ -118,39 +120,39 @@ GS_HIT struct gs_heap *gs_hit_heap(const struct gs_block *block)
     return gs_segment_heap(block->segment);
 }
 
-/* The books of a free into a front, which the thread is inside. */
-GS_HIT void gs_front_take_in(struct gs_front *front, struct gs_block *block, size_t bytes,
-                             size_t requested)
+/* The books of a free into a thread cache, which the thread is inside. */
+GS_HIT void gs_tcache_take_in(struct gs_tcache *tcache, struct gs_block *block,
+                              size_t bytes, size_t requested)
 {
-    front->counts.frees++;
-    front->counts.asked_back_bytes += requested;
-    front->counts.given_back_bytes += bytes;
+    tcache->counts.frees++;
+    tcache->counts.requested_freed_bytes += requested;
+    tcache->counts.given_back_bytes += bytes;
     gs_block_become(block, GS_BLOCK_CACHED);
 }
 
-/* On top of the front's stack, if there is room; the thread is inside. `anew`: its free
- * is not in the books yet. */
-GS_HIT bool gs_front_push(struct gs_front *front, struct gs_block *block, bool anew)
+/* On top of the thread cache's stack, if there is room; the thread is inside. `anew`: its
+ * free is not in the books yet. */
+GS_HIT bool gs_tcache_push(struct gs_tcache *tcache, struct gs_block *block, bool anew)
 {
-    struct gs_stack *stack = &front->stacks[gs_class_of(block->units)];
+    struct gs_stack *stack = &tcache->stacks[gs_class_of(block->units)];
     size_t bytes = (size_t)block->units * GS_BLOCK_BYTES;
 
     if (GS_UNLIKELY(stack->count >= stack->limit ||
-                    front->bytes + bytes > front->limit_bytes))
+                    tcache->bytes + bytes > tcache->limit_bytes))
         return false;
     block->live.below = stack->top;
     stack->top = block;
     stack->count++;
-    front->bytes += bytes;
+    tcache->bytes += bytes;
     if (anew)
-        gs_front_take_in(front, block, bytes, block->live.requested);
+        gs_tcache_take_in(tcache, block, bytes, block->live.requested);
     else
         gs_block_become(block, GS_BLOCK_CACHED);
     return true;
 }
 
-/* What may be cached of the block's segment: to be asked inside a front, as a segment is
- * only relabelled before all fronts are emptied. */
+/* What may be cached of the block's segment: to be asked inside a thread cache, as a
+ * segment is only relabelled before all thread caches are emptied. */
 GS_HIT enum gs_cacheable gs_block_cacheable(const struct gs_block *block)
 {
     return (enum gs_cacheable)atomic_load_explicit(&block->segment->cacheable,
@@ -158,24 +160,24 @@ GS_HIT enum gs_cacheable gs_block_cacheable(const struct gs_block *block)
 }
 
 /*
- * The first part of gs_block_park, of a block that the caller has claimed and of its
+ * The first part of gs_block_free, of a block that the caller has claimed and of its
  * heap. False: it has to be called.
- * Out: *upkeep  whether gs_heap_upkeep_is_late is worth asking: now and then
+ * Out: *maintenance  whether gs_heap_maintenance_is_late is worth asking: now and then
  */
-GS_HIT bool gs_hit_park(struct gs_heap *heap, struct gs_block *block, bool *upkeep)
+GS_HIT bool gs_hit_free(struct gs_heap *heap, struct gs_block *block, bool *maintenance)
 {
-    struct gs_front *front = gs_front_mine;
-    bool parked;
+    struct gs_tcache *tcache = gs_tcache_mine;
+    bool cached;
 
-    if (GS_UNLIKELY(atomic_load_explicit(&front->heap, memory_order_relaxed) != heap ||
-                    !gs_front_enter(front)))
+    if (GS_UNLIKELY(atomic_load_explicit(&tcache->heap, memory_order_relaxed) != heap ||
+                    !gs_tcache_enter(tcache)))
         return false;
-    parked = GS_LIKELY(gs_block_cacheable(block) == GS_CACHEABLE_BLOCKS) &&
-             gs_front_push(front, block, true);
-    *upkeep = front->counts.frees % GS_UPKEEP_TURNS == 0 ||
-              atomic_load_explicit(&heap->due, memory_order_relaxed);
-    gs_front_leave(front);
-    return parked;
+    cached = GS_LIKELY(gs_block_cacheable(block) == GS_CACHEABLE_BLOCKS) &&
+             gs_tcache_push(tcache, block, true);
+    *maintenance = tcache->counts.frees % GS_MAINTENANCE_TURNS == 0 ||
+                   atomic_load_explicit(&heap->due, memory_order_relaxed);
+    gs_tcache_leave(tcache);
+    return cached;
 }
 
 #endif

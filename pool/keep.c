@@ -1,13 +1,13 @@
 /*
- * keep.c - which classes a front keeps blocks of, and how many.
+ * keep.c - which classes a thread cache keeps blocks of, and how many.
  *
  * A class of one size is always kept. The wider ones hold several, and a block whose size
  * is never asked for again only pushes out others. So a class of which some blocks gave
  * way without a hit in between is not kept any more, until a size of it is missed twice
  * in a short while.
  *
- * Owns: front->wide, the limits of the stacks.   Lock: who is inside the front.
- * Design: docs/pool.md, "Levels"
+ * Owns: tcache->wide, the limits of the stacks.   Lock: who is inside the thread cache.
+ * Design: docs/pool.md, "Cache tiers"
  */
 #include "heap.h"
 
@@ -29,11 +29,11 @@ uint32_t gs_keep_limit(unsigned class)
     return blocks > 2 ? (uint32_t)blocks : 2;
 }
 
-bool gs_keep_lost(struct gs_front *front, unsigned class, uint32_t count)
+bool gs_keep_lost(struct gs_tcache *tcache, unsigned class, uint32_t count)
 {
-    struct gs_stack *stack = &front->stacks[class];
-    uint32_t *hits = &front->wide.hits[class - GS_CLASS_EXACT];
-    uint8_t *wasted = &front->wide.wasted[class - GS_CLASS_EXACT];
+    struct gs_stack *stack = &tcache->stacks[class];
+    uint32_t *hits = &tcache->wide.hits[class - GS_CLASS_EXACT];
+    uint8_t *wasted = &tcache->wide.wasted[class - GS_CLASS_EXACT];
     uint32_t sum = (*hits == (uint32_t)stack->hits ? *wasted : 0) + count;
 
     *hits = (uint32_t)stack->hits;
@@ -45,10 +45,10 @@ bool gs_keep_lost(struct gs_front *front, unsigned class, uint32_t count)
     return true;
 }
 
-void gs_keep_missed(struct gs_front *front, unsigned class, uint32_t units)
+void gs_keep_missed(struct gs_tcache *tcache, unsigned class, uint32_t units)
 {
-    struct gs_stack *stack = &front->stacks[class];
-    uint16_t *asked = &front->wide.asked[units % GS_ASKED];
+    struct gs_stack *stack = &tcache->stacks[class];
+    uint16_t *asked = &tcache->wide.asked[units % GS_ASKED];
 
     if (stack->limit)
         return;

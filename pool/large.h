@@ -2,7 +2,7 @@
  * large.h - cached large segments, found by size in constant time.
  *
  * A row of bins, one for each multiple of 2 MiB, and the last for what is 2 GiB and more.
- * Two levels of bitmap find the first bin that may serve a request. Each is a treap
+ * two levels of bitmap find the first bin that may serve a request. Each is a treap
  * (bins.h): of the segments of one size the first is the lowest address, and those of
  * several sizes are in the order of these.
  *

@@ -2,7 +2,7 @@
  * limits.c - how much of a device the pool may hold, and how much of that may be idle.
  *
  * Owns: the limits and the idle bytes of the device rows.
- * Lock: relief->lock for the rows; the sums are atomic.
+ * Lock: reclaim->lock for the rows; the sums are atomic.
  * Source: reuse safety, rule C8; architecture, decision 7 (docs/pool.md, "Limits")
  */
 #include "heap.h"
@@ -47,7 +47,7 @@ void gs_limits_begin_heap(struct gs_heap *heap)
 {
     uint64_t now = gs_clock_coarse();
 
-    atomic_init(&heap->upkeep_at, now + gs_limits_period_ns(heap->pool));
+    atomic_init(&heap->maintenance_at, now + gs_limits_period_ns(heap->pool));
     atomic_init(&heap->drain_at, now + heap->pool->age_ns);
 }
 
@@ -69,7 +69,7 @@ void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment)
     if (!segment->shared) {
         bool given = gs_free_wants(heap, segment->bytes);
 
-        gs_free_rested(heap, segment->bytes, given);
+        gs_free_became_idle(heap, segment->bytes, given);
         if (GS_UNLIKELY(given))
             note_tight(heap, segment->bytes);
     }
@@ -104,7 +104,7 @@ void gs_pool_set_limits(struct gs_pool *pool, int device,
 {
     if (device < 0)
         return;
-    gs_relief_set_limit(pool, device, limits);
+    gs_reclaim_set_limit(pool, device, limits);
     atomic_store(&pool->idle_most[gs_device_row(device)], limits->idle_bytes);
     atomic_store(&pool->idle_limit[gs_device_row(device)], limits->idle_bytes);
 }
@@ -157,7 +157,7 @@ void gs_pool_set_refused(struct gs_pool *pool, int device, size_t bytes)
     }
 }
 
-bool gs_heap_is_quiet(const struct gs_heap *heap)
+bool gs_heap_is_idle(const struct gs_heap *heap)
 {
     return !heap->backend->quiet || heap->backend->quiet(heap->self);
 }

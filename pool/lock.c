@@ -59,7 +59,7 @@ bool gs_lock_none_held(void)
 
 static __thread unsigned held_ranks; /* bit r: this thread holds a lock of rank r */
 
-void gs_lock_note_take(enum gs_lock_rank rank)
+void gs_lock_record_take(enum gs_lock_rank rank)
 {
     unsigned bit = 1u << rank;
 
@@ -67,7 +67,7 @@ void gs_lock_note_take(enum gs_lock_rank rank)
     held_ranks |= bit;
 }
 
-void gs_lock_note_drop(enum gs_lock_rank rank)
+void gs_lock_record_drop(enum gs_lock_rank rank)
 {
     unsigned bit = 1u << rank;
 

@@ -19,14 +19,15 @@
 #include "gs_base.h"
 
 enum gs_lock_rank {
-    GS_RANK_THREADS, /* which thread's front serves which heap (front.c) */
-    GS_RANK_LEVELS,  /* one heap's fronts, and whoever keeps their threads out of them */
+    GS_RANK_THREADS, /* which thread's thread cache serves which heap (tcache.c) */
+    GS_RANK_TIERS,   /* one heap's thread caches, and whoever keeps their threads out of
+                        them */
     GS_RANK_STREAM,  /* one cache of the stream level */
     GS_RANK_GLOBAL,  /* one class of the global level */
     GS_RANK_HEAP,    /* one heap: its blocks, bins, caches, counters */
     GS_RANK_PAGES,   /* writers of the page map; readers take nothing */
     GS_RANK_META,    /* the pool-wide stores of records */
-    GS_RANK_RELIEF,  /* who is inside the backend, and the device rows (relief.c) */
+    GS_RANK_RECLAIM, /* who is inside the backend, and the device rows (reclaim.c) */
     GS_RANK_LAST, /* a lock of the backend's own, inside which none of these is taken */
 };
 
@@ -43,17 +44,17 @@ static inline void gs_lock_init(struct gs_lock *lock, enum gs_lock_rank rank)
 }
 
 #ifdef NDEBUG
-static inline void gs_lock_note_take(enum gs_lock_rank rank)
+static inline void gs_lock_record_take(enum gs_lock_rank rank)
 {
     (void)rank;
 }
-static inline void gs_lock_note_drop(enum gs_lock_rank rank)
+static inline void gs_lock_record_drop(enum gs_lock_rank rank)
 {
     (void)rank;
 }
 #else
-void gs_lock_note_take(enum gs_lock_rank rank);
-void gs_lock_note_drop(enum gs_lock_rank rank);
+void gs_lock_record_take(enum gs_lock_rank rank);
+void gs_lock_record_drop(enum gs_lock_rank rank);
 #endif
 
 /* Does the calling thread hold no lock of the pool? Always true without assertions. */
@@ -67,7 +68,7 @@ static inline void gs_lock_take(struct gs_lock *lock)
 {
     uint32_t open = 0;
 
-    gs_lock_note_take(lock->rank);
+    gs_lock_record_take(lock->rank);
     if (GS_UNLIKELY(!atomic_compare_exchange_strong_explicit(
             &lock->word, &open, 1, memory_order_acquire, memory_order_relaxed)))
         gs_lock_wait(lock);
@@ -79,7 +80,7 @@ static inline void gs_lock_drop(struct gs_lock *lock)
 
     if (GS_UNLIKELY(was == 2))
         gs_lock_wake(lock);
-    gs_lock_note_drop(lock->rank);
+    gs_lock_record_drop(lock->rank);
 }
 
 #endif

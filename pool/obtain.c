@@ -44,7 +44,7 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
                      kind == GS_SEGMENT_SHARED || kind == GS_SEGMENT_CARVED,
                      __ATOMIC_RELAXED);
     segment->carved = kind == GS_SEGMENT_CARVED;
-    segment->slack = 0;
+    segment->tolerance = 0;
     segment->single = kind == GS_SEGMENT_SINGLE;
     segment->requested = 0;
     segment->occupied = segment->chain = 0;
@@ -105,9 +105,9 @@ static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
     heap->stats.reserved_bytes += segment->bytes;
     if (heap->stats.reserved_bytes > heap->stats.reserved_peak_bytes)
         heap->stats.reserved_peak_bytes = heap->stats.reserved_bytes;
-    gs_relief_account(heap, segment->bytes);
+    gs_reclaim_account(heap, segment->bytes);
     if (gs_segment_is_grown(segment))
-        gs_segment_note_grown(heap, segment->bytes, 0);
+        gs_segment_record_grown(heap, segment->bytes, 0);
 
     block = first_block(heap, segment);
     if (segment->shared) {
@@ -115,7 +115,7 @@ static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
         block = gs_heap_carve(heap, block, request);
     } else {
         gs_heap_occupy(heap, block, request);
-        gs_slack_note(heap);
+        gs_fit_tolerance_record(heap);
     }
     *out = block;
     return GS_OK;
@@ -177,15 +177,15 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
     uint64_t addr = 0, began_ns;
     int code = 0, before;
 
-    if (!gs_relief_begin(heap, &ticket, shares))
+    if (!gs_reclaim_begin(heap, &ticket, shares))
         return GS_ERR_UNPOOLABLE;
     began_ns = gs_now_ns();
     before = gs_uncancelled_begin(); /* the ticket lies on this stack */
     status = heap->backend->map(heap->self, bytes, &addr, &code);
     gs_uncancelled_end(before);
-    gs_segment_note_call(heap, began_ns);
+    gs_segment_record_call(heap, began_ns);
     if (status != GS_OK) {
-        gs_relief_end(heap, &ticket, false);
+        gs_reclaim_end(heap, &ticket, false);
         *native = code;
         return status == GS_ERR_NOMEM ? GS_ERR_NOMEM : GS_ERR_BACKEND;
     }
@@ -195,6 +195,6 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
     status = adopt(heap, request, kind, addr, bytes, out);
     /* What it has beyond this request is anybody's; a segment of one block has nothing,
      * but the driver may have it again. */
-    gs_relief_end(heap, &ticket, shares || status != GS_OK);
+    gs_reclaim_end(heap, &ticket, shares || status != GS_OK);
     return status;
 }

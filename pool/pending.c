@@ -1,10 +1,10 @@
 /*
  * pending.c - blocks that are free but not yet safe to reuse.
  *
- * They stand in one list per heap in the order they were parked, so that those parked
- * before a synchronize was entered are its front. Fences are asked after in batches and
- * without the lock; while one thread does so the list is only appended to, and what
- * others want done to it waits until that thread is through.
+ * They stand in one list per heap in the order they were freed, so that those freed
+ * before a synchronize was entered are its thread cache. Fences are asked after in
+ * batches and without the lock; while one thread does so the list is only appended to,
+ * and what others want done to it waits until that thread is through.
  *
  * Owns: heap->pending_*, retired, epoch, polling.   Lock: heap->lock
  * Source: reuse safety, rules L1, L6 and L7 (docs/pool.md, "Pending blocks")
@@ -14,25 +14,25 @@
 #define BATCH 32u
 /* Blocks whose fence is known to be busy, for one that is asked after. */
 #define LOOK_PAST 4u
-/* Blocks that one call of gs_heap_ripen asks after. */
-#define RIPEN_MOST 128u
-/* Blocks of one wait that are offered to the thread's front and the levels below it. Of
- * more than that most would only pass through. */
+/* Blocks that one call of gs_heap_collect_ready asks after. */
+#define READY_MOST 128u
+/* Blocks of one wait that are offered to its thread cache and the cache tiers below it.
+ * Of more than that most would only pass through. */
 #define RETIRE_MOST 1024u
 
 /* What one turn of the lock takes off the list, to be dealt with outside it. */
 struct harvest {
     gs_fence fences[BATCH];
     struct gs_segment *segments[BATCH];
-    struct gs_block *ready[BATCH]; /* for the front of the thread that asked */
+    struct gs_block *ready[BATCH]; /* for the thread cache of the thread that asked */
     unsigned fence_count, segment_count, ready_count;
-    bool to_front;
+    bool to_tcache;
 };
 
 /* A block leaves the list, by the proof of a fence or (0) of a wait; the list itself is
  * the caller's. heap->lock is held. */
-static void ripen(struct gs_heap *heap, struct gs_block *block, gs_fence proof,
-                  struct harvest *harvest)
+static void collect_ready(struct gs_heap *heap, struct gs_block *block, gs_fence proof,
+                          struct harvest *harvest)
 {
     struct gs_segment *segment;
 
@@ -41,8 +41,8 @@ static void ripen(struct gs_heap *heap, struct gs_block *block, gs_fence proof,
 
     if (block->pending.fence)
         harvest->fences[harvest->fence_count++] = block->pending.fence;
-    if (harvest->to_front) {
-        gs_block_become(block, GS_BLOCK_RIPE);
+    if (harvest->to_tcache) {
+        gs_block_become(block, GS_BLOCK_READY);
         harvest->ready[harvest->ready_count++] = block;
         return;
     }
@@ -75,7 +75,7 @@ static void release_fences(struct gs_heap *heap, const struct harvest *harvest)
 /* No lock is held. */
 static void bring_in(struct gs_heap *heap, struct harvest *harvest)
 {
-    gs_blocks_ripen(heap, harvest->ready, harvest->ready_count);
+    gs_blocks_set_ready(heap, harvest->ready, harvest->ready_count);
     release_fences(heap, harvest);
     for (unsigned i = 0; i < harvest->segment_count; i++)
         gs_segments_return(harvest->segments[i]);
@@ -101,9 +101,9 @@ uint64_t gs_heap_retire_begin(struct gs_heap *heap)
     return token;
 }
 
-/* Was the block parked before the token was handed out? The halves that are compared
+/* Was the block freed before the token was handed out? The halves that are compared
  * would have to be 2^31 synchronizes apart to mislead. */
-static bool parked_before(const struct gs_block *block, uint64_t token)
+static bool freed_before(const struct gs_block *block, uint64_t token)
 {
     return (int32_t)((uint32_t)token - block->pending.stamp) > 0;
 }
@@ -138,7 +138,7 @@ static bool was_waited_for(const struct gs_heap *heap, gs_fence fence, gs_fence 
     return true;
 }
 
-/* Up to a batch of blocks parked before `token`. Returns how many. Lock is held. */
+/* Up to a batch of blocks freed before `token`. Returns how many. Lock is held. */
 static unsigned reap(struct gs_heap *heap, uint64_t token, struct harvest *harvest)
 {
     unsigned count = 0;
@@ -148,20 +148,20 @@ static unsigned reap(struct gs_heap *heap, uint64_t token, struct harvest *harve
     while (count < BATCH && (id = after(heap, prev)) != 0) {
         struct gs_block *block = gs_block_at(heap->pool, id);
 
-        if (!parked_before(block, token))
+        if (!freed_before(block, token))
             break;
         if (!was_waited_for(heap, block->pending.fence, &known)) {
             prev = id;
             continue;
         }
         take_off(heap, prev, block);
-        ripen(heap, block, 0, harvest);
+        collect_ready(heap, block, 0, harvest);
         count++;
     }
     return count;
 }
 
-static void retire(struct gs_heap *heap, uint64_t token, bool to_front)
+static void retire(struct gs_heap *heap, uint64_t token, bool to_tcache)
 {
     struct harvest harvest = {.fence_count = 0};
     struct gs_ticket ticket;
@@ -171,12 +171,12 @@ static void retire(struct gs_heap *heap, uint64_t token, bool to_front)
         return;
     for (;;) {
         gs_lock_take(&heap->lock);
-        if (!heap->pending_head || !gs_relief_begin(heap, &ticket, true)) {
+        if (!heap->pending_head || !gs_reclaim_begin(heap, &ticket, true)) {
             gs_lock_drop(&heap->lock);
             return;
         }
         count = 0;
-        harvest.to_front = to_front && total < RETIRE_MOST;
+        harvest.to_tcache = to_tcache && total < RETIRE_MOST;
         if (token > heap->epoch) /* not one of ours: what was handed out so far */
             token = heap->epoch;
         if (heap->polling) {
@@ -187,7 +187,7 @@ static void retire(struct gs_heap *heap, uint64_t token, bool to_front)
         }
         gs_lock_drop(&heap->lock);
         bring_in(heap, &harvest);
-        gs_relief_end(heap, &ticket, count > 0);
+        gs_reclaim_end(heap, &ticket, count > 0);
         total += count;
         if (count < BATCH)
             return;
@@ -277,15 +277,15 @@ static size_t sweep(struct gs_heap *heap, struct poll *poll, struct harvest *har
             continue;
         }
         take_off(heap, poll->prev, block);
-        ripen(heap, block, block->pending.fence, harvest);
+        collect_ready(heap, block, block->pending.fence, harvest);
         done++;
     }
     return done;
 }
 
-static size_t poll_pending(struct gs_heap *heap, size_t limit, bool to_front)
+static size_t poll_pending(struct gs_heap *heap, size_t limit, bool to_tcache)
 {
-    struct harvest harvest = {.to_front = to_front};
+    struct harvest harvest = {.to_tcache = to_tcache};
     struct poll poll = {.left = limit ? limit : SIZE_MAX,
                         .most = limit ? LOOK_PAST * limit : SIZE_MAX};
     size_t done = 0;
@@ -294,7 +294,7 @@ static size_t poll_pending(struct gs_heap *heap, size_t limit, bool to_front)
     bool poisoned;
 
     gs_lock_take(&heap->lock);
-    if (heap->polling || !heap->pending_head || !gs_relief_begin(heap, &ticket, true)) {
+    if (heap->polling || !heap->pending_head || !gs_reclaim_begin(heap, &ticket, true)) {
         gs_lock_drop(&heap->lock);
         return 0;
     }
@@ -319,10 +319,10 @@ static size_t poll_pending(struct gs_heap *heap, size_t limit, bool to_front)
     if (gs_heap_is_dead(heap))
         gs_pending_forget(heap);
     else if (poisoned)
-        gs_levels_close(heap, true);
-    gs_relief_end(heap, &ticket, done > 0);
+        gs_tiers_close(heap, true);
+    gs_reclaim_end(heap, &ticket, done > 0);
     if (retired)
-        retire(heap, retired, to_front);
+        retire(heap, retired, to_tcache);
     return done;
 }
 
@@ -333,9 +333,9 @@ size_t gs_pending_poll(struct gs_heap *heap, size_t limit)
     return poll_pending(heap, limit, false);
 }
 
-size_t gs_heap_ripen(struct gs_heap *heap)
+size_t gs_heap_collect_ready(struct gs_heap *heap)
 {
-    return poll_pending(heap, RIPEN_MOST, true);
+    return poll_pending(heap, READY_MOST, true);
 }
 
 void gs_pending_forget(struct gs_heap *heap)

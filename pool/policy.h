@@ -1,6 +1,6 @@
 /*
- * policy.h - holes by kind of segment, slack, and classes: the end of heap.h, by which
- * alone it is included.
+ * policy.h - holes by kind of segment, fit tolerance, and classes: the end of heap.h, by
+ * which alone it is included.
  *
  * Owns: nothing.   Lock: heap->lock, but as said.   Design: docs/pool.md, "Fewer calls of
  * the driver", "Carving" and "Classes"
@@ -25,7 +25,7 @@ static inline void gs_heap_hit(struct gs_heap *heap, const struct gs_block *bloc
     heap->class_counts[gs_class_of_units(block->units)].hits++;
 }
 
-static inline struct gs_room *gs_room_of(struct gs_heap *heap)
+static inline struct gs_headroom *gs_headroom_of(struct gs_heap *heap)
 {
     int device = heap->device;
 
@@ -67,35 +67,37 @@ static inline uint64_t *gs_units_in(struct gs_heap *heap,
     return segment->carved ? &heap->carved_units : &heap->small_units;
 }
 
-/* --- slack.c --------------------------------------------------------------------------
+/* --- fit_tolerance.c
+ * --------------------------------------------------------------------------
  */
 
 /* How closely a cached large segment has to fit. */
 enum gs_closeness { GS_CLOSE, GS_LOOSE };
 
 /* May a cached large segment of `units` serve the request? heap->lock is held. */
-bool gs_slack_allows(struct gs_heap *heap, const struct gs_request *request,
-                     uint32_t units, enum gs_closeness closeness);
-/* A tenant that needs `bytes` moves into a large segment, or has left it. heap->lock is
- * held. */
-void gs_slack_begin(struct gs_heap *heap, struct gs_segment *segment, size_t bytes);
-void gs_slack_end(struct gs_heap *heap, struct gs_segment *segment);
+bool gs_fit_tolerance_allows(struct gs_heap *heap, const struct gs_request *request,
+                             uint32_t units, enum gs_closeness closeness);
+/* An allocation that needs `bytes` moves into a large segment, or has left it. heap->lock
+ * is held. */
+void gs_fit_tolerance_begin(struct gs_heap *heap, struct gs_segment *segment,
+                            size_t bytes);
+void gs_fit_tolerance_end(struct gs_heap *heap, struct gs_segment *segment);
 /* More of the device is in use than before, perhaps than ever. */
-void gs_slack_note(struct gs_heap *heap);
+void gs_fit_tolerance_record(struct gs_heap *heap);
 /* A dead heap has none; heap->lock is held. */
-void gs_slack_forget(struct gs_heap *heap);
+void gs_fit_tolerance_forget(struct gs_heap *heap);
 
 /* --- classes.c ------------------------------------------------------------------------
  */
 
 /* The user's size class for a request; 0: there is none. Takes no lock. */
 size_t gs_size_class(const struct gs_pool *pool, size_t bytes);
-/* A front's counters by class join its heap's; levels->lock is held, and nobody is
+/* A thread cache's counters by class join its heap's; tiers->lock is held, and nobody is
  * inside. Takes heap->lock. */
-void gs_classes_settle(struct gs_front *front, struct gs_heap *heap);
-/* The sums over classes agree with `stats`, which has the fronts' counters. NULL, or what
- * is wrong. `by_class` is overwritten. heap->lock is held, and all threads are kept out
- * of the fronts. */
+void gs_classes_settle(struct gs_tcache *tcache, struct gs_heap *heap);
+/* The sums over classes agree with `stats`, which has the thread caches' counters. NULL,
+ * or what is wrong. `by_class` is overwritten. heap->lock is held, and all threads are
+ * kept out of the thread caches. */
 const char *gs_classes_check(struct gs_heap *heap, const struct gs_pool_stats *stats,
                              struct gs_pool_class_stats *by_class);
 

@@ -66,9 +66,9 @@ enum gs_status gs_pool_create(const struct gs_pool_config *config, struct gs_poo
         pool->classes[i] = config->classes[i];
     gs_limits_init(pool, config->age_ms);
     gs_lock_init(&pool->meta, GS_RANK_META);
-    status = gs_relief_init(&pool->relief);
+    status = gs_reclaim_init(&pool->reclaim);
     if (status != GS_OK)
-        goto no_relief;
+        goto no_reclaim;
     status = gs_pages_init(&pool->pages);
     if (status != GS_OK)
         goto no_pages;
@@ -82,8 +82,8 @@ no_tables:
     fini_tables(pool);
     gs_pages_fini(&pool->pages);
 no_pages:
-    gs_relief_fini(&pool->relief);
-no_relief:
+    gs_reclaim_fini(&pool->reclaim);
+no_reclaim:
     gs_meta_unmap(pool, sizeof(*pool));
     return status;
 }
@@ -96,7 +96,7 @@ void gs_pool_destroy(struct gs_pool *pool)
         return;
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = next) {
         next = heap->next;
-        gs_levels_destroy(heap->levels);
+        gs_tiers_destroy(heap->tiers);
         gs_starts_fini(&heap->starts);
         if (heap->bins)
             gs_meta_unmap(heap->bins, sizeof(*heap->bins));
@@ -106,7 +106,7 @@ void gs_pool_destroy(struct gs_pool *pool)
     }
     fini_tables(pool);
     gs_pages_fini(&pool->pages);
-    gs_relief_fini(&pool->relief);
+    gs_reclaim_fini(&pool->reclaim);
     gs_meta_unmap(pool, sizeof(*pool));
 }
 
@@ -117,28 +117,28 @@ void gs_pool_stats(struct gs_pool *pool, int device, struct gs_pool_stats *out)
     for (struct gs_heap *heap = atomic_load(&pool->heaps); heap; heap = heap->next) {
         if (!gs_heap_on(heap, device))
             continue;
-        gs_levels_exclude(heap);
-        gs_levels_sum(heap, &sum);
+        gs_tiers_exclude(heap);
+        gs_tiers_sum(heap, &sum);
         gs_lock_take(&heap->lock);
 #define GS_POOL_STAT(name, unit, doc) sum.name += heap->stats.name;
 #include "stats.def"
 #undef GS_POOL_STAT
         gs_lock_drop(&heap->lock);
-        gs_levels_admit(heap);
+        gs_tiers_admit(heap);
     }
     /* Peaks of heaps need not have come together: the rows know when they did. */
-    sum.reserved_peak_bytes = gs_relief_row(pool, device).peak;
+    sum.reserved_peak_bytes = gs_reclaim_row(pool, device).peak;
     *out = sum;
 }
 
 uint64_t gs_pool_reserved_bytes(struct gs_pool *pool)
 {
-    return gs_relief_row(pool, -1).reserved;
+    return gs_reclaim_row(pool, -1).reserved;
 }
 
 uint64_t gs_pool_reserved_on(struct gs_pool *pool, int device)
 {
-    return gs_relief_row(pool, device).reserved;
+    return gs_reclaim_row(pool, device).reserved;
 }
 
 size_t gs_pool_metadata_bytes(struct gs_pool *pool)

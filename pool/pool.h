@@ -29,7 +29,7 @@ struct gs_block;
 /* Size classes that a user may set, at most. */
 #define GS_SIZE_CLASSES_MAX 64u
 /* Of a level: no block at all. */
-#define GS_LEVEL_NO_BLOCKS UINT32_MAX
+#define GS_TIER_NO_BLOCKS UINT32_MAX
 
 struct gs_pool_config {
     size_t segment_bytes; /* the largest shared segment; a multiple of GS_LARGE_BYTES */
@@ -43,7 +43,7 @@ struct gs_pool_config {
     /* Requests of GS_LARGE_BYTES and more, up to segment_bytes, share segments as well:
      * split, and coalesced. */
     bool carve;
-    unsigned age_ms; /* idle for longer: given back at the next upkeep; 0: never */
+    unsigned age_ms; /* idle for longer: given back at the next maintenance; 0: never */
     /* Requests of GS_LARGE_BYTES and more are rounded to this, a power of two of at least
      * GS_BLOCK_BYTES; 0: to GS_LARGE_BYTES. */
     size_t large_step_bytes;
@@ -63,7 +63,8 @@ struct gs_pool_stats {
 struct gs_pool_limits {
     size_t reserved_bytes; /* in segments, idle or not */
     size_t device_bytes;   /* what the pool can have of it at best; 0: not known */
-    size_t idle_bytes;     /* of these, idle; what is more goes back at the next upkeep */
+    size_t
+        idle_bytes; /* of these, idle; what is more goes back at the next maintenance */
 };
 
 /* Where an address lies. */
@@ -77,7 +78,7 @@ struct gs_range {
     bool claimed;  /* not live: its free is under way, and may still fail */
     bool pending;  /* not live: freed behind work that may still run */
     bool shared;   /* the segment serves several small blocks */
-    bool retained; /* it takes no new tenant: gs_pool_retain */
+    bool retained; /* it takes no new allocation: gs_pool_retain */
     struct gs_heap *heap;
 };
 
@@ -99,7 +100,7 @@ enum gs_status gs_heap_create(struct gs_pool *pool, const struct gs_backend *bac
 /*
  * The context is gone and its memory with it: every segment is forgotten, the backend is
  * not called any more (fences are released). The handle stays valid; every later request
- * answers GS_ERR_UNPOOLABLE. Blocks claimed but not yet parked may still be parked.
+ * answers GS_ERR_UNPOOLABLE. Blocks claimed but not yet freed may still be freed.
  */
 void gs_heap_kill(struct gs_heap *heap);
 
@@ -109,7 +110,7 @@ void gs_heap_poison(struct gs_heap *heap);
 /*
  * Allocate.
  * In:     bytes    as the program asked, > 0
- * Out:    *out     a live block, valid until gs_block_park / park_fenced / abandon
+ * Out:    *out     a live block, valid until gs_block_free / free_fenced / abandon
  *         *native  the backend's error code, where the backend failed
  * Errors: GS_ERR_NOMEM       the backend is out of memory, after everything idle on the
  *                            device has been given back and the exact size asked for
@@ -148,13 +149,13 @@ void *gs_heap_self(const struct gs_heap *heap);
 enum gs_status gs_pool_claim(struct gs_pool *pool, uint64_t addr,
                              struct gs_block **out) GS_MUST_USE;
 
-/* Put a claimed block back: ready for any new tenant at once. */
-void gs_block_park(struct gs_block *block);
+/* Put a claimed block back: ready for any new allocation at once. */
+void gs_block_free(struct gs_block *block);
 /*
  * Put a claimed block back, not to be reused before `fence` has completed; with fence 0,
  * not before gs_heap_retire is told of a synchronize entered later.
  */
-void gs_block_park_fenced(struct gs_block *block, gs_fence fence);
+void gs_block_free_fenced(struct gs_block *block, gs_fence fence);
 /*
  * Put a claimed block back and its segment with it to the backend, if it has one of its
  * own: work that still uses it is then the backend's concern. Returns false, and nothing
@@ -180,27 +181,28 @@ void gs_segment_is_out(struct gs_segment *segment, bool freed);
  * Ask after the fences of some of those that have waited longest. What is done is ready
  * for the calling thread first. Returns how many were.
  */
-size_t gs_heap_ripen(struct gs_heap *heap);
+size_t gs_heap_collect_ready(struct gs_heap *heap);
 /* A claimed block whose free failed: live again, as if never claimed. */
-void gs_block_unclaim(struct gs_block *block);
+void gs_block_release_claim(struct gs_block *block);
 
 /* Call before a context-wide synchronize is entered. 0: nothing is pending. Takes no lock
  * then ... */
 uint64_t gs_heap_retire_begin(struct gs_heap *heap);
-/* ... and with that token after it succeeded: blocks parked before it become ready, for
+/* ... and with that token after it succeeded: blocks freed before it become ready, for
  * the calling thread first; but not those whose fence it did not wait for. */
 void gs_heap_retire(struct gs_heap *heap, uint64_t token);
 
 /*
- * The segment that holds `addr` takes no new tenant and is given back to the backend when
- * its last block is freed (exported memory, attributes set on it). Only a small request
- * that would otherwise fail for lack of memory opens such segments again.
- * Errors: GS_ERR_NOT_OURS
+ * The segment that holds `addr` takes no new allocation and is given back to the backend
+ * when its last block is freed (exported memory, attributes set on it). Only a small
+ * request that would otherwise fail for lack of memory opens such segments again. Errors:
+ * GS_ERR_NOT_OURS
  */
 enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr) GS_MUST_USE;
 
 /* The same for every segment in which blocks of the heap share: it leaves with its last
- * tenant. One without tenants stays idle memory. A later small request is served as ever.
+ * allocation. One without allocations stays idle memory. A later small request is served
+ * as ever.
  */
 void gs_heap_retain_shared(struct gs_heap *heap);
 
@@ -250,7 +252,7 @@ uint64_t gs_pool_reserved_on(struct gs_pool *pool, int device);
 uint64_t gs_pool_pending_bytes(struct gs_pool *pool, int device);
 
 /* From now on, for heaps of `device` (>= 0). What is beyond a limit already goes back at
- * the next upkeep. Until called a device has none. */
+ * the next maintenance. Until called a device has none. */
 void gs_pool_set_limits(struct gs_pool *pool, int device,
                         const struct gs_pool_limits *limits);
 
@@ -270,10 +272,10 @@ void gs_pool_served(struct gs_pool *pool, int device, size_t bytes);
 
 /*
  * The driver says that the device has so many bytes free, of which `to_spare` are to stay
- * free. From then on a large segment that becomes idle goes back at the next upkeep where
- * less than that is free; so does one of a 32nd of the device or more where less than its
- * size is free. Natively the next request has that memory, whatever runs by then. Until
- * called a device is never short.
+ * free. From then on a large segment that becomes idle goes back at the next maintenance
+ * where less than that is free; so does one of a 32nd of the device or more where less
+ * than its size is free. Natively the next request has that memory, whatever runs by
+ * then. Until called a device is never short.
  */
 void gs_pool_set_free(struct gs_pool *pool, int device, size_t bytes, size_t to_spare);
 /* Atomic: how often the process has freed memory that is not the pool's. */
@@ -286,19 +288,19 @@ static inline void gs_pool_freed_elsewhere(void)
 }
 
 /*
- * Is gs_heap_upkeep worth calling? Cheap enough for every free: reads a flag, and once in
- * 64 calls of a thread the clock.
+ * Is gs_heap_maintain worth calling? Cheap enough for every free: reads a flag, and once
+ * in 64 calls of a thread the clock.
  */
-bool gs_heap_wants_upkeep(const struct gs_heap *heap);
+bool gs_heap_wants_maintenance(const struct gs_heap *heap);
 /* The same, and the clock is read unless the flag says it already. */
-bool gs_heap_upkeep_is_late(const struct gs_heap *heap);
+bool gs_heap_maintenance_is_late(const struct gs_heap *heap);
 /*
  * Give idle memory of the heap back: what has been idle for longer than the pool's age,
  * what the device has idle beyond its limit, and in any case `bytes`, where there are as
  * many. To be called where the backend takes memory back at once: after a wait for all
  * work of the heap's context, or while that is idle. Returns the bytes given back.
  */
-size_t gs_heap_upkeep(struct gs_heap *heap, size_t bytes);
+size_t gs_heap_maintain(struct gs_heap *heap, size_t bytes);
 
 /*
  * For a thread that looks at the heap from time to time, whatever the program does. Has
@@ -342,11 +344,11 @@ void gs_pool_stats(struct gs_pool *pool, int device, struct gs_pool_stats *out);
  * asked of the segments did (it may have been rounded to a size class of the user's). */
 struct gs_pool_class {
     size_t bytes;            /* its largest size; the next smaller class ends below */
-    uint64_t live;           /* blocks: handed out, or claimed and not yet parked ... */
+    uint64_t live;           /* blocks: handed out, or claimed and not yet freed ... */
     uint64_t live_bytes;     /* ... and their sizes */
-    uint64_t rounding_bytes; /* of these, not asked for: rounding and slack */
-    uint64_t
-        cached; /* freed and kept whole: in the levels, or as an idle large segment */
+    uint64_t rounding_bytes; /* of these, not asked for: rounding and fit tolerance */
+    uint64_t cached; /* freed and kept whole: in the cache tiers, or as an idle large
+                        segment */
     uint64_t cached_bytes;
     uint64_t pending; /* freed, not yet safe to reuse */
     uint64_t pending_bytes;
@@ -359,9 +361,10 @@ struct gs_pool_holes {
     uint64_t count;          /* free stretches of shared segments */
     uint64_t bytes;          /* all of them ... */
     uint64_t largest_bytes;  /* ... and the largest, whole segments included */
-    uint64_t stranded_bytes; /* of these, beside a tenant: cannot be given back */
+    uint64_t stranded_bytes; /* of these, beside an allocation: cannot be given back */
     uint64_t retained_bytes; /* of these, in retained segments: serve nobody */
-    uint64_t slack_bytes;    /* large segments in use: beyond what their tenants need */
+    uint64_t
+        tolerance_bytes; /* large segments in use: beyond what their allocations need */
 };
 
 struct gs_pool_class_stats {

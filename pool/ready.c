@@ -1,37 +1,38 @@
 /*
- * ready.c - blocks whose wait is over: into the front of the thread that waited, or back
- * to their segments.
+ * ready.c - blocks whose wait is over: into the thread cache of the thread that waited,
+ * or back to their segments.
  *
- * Owns: nothing.   Lock: heap->lock, and the calling thread's front.
+ * Owns: nothing.   Lock: heap->lock, and the thread cache of the calling thread.
  * Design: docs/pool.md, "Pending blocks"
  */
 #include "hit.h"
 
-/* Into the front, which the thread is inside, after what it has too much of was moved
- * down, or a whole segment. Returns false if it has to go back to its segment. */
-bool gs_front_put(struct gs_front *front, struct gs_heap *heap, struct gs_block *block,
-                  bool anew, struct gs_segment **detached)
+/* Into the thread cache, which the thread is inside, after what it has too much of was
+ * moved down, or a whole segment. Returns false if it has to go back to its segment. */
+bool gs_tcache_put(struct gs_tcache *tcache, struct gs_heap *heap, struct gs_block *block,
+                   bool anew, struct gs_segment **detached)
 {
     enum gs_cacheable what = gs_block_cacheable(block);
 
     if (what == GS_CACHEABLE_BLOCKS) {
-        if (GS_LIKELY(gs_front_push(front, block, anew)))
+        if (GS_LIKELY(gs_tcache_push(tcache, block, anew)))
             return true;
-        gs_levels_spill(front, heap, block->units, detached);
-        return gs_front_push(front, block, anew);
+        gs_tiers_spill(tcache, heap, block->units, detached);
+        return gs_tcache_push(tcache, block, anew);
     }
     if (what != GS_CACHEABLE_WHOLE)
         return false;
     if (anew)
-        gs_front_take_in(front, block, gs_block_bytes(block), gs_block_requested(block));
+        gs_tcache_take_in(tcache, block, gs_block_bytes(block),
+                          gs_block_requested(block));
     else
         gs_block_become(block, GS_BLOCK_CACHED);
-    gs_levels_put_whole(front, heap, block, detached);
+    gs_tiers_put_whole(tcache, heap, block, detached);
     return true;
 }
 
 /* What could not be cached. */
-static void ripen_in_segment(struct gs_heap *heap, struct gs_block *block)
+static void collect_ready_in_segment(struct gs_heap *heap, struct gs_block *block)
 {
     struct gs_segment *segment = NULL;
 
@@ -46,11 +47,12 @@ static void ripen_in_segment(struct gs_heap *heap, struct gs_block *block)
     gs_segments_return(segment);
 }
 
-/* Those that may be cached, within one turn in the front, so that nobody sees blocks and
- * books apart. What is left is moved to the head of the list; returns how many. */
-static unsigned ripen_inside(struct gs_front *front, struct gs_heap *heap,
-                             struct gs_block **blocks, unsigned count,
-                             struct gs_segment **detached)
+/* Those that may be cached, within one turn in the thread cache, so that nobody sees
+ * blocks and books apart. What is left is moved to the head of the list; returns how
+ * many. */
+static unsigned collect_ready_inside(struct gs_tcache *tcache, struct gs_heap *heap,
+                                     struct gs_block **blocks, unsigned count,
+                                     struct gs_segment **detached)
 {
     unsigned left = 0;
     size_t bytes = 0;
@@ -58,7 +60,7 @@ static unsigned ripen_inside(struct gs_front *front, struct gs_heap *heap,
     for (unsigned i = 0; i < count; i++) {
         size_t own_bytes = gs_block_bytes(blocks[i]);
 
-        if (gs_front_put(front, heap, blocks[i], false, detached))
+        if (gs_tcache_put(tcache, heap, blocks[i], false, detached))
             bytes += own_bytes;
         else
             blocks[left++] = blocks[i];
@@ -69,16 +71,16 @@ static unsigned ripen_inside(struct gs_front *front, struct gs_heap *heap,
     return left;
 }
 
-void gs_blocks_ripen(struct gs_heap *heap, struct gs_block **blocks, unsigned count)
+void gs_blocks_set_ready(struct gs_heap *heap, struct gs_block **blocks, unsigned count)
 {
-    struct gs_front *front = count ? gs_front_of(heap) : NULL;
+    struct gs_tcache *tcache = count ? gs_tcache_of(heap) : NULL;
     struct gs_segment *detached = NULL;
 
-    if (front && gs_front_enter(front)) {
-        count = ripen_inside(front, heap, blocks, count, &detached);
-        gs_front_leave(front);
+    if (tcache && gs_tcache_enter(tcache)) {
+        count = collect_ready_inside(tcache, heap, blocks, count, &detached);
+        gs_tcache_leave(tcache);
     }
     for (unsigned i = 0; i < count; i++)
-        ripen_in_segment(heap, blocks[i]);
+        collect_ready_in_segment(heap, blocks[i]);
     gs_segments_return(detached);
 }

@@ -58,7 +58,7 @@ struct gs_segment *gs_block_release(struct gs_heap *heap, struct gs_block *block
     if (segment->shared)
         block = coalesce(heap, block);
     else
-        gs_slack_end(heap, segment);
+        gs_fit_tolerance_end(heap, segment);
     if (segment->retained || segment->single) {
         if (segment->occupied)
             return NULL;
@@ -70,11 +70,11 @@ struct gs_segment *gs_block_release(struct gs_heap *heap, struct gs_block *block
     else
         gs_large_put(&heap->pool->blocks, heap->large, block, &heap->seed);
     if (!segment->occupied)
-        gs_segment_rest(heap, segment);
+        gs_segment_set_idle(heap, segment);
     return NULL;
 }
 
-/* Take the holes of a segment that keeps its tenants out of the bins. */
+/* Take the holes of a segment that keeps its allocations out of the bins. */
 void gs_segment_close_holes(struct gs_heap *heap, struct gs_segment *segment)
 {
     struct gs_block *block;

@@ -14,7 +14,7 @@
 #include "gs_uncancelled.h"
 
 /* A call of the backend that began at that time is over. No lock is held. */
-void gs_segment_note_call(struct gs_heap *heap, uint64_t began_ns)
+void gs_segment_record_call(struct gs_heap *heap, uint64_t began_ns)
 {
     uint64_t took_ns = gs_now_ns() - began_ns;
 
@@ -36,7 +36,7 @@ void gs_segment_unmap(struct gs_heap *heap, uint64_t addr, size_t bytes)
     before = gs_uncancelled_begin();
     heap->backend->unmap(heap->self, addr, bytes);
     gs_uncancelled_end(before);
-    gs_segment_note_call(heap, began_ns);
+    gs_segment_record_call(heap, began_ns);
 }
 
 static enum gs_idle_part part_of(const struct gs_segment *segment)
@@ -44,15 +44,15 @@ static enum gs_idle_part part_of(const struct gs_segment *segment)
     return segment->shared ? GS_IDLE_SHARED : GS_IDLE_LARGE;
 }
 
-void gs_segment_rest(struct gs_heap *heap, struct gs_segment *segment)
+void gs_segment_set_idle(struct gs_heap *heap, struct gs_segment *segment)
 {
     gs_list_append(&heap->idle[part_of(segment)], &segment->idle);
     heap->idle_bytes[part_of(segment)] += segment->bytes;
-    segment->rested = ++heap->rests;
+    segment->idle_turn = ++heap->idle_turns;
     gs_limits_rest(heap, segment);
 }
 
-void gs_segment_wake(struct gs_heap *heap, struct gs_segment *segment)
+void gs_segment_set_active(struct gs_heap *heap, struct gs_segment *segment)
 {
     if (gs_list_empty(&segment->idle)) /* on no list: fresh from the backend */
         return;
@@ -69,16 +69,16 @@ bool gs_segment_is_grown(const struct gs_segment *segment)
 }
 
 /* heap->lock is held. */
-GS_NOINLINE void gs_segment_note_grown(struct gs_heap *heap, size_t more, size_t less)
+GS_NOINLINE void gs_segment_record_grown(struct gs_heap *heap, size_t more, size_t less)
 {
     heap->grown_bytes += more - less;
-    atomic_fetch_add_explicit(&gs_room_of(heap)->grown, more - less,
+    atomic_fetch_add_explicit(&gs_headroom_of(heap)->grown, more - less,
                               memory_order_relaxed);
 }
 
 void gs_segment_forget_grown(struct gs_heap *heap)
 {
-    gs_segment_note_grown(heap, 0, heap->grown_bytes);
+    gs_segment_record_grown(heap, 0, heap->grown_bytes);
 }
 
 void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
@@ -88,8 +88,8 @@ void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
     bool begun;
 
     assert(segment->occupied == 0 && block->next == 0);
-    if (!gs_list_empty(&segment->idle)) { /* only what rests is up for new tenants */
-        gs_segment_wake(heap, segment);
+    if (!gs_list_empty(&segment->idle)) { /* only what rests is up for new allocations */
+        gs_segment_set_active(heap, segment);
         if (segment->shared)
             gs_hole_drop(heap, block);
         else
@@ -99,15 +99,15 @@ void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
     segment->mapped = false;
     segment->next_detached = NULL;
     gs_list_remove(&segment->all);
-    begun = gs_relief_begin(heap, &segment->ticket, !segment->in_free);
+    begun = gs_reclaim_begin(heap, &segment->ticket, !segment->in_free);
     assert(begun); /* the heap lives: its lock is held */
     (void)begun;
     gs_pages_remove(&pool->pages, segment);
     heap->stats.reserved_bytes -= segment->bytes;
     heap->stats.segments_unmapped++;
     if (gs_segment_is_grown(segment))
-        gs_segment_note_grown(heap, 0, segment->bytes);
-    gs_relief_depart(heap, segment->bytes);
+        gs_segment_record_grown(heap, 0, segment->bytes);
+    gs_reclaim_depart(heap, segment->bytes);
 }
 
 void gs_segments_return(struct gs_segment *detached)
@@ -118,7 +118,7 @@ void gs_segments_return(struct gs_segment *detached)
 
         detached = segment->next_detached;
         gs_segment_unmap(heap, segment->addr, segment->bytes);
-        gs_relief_return(heap, &segment->ticket, segment->bytes, segment->bytes);
+        gs_reclaim_return(heap, &segment->ticket, segment->bytes, segment->bytes);
         gs_table_give(&heap->pool->segments, segment->id);
     }
 }
@@ -127,13 +127,13 @@ void gs_segment_is_out(struct gs_segment *segment, bool freed)
 {
     struct gs_heap *heap = gs_segment_heap(segment);
 
-    gs_segment_note_call(heap, gs_now_ns()); /* its time is that of the free's wait */
+    gs_segment_record_call(heap, gs_now_ns()); /* its time is that of the free's wait */
     if (freed) {
         gs_lock_take(&heap->lock);
-        heap->stats.upkeep_bytes += segment->bytes;
+        heap->stats.maintenance_bytes += segment->bytes;
         gs_lock_drop(&heap->lock);
     }
-    gs_relief_return(heap, &segment->ticket, freed ? segment->bytes : 0, segment->bytes);
+    gs_reclaim_return(heap, &segment->ticket, freed ? segment->bytes : 0, segment->bytes);
     gs_table_give(&heap->pool->segments, segment->id);
 }
 

@@ -1,10 +1,11 @@
 /*
  * trim.c - idle memory, and giving it back.
  *
- * Idle are the cached large segments and the shared segments without a tenant: each heap
- * has these two parts, each in the order it was last used. The largest part of the device
- * gives first, and of it the segment that will be missed least: the one of whose size the
- * most is idle, and for long. What is given back for its age goes by age (limits.c).
+ * Idle are the cached large segments and the shared segments without an allocation: each
+ * heap has these two parts, each in the order it was last used. The largest part of the
+ * device gives first, and of it the segment that will be missed least: the one of whose
+ * size the most is idle, and for long. What is given back for its age goes by age
+ * (limits.c).
  *
  * A driver's free waits for the work of its context. While there is some, the backend is
  * asked to wait for it first, as it knows an end: work may run that waits for the calling
@@ -85,7 +86,7 @@ static uint64_t dispensable(const struct gs_heap *heap, struct sizes *sizes,
                             const struct gs_segment *segment, size_t bytes)
 {
     uint64_t pages = pages_of(segment->bytes), useful = pages_of(bytes) * USEFUL_SHARE;
-    uint64_t age = heap->rests - segment->rested + 1;
+    uint64_t age = heap->idle_turns - segment->idle_turn + 1;
     unsigned digits = 64 - (unsigned)__builtin_clzll(age);
 
     return *of_size(sizes, segment) * (pages < useful ? pages : useful) * digits;
@@ -150,17 +151,17 @@ bool gs_pool_settle(struct gs_pool *pool, int device)
          heap = atomic_load(&heap->next_living)) {
         if (!gs_heap_on(heap, device))
             continue;
-        any |= gs_levels_drain(heap) > 0;
+        any |= gs_tiers_drain(heap) > 0;
         any |= gs_pending_poll(heap, 0) > 0;
     }
     return any;
 }
 
 /* Would the heap's memory go back soon? Waits for that, as long as it may. */
-static bool becomes_quiet(struct gs_heap *heap)
+static bool becomes_idle(struct gs_heap *heap)
 {
-    return gs_heap_is_quiet(heap) || !heap->backend->await_quiet ||
-           heap->backend->await_quiet(heap->self);
+    return gs_heap_is_idle(heap) || !heap->backend->await_idle ||
+           heap->backend->await_idle(heap->self);
 }
 
 size_t gs_pool_give_idle(struct gs_pool *pool, int device, size_t bytes)
@@ -178,7 +179,7 @@ size_t gs_pool_give_idle(struct gs_pool *pool, int device, size_t bytes)
 
         if (!heap)
             break;
-        if (!becomes_quiet(heap)) {
+        if (!becomes_idle(heap)) {
             atomic_store(&heap->shut, true);
             continue;
         }
@@ -201,7 +202,7 @@ bool gs_pool_can_give(struct gs_pool *pool, int device)
         gs_lock_take(&heap->lock);
         any = heap->idle_bytes[GS_IDLE_LARGE] || heap->idle_bytes[GS_IDLE_SHARED];
         gs_lock_drop(&heap->lock);
-        if (any && becomes_quiet(heap))
+        if (any && becomes_idle(heap))
             return true;
     }
     return false;
@@ -209,10 +210,10 @@ bool gs_pool_can_give(struct gs_pool *pool, int device)
 
 size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes)
 {
-    uint64_t before = gs_relief_row(pool, device).reserved, after;
+    uint64_t before = gs_reclaim_row(pool, device).reserved, after;
 
     gs_pool_settle(pool, device); /* what may not be kept goes back by itself */
-    after = gs_relief_row(pool, device).reserved;
+    after = gs_reclaim_row(pool, device).reserved;
     return (before > after ? (size_t)(before - after) : 0) +
            gs_pool_give_idle(pool, device, bytes);
 }

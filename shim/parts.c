@@ -13,7 +13,7 @@
 #include "captures.h"
 #include "context_errors.h"
 #include "fences.h"
-#include "figures.h"
+#include "statistics.h"
 #include "free_lazy.h"
 #include "free_permit.h"
 #include "free_wait.h"
@@ -45,7 +45,7 @@
 #include "trim_thread.h"
 #include "verify.h"
 #include "warmup.h"
-#include "zones.h"
+#include "redzones.h"
 
 struct gs_state *gs_parts_make_state(void)
 {
@@ -127,7 +127,7 @@ void gs_parts_device_named(int ordinal, const char *name)
 
 void gs_parts_context_error(const struct gs_context *context, CUresult result)
 {
-    gs_context_note_error(context, result);
+    gs_context_record_error(context, result);
 }
 
 void gs_parts_empty_quarantine(int device)
@@ -142,8 +142,8 @@ bool gs_parts_await_given(int device)
 
 void gs_parts_unmap(const struct gs_context *context, uint64_t addr, size_t bytes)
 {
-    if (GS_UNLIKELY(gs_zones_on)) {
-        gs_zones_unmap(context, addr, bytes);
+    if (GS_UNLIKELY(gs_redzones_on)) {
+        gs_redzones_unmap(context, addr, bytes);
     }
 }
 
@@ -174,10 +174,10 @@ void gs_parts_start_trim_thread(void)
 
 void gs_parts_safe_point(struct gs_state *state)
 {
-    gs_figures_moment(state);
+    gs_statistics_safe_point(state);
 }
 
-uint64_t gs_parts_figures_form(void)
+uint64_t gs_parts_statistics_form(void)
 {
-    return gs_figures_form();
+    return gs_statistics_form();
 }

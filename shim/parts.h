@@ -75,6 +75,6 @@ void gs_parts_start_trim_thread(void);
 /* No lock is held, and the call takes longer than a copy of the statistics does. */
 void gs_parts_safe_point(struct gs_state *state);
 /* A number for the form of the statistics in a state file. */
-uint64_t gs_parts_figures_form(void);
+uint64_t gs_parts_statistics_form(void);
 
 #endif

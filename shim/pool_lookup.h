@@ -34,8 +34,8 @@ static inline CUdeviceptr gs_pooled_asked(CUdeviceptr address)
                                                 : address;
 }
 
-/* From now on its segment serves its present tenants only. Nothing for an address that is
- * not the pool's. */
+/* From now on its segment serves its present allocations only. Nothing for an address
+ * that is not the pool's. */
 void gs_pooled_retain(struct gs_state *state, CUdeviceptr address);
 
 /* Whether an address means a live block of that range: natively, what lies beyond the

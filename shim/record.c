@@ -194,8 +194,8 @@ static bool takes_device_memory(enum gs_memory_kind kind)
            kind != GS_MEMORY_PHYSICAL_HOST;
 }
 
-void gs_record_made(struct gs_state *state, const struct gs_call *request, uint64_t addr,
-                    size_t bytes, struct gs_block *block)
+void gs_record_alloc(struct gs_state *state, const struct gs_call *request, uint64_t addr,
+                     size_t bytes, struct gs_block *block)
 {
     if (!block && state->pool && request->kind != GS_MEMORY_PINNED) {
         gs_pool_displace(state->pool, addr);
@@ -206,9 +206,9 @@ void gs_record_made(struct gs_state *state, const struct gs_call *request, uint6
     if (GS_UNLIKELY(gs_limits_charging) && !block && request->context &&
         !request->charged &&
         (request->kind == GS_MEMORY_DEVICE || request->kind == GS_MEMORY_ASYNC)) {
-        gs_limits_note(request->kind == GS_MEMORY_ASYNC ? GS_CHARGE_DEVICE
-                                                        : GS_CHARGE_CONTEXT,
-                       addr, bytes, request->context->device, request->context->owner);
+        gs_limits_record(request->kind == GS_MEMORY_ASYNC ? GS_CHARGE_DEVICE
+                                                          : GS_CHARGE_CONTEXT,
+                         addr, bytes, request->context->device, request->context->owner);
     }
     if (gs_watched()) {
         made_watched(state, request, addr, bytes, block);
@@ -252,7 +252,7 @@ void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
     }
 }
 
-void gs_record_unmade(struct gs_state *state, uint64_t addr, enum gs_api api,
+void gs_record_undone(struct gs_state *state, uint64_t addr, enum gs_api api,
                       struct gs_allocation *was)
 {
     was->addr = 0;

@@ -39,8 +39,8 @@ static inline bool gs_watched(void)
 
 /* An allocation was made; `block` is the pool's, or NULL for memory of the driver's own.
  */
-void gs_record_made(struct gs_state *state, const struct gs_call *request, uint64_t addr,
-                    size_t bytes, struct gs_block *block);
+void gs_record_alloc(struct gs_state *state, const struct gs_call *request, uint64_t addr,
+                     size_t bytes, struct gs_block *block);
 
 /*
  * What is told beside the pool's memory and the driver's own: physical memory, arrays,
@@ -76,7 +76,7 @@ void gs_record_note_refused(struct gs_state *state, const struct gs_note *note,
 /* What has that record is gone; 0: none. */
 void gs_record_note_ended(struct gs_state *state, uint32_t record, enum gs_api api);
 /* What has that key is about to be given up, and what the driver answered: as
- * gs_record_unmade and gs_record_free_result. */
+ * gs_record_undone and gs_record_free_result. */
 void gs_record_note_leaves(struct gs_state *state, uint64_t key, enum gs_api api,
                            struct gs_allocation *was);
 void gs_record_note_left(struct gs_state *state, uint64_t key, enum gs_api api,
@@ -135,12 +135,12 @@ static inline void gs_record_block_ends(struct gs_state *state, struct gs_block 
     }
 }
 
-/* As gs_record_made, with a tracker, for a block and an allocation without a stream.
+/* As gs_record_alloc, with a tracker, for a block and an allocation without a stream.
  * Returns the tag that the block is to have: gs_block_set_tag. */
-static inline uint32_t gs_record_block_made(struct gs_state *state,
-                                            const struct gs_context *context,
-                                            enum gs_memory_kind kind, enum gs_api api,
-                                            uint64_t addr, size_t bytes)
+static inline uint32_t gs_record_block_alloc(struct gs_state *state,
+                                             const struct gs_context *context,
+                                             enum gs_memory_kind kind, enum gs_api api,
+                                             uint64_t addr, size_t bytes)
 {
     struct gs_tracked_who who = {.thread = gs_thread_id(),
                                  .stack = state->stacks ? gs_stacks_capture(state->stacks)
@@ -159,7 +159,7 @@ static inline uint32_t gs_record_block_made(struct gs_state *state,
  * Memory of the driver's own is about to be freed.
  * Out: *was  what was recorded, addr 0 if nothing
  */
-void gs_record_unmade(struct gs_state *state, uint64_t addr, enum gs_api api,
+void gs_record_undone(struct gs_state *state, uint64_t addr, enum gs_api api,
                       struct gs_allocation *was);
 /* The driver has answered that free: an allocation it would not free goes back, a pointer
  * it did not know is an error of the program's. */

@@ -2,7 +2,7 @@
  * history.c - addresses that were just freed, so that a second free can be explained.
  *
  * A direct-mapped table: a freed address replaces what its slot held, a new allocation at
- * the address empties it (an error must never blame a former tenant). One entry is 64
+ * the address empties it (an error must never blame a former allocation). One entry is 64
  * bytes; the table is mapped at the first free and all of its pages are touched
  * then: addresses are scattered over it, so that each of the first frees would else pay
  * for a page of its own.

@@ -528,8 +528,8 @@ static inline void gs_history_put(struct gs_tracker *tracker,
                     now);
 }
 
-/* The address has a new tenant. At worst the entry that another thread writes there this
- * instant is lost, and an empty one blames nobody. */
+/* The address has a new allocation. At worst the entry that another thread writes there
+ * this instant is lost, and an empty one blames nobody. */
 static inline void gs_history_clear(struct gs_tracker *tracker, uint64_t addr)
 {
     struct gs_history_entry *table = __atomic_load_n(&tracker->history, __ATOMIC_ACQUIRE);

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "announce.h"
+#include "notify.h"
 #include "async_policy.h"
 #include "capture_gate.h"
 #include "captures.h"
@@ -51,14 +51,14 @@ void gs_async_forget_seen(void)
 
 static CUresult ask_driver(struct gs_async_heap *heap, size_t bytes, CUdeviceptr *found)
 {
-    gs_announce_begin("cuMemAllocAsync", false);
+    gs_notify_begin("cuMemAllocAsync", false);
     CUresult result = gs_limits_begin(&heap->face, bytes);
     if (result == CUDA_SUCCESS) {
         result = gs_limits_end(&heap->face, bytes,
                                gs_real()->cuMemAllocFromPoolAsync(
                                    found, bytes, heap->source, gs_async_order_of(heap)));
     }
-    gs_announce_end();
+    gs_notify_end();
     return result;
 }
 
@@ -78,7 +78,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     }
     *addr = found;
     __atomic_add_fetch(&heap->mapped, 1, __ATOMIC_RELAXED);
-    gs_limits_note(GS_CHARGE_DEVICE, found, bytes, heap->face.device, NULL);
+    gs_limits_record(GS_CHARGE_DEVICE, found, bytes, heap->face.device, NULL);
     return GS_OK;
 }
 
@@ -101,7 +101,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
 }
 
 /* A free in a stream's order waits for nothing. */
-static bool backend_quiet(void *self)
+static bool backend_idle(void *self)
 {
     (void)self;
     return !gs_captures_active();
@@ -119,13 +119,13 @@ static enum gs_status wait_in_stream(struct gs_async_heap *heap, gs_fence fence)
     if (gs_mutant(GS_MUTANT_async_pressed)) {
         return GS_OK;
     }
-    gs_announce_begin("cuMemAllocAsync", false);
+    gs_notify_begin("cuMemAllocAsync", false);
     if (gs_gate_enter()) {
         result =
             gs_async_wait_behind(gs_async_home_of(heap), gs_async_order_of(heap), fence);
         gs_gate_leave();
     }
-    gs_announce_end();
+    gs_notify_end();
     return result == CUDA_SUCCESS ? GS_OK : GS_ERR_TIMEOUT;
 }
 
@@ -151,15 +151,15 @@ static void backend_fence_release(void *self, gs_fence fence)
 static void backend_retired(void *self, uint64_t addr, gs_fence fence)
 {
     const struct gs_async_heap *heap = self;
-    if (gs_announced() && fence && !is_pressed(heap)) {
-        gs_announce_retire(addr, gs_fence_event(fence));
+    if (gs_notified() && fence && !is_pressed(heap)) {
+        gs_notify_retire(addr, gs_fence_event(fence));
     }
 }
 
 static const struct gs_backend stream_backend = {
     .map = backend_map,
     .unmap = backend_unmap,
-    .quiet = backend_quiet,
+    .quiet = backend_idle,
     .fence_query = backend_fence_query,
     .fence_release = backend_fence_release,
     .retired = backend_retired,
@@ -323,7 +323,7 @@ CUresult gs_async_order(struct gs_async_heap *heap, CUstream stream, bool per_th
         return result;
     }
     /* Nobody's order but the library's: its stream may wait for whatever there is. */
-    gs_announce_begin("cuMemFreeAsync", false);
+    gs_notify_begin("cuMemFreeAsync", false);
     if (gs_async_is_ended(heap) && gs_gate_enter()) {
         if (gs_async_wait_behind(home, own, *fence) == CUDA_SUCCESS) {
             gs_fence_release(*fence);
@@ -331,20 +331,20 @@ CUresult gs_async_order(struct gs_async_heap *heap, CUstream stream, bool per_th
         }
         gs_gate_leave();
     }
-    gs_announce_end();
+    gs_notify_end();
     gs_async_unpin(heap);
     return result;
 }
 
-void gs_async_parked(struct gs_async_heap *heap)
+void gs_async_freed(struct gs_async_heap *heap)
 {
     if (GS_UNLIKELY(gs_async_is_ended(heap))) {
         gs_async_settle(heap);
         (void)gs_heap_give_back(heap->face.heap);
-    } else if (GS_UNLIKELY(gs_heap_wants_upkeep(heap->face.heap)) &&
+    } else if (GS_UNLIKELY(gs_heap_wants_maintenance(heap->face.heap)) &&
                !gs_captures_active()) {
         gs_async_settle(heap);
-        (void)gs_heap_upkeep(heap->face.heap, 0);
+        (void)gs_heap_maintain(heap->face.heap, 0);
         gs_parts_safe_point(gs_state_peek());
     }
 }

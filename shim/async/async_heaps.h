@@ -101,13 +101,13 @@ bool gs_async_is_own(const struct gs_async_heap *heap, CUstream stream, bool per
 /*
  * A claimed block is freed in the order of a stream that is not its heap's.
  * Returns the driver's code; unless it is CUDA_SUCCESS nothing has changed.
- * Out:    *fence  to park it with; 0: it may be parked as it is
+ * Out:    *fence  to free it with; 0: it may be freed as it is
  */
 CUresult gs_async_order(struct gs_async_heap *heap, CUstream stream, bool per_thread,
                         gs_fence *fence);
 
-/* A block was parked: idle memory may be due to go back. */
-void gs_async_parked(struct gs_async_heap *heap);
+/* A block was freed: idle memory may be due to go back. */
+void gs_async_freed(struct gs_async_heap *heap);
 
 /* Give back what is idle in the heaps of that device; -1: of all. */
 void gs_async_give_back(int device);

@@ -23,7 +23,7 @@ struct owed {
 };
 
 extern pthread_mutex_t gs_async_lock __attribute__((visibility("hidden")));
-/* Under gs_async_lock; heaps are pushed in front and stay. */
+/* Under gs_async_lock; heaps are pushed in thread cache and stay. */
 extern struct gs_async_heap *gs_async_heaps __attribute__((visibility("hidden")));
 
 static inline CUstream gs_async_order_of(const struct gs_async_heap *heap)

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "context_switch.h"
-#include "announce.h"
+#include "notify.h"
 #include "capture_gate.h"
 #include "contexts.h"
 #include "captures.h"
@@ -182,7 +182,7 @@ CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes
     if (!gs_async_pin(heap, &home, &stream)) {
         return result;
     }
-    gs_announce_begin("giving memory back", false);
+    gs_notify_begin("giving memory back", false);
     if (gs_gate_enter()) {
         result = gs_context_push(home, &pushed);
         if (result == CUDA_SUCCESS) {
@@ -195,7 +195,7 @@ CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes
         gs_context_pop(pushed);
         gs_gate_leave();
     }
-    gs_announce_end();
+    gs_notify_end();
     gs_async_unpin(heap);
     return result;
 }
@@ -272,7 +272,7 @@ static bool is_done(struct gs_async_heap *heap)
     if (!gs_real()->cuStreamQuery || !gs_async_pin(heap, &home, &stream)) {
         return false;
     }
-    gs_announce_begin("giving memory back", false);
+    gs_notify_begin("giving memory back", false);
     if (gs_gate_enter()) {
         result = gs_context_push(home, &pushed);
         if (result == CUDA_SUCCESS) {
@@ -281,7 +281,7 @@ static bool is_done(struct gs_async_heap *heap)
         gs_context_pop(pushed);
         gs_gate_leave();
     }
-    gs_announce_end();
+    gs_notify_end();
     gs_async_unpin(heap);
     return result == CUDA_SUCCESS;
 }
@@ -419,10 +419,10 @@ void gs_async_stream_ends(CUstream stream)
         return;
     }
     struct gs_state *state = gs_enter();
-    gs_announce_begin("cuStreamDestroy", false);
+    gs_notify_begin("cuStreamDestroy", false);
     CUcontext home = gs_async_home_of(heap);
     CUstream own = take_over(home, stream);
-    gs_announce_end();
+    gs_notify_end();
     pthread_mutex_lock(&gs_async_lock);
     if (!own) {
         /* In no order that could be waited for: it is neither used nor given back. */

@@ -4,7 +4,7 @@
  */
 #include "args.h"
 
-#include "judge.h"
+#include "use_check.h"
 #include "log.h"
 
 bool gs_args_checked;
@@ -32,7 +32,7 @@ static void look_at(const struct gs_use *use)
 {
     struct gs_state *state = gs_enter();
     if (state) {
-        gs_judge_use(state, use);
+        gs_check_use(state, use);
         gs_leave();
     }
 }
@@ -48,8 +48,8 @@ void gs_args_copy(const char *call, uint64_t dst, uint64_t src, size_t bytes,
                               .host = host == GS_ARGS_HOST_DST};
     struct gs_state *state = gs_enter();
     if (state) {
-        gs_judge_use(state, &from);
-        gs_judge_use(state, &to);
+        gs_check_use(state, &from);
+        gs_check_use(state, &to);
         gs_leave();
     }
 }

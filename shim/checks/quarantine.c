@@ -82,13 +82,13 @@ static struct held *take_of(int device, const struct gs_context *context)
 }
 
 /* No lock is held. Returns the bytes. */
-static size_t park(struct held *list)
+static size_t free_held(struct held *list)
 {
     size_t bytes = 0;
     while (list) {
         struct held *next = list->next;
         bytes += list->bytes;
-        gs_block_park(list->block);
+        gs_block_free(list->block);
         free(list);
         list = next;
     }
@@ -107,7 +107,7 @@ bool gs_quarantine_put(const struct gs_context *context, struct gs_block *block)
     append(held);
     struct held *list = take_oldest(all.limit);
     pthread_mutex_unlock(&all.lock);
-    (void)park(list);
+    (void)free_held(list);
     return true;
 }
 
@@ -133,7 +133,7 @@ static size_t empty(int device, const struct gs_context *context)
     pthread_mutex_lock(&all.lock);
     struct held *list = take_of(device, context);
     pthread_mutex_unlock(&all.lock);
-    return park(list);
+    return free_held(list);
 }
 
 size_t gs_quarantine_empty(int device)

@@ -80,8 +80,8 @@ static CUresult create_known(struct gs_state *state, const struct array_call *ca
         return result;
     }
     if (context) {
-        gs_limits_note(GS_CHARGE_ARRAY, (uintptr_t)*call->out, note.bytes,
-                       context->device, context->owner);
+        gs_limits_record(GS_CHARGE_ARRAY, (uintptr_t)*call->out, note.bytes,
+                         context->device, context->owner);
     }
     note.key = gs_key(GS_KEY_ARRAY, (uintptr_t)*call->out);
     (void)gs_record_noted(state, &note, false);

@@ -7,7 +7,7 @@
  * asked for while a stream captures, as it may become a node of a graph.
  *
  * A pooled block of cuMemAlloc may be freed in stream order as well (CUDA Programming
- * Guide: memory of cudaMalloc may be passed to cudaFreeAsync). It is parked with an event
+ * Guide: memory of cudaMalloc may be passed to cudaFreeAsync). It is freed with an event
  * of that stream.
  *
  * Each call exists twice, for the legacy and for the per-thread default stream; the
@@ -16,7 +16,7 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "announce.h"
+#include "notify.h"
 #include "async_heaps.h"
 #include "async_policy.h"
 #include "captures.h"
@@ -30,7 +30,7 @@
 #include "pool_lookup.h"
 #include "record.h"
 #include "retry.h"
-#include "zones.h"
+#include "redzones.h"
 #include "submissions.h"
 #include "trace.h"
 
@@ -67,9 +67,9 @@ static bool allocate_from_heap(struct gs_state *state, const struct gs_call *req
     }
     gs_async_handed_out(heap);
     uint64_t addr = gs_block_addr(block);
-    gs_announce_hand_out_in("cuMemAllocAsync", addr, bytes, request->stream);
+    gs_notify_hand_out_in("cuMemAllocAsync", addr, bytes, request->stream);
     if (gs_recording(state)) {
-        gs_record_made(state, request, addr, bytes, block);
+        gs_record_alloc(state, request, addr, bytes, block);
     }
     *dptr = addr;
     return true;
@@ -91,9 +91,9 @@ static void note_allocated(struct gs_state *state, const struct gs_call *request
     } else if (gs_captures_active() &&
                gs_graph_captures(request->stream, request->per_thread, &graph)) {
         gs_limits_waive(charged_to(request), bytes);
-        gs_graph_note_alloc(state, request, graph, *dptr, bytes);
+        gs_graph_record_alloc(state, request, graph, *dptr, bytes);
     } else {
-        gs_record_made(state, request, *dptr, bytes, NULL);
+        gs_record_alloc(state, request, *dptr, bytes, NULL);
     }
 }
 
@@ -283,24 +283,24 @@ static CUresult free_block(struct gs_state *state, const struct variant *variant
     gs_fence fence;
     CUresult result = order_free(variant, heap, stream, &fence);
     if (result != CUDA_SUCCESS) {
-        gs_block_unclaim(block);
+        gs_block_release_claim(block);
         return result;
     }
-    if (GS_UNLIKELY(gs_zones_on)) {
-        gs_zones_look(state, block, GS_API_cuMemFreeAsync, GS_CHECK_ORDERED, &was);
+    if (GS_UNLIKELY(gs_redzones_on)) {
+        gs_redzones_look(state, block, GS_API_cuMemFreeAsync, GS_CHECK_ORDERED, &was);
     }
     gs_trace_free(addr, GS_TRACE_FENCED, stream, order_of(variant));
     gs_record_block_ends(state, block, GS_API_cuMemFreeAsync, 0, GS_TRACE_FENCED);
-    gs_announce_take_back_in("cuMemFreeAsync", addr, stream, variant->per_thread);
+    gs_notify_take_back_in("cuMemFreeAsync", addr, stream, variant->per_thread);
     if (fence && heap) {
-        gs_block_park_fenced(block, fence);
+        gs_block_free_fenced(block, fence);
     } else if (fence) {
-        gs_context_park_behind(block, fence);
+        gs_context_free_behind(block, fence);
     } else {
-        gs_block_park(block);
+        gs_block_free(block);
     }
     if (heap) {
-        gs_async_parked(heap);
+        gs_async_freed(heap);
     }
     return CUDA_SUCCESS;
 }
@@ -340,7 +340,7 @@ static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
         result = free_in_capture(state, variant, dptr, stream);
     } else {
         gs_trace_free(dptr, GS_TRACE_DRIVER, stream, order_of(variant));
-        gs_record_unmade(state, dptr, GS_API_cuMemFreeAsync, &was);
+        gs_record_undone(state, dptr, GS_API_cuMemFreeAsync, &was);
         result = variant->free(gs_pooled_asked(dptr), stream);
         if (result == CUDA_SUCCESS) {
             gs_managed_gone(dptr);

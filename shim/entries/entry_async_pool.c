@@ -18,7 +18,7 @@ GS_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poo
 {
     CUresult result = gs_real()->cuMemPoolCreate(pool, poolProps);
     if (result == CUDA_SUCCESS) {
-        gs_memory_pools_made(*pool, poolProps);
+        gs_memory_pools_created(*pool, poolProps);
     }
     return result;
 }
@@ -85,7 +85,7 @@ static int default_of(const struct gs_state *state, CUmemoryPool pool)
     return state->options.async == GS_ASYNC_POOL ? gs_memory_pool_default_of(pool) : -1;
 }
 
-static bool is_figure(CUmemPool_attribute attribute)
+static bool is_statistic(CUmemPool_attribute attribute)
 {
     return attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
            attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
@@ -111,7 +111,7 @@ static bool is_switched_off(CUmemPool_attribute attribute, const void *value)
 /* The program asks what is in use: nothing is pooled there any more, and what is idle
  * goes back. Returns the private pool, whose figures are part of the answer; NULL: none.
  */
-static CUmemoryPool end_for_figures(struct gs_state *state, CUmemoryPool pool)
+static CUmemoryPool end_for_statistics(struct gs_state *state, CUmemoryPool pool)
 {
     int device = default_of(state, pool);
     CUmemoryPool made = gs_async_pool_known(device);
@@ -127,7 +127,7 @@ static CUmemoryPool end_for_figures(struct gs_state *state, CUmemoryPool pool)
 static CUresult set_mark(struct gs_state *state, CUmemoryPool pool,
                          CUmemPool_attribute attribute, void *value)
 {
-    CUmemoryPool made = end_for_figures(state, pool);
+    CUmemoryPool made = end_for_statistics(state, pool);
     CUresult result = gs_real()->cuMemPoolSetAttribute(pool, attribute, value);
     if (result == CUDA_SUCCESS && made) {
         (void)gs_real()->cuMemPoolSetAttribute(made, attribute, value);
@@ -138,7 +138,7 @@ static CUresult set_mark(struct gs_state *state, CUmemoryPool pool,
 GS_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr,
                                          void *value)
 {
-    bool mark = is_figure(attr);
+    bool mark = is_statistic(attr);
     struct gs_state *state =
         value && (mark || is_switched_off(attr, value)) ? gs_enter() : NULL;
     if (!state) {
@@ -168,11 +168,11 @@ static void add_private(CUmemoryPool made, CUmemPool_attribute attribute, void *
 GS_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr,
                                          void *value)
 {
-    struct gs_state *state = value && is_figure(attr) ? gs_enter() : NULL;
+    struct gs_state *state = value && is_statistic(attr) ? gs_enter() : NULL;
     if (!state) {
         return gs_real()->cuMemPoolGetAttribute(pool, attr, value);
     }
-    CUmemoryPool made = end_for_figures(state, pool);
+    CUmemoryPool made = end_for_statistics(state, pool);
     CUresult result = gs_real()->cuMemPoolGetAttribute(pool, attr, value);
     if (result == CUDA_SUCCESS && made) {
         add_private(made, attr, value);

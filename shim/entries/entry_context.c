@@ -22,7 +22,7 @@
 #include "record.h"
 #include "retry.h"
 #include "single_order.h"
-#include "zones.h"
+#include "redzones.h"
 
 /* ---- create ---------------------------------------------------------------------- */
 
@@ -134,7 +134,7 @@ static CUresult destroy(__typeof__(cuCtxDestroy_v2) *real_destroy, CUcontext ctx
     if (context) {
         gs_interim_context_ends(state, context->device);
     }
-    gs_zones_context_ends(state, ctx);
+    gs_redzones_context_ends(state, ctx);
     gs_fences_freeze(ctx);
     gs_contexts_changed(state);
     CUresult result = real_destroy(ctx);
@@ -166,7 +166,7 @@ GS_EXPORT CUresult cuCtxDetach(CUcontext ctx)
         return gs_real()->cuCtxDetach(ctx);
     }
     const struct gs_context *was = ctx ? gs_context_find(state, ctx) : NULL;
-    gs_zones_context_ends(state, ctx);
+    gs_redzones_context_ends(state, ctx);
     gs_fences_freeze(ctx);
     gs_contexts_changed(state);
     CUresult result = gs_real()->cuCtxDetach(ctx);
@@ -217,7 +217,7 @@ static CUresult release(__typeof__(cuDevicePrimaryCtxRelease_v2) *real_release,
     CUcontext primary = primary_of(state, dev);
     unsigned uses = gs_all_contexts_use_less(dev);
     if (primary) {
-        gs_zones_use_ends(state, primary, dev, uses == 0);
+        gs_redzones_use_ends(state, primary, dev, uses == 0);
         gs_fences_freeze(primary);
     }
     gs_contexts_changed(state);
@@ -253,7 +253,7 @@ static CUresult reset(__typeof__(cuDevicePrimaryCtxReset_v2) *real_reset, CUdevi
         gs_interim_context_ends(state, (int)dev);
     }
     if (primary) {
-        gs_zones_context_ends(state, primary);
+        gs_redzones_context_ends(state, primary);
         gs_fences_freeze(primary);
     }
     gs_contexts_changed(state);
@@ -333,7 +333,8 @@ GS_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
     for (int dev = 0; dev < GS_MAX_DEVICES; dev++) {
         primaries[dev] = primary_of(state, dev);
         if (primaries[dev]) {
-            gs_zones_use_ends(state, primaries[dev], dev, gs_all_contexts_uses(dev) == 0);
+            gs_redzones_use_ends(state, primaries[dev], dev,
+                                 gs_all_contexts_uses(dev) == 0);
             gs_fences_freeze(primaries[dev]);
         }
     }

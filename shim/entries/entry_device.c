@@ -2,18 +2,18 @@
  * entry_device.c - device memory: cuMemAlloc, cuMemFree and their kin.
  * Owns:  nothing.   Lock: none; pool and tracker lock themselves.
  */
-#include "announce.h"
+#include "notify.h"
 #include "async_heaps.h"
 #include "captures.h"
 #include "context_errors.h"
-#include "figures.h"
+#include "statistics.h"
 #include "free_lazy.h"
 #include "free_permit.h"
 #include "free_wait.h"
 #include "hit.h"
 #include "host_pools.h"
 #include "ipc_mode.h"
-#include "upkeep.h"
+#include "maintenance.h"
 #include "unpooled.h"
 #include "managed.h"
 #include "mem_limits.h"
@@ -24,7 +24,7 @@
 #include "submissions.h"
 #include "trace.h"
 #include "warmup.h"
-#include "zones.h"
+#include "redzones.h"
 
 /* ---- allocate -------------------------------------------------------------------- */
 
@@ -33,11 +33,11 @@ static inline CUresult hand_out(struct gs_state *state, const struct gs_context 
                                 struct gs_block *block, CUdeviceptr *out, size_t bytes)
 {
     uint64_t addr = gs_hit_addr(block);
-    gs_announce_hand_out("cuMemAlloc_v2", addr, bytes);
+    gs_notify_hand_out("cuMemAlloc_v2", addr, bytes);
     if (gs_recording(state)) {
         const struct gs_call request = {
             .context = context, .kind = GS_MEMORY_DEVICE, .api = GS_API_cuMemAlloc_v2};
-        gs_record_made(state, &request, addr, bytes, block);
+        gs_record_alloc(state, &request, addr, bytes, block);
     }
     *out = addr;
     return CUDA_SUCCESS;
@@ -52,9 +52,9 @@ static bool hand_out_kept(struct gs_state *state, const struct gs_call *request,
     if (!out || !gs_unpooled_take(request->context, bytes, out)) {
         return false;
     }
-    gs_announce_hand_out("cuMemAlloc_v2", *out, bytes);
+    gs_notify_hand_out("cuMemAlloc_v2", *out, bytes);
     kept.charged = true;
-    gs_record_made(state, &kept, *out, bytes, NULL);
+    gs_record_alloc(state, &kept, *out, bytes, NULL);
     return true;
 }
 
@@ -73,7 +73,7 @@ static bool served_by_pool(struct gs_state *state, const struct gs_call *request
         !context->heap || !out) {
         return false;
     }
-    if (gs_zones_alloc(state, context, bytes, &block, &native) == GS_OK) {
+    if (gs_redzones_alloc(state, context, bytes, &block, &native) == GS_OK) {
         return hand_out(state, context, block, out, bytes) == CUDA_SUCCESS;
     }
     if (hand_out_kept(state, request, out, bytes)) {
@@ -101,9 +101,9 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
         if (request->context) {
             gs_record_served(state, request->context->device, bytes);
         }
-        gs_record_made(state, request, *out, bytes, NULL);
-        if (GS_UNLIKELY(gs_zones_on)) {
-            gs_zones_passed(state);
+        gs_record_alloc(state, request, *out, bytes, NULL);
+        if (GS_UNLIKELY(gs_redzones_on)) {
+            gs_redzones_passed(state);
         }
     } else {
         gs_record_refused(state, request, bytes, result);
@@ -123,7 +123,7 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
     while (status == GS_ERR_NOMEM &&
            (gs_managed_trim(state) > 0 ||
             gs_retry_after_wait(state, context, CUDA_ERROR_OUT_OF_MEMORY))) {
-        status = gs_zones_alloc(state, context, bytes, &block, &native);
+        status = gs_redzones_alloc(state, context, bytes, &block, &native);
         if (status == GS_OK) {
             return hand_out(state, context, block, out, bytes);
         }
@@ -138,7 +138,7 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
     return allocate_native(state, &request, out, bytes);
 }
 
-/* What the thread's front does not serve, to the end of the call. */
+/* What its thread cache does not serve, to the end of the call. */
 static GS_NOINLINE CUresult allocate_deeper(struct gs_state *state, CUdeviceptr *out,
                                             size_t bytes)
 {
@@ -152,12 +152,12 @@ static GS_NOINLINE CUresult allocate_deeper(struct gs_state *state, CUdeviceptr 
         (!gs_captures_active() || gs_mutant(GS_MUTANT_capture_served))) {
         gs_warmup(context);
         gs_pool_thread_stream(gs_submissions_stream());
-        status = gs_zones_alloc(state, context, bytes, &block, &native);
+        status = gs_redzones_alloc(state, context, bytes, &block, &native);
     }
     CUresult result =
         status == GS_OK ? hand_out(state, context, block, out, bytes)
                         : allocate_otherwise(state, context, out, bytes, status, native);
-    gs_figures_moment(state);
+    gs_statistics_safe_point(state);
     gs_leave();
     return result;
 }
@@ -170,13 +170,13 @@ static GS_NOINLINE CUresult allocate_first(CUdeviceptr *dptr, size_t bytesize)
                  : gs_real()->cuMemAlloc_v2(dptr, bytesize);
 }
 
-/* A block of the thread's front, where somebody wants to know, to the end of the call. */
+/* A block of its thread cache, where somebody wants to know, to the end of the call. */
 static GS_NOINLINE CUresult hand_out_seen(struct gs_state *state,
                                           const struct gs_context *context,
                                           struct gs_block *block, CUdeviceptr *out,
                                           size_t bytes)
 {
-    if (GS_UNLIKELY(gs_announced())) {
+    if (GS_UNLIKELY(gs_notified())) {
         (void)hand_out(state, context, block, out, bytes);
     } else if (gs_watched()) {
         const struct gs_call request = {
@@ -185,15 +185,15 @@ static GS_NOINLINE CUresult hand_out_seen(struct gs_state *state,
         block->live.tag = gs_record_watched_block(state, &request, *out, bytes, block);
     } else {
         uint64_t addr = gs_hit_addr(block);
-        block->live.tag = gs_record_block_made(state, context, GS_MEMORY_DEVICE,
-                                               GS_API_cuMemAlloc_v2, addr, bytes);
+        block->live.tag = gs_record_block_alloc(state, context, GS_MEMORY_DEVICE,
+                                                GS_API_cuMemAlloc_v2, addr, bytes);
         *out = addr;
     }
     gs_leave();
     return CUDA_SUCCESS;
 }
 
-/* Most calls end within this one: the block is on top of the thread's front. */
+/* Most calls end within this one: the block is on top of its thread cache. */
 GS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct gs_state *state = gs_enter_lightly();
@@ -210,7 +210,7 @@ GS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     if (GS_UNLIKELY(!block)) {
         return allocate_deeper(state, dptr, bytesize);
     }
-    if (gs_recording(state) || gs_announced()) {
+    if (gs_recording(state) || gs_notified()) {
         return hand_out_seen(state, context, block, dptr, bytesize);
     }
     *dptr = gs_hit_addr(block);
@@ -240,10 +240,10 @@ static bool pitched_by_pool(struct gs_state *state, const struct gs_call *reques
         bytes >= GS_LARGE_BYTES) {
         return false;
     }
-    if (gs_zones_alloc(state, context, bytes, &block, &native) == GS_OK) {
+    if (gs_redzones_alloc(state, context, bytes, &block, &native) == GS_OK) {
         *out = gs_hit_addr(block);
-        gs_announce_hand_out("cuMemAllocPitch_v2", *out, bytes);
-        gs_record_made(state, request, *out, bytes, block);
+        gs_notify_hand_out("cuMemAllocPitch_v2", *out, bytes);
+        gs_record_alloc(state, request, *out, bytes, block);
     } else if (!hand_out_kept(state, request, out, bytes)) {
         gs_unpooled_drop();
         return false;
@@ -275,7 +275,7 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
     } while (gs_retry_for(state, request.context, bytes, result));
     if (result == CUDA_SUCCESS) {
         gs_limits_correct(request.context, bytes, *pPitch * Height);
-        gs_record_made(state, &request, *dptr, *pPitch * Height, NULL);
+        gs_record_alloc(state, &request, *dptr, *pPitch * Height, NULL);
     } else if (pitched_by_pool(state, &request, dptr, pPitch, WidthInBytes, Height,
                                result)) {
         result = CUDA_SUCCESS;
@@ -292,7 +292,7 @@ static CUresult free_native(struct gs_state *state, CUdeviceptr dptr)
 {
     struct gs_allocation was;
     gs_trace_free(dptr, GS_TRACE_DRIVER, NULL, GS_TRACE_UNORDERED);
-    gs_record_unmade(state, dptr, GS_API_cuMemFree_v2, &was);
+    gs_record_undone(state, dptr, GS_API_cuMemFree_v2, &was);
     CUresult result = gs_real()->cuMemFree_v2(gs_pooled_asked(dptr));
     gs_record_free_result(state, dptr, GS_API_cuMemFree_v2, &was, result);
     return result;
@@ -303,7 +303,7 @@ static void hold_back(struct gs_state *state, struct gs_block *block)
 {
     struct gs_context *context = gs_heap_self(gs_block_heap(block));
     if (!gs_free_into_epoch(state, block)) {
-        gs_block_park_fenced(block, 0);
+        gs_block_free_fenced(block, 0);
         __atomic_store_n(&context->unfenced, true, __ATOMIC_RELEASE);
     }
 }
@@ -332,7 +332,7 @@ static void free_while_capturing(struct gs_state *state, struct gs_block *block)
 {
     struct gs_context *context = gs_heap_self(gs_block_heap(block));
     if (gs_context_is_idle(&state->contexts, context)) {
-        gs_block_park(block);
+        gs_block_free(block);
     } else if (!gs_block_give_back(block)) {
         hold_back(state, block);
     }
@@ -345,7 +345,7 @@ static GS_NOINLINE void note_failed_free(struct gs_state *state, struct gs_heap 
                                          CUresult result)
 {
     gs_trace_free_refused(addr);
-    gs_context_note_error(gs_heap_self(heap), result);
+    gs_context_record_error(gs_heap_self(heap), result);
     if (!gs_error_keeps_memory(result)) {
         gs_heap_poison(heap);
     } else if (was->addr != 0 && gs_tracker_restore(state->tracker, was) != GS_OK) {
@@ -375,11 +375,11 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
         was.addr = 0;
     }
     gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr, GS_TRACE_WAITED);
-    gs_announce_take_back("cuMemFree_v2", addr);
+    gs_notify_take_back("cuMemFree_v2", addr);
     struct gs_segment *segment = gs_block_take_out(block);
     *result = CUDA_SUCCESS;
     if (!segment) { /* the context has ended since, and the memory with it */
-        gs_block_park(block);
+        gs_block_free(block);
         return true;
     }
     gs_limits_leave(GS_CHARGE_CONTEXT, addr);
@@ -389,7 +389,7 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
     if (*result != CUDA_SUCCESS) {
         note_failed_free(state, heap, &was, addr, *result);
     }
-    gs_figures_moment(state);
+    gs_statistics_safe_point(state);
     return true;
 }
 
@@ -410,42 +410,42 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
         result = gs_real()->cuCtxSynchronize();
     }
     if (ordered && result != CUDA_SUCCESS) {
-        gs_block_unclaim(block);
+        gs_block_release_claim(block);
         return result;
     }
     if (ordered) {
         /* "Callers must ensure that all accesses have completed" (cuMemFree). */
         gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr, GS_TRACE_READY);
-        gs_announce_take_back("cuMemFree_v2", addr);
-        gs_block_park(block);
-        gs_async_parked(ordered);
+        gs_notify_take_back("cuMemFree_v2", addr);
+        gs_block_free(block);
+        gs_async_freed(ordered);
         return CUDA_SUCCESS;
     }
     gs_pool_thread_stream(gs_submissions_stream());
     if (gs_free_lazily(state, block, addr)) {
         return CUDA_SUCCESS;
     }
-    if (waited && !gs_zones_on && freed_in_driver(state, block, addr, &result)) {
+    if (waited && !gs_redzones_on && freed_in_driver(state, block, addr, &result)) {
         return result;
     }
     result = waited ? gs_free_wait(state, block, &idle, &in_use)
                     : gs_permit_free(state, gs_heap_self(heap), GS_PERMIT_DEVICE);
     if (waited ? gs_wait_keeps_memory(result) : result != CUDA_SUCCESS) {
-        gs_block_unclaim(block);
+        gs_block_release_claim(block);
         return result;
     }
-    if (GS_UNLIKELY(gs_zones_on)) {
-        gs_zones_look(state, block, GS_API_cuMemFree_v2,
-                      !waited || gs_refused_for_capture(result) ? GS_CHECK_CAPTURE
-                      : result == CUDA_SUCCESS                  ? GS_CHECK_LOOKED
-                                                                : GS_CHECK_REFUSED,
-                      &was);
+    if (GS_UNLIKELY(gs_redzones_on)) {
+        gs_redzones_look(state, block, GS_API_cuMemFree_v2,
+                         !waited || gs_refused_for_capture(result) ? GS_CHECK_CAPTURE
+                         : result == CUDA_SUCCESS                  ? GS_CHECK_LOOKED
+                                                                   : GS_CHECK_REFUSED,
+                         &was);
     }
     gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr,
                          idle                                          ? GS_TRACE_READY
                          : waited && result == CUDA_SUCCESS && !in_use ? GS_TRACE_WAITED
                                                                        : GS_TRACE_HELD);
-    gs_announce_take_back("cuMemFree_v2", addr);
+    gs_notify_take_back("cuMemFree_v2", addr);
     if (!waited || gs_refused_for_capture(result)) {
         free_while_capturing(state, block);
         return CUDA_SUCCESS;
@@ -453,44 +453,44 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     if (result != CUDA_SUCCESS) {
         /* The context has failed, or the driver is shutting down. What runs is unknown:
            neither this block nor another of the heap is handed out again. */
-        gs_context_note_error(gs_heap_self(heap), result);
+        gs_context_record_error(gs_heap_self(heap), result);
         gs_heap_poison(heap);
     }
-    if (GS_UNLIKELY(gs_zones_on) && result == CUDA_SUCCESS) {
-        gs_zones_park(state, block, GS_API_cuMemFree_v2, &was);
+    if (GS_UNLIKELY(gs_redzones_on) && result == CUDA_SUCCESS) {
+        gs_redzones_free(state, block, GS_API_cuMemFree_v2, &was);
     } else if (in_use && result == CUDA_SUCCESS) {
         free_beside_accessors(state, block);
     } else {
-        gs_block_park(block);
+        gs_block_free(block);
     }
     if (result == CUDA_SUCCESS) {
-        gs_upkeep(state, gs_heap_self(heap));
+        gs_maintenance(state, gs_heap_self(heap));
     }
-    gs_figures_moment(state);
+    gs_statistics_safe_point(state);
     return result;
 }
 
 /* Now and then: keep what is known, give idle memory back. */
 static GS_NOINLINE void look_after(struct gs_state *state, struct gs_heap *heap)
 {
-    gs_figures_moment(state);
-    if (gs_heap_upkeep_is_late(heap)) {
-        gs_upkeep_now(state, gs_heap_self(heap));
+    gs_statistics_safe_point(state);
+    if (gs_heap_maintenance_is_late(heap)) {
+        gs_maintain_now(state, gs_heap_self(heap));
     }
 }
 
-/* A claimed block of an idle context, into the thread's front if there is room. */
+/* A claimed block of an idle context, into its thread cache if there is room. */
 static inline __attribute__((always_inline)) void
-park_idle(struct gs_state *state, struct gs_heap *heap, struct gs_block *block)
+free_idle(struct gs_state *state, struct gs_heap *heap, struct gs_block *block)
 {
-    bool upkeep;
-    if (GS_UNLIKELY(!gs_hit_park(heap, block, &upkeep))) {
+    bool maintenance;
+    if (GS_UNLIKELY(!gs_hit_free(heap, block, &maintenance))) {
         gs_pool_thread_stream(gs_submissions_stream());
-        gs_block_park(block);
-        gs_figures_moment(state);
-        upkeep = gs_heap_wants_upkeep(heap);
+        gs_block_free(block);
+        gs_statistics_safe_point(state);
+        maintenance = gs_heap_wants_maintenance(heap);
     }
-    if (GS_UNLIKELY(upkeep)) {
+    if (GS_UNLIKELY(maintenance)) {
         look_after(state, heap);
     }
 }
@@ -507,23 +507,23 @@ static GS_NOINLINE CUresult free_seen(struct gs_state *state, struct gs_heap *he
         gs_tracker_remove_block(state->tracker, block->live.tag, gs_thread_id(),
                                 gs_record_api(GS_API_cuMemFree_v2));
     }
-    gs_announce_take_back("cuMemFree_v2", addr);
-    park_idle(state, heap, block);
+    gs_notify_take_back("cuMemFree_v2", addr);
+    free_idle(state, heap, block);
     gs_leave();
     return CUDA_SUCCESS;
 }
 
-/* Park a claimed block of an idle context, to the end of the call. */
-static GS_NOINLINE CUresult park_deeper(struct gs_state *state, struct gs_heap *heap,
-                                        struct gs_block *block)
+/* Free a claimed block of an idle context, to the end of the call. */
+static GS_NOINLINE CUresult free_idle_deeper(struct gs_state *state, struct gs_heap *heap,
+                                             struct gs_block *block)
 {
     gs_keep_errno();
-    park_idle(state, heap, block);
+    free_idle(state, heap, block);
     gs_leave();
     return CUDA_SUCCESS;
 }
 
-/* It is parked. Is there idle memory to be given back? To the end of the call. */
+/* It is freed. Is there idle memory to be given back? To the end of the call. */
 static GS_NOINLINE CUresult end_looking_after(struct gs_state *state,
                                               struct gs_heap *heap)
 {
@@ -543,7 +543,7 @@ static bool free_around(struct gs_state *state, CUdeviceptr dptr)
         gs_pool_claim(state->pool, range.block_addr, &block) != GS_OK) {
         return false;
     }
-    gs_block_park(block);
+    gs_block_free(block);
     return true;
 }
 
@@ -617,7 +617,7 @@ static inline bool finds_idle(struct gs_state *state, const struct gs_context *c
 }
 
 /* Most calls end within this one, or in free_seen: nothing is in flight, and the thread's
- * front has room. */
+ * thread cache has room. */
 GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     struct gs_state *state = gs_enter_lightly();
@@ -633,14 +633,14 @@ GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
     if (GS_UNLIKELY(!finds_idle(state, heap->self))) {
         return free_deeper(state, block, dptr);
     }
-    if (gs_recording(state) || gs_announced()) {
+    if (gs_recording(state) || gs_notified()) {
         return free_seen(state, heap, block, dptr);
     }
-    bool upkeep;
-    if (GS_UNLIKELY(!gs_hit_park(heap, block, &upkeep))) {
-        return park_deeper(state, heap, block);
+    bool maintenance;
+    if (GS_UNLIKELY(!gs_hit_free(heap, block, &maintenance))) {
+        return free_idle_deeper(state, heap, block);
     }
-    if (GS_UNLIKELY(upkeep)) {
+    if (GS_UNLIKELY(maintenance)) {
         return end_looking_after(state, heap);
     }
     gs_leave_lightly();
@@ -657,7 +657,7 @@ GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     }
     const struct gs_context *context = gs_context_current(state);
     size_t real_free = 0, real_total = 0;
-    gs_managed_trim_if_quiet(state); /* what of it lies on the device nobody can tell */
+    gs_managed_trim_if_idle(state); /* what of it lies on the device nobody can tell */
     /* Both figures are needed for either; NULL is the driver's to refuse, or not. */
     CUresult result =
         gs_real()->cuMemGetInfo_v2(free ? &real_free : NULL, total ? &real_total : NULL);

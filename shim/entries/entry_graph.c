@@ -52,7 +52,7 @@ static void note_alloc(CUresult result, enum gs_api api, CUgraph graph,
     const struct gs_call request = {
         .context = &there, .kind = GS_MEMORY_GRAPH, .api = api};
     if (result == CUDA_SUCCESS) {
-        gs_graph_note_alloc(state, &request, graph, addr, bytes);
+        gs_graph_record_alloc(state, &request, graph, addr, bytes);
     } else {
         gs_record_refused(state, &request, bytes, result);
     }

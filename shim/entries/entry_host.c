@@ -8,7 +8,7 @@
  *
  * Owns:  nothing.   Lock: none.
  */
-#include "announce.h"
+#include "notify.h"
 #include "hit.h"
 #include "host_pools.h"
 #include "pool_lookup.h"
@@ -34,7 +34,7 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
         result = call_driver(key, pp, bytes, flags);
     } while (gs_retry_after_trim(state, request->context, result));
     if (result == CUDA_SUCCESS) {
-        gs_record_made(state, request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
+        gs_record_alloc(state, request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
     } else {
         gs_record_refused(state, request, bytes, result);
     }
@@ -51,7 +51,7 @@ static inline void record_block(struct gs_state *state, const struct gs_context 
         block->live.tag = gs_record_watched_block(state, &request, addr, bytes, block);
     } else if (state->tracker) {
         block->live.tag =
-            gs_record_block_made(state, context, GS_MEMORY_PINNED, api, addr, bytes);
+            gs_record_block_alloc(state, context, GS_MEMORY_PINNED, api, addr, bytes);
     }
 }
 
@@ -69,7 +69,7 @@ static inline CUresult allocate(enum gs_api api, const char *call, unsigned key,
     if (GS_LIKELY(pp && !(flags & ~GS_HOST_FLAGS) &&
                   gs_host_alloc(state, context, key, bytes, &block) == GS_OK)) {
         uint64_t addr = gs_hit_addr(block);
-        gs_announce_hand_out(call, addr, bytes);
+        gs_notify_hand_out(call, addr, bytes);
         record_block(state, context, api, addr, bytes, block);
         *pp = (void *)(uintptr_t)addr;
     } else {
@@ -100,7 +100,7 @@ static GS_NOINLINE CUresult free_native(struct gs_state *state, void *p)
     struct gs_allocation was;
     uint64_t addr = (uint64_t)(uintptr_t)p;
     gs_trace_free(addr, GS_TRACE_DRIVER, NULL, GS_TRACE_UNORDERED);
-    gs_record_unmade(state, addr, GS_API_cuMemFreeHost, &was);
+    gs_record_undone(state, addr, GS_API_cuMemFreeHost, &was);
     CUresult result = gs_real()->cuMemFreeHost((void *)(uintptr_t)gs_pooled_asked(addr));
     gs_record_free_result(state, addr, GS_API_cuMemFreeHost, &was, result);
     return result;

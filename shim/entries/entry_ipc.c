@@ -156,7 +156,7 @@ static void record_opened(CUdeviceptr addr, size_t bytes, enum gs_api api)
             .device = note.device,
             .context = note.context,
             .record = gs_record_noted(state, &note, true)};
-        gs_physical_made(state, &origin);
+        gs_physical_created(state, &origin);
     }
     gs_leave();
 }

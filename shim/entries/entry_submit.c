@@ -186,7 +186,7 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
                 result = again_##symbol args;                                            \
             }                                                                            \
             if (!names_device(#symbol)) {                                                \
-                gs_context_note_error_of(NULL, result);                                  \
+                gs_context_record_error_of(NULL, result);                                \
             }                                                                            \
         }                                                                                \
         DONE_##where;                                                                    \

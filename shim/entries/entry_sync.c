@@ -30,7 +30,7 @@
 #include "known.h"
 #include "managed.h"
 #include "mem_limits.h"
-#include "upkeep.h"
+#include "maintenance.h"
 #include "state.h"
 #include "submissions.h"
 #include "trace.h"
@@ -87,11 +87,11 @@ static void begin_again(struct watch *watch)
 static void relax(const struct gs_context *context)
 {
     struct gs_state *state;
-    if (!gs_heap_wants_upkeep(context->heap) || !(state = gs_enter())) {
+    if (!gs_heap_wants_maintenance(context->heap) || !(state = gs_enter())) {
         return;
     }
     if (gs_context_counts_idle(&state->contexts, context)) { /* nothing came since */
-        gs_upkeep_now(state, context);
+        gs_maintain_now(state, context);
     }
     gs_leave();
 }

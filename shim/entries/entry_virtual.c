@@ -38,7 +38,7 @@ static void made(struct gs_state *state, const struct gs_note *note,
     origin.key = note->key;
     origin.bytes = note->bytes;
     origin.record = gs_record_noted(state, note, true);
-    gs_physical_made(state, &origin);
+    gs_physical_created(state, &origin);
 }
 
 /* ---- create and release ------------------------------------------------------------ */

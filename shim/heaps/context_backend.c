@@ -8,7 +8,7 @@
 
 #include "context_switch.h"
 #include "all_contexts.h"
-#include "announce.h"
+#include "notify.h"
 #include "captures.h"
 #include "capture_gate.h"
 #include "fences.h"
@@ -45,7 +45,7 @@ static CUresult ask_driver(const struct gs_context *context, size_t bytes,
                            CUdeviceptr *found)
 {
     bool pushed;
-    gs_announce_begin("cuMemAlloc_v2", false);
+    gs_notify_begin("cuMemAlloc_v2", false);
     CUresult result = gs_context_push(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
         result =
@@ -54,7 +54,7 @@ static CUresult ask_driver(const struct gs_context *context, size_t bytes,
         gs_lazy_mapped(context, result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOMEM, bytes);
     }
     gs_context_pop(pushed);
-    gs_announce_end();
+    gs_notify_end();
     return result;
 }
 
@@ -72,7 +72,8 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
         if (!__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
             gs_heap_set_due(context->heap); /* the next free starts the thread */
         }
-        gs_limits_note(GS_CHARGE_CONTEXT, found, bytes, context->device, context->handle);
+        gs_limits_record(GS_CHARGE_CONTEXT, found, bytes, context->device,
+                         context->handle);
         return GS_OK;
     }
     *native = (int)result;
@@ -85,7 +86,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     static struct gs_log_limit limit;
     CUstreamCaptureMode mode;
     bool pushed;
-    gs_announce_begin("giving memory back", false);
+    gs_notify_begin("giving memory back", false);
     gs_parts_unmap(context, addr, bytes);
     /* No capture is to suffer from it, nor to keep it from being done. */
     bool relaxed = gs_captures_ever() && gs_relaxed_begin(&mode);
@@ -99,7 +100,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     if (relaxed) {
         gs_relaxed_end(&mode);
     }
-    gs_announce_end();
+    gs_notify_end();
     if (result != CUDA_SUCCESS) {
         gs_log_once(&limit, GS_LOG_INFO,
                     "the driver did not take %zu bytes back (error %d)", bytes,
@@ -113,14 +114,14 @@ static bool backend_keep(void *self, uint64_t addr, size_t bytes)
 }
 
 /* The driver's free waits for the context: at once is when that is idle. */
-static bool backend_quiet(void *self)
+static bool backend_idle(void *self)
 {
     struct gs_state *state = gs_state_peek();
     return state && !gs_captures_active() &&
            gs_context_counts_idle(&state->contexts, self);
 }
 
-static bool backend_await_quiet(void *self)
+static bool backend_await_idle(void *self)
 {
     struct gs_state *state = gs_state_peek();
     return !state || gs_full_wait(state, self);
@@ -157,11 +158,11 @@ static bool backend_worth_asking(void *self)
     return gs_epochs_worth_asking(&context->epochs);
 }
 
-void gs_context_park_behind(struct gs_block *block, gs_fence event)
+void gs_context_free_behind(struct gs_block *block, gs_fence event)
 {
     struct gs_context *context = gs_heap_self(gs_block_heap(block));
     __atomic_add_fetch(&context->events, 1, __ATOMIC_RELAXED);
-    gs_block_park_fenced(block, event);
+    gs_block_free_fenced(block, event);
 }
 
 static enum gs_status backend_fence_query(void *self, gs_fence fence)
@@ -210,13 +211,13 @@ static void backend_fence_release_many(void *self, gs_fence fence, unsigned bloc
 static void backend_retired(void *self, uint64_t addr, gs_fence fence)
 {
     (void)self;
-    if (gs_announced() && gs_epoch_is(fence)) {
+    if (gs_notified() && gs_epoch_is(fence)) {
         uint64_t mark = gs_epoch_mark(fence);
         if (mark) { /* else by the order of the streams: nothing was seen complete */
-            gs_mark_announce(mark, addr);
+            gs_mark_notify(mark, addr);
         }
-    } else if (gs_announced()) {
-        gs_announce_retire(addr, fence ? gs_fence_event(fence) : NULL);
+    } else if (gs_notified()) {
+        gs_notify_retire(addr, fence ? gs_fence_event(fence) : NULL);
     }
 }
 
@@ -224,8 +225,8 @@ const struct gs_backend gs_context_backend = {
     .map = backend_map,
     .unmap = backend_unmap,
     .keep = backend_keep,
-    .quiet = backend_quiet,
-    .await_quiet = backend_await_quiet,
+    .quiet = backend_idle,
+    .await_idle = backend_await_idle,
     .free_bytes = backend_free_bytes,
     .worth_asking = backend_worth_asking,
     .fence_query = backend_fence_query,

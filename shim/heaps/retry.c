@@ -6,7 +6,7 @@
 
 #include <time.h>
 
-#include "announce.h"
+#include "notify.h"
 #include "captures.h"
 #include "free_lazy.h"
 #include "mutants.h"
@@ -67,9 +67,9 @@ static uint64_t pending_bytes(struct gs_state *state, int device)
 static CUresult wait_for(struct gs_state *state, const struct gs_context *context)
 {
     bool in_use;
-    gs_announce_begin("an allocation that is out of memory", true);
+    gs_notify_begin("an allocation that is out of memory", true);
     CUresult result = gs_context_wait(state, context, GS_FREE_CONTEXT, &in_use);
-    gs_announce_end();
+    gs_notify_end();
     return result;
 }
 

@@ -165,7 +165,7 @@ void gs_warmup_run(const struct gs_context *context)
         allocate_item(context, &blocks, &list.items[i]);
     }
     while (blocks.count > 0) {
-        gs_block_park(blocks.items[--blocks.count]);
+        gs_block_free(blocks.items[--blocks.count]);
     }
     free(blocks.items);
 }

@@ -29,7 +29,7 @@
 #include "context_switch.h"
 #include "all_complete.h"
 #include "all_contexts.h"
-#include "announce.h"
+#include "notify.h"
 #include "captures.h"
 #include "context_errors.h"
 #include "free_permit.h"
@@ -46,7 +46,7 @@
 
 /* Large requests are rounded to this: the pool would else pin up to 2 MiB for nothing. */
 #define LARGE_STEP_BYTES (64 * GS_KIB)
-/* The pool's own levels hold so many times less than for device memory. */
+/* The pool's own cache tiers hold so many times less than for device memory. */
 #define CACHE_SHARE 4u
 /* Idle memory as shipped: features, D5. */
 #define IDLE_MAX_BYTES (2 * GS_GIB)
@@ -173,7 +173,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     if (!has_room_for(bytes)) {
         return GS_ERR_NOMEM; /* idle memory goes back, or else the driver is asked */
     }
-    gs_announce_begin("cuMemHostAlloc", false);
+    gs_notify_begin("cuMemHostAlloc", false);
     CUresult result = gs_context_push(own->context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
         result = own->key == GS_HOST_PLAIN
@@ -181,7 +181,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
                      : gs_real()->cuMemHostAlloc(&found, bytes, own->key);
     }
     gs_context_pop(pushed);
-    gs_announce_end();
+    gs_notify_end();
     if (result == CUDA_SUCCESS) {
         *addr = just_mapped = (uint64_t)(uintptr_t)found;
         gs_machine_memory_taken((int64_t)bytes);
@@ -199,13 +199,13 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     const struct gs_host_heap *own = self;
     static struct gs_log_limit limit;
     bool pushed;
-    gs_announce_begin("giving memory back", false);
+    gs_notify_begin("giving memory back", false);
     CUresult result = gs_context_push(own->context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuMemFreeHost((void *)(uintptr_t)addr);
     }
     gs_context_pop(pushed);
-    gs_announce_end();
+    gs_notify_end();
     if (result == CUDA_SUCCESS) {
         gs_machine_memory_taken(-(int64_t)bytes);
     } else {
@@ -215,7 +215,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     }
 }
 
-static bool backend_quiet(void *self)
+static bool backend_idle(void *self)
 {
     const struct gs_host_heap *own = self;
     struct gs_state *state = gs_state_peek();
@@ -223,7 +223,7 @@ static bool backend_quiet(void *self)
            gs_context_counts_idle(&state->contexts, own->context);
 }
 
-static bool backend_await_quiet(void *self)
+static bool backend_await_idle(void *self)
 {
     const struct gs_host_heap *own = self;
     struct gs_state *state = gs_state_peek();
@@ -251,14 +251,14 @@ static void backend_retired(void *self, uint64_t addr, gs_fence fence)
 {
     (void)self;
     (void)fence;
-    gs_announce_retire(addr, NULL);
+    gs_notify_retire(addr, NULL);
 }
 
 static const struct gs_backend backend = {
     .map = backend_map,
     .unmap = backend_unmap,
-    .quiet = backend_quiet,
-    .await_quiet = backend_await_quiet,
+    .quiet = backend_idle,
+    .await_idle = backend_await_idle,
     .fence_query = backend_fence_query,
     .fence_release = backend_fence_release,
     .retired = backend_retired,
@@ -349,7 +349,7 @@ static inline void clear(uint64_t addr, size_t bytes)
     }
 }
 
-/* The thread's front has no block that fits. */
+/* The thread's thread cache has no block that fits. */
 static GS_NOINLINE enum gs_status alloc_deeper(struct gs_heap *heap, size_t bytes,
                                                struct gs_block **out)
 {
@@ -397,10 +397,10 @@ static GS_NOINLINE CUresult wait_for(struct gs_state *state,
     if (gs_mutant(GS_MUTANT_host_unwaited)) {
         return CUDA_SUCCESS;
     }
-    bool in_use; /* park_held() is for every context that may use the block */
-    gs_announce_free("cuMemFreeHost", gs_block_addr(block), gs_block_requested(block));
+    bool in_use; /* free_held() is for every context that may use the block */
+    gs_notify_free("cuMemFreeHost", gs_block_addr(block), gs_block_requested(block));
     CUresult result = gs_context_wait(state, context, scope, &in_use);
-    gs_announce_end();
+    gs_notify_end();
     if (!gs_known_proof_holds()) {
         gs_free_log_proof_end(state);
     }
@@ -408,7 +408,7 @@ static GS_NOINLINE CUresult wait_for(struct gs_state *state,
 }
 
 /* The block may be in use by contexts that nobody has waited for. */
-static void park_held(struct gs_state *state, struct gs_block *block, uint64_t point,
+static void free_held(struct gs_state *state, struct gs_block *block, uint64_t point,
                       bool may_unmap)
 {
     size_t bytes = gs_block_requested(block);
@@ -418,19 +418,19 @@ static void park_held(struct gs_state *state, struct gs_block *block, uint64_t p
         __atomic_load_n(&held_bytes, __ATOMIC_RELAXED) + bytes > settings.idle_limit / 4;
     if (may_unmap && bytes >= GS_LARGE_BYTES && too_much &&
         gs_pool_retain(state->host_pool, gs_block_addr(block)) == GS_OK) {
-        gs_block_park(block); /* the last of its segment: the native free, in the end */
+        gs_block_free(block); /* the last of its segment: the native free, in the end */
         return;
     }
     point = point < POINT_MAX ? point : POINT_MAX;
     __atomic_add_fetch(&held_bytes, units * HELD_UNIT_BYTES, __ATOMIC_RELAXED);
-    gs_block_park_fenced(block, point << HELD_BITS | units);
+    gs_block_free_fenced(block, point << HELD_BITS | units);
 }
 
 static inline void forget(struct gs_state *state, struct gs_block *block, uint64_t addr,
                           enum gs_trace_how how)
 {
     gs_record_block_ends(state, block, GS_API_cuMemFreeHost, addr, how);
-    gs_announce_take_back("cuMemFreeHost", addr);
+    gs_notify_take_back("cuMemFreeHost", addr);
 }
 
 /* Something may be running. */
@@ -447,7 +447,7 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
                : gs_permit_free(state, (struct gs_context *)(uintptr_t)own->context,
                                 GS_PERMIT_PINNED);
     if (waited ? gs_wait_keeps_memory(result) : result != CUDA_SUCCESS) {
-        gs_block_unclaim(block);
+        gs_block_release_claim(block);
         return result;
     }
     waited = waited && !gs_refused_for_capture(result);
@@ -459,23 +459,23 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
                                     : own->context);
     forget(state, block, addr, done ? GS_TRACE_WAITED : GS_TRACE_HELD);
     if (!waited) {
-        park_held(state, block, point, false);
+        free_held(state, block, point, false);
         return CUDA_SUCCESS;
     }
     if (result != CUDA_SUCCESS) {
         /* As for device memory: what runs is unknown, nothing is handed out again. */
-        gs_context_note_error(own->context, result);
+        gs_context_record_error(own->context, result);
         gs_heap_poison(heap);
-        gs_block_park(block);
+        gs_block_free(block);
         return result;
     }
     if (done) {
-        gs_block_park(block);
+        gs_block_free(block);
     } else {
         /* Unmapped, it would wait as the native free of a segment. */
-        park_held(state, block, point, scope >= GS_FREE_CONTEXT);
+        free_held(state, block, point, scope >= GS_FREE_CONTEXT);
     }
-    if (gs_heap_wants_upkeep(heap)) {
+    if (gs_heap_wants_maintenance(heap)) {
         gs_host_relax(state, own->context);
     }
     return CUDA_SUCCESS;
@@ -495,17 +495,17 @@ CUresult gs_host_free(struct gs_state *state, struct gs_block *block, uint64_t a
 {
     struct gs_heap *heap = gs_hit_heap(block);
     const struct gs_host_heap *own = heap->self;
-    bool upkeep;
+    bool maintenance;
     if (GS_UNLIKELY(!is_idle(state, own->context))) {
         return free_busy(state, block, addr);
     }
     forget(state, block, addr, GS_TRACE_READY);
-    if (GS_UNLIKELY(!gs_hit_park(heap, block, &upkeep))) {
+    if (GS_UNLIKELY(!gs_hit_free(heap, block, &maintenance))) {
         gs_pool_thread_stream(gs_submissions_stream());
-        gs_block_park(block);
-        upkeep = gs_heap_wants_upkeep(heap);
+        gs_block_free(block);
+        maintenance = gs_heap_wants_maintenance(heap);
     }
-    if (GS_UNLIKELY(upkeep) && gs_heap_upkeep_is_late(heap)) {
+    if (GS_UNLIKELY(maintenance) && gs_heap_maintenance_is_late(heap)) {
         gs_host_relax(state, own->context);
     }
     return CUDA_SUCCESS;
@@ -544,10 +544,10 @@ void gs_host_relax(struct gs_state *state, const struct gs_context *context)
         if (missing == UINT64_MAX) {
             missing = gs_host_missing_reserve();
         }
-        if (!missing && !gs_heap_upkeep_is_late(own->heap)) {
+        if (!missing && !gs_heap_maintenance_is_late(own->heap)) {
             continue; /* device memory is due, and that may be with every free */
         }
-        size_t given = gs_heap_upkeep(own->heap, (size_t)missing);
+        size_t given = gs_heap_maintain(own->heap, (size_t)missing);
         missing -= given < missing ? given : missing;
     }
 }
@@ -578,7 +578,7 @@ bool gs_host_has_served(void)
     return __atomic_load_n(&any_heap, __ATOMIC_RELAXED);
 }
 
-void gs_host_say(struct gs_state *state)
+void gs_host_log(struct gs_state *state)
 {
     struct gs_pool_stats stats = {0};
     if (state->host_pool) {

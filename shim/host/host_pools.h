@@ -49,7 +49,8 @@ static inline bool gs_host_owns(const struct gs_state *state, uint64_t addr)
     return state->host_pool && gs_pool_owns(state->host_pool, addr);
 }
 
-/* The segment that holds an address takes no new tenant; nothing happens if none does. */
+/* The segment that holds an address takes no new allocation; nothing happens if none
+ * does. */
 void gs_host_retain(struct gs_state *state, uint64_t addr);
 
 /* Give everything idle back. Returns the bytes. May wait for running work, as a free
@@ -57,7 +58,7 @@ void gs_host_retain(struct gs_state *state, uint64_t addr);
 size_t gs_host_trim(struct gs_state *state);
 
 /* The context has just been waited for, or is idle: what is too old, too much or wanted
- * by others goes back. To be called when an upkeep is due (mem_limits.h). */
+ * by others goes back. To be called when an maintenance is due (mem_limits.h). */
 void gs_host_relax(struct gs_state *state, const struct gs_context *context);
 
 /* A context has ended, and its pinned memory with it. */
@@ -77,6 +78,6 @@ uint64_t gs_host_missing_reserve(void);
 /* Whether pinned memory was ever asked of the pool, in this process. */
 bool gs_host_has_served(void);
 /* For GPUSHIM_VERBOSE=2, at the end. */
-void gs_host_say(struct gs_state *state);
+void gs_host_log(struct gs_state *state);
 
 #endif

@@ -29,7 +29,7 @@
 #include "context_switch.h"
 #include "all_complete.h"
 #include "all_contexts.h"
-#include "announce.h"
+#include "notify.h"
 #include "captures.h"
 #include "full_wait.h"
 #include "host_pools.h"
@@ -139,11 +139,11 @@ static bool is_ready(void *self, uint64_t point)
 static CUresult allocate_for(CUdeviceptr *out, size_t bytes, unsigned flags, bool keep)
 {
     if (keep) {
-        gs_announce_begin("cuMemAllocManaged", false);
+        gs_notify_begin("cuMemAllocManaged", false);
     }
     CUresult result = gs_real()->cuMemAllocManaged(out, bytes, flags);
     if (keep) {
-        gs_announce_end();
+        gs_notify_end();
     }
     return result;
 }
@@ -182,13 +182,13 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
         __atomic_add_fetch(&requests, 1, __ATOMIC_RELAXED);
     }
     struct gs_managed_range wish = {.bytes = rounded,
-                                    .asked_bytes = bytes,
+                                    .requested_bytes = bytes,
                                     .owner = owner_of(context),
                                     .flags = flags};
     if (keep && gs_ranges_take(ranges, &wish, is_ready, state, &range) == GS_OK) {
         __atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
         memset((void *)(uintptr_t)range.addr, 0, range.bytes); /* nobody uses it */
-        gs_announce_hand_out("cuMemAllocManaged", range.addr, bytes);
+        gs_notify_hand_out("cuMemAllocManaged", range.addr, bytes);
         *out = range.addr;
     } else {
         size_t made;
@@ -197,11 +197,11 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
             wish.addr = *out;
             wish.bytes = made;
             know(&wish);
-            gs_announce_hand_out("cuMemAllocManaged", *out, bytes);
+            gs_notify_hand_out("cuMemAllocManaged", *out, bytes);
         }
     }
     if (result == CUDA_SUCCESS && out) {
-        gs_record_made(state, &request, *out, bytes, NULL);
+        gs_record_alloc(state, &request, *out, bytes, NULL);
     } else {
         gs_record_refused(state, &request, bytes, result);
     }
@@ -216,12 +216,12 @@ static CUresult free_native(struct gs_state *state, const struct gs_managed_rang
 {
     struct gs_allocation was;
     gs_trace_free(range->addr, GS_TRACE_DRIVER, NULL, GS_TRACE_UNORDERED);
-    gs_record_unmade(state, range->addr, GS_API_cuMemFree_v2, &was);
-    gs_announce_begin("cuMemFree_v2", true);
+    gs_record_undone(state, range->addr, GS_API_cuMemFree_v2, &was);
+    gs_notify_begin("cuMemFree_v2", true);
     CUresult result = gs_real()->cuMemFree_v2(range->addr);
-    gs_announce_end();
+    gs_notify_end();
     if (result == CUDA_SUCCESS) {
-        gs_announce_take_back("cuMemFree_v2", range->addr);
+        gs_notify_take_back("cuMemFree_v2", range->addr);
     }
     if (gs_refused(result) || gs_refused_for_capture(result)) {
         know(range);
@@ -237,9 +237,9 @@ static CUresult wait_for(struct gs_state *state, const struct gs_context *contex
         return CUDA_SUCCESS;
     }
     bool in_use; /* the range's point is for every context that may use it */
-    gs_announce_free("cuMemFree_v2", range->addr, range->asked_bytes);
+    gs_notify_free("cuMemFree_v2", range->addr, range->requested_bytes);
     CUresult result = gs_context_wait(state, context, scope, &in_use);
-    gs_announce_end();
+    gs_notify_end();
     if (!gs_known_proof_holds()) {
         gs_free_log_proof_end(state);
     }
@@ -252,13 +252,13 @@ static void keep_range(struct gs_state *state, const struct gs_managed_range *ra
     struct gs_allocation was;
     gs_trace_free(range->addr, range->point ? GS_TRACE_HELD : GS_TRACE_WAITED, NULL,
                   GS_TRACE_UNORDERED);
-    gs_record_unmade(state, range->addr, GS_API_cuMemFree_v2, &was);
+    gs_record_undone(state, range->addr, GS_API_cuMemFree_v2, &was);
     gs_record_free_result(state, range->addr, GS_API_cuMemFree_v2, &was, CUDA_SUCCESS);
-    gs_announce_take_back("cuMemFree_v2", range->addr);
+    gs_notify_take_back("cuMemFree_v2", range->addr);
     if (gs_ranges_keep(ranges, range, now_ns()) != GS_OK) {
-        gs_announce_begin("giving memory back", false);
+        gs_notify_begin("giving memory back", false);
         (void)gs_real()->cuMemFree_v2(range->addr);
-        gs_announce_end();
+        gs_notify_end();
     }
 }
 
@@ -273,7 +273,7 @@ static CUresult free_range(struct gs_state *state, struct gs_managed_range *rang
         return free_native(state, range);
     }
     if (!gs_context_is_idle(&state->contexts, context)) {
-        enum gs_free_scope scope = gs_free_scope(GS_FREE_managed, range->asked_bytes);
+        enum gs_free_scope scope = gs_free_scope(GS_FREE_managed, range->requested_bytes);
         CUresult result = wait_for(state, context, range, scope);
         waited = scope >= GS_FREE_CONTEXT || gs_mutant(GS_MUTANT_class_managed_unheld);
         if (gs_refused_for_capture(result)) {
@@ -330,11 +330,11 @@ enum gs_status gs_managed_extent(CUdeviceptr address, struct gs_extent *out)
     struct gs_managed_range range;
     enum gs_status status =
         ranges ? gs_ranges_find(ranges, address, &range) : GS_ERR_NOT_OURS;
-    if (status == GS_OK && address - range.addr >= range.asked_bytes) {
+    if (status == GS_OK && address - range.addr >= range.requested_bytes) {
         status = GS_ERR_NOT_FOUND; /* the rounding is nobody's */
     }
     if (status == GS_OK) {
-        *out = (struct gs_extent){range.addr, range.asked_bytes, range.addr};
+        *out = (struct gs_extent){range.addr, range.requested_bytes, range.addr};
     }
     return status;
 }
@@ -348,7 +348,7 @@ size_t gs_managed_length(CUdeviceptr dptr, size_t bytes)
         return bytes;
     }
     size_t end = (size_t)(dptr - range.addr) + bytes;
-    size_t asked = gs_round_up(range.asked_bytes, SMALL_STEP_BYTES);
+    size_t asked = gs_round_up(range.requested_bytes, SMALL_STEP_BYTES);
     return status == GS_OK && end <= asked ? bytes : 0;
 }
 
@@ -367,13 +367,13 @@ static CUresult return_range(const struct gs_managed_range *range)
 {
     const struct gs_context *context = (const struct gs_context *)(uintptr_t)range->owner;
     bool pushed;
-    gs_announce_begin("giving memory back", false);
+    gs_notify_begin("giving memory back", false);
     CUresult result = gs_context_push(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuMemFree_v2(range->addr);
     }
     gs_context_pop(pushed);
-    gs_announce_end();
+    gs_notify_end();
     return result;
 }
 
@@ -405,7 +405,7 @@ size_t gs_managed_trim(struct gs_state *state)
                : 0;
 }
 
-void gs_managed_trim_if_quiet(struct gs_state *state)
+void gs_managed_trim_if_idle(struct gs_state *state)
 {
     if (ranges && gs_ranges_kept_bytes(ranges) > 0 && !gs_captures_active() &&
         gs_all_complete(state, gs_all_complete_point(), NULL)) {
@@ -481,7 +481,7 @@ bool gs_managed_has_served(void)
     return __atomic_load_n(&requests, __ATOMIC_RELAXED) > 0;
 }
 
-void gs_managed_say(void)
+void gs_managed_log(void)
 {
     if (requests > 0) {
         gs_log_line(

@@ -56,7 +56,7 @@ size_t gs_managed_length(CUdeviceptr dptr, size_t bytes);
  * does. */
 size_t gs_managed_trim(struct gs_state *state);
 /* The same, if it costs no wait. */
-void gs_managed_trim_if_quiet(struct gs_state *state);
+void gs_managed_trim_if_idle(struct gs_state *state);
 /* The context has just been waited for, or is idle: what is too old, or too much, goes
  * back. */
 void gs_managed_relax(const struct gs_context *context);
@@ -77,6 +77,6 @@ void gs_managed_context_end(const struct gs_context *context);
 /* Whether managed memory was ever asked of the pool, in this process. */
 bool gs_managed_has_served(void);
 /* For GPUSHIM_VERBOSE=2, at the end. */
-void gs_managed_say(void);
+void gs_managed_log(void);
 
 #endif

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 /* How much larger than the request a range may be: an eighth of it. */
-#define SLACK_SHARE 8u
+#define TOLERANCE_SHARE 8u
 
 struct node {
     struct gs_managed_range range;
@@ -197,11 +197,11 @@ enum gs_status gs_ranges_take(struct gs_ranges *ranges,
     (void)tfind(&search, &ranges->by_size, descend);
     struct node *best = search.best;
     if (best && best->range.owner == wish->owner && best->range.flags == wish->flags &&
-        best->range.bytes - wish->bytes <= wish->bytes / SLACK_SHARE &&
+        best->range.bytes - wish->bytes <= wish->bytes / TOLERANCE_SHARE &&
         (best->range.point == 0 || ready(self, best->range.point))) {
         take_from_kept(ranges, best);
         best->range.point = 0;
-        best->range.asked_bytes = wish->asked_bytes;
+        best->range.requested_bytes = wish->requested_bytes;
         *out = best->range;
         status = GS_OK;
     }

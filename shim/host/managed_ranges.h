@@ -16,12 +16,12 @@ struct gs_ranges;
 /* A range, as its caller gets it or gives it. */
 struct gs_managed_range {
     uint64_t addr;
-    size_t bytes;       /* as the driver made it */
-    size_t asked_bytes; /* in use: what the program asked for */
-    uint64_t owner;     /* whatever memory is keyed by: a context */
-    unsigned flags;     /* of its allocation */
-    bool spoiled;       /* has properties that the next owner must not find */
-    uint64_t point;     /* kept: 0, or what `ready` is asked before it is handed out */
+    size_t bytes;           /* as the driver made it */
+    size_t requested_bytes; /* in use: what the program asked for */
+    uint64_t owner;         /* whatever memory is keyed by: a context */
+    unsigned flags;         /* of its allocation */
+    bool spoiled;           /* has properties that the next owner must not find */
+    uint64_t point; /* kept: 0, or what `ready` is asked before it is handed out */
 };
 
 /* Whether a range that was kept with this point may be handed out now. */
@@ -40,7 +40,7 @@ enum gs_status gs_ranges_add(struct gs_ranges *ranges,
 /*
  * A kept range of the owner and flags wished for: the smallest that has `bytes`, if it is
  * less than an eighth larger and ready; it is in use from now on, with the wish's
- * asked_bytes.
+ * requested_bytes.
  * Out:    *out
  * Errors: GS_ERR_NOT_FOUND
  */

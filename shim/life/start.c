@@ -36,7 +36,7 @@
 #include "state_file.h"
 #include "tools.h"
 #include "verify.h"
-#include "zones.h"
+#include "redzones.h"
 
 #if defined(__x86_64__)
 #define GS_VDSO_CLOCK "__vdso_clock_gettime"
@@ -93,10 +93,10 @@ static void read_options(struct gs_state *state)
         gs_log_text(notes.text, notes.length);
     }
     if (!getauxval(AT_SECURE)) {
-        gs_options_tell_idle(&state->options, environ, tell_idle);
+        gs_options_log_idle(&state->options, environ, tell_idle);
     }
     step_aside(&state->options);
-    gs_zones_adjust(&state->options);
+    gs_redzones_adjust(&state->options);
     if (state->options.free_sync == GS_FREE_SYNC_WAIT) {
         gs_known_end_proof(NULL);
     }
@@ -109,7 +109,7 @@ static void read_options(struct gs_state *state)
 }
 
 /* The clock's own code, which the kernel maps into every process, without the C library
- * in front; NULL if it cannot be found. */
+ * in thread cache; NULL if it cannot be found. */
 static int (*kernels_clock(void))(clockid_t, struct timespec *)
 {
     const char *name = GS_VDSO_CLOCK;

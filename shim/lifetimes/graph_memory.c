@@ -166,7 +166,7 @@ static enum gs_status put_maker(struct maker *maker, CUgraph handle)
 
 /* ---- nodes ------------------------------------------------------------------------- */
 
-enum gs_status gs_graph_node_made(CUgraph graph, const struct gs_allocation *made)
+enum gs_status gs_graph_node_added(CUgraph graph, const struct gs_allocation *made)
 {
     struct maker *maker = calloc(1, sizeof(*maker));
     enum gs_status status = GS_ERR_HOST_NOMEM;
@@ -350,8 +350,8 @@ static enum gs_status put_exec(struct gs_graph_exec *exec)
 }
 
 /* Takes the lock. */
-enum gs_status gs_graph_exec_made(CUgraphExec handle,
-                                  const struct gs_graph_memory *memory)
+enum gs_status gs_graph_exec_created(CUgraphExec handle,
+                                     const struct gs_graph_memory *memory)
 {
     if (memory->alloc_count + memory->free_count == 0) {
         /* The handle may have been that of one which is gone, unseen. */

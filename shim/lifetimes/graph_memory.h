@@ -50,8 +50,8 @@ static inline void gs_graph_memory_see(void)
  * its address was another node's only if that is gone. Errors: GS_ERR_HOST_NOMEM  its
  * memory will have no owner
  */
-enum gs_status gs_graph_node_made(CUgraph graph,
-                                  const struct gs_allocation *made) GS_MUST_USE;
+enum gs_status gs_graph_node_added(CUgraph graph,
+                                   const struct gs_allocation *made) GS_MUST_USE;
 /* Who made the node of that address. */
 bool gs_graph_node_maker(uint64_t addr, struct gs_allocation *out) GS_MUST_USE;
 /* The child belongs to the parent from now on. */
@@ -76,8 +76,8 @@ struct gs_graph_memory {
 
 /* It was instantiated. Copies `memory`; one without nodes is not kept.
  * Errors: GS_ERR_HOST_NOMEM  its launches will not be seen */
-enum gs_status gs_graph_exec_made(CUgraphExec exec,
-                                  const struct gs_graph_memory *memory) GS_MUST_USE;
+enum gs_status gs_graph_exec_created(CUgraphExec exec,
+                                     const struct gs_graph_memory *memory) GS_MUST_USE;
 
 /* As gs_graph_destroying and gs_graph_destroyed. Its memory stays as it is. */
 struct gs_graph_exec;

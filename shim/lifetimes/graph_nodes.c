@@ -27,8 +27,8 @@ bool gs_graph_captures(CUstream stream, bool per_thread, CUgraph *graph)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-void gs_graph_note_alloc(struct gs_state *state, const struct gs_call *request,
-                         CUgraph graph, uint64_t addr, size_t bytes)
+void gs_graph_record_alloc(struct gs_state *state, const struct gs_call *request,
+                           CUgraph graph, uint64_t addr, size_t bytes)
 {
     if (state->pool) {
         gs_pool_displace(state->pool, addr);
@@ -47,7 +47,7 @@ void gs_graph_note_alloc(struct gs_state *state, const struct gs_call *request,
         .api = gs_record_api(request->api),
         .kind = GS_MEMORY_GRAPH,
     };
-    if (gs_graph_node_made(graph, &made) != GS_OK) {
+    if (gs_graph_node_added(graph, &made) != GS_OK) {
         gs_record_missed();
     }
 }
@@ -176,7 +176,7 @@ void gs_graph_note_exec(struct gs_state *state, CUgraphExec exec, CUgraph graph,
         return;
     }
     read_graph(&found, graph);
-    if (found.failed || gs_graph_exec_made(exec, &found.memory) != GS_OK) {
+    if (found.failed || gs_graph_exec_created(exec, &found.memory) != GS_OK) {
         gs_record_missed();
     }
     free(found.memory.allocs);

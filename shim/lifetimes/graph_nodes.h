@@ -18,8 +18,8 @@
 bool gs_graph_captures(CUstream stream, bool per_thread, CUgraph *graph);
 
 /* An allocation node was made: by call, or by what a stream captured. */
-void gs_graph_note_alloc(struct gs_state *state, const struct gs_call *request,
-                         CUgraph graph, uint64_t addr, size_t bytes);
+void gs_graph_record_alloc(struct gs_state *state, const struct gs_call *request,
+                           CUgraph graph, uint64_t addr, size_t bytes);
 
 /* A graph became executable: its memory nodes are known from now on. */
 void gs_graph_note_exec(struct gs_state *state, CUgraphExec exec, CUgraph graph,

@@ -61,7 +61,7 @@ static void put(CUmemoryPool pool, struct gs_memory_place place)
     free(was);
 }
 
-void gs_memory_pools_made(CUmemoryPool pool, const CUmemPoolProps *props)
+void gs_memory_pools_created(CUmemoryPool pool, const CUmemPoolProps *props)
 {
     if ((int)props->allocType == ALLOCATION_MANAGED) {
         put(pool, off_devices(GS_MEMORY_MANAGED));

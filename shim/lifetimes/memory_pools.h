@@ -23,7 +23,7 @@ struct gs_memory_place {
 
 /* The program has made that pool, or is about to destroy it; a destroy that was refused
  * puts it back. */
-void gs_memory_pools_made(CUmemoryPool pool, const CUmemPoolProps *props);
+void gs_memory_pools_created(CUmemoryPool pool, const CUmemPoolProps *props);
 struct gs_memory_place gs_memory_pools_leaves(CUmemoryPool pool);
 void gs_memory_pools_back(CUmemoryPool pool, struct gs_memory_place place);
 

@@ -144,7 +144,7 @@ static void end(struct gs_state *state, struct gs_physical *ended, enum gs_api a
     }
 }
 
-void gs_physical_made(struct gs_state *state, const struct gs_physical_origin *origin)
+void gs_physical_created(struct gs_state *state, const struct gs_physical_origin *origin)
 {
     struct gs_physical *made = calloc(1, sizeof(*made));
     if (!made) {

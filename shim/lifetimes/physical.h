@@ -36,7 +36,7 @@ static inline bool gs_physical_wanted(const struct gs_state *state)
     return state->tracker || gs_limits_charging;
 }
 
-void gs_physical_made(struct gs_state *state, const struct gs_physical_origin *origin);
+void gs_physical_created(struct gs_state *state, const struct gs_physical_origin *origin);
 /* Another reference to it was given out: false if it is not known. */
 bool gs_physical_referenced(uint64_t key);
 /* Likewise, for the memory mapped at an address. */

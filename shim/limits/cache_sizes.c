@@ -1,9 +1,9 @@
 /*
- * cache_sizes.c - reads GPUSHIM_POOL_CACHE: a size, and blocks of two levels.
+ * cache_sizes.c - reads GPUSHIM_POOL_CACHE: a size, and blocks of two cache tiers.
  *
  * The text is taken whole or not at all: half of it would be a setting nobody chose.
  *
- * Owns:  nothing.   Lock: none.   Design: docs/pool.md, "Levels"
+ * Owns:  nothing.   Lock: none.   Design: docs/pool.md, "Cache tiers"
  */
 #include "cache_sizes.h"
 
@@ -36,7 +36,7 @@ static const char *read_blocks(const char *text, bool *seen, uint32_t *out)
     if (gs_option_parse(&number, text, &blocks) != GS_OK || blocks > BLOCKS_MAX) {
         return "a level's number of blocks is not one from 0 to 1000000";
     }
-    *out = blocks ? (uint32_t)blocks : GS_LEVEL_NO_BLOCKS;
+    *out = blocks ? (uint32_t)blocks : GS_TIER_NO_BLOCKS;
     *seen = true;
     return NULL;
 }

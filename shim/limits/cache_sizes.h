@@ -7,7 +7,7 @@
 #include "pool.h"
 
 struct gs_cache_sizes {
-    size_t bytes; /* of all levels together; 0: nothing is kept */
+    size_t bytes; /* of all cache tiers together; 0: nothing is kept */
     uint32_t stream_blocks, global_blocks; /* as struct gs_pool_config has them */
 };
 

@@ -312,8 +312,8 @@ static void take(struct charge *slot)
 
 /* ---- charges by key ---------------------------------------------------------------- */
 
-void gs_limits_note(enum gs_charge_kind kind, uint64_t key, size_t bytes, int device,
-                    CUcontext context)
+void gs_limits_record(enum gs_charge_kind kind, uint64_t key, size_t bytes, int device,
+                      CUcontext context)
 {
     struct charge charge = {
         .key = key,
@@ -363,8 +363,8 @@ void gs_limits_left(bool freed)
     if (freed) {
         gs_limits_uncharge(leaving.device, leaving.bytes);
     } else {
-        gs_limits_note((enum gs_charge_kind)leaving.kind, leaving.key, leaving.bytes,
-                       leaving.device, leaving.context);
+        gs_limits_record((enum gs_charge_kind)leaving.kind, leaving.key, leaving.bytes,
+                         leaving.device, leaving.context);
     }
     leaving.key = 0;
 }

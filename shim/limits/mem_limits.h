@@ -84,8 +84,8 @@ void gs_limits_correct(const struct gs_context *context, size_t was, size_t byte
 
 /* What was charged is known by this address or handle from now on; a charge that cannot
  * be remembered ends. */
-void gs_limits_note(enum gs_charge_kind kind, uint64_t key, size_t bytes, int device,
-                    CUcontext context);
+void gs_limits_record(enum gs_charge_kind kind, uint64_t key, size_t bytes, int device,
+                      CUcontext context);
 /*
  * Memory at this address or of this handle is about to be freed: its charge leaves the
  * table before another thread can be given the same, and ends once the free has

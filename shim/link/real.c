@@ -13,7 +13,7 @@
 
 #include <pthread.h>
 
-#include "announce.h"
+#include "notify.h"
 #include "elf_module.h"
 #include "known.h"
 #include "linker.h"
@@ -205,7 +205,7 @@ static bool fill_table(const struct gs_module_ref *module)
     for (size_t i = 0; i < GS_ARRAY_LEN(needed_hooks); i++) {
         complete = complete && gs_elf_symbol(module, needed_hooks[i]);
     }
-    gs_announce_find(gs_elf_symbol(module, "cudasim_announce"));
+    gs_notify_find(gs_elf_symbol(module, "cudasim_notify"));
     return complete;
 }
 

@@ -25,7 +25,7 @@ bool gs_error_keeps_memory(CUresult error)
            !gs_error_ends_context(error);
 }
 
-void gs_context_note_error(const struct gs_context *context, CUresult result)
+void gs_context_record_error(const struct gs_context *context, CUresult result)
 {
     if (!gs_error_ends_context(result) || !context || !context->heap) {
         return;
@@ -35,13 +35,13 @@ void gs_context_note_error(const struct gs_context *context, CUresult result)
     gs_context_never_idle(context);
 }
 
-void gs_context_note_error_of(CUcontext ctx, CUresult result)
+void gs_context_record_error_of(CUcontext ctx, CUresult result)
 {
     struct gs_state *state;
     if (!gs_error_ends_context(result) || !(state = gs_enter())) {
         return;
     }
-    gs_context_note_error(
+    gs_context_record_error(
         ctx ? gs_context_find(state, ctx) : gs_context_current_known(state), result);
     gs_leave();
 }

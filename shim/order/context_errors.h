@@ -32,17 +32,17 @@ static inline bool gs_wait_keeps_memory(CUresult result)
 
 /* A wrapper that has entered the library got `result`, an error or not, in `context`,
  * which may be NULL. Does nothing unless the error ends the context. */
-void gs_context_note_error(const struct gs_context *context, CUresult result);
+void gs_context_record_error(const struct gs_context *context, CUresult result);
 
 /* The same for a wrapper that has not entered. ctx NULL: the current one. */
-void gs_context_note_error_of(CUcontext ctx, CUresult result)
+void gs_context_record_error_of(CUcontext ctx, CUresult result)
     __attribute__((cold, noinline));
 
 /* The same, for the path of success: a test and a branch. */
 static inline void gs_note_result(CUcontext ctx, CUresult result)
 {
     if (GS_UNLIKELY(result != CUDA_SUCCESS)) {
-        gs_context_note_error_of(ctx, result);
+        gs_context_record_error_of(ctx, result);
     }
 }
 

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "announce.h"
+#include "notify.h"
 #include "parts.h"
 #include "capture_gate.h"
 #include "contexts.h"
@@ -178,7 +178,7 @@ CUresult gs_fence_record_in(CUcontext context, CUstream stream, bool per_thread,
 CUresult gs_fence_record(CUstream stream, bool per_thread, gs_fence *out)
 {
     CUcontext context = NULL;
-    gs_announce_begin("cuMemFreeAsync", false);
+    gs_notify_begin("cuMemFreeAsync", false);
     CUresult result = gs_stream_context(stream, &context);
     if (result == CUDA_SUCCESS) {
         /* Where something captures, the caller has seen that it is not this stream. */
@@ -188,7 +188,7 @@ CUresult gs_fence_record(CUstream stream, bool per_thread, gs_fence *out)
             gs_gate_leave();
         }
     }
-    gs_announce_end();
+    gs_notify_end();
     return result;
 }
 
@@ -251,9 +251,9 @@ enum gs_status gs_fence_query(gs_fence handle)
     default:
         break;
     }
-    gs_announce_begin("a poll of fences", false);
+    gs_notify_begin("a poll of fences", false);
     CUresult result = query(fence->event);
-    gs_announce_end();
+    gs_notify_end();
     switch (result) {
     case CUDA_SUCCESS:
         return GS_OK;

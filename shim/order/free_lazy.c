@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "announce.h"
+#include "notify.h"
 #include "captures.h"
 #include "epochs.h"
 #include "free_scope.h"
@@ -45,10 +45,10 @@ static void account(struct gs_state *state, struct gs_block *block, uint64_t add
                     enum gs_trace_how how)
 {
     gs_record_block_ends(state, block, GS_API_cuMemFree_v2, addr, how);
-    gs_announce_take_back("cuMemFree_v2", addr);
+    gs_notify_take_back("cuMemFree_v2", addr);
 }
 
-/* What a free joins: park() with it once its books are done. */
+/* What a free joins: free_joined() with it once its books are done. */
 struct joined {
     gs_fence fence;
     bool full;
@@ -68,15 +68,16 @@ static void bring_back(struct gs_context *context)
 {
     size_t ready;
     do {
-        ready =
-            gs_epochs_worth_looking(&context->epochs) ? gs_heap_ripen(context->heap) : 0;
+        ready = gs_epochs_worth_looking(&context->epochs)
+                    ? gs_heap_collect_ready(context->heap)
+                    : 0;
     } while (ready > 0);
 }
 
-static inline void park(struct gs_context *context, struct gs_block *block,
-                        const struct joined *joined)
+static inline void free_joined(struct gs_context *context, struct gs_block *block,
+                               const struct joined *joined)
 {
-    gs_block_park_fenced(block, joined->fence);
+    gs_block_free_fenced(block, joined->fence);
     if (GS_UNLIKELY(joined->full)) {
         if (!gs_known_proof_holds()) {
             gs_free_log_proof_end(gs_state_peek());
@@ -93,7 +94,7 @@ bool gs_free_into_epoch(struct gs_state *state, struct gs_block *block)
     __atomic_store_n(&in_use, true, __ATOMIC_RELAXED);
     bool done = join(state, context, block, &joined);
     if (done) {
-        park(context, block, &joined);
+        free_joined(context, block, &joined);
     }
     return done;
 }
@@ -120,7 +121,7 @@ bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t add
     if (gs_context_is_idle(&state->contexts, context)) {
         gs_free_found_idle(context);
         account(state, block, addr, GS_TRACE_READY);
-        gs_block_park(block);
+        gs_block_free(block);
         return true;
     }
     if (!join(state, context, block, &joined)) {
@@ -129,10 +130,10 @@ bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t add
     account(state, block, addr, GS_TRACE_HELD);
     gs_trim_thread_want();
     if (gs_mutant(GS_MUTANT_class_unheld)) {
-        gs_block_park(block);
+        gs_block_free(block);
         return true;
     }
-    park(context, block, &joined);
+    free_joined(context, block, &joined);
     return true;
 }
 

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 #include "context_switch.h"
-#include "announce.h"
+#include "notify.h"
 #include "capture_gate.h"
 #include "mutants.h"
 #include "record.h"
@@ -46,7 +46,7 @@ static uint64_t get_piece(const struct gs_context *context, enum gs_permit kind)
     if (!gs_relaxed_begin(&mode)) {
         return 0; /* a driver from before the modes */
     }
-    gs_announce_begin("cuMemFree_v2", false);
+    gs_notify_begin("cuMemFree_v2", false);
     CUresult result = gs_context_push(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
         result = kind == GS_PERMIT_PINNED
@@ -54,7 +54,7 @@ static uint64_t get_piece(const struct gs_context *context, enum gs_permit kind)
                      : gs_real()->cuMemAlloc_v2(&device, PIECE_BYTES);
     }
     gs_context_pop(pushed);
-    gs_announce_end();
+    gs_notify_end();
     gs_relaxed_end(&mode);
     if (result != CUDA_SUCCESS) {
         return 0;
@@ -147,9 +147,9 @@ CUresult gs_permit_free(const struct gs_state *state, struct gs_context *context
     if (!piece) {
         return CUDA_SUCCESS;
     }
-    gs_announce_begin(kind == GS_PERMIT_PINNED ? "cuMemFreeHost" : "cuMemFree_v2", true);
+    gs_notify_begin(kind == GS_PERMIT_PINNED ? "cuMemFreeHost" : "cuMemFree_v2", true);
     CUresult result = free_piece(piece, kind);
-    gs_announce_end();
+    gs_notify_end();
     if (!gs_refused_for_capture(result)) {
         return CUDA_SUCCESS;
     }

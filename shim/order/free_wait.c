@@ -11,7 +11,7 @@
  */
 #include "free_wait.h"
 
-#include "announce.h"
+#include "notify.h"
 #include "context_switch.h"
 #include "free_scope.h"
 #include "known.h"
@@ -58,9 +58,9 @@ static GS_NOINLINE CUresult wait_for_context(struct gs_state *state,
     if (scope < GS_FREE_CONTEXT && !gs_marks_work(state, context)) {
         scope = GS_FREE_CONTEXT; /* the block cannot be held back */
     }
-    gs_announce_free("cuMemFree_v2", gs_block_addr(block), gs_block_requested(block));
+    gs_notify_free("cuMemFree_v2", gs_block_addr(block), gs_block_requested(block));
     CUresult result = gs_context_wait(state, context, scope, in_use);
-    gs_announce_end();
+    gs_notify_end();
     count_wait(context, began);
     return result;
 }
@@ -70,13 +70,13 @@ CUresult gs_free_in_driver(const struct gs_context *context, uint64_t addr, size
     uint64_t began = gs_now_ns();
     bool pushed;
     int before = gs_uncancelled_begin();
-    gs_announce_free("cuMemFree_v2", addr, bytes);
+    gs_notify_free("cuMemFree_v2", addr, bytes);
     CUresult result = gs_context_push(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
         result = gs_real()->cuMemFree_v2(addr);
     }
     gs_context_pop(pushed);
-    gs_announce_end();
+    gs_notify_end();
     gs_uncancelled_end(before);
     count_wait(context, began);
     return result;

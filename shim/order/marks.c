@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 #include "context_switch.h"
-#include "announce.h"
+#include "notify.h"
 #include "capture_gate.h"
 #include "captures.h"
 #include "fences.h"
@@ -259,9 +259,9 @@ static enum gs_status marker_record(void *self, uint64_t *out)
     enum gs_status status = GS_ERR_TIMEOUT;
     struct mark *mark = calloc(1, sizeof(*mark));
     if (mark) {
-        gs_announce_begin("cuMemFree_v2", false);
+        gs_notify_begin("cuMemFree_v2", false);
         status = status_of(record_all(state, context->handle, mark));
-        gs_announce_end();
+        gs_notify_end();
         if (status != GS_OK) {
             marker_release(self, (uint64_t)(uintptr_t)mark);
         }
@@ -387,11 +387,11 @@ void gs_mark_wait(uint64_t mark)
     }
 }
 
-void gs_mark_announce(uint64_t mark, uint64_t addr)
+void gs_mark_notify(uint64_t mark, uint64_t addr)
 {
     const struct mark *own = mark_of(mark);
     for (unsigned i = 0; i < own->count; i++) {
-        gs_announce_proof_of(addr, gs_fence_event(own->fences[i]), own->count - i - 1);
+        gs_notify_proof_of(addr, gs_fence_event(own->fences[i]), own->count - i - 1);
     }
 }
 
@@ -446,21 +446,21 @@ CUcontext gs_marks_stream_ends(CUstream stream)
     const struct gs_state *state = gs_state_peek();
     if (state && may_mark(state) && !has_context_events() && has_stream_events()) {
         CUcontext context = gs_streams_find(stream);
-        gs_announce_begin("cuStreamDestroy_v2", false);
+        gs_notify_begin("cuStreamDestroy_v2", false);
         if (context && !gather_last(context, stream)) {
             gs_streams_end_proof();
         }
-        gs_announce_end();
+        gs_notify_end();
     }
     if (state && gs_free_scopes_block() && has_stream_events()) {
         bool blocking = false;
         CUcontext context = gs_streams_look_up(stream, &blocking);
-        gs_announce_begin("cuStreamDestroy_v2", false);
+        gs_notify_begin("cuStreamDestroy_v2", false);
         if (context && blocking && !gs_mutant(GS_MUTANT_class_ended_forgotten) &&
             !legacy_last(context, stream)) {
             gs_streams_end_proof();
         }
-        gs_announce_end();
+        gs_notify_end();
     }
     return gs_verify_stream_ends(stream);
 }

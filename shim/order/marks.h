@@ -41,9 +41,9 @@ CUresult gs_marks_wait_blocking(CUcontext context);
 /* Over the real driver; its `self` is a struct gs_context. */
 extern const struct gs_marker gs_context_marker;
 
-/* The blocks parked with that mark may be used again: say so to a simulated driver, which
+/* The blocks freed with that mark may be used again: say so to a simulated driver, which
  * wants each event that proves it. */
-void gs_mark_announce(uint64_t mark, uint64_t addr);
+void gs_mark_notify(uint64_t mark, uint64_t addr);
 
 /* Wait for all that it covers. */
 void gs_mark_wait(uint64_t mark);

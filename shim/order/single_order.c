@@ -52,7 +52,7 @@
 #include <pthread.h>
 
 #include "alone.h"
-#include "announce.h"
+#include "notify.h"
 #include "contexts.h"
 #include "epochs.h"
 #include "free_scope.h"
@@ -96,9 +96,9 @@ static void wait_for(const char *call, gs_fence epoch)
 {
     uint64_t mark = gs_epoch_marked(epoch);
     if (mark && !gs_mutant(GS_MUTANT_order_end_unwaited)) {
-        gs_announce_begin(call, false);
+        gs_notify_begin(call, false);
         gs_mark_wait(mark);
-        gs_announce_end();
+        gs_notify_end();
     }
 }
 

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "context_switch.h"
-#include "announce.h"
+#include "notify.h"
 #include "capture_gate.h"
 #include "log.h"
 #include "looked_up.h"
@@ -28,7 +28,7 @@ static uint64_t limit_ns; /* immutable after start */
 
 static struct {
     uint64_t checked, violated, unchecked, longest_ns;
-} figures; /* atomic, each */
+} statistics; /* atomic, each */
 
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -126,13 +126,13 @@ static bool ask(struct gs_contexts *contexts, const struct gs_context *context,
         return false;
     }
     int before = gs_uncancelled_begin(); /* the native free may have no wait */
-    gs_announce_begin("cuMemFree_v2", true);
+    gs_notify_begin("cuMemFree_v2", true);
     for (size_t i = 0;
          (accessor = gs_context_accessor(contexts, context->handle, i)) != NULL; i++) {
         ask_context(accessor, false, found);
     }
     ask_context(context->handle, true, found);
-    gs_announce_end();
+    gs_notify_end();
     gs_uncancelled_end(before);
     gs_gate_passed();
     return true;
@@ -140,16 +140,16 @@ static bool ask(struct gs_contexts *contexts, const struct gs_context *context,
 
 /* ---- what is found ----------------------------------------------------------------- */
 
-static void add(uint64_t *figure)
+static void add(uint64_t *statistic)
 {
-    __atomic_add_fetch(figure, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(statistic, 1, __ATOMIC_RELAXED);
 }
 
 static void keep_longest(uint64_t ns)
 {
-    uint64_t longest = __atomic_load_n(&figures.longest_ns, __ATOMIC_RELAXED);
+    uint64_t longest = __atomic_load_n(&statistics.longest_ns, __ATOMIC_RELAXED);
     while (ns > longest &&
-           !__atomic_compare_exchange_n(&figures.longest_ns, &longest, ns, false,
+           !__atomic_compare_exchange_n(&statistics.longest_ns, &longest, ns, false,
                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
 }
@@ -168,7 +168,7 @@ static void report(const struct gs_context *context, const struct finding *found
 {
     static struct gs_log_limit limit;
     struct gs_state *state = gs_state_peek();
-    if (__atomic_fetch_add(&figures.violated, 1, __ATOMIC_RELAXED) == 0) {
+    if (__atomic_fetch_add(&statistics.violated, 1, __ATOMIC_RELAXED) == 0) {
         keep_look_ups();
     }
     gs_log_once(
@@ -188,7 +188,7 @@ static GS_NOINLINE bool verify(struct gs_contexts *contexts,
     struct finding found = {.result = CUDA_SUCCESS};
     if (!ask(contexts, context, &found) || found.result == CUDA_ERROR_NOT_PERMITTED ||
         gs_refused_for_capture(found.result)) {
-        add(&figures.unchecked);
+        add(&statistics.unchecked);
         return true;
     }
     if (found.result != CUDA_SUCCESS) {
@@ -196,10 +196,10 @@ static GS_NOINLINE bool verify(struct gs_contexts *contexts,
     }
     bool alone = gs_submissions_begun(context->seen.device) == begun;
     if (!alone && (found.busy || found.slow)) {
-        add(&figures.unchecked); /* another thread has submitted work meanwhile */
+        add(&statistics.unchecked); /* another thread has submitted work meanwhile */
         return true;
     }
-    add(&figures.checked);
+    add(&statistics.checked);
     keep_longest(found.waited_ns);
     if (found.busy || found.slow) {
         report(context, &found, api);
@@ -224,7 +224,7 @@ void gs_verify_complete(struct gs_contexts *contexts, const struct gs_context *c
         gs_gate_passed();
     }
     if (found.busy && gs_submissions_begun(GS_COUNT_ALL) + 1 == point) {
-        add(&figures.checked);
+        add(&statistics.checked);
         report(context, &found, GS_API_cuMemFreeHost);
     }
 }
@@ -250,10 +250,10 @@ void gs_verify_start(const struct gs_options *options)
 void gs_verify_reset(void)
 {
     pthread_mutex_init(&streams_lock, NULL);
-    __atomic_store_n(&figures.checked, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&figures.violated, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&figures.unchecked, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&figures.longest_ns, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&statistics.checked, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&statistics.violated, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&statistics.unchecked, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&statistics.longest_ns, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&look_up_count, 0, __ATOMIC_RELAXED);
     gs_looked_up_reset();
 }
@@ -266,16 +266,16 @@ CUcontext gs_verify_stream_ends(CUstream stream)
     return context;
 }
 
-bool gs_verify_figures(struct gs_report_proof *out)
+bool gs_verify_statistics(struct gs_report_proof *out)
 {
     if (!gs_known_proof_is_verified()) {
         return false;
     }
     *out = (struct gs_report_proof){
-        .checked = __atomic_load_n(&figures.checked, __ATOMIC_RELAXED),
-        .violated = __atomic_load_n(&figures.violated, __ATOMIC_RELAXED),
-        .unchecked = __atomic_load_n(&figures.unchecked, __ATOMIC_RELAXED),
-        .longest_ns = __atomic_load_n(&figures.longest_ns, __ATOMIC_RELAXED),
+        .checked = __atomic_load_n(&statistics.checked, __ATOMIC_RELAXED),
+        .violated = __atomic_load_n(&statistics.violated, __ATOMIC_RELAXED),
+        .unchecked = __atomic_load_n(&statistics.unchecked, __ATOMIC_RELAXED),
+        .longest_ns = __atomic_load_n(&statistics.longest_ns, __ATOMIC_RELAXED),
         .ended_by = gs_known_ended_by(),
         .look_ups = look_up_names,
         .look_up_count = __atomic_load_n(&look_up_count, __ATOMIC_ACQUIRE)};

@@ -42,6 +42,6 @@ void gs_verify_reset(void);
 CUcontext gs_verify_stream_ends(CUstream stream);
 
 /* What was found so far; false: the proof is not verified. What *out points to stays. */
-bool gs_verify_figures(struct gs_report_proof *out);
+bool gs_verify_statistics(struct gs_report_proof *out);
 
 #endif

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "figures.h"
+#include "statistics.h"
 #include "leak_rules.h"
 #include "log.h"
 #include "outputs.h"
@@ -100,7 +100,7 @@ bool gs_state_open(const char *path, struct gs_state_open *out)
                                           .layout = gs_state_file_layout(),
                                           .api_names = gs_api_names(),
                                           .api_count = GS_API_COUNT,
-                                          .annex_bytes = gs_figures_bytes()};
+                                          .annex_bytes = gs_statistics_bytes()};
     const char *problem;
     size_t length = 0;
     out->bytes = read_file(path, &length, &problem);

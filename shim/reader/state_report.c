@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "figures.h"
+#include "statistics.h"
 #include "finish.h"
 #include "leak_rules.h"
 #include "log.h"
@@ -52,16 +52,17 @@ static void make_note(const struct gs_state_found *found, bool running, const ch
 /* What the file has of a device; its figures are told to be of an earlier moment unless
  * nothing is known to have happened since. */
 static void find_device(const struct gs_state_found *found, size_t i,
-                        struct gs_figures *figures, struct gs_report_device *device)
+                        struct gs_statistics *statistics, struct gs_report_device *device)
 {
-    const struct gs_figures *kept = gs_figures_of(found->annex, i);
-    *figures = kept ? *kept : (struct gs_figures){.at_ns = 0};
+    const struct gs_statistics *kept = gs_statistics_of(found->annex, i);
+    *statistics = kept ? *kept : (struct gs_statistics){.at_ns = 0};
     *device = (struct gs_report_device){.name = found->header->devices[i]};
-    gs_figures_tell(figures, device);
+    gs_statistics_report(statistics, device);
     /* Both clocks go in steps: of what has one time neither is said to be the later. */
     bool over = found->header->process.ending[0] != '\0';
-    if (figures->at_ns < found->last_ns + (over ? 0 : 2)) {
-        device->as_of_ns = figures->at_ns > 1 ? figures->at_ns - 1 : figures->at_ns;
+    if (statistics->at_ns < found->last_ns + (over ? 0 : 2)) {
+        device->as_of_ns =
+            statistics->at_ns > 1 ? statistics->at_ns - 1 : statistics->at_ns;
     }
 }
 
@@ -84,7 +85,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     const struct gs_state_header *header = found->header;
     const struct gs_state_process *process = &header->process;
     static struct gs_report_device devices[GS_MAX_DEVICES]; /* one thread reads */
-    static struct gs_figures figures[GS_MAX_DEVICES];
+    static struct gs_statistics statistics[GS_MAX_DEVICES];
     struct gs_report_summary summary;
     struct gs_symbolizer *symbolizer = NULL;
     struct gs_symbolizer_config symbols = {.lines = options->symbolize,
@@ -94,7 +95,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     char note[512];
 
     for (uint32_t i = 0; i < header->device_count; i++) {
-        find_device(found, i, &figures[i], &devices[i]);
+        find_device(found, i, &statistics[i], &devices[i]);
     }
     make_note(found, running, path, note, sizeof(note));
     if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
@@ -128,9 +129,9 @@ static int write_found(const struct gs_state_found *found, bool running, const c
         .growing = GROWING,
         .launch_api = GS_API_cuGraphLaunch,
     };
-    gs_figures_tell_frees(found->annex, &config);
+    gs_statistics_report_frees(found->annex, &config);
     bool files =
-        gs_outputs_begin(options, figures, devices, header->device_count, &outputs);
+        gs_outputs_begin(options, statistics, devices, header->device_count, &outputs);
     if (files) {
         describe_process(found, running, &outputs.job);
     }

@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "figures.h"
+#include "statistics.h"
 #include "find_python.h"
 #include "host_pools.h"
 #include "interim.h"
@@ -37,7 +37,7 @@
 #include "state_file.h"
 #include "gs_uncancelled.h"
 #include "verify.h"
-#include "zones.h"
+#include "redzones.h"
 
 /* Runtime functions that allocate, free, copy or set: their frames, and those below, are
  * not the program's. */
@@ -79,7 +79,7 @@ const char *const gs_runtime_names[] = {
 const size_t gs_runtime_name_count = GS_ARRAY_LEN(gs_runtime_names);
 
 /* Of one report at a time: `reported` of the state says whose they are. */
-static struct gs_figures figures[GS_MAX_DEVICES];
+static struct gs_statistics statistics[GS_MAX_DEVICES];
 
 /* Where the report or a file has them; they are looked up block by block. */
 static void fill_classes(struct gs_state *state, struct gs_report_device *devices,
@@ -88,7 +88,7 @@ static void fill_classes(struct gs_state *state, struct gs_report_device *device
     static struct gs_report_class classes[GS_MAX_DEVICES][GS_POOL_CLASSES];
     for (size_t i = 0; i < count && state->pool; i++) {
         if (devices[i].pooled) {
-            gs_figures_by_size(state, (int)i, classes[i], &devices[i]);
+            gs_statistics_by_size(state, (int)i, classes[i], &devices[i]);
         }
     }
 }
@@ -97,13 +97,13 @@ static void fill_classes(struct gs_state *state, struct gs_report_device *device
 static void fill_devices(struct gs_state *state, struct gs_report_device *devices,
                          size_t count, bool files)
 {
-    gs_figures_take(state, figures, count);
+    gs_statistics_take(state, statistics, count);
     for (size_t i = 0; i < count; i++) {
-        figures[i].rest_known = gs_nvml_rest((int)i, &figures[i].rest_bytes);
+        statistics[i].rest_known = gs_nvml_rest((int)i, &statistics[i].rest_bytes);
         devices[i] = (struct gs_report_device){.name = state->device_names[i]};
-        gs_figures_tell(&figures[i], &devices[i]);
+        gs_statistics_report(&statistics[i], &devices[i]);
     }
-    gs_figures_keep(figures, count);
+    gs_statistics_keep(statistics, count);
     if (gs_log_enabled(GS_LOG_INFO) || (files && gs_outputs_wanted())) {
         fill_classes(state, devices, count);
     }
@@ -170,7 +170,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
 
     gs_command_line(command);
     gethostname(host, sizeof(host) - 1);
-    gs_nvml_ask(state);
+    gs_nvml_query(state);
     fill_devices(state, devices, device_count, !what);
     const struct gs_scan_config scan = {
         .stack_from = stack_from,
@@ -180,12 +180,12 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         .own_memory = own_memory,
         .limit_ms = SCAN_LIMIT_MS,
     };
-    gs_zones_go_on(state);
+    gs_redzones_go_on(state);
     if (!what) {
         log_ends(state, devices, device_count);
-        gs_host_say(state);
-        gs_zones_finish(state, again);
-        gs_managed_say();
+        gs_host_log(state);
+        gs_redzones_finish(state, again);
+        gs_managed_log();
     }
     if (gs_symbolizer_create(&symbols, &symbolizer) != GS_OK) {
         symbolizer = NULL;
@@ -214,7 +214,7 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
         .growth = gs_intervals_growth(),
         .launch_api = GS_API_cuGraphLaunch,
     };
-    gs_figures_frees(state, &config);
+    gs_statistics_frees(state, &config);
     if (what) {
         config.note = what->note;
         config.stack = what->stack;
@@ -223,10 +223,10 @@ static void write_report(struct gs_state *state, const char *ending, uintptr_t s
                                 : config.max_groups;
     }
     struct gs_report_proof proof;
-    config.proof = gs_verify_figures(&proof) ? &proof : NULL;
+    config.proof = gs_verify_statistics(&proof) ? &proof : NULL;
     struct gs_outputs outputs;
     bool files =
-        !what && gs_outputs_begin(options, figures, devices, device_count, &outputs);
+        !what && gs_outputs_begin(options, statistics, devices, device_count, &outputs);
     config.job = files ? &outputs.job : NULL;
     gs_progress_tick();
     gs_report_write(state->tracker, &config, &text, summary);
@@ -371,7 +371,7 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
     if (!again) {
         hold_rest_of_python();
     }
-    gs_interim_tell_switches();
+    gs_interim_log_switches();
     struct wanted wanted = {.state = state,
                             .ending = ending,
                             .stack_from = (uintptr_t)__builtin_frame_address(0),

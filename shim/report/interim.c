@@ -160,7 +160,7 @@ static void tell_switch(uint32_t number)
                 count == 1 ? "is" : "are");
 }
 
-void gs_interim_tell_switches(void)
+void gs_interim_log_switches(void)
 {
     if (!signals.tracker) {
         return;
@@ -186,7 +186,7 @@ static void *wait_for_signals(void *unused)
                 return NULL;
             }
         }
-        gs_interim_tell_switches();
+        gs_interim_log_switches();
         if (__atomic_exchange_n(&signals.wants_dump, false, __ATOMIC_ACQ_REL)) {
             char ending[32];
             snprintf(ending, sizeof(ending), "on signal %d", signals.dump);

@@ -13,7 +13,7 @@
 void gs_interim_start(const struct gs_options *options, struct gs_tracker *tracker);
 
 /* Says of each switch of the tracker by a signal that was not said yet. */
-void gs_interim_tell_switches(void);
+void gs_interim_log_switches(void);
 
 /* In a forked child: no thread, and signals at their default again. */
 void gs_interim_reset(void);

@@ -250,7 +250,7 @@ static void take_answers(const struct gs_state *state)
     }
 }
 
-void gs_nvml_ask(struct gs_state *state)
+void gs_nvml_query(struct gs_state *state)
 {
     if (!gs_nvml_wanted || !state->tracker ||
         !__atomic_load_n(&account.handler_set, __ATOMIC_ACQUIRE) ||
@@ -291,7 +291,7 @@ static void at_exit(void)
 {
     struct gs_state *state = gs_state_peek();
     if (state && state->pid == getpid() && gs_thread.depth == 0) {
-        gs_nvml_ask(state);
+        gs_nvml_query(state);
         __atomic_store_n(&account.final, true, __ATOMIC_RELEASE);
     }
 }

@@ -36,7 +36,7 @@ static inline void gs_nvml_note_managed(void)
 
 /* Ask, if there is anything live, for the report that is about to be written. What was
  * asked as the process ended, before others' exit handlers ran, stays. */
-void gs_nvml_ask(struct gs_state *state);
+void gs_nvml_query(struct gs_state *state);
 
 /* The last answer. False: there is none. */
 bool gs_nvml_rest(int ordinal, uint64_t *bytes);

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "gs_printable.h"
-#include "figures.h"
+#include "statistics.h"
 #include "log.h"
 #include "log_pattern.h"
 #include "options_table.h"
@@ -144,7 +144,7 @@ static enum gs_status name_file(const struct gs_export_format *format,
 }
 
 /* At start, as it may be a while to the report. */
-static void say_aside(void)
+static void log_deferred(void)
 {
     static char path[PATH_MAX];
     bool aside;
@@ -180,7 +180,7 @@ void gs_outputs_open(const struct gs_options *options)
     if (options->log_file[0]) {
         strcpy(settings.log, options->log_file);
         gs_log_pattern_make_absolute(settings.log);
-        say_aside();
+        log_deferred();
     }
     if (!options->track) {
         gs_log_line(GS_LOG_WARN, "GPUSHIM_OUTPUT: nothing is written: tracking is off");
@@ -275,12 +275,12 @@ static const struct gs_export_counter counters[] = {
     {"frees_idle", "count"},    /* frees that found it idle */
 };
 
-static void fill_values(const struct gs_figures *figures,
+static void fill_values(const struct gs_statistics *statistics,
                         const struct gs_report_device *known,
                         uint64_t values[GS_ARRAY_LEN(counters)])
 {
     size_t at = 0;
-#define GS_POOL_STAT(name, unit, doc) values[at++] = figures->pool.name;
+#define GS_POOL_STAT(name, unit, doc) values[at++] = statistics->pool.name;
 #include "stats.def"
 #undef GS_POOL_STAT
     values[at++] = known->idle_bytes;
@@ -358,7 +358,8 @@ static uint64_t now_unix_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-bool gs_outputs_begin(const struct gs_options *options, const struct gs_figures *figures,
+bool gs_outputs_begin(const struct gs_options *options,
+                      const struct gs_statistics *statistics,
                       const struct gs_report_device *devices, size_t device_count,
                       struct gs_outputs *outputs)
 {
@@ -380,7 +381,7 @@ bool gs_outputs_begin(const struct gs_options *options, const struct gs_figures 
             option_value(options, &gs_options_table[i], tables->texts[i]);
     }
     for (size_t i = 0; i < device_count; i++) {
-        fill_values(&figures[i], &devices[i], tables->values + i * each);
+        fill_values(&statistics[i], &devices[i], tables->values + i * each);
     }
     ssize_t length =
         readlink("/proc/self/exe", tables->program, sizeof(tables->program) - 1);

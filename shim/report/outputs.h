@@ -9,7 +9,7 @@
 #include "options.h"
 #include "report.h"
 
-struct gs_figures;
+struct gs_statistics;
 
 /* Read GPUSHIM_OUTPUT and GPUSHIM_OUTPUT_FILE; says what is wrong with them. Start-up. */
 void gs_outputs_open(const struct gs_options *options);
@@ -27,7 +27,8 @@ struct gs_outputs {
 
 /* Is there anything to write? Fills *outputs then, which gs_outputs_end is due for.
  * `figures` and `devices` are of the same devices. */
-bool gs_outputs_begin(const struct gs_options *options, const struct gs_figures *figures,
+bool gs_outputs_begin(const struct gs_options *options,
+                      const struct gs_statistics *statistics,
                       const struct gs_report_device *devices, size_t device_count,
                       struct gs_outputs *outputs);
 void gs_outputs_end(struct gs_outputs *outputs);

@@ -29,8 +29,8 @@ static const char *value_of(char *const *env, const char *name)
     return "";
 }
 
-void gs_options_tell_idle(const struct gs_options *options, char *const *env,
-                          gs_options_idle_sink tell)
+void gs_options_log_idle(const struct gs_options *options, char *const *env,
+                         gs_options_idle_sink tell)
 {
     const bool on = options->enable;
     const bool untracked = on && !options->track, unpooled = on && !options->pool;

@@ -15,7 +15,7 @@ typedef void (*gs_options_idle_sink)(const char *name, const char *value,
 
 /* In:  env  that the options were read from: for the values as they were written
  * Locks: none. */
-void gs_options_tell_idle(const struct gs_options *options, char *const *env,
-                          gs_options_idle_sink tell);
+void gs_options_log_idle(const struct gs_options *options, char *const *env,
+                         gs_options_idle_sink tell);
 
 #endif

@@ -10,7 +10,7 @@
 
 _Thread_local struct gs_thread gs_thread;
 
-uint32_t gs_thread_ask_id(void)
+uint32_t gs_thread_query_id(void)
 {
     gs_thread.id = (uint32_t)syscall(SYS_gettid);
     return gs_thread.id;

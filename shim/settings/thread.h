@@ -39,12 +39,12 @@ static inline int *gs_thread_errno(void)
 }
 
 /* The kernel is asked, once a thread. */
-uint32_t gs_thread_ask_id(void) __attribute__((cold, noinline));
+uint32_t gs_thread_query_id(void) __attribute__((cold, noinline));
 
 /* Kernel id of the calling thread. */
 static inline uint32_t gs_thread_id(void)
 {
-    return GS_LIKELY(gs_thread.id != 0) ? gs_thread.id : gs_thread_ask_id();
+    return GS_LIKELY(gs_thread.id != 0) ? gs_thread.id : gs_thread_query_id();
 }
 
 #endif

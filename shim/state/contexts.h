@@ -19,7 +19,7 @@
 
 struct gs_state;
 struct gs_host_heap;
-struct gs_lane;
+struct gs_fill_stream;
 
 /* Heaps of pinned memory that a context may have: host_pools.h. */
 #define GS_HOST_HEAPS 18
@@ -54,7 +54,7 @@ struct gs_context {
     struct gs_streams_seen seen; /* locks itself: what its streams' synchronizes prove */
     uint64_t in_vain; /* atomic: order/full_wait.c; a mark that was waited for, 0: none */
     struct gs_trim_look trim_look;            /* trim_thread.c: that thread's alone */
-    struct gs_lane *lanes;                    /* atomic: zone_lane.c; only ever grows */
+    struct gs_fill_stream *lanes;             /* atomic: fill_stream.c; only ever grows */
     struct gs_host_heap *host[GS_HOST_HEAPS]; /* atomic: host_pools.h; NULL: none yet */
     struct gs_context *next;                  /* under gs_contexts.lock */
 };
@@ -142,7 +142,7 @@ void gs_contexts_changed(struct gs_state *state);
  * is known to be idle afterwards.
  * In:   scope    what that waits for
  * Out:  *in_use  work that was not waited for may still use what was freed before the
- *                call. Else all blocks parked before the call are ready
+ *                call. Else all blocks freed before the call are ready
  * Returns the driver's code.
  */
 CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context,
@@ -252,12 +252,12 @@ const struct gs_context *gs_context_of_stream(struct gs_state *state,
                                               const struct gs_context *current,
                                               CUstream stream);
 
-/* Whether blocks were parked without a fence since this was last asked. */
+/* Whether blocks were freed without a fence since this was last asked. */
 bool gs_context_take_unfenced(const struct gs_context *context);
 
 /* The claimed block is free once the event, recorded for it alone, is done. The block has
  * the fence from now on. */
-void gs_context_park_behind(struct gs_block *block, gs_fence event);
+void gs_context_free_behind(struct gs_block *block, gs_fence event);
 
 /* The backend over the real driver; its `self` is a struct gs_context. */
 extern const struct gs_backend gs_context_backend;

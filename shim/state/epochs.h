@@ -7,7 +7,7 @@
  * by the device's own order (single_order.h) done     the mark was seen complete: its
  * blocks are ready broken   that can never be known
  *
- * An epoch is a fence for the pool: each block parked with it holds one reference. It is
+ * An epoch is a fence for the pool: each block freed with it holds one reference. It is
  * closed once it has enough frees, or bytes enough to matter on this device, inside the
  * free that fills it; or when somebody asks after it, for want of memory.
  *
@@ -64,8 +64,8 @@ void gs_epochs_init(struct gs_epochs *epochs, const struct gs_marker *marker, vo
 
 /*
  * A free of a block of `bytes` joins the open epoch.
- * Out:     *fence  to park the block with: one reference
- *          *full   gs_epochs_close is due, once the block is parked
+ * Out:     *fence  to free the block with: one reference
+ *          *full   gs_epochs_close is due, once the block is freed
  * Errors:  GS_ERR_BACKEND    broken: wait instead
  *          GS_ERR_HOST_NOMEM
  */

@@ -133,7 +133,7 @@ static void describe(const struct gs_options *options, struct gs_state_process *
 uint64_t gs_state_file_layout(void)
 {
     return gs_state_layout(GPUSHIM_VERSION, gs_api_names(), GS_API_COUNT,
-                           gs_parts_figures_form());
+                           gs_parts_statistics_form());
 }
 
 /* ---- the file ------------------------------------------------------------------------

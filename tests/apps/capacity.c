@@ -18,7 +18,7 @@
 
 enum kind { DEVICE, PITCH, ASYNC, POOL, ARRAY, PHYSICAL, NODE, MANAGED, HOST, KINDS };
 enum place { FIRST, SECOND, OTHER, PLACES };
-enum pattern { ALL, SECONDS, THIRDS, HALF, FRONT, BACK, BUT_EIGHTHS, PATTERNS };
+enum pattern { ALL, SECONDS, THIRDS, HALF, TCACHE, BACK, BUT_EIGHTHS, PATTERNS };
 
 enum { MAX_BLOCKS = 400000, STREAMS = 3, MAX_SIZES = 3, NO_MEMORY = 2 };
 
@@ -297,7 +297,7 @@ static bool is_chosen(enum pattern pattern, size_t i, size_t all)
         return i % 3 == 0;
     case HALF:
         return ((i + (size_t)plan) * 2654435761u >> 16) % 2 == 0; /* nothing is drawn */
-    case FRONT:
+    case TCACHE:
         return i < all / 2;
     case BACK:
         return i >= all / 2;

@@ -1,5 +1,5 @@
 /*
- * levels.c - plain allocations and frees on several streams, so many of one size at once
+ * tiers.c - plain allocations and frees on several streams, so many of one size at once
  * that every level of the pool has a share.
  *
  * For each stream in turn: blocks are allocated, filled by a kernel on it, checked, and

@@ -353,7 +353,8 @@ static void free_received(struct mailbox *box)
     } while (found);
 }
 
-/* A block of a random size, filled on one of the lane's streams and looked at on it. */
+/* A block of a random size, filled on one of the fill stream's streams and looked at on
+ * it. */
 static struct block make_block(struct lane *lane, uint64_t *state, uint32_t seed)
 {
     size_t words = 1 + app_random(state) % (app_random(state) % 8 ? 8192 : 150000);

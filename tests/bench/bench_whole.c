@@ -139,23 +139,23 @@ static uint64_t run_growing(unsigned scale)
 /* Frames of a film: a pyramid of pitched images for each, from the largest down. */
 static uint64_t run_frames(unsigned scale)
 {
-    enum { LEVELS = 8 };
+    enum { TIERS = 8 };
     uint64_t sum = APP_CHECKSUM;
 
     for (unsigned frame = 0; frame < 8 * scale; frame++) {
-        gpu_ptr levels[LEVELS];
+        gpu_ptr tiers[TIERS];
         size_t pitch;
 
-        for (unsigned i = 0; i < LEVELS; i++) {
-            APP_OK(gpu_malloc_pitch(&levels[i], &pitch, (size_t)2048 >> i << 2,
+        for (unsigned i = 0; i < TIERS; i++) {
+            APP_OK(gpu_malloc_pitch(&tiers[i], &pitch, (size_t)2048 >> i << 2,
                                     (size_t)1024 >> i));
-            app_fill(&kernels, levels[i], 512, frame + i, stream);
+            app_fill(&kernels, tiers[i], 512, frame + i, stream);
         }
-        for (unsigned i = 1; i < LEVELS; i++)
-            app_add(&kernels, levels[i], levels[i - 1], 8, stream);
-        sum = read_back(sum, levels[LEVELS - 1], 8);
-        for (unsigned i = 0; i < LEVELS; i++)
-            APP_OK(gpu_free(levels[i]));
+        for (unsigned i = 1; i < TIERS; i++)
+            app_add(&kernels, tiers[i], tiers[i - 1], 8, stream);
+        sum = read_back(sum, tiers[TIERS - 1], 8);
+        for (unsigned i = 0; i < TIERS; i++)
+            APP_OK(gpu_free(tiers[i]));
     }
     return sum;
 }

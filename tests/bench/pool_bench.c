@@ -2,7 +2,7 @@
  * pool_bench.c - what the pool itself costs, over a device that costs nothing.
  *
  *   pool_bench                 pairs of alloc, claim and park: ns a pair, pairs a second
- *   pool_bench uncached ...    any of these without the levels above the segments
+ *   pool_bench uncached ...    any of these without the cache tiers above the segments
  *   pool_bench pairs N [BYTES] N pairs and nothing else, for an instruction counter
  *   pool_bench metadata N      host memory of N live blocks of 1 KiB: bytes a block
  *   gzip -dc TRACE | pool_bench replay [SEGMENT_MIB]
@@ -129,7 +129,7 @@ static void release(struct gs_pool *pool, uint64_t addr)
     struct gs_block *block;
 
     require(gs_pool_claim(pool, addr, &block), "claim");
-    gs_block_park(block);
+    gs_block_free(block);
 }
 
 static int compare(const void *a, const void *b)

@@ -25,7 +25,7 @@
 #define BASE        ((uint64_t)0x7f0000000000)
 #define PAGES       44u /* of 2 MiB: now and then the device is full */
 #define UNITS       (PAGES * (GS_LARGE_BYTES / GS_BLOCK_BYTES))
-#define SHELF       512 /* addresses that threads hand to one another */
+#define FREE_LIST   512 /* addresses that threads hand to one another */
 #define OWN         64
 #define RACE        256 /* addresses all threads race for at once */
 #define DEATH       100 /* disturbances until a heap dies under its threads */
@@ -39,7 +39,7 @@ static struct {
 static _Atomic uint32_t holders[UNITS]; /* 0: nobody */
 
 /* An allocation: its address's number in units, above it its size in units. */
-static _Atomic uint64_t shelf[SHELF];
+static _Atomic uint64_t free_list[FREE_LIST];
 
 static struct gs_pool *pool;
 static struct gs_heap *heap, *doomed;
@@ -180,15 +180,15 @@ static void give(uint64_t number, uint64_t *state)
     hold(addr, bytes, gs_block_tag(block), 0, "a block lost its holder");
     switch (draw(state) % 16) {
     case 0:
-        gs_block_park_fenced(block, 1 + draw(state) % 64);
+        gs_block_free_fenced(block, 1 + draw(state) % 64);
         break;
     case 1:
-        gs_block_unclaim(block);
+        gs_block_release_claim(block);
         require(gs_pool_claim(pool, addr, &block) == GS_OK, "it is not live again");
-        gs_block_park(block);
+        gs_block_free(block);
         break;
     default:
-        gs_block_park(block);
+        gs_block_free(block);
     }
 }
 
@@ -248,7 +248,7 @@ static void race(void)
     }
     pthread_barrier_wait(&barrier);
     for (size_t i = 0; i < count; i++)
-        gs_block_park(won[i]);
+        gs_block_free(won[i]);
     pthread_barrier_wait(&barrier);
 }
 
@@ -274,7 +274,7 @@ static void *work(void *argument)
             give(*mine, &state);
             *mine = 0;
         } else if (*mine) { /* to whoever comes */
-            other = atomic_exchange(&shelf[(r >> 16) % SHELF], *mine);
+            other = atomic_exchange(&free_list[(r >> 16) % FREE_LIST], *mine);
             *mine = 0;
             if (other)
                 give(other, &state);
@@ -284,7 +284,7 @@ static void *work(void *argument)
         if (r >> 32 & 7)
             continue;
         if (gs_heap_alloc(doomed, 4096, &block, NULL) == GS_OK)
-            gs_block_park(block);
+            gs_block_free(block);
         if ((r >> 40) % 256 == 0)
             disturb(&state);
     }
@@ -327,9 +327,9 @@ static void prepare_race(uint64_t *state)
         require(status == GS_OK, "there is no memory for the race");
         race_addrs[i] = gs_block_addr(block);
         allocs++;
-        if (draw(state) % 2) /* from any of the levels, next time */
+        if (draw(state) % 2) /* from any of the cache tiers, next time */
             continue;
-        gs_block_park(block);
+        gs_block_free(block);
         i--;
     }
 }
@@ -340,9 +340,9 @@ static void finish(void)
     uint64_t state = 1;
     const char *why = "";
 
-    for (size_t i = 0; i < SHELF; i++)
-        if (shelf[i])
-            give(shelf[i], &state);
+    for (size_t i = 0; i < FREE_LIST; i++)
+        if (free_list[i])
+            give(free_list[i], &state);
     for (size_t i = 0; i < RACE; i++)
         require(race_wins[i] == 1, "not exactly one thread won");
     gs_heap_retire(heap, gs_heap_retire_begin(heap));
@@ -361,7 +361,7 @@ static void finish(void)
     printf("ok %llu allocations, %llu refused; hits of fronts %llu, streams %llu, all "
            "%llu of %llu\n",
            (unsigned long long)allocs, (unsigned long long)refusals,
-           (unsigned long long)stats.front_hits, (unsigned long long)stats.stream_hits,
+           (unsigned long long)stats.thread_hits, (unsigned long long)stats.stream_hits,
            (unsigned long long)stats.global_hits, (unsigned long long)stats.hits);
 }
 

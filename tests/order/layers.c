@@ -303,7 +303,7 @@ PROGRAM(layer, does_not_make_a_race, RACE, "the program's own race stays its own
     OK(cuCtxSynchronize());
 }
 
-PROGRAM(layer, used_after_free, NO_TENANT, "a block that the program has freed")
+PROGRAM(layer, used_after_free, NO_ALLOCATION, "a block that the program has freed")
 {
     CUstream a = new_stream();
 

@@ -202,7 +202,7 @@ PROGRAM(ordered, freed_while_used, RACE,
     OK(cuCtxSynchronize());
 }
 
-PROGRAM(ordered, used_after_its_free, NO_TENANT, "memory that was freed is nobody's")
+PROGRAM(ordered, used_after_its_free, NO_ALLOCATION, "memory that was freed is nobody's")
 {
     CUstream a = new_stream();
     CUdeviceptr memory = new_in(a);

@@ -115,7 +115,7 @@ PROGRAM(odd, threads_end_early, RACE, "the end of a thread waits for nothing")
     OK(cuCtxSynchronize());
 }
 
-struct shelf {
+struct free_list {
     pthread_mutex_t lock;
     pthread_cond_t moved;
     CUdeviceptr memory[4]; /* lock */
@@ -124,50 +124,50 @@ struct shelf {
 
 static void produce(void *argument)
 {
-    struct shelf *shelf = argument;
+    struct free_list *free_list = argument;
     CUstream stream = new_stream();
 
     for (unsigned i = 0; i < 6; i++) {
         CUdeviceptr memory = new_memory();
         fill(stream, memory, i);
         OK(cuStreamSynchronize(stream));
-        pthread_mutex_lock(&shelf->lock);
-        while (shelf->count == 4)
-            pthread_cond_wait(&shelf->moved, &shelf->lock);
-        shelf->memory[shelf->count++] = memory;
-        pthread_cond_broadcast(&shelf->moved);
-        pthread_mutex_unlock(&shelf->lock);
+        pthread_mutex_lock(&free_list->lock);
+        while (free_list->count == 4)
+            pthread_cond_wait(&free_list->moved, &free_list->lock);
+        free_list->memory[free_list->count++] = memory;
+        pthread_cond_broadcast(&free_list->moved);
+        pthread_mutex_unlock(&free_list->lock);
     }
 }
 
 static void consume(void *argument)
 {
-    struct shelf *shelf = argument;
+    struct free_list *free_list = argument;
     CUstream stream = new_stream();
     CUdeviceptr out = new_memory();
 
     for (unsigned i = 0; i < 6; i++) {
-        pthread_mutex_lock(&shelf->lock);
-        while (shelf->count == 0)
-            pthread_cond_wait(&shelf->moved, &shelf->lock);
-        CUdeviceptr memory = shelf->memory[--shelf->count];
-        pthread_cond_broadcast(&shelf->moved);
-        pthread_mutex_unlock(&shelf->lock);
+        pthread_mutex_lock(&free_list->lock);
+        while (free_list->count == 0)
+            pthread_cond_wait(&free_list->moved, &free_list->lock);
+        CUdeviceptr memory = free_list->memory[--free_list->count];
+        pthread_cond_broadcast(&free_list->moved);
+        pthread_mutex_unlock(&free_list->lock);
         copy(stream, out, memory);
         fill(stream, memory, i);
         OK(cuMemFree(memory));
     }
 }
 
-PROGRAM(odd, shelf, RIGHT,
+PROGRAM(odd, free_list, RIGHT,
         "buffers made by three threads, used and freed by three others")
 {
-    static struct shelf shelf = {
+    static struct free_list free_list = {
         PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, {0}, 0};
     struct worker *workers[6];
 
     for (unsigned i = 0; i < 6; i++)
-        workers[i] = start_worker(i & 1 ? consume : produce, &shelf);
+        workers[i] = start_worker(i & 1 ? consume : produce, &free_list);
     for (unsigned i = 0; i < 6; i++)
         join_worker(workers[i]);
 }
@@ -277,7 +277,7 @@ PROGRAM(odd, address_used_again, RIGHT, "a graph works on whatever lies at its a
     must_hold(out, 4);
 }
 
-PROGRAM(odd, address_gone, NO_TENANT, "a graph's memory was freed before its launch")
+PROGRAM(odd, address_gone, NO_ALLOCATION, "a graph's memory was freed before its launch")
 {
     CUstream a = new_stream();
     CUdeviceptr memory = new_memory();

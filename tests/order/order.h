@@ -11,7 +11,7 @@
 
 #include <cuda.h>
 
-#include "cudasim_announce.h"
+#include "cudasim_notify.h"
 #include "cudasim_behind.h"
 #include "gs_base.h"
 
@@ -21,7 +21,7 @@ enum verdict {
     RACE,
     LOST_ORDER,
     MASKED,
-    NO_TENANT,
+    NO_ALLOCATION,
     EARLY_RETIRE,
     HANDED_TWICE,
     LAYER_BLOCKS,
@@ -88,8 +88,8 @@ void copy(CUstream stream, CUdeviceptr to, CUdeviceptr from);
 void add(CUstream stream, CUdeviceptr to, CUdeviceptr from);
 void spin(CUstream stream);
 void wait_for(CUstream stream, const uint32_t *flag); /* a persistent kernel */
-/* The same, allowed to start before the kernel in front has ended; `after`: it waits for
- * it inside before it touches memory. */
+/* The same, allowed to start before the kernel in thread cache has ended; `after`: it
+ * waits for it inside before it touches memory. */
 void overlapping_fill(CUstream stream, CUdeviceptr memory, uint32_t seed);
 void overlapping_copy(CUstream stream, CUdeviceptr to, CUdeviceptr from, bool after);
 
@@ -104,10 +104,9 @@ struct worker;
 struct worker *start_worker(void (*function)(void *), void *argument);
 void join_worker(struct worker *worker);
 
-/* Tell the oracle (cudasim_announce.h). */
-void announce(const struct cudasim_note *note);
+/* Tell the oracle (cudasim_notify.h). */
+void notify(const struct cudasim_note *note);
 #define NOTE(...)                                                                        \
-    announce(                                                                            \
-        &(const struct cudasim_note){.size = sizeof(struct cudasim_note), __VA_ARGS__})
+    notify(&(const struct cudasim_note){.size = sizeof(struct cudasim_note), __VA_ARGS__})
 
 #endif

@@ -258,11 +258,11 @@ void join_worker(struct worker *worker)
     free(worker);
 }
 
-extern cudasim_announce_function cudasim_announce;
+extern cudasim_notify_function cudasim_notify;
 
-void announce(const struct cudasim_note *note)
+void notify(const struct cudasim_note *note)
 {
-    must(cudasim_announce(note) == 0, "the note is known");
+    must(cudasim_notify(note) == 0, "the note is known");
 }
 
 bool under_library(void)

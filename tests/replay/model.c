@@ -18,7 +18,7 @@
 struct model_chunk {
     uint64_t addr; /* 0: not in use */
     uint64_t used[WORDS];
-    unsigned tenants;
+    unsigned allocations;
     unsigned largest; /* no free run is longer than this */
 };
 
@@ -143,7 +143,7 @@ static unsigned find_run(struct model_chunk *chunk, unsigned count)
 static uint64_t take_granules(struct model_chunk *chunk, unsigned first, unsigned count)
 {
     mark(chunk, first, count, true);
-    chunk->tenants++;
+    chunk->allocations++;
     return chunk->addr + (uint64_t)first * MODEL_GRANULE;
 }
 
@@ -182,13 +182,13 @@ static void give_small(struct model *model, uint64_t addr, unsigned count)
     struct model_chunk *chunk = number && *number ? &model->chunks[*number - 1] : NULL;
     unsigned first = (unsigned)(addr % MODEL_PAGE / MODEL_GRANULE);
 
-    if (!chunk || chunk->tenants == 0 || !is_used(chunk, first)) {
+    if (!chunk || chunk->allocations == 0 || !is_used(chunk, first)) {
         fprintf(stderr, "replay: the driver was given back what it never handed out\n");
         abort();
     }
     mark(chunk, first, count, false);
     chunk->largest = GRANULES;
-    if (--chunk->tenants == 0) {
+    if (--chunk->allocations == 0) {
         *number = 0;
         give_pages(model, chunk->addr, 1);
         chunk->addr = 0;

@@ -2,9 +2,9 @@
  * model.h - a driver of which only the memory is modelled.
  *
  * Requests of 2 MiB and more are rounded up to 2 MiB; smaller ones are rounded up to 512
- * B and packed first fit into chunks of 2 MiB, a chunk going back with its last tenant.
- * What is charged never exceeds the capacity. Nothing is cached: this is what a pool must
- * not need more than.
+ * B and packed first fit into chunks of 2 MiB, a chunk going back with its last
+ * allocation. What is charged never exceeds the capacity. Nothing is cached: this is what
+ * a pool must not need more than.
  *
  * Owns: its chunks and its books.   Lock: model->lock, inside every function.
  */

@@ -149,14 +149,14 @@ static void release(void *self, const struct trace_op *op, uint64_t handle)
     require(gs_pool_claim(bed->pool, handle, &block), "claim");
     switch (bed->ready->when) {
     case READY_AT_ONCE:
-        gs_block_park(block);
+        gs_block_free(block);
         break;
     case READY_AFTER:
-        gs_block_park_fenced(block, __atomic_load_n(&bed->made, __ATOMIC_RELAXED) +
+        gs_block_free_fenced(block, __atomic_load_n(&bed->made, __ATOMIC_RELAXED) +
                                         bed->ready->after + 1);
         break;
     case READY_SYNC:
-        gs_block_park_fenced(block, 0);
+        gs_block_free_fenced(block, 0);
         break;
     }
 }

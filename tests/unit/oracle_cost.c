@@ -38,15 +38,15 @@ static void say_cost(const char *what, double begun, unsigned long count)
 }
 
 /* Submitted, run with two accesses, done, dropped. */
-static void one_op(struct oracle_line *stream, struct oracle_tenant *tenant,
+static void one_op(struct oracle_line *stream, struct oracle_allocation *allocation,
                    uintptr_t from, uintptr_t to, const struct oracle_op *after)
 {
     struct oracle_op *op = oracle_op_new();
     const struct oracle_work work = {
         .call = "cuLaunchKernel", .host = host(), .stream = stream};
     const struct oracle_access accesses[] = {
-        {.range = {from, BYTES}, .tenant = tenant},
-        {.range = {to, BYTES}, .tenant = tenant, .writes = true},
+        {.range = {from, BYTES}, .allocation = allocation},
+        {.range = {to, BYTES}, .allocation = allocation, .writes = true},
     };
 
     if (after)
@@ -57,10 +57,10 @@ static void one_op(struct oracle_line *stream, struct oracle_tenant *tenant,
     oracle_op_unref(op);
 }
 
-static struct oracle_tenant *buffers(void)
+static struct oracle_allocation *buffers(void)
 {
     const struct oracle_range range = {MEMORY, 2 * BUFFERS * STREAMS * BYTES};
-    return oracle_tenant_begin(&range, "cuMemAlloc_v2", host(), NULL, false);
+    return oracle_allocation_begin(&range, "cuMemAlloc_v2", host(), NULL, false);
 }
 
 static uintptr_t buffer(unsigned stream, unsigned long number)
@@ -72,7 +72,7 @@ Test(oracle_cost, ten_million_operations_in_flat_memory, .timeout = 600)
 {
     begin();
     unsigned long count = rounds(10000000), half = count / 2;
-    struct oracle_tenant *tenant = buffers();
+    struct oracle_allocation *allocation = buffers();
     struct oracle_line *streams[STREAMS];
     size_t before = 0;
 
@@ -83,7 +83,8 @@ Test(oracle_cost, ten_million_operations_in_flat_memory, .timeout = 600)
         unsigned stream = (unsigned)(i / 1000 % STREAMS);
         if (i == half)
             before = heap_bytes();
-        one_op(streams[stream], tenant, buffer(stream, i), buffer(stream, i + 3), NULL);
+        one_op(streams[stream], allocation, buffer(stream, i), buffer(stream, i + 3),
+               NULL);
     }
     say_cost("an operation with a read and a write", begun, count);
     cr_assert_leq(heap_bytes(), before + 64 * GS_KIB);
@@ -97,8 +98,8 @@ Test(oracle_cost, marks_that_all_are_behind_are_dropped, .timeout = 600)
     begin();
     unsigned long count = rounds(1000000), half = count / 2;
     const struct oracle_range range = {MEMORY, GS_GIB};
-    struct oracle_tenant *tenant =
-        oracle_tenant_begin(&range, "cuMemAlloc_v2", host(), NULL, false);
+    struct oracle_allocation *allocation =
+        oracle_allocation_begin(&range, "cuMemAlloc_v2", host(), NULL, false);
     struct oracle_line *streams[64];
     size_t before = 0;
 
@@ -107,7 +108,7 @@ Test(oracle_cost, marks_that_all_are_behind_are_dropped, .timeout = 600)
     double begun = now_ns();
     for (unsigned long i = 0; i < count; i++) {
         struct oracle_op *op = put(streams[i % 64], NULL);
-        run_in(op, READS, tenant, MEMORY + i * 128, 64);
+        run_in(op, READS, allocation, MEMORY + i * 128, 64);
         oracle_op_unref(op);
         if (i % 1000 == 999) {
             for (unsigned k = 0; k < 64; k++)
@@ -132,13 +133,13 @@ Test(oracle_cost, allocations_and_frees_in_flat_memory, .timeout = 600)
     double begun = now_ns();
     for (unsigned long i = 0; i < count; i++) {
         const struct oracle_range range = {MEMORY + i % 100 * BYTES, BYTES};
-        struct oracle_tenant *tenant =
-            oracle_tenant_begin(&range, "cuMemAlloc_v2", host(), NULL, false);
-        one_op(i % 2 ? x : y, tenant, range.address, range.address, NULL);
+        struct oracle_allocation *allocation =
+            oracle_allocation_begin(&range, "cuMemAlloc_v2", host(), NULL, false);
+        one_op(i % 2 ? x : y, allocation, range.address, range.address, NULL);
         oracle_host_saw_line(host(), i % 2 ? x : y, false, false);
-        take(tenant);
-        oracle_tenant_retire(tenant, host(), NULL);
-        oracle_tenant_unref(tenant);
+        take(allocation);
+        oracle_allocation_retire(allocation, host(), NULL);
+        oracle_allocation_unref(allocation);
         if (i == half)
             before = heap_bytes();
     }
@@ -152,7 +153,7 @@ Test(oracle_cost, events_between_streams_in_flat_memory, .timeout = 600)
 {
     begin();
     unsigned long count = rounds(1000000), half = count / 2;
-    struct oracle_tenant *tenant = buffers();
+    struct oracle_allocation *allocation = buffers();
     struct oracle_line *streams[STREAMS];
     struct oracle_op *last = NULL;
     size_t before = 0;
@@ -162,7 +163,7 @@ Test(oracle_cost, events_between_streams_in_flat_memory, .timeout = 600)
     double begun = now_ns();
     for (unsigned long i = 0; i < count; i++) {
         struct oracle_op *op = put(streams[i % STREAMS], last);
-        run_in(op, WRITES, tenant, MEMORY, 8 * BYTES);
+        run_in(op, WRITES, allocation, MEMORY, 8 * BYTES);
         oracle_op_unref(last);
         last = op;
         if (i == half)
@@ -178,12 +179,12 @@ Test(oracle_cost, cells_grow_together_again)
 {
     begin();
     struct oracle_line *x = stream_new();
-    struct oracle_tenant *tenant = buffers();
+    struct oracle_allocation *allocation = buffers();
 
     for (unsigned i = 0; i < 1000; i++)
-        run_in(put(x, NULL), WRITES, tenant, MEMORY + i * 64, 64);
+        run_in(put(x, NULL), WRITES, allocation, MEMORY + i * 64, 64);
     cr_assert_eq(oracle_shadow_marks(), 1000);
-    run_in(put(x, NULL), WRITES, tenant, MEMORY, 64000);
+    run_in(put(x, NULL), WRITES, allocation, MEMORY, 64000);
     cr_assert_eq(oracle_shadow_marks(), 1);
 }
 
@@ -191,13 +192,13 @@ Test(oracle_cost, with_call_stacks, .timeout = 600)
 {
     begin_with((struct oracle_options){.stacks = true});
     unsigned long count = rounds(200000), half = count / 2;
-    struct oracle_tenant *tenant = buffers();
+    struct oracle_allocation *allocation = buffers();
     struct oracle_line *x = stream_new();
     size_t before = 0;
 
     double begun = now_ns();
     for (unsigned long i = 0; i < count; i++) {
-        one_op(x, tenant, buffer(0, i), buffer(0, i + 3), NULL);
+        one_op(x, allocation, buffer(0, i), buffer(0, i + 3), NULL);
         if (i == half)
             before = heap_bytes();
     }

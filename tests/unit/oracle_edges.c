@@ -161,7 +161,7 @@ Test(oracle_edges, the_host_may_not_write_device_memory)
     expect(ORACLE_RACE, 1);
 }
 
-Test(oracle_edges, a_write_that_the_host_announced_is_the_one)
+Test(oracle_edges, a_write_that_the_host_notified_is_the_one)
 {
     begin();
     const struct oracle_access flag = {.range = {FLAG, 4}, .writes = true};
@@ -217,11 +217,11 @@ Test(oracle_edges, a_layers_write_counts_in_s_alone)
 }
 
 /* A free and a hand-out made from clocks behind a wait that had not ended. */
-Test(oracle_edges, reaches_the_ends_of_tenants)
+Test(oracle_edges, reaches_the_ends_of_allocations)
 {
     begin();
     struct oracle_line *x = stream_new(), *y = stream_new();
-    struct oracle_tenant *t = give_in(put(y, NULL));
+    struct oracle_allocation *t = give_in(put(y, NULL));
     struct oracle_op *use = oracle_op_new(), *flag, *wait, *end;
     const struct oracle_work work = {.call = "k", .host = host(), .stream = x};
 
@@ -261,7 +261,7 @@ Test(oracle_edges, the_host_is_not_behind_its_own_future)
 {
     begin();
     struct persistent p = freed_beside_a_kernel();
-    struct oracle_tenant *t = give();
+    struct oracle_allocation *t = give();
 
     p.use = put(p.y, NULL);
     take_waiting(t, p.y);
@@ -274,14 +274,14 @@ Test(oracle_edges, nor_where_there_are_many)
 {
     begin();
     enum { KERNELS = 200 };
-    struct oracle_tenant *t[KERNELS];
+    struct oracle_allocation *t[KERNELS];
     struct oracle_op *kernels[KERNELS], *uses[KERNELS];
     struct oracle_line *y = stream_new();
 
     for (int i = 0; i < KERNELS; i++) {
         const struct oracle_range range = {MEMORY + (uintptr_t)i * BYTES, BYTES};
         struct oracle_line *x = stream_new();
-        t[i] = oracle_tenant_begin(&range, "give", host(), NULL, false);
+        t[i] = oracle_allocation_begin(&range, "give", host(), NULL, false);
         kernels[i] = put(x, NULL);
         uses[i] = put(y, NULL);
         take_waiting(t[i], x);
@@ -334,7 +334,8 @@ Test(oracle_edges, goes_through_kernels_that_wait_in_a_row)
     oracle_op_saw(p.kernel, FLAG, 4, true);
     next = put_by(other, z);
     last = put_by(other, z);
-    oracle_tenant_end(give_inner(MEMORY + 8 * BYTES, BYTES), "take", other, NULL, &z, 1);
+    oracle_allocation_end(give_inner(MEMORY + 8 * BYTES, BYTES), "take", other, NULL, &z,
+                          1);
     oracle_host_saw(other, p.behind, false, false);
     oracle_op_saw(next, FLAG, 4, true);
     run(last, READS);
@@ -361,7 +362,7 @@ Test(oracle_edges, what_a_free_waits_for_is_before_the_end)
 {
     begin();
     struct oracle_line *x = stream_new();
-    struct oracle_tenant *t = give();
+    struct oracle_allocation *t = give();
     struct oracle_op *kernel = put(x, NULL), *use = put(x, NULL);
 
     take_waiting(t, x);
@@ -374,13 +375,13 @@ Test(oracle_edges, what_it_does_not_wait_for_is_behind_the_end)
 {
     begin();
     struct oracle_line *x = stream_new();
-    struct oracle_tenant *t = give();
+    struct oracle_allocation *t = give();
     struct oracle_op *kernel = put(x, NULL), *use = put(stream_new(), kernel);
 
     take_waiting(t, x);
     oracle_op_saw(kernel, FLAG, 4, true);
     run_in(use, WRITES, t, MEMORY, BYTES);
-    expect(ORACLE_NO_TENANT, 1);
+    expect(ORACLE_NO_ALLOCATION, 1);
 }
 
 /* Many more than are kept as edges: they are put into the clocks, and nothing is lost. */

@@ -35,7 +35,7 @@ static void lose_order(void)
     const struct oracle_range range = {MEMORY, BYTES};
 
     oracle_forget(&range);
-    struct oracle_tenant *a = give();
+    struct oracle_allocation *a = give();
     run(put(x, NULL), WRITES);
     take_waiting(a, x);
     give();
@@ -67,8 +67,8 @@ Test(oracle_findings, are_told_in_words_and_in_a_line)
 Test(oracle_findings, name_a_host_thread)
 {
     begin();
-    struct oracle_tenant *tenant = give();
-    const struct oracle_access access = {.range = {MEMORY, 8}, .tenant = tenant};
+    struct oracle_allocation *allocation = give();
+    const struct oracle_access access = {.range = {MEMORY, 8}, .allocation = allocation};
     int capture = stderr_capture();
 
     run(put(stream_new(), NULL), WRITES);
@@ -84,7 +84,7 @@ Test(oracle_findings, name_a_free_and_an_allocation)
     begin();
     struct oracle_line *x = stream_new(), *y = stream_new();
     int capture = stderr_capture();
-    struct oracle_tenant *a = give_in(put(x, NULL));
+    struct oracle_allocation *a = give_in(put(x, NULL));
 
     run(put(y, NULL), WRITES);
     take(a);
@@ -112,11 +112,11 @@ Test(oracle_findings, name_what_retired_too_early)
 {
     begin();
     struct oracle_line *x = stream_new();
-    struct oracle_tenant *a = give();
+    struct oracle_allocation *a = give();
     int capture = stderr_capture();
 
     take_waiting(a, x);
-    oracle_tenant_retire(a, host(), put_own(x, NULL));
+    oracle_allocation_retire(a, host(), put_own(x, NULL));
     const char *text = stderr_text(capture);
     has(text, "EARLY RETIRE");
     has(text, "cuEventRecord (a layer's own), operation 1 of stream 1");
@@ -380,17 +380,18 @@ Test(oracle_findings, take_null_anywhere)
     oracle_op_done(op);
     oracle_host_access(NULL, &access);
     oracle_line_end(NULL);
-    oracle_tenant_end(NULL, "c", host(), NULL, NULL, 0);
-    oracle_tenant_retire(NULL, host(), NULL);
-    oracle_tenant_unref(NULL);
-    struct oracle_tenant *tenant = oracle_tenant_begin(&range, NULL, NULL, NULL, true);
+    oracle_allocation_end(NULL, "c", host(), NULL, NULL, 0);
+    oracle_allocation_retire(NULL, host(), NULL);
+    oracle_allocation_unref(NULL);
+    struct oracle_allocation *allocation =
+        oracle_allocation_begin(&range, NULL, NULL, NULL, true);
     struct oracle_line *none = NULL;
-    oracle_tenant_end(tenant, NULL, NULL, NULL, &none, 1);
-    oracle_tenant_end(tenant, NULL, NULL, NULL, &none, 1);
-    oracle_tenant_retire(tenant, NULL, NULL);
+    oracle_allocation_end(allocation, NULL, NULL, NULL, &none, 1);
+    oracle_allocation_end(allocation, NULL, NULL, NULL, &none, 1);
+    oracle_allocation_retire(allocation, NULL, NULL);
     oracle_op_submit(op, &work);
     oracle_op_submit(op, &work);
     oracle_op_unref(op);
-    oracle_tenant_unref(tenant);
+    oracle_allocation_unref(allocation);
     expect_nothing();
 }

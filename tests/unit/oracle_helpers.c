@@ -90,12 +90,12 @@ struct oracle_op *put_after_line(struct oracle_line *stream,
     return submit(op, (struct oracle_work){.stream = stream});
 }
 
-void run_in(struct oracle_op *op, enum rw rw, struct oracle_tenant *tenant,
+void run_in(struct oracle_op *op, enum rw rw, struct oracle_allocation *allocation,
             uintptr_t address, size_t bytes)
 {
     const struct oracle_access access = {
         .range = {address, bytes},
-        .tenant = tenant,
+        .allocation = allocation,
         .writes = rw == WRITES || rw == ATOMIC_WRITES,
         .atomic = rw == ATOMIC_READS || rw == ATOMIC_WRITES,
     };
@@ -105,10 +105,10 @@ void run_in(struct oracle_op *op, enum rw rw, struct oracle_tenant *tenant,
 
 void run_at(struct oracle_op *op, enum rw rw, uintptr_t address, size_t bytes)
 {
-    struct oracle_tenant *tenant = oracle_tenant_find(address);
+    struct oracle_allocation *allocation = oracle_allocation_find(address);
 
-    run_in(op, rw, tenant, address, bytes);
-    oracle_tenant_unref(tenant);
+    run_in(op, rw, allocation, address, bytes);
+    oracle_allocation_unref(allocation);
 }
 
 void run(struct oracle_op *op, enum rw rw)
@@ -116,37 +116,37 @@ void run(struct oracle_op *op, enum rw rw)
     run_at(op, rw, MEMORY, BYTES);
 }
 
-struct oracle_tenant *give_in(struct oracle_op *op)
+struct oracle_allocation *give_in(struct oracle_op *op)
 {
     const struct oracle_range range = {MEMORY, BYTES};
-    return oracle_tenant_begin(&range, "cuMemAllocAsync", first_host, op, false);
+    return oracle_allocation_begin(&range, "cuMemAllocAsync", first_host, op, false);
 }
 
-struct oracle_tenant *give(void)
+struct oracle_allocation *give(void)
 {
     const struct oracle_range range = {MEMORY, BYTES};
-    return oracle_tenant_begin(&range, "cuMemAlloc_v2", first_host, NULL, false);
+    return oracle_allocation_begin(&range, "cuMemAlloc_v2", first_host, NULL, false);
 }
 
-struct oracle_tenant *give_inner(uintptr_t address, size_t bytes)
+struct oracle_allocation *give_inner(uintptr_t address, size_t bytes)
 {
     const struct oracle_range range = {address, bytes};
-    return oracle_tenant_begin(&range, "cuMemAlloc_v2", first_host, NULL, true);
+    return oracle_allocation_begin(&range, "cuMemAlloc_v2", first_host, NULL, true);
 }
 
-void take(struct oracle_tenant *tenant)
+void take(struct oracle_allocation *allocation)
 {
-    oracle_tenant_end(tenant, "cuMemFree_v2", first_host, NULL, NULL, 0);
+    oracle_allocation_end(allocation, "cuMemFree_v2", first_host, NULL, NULL, 0);
 }
 
-void take_in(struct oracle_tenant *tenant, struct oracle_op *op)
+void take_in(struct oracle_allocation *allocation, struct oracle_op *op)
 {
-    oracle_tenant_end(tenant, "cuMemFreeAsync", first_host, op, NULL, 0);
+    oracle_allocation_end(allocation, "cuMemFreeAsync", first_host, op, NULL, 0);
 }
 
-void take_waiting(struct oracle_tenant *tenant, struct oracle_line *line)
+void take_waiting(struct oracle_allocation *allocation, struct oracle_line *line)
 {
-    oracle_tenant_end(tenant, "cuMemFree_v2", first_host, NULL, &line, 1);
+    oracle_allocation_end(allocation, "cuMemFree_v2", first_host, NULL, &line, 1);
 }
 
 void saw(const struct oracle_op *op)

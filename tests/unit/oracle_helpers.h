@@ -35,19 +35,19 @@ struct oracle_op *put_own(struct oracle_line *stream, const struct oracle_op *af
 struct oracle_op *put_after_line(struct oracle_line *stream,
                                  const struct oracle_line *before);
 
-/* It runs, touching memory of the tenant there, and is done. */
+/* It runs, touching memory of the allocation there, and is done. */
 void run(struct oracle_op *op, enum rw rw);
 void run_at(struct oracle_op *op, enum rw rw, uintptr_t address, size_t bytes);
-void run_in(struct oracle_op *op, enum rw rw, struct oracle_tenant *tenant,
+void run_in(struct oracle_op *op, enum rw rw, struct oracle_allocation *allocation,
             uintptr_t address, size_t bytes);
 
-/* A tenant of MEMORY, handed out and freed by the first host thread at once. */
-struct oracle_tenant *give(void);
-struct oracle_tenant *give_in(struct oracle_op *op); /* from a point in a stream on */
-struct oracle_tenant *give_inner(uintptr_t address, size_t bytes);
-void take(struct oracle_tenant *tenant);
-void take_in(struct oracle_tenant *tenant, struct oracle_op *op);
-void take_waiting(struct oracle_tenant *tenant, struct oracle_line *line);
+/* An allocation of MEMORY, handed out and freed by the first host thread at once. */
+struct oracle_allocation *give(void);
+struct oracle_allocation *give_in(struct oracle_op *op); /* from a point in a stream on */
+struct oracle_allocation *give_inner(uintptr_t address, size_t bytes);
+void take(struct oracle_allocation *allocation);
+void take_in(struct oracle_allocation *allocation, struct oracle_op *op);
+void take_waiting(struct oracle_allocation *allocation, struct oracle_line *line);
 
 /* A host thread has waited for it, on the program's account. */
 void saw(const struct oracle_op *op);

@@ -13,12 +13,12 @@ static void set_up(void (*begin_it)(void))
     const struct oracle_range segment = {MEMORY - BYTES, 4 * BYTES};
 
     begin_it();
-    oracle_tenant_begin(&segment, "cuMemAlloc_v2", host(), NULL, false);
+    oracle_allocation_begin(&segment, "cuMemAlloc_v2", host(), NULL, false);
     x = stream_new();
     y = stream_new();
 }
 
-static struct oracle_tenant *block(void)
+static struct oracle_allocation *block(void)
 {
     return give_inner(MEMORY, BYTES);
 }
@@ -28,12 +28,12 @@ static struct oracle_tenant *block(void)
 Test(oracle_layer, right_is_ordered_in_both)
 {
     set_up(begin);
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
 
     run(put(x, NULL), WRITES);
     take_waiting(a, x);
     oracle_host_saw_line(host(), x, true, false); /* the layer really waits */
-    oracle_tenant_retire(a, host(), NULL);
+    oracle_allocation_retire(a, host(), NULL);
     block();
     run(put(y, NULL), WRITES);
     expect_nothing();
@@ -42,7 +42,7 @@ Test(oracle_layer, right_is_ordered_in_both)
 Test(oracle_layer, lost_order_is_ordered_in_n_alone)
 {
     set_up(begin);
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
 
     run(put(x, NULL), WRITES);
     take_waiting(a, x); /* and does not wait, nor look before it reuses */
@@ -78,8 +78,8 @@ Test(oracle_layer, masked_is_ordered_in_s_alone)
 Test(oracle_layer, the_wait_of_a_free_is_leaned_on)
 {
     set_up(begin);
-    struct oracle_tenant *other = give_inner(MEMORY + BYTES, BYTES), *out = block();
-    const struct oracle_access access = {.range = {MEMORY, BYTES}, .tenant = out};
+    struct oracle_allocation *other = give_inner(MEMORY + BYTES, BYTES), *out = block();
+    const struct oracle_access access = {.range = {MEMORY, BYTES}, .allocation = out};
 
     run(put(x, NULL), WRITES);
     take_waiting(other, x);
@@ -90,8 +90,8 @@ Test(oracle_layer, the_wait_of_a_free_is_leaned_on)
 Test(oracle_layer, the_wait_of_a_free_made_good_is_right)
 {
     set_up(begin);
-    struct oracle_tenant *other = give_inner(MEMORY + BYTES, BYTES), *out = block();
-    const struct oracle_access access = {.range = {MEMORY, BYTES}, .tenant = out};
+    struct oracle_allocation *other = give_inner(MEMORY + BYTES, BYTES), *out = block();
+    const struct oracle_access access = {.range = {MEMORY, BYTES}, .allocation = out};
 
     run(put(x, NULL), WRITES);
     oracle_host_saw_line(host(), x, true, false);
@@ -103,7 +103,7 @@ Test(oracle_layer, the_wait_of_a_free_made_good_is_right)
 Test(oracle_layer, a_free_that_waits_for_nothing_leaves_a_race)
 {
     set_up(begin);
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
 
     run(put(stream_new(), NULL), WRITES);
     take(a);
@@ -187,7 +187,7 @@ Test(oracle_layer, its_work_that_the_program_is_behind_is_right)
 Test(oracle_layer, its_work_on_memory_taken_back_comes_behind_the_program)
 {
     set_up(begin);
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
     struct oracle_op *use = put(x, NULL);
 
     run(use, WRITES);
@@ -199,12 +199,12 @@ Test(oracle_layer, its_work_on_memory_taken_back_comes_behind_the_program)
 Test(oracle_layer, its_work_on_memory_retired_is_right)
 {
     set_up(begin);
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
     struct oracle_op *use = put(x, NULL);
 
     run(use, WRITES);
     take_waiting(a, x);
-    oracle_tenant_retire(a, host(), use);
+    oracle_allocation_retire(a, host(), use);
     run(put_own(y, NULL), WRITES);
     expect_nothing();
 }
@@ -212,13 +212,13 @@ Test(oracle_layer, its_work_on_memory_retired_is_right)
 Test(oracle_layer, its_work_submitted_before_the_retirement_is_not_behind_it)
 {
     set_up(begin);
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
     struct oracle_op *use = put(x, NULL), *clear;
 
     run(use, WRITES);
     take_waiting(a, x);
     clear = put_own(y, NULL);
-    oracle_tenant_retire(a, host(), use);
+    oracle_allocation_retire(a, host(), use);
     run(clear, WRITES);
     expect(ORACLE_LOST_ORDER, 1);
 }
@@ -240,7 +240,7 @@ Test(oracle_layer, its_wait_inside_the_program_counts_if_it_reads_n)
 Test(oracle_layer, a_lucky_poll_orders_nothing)
 {
     set_up(begin);
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
     struct oracle_op *use = put(x, NULL), *fence = put_own(x, NULL);
 
     run(use, WRITES);
@@ -255,7 +255,7 @@ Test(oracle_layer, a_lucky_poll_orders_nothing)
 Test(oracle_layer, a_poll_that_retires_orders)
 {
     set_up(begin);
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
     struct oracle_op *use = put(x, NULL);
 
     run(use, WRITES);
@@ -263,7 +263,7 @@ Test(oracle_layer, a_poll_that_retires_orders)
     struct oracle_op *fence = put_own(x, NULL);
     oracle_op_done(fence);
     oracle_host_saw(host(), fence, true, true);
-    oracle_tenant_retire(a, host(), fence);
+    oracle_allocation_retire(a, host(), fence);
     block();
     run(put(y, NULL), WRITES);
     expect_nothing();
@@ -272,13 +272,13 @@ Test(oracle_layer, a_poll_that_retires_orders)
 Test(oracle_layer, a_fence_before_the_use_proves_nothing)
 {
     set_up(begin);
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
     struct oracle_op *fence = put_own(x, NULL), *use = put(x, NULL);
 
     oracle_op_done(fence);
     run(use, WRITES);
     take_waiting(a, x);
-    oracle_tenant_retire(a, host(), fence);
+    oracle_allocation_retire(a, host(), fence);
     block();
     run(put(y, NULL), WRITES);
     expect(ORACLE_LOST_ORDER, 1);
@@ -287,13 +287,13 @@ Test(oracle_layer, a_fence_before_the_use_proves_nothing)
 Test(oracle_layer, what_retires_one_block_says_nothing_of_another)
 {
     set_up(begin);
-    struct oracle_tenant *a = block(), *b = give_inner(MEMORY + BYTES, BYTES);
+    struct oracle_allocation *a = block(), *b = give_inner(MEMORY + BYTES, BYTES);
     struct oracle_op *use = put(x, NULL);
 
     run_at(use, WRITES, MEMORY, 2 * BYTES);
     take_waiting(a, x);
     take_waiting(b, x);
-    oracle_tenant_retire(b, host(), use);
+    oracle_allocation_retire(b, host(), use);
     give_inner(MEMORY + BYTES, BYTES);
     run_at(put(y, NULL), WRITES, MEMORY + BYTES, BYTES);
     expect_nothing();
@@ -305,13 +305,13 @@ Test(oracle_layer, what_retires_one_block_says_nothing_of_another)
 Test(oracle_layer, a_retirement_after_the_hand_out_is_too_late)
 {
     set_up(begin);
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
     struct oracle_op *use = put(x, NULL);
 
     run(use, WRITES);
     take_waiting(a, x);
     block();
-    oracle_tenant_retire(a, host(), use);
+    oracle_allocation_retire(a, host(), use);
     run(put(y, NULL), WRITES);
     expect(ORACLE_LOST_ORDER, 1);
 }
@@ -319,21 +319,21 @@ Test(oracle_layer, a_retirement_after_the_hand_out_is_too_late)
 Test(oracle_layer, retiring_by_what_is_not_done_is_found)
 {
     set_up(begin);
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
     struct oracle_op *fence = put_own(x, NULL);
 
     take_waiting(a, x);
-    oracle_tenant_retire(a, host(), fence);
+    oracle_allocation_retire(a, host(), fence);
     expect(ORACLE_EARLY_RETIRE, 1);
     oracle_op_done(fence);
-    oracle_tenant_retire(a, host(), fence);
+    oracle_allocation_retire(a, host(), fence);
     expect(ORACLE_EARLY_RETIRE, 1);
 }
 
 Test(oracle_layer, reuse_in_the_same_stream_needs_no_proof)
 {
     set_up(begin);
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
 
     run(put(x, NULL), WRITES);
     take_waiting(a, x);
@@ -346,13 +346,13 @@ Test(oracle_layer, what_was_over_before_stays_over)
 {
     set_up(begin);
     struct oracle_line *z = stream_new();
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
     struct oracle_op *use = put(x, NULL);
 
     run_at(use, WRITES, MEMORY, BYTES);
     take_waiting(a, x);
-    oracle_tenant_retire(a, host(), use);
-    struct oracle_tenant *b = block(); /* never used */
+    oracle_allocation_retire(a, host(), use);
+    struct oracle_allocation *b = block(); /* never used */
     take_waiting(b, y);
     block(); /* behind the first, through the second */
     run(put(z, NULL), WRITES);
@@ -366,14 +366,14 @@ Test(oracle_layer, a_hand_out_orders_the_two_threads)
 {
     set_up(begin_separate);
     struct oracle_line *other = host_new(2);
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
     const struct oracle_range range = {MEMORY, BYTES};
     struct oracle_op *use = put(x, NULL);
 
     run(use, WRITES);
     saw(use);
     take(a);
-    oracle_tenant_begin(&range, "cuMemAlloc_v2", other, NULL, true);
+    oracle_allocation_begin(&range, "cuMemAlloc_v2", other, NULL, true);
     run(put_by(other, y), WRITES);
     expect_nothing();
 }
@@ -382,14 +382,14 @@ Test(oracle_layer, a_hand_out_of_other_bytes_does_not)
 {
     set_up(begin_separate);
     struct oracle_line *other = host_new(2);
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
     const struct oracle_range range = {MEMORY + BYTES, BYTES};
     struct oracle_op *use = put(x, NULL);
 
     run(use, WRITES);
     saw(use);
     take(a);
-    oracle_tenant_begin(&range, "cuMemAlloc_v2", other, NULL, true);
+    oracle_allocation_begin(&range, "cuMemAlloc_v2", other, NULL, true);
     block();
     run(put_by(other, y), WRITES);
     expect(ORACLE_MASKED,
@@ -400,12 +400,12 @@ Test(oracle_layer, a_hand_out_passes_on_in_s_what_was_waited_for_alone)
 {
     set_up(begin_separate);
     struct oracle_line *other = host_new(2);
-    struct oracle_tenant *a = block();
+    struct oracle_allocation *a = block();
     const struct oracle_range range = {MEMORY, BYTES};
 
     run(put(x, NULL), WRITES);
     take_waiting(a, x);
-    oracle_tenant_begin(&range, "cuMemAlloc_v2", other, NULL, true);
+    oracle_allocation_begin(&range, "cuMemAlloc_v2", other, NULL, true);
     run(put_by(other, y), WRITES);
     expect(ORACLE_LOST_ORDER, 1);
 }

@@ -15,7 +15,7 @@ Test(oracle_lives, a_block_the_program_freed_is_nobodys_though_its_segment_lives
     give();
     take(give_inner(MEMORY + 512, 512));
     run_at(put(x, NULL), WRITES, MEMORY + 512, 512);
-    expect(ORACLE_NO_TENANT, 1);
+    expect(ORACLE_NO_ALLOCATION, 1);
 }
 
 Test(oracle_lives, a_layer_may_use_what_it_took_back)
@@ -33,11 +33,11 @@ Test(oracle_lives, a_layer_may_not_use_what_it_gave_back)
 {
     begin();
     struct oracle_line *x = stream_new();
-    struct oracle_tenant *segment = give();
+    struct oracle_allocation *segment = give();
 
     take(segment);
     run_in(put_own(x, NULL), WRITES, segment, MEMORY, BYTES);
-    expect(ORACLE_NO_TENANT, 1);
+    expect(ORACLE_NO_ALLOCATION, 1);
 }
 
 Test(oracle_lives, a_block_may_lie_in_two_mappings)
@@ -46,19 +46,19 @@ Test(oracle_lives, a_block_may_lie_in_two_mappings)
     const struct oracle_range left = {MEMORY, BYTES}, right = {MEMORY + BYTES, BYTES};
     struct oracle_line *x = stream_new(), *y = stream_new();
 
-    oracle_tenant_begin(&left, "cuMemMap", host(), NULL, false);
-    struct oracle_tenant *second =
-        oracle_tenant_begin(&right, "cuMemMap", host(), NULL, false);
-    struct oracle_tenant *block = give_inner(MEMORY + 2048, BYTES);
+    oracle_allocation_begin(&left, "cuMemMap", host(), NULL, false);
+    struct oracle_allocation *second =
+        oracle_allocation_begin(&right, "cuMemMap", host(), NULL, false);
+    struct oracle_allocation *block = give_inner(MEMORY + 2048, BYTES);
     struct oracle_op *use = put(x, NULL);
     run_in(use, WRITES, block, MEMORY + 2048, BYTES);
     saw(use);
     take(block);
-    cr_assert_eq(oracle_tenant_find(MEMORY + BYTES), second);
+    cr_assert_eq(oracle_allocation_find(MEMORY + BYTES), second);
     run_at(put(y, NULL), WRITES, MEMORY + BYTES + 2047, 1);
-    expect(ORACLE_NO_TENANT, 1);
+    expect(ORACLE_NO_ALLOCATION, 1);
     run_at(put(y, NULL), WRITES, MEMORY + BYTES + 2048, 1);
-    expect(ORACLE_NO_TENANT, 1);
+    expect(ORACLE_NO_ALLOCATION, 1);
 }
 
 Test(oracle_lives, a_block_of_a_block_over_two_mappings_ends_in_neither)
@@ -66,27 +66,27 @@ Test(oracle_lives, a_block_of_a_block_over_two_mappings_ends_in_neither)
     begin();
     const struct oracle_range left = {MEMORY, BYTES}, right = {MEMORY + BYTES, BYTES};
 
-    struct oracle_tenant *first =
-        oracle_tenant_begin(&left, "cuMemMap", host(), NULL, false);
-    oracle_tenant_begin(&right, "cuMemMap", host(), NULL, false);
-    struct oracle_tenant *block = give_inner(MEMORY, 2 * BYTES);
-    struct oracle_tenant *part = give_inner(MEMORY + BYTES, 512);
-    cr_assert_eq(oracle_tenant_find(MEMORY + BYTES), part);
+    struct oracle_allocation *first =
+        oracle_allocation_begin(&left, "cuMemMap", host(), NULL, false);
+    oracle_allocation_begin(&right, "cuMemMap", host(), NULL, false);
+    struct oracle_allocation *block = give_inner(MEMORY, 2 * BYTES);
+    struct oracle_allocation *part = give_inner(MEMORY + BYTES, 512);
+    cr_assert_eq(oracle_allocation_find(MEMORY + BYTES), part);
     take(part);
-    cr_assert_eq(oracle_tenant_find(MEMORY + BYTES), block);
+    cr_assert_eq(oracle_allocation_find(MEMORY + BYTES), block);
     part = give_inner(MEMORY + BYTES, 512);
     take(block);
     take(part);
-    cr_assert_null(oracle_tenant_find(MEMORY + BYTES));
-    oracle_tenant_begin(&right, "cuMemMap", host(), NULL, false);
-    cr_assert_eq(oracle_tenant_find(MEMORY), first); /* which that did not end */
+    cr_assert_null(oracle_allocation_find(MEMORY + BYTES));
+    oracle_allocation_begin(&right, "cuMemMap", host(), NULL, false);
+    cr_assert_eq(oracle_allocation_find(MEMORY), first); /* which that did not end */
 }
 
 Test(oracle_lives, a_segment_given_back_takes_its_blocks_with_it)
 {
     begin();
     struct oracle_line *x = stream_new(), *y = stream_new();
-    struct oracle_tenant *segment = give(), *block = give_inner(MEMORY, 512);
+    struct oracle_allocation *segment = give(), *block = give_inner(MEMORY, 512);
 
     run_at(put(x, NULL), WRITES, MEMORY, 512);
     take_waiting(block, x);
@@ -119,9 +119,9 @@ Test(oracle_lives, an_access_may_reach_into_the_next_mapping)
     const struct oracle_range left = {MEMORY, BYTES}, right = {MEMORY + BYTES, BYTES};
     struct oracle_line *x = stream_new(), *y = stream_new();
 
-    oracle_tenant_begin(&left, "cuMemMap", host(), NULL, false);
-    struct oracle_tenant *second =
-        oracle_tenant_begin(&right, "cuMemMap", host(), NULL, false);
+    oracle_allocation_begin(&left, "cuMemMap", host(), NULL, false);
+    struct oracle_allocation *second =
+        oracle_allocation_begin(&right, "cuMemMap", host(), NULL, false);
     run_at(put(x, NULL), WRITES, MEMORY + 2048, BYTES);
     expect_nothing();
     run_in(put(y, NULL), READS, second, MEMORY + BYTES, 16);
@@ -134,10 +134,10 @@ Test(oracle_lives, an_access_may_not_reach_into_what_was_freed)
     const struct oracle_range left = {MEMORY, BYTES}, right = {MEMORY + BYTES, BYTES};
     struct oracle_line *x = stream_new();
 
-    oracle_tenant_begin(&left, "cuMemMap", host(), NULL, false);
-    take(oracle_tenant_begin(&right, "cuMemMap", host(), NULL, false));
+    oracle_allocation_begin(&left, "cuMemMap", host(), NULL, false);
+    take(oracle_allocation_begin(&right, "cuMemMap", host(), NULL, false));
     run_at(put(x, NULL), WRITES, MEMORY + 2048, BYTES);
-    expect(ORACLE_NO_TENANT, 1);
+    expect(ORACLE_NO_ALLOCATION, 1);
 }
 
 Test(oracle_lives, an_access_out_of_bounds_is_nobodys_there)
@@ -145,18 +145,18 @@ Test(oracle_lives, an_access_out_of_bounds_is_nobodys_there)
     begin();
     const struct oracle_range small = {MEMORY, 512}, next = {MEMORY + 512, 512};
     struct oracle_line *x = stream_new(), *y = stream_new();
-    struct oracle_tenant *a =
-        oracle_tenant_begin(&small, "cuMemAlloc", host(), NULL, false);
+    struct oracle_allocation *a =
+        oracle_allocation_begin(&small, "cuMemAlloc", host(), NULL, false);
     struct oracle_op *late = put(x, NULL), *beyond = put(y, NULL);
 
-    take(oracle_tenant_begin(&next, "cuMemAlloc", host(), NULL, false));
+    take(oracle_allocation_begin(&next, "cuMemAlloc", host(), NULL, false));
     run_in(put(y, NULL), WRITES, a, MEMORY + 512, 512);
-    expect(ORACLE_NO_TENANT, 1);
+    expect(ORACLE_NO_ALLOCATION, 1);
     take_waiting(a, x);
     run_in(late, WRITES, a, MEMORY, 512);
-    expect(ORACLE_NO_TENANT, 1);
+    expect(ORACLE_NO_ALLOCATION, 1);
     run_in(beyond, WRITES, a, MEMORY + 1024, 512); /* which nobody ever had */
-    expect(ORACLE_NO_TENANT, 1);
+    expect(ORACLE_NO_ALLOCATION, 1);
 }
 
 Test(oracle_lives, an_access_keeps_its_life_where_a_new_one_has_part_of_it)
@@ -164,11 +164,11 @@ Test(oracle_lives, an_access_keeps_its_life_where_a_new_one_has_part_of_it)
     begin();
     struct oracle_line *x = stream_new(), *y = stream_new();
     const struct oracle_range part = {MEMORY + 512, 512};
-    struct oracle_tenant *a = give();
+    struct oracle_allocation *a = give();
     struct oracle_op *late = put(x, NULL);
 
     take_waiting(a, x);
-    oracle_tenant_begin(&part, "cuMemAlloc_v2", host(), NULL, false);
+    oracle_allocation_begin(&part, "cuMemAlloc_v2", host(), NULL, false);
     run_at(put(y, NULL), WRITES, MEMORY + 600, 1);
     run_in(late, WRITES, a, MEMORY, 600);
     expect_nothing();
@@ -194,14 +194,14 @@ Test(oracle_lives, empty_ranges_are_nothing)
 {
     begin();
     const struct oracle_range none = {MEMORY, 0};
-    struct oracle_tenant *a =
-        oracle_tenant_begin(&none, "cuMemAlloc", host(), NULL, false);
+    struct oracle_allocation *a =
+        oracle_allocation_begin(&none, "cuMemAlloc", host(), NULL, false);
 
-    cr_assert_null(oracle_tenant_find(MEMORY));
+    cr_assert_null(oracle_allocation_find(MEMORY));
     run_in(put(stream_new(), NULL), WRITES, a, MEMORY, 0);
     take(a);
     oracle_forget(&none);
-    oracle_tenant_unref(a);
+    oracle_allocation_unref(a);
     expect_nothing();
 }
 
@@ -209,8 +209,8 @@ Test(oracle_lives, ranges_up_to_the_last_address_are_bounded)
 {
     begin();
     const struct oracle_range last = {UINTPTR_MAX - 100, 1000};
-    struct oracle_tenant *a =
-        oracle_tenant_begin(&last, "cuMemAlloc", host(), NULL, false);
+    struct oracle_allocation *a =
+        oracle_allocation_begin(&last, "cuMemAlloc", host(), NULL, false);
 
     run_in(put(stream_new(), NULL), WRITES, a, UINTPTR_MAX - 50, SIZE_MAX);
     run_in(put(stream_new(), NULL), WRITES, a, UINTPTR_MAX - 1, 1);

@@ -32,11 +32,11 @@ static void in_order(unsigned round)
     struct oracle_line *x = stream_new(), *y = stream_new();
     const struct oracle_range range = {MEMORY + round * BYTES, BYTES};
     struct oracle_op *ops[8] = {NULL}, *wait;
-    struct oracle_tenant *a;
+    struct oracle_allocation *a;
 
     if (!x || !y)
         return;
-    a = oracle_tenant_begin(&range, "a", host(), NULL, false);
+    a = oracle_allocation_begin(&range, "a", host(), NULL, false);
     ops[0] = put(x, NULL);
     run_in(ops[0], WRITES, a, range.address, BYTES);
     ops[1] = put(y, ops[0]);
@@ -51,16 +51,16 @@ static void in_order(unsigned round)
     run_in(ops[4], READS, a, range.address, 200);
     saw(ops[3]);
     saw(ops[4]);
-    oracle_tenant_end(a, "f", host(), NULL, NULL, 0);
-    oracle_tenant_retire(a, host(), ops[4]);
-    oracle_tenant_unref(a);
+    oracle_allocation_end(a, "f", host(), NULL, NULL, 0);
+    oracle_allocation_retire(a, host(), ops[4]);
+    oracle_allocation_unref(a);
     ops[5] = put(x, NULL);
-    a = oracle_tenant_begin(&range, "b", host(), ops[5], false);
+    a = oracle_allocation_begin(&range, "b", host(), ops[5], false);
     ops[6] = put(x, NULL);
     run_in(ops[6], WRITES, a, range.address, BYTES);
     ops[7] = put(x, NULL);
-    oracle_tenant_end(a, "g", host(), ops[7], NULL, 0);
-    oracle_tenant_unref(a);
+    oracle_allocation_end(a, "g", host(), ops[7], NULL, 0);
+    oracle_allocation_unref(a);
     for (size_t i = 0; i < GS_ARRAY_LEN(ops); i++)
         oracle_op_unref(ops[i]);
     oracle_op_unref(wait);
@@ -129,12 +129,13 @@ static void *work_alone(void *argument)
 
     x = oracle_line_new(ORACLE_STREAM, 50 + (uintptr_t)argument, self);
     for (int i = 0; i < 3000; i++) {
-        struct oracle_tenant *t = oracle_tenant_begin(&range, "a", self, NULL, false);
+        struct oracle_allocation *t =
+            oracle_allocation_begin(&range, "a", self, NULL, false);
         struct oracle_op *op = put_by(self, x);
         run_in(op, WRITES, t, at, BYTES);
         oracle_host_saw(self, op, false, false);
-        oracle_tenant_end(t, "f", self, NULL, NULL, 0);
-        oracle_tenant_unref(t);
+        oracle_allocation_end(t, "f", self, NULL, NULL, 0);
+        oracle_allocation_unref(t);
         oracle_op_unref(op);
     }
     oracle_line_end(x);

@@ -1,5 +1,5 @@
 /*
- * oracle_order.c - proves what makes order between accesses of one tenant: streams,
+ * oracle_order.c - proves what makes order between accesses of one allocation: streams,
  * waits for events and for whole streams, host threads, programmatic launches; each with
  * its nearest neighbour that makes none. Here nobody stands between program and driver,
  * so what is found is the program's own.
@@ -382,9 +382,9 @@ Test(oracle_order, a_host_function_does_not_tell_what_follows_it)
 Test(oracle_order, orders_what_the_host_writes)
 {
     begin();
-    struct oracle_tenant *tenant = give();
+    struct oracle_allocation *allocation = give();
     const struct oracle_access access = {
-        .range = {MEMORY, BYTES}, .tenant = tenant, .writes = true};
+        .range = {MEMORY, BYTES}, .allocation = allocation, .writes = true};
     struct oracle_op *early = put(stream_new(), NULL);
 
     oracle_host_access(host(), &access);
@@ -397,8 +397,9 @@ Test(oracle_order, orders_what_the_host_writes)
 Test(oracle_order, the_host_must_wait_before_it_reads)
 {
     begin();
-    struct oracle_tenant *tenant = give();
-    const struct oracle_access access = {.range = {MEMORY, BYTES}, .tenant = tenant};
+    struct oracle_allocation *allocation = give();
+    const struct oracle_access access = {.range = {MEMORY, BYTES},
+                                         .allocation = allocation};
     struct oracle_op *a = put(stream_new(), NULL);
 
     run(a, WRITES);

@@ -12,19 +12,19 @@
 #define RIGHT (MEMORY + 64 * BYTES)
 #define PLACE ((uintptr_t)1 << 63)
 
-static struct oracle_tenant *map_at(uintptr_t address, uintptr_t place)
+static struct oracle_allocation *map_at(uintptr_t address, uintptr_t place)
 {
     const struct oracle_range range = {address, BYTES};
 
     oracle_place(&range, place);
-    return oracle_tenant_begin(&range, "cuMemMap", host(), NULL, false);
+    return oracle_allocation_begin(&range, "cuMemMap", host(), NULL, false);
 }
 
-static void unmap(struct oracle_tenant *tenant, uintptr_t address)
+static void unmap(struct oracle_allocation *allocation, uintptr_t address)
 {
     const struct oracle_range range = {address, BYTES};
 
-    oracle_tenant_end(tenant, "cuMemUnmap", host(), NULL, NULL, 0);
+    oracle_allocation_end(allocation, "cuMemUnmap", host(), NULL, NULL, 0);
     oracle_place(&range, 0);
 }
 
@@ -108,7 +108,7 @@ Test(oracle_places, the_end_of_one_hands_nothing_to_the_other)
 {
     begin();
     struct oracle_op *a = put(stream_new(), NULL), *b = put(stream_new(), NULL);
-    struct oracle_tenant *left = map_at(LEFT, PLACE), *right = map_at(RIGHT, PLACE);
+    struct oracle_allocation *left = map_at(LEFT, PLACE), *right = map_at(RIGHT, PLACE);
 
     run_at(a, WRITES, LEFT, 4);
     saw(a);
@@ -121,7 +121,7 @@ Test(oracle_places, an_end_is_judged_behind_an_access_by_the_other_address)
 {
     begin();
     struct oracle_op *a = put(stream_new(), NULL);
-    struct oracle_tenant *left = map_at(LEFT, PLACE);
+    struct oracle_allocation *left = map_at(LEFT, PLACE);
 
     map_at(RIGHT, PLACE);
     run_at(a, WRITES, LEFT, 4);
@@ -134,7 +134,7 @@ Test(oracle_places, one_after_the_other_hands_them_on)
 {
     begin();
     struct oracle_op *a = put(stream_new(), NULL);
-    struct oracle_tenant *left = map_at(LEFT, PLACE);
+    struct oracle_allocation *left = map_at(LEFT, PLACE);
 
     run_at(a, WRITES, LEFT, 4);
     saw(a);
@@ -148,13 +148,13 @@ Test(oracle_places, one_after_the_other_hands_them_on)
 static void move(bool proves)
 {
     struct oracle_line *x = stream_new();
-    struct oracle_tenant *left = map_at(LEFT, PLACE);
+    struct oracle_allocation *left = map_at(LEFT, PLACE);
     struct oracle_op *a = put(x, NULL);
 
     run_at(a, WRITES, LEFT, 4);
     take_waiting(left, x);
     if (proves)
-        oracle_tenant_retire(left, host(), a);
+        oracle_allocation_retire(left, host(), a);
     unmap(left, LEFT);
     map_at(RIGHT, PLACE);
     run_at(put(stream_new(), NULL), WRITES, RIGHT, 4);

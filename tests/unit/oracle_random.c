@@ -34,8 +34,8 @@ static struct {
     struct ref_access accesses[REF_OPS][2];
     int access_count[REF_OPS];
 
-    struct oracle_tenant *tenants[REF_TENANTS];
-    int tenant_count;
+    struct oracle_allocation *allocations[REF_ALLOCATIONS];
+    int allocation_count;
 } h;
 
 static struct ref_finding found[4096];
@@ -108,10 +108,10 @@ static int number_of_op(const struct oracle_mark *mark)
     return REF_NONE;
 }
 
-static int number_of_tenant(const struct oracle_tenant *tenant)
+static int number_of_allocation(const struct oracle_allocation *allocation)
 {
-    for (int i = h.tenant_count - 1; i >= 0; i--) {
-        if (h.tenants[i] == tenant)
+    for (int i = h.allocation_count - 1; i >= 0; i--) {
+        if (h.allocations[i] == allocation)
             return i;
     }
     cr_assert_fail("a tenant that was never told of");
@@ -122,14 +122,15 @@ static void note_finding(const struct oracle_report *report)
 {
     bool twice = report->kind == ORACLE_HANDED_TWICE;
     bool life = report->begins || report->ends || report->kind == ORACLE_EARLY_RETIRE;
-    int tenant = life ? number_of_tenant(report->tenant) : REF_NONE;
+    int allocation = life ? number_of_allocation(report->allocation) : REF_NONE;
 
     cr_assert_lt(found_count, (int)GS_ARRAY_LEN(found));
     found[found_count++] = (struct ref_finding){
         .kinds = 1u << report->kind,
-        .first = twice ? number_of_tenant(report->before) : number_of_op(report->first),
+        .first =
+            twice ? number_of_allocation(report->before) : number_of_op(report->first),
         .second = number_of_op(report->second),
-        .tenant = twice ? h.tenant_count : tenant, /* the one that begins */
+        .allocation = twice ? h.allocation_count : allocation, /* the one that begins */
     };
 }
 
@@ -138,7 +139,7 @@ static const struct ref_finding *among(const struct ref_finding *all, int count,
 {
     for (int i = 0; i < count; i++) {
         if (all[i].first == one->first && all[i].second == one->second &&
-            all[i].tenant == one->tenant)
+            all[i].allocation == one->allocation)
             return &all[i];
     }
     return NULL;
@@ -166,7 +167,7 @@ static void compare(const char *step)
         cr_assert(right && (right->kinds & found[i].kinds),
                   "history %ju: %s found kinds %x of %d and %d, tenant %d; right is %x",
                   (uintmax_t)h.seed, step, found[i].kinds, found[i].first,
-                  found[i].second, found[i].tenant, right ? right->kinds : 0);
+                  found[i].second, found[i].allocation, right ? right->kinds : 0);
         second_found |= found[i].second == ref_step.hidden;
         pairs_found++;
     }
@@ -175,7 +176,7 @@ static void compare(const char *step)
         cr_assert(among(found, found_count, wanted) || may_miss(wanted),
                   "history %ju: %s missed kinds %x of %d and %d, tenant %d",
                   (uintmax_t)h.seed, step, wanted->kinds, wanted->first, wanted->second,
-                  wanted->tenant);
+                  wanted->allocation);
     }
     if (ref_step.hidden != REF_NONE && !h.cleans)
         cr_assert(second_found, "history %ju: %s found nothing for %d", (uintmax_t)h.seed,
@@ -239,25 +240,29 @@ static struct ref_access any_access(void)
     access.atomic = chance(20);
     access.awaits = !access.writes && chance(20);
     access.single = access.writes && chance(25);
-    access.tenant = ref_tenant_find(access.from);
+    access.allocation = ref_allocation_find(access.from);
     /* A program does not reach from a segment into a block: whose the bytes were is not
      * known any more when such an access runs after they were handed on. */
     for (int i = access.from; i < access.to; i++) {
-        int there = ref_tenant_find(i);
-        if (there != access.tenant && there != REF_NONE && access.tenant != REF_NONE &&
-            oracle_tenant_inside(h.tenants[there], h.tenants[access.tenant]))
+        int there = ref_allocation_find(i);
+        if (there != access.allocation && there != REF_NONE &&
+            access.allocation != REF_NONE &&
+            oracle_allocation_inside(h.allocations[there],
+                                     h.allocations[access.allocation]))
             access.to = i;
     }
     return access;
 }
 
-/* An access as the oracle is told of it; the tenant is the one found at submission. */
+/* An access as the oracle is told of it; the allocation is the one found at submission.
+ */
 static struct oracle_access told(const struct ref_access *access)
 {
     return (struct oracle_access){
         .range = {MEMORY + (uintptr_t)access->from * UNIT_BYTES,
                   (size_t)(access->to - access->from) * UNIT_BYTES},
-        .tenant = access->tenant == REF_NONE ? NULL : h.tenants[access->tenant],
+        .allocation =
+            access->allocation == REF_NONE ? NULL : h.allocations[access->allocation],
         .writes = access->writes,
         .atomic = access->atomic,
         .awaits = access->awaits,
@@ -299,10 +304,10 @@ static int submit(void)
     h.access_count[number] = (int)any(3);
     for (int i = 0; i < h.access_count[number]; i++) {
         h.accesses[number][i] = any_access();
-        struct oracle_tenant *seen = oracle_tenant_find(
+        struct oracle_allocation *seen = oracle_allocation_find(
             MEMORY + (uintptr_t)h.accesses[number][i].from * UNIT_BYTES);
-        cr_assert_eq(seen, told(&h.accesses[number][i]).tenant);
-        oracle_tenant_unref(seen);
+        cr_assert_eq(seen, told(&h.accesses[number][i]).allocation);
+        oracle_allocation_unref(seen);
     }
     cr_assert_eq(number, ref_submit(host, stream, work.overlap, work.own, afters,
                                     after_count, lines, line_count));
@@ -399,45 +404,46 @@ static void give_some(void)
     const struct oracle_range range = {MEMORY + (uintptr_t)from * UNIT_BYTES,
                                        (size_t)(to - from) * UNIT_BYTES};
 
-    if (h.tenant_count == REF_TENANTS)
+    if (h.allocation_count == REF_ALLOCATIONS)
         return;
-    h.tenants[h.tenant_count] = oracle_tenant_begin(
+    h.allocations[h.allocation_count] = oracle_allocation_begin(
         &range, "give", h.hosts[host], op == REF_NONE ? NULL : h.ops[op], inner);
-    h.tenant_count++;
-    ref_tenant_begin(host, op, from, to, inner);
+    h.allocation_count++;
+    ref_allocation_begin(host, op, from, to, inner);
     compare("a beginning");
 }
 
 static void take_one(void)
 {
-    int host = any_host(), tenant = ref_tenant_find((int)any(REF_UNITS)), waited[3];
+    int host = any_host(), allocation = ref_allocation_find((int)any(REF_UNITS)),
+        waited[3];
     int op = any_point(), count = 0;
     struct oracle_line *lines[3];
 
-    if (tenant == REF_NONE)
+    if (allocation == REF_NONE)
         return;
     while (count < 3 && chance(60)) {
         waited[count] = any_stream();
         lines[count] = h.streams[waited[count]];
         count++;
     }
-    oracle_tenant_end(h.tenants[tenant], "take", h.hosts[host],
-                      op == REF_NONE ? NULL : h.ops[op], lines, (size_t)count);
-    ref_tenant_end(tenant, host, op, waited, count);
+    oracle_allocation_end(h.allocations[allocation], "take", h.hosts[host],
+                          op == REF_NONE ? NULL : h.ops[op], lines, (size_t)count);
+    ref_allocation_end(allocation, host, op, waited, count);
     compare("an end");
 }
 
 static void retire_one(void)
 {
-    int host = any_host(), op = chance(60) ? any_op() : REF_NONE, tenant;
+    int host = any_host(), op = chance(60) ? any_op() : REF_NONE, allocation;
 
-    if (h.tenant_count == 0)
+    if (h.allocation_count == 0)
         return;
-    tenant = h.tenant_count - 1 -
-             (int)any((unsigned)(h.tenant_count < 8 ? h.tenant_count : 8));
-    oracle_tenant_retire(h.tenants[tenant], h.hosts[host],
-                         op == REF_NONE ? NULL : h.ops[op]);
-    ref_tenant_retire(tenant, host, op);
+    allocation = h.allocation_count - 1 -
+                 (int)any((unsigned)(h.allocation_count < 8 ? h.allocation_count : 8));
+    oracle_allocation_retire(h.allocations[allocation], h.hosts[host],
+                             op == REF_NONE ? NULL : h.ops[op]);
+    ref_allocation_retire(allocation, host, op);
     compare("a retirement");
 }
 
@@ -478,8 +484,8 @@ static void forget_all(void)
 
     for (int i = 0; i < h.op_count; i++)
         oracle_op_unref(h.ops[i]);
-    for (int i = 0; i < h.tenant_count; i++)
-        oracle_tenant_unref(h.tenants[i]);
+    for (int i = 0; i < h.allocation_count; i++)
+        oracle_allocation_unref(h.allocations[i]);
     for (int i = 0; i < h.stream_count; i++) {
         if (!h.stream_gone[i])
             oracle_line_end(h.streams[i]);

@@ -19,7 +19,7 @@ struct ref_step ref_step;
 /* ---- things ----------------------------------------------------------------------- */
 
 struct ref_op ref_ops[REF_OPS];
-struct ref_tenant ref_tenants[REF_TENANTS];
+struct ref_allocation ref_allocations[REF_ALLOCATIONS];
 struct ref_unit ref_units[REF_UNITS];
 int ref_op_count;
 
@@ -34,13 +34,13 @@ static struct host {
     bool gone;
 } hosts[REF_HOSTS];
 
-static int stream_count, host_count, tenant_count, now;
+static int stream_count, host_count, allocation_count, now;
 static bool separate;
 
 void ref_begin(bool separate_hosts)
 {
     graph_clear();
-    ref_op_count = stream_count = host_count = tenant_count = 0;
+    ref_op_count = stream_count = host_count = allocation_count = 0;
     now = 0;
     separate = separate_hosts;
     for (int i = 0; i < REF_UNITS; i++)
@@ -55,18 +55,19 @@ void ref_step_begin(void)
     ref_step.hidden = REF_NONE;
 }
 
-void ref_find(enum oracle_finding kind, int first, int second, int tenant)
+void ref_find(enum oracle_finding kind, int first, int second, int allocation)
 {
     for (int i = 0; i < ref_step.count; i++) {
         struct ref_finding *old = &ref_step.findings[i];
-        if (old->first == first && old->second == second && old->tenant == tenant) {
+        if (old->first == first && old->second == second &&
+            old->allocation == allocation) {
             old->kinds |= 1u << kind;
             return;
         }
     }
     cr_assert_lt(ref_step.count, (int)GS_ARRAY_LEN(ref_step.findings));
     ref_step.findings[ref_step.count++] =
-        (struct ref_finding){1u << kind, first, second, tenant};
+        (struct ref_finding){1u << kind, first, second, allocation};
 }
 
 /* ---- hosts and streams ------------------------------------------------------------ */
@@ -244,147 +245,148 @@ void ref_host_function(int op)
     }
 }
 
-/* ---- tenants ---------------------------------------------------------------------- */
+/* ---- allocations ----------------------------------------------------------------------
+ */
 
-static int reaching(int tenant, int from, int to)
+static int reaching(int allocation, int from, int to)
 {
-    while (tenant != REF_NONE &&
-           (to <= ref_tenants[tenant].from || from >= ref_tenants[tenant].to))
-        tenant = ref_tenants[tenant].outer;
-    return tenant;
+    while (allocation != REF_NONE && (to <= ref_allocations[allocation].from ||
+                                      from >= ref_allocations[allocation].to))
+        allocation = ref_allocations[allocation].outer;
+    return allocation;
 }
 
-static int live(int tenant, int unit)
+static int live(int allocation, int unit)
 {
-    while (tenant != REF_NONE &&
-           (ref_tenants[tenant].ended || unit < ref_tenants[tenant].from ||
-            unit >= ref_tenants[tenant].to))
-        tenant = ref_tenants[tenant].outer;
-    return tenant;
+    while (allocation != REF_NONE && (ref_allocations[allocation].ended ||
+                                      unit < ref_allocations[allocation].from ||
+                                      unit >= ref_allocations[allocation].to))
+        allocation = ref_allocations[allocation].outer;
+    return allocation;
 }
 
-int ref_tenant_find(int unit)
+int ref_allocation_find(int unit)
 {
     int newest = ref_units[unit].newest;
 
-    if (newest == REF_NONE || !ref_tenants[newest].ended)
+    if (newest == REF_NONE || !ref_allocations[newest].ended)
         return newest;
     return live(ref_units[unit].outer, unit);
 }
 
-bool ref_tenant_ended(int tenant)
+bool ref_allocation_ended(int allocation)
 {
-    return ref_tenants[tenant].ended;
+    return ref_allocations[allocation].ended;
 }
 
-static void end_life(struct ref_tenant *tenant, int host, int op)
+static void end_life(struct ref_allocation *allocation, int host, int op)
 {
-    tenant->ended = true;
-    tenant->over = ++now;
-    tenant->end = node();
-    tenant->end_point = op == REF_NONE ? ref_host_event(host) : ref_ops[op].end;
-    tenant->end_host = host_of(host)->now;
-    edge(REF_BOTH, tenant->end, tenant->end_point);
+    allocation->ended = true;
+    allocation->over = ++now;
+    allocation->end = node();
+    allocation->end_point = op == REF_NONE ? ref_host_event(host) : ref_ops[op].end;
+    allocation->end_host = host_of(host)->now;
+    edge(REF_BOTH, allocation->end, allocation->end_point);
     int freed = node();
-    if (tenant->free != REF_NONE)
-        edge(REF_S, freed, tenant->free);
-    edge(REF_S, freed, tenant->birth);
-    edge(REF_S, freed, tenant->end_host);
-    tenant->free = freed;
+    if (allocation->free != REF_NONE)
+        edge(REF_S, freed, allocation->free);
+    edge(REF_S, freed, allocation->birth);
+    edge(REF_S, freed, allocation->end_host);
+    allocation->free = freed;
 }
 
-static void follow_unit(struct ref_tenant *tenant, int number, int host,
+static void follow_unit(struct ref_allocation *allocation, int number, int host,
                         struct ref_unit *unit)
 {
     int earlier = unit->newest, outer = REF_NONE;
 
     while (earlier != REF_NONE) {
-        struct ref_tenant *other = &ref_tenants[earlier];
-        if (!other->ended && tenant->inner) {
+        struct ref_allocation *other = &ref_allocations[earlier];
+        if (!other->ended && allocation->inner) {
             if (other->inner)
                 ref_find(ORACLE_HANDED_TWICE, earlier, REF_NONE, number);
-            edge(REF_S, tenant->birth, other->birth);
+            edge(REF_S, allocation->birth, other->birth);
             outer = earlier;
             break;
         }
         if (!other->ended)
             end_life(other, host, REF_NONE);
-        tenant->follows = true;
-        edge(REF_S, tenant->birth, other->free);
+        allocation->follows = true;
+        edge(REF_S, allocation->birth, other->free);
         if (separate)
             host_behind(host, REF_BOTH, other->end_host);
         earlier = earlier == unit->newest ? unit->outer : other->outer;
-        earlier = reaching(earlier, tenant->from, tenant->to);
+        earlier = reaching(earlier, allocation->from, allocation->to);
     }
-    if (tenant->outer == REF_NONE)
-        tenant->outer = outer;
+    if (allocation->outer == REF_NONE)
+        allocation->outer = outer;
     unit->newest = number;
     unit->outer = outer;
 }
 
-int ref_tenant_begin(int host, int op, int from, int to, bool inner)
+int ref_allocation_begin(int host, int op, int from, int to, bool inner)
 {
-    int number = tenant_count++;
-    struct ref_tenant *tenant = &ref_tenants[number];
+    int number = allocation_count++;
+    struct ref_allocation *allocation = &ref_allocations[number];
 
-    cr_assert_lt(number, REF_TENANTS);
-    *tenant = (struct ref_tenant){
+    cr_assert_lt(number, REF_ALLOCATIONS);
+    *allocation = (struct ref_allocation){
         .from = from, .to = to, .outer = REF_NONE, .inner = inner, .free = REF_NONE};
-    tenant->birth = node();
-    tenant->born = ++now;
-    tenant->in_stream = op != REF_NONE;
+    allocation->birth = node();
+    allocation->born = ++now;
+    allocation->in_stream = op != REF_NONE;
     ref_step_begin();
     for (int i = from; i < to; i++)
-        follow_unit(tenant, number, host, &ref_units[i]);
-    tenant->birth_point = op == REF_NONE ? ref_host_event(host) : ref_ops[op].end;
-    edge(REF_BOTH, tenant->birth, tenant->birth_point);
+        follow_unit(allocation, number, host, &ref_units[i]);
+    allocation->birth_point = op == REF_NONE ? ref_host_event(host) : ref_ops[op].end;
+    edge(REF_BOTH, allocation->birth, allocation->birth_point);
     return number;
 }
 
 void ref_race_with_end(int number, int op)
 {
-    const struct ref_tenant *tenant = &ref_tenants[number];
-    bool s = is_behind(REF_S, tenant->end, ref_ops[op].end);
+    const struct ref_allocation *allocation = &ref_allocations[number];
+    bool s = is_behind(REF_S, allocation->end, ref_ops[op].end);
 
-    if (!is_behind(REF_N, tenant->end, ref_ops[op].end))
+    if (!is_behind(REF_N, allocation->end, ref_ops[op].end))
         ref_find(s ? ORACLE_MASKED : ORACLE_RACE, op, REF_NONE, number);
 }
 
-void ref_tenant_end(int number, int host, int op, const int *waited, int count)
+void ref_allocation_end(int number, int host, int op, const int *waited, int count)
 {
-    struct ref_tenant *tenant = &ref_tenants[number];
+    struct ref_allocation *allocation = &ref_allocations[number];
 
     ref_step_begin();
-    if (tenant->ended)
+    if (allocation->ended)
         return;
     int all = node();
     for (int i = 0; i < count; i++)
         edge(REF_N, all, streams[waited[i]].all);
     host_behind(host, REF_N, all);
-    end_life(tenant, host, op);
-    edge(REF_N, tenant->end, all);
-    for (int i = tenant->from; i < tenant->to; i++) {
+    end_life(allocation, host, op);
+    edge(REF_N, allocation->end, all);
+    for (int i = allocation->from; i < allocation->to; i++) {
         for (int k = 0; k < ref_units[i].count; k++) {
             const struct ref_mark *mark = &ref_units[i].marks[k];
-            if (mark->tenant == number && !mark->taken_in && !ref_ops[mark->op].own)
+            if (mark->allocation == number && !mark->taken_in && !ref_ops[mark->op].own)
                 ref_race_with_end(number, mark->op);
         }
     }
 }
 
-void ref_tenant_retire(int number, int host, int op)
+void ref_allocation_retire(int number, int host, int op)
 {
-    struct ref_tenant *tenant = &ref_tenants[number];
+    struct ref_allocation *allocation = &ref_allocations[number];
     int freed = node();
 
     ref_step_begin();
-    tenant->retired = ++now;
-    if (tenant->free != REF_NONE)
-        edge(REF_S, freed, tenant->free);
+    allocation->retired = ++now;
+    if (allocation->free != REF_NONE)
+        edge(REF_S, freed, allocation->free);
     if (op != REF_NONE && !ref_ops[op].done) {
         ref_find(ORACLE_EARLY_RETIRE, op, REF_NONE, number);
         return;
     }
     edge(REF_S, freed, op != REF_NONE ? ref_ops[op].end : host_of(host)->now);
-    tenant->free = freed;
+    allocation->free = freed;
 }

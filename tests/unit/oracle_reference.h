@@ -10,16 +10,16 @@
 
 #include "oracle.h"
 
-#define REF_UNITS   8
-#define REF_OPS     400
-#define REF_TENANTS 400
-#define REF_STREAMS 64
-#define REF_HOSTS   32
-#define REF_NONE    (-1)
+#define REF_UNITS       8
+#define REF_OPS         400
+#define REF_ALLOCATIONS 400
+#define REF_STREAMS     64
+#define REF_HOSTS       32
+#define REF_NONE        (-1)
 
 /* An access of units [from, to). */
 struct ref_access {
-    int from, to, tenant; /* tenant: as found at submission, or REF_NONE */
+    int from, to, allocation; /* allocation: as found at submission, or REF_NONE */
     bool writes, atomic, awaits, single;
 };
 
@@ -28,7 +28,7 @@ struct ref_access {
 struct ref_finding {
     unsigned kinds;
     int first, second; /* operations; REF_NONE where there is none */
-    int tenant;        /* of a race with a beginning or an end, or handed out inside a
+    int allocation;    /* of a race with a beginning or an end, or handed out inside a
                         * block, which is then the first; else REF_NONE */
 };
 
@@ -36,7 +36,7 @@ struct ref_finding {
 struct ref_step {
     struct ref_finding findings[4096];
     int count;
-    bool beside_beginning; /* some access was not behind its tenant's beginning */
+    bool beside_beginning; /* some access was not behind its allocation's beginning */
     int hidden; /* an access whose conflicts are hidden behind others', or NONE */
 };
 
@@ -61,13 +61,13 @@ void ref_host_saw_memory(int host, int unit);
 void ref_host_function(int op);
 int ref_host_access(int host, const struct ref_access *access); /* its number */
 
-int ref_tenant_begin(int host, int op, int from, int to, bool inner);
-void ref_tenant_end(int tenant, int host, int op, const int *waited, int count);
-void ref_tenant_retire(int tenant, int host, int op);
+int ref_allocation_begin(int host, int op, int from, int to, bool inner);
+void ref_allocation_end(int allocation, int host, int op, const int *waited, int count);
+void ref_allocation_retire(int allocation, int host, int op);
 /* Is b behind a, in both graphs? */
 bool ref_is_behind(int b, int a);
 
-int ref_tenant_find(int unit);
-bool ref_tenant_ended(int tenant);
+int ref_allocation_find(int unit);
+bool ref_allocation_ended(int allocation);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * oracle_reference_state.h - what the two files of the plain rules share: operations,
- * tenants, units, by number, and how a finding is noted.
+ * allocations, units, by number, and how a finding is noted.
  */
 #ifndef ORACLE_REFERENCE_STATE_H
 #define ORACLE_REFERENCE_STATE_H
@@ -13,7 +13,7 @@ struct ref_op {
     int heard;
 };
 
-struct ref_tenant {
+struct ref_allocation {
     int from, to, outer;
     bool inner, ended, in_stream, follows;
     int birth, birth_point; /* nodes */
@@ -22,11 +22,11 @@ struct ref_tenant {
 };
 
 struct ref_mark {
-    int op, tenant;
+    int op, allocation;
     int manner;
     bool writes;
     bool taken_in; /* a later one stands for it */
-    bool by_lives; /* ... and is behind it by their tenants' lives alone */
+    bool by_lives; /* ... and is behind it by their allocations' lives alone */
 };
 
 struct ref_unit {
@@ -36,7 +36,7 @@ struct ref_unit {
 };
 
 extern struct ref_op ref_ops[REF_OPS];
-extern struct ref_tenant ref_tenants[REF_TENANTS];
+extern struct ref_allocation ref_allocations[REF_ALLOCATIONS];
 extern struct ref_unit ref_units[REF_UNITS];
 extern int ref_op_count;
 
@@ -44,12 +44,12 @@ extern int ref_op_count;
 void ref_step_begin(void);
 
 /* It must find that, too. */
-void ref_find(enum oracle_finding kind, int first, int second, int tenant);
+void ref_find(enum oracle_finding kind, int first, int second, int allocation);
 
 /* A new node of the host's, behind the last. */
 int ref_host_event(int host);
 
-/* An operation on a tenant's memory must be before its end. */
+/* An operation on an allocation's memory must be before its end. */
 void ref_race_with_end(int number, int op);
 
 /* An operation of the host, at that node; its number. */

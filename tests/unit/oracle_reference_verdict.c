@@ -26,23 +26,27 @@ static bool since(enum ref_graph graph, int op, int point)
 
 static bool inside(int inner, int outer)
 {
-    const struct ref_tenant *x = &ref_tenants[inner], *y = &ref_tenants[outer];
+    const struct ref_allocation *x = &ref_allocations[inner],
+                                *y = &ref_allocations[outer];
 
     return x->inner && y->born < x->born && (!y->ended || y->over > x->born);
 }
 
-/* 0: they share the memory; 1: a's tenant hands it on to b's; 2: the other way round. */
+/* 0: they share the memory; 1: a's allocation hands it on to b's; 2: the other way round.
+ */
 static int who_hands_on(const struct ref_mark *a, const struct ref_mark *b)
 {
-    if (a->tenant == b->tenant || a->tenant == REF_NONE || b->tenant == REF_NONE)
+    if (a->allocation == b->allocation || a->allocation == REF_NONE ||
+        b->allocation == REF_NONE)
         return 0;
-    const struct ref_tenant *x = &ref_tenants[a->tenant], *y = &ref_tenants[b->tenant];
-    if (inside(b->tenant, a->tenant)) {
+    const struct ref_allocation *x = &ref_allocations[a->allocation],
+                                *y = &ref_allocations[b->allocation];
+    if (inside(b->allocation, a->allocation)) {
         if (ref_ops[a->op].heard < y->born)
             return 1;
         return y->ended && ref_ops[a->op].heard > y->over ? 2 : 0;
     }
-    if (inside(a->tenant, b->tenant)) {
+    if (inside(a->allocation, b->allocation)) {
         if (ref_ops[b->op].heard < x->born)
             return 2;
         return x->ended && ref_ops[b->op].heard > x->over ? 1 : 0;
@@ -54,10 +58,11 @@ static int who_hands_on(const struct ref_mark *a, const struct ref_mark *b)
 
 static bool handed_on_in_n(const struct ref_mark *old, const struct ref_mark *new)
 {
-    const struct ref_tenant *from = &ref_tenants[old->tenant],
-                            *to = &ref_tenants[new->tenant];
-    int till = inside(new->tenant, old->tenant) ? to->birth : from->end;
-    int from_here = inside(old->tenant, new->tenant) ? from->end_point : to->birth_point;
+    const struct ref_allocation *from = &ref_allocations[old->allocation],
+                                *to = &ref_allocations[new->allocation];
+    int till = inside(new->allocation, old->allocation) ? to->birth : from->end;
+    int from_here =
+        inside(old->allocation, new->allocation) ? from->end_point : to->birth_point;
 
     return is_behind(REF_N, till, ref_ops[old->op].end) &&
            since(REF_N, new->op, from_here);
@@ -65,12 +70,12 @@ static bool handed_on_in_n(const struct ref_mark *old, const struct ref_mark *ne
 
 static bool handed_on_in_s(const struct ref_mark *old, const struct ref_mark *new)
 {
-    const struct ref_tenant *from = &ref_tenants[old->tenant],
-                            *to = &ref_tenants[new->tenant];
+    const struct ref_allocation *from = &ref_allocations[old->allocation],
+                                *to = &ref_allocations[new->allocation];
 
     if (before(REF_S, old->op, new->op))
         return true;
-    if (inside(old->tenant, new->tenant))
+    if (inside(old->allocation, new->allocation))
         return from->retired > 0 && from->retired < ref_ops[new->op].heard &&
                is_behind(REF_S, from->free, ref_ops[old->op].end);
     return is_behind(REF_S, to->birth, ref_ops[old->op].end);
@@ -85,8 +90,8 @@ static enum oracle_finding judge(const struct ref_mark *a, const struct ref_mark
     case 0:
         n = n || before(REF_N, a->op, b->op);
         s = before(REF_S, a->op, b->op) ||
-            (a->tenant == REF_NONE && b->tenant != REF_NONE &&
-             is_behind(REF_S, ref_tenants[b->tenant].birth, ref_ops[a->op].end));
+            (a->allocation == REF_NONE && b->allocation != REF_NONE &&
+             is_behind(REF_S, ref_allocations[b->allocation].birth, ref_ops[a->op].end));
         if (!n && before(REF_N, b->op, a->op))
             return ORACLE_LOST_ORDER; /* they ran the wrong way round */
         break;
@@ -102,10 +107,12 @@ static enum oracle_finding judge(const struct ref_mark *a, const struct ref_mark
                   : (n ? ORACLE_LOST_ORDER : (s ? ORACLE_MASKED : ORACLE_RACE));
 }
 
-static bool had_it(int tenant, int op)
+static bool had_it(int allocation, int op)
 {
-    return tenant != REF_NONE && ref_tenants[tenant].born < ref_ops[op].heard &&
-           !(ref_tenants[tenant].ended && ref_tenants[tenant].over < ref_ops[op].heard);
+    return allocation != REF_NONE &&
+           ref_allocations[allocation].born < ref_ops[op].heard &&
+           !(ref_allocations[allocation].ended &&
+             ref_allocations[allocation].over < ref_ops[op].heard);
 }
 
 /* Whose the unit is for that access; false: nobody's. */
@@ -114,45 +121,45 @@ static bool whose(int op, int given, int at, int *out)
     const struct ref_unit *unit = &ref_units[at];
     int newest = unit->newest;
 
-    bool within =
-        given != REF_NONE && at >= ref_tenants[given].from && at < ref_tenants[given].to;
+    bool within = given != REF_NONE && at >= ref_allocations[given].from &&
+                  at < ref_allocations[given].to;
 
     *out = within ? given : REF_NONE;
     if (newest == REF_NONE || newest == given)
         return true;
     if (within) {
         if (ref_ops[op].own || !inside(newest, given) ||
-            ref_tenants[newest].born > ref_ops[op].heard)
+            ref_allocations[newest].born > ref_ops[op].heard)
             return true;
         *out = newest;
         return had_it(newest, op);
     }
     if (had_it(newest, op))
         *out = newest;
-    else if (had_it(unit->outer, op) && at >= ref_tenants[unit->outer].from &&
-             at < ref_tenants[unit->outer].to)
+    else if (had_it(unit->outer, op) && at >= ref_allocations[unit->outer].from &&
+             at < ref_allocations[unit->outer].to)
         *out = unit->outer;
-    return *out != REF_NONE ||
-           (ref_tenants[newest].born > ref_ops[op].heard && !ref_tenants[newest].follows);
+    return *out != REF_NONE || (ref_allocations[newest].born > ref_ops[op].heard &&
+                                !ref_allocations[newest].follows);
 }
 
 static bool in_its_life(int op, int number)
 {
     if (number == REF_NONE)
         return true;
-    const struct ref_tenant *tenant = &ref_tenants[number];
+    const struct ref_allocation *allocation = &ref_allocations[number];
     if (ref_ops[op].own)
-        return !tenant->ended || tenant->over > ref_ops[op].heard;
-    if (tenant->ended && ref_ops[op].end != tenant->end_point &&
-        !is_behind(REF_N, tenant->end, ref_ops[op].end) &&
-        is_behind(REF_N, ref_ops[op].access, tenant->end_point))
+        return !allocation->ended || allocation->over > ref_ops[op].heard;
+    if (allocation->ended && ref_ops[op].end != allocation->end_point &&
+        !is_behind(REF_N, allocation->end, ref_ops[op].end) &&
+        is_behind(REF_N, ref_ops[op].access, allocation->end_point))
         return false;
-    if (tenant->in_stream && !since(REF_N, op, tenant->birth_point)) {
-        bool s = since(REF_S, op, tenant->birth_point);
+    if (allocation->in_stream && !since(REF_N, op, allocation->birth_point)) {
+        bool s = since(REF_S, op, allocation->birth_point);
         ref_step.beside_beginning = true;
         ref_find(s ? ORACLE_MASKED : ORACLE_RACE, REF_NONE, op, number);
     }
-    if (tenant->ended)
+    if (allocation->ended)
         ref_race_with_end(number, op);
     return true;
 }
@@ -182,10 +189,12 @@ static bool conflict(int a, int b)
 
 static bool takes_in(const struct ref_mark *new, const struct ref_mark *old)
 {
-    if (new->tenant == REF_NONE && old->tenant != REF_NONE)
+    if (new->allocation == REF_NONE && old->allocation != REF_NONE)
         return false;
-    if (old->tenant != REF_NONE && old->tenant != new->tenant && !ref_ops[old->op].own &&
-        (inside(new->tenant, old->tenant) || inside(old->tenant, new->tenant)))
+    if (old->allocation != REF_NONE && old->allocation != new->allocation &&
+        !ref_ops[old->op].own &&
+        (inside(new->allocation, old->allocation) ||
+         inside(old->allocation, new->allocation)))
         return false;
     for (int other = 0; other < MANNERS; other++) {
         if (conflict(other, old->manner) && !conflict(other, new->manner))
@@ -223,7 +232,7 @@ static bool not_followed(const struct ref_unit *unit, int old, const struct ref_
 {
     const struct ref_mark *mark = &unit->marks[old];
 
-    if (mark->tenant == REF_NONE && ref_ops[mark->op].own)
+    if (mark->allocation == REF_NONE && ref_ops[mark->op].own)
         return true;
     return is_behind_a_wait(new->op) &&
            (is_by_lives(unit, old) || who_hands_on(mark, new) != 0);
@@ -240,7 +249,7 @@ static void touch(struct ref_unit *unit, const struct ref_mark *new)
             continue;
         enum oracle_finding kind = judge(old, new);
         if (old->op == new->op) {
-            old->taken_in |= stronger && old->tenant == new->tenant;
+            old->taken_in |= stronger && old->allocation == new->allocation;
             continue;
         }
         if (conflicts && kind != ORACLE_FINDINGS) {
@@ -264,10 +273,11 @@ static void access_memory(int op, const struct ref_access *access)
     for (int i = access->from; i < access->to; i++) {
         struct ref_mark mark = {op,    REF_NONE, manner_of(access), access->writes,
                                 false, false};
-        if (whose(op, access->tenant, i, &mark.tenant) && in_its_life(op, mark.tenant))
+        if (whose(op, access->allocation, i, &mark.allocation) &&
+            in_its_life(op, mark.allocation))
             touch(&ref_units[i], &mark);
         else
-            ref_find(ORACLE_NO_TENANT, REF_NONE, op, REF_NONE);
+            ref_find(ORACLE_NO_ALLOCATION, REF_NONE, op, REF_NONE);
     }
 }
 

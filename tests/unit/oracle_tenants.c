@@ -1,45 +1,45 @@
 /*
- * oracle_tenants.c - proves the rules of lives: uses after the end and without a tenant,
- * races with the beginning and the end, stream-ordered memory, operations that run after
- * their memory was handed on. Lives inside others: oracle_lives.c.
+ * oracle_allocations.c - proves the rules of lives: uses after the end and without an
+ * allocation, races with the beginning and the end, stream-ordered memory, operations
+ * that run after their memory was handed on. Lives inside others: oracle_lives.c.
  */
 #include "oracle_helpers.h"
 
 /* ---- nobody's memory -------------------------------------------------------------- */
 
-Test(oracle_tenants, memory_that_never_was_anybodys_may_be_used)
+Test(oracle_allocations, memory_that_never_was_anybodys_may_be_used)
 {
     begin();
     run(put(stream_new(), NULL), WRITES);
     expect_nothing();
 }
 
-Test(oracle_tenants, a_use_after_free_is_found)
+Test(oracle_allocations, a_use_after_free_is_found)
 {
     begin();
     struct oracle_line *x = stream_new();
 
     take(give());
     run(put(x, NULL), READS);
-    expect(ORACLE_NO_TENANT, 1);
+    expect(ORACLE_NO_ALLOCATION, 1);
 }
 
-Test(oracle_tenants, a_use_after_free_is_found_though_it_had_been_looked_up)
+Test(oracle_allocations, a_use_after_free_is_found_though_it_had_been_looked_up)
 {
     begin();
     struct oracle_line *x = stream_new();
-    struct oracle_tenant *a = give();
+    struct oracle_allocation *a = give();
 
     take(a);
     run_in(put(x, NULL), READS, a, MEMORY, BYTES);
-    expect(ORACLE_NO_TENANT, 1);
+    expect(ORACLE_NO_ALLOCATION, 1);
 }
 
-Test(oracle_tenants, a_use_that_is_submitted_before_the_free_and_waited_for_is_right)
+Test(oracle_allocations, a_use_that_is_submitted_before_the_free_and_waited_for_is_right)
 {
     begin();
     struct oracle_line *x = stream_new();
-    struct oracle_tenant *a = give();
+    struct oracle_allocation *a = give();
     struct oracle_op *use = put(x, NULL);
 
     take_waiting(a, x);
@@ -47,25 +47,25 @@ Test(oracle_tenants, a_use_that_is_submitted_before_the_free_and_waited_for_is_r
     expect_nothing();
 }
 
-Test(oracle_tenants, what_is_nobodys_is_not_judged_further)
+Test(oracle_allocations, what_is_nobodys_is_not_judged_further)
 {
     begin();
     struct oracle_line *x = stream_new(), *y = stream_new();
 
     take(give());
     run(put(x, NULL), WRITES);
-    expect(ORACLE_NO_TENANT, 1);
+    expect(ORACLE_NO_ALLOCATION, 1);
     give();
     run(put(y, NULL), WRITES);
-    expect(ORACLE_NO_TENANT, 1);
+    expect(ORACLE_NO_ALLOCATION, 1);
 }
 
-Test(oracle_tenants, what_is_forgotten_may_be_used)
+Test(oracle_allocations, what_is_forgotten_may_be_used)
 {
     begin();
     const struct oracle_range range = {MEMORY, BYTES};
     struct oracle_line *x = stream_new(), *y = stream_new();
-    struct oracle_tenant *a = give();
+    struct oracle_allocation *a = give();
 
     run(put(x, NULL), WRITES);
     saw(put(x, NULL));
@@ -75,7 +75,7 @@ Test(oracle_tenants, what_is_forgotten_may_be_used)
     expect_nothing();
 }
 
-Test(oracle_tenants, what_is_forgotten_in_part_is_known_in_the_others)
+Test(oracle_allocations, what_is_forgotten_in_part_is_known_in_the_others)
 {
     begin();
     const struct oracle_range range = {MEMORY + 1024, 1024};
@@ -91,38 +91,38 @@ Test(oracle_tenants, what_is_forgotten_in_part_is_known_in_the_others)
     expect(ORACLE_RACE, 2);
 }
 
-Test(oracle_tenants, finds_the_one_that_lives)
+Test(oracle_allocations, finds_the_one_that_lives)
 {
     begin();
-    struct oracle_tenant *outer = give(), *inner = give_inner(MEMORY + 512, 512);
+    struct oracle_allocation *outer = give(), *inner = give_inner(MEMORY + 512, 512);
 
-    cr_assert_eq(oracle_tenant_find(MEMORY), outer);
-    cr_assert_eq(oracle_tenant_find(MEMORY + 512), inner);
-    cr_assert_eq(oracle_tenant_find(MEMORY + 1023), inner);
-    cr_assert_eq(oracle_tenant_find(MEMORY + 1024), outer);
+    cr_assert_eq(oracle_allocation_find(MEMORY), outer);
+    cr_assert_eq(oracle_allocation_find(MEMORY + 512), inner);
+    cr_assert_eq(oracle_allocation_find(MEMORY + 1023), inner);
+    cr_assert_eq(oracle_allocation_find(MEMORY + 1024), outer);
     take(inner);
-    cr_assert_eq(oracle_tenant_find(MEMORY + 512), outer);
+    cr_assert_eq(oracle_allocation_find(MEMORY + 512), outer);
     take(outer);
-    cr_assert_null(oracle_tenant_find(MEMORY + 512));
-    cr_assert_null(oracle_tenant_find(MEMORY + BYTES));
+    cr_assert_null(oracle_allocation_find(MEMORY + 512));
+    cr_assert_null(oracle_allocation_find(MEMORY + BYTES));
 }
 
 /* ---- the end ---------------------------------------------------------------------- */
 
-Test(oracle_tenants, a_free_that_is_not_behind_a_use_races_with_it)
+Test(oracle_allocations, a_free_that_is_not_behind_a_use_races_with_it)
 {
     begin();
-    struct oracle_tenant *a = give();
+    struct oracle_allocation *a = give();
 
     run(put(stream_new(), NULL), READS);
     take(a);
     expect(ORACLE_RACE, 1);
 }
 
-Test(oracle_tenants, a_free_that_is_behind_a_use_does_not)
+Test(oracle_allocations, a_free_that_is_behind_a_use_does_not)
 {
     begin();
-    struct oracle_tenant *a = give();
+    struct oracle_allocation *a = give();
     struct oracle_op *use = put(stream_new(), NULL);
 
     run(use, READS);
@@ -131,10 +131,10 @@ Test(oracle_tenants, a_free_that_is_behind_a_use_does_not)
     expect_nothing();
 }
 
-Test(oracle_tenants, a_use_that_runs_after_a_free_that_is_not_behind_it_races)
+Test(oracle_allocations, a_use_that_runs_after_a_free_that_is_not_behind_it_races)
 {
     begin();
-    struct oracle_tenant *a = give();
+    struct oracle_allocation *a = give();
     struct oracle_op *use = put(stream_new(), NULL);
 
     take(a);
@@ -142,10 +142,10 @@ Test(oracle_tenants, a_use_that_runs_after_a_free_that_is_not_behind_it_races)
     expect(ORACLE_RACE, 1);
 }
 
-Test(oracle_tenants, a_free_behind_a_use_by_chance_is_masked)
+Test(oracle_allocations, a_free_behind_a_use_by_chance_is_masked)
 {
     begin();
-    struct oracle_tenant *a = give();
+    struct oracle_allocation *a = give();
     struct oracle_op *use = put(stream_new(), NULL);
 
     run(use, READS);
@@ -154,11 +154,11 @@ Test(oracle_tenants, a_free_behind_a_use_by_chance_is_masked)
     expect(ORACLE_MASKED, 1);
 }
 
-Test(oracle_tenants, a_race_with_the_free_is_one_finding)
+Test(oracle_allocations, a_race_with_the_free_is_one_finding)
 {
     begin();
     struct oracle_line *x = stream_new();
-    struct oracle_tenant *a = give();
+    struct oracle_allocation *a = give();
     struct oracle_op *use = put(x, NULL);
 
     for (uintptr_t at = 0; at < BYTES; at += 512)
@@ -169,7 +169,7 @@ Test(oracle_tenants, a_race_with_the_free_is_one_finding)
 
 /* ---- stream-ordered memory -------------------------------------------------------- */
 
-Test(oracle_tenants, stream_ordered_memory_is_there_behind_its_point)
+Test(oracle_allocations, stream_ordered_memory_is_there_behind_its_point)
 {
     begin();
     struct oracle_line *x = stream_new();
@@ -181,7 +181,7 @@ Test(oracle_tenants, stream_ordered_memory_is_there_behind_its_point)
     expect(ORACLE_RACE, 1);
 }
 
-Test(oracle_tenants, a_use_that_is_not_behind_the_beginning_races_with_it)
+Test(oracle_allocations, a_use_that_is_not_behind_the_beginning_races_with_it)
 {
     begin();
     struct oracle_line *x = stream_new(), *y = stream_new();
@@ -191,7 +191,7 @@ Test(oracle_tenants, a_use_that_is_not_behind_the_beginning_races_with_it)
     expect(ORACLE_RACE, 1);
 }
 
-Test(oracle_tenants, a_use_behind_the_beginning_by_chance_is_masked)
+Test(oracle_allocations, a_use_behind_the_beginning_by_chance_is_masked)
 {
     begin();
     struct oracle_line *x = stream_new(), *y = stream_new();
@@ -203,22 +203,22 @@ Test(oracle_tenants, a_use_behind_the_beginning_by_chance_is_masked)
     expect(ORACLE_MASKED, 1);
 }
 
-Test(oracle_tenants, a_use_behind_a_stream_ordered_free_is_found)
+Test(oracle_allocations, a_use_behind_a_stream_ordered_free_is_found)
 {
     begin();
     struct oracle_line *x = stream_new();
-    struct oracle_tenant *a = give_in(put(x, NULL));
+    struct oracle_allocation *a = give_in(put(x, NULL));
 
     take_in(a, put(x, NULL));
     run(put(x, NULL), WRITES);
-    expect(ORACLE_NO_TENANT, 1);
+    expect(ORACLE_NO_ALLOCATION, 1);
 }
 
-Test(oracle_tenants, reuse_in_the_stream_of_the_free_is_right)
+Test(oracle_allocations, reuse_in_the_stream_of_the_free_is_right)
 {
     begin();
     struct oracle_line *x = stream_new();
-    struct oracle_tenant *a = give_in(put(x, NULL));
+    struct oracle_allocation *a = give_in(put(x, NULL));
 
     run(put(x, NULL), WRITES);
     take_in(a, put(x, NULL));
@@ -227,11 +227,11 @@ Test(oracle_tenants, reuse_in_the_stream_of_the_free_is_right)
     expect_nothing();
 }
 
-Test(oracle_tenants, reuse_in_another_stream_loses_order)
+Test(oracle_allocations, reuse_in_another_stream_loses_order)
 {
     begin();
     struct oracle_line *x = stream_new(), *y = stream_new();
-    struct oracle_tenant *a = give_in(put(x, NULL));
+    struct oracle_allocation *a = give_in(put(x, NULL));
 
     run(put(x, NULL), WRITES);
     take_in(a, put(x, NULL));
@@ -240,11 +240,11 @@ Test(oracle_tenants, reuse_in_another_stream_loses_order)
     expect(ORACLE_LOST_ORDER, 1);
 }
 
-Test(oracle_tenants, reuse_in_another_stream_that_was_made_to_wait_is_right)
+Test(oracle_allocations, reuse_in_another_stream_that_was_made_to_wait_is_right)
 {
     begin();
     struct oracle_line *x = stream_new(), *y = stream_new();
-    struct oracle_tenant *a = give_in(put(x, NULL));
+    struct oracle_allocation *a = give_in(put(x, NULL));
 
     run(put(x, NULL), WRITES);
     struct oracle_op *end = put(x, NULL);
@@ -255,28 +255,28 @@ Test(oracle_tenants, reuse_in_another_stream_that_was_made_to_wait_is_right)
     expect_nothing();
 }
 
-Test(oracle_tenants, reuse_of_what_was_seen_done_is_right)
+Test(oracle_allocations, reuse_of_what_was_seen_done_is_right)
 {
     begin();
     struct oracle_line *x = stream_new(), *y = stream_new();
-    struct oracle_tenant *a = give_in(put(x, NULL));
+    struct oracle_allocation *a = give_in(put(x, NULL));
 
     run(put(x, NULL), WRITES);
     struct oracle_op *end = put(x, NULL);
     take_in(a, end);
     oracle_op_done(end);
-    oracle_tenant_retire(a, NULL, end);
+    oracle_allocation_retire(a, NULL, end);
     give_in(put(y, NULL));
     run(put(y, NULL), WRITES);
     expect_nothing();
 }
 
-Test(oracle_tenants, a_use_elsewhere_must_be_before_a_stream_ordered_free)
+Test(oracle_allocations, a_use_elsewhere_must_be_before_a_stream_ordered_free)
 {
     begin();
     struct oracle_line *x = stream_new(), *y = stream_new();
     struct oracle_op *alloc = put(x, NULL);
-    struct oracle_tenant *a = give_in(alloc);
+    struct oracle_allocation *a = give_in(alloc);
     struct oracle_op *use = put(y, alloc);
 
     run(use, WRITES);
@@ -284,12 +284,12 @@ Test(oracle_tenants, a_use_elsewhere_must_be_before_a_stream_ordered_free)
     expect(ORACLE_RACE, 1);
 }
 
-Test(oracle_tenants, a_use_elsewhere_that_the_free_waits_for_is_right)
+Test(oracle_allocations, a_use_elsewhere_that_the_free_waits_for_is_right)
 {
     begin();
     struct oracle_line *x = stream_new(), *y = stream_new();
     struct oracle_op *alloc = put(x, NULL);
-    struct oracle_tenant *a = give_in(alloc);
+    struct oracle_allocation *a = give_in(alloc);
     struct oracle_op *use = put(y, alloc);
 
     run(use, WRITES);
@@ -299,11 +299,11 @@ Test(oracle_tenants, a_use_elsewhere_that_the_free_waits_for_is_right)
 
 /* ---- late operations -------------------------------------------------------------- */
 
-Test(oracle_tenants, running_after_the_memory_was_handed_on_loses_order)
+Test(oracle_allocations, running_after_the_memory_was_handed_on_loses_order)
 {
     begin();
     struct oracle_line *x = stream_new(), *y = stream_new();
-    struct oracle_tenant *a = give();
+    struct oracle_allocation *a = give();
     struct oracle_op *late = put(x, NULL);
 
     take_waiting(a, x);
@@ -314,11 +314,11 @@ Test(oracle_tenants, running_after_the_memory_was_handed_on_loses_order)
     expect(ORACLE_LOST_ORDER, 1);
 }
 
-Test(oracle_tenants, running_late_beside_the_free_is_a_race_alone)
+Test(oracle_allocations, running_late_beside_the_free_is_a_race_alone)
 {
     begin();
     struct oracle_line *x = stream_new(), *y = stream_new();
-    struct oracle_tenant *a = give();
+    struct oracle_allocation *a = give();
     struct oracle_op *late = put(x, NULL);
 
     take(a);
@@ -328,11 +328,11 @@ Test(oracle_tenants, running_late_beside_the_free_is_a_race_alone)
     expect(ORACLE_RACE, 2); /* with the free, and with who has the memory now */
 }
 
-Test(oracle_tenants, reads_may_meet_across_lives)
+Test(oracle_allocations, reads_may_meet_across_lives)
 {
     begin();
     struct oracle_line *x = stream_new(), *y = stream_new();
-    struct oracle_tenant *a = give();
+    struct oracle_allocation *a = give();
     struct oracle_op *late = put(x, NULL);
 
     take_waiting(a, x);

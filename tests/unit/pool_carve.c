@@ -87,7 +87,7 @@ Test(carve, a_stray_block_strands_no_more_than_a_segment)
     bed_fini(&bed);
 }
 
-Test(carve, an_exported_segment_takes_no_new_tenant)
+Test(carve, an_exported_segment_takes_no_new_allocation)
 {
     struct bed bed;
     uint64_t a, b;

@@ -23,7 +23,7 @@ Test(claim, takes_a_live_block_once)
     addr = bed_alloc(&bed, 1000);
     cr_assert_eq(gs_pool_claim(bed.pool, addr, &block), GS_OK);
     cr_assert_eq(claim(&bed, addr), GS_ERR_BAD_FREE, "claimed");
-    gs_block_park(block);
+    gs_block_free(block);
     cr_assert_eq(claim(&bed, addr), GS_ERR_BAD_FREE, "parked");
     bed_fini(&bed);
 }
@@ -135,7 +135,7 @@ Test(claim, can_be_taken_back)
     addr = bed_alloc(&bed, 1000);
     block = bed_claim(&bed, addr);
     gs_block_set_tag(block, 9);
-    gs_block_unclaim(block);
+    gs_block_release_claim(block);
     cr_assert_eq(bed_stats(&bed).live_bytes, 1000);
     cr_assert_eq(bed_stats(&bed).frees, 0);
     cr_assert_eq(gs_block_tag(bed_claim(&bed, addr)), 9);
@@ -149,7 +149,7 @@ Test(claim, is_not_needed_to_park_what_was_just_allocated)
 
     bed_init(&bed, 64 * GS_MIB, 0);
     cr_assert_eq(gs_heap_alloc(bed.heap, 1000, &block, NULL), GS_OK);
-    gs_block_park(block);
+    gs_block_free(block);
     cr_assert_eq(bed_stats(&bed).live_bytes, 0);
     cr_assert_eq(gs_pool_idle_bytes(bed.pool, 0), 2 * GS_MIB);
     bed_fini(&bed);
@@ -184,7 +184,7 @@ Test(find, names_the_block_around_any_address)
     bed_fini(&bed);
 }
 
-/* What a block is between a free and the next tenant. */
+/* What a block is between a free and the next allocation. */
 Test(find, tells_a_block_that_is_leaving)
 {
     struct bed bed;
@@ -200,7 +200,7 @@ Test(find, tells_a_block_that_is_leaving)
     cr_assert_eq(gs_pool_claim(bed.pool, addr, &block), GS_OK);
     cr_assert_eq(gs_pool_find(bed.pool, addr + 4095, &range), GS_OK);
     cr_expect(!range.live && range.claimed && !range.pending);
-    gs_block_park_fenced(block, 0);
+    gs_block_free_fenced(block, 0);
     cr_assert_eq(gs_pool_find(bed.pool, addr + 4095, &range), GS_OK);
     cr_expect(!range.live && !range.claimed && range.pending);
     gs_heap_retire(bed.heap, gs_heap_retire_begin(bed.heap));
@@ -209,7 +209,7 @@ Test(find, tells_a_block_that_is_leaving)
     bed_fini(&bed);
 }
 
-Test(retain, keeps_a_shared_segment_from_new_tenants)
+Test(retain, keeps_a_shared_segment_from_new_allocations)
 {
     struct bed bed;
     uint64_t a, b;

@@ -63,7 +63,7 @@ Test(size_classes, a_freed_block_serves_all_of_its_class)
     addr = bed_alloc(&bed, 5000);
     bed_free(&bed, addr);
     cr_expect_eq(bed_alloc(&bed, 60000), addr);
-    cr_expect_eq(bed_stats(&bed).front_hits, 1);
+    cr_expect_eq(bed_stats(&bed).thread_hits, 1);
     bed_free(&bed, addr);
     addr = bed_alloc(&bed, 3 * GS_MIB);
     bed_free(&bed, addr);
@@ -165,14 +165,15 @@ Test(class_stats, count_whole_segments_and_their_slack)
     bed_free(&bed, addr);
     class = look(&bed, 18 * GS_MIB);
     cr_expect_eq(class->cached_bytes, 18 * GS_MIB);
-    gs_pool_trim(bed.pool, 0, 0); /* out of the front, to be found by other sizes */
+    gs_pool_trim(bed.pool, 0,
+                 0); /* out of the thread cache, to be found by other sizes */
     cr_expect_eq(bed_alloc(&bed, 16 * GS_MIB), addr);
     class = look(&bed, 18 * GS_MIB);
     cr_expect_eq(class->cached, 0);
     cr_expect_eq(class->live, 1);
     cr_expect_eq(class->rounding_bytes, 2 * GS_MIB);
     cr_expect_eq(class->hits, 1);
-    cr_expect_eq(stats.holes.slack_bytes, 2 * GS_MIB);
+    cr_expect_eq(stats.holes.tolerance_bytes, 2 * GS_MIB);
     bed_check(&bed);
     bed_fini(&bed);
 }
@@ -189,7 +190,7 @@ Test(class_stats, say_where_free_memory_lies)
     bed_free(&bed, addrs[0]);
     bed_free(&bed, addrs[2]);
     bed_free(&bed, addrs[3]);
-    gs_pool_trim(bed.pool, 0, 1); /* out of the levels */
+    gs_pool_trim(bed.pool, 0, 1); /* out of the cache tiers */
     look(&bed, 1);
     cr_expect_eq(stats.holes.count, 2);
     cr_expect_eq(stats.holes.bytes, 1536 * GS_KIB);

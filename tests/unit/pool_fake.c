@@ -170,7 +170,7 @@ static bool fake_keep(void *self, uint64_t addr, size_t bytes)
     return fake->keeps;
 }
 
-static bool fake_quiet(void *self)
+static bool fake_idle(void *self)
 {
     struct fake *fake = self;
 
@@ -178,7 +178,7 @@ static bool fake_quiet(void *self)
     return !fake->busy;
 }
 
-static bool fake_await_quiet(void *self)
+static bool fake_await_idle(void *self)
 {
     struct fake *fake = self;
 
@@ -213,8 +213,8 @@ void fake_init(struct fake *fake, size_t capacity)
     fake->backend = (struct gs_backend){.map = fake_map,
                                         .unmap = fake_unmap,
                                         .keep = fake_keep,
-                                        .quiet = fake_quiet,
-                                        .await_quiet = fake_await_quiet,
+                                        .quiet = fake_idle,
+                                        .await_idle = fake_await_idle,
                                         .free_bytes = fake_free_bytes,
                                         .fence_query = fake_query,
                                         .fence_waited = fake_waited,
@@ -317,12 +317,12 @@ struct gs_block *bed_claim(struct bed *bed, uint64_t addr)
 
 void bed_free(struct bed *bed, uint64_t addr)
 {
-    gs_block_park(bed_claim(bed, addr));
+    gs_block_free(bed_claim(bed, addr));
 }
 
 void bed_free_fenced(struct bed *bed, uint64_t addr, gs_fence fence)
 {
-    gs_block_park_fenced(bed_claim(bed, addr), fence);
+    gs_block_free_fenced(bed_claim(bed, addr), fence);
 }
 
 struct gs_pool_stats bed_stats(struct bed *bed)

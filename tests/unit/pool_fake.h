@@ -87,8 +87,8 @@ struct bed {
 
 /* segment_bytes 0: 20 MiB. Ends the test if it cannot be set up. */
 void bed_init(struct bed *bed, size_t capacity, size_t segment_bytes);
-/* With levels above the segments; the device does not probe the pool, as its questions
- * would empty them. */
+/* With cache tiers above the segments; the device does not probe the pool, as its
+ * questions would empty them. */
 void bed_init_cached(struct bed *bed, size_t capacity, size_t segment_bytes,
                      size_t cache_bytes);
 /* The same with an age at which idle memory goes back. */
@@ -104,7 +104,7 @@ void bed_check(struct bed *bed);
 
 /* Allocate; the address, 0 on failure. */
 uint64_t bed_alloc(struct bed *bed, size_t bytes);
-/* Claim and park; must succeed. */
+/* Claim and free; must succeed. */
 void bed_free(struct bed *bed, uint64_t addr);
 void bed_free_fenced(struct bed *bed, uint64_t addr, gs_fence fence);
 /* Claim; must succeed. */

@@ -87,11 +87,11 @@ Test(heap, claimed_blocks_outlive_it)
     fake_fence_set(&bed.fake, 3, FAKE_FENCE_BUSY);
     cr_assert_eq(gs_block_heap(parked), bed.heap);
     cr_assert_eq(gs_block_requested(lost), 700, "a look at a lost block is safe");
-    gs_block_park(parked);
-    gs_block_park_fenced(fenced, 3);
-    gs_block_unclaim(unclaimed);
-    gs_block_park(large);
-    gs_block_park(lost);
+    gs_block_free(parked);
+    gs_block_free_fenced(fenced, 3);
+    gs_block_release_claim(unclaimed);
+    gs_block_free(large);
+    gs_block_free(lost);
     cr_assert_eq(bed.fake.fence_released[3], 1);
     cr_assert_eq(bed_stats(&bed).frees, 3);
     cr_assert_eq(bed_stats(&bed).live_bytes, 0);
@@ -104,10 +104,10 @@ Test(heap, dead_lets_no_thread_into_its_backend)
     struct bed bed;
 
     bed_init(&bed, 64 * GS_MIB, 0);
-    cr_assert(gs_relief_begin(bed.heap, &ticket, true));
-    gs_relief_end(bed.heap, &ticket, false);
+    cr_assert(gs_reclaim_begin(bed.heap, &ticket, true));
+    gs_reclaim_end(bed.heap, &ticket, false);
     gs_heap_kill(bed.heap);
-    cr_assert_not(gs_relief_begin(bed.heap, &ticket, true));
+    cr_assert_not(gs_reclaim_begin(bed.heap, &ticket, true));
     bed_fini(&bed);
 }
 
@@ -122,9 +122,9 @@ static void *wait_for_enough(void *argument)
     struct waiting *waiting = argument;
     struct gs_heap *heap = waiting->bed->heap;
 
-    waiting->changed = gs_relief_changed(heap, gs_relief_generation(waiting->bed->pool),
-                                         waiting->enough);
-    waiting->returned = gs_relief_returned(heap);
+    waiting->changed = gs_reclaim_changed(heap, gs_reclaim_generation(waiting->bed->pool),
+                                          waiting->enough);
+    waiting->returned = gs_reclaim_returned(heap);
     return NULL;
 }
 
@@ -138,25 +138,25 @@ Test(heap, full_device_is_asked_again_when_enough_went_back)
     bool waits = false;
 
     bed_init(&bed, 64 * GS_MIB, 0);
-    struct gs_relief *relief = &bed.pool->relief;
+    struct gs_reclaim *reclaim = &bed.pool->reclaim;
     struct waiting waiting = {.bed = &bed, .enough = 4 * GS_MIB};
     for (int i = 0; i < 3; i++)
-        cr_assert(gs_relief_begin(bed.heap, &tickets[i], true));
-    gs_relief_account(bed.heap, 4 * GS_MIB);
-    gs_relief_depart(bed.heap, 4 * GS_MIB);
+        cr_assert(gs_reclaim_begin(bed.heap, &tickets[i], true));
+    gs_reclaim_account(bed.heap, 4 * GS_MIB);
+    gs_reclaim_depart(bed.heap, 4 * GS_MIB);
     pthread_create(&thread, NULL, wait_for_enough, &waiting);
     while (!waits) {
-        pthread_mutex_lock(&relief->lock);
-        waits = !gs_list_empty(&relief->waiters);
-        pthread_mutex_unlock(&relief->lock);
+        pthread_mutex_lock(&reclaim->lock);
+        waits = !gs_list_empty(&reclaim->waiters);
+        pthread_mutex_unlock(&reclaim->lock);
     }
-    gs_relief_return(bed.heap, &tickets[0], GS_MIB, GS_MIB);
+    gs_reclaim_return(bed.heap, &tickets[0], GS_MIB, GS_MIB);
     usleep(20000);
-    gs_relief_return(bed.heap, &tickets[1], 3 * GS_MIB, 3 * GS_MIB);
+    gs_reclaim_return(bed.heap, &tickets[1], 3 * GS_MIB, 3 * GS_MIB);
     pthread_join(thread, NULL); /* the third stay goes on */
     cr_expect(waiting.changed);
     cr_expect_eq(waiting.returned, 4 * GS_MIB);
-    gs_relief_end(bed.heap, &tickets[2], false);
+    gs_reclaim_end(bed.heap, &tickets[2], false);
     bed_fini(&bed);
 }
 
@@ -175,16 +175,16 @@ Test(heap, memory_in_a_free_of_the_drivers_is_not_waited_for)
     cr_assert_eq(gs_pool_claim(bed.pool, addr, &block), GS_OK);
     segment = gs_block_take_out(block);
     cr_assert_not_null(segment);
-    cr_expect(gs_list_empty(&bed.pool->relief.tickets), "nobody waits for it");
-    cr_expect_eq(gs_relief_stays(bed.pool), 0, "but it is inside");
+    cr_expect(gs_list_empty(&bed.pool->reclaim.tickets), "nobody waits for it");
+    cr_expect_eq(gs_reclaim_stays(bed.pool), 0, "but it is inside");
     cr_expect_eq(bed_stats(&bed).live_bytes, 0);
     cr_expect_eq(bed_stats(&bed).frees, 1);
     cr_expect_eq(gs_pool_claim(bed.pool, addr, &block), GS_ERR_NOT_OURS);
     cr_expect_eq(gs_heap_alloc(bed.heap, 40 * GS_MIB, &other, &native), GS_ERR_NOMEM);
     bed.fake.backend.unmap(&bed.fake, addr, 40 * GS_MIB);
     gs_segment_is_out(segment, true);
-    cr_expect_eq(gs_relief_returned(bed.heap), 40 * GS_MIB);
-    cr_expect_eq(gs_relief_row(bed.pool, 0).booked, 0);
+    cr_expect_eq(gs_reclaim_returned(bed.heap), 40 * GS_MIB);
+    cr_expect_eq(gs_reclaim_row(bed.pool, 0).booked, 0);
     cr_expect_eq(gs_heap_alloc(bed.heap, 40 * GS_MIB, &other, &native), GS_OK);
     bed_fini(&bed);
 }
@@ -201,8 +201,8 @@ Test(heap, memory_that_the_driver_did_not_take_is_not_counted_as_returned)
     cr_assert_eq(gs_pool_claim(bed.pool, addr, &block), GS_OK);
     segment = gs_block_take_out(block);
     gs_segment_is_out(segment, false);
-    cr_expect_eq(gs_relief_returned(bed.heap), 0);
-    cr_expect_eq(gs_relief_row(bed.pool, 0).booked, 0);
+    cr_expect_eq(gs_reclaim_returned(bed.heap), 0);
+    cr_expect_eq(gs_reclaim_row(bed.pool, 0).booked, 0);
     cr_expect_eq(bed_stats(&bed).reserved_bytes, 0);
     bed.fake.backend.unmap(&bed.fake, addr, 4 * GS_MIB);
     bed_fini(&bed);
@@ -219,10 +219,10 @@ Test(heap, no_block_is_taken_out_that_shares_its_segment_or_whose_heap_is_dead)
     gs_pool_set_refused(bed.pool, 0, 60 * GS_MIB);
     cr_expect(!gs_block_goes_back(small));
     cr_expect_null(gs_block_take_out(small));
-    gs_block_park(small);
+    gs_block_free(small);
     gs_heap_kill(bed.heap);
     cr_expect_null(gs_block_take_out(large));
-    gs_block_park(large);
+    gs_block_free(large);
     bed_fini(&bed);
 }
 
@@ -241,7 +241,7 @@ Test(heap, records_of_dead_heaps_are_used_again)
         for (int i = 0; i < 5000; i++) {
             cr_assert_eq(gs_heap_alloc(heap, 512, &block, NULL), GS_OK);
             if (i % 3 == 0)
-                gs_block_park(block);
+                gs_block_free(block);
         }
         gs_heap_kill(heap);
         while (bed.fake.region_count) /* the context took its memory along */
@@ -272,7 +272,7 @@ Test(heap, that_lost_its_context_unseen_is_killed_by_a_new_one)
     cr_assert_eq(bed.fake.unmaps, 0);
     cr_assert_eq(gs_pool_claim(bed.pool, stale, &block), GS_OK);
     cr_assert_eq(gs_block_heap(block), heap);
-    gs_block_park(block);
+    gs_block_free(block);
     bed_check(&bed);
     cr_assert_null(other.broken);
     gs_pool_destroy(bed.pool);

@@ -82,10 +82,10 @@ Test(limits, a_busy_device_gives_nothing_back_until_it_was_waited_for)
     bed.fake.busy = true;
     cr_assert_eq(try_alloc(&bed, 4 * GS_MIB, &addr), GS_ERR_UNPOOLABLE);
     cr_assert_eq(bed.fake.unmaps, 0, "it would have waited for what runs");
-    cr_assert(gs_heap_wants_upkeep(bed.heap));
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 6 * GS_MIB, "once that was waited for");
+    cr_assert(gs_heap_wants_maintenance(bed.heap));
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 6 * GS_MIB, "once that was waited for");
     cr_assert_eq(try_alloc(&bed, 4 * GS_MIB, &addr), GS_OK);
-    cr_assert_not(gs_heap_wants_upkeep(bed.heap));
+    cr_assert_not(gs_heap_wants_maintenance(bed.heap));
     bed_fini(&bed);
 }
 
@@ -154,7 +154,7 @@ Test(limits, two_heaps_of_a_device_share_one)
     cr_assert_eq(gs_heap_alloc(other, 4 * GS_MIB, &block, NULL), GS_OK);
     cr_assert_eq(gs_heap_alloc(other, 2 * GS_MIB, &kept, NULL), GS_OK);
     cr_assert_eq(try_alloc(&bed, 4 * GS_MIB, &addr), GS_ERR_UNPOOLABLE);
-    gs_block_park(block);
+    gs_block_free(block);
     cr_assert_eq(try_alloc(&bed, 4 * GS_MIB, &addr), GS_OK, "the other's idle memory");
     gs_heap_kill(other);
     cr_assert_eq(try_alloc(&bed, 4 * GS_MIB, &addr), GS_OK, "a dead heap holds nothing");
@@ -206,7 +206,7 @@ static void *many(void *shared)
 
         cr_assert(status == GS_OK || status == GS_ERR_UNPOOLABLE, "%d", (int)status);
         if (status == GS_OK)
-            gs_block_park(block);
+            gs_block_free(block);
     }
     return NULL;
 }
@@ -245,8 +245,8 @@ Test(limits, nothing_fails_that_native_serves)
             bed.fake.busy = bed_random(&random) % 2;
             if (addrs[k]) {
                 bed_free(&bed, addrs[k]);
-                if (gs_heap_wants_upkeep(bed.heap))
-                    gs_heap_upkeep(bed.heap, 0);
+                if (gs_heap_wants_maintenance(bed.heap))
+                    gs_heap_maintain(bed.heap, 0);
             } else if (native[k]) {
                 fake_unmap(&bed.fake, native[k], sizes[k]);
             }
@@ -276,25 +276,25 @@ Test(reserve, nothing_more_is_kept_where_the_device_is_short)
         addr[i] = bed_alloc(&bed, 4 * GS_MIB);
     bed_free(&bed, addr[0]);
     bed_free(&bed, addr[1]);
-    cr_assert(!gs_heap_wants_upkeep(bed.heap));
+    cr_assert(!gs_heap_wants_maintenance(bed.heap));
     gs_pool_set_missing(bed.pool, 0, 4 * GS_MIB);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 4 * GS_MIB, "as much as is missing");
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 4 * GS_MIB, "as much as is missing");
     bed_free(&bed, addr[2]);
-    cr_assert(gs_heap_wants_upkeep(bed.heap), "at once, whatever the clock says");
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 4 * GS_MIB);
+    cr_assert(gs_heap_wants_maintenance(bed.heap), "at once, whatever the clock says");
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 4 * GS_MIB);
     sleep_ms(1100);
     bed_free(&bed, addr[3]);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "for a second");
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 0, "for a second");
     cr_assert_eq(bed.fake.mapped_bytes, 8 * GS_MIB);
     bed_fini(&bed);
 }
 
-/* Frees and upkeep, as a program that was told that it cannot have 40 MiB. */
+/* Frees and maintenance, as a program that was told that it cannot have 40 MiB. */
 static void free_after_a_refusal(struct bed *bed, uint64_t addr)
 {
     bed_free(bed, addr);
-    cr_assert(gs_heap_wants_upkeep(bed->heap), "at once, and in no thread's cache");
-    cr_assert_eq(gs_heap_upkeep(bed->heap, 0), 4 * GS_MIB);
+    cr_assert(gs_heap_wants_maintenance(bed->heap), "at once, and in no thread's cache");
+    cr_assert_eq(gs_heap_maintain(bed->heap, 0), 4 * GS_MIB);
 }
 
 Test(reserve, nothing_is_kept_after_a_refusal)
@@ -308,11 +308,11 @@ Test(reserve, nothing_is_kept_after_a_refusal)
     gs_pool_set_refused(bed.pool, 0, 40 * GS_MIB);
     free_after_a_refusal(&bed, addr[0]);
     sleep_ms(1100);
-    gs_heap_upkeep(bed.heap, 0);
+    gs_heap_maintain(bed.heap, 0);
     free_after_a_refusal(&bed, addr[1]);
     gs_pool_set_missing(bed.pool, 0, GS_MIB); /* for a second; the refusal is not over */
     sleep_ms(1100);
-    gs_heap_upkeep(bed.heap, 0);
+    gs_heap_maintain(bed.heap, 0);
     free_after_a_refusal(&bed, addr[2]);
     bed_fini(&bed);
 }
@@ -333,7 +333,7 @@ Test(reserve, a_block_goes_back_where_none_may_be_kept)
     cr_expect(!gs_block_goes_back(block), "and is served since");
     gs_pool_set_free(bed.pool, 0, 2 * GS_MIB, 0);
     cr_expect(gs_block_goes_back(block), "less is free than its size");
-    gs_block_park(block);
+    gs_block_free(block);
     bed_fini(&bed);
 }
 
@@ -350,17 +350,18 @@ Test(reserve, a_request_of_that_size_that_is_served_ends_a_refusal)
     bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
     gs_pool_served(bed.pool, 0, 6 * GS_MIB);
     gs_pool_served(bed.pool, 1, 8 * GS_MIB);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 6 * GS_MIB);
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 6 * GS_MIB);
     free_after_a_refusal(&bed, addr[0]);
     addr[2] = bed_alloc(&bed, 8 * GS_MIB);
     bed_free(&bed, addr[1]);
-    cr_assert(!gs_heap_wants_upkeep(bed.heap));
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "the device has memory again");
+    cr_assert(!gs_heap_wants_maintenance(bed.heap));
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 0, "the device has memory again");
     bed_free(&bed, addr[2]);
     gs_pool_set_refused(bed.pool, 0, 8 * GS_MIB);
     gs_pool_served(bed.pool, 0, 8 * GS_MIB);
     bed_free(&bed, bed_alloc(&bed, 12 * GS_MIB));
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "what the driver served past the pool");
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 0,
+                 "what the driver served past the pool");
     bed_fini(&bed);
 }
 
@@ -373,7 +374,7 @@ Test(reserve, a_program_that_goes_on_with_less_ends_a_refusal)
     gs_pool_set_refused(bed.pool, 0, 60 * GS_MIB);
     do
         bed_free(&bed, bed_alloc(&bed, 4 * GS_MIB));
-    while (gs_heap_upkeep(bed.heap, 0) == 4 * GS_MIB && ++turns < 1000);
+    while (gs_heap_maintain(bed.heap, 0) == 4 * GS_MIB && ++turns < 1000);
     cr_assert_eq(turns, 255, "%d", turns);
     bed_fini(&bed);
 }
@@ -390,15 +391,16 @@ Test(short, large_memory_goes_back_where_the_device_cannot_hold_as_much_again)
     for (int i = 0; i < 3; i++)
         addr[i] = bed_alloc(&bed, 16 * GS_MIB);
     bed_free(&bed, addr[0]);
-    cr_assert(!gs_heap_wants_upkeep(bed.heap), "16 MiB are free");
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0);
+    cr_assert(!gs_heap_wants_maintenance(bed.heap), "16 MiB are free");
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 0);
     cr_assert_neq(addr[0] = bed_alloc(&bed, 16 * GS_MIB), 0);
     (void)bed_alloc(&bed, 1000);
     bed_free(&bed, addr[1]);
-    cr_assert(gs_heap_wants_upkeep(bed.heap), "14 MiB are, and in no thread's cache");
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 16 * GS_MIB);
+    cr_assert(gs_heap_wants_maintenance(bed.heap),
+              "14 MiB are, and in no thread's cache");
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 16 * GS_MIB);
     bed_free(&bed, addr[2]);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "30 MiB are");
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 0, "30 MiB are");
     bed_fini(&bed);
 }
 
@@ -412,25 +414,25 @@ Test(short, large_memory_goes_back_where_less_is_free_than_should_be)
         addr[i] = bed_alloc(&bed, 4 * GS_MIB);
     gs_pool_set_free(bed.pool, 0, 6 * GS_MIB, 8 * GS_MIB); /* others have the rest */
     bed_free(&bed, bed_alloc(&bed, 1000));
-    cr_assert(!gs_heap_wants_upkeep(bed.heap), "small memory stays");
+    cr_assert(!gs_heap_wants_maintenance(bed.heap), "small memory stays");
     bed_free(&bed, addr[0]);
     /* The small segment goes first if a tick of the coarse clock came between. */
-    cr_assert_geq(gs_heap_upkeep(bed.heap, 0), 2 * GS_MIB, "2 MiB are missing");
+    cr_assert_geq(gs_heap_maintain(bed.heap, 0), 2 * GS_MIB, "2 MiB are missing");
     bed_free(&bed, addr[1]);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "8 MiB are free");
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 0, "8 MiB are free");
     bed_fini(&bed);
 }
 
-/* Allocates and frees `bytes` so often, with upkeep; returns how often the driver was
- * asked. */
+/* Allocates and frees `bytes` so often, with maintenance; returns how often the driver
+ * was asked. */
 static unsigned long ask_again(struct bed *bed, size_t bytes, unsigned times)
 {
     unsigned long before = bed->fake.maps;
 
     for (unsigned i = 0; i < times; i++) {
         bed_free(bed, bed_alloc(bed, bytes));
-        if (gs_heap_wants_upkeep(bed->heap))
-            gs_heap_upkeep(bed->heap, 0);
+        if (gs_heap_wants_maintenance(bed->heap))
+            gs_heap_maintain(bed->heap, 0);
     }
     return bed->fake.maps - before;
 }
@@ -460,7 +462,7 @@ Test(short, refusals_correct_what_is_free)
     addr[0] = bed_alloc(&bed, 20 * GS_MIB);
     cr_assert_eq(try_alloc(&bed, 20 * GS_MIB, &addr[1]), GS_ERR_NOMEM);
     bed_free(&bed, addr[0]);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 20 * GS_MIB);
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 20 * GS_MIB);
     bed_fini(&bed);
 }
 
@@ -495,9 +497,9 @@ Test(reserve, leaves_a_limit_of_the_users_where_it_is)
     limit(&bed, SIZE_MAX, 4 * GS_MIB);
     gs_pool_set_missing(bed.pool, 0, 100 * GS_MIB);
     sleep_ms(1100);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0);
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 0);
     bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 6 * GS_MIB);
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 6 * GS_MIB);
     bed_fini(&bed);
 }
 
@@ -514,9 +516,9 @@ Test(age, long_idle_memory_goes_back)
     bed_free(&bed, large);
     bed_free(&bed, small);
     sleep_ms(60);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 8 * GS_MIB);
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 8 * GS_MIB);
     cr_assert_eq(bed.fake.mapped_bytes, 0);
-    cr_assert_eq(bed_stats(&bed).upkeep_bytes, 8 * GS_MIB);
+    cr_assert_eq(bed_stats(&bed).maintenance_bytes, 8 * GS_MIB);
     cr_assert_eq(bed_stats(&bed).aged_bytes, 8 * GS_MIB);
     cr_assert_eq(bed_stats(&bed).trim_bytes, 0);
     bed_fini(&bed);
@@ -528,8 +530,8 @@ Test(age, what_is_asked_for_beyond_counts_for_itself)
 
     bed_init_aged(&bed, 64 * GS_MIB, 0, 0, 3600000);
     bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 4 * GS_MIB), 6 * GS_MIB);
-    cr_assert_eq(bed_stats(&bed).upkeep_bytes, 6 * GS_MIB);
+    cr_assert_eq(gs_heap_maintain(bed.heap, 4 * GS_MIB), 6 * GS_MIB);
+    cr_assert_eq(bed_stats(&bed).maintenance_bytes, 6 * GS_MIB);
     cr_assert_eq(bed_stats(&bed).aged_bytes, 0);
     bed_fini(&bed);
 }
@@ -540,7 +542,7 @@ Test(age, younger_memory_stays)
 
     bed_init_aged(&bed, 64 * GS_MIB, 0, 0, 3600000);
     bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0);
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 0);
     cr_assert_eq(bed.fake.unmaps, 0);
     bed_fini(&bed);
 }
@@ -552,7 +554,7 @@ Test(age, none_is_too_old_without_one)
     bed_init_aged(&bed, 64 * GS_MIB, 0, 0, 0);
     bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
     sleep_ms(30);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0);
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 0);
     bed_fini(&bed);
 }
 
@@ -568,21 +570,21 @@ Test(age, use_makes_memory_young)
     bed_free(&bed, second);
     sleep_ms(1100);
     bed_free(&bed, bed_alloc(&bed, 6 * GS_MIB));
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 10 * GS_MIB);
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 10 * GS_MIB);
     cr_assert_eq(bed.fake.mapped_bytes, 6 * GS_MIB);
     bed_fini(&bed);
 }
 
-Test(age, reaches_what_the_levels_cache)
+Test(age, reaches_what_the_tiers_cache)
 {
     struct bed bed;
 
     bed_init_aged(&bed, 64 * GS_MIB, 0, 8 * GS_MIB, 20);
     bed_free(&bed, bed_alloc(&bed, 1000));
     sleep_ms(60);
-    gs_heap_upkeep(bed.heap, 0); /* out of the levels: idle from now on */
+    gs_heap_maintain(bed.heap, 0); /* out of the cache tiers: idle from now on */
     sleep_ms(60);
-    gs_heap_upkeep(bed.heap, 0);
+    gs_heap_maintain(bed.heap, 0);
     cr_assert_eq(bed.fake.mapped_bytes, 0);
     bed_fini(&bed);
 }
@@ -638,7 +640,7 @@ Test(age, a_thread_gives_back_one_by_one_while_it_may)
     bed_fini(&bed);
 }
 
-Test(age, a_thread_sees_what_the_levels_cache)
+Test(age, a_thread_sees_what_the_tiers_cache)
 {
     struct bed bed;
     int left = 100;
@@ -663,14 +665,14 @@ Test(age, is_asked_after_by_the_frees_that_come)
 
     bed_init_aged(&bed, 64 * GS_MIB, 0, 0, 20);
     for (int i = 0; i < 64; i++)
-        wanted |= gs_heap_wants_upkeep(bed.heap) && i < 2;
+        wanted |= gs_heap_wants_maintenance(bed.heap) && i < 2;
     cr_assert_not(wanted, "not at every call");
     sleep_ms(60);
     for (int i = 0; i < 64; i++)
-        wanted |= gs_heap_wants_upkeep(bed.heap);
+        wanted |= gs_heap_wants_maintenance(bed.heap);
     cr_assert(wanted);
     gs_heap_kill(bed.heap);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, SIZE_MAX), 0, "a dead heap has nothing");
+    cr_assert_eq(gs_heap_maintain(bed.heap, SIZE_MAX), 0, "a dead heap has nothing");
     bed_fini(&bed);
 }
 
@@ -705,15 +707,15 @@ Test(release, idle_memory_beyond_it_goes_back_oldest_first)
     b = bed_alloc(&bed, 6 * GS_MIB);
     c = bed_alloc(&bed, 2 * GS_MIB);
     bed_free(&bed, a);
-    cr_assert_not(gs_heap_wants_upkeep(bed.heap));
+    cr_assert_not(gs_heap_wants_maintenance(bed.heap));
     sleep_ms(20);
     bed_free(&bed, b);
-    cr_assert(gs_heap_wants_upkeep(bed.heap), "10 MiB of 8");
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 4 * GS_MIB);
+    cr_assert(gs_heap_wants_maintenance(bed.heap), "10 MiB of 8");
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 4 * GS_MIB);
     cr_assert_not(fake_is_mapped(&bed.fake, a));
     cr_assert(fake_is_mapped(&bed.fake, b));
     bed_free(&bed, c);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 0, "8 MiB of 8");
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 0, "8 MiB of 8");
     bed_fini(&bed);
 }
 
@@ -724,8 +726,8 @@ Test(release, zero_keeps_nothing)
     bed_init(&bed, 64 * GS_MIB, 0);
     limit(&bed, SIZE_MAX, 0);
     bed_free(&bed, bed_alloc(&bed, 1000));
-    cr_assert(gs_heap_wants_upkeep(bed.heap));
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 0), 2 * GS_MIB);
+    cr_assert(gs_heap_wants_maintenance(bed.heap));
+    cr_assert_eq(gs_heap_maintain(bed.heap, 0), 2 * GS_MIB);
     cr_assert_eq(bed.fake.mapped_bytes, 0);
     bed_fini(&bed);
 }
@@ -740,8 +742,8 @@ Test(release, a_missing_reserve_takes_what_it_needs_and_no_more)
         addrs[i] = bed_alloc(&bed, 4 * GS_MIB);
     for (int i = 0; i < 6; i++)
         bed_free(&bed, addrs[i]);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, 5 * GS_MIB), 8 * GS_MIB);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, SIZE_MAX), 16 * GS_MIB);
-    cr_assert_eq(gs_heap_upkeep(bed.heap, SIZE_MAX), 0);
+    cr_assert_eq(gs_heap_maintain(bed.heap, 5 * GS_MIB), 8 * GS_MIB);
+    cr_assert_eq(gs_heap_maintain(bed.heap, SIZE_MAX), 16 * GS_MIB);
+    cr_assert_eq(gs_heap_maintain(bed.heap, SIZE_MAX), 0);
     bed_fini(&bed);
 }

@@ -149,7 +149,8 @@ Test(native, only_the_impossible_is_refused, .timeout = 3600)
     cr_assert_gt(refused, 0, "the device was never full");
 }
 
-/* The bound's large part is all there is: sequences without slack need nothing more. */
+/* The bound's large part is all there is: sequences without fit tolerance need nothing
+ * more. */
 Test(native, large_requests_of_repeating_sizes_need_not_a_byte_more, .timeout = 3600)
 {
     static struct operation operations[SEQUENCE];

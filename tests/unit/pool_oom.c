@@ -234,9 +234,9 @@ Test(oom, other_heaps_of_the_device_give_back_too)
     cr_assert_eq(gs_heap_create(bed.pool, &other.backend, &other, 1, &far), GS_OK);
     other.next_addr = FAKE_BASE + GS_GIB;
     cr_assert_eq(gs_heap_alloc(far, 8 * GS_MIB, &block, NULL), GS_OK);
-    gs_block_park(block);
+    gs_block_free(block);
     cr_assert_eq(gs_heap_alloc(near, 12 * GS_MIB, &block, NULL), GS_OK);
-    gs_block_park(block);
+    gs_block_free(block);
     cr_assert_neq(bed_alloc(&bed, 16 * GS_MIB), 0);
     cr_assert_eq(other.unmaps, 0, "another device's memory is no help");
     bed_check(&bed);
@@ -256,7 +256,7 @@ Test(oom, done_fences_of_other_heaps_are_found)
     cr_assert_eq(gs_heap_create(bed.pool, &bed.fake.backend, &bed.fake, 0, &near), GS_OK);
     cr_assert_eq(gs_heap_alloc(near, 12 * GS_MIB, &block, NULL), GS_OK);
     fake_fence_set(&bed.fake, 1, FAKE_FENCE_DONE);
-    gs_block_park_fenced(block, 1);
+    gs_block_free_fenced(block, 1);
     cr_assert_neq(bed_alloc(&bed, 16 * GS_MIB), 0);
     bed_fini(&bed);
 }

@@ -1,5 +1,5 @@
 /*
- * pool_pending.c - proves when a block that was parked with a fence may be reused: when
+ * pool_pending.c - proves when a block that was freed with a fence may be reused: when
  * that fence was seen done, or after a synchronize entered later; not before.
  */
 #include <criterion/criterion.h>
@@ -105,7 +105,7 @@ Test(pending, retire_leaves_what_the_wait_did_not_cover)
         addrs[i] = bed_alloc(&bed, 512);
         fake_fence_set(&bed.fake, i + 1, FAKE_FENCE_BUSY);
     }
-    for (unsigned i = 100; i-- > 0;) /* those it does not cover stand in front */
+    for (unsigned i = 100; i-- > 0;) /* those it does not cover stand in thread cache */
         bed_free_fenced(&bed, addrs[i], i + 1);
     gs_heap_retire(bed.heap, gs_heap_retire_begin(bed.heap));
     for (unsigned i = 1; i <= 100; i++)
@@ -191,7 +191,7 @@ struct during {
     uint64_t addr; /* freed while the fence is asked after */
 };
 
-static void park_and_retire(struct fake *fake, gs_fence fence)
+static void free_and_retire(struct fake *fake, gs_fence fence)
 {
     struct during *during = fake->extra;
 
@@ -215,7 +215,7 @@ Test(pending, retire_during_a_poll_is_not_lost)
     fake_fence_set(&bed.fake, 1, FAKE_FENCE_BUSY);
     bed_free_fenced(&bed, addr, 1);
     bed.fake.extra = &during;
-    bed.fake.during_query = park_and_retire;
+    bed.fake.during_query = free_and_retire;
     cr_assert_neq(bed_alloc(&bed, 8 * GS_MIB), 0);
     cr_assert_eq(bed.fake.fence_released[1], 1);
     cr_assert_eq(bed_stats(&bed).pending_bytes, 0);

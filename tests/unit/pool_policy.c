@@ -1,6 +1,6 @@
 /*
  * pool_policy.c - proves what saves calls of the driver, and that it costs no program its
- * memory: refusals are remembered, what is given back fits, slack is paid for.
+ * memory: refusals are remembered, what is given back fits, fit tolerance is paid for.
  */
 #include <criterion/criterion.h>
 
@@ -146,7 +146,7 @@ Test(policy, a_huge_segment_does_not_go_for_a_trifle)
     bed_fini(&bed);
 }
 
-/* A device that tenants have once filled has no room for slack. */
+/* A device that allocations have once filled has no room for fit tolerance. */
 Test(policy, slack_is_paid_for_out_of_what_was_never_needed)
 {
     struct bed bed;

@@ -46,44 +46,45 @@ static size_t draw_size(uint64_t *state)
     return bed_random(state) % 4 ? r : gs_round_up(r, 4096); /* round sizes repeat */
 }
 
-struct tenant {
+struct allocation {
     uint64_t addr;
     size_t bytes;
 };
 
-static void assert_apart(const struct tenant *tenants, size_t at)
+static void assert_apart(const struct allocation *allocations, size_t at)
 {
     for (size_t i = 0; i < LIVE_MAX; i++)
-        cr_assert(i == at || !tenants[i].addr ||
-                      tenants[i].addr + tenants[i].bytes <= tenants[at].addr ||
-                      tenants[at].addr + tenants[at].bytes <= tenants[i].addr,
+        cr_assert(i == at || !allocations[i].addr ||
+                      allocations[i].addr + allocations[i].bytes <=
+                          allocations[at].addr ||
+                      allocations[at].addr + allocations[at].bytes <= allocations[i].addr,
                   "two live blocks overlap");
 }
 
 /* One step of both: frees what stands in the slot, or allocates into it. */
-static void step(struct bed *bed, struct reference *ref, struct tenant *tenants,
+static void step(struct bed *bed, struct reference *ref, struct allocation *allocations,
                  uint64_t *state)
 {
     uint64_t r = bed_random(state);
     size_t at = r % LIVE_MAX;
-    struct tenant *tenant = &tenants[at];
+    struct allocation *allocation = &allocations[at];
 
     if (r >> 32 & 0xff) {
-        if (!tenant->addr) {
-            tenant->bytes = draw_size(state);
-            tenant->addr = bed_alloc(bed, tenant->bytes);
-            cr_assert_eq(tenant->addr, ref_alloc(ref, tenant->bytes), "%zu bytes",
-                         tenant->bytes);
-            if (tenant->addr)
-                assert_apart(tenants, at);
+        if (!allocation->addr) {
+            allocation->bytes = draw_size(state);
+            allocation->addr = bed_alloc(bed, allocation->bytes);
+            cr_assert_eq(allocation->addr, ref_alloc(ref, allocation->bytes), "%zu bytes",
+                         allocation->bytes);
+            if (allocation->addr)
+                assert_apart(allocations, at);
         } else if (r >> 40 & 7) {
-            bed_free(bed, tenant->addr);
-            ref_free(ref, tenant->addr);
-            tenant->addr = 0;
+            bed_free(bed, allocation->addr);
+            ref_free(ref, allocation->addr);
+            allocation->addr = 0;
         } else {
-            bed_free_fenced(bed, tenant->addr, 0);
-            ref_free_later(ref, tenant->addr);
-            tenant->addr = 0;
+            bed_free_fenced(bed, allocation->addr, 0);
+            ref_free_later(ref, allocation->addr);
+            allocation->addr = 0;
         }
     } else if (r >> 40 & 3) {
         gs_heap_retire(bed->heap, gs_heap_retire_begin(bed->heap));
@@ -100,7 +101,7 @@ static struct gs_pool_stats run_against_reference(uint64_t seed, size_t capacity
                                                   size_t segment_bytes, unsigned steps)
 {
     struct gs_pool_stats stats;
-    struct tenant tenants[LIVE_MAX] = {{0}};
+    struct allocation allocations[LIVE_MAX] = {{0}};
     uint64_t state = seed * 0x9e3779b97f4a7c15ull + 1;
     struct reference ref;
     struct bed bed;
@@ -108,14 +109,14 @@ static struct gs_pool_stats run_against_reference(uint64_t seed, size_t capacity
     bed_init(&bed, capacity, segment_bytes);
     ref_init(&ref, capacity, segment_bytes, false);
     for (unsigned i = 0; i < steps; i++) {
-        step(&bed, &ref, tenants, &state);
+        step(&bed, &ref, allocations, &state);
         cr_assert_eq(bed.fake.mapped_bytes, ref.device.mapped_bytes);
         if (i % 512 == 0)
             bed_check(&bed);
     }
     for (size_t i = 0; i < LIVE_MAX; i++)
-        if (tenants[i].addr)
-            bed_free(&bed, tenants[i].addr);
+        if (allocations[i].addr)
+            bed_free(&bed, allocations[i].addr);
     gs_heap_retire(bed.heap, gs_heap_retire_begin(bed.heap));
     bed_check(&bed);
     gs_pool_trim(bed.pool, -1, SIZE_MAX);

@@ -104,7 +104,7 @@ static void insert(struct model *model, struct model_range *range)
             (model->sorted_count - i) * sizeof(*model->sorted));
     model->sorted[i] = range;
     model->sorted_count++;
-    range->region->tenants++;
+    range->region->allocations++;
 }
 
 static void enlist(struct model *model, struct model_range *range)
@@ -131,7 +131,7 @@ static void leave(struct model *model, struct model_range *range)
     model->sorted_count--;
     memmove(&model->sorted[i], &model->sorted[i + 1],
             (model->sorted_count - i) * sizeof(*model->sorted));
-    range->region->tenants--;
+    range->region->allocations--;
 }
 
 static void drop_claimed(struct model *model, const struct model_range *range)
@@ -232,7 +232,8 @@ static void unmap(void *self, uint64_t addr, size_t bytes)
     model_must(region && region->addr == addr && region->bytes == bytes &&
                    region->heap == heap,
                "something was given back that was not got so");
-    model_must(region->tenants == 0, "memory was given back that is not ready for it");
+    model_must(region->allocations == 0,
+               "memory was given back that is not ready for it");
     model_must(!model->allocating || !heap->device->fake.busy || is_no_cache(region) ||
                    model->refused || model->injected,
                "a hit or a miss gave memory back, which might have waited");
@@ -421,7 +422,7 @@ struct model_range *model_handed_out(struct model *model, struct model_heap *hea
     region->shared = found.shared;
     model->allocs++;
     model->live_bytes += bytes;
-    model->asked_bytes += bytes;
+    model->requested_bytes += bytes;
     model->used_bytes += range->block_bytes;
     model->given_bytes += range->block_bytes;
     return range;
@@ -465,7 +466,7 @@ void model_claimed(struct model *model, struct model_range *range, struct gs_blo
     model->claimed[model->claimed_count++] = range;
 }
 
-void model_unclaimed(struct model *model, struct model_range *range)
+void model_released(struct model *model, struct model_range *range)
 {
     drop_claimed(model, range);
     if (range->region)
@@ -474,8 +475,8 @@ void model_unclaimed(struct model *model, struct model_range *range)
         free(range);
 }
 
-void model_parked(struct model *model, struct model_range *range, bool ready,
-                  gs_fence fence)
+void model_freed(struct model *model, struct model_range *range, bool ready,
+                 gs_fence fence)
 {
     drop_claimed(model, range);
     model->frees++;
@@ -504,7 +505,7 @@ gs_fence model_new_fence(struct model *model)
     return ++model->fence_count;
 }
 
-static void ripen(struct model *model, struct model_range *range)
+static void collect_ready(struct model *model, struct model_range *range)
 {
     model->pending_bytes -= range->block_bytes;
     leave(model, range);
@@ -516,7 +517,7 @@ void model_fence_done(struct model *model, gs_fence fence)
     model->fences[fence].state = MODEL_FENCE_DONE;
     for (size_t i = model->sorted_count; i-- > 0;)
         if (model->sorted[i]->state == MODEL_PENDING && model->sorted[i]->fence == fence)
-            ripen(model, model->sorted[i]);
+            collect_ready(model, model->sorted[i]);
 }
 
 bool model_nothing_pending(const struct model *model, const struct model_heap *heap)
@@ -535,7 +536,7 @@ void model_retired(struct model *model, struct model_heap *heap, uint64_t token)
         struct model_range *range = model->sorted[i];
 
         if (range->state == MODEL_PENDING && range->heap == heap && range->stamp < token)
-            ripen(model, range);
+            collect_ready(model, range);
     }
 }
 
@@ -548,7 +549,7 @@ uint64_t model_idle_bytes(const struct model *model, int device)
     for (size_t i = 0; i < model->region_count; i++) {
         const struct model_region *region = model->regions[i];
 
-        if (region->heap && !region->tenants &&
+        if (region->heap && !region->allocations &&
             (device < 0 || region->heap->device->ordinal == device))
             bytes += region->bytes;
     }
@@ -590,13 +591,14 @@ void model_check_counters(const struct model *model)
     model_must(stats.failed == model->failed, "failures are miscounted");
     model_must(stats.live_bytes == model->live_bytes, "live bytes are miscounted");
     model_must(stats.used_bytes == model->used_bytes, "used bytes are miscounted");
-    model_must(stats.asked_bytes == model->asked_bytes, "asked bytes are miscounted");
+    model_must(stats.requested_bytes == model->requested_bytes,
+               "asked bytes are miscounted");
     model_must(stats.given_bytes == model->given_bytes, "given bytes are miscounted");
     model_must(stats.pending_bytes >= model->pending_bytes,
                "a block that is not ready is not pending");
     model_must(stats.reserved_bytes == model->reserved_bytes,
                "reserved bytes are not those the backend has handed out");
-    model_must(stats.used_bytes + stats.pending_bytes + stats.front_bytes +
+    model_must(stats.used_bytes + stats.pending_bytes + stats.thread_bytes +
                        stats.stream_bytes + stats.global_bytes <=
                    stats.reserved_bytes,
                "more is in use than there is");

@@ -1,11 +1,11 @@
 /*
  * pool_property_model.h - the plain reference that random sequences are judged by.
  *
- * It knows nothing of segments, holes or levels: it is a list, sorted by address, of the
- * ranges that are somebody's, with their owner, and whether they are live, claimed or not
- * yet ready for another; beside it the list of what the backend has mapped. A range that
- * has become ready, because its fence is done or a synchronize was entered after it was
- * parked, is simply not on the list any more. What the pool does is right if it never
+ * It knows nothing of segments, holes or cache tiers: it is a list, sorted by address, of
+ * the ranges that are somebody's, with their owner, and whether they are live, claimed or
+ * not yet ready for another; beside it the list of what the backend has mapped. A range
+ * that has become ready, because its fence is done or a synchronize was entered after it
+ * was freed, is simply not on the list any more. What the pool does is right if it never
  * touches a range on the list, and gives back nothing that holds one.
  *
  * The backend is the counting device of pool_fake.h, one a device, with an owner for
@@ -34,9 +34,9 @@ struct model_region {
     uint64_t addr, device_addr; /* as the pool sees it, as the fake does */
     size_t bytes;
     struct model_heap *heap;
-    unsigned tenants; /* ranges on the list that lie in it */
-    bool shared;      /* as gs_pool_find said of a block in it */
-    bool retained;    /* may take no new tenant */
+    unsigned allocations; /* ranges on the list that lie in it */
+    bool shared;          /* as gs_pool_find said of a block in it */
+    bool retained;        /* may take no new allocation */
 };
 
 struct model_range {
@@ -48,7 +48,7 @@ struct model_range {
     uint32_t tag;           /* its contents, as it were */
     struct gs_block *block; /* MODEL_CLAIMED */
     gs_fence fence;         /* MODEL_PENDING; 0: waits for a synchronize */
-    uint64_t stamp;         /* tokens handed out when it was parked */
+    uint64_t stamp;         /* tokens handed out when it was freed */
     size_t at;              /* its place in model->live */
 };
 
@@ -56,7 +56,7 @@ enum model_fence_state { MODEL_FENCE_BUSY, MODEL_FENCE_DONE, MODEL_FENCE_BROKEN 
 
 struct model_fence {
     enum model_fence_state state;
-    unsigned given, released; /* blocks parked with it; releases by the pool */
+    unsigned given, released; /* blocks freed with it; releases by the pool */
 };
 
 struct model_device {
@@ -97,7 +97,7 @@ struct model {
     gs_fence fence_count; /* fences are 1 .. fence_count */
 
     /* What the pool's counters must say. */
-    uint64_t allocs, frees, failed, live_bytes, used_bytes, asked_bytes, given_bytes;
+    uint64_t allocs, frees, failed, live_bytes, used_bytes, requested_bytes, given_bytes;
     uint64_t pending_bytes, reserved_bytes;
 
     /* Of the operation in progress. */
@@ -131,15 +131,15 @@ void model_foreign_gone(struct model *model, struct model_range *range);
 void model_claimed(struct model *model, struct model_range *range,
                    struct gs_block *block);
 /* A claimed one is live again; one of a dead heap is forgotten. */
-void model_unclaimed(struct model *model, struct model_range *range);
-/* A claimed range is about to be parked; `fence` is counted as given. To be told before
+void model_released(struct model *model, struct model_range *range);
+/* A claimed range is about to be freed; `fence` is counted as given. To be told before
  * the pool is. */
-void model_parked(struct model *model, struct model_range *range, bool ready,
-                  gs_fence fence);
+void model_freed(struct model *model, struct model_range *range, bool ready,
+                 gs_fence fence);
 gs_fence model_new_fence(struct model *model);
 /* What waits for the fence alone is ready from now on. */
 void model_fence_done(struct model *model, gs_fence fence);
-/* What was parked before `token` was handed out is. */
+/* What was freed before `token` was handed out is. */
 void model_retired(struct model *model, struct model_heap *heap, uint64_t token);
 /* The heap's context is gone, and with it all it had of the device. */
 void model_heap_gone(struct model *model, struct model_heap *heap);

@@ -7,8 +7,8 @@
  * A sequence has several devices and heaps, some of which die; requests of every size, of
  * nothing and of everything; frees that are ready at once, after a fence or after a
  * synchronize, by any of four threads; fences that are done in any order, or break;
- * limits, trims, upkeep, exported segments, failures of the driver and addresses that
- * cannot be pooled. It is a life of 20,000 steps, then another one begins.
+ * limits, trims, maintenance, exported segments, failures of the driver and addresses
+ * that cannot be pooled. It is a life of 20,000 steps, then another one begins.
  *
  * GPUSHIM_TEST_STEPS=n runs n steps; GPUSHIM_TEST_SEED=n begins with that life.
  */
@@ -143,7 +143,7 @@ static void judge_out_of_memory(const struct model_heap *heap, size_t bytes)
     model_must(model_idle_bytes(&model, device->ordinal) == 0,
                "out of memory, and yet there is idle memory");
     gs_pool_stats(model.pool, device->ordinal, &stats);
-    model_must(stats.front_bytes + stats.stream_bytes + stats.global_bytes == 0,
+    model_must(stats.thread_bytes + stats.stream_bytes + stats.global_bytes == 0,
                "out of memory, and yet there are cached blocks");
     model_must(stats.pending_bytes == pending_of(device->ordinal),
                "out of memory, and yet there are blocks whose fence is done");
@@ -209,7 +209,7 @@ static void forward(struct model_device *device, size_t bytes)
     model_foreign(&model, device, addr, bytes);
 }
 
-/* A small request that would fail opens the segments that were to take no tenant. */
+/* A small request that would fail opens the segments that were to take no allocation. */
 static void reopen(const struct model_heap *heap)
 {
     for (size_t i = 0; i < model.region_count; i++)
@@ -319,21 +319,21 @@ static void park(struct model_range *range)
     gs_fence fence;
 
     if (kind == 0) {
-        model_unclaimed(&model, range);
-        gs_block_unclaim(block);
+        model_released(&model, range);
+        gs_block_release_claim(block);
     } else if (kind < 5) {
         did.fenced++;
         fence = draw_fence();
-        model_parked(&model, range, false, fence);
-        gs_block_park_fenced(block, fence);
+        model_freed(&model, range, false, fence);
+        gs_block_free_fenced(block, fence);
     } else if (kind < 7) {
         did.unsynced++;
-        model_parked(&model, range, false, 0);
-        gs_block_park_fenced(block, 0);
+        model_freed(&model, range, false, 0);
+        gs_block_free_fenced(block, 0);
     } else {
         did.parked++;
-        model_parked(&model, range, true, 0);
-        gs_block_park(block);
+        model_freed(&model, range, true, 0);
+        gs_block_free(block);
     }
 }
 
@@ -353,7 +353,7 @@ static void free_one(void)
     addr = range->addr;
     range = claim(addr);
     if (one_in(32) && model.claimed_count < GS_ARRAY_LEN(model.claimed) - 1)
-        return; /* it is parked later, if need be after its heap's death */
+        return; /* it is freed later, if need be after its heap's death */
     park(range);
     if (one_in(8) &&
         !(model_find(&model, addr) && model_find(&model, addr)->state == MODEL_LIVE))
@@ -451,12 +451,13 @@ static void keep_up(void)
     struct model_heap *heap = any_heap();
     size_t bytes = one_in(2) ? 0 : (size_t)draw(16 * GS_MIB), given;
 
-    if (!gs_heap_wants_upkeep(heap->heap) && one_in(2))
+    if (!gs_heap_wants_maintenance(heap->heap) && one_in(2))
         return;
     did.kept++;
     model.unmapped_bytes = 0;
-    given = gs_heap_upkeep(heap->heap, bytes);
-    model_must(given <= model.unmapped_bytes, "an upkeep says more than it gave back");
+    given = gs_heap_maintain(heap->heap, bytes);
+    model_must(given <= model.unmapped_bytes,
+               "an maintenance says more than it gave back");
 }
 
 static void change_limits(void)
@@ -499,7 +500,7 @@ static void retain(void)
     }
     did.retained++;
     addr = region->addr;
-    if (region->tenants) {
+    if (region->allocations) {
         region->retained = true;
         model_must(gs_pool_retain(model.pool, addr + draw(region->bytes)) == GS_OK,
                    "a segment cannot be retained");
@@ -680,7 +681,7 @@ static void begin_life(uint64_t seed, unsigned long steps)
     static const size_t caches[] = {0, 256 * GS_KIB, 4 * GS_MIB, 32 * GS_MIB};
     static const size_t segments[] = {2 * GS_MIB, 4 * GS_MIB, 20 * GS_MIB};
     static const size_t targets[] = {20, 120, 500};
-    static const uint32_t bounds[] = {0, 1, 5, 100, GS_LEVEL_NO_BLOCKS};
+    static const uint32_t bounds[] = {0, 1, 5, 100, GS_TIER_NO_BLOCKS};
     struct gs_pool_config config = {.segment_bytes = 0};
     unsigned devices;
 

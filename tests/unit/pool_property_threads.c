@@ -5,7 +5,7 @@
  *
  * A thread that is handed a block exchanges its words for its own tag, and must find each
  * free, or waiting for what is over by then: a fence that was seen to be set done, or a
- * synchronize that was told as complete. It writes what a block waits for before it parks
+ * synchronize that was told as complete. It writes what a block waits for before it frees
  * it. Blocks go from thread to thread; in between heaps die, idle memory is given back,
  * limits change, the device fails and its fences end in any order.
  *
@@ -23,14 +23,14 @@
 
 #include "pool_property_model.h"
 
-#define THREADS  4
-#define CONTEXTS 3
-#define CAPACITY (96 * GS_MIB)
-#define SPAN     (4 * CAPACITY) /* of addresses: lowest free ones first */
-#define UNITS    (SPAN / GS_BLOCK_BYTES)
-#define FENCES   (1u << 20)
-#define SHELF    512
-#define OWN      48
+#define THREADS   4
+#define CONTEXTS  3
+#define CAPACITY  (96 * GS_MIB)
+#define SPAN      (4 * CAPACITY) /* of addresses: lowest free ones first */
+#define UNITS     (SPAN / GS_BLOCK_BYTES)
+#define FENCES    (1u << 20)
+#define FREE_LIST 512
+#define OWN       48
 
 /* A shadow word: 0, nobody; the tag of a live block; or what is waited for: the context
  * and the newest token of it that was known before, and perhaps a fence. */
@@ -59,7 +59,8 @@ static _Atomic uint32_t fence_left[FENCES]; /* blocks that wait for it, in the p
 static _Atomic uint64_t fences, tags, failing;
 static _Atomic unsigned long steps_done;
 static unsigned long steps;
-static _Atomic uint64_t shelf[SHELF]; /* addresses of live blocks, for whoever comes */
+static _Atomic uint64_t
+    free_list[FREE_LIST]; /* addresses of live blocks, for whoever comes */
 static uint64_t base_seed;
 static _Atomic unsigned long served, refused, killed, taken_over;
 
@@ -238,7 +239,7 @@ static void free_block(struct worker *worker, struct context *context, uint64_t 
         fence = draw_fence(worker);
     if (kind > 1) {
         let_go(addr, bytes, tag, 0);
-        gs_block_park(block);
+        gs_block_free(block);
         return;
     }
     if (fence)
@@ -246,7 +247,7 @@ static void free_block(struct worker *worker, struct context *context, uint64_t 
     word = WAITS | (uint64_t)(context - contexts) << CONTEXT_BIT | fence << FENCE_BIT |
            atomic_load(&context->known);
     let_go(addr, bytes, tag, word);
-    gs_block_park_fenced(block, fence);
+    gs_block_free_fenced(block, fence);
 }
 
 static struct context *context_of(uint64_t entry)
@@ -283,7 +284,7 @@ static void exchange(struct worker *worker)
     uint64_t addr;
 
     if (draw(worker, 4) == 0)
-        *own = atomic_exchange(&shelf[draw(worker, SHELF)], *own);
+        *own = atomic_exchange(&free_list[draw(worker, FREE_LIST)], *own);
     if (*own) {
         give_up(worker, *own);
         *own = 0;
@@ -378,8 +379,8 @@ static void disturb(struct worker *worker)
         break;
     case 7:
         pthread_rwlock_rdlock(&context->lock);
-        (void)gs_heap_upkeep(context->heap, draw(worker, 4 * GS_MIB));
-        (void)gs_heap_ripen(context->heap);
+        (void)gs_heap_maintain(context->heap, draw(worker, 4 * GS_MIB));
+        (void)gs_heap_collect_ready(context->heap);
         pthread_rwlock_unlock(&context->lock);
         break;
     case 8:
@@ -401,7 +402,7 @@ static void *work(void *argument)
         if (draw(&worker, unrest.every) == 0)
             disturb(&worker);
     }
-    for (size_t i = 0; i < OWN; i++) /* the shelf's are the test's own */
+    for (size_t i = 0; i < OWN; i++) /* the free list's are the test's own */
         give_up(&worker, worker.own[i]);
     return NULL;
 }
@@ -411,8 +412,8 @@ static void clear_up(void)
 {
     struct worker last = {.random = 1};
 
-    for (size_t i = 0; i < SHELF; i++)
-        give_up(&last, atomic_load(&shelf[i]));
+    for (size_t i = 0; i < FREE_LIST; i++)
+        give_up(&last, atomic_load(&free_list[i]));
     for (uint64_t i = 1; i <= atomic_load(&fences); i++)
         atomic_store(&fence_done[i], 1);
     for (int i = 0; i < CONTEXTS; i++)

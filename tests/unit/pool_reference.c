@@ -65,13 +65,13 @@ static size_t reserved(const struct reference *ref)
     return bytes;
 }
 
-/* Bytes of all slack, and of all that is idle. */
-static size_t slack(const struct reference *ref)
+/* Bytes of all fit tolerance, and of all that is idle. */
+static size_t tolerance(const struct reference *ref)
 {
     size_t bytes = 0;
 
     for (size_t i = 0; i < ref->count; i++)
-        bytes += ref->segments[i].slack;
+        bytes += ref->segments[i].tolerance;
     return bytes;
 }
 
@@ -223,13 +223,13 @@ static uint64_t try_small(struct reference *ref, size_t want)
 
 static uint64_t take_whole(struct ref_segment *segment, size_t want)
 {
-    segment->slack = segment->bytes > want ? segment->bytes - want : 0;
+    segment->tolerance = segment->bytes > want ? segment->bytes - want : 0;
     segment->blocks[0].state = REF_LIVE;
     segment->idle_since = 0;
     return segment->addr;
 }
 
-/* May a segment be so much larger than its tenant? */
+/* May a segment be so much larger than its allocation? */
 static bool is_close(const struct reference *ref, size_t want, size_t more, size_t share)
 {
     size_t kept = ref->peak + ref->refused / 8 / (2000 + ref->calm) * 2000;
@@ -242,7 +242,7 @@ static bool is_close(const struct reference *ref, size_t want, size_t more, size
     if (!ref->refused)
         return share == 8;
     margin = margin > ref->refused / 512 ? margin : ref->refused / 512;
-    return slack(ref) + more <= margin;
+    return tolerance(ref) + more <= margin;
 }
 
 static uint64_t try_large(struct reference *ref, size_t want, size_t share)
@@ -285,7 +285,7 @@ static uint64_t try_all(struct reference *ref, size_t want, size_t share)
     return ref->large ? try_large(ref, want, share) : try_small(ref, want);
 }
 
-/* A new segment's first tenant; NULL: 0. */
+/* A new segment's first allocation; NULL: 0. */
 static uint64_t move_in(struct ref_segment *segment, size_t want)
 {
     if (!segment)
@@ -338,7 +338,7 @@ uint64_t ref_alloc(struct reference *ref, size_t bytes)
     ref->large = bytes >= GS_LARGE_BYTES;
     addr = alloc_rounded(
         ref, bytes, gs_round_up(bytes, ref->large ? GS_LARGE_BYTES : GS_BLOCK_BYTES));
-    needed = reserved(ref) - idle(ref) - slack(ref);
+    needed = reserved(ref) - idle(ref) - tolerance(ref);
     if (addr && reserved(ref) - idle(ref) > before) /* one more segment is in use */
         ref->calm++;
     if (addr && needed > ref->peak) {
@@ -363,11 +363,11 @@ static void settle(struct reference *ref, struct ref_segment *segment)
     }
     if (segment->count > 1 || segment->blocks[0].state != REF_FREE)
         return;
-    segment->slack = 0;
+    segment->tolerance = 0;
     if (segment->single || ref->native)
         unmap_segment(ref, segment);
     else if (!segment->idle_since)
-        segment->idle_since = ++ref->rests;
+        segment->idle_since = ++ref->idle_turns;
 }
 
 static struct ref_block *find_live(struct reference *ref, uint64_t addr,
@@ -439,7 +439,7 @@ static uint64_t dispensable(const struct reference *ref,
     for (size_t i = 0; i < ref->count; i++)
         same += ref->segments[i].idle_since && ref->segments[i].bytes == segment->bytes &&
                 ref->segments[i].shared == segment->shared;
-    for (uint64_t age = ref->rests - segment->idle_since + 1; age; age /= 2)
+    for (uint64_t age = ref->idle_turns - segment->idle_since + 1; age; age /= 2)
         digits++;
     return same * (pages < useful ? pages : useful) * digits;
 }

@@ -28,7 +28,7 @@ struct ref_segment {
     uint64_t idle_since; /* 0: in use */
     struct ref_block *blocks;
     size_t count, room;
-    size_t slack; /* beyond what the tenant needs */
+    size_t tolerance; /* beyond what the allocation needs */
 };
 
 struct reference {
@@ -38,13 +38,13 @@ struct reference {
     bool large;    /* the request that is being served */
     bool anywhere; /* it need not start at a page */
     uint64_t clock;
-    uint64_t rests; /* segments that became idle so far */
+    uint64_t idle_turns; /* segments that became idle so far */
     struct ref_segment *segments;
     size_t count, room;
     size_t known, refused; /* bytes the device had room for, and had none for; 0: never */
     unsigned spared;       /* calls since that refusal */
     size_t peak;           /* bytes needed at once so far */
-    size_t calm;           /* segments that got a tenant since that rose */
+    size_t calm;           /* segments that got an allocation since that rose */
 };
 
 void ref_init(struct reference *ref, size_t capacity, size_t segment_bytes, bool native);

@@ -3,7 +3,7 @@
  *
  * Proves that a large request is rounded to the pool's own step, that a freed large
  * segment of a strict pool is idle at once although threads have caches, and that the
- * limit of idle bytes therefore holds at the next upkeep.
+ * limit of idle bytes therefore holds at the next maintenance.
  */
 #include <criterion/criterion.h>
 
@@ -52,7 +52,7 @@ static void release(uint64_t addr)
     struct gs_block *block = NULL;
 
     cr_assert_eq(gs_pool_claim(pool, addr, &block), GS_OK);
-    gs_block_park(block);
+    gs_block_free(block);
 }
 
 Test(strict, rounds_large_requests_to_its_step)
@@ -80,8 +80,8 @@ Test(strict, keeps_no_large_segment_in_a_thread)
 
     release(a);
     release(b);
-    cr_expect(gs_heap_wants_upkeep(heap), "12 MiB are idle, 8 may be");
-    cr_expect_eq(gs_heap_upkeep(heap, 0), 6 * GS_MIB);
+    cr_expect(gs_heap_wants_maintenance(heap), "12 MiB are idle, 8 may be");
+    cr_expect_eq(gs_heap_maintain(heap, 0), 6 * GS_MIB);
     cr_expect_eq(alloc(6 * GS_MIB), b, "the one used last is still there");
     end();
 }
@@ -100,7 +100,7 @@ Test(strict, is_not_what_others_are)
         release(a);
         release(b);
         gs_pool_stats(pool, 0, &stats);
-        cr_expect_eq(stats.front_bytes, strict ? 0 : 12 * GS_MIB, "a thread keeps them");
+        cr_expect_eq(stats.thread_bytes, strict ? 0 : 12 * GS_MIB, "a thread keeps them");
         end();
     }
 }

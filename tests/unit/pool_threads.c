@@ -62,7 +62,7 @@ static void *race_for_one_block(void *argument)
         pthread_barrier_wait(&shared->barrier);
         if (gs_pool_claim(shared->bed.pool, shared->addr, &block) == GS_OK) {
             atomic_fetch_add(&shared->won, 1);
-            gs_block_park(block);
+            gs_block_free(block);
         }
         pthread_barrier_wait(&shared->barrier);
     }
@@ -104,9 +104,9 @@ static void *hand_over(void *argument)
             block != found)
             atomic_fetch_add(&shared->wrong, 1);
         if (r >> 60)
-            gs_block_park(block);
+            gs_block_free(block);
         else
-            gs_block_park_fenced(block, 0);
+            gs_block_free_fenced(block, 0);
         if ((r >> 32) % 1024 == 0)
             gs_pool_trim(shared->bed.pool, 0, 8 * GS_MIB);
         if ((r >> 32) % 64 == 0)
@@ -126,7 +126,7 @@ Test(threads, blocks_may_be_freed_anywhere, .timeout = 120)
     cr_assert(gs_pool_check(shared.bed.pool, &why), "%s", why);
     for (int i = 0; i < 64; i++)
         if (shared.handover[i])
-            gs_block_park(shared.handover[i]);
+            gs_block_free(shared.handover[i]);
     gs_heap_retire(shared.bed.heap, gs_heap_retire_begin(shared.bed.heap));
     cr_assert_eq(bed_stats(&shared.bed).used_bytes, 0);
     gs_pool_trim(shared.bed.pool, 0, SIZE_MAX);
@@ -167,7 +167,7 @@ static void *live_within_a_quarter(void *argument)
             continue;
         }
         usleep(20);
-        gs_block_park(block);
+        gs_block_free(block);
     }
     return NULL;
 }
@@ -176,7 +176,7 @@ Test(threads, all_succeed_in_the_ladder_at_once_if_memory_suffices, .timeout = 1
 {
     static struct shared shared;
 
-    /* Sizes up to 8 MiB fit a cached segment exactly or not at all: no slack. */
+    /* Sizes up to 8 MiB fit a cached segment exactly or not at all: no fit tolerance. */
     shared_init(&shared, THREADS * 8 * GS_MIB, 0);
     shared.bed.fake.during_unmap = linger;
     shared.bed.fake.during_map = linger_map;
@@ -200,7 +200,7 @@ static void *share_one_chunk(void *argument)
             atomic_fetch_add(&shared->refused, 1);
         pthread_barrier_wait(&shared->barrier);
         if (block)
-            gs_block_park(block);
+            gs_block_free(block);
         pthread_barrier_wait(&shared->barrier);
         gs_pool_trim(shared->bed.pool, 0, SIZE_MAX);
     }
@@ -297,7 +297,7 @@ static void *trim_against_the_rest(void *argument)
         if (gs_pool_find(shared->bed.pool, gs_block_addr(block), &range) != GS_OK ||
             range.block_addr != gs_block_addr(block) || !range.live)
             atomic_fetch_add(&shared->wrong, 1);
-        gs_block_park(block);
+        gs_block_free(block);
     }
     return NULL;
 }
@@ -329,7 +329,7 @@ static void *poll_and_retire(void *argument)
             atomic_fetch_add(&shared->refused, 1);
             continue;
         }
-        gs_block_park_fenced(block, fence);
+        gs_block_free_fenced(block, fence);
         if (i % 16 == worker->number)
             gs_heap_retire(shared->bed.heap, gs_heap_retire_begin(shared->bed.heap));
     }
@@ -377,7 +377,7 @@ static void *use_until_killed(void *argument)
         }
         gs_block_set_tag(block, 1);
         if (gs_pool_claim(shared->bed.pool, gs_block_addr(block), &block) == GS_OK)
-            gs_block_park(block);
+            gs_block_free(block);
         if (bed_random(&state) % 64 == 0)
             gs_pool_trim(shared->bed.pool, 0, SIZE_MAX);
     }

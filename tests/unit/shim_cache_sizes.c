@@ -41,7 +41,7 @@ Test(cache_sizes, levels_are_named)
     cr_assert_null(parse(" Global:7 , 64M"));
     expect(64 * GS_MIB, 0, 7);
     cr_assert_null(parse("stream:0"));
-    expect(32 * GS_MIB, GS_LEVEL_NO_BLOCKS, 0);
+    expect(32 * GS_MIB, GS_TIER_NO_BLOCKS, 0);
 }
 
 Test(cache_sizes, what_is_not_named_is_as_shipped)

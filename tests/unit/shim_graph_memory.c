@@ -71,7 +71,7 @@ static void make_exec(uintptr_t number, size_t allocs, const uint64_t *frees,
                                            .frees = addrs,
                                            .free_count = free_count,
                                            .frees_first = frees_first};
-    cr_assert_eq(gs_graph_exec_made(exec_of(number), &memory), GS_OK);
+    cr_assert_eq(gs_graph_exec_created(exec_of(number), &memory), GS_OK);
 }
 
 static void launch(uintptr_t number, bool succeeds)
@@ -202,7 +202,7 @@ Test(graph_memory, a_handle_that_comes_again_is_another_graph)
     make_exec(1, 1, NULL, 0, false);
     launch(1, true);
     cr_assert_eq(totals().live_bytes, BYTES);
-    cr_assert_eq(gs_graph_exec_made(exec_of(1), &none), GS_OK);
+    cr_assert_eq(gs_graph_exec_created(exec_of(1), &none), GS_OK);
     cr_assert_not(gs_graph_execs_known());
     cr_assert_not(gs_graph_launching(tracker, exec_of(1), &site, &unknown));
 }
@@ -214,7 +214,7 @@ static void make_node(uintptr_t graph, uint64_t addr, uint32_t stack)
 {
     struct gs_allocation made = made_at(addr);
     made.stack = stack;
-    cr_assert_eq(gs_graph_node_made(graph_of(graph), &made), GS_OK);
+    cr_assert_eq(gs_graph_node_added(graph_of(graph), &made), GS_OK);
 }
 
 static uint32_t maker_of(uint64_t addr)
@@ -279,7 +279,7 @@ static void *live_and_die(void *number)
         const struct gs_graph_memory memory = {
             .allocs = &made, .alloc_count = 1, .frees_first = true};
         make_node(own, addr, 1);
-        cr_assert_eq(gs_graph_exec_made(exec_of(own), &memory), GS_OK);
+        cr_assert_eq(gs_graph_exec_created(exec_of(own), &memory), GS_OK);
         destroy(own, true);
         launch(own, true);
         launch(own, true);

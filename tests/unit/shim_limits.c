@@ -29,7 +29,7 @@ static void make(enum gs_charge_kind kind, const struct gs_context *context, uin
 {
     cr_assert_eq(gs_limits_begin(context, bytes), CUDA_SUCCESS);
     cr_assert_eq(gs_limits_end(context, bytes, CUDA_SUCCESS), CUDA_SUCCESS);
-    gs_limits_note(kind, key, bytes, context->device, context->handle);
+    gs_limits_record(kind, key, bytes, context->device, context->handle);
 }
 
 static void drop(enum gs_charge_kind kind, uint64_t key, bool freed)

@@ -56,12 +56,12 @@ static uint64_t take(struct gs_ranges *ranges, uint64_t owner, unsigned flags,
                      size_t bytes)
 {
     const struct gs_managed_range wish = {
-        .bytes = bytes, .asked_bytes = bytes - 1, .owner = owner, .flags = flags};
+        .bytes = bytes, .requested_bytes = bytes - 1, .owner = owner, .flags = flags};
     struct gs_managed_range range;
 
     if (gs_ranges_take(ranges, &wish, yes, NULL, &range) != GS_OK)
         return 0;
-    cr_expect_eq(range.asked_bytes, bytes - 1);
+    cr_expect_eq(range.requested_bytes, bytes - 1);
     return range.addr;
 }
 
@@ -144,7 +144,7 @@ Test(managed_ranges, an_address_finds_the_range_around_it)
     cr_expect_eq(gs_ranges_find(ranges, 0x100001, &range), GS_ERR_NOT_FOUND);
     cr_expect_eq(take(ranges, 1, 1, 64 * KIB), 0x100000);
     cr_expect_eq(gs_ranges_find(ranges, 0x100001, &range), GS_OK);
-    cr_expect_eq(range.asked_bytes, 64 * KIB - 1);
+    cr_expect_eq(range.requested_bytes, 64 * KIB - 1);
     gs_ranges_destroy(ranges);
 }
 

@@ -53,7 +53,7 @@ static void make(uint64_t handle, enum gs_memory_kind kind, size_t bytes)
     if (origin.charged)
         cr_assert(gs_limits_charge(DEVICE, bytes));
     origin.record = gs_record_noted(&state, &note, true);
-    gs_physical_made(&state, &origin);
+    gs_physical_created(&state, &origin);
 }
 
 static void release(uint64_t handle)
@@ -142,7 +142,7 @@ Test(physical, mappings_side_by_side_end_at_once, .init = start)
     release(3);
     gs_physical_unmapped(&state, AT, 6 * GS_MIB);
     expect_live(2 * GS_MIB, 1, "one is left");
-    /* As where what lies in front was mapped before anybody watched. */
+    /* As where what lies in thread cache was mapped before anybody watched. */
     gs_physical_unmapped(&state, AT + 4 * GS_MIB, 8 * GS_MIB);
     expect_live(0, 0, "gone");
 }
@@ -204,7 +204,7 @@ Test(physical, what_ends_with_a_context_is_forgotten, .init = start)
 
     make(1, GS_MEMORY_PHYSICAL, 2 * GS_MIB);
     origin.record = gs_record_noted(&state, &note, true);
-    gs_physical_made(&state, &origin);
+    gs_physical_created(&state, &origin);
     cr_expect(gs_physical_referenced(AT));
     gs_parts_context_lost(&state, CTX);
     cr_expect_not(gs_physical_referenced(AT), "its address may be another's");

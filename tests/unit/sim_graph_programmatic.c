@@ -1,8 +1,8 @@
 /*
  * sim_graph_programmatic.c - proves what edges between kernel nodes order, by the port
- * they leave by: a kernel behind a programmatic one may run beside the kernel in front
- * unless it waits inside, one behind another port's start is behind that start alone; and
- * that branches of a graph, however many, do not wait for each other.
+ * they leave by: a kernel behind a programmatic one may run beside the kernel in thread
+ * cache unless it waits inside, one behind another port's start is behind that start
+ * alone; and that branches of a graph, however many, do not wait for each other.
  */
 #include "../gpu/kernels_sm90_ptx.h"
 #include "sim_graph_helpers.h"

@@ -1,6 +1,6 @@
 /*
  * tracker_errors.c - proves that a wrong free is told apart from the others, keeps what
- * the report needs, and never blames a former tenant of the address.
+ * the report needs, and never blames a former allocation of the address.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -130,7 +130,7 @@ Test(errors, a_live_address_was_freed_by_the_wrong_call)
     gs_tracker_destroy(tracker);
 }
 
-Test(errors, a_new_tenant_clears_the_history)
+Test(errors, a_new_allocation_clears_the_history)
 {
     struct gs_tracker *tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(0x7f0000001000, 512);

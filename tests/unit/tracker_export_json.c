@@ -108,7 +108,7 @@ Test(export_json, a_run_without_anything)
         "    \"pool\": {\"hits\": \"count\", \"driver_ns\": \"ns\"},\n"
         "    \"pool_holes\": {\"count\": \"count\", \"bytes\": \"bytes\", "
         "\"largest_bytes\": \"bytes\", \"stranded_bytes\": \"bytes\", "
-        "\"retained_bytes\": \"bytes\", \"slack_bytes\": \"bytes\"},\n"
+        "\"retained_bytes\": \"bytes\", \"tolerance_bytes\": \"bytes\"},\n"
         "    \"pool_sizes\": {\"bytes\": \"bytes\", \"live\": \"count\", "
         "\"live_bytes\": \"bytes\", \"rounding_bytes\": \"bytes\", "
         "\"cached\": \"count\", \"cached_bytes\": \"bytes\", "

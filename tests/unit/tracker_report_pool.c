@@ -118,7 +118,7 @@ Test(report_pool, more_calls_than_natively_are_said)
 }
 
 /* Counters that were read one after the other, while another thread went on. */
-Test(report_pool, levels_that_exceed_the_hits)
+Test(report_pool, tiers_that_exceed_the_hits)
 {
     struct gs_report_device device = {.name = "A",
                                       .pooled = true,

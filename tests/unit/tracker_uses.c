@@ -83,7 +83,7 @@ Test(uses, the_last_that_was_gone_is_meant)
     gs_tracker_destroy(tracker);
 }
 
-Test(uses, a_new_tenant_ends_what_was_there)
+Test(uses, a_new_allocation_ends_what_was_there)
 {
     struct gs_tracker *tracker = test_tracker(NULL);
     struct gs_allocation allocation = test_allocation(BASE, 512);

@@ -125,8 +125,8 @@ Test(windows, a_report_says_which_part_of_the_run_it_is_of)
     gs_tracker_destroy(tracker);
 }
 
-/* The address was freed, and has a tenant since that nobody told of. */
-Test(windows, a_former_tenant_is_not_blamed)
+/* The address was freed, and has an allocation since that nobody told of. */
+Test(windows, a_former_allocation_is_not_blamed)
 {
     struct gs_tracker *tracker = tracker_at(false);
     struct gs_allocation allocation = test_allocation(0x1000, 64);

@@ -46,8 +46,8 @@ bool gs_python_copy(void *to, uintptr_t from, size_t bytes)
     return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes;
 }
 
-__attribute__((cold, noinline)) bool gs_python_ask_page(struct gs_python *python,
-                                                        uintptr_t page)
+__attribute__((cold, noinline)) bool gs_python_query_page(struct gs_python *python,
+                                                          uintptr_t page)
 {
     uint8_t byte;
 

@@ -80,13 +80,13 @@ static inline uint64_t gs_python_mix(uint64_t a, uint64_t b)
 }
 
 /* Ask the kernel, and remember. */
-bool gs_python_ask_page(struct gs_python *python, uintptr_t page);
+bool gs_python_query_page(struct gs_python *python, uintptr_t page);
 
 static inline bool gs_python_page(struct gs_python *python, uintptr_t page)
 {
     return GS_LIKELY(atomic_load_explicit(&python->pages[page % GS_PYTHON_PAGES],
                                           memory_order_relaxed) == page) ||
-           gs_python_ask_page(python, page);
+           gs_python_query_page(python, page);
 }
 
 /*

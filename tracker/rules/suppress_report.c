@@ -190,7 +190,7 @@ static uint32_t rule_for_error(const struct judge *judge, const struct gs_error 
                      error->device, error->freed.stack);
 }
 
-static void judge_all(const struct judge *judge, struct gs_report_data *data)
+static void check_all(const struct judge *judge, struct gs_report_data *data)
 {
     for (size_t i = 0; i < data->groups.count; i++) {
         struct gs_group *group = &data->groups.items[i];
@@ -228,7 +228,7 @@ void gs_report_suppress(const struct gs_tracker *tracker,
     if (!data->uses)
         return;
     judge.known = calloc(KNOWN_NAMES, sizeof *judge.known);
-    judge_all(&judge, data);
+    check_all(&judge, data);
     free(judge.known);
     for (size_t i = 0; i < data->groups.count; i++)
         settle(data, judge.rules, &data->groups.items[i].suppressed_by,

@@ -222,7 +222,7 @@ static enum gs_status read_stacks(struct gs_image *image)
 /* ---- records ------------------------------------------------------------------------
  */
 
-void gs_image_note_time(const struct gs_image *image, uint64_t time_ns)
+void gs_image_record_time(const struct gs_image *image, uint64_t time_ns)
 {
     if (time_ns > image->out->last_ns && time_ns <= GS_TIME_MAX * GS_TIME_UNIT_NS)
         image->out->last_ns = time_ns;
@@ -235,7 +235,7 @@ bool gs_image_allocation(const struct gs_image *image, struct gs_allocation *all
     if (allocation->api >= image->api_count)
         allocation->api = 0;
     allocation->stack = gs_image_stack(image, allocation->stack);
-    gs_image_note_time(image, allocation->time_ns);
+    gs_image_record_time(image, allocation->time_ns);
     return true;
 }
 
@@ -344,7 +344,7 @@ static enum gs_status read_all(struct gs_image *image,
     out->tracker->peaks_past = true;
     gs_image_past(image);
     if (config->now_ns > image->tracker->start_ns)
-        gs_image_note_time(image, config->now_ns - image->tracker->start_ns);
+        gs_image_record_time(image, config->now_ns - image->tracker->start_ns);
     out->tracker->start_ns = (uint64_t)STOPPED_S * 1000000000u - out->last_ns;
     return GS_OK;
 }

@@ -35,7 +35,7 @@ void gs_image_end_text(char *text, size_t size);
 /* The number that a stack of the file has here; 0: none. */
 uint32_t gs_image_stack(const struct gs_image *image, uint32_t id);
 /* Something happened then. */
-void gs_image_note_time(const struct gs_image *image, uint64_t time_ns);
+void gs_image_record_time(const struct gs_image *image, uint64_t time_ns);
 /* Whether it can have been one of the tracker's; its stack is this process's then. */
 bool gs_image_allocation(const struct gs_image *image, struct gs_allocation *allocation);
 

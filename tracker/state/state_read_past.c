@@ -26,7 +26,7 @@ static void read_totals(const struct gs_image *image)
         for (unsigned k = 0; k < GS_SHARDS; k++) {
             row->allocs += image->tracker->shards[k].rows[i].allocs;
             row->failed += image->tracker->shards[k].rows[i].failed;
-            gs_image_note_time(image, image->tracker->shards[k].rows[i].tick);
+            gs_image_record_time(image, image->tracker->shards[k].rows[i].tick);
         }
         shared->unrecorded = was->unrecorded;
         shared->lost_bytes = was->lost_bytes;
@@ -47,7 +47,7 @@ static void read_site(const struct gs_image *image, struct gs_free_site *site)
     site->stack = gs_image_stack(image, site->stack);
     if (site->api >= image->api_count)
         site->api = 0;
-    gs_image_note_time(image, site->time_ns);
+    gs_image_record_time(image, site->time_ns);
 }
 
 static void read_errors(const struct gs_image *image)
@@ -136,7 +136,7 @@ static void read_growth(const struct gs_image *image)
             read_group(image, &growing[count].group))
             count++;
     }
-    gs_image_note_time(image, last->look.time_ns);
+    gs_image_record_time(image, last->look.time_ns);
     image->out->growth = gs_growth_of(&last->look, growing, count);
     gs_host_unmap(growing, bytes);
 }
@@ -149,7 +149,7 @@ static void read_windows(const struct gs_image *image)
     tracker->switches = was->switches;
     tracker->first_switch_ns = was->first_switch_ns;
     memcpy(tracker->switch_ns, was->switch_ns, sizeof tracker->switch_ns);
-    gs_image_note_time(image, tracker->switch_ns[tracker->switches % GS_SWITCHES_KEPT]);
+    gs_image_record_time(image, tracker->switch_ns[tracker->switches % GS_SWITCHES_KEPT]);
     if (image->stacks)
         atomic_store(&image->out->stacks->refused, atomic_load(&image->stacks->refused));
 }

@@ -1,6 +1,6 @@
 /*
- * tool.c - a tool that stands in front, watches libraries as they go, and then calls the
- * C library's function itself.
+ * tool.c - a tool that stands in thread cache, watches libraries as they go, and then
+ * calls the C library's function itself.
  */
 #include <dlfcn.h>
 #include <stddef.h>

@@ -28,7 +28,7 @@ bool load_runtime(int major, struct runtime *out)
  * tables it asks for (docs/simulator.md); the simulated one does. */
 static bool is_foreign(const struct runtime *rt)
 {
-    return driver_function("cudasim_announce") != NULL &&
+    return driver_function("cudasim_notify") != NULL &&
            rt->cudaFree(NULL) == cudaErrorSymbolNotFound;
 }
 

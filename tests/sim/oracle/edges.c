@@ -149,12 +149,12 @@ static void settle_line(struct oracle_line *line)
     settle(&line->last, line->last_here);
 }
 
-static void settle_tenant(struct oracle_tenant *tenant)
+static void settle_allocation(struct oracle_allocation *allocation)
 {
-    settle(&tenant->birth, none);
-    settle(&tenant->end, none);
-    settle(&tenant->end_host, none);
-    settle_clock(&tenant->free, none, false);
+    settle(&allocation->birth, none);
+    settle(&allocation->end, none);
+    settle(&allocation->end_host, none);
+    settle_clock(&allocation->free, none, false);
 }
 
 static void drop_edges(struct edge *all, size_t *count, size_t dropped)
@@ -173,8 +173,9 @@ static void settle_all(struct oracle_pair *pair)
     oracle_ops_visit(settle_op);
     for (struct oracle_line *line = oracle_lines; line; line = line->next)
         settle_line(line);
-    for (struct oracle_tenant *tenant = oracle_tenants; tenant; tenant = tenant->next)
-        settle_tenant(tenant);
+    for (struct oracle_allocation *allocation = oracle_allocations; allocation;
+         allocation = allocation->next)
+        settle_allocation(allocation);
     oracle_pasts_visit(settle);
     for (size_t i = circles_settling; i < circle_count; i++)
         settle(&circles[i].to, none);

@@ -147,18 +147,18 @@ static struct oracle_party party_of_mark(const struct oracle_mark *mark, bool ac
     return party_of(mark->op, access);
 }
 
-static struct oracle_owner owner_of(const struct oracle_tenant *tenant)
+static struct oracle_owner owner_of(const struct oracle_allocation *allocation)
 {
     struct oracle_owner owner = {.number = 0};
 
-    if (!tenant)
+    if (!allocation)
         return owner;
-    owner.number = tenant->number;
-    owner.call = tenant->call ? tenant->call : "something unknown";
-    if (!tenant->ended)
+    owner.number = allocation->number;
+    owner.call = allocation->call ? allocation->call : "something unknown";
+    if (!allocation->ended)
         return owner;
-    owner.end_call = tenant->end_call ? tenant->end_call : "something unknown";
-    owner.end_callers = tenant->end_stack;
+    owner.end_call = allocation->end_call ? allocation->end_call : "something unknown";
+    owner.end_callers = allocation->end_stack;
     return owner;
 }
 
@@ -170,7 +170,7 @@ void oracle_found(const struct oracle_report *report)
         oracle_on_finding(report);
     site = mix_op(site, report->second ? report->second->op : NULL);
     if (report->ends || !report->second)
-        site = mix_text(site, report->tenant ? report->tenant->end_call : NULL);
+        site = mix_text(site, report->allocation ? report->allocation->end_call : NULL);
     struct oracle_message *message = message_new(report->kind, site);
     if (!message)
         return;
@@ -178,7 +178,7 @@ void oracle_found(const struct oracle_report *report)
     message->end = report->end;
     message->first = party_of_mark(report->first, report->kind != ORACLE_EARLY_RETIRE);
     message->second = party_of_mark(report->second, true);
-    message->tenant = owner_of(report->tenant);
+    message->allocation = owner_of(report->allocation);
     message->before = owner_of(report->before);
     message->begins = report->begins;
     message->ends = report->ends;

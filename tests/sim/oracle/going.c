@@ -13,14 +13,14 @@
 /*
  * An access, whose bytes go on: it is over by then, or order was lost.
  *
- * In:  to     who has them next, or had them around its tenant and takes them away
+ * In:  to     who has them next, or had them around its allocation and takes them away
  *      since  what is over by then
  */
 static void must_be_over(const struct oracle_mark *mark, uintptr_t start, uintptr_t end,
-                         const struct oracle_tenant *to, const struct oracle_pair *since,
-                         const char *note)
+                         const struct oracle_allocation *to,
+                         const struct oracle_pair *since, const char *note)
 {
-    const struct oracle_tenant *from = mark->tenant;
+    const struct oracle_allocation *from = mark->allocation;
     const struct oracle_pair retired = {NULL, from->retired ? from->free : NULL};
     bool n = mark->op->own ||
              (from->ended && oracle_pair_knows(&from->end, true, mark->op->here));
@@ -35,30 +35,30 @@ static void must_be_over(const struct oracle_mark *mark, uintptr_t start, uintpt
         .start = start,
         .end = end,
         .first = mark,
-        .tenant = to,
+        .allocation = to,
         .before = from != to ? from : NULL,
         .note = note,
     });
 }
 
 void oracle_judge_for_host(const struct oracle_mark *mark, uintptr_t start, uintptr_t end,
-                           const struct oracle_tenant *now)
+                           const struct oracle_allocation *now)
 {
-    const struct oracle_tenant *from = mark->tenant;
+    const struct oracle_allocation *from = mark->allocation;
 
     if (from && now && now->for_host && from->ended && from->over < now->born &&
-        !oracle_tenants_apart(from, now))
+        !oracle_allocations_apart(from, now))
         must_be_over(mark, start, end, now, &now->birth,
                      "it is not over where the host can touch the bytes from then on");
 }
 
 void oracle_judge_going(const struct oracle_mark *mark, uintptr_t start, uintptr_t end)
 {
-    const struct oracle_tenant *outer = mark->tenant;
+    const struct oracle_allocation *outer = mark->allocation;
 
     for (; outer; outer = outer->outer) {
         if (outer->gone && mark->op->heard < outer->over &&
-            (outer != mark->tenant || mark->op->own))
+            (outer != mark->allocation || mark->op->own))
             must_be_over(mark, start, end, outer, &outer->end,
                          "it is not over where the memory goes back to the driver");
     }
@@ -70,10 +70,10 @@ static void for_host(const struct oracle_mark *mark, uintptr_t start, uintptr_t 
     oracle_judge_for_host(mark, start, end, argument);
 }
 
-void oracle_judge_handed_to_host(struct oracle_tenant *tenant)
+void oracle_judge_handed_to_host(struct oracle_allocation *allocation)
 {
-    oracle_shadow_visit(tenant->range.address, oracle_range_end(&tenant->range), for_host,
-                        tenant);
+    oracle_shadow_visit(allocation->range.address, oracle_range_end(&allocation->range),
+                        for_host, allocation);
 }
 
 static void going(const struct oracle_mark *mark, uintptr_t start, uintptr_t end,
@@ -83,8 +83,8 @@ static void going(const struct oracle_mark *mark, uintptr_t start, uintptr_t end
     oracle_judge_going(mark, start, end);
 }
 
-void oracle_judge_gone(struct oracle_tenant *tenant)
+void oracle_judge_gone(struct oracle_allocation *allocation)
 {
-    oracle_shadow_visit(tenant->range.address, oracle_range_end(&tenant->range), going,
-                        NULL);
+    oracle_shadow_visit(allocation->range.address, oracle_range_end(&allocation->range),
+                        going, NULL);
 }

@@ -4,7 +4,7 @@
  * Every operation given to the device has two clocks. N holds what the program and the
  * native meaning of its calls order; S holds what was really ordered in this run. They
  * are the same until a layer between the program and the driver announces itself
- * (cudasim_announce): then what that layer does on its own account counts in S alone, and
+ * (cudasim_notify): then what that layer does on its own account counts in S alone, and
  * what the program meant counts in N alone. Two accesses to the same bytes, one of them a
  * write, are then
  *
@@ -15,13 +15,13 @@
  *
  * All but the first are findings. The rules in full, also for an access and the life of
  * its memory, are in verdict.c. The oracle knows no CUDA: the driver tells it of lines
- * (streams and host threads), operations, waits, tenants and accesses.
+ * (streams and host threads), operations, waits, allocations and accesses.
  *
- * NULL is taken for an operation, a line or a tenant anywhere, and is one that nothing is
- * known of. Without memory the oracle says so once and forgets what it was told until
- * then: findings are missed, none is invented.
+ * NULL is taken for an operation, a line or an allocation anywhere, and is one that
+ * nothing is known of. Without memory the oracle says so once and forgets what it was
+ * told until then: findings are missed, none is invented.
  *
- * Owns:  lines, operations, tenants, the shadow of accessed bytes, findings.
+ * Owns:  lines, operations, allocations, the shadow of accessed bytes, findings.
  * Lock:  one of its own inside every function; none is held when one returns.
  * Design: docs/simulator.md, "The oracle"
  */
@@ -30,9 +30,9 @@
 
 #include "gs_base.h"
 
-struct oracle_line;   /* a sequence of operations or calls: a stream or a host thread */
-struct oracle_op;     /* one operation of a stream; reference counted */
-struct oracle_tenant; /* one life of a range of memory; reference counted */
+struct oracle_line; /* a sequence of operations or calls: a stream or a host thread */
+struct oracle_op;   /* one operation of a stream; reference counted */
+struct oracle_allocation; /* one life of a range of memory; reference counted */
 
 /* What the program is told when it asks for no oracle: nothing of this file is called. */
 extern bool oracle_on; /* set by oracle_start, immutable afterwards */
@@ -125,7 +125,7 @@ void oracle_op_was_told(struct oracle_op *op);
 /* ---- host threads ----------------------------------------------------------------- */
 
 /* A call found it done (own as in oracle_work). asked: by a query that might have
- * answered no; what a layer asks on its own account orders nothing but the tenants it
+ * answered no; what a layer asks on its own account orders nothing but the allocations it
  * retires with it. */
 void oracle_host_saw(struct oracle_line *host, const struct oracle_op *op, bool own,
                      bool asked);
@@ -138,7 +138,8 @@ void oracle_host_saw_line(struct oracle_line *host, const struct oracle_line *li
  * it is behind. One of a layer's own tells them nothing. */
 void oracle_host_function(const struct oracle_op *op);
 
-/* ---- tenants ---------------------------------------------------------------------- */
+/* ---- allocations ----------------------------------------------------------------------
+ */
 
 struct oracle_range {
     uintptr_t address;
@@ -154,11 +155,13 @@ struct oracle_range {
  * In:  host  who got it
  *      op    the stream's point from which it may be used, for a stream-ordered
  *            allocation; NULL: at once
- *      inner it lies inside a tenant that goes on (a layer's block in a driver's segment)
+ *      inner it lies inside an allocation that goes on (a layer's block in a driver's
+ * segment)
  */
-struct oracle_tenant *oracle_tenant_begin(const struct oracle_range *range,
-                                          const char *call, struct oracle_line *host,
-                                          const struct oracle_op *op, bool inner);
+struct oracle_allocation *oracle_allocation_begin(const struct oracle_range *range,
+                                                  const char *call,
+                                                  struct oracle_line *host,
+                                                  const struct oracle_op *op, bool inner);
 
 /*
  * It ends: freed. What was accessed must be in order before it, in N; an access that is
@@ -169,38 +172,39 @@ struct oracle_tenant *oracle_tenant_begin(const struct oracle_range *range,
  *      waited  the end waits, by the native meaning of the call, for these lines: the
  *              host goes on behind them, in N; in S only if it has seen them
  */
-void oracle_tenant_end(struct oracle_tenant *tenant, const char *call,
-                       struct oracle_line *host, const struct oracle_op *op,
-                       struct oracle_line *const *waited, size_t waited_count);
+void oracle_allocation_end(struct oracle_allocation *allocation, const char *call,
+                           struct oracle_line *host, const struct oracle_op *op,
+                           struct oracle_line *const *waited, size_t waited_count);
 
 /* The owner of the memory (driver or layer) has seen `op` done and takes it as proof that
- * the tenant's bytes may be handed out. With op not done that is a finding. NULL: what
- * the calling host has waited for. */
-void oracle_tenant_retire(struct oracle_tenant *tenant, struct oracle_line *host,
-                          const struct oracle_op *op);
+ * the allocation's bytes may be handed out. With op not done that is a finding. NULL:
+ * what the calling host has waited for. */
+void oracle_allocation_retire(struct oracle_allocation *allocation,
+                              struct oracle_line *host, const struct oracle_op *op);
 
 /* The host can touch the bytes from the beginning on, without a call: said at once after
- * oracle_tenant_begin. Who had them before must really be over by then. */
-void oracle_tenant_for_host(struct oracle_tenant *tenant);
+ * oracle_allocation_begin. Who had them before must really be over by then. */
+void oracle_allocation_for_host(struct oracle_allocation *allocation);
 
 /* The memory of one that has ended goes with it, also from under those inside: said at
- * once after oracle_tenant_end. Who used it must really be over by then. */
-void oracle_tenant_gone(struct oracle_tenant *tenant);
+ * once after oracle_allocation_end. Who used it must really be over by then. */
+void oracle_allocation_gone(struct oracle_allocation *allocation);
 
-/* The innermost live tenant at the address, with a reference, or NULL. */
-struct oracle_tenant *oracle_tenant_find(uintptr_t address);
-void oracle_tenant_unref(struct oracle_tenant *tenant); /* NULL is allowed */
+/* The innermost live allocation at the address, with a reference, or NULL. */
+struct oracle_allocation *oracle_allocation_find(uintptr_t address);
+void oracle_allocation_unref(struct oracle_allocation *allocation); /* NULL is allowed */
 
-size_t oracle_tenant_bytes(const struct oracle_tenant *tenant);
+size_t oracle_allocation_bytes(const struct oracle_allocation *allocation);
 
 /* Is it a layer's block that begins at that address? */
-bool oracle_tenant_is_block(const struct oracle_tenant *tenant, uintptr_t address);
+bool oracle_allocation_is_block(const struct oracle_allocation *allocation,
+                                uintptr_t address);
 
 /* ---- accesses --------------------------------------------------------------------- */
 
 struct oracle_access {
     struct oracle_range range;
-    struct oracle_tenant *tenant; /* as found at submission; NULL: none */
+    struct oracle_allocation *allocation; /* as found at submission; NULL: none */
     bool writes;
     bool atomic; /* does not conflict with another atomic one */
     bool awaits; /* a read: it waits for a value of a word there */
@@ -228,19 +232,19 @@ void oracle_op_done(struct oracle_op *op);
 void oracle_host_access(struct oracle_line *host, const struct oracle_access *access);
 
 /* The bytes are gone for good (unmapped, the device reset, host memory given back to the
- * system): forget what is known, also that they once had a tenant. */
+ * system): forget what is known, also that they once had an allocation. */
 void oracle_forget(const struct oracle_range *range);
 
 /* ---- findings --------------------------------------------------------------------- */
 
 enum oracle_finding {
-    ORACLE_LOST_ORDER,   /* in N, not in S: the layer's */
-    ORACLE_RACE,         /* in neither: the program's; also with an allocation or free */
-    ORACLE_MASKED,       /* in S alone */
-    ORACLE_NO_TENANT,    /* memory that nobody has, or that was freed before, in N */
-    ORACLE_EARLY_RETIRE, /* retired by something that is not done */
-    ORACLE_HANDED_TWICE, /* a layer gave a block's bytes to another while it lives */
-    ORACLE_LAYER_BLOCKS, /* a call waits for what native does not wait for */
+    ORACLE_LOST_ORDER,    /* in N, not in S: the layer's */
+    ORACLE_RACE,          /* in neither: the program's; also with an allocation or free */
+    ORACLE_MASKED,        /* in S alone */
+    ORACLE_NO_ALLOCATION, /* memory that nobody has, or that was freed before, in N */
+    ORACLE_EARLY_RETIRE,  /* retired by something that is not done */
+    ORACLE_HANDED_TWICE,  /* a layer gave a block's bytes to another while it lives */
+    ORACLE_LAYER_BLOCKS,  /* a call waits for what native does not wait for */
     ORACLE_PROGRAM_BLOCKS, /* a call waits for ever, natively too */
     ORACLE_FINDINGS
 };

@@ -31,8 +31,9 @@ struct oracle_message {
     bool to_stderr;
     uintptr_t start, end;
     struct oracle_party first, second;
-    struct oracle_owner tenant, before;
-    bool begins, ends; /* the tenant's beginning is the first party, its end the second */
+    struct oracle_owner allocation, before;
+    bool begins,
+        ends; /* the allocation's beginning is the first party, its end the second */
     const char *note;
 
     /* Of a call that blocks; the parties are what it waits for and what does not end. */

@@ -23,7 +23,7 @@ extern uint64_t oracle_now; /* the oracle's lock */
 
 /*
  * What was heard up to here may have lost order for want of memory: operations and
- * tenants as old as that are neither judged nor judged by. 0: nothing was lost.
+ * allocations as old as that are neither judged nor judged by. 0: nothing was lost.
  */
 extern uint64_t oracle_lost; /* the oracle's lock */
 
@@ -169,29 +169,30 @@ static inline bool oracle_op_knows(const struct oracle_op *b, bool n,
     return oracle_pair_knows_at(&b->knows, b->here, n, point);
 }
 
-/* ---- tenants.c -------------------------------------------------------------------- */
+/* ---- allocations.c --------------------------------------------------------------------
+ */
 
-struct oracle_tenant {
+struct oracle_allocation {
     atomic_uint refs;
     struct oracle_range range;
     uint64_t number;
     const char *call, *end_call;
     uint32_t end_stack;
     bool inner, ended, has_inner; /* has_inner: one began inside it */
-    bool for_host, gone;          /* as oracle_tenant_for_host and _gone say */
+    bool for_host, gone;          /* as oracle_allocation_for_host and _gone say */
     struct oracle_point birth_here, end_here;
     struct oracle_pair birth; /* from where it may be used; s: also what was retired */
     bool birth_in_stream;
-    bool follows;                 /* its bytes were somebody's before */
-    struct oracle_pair end;       /* what must be in order before its end */
-    struct oracle_pair end_host;  /* what the host knew that ended it */
-    struct oracle_clock *free;    /* S: what is known to be over before it is reused */
-    uint64_t born, over, retired; /* oracle_now at those moments */
-    struct oracle_tenant *outer;  /* with a reference */
-    struct oracle_tenant *prev, *next; /* all there are; next: the idle */
+    bool follows;                    /* its bytes were somebody's before */
+    struct oracle_pair end;          /* what must be in order before its end */
+    struct oracle_pair end_host;     /* what the host knew that ended it */
+    struct oracle_clock *free;       /* S: what is known to be over before it is reused */
+    uint64_t born, over, retired;    /* oracle_now at those moments */
+    struct oracle_allocation *outer; /* with a reference */
+    struct oracle_allocation *prev, *next; /* all there are; next: the idle */
 };
 
-extern struct oracle_tenant *oracle_tenants; /* all there are */
+extern struct oracle_allocation *oracle_allocations; /* all there are */
 
 static inline uintptr_t oracle_range_end(const struct oracle_range *range)
 {
@@ -199,14 +200,14 @@ static inline uintptr_t oracle_range_end(const struct oracle_range *range)
                                                        : range->address + range->bytes;
 }
 
-void oracle_tenant_ref(struct oracle_tenant *tenant);  /* NULL is allowed */
-void oracle_tenant_drop(struct oracle_tenant *tenant); /* NULL is allowed */
+void oracle_allocation_ref(struct oracle_allocation *allocation);  /* NULL is allowed */
+void oracle_allocation_drop(struct oracle_allocation *allocation); /* NULL is allowed */
 
 /* Who has, or had last, the bytes from an address on. */
 struct oracle_lodging {
-    uintptr_t end;                /* it is so up to here */
-    struct oracle_tenant *newest; /* NULL: nobody ever */
-    struct oracle_tenant *outer;  /* around it, from before it; or NULL */
+    uintptr_t end;                    /* it is so up to here */
+    struct oracle_allocation *newest; /* NULL: nobody ever */
+    struct oracle_allocation *outer;  /* around it, from before it; or NULL */
 };
 
 void oracle_lodging_at(uintptr_t address, struct oracle_lodging *out);
@@ -216,8 +217,8 @@ void oracle_lodgings_forget(uintptr_t start, uintptr_t end);
 
 /* An access that later ones are judged against. */
 struct oracle_mark {
-    struct oracle_op *op;         /* with a reference */
-    struct oracle_tenant *tenant; /* with a reference, or NULL */
+    struct oracle_op *op;                 /* with a reference */
+    struct oracle_allocation *allocation; /* with a reference, or NULL */
     bool writes;
     unsigned char manner; /* enum oracle_manner */
 };
@@ -288,34 +289,34 @@ static inline bool oracle_conflict(const struct oracle_mark *a,
 }
 
 /* Of two that share bytes: do they so at different addresses? */
-static inline bool oracle_tenants_apart(const struct oracle_tenant *a,
-                                        const struct oracle_tenant *b)
+static inline bool oracle_allocations_apart(const struct oracle_allocation *a,
+                                            const struct oracle_allocation *b)
 {
     return oracle_range_end(&a->range) <= b->range.address ||
            oracle_range_end(&b->range) <= a->range.address;
 }
 
 /* Is one a life inside the other, of two that share bytes? */
-bool oracle_tenant_inside(const struct oracle_tenant *inner,
-                          const struct oracle_tenant *outer);
+bool oracle_allocation_inside(const struct oracle_allocation *inner,
+                              const struct oracle_allocation *outer);
 
 /* Whose bytes an access touches, piece by piece, and whether it may. */
 void oracle_judge_access(struct oracle_op *op, const struct oracle_access *access);
 
-/* The tenant ends: what was accessed before must be in order before that. */
-void oracle_judge_end(struct oracle_tenant *tenant);
+/* The allocation ends: what was accessed before must be in order before that. */
+void oracle_judge_end(struct oracle_allocation *allocation);
 
 /* ---- going.c ---------------------------------------------------------------------- */
 
 /* What was accessed before must be over where the host has the bytes, or they are gone.
  */
-void oracle_judge_handed_to_host(struct oracle_tenant *tenant);
-void oracle_judge_gone(struct oracle_tenant *tenant);
+void oracle_judge_handed_to_host(struct oracle_allocation *allocation);
+void oracle_judge_gone(struct oracle_allocation *allocation);
 
 /* An access that runs only now, to bytes that somebody may have by now, or that may be
- * gone from under its tenant or those around it. */
+ * gone from under its allocation or those around it. */
 void oracle_judge_for_host(const struct oracle_mark *mark, uintptr_t start, uintptr_t end,
-                           const struct oracle_tenant *now);
+                           const struct oracle_allocation *now);
 void oracle_judge_going(const struct oracle_mark *mark, uintptr_t start, uintptr_t end);
 
 /* ---- findings.c ------------------------------------------------------------------- */
@@ -325,8 +326,8 @@ struct oracle_report {
     enum oracle_finding kind;
     uintptr_t start, end;
     const struct oracle_mark *first, *second;
-    const struct oracle_tenant *tenant, *before;
-    bool begins;      /* the first party is the beginning of the tenant */
+    const struct oracle_allocation *allocation, *before;
+    bool begins;      /* the first party is the beginning of the allocation */
     bool ends;        /* the second party is its end */
     const char *note; /* a line that says more, or NULL */
 };

@@ -5,12 +5,12 @@
  *
  *   kind=lost-order seed=7 address=0x7f0000200000 bytes=4096 first=cuLaunchKernel
  *   first_stream=3 first_op=41 first_access=write second=cuMemcpyDtoHAsync_v2
- *   second_stream=2 second_op=12 second_access=read tenant=12 before=9
+ *   second_stream=2 second_op=12 second_access=read allocation=12 before=9
  *
  * A host thread's access has first_thread= in place of _stream and _op; a layer's own has
- * first_own=1. Where a party is the tenant's beginning or end its access is "alloc" or
- * "free", and it has no stream. A call that blocks has call=, entry=, thread=, awaited=
- * and culprit= with their streams. What there is none of is left out.
+ * first_own=1. Where a party is the allocation's beginning or end its access is "alloc"
+ * or "free", and it has no stream. A call that blocks has call=, entry=, thread=,
+ * awaited= and culprit= with their streams. What there is none of is left out.
  *
  * Owns:  names of kernels whose accesses are not known.   Lock: the oracle's, for those.
  */
@@ -32,7 +32,7 @@ static const char *const names[ORACLE_FINDINGS] = {
     [ORACLE_LOST_ORDER] = "lost-order",
     [ORACLE_RACE] = "race",
     [ORACLE_MASKED] = "masked",
-    [ORACLE_NO_TENANT] = "no-tenant",
+    [ORACLE_NO_ALLOCATION] = "no-tenant",
     [ORACLE_EARLY_RETIRE] = "early-retire",
     [ORACLE_HANDED_TWICE] = "handed-twice",
     [ORACLE_LAYER_BLOCKS] = "layer-blocks",
@@ -45,7 +45,7 @@ static const char *const titles[ORACLE_FINDINGS] = {
     [ORACLE_RACE] = "RACE: the program has not ordered two uses of the same memory",
     [ORACLE_MASKED] = "MASKED: two uses of the same memory that the program has not "
                       "ordered were in order by chance",
-    [ORACLE_NO_TENANT] = "NO TENANT: an access to memory that is nobody's",
+    [ORACLE_NO_ALLOCATION] = "NO TENANT: an access to memory that is nobody's",
     [ORACLE_EARLY_RETIRE] = "EARLY RETIRE: memory is given to others because of an "
                             "operation that is not done",
     [ORACLE_HANDED_TWICE] = "HANDED TWICE: memory is given to a second owner while the "
@@ -113,7 +113,7 @@ static void add_accesses(struct oracle_text *text, const struct oracle_message *
 {
     oracle_text_add(text, "cudasim:   0x%" PRIxPTR ", %zu bytes", message->start,
                     (size_t)(message->end - message->start));
-    add_owner(text, ", ", &message->tenant);
+    add_owner(text, ", ", &message->allocation);
     add_owner(text, ", was ", &message->before);
     oracle_text_add(text, "\n");
     add_party(text, "", &message->first);
@@ -125,7 +125,7 @@ static void add_accesses(struct oracle_text *text, const struct oracle_message *
     if (message->ends)
         oracle_text_add(text, "cudasim:   and the free, which is not behind it\n");
     const struct oracle_owner *freed =
-        message->before.end_call ? &message->before : &message->tenant;
+        message->before.end_call ? &message->before : &message->allocation;
     if (freed->end_call && freed->end_callers != 0) {
         oracle_text_add(text, "cudasim:   tenant %" PRIu64 " was freed by %s\n",
                         freed->number, freed->end_call);
@@ -180,14 +180,16 @@ static void add_line(struct oracle_text *text, const struct oracle_message *mess
         oracle_text_add(text, " address=0x%" PRIxPTR " bytes=%zu", message->start,
                         (size_t)(message->end - message->start));
         if (message->begins)
-            oracle_text_add(text, " first=%s first_access=alloc", message->tenant.call);
+            oracle_text_add(text, " first=%s first_access=alloc",
+                            message->allocation.call);
         add_fields(text, "first", &message->first);
         add_fields(text, "second", &message->second);
         if (message->ends)
             oracle_text_add(text, " second=%s second_access=free",
-                            message->tenant.end_call ? message->tenant.end_call : "?");
-        if (message->tenant.number > 0)
-            oracle_text_add(text, " tenant=%" PRIu64, message->tenant.number);
+                            message->allocation.end_call ? message->allocation.end_call
+                                                         : "?");
+        if (message->allocation.number > 0)
+            oracle_text_add(text, " tenant=%" PRIu64, message->allocation.number);
         if (message->before.number > 0)
             oracle_text_add(text, " before=%" PRIu64, message->before.number);
     }

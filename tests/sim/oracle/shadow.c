@@ -13,8 +13,8 @@
  * From time to time marks are dropped that every later access is behind: those that all
  * host threads and all operations not yet done are behind in both clocks (what will be
  * submitted is behind some host thread), and which are in order before the end of their
- * tenant. Cells that have become alike are joined. One judgement is lost by that: a use
- * that is not behind the beginning of its tenant, against what all had seen over.
+ * allocation. Cells that have become alike are joined. One judgement is lost by that: a
+ * use that is not behind the beginning of its allocation, against what all had seen over.
  *
  * Owns:  cells and marks.   Lock: the oracle's.
  */
@@ -86,7 +86,7 @@ static struct cell *cell_new(uintptr_t start, uintptr_t end)
 static void let_go(const struct oracle_mark *mark)
 {
     oracle_op_drop(mark->op);
-    oracle_tenant_drop(mark->tenant);
+    oracle_allocation_drop(mark->allocation);
     mark_count--;
 }
 
@@ -135,7 +135,7 @@ static void add_mark(struct cell *cell, const struct oracle_mark *mark)
     }
     cell->marks[cell->count++] = *mark;
     oracle_op_ref(mark->op);
-    oracle_tenant_ref(mark->tenant);
+    oracle_allocation_ref(mark->allocation);
     mark_count++;
 }
 
@@ -211,16 +211,17 @@ static void find_floor(void)
     }
 }
 
-/* Is the mark before the end of its tenant, whenever that comes, and before the
+/* Is the mark before the end of its allocation, whenever that comes, and before the
  * beginnings of those inside it? */
 static bool ends_well(const struct oracle_mark *mark)
 {
-    const struct oracle_tenant *tenant = mark->tenant;
+    const struct oracle_allocation *allocation = mark->allocation;
 
-    if (!tenant || mark->op->own)
+    if (!allocation || mark->op->own)
         return true;
-    return !tenant->has_inner &&
-           (!tenant->ended || oracle_pair_knows(&tenant->end, true, mark->op->here));
+    return !allocation->has_inner &&
+           (!allocation->ended ||
+            oracle_pair_knows(&allocation->end, true, mark->op->here));
 }
 
 static bool all_are_behind(const struct oracle_mark *mark)
@@ -261,30 +262,30 @@ static void report(const struct cell *cell, uintptr_t shift,
         .end = cell->span.end - shift,
         .first = first,
         .second = second,
-        .tenant = second->tenant,
-        .before = first->tenant != second->tenant ? first->tenant : NULL,
+        .allocation = second->allocation,
+        .before = first->allocation != second->allocation ? first->allocation : NULL,
     });
 }
 
-/* Is one tenant inside the other, or does the old one live on at another address? Of a
- * layer's own access that does not matter. */
+/* Is one allocation inside the other, or does the old one live on at another address? Of
+ * a layer's own access that does not matter. */
 static bool both_live(const struct oracle_mark *old, const struct oracle_mark *new)
 {
-    if (!old->tenant || old->op->own)
+    if (!old->allocation || old->op->own)
         return false;
-    if (oracle_tenants_apart(old->tenant, new->tenant))
-        return !old->tenant->ended;
-    return oracle_tenant_inside(new->tenant, old->tenant) ||
-           oracle_tenant_inside(old->tenant, new->tenant);
+    if (oracle_allocations_apart(old->allocation, new->allocation))
+        return !old->allocation->ended;
+    return oracle_allocation_inside(new->allocation, old->allocation) ||
+           oracle_allocation_inside(old->allocation, new->allocation);
 }
 
 /* Does everything that conflicts with the old one conflict with the new one, too? And is
  * it judged by lives, if the old one is? */
 static bool takes_in(const struct oracle_mark *new, const struct oracle_mark *old)
 {
-    if (old->tenant && !new->tenant)
+    if (old->allocation && !new->allocation)
         return false;
-    if (old->tenant != new->tenant && both_live(old, new))
+    if (old->allocation != new->allocation && both_live(old, new))
         return false; /* it goes on: its end is judged by both */
     return (oracle_conflicts[old->manner] & ~oracle_conflicts[new->manner]) == 0;
 }
@@ -308,7 +309,7 @@ static bool judge(const struct cell *cell, uintptr_t shift, const struct oracle_
     if (!oracle_op_counts(old->op))
         return true;
     if (old->op == new->op)
-        return stronger && old->tenant == new->tenant;
+        return stronger && old->allocation == new->allocation;
     if (!conflict && (!stronger || is_in_the_crowd(cell, old, new)))
         return false;
     enum oracle_finding kind = oracle_judge_pair(old, new);
@@ -341,8 +342,8 @@ static bool is_plain(const struct cell *cell, const struct oracle_mark *mark)
 {
     const struct oracle_mark *only = &cell->marks[0];
 
-    return cell->count == 1 && only->op == mark->op && only->tenant == mark->tenant &&
-           only->manner == mark->manner;
+    return cell->count == 1 && only->op == mark->op &&
+           only->allocation == mark->allocation && only->manner == mark->manner;
 }
 
 void oracle_shadow_touch(const struct oracle_mark *mark, uintptr_t start, uintptr_t end,
@@ -442,7 +443,7 @@ static bool alike(const struct cell *a, const struct cell *b)
         return false;
     for (uint32_t i = 0; i < a->count; i++) {
         const struct oracle_mark *x = &a->marks[i], *y = &b->marks[i];
-        if (x->op != y->op || x->tenant != y->tenant || x->manner != y->manner)
+        if (x->op != y->op || x->allocation != y->allocation || x->manner != y->manner)
             return false;
     }
     return true;

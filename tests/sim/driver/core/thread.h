@@ -53,7 +53,7 @@ const char *sim_thread_call(void);
 
 /*
  * A layer between the program and the driver works on its own account
- * (cudasim_announce.h), but for the calls it forwards; `entry` is the program's call it
+ * (cudasim_notify.h), but for the calls it forwards; `entry` is the program's call it
  * serves.
  */
 struct sim_layer {

@@ -35,16 +35,17 @@ struct sim_pool *sim_graph_memory_pool(int device)
 CUresult sim_graph_memory_new(int device, size_t bytes, struct sim_context *context,
                               struct sim_graph_memory **out)
 {
-    const struct sim_tenant tenant = {SIM_MEMORY_POOL, context, sim_context_id(context)};
+    const struct sim_allocation allocation = {SIM_MEMORY_POOL, context,
+                                              sim_context_id(context)};
     struct sim_pool *pool = sim_graph_memory_pool(device);
     struct sim_graph_memory *memory = calloc(1, sizeof(*memory));
     CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
 
     if (pool && memory) {
-        res = sim_heap_alloc(&pool->heap, bytes, true, &tenant, &memory->alloc);
+        res = sim_heap_alloc(&pool->heap, bytes, true, &allocation, &memory->alloc);
         if (res != CUDA_SUCCESS) { /* what lies idle in smaller pieces goes back first */
             sim_heap_trim(&pool->heap, 0);
-            res = sim_heap_alloc(&pool->heap, bytes, true, &tenant, &memory->alloc);
+            res = sim_heap_alloc(&pool->heap, bytes, true, &allocation, &memory->alloc);
         }
     }
     if (res != CUDA_SUCCESS) {

@@ -21,14 +21,14 @@ static CUresult alloc_device(enum sim_api api, struct sim_context *context,
 
     if (!out || bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    const struct sim_tenant tenant = {SIM_MEMORY_DEVICE, context,
-                                      sim_context_id(context)};
+    const struct sim_allocation allocation = {SIM_MEMORY_DEVICE, context,
+                                              sim_context_id(context)};
     CUresult res = sim_is_strict(SIM_RULE_alloc_waits_not) ? sim_context_wait(context)
                                                            : CUDA_SUCCESS;
     if (res == CUDA_SUCCESS)
         res = sim_context_stand_between(api, context);
     if (res == CUDA_SUCCESS)
-        res = sim_heap_alloc(&context->heap, bytes, true, &tenant, &alloc);
+        res = sim_heap_alloc(&context->heap, bytes, true, &allocation, &alloc);
     if (res != CUDA_SUCCESS)
         return res;
     *out = alloc->base;

@@ -182,15 +182,15 @@ static CUresult import_pointer(struct sim_pool *pool, const struct sim_name *nam
                                CUdeviceptr *out)
 {
     struct sim_context *context = sim_thread_current();
-    const struct sim_tenant tenant = {SIM_MEMORY_POOL, context,
-                                      context ? sim_context_id(context) : 0};
+    const struct sim_allocation allocation = {SIM_MEMORY_POOL, context,
+                                              context ? sim_context_id(context) : 0};
     struct sim_process *process;
     struct sim_alloc *alloc;
 
     if (!sim_name_is_valid(name, SIM_SHARE_MEMORY) || !is_of_pool(name, pool) ||
         sim_process_attach(name, &process) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult res = sim_import(&pool->heap, &tenant, name, process, &alloc);
+    CUresult res = sim_import(&pool->heap, &allocation, name, process, &alloc);
     if (res != CUDA_SUCCESS) {
         sim_process_detach(process);
         return res == CUDA_ERROR_MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : res;

@@ -203,8 +203,9 @@ static void destroy_array(struct sim_object *object)
 static CUresult take_memory(struct sim_context *context, size_t bytes,
                             struct sim_alloc **out)
 {
-    const struct sim_tenant tenant = {SIM_MEMORY_ARRAY, context, sim_context_id(context)};
-    CUresult res = sim_heap_alloc(&context->heap, bytes, true, &tenant, out);
+    const struct sim_allocation allocation = {SIM_MEMORY_ARRAY, context,
+                                              sim_context_id(context)};
+    CUresult res = sim_heap_alloc(&context->heap, bytes, true, &allocation, out);
 
     if (res == CUDA_SUCCESS)
         sim_order_handed_out(*out, NULL);

@@ -1,7 +1,7 @@
 /*
  * heap.c - memory for one user of it (a context, a memory pool), of a device or, for some
  * pools, of the host. A pool's heap also knows blocks that were freed in stream order and
- * are not everybody's yet: their free is queued, or it has run and they are parked for
+ * are not everybody's yet: their free is queued, or it has run and they are freed for
  * those who are behind it. Where a block lies: place.c.
  *
  * Owns:  heaps and the records of their allocations.   Lock: space->lock.
@@ -76,7 +76,7 @@ static size_t block_bytes(size_t bytes)
 }
 
 static struct sim_alloc *new_alloc(struct sim_heap *heap, size_t bytes,
-                                   const struct sim_tenant *tenant)
+                                   const struct sim_allocation *allocation)
 {
     struct sim_alloc *alloc = calloc(1, sizeof(*alloc));
 
@@ -88,11 +88,11 @@ static struct sim_alloc *new_alloc(struct sim_heap *heap, size_t bytes,
     alloc->block_bytes = block_bytes(bytes);
     alloc->id = sim_memory_next_id();
     alloc->device = heap->space->device != SIM_NO_DEVICE ? heap->space->device
-                                                         : tenant->context->device;
+                                                         : allocation->context->device;
     alloc->heap = heap;
-    alloc->kind = tenant->kind;
-    alloc->context = tenant->context;
-    alloc->context_id = tenant->context_id;
+    alloc->kind = allocation->kind;
+    alloc->context = allocation->context;
+    alloc->context_id = allocation->context_id;
     return alloc;
 }
 
@@ -103,13 +103,13 @@ void sim_heap_adopt(struct sim_heap *heap, struct sim_alloc *alloc)
 }
 
 CUresult sim_heap_alloc(struct sim_heap *heap, size_t bytes, bool may_grow,
-                        const struct sim_tenant *tenant, struct sim_alloc **out)
+                        const struct sim_allocation *allocation, struct sim_alloc **out)
 {
     struct sim_space *space = heap->space;
 
     if (bytes > space->capacity_units * SIM_UNIT_BYTES)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct sim_alloc *alloc = new_alloc(heap, bytes, tenant);
+    struct sim_alloc *alloc = new_alloc(heap, bytes, allocation);
     if (!alloc)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&space->lock);
@@ -161,10 +161,11 @@ static void hand_over(struct sim_alloc *from, struct sim_alloc *to)
 }
 
 void sim_heap_take_over(struct sim_heap *heap, size_t bytes,
-                        const struct sim_tenant *tenant, const struct sim_reuse *reuse,
-                        struct sim_alloc **out, struct sim_op **behind)
+                        const struct sim_allocation *allocation,
+                        const struct sim_reuse *reuse, struct sim_alloc **out,
+                        struct sim_op **behind)
 {
-    struct sim_alloc *to = new_alloc(heap, bytes, tenant);
+    struct sim_alloc *to = new_alloc(heap, bytes, allocation);
     struct sim_alloc *parked = NULL;
 
     *out = NULL;
@@ -255,7 +256,7 @@ static void unlist(struct sim_heap *heap, struct sim_alloc *alloc)
         list_remove(&heap->allocs, alloc);
 }
 
-/* End an allocation; its block is given back, or parked behind that free. */
+/* End an allocation; its block is given back, or freed behind that free. */
 static bool end(struct sim_alloc *alloc, const struct sim_free_point *free)
 {
     struct sim_heap *heap = alloc->heap;

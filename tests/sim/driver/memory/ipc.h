@@ -159,13 +159,13 @@ void sim_share_end(struct sim_alloc *alloc);
 /*
  * Make memory of another process an allocation of the heap, live and in the map.
  *
- * In:      tenant  whose it becomes here
+ * In:      allocation  whose it becomes here
  * Out:     with a reference for the caller beside the heap's
  * Errors:  CUDA_ERROR_INVALID_VALUE  the name is void
  *          CUDA_ERROR_MAP_FAILED     no addresses are left, or no pages can be mapped
  *          CUDA_ERROR_OUT_OF_MEMORY
  */
-CUresult sim_import(struct sim_heap *heap, const struct sim_tenant *tenant,
+CUresult sim_import(struct sim_heap *heap, const struct sim_allocation *allocation,
                     const struct sim_name *name, struct sim_process *process,
                     struct sim_alloc **out) GS_MUST_USE;
 

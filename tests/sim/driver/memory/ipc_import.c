@@ -73,7 +73,8 @@ static bool file_covers(int file, const struct sim_shared *shared)
            shared->offset <= (uint64_t)status.st_size - shared->bytes;
 }
 
-static struct sim_alloc *new_alloc(struct sim_heap *heap, const struct sim_tenant *tenant,
+static struct sim_alloc *new_alloc(struct sim_heap *heap,
+                                   const struct sim_allocation *allocation,
                                    const struct sim_shared *shared)
 {
     struct sim_alloc *alloc = calloc(1, sizeof(*alloc));
@@ -94,9 +95,9 @@ static struct sim_alloc *new_alloc(struct sim_heap *heap, const struct sim_tenan
     alloc->id = sim_memory_next_id();
     alloc->device = shared->device;
     alloc->heap = heap;
-    alloc->kind = tenant->kind;
-    alloc->context = tenant->context;
-    alloc->context_id = tenant->context_id;
+    alloc->kind = allocation->kind;
+    alloc->context = allocation->context;
+    alloc->context_id = allocation->context_id;
     return alloc;
 }
 
@@ -132,7 +133,7 @@ static struct sim_entry *entry_of(const struct sim_import *import)
     return &import->process->ledger->entries[import->entry];
 }
 
-CUresult sim_import(struct sim_heap *heap, const struct sim_tenant *tenant,
+CUresult sim_import(struct sim_heap *heap, const struct sim_allocation *allocation,
                     const struct sim_name *name, struct sim_process *process,
                     struct sim_alloc **out)
 {
@@ -144,7 +145,7 @@ CUresult sim_import(struct sim_heap *heap, const struct sim_tenant *tenant,
     int file = sim_process_file(process, shared.device);
     if (file < 0 || !sim_device_get(shared.device) || !file_covers(file, &shared))
         return CUDA_ERROR_MAP_FAILED;
-    struct sim_alloc *alloc = new_alloc(heap, tenant, &shared);
+    struct sim_alloc *alloc = new_alloc(heap, allocation, &shared);
     if (!alloc)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct sim_import *import = alloc->import;
@@ -238,19 +239,20 @@ static CUresult check_opened(const struct sim_context *context, uint64_t context
 static CUresult open_in(struct sim_context *context, const struct sim_name *name,
                         struct sim_process *process, bool may_reopen, CUdeviceptr *out)
 {
-    const struct sim_tenant tenant = {SIM_MEMORY_IPC, context, sim_context_id(context)};
+    const struct sim_allocation allocation = {SIM_MEMORY_IPC, context,
+                                              sim_context_id(context)};
     struct sim_shared shared;
     struct sim_alloc *alloc;
 
     if (!sim_entry_read(&process->ledger->entries[name->entry], name->serial,
                         SIM_SHARE_MEMORY, &shared))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult res = check_opened(context, tenant.context_id, name, &shared, &alloc);
+    CUresult res = check_opened(context, allocation.context_id, name, &shared, &alloc);
     bool again = res == CUDA_SUCCESS && alloc;
     if (again && !may_reopen)
         res = CUDA_ERROR_ALREADY_MAPPED;
     else if (!again && res == CUDA_SUCCESS)
-        res = sim_import(&context->heap, &tenant, name, process, &alloc);
+        res = sim_import(&context->heap, &allocation, name, process, &alloc);
     if (res == CUDA_SUCCESS) {
         alloc->import->opens++;
         *out = alloc->base;

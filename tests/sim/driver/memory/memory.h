@@ -38,7 +38,7 @@ enum sim_memory_kind {
 };
 
 /* Life of an allocation. FREEING: cuMemFreeAsync was called, the free has not run yet.
- * The block of a dead one may be parked: kept for those who are behind its free. */
+ * The block of a dead one may be freed: kept for those who are behind its free. */
 enum sim_memory_state { SIM_MEMORY_LIVE, SIM_MEMORY_FREEING, SIM_MEMORY_DEAD };
 
 struct sim_advised;
@@ -51,7 +51,7 @@ struct sim_op;
 struct sim_range;
 
 /* Whose an allocation is. */
-struct sim_tenant {
+struct sim_allocation {
     enum sim_memory_kind kind;
     struct sim_context *context;
     uint64_t context_id;
@@ -83,8 +83,9 @@ struct sim_alloc {
     struct sim_import *import; /* another process's (ipc.h); immutable, freed with this */
     atomic_uint share;         /* its entry in the ledger (ipc.h); 0: not shared */
     struct sim_range *range;   /* the last two kinds (vmm_range.h); freed with this */
-    struct oracle_tenant *tenant; /* the oracle's, with a reference; NULL without it */
-    atomic_bool tenant_over;      /* the oracle knows of its end */
+    struct oracle_allocation
+        *allocation;             /* the oracle's, with a reference; NULL without it */
+    atomic_bool allocation_over; /* the oracle knows of its end */
 };
 
 /*
@@ -144,7 +145,7 @@ void sim_heap_init(struct sim_heap *heap, struct sim_space *space, bool keeps_id
  * Errors:  CUDA_ERROR_OUT_OF_MEMORY  the units do not suffice
  */
 CUresult sim_heap_alloc(struct sim_heap *heap, size_t bytes, bool may_grow,
-                        const struct sim_tenant *tenant,
+                        const struct sim_allocation *allocation,
                         struct sim_alloc **out) GS_MUST_USE;
 
 /* Which blocks freed in stream order an allocation may have. */
@@ -155,7 +156,7 @@ struct sim_reuse {
 };
 
 /*
- * Move a block whose stream-ordered free is still queued, or that is parked, to a new
+ * Move a block whose stream-ordered free is still queued, or that is freed, to a new
  * allocation. A queued free then ends the old allocation without giving the block back.
  *
  * Out:     *out     with a reference; NULL if no such block fits
@@ -163,13 +164,14 @@ struct sim_reuse {
  *          is
  */
 void sim_heap_take_over(struct sim_heap *heap, size_t bytes,
-                        const struct sim_tenant *tenant, const struct sim_reuse *reuse,
-                        struct sim_alloc **out, struct sim_op **behind);
+                        const struct sim_allocation *allocation,
+                        const struct sim_reuse *reuse, struct sim_alloc **out,
+                        struct sim_op **behind);
 
-/* Are there blocks that another stream freed, by frees that are queued or parked? */
+/* Are there blocks that another stream freed, by frees that are queued or freed? */
 bool sim_heap_has_freed(struct sim_heap *heap, uint64_t but_of_stream) GS_MUST_USE;
 
-/* Give parked blocks to everybody. True if there were some. */
+/* Give freed blocks to everybody. True if there were some. */
 bool sim_heap_unpark(struct sim_heap *heap, const struct sim_reuse *which);
 
 /* LIVE -> FREEING. False if it was not live. Nobody gets its block yet. */
@@ -190,7 +192,7 @@ void sim_memory_cancel_free(struct sim_alloc *alloc);
  */
 bool sim_heap_free(struct sim_alloc *alloc) GS_MUST_USE;
 
-/* The same, but the block is parked: for those alone that are behind that free. */
+/* The same, but the block is freed: for those alone that are behind that free. */
 bool sim_heap_park(struct sim_alloc *alloc, struct sim_free_point free) GS_MUST_USE;
 
 /* A heap's figures, in bytes. */

@@ -8,7 +8,7 @@
  * the pool gives units back to the device at the next synchronization.
  *
  * Three attributes forbid some of that (CU_MEMPOOL_ATTR_REUSE_*). Where a completed free
- * alone is no reason for reuse, its memory is parked when it runs: the same stream and
+ * alone is no reason for reuse, its memory is freed when it runs: the same stream and
  * those behind the free may have it, everybody once a host thread has waited for it.
  *
  * Owns:  pools.   Lock: pools_lock for the list of pools; space->lock, inside, for a
@@ -156,14 +156,14 @@ static void give_back(struct sim_alloc *alloc, const struct sim_op *behind)
 
 /* Take over a block freed on another stream, making this stream wait for that free. */
 static CUresult take_over_waiting(enum sim_api api, struct sim_pool *pool, size_t bytes,
-                                  const struct sim_tenant *tenant,
+                                  const struct sim_allocation *allocation,
                                   struct sim_stream *stream, struct sim_alloc **out)
 {
     struct sim_op *behind = NULL;
     struct sim_alloc *alloc;
 
     const struct sim_reuse reuse = {.any = true};
-    sim_heap_take_over(&pool->heap, bytes, tenant, &reuse, &alloc, &behind);
+    sim_heap_take_over(&pool->heap, bytes, allocation, &reuse, &alloc, &behind);
     if (!alloc)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct sim_op *wait = sim_op_new(SIM_OP_WAIT, api, NULL);
@@ -219,16 +219,17 @@ static struct sim_reuse reuse_in(struct sim_pool *pool, struct sim_stream *strea
 }
 
 /* Memory the pool has to grow for; what lies idle in smaller pieces goes back first. */
-static CUresult grow(struct sim_pool *pool, size_t bytes, const struct sim_tenant *tenant,
+static CUresult grow(struct sim_pool *pool, size_t bytes,
+                     const struct sim_allocation *allocation,
                      const struct sim_reuse *reuse, struct sim_alloc **out)
 {
-    CUresult res = sim_heap_alloc(&pool->heap, bytes, true, tenant, out);
+    CUresult res = sim_heap_alloc(&pool->heap, bytes, true, allocation, out);
 
     if (res == CUDA_SUCCESS)
         return res;
     sim_heap_unpark(&pool->heap, reuse);
     sim_heap_trim(&pool->heap, 0);
-    return sim_heap_alloc(&pool->heap, bytes, true, tenant, out);
+    return sim_heap_alloc(&pool->heap, bytes, true, allocation, out);
 }
 
 static enum sim_memory_kind kind_of(const struct sim_pool *pool)
@@ -253,22 +254,23 @@ static void prefer_home(struct sim_alloc *alloc, const struct sim_pool_home *hom
 CUresult sim_pool_alloc(enum sim_api api, struct sim_pool *pool, size_t bytes,
                         struct sim_stream *stream, struct sim_alloc **out)
 {
-    const struct sim_tenant tenant = {kind_of(pool), stream->context, stream->context_id};
+    const struct sim_allocation allocation = {kind_of(pool), stream->context,
+                                              stream->context_id};
     struct sim_op *behind = NULL, *past;
     struct sim_alloc *alloc = NULL;
 
     if (over_limit(pool, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult res = sim_heap_alloc(&pool->heap, bytes, false, &tenant, &alloc);
+    CUresult res = sim_heap_alloc(&pool->heap, bytes, false, &allocation, &alloc);
     if (res != CUDA_SUCCESS) {
         const struct sim_reuse reuse = reuse_in(pool, stream, &past);
-        sim_heap_take_over(&pool->heap, bytes, &tenant, &reuse, &alloc, &behind);
+        sim_heap_take_over(&pool->heap, bytes, &allocation, &reuse, &alloc, &behind);
         sim_op_unref(alloc ? behind : NULL);
-        res = alloc ? CUDA_SUCCESS : grow(pool, bytes, &tenant, &reuse, &alloc);
+        res = alloc ? CUDA_SUCCESS : grow(pool, bytes, &allocation, &reuse, &alloc);
         sim_op_unref(past);
     }
     if (res != CUDA_SUCCESS && allows(pool, SIM_REUSE_INTERNAL))
-        res = take_over_waiting(api, pool, bytes, &tenant, stream, &alloc);
+        res = take_over_waiting(api, pool, bytes, &allocation, stream, &alloc);
     if (res != CUDA_SUCCESS)
         return res;
     sim_object_ref(&pool->object);

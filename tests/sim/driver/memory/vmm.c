@@ -3,7 +3,8 @@
  * them.
  *
  * Unmapping waits for nothing: work that is under way goes on in scratch pages, work that
- * starts later finds nothing mapped. Each mapping is a tenant of its own to the oracle.
+ * starts later finds nothing mapped. Each mapping is an allocation of its own to the
+ * oracle.
  *
  * Owns:  mappings.   Lock: sim_vmm_lock.
  * Source: Driver API, cuMemMap, cuMemUnmap, cuMemSetAccess.

@@ -49,7 +49,7 @@ struct sim_mapping {
     size_t offset;                         /* into the physical memory */
     unsigned char rights[SIM_MAX_DEVICES]; /* vmm_lock: CU_MEM_ACCESS_FLAGS_PROT_... */
     unsigned char host_rights;             /* vmm_lock */
-    struct sim_alloc *life;                /* for the oracle: a tenant of its own */
+    struct sim_alloc *life;                /* for the oracle: an allocation of its own */
     struct sim_alloc *range;               /* the reservation; it outlives its mappings */
     struct sim_mapping *next;              /* vmm_lock: the multicast object's mappings */
 };

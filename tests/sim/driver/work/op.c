@@ -147,9 +147,9 @@ void sim_op_release(struct sim_op *op)
         if (op->access[i].alloc)
             sim_memory_unref(op->access[i].alloc);
         op->access[i].alloc = NULL;
-        if (op->access[i].tenant)
-            oracle_tenant_unref(op->access[i].tenant);
-        op->access[i].tenant = NULL;
+        if (op->access[i].allocation)
+            oracle_allocation_unref(op->access[i].allocation);
+        op->access[i].allocation = NULL;
     }
     if (op->kind == SIM_OP_FREE && op->free) {
         sim_memory_unref(op->free);

@@ -43,12 +43,12 @@ struct sim_access {
     size_t pitch, slice_pitch;
     bool device;
     bool writes;
-    bool atomic;                  /* does not conflict with another atomic one */
-    bool awaited;                 /* the operation waits for a value there */
-    bool hidden;                  /* memory no program has an address of */
-    bool spreads;                 /* written through a multicast address */
-    struct sim_alloc *alloc;      /* with a reference */
-    struct oracle_tenant *tenant; /* likewise, from submission on */
+    bool atomic;                          /* does not conflict with another atomic one */
+    bool awaited;                         /* the operation waits for a value there */
+    bool hidden;                          /* memory no program has an address of */
+    bool spreads;                         /* written through a multicast address */
+    struct sim_alloc *alloc;              /* with a reference */
+    struct oracle_allocation *allocation; /* likewise, from submission on */
 };
 
 /* A built-in kernel's arguments, as 64-bit values. */
@@ -109,7 +109,7 @@ struct sim_op {
     bool (*ready)(struct sim_op *op); /* would run() end without waiting? NULL: yes */
     bool run_on_error;                /* runs although the context has a sticky error */
     bool never_ends;                  /* an injected fault: it is never done */
-    bool own; /* a layer's own, not the program's (cudasim_announce.h) */
+    bool own;                    /* a layer's own, not the program's (cudasim_notify.h) */
     enum oracle_overlap overlap; /* may it run beside the one before it? */
     struct sim_object *keeps;    /* lives until this is done; with a reference */
     void *staged;                /* a copy of its source, from malloc; or NULL */

@@ -3,8 +3,8 @@
  *
  * A stream is a line, a thread that calls the driver another. What was given to streams
  * that are gone stays known through two lines of their context, one for the blocking
- * ones, each gone stream an operation on it. An allocation is a tenant; a stream-ordered
- * free ends it when it is submitted and retires it when it has run.
+ * ones, each gone stream an operation on it. An allocation is an allocation; a
+ * stream-ordered free ends it when it is submitted and retires it when it has run.
  *
  * Owns:  the id of the process that started the oracle.   Lock: none.
  */
@@ -164,17 +164,17 @@ void sim_order_after_gone(struct sim_op *op, const struct sim_context *context,
 }
 
 /* Whose memory the operation touches, as it is now. */
-static void find_tenants(struct sim_op *op)
+static void find_allocations(struct sim_op *op)
 {
     for (unsigned i = 0; i < op->access_count; i++) {
         struct sim_access *access = &op->access[i];
-        if ((access->alloc || access->device) && !access->tenant)
-            access->tenant = oracle_tenant_find(access->address);
+        if ((access->alloc || access->device) && !access->allocation)
+            access->allocation = oracle_allocation_find(access->address);
     }
 }
 
 /* Memory that begins or ends its life at this point of the stream. */
-static void change_tenants(struct sim_op *op)
+static void change_allocations(struct sim_op *op)
 {
     struct sim_alloc *alloc = NULL;
 
@@ -187,9 +187,9 @@ static void change_tenants(struct sim_op *op)
     if (op->kind == SIM_OP_GRAPH_MEMORY && op->graph.maps) {
         sim_order_forget(alloc);
         sim_order_handed_out(alloc, op);
-    } else if (alloc->tenant && !atomic_exchange(&alloc->tenant_over, true)) {
-        oracle_tenant_end(alloc->tenant, sim_api_name(op->api), sim_thread_line(),
-                          op->order, NULL, 0);
+    } else if (alloc->allocation && !atomic_exchange(&alloc->allocation_over, true)) {
+        oracle_allocation_end(alloc->allocation, sim_api_name(op->api), sim_thread_line(),
+                              op->order, NULL, 0);
     }
 }
 
@@ -215,9 +215,9 @@ void sim_order_submit(struct sim_stream *stream, struct sim_op *op)
         .own = op->own,
         .unfenced = is_unfenced(op),
     };
-    find_tenants(op);
+    find_allocations(op);
     oracle_op_submit(op->order, &work);
-    change_tenants(op);
+    change_allocations(op);
     if (op->kind == SIM_OP_KERNEL && !op->kernel.body)
         oracle_unchecked(op->kernel.name ? op->kernel.name : "a kernel");
 }
@@ -263,7 +263,7 @@ static void tell(struct sim_op *op, const struct sim_access *box)
 {
     struct oracle_access access = {
         .range = {box->address, box->row_bytes},
-        .tenant = box->tenant,
+        .allocation = box->allocation,
         .writes = box->writes,
         .atomic = box->atomic,
         .awaits = box->awaited,
@@ -316,11 +316,11 @@ void sim_order_done(struct sim_op *op)
     if (op->kind == SIM_OP_HOST) /* it may have waited for a thread of the program */
         oracle_op_saw(op->order, 0, 0, true);
     oracle_op_done(op->order);
-    if (op->kind == SIM_OP_FREE && op->free && op->free->tenant)
-        oracle_tenant_retire(op->free->tenant, NULL, op->order);
+    if (op->kind == SIM_OP_FREE && op->free && op->free->allocation)
+        oracle_allocation_retire(op->free->allocation, NULL, op->order);
     if (op->kind == SIM_OP_GRAPH_MEMORY && !op->graph.maps &&
-        op->graph.memory->alloc->tenant)
-        oracle_tenant_retire(op->graph.memory->alloc->tenant, NULL, op->order);
+        op->graph.memory->alloc->allocation)
+        oracle_allocation_retire(op->graph.memory->alloc->allocation, NULL, op->order);
 }
 
 /* ---- what host threads know -------------------------------------------------------- */
@@ -367,24 +367,25 @@ void sim_order_handed_out(struct sim_alloc *alloc, const struct sim_op *op)
     if (!oracle_on)
         return;
     const struct oracle_range range = {alloc->base, alloc->bytes};
-    alloc->tenant = oracle_tenant_begin(&range, sim_thread_call(), sim_thread_line(),
-                                        op ? op->order : NULL, false);
-    atomic_store(&alloc->tenant_over, false);
+    alloc->allocation = oracle_allocation_begin(
+        &range, sim_thread_call(), sim_thread_line(), op ? op->order : NULL, false);
+    atomic_store(&alloc->allocation_over, false);
 }
 
 void sim_order_ended(struct sim_alloc *alloc)
 {
-    if (!alloc->tenant || atomic_exchange(&alloc->tenant_over, true))
+    if (!alloc->allocation || atomic_exchange(&alloc->allocation_over, true))
         return;
-    oracle_tenant_end(alloc->tenant, sim_thread_call(), sim_thread_line(), NULL, NULL, 0);
-    oracle_tenant_gone(alloc->tenant);
+    oracle_allocation_end(alloc->allocation, sim_thread_call(), sim_thread_line(), NULL,
+                          NULL, 0);
+    oracle_allocation_gone(alloc->allocation);
 }
 
 void sim_order_forget(struct sim_alloc *alloc)
 {
-    if (alloc->tenant)
-        oracle_tenant_unref(alloc->tenant);
-    alloc->tenant = NULL;
+    if (alloc->allocation)
+        oracle_allocation_unref(alloc->allocation);
+    alloc->allocation = NULL;
 }
 
 void sim_order_place(uintptr_t address, size_t bytes, uintptr_t place)

@@ -1,11 +1,11 @@
 /*
  * order.h - what the driver tells the oracle: the order that streams, events, waits and
- * frees make, in terms of lines, operations and tenants.
+ * frees make, in terms of lines, operations and allocations.
  *
  * Every function does nothing without the oracle (oracle_on), and may then be given
  * objects that carry nothing of it.
  *
- * Owns: nothing; the lines and tenants hang on streams, contexts and allocations.
+ * Owns: nothing; the lines and allocations hang on streams, contexts and allocations.
  * Lock: none of its own; oracle.h has one inside. Where a context's lock is needed it
  * says so.
  */

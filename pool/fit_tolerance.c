@@ -1,0 +1,117 @@
+/*
+ * fit_tolerance.c - how much larger than its allocation a cached large segment may be.
+ *
+ * A segment that fits loosely saves calls of the driver, and what it is too large by is
+ * lost to everybody while the allocation stays. So fit tolerance is paid for out of what
+ * the program never needed. The margin is what the pool can have of the device beyond
+ * what allocations needed at once so far, less an eighth of it all, as the program may
+ * not have shown yet what it needs: the longer no more is needed, the less is kept out
+ * for that. All fit tolerance in use together is at most an eighth of the margin; and
+ * where there is none, because the device is only just large enough, a 512th of the
+ * device.
+ *
+ * Within that, a segment may be an eighth larger than its allocation; or a half, where
+ * the driver would have to be given memory back before it has any.
+ *
+ * Owns: the rooms of the pool, but for what reclaim.c writes there; segment->tolerance.
+ * Lock: heap->lock for a heap's own sums. The rooms are read and written by no lock: two
+ * threads may both find room for the last bit of fit tolerance, and a peak may be noted a
+ * segment too high, which only makes the rule stricter. Source: architecture, decisions 2
+ * and 7 (docs/pool.md, "Fewer calls of the driver")
+ */
+#include "heap.h"
+
+/* Shares of the device: kept out of the margin, and what fit tolerance may take in any
+ * case ...
+ */
+#define GUARD_SHARE 8u
+#define LEAST_SHARE 512u
+/* After so many allocations that needed no more than before, half as much is kept out. */
+#define CALM_HALF 2000u
+/* ... and of the margin. */
+#define TOLERANCE_SHARE 8u
+/* Of a request, when it is at most so much that a segment may be larger. */
+#define CLOSE_SHARE 8u
+#define LOOSE_SHARE 2u
+
+static size_t get(const _Atomic size_t *value)
+{
+    return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+/* What the pool can have of the device, as far as anyone has told; 0: nobody has. */
+static size_t room_bytes(const struct gs_headroom *room)
+{
+    size_t bytes = get(&room->bytes), refused = get(&room->refused);
+
+    return refused && (!bytes || refused < bytes) ? refused : bytes;
+}
+
+/* Fit tolerance that there may be in all, of `bytes` of the device. */
+static size_t budget(const struct gs_headroom *room, size_t bytes)
+{
+    size_t guard = bytes / GUARD_SHARE / (CALM_HALF + get(&room->calm)) * CALM_HALF;
+    size_t kept = get(&room->peak) + guard, least = bytes / LEAST_SHARE;
+    size_t share = bytes > kept ? (bytes - kept) / TOLERANCE_SHARE : 0;
+
+    return share > least ? share : least;
+}
+
+bool gs_fit_tolerance_allows(struct gs_heap *heap, const struct gs_request *request,
+                             uint32_t units, enum gs_closeness closeness)
+{
+    const struct gs_headroom *room = gs_headroom_of(heap);
+    uint32_t more = units - request->units;
+    size_t bytes;
+
+    if (more == 0)
+        return true;
+    if (more > request->units / (closeness == GS_CLOSE ? CLOSE_SHARE : LOOSE_SHARE))
+        return false;
+    bytes = room_bytes(room);
+    if (!bytes)
+        return closeness == GS_CLOSE;
+    return get(&room->tolerance) + (size_t)more * GS_BLOCK_BYTES <= budget(room, bytes);
+}
+
+void gs_fit_tolerance_begin(struct gs_heap *heap, struct gs_segment *segment,
+                            size_t bytes)
+{
+    segment->tolerance = segment->bytes > bytes ? segment->bytes - bytes : 0;
+    if (!segment->tolerance)
+        return;
+    heap->tolerance_bytes += segment->tolerance;
+    atomic_fetch_add_explicit(&gs_headroom_of(heap)->tolerance, segment->tolerance,
+                              memory_order_relaxed);
+}
+
+void gs_fit_tolerance_end(struct gs_heap *heap, struct gs_segment *segment)
+{
+    if (!segment->tolerance)
+        return;
+    heap->tolerance_bytes -= segment->tolerance;
+    atomic_fetch_sub_explicit(&gs_headroom_of(heap)->tolerance, segment->tolerance,
+                              memory_order_relaxed);
+    segment->tolerance = 0;
+}
+
+void gs_fit_tolerance_record(struct gs_heap *heap)
+{
+    struct gs_headroom *room = gs_headroom_of(heap);
+    size_t unused = get(&room->tolerance);
+    size_t reserved = get(&room->reserved), calm = get(&room->calm) + 1;
+
+    unused += get(&heap->pool->idle[room - heap->pool->rooms]);
+    if (reserved > unused && reserved - unused > get(&room->peak)) {
+        atomic_store_explicit(&room->peak, reserved - unused, memory_order_relaxed);
+        calm = 0;
+    }
+    atomic_store_explicit(&room->calm, calm, memory_order_relaxed);
+}
+
+void gs_fit_tolerance_forget(struct gs_heap *heap)
+{
+    atomic_fetch_sub_explicit(&gs_headroom_of(heap)->tolerance, heap->tolerance_bytes,
+                              memory_order_relaxed);
+    heap->tolerance_bytes = 0;
+}

@@ -1,0 +1,331 @@
+/*
+ * maintenance.c - idle memory goes back to the backend in time.
+ *
+ * The limit. Bytes are booked before the backend is asked for them and stay booked while
+ * they are being given back, so what the driver has handed out to the pool never exceeds
+ * the limit, not even between two threads. A request that finds no room under it makes
+ * room by giving idle memory back, or else is the driver's own business: it never fails
+ * because of the limit.
+ *
+ * Maintenance. Nothing here has a thread of its own: idle memory goes back when its
+ * heap's context has just been waited for, or is known to be idle. A driver's free waits
+ * for the whole context, so at any other moment giving back would be a wait that native
+ * does not make. What is due then: segments idle for longer than the pool's age, idle
+ * bytes beyond what may be kept, and the room that requests over the limit did not find.
+ *
+ * Owns: when a heap is due.
+ * Lock: one heap->lock at a time; none over the backend.
+ * Source: reuse safety, rule C8; architecture, decision 7 (docs/pool.md, "Limits")
+ */
+#include "hit.h"
+
+/* Calls since the thread looked at the clock last; the thread's own. */
+static _Thread_local unsigned turns;
+
+/* ---- giving back ------------------------------------------------------------------- */
+
+/* The segment of the heap that has been idle longest, or NULL. heap->lock is held. */
+static struct gs_segment *oldest(const struct gs_heap *heap)
+{
+    struct gs_segment *found = NULL;
+
+    for (int i = 0; i < GS_IDLE_PARTS; i++) {
+        struct gs_segment *first;
+
+        if (gs_list_empty(&heap->idle[i]))
+            continue;
+        first = GS_LINK_OWNER(heap->idle[i].next, struct gs_segment, idle);
+        if (!found || first->idle_since < found->idle_since)
+            found = first;
+    }
+    return found;
+}
+
+/* Take an idle segment out of the heap, of which those idle since before `limit` count as
+ * aged. heap->lock is held. */
+static inline __attribute__((always_inline)) void
+take(struct gs_heap *heap, struct gs_segment *segment, uint64_t limit)
+{
+    if (segment->idle_since < limit)
+        heap->stats.aged_bytes += segment->bytes;
+    gs_segment_detach(heap, segment);
+}
+
+/* Give back the longest idle first: those idle since before `limit`, and others until
+ * `bytes` are back. Returns the bytes. No lock is held. */
+static size_t give_back(struct gs_heap *heap, size_t bytes, uint64_t limit)
+{
+    struct gs_segment *chain = NULL, **end = &chain, *segment;
+    size_t given = 0;
+
+    gs_lock_take(&heap->lock);
+    while ((segment = oldest(heap)) && (given < bytes || segment->idle_since < limit)) {
+        given += segment->bytes;
+        take(heap, segment, limit);
+        *end = segment;
+        end = &segment->next_detached;
+    }
+    heap->stats.maintenance_bytes += given;
+    gs_lock_drop(&heap->lock);
+    gs_segments_return(chain);
+    return given;
+}
+
+/* The same of one segment: if it has been idle since before `limit`, or of `any` age. */
+static size_t give_one(struct gs_heap *heap, uint64_t limit, bool any)
+{
+    struct gs_segment *segment;
+    size_t given = 0;
+
+    gs_lock_take(&heap->lock);
+    segment = oldest(heap);
+    if (segment && !any && segment->idle_since >= limit)
+        segment = NULL;
+    if (segment) {
+        given = segment->bytes;
+        take(heap, segment, limit);
+        heap->stats.maintenance_bytes += given;
+    }
+    gs_lock_drop(&heap->lock);
+    gs_segments_return(segment);
+    return given;
+}
+
+/* ---- the limit --------------------------------------------------------------------- */
+
+/* Book the larger of the two sizes that there is room for; 0: for neither. */
+static size_t book(struct gs_heap *heap, size_t preferred, size_t least, size_t *missing)
+{
+    if (gs_reclaim_book(heap, preferred, missing))
+        return preferred;
+    if (least < preferred && gs_reclaim_book(heap, least, missing))
+        return least;
+    return 0;
+}
+
+/* Give idle memory of the device back for a request that is `bytes` beyond the limit,
+ * where that is enough and nothing has to be waited for. */
+static void make_room(struct gs_heap *heap, size_t bytes)
+{
+    struct gs_pool *pool = heap->pool;
+
+    if (atomic_load(&pool->idle[gs_device_row(heap->device)]) < bytes)
+        return;
+    for (struct gs_heap *other = atomic_load(&pool->living); other && bytes;
+         other = atomic_load(&other->next_living)) {
+        size_t given;
+
+        if (!gs_heap_on(other, heap->device) || gs_heap_is_dead(other) ||
+            !gs_heap_is_idle(other))
+            continue;
+        given = give_back(other, bytes, 0);
+        bytes -= given < bytes ? given : bytes;
+    }
+}
+
+size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,
+                      size_t preferred)
+{
+    size_t least = gs_request_least(request);
+    size_t missing = 0;
+    size_t booked = book(heap, preferred, least, &missing);
+
+    if (GS_LIKELY(booked))
+        return booked;
+    /* What settles may go to the backend at once: then less is missing. */
+    gs_pool_settle(heap->pool, heap->device);
+    booked = book(heap, preferred, least, &missing);
+    if (!booked) {
+        make_room(heap, missing);
+        booked = book(heap, preferred, least, &missing);
+    }
+    if (!booked) {
+        gs_reclaim_want(heap, missing);
+        gs_lock_take(&heap->lock);
+        heap->stats.over_limit++;
+        atomic_store(&heap->due, true);
+        gs_lock_drop(&heap->lock);
+    }
+    return booked;
+}
+
+/* ---- maintenance
+ * ------------------------------------------------------------------------ */
+
+void gs_heap_set_due(struct gs_heap *heap)
+{
+    atomic_store_explicit(&heap->due, true, memory_order_relaxed);
+}
+
+bool gs_heap_maintenance_is_late(const struct gs_heap *heap)
+{
+    return atomic_load_explicit(&heap->due, memory_order_relaxed) ||
+           gs_clock_coarse() >=
+               atomic_load_explicit(&heap->maintenance_at, memory_order_relaxed);
+}
+
+bool gs_heap_wants_maintenance(const struct gs_heap *heap)
+{
+    if (GS_UNLIKELY(atomic_load_explicit(&heap->due, memory_order_relaxed)))
+        return true;
+    if (GS_LIKELY(++turns % GS_MAINTENANCE_TURNS))
+        return false;
+    return gs_heap_maintenance_is_late(heap);
+}
+
+/* What the cache tiers hold of segments nobody else uses would never be idle: once an age
+ * it goes back to them. */
+static void settle(struct gs_heap *heap, uint64_t now)
+{
+    uint64_t at = atomic_load(&heap->drain_at);
+
+    if (!heap->pool->age_ns || now < at ||
+        !atomic_compare_exchange_strong(&heap->drain_at, &at, now + heap->pool->age_ns))
+        return;
+    gs_tiers_drain(heap);
+    gs_pending_poll(heap, 0);
+}
+
+/* The same is over, once its time is; not while a refusal is remembered. */
+static void end_shortage(struct gs_pool *pool, unsigned i, uint64_t now)
+{
+    if (GS_UNLIKELY(atomic_load(&pool->short_until[i])) &&
+        now >= atomic_load(&pool->short_until[i])) {
+        atomic_store(&pool->short_until[i], 0);
+        if (!atomic_load(&pool->refused[i]))
+            atomic_store(&pool->idle_limit[i], atomic_load(&pool->idle_most[i]));
+    }
+}
+
+/* What is to go back for those, as the device is now. */
+static size_t take_tight(struct gs_heap *heap)
+{
+    size_t bytes;
+
+    gs_lock_take(&heap->lock);
+    bytes = heap->tight_bytes;
+    heap->tight_bytes = 0;
+    gs_lock_drop(&heap->lock);
+    return bytes ? gs_free_missing(heap, bytes) : 0;
+}
+
+size_t gs_heap_maintain(struct gs_heap *heap, size_t bytes)
+{
+    struct gs_pool *pool = heap->pool;
+    unsigned i = gs_device_row(heap->device);
+    uint64_t now = gs_clock_coarse(), limit = 0;
+    size_t idle, kept, wanted;
+
+    if (gs_heap_is_dead(heap))
+        return 0;
+    atomic_store(&heap->due, false);
+    atomic_store(&heap->maintenance_at, now + gs_limits_period_ns(pool));
+    end_shortage(pool, i, now);
+    settle(heap, now);
+    wanted = gs_reclaim_take_wanted(pool, heap->device);
+    if (bytes < wanted)
+        bytes = wanted;
+    if (bytes > atomic_load(&pool->idle[i])) /* not enough, but for what is cached */
+        gs_tiers_drain(heap);
+    wanted = take_tight(heap); /* of what is idle: not worth keeping all threads out */
+    if (bytes < wanted)
+        bytes = wanted;
+    idle = atomic_load(&pool->idle[i]);
+    kept = atomic_load(&pool->idle_limit[i]);
+    if (idle > kept && bytes < idle - kept)
+        bytes = idle - kept;
+    if (pool->age_ns && now > pool->age_ns)
+        limit = now - pool->age_ns;
+    return give_back(heap, bytes, limit);
+}
+
+/* ---- by age, from a thread that nobody waits for ------------------------------------
+ */
+
+static bool holds_cached(struct gs_heap *heap)
+{
+    struct gs_pool_stats sum = {0};
+
+    gs_tiers_exclude(heap);
+    gs_tiers_sum(heap, &sum);
+    gs_tiers_admit(heap);
+    return sum.thread_bytes || sum.stream_bytes || sum.global_bytes;
+}
+
+/* Idle since before this has been so for longer than the age; 0: nothing has. */
+static uint64_t age_limit(const struct gs_pool *pool)
+{
+    uint64_t now = gs_clock_coarse();
+
+    return pool->age_ns && now > pool->age_ns ? now - pool->age_ns : 0;
+}
+
+bool gs_heap_has_aged(struct gs_heap *heap)
+{
+    uint64_t limit = age_limit(heap->pool);
+    const struct gs_segment *segment;
+    bool aged, pending;
+
+    if (!limit || gs_heap_is_dead(heap))
+        return false;
+    gs_lock_take(&heap->lock);
+    segment = oldest(heap);
+    aged = segment && segment->idle_since < limit;
+    pending = heap->pending_head != 0;
+    gs_lock_drop(&heap->lock);
+    return aged || (gs_clock_coarse() >= atomic_load(&heap->drain_at) &&
+                    (pending || holds_cached(heap)));
+}
+
+bool gs_heap_may_give(struct gs_heap *heap)
+{
+    bool any;
+
+    if (gs_heap_is_dead(heap))
+        return false;
+    gs_lock_take(&heap->lock);
+    any = heap->idle_bytes[GS_IDLE_LARGE] || heap->idle_bytes[GS_IDLE_SHARED];
+    gs_lock_drop(&heap->lock);
+    return any || holds_cached(heap);
+}
+
+/* What the caches above the segments hold is idle memory from now on: once an age, and
+ * where more is to go back than is idle. */
+static void settle_for(struct gs_heap *heap, size_t bytes)
+{
+    if (heap->pool->age_ns)
+        settle(heap, gs_clock_coarse());
+    if (bytes > gs_limits_idle(heap))
+        gs_tiers_drain(heap);
+}
+
+size_t gs_heap_give_aged(struct gs_heap *heap, size_t bytes, bool (*may)(void *self),
+                         void *self)
+{
+    uint64_t limit = age_limit(heap->pool);
+    size_t given = 0, one = 1;
+
+    if ((!limit && !bytes) || gs_heap_is_dead(heap) || !may(self))
+        return 0;
+    settle_for(heap, bytes);
+    while (one && may(self)) {
+        one = give_one(heap, limit, given < bytes);
+        given += one;
+    }
+    return given;
+}
+
+size_t gs_heap_give_back(struct gs_heap *heap)
+{
+    if (gs_heap_is_dead(heap))
+        return 0;
+    gs_tiers_drain(heap);
+    gs_pending_poll(heap, 0);
+    return give_back(heap, SIZE_MAX, 0);
+}
+
+void gs_heap_maintain_if_idle(struct gs_heap *heap)
+{
+    if (gs_heap_wants_maintenance(heap) && gs_heap_is_idle(heap))
+        gs_heap_maintain(heap, 0);
+}

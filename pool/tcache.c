@@ -1,0 +1,245 @@
+/*
+ * tcache.c - which thread has which thread cache.
+ *
+ * Thread caches are never unmapped. A thread's end flushes its own and leaves them to
+ * others; a thread cache whose thread could not do so can still be drained like any
+ * other.
+ *
+ * Owns: the spare thread caches.
+ * Lock: gs_tcaches_lock (GS_RANK_THREADS) for both ends of a binding; tiers->lock for the
+ * heap's end.   Design: docs/pool.md, "Cache tiers"
+ */
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#include "heap.h"
+
+/* Up to so many thread caches each one's coming changes all shares. */
+#define SHARES 16u
+
+static struct gs_tcache *spare_tcaches; /* gs_tcaches_lock */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_end; /* immutable after `once` */
+static bool thread_end_set;      /* likewise */
+
+void gs_tcache_settle(struct gs_tcache *tcache, struct gs_heap *heap)
+{
+    const struct gs_tcache_counts *counts = &tcache->counts;
+    struct gs_pool_stats *stats = &heap->stats;
+
+    gs_lock_take(&heap->lock);
+    stats->allocs += counts->allocs;
+    stats->hits += counts->allocs;
+    stats->frees += counts->frees;
+    stats->requested_bytes += counts->requested_bytes;
+    stats->given_bytes += counts->given_bytes;
+    stats->stream_hits += counts->from_stream;
+    stats->global_hits += counts->from_global;
+    stats->thread_hits += gs_tcache_hits(counts);
+    stats->live_bytes += counts->requested_bytes - counts->requested_freed_bytes;
+    stats->used_bytes += counts->given_bytes - counts->given_back_bytes;
+    gs_lock_drop(&heap->lock);
+    gs_classes_settle(tcache, heap);
+    tcache->counts = (struct gs_tcache_counts){0};
+}
+
+/* The thread cache serves no heap any more. Registry is held, by the owner. */
+static void unbind(struct gs_tcache *tcache, struct gs_segment **detached)
+{
+    struct gs_heap *heap = atomic_load_explicit(&tcache->heap, memory_order_relaxed);
+    struct gs_tiers *tiers;
+
+    if (!heap)
+        return;
+    tiers = heap->tiers;
+    gs_lock_take(&tiers->lock); /* whoever excludes holds it: nobody else is inside */
+    gs_tiers_flush(tcache, heap, detached);
+    gs_tcache_settle(tcache, heap);
+    gs_list_remove(&tcache->of_heap);
+    tiers->tcache_count--;
+    atomic_store_explicit(&tcache->heap, NULL, memory_order_relaxed);
+    atomic_store(&tcache->wanted, 0);
+    gs_lock_drop(&tiers->lock);
+}
+
+/* A destructor of thread-specific data: a later one that frees binds anew, and then this
+ * is called once more. Nothing tells a signal handler that the thread is in here, so none
+ * may run: one that ends the program would wait for the locks that its thread holds. */
+static void end_thread(void *unused)
+{
+    struct gs_segment *detached = NULL;
+    struct gs_tcache *tcache;
+    sigset_t all, before;
+
+    (void)unused;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    gs_tcache_mine = &gs_tcache_none;
+    gs_lock_take(&gs_tcaches_lock);
+    while ((tcache = gs_tcaches_own)) {
+        gs_tcaches_own = tcache->next;
+        unbind(tcache, &detached);
+        tcache->next = spare_tcaches;
+        spare_tcaches = tcache;
+    }
+    gs_lock_drop(&gs_tcaches_lock);
+    gs_segments_return(detached);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void prepare(void)
+{
+    thread_end_set = pthread_key_create(&thread_end, end_thread) == 0;
+    atomic_store(&gs_tcache_asymmetric,
+                 gs_tcache_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED));
+}
+
+/* A thread cache of the thread's that is bound to no heap. Registry is held. */
+static struct gs_tcache *unbound(struct gs_segment **detached)
+{
+    struct gs_tcache *tcache;
+
+    for (tcache = gs_tcaches_own; tcache; tcache = tcache->next) {
+        struct gs_heap *heap = atomic_load_explicit(&tcache->heap, memory_order_relaxed);
+
+        if (heap && !atomic_load(&heap->tiers->closed))
+            continue;
+        unbind(tcache, detached);
+        return tcache;
+    }
+    tcache = spare_tcaches;
+    if (tcache)
+        spare_tcaches = tcache->next;
+    else
+        tcache = gs_meta_map(sizeof(*tcache));
+    if (!tcache)
+        return NULL;
+    gs_list_init(&tcache->of_heap);
+    tcache->next = gs_tcaches_own;
+    gs_tcaches_own = tcache;
+    return tcache;
+}
+
+/* For so many thread caches the shares are reckoned: a few more than there are of many,
+ * so that not each thread that comes makes all others wait. */
+static unsigned rounded(unsigned count)
+{
+    unsigned step = 1;
+
+    while (count / step > SHARES)
+        step *= 2;
+    return (count + step - 1) / step * step;
+}
+
+static size_t share_of(const struct gs_tiers *tiers)
+{
+    size_t share = tiers->threads_bytes / tiers->shares;
+
+    return share < tiers->thread_bytes ? share : tiers->thread_bytes;
+}
+
+/* The thread cache's owner may go in at once, where the others may. tiers->lock is held.
+ */
+static void enlist(struct gs_tcache *tcache, struct gs_heap *heap)
+{
+    struct gs_tiers *tiers = heap->tiers;
+    uint32_t suspended = atomic_load_explicit(&tiers->suspended, memory_order_relaxed);
+
+    for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
+        tcache->stacks[i] = (struct gs_stack){.limit = gs_keep_limit(i)};
+    tcache->wide = (struct gs_wide){0};
+    memset(tcache->batches, 0, sizeof(tcache->batches));
+    tcache->bytes = 0;
+    tcache->stream = NULL;
+    tcache->owner = &gs_tcaches_own;
+    atomic_store(&tcache->wanted, suspended != 0);
+    tiers->drained = tiers->drained && suspended != 0;
+    atomic_store_explicit(&tcache->heap, heap, memory_order_relaxed);
+    gs_list_append(&tiers->tcaches, &tcache->of_heap);
+    tiers->tcache_count++;
+}
+
+/* Every thread cache's share anew. Nobody is inside one. */
+static void share_out(struct gs_heap *heap, struct gs_segment **detached)
+{
+    struct gs_tiers *tiers = heap->tiers;
+    struct gs_link *link;
+
+    tiers->shares = rounded(tiers->tcache_count);
+    for (link = tiers->tcaches.next; link != &tiers->tcaches; link = link->next) {
+        struct gs_tcache *tcache = GS_LINK_OWNER(link, struct gs_tcache, of_heap);
+
+        tcache->limit_bytes = share_of(tiers);
+        if (tcache->bytes > tcache->limit_bytes)
+            gs_tiers_flush(tcache, heap, detached);
+    }
+}
+
+/* Into the heap's list, with its share of what the thread caches may hold together: with
+ * many threads each thread cache gets less. Returns false if the cache tiers are closed.
+ */
+static bool bind(struct gs_tcache *tcache, struct gs_heap *heap,
+                 struct gs_segment **detached)
+{
+    struct gs_tiers *tiers = heap->tiers;
+    bool shared;
+
+    gs_lock_take(&tiers->lock);
+    if (atomic_load(&tiers->closed)) {
+        gs_lock_drop(&tiers->lock);
+        return false;
+    }
+    enlist(tcache, heap);
+    shared = tiers->tcache_count <= tiers->shares &&
+             rounded(tiers->tcache_count) + tiers->shares / SHARES >= tiers->shares;
+    if (shared)
+        tcache->limit_bytes = share_of(tiers);
+    gs_lock_drop(&tiers->lock);
+    if (shared)
+        return true;
+    gs_tiers_exclude(heap);
+    share_out(heap, detached);
+    gs_tiers_admit(heap);
+    return true;
+}
+
+struct gs_tcache *gs_tcache_search(struct gs_heap *heap)
+{
+    struct gs_segment *detached = NULL;
+    struct gs_tcache *tcache;
+    bool bound = false;
+
+    if (!heap->tiers || atomic_load(&heap->tiers->closed))
+        return NULL;
+    for (tcache = gs_tcaches_own; tcache; tcache = tcache->next)
+        if (atomic_load_explicit(&tcache->heap, memory_order_relaxed) == heap) {
+            gs_tcache_mine = tcache;
+            return tcache;
+        }
+    pthread_once(&once, prepare);
+    if (!thread_end_set || pthread_setspecific(thread_end, &gs_tcaches_own))
+        return NULL; /* it would never be flushed */
+    gs_lock_take(&gs_tcaches_lock);
+    tcache = unbound(&detached);
+    gs_lock_drop(&gs_tcaches_lock);
+    if (tcache)
+        bound = bind(tcache, heap, &detached);
+    gs_segments_return(detached);
+    if (!bound)
+        return NULL;
+    gs_tcache_mine = tcache;
+    return tcache;
+}
+
+void gs_pool_after_fork_in_child(void)
+{
+    gs_tcache_mine = &gs_tcache_none;
+    gs_tcaches_own = NULL;
+    spare_tcaches = NULL;
+    gs_lock_init(&gs_tcaches_lock, GS_RANK_THREADS);
+    if (atomic_load(&gs_tcache_asymmetric))
+        atomic_store(&gs_tcache_asymmetric,
+                     gs_tcache_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED));
+}

@@ -1,0 +1,157 @@
+/*
+ * tcache_lock.c - how others are kept out of a thread's cache.
+ *
+ * A thread cache belongs to one thread, which goes in and out of it with two plain
+ * stores. Who wants to look at all thread caches of a heap sets `wanted` in each, then
+ * makes sure that every thread has passed a full barrier (membarrier), then waits until
+ * nobody is inside: an owner whose `busy` could not be seen yet is bound to see `wanted`.
+ * Where the kernel has no such call the owner's store is an exchange, a barrier by
+ * itself.
+ *
+ * A thread cache that is wanted sends its owner to the heap's lock: nobody waits for who
+ * drains.
+ *
+ * Owns: the thread's list of its own thread caches, and the lock of both ends of a
+ * binding. Lock: tiers->lock for the heap's end.   Design: docs/pool.md, "Cache tiers"
+ */
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "heap.h"
+
+/* A thread that is inside is so for a few instructions, unless it was interrupted. */
+#define SPINS  200
+#define NAP_NS 20000
+/* Without the kernel's barrier, which can be taken away later: far longer than a store
+ * takes to be seen. */
+#define SETTLE_NS 10000000
+struct gs_tcache gs_tcache_none; /* bound to nothing, and never entered */
+_Thread_local struct gs_tcache *gs_tcache_mine = &gs_tcache_none;
+_Thread_local struct gs_tcache *gs_tcaches_own;
+_Thread_local uint64_t gs_pool_stream_key;
+
+_Atomic bool
+    gs_tcache_asymmetric; /* written before the first thread cache, or by the barrier */
+
+struct gs_lock gs_tcaches_lock = {.rank = GS_RANK_THREADS};
+
+#if defined(__SANITIZE_THREAD__)
+#define HAVE_MEMBARRIER 0 /* it does not know what the call orders */
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HAVE_MEMBARRIER 0
+#endif
+#endif
+#ifndef HAVE_MEMBARRIER
+#define HAVE_MEMBARRIER 1
+#endif
+
+bool gs_tcache_membarrier(int command)
+{
+    int saved = errno;
+    bool done = HAVE_MEMBARRIER && syscall(SYS_membarrier, command, 0, 0) == 0;
+
+    errno = saved;
+    return done;
+}
+
+/* Not nanosleep, which is a place to be cancelled at: a lock is held. */
+static void nap(const struct timespec *time)
+{
+    (void)syscall(SYS_nanosleep, time, NULL);
+}
+
+void gs_tcache_barrier(void)
+{
+    const struct timespec settle = {.tv_nsec = SETTLE_NS};
+    int saved = errno;
+
+    if (!atomic_load_explicit(&gs_tcache_asymmetric, memory_order_relaxed) ||
+        gs_tcache_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+        return;
+    /* Forbidden since: owners exchange from now on, and stores of before settle. */
+    atomic_store(&gs_tcache_asymmetric, false);
+    nap(&settle);
+    errno = saved;
+}
+
+/* Does the heap have no thread cache but the calling thread's? The thread sees its own
+ * stores, and is outside. tiers->lock is held. */
+static bool mine_alone(struct gs_heap *heap)
+{
+    const struct gs_link *first = heap->tiers->tcaches.next;
+
+    return heap->tiers->tcache_count == 1 &&
+           GS_LINK_OWNER(first, const struct gs_tcache, of_heap)->owner ==
+               &gs_tcaches_own;
+}
+
+void gs_tiers_exclude(struct gs_heap *heap)
+{
+    const struct timespec short_nap = {.tv_nsec = NAP_NS};
+    struct gs_tiers *tiers = heap->tiers;
+    struct gs_link *link;
+    int saved = errno;
+
+    if (!tiers)
+        return;
+    gs_lock_take(&tiers->lock);
+    if (gs_list_empty(&tiers->tcaches))
+        return;
+    for (link = tiers->tcaches.next; link != &tiers->tcaches; link = link->next)
+        atomic_store(&GS_LINK_OWNER(link, struct gs_tcache, of_heap)->wanted, 1);
+    if (!mine_alone(heap))
+        gs_tcache_barrier();
+    for (link = tiers->tcaches.next; link != &tiers->tcaches; link = link->next) {
+        struct gs_tcache *tcache = GS_LINK_OWNER(link, struct gs_tcache, of_heap);
+
+        for (unsigned i = 0; atomic_load(&tcache->busy); i++)
+            if (i >= SPINS) /* a sleep: the owner's priority may be lower */
+                nap(&short_nap);
+    }
+    errno = saved;
+}
+
+void gs_tiers_admit(struct gs_heap *heap)
+{
+    struct gs_tiers *tiers = heap->tiers;
+    struct gs_link *link;
+
+    if (!tiers)
+        return;
+    if (!atomic_load_explicit(&tiers->closed, memory_order_relaxed) &&
+        !atomic_load_explicit(&tiers->suspended, memory_order_relaxed)) {
+        tiers->drained = false;
+        for (link = tiers->tcaches.next; link != &tiers->tcaches; link = link->next)
+            atomic_store_explicit(&GS_LINK_OWNER(link, struct gs_tcache, of_heap)->wanted,
+                                  0, memory_order_release);
+    }
+    gs_lock_drop(&tiers->lock);
+}
+
+void gs_tcaches_forget(struct gs_tiers *tiers)
+{
+    gs_lock_take(&gs_tcaches_lock);
+    while (!gs_list_empty(&tiers->tcaches)) {
+        struct gs_tcache *tcache =
+            GS_LINK_OWNER(tiers->tcaches.next, struct gs_tcache, of_heap);
+
+        gs_list_remove(&tcache->of_heap);
+        tcache->counts = (struct gs_tcache_counts){0};
+        for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
+            tcache->stacks[i].hits = 0;
+        for (unsigned i = 0; i < GS_WHOLE_COUNT; i++)
+            tcache->whole_units[i] = 0;
+        atomic_store(&tcache->wanted, 0);
+        atomic_store_explicit(&tcache->heap, NULL, memory_order_release);
+    }
+    gs_lock_drop(&gs_tcaches_lock);
+}
+
+uint64_t gs_tcache_stream_key(void)
+{
+    return gs_pool_stream_key;
+}

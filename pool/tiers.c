@@ -1,0 +1,333 @@
+/*
+ * tiers.c - what moves between the thread caches, the two cache tiers below them, and the
+ * segments.
+ *
+ * A block is cached by being pushed to a stack of its class; its segment goes on counting
+ * it as occupied. Classes above 32 KiB hold several sizes, so there a few blocks are
+ * looked through for one of the very size.
+ *
+ * Owns: struct gs_tiers, its caches.
+ * Lock: who is inside a thread cache, or excludes, may touch the thread caches; the
+ * stream caches and the global classes have a lock each, taken inside.   Design:
+ * docs/pool.md, "Cache tiers"
+ */
+#include "free_lists.h"
+
+/* Of its bytes, what a thread cache that has too many makes free at once. */
+#define TCACHE_SPARE 4u
+
+/* A bound of blocks, of 0 and GS_TIER_NO_BLOCKS, as it is compared with. */
+static uint32_t bound_of(uint32_t blocks)
+{
+    return blocks == GS_TIER_NO_BLOCKS ? 0 : blocks ? blocks : UINT32_MAX;
+}
+
+enum gs_status gs_tiers_create(const struct gs_pool *pool, struct gs_tiers **out)
+{
+    size_t cache_bytes = pool->cache_bytes;
+    struct gs_tiers *tiers = gs_meta_map(sizeof(*tiers));
+
+    if (!tiers)
+        return GS_ERR_HOST_NOMEM;
+    gs_lock_init(&tiers->lock, GS_RANK_TIERS);
+    gs_list_init(&tiers->tcaches);
+    for (unsigned i = 0; i < GS_CLASS_COUNT; i++)
+        gs_lock_init(&tiers->global[i].lock, GS_RANK_GLOBAL);
+    tiers->threads_bytes = cache_bytes / 2;
+    tiers->tier_bytes = cache_bytes / 4;
+    tiers->thread_bytes = cache_bytes / 4;
+    if (tiers->thread_bytes > GS_TCACHE_BYTES)
+        tiers->thread_bytes = GS_TCACHE_BYTES;
+    tiers->stream_blocks_max = bound_of(pool->stream_blocks);
+    tiers->global_blocks_max = bound_of(pool->global_blocks);
+    *out = tiers;
+    return GS_OK;
+}
+
+void gs_tiers_destroy(struct gs_tiers *tiers)
+{
+    if (!tiers)
+        return;
+    gs_tcaches_forget(tiers);
+    for (unsigned i = 0; i < GS_STREAMS; i++) {
+        struct gs_cache *cache = atomic_load(&tiers->streams[i]);
+
+        if (cache)
+            gs_meta_unmap(cache, sizeof(*cache));
+    }
+    gs_meta_unmap(tiers, sizeof(*tiers));
+}
+
+/* The thread cache's cache of the stream level, by the key its thread has now; NULL:
+ * there is no memory for one. */
+static struct gs_cache *stream_of(struct gs_tcache *tcache, struct gs_tiers *tiers)
+{
+    uint64_t key = gs_tcache_stream_key();
+    _Atomic(struct gs_cache *) *slot;
+    struct gs_cache *cache, *none = NULL;
+
+    if (tcache->stream && tcache->stream_key == key)
+        return tcache->stream;
+    slot = &tiers->streams[key * 0x9e3779b97f4a7c15ull >> 60];
+    cache = atomic_load(slot);
+    if (!cache) {
+        cache = gs_meta_map(sizeof(*cache));
+        if (!cache)
+            return NULL;
+        gs_lock_init(&cache->lock, GS_RANK_STREAM);
+        if (!atomic_compare_exchange_strong(slot, &none, cache)) {
+            gs_meta_unmap(cache, sizeof(*cache));
+            cache = none;
+        }
+    }
+    tcache->stream = cache;
+    tcache->stream_key = key;
+    return cache;
+}
+static_assert(GS_STREAMS == 16, "the key's hash has as many values");
+
+/* One class's chain goes one level down, or further where there is no room. */
+static void sink(struct gs_tcache *tcache, struct gs_heap *heap, unsigned class,
+                 struct gs_chain *chain, struct gs_segment **detached)
+{
+    struct gs_tiers *tiers = heap->tiers;
+    struct gs_cache *cache;
+    uint32_t most = tcache->stacks[class].limit * GS_LOWER_STACKS;
+    struct gs_free_list free_list;
+
+    if (class >= GS_CLASS_EXACT) {
+        gs_chain_release(heap, chain, detached);
+        return;
+    }
+    cache = stream_of(tcache, tiers);
+    if (cache) {
+        free_list = gs_free_list_stream(tiers, cache, class);
+        if (gs_free_list_store(&free_list, chain, most))
+            return;
+    }
+    free_list = gs_free_list_global(tiers, class);
+    if (!gs_free_list_store(&free_list, chain, most))
+        gs_chain_release(heap, chain, detached);
+}
+
+/* What lies below the youngest `keep` of a thread cache's stack. */
+static void cut(struct gs_tcache *tcache, unsigned class, uint32_t keep,
+                struct gs_chain *chain)
+{
+    struct gs_stack *stack = &tcache->stacks[class];
+    struct gs_block **link = &stack->top, *block;
+    size_t held = chain->bytes;
+
+    if (stack->count <= keep)
+        return;
+    for (uint32_t i = 0; i < keep; i++)
+        link = &(*link)->live.below;
+    block = *link;
+    *link = NULL;
+    while (block) {
+        struct gs_block *below = block->live.below;
+
+        gs_chain_add(chain, block);
+        block = below;
+    }
+    stack->count = keep;
+    tcache->bytes -= chain->bytes - held;
+}
+
+/* `count` blocks of a class gave way. If it is not worth keeping, the others do too. */
+static void give_way(struct gs_tcache *tcache, unsigned class, uint32_t count,
+                     struct gs_chain *chain)
+{
+    if (gs_keep_lost(tcache, class, count))
+        cut(tcache, class, 0, chain);
+}
+
+/* Class after class gives its older half, until a thread cache holds at most `most`
+ * bytes. What goes to the segments goes together. */
+static void lighten(struct gs_tcache *tcache, struct gs_heap *heap, size_t most,
+                    struct gs_segment **detached)
+{
+    struct gs_chain wide = {0};
+
+    while (tcache->bytes > most) {
+        unsigned class = tcache->hand;
+
+        tcache->hand = class + 1 < GS_CLASS_COUNT ? class + 1 : 0;
+        if (!tcache->stacks[class].count)
+            continue;
+        if (class >= GS_CLASS_EXACT) {
+            uint32_t count = tcache->stacks[class].count;
+
+            cut(tcache, class, count / 2, &wide);
+            give_way(tcache, class, count - count / 2, &wide);
+        } else {
+            struct gs_chain chain = {0};
+
+            cut(tcache, class, tcache->stacks[class].count / 2, &chain);
+            sink(tcache, heap, class, &chain, detached);
+        }
+    }
+    gs_chain_release(heap, &wide, detached);
+}
+
+void gs_tiers_spill(struct gs_tcache *tcache, struct gs_heap *heap, uint32_t units,
+                    struct gs_segment **detached)
+{
+    unsigned class = gs_class_of(units);
+    struct gs_stack *stack = &tcache->stacks[class];
+    size_t bytes = (size_t)units * GS_BLOCK_BYTES, limit = tcache->limit_bytes;
+    size_t spared = limit / TCACHE_SPARE;
+
+    if (bytes > limit || !stack->limit)
+        return;
+    if (stack->count >= stack->limit) {
+        struct gs_chain chain = {0};
+
+        cut(tcache, class, stack->limit / 2, &chain);
+        if (class >= GS_CLASS_EXACT)
+            give_way(tcache, class, chain.count, &chain);
+        sink(tcache, heap, class, &chain, detached);
+    }
+    if (tcache->bytes + bytes > limit)
+        lighten(tcache, heap, limit - (bytes > spared ? bytes : spared), detached);
+}
+
+void gs_tiers_flush(struct gs_tcache *tcache, struct gs_heap *heap,
+                    struct gs_segment **detached)
+{
+    struct gs_chain whole = {0};
+
+    for (unsigned i = 0; i < GS_CLASS_COUNT && tcache->bytes; i++) {
+        struct gs_chain chain = {0};
+
+        if (!tcache->stacks[i].count)
+            continue;
+        cut(tcache, i, 0, &chain);
+        sink(tcache, heap, i, &chain, detached);
+    }
+    gs_chain_add_whole(tcache, &whole);
+    gs_chain_release(heap, &whole, detached);
+}
+
+/* The first block of a chain is what was asked for, the others stay in the thread cache.
+ */
+static struct gs_block *keep_rest(struct gs_tcache *tcache, struct gs_stack *stack,
+                                  struct gs_chain *chain)
+{
+    struct gs_block *block = chain->top;
+
+    if (chain->count > 1) {
+        chain->bottom->live.below = stack->top;
+        stack->top = block->live.below;
+        stack->count += chain->count - 1;
+        tcache->bytes += chain->bytes - gs_block_bytes(block);
+    }
+    return block;
+}
+
+/* No level has a block of the class. Of those that came from the segments the last time
+ * none is left in the thread cache: so twice as many come now, `most` at most. */
+static void cut_batch(struct gs_tcache *tcache, struct gs_heap *heap, uint32_t units,
+                      uint32_t most, struct gs_chain *chain)
+{
+    uint8_t *batch = &tcache->batches[gs_class_of(units)];
+    struct gs_block *block;
+
+    *batch = (uint8_t)(*batch * 2 < most ? *batch * 2 : most);
+    if (*batch < 2) {
+        *batch = 1; /* comes the plain way */
+        return;
+    }
+    gs_lock_take(&heap->lock);
+    while (chain->count < *batch && (block = gs_heap_cut(heap, units)))
+        gs_chain_add(chain, block);
+    gs_lock_drop(&heap->lock);
+    tcache->counts.from_segments += chain->count > 0;
+}
+
+struct gs_block *gs_tiers_take(struct gs_tcache *tcache, struct gs_heap *heap,
+                               uint32_t units)
+{
+    struct gs_tiers *tiers = heap->tiers;
+    unsigned class = gs_class_of(units);
+    struct gs_stack *stack = &tcache->stacks[class];
+    struct gs_block *block = gs_stack_pick(stack, units);
+    uint32_t most = class < GS_CLASS_EXACT ? (stack->limit + 1) / 2 : 1;
+    struct gs_cache *cache;
+    struct gs_chain chain = {0};
+    struct gs_free_list free_list;
+
+    if (block) {
+        stack->count--;
+        tcache->bytes -= units * GS_BLOCK_BYTES;
+        return block;
+    }
+    if (class >= GS_CLASS_EXACT) {
+        gs_keep_missed(tcache, class, units);
+        return NULL;
+    }
+    if (tcache->bytes + most * units * GS_BLOCK_BYTES > tcache->limit_bytes)
+        most = 1;
+    cache = stream_of(tcache, tiers);
+    if (cache) {
+        free_list = gs_free_list_stream(tiers, cache, class);
+        gs_free_list_fetch(&free_list, units, most, &chain);
+        tcache->counts.from_stream += chain.count > 0;
+    }
+    if (!chain.count) {
+        free_list = gs_free_list_global(tiers, class);
+        gs_free_list_fetch(&free_list, units, most, &chain);
+        tcache->counts.from_global += chain.count > 0;
+    }
+    /* On a full device each hole counts. */
+    if (!chain.count &&
+        !atomic_load_explicit(&gs_headroom_of(heap)->refused, memory_order_relaxed))
+        cut_batch(tcache, heap, units, most, &chain);
+    return chain.count ? keep_rest(tcache, stack, &chain) : NULL;
+}
+
+struct gs_block *gs_tiers_take_whole(struct gs_tcache *tcache, uint32_t units)
+{
+    for (unsigned i = 0; i < GS_WHOLE_COUNT; i++) {
+        if (tcache->whole_units[i] != units)
+            continue;
+        tcache->whole_units[i] = 0;
+        return tcache->whole[i];
+    }
+    return NULL;
+}
+
+/* All that a thread cache may hold counts as idle only once it is drained: it has to stay
+ * below what the device may have idle. And where the device is short none is kept. */
+static bool may_keep(struct gs_heap *heap, const struct gs_block *block)
+{
+    unsigned device = (unsigned)(gs_headroom_of(heap) - heap->pool->rooms);
+    size_t limit =
+        atomic_load_explicit(&heap->pool->idle_limit[device], memory_order_relaxed);
+
+    return block->segment->bytes <= limit / GS_WHOLE_COUNT &&
+           !gs_free_missing(heap, block->segment->bytes);
+}
+
+void gs_tiers_put_whole(struct gs_tcache *tcache, struct gs_heap *heap,
+                        struct gs_block *block, struct gs_segment **detached)
+{
+    struct gs_chain chain = {0};
+    unsigned i = 0;
+
+    if (GS_UNLIKELY(!may_keep(heap, block))) {
+        gs_chain_add(&chain, block);
+        gs_chain_release(heap, &chain, detached);
+        return;
+    }
+    while (i < GS_WHOLE_COUNT && tcache->whole_units[i])
+        i++;
+    if (i == GS_WHOLE_COUNT) {
+        i = tcache->whole_hand;
+        tcache->whole_hand = (i + 1) % GS_WHOLE_COUNT;
+        gs_chain_add(&chain, tcache->whole[i]);
+        gs_chain_release(heap, &chain, detached);
+    }
+    tcache->whole[i] = block;
+    tcache->whole_units[i] = block->units;
+}

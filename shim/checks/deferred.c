@@ -1,0 +1,135 @@
+/*
+ * deferred.c - blocks that wait for a fill which is late.
+ * Owns:  the list.   Lock: its mutex.
+ */
+#include "deferred.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "captures.h"
+#include "gs_clock.h"
+#include "gs_uncancelled.h"
+#include "fill_stream.h"
+
+/* Between two looks. */
+#define NAP_NS 1000000
+
+struct aside {
+    struct aside *next;
+    struct gs_block *block;
+    const struct gs_context *context;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct aside *asides; /* written under lock, read atomically */
+
+void gs_deferred_reset(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    asides = NULL;
+}
+
+/* Without host memory for it, it is not handed out ever again. */
+void gs_deferred_put(const struct gs_context *context, struct gs_block *block)
+{
+    struct aside *aside = malloc(sizeof(*aside));
+    if (!aside) {
+        return;
+    }
+    *aside = (struct aside){.block = block, .context = context};
+    pthread_mutex_lock(&lock);
+    aside->next = asides;
+    __atomic_store_n(&asides, aside, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Those of the context, as a list of their own. */
+static struct aside *take(const struct gs_context *context)
+{
+    struct aside *list = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct aside **link = &asides; *link;) {
+        struct aside *aside = *link;
+        if (aside->context != context) {
+            link = &aside->next;
+            continue;
+        }
+        __atomic_store_n(link, aside->next, __ATOMIC_RELAXED);
+        aside->next = list;
+        list = aside;
+    }
+    pthread_mutex_unlock(&lock);
+    return list;
+}
+
+static void give_back(struct aside *list)
+{
+    struct aside *last = list;
+    while (last->next) {
+        last = last->next;
+    }
+    pthread_mutex_lock(&lock);
+    last->next = asides;
+    __atomic_store_n(&asides, list, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&lock);
+}
+
+static void free_held(struct aside *list)
+{
+    while (list) {
+        struct aside *next = list->next;
+        gs_block_free(list->block);
+        free(list);
+        list = next;
+    }
+}
+
+/* Taken before the driver is asked: what is set aside meanwhile has a fill of its own.
+ * Returns GS_FILL_SETTLED only where there was any. */
+static enum gs_fill_state settle(const struct gs_context *context)
+{
+    enum gs_fill_state state = GS_FILL_BUSY;
+    struct aside *list = take(context);
+    if (list) {
+        state = gs_fill_stream_settled(context);
+        if (state == GS_FILL_SETTLED) {
+            free_held(list);
+        } else {
+            give_back(list);
+        }
+    }
+    return state;
+}
+
+static bool any(void)
+{
+    return __atomic_load_n(&asides, __ATOMIC_RELAXED) != NULL;
+}
+
+bool gs_deferred_settle(const struct gs_context *context)
+{
+    return GS_UNLIKELY(any()) && settle(context) == GS_FILL_SETTLED;
+}
+
+bool gs_deferred_await(const struct gs_state *state, const struct gs_context *context)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    uint64_t until = gs_now_ns() + (uint64_t)state->options.pool_wait_ms * 1000000u;
+    while (any()) {
+        enum gs_fill_state now = settle(context);
+        if (now != GS_FILL_BUSY) {
+            return now == GS_FILL_SETTLED;
+        }
+        if (gs_captures_active() || gs_now_ns() > until) {
+            break;
+        }
+        gs_nap(&nap);
+    }
+    return false;
+}
+
+void gs_deferred_context_ended(const struct gs_context *context)
+{
+    free_held(take(context));
+}

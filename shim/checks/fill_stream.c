@@ -1,0 +1,339 @@
+/*
+ * fill_stream.c - streams and pinned buffers by which the checks reach device memory.
+ *
+ * A thread has a fill stream to itself while it uses it; a context gets another one when
+ * all are taken. What was not done in its time leaves its fill stream stuck: until the
+ * driver says that it is done, nothing more is begun in that context.
+ *
+ * Owns:  the fill streams of all contexts; their streams and buffers end with the
+ * context. Lock:  none; a fill stream is taken by an atomic exchange.
+ */
+#include "fill_stream.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "context_switch.h"
+#include "notify.h"
+#include "capture_gate.h"
+#include "captures.h"
+#include "context_errors.h"
+#include "gs_clock.h"
+#include "gs_uncancelled.h"
+
+#define PIECE_BYTES ((size_t)1 << 20)
+/* A pattern is on its way for no longer than this, and as much again for each 256 MiB. */
+#define PATIENCE_NS    1000000000ull
+#define PATIENCE_SHIFT 28
+#define PATIENCE_MOST  30u
+/* Looks before the thread sleeps between two. */
+#define SPINS  20u
+#define NAP_NS 50000
+
+struct gs_fill_stream {
+    struct gs_fill_stream *next; /* immutable */
+    CUstream stream;             /* immutable */
+    unsigned char *buffer;       /* immutable: pinned, PIECE_BYTES */
+    bool taken;                  /* atomic */
+    bool stuck;                  /* its holder's */
+};
+
+/* What is to be undone at the end. */
+struct visit {
+    struct gs_fill_stream *fill_stream;
+    CUstreamCaptureMode mode;
+    bool relaxed, pushed;
+};
+
+/* ---- fill streams
+ * ----------------------------------------------------------------------- */
+
+static struct gs_fill_stream **fill_streams_of(const struct gs_context *context)
+{
+    return &((struct gs_context *)(uintptr_t)context)->lanes;
+}
+
+/* Taken already. NULL: the driver refused. The context is current. */
+static struct gs_fill_stream *make_lane(const struct gs_context *context)
+{
+    const struct gs_real *real = gs_real();
+    struct gs_fill_stream *fill_stream = calloc(1, sizeof(*fill_stream));
+    void *buffer = NULL;
+    if (!fill_stream) {
+        return NULL;
+    }
+    if (real->cuStreamCreate(&fill_stream->stream, CU_STREAM_NON_BLOCKING) !=
+        CUDA_SUCCESS) {
+        goto no_stream;
+    }
+    if (real->cuMemHostAlloc(&buffer, PIECE_BYTES, 0) != CUDA_SUCCESS) {
+        goto no_buffer;
+    }
+    fill_stream->buffer = buffer;
+    fill_stream->taken = true;
+    fill_stream->next = __atomic_load_n(fill_streams_of(context), __ATOMIC_ACQUIRE);
+    while (!__atomic_compare_exchange_n(fill_streams_of(context), &fill_stream->next,
+                                        fill_stream, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE)) {
+    }
+    return fill_stream;
+
+no_buffer:
+    real->cuStreamDestroy_v2(fill_stream->stream);
+no_stream:
+    free(fill_stream);
+    return NULL;
+}
+
+static void give_fill_stream(struct gs_fill_stream *fill_stream)
+{
+    __atomic_store_n(&fill_stream->taken, false, __ATOMIC_RELEASE);
+}
+
+static enum gs_check_count take_fill_stream(const struct gs_context *context,
+                                            struct gs_fill_stream **out)
+{
+    struct gs_fill_stream *fill_stream =
+        __atomic_load_n(fill_streams_of(context), __ATOMIC_ACQUIRE);
+    for (; fill_stream; fill_stream = fill_stream->next) {
+        if (__atomic_exchange_n(&fill_stream->taken, true, __ATOMIC_ACQ_REL)) {
+            continue;
+        }
+        if (fill_stream->stuck &&
+            gs_real()->cuStreamQuery(fill_stream->stream) != CUDA_SUCCESS) {
+            give_fill_stream(fill_stream);
+            return GS_CHECK_BUSY;
+        }
+        fill_stream->stuck = false;
+        *out = fill_stream;
+        return GS_CHECK_LOOKED;
+    }
+    *out = make_lane(context);
+    return *out ? GS_CHECK_LOOKED : GS_CHECK_REFUSED;
+}
+
+/* leave is due, whatever the answer. */
+static enum gs_check_count begin(const struct gs_context *context, struct visit *visit)
+{
+    *visit = (struct visit){.fill_stream = NULL};
+    gs_notify_begin("a check of memory", false);
+    if (gs_captures_active()) {
+        return GS_CHECK_CAPTURE;
+    }
+    if (!gs_real()->cuStreamQuery) {
+        return GS_CHECK_REFUSED;
+    }
+    /* The first capture of the process may begin at any moment from now on. */
+    visit->relaxed = gs_relaxed_begin(&visit->mode);
+    if (gs_context_push(context->handle, &visit->pushed) != CUDA_SUCCESS) {
+        return GS_CHECK_REFUSED;
+    }
+    return GS_CHECK_LOOKED;
+}
+
+/* leave is due, whatever the answer. */
+static enum gs_check_count enter(const struct gs_context *context, struct visit *visit)
+{
+    enum gs_check_count answer = begin(context, visit);
+    return answer == GS_CHECK_LOOKED ? take_fill_stream(context, &visit->fill_stream)
+                                     : answer;
+}
+
+static void leave(struct visit *visit)
+{
+    if (visit->fill_stream) {
+        give_fill_stream(visit->fill_stream);
+    }
+    gs_context_pop(visit->pushed);
+    if (visit->relaxed) {
+        gs_relaxed_end(&visit->mode);
+    }
+    gs_notify_end();
+}
+
+/* Until all that the fill stream was given is done, but no longer than may be. */
+static enum gs_check_count await(struct gs_fill_stream *fill_stream, size_t bytes)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    uint64_t more = bytes >> PATIENCE_SHIFT;
+    uint64_t until =
+        gs_now_ns() + PATIENCE_NS * (1 + (more < PATIENCE_MOST ? more : PATIENCE_MOST));
+    for (unsigned i = 0;; i++) {
+        CUresult result = gs_real()->cuStreamQuery(fill_stream->stream);
+        if (result == CUDA_SUCCESS && gs_notified()) {
+            /* It has ended: this waits for nothing. To the oracle a query is no order. */
+            result = gs_real()->cuStreamSynchronize(fill_stream->stream);
+        }
+        if (result == CUDA_SUCCESS) {
+            return GS_CHECK_LOOKED;
+        }
+        if (result != CUDA_ERROR_NOT_READY || gs_now_ns() > until) {
+            fill_stream->stuck =
+                true; /* who cannot tell does not know that it has ended */
+            return result == CUDA_ERROR_NOT_READY ? GS_CHECK_BUSY : GS_CHECK_REFUSED;
+        }
+        if (i < SPINS) {
+            sched_yield();
+        } else {
+            gs_nap(&nap);
+        }
+    }
+}
+
+static enum gs_fill_state state_of(CUresult result)
+{
+    return result == CUDA_SUCCESS          ? GS_FILL_SETTLED
+           : gs_error_ends_context(result) ? GS_FILL_FAILED
+                                           : GS_FILL_BUSY;
+}
+
+/* Of the fill stream, which others may have: the driver is asked. The context is current.
+ */
+static enum gs_fill_state settle(struct gs_fill_stream *fill_stream)
+{
+    enum gs_fill_state state = GS_FILL_SETTLED;
+    if (__atomic_exchange_n(&fill_stream->taken, true, __ATOMIC_ACQ_REL)) {
+        return GS_FILL_BUSY; /* its holder waits still */
+    }
+    if (fill_stream->stuck) {
+        state = state_of(gs_real()->cuStreamQuery(fill_stream->stream));
+        fill_stream->stuck = state != GS_FILL_SETTLED;
+    }
+    give_fill_stream(fill_stream);
+    return state;
+}
+
+/* Without a fill stream of its own: on a full device there may be no memory for one. */
+enum gs_fill_state gs_fill_stream_settled(const struct gs_context *context)
+{
+    struct visit visit;
+    enum gs_fill_state state =
+        begin(context, &visit) == GS_CHECK_LOOKED ? GS_FILL_SETTLED : GS_FILL_BUSY;
+    struct gs_fill_stream *fill_stream =
+        __atomic_load_n(fill_streams_of(context), __ATOMIC_ACQUIRE);
+    for (; state == GS_FILL_SETTLED && fill_stream; fill_stream = fill_stream->next) {
+        state = settle(fill_stream);
+    }
+    leave(&visit);
+    return state;
+}
+
+/* ---- fills ----------------------------------------------------------------------- */
+
+static enum gs_check_count submit_fills(struct gs_fill_stream *fill_stream,
+                                        const struct gs_fill *fills, size_t count)
+{
+    enum gs_check_count answer = GS_CHECK_LOOKED;
+    if (!gs_gate_enter()) {
+        return GS_CHECK_CAPTURE;
+    }
+    for (size_t i = 0; i < count && answer == GS_CHECK_LOOKED; i++) {
+        if (gs_real()->cuMemsetD8Async(fills[i].at, fills[i].value, fills[i].bytes,
+                                       fill_stream->stream) != CUDA_SUCCESS) {
+            answer = GS_CHECK_REFUSED;
+        }
+    }
+    gs_gate_leave();
+    return answer;
+}
+
+static size_t bytes_of(const struct gs_fill *fills, size_t count)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        bytes += fills[i].bytes;
+    }
+    return bytes;
+}
+
+/* Whether the device does what it is asked for, and says so: a fill of the fill stream's
+ * own buffer. Whatever comes of that is nobody's memory. */
+static enum gs_check_count try_fill_stream(struct gs_fill_stream *fill_stream)
+{
+    const struct gs_fill own = {(CUdeviceptr)(uintptr_t)fill_stream->buffer, 1, 0};
+    enum gs_check_count answer = submit_fills(fill_stream, &own, 1);
+    return answer == GS_CHECK_LOOKED ? await(fill_stream, own.bytes) : answer;
+}
+
+enum gs_check_count gs_fill_stream_fill(const struct gs_context *context,
+                                        const struct gs_fill *fills, size_t count,
+                                        bool *pending)
+{
+    struct visit visit;
+    enum gs_check_count answer = enter(context, &visit);
+    *pending = false;
+    if (answer == GS_CHECK_LOOKED) {
+        answer = try_fill_stream(visit.fill_stream);
+    }
+    if (answer == GS_CHECK_LOOKED) {
+        answer = submit_fills(visit.fill_stream, fills, count);
+        if (answer != GS_CHECK_CAPTURE) { /* one of two may be on its way */
+            enum gs_check_count done = await(visit.fill_stream, bytes_of(fills, count));
+            *pending = done != GS_CHECK_LOOKED;
+            answer = *pending ? done : answer;
+        }
+    }
+    leave(&visit);
+    return answer;
+}
+
+/* ---- looks ----------------------------------------------------------------------- */
+
+static bool is_filled(const unsigned char *bytes, size_t count, unsigned char value)
+{
+    return bytes[0] == value && memcmp(bytes, bytes + 1, count - 1) == 0;
+}
+
+/* `offset`: of the piece. */
+static void compare(const unsigned char *bytes, size_t count, unsigned char value,
+                    uint64_t offset, struct gs_changed *changed)
+{
+    if (is_filled(bytes, count, value)) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] == value) {
+            continue;
+        }
+        if (changed->bytes == 0) {
+            changed->first = offset + i;
+        }
+        changed->bytes++;
+    }
+}
+
+static enum gs_check_count fetch(struct gs_fill_stream *fill_stream, CUdeviceptr at,
+                                 size_t bytes)
+{
+    if (!gs_gate_enter()) {
+        return GS_CHECK_CAPTURE;
+    }
+    CUresult result = gs_real()->cuMemcpyDtoHAsync_v2(fill_stream->buffer, at, bytes,
+                                                      fill_stream->stream);
+    gs_gate_leave();
+    return result == CUDA_SUCCESS ? await(fill_stream, bytes) : GS_CHECK_REFUSED;
+}
+
+enum gs_check_count gs_fill_stream_look(const struct gs_context *context, CUdeviceptr at,
+                                        size_t bytes, unsigned char value,
+                                        struct gs_changed *out)
+{
+    struct gs_changed changed = {.bytes = 0};
+    struct visit visit;
+    enum gs_check_count answer = enter(context, &visit);
+    for (size_t done = 0, piece; answer == GS_CHECK_LOOKED && done < bytes;
+         done += piece) {
+        piece = bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES;
+        answer = fetch(visit.fill_stream, at + done, piece);
+        if (answer == GS_CHECK_LOOKED) {
+            compare(visit.fill_stream->buffer, piece, value, done, &changed);
+        }
+    }
+    leave(&visit);
+    if (answer == GS_CHECK_LOOKED) {
+        *out = changed;
+    }
+    return answer;
+}

@@ -1,0 +1,551 @@
+/*
+ * redzones.c - patterns behind live blocks and in freed ones: made, looked at, told of.
+ *
+ * Whoever looks at memory that is not its own, at the end, believes what it found only if
+ * the zone is still the same afterwards: a zone leaves the map before its memory may
+ * change by right.
+ *
+ * Owns:  the map.   Lock: its mutex.
+ */
+#include "redzones.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "deferred.h"
+#include "gs_clock.h"
+#include "known.h"
+#include "log.h"
+#include "quarantine.h"
+#include "record.h"
+#include "fill_stream.h"
+#include "redzone_map.h"
+
+#define BYTE_ZONE   0xfa
+#define BYTE_FREED  0xfd
+#define BYTE_POISON 0xff
+/* How long a look at all that a context has, or the process, may take. */
+#define SWEEP_NS 5000000000ull
+/* Between two of them for uses of a context of which others are left. */
+#define PAUSE_NS 1000000000ull
+/* As many as a report writes out. */
+#define ERRORS_NAMED 32u
+
+bool gs_redzones_on;
+
+static struct {
+    pthread_mutex_t lock;
+    struct gs_redzone_map map; /* under lock */
+    uint64_t serials;          /* under lock */
+    size_t behind;             /* immutable after start */
+    enum gs_check_fill fill;   /* likewise */
+    bool swept;                /* atomic: at_exit has run */
+    bool handler_set;          /* atomic: the handler of exit is registered */
+    uint64_t foretold;         /* atomic: counted for an exec, which may fail */
+    /* Atomic: when a device was last looked at for a use that was taken back, or 0. */
+    uint64_t used_less_ns[GS_MAX_DEVICES];
+} zones = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- start ----------------------------------------------------------------------- */
+
+static bool any(const struct gs_options *options)
+{
+    return options->check_redzone_bytes > 0 || options->check_quarantine_bytes > 0 ||
+           options->check_fill != GS_CHECK_FILL_OFF;
+}
+
+void gs_redzones_adjust(struct gs_options *options)
+{
+    if (!options->enable || !any(options)) {
+        return;
+    }
+    if (!options->pool || !options->track) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_CHECK_REDZONE, _FILL and _QUARANTINE need the pool and the "
+                    "tracker: with %s=off they are off, too",
+                    options->pool ? "GPUSHIM_TRACK" : "GPUSHIM_POOL");
+        options->check_redzone_bytes = options->check_quarantine_bytes = 0;
+        options->check_fill = GS_CHECK_FILL_OFF;
+        return;
+    }
+    if (options->free_sync == GS_FREE_SYNC_VERIFY) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_FREE_SYNC=verify: with a check of GPUSHIM_CHECK_* on, each "
+                    "free waits, and no proof is left to verify");
+    }
+    if (options->free_sync == GS_FREE_SYNC_LAZY) {
+        gs_log_line(GS_LOG_WARN,
+                    "GPUSHIM_FREE_SYNC=lazy: with a check of GPUSHIM_CHECK_* on, frees "
+                    "wait as they do natively");
+    }
+    /* Each free waits, as natively, before the memory is looked at; and no block is kept
+       aside where it would be handed out without a look. */
+    options->free_sync = GS_FREE_SYNC_WAIT;
+    strcpy(options->pool_cache, "0");
+}
+
+void gs_redzones_start(const struct gs_options *options)
+{
+    zones.behind = options->check_redzone_bytes;
+    zones.fill = (enum gs_check_fill)options->check_fill;
+    gs_quarantine_start(options->check_quarantine_bytes, !options->pool_carve);
+    gs_redzones_on = any(options);
+}
+
+void gs_redzones_reset(void)
+{
+    gs_quarantine_reset();
+    gs_deferred_reset();
+    pthread_mutex_init(&zones.lock, NULL);
+    zones.map = (struct gs_redzone_map){0};
+    gs_redzones_on = zones.swept = false;
+    zones.foretold = 0;
+}
+
+/* ---- the map --------------------------------------------------------------------- */
+
+static void put(struct gs_redzone *zone)
+{
+    pthread_mutex_lock(&zones.lock);
+    zone->serial = ++zones.serials;
+    gs_redzone_map_put(&zones.map, zone);
+    pthread_mutex_unlock(&zones.lock);
+}
+
+static struct gs_redzone *cut(uint64_t begin, uint64_t end)
+{
+    pthread_mutex_lock(&zones.lock);
+    struct gs_redzone *list = gs_redzone_map_cut(&zones.map, begin, end);
+    pthread_mutex_unlock(&zones.lock);
+    return list;
+}
+
+/* A copy of the first zone at `addr` or behind it that is of the context (NULL: of any).
+ */
+static bool next_zone(uint64_t addr, CUcontext handle, struct gs_redzone *out)
+{
+    pthread_mutex_lock(&zones.lock);
+    struct gs_redzone *zone = gs_redzone_map_from(&zones.map, addr);
+    while (zone && handle && zone->context->handle != handle) {
+        zone = gs_redzone_map_from(&zones.map, zone->begin + 1);
+    }
+    if (zone) {
+        *out = *zone;
+    }
+    pthread_mutex_unlock(&zones.lock);
+    return zone != NULL;
+}
+
+/* The zone of which `copy` is one was seen; `damaged`: it leaves the map. Returns whether
+ * it is still the same. */
+static bool settle(const struct gs_redzone *copy, bool damaged)
+{
+    struct gs_redzone *gone = NULL;
+    pthread_mutex_lock(&zones.lock);
+    struct gs_redzone *zone = gs_redzone_map_from(&zones.map, copy->begin);
+    bool same = zone && zone->serial == copy->serial && zone->begin == copy->begin &&
+                zone->end == copy->end;
+    if (same) {
+        zone->seen = true;
+    }
+    if (same && damaged) {
+        gone = gs_redzone_map_cut(&zones.map, copy->begin, copy->end);
+    }
+    pthread_mutex_unlock(&zones.lock);
+    free(gone);
+    return same;
+}
+
+/* ---- errors ---------------------------------------------------------------------- */
+
+static struct gs_free_site site_of(const struct gs_state *state, uint16_t api)
+{
+    struct gs_free_site site = {.thread = gs_thread_id(), .api = api};
+    if (state->stacks && api != GS_API_UNKNOWN) {
+        site.stack = gs_stacks_capture(state->stacks);
+    }
+    return site;
+}
+
+/* `was`: whose memory the zone belongs to, where that is not known from the zone. */
+static void tell(struct gs_state *state, const struct gs_redzone *zone,
+                 const struct gs_allocation *was, const struct gs_changed *changed,
+                 uint16_t api)
+{
+    struct gs_damage damage = {.kind = zone->live ? GS_ERROR_DAMAGE_BEHIND
+                                                  : GS_ERROR_WRITE_AFTER_FREE,
+                               .allocation = was ? *was : zone->was,
+                               .freed = zone->freed,
+                               .changed_bytes = changed->bytes};
+    struct gs_free_site site = site_of(state, api);
+    bool known = damage.allocation.addr != 0;
+    /* A search of all there is, for an error that will be written out. */
+    if (!known && gs_tracker_error_count(state->tracker) < ERRORS_NAMED) {
+        known = gs_tracker_find(state->tracker, zone->begin, &damage.allocation) == GS_OK;
+    }
+    if (!known) {
+        damage.allocation = (struct gs_allocation){
+            .addr = zone->begin,
+            .bytes = zone->live ? zone->from - zone->begin : zone->end - zone->begin,
+            .device = (int16_t)zone->context->device,
+            .kind = GS_MEMORY_DEVICE};
+    }
+    damage.first = zone->from + changed->first - damage.allocation.addr;
+    gs_tracker_error_damage(state->tracker, &damage, &site);
+}
+
+static void count(const struct gs_state *state, enum gs_check_count which)
+{
+    gs_tracker_count_check(state->tracker, which, 1);
+}
+
+/* A zone that is in no map, and whose memory is the caller's. */
+static void inspect(struct gs_state *state, const struct gs_redzone *zone,
+                    const struct gs_allocation *was, uint16_t api)
+{
+    struct gs_changed changed;
+    enum gs_check_count answer = gs_fill_stream_look(
+        zone->context, zone->from, zone->to - zone->from, zone->value, &changed);
+    count(state, answer);
+    if (answer == GS_CHECK_LOOKED && changed.bytes > 0) {
+        tell(state, zone, was, &changed, api);
+    }
+}
+
+/* Memory that was freed is somebody's again, or the driver's. */
+static void clear(struct gs_state *state, uint64_t addr, size_t bytes, uint16_t api)
+{
+    struct gs_redzone *next;
+    for (struct gs_redzone *zone = cut(addr, addr + bytes); zone; zone = next) {
+        next = zone->right;
+        if (!zone->live) { /* else of a context that has ended unseen */
+            inspect(state, zone, NULL, api);
+        }
+        free(zone);
+    }
+}
+
+/* ---- allocations ----------------------------------------------------------------- */
+
+static enum gs_status obtain(const struct gs_state *state,
+                             const struct gs_context *context, size_t bytes,
+                             struct gs_block **out, int *native)
+{
+    enum gs_status status;
+    do {
+        status = gs_heap_alloc_behind(context->heap, bytes, zones.behind, out, native);
+    } while (
+        (status == GS_ERR_NOMEM || status == GS_ERR_UNPOOLABLE) &&
+        (gs_quarantine_empty(context->device) > 0 || gs_deferred_await(state, context)));
+    return status;
+}
+
+/* Of a block of that room: how much behind the program's bytes is watched. */
+static size_t zone_bytes(size_t bytes, size_t room)
+{
+    if (zones.behind == 0) {
+        return 0;
+    }
+    size_t end = (bytes + zones.behind + GS_BLOCK_BYTES - 1) & ~(GS_BLOCK_BYTES - 1);
+    return (room < end ? room : end) - bytes;
+}
+
+static void watch(const struct gs_context *context, uint64_t addr, size_t bytes,
+                  size_t behind, size_t room)
+{
+    struct gs_redzone *zone = calloc(1, sizeof(*zone));
+    if (!zone) {
+        return; /* it goes without */
+    }
+    zone->value = BYTE_ZONE;
+    zone->live = true;
+    zone->begin = addr;
+    zone->end = addr + room;
+    zone->from = addr + bytes;
+    zone->to = zone->from + behind;
+    zone->context = context;
+    put(zone);
+}
+
+/* Fill the block. Returns false where it may be written at a later time: it is not to be
+ * handed out. That its red zone alone is late makes no difference: a free in a stream's
+ * order, or during a capture, does not wait for it, and the zone may then be in the
+ * middle of another's block. */
+static bool prepare(const struct gs_state *state, const struct gs_context *context,
+                    const struct gs_block *block, size_t bytes)
+{
+    uint64_t addr = gs_block_addr(block);
+    size_t room = gs_block_room(block), behind = zone_bytes(bytes, room), fill_count = 0;
+    struct gs_fill fills[2];
+    if (zones.fill != GS_CHECK_FILL_OFF) {
+        unsigned char value = zones.fill == GS_CHECK_FILL_ZERO ? 0 : BYTE_POISON;
+        fills[fill_count++] = (struct gs_fill){addr, bytes, value};
+    }
+    if (behind > 0) {
+        fills[fill_count++] = (struct gs_fill){addr + bytes, behind, BYTE_ZONE};
+    } else if (zones.behind > 0) {
+        count(state, GS_CHECK_ROOM);
+    }
+    if (fill_count == 0) {
+        return true;
+    }
+    bool pending;
+    enum gs_check_count answer =
+        gs_fill_stream_fill(context, fills, fill_count, &pending);
+    if (answer == GS_CHECK_LOOKED && behind > 0) {
+        watch(context, addr, bytes, behind, room);
+    } else if (answer != GS_CHECK_LOOKED) {
+        count(state, answer);
+    }
+    return !pending;
+}
+
+static void at_exit(void);
+
+/* Once a process, and once the driver has begun: its own handlers then run later. */
+static void register_handler(void)
+{
+    if (!__atomic_exchange_n(&zones.handler_set, true, __ATOMIC_RELAXED)) {
+        (void)atexit(at_exit);
+    }
+}
+
+enum gs_status gs_redzones_alloc_checked(struct gs_state *state,
+                                         const struct gs_context *context, size_t bytes,
+                                         struct gs_block **out, int *native)
+{
+    uint16_t api = gs_record_api(GS_API_cuMemAlloc_v2);
+    struct gs_block *block, *claimed;
+    register_handler();
+    (void)gs_deferred_settle(context);
+    enum gs_status status = obtain(state, context, bytes, &block, native);
+    if (status != GS_OK) {
+        return status;
+    }
+    clear(state, gs_block_addr(block), gs_block_room(block), api);
+    if (!prepare(state, context, block, bytes) &&
+        gs_pool_claim(state->pool, gs_block_addr(block), &claimed) == GS_OK) {
+        gs_deferred_put(context, claimed);
+        status = obtain(state, context, bytes, &block, native);
+        if (status != GS_OK) {
+            return status;
+        }
+        clear(state, gs_block_addr(block), gs_block_room(block), api);
+    }
+    *out = block;
+    return GS_OK;
+}
+
+void gs_redzones_passed(const struct gs_state *state)
+{
+    if (zones.behind > 0 || zones.fill != GS_CHECK_FILL_OFF) {
+        count(state, GS_CHECK_NATIVE);
+    }
+}
+
+/* ---- frees ----------------------------------------------------------------------- */
+
+void gs_redzones_look(struct gs_state *state, struct gs_block *block, enum gs_api api,
+                      enum gs_check_count answer, struct gs_allocation *was)
+{
+    pthread_mutex_lock(&zones.lock);
+    struct gs_redzone *zone = gs_redzone_map_take(&zones.map, gs_block_addr(block));
+    pthread_mutex_unlock(&zones.lock);
+    if (gs_tracker_get(state->tracker, gs_block_tag(block), was) != GS_OK) {
+        was->addr = 0;
+    }
+    if (zone && answer == GS_CHECK_LOOKED) {
+        inspect(state, zone, was->addr ? was : NULL, gs_record_api(api));
+    } else if (zone) {
+        count(state, answer);
+    }
+    free(zone);
+}
+
+static void watch_freed(const struct gs_context *context, uint64_t addr, size_t room,
+                        const struct gs_allocation *was, const struct gs_free_site *freed)
+{
+    struct gs_redzone *zone = calloc(1, sizeof(*zone));
+    if (!zone) {
+        return;
+    }
+    zone->value = BYTE_FREED;
+    zone->begin = zone->from = addr;
+    zone->end = zone->to = addr + room;
+    zone->context = context;
+    zone->was = *was;
+    zone->freed = *freed;
+    /* What is freed by destructors, after the last look, is nobody's to miss. */
+    zone->seen = __atomic_load_n(&zones.swept, __ATOMIC_RELAXED);
+    put(zone);
+}
+
+/* Returns false where that may be written at a later time. */
+static bool fill_freed(const struct gs_state *state, const struct gs_context *context,
+                       const struct gs_block *block, enum gs_api api,
+                       const struct gs_allocation *was)
+{
+    const struct gs_fill fill = {gs_block_addr(block), gs_block_room(block), BYTE_FREED};
+    struct gs_free_site freed = site_of(state, gs_record_api(api));
+    freed.time_ns = gs_tracker_now(state->tracker);
+    bool pending;
+    enum gs_check_count answer = gs_fill_stream_fill(context, &fill, 1, &pending);
+    if (answer == GS_CHECK_LOOKED) {
+        watch_freed(context, fill.at, fill.bytes, was, &freed);
+    } else {
+        count(state, answer);
+    }
+    return !pending;
+}
+
+/* Memory that was exported, say: another process may still read it. */
+static bool is_marked(const struct gs_state *state, const struct gs_block *block)
+{
+    struct gs_range range;
+    return gs_pool_find(state->pool, gs_block_addr(block), &range) == GS_OK &&
+           range.retained;
+}
+
+void gs_redzones_free(struct gs_state *state, struct gs_block *block, enum gs_api api,
+                      const struct gs_allocation *was)
+{
+    const struct gs_context *context = gs_heap_self(gs_block_heap(block));
+    if (zones.fill != GS_CHECK_FILL_OFF && !is_marked(state, block) &&
+        !fill_freed(state, context, block, api, was)) {
+        gs_deferred_put(context, block);
+    } else if (!gs_quarantine_put(context, block)) {
+        gs_block_free(block);
+    }
+}
+
+void gs_redzones_unmap(const struct gs_context *context, uint64_t addr, size_t bytes)
+{
+    struct gs_state *state = gs_state_peek();
+    if (state && context->heap) {
+        clear(state, addr, bytes, GS_API_UNKNOWN);
+    }
+}
+
+/* ---- ends ------------------------------------------------------------------------ */
+
+/* Nothing is waited for: what runs goes on, and what it writes later is not seen. */
+static void sweep(struct gs_state *state, CUcontext handle)
+{
+    uint64_t until = gs_now_ns() + SWEEP_NS, at = 0;
+    struct gs_redzone zone;
+    struct gs_changed changed;
+    for (; next_zone(at, handle, &zone); at = zone.begin + 1) {
+        if (gs_now_ns() > until) {
+            return; /* those that are left are counted at the end */
+        }
+        enum gs_check_count answer = gs_fill_stream_look(
+            zone.context, zone.from, zone.to - zone.from, zone.value, &changed);
+        bool damaged = answer == GS_CHECK_LOOKED && changed.bytes > 0;
+        if (!settle(&zone, damaged)) {
+            continue; /* freed, or used again, meanwhile: that has its own look */
+        }
+        count(state, answer);
+        if (damaged) {
+            tell(state, &zone, NULL, &changed, GS_API_UNKNOWN);
+        }
+    }
+}
+
+/* Before the driver's own handlers of exit, if these were registered before the first
+ * allocation. Later no call of CUDA may be made. */
+static void at_exit(void)
+{
+    struct gs_state *state = gs_state_peek();
+    if (!gs_redzones_on || !state || state->pid != (pid_t)syscall(SYS_getpid)) {
+        return;
+    }
+    state = gs_enter();
+    if (state) {
+        sweep(state, NULL);
+        __atomic_store_n(&zones.swept, true, __ATOMIC_RELAXED);
+        gs_leave();
+    }
+}
+
+void gs_redzones_context_ends(struct gs_state *state, CUcontext handle)
+{
+    if (GS_UNLIKELY(gs_redzones_on) && handle) {
+        sweep(state, handle);
+    }
+}
+
+void gs_redzones_use_ends(struct gs_state *state, CUcontext handle, int device, bool last)
+{
+    if (GS_LIKELY(!gs_redzones_on)) {
+        return;
+    }
+    int row = device >= 0 && device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1;
+    uint64_t now = gs_now_ns(), *at = &zones.used_less_ns[row];
+    uint64_t before = __atomic_load_n(at, __ATOMIC_RELAXED);
+    if (!last && ((before && now - before < PAUSE_NS) ||
+                  !__atomic_compare_exchange_n(at, &before, now, false, __ATOMIC_RELAXED,
+                                               __ATOMIC_RELAXED))) {
+        return;
+    }
+    gs_redzones_context_ends(state, handle);
+}
+
+/* All zones of the context (NULL: of any) that nobody has looked at are counted; with a
+ * context, they and the others leave. */
+static void give_up(struct gs_state *state, const struct gs_context *context)
+{
+    struct gs_redzone zone;
+    for (uint64_t at = 0; next_zone(at, NULL, &zone); at = zone.begin + 1) {
+        if (context && zone.context != context) {
+            continue;
+        }
+        if (settle(&zone, context != NULL) && !zone.seen) {
+            count(state, GS_CHECK_END);
+        }
+    }
+}
+
+void gs_redzones_context_ended(const struct gs_context *context)
+{
+    struct gs_state *state = gs_state_peek();
+    if (GS_LIKELY(!gs_redzones_on) || !state) {
+        return;
+    }
+    gs_quarantine_context_ended(context);
+    gs_deferred_context_ended(context);
+    give_up(state, context);
+}
+
+static uint64_t unseen(void)
+{
+    uint64_t number = 0;
+    struct gs_redzone zone;
+    for (uint64_t at = 0; next_zone(at, NULL, &zone); at = zone.begin + 1) {
+        number += !zone.seen;
+    }
+    return number;
+}
+
+void gs_redzones_go_on(struct gs_state *state)
+{
+    uint64_t foretold = __atomic_exchange_n(&zones.foretold, 0, __ATOMIC_RELAXED);
+    if (GS_UNLIKELY(foretold > 0)) {
+        gs_tracker_count_check(state->tracker, GS_CHECK_END, -foretold);
+    }
+}
+
+void gs_redzones_finish(struct gs_state *state, bool again)
+{
+    if (GS_LIKELY(!gs_redzones_on)) {
+        return;
+    }
+    if (again) {
+        uint64_t number = unseen();
+        gs_tracker_count_check(state->tracker, GS_CHECK_END, number);
+        __atomic_add_fetch(&zones.foretold, number, __ATOMIC_RELAXED);
+    } else {
+        give_up(state, NULL);
+    }
+}

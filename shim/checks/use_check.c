@@ -1,0 +1,311 @@
+/*
+ * use_check.c - whether a use of memory is wrong, and how.
+ *
+ * Said to be wrong is only what cannot be right. Memory is looked for in this order:
+ *
+ *   the pools      an address in a segment is a live block's, or nobody's
+ *   managed ranges the same
+ *   records        an allocation of the driver's that begins at the address, or where the
+ *                  driver says that the one around it begins
+ *   the history    what the driver does not know, and the processor cannot read, and was
+ *                  freed before
+ *
+ * All else is not known, and right. What was freed in a stream's order is nobody's once
+ * the device has come there, which no look at the call's arguments tells: it is taken for
+ * wrong where the pool has seen that it has.
+ *
+ * Owns: nothing.   Lock: none; the driver is called without any. Design:
+ * docs/checks-args.md
+ */
+#include "use_check.h"
+
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "captures.h"
+#include "host_pools.h"
+#include "managed.h"
+#include "pool_lookup.h"
+#include "quarantine.h"
+#include "record.h"
+
+/* ---- what is told ------------------------------------------------------------------ */
+
+static struct gs_bad_use bad_use(const struct gs_use *use, enum gs_error_kind kind)
+{
+    return (struct gs_bad_use){.kind = kind,
+                               .addr = use->span.addr,
+                               .bytes = use->span.bytes,
+                               .writes = use->writes,
+                               .call = use->call};
+}
+
+static void tell(struct gs_state *state, struct gs_bad_use *bad)
+{
+    bad->thread = gs_thread_id();
+    bad->device = gs_thread.context ? gs_thread.context->device : 0;
+    if (state->stacks) {
+        bad->stack = gs_stacks_capture(state->stacks);
+    }
+    gs_tracker_error_use(state->tracker, bad);
+}
+
+static void tell_extent(struct gs_state *state, const struct gs_use *use,
+                        enum gs_error_kind kind, const struct gs_span *extent)
+{
+    struct gs_bad_use bad = bad_use(use, kind);
+    bad.extent_addr = extent->addr;
+    bad.extent_bytes = extent->bytes;
+    tell(state, &bad);
+}
+
+static void tell_former(struct gs_state *state, const struct gs_use *use,
+                        const struct gs_former *former)
+{
+    struct gs_bad_use bad = bad_use(use, GS_ERROR_USE_AFTER_FREE);
+    bad.former = *former;
+    tell(state, &bad);
+}
+
+/* ---- what the driver and the system know ---------------------------------------------
+ */
+
+enum answer { ANSWER_KNOWN, ANSWER_UNKNOWN, ANSWER_NONE };
+
+/* The driver's allocation around an address. */
+static enum answer ask_driver(uint64_t addr, struct gs_span *out)
+{
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    if (gs_captures_active()) {
+        return ANSWER_NONE;
+    }
+    CUresult result = gs_real()->cuMemGetAddressRange_v2(&base, &bytes, addr);
+    if (result == CUDA_SUCCESS) {
+        *out = (struct gs_span){base, bytes};
+        return ANSWER_KNOWN;
+    }
+    return result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_INVALID_VALUE
+               ? ANSWER_UNKNOWN
+               : ANSWER_NONE;
+}
+
+/* Whether the processor cannot read there: then it is no memory of the host's. */
+static bool is_unreadable(uint64_t addr)
+{
+    char byte;
+    struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)addr, 1};
+    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0 && errno == EFAULT;
+}
+
+/* Whether that call frees in a stream's order. */
+static bool frees_in_order(uint16_t api)
+{
+    return api < GS_API_COUNT && strstr(gs_api_name(api), "FreeAsync");
+}
+
+/* ---- the pools -----------------------------------------------------------------------
+ */
+
+/* Whether the driver still has the pool's segment there. A context may have ended unseen,
+ * and the addresses be another's. */
+static bool is_true(const struct gs_use *use, const struct gs_range *range)
+{
+    struct gs_span span;
+    enum answer answer = ask_driver(use->span.addr, &span);
+    return gs_captures_active() ||
+           (answer == ANSWER_KNOWN && span.addr == range->segment_addr);
+}
+
+/* The live block of the same segment that the use ends in. */
+static bool reaches_block(struct gs_pool *pool, const struct gs_use *use,
+                          const struct gs_range *from, struct gs_span *out)
+{
+    uint64_t last = use->span.addr + use->span.bytes - 1;
+    struct gs_range range;
+    if (gs_pool_find(pool, last, &range) != GS_OK || !range.live ||
+        range.segment_addr != from->segment_addr || range.block_addr <= use->span.addr) {
+        return false;
+    }
+    *out = (struct gs_span){range.block_addr, range.requested_bytes};
+    return true;
+}
+
+/* What has been freed there, if its use is wrong for certain. */
+static bool find_former(struct gs_state *state, const struct gs_use *use,
+                        const struct gs_range *range, struct gs_former *out)
+{
+    if (gs_tracker_former(state->tracker, use->span.addr, out) != GS_OK ||
+        out->allocation.kind == GS_MEMORY_GRAPH) {
+        return false;
+    }
+    return !range->pending ||
+           (out->allocation.addr == range->block_addr && !frees_in_order(out->site.api));
+}
+
+/* In a segment, and in no live block. */
+static void check_freed(struct gs_state *state, struct gs_pool *pool,
+                        const struct gs_use *use, const struct gs_range *range)
+{
+    struct gs_former former;
+    struct gs_span next;
+    bool found = find_former(state, use, range, &former);
+    if (!found && range->pending) {
+        return;
+    }
+    bool within =
+        found && gs_span_fit(&use->span, &(struct gs_span){former.allocation.addr,
+                                                           former.allocation.bytes}) ==
+                     GS_SPAN_INSIDE;
+    if (!within && reaches_block(pool, use, range, &next)) {
+        tell_extent(state, use, GS_ERROR_UNDERRUN, &next);
+    } else if (found) {
+        tell_former(state, use, &former);
+    } else {
+        struct gs_bad_use bad = bad_use(use, GS_ERROR_STRAY_USE);
+        tell(state, &bad);
+    }
+}
+
+/* Whether the block is, or was, in the order of a stream. */
+static bool is_ordered(const struct gs_state *state, const struct gs_pool *pool,
+                       const struct gs_range *range)
+{
+    return pool == state->pool &&
+           ((const struct gs_context *)gs_heap_self(range->heap))->ordered;
+}
+
+/* Returns whether the pool knows the address. */
+static bool check_pooled(struct gs_state *state, struct gs_pool *pool,
+                         const struct gs_use *use)
+{
+    struct gs_range range;
+    if (!pool || !gs_pool_owns(pool, use->span.addr) ||
+        gs_pool_find(pool, use->span.addr, &range) != GS_OK) {
+        return false;
+    }
+    struct gs_span block = {range.block_addr, range.requested_bytes};
+    /* Claimed is what is being freed just now, by another thread, and what was freed and
+       is held back. */
+    if ((range.claimed && !gs_quarantine_holds(range.block_addr)) ||
+        (range.live && gs_span_fit(&use->span, &block) == GS_SPAN_INSIDE)) {
+        return true;
+    }
+    if (pool == state->pool && !is_true(use, &range)) {
+        return true;
+    }
+    if (range.live) {
+        tell_extent(state, use, GS_ERROR_OVERRUN, &block);
+    } else if (!is_ordered(state, pool, &range)) {
+        check_freed(state, pool, use, &range);
+    }
+    return true;
+}
+
+/* ---- managed memory ------------------------------------------------------------------
+ */
+
+/* Returns whether it is known to be managed memory of the program's, or was. */
+static bool check_managed(struct gs_state *state, const struct gs_use *use)
+{
+    struct gs_extent extent;
+    struct gs_former former;
+    enum gs_status status = gs_managed_extent(use->span.addr, &extent);
+    if (status == GS_OK) {
+        struct gs_span span = {extent.base, extent.bytes};
+        if (gs_span_fit(&use->span, &span) == GS_SPAN_LEAVES) {
+            tell_extent(state, use, GS_ERROR_OVERRUN, &span);
+        }
+        return true;
+    }
+    if (status != GS_ERR_NOT_FOUND) {
+        return false;
+    }
+    if (gs_tracker_former(state->tracker, use->span.addr, &former) == GS_OK &&
+        former.allocation.kind == GS_MEMORY_MANAGED && !frees_in_order(former.site.api) &&
+        !gs_tracker_holds(state->tracker, use->span.addr)) {
+        tell_former(state, use, &former);
+    }
+    return true;
+}
+
+/* ---- the driver's own ----------------------------------------------------------------
+ */
+
+/* Whether what the record says is all that the program has there. Registered memory is a
+ * part of the program's own, imported memory a part of another's, a mapping what it
+ * shows. */
+static bool is_bounded(const struct gs_allocation *allocation)
+{
+    return allocation->kind == GS_MEMORY_DEVICE || allocation->kind == GS_MEMORY_ASYNC ||
+           allocation->kind == GS_MEMORY_GRAPH || allocation->kind == GS_MEMORY_MANAGED ||
+           allocation->kind == GS_MEMORY_PINNED;
+}
+
+/* Pinned memory of a page and more is whole pages. */
+static struct gs_span extent_of(const struct gs_allocation *allocation)
+{
+    const uint64_t page = (uint64_t)getpagesize();
+    struct gs_span extent = {allocation->addr, allocation->bytes};
+    if (allocation->kind == GS_MEMORY_PINNED && extent.bytes >= page) {
+        extent.bytes = gs_round_up(extent.bytes, page);
+    }
+    return extent;
+}
+
+/* `known`: what the driver has there; NULL: it was not asked. */
+static void check_recorded(struct gs_state *state, const struct gs_use *use,
+                           const struct gs_allocation *allocation,
+                           const struct gs_span *known)
+{
+    struct gs_span extent = extent_of(allocation);
+    bool stale = known && known->addr == extent.addr && known->bytes < allocation->bytes;
+    if (is_bounded(allocation) && !stale &&
+        gs_span_fit(&use->span, &extent) == GS_SPAN_LEAVES) {
+        tell_extent(state, use, GS_ERROR_OVERRUN, &extent);
+    }
+}
+
+/* Nothing begins there that is known. */
+static void check_around(struct gs_state *state, const struct gs_use *use)
+{
+    struct gs_allocation allocation;
+    struct gs_former former;
+    struct gs_span known;
+    enum answer answer = ask_driver(use->span.addr, &known);
+    if (answer == ANSWER_KNOWN) {
+        if (gs_tracker_look_up(state->tracker, known.addr, &allocation) == GS_OK) {
+            check_recorded(state, use, &allocation, &known);
+        }
+        return;
+    }
+    if (answer == ANSWER_UNKNOWN && is_unreadable(use->span.addr) &&
+        gs_tracker_former(state->tracker, use->span.addr, &former) == GS_OK &&
+        (former.allocation.kind == GS_MEMORY_DEVICE ||
+         former.allocation.kind == GS_MEMORY_MANAGED) &&
+        (former.lost || !frees_in_order(former.site.api)) &&
+        !gs_tracker_holds(state->tracker, use->span.addr)) {
+        tell_former(state, use, &former);
+    }
+}
+
+void gs_check_use(struct gs_state *state, const struct gs_use *use)
+{
+    struct gs_allocation allocation;
+    struct gs_span known;
+    if (use->span.bytes == 0 || use->span.addr == 0 ||
+        use->span.addr + use->span.bytes < use->span.addr ||
+        check_pooled(state, state->pool, use) ||
+        check_pooled(state, state->host_pool, use) || check_managed(state, use)) {
+        return;
+    }
+    if (gs_tracker_look_up(state->tracker, use->span.addr, &allocation) != GS_OK) {
+        if (!use->host) {
+            check_around(state, use);
+        }
+    } else if (use->span.bytes > allocation.bytes) {
+        bool asked = ask_driver(use->span.addr, &known) == ANSWER_KNOWN;
+        check_recorded(state, use, &allocation, asked ? &known : NULL);
+    }
+}

@@ -1,0 +1,18 @@
+/*
+ * maintenance.c - idle memory goes back to the driver, where that costs no wait.
+ * Owns:  nothing.   Lock: none.
+ */
+#include "maintenance.h"
+
+#include "captures.h"
+#include "mem_limits.h"
+#include "parts.h"
+
+void gs_maintain_now(struct gs_state *state, const struct gs_context *context)
+{
+    if (gs_captures_active()) {
+        return; /* a later free will do */
+    }
+    gs_parts_relax(state, context);
+    (void)gs_heap_maintain(context->heap, gs_limits_missing_now(state, context));
+}

@@ -1,0 +1,83 @@
+/*
+ * notify.c - hands notes to a simulated driver.
+ * Owns:  gs_notify_to.   Lock: none; written once before the driver's table is
+ * published.
+ */
+#include "notify.h"
+
+cudasim_notify_function *gs_notify_to;
+
+void gs_notify_find(void *function)
+{
+    const struct cudasim_note question = {.size = sizeof(question),
+                                          .kind = CUDASIM_LISTENS};
+    cudasim_notify_function *notify = (cudasim_notify_function *)function;
+    if (notify && notify(&question) == 0) {
+        gs_notify_to = notify;
+    }
+}
+
+static void note(struct cudasim_note note)
+{
+    note.size = sizeof(note);
+    gs_notify_to(&note);
+}
+
+void gs_notify_enter(const char *call, bool native_waits)
+{
+    note((struct cudasim_note){
+        .kind = CUDASIM_ENTER, .call = call, .native_waits = native_waits});
+}
+
+void gs_notify_enter_free(const char *call, uint64_t addr, size_t bytes)
+{
+    note((struct cudasim_note){.kind = CUDASIM_ENTER,
+                               .call = call,
+                               .address = addr,
+                               .bytes = bytes,
+                               .native_waits = true});
+}
+
+void gs_notify_plain(enum cudasim_note_kind kind)
+{
+    note((struct cudasim_note){.kind = kind});
+}
+
+void gs_notify_block(enum cudasim_note_kind kind, const char *call, uint64_t addr,
+                     size_t bytes)
+{
+    note((struct cudasim_note){
+        .kind = kind, .call = call, .address = addr, .bytes = bytes});
+}
+
+void gs_notify_ordered(enum cudasim_note_kind kind, const char *call, uint64_t addr,
+                       CUstream stream, bool per_thread)
+{
+    note((struct cudasim_note){.kind = kind,
+                               .call = call,
+                               .address = addr,
+                               .stream = stream,
+                               .stream_ordered = true,
+                               .per_thread = per_thread});
+}
+
+void gs_notify_block_in(const char *call, uint64_t addr, size_t bytes, CUstream stream)
+{
+    note((struct cudasim_note){.kind = CUDASIM_HAND_OUT,
+                               .call = call,
+                               .address = addr,
+                               .bytes = bytes,
+                               .stream = stream,
+                               .stream_ordered = true});
+}
+
+void gs_notify_proof(uint64_t addr, CUevent event)
+{
+    note((struct cudasim_note){.kind = CUDASIM_RETIRE, .address = addr, .event = event});
+}
+
+void gs_notify_proof_of(uint64_t addr, CUevent event, unsigned more)
+{
+    note((struct cudasim_note){
+        .kind = CUDASIM_RETIRE, .address = addr, .bytes = more, .event = event});
+}

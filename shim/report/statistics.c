@@ -1,0 +1,248 @@
+/*
+ * statistics.c - takes the pool's figures, and keeps them in the state file.
+ *
+ * The file has two sets and says which one is whole: a process that ends while one is
+ * written leaves the other.
+ *
+ * Owns:  what is kept.   Lock: `busy` while a set is written; the rest is atomic.
+ * Design: docs/state.md
+ */
+#include "statistics.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "gs_clock.h"
+#include "host_pools.h"
+#include "known.h"
+#include "managed.h"
+#include "options_table.h"
+#include "retry.h"
+#include "single_order.h"
+#include "state_file.h"
+#include "redzones.h"
+
+/* The next copy is due after this share of the process's time, within these bounds. */
+#define SHARE    16u
+#define LEAST_NS 1000000u
+#define MOST_NS  100000000u
+
+struct kept {
+    uint64_t current; /* 1 or 2: the set that is whole; 0: none yet; atomic */
+    struct gs_statistics sets[2][GS_MAX_DEVICES];
+    char
+        uncounted[GS_KNOWN_NAME_BYTES]; /* gs_known_ended_by; written once, last byte 0 */
+    char order_ended[GS_KNOWN_NAME_BYTES]; /* the same of gs_statistics_order_ended */
+    uint64_t order_used, host_pooled;      /* 0 or 1, as in gs_report_config */
+};
+
+static_assert(sizeof(struct kept) % 8 == 0, "whole words");
+
+bool gs_statistics_kept; /* atomic: there is a file to keep them in */
+
+static struct {
+    struct kept *kept; /* in the file; set before gs_statistics_kept */
+    uint64_t due_ns;   /* atomic */
+    bool busy;         /* atomic */
+    bool lazy;         /* set before gs_statistics_kept */
+} keeping;
+
+/* ---- taken ---------------------------------------------------------------------------
+ */
+
+/* Whether this build has lazy frees and the program does not use them. */
+static bool lazy_saves_waits(const struct gs_options *options)
+{
+    for (size_t i = 0; i < gs_choices_count; i++) {
+        if (gs_choices[i].offset == offsetof(struct gs_options, free_sync) &&
+            strcmp(gs_choices[i].word, "lazy") == 0) {
+            return gs_choices[i].value != options->free_sync;
+        }
+    }
+    return false;
+}
+
+void gs_statistics_take(struct gs_state *state, struct gs_statistics *out, size_t count)
+{
+    bool lazy = !gs_redzones_on && lazy_saves_waits(&state->options);
+    for (size_t i = 0; i < count; i++) {
+        out[i] = (struct gs_statistics){.at_ns = gs_tracker_latest(state->tracker) + 1};
+        if (state->pool) {
+            gs_pool_stats(state->pool, (int)i, &out[i].pool);
+            gs_free_stats((unsigned)i, &out[i].frees);
+            out[i].retried = gs_retry_count((unsigned)i);
+            out[i].lazy_saves_waits = lazy;
+        }
+    }
+}
+
+void gs_statistics_report(const struct gs_statistics *statistics,
+                          struct gs_report_device *out)
+{
+    const struct gs_pool_stats *stats = &statistics->pool;
+    uint64_t busy = stats->used_bytes + stats->pending_bytes;
+    out->rest_known = statistics->rest_known != 0;
+    out->rest_bytes = statistics->rest_bytes;
+    out->pooled = stats->allocs > 0;
+    out->reserved_bytes = stats->reserved_bytes;
+    out->reserved_peak_bytes = stats->reserved_peak_bytes;
+    out->idle_bytes = stats->reserved_bytes > busy ? stats->reserved_bytes - busy : 0;
+    out->pool_allocs = stats->hits + stats->misses;
+    out->pool_hits = stats->hits;
+    out->thread_hits = stats->thread_hits;
+    out->stream_hits = stats->stream_hits;
+    out->global_hits = stats->global_hits;
+    out->requested_bytes = stats->requested_bytes;
+    out->rounded_bytes = stats->given_bytes;
+    out->driver_calls = stats->driver_calls;
+    out->driver_ns = stats->driver_ns;
+    out->native_calls = stats->allocs + stats->frees;
+    out->aged_bytes = stats->aged_bytes;
+    out->pressed_bytes = stats->maintenance_bytes - stats->aged_bytes + stats->trim_bytes;
+    out->retried = statistics->retried;
+    out->frees_waited = statistics->frees.waited;
+    out->frees_waited_ns = statistics->frees.waited_ns;
+    out->frees_idle = statistics->frees.found_idle;
+    out->lazy_saves_waits = statistics->lazy_saves_waits != 0;
+}
+
+void gs_statistics_by_size(struct gs_state *state, int device,
+                           struct gs_report_class classes[GS_POOL_CLASSES],
+                           struct gs_report_device *out)
+{
+    static struct gs_pool_class_stats stats; /* one report is made at a time */
+    gs_pool_class_stats(state->pool, device, &stats);
+    for (size_t i = 0; i < GS_POOL_CLASSES; i++) {
+#define GS_REPORT_CLASS(name, unit, doc) classes[i].name = stats.classes[i].name;
+#include "classes.def"
+#undef GS_REPORT_CLASS
+    }
+#define GS_REPORT_HOLE(name, unit, doc) out->holes.name = stats.holes.name;
+#include "classes.def"
+#undef GS_REPORT_HOLE
+    out->classes = classes;
+    out->class_count = GS_POOL_CLASSES;
+}
+
+/* ---- kept ----------------------------------------------------------------------------
+ */
+
+size_t gs_statistics_bytes(void)
+{
+    return sizeof(struct kept);
+}
+
+uint64_t gs_statistics_form(void)
+{
+    return sizeof(struct kept) << 16 | offsetof(struct gs_statistics, retried);
+}
+
+const struct gs_statistics *gs_statistics_of(const void *kept, size_t device)
+{
+    const struct kept *file = kept;
+    if (!file || file->current < 1 || file->current > GS_ARRAY_LEN(file->sets) ||
+        device >= GS_MAX_DEVICES) {
+        return NULL;
+    }
+    const struct gs_statistics *statistics = &file->sets[file->current - 1][device];
+    return statistics->at_ns != 0 ? statistics : NULL;
+}
+
+static const char *name_of(const char name[GS_KNOWN_NAME_BYTES])
+{
+    return name[0] && !name[GS_KNOWN_NAME_BYTES - 1] ? name : NULL;
+}
+
+void gs_statistics_report_frees(const void *kept, struct gs_report_config *out)
+{
+    const struct kept *file = kept;
+    if (file) {
+        out->uncounted = name_of(file->uncounted);
+        out->order_ended = name_of(file->order_ended);
+        out->order_used = file->order_used != 0;
+        out->host_pooled = file->host_pooled != 0;
+    }
+}
+
+static bool is_lazy(const struct gs_state *state)
+{
+    return state->options.free_sync == GS_FREE_SYNC_LAZY;
+}
+
+void gs_statistics_frees(const struct gs_state *state, struct gs_report_config *out)
+{
+    out->uncounted = gs_known_ended_by();
+    out->order_ended = is_lazy(state) ? gs_single_order_ended_by() : "";
+    out->order_used = gs_single_order_was_used();
+    out->host_pooled = gs_host_has_served() || gs_managed_has_served();
+}
+
+void gs_statistics_start(const struct gs_state *state)
+{
+    keeping.kept = state->tracker ? gs_state_file_annex(sizeof(struct kept)) : NULL;
+    keeping.lazy = is_lazy(state);
+    __atomic_store_n(&gs_statistics_kept, keeping.kept != NULL, __ATOMIC_RELEASE);
+}
+
+void gs_statistics_reset(void)
+{
+    __atomic_store_n(&gs_statistics_kept, false, __ATOMIC_RELAXED);
+    memset(&keeping, 0, sizeof(keeping));
+}
+
+/* The set that may be written; NULL: there is none, or somebody writes it. */
+static struct gs_statistics *begin(void)
+{
+    if (!__atomic_load_n(&gs_statistics_kept, __ATOMIC_ACQUIRE) ||
+        __atomic_exchange_n(&keeping.busy, true, __ATOMIC_ACQ_REL)) {
+        return NULL;
+    }
+    return keeping.kept->sets[keeping.kept->current == 1 ? 1 : 0];
+}
+
+/* It is whole. */
+static void end(void)
+{
+    struct kept *kept = keeping.kept;
+    uint64_t current = kept->current;
+    if (!kept->uncounted[0]) {
+        (void)snprintf(kept->uncounted, GS_KNOWN_NAME_BYTES, "%s", gs_known_ended_by());
+    }
+    if (keeping.lazy && !kept->order_ended[0]) {
+        (void)snprintf(kept->order_ended, GS_KNOWN_NAME_BYTES, "%s",
+                       gs_single_order_ended_by());
+    }
+    kept->order_used = gs_single_order_was_used();
+    kept->host_pooled = gs_host_has_served() || gs_managed_has_served();
+    __atomic_store_n(&keeping.kept->current, current == 1 ? 2 : 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&keeping.busy, false, __ATOMIC_RELEASE);
+}
+
+void gs_statistics_keep(const struct gs_statistics *statistics, size_t count)
+{
+    struct gs_statistics *set = begin();
+    if (set) {
+        memcpy(set, statistics, count * sizeof(*statistics));
+        end();
+    }
+}
+
+/* How long after a copy the next one is due. */
+static uint64_t pause_ns(const struct gs_state *state)
+{
+    uint64_t pause = gs_tracker_now(state->tracker) / SHARE;
+    return pause < LEAST_NS ? LEAST_NS : pause < MOST_NS ? pause : MOST_NS;
+}
+
+void gs_statistics_keep_late(struct gs_state *state)
+{
+    uint64_t now = gs_now_ns();
+    struct gs_statistics *set;
+    if (now < __atomic_load_n(&keeping.due_ns, __ATOMIC_RELAXED) || !(set = begin())) {
+        return;
+    }
+    gs_statistics_take(state, set,
+                       (size_t)__atomic_load_n(&state->device_count, __ATOMIC_ACQUIRE));
+    __atomic_store_n(&keeping.due_ns, now + pause_ns(state), __ATOMIC_RELAXED);
+    end();
+}
