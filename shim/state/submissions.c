@@ -214,8 +214,7 @@ struct gs_submissions *gs_submissions_join(void)
     sigset_t before;
     pthread_once(&key_once, make_key);
     hold(&before);
-    struct gs_submissions *own =
-        gs_thread.submissions; /* a handler may have joined meanwhile */
+    struct gs_submissions *own = gs_thread.submissions; /* a handler may have joined */
     if (!own) {
         own = take();
     }
