@@ -1,11 +1,10 @@
 /*
- * errors.c - frees and uses that were wrong: which kind of wrong, and what the report
- * needs.
+ * errors.c - wrong frees and uses: classifies them, and gathers the report's data.
  *
- * The first GS_ERRORS_KEPT are kept in full, the rest are counted. Frees of one place are
- * one error, and so are uses. Finding what an address points into is a scan of all
- * records, made only for the first ones of a place while there is room for more: a
- * program that frees wrongly in a loop costs a counter.
+ * The first GS_ERRORS_KEPT errors are kept in full, the rest are counted. Frees from one
+ * call site are one error, and so are uses. The search for the allocation around an
+ * address scans all records. It is made only for errors that are kept in full: a program
+ * that frees wrongly in a loop costs a counter.
  *
  * Owns:  errors[], error_count.   Lock: errors_lock.   Design: docs/tracker.md
  */

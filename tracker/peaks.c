@@ -1,9 +1,9 @@
 /*
- * peaks.c - remembers what is freed behind a peak, and adds up what held it.
+ * peaks.c - records frees after a peak, and sums up the owners of the memory at the peak.
  *
- * A shard's list takes what its thread frees; what belongs to a peak that is over stays
- * there until the list is full, and is dropped then. If more than half of it is of peaks
- * that stand, that goes to the table, by place.
+ * A shard's list holds its thread's frees. Entries of a past peak stay until the list is
+ * full, and are dropped then. If more than half of the entries belong to current peaks,
+ * these move to the table, by call site.
  *
  * Owns, Locks: see peaks.h.   Design: docs/tracker.md, "Peaks"
  */

@@ -1,8 +1,8 @@
 /*
- * thread_slots.c - slots of threads: given out, shared, given back, closed and opened.
+ * thread_slots.c - slots of threads: assigned, shared, returned, closed and opened.
  *
- * Owns:  gs_gates, the register: how many threads have each slot.
- * Lock:  the register's lock for the counts; a gate's for its `wanted`.
+ * Owns:  gs_gates, the registry: the number of threads of each slot.
+ * Lock:  the registry's lock for the counts; a gate's for its `wanted`.
  * Design: docs/tracker.md, "Threads"
  */
 #include "thread_slots.h"

@@ -1,8 +1,8 @@
 /*
- * tracker.c - what the shim calls: an allocation was made, a free is about to be.
+ * tracker.c - the calls of the shim: an allocation was made, a free is about to be made.
  *
- * The usual pair, indexed, makes no atomic exchange: it touches what its thread alone
- * writes, the record, and the history entry of the address. Nothing here calls the
+ * The usual pair, indexed, makes no atomic exchange: it touches data that only its thread
+ * writes, the record, and the history entry of the address. No function here calls the
  * driver, the program or its malloc.
  *
  * Owns:  the life of struct gs_tracker.   Locks: see tracker_lock.h, thread_slots.h.

@@ -169,8 +169,7 @@ uint64_t gs_tracker_latest(const struct gs_tracker *tracker);
  *         indexed     true: the caller keeps *id and removes the record by it;
  *                     false: the record is removed by address
  * Out:    *id         never 0; small, dense, reused after removal
- * Errors: GS_ERR_HOST_NOMEM  not recorded; counted in `allocs`, but not as live. Also
- * where
+ * Errors: GS_ERR_HOST_NOMEM  not recorded; counted in `allocs`, but not as live. Also if
  *                            65,535 combinations of context, device, call and kind of
  *                            memory are in use
  *         GS_ERR_INVALID     unknown kind, or more bytes than GS_TRACKED_BYTES_MAX

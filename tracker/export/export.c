@@ -1,7 +1,7 @@
 /*
- * export.c - the snapshot that files are written from, and the table of formats.
- * Owns: a struct gs_export while a report is written.   Lock: none; parts of the tracker
- * are read under theirs.   Design: docs/outputs.md
+ * export.c - builds the snapshot behind the exported files; the table of formats.
+ * Owns: a struct gs_export while a report is written.
+ * Lock: none; parts of the tracker are read under theirs.   Design: docs/outputs.md
  */
 #include "export_internal.h"
 

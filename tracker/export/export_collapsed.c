@@ -1,9 +1,9 @@
 /*
  * export_collapsed.c - collapsed stacks: "GPU 0;main;load;alloc 4096", the outermost
- * frame first, one line for each place whose memory was not freed.
+ * frame first, one line for each call site whose memory was not freed.
  *
- * The first frame says where the memory is: device and host memory are not one sum.
- * Readers: flamegraph.pl, inferno, speedscope. Lines of one text are added up by them.
+ * The first frame is the kind of memory, so device and host memory are not one sum.
+ * Readers: flamegraph.pl, inferno, speedscope. They sum lines of equal text.
  *
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */

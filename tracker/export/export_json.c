@@ -1,8 +1,8 @@
 /*
- * export_json.c - the whole report as JSON: what docs/schema/report-1.json describes.
+ * export_json.c - the whole report as JSON, by docs/schema/report-1.json.
  *
- * Frames and modules stand once, in tables; stacks are lists of numbers in the table of
- * frames. Within version 1 members are only ever added.
+ * Frames and modules are in tables, once each; a stack is a list of frame numbers.
+ * Version 1 only ever gains members.
  *
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */

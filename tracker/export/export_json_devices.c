@@ -1,6 +1,6 @@
 /*
- * export_json_devices.c - totals of devices and of what is counted apart from them, and
- * what the pool did, as JSON.
+ * export_json_devices.c - JSON for the totals of devices and of the rows apart from them,
+ * and for the pool's statistics.
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
 #include "export_json_devices.h"

@@ -1,11 +1,11 @@
 /*
  * export_pprof.c - a profile for pprof: github.com/google/pprof, proto/profile.proto.
  *
- * A sample for each place and stream, with what it allocated in all and what of it is in
- * use. Its stack is the one that the report shows, so a profile and a report name the
- * same places. Not compressed: readers take it either way, and we need no library.
+ * One sample for each call site and stream: the memory allocated in all, and in use. Its
+ * stack is the printed one, so a profile and a report name the same call sites. Not
+ * compressed: readers accept both forms, and compression needs a library.
  *
- * Owns: what is put together.   Lock: none.   Design: docs/outputs.md
+ * Owns: the message while it is built.   Lock: none.   Design: docs/outputs.md
  */
 #include "export_internal.h"
 #include "export_proto.h"

@@ -1,6 +1,6 @@
 /*
- * export_proto.c - protocol buffers' wire format (protobuf.dev, "Encoding"), as much of
- * it as a profile takes.
+ * export_proto.c - the part of protocol buffers' wire format (protobuf.dev, "Encoding")
+ * that a profile needs.
  * Owns: the bytes of messages and strings.   Lock: none.
  */
 #include "export_proto.h"

@@ -1,8 +1,8 @@
 /*
- * host_place.c - what an address of the host's is, by /proc/self/maps.
+ * host_place.c - classifies a host address by /proc/self/maps.
  *
- * Stacks of other threads than the first, and large blocks of malloc's, are mapped as
- * anything is: nothing is said of them.
+ * Stacks of threads other than the first, and large malloc blocks, are anonymous mappings
+ * like any other, and stay unclassified.
  *
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */

@@ -1,13 +1,13 @@
 /*
- * python_code.c - what a code object says of itself: its name, its file, its lines.
+ * python_code.c - reads the name, file and lines of a code object.
  *
- * Owns:  python->scratch.   Lock: python->lock while a code object is read for the first
- *        time; none for its print.   Design: docs/python.md
+ * Owns:  python->scratch.   Lock: python->lock for the first read of a code object; none
+ * for its print.   Design: docs/python.md
  *
- * A code object that was freed may have another at its place. Since 3.12 each has a
- * number of its own. Before, its print is made of all that is shown of it: texts by their
- * hash, and the line table byte by byte, for that alone may differ after a file was
- * edited and loaded anew.
+ * Another code object may take the address of a freed one. Since 3.12 each has a number
+ * of its own. Before, its print covers everything shown of it: texts by their hash, and
+ * the line table byte by byte, since only that table may differ after a file was edited
+ * and reloaded.
  */
 #include "host_memory.h"
 #include "python_internal.h"

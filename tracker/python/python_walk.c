@@ -1,13 +1,13 @@
 /*
- * python_walk.c - the chain of the calling thread's Python frames.
+ * python_walk.c - walks the chain of the calling thread's Python frames.
  *
- * Owns:  struct gs_python.   Lock: python->lock for what is new; what was seen is found
- *        without.   Design: docs/python.md
+ * Owns:  struct gs_python.   Lock: python->lock for new frames; none for known ones.
+ * Design: docs/python.md
  *
- * The frames are this thread's own, and it is in the middle of a call that the innermost
- * of them makes: nobody else changes them, and each holds its code object. That is so
- * only while the interpreter is on this thread's native stack (the caller has seen it
- * there) and does not end, which takes the states of other threads from them.
+ * The frames belong to this thread, and the innermost is in the middle of a call. So no
+ * other thread changes them, and each keeps its code object alive. This holds only while
+ * the interpreter is on this thread's native stack (the caller has checked) and is not
+ * ending: an ending interpreter frees the states of other threads.
  */
 #include "python.h"
 

@@ -1,5 +1,5 @@
 /*
- * growth.c - live memory by place, compared with the look before.
+ * growth.c - compares live memory by call site with the snapshot before.
  *
  * Owns:  struct gs_growth.   Lock: growth->lock.   Design: docs/tracker.md
  */

@@ -1,5 +1,5 @@
 /*
- * report.c - the text report as a whole: header, sections in their order, SUMMARY.
+ * report.c - the whole text report: header, sections in their order, SUMMARY.
  * Owns: nothing beyond one call.   Lock: none; parts of the tracker are read under
  * theirs. Design: docs/tracker.md
  */

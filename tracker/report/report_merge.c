@@ -1,13 +1,13 @@
 /*
- * report_merge.c - leaks of places that read the same are one place.
+ * report_merge.c - joins leaks from call sites that read the same.
  *
- * An unrolled loop allocates from several addresses of one line, and a function that is
- * inlined twice, too: nobody who reads function, file and line can tell them apart. To
- * ask for the lines of all stacks would take too long. So stacks are compared by the
- * names of their functions first, which are looked up here and once for each address;
- * only those that are alike so far are asked for lines.
+ * An unrolled loop, or a function inlined twice, allocates from several addresses of one
+ * line. A reader of function, file and line cannot distinguish them. Resolving the lines
+ * of all stacks would take too long. So stacks are first compared by their function
+ * names, looked up here once per address; only stacks with equal names have their lines
+ * resolved.
  *
- * Owns: what is known of each address, while it compares.   Lock: none.
+ * Owns: the names of addresses, while it compares.   Lock: none.
  * Design: docs/tracker.md
  */
 #include "report_internal.h"

@@ -1,8 +1,8 @@
 /*
- * report_pool.c - what the pool did for a device: the lines below its traffic.
+ * report_pool.c - prints the pool's statistics of a device, below its traffic.
  *
- * Everything comes from one struct gs_report_device, which is filled once by whoever has
- * the pool: another form of the same figures is another function over it.
+ * All values come from one struct gs_report_device, which the pool's owner fills once.
+ * Another form of the same statistics is another function over it.
  *
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md, "The pool's lines"
  */

@@ -1,5 +1,5 @@
 /*
- * report_sections.c - what went wrong: errors and leaks, with their stacks.
+ * report_sections.c - prints errors and leaks, with their stacks.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
 #include "report_internal.h"

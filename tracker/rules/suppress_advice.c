@@ -1,5 +1,5 @@
 /*
- * suppress_advice.c - a ready rule for each leak that was written out.
+ * suppress_advice.c - prints a ready rule for each printed leak.
  * Owns: nothing.   Lock: none.   Design: docs/suppressions.md
  */
 #include "report_internal.h"

@@ -1,10 +1,10 @@
 /*
- * suppress_match.c - which rule matches a text, for any number of rules.
+ * suppress_match.c - finds the rule that matches a text, among any number of rules.
  *
- * A rule's longest part without a `*` must stand in the text as it is. Up to
- * GS_RULE_KEY_MAX of its last bytes are its key; the rules lie in a hash table by their
- * keys, and every piece of the text that is as long as some key is looked up there. Only
- * what is found so is compared in full.
+ * A rule's longest part without a `*` must occur literally in the text. Up to
+ * GS_RULE_KEY_MAX of its last bytes are its key. A hash table holds the rules by their
+ * keys, and every piece of the text with the length of some key is looked up there. Only
+ * the rules found are compared in full.
  *
  * Owns: the look-up tables of a struct gs_suppressions.   Lock: none.
  */

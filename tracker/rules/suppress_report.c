@@ -1,12 +1,12 @@
 /*
- * suppress_report.c - rules applied to what a report is about, and what it says of them.
+ * suppress_report.c - applies the rules to the report's contents, and prints the result.
  *
- * A rule's caps are on all that it matches together, and where stacks are sampled on what
- * these stand for. Where there is more, none of it is suppressed: which part would be the
- * known one cannot be told.
+ * A rule's caps apply to all that it matches together, and where stacks are sampled to
+ * the estimate. If the caps are exceeded nothing is suppressed: the known part cannot be
+ * told from the rest.
  *
- * Owns: the sums by rule while they are made.   Lock: none.   Design:
- * docs/suppressions.md
+ * Owns: the sums by rule while they are made.   Lock: none.
+ * Design: docs/suppressions.md
  */
 #include "report_internal.h"
 

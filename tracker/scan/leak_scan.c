@@ -1,10 +1,9 @@
 /*
- * leak_scan.c - the scan as a whole: collects what is looked for, reads the memory page
- * by page.
+ * leak_scan.c - the whole scan: collects the targets and reads the memory page by page.
  *
- * Of private mappings only pages are read that the process has written, of all only those
- * that are there (pagemap): a read would otherwise make pages. All of the scan's own
- * memory is mapped and left out, as are the tracker's tables, which hold the addresses.
+ * Of private mappings it reads only pages that the process has written, of all mappings
+ * only present pages (pagemap): reading would create the others. It maps all of its own
+ * memory and skips it, as it skips the tracker's tables, which hold the addresses.
  *
  * Owns: a struct gs_scan while it runs.   Lock: none.   Design: docs/tracker.md
  */

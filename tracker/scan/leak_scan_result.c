@@ -1,5 +1,5 @@
 /*
- * leak_scan_result.c - what a scan found of an allocation, and how a report says it.
+ * leak_scan_result.c - the result of a scan for an allocation, and its text in a report.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
 #include "leak_scan_internal.h"

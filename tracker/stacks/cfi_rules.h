@@ -78,8 +78,7 @@ static inline intptr_t gs_cfi_cfa_offset(uint64_t packed)
  *
  * In:     pc  an address within the instruction: for a return address, one less
  * Out:    *rule
- * Locks:  takes the loader's lock (dl_iterate_phdr), so that no module is unloaded
- * meanwhile
+ * Locks:  takes the loader's lock (dl_iterate_phdr), which keeps modules loaded
  */
 void gs_cfi_rule_find(uintptr_t pc, struct gs_cfi_rule *rule);
 

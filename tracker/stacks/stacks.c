@@ -1,12 +1,12 @@
 /*
- * stacks.c - capture: walk, trim, look up, and for a new stack note the modules.
+ * stacks.c - captures stacks: walk, trim, look up, and record the modules of a new stack.
  *
  * Owns:  struct gs_stacks.   Lock: stacks->lock, for adding stacks and for the module
- *        table; a stack that is known is found without it.   Design: docs/stacks.md
+ *        table; known stacks are found without it.   Design: docs/stacks.md
  *
- * Order of a capture: walk (no lock), look up (no lock); only for a new stack: ask the
- * loader whether modules came or went (its lock, none of ours), take the lock, add.
- * The lock is the innermost of all: nothing is called under it that takes another.
+ * Order of a capture: walk (no lock), look up (no lock). Only for a new stack: ask the
+ * loader whether modules came or went (its lock, none of ours), take the lock, add. The
+ * lock is the innermost of all: no other lock is taken under it.
  */
 #include "stacks_internal.h"
 

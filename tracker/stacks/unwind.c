@@ -1,18 +1,20 @@
 /*
- * unwind.c - chooses a way to walk the stack, and holds the two that are borrowed.
+ * unwind.c - chooses an unwinder, and loads the two from other libraries.
  *
- * Role:  libunwind and libgcc_s are found by dlopen, never linked: linked they would put
- *        their _Unwind_* into every program and slow its exceptions, or break it.
- * Owns:  the functions found, process-wide.   Lock: none, atomics: a lock held over
- * dlopen could meet a constructor that waits for it.   Design: docs/stacks.md
+ * Role:  libunwind and libgcc_s are found by dlopen, never linked. Linked they would put
+ *        their _Unwind_* into every program, and slow or break its exceptions.
+ * Owns:  the functions found, process-wide.
+ * Lock:  none, atomics: a lock held over dlopen could meet a constructor that waits
+ *        for the lock.   Design: docs/stacks.md
  *
- * libunwind remembers, in each thread and for ever, how to leave the function at a return
- * address. If a plug-in is closed and another is loaded at its place, it follows the old
- * answer into memory that is no stack: seen to crash, versions 1.6 to 1.8. So it is used
- * only as long as no module was unloaded since it was chosen; the loader's own counter is
- * asked before each walk. Afterwards CFI, or GCC, serves. A thread's first walk makes the
- * loader allocate thread-local memory for libunwind, and the loader ends the process
- * where there is none: so a thread without memory has that walk by another.
+ * libunwind caches, in each thread and for ever, how to unwind from a return address. If
+ * a plug-in is closed and another is loaded at its address, libunwind follows the old
+ * entry into memory that is no stack: versions 1.6 to 1.8 have crashed in tests. So
+ * libunwind is used only while no module has been unloaded since it was chosen; each walk
+ * first queries the loader's counter. Afterwards CFI, or GCC, is used. A thread's first
+ * walk makes the loader allocate thread-local memory for libunwind, and without memory
+ * the loader ends the process: so a thread without memory uses another unwinder for that
+ * walk.
  */
 #include "unwind.h"
 

@@ -1,5 +1,5 @@
 /*
- * state_memory.c - pages of a file, given out one behind the other.
+ * state_memory.c - allocates pages of a file, one after the other.
  *
  * Owns:  struct gs_state_memory, the header's counts.   Lock: memory->lock, the innermost
  *        of all.   Design: docs/state.md

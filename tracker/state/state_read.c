@@ -1,9 +1,9 @@
 /*
- * state_read.c - a tracker made anew from the memory of one that has ended.
+ * state_read.c - rebuilds a tracker from the memory of one that has ended.
  *
- * Addresses in the file are those of the process that wrote it; each is turned into a
- * place in the file, with as many bytes as are wanted of it, or into NULL. What is found
- * is put into a tracker of this process by the ways that it is put into any.
+ * Addresses in the file are those of the process that wrote it. Each is converted to a
+ * position in the file, with as many bytes as needed, or to NULL. The data enters a
+ * tracker of this process through the tracker's ordinary functions.
  *
  * Owns:  struct gs_state_found.   Lock: none.   Design: docs/state.md
  */

@@ -1,6 +1,6 @@
 /*
- * state_read_past.c - of a file, what happened before: totals, errors, what was lost, the
- * last look at what grows, when it was recorded.
+ * state_read_past.c - reads the past events of a file: totals, errors, lost memory, the
+ * last snapshot of growth, the windows of recording.
  * Owns: nothing.   Lock: none; one thread reads.   Design: docs/state.md
  */
 #include "host_memory.h"
