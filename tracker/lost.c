@@ -30,7 +30,7 @@ static void publish(struct gs_tracker *tracker)
 
         if (!gs_state_holds(tracker->config.memory, copy)) {
             gs_host_unmap(copy, room * sizeof *copy);
-            return; /* the file keeps what it has */
+            return; /* the file keeps the copied groups */
         }
         memcpy(copy, lost->items, lost->count * sizeof *copy);
         __atomic_store_n(&tracker->lost_copy, copy, __ATOMIC_RELEASE);

@@ -95,7 +95,7 @@ static enum gs_status take_fresh(struct gs_tracker *tracker, struct gs_shard *sh
     shard->fresh = first;
     shard->fresh_end = first + FRESH_IDS;
     if (first == 0)
-        shard->fresh = 1; /* 0 is nobody's id */
+        shard->fresh = 1; /* id 0 is never assigned */
     __atomic_store_n(&tracker->record_limit, first + FRESH_IDS, __ATOMIC_RELEASE);
     return GS_OK;
 }

@@ -65,7 +65,7 @@ static void put_group(const struct gs_export *export, struct gs_export_out *out,
     gs_out_char(out, '\n');
 }
 
-/* What was not sampled is left out: the others are as large as what they stand for. */
+/* Leaves out unsampled groups: the sampled ones have the estimated sizes. */
 static void put_groups(const struct gs_export *export, struct gs_export_out *out,
                        const struct gs_groups *groups)
 {

@@ -92,7 +92,7 @@ static void put_device(const struct gs_export *export, struct gs_json *json,
     gs_json_close(json, '}');
 }
 
-/* What is counted apart from all devices, by row. */
+/* The members for rows apart from all devices, by row. */
 static const char aparts[GS_ROWS - GS_ROW_PINNED][16] = {"pinned_host", "registered_host",
                                                          "imported", "views"};
 

@@ -10,8 +10,7 @@
 
 #include <stdlib.h>
 
-/* Stacks taken from the stack table at a time: bounds what is held of all their frames.
- */
+/* Stacks read from the stack table at a time; bounds the memory for their frames. */
 #define STACKS_AT_A_TIME 1024
 
 /* Location by frame and module: an open-addressed table of numbers + 1. */

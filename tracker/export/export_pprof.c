@@ -112,8 +112,7 @@ static void put_number(struct profile *profile, unsigned field, uint64_t value)
     gs_out_bytes(&profile->out, head->data, head->length);
 }
 
-/* --- samples --------------------------------------------------------------------------
- */
+/* ---- samples ---------------------------------------------------------------------- */
 
 static void put_label(struct profile *profile, const char *key, const char *value)
 {
@@ -174,10 +173,9 @@ static void put_sample(struct profile *profile, const struct gs_sample *sample)
     put_message(profile, PROFILE_SAMPLE);
 }
 
-/* --- code -----------------------------------------------------------------------------
- */
+/* ---- code ------------------------------------------------------------------------- */
 
-/* What is known of a module's frames: pprof does not look for it again then. */
+/* The known parts of a module's frames: pprof does not look these up again. */
 struct known {
     bool functions, files, lines;
 };
@@ -296,8 +294,7 @@ static void put_locations(struct profile *profile)
     }
 }
 
-/* --- the whole ------------------------------------------------------------------------
- */
+/* ---- the whole -------------------------------------------------------------------- */
 
 /* A profile has no place for it but a comment. */
 static void put_windows(struct profile *profile)

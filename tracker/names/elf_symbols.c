@@ -83,7 +83,7 @@ static enum gs_status keep_symbol(struct gs_elf_symbols *symbols,
     return GS_OK;
 }
 
-/* Read one table in pieces. A table that is cut gives what there is of it. */
+/* Reads one table in pieces. Of a cut table the existing part is used. */
 static enum gs_status read_table(struct gs_elf_symbols *symbols,
                                  const struct gs_elf_file *file, const Elf64_Shdr *table)
 {

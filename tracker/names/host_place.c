@@ -17,7 +17,7 @@
 #include "gs_uncancelled.h"
 #include "thread_stack.h"
 
-/* Longer paths are cut; what a mapping is shows at their begin. */
+/* Longer paths are cut; their start shows the kind of a mapping. */
 #define LINE_BYTES 512
 
 /* The next line, cut where it is too long; false: there is none. */
@@ -74,7 +74,7 @@ static enum gs_host_place place_of(const char *path, bool private)
     return private && is_file(path) ? GS_HOST_DATA : GS_HOST_UNKNOWN;
 }
 
-/* The mapping that holds the address, if it is one of what a program has. */
+/* Classifies the mapping that contains the address, if it is the program's. */
 static enum gs_host_place look(struct lines *lines, uint64_t addr)
 {
     char line[LINE_BYTES], permissions[8];

@@ -82,7 +82,7 @@ struct region {
     size_t count;
 };
 
-/* glibc's mutex: a word that is not 0 while it is held, and who holds it. */
+/* glibc's mutex: a word that is not 0 while it is held, and its owner. */
 static bool is_held(const pthread_mutex_t *mutex)
 {
     return __atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) != 0;

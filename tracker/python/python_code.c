@@ -58,8 +58,7 @@ __attribute__((cold, noinline)) bool gs_python_query_page(struct gs_python *pyth
     return true;
 }
 
-/* --- the print of a code object ------------------------------------------------------
- */
+/* ---- the print of a code object --------------------------------------------------- */
 
 /* The last bytes, fewer than eight. */
 NO_SANITIZE static uint64_t rest_at(uintptr_t at, size_t bytes)
@@ -173,8 +172,7 @@ uint64_t gs_python_code_contents(struct gs_python *python, uintptr_t code,
            print_table(python, code);
 }
 
-/* --- reading a code object for the first time ----------------------------------------
- */
+/* ---- reading a code object for the first time ------------------------------------- */
 
 /* One character as UTF-8; surrogates as "?". Returns how many bytes. */
 static unsigned put_utf8(char *to, uint32_t c)

@@ -172,7 +172,7 @@ static const struct debug_fields debug_tables[] = {
 #define TRACEABLE_BEFORE_CODE  16u
 #define WIDE_TEXT_BEHIND_ASCII 16u
 
-/* Copies what the table says; false where it is no offset. */
+/* Copies an entry of the interpreter's table; false if it is no offset. */
 static bool take(const uint64_t *words, uint8_t field, uint16_t *out)
 {
     *out = (uint16_t)words[field];

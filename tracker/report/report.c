@@ -164,7 +164,7 @@ static void write_body(struct gs_report_writer *writer)
     gs_report_peaks(writer);
 }
 
-/* A run without errors and leaks that is to tell of its devices. */
+/* Writes a run without errors and leaks, with its devices. */
 static void write_clean(const struct gs_report_writer *writer)
 {
     gs_report_devices(writer);

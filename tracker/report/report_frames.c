@@ -232,7 +232,7 @@ static bool in_libc(const struct gs_symbol_request *frame)
            starts_with(module, "libpthread");
 }
 
-/* Is the outermost of `count` frames what libc or the linker puts around a program? */
+/* Is the outermost of `count` frames start-up code of libc or the linker? */
 static bool is_start_frame(const struct gs_symbol_request *frames, unsigned count)
 {
     static const char *const names[] = {
@@ -337,7 +337,7 @@ static int compare_numbers(uint64_t a, uint64_t b)
     return a < b ? -1 : a > b;
 }
 
-/* Where a frame without a line is: what is written of it. */
+/* The printed position of a frame without a line. */
 static uint64_t offset_of(const struct gs_symbol_request *frame)
 {
     if (frame->result.offset != 0 || !frame->module)

@@ -43,8 +43,7 @@ static void write_memory(const struct gs_report_writer *writer,
     gs_text_add(writer->text, "\n");
 }
 
-/* Each level by itself, nearest first; what no level above the segments served is theirs.
- */
+/* Prints each cache tier, nearest first; the segments served the rest. */
 static void write_hits(const struct gs_report_writer *writer,
                        const struct gs_report_device *device)
 {
@@ -82,7 +81,7 @@ static void write_calls(const struct gs_report_writer *writer,
                 saved ? "saved" : "more than without the pool");
 }
 
-/* Only where something went back, or somebody else was helped by it. */
+/* Only if memory was given back, or a repeated call used it. */
 static void write_returns(const struct gs_report_writer *writer,
                           const struct gs_report_device *device)
 {
@@ -100,7 +99,7 @@ static void write_returns(const struct gs_report_writer *writer,
     gs_text_add(writer->text, "\n");
 }
 
-/* Only where there was a wait to tell of. */
+/* Only if there were waits. */
 static void write_frees(const struct gs_report_writer *writer,
                         const struct gs_report_device *device)
 {

@@ -15,8 +15,7 @@
 
 #define HASH_FACTOR UINT64_C(0x9e3779b97f4a7c15)
 
-/* --- one pattern ----------------------------------------------------------------------
- */
+/* ---- one pattern ------------------------------------------------------------------ */
 
 /* A pattern without its anchors. */
 struct body {
@@ -74,8 +73,7 @@ bool gs_pattern_matches(const char *pattern, const char *text)
     }
 }
 
-/* --- the look-up ----------------------------------------------------------------------
- */
+/* ---- the look-up ------------------------------------------------------------------ */
 
 static uint64_t extend(uint64_t hash, char c)
 {
@@ -182,7 +180,7 @@ static bool make_index(struct gs_suppressions *rules)
     return rules->slots && rules->keyless && rules->hashes;
 }
 
-/* What is asked for, and the best answer so far. */
+/* The query, and the best rule so far. */
 struct search {
     enum gs_rule_kind kind;
     int device;

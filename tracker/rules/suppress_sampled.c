@@ -11,7 +11,7 @@
  */
 #include "report_internal.h"
 
-/* What the stacks of one device, kind and fate stand for beyond themselves. */
+/* The memory that the stacks of one device, kind and fate represent beyond themselves. */
 struct beyond {
     double bytes, count;           /* of those that a rule takes */
     double all_bytes, all_count;   /* of all */

@@ -21,7 +21,7 @@
 
 __thread struct gs_roomy gs_roomy_here;
 
-/* Atomic: who takes it has it. */
+/* Atomic: taken by an exchange. */
 static char *spare;
 
 /* body(arg) on the stack that ends at `top`; *record as in struct gs_roomy. */

@@ -59,7 +59,7 @@ NO_SANITIZE static inline size_t place_of(const struct gs_walk_start *start)
     return (size_t)(key * 0x9e3779b97f4a7c15u >> (64 - PLACE_BITS));
 }
 
-/* Are the words that the walk read still what it read? */
+/* Are the words of the recorded walk unchanged? */
 NO_SANITIZE static inline uint32_t recognise(struct seen_walk *walk,
                                              const struct gs_walk_start *start)
 {

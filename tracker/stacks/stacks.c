@@ -205,7 +205,7 @@ static bool is_full(const struct gs_stacks *stacks)
            gs_stack_table_bytes(&stacks->table) >= stacks->config.most_bytes;
 }
 
-/* Add under the lock; the modules are looked at before it is taken. */
+/* Adds the stack under the lock; the modules' counts are read before. */
 static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
                           const uintptr_t *frames, unsigned count, bool truncated,
                           struct gs_module_counts counts)
@@ -306,7 +306,7 @@ static __attribute__((noinline)) uint32_t merge_new(struct gs_stacks *stacks,
     return id;
 }
 
-/* What is to be done where there is room for it, and what came of it. */
+/* Work that needs a larger stack, and its result. */
 struct request {
     struct gs_stacks *stacks;
     struct gs_walk_start *start; /* of capture_by_walk */

@@ -36,7 +36,7 @@ typedef uintptr_t gcc_get_ip(void *context);
 
 #define UNLOADS_NOT_SET UINT64_MAX
 
-/* No lock: NULL until found, then never changed; two threads that look find the same. */
+/* No lock: NULL until found, then constant; two racing threads find the same. */
 static _Atomic(libunwind_backtrace *) libunwind_walk;
 static _Atomic(gcc_backtrace *) gcc_walk;
 static _Atomic(gcc_get_ip *) gcc_ip;
@@ -46,7 +46,7 @@ static _Atomic bool cfi_proven;
 /* libunwind has its thread-local memory in this thread. */
 static __thread bool libunwind_here __attribute__((tls_model("initial-exec")));
 
-/* What _Unwind_Backtrace is handed through. */
+/* The argument of _Unwind_Backtrace's callback. */
 struct gcc_walk_state {
     uintptr_t *frames;
     unsigned count, max;
@@ -144,7 +144,7 @@ static __attribute__((noinline)) unsigned walk_gcc(uintptr_t *frames, unsigned m
     return state.count;
 }
 
-/* CFI wrote `count` frames and cannot go on: libgcc begins anew. */
+/* CFI wrote `count` frames and cannot go on: libgcc walks from the start. */
 static __attribute__((noinline)) unsigned
 walk_foreign(uintptr_t *frames, unsigned max, enum gs_walk_end *end, unsigned count)
 {
@@ -336,7 +336,7 @@ static bool prepare_libunwind(void)
     if (!load_libunwind() || !trial_passes(GS_UNWIND_LIBUNWIND))
         return false;
     if (!atomic_load(&cfi_proven))
-        (void)prepare_cfi(); /* what takes over once a module is unloaded */
+        (void)prepare_cfi(); /* takes over once a module is unloaded */
     return true;
 }
 

@@ -205,7 +205,7 @@ step_by_rule(struct frame *frame, uint64_t packed, uintptr_t high,
         fp_slot = cfa + (uintptr_t)gs_cfi_fp_offset(packed);
         if (fp_rule == GS_STEP_FP_AT_FP)
             fp_slot = fp;
-        /* What is lost reads as an address that is on no stack. */
+        /* A lost register reads as an address outside of every stack. */
         if (fp_rule == GS_STEP_FP_LOST)
             frame->fp = FP_LOST;
         else if (GS_UNLIKELY(!on_stack(fp_slot, sp, high)))

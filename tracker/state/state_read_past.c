@@ -108,7 +108,7 @@ static void read_lost(const struct gs_image *image)
     }
 }
 
-/* Whether it can have grown as it says, by that look. */
+/* Is the trend plausible for that snapshot? */
 static bool is_trend(const struct gs_growing *growing, const struct gs_look *look)
 {
     const struct gs_trend *trend = &growing->trend;
