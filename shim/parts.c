@@ -1,6 +1,6 @@
 /*
  * parts.c - runs the rows of parts.def for each event.
- * Owns:  nothing.   Lock: none of its own; parts.h documents the locks held at each event.
+ * Owns:  nothing.   Lock: none of its own; parts.h documents the locks held.
  */
 #include "parts.h"
 

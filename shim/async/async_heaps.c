@@ -165,7 +165,7 @@ static const struct gs_backend stream_backend = {
     .retired = backend_retired,
 };
 
-/* ---- finding a stream's ------------------------------------------------------------ */
+/* ---- finding a stream's heap ------------------------------------------------------- */
 
 /* gs_async_lock is held. */
 static struct gs_async_heap *find(CUcontext home, CUstream stream)

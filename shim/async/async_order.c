@@ -108,7 +108,7 @@ CUresult gs_async_wait_behind(CUcontext home, CUstream stream, gs_fence fence)
     return result;
 }
 
-/* ---- giving segments back ---------------------------------------------------------- */
+/* ---- returning segments ------------------------------------------------------------ */
 
 /* A heap whose context has ended is in no order, since all its work is over: puts it in
  * the order of a stream of the current context, if this is on its device. */

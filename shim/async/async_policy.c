@@ -25,7 +25,7 @@ bool gs_async_in_use(void)
     return GS_UNLIKELY(__atomic_load_n(&in_use, __ATOMIC_ACQUIRE));
 }
 
-/* ---- what the device's own pool is like -------------------------------------------- */
+/* ---- properties of the device's own pool ------------------------------------------- */
 
 static const CUmemPool_attribute policies[] = {
     CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES,

@@ -282,7 +282,7 @@ enum gs_check_count gs_fill_stream_fill(const struct gs_context *context,
     return answer;
 }
 
-/* ---- looks ----------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------- */
 
 static bool is_filled(const unsigned char *bytes, size_t count, unsigned char value)
 {

@@ -30,7 +30,7 @@
 #include "quarantine.h"
 #include "record.h"
 
-/* ---- what is told ------------------------------------------------------------------ */
+/* ---- reporting -------------------------------------------------------------------- */
 
 static struct gs_bad_use bad_use(const struct gs_use *use, enum gs_error_kind kind)
 {

@@ -78,7 +78,7 @@ GS_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType 
     return result;
 }
 
-/* ---- its attributes ---------------------------------------------------------------- */
+/* ---- attributes of the pool -------------------------------------------------------- */
 
 /* The device of the default pool named in a call, if this matters; else -1. */
 static int default_of(const struct gs_state *state, CUmemoryPool pool)

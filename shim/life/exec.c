@@ -71,7 +71,7 @@ __attribute__((constructor)) static void read_setting(void)
     gs_child_env_start(environ);
 }
 
-/* ---- what comes before and after --------------------------------------------------- */
+/* ---- before and after an exec ---------------------------------------------------- */
 
 /* A program that executes another loses its device memory, so its memory is reported
  * before. If the exec fails, the program goes on and reports again at its end. */

@@ -103,7 +103,7 @@ static void find_out(struct gs_context *context)
     }
 }
 
-/* ---- giving back ------------------------------------------------------------------- */
+/* ---- returning memory -------------------------------------------------------------- */
 
 /* The context for a trim: segments are freed one by one, while the driver's free does not
  * wait. */

@@ -102,7 +102,7 @@ static bool is_of_context(void *arg, const struct gs_key_node *node)
     return ((const struct tile *)node)->context == arg;
 }
 
-/* ---- without it -------------------------------------------------------------------- */
+/* ---- without the lock -------------------------------------------------------------- */
 
 static void end(struct gs_state *state, struct tile *ended, enum gs_api api)
 {

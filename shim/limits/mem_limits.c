@@ -388,7 +388,7 @@ void gs_limits_context_lost(CUcontext context)
     pthread_mutex_unlock(&table.lock);
 }
 
-/* ---- giving back ------------------------------------------------------------------- */
+/* ---- returning memory -------------------------------------------------------------- */
 
 static bool is_current(const struct gs_context *context)
 {

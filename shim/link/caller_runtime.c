@@ -146,7 +146,7 @@ static struct answer remembered(enum gs_runtime_call call, const void *caller,
     return answer;
 }
 
-/* ---- by place -------------------------------------------------------------------- */
+/* ---- by call site ---------------------------------------------------------------- */
 
 #define PLACES 512 /* a power of two */
 
@@ -228,10 +228,9 @@ static void keep(const struct place *what)
     write_place(&places[place], what);
 }
 
-/* ---- while a library goes -------------------------------------------------------- */
+/* ---- during an unload ------------------------------------------------------------ */
 
-static uint64_t settled =
-    1; /* under callers_lock: all unloads up to this generation have finished */
+static uint64_t settled = 1; /* under callers_lock: unloads up to it are over */
 static uint64_t
     waits_in; /* under callers_lock: generation whose library was still loaded */
 static uint64_t waits_unloads; /* under callers_lock: gs_elf_unload_count then */

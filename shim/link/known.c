@@ -63,7 +63,7 @@ static const uint16_t harmless[] = {
 #include "harmless.def"
 };
 
-/* ---- searching them ---------------------------------------------------------------- */
+/* ---- searching --------------------------------------------------------------------- */
 
 /* Like strcmp, which a sanitizer may have replaced. */
 static int compare(const char *a, const char *b)

@@ -204,7 +204,7 @@ CUresult gs_fence_record_context(CUcontext context, gs_fence *out)
     return finish(fence, result, out);
 }
 
-/* ---- questions --------------------------------------------------------------------- */
+/* ---- queries ----------------------------------------------------------------------- */
 
 static enum fence_state state_of(const struct event_fence *fence)
 {

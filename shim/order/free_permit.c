@@ -70,7 +70,7 @@ static CUresult free_piece(uint64_t piece, enum gs_permit kind)
                                     : gs_real()->cuMemFree_v2(piece);
 }
 
-/* ---- pieces that were refused ------------------------------------------------------ */
+/* ---- refused probes ---------------------------------------------------------------- */
 
 /* Takes a refused probe of the context off the list; 0: none. */
 static uint64_t take_piece(const struct gs_context *context, enum gs_permit kind)
@@ -136,7 +136,7 @@ void gs_permit_reset(void)
     __atomic_store_n(&pieces, NULL, __ATOMIC_RELAXED);
 }
 
-/* ---- the question ------------------------------------------------------------------ */
+/* ---- the capture check ------------------------------------------------------------- */
 
 CUresult gs_permit_free(const struct gs_state *state, struct gs_context *context,
                         enum gs_permit kind)

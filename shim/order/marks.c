@@ -57,7 +57,7 @@ static struct mark *mark_of(uint64_t mark)
     return (struct mark *)(uintptr_t)mark;
 }
 
-/* ---- which way --------------------------------------------------------------------- */
+/* ---- the kind of mark -------------------------------------------------------------- */
 
 static bool has_context_events(void)
 {

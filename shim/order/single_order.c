@@ -221,7 +221,7 @@ void gs_single_order_context(const char *call, bool primary, CUdevice device)
     }
 }
 
-/* ---- what cannot be seen ----------------------------------------------------------- */
+/* ---- uncounted work ---------------------------------------------------------------- */
 
 /* Whether a loaded library accesses device memory past the driver's streams. */
 static bool is_reached_past(void)

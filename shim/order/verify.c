@@ -45,7 +45,7 @@ struct finding {
     bool slow; /* the synchronize took so long that some work must have run */
 };
 
-/* ---- the device is asked ----------------------------------------------------------- */
+/* ---- queries of the device --------------------------------------------------------- */
 
 static bool has_work(CUstream stream)
 {
@@ -139,7 +139,7 @@ static bool ask(struct gs_contexts *contexts, const struct gs_context *context,
     return true;
 }
 
-/* ---- what is found ----------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------- */
 
 static void add(uint64_t *statistic)
 {
@@ -238,7 +238,7 @@ bool gs_verify_idle(struct gs_contexts *contexts, const struct gs_context *conte
            verify(contexts, context, begun, api);
 }
 
-/* ---- start, end and figures -------------------------------------------------------- */
+/* ---- start, end and statistics ----------------------------------------------------- */
 
 void gs_verify_start(const struct gs_options *options)
 {

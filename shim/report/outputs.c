@@ -259,7 +259,7 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
     }
 }
 
-/* ---- what the files have beyond the report ---------------------------------------- */
+/* ---- contents of the files beyond the report -------------------------------------- */
 
 /* The pool's own counters, and the other statistics that the report has for a device. */
 static const struct gs_export_counter counters[] = {

@@ -63,7 +63,7 @@ static unsigned verbosity = GS_LOG_WARN;
 /* Atomic: a wait for a reader has timed out, and later texts do not wait for it again. */
 static bool reader_is_late;
 
-/* ---- Keeping the host unharmed --------------------------------------------------- */
+/* ---- Protecting the host --------------------------------------------------------- */
 
 /* Whether a write may wait for a reader, which in turn may wait for the end of this
  * process. A report must not delay anyone. The reader of a terminal is usually a

@@ -279,7 +279,7 @@ static bool take_stray(struct gs_epoch *epoch)
     return stray;
 }
 
-/* ---- questions --------------------------------------------------------------------- */
+/* ---- queries ----------------------------------------------------------------------- */
 
 /* All blocks of an epoch were freed before the next epoch opened, so the mark of a later
  * epoch covers them, too. home->lock is held. */
