@@ -15,7 +15,7 @@
 struct gs_call {
     const struct gs_context *context; /* may be NULL */
     CUstream stream;                  /* NULL for calls without one */
-    bool per_thread;                  /* stream NULL is the thread's own */
+    bool per_thread;                  /* stream NULL is the per-thread default stream */
     enum gs_memory_kind kind;
     enum gs_api api; /* the driver call; replaced by a runtime call in progress */
     bool charged;    /* the limits have its charge already (mem_limits.h) */

@@ -235,7 +235,7 @@ static bool check_managed(struct gs_state *state, const struct gs_use *use)
 
 /* Whether the record covers all memory that the program may use there. Registered memory
  * is a part of the program's own memory, imported memory a part of another process's, and
- * a mapping may be one of several. */
+ * a mapping a part of the memory that it maps. */
 static bool is_bounded(const struct gs_allocation *allocation)
 {
     return allocation->kind == GS_MEMORY_DEVICE || allocation->kind == GS_MEMORY_ASYNC ||

@@ -31,8 +31,8 @@
 
 /* The shortest interval between two queries of a device's free memory. */
 #define LOOK_NS ((uint64_t)1000000000)
-/* Other processes share the device once they have taken 1/OTHERS_SHARE of the reserve
- * since its first query. */
+/* Others share the device once their memory exceeds its minimum by 1/OTHERS_SHARE of the
+ * reserve. */
 #define OTHERS_SHARE 4u
 
 bool gs_limits_charging; /* immutable after start */
@@ -396,9 +396,9 @@ static bool is_current(const struct gs_context *context)
     return gs_real()->cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == context->handle;
 }
 
-/* Whether others have taken memory since the first query of the device, so that driver
- * calls to return idle memory to them are justified. Memory of the program outside the
- * pool counts as others' memory. */
+/* Whether others have taken memory meanwhile, so that driver calls to return idle memory
+ * to them are justified. Memory of the program outside the pool counts as others'
+ * memory. */
 static bool is_shared(struct gs_state *state, struct device *device, int ordinal,
                       size_t used_bytes)
 {

@@ -230,9 +230,8 @@ static void keep(const struct place *what)
 
 /* ---- during an unload ------------------------------------------------------------ */
 
-static uint64_t settled = 1; /* under callers_lock: unloads up to it are over */
-static uint64_t
-    waits_in; /* under callers_lock: generation whose library was still loaded */
+static uint64_t settled = 1;   /* under callers_lock: unloads up to it are over */
+static uint64_t waits_in;      /* under callers_lock: its library was there */
 static uint64_t waits_unloads; /* under callers_lock: gs_elf_unload_count then */
 
 /* Whether the unload that began this generation has finished. Calls the loader once for
