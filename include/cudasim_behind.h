@@ -1,11 +1,12 @@
 /*
- * cudasim_behind.h - a private table of the simulated driver's own, through which a test
- * program gives the device work behind a layer's back, as OptiX or NVENC do on a GPU.
+ * cudasim_behind.h - a private table of the simulated driver. A test program uses it to
+ * give the device work unseen by a layer, as OptiX and NVENC do on a GPU.
  *
- * cuGetExportTable answers the GUID below with a struct cudasim_behind. A stand-in for a
+ * cuGetExportTable returns a struct cudasim_behind for the GUID below. A stand-in for a
  * library that reaches the driver without that call gets the same table from
  * cudasim_behind_table, which libcuda.so.1 exports. Real drivers have neither, and the
  * simulated one has no table of NVIDIA's.
+ *
  * Not installed.   Owns: nothing.   Lock: none.   Design: docs/simulator.md
  */
 #ifndef CUDASIM_BEHIND_H
@@ -24,7 +25,7 @@
 
 struct cudasim_behind {
     size_t size; /* sizeof(struct cudasim_behind), first as in NVIDIA's tables */
-    /* As cuLaunchKernel, and past whoever has replaced that. */
+    /* cuLaunchKernel, even where a layer has replaced that function. */
     CUresult (*launch)(CUfunction function, unsigned int grid_x, unsigned int grid_y,
                        unsigned int grid_z, unsigned int block_x, unsigned int block_y,
                        unsigned int block_z, unsigned int shared_bytes, CUstream stream,

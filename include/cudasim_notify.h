@@ -1,14 +1,15 @@
 /*
- * cudasim_notify.h - how a layer between a program and the simulated driver (an
- * allocator that hands out parts of the driver's memory) tells the driver's order oracle
- * what it does.
+ * cudasim_notify.h - notifications to the order oracle of the simulated driver from a
+ * layer between the program and the driver (an allocator that hands out parts of the
+ * driver's memory).
  *
- * The simulated libcuda.so.1 exports cudasim_notify; a real driver does not, so a layer
- * looks the name up in the driver's module and says nothing where it is absent.
+ * The simulated libcuda.so.1 exports cudasim_notify; a real driver does not. So a layer
+ * looks the name up in the driver's module, and sends nothing where it is absent.
  *
- * Notes are by the calling thread and nest: between ENTER and LEAVE every driver call of
- * the thread is the layer's own, except those between FORWARD and BACK, which it makes in
- * the program's place. Test programs, too, may use HOST_READS and the like.
+ * Notifications are per thread and nest: between ENTER and LEAVE every driver call of the
+ * thread is the layer's own, except those between FORWARD and BACK, which the layer makes
+ * on behalf of the program. Test programs, too, may send HOST_READS and the like.
+ *
  * Not installed.   Owns: nothing.   Lock: none.
  * Design: docs/simulator.md, "The oracle"
  */
@@ -23,18 +24,20 @@ enum cudasim_note_kind {
     CUDASIM_LEAVE,
     CUDASIM_FORWARD, /* the next driver calls are the program's own */
     CUDASIM_BACK,
-    CUDASIM_HAND_OUT, /* address, bytes: the program gets it; stream, if ordered by one */
-    CUDASIM_TAKE_BACK,   /* address: the program freed it, and the free has waited as it
-                          * will; stream, if ordered by one */
+    CUDASIM_HAND_OUT,    /* address, bytes: handed to the program; stream, if ordered by
+                          * one */
+    CUDASIM_TAKE_BACK,   /* address: the program freed it, and the free has done all its
+                          * waits; stream, if ordered by one */
     CUDASIM_RETIRE,      /* address: its bytes may be handed out, because `event` was seen
-                          * complete; no event: because of the waits made since ENTER;
-                          * bytes, if not 0: so many further notes tell of more events */
-    CUDASIM_YIELD,       /* a place where another thread may run */
+                          * complete, or, without event, because of the waits since ENTER;
+                          * bytes: number of notifications that follow with more events */
+    CUDASIM_YIELD,       /* a point where another thread may run */
     CUDASIM_HOST_READS,  /* the program itself reads or writes bytes */
-    CUDASIM_HOST_WRITES, /* that the device can see */
-    CUDASIM_LISTENS,     /* is anybody to be told? 0: yes; 1: no note would do anything */
-    CUDASIM_HOST_SAW     /* the program saw, in memory at `address`, that the device wrote
-                          * there: it goes on behind that write */
+    CUDASIM_HOST_WRITES, /* that the device can access */
+    CUDASIM_LISTENS,     /* is anything recorded? 0: yes; 1: no notification has an
+                          * effect */
+    CUDASIM_HOST_SAW     /* the program saw the device's write at `address`: it continues
+                          * after that write */
 };
 
 struct cudasim_note {
@@ -44,13 +47,13 @@ struct cudasim_note {
     uint64_t address, bytes;
     void *stream;           /* CUstream */
     void *event;            /* CUevent */
-    uint8_t stream_ordered; /* HAND_OUT, TAKE_BACK: in the order of `stream` */
-    uint8_t per_thread;     /* stream 0 is the thread's */
-    uint8_t native_waits;   /* ENTER: the program's call would wait, too: as a free of
-                               `bytes` at `address`; 0: as a free of large memory */
+    uint8_t stream_ordered; /* HAND_OUT, TAKE_BACK: ordered by `stream` */
+    uint8_t per_thread;     /* stream 0 is the per-thread default stream */
+    uint8_t native_waits;   /* ENTER: the program's call would wait natively, as a free of
+                             * `bytes` at `address`; 0: as a free of large memory */
 };
 
-/* 0 (for LISTENS perhaps 1), or -1 for a note it does not know. */
+/* Returns 0 (for LISTENS perhaps 1), or -1 for an unknown kind. */
 typedef int cudasim_notify_function(const struct cudasim_note *note);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * gpushim.h - the C API of libgpushim.so.
  *
- * A program need not include it: everything works under LD_PRELOAD alone. Functions may
- * be called from any thread.
+ * A program need not include this file: everything works under LD_PRELOAD alone. Any
+ * thread may call any function.
  */
 #ifndef GPUSHIM_H
 #define GPUSHIM_H
@@ -17,19 +17,19 @@ extern "C" {
 const char *gpushim_version(void);
 
 /*
- * Write the report of another process to stdout, as `gpushim report FILE` does: of one
- * that was killed, or of one that runs still.
- * In:      state_file  what the process had as GPUSHIM_STATE_FILE
- * Returns  0; 1 if the file cannot be read, and a line on stderr says why;
+ * Writes the report of another process, killed or still running, to stdout, as `gpushim
+ * report FILE` does.
+ * In:      state_file  the process's GPUSHIM_STATE_FILE
+ * Returns  0; 1 if the file cannot be read, with the reason on stderr;
  *          GPUSHIM_ERROR_EXITCODE, where it is set, if there are leaks or errors
  * Source:  docs/state.md. Not for a program that has made CUDA calls itself.
  */
 int gpushim_report(const char *state_file);
 
 /*
- * Write a line to stdout for each of several processes, and one for all of them.
+ * Writes a line to stdout for each of several processes, and one for all of them.
  * In:      state_files  `count` names, as above
- * Returns  0; 1 if one of them cannot be read, and a line on stderr says why
+ * Returns  0; 1 if one of them cannot be read, with the reason on stderr
  */
 int gpushim_summary(char *const state_files[], size_t count);
 

@@ -1,5 +1,6 @@
 /*
- * gs_base.h - what every room shares: status codes, attributes, sizes. Not installed.
+ * gs_base.h - definitions for all modules: status codes, attributes, sizes. Not
+ * installed.
  * Owns: nothing.   Lock: none.
  */
 #ifndef GS_BASE_H
@@ -29,7 +30,7 @@ enum gs_status {
 
 #define GS_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Devices that are counted one by one; a device with a higher ordinal shares the last
+/* Devices with counters of their own; devices with a higher ordinal share the last
  * row. */
 #define GS_MAX_DEVICES 64
 
@@ -46,7 +47,7 @@ static inline const char *gs_status_text(enum gs_status status)
     return "unknown status";
 }
 
-/* Round up to a power of two multiple; the caller has checked against overflow. */
+/* Rounds up to a multiple, a power of two; the caller rules out overflow. */
 static inline size_t gs_round_up(size_t value, size_t multiple)
 {
     return (value + multiple - 1) & ~(multiple - 1);

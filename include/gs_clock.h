@@ -1,6 +1,5 @@
 /*
- * gs_clock.h - the clock that durations are taken by.
- * Not installed.
+ * gs_clock.h - the monotonic clocks. Not installed.
  */
 #ifndef GS_CLOCK_H
 #define GS_CLOCK_H
@@ -8,7 +7,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Nanoseconds since some moment; never falls. */
+/* Nanoseconds since an unspecified time; never falls. */
 static inline uint64_t gs_now_ns(void)
 {
     struct timespec now;
@@ -17,7 +16,7 @@ static inline uint64_t gs_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The same as of the kernel's last tick, some milliseconds ago, for less. */
+/* The same at the kernel's last tick, some milliseconds ago, for fewer instructions. */
 static inline uint64_t gs_now_coarse_ns(void)
 {
     struct timespec now;

@@ -1,8 +1,9 @@
 /*
- * gs_free_waits.h - which work the native free waits for, by kind and size of the memory:
- * the table of gs_free_waits.def, and the text that replaces rows of it.
+ * gs_free_waits.h - the work that a native free waits for, by kind and size of the
+ * memory: the table of gs_free_waits.def, and the parser of the text that replaces rows
+ * of it.
  *
- * The library reads GPUSHIM_FREE_WAITS by it, the simulated device CUDASIM_FREE_WAITS.
+ * The library parses GPUSHIM_FREE_WAITS with it, the simulated device CUDASIM_FREE_WAITS.
  *
  * Owns: nothing.   Lock: none.   Design: docs/free.md
  */
@@ -15,7 +16,7 @@
 
 enum gs_free_kind { GS_FREE_device, GS_FREE_pinned, GS_FREE_managed };
 
-/* Each waits for what the one before it waits for, and for more. */
+/* Rising: each scope includes the one before it. */
 enum gs_free_scope {
 #define GS_FREE_SCOPE(word, name, doc) GS_FREE_##name,
 #include "gs_free_waits.def"
@@ -48,7 +49,7 @@ static const char *const gs_free_scope_words[GS_FREE_SCOPES] = {
 #include "gs_free_waits.def"
 };
 
-/* The table as it is written. */
+/* The table as it stands in gs_free_waits.def. */
 static inline struct gs_free_waits gs_free_waits_assumed(void)
 {
     struct gs_free_waits waits;
@@ -58,7 +59,7 @@ static inline struct gs_free_waits gs_free_waits_assumed(void)
     return waits;
 }
 
-/* What the free of so many bytes waits for. */
+/* The work that a free of `bytes` waits for. */
 static inline enum gs_free_scope gs_free_waits_of(const struct gs_free_waits *waits,
                                                   enum gs_free_kind kind, size_t bytes)
 {
@@ -77,7 +78,7 @@ static inline bool gs_free_waits_is(const char *word, const char *text, size_t l
     return strlen(word) == length && memcmp(word, text, length) == 0;
 }
 
-/* Is it a class of that name: "device", or "device.tiny"? */
+/* Does the row have that name: "device", or "device.tiny"? */
 static inline bool gs_free_waits_names(const struct gs_free_class_row *row,
                                        const char *name, size_t length)
 {
@@ -89,7 +90,7 @@ static inline bool gs_free_waits_names(const struct gs_free_class_row *row,
            gs_free_waits_is(row->size, name + kind + 1, length - kind - 1);
 }
 
-/* "SCOPE" or "CLASS=SCOPE"; false: it is neither. */
+/* Parses "SCOPE" or "CLASS=SCOPE". Returns false if the item is neither. */
 static inline bool gs_free_waits_parse_item(struct gs_free_waits *waits, const char *item,
                                             size_t length)
 {
@@ -111,9 +112,9 @@ static inline bool gs_free_waits_parse_item(struct gs_free_waits *waits, const c
 }
 
 /*
- * Replace rows as the text says: "none", or "device.tiny=none,pinned=blocking"; what
- * comes later wins. The text is taken whole or not at all. Returns NULL, or the item that
- * is wrong, of *length characters.
+ * Replaces rows according to the text: "none", or "device.tiny=none,pinned=blocking".
+ * Later items win. A text with a wrong item changes nothing. Returns NULL, or the wrong
+ * item, of *length characters.
  */
 static inline const char *gs_free_waits_parse(const char *text,
                                               struct gs_free_waits *waits, size_t *length)

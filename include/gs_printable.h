@@ -1,9 +1,8 @@
 /*
- * gs_printable.h - text from outside, made fit for a terminal and a log.
+ * gs_printable.h - makes text from outside safe for a terminal and a log.
  *
- * File names, values of variables, names in a file of another process: all of them may
- * have control characters, which a terminal carries out, or a line feed, which would make
- * a line of their own.
+ * File names, values of variables, and names in a file of another process may contain
+ * control characters, which a terminal executes, or line feeds, which forge a line.
  *
  * Locks: none. Async-signal-safe.
  */
@@ -15,9 +14,9 @@
 #include <string.h>
 
 /*
- * Length of the UTF-8 character that `text` begins with, 0 if it is none. Not past the
- * NUL; overlong forms, surrogates and what is beyond U+10FFFF are none. Source: the
- * Unicode standard, table 3-7: the second byte's range depends on the first
+ * Length of the UTF-8 character at the start of `text`, 0 if there is none. Never reads
+ * past the NUL. Overlong forms, surrogates and values beyond U+10FFFF count as none.
+ * Source: the Unicode standard, table 3-7: the second byte's range depends on the first
  */
 static inline size_t gs_utf8_length(const char *text)
 {
@@ -58,8 +57,8 @@ static inline bool gs_is_control(const char *text, size_t length)
 }
 
 /*
- * Put a question mark in the place of each byte of a control character, and of each that
- * is no UTF-8. The length stays.
+ * Replaces each byte of a control character, and each byte that is not UTF-8, with a
+ * question mark. The length stays.
  * In:  lines  keep line feeds and tabs: whole lines of ours, with names from outside
  */
 static inline void gs_make_printable(char *text, bool lines)

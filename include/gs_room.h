@@ -1,6 +1,6 @@
 /*
- * gs_room.h - waiting for a descriptor's reader to make room, and no longer than said.
- * Not installed.
+ * gs_room.h - waits, until a deadline, for a descriptor's reader to make space. Not
+ * installed.
  */
 #ifndef GS_ROOM_H
 #define GS_ROOM_H
@@ -12,8 +12,8 @@
 
 #include "gs_clock.h"
 
-/* Is there room until then (gs_now_ns), however many signals come meanwhile? Where
- * poll(2) fails the write will say why. */
+/* Does the descriptor accept a write before the deadline (gs_now_ns)? Signals do not end
+ * the wait. If poll(2) fails, the write will report the error. */
 static inline bool gs_room_until(int fd, uint64_t until_ns)
 {
     struct pollfd ready = {.fd = fd, .events = POLLOUT};

@@ -1,11 +1,11 @@
 /*
- * gs_uncancelled.h - stretches of the library's own in which no thread is cancelled.
+ * gs_uncancelled.h - sections of the library in which no thread is cancelled.
  *
- * pthreads(7) lists open, read, write, nanosleep, the waits for a condition and many more
- * as cancellation points; the CUDA calls of a program are none natively. So whatever the
- * library does of that kind on a thread of the program's stands between these two: a
- * cancellation that is pending acts at the first point after the call, as natively. A
- * thread that has cancellation disabled keeps it so. Not installed.
+ * pthreads(7) lists open, read, write, nanosleep, the condition waits and many more as
+ * cancellation points. Natively a program's CUDA calls are none. So the library puts
+ * every such call on a program's thread between these two functions. A pending
+ * cancellation acts at the first point after the CUDA call, as natively. A thread that
+ * has cancellation disabled keeps it disabled. Not installed.
  * Locks: none; the calling thread's own state. Async-signal-safe.
  */
 #ifndef GS_UNCANCELLED_H
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Returns what gs_uncancelled_end is to be given. They nest. */
+/* Disables cancellation. Returns the value for gs_uncancelled_end. Calls nest. */
 static inline int gs_uncancelled_begin(void)
 {
     int before = PTHREAD_CANCEL_ENABLE;
@@ -32,7 +32,7 @@ static inline void gs_uncancelled_end(int before)
     (void)pthread_setcancelstate(before, &unused);
 }
 
-/* nanosleep that is no cancellation point: the kernel's own. */
+/* nanosleep without a cancellation point: the system call. */
 static inline void gs_nap(const struct timespec *time)
 {
     (void)syscall(SYS_nanosleep, time, NULL);

@@ -1,15 +1,15 @@
 /*
- * alloc.c - the way of a request: the thread cache of the calling thread, the cache tiers
- * below it, the segments (fit.c), and else a new segment (grow.c).
+ * alloc.c - the steps of a request: the thread cache of the calling thread, the cache
+ * tiers below it, the segments (fit.c), and at last a new segment (grow.c).
  *
- * Owns: nothing.   Lock: heap->lock, but for the cache tiers.
+ * Owns: nothing.   Lock: heap->lock, except for the cache tiers.
  * Design: docs/pool.md, "Sizes" and "Cache tiers"
  */
 #include "hit.h"
 
 static_assert(GS_SHARED_MAX_BYTES <= UINT32_MAX, "a shared block's bytes fit 32 bits");
 
-/* `size`: what is made room for, `bytes` or more. */
+/* Computes a request's sizes. `size` is the space needed, `bytes` or more. */
 static struct gs_request size_request(const struct gs_pool *pool, size_t bytes,
                                       size_t size)
 {
@@ -24,9 +24,9 @@ static struct gs_request size_request(const struct gs_pool *pool, size_t bytes,
     return request;
 }
 
-/* Rounded to the user's size classes, unless the device is full: then only what was asked
- * for is taken, so that they do not make a program fail that has begun. `wanted`: what is
- * made room for in any case, `bytes` or more. */
+/* Rounds a request to the user's size classes. On a full device the request takes only
+ * its own size, so that rounding does not fail a running program. `wanted` is the space
+ * needed in any case, `bytes` or more. */
 static struct gs_request size_by_class(struct gs_heap *heap, size_t bytes, size_t wanted)
 {
     const struct gs_pool *pool = heap->pool;
@@ -41,7 +41,7 @@ static struct gs_request size_by_class(struct gs_heap *heap, size_t bytes, size_
     return request;
 }
 
-/* From any of the cache tiers, or NULL. */
+/* Takes a block out of any of the cache tiers. Returns NULL if there is none. */
 static struct gs_block *take_cached(struct gs_heap *heap,
                                     const struct gs_request *request)
 {
@@ -66,15 +66,14 @@ static struct gs_block *take_cached(struct gs_heap *heap,
     return block;
 }
 
-/* There is no memory for a request that was made larger: once more, as it was asked for.
- */
+/* Repeats a request that was enlarged and found no memory, with its own size. */
 static enum gs_status grow_plainly(struct gs_heap *heap, size_t bytes,
                                    struct gs_block **out, int *native)
 {
     struct gs_request request = size_request(heap->pool, bytes, bytes);
 
     gs_lock_take(&heap->lock);
-    heap->stats.failed--; /* it is not over yet */
+    heap->stats.failed--; /* the request goes on */
     gs_lock_drop(&heap->lock);
     return gs_heap_grow(heap, &request, out, native);
 }
@@ -87,7 +86,7 @@ static GS_NOINLINE enum gs_status alloc_slowly(struct gs_heap *heap, size_t byte
     struct gs_block *block;
     enum gs_status status;
 
-    /* Nothing, or more than a block's units can say: the driver has its own answer. */
+    /* The driver answers requests of 0 bytes, and those whose units overflow. */
     if (GS_UNLIKELY(bytes - 1 >= GS_REQUEST_MAX))
         return GS_ERR_UNPOOLABLE;
     request = size_by_class(heap, bytes, bytes + behind);

@@ -1,50 +1,50 @@
 /*
- * backend.h - what the pool asks of whoever owns the real memory.
+ * backend.h - the functions that the pool needs of the owner of the real memory.
  *
- * shim/ implements this over the real driver, the unit tests over a plain counter.
- * The pool calls every function with no lock of its own held, but for the two that say
- * so; an implementation may block, take its own locks and call the driver. Functions may
- * be called by several threads at once.
+ * shim/ implements them over the real driver, the unit tests over a counter. The pool
+ * calls every function with no lock of its own held, except the two that state otherwise.
+ * An implementation may block, take its own locks and call the driver. Several threads
+ * may call a function at once.
  */
 #ifndef GS_POOL_BACKEND_H
 #define GS_POOL_BACKEND_H
 
 #include "gs_base.h"
 
-/* A point in the device's work, opaque to the pool. 0 means "none". Several blocks may be
- * freed with the same one. */
+/* An event in the device's work, opaque to the pool. 0 means "none". Several blocks may
+ * be freed with the same fence. */
 typedef uint64_t gs_fence;
 
 /*
- * How the work that a context has been given is marked, so that it can be asked later
- * whether all of it has completed. The ways that shim/order/marks.c knows (an event of
- * the context, an event behind one of each stream, none: wait instead) stand behind this;
- * an epoch of frees (shim/state/epochs.h) uses it and does not know which it is. Called
- * with no lock held. Neither function may block.
+ * Marks the work that a context has been given, so that a later query can tell whether
+ * all of it has completed. shim/order/marks.c knows several ways to mark (an event of the
+ * context, an event behind one of each stream, none: wait instead). An epoch of frees
+ * (shim/state/epochs.h) uses this interface for any of them. Called with no lock held.
+ * Neither `record` nor `query` may block.
  */
 struct gs_marker {
     /*
      * Out:    *mark  covers all that was submitted before the call; on GS_OK only
      * Errors: GS_ERR_TIMEOUT  not now (a stream captures): try again later
-     *         GS_ERR_BACKEND  the context is broken: what it still does is not known
+     *         GS_ERR_BACKEND  the context is broken: the state of its work is unknown
      */
     enum gs_status (*record)(void *self, uint64_t *mark) GS_MUST_USE;
     /* Errors: as fence_query below. */
     enum gs_status (*query)(void *self, uint64_t mark) GS_MUST_USE;
     void (*release)(void *self, uint64_t mark);
     /*
-     * Is all that memory freed before an epoch's mark may be used for from now on behind
-     * that mark, by the order in which the device does its work? Then the memory is ready
-     * at once. Asked where the mark was recorded within the last free of its epoch; may
-     * be NULL: never. If it is, the implementation holds a reference to `epoch`, which
-     * the caller has taken for it, until it releases that.
+     * Does the order of the device's work guarantee that work submitted from now on runs
+     * after the epoch's mark, for all memory freed before that mark? Then the memory is
+     * ready at once. Called where the mark was recorded within the last free of its
+     * epoch. May be NULL: never. On true the implementation keeps the reference to
+     * `epoch` that the caller has taken for it, until it releases that reference.
      */
     bool (*orders)(void *self, gs_fence epoch) GS_MUST_USE;
 };
 
 struct gs_backend {
     /*
-     * Get device memory for a segment.
+     * Gets device memory for a segment.
      * In:     bytes   > 0
      * Out:    *addr   device address, on GS_OK only
      *         *native the implementation's own error code, on failure only
@@ -54,68 +54,68 @@ struct gs_backend {
     enum gs_status (*map)(void *self, size_t bytes, uint64_t *addr,
                           int *native) GS_MUST_USE;
 
-    /* Give a segment back. Failure is the implementation's to log; the pool forgets it.
-     */
+    /* Gives a segment back. The implementation logs a failure; the pool forgets the
+     * segment. */
     void (*unmap)(void *self, uint64_t addr, size_t bytes);
 
     /*
-     * What `map` has given cannot live in the pool, but is as large as the request that
-     * asked: may its caller have it from the implementation, instead of asking the driver
-     * again? Returns false to have it unmapped. May be NULL: never.
+     * The pool cannot use the memory that `map` returned, but the memory is as large as
+     * the request. Returns true if the implementation serves the request with it, instead
+     * of asking the driver again; false: the pool unmaps it. May be NULL: never.
      */
     bool (*keep)(void *self, uint64_t addr, size_t bytes) GS_MUST_USE;
 
     /*
      * Would `unmap` return without waiting for running work? Never blocks. May be NULL:
-     * it always would. Asked before memory is given back that nothing runs out for.
+     * always. Called before memory is given back that no request waits for.
      */
     bool (*quiet)(void *self) GS_MUST_USE;
 
     /*
-     * Memory runs out and idle memory would help: wait until `unmap` would return soon,
-     * but no longer than an allocation may be kept waiting. Returns false if it would not
-     * by then: what runs may be waiting for the calling thread. May be NULL: it always
-     * would.
+     * A request found no memory, and idle memory would help. Waits until `unmap` would
+     * return soon, but no longer than an allocation may wait. Returns false if `unmap`
+     * would still wait: the running work may itself wait for the calling thread. May be
+     * NULL: `unmap` never waits.
      */
     bool (*await_idle)(void *self) GS_MUST_USE;
 
     /*
-     * The device's free memory now, in bytes. May be NULL: nobody knows.
+     * The device's free memory now, in bytes. May be NULL: not known.
      * Errors: GS_ERR_NOT_FOUND  not known
      */
     enum gs_status (*free_bytes)(void *self, size_t *bytes) GS_MUST_USE;
 
     /*
-     * A request found nothing: is it worth to ask after fences, rather than to take new
-     * memory? May be NULL: it is. Not asked where memory runs out.
+     * A request found no memory in the heap: should the pool query fences before it maps
+     * new memory? May be NULL: yes. Not called where the device is full.
      */
     bool (*worth_asking)(void *self) GS_MUST_USE;
 
     /*
      * Has the work before `fence` completed? Never blocks.
      * Errors: GS_ERR_TIMEOUT  not yet
-     *         GS_ERR_BACKEND  it can never be known: the heap is poisoned
+     *         GS_ERR_BACKEND  the answer will never be known: the heap is poisoned
      */
     enum gs_status (*fence_query)(void *self, gs_fence fence) GS_MUST_USE;
 
-    /* A block needs `fence` no more. Called once for each block that was freed with it.
-     */
+    /* A block no longer needs `fence`. Called once for each block that was freed with
+     * it. */
     void (*fence_release)(void *self, gs_fence fence);
 
-    /* As `blocks` calls of fence_release. May be NULL: then those are made. */
+    /* As `blocks` calls of fence_release. May be NULL: the pool makes these calls. */
     void (*fence_release_many)(void *self, gs_fence fence, unsigned blocks);
 
     /*
-     * Is the work before `fence` over with the wait whose end gs_heap_retire tells? Else
-     * the block waits for the fence itself. May be NULL: it is. Called with the heap's
-     * lock held: it must neither block nor call the driver.
+     * Does the wait that gs_heap_retire reports cover the work before `fence`? Else the
+     * block waits for the fence itself. May be NULL: yes. Called with the heap's lock
+     * held: it must neither block nor call the driver.
      */
     bool (*fence_waited)(void *self, gs_fence fence) GS_MUST_USE;
 
     /*
-     * A freed block may be reused from now on: because `fence` was seen complete, or, if
-     * that is 0, because of a wait whose end gs_heap_retire told. May be NULL. Called
-     * with the heap's lock held: it must neither block nor call the driver.
+     * A freed block may be reused from now on: `fence` was seen complete, or, if `fence`
+     * is 0, gs_heap_retire reported the end of a wait. May be NULL. Called with the
+     * heap's lock held: it must neither block nor call the driver.
      */
     void (*retired)(void *self, uint64_t addr, gs_fence fence);
 };

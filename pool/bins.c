@@ -1,9 +1,8 @@
 /*
  * bins.c - treaps of holes, and the row of bins above them.
  *
- * A member's priority is drawn anew each time it is put in, so that no block can be
- * unlucky for long. Members carry parent links: the first one is taken out, and put back,
- * without a walk from the root.
+ * Each insertion draws a new priority, so no block keeps an unlucky one. Members carry
+ * parent links: the first member is removed and put back without a walk from the root.
  *
  * Owns: nothing.   Lock: heap->lock.   See bins.h
  */
@@ -16,7 +15,7 @@ static inline struct gs_block *at(const struct gs_table *blocks, uint32_t id)
     return gs_table_at(blocks, id, sizeof(struct gs_block));
 }
 
-/* A whole free segment could be given back: it is the last choice among fits. */
+/* A whole free segment could be given back, so it is the last choice among fits. */
 static inline bool is_whole(const struct gs_block *block)
 {
     return (block->prev | block->next) == 0;
@@ -31,13 +30,13 @@ static inline bool before(const struct gs_block *a, const struct gs_block *b)
     return gs_block_start(a) < gs_block_start(b);
 }
 
-/* A linear congruence: comparisons look at the high bits, which are its good ones. */
+/* A linear congruence. Comparisons look at its high bits, which are the good ones. */
 static inline uint32_t draw(uint32_t *seed)
 {
     return *seed = *seed * 1664525u + 1013904223u;
 }
 
-/* Put `child` (or 0) where `old` hangs. */
+/* Replaces `old` with `child` (or 0) below `parent`. */
 static inline void hang(const struct gs_table *blocks, struct gs_tree *tree, uint32_t old,
                         uint32_t parent, uint32_t child)
 {
@@ -73,7 +72,7 @@ static void lift(const struct gs_table *blocks, struct gs_tree *tree,
     parent->hole.parent = block->id;
 }
 
-/* The first member of an empty tree. */
+/* Makes the block the first member of an empty tree. */
 static inline void plant(struct gs_tree *tree, struct gs_block *block, uint32_t *seed)
 {
     block->hole.left = block->hole.right = block->hole.parent = 0;
@@ -165,7 +164,7 @@ bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree, in
 
     if (!id)
         return tree->first == 0;
-    /* In order by parent links: down from above, back up from a child. */
+    /* In-order walk by parent links: down from a parent, up from a child. */
     while (id) {
         struct gs_block *block = at(blocks, id);
         uint32_t left = block->hole.left, right = block->hole.right;
@@ -262,8 +261,8 @@ static unsigned next_bin(const struct gs_bins *bins, unsigned from)
     return GS_BIN_COUNT;
 }
 
-/* The bin from which on all holes have room for so much that starts at a page, or, if
- * less than 64 KiB is wanted, for so much. */
+/* The first bin in which every hole has `units` behind a page boundary or, below 64 KiB,
+ * has `units` at all. */
 static unsigned sure_bin(uint32_t units)
 {
     return units < GS_ALIGNED_UNITS ? units - 1

@@ -1,28 +1,29 @@
 /*
  * bins.h - the holes of a heap's shared segments, found by size in constant time.
  *
- * Blocks of 64 KiB and more that are whole pages of the host start at one, so a hole is
- * worth two things: its units (512 B) to any other request, and what is left behind its
- * first such boundary, its capacity, to these. One row of bins serves both (with pages of
- * 4 KiB):
+ * Blocks of 64 KiB and more that are whole pages of the host start at a page. So a hole
+ * has two sizes: its units (512 B) for any other request, and for these blocks its
+ * capacity, the units behind its first page boundary. One row of bins serves both (with
+ * pages of 4 KiB):
  *
  *   bins 0 .. 133      holes whose capacity is below 64 KiB, by units (1 to 134)
  *   bins 134 .. 4101   holes by capacity, 128 to 4,095 units
  *   bin  4102          holes with a capacity of 2 MiB and more
  *
- * A block that is no multiple of an alignment pays for it: at pages, of blocks of 682.5
- * KiB a segment of 2 MiB would hold two, which natively holds three. So those are not
- * aligned, and may have holes whose capacity is up to a page less than they are.
+ * Aligning a block that is no whole number of pages would waste memory: natively a
+ * segment of 2 MiB holds three blocks of 682.5 KiB, aligned only two. So such blocks are
+ * not aligned, and may use holes whose capacity is up to a page too small.
  *
- * One bin per size is finer than the eighth of an octave that exact best fit would need a
- * search in: the first member of the first bin at or above the request *is* the best
- * fit, and two levels of bitmap find that bin. A small request thereby uses up the holes
- * that no aligned request could use before it splits one that could.
+ * One bin per size makes search unnecessary: the first member of the first bin at or
+ * above the request *is* the best fit, and two levels of bitmap find that bin. So a small
+ * request uses up the holes that no aligned request could use before it splits one that
+ * could.
  *
  * A bin is a treap ordered by (a whole segment, units, address) that knows its first
- * member: taking that and putting it back is O(1) expected, anything else O(log n).
+ * member. Taking that member and putting it back is O(1) expected, anything else O(log
+ * n).
  *
- * Owns: nothing but the roots; members link through their records.   Lock: heap->lock
+ * Owns: only the roots; members link through their records.   Lock: heap->lock
  */
 #ifndef GS_POOL_BINS_H
 #define GS_POOL_BINS_H
@@ -32,12 +33,12 @@
 struct gs_block;
 struct gs_table;
 
-/* 64 KiB: blocks of so many units and more, if they are whole pages, start at one. */
+/* 64 KiB: blocks of whole pages start at a page from this size on. */
 #define GS_ALIGNED_UNITS 128u
 #ifdef __x86_64__
 #define GS_PAGE_UNITS 8u /* 4 KiB */
 #else
-#define GS_PAGE_UNITS 128u /* 64 KiB, as some systems have them */
+#define GS_PAGE_UNITS 128u /* 64 KiB, the largest page of such systems */
 #endif
 #define GS_LARGE_UNITS   4096u /* 2 MiB */
 #define GS_LOOSE_BINS    (GS_ALIGNED_UNITS + GS_PAGE_UNITS - 2)
@@ -60,16 +61,16 @@ void gs_tree_put(const struct gs_table *blocks, struct gs_tree *tree,
                  struct gs_block *block, uint32_t *seed);
 void gs_tree_drop(const struct gs_table *blocks, struct gs_tree *tree,
                   struct gs_block *block);
-/* First member, in the tree's order, with at least `units`, or NULL. All members must
- * agree in whether they are whole segments. */
+/* First member, in the tree's order, with at least `units`, or NULL. Either all members
+ * must be whole segments, or none. */
 struct gs_block *gs_tree_fit(const struct gs_table *blocks, const struct gs_tree *tree,
                              uint32_t units);
-/* Order and balance are as promised, and all members belong into `bin` (-1: any); *count
- * is increased by the members. */
+/* Are order and balance valid, and do all members belong in `bin` (-1: any)? Adds the
+ * number of members to *count. */
 bool gs_tree_check(const struct gs_table *blocks, const struct gs_tree *tree, int bin,
                    size_t *count);
 
-/* Whole pages, 64 KiB or more: the blocks that start at a page. */
+/* Is it a block that starts at a page: whole pages, 64 KiB or more? */
 static inline bool gs_bins_aligned(uint32_t units)
 {
     return units >= GS_ALIGNED_UNITS && units % GS_PAGE_UNITS == 0;
@@ -83,21 +84,21 @@ static inline uint32_t gs_bins_capacity(uint32_t offset, uint32_t units)
     return units > head ? units - head : 0;
 }
 
-/* Bin a hole belongs into. */
+/* The bin of a hole. */
 unsigned gs_bins_of(uint32_t offset, uint32_t units);
 
 void gs_bins_put(const struct gs_table *blocks, struct gs_bins *bins,
                  struct gs_block *block, uint32_t *seed);
 void gs_bins_drop(const struct gs_table *blocks, struct gs_bins *bins,
                   struct gs_block *block);
-/* Best fit for `units`, 1 to GS_LARGE_UNITS; NULL if no hole fits. It stays in its bin.
- */
+/* Best fit for `units`, 1 to GS_LARGE_UNITS; NULL if no hole fits. The hole stays in its
+ * bin. */
 struct gs_block *gs_bins_fit(const struct gs_table *blocks, const struct gs_bins *bins,
                              uint32_t units);
-/* The same, wherever the block would start. */
+/* The same for a block that may start anywhere. */
 struct gs_block *gs_bins_fit_anywhere(const struct gs_table *blocks,
                                       const struct gs_bins *bins, uint32_t units);
-/* The bitmaps agree with the trees, and the trees are sound. */
+/* Do the bitmaps agree with the trees, and are the trees valid? */
 bool gs_bins_check(const struct gs_table *blocks, const struct gs_bins *bins,
                    size_t *count);
 

@@ -1,7 +1,7 @@
 /*
- * block.c - what a block is asked for: its address, its bytes, its tag and its heap.
+ * block.c - the properties of a block: its address, its bytes, its tag and its heap.
  *
- * Owns: nothing.   Lock: none; the block is its caller's.
+ * Owns: nothing.   Lock: none; the caller holds the block.
  */
 #include "hit.h"
 

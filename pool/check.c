@@ -1,21 +1,21 @@
 /*
- * check.c - every invariant of the pool, looked at one heap at a time.
+ * check.c - checks every invariant of the pool, one heap at a time.
  *
- * Slow: it walks all blocks under the heap's lock. For tests and for a debugging option.
+ * Slow: walks all blocks under the heap's lock. For tests and for a debugging option.
  *
  * Owns: nothing.   Lock: one heap->lock at a time.   See gs_pool_check in pool.h
  */
 #include "heap.h"
 
-/* What the walk over a heap's segments adds up to. */
+/* The sums of a walk over a heap's segments. */
 struct tally {
-    size_t holes;  /* free blocks that must be in a bin */
-    size_t cached; /* free blocks that must be in the large tree */
-    size_t starts; /* occupied blocks that must be in the table of starts */
-    size_t tiers;  /* cached blocks that must be in a level above the segments */
+    size_t holes;  /* free blocks; each must be in a bin */
+    size_t cached; /* free blocks; each must be in the large tree */
+    size_t starts; /* occupied blocks; each must be in the table of starts */
+    size_t tiers;  /* cached blocks; each must be in a cache tier */
     size_t pending;
     size_t idle[GS_IDLE_PARTS];
-    size_t carved; /* free blocks that must be in a tree of the carved segments */
+    size_t carved; /* free blocks; each must be in a tree of the carved segments */
     uint64_t small_units, carved_units, tolerance_bytes, grown_bytes, live_bytes,
         used_bytes, pending_bytes, reserved_bytes;
 };
@@ -158,7 +158,7 @@ static const char *check_pending(const struct gs_heap *heap, const struct tally 
     return count == tally->pending ? NULL : "a pending block is on no list";
 }
 
-/* by_class: room for the sums over classes; NULL: they are not looked at. */
+/* by_class: space for the sums over classes; NULL: they are not checked. */
 static const char *check_books(struct gs_heap *heap, const struct tally *tally,
                                struct gs_pool_class_stats *by_class)
 {
@@ -186,7 +186,7 @@ static const char *check_books(struct gs_heap *heap, const struct tally *tally,
     return by_class ? gs_classes_check(heap, stats, by_class) : NULL;
 }
 
-/* heap->lock is held, and all threads are kept out of the thread caches. */
+/* heap->lock is held, and all threads are excluded from the thread caches. */
 static const char *check_heap(struct gs_heap *heap, struct gs_pool_class_stats *by_class)
 {
     const struct gs_table *blocks = &heap->pool->blocks;
@@ -217,12 +217,12 @@ static const char *check_heap(struct gs_heap *heap, struct gs_pool_class_stats *
         why = "a cached block is in no level, or in two";
     if (!why)
         why = check_idle(heap, &tally);
-    if (!why && !gs_heap_is_dead(heap)) /* who buries it comes for its list last */
+    if (!why && !gs_heap_is_dead(heap)) /* a dying heap's pending list is cleared last */
         why = check_pending(heap, &tally);
     return why ? why : check_books(heap, &tally, by_class);
 }
 
-/* Sums over all heaps, which hold only while no thread is inside the backend. */
+/* Sums over all heaps. They hold only while no thread is inside the backend. */
 static const char *check_sums(struct gs_pool *pool)
 {
     uint64_t stays = gs_reclaim_stays(pool), reserved = 0, row;

@@ -1,10 +1,10 @@
 /*
- * classes.c - size classes: those a user set, and those the pool counts by.
+ * classes.c - the user's size classes, and the classes of the statistics.
  *
- * What a class holds is not kept but looked up, block by block, when somebody asks: no
- * call of the program pays for it. Only hits and misses are counted as they happen; those
- * of a thread cache stand in its stacks, and join the heap's when the thread cache is
- * given up.
+ * The content of a class is not counted as the program runs, but on request, block by
+ * block: no call of the program pays for it. Only hits and misses are counted as they
+ * happen. A thread cache counts hits in its stacks, and adds them to the heap's counters
+ * when it is unbound.
  *
  * Owns: heap->class_counts.   Lock: heap->lock; thread caches as tiers.h says.
  * Design: docs/pool.md, "Classes"
@@ -54,8 +54,7 @@ size_t gs_pool_class_bytes(unsigned class)
     return (size_t)(8 + step + 1) * ((GS_CLASS_EXACT / 8 * GS_BLOCK_BYTES) << octave);
 }
 
-/* ---- hits and misses ----------------------------------------------------------------
- */
+/* ---- hits and misses -------------------------------------------------------------- */
 
 void gs_classes_settle(struct gs_tcache *tcache, struct gs_heap *heap)
 {
@@ -69,7 +68,7 @@ void gs_classes_settle(struct gs_tcache *tcache, struct gs_heap *heap)
     gs_lock_drop(&heap->lock);
 }
 
-/* All threads are kept out of the thread caches, and heap->lock is held. */
+/* All threads are excluded from the thread caches, and heap->lock is held. */
 static void add_counts(const struct gs_heap *heap, struct gs_pool_class *classes)
 {
     const struct gs_link *link;
@@ -92,8 +91,7 @@ static void add_counts(const struct gs_heap *heap, struct gs_pool_class *classes
     }
 }
 
-/* ---- blocks and holes ----------------------------------------------------------------
- */
+/* ---- blocks and holes ------------------------------------------------------------- */
 
 static void add_hole(const struct gs_segment *segment, size_t bytes,
                      struct gs_pool_holes *holes)
@@ -141,7 +139,7 @@ static void add_block(const struct gs_block *block, struct gs_pool_class_stats *
     }
 }
 
-/* All threads are kept out of the thread caches, and heap->lock is held. */
+/* All threads are excluded from the thread caches, and heap->lock is held. */
 static void add_heap(struct gs_heap *heap, struct gs_pool_class_stats *out)
 {
     const struct gs_link *link;
@@ -185,10 +183,9 @@ unsigned gs_pool_fragmentation(const struct gs_pool_holes *holes)
     return (unsigned)((holes->bytes - holes->largest_bytes) * 1000 / holes->bytes);
 }
 
-/* ---- the checker --------------------------------------------------------------------
- */
+/* ---- the checker ------------------------------------------------------------------ */
 
-/* NULL, or what does not add up. */
+/* Returns NULL, or the sum that does not agree. */
 static const char *compare_classes(const struct gs_heap *heap,
                                    const struct gs_pool_stats *stats,
                                    const struct gs_pool_class_stats *by_class)

@@ -1,19 +1,19 @@
 /*
- * device_free.c - the free memory of a device, without asking the driver each time.
+ * device_free.c - estimates the free memory of a device without a driver call each time.
  *
- * Some drivers take milliseconds to say what a device has free. So the pool reckons: the
- * driver's last answer, less the bytes that the pool has reserved since, or more where it
- * has given some back. Others allocate and free unseen. So an answer is believed for a
- * second where a request would be refused for it, and no longer than until the program
- * frees memory past the pool.
+ * Some drivers take milliseconds to report a device's free memory. So the pool estimates
+ * it: the driver's last answer, corrected by the bytes that the pool has reserved or
+ * given back since. Other processes allocate and free unseen. So a request may be refused
+ * on an answer only if the answer is at most a second old, and the program has freed no
+ * memory outside the pool since.
  *
- * A large segment that becomes idle where the device is short goes back to the driver. A
- * program that asks for the same size again and again would pay for that with two calls
- * each time, so the more often that happens, the more such segments are kept.
+ * A large segment that becomes idle on a short device goes back to the driver. A program
+ * that requests the same size again and again would pay two driver calls each time. So
+ * the more often that happens, the more such segments are kept.
  *
- * Owns: the rooms' members from `reach` on; gs_pool_elsewhere.
+ * Owns: the members of struct gs_headroom from `reach` on; gs_pool_elsewhere.
  * Lock: none but reclaim->lock, inside reclaim.c. Each value is right for an instant, and
- * is read for a decision that may err on either side.
+ * feeds a decision that may err on either side.
  * Design: docs/pool.md, "Where the device is short"
  */
 #include <time.h>
@@ -29,13 +29,13 @@ uint64_t gs_clock_coarse(void)
 }
 
 #define NS_PER_SECOND 1000000000ull
-/* Of what the pool can have of the device: what is less is too little to leave a request
- * without memory that it has natively, and many threads trade it on a full device. */
+/* A share of the device. A smaller segment is too little to fail a request that natively
+ * succeeds, and on a full device many threads trade such segments. */
 #define TIGHT_SHARE 32u
 
-/* A segment serves a request that is so much smaller at most, of its own size. */
+/* A segment serves a request that is smaller by at most this share of the segment. */
 #define FIT_SHARE 8u
-/* So many are kept at most for what was given back in vain: two to the power of this. */
+/* Exponent of the most segments kept after returns in vain: two to the power of this. */
 #define IN_VAIN_MAX 8u
 
 uint64_t gs_pool_elsewhere;
@@ -79,7 +79,7 @@ bool gs_free_wants(struct gs_heap *heap, size_t bytes)
 {
     if (GS_LIKELY(!gs_free_missing(heap, bytes)))
         return false;
-    return gs_free_missing(heap, 0) || /* what is to stay free is for others */
+    return gs_free_missing(heap, 0) || /* the reserve is for other programs */
            !atomic_load_explicit(&gs_headroom_of(heap)->kept, memory_order_relaxed);
 }
 
@@ -94,12 +94,13 @@ void gs_free_became_idle(struct gs_heap *heap, size_t bytes, bool given)
         return;
     i = atomic_fetch_add(&room->short_next, 1) % GS_SHORT_SIZES;
     times = atomic_load_explicit(&room->in_vain, memory_order_relaxed);
-    if (atomic_exchange(&room->short_of[i], bytes) && times) /* not asked for since */
+    if (atomic_exchange(&room->short_of[i], bytes) && times) /* the overwritten return was
+                                                              * not missed */
         atomic_store_explicit(&room->in_vain, times - 1, memory_order_relaxed);
 }
 
-/* What was given back is asked for again: the driver was called twice for nothing, and
- * the next segments are kept, more of them each time. */
+/* A request maps a size that was given back: both driver calls were in vain. So the next
+ * segments are kept, twice as many each time. */
 void gs_free_mapped(struct gs_heap *heap, size_t bytes)
 {
     struct gs_headroom *room = gs_headroom_of(heap);
@@ -119,7 +120,8 @@ void gs_free_mapped(struct gs_heap *heap, size_t bytes)
     }
 }
 
-/* Is the last answer of the driver too old? One thread at a time asks again. */
+/* Is the driver's last answer too old? Then the calling thread is the one to ask
+ * again. */
 static bool is_time_to_ask(struct gs_headroom *room)
 {
     uint64_t now = gs_clock_coarse(), at = atomic_load(&room->asked_at);

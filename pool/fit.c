@@ -1,6 +1,6 @@
 /*
- * fit.c - the best hole of the shared segments, or the closest cached large segment, for
- * a request; and what is left of the hole.
+ * fit.c - finds the best hole of the shared segments, or the closest cached large
+ * segment, for a request, and returns the rest of the hole.
  *
  * Owns: nothing.   Lock: heap->lock.
  * Design: docs/pool.md, "Small requests" and "Large requests"
@@ -16,7 +16,7 @@ enum gs_status gs_heap_stock(struct gs_heap *heap)
     return gs_starts_reserve(heap->pool, &heap->starts);
 }
 
-/* Cut what lies behind the first `units` of `block` off as a free neighbour. */
+/* Splits the block after its first `units`. Returns the rest, a free neighbour. */
 static inline struct gs_block *split(struct gs_heap *heap, struct gs_block *block,
                                      uint32_t units)
 {
@@ -34,9 +34,9 @@ static inline struct gs_block *split(struct gs_heap *heap, struct gs_block *bloc
     return rest;
 }
 
-/* Units of the hole in front of the block: one that starts at a page lies at the hole's
- * end where that alone is at one, so that nothing is left on both sides of it; or where
- * the hole begins, if that is all there is. */
+/* Units of the hole in front of the block. A block that starts at a page lies at the
+ * hole's end if only the end is at a page: then nothing is left on both sides. If no page
+ * boundary leaves enough space, the block starts where the hole begins. */
 static inline uint32_t head_of(const struct gs_block *hole, uint32_t units)
 {
     uint32_t head = -hole->offset & (GS_PAGE_UNITS - 1);
@@ -46,7 +46,7 @@ static inline uint32_t head_of(const struct gs_block *hole, uint32_t units)
     return (hole->offset + hole->units) % GS_PAGE_UNITS ? head : hole->units - units;
 }
 
-/* An occupied block of `units` out of the hole; what it is for is yet to be said. */
+/* Cuts an occupied block of `units` out of the hole. The caller sets its state. */
 static inline struct gs_block *cut_out(struct gs_heap *heap, struct gs_block *hole,
                                        uint32_t units)
 {
@@ -75,7 +75,7 @@ struct gs_block *gs_heap_cut(struct gs_heap *heap, uint32_t units)
     struct gs_block *block =
         gs_heap_usable(heap) ? gs_bins_fit(&heap->pool->blocks, heap->bins, units) : NULL;
 
-    /* An idle segment stays so: it could be given back. */
+    /* An idle segment stays idle: it could be given back. */
     if (!block || !block->segment->occupied || gs_heap_stock(heap) != GS_OK)
         return NULL;
     block = cut_out(heap, block, units);
@@ -114,7 +114,7 @@ void gs_heap_occupy(struct gs_heap *heap, struct gs_block *block,
     heap->stats.allocs++;
 }
 
-/* A cached segment that the request may have, or a hole of a carved one; NULL: none. */
+/* A cached segment that fits the request, or a hole of a carved segment; NULL: none. */
 static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request *request,
                                   enum gs_closeness closeness)
 {
@@ -132,7 +132,7 @@ static struct gs_block *fit_large(struct gs_heap *heap, const struct gs_request 
                : NULL;
 }
 
-/* The block becomes the request's: a cached segment whole, a hole as far as needed. */
+/* Gives the block to the request: a cached segment whole, of a hole what is needed. */
 static enum gs_status serve(struct gs_heap *heap, const struct gs_request *request,
                             struct gs_block *block, struct gs_block **out)
 {

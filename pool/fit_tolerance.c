@@ -1,36 +1,35 @@
 /*
- * fit_tolerance.c - how much larger than its allocation a cached large segment may be.
+ * fit_tolerance.c - decides how much larger than its allocation a cached large segment
+ * may be.
  *
- * A segment that fits loosely saves calls of the driver, and what it is too large by is
- * lost to everybody while the allocation stays. So fit tolerance is paid for out of what
- * the program never needed. The margin is what the pool can have of the device beyond
- * what allocations needed at once so far, less an eighth of it all, as the program may
- * not have shown yet what it needs: the longer no more is needed, the less is kept out
- * for that. All fit tolerance in use together is at most an eighth of the margin; and
- * where there is none, because the device is only just large enough, a 512th of the
- * device.
+ * A loose fit saves driver calls, but the excess is lost to everybody while the
+ * allocation lives. So the fit tolerance is paid from memory that the program never
+ * needed. The margin is what the pool can have of the device, less the most that
+ * allocations needed at once, less a reserve of an eighth of the device, for needs not
+ * seen yet. The reserve shrinks while the peak does not rise. All excess in use together
+ * is at most an eighth of the margin, or a 512th of the device where that is more: the
+ * device may be only just large enough.
  *
- * Within that, a segment may be an eighth larger than its allocation; or a half, where
- * the driver would have to be given memory back before it has any.
+ * Within that bound a segment may be an eighth larger than its allocation, or half as
+ * large again where the pool would have to give memory back before the driver has any.
  *
- * Owns: the rooms of the pool, but for what reclaim.c writes there; segment->tolerance.
- * Lock: heap->lock for a heap's own sums. The rooms are read and written by no lock: two
- * threads may both find room for the last bit of fit tolerance, and a peak may be noted a
- * segment too high, which only makes the rule stricter. Source: architecture, decisions 2
- * and 7 (docs/pool.md, "Fewer calls of the driver")
+ * Owns: struct gs_headroom, except what reclaim.c and device_free.c write;
+ * segment->tolerance.
+ * Lock: heap->lock for a heap's own sums. The headroom is read and written without a
+ * lock: two threads may both use its last bytes, and a peak may be recorded a segment too
+ * high, which only makes the rule stricter.
+ * Source: architecture, decisions 2 and 7 (docs/pool.md, "Fewer calls of the driver")
  */
 #include "heap.h"
 
-/* Shares of the device: kept out of the margin, and what fit tolerance may take in any
- * case ...
- */
+/* Shares of the device: the reserve, and the least bound of the fit tolerance. */
 #define GUARD_SHARE 8u
 #define LEAST_SHARE 512u
-/* After so many allocations that needed no more than before, half as much is kept out. */
+/* Halve the reserve after this many allocations without a new peak. */
 #define CALM_HALF 2000u
-/* ... and of the margin. */
+/* Share of the margin that the fit tolerance may take. */
 #define TOLERANCE_SHARE 8u
-/* Of a request, when it is at most so much that a segment may be larger. */
+/* Shares of a request by which a segment may be larger. */
 #define CLOSE_SHARE 8u
 #define LOOSE_SHARE 2u
 
@@ -39,7 +38,7 @@ static size_t get(const _Atomic size_t *value)
     return atomic_load_explicit(value, memory_order_relaxed);
 }
 
-/* What the pool can have of the device, as far as anyone has told; 0: nobody has. */
+/* What the pool can have of the device, as far as known; 0: not known. */
 static size_t room_bytes(const struct gs_headroom *room)
 {
     size_t bytes = get(&room->bytes), refused = get(&room->refused);
@@ -47,7 +46,7 @@ static size_t room_bytes(const struct gs_headroom *room)
     return refused && (!bytes || refused < bytes) ? refused : bytes;
 }
 
-/* Fit tolerance that there may be in all, of `bytes` of the device. */
+/* The bound of the fit tolerance on a device of `bytes`. */
 static size_t budget(const struct gs_headroom *room, size_t bytes)
 {
     size_t guard = bytes / GUARD_SHARE / (CALM_HALF + get(&room->calm)) * CALM_HALF;

@@ -1,22 +1,22 @@
 /*
- * free.c - from an address back to its block, and from a block back to free memory.
+ * free.c - from an address to its block, and from a block to free memory.
  *
- * Claiming is separate from freeing because the caller has work to do in between that may
- * take long or fail (waiting for the device, the books of the tracker): from the claim on
- * the address is nobody's, and a second free of it is told so.
+ * Claiming is separate from freeing, because between the two the caller has work that may
+ * take long or fail (waiting for the device, updating the tracker). From the claim on the
+ * address has no owner, and a second free of it is refused.
  *
- * A claim takes no lock. Freeing puts the block into the thread cache of the calling
- * thread; with the heap's lock it goes back to its segment where there is no thread
- * cache, or it may not be cached.
+ * A claim takes no lock. A free puts the block into the thread cache of the calling
+ * thread. Without a thread cache, or if the block may not be cached, the block goes back
+ * to its segment, under the heap's lock.
  *
- * Owns: nothing.   Lock: heap->lock, as said.   Design: docs/pool.md, "A free"
+ * Owns: nothing.   Lock: heap->lock, as stated.   Design: docs/pool.md, "A free"
  */
 #include "hit.h"
 
 /*
- * The mapped segment that holds `addr`, its heap locked; NULL, and nothing locked, if
- * there is none. The record may be reused between the look-up and the lock: what the map
- * says under the lock decides.
+ * Locks the heap of the mapped segment that holds `addr`. Returns NULL, and locks
+ * nothing, if there is none. The segment record may be reused between the look-up and the
+ * lock, so the page map is read again under the lock.
  */
 static inline struct gs_segment *lock_segment(struct gs_pool *pool, uint64_t addr)
 {
@@ -55,7 +55,7 @@ static inline struct gs_block *start_at(struct gs_pool *pool,
     return offset || !first ? NULL : gs_block_at(pool, first);
 }
 
-/* Where the first look did not find it. Errors: as gs_pool_claim. */
+/* Continues after the first look-up found no block. Errors: as gs_pool_claim. */
 static GS_NOINLINE enum gs_status claim_slowly(struct gs_pool *pool, uint64_t addr,
                                                struct gs_block **out)
 {
@@ -74,7 +74,7 @@ static GS_NOINLINE enum gs_status claim_slowly(struct gs_pool *pool, uint64_t ad
             *out = block;
             return GS_OK;
         }
-        /* It is a bad free unless the address changed hands while we looked. */
+        /* A bad free, unless the address changed hands during the look-up. */
         if (gs_pages_find(&pool->pages, addr) == segment)
             return inside ? GS_ERR_BAD_FREE : GS_ERR_NOT_OURS;
     }
@@ -89,7 +89,7 @@ enum gs_status gs_pool_claim(struct gs_pool *pool, uint64_t addr, struct gs_bloc
         uint32_t slot;
 
         gs_starts_begin(&walk, &gs_segment_heap(segment)->starts, addr);
-        while ((slot = gs_starts_next(&walk))) { /* nearly always the first one is it */
+        while ((slot = gs_starts_next(&walk))) { /* nearly always the first one */
             struct gs_block *block = gs_block_at(pool, slot & (GS_TABLE_IDS - 1));
 
             if (GS_LIKELY(gs_block_claim(block, segment, addr))) {
@@ -102,8 +102,8 @@ enum gs_status gs_pool_claim(struct gs_pool *pool, uint64_t addr, struct gs_bloc
 }
 
 /*
- * The books of a free. heap->lock is held.
- * Returns false if the heap is dead: the block is forgotten.
+ * Counts a free. heap->lock is held. Returns false if the heap is dead: the block is
+ * forgotten.
  */
 static inline bool begin_free(struct gs_heap *heap, struct gs_block *block)
 {
@@ -117,8 +117,8 @@ static inline bool begin_free(struct gs_heap *heap, struct gs_block *block)
     return true;
 }
 
-/* Is it a block its holder may free: claimed, or still live (a failed call undone)? Then
- * it is claimed now. A live block whose heap died was given up with it. */
+/* Claims a block unless it is claimed already; a live one comes from a failed call that
+ * is undone. Returns false if the block was lost with its heap. */
 static bool hold(struct gs_block *block)
 {
     uint32_t word = atomic_load_explicit(&block->word, memory_order_acquire);
@@ -230,7 +230,7 @@ struct gs_segment *gs_block_take_out(struct gs_block *block)
     if (!gs_heap_is_dead(heap) && hold(block) && begin_free(heap, block)) {
         segment->retained = segment->in_free = true;
         gs_free_became_idle(heap, segment->bytes, gs_free_wants(heap, segment->bytes));
-        out = gs_block_release(heap, block); /* retained: it is detached */
+        out = gs_block_release(heap, block); /* a retained segment: released detached */
     }
     gs_lock_drop(&heap->lock);
     return out;
@@ -278,8 +278,8 @@ enum gs_status gs_pool_retain(struct gs_pool *pool, uint64_t addr)
 
 void gs_heap_retain_shared(struct gs_heap *heap)
 {
-    /* Segments that have cached blocks only come to rest: giving one back may be a wait.
-     */
+    /* Drains first: a segment whose blocks are all cached becomes idle memory instead of
+     * going back, which may wait. */
     gs_tiers_drain(heap);
     gs_lock_take(&heap->lock);
     for (struct gs_link *link = heap->segments.next; link != &heap->segments;
@@ -313,7 +313,8 @@ static struct gs_block *block_around(struct gs_pool *pool, struct gs_segment *se
 
     if (!block)
         return gs_block_at(pool, segment->first);
-    /* Free blocks are in no trie: one may follow the occupied block that was found. */
+    /* The table holds no free blocks: one may follow the occupied block that was
+     * found. */
     return offset - block->offset < block->units ? block : gs_block_at(pool, block->next);
 }
 

@@ -1,12 +1,12 @@
 /*
- * free_lists.c - what goes to a free list and comes from it, within the bounds of its
- * level. Owns, Lock: see free_lists.h.   Design: docs/pool.md, "Cache tiers"
+ * free_lists.c - moves blocks to and from a free list, within the limits of its tier.
+ * Owns, Lock: see free_lists.h.   Design: docs/pool.md, "Cache tiers"
  */
 #include "free_lists.h"
 
-/* Blocks of a class of several sizes that are looked at for one that fits. */
+/* Blocks of a wide class that are searched for one of the right size. */
 #define SEARCH_MAX 8u
-/* Blocks released in one turn of the heap's lock. */
+/* Blocks released per turn of the heap's lock. */
 #define RELEASE_TURN 64u
 
 struct gs_free_list gs_free_list_stream(struct gs_tiers *tiers, struct gs_cache *cache,
@@ -77,8 +77,8 @@ static void free_list_unreserve(const struct gs_free_list *free_list, uint32_t b
     atomic_fetch_sub_explicit(free_list->held, bytes, memory_order_relaxed);
 }
 
-/* Room on a free list's level for as many of `blocks` blocks of one size as there may be.
- */
+/* Reserves space in the free list's tier. Returns how many of the `blocks` blocks of one
+ * size fit. */
 static uint32_t free_list_reserve(const struct gs_free_list *free_list, uint32_t blocks,
                                   size_t size)
 {
@@ -100,7 +100,8 @@ static uint32_t free_list_reserve(const struct gs_free_list *free_list, uint32_t
     if (count + blocks <= free_list->blocks_max &&
         held + blocks * size <= free_list->held_max)
         return blocks;
-    free_list_unreserve(free_list, blocks, blocks * size); /* others came in between */
+    free_list_unreserve(free_list, blocks, blocks * size); /* other threads reserved in
+                                                            * between */
     return 0;
 }
 
@@ -120,7 +121,7 @@ void gs_free_list_fetch(const struct gs_free_list *free_list, uint32_t units,
     gs_lock_drop(free_list->lock);
 }
 
-/* The first `count` blocks of a chain of one size. */
+/* Splits the first `count` blocks off a chain of one size. */
 static struct gs_chain chain_split(struct gs_chain *chain, uint32_t count)
 {
     size_t size = gs_block_bytes(chain->top);
@@ -169,7 +170,7 @@ void gs_free_list_empty(const struct gs_free_list *free_list, struct gs_chain *c
     struct gs_stack *stack = free_list->stack;
     struct gs_chain taken = {0};
 
-    if (!stack->count) /* nobody is on the way to it */
+    if (!stack->count) /* no thread is moving blocks to it */
         return;
     gs_lock_take(free_list->lock);
     while (stack->top) {

@@ -1,8 +1,8 @@
 /*
- * free_lists.h - blocks of one class that lie in a stack of the stream or the global
- * level, and chains of them on their way from one level to another.
+ * free_lists.h - per-class free lists of the stream and the global tier, and chains of
+ * blocks that move between tiers.
  *
- * Lock: a free list has one, taken inside. A chain belongs to whoever made it.
+ * Lock: a free list's own, taken inside. A chain belongs to the thread that builds it.
  * Design: docs/pool.md, "Cache tiers"
  */
 #ifndef GS_FREE_LISTS_H
@@ -10,19 +10,20 @@
 
 #include "heap.h"
 
-/* Blocks of one class on their way from one level to another. */
+/* Blocks of one class that move from one tier to another. */
 struct gs_chain {
     struct gs_block *top, *bottom;
     uint32_t count;
     size_t bytes;
 };
 
-/* A class of the stream or the global level. */
+/* The blocks of one class in the stream or the global tier. */
 struct gs_free_list {
     struct gs_lock *lock;
     struct gs_stack *stack;
-    _Atomic size_t *held;     /* bytes of its level, and as many as there may be */
-    _Atomic uint32_t *blocks; /* of its level, or its stream's cache; likewise */
+    _Atomic size_t *held;     /* bytes in its tier, limited to held_max */
+    _Atomic uint32_t *blocks; /* blocks in its tier or stream cache, limited to
+                               * blocks_max */
     size_t held_max;
     uint32_t blocks_max;
 };
@@ -37,33 +38,32 @@ static inline void gs_chain_add(struct gs_chain *chain, struct gs_block *block)
     chain->bytes += gs_block_bytes(block);
 }
 
-/* All whole segments of a thread cache, which has none of them any more. */
+/* Moves all whole segments of a thread cache to the chain. */
 void gs_chain_add_whole(struct gs_tcache *tcache, struct gs_chain *chain);
 
-/* Into the segments. Those that have to be given back are added to *detached. Takes the
- * heap's lock, and drops it now and then. */
+/* Releases the blocks into their segments. Adds segments that have to be given back to
+ * *detached. Takes the heap's lock, and drops it now and then. */
 void gs_chain_release(struct gs_heap *heap, const struct gs_chain *chain,
                       struct gs_segment **detached);
 
-/* The youngest block of `units`, taken out of a stack, not far below its top; or NULL. */
+/* Takes a block of `units` out of a stack: the youngest, if it is near the top. Or
+ * NULL. */
 struct gs_block *gs_stack_pick(struct gs_stack *stack, uint32_t units);
 
 struct gs_free_list gs_free_list_stream(struct gs_tiers *tiers, struct gs_cache *cache,
                                         unsigned class);
 struct gs_free_list gs_free_list_global(struct gs_tiers *tiers, unsigned class);
 
-/* Up to `most` blocks of `units` from a free list. Its count is a hint without the lock.
- */
+/* Moves up to `most` blocks of `units` from a free list to the chain. */
 void gs_free_list_fetch(const struct gs_free_list *free_list, uint32_t units,
                         uint32_t most, struct gs_chain *chain);
 
-/* As much of a chain of one size to a free list as it may have, `most` on its stack.
- * Returns true if nothing is left of it. */
+/* Moves blocks of a chain of one size to a free list, within its limits and at most
+ * `most` on its stack. Returns true if the chain is empty then. */
 bool gs_free_list_store(const struct gs_free_list *free_list, struct gs_chain *chain,
                         uint32_t most);
 
-/* Everything on a free list, to the thread cache of the chain. The thread caches are
- * excluded. */
+/* Moves all blocks of a free list to the chain. The thread caches are excluded. */
 void gs_free_list_empty(const struct gs_free_list *free_list, struct gs_chain *chain);
 
 #endif

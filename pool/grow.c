@@ -1,17 +1,17 @@
 /*
- * grow.c - a request the heap has no memory for: the ladder up to out of memory.
+ * grow.c - a request the heap has no memory for: the steps up to out of memory.
  *
- *   1  pending blocks whose fence is done, and the
- *      blocks cached above the segments              no driver memory needed
- *      (the pool's limit is asked here: limits.c)
+ *   1  pending blocks whose fence is complete, and
+ *      the blocks cached above the segments          no driver memory needed
+ *      (the pool's limit applies here: limits.c)
  *   2  a segment of the preferred size
- *   3  give idle memory of the device back, retry 2  until nothing changes any more
+ *   3  reclaim idle memory of the device, retry 2    until nothing changes any more
  *   4  (small) a segment of 2 MiB
- *   5  the exact size, a segment of its own          what a native call would have asked
- *   6  (small) holes of segments that were to take no new allocation
+ *   5  the exact size, a segment of its own          as a native call would request
+ *   6  (small) holes of retained segments
  *   7  GS_ERR_NOMEM with the driver's own code
  *
- * An answer other than "out of memory" ends it at once.
+ * Any other error of the backend ends the request at once.
  *
  * Owns: nothing.   Lock: heap->lock, never over the backend.
  * Source: architecture, decision 7: never worse than native (docs/pool.md, "A full
@@ -19,20 +19,21 @@
  */
 #include "heap.h"
 
-/* Fences asked after on an ordinary miss: those freed first are likeliest to be done. */
+/* Fences queried on an ordinary miss: the oldest ones are the likeliest to be
+ * complete. */
 #define POLL_ON_MISS 64u
-/* Other threads may take what this one gives back; each round is another's success. */
+/* Other threads may take the memory that this one gives back; then they made progress. */
 #define ROUNDS_MAX 64u
-/* Rounds that give back just enough, as the driver's answers so far have it. */
+/* Rounds that give back just enough, according to the driver's answers so far. */
 #define EXACT_ROUNDS 2u
-/* Rounds in which what has become ready is tried before it is given back. */
+/* Rounds that first try the blocks that have become ready, before memory goes back. */
 #define LOOKS 4u
 
-/* Of what the pool can have of the device, what shared segments of more than 2 MiB may
+/* Share of the memory available to the pool that shared segments of more than 2 MiB may
  * take together. */
 #define GROWN_SHARE 64u
 
-/* Serve from the heap after all, after something was freed. Errors: as gs_heap_try. */
+/* Tries the heap once more after blocks were freed. Errors: as gs_heap_try. */
 static enum gs_status try_again(struct gs_heap *heap, const struct gs_request *request,
                                 bool hit, struct gs_block **out)
 {
@@ -47,9 +48,9 @@ static enum gs_status try_again(struct gs_heap *heap, const struct gs_request *r
 }
 
 /*
- * Bytes that a shared segment may have of more than 2 MiB. Of blocks freed one by one the
- * driver has each chunk of 2 MiB back that is empty, and such a segment stays: all that
- * they can strand beyond native is a small share of the device.
+ * Bytes by which shared segments of more than 2 MiB may still grow. Natively the driver
+ * regains each chunk of 2 MiB as it empties, but such a segment stays until its last
+ * block is freed. So together they may strand only a small share of the device.
  */
 static size_t growth_left(struct gs_heap *heap)
 {
@@ -57,14 +58,14 @@ static size_t growth_left(struct gs_heap *heap)
     size_t most = atomic_load_explicit(&room->bytes, memory_order_relaxed) / GROWN_SHARE;
     size_t grown = atomic_load_explicit(&room->grown, memory_order_relaxed);
 
-    if (!most) /* nobody knows the device */
+    if (!most) /* the size of the device is not known */
         return SIZE_MAX;
     return most > grown ? (most - grown) / GS_LARGE_BYTES * GS_LARGE_BYTES : 0;
 }
 
 /*
- * Bytes to ask for: growth by need. A shared segment is a sixteenth of what is in use, so
- * that what one stray block can strand is bounded by that, and a small program holds no
+ * Bytes to request: growth by need. A shared segment is a sixteenth of the bytes in use.
+ * So one stray block strands at most a sixteenth of them, and a small program holds no
  * more than the driver's own 2 MiB chunk.
  */
 static size_t preferred_bytes(struct gs_heap *heap, const struct gs_request *request)
@@ -82,14 +83,15 @@ static size_t preferred_bytes(struct gs_heap *heap, const struct gs_request *req
         bytes = heap->pool->segment_bytes;
     if (bytes > GS_LARGE_BYTES && !request->carved && bytes > growth_left(heap))
         bytes = growth_left(heap);
-    if (request->carved) /* an end too short for one more like it may be of no use */
+    if (request->carved) /* no end too short for another such request */
         bytes -= bytes % request->rounded;
     return bytes < gs_request_least(request) ? gs_request_least(request) : bytes;
 }
 
 /*
- * Would all that is idle, given back, still be too little? Asked where giving back is a
- * wait that native does not make: a request that fails in any case fails at once.
+ * Would a request fail even if all idle memory were given back? Decided only where giving
+ * back is a wait that native does not make: a request that fails in any case fails at
+ * once.
  */
 static bool is_in_vain(struct gs_heap *heap, const struct gs_request *request)
 {
@@ -100,9 +102,9 @@ static bool is_in_vain(struct gs_heap *heap, const struct gs_request *request)
 }
 
 /*
- * Make memory of the device free that no one uses. Was there any? What has just become
- * ready is looked at before it is given back, the first times: it may be all that is
- * wanted, and giving back may wait for the device.
+ * Reclaims memory of the device that is not in use. Returns whether there was any. The
+ * first times, blocks that have just become ready are tried before memory is given back:
+ * they may suffice, and giving back may wait for the device.
  */
 static bool relieve(struct gs_heap *heap, const struct gs_request *request, size_t bytes,
                     bool first)
@@ -135,7 +137,7 @@ static enum gs_segment_kind kind_of(const struct gs_request *request)
     return request->large ? GS_SEGMENT_LARGE : GS_SEGMENT_SHARED;
 }
 
-/* Rungs 4 and 5, when nothing idle is left. */
+/* Steps 4 and 5, when no idle memory is left. */
 static enum gs_status ask_less(struct gs_heap *heap, const struct gs_request *request,
                                size_t refused, struct gs_block **out, int *native)
 {
@@ -144,7 +146,7 @@ static enum gs_status ask_less(struct gs_heap *heap, const struct gs_request *re
     if (refused > gs_request_least(request))
         status = gs_segment_obtain(heap, request, kind_of(request),
                                    gs_request_least(request), out, native);
-    if (request->classed) /* once more as it was asked for: gs_heap_alloc */
+    if (request->classed) /* gs_heap_alloc repeats the request unrounded */
         return status;
     if (status == GS_ERR_NOMEM && request->bytes != refused)
         status = gs_segment_obtain(heap, request, GS_SEGMENT_SINGLE, request->bytes, out,
@@ -152,8 +154,9 @@ static enum gs_status ask_less(struct gs_heap *heap, const struct gs_request *re
     return status;
 }
 
-/* What another thread released of the caches since was free all along; and natively no
- * block starts at a page if that is what it would be refused for. */
+/* Tries the blocks that another thread released from the caches meanwhile, then a
+ * block that does not start at a page: natively the request would not fail for that
+ * alignment. */
 static enum gs_status last_try(struct gs_heap *heap, const struct gs_request *request,
                                struct gs_block **out)
 {
@@ -167,7 +170,7 @@ static enum gs_status last_try(struct gs_heap *heap, const struct gs_request *re
     return status == GS_ERR_NOT_FOUND ? GS_ERR_NOMEM : status;
 }
 
-/* A cached segment that fits loosely; it was no miss after all. */
+/* Tries a cached segment that fits loosely, and counts the miss as a hit. */
 static enum gs_status try_loosely(struct gs_heap *heap, const struct gs_request *request,
                                   struct gs_block **out)
 {
@@ -185,8 +188,9 @@ static enum gs_status try_loosely(struct gs_heap *heap, const struct gs_request 
 }
 
 /*
- * Rung 2 where the driver's last refusals tell that it would refuse again: a looser fit,
- * or else room is made before it is asked. Not where that would be a wait.
+ * Step 2 where the driver would refuse again, according to its last refusals: takes a
+ * looser fit, or reclaims memory before the driver is asked. Not where reclaiming would
+ * wait.
  * Errors: as gs_heap_try; GS_ERR_NOT_FOUND: ask
  */
 static enum gs_status make_do(struct gs_heap *heap, const struct gs_request *request,
@@ -205,19 +209,19 @@ static enum gs_status make_do(struct gs_heap *heap, const struct gs_request *req
 }
 
 /*
- * `bytes` are booked: nothing larger may be asked for.
+ * Steps 2 to 5. `bytes` are booked: nothing larger may be requested.
  *
- * After a refusal the driver is asked again only once the pool has returned that much to
- * it: many threads on a full device change the heap all the time, and each change starts
- * another round. Out of memory is reported only on an answer of the driver that is newer
- * than every change.
+ * After a refusal the driver is asked again only once the pool has returned as much to
+ * it: on a full device many threads change the heap all the time, and each change starts
+ * another round. Out of memory is reported only if the driver's answer is newer than
+ * every change.
  */
 static enum gs_status climb(struct gs_heap *heap, const struct gs_request *request,
                             size_t bytes, struct gs_block **out, int *native)
 {
     struct gs_pool *pool = heap->pool;
     uint64_t asked = 0;  /* the generation of the driver's last answer */
-    uint64_t enough = 0; /* returned bytes at which it is asked again */
+    uint64_t enough = 0; /* returned bytes at which the driver is asked again */
     bool last = false, shares = kind_of(request) != GS_SEGMENT_LARGE;
     enum gs_status status = make_do(heap, request, out);
 
@@ -242,13 +246,14 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
                      round < LOOKS) &&
             !gs_reclaim_changed(heap, generation, shares ? 0 : enough)) {
             last = asked != generation;
-            if (last) /* the driver's answer is older than what changed since */
+            if (last) /* the driver's answer is older than the last change */
                 continue;
             status = ask_less(heap, request, bytes, out, native);
             if (status != GS_ERR_NOMEM)
                 return status;
             (void)gs_pool_settle(pool, heap->device); /* for is_in_vain */
-            /* To look for what could go back may be to give back what may not be kept. */
+            /* Searching for reclaimable memory may itself release segments that must not
+             * be cached. */
             if (!gs_reclaim_changed(heap, generation, 0) &&
                 (is_in_vain(heap, request) || !gs_pool_can_give(pool, heap->device)) &&
                 gs_reclaim_generation(pool) == generation)
@@ -261,7 +266,7 @@ static enum gs_status climb(struct gs_heap *heap, const struct gs_request *reque
     return GS_ERR_NOMEM;
 }
 
-/* Count the miss. Is the backend worth asking? */
+/* Counts the miss. Returns whether the backend may be asked. */
 static bool begin_miss(struct gs_heap *heap, const struct gs_request *request)
 {
     bool worth;
@@ -292,7 +297,7 @@ enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *reque
         return GS_ERR_UNPOOLABLE;
     gs_heap_maintain_if_idle(heap);
     booked = gs_limits_book(heap, request, preferred_bytes(heap, request));
-    if (!booked) { /* making room may have freed what serves it */
+    if (!booked) { /* reclaiming may have freed a block that serves the request */
         status = try_again(heap, request, false, out);
         return status == GS_ERR_NOT_FOUND ? GS_ERR_UNPOOLABLE : status;
     }

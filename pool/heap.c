@@ -1,22 +1,22 @@
 /*
- * heap.c - a heap's beginning and end.
+ * heap.c - creates and kills heaps.
  *
- * Heaps are never freed before the pool is: a handle stays valid after the context is
- * gone, and readers of the page map may still hold a segment's heap. What a dead heap
- * keeps is this one record; its bins are unmapped, its blocks and segments reused.
+ * A heap is freed only with its pool: a handle stays valid after the context is gone, and
+ * readers of the page map may still hold a segment's heap. A dead heap keeps only its
+ * record; its bins are unmapped, its blocks and segments reused.
  *
- * Records of blocks that were live when the heap died are set aside until the next heap
- * dies: a thread may just be about to look at the block its allocation returned.
+ * The records of blocks that were live when the heap died are set aside until the next
+ * heap dies: a thread may be about to read the block that its allocation returned.
  *
- * A dead heap has nothing that anybody could ask it for, so it leaves the list of living
- * ones: else each question about idle memory would cost more with every context that has
- * ended. Who stands at it goes on from there.
+ * A dead heap leaves the list of living ones. Otherwise each query for idle memory would
+ * cost more with every context that has ended. A walk that stands at the dead heap goes
+ * on from there.
  *
  * Owns: heap records.   Lock: heap->lock; pool->heaps is only ever pushed to.
  */
 #include "heap.h"
 
-/* A context's destruction waits this long for give-backs of other threads to finish. */
+/* A context's destruction waits this long for other threads to leave the backend. */
 #define KILL_WAIT_NS 10000000000ull
 
 /* Either may be NULL. */
@@ -89,9 +89,9 @@ void gs_heap_poison(struct gs_heap *heap)
 }
 
 /*
- * Every block of a dying heap's segment goes its way: free and cached ones are spare at
- * once, live ones are lost, pending ones are left to gs_pending_forget, claimed and
- * ready ones to their holder. Returns how many were claimed. heap->lock is held.
+ * Buries each block of a dying heap's segment: free and cached ones become spare at once,
+ * live ones are lost, pending ones are left to gs_pending_forget, claimed and ready ones
+ * to their holders. Returns how many the holders keep. heap->lock is held.
  */
 static uint32_t bury_blocks(struct gs_heap *heap, struct gs_segment *segment,
                             uint32_t *lost)
@@ -109,7 +109,7 @@ static uint32_t bury_blocks(struct gs_heap *heap, struct gs_segment *segment,
             *lost = id;
             continue;
         }
-        switch (gs_block_state(block)) { /* live it was, and was just claimed, or not */
+        switch (gs_block_state(block)) { /* not live, or just claimed */
         case GS_BLOCK_CLAIMED:
         case GS_BLOCK_READY:
             claimed++;
@@ -145,7 +145,7 @@ static void bury_segments(struct gs_heap *heap, uint32_t *lost_blocks,
     }
 }
 
-/* What a dead heap no longer holds. heap->lock is held. */
+/* Clears the counters of a dead heap. heap->lock is held. */
 static void bury_books(struct gs_heap *heap)
 {
     gs_reclaim_bury(heap, heap->stats.reserved_bytes);
@@ -161,7 +161,7 @@ static void bury_books(struct gs_heap *heap)
     gs_starts_clear(&heap->starts);
 }
 
-/* Out of the list of living ones. pool->meta is held. */
+/* Takes the heap off the list of living ones. pool->meta is held. */
 static void leave_the_living(struct gs_heap *heap)
 {
     _Atomic(struct gs_heap *) *link = &heap->pool->living;
@@ -181,7 +181,7 @@ void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns)
     struct gs_bins *bins;
 
     gs_tiers_close(heap,
-                   false); /* no block enters or leaves a thread cache from here on */
+                   false); /* from here on no block enters or leaves a thread cache */
     gs_lock_take(&heap->lock);
     bins = heap->bins;
     large = heap->large;

@@ -1,12 +1,12 @@
 /*
- * hit.h - what nearly every call runs, inline: a block from the thread's own thread
- * cache, the claim of an address, a block back into the thread cache.
+ * hit.h - the path of nearly every call, inline: take a block from the thread's own
+ * thread cache, claim an address, put a block into the thread cache.
  *
- * Each is the first part of a call of pool.h and does nothing where it cannot finish: the
- * caller then makes that call, which begins with the same part. So a wrapper may have it
- * inline, or leave it out.
+ * Each function is the first part of a function of pool.h. Where it cannot finish it
+ * changes nothing, and the caller calls the function of pool.h, which begins with the
+ * same part. So inlining this part is optional.
  *
- * Owns: nothing.   Lock: none; the thread is inside its thread cache while it touches it.
+ * Owns: nothing.   Lock: none; the thread is inside its thread cache while it uses it.
  * Design: docs/pool.md, "Cache tiers" and "A free"
  */
 #ifndef GS_POOL_HIT_H
@@ -16,12 +16,12 @@
 
 #define GS_HIT static inline __attribute__((always_inline))
 
-/* A heap's clock is looked at once in so many frees of a thread. */
+/* A thread reads the clock for a heap's maintenance once in this many frees. */
 #define GS_MAINTENANCE_TURNS 64u
 
 /* ---- allocate ---------------------------------------------------------------------- */
 
-/* A block of a thread cache, which the thread is inside, gets its allocation. */
+/* Makes a block of a thread cache, which the thread is inside, live. */
 GS_HIT void gs_tcache_hand_out(struct gs_tcache *tcache, struct gs_block *block,
                                size_t bytes, size_t rounded)
 {
@@ -31,8 +31,8 @@ GS_HIT void gs_tcache_hand_out(struct gs_tcache *tcache, struct gs_block *block,
     gs_block_become(block, GS_BLOCK_LIVE);
 }
 
-/* The top of the thread cache's stack, if it is of the very size; the thread is inside.
- */
+/* Pops the top of the thread cache's stack, if its size is exactly `units`; the thread is
+ * inside. */
 GS_HIT struct gs_block *gs_tcache_pop(struct gs_tcache *tcache, uint32_t units,
                                       size_t bytes)
 {
@@ -51,7 +51,7 @@ GS_HIT struct gs_block *gs_tcache_pop(struct gs_tcache *tcache, uint32_t units,
     return block;
 }
 
-/* The first part of gs_heap_alloc; NULL: it has to be called. */
+/* The first part of gs_heap_alloc. NULL: call that. */
 GS_HIT struct gs_block *gs_hit_alloc(struct gs_heap *heap, size_t bytes)
 {
     struct gs_tcache *tcache = gs_tcache_mine;
@@ -67,7 +67,7 @@ GS_HIT struct gs_block *gs_hit_alloc(struct gs_heap *heap, size_t bytes)
     return block;
 }
 
-/* The address of a block that its caller holds. */
+/* The address of a block that the caller holds. */
 GS_HIT uint64_t gs_hit_addr(const struct gs_block *block)
 {
     return gs_block_start(block);
@@ -76,10 +76,10 @@ GS_HIT uint64_t gs_hit_addr(const struct gs_block *block)
 /* ---- free -------------------------------------------------------------------------- */
 
 /*
- * The live block at `addr` becomes claimed, if there is one. Its record, and even the
- * segment's, may have become another's since they were looked up: the word that is read
- * first says of which block the rest was read, and only while it is that very block,
- * live, does the exchange succeed.
+ * Claims the live block at `addr`, if there is one. The record, and even the segment's
+ * record, may have become another's since the look-up. The word is read first and
+ * identifies the block, so the exchange succeeds only while the record still is that
+ * block, and live.
  */
 GS_HIT bool gs_block_claim(struct gs_block *block, const struct gs_segment *segment,
                            uint64_t addr)
@@ -96,7 +96,7 @@ GS_HIT bool gs_block_claim(struct gs_block *block, const struct gs_segment *segm
 }
 
 /* The first part of gs_pool_claim, for a block of a shared segment whose slot is the
- * first with the right tag, as nearly all are; NULL: it has to be called. */
+ * first with the right tag, as nearly all are. NULL: call that. */
 GS_HIT struct gs_block *gs_hit_claim(struct gs_pool *pool, uint64_t addr)
 {
     const struct gs_segment *segment = gs_pages_find(&pool->pages, addr);
@@ -114,13 +114,13 @@ GS_HIT struct gs_block *gs_hit_claim(struct gs_pool *pool, uint64_t addr)
     return gs_block_claim(block, segment, addr) ? block : NULL;
 }
 
-/* The heap of a block that its caller holds. */
+/* The heap of a block that the caller holds. */
 GS_HIT struct gs_heap *gs_hit_heap(const struct gs_block *block)
 {
     return gs_segment_heap(block->segment);
 }
 
-/* The books of a free into a thread cache, which the thread is inside. */
+/* Counts a free into a thread cache, which the thread is inside. */
 GS_HIT void gs_tcache_take_in(struct gs_tcache *tcache, struct gs_block *block,
                               size_t bytes, size_t requested)
 {
@@ -130,8 +130,8 @@ GS_HIT void gs_tcache_take_in(struct gs_tcache *tcache, struct gs_block *block,
     gs_block_become(block, GS_BLOCK_CACHED);
 }
 
-/* On top of the thread cache's stack, if there is room; the thread is inside. `anew`: its
- * free is not in the books yet. */
+/* Pushes the block onto the thread cache's stack, unless a limit is reached; the thread
+ * is inside. `anew`: this free is not yet counted. */
 GS_HIT bool gs_tcache_push(struct gs_tcache *tcache, struct gs_block *block, bool anew)
 {
     struct gs_stack *stack = &tcache->stacks[gs_class_of(block->units)];
@@ -151,8 +151,8 @@ GS_HIT bool gs_tcache_push(struct gs_tcache *tcache, struct gs_block *block, boo
     return true;
 }
 
-/* What may be cached of the block's segment: to be asked inside a thread cache, as a
- * segment is only relabelled before all thread caches are emptied. */
+/* How much of the block's segment may be cached. Only valid inside a thread cache: a
+ * segment is relabelled before all thread caches are emptied. */
 GS_HIT enum gs_cacheable gs_block_cacheable(const struct gs_block *block)
 {
     return (enum gs_cacheable)atomic_load_explicit(&block->segment->cacheable,
@@ -160,9 +160,9 @@ GS_HIT enum gs_cacheable gs_block_cacheable(const struct gs_block *block)
 }
 
 /*
- * The first part of gs_block_free, of a block that the caller has claimed and of its
- * heap. False: it has to be called.
- * Out: *maintenance  whether gs_heap_maintenance_is_late is worth asking: now and then
+ * The first part of gs_block_free, for a block that the caller has claimed, and its heap.
+ * False: call that.
+ * Out: *maintenance  whether to call gs_heap_maintenance_is_late: now and then
  */
 GS_HIT bool gs_hit_free(struct gs_heap *heap, struct gs_block *block, bool *maintenance)
 {

@@ -1,17 +1,18 @@
 /*
- * keep.c - which classes a thread cache keeps blocks of, and how many.
+ * keep.c - the retention policy of thread caches: which classes are kept, and how many
+ * blocks.
  *
- * A class of one size is always kept. The wider ones hold several, and a block whose size
- * is never asked for again only pushes out others. So a class of which some blocks gave
- * way without a hit in between is not kept any more, until a size of it is missed twice
- * in a short while.
+ * A class of one size is always kept. A wide class holds several sizes, and a block whose
+ * size is never requested again only displaces others. So after some evictions without a
+ * hit a wide class is no longer kept, until a size of it is missed twice in a short
+ * while.
  *
- * Owns: tcache->wide, the limits of the stacks.   Lock: who is inside the thread cache.
- * Design: docs/pool.md, "Cache tiers"
+ * Owns: tcache->wide, the limits of the stacks.   Lock: the thread is inside the thread
+ * cache.   Design: docs/pool.md, "Cache tiers"
  */
 #include "heap.h"
 
-/* So many blocks of a wide class may give way for nothing. */
+/* Evictions of a wide class without a hit before it is no longer kept. */
 #define WASTE_MAX 4u
 
 uint32_t gs_keep_limit(unsigned class)

@@ -1,12 +1,11 @@
 /*
  * large.h - cached large segments, found by size in constant time.
  *
- * A row of bins, one for each multiple of 2 MiB, and the last for what is 2 GiB and more.
- * two levels of bitmap find the first bin that may serve a request. Each is a treap
- * (bins.h): of the segments of one size the first is the lowest address, and those of
- * several sizes are in the order of these.
+ * A row of bins: one for each multiple of 2 MiB, and the last for 2 GiB and more. Two
+ * levels of bitmap find the first bin that may serve a request. Each bin is a treap
+ * (bins.h), ordered by size, then by address.
  *
- * Owns: nothing but the roots; members link through their records.   Lock: heap->lock
+ * Owns: only the roots; members link through their records.   Lock: heap->lock
  */
 #ifndef GS_POOL_LARGE_H
 #define GS_POOL_LARGE_H
@@ -27,12 +26,12 @@ void gs_large_put(const struct gs_table *blocks, struct gs_large *large,
                   struct gs_block *block, uint32_t *seed);
 void gs_large_drop(const struct gs_table *blocks, struct gs_large *large,
                    struct gs_block *block);
-/* The smallest that has `units` or more, of these the lowest address; NULL if there is
- * none. It stays where it is. */
+/* The smallest segment of `units` or more, at equal size the lowest address; NULL if
+ * there is none. The segment stays in its bin. */
 struct gs_block *gs_large_fit(const struct gs_table *blocks, const struct gs_large *large,
                               uint32_t units);
-/* The bitmaps agree with the trees, and the trees are sound; *count is increased by the
- * members. */
+/* Do the bitmaps agree with the trees, and are the trees valid? Adds the number of
+ * members to *count. */
 bool gs_large_check(const struct gs_table *blocks, const struct gs_large *large,
                     size_t *count);
 

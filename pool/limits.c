@@ -1,5 +1,5 @@
 /*
- * limits.c - how much of a device the pool may hold, and how much of that may be idle.
+ * limits.c - limits of the memory that the pool holds of a device, and of the idle part.
  *
  * Owns: the limits and the idle bytes of the device rows.
  * Lock: reclaim->lock for the rows; the sums are atomic.
@@ -9,16 +9,16 @@
 
 #define NS_PER_MS     1000000ull
 #define NS_PER_SECOND 1000000000ull
-/* How long less idle memory is kept after a device was seen to be short of it. */
+/* For this long after a device was short of memory, less of it may be idle. */
 #define SHORT_NS NS_PER_SECOND
-/* A program that was refused memory, and has got so many segments of less since, does not
- * ask for it again. */
+/* After this many smaller segments, a program that was refused memory is assumed not to
+ * retry. */
 #define SMALLER_MAX 256u
 
-/* A heap is due after this long ... */
+/* Maintenance is due after this long ... */
 #define PERIOD_MAX_NS NS_PER_SECOND
 #define PERIOD_MIN_NS (5 * NS_PER_MS)
-/* ... or a quarter of the age, where that is less. */
+/* ... or after a quarter of the age, where that is less. */
 #define PERIODS_AN_AGE 4u
 
 /* ---- idle bytes of a device -------------------------------------------------------- */
@@ -51,7 +51,7 @@ void gs_limits_begin_heap(struct gs_heap *heap)
     atomic_init(&heap->drain_at, now + heap->pool->age_ns);
 }
 
-/* A large segment became idle where the device is short. heap->lock is held. */
+/* Records that a large segment became idle on a short device. heap->lock is held. */
 static GS_NOINLINE void note_tight(struct gs_heap *heap, size_t bytes)
 {
     if (bytes > heap->tight_bytes)
@@ -109,7 +109,7 @@ void gs_pool_set_limits(struct gs_pool *pool, int device,
     atomic_store(&pool->idle_limit[gs_device_row(device)], limits->idle_bytes);
 }
 
-/* No more than `left` may be idle, for SHORT_NS. */
+/* Limits the idle memory to `left` bytes for SHORT_NS. */
 static void limit_idle(struct gs_pool *pool, unsigned i, size_t left)
 {
     atomic_store(&pool->short_until[i], gs_clock_coarse() + SHORT_NS);

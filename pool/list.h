@@ -1,6 +1,6 @@
 /*
  * list.h - a circular doubly linked list through a member of the listed record.
- * Owns: nothing.   Lock: that of whoever owns the list.
+ * Owns: nothing.   Lock: that of the list's owner.
  */
 #ifndef GS_POOL_LIST_H
 #define GS_POOL_LIST_H
@@ -11,7 +11,7 @@ struct gs_link {
     struct gs_link *prev, *next;
 };
 
-/* The record a link is a member of. */
+/* The record that contains the link as a member. */
 #define GS_LINK_OWNER(link, type, member)                                                \
     ((type *)(void *)((char *)(link)-offsetof(type, member)))
 

@@ -1,5 +1,6 @@
 /*
- * lock.c - what lock.h does not inline: waiting, waking, the rank checks of debug builds.
+ * lock.c - the parts of lock.h that are not inline: waiting, waking, the rank checks of
+ * debug builds.
  * Owns: the thread's mask of held ranks.   Lock: thread-local, none.
  */
 #include "lock.h"
@@ -9,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Sections are short: most often the holder is gone before a sleep would pay. */
+/* Sections are short: mostly the holder is gone before a sleep would pay. */
 #define SPINS 100
 
 static inline void relax(void)
@@ -34,7 +35,7 @@ void gs_lock_wait(struct gs_lock *lock)
                 &lock->word, &open, 1, memory_order_acquire, memory_order_relaxed))
             return;
     }
-    /* Taken as 2, as others may sleep too: the next drop wakes one of them. */
+    /* Taken as 2, since other threads may sleep too: the next drop wakes one of them. */
     while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
         syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
     errno = saved;
@@ -63,7 +64,7 @@ void gs_lock_record_take(enum gs_lock_rank rank)
 {
     unsigned bit = 1u << rank;
 
-    assert(held_ranks < bit); /* nothing of this rank or above is held */
+    assert(held_ranks < bit); /* no lock of this rank or above is held */
     held_ranks |= bit;
 }
 

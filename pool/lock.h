@@ -1,13 +1,13 @@
 /*
- * lock.h - the pool's locks and the one order they may be taken in.
+ * lock.h - the pool's locks, and their one order.
  *
  * A thread takes locks of rising rank only, at most one of each rank, and calls the
  * backend with none held. Builds with assertions keep a mask of the held ranks per thread
  * and check both rules; other builds pay nothing for it.
  *
- * The lock is a word and a futex: a call that meets no other thread pays for two atomic
- * operations, inlined, where the C library's mutex costs 50 instructions more. It is
- * neither fair nor recursive, and what it guards is never held for longer than a walk.
+ * The lock is a word and a futex. An uncontended call costs two inlined atomic
+ * operations; the C library's mutex costs 50 instructions more. The lock is neither fair
+ * nor recursive. No thread holds it for longer than a walk over records.
  *
  * Owns: the thread-local mask (lock.c).   Lock: is one.   Design: docs/pool.md, "Locks"
  */
@@ -19,19 +19,18 @@
 #include "gs_base.h"
 
 enum gs_lock_rank {
-    GS_RANK_THREADS, /* which thread's thread cache serves which heap (tcache.c) */
-    GS_RANK_TIERS,   /* one heap's thread caches, and whoever keeps their threads out of
-                        them */
-    GS_RANK_STREAM,  /* one cache of the stream level */
-    GS_RANK_GLOBAL,  /* one class of the global level */
+    GS_RANK_THREADS, /* the bindings of thread caches to heaps (tcache.c) */
+    GS_RANK_TIERS,   /* a heap's list of thread caches, and their exclusion */
+    GS_RANK_STREAM,  /* one cache of the stream tier */
+    GS_RANK_GLOBAL,  /* one class of the global tier */
     GS_RANK_HEAP,    /* one heap: its blocks, bins, caches, counters */
     GS_RANK_PAGES,   /* writers of the page map; readers take nothing */
     GS_RANK_META,    /* the pool-wide stores of records */
-    GS_RANK_RECLAIM, /* who is inside the backend, and the device rows (reclaim.c) */
-    GS_RANK_LAST, /* a lock of the backend's own, inside which none of these is taken */
+    GS_RANK_RECLAIM, /* stays inside the backend, and the device rows (reclaim.c) */
+    GS_RANK_LAST,    /* a lock of the backend's own; no pool lock is taken inside it */
 };
 
-/* Zero is an open lock but for the rank. */
+/* All zero is an open lock, except for the rank. */
 struct gs_lock {
     _Atomic uint32_t word; /* 0 open, 1 taken, 2 taken and perhaps waited for */
     enum gs_lock_rank rank;
@@ -60,7 +59,7 @@ void gs_lock_record_drop(enum gs_lock_rank rank);
 /* Does the calling thread hold no lock of the pool? Always true without assertions. */
 bool gs_lock_none_held(void);
 
-/* The lock is taken by another thread; errno is preserved. */
+/* Waits for a lock that another thread holds, and wakes a waiter; errno is preserved. */
 void gs_lock_wait(struct gs_lock *lock);
 void gs_lock_wake(struct gs_lock *lock);
 

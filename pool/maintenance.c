@@ -1,25 +1,26 @@
 /*
- * maintenance.c - idle memory goes back to the backend in time.
+ * maintenance.c - idle memory goes back to the backend in time, and requests keep to the
+ * limit.
  *
- * The limit. Bytes are booked before the backend is asked for them and stay booked while
- * they are being given back, so what the driver has handed out to the pool never exceeds
- * the limit, not even between two threads. A request that finds no room under it makes
- * room by giving idle memory back, or else is the driver's own business: it never fails
- * because of the limit.
+ * The limit. Bytes are booked before the backend is asked for them, and stay booked while
+ * they are being given back. So the memory that the driver has handed out to the pool
+ * never exceeds the limit, not even between two threads. A request above the limit
+ * reclaims idle memory, or else is left to the driver: no request fails because of the
+ * limit.
  *
- * Maintenance. Nothing here has a thread of its own: idle memory goes back when its
- * heap's context has just been waited for, or is known to be idle. A driver's free waits
- * for the whole context, so at any other moment giving back would be a wait that native
- * does not make. What is due then: segments idle for longer than the pool's age, idle
- * bytes beyond what may be kept, and the room that requests over the limit did not find.
+ * Maintenance. The pool has no thread of its own. Idle memory goes back at a safe point:
+ * the program has just waited for the heap's context, or the context is known to be idle.
+ * A driver's free waits for the whole context, so at any other time giving back would be
+ * a wait that native does not make. Due are segments idle for longer than the pool's age,
+ * idle bytes beyond the limit, and the bytes that requests over the limit missed.
  *
- * Owns: when a heap is due.
+ * Owns: the time of a heap's next maintenance.
  * Lock: one heap->lock at a time; none over the backend.
  * Source: reuse safety, rule C8; architecture, decision 7 (docs/pool.md, "Limits")
  */
 #include "hit.h"
 
-/* Calls since the thread looked at the clock last; the thread's own. */
+/* Calls since the thread last read the clock; thread-local. */
 static _Thread_local unsigned turns;
 
 /* ---- giving back ------------------------------------------------------------------- */
@@ -41,8 +42,8 @@ static struct gs_segment *oldest(const struct gs_heap *heap)
     return found;
 }
 
-/* Take an idle segment out of the heap, of which those idle since before `limit` count as
- * aged. heap->lock is held. */
+/* Takes an idle segment out of the heap, and counts it as aged if it has been idle since
+ * before `limit`. heap->lock is held. */
 static inline __attribute__((always_inline)) void
 take(struct gs_heap *heap, struct gs_segment *segment, uint64_t limit)
 {
@@ -51,8 +52,8 @@ take(struct gs_heap *heap, struct gs_segment *segment, uint64_t limit)
     gs_segment_detach(heap, segment);
 }
 
-/* Give back the longest idle first: those idle since before `limit`, and others until
- * `bytes` are back. Returns the bytes. No lock is held. */
+/* Gives back the segments idle since before `limit`, and others until `bytes` are back,
+ * the longest idle first. Returns the bytes. No lock is held. */
 static size_t give_back(struct gs_heap *heap, size_t bytes, uint64_t limit)
 {
     struct gs_segment *chain = NULL, **end = &chain, *segment;
@@ -71,7 +72,7 @@ static size_t give_back(struct gs_heap *heap, size_t bytes, uint64_t limit)
     return given;
 }
 
-/* The same of one segment: if it has been idle since before `limit`, or of `any` age. */
+/* The same for one segment: idle since before `limit`, or of `any` age. */
 static size_t give_one(struct gs_heap *heap, uint64_t limit, bool any)
 {
     struct gs_segment *segment;
@@ -93,7 +94,7 @@ static size_t give_one(struct gs_heap *heap, uint64_t limit, bool any)
 
 /* ---- the limit --------------------------------------------------------------------- */
 
-/* Book the larger of the two sizes that there is room for; 0: for neither. */
+/* Books the larger of the two sizes that fits the limit; 0: neither fits. */
 static size_t book(struct gs_heap *heap, size_t preferred, size_t least, size_t *missing)
 {
     if (gs_reclaim_book(heap, preferred, missing))
@@ -103,8 +104,8 @@ static size_t book(struct gs_heap *heap, size_t preferred, size_t least, size_t 
     return 0;
 }
 
-/* Give idle memory of the device back for a request that is `bytes` beyond the limit,
- * where that is enough and nothing has to be waited for. */
+/* Gives idle memory of the device back for a request that is `bytes` beyond the limit, if
+ * that suffices and needs no wait. */
 static void make_room(struct gs_heap *heap, size_t bytes)
 {
     struct gs_pool *pool = heap->pool;
@@ -132,7 +133,8 @@ size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,
 
     if (GS_LIKELY(booked))
         return booked;
-    /* What settles may go to the backend at once: then less is missing. */
+    /* Blocks that settle may go to the backend at once, which lowers the missing
+     * bytes. */
     gs_pool_settle(heap->pool, heap->device);
     booked = book(heap, preferred, least, &missing);
     if (!booked) {
@@ -149,8 +151,7 @@ size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,
     return booked;
 }
 
-/* ---- maintenance
- * ------------------------------------------------------------------------ */
+/* ---- maintenance ------------------------------------------------------------------ */
 
 void gs_heap_set_due(struct gs_heap *heap)
 {
@@ -173,8 +174,8 @@ bool gs_heap_wants_maintenance(const struct gs_heap *heap)
     return gs_heap_maintenance_is_late(heap);
 }
 
-/* What the cache tiers hold of segments nobody else uses would never be idle: once an age
- * it goes back to them. */
+/* Drains the cache tiers once per age: cached blocks would otherwise keep their segments
+ * from ever being idle. */
 static void settle(struct gs_heap *heap, uint64_t now)
 {
     uint64_t at = atomic_load(&heap->drain_at);
@@ -186,7 +187,8 @@ static void settle(struct gs_heap *heap, uint64_t now)
     gs_pending_poll(heap, 0);
 }
 
-/* The same is over, once its time is; not while a refusal is remembered. */
+/* Ends the lower idle limit of a short device in time; not while a refusal is
+ * remembered. */
 static void end_shortage(struct gs_pool *pool, unsigned i, uint64_t now)
 {
     if (GS_UNLIKELY(atomic_load(&pool->short_until[i])) &&
@@ -197,7 +199,8 @@ static void end_shortage(struct gs_pool *pool, unsigned i, uint64_t now)
     }
 }
 
-/* What is to go back for those, as the device is now. */
+/* Bytes to give back for large segments that became idle on a device that is short
+ * now. */
 static size_t take_tight(struct gs_heap *heap)
 {
     size_t bytes;
@@ -227,7 +230,7 @@ size_t gs_heap_maintain(struct gs_heap *heap, size_t bytes)
         bytes = wanted;
     if (bytes > atomic_load(&pool->idle[i])) /* not enough, but for what is cached */
         gs_tiers_drain(heap);
-    wanted = take_tight(heap); /* of what is idle: not worth keeping all threads out */
+    wanted = take_tight(heap); /* idle segments only: not worth excluding all threads */
     if (bytes < wanted)
         bytes = wanted;
     idle = atomic_load(&pool->idle[i]);
@@ -239,8 +242,7 @@ size_t gs_heap_maintain(struct gs_heap *heap, size_t bytes)
     return give_back(heap, bytes, limit);
 }
 
-/* ---- by age, from a thread that nobody waits for ------------------------------------
- */
+/* ---- by age, from a thread that no thread waits for ------------------------------- */
 
 static bool holds_cached(struct gs_heap *heap)
 {
@@ -252,7 +254,7 @@ static bool holds_cached(struct gs_heap *heap)
     return sum.thread_bytes || sum.stream_bytes || sum.global_bytes;
 }
 
-/* Idle since before this has been so for longer than the age; 0: nothing has. */
+/* Segments idle since before this time have exceeded the age; 0: none has. */
 static uint64_t age_limit(const struct gs_pool *pool)
 {
     uint64_t now = gs_clock_coarse();
@@ -289,8 +291,8 @@ bool gs_heap_may_give(struct gs_heap *heap)
     return any || holds_cached(heap);
 }
 
-/* What the caches above the segments hold is idle memory from now on: once an age, and
- * where more is to go back than is idle. */
+/* Makes the cached blocks idle memory: once per age, and where `bytes` is more than is
+ * idle. */
 static void settle_for(struct gs_heap *heap, size_t bytes)
 {
     if (heap->pool->age_ns)

@@ -7,13 +7,13 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-/* What is mapped, for gs_meta_visit. Atomic: an entry is taken by its number, its size is
- * written last and becomes 0 when it is unmapped. */
+/* All mappings, for gs_meta_visit. Atomic: a counter hands out the entries; the size is
+ * written last and becomes 0 at the unmapping. */
 static struct mapped {
     uintptr_t begin;
     size_t bytes;
 } mapped[GS_META_MAPPINGS];
-static uint32_t mapped_count; /* atomic; beyond GS_META_MAPPINGS: some are not noted */
+static uint32_t mapped_count; /* atomic; beyond GS_META_MAPPINGS: some are not recorded */
 
 static void note_mapped(void *memory, size_t bytes)
 {
@@ -104,7 +104,7 @@ void gs_table_fini(struct gs_table *table)
     table->slabs = NULL;
 }
 
-/* An id, recycled or new, 0 if there is no memory. The lock is held. */
+/* Takes an id, recycled or new; 0 if there is no memory. The lock is held. */
 static uint32_t take_locked(struct gs_table *table)
 {
     uint32_t id = table->free_head;

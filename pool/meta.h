@@ -2,10 +2,10 @@
  * meta.h - where the pool's own records live: tables of equal items in mmap'ed slabs.
  *
  * Device memory cannot hold headers, so every block, index node and segment has a record
- * in host memory. An item is named by a 28-bit id (0: none), half the size of a pointer;
- * its memory never moves and is never unmapped before the pool is destroyed, so a stale
- * id or pointer reads an old record, never a hole. The host's malloc is not used: the
- * pool runs inside other people's allocators.
+ * in host memory. A 28-bit id (0: none), half the size of a pointer, names an item. An
+ * item's memory never moves, and stays mapped until the pool is destroyed: a stale id or
+ * pointer reads an old record, never unmapped memory. The pool does not use the host's
+ * malloc, because it runs inside other people's allocators.
  *
  * A heap keeps a small stock of free items, so that splitting and coalescing take no
  * second lock.
@@ -18,7 +18,7 @@
 #include "gs_base.h"
 #include "lock.h"
 
-/* What is counted and given back in; the system's own page may be larger. */
+/* The unit of counting and giving back; the system's own page may be larger. */
 #define GS_META_PAGE_BYTES 4096u
 
 #define GS_SLAB_SHIFT  10
@@ -29,7 +29,7 @@
 struct gs_table {
     char **slabs; /* directory; the entry of a given id is immutable once the id is out */
     uint32_t item_bytes;
-    uint32_t link_offset; /* where a free item keeps the id of the next (a uint32_t) */
+    uint32_t link_offset; /* offset of a free item's link to the next (a uint32_t) */
     struct gs_lock *lock;
     uint32_t carved;    /* ids below this exist; lock */
     uint32_t free_head; /* lock */
@@ -60,26 +60,26 @@ static inline uint32_t *gs_table_link(const struct gs_table *table, uint32_t id)
 }
 
 /*
- * One item straight from the table; its link word is 0, the rest as it was left (zero the
+ * Takes one item from the table; its link word is 0, the rest is unchanged (zero the
  * first time).
  * Errors: GS_ERR_HOST_NOMEM.   Locks: takes table->lock
  */
 enum gs_status gs_table_take(struct gs_table *table, uint32_t *id) GS_MUST_USE;
-/* Locks: takes table->lock. */
+/* Returns an item. Takes table->lock. */
 void gs_table_give(struct gs_table *table, uint32_t id);
-/* Give a chain of items, linked by their link words, ended by 0. Takes table->lock. */
+/* Returns a chain of items, linked by their link words, ended by 0. Takes table->lock. */
 void gs_table_give_chain(struct gs_table *table, uint32_t head);
 
 /*
- * Make sure that `stock` holds at least `want` items.
- * Errors: GS_ERR_HOST_NOMEM; what the stock held stays.   Locks: may take table->lock
+ * Fills `stock` to at least `want` items.
+ * Errors: GS_ERR_HOST_NOMEM; the stock keeps its items.   Locks: may take table->lock
  */
 enum gs_status gs_stock_fill(struct gs_table *table, struct gs_stock *stock,
                              uint32_t want) GS_MUST_USE;
-/* Give back what the stock holds above `keep`. Takes table->lock. */
+/* Returns the stock's items above `keep` to the table. Takes table->lock. */
 void gs_stock_drain(struct gs_table *table, struct gs_stock *stock, uint32_t keep);
 
-/* The stock must not be empty: gs_stock_fill came first. */
+/* Takes an item out of the stock. gs_stock_fill came first: the stock is not empty. */
 static inline uint32_t gs_stock_pop(const struct gs_table *table, struct gs_stock *stock)
 {
     uint32_t id = stock->head;
@@ -104,15 +104,16 @@ static inline void gs_stock_push(struct gs_table *table, struct gs_stock *stock,
         gs_stock_drain(table, stock, GS_STOCK_LOW);
 }
 
-/* Host memory in use by the table, in bytes; pages never touched are not counted. */
+/* Host memory in use by the table, in bytes, without pages never touched. */
 size_t gs_table_bytes(struct gs_table *table);
 
 /* Zeroed, page-aligned host memory; NULL if there is none. errno is preserved. */
 void *gs_meta_map(size_t bytes);
 void gs_meta_unmap(void *memory, size_t bytes);
 
-/* All that is mapped so: it holds addresses of blocks, and is not the program's. False:
- * there were more mappings than are noted. Takes no lock. */
+/* Visits all memory of gs_meta_map: it holds addresses of blocks, and is not the
+ * program's. Returns false if there were more mappings than the pool records. Takes no
+ * lock. */
 #define GS_META_MAPPINGS 16384u
 typedef void (*gs_meta_visitor)(void *self, uintptr_t begin, size_t bytes);
 bool gs_meta_visit(gs_meta_visitor visit, void *self);

@@ -1,8 +1,8 @@
 /*
- * obtain.c - a new segment from the backend, for the request that found no memory.
+ * obtain.c - maps a new segment for a request that found no memory.
  *
- * A segment enters the page map before it joins its heap, so that an address is never
- * known twice. The backend is called between the locks, never under one.
+ * A segment enters the page map before it joins its heap, so no address is in two
+ * segments. The backend is called between the locks, never under one.
  *
  * Owns: nothing.   Lock: heap->lock as the segment joins the heap.
  * Design: docs/pool.md, "Segments"
@@ -11,7 +11,7 @@
 #include "gs_uncancelled.h"
 #include "heap.h"
 
-/* Can the page map and the alignment of blocks live with this address? */
+/* Do the page map and the alignment of blocks allow this address? */
 static bool is_suitable(uint64_t addr, size_t bytes)
 {
     uint64_t limit = (uint64_t)1 << GS_ADDRESS_BITS;
@@ -20,7 +20,7 @@ static bool is_suitable(uint64_t addr, size_t bytes)
 }
 
 /*
- * A record for the segment, known to the page map, not yet to its heap.
+ * Makes a record for the segment and enters it into the page map, not yet into its heap.
  * Errors: GS_ERR_HOST_NOMEM; GS_ERR_INVALID (the range is this heap's own already)
  */
 static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
@@ -54,8 +54,8 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
     atomic_store_explicit(&segment->heap, heap, memory_order_release);
     gs_segment_label(segment);
 
-    /* An address the driver hands out is nobody's: a heap that still claims it has lost
-     * its context unseen, and there may be several such. */
+    /* The driver hands out free addresses only. So a heap that still holds this one has
+     * lost its context unseen; there may be several such heaps. */
     while ((status = gs_pages_insert(&pool->pages, segment, &owner)) == GS_ERR_INVALID &&
            owner != heap)
         gs_heap_bury(owner, 0);
@@ -67,7 +67,7 @@ static enum gs_status publish(struct gs_heap *heap, uint64_t addr, size_t bytes,
     return GS_OK;
 }
 
-/* The segment's one block, free, covering all of it. heap->lock is held. */
+/* Makes the segment's one block, free, covering all of it. heap->lock is held. */
 static struct gs_block *first_block(struct gs_heap *heap, struct gs_segment *segment)
 {
     struct gs_block *block = gs_block_new(heap);
@@ -81,7 +81,7 @@ static struct gs_block *first_block(struct gs_heap *heap, struct gs_segment *seg
 }
 
 /*
- * The published segment joins its heap and serves the request.
+ * Adds the published segment to its heap and serves the request.
  * Errors: GS_ERR_UNPOOLABLE (dead or poisoned meanwhile), GS_ERR_HOST_NOMEM
  */
 static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
@@ -121,17 +121,17 @@ static enum gs_status settle(struct gs_heap *heap, struct gs_segment *segment,
     return GS_OK;
 }
 
-/* An address that cannot be pooled, of a size that usually can, makes the heap wary. */
+/* Counts an unusable address, if its size usually gets a usable one. */
 static void note_unsuitable(struct gs_heap *heap, enum gs_segment_kind kind)
 {
-    if (kind == GS_SEGMENT_SINGLE) /* small exact sizes come unaligned by nature */
+    if (kind == GS_SEGMENT_SINGLE) /* small exact sizes are mostly unaligned */
         return;
     gs_lock_take(&heap->lock);
     heap->unsuitable++;
     gs_lock_drop(&heap->lock);
 }
 
-/* From an address of the backend to a live block. Errors: as gs_segment_obtain. */
+/* Makes an address of the backend a live block. Errors: as gs_segment_obtain. */
 static enum gs_status adopt(struct gs_heap *heap, const struct gs_request *request,
                             enum gs_segment_kind kind, uint64_t addr, size_t bytes,
                             struct gs_block **out)
@@ -193,8 +193,8 @@ enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *
     if (kind == GS_SEGMENT_LARGE)
         gs_free_mapped(heap, bytes);
     status = adopt(heap, request, kind, addr, bytes, out);
-    /* What it has beyond this request is anybody's; a segment of one block has nothing,
-     * but the driver may have it again. */
+    /* Other requests may use the rest of a shared segment. A segment of one block has no
+     * rest, but after a failure the driver may have its memory again. */
     gs_reclaim_end(heap, &ticket, shares || status != GS_OK);
     return status;
 }

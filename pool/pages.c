@@ -49,7 +49,7 @@ static gs_page_slot *slot_of(struct gs_pages *pages, uint64_t page)
     return &leaf[page & (GS_PAGE_LEAF_SLOTS - 1)];
 }
 
-/* Make sure that every page of the segment has a leaf. The lock is held. */
+/* Makes sure that every page of the segment has a leaf. The lock is held. */
 static enum gs_status grow(struct gs_pages *pages, const struct gs_segment *segment)
 {
     uint64_t last = last_page(segment) >> GS_PAGE_LEAF_BITS;

@@ -2,13 +2,12 @@
  * pages.h - the page map: from any 64-bit address to the segment that holds it.
  *
  * A two-level table over 48-bit addresses with one slot for each 2 MiB page: 8,192 roots
- * of 16,384 slots. Readers take no lock. A slot names its segment from before the segment
- * joins its heap until just before the backend is told to unmap it, so the driver cannot
- * hand out an address again while its slot is still set; if a slot is found set anyway,
- * the heap that set it is stale.
+ * of 16,384 slots. Readers take no lock. A slot is set before its segment joins its heap,
+ * and cleared just before the backend unmaps it. So the driver cannot hand out an address
+ * again while its slot is set; if a slot is still set, the heap that set it is stale.
  *
- * A segment need not be a multiple of the page: the driver's own granularity sees to it
- * that no other segment shares its last page, and readers compare with the segment's end.
+ * A segment need not be a multiple of the page. The driver's granularity keeps other
+ * segments out of its last page, and readers compare with the segment's end.
  *
  * Owns: root and leaves, which live until gs_pages_fini.   Lock: pages->lock for writers.
  */
@@ -64,16 +63,16 @@ static inline struct gs_segment *gs_pages_find(const struct gs_pages *pages,
 }
 
 /*
- * Set every slot of the segment, or none.
- * In:     segment  address 2 MiB aligned and below 2^48, heap, addr and bytes are final
- * Out:    *owner   on GS_ERR_INVALID, the heap whose segment is in the way
+ * Sets every slot of the segment, or none.
+ * In:     segment  address 2 MiB aligned and below 2^48; heap, addr and bytes are final
+ * Out:    *owner   on GS_ERR_INVALID, the heap whose segment occupies the slot
  * Errors: GS_ERR_INVALID     a slot is taken
  *         GS_ERR_HOST_NOMEM
  * Locks:  takes pages->lock
  */
 enum gs_status gs_pages_insert(struct gs_pages *pages, struct gs_segment *segment,
                                struct gs_heap **owner) GS_MUST_USE;
-/* Clear the slots of a segment that was inserted. Takes pages->lock. */
+/* Clears the slots of a segment that was inserted. Takes pages->lock. */
 void gs_pages_remove(struct gs_pages *pages, struct gs_segment *segment);
 
 /* Slots set now; host memory in use, in bytes. Each takes pages->lock. */

@@ -1,10 +1,10 @@
 /*
- * pending.c - blocks that are free but not yet safe to reuse.
+ * pending.c - blocks that are freed but not yet safe to reuse.
  *
- * They stand in one list per heap in the order they were freed, so that those freed
- * before a synchronize was entered are its thread cache. Fences are asked after in
- * batches and without the lock; while one thread does so the list is only appended to,
- * and what others want done to it waits until that thread is through.
+ * A heap's pending blocks are one list in the order of their frees, so the blocks freed
+ * before a synchronize are its head. Fences are queried in batches, without the lock.
+ * Meanwhile other threads only append to the list, and leave a retire or a kill to the
+ * polling thread.
  *
  * Owns: heap->pending_*, retired, epoch, polling.   Lock: heap->lock
  * Source: reuse safety, rules L1, L6 and L7 (docs/pool.md, "Pending blocks")
@@ -12,25 +12,25 @@
 #include "heap.h"
 
 #define BATCH 32u
-/* Blocks whose fence is known to be busy, for one that is asked after. */
+/* Blocks visited per block to query, to pass those whose fence is known to be busy. */
 #define LOOK_PAST 4u
-/* Blocks that one call of gs_heap_collect_ready asks after. */
+/* Blocks that one call of gs_heap_collect_ready queries. */
 #define READY_MOST 128u
 /* Blocks of one wait that are offered to its thread cache and the cache tiers below it.
- * Of more than that most would only pass through. */
+ * Most of the blocks beyond that would only pass through. */
 #define RETIRE_MOST 1024u
 
-/* What one turn of the lock takes off the list, to be dealt with outside it. */
+/* Items taken off the list in one turn of the lock, to be processed outside it. */
 struct harvest {
     gs_fence fences[BATCH];
     struct gs_segment *segments[BATCH];
-    struct gs_block *ready[BATCH]; /* for the thread cache of the thread that asked */
+    struct gs_block *ready[BATCH]; /* for the thread cache of the calling thread */
     unsigned fence_count, segment_count, ready_count;
     bool to_tcache;
 };
 
-/* A block leaves the list, by the proof of a fence or (0) of a wait; the list itself is
- * the caller's. heap->lock is held. */
+/* Records that a block's wait is over, proved by a fence or (0) by a wait. The caller
+ * takes the block off the list. heap->lock is held. */
 static void collect_ready(struct gs_heap *heap, struct gs_block *block, gs_fence proof,
                           struct harvest *harvest)
 {
@@ -52,7 +52,7 @@ static void collect_ready(struct gs_heap *heap, struct gs_block *block, gs_fence
         harvest->segments[harvest->segment_count++] = segment;
 }
 
-/* Blocks in a row most often have one fence. */
+/* Blocks in a row mostly have the same fence. */
 static void release_fences(struct gs_heap *heap, const struct harvest *harvest)
 {
     const struct gs_backend *backend = heap->backend;
@@ -82,7 +82,7 @@ static void bring_in(struct gs_heap *heap, struct harvest *harvest)
     harvest->ready_count = harvest->fence_count = harvest->segment_count = 0;
 }
 
-/* Whether any freed block of the heap is not ready yet. Sees every block whose free
+/* Does the heap have a freed block that is not ready yet? Sees every block whose free
  * happened before this call. Takes no lock. */
 static bool any_pending(const struct gs_heap *heap)
 {
@@ -101,20 +101,20 @@ uint64_t gs_heap_retire_begin(struct gs_heap *heap)
     return token;
 }
 
-/* Was the block freed before the token was handed out? The halves that are compared
- * would have to be 2^31 synchronizes apart to mislead. */
+/* Was the block freed before the token was handed out? The compared halves would have to
+ * be 2^31 synchronizes apart to mislead. */
 static bool freed_before(const struct gs_block *block, uint64_t token)
 {
     return (int32_t)((uint32_t)token - block->pending.stamp) > 0;
 }
 
-/* The one behind `prev` on the list; 0: the first. heap->lock is held. */
+/* The block behind `prev` on the list; 0: the first. heap->lock is held. */
 static uint32_t after(const struct gs_heap *heap, uint32_t prev)
 {
     return prev ? gs_block_at(heap->pool, prev)->pending.next : heap->pending_head;
 }
 
-/* Take the block behind `prev` off the list. heap->lock is held. */
+/* Takes the block behind `prev` off the list. heap->lock is held. */
 static void take_off(struct gs_heap *heap, uint32_t prev, const struct gs_block *block)
 {
     if (prev)
@@ -125,8 +125,8 @@ static void take_off(struct gs_heap *heap, uint32_t prev, const struct gs_block 
         heap->pending_tail = prev;
 }
 
-/* Has a wait for the heap's own work seen the fence's end? known: one of which it has; in
- * a row most blocks have the same. */
+/* Did a wait for the heap's own work cover the fence? known: the last fence that it
+ * covered, since blocks in a row mostly have the same. */
 static bool was_waited_for(const struct gs_heap *heap, gs_fence fence, gs_fence *known)
 {
     if (fence == *known)
@@ -138,7 +138,8 @@ static bool was_waited_for(const struct gs_heap *heap, gs_fence fence, gs_fence 
     return true;
 }
 
-/* Up to a batch of blocks freed before `token`. Returns how many. Lock is held. */
+/* Takes up to a batch of blocks freed before `token` off the list. Returns how many. The
+ * lock is held. */
 static unsigned reap(struct gs_heap *heap, uint64_t token, struct harvest *harvest)
 {
     unsigned count = 0;
@@ -177,7 +178,7 @@ static void retire(struct gs_heap *heap, uint64_t token, bool to_tcache)
         }
         count = 0;
         harvest.to_tcache = to_tcache && total < RETIRE_MOST;
-        if (token > heap->epoch) /* not one of ours: what was handed out so far */
+        if (token > heap->epoch) /* not a token of this heap: the newest one counts */
             token = heap->epoch;
         if (heap->polling) {
             if (token > heap->retired)
@@ -201,14 +202,14 @@ void gs_heap_retire(struct gs_heap *heap, uint64_t token)
 
 /* One batch of a poll: the blocks behind `prev` that have a fence. */
 struct poll {
-    uint32_t prev; /* last block looked at and left on the list; 0: none */
+    uint32_t prev; /* last block visited and left on the list; 0: none */
     unsigned count;
     uint32_t ids[BATCH];
     gs_fence fences[BATCH];
     enum gs_status answers[BATCH];
-    gs_fence busy; /* asked after last, and not done: not worth asking once more */
-    size_t left;   /* blocks that may still be looked at: of some with a busy fence one */
-    size_t most;   /* and with all of those */
+    gs_fence busy; /* last fence found busy: not queried again */
+    size_t left;   /* blocks still to visit; those of one busy fence count once */
+    size_t most;   /* blocks still to visit, all counted */
 };
 
 /* heap->lock is held. */
@@ -231,9 +232,9 @@ static void gather(const struct gs_heap *heap, struct poll *poll)
 }
 
 /*
- * No lock is held. A fence is asked after once, however many blocks in a row have it.
- * From one batch to the next only "not yet" is remembered: of a fence that was done the
- * last block may be gone, and its number another's.
+ * Queries each fence once for the blocks in a row that have it. No lock is held. Only a
+ * busy fence is remembered from one batch to the next: after a complete one its last
+ * block may be gone, and its number may be another fence's.
  */
 static void ask(const struct gs_heap *heap, struct poll *poll)
 {
@@ -255,7 +256,7 @@ static void ask(const struct gs_heap *heap, struct poll *poll)
     }
 }
 
-/* Take what is done off the list. Returns how many. heap->lock is held. */
+/* Takes the complete blocks off the list. Returns how many. heap->lock is held. */
 static size_t sweep(struct gs_heap *heap, struct poll *poll, struct harvest *harvest)
 {
     size_t done = 0;
@@ -269,7 +270,8 @@ static size_t sweep(struct gs_heap *heap, struct poll *poll, struct harvest *har
             poll->prev = id;
             continue;
         }
-        if (poll->answers[i++] != GS_OK) { /* never known: only a synchronize frees it */
+        if (poll->answers[i++] != GS_OK) { /* never known: only a synchronize frees the
+                                            * block */
             harvest->fences[harvest->fence_count++] = block->pending.fence;
             block->pending.fence = 0;
             heap->poisoned = true;
@@ -344,7 +346,7 @@ void gs_pending_forget(struct gs_heap *heap)
     uint32_t id = 0, chain = 0;
 
     gs_lock_take(&heap->lock);
-    if (!heap->polling) { /* else the thread that polls comes here when it is through */
+    if (!heap->polling) { /* else the polling thread calls this at its end */
         id = heap->pending_head;
         gs_pending_set_head(heap, 0);
         heap->pending_tail = 0;

@@ -1,16 +1,16 @@
 /*
- * policy.h - holes by kind of segment, fit tolerance, and classes: the end of heap.h, by
- * which alone it is included.
+ * policy.h - holes by kind of segment, fit tolerance, and classes. Only heap.h includes
+ * this file, at its end.
  *
- * Owns: nothing.   Lock: heap->lock, but as said.   Design: docs/pool.md, "Fewer calls of
- * the driver", "Carving" and "Classes"
+ * Owns: nothing.   Lock: heap->lock, except where stated.
+ * Design: docs/pool.md, "Fewer calls of the driver", "Carving" and "Classes"
  */
 #ifndef GS_POOL_POLICY_H
 #define GS_POOL_POLICY_H
 
 #include "heap.h"
 
-/* The class of a block; pool.h says which there are. */
+/* The class of a block, as pool.h defines the classes. */
 static inline unsigned gs_class_of_units(uint32_t units)
 {
     if (units <= GS_LARGE_UNITS)
@@ -18,7 +18,7 @@ static inline unsigned gs_class_of_units(uint32_t units)
     return GS_CLASS_COUNT + (31 - (unsigned)__builtin_clz(units - 1)) - 12;
 }
 
-/* A request was served without the driver; heap->lock is held. */
+/* Counts a request served without the driver; heap->lock is held. */
 static inline void gs_heap_hit(struct gs_heap *heap, const struct gs_block *block)
 {
     heap->stats.hits++;
@@ -32,14 +32,15 @@ static inline struct gs_headroom *gs_headroom_of(struct gs_heap *heap)
     return &heap->pool->rooms[device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1];
 }
 
-/* The tree of a hole of a carved segment. */
+/* The tree for a hole of a carved segment. */
 static inline struct gs_tree *gs_carved_tree(struct gs_heap *heap,
                                              const struct gs_block *hole)
 {
     return &heap->carved[hole->prev | hole->next ? GS_CARVED_HOLES : GS_CARVED_WHOLE];
 }
 
-/* A hole of a shared segment can be found, or no longer; heap->lock is held. */
+/* Enters a hole of a shared segment into its index, or takes it out; heap->lock is
+ * held. */
 static inline void gs_hole_put(struct gs_heap *heap, struct gs_block *hole)
 {
     const struct gs_table *blocks = &heap->pool->blocks;
@@ -60,16 +61,14 @@ static inline void gs_hole_drop(struct gs_heap *heap, struct gs_block *hole)
         gs_tree_drop(blocks, gs_carved_tree(heap, hole), hole);
 }
 
-/* Units in use of the segment's kind. */
+/* The counter of occupied units for the segment's kind. */
 static inline uint64_t *gs_units_in(struct gs_heap *heap,
                                     const struct gs_segment *segment)
 {
     return segment->carved ? &heap->carved_units : &heap->small_units;
 }
 
-/* --- fit_tolerance.c
- * --------------------------------------------------------------------------
- */
+/* ---- fit_tolerance.c -------------------------------------------------------------- */
 
 /* How closely a cached large segment has to fit. */
 enum gs_closeness { GS_CLOSE, GS_LOOSE };
@@ -82,22 +81,21 @@ bool gs_fit_tolerance_allows(struct gs_heap *heap, const struct gs_request *requ
 void gs_fit_tolerance_begin(struct gs_heap *heap, struct gs_segment *segment,
                             size_t bytes);
 void gs_fit_tolerance_end(struct gs_heap *heap, struct gs_segment *segment);
-/* More of the device is in use than before, perhaps than ever. */
+/* Updates the peak need after an idle segment was put to use. */
 void gs_fit_tolerance_record(struct gs_heap *heap);
-/* A dead heap has none; heap->lock is held. */
+/* Clears the fit tolerance of a dead heap; heap->lock is held. */
 void gs_fit_tolerance_forget(struct gs_heap *heap);
 
-/* --- classes.c ------------------------------------------------------------------------
- */
+/* ---- classes.c -------------------------------------------------------------------- */
 
 /* The user's size class for a request; 0: there is none. Takes no lock. */
 size_t gs_size_class(const struct gs_pool *pool, size_t bytes);
-/* A thread cache's counters by class join its heap's; tiers->lock is held, and nobody is
- * inside. Takes heap->lock. */
+/* Adds a thread cache's counters by class to its heap's. tiers->lock is held, and no
+ * thread is inside the thread cache. Takes heap->lock. */
 void gs_classes_settle(struct gs_tcache *tcache, struct gs_heap *heap);
-/* The sums over classes agree with `stats`, which has the thread caches' counters. NULL,
- * or what is wrong. `by_class` is overwritten. heap->lock is held, and all threads are
- * kept out of the thread caches. */
+/* Do the sums over classes agree with `stats`, which includes the thread caches'
+ * counters? Returns NULL, or the fault. Overwrites `by_class`. heap->lock is held, and
+ * all threads are excluded from the thread caches. */
 const char *gs_classes_check(struct gs_heap *heap, const struct gs_pool_stats *stats,
                              struct gs_pool_class_stats *by_class);
 

@@ -4,7 +4,7 @@
  */
 #include "heap.h"
 
-/* Rising, and none too large to be rounded. */
+/* Do the classes rise, and can the largest be rounded? */
 static bool are_valid(const size_t *classes, unsigned count)
 {
     if (count > GS_SIZE_CLASSES_MAX || (count && !classes))
@@ -126,7 +126,7 @@ void gs_pool_stats(struct gs_pool *pool, int device, struct gs_pool_stats *out)
         gs_lock_drop(&heap->lock);
         gs_tiers_admit(heap);
     }
-    /* Peaks of heaps need not have come together: the rows know when they did. */
+    /* Heaps may peak at different times, so the device row has the common peak. */
     sum.reserved_peak_bytes = gs_reclaim_row(pool, device).peak;
     *out = sum;
 }

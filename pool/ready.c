@@ -1,14 +1,12 @@
 /*
- * ready.c - blocks whose wait is over: into the thread cache of the thread that waited,
- * or back to their segments.
+ * ready.c - moves blocks whose wait is over into the thread cache of the thread that
+ * waited, or back to their segments.
  *
  * Owns: nothing.   Lock: heap->lock, and the thread cache of the calling thread.
  * Design: docs/pool.md, "Pending blocks"
  */
 #include "hit.h"
 
-/* Into the thread cache, which the thread is inside, after what it has too much of was
- * moved down, or a whole segment. Returns false if it has to go back to its segment. */
 bool gs_tcache_put(struct gs_tcache *tcache, struct gs_heap *heap, struct gs_block *block,
                    bool anew, struct gs_segment **detached)
 {
@@ -31,7 +29,7 @@ bool gs_tcache_put(struct gs_tcache *tcache, struct gs_heap *heap, struct gs_blo
     return true;
 }
 
-/* What could not be cached. */
+/* Releases a block that cannot be cached. */
 static void collect_ready_in_segment(struct gs_heap *heap, struct gs_block *block)
 {
     struct gs_segment *segment = NULL;
@@ -47,9 +45,9 @@ static void collect_ready_in_segment(struct gs_heap *heap, struct gs_block *bloc
     gs_segments_return(segment);
 }
 
-/* Those that may be cached, within one turn in the thread cache, so that nobody sees
- * blocks and books apart. What is left is moved to the head of the list; returns how
- * many. */
+/* Caches the blocks that may be cached, within one turn in the thread cache, so that
+ * every reader sees blocks and counters agree. Moves the rest to the head of the list and
+ * returns how many remain. */
 static unsigned collect_ready_inside(struct gs_tcache *tcache, struct gs_heap *heap,
                                      struct gs_block **blocks, unsigned count,
                                      struct gs_segment **detached)

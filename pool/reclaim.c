@@ -1,17 +1,18 @@
 /*
- * reclaim.c - who is inside the backend now, and has anything changed since.
+ * reclaim.c - stays inside the backend: which threads are in it, and has anything changed
+ * since.
  *
- * A thread that finds the device full may be about to report an out-of-memory that is not
- * true: another thread may hold detached memory it is just giving back, or a fresh
- * segment with room for two. No lock may be held over the backend, so each stay inside it
- * is noted as a ticket instead, before the memory leaves its heap and until the effect
- * can be seen. Whoever would fail first waits for the stays that were in progress, and
- * tries again if any of them (or anyone else since) changed what there is. If nobody did,
- * the driver's free memory was the same all along and its answer is final.
+ * A thread that finds the device full could report a false out-of-memory: another thread
+ * may be giving detached memory back, or hold a fresh segment with space for both. No
+ * lock may be held over the backend. So each stay inside it has a ticket instead, from
+ * before the memory leaves its heap until the effect is visible. A thread that is about
+ * to fail first waits for the open tickets, and tries again if any thread changed the
+ * available memory. If none did, the driver's free memory was the same all along and its
+ * answer is final.
  *
  * The wait is bounded: a backend may be waiting for work that waits for this very thread.
- * A thread that waits is woken only by an end that it waits for: on a full device dozens
- * of threads wait, and something ends all the time.
+ * A waiting thread is woken only by an end that it waits for: on a full device dozens of
+ * threads wait, and stays end all the time.
  *
  * Owns: tickets, waiters, generation, device rows.   Lock: reclaim->lock
  * (GS_RANK_RECLAIM)
@@ -24,7 +25,7 @@
 
 #define NS_PER_SECOND   1000000000ull
 #define CHANGED_WAIT_NS NS_PER_SECOND
-/* How often a refusal of the driver is taken for another. */
+/* How often a refusal of the driver is trusted instead of asking again. */
 #define SPARED_MAX 64u
 
 static void enter(struct gs_reclaim *reclaim)
@@ -50,12 +51,12 @@ static struct gs_row *row_of(struct gs_pool *pool, int device)
 struct waiter {
     struct gs_link link;
     pthread_cond_t woken;
-    uint64_t generation, issued; /* when it began to wait */
+    uint64_t generation, issued; /* when the wait began */
     const struct gs_row *row;
-    uint64_t enough; /* row->returned that it waits for; 0: any change will do */
+    uint64_t enough; /* row->returned to wait for; 0: any change */
 };
 
-/* Returns whether there is such a condition now. */
+/* Returns whether the condition was initialized. */
 static bool init_condition(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;
@@ -69,7 +70,7 @@ static bool init_condition(pthread_cond_t *condition)
     return done;
 }
 
-/* It spins before it sleeps: sections are a few lines long. */
+/* The mutex spins before it sleeps: sections are a few lines long. */
 static bool init_lock(pthread_mutex_t *lock)
 {
     pthread_mutexattr_t attributes;
@@ -108,7 +109,7 @@ bool gs_reclaim_begin(struct gs_heap *heap, struct gs_ticket *ticket, bool await
     bool alive;
 
     enter(reclaim);
-    alive = !gs_heap_is_dead(heap); /* whoever buries it drains under this lock next */
+    alive = !gs_heap_is_dead(heap); /* gs_heap_bury drains under this lock next */
     if (alive) {
         ticket->number = ++reclaim->issued;
         gs_list_init(&ticket->link);
@@ -138,7 +139,7 @@ static bool busy_before(const struct gs_reclaim *reclaim, uint64_t number)
     return oldest->number <= number;
 }
 
-/* Is there what it waits for? The lock is held. */
+/* Has the waiter's condition been met? The lock is held. */
 static bool is_served(const struct gs_reclaim *reclaim, const struct waiter *waiter)
 {
     return waiter->enough ? waiter->row->returned >= waiter->enough
@@ -196,8 +197,9 @@ static struct timespec deadline_after(uint64_t wait_ns)
     return when;
 }
 
-/* The lock is held. A wait for a condition is a place to be cancelled at, and the lock
- * would stay taken. Returns false at the deadline. */
+/* The lock is held. Returns false at the deadline. A condition wait is a cancellation
+ * point, and a cancelled thread would keep the lock, so cancellation is disabled
+ * meanwhile. */
 static bool wait_until(struct gs_reclaim *reclaim, pthread_cond_t *condition,
                        const struct timespec *deadline)
 {
@@ -252,7 +254,7 @@ static struct gs_headroom *room_of(struct gs_pool *pool, int device)
 
 static void forget_refusal(struct gs_pool *pool, int device, struct gs_row *row);
 
-/* To a device's row; -1: to that of all. */
+/* Adds bytes to a device's row; -1: to the row of all devices. */
 static void row_add(struct gs_pool *pool, int device, struct gs_row *row, int64_t bytes)
 {
     row->reserved += (uint64_t)bytes;
@@ -313,10 +315,10 @@ void gs_reclaim_set_limit(struct gs_pool *pool, int device,
 }
 
 /*
- * What the driver's answers tell of how much there is. It had room for `known`, and none
- * for `refused`; in between it has to be asked. Others take memory and give it back
- * unseen: what it has just refused corrects `known`, and a refusal is forgotten after a
- * while, or once there was room for as much.
+ * Drops a refusal. The driver's answers bound the available memory: it had `known` and
+ * not `refused`; in between it must be asked. Other programs take and free memory unseen.
+ * So a new refusal corrects `known`, and a refusal is dropped after some uses, or once as
+ * much was available.
  */
 static void forget_refusal(struct gs_pool *pool, int device, struct gs_row *row)
 {

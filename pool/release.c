@@ -1,12 +1,12 @@
 /*
- * release.c - a block goes back to its segment and merges with its free neighbours; and
- * the holes of a segment that is closed to new requests, or open again.
+ * release.c - returns a block to its segment and merges it with its free neighbours;
+ * takes the holes of a retained segment out of use, and back into use.
  *
  * Owns: nothing.   Lock: heap->lock.   Design: docs/pool.md, "Small requests"
  */
 #include "heap.h"
 
-/* `block` takes over its neighbour `next`, which is free; the record of that is spare. */
+/* Merges the free neighbour `next` into `block` and recycles its record. */
 static inline void absorb(struct gs_heap *heap, struct gs_block *block,
                           struct gs_block *next)
 {
@@ -17,8 +17,8 @@ static inline void absorb(struct gs_heap *heap, struct gs_block *block,
     gs_block_recycle(heap, next);
 }
 
-/* Merge a free block with its free neighbours, out of their bins; the hole that results
- * is in none. */
+/* Merges a free block with its free neighbours and takes those out of their bins. The
+ * resulting hole is in no bin. */
 static inline struct gs_block *coalesce(struct gs_heap *heap, struct gs_block *block)
 {
     struct gs_pool *pool = heap->pool;
@@ -74,7 +74,6 @@ struct gs_segment *gs_block_release(struct gs_heap *heap, struct gs_block *block
     return NULL;
 }
 
-/* Take the holes of a segment that keeps its allocations out of the bins. */
 void gs_segment_close_holes(struct gs_heap *heap, struct gs_segment *segment)
 {
     struct gs_block *block;
@@ -112,11 +111,8 @@ size_t gs_segment_reopen(struct gs_heap *heap)
     return opened;
 }
 
-/* ---- heaps that have died -----------------------------------------------------------
- */
+/* ---- heaps that have died --------------------------------------------------------- */
 
-/* Set the records of a dead heap aside; those of its predecessor have been kept enough.
- */
 void gs_records_lose(struct gs_pool *pool, uint32_t blocks, uint32_t segments)
 {
     uint32_t old_blocks, old_segments;
@@ -139,7 +135,6 @@ void gs_heap_lose_segment(struct gs_pool *pool, uint32_t segment)
     gs_lock_drop(&pool->meta);
 }
 
-/* The last trace of a claimed block whose heap died. heap->lock is held. */
 void gs_block_forget(struct gs_heap *heap, struct gs_block *block)
 {
     struct gs_segment *segment = block->segment;

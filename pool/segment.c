@@ -2,18 +2,18 @@
  * segment.c - segments become idle and active, leave their heap, and go back to the
  * backend.
  *
- * A segment leaves the page map before the backend is told, so an address is never known
- * twice. The backend is called between the locks, never under one.
+ * A segment leaves the page map before the backend unmaps it, so no address is in two
+ * segments. The backend is called between the locks, never under one.
  *
- * Owns: segment records.   Lock: heap->lock for a mapped segment; a detached one belongs
- * to the thread that detached it.   Design: docs/pool.md, "Segments"
+ * Owns: segment records.
+ * Lock: heap->lock for a mapped segment; a detached one belongs to the thread that
+ * detached it.   Design: docs/pool.md, "Segments"
  */
 
 #include "heap.h"
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
 
-/* A call of the backend that began at that time is over. No lock is held. */
 void gs_segment_record_call(struct gs_heap *heap, uint64_t began_ns)
 {
     uint64_t took_ns = gs_now_ns() - began_ns;
@@ -24,7 +24,7 @@ void gs_segment_record_call(struct gs_heap *heap, uint64_t began_ns)
     gs_lock_drop(&heap->lock);
 }
 
-/* Memory of a heap that may have died meanwhile, and its memory with it. */
+/* A dead heap's memory has gone with its context. */
 void gs_segment_unmap(struct gs_heap *heap, uint64_t addr, size_t bytes)
 {
     uint64_t began_ns;
@@ -61,7 +61,7 @@ void gs_segment_set_active(struct gs_heap *heap, struct gs_segment *segment)
     gs_limits_wake(heap, segment);
 }
 
-/* Shared, and larger than what the driver shares among small requests. */
+/* Shared, and larger than the chunk that the driver shares among small requests. */
 bool gs_segment_is_grown(const struct gs_segment *segment)
 {
     return segment->shared && GS_UNLIKELY(segment->bytes > GS_LARGE_BYTES) &&
@@ -88,7 +88,8 @@ void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment)
     bool begun;
 
     assert(segment->occupied == 0 && block->next == 0);
-    if (!gs_list_empty(&segment->idle)) { /* only what rests is up for new allocations */
+    if (!gs_list_empty(&segment->idle)) { /* only idle segments are in the indexes of free
+                                           * memory */
         gs_segment_set_active(heap, segment);
         if (segment->shared)
             gs_hole_drop(heap, block);
@@ -127,7 +128,7 @@ void gs_segment_is_out(struct gs_segment *segment, bool freed)
 {
     struct gs_heap *heap = gs_segment_heap(segment);
 
-    gs_segment_record_call(heap, gs_now_ns()); /* its time is that of the free's wait */
+    gs_segment_record_call(heap, gs_now_ns()); /* its time is part of the free's wait */
     if (freed) {
         gs_lock_take(&heap->lock);
         heap->stats.maintenance_bytes += segment->bytes;

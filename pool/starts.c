@@ -1,14 +1,13 @@
 /*
  * starts.c - the hash table of block starts.
  *
- * Open addressing, one slot after the other. A start that goes leaves a grave behind
- * unless its run ends there, so that no run is ever cut in front of a start that is still
- * in it: a reader without the lock finds every block that stays occupied meanwhile. At
- * three quarters full the table is copied to one of twice the size or, if graves are what
- * fills it, rearranged in place; readers that found nothing while that went on look
- * again.
+ * Open addressing with linear probing. A removed start leaves a deleted slot behind,
+ * unless its run ends there. So no run is ever cut before a start that it still holds,
+ * and a reader without the lock finds every block that stays occupied meanwhile. At three
+ * quarters full the table is copied to one of twice the size, or, if deleted slots fill
+ * it, rearranged in place. Readers whose search failed meanwhile repeat it.
  *
- * An old table is emptied, not unmapped, as a reader may be walking along it.
+ * An old table is emptied, not unmapped, because a reader may be walking along it.
  *
  * Owns: its tables.   Lock: heap->lock for writers.   See starts.h
  */
@@ -23,11 +22,11 @@
 
 #include "heap.h"
 
-/* A reader that waits for a table to be rearranged. */
+/* How a reader waits for a table to be rearranged. */
 #define YIELDS 32
 #define NAP_NS 20000
 
-/* What a dead heap has: one slot, for ever empty. */
+/* The table of a dead heap: one slot, always empty. */
 static struct gs_starts_table no_table = {.mask = 0, .slots = {0}};
 
 static size_t table_bytes(size_t mask)
@@ -65,7 +64,7 @@ static inline size_t home_of(uint64_t hash, size_t mask)
     return hash >> 32 & mask;
 }
 
-/* A table of its own size; none of them is used twice. */
+/* Maps a table of 2^bits slots. Each size is used once. */
 static struct gs_starts_table *prepare(struct gs_starts *starts, unsigned bits)
 {
     size_t mask = ((size_t)1 << bits) - 1;
@@ -78,7 +77,7 @@ static struct gs_starts_table *prepare(struct gs_starts *starts, unsigned bits)
     return table;
 }
 
-/* Nobody comes to this table any more; who is still in it finds nothing. */
+/* Empties a table that no new reader enters; a reader still in it finds nothing. */
 static void empty(struct gs_starts_table *table)
 {
     int saved = errno;
@@ -107,7 +106,8 @@ void gs_starts_fini(struct gs_starts *starts)
             gs_meta_unmap(starts->tables[bits], table_bytes(((size_t)1 << bits) - 1));
 }
 
-/* Into the first slot of the run that is no start's. Returns what stood there. */
+/* Enters the block into the first free slot of its run. Returns the slot's old
+ * content. */
 static uint32_t insert(struct gs_starts_table *table, const struct gs_block *block)
 {
     uint64_t hash = gs_starts_hash(gs_block_start(block));
@@ -149,7 +149,7 @@ static enum gs_status grow(struct gs_pool *pool, struct gs_starts *starts)
     return GS_OK;
 }
 
-/* Readers that find nothing wait while the version is odd. */
+/* Rearranges in place. Readers whose search fails wait while the version is odd. */
 static enum gs_status sweep_graves(struct gs_pool *pool, struct gs_starts *starts)
 {
     struct gs_starts_table *table = table_of(starts), *copy;
@@ -191,7 +191,7 @@ void gs_starts_put(struct gs_starts *starts, const struct gs_block *block)
     starts->used++;
 }
 
-/* The slot at `at` is nobody's any more; its run may end here now. */
+/* Frees the slot at `at`. Its run may end there now. */
 static void bury(struct gs_starts *starts, struct gs_starts_table *table, size_t at)
 {
     size_t mask = mask_of(table);
@@ -267,13 +267,13 @@ struct gs_block *gs_starts_seek(const struct gs_pool *pool,
 
         if (GS_LIKELY(block != NULL))
             return block;
-        /* The slots were read with acquire order: this is read after them. */
+        /* The slots were read with acquire order, so this read comes after them. */
         if (!(version & 1) &&
             atomic_load_explicit(&starts->version, memory_order_acquire) == version)
             return NULL;
         if (turn < YIELDS)
             sched_yield();
-        else /* who rearranges may be of lower priority */
+        else /* sleeps: the writer's priority may be lower */
             (void)syscall(SYS_nanosleep, &nap, NULL);
         errno = saved;
     }

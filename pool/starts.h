@@ -1,16 +1,16 @@
 /*
  * starts.h - where the occupied blocks of a heap's shared segments begin.
  *
- * A claim must tell in constant time, and without a lock, whether an address is the start
- * of a block. An array of ids over all offsets would cost 4 bytes for each 512, far more
- * than its record for a block of 64 KiB; this is a hash table by address that costs 5 to
- * 11 bytes a block of any size. A slot is a block's 28-bit id and four more bits of the
- * hash, so that a walk along a run of slots looks at almost no record but the right one.
+ * A claim must decide in constant time, and without a lock, whether an address is the
+ * start of a block. An array of ids over all offsets would cost 4 bytes per 512, far more
+ * than its record for a block of 64 KiB. This hash table by address costs 5 to 11 bytes a
+ * block of any size. A slot is a block's 28-bit id and four more bits of the hash, so a
+ * walk along a run of slots reads almost no record but the right one.
  *
- * Readers take no lock. What they find is checked against the block's own record, which
- * never goes away; that they find nothing counts only if the table was not rearranged
- * meanwhile (gs_starts_seek). A slot keeps its place while its block is occupied, unless
- * the whole table is rearranged.
+ * Readers take no lock. They check a block that they find against its own record, which
+ * never goes away. A failed search counts only if the table was not rearranged meanwhile
+ * (gs_starts_seek). A slot stays in place while its block is occupied, unless the whole
+ * table is rearranged.
  *
  * Owns: its tables.   Lock: heap->lock for writers
  */
@@ -28,10 +28,11 @@ struct gs_segment;
 #define GS_STARTS_MIN_BITS 10u
 #define GS_STARTS_MAX_BITS 29u
 #define GS_STARTS_TAG_BITS 28u /* the id is below, four bits of the hash above */
-#define GS_STARTS_GRAVE    ((uint32_t)15 << GS_STARTS_TAG_BITS) /* id 0: was taken once */
+#define GS_STARTS_GRAVE    ((uint32_t)15 << GS_STARTS_TAG_BITS) /* id 0: a deleted slot */
 
-/* Memory that reads as zero is an empty table, of one slot. What every call reads lies
- * some lines into its page: the first lines of all pages share a set of the cache. */
+/* Memory that reads as zero is an empty table, of one slot. The fields that every call
+ * reads lie some lines into the page: the first lines of all pages share a set of the
+ * cache. */
 #define GS_STARTS_COLOUR 17u
 struct gs_starts_table {
     uint8_t unused[64 * GS_STARTS_COLOUR];
@@ -43,7 +44,7 @@ struct gs_starts {
     _Atomic(struct gs_starts_table *) table;
     _Atomic uint32_t version; /* odd while a table is being rearranged in place */
     uint32_t used, graves;    /* slots of `table` */
-    /* By bits; those that are not `table` any more are empty, but stay mapped. */
+    /* By bits. Former tables are empty, but stay mapped. */
     struct gs_starts_table *tables[GS_STARTS_MAX_BITS + 1];
 };
 
@@ -51,23 +52,23 @@ struct gs_starts {
 enum gs_status gs_starts_init(struct gs_starts *starts) GS_MUST_USE;
 void gs_starts_fini(struct gs_starts *starts);
 
-/* Room for one more start. Errors: GS_ERR_HOST_NOMEM, with nothing changed. */
+/* Makes space for one more start. Errors: GS_ERR_HOST_NOMEM, with nothing changed. */
 enum gs_status gs_starts_reserve(struct gs_pool *pool,
                                  struct gs_starts *starts) GS_MUST_USE;
-/* Note the start of `block`; gs_starts_reserve came first. */
+/* Enters the start of `block`; gs_starts_reserve came first. */
 void gs_starts_put(struct gs_starts *starts, const struct gs_block *block);
-/* Forget it. */
+/* Removes the start of `block`. */
 void gs_starts_drop(struct gs_starts *starts, const struct gs_block *block);
-/* The heap is dead: forget all of them, for good, and give their memory back. */
+/* Removes all starts of a dead heap, for good, and gives their memory back. */
 void gs_starts_clear(struct gs_starts *starts);
 
-/* Bits 32 and up are the place, the four below them the tag. */
+/* Bits 32 and up are the slot's index, the four below them the tag. */
 static inline uint64_t gs_starts_hash(uint64_t addr)
 {
     return (addr >> 9) * 0x9e3779b97f4a7c15ull;
 }
 
-/* Along the slots that may be those of one address. Takes no lock. */
+/* A walk along the slots that may belong to one address. Takes no lock. */
 struct gs_starts_walk {
     const struct gs_starts_table *table;
     uint32_t mask, at;
@@ -85,8 +86,8 @@ static inline void gs_starts_begin(struct gs_starts_walk *walk,
     walk->tag = (uint32_t)hash;
 }
 
-/* The next slot whose tag is right, its id in the lower bits; 0: the run has ended. A
- * grave's id is 0, which is the record of no block. */
+/* The next slot with the right tag, its id in the lower bits; 0: the run has ended. A
+ * deleted slot's id is 0, which is the record of no block. */
 static inline uint32_t gs_starts_next(struct gs_starts_walk *walk)
 {
     uint32_t slot;
@@ -102,12 +103,12 @@ static inline uint32_t gs_starts_next(struct gs_starts_walk *walk)
 
 /*
  * The block that starts at `offset` (units) of the segment, or NULL. Without the lock
- * NULL may be wrong, and the block may be another's a moment later.
+ * NULL may be wrong, and the block may be reused at any time.
  */
 struct gs_block *gs_starts_find(const struct gs_pool *pool,
                                 const struct gs_starts *starts,
                                 const struct gs_segment *segment, uint32_t offset);
-/* The same without the lock, where NULL is right. */
+/* The same without the lock, but a NULL is right. */
 struct gs_block *gs_starts_seek(const struct gs_pool *pool,
                                 const struct gs_starts *starts,
                                 const struct gs_segment *segment, uint32_t offset);

@@ -1,9 +1,8 @@
 /*
- * tcache.c - which thread has which thread cache.
+ * tcache.c - the bindings of thread caches to threads and heaps.
  *
  * Thread caches are never unmapped. A thread's end flushes its own and leaves them to
- * others; a thread cache whose thread could not do so can still be drained like any
- * other.
+ * other threads. A thread cache whose thread ended without this can still be drained.
  *
  * Owns: the spare thread caches.
  * Lock: gs_tcaches_lock (GS_RANK_THREADS) for both ends of a binding; tiers->lock for the
@@ -16,7 +15,7 @@
 
 #include "heap.h"
 
-/* Up to so many thread caches each one's coming changes all shares. */
+/* Up to this many thread caches, each new one changes all shares. */
 #define SHARES 16u
 
 static struct gs_tcache *spare_tcaches; /* gs_tcaches_lock */
@@ -45,7 +44,8 @@ void gs_tcache_settle(struct gs_tcache *tcache, struct gs_heap *heap)
     tcache->counts = (struct gs_tcache_counts){0};
 }
 
-/* The thread cache serves no heap any more. Registry is held, by the owner. */
+/* Unbinds the thread cache from its heap. Called by the owner; gs_tcaches_lock is
+ * held. */
 static void unbind(struct gs_tcache *tcache, struct gs_segment **detached)
 {
     struct gs_heap *heap = atomic_load_explicit(&tcache->heap, memory_order_relaxed);
@@ -54,7 +54,7 @@ static void unbind(struct gs_tcache *tcache, struct gs_segment **detached)
     if (!heap)
         return;
     tiers = heap->tiers;
-    gs_lock_take(&tiers->lock); /* whoever excludes holds it: nobody else is inside */
+    gs_lock_take(&tiers->lock); /* the excluding thread holds it: no thread is inside */
     gs_tiers_flush(tcache, heap, detached);
     gs_tcache_settle(tcache, heap);
     gs_list_remove(&tcache->of_heap);
@@ -64,9 +64,10 @@ static void unbind(struct gs_tcache *tcache, struct gs_segment **detached)
     gs_lock_drop(&tiers->lock);
 }
 
-/* A destructor of thread-specific data: a later one that frees binds anew, and then this
- * is called once more. Nothing tells a signal handler that the thread is in here, so none
- * may run: one that ends the program would wait for the locks that its thread holds. */
+/* Unbinds the thread's caches at its end: a destructor of thread-specific data. A free in
+ * a later destructor binds again, and then this one runs once more. Signals are blocked:
+ * a handler cannot know that the thread holds locks, and a handler that ends the program
+ * would wait for them. */
 static void end_thread(void *unused)
 {
     struct gs_segment *detached = NULL;
@@ -96,7 +97,8 @@ static void prepare(void)
                  gs_tcache_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED));
 }
 
-/* A thread cache of the thread's that is bound to no heap. Registry is held. */
+/* A thread cache of the calling thread that is bound to no heap. gs_tcaches_lock is
+ * held. */
 static struct gs_tcache *unbound(struct gs_segment **detached)
 {
     struct gs_tcache *tcache;
@@ -122,8 +124,8 @@ static struct gs_tcache *unbound(struct gs_segment **detached)
     return tcache;
 }
 
-/* For so many thread caches the shares are reckoned: a few more than there are of many,
- * so that not each thread that comes makes all others wait. */
+/* The number of thread caches that the shares are computed for. With many thread caches
+ * it is rounded up, so that not each new thread makes all others wait. */
 static unsigned rounded(unsigned count)
 {
     unsigned step = 1;
@@ -140,8 +142,8 @@ static size_t share_of(const struct gs_tiers *tiers)
     return share < tiers->thread_bytes ? share : tiers->thread_bytes;
 }
 
-/* The thread cache's owner may go in at once, where the others may. tiers->lock is held.
- */
+/* Adds the thread cache to its heap's list. Its owner may enter at once, if the others
+ * may. tiers->lock is held. */
 static void enlist(struct gs_tcache *tcache, struct gs_heap *heap)
 {
     struct gs_tiers *tiers = heap->tiers;
@@ -161,7 +163,7 @@ static void enlist(struct gs_tcache *tcache, struct gs_heap *heap)
     tiers->tcache_count++;
 }
 
-/* Every thread cache's share anew. Nobody is inside one. */
+/* Recomputes every thread cache's share. No thread is inside. */
 static void share_out(struct gs_heap *heap, struct gs_segment **detached)
 {
     struct gs_tiers *tiers = heap->tiers;
@@ -177,9 +179,8 @@ static void share_out(struct gs_heap *heap, struct gs_segment **detached)
     }
 }
 
-/* Into the heap's list, with its share of what the thread caches may hold together: with
- * many threads each thread cache gets less. Returns false if the cache tiers are closed.
- */
+/* Binds the thread cache to the heap and sets its share of the byte limit, which falls as
+ * threads are added. Returns false if the cache tiers are closed. */
 static bool bind(struct gs_tcache *tcache, struct gs_heap *heap,
                  struct gs_segment **detached)
 {
@@ -220,7 +221,7 @@ struct gs_tcache *gs_tcache_search(struct gs_heap *heap)
         }
     pthread_once(&once, prepare);
     if (!thread_end_set || pthread_setspecific(thread_end, &gs_tcaches_own))
-        return NULL; /* it would never be flushed */
+        return NULL; /* the thread cache would never be flushed */
     gs_lock_take(&gs_tcaches_lock);
     tcache = unbound(&detached);
     gs_lock_drop(&gs_tcaches_lock);

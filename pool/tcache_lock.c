@@ -1,18 +1,17 @@
 /*
- * tcache_lock.c - how others are kept out of a thread's cache.
+ * tcache_lock.c - excludes other threads from their thread caches.
  *
- * A thread cache belongs to one thread, which goes in and out of it with two plain
- * stores. Who wants to look at all thread caches of a heap sets `wanted` in each, then
- * makes sure that every thread has passed a full barrier (membarrier), then waits until
- * nobody is inside: an owner whose `busy` could not be seen yet is bound to see `wanted`.
- * Where the kernel has no such call the owner's store is an exchange, a barrier by
- * itself.
+ * A thread cache belongs to one thread, which enters and leaves it with two plain stores.
+ * A thread that needs all thread caches of a heap sets `wanted` in each, forces a full
+ * barrier on all running threads (membarrier), and waits until no owner is inside. An
+ * owner whose `busy` was not yet visible is bound to see `wanted`. Where the kernel lacks
+ * that call the owner's store is an atomic exchange, a barrier by itself.
  *
- * A thread cache that is wanted sends its owner to the heap's lock: nobody waits for who
- * drains.
+ * An owner that sees `wanted` takes the heap's lock instead: it never waits for a drain.
  *
  * Owns: the thread's list of its own thread caches, and the lock of both ends of a
- * binding. Lock: tiers->lock for the heap's end.   Design: docs/pool.md, "Cache tiers"
+ * binding.
+ * Lock: tiers->lock for the heap's end.   Design: docs/pool.md, "Cache tiers"
  */
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -22,13 +21,13 @@
 
 #include "heap.h"
 
-/* A thread that is inside is so for a few instructions, unless it was interrupted. */
+/* A thread is inside for a few instructions only, unless it was interrupted. */
 #define SPINS  200
 #define NAP_NS 20000
-/* Without the kernel's barrier, which can be taken away later: far longer than a store
- * takes to be seen. */
+/* Used if the kernel's barrier was taken away: far longer than a store takes to become
+ * visible. */
 #define SETTLE_NS 10000000
-struct gs_tcache gs_tcache_none; /* bound to nothing, and never entered */
+struct gs_tcache gs_tcache_none; /* bound to no heap, and never entered */
 _Thread_local struct gs_tcache *gs_tcache_mine = &gs_tcache_none;
 _Thread_local struct gs_tcache *gs_tcaches_own;
 _Thread_local uint64_t gs_pool_stream_key;
@@ -39,7 +38,7 @@ _Atomic bool
 struct gs_lock gs_tcaches_lock = {.rank = GS_RANK_THREADS};
 
 #if defined(__SANITIZE_THREAD__)
-#define HAVE_MEMBARRIER 0 /* it does not know what the call orders */
+#define HAVE_MEMBARRIER 0 /* the sanitizer cannot see its order */
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define HAVE_MEMBARRIER 0
@@ -58,7 +57,7 @@ bool gs_tcache_membarrier(int command)
     return done;
 }
 
-/* Not nanosleep, which is a place to be cancelled at: a lock is held. */
+/* Not nanosleep, which is a cancellation point: a lock is held. */
 static void nap(const struct timespec *time)
 {
     (void)syscall(SYS_nanosleep, time, NULL);
@@ -72,13 +71,14 @@ void gs_tcache_barrier(void)
     if (!atomic_load_explicit(&gs_tcache_asymmetric, memory_order_relaxed) ||
         gs_tcache_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
         return;
-    /* Forbidden since: owners exchange from now on, and stores of before settle. */
+    /* The kernel forbids the call by now. Owners exchange from now on; the nap covers
+     * older stores. */
     atomic_store(&gs_tcache_asymmetric, false);
     nap(&settle);
     errno = saved;
 }
 
-/* Does the heap have no thread cache but the calling thread's? The thread sees its own
+/* Is the calling thread's own thread cache the heap's only one? The thread sees its own
  * stores, and is outside. tiers->lock is held. */
 static bool mine_alone(struct gs_heap *heap)
 {

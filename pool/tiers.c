@@ -1,22 +1,22 @@
 /*
- * tiers.c - what moves between the thread caches, the two cache tiers below them, and the
- * segments.
+ * tiers.c - moves blocks between the thread caches, the two cache tiers below them, and
+ * the segments.
  *
- * A block is cached by being pushed to a stack of its class; its segment goes on counting
- * it as occupied. Classes above 32 KiB hold several sizes, so there a few blocks are
- * looked through for one of the very size.
+ * A cached block is on a stack of its class, and its segment counts it as occupied.
+ * Classes above 32 KiB hold several sizes, so a few blocks are searched for one of the
+ * exact size.
  *
  * Owns: struct gs_tiers, its caches.
- * Lock: who is inside a thread cache, or excludes, may touch the thread caches; the
- * stream caches and the global classes have a lock each, taken inside.   Design:
- * docs/pool.md, "Cache tiers"
+ * Lock: the thread that is inside a thread cache, or excludes its owner, may use it.
+ * Stream caches and global classes have a lock each, taken inside.
+ * Design: docs/pool.md, "Cache tiers"
  */
 #include "free_lists.h"
 
-/* Of its bytes, what a thread cache that has too many makes free at once. */
+/* Share of its byte limit that a full thread cache frees at once. */
 #define TCACHE_SPARE 4u
 
-/* A bound of blocks, of 0 and GS_TIER_NO_BLOCKS, as it is compared with. */
+/* The limit of blocks: 0 stands for no limit, GS_TIER_NO_BLOCKS for none at all. */
 static uint32_t bound_of(uint32_t blocks)
 {
     return blocks == GS_TIER_NO_BLOCKS ? 0 : blocks ? blocks : UINT32_MAX;
@@ -58,8 +58,8 @@ void gs_tiers_destroy(struct gs_tiers *tiers)
     gs_meta_unmap(tiers, sizeof(*tiers));
 }
 
-/* The thread cache's cache of the stream level, by the key its thread has now; NULL:
- * there is no memory for one. */
+/* The thread cache's stream cache, by the key that its thread has now; NULL: no memory
+ * for one. */
 static struct gs_cache *stream_of(struct gs_tcache *tcache, struct gs_tiers *tiers)
 {
     uint64_t key = gs_tcache_stream_key();
@@ -86,7 +86,7 @@ static struct gs_cache *stream_of(struct gs_tcache *tcache, struct gs_tiers *tie
 }
 static_assert(GS_STREAMS == 16, "the key's hash has as many values");
 
-/* One class's chain goes one level down, or further where there is no room. */
+/* Moves one class's chain one tier down, or further if that tier is full. */
 static void sink(struct gs_tcache *tcache, struct gs_heap *heap, unsigned class,
                  struct gs_chain *chain, struct gs_segment **detached)
 {
@@ -110,7 +110,7 @@ static void sink(struct gs_tcache *tcache, struct gs_heap *heap, unsigned class,
         gs_chain_release(heap, chain, detached);
 }
 
-/* What lies below the youngest `keep` of a thread cache's stack. */
+/* Moves a thread cache's stack to the chain, except the youngest `keep` blocks. */
 static void cut(struct gs_tcache *tcache, unsigned class, uint32_t keep,
                 struct gs_chain *chain)
 {
@@ -134,7 +134,8 @@ static void cut(struct gs_tcache *tcache, unsigned class, uint32_t keep,
     tcache->bytes -= chain->bytes - held;
 }
 
-/* `count` blocks of a class gave way. If it is not worth keeping, the others do too. */
+/* Records `count` evicted blocks of a class. Evicts the rest if the class is no longer
+ * kept. */
 static void give_way(struct gs_tcache *tcache, unsigned class, uint32_t count,
                      struct gs_chain *chain)
 {
@@ -142,8 +143,8 @@ static void give_way(struct gs_tcache *tcache, unsigned class, uint32_t count,
         cut(tcache, class, 0, chain);
 }
 
-/* Class after class gives its older half, until a thread cache holds at most `most`
- * bytes. What goes to the segments goes together. */
+/* Evicts the older half of class after class, until the thread cache holds at most `most`
+ * bytes. Blocks for the segments go there together. */
 static void lighten(struct gs_tcache *tcache, struct gs_heap *heap, size_t most,
                     struct gs_segment **detached)
 {
@@ -209,8 +210,7 @@ void gs_tiers_flush(struct gs_tcache *tcache, struct gs_heap *heap,
     gs_chain_release(heap, &whole, detached);
 }
 
-/* The first block of a chain is what was asked for, the others stay in the thread cache.
- */
+/* Returns the first block of a chain and keeps the others in the thread cache. */
 static struct gs_block *keep_rest(struct gs_tcache *tcache, struct gs_stack *stack,
                                   struct gs_chain *chain)
 {
@@ -225,8 +225,8 @@ static struct gs_block *keep_rest(struct gs_tcache *tcache, struct gs_stack *sta
     return block;
 }
 
-/* No level has a block of the class. Of those that came from the segments the last time
- * none is left in the thread cache: so twice as many come now, `most` at most. */
+/* Cuts a batch out of the segments, for a class that no tier has a block of. The thread
+ * cache has used up the last batch, so this one is twice as large, up to `most`. */
 static void cut_batch(struct gs_tcache *tcache, struct gs_heap *heap, uint32_t units,
                       uint32_t most, struct gs_chain *chain)
 {
@@ -235,7 +235,7 @@ static void cut_batch(struct gs_tcache *tcache, struct gs_heap *heap, uint32_t u
 
     *batch = (uint8_t)(*batch * 2 < most ? *batch * 2 : most);
     if (*batch < 2) {
-        *batch = 1; /* comes the plain way */
+        *batch = 1; /* the segments serve a single block as usual */
         return;
     }
     gs_lock_take(&heap->lock);
@@ -297,8 +297,9 @@ struct gs_block *gs_tiers_take_whole(struct gs_tcache *tcache, uint32_t units)
     return NULL;
 }
 
-/* All that a thread cache may hold counts as idle only once it is drained: it has to stay
- * below what the device may have idle. And where the device is short none is kept. */
+/* May the thread cache keep the whole segment? Whole segments count as idle only once
+ * drained, so all that a thread cache may hold has to fit the idle limit. On a short
+ * device none is kept. */
 static bool may_keep(struct gs_heap *heap, const struct gs_block *block)
 {
     unsigned device = (unsigned)(gs_headroom_of(heap) - heap->pool->rooms);

@@ -1,22 +1,23 @@
 /*
- * tiers.h - blocks kept whole above the segments, for requests of their own size.
+ * tiers.h - cached blocks above the segments, for requests of their own size.
  *
- *   thread cache    of one thread and one heap: small stacks, no lock for their owner
- *   stream   of one heap, for the threads that submit to the same streams: one lock each
- *   global   of one heap: one lock a class
+ *   thread cache   of one thread and one heap: small stacks, no lock for their owner
+ *   stream tier    of one heap, for threads that submit to the same streams: a lock each
+ *   global tier    of one heap: one lock per class
  *
- * A cached block is still occupied as its segment sees it, and is handed out only for a
- * request that rounds to its own size: nothing here makes a block fit worse than it did.
- * Batches move down when a level is full and up when the one above is empty; below the
- * last are the segments, where blocks merge.
+ * A cached block still counts as occupied in its segment. It serves only a request that
+ * rounds to its own size, so caching never worsens the fit. Blocks move in batches: down
+ * when a tier is full, up when the tier above is empty. Below the last tier are the
+ * segments, where blocks merge.
  *
- * A thread is inside its thread cache while it moves blocks between any of the cache
- * tiers, and all who look at or empty a heap's cache tiers first keep every thread out of
- * its thread caches (gs_tiers_exclude). So a block is always either where they find it or
- * in nobody's hands but a segment's, and what they do is one step for everybody else.
+ * A thread is inside its thread cache while it moves blocks between any of the tiers. A
+ * thread that reads or drains a heap's tiers first excludes all threads from their thread
+ * caches (gs_tiers_exclude). So it finds every block either in a tier or in a segment,
+ * and a drain is one atomic step for all others.
  *
- * Owns: struct gs_tcache, struct gs_tiers.   Lock: thread caches as said, tiers->lock for
- * who excludes.   Design: docs/pool.md, "Cache tiers"
+ * Owns: struct gs_tcache, struct gs_tiers.
+ * Lock: thread caches as above; tiers->lock for the excluding thread.
+ * Design: docs/pool.md, "Cache tiers"
  */
 #ifndef GS_POOL_TIERS_H
 #define GS_POOL_TIERS_H
@@ -34,21 +35,21 @@ struct gs_pool;
 struct gs_pool_stats;
 struct gs_segment;
 
-/* Classes: one for each size up to 32 KiB, then eight an octave, up to 2 MiB. */
+/* Classes: one for each size up to 32 KiB, then eight per octave, up to 2 MiB. */
 #define GS_CLASS_EXACT 64u
 #define GS_CLASS_COUNT (GS_CLASS_EXACT + 6 * 8)
-#define GS_STREAMS     16u /* caches of the stream level; keys share them */
+#define GS_STREAMS     16u /* stream caches of a heap; keys share them */
 #define GS_WHOLE_COUNT 16u /* whole segments in a thread cache */
 
-/* What a thread cache holds of one class: at most so many blocks, and so many bytes
- * unless those are fewer than two blocks. */
+/* Limits of one class in a thread cache: blocks, and bytes unless those are fewer than
+ * two blocks. */
 #define GS_STACK_BLOCKS 16u
 #define GS_STACK_BYTES  (256 * GS_KIB)
-/* All classes of a thread cache together. */
+/* Limit of a whole thread cache. */
 #define GS_TCACHE_BYTES (4 * GS_MIB)
-/* How many calls a full device keeps the cache tiers empty for. */
+/* For this many calls a full device keeps the cache tiers empty. */
 #define GS_SUSPENDED 4096u
-/* A stack of a lower level holds so many times what a thread cache's does. */
+/* A stack of a lower tier holds this many times a thread cache's limit. */
 #define GS_LOWER_STACKS 4u
 
 static inline unsigned gs_class_of(uint32_t units)
@@ -61,15 +62,16 @@ static inline unsigned gs_class_of(uint32_t units)
     return GS_CLASS_EXACT + (top - 6) * 8 + (((units - 1) >> (top - 3)) & 7);
 }
 
-/* Classes above 32 KiB hold several sizes: what is kept of one may never be asked for. */
+/* Classes above 32 KiB hold several sizes, so a block may be cached that no request
+ * fits. */
 #define GS_CLASS_WIDE (GS_CLASS_COUNT - GS_CLASS_EXACT)
-#define GS_ASKED      32u /* sizes that are remembered */
+#define GS_ASKED      32u /* sizes of recent misses that a thread cache remembers */
 
-/* Are they worth a place in the thread cache? By class, from GS_CLASS_EXACT on. */
+/* Retention policy (keep.c). By class, from GS_CLASS_EXACT on. */
 struct gs_wide {
-    uint32_t hits[GS_CLASS_WIDE];  /* of its stack, when some of it gave way last */
-    uint8_t wasted[GS_CLASS_WIDE]; /* blocks that gave way since the last hit */
-    uint16_t asked[GS_ASKED]; /* units missed of late, in classes that are not kept */
+    uint32_t hits[GS_CLASS_WIDE];  /* the stack's hits at its last eviction */
+    uint8_t wasted[GS_CLASS_WIDE]; /* blocks evicted since the last hit */
+    uint16_t asked[GS_ASKED]; /* units of recent misses, in classes that are not kept */
 };
 
 /* Blocks of one class, linked by live.below. */
@@ -80,7 +82,7 @@ struct gs_stack {
     uint64_t hits;  /* in a thread cache; see gs_classes_settle */
 };
 
-/* What happened in a thread cache since it was bound to its heap. */
+/* Counters of a thread cache since it was bound to its heap. */
 struct gs_tcache_counts {
     uint64_t allocs, frees;
     uint64_t requested_bytes, requested_freed_bytes; /* handed out, and freed again */
@@ -90,36 +92,35 @@ struct gs_tcache_counts {
     uint64_t whole_hits[GS_POOL_LARGE_CLASSES]; /* of allocs: whole segments, by class */
 };
 
-/* Of the allocations that a thread cache counted, those that it served itself. */
+/* The counted allocations that the thread cache served itself. */
 static inline uint64_t gs_tcache_hits(const struct gs_tcache_counts *counts)
 {
     return counts->allocs - counts->from_stream - counts->from_global -
            counts->from_segments;
 }
 
-/* All fields but the next three belong to whoever is inside: the owner, or who holds
- * tiers->lock and has seen the owner outside. */
+/* All fields except the next three belong to the thread that is inside: the owner, or the
+ * thread that holds tiers->lock and has seen the owner outside. */
 struct gs_tcache {
     /* Thread caches begin a page, and the first lines of all pages share a set of the
      * cache. */
     uint8_t unused[64 * 8];
     _Atomic uint32_t busy;          /* the owner is inside */
     _Atomic uint32_t wanted;        /* the owner has to stay outside */
-    _Atomic(struct gs_heap *) heap; /* NULL: bound to none */
+    _Atomic(struct gs_heap *) heap; /* NULL: not bound */
     size_t bytes, limit_bytes;      /* in the stacks */
     struct gs_tcache_counts counts;
     struct gs_block *whole[GS_WHOLE_COUNT];
-    uint32_t whole_units[GS_WHOLE_COUNT]; /* of each; 0: there is none */
-    unsigned whole_hand;                  /* the one that gives way next */
+    uint32_t whole_units[GS_WHOLE_COUNT]; /* of each; 0: empty */
+    unsigned whole_hand;                  /* the next one to evict */
     uint64_t stream_key;
-    struct gs_cache *stream; /* of that key; NULL: not looked up */
+    struct gs_cache *stream; /* the cache of that key; NULL: not looked up */
     struct gs_link of_heap;  /* tiers->tcaches; tiers->lock */
-    const void *owner;       /* an address of its thread's alone; tiers->lock */
+    const void *owner;       /* an address of its thread alone; tiers->lock */
     struct gs_tcache *next;  /* of the same thread, or spare */
-    unsigned hand;           /* the class that gives way next */
+    unsigned hand;           /* the next class to evict */
     struct gs_wide wide;
-    uint8_t
-        batches[GS_CLASS_EXACT]; /* blocks that came from the segments last, at once */
+    uint8_t batches[GS_CLASS_EXACT]; /* size of the last batch from the segments */
     struct gs_stack stacks[GS_CLASS_COUNT];
 } __attribute__((aligned(64)));
 
@@ -141,99 +142,95 @@ struct gs_tiers {
     _Atomic bool closed; /* for good: the heap is dead or poisoned; written under lock */
     _Atomic uint32_t
         suspended; /* calls until the thread caches open again; raised under lock */
-    bool drained;  /* lock: nothing has been cached since all was emptied, and no thread
-                      cache was  opened; counts while the cache tiers are suspended */
-    size_t threads_bytes; /* for all thread caches together; immutable */
-    size_t thread_bytes;  /* for one thread cache at most; immutable */
-    size_t tier_bytes;    /* for the stream level, and for the global one; immutable */
-    uint32_t stream_blocks_max; /* in one of its caches; immutable, as the next */
+    bool drained;  /* lock: since the last drain no block was cached and no thread cache
+                    * opened; valid while suspended */
+    size_t threads_bytes;       /* limit of all thread caches together; immutable */
+    size_t thread_bytes;        /* limit of one thread cache; immutable */
+    size_t tier_bytes;          /* limit of the stream tier, and of the global tier;
+                                 * immutable */
+    uint32_t stream_blocks_max; /* in one stream cache; immutable, as the next */
     uint32_t global_blocks_max;
     struct gs_link tcaches; /* lock */
     unsigned tcache_count;  /* lock */
-    unsigned shares; /* lock: thread caches that each one's share is reckoned for */
+    unsigned shares;        /* lock: thread caches that the shares are computed for */
     _Atomic size_t stream_bytes, global_bytes;
     _Atomic uint32_t global_blocks;
     _Atomic(struct gs_cache *) streams[GS_STREAMS];
     struct gs_global global[GS_CLASS_COUNT];
 };
 
-/* --- tiers.c: what moves between the cache tiers ---------------------------------------
- */
+/* ---- tiers.c: moves between the cache tiers --------------------------------------- */
 
-/* Cache tiers of a heap of the pool, which has cache_bytes > 0. Errors:
- * GS_ERR_HOST_NOMEM. */
+/* Creates the cache tiers of a heap; cache_bytes > 0. Errors: GS_ERR_HOST_NOMEM. */
 enum gs_status gs_tiers_create(const struct gs_pool *pool,
                                struct gs_tiers **out) GS_MUST_USE;
 /* Unbinds the thread caches. No thread may be in a call for the heap. */
 void gs_tiers_destroy(struct gs_tiers *tiers);
 
 /*
- * A block of `units` from the caller's thread cache or a level below; what comes from
- * below brings a batch along, and so do the segments for a class that was asked for again
- * and again. NULL if there is none so. The caller is inside the thread cache.
+ * Takes a block of `units` out of the caller's thread cache or a lower tier. A lower tier
+ * also fills the thread cache with a batch; so do the segments for a class that was
+ * missed repeatedly. NULL if there is none. The caller is inside the thread cache.
  */
 struct gs_block *gs_tiers_take(struct gs_tcache *tcache, struct gs_heap *heap,
                                uint32_t units);
-/* Make room in the thread cache for one more block of `units`: what is too much moves
- * down. The caller is inside. Segments that have to be given back are added to *detached.
- */
+/* Makes space in the thread cache for one more block of `units` by moving others down.
+ * Adds segments that have to be given back to *detached. The caller is inside. */
 void gs_tiers_spill(struct gs_tcache *tcache, struct gs_heap *heap, uint32_t units,
                     struct gs_segment **detached);
-/* A whole segment out of the thread cache, or into it, or back to the segments where it
- * is too large to be kept; the caller is inside. */
+/* Takes a whole segment out of the thread cache, or puts one into it; a segment too large
+ * to keep goes back to the heap. The caller is inside. */
 struct gs_block *gs_tiers_take_whole(struct gs_tcache *tcache, uint32_t units);
 void gs_tiers_put_whole(struct gs_tcache *tcache, struct gs_heap *heap,
                         struct gs_block *block, struct gs_segment **detached);
-/* All of a thread cache's blocks move down; the caller is inside, or holds tiers->lock.
- */
+/* Moves all of a thread cache's blocks down; the caller is inside, or holds
+ * tiers->lock. */
 void gs_tiers_flush(struct gs_tcache *tcache, struct gs_heap *heap,
                     struct gs_segment **detached);
 
-/* Back into the segments with every cached block of the heap. Returns their bytes. No
- * lock is held. */
+/* Releases every cached block of the heap into the segments. Returns their bytes. No lock
+ * is held. */
 size_t gs_tiers_drain(struct gs_heap *heap);
-/* The same; and for the next GS_SUSPENDED calls nothing is cached, as the device is full
- * and every hole counts. */
+/* The same. Nothing is cached for the next GS_SUSPENDED calls: the device is full, and
+ * every hole counts. */
 size_t gs_tiers_suspend(struct gs_heap *heap);
-/* A call for the heap that found its thread cache closed. No lock is held. */
+/* Counts a call for the heap that found its thread cache closed. No lock is held. */
 void gs_tiers_pass(struct gs_heap *heap);
-/* Nothing is cached from now on; what was is released or, if the heap is about to be
- * buried, forgotten. No lock is held. */
+/* Closes the cache tiers for good. Their blocks are released into the segments or, if the
+ * heap is about to be buried, forgotten. No lock is held. */
 void gs_tiers_close(struct gs_heap *heap, bool release);
 
-/* Keep all threads out of the heap's thread caches; rank GS_RANK_TIERS is held in
- * between. No effect without cache tiers. */
+/* Excludes all threads from the heap's thread caches, and admits them again.
+ * GS_RANK_TIERS is held in between. No effect without cache tiers. */
 void gs_tiers_exclude(struct gs_heap *heap);
 void gs_tiers_admit(struct gs_heap *heap);
-/* Between the two: add the thread caches' counters, and the cache tiers' bytes. */
+/* Between the two: adds the thread caches' counters, and the cache tiers' bytes. */
 void gs_tiers_sum(struct gs_heap *heap, struct gs_pool_stats *sum);
-/* Between the two, with heap->lock held: NULL, or what is wrong. *count: cached blocks.
- */
+/* Between the two, with heap->lock held: NULL, or the fault. *count: cached blocks. */
 const char *gs_tiers_check(struct gs_heap *heap, size_t *count);
 
-/* --- keep.c: which classes a thread cache keeps
- * -------------------------------------------- */
+/* ---- keep.c: which classes a thread cache keeps ----------------------------------- */
 
-/* Blocks of a class that a thread cache holds at most, while the class is kept. */
+/* Limit of a class's stack in a thread cache, while the class is kept. */
 uint32_t gs_keep_limit(unsigned class);
-/* Blocks of a wide class gave way. Returns true if it is not kept from now on: then all
- * the others have to give way. The caller is inside, as for the next. */
+/* Records that blocks of a wide class were evicted. Returns true if the class is no
+ * longer kept: then the caller evicts all its blocks. The caller is inside, as for the
+ * next. */
 bool gs_keep_lost(struct gs_tcache *tcache, unsigned class, uint32_t count);
-/* The thread cache had nothing for a request of a wide class: it may be kept again. */
+/* Records a miss of a wide class in the thread cache: the class may be kept again. */
 void gs_keep_missed(struct gs_tcache *tcache, unsigned class, uint32_t units);
 
-/* --- tcache.c: which thread has which thread cache, and how others are kept out
- * ------------- */
+/* ---- tcache.c: threads, their thread caches, and exclusion ------------------------ */
 
-/* The thread's thread cache that was used last; never NULL. */
+/* The thread cache that the thread used last; never NULL. */
 extern _Thread_local struct gs_tcache *gs_tcache_mine
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
-/* Are stores of a thread seen by others only because these see to it (membarrier)? */
+/* Do the excluding threads force the barrier (membarrier), so that owners need none? */
 extern _Atomic bool gs_tcache_asymmetric __attribute__((visibility("hidden")));
 
-/* The key of the stream the thread submitted to last. */
+/* The key of the stream that the thread submitted to last. */
 uint64_t gs_tcache_stream_key(void);
-/* As gs_tcache_of, for a heap that the thread did not use last. */
+/* gs_tcache_of for a heap that the thread did not use last. */
 struct gs_tcache *gs_tcache_search(struct gs_heap *heap);
 
 /* The thread's thread cache for a heap, bound now if need be; NULL: there is none. No
@@ -247,30 +244,31 @@ static inline struct gs_tcache *gs_tcache_of(struct gs_heap *heap)
                : gs_tcache_search(heap);
 }
 
-/* Every thread cache of a pool's heap is bound to none, and what it counted is lost. */
+/* Unbinds every thread cache of a pool's heap and discards its counters. */
 void gs_tcaches_forget(struct gs_tiers *tiers);
-/* What a thread cache counted, to its heap's own counters; tiers->lock is held, and
- * nobody is inside. Takes heap->lock. */
+/* Adds a thread cache's counters to its heap's. tiers->lock is held, and no thread is
+ * inside. Takes heap->lock. */
 void gs_tcache_settle(struct gs_tcache *tcache, struct gs_heap *heap);
-/* After `wanted` was set in some thread caches: once this returns, an owner either was
- * inside before and is seen there, or sees `wanted`. */
+/* Call after setting `wanted` in thread caches. When it returns, each owner either was
+ * inside before, and is seen there, or sees `wanted`. */
 void gs_tcache_barrier(void);
-/* As the system call of that name. Keeps errno. */
+/* The system call of that name. Keeps errno. */
 bool gs_tcache_membarrier(int command);
 
-/* The thread's own thread caches, and both ends of each binding; bound to nothing, and
- * never entered: gs_tcache_none. */
+/* The thread's own thread caches; the lock of the bindings; the thread cache that is
+ * bound to no heap and never entered. */
 extern _Thread_local struct gs_tcache *gs_tcaches_own
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 extern struct gs_lock gs_tcaches_lock __attribute__((visibility("hidden")));
 extern struct gs_tcache gs_tcache_none __attribute__((visibility("hidden")));
 
-/* Into the thread cache, which the thread is inside, after what it has too much of was
- * moved down, or a whole segment. Returns false if it has to go back to its segment. */
+/* Puts a block, or a whole segment, into the thread cache, which the thread is inside;
+ * moves blocks down first if a limit is reached. `anew`: this free is not yet counted.
+ * Returns false if the block has to go back to its segment. */
 bool gs_tcache_put(struct gs_tcache *tcache, struct gs_heap *heap, struct gs_block *block,
                    bool anew, struct gs_segment **detached);
 
-/* The owner goes in. Returns false if it has to stay outside. */
+/* The owner enters. Returns false if it is excluded. */
 static inline bool gs_tcache_enter(struct gs_tcache *tcache)
 {
     if (GS_LIKELY(atomic_load_explicit(&gs_tcache_asymmetric, memory_order_relaxed))) {

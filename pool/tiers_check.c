@@ -1,15 +1,16 @@
 /*
- * tiers_check.c - the invariants of what is cached above the segments.
+ * tiers_check.c - checks the invariants of the cache tiers.
  *
- * A cached block stands on exactly one stack: here those on all stacks are counted, and
- * check.c counts those in the segments.
+ * A cached block is on exactly one stack. This file counts the blocks on all stacks,
+ * check.c those in the segments.
  *
- * Owns: nothing.   Lock: the thread caches are excluded, so that nothing moves between
- * cache tiers; heap->lock is held.   See gs_pool_check in pool.h
+ * Owns: nothing.
+ * Lock: the thread caches are excluded, so no block moves between tiers; heap->lock is
+ * held. See gs_pool_check in pool.h
  */
 #include "heap.h"
 
-/* One stack: its count, its blocks' states and class; adds to *count and *bytes. */
+/* One stack: its count, its blocks' states and class. Adds to *count and *bytes. */
 static const char *check_stack(const struct gs_heap *heap, const struct gs_stack *stack,
                                unsigned class, size_t *count, size_t *bytes)
 {

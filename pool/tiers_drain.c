@@ -1,15 +1,15 @@
 /*
- * tiers_drain.c - everything that is cached goes back to the segments: because the
- * device is full, or the heap ends. And the sums of what the cache tiers did.
+ * tiers_drain.c - returns all cached blocks to the segments, because the device is full
+ * or the heap ends; and sums up the counters of the cache tiers.
  *
- * Owns:  nothing.   Lock: the thread caches are excluded meanwhile (tcache.c).
+ * Owns: nothing.   Lock: the thread caches are excluded meanwhile (tcache_lock.c).
  * Design: docs/pool.md, "Cache tiers"
  */
 #include <string.h>
 
 #include "free_lists.h"
 
-/* All that is cached; the thread caches are excluded. */
+/* Moves all cached blocks to the chain; the thread caches are excluded. */
 static void gather(struct gs_tiers *tiers, struct gs_chain *chain)
 {
     struct gs_link *link;
@@ -51,9 +51,10 @@ static void gather(struct gs_tiers *tiers, struct gs_chain *chain)
 }
 
 /*
- * On a full device each miss comes here, and excluding the thread caches interrupts every
- * core that runs the process. While the cache tiers are suspended that is needed once:
- * the thread caches stay shut, and what they held is gone. Returns whether that is so.
+ * Are the tiers suspended and drained already? On a full device each miss drains, and
+ * excluding the thread caches interrupts every core that runs the process. While the
+ * tiers are suspended one drain is enough: the thread caches stay closed, and hold
+ * nothing.
  */
 static GS_NOINLINE bool is_drained(struct gs_tiers *tiers, uint32_t calls)
 {

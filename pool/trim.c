@@ -1,26 +1,26 @@
 /*
- * trim.c - idle memory, and giving it back.
+ * trim.c - trims idle memory.
  *
- * Idle are the cached large segments and the shared segments without an allocation: each
- * heap has these two parts, each in the order it was last used. The largest part of the
- * device gives first, and of it the segment that will be missed least: the one of whose
- * size the most is idle, and for long. What is given back for its age goes by age
+ * Cached large segments and shared segments without an allocation are idle. Each heap has
+ * these two parts, each in order of last use. The largest part of the device gives first,
+ * and in it the segment that is least likely to be needed: its size is idle in the
+ * largest amount, and for the longest time. Maintenance gives back by age instead
  * (limits.c).
  *
- * A driver's free waits for the work of its context. While there is some, the backend is
- * asked to wait for it first, as it knows an end: work may run that waits for the calling
- * thread, and native allocations wait for nothing. What is idle then stays.
+ * A driver's free waits for the work of its context. While work runs, the backend first
+ * waits for it, for a bounded time: the work may wait for the calling thread, and native
+ * allocations wait for nothing. If the work goes on, idle memory stays.
  *
  * Owns: heap->shut.   Lock: one heap->lock at a time; none over the backend.
  * Source: reuse safety, rule C8 (docs/pool.md, "Giving back")
  */
 #include "heap.h"
 
-/* Other threads may be quicker: so many parts found empty in a row, and we leave. */
+/* Other threads may trim faster: stop after this many empty parts in a row. */
 #define EMPTY_MAX 16u
-/* Counters of idle segments by size: those of sizes up to 512 MiB are apart. */
+/* Counters of idle segments by size: sizes up to 512 MiB have their own. */
 #define SIZES 256u
-/* So many times what is missing, a segment's size counts at most. */
+/* A segment's size counts up to this many times the missing bytes. */
 #define USEFUL_SHARE 8u
 
 /* The part of the device with the most idle bytes; NULL if there is none. */
@@ -48,8 +48,7 @@ static struct gs_heap *largest_part(struct gs_pool *pool, int device,
     return best;
 }
 
-/* Idle segments by size. Sizes that fall together are counted together: it is no more
- * than a hint. */
+/* Idle segments by size. Sizes may share a counter: the count is only a hint. */
 struct sizes {
     uint32_t count[SIZES];
 };
@@ -75,12 +74,12 @@ static uint64_t pages_of(size_t bytes)
 }
 
 /*
- * How little an idle segment will be missed, when `bytes` are: by how much of its very
- * size is idle, times the binary digits of its age. A size that the program has no more
- * use for piles up, or stays; what is idle of a size that it asks for again and again is
- * little, or new. A large one saves calls later, but not more than a few times what is
- * missing counts: a huge one does not go for a trifle. The age counts segments that
- * became idle since, so that time alone changes nothing.
+ * How unlikely an idle segment is to be needed, when `bytes` are missing: the idle amount
+ * of exactly its size, times the binary digits of its age. A size that the program no
+ * longer uses piles up, or stays; a size in frequent use has little or recent idle
+ * memory. Giving a large segment back saves calls later, but its size counts only up to a
+ * few times the missing bytes: a huge one does not go for a trifle. The age counts
+ * segments that became idle since, so time alone changes nothing.
  */
 static uint64_t dispensable(const struct gs_heap *heap, struct sizes *sizes,
                             const struct gs_segment *segment, size_t bytes)
@@ -92,8 +91,8 @@ static uint64_t dispensable(const struct gs_heap *heap, struct sizes *sizes,
     return *of_size(sizes, segment) * (pages < useful ? pages : useful) * digits;
 }
 
-/* Which idle segment of the part goes first; of equal ones the least recently used. NULL:
- * none is left. heap->lock is held. */
+/* The idle segment of the part to give back first; of equal ones the least recently used.
+ * NULL: none is left. heap->lock is held. */
 static struct gs_segment *choose(struct gs_heap *heap, enum gs_idle_part part,
                                  size_t bytes, struct sizes *sizes)
 {
@@ -118,7 +117,7 @@ static struct gs_segment *choose(struct gs_heap *heap, enum gs_idle_part part,
     return best;
 }
 
-/* Give back segments of the part until `bytes` are. Returns the bytes. */
+/* Gives back segments of the part until `bytes` are back. Returns the bytes. */
 static size_t give_back(struct gs_heap *heap, enum gs_idle_part part, size_t bytes)
 {
     struct gs_segment *chain = NULL, **end = &chain;
@@ -141,8 +140,8 @@ static size_t give_back(struct gs_heap *heap, enum gs_idle_part part, size_t byt
     return given;
 }
 
-/* Freed blocks that need not wait any more may leave idle memory, and so may cached ones.
- * Returns whether there were any. */
+/* Releases cached blocks, and pending blocks that are complete: both may leave idle
+ * memory. Returns whether there were any. */
 bool gs_pool_settle(struct gs_pool *pool, int device)
 {
     bool any = false;
@@ -157,7 +156,7 @@ bool gs_pool_settle(struct gs_pool *pool, int device)
     return any;
 }
 
-/* Would the heap's memory go back soon? Waits for that, as long as it may. */
+/* Can the heap's memory go back soon? Waits for that, for a bounded time. */
 static bool becomes_idle(struct gs_heap *heap)
 {
     return gs_heap_is_idle(heap) || !heap->backend->await_idle ||
@@ -212,7 +211,8 @@ size_t gs_pool_trim(struct gs_pool *pool, int device, size_t bytes)
 {
     uint64_t before = gs_reclaim_row(pool, device).reserved, after;
 
-    gs_pool_settle(pool, device); /* what may not be kept goes back by itself */
+    gs_pool_settle(pool, device); /* segments that must not be cached go back by
+                                   * themselves */
     after = gs_reclaim_row(pool, device).reserved;
     return (before > after ? (size_t)(before - after) : 0) +
            gs_pool_give_idle(pool, device, bytes);

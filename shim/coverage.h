@@ -1,7 +1,8 @@
 /*
- * coverage.h - in a build for gcov: write the counters where the process ends unusually.
+ * coverage.h - in a build for gcov: writes the counters where the process ends unusually.
  *
- * gcov writes at exit, before our report runs, and not at all at _exit and exec.
+ * gcov writes at exit, before the library's report runs, and not at all at _exit and
+ * exec.
  */
 #ifndef GS_COVERAGE_H
 #define GS_COVERAGE_H
@@ -12,8 +13,8 @@
 extern void __gcov_dump(void);
 extern void __gcov_reset(void);
 
-/* Counting goes on after it; what is written twice counts twice, which changes no line.
- */
+/* Counting continues afterwards; counters that are written twice count twice, which does
+ * not change which lines are covered. */
 static inline void gs_coverage_flush(void)
 {
     int before = gs_uncancelled_begin();

@@ -1,6 +1,6 @@
 /*
- * parts.c - the rows of parts.def, run moment by moment.
- * Owns:  nothing.   Lock: none of its own; parts.h says what is held at each moment.
+ * parts.c - runs the rows of parts.def for each event.
+ * Owns:  nothing.   Lock: none of its own; parts.h documents the locks held.
  */
 #include "parts.h"
 
@@ -52,7 +52,7 @@ struct gs_state *gs_parts_make_state(void)
     return gs_start();
 }
 
-/* Each function below is its moment's rows of parts.def. */
+/* Each function below runs the rows of parts.def for its event. */
 
 void gs_parts_start(struct gs_state *state)
 {

@@ -1,6 +1,6 @@
 /*
- * pool_lookup.c - addresses of the program's, looked up in what the pools have handed
- * out. Owns:  nothing.   Lock: the pools lock themselves.
+ * pool_lookup.c - looks up addresses of the program in the memory that the pools have
+ * handed out. Owns:  nothing.   Lock: the pools lock themselves.
  */
 #include "pool_lookup.h"
 

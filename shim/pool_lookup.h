@@ -1,5 +1,5 @@
 /*
- * pool_lookup.h - which of the pool's memory an address of the program's means.
+ * pool_lookup.h - the pool's memory around an address of the program.
  */
 #ifndef GS_POOL_LOOKUP_H
 #define GS_POOL_LOOKUP_H
@@ -8,38 +8,37 @@
 #include "managed.h"
 #include "state.h"
 
-/* Where an address of device memory lies. Errors: GS_ERR_NOT_OURS */
+/* The device memory around an address. Errors: GS_ERR_NOT_OURS */
 enum gs_status gs_pooled_find(struct gs_state *state, CUdeviceptr address,
                               struct gs_range *out) GS_MUST_USE;
 
 /*
- * The allocation around an address, if it is device, pinned or managed memory that the
- * pool hands out.
- * Errors: GS_ERR_NOT_FOUND  the memory is nobody's: freed, or never asked for
+ * The allocation around an address, if it is device, pinned or managed memory of the
+ * pools.
+ * Errors: GS_ERR_NOT_FOUND  the memory has no owner: freed, or never allocated
  *         GS_ERR_NOT_OURS   the driver's own, or none
  */
 enum gs_status gs_pooled_extent(struct gs_state *state, CUdeviceptr address,
                                 struct gs_extent *out) GS_MUST_USE;
 
-/* An address that no driver knows: what it says of it, it says of memory that is
- * nobody's.
- */
+/* An address unknown to every driver: its answers are those for memory without an
+ * owner. */
 extern const char gs_nobodys[1];
 
-/* The address that the driver is asked about: nobody's in place of one in memory that the
- * library keeps to itself. */
+/* The address for a query to the driver: gs_nobodys in place of an address in memory that
+ * the library keeps to itself. */
 static inline CUdeviceptr gs_pooled_asked(CUdeviceptr address)
 {
     return GS_UNLIKELY(gs_permit_owns(address)) ? (CUdeviceptr)(uintptr_t)gs_nobodys
                                                 : address;
 }
 
-/* From now on its segment serves its present allocations only. Nothing for an address
- * that is not the pool's. */
+/* From now on the segment around the address serves no further allocation. Ignores an
+ * address outside the pool. */
 void gs_pooled_retain(struct gs_state *state, CUdeviceptr address);
 
-/* Whether an address means a live block of that range: natively, what lies beyond the
- * bytes that were asked for belongs to nobody. */
+/* Whether an address belongs to a live block of the range: natively, memory beyond the
+ * requested bytes belongs to no allocation. */
 static inline bool gs_pooled_is_live(const struct gs_range *range, CUdeviceptr address)
 {
     return range->live && address - range->block_addr < range->requested_bytes;

@@ -1,5 +1,5 @@
 /*
- * record.c - fills in thread, stack, device and call for the tracker.
+ * record.c - adds thread, stack, device and call to the records of the tracker.
  * Owns:  nothing.   Lock: none; the tracker locks itself.
  */
 #include "record.h"
@@ -10,7 +10,7 @@
 
 bool gs_record_watched;
 
-/* Sums are made of all that is allocated. Set by start-up; then it stays. */
+/* Whether sums of all allocations are kept. Set at start, then constant. */
 static bool is_tallied;
 
 /* ---- what is left out ----------------------------------------------------------------
@@ -53,7 +53,7 @@ struct gs_sampling gs_record_sampling(const struct gs_options *options)
     return sampling;
 }
 
-/* The stack of an allocation, or what stands in its place, where some are left out. */
+/* The stack of an allocation; or its substitute, if only some stacks are recorded. */
 static __attribute__((noinline)) uint32_t
 choose_stack(struct gs_state *state, enum gs_memory_kind kind, uint64_t bytes)
 {
@@ -75,7 +75,7 @@ uint32_t gs_record_stack(struct gs_state *state, enum gs_memory_kind kind, uint6
     return stack_of(state, kind, bytes);
 }
 
-/* Nothing is recorded now. */
+/* Whether recording is stopped now. */
 static inline bool stopped(struct gs_state *state)
 {
     return gs_watched() && !gs_tracker_records(state->tracker);
@@ -112,7 +112,7 @@ void gs_record_missed(void)
                 "no host memory to record an allocation: the report will miss some");
 }
 
-/* The tracker is told of it. `tallied`: and whoever adds up, where anybody does. */
+/* Reports the allocation to the tracker; if `tallied`, also to the sums, if kept. */
 static inline __attribute__((always_inline)) void
 record(struct gs_state *state, const struct gs_call *request, uint64_t addr, size_t bytes,
        struct gs_block *block, uint32_t stack, bool tallied)
@@ -142,7 +142,7 @@ record(struct gs_state *state, const struct gs_call *request, uint64_t addr, siz
     }
 }
 
-/* Out of line, so that nothing is put together for it where all of it is off. */
+/* Out of line, so that its arguments cost nothing while all of this is off. */
 static __attribute__((noinline)) void made_watched(struct gs_state *state,
                                                    const struct gs_call *request,
                                                    uint64_t addr, size_t bytes,
@@ -187,7 +187,8 @@ uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *r
     return tag;
 }
 
-/* Of host memory, a GPU that is full is not the reason. */
+/* Whether the kind of memory is on the device: a full GPU does not explain a failed
+ * allocation of host memory. */
 static bool takes_device_memory(enum gs_memory_kind kind)
 {
     return kind != GS_MEMORY_PINNED && kind != GS_MEMORY_REGISTERED &&
@@ -342,7 +343,7 @@ void gs_record_note_left(struct gs_state *state, uint64_t key, enum gs_api api,
         gs_pool_freed_elsewhere();
     }
     if (!state->tracker || !refused) {
-        return; /* gone, or lost with its context */
+        return; /* ended, or lost with its context */
     }
     if (was->addr != 0 && gs_tracker_restore(state->tracker, was) != GS_OK) {
         gs_record_missed();
@@ -386,7 +387,7 @@ void gs_record_free_result(struct gs_state *state, uint64_t addr, enum gs_api ap
         gs_trace_free_refused(addr);
     }
     if (!state->tracker || !refused) {
-        return; /* freed, or lost with its context: nobody can free it any more */
+        return; /* freed, or lost with its context: it cannot be freed any more */
     }
     if (was->addr != 0 && gs_tracker_restore(state->tracker, was) != GS_OK) {
         gs_record_missed();
@@ -417,8 +418,8 @@ void gs_record_not_idle(struct gs_state *state, const struct gs_context *context
 
 void gs_record_context_lost(struct gs_state *state, CUcontext handle)
 {
-    /* Stream-ordered memory survives its context (CUDA driver API, cuCtxDestroy). What
-       else does is recorded without one. */
+    /* Stream-ordered memory survives its context (CUDA driver API, cuCtxDestroy). Other
+     * memory that survives is recorded without a context. */
     unsigned kinds = 1u << GS_MEMORY_DEVICE | 1u << GS_MEMORY_MANAGED |
                      1u << GS_MEMORY_PINNED | 1u << GS_MEMORY_ARRAY |
                      1u << GS_MEMORY_REGISTERED | 1u << GS_MEMORY_IMPORTED |

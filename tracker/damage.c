@@ -1,8 +1,8 @@
 /*
- * damage.c - memory that somebody wrote who was not to, and what could not be looked at.
+ * damage.c - records damaged memory, and checks that were not possible.
  *
- * Whoever fills memory with a pattern and looks at it later tells of it here
- * (docs/checks.md). The errors stand with those of wrong frees.
+ * A check fills memory with a pattern and compares it later (docs/checks.md); it reports
+ * damage here. The errors are kept with those of wrong frees.
  *
  * Owns:  checks[].   Lock: none, atomics; errors.c has the errors'.
  */

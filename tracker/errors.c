@@ -1,11 +1,10 @@
 /*
- * errors.c - frees and uses that were wrong: which kind of wrong, and what the report
- * needs.
+ * errors.c - wrong frees and uses: classifies them, and gathers the report's data.
  *
- * The first GS_ERRORS_KEPT are kept in full, the rest are counted. Frees of one place are
- * one error, and so are uses. Finding what an address points into is a scan of all
- * records, made only for the first ones of a place while there is room for more: a
- * program that frees wrongly in a loop costs a counter.
+ * The first GS_ERRORS_KEPT errors are kept in full, the rest are counted. Frees from one
+ * call site are one error, and so are uses. The search for the allocation around an
+ * address scans all records. It is made only for errors that are kept in full: a program
+ * that frees wrongly in a loop costs a counter.
  *
  * Owns:  errors[], error_count.   Lock: errors_lock.   Design: docs/tracker.md
  */
@@ -15,8 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Of one place so many frees are looked at; later ones are taken for what the first was.
- */
+/* Wrong frees examined per call site; later ones count as repeats of the first. */
 #define FREES_LOOKED_AT 64u
 
 struct containing {
@@ -72,7 +70,7 @@ bool gs_errors_room(const struct gs_tracker *tracker)
     return __atomic_load_n(&tracker->error_count, __ATOMIC_RELAXED) < GS_ERRORS_KEPT;
 }
 
-/* What is to be known of the thread, which is this one, and the time. */
+/* Fills in the calling thread and the time. */
 static void note_site(struct gs_tracker *tracker, struct gs_error *error)
 {
     if (error->freed.time_ns == 0)
@@ -98,8 +96,7 @@ void gs_errors_keep(struct gs_tracker *tracker, struct gs_error *error)
     gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
 }
 
-/* ---- places -------------------------------------------------------------------------
- */
+/* ---- places ----------------------------------------------------------------------- */
 
 /* Whether both are of one place; without stacks, of one address. Of a use that is not
  * looked up yet, whose memory it was does not count. */
@@ -160,8 +157,7 @@ static void repeat_or_append(struct gs_tracker *tracker, const struct gs_error *
     gs_tracker_lock_give(&tracker->errors_lock, GS_RANK_ERRORS);
 }
 
-/* ---- frees --------------------------------------------------------------------------
- */
+/* ---- frees ------------------------------------------------------------------------ */
 
 void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device,
                            const struct gs_free_site *site)
@@ -182,8 +178,7 @@ void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device
     repeat_or_append(tracker, &error);
 }
 
-/* ---- a device that was not idle -----------------------------------------------------
- */
+/* ---- a device that was not idle --------------------------------------------------- */
 
 void gs_tracker_error_not_idle(struct gs_tracker *tracker, int device, uint64_t stream,
                                uint64_t waited_ns, const struct gs_free_site *site)
@@ -200,10 +195,10 @@ void gs_tracker_error_not_idle(struct gs_tracker *tracker, int device, uint64_t 
     repeat_or_append(tracker, &error);
 }
 
-/* ---- uses ---------------------------------------------------------------------------
- */
+/* ---- uses ------------------------------------------------------------------------- */
 
-/* The allocation that was meant; who made the live one has to be looked for. */
+/* Finds the allocation that the use was meant for; a scan finds the maker of a live
+ * one. */
 static void find_meant(struct gs_tracker *tracker, const struct gs_bad_use *use,
                        struct gs_error *error)
 {

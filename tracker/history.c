@@ -1,14 +1,14 @@
 /*
- * history.c - addresses that were just freed, so that a second free can be explained.
+ * history.c - recently freed addresses, to explain a second free.
  *
- * A direct-mapped table: a freed address replaces what its slot held, a new allocation at
- * the address empties it (an error must never blame a former allocation). One entry is 64
- * bytes; the table is mapped at the first free and all of its pages are touched
- * then: addresses are scattered over it, so that each of the first frees would else pay
- * for a page of its own.
+ * A direct-mapped table. A freed address replaces the former entry of its slot. A new
+ * allocation at the address clears its entry: an error must never blame a former
+ * allocation. An entry is 64 bytes. The first free maps the table and touches all of its
+ * pages: addresses are scattered over it, so otherwise each of the first frees would pay
+ * for a page.
  *
- * Writers take no lock. Two that write one entry at the same time, for two addresses of
- * one hash, may leave a mixture; its check is wrong, and it is no entry.
+ * Writers take no lock. Two threads that write one entry at the same time, for two
+ * addresses of one hash, may leave a mixture. Its check is wrong, so readers ignore it.
  *
  * Owns:  history.   Locks: none, atomic words.   Design: docs/tracker.md
  */

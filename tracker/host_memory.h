@@ -1,5 +1,5 @@
 /*
- * host_memory.h - memory straight from the kernel, for what must not call malloc.
+ * host_memory.h - memory straight from the kernel, for code that must not call malloc.
  * Owns: nothing.   Lock: none.
  */
 #ifndef GS_HOST_MEMORY_H
@@ -9,7 +9,7 @@
 
 #include <sys/mman.h>
 
-/* Zeroed pages; NULL if there are none. Touched only when used. */
+/* Zeroed pages; NULL if there are none. The kernel provides them at first use. */
 static inline void *gs_host_map(size_t bytes)
 {
     void *memory =

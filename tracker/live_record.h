@@ -2,14 +2,14 @@
  * live_record.h - the form of a record: four words, two records a cache line.
  *
  *   addr   the address
- *   size   bytes, and above them the number of its place
+ *   size   bytes, and above them the number of its call site
  *   who    thread, and above it the stack
- *   stamp  how the slot stands, the time, a sequence number
- * What few allocations differ in is kept once: a place is a context, device, call, kind
- * of memory, and whether there is a stream. The stream itself, and the link of the
- * look-up by address, are beside the records, in tables that are there where needed.
+ *   stamp  state of the slot, time, sequence number
+ * Values that few allocations differ in are stored once: a struct gs_place is a context,
+ * device, call, kind of memory, and whether there is a stream. The stream itself, and the
+ * link of the look-up by address, are in tables beside the records, mapped where needed.
  *
- * Owns:  nothing.   Lock: the words are atomic; who may write says the tracker.
+ * Owns: nothing.   Lock: the words are atomic; the tracker rules who may write.
  * Design: docs/tracker.md
  */
 #ifndef GS_LIVE_RECORD_H
@@ -17,7 +17,7 @@
 
 #include "tracker.h"
 
-/* What a record's slot holds: the low bits of its stamp. */
+/* The state of a record's slot: the low bits of its stamp. */
 enum gs_slot {
     GS_SLOT_FREE,
     GS_SLOT_INDEXED, /* live, removed by id */
@@ -26,9 +26,9 @@ enum gs_slot {
 };
 #define GS_SLOT_MASK UINT64_C(3)
 
-#define GS_BYTES_BITS 48 /* GS_TRACKED_BYTES_MAX, more than there are addresses */
+#define GS_BYTES_BITS 48 /* GS_TRACKED_BYTES_MAX, more than any address */
 #define GS_BYTES_MAX  GS_TRACKED_BYTES_MAX
-#define GS_PLACES     65536u /* what is left of the word; 0: none */
+#define GS_PLACES     65536u /* the rest of the word; 0: none */
 
 /* The stamp: slot, time, sequence. */
 #define GS_STAMP_TIME     2
@@ -41,8 +41,8 @@ struct gs_record {
 };
 static_assert(sizeof(struct gs_record) == 32, "docs/tracker.md states the size");
 
-/* The tag of a place: device, api << 16, kind << 32, GS_TAG_STREAM, GS_TAG_USED. A
- * history entry has another call above them, and GS_TAG_LOST. */
+/* The tag of a place: device, api << 16, kind << 32, GS_TAG_STREAM, GS_TAG_USED. In a
+ * history entry the freeing call is above them, and GS_TAG_LOST may be set. */
 #define GS_TAG_STREAM (UINT64_C(1) << 40)
 #define GS_TAG_USED   (UINT64_C(1) << 41)
 #define GS_TAG_LOST   (UINT64_C(1) << 42)
@@ -53,12 +53,12 @@ struct gs_place {
     uint64_t tag; /* 0: no place */
 };
 
-/* The compiler takes the value as it is: it neither works it out anew wherever it is
- * used, nor makes one load of two. */
+/* Makes the compiler keep the value in a register: it neither recomputes the value at
+ * each use, nor merges two loads. */
 #define GS_KEEP(value) __asm__("" : "+r"(value))
 
-/* Field by field: the caller has just stored its fields, and one load over two of them
- * would have to wait until both stores have left the processor. */
+/* Field by field: the caller has just stored the fields, and one load over two of them
+ * would wait until both stores have left the processor. */
 static inline uint64_t gs_place_tag(const struct gs_allocation *allocation)
 {
     uint64_t api = allocation->api;
@@ -74,7 +74,7 @@ static inline enum gs_slot gs_record_slot(const struct gs_record *record)
                           GS_SLOT_MASK);
 }
 
-/* A live record's slot comes to be another. */
+/* Changes the state of a live record's slot. */
 static inline void gs_record_set_slot(struct gs_record *record, enum gs_slot slot)
 {
     uint64_t stamp = __atomic_load_n(&record->stamp, __ATOMIC_RELAXED);
@@ -93,9 +93,9 @@ static inline uint64_t gs_who(uint32_t thread, uint32_t stack)
 }
 
 /*
- * A free record becomes live; `size` has the place's number above GS_BYTES_BITS. Contents
- * are stored with release and loaded with acquire, which costs nothing on x86: who sees a
- * new word also sees that the stamp had changed before it was written.
+ * Makes a free record live; `size` has the place's number above GS_BYTES_BITS. The
+ * contents are stored with release and loaded with acquire, which is free on x86: a
+ * reader that sees a new word also sees that the stamp changed before it.
  */
 static inline void gs_record_fill(struct gs_record *record, uint64_t addr, uint64_t size,
                                   uint64_t who, uint64_t time_ns, enum gs_slot slot)
@@ -124,7 +124,7 @@ static inline struct gs_record gs_record_read(const struct gs_record *record)
     return words;
 }
 
-/* Back again; `stream` is left out. */
+/* The reverse: an allocation from the words, without its `stream`. */
 static inline struct gs_allocation gs_words_unpack(const struct gs_record *words,
                                                    const struct gs_place *place)
 {

@@ -1,9 +1,8 @@
 /*
- * lookup.c - from an address to a record, for allocations that are freed by address
- * alone.
+ * lookup.c - from an address to a record, for allocations freed by address only.
  *
- * Chained hashing in stripes. The links lie beside the records, so an entry costs 4 bytes
- * and its share of the bucket array, 4 to 8, and removing one leaves nothing behind.
+ * Chained hashing in stripes. The links are beside the records. So an entry costs 4 bytes
+ * and its share of the bucket array, 4 to 8, and a removal leaves nothing behind.
  *
  * Owns:  stripes[]; the links of live GS_SLOT_ADDRESS records.
  * Locks: the stripe's lock.   Design: docs/tracker.md

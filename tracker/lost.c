@@ -1,16 +1,16 @@
 /*
- * lost.c - a context died: its live allocations become "lost at reset".
+ * lost.c - the death of a context: its live allocations become "lost at reset".
  *
- * What was lost is added up by stack, call, kind and device, and its addresses go into
- * the free history, so that a later free of one can be explained. A program that resets
- * its device in a loop therefore does not make the tracker grow.
+ * Lost memory is summed by stack, call, kind and device. Its addresses go into the free
+ * history, to explain a later free. So a program that resets its device in a loop does
+ * not make the tracker grow.
  *
- * An id that the caller keeps (indexed) may be on its way into gs_tracker_remove in
- * another thread while the context dies. It is not handed out again before that call has
- * come, or the next context death.
+ * While the context dies, another thread may be about to pass an indexed id to
+ * gs_tracker_remove. So the id is reused only after that call, or after the next context
+ * death.
  *
- * Owns:  lost.   Locks: lose_lock, then all gates are closed for the time of one scan, so
- *        that no record changes under it; lost_lock for the groups.
+ * Owns:  lost.   Locks: lose_lock, then all gates are closed during one scan, so that no
+ *        record changes meanwhile; lost_lock for the groups.
  * Design: docs/tracker.md, "Lost at reset"
  */
 #include "peaks.h"
@@ -30,7 +30,7 @@ static void publish(struct gs_tracker *tracker)
 
         if (!gs_state_holds(tracker->config.memory, copy)) {
             gs_host_unmap(copy, room * sizeof *copy);
-            return; /* the file keeps what it has */
+            return; /* the file keeps the copied groups */
         }
         memcpy(copy, lost->items, lost->count * sizeof *copy);
         __atomic_store_n(&tracker->lost_copy, copy, __ATOMIC_RELEASE);

@@ -1,9 +1,9 @@
 /*
- * peaks.c - remembers what is freed behind a peak, and adds up what held it.
+ * peaks.c - records frees after a peak, and sums up the owners of the memory at the peak.
  *
- * A shard's list takes what its thread frees; what belongs to a peak that is over stays
- * there until the list is full, and is dropped then. If more than half of it is of peaks
- * that stand, that goes to the table, by place.
+ * A shard's list holds its thread's frees. Entries of a past peak stay until the list is
+ * full, and are dropped then. If more than half of the entries belong to current peaks,
+ * these move to the table, by call site.
  *
  * Owns, Locks: see peaks.h.   Design: docs/tracker.md, "Peaks"
  */
@@ -44,7 +44,7 @@ void gs_peak_set(struct gs_tracker *tracker, unsigned row, uint64_t now)
     __atomic_store_n(&shared->peak_number, shared->peak_number + 1, __ATOMIC_RELAXED);
 }
 
-/* The first free behind a peak: what is made from now on was made after it. */
+/* The first free after a peak: gives later records a later time than the peak. */
 static void leave(struct gs_tracker *tracker, struct gs_shared_row *shared,
                   uint64_t number, uint64_t now)
 {
@@ -64,7 +64,7 @@ static void leave(struct gs_tracker *tracker, struct gs_shared_row *shared,
         ;
 }
 
-/* As an allocation; only what a place says of it, and its stack, are known. */
+/* The entry as an allocation; only its place and stack are known. */
 static struct gs_allocation unpack(const struct gs_since_entry *entry)
 {
     struct gs_record words = {.size = entry->bytes, .who = entry->who};
@@ -183,8 +183,7 @@ void gs_peak_take_back(struct gs_tracker *tracker, struct gs_shard *shard, unsig
     }
 }
 
-/* ---- the report ----------------------------------------------------------------------
- */
+/* ---- the report ------------------------------------------------------------------- */
 
 struct row_gather {
     bool wanted;
@@ -402,7 +401,7 @@ void gs_peak_sort(struct gs_peak *peak)
         qsort(peak->places, peak->count, sizeof *peak->places, compare_places);
 }
 
-/* A row's places: what is live yet, and what is gone. */
+/* Splits a row's places into live and freed memory. */
 static void put_together(struct row_gather *row, struct gs_peak *peak)
 {
     struct gs_groups places = {0};

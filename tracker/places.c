@@ -1,13 +1,14 @@
 /*
- * places.c - what few allocations differ in: context, device, call, kind of memory.
+ * places.c - numbers the places: combinations of context, device, call and kind of
+ * memory.
  *
  * A program has a handful of places, so a thread nearly always knows the number of the
- * one it allocates in. A number that no live record has any more is given out again when
- * its context has died: contexts are what a long run may have many of.
+ * current one. A number without a live record is reused once its context has died: a long
+ * run may have many contexts.
  *
- * Owns:  places, place_count; the numbers that each shard has seen.
- * Locks: places_lock; a shard's are its thread's. Reading a place takes none: it does not
- *        change while a live record has its number.   Design: docs/tracker.md
+ * Owns:  places, place_count; the numbers that each shard remembers.
+ * Locks: places_lock; a shard's are its thread's. Reading a place takes none: it is
+ *        constant while a live record has its number.   Design: docs/tracker.md
  */
 #include "tracker_internal.h"
 

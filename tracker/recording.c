@@ -1,10 +1,9 @@
 /*
- * recording.c - when the tracker is told of allocations: from the start, or from one
- * switch to the next.
+ * recording.c - switches the recording of allocations on and off; the windows between.
  *
- * A switch is a counter that goes up, so that a signal handler can make one whatever it
- * has interrupted. A thread in the middle of an allocation may record it a moment after
- * the tracker was stopped, or not a moment after it was started; its free finds either.
+ * A switch increments a counter, so a signal handler can switch whatever it has
+ * interrupted. A thread in the middle of an allocation may still record it just after a
+ * stop, or miss it just after a start. Its free handles both.
  *
  * Owns:  switches, first_switch_ns, switch_ns.   Lock: none, atomics.
  * Design: docs/tracker.md, "A part of the run"

@@ -1,14 +1,14 @@
 /*
- * records.c - the slab of live records: where ids come from and where they go.
+ * records.c - the slab of live records, and the allocation of ids.
  *
  * The slab grows by chunks of 512 KiB, mapped when the first id of one is handed out, and
- * never shrinks: freed ids are reused first. A shard keeps a short list of its own; what
- * one thread frees and another allocates travels in batches through the spare list, so
- * that a program with one allocating and one freeing thread stays flat. Spare ids lie in
- * bundles in the free records themselves: six to a record, so that a batch which changes
- * threads costs a cache line for a dozen ids and not one for each.
+ * never shrinks: freed ids are reused first. A shard has a short list of its own. Ids
+ * that one thread frees and another allocates move in batches through the spare list, so
+ * memory stays flat for a program with one allocating and one freeing thread. Spare ids
+ * form bundles inside the free records, six to a record: a batch that changes threads
+ * costs one cache line for a dozen ids.
  *
- * Streams and links lie beside the chunks, mapped where the first record needs one.
+ * Streams and links are beside the chunks, mapped when the first record needs one.
  *
  * Owns:  chunks, streams, links, record_limit, spare_head, each shard's ids.
  * Locks: a shard's ids are its thread's; records_lock for the rest.
@@ -95,7 +95,7 @@ static enum gs_status take_fresh(struct gs_tracker *tracker, struct gs_shard *sh
     shard->fresh = first;
     shard->fresh_end = first + FRESH_IDS;
     if (first == 0)
-        shard->fresh = 1; /* 0 is nobody's id */
+        shard->fresh = 1; /* id 0 is never assigned */
     __atomic_store_n(&tracker->record_limit, first + FRESH_IDS, __ATOMIC_RELEASE);
     return GS_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * sampling.c - the distances from one sampled call stack to the next.
+ * sampling.c - draws the distances between sampled call stacks.
  *
  * Owns:  each thread's random numbers and the bytes to its next sample.
  * Lock:  none, the thread's own.   Design: docs/tracker.md, "Less than everything"

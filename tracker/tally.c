@@ -1,5 +1,5 @@
 /*
- * tally.c - what was ever allocated, by place.
+ * tally.c - sums of all allocations ever made, by call site.
  * Owns: struct gs_tally.   Lock: one for each stripe, the last in the tracker's order.
  */
 #include "tally.h"

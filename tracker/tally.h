@@ -1,7 +1,7 @@
 /*
- * tally.h - everything that was ever allocated, added up by place; on where asked for.
+ * tally.h - sums of all allocations ever made, by call site; off by default.
  *
- * The tracker's totals know how much was allocated, but not by whom once it is freed.
+ * The tracker's totals do not know the call sites of freed allocations.
  *
  * Locks: internal; a stripe's, for a few dozen instructions.
  */
@@ -17,12 +17,12 @@ struct gs_tally;
 struct gs_tally *gs_tally_create(void);
 void gs_tally_destroy(struct gs_tally *tally);
 
-/* An allocation was made that stands for `weight` of its like. Without memory for a new
- * place it is left out. */
+/* Adds an allocation that represents `weight` of its kind. Left out if there is no memory
+ * for a new call site. */
 void gs_tally_add(struct gs_tally *tally, const struct gs_allocation *allocation,
                   double weight);
 
-/* Add all of it to `out`. Errors: GS_ERR_HOST_NOMEM  a part is missing. */
+/* Adds all sums to `out`. Errors: GS_ERR_HOST_NOMEM  a part is missing. */
 enum gs_status gs_tally_copy(struct gs_tally *tally, struct gs_samples *out) GS_MUST_USE;
 
 #endif

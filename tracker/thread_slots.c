@@ -1,8 +1,8 @@
 /*
- * thread_slots.c - slots of threads: given out, shared, given back, closed and opened.
+ * thread_slots.c - slots of threads: assigned, shared, returned, closed and opened.
  *
- * Owns:  gs_gates, the register: how many threads have each slot.
- * Lock:  the register's lock for the counts; a gate's for its `wanted`.
+ * Owns:  gs_gates, the registry: the number of threads of each slot.
+ * Lock:  the registry's lock for the counts; a gate's for its `wanted`.
  * Design: docs/tracker.md, "Threads"
  */
 #include "thread_slots.h"
@@ -37,7 +37,7 @@ static pthread_key_t thread_end; /* immutable after `once` */
 static bool thread_end_set;      /* likewise */
 
 #if defined(__SANITIZE_THREAD__)
-#define HAVE_MEMBARRIER 0 /* it does not know what the call orders */
+#define HAVE_MEMBARRIER 0 /* the sanitizer cannot see its order */
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define HAVE_MEMBARRIER 0
@@ -191,7 +191,7 @@ static void prepare(void)
                      __ATOMIC_SEQ_CST);
 }
 
-/* Will the thread's end be told? If not, it must not have a slot for itself. */
+/* Will the thread's end call us? If not, the thread must not have a slot of its own. */
 static bool end_is_told(void)
 {
     pthread_once(&once, prepare);

@@ -1,21 +1,21 @@
 /*
- * thread_slots.h - which thread has which slot, and how others are kept out of it.
+ * thread_slots.h - assigns slots to threads, and excludes threads from their slots.
  *
- * A slot has one thread, which goes in and out with plain stores: no atomic exchange, no
- * line that another thread writes. Who wants to look inside takes the slot's lock, says
- * so in `wanted`, makes sure that every thread has passed a full barrier (membarrier),
- * and looks whether the owner is inside: an owner whose `busy` could not be seen yet is
- * bound to see `wanted`, and goes for the lock. Where the kernel has no such call the
- * owner's store is an exchange, a barrier by itself.
+ * A slot has one thread, which enters and leaves it with plain stores: no atomic
+ * exchange, no line that another thread writes. A thread that needs to read another's
+ * slot takes the slot's lock, sets `wanted`, forces a full barrier on every thread
+ * (membarrier), and checks whether the owner is inside. An owner whose `busy` was not yet
+ * visible is bound to see `wanted`, and takes the lock. Where the kernel lacks that call,
+ * the owner's store is an atomic exchange, a barrier by itself.
  *
  * With more threads than slots some share one; all of these take its lock. A thread's end
  * gives its slot back.
  *
- * Slots are the process's, not a tracker's: what lies in slot n of any tracker (struct
- * gs_shard) is guarded by gate n.
+ * Slots belong to the process, not to a tracker: gate n guards slot n of every tracker
+ * (struct gs_shard).
  *
- * Owns:  gates and the register of slots (thread_slots.c).
- * Lock:  a gate's own, GS_RANK_SHARD; the register's, GS_RANK_SLOTS.
+ * Owns:  gates and the registry of slots (thread_slots.c).
+ * Lock:  a gate's own, GS_RANK_SHARD; the registry's, GS_RANK_SLOTS.
  * Source: membarrier(2).   Design: docs/tracker.md, "Threads"
  */
 #ifndef GS_THREAD_SLOTS_H
@@ -26,47 +26,48 @@
 
 #define GS_SHARDS 64u
 
-/* Why an owner has to take the lock. */
-#define GS_GATE_CLOSED 1u /* somebody looks inside */
+/* Reasons for an owner to take the lock. */
+#define GS_GATE_CLOSED 1u /* another thread reads the slot */
 #define GS_GATE_SHARED 2u /* the slot has, or had, several threads */
 
 struct gs_gate {
     uint32_t busy;               /* atomic: the owner is inside, without the lock */
     uint32_t wanted;             /* atomic: GS_GATE_*; written under lock */
-    uint32_t locked;             /* who is inside holds the lock; theirs who are inside */
-    uint32_t number;             /* of the slot; written before anybody has it */
+    uint32_t locked;             /* the thread inside holds the lock; written inside */
+    uint32_t number;             /* of the slot; written before its first thread */
     struct gs_tracker_lock lock; /* GS_RANK_SHARD */
 } __attribute__((aligned(128)));
 
 extern struct gs_gate gs_gates[GS_SHARDS] __attribute__((visibility("hidden")));
-/* Is the kernel asked for barriers? Atomic; falls to false once it refuses. */
+/* Does the kernel force barriers? Atomic; becomes false once it refuses. */
 extern uint32_t gs_gates_asymmetric __attribute__((visibility("hidden")));
 
-/* No slot from this on was ever had; atomic, grows under the register's lock. */
+/* Slots from this one on were never assigned; atomic, grows under the registry's lock. */
 extern uint32_t gs_slots_used __attribute__((visibility("hidden")));
 
 /* The gate of this thread's slot, NULL before its first call. Lock: thread-local. */
 extern __thread struct gs_gate *gs_own_gate
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* A slot for the calling thread: its own, or shared where all are taken. Returns its
- * gate. Preserves errno. Locks: takes the register's; none of the tracker's is held. */
+/* Assigns a slot to the calling thread: its own, or a shared one if all are taken.
+ * Returns its gate. Preserves errno. Locks: takes the registry's; holds none of the
+ * tracker's. */
 struct gs_gate *gs_slot_assign(void) __attribute__((cold, noinline));
-/* The calling thread, which has none, takes slot `number` and shares it from now on with
- * whoever has it. Locks: as gs_slot_assign. */
+/* Assigns slot `number` to the calling thread, which has none; the slot is shared from
+ * now on. Locks: as gs_slot_assign. */
 void gs_slot_join(uint32_t number);
 
-/* Where gs_gate_enter finds that the gate is wanted. */
+/* The slow paths of gs_gate_enter, if the gate is wanted, and of gs_gate_leave. */
 void gs_gate_enter_slowly(struct gs_gate *gate) __attribute__((cold, noinline));
 void gs_gate_leave_slowly(struct gs_gate *gate) __attribute__((cold, noinline));
 
 /*
- * Close one gate, if that takes no wait for its lock. True: it is locked and marked; it
- * is the caller's after gs_gates_barrier and once gs_gate_is_empty, and must be opened.
+ * Closes one gate, unless its lock is taken. True: the gate is locked and marked. The
+ * caller has it after gs_gates_barrier and once gs_gate_is_empty, and must open it.
  */
 bool gs_gate_try_close(struct gs_gate *gate);
 void gs_gate_open(struct gs_gate *gate);
-/* Every thread has passed a full barrier since. Preserves errno. */
+/* Forces a full barrier on every thread. Preserves errno. */
 void gs_gates_barrier(void);
 /* Has the owner of a closed gate left it? */
 static inline bool gs_gate_is_empty(const struct gs_gate *gate)
@@ -74,14 +75,14 @@ static inline bool gs_gate_is_empty(const struct gs_gate *gate)
     return __atomic_load_n(&gate->busy, __ATOMIC_SEQ_CST) == 0;
 }
 
-/* Close all gates and wait until nobody is inside any; the caller is in none. */
+/* Closes all gates and waits until no thread is inside any; the caller is in none. */
 void gs_gates_close_all(void);
 void gs_gates_open_all(void);
 
-/* In a forked child: no other thread has a slot, and none is inside. */
+/* In a forked child: frees the slots of all other threads. */
 void gs_slots_after_fork_in_child(void);
 
-/* The owner goes in. */
+/* The owner enters. */
 static inline void gs_gate_enter(struct gs_gate *gate)
 {
     gs_tracker_rank_enter(GS_RANK_SHARD);

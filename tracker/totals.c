@@ -1,24 +1,26 @@
 /*
  * totals.c - allocations, frees, live bytes and their peak, per device.
  *
- * Each shard counts for itself, so recording touches no line that another thread writes.
- * Sums are made when somebody asks. The peak cannot wait for that, so each shard has a
- * credit with its device, never less than the shard's live bytes: only an allocation that
- * exceeds the credit touches the shared sum of all credits. The sum is never less than
- * what is live, hence neither is its maximum. Credit is given back with the first call in
- * a new step of the clock, and at once by frees beyond what the shard itself allocated in
- * this step, as when one thread allocates and another frees.
+ * Each shard has its own counters, so recording touches no line that another thread
+ * writes. Sums are computed on request. The peak cannot wait for that. So each shard has
+ * a credit with its device, never less than the shard's live bytes, and only an
+ * allocation that exceeds the credit touches the shared sum of all credits. This sum is
+ * never less than the live bytes, so neither is its maximum. Credit is returned with the
+ * first call in a new step of the clock, and at once by frees beyond the shard's own
+ * allocations in this step, as when one thread allocates and another frees.
  *
- * When the sum reaches a new maximum the other shards' unused credit is taken back first,
+ * When the sum reaches a new maximum, the other shards' unused credit is first withdrawn,
  * so that the peak is exact: always with one thread, and with several unless they set new
- * peaks more than SETTLES_PER_STEP times within one step of the clock. After that, what
- * each of them held within that step (a few milliseconds) counts as held at once, and up
- * to GS_CREDIT_SLACK that each freed of others' memory as not yet freed, or threads that
- * take turns would spend their time taking back each other's credit.
+ * peaks more than SETTLES_PER_STEP times within one step of the clock. After that, the
+ * maxima of all threads within that step (a few milliseconds) count as simultaneous, and
+ * up to GS_CREDIT_SLACK freed by each of other threads' memory as not yet freed.
+ * Otherwise threads that alternate would spend their time withdrawing each other's
+ * credit.
  *
- * Owns:  rows of every shard, shared[]; which kind has which row.
- * Locks: a row is written by who is inside its shard, or has closed its gate; peak_lock
- *        for peak, peak_time and the settle counts.   Design: docs/tracker.md
+ * Owns:  rows of every shard, shared[]; the row of each kind.
+ * Locks: a row is written by the thread inside its shard, or by the thread that has
+ *        closed its gate; peak_lock for peak, peak_time and the settle counts.
+ * Design: docs/tracker.md
  */
 #include "peaks.h"
 #include "tracker_internal.h"

@@ -1,8 +1,8 @@
 /*
- * tracker.c - what the shim calls: an allocation was made, a free is about to be.
+ * tracker.c - the calls of the shim: an allocation was made, a free is about to be made.
  *
- * The usual pair, indexed, makes no atomic exchange: it touches what its thread alone
- * writes, the record, and the history entry of the address. Nothing here calls the
+ * The usual pair, indexed, makes no atomic exchange: it touches data that only its thread
+ * writes, the record, and the history entry of the address. No function here calls the
  * driver, the program or its malloc.
  *
  * Owns:  the life of struct gs_tracker.   Locks: see tracker_lock.h, thread_slots.h.
@@ -70,7 +70,7 @@ uint64_t gs_tracker_latest(const struct gs_tracker *tracker)
     return tracker ? gs_peak_time(tracker, gs_tracker_now(tracker)) : 0;
 }
 
-/* Room beside the record for what not every record has. */
+/* Makes space beside the record for optional values. */
 static enum gs_status make_room(struct gs_tracker *tracker, uint32_t id,
                                 const struct gs_allocation *allocation, enum gs_slot slot)
 {
@@ -268,7 +268,8 @@ static GS_NOINLINE void give_retired(struct gs_tracker *tracker, uint32_t id,
     gs_shard_leave();
 }
 
-/* The record of an indexed allocation; `site_who` and `api`: who frees it. */
+/* Removes the record of an indexed allocation; `site_who` and `api`: the freeing thread
+ * and call. */
 GS_HOT void remove_indexed(struct gs_tracker *tracker, uint32_t id, uint64_t now,
                            uint64_t site_who, uint64_t api)
 {
@@ -410,10 +411,10 @@ enum gs_status gs_tracker_find(struct gs_tracker *tracker, uint64_t addr,
     return find.found ? GS_OK : GS_ERR_NOT_FOUND;
 }
 
-/* ---- what has no stack, or no record --------------------------------------------------
- */
+/* ---- allocations without a stack, or without a record ----------------------------- */
 
-/* Of what is imported and mapped the size is often not known yet, and there is little. */
+/* Imported and mapped memory is not sampled: its size is often unknown, and there is
+ * little. */
 static bool is_sampled(enum gs_memory_kind kind)
 {
     return gs_kind_rows[kind] != GS_ROW_IMPORTED && gs_kind_rows[kind] != GS_ROW_VIEWS;

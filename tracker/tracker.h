@@ -1,13 +1,13 @@
 /*
- * tracker.h - who owns the GPU memory: live allocations, errors, totals.
+ * tracker.h - the owners of GPU memory: live allocations, errors, totals.
  *
- * The shim tells the tracker of every allocation after it was made and of every free
- * before it is carried out (else another thread could be handed the same address in
- * between and be forgotten instead). Knows no CUDA: the names of calls come in as a
- * table.
+ * The shim reports each allocation to the tracker after the allocation, and each free
+ * before the free: otherwise another thread could get the same address in between, and
+ * the free would remove its record instead. The tracker knows no CUDA: a table holds the
+ * names of calls.
  *
- * Locks: all functions may be called from any thread; locking is internal.
- * Design: docs/tracker.md.
+ * Locks: any thread may call any function; locking is internal.
+ * Design: docs/tracker.md
  */
 #ifndef GS_TRACKER_H
 #define GS_TRACKER_H
@@ -28,12 +28,12 @@ enum gs_memory_kind {
 };
 
 /*
- * What is known by a handle has a key in the place of an address. Each sort of handle has
- * a space of keys of its own, in the byte above all addresses, so that no handle is taken
- * for an address or for a handle of another sort.
+ * Memory with a handle has a key instead of an address. Each kind of handle has its own
+ * key space, in the byte above all addresses, so no handle collides with an address or
+ * with a handle of another kind.
  */
 enum gs_key_space {
-    GS_KEY_ADDRESS,    /* a key is the address itself */
+    GS_KEY_ADDRESS,    /* the key is the address itself */
     GS_KEY_ALLOCATION, /* physical memory */
     GS_KEY_ARRAY,      /* arrays, mipmapped ones too */
     GS_KEY_EXTERNAL    /* imported memory of other APIs */
@@ -56,16 +56,16 @@ static inline bool gs_key_is_handle(uint64_t key)
     return key >> GS_KEY_SPACE_SHIFT != GS_KEY_ADDRESS;
 }
 
-/* More than any address space has. */
+/* Larger than any address space. */
 #define GS_TRACKED_BYTES_MAX ((UINT64_C(1) << 48) - 1)
 
-/* One allocation; what is held of it is smaller. */
+/* One allocation. The stored record is smaller. */
 struct gs_allocation {
     uint64_t addr;    /* or another key: gs_key */
-    uint64_t bytes;   /* as asked for */
+    uint64_t bytes;   /* as requested */
     uint64_t context; /* handle, opaque */
     uint64_t stream;  /* handle, opaque; 0 for calls without a stream */
-    uint64_t time_ns; /* since the tracker's start; kept in steps of 128 ns */
+    uint64_t time_ns; /* since the tracker's start; in steps of 128 ns */
     uint32_t thread;  /* kernel thread id */
     uint32_t stack;   /* id in the stack table; 0 = none; or GS_STACK_NOT_SAMPLED ... */
     int16_t device;   /* ordinal */
@@ -77,20 +77,20 @@ struct gs_allocation {
 enum gs_error_kind {
     GS_ERROR_DOUBLE_FREE,
     GS_ERROR_INVALID_FREE,     /* never allocated, or interior */
-    GS_ERROR_MISMATCHED_FREE,  /* right address, wrong call */
+    GS_ERROR_MISMATCHED_FREE,  /* right address, wrong function */
     GS_ERROR_DAMAGE_BEHIND,    /* bytes behind an allocation were written: gs_damage */
-    GS_ERROR_WRITE_AFTER_FREE, /* likewise, of one that is gone */
+    GS_ERROR_WRITE_AFTER_FREE, /* likewise, behind a freed allocation */
     GS_ERROR_USE_AFTER_FREE,   /* from here on uses of memory: gs_bad_use */
-    GS_ERROR_OVERRUN,          /* begins in an allocation, or behind it, and leaves it */
+    GS_ERROR_OVERRUN,          /* begins in or behind an allocation, and exceeds it */
     GS_ERROR_UNDERRUN,         /* begins before an allocation, and reaches into it */
-    GS_ERROR_STRAY_USE,        /* of memory that is nobody's */
-    GS_ERROR_NOT_IDLE,         /* a free found the device idle, and it was not */
+    GS_ERROR_STRAY_USE,        /* the memory belongs to no allocation */
+    GS_ERROR_NOT_IDLE,         /* a free took the device for idle, and work was running */
     GS_ERROR_KINDS
 };
 
-/* Who frees, and how: the other half of an error report. */
+/* The thread and call of a free: the other half of an error report. */
 struct gs_free_site {
-    uint64_t time_ns; /* filled in by the tracker if 0 */
+    uint64_t time_ns; /* 0: the tracker fills it in */
     uint32_t thread;
     uint32_t stack; /* 0 = none recorded */
     uint16_t api;
@@ -101,25 +101,25 @@ struct gs_tracker_config {
     size_t api_count;
     struct gs_stacks *stacks; /* the caller's; outlives the tracker; may be NULL */
     size_t free_history; /* just-freed addresses remembered (64 bytes each), a power of
-                            two; 0: none, and a double free is then an invalid one */
+                          * two; 0: none, and a double free counts as an invalid one */
     int (*clock)(clockid_t, struct timespec *); /* NULL: the C library's clock_gettime */
-    struct gs_state_memory *memory; /* where all of it is kept; NULL: in no file */
-    bool tally; /* keep sums of all that gs_tracker_tally is told of, for a profile */
+    struct gs_state_memory *memory; /* holds all state of the tracker; NULL: not in a
+                                     * file */
+    bool tally;                     /* keep the sums of gs_tracker_tally, for a profile */
     struct gs_sampling sampling; /* which allocations have a stack; all 0: all of them */
     bool stopped;                /* gs_tracker_switch starts it */
 };
 
-/* When it was told of allocations. */
+/* The time windows in which the tracker recorded allocations. */
 struct gs_tracker_windows {
-    uint32_t count;             /* 0: never yet */
-    bool open;                  /* it still is */
-    bool switched;              /* it was not, at some time */
-    uint64_t first_ns, from_ns; /* when the first and the last of them began */
-    uint64_t to_ns; /* when the last one ended; meaningless while it is open */
+    uint32_t count;             /* 0: none yet */
+    bool open;                  /* recording now */
+    bool switched;              /* recording was off at some time */
+    uint64_t first_ns, from_ns; /* when the first and the last window began */
+    uint64_t to_ns;             /* when the last window ended; valid if not open */
 };
 
-/* Totals of one device, or of what is counted apart; names and docs in
- * tracker/totals.def. */
+/* Totals of one device, or of a row apart; tracker/totals.def has the names and docs. */
 struct gs_tracker_totals {
 #define GS_TOTAL(name, unit, doc) uint64_t name;
 #include "totals.def"
@@ -131,59 +131,55 @@ enum gs_status gs_tracker_create(const struct gs_tracker_config *config,
                                  struct gs_tracker **out) GS_MUST_USE;
 /* No other call may be in progress. */
 void gs_tracker_destroy(struct gs_tracker *tracker);
-/* In a forked child, which has one thread; trackers of before are not used any more. */
+/* In a forked child, which has one thread; the parent's trackers are no longer used. */
 void gs_tracker_after_fork_in_child(void);
 
 /*
- * Whether allocations are to be told now. While they are not, the caller says
- * gs_tracker_pass of each instead, and tells of frees as ever: of what has no record
- * nothing is known, and nothing is wrong with it.
+ * Does the tracker record allocations now? If not, the caller calls gs_tracker_pass for
+ * each allocation, and reports frees as usual: a free without a record is not an error.
  */
 bool gs_tracker_records(const struct gs_tracker *tracker);
-/* From now on it is the other way round. Async-signal-safe. */
+/* Switches recording on or off. Async-signal-safe. */
 void gs_tracker_switch(struct gs_tracker *tracker);
 void gs_tracker_get_windows(const struct gs_tracker *tracker,
                             struct gs_tracker_windows *out);
-/* How often it was switched, and when the time before last and so on was: `number` counts
- * from 1, and the last GS_SWITCHES_KEPT are known. */
+/* How often recording was switched, and when. `number` counts from 1; the times of the
+ * last GS_SWITCHES_KEPT switches are kept. */
 #define GS_SWITCHES_KEPT 16u
 uint32_t gs_tracker_switches(const struct gs_tracker *tracker);
 uint64_t gs_tracker_switch_ns(const struct gs_tracker *tracker, uint32_t number);
 
-/* What an allocation that is about to be told has: 0 a stack, which the caller takes;
- * else the value that `stack` gets. */
+/* Decides about the stack of an allocation that is about to be recorded. 0: the caller
+ * takes a stack; else the value for `stack`. */
 uint32_t gs_tracker_choose_stack(const struct gs_tracker *tracker,
                                  enum gs_memory_kind kind, uint64_t bytes);
 
-/* An allocation that is not to be recorded: what the address was before is forgotten.
+/* Reports an allocation that is not recorded: forgets the address's former record.
  * indexed: as in gs_tracker_add. */
 void gs_tracker_pass(struct gs_tracker *tracker, uint64_t addr, bool indexed);
 
 /* Nanoseconds since the tracker was created (monotonic, coarse: about 1-4 ms steps). */
 uint64_t gs_tracker_now(const struct gs_tracker *tracker);
-/* The same, and no record that was made before has a later time (docs/tracker.md,
- * "Peaks").
- */
+/* The same, but no earlier record has a later time (docs/tracker.md, "Peaks"). */
 uint64_t gs_tracker_latest(const struct gs_tracker *tracker);
 
 /*
- * Record an allocation that was made.
+ * Records an allocation.
  * In:     allocation  time_ns 0 means now
- *         indexed     true: it will be removed by *id and the caller keeps the id;
- *                     false: it will be removed by address
+ *         indexed     true: the caller keeps *id and removes the record by it;
+ *                     false: the record is removed by address
  * Out:    *id         never 0; small, dense, reused after removal
- * Errors: GS_ERR_HOST_NOMEM  not recorded; counted in `allocs`, but not as live. So it is
- *                            where 65,535 combinations of context, device, call and kind
- *                            of memory are in use
- *         GS_ERR_INVALID     no such kind, or more bytes than GS_TRACKED_BYTES_MAX
- * An address record of an address that has one already replaces it: its free was not
- * seen.
+ * Errors: GS_ERR_HOST_NOMEM  not recorded; counted in `allocs`, but not as live. Also if
+ *                            65,535 combinations of context, device, call and kind of
+ *                            memory are in use
+ *         GS_ERR_INVALID     unknown kind, or more bytes than GS_TRACKED_BYTES_MAX
+ * An address record replaces an earlier one of the same address, whose free was not seen.
  */
 enum gs_status gs_tracker_add(struct gs_tracker *tracker,
                               const struct gs_allocation *allocation, bool indexed,
                               uint32_t *id) GS_MUST_USE;
 
-/* What gs_tracker_add_block has in registers. */
+/* Register arguments of gs_tracker_add_block. */
 struct gs_tracked_who {
     uint32_t thread, stack; /* as in gs_allocation */
 };
@@ -194,89 +190,93 @@ struct gs_tracked_how {
 };
 
 /*
- * gs_tracker_add, indexed and without a stream, for a pool's block: what nearly every
- * allocation comes to. Returns the id; 0: not recorded, as there.
+ * gs_tracker_add, indexed and without a stream, for a block of the pool: the path of
+ * nearly every allocation. Returns the id; 0: not recorded, as there.
  */
 uint32_t gs_tracker_add_block(struct gs_tracker *tracker, uint64_t addr, uint64_t bytes,
                               uint64_t context, struct gs_tracked_who who,
                               struct gs_tracked_how how) GS_MUST_USE;
 
-/* Add an allocation that was made to the sums of its place, which its free does not take
- * it off again. Nothing happens where no tally is kept. */
+/* Adds an allocation to the sums of its call site; a free does not subtract from them. No
+ * effect without a tally. */
 void gs_tracker_tally(struct gs_tracker *tracker, const struct gs_allocation *allocation);
 
-/* An allocation that the driver refused. */
+/* Counts an allocation that the driver refused. */
 void gs_tracker_add_failed(struct gs_tracker *tracker, int device,
                            enum gs_memory_kind kind);
 
-/* Forget the record `id` (from gs_tracker_add, indexed). `site` (may be NULL) is kept for
- * the history. An id that is not live, or is not an indexed record's, is ignored; so is
- * one whose context died meanwhile: such an id is not reused before this call has come,
- * or the next context has died. */
+/* Removes the record `id` (from gs_tracker_add, indexed). `site` (may be NULL) goes into
+ * the history. Ignores an id that is not live, or not an indexed record's. Also ignores
+ * an id whose context died meanwhile: such an id is reused only after this call, or after
+ * the next context death. */
 void gs_tracker_remove(struct gs_tracker *tracker, uint32_t id,
                        const struct gs_free_site *site);
 
-/* The same, by the freeing thread, with no stack. */
+/* The same, called by the freeing thread, without a stack. */
 void gs_tracker_remove_block(struct gs_tracker *tracker, uint32_t id, uint32_t thread,
                              uint16_t api);
 
 /*
- * Forget a record added with indexed == false.
- * In:     site  kept for the history; may be NULL
- * Out:    *out  what it was (may be NULL)
+ * Removes a record added with indexed == false.
+ * In:     site  for the history; may be NULL
+ * Out:    *out  the removed record (may be NULL)
  * Errors: GS_ERR_NOT_FOUND
  */
 enum gs_status gs_tracker_remove_address(struct gs_tracker *tracker, uint64_t addr,
                                          const struct gs_free_site *site,
                                          struct gs_allocation *out) GS_MUST_USE;
 
-/* A free that was taken out of the books failed in the driver: put it back as it was, to
- * be removed by address. Errors: GS_ERR_HOST_NOMEM, GS_ERR_INVALID. */
+/* Puts a removed record back as it was, to be removed by address: the driver's free
+ * failed.
+ * Errors: GS_ERR_HOST_NOMEM, GS_ERR_INVALID. */
 enum gs_status gs_tracker_restore(struct gs_tracker *tracker,
                                   const struct gs_allocation *allocation) GS_MUST_USE;
 
-/* A copy of a live record by address, whichever way it was added. GS_ERR_NOT_FOUND.
- * Slow for indexed records (a scan): for error messages and tests. */
+/* A copy of a live record by address, however it was added. GS_ERR_NOT_FOUND. Slow for
+ * indexed records (a scan): for error messages and tests. */
 enum gs_status gs_tracker_find(struct gs_tracker *tracker, uint64_t addr,
                                struct gs_allocation *out) GS_MUST_USE;
 
-/* More of an indexed record's memory has become known: `by` bytes. Dropped where the
- * record is not live, or would have more than GS_TRACKED_BYTES_MAX. One call at a time
- * for a record, and none beside its removal. */
+/* Adds `by` bytes to an indexed record, whose memory turned out larger. Ignored if the
+ * record is not live, or would exceed GS_TRACKED_BYTES_MAX. One call at a time for a
+ * record, and none during its removal. */
 void gs_tracker_grow(struct gs_tracker *tracker, uint32_t id, uint64_t by);
 
 /*
- * A context died. Its live allocations (by kinds bit mask, 1 << kind) stop being live and
- * are kept as "lost at reset" for the report, added up by stack, call, kind and device.
- * Holds up all other calls while it looks at every record: 5 ns each, and some 50 ns for
- * one that is lost.
+ * A context died. Its live allocations (by kinds bit mask, 1 << kind) stop being live.
+ * They count as "lost at reset" in the report, summed by stack, call, kind and device.
+ * Blocks all other calls while it reads every record: 5 ns each, and some 50 ns for each
+ * lost one.
  */
 void gs_tracker_lose_context(struct gs_tracker *tracker, uint64_t context,
                              unsigned kinds);
 
 /*
- * A free the driver refused or the pool recognised as wrong. The tracker itself decides
- * between double and invalid by its history of recent frees, and finds the allocation
- * that an interior address lies in (a scan, for the errors that are kept in full: 32).
+ * Records a free that the driver refused or the pool recognised as wrong. The tracker
+ * tells a double free from an invalid one by its history of recent frees, and finds the
+ * allocation around an interior address (a scan, for the 32 errors that are kept in
+ * full).
  */
 void gs_tracker_error_free(struct gs_tracker *tracker, uint64_t addr, int device,
                            const struct gs_free_site *site);
 
-/* Memory that nobody was to write, and somebody has. */
+/* Damage: a write behind an allocation, or to a freed one. */
 struct gs_damage {
     enum gs_error_kind kind;         /* GS_ERROR_DAMAGE_BEHIND or _WRITE_AFTER_FREE */
-    struct gs_allocation allocation; /* whose memory it is or was; addr is needed */
-    struct gs_free_site freed;       /* of a write after free: by whom */
+    struct gs_allocation allocation; /* of the memory, now or before its free; addr is
+                                      * required */
+    struct gs_free_site freed;       /* of a write after free: the free */
     uint64_t changed_bytes;          /* > 0 */
-    uint64_t first;                  /* the first of them, from the allocation's begin */
+    uint64_t first;                  /* the first changed byte, from the allocation's
+                                      * start */
 };
 
-/* `found`: the call that found it; its api is 0 at the last look at memory, before
- * the process or a context ends, or it goes back to the driver. */
+/* `found`: the call that found the damage. Its api is 0 for the last check of memory,
+ * before the process or a context ends, or the memory goes back to the driver. */
 void gs_tracker_error_damage(struct gs_tracker *tracker, const struct gs_damage *damage,
                              const struct gs_free_site *found);
 
-/* What was looked at for such damage, and what was not, and why. */
+/* Numbers of checks for such damage, and of omitted checks by reason. */
 enum gs_check_count {
 #define GS_CHECK(name, key, text) GS_CHECK_##name,
 #include "checks.def"
@@ -291,22 +291,22 @@ void gs_tracker_count_check(struct gs_tracker *tracker, enum gs_check_count whic
 enum gs_status gs_tracker_get(struct gs_tracker *tracker, uint32_t id,
                               struct gs_allocation *out) GS_MUST_USE;
 
-/* An allocation that is gone, as far as the history has it: no context and no stream. */
+/* A freed allocation, as recorded in the history: no context and no stream. */
 struct gs_former {
     struct gs_allocation allocation;
     struct gs_free_site site;
     bool lost; /* not freed: its context died */
 };
 
-/* A use of memory by a call that has no number of its own. */
+/* A use of memory by a call that has no api index. */
 struct gs_bad_use {
     enum gs_error_kind kind; /* GS_ERROR_USE_AFTER_FREE or a later one */
     uint64_t addr, bytes;    /* of the use */
     bool writes;
     int device;
-    const char *call;     /* as the driver names it; copied, GS_CALL_NAME_MAX of it */
-    uint64_t time_ns;     /* filled in by the tracker if 0 */
-    uint32_t thread;      /* who uses it */
+    const char *call;     /* the driver's name; GS_CALL_NAME_MAX of it are copied */
+    uint64_t time_ns;     /* 0: the tracker fills it in */
+    uint32_t thread;      /* the using thread */
     uint32_t stack;       /* 0 = none recorded */
     uint64_t extent_addr; /* overrun, underrun: of the live allocation ... */
     uint64_t extent_bytes;
@@ -315,16 +315,16 @@ struct gs_bad_use {
 #define GS_CALL_NAME_MAX 40u
 
 /*
- * A use that is wrong, as the caller has found. Of several from one place (the same kind,
- * call and stack) the first is kept, and the others are counted with it. Finds who made
- * the live allocation (a scan, for those that are kept).
+ * Records a wrong use that the caller has found. Uses from one call site (the same kind,
+ * call and stack) count with the first, which is kept. Finds the maker of the live
+ * allocation (a scan, for the uses that are kept).
  */
 void gs_tracker_error_use(struct gs_tracker *tracker, const struct gs_bad_use *use);
 
 /*
- * A free relied on a proof that the device is idle, and the device was not
- * (docs/free.md, "Verify"). Later ones from the same place are counted with the first;
- * the longest wait of a place is kept.
+ * Records a free that relied on a proof that the device is idle, while work was running
+ * (docs/free.md, "Verify"). Later ones from one call site count with the first; the
+ * longest wait of a call site is kept.
  * In:  stream     the handle of a stream that showed work; 0: none did, and a wait was
  *                 long
  *      waited_ns  how long the device took to become idle
@@ -332,35 +332,37 @@ void gs_tracker_error_use(struct gs_tracker *tracker, const struct gs_bad_use *u
 void gs_tracker_error_not_idle(struct gs_tracker *tracker, int device, uint64_t stream,
                                uint64_t waited_ns, const struct gs_free_site *site);
 
-/* A copy of the live record that is to be removed by this very address. Takes a lock, and
- * looks at no other record. GS_ERR_NOT_FOUND. */
+/* A copy of the live record of exactly this address, if it is to be removed by address.
+ * Takes a lock, and reads no other record. GS_ERR_NOT_FOUND. */
 enum gs_status gs_tracker_look_up(struct gs_tracker *tracker, uint64_t addr,
                                   struct gs_allocation *out) GS_MUST_USE;
 
-/* Whether a live allocation holds the address. A scan: 24 ns a record. */
+/* Does a live allocation contain the address? A scan: 24 ns a record. */
 bool gs_tracker_holds(struct gs_tracker *tracker, uint64_t addr);
 
-/* What was gone last of all allocations that held the address, as far as the history goes
- * back. Looks at all of it: some 7 us. GS_ERR_NOT_FOUND. */
+/* The most recently freed allocation that contained the address, as far as the history
+ * goes back. Reads the whole history: some 7 us. GS_ERR_NOT_FOUND. */
 enum gs_status gs_tracker_former(struct gs_tracker *tracker, uint64_t addr,
                                  struct gs_former *out) GS_MUST_USE;
 
 /* Errors seen so far. */
 uint64_t gs_tracker_error_count(struct gs_tracker *tracker);
 
-/* What is no device's, in the place of an ordinal. */
+/* Rows of totals apart from the devices, in place of an ordinal. */
 enum gs_totals_apart {
     GS_TOTALS_PINNED = -1,     /* page-locked host memory */
-    GS_TOTALS_REGISTERED = -2, /* the program's own, page-locked afterwards */
-    GS_TOTALS_IMPORTED = -3,   /* memory of others */
-    GS_TOTALS_VIEWS = -4,      /* of memory that is counted elsewhere */
+    GS_TOTALS_REGISTERED = -2, /* the program's own memory, page-locked by
+                                * cuMemHostRegister */
+    GS_TOTALS_IMPORTED = -3,   /* memory of other owners */
+    GS_TOTALS_VIEWS = -4,      /* views of memory that another row counts */
     GS_TOTALS_FIRST = GS_TOTALS_VIEWS
 };
 
 /*
- * device < 0: an enum gs_totals_apart; otherwise GPU memory of that device, all kinds of
- * it. Devices from GS_MAX_DEVICES - 1 on share the last row. peak_bytes is never less
- * than any live_bytes given; it is exact with one thread, and see totals.c for several.
+ * device < 0: an enum gs_totals_apart; otherwise GPU memory of that device, of all kinds.
+ * Devices from GS_MAX_DEVICES - 1 on share the last row. peak_bytes is never less than
+ * any live_bytes returned. It is exact with one thread; totals.c describes several
+ * threads.
  */
 void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
                            struct gs_tracker_totals *out);

@@ -1,18 +1,18 @@
 /*
- * tracker_internal.h - the tracker's own structures, shared by tracker/ alone.
+ * tracker_internal.h - the tracker's own structures, for files of tracker/ only.
  *
  * Three structures hold a live allocation:
  *   records  a slab of 32-byte records, found by id; ids come from each thread's own list
  *   lookup   address -> id, only for records that are removed by address
- *   totals   per-thread counters, added up when somebody asks
- * A thread has one shard for its life, so in the common case no two threads touch the
- * same cache line, and it takes no lock for it (thread_slots.h). What happened before
- * stands in the free history (just-freed addresses), the lost groups (context deaths) and
- * the error records.
+ *   totals   per-thread counters, summed on request
+ * A thread uses one shard for its life. So mostly no two threads touch the same cache
+ * line, and a thread takes no lock for its shard (thread_slots.h). Past allocations are
+ * in the free history (just-freed addresses), the lost groups (context deaths) and the
+ * error records.
  *
- * A record may be read by anybody at any time without a lock: its stamp changes before
- * its contents do, so a reader that finds the same live stamp before and after has a true
- * copy (gs_record_snapshot).
+ * Any thread may read a record at any time without a lock. The stamp changes before the
+ * contents do, so a reader that finds the same live stamp before and after has a
+ * consistent copy (gs_record_snapshot).
  */
 #ifndef GS_TRACKER_INTERNAL_H
 #define GS_TRACKER_INTERNAL_H
@@ -37,9 +37,9 @@
 #define GS_CHUNKS      65536u
 #define GS_ERRORS_KEPT 32u
 
-/* Rows of the totals: a device's, or what is counted apart from all of them. */
+/* Rows of the totals: one per device, then the rows apart from the devices. */
 enum gs_row_number {
-    GS_ROW_DEVICE = 0, /* and the other devices' behind it */
+    GS_ROW_DEVICE = 0, /* the first device; the others follow */
     GS_ROW_PINNED = GS_MAX_DEVICES,
     GS_ROW_REGISTERED,
     GS_ROW_IMPORTED,
@@ -50,23 +50,23 @@ static_assert(GS_ROW_PINNED == GS_MAX_DEVICES - 1 - GS_TOTALS_PINNED &&
                   GS_ROW_VIEWS == GS_MAX_DEVICES - 1 - GS_TOTALS_FIRST,
               "the same order as in gs_totals_apart");
 
-/* More free ids than these in one shard are shared with the others. */
+/* Free ids beyond this number in one shard are shared with other shards. */
 #define GS_SHARD_FREE_MAX 256u
-/* Places that a shard remembers the numbers of. */
+/* Places whose numbers a shard remembers. */
 #define GS_SEEN_PLACES 16u
-/* In lumps of so many bytes the threads' shares of a sum change; totals.c. */
+/* Step, in bytes, in which the threads' shares of a sum change; totals.c. */
 #define GS_CREDIT_SLACK (64 * (int64_t)GS_KIB)
 
 /*
- * One shard's counters of one device. Written inside the shard, read by anybody.
- * live_bytes is this shard's share and may be negative: another thread may free.
+ * One shard's counters of one device. Written inside the shard, read by any thread.
+ * live_bytes is this shard's share. It may be negative: another thread may free.
  * floor_bytes <= live_bytes <= credit always; see totals.c.
  */
 struct gs_row {
     int64_t live_bytes;
     int64_t credit;      /* its part of the device's sum */
-    int64_t floor_bytes; /* below it, low_bytes is set and some credit given back */
-    int64_t low_bytes;   /* the least live_bytes since tick, as far as others know */
+    int64_t floor_bytes; /* below it, low_bytes is set and credit returned */
+    int64_t low_bytes;   /* the least live_bytes since tick, as published */
     uint64_t tick;       /* the clock when credit and low_bytes were last set */
     uint64_t allocs;     /* recorded */
     uint64_t frees;
@@ -76,31 +76,32 @@ struct gs_row {
 /* A place whose number was looked up. */
 struct gs_seen_place {
     struct gs_place place; /* tag 0: none */
-    uint64_t number;       /* already where it stands in gs_record.size */
+    uint64_t number;       /* shifted to its position in gs_record.size */
     uint64_t row;
 };
 static_assert(sizeof(struct gs_seen_place) == 32, "found by a shift");
 
-/* What the thread of one slot has of this tracker; guarded by the slot's gate. */
+/* A thread slot's part of this tracker; guarded by the slot's gate. */
 struct gs_shard { // NOLINT(clang-analyzer-optin.performance.Padding): a line for rows
     uint32_t free_count; /* ids ready for reuse */
     uint32_t fresh;      /* never used ids: [fresh, fresh_end) */
     uint32_t fresh_end;
     struct gs_row rows[GS_ROWS] __attribute__((aligned(64)));
     struct gs_seen_place seen[GS_SEEN_PLACES];
-    struct gs_since *since; /* what was live at a peak and is freed; mapped when needed */
+    struct gs_since *since; /* allocations live at a peak and freed since; mapped when
+                             * needed */
     uint32_t free_ids[GS_SHARD_FREE_MAX + 1];
 } __attribute__((aligned(128)));
 
-/* What the shards of one device share. */
+/* A device's values common to all shards. */
 struct gs_shared_row {
     int64_t credit;       /* sum over the shards; atomic */
     int64_t peak;         /* read atomically, written under peak_lock */
     uint64_t peak_time;   /* likewise */
     uint64_t peak_number; /* likewise; 0: there was none */
-    uint64_t peak_mark;   /* likewise: what was live then has no later time, in units */
+    uint64_t peak_mark;   /* likewise: latest time of a record live then, in units */
     uint64_t
-        peak_vague; /* number of the peak behind which times could not go on; atomic */
+        peak_vague; /* number of the peak after which times could not advance; atomic */
     uint64_t peak_left;   /* number of the peak since which there was a free; atomic */
     uint64_t settle_tick; /* written under peak_lock, read atomically */
     uint64_t settles;     /* within settle_tick; likewise */
@@ -117,46 +118,45 @@ struct gs_stripe {
 } __attribute__((aligned(64)));
 
 /*
- * A just-freed address: what it was, and who freed it. One cache line of words, written
- * by several threads at once if need be: `check` is made of all the others, so that an
- * entry of two writers' words is taken for none.
+ * A just-freed address: the allocation, and its free. One cache line of words, which
+ * several threads may write at once. `check` is computed from all other words, so a
+ * reader rejects an entry that mixes two writers' words.
  */
 struct gs_history_entry {
     uint64_t addr; /* 0: none; all atomic, word by word */
     uint64_t bytes;
     uint64_t who;  /* thread, stack << 32 */
     uint64_t time; /* the record's stamp */
-    uint64_t kind; /* the place's tag; the call that freed << 48 */
+    uint64_t kind; /* the place's tag; the freeing call << 48 */
     uint64_t site_who;
     uint64_t site_time_ns;
     uint64_t check;
 } __attribute__((aligned(64)));
 static_assert(sizeof(struct gs_history_entry) == 64, "one cache line an entry");
 
-/* One error as kept for the report. */
+/* An error, as stored for the report. */
 struct gs_error {
     enum gs_error_kind kind;
     int device;
     uint64_t addr;
     struct gs_free_site freed; /* the wrong free, or use */
-    char thread_name[16];      /* of the thread that did it; "" where unknown */
-    bool has_allocation;       /* allocation is meaningful */
-    bool has_first_free;       /* first_freed is meaningful */
+    char thread_name[16];      /* of that thread; "" where unknown */
+    bool has_allocation;       /* allocation is valid */
+    bool has_first_free;       /* first_freed is valid */
     bool context_lost;         /* the allocation died with its context */
-    bool writes;               /* a use's: it was the destination */
+    bool writes;               /* of a use: it was the destination */
     uint64_t offset;           /* > 0: bytes into the live allocation */
     enum gs_host_place host;   /* of an invalid free's address */
-    uint64_t repeats;          /* later wrong frees, or uses, from the same place */
-    /* A use's: of so many bytes, by that call. Of its allocation addr and bytes are
-       meaningful in any case but a stray one's, its maker where has_allocation says so.
-     */
+    uint64_t repeats;          /* later errors from the same call site */
+    /* Of a use: its size and call. `allocation` has valid addr and bytes, except for a
+     * stray use; its maker is valid if has_allocation. */
     char call[GS_CALL_NAME_MAX]; /* "": freed.api */
     uint64_t bytes;
     struct gs_allocation allocation;
     struct gs_free_site first_freed;
-    uint64_t changed_bytes, first_changed; /* as in gs_damage; 0 of wrong frees */
+    uint64_t changed_bytes, first_changed; /* as in gs_damage; 0 for wrong frees */
     uint64_t waited_ns; /* GS_ERROR_NOT_IDLE: the longest wait; addr is the stream's */
-    uint32_t suppressed_by, beyond_rule; /* as in gs_group; the report's copy alone */
+    uint32_t suppressed_by, beyond_rule; /* as in gs_group; only in the report's copy */
 };
 
 struct gs_tracker {
@@ -164,30 +164,31 @@ struct gs_tracker {
     /* Immutable after creation. */
     struct gs_tracker_config config;
     uint64_t start_ns;
-    struct gs_tally *tally; /* NULL: none is kept; locks itself */
+    struct gs_tally *tally; /* NULL: no tally; has its own lock */
 
-    uint32_t switches; /* atomic; an odd number turns config.stopped round */
+    uint32_t switches; /* atomic; an odd number inverts config.stopped */
     uint64_t first_switch_ns, switch_ns[GS_SWITCHES_KEPT]; /* atomic; by number */
 
     uint32_t record_limit;            /* ids below it exist; atomic, grows */
     struct gs_history_entry *history; /* atomic; mapped at the first free */
     struct gs_tracker_lock lose_lock;
     struct gs_tracker_lock records_lock; /* spare_*, growth of the slab */
-    uint32_t spare_head;                 /* ids no shard wants now, in bundles; 0: none */
+    uint32_t spare_head;                 /* bundles of ids that no shard needs now; 0:
+                                          * none */
     struct gs_tracker_lock places_lock;  /* places, place_count */
-    uint32_t place_count;                /* numbers below and at it are or were in use */
+    uint32_t place_count;                /* highest number in use so far */
     struct gs_tracker_lock lost_lock;    /* lost */
     struct gs_groups lost;
-    /* The groups in `lost` once more, where all is kept in a file; lost_lock. */
+    /* A copy of the groups in `lost`, where the state is in a file; lost_lock. */
     struct gs_group *lost_copy;
     size_t lost_copied, lost_copy_room;
-    struct gs_growth_copy *growth_copy; /* atomic; NULL: no look, or in no file */
+    struct gs_growth_copy *growth_copy; /* atomic; NULL: no snapshot, or not in a file */
     struct gs_tracker_lock peak_lock;
-    bool peaks_past; /* made of a file: who held the peaks is not in it */
+    bool peaks_past; /* read from a file, which lacks the allocations of the peaks */
     struct gs_tracker_lock since_lock;
-    /* What the shards' lists had no room for, `stream` being the peak's key; so many
-     * samples until those of peaks that are over are dropped; how often a list was added
-     * up. since_lock. */
+    /* Overflow of the shards' lists, with the peak's key as `stream`; the number of
+     * samples at which those of past peaks are dropped; how often a list was added.
+     * since_lock. */
     struct gs_samples since;
     size_t since_room;
     uint64_t since_spills;
@@ -195,18 +196,18 @@ struct gs_tracker {
     uint64_t error_count;             /* written under errors_lock, read atomically */
     uint64_t checks[GS_CHECK_COUNTS]; /* atomic */
 
-    /* Read by each pair of calls, written at a new peak alone (peaks.h); atomic. */
+    /* Read by each pair of calls, written only at a new peak (peaks.h); atomic. */
     struct {
-        uint64_t made_from_ns;   /* no new record has an earlier time; grows */
-        uint64_t order[GS_ROWS]; /* of a row's peak_mark, gs_stamp_order */
+        uint64_t made_from_ns;   /* earliest time of a new record; grows */
+        uint64_t order[GS_ROWS]; /* a row's peak_mark, as gs_stamp_order */
     } peaks __attribute__((aligned(64)));
     struct gs_shared_row shared[GS_ROWS];
     struct gs_stripe stripes[GS_STRIPES];
     struct gs_shard shards[GS_SHARDS];
     struct gs_place places[GS_PLACES];   /* by number; words atomic */
-    uint8_t place_rows[GS_PLACES];       /* of totals; atomic */
+    uint8_t place_rows[GS_PLACES];       /* row of the totals; atomic */
     uint64_t surviving[GS_PLACES / 64];  /* bits, while a context dies; lose_lock */
-    struct gs_record *chunks[GS_CHUNKS]; /* atomic, each written once; so are these: */
+    struct gs_record *chunks[GS_CHUNKS]; /* atomic, each written once; as the next two */
     uint64_t *streams[GS_CHUNKS];        /* by record, where one has a stream */
     uint32_t *links[GS_CHUNKS];          /* of look-up chains, by record */
 };
@@ -221,11 +222,10 @@ static inline uint64_t gs_tracker_clock(const struct gs_tracker *tracker)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* --- memory: zeroed pages outside the program's heap ----------------------------------
- */
+/* ---- memory: zeroed pages outside the program's heap ------------------------------ */
 
-/* NULL where there is none. Preserves errno: a hooked call may be on its way to success.
- * memory: gs_tracker_config's, or NULL for what need not be in a file. */
+/* NULL where there is none. Preserves errno: the hooked call may still succeed. memory:
+ * of gs_tracker_config, or NULL for pages outside the state file. */
 static inline void *gs_pages_map(struct gs_state_memory *memory, size_t bytes)
 {
     int saved = errno;
@@ -235,8 +235,7 @@ static inline void *gs_pages_map(struct gs_state_memory *memory, size_t bytes)
     return pages;
 }
 
-/* --- records.c ------------------------------------------------------------------------
- */
+/* ---- records.c -------------------------------------------------------------------- */
 
 /* This thread's gate. */
 static inline struct gs_gate *gs_shard_gate(void)
@@ -272,7 +271,7 @@ static inline void gs_shard_leave(void)
     gs_gate_leave(gate);
 }
 
-/* The record of an id that is known to exist. */
+/* The record of an id that exists. */
 static inline struct gs_record *gs_record_of(const struct gs_tracker *tracker,
                                              uint32_t id)
 {
@@ -284,7 +283,7 @@ static inline struct gs_record *gs_record_of(const struct gs_tracker *tracker,
     return record;
 }
 
-/* The record of any id; NULL for one that was never handed out. */
+/* The record of any id; NULL for an id that was never handed out. */
 static inline struct gs_record *gs_record_find(const struct gs_tracker *tracker,
                                                uint32_t id)
 {
@@ -312,11 +311,11 @@ static inline void gs_record_put(struct gs_tracker *tracker, struct gs_shard *sh
         gs_record_spill(tracker, shard);
 }
 
-/* Room for the record's stream, or for its link. Errors: GS_ERR_HOST_NOMEM. */
+/* Maps space for the record's stream, or for its link. Errors: GS_ERR_HOST_NOMEM. */
 enum gs_status gs_record_make_stream(struct gs_tracker *tracker, uint32_t id) GS_MUST_USE;
 enum gs_status gs_record_make_link(struct gs_tracker *tracker, uint32_t id) GS_MUST_USE;
 
-/* There is room for it: the record has a stream. */
+/* The record's stream; the record has one. */
 static inline uint64_t *gs_record_stream(const struct gs_tracker *tracker, uint32_t id)
 {
     uint64_t *streams =
@@ -325,7 +324,7 @@ static inline uint64_t *gs_record_stream(const struct gs_tracker *tracker, uint3
     return &streams[id & ((1u << GS_CHUNK_SHIFT) - 1)];
 }
 
-/* There is room for it: the record is one by address. */
+/* The record's link; the record is removed by address. */
 static inline uint32_t *gs_record_link(const struct gs_tracker *tracker, uint32_t id)
 {
     uint32_t *links =
@@ -334,15 +333,15 @@ static inline uint32_t *gs_record_link(const struct gs_tracker *tracker, uint32_
     return &links[id & ((1u << GS_CHUNK_SHIFT) - 1)];
 }
 
-/* A copy of a record's words, as the allocation that it was or is. */
+/* The allocation of a copy of a record's words. */
 struct gs_allocation gs_record_unpack(const struct gs_tracker *tracker, uint32_t id,
                                       const struct gs_record *words);
-/* A true copy of a live record; the slot says how it is removed. Takes no lock. */
+/* A consistent copy of a live record; the slot tells how it is removed. Takes no lock. */
 bool gs_record_snapshot(const struct gs_tracker *tracker, uint32_t id,
                         const struct gs_record *record, struct gs_allocation *out,
                         enum gs_slot *slot);
 
-/* How many allocations it stands for: gs_sampling_weight. */
+/* The number of allocations that a sampled one represents: gs_sampling_weight. */
 double gs_tracker_weight_sampled(const struct gs_tracker *tracker,
                                  const struct gs_allocation *allocation);
 
@@ -372,21 +371,20 @@ static inline struct gs_group gs_group_of(const struct gs_tracker *tracker,
                              .newest_ns = allocation->time_ns};
 }
 
-/* Call `visit` with a copy of each live record, until it returns false. No lock held. */
+/* Calls `visit` with a copy of each live record, until it returns false. No lock held. */
 void gs_records_visit(struct gs_tracker *tracker,
                       bool (*visit)(void *arg, const struct gs_allocation *allocation),
                       void *arg);
 void gs_records_free(struct gs_tracker *tracker);
 
-/* --- places.c ------------------------------------------------------------------------
- */
+/* ---- places.c --------------------------------------------------------------------- */
 
-/* The place is seen from now on; NULL if there are too many. Inside the shard. */
+/* Numbers the place and fills `seen`; NULL if there are too many. Inside the shard. */
 const struct gs_seen_place *gs_place_add(struct gs_tracker *tracker,
                                          struct gs_seen_place *seen, uint64_t context,
                                          uint64_t tag);
-/* Places of the context that no live record is in any more, as `surviving` says, may be
- * numbered anew. All gates are closed. */
+/* Frees the numbers of the context's places without a surviving record, for reuse. All
+ * gates are closed. */
 void gs_places_recycle(struct gs_tracker *tracker, uint64_t context);
 
 /* The number and the row of a place; NULL if there are too many. Inside the shard. */
@@ -413,29 +411,27 @@ static inline struct gs_place gs_place_of(const struct gs_tracker *tracker,
                              .tag = __atomic_load_n(&place->tag, __ATOMIC_ACQUIRE)};
 }
 
-/* --- lookup.c -------------------------------------------------------------------------
- */
+/* ---- lookup.c --------------------------------------------------------------------- */
 
-/* Make room for `addr`. GS_ERR_HOST_NOMEM: it could not be linked. */
+/* Makes space for `addr`. GS_ERR_HOST_NOMEM: it cannot be linked. */
 enum gs_status gs_lookup_prepare(struct gs_tracker *tracker, uint64_t addr) GS_MUST_USE;
-/* Link a live record; returns the id of a former record of the address, unlinked, or 0.
- */
+/* Links a live record. Returns the id of an earlier record of the address, unlinked, or
+ * 0. */
 uint32_t gs_lookup_link(struct gs_tracker *tracker, uint64_t addr, uint32_t id);
-/* Unlink whatever record has the address; 0: none. */
+/* Unlinks the record of the address; 0: none. */
 uint32_t gs_lookup_unlink(struct gs_tracker *tracker, uint64_t addr);
-/* Unlink this very record; false if it is not linked. */
+/* Unlinks this very record; false if it is not linked. */
 bool gs_lookup_unlink_id(struct gs_tracker *tracker, uint64_t addr, uint32_t id);
 /* A copy of the record linked at the address. */
 bool gs_lookup_copy(struct gs_tracker *tracker, uint64_t addr, struct gs_allocation *out);
 void gs_lookup_free(struct gs_tracker *tracker);
 
-/* --- totals.c -------------------------------------------------------------------------
- */
+/* ---- totals.c --------------------------------------------------------------------- */
 
 void gs_totals_publish(struct gs_tracker *tracker, struct gs_shard *shard, unsigned row,
                        uint64_t now);
 
-/* The row of each kind; GS_ROW_DEVICE: its device's. */
+/* The row of each kind; GS_ROW_DEVICE: the row of its device. */
 extern const uint8_t gs_kind_rows[GS_MEMORY_KINDS];
 
 static inline unsigned gs_totals_row(int device, unsigned kind)
@@ -450,7 +446,7 @@ static inline void gs_totals_bump(uint64_t *counter, uint64_t by)
     __atomic_store_n(counter, *counter + by, __ATOMIC_RELAXED);
 }
 
-/* Live memory of a row changes by `bytes`. Inside the shard. */
+/* Changes a row's live memory by `bytes`. Inside the shard. */
 static inline void gs_totals_move(struct gs_tracker *tracker, struct gs_shard *shard,
                                   struct gs_row *row, int64_t bytes, uint64_t now)
 {
@@ -461,10 +457,9 @@ static inline void gs_totals_move(struct gs_tracker *tracker, struct gs_shard *s
         gs_totals_publish(tracker, shard, (unsigned)(row - shard->rows), now);
 }
 
-/* --- history.c ------------------------------------------------------------------------
- */
+/* ---- history.c -------------------------------------------------------------------- */
 
-/* The table, mapped by whoever comes first; NULL if off or out of memory. */
+/* The table, mapped at its first use; NULL if off or out of memory. */
 struct gs_history_entry *gs_history_map(struct gs_tracker *tracker);
 bool gs_history_get(struct gs_tracker *tracker, uint64_t addr, struct gs_former *out);
 void gs_history_free(struct gs_tracker *tracker);
@@ -475,7 +470,7 @@ static inline size_t gs_history_slot(const struct gs_tracker *tracker, uint64_t 
            (tracker->config.free_history - 1);
 }
 
-/* Made of all words, each in a place of its own. */
+/* Combines all words, each shifted differently. */
 static inline uint64_t gs_history_check(const struct gs_history_entry *entry)
 {
     uint64_t check = entry->addr;
@@ -488,7 +483,7 @@ static inline uint64_t gs_history_check(const struct gs_history_entry *entry)
     return check * 8 + entry->site_time_ns;
 }
 
-/* Remember that an allocation is gone. Dropped silently where there is no memory. */
+/* Enters a freed allocation into the history. Silently dropped without memory. */
 static inline __attribute__((always_inline)) void
 gs_history_note(struct gs_tracker *tracker, const struct gs_record *words, uint64_t tag,
                 uint64_t api, uint64_t site_who, uint64_t now)
@@ -528,8 +523,8 @@ static inline void gs_history_put(struct gs_tracker *tracker,
                     now);
 }
 
-/* The address has a new allocation. At worst the entry that another thread writes there
- * this instant is lost, and an empty one blames nobody. */
+/* Clears the entry of an address that has a new allocation. At worst an entry that
+ * another thread is writing there is lost; an empty entry accuses no call. */
 static inline void gs_history_clear(struct gs_tracker *tracker, uint64_t addr)
 {
     struct gs_history_entry *table = __atomic_load_n(&tracker->history, __ATOMIC_ACQUIRE);
@@ -541,13 +536,11 @@ static inline void gs_history_clear(struct gs_tracker *tracker, uint64_t addr)
         __atomic_store_n(&entry->addr, 0, __ATOMIC_RELAXED);
 }
 
-/* --- errors.c -------------------------------------------------------------------------
- */
+/* ---- errors.c --------------------------------------------------------------------- */
 
-/* Keep an error, or count it; its site and thread are filled in first where that is not
- * done. */
+/* Stores an error, or counts it. Fills in its site and thread if they are missing. */
 void gs_errors_keep(struct gs_tracker *tracker, struct gs_error *error);
-/* Whether the next one would be kept. */
+/* Would the next error be stored? */
 bool gs_errors_room(const struct gs_tracker *tracker);
 
 static inline bool gs_error_is_damage(const struct gs_error *error)
@@ -566,7 +559,7 @@ static inline bool gs_error_is_free(const struct gs_error *error)
     return error->kind <= GS_ERROR_MISMATCHED_FREE;
 }
 
-/* Copy the errors kept; `out` holds GS_ERRORS_KEPT. Returns how many there are. */
+/* Copies the stored errors; `out` holds GS_ERRORS_KEPT. Returns how many there are. */
 size_t gs_errors_copy(struct gs_tracker *tracker, struct gs_error *out);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * tracker_lock.c - what a thread does that finds one of the tracker's locks taken.
+ * tracker_lock.c - waits for a tracker lock that another thread holds.
  * Owns: nothing.   Lock: none.
  */
 #include "tracker_lock.h"

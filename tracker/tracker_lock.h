@@ -1,10 +1,10 @@
 /*
- * tracker_lock.h - the tracker's lock, and the order in which its locks are taken.
+ * tracker_lock.h - the tracker's lock, and the order of its locks.
  *
  * Sections under these locks are a few dozen instructions and never call the driver or
- * the program, so a waiter spins, then yields, then sleeps: a real-time thread that spins
- * cannot starve the holder for ever. Taking a free lock costs one atomic exchange, giving
- * it back a plain store.
+ * the program. A waiter spins, then yields, then sleeps: a real-time thread that only
+ * spins could starve the holder for ever. Taking a free lock costs one atomic exchange,
+ * giving it back a plain store.
  *
  * Owns: nothing.   Lock: this is it.
  */
@@ -16,16 +16,16 @@
 /* A thread that holds a lock takes only locks further down. Asserted in debug builds. */
 enum gs_tracker_rank {
     GS_RANK_LOSE,    /* one context death at a time */
-    GS_RANK_SLOTS,   /* which thread has which slot */
+    GS_RANK_SLOTS,   /* the assignment of slots to threads */
     GS_RANK_SHARD,   /* a shard's ids and counters; lose_context takes all, in order */
     GS_RANK_STRIPE,  /* a part of the address look-up */
     GS_RANK_PLACES,  /* the table of places */
     GS_RANK_RECORDS, /* the slab's end and its spare ids */
-    GS_RANK_LOST,    /* groups of what was lost with a context */
+    GS_RANK_LOST,    /* groups of memory lost with a context */
     GS_RANK_PEAK,    /* peak and its time */
     GS_RANK_ERRORS,  /* the error records */
-    GS_RANK_SINCE,   /* what was freed since the peaks */
-    GS_RANK_TALLY    /* a part of what was ever allocated */
+    GS_RANK_SINCE,   /* allocations freed since the peaks */
+    GS_RANK_TALLY    /* a part of the sums of all allocations */
 };
 
 struct gs_tracker_lock {
@@ -58,7 +58,7 @@ static inline void gs_tracker_rank_leave(enum gs_tracker_rank rank)
 #endif
 }
 
-/* In a forked child: whatever the thread held is its parent's. */
+/* In a forked child: the parent holds the locks of before. */
 static inline void gs_tracker_ranks_forget(void)
 {
 #ifndef NDEBUG
@@ -73,7 +73,7 @@ static inline void gs_tracker_lock_take_raw(struct gs_tracker_lock *lock)
         gs_tracker_lock_wait(lock);
 }
 
-/* Never waits; true if the lock was taken. Out of order is fine: nobody waits here. */
+/* Never waits; true if the lock was taken. Any order is fine without a wait. */
 static inline bool gs_tracker_lock_try_raw(struct gs_tracker_lock *lock)
 {
     return __atomic_load_n(&lock->held, __ATOMIC_RELAXED) == 0 &&

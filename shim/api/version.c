@@ -1,5 +1,5 @@
 /*
- * version.c - which library this is.
+ * version.c - the version of the library.
  * Owns:  nothing.   Lock: none.
  */
 #include "gpushim.h"

@@ -1,7 +1,7 @@
 /*
- * async_heaps.c - the heaps of streams: found, made, and asked for memory.
+ * async_heaps.c - finds and creates the heaps of streams, and serves memory from them.
  * Owns:  every heap.
- * Lock:  gs_async_lock, for what async_heaps.h says.
+ * Lock:  gs_async_lock, for the members named in async_heaps.h.
  */
 #include "async_internal.h"
 
@@ -23,7 +23,7 @@ unsigned gs_async_heap_count;
 
 static uint64_t generation = 1; /* atomic: ends of streams and contexts */
 
-/* Heaps the thread has asked for, one for each hash of a handle. */
+/* The heaps that the thread has used, one for each hash of a handle. */
 #define SEEN 8u
 
 struct seen {
@@ -62,7 +62,7 @@ static CUresult ask_driver(struct gs_async_heap *heap, size_t bytes, CUdeviceptr
     return result;
 }
 
-/* In a call on the heap's own stream, whose context is current. */
+/* Called during a call on the heap's own stream, whose context is current. */
 static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int *native)
 {
     struct gs_async_heap *heap = self;
@@ -100,7 +100,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     }
 }
 
-/* A free in a stream's order waits for nothing. */
+/* A stream-ordered free waits for nothing. */
 static bool backend_idle(void *self)
 {
     (void)self;
@@ -112,7 +112,7 @@ static bool is_pressed(const struct gs_async_heap *heap)
     return __atomic_load_n(&heap->pressed, __ATOMIC_RELAXED);
 }
 
-/* Put the heap's stream behind the fence: what is used in its order is safe then. */
+/* Orders the heap's stream behind the fence: later uses in its order are then safe. */
 static enum gs_status wait_in_stream(struct gs_async_heap *heap, gs_fence fence)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
@@ -165,7 +165,7 @@ static const struct gs_backend stream_backend = {
     .retired = backend_retired,
 };
 
-/* ---- finding a stream's ------------------------------------------------------------ */
+/* ---- finding a stream's heap ------------------------------------------------------- */
 
 /* gs_async_lock is held. */
 static struct gs_async_heap *find(CUcontext home, CUstream stream)
@@ -177,7 +177,7 @@ static struct gs_async_heap *find(CUcontext home, CUstream stream)
     return heap;
 }
 
-/* One that has ended and holds nothing. gs_async_lock is held. */
+/* A heap that has ended and holds nothing. gs_async_lock is held. */
 static struct gs_async_heap *find_empty(int device, CUmemoryPool source)
 {
     struct gs_async_heap *heap = gs_async_heaps;
@@ -214,13 +214,14 @@ static void publish(struct gs_async_heap *heap)
     __atomic_add_fetch(&gs_async_heap_count, 1, __ATOMIC_RELEASE);
 }
 
-/* Whether it is a stream that was seen made, of that context and no green one. */
+/* Whether the stream was created by a hooked call in this context, and not for a green
+ * context. */
 static bool is_known(const struct gs_context *context, CUstream stream)
 {
     return !stream || gs_streams_find(stream) == context->handle;
 }
 
-/* The stream's, or one that is empty. gs_async_lock is held. */
+/* The stream's heap, or an empty one. gs_async_lock is held. */
 static struct gs_async_heap *find_or_take(const struct gs_context *context,
                                           CUstream stream, CUmemoryPool source)
 {
@@ -322,7 +323,8 @@ CUresult gs_async_order(struct gs_async_heap *heap, CUstream stream, bool per_th
         !gs_async_pin(heap, &home, &own)) {
         return result;
     }
-    /* Nobody's order but the library's: its stream may wait for whatever there is. */
+    /* An ended heap is in the order of a stream of the library's own, which may wait for
+     * any work. */
     gs_notify_begin("cuMemFreeAsync", false);
     if (gs_async_is_ended(heap) && gs_gate_enter()) {
         if (gs_async_wait_behind(home, own, *fence) == CUDA_SUCCESS) {

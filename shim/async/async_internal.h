@@ -1,9 +1,10 @@
 /*
- * async_internal.h - what the files of the streams' heaps share: the list of heaps, and
- * whose order a heap is in.
+ * async_internal.h - shared by the files of the streams' heaps: the list of heaps, and
+ * the stream in whose order a heap is.
  *
- * async_heaps.c finds and serves, async_order.c gives back and sees streams and contexts
- * end, async_launch.c keeps overlapping launches from memory that was just handed out.
+ * async_heaps.c finds heaps and serves memory. async_order.c returns segments, and
+ * handles the end of streams and contexts. async_launch.c keeps overlapping launches from
+ * memory that was just handed out.
  *
  * Lock: gs_async_lock.
  */
@@ -15,7 +16,7 @@
 #include "async_heaps.h"
 #include "backend.h"
 
-/* A segment that could not be given back when it was due. */
+/* A segment that could not be returned when it was due. */
 struct owed {
     uint64_t addr;
     size_t bytes;
@@ -23,7 +24,7 @@ struct owed {
 };
 
 extern pthread_mutex_t gs_async_lock __attribute__((visibility("hidden")));
-/* Under gs_async_lock; heaps are pushed in thread cache and stay. */
+/* Under gs_async_lock; heaps are added at the front and stay. */
 extern struct gs_async_heap *gs_async_heaps __attribute__((visibility("hidden")));
 
 static inline CUstream gs_async_order_of(const struct gs_async_heap *heap)
@@ -41,7 +42,7 @@ static inline bool gs_async_is_ended(const struct gs_async_heap *heap)
     return __atomic_load_n(&heap->ended, __ATOMIC_ACQUIRE);
 }
 
-/* In the order of that stream from now on. gs_async_lock is held. */
+/* Puts the heap in the order of this stream. gs_async_lock is held. */
 static inline void gs_async_bind(struct gs_async_heap *heap, CUcontext home,
                                  CUstream stream, bool ended)
 {
@@ -50,28 +51,28 @@ static inline void gs_async_bind(struct gs_async_heap *heap, CUcontext home,
     __atomic_store_n(&heap->home, home, __ATOMIC_RELEASE);
 }
 
-/* Heaps that threads remember are looked up anew. */
+/* Threads look up the heaps they have cached again. */
 void gs_async_forget_seen(void);
 
-/* Let `stream`, of the context `home`, go on behind that fence. */
+/* Orders `stream`, of the context `home`, behind the fence. */
 CUresult gs_async_wait_behind(CUcontext home, CUstream stream, gs_fence fence);
 
-/* The heap's stream stays until gs_async_unpin. Returns false where it has none just now;
- * calls made between the two do not block. */
+/* Keeps the heap's stream until gs_async_unpin. Returns false if the heap has no stream
+ * at the moment; calls made between the two do not block. */
 bool gs_async_pin(struct gs_async_heap *heap, CUcontext *home, CUstream *stream);
 void gs_async_unpin(struct gs_async_heap *heap);
 
-/* Give a segment back in the heap's order. Returns CUDA_ERROR_NOT_READY where that cannot
- * be done now: then it is to be owed. */
+/* Returns a segment to the driver in the heap's order. Returns CUDA_ERROR_NOT_READY if
+ * this is not possible now: the segment is then to be returned later. */
 CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes);
 void gs_async_owe(struct gs_async_heap *heap, uint64_t addr, size_t bytes);
-/* Give back what is owed, as far as that can be done. */
+/* Returns the segments that are overdue, as far as possible. */
 void gs_async_settle(struct gs_async_heap *heap);
 
-/* Whether the stream captures, or that cannot be told. */
+/* Whether the stream captures, or this cannot be determined. */
 bool gs_async_captures(CUstream stream);
 
-/* In a forked child: there are no streams. */
+/* In a forked child: drops the library's own streams. */
 void gs_async_order_reset(void);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * async_launch.c - kernels that may start before the one in front of them has ended, and
- * memory that was handed out between the two (docs/async.md, "Kernels that overlap").
+ * async_launch.c - kernels that may start before the previous one has ended, and memory
+ * that was handed out between the two (docs/async.md, "Kernels that overlap").
  *
- * Owns:  a copy of the launch that a thread is making.   Lock: none of its own.
+ * Owns:  the copy of the launch that a thread makes.   Lock: none of its own.
  */
 #include "async_internal.h"
 #include "host_memory.h"
@@ -10,15 +10,15 @@
 /* A launch has some twenty attributes, each at most once. */
 #define MAX_ATTRIBUTES 32u
 
-/* Mapped for the launch: a thread's own words are part of its stack, which may be small.
- */
+/* Mapped for the launch: thread-local memory is part of the thread's stack, which may be
+ * small. */
 struct in_order {
     CUlaunchConfig config;
     CUlaunchAttribute attributes[MAX_ATTRIBUTES];
-    struct gs_async_heap *heap; /* of the stream that it is launched in */
+    struct gs_async_heap *heap; /* of the stream of the launch */
 };
 
-/* While it is being launched, else NULL. */
+/* The launch in progress, else NULL. */
 static _Thread_local struct in_order *launching
     __attribute__((tls_model("initial-exec")));
 
@@ -64,7 +64,7 @@ const CUlaunchConfig *gs_async_launch_in_order(const CUlaunchConfig *config,
     }
     struct in_order *copy = gs_host_map(sizeof(*copy));
     if (!copy) {
-        /* What it must not overlap with comes to its end first. */
+        /* The kernel that it must not overlap with ends first. */
         (void)gs_real()->cuStreamSynchronize(config->hStream);
         return config;
     }

@@ -1,13 +1,13 @@
 /*
- * async_order.c - whose order a heap's memory is in, and what that is good for: giving
- * segments back, and outliving streams and contexts.
+ * async_order.c - the order of a heap's memory: returns segments in it, and keeps heaps
+ * beyond the end of streams and contexts.
  *
- * A segment goes back to the driver in the order of the heap's stream, by any thread. The
- * handle is good for that until the stream is destroyed: who gives back is counted in and
- * out, and the end of a stream waits for those. Their calls do not block.
+ * Any thread may return a segment to the driver in the order of the heap's stream. The
+ * stream's handle is valid until the stream is destroyed: threads that return segments
+ * are counted, and the end of a stream waits for them. Their calls do not block.
  *
  * Owns:  one stream a context, in whose order ended heaps are.
- * Lock:  gs_async_lock for those, and for what async_heaps.h says.
+ * Lock:  gs_async_lock for those streams, and for the members named in async_heaps.h.
  */
 #include "async_internal.h"
 
@@ -24,7 +24,7 @@
 #include "gs_uncancelled.h"
 #include "streams.h"
 
-/* In whose order ended heaps of a context are. */
+/* The stream in whose order a context's ended heaps are. */
 struct own_stream {
     CUcontext home;
     CUstream stream;
@@ -46,8 +46,7 @@ static CUstream find_own_stream(CUcontext home)
     return own ? own->stream : NULL;
 }
 
-/* The stream of ended heaps of that context, made if there is none; NULL: it cannot be.
- */
+/* The stream of the context's ended heaps, created if there is none; NULL on failure. */
 static CUstream own_stream_of(CUcontext home)
 {
     struct own_stream *made = NULL;
@@ -69,7 +68,7 @@ static CUstream own_stream_of(CUcontext home)
         free(made);
         return NULL;
     }
-    /* Of two threads that make one each, what is left of the second is not used. */
+    /* If two threads create one each, the second one is not used. */
     pthread_mutex_lock(&gs_async_lock);
     made->next = own_streams;
     own_streams = made;
@@ -93,13 +92,13 @@ static void forget_own_streams(CUcontext home)
     }
 }
 
-/* Let `stream` go on behind that fence. */
+/* Orders `stream` behind the fence. */
 CUresult gs_async_wait_behind(CUcontext home, CUstream stream, gs_fence fence)
 {
     CUevent event = gs_fence_event(fence);
     bool pushed;
     if (!event) {
-        return CUDA_SUCCESS; /* its context has gone, and its work with it */
+        return CUDA_SUCCESS; /* its context has ended, and its work with it */
     }
     CUresult result = gs_context_push(home, &pushed);
     if (result == CUDA_SUCCESS) {
@@ -109,10 +108,10 @@ CUresult gs_async_wait_behind(CUcontext home, CUstream stream, gs_fence fence)
     return result;
 }
 
-/* ---- giving segments back ---------------------------------------------------------- */
+/* ---- returning segments ------------------------------------------------------------ */
 
-/* A heap whose context ended is in no order any more, since all of it is past: it goes on
- * in that of the current context, if that is of its device. */
+/* A heap whose context has ended is in no order, since all its work is over: puts it in
+ * the order of a stream of the current context, if this is on its device. */
 static void rehome(struct gs_async_heap *heap)
 {
     struct gs_state *state = gs_state_peek();
@@ -128,7 +127,7 @@ static void rehome(struct gs_async_heap *heap)
     pthread_mutex_unlock(&gs_async_lock);
 }
 
-/* Its stream stays until unpin. Returns false where it has none just now. */
+/* Keeps its stream until unpin. Returns false if it has none at the moment. */
 bool gs_async_pin(struct gs_async_heap *heap, CUcontext *home, CUstream *stream)
 {
     if (!gs_async_home_of(heap)) {
@@ -154,7 +153,7 @@ void gs_async_unpin(struct gs_async_heap *heap)
     pthread_mutex_unlock(&gs_async_lock);
 }
 
-/* The last that went back, so many of them: their frees may not have run yet. */
+/* The last GOING returned segments: their frees may not have run yet. */
 #define GOING 256u
 
 static struct {
@@ -172,7 +171,7 @@ static void note_going(uint64_t addr, size_t bytes)
     pthread_mutex_unlock(&gs_async_lock);
 }
 
-/* Returns CUDA_ERROR_NOT_READY where it cannot be given back now. */
+/* Returns CUDA_ERROR_NOT_READY if the segment cannot be returned now. */
 CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
@@ -189,7 +188,7 @@ CUresult gs_async_return(struct gs_async_heap *heap, uint64_t addr, size_t bytes
             note_going(addr, bytes);
             result = gs_real()->cuMemFreeAsync(addr, stream);
             __atomic_add_fetch(&heap->given, 1, __ATOMIC_RELAXED);
-            /* Whoever is short of memory need not wait for a synchronize. */
+            /* So that a thread short of memory need not wait for a synchronize. */
             (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
         }
         gs_context_pop(pushed);
@@ -206,7 +205,7 @@ void gs_async_owe(struct gs_async_heap *heap, uint64_t addr, size_t bytes)
 {
     struct owed *owed = calloc(1, sizeof(*owed));
     if (!owed) {
-        return; /* it stays with the driver's pool until the process ends */
+        return; /* stays in the driver's pool until the process ends */
     }
     owed->addr = addr;
     owed->bytes = bytes;
@@ -262,7 +261,7 @@ bool gs_async_is_going(uint64_t addr)
     return found;
 }
 
-/* Has the heap's stream nothing to do? */
+/* Whether the heap's stream has no work. */
 static bool is_done(struct gs_async_heap *heap)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
@@ -286,16 +285,17 @@ static bool is_done(struct gs_async_heap *heap)
     return result == CUDA_SUCCESS;
 }
 
-/* Whoever asks for memory back, or what there is, finds what natively had been freed: a
- * stream that has nothing else to do has run its frees in a moment. So often it is asked
- * at once, and so long in all: its thread may have to be woken. No longer, as it may have
- * work that waits for this thread. */
+/* A reclaim, and a query of free memory, must find memory that is free natively: a stream
+ * without other work runs its frees within a short time. Limits: the number of polls
+ * before the first sleep, the longest wait, and the sleep; the driver's thread may have
+ * to wake up. The wait is bounded since the stream may have work that waits for this
+ * thread. */
 #define QUESTIONS 1000u
 #define MOMENT_NS 10000000ull
 #define NAP_NS    20000l
 
-/* Wait until then for the frees that were made in the heap's stream until now. Have they
- * run? */
+/* Waits until `until_ns` for the frees made so far in the heap's stream. Returns whether
+ * they have run. */
 static bool await_frees(struct gs_async_heap *heap, uint64_t until_ns)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
@@ -312,7 +312,7 @@ static bool await_frees(struct gs_async_heap *heap, uint64_t until_ns)
     return done;
 }
 
-/* The newest heap, the others behind it: none is ever taken out. */
+/* The newest heap, linked to the others; none is ever removed. */
 static struct gs_async_heap *first_heap(void)
 {
     pthread_mutex_lock(&gs_async_lock);
@@ -328,7 +328,7 @@ bool gs_async_await_given(int device)
         gs_captures_active()) {
         return false;
     }
-    uint64_t until_ns = gs_now_ns() + MOMENT_NS; /* of them all: they go on meanwhile */
+    uint64_t until_ns = gs_now_ns() + MOMENT_NS; /* of all streams: they run meanwhile */
     for (struct gs_async_heap *heap = first_heap(); heap; heap = heap->next) {
         if ((device < 0 || heap->face.device == device) &&
             __atomic_load_n(&heap->given, __ATOMIC_RELAXED) !=
@@ -343,8 +343,7 @@ void gs_async_give_back(int device)
 {
     for (struct gs_async_heap *heap = first_heap(); heap; heap = heap->next) {
         if (device < 0 || heap->face.device == device) {
-            bool was_done =
-                is_done(heap); /* else nobody waits: natively this is no wait */
+            bool was_done = is_done(heap); /* else no wait: natively there is none */
             gs_async_settle(heap);
             (void)gs_heap_give_back(heap->face.heap);
             if (was_done) {
@@ -358,8 +357,8 @@ void gs_async_give_back(int device)
 
 /* ---- the end of a stream ----------------------------------------------------------- */
 
-/* Nobody begins to use the heap's stream any more, and nobody uses it. gs_async_lock is
- * held. */
+/* From now on no thread begins to use the heap's stream, and none is using it.
+ * gs_async_lock is held. */
 static void begin_move(struct gs_async_heap *heap)
 {
     int before = gs_uncancelled_begin();
@@ -370,7 +369,7 @@ static void begin_move(struct gs_async_heap *heap)
     gs_uncancelled_end(before);
 }
 
-/* Whether the stream captures, or that cannot be told. */
+/* Whether the stream captures, or this cannot be determined. */
 bool gs_async_captures(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -380,7 +379,7 @@ bool gs_async_captures(CUstream stream)
             status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-/* Put the library's own stream behind all that `stream` has. NULL: it cannot be. */
+/* Orders the library's own stream behind all work of `stream`. NULL on failure. */
 static CUstream take_over(CUcontext home, CUstream stream)
 {
     gs_fence fence;
@@ -425,7 +424,8 @@ void gs_async_stream_ends(CUstream stream)
     gs_notify_end();
     pthread_mutex_lock(&gs_async_lock);
     if (!own) {
-        /* In no order that could be waited for: it is neither used nor given back. */
+        /* Its order can no longer be waited for: the heap is neither used nor
+         * returned. */
         __atomic_store_n(&heap->broken, true, __ATOMIC_RELAXED);
     }
     gs_async_bind(heap, own ? home : NULL, own, true);

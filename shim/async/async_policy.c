@@ -1,9 +1,10 @@
 /*
- * async_policy.c - the private memory pools, one a device, and when they are not used.
+ * async_policy.c - the private memory pools, one a device, and the conditions for their
+ * use.
  *
- * Owns:  the pools; they live as long as the process, as their memory does.
- * Lock:  none; a row is published with compare-and-swap, and a pool that came second is
- *        destroyed.
+ * Owns:  the pools; like their memory, they live as long as the process.
+ * Lock:  none; a row is published with compare-and-swap, and the pool of a slower thread
+ *        is destroyed.
  */
 #include "async_policy.h"
 
@@ -24,7 +25,7 @@ bool gs_async_in_use(void)
     return GS_UNLIKELY(__atomic_load_n(&in_use, __ATOMIC_ACQUIRE));
 }
 
-/* ---- what the device's own pool is like -------------------------------------------- */
+/* ---- properties of the device's own pool ------------------------------------------- */
 
 static const CUmemPool_attribute policies[] = {
     CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES,
@@ -32,7 +33,7 @@ static const CUmemPool_attribute policies[] = {
     CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
 };
 
-/* Is it the current one, with everything allowed that is allowed by default? */
+/* Whether the pool is the current one, with all default properties. */
 static bool is_plain(CUdevice device, CUmemoryPool pool)
 {
     const struct gs_real *real = gs_real();
@@ -50,7 +51,8 @@ static bool is_plain(CUdevice device, CUmemoryPool pool)
     return true;
 }
 
-/* Open `made` to the devices that `shown` is open to. Returns false if one refuses. */
+/* Gives `made` the access of `shown` to other devices. Returns false if a device
+ * refuses. */
 static bool copy_access(CUmemoryPool made, CUmemoryPool shown, CUdevice owner)
 {
     const struct gs_real *real = gs_real();
@@ -86,7 +88,7 @@ static bool driver_has_pools(const struct gs_real *real)
 
 /* ---- rows -------------------------------------------------------------------------- */
 
-/* Make the device's pool. Returns NULL where it cannot be one. */
+/* Creates the device's pool. Returns NULL on failure. */
 static CUmemoryPool make(struct row *row, CUdevice device)
 {
     const struct gs_real *real = gs_real();

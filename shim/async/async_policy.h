@@ -1,15 +1,15 @@
 /*
  * async_policy.h - whether stream-ordered memory of a device comes from the pool
- * (GPUSHIM_ASYNC=pool), and the driver's memory pool that stands behind it.
+ * (GPUSHIM_ASYNC=pool), and the driver's memory pool behind it.
  *
- * What the program gets is to be memory of its device's default pool. It is that of a
- * private one with the same properties: memory that ends with no context, open to the
- * same devices, made in the order of a stream. A private one, because its allocations are
- * multiples of 2 MiB and nothing else comes between them.
+ * The program expects memory of its device's default pool. It gets memory of a private
+ * pool with the same properties: the memory ends with no context, is accessible from the
+ * same devices, and is allocated in stream order. The pool is private since its
+ * allocations are multiples of 2 MiB, and other allocations must not lie between them.
  *
- * A program that does more with the default pool than to allocate from it sees what it
- * would see natively, or is the driver's from then on: it has set another pool as the
- * current one, limited what may be reused, or asked how much is in use.
+ * A program may use the default pool for more than allocation. It then gets the native
+ * answers; or the driver serves the device from then on: after the program has set
+ * another pool as the current one, limited reuse, or queried the used bytes.
  *
  * Lock: none; atomics.   Design: docs/async.md
  */
@@ -19,25 +19,26 @@
 #include "state.h"
 
 /*
- * The pool that segments of a device's stream-ordered memory are allocated from; made by
- * the first call. NULL: that memory is the driver's.
+ * The pool for segments of a device's stream-ordered memory; created by the first call.
+ * NULL: the driver serves this memory.
  */
 CUmemoryPool gs_async_pool_of(const struct gs_state *state, int device);
 
-/* The same without making one: NULL, too, where nothing was allocated yet. */
+/* Like gs_async_pool_of, without creating a pool: also NULL if nothing was allocated
+ * yet. */
 CUmemoryPool gs_async_pool_known(int device);
 
-/* From now on it is the driver's; `why` is a static sentence. For a device of which there
- * was none yet, too. */
+/* From now on the driver serves the device; `why` is a static sentence. Also applies to a
+ * device without a pool yet. */
 void gs_async_end(int device, const char *why);
 
-/* Whether programs may notice the private pools: something was allocated from one. */
+/* Whether programs may notice the private pools: some memory was allocated from one. */
 bool gs_async_in_use(void);
 
-/* What the program is to see in place of that pool. */
+/* The pool that the program is to see instead of this one. */
 CUmemoryPool gs_async_pool_shown(CUmemoryPool pool);
 
-/* In a forked child: there are none. */
+/* In a forked child: drops the pools. */
 void gs_async_policy_reset(void);
 
 #endif

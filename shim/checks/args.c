@@ -1,5 +1,6 @@
 /*
- * args.c - the shapes of copies and sets, taken apart into the memory of each side.
+ * args.c - finds the memory that copies and sets access on each side, by the shape of the
+ * call.
  * Owns: gs_args_checked.   Lock: none; it is atomic.
  */
 #include "args.h"
@@ -74,7 +75,7 @@ void gs_args_copy_batch(const char *call, const CUdeviceptr *dsts,
 
 /* ---- a box on each side ------------------------------------------------------------ */
 
-/* A box at 0 is an array's. */
+/* A box at address 0 belongs to an array. */
 static void look_at_box(const char *call, const struct gs_box *box, bool writes,
                         CUmemorytype type)
 {
@@ -107,7 +108,7 @@ static uint64_t base_of(CUmemorytype type, const void *host, CUdeviceptr device)
 }
 
 /* clang-format off */
-/* What the structures have in common. */
+/* The members that the structures have in common. */
 #define PLANE_OF(copy, side)                                                             \
     .base = base_of((copy)->side##MemoryType, (copy)->side##Host, (copy)->side##Device), \
     .x = (copy)->side##XInBytes, .y = (copy)->side##Y, .pitch = (copy)->side##Pitch,     \

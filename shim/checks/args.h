@@ -1,12 +1,12 @@
 /*
- * args.h - GPUSHIM_CHECK_ARGS: the memory that copies and sets are given, compared with
- * what is known of it before the driver is called.
+ * args.h - GPUSHIM_CHECK_ARGS: checks the memory arguments of copies and sets against the
+ * known allocations, before the driver is called.
  *
- * What is found is told to the tracker; the call goes on as it is in any case. Where it
- * is off, a copy or a set pays for one branch, and nothing else does.
+ * Errors are reported to the tracker; the call goes on unchanged in any case. While the
+ * option is off, a copy or a set costs one branch, and other calls nothing.
  *
- * Lock: none of its own; all of it may be called from any thread, also while a stream
- * captures: then no question is put to the driver.   Design: docs/checks-args.md
+ * Lock: none of its own; all functions may be called from any thread. While a stream
+ * captures the driver is not queried.   Design: docs/checks-args.md
  */
 #ifndef GS_ARGS_H
 #define GS_ARGS_H
@@ -17,22 +17,23 @@
 
 struct gs_state;
 
-/* Whether copies and sets are looked at. Set at start-up; atomic. */
+/* Whether copies and sets are checked. Set at start; atomic. */
 extern bool gs_args_checked __attribute__((visibility("hidden")));
 
-/* At start, once there is a tracker or not. Says so where nothing can be told. */
+/* Called at start, after the tracker was created or not. Logs a line if the checks have
+ * no tracker to report to. */
 void gs_args_start(const struct gs_state *state);
 /* In a forked child. */
 void gs_args_reset(void);
 
-/* Which side of a copy is said to be host memory: it is compared with what is pinned and
- * pooled, and not asked after. */
+/* The side of a copy that is host memory by the call's type: it is compared with pinned
+ * and pooled memory, without a query to the driver. */
 enum gs_args_host { GS_ARGS_NO_HOST, GS_ARGS_HOST_DST, GS_ARGS_HOST_SRC };
 
-/* Each is given the call's name, and what it is about to do. */
+/* Check the call `call` with the named arguments, before it is made. */
 void gs_args_copy(const char *call, uint64_t dst, uint64_t src, size_t bytes,
                   enum gs_args_host host);
-/* The other side is an array. */
+/* For a copy whose other side is an array. */
 void gs_args_write(const char *call, uint64_t dst, size_t bytes);
 void gs_args_read(const char *call, uint64_t src, size_t bytes);
 void gs_args_write_rows(const char *call, CUdeviceptr dst, size_t pitch, size_t width,
@@ -43,7 +44,8 @@ void gs_args_copy_3d_peer(const char *call, const CUDA_MEMCPY3D_PEER *copy);
 void gs_args_copy_batch(const char *call, const CUdeviceptr *dsts,
                         const CUdeviceptr *srcs, const size_t *sizes, size_t count);
 
-/* The bytes of that many units; 0, which nobody looks at, where the driver refuses it. */
+/* The bytes of `count` units; 0, which is not checked, if the product overflows: the
+ * driver refuses such a call. */
 static inline size_t gs_args_times(size_t unit, size_t count)
 {
     size_t bytes;
@@ -80,8 +82,8 @@ static inline bool gs_args_on(void)
 #define GS_ARGS_NOTHING() (void)call
 
 /*
- * GS_ARGS_LOOK is the row of a call, carried out; GS_ARGS_HAS whether it has one. A row
- * begins with a comma: where there is none, what stands third moves up.
+ * GS_ARGS_LOOK executes the row of a call; GS_ARGS_HAS tells whether the call has one. A
+ * row begins with a comma: without a row, the third macro argument moves up.
  */
 #define GS_ARGS_LOOK(symbol)               GS_ARGS_SHAPE(GS_ARGS_OF_##symbol, NOTHING(), )
 #define GS_ARGS_SHAPE(...)                 GS_ARGS_SECOND(__VA_ARGS__)

@@ -1,19 +1,19 @@
 /*
- * args_rows.h - the arguments of copies and sets that name memory, once.
+ * args_rows.h - the memory arguments of copies and sets, one row a call.
  *
  * GS_ARGS_OF_symbol    , SHAPE(parameters of submit.def, or of the wrapper)
  *   COPY(dst, src, bytes)                        addresses of any memory
- *   FROM_HOST, TO_HOST                           the same, of host memory on one side
+ *   FROM_HOST, TO_HOST                           the same, with host memory on one side
  *   WRITE(dst, bytes), READ(src, bytes)          the other side is an array
- *   SET(dst, unit, count)                        units of so many bytes
- *   SET_ROWS(dst, pitch, unit, width, rows)      rows of so many units
- *   BATCH(dsts, srcs, sizes, count)              tables of COPY's
- *   BOX_2D(copy), BOX_3D(copy), BOX_3D_PEER(copy)   CUDA_MEMCPY2D and its kin
+ *   SET(dst, unit, count)                        units of `unit` bytes
+ *   SET_ROWS(dst, pitch, unit, width, rows)      rows of `width` units
+ *   BATCH(dsts, srcs, sizes, count)              tables of COPY's arguments
+ *   BOX_2D(copy), BOX_3D(copy), BOX_3D_PEER(copy)   CUDA_MEMCPY2D and its family
  *
- * Copies and sets of submit.def that have no row are not looked at: those of before CUDA
+ * Copies and sets of submit.def without a row are not checked: those from before CUDA
  * 3.2, whose addresses have 32 bits; copies between arrays, or between an array and the
- * host; and those whose operands are a union that older headers do not have (batches of
- * boxes, and with attributes). tests/unit/shim_args.c has that list and compares.
+ * host; and those whose operands are a union that older headers lack (batches of boxes,
+ * and with attributes). tests/unit/shim_args.c has the same list and compares.
  */
 #ifndef GS_ARGS_ROWS_H
 #define GS_ARGS_ROWS_H

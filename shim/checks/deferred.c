@@ -1,5 +1,5 @@
 /*
- * deferred.c - blocks that wait for a fill which is late.
+ * deferred.c - blocks that wait for a late fill.
  * Owns:  the list.   Lock: its mutex.
  */
 #include "deferred.h"
@@ -12,7 +12,7 @@
 #include "gs_uncancelled.h"
 #include "fill_stream.h"
 
-/* Between two looks. */
+/* The sleep between two polls. */
 #define NAP_NS 1000000
 
 struct aside {
@@ -30,7 +30,7 @@ void gs_deferred_reset(void)
     asides = NULL;
 }
 
-/* Without host memory for it, it is not handed out ever again. */
+/* Without host memory for a list entry, the block is never handed out again. */
 void gs_deferred_put(const struct gs_context *context, struct gs_block *block)
 {
     struct aside *aside = malloc(sizeof(*aside));
@@ -44,7 +44,7 @@ void gs_deferred_put(const struct gs_context *context, struct gs_block *block)
     pthread_mutex_unlock(&lock);
 }
 
-/* Those of the context, as a list of their own. */
+/* Takes the context's blocks off the list, as a list of their own. */
 static struct aside *take(const struct gs_context *context)
 {
     struct aside *list = NULL;
@@ -85,8 +85,8 @@ static void free_held(struct aside *list)
     }
 }
 
-/* Taken before the driver is asked: what is set aside meanwhile has a fill of its own.
- * Returns GS_FILL_SETTLED only where there was any. */
+/* Takes the blocks before it queries the driver: blocks deferred meanwhile have a fill of
+ * their own. Returns GS_FILL_SETTLED only if there was a block. */
 static enum gs_fill_state settle(const struct gs_context *context)
 {
     enum gs_fill_state state = GS_FILL_BUSY;

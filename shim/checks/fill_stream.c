@@ -1,12 +1,13 @@
 /*
- * fill_stream.c - streams and pinned buffers by which the checks reach device memory.
+ * fill_stream.c - the streams and pinned buffers with which the checks access device
+ * memory.
  *
- * A thread has a fill stream to itself while it uses it; a context gets another one when
- * all are taken. What was not done in its time leaves its fill stream stuck: until the
- * driver says that it is done, nothing more is begun in that context.
+ * A thread uses a fill stream exclusively; a context gets another one when all are taken.
+ * A fill stream whose work was late is stuck: until the driver reports this work
+ * complete, no further fill or comparison begins in its context.
  *
  * Owns:  the fill streams of all contexts; their streams and buffers end with the
- * context. Lock:  none; a fill stream is taken by an atomic exchange.
+ *        context. Lock:  none; a fill stream is taken by an atomic exchange.
  */
 #include "fill_stream.h"
 
@@ -24,11 +25,11 @@
 #include "gs_uncancelled.h"
 
 #define PIECE_BYTES ((size_t)1 << 20)
-/* A pattern is on its way for no longer than this, and as much again for each 256 MiB. */
+/* The time limit of a fill, and as much again for each 256 MiB. */
 #define PATIENCE_NS    1000000000ull
 #define PATIENCE_SHIFT 28
 #define PATIENCE_MOST  30u
-/* Looks before the thread sleeps between two. */
+/* Polls before the first sleep, and the sleep between two polls. */
 #define SPINS  20u
 #define NAP_NS 50000
 
@@ -37,10 +38,10 @@ struct gs_fill_stream {
     CUstream stream;             /* immutable */
     unsigned char *buffer;       /* immutable: pinned, PIECE_BYTES */
     bool taken;                  /* atomic */
-    bool stuck;                  /* its holder's */
+    bool stuck;                  /* used by its holder */
 };
 
-/* What is to be undone at the end. */
+/* The state to restore at the end. */
 struct visit {
     struct gs_fill_stream *fill_stream;
     CUstreamCaptureMode mode;
@@ -55,7 +56,8 @@ static struct gs_fill_stream **fill_streams_of(const struct gs_context *context)
     return &((struct gs_context *)(uintptr_t)context)->lanes;
 }
 
-/* Taken already. NULL: the driver refused. The context is current. */
+/* Creates a fill stream, taken by the caller. NULL: the driver refused. The context is
+ * current. */
 static struct gs_fill_stream *make_lane(const struct gs_context *context)
 {
     const struct gs_real *real = gs_real();
@@ -114,7 +116,7 @@ static enum gs_check_count take_fill_stream(const struct gs_context *context,
     return *out ? GS_CHECK_LOOKED : GS_CHECK_REFUSED;
 }
 
-/* leave is due, whatever the answer. */
+/* leave must follow, whatever the result. */
 static enum gs_check_count begin(const struct gs_context *context, struct visit *visit)
 {
     *visit = (struct visit){.fill_stream = NULL};
@@ -125,7 +127,7 @@ static enum gs_check_count begin(const struct gs_context *context, struct visit 
     if (!gs_real()->cuStreamQuery) {
         return GS_CHECK_REFUSED;
     }
-    /* The first capture of the process may begin at any moment from now on. */
+    /* The first capture of the process may begin at any time from now on. */
     visit->relaxed = gs_relaxed_begin(&visit->mode);
     if (gs_context_push(context->handle, &visit->pushed) != CUDA_SUCCESS) {
         return GS_CHECK_REFUSED;
@@ -133,7 +135,7 @@ static enum gs_check_count begin(const struct gs_context *context, struct visit 
     return GS_CHECK_LOOKED;
 }
 
-/* leave is due, whatever the answer. */
+/* leave must follow, whatever the result. */
 static enum gs_check_count enter(const struct gs_context *context, struct visit *visit)
 {
     enum gs_check_count answer = begin(context, visit);
@@ -153,7 +155,7 @@ static void leave(struct visit *visit)
     gs_notify_end();
 }
 
-/* Until all that the fill stream was given is done, but no longer than may be. */
+/* Waits until the fill stream's work is complete, within the time limit. */
 static enum gs_check_count await(struct gs_fill_stream *fill_stream, size_t bytes)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
@@ -163,7 +165,8 @@ static enum gs_check_count await(struct gs_fill_stream *fill_stream, size_t byte
     for (unsigned i = 0;; i++) {
         CUresult result = gs_real()->cuStreamQuery(fill_stream->stream);
         if (result == CUDA_SUCCESS && gs_notified()) {
-            /* It has ended: this waits for nothing. To the oracle a query is no order. */
+            /* The work is complete, so this does not wait. Needed since a query does not
+             * order work for the simulated device. */
             result = gs_real()->cuStreamSynchronize(fill_stream->stream);
         }
         if (result == CUDA_SUCCESS) {
@@ -171,7 +174,7 @@ static enum gs_check_count await(struct gs_fill_stream *fill_stream, size_t byte
         }
         if (result != CUDA_ERROR_NOT_READY || gs_now_ns() > until) {
             fill_stream->stuck =
-                true; /* who cannot tell does not know that it has ended */
+                true; /* true: without an answer the work may still run */
             return result == CUDA_ERROR_NOT_READY ? GS_CHECK_BUSY : GS_CHECK_REFUSED;
         }
         if (i < SPINS) {
@@ -189,13 +192,13 @@ static enum gs_fill_state state_of(CUresult result)
                                            : GS_FILL_BUSY;
 }
 
-/* Of the fill stream, which others may have: the driver is asked. The context is current.
- */
+/* Queries the driver for the fill stream's late work; another thread may hold the fill
+ * stream. The context is current. */
 static enum gs_fill_state settle(struct gs_fill_stream *fill_stream)
 {
     enum gs_fill_state state = GS_FILL_SETTLED;
     if (__atomic_exchange_n(&fill_stream->taken, true, __ATOMIC_ACQ_REL)) {
-        return GS_FILL_BUSY; /* its holder waits still */
+        return GS_FILL_BUSY; /* its holder still waits */
     }
     if (fill_stream->stuck) {
         state = state_of(gs_real()->cuStreamQuery(fill_stream->stream));
@@ -205,7 +208,7 @@ static enum gs_fill_state settle(struct gs_fill_stream *fill_stream)
     return state;
 }
 
-/* Without a fill stream of its own: on a full device there may be no memory for one. */
+/* Takes no fill stream: on a full device there may be no memory for one. */
 enum gs_fill_state gs_fill_stream_settled(const struct gs_context *context)
 {
     struct visit visit;
@@ -248,8 +251,8 @@ static size_t bytes_of(const struct gs_fill *fills, size_t count)
     return bytes;
 }
 
-/* Whether the device does what it is asked for, and says so: a fill of the fill stream's
- * own buffer. Whatever comes of that is nobody's memory. */
+/* Whether the device completes work in time and reports it: fills the fill stream's own
+ * buffer, whose contents do not matter. */
 static enum gs_check_count try_fill_stream(struct gs_fill_stream *fill_stream)
 {
     const struct gs_fill own = {(CUdeviceptr)(uintptr_t)fill_stream->buffer, 1, 0};
@@ -269,7 +272,7 @@ enum gs_check_count gs_fill_stream_fill(const struct gs_context *context,
     }
     if (answer == GS_CHECK_LOOKED) {
         answer = submit_fills(visit.fill_stream, fills, count);
-        if (answer != GS_CHECK_CAPTURE) { /* one of two may be on its way */
+        if (answer != GS_CHECK_CAPTURE) { /* one of two fills may be in progress */
             enum gs_check_count done = await(visit.fill_stream, bytes_of(fills, count));
             *pending = done != GS_CHECK_LOOKED;
             answer = *pending ? done : answer;
@@ -279,14 +282,14 @@ enum gs_check_count gs_fill_stream_fill(const struct gs_context *context,
     return answer;
 }
 
-/* ---- looks ----------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------- */
 
 static bool is_filled(const unsigned char *bytes, size_t count, unsigned char value)
 {
     return bytes[0] == value && memcmp(bytes, bytes + 1, count - 1) == 0;
 }
 
-/* `offset`: of the piece. */
+/* `offset`: of `bytes` in the whole range. */
 static void compare(const unsigned char *bytes, size_t count, unsigned char value,
                     uint64_t offset, struct gs_changed *changed)
 {

@@ -1,10 +1,10 @@
 /*
- * fill_stream.h - the checks' own calls of the driver: a pattern written to device
- * memory, and memory compared with one.
+ * fill_stream.h - the checks' own driver calls: write a pattern to device memory, and
+ * compare memory with a pattern.
  *
- * They go by a stream of their own that waits for no other and that no other waits for,
- * and they are given a time: what runs may be waiting for the calling thread. While a
- * stream captures nothing is begun.
+ * The calls use streams of their own, which neither wait for other streams nor are waited
+ * for. They have a time limit, since the running work may wait for the calling thread.
+ * While a stream captures no call begins.
  *
  * Lock: none is held; all functions may be called from any thread.
  * Source: reuse safety, rules L3 and L4 (docs/free.md)
@@ -23,30 +23,32 @@ struct gs_fill {
 
 enum gs_fill_state { GS_FILL_BUSY, GS_FILL_SETTLED, GS_FILL_FAILED };
 
-/* Whether all that was begun in the context, and not done in its time, has ended.
- * GS_FILL_FAILED: the context has failed (context_errors.h), so that will never be known.
- */
+/* Whether all late work of the fill streams in the context has ended.
+ * GS_FILL_FAILED: the context has failed (context_errors.h), so this will never be
+ * known. */
 enum gs_fill_state gs_fill_stream_settled(const struct gs_context *context);
 
 /*
- * They are not begun before the device has answered in its time: one that is busy for
- * long, or a driver that does not tell, leaves nothing pending.
+ * Writes the patterns of `fills`. Begins only after the device has completed a trial fill
+ * in time: a device that is busy for long, or a driver that does not report completion,
+ * leaves nothing pending.
  *
- * Returns GS_CHECK_LOOKED: they are written; else why not: GS_CHECK_BUSY, _CAPTURE or
+ * Returns GS_CHECK_LOOKED: they are written; else the reason: GS_CHECK_BUSY, _CAPTURE or
  * _REFUSED.
- * Out: *pending  they may yet be written, until gs_fill_stream_settled: no later owner of
- * that memory can be ordered behind it
+ * Out: *pending  the patterns may still be written, until gs_fill_stream_settled: no
+ *                later owner of the memory can be ordered behind the writes
  */
 enum gs_check_count gs_fill_stream_fill(const struct gs_context *context,
                                         const struct gs_fill *fills, size_t count,
                                         bool *pending);
 
 struct gs_changed {
-    uint64_t bytes; /* how many differ */
-    uint64_t first; /* offset of the first of them */
+    uint64_t bytes; /* number of differing bytes */
+    uint64_t first; /* offset of the first one */
 };
 
-/* Out: *out, where the answer is GS_CHECK_LOOKED; else why it was not. */
+/* Compares memory with the byte `value`. Out: *out, if the result is GS_CHECK_LOOKED; any
+ * other result is the reason for no comparison. */
 enum gs_check_count gs_fill_stream_look(const struct gs_context *context, CUdeviceptr at,
                                         size_t bytes, unsigned char value,
                                         struct gs_changed *out);

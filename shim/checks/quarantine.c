@@ -1,5 +1,5 @@
 /*
- * quarantine.c - the blocks that are held back, in the order in which they were freed.
+ * quarantine.c - the quarantined blocks, in the order of their frees.
  * Owns:  the list.   Lock: its mutex.
  */
 #include "quarantine.h"
@@ -15,7 +15,7 @@ struct held {
 
 static struct {
     pthread_mutex_t lock;
-    struct held *first, **end; /* under lock; `end` NULL: there is none yet */
+    struct held *first, **end; /* under lock; `end` NULL: not initialized */
     size_t bytes;              /* under lock */
     size_t limit;              /* immutable after start; 0: off */
     bool large_alone;          /* immutable after start */
@@ -46,8 +46,8 @@ static void append(struct held *held)
     all.bytes += held->bytes;
 }
 
-/* The oldest ones until no more than `limit` bytes are left, as a list. all.lock is held.
- */
+/* Takes the oldest blocks off the list until at most `limit` bytes remain. Returns them
+ * as a list. all.lock is held. */
 static struct held *take_oldest(size_t limit)
 {
     struct held *list = all.first, **end = &list;
@@ -60,7 +60,8 @@ static struct held *take_oldest(size_t limit)
     return list;
 }
 
-/* Those of a device (-1: any) and a context (NULL: any). all.lock is held. */
+/* Takes the blocks of a device (-1: any) and a context (NULL: any) off the list. all.lock
+ * is held. */
 static struct held *take_of(int device, const struct gs_context *context)
 {
     struct held *list = NULL, **end = &list, **link = &all.first;
@@ -81,7 +82,7 @@ static struct held *take_of(int device, const struct gs_context *context)
     return list;
 }
 
-/* No lock is held. Returns the bytes. */
+/* Frees the blocks of a list. No lock is held. Returns the bytes. */
 static size_t free_held(struct held *list)
 {
     size_t bytes = 0;

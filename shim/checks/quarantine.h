@@ -1,10 +1,11 @@
 /*
- * quarantine.h - GPUSHIM_CHECK_QUARANTINE: freed blocks that nobody gets for a while.
+ * quarantine.h - GPUSHIM_CHECK_QUARANTINE: freed blocks that are not reused for a while.
  *
- * They stay claimed: to the pool in use, to the program freed. So a second free of one is
- * an error and frees nobody else's memory, and a late write meets no new allocation.
+ * A quarantined block stays claimed: the pool treats it as in use, the program as freed.
+ * So a second free of the block is an error and does not free another owner's memory, and
+ * a late write does not hit a new allocation.
  *
- * Lock: all functions may be called from any thread; a mutex inside, never held over a
+ * Lock: all functions may be called from any thread; a mutex inside, never held across a
  * call of the pool.
  */
 #ifndef GS_QUARANTINE_H
@@ -12,26 +13,28 @@
 
 #include "contexts.h"
 
-/* At start: how much may be held, in bytes; 0: nothing is. `large_alone`: a block of
- * GS_LARGE_BYTES and more is all that its segment has. */
+/* At start: the most bytes in quarantine; 0: none. `large_alone`: a block of
+ * GS_LARGE_BYTES and more is alone in its segment. */
 void gs_quarantine_start(uint64_t limit_bytes, bool large_alone);
 void gs_quarantine_reset(void); /* in a forked child */
 
 /*
- * Hold a claimed block that may be handed out again, and free what has been held longest
- * and is too much by now. Returns false, and nothing is done, where it is not to be held:
- * the caller frees it.
+ * Quarantines a claimed block that is ready for reuse, and frees the oldest blocks beyond
+ * the limit. Returns false, with nothing done, if the block is not quarantined: the
+ * caller frees it.
  */
 bool gs_quarantine_put(const struct gs_context *context, struct gs_block *block);
 
-/* Whether the block at that address is held: freed, though claimed. */
+/* Whether the block at the address is in quarantine: freed by the program, but
+ * claimed. */
 bool gs_quarantine_holds(uint64_t addr);
 
-/* Memory is wanted: free all that is held of a device (-1: of all). Returns the bytes. */
+/* Called when memory is needed: frees the quarantined blocks of a device (-1: of all).
+ * Returns the bytes. */
 size_t gs_quarantine_empty(int device);
-/* Bytes of these that would be idle memory then. */
+/* The bytes of quarantined blocks that would become idle memory when freed. */
 size_t gs_quarantine_idle(int device);
-/* The context is gone, its heap dead: free what is held of it. */
+/* Called when the context and its heap have ended: frees its quarantined blocks. */
 void gs_quarantine_context_ended(const struct gs_context *context);
 
 #endif

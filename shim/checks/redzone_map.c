@@ -1,6 +1,6 @@
 /*
- * redzone_map.c - a treap: a tree by address, whose random weights keep it shallow.
- * Owns:  the nodes in it.   Lock: the caller's.
+ * redzone_map.c - a treap: a tree by address that random weights keep shallow.
+ * Owns:  its nodes.   Lock: the caller's.
  */
 #include "redzone_map.h"
 
@@ -12,7 +12,7 @@ static uint32_t next_weight(struct gs_redzone_map *map)
     return map->seed ^ map->seed >> 16;
 }
 
-/* What begins below `key` to the left, the rest to the right. */
+/* Splits the tree: zones that begin below `key` to the left, the others to the right. */
 static void split(struct gs_redzone *tree, uint64_t key, struct gs_redzone **left,
                   struct gs_redzone **right)
 {
@@ -30,7 +30,7 @@ static void split(struct gs_redzone *tree, uint64_t key, struct gs_redzone **lef
     *left = *right = NULL;
 }
 
-/* All of `left` is below all of `right`. */
+/* Joins two trees; every zone of `left` is below every zone of `right`. */
 static struct gs_redzone *merge(struct gs_redzone *left, struct gs_redzone *right)
 {
     struct gs_redzone *root = NULL, **link = &root;
@@ -85,7 +85,7 @@ struct gs_redzone *gs_redzone_map_take(struct gs_redzone_map *map, uint64_t addr
     return found;
 }
 
-/* The tree as a list by rising address, in front of `list`. */
+/* Prepends the zones of the tree, by rising address, to `list`. */
 static struct gs_redzone *flatten(struct gs_redzone *tree, struct gs_redzone *list)
 {
     while (tree) {
@@ -98,7 +98,7 @@ static struct gs_redzone *flatten(struct gs_redzone *tree, struct gs_redzone *li
     return list;
 }
 
-/* Those that begin below `begin` and reach beyond it: the last one, if any. */
+/* Takes the last zone that begins below `begin` and extends beyond it out of the tree. */
 static struct gs_redzone *take_reaching(struct gs_redzone **tree, uint64_t begin)
 {
     struct gs_redzone **link = tree;
@@ -114,7 +114,7 @@ static struct gs_redzone *take_reaching(struct gs_redzone **tree, uint64_t begin
     return last;
 }
 
-/* A part of freed memory stays. */
+/* Puts the remaining part of a freed zone back into the map. */
 static void keep_part(struct gs_redzone_map *map, const struct gs_redzone *of,
                       uint64_t begin, uint64_t end)
 {

@@ -1,9 +1,8 @@
 /*
- * redzones.c - patterns behind live blocks and in freed ones: made, looked at, told of.
+ * redzones.c - patterns behind live blocks and in freed ones: written, checked, reported.
  *
- * Whoever looks at memory that is not its own, at the end, believes what it found only if
- * the zone is still the same afterwards: a zone leaves the map before its memory may
- * change by right.
+ * A thread that checks memory it does not own reports damage only if the zone is still
+ * the same afterwards: a zone leaves the map before its memory may change legally.
  *
  * Owns:  the map.   Lock: its mutex.
  */
@@ -26,11 +25,12 @@
 #define BYTE_ZONE   0xfa
 #define BYTE_FREED  0xfd
 #define BYTE_POISON 0xff
-/* How long a look at all that a context has, or the process, may take. */
+/* The time limit of a check of all zones of a context, or of the process. */
 #define SWEEP_NS 5000000000ull
-/* Between two of them for uses of a context of which others are left. */
+/* The shortest interval between two such checks for uses of a primary context that others
+ * still use. */
 #define PAUSE_NS 1000000000ull
-/* As many as a report writes out. */
+/* The number of errors that a report lists. */
 #define ERRORS_NAMED 32u
 
 bool gs_redzones_on;
@@ -44,7 +44,7 @@ static struct {
     bool swept;                /* atomic: at_exit has run */
     bool handler_set;          /* atomic: the handler of exit is registered */
     uint64_t foretold;         /* atomic: counted for an exec, which may fail */
-    /* Atomic: when a device was last looked at for a use that was taken back, or 0. */
+    /* Atomic: time of the device's last check for a released use, or 0. */
     uint64_t used_less_ns[GS_MAX_DEVICES];
 } zones = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -80,8 +80,8 @@ void gs_redzones_adjust(struct gs_options *options)
                     "GPUSHIM_FREE_SYNC=lazy: with a check of GPUSHIM_CHECK_* on, frees "
                     "wait as they do natively");
     }
-    /* Each free waits, as natively, before the memory is looked at; and no block is kept
-       aside where it would be handed out without a look. */
+    /* Each free waits, as natively, before the memory is checked. No block is held back
+     * where it would be reused without a check. */
     options->free_sync = GS_FREE_SYNC_WAIT;
     strcpy(options->pool_cache, "0");
 }
@@ -122,8 +122,7 @@ static struct gs_redzone *cut(uint64_t begin, uint64_t end)
     return list;
 }
 
-/* A copy of the first zone at `addr` or behind it that is of the context (NULL: of any).
- */
+/* Copies the first zone at or after `addr` that belongs to the context (NULL: any). */
 static bool next_zone(uint64_t addr, CUcontext handle, struct gs_redzone *out)
 {
     pthread_mutex_lock(&zones.lock);
@@ -138,8 +137,8 @@ static bool next_zone(uint64_t addr, CUcontext handle, struct gs_redzone *out)
     return zone != NULL;
 }
 
-/* The zone of which `copy` is one was seen; `damaged`: it leaves the map. Returns whether
- * it is still the same. */
+/* Records the check of the zone of which `copy` is a copy; a damaged zone leaves the map.
+ * Returns whether the zone is still the same. */
 static bool settle(const struct gs_redzone *copy, bool damaged)
 {
     struct gs_redzone *gone = NULL;
@@ -169,7 +168,7 @@ static struct gs_free_site site_of(const struct gs_state *state, uint16_t api)
     return site;
 }
 
-/* `was`: whose memory the zone belongs to, where that is not known from the zone. */
+/* Reports damage. `was`: the allocation of the zone, if the zone does not know it. */
 static void tell(struct gs_state *state, const struct gs_redzone *zone,
                  const struct gs_allocation *was, const struct gs_changed *changed,
                  uint16_t api)
@@ -181,7 +180,7 @@ static void tell(struct gs_state *state, const struct gs_redzone *zone,
                                .changed_bytes = changed->bytes};
     struct gs_free_site site = site_of(state, api);
     bool known = damage.allocation.addr != 0;
-    /* A search of all there is, for an error that will be written out. */
+    /* Searches all records only for an error that the report will list. */
     if (!known && gs_tracker_error_count(state->tracker) < ERRORS_NAMED) {
         known = gs_tracker_find(state->tracker, zone->begin, &damage.allocation) == GS_OK;
     }
@@ -201,7 +200,7 @@ static void count(const struct gs_state *state, enum gs_check_count which)
     gs_tracker_count_check(state->tracker, which, 1);
 }
 
-/* A zone that is in no map, and whose memory is the caller's. */
+/* Checks a zone that is in no map and whose memory the caller owns. */
 static void inspect(struct gs_state *state, const struct gs_redzone *zone,
                     const struct gs_allocation *was, uint16_t api)
 {
@@ -214,13 +213,14 @@ static void inspect(struct gs_state *state, const struct gs_redzone *zone,
     }
 }
 
-/* Memory that was freed is somebody's again, or the driver's. */
+/* The memory is about to be reused, or returned to the driver: takes its zones out of the
+ * map, and checks those of freed memory. */
 static void clear(struct gs_state *state, uint64_t addr, size_t bytes, uint16_t api)
 {
     struct gs_redzone *next;
     for (struct gs_redzone *zone = cut(addr, addr + bytes); zone; zone = next) {
         next = zone->right;
-        if (!zone->live) { /* else of a context that has ended unseen */
+        if (!zone->live) { /* else of a context that has ended unnoticed */
             inspect(state, zone, NULL, api);
         }
         free(zone);
@@ -242,7 +242,7 @@ static enum gs_status obtain(const struct gs_state *state,
     return status;
 }
 
-/* Of a block of that room: how much behind the program's bytes is watched. */
+/* The bytes watched behind the program's bytes, in a block of `room` bytes. */
 static size_t zone_bytes(size_t bytes, size_t room)
 {
     if (zones.behind == 0) {
@@ -257,7 +257,7 @@ static void watch(const struct gs_context *context, uint64_t addr, size_t bytes,
 {
     struct gs_redzone *zone = calloc(1, sizeof(*zone));
     if (!zone) {
-        return; /* it goes without */
+        return; /* the block gets no red zone */
     }
     zone->value = BYTE_ZONE;
     zone->live = true;
@@ -269,10 +269,9 @@ static void watch(const struct gs_context *context, uint64_t addr, size_t bytes,
     put(zone);
 }
 
-/* Fill the block. Returns false where it may be written at a later time: it is not to be
- * handed out. That its red zone alone is late makes no difference: a free in a stream's
- * order, or during a capture, does not wait for it, and the zone may then be in the
- * middle of another's block. */
+/* Fills a new block. Returns false if the block may still be written later and must not
+ * be handed out. A late red zone counts too: a free in stream order, or during a capture,
+ * does not wait for it, and the red zone may then lie inside another owner's block. */
 static bool prepare(const struct gs_state *state, const struct gs_context *context,
                     const struct gs_block *block, size_t bytes)
 {
@@ -304,7 +303,8 @@ static bool prepare(const struct gs_state *state, const struct gs_context *conte
 
 static void at_exit(void);
 
-/* Once a process, and once the driver has begun: its own handlers then run later. */
+/* Registers the exit handler: once a process, after the driver's first call, so that the
+ * driver's own handlers run later. */
 static void register_handler(void)
 {
     if (!__atomic_exchange_n(&zones.handler_set, true, __ATOMIC_RELAXED)) {
@@ -377,12 +377,12 @@ static void watch_freed(const struct gs_context *context, uint64_t addr, size_t 
     zone->context = context;
     zone->was = *was;
     zone->freed = *freed;
-    /* What is freed by destructors, after the last look, is nobody's to miss. */
+    /* Blocks that destructors free after the last check are not counted as unchecked. */
     zone->seen = __atomic_load_n(&zones.swept, __ATOMIC_RELAXED);
     put(zone);
 }
 
-/* Returns false where that may be written at a later time. */
+/* Fills a freed block. Returns false if the block may still be written later. */
 static bool fill_freed(const struct gs_state *state, const struct gs_context *context,
                        const struct gs_block *block, enum gs_api api,
                        const struct gs_allocation *was)
@@ -400,7 +400,7 @@ static bool fill_freed(const struct gs_state *state, const struct gs_context *co
     return !pending;
 }
 
-/* Memory that was exported, say: another process may still read it. */
+/* Whether another process may still read the memory, for instance after an export. */
 static bool is_marked(const struct gs_state *state, const struct gs_block *block)
 {
     struct gs_range range;
@@ -430,7 +430,8 @@ void gs_redzones_unmap(const struct gs_context *context, uint64_t addr, size_t b
 
 /* ---- ends ------------------------------------------------------------------------ */
 
-/* Nothing is waited for: what runs goes on, and what it writes later is not seen. */
+/* Checks all zones of the context. Does not wait: later writes of running work are not
+ * detected. */
 static void sweep(struct gs_state *state, CUcontext handle)
 {
     uint64_t until = gs_now_ns() + SWEEP_NS, at = 0;
@@ -438,13 +439,13 @@ static void sweep(struct gs_state *state, CUcontext handle)
     struct gs_changed changed;
     for (; next_zone(at, handle, &zone); at = zone.begin + 1) {
         if (gs_now_ns() > until) {
-            return; /* those that are left are counted at the end */
+            return; /* the remaining zones are counted at the end */
         }
         enum gs_check_count answer = gs_fill_stream_look(
             zone.context, zone.from, zone.to - zone.from, zone.value, &changed);
         bool damaged = answer == GS_CHECK_LOOKED && changed.bytes > 0;
         if (!settle(&zone, damaged)) {
-            continue; /* freed, or used again, meanwhile: that has its own look */
+            continue; /* freed or reused meanwhile, which checks it */
         }
         count(state, answer);
         if (damaged) {
@@ -453,8 +454,8 @@ static void sweep(struct gs_state *state, CUcontext handle)
     }
 }
 
-/* Before the driver's own handlers of exit, if these were registered before the first
- * allocation. Later no call of CUDA may be made. */
+/* Runs before the driver's own exit handlers, if those were registered before the first
+ * allocation. CUDA must not be called later. */
 static void at_exit(void)
 {
     struct gs_state *state = gs_state_peek();
@@ -492,8 +493,8 @@ void gs_redzones_use_ends(struct gs_state *state, CUcontext handle, int device, 
     gs_redzones_context_ends(state, handle);
 }
 
-/* All zones of the context (NULL: of any) that nobody has looked at are counted; with a
- * context, they and the others leave. */
+/* Counts all unchecked zones of the context (NULL: any); with a context, takes all its
+ * zones out of the map. */
 static void give_up(struct gs_state *state, const struct gs_context *context)
 {
     struct gs_redzone zone;

@@ -1,13 +1,13 @@
 /*
- * redzones.h - GPUSHIM_CHECK_REDZONE and GPUSHIM_CHECK_FILL: device memory that nobody is
- * to write holds a pattern, and is looked at later.
+ * redzones.h - GPUSHIM_CHECK_REDZONE and GPUSHIM_CHECK_FILL: device memory that must not
+ * be written holds a pattern, which is checked later.
  *
- * Behind an allocation, while it lives; all of it, once it is freed and until it is used
- * again. What was changed is an error in the report. Where a look would have to wait, or
- * would break a capture, it is left out and counted. Off, nothing of this is called but
- * for a look at gs_redzones_on, and that not on the paths of most calls.
+ * The pattern lies behind an allocation while it lives, and in all of its memory from its
+ * free to its reuse. A changed pattern is an error in the report. A check that would have
+ * to wait, or would invalidate a capture, is skipped and counted. While both options are
+ * off, only a few paths test gs_redzones_on, and nothing else is called.
  *
- * Lock: all functions may be called from any thread; a mutex inside, never held over a
+ * Lock: all functions may be called from any thread; a mutex inside, never held across a
  * call of the driver or the pool.   Design: docs/checks.md
  */
 #ifndef GS_REDZONES_H
@@ -17,12 +17,13 @@
 
 extern bool gs_redzones_on; /* written at start, before any call is served */
 
-/* At start. What does not go together is told in one line, and left out of *options. */
+/* Called at start: logs a line for options that exclude each other, and corrects
+ * *options. */
 void gs_redzones_adjust(struct gs_options *options);
 void gs_redzones_start(const struct gs_options *options);
 void gs_redzones_reset(void); /* in a forked child */
 
-/* gs_heap_alloc with the checks on. The memory has been looked at, filled, and has a red
+/* gs_heap_alloc with the checks on. The memory was checked and filled, and has a red
  * zone. */
 enum gs_status gs_redzones_alloc_checked(struct gs_state *state,
                                          const struct gs_context *context, size_t bytes,
@@ -38,36 +39,38 @@ gs_redzones_alloc(struct gs_state *state, const struct gs_context *context, size
 }
 
 /*
- * A claimed block is about to be freed; its record is still there. `answer`:
- * GS_CHECK_LOOKED, if all that may write to it has been waited for; else why not.
- * Out: *was  what is known of it, addr 0 if nothing
+ * Called before a claimed block is freed, while its record still exists. `answer`:
+ * GS_CHECK_LOOKED, if all work that may write to the block has been waited for; else the
+ * reason.
+ * Out: *was  the block's record, addr 0 if none
  */
 void gs_redzones_look(struct gs_state *state, struct gs_block *block, enum gs_api api,
                       enum gs_check_count answer, struct gs_allocation *was);
-/* It was freed, and nothing uses it: filled, held back, or freed. */
+/* Called after the free, when no work uses the block: fills it, then quarantines or frees
+ * it. */
 void gs_redzones_free(struct gs_state *state, struct gs_block *block, enum gs_api api,
                       const struct gs_allocation *was);
 
-/* The driver itself has served an allocation: nothing of it is looked at. */
+/* Counts an allocation that the driver itself has served: it is not checked. */
 void gs_redzones_passed(const struct gs_state *state);
 
-/* Memory of the context is about to be given back to the driver. */
+/* Called before memory of the context is returned to the driver. */
 void gs_redzones_unmap(const struct gs_context *context, uint64_t addr, size_t bytes);
 
-/* The context may be about to end: look at all that it has. */
+/* Called when the context may be about to end: checks all its zones. */
 void gs_redzones_context_ends(struct gs_state *state, CUcontext handle);
-/* A use of it is about to be taken back, which may be its last. Unless that is `last` as
- * far as is known, all is looked at no more than once a second for each device: a program
- * may take and give back uses all the time. */
+/* Called before a use of a primary context is released. Checks all zones if this is the
+ * `last` known use; else at most once a second for each device, since a program may
+ * retain and release all the time. */
 void gs_redzones_use_ends(struct gs_state *state, CUcontext handle, int device,
                           bool last);
-/* It has ended, its heap is dead. */
+/* Called when the context and its heap have ended. */
 void gs_redzones_context_ended(const struct gs_context *context);
 
-/* The process ends: what was not looked at is counted. `again`: it may yet go on
- * (gs_finish_report); that counts until gs_redzones_go_on. */
+/* Called when the process ends: counts the unchecked zones. `again`: the process may go
+ * on (gs_finish_report); the counts then stand until gs_redzones_go_on. */
 void gs_redzones_finish(struct gs_state *state, bool again);
-/* A report is about to be written: the process has gone on since the last one. */
+/* Called before a further report: the process went on after the last one. */
 void gs_redzones_go_on(struct gs_state *state);
 
 #endif

@@ -4,7 +4,7 @@
  */
 #include "spans.h"
 
-/* sum += a * b; false where that is no 64-bit number. */
+/* sum += a * b; false on overflow of 64 bits. */
 static bool add_product(uint64_t *sum, uint64_t a, uint64_t b)
 {
     uint64_t product;

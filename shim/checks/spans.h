@@ -1,5 +1,6 @@
 /*
- * spans.h - which bytes a copy or a set touches, and how they lie to an allocation.
+ * spans.h - the bytes that a copy or a set accesses, and their position relative to an
+ * allocation.
  *
  * Pure arithmetic: no CUDA, no state.
  */
@@ -8,14 +9,14 @@
 
 #include "gs_base.h"
 
-/* Bytes from an address on; 0 bytes: nothing. */
+/* A range of bytes; 0 bytes: empty. */
 struct gs_span {
     uint64_t addr, bytes;
 };
 
-/* A box of a copy or a set, as the driver has it: `rows` rows of `width` bytes, each
- * `pitch` bytes behind the one before, `layers` of these, each `height` rows behind the
- * one before; it begins x bytes, y rows and z layers behind `base`. */
+/* A box of a copy or a set in the driver's terms: `layers` layers, each `height` rows
+ * apart, of `rows` rows, each `pitch` bytes apart, of `width` bytes. It begins x bytes, y
+ * rows and z layers behind `base`. */
 struct gs_box {
     uint64_t base, x, y, z;
     uint64_t width, rows, layers;
@@ -23,19 +24,19 @@ struct gs_box {
 };
 
 /*
- * From the first to the last byte that the box touches: the last row ends where its bytes
- * do, not a pitch further.
- * Returns false, with nothing written, where that is more than there are addresses: the
- * driver refuses it.
+ * The range from the first to the last byte of the box: the last row counts its `width`,
+ * not its pitch.
+ * Returns false, with nothing written, if the range exceeds the address space: the driver
+ * refuses such a call.
  */
 bool gs_span_of_box(const struct gs_box *box, struct gs_span *out) GS_MUST_USE;
 
-/* How a use that is not empty lies to an allocation. */
+/* The position of a non-empty use relative to an allocation. */
 enum gs_span_fit {
-    GS_SPAN_INSIDE, /* all of it */
-    GS_SPAN_LEAVES, /* it begins inside, and ends behind it */
-    GS_SPAN_BEHIND, /* it begins at the allocation's end, or further on */
-    GS_SPAN_BEFORE  /* it begins before it */
+    GS_SPAN_INSIDE, /* entirely inside */
+    GS_SPAN_LEAVES, /* begins inside, ends behind */
+    GS_SPAN_BEHIND, /* begins at the end or behind */
+    GS_SPAN_BEFORE  /* begins before */
 };
 enum gs_span_fit gs_span_fit(const struct gs_span *use, const struct gs_span *extent);
 

@@ -1,18 +1,18 @@
 /*
- * use_check.c - whether a use of memory is wrong, and how.
+ * use_check.c - decides whether a use of memory is wrong, and how.
  *
- * Said to be wrong is only what cannot be right. Memory is looked for in this order:
+ * Only uses that cannot be right are reported. Memory is looked up in this order:
  *
- *   the pools      an address in a segment is a live block's, or nobody's
- *   managed ranges the same
- *   records        an allocation of the driver's that begins at the address, or where the
- *                  driver says that the one around it begins
- *   the history    what the driver does not know, and the processor cannot read, and was
- *                  freed before
+ *   the pools      an address in a segment belongs to a live block, or to nobody
+ *   managed ranges likewise
+ *   records        an allocation of the driver that begins at the address, or at the
+ *                  start that the driver reports for the allocation around it
+ *   the history    memory that was freed before, that the driver does not know, and that
+ *                  the processor cannot read
  *
- * All else is not known, and right. What was freed in a stream's order is nobody's once
- * the device has come there, which no look at the call's arguments tells: it is taken for
- * wrong where the pool has seen that it has.
+ * All other memory is unknown and its use is right. A block freed in stream order becomes
+ * free when the device reaches the free, which the arguments of a call do not tell: its
+ * use counts as wrong once the pool has found the free complete.
  *
  * Owns: nothing.   Lock: none; the driver is called without any. Design:
  * docs/checks-args.md
@@ -30,7 +30,7 @@
 #include "quarantine.h"
 #include "record.h"
 
-/* ---- what is told ------------------------------------------------------------------ */
+/* ---- reporting -------------------------------------------------------------------- */
 
 static struct gs_bad_use bad_use(const struct gs_use *use, enum gs_error_kind kind)
 {
@@ -73,7 +73,7 @@ static void tell_former(struct gs_state *state, const struct gs_use *use,
 
 enum answer { ANSWER_KNOWN, ANSWER_UNKNOWN, ANSWER_NONE };
 
-/* The driver's allocation around an address. */
+/* Queries the driver for the allocation around an address. */
 static enum answer ask_driver(uint64_t addr, struct gs_span *out)
 {
     CUdeviceptr base = 0;
@@ -91,7 +91,7 @@ static enum answer ask_driver(uint64_t addr, struct gs_span *out)
                : ANSWER_NONE;
 }
 
-/* Whether the processor cannot read there: then it is no memory of the host's. */
+/* Whether the processor cannot read the address: then it is not host memory. */
 static bool is_unreadable(uint64_t addr)
 {
     char byte;
@@ -99,7 +99,7 @@ static bool is_unreadable(uint64_t addr)
     return process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0 && errno == EFAULT;
 }
 
-/* Whether that call frees in a stream's order. */
+/* Whether the call frees in stream order. */
 static bool frees_in_order(uint16_t api)
 {
     return api < GS_API_COUNT && strstr(gs_api_name(api), "FreeAsync");
@@ -108,8 +108,8 @@ static bool frees_in_order(uint16_t api)
 /* ---- the pools -----------------------------------------------------------------------
  */
 
-/* Whether the driver still has the pool's segment there. A context may have ended unseen,
- * and the addresses be another's. */
+/* Whether the driver still has the pool's segment there. A context may have ended
+ * unnoticed, and its addresses may have a new owner. */
 static bool is_true(const struct gs_use *use, const struct gs_range *range)
 {
     struct gs_span span;
@@ -118,7 +118,7 @@ static bool is_true(const struct gs_use *use, const struct gs_range *range)
            (answer == ANSWER_KNOWN && span.addr == range->segment_addr);
 }
 
-/* The live block of the same segment that the use ends in. */
+/* The live block of the same segment in which the use ends. */
 static bool reaches_block(struct gs_pool *pool, const struct gs_use *use,
                           const struct gs_range *from, struct gs_span *out)
 {
@@ -132,7 +132,7 @@ static bool reaches_block(struct gs_pool *pool, const struct gs_use *use,
     return true;
 }
 
-/* What has been freed there, if its use is wrong for certain. */
+/* Finds the freed allocation there, if its use is certainly wrong. */
 static bool find_former(struct gs_state *state, const struct gs_use *use,
                         const struct gs_range *range, struct gs_former *out)
 {
@@ -144,7 +144,7 @@ static bool find_former(struct gs_state *state, const struct gs_use *use,
            (out->allocation.addr == range->block_addr && !frees_in_order(out->site.api));
 }
 
-/* In a segment, and in no live block. */
+/* Checks a use that lies in a segment, but in no live block. */
 static void check_freed(struct gs_state *state, struct gs_pool *pool,
                         const struct gs_use *use, const struct gs_range *range)
 {
@@ -168,7 +168,7 @@ static void check_freed(struct gs_state *state, struct gs_pool *pool,
     }
 }
 
-/* Whether the block is, or was, in the order of a stream. */
+/* Whether the block is, or was, used in stream order. */
 static bool is_ordered(const struct gs_state *state, const struct gs_pool *pool,
                        const struct gs_range *range)
 {
@@ -176,7 +176,7 @@ static bool is_ordered(const struct gs_state *state, const struct gs_pool *pool,
            ((const struct gs_context *)gs_heap_self(range->heap))->ordered;
 }
 
-/* Returns whether the pool knows the address. */
+/* Returns whether the pool has the address. */
 static bool check_pooled(struct gs_state *state, struct gs_pool *pool,
                          const struct gs_use *use)
 {
@@ -186,8 +186,8 @@ static bool check_pooled(struct gs_state *state, struct gs_pool *pool,
         return false;
     }
     struct gs_span block = {range.block_addr, range.requested_bytes};
-    /* Claimed is what is being freed just now, by another thread, and what was freed and
-       is held back. */
+    /* A claimed block is being freed by another thread, or is freed and held back; only a
+     * quarantined one is certainly freed. */
     if ((range.claimed && !gs_quarantine_holds(range.block_addr)) ||
         (range.live && gs_span_fit(&use->span, &block) == GS_SPAN_INSIDE)) {
         return true;
@@ -206,7 +206,7 @@ static bool check_pooled(struct gs_state *state, struct gs_pool *pool,
 /* ---- managed memory ------------------------------------------------------------------
  */
 
-/* Returns whether it is known to be managed memory of the program's, or was. */
+/* Returns whether the address is, or was, in known managed memory of the program. */
 static bool check_managed(struct gs_state *state, const struct gs_use *use)
 {
     struct gs_extent extent;
@@ -233,9 +233,9 @@ static bool check_managed(struct gs_state *state, const struct gs_use *use)
 /* ---- the driver's own ----------------------------------------------------------------
  */
 
-/* Whether what the record says is all that the program has there. Registered memory is a
- * part of the program's own, imported memory a part of another's, a mapping what it
- * shows. */
+/* Whether the record covers all memory that the program may use there. Registered memory
+ * is a part of the program's own memory, imported memory a part of another process's, and
+ * a mapping a part of the memory that it maps. */
 static bool is_bounded(const struct gs_allocation *allocation)
 {
     return allocation->kind == GS_MEMORY_DEVICE || allocation->kind == GS_MEMORY_ASYNC ||
@@ -243,7 +243,7 @@ static bool is_bounded(const struct gs_allocation *allocation)
            allocation->kind == GS_MEMORY_PINNED;
 }
 
-/* Pinned memory of a page and more is whole pages. */
+/* Pinned memory of a page and more extends to whole pages. */
 static struct gs_span extent_of(const struct gs_allocation *allocation)
 {
     const uint64_t page = (uint64_t)getpagesize();
@@ -254,7 +254,7 @@ static struct gs_span extent_of(const struct gs_allocation *allocation)
     return extent;
 }
 
-/* `known`: what the driver has there; NULL: it was not asked. */
+/* `known`: the driver's allocation there; NULL: not queried. */
 static void check_recorded(struct gs_state *state, const struct gs_use *use,
                            const struct gs_allocation *allocation,
                            const struct gs_span *known)
@@ -267,7 +267,7 @@ static void check_recorded(struct gs_state *state, const struct gs_use *use,
     }
 }
 
-/* Nothing begins there that is known. */
+/* Checks a use at whose address no known allocation begins. */
 static void check_around(struct gs_state *state, const struct gs_use *use)
 {
     struct gs_allocation allocation;

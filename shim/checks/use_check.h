@@ -1,5 +1,5 @@
 /*
- * use_check.h - one side of a copy or a set, compared with the memory that is known.
+ * use_check.h - checks one side of a copy or a set against the known memory.
  */
 #ifndef GS_USE_CHECK_H
 #define GS_USE_CHECK_H
@@ -8,16 +8,16 @@
 #include "state.h"
 
 struct gs_use {
-    const char *call; /* as the driver names it */
+    const char *call; /* its driver name */
     struct gs_span span;
     bool writes;
-    bool host; /* the call says that it is host memory */
+    bool host; /* the call's type says host memory */
 };
 
 /*
- * Tells the tracker if the use is wrong for certain. Between gs_enter and gs_leave, with
- * a tracker; asks the driver after an address (cuMemGetAddressRange), but not while a
- * stream captures.
+ * Reports a certainly wrong use to the tracker. Called between gs_enter and gs_leave,
+ * with a tracker. Queries the driver for an address (cuMemGetAddressRange), but not while
+ * a stream captures.
  */
 void gs_check_use(struct gs_state *state, const struct gs_use *use);
 

@@ -1,10 +1,11 @@
 /*
- * interop.h - driver functions for OpenGL, EGL and VDPAU that give the device work to do
- * or make a context.
+ * interop.h - driver functions for OpenGL, EGL and VDPAU that submit work to the device
+ * or create a context.
  *
- * Declared here and not taken from cudaGL.h and its like, for these need headers of those
- * interfaces. Handles of those interfaces are passed on unseen: of pointers only the size
- * counts, and of the frame that is passed by value size and alignment.
+ * Declared here and not taken from cudaGL.h and the like, since these need headers of
+ * those interfaces. Handles of those interfaces are passed on without inspection: of
+ * pointers only the size counts, and of the frame that is passed by value, size and
+ * alignment.
  * Owns: nothing.   Lock: none.
  * Source: cudaGL.h, cudaEGL.h, cudaVDPAU.h of CUDA 13.0
  */

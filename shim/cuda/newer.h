@@ -1,12 +1,12 @@
 /*
- * newer.h - what the tables of driver functions name and older CUDA headers lack.
+ * newer.h - functions in the tables of driver functions that older CUDA headers lack.
  *
- * The library puts itself in front of the same functions whichever headers it is built
- * with, for the driver and the program may be newer than those. So each function that
- * came after 11.7 is declared here for older headers. Only what crosses the call counts:
- * the size of an argument that is passed by value, the members that are read. The rest
- * stays unseen. Newer headers declare the functions themselves, and the compiler compares
- * the rows of submit.def and the wrappers with them.
+ * The library hooks the same functions whichever headers it is built with, since the
+ * driver and the program may be newer than the headers. So each function added after 11.7
+ * is declared here for older headers. Only the ABI of the call counts: the size of an
+ * argument passed by value, and the members that are read; other members are left out.
+ * Newer headers declare the functions themselves, and the compiler compares the rows of
+ * submit.def and the wrappers with them.
  *
  * Owns: nothing.   Lock: none.
  * Source: cuda.h of CUDA 11.8 to 13.5 (tests/headers/headers.txt)

@@ -1,9 +1,9 @@
 /*
  * entry_array.c - arrays and mipmapped arrays.
  *
- * The driver's own, passed through; they have an owner in the report, die with their
- * context, and are charged against GPUSHIM_MEM_LIMIT. What the pool keeps idle must not
- * make them fail, so they are tried again after it was given back.
+ * The driver allocates them; the report records their owner, they end with their context,
+ * and they are charged against GPUSHIM_MEM_LIMIT. Idle memory of the pool must not make
+ * them fail, so failed calls are repeated after it was reclaimed.
  *
  * Owns:  nothing.   Lock: none.
  */
@@ -14,7 +14,7 @@
 #include "retry.h"
 #include "tiles.h"
 
-/* One of the calls that make an array. */
+/* One of the calls that create an array. */
 struct array_call {
     enum gs_api api;
     const CUDA_ARRAY_DESCRIPTOR *flat;    /* cuArrayCreate's, or NULL */
@@ -37,8 +37,8 @@ static CUresult call_driver(const struct array_call *call)
     }
 }
 
-/* By the description, once the driver has answered `result` (gs_described); 0 where that
- * cannot be read. */
+/* The bytes by the description, which is read after the driver has answered `result`
+ * (gs_described); 0 if it is not readable. */
 static size_t bytes_of(const struct array_call *call, CUresult result)
 {
     CUDA_ARRAY_DESCRIPTOR flat;
@@ -73,7 +73,7 @@ static CUresult create_known(struct gs_state *state, const struct array_call *ca
         result = gs_limits_begin(context, bytes)
                      ?: gs_limits_end(context, bytes, call_driver(call));
     } while (gs_retry_after_trim(state, context, result));
-    /* Now: the driver may refuse a call without a look at its description. */
+    /* Only now: the driver may refuse a call without reading its description. */
     note.bytes = bytes_of(call, result);
     if (result != CUDA_SUCCESS) {
         gs_record_note_refused(state, &note, result);

@@ -2,17 +2,17 @@
  * entry_async.c - stream-ordered memory: the driver's own, with an owner in the report,
  * or with GPUSHIM_ASYNC=pool a block of its stream's heap (async_heaps.h).
  *
- * Always the driver's are memory of a pool that the program names, of a thread's own
- * default stream, of streams of another context than the current one, and whatever is
- * asked for while a stream captures, as it may become a node of a graph.
+ * The driver always serves requests for a pool that the program names, in a per-thread
+ * default stream, in a stream of a context other than the current one, and while a stream
+ * captures, since the memory may become a node of a graph.
  *
  * A pooled block of cuMemAlloc may be freed in stream order as well (CUDA Programming
  * Guide: memory of cudaMalloc may be passed to cudaFreeAsync). It is freed with an event
- * of that stream.
+ * of this stream.
  *
  * Each call exists twice, for the legacy and for the per-thread default stream; the
- * wrappers differ in the real function they hand to the common part. What they submit is
- * counted, as entry_submit.c does it.
+ * wrappers differ in the real function that they pass to the common part. Their
+ * submissions are counted as in entry_submit.c.
  *
  * Owns:  nothing.   Lock: none.
  */
@@ -36,7 +36,7 @@
 
 /* ---- allocate -------------------------------------------------------------------- */
 
-/* Whether the pool is to be asked. */
+/* Whether the pool may serve the request. */
 static bool may_pool(const struct gs_call *request, const CUdeviceptr *dptr, size_t bytes)
 {
     return dptr && bytes && request->context && request->context->heap &&
@@ -45,8 +45,8 @@ static bool may_pool(const struct gs_call *request, const CUdeviceptr *dptr, siz
            (request->stream || !request->per_thread);
 }
 
-/* From the stream's heap. Returns false where it has none, or no memory: then the driver
- * is asked. */
+/* Allocates from the stream's heap. Returns false if there is no heap, or no memory: the
+ * caller then asks the driver. */
 static bool allocate_from_heap(struct gs_state *state, const struct gs_call *request,
                                CUdeviceptr *dptr, size_t bytes)
 {
@@ -75,13 +75,14 @@ static bool allocate_from_heap(struct gs_state *state, const struct gs_call *req
     return true;
 }
 
-/* Whom the limits charge for it: memory of the host's and managed memory nobody. */
+/* The context that the limits charge; none for host memory and managed memory. */
 static const struct gs_context *charged_to(const struct gs_call *request)
 {
     return request->kind == GS_MEMORY_ASYNC ? request->context : NULL;
 }
 
-/* The driver has answered. What a capturing stream allocates is a node of its graph. */
+/* Records the driver's answer. An allocation in a capturing stream is a node of its
+ * graph. */
 static void note_allocated(struct gs_state *state, const struct gs_call *request,
                            const CUdeviceptr *dptr, size_t bytes, CUresult result)
 {
@@ -97,8 +98,8 @@ static void note_allocated(struct gs_state *state, const struct gs_call *request
     }
 }
 
-/* The request is for memory there. *as: for an entry that stands for a device of which
- * there may be none. */
+/* Directs the request to the memory's place. *as: memory for an entry that stands for a
+ * device which may have none. */
 static void place(struct gs_call *request, const struct gs_memory_place *where,
                   struct gs_context *as)
 {
@@ -165,8 +166,8 @@ GS_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
     return result;
 }
 
-/* The first memory of a pool whose making was not seen: it has been charged to the
- * current context's device. */
+/* Records the place of a pool of unknown origin from its first memory, which was charged
+ * to the current context's device. */
 static void learn(struct gs_call *request, CUmemoryPool pool, CUdeviceptr addr,
                   size_t bytes, struct gs_context *as)
 {
@@ -234,7 +235,7 @@ GS_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesi
 
 /* ---- free ------------------------------------------------------------------------ */
 
-/* One kind of default stream. */
+/* The functions for one kind of default stream. */
 struct variant {
     __typeof__(cuMemFreeAsync) *free;
     __typeof__(cuStreamIsCapturing) *is_capturing;
@@ -247,7 +248,7 @@ static bool is_capturing(const struct variant *variant, CUstream stream)
     if (!gs_captures_active()) {
         return false;
     }
-    /* The legacy stream answers with an error while another stream captures. */
+    /* The query fails for the legacy stream while another stream captures. */
     return !variant->is_capturing ||
            variant->is_capturing(stream, &status) != CUDA_SUCCESS ||
            status != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -258,13 +259,13 @@ static enum gs_trace_order order_of(const struct variant *variant)
     return variant->per_thread ? GS_TRACE_ORDERED_PER_THREAD : GS_TRACE_ORDERED;
 }
 
-/* What a block freed in that stream's order has to wait for; 0: nothing. */
+/* The fence for a block freed in the stream's order; 0: none is needed. */
 static CUresult order_free(const struct variant *variant, struct gs_async_heap *heap,
                            CUstream stream, gs_fence *fence)
 {
     *fence = 0;
     if (is_capturing(variant, stream)) {
-        /* A free inside a capture takes memory that was allocated in one. */
+        /* A free inside a capture accepts only memory that was allocated in a capture. */
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (!heap || gs_async_is_broken(heap)) {
@@ -305,7 +306,7 @@ static CUresult free_block(struct gs_state *state, const struct variant *variant
     return CUDA_SUCCESS;
 }
 
-/* It becomes a free node: nothing is freed before a launch. */
+/* The call becomes a free node: it frees nothing before a launch. */
 static CUresult free_in_capture(struct gs_state *state, const struct variant *variant,
                                 CUdeviceptr dptr, CUstream stream)
 {

@@ -1,8 +1,9 @@
 /*
- * entry_async_pool.c - memory pools of the driver's: where those of the program are
- * (memory_pools.h), and what it may do to the default pool of a device besides allocating
- * from it. With GPUSHIM_ASYNC=pool that memory is of a private pool, and the program is
- * not to see a difference (async_policy.h); in the other mode those calls are passed on.
+ * entry_async_pool.c - the driver's memory pools: the places of the program's pools
+ * (memory_pools.h), and calls on the default pool of a device other than allocations.
+ * With GPUSHIM_ASYNC=pool the default pool's memory comes from a private pool, and the
+ * program must not see a difference (async_policy.h); in the other mode these calls are
+ * forwarded.
  *
  * Owns:  nothing.   Lock: none.
  */
@@ -63,7 +64,7 @@ GS_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType 
                                    CUmemoryPool pool)
 {
     CUmemLocation where;
-    /* The driver has yet to judge the call. */
+    /* Before the driver has checked the call. */
     bool device = type == CU_MEM_ALLOCATION_TYPE_PINNED &&
                   gs_described(&where, location, sizeof where, CUDA_ERROR_UNKNOWN) &&
                   where.type == CU_MEM_LOCATION_TYPE_DEVICE;
@@ -77,9 +78,9 @@ GS_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType 
     return result;
 }
 
-/* ---- its attributes ---------------------------------------------------------------- */
+/* ---- attributes of the pool -------------------------------------------------------- */
 
-/* The device of whose default pool a call is about, where that matters; else -1. */
+/* The device of the default pool named in a call, if this matters; else -1. */
 static int default_of(const struct gs_state *state, CUmemoryPool pool)
 {
     return state->options.async == GS_ASYNC_POOL ? gs_memory_pool_default_of(pool) : -1;
@@ -100,7 +101,7 @@ static bool is_reuse(CUmemPool_attribute attribute)
            attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
 }
 
-/* Before the driver has judged the call. */
+/* Before the driver has checked the call. */
 static bool is_switched_off(CUmemPool_attribute attribute, const void *value)
 {
     int wanted;
@@ -108,9 +109,9 @@ static bool is_switched_off(CUmemPool_attribute attribute, const void *value)
            gs_described(&wanted, value, sizeof wanted, CUDA_ERROR_UNKNOWN) && !wanted;
 }
 
-/* The program asks what is in use: nothing is pooled there any more, and what is idle
- * goes back. Returns the private pool, whose figures are part of the answer; NULL: none.
- */
+/* Called when the program queries the used bytes: ends pooling there, and returns idle
+ * memory to the driver. Returns the private pool, whose statistics are part of the
+ * answer; NULL: none. */
 static CUmemoryPool end_for_statistics(struct gs_state *state, CUmemoryPool pool)
 {
     int device = default_of(state, pool);
@@ -122,8 +123,8 @@ static CUmemoryPool end_for_statistics(struct gs_state *state, CUmemoryPool pool
     return made;
 }
 
-/* The program sets a mark of its pool back to what is in use: that of the private pool
- * goes back with it. */
+/* Called when the program resets a high-water mark of its pool: resets the mark of the
+ * private pool as well. */
 static CUresult set_mark(struct gs_state *state, CUmemoryPool pool,
                          CUmemPool_attribute attribute, void *value)
 {
@@ -155,7 +156,7 @@ GS_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute 
     return result;
 }
 
-/* What is left in the private pool counts as natively it would. */
+/* Adds the statistics of the private pool to the answer, as native ones would count. */
 static void add_private(CUmemoryPool made, CUmemPool_attribute attribute, void *value)
 {
     cuuint64_t private_bytes = 0;

@@ -1,8 +1,8 @@
 /*
  * entry_capture.c - the begin and end of stream captures.
  *
- * A begin is counted before the real call and taken back if it failed, an end after the
- * real call, so that no allocation or free falls between.
+ * A begin is counted before the real call and uncounted if it failed; an end is uncounted
+ * after the real call. So no allocation or free can miss a capture.
  *
  * Owns:  nothing.   Lock: none; the set of captures locks itself.
  */
@@ -23,16 +23,16 @@ struct home {
     CUgreenCtx green;  /* NULL: none */
 };
 
-/* Of a green context's stream the context is its device's primary one. Which stream is
- * one's only the second version of the question tells; before, a stream is the current
- * context's. */
+/* The stream of a green context belongs to the device's primary context. Only the second
+ * version of the query reports green contexts; before, a stream belongs to the current
+ * context. */
 static struct home home_of(CUstream stream)
 {
     const struct gs_real *real = gs_real();
     struct gs_state *state = gs_state_peek();
     struct home home = {NULL, NULL}, asked = {NULL, NULL};
     if (!state || real->cuCtxGetCurrent(&home.context) != CUDA_SUCCESS || !home.context) {
-        return asked; /* nobody asks, or the begin will fail */
+        return asked; /* no query is needed, or the begin will fail */
     }
     home.green = gs_context_green(state, home.context);
     bool own = stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
@@ -46,7 +46,7 @@ static struct home home_of(CUstream stream)
     return home;
 }
 
-/* From now on nobody records an event, and nobody is about to. */
+/* From now on no thread records an event, or is about to. */
 static void about_to_begin(CUstream stream, bool per_thread)
 {
     struct home home = home_of(stream);
@@ -55,7 +55,7 @@ static void about_to_begin(CUstream stream, bool per_thread)
     gs_gate_close();
 }
 
-/* A begin was counted; keep it only if it succeeded. */
+/* A begin was counted; uncounts it unless it succeeded. */
 static CUresult begun(CUresult result, CUstream stream, bool per_thread)
 {
     if (result != CUDA_SUCCESS) {
@@ -160,7 +160,7 @@ static void mark_what_was_freed(void)
     }
 }
 
-/* An end that was refused, by the wrong thread say, may leave the capture running. */
+/* A refused end, for instance by the wrong thread, may leave the capture running. */
 static CUresult ended(CUresult result, CUstream stream, bool per_thread)
 {
     const struct gs_real *real = gs_real();
@@ -169,7 +169,7 @@ static CUresult ended(CUresult result, CUstream stream, bool per_thread)
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (result == CUDA_ERROR_INVALID_CONTEXT ||
         result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
-        return result; /* the thread has none: the stream was not even looked at */
+        return result; /* no current context: the driver did not check the stream */
     }
     if (result != CUDA_SUCCESS && ask && ask(stream, &status) == CUDA_SUCCESS &&
         status != CU_STREAM_CAPTURE_STATUS_NONE) {
@@ -200,8 +200,8 @@ GS_EXPORT CUresult cuStreamEndCaptureToCig_ptsz(CUstream hStream)
     return ended(gs_real()->cuStreamEndCaptureToCig_ptsz(hStream), hStream, true);
 }
 
-/* A stream's capture ends with it; its handle may name another stream at once, from the
- * moment that the driver lets go of it. */
+/* A stream's capture ends with the stream. The handle may name another stream as soon as
+ * the driver has released it. */
 static CUresult destroy(__typeof__(cuStreamDestroy_v2) *real_destroy, CUstream stream)
 {
     gs_trace_stream_end(stream);

@@ -1,12 +1,12 @@
 /*
- * entry_context.c - the life of contexts: with a context its heap ends.
+ * entry_context.c - the life of contexts: a heap ends with its context.
  *
- * What the pool keeps idle must not keep one from being made: that is tried again after
- * it was given back.
+ * Idle memory of the pool must not make a context's creation fail, so a failed call is
+ * repeated after idle memory was reclaimed.
  *
- * Only the driver can say whether a call has ended a context, so the heap ends after it.
- * Memory that another context was given in between displaces the dead heap's (record.c,
- * and the pool for its own segments).
+ * Only the driver can tell whether a call has ended a context, so the heap ends after the
+ * call. If another context gets memory at the same addresses in between, its records and
+ * segments replace those of the dead heap (record.c, and the pool for its own segments).
  *
  * Owns:  nothing.   Lock: none; the context map locks itself.
  */
@@ -26,7 +26,7 @@
 
 /* ---- create ---------------------------------------------------------------------- */
 
-/* A context that is made is one that may use pinned and managed memory. */
+/* A created context may use pinned and managed memory. */
 static CUresult created(const CUcontext *pctx, CUresult result)
 {
     if (result == CUDA_SUCCESS) {
@@ -96,8 +96,8 @@ static void forget(struct gs_state *state, CUcontext ctx)
     gs_parts_context_lost(state, ctx);
 }
 
-/* Another thread may have made the next context by the same handle since: that one's
- * entry is not `was`, and not to end. */
+/* Another thread may have created the next context with the same handle since: its entry
+ * is not `was`, and must not end. */
 static void ended(struct gs_state *state, CUcontext ctx, const struct gs_context *was)
 {
     if (!gs_context_end(state, ctx, was, forget)) {
@@ -107,10 +107,10 @@ static void ended(struct gs_state *state, CUcontext ctx, const struct gs_context
 }
 
 /*
- * Of a primary context two threads may see an end that each of them may have caused, and
- * its handle is always the same: the driver is asked whose it is. (Of a context that was
- * destroyed nobody may ask.) What is known by the handle alone may be the next one's
- * then.
+ * Two threads may each see an end of the same primary context, and its handle is always
+ * the same: the driver is asked whose handle it is. (The driver must not be asked about a
+ * context that was destroyed.) Facts known by the handle alone may already belong to the
+ * next context.
  */
 static void primary_ended(struct gs_state *state, CUcontext ctx)
 {
@@ -157,7 +157,7 @@ GS_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
     return destroy(gs_real()->cuCtxDestroy_v2, ctx);
 }
 
-/* Takes one use back; the context ends with its last one. */
+/* Releases one use; the context ends with its last one. */
 GS_EXPORT CUresult cuCtxDetach(CUcontext ctx)
 {
     struct gs_state *state = gs_enter();
@@ -183,15 +183,16 @@ GS_EXPORT CUresult cuCtxDetach(CUcontext ctx)
 
 /* ---- primary contexts ------------------------------------------------------------ */
 
-/* A device's primary context as far as it is known, or NULL. It may have been retained
- * and never used: then it has no entry. */
+/* A device's primary context as far as it is known, or NULL. A context that was retained
+ * and never used has no entry. */
 static CUcontext primary_of(struct gs_state *state, CUdevice dev)
 {
     const struct gs_context *context = gs_context_primary(state, (int)dev);
     return context ? context->handle : gs_all_contexts_primary((int)dev);
 }
 
-/* What may have been the last use of it is over, which only the driver can tell. */
+/* Called after a use was released that may have been the last one, which only the driver
+ * can tell. */
 static void used_once_less(struct gs_state *state, CUdevice dev, CUcontext primary)
 {
     unsigned flags;
@@ -320,8 +321,8 @@ static void forget_view(struct gs_state *state, CUcontext view)
     gs_limits_context_lost(view);
 }
 
-/* A green context uses its device's primary one, which ends with its last use. Which
- * device's is not told: those are asked that are known. */
+/* A green context uses its device's primary context, which ends with its last use. The
+ * call does not name the device, so all known ones are checked. */
 GS_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
     struct gs_state *state = gs_enter();

@@ -1,5 +1,5 @@
 /*
- * entry_device.c - device memory: cuMemAlloc, cuMemFree and their kin.
+ * entry_device.c - device memory: cuMemAlloc, cuMemFree and their family.
  * Owns:  nothing.   Lock: none; pool and tracker lock themselves.
  */
 #include "notify.h"
@@ -28,7 +28,7 @@
 
 /* ---- allocate -------------------------------------------------------------------- */
 
-/* A block of the pool's goes to the program. */
+/* Hands a block of the pool to the program. */
 static inline CUresult hand_out(struct gs_state *state, const struct gs_context *context,
                                 struct gs_block *block, CUdeviceptr *out, size_t bytes)
 {
@@ -43,8 +43,8 @@ static inline CUresult hand_out(struct gs_state *state, const struct gs_context 
     return CUDA_SUCCESS;
 }
 
-/* Memory of the driver's own goes to the program that the pool could not hold. Returns
- * whether there is any of that size. */
+/* Hands a driver allocation that the pool could not keep to the program (unpooled.h).
+ * Returns whether there was one of this size. */
 static bool hand_out_kept(struct gs_state *state, const struct gs_call *request,
                           CUdeviceptr *out, size_t bytes)
 {
@@ -59,9 +59,10 @@ static bool hand_out_kept(struct gs_state *state, const struct gs_call *request,
 }
 
 /*
- * While a stream captures it is the driver that says whether an allocation is allowed.
- * Where it allows it and has no memory, what the pool has is as good, and so is what the
- * driver found for the pool. Returns whether the program was given memory.
+ * While a stream captures the driver decides whether an allocation is allowed. If it is
+ * allowed and the driver has no memory, memory of the pool serves equally well, and so
+ * does an allocation that the driver made for the pool. Returns whether the program was
+ * given memory.
  */
 static bool served_by_pool(struct gs_state *state, const struct gs_call *request,
                            CUdeviceptr *out, size_t bytes, CUresult result)
@@ -83,7 +84,7 @@ static bool served_by_pool(struct gs_state *state, const struct gs_call *request
     return false;
 }
 
-/* From the driver itself, as if the shim were not there but for the record. */
+/* Allocates from the driver, natively except for the record. */
 static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
                                             const struct gs_call *request,
                                             CUdeviceptr *out, size_t bytes)
@@ -111,7 +112,8 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
     return result;
 }
 
-/* The pool has said `status`, which is not GS_OK, and `native`. */
+/* Handles a request for which the pool has returned `status`, which is not GS_OK, and
+ * `native`. */
 static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
                                                const struct gs_context *context,
                                                CUdeviceptr *out, size_t bytes,
@@ -138,7 +140,7 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
     return allocate_native(state, &request, out, bytes);
 }
 
-/* What its thread cache does not serve, to the end of the call. */
+/* Serves a request that the thread cache cannot, to the end of the call. */
 static GS_NOINLINE CUresult allocate_deeper(struct gs_state *state, CUdeviceptr *out,
                                             size_t bytes)
 {
@@ -162,7 +164,7 @@ static GS_NOINLINE CUresult allocate_deeper(struct gs_state *state, CUdeviceptr 
     return result;
 }
 
-/* The thread is not ready for more, or in a wrapper already. */
+/* Handles the first call of a thread, and a call from within a wrapper. */
 static GS_NOINLINE CUresult allocate_first(CUdeviceptr *dptr, size_t bytesize)
 {
     struct gs_state *state = gs_enter();
@@ -170,7 +172,7 @@ static GS_NOINLINE CUresult allocate_first(CUdeviceptr *dptr, size_t bytesize)
                  : gs_real()->cuMemAlloc_v2(dptr, bytesize);
 }
 
-/* A block of its thread cache, where somebody wants to know, to the end of the call. */
+/* Hands out a block of the thread cache that must be recorded, to the end of the call. */
 static GS_NOINLINE CUresult hand_out_seen(struct gs_state *state,
                                           const struct gs_context *context,
                                           struct gs_block *block, CUdeviceptr *out,
@@ -193,7 +195,7 @@ static GS_NOINLINE CUresult hand_out_seen(struct gs_state *state,
     return CUDA_SUCCESS;
 }
 
-/* Most calls end within this one: the block is on top of its thread cache. */
+/* Most calls end in this function: the thread cache has a block on top of its list. */
 GS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct gs_state *state = gs_enter_lightly();
@@ -218,13 +220,13 @@ GS_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     return CUDA_SUCCESS;
 }
 
-/* What rows are aligned to natively, so that any element and texture may be in them. */
+/* The native alignment of rows, which suits any element and texture. */
 #define ROW_BYTES ((size_t)512)
 
 /*
- * The driver packs small pitched memory among the other small allocations. Beside blocks
- * of the pool it cannot: where it has no memory, the pool's holes serve. Returns whether
- * the program was given memory, with *pitch.
+ * The driver packs small pitched memory among its other small allocations. It cannot do
+ * so beside blocks of the pool: if it has no memory, the pool's holes serve the request.
+ * Returns whether the program was given memory, with *pitch.
  */
 static bool pitched_by_pool(struct gs_state *state, const struct gs_call *request,
                             CUdeviceptr *out, size_t *pitch, size_t width, size_t rows,
@@ -298,7 +300,7 @@ static CUresult free_native(struct gs_state *state, CUdeviceptr dptr)
     return result;
 }
 
-/* The block is in use by work that nobody has waited for. */
+/* Holds back a block that work may use which nobody has waited for. */
 static void hold_back(struct gs_state *state, struct gs_block *block)
 {
     struct gs_context *context = gs_heap_self(gs_block_heap(block));
@@ -310,9 +312,10 @@ static void hold_back(struct gs_state *state, struct gs_block *block)
 
 /*
  * The free has waited for the owner, and a context with access may still use the block.
- * Natively the driver has the memory back then, and serves the next request from it. So a
- * block with a segment of its own goes back to the driver: its free waits for the owner,
- * which has just been waited for. The driver cannot take a part of a shared segment.
+ * Natively the driver has the memory back at this point, and serves the next request from
+ * it. So a block with a segment of its own is returned to the driver: the driver's free
+ * waits for the owner, which was just waited for. A part of a shared segment cannot be
+ * returned.
  */
 static void free_beside_accessors(struct gs_state *state, struct gs_block *block)
 {
@@ -324,9 +327,9 @@ static void free_beside_accessors(struct gs_state *state, struct gs_block *block
 }
 
 /*
- * A capture runs, perhaps since this very moment, and would break if its context were
- * waited for. What the driver would have been given back natively is given back, and the
- * driver waits as it does; of a shared segment it is held back until later.
+ * A capture runs, or has just begun, and a wait for its context would invalidate it.
+ * Memory that the native free would return to the driver is returned, and the driver
+ * waits as it does natively; a block of a shared segment is held back until later.
  */
 static void free_while_capturing(struct gs_state *state, struct gs_block *block)
 {
@@ -338,8 +341,8 @@ static void free_while_capturing(struct gs_state *state, struct gs_block *block)
     }
 }
 
-/* The driver's free of a block that is out of the pool has failed. After an error that
- * passes the memory is the program's, which frees it as the driver's own. */
+/* Called when the driver's free of a block taken out of the pool has failed. After a
+ * temporary error the memory is the program's, which frees it as the driver's own. */
 static GS_NOINLINE void note_failed_free(struct gs_state *state, struct gs_heap *heap,
                                          const struct gs_allocation *was, uint64_t addr,
                                          CUresult result)
@@ -354,10 +357,10 @@ static GS_NOINLINE void note_failed_free(struct gs_state *state, struct gs_heap 
 }
 
 /*
- * Work is in flight, and the device is so short of memory that the block's segment would
- * go back to the driver once the free has waited: the driver's free waits by itself, and
- * once. Meanwhile nobody waits for this memory, as nobody does natively. Returns false if
- * it is another case.
+ * Frees a block through the driver: work is in flight, and the device is so short of
+ * memory that the block's segment would be returned after the wait. The driver's free
+ * waits by itself, and only once. Meanwhile no thread waits for this memory, as natively.
+ * Returns false if the case is a different one.
  */
 static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block *block,
                                         uint64_t addr, CUresult *result)
@@ -378,7 +381,7 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
     gs_notify_take_back("cuMemFree_v2", addr);
     struct gs_segment *segment = gs_block_take_out(block);
     *result = CUDA_SUCCESS;
-    if (!segment) { /* the context has ended since, and the memory with it */
+    if (!segment) { /* the context and its memory have ended meanwhile */
         gs_block_free(block);
         return true;
     }
@@ -394,8 +397,8 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
 }
 
 /*
- * The block is claimed. It is handed out again only after all work of its context has
- * completed, which is what the native free waits for.
+ * The block is claimed. It is reused only after all work of its context has completed,
+ * for which the native free waits.
  */
 static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *block,
                                        uint64_t addr)
@@ -451,8 +454,8 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
         return CUDA_SUCCESS;
     }
     if (result != CUDA_SUCCESS) {
-        /* The context has failed, or the driver is shutting down. What runs is unknown:
-           neither this block nor another of the heap is handed out again. */
+        /* The context has failed, or the driver is shutting down. The running work is
+         * unknown: no block of the heap is reused. */
         gs_context_record_error(gs_heap_self(heap), result);
         gs_heap_poison(heap);
     }
@@ -470,7 +473,8 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     return result;
 }
 
-/* Now and then: keep what is known, give idle memory back. */
+/* The maintenance, now and then: saves the statistics, returns idle memory to the
+ * driver. */
 static GS_NOINLINE void look_after(struct gs_state *state, struct gs_heap *heap)
 {
     gs_statistics_safe_point(state);
@@ -479,7 +483,8 @@ static GS_NOINLINE void look_after(struct gs_state *state, struct gs_heap *heap)
     }
 }
 
-/* A claimed block of an idle context, into its thread cache if there is room. */
+/* Frees a claimed block of an idle context into its thread cache, if there is
+ * headroom. */
 static inline __attribute__((always_inline)) void
 free_idle(struct gs_state *state, struct gs_heap *heap, struct gs_block *block)
 {
@@ -495,7 +500,7 @@ free_idle(struct gs_state *state, struct gs_heap *heap, struct gs_block *block)
     }
 }
 
-/* Free a claimed block of an idle context, to the end of the call. */
+/* Frees a claimed block of an idle context, with a record, to the end of the call. */
 static GS_NOINLINE CUresult free_seen(struct gs_state *state, struct gs_heap *heap,
                                       struct gs_block *block, uint64_t addr)
 {
@@ -513,7 +518,7 @@ static GS_NOINLINE CUresult free_seen(struct gs_state *state, struct gs_heap *he
     return CUDA_SUCCESS;
 }
 
-/* Free a claimed block of an idle context, to the end of the call. */
+/* Frees a claimed block of an idle context, to the end of the call. */
 static GS_NOINLINE CUresult free_idle_deeper(struct gs_state *state, struct gs_heap *heap,
                                              struct gs_block *block)
 {
@@ -523,7 +528,7 @@ static GS_NOINLINE CUresult free_idle_deeper(struct gs_state *state, struct gs_h
     return CUDA_SUCCESS;
 }
 
-/* It is freed. Is there idle memory to be given back? To the end of the call. */
+/* After a free: runs the maintenance if it is due. To the end of the call. */
 static GS_NOINLINE CUresult end_looking_after(struct gs_state *state,
                                               struct gs_heap *heap)
 {
@@ -547,7 +552,7 @@ static bool free_around(struct gs_state *state, CUdeviceptr dptr)
     return true;
 }
 
-/* What is not the pool's, or no start of a live block. */
+/* Handles an address that is not the pool's, or not the start of a live block. */
 static GS_NOINLINE CUresult free_other(struct gs_state *state, CUdeviceptr dptr,
                                        enum gs_status found)
 {
@@ -560,7 +565,8 @@ static GS_NOINLINE CUresult free_other(struct gs_state *state, CUdeviceptr dptr,
     }
     if ((found == GS_ERR_BAD_FREE && !gs_mutant(GS_MUTANT_inside_forwarded)) ||
         gs_host_owns(state, dptr) || gs_async_owes(dptr)) {
-        /* Never the driver's business: a cached block may sit at its segment's base. */
+        /* The driver must not see the call: a cached block may start where its segment
+         * does. */
         gs_record_bad_free(state, dptr, GS_API_cuMemFree_v2);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -568,8 +574,9 @@ static GS_NOINLINE CUresult free_other(struct gs_state *state, CUdeviceptr dptr,
 }
 
 /*
- * To the end of the call, where the first look did not do: a large block, one whose slot
- * others stand before, what is not the pool's; or, if it is claimed, work in flight.
+ * Handles a free that the fast path cannot, to the end of the call: a large block, a
+ * block whose slot is behind others, an address that is not the pool's; or a claimed
+ * block with work in flight.
  */
 static GS_NOINLINE CUresult free_deeper(struct gs_state *state, struct gs_block *claimed,
                                         CUdeviceptr dptr)
@@ -593,7 +600,7 @@ static GS_NOINLINE CUresult free_deeper(struct gs_state *state, struct gs_block 
     return result;
 }
 
-/* The thread is in a wrapper already, or the first call of all is this one. */
+/* Handles a call from within a wrapper, and a free that is the process's first call. */
 static GS_NOINLINE CUresult free_first(CUdeviceptr dptr)
 {
     struct gs_state *state = gs_enter();
@@ -604,7 +611,7 @@ static GS_NOINLINE CUresult free_first(CUdeviceptr dptr)
                                   : gs_real()->cuMemFree_v2(dptr);
 }
 
-/* As gs_free_finds_idle, which it leaves the rarer cases to: false then. */
+/* The frequent cases of gs_free_finds_idle; false: the rarer ones remain. */
 static inline bool finds_idle(struct gs_state *state, const struct gs_context *context)
 {
     struct gs_submissions *own = gs_thread.submissions;
@@ -616,8 +623,8 @@ static inline bool finds_idle(struct gs_state *state, const struct gs_context *c
     return true;
 }
 
-/* Most calls end within this one, or in free_seen: nothing is in flight, and the thread's
- * thread cache has room. */
+/* Most calls end in this function, or in free_seen: no work is in flight, and the thread
+ * cache has headroom. */
 GS_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     struct gs_state *state = gs_enter_lightly();
@@ -657,8 +664,8 @@ GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     }
     const struct gs_context *context = gs_context_current(state);
     size_t real_free = 0, real_total = 0;
-    gs_managed_trim_if_idle(state); /* what of it lies on the device nobody can tell */
-    /* Both figures are needed for either; NULL is the driver's to refuse, or not. */
+    gs_managed_trim_if_idle(state); /* its share on the device is unknown */
+    /* Each result needs both numbers; a NULL is passed on for the driver to check. */
     CUresult result =
         gs_real()->cuMemGetInfo_v2(free ? &real_free : NULL, total ? &real_total : NULL);
     if (result == CUDA_SUCCESS && (!free || !total)) {
@@ -666,7 +673,7 @@ GS_EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     }
     if (result == CUDA_SUCCESS) {
         if (context) {
-            /* What a free holds back until work is complete is free memory natively. */
+            /* Memory that a free holds back until work is complete is free natively. */
             size_t idle = state->pool
                               ? gs_pool_idle_bytes(state->pool, context->device) +
                                     gs_pool_pending_bytes(state->pool, context->device) +

@@ -1,8 +1,8 @@
 /*
  * entry_external.c - memory of other APIs.
  *
- * The driver's own, passed through; it is told apart from this process's memory in the
- * report. Memory opened by a handle of IPC stands in entry_ipc.c.
+ * The driver's own, forwarded; the report lists it apart from this process's memory. For
+ * memory opened by an IPC handle see entry_ipc.c.
  *
  * Owns:  nothing.   Lock: none.
  */
@@ -57,7 +57,7 @@ GS_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
     return result;
 }
 
-/* Its free is cuMemFree, which finds it by its address. */
+/* It is freed by cuMemFree, which finds the record by the address. */
 GS_EXPORT CUresult
 cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem,
                                 const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc)

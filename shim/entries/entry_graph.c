@@ -1,12 +1,11 @@
 /*
- * entry_graph.c - graphs: memory nodes, what is made executable, launches.
+ * entry_graph.c - graphs: memory nodes, instantiation, launches.
  *
- * The memory of graphs is the driver's own; its owner is in the report
- * (graph_memory.h). Instantiation and launch give the device work, and are counted as
- * entry_submit.c does it. A launch of a process that never made a memory node passes
- * through as if there were none.
+ * The driver owns the memory of graphs; the report records its owner (graph_memory.h).
+ * Instantiation and launch submit work, and are counted as in entry_submit.c. A launch in
+ * a process that never created a memory node is only forwarded.
  *
- * What the driver reserves for graphs is asked of nobody; the program may
+ * The driver's reservation for graphs is not queried; the program may query it
  * (cuDeviceGetGraphMemAttribute).
  *
  * Owns:  nothing.   Lock: none.
@@ -20,8 +19,7 @@
 #include "submissions.h"
 #include <string.h>
 
-/* Memory nodes say themselves which device's memory they are; a wait is for work of the
- * current context alone. */
+/* A memory node names its device; a wait covers only the current context. */
 static bool gives_back(CUresult answer)
 {
     return gs_retry_everywhere(answer) || gs_retry_needed(answer);
@@ -66,7 +64,8 @@ GS_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGra
 {
     CUresult result = MADE_AGAIN(gs_real()->cuGraphAddMemAllocNode(
         phGraphNode, hGraph, dependencies, numDependencies, nodeParams));
-    /* Read once the driver has answered: it may refuse the call without a look. */
+    /* Read after the driver has answered: it may refuse the call without reading the
+     * parameters. */
     CUDA_MEM_ALLOC_NODE_PARAMS copy;
     if ((result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY) &&
         gs_described(&copy, nodeParams, sizeof copy, result)) {
@@ -85,8 +84,8 @@ GS_EXPORT CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGrap
                                             numDependencies, dptr);
 }
 
-/* A child graph was added, perhaps given away. CUDA_CHILD_GRAPH_NODE_PARAMS, whose second
- * member came with 12.9, and was zero before. */
+/* A child graph was added, perhaps with its ownership moved: the second member of
+ * CUDA_CHILD_GRAPH_NODE_PARAMS, which was added in 12.9, and was zero before. */
 static void moved(const CUgraphNodeParams *params, CUgraph parent)
 {
     struct {
@@ -101,7 +100,7 @@ static void moved(const CUgraphNodeParams *params, CUgraph parent)
     }
 }
 
-/* A node of any kind was made. */
+/* Called when a node of any kind was created. */
 static CUresult added(CUresult result, enum gs_api api, CUgraph graph,
                       const CUgraphNodeParams *params)
 {
@@ -122,8 +121,9 @@ static CUresult added(CUresult result, enum gs_api api, CUgraph graph,
     return result;
 }
 
-/* Whether a node that found no memory may be tried again: idle memory has been given back
- * then. Its description is looked at now, as the driver may refuse a call without. */
+/* Whether to repeat the creation of a node that found no memory, since idle memory was
+ * reclaimed. The description is read only now, as the driver may refuse a call without
+ * reading it. */
 static bool gives_back_for(const CUgraphNodeParams *params, CUresult result)
 {
     CUgraphNodeType type;
@@ -174,7 +174,7 @@ GS_EXPORT CUresult cuGraphDestroy(CUgraph hGraph)
 
 /* ---- executable graphs ------------------------------------------------------------- */
 
-/* The last thing that is done with an answer. */
+/* The last step for a result of an instantiation. */
 static CUresult instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph,
                              unsigned long long flags)
 {
@@ -188,14 +188,15 @@ static CUresult instantiated(CUresult result, const CUgraphExec *exec, CUgraph g
     return result;
 }
 
-/* Of an instantiation that has succeeded: only then has the driver read it. */
+/* Called after a successful instantiation: only then has the driver read the
+ * parameters. */
 static unsigned long long flags_of(const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
     return params->flags;
 }
 
-/* A call that makes a graph executable: counted, and made again once idle memory has been
- * given back, for a failure leaves nothing behind. */
+/* A call that instantiates a graph: counted, and repeated after idle memory was
+ * reclaimed, since a failed call leaves nothing behind. */
 #define INSTANTIATE(exec, graph, flags, symbol, ...)                                     \
     struct gs_calls *own = gs_submission_begin(GS_STREAMS_BEYOND);                       \
     CUresult result = MADE_AGAIN(gs_real()->symbol(exec, graph, __VA_ARGS__));           \
@@ -245,8 +246,8 @@ cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
     return result;
 }
 
-/* What it allocated and nobody has freed stays allocated (CUDA Programming Guide, Graph
- * Memory Nodes). */
+/* Memory that the graph allocated and that was not freed stays allocated (CUDA
+ * Programming Guide, Graph Memory Nodes). */
 GS_EXPORT CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
     struct gs_graph_exec *taken = gs_graph_exec_destroying(hGraphExec);
@@ -265,7 +266,7 @@ real_launch(CUgraphExec exec, CUstream stream, bool per_thread)
                       : real->cuGraphLaunch(exec, stream);
 }
 
-/* Some executable graph has memory nodes, perhaps this one. */
+/* Launches while some executable graph, perhaps this one, has memory nodes. */
 static GS_NOINLINE CUresult launch_tracked(CUgraphExec exec, CUstream stream,
                                            bool per_thread)
 {
@@ -281,7 +282,7 @@ static GS_NOINLINE CUresult launch_tracked(CUgraphExec exec, CUstream stream,
     if (state->options.stack_free && state->stacks) {
         site.stack = gs_stacks_capture(state->stacks);
     }
-    /* In a stream that captures it becomes a node, and happens later. */
+    /* In a stream that captures, the launch becomes a node and happens later. */
     bool due = state->tracker &&
                !(gs_captures_active() && gs_graph_captures(stream, per_thread, &graph)) &&
                gs_graph_launching(state->tracker, exec, &site, &launch);
@@ -305,7 +306,7 @@ static GS_NOINLINE CUresult launch_tracked(CUgraphExec exec, CUstream stream,
 #define IS_COUNTED true
 #endif
 
-/* The stream is complete when each part of the graph is, on whatever device. */
+/* The stream is complete when each part of the graph is, on every device. */
 static inline __attribute__((always_inline)) CUresult
 launch(CUgraphExec exec, CUstream stream, bool per_thread)
 {

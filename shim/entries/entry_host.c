@@ -1,10 +1,10 @@
 /*
- * entry_host.c - pinned host memory: cuMemHostAlloc, cuMemFreeHost and their kin.
+ * entry_host.c - pinned host memory: cuMemHostAlloc, cuMemFreeHost and their family.
  *
- * Requests that the pool serves come from host_pools.c; what it does not serve is the
- * driver's own, with an owner in the report. Questions about a pooled block are asked of
- * its segment: that the driver answers them for any address within an allocation is not
- * documented for all of them.
+ * host_pools.c serves the requests that the pool can; the driver serves the others, with
+ * an owner in the report. Queries about a pooled block are passed to the driver for its
+ * segment: the driver's answers for addresses inside an allocation are not documented for
+ * all queries.
  *
  * Owns:  nothing.   Lock: none.
  */
@@ -24,7 +24,7 @@ static CUresult call_driver(unsigned key, void **pp, size_t bytes, unsigned flag
                                 : gs_real()->cuMemHostAlloc(pp, bytes, flags);
 }
 
-/* From the driver itself, as if the shim were not there but for the record. */
+/* Allocates from the driver, natively except for the record. */
 static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
                                             const struct gs_call *request, unsigned key,
                                             void **pp, size_t bytes, unsigned flags)
@@ -110,14 +110,15 @@ static GS_NOINLINE CUresult free_other(struct gs_state *state, void *p,
                                        enum gs_status found)
 {
     if (found == GS_ERR_BAD_FREE) {
-        /* Never the driver's business: a cached block may sit at its segment's base. */
+        /* The driver must not see the call: a cached block may start where its segment
+         * does. */
         gs_record_bad_free(state, (uint64_t)(uintptr_t)p, GS_API_cuMemFreeHost);
         return CUDA_ERROR_INVALID_VALUE;
     }
     return free_native(state, p);
 }
 
-/* What the first look did not find. */
+/* Handles a free that the fast path cannot. */
 static GS_NOINLINE CUresult free_deeper(struct gs_state *state, void *p)
 {
     uint64_t addr = (uint64_t)(uintptr_t)p;
@@ -154,8 +155,8 @@ GS_EXPORT CUresult cuMemFreeHost(void *p)
 
 /* ---- queries --------------------------------------------------------------------- */
 
-/* The start of the pooled segment that holds the address, and how far in it lies; `p` and
- * 0 where there is none. False: the memory is nobody's. */
+/* The start of the pooled segment around the address, and the offset of the address in
+ * it; `p` and 0 if there is none. False: the memory has no owner. */
 static bool segment_of(void **p, size_t *offset)
 {
     struct gs_state *state = gs_enter();

@@ -1,9 +1,9 @@
 /*
  * entry_ipc.c - device memory exported to other processes and devices, and imported.
  *
- * What an allocation of its own backs is exported as ever. The driver's handle of a block
- * that shares one would lead to the whole: the program gets a sealed handle instead,
- * which this file opens again in the other process.
+ * A block that is a whole driver allocation is exported natively. For a block inside a
+ * shared driver allocation, the driver's handle would lead to the whole allocation: the
+ * program gets a sealed handle instead, which this file opens again in the other process.
  *
  * Owns:  nothing.   Lock: none.   Design: docs/ipc.md
  */
@@ -20,7 +20,7 @@
 
 #define REMEDY "GPUSHIM_IPC=native serves such blocks by the driver from the start"
 
-/* Once, and to who asked for it only if he wants to know. */
+/* Logged once; if the user has asked for sharing, only at a higher verbosity. */
 static void say_sealed(const struct gs_state *state, size_t bytes)
 {
     static struct gs_log_limit limit;
@@ -35,7 +35,7 @@ static void say_sealed(const struct gs_state *state, size_t bytes)
 
 static_assert(GS_SHARED_MAX_BYTES <= GS_SEAL_MAX_BYTES, "each block can be sealed");
 
-/* A handle of a block that begins inside a segment which others share. */
+/* Exports a block that begins inside a shared segment. */
 static CUresult export_block(const struct gs_state *state, const struct gs_range *range,
                              CUipcMemHandle *out)
 {
@@ -92,8 +92,8 @@ GS_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return result;
 }
 
-/* The file is positioned in the allocation by its maker, wherever the block begins; where
- * the block ends only the pool knows. */
+/* The driver positions the exported file in its allocation, wherever the block begins;
+ * only the pool knows where the block ends. */
 GS_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr,
                                                  size_t size,
                                                  CUmemRangeHandleType handleType,
@@ -122,7 +122,7 @@ GS_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr,
 
 /* ---- imports ----------------------------------------------------------------------- */
 
-/* From the address to the end of what the driver knows there. */
+/* The bytes from the address to the end of the driver's allocation. */
 static size_t bytes_from(CUdeviceptr addr)
 {
     CUdeviceptr base;
@@ -133,8 +133,8 @@ static size_t bytes_from(CUdeviceptr addr)
                : 0;
 }
 
-/* What was opened, once more perhaps, is in the books as another process's memory.
- * In: bytes  how much it is; 0: the driver is asked */
+/* Records opened memory, perhaps opened before, as another process's memory.
+ * In: bytes  its size; 0: query the driver */
 static void record_opened(CUdeviceptr addr, size_t bytes, enum gs_api api)
 {
     struct gs_state *state = gs_enter_tracking();
@@ -161,10 +161,10 @@ static void record_opened(CUdeviceptr addr, size_t bytes, enum gs_api api)
     gs_leave();
 }
 
-/* One open by the program, as it made it. */
+/* One open by the program, with its arguments. */
 struct opening {
     CUdeviceptr *out;
-    size_t bytes; /* 0: not known yet */
+    size_t bytes; /* 0: not known */
     unsigned int flags;
     enum gs_api api;
 };
@@ -189,8 +189,8 @@ static CUresult opened(const struct opening *opening, CUresult result)
     return result;
 }
 
-/* What the driver says of a mapping that it has just made. False: the block is not within
- * it, as far as that can be told. */
+/* Queries the driver about a mapping that was just made. False: the block is not within
+ * the mapping, as far as this can be determined. */
 static bool describe(const struct gs_sealed *sealed, CUdeviceptr base,
                      struct gs_import *out)
 {
@@ -214,7 +214,7 @@ static bool describe(const struct gs_sealed *sealed, CUdeviceptr base,
             sealed->bytes <= bytes - sealed->offset);
 }
 
-/* Once more with idle memory given back. */
+/* Opens a driver's handle; repeats a failed call after idle memory was reclaimed. */
 static CUresult open_driver(__typeof__(cuIpcOpenMemHandle_v2) *real_open,
                             CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
 {
@@ -223,8 +223,8 @@ static CUresult open_driver(__typeof__(cuIpcOpenMemHandle_v2) *real_open,
 }
 
 /*
- * Natively each block is an allocation, so what is opened twice here may be two of them.
- * The driver counts the opens of one since 11.0.
+ * Natively each block is an allocation, so two opens of one mapping may natively be two
+ * allocations. The driver counts the opens of one since 11.0.
  * In:  may_reopen  the program's call counts as well
  */
 static CUresult open_sealed(const struct gs_sealed *sealed, unsigned int flags,
@@ -264,7 +264,7 @@ GS_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle,
         return opened(&opening, open_sealed(&sealed, Flags, false, pdptr));
     }
     if (pdptr && gs_imports_any() && gs_imports_has_handle(&handle)) {
-        /* Natively another allocation, of which nothing is open yet, perhaps. */
+        /* Natively another allocation, which may not be open yet. */
         sealed = (struct gs_sealed){.driver = handle};
         return opened(&opening, open_sealed(&sealed, Flags, false, pdptr));
     }
@@ -286,7 +286,7 @@ GS_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle hand
                   open_driver(gs_real()->cuIpcOpenMemHandle_v2, pdptr, handle, Flags));
 }
 
-/* A close of the driver's, or of the mapping that a sealed handle's pointer lies in. */
+/* Closes a driver's pointer, or the mapping around a sealed handle's pointer. */
 static CUresult close_opened(CUdeviceptr dptr)
 {
     const struct gs_real *real = gs_real();
@@ -298,7 +298,7 @@ static CUresult close_opened(CUdeviceptr dptr)
         }
         return result;
     }
-    /* One that is closed already: nobody else's part of the same mapping is to go. */
+    /* A pointer that is closed already: other parts of the same mapping must stay. */
     return gs_imports_surround(dptr) ? CUDA_ERROR_INVALID_VALUE
                                      : real->cuIpcCloseMemHandle(dptr);
 }
@@ -320,7 +320,7 @@ GS_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
     return result;
 }
 
-/* Freed as the pool's own memory is; it outlives contexts, as that does. */
+/* Freed like the pool's own memory; it outlives contexts likewise. */
 GS_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
                                           CUmemPoolPtrExportData *shareData)
 {

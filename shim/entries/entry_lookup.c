@@ -2,9 +2,10 @@
  * entry_lookup.c - cuInit, cuGetProcAddress and cuGetExportTable: where a program meets
  * the driver.
  *
- * The driver answers a look-up first; then the function it returned is replaced by the
- * wrapper registered for that very address. So the ABI it chose for the version asked for
- * can never be mismatched, and what it does not know stays unknown.
+ * The driver answers a look-up first; then the function that it returned is replaced by
+ * the wrapper registered for this very address. So the ABI that the driver chose for the
+ * requested version always matches, and a name that the driver does not know stays
+ * unknown.
  *
  * Owns:  nothing.   Lock: none.
  */
@@ -15,11 +16,11 @@
 #include "libraries.h"
 #include "state.h"
 
-/* The driver has answered; put the wrapper in its place. */
+/* Replaces the driver's answer by the wrapper. */
 static void replace(const char *name, void **pfn, int version, cuuint64_t flags)
 {
     if (!name || !pfn || !*pfn) {
-        return; /* newer drivers answer success with no function */
+        return; /* newer drivers return success without a function */
     }
     void *found = *pfn;
     gs_looked_up(name);
@@ -54,11 +55,11 @@ GS_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaV
     return result;
 }
 
-/* The table is the driver's own, untouched: the runtime checks that it is. */
+/* The driver's own table, unchanged: the runtime verifies it. */
 GS_EXPORT CUresult cuGetExportTable(const void **ppExportTable,
                                     const CUuuid *pExportTableId)
 {
-    (void)gs_state(); /* options are read, the log is open */
+    (void)gs_state(); /* reads the options and opens the log */
     gs_real_look_again();
     CUresult result = gs_real()->cuGetExportTable(ppExportTable, pExportTableId);
     if (result == CUDA_SUCCESS && pExportTableId) {
@@ -75,8 +76,8 @@ GS_EXPORT CUresult cuGetExportTable(const void **ppExportTable,
 /* The oldest driver that the library is tested with: CUDA 11.4. */
 #define OLDEST_TESTED 11040
 
-/* One line, at the first cuInit, about a driver that the library cannot work with, or
- * that it is not tested with. */
+/* Logs one line, at the first cuInit, about a driver that the library cannot work with,
+ * or was not tested with. */
 static void report_driver(void)
 {
     static struct gs_log_limit limit;
@@ -105,8 +106,7 @@ static void report_driver(void)
 
 GS_EXPORT CUresult cuInit(unsigned int Flags)
 {
-    const struct gs_state *state =
-        gs_state(); /* reports what is wrong with the options */
+    const struct gs_state *state = gs_state(); /* logs errors */
     gs_real_look_again();
     if (state) {
         report_driver();

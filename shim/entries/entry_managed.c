@@ -1,8 +1,9 @@
 /*
  * entry_managed.c - managed memory, and the calls that give a range of it properties.
  *
- * Those calls are submissions too, counted as entry_submit.c does it. The range is marked
- * before the driver is asked: whether the call succeeds or not, it is freed natively.
+ * These calls are also submissions, counted as in entry_submit.c. The range is marked
+ * before the driver is called: whether the call succeeds or not, the range is freed
+ * natively.
  *
  * Owns:  nothing.   Lock: none.
  */
@@ -31,8 +32,8 @@ GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,
 /* ---- one range -----------------------------------------------------------------------
  */
 
-/* Before such a call, which gets what is left in *bytes; gs_submission_end is due after
- * it. */
+/* Called before such a call, which gets *bytes as its length; gs_submission_end must
+ * follow. */
 static struct gs_calls *begin(CUdeviceptr dptr, size_t *bytes, uintptr_t stream)
 {
     if (gs_enter()) {
@@ -74,9 +75,9 @@ GS_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count,
                gs_real()->cuMemPrefetchAsync_ptsz(devPtr, count, dstDevice, hStream));
 }
 
-/* The driver takes a whole allocation's bytes, or none for the whole of it. The one it
- * knows may be larger than the one the program asked for, whose bytes are then the only
- * ones that it must not get. */
+/* The driver accepts the bytes of a whole allocation, or 0 for all of it. Its allocation
+ * may be larger than the program's request: a length equal to the request must not reach
+ * it. */
 static struct gs_calls *begin_attach(CUdeviceptr dptr, size_t *length, uintptr_t stream)
 {
     struct gs_extent extent;
@@ -135,7 +136,7 @@ GS_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count,
 /* ---- many ranges ---------------------------------------------------------------------
  */
 
-/* As begin, of `count` ranges; what the driver refuses for being NULL names none. */
+/* Like begin, for `count` ranges; a NULL list, which the driver refuses, names none. */
 static struct gs_calls *begin_all(const CUdeviceptr *dptrs, const size_t *sizes,
                                   size_t count, uintptr_t stream)
 {

@@ -1,11 +1,11 @@
 /*
- * entry_pointer.c - what the driver knows of a pointer, and marks that are set on it.
+ * entry_pointer.c - queries of the driver about a pointer, and attributes set on it.
  *
- * To the driver a block of the pool's is a part of its segment. The program asks after
- * its allocation: the range it gets is the block's, as natively, and with it the offset
- * that it may send to another process beside a handle. The same holds for a part of
- * another process's allocation that was opened here. Of memory that was freed it is told
- * what the driver tells of an address it does not know.
+ * To the driver a block of the pool is a part of its segment. The program asks about its
+ * allocation: it gets the block's range, as natively, and with it the offset that it may
+ * send to another process together with a handle. The same holds for a part of another
+ * process's allocation that was opened here. For freed memory the program gets the
+ * driver's answer for an unknown address.
  *
  * Owns:  nothing.   Lock: none.   Design: docs/ipc.md, "Ranges"
  */
@@ -20,8 +20,8 @@
 
 /* ---- ranges ------------------------------------------------------------------------ */
 
-/* Of a part that was opened of another process's allocation. It has to make sense in a
- * library that is switched off, too. */
+/* The opened part of another process's allocation around an address. Works while the
+ * library is switched off, too. */
 static enum gs_status find_import(CUdeviceptr address, struct gs_extent *out)
 {
     struct gs_import import;
@@ -32,10 +32,10 @@ static enum gs_status find_import(CUdeviceptr address, struct gs_extent *out)
     return GS_OK;
 }
 
-/* A segment of stream-ordered memory that nobody has: it goes back in a stream's order,
- * and until that free has run the driver knows it, as memory of the library's pool. The
- * name of that pool alone says nothing: one that the program destroyed may have had it.
- */
+/* Whether the address lies in a stream-ordered segment that no program owns and that is
+ * being freed in stream order: until this free has run, the driver knows the segment as
+ * memory of the library's pool. The pool's handle alone proves nothing, since a destroyed
+ * pool of the program may have had it. */
 static bool is_on_its_way(CUdeviceptr address)
 {
     CUmemoryPool of = NULL;
@@ -45,7 +45,7 @@ static bool is_on_its_way(CUdeviceptr address)
            of && gs_async_pool_shown(of) != of;
 }
 
-/* As gs_pooled_extent, from outside, of what was opened here as well. */
+/* Like gs_pooled_extent, outside wrappers and including opened memory. */
 static enum gs_status extent_of(CUdeviceptr address, struct gs_extent *out)
 {
     struct gs_state *state = gs_enter();
@@ -63,7 +63,7 @@ static enum gs_status extent_of(CUdeviceptr address, struct gs_extent *out)
     return status;
 }
 
-/* Of memory that was freed the driver is asked about an address that it does not know. */
+/* For freed memory the driver is queried with an address that it does not know. */
 GS_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize,
                                            CUdeviceptr dptr)
 {
@@ -72,8 +72,8 @@ GS_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize,
     if (GS_UNLIKELY(status == GS_ERR_NOT_FOUND)) {
         dptr = (CUdeviceptr)(uintptr_t)gs_nobodys;
     }
-    /* With the program's own pointers: a driver may write to them when it refuses, too.
-     */
+    /* With the program's own pointers: a driver may write to them even when it
+     * refuses. */
     CUresult result = gs_real()->cuMemGetAddressRange_v2(pbase, psize, dptr);
     if (result == CUDA_SUCCESS && status == GS_OK) {
         if (pbase) {
@@ -88,7 +88,7 @@ GS_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize,
 
 /* ---- attributes -------------------------------------------------------------------- */
 
-/* Tokens with which a driver of another maker maps the memory for its device. */
+/* Tokens with which another vendor's driver maps the memory for its device. */
 static inline void look_at(CUpointer_attribute attribute)
 {
     if (GS_UNLIKELY(attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)) {
@@ -99,7 +99,7 @@ static inline void look_at(CUpointer_attribute attribute)
 /* CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, which headers before 12.3 lack. */
 #define MEMORY_BLOCK_ID 20
 
-/* Of the segment; `extent`: of the block, or NULL. */
+/* Corrects the segment's attribute; `extent`: of the block, or NULL. */
 static void correct(CUpointer_attribute attribute, const struct gs_extent *extent,
                     void *data)
 {
@@ -146,7 +146,7 @@ GS_EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes,
     }
     CUresult result =
         gs_real()->cuPointerGetAttributes(numAttributes, attributes, data, ptr);
-    /* The list is read once the driver has accepted it. */
+    /* Reads the list only after the driver has accepted it. */
     for (unsigned i = 0; result == CUDA_SUCCESS && attributes && i < numAttributes; i++) {
         look_at(attributes[i]);
         correct(attributes[i], status == GS_OK ? &extent : NULL, data[i]);

@@ -1,8 +1,8 @@
 /*
  * entry_registered.c - host memory of the program's own that it has page-locked.
  *
- * No memory is made by it: it is counted apart, and what is still registered at the end
- * is told and is no leak. It ends with its context.
+ * Registering allocates no memory: registered memory is counted apart, and memory still
+ * registered at the end is reported, but not as a leak. It ends with its context.
  *
  * Owns:  nothing.   Lock: none.
  */

@@ -1,11 +1,10 @@
 /*
- * entry_small.c - calls that may need a little of the device's memory for something that
- * is no memory of the program's: passed on, and made once more after idle memory was
- * given back.
+ * entry_small.c - calls that may need a little device memory which does not belong to the
+ * program: forwarded, and repeated once after idle memory was reclaimed.
  *
- * Of the functions whose documentation names CUDA_ERROR_OUT_OF_MEMORY, those that
- * allocate on a device and that no other room has. What allocates in host memory alone
- * (graphs, ranges of addresses) is not among them, nor are kernel launches
+ * These are the functions whose documentation names CUDA_ERROR_OUT_OF_MEMORY, that
+ * allocate on a device, and that no other file wraps. Not among them are functions that
+ * allocate host memory alone (graphs, address ranges) and kernel launches
  * (entry_submit.c).
  *
  * Owns:  nothing.   Lock: none.
@@ -19,7 +18,7 @@ GS_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     return result;
 }
 
-/* Code that is not loaded yet is loaded to be asked or set. */
+/* A query or setting loads code that is not loaded yet. */
 GS_EXPORT CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib,
                                       int value)
 {

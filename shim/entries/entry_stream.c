@@ -1,8 +1,8 @@
 /*
- * entry_stream.c - streams that are made.
+ * entry_stream.c - the creation of streams.
  *
- * The lazy free has to know which streams there are (streams.h). In the other modes these
- * calls are only passed on, or made once more after idle memory was given back.
+ * Lazy frees need the table of streams (streams.h). In the other modes these calls are
+ * only forwarded, and repeated after idle memory was reclaimed.
  *
  * Owns:  nothing.   Lock: none.
  */
@@ -11,8 +11,8 @@
 #include "single_order.h"
 #include "streams.h"
 
-/* Streams are told from the first call on: in which mode they are wanted is not known to
-   a process that has not started the library yet. */
+/* Streams are recorded from the first call on: a process that has not started the library
+ * yet does not know its mode. */
 static CUresult made(CUresult result, const CUstream *stream, unsigned flags)
 {
     if (result == CUDA_SUCCESS && stream) {
@@ -39,7 +39,7 @@ GS_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int f
     return made(result, phStream, flags);
 }
 
-/* Its work is its device's primary context's, which is not current here. */
+/* Its work belongs to the device's primary context, which is not current here. */
 GS_EXPORT CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx,
                                           unsigned int flags, int priority)
 {

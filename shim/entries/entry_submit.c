@@ -1,13 +1,13 @@
 /*
- * entry_submit.c - every call that gives the device work: counted, and passed on.
+ * entry_submit.c - every call that submits work to the device: counted, and forwarded.
  *
  * The wrappers expand from submit.def. They are plain C with the parameters of cuda.h's
- * declaration, which the compiler compares: arguments that travel on the stack are the
- * compiler's business on every machine. They enter no state of the library, so they
- * count while it is switched off, too, and inside other wrappers; that does no harm.
- * Copies and sets have their arguments looked at first, where that is asked for (args.h).
- * An error that ends the context is reported (context_errors.h), unless the call names a
- * device: the error is then not about the current context.
+ * declarations, which the compiler compares, so the compiler handles arguments on the
+ * stack on every machine. They do not enter the library, so they also count while it is
+ * switched off and inside other wrappers, which does no harm. With GPUSHIM_CHECK_ARGS the
+ * arguments of copies and sets are checked first (args.h). An error that ends the context
+ * is reported (context_errors.h), unless the call names a device: the error then does not
+ * concern the current context.
  *
  * Owns:  nothing.   Lock: none.
  */
@@ -23,8 +23,8 @@
 /* ---- where the work goes ------------------------------------------------------------
  */
 
-/* The stream that a call is given, in a function whose default stream is the legacy one
-   or the thread's. */
+/* The `where` of a call: in a function whose default stream is the legacy one, or the
+ * thread's. */
 #define FORM_LEGACY(where)     (where)
 #define FORM_PER_THREAD(where) gs_submissions_per_thread(where)
 #define IS_LEGACY              false
@@ -37,9 +37,9 @@
 #define WHERE_CONFIG(config) where_of(config)
 
 /*
- * The attributes that are known, up to this one (CUDA 13.0), may let a launch overlap
- * with what is in front of it in its stream, or have it record an event; a synchronize of
- * the stream waits for it all the same. An attribute that is not known may do anything.
+ * The known attributes, up to this one (CUDA 13.0), may let a launch overlap with earlier
+ * work of its stream, or record an event; a synchronize of the stream still waits for the
+ * launch. An unknown attribute may do anything.
  */
 enum { LAST_ATTRIBUTE = 16, MOST_ATTRIBUTES = 64 };
 
@@ -54,14 +54,15 @@ static GS_NOINLINE uintptr_t where_with_attributes(const CUlaunchConfig *config)
 
 static inline uintptr_t where_of(const CUlaunchConfig *config)
 {
-    /* No config, or no initialized driver: the launch is refused, the config not read. */
+    /* Without a config, or without an initialized driver, the launch is refused and the
+     * config not read. */
     if (!config || !__atomic_load_n(&gs_state_ready, __ATOMIC_RELAXED)) {
         return GS_STREAMS_BEYOND;
     }
     return config->numAttrs ? where_with_attributes(config) : (uintptr_t)config->hStream;
 }
 
-/* What is launched instead: the same, but for what async_heaps.h says. */
+/* Replaces the launched config by an equal one, changed as async_heaps.h describes. */
 #define PREPARE_IN(given)    ((void)0)
 #define PREPARE_LOOSE(given) ((void)0)
 #define PREPARE_DEFAULT      ((void)0)
@@ -107,12 +108,12 @@ static inline void show(const CUlaunchConfig *config)
 #endif
 
 /*
- * Whether a call that was out of memory is made again once idle memory of the pool has
- * been given back. Only one whose failure leaves nothing behind: what loads code or makes
- * a context has made no handle (a log of its compiler may come out shorter), a limit is
- * as it was, and a kernel for whose local variables or late code there was no memory has
- * not been launched. That a launch keeps its arguments costs it twenty instructions. Not
- * the launch on several devices: some may have their part.
+ * Whether a call that was out of memory is repeated once idle memory of the pool was
+ * reclaimed. True only for calls whose failure leaves nothing behind: a call that loads
+ * code or creates a context has created no handle (a compiler log may be shorter), a
+ * limit is unchanged, and a kernel without memory for its local variables or late-loaded
+ * code was not launched. Keeping its arguments costs a launch twenty instructions. False
+ * for the launch on several devices: some may have launched their part.
  */
 #define STARTS_WITH(symbol, text) (__builtin_strncmp(symbol, text, sizeof(text) - 1) == 0)
 
@@ -127,8 +128,8 @@ static inline __attribute__((always_inline)) bool is_retried(const char *symbol)
             !STARTS_WITH(symbol, "cuLaunchCooperativeKernelMulti"));
 }
 
-/* The same of one that is told its device, such as one that makes a context: idle memory
- * goes back there, too. */
+/* Like the function above, for a call that names its device, such as a context's
+ * creation: idle memory of this device is reclaimed, too. */
 static inline __attribute__((always_inline)) bool names_device(const char *symbol)
 {
     return STARTS_WITH(symbol, "cuGLCtxCreate") ||
@@ -139,7 +140,7 @@ static inline __attribute__((always_inline)) bool names_device(const char *symbo
 }
 
 /*
- * Whether the call may be work of another device than its stream's: a copy between two
+ * Whether the call may be work of a device other than its stream's: a copy between two
  * places of device memory. A copy from or to the host belongs to its stream.
  */
 static inline __attribute__((always_inline)) uintptr_t across(const char *symbol)
@@ -153,10 +154,10 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
 /* ---- the wrappers -------------------------------------------------------------------
  */
 
-/* Retries after out of memory stand in a function of their own (again_), so that a call
-   that succeeds does not set up registers for them. So does what looks at the arguments
-   (look_at_): who does not ask for it pays for one branch. Not used, and not there, for
-   calls that have no row (args_rows.h). */
+/* Retries after out of memory are in a function of their own (again_), so that a call
+ * that succeeds sets up no registers for them. So are the checks of arguments (look_at_):
+ * while they are off they cost one branch. Calls without a row in args_rows.h have
+ * none. */
 #define GS_SUBMIT(symbol, name, since, stream, where, params, args)                      \
     static __attribute__((cold, noinline, unused)) CUresult again_##symbol params        \
     {                                                                                    \

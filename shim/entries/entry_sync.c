@@ -1,17 +1,17 @@
 /*
- * entry_sync.c - calls of the program's own after which a context is known to be idle.
+ * entry_sync.c - calls of the program after which a context is known to be idle.
  *
- * A context synchronize waits for everything; what counts is the snapshot taken before it
- * was entered. A synchronize of a stream waits for that stream, and proves the context
- * idle where each other call is known to be complete, too (streams_seen.h). With nothing
- * but the legacy stream in use in the one context of the process, a synchronize of that
- * stream and a copy to the host wait for everything:
+ * A context synchronize waits for all work; the proof rests on the snapshot taken before
+ * it began. A synchronize of a stream waits for this stream, and proves the context idle
+ * if each other call is known to be complete, too (streams_seen.h). If only the legacy
+ * stream is in use in the only context of the process, a synchronize of this stream and a
+ * copy to the host wait for all work:
  *
  *   cuStreamSynchronize      "waits until the device has completed all operations"
  *   cuMemcpyDtoH             "for transfers from device to either pageable or pinned host
- *                            memory, the function returns only once the copy has
- *                            completed" (API synchronization behavior); the copy is
- * behind all earlier work of its stream. One of no bytes may not be.
+ *   memory, the function returns only once the copy has completed" (API synchronization
+ *   behavior); the copy is behind all earlier work of its stream. A copy of no bytes may
+ *   not be.
  *
  * Copies to the device and within it may return earlier and prove nothing.
  *
@@ -35,9 +35,9 @@
 #include "submissions.h"
 #include "trace.h"
 
-/* What is known before a call that waits. */
+/* The facts recorded before a call that waits. */
 struct watch {
-    const struct gs_context *context; /* NULL: no mark can be made */
+    const struct gs_context *context; /* NULL: no mark is possible */
     struct gs_snapshot before;
     struct gs_seen_before streams;
     unsigned own_calls;
@@ -83,14 +83,14 @@ static void begin_again(struct watch *watch)
     }
 }
 
-/* Idle memory may go back now, if some is due. */
+/* Returns idle memory to the driver, if maintenance is due. */
 static void relax(const struct gs_context *context)
 {
     struct gs_state *state;
     if (!gs_heap_wants_maintenance(context->heap) || !(state = gs_enter())) {
         return;
     }
-    if (gs_context_counts_idle(&state->contexts, context)) { /* nothing came since */
+    if (gs_context_counts_idle(&state->contexts, context)) { /* no work since */
         gs_maintain_now(state, context);
     }
     gs_leave();
@@ -116,8 +116,8 @@ static void watch_end(struct watch *watch, CUresult result)
     }
 }
 
-/* For GPUSHIM_TRACE_FILE: a wait of the program's has ended; ctx NULL: the current one's.
- */
+/* For GPUSHIM_TRACE_FILE: a wait of the program has ended; ctx NULL: the current
+ * context. */
 static void trace_wait_of(CUcontext ctx, enum gs_trace_how how, CUstream stream,
                           enum gs_trace_order order, CUresult result)
 {
@@ -161,7 +161,7 @@ GS_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
 /* ---- streams ------------------------------------------------------------------------
  */
 
-/* Whether the legacy stream is all that anybody used, in one context. */
+/* Whether only the legacy stream was ever used, in one context. */
 static bool legacy_is_all(const struct watch *watch)
 {
     return (watch->before.streams & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS)) <=
@@ -170,9 +170,9 @@ static bool legacy_is_all(const struct watch *watch)
 }
 
 /*
- * The wait, just begun, is for one stream alone. Each context has default streams of its
- * own, whose calls count together; those that count and were not waited for are other
- * contexts' work, of which the current context's proof says nothing.
+ * The wait that was just begun is for one stream alone. Each context has default streams
+ * of its own, whose calls are counted together; counted calls that were not waited for
+ * are other contexts' work, to which the current context's proof does not apply.
  */
 static void narrow(struct watch *watch, uintptr_t where)
 {

@@ -1,11 +1,10 @@
 /*
  * entry_virtual.c - virtual memory management: physical memory, its mappings, multicast.
  *
- * The driver's own, passed through. Physical memory has an owner in the report for as
- * long as anybody reaches it (physical.h), and is charged against GPUSHIM_MEM_LIMIT. An
- * address reservation is no memory, and what is exported stays what it is. What the pool
- * keeps idle must not make cuMemCreate fail, so that is tried again after it was given
- * back.
+ * The driver's own, forwarded. The report records the owner of physical memory as long as
+ * it is reachable (physical.h), and it is charged against GPUSHIM_MEM_LIMIT. An address
+ * reservation is not memory, and exports are unchanged. Idle memory of the pool must not
+ * make cuMemCreate fail, so a failed call is repeated after idle memory was reclaimed.
  *
  * Owns:  nothing.   Lock: none.
  */
@@ -15,7 +14,7 @@
 #include "submissions.h"
 #include "tiles.h"
 
-/* The state if anything is to be known; gs_leave is due then. */
+/* The state if physical memory is recorded; gs_leave must follow then. */
 static struct gs_state *enter_wanted(void)
 {
     struct gs_state *state = gs_enter();
@@ -31,7 +30,7 @@ static uint64_t key_of(CUmemGenericAllocationHandle handle)
     return gs_key(GS_KEY_ALLOCATION, handle);
 }
 
-/* It outlives every context. */
+/* Records physical memory, which outlives every context. */
 static void made(struct gs_state *state, const struct gs_note *note,
                  struct gs_physical_origin origin)
 {
@@ -51,7 +50,8 @@ struct creation {
     unsigned long long flags;
 };
 
-/* The device on which the memory is to be (gs_described); -1: the host, or unreadable. */
+/* The device of the memory by its properties (gs_described); -1: the host, or
+ * unreadable. */
 static int device_in(const CUmemAllocationProp *prop, CUresult result)
 {
     CUmemLocation where;
@@ -61,7 +61,7 @@ static int device_in(const CUmemAllocationProp *prop, CUresult result)
                : -1;
 }
 
-/* charged: the device whose limit it counts for, or -1 */
+/* charged: the device whose limit is charged, or -1 */
 static CUresult attempt(const struct creation *call, int charged)
 {
     if (charged >= 0 && !gs_limits_charge(charged, call->size)) {
@@ -77,7 +77,7 @@ static CUresult attempt(const struct creation *call, int charged)
 
 static CUresult create(struct gs_state *state, const struct creation *call)
 {
-    /* Only for idle memory to be given back; but a limit is known by its context. */
+    /* Needed only to reclaim idle memory; but a limit is found by its context. */
     const struct gs_context *context = GS_UNLIKELY(gs_limits_charging)
                                            ? gs_context_current(state)
                                            : gs_context_current_known(state);
@@ -85,7 +85,7 @@ static CUresult create(struct gs_state *state, const struct creation *call)
                       ? device_in(call->prop, CUDA_ERROR_UNKNOWN)
                       : -1;
     CUresult result = attempt(call, charged);
-    /* Now: the driver may refuse a call without a look at its prop. */
+    /* Only now: the driver may refuse a call without reading its prop. */
     int device = device_in(call->prop, result);
     bool on_device = device >= 0;
     struct gs_note note = {.kind =
@@ -93,7 +93,8 @@ static CUresult create(struct gs_state *state, const struct creation *call)
                            .api = GS_API_cuMemCreate,
                            .device = on_device ? device : 0,
                            .bytes = call->size};
-    /* Of another device than the current context's all idle memory is given back. */
+    /* NULL for another device than the current context's: all idle memory is
+     * reclaimed. */
     const struct gs_context *there =
         on_device && context && context->device != device ? NULL : context;
     while (on_device ? gs_retry_for(state, there, call->size, result)
@@ -157,7 +158,7 @@ GS_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *han
 
 /* ---- memory of others -------------------------------------------------------------- */
 
-/* Where imported memory is; -1: on the host, or the driver does not say. */
+/* The device of imported memory; -1: on the host, or not reported by the driver. */
 static int device_of(CUmemGenericAllocationHandle handle)
 {
     CUmemAllocationProp prop;
@@ -169,8 +170,9 @@ static int device_of(CUmemGenericAllocationHandle handle)
                : -1;
 }
 
-/* A driver may give what this process exported itself the handle that it has here. How
- * large another's memory is no call says: it shows when it is mapped. */
+/* For memory that this process itself exported, a driver may return the handle that it
+ * has here. No call reports the size of another process's memory: it shows when the
+ * memory is mapped. */
 GS_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
                                                   void *osHandle,
                                                   CUmemAllocationHandleType shHandleType)
@@ -227,7 +229,7 @@ GS_EXPORT CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
     return result;
 }
 
-/* Into parts of arrays that have no memory of their own. */
+/* Maps into parts of arrays without memory of their own. */
 static CUresult map_array(__typeof__(cuMemMapArrayAsync) *real_map, CUarrayMapInfo *list,
                           unsigned count, CUstream stream)
 {
@@ -289,7 +291,7 @@ GS_EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
     return result;
 }
 
-/* What is bound: the handle's memory, or what is mapped at the address. */
+/* Records a binding: of the handle's memory, or of the memory mapped at the address. */
 static CUresult bound(CUresult result, CUmemGenericAllocationHandle object, size_t offset,
                       CUmemGenericAllocationHandle memory, CUdeviceptr addr, size_t size)
 {

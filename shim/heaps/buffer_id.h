@@ -7,12 +7,13 @@
 #include "gs_base.h"
 
 /*
- * BUFFER_ID of a block, from that of its segment and the block's place in there: an id of
- * its own as each allocation has, so that nobody takes two blocks for one. It is the same
- * again for a later block in the same place: what was registered for the first is right
- * for the second. The driver's ids are small numbers, as far as is known (unconfirmed on
- * hardware), and no id of a block is one of them. Of an id that is not, the block's is
- * mixed: two blocks have the same one with a probability of 2^-62.
+ * The BUFFER_ID of a block, computed from the BUFFER_ID of its segment and the block's
+ * place in the segment. The result is unique, as the id of each native allocation is. A
+ * later block in the same place has the same id, since a registration of the first is
+ * valid for the second. The driver's ids are small numbers as far as is known
+ * (unconfirmed on hardware), and no block's id equals a small number. If a segment's id
+ * is not small, the block's id is a hash: two blocks have the same one with a probability
+ * of 2^-62.
  * In:  place  units of GS_BLOCK_BYTES from the segment's start, < 2^24
  */
 static inline uint64_t gs_buffer_id(uint64_t segment_id, uint64_t place)

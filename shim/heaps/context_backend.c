@@ -1,8 +1,8 @@
 /*
- * context_backend.c - a context's heap over the real driver: memory from it and back, and
- * what its fences say.
+ * context_backend.c - the backend of a context's heap over the real driver: allocates and
+ * frees memory, and queries fences.
  * Owns:  nothing.   Lock: none is held in it, but for backend_retired and
- * backend_fence_waited (pool/backend.h).
+ *        backend_fence_waited (pool/backend.h).
  */
 #include "contexts.h"
 
@@ -88,7 +88,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     bool pushed;
     gs_notify_begin("giving memory back", false);
     gs_parts_unmap(context, addr, bytes);
-    /* No capture is to suffer from it, nor to keep it from being done. */
+    /* In the relaxed mode the map neither invalidates a capture nor is refused by one. */
     bool relaxed = gs_captures_ever() && gs_relaxed_begin(&mode);
     CUresult result = gs_context_push(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
@@ -113,7 +113,8 @@ static bool backend_keep(void *self, uint64_t addr, size_t bytes)
     return gs_unpooled_put(self, addr, bytes);
 }
 
-/* The driver's free waits for the context: at once is when that is idle. */
+/* Whether the context is idle: the driver's free waits for the context, and returns at
+ * once only then. */
 static bool backend_idle(void *self)
 {
     struct gs_state *state = gs_state_peek();
@@ -127,7 +128,7 @@ static bool backend_await_idle(void *self)
     return !state || gs_full_wait(state, self);
 }
 
-/* As far as the program may have them. */
+/* The free bytes of the device, up to the program's limit. */
 static enum gs_status backend_free_bytes(void *self, size_t *bytes)
 {
     const struct gs_context *context = self;
@@ -145,8 +146,8 @@ static enum gs_status backend_free_bytes(void *self, size_t *bytes)
     return GS_OK;
 }
 
-/* Epochs know what they have earned; events are asked after while that brings something.
- */
+/* Epochs account for their own driver calls; events are queried while queries find some
+ * complete. */
 static bool backend_worth_asking(void *self)
 {
     struct gs_context *context = self;
@@ -177,9 +178,9 @@ static enum gs_status backend_fence_query(void *self, gs_fence fence)
     return status;
 }
 
-/* The wait of a free, or the program's, is for one context; a block of its memory may
- * have been freed in the order of another one's stream. Epochs cover what the wait
- * covers. */
+/* A wait, by a free or by the program, covers one context. A block of its memory may have
+ * been freed in the order of another context's stream, which the wait does not cover.
+ * Epochs cover what the wait covers. */
 static bool backend_fence_waited(void *self, gs_fence fence)
 {
     const struct gs_context *context = self;
@@ -213,7 +214,7 @@ static void backend_retired(void *self, uint64_t addr, gs_fence fence)
     (void)self;
     if (gs_notified() && gs_epoch_is(fence)) {
         uint64_t mark = gs_epoch_mark(fence);
-        if (mark) { /* else by the order of the streams: nothing was seen complete */
+        if (mark) { /* else ready by the order of the streams, without an event */
             gs_mark_notify(mark, addr);
         }
     } else if (gs_notified()) {

@@ -1,9 +1,9 @@
 /*
- * ipc_mode.c - what decides over it: the option, the program's own symbols, and what it
- * does.
+ * ipc_mode.c - decides whether small requests share driver allocations: by the option,
+ * the program's own symbols, and its exports.
  *
  * Owns:  gs_ipc_apart, which leaves GS_IPC_SHARING once.   Lock: none.   Design:
- * docs/ipc.md
+ *        docs/ipc.md
  */
 #include "ipc_mode.h"
 
@@ -12,9 +12,9 @@
 
 int gs_ipc_apart;
 
-/* A program that calls one of these itself exports memory of its own, of any size. The
- * libraries that do are another matter: they ask for the range, or share 2 MiB and more.
- */
+/* A program that itself imports one of these symbols exports memory of its own, of any
+ * size. Libraries with these symbols do not count: they query the address range, or share
+ * 2 MiB and more. */
 static const char *exporting_symbol(void)
 {
     static const char *const names[] = {"cuIpcGetMemHandle", "cudaIpcGetMemHandle"};

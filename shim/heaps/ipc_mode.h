@@ -1,6 +1,6 @@
 /*
- * ipc_mode.h - GPUSHIM_IPC: whether small requests share driver allocations, which other
- * processes can only be given whole.
+ * ipc_mode.h - GPUSHIM_IPC: whether small requests share driver allocations. Another
+ * process can only open a driver allocation as a whole.
  */
 #ifndef GS_IPC_MODE_H
 #define GS_IPC_MODE_H
@@ -17,8 +17,8 @@ static inline bool gs_ipc_is_apart(void)
     return __atomic_load_n(&gs_ipc_apart, __ATOMIC_RELAXED) != GS_IPC_SHARING;
 }
 
-/* Whether a request that the pool would serve from what others share goes to the driver
- * instead. A pool that was made apart carves nothing. */
+/* Whether a request that the pool would carve from a shared driver allocation goes to the
+ * driver instead. A pool that was created apart carves nothing. */
 static inline bool gs_ipc_keeps_apart(const struct gs_options *options, size_t bytes)
 {
     int apart = __atomic_load_n(&gs_ipc_apart, __ATOMIC_RELAXED);
@@ -26,15 +26,16 @@ static inline bool gs_ipc_keeps_apart(const struct gs_options *options, size_t b
            (bytes < GS_LARGE_BYTES || (apart == GS_IPC_APART && options->pool_carve));
 }
 
-/* At start, before there is a pool: what was asked for, and what kind of program it is.
- */
+/* Called at start, before a pool exists: applies the option and checks the program's
+ * symbols. */
 void gs_ipc_start(const struct gs_options *options);
 void gs_ipc_reset(void); /* in a forked child */
 
 /*
- * The program has exported what shares an allocation, so it will do so again: from now on
- * nothing shares any more, unless it was asked to.
- * Locks: none may be held; the pool's are taken.
+ * Called when the program has exported a block of a shared driver allocation. Such a
+ * program is likely to export again, so from now on requests share no driver allocation,
+ * unless the option asks for sharing.
+ * Locks: none may be held; takes the pool's locks.
  */
 void gs_ipc_set_apart(struct gs_state *state);
 

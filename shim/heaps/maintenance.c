@@ -1,5 +1,5 @@
 /*
- * maintenance.c - idle memory goes back to the driver, where that costs no wait.
+ * maintenance.c - returns idle memory to the driver where this costs no wait.
  * Owns:  nothing.   Lock: none.
  */
 #include "maintenance.h"
@@ -11,7 +11,7 @@
 void gs_maintain_now(struct gs_state *state, const struct gs_context *context)
 {
     if (gs_captures_active()) {
-        return; /* a later free will do */
+        return; /* a later free retries */
     }
     gs_parts_relax(state, context);
     (void)gs_heap_maintain(context->heap, gs_limits_missing_now(state, context));

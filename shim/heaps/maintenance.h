@@ -1,5 +1,5 @@
 /*
- * maintenance.h - idle memory goes back to the driver on calls that the program makes
+ * maintenance.h - returns idle memory to the driver during calls that the program makes
  * anyway.
  *
  * Lock: none.   Design: docs/tuning.md, "When idle memory goes back"
@@ -10,12 +10,12 @@
 #include "state.h"
 
 /*
- * All work of the heap's context has just been waited for, or it is idle: memory may be
- * given back without a wait. Does nothing most of the time.
+ * Called when the heap's context is idle or all its work has just been waited for:
+ * returns memory to the driver without a wait. Does nothing most of the time.
  */
 void gs_maintain_now(struct gs_state *state, const struct gs_context *context);
 
-/* The same where the heap says that it is due. */
+/* Calls gs_maintain_now if the heap's maintenance is due. */
 static inline void gs_maintenance(struct gs_state *state,
                                   const struct gs_context *context)
 {

@@ -1,6 +1,6 @@
 /*
- * retry.c - what is freed or idle in the pool never makes an allocation fail.
- * Owns:  the counts of calls made again.   Lock: none; relaxed atomics.
+ * retry.c - reclaims freed and idle memory of the pool before an allocation fails.
+ * Owns:  the counts of repeated calls.   Lock: none; relaxed atomics.
  */
 #include "retry.h"
 
@@ -15,18 +15,19 @@
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
 
-/* How long an allocation that would fail polls for blocks freed in stream order, or, in
- * the lazy mode, at all. Native would find the first by the stream's order and has waited
- * for the others; a wait without an end could be for this very thread. */
+/* How long an allocation that would fail polls for blocks freed in stream order or, in
+ * the lazy mode, for any freed block. Natively the order of the stream would make the
+ * first available, and the free has waited for the others. The wait is bounded since the
+ * running work may wait for this very thread. */
 #define WAIT_NS      400000000
 #define FIRST_NAP_NS 200000
 #define LAST_NAP_NS  50000000
-/* After a wait for nothing nobody waits for the same bytes for so long: a program that
- * asks until it is refused is not to pay for each time. */
+/* After a wait that found nothing, requests for at least the same size do not wait for
+ * this time: a program that allocates until it is refused must not wait each time. */
 #define PAUSE_NS 2000000000ull
 
-/* Steps in which idle memory goes back for a call whose size is known: each gives at
- * least this share of what is left. */
+/* Idle memory is reclaimed in steps for a call of known size: each step reclaims at least
+ * this share of the remaining idle memory. */
 #define STEPS 4u
 
 static uint64_t paused_until, paused_bytes; /* atomic */
@@ -63,7 +64,8 @@ static uint64_t pending_bytes(struct gs_state *state, int device)
     return gs_pool_pending_bytes(state->pool, device);
 }
 
-/* For blocks freed during a capture, whose own free would have waited. */
+/* Waits for the context, for blocks freed during a capture: natively their free would
+ * have waited. */
 static CUresult wait_for(struct gs_state *state, const struct gs_context *context)
 {
     bool in_use;
@@ -89,15 +91,15 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
     }
     bool paused = before == __atomic_load_n(&paused_bytes, __ATOMIC_RELAXED) &&
                   gs_now_ns() < __atomic_load_n(&paused_until, __ATOMIC_RELAXED);
-    /* Ever longer naps: who asks too often may keep the device from going on. */
+    /* Back off exponentially: polling too often can slow the device. */
     struct timespec nap = {.tv_nsec = FIRST_NAP_NS};
     for (long waited = 0; waited < WAIT_NS; waited += nap.tv_nsec) {
-        (void)gs_pool_idle_bytes(state->pool, device); /* asks after the fences */
+        (void)gs_pool_idle_bytes(state->pool, device); /* queries the fences */
         if (pending_bytes(state, device) < before) {
             return true;
         }
-        /* Only blocks freed during a capture are worth a wait that may be long: their own
-           free would have made it. */
+        /* A possibly long wait is made only for blocks freed during a capture, whose own
+         * free would have waited. */
         if (waited == 0 && context && gs_context_take_unfenced(context) &&
             wait_for(state, context) != CUDA_SUCCESS) {
             return false;
@@ -114,9 +116,9 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
     return false;
 }
 
-/* How much goes back at once for a call that asks for `bytes`: no more than serves it, as
- * far as that is known, and a part of all that is idle, so that few calls are made in
- * vain where the driver needs more than that. */
+/* The bytes to reclaim in one step for a call of `bytes`: no more than the call needs, as
+ * far as is known, but at least a share of the idle memory, so that few retries fail if
+ * the driver needs more than `bytes`. */
 static size_t step_for(struct gs_state *state, int device, size_t bytes)
 {
     size_t part = bytes == SIZE_MAX ? 0 : gs_pool_idle_bytes(state->pool, device) / STEPS;
@@ -134,7 +136,7 @@ static bool retry_after(struct gs_state *state, const struct gs_context *context
     if (context) {
         gs_lazy_mapped(context, GS_ERR_NOMEM, 0);
     }
-    gs_parts_empty_quarantine(device); /* what it had is idle then */
+    gs_parts_empty_quarantine(device); /* the quarantine's memory is idle then */
     bool trimmed = gs_pool_trim(state->pool, device, step_for(state, device, bytes)) > 0;
     if (gs_parts_await_given(device) || trimmed) {
         count_again(device);
@@ -146,7 +148,7 @@ static bool retry_after(struct gs_state *state, const struct gs_context *context
     if (!gs_retry_after_wait(state, context, result)) {
         return false;
     }
-    /* What has become ready is given back now, or was already as it may not be kept. */
+    /* Reclaims the blocks that have become ready, and those that must not be cached. */
     (void)gs_pool_trim(state->pool, device, SIZE_MAX);
     (void)gs_parts_await_given(device);
     count_again(device);
@@ -189,7 +191,7 @@ bool gs_retry_needed(CUresult result)
     return needed;
 }
 
-/* Without a context the trim cannot tell its frees that memory is short. */
+/* Without a context the trim cannot report the memory shortage to the epochs. */
 static void tell_all_mapped(struct gs_state *state)
 {
     const struct gs_context *context;
@@ -198,7 +200,7 @@ static void tell_all_mapped(struct gs_state *state)
     }
 }
 
-/* Has any device of the program's so much? */
+/* Whether any device of the program has this much memory. */
 static bool any_has(struct gs_state *state, size_t bytes)
 {
     const struct gs_context *context;

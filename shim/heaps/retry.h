@@ -1,5 +1,5 @@
 /*
- * retry.h - idle memory of the pool never makes another allocation fail.
+ * retry.h - reclaims idle memory of the pool before another allocation fails.
  */
 #ifndef GS_RETRY_H
 #define GS_RETRY_H
@@ -7,56 +7,57 @@
 #include "state.h"
 
 /*
- * After `result` of a driver call that allocates: true if it was out of memory and idle
- * memory of the pool has been given back, so that the call is worth making again. What is
- * idle on the device goes first, then pinned and managed memory, then what is waited for:
- * ask after each answer, until it is false.
- * Pinned and managed memory count too: their tables and pages compete for the device.
+ * Called after an allocating driver call has returned `result`. True if the result was
+ * out of memory and memory of the pool was reclaimed, so that the caller should repeat
+ * the call. Callers loop until the answer is false. Successive calls reclaim idle memory
+ * of the device first, then pinned and managed memory, then memory that needs a wait.
+ * Pinned and managed memory count too: their page tables and pages compete for the
+ * device.
  */
 bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *context,
                          CUresult result);
 
-/* The same for a call that asks for so much memory of the context's device: idle memory
- * goes back in steps, until the call is served. False at once where it is more than the
- * device has, as giving back may be a wait. */
+/* Like gs_retry_after_trim, for a call of known size on the context's device: reclaims in
+ * steps until the call succeeds. False at once if the size exceeds the device's memory,
+ * since reclaiming may wait. */
 bool gs_retry_for(struct gs_state *state, const struct gs_context *context, size_t bytes,
                   CUresult result);
 
-/* The same for a call whose memory may be another device's than the current context's:
- * idle memory goes back on all devices. bytes 0: not known. */
+/* Like gs_retry_for, for a call whose memory may be on another device than the current
+ * context's: reclaims on all devices. bytes 0: not known. */
 bool gs_retry_on_all(struct gs_state *state, size_t bytes, CUresult result);
 
 /*
- * As above for a pooled request that found no memory: true if freed blocks that were
- * still waiting for running work have become ready since. Waits for them at most for a
- * short time; blocks freed during a capture are waited for as their free would have been.
+ * Like gs_retry_after_trim, for a pooled request that found no memory: true if freed
+ * blocks that were waiting for running work have become ready. Polls for them for a short
+ * time only; for blocks freed during a capture it waits as their free would have.
  */
 bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *context,
                          CUresult result);
 
 /*
- * The program is told that it cannot have `bytes` of the device. A framework frees what
- * it caches then, and asks again: natively its frees have made room by then. So the pool
- * keeps nothing of what is freed next.
+ * Called before the program gets an out-of-memory error for a request of `bytes`. A
+ * framework then frees its cached memory and asks again; natively those frees make room.
+ * So the pool does not cache the memory that is freed next.
  */
 void gs_retry_refused(struct gs_state *state, int device, size_t bytes);
 
-/* Calls of a device (< GS_MAX_DEVICES) that were made again after idle memory had been
- * given back; those without a context count for device 0. */
+/* Calls of a device (< GS_MAX_DEVICES) that were repeated after memory was reclaimed;
+ * calls without a context count for device 0. */
 uint64_t gs_retry_count(unsigned device);
 
-/* In a forked child: none. */
+/* In a forked child: resets the counts. */
 void gs_retry_reset(void);
 
-/* For a call that is only passed on: whether to make it once more after `result`. */
+/* For a call that is only forwarded: whether to repeat it after `result`. */
 bool gs_retry_needed(CUresult result);
 
-/* The same for one that names its device, which may be another than the current context's
- * or be asked for before there is any: idle memory goes back on all of them. */
+/* Like gs_retry_needed, for a call that names its device. The device may differ from the
+ * current context's, and there may be no context yet: reclaims on all devices. */
 bool gs_retry_everywhere(CUresult result);
 
-/* The answer of such a call: it is made for as long as it is out of memory and `needed`,
- * one of the two above, has found more to give back. */
+/* The result of a forwarded call, repeated while it is out of memory and `needed`, one of
+ * the two functions above, has reclaimed memory. */
 #define GS_RETRIED(needed, call)                                                         \
     ({                                                                                   \
         CUresult answer = (call);                                                        \

@@ -1,11 +1,11 @@
 /*
- * unpooled.c - the piece of each thread.
+ * unpooled.c - the unpooled allocation of each thread.
  * Owns, Lock: see unpooled.h.
  */
 #include "unpooled.h"
 
 static _Thread_local struct {
-    const struct gs_context *context; /* NULL: none is kept */
+    const struct gs_context *context; /* NULL: none */
     uint64_t addr;
     size_t bytes;
 } kept __attribute__((tls_model("initial-exec")));

@@ -1,9 +1,10 @@
 /*
- * warmup.c - the list of GPUSHIM_WARMUP, read and allocated once a context.
+ * warmup.c - reads the list of GPUSHIM_WARMUP and allocates it once a context.
  *
- * All blocks of the list are allocated before the first is freed, so that as many are
- * there at once. They were never the program's: neither the tracker nor the report knows
- * them, and what the program does not take of them goes back like all idle memory.
+ * All blocks of the list are allocated before the first is freed, so that they exist at
+ * the same time. They never belong to the program: tracker and report do not know them,
+ * and blocks that the program does not use are returned to the driver like all idle
+ * memory.
  *
  * Owns:  the list.   Lock: none; immutable after start.   Design: docs/tuning.md
  */
@@ -22,7 +23,7 @@ static struct gs_warmup_list list; /* likewise */
 
 /* ---- reading ----------------------------------------------------------------------- */
 
-/* The longest item that is looked at: a size, a colon and a count. */
+/* The longest item that is parsed: a size, a colon and a count. */
 #define ITEM_BYTES 48
 
 static void trim_spaces(const char **text, size_t *length)
@@ -36,7 +37,7 @@ static void trim_spaces(const char **text, size_t *length)
     }
 }
 
-/* NULL, or what is wrong with the item. */
+/* NULL, or a description of the error in the item. */
 static const char *read_item(const char *text, size_t length, struct gs_warmup_item *out)
 {
     static const struct gs_option size = {.type = GS_OPTION_SIZE};
@@ -110,13 +111,13 @@ void gs_warmup_reset(void)
 
 /* ---- allocating -------------------------------------------------------------------- */
 
-/* Blocks in the order they were allocated. */
+/* The blocks in allocation order. */
 struct blocks {
     struct gs_block **items;
     size_t count, room;
 };
 
-/* Room for `more`; false without host memory. */
+/* Makes room for `more` blocks; false without host memory. */
 static bool make_room(struct blocks *blocks, size_t more)
 {
     struct gs_block **grown =
@@ -134,7 +135,7 @@ static void allocate_item(const struct gs_context *context, struct blocks *block
     unsigned made = 0;
     int native = 0;
     if (gs_ipc_is_apart() && item->bytes < GS_LARGE_BYTES) {
-        return; /* such requests are the driver's */
+        return; /* the driver serves such requests */
     }
     if (make_room(blocks, item->count)) {
         while (made < item->count &&

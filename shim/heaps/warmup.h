@@ -1,5 +1,5 @@
 /*
- * warmup.h - GPUSHIM_WARMUP: blocks made ready before the program asks for them.
+ * warmup.h - GPUSHIM_WARMUP: allocates blocks before the program asks for them.
  */
 #ifndef GS_WARMUP_H
 #define GS_WARMUP_H
@@ -17,24 +17,25 @@ struct gs_warmup_list {
     size_t count;
 };
 
-/* Told of each item that is wrong: its text (not NUL-terminated), and what it is not. */
+/* Called for each wrong item: its text (not NUL-terminated) and a description of the
+ * error. */
 typedef void (*gs_warmup_problem)(void *self, const char *item, size_t length,
                                   const char *problem);
 
-/* Read "SIZE:COUNT,SIZE:COUNT": what is right goes to *out, what is wrong to `problem`.
- * Touches nothing else. */
+/* Parses "SIZE:COUNT,SIZE:COUNT": valid items go to *out, wrong ones to `problem`. Has no
+ * other effect. */
 void gs_warmup_parse(const char *text, struct gs_warmup_list *out,
                      gs_warmup_problem problem, void *self);
 
 extern bool gs_warmup_wanted; /* written once, at start, before any call is served */
 
-/* At start: reads the list, one line in the log for each item that is wrong. */
+/* Called at start: reads the list, and logs a line for each wrong item. */
 void gs_warmup_start(const char *text);
 void gs_warmup_reset(void); /* in a forked child */
-/* Allocate and free the list's blocks, unless that was done for the context. */
+/* Allocates and frees the list's blocks, once a context. */
 void gs_warmup_run(const struct gs_context *context);
 
-/* Before a pooled allocation of the context is served. */
+/* Called before a pooled allocation of the context is served. */
 static inline void gs_warmup(const struct gs_context *context)
 {
     if (GS_UNLIKELY(gs_warmup_wanted)) {

@@ -1,24 +1,25 @@
 /*
- * host_pools.c - heaps of pinned memory, their backend, and what a free of it waits for.
+ * host_pools.c - heaps of pinned memory, their backend, and the wait of a free.
  *
- * The pool engine is that of device memory, in a second pool: the addresses are the
- * host's, and nothing of it is counted as a device's.
+ * The pool engine is the same as for device memory, in a second pool: the addresses are
+ * host addresses, and no statistic counts them for a device.
  *
- * What a free waits for. The native free waits for the work of the context the memory
- * belongs to (assumed: it is not documented), and so does this one. Other contexts may be
- * using the memory as well, and the native free is not known to wait for them: a wait for
- * them might be for a kernel that waits for this very thread. So it is not waited for
- * them. The block is held back until each of them was seen complete after the free
- * (all_contexts.h), by a synchronize the program makes for its own sake. What is held
- * back that way is bounded: beyond the bound large blocks are freed natively, and small
- * ones asked of the driver.
+ * The wait of a free. The native free waits for the work of the context that owns the
+ * memory (assumed; not documented), and this one does the same. Other contexts may use
+ * the memory as well, and the native free is not known to wait for them: a wait for them
+ * might be for a kernel that waits for this very thread. So the free does not wait for
+ * them. The block is held back until each of them was found complete after the free
+ * (all_contexts.h), by a synchronize that the program makes for its own purpose. The
+ * held-back bytes are bounded: beyond the bound large blocks are freed natively, and
+ * small requests go to the driver.
  *
- * Where memory is short. Pinned pages cannot be swapped, and running out of them does not
- * end with an error code but with the kernel ending a process. So the pool grows only
- * while enough is left to others, and gives idle memory back while there is less.
+ * Memory shortage. Pinned pages cannot be swapped, and when memory runs out the kernel
+ * kills a process instead of returning an error. So the pool grows only while enough
+ * memory is left to others, and returns idle memory while less is left.
  *
- * Owns:  the heaps of the contexts; bytes held back.   Lock: `making`, while a heap is
- * made; the rest is atomic or immutable after start.   Design: docs/host-memory.md
+ * Owns:  the heaps of the contexts; the count of held-back bytes.   Lock: `making`, while
+ *        a heap is created; the rest is atomic or immutable after start.   Design:
+ *        docs/host-memory.md
  */
 #include "host_pools.h"
 
@@ -44,26 +45,28 @@
 #include "trim_hold.h"
 #include "gs_clock.h"
 
-/* Large requests are rounded to this: the pool would else pin up to 2 MiB for nothing. */
+/* Large requests are rounded up to this step; the pool would otherwise pin up to 2 MiB
+ * more. */
 #define LARGE_STEP_BYTES (64 * GS_KIB)
-/* The pool's own cache tiers hold so many times less than for device memory. */
+/* The pool's own cache tiers hold 1/CACHE_SHARE of the bytes that those for device memory
+ * hold. */
 #define CACHE_SHARE 4u
-/* Idle memory as shipped: features, D5. */
+/* The default limit on idle memory: features, D5. */
 #define IDLE_MAX_BYTES (2 * GS_GIB)
-/* Held back at most, and a quarter of what may be idle if that is less. */
+/* The most bytes held back; or a quarter of the limit on idle memory, if smaller. */
 #define HELD_MAX_BYTES (64 * GS_MIB)
-/* Left to others: a share of the memory, and no more than this. */
+/* The reserve left to others: a share of the memory, and at most RESERVE_MAX_BYTES. */
 #define RESERVE_SHARE     32u
 #define RESERVE_MAX_BYTES GS_GIB
 
-/* A point and a size share a fence: the low bits have the size in units. */
+/* A fence holds a point and a size: the low bits have the size in units. */
 #define HELD_BITS       20u
 #define HELD_MASK       (((uint64_t)1 << HELD_BITS) - 1)
 #define HELD_UNIT_BYTES ((uint64_t)4096)
 #define POINT_MAX       (((uint64_t)1 << (64 - HELD_BITS)) - 1)
 
 struct gs_host_heap {
-    const struct gs_context *context; /* immutable, as the two below */
+    const struct gs_context *context; /* immutable, like the next two */
     unsigned key;
     struct gs_heap *heap;
 };
@@ -74,19 +77,19 @@ static struct {
     enum gs_host_clear clear;
 } settings; /* immutable after start */
 
-static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* a heap, or several */
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* held to create heaps */
 
-static bool any_heap;       /* atomic: there is a heap in some context, or was */
+static bool any_heap;       /* atomic: some context has, or had, a heap */
 static uint64_t held_bytes; /* atomic: freed, and not known to be unused */
 
-/* The thread's: where the backend has mapped last, so that fresh pages are not cleared.
- */
+/* Per thread: the address that the backend mapped last, so that fresh pages are not
+ * cleared. */
 static _Thread_local uint64_t just_mapped;
 
 /* ---- start --------------------------------------------------------------------------
  */
 
-/* A percentage is of the memory there is, and capped; a size is what the user says. */
+/* A percentage applies to the machine's memory and is capped; a size applies as given. */
 static uint64_t idle_limit_of(uint64_t share)
 {
     struct gs_machine_memory memory;
@@ -139,7 +142,7 @@ uint64_t gs_host_idle_limit(void)
 /* ---- the backend --------------------------------------------------------------------
  */
 
-/* How much less there is than what is to be left to others, with `wanted` bytes taken. */
+/* The bytes missing from the reserve left to others, after `wanted` bytes are taken. */
 static uint64_t missing_of(const struct gs_machine_memory *memory, uint64_t wanted)
 {
     uint64_t reserve = memory->total_bytes / RESERVE_SHARE;
@@ -155,7 +158,8 @@ uint64_t gs_host_missing_reserve(void)
                : 0;
 }
 
-/* May the pool grow by so much? No request is refused for an answer that is not new. */
+/* Whether the pool may grow by this many bytes. A request is refused only on a fresh
+ * answer. */
 static bool has_room_for(uint64_t bytes)
 {
     struct gs_machine_memory memory;
@@ -171,7 +175,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     bool pushed;
     *native = CUDA_ERROR_OUT_OF_MEMORY;
     if (!has_room_for(bytes)) {
-        return GS_ERR_NOMEM; /* idle memory goes back, or else the driver is asked */
+        return GS_ERR_NOMEM; /* the caller reclaims idle memory, or asks the driver */
     }
     gs_notify_begin("cuMemHostAlloc", false);
     CUresult result = gs_context_push(own->context->handle, &pushed);
@@ -289,12 +293,12 @@ static GS_NOINLINE struct gs_host_heap *make_heap(struct gs_state *state,
     return made;
 }
 
-/* NULL: there is no memory for one. */
+/* NULL: no memory for a heap. */
 static inline struct gs_heap *heap_of(struct gs_state *state,
                                       const struct gs_context *context, unsigned key,
                                       bool paged)
 {
-    /* The entry is the map's, and this member is this file's. */
+    /* The entry belongs to the context map, this member to this file. */
     struct gs_host_heap **slot =
         &((struct gs_context *)(uintptr_t)context)->host[2 * key + (paged ? 1 : 0)];
     struct gs_host_heap *own = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
@@ -328,7 +332,7 @@ void gs_host_context_fails(const struct gs_context *context)
 /* ---- allocate -----------------------------------------------------------------------
  */
 
-/* Whether too much is held back for the pool to grow; asks after it first. */
+/* Whether too much is held back for the pool to grow; queries the fences first. */
 static GS_NOINLINE bool holds_too_much(struct gs_state *state)
 {
     uint64_t limit = settings.idle_limit / 4;
@@ -336,7 +340,7 @@ static GS_NOINLINE bool holds_too_much(struct gs_state *state)
     if (__atomic_load_n(&held_bytes, __ATOMIC_RELAXED) <= limit) {
         return false;
     }
-    (void)gs_pool_idle_bytes(state->host_pool, 0); /* asks after the fences */
+    (void)gs_pool_idle_bytes(state->host_pool, 0); /* queries the fences */
     return __atomic_load_n(&held_bytes, __ATOMIC_RELAXED) > limit;
 }
 
@@ -349,7 +353,7 @@ static inline void clear(uint64_t addr, size_t bytes)
     }
 }
 
-/* The thread's thread cache has no block that fits. */
+/* Serves a request that the thread cache cannot. */
 static GS_NOINLINE enum gs_status alloc_deeper(struct gs_heap *heap, size_t bytes,
                                                struct gs_block **out)
 {
@@ -397,7 +401,7 @@ static GS_NOINLINE CUresult wait_for(struct gs_state *state,
     if (gs_mutant(GS_MUTANT_host_unwaited)) {
         return CUDA_SUCCESS;
     }
-    bool in_use; /* free_held() is for every context that may use the block */
+    bool in_use; /* free_held() covers every context that may use the block */
     gs_notify_free("cuMemFreeHost", gs_block_addr(block), gs_block_requested(block));
     CUresult result = gs_context_wait(state, context, scope, &in_use);
     gs_notify_end();
@@ -407,7 +411,7 @@ static GS_NOINLINE CUresult wait_for(struct gs_state *state,
     return result;
 }
 
-/* The block may be in use by contexts that nobody has waited for. */
+/* Frees a block that contexts may still use which nobody has waited for. */
 static void free_held(struct gs_state *state, struct gs_block *block, uint64_t point,
                       bool may_unmap)
 {
@@ -418,7 +422,7 @@ static void free_held(struct gs_state *state, struct gs_block *block, uint64_t p
         __atomic_load_n(&held_bytes, __ATOMIC_RELAXED) + bytes > settings.idle_limit / 4;
     if (may_unmap && bytes >= GS_LARGE_BYTES && too_much &&
         gs_pool_retain(state->host_pool, gs_block_addr(block)) == GS_OK) {
-        gs_block_free(block); /* the last of its segment: the native free, in the end */
+        gs_block_free(block); /* the last of its segment: ends in the native free */
         return;
     }
     point = point < POINT_MAX ? point : POINT_MAX;
@@ -433,7 +437,7 @@ static inline void forget(struct gs_state *state, struct gs_block *block, uint64
     gs_notify_take_back("cuMemFreeHost", addr);
 }
 
-/* Something may be running. */
+/* Frees a block while work may be running. */
 static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *block,
                                       uint64_t addr)
 {
@@ -463,7 +467,7 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
         return CUDA_SUCCESS;
     }
     if (result != CUDA_SUCCESS) {
-        /* As for device memory: what runs is unknown, nothing is handed out again. */
+        /* As for device memory: the running work is unknown, so nothing is reused. */
         gs_context_record_error(own->context, result);
         gs_heap_poison(heap);
         gs_block_free(block);
@@ -472,7 +476,7 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
     if (done) {
         gs_block_free(block);
     } else {
-        /* Unmapped, it would wait as the native free of a segment. */
+        /* Unmapping waits, as the native free of a segment does. */
         free_held(state, block, point, scope >= GS_FREE_CONTEXT);
     }
     if (gs_heap_wants_maintenance(heap)) {
@@ -481,7 +485,7 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
     return CUDA_SUCCESS;
 }
 
-/* Whether a free need not wait, and nothing need be held back. */
+/* Whether a free needs neither a wait nor a held-back block. */
 static inline bool is_idle(struct gs_state *state, const struct gs_context *context)
 {
     return GS_LIKELY(!gs_captures_active()) &&
@@ -517,7 +521,7 @@ CUresult gs_host_free(struct gs_state *state, struct gs_block *block, uint64_t a
 void gs_host_retain(struct gs_state *state, uint64_t addr)
 {
     if (state->host_pool && gs_pool_retain(state->host_pool, addr) != GS_OK) {
-        return; /* not of the pool */
+        return; /* not the pool's */
     }
 }
 
@@ -545,7 +549,7 @@ void gs_host_relax(struct gs_state *state, const struct gs_context *context)
             missing = gs_host_missing_reserve();
         }
         if (!missing && !gs_heap_maintenance_is_late(own->heap)) {
-            continue; /* device memory is due, and that may be with every free */
+            continue; /* device memory is due, possibly with every free */
         }
         size_t given = gs_heap_maintain(own->heap, (size_t)missing);
         missing -= given < missing ? given : missing;

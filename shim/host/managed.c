@@ -1,25 +1,25 @@
 /*
- * managed.c - freed managed memory kept for the next request of about its size.
+ * managed.c - caches freed managed memory for the next request of similar size.
  *
- * Ranges are kept whole, by the context and the flags they were made with, and handed out
- * again where they are at most an eighth too large. What a free waits for is as for
- * pinned memory (host_pools.c): for the context natively waited for, and what others may
- * still be using is not handed out before they were seen complete.
+ * Ranges are cached whole, by their context and flags, and reused if they are at most an
+ * eighth too large. A free waits as for pinned memory (host_pools.c): for the same
+ * context as the native free. A range that other contexts may still use is not reused
+ * before these were found complete.
  *
- * Natively managed memory is fresh: zero in practice, and placed where it is touched
- * first. So a range is kept only up to KEPT_BYTES, which the CPU clears for its next
- * owner in less than the driver takes to make one; that also brings its pages home to the
- * CPU, where nearly all programs touch managed memory first. A larger one goes back to
- * the driver when it is freed: its pages may be on a device, and would travel for
- * nothing.
+ * Natively managed memory is fresh: zero in practice, and placed where it is first
+ * touched. So only ranges up to KEPT_BYTES are cached. The CPU clears such a range for
+ * its next owner in less time than the driver takes to allocate one. Clearing also moves
+ * its pages to the CPU, where nearly all programs touch managed memory first. A larger
+ * range is returned to the driver when it is freed: its pages may be on a device, and
+ * would migrate for nothing.
  *
- * A range that has properties (advice, a preferred place, a stream it is attached to) is
- * freed natively. Where a device and the CPU cannot use managed memory at the same time
- * (no CONCURRENT_MANAGED_ACCESS), nothing is kept at all: there the driver moves whole
- * ranges by what it knows of their use.
+ * A range with properties (advice, a preferred location, an attached stream) is freed
+ * natively. If a device and the CPU cannot access managed memory at the same time (no
+ * CONCURRENT_MANAGED_ACCESS), nothing is cached: there the driver moves whole ranges by
+ * what it knows of their use.
  *
  * Owns:  the ranges, the counts.   Lock: the ranges lock themselves; the rest is atomic,
- * or immutable after start.   Design: docs/host-memory.md
+ *        or immutable after start.   Design: docs/host-memory.md
  */
 #include "managed.h"
 
@@ -42,17 +42,18 @@
 #include "trace.h"
 #include "trim_hold.h"
 
-/* Ranges are multiples of these: small ones, and those of that step and more. */
+/* Ranges are multiples of these steps: small ranges, and those of LARGE_STEP_BYTES and
+ * more. */
 #define SMALL_STEP_BYTES ((size_t)4096)
 #define LARGE_STEP_BYTES (64 * GS_KIB)
-/* Ranges beyond this are freed natively: a migration granule of the driver. Not measured
- * on hardware (docs/host-memory.md). */
+/* Larger ranges are freed natively: a migration granule of the driver. Not measured on
+ * hardware (docs/host-memory.md). */
 #define KEPT_BYTES (64 * GS_KIB)
-/* How often the memory left to others is looked at. */
+/* The interval between two checks of the memory left to others. */
 #define LOOK_NS ((uint64_t)1000000000)
 
-static struct gs_ranges *ranges; /* immutable after start; NULL: nothing is kept */
-static uint64_t age_ns;          /* immutable after start; 0: nothing is too old */
+static struct gs_ranges *ranges; /* immutable after start; NULL: no caching */
+static uint64_t age_ns;          /* immutable after start; 0: no limit on age */
 static int concurrent;           /* atomic: enum concurrent */
 static uint64_t requests, hits;  /* atomic */
 
@@ -83,10 +84,10 @@ static uint64_t now_ns(void)
 
 static uint64_t owner_of(const struct gs_context *context)
 {
-    return (uint64_t)(uintptr_t)context; /* an entry is one context for ever */
+    return (uint64_t)(uintptr_t)context; /* an entry stands for one context for ever */
 }
 
-/* Whether every device can use managed memory while the CPU does. */
+/* Whether every device can access managed memory while the CPU does. */
 static GS_NOINLINE bool ask_devices(void)
 {
     const struct gs_real *real = gs_real();
@@ -117,7 +118,8 @@ static bool may_keep(const struct gs_context *context, unsigned flags)
     return answer == NOT_ASKED ? ask_devices() : answer == ALL_CONCURRENT;
 }
 
-/* The range is in use. Without memory to know it, it is the driver's, who frees it. */
+/* Records a range in use. Without memory for the record the range is the driver's, which
+ * frees it. */
 static void know(const struct gs_managed_range *range)
 {
     static struct gs_log_limit limit;
@@ -135,7 +137,7 @@ static bool is_ready(void *self, uint64_t point)
     return gs_all_complete(self, point, NULL);
 }
 
-/* `keep`: the range is the library's, which hands it out. */
+/* `keep`: the library owns the range and hands it out. */
 static CUresult allocate_for(CUdeviceptr *out, size_t bytes, unsigned flags, bool keep)
 {
     if (keep) {
@@ -148,8 +150,8 @@ static CUresult allocate_for(CUdeviceptr *out, size_t bytes, unsigned flags, boo
     return result;
 }
 
-/* A driver that is asked for the request rounded up may be out of memory for that alone:
- * then it is asked for the exact size. *made: what it gave. */
+/* Asks the driver for the rounded size. If the driver is out of memory, the rounding may
+ * be the cause: asks for the exact size then. *made: the size allocated. */
 static CUresult ask_driver(struct gs_state *state, const struct gs_context *context,
                            CUdeviceptr *out, size_t bytes, size_t rounded, unsigned flags,
                            bool keep, size_t *made)
@@ -187,7 +189,7 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
                                     .flags = flags};
     if (keep && gs_ranges_take(ranges, &wish, is_ready, state, &range) == GS_OK) {
         __atomic_add_fetch(&hits, 1, __ATOMIC_RELAXED);
-        memset((void *)(uintptr_t)range.addr, 0, range.bytes); /* nobody uses it */
+        memset((void *)(uintptr_t)range.addr, 0, range.bytes); /* no one uses it */
         gs_notify_hand_out("cuMemAllocManaged", range.addr, bytes);
         *out = range.addr;
     } else {
@@ -211,7 +213,7 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
 /* ---- free ----------------------------------------------------------------------------
  */
 
-/* The range is claimed, and known no more. */
+/* The range is claimed and has no record any more. */
 static CUresult free_native(struct gs_state *state, const struct gs_managed_range *range)
 {
     struct gs_allocation was;
@@ -236,7 +238,7 @@ static CUresult wait_for(struct gs_state *state, const struct gs_context *contex
     if (gs_mutant(GS_MUTANT_host_unwaited)) {
         return CUDA_SUCCESS;
     }
-    bool in_use; /* the range's point is for every context that may use it */
+    bool in_use; /* the range's point covers every context that may use it */
     gs_notify_free("cuMemFree_v2", range->addr, range->requested_bytes);
     CUresult result = gs_context_wait(state, context, scope, &in_use);
     gs_notify_end();
@@ -246,7 +248,7 @@ static CUresult wait_for(struct gs_state *state, const struct gs_context *contex
     return result;
 }
 
-/* The range was waited for; from now on it is no one's. */
+/* Caches a range that was waited for; from now on it has no owner. */
 static void keep_range(struct gs_state *state, const struct gs_managed_range *range)
 {
     struct gs_allocation was;
@@ -284,7 +286,7 @@ static CUresult free_range(struct gs_state *state, struct gs_managed_range *rang
             return result;
         }
         if (result != CUDA_SUCCESS) {
-            return free_native(state, range); /* its error is that of the native free */
+            return free_native(state, range); /* its error is the native free's */
         }
     }
     range->point = gs_all_complete(state, point, waited ? context : NULL) ? 0 : point;
@@ -302,7 +304,7 @@ bool gs_managed_free(struct gs_state *state, CUdeviceptr dptr, CUresult *result)
     if (found == GS_OK) {
         *result = free_range(state, &range);
     } else if (found == GS_ERR_BAD_FREE) {
-        /* It may be the start of a range that is kept: never the driver's business. */
+        /* The address may be the start of a cached range: the driver must not see it. */
         gs_record_bad_free(state, dptr, GS_API_cuMemFree_v2);
         *result = CUDA_ERROR_INVALID_VALUE;
     }
@@ -331,7 +333,7 @@ enum gs_status gs_managed_extent(CUdeviceptr address, struct gs_extent *out)
     enum gs_status status =
         ranges ? gs_ranges_find(ranges, address, &range) : GS_ERR_NOT_OURS;
     if (status == GS_OK && address - range.addr >= range.requested_bytes) {
-        status = GS_ERR_NOT_FOUND; /* the rounding is nobody's */
+        status = GS_ERR_NOT_FOUND; /* the bytes of the rounding have no owner */
     }
     if (status == GS_OK) {
         *out = (struct gs_extent){range.addr, range.requested_bytes, range.addr};
@@ -362,7 +364,7 @@ void gs_managed_spoil(CUdeviceptr dptr, size_t bytes)
 /* ---- giving back ---------------------------------------------------------------------
  */
 
-/* The thread may have no context, or another. */
+/* Frees in the range's context: the thread may have no context, or another. */
 static CUresult return_range(const struct gs_managed_range *range)
 {
     const struct gs_context *context = (const struct gs_context *)(uintptr_t)range->owner;
@@ -377,8 +379,8 @@ static CUresult return_range(const struct gs_managed_range *range)
     return result;
 }
 
-/* Everything beyond `limit` bytes, and what was kept before `since`, of an owner or of
- * all (0). */
+/* Returns everything beyond `limit` bytes, and everything cached before `since`, of an
+ * owner or of all (0), to the driver. */
 static size_t give_back(uint64_t owner, size_t limit, uint64_t since)
 {
     struct gs_managed_range range;
@@ -413,7 +415,8 @@ void gs_managed_trim_if_idle(struct gs_state *state)
     }
 }
 
-/* What may be kept now: less where memory is short, which is looked at once a second. */
+/* The limit on cached bytes now: lower while memory is short, which is checked once a
+ * second. */
 static size_t limit_at(uint64_t now)
 {
     static uint64_t next_look; /* atomic */
@@ -428,7 +431,7 @@ static size_t limit_at(uint64_t now)
     return (size_t)limit;
 }
 
-/* A driver's free waits for the owner: ranges of other contexts stay. */
+/* The driver's free waits for the owner, so ranges of other contexts stay. */
 void gs_managed_relax(const struct gs_context *context)
 {
     uint64_t now = now_ns();

@@ -1,10 +1,10 @@
 /*
  * managed_ranges.c - ranges of managed memory, by address and by size.
  *
- * Two of the C library's trees: one of all ranges by address, in which ranges that
- * overlap count as equal, so that any address finds the range around it; one of those
- * kept, by owner, flags and size. The kept ones are also a list, by the time they were
- * kept.
+ * Two of the C library's trees: one of all ranges by address, in which overlapping ranges
+ * count as equal, so that any address finds the range around it; and one of the cached
+ * ranges, by owner, flags and size. The cached ranges also form a list, by the time they
+ * were cached.
  *
  * Owns:  struct gs_ranges.   Lock: ranges->lock.   Design: docs/host-memory.md
  */
@@ -14,22 +14,22 @@
 #include <search.h>
 #include <stdlib.h>
 
-/* How much larger than the request a range may be: an eighth of it. */
+/* The fit tolerance: a range may exceed the request by an eighth of it. */
 #define TOLERANCE_SHARE 8u
 
 struct node {
     struct gs_managed_range range;
     bool kept;
-    bool dead; /* freed before its owner failed: nobody's for ever */
+    bool dead; /* freed before its owner failed: never reused */
     uint64_t kept_since;
-    struct node *older, *younger; /* kept */
+    struct node *older, *younger; /* cached */
     struct node *next;            /* while several are taken out */
 };
 
 struct gs_ranges {
     pthread_mutex_t lock;
     void *by_address, *by_size;
-    struct node *oldest, *youngest; /* kept */
+    struct node *oldest, *youngest; /* cached */
     size_t kept_bytes;              /* atomic, written under lock */
 };
 
@@ -60,13 +60,14 @@ static int by_size(const void *left, const void *right)
     return found ? found : order(a->addr, b->addr);
 }
 
-/* What is looked for in the tree of sizes, and the best seen on the way down. */
+/* The key of a search in the tree of sizes, and the best fit so far. */
 struct search {
-    struct node wanted; /* first: a node, to the order of the tree */
+    struct node wanted; /* first member: the tree's order sees a node */
     struct node *best;
 };
 
-/* Never says "equal", so the way down ends at a leaf, past the least that is enough. */
+/* Never returns "equal", so the search ends at a leaf, past the smallest range that
+ * fits. */
 static int descend(const void *key, const void *node)
 {
     struct search *search = (struct search *)(uintptr_t)key;
@@ -84,7 +85,7 @@ static struct node *around(struct gs_ranges *ranges, uint64_t addr, size_t bytes
 {
     struct node key = {.range = {.addr = addr, .bytes = bytes ? bytes : 1}};
     if (key.range.bytes - 1 > UINT64_MAX - addr) {
-        key.range.bytes = (size_t)(UINT64_MAX - addr) + 1; /* to the end of all */
+        key.range.bytes = (size_t)(UINT64_MAX - addr) + 1; /* to the end of memory */
         key.range.bytes = key.range.bytes ? key.range.bytes : SIZE_MAX;
     }
     struct node *const *found = tfind(&key, &ranges->by_address, by_address);
@@ -120,7 +121,7 @@ static void take_from_kept(struct gs_ranges *ranges, struct node *node)
     set_kept_bytes(ranges, ranges->kept_bytes - node->range.bytes);
 }
 
-/* Out of everything; the caller frees the node. */
+/* Takes a node out of both trees and the list; the caller frees it. */
 static void take_out(struct gs_ranges *ranges, struct node *node)
 {
     if (node->kept) {
@@ -129,7 +130,7 @@ static void take_out(struct gs_ranges *ranges, struct node *node)
     (void)tdelete(node, &ranges->by_address, by_address);
 }
 
-/* In use, or NULL for lack of memory. */
+/* Adds a range in use; NULL for lack of memory. */
 static struct node *put_in(struct gs_ranges *ranges, const struct gs_managed_range *range)
 {
     struct node *node, *old;
@@ -192,7 +193,7 @@ enum gs_status gs_ranges_take(struct gs_ranges *ranges,
 {
     struct search search = {.wanted = {.range = *wish}};
     enum gs_status status = GS_ERR_NOT_FOUND;
-    search.wanted.range.addr = 0; /* before any other of its size */
+    search.wanted.range.addr = 0; /* before any other range of its size */
     pthread_mutex_lock(&ranges->lock);
     (void)tfind(&search, &ranges->by_size, descend);
     struct node *best = search.best;
@@ -258,8 +259,9 @@ enum gs_status gs_ranges_keep(struct gs_ranges *ranges,
     return status;
 }
 
-/* From `addr` to `last`. What the tree finds first is the highest node in there, so the
- * rest lies in its subtrees: the depth is that of the tree. lock is held. */
+/* Marks the ranges from `addr` to `last`. The tree finds the highest node of the interval
+ * first, and the others lie in its subtrees: the recursion is as deep as the tree. lock
+ * is held. */
 static void spoil(struct gs_ranges *ranges, uint64_t addr, uint64_t last)
 {
     size_t span = last - addr < SIZE_MAX ? (size_t)(last - addr) + 1 : SIZE_MAX;
@@ -285,7 +287,7 @@ void gs_ranges_spoil(struct gs_ranges *ranges, uint64_t addr, size_t bytes)
     pthread_mutex_unlock(&ranges->lock);
 }
 
-/* What is kept of the owner (0: of any) for longest, or NULL. lock is held. */
+/* The longest cached range of the owner (0: of any), or NULL. lock is held. */
 static struct node *oldest_of(const struct gs_ranges *ranges, uint64_t owner)
 {
     struct node *oldest = ranges->oldest;
@@ -336,7 +338,7 @@ static void visit(const void *at, VISIT when, void *closure)
     }
 }
 
-/* All of an owner's, as a list; lock is held. */
+/* All ranges of an owner, as a list; lock is held. */
 static struct node *all_of(struct gs_ranges *ranges, uint64_t owner)
 {
     struct walk walk = {.owner = owner};

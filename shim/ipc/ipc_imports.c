@@ -1,6 +1,6 @@
 /*
- * ipc_imports.c - the list of them; a process has few.
- * Owns:  the list.   Lock: imports.lock, never held across a call of anybody's.
+ * ipc_imports.c - the list of imported pointers; a process has few.
+ * Owns:  the list.   Lock: imports.lock, never held across a call out of this file.
  */
 #include "ipc_imports.h"
 
@@ -22,7 +22,7 @@ static struct {
     bool any;            /* atomic */
 } imports = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* imports.lock is held. The link that leads to it, or to the end of the list. */
+/* imports.lock is held. The link to the pointer's entry, or to the end of the list. */
 static struct entry **find_pointer(CUdeviceptr pointer)
 {
     struct entry **link = &imports.first;
@@ -37,7 +37,8 @@ static bool is_same(const struct gs_import *left, const struct gs_import *right)
     return left->base == right->base && left->buffer_id == right->buffer_id;
 }
 
-/* What an open of another mapping has left at the same address has ended unseen. */
+/* Counts one more open. An entry for another mapping at the same address has ended
+ * unnoticed. */
 static void count_open(struct entry *entry, const struct gs_import *import)
 {
     entry->opens = is_same(&entry->import, import) ? entry->opens + 1 : 1;
@@ -86,7 +87,7 @@ enum gs_status gs_imports_take(CUdeviceptr pointer, struct gs_import *out)
     return found ? GS_OK : GS_ERR_NOT_FOUND;
 }
 
-/* The mapping around an address; its number tells it from one that was there before. */
+/* The mapping around an address; its id tells it from an earlier one there. */
 struct mapping {
     CUdeviceptr base;
     uint64_t buffer_id;

@@ -1,5 +1,5 @@
 /*
- * ipc_seal.c - handles packed and unpacked.
+ * ipc_seal.c - packs and unpacks sealed handles.
  * Owns:  nothing.   Lock: none.
  */
 #include "ipc_seal.h"
@@ -12,13 +12,13 @@ static const unsigned char mark[4] = {'G', 'S', 'H', '1'};
 #define HANDLE_BYTES  sizeof(CUipcMemHandle)
 #define OFFSET_FACTOR 512u
 
-/* As it travels: between processes of one machine. */
+/* The transfer format between processes of one machine. */
 struct packed {
     unsigned char mark[sizeof(mark)];
-    uint32_t check;  /* of all that follows */
+    uint32_t check;  /* of all following members */
     uint32_t offset; /* in OFFSET_FACTOR bytes */
     uint32_t bytes;
-    uint64_t map; /* bit i: byte i of the driver's handle is not zero, and stands next */
+    uint64_t map; /* bit i: byte i of the driver's handle is not zero, and is stored */
     unsigned char used[GS_SEAL_ROOM];
 };
 

@@ -1,9 +1,9 @@
 /*
- * child_env.c - takes this library out of LD_PRELOAD for programs that are started.
+ * child_env.c - removes this library from LD_PRELOAD for started programs.
  *
- * The setting is read before main, for the program may start another one before its first
- * CUDA call, or change its environment. A bad value is named at the first CUDA call, with
- * those of all other variables, and means the default.
+ * The setting is read before main, since the program may start another one before its
+ * first CUDA call, or change its environment. A bad value means the default; it is
+ * reported at the first CUDA call, with those of all other variables.
  *
  * Owns:  the setting.   Lock: immutable after the constructor.
  */
@@ -18,7 +18,7 @@
 
 #define PRELOAD "LD_PRELOAD="
 
-static char own_name[256]; /* "": programs that are started keep the library */
+static char own_name[256]; /* "": started programs keep the library */
 
 static const char *base_name(const char *path)
 {
@@ -46,7 +46,8 @@ void gs_child_env_start(char *const *env)
     }
 }
 
-/* Where the next word of LD_PRELOAD's value ends; *at is set to its first character. */
+/* Returns the end of the next word of LD_PRELOAD's value; *at is set to its first
+ * character. */
 static const char *next_word(const char **at)
 {
     *at += strspn(*at, ": ");
@@ -61,7 +62,7 @@ static bool is_own(const char *own, const char *word, const char *end)
     return (size_t)(end - name) == length && memcmp(name, own, length) == 0;
 }
 
-/* The value of LD_PRELOAD, if `own` is in it; else NULL. */
+/* The value of LD_PRELOAD, if it contains `own`; else NULL. */
 static const char *preloads(const char *own, const char *entry)
 {
     if (strncmp(entry, PRELOAD, strlen(PRELOAD)) != 0) {
@@ -100,7 +101,8 @@ struct gs_child_env gs_child_env_measure(char *const *env)
     return gs_child_env_measure_for(own_name, env);
 }
 
-/* The entry without `own`, at `text`; returns its end, and `text` if no word is left. */
+/* Writes the entry without `own` at `text`. Returns its end, or `text` if no word is
+ * left. */
 static char *without(const char *own, const char *value, char *text)
 {
     const char *word = value;
@@ -131,7 +133,7 @@ char *const *gs_child_env_make(const struct gs_child_env *need, char *const *env
     if (!need->own) {
         return env;
     }
-    /* Bounded, for another thread may be changing it. */
+    /* Bounded, since another thread may be changing the variable. */
     for (; *env && count + 1 < need->entries; env++) {
         const char *value = preloads(need->own, *env);
         if (!value || strlen(*env) >= (size_t)(text_end - text)) {

@@ -1,33 +1,32 @@
 /*
- * child_env.h - the environment of a program that is started, where
- * GPUSHIM_FOLLOW_CHILDREN=off: the caller's, without this library in LD_PRELOAD.
+ * child_env.h - the environment of a started program with GPUSHIM_FOLLOW_CHILDREN=off:
+ * the caller's environment, without this library in LD_PRELOAD.
  *
- * Runs in vfork children, in which neither malloc nor anything of the parent's may be
- * changed: the caller gives the room. Locks: none.
+ * Runs in vfork children, where malloc must not be called and the parent's memory must
+ * not change: the caller provides the memory. Locks: none.
  */
 #ifndef GS_CHILD_ENV_H
 #define GS_CHILD_ENV_H
 
 #include "gs_base.h"
 
-/* What the new environment takes. */
+/* The memory that the new environment needs. */
 struct gs_child_env {
-    const char *own; /* base name to be left out of LD_PRELOAD; NULL: pass `env` on */
-    size_t entries;  /* pointers, with the NULL; at least 1 */
+    const char *own; /* base name to remove from LD_PRELOAD; NULL: pass `env` on */
+    size_t entries;  /* pointers, including the final NULL; at least 1 */
     size_t bytes;    /* of new text; at least 1 */
 };
 
-/* Before main: is it asked for? `env` as the process has it. */
+/* Called before main: reads the setting from `env`, the environment of the process. */
 void gs_child_env_start(char *const *env);
 
-/* What there is to do for a program that is to get `env` (may be NULL), by the setting.
- */
+/* By the setting: what a new environment made from `env` (may be NULL) needs. */
 struct gs_child_env gs_child_env_measure(char *const *env);
 
-/* The same for a library of the base name `own`. */
+/* Like gs_child_env_measure, for a library with the base name `own`. */
 struct gs_child_env gs_child_env_measure_for(const char *own, char *const *env);
 
-/* In:  need  as measured for this `env`; entries, text  room for what it says
+/* In:  need  as measured for this `env`; entries, text  memory of these sizes
  * Returns the environment to pass on: `env` itself, or `entries`. */
 char *const *gs_child_env_make(const struct gs_child_env *need, char *const *env,
                                char **entries, char *text);

@@ -1,7 +1,7 @@
 /*
- * copies.c - another copy of this library in the process: from a second LD_PRELOAD, or a
- * program that brings its own. One of them is before the other, and its calls come to the
- * other as if they were the program's.
+ * copies.c - detects another copy of this library in the process: from a second
+ * LD_PRELOAD, or brought by the program. The copy that is loaded first calls the other
+ * one as if its own calls were the program's.
  *
  * Owns:  nothing.   Lock: none.
  */

@@ -1,5 +1,5 @@
 /*
- * copies.h - another copy of this library in the process.
+ * copies.h - detects another copy of this library in the process.
  */
 #ifndef GS_COPIES_H
 #define GS_COPIES_H
@@ -8,12 +8,12 @@
 
 #include "gs_base.h"
 
-/* Paths as the loader has them. */
+/* The paths as known to the loader. */
 struct gs_copies {
     char own[PATH_MAX], other[PATH_MAX];
 };
 
-/* False: there is no other one. Takes the loader's lock, inside its gate. */
+/* False: there is no other copy. Takes the loader's lock, inside its gate. */
 bool gs_copies_find(struct gs_copies *copies);
 
 #endif

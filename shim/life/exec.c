@@ -1,11 +1,11 @@
 /*
- * exec.c - a process becomes another program (the exec family), makes one (posix_spawn),
- * or a child that no handler is told of (_Fork).
+ * exec.c - a process becomes another program (the exec family), starts one (posix_spawn),
+ * or forks without handlers (_Fork).
  *
- * exec runs in vfork children, too, inside the parent's memory: there it forwards and
- * touches nothing (gs_finish_report compares the process id). A new environment lies in a
- * mapping, for the caller's stack may be small; of a vfork child that became another
- * program it stays in the parent.
+ * exec may run in vfork children, inside the parent's memory: there it forwards and
+ * changes nothing (gs_finish_report compares the process id). A new environment lies in a
+ * mapping, since the caller's stack may be small; if a vfork child becomes another
+ * program, the mapping stays in the parent.
  *
  * Owns:  the next functions.   Lock: none; idempotent writes of one word.
  */
@@ -34,7 +34,7 @@
 #include "state.h"
 #include "state_file.h"
 
-/* As <fcntl.h> and <unistd.h> of glibc 2.34 have them. */
+/* Values of <fcntl.h> and <unistd.h> of glibc 2.34. */
 #ifndef AT_EMPTY_PATH
 #define AT_EMPTY_PATH 0x1000
 #endif
@@ -49,11 +49,11 @@ typedef int spawn_fn(pid_t *, const char *, const posix_spawn_file_actions_t *,
                      const posix_spawnattr_t *, char *const[], char *const[]);
 typedef pid_t fork_fn(void);
 
-/* The next definitions behind the shim's. */
+/* The functions whose next definition behind the shim's is looked up. */
 enum next { EXECVE, EXECVPE, FEXECVE, EXECVEAT, SPAWN, SPAWNP, BARE_FORK };
 static struct {
     char name[16];
-    void *found; /* atomic; NULL: not looked for, or not in this C library */
+    void *found; /* atomic; NULL: not looked up, or not in this C library */
 } nexts[] = {
     [EXECVE] = {"execve", NULL},     [EXECVPE] = {"execvpe", NULL},
     [FEXECVE] = {"fexecve", NULL},   [EXECVEAT] = {"execveat", NULL},
@@ -71,10 +71,10 @@ __attribute__((constructor)) static void read_setting(void)
     gs_child_env_start(environ);
 }
 
-/* ---- what comes before and after --------------------------------------------------- */
+/* ---- before and after an exec ---------------------------------------------------- */
 
-/* A program that becomes another loses its device memory: what it held is reported. If
- * the exec fails it goes on, and reports again when it ends. */
+/* A program that executes another loses its device memory, so its memory is reported
+ * before. If the exec fails, the program goes on and reports again at its end. */
 static void before_exec(const char *path)
 {
     int before = gs_uncancelled_begin();
@@ -82,7 +82,7 @@ static void before_exec(const char *path)
         char ending[128];
         snprintf(ending, sizeof(ending), "exec %.100s", path);
         if (gs_stacks_in_signal_handler()) {
-            /* malloc, and any lock, may be in the middle of something. */
+            /* The interrupted code may hold any lock, or be inside malloc. */
             gs_finish_without_report("%s was called in a signal handler", ending);
             gs_state_file_ending(ending);
         } else {
@@ -93,8 +93,8 @@ static void before_exec(const char *path)
     gs_coverage_flush();
 }
 
-/* It has failed: the program goes on, and is not at its end. In a child by vfork that is
- * not this process's to say. */
+/* The exec has failed: the program goes on. In a vfork child the state is the parent's
+ * and stays. */
 static int after_exec(int result)
 {
     if (gs_finish_due()) {
@@ -103,7 +103,7 @@ static int after_exec(int result)
     return result;
 }
 
-/* Whether exec would find a file: of a missing one nothing is reported. */
+/* Whether exec would find a file: without one, nothing is reported. */
 static bool can_run(const char *path)
 {
     struct stat info;
@@ -111,7 +111,8 @@ static bool can_run(const char *path)
            access(path, X_OK) == 0;
 }
 
-/* The same below a folder; with AT_EMPTY_PATH and no name, of what is open itself. */
+/* Like can_run, below a folder; with AT_EMPTY_PATH and an empty name, for the open file
+ * itself. */
 static bool can_run_at(int dir, const char *path, int flags)
 {
     struct stat info;
@@ -123,10 +124,10 @@ static bool can_run_at(int dir, const char *path, int flags)
     return path[0] ? faccessat(dir, path, X_OK, 0) == 0 : (info.st_mode & 0111) != 0;
 }
 
-/* Where execvp searches without PATH (confstr(3)). */
+/* Where execvp searches if PATH is not set (confstr(3)). */
 #define USUAL_PATH "/bin:/usr/bin"
 
-/* The same along PATH, as execvp searches it: an empty part is the current folder. */
+/* Like can_run, along PATH, in the way of execvp: an empty part is the current folder. */
 static bool can_find(const char *file)
 {
     const char *path = getenv("PATH"); /* NOLINT(concurrency-mt-unsafe): as execvp does */
@@ -150,7 +151,7 @@ static bool can_find(const char *file)
     return found;
 }
 
-/* The environment for a program that is started, and the mapping it lies in, or NULL. */
+/* The environment for a started program, and the mapping that contains it, or NULL. */
 struct passed_on {
     char *const *env;
     void *room;
@@ -179,7 +180,7 @@ static struct passed_on pass_on(char *const *env)
     return next_env;
 }
 
-/* The call has come back; errno is preserved. */
+/* Unmaps it after the call has returned; errno is preserved. */
 static void take_back(const struct passed_on *next_env)
 {
     int saved = errno;
@@ -267,7 +268,7 @@ GS_EXPORT int execveat(int dir, const char *path, char *const argv[], char *cons
     return after_exec(result);
 }
 
-/* The words of an execl: how many, with `first` and without the NULL. */
+/* The number of words of an execl, with `first` and without the NULL. */
 static size_t count_words(const char *first, va_list *words)
 {
     size_t count = 0;
@@ -277,7 +278,7 @@ static size_t count_words(const char *first, va_list *words)
     return count;
 }
 
-/* Copies the words and the NULL; the array lies on the caller's stack (vfork). */
+/* Copies the words and the NULL; the array is on the caller's stack (vfork). */
 static void copy_words(char **argv, size_t count, const char *first, va_list *words)
 {
     const char *word = first;
@@ -323,7 +324,7 @@ GS_EXPORT int execle(const char *path, const char *arg, ...)
     char *argv[count + 1];
     va_start(words, arg);
     copy_words(argv, count, arg, &words);
-    /* After the words and their NULL comes the environment. */
+    /* The environment follows the words and their NULL. */
     char *const *envp = va_arg(words, char *const *);
     va_end(words);
     return run_file(path, argv, envp);
@@ -358,8 +359,8 @@ GS_EXPORT int posix_spawnp(pid_t *pid, const char *file,
     return result;
 }
 
-/* A fork without handlers, which may be called by a signal handler. A C library without
- * it has only the other one. */
+/* A fork without handlers, which a signal handler may call. A C library without _Fork
+ * only has fork. */
 GS_EXPORT pid_t _Fork(void) // NOLINT(bugprone-reserved-identifier)
 {
     fork_fn *real_bare_fork = (fork_fn *)next(BARE_FORK);

@@ -1,7 +1,8 @@
 /*
- * fork.c - what a fork leaves behind in the child.
- * Owns:  whether a fork is watched, and whether this process is a forked child.
- * Lock:  the start's.
+ * fork.c - handles a fork, and resets the library in the child.
+ * Owns:  whether the fork handlers are registered, and whether this process is a forked
+ *        child.
+ * Lock:  the start lock.
  */
 #include "fork.h"
 
@@ -14,19 +15,19 @@
 #include "state_file.h"
 #include "trim_hold.h"
 
-static bool watched;      /* under the start's lock */
+static bool watched;      /* under the start lock */
 static bool forked_child; /* written by the only thread of a forked child */
 
-/* What the forking thread holds over a fork; written and read by that thread only. */
+/* Locked by the forking thread during a fork; accessed by that thread only. */
 static _Thread_local struct gs_stacks *held_over_fork;
 
-/* The loader's lock must not be held by a look-up or capture in another thread: no one
- * would ever release it in the child. */
+/* No other thread may hold the loader's lock during the fork, in a look-up or capture: in
+ * the child the lock would never be released. */
 static void before_fork(void)
 {
     struct gs_state *state = gs_state_peek();
     held_over_fork = state ? state->stacks : NULL;
-    gs_trim_hold(); /* it must not be in the middle of a call of the driver */
+    gs_trim_hold(); /* the trim thread must not be inside a driver call */
     gs_stacks_before_fork(held_over_fork);
 }
 
@@ -37,12 +38,12 @@ static void after_fork(void)
 }
 
 /*
- * In a forked child CUDA cannot go on where the parent was, and other threads' locks are
- * held for ever: forget everything. Memory of the old state is the price.
+ * CUDA cannot continue in a forked child, and locks of the parent's other threads are
+ * never released there: drops all state. The old state's memory is leaked.
  */
 static void after_fork_in_child(void)
 {
-    /* Where the lock lies in a file it is the parent's, too, and the parent gives it. */
+    /* A lock in a mapped file is shared with the parent, and the parent releases it. */
     bool own = gs_state_file_after_fork_in_child(gs_thread.depth > 0);
     gs_stacks_after_fork_in_child(own ? held_over_fork : NULL);
     if (gs_mutant(GS_MUTANT_child_keeps)) {
@@ -66,8 +67,8 @@ bool gs_fork_is_child(void)
     return forked_child;
 }
 
-/* Nothing is waited for, as the call may come from a signal handler: neither the stacks'
- * lock, which goes with the state, nor who is in the middle of a look-up for long. */
+/* Waits for nothing, since a signal handler may call it: neither for the stacks' lock,
+ * which is dropped with the state, nor long for a thread inside a look-up. */
 pid_t gs_fork_bare(pid_t (*real_fork)(void))
 {
     int saved_errno = errno;

@@ -7,15 +7,15 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Register what is done around each fork, once a process. False: that failed. Under the
- * start's lock. */
+/* Registers the fork handlers, once a process. False on failure. The start lock is
+ * held. */
 bool gs_fork_watch(void);
 
 /* Whether this process was forked from one that had made CUDA calls. */
 bool gs_fork_is_child(void);
 
-/* _Fork: `real_fork`, and in the child what a fork leaves behind. Keeps errno.
- * Async-signal-safe. */
+/* Implements _Fork: calls `real_fork`, and resets the library in the child. Preserves
+ * errno. Async-signal-safe. */
 pid_t gs_fork_bare(pid_t (*real_fork)(void));
 
 #endif

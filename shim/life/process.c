@@ -1,17 +1,17 @@
 /*
- * process.c - the ways a process ends: exit, quick_exit, _exit. exec is exec.c's.
+ * process.c - the ends of a process: exit, quick_exit, _exit. exec is in exec.c.
  *
- * Of several threads that call exit, the C library (before glibc 2.41) lets each take the
- * next handler, and the thread that finds none left ends the process, whatever the others
- * are doing. So the handler is registered several times: each thread finds one, and
- * either writes the report or waits for the thread that does (gs_finish_report).
+ * If several threads call exit, the C library (before glibc 2.41) lets each take the next
+ * handler, and the thread that finds none left ends the process, whatever the others are
+ * doing. So the handler is registered several times: each thread finds one, and either
+ * writes the report or waits for the thread that does (gs_finish_report).
  *
- * The exit handlers are registered from the constructor without a dso handle: they then
- * run after _dl_fini, that is after the static destructors of every other library, which
- * free what would otherwise look like leaks. Nothing else happens at load time.
+ * The constructor registers the exit handlers without a dso handle. They then run after
+ * _dl_fini, after the static destructors of every other library: memory that these free
+ * is not reported as leaked. The library does nothing else at load time.
  *
- * _exit runs in vfork children, too, inside the parent's memory: there it forwards and
- * touches nothing (gs_finish_report compares the process id).
+ * _exit may run in vfork children, inside the parent's memory: there it forwards and
+ * changes nothing (gs_finish_report compares the process id).
  *
  * Owns:  the real functions.   Lock: immutable after the constructor.
  */
@@ -33,11 +33,11 @@ typedef void exit_fn(int);
 
 static exit_fn *real_exit_now;
 static exit_fn *real_quick_exit;
-static int quick_status; /* atomic: what quick_exit was called with */
-static bool ended;       /* atomic: a handler has run to its end */
+static int quick_status; /* atomic: the status passed to quick_exit */
+static bool ended;       /* atomic: a handler has finished */
 
-/* Threads that may call exit within the same nanoseconds; each adds one for a later one.
- */
+/* Threads that may call exit within nanoseconds of each other; each registers one more
+ * handler for a later thread. */
 #define HANDLERS 3
 
 extern int __cxa_at_quick_exit(void (*handler)(void *), void *dso);
@@ -56,7 +56,7 @@ __attribute__((noreturn)) static void end_now(int status)
     }
 }
 
-/* Ends the process itself only where the status is to be another one. */
+/* Ends the process itself only if the exit status has to change. */
 static void report_and_end(int status, const char *ending)
 {
     int before = gs_uncancelled_begin();
@@ -95,7 +95,7 @@ static void at_exit(int status, void *unused)
     report_and_end(status, ending);
 }
 
-/* Registered first, so it runs after every handler of the program's. */
+/* Registered first, so it runs after every handler of the program. */
 static void at_quick_exit_handler(void *unused)
 {
     char ending[32];
@@ -131,14 +131,14 @@ __attribute__((noreturn)) static void exit_at_once(int status)
         char ending[32];
         snprintf(ending, sizeof(ending), "_exit %d", status & 0xff);
         if (gs_stacks_in_signal_handler()) {
-            /* malloc, and any lock, may be in the middle of something. */
+            /* The interrupted code may hold any lock, or be inside malloc. */
             gs_finish_without_report("%s was called in a signal handler", ending);
         } else {
             status = gs_finish_status(status, gs_finish_report(ending, false));
         }
     }
     gs_trace_close();
-    gs_uncancelled_end(before); /* of a vfork child it is the parent's */
+    gs_uncancelled_end(before); /* in a vfork child the state is the parent's */
     end_now(status);
 }
 
@@ -152,7 +152,7 @@ GS_EXPORT void _Exit(int status)
     exit_at_once(status);
 }
 
-/* The handlers are not told the status. */
+/* Saves the status, which the handlers do not get. */
 GS_EXPORT void quick_exit(int status)
 {
     __atomic_store_n(&quick_status, status, __ATOMIC_RELAXED);

@@ -1,6 +1,7 @@
 /*
- * start.c - the first CUDA call: options, tracker, pools, and then each part.
- * Owns:  nothing that lasts.   Lock: the start's (state.c) is held throughout.
+ * start.c - the first CUDA call: reads the options, then creates tracker, pools and all
+ * other parts.
+ * Owns:  nothing permanent.   Lock: the start lock (state.c) is held throughout.
  */
 #include "start.h"
 
@@ -44,7 +45,7 @@
 #define GS_VDSO_CLOCK "__kernel_clock_gettime"
 #endif
 
-/* Just-freed addresses remembered for the report on a double free. */
+/* Recently freed addresses kept for the report of a double free. */
 #define FREE_HISTORY 8192
 
 static void write_help(void *self, const char *text, size_t length)
@@ -60,8 +61,8 @@ static void help_and_exit(void)
     syscall(SYS_exit_group, 0);
 }
 
-/* A tool that has to see each allocation gets them from the driver, as natively, unless
- * the user wants the pool. */
+/* A tool that has to see each allocation gets driver allocations, as natively, unless the
+ * user asks for the pool. */
 static void step_aside(struct gs_options *options)
 {
     char tool[64];
@@ -84,7 +85,7 @@ static void tell_idle(const char *name, const char *value, const char *why)
 
 static void read_options(struct gs_state *state)
 {
-    /* Only the starting thread is here, and the text is large: not on its stack. */
+    /* Only the starting thread is here, and the text is too large for its stack. */
     static struct gs_options_notes notes; /* under start_lock */
     gs_options_load(&state->options, environ, getauxval(AT_SECURE) != 0, &notes);
     gs_log_open(state->options.log_file, state->options.verbose);
@@ -108,8 +109,8 @@ static void read_options(struct gs_state *state)
     }
 }
 
-/* The clock's own code, which the kernel maps into every process, without the C library
- * in thread cache; NULL if it cannot be found. */
+/* The clock's own code in the vDSO, which works without the C library's caches; NULL if
+ * it cannot be found. */
 static int (*kernels_clock(void))(clockid_t, struct timespec *)
 {
     const char *name = GS_VDSO_CLOCK;
@@ -176,7 +177,8 @@ static enum gs_status create_pools(struct gs_state *state)
     return status;
 }
 
-/* Everything but the options. Returns false (and has said why) if nothing can be done. */
+/* Creates everything but the options. Returns false, after logging the reason, if the
+ * library cannot work. */
 static bool create_parts(struct gs_state *state)
 {
     enum gs_status status = GS_OK;
@@ -193,7 +195,7 @@ static bool create_parts(struct gs_state *state)
     return status == GS_OK;
 }
 
-/* Its frames are not the program's. */
+/* The report then leaves the other copy's frames out. */
 static void look_for_copies(void)
 {
     static struct gs_copies copies; /* too large for a small stack; at start alone */
@@ -207,7 +209,7 @@ static void look_for_copies(void)
     }
 }
 
-/* For GPUSHIM_VERBOSE=2: what a bug report should contain. */
+/* With GPUSHIM_VERBOSE=2: logs the facts that a bug report should contain. */
 static void say_what_was_chosen(const struct gs_state *state)
 {
     static const char *const unwinders[] = {[GS_UNWIND_AUTO] = "auto",
@@ -230,7 +232,7 @@ static void say_what_was_chosen(const struct gs_state *state)
 
 struct gs_state *gs_start(void)
 {
-    static struct gs_state inactive; /* what is published if there is no memory */
+    static struct gs_state inactive; /* published if there is no memory */
     bool fork_watched = gs_fork_watch();
     gs_elf_learn_loader();
     struct gs_state *state = calloc(1, sizeof(*state));

@@ -6,9 +6,9 @@
 
 struct gs_state;
 
-/* Makes the process's state: reads the options, opens the log, makes tracker and pools
- * and starts each part. Never NULL; without memory one that is not active. Under the
- * start's lock, on a stack with room. */
+/* Creates the state of the process: reads the options, opens the log, creates tracker and
+ * pools and starts each part. Never NULL; without memory, an inactive state. The start
+ * lock is held, on a stack with enough headroom. */
 struct gs_state *gs_start(void);
 
 #endif

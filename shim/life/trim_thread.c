@@ -1,16 +1,16 @@
 /*
- * trim_thread.c - looks at idle memory from time to time, and gives back what is too old,
- * and what the device is short of.
+ * trim_thread.c - periodically checks idle memory, and returns memory to the driver that
+ * is too old or that the device is short of.
  *
- * The driver's free waits for the work of the context. The thread is never to be found in
- * such a wait: what the program does next may need the driver's locks. So it looks for an
- * idle context before each segment it gives back. What is left is a launch within the
- * some microseconds between that look and the driver's own; as it is natively where one
- * thread frees and another one launches.
+ * The driver's free waits for the work of the context. The thread must never be in such a
+ * wait, since the program's next call may need the driver's locks. So before each segment
+ * the thread checks that the context is idle. A launch may still come within the few
+ * microseconds between this check and the driver's own; natively the same happens when
+ * one thread frees and another launches.
  *
  * Owns:  struct gs_trim_look of each context.
- * Lock:  none; it looks for frozen contexts after it has said that it may call the driver
- *        (trim_hold.h).
+ * Lock:  none; the thread checks for frozen contexts after it has announced that it may
+ *        call the driver (trim_hold.h).
  * Source: reuse safety, C5, C6, C8; elastic memory, 4 (docs/tuning.md)
  */
 #include "trim_thread.h"
@@ -33,15 +33,15 @@
 
 #define NS_PER_MS     1000000ull
 #define NS_PER_SECOND 1000000000ull
-/* Looks in one age, and how far apart they are. */
+/* Checks within the age limit, and bounds on their interval. */
 #define LOOKS_AN_AGE 4
 #define LEAST_NAP_NS (5 * NS_PER_MS)
 #define MOST_NAP_NS  (5 * NS_PER_SECOND / 2)
 static uint64_t nap_ns;       /* immutable after start; 0: no thread */
 static bool exit_handler_set; /* atomic; for the life of the process */
 
-/* Registered when the driver has long been initialized, so it runs before the driver's
- * own handlers. */
+/* Registered long after the driver's initialization, so it runs before the driver's own
+ * handlers. */
 static void at_exit(void)
 {
     gs_trim_hold();
@@ -57,7 +57,7 @@ static void drop_mark(struct gs_context *context)
     }
 }
 
-/* As far as is known; calls no driver. */
+/* By the counts alone; calls no driver. */
 static bool is_idle(struct gs_state *state, const struct gs_context *context)
 {
     return gs_known_proof_holds() &&
@@ -66,7 +66,7 @@ static bool is_idle(struct gs_state *state, const struct gs_context *context)
             gs_submissions_idle_on(&context->trim_look.idle_at, context->seen.device));
 }
 
-/* Nothing was submitted since the last look. */
+/* Whether no work was submitted since the last check. */
 static bool is_still(struct gs_trim_look *look, const struct gs_snapshot *now)
 {
     bool still = now->mark != 0 && now->mark == look->last;
@@ -74,7 +74,7 @@ static bool is_still(struct gs_trim_look *look, const struct gs_snapshot *now)
     return still;
 }
 
-/* Ask after the mark, or record one for the next look. */
+/* Queries the mark, or records one for the next check. */
 static void find_out(struct gs_context *context)
 {
     struct gs_trim_look *look = &context->trim_look;
@@ -103,9 +103,10 @@ static void find_out(struct gs_context *context)
     }
 }
 
-/* ---- giving back ------------------------------------------------------------------- */
+/* ---- returning memory -------------------------------------------------------------- */
 
-/* What is given back, one after the other, as long as the driver's free does not wait. */
+/* The context for a trim: segments are freed one by one, while the driver's free does not
+ * wait. */
 struct given {
     struct gs_state *state;
     struct gs_context *context;
@@ -126,7 +127,7 @@ static bool has_aged(struct gs_state *state, const struct gs_context *context)
            gs_host_has_aged(state, context) || gs_managed_has_aged(context);
 }
 
-/* Idle memory of the device that is to go back whatever its age. */
+/* Idle memory of the device to return regardless of its age. */
 static size_t missing_bytes(struct gs_state *state, const struct gs_context *context)
 {
     return context->heap && gs_heap_may_give(context->heap)
@@ -177,8 +178,8 @@ static void look(struct gs_state *state)
     }
 }
 
-/* No capture of another thread forbids it anything, nor suffers from it: the mode is the
- * thread's own. */
+/* In the relaxed mode, captures of other threads neither forbid this thread's calls nor
+ * are invalidated by them: the mode is per thread. */
 static void relax_captures(void)
 {
     CUstreamCaptureMode mode;
@@ -188,7 +189,8 @@ static void relax_captures(void)
     gs_trim_end_work();
 }
 
-/* It ends when there is nothing to look at; whoever frees then starts another. */
+/* Whether the thread may end because there is no idle memory; a later free starts
+ * another. */
 static bool may_end(struct gs_state *state)
 {
     if (holds_memory(state)) {

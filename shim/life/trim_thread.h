@@ -1,31 +1,31 @@
 /*
- * trim_thread.h - a thread of the library that gives idle memory back in a process that
- * makes no more calls.
+ * trim_thread.h - a thread of the library that returns idle memory to the driver in a
+ * process that makes no more calls.
  *
- * Idle memory goes back on the program's own calls, once it is older than
+ * The program's own calls return idle memory once it is older than
  * GPUSHIM_POOL_TRIM_INTERVAL. A notebook between two cells, or a server between two
- * requests, makes none. So a thread looks four times in that interval, and gives back
- * what is too old as long as the context is idle: seen complete by a wait of the
- * program's, or by an event of the context (CUDA 12.5) that the thread has recorded once
- * nothing was submitted between two of its looks. Where neither is known it does nothing.
- * It starts with the first free that may leave idle memory, and ends when the pools hold
- * nothing. GPUSHIM_POOL_TRIM_THREAD=off: there is none.
+ * requests, makes no calls. So the thread checks four times in this interval, and returns
+ * memory that is too old while the context is idle: proven by a wait of the program, or
+ * by an event of the context (CUDA 12.5) that the thread records once no work was
+ * submitted between two of its checks. If neither proves it, the thread does nothing. The
+ * thread starts with the first free that may leave idle memory, and ends when the pools
+ * hold nothing. GPUSHIM_POOL_TRIM_THREAD=off disables it.
  *
- * Lock: none is held over the driver.   Design: docs/tuning.md, "When idle memory goes
- * back"
+ * Lock: none is held across a driver call.   Design: docs/tuning.md, "When idle memory
+ * goes back"
  */
 #ifndef GS_TRIM_THREAD_H
 #define GS_TRIM_THREAD_H
 
 #include "state.h"
 
-/* At start. */
+/* Called at start. */
 void gs_trim_thread_begin(const struct gs_options *options);
 
 /* Starts the thread, if there is none. */
 void gs_trim_thread_start(void);
 
-/* The context ended: what the thread has recorded in it is released. */
+/* Called when the context ended: releases what the thread has recorded in it. */
 void gs_trim_thread_context_ends(const struct gs_context *context);
 
 /* In a forked child: there is none. */

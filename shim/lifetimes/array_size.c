@@ -2,15 +2,15 @@
  * array_size.c - formats of texels, extents of levels.
  * Owns:  nothing.   Lock: none.
  * Source: CUDA Driver API, cuArray3DCreate (extents), CUarray_format; the sizes of the
- *         video formats are those of the DXGI formats of the same names, the rows of
- *         block-compressed ones are of blocks of 4 by 4 texels.
+ * video formats are those of the DXGI formats with the same names; block-compressed
+ * formats store blocks of 4 by 4 texels.
  */
 #include "array_size.h"
 
 #define DEFERRED_MAPPING 0x80u /* CUDA_ARRAY3D_DEFERRED_MAPPING, since 11.6 */
 
-/* A format: `bytes` for each block of `width` by `height` texels; `by_channel`: for each
- * channel of it. */
+/* A format: `bytes` for each block of `width` by `height` texels, times the channels if
+ * `by_channel`. */
 struct format {
     unsigned value;
     uint8_t bytes, width, height;
@@ -24,7 +24,7 @@ static const struct format formats[] = {
 #undef GS_FORMAT
 };
 
-/* A format that is not known here is as wide as most are. */
+/* An unknown format gets the most common width. */
 static const struct format unknown = {0, 4, 1, 1, true};
 
 static const struct format *format_of(unsigned value)
@@ -46,7 +46,7 @@ static size_t blocks(size_t texels, unsigned block)
     return texels / block + (texels % block != 0);
 }
 
-/* Returns SIZE_MAX where a product is too large. */
+/* Returns SIZE_MAX if a product overflows. */
 static size_t level_bytes(const struct format *format, unsigned channels,
                           const struct extents *level)
 {
@@ -68,7 +68,7 @@ static size_t half(size_t extent)
 size_t gs_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels)
 {
     const struct format *format = format_of((unsigned)shape->Format);
-    /* Layers and faces are as many in each level. */
+    /* Each level has the same number of layers and faces. */
     bool layers = (shape->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
     struct extents level = {shape->Width, shape->Height ? shape->Height : 1,
                             shape->Depth ? shape->Depth : 1};
@@ -82,7 +82,7 @@ size_t gs_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels)
             return SIZE_MAX;
         }
         if (level.width <= 1 && level.height <= 1 && (layers || level.depth <= 1)) {
-            break; /* the last one there can be */
+            break; /* the last possible level */
         }
         level.width = half(level.width);
         level.height = half(level.height);

@@ -1,14 +1,14 @@
 /*
- * graph_memory.c - the books of graph memory.
+ * graph_memory.c - records of graph memory.
  *
- * Makers are in a tree by address, and in a list for each graph, whose end takes all of
- * it. Executable graphs are in a tree by handle. What an executable graph needs it copies
- * when it is made: its graph is mostly destroyed right after.
+ * Makers are in a tree by address, and in a list for each graph, whose end drops the
+ * list. Executable graphs are in a tree by handle. An executable graph copies the records
+ * it needs when it is created, since its graph is mostly destroyed right after.
  *
- * Two launches of one executable graph at once are the program's to keep apart ("not
- * thread-safe"): then one may be taken for the other, and nothing worse.
+ * The program must not launch one executable graph twice at the same time ("not
+ * thread-safe"). If it does, one launch may be taken for the other, with no worse effect.
  *
- * Owns:  both trees.   Lock: book_lock; the numbers are atomic.
+ * Owns:  both trees.   Lock: book_lock; the counts are atomic.
  */
 #include "graph_memory.h"
 
@@ -33,8 +33,8 @@ struct gs_graph_makers {
 struct gs_graph_exec {
     CUgraphExec handle;
     struct gs_graph_memory memory;
-    bool *inside;  /* of each allocation: a node of the same graph frees it */
-    uint32_t *ids; /* under book_lock: of those, while they are recorded */
+    bool *inside;  /* for each allocation: a node of the same graph frees it */
+    uint32_t *ids; /* under book_lock: the allocations' record ids while live */
 };
 
 static pthread_mutex_t book_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -67,7 +67,7 @@ static int order_execs(const void *left, const void *right)
                  (uintptr_t)((const struct gs_graph_exec *)right)->handle);
 }
 
-/* What a tree has for the key, or NULL. */
+/* The tree's entry for the key, or NULL. */
 static void *find(void *const *root, const void *key,
                   int (*compare)(const void *, const void *))
 {
@@ -108,7 +108,7 @@ static void unlink_maker(struct maker *maker)
     }
 }
 
-/* The graph's entry, made if need be; NULL without memory. */
+/* The graph's entry, created if missing; NULL without memory. */
 static struct gs_graph_makers *graph_entry(CUgraph handle)
 {
     struct gs_graph_makers *graph = find_graph(handle);
@@ -135,7 +135,7 @@ static void drop_if_empty(struct gs_graph_makers *graph)
     }
 }
 
-/* Out of the tree and its graph's list. */
+/* Removes a maker from the tree and from its graph's list. */
 static void take_maker(struct maker *maker)
 {
     (void)tdelete(maker, &by_address, order_makers);
@@ -147,7 +147,7 @@ static void take_maker(struct maker *maker)
 static enum gs_status put_maker(struct maker *maker, CUgraph handle)
 {
     struct maker *former = find_maker(maker->made.addr);
-    if (former) { /* its graph is gone, unseen */
+    if (former) { /* its graph has ended unnoticed */
         take_maker(former);
         free(former);
     }
@@ -213,7 +213,7 @@ struct gs_graph_makers *gs_graph_destroying(CUgraph handle)
     return graph;
 }
 
-/* Makers that were taken out go to a graph, or nowhere. */
+/* Puts removed makers back into a graph, or drops them. */
 static void put_back(struct gs_graph_makers *taken, bool keep, CUgraph handle)
 {
     struct maker *next;
@@ -270,7 +270,8 @@ static int order_addrs(const void *left, const void *right)
     return order(*(const uint64_t *)left, *(const uint64_t *)right);
 }
 
-/* Free nodes of the graph's own allocations are known with those; the others stay. */
+/* Marks the allocations that the graph frees itself, and drops their free nodes; the
+ * other free nodes stay. */
 static void sort_out_frees(struct gs_graph_exec *exec)
 {
     struct gs_graph_memory *memory = &exec->memory;
@@ -322,7 +323,7 @@ static struct gs_graph_exec *copy_exec(CUgraphExec handle,
     return exec;
 }
 
-/* book_lock is held from here on, where nothing else is said. */
+/* book_lock is held from here on, unless noted. */
 static struct gs_graph_exec *find_exec(CUgraphExec handle)
 {
     const struct gs_graph_exec key = {.handle = handle};
@@ -338,7 +339,7 @@ static void take_exec(struct gs_graph_exec *exec)
 static enum gs_status put_exec(struct gs_graph_exec *exec)
 {
     struct gs_graph_exec *former = find_exec(exec->handle);
-    if (former) { /* it is gone, unseen */
+    if (former) { /* the old one has ended unnoticed */
         take_exec(former);
         free_exec(former);
     }
@@ -354,7 +355,7 @@ enum gs_status gs_graph_exec_created(CUgraphExec handle,
                                      const struct gs_graph_memory *memory)
 {
     if (memory->alloc_count + memory->free_count == 0) {
-        /* The handle may have been that of one which is gone, unseen. */
+        /* The handle may be that of a graph that has ended unnoticed. */
         gs_graph_exec_destroyed(gs_graph_exec_destroying(handle), true);
         return GS_OK;
     }
@@ -401,7 +402,7 @@ void gs_graph_exec_destroyed(struct gs_graph_exec *taken, bool gone)
 
 /* ---- launches ---------------------------------------------------------------------- */
 
-/* Taken out of the books, and kept for the case that the launch is refused. */
+/* Removes a record, and saves it in case the launch is refused. */
 static void unrecord(struct gs_graph_launch *launch, size_t room, uint64_t addr,
                      const struct gs_free_site *site)
 {
@@ -444,7 +445,7 @@ bool gs_graph_launching(struct gs_tracker *tracker, CUgraphExec handle,
     return launch->known;
 }
 
-/* Nothing is recorded now. */
+/* Recording is stopped: skips the launch. */
 static void pass_over(struct gs_tracker *tracker, struct gs_graph_exec *exec)
 {
     for (size_t i = 0; i < exec->memory.alloc_count; i++) {
@@ -453,7 +454,7 @@ static void pass_over(struct gs_tracker *tracker, struct gs_graph_exec *exec)
     }
 }
 
-/* All of it is live for a moment, for the peak. */
+/* Records the launch. All its memory is live for a moment, which counts for the peak. */
 static enum gs_status record(struct gs_tracker *tracker, struct gs_graph_exec *exec,
                              const struct gs_free_site *site, uint64_t stream)
 {

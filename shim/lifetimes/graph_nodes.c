@@ -22,7 +22,7 @@ bool gs_graph_captures(CUstream stream, bool per_thread, CUgraph *graph)
         return status != CU_STREAM_CAPTURE_STATUS_NONE;
     }
     *graph = NULL;
-    /* Not to be found out: a record too few is better than a leak that is none. */
+    /* If this cannot be determined: a missing record is better than a false leak. */
     return !is || is(stream, &status) != CUDA_SUCCESS ||
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
@@ -55,14 +55,14 @@ void gs_graph_record_alloc(struct gs_state *state, const struct gs_call *request
 /* ---- the nodes of a graph ------------------------------------------------------------
  */
 
-/* What is read grows with what is found. */
+/* Buffers that grow with the nodes found. */
 struct found {
     struct gs_graph_memory memory;
     size_t alloc_room, free_room;
     bool failed; /* no host memory */
 };
 
-/* Room for one more of `size` bytes, or false. */
+/* Makes room for one more item of `size` bytes; false without memory. */
 static bool has_room(struct found *found, void **items, size_t *room, size_t count,
                      size_t size)
 {
@@ -80,7 +80,7 @@ static bool has_room(struct found *found, void **items, size_t *room, size_t cou
     return true;
 }
 
-/* By whom it was made; where that was not seen, what the node itself tells. */
+/* The maker of a node; if unknown, the facts from the node itself. */
 static struct gs_allocation made_by(const CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
     struct gs_allocation made;
@@ -122,7 +122,7 @@ static void read_free(struct found *found, CUgraphNode node)
     }
 }
 
-/* All nodes of a graph; *count 0 if they cannot be had. To be freed. */
+/* All nodes of a graph, from malloc; *count 0 if not available. */
 static CUgraphNode *nodes_of(struct found *found, CUgraph graph, size_t *count)
 {
     CUgraphNode *nodes = NULL;

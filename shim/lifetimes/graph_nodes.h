@@ -1,10 +1,9 @@
 /*
- * graph_nodes.h - what the driver says of a graph's memory nodes, for the books
- * (graph_memory.h).
+ * graph_nodes.h - reads a graph's memory nodes from the driver, for graph_memory.h.
  *
- * Which nodes an executable graph has is asked of the driver when it was instantiated:
- * however they came into the graph, by call, by capture or with a child graph, they are
- * there. Nothing is asked before the process has made its first memory node.
+ * The driver is queried for the nodes of an executable graph after its instantiation:
+ * this finds all nodes, whether they came into the graph by call, by capture or with a
+ * child graph. Nothing is queried before the process has created its first memory node.
  *
  * Owns: nothing.   Lock: none.
  */
@@ -13,15 +12,15 @@
 
 #include "record.h"
 
-/* Whether the stream captures, so that what was just done in it is a node of a graph;
- * *graph is that, NULL where the driver cannot say. */
+/* Whether the stream captures, so that the last call in it has become a node of a graph;
+ * *graph is this graph, NULL if the driver cannot report it. */
 bool gs_graph_captures(CUstream stream, bool per_thread, CUgraph *graph);
 
-/* An allocation node was made: by call, or by what a stream captured. */
+/* Records an allocation node, created by call or by a stream capture. */
 void gs_graph_record_alloc(struct gs_state *state, const struct gs_call *request,
                            CUgraph graph, uint64_t addr, size_t bytes);
 
-/* A graph became executable: its memory nodes are known from now on. */
+/* Records the memory nodes of a graph that was instantiated. */
 void gs_graph_note_exec(struct gs_state *state, CUgraphExec exec, CUgraph graph,
                         bool frees_first);
 

@@ -1,5 +1,5 @@
 /*
- * key_map.c - chained hashing, with the links in what is kept.
+ * key_map.c - chained hashing, with the links inside the entries.
  * Owns:  the buckets of a map.   Lock: the caller's.
  */
 #include "key_map.h"
@@ -11,7 +11,7 @@ static size_t room_of(const struct gs_key_map *map)
     return map->buckets ? map->room : GS_KEY_MAP_FIRST;
 }
 
-/* Addresses and handles alike end in zeros. */
+/* Addresses and handles alike have zeros as low bits. */
 static struct gs_key_node **bucket_of(const struct gs_key_map *map, uint64_t key)
 {
     size_t at = (size_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
@@ -19,8 +19,8 @@ static struct gs_key_node **bucket_of(const struct gs_key_map *map, uint64_t key
     return (struct gs_key_node **)&buckets[at & (room_of(map) - 1)];
 }
 
-/* Twice the buckets. A chain is turned round, and turned back as it is put into the new
- * buckets: nodes of one key keep their order. */
+/* Doubles the buckets. A chain is reversed first, and again as it is put into the new
+ * buckets, so that nodes of one key keep their order. */
 static void grow(struct gs_key_map *map)
 {
     struct gs_key_map bigger = {.room = 2 * room_of(map)};
@@ -69,7 +69,7 @@ void gs_key_map_take(struct gs_key_map *map, struct gs_key_node *node)
     map->count--;
 }
 
-/* The first node of the key from `node` on. */
+/* The first node with the key from `node` on. */
 static struct gs_key_node *find_from(struct gs_key_node *node, uint64_t key)
 {
     while (node && node->key != key) {

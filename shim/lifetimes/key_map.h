@@ -1,8 +1,8 @@
 /*
- * key_map.h - from keys to what its caller keeps by them: a node within each.
+ * key_map.h - a hash map from keys to entries of the caller, with a node inside each.
  *
- * Several nodes may have one key; the newest is found first. Never without room: where
- * there is no memory for more buckets the chains get longer.
+ * Several nodes may have one key; the newest is found first. An insertion never fails:
+ * without memory for more buckets the chains get longer.
  *
  * Owns:  the buckets, not the nodes.   Lock: the caller's.
  */
@@ -18,7 +18,7 @@ struct gs_key_node {
     uint64_t key;
 };
 
-/* Zeros are an empty map. */
+/* All zeros: an empty map. */
 struct gs_key_map {
     struct gs_key_node **buckets; /* NULL: `first` */
     size_t room, count;           /* room: of `buckets`, a power of two */
@@ -26,12 +26,12 @@ struct gs_key_map {
 };
 
 void gs_key_map_put(struct gs_key_map *map, struct gs_key_node *node);
-/* The node is in the map. */
+/* Removes a node, which must be in the map. */
 void gs_key_map_take(struct gs_key_map *map, struct gs_key_node *node);
-/* The newest node of the key, and the next older one of the same key; NULL: none. */
+/* The newest node with the key, and the next older one with the same key; NULL: none. */
 struct gs_key_node *gs_key_map_find(const struct gs_key_map *map, uint64_t key);
 struct gs_key_node *gs_key_map_older(const struct gs_key_node *node);
-/* The first node at which `match` says true, in no order; NULL: none. */
+/* The first node for which `match` returns true, in no order; NULL: none. */
 struct gs_key_node *
 gs_key_map_search(const struct gs_key_map *map,
                   bool (*match)(void *arg, const struct gs_key_node *node), void *arg);

@@ -1,7 +1,7 @@
 /*
  * memory_pools.c - the places of memory pools, by handle.
- * Owns:  the table; a row ends with its pool. Which pool is a device's current one.
- * Lock:  pools_lock, over no call of the driver.
+ * Owns:  the table, whose rows end with their pools; the current pool of each device.
+ * Lock:  pools_lock, not held across a driver call.
  */
 #include "memory_pools.h"
 
@@ -21,7 +21,7 @@ struct row {
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gs_key_map rows; /* under pools_lock */
 
-/* By device; atomic; NULL: its own. */
+/* By device; atomic; NULL: the default pool. */
 static CUmemoryPool chosen[GS_MAX_DEVICES];
 
 static const struct gs_memory_place nowhere = {.device = -1};
@@ -42,7 +42,7 @@ static struct row *find(CUmemoryPool pool)
     return (struct row *)gs_key_map_find(&rows, (uintptr_t)pool);
 }
 
-/* Without memory for a row the place stays unknown: it is asked again each time. */
+/* Without memory for a row the place stays unknown, and is determined again each time. */
 static void put(CUmemoryPool pool, struct gs_memory_place place)
 {
     struct row *row = calloc(1, sizeof(*row));
@@ -52,7 +52,7 @@ static void put(CUmemoryPool pool, struct gs_memory_place place)
     row->node.key = (uintptr_t)pool;
     row->place = place;
     pthread_mutex_lock(&pools_lock);
-    struct row *was = find(pool); /* learnt by two threads, or destroyed unseen */
+    struct row *was = find(pool); /* found by two threads, or destroyed unnoticed */
     if (was) {
         gs_key_map_take(&rows, &was->node);
     }
@@ -148,7 +148,7 @@ struct gs_memory_place gs_memory_pools_learn(CUmemoryPool pool, CUdeviceptr addr
 {
     struct gs_memory_place place = nowhere;
     int device = gs_memory_device(addr, -1);
-    /* One byte in its first versions. */
+    /* Early drivers write a single byte. */
     if (ask(CU_POINTER_ATTRIBUTE_IS_MANAGED, addr, 0) & 0xff) {
         place = off_devices(GS_MEMORY_MANAGED);
     } else if (ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr, CU_MEMORYTYPE_DEVICE) ==

@@ -1,13 +1,13 @@
 /*
- * physical.c - who still reaches memory that has a handle.
+ * physical.c - tracks the references to memory that has a handle.
  *
  * A program that grows its own segments holds tens of thousands of handles and mappings,
- * so both are found by their keys. A handle that was released may be given out again
- * while its former memory is still mapped: only what has references is found by it.
+ * so both are found by their keys. A released handle may be reused while its former
+ * memory is still mapped: a search by handle finds only memory with references.
  *
- * Owns:  the maps and what is in them.
- * Lock:  lock; never held over a driver call. The tracker is called under it only where
- *        a record's size changes.
+ * Owns:  the maps and their entries.
+ * Lock:  lock; never held across a driver call. The tracker is called under it only to
+ *        change a record's size.
  */
 #include "physical.h"
 
@@ -26,11 +26,11 @@ struct binding {
 
 struct gs_physical {
     struct gs_key_node node;  /* by its handle's key */
-    struct gs_physical *next; /* of those that end together */
+    struct gs_physical *next; /* next in a list that ends together */
     struct gs_physical_origin origin;
-    struct binding *bindings; /* a multicast object's */
-    unsigned references;      /* handles */
-    unsigned holds; /* mappings, bindings, tiles of arrays, releases on their way */
+    struct binding *bindings; /* those of a multicast object */
+    unsigned references;      /* the handles in use */
+    unsigned holds;           /* mappings, bindings, array tiles, releases in progress */
 };
 
 struct mapping {
@@ -58,7 +58,7 @@ static struct mapping *mapping_of(struct gs_key_node *node)
 }
 static_assert(offsetof(struct mapping, node) == 0, "a node is its mapping");
 
-/* The memory that a handle names. */
+/* The memory named by a handle. */
 static struct gs_physical *find(uint64_t key)
 {
     struct gs_key_node *node = gs_key_map_find(&memories, key);
@@ -74,14 +74,14 @@ static bool holds_address(void *arg, const struct gs_key_node *node)
     return *(const CUdeviceptr *)arg - node->key < mapping->bytes;
 }
 
-/* The mapping that an address lies in. Fast for those that begin there. */
+/* The mapping around an address. Fast for addresses where a mapping begins. */
 static struct mapping *mapping_at(CUdeviceptr addr)
 {
     struct gs_key_node *node = gs_key_map_find(&mappings, addr);
     return mapping_of(node ? node : gs_key_map_search(&mappings, holds_address, &addr));
 }
 
-/* One hold less; what nobody reaches any more joins the list. */
+/* Drops one hold; adds memory that is no longer reachable to the list. */
 static void end_if_unreachable(struct gs_physical *memory, struct gs_physical **ended)
 {
     if (memory->references > 0 || memory->holds > 0) {
@@ -130,7 +130,7 @@ static void bind(struct gs_physical *object, size_t offset, struct gs_physical *
 /* ---- without it ---------------------------------------------------------------------
  */
 
-/* They are out of the maps: nobody else knows them. */
+/* Ends memory that is no longer in the maps. */
 static void end(struct gs_state *state, struct gs_physical *ended, enum gs_api api)
 {
     while (ended) {
@@ -258,14 +258,14 @@ void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes
     struct range left = {addr, bytes};
     struct gs_key_node *node;
     pthread_mutex_lock(&lock);
-    /* One behind the other, as the driver wants them. */
+    /* One after the other, as the driver requires. */
     while (left.bytes > 0 && (node = gs_key_map_find(&mappings, left.begin))) {
         size_t one = mapping_of(node)->bytes;
         unmap(mapping_of(node), &ended);
         left.begin += one;
         left.bytes -= one < left.bytes ? one : left.bytes;
     }
-    /* Something in between was mapped where nobody saw it. */
+    /* A part of the range was mapped past the hooks. */
     while (left.bytes > 0 &&
            (node = gs_key_map_search(&mappings, begins_within, &left))) {
         unmap(mapping_of(node), &ended);

@@ -1,14 +1,13 @@
 /*
- * physical.h - memory that is held by handles, mappings and bindings, for as long as it
- * is.
+ * physical.h - memory that lives as long as handles, mappings or bindings hold it.
  *
- * Memory of cuMemCreate lives as long as somebody holds a handle or has it mapped (CUDA
+ * Memory of cuMemCreate lives as long as a handle refers to it or a mapping exists (CUDA
  * Driver API, virtual memory management: "the memory allocation will be freed when all
  * outstanding mappings to the memory are unmapped and when all outstanding references to
- * the handle are also released"), or has it bound to a multicast object. Memory that was
- * opened by an IPC handle lives as long as it is open once more than closed; its address
- * is its handle. Until then it is in the tracker's books, and charged against
- * GPUSHIM_MEM_LIMIT where it was charged. Nothing is known of it while both are off.
+ * the handle are also released"), or as long as it is bound to a multicast object. Memory
+ * opened by an IPC handle lives until it is closed as often as it was opened; its address
+ * is its handle. Until then the tracker has a record of it, and it is charged against
+ * GPUSHIM_MEM_LIMIT if it was charged. While both are off nothing is recorded.
  */
 #ifndef GS_PHYSICAL_H
 #define GS_PHYSICAL_H
@@ -18,34 +17,34 @@
 
 struct gs_physical;
 
-/* What is made, with one reference. */
+/* The facts about new memory, which has one reference. */
 struct gs_physical_origin {
-    uint64_t key; /* its handle's: gs_key */
+    uint64_t key; /* its handle's key: gs_key */
     size_t bytes;
     int device;        /* -1: not known */
-    bool charged;      /* `bytes` of `device` are; without host memory to remember it the
-                          charge ends at once */
-    bool grows;        /* how large it is shows when it is mapped */
-    CUcontext context; /* with which it ends; NULL: it outlives all */
-    uint32_t record;   /* the tracker's, by id; 0: none */
+    bool charged;      /* `bytes` are charged to `device` */
+    bool grows;        /* its size is known only when it is mapped */
+    CUcontext context; /* it ends with this context; NULL: it outlives all */
+    uint32_t record;   /* the tracker's record id; 0: none */
 };
 
-/* Whether anything is to be known of it. */
+/* Whether physical memory is to be recorded. */
 static inline bool gs_physical_wanted(const struct gs_state *state)
 {
     return state->tracker || gs_limits_charging;
 }
 
 void gs_physical_created(struct gs_state *state, const struct gs_physical_origin *origin);
-/* Another reference to it was given out: false if it is not known. */
+/* Counts another reference that was handed out: false if the memory is not known. */
 bool gs_physical_referenced(uint64_t key);
 /* Likewise, for the memory mapped at an address. */
 void gs_physical_retained(CUdeviceptr addr);
 
 /*
- * One reference is about to be given up, before another thread can be given the same
- * handle; then the driver has answered, and refused it unless `released`. The first
- * returns NULL where it is not known; `api` is the call that may end it.
+ * The first is called before a reference is released, since another thread may get the
+ * same handle afterwards; the second with the driver's answer (not `released`: refused).
+ * The first returns NULL if the memory is not known; `api` is the call that may end the
+ * memory.
  */
 struct gs_physical *gs_physical_release(uint64_t key);
 void gs_physical_released(struct gs_state *state, struct gs_physical *physical,
@@ -53,23 +52,24 @@ void gs_physical_released(struct gs_state *state, struct gs_physical *physical,
 
 void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle handle,
                         CUdeviceptr addr, size_t bytes, size_t offset);
-/* The mappings within the range are gone. */
+/* The mappings within the range have ended. */
 void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes);
 
-/* Memory was bound to a multicast object: that of the handle, or, where `memory` is 0,
- * what is mapped at the address. */
+/* Memory was bound to a multicast object: the handle's memory, or, if `memory` is 0, the
+ * memory mapped at the address. */
 void gs_physical_bound(CUmemGenericAllocationHandle object, size_t offset, size_t bytes,
                        CUmemGenericAllocationHandle memory, CUdeviceptr addr);
-/* The device's bindings within the range are gone. */
+/* The device's bindings within the range have ended. */
 void gs_physical_unbound(struct gs_state *state, CUmemGenericAllocationHandle object,
                          int device, size_t offset, size_t bytes);
 
-/* Something else holds the memory of a handle; NULL: it is not known. Until let go. */
+/* Holds the memory of a handle until it is let go; NULL: not known. */
 struct gs_physical *gs_physical_hold(uint64_t key);
 void gs_physical_let_go(struct gs_state *state, struct gs_physical *physical,
                         enum gs_api api);
 
-/* A context ended; what ends with it has left the tracker's books. */
+/* Called when a context ended: memory that ends with it has no record in the tracker any
+ * more. */
 void gs_physical_context_lost(struct gs_state *state, CUcontext context);
 
 void gs_physical_reset(void); /* in a forked child */

@@ -1,7 +1,7 @@
 /*
- * tiles.c - which part of which array holds which physical memory.
- * Owns:  the tiles.   Lock: lock; never held over a driver call, nor while physical.c is
- *        called.
+ * tiles.c - the physical memory in each part of an array.
+ * Owns:  the tiles.   Lock: lock; never held across a driver call, nor while physical.c
+ *        is called.
  * Source: CUDA Driver API, cuMemMapArrayAsync
  */
 #include "tiles.h"
@@ -12,8 +12,8 @@
 
 #include "key_map.h"
 
-/* Part of an array: a box of a level's texels, or a range of a layer's mip tail, which is
- * a box of one dimension. */
+/* A part of an array: a box of a level's texels, or a range of a layer's mip tail, stored
+ * as a box of one dimension. */
 struct part {
     bool tail;
     unsigned level, layer;
@@ -22,7 +22,7 @@ struct part {
 
 struct tile {
     struct gs_key_node node; /* by its array */
-    struct tile *next;       /* of those that end together */
+    struct tile *next;       /* next in a list that ends together */
     struct gs_physical *memory;
     CUcontext context;
     struct part part;
@@ -30,7 +30,7 @@ struct tile {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gs_key_map tiles; /* under lock */
-static unsigned tile_count;     /* atomic: nearly every program has none */
+static unsigned tile_count;     /* atomic: 0 in nearly every program */
 
 static uint64_t key_of(const CUarrayMapInfo *info)
 {
@@ -83,7 +83,7 @@ static void take(struct tile *tile, struct tile **ended)
     *ended = tile;
 }
 
-/* Those of the array that lie within the part; NULL: all of it. */
+/* Takes the array's tiles within the part; NULL: all of them. */
 static void take_within(uint64_t key, const struct part *part, struct tile **ended)
 {
     struct gs_key_node *node = gs_key_map_find(&tiles, key);
@@ -102,7 +102,7 @@ static bool is_of_context(void *arg, const struct gs_key_node *node)
     return ((const struct tile *)node)->context == arg;
 }
 
-/* ---- without it -------------------------------------------------------------------- */
+/* ---- without the lock -------------------------------------------------------------- */
 
 static void end(struct gs_state *state, struct tile *ended, enum gs_api api)
 {
@@ -114,7 +114,7 @@ static void end(struct gs_state *state, struct tile *ended, enum gs_api api)
     }
 }
 
-/* A tile for what is mapped; NULL: its memory is not known, or nothing is mapped. */
+/* A tile for a mapping; NULL: its memory is not known, or the call unmaps. */
 static struct tile *new_tile(const CUarrayMapInfo *info, CUcontext context)
 {
     struct tile *tile = info->memOperationType == CU_MEM_OPERATION_TYPE_MAP

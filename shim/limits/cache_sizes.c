@@ -1,7 +1,8 @@
 /*
- * cache_sizes.c - reads GPUSHIM_POOL_CACHE: a size, and blocks of two cache tiers.
+ * cache_sizes.c - parses GPUSHIM_POOL_CACHE: a size, and the blocks of two cache tiers.
  *
- * The text is taken whole or not at all: half of it would be a setting nobody chose.
+ * A text with an error is ignored entirely: half of it would be a setting that nobody
+ * chose.
  *
  * Owns:  nothing.   Lock: none.   Design: docs/pool.md, "Cache tiers"
  */
@@ -13,18 +14,19 @@
 #include "log.h"
 #include "options_table.h"
 
-/* A level, a number and some spaces. */
+/* Limits: the longest item (a tier, a number and some spaces), the default, and the
+ * largest values. */
 #define ITEM_BYTES    48
 #define SHIPPED_BYTES (32 * GS_MIB)
 #define BYTES_MAX     GS_GIB
 #define BLOCKS_MAX    1000000u
 
-/* What an item has been given for, each once. */
+/* The items given so far; each may be given once. */
 struct seen {
     bool bytes, stream, global;
 };
 
-/* "stream:100" after the colon. */
+/* Parses "stream:100": the part after the colon. */
 static const char *read_blocks(const char *text, bool *seen, uint32_t *out)
 {
     static const struct gs_option number = {.type = GS_OPTION_UINT};

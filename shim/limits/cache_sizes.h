@@ -1,5 +1,6 @@
 /*
- * cache_sizes.h - GPUSHIM_POOL_CACHE: what is kept of freed small blocks, above segments.
+ * cache_sizes.h - GPUSHIM_POOL_CACHE: how many freed small blocks the cache tiers above
+ * the segments keep.
  */
 #ifndef GS_CACHE_SIZES_H
 #define GS_CACHE_SIZES_H
@@ -7,18 +8,19 @@
 #include "pool.h"
 
 struct gs_cache_sizes {
-    size_t bytes; /* of all cache tiers together; 0: nothing is kept */
-    uint32_t stream_blocks, global_blocks; /* as struct gs_pool_config has them */
+    size_t bytes; /* of all cache tiers together; 0: no caching */
+    uint32_t stream_blocks, global_blocks; /* as in struct gs_pool_config */
 };
 
 /*
- * Read "32M", "stream:100,global:500", or both.
- * Out:     *out  as shipped where the text does not name it, or is not right
- * Returns: NULL, or what is wrong. Touches nothing else.
+ * Parses "32M", "stream:100,global:500", or both.
+ * Out:     *out  the defaults for values that the text does not give, or if it has an
+ *                error
+ * Returns: NULL, or a description of the error. Has no other effect.
  */
 const char *gs_cache_sizes_parse(const char *text, struct gs_cache_sizes *out);
 
-/* The same, at start: what is wrong is said in one line of the log. */
+/* Like gs_cache_sizes_parse, at start: logs an error in one line. */
 void gs_cache_sizes_read(const char *text, struct gs_cache_sizes *out);
 
 #endif

@@ -1,17 +1,17 @@
 /*
- * machine_memory.c - meminfo, and the limits of the control groups the process is in.
+ * machine_memory.c - reads meminfo and the limits of the process's control groups.
  *
- * A group's limit holds for all it contains, so every group from the process's own up to
- * the root is asked, and the tightest counts. In a container the path that
- * /proc/self/cgroup shows is often not the one that is mounted: groups that are not there
- * are passed over, and the root of the mount, which then is the container's own group, is
- * always asked. What a group uses counts without its inactive file pages, which the
- * kernel takes back before it ends anybody.
+ * A group's limit holds for all its members, so every group from the process's own up to
+ * the root is read, and the tightest limit counts. In a container the path in
+ * /proc/self/cgroup is often not the mounted one: missing groups are skipped, and the
+ * root of the mount, which is then the container's own group, is always read. A group's
+ * usage counts without its inactive file pages, which the kernel reclaims before it kills
+ * a process.
  *
- * The texts are in a mapping, as whoever asks may have little stack.
+ * The texts are in a mapping, since the caller may have a small stack.
  *
- * Owns:  the last answer.   Lock: none; its parts are atomic. They may be of two readings
- *        for an instant, which the next reading corrects.
+ * Owns:  the last answer.   Lock: none; its members are atomic. They may come from two
+ *        readings for a short time, which the next reading corrects.
  */
 #include "machine_memory.h"
 
@@ -28,15 +28,16 @@
 
 #define FILE_BYTES 8192
 
-/* Room for what is read. */
+/* The buffers for files. */
 struct texts {
     const char *root;
     char full[PATH_MAX], path[PATH_MAX];
-    char file[FILE_BYTES]; /* of read_file */
+    char file[FILE_BYTES]; /* used by read_file */
     char groups[FILE_BYTES], line[FILE_BYTES];
 };
 
-/* The beginning of a file as a string, texts->file. Returns false if there is none. */
+/* Reads the beginning of a file as a string into texts->file. Returns false if there is
+ * none. */
 static bool read_file(struct texts *texts, const char *path)
 {
     char *out = texts->file;
@@ -58,7 +59,7 @@ static bool read_file(struct texts *texts, const char *path)
     return fd >= 0 && length > 0;
 }
 
-/* The number behind `word` at the start of a line. */
+/* The number after `word` at the start of a line. */
 static bool find_number(const char *text, const char *word, uint64_t *out)
 {
     size_t length = strlen(word);
@@ -74,7 +75,7 @@ static bool find_number(const char *text, const char *word, uint64_t *out)
     return false;
 }
 
-/* The files of one version of control groups. */
+/* The file names of one version of control groups. */
 struct version {
     const char *mount, *limit, *usage, *file_pages;
 };
@@ -83,7 +84,7 @@ static const struct version v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_byte
 static const struct version v2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
                                   "inactive_file"};
 
-/* The beginning of a group's file. Returns false if there is none. */
+/* Reads the beginning of a group's file. Returns false if there is none. */
 static bool read_group_file(struct texts *texts, const struct version *version,
                             const char *group, const char *file)
 {
@@ -97,13 +98,13 @@ static bool read_group_number(struct texts *texts, const struct version *version
 {
     if (!read_group_file(texts, version, group, file) || texts->file[0] < '0' ||
         texts->file[0] > '9') {
-        return false; /* "max" is no number, and no limit */
+        return false; /* "max" is not a number, and means no limit */
     }
     *out = strtoull(texts->file, NULL, 10);
     return true;
 }
 
-/* What one group allows, if it limits anything. */
+/* Applies the limit of one group, if it has one. */
 static void ask_group(struct texts *texts, const struct version *version,
                       const char *group, struct gs_machine_memory *memory)
 {
@@ -125,7 +126,7 @@ static void ask_group(struct texts *texts, const struct version *version,
     }
 }
 
-/* `group` and all above it; the text is used up. */
+/* Applies the limits of `group` and of all groups above it; overwrites the text. */
 static void ask_groups(struct texts *texts, const struct version *version, char *group,
                        struct gs_machine_memory *memory)
 {
@@ -215,12 +216,12 @@ bool gs_machine_memory_read(const char *root, struct gs_machine_memory *out)
 }
 
 static struct {
-    uint64_t read_at; /* 0: there is no answer */
+    uint64_t read_at; /* 0: never read */
     uint64_t total_bytes;
-    int64_t available_bytes; /* less what was taken since */
+    int64_t available_bytes; /* minus the bytes taken since */
 } last;                      /* atomic */
 
-/* Is this thread to read? */
+/* Whether this thread should read the files. */
 static bool is_turn_to_read(uint64_t now_ns)
 {
     uint64_t at = __atomic_load_n(&last.read_at, __ATOMIC_ACQUIRE);

@@ -1,19 +1,20 @@
 /*
  * mem_limits.c - charges against GPUSHIM_MEM_LIMIT, and the pool's limits by device.
  *
- * The limit stands at the boundary to the driver: a segment of the pool is charged when
- * the pool gets it, other memory by the call that makes it. A refused charge looks to its
- * caller like the driver's own out of memory, so that the pool gives idle memory back and
- * tries again just as on a device of that size. Sizes are rounded up as the device counts
- * them: 2 MiB and more to 2 MiB, smaller ones to 512 bytes.
+ * Memory is charged at the boundary to the driver: a segment of the pool when the pool
+ * gets it, other memory in the call that allocates it. To its caller a refused charge
+ * looks like the driver's own out of memory, so that the pool reclaims idle memory and
+ * tries again, as on a smaller device. Sizes are rounded up as on the device: 2 MiB and
+ * more to 2 MiB, smaller ones to 512 bytes.
  *
- * Not charged, because the program asks for it through no hooked call or may hold more of
- * it than the device has: what a context, its modules and its stacks take, memory nodes
- * of graphs, managed memory, pinned memory, and imported memory (it is charged where it
- * was made, if anywhere).
+ * Not charged, since the program allocates it through no hooked call or may hold more of
+ * it than the device has: memory of a context, its modules and its stacks, memory nodes
+ * of graphs, managed memory, pinned memory, and imported memory (charged where it was
+ * allocated, if anywhere).
  *
- * Owns:  charged bytes by device; the table of who is charged for what.
- * Lock:  table.lock for the table; the sums are atomic. Neither over a driver call.
+ * Owns:  charged bytes by device; the table of charges.
+ * Lock:  table.lock for the table; the sums are atomic. Neither is held across a driver
+ *        call.
  * Source: architecture, decision 7; reuse safety, C8 (docs/tuning.md)
  */
 #include "mem_limits.h"
@@ -28,42 +29,43 @@
 #include "platform.h"
 #include "gs_clock.h"
 
-/* How often the driver is asked how much of a device is free, at most. */
+/* The shortest interval between two queries of a device's free memory. */
 #define LOOK_NS ((uint64_t)1000000000)
-/* Others share the device once they have taken so much of the reserve more. */
+/* Others share the device once their memory exceeds its minimum by 1/OTHERS_SHARE of the
+ * reserve. */
 #define OTHERS_SHARE 4u
 
 bool gs_limits_charging; /* immutable after start */
 
 /* Shares of the options; immutable after start. */
 static uint64_t mem_share, pool_share, release_share, reserve_share;
-static bool release_given; /* by the user; immutable after start */
+static bool release_given; /* set by the user; immutable after start */
 
 static struct device {
-    uint64_t met;           /* atomic: 1 once the members below are final */
+    uint64_t met;           /* atomic: 1 once the following members are final */
     uint64_t limit_bytes;   /* of the program */
     uint64_t reserve_bytes; /* to be left free */
-    bool integrated;        /* its memory is the machine's */
+    bool integrated;        /* host and device share the memory */
     uint64_t charged;       /* atomic */
-    uint64_t others_least;  /* atomic: the least that was not the pool's */
-    uint64_t next_look;     /* atomic: when the driver is asked again what is free */
+    uint64_t others_least;  /* atomic: the least bytes used outside the pool */
+    uint64_t next_look;     /* atomic: time of the next query of free memory */
 } devices[GS_MAX_DEVICES];
 
-/* A charge, by its address or handle. Open addressing; a key of 0 is a free slot. */
+/* A charge, by its address or handle. Open addressing; key 0: a free slot. */
 struct charge {
     uint64_t key;
     size_t bytes;
-    CUcontext context; /* NULL: outlives every context */
+    CUcontext context; /* NULL: does not end with a context */
     uint8_t kind, device;
 };
 
 static struct {
     pthread_mutex_t lock;
     struct charge *slots; /* under lock */
-    size_t room, count;   /* room: a power of two, or 0 */
+    size_t room, count;   /* room: slots, a power of two or 0 */
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The charge of what the thread is freeing; the thread's own. */
+/* The charge of the memory that this thread is freeing. */
 static _Thread_local struct charge leaving;
 
 static struct device *device_of(int device)
@@ -90,7 +92,7 @@ void gs_limits_start(const struct gs_options *options)
 void gs_limits_reset(void)
 {
     pthread_mutex_init(&table.lock, NULL);
-    table.slots = NULL; /* another thread may have been changing them */
+    table.slots = NULL; /* another thread may have been changing the table */
     table.room = table.count = 0;
     memset(devices, 0, sizeof(devices));
     gs_limits_charging = false;
@@ -98,14 +100,14 @@ void gs_limits_reset(void)
 
 /* ---- the devices ------------------------------------------------------------------- */
 
-/* A share of the device as the pool takes limits: all of it is none. */
+/* A share of the device as a limit of the pool; the whole device: no limit. */
 static size_t limit_of(uint64_t share, uint64_t total)
 {
     return share == gs_share_percent(100) ? SIZE_MAX
                                           : (size_t)gs_share_bytes(share, total);
 }
 
-/* What sort of device it is; says so where it is an unusual one. */
+/* The platform of the device; logs an unusual one. */
 static struct gs_platform look_at(int ordinal)
 {
     struct gs_platform platform = gs_platform_read(ordinal, "", environ);
@@ -116,7 +118,7 @@ static struct gs_platform look_at(int ordinal)
     return platform;
 }
 
-/* What of the used bytes is not the pool's; the least of it is kept. */
+/* The used bytes outside the pool; records their minimum. */
 static uint64_t note_others(struct gs_state *state, struct device *device, int ordinal,
                             size_t used_bytes)
 {
@@ -137,7 +139,7 @@ void gs_limits_meet(struct gs_state *state, int ordinal)
         gs_real()->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
         return;
     }
-    /* Two threads may be here at once: they write the same. */
+    /* Two threads may be here at once: they write the same values. */
     bool integrated = look_at(ordinal).integrated;
     uint64_t release = integrated && !release_given
                            ? gs_share_percent(GS_PLATFORM_SHARED_IDLE)
@@ -243,7 +245,7 @@ static size_t place_of(uint64_t key)
     return (size_t)((key * 0x9e3779b97f4a7c15u) >> 20) & (table.room - 1);
 }
 
-/* Addresses are one space of keys, and each kind of handle is one. */
+/* The key space of a kind: one for all addresses, and one for each kind of handle. */
 static unsigned space_of(unsigned kind)
 {
     return kind == GS_CHARGE_DEVICE ? GS_CHARGE_CONTEXT : kind;
@@ -271,7 +273,7 @@ static void put(const struct charge *charge)
     table.count++;
 }
 
-/* Room for one more, at most half full. */
+/* Makes room for one more slot, at most half full. */
 static bool grow(void)
 {
     struct charge *old = table.slots;
@@ -295,7 +297,7 @@ static bool grow(void)
     return true;
 }
 
-/* Take a slot out; the run behind it closes up. */
+/* Removes a slot and closes the gap in the run behind it. */
 static void take(struct charge *slot)
 {
     size_t i = (size_t)(slot - table.slots);
@@ -325,7 +327,7 @@ void gs_limits_record(enum gs_charge_kind kind, uint64_t key, size_t bytes, int 
         return;
     }
     pthread_mutex_lock(&table.lock);
-    struct charge *old = find(kind, key); /* freed where nobody saw it */
+    struct charge *old = find(kind, key); /* freed without a hooked call */
     if (old) {
         gs_limits_uncharge(old->device, old->bytes);
         take(old);
@@ -378,7 +380,7 @@ void gs_limits_context_lost(CUcontext context)
     for (size_t i = 0; i < table.room;) {
         if (table.slots[i].key && table.slots[i].context == context) {
             gs_limits_uncharge(table.slots[i].device, table.slots[i].bytes);
-            take(&table.slots[i]); /* another may have moved here */
+            take(&table.slots[i]); /* another charge may have moved here */
         } else {
             i++;
         }
@@ -386,7 +388,7 @@ void gs_limits_context_lost(CUcontext context)
     pthread_mutex_unlock(&table.lock);
 }
 
-/* ---- giving back ------------------------------------------------------------------- */
+/* ---- returning memory -------------------------------------------------------------- */
 
 static bool is_current(const struct gs_context *context)
 {
@@ -394,9 +396,9 @@ static bool is_current(const struct gs_context *context)
     return gs_real()->cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == context->handle;
 }
 
-/* Has somebody else taken memory since the device was met, so that it is worth the
- * driver's calls to keep nothing from them? Memory of the program's that is not the
- * pool's counts as somebody else's. */
+/* Whether others have taken memory meanwhile, so that driver calls to return idle memory
+ * to them are justified. Memory of the program outside the pool counts as others'
+ * memory. */
 static bool is_shared(struct gs_state *state, struct device *device, int ordinal,
                       size_t used_bytes)
 {
@@ -406,7 +408,7 @@ static bool is_shared(struct gs_state *state, struct device *device, int ordinal
                __atomic_load_n(&device->reserve_bytes, __ATOMIC_RELAXED) / OTHERS_SHARE;
 }
 
-/* What the device has less free than it should. *shared: others have taken it. */
+/* The bytes missing from the device's reserve. *shared: others have taken them. */
 static GS_NOINLINE size_t ask_missing(struct gs_state *state, struct device *device,
                                       int ordinal, bool *shared)
 {
@@ -427,8 +429,8 @@ static GS_NOINLINE size_t ask_missing(struct gs_state *state, struct device *dev
     return left < reserve ? (size_t)(reserve - left) : 0;
 }
 
-/* Is it time to ask the driver how much of the device is free? For one thread in
- * LOOK_NS: some drivers take milliseconds for the answer. */
+/* Whether to query the free memory of the device now. True for one thread each LOOK_NS:
+ * some drivers take milliseconds to answer. */
 static bool is_time_to_look(struct device *device)
 {
     uint64_t at = __atomic_load_n(&device->next_look, __ATOMIC_RELAXED);
@@ -438,8 +440,8 @@ static bool is_time_to_look(struct device *device)
                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* What is to go back for the reserve, now; where others share the device, the pool keeps
- * no more idle memory than is left then, until the next look. */
+/* The bytes to return now for the reserve. If others share the device, also limits the
+ * pool's idle memory to the rest until the next query. */
 static size_t look_for_missing(struct gs_state *state, const struct gs_context *context)
 {
     bool shared = false;

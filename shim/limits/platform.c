@@ -16,7 +16,7 @@
 #include "host_memory.h"
 #include "real.h"
 
-/* Names, in a mapping: whoever asks may have little stack. */
+/* The file names, in a mapping, since the caller may have a small stack. */
 struct paths {
     const char *root;
     char full[PATH_MAX], control[PATH_MAX];
@@ -41,7 +41,7 @@ static bool exists(struct paths *paths, const char *path)
     return path_of(paths->full, paths->root, path) && access(paths->full, F_OK) == 0;
 }
 
-/* WSL's kernels have "microsoft" in their release, in one spelling or another. */
+/* The release name of a WSL kernel contains "microsoft" in some spelling. */
 static bool is_wsl(struct paths *paths)
 {
     char text[256];
@@ -57,7 +57,7 @@ static bool is_wsl(struct paths *paths)
     return strcasestr(text, "microsoft") != NULL;
 }
 
-/* Clients find the control daemon's pipes by a variable, or at their usual place. */
+/* Clients find the control daemon's pipes by a variable, or at the default path. */
 static bool is_mps(struct paths *paths, char *const *env)
 {
     static const char name[] = "CUDA_MPS_PIPE_DIRECTORY=";

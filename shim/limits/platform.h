@@ -1,8 +1,8 @@
 /*
- * platform.h - what kind of device and system this is, where the pools have to mind it.
+ * platform.h - the kind of device and system, as far as the pools depend on it.
  *
- * Everything is taken from attributes, files and variables that are documented; nothing
- * of it was seen on such a machine yet (docs/platforms.md).
+ * All facts come from documented attributes, files and variables. None was tested on such
+ * a machine yet (docs/platforms.md).
  *
  * Owns: nothing.   Lock: none.
  */
@@ -12,28 +12,28 @@
 #include "gs_base.h"
 
 struct gs_platform {
-    bool integrated; /* the device's memory is the machine's (Jetson, DGX Spark) */
-    bool concurrent_managed; /* the CPU may use managed memory while the device works */
+    bool integrated;         /* host and device share the memory (Jetson, DGX Spark) */
+    bool concurrent_managed; /* CPU access to managed memory while the device works */
     bool wsl;                /* Windows Subsystem for Linux */
     bool mps;                /* a client of the Multi-Process Service */
     bool mig;                /* a slice of a device (Multi-Instance GPU) */
 };
 
 /*
- * Look at a device and the system now.
- * In:  root  what stands before the paths of system files ("" for the system's own)
+ * Examines a device and the system now.
+ * In:  root  prefix of the paths of system files ("": the system's own)
  *      env   "NAME=value" strings, NULL at the end; may itself be NULL
- * What cannot be asked counts as the safe side: not concurrent, not integrated.
+ * A fact that cannot be determined gets the safe value: not concurrent, not integrated.
  */
 struct gs_platform gs_platform_read(int device, const char *root, char *const *env);
 
-/* "integrated, WSL2"; "" for a device of its own in an ordinary system. Returns `out`. */
+/* "integrated, WSL2"; "" for a discrete device in an ordinary system. Returns `out`. */
 const char *gs_platform_text(const struct gs_platform *platform, char *out, size_t size);
 
 /*
- * How much may be idle on a device whose memory is the machine's: what is idle there is
- * missing to every program, and none of them can ask for it. A quarter, as of pinned
- * memory, where the user has not said what he wants.
+ * The limit on idle memory of a device that shares the machine's memory: idle memory
+ * there is missing to every program, and no program can ask for it. A quarter, as for
+ * pinned memory, unless the user has set a limit.
  */
 #define GS_PLATFORM_SHARED_IDLE 25u /* percent */
 

@@ -1,8 +1,8 @@
 /*
  * size_classes.c - the presets and lists of GPUSHIM_POOL_SIZE_CLASSES.
  *
- * A list is taken whole or not at all: with one class missing, requests would be rounded
- * to the next one, which may be far larger than anybody meant.
+ * A list with an error is ignored entirely: with one class missing, requests would be
+ * rounded up to the next one, which may be far larger than intended.
  *
  * Owns:  nothing.   Lock: none.   Design: docs/tuning.md, "Size classes"
  */
@@ -24,7 +24,7 @@ struct preset {
 
 static const struct preset presets[] = {
     {"stratified", "256,1K,4K,16K,64K"},
-    /* Twenty sizes; the class above them, in which nothing is rounded, makes 21. */
+    /* Twenty sizes; with the class above them, which is not rounded, 21. */
     {"dotcompute", "4K,8K,16K,32K,64K,128K,256K,512K,768K,1M,2M,4M,8M,16M,32M,64M,128M,"
                    "256M,384M,512M"},
 };
@@ -57,7 +57,7 @@ static const char *read_size(const char *text, size_t length, size_t *out)
     return NULL;
 }
 
-/* Out: *out may be written even if something is wrong. */
+/* Out: *out may be written even if there is an error. */
 static const char *read_list(const char *text, struct gs_size_classes *out)
 {
     for (;;) {

@@ -1,5 +1,6 @@
 /*
- * size_classes.h - GPUSHIM_POOL_SIZE_CLASSES: what small requests are rounded up to.
+ * size_classes.h - GPUSHIM_POOL_SIZE_CLASSES: the sizes to which small requests are
+ * rounded up.
  */
 #ifndef GS_SIZE_CLASSES_H
 #define GS_SIZE_CLASSES_H
@@ -8,17 +9,17 @@
 
 struct gs_size_classes {
     size_t bytes[GS_SIZE_CLASSES_MAX]; /* rising */
-    unsigned count;                    /* 0: nothing is rounded */
+    unsigned count;                    /* 0: no rounding */
 };
 
 /*
- * Read a preset's name, or sizes in rising order ("4K,64K,1M").
- * Out:     *out, empty unless all of the text is right
- * Returns: NULL, or what is wrong. Touches nothing else.
+ * Parses a preset's name, or sizes in rising order ("4K,64K,1M").
+ * Out:     *out, empty if there is an error
+ * Returns: NULL, or a description of the error. Has no other effect.
  */
 const char *gs_size_classes_parse(const char *text, struct gs_size_classes *out);
 
-/* The same, at start: what is wrong is said in one line of the log. */
+/* Like gs_size_classes_parse, at start: logs an error in one line. */
 void gs_size_classes_read(const char *text, struct gs_size_classes *out);
 
 #endif

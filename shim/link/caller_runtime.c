@@ -1,16 +1,16 @@
 /*
- * caller_runtime.c - finds the CUDA runtime of a caller, and remembers it twice: for the
- * module that calls, until any library is unloaded, and for the place in it, a return
- * address, which is read without a lock.
+ * caller_runtime.c - finds the CUDA runtime of a caller, and caches the result twice: for
+ * the calling module, until any library is unloaded; and for the call's return address,
+ * which is looked up without a lock.
  *
- * What was found for a place holds until a library tells that it goes (unloads.h). So the
- * caller's module and that of what was found must be such as tell, or stay; and nothing
- * is kept while one is on its way, as destructors may call. The table is small, and
- * places may drive each other out.
+ * The result for a return address is valid until an unload of a library is reported
+ * (unloads.h). So it is cached only if the caller's module and the found one report their
+ * unload, or are never unloaded, and not while an unload is in progress, since
+ * destructors may call. The table is small, and entries may evict each other.
  *
  * Owns:  both tables.
- * Lock:  callers_lock, a leaf, for all writes, and for reading the modules. Each place
- * has a sequence: odd while it is written.
+ * Lock:  callers_lock, a leaf, for all writes, and for reading the modules. Each entry
+ *        for a return address has a sequence number: odd while it is written.
  */
 #include "caller_runtime.h"
 
@@ -32,13 +32,15 @@ static const char *const call_names[GS_RUNTIME_COUNT] = {
 
 /* ---- the search ------------------------------------------------------------------ */
 
-/* A runtime has calls that nobody replaces; a tool that replaces some has not. */
+/* A runtime defines functions that no tool replaces; a tool that replaces some lacks
+ * these. */
 static bool is_runtime(const struct gs_module_ref *module)
 {
     return gs_elf_symbol(module, "cudaGetDeviceCount") != NULL;
 }
 
-/* A library behind the shim that replaces this call too, and is no runtime itself. */
+/* The next definition in a library behind the shim that replaces this call too, and is
+ * not a runtime. */
 static void *other_tool(const char *name)
 {
     struct gs_module_ref module;
@@ -49,8 +51,8 @@ static void *other_tool(const char *name)
     return next;
 }
 
-/* The runtime the calling module was linked with: inside it, or named in its DT_NEEDED.
- */
+/* The runtime that the calling module was linked with: inside it, or named in its
+ * DT_NEEDED. */
 static void *own_runtime(const struct gs_module_ref *caller, const char *name)
 {
     struct gs_module_ref runtime;
@@ -64,7 +66,7 @@ static void *own_runtime(const struct gs_module_ref *caller, const char *name)
     return NULL;
 }
 
-/* Search from the surest to the vaguest. */
+/* Searches from the most certain place to the least. */
 static void *find_call(const struct gs_module_ref *caller, const char *name)
 {
     struct gs_module_ref runtime;
@@ -83,13 +85,13 @@ static void *find_call(const struct gs_module_ref *caller, const char *name)
 
 /* ---- by module ------------------------------------------------------------------- */
 
-/* What a call was found to be. */
+/* The result of a search. */
 struct answer {
-    void *found; /* NULL: nothing */
-    bool told;   /* whoever has it and whoever called tell when they go, or stay */
+    void *found; /* NULL: not found */
+    bool told;   /* both modules report their unload, or stay */
 };
 
-/* What one calling module's calls resolve to. */
+/* The results for the calls of one module. */
 struct caller_entry {
     uintptr_t begin, end;
     struct answer calls[GS_RUNTIME_COUNT];
@@ -100,10 +102,10 @@ struct caller_entry {
 static pthread_mutex_t callers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct caller_entry callers[MAX_CALLERS]; /* under callers_lock */
 static size_t caller_count;                      /* under callers_lock */
-static uint64_t callers_unloads; /* under callers_lock: gs_elf_unload_count of then */
+static uint64_t callers_unloads; /* under callers_lock: gs_elf_unload_count then */
 
-/* The entry of a module's code, or NULL. What is left from before a module was unloaded
- * is forgotten first: another one may have come to its place. callers_lock is held. */
+/* The entry of the module around an address, or NULL. First drops entries from before an
+ * unload, since another module may have the same addresses now. callers_lock is held. */
 static struct caller_entry *caller_at(uintptr_t address, uint64_t unloads)
 {
     if (callers_unloads != unloads) {
@@ -118,7 +120,7 @@ static struct caller_entry *caller_at(uintptr_t address, uint64_t unloads)
     return NULL;
 }
 
-/* Where the table is full, or modules have gone meanwhile, every call searches anew. */
+/* If the table is full, or a module was unloaded meanwhile, every call searches again. */
 static void remember(const struct gs_module_ref *module, enum gs_runtime_call call,
                      struct answer answer, uint64_t unloads)
 {
@@ -144,21 +146,21 @@ static struct answer remembered(enum gs_runtime_call call, const void *caller,
     return answer;
 }
 
-/* ---- by place -------------------------------------------------------------------- */
+/* ---- by call site ---------------------------------------------------------------- */
 
 #define PLACES 512 /* a power of two */
 
 struct place {
     uint32_t sequence;   /* atomic; odd while it is written */
-    uint32_t call;       /* atomic, as all of it */
-    uint64_t generation; /* of gs_unloads; 0: nothing is here */
+    uint32_t call;       /* atomic, like all members */
+    uint64_t generation; /* of gs_unloads; 0: unused */
     uintptr_t caller;    /* the return address */
     void *found;
 };
 
 static struct place places[PLACES]; /* written under callers_lock */
 
-/* The first of two. */
+/* The first of the address's two entries. */
 static size_t place_of(uintptr_t caller)
 {
     return (caller ^ caller >> 12) % PLACES;
@@ -192,8 +194,8 @@ static void *found_at(enum gs_runtime_call call, uintptr_t caller, uint64_t gene
                : found_in(&places[the_other(place)], call, caller, generation);
 }
 
-/* In a forked child that may not ask the loader nothing goes any more. What was true last
- * is the best there is: natively nobody asks. */
+/* The last valid result, for a forked child that must not call the loader: no library is
+ * unloaded there. */
 static void *found_last(enum gs_runtime_call call, uintptr_t caller)
 {
     size_t place = place_of(caller);
@@ -215,7 +217,7 @@ static void write_place(struct place *place, const struct place *what)
     __atomic_store_n(&place->sequence, (sequence | 1) + 1, __ATOMIC_RELEASE);
 }
 
-/* Instead of what is void, if one of the two is. callers_lock is held. */
+/* Replaces an invalid entry of the two, if there is one. callers_lock is held. */
 static void keep(const struct place *what)
 {
     size_t place = place_of(what->caller);
@@ -226,14 +228,14 @@ static void keep(const struct place *what)
     write_place(&places[place], what);
 }
 
-/* ---- while a library goes -------------------------------------------------------- */
+/* ---- during an unload ------------------------------------------------------------ */
 
-static uint64_t settled = 1; /* under callers_lock: of this generation all have gone */
-static uint64_t waits_in; /* under callers_lock: in this one it was seen, still there */
-static uint64_t waits_unloads; /* under callers_lock: gs_elf_unload_count of then */
+static uint64_t settled = 1;   /* under callers_lock: unloads up to it are over */
+static uint64_t waits_in;      /* under callers_lock: its library was there */
+static uint64_t waits_unloads; /* under callers_lock: gs_elf_unload_count then */
 
-/* Whether the library that began this generation has gone. The loader is asked once for
- * each; after that its count tells. */
+/* Whether the unload that began this generation has finished. Calls the loader once for
+ * each generation; afterwards the loader's count suffices. */
 static bool is_settled(uint64_t generation, uint64_t unloads)
 {
     struct gs_module_ref module;
@@ -268,8 +270,8 @@ static bool tells(const struct gs_module_ref *caller, const void *found)
            gs_unloads_tells(&module);
 }
 
-/* The real function behind `call` for code at `caller`, searched for. Code that is in no
- * module goes without a word. */
+/* Searches for the real function behind `call` for code at `caller`. Code outside every
+ * module gets none, without a log line. */
 static struct answer search_call(enum gs_runtime_call call, const void *caller,
                                  uint64_t unloads)
 {
@@ -285,7 +287,7 @@ static struct answer search_call(enum gs_runtime_call call, const void *caller,
     return answer;
 }
 
-/* What is remembered of the caller's module, or searched for. */
+/* The cached result for the caller's module, or a new search. */
 static __attribute__((noinline)) void *ask(enum gs_runtime_call call, const void *caller,
                                            uint64_t generation)
 {

@@ -1,9 +1,9 @@
 /*
- * caller_runtime.h - the CUDA runtime of whoever calls: there may be several in a
- * process, loaded RTLD_LOCAL or linked into a library, and the next definition in the
- * global scope may be another's or none at all.
+ * caller_runtime.h - the CUDA runtime of the caller. A process may have several, loaded
+ * RTLD_LOCAL or linked into a library, and the next definition in the global scope may
+ * belong to another one or not exist.
  *
- * Owns: what was found, for each place that calls.   Lock: none in a hit; a leaf beyond.
+ * Owns: the cached results, by return address.   Lock: none in a hit; a leaf beyond.
  */
 #ifndef GS_CALLER_RUNTIME_H
 #define GS_CALLER_RUNTIME_H
@@ -19,8 +19,8 @@ enum gs_runtime_call {
     GS_RUNTIME_COUNT
 };
 
-/* The real function behind `call` for code at `caller`; NULL: there is no runtime. A
- * signal handler may ask, but not one that has interrupted the loader. */
+/* The real function behind `call` for code at `caller`; NULL: there is no runtime. May be
+ * called in a signal handler, unless the handler has interrupted the loader. */
 void *gs_caller_runtime(enum gs_runtime_call call, const void *caller);
 
 void gs_caller_runtime_after_fork(void);

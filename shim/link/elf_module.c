@@ -1,6 +1,6 @@
 /*
  * elf_module.c - symbols, sonames and dependencies of loaded modules, read from memory.
- * Owns: the last count of unloads.   Lock: dl_iterate_phdr's own, inside its gate.
+ * Owns: the last known count of unloads.   Lock: dl_iterate_phdr's own, inside its gate.
  */
 #include "elf_module.h"
 
@@ -10,7 +10,7 @@
 
 /*
  * dlsym is called while sanitizers and other tools replace libc's functions one by one,
- * so nothing of <string.h> is used on its way.
+ * so this path does not use <string.h>.
  */
 bool gs_elf_same_name(const char *a, const char *b)
 {
@@ -30,7 +30,7 @@ bool gs_elf_begins_with(const char *name, const char *prefix)
     return *prefix == '\0';
 }
 
-/* The parts of a dynamic section a look-up needs. */
+/* The parts of a dynamic section that a look-up needs. */
 struct dynamic_view {
     const ElfW(Sym) * symbols;
     const char *strings;
@@ -40,7 +40,8 @@ struct dynamic_view {
     size_t soname; /* offset in strings; 0 = none */
 };
 
-/* glibc relocates the pointers in place on most machines; tell by the value. */
+/* glibc relocates the pointers in place on most machines; the value tells whether it
+ * has. */
 static const void *relocated(const struct gs_module_ref *module, ElfW(Addr) value)
 {
     if (value < module->base) {
@@ -82,7 +83,8 @@ static bool view_dynamic(const struct gs_module_ref *module, struct dynamic_view
     return view->symbols && view->strings;
 }
 
-/* Defined here, and the default version of its name (bit 15 marks the hidden ones). */
+/* Whether the symbol is defined here, as the default version of its name (bit 15 marks
+ * hidden versions). */
 static bool symbol_matches(const struct dynamic_view *view, uint32_t index,
                            const char *name)
 {
@@ -139,7 +141,7 @@ static uint32_t find_sysv(const struct dynamic_view *view, const char *name)
     return 0;
 }
 
-/* NULL where the module defines none. */
+/* NULL if the module does not define the name. */
 static const ElfW(Sym) * find_symbol(const struct dynamic_view *view, const char *name)
 {
     uint32_t index = 0;
@@ -151,7 +153,8 @@ static const ElfW(Sym) * find_symbol(const struct dynamic_view *view, const char
     return index != 0 ? &view->symbols[index] : NULL;
 }
 
-/* Where the module defines `name` as a symbol of that type (STT_...); both 0 if not. */
+/* The extent of symbol `name` of type `type` (STT_...), if the module defines it; else
+ * both 0. */
 static void extent(const struct gs_module_ref *module, const char *name, int type,
                    uintptr_t *begin, uintptr_t *end)
 {
@@ -175,7 +178,7 @@ void gs_elf_variable(const struct gs_module_ref *module, const char *name,
     extent(module, name, STT_OBJECT, begin, end);
 }
 
-/* One more than the last symbol's index: where its chain ends. */
+/* The last symbol's index plus one: where its hash chain ends. */
 static uint32_t symbol_count(const struct dynamic_view *view)
 {
     if (!view->gnu_hash) {
@@ -242,7 +245,7 @@ void *gs_elf_symbol(const struct gs_module_ref *module, const char *name)
     return address;
 }
 
-/* Symbols that are not defined in the module stand before those that are hashed. */
+/* Symbols that the module does not define precede the hashed ones. */
 bool gs_elf_imports(const struct gs_module_ref *module, const char *name)
 {
     struct dynamic_view view;
@@ -275,7 +278,7 @@ void *gs_elf_bound_to(const struct gs_module_ref *module, const char *name)
 {
     struct dynamic_view view;
     const ElfW(Rela) *rows = NULL;
-    size_t bytes = 0, plain = 0; /* those without a symbol stand first */
+    size_t bytes = 0, plain = 0; /* symbols that are not hashed come first */
     if (!view_dynamic(module, &view)) {
         return NULL;
     }
@@ -334,8 +337,8 @@ bool gs_elf_stays(const struct gs_module_ref *module)
     return entry && entry->d_tag == DT_FLAGS_1 && (entry->d_un.d_val & DF_1_NODELETE);
 }
 
-/* The linker's list of modules, as it is shown to debuggers: in the program's DT_DEBUG.
- */
+/* The linker's list of modules, as it exposes the list to debuggers: in the program's
+ * DT_DEBUG. */
 static const struct link_map *first_module(void)
 {
     const ElfW(Phdr) *headers = (const ElfW(Phdr) *)getauxval(AT_PHDR);
@@ -369,7 +372,7 @@ enum gs_status gs_elf_program(struct gs_module_ref *out)
     return GS_OK;
 }
 
-/* The libraries of the program's start come first in the list and never leave it. */
+/* The libraries of the program's start come first in the list and are never removed. */
 enum gs_status gs_elf_startup_module(const char *soname, struct gs_module_ref *out)
 {
     for (const struct link_map *map = first_module(); map; map = map->l_next) {
@@ -398,8 +401,7 @@ void *gs_elf_next_symbol(const char *name)
             return found;
         }
     }
-    /* The C library does not stand behind: those that do were opened later, and may go.
-     */
+    /* Libraries behind the C library were opened later, and may be unloaded. */
     return NULL;
 }
 
@@ -417,7 +419,7 @@ bool gs_elf_stands_before(const struct gs_module_ref *first,
     return false;
 }
 
-/* What a walk over the modules looks for, and what it found. */
+/* The key of a search over the modules, and its result. */
 struct search {
     uintptr_t address; /* 0: search by name */
     const char *soname;
@@ -497,7 +499,7 @@ static int first_counts(struct dl_phdr_info *info, size_t size, void *data)
 
 uint64_t gs_elf_unload_count(void)
 {
-    static uint64_t last; /* atomic: for a forked child that cannot ask */
+    static uint64_t last; /* atomic: for a forked child that cannot call the loader */
     uint64_t unloads;
     if (!gs_elf_visit(first_counts, &unloads)) {
         return __atomic_load_n(&last, __ATOMIC_RELAXED);

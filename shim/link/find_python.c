@@ -1,12 +1,12 @@
 /*
- * find_python.c - where the Python interpreter is: in the program itself, or in a shared
- * library of its own.
+ * find_python.c - finds the Python interpreter: in the program itself, or in a shared
+ * library.
  *
- * Owns:  nothing.   Lock: the linker's, while it looks.   Design: docs/python.md
+ * Owns:  nothing.   Lock: the linker's, during the search.   Design: docs/python.md
  *
- * What is found is used for good, so a library that the program could close again is
- * kept. Programs that end their interpreter do not close it either: nothing of Python
- * survives that.
+ * The result is used until the process ends, so a library that the program could close is
+ * kept loaded. Programs that finalize their interpreter do not close it either: no Python
+ * object survives a finalization.
  */
 #include "find_python.h"
 
@@ -18,7 +18,7 @@
 
 #define THREAD_STATE "PyGILState_GetThisThreadState"
 
-/* PY_VERSION_HEX of "3.10.13 (main, ...": a release's, or 0. */
+/* PY_VERSION_HEX of a release's version text ("3.10.13 (main, ..."); else 0. */
 static unsigned version_of(const char *text)
 {
     unsigned part[3] = {0};
@@ -107,14 +107,14 @@ static bool find_in_library(const char *soname, struct gs_python_symbols *out)
 
 bool gs_python_find(struct gs_python_symbols *out)
 {
-    /* libpython3.so, beside them, has no code. */
+    /* libpython3.so, in the same folder, has no code. */
     static const char *const sonames[] = {"libpython3.1", "libpython3.8", "libpython3.9"};
     if (find_in_program(out)) {
         return true;
     }
     for (size_t i = 0; i < GS_ARRAY_LEN(sonames); i++) {
         if (find_in_library(sonames[i], out)) {
-            return gs_linker_keep(out->runtime); /* it may be gone already */
+            return gs_linker_keep(out->runtime); /* it may be unloaded already */
         }
     }
     return false;

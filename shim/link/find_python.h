@@ -1,13 +1,14 @@
 /*
  * find_python.h - finds the Python interpreter in the process, for the call stacks.
- * Owns: nothing.   Lock: the linker's, while it looks.   Design: docs/python.md
+ * Owns: nothing.   Lock: the linker's, during the search.   Design: docs/python.md
  */
 #ifndef GS_FIND_PYTHON_H
 #define GS_FIND_PYTHON_H
 
 #include "stacks.h"
 
-/* For gs_stacks_config.find_python. False: there is none, or it is not complete. */
+/* For gs_stacks_config.find_python. False: there is no interpreter, or a symbol is
+ * missing. */
 bool gs_python_find(struct gs_python_symbols *out);
 
 #endif

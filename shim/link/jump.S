@@ -1,12 +1,13 @@
 /*
- * jump.S - dlsym and dlvsym: ask the shim, then answer or leave by a jump.
+ * jump.S - dlsym and dlvsym: call the shim's route function, then return its answer or
+ * leave by a jump.
  *
- * The dynamic linker tells the caller of dlsym(RTLD_NEXT, ...) by the return address, so a
- * look-up that is not the shim's must reach the real function with the stack and the
- * argument registers exactly as the caller left them.
+ * The dynamic linker identifies the caller of dlsym(RTLD_NEXT, ...) by the return
+ * address, so a look-up that the shim does not answer must reach the real function with
+ * the stack and the argument registers exactly as the caller left them.
  *
- * gs_linker_route_dlsym / _dlvsym return two words: the value, and where to jump (0: return
- * the value).
+ * gs_linker_route_dlsym / _dlvsym return two words: the value, and the jump target (0:
+ * return the value).
  */
 
 #if defined(__x86_64__)
@@ -47,8 +48,8 @@ name:                                                                           
     LOOKUP(dlsym, gs_linker_route_dlsym, %rdx)
     LOOKUP(dlvsym, gs_linker_route_dlvsym, %rcx)
 
-/* The notes say that indirect-branch tracking and shadow stacks are kept working; without
-   them the linker would switch both off for the whole process. */
+/* The notes declare support for indirect-branch tracking and shadow stacks; without them
+ * the linker would disable both for the whole process. */
     .section .note.gnu.property, "a"
     .p2align 3
     .long 4

@@ -1,11 +1,12 @@
 /*
- * known.c - the names of submit.def and harmless.def, searched.
+ * known.c - searches the names of submit.def and harmless.def.
  *
  * The tables hold offsets instead of pointers, so that a program that never calls CUDA
  * does not pay for relocating them.
  *
- * Owns:  whether the idle proof has ended, by which name, and whether it is verified.
- * Lock:  none; but for the bit GS_PROOF_VERIFIED `ended` goes from 0 to 1 (somebody
+ * Owns:  whether the idle proof has ended, the name that ended it, and whether the proof
+ *        is verified.
+ * Lock:  none. Apart from the bit GS_PROOF_VERIFIED, `ended` goes from 0 to 1 (a thread
  *        writes the name) to 2.
  */
 #include "known.h"
@@ -62,9 +63,9 @@ static const uint16_t harmless[] = {
 #include "harmless.def"
 };
 
-/* ---- searching them ---------------------------------------------------------------- */
+/* ---- searching --------------------------------------------------------------------- */
 
-/* As strcmp, which may be a sanitizer's. */
+/* Like strcmp, which a sanitizer may have replaced. */
 static int compare(const char *a, const char *b)
 {
     while (*a && *a == *b) {

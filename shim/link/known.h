@@ -1,9 +1,9 @@
 /*
- * known.h - which driver functions the shim knows, by name, and whether the proof that a
- * context is idle may still be led.
+ * known.h - the driver functions that the shim knows, by name, and whether the idle proof
+ * still holds.
  *
- * The proof counts every call that submits work (submissions.h). A program that was given
- * a submitting function past the count, or one whose name says nothing, ends it.
+ * The idle proof counts every call that submits work (submissions.h). It ends when a
+ * program gets a submitting function past the count, or a function with an unknown name.
  *
  * Called from within dlsym: takes no lock, allocates nothing, writes nothing.
  */
@@ -30,26 +30,26 @@ const char *gs_counted_name(const struct gs_counted *row);
 /* The row of an exported symbol, or NULL. */
 const struct gs_counted *gs_counted_find(const char *symbol);
 
-/* Whether a name is a driver function's by its form: cu and a capital letter. cuFile...
- * are libcufile's: what they give the GPU goes through counted functions. */
+/* Whether a name has the form of a driver function: cu and a capital letter. cuFile...
+ * belong to libcufile, which submits GPU work through counted functions. */
 bool gs_known_is_driver_name(const char *name);
-/* Whether a function submits nothing. A name that cuGetProcAddress is asked for is that
- * of one of its symbols, or would end the proof. */
+/* Whether a function submits nothing. The name in a cuGetProcAddress call is the name of
+ * one of the function's symbols; any other name would end the proof. */
 bool gs_known_harmless(const char *symbol);
 
-/* Room for a name below, and its end. */
+/* Bytes for a name below, and its end. */
 #define GS_KNOWN_NAME_BYTES 128
 
-/* The proof ends, because the program has `name`, which may give the GPU work that is not
- * counted: a function, a private table, a library. NULL: because it was not wanted. The
- * first name stays. */
+/* Ends the proof, because the program has `name`, which may submit GPU work that is not
+ * counted: a function, a private table, a library. NULL: because an option disables the
+ * proof. The first name is kept. */
 void gs_known_end_proof(const char *name);
-/* The name it ended by; "" if none, or if it has not ended. */
+/* The name that ended the proof; "" if none, or if it has not ended. */
 const char *gs_known_ended_by(void);
 void gs_known_reset(void); /* in a forked child, and for tests */
 
-/* GPUSHIM_FREE_SYNC=verify: from now on the proof is not trusted (verify.h). Once, at
- * start-up. */
+/* GPUSHIM_FREE_SYNC=verify: from now on the proof is checked against the device
+ * (verify.h). Called once, at start. */
 void gs_known_verify_proof(void);
 
 extern int gs_known_ended __attribute__((visibility("hidden"))); /* atomic */
@@ -61,7 +61,8 @@ static inline bool gs_known_proof_holds(void)
     return GS_LIKELY((ended & ~GS_PROOF_VERIFIED) == 0);
 }
 
-/* It holds, and is not verified: all that a call in the steady state looks at. */
+/* Whether the proof holds and is not verified: the only test of a call in the steady
+ * state. */
 static inline bool gs_known_proof_is_trusted(void)
 {
     return GS_LIKELY(__atomic_load_n(&gs_known_ended, __ATOMIC_ACQUIRE) == 0);

@@ -1,9 +1,9 @@
 /*
- * libraries.c - looks at the loaded libraries, by name.
+ * libraries.c - checks the loaded libraries, by name.
  *
- * Owns:  what was found, and how many libraries had been loaded at the last look.
- * Lock:  none. `loaded` is written after what was found has had its consequences, so who
- *        reads an unchanged count finds them in place.
+ * Owns:  the kinds found, and the number of loaded objects at the last check.
+ * Lock:  none. `loaded` is written after the consequences of a found library, so a thread
+ *        that reads an unchanged count sees these.
  */
 #include "libraries.h"
 
@@ -18,7 +18,7 @@ bool gs_libraries_matter;
 static unsigned found;               /* atomic: gs_library or-ed; only grows */
 static const char *first_found = ""; /* atomic: a file of libraries.def, or a text */
 static unsigned long long
-    loaded; /* atomic: objects loaded up to the last look, by count */
+    loaded; /* atomic: objects loaded up to the last check, by count */
 
 static const char *file_of(const char *path)
 {
@@ -36,7 +36,7 @@ struct row {
     unsigned kind;
 };
 
-/* NULL: none. */
+/* NULL: no row. */
 static const struct row *row_of(const char *path)
 {
     static const struct row rows[] = {
@@ -60,11 +60,11 @@ unsigned gs_library_kind(const char *path)
 
 struct look {
     unsigned long long loaded;
-    bool counted; /* the dynamic linker says how many were loaded */
+    bool counted; /* the dynamic linker reports how many were loaded */
     bool names;   /* in: compare names, too */
 };
 
-/* Its name stays if it is the first. */
+/* Keeps the name of the first library. */
 static void note(const char *name, unsigned kind)
 {
     if (__atomic_fetch_or(&found, kind, __ATOMIC_ACQ_REL) == 0) {
@@ -103,7 +103,7 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
     return !look->names;
 }
 
-/* Nothing can be known: as if one of each kind were there. */
+/* Nothing can be known: assumes a library of each kind. */
 static void assume_all(void)
 {
     static const char name[] = "a library that cannot be seen from this child process";

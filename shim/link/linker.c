@@ -1,10 +1,10 @@
 /*
- * linker.c - which symbol look-ups are answered by the shim, and how.
+ * linker.c - decides which symbol look-ups the shim answers, and how.
  *
- * Names that are not in hooks.def leave by a jump, with the caller's return address still
- * in place: the dynamic linker resolves RTLD_NEXT and RTLD_DEFAULT by it. RTLD_NEXT
- * leaves so whatever the name, as a library behind the shim that asks for the next
- * definition would otherwise be handed itself; unless the only one is the shim's.
+ * Look-ups of names outside hooks.def leave by a jump, with the caller's return address
+ * in place: the dynamic linker resolves RTLD_NEXT and RTLD_DEFAULT by this address.
+ * RTLD_NEXT leaves by a jump for every name, unless the only definition is the shim's: a
+ * library behind the shim that looks up the next definition would otherwise get its own.
  *
  * Owns:  the cached real functions.   Lock: none; idempotent writes of one word.
  */
@@ -45,8 +45,8 @@ void gs_linker_own_range(uintptr_t *begin, uintptr_t *end)
     *end = found ? own.end : 0;
 }
 
-/* Since glibc 2.34 they live in libc, before that in libdl; another name means no glibc.
- */
+/* dlsym and dlvsym are in libc since glibc 2.34, and in libdl before; another name means
+ * no glibc. */
 static void *libc_symbol(const char *name)
 {
     static const char *const owners[] = {"libc.so.6", "libdl.so.2"};
@@ -74,8 +74,9 @@ gs_dlvsym_fn *gs_linker_dlvsym(void)
 }
 
 /*
- * Another preloaded tool may replace dlsym as well: the next one behind the shim is asked
- * for first, by the versions glibc has given it, so that the chain stays whole.
+ * Another preloaded tool may replace dlsym as well: the next definition behind the shim
+ * is looked up first, by the versions that glibc gives it, so that the chain stays
+ * complete.
  */
 gs_dlsym_fn *gs_linker_dlsym(void)
 {
@@ -107,7 +108,7 @@ void *gs_linker_behind(const char *name, void **found)
         if (!known) { /* the shim itself was opened later */
             known = gs_linker_next(name);
         }
-        if (!known) { /* for those that asked for the shim's by its handle */
+        if (!known) { /* for callers that look in the shim by its handle */
             known = libc_symbol(name);
         }
         __atomic_store_n(found, known, __ATOMIC_RELAXED);
@@ -132,9 +133,9 @@ bool gs_linker_keep(const void *address)
     return done;
 }
 
-/* Whether native would find `name` for a caller that has it in its own dependencies only
- * (a plug-in loaded RTLD_LOCAL): the library's name tells for CUDA's two. One that is
- * older than the name does not have it. */
+/* Whether a native look-up would find `name` for a caller that has it only in its own
+ * dependencies (a plug-in loaded RTLD_LOCAL): decided by the library's name for CUDA's
+ * two libraries. A library older than the name does not have it. */
 static bool depends_on_cuda(const void *caller, const char *name)
 {
     struct gs_module_ref module, cuda;
@@ -148,7 +149,8 @@ static bool depends_on_cuda(const void *caller, const char *name)
            gs_elf_symbol(&cuda, name) != NULL;
 }
 
-/* A definition that is the shim's own counts only where native would find one as well. */
+/* A definition of the shim's own counts only if a native look-up would find one as
+ * well. */
 static void *answer(const char *name, void *found)
 {
     struct gs_module_ref module;
@@ -161,8 +163,8 @@ static void *answer(const char *name, void *found)
     return gs_real_substitute(name, found);
 }
 
-/* Whether a look-up of a name in no table may find something: in the scope it asks for,
- * or a caller that has the driver to itself, in that. */
+/* Whether a look-up of a name outside all tables may find something: in its scope, or for
+ * a caller with a private driver, in the caller's. */
 static bool may_exist(void *handle, const char *name)
 {
     gs_dlsym_fn *find = gs_linker_dlsym();
@@ -172,8 +174,8 @@ static bool may_exist(void *handle, const char *name)
     return find(RTLD_DEFAULT, name) || gs_real_exports(name);
 }
 
-/* What this look-up finds may submit work uncounted: the shim does not see the answer, or
- * does not know the name. The driver's own look-ups are its own business. */
+/* Handles a look-up whose result may submit work uncounted, because the shim does not see
+ * the result or does not know the name. Ignores look-ups by the driver itself. */
 static void note_look_up(void *handle, const char *name, const void *caller)
 {
     if (!name || !gs_known_is_driver_name(name) || !gs_known_proof_holds() ||
@@ -189,7 +191,7 @@ static void note_look_up(void *handle, const char *name, const void *caller)
     }
 }
 
-/* Whether a look-up leaves by a jump before anything is asked. */
+/* Whether a look-up leaves by a jump before anything else is checked. */
 static bool passes(void *handle, const char *name, const void *caller)
 {
     gs_real_look_again();
@@ -201,14 +203,14 @@ static bool passes(void *handle, const char *name, const void *caller)
         gs_real_owns(caller)) {
         return true;
     }
-    /* In the global scope the shim's export is found first by itself, if there is a
-       definition behind it at all; a missing one must stay missing. */
+    /* In the global scope the look-up finds the shim's export first by itself, if there
+     * is a definition behind it; a missing one must stay missing. */
     return handle == RTLD_DEFAULT &&
            (gs_linker_next(name) || depends_on_cuda(caller, name));
 }
 
-/* A caller in front of the shim would be handed the shim's own export, where natively
- * there is none. */
+/* A caller in front of the shim would get the shim's own export, where natively there is
+ * no definition. */
 static bool finds_nothing_next(const char *name, const void *caller)
 {
     struct gs_module_ref own, asking;
@@ -225,15 +227,15 @@ struct gs_route gs_linker_route_dlsym(void *handle, const char *name, const void
         return (struct gs_route){.jump = (void *)find};
     }
     if (handle == RTLD_DEFAULT || nothing) {
-        return (struct gs_route){.value = NULL}; /* dlerror is set by the look-up above */
+        return (struct gs_route){.value = NULL}; /* the look-up above has set dlerror */
     }
     return (struct gs_route){.value = answer(name, find(handle, name))};
 }
 
 /*
- * Another library that replaces dlsym asks for the next one so, by a version of glibc's.
- * If it stands in front of the shim that is the shim's, which has no version; without it
- * the shim would be left out of every look-up of the process.
+ * Another library that replaces dlsym looks up the next one in this way, by a version of
+ * glibc's. If the library is in front of the shim, the next one is the shim's, which has
+ * no version; without this answer every look-up of the process would bypass the shim.
  */
 static void *next_look_up(gs_dlvsym_fn *find, const char *name, const char *version,
                           const void *caller)

@@ -1,7 +1,7 @@
 /*
- * linker.h - the real dlsym and dlvsym, and the answers of the shim's own.
+ * linker.h - the real dlsym and dlvsym, and the shim's own answers.
  *
- * Lock: none; what is cached is written once with the same value by whoever is first.
+ * Lock: none; each cached value is written once, by the first thread, always the same.
  */
 #ifndef GS_LINKER_H
 #define GS_LINKER_H
@@ -17,28 +17,29 @@ typedef void *gs_dlvsym_fn(void *handle, const char *name, const char *version);
 gs_dlsym_fn *gs_linker_dlsym(void);
 gs_dlvsym_fn *gs_linker_dlvsym(void);
 
-/* Next definition of `name` in the global scope behind the shim, or NULL. Sets dlerror as
- * a failing dlsym does. */
+/* The next definition of `name` in the global scope behind the shim, or NULL. Sets
+ * dlerror as a failing dlsym does. */
 void *gs_linker_next(const char *name);
 
-/* The same, looked for when it is first called and then kept in *found: without the
- * loader's locks, which a forked child may never get, unless the shim was opened late. */
+/* Like gs_linker_next, looked up at the first call and cached in *found. Takes no lock of
+ * the loader, which a forked child may never get, unless the shim was opened late. */
 void *gs_linker_behind(const char *name, void **found);
 
-/* The shim itself; false: it cannot be found. */
+/* The shim itself; false: not found. */
 bool gs_linker_own_module(struct gs_module_ref *own);
 /* Whether a module is the shim itself. */
 bool gs_linker_is_own(const struct gs_module_ref *module);
 /* The shim's own mapped range. */
 void gs_linker_own_range(uintptr_t *begin, uintptr_t *end);
 
-/* The library that an address lies in stays loaded; false: it is gone already, or cannot
- * be asked for. Keeps errno; clears dlerror. Takes the loader's lock. */
+/* Keeps the library around an address loaded; false: the library is unloaded already, or
+ * the loader cannot be called. Preserves errno; clears dlerror. Takes the loader's
+ * lock. */
 bool gs_linker_keep(const void *address);
 
 /*
- * What the assembly of jump.S does with a call: with `jump` set it restores the arguments
- * and jumps there, as if the shim were not in between; otherwise it returns `value`.
+ * The action of the assembly in jump.S: with `jump` set it restores the arguments and
+ * jumps there, as if the shim were not present; otherwise it returns `value`.
  */
 struct gs_route {
     void *value;

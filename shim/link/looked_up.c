@@ -1,6 +1,6 @@
 /*
- * looked_up.c - a ring of names.
- * Owns:  the ring.   Lock: none; characters are atomic, and a reader takes what it finds.
+ * looked_up.c - a ring buffer of names.
+ * Owns:  the ring.   Lock: none; characters are atomic, and a reader accepts any mixture.
  */
 #include "looked_up.h"
 
@@ -14,7 +14,8 @@ static char *row(unsigned number)
     return ring[number % GS_LOOKED_UP_NAMES];
 }
 
-/* Whether that row has that name; not strcmp, which may be a sanitizer's. */
+/* Whether the row has the name. Does not call strcmp, which a sanitizer may have
+ * replaced. */
 static bool has(const char *kept, const char *name)
 {
     for (size_t i = 0; i + 1 < GS_LOOKED_UP_BYTES; i++) {
@@ -33,7 +34,7 @@ static void add(const char *name)
 {
     unsigned last = __atomic_load_n(&added, __ATOMIC_RELAXED);
     if (last > 0 && has(row(last - 1), name)) {
-        return; /* a runtime asks for some names twice, by two interfaces */
+        return; /* a runtime looks up some names twice, by two interfaces */
     }
     char *kept = row(__atomic_fetch_add(&added, 1, __ATOMIC_ACQ_REL));
     for (size_t i = 0; i + 1 < GS_LOOKED_UP_BYTES; i++) {

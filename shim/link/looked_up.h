@@ -1,8 +1,8 @@
 /*
  * looked_up.h - the driver functions and private tables that the program looked up last,
- * for the report of a wrong idle proof (GPUSHIM_FREE_SYNC=verify): one of them may be
- * what submitted work that nothing counted. They are kept from the first look-up on: most
- * programs have made all of theirs when the options are read.
+ * for the report of a violated idle proof (GPUSHIM_FREE_SYNC=verify): one of them may
+ * have submitted the uncounted work. Recorded from the first look-up on, since most
+ * programs have made all look-ups before the options are read.
  *
  * Called from within dlsym: takes no lock and allocates nothing.
  */
@@ -12,19 +12,19 @@
 #include <stddef.h>
 
 #define GS_LOOKED_UP_NAMES 12
-#define GS_LOOKED_UP_BYTES 48 /* of a name, with its NUL; longer ones are cut */
+#define GS_LOOKED_UP_BYTES 48 /* of a name, with its NUL; longer names are cut */
 
-/* A look-up of that name, by dlsym, dlvsym or cuGetProcAddress; ignored unless it is a
- * driver function's. */
+/* Records a look-up of a name, by dlsym, dlvsym or cuGetProcAddress; ignores names that
+ * are not a driver function's. */
 void gs_looked_up(const char *name);
-/* A request for a private table, by its GUID. */
+/* Records a request for a private table, by its GUID. */
 void gs_looked_up_table(const char *guid);
 
-/* The names, the newest first. Returns how many there are. A name that another thread
- * writes meanwhile may be a mixture of two. */
+/* Copies the names, the newest first. Returns the number of names. A name that another
+ * thread is writing may be a mixture of two. */
 size_t gs_looked_up_copy(char out[GS_LOOKED_UP_NAMES][GS_LOOKED_UP_BYTES]);
 
-/* In a forked child, and for tests: none. */
+/* In a forked child, and for tests: empties the ring. */
 void gs_looked_up_reset(void);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * lookup_log.h - the log of symbol look-ups that went through cuGetProcAddress, and of
- * private tables: GPUSHIM_LOOKUP_LOG.
+ * lookup_log.h - GPUSHIM_LOOKUP_LOG: the log of symbol look-ups by cuGetProcAddress, and
+ * of requests for private tables.
  *
- * Lock: none; the file is opened once, by start-up.
+ * Lock: none; start opens the file once.
  */
 #ifndef GS_LOOKUP_LOG_H
 #define GS_LOOKUP_LOG_H
@@ -11,12 +11,12 @@
 
 #include "cuda_names.h"
 
-/* Append one line a look-up to the file of this pattern; "" = no log. */
+/* Opens the file of this pattern; each look-up appends a line. "" = no log. */
 void gs_lookup_log_open(const char *pattern);
 
-/* A function was looked up; `ours`: the answer is a wrapper. */
+/* Logs a look-up of a function; `ours`: the result is a wrapper. */
 void gs_lookup_log_function(const char *name, int version, cuuint64_t flags, bool ours);
-/* A private table was asked for. */
+/* Logs a request for a private table. */
 void gs_lookup_log_table(const char *guid, CUresult result);
 
 #endif

@@ -1,7 +1,6 @@
 /*
- * notify.c - hands notes to a simulated driver.
- * Owns:  gs_notify_to.   Lock: none; written once before the driver's table is
- * published.
+ * notify.c - sends notifications to a simulated driver.
+ * Owns:  gs_notify_to.   Lock: none; written once before the driver's table is published.
  */
 #include "notify.h"
 

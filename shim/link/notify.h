@@ -1,10 +1,11 @@
 /*
- * notify.h - says to a simulated driver what the shim does on its own account, so that
- * an unsafe reuse or a wait too many can be told from the program's own. A real driver
- * has no such function: then nothing here does anything.
+ * notify.h - simulator notifications: report the shim's own actions to a simulated
+ * driver, so that the simulator can tell an unsafe reuse or an extra wait from the
+ * program's own actions. A real driver has no such function; then these functions do
+ * nothing.
  *
  * Owns: nothing.   Lock: none. With a heap's lock held only gs_notify_retire may be
- * called: the others are places where another thread may go on.
+ * called: in the others the simulator may switch to another thread.
  * Design: docs/simulator.md, "The oracle"; include/cudasim_notify.h
  */
 #ifndef GS_NOTIFY_H
@@ -13,7 +14,7 @@
 #include "cuda_names.h"
 #include "cudasim_notify.h"
 
-/* Set once with the driver's table (real.c), immutable after; NULL: nobody listens. */
+/* Set once with the driver's table (real.c), then immutable; NULL: no simulator. */
 extern cudasim_notify_function *gs_notify_to __attribute__((visibility("hidden")));
 
 static inline bool gs_notified(void)
@@ -21,10 +22,11 @@ static inline bool gs_notified(void)
     return GS_UNLIKELY(gs_notify_to != NULL);
 }
 
-/* Speak to that function from now on, if it wants to hear; NULL is allowed. */
+/* Sends notifications to this function from now on, if it accepts them; NULL is
+ * allowed. */
 void gs_notify_find(void *function);
 
-/* Out of line, so that a caller pays for the question alone. */
+/* Out of line, so that a caller pays only for the test. */
 #define GS_NOTIFY_COLD __attribute__((cold, noinline))
 GS_NOTIFY_COLD void gs_notify_enter(const char *call, bool native_waits);
 GS_NOTIFY_COLD void gs_notify_enter_free(const char *call, uint64_t addr, size_t bytes);
@@ -36,11 +38,11 @@ GS_NOTIFY_COLD void gs_notify_ordered(enum cudasim_note_kind kind, const char *c
 GS_NOTIFY_COLD void gs_notify_block_in(const char *call, uint64_t addr, size_t bytes,
                                        CUstream stream);
 GS_NOTIFY_COLD void gs_notify_proof(uint64_t addr, CUevent event);
-/* One of several events that prove it together; `more` are told next. */
+/* Reports one of several events that together prove a reuse safe; `more` follow. */
 GS_NOTIFY_COLD void gs_notify_proof_of(uint64_t addr, CUevent event, unsigned more);
 
-/* The driver calls up to gs_notify_end are the shim's own, in the service of `call`;
- * native_waits: the program's call would wait for the context's work by itself. Nests. */
+/* The driver calls up to gs_notify_end are the shim's own, on behalf of `call`;
+ * native_waits: the program's call itself would wait for the context's work. Nests. */
 static inline void gs_notify_begin(const char *call, bool native_waits)
 {
     if (gs_notified()) {
@@ -48,8 +50,8 @@ static inline void gs_notify_begin(const char *call, bool native_waits)
     }
 }
 
-/* The same, in the service of the free of that memory, which natively waits for what its
- * kind and size say. */
+/* Like gs_notify_begin, on behalf of a free of this memory. The kind and size of the
+ * memory determine the native wait. */
 static inline void gs_notify_free(const char *call, uint64_t addr, size_t bytes)
 {
     if (gs_notified()) {
@@ -72,7 +74,7 @@ static inline void gs_notify_hand_out(const char *call, uint64_t addr, size_t by
     }
 }
 
-/* The same, in the order of a stream. */
+/* The program gets a block in the order of a stream. */
 static inline void gs_notify_hand_out_in(const char *call, uint64_t addr, size_t bytes,
                                          CUstream stream)
 {
@@ -81,8 +83,8 @@ static inline void gs_notify_hand_out_in(const char *call, uint64_t addr, size_t
     }
 }
 
-/* The program freed it; whatever the free waits for, it has waited for. Another thread
- * may go on here. */
+/* The program freed a block, and the free has finished its wait. The simulator may switch
+ * to another thread here. */
 static inline void gs_notify_take_back(const char *call, uint64_t addr)
 {
     if (gs_notified()) {
@@ -91,7 +93,7 @@ static inline void gs_notify_take_back(const char *call, uint64_t addr)
     }
 }
 
-/* The program freed it in the order of a stream. */
+/* The program freed a block in the order of a stream. */
 static inline void gs_notify_take_back_in(const char *call, uint64_t addr,
                                           CUstream stream, bool per_thread)
 {
@@ -101,8 +103,8 @@ static inline void gs_notify_take_back_in(const char *call, uint64_t addr,
     }
 }
 
-/* Its memory may be handed out again, because that event was seen complete; NULL:
- * because of a wait of this thread. */
+/* The block may be reused, because this event was found complete; NULL: because of a wait
+ * of this thread. */
 static inline void gs_notify_retire(uint64_t addr, CUevent event)
 {
     if (gs_notified()) {

@@ -1,13 +1,14 @@
 /*
  * real.c - finds the real driver and keeps the table of its functions.
  * Owns:  the table, the driver's address range.
- * Lock:  `adopt_lock` while the table is filled; `state` is published with release order
+ * Lock:  `adopt_lock` while the table is filled; `state` is published with release order,
  *        and everything else is immutable once the driver is kept.
  *
- * A driver may be opened, asked and closed again before it was ever initialized (a stub
- * library that tells so, say). Until it is, it is not held against the program's will,
- * and what is looked up next may be another one's. From its first successful cuInit on
- * it stays loaded: then there is memory to remember.
+ * A driver may be opened, queried and closed again before it was ever initialized (for
+ * instance a stub library that reports an error). Until its initialization the library
+ * does not keep such a driver loaded, and the next look-up may find another one. From its
+ * first successful cuInit on it stays loaded, since the library then has records of its
+ * memory.
  */
 #include "real.h"
 
@@ -40,7 +41,7 @@ static bool absent_filled;           /* under adopt_lock */
 static struct gs_module_ref driver_module; /* likewise */
 static int state = DRIVER_UNKNOWN;         /* atomic */
 static bool kept;                          /* atomic: the driver is never unloaded */
-static uint64_t unloads; /* atomic: gs_elf_unload_count when the driver was there */
+static uint64_t unloads; /* atomic: gs_elf_unload_count when last checked */
 static pthread_mutex_t adopt_lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define SLOT_OF(symbol) offsetof(struct gs_real, symbol) / sizeof(void *)
@@ -54,7 +55,7 @@ static void **slot_at(size_t slot)
 #define STREAM_LEGACY     false
 #define STREAM_PER_THREAD true
 
-/* By the treatment: whether the driver's own function can give the GPU work. */
+/* By the treatment: whether the driver's own function can submit GPU work. */
 #define GIVES_WORK_POOLED   false
 #define GIVES_WORK_TRACKED  false
 #define GIVES_WORK_ANSWERED false
@@ -124,7 +125,7 @@ static const struct real_row real_rows[] = {
 #include "real.def"
 };
 
-/* Of hooked functions, those without which nothing is done. */
+/* The hooked functions that the library requires. */
 static const char *const needed_hooks[] = {
 #define GS_NEEDED(symbol) #symbol,
 #include "real.def"
@@ -167,7 +168,8 @@ const char *const *gs_api_names(void)
     return names;
 }
 
-/* A module is a CUDA driver if it defines what no other library has together. */
+/* A module is a CUDA driver if it defines this set of functions, which no other library
+ * does. */
 static bool is_driver(const struct gs_module_ref *module)
 {
     return gs_elf_symbol(module, "cuInit") &&
@@ -175,7 +177,8 @@ static bool is_driver(const struct gs_module_ref *module)
            gs_elf_symbol(module, "cuCtxGetCurrent") && !gs_linker_is_own(module);
 }
 
-/* What a wrapper calls where the driver has no such function: never a null pointer. */
+/* The target of a wrapper's call if the driver lacks the function: never a null
+ * pointer. */
 static CUresult function_missing(void)
 {
     return CUDA_ERROR_NOT_FOUND;
@@ -233,7 +236,7 @@ static void publish(const struct gs_module_ref *module)
     __atomic_store_n(&gs_real_found, &table, __ATOMIC_RELEASE);
 }
 
-/* Make `module` the driver unless there is one already. */
+/* Makes `module` the driver unless there is one already. */
 static void adopt(const struct gs_module_ref *module)
 {
     if (!is_driver(module)) {
@@ -266,8 +269,8 @@ void gs_real_look_again(void)
     pthread_mutex_lock(&adopt_lock);
     uintptr_t begin = driver_module.begin;
     pthread_mutex_unlock(&adopt_lock);
-    /* Without the lock: the loader is asked. Another driver may have come to the very
-       same place, or have been adopted at another one meanwhile. */
+    /* Called without the lock, since this calls the loader. Another driver may have been
+     * loaded at the same address, or adopted at another one meanwhile. */
     bool there = gs_elf_module_of((const void *)begin, &now) == GS_OK && is_driver(&now);
     pthread_mutex_lock(&adopt_lock);
     if (count > __atomic_load_n(&unloads, __ATOMIC_RELAXED) &&
@@ -381,8 +384,7 @@ bool gs_real_gives_work(const char *symbol)
     return gs_counted_find(symbol) != NULL;
 }
 
-/* Two drivers in one process have nothing in common; the shim is on the first one's side.
- */
+/* Two drivers in one process share no state; the shim serves the first one. */
 static void note_second_driver(const void *found)
 {
     static struct gs_log_limit limit;
@@ -463,23 +465,22 @@ static bool find_by_version(const char *name, int version, bool per_thread,
     return any;
 }
 
-/* The wrapper of what the driver has answered, or NULL. */
+/* The wrapper for the driver's answer, or NULL. */
 static void *wrapper_of(const char *name, const void *found, int version,
                         cuuint64_t flags)
 {
     struct candidate row;
-    /* The address settles the ABI: whatever the driver chose, its wrapper has the same.
-     */
+    /* The address determines the ABI: the wrapper has the one that the driver chose. */
     for (size_t i = 0; i < candidate_count(); i++) {
         row = candidate_at(i);
         if (found == row.real && gs_elf_same_name(row.name, name)) {
             return row.wrapper;
         }
     }
-    /* An address that is no export at all: a private entry point of the same function.
-       The wrapper calls the export of the same ABI instead. The tables have every ABI of
-       their names up to GS_CUDA_NEWEST, so up to there the newest fitting row is it.
-       Without a stream there is no per-thread variant. */
+    /* The address is not an export, but a private entry point of the same function. The
+     * wrapper calls the export of the same ABI instead. The tables have every ABI of
+     * their names up to GS_CUDA_NEWEST, so for versions up to there the newest fitting
+     * row is this export. Without a stream there is no per-thread variant. */
     bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     bool known = find_by_version(name, version, per_thread, &row) ||
                  (per_thread && find_by_version(name, version, false, &row));

@@ -1,7 +1,8 @@
 /*
- * real.h - the real driver: which module it is, and where its functions are.
+ * real.h - the real driver: its module, and the addresses of its functions.
  *
- * The driver is the first module seen that owns cuInit and the other required functions.
+ * The driver is the first module found that defines cuInit and the other required
+ * functions.
  * Lock: filled under a lock of real.c, immutable once the driver has been initialized;
  * readers need none.
  */
@@ -25,13 +26,13 @@ struct gs_real {
 };
 
 /*
- * The real functions; never NULL. A hooked function that the driver does not have answers
- * CUDA_ERROR_NOT_FOUND, and where no driver is loaded, all answer
+ * The real functions; never NULL. A hooked function that the driver lacks returns
+ * CUDA_ERROR_NOT_FOUND; without a loaded driver all return
  * CUDA_ERROR_SHARED_OBJECT_INIT_FAILED. Optional functions of real.def may be NULL.
  */
 const struct gs_real *gs_real(void);
 
-/* The same, inline for those who are called often. Written once, when the driver has been
+/* The same table, inline for frequent callers. Written once, when the driver has been
  * found; NULL until then. */
 extern const struct gs_real *gs_real_found __attribute__((visibility("hidden")));
 
@@ -42,42 +43,42 @@ static inline const struct gs_real *gs_real_now(void)
 }
 
 /*
- * Before a look-up is answered, and before cuInit: the driver may have been unloaded
- * since it was found, or another have taken its place. A driver that is kept is not asked
- * after.
+ * Called before a look-up is answered, and before cuInit: checks whether the driver was
+ * unloaded since it was found, or replaced by another. A driver that is kept is not
+ * checked.
  */
 void gs_real_look_again(void);
 
-/* The driver is in use: from now on it stays loaded, whoever closes it. Keeps errno;
- * where it was opened by the program, and may be closed, dlerror is as after a success.
- */
+/* Called when the driver is in use: keeps it loaded from now on, whoever closes it.
+ * Preserves errno; if the program opened the driver, and may close it, clears dlerror. */
 void gs_real_keep(void);
 
-/* Whether cuInit has succeeded in this process, as the driver says. Until then it may be
- * closed, and it refuses most calls before it reads what their pointers point to. Call
- * with a complete driver. */
+/* Whether cuInit has succeeded in this process, by the driver's answer. Before, the
+ * driver may be closed, and it refuses most calls before it reads through their pointers.
+ * Call with a complete driver. */
 bool gs_real_initialized(void);
 
-/* The first function that the pool and the tracker stand on and the driver lacks; NULL
- * where it lacks none, and where no driver is loaded. */
+/* The first required function of pool and tracker that the driver lacks; NULL if it lacks
+ * none, and if no driver is loaded. */
 const char *gs_real_lacks(void);
 
-/* Whether everything the pool and the tracker stand on is there. Call after gs_real(). */
+/* Whether all required functions of pool and tracker exist. Call after gs_real(). */
 bool gs_real_complete(void);
 
 /*
- * `found` was looked up by somebody under the name `symbol`. If it is the driver's own,
- * returns the shim's wrapper, otherwise `found` itself. The first look-up that lands in a
- * CUDA driver decides which module is "the driver".
+ * A look-up of `symbol` has found `found`. Returns the shim's wrapper if `found` is the
+ * driver's own function, otherwise `found` itself. The first look-up that finds a CUDA
+ * driver decides which module is "the driver".
  */
 void *gs_real_substitute(const char *symbol, void *found);
 
-/* As above for cuGetProcAddress, whose names carry a version and flags instead. Both end
- * the idle proof (known.h) if the program gets a function that may submit uncounted. */
+/* Like gs_real_substitute, for cuGetProcAddress, whose names come with a version and
+ * flags. Both end the idle proof (known.h) if the program gets a function that may submit
+ * uncounted work. */
 void *gs_real_substitute_version(const char *name, void *found, int version,
                                  cuuint64_t flags);
 
-/* In the child of a fork: locks that another thread held are free. */
+/* In the child of a fork: reinitializes locks that another thread held. */
 void gs_real_after_fork(void);
 
 /* Whether the driver, if one is loaded, exports that name. */
@@ -87,16 +88,16 @@ bool gs_real_exports(const char *symbol);
 bool gs_real_owns(const void *address);
 
 /* Whether `name` is a function of hooks.def (driver or runtime) or submit.def that
- * look-ups may ask for. */
+ * look-ups may find. */
 bool gs_real_is_hooked(const char *name);
 
-/* Whether a program that has the driver's own function of that name can give the GPU work
- * that is not counted: it submits work itself, or hands out functions that do. Each row
- * of submit.def, and those of hooks.def by their treatment. */
+/* Whether a program with the driver's own function of this name can submit GPU work that
+ * is not counted: the function submits work itself, or returns functions that do. True
+ * for each row of submit.def, and for those of hooks.def by their treatment. */
 bool gs_real_gives_work(const char *symbol);
 
-/* The wrapper's own display name ("cuMemAlloc", "cudaMalloc"); "unknown" if out of range.
- */
+/* The display name of a wrapper ("cuMemAlloc", "cudaMalloc"); "unknown" if out of
+ * range. */
 const char *gs_api_name(unsigned api);
 const char *const *gs_api_names(void);
 

@@ -1,7 +1,7 @@
 /*
- * runtime.c - the exported runtime functions: they name the call, then forward to the
- * caller's own runtime. The memory is handled at the driver level, where each of these
- * calls ends.
+ * runtime.c - the exported runtime functions: they record the name of the call, then
+ * forward to the caller's own runtime. The memory is handled at the driver level, where
+ * each of these calls ends.
  */
 #include <cuda_runtime_api.h>
 
@@ -28,11 +28,12 @@ static cudaError_t no_runtime(const char *name)
     return cudaErrorSharedObjectSymbolNotFound;
 }
 
-/* One wrapper: find, name, forward. `params` and `args` are parenthesised lists. */
+/* One wrapper: finds the runtime, records the name, forwards. `params` and `args` are
+ * parenthesised lists. */
 #define RUNTIME_WRAPPER(symbol, params, args)                                            \
     RUNTIME_WRAPPER_AS(symbol, symbol, params, args)
 
-/* `named`: as the program's source has it, where the symbol is another. */
+/* `named`: the name in the program's source, if the symbol differs. */
 #define RUNTIME_WRAPPER_AS(symbol, named, params, args)                                  \
     GS_EXPORT cudaError_t symbol params;                                                 \
     cudaError_t symbol params                                                            \
@@ -62,7 +63,7 @@ RUNTIME_WRAPPER(cudaFreeAsync, (void *devPtr, cudaStream_t hStream), (devPtr, hS
 RUNTIME_WRAPPER_AS(cudaFreeAsync_ptsz, cudaFreeAsync,
                    (void *devPtr, cudaStream_t hStream), (devPtr, hStream))
 
-/* Memory that the driver keeps itself: the same. */
+/* Memory that the driver allocates itself: likewise. */
 RUNTIME_WRAPPER(cudaMallocPitch,
                 (void **devPtr, size_t *pitch, size_t width, size_t height),
                 (devPtr, pitch, width, height))

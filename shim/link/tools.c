@@ -1,5 +1,5 @@
 /*
- * tools.c - knows memory checkers by the libraries they put into a process.
+ * tools.c - detects memory checkers by the libraries that they load into a process.
  * Owns: nothing.   Lock: none.
  */
 #include "tools.h"
@@ -9,12 +9,13 @@
 
 #include "elf_module.h"
 
-/* Of NVIDIA's Compute Sanitizer: its own tools, and the interface that others build
- * theirs on. The beginning of a soname. */
+/* NVIDIA's Compute Sanitizer: its own tools, and the interface that other tools are built
+ * on. Each is the beginning of a soname. */
 static const char *const checkers[] = {"libsanitizer-collection.so",
                                        "libsanitizer-public.so"};
 
-/* What the driver is told to load at its start, and NVTX at a program's first mark. */
+/* The variables that name a library for the driver to load at its start, and for NVTX at
+ * a program's first mark. */
 static const char *const injections[] = {"CUDA_INJECTION64_PATH=",
                                          "NVTX_INJECTION64_PATH="};
 
@@ -28,7 +29,8 @@ static bool is_checker(const char *name)
     return false;
 }
 
-/* The file name of a variable's path if it is one of `injections`, else NULL. */
+/* The file name in a variable's value, if the variable is one of `injections`; else
+ * NULL. */
 static const char *injected(const char *entry)
 {
     for (size_t i = 0; i < GS_ARRAY_LEN(injections); i++) {

@@ -1,6 +1,6 @@
 /*
  * unloads.c - __cxa_finalize, counted.
- * Owns:  the generation, and who began it.   Lock: none, atomic.
+ * Owns:  the generation, and the library that began it.   Lock: none, atomic.
  */
 #include "unloads.h"
 
@@ -19,8 +19,8 @@ const void *gs_unloads_last(void)
     return __atomic_load_n(&last, __ATOMIC_ACQUIRE);
 }
 
-/* What the program was started with stays. In the linker's list it stands first, down to
- * the C library at least. */
+/* Whether the module was loaded at the program's start and stays. Such modules come first
+ * in the linker's list, down to the C library at least. */
 static bool is_of_the_start(const struct gs_module_ref *module)
 {
     struct gs_module_ref libc;
@@ -34,7 +34,7 @@ bool gs_unloads_tells(const struct gs_module_ref *module)
            gs_elf_bound_to(module, "__cxa_finalize") == (void *)__cxa_finalize;
 }
 
-/* `library`: an address inside it; NULL: all of them. */
+/* `library`: an address inside it; NULL: all libraries. */
 GS_EXPORT void __cxa_finalize(void *library) // NOLINT(bugprone-reserved-identifier)
 {
     finalize_fn *real = (finalize_fn *)gs_linker_behind("__cxa_finalize", &real_finalize);

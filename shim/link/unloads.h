@@ -1,10 +1,10 @@
 /*
- * unloads.h - tells when a library goes: what was remembered of addresses in it is then
- * no longer true, for another one may come to the same place.
+ * unloads.h - reports when a library is unloaded. Facts about its addresses are then out
+ * of date, since another library may be loaded there.
  *
- * __cxa_finalize is the shim's own: every library with ordinary start files calls it as
- * it goes, whoever closes it. One that does not, or finds another's, is known by its
- * relocations.
+ * The shim exports __cxa_finalize: every library with ordinary start files calls it
+ * during its unload, whoever closes it. The relocations of a library show if it does not
+ * call the function, or calls another definition.
  *
  * Owns: the generation, process-wide.   Lock: none, atomic.
  */
@@ -15,18 +15,18 @@
 
 extern uint64_t gs_unloads_now; /* atomic; never 0 */
 
-/* Read before something is looked for, and again before it is used: while both are the
- * same, no library has begun to go in between, of those that tell. Costs a load. */
+/* Read before a search, and again before its result is used: if both are equal, no
+ * library that reports its unload has begun one in between. Costs a load. */
 static inline uint64_t gs_unloads_generation(void)
 {
     return __atomic_load_n(&gs_unloads_now, __ATOMIC_ACQUIRE);
 }
 
-/* Whether a module tells as it goes, or never goes. */
+/* Whether a module reports its unload, or is never unloaded. */
 bool gs_unloads_tells(const struct gs_module_ref *module);
 
-/* An address in the library that began the present generation; NULL in the first one. It
- * is there still while its destructors run. */
+/* An address in the library that began the current generation; NULL in the first one. The
+ * library is still loaded while its destructors run. */
 const void *gs_unloads_last(void);
 
 #endif

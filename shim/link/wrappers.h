@@ -6,8 +6,7 @@
 #ifndef GS_WRAPPERS_H
 #define GS_WRAPPERS_H
 
-/* In the order of the rows of hooks.def, without those of the runtime, and of submit.def.
- */
+/* In the order of the rows of hooks.def, without the runtime's, and of submit.def. */
 extern void *const gs_hook_wrappers[] __attribute__((visibility("hidden")));
 extern void *const gs_counted_wrappers[] __attribute__((visibility("hidden")));
 

@@ -1,5 +1,5 @@
 /*
- * all_complete.c - whether every context has been seen complete since a point.
+ * all_complete.c - searches the contexts for one that is not complete since a point.
  * Owns:  nothing.   Lock: none.
  * Source: all_complete.h
  */

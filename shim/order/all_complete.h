@@ -1,20 +1,22 @@
 /*
- * all_complete.h - whether every context of the process has been seen complete since a
- * point.
+ * all_complete.h - reports whether every context of the process has completed the work
+ * that was submitted before a given point.
  *
- * Pinned and managed memory may be used from any context, so a block of it is free for a
- * new owner only once no context can still be using it. A point is a number of calls
- * begun (submissions.h). A context is complete since a point if a wait for all its work
- * has succeeded whose snapshot counted as many calls or more:
+ * Any context may use pinned and managed memory. A block of such memory can go to a new
+ * owner only when no context can still be using it. A point is a total of calls begun
+ * (submissions.h). A context is complete since a point if a wait for all its work has
+ * succeeded and the snapshot taken before this wait counted at least as many calls:
  *
- *   A free reads the counts of all threads, one after the other; so does the snapshot. If
- *   the snapshot's sum is not the smaller one, then either it counted in each thread at
- *   least what the free counted, or in some thread more. In the first case the wait,
- *   entered after the snapshot, covers whatever was submitted before the free. In the
- *   second that thread's count was read after it had grown, so after the free had read
- *   it: the wait was entered later than the free, and covers everything before it.
+ *   A free reads the counts of all threads, one after the other; the snapshot does the
+ *   same. If the snapshot's sum is not smaller than the free's sum, one of two cases
+ *   holds.
+ *   1. The snapshot counted at least as many calls as the free in every thread. The wait
+ *      began after the snapshot and covers all work submitted before the free.
+ *   2. The snapshot counted more calls than the free in some thread. The snapshot read
+ *      this thread's count after the count had grown, hence after the free had read it.
+ *      The wait began after the free and covers all work submitted before it.
  *
- * Lock: none held over a call of the driver.
+ * Lock: none held across a driver call.
  * Source: reuse safety, L1 (docs/host-memory.md)
  */
 #ifndef GS_ALL_COMPLETE_H
@@ -22,17 +24,17 @@
 
 #include "all_contexts.h"
 
-/* Where all threads are now. Never 0. */
+/* The current point of the process: the calls begun in all threads. Never 0. */
 static inline uint64_t gs_all_complete_point(void)
 {
     return gs_submissions_begun(GS_COUNT_ALL) + 1;
 }
 
-/* Out of line part of the function below. */
+/* The slow path of gs_all_complete. */
 bool gs_all_complete_search(struct gs_state *state, uint64_t point,
                             const struct gs_context *but);
 
-/* Whether every context but `but` (NULL: every one) has been complete since the point. */
+/* Whether every context except `but` (NULL: no exception) is complete since the point. */
 static inline bool gs_all_complete(struct gs_state *state, uint64_t point,
                                    const struct gs_context *but)
 {

@@ -1,16 +1,18 @@
 /*
- * alone.c - who else is there, by /proc/self/task.
+ * alone.c - finds the other threads of the process in /proc/self/task.
  *
- * A full look reads the names of all threads, at about a microsecond a system call and
- * three calls a thread. A program that frees all the time would pay that for each epoch,
- * so what a look saw is kept: the number of threads and, if all others were the driver's,
- * who they were. (Threads of the library count as the driver's: neither can end what a
- * free waits for.) As long as there are as many, and those are all alive, they are the
- * same ones. The number of a thread that has ended is given to another only after all
- * other numbers were used, which takes far longer than TRUST_NS; after that the next look
- * is a full one. "No" is believed for as long: it costs epochs that wait for their marks.
+ * A full search reads the names of all threads: about three system calls a thread, each
+ * about a microsecond. A program that frees all the time would pay this price for each
+ * epoch, so the result of a search is cached: the number of threads and, if all other
+ * threads belong to the driver, their thread ids. (Threads of the library count as the
+ * driver's: neither kind can end the work that a free waits for.) While the number of
+ * threads is unchanged and all cached threads live, no other thread exists. The kernel
+ * reuses the id of an ended thread only after all other ids, which takes far longer than
+ * TRUST_NS; after TRUST_NS the next query searches in full. The answer "not alone" is
+ * cached for the same time: a stale one only makes epochs wait for their marks.
  *
- * Owns:  what the last full look saw.   Lock: alone_lock, not held in a full look.
+ * Owns:  the result of the last full search.   Lock: alone_lock, not held in a full
+ *        search.
  */
 #include "alone.h"
 
@@ -30,10 +32,10 @@
 #define TRUST_NS    10000000u
 #define MOST_OTHERS 16u
 #define TASKS       "/proc/self/task"
-/* A directory of threads has two links more than threads. */
+/* The link count of a directory of threads exceeds the number of threads by two. */
 #define OWN_LINKS 2u
 
-/* As getdents64 gives them. */
+/* The record format of getdents64. */
 struct entry {
     uint64_t inode, next;
     unsigned short size;
@@ -43,10 +45,10 @@ struct entry {
 
 struct look {
     bool alone;
-    bool lasts; /* the number of threads is known, and can be asked for again */
+    bool lasts; /* the link count tells the number of threads */
     uint32_t self;
-    unsigned count;             /* of threads, or as far as was looked */
-    pid_t drivers[MOST_OTHERS]; /* if alone: all but the calling thread */
+    unsigned count;             /* of threads, up to where the search ended */
+    pid_t drivers[MOST_OTHERS]; /* valid if alone: all threads but the calling one */
     unsigned driver_count;
     uint64_t links, at_ns;
 };
@@ -54,7 +56,7 @@ struct look {
 static pthread_mutex_t alone_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct look last; /* under alone_lock */
 
-/* Whether that thread is the driver's own, by its name. */
+/* Whether the thread's name says that the thread belongs to the driver. */
 static bool is_drivers(int tasks, const char *thread)
 {
     static const char driver[] = {'c', 'u', 'd', 'a'};
@@ -82,15 +84,15 @@ static pid_t number_of(const char *thread)
     return *thread == '\0' ? number : 0;
 }
 
-/* Links of the directory of threads; 0: it cannot be asked. */
+/* The link count of the directory of threads; 0: not available. */
 static uint64_t links_now(void)
 {
     struct stat about;
     return fstatat(AT_FDCWD, TASKS, &about, 0) == 0 ? (uint64_t)about.st_nlink : 0;
 }
 
-/* One thread more. Returns false where it is the program's: neither the driver's nor the
- * library's own. */
+/* Counts one more thread. Returns false for a thread of the program: neither the driver's
+ * nor the library's own. */
 static bool meet(struct look *look, int tasks, const char *name)
 {
     pid_t number = number_of(name);
@@ -148,8 +150,8 @@ static bool all_live(const struct look *look)
     return true;
 }
 
-/* Whether what was seen is what is there. For as many threads as there were no others can
- * have come, if none of those has gone: in this order. */
+/* Whether the cached result still holds. The order of the checks matters: with an
+ * unchanged number of threads, a new thread can exist only if a cached one has ended. */
 static bool still_holds(const struct look *look)
 {
     return look->lasts && gs_now_ns() - look->at_ns < TRUST_NS &&

@@ -1,6 +1,7 @@
 /*
- * alone.h - whether any thread but the calling one, and the driver's own, is there.
- * Owns:  what the last look saw (alone.c).   Lock: its own.
+ * alone.h - reports whether the calling thread is alone in the process, apart from the
+ * driver's own threads.
+ * Owns:  the cached result of the last search (alone.c).   Lock: its own.
  * Source: reuse safety, rule L5 (single_order.h)
  */
 #ifndef GS_ALONE_H
@@ -8,11 +9,11 @@
 
 #include <stdbool.h>
 
-/* By system calls and not the C library's functions, at which a thread may be cancelled.
- * Where it cannot be known the answer is no. */
+/* Whether the calling thread is alone; false where the answer cannot be known. Makes
+ * system calls directly, since the C library's functions are cancellation points. */
 bool gs_alone(void);
 
-/* In a forked child: nothing was seen yet. */
+/* In a forked child: drops the cached result. */
 void gs_alone_reset(void);
 
 #endif

@@ -1,29 +1,31 @@
 /*
- * capture_gate.c - who records, and whether a capture may begin.
+ * capture_gate.c - counts threads inside the gate, and lets a capture begin.
  *
- * One side counts itself and then looks for captures, the other counts its capture and
- * then looks for those inside: one of the two is bound to see the other.
+ * A thread that enters counts itself and then looks for captures. A thread that begins a
+ * capture counts the capture and then looks for threads inside. At least one of the two
+ * sees the other.
  *
  * A thread that passes is on its way into a synchronize of a context. A capture that
- * another thread begins stays whole, because the synchronize and the capture meet in one
+ * another thread begins stays valid, because the synchronize and the capture meet in one
  * of three ways:
  *
- *   1. The capture was counted first. The thread sees it and does not synchronize.
- *   2. The thread passed first and has returned from the driver: the capture's begin
- * waits for that.
+ *   1. The capture was counted first. The passing thread sees the capture and does not
+ *      synchronize.
+ *   2. The thread passed first and has returned from the driver. The begin of the capture
+ *      waits for this return.
  *   3. The thread passed first and is inside the driver. A driver refuses a synchronize,
- *      and breaks the captures, where the synchronize is called; a capture that begins
- *      while the thread sleeps there is not touched. The program's own synchronize beside
- *      a capture natively depends on the same.
+ *      and invalidates the captures, at the call of the synchronize. A capture that
+ *      begins while the thread sleeps in the driver is not affected. The program's own
+ *      synchronize beside a capture natively depends on the same behaviour.
  *
- * Case 3 needs the thread to have reached the driver, which nobody can see. The begin
- * must not wait for its return: what the synchronize waits for may wait for the thread
- * that captures. So the begin waits until the newest pass is SURE_NS old. Between
- * gs_gate_pass and the driver stand a few dozen instructions and no lock; the time is for
- * a thread that loses its processor there.
+ * Case 3 requires that the thread has reached the driver, which nobody can observe. The
+ * begin must not wait for the thread's return: the work that the synchronize waits for
+ * may itself wait for the thread that captures. So the begin waits until the newest pass
+ * is SURE_NS old. Between gs_gate_pass and the driver lie a few dozen instructions and no
+ * lock; SURE_NS allows for a thread that is preempted there.
  *
- * All this is for the first captures of a process: where an event of the context can be
- * waited for, nobody passes once a capture was begun.
+ * Only the first captures of a process need this wait: where an event of the context can
+ * be waited for, no thread passes once a capture has begun.
  *
  * Owns:  `inside`, `passing`, `passed_at_ns`, `spent_ns`.
  * Lock:  none; sequentially consistent atomics.
@@ -41,16 +43,16 @@
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
 
-/* Turns of a begin that finds somebody inside before it sleeps between two looks. */
+/* Checks for threads inside before the first sleep, and the sleep between two checks. */
 #define SPINS  100
 #define NAP_NS 20000
-/* After such a time a thread that passes has reached the driver. */
+/* The age at which a pass is assumed to have reached the driver. */
 #define SURE_NS 100000000ull
-/* Time that all captures of the process together spend on those who pass. */
+/* The longest that all captures of the process together wait for passing threads. */
 #define PATIENCE_NS 500000000ull
 
 static unsigned inside, passing; /* atomic */
-static uint64_t passed_at_ns;    /* atomic: the newest pass, by gs_now_ns */
+static uint64_t passed_at_ns;    /* atomic: time of the newest pass, by gs_now_ns */
 static uint64_t spent_ns;        /* atomic */
 
 /* Whether a thread may be between gs_gate_pass and the driver. */
@@ -60,7 +62,7 @@ static bool is_on_its_way(uint64_t now)
            now - __atomic_load_n(&passed_at_ns, __ATOMIC_SEQ_CST) < SURE_NS;
 }
 
-/* Until no thread is on its way, or the time is up. */
+/* Waits until no thread is between gs_gate_pass and the driver, or the time is up. */
 static void await_passers(void)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
@@ -121,7 +123,7 @@ void gs_gate_close(void)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
     int saved_errno = errno;
-    /* A signal handler that interrupted a thread inside would wait for itself. */
+    /* Bounded: a signal handler may have interrupted the thread inside. */
     for (unsigned i = 0;
          gs_thread.depth == 0 && __atomic_load_n(&inside, __ATOMIC_SEQ_CST) > 0; i++) {
         if (i < SPINS) {

@@ -2,12 +2,13 @@
  * capture_gate.h - keeps the library's own event calls out of stream captures.
  *
  * Recording an event of a context in which a stream captures fails and invalidates the
- * captures, and asking after any event is forbidden to threads that a capture's mode
- * names (CUDA Driver API, cuCtxRecordEvent, cuStreamBeginCapture). So a thread that
- * records tries to enter first, and whoever begins a capture counts it (captures.h), then
- * waits until those who had entered are out. They make calls in there that do not block.
+ * captures. A capture's mode also forbids certain threads to query any event (CUDA Driver
+ * API, cuCtxRecordEvent, cuStreamBeginCapture). So a thread enters the gate before it
+ * records or queries an event. A thread that begins a capture counts the capture first
+ * (captures.h), then waits until all threads inside have left. Threads make only
+ * non-blocking calls inside.
  *
- * Owns: how many threads are inside.   Lock: none; sequentially consistent atomics.
+ * Owns: the number of threads inside.   Lock: none; sequentially consistent atomics.
  * Source: reuse safety, rule L4 (docs/free.md, "Lazy")
  */
 #ifndef GS_CAPTURE_GATE_H
@@ -16,33 +17,33 @@
 #include "cuda_names.h"
 #include "gs_base.h"
 
-/* Enter, unless a stream captures. Returns whether gs_gate_leave is due. */
+/* Enters the gate, unless a stream captures. On true gs_gate_leave must follow. */
 bool gs_gate_enter(void);
 void gs_gate_leave(void);
 
 /*
- * Around a synchronize of a context, which may block and would invalidate a capture that
- * had begun when the driver is asked. Returns false, and nothing is due, while a stream
- * captures.
+ * Brackets a synchronize of a context. A synchronize may block, and invalidates a capture
+ * that is active when the driver is called. gs_gate_pass returns false while a stream
+ * captures; on true the caller must call gs_gate_passed after the synchronize.
  */
 bool gs_gate_pass(void);
 void gs_gate_passed(void);
 
 /*
- * A capture has been counted and is about to begin: wait until nobody is inside, and
- * until each thread that passes has had a tenth of a second to reach the driver; half a
- * second in all captures of the process together. No longer: what they wait for there may
- * be this very thread.
+ * Called by a thread that has counted a capture and is about to begin it. Waits until no
+ * thread is inside, and until each passing thread has had 0.1 s to reach the driver. All
+ * captures of the process together wait for passing threads at most 0.5 s, since the
+ * passing threads may wait for the calling thread.
  */
 void gs_gate_close(void);
 
-/* The calling thread is not prohibited from anything by others' captures until the end
- * (cuThreadExchangeStreamCaptureMode, relaxed). Returns whether the end is due: the
- * driver may know of no such thing. */
+/* Switches the calling thread to the relaxed mode (cuThreadExchangeStreamCaptureMode), in
+ * which captures of other threads forbid it nothing. On true the caller must call
+ * gs_relaxed_end; false: the driver lacks the function. */
 bool gs_relaxed_begin(CUstreamCaptureMode *mode);
 void gs_relaxed_end(CUstreamCaptureMode *mode);
 
-/* In a forked child: nobody is inside. */
+/* In a forked child: no thread is inside. */
 void gs_gate_reset(void);
 
 #endif

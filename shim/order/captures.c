@@ -8,15 +8,15 @@
 
 #include "thread.h"
 
-/* Captures that run at once in one process and are told apart; further ones only count,
- * and then until the process ends: allocations stay with the driver. */
+/* The most concurrent captures that are told apart. Further captures are only counted,
+ * and never uncounted: allocations then go to the driver until the process ends. */
 #define MAX_CAPTURES 256
 
 struct capture {
     CUstream stream;
-    uint32_t thread;   /* of per-thread default streams, which share one handle; else 0 */
-    CUcontext context; /* whose stream it is; NULL: not known */
-    CUgreenCtx green;  /* likewise; NULL: none's, or not known */
+    uint32_t thread;   /* per-thread default streams share one handle; else 0 */
+    CUcontext context; /* the stream's context; NULL: not known */
+    CUgreenCtx green;  /* the stream's green context; NULL: none, or not known */
 };
 
 static pthread_mutex_t captures_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -62,8 +62,8 @@ static void forget(size_t i)
     __atomic_sub_fetch(&gs_captures_running, 1, __ATOMIC_SEQ_CST);
 }
 
-/* A handle of the program's own names one stream; that of the default one of a thread
- * names one in each context. */
+/* The handle of a created stream names one stream. The handle of a default stream names
+ * one stream in each context. */
 static bool is_same(const struct capture *left, const struct capture *right)
 {
     return left->stream == right->stream && left->thread == right->thread &&

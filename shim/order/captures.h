@@ -1,9 +1,10 @@
 /*
- * captures.h - which streams are being captured into a graph.
+ * captures.h - the set of streams that are being captured into a graph.
  *
- * While any is, allocations go to the driver, which accepts or refuses them by the
- * caller's capture mode, and a free does not synchronize: that would invalidate the
- * captures (CUDA Programming Guide, stream capture, prohibited operations).
+ * While any stream captures, allocations go to the driver, which accepts or refuses them
+ * by the caller's capture mode. A free does not synchronize, since a synchronize would
+ * invalidate the captures (CUDA Programming Guide, stream capture, prohibited
+ * operations).
  *
  * Lock: a mutex inside; gs_captures_active reads one atomic.
  */
@@ -12,24 +13,26 @@
 
 #include "cuda_names.h"
 
-/* Call before the real begin, so that nothing slips in between ...
- * In:  context  with which the stream ends; NULL: not known
- *      green    of a green context's stream, with which it ends as well; else NULL */
+/* Adds a capture. Called before the driver's begin, so that no thread can miss a capture
+ * that has begun.
+ * In:  context  the stream ends with this context; NULL: not known
+ *      green    the stream's green context, which ends the stream as well; else NULL */
 void gs_captures_begin(CUstream stream, bool per_thread, CUcontext context,
                        CUgreenCtx green);
-/* ... and after it failed, after a capture has ended, or its stream was destroyed.
- * A stream that is not capturing is ignored.
- * In:  context  as above; a thread has a default stream in each */
+/* Removes a capture: after the driver's begin failed, after the capture ended, or after
+ * its stream was destroyed. A stream that does not capture is ignored.
+ * In:  context  as above; a thread has one default stream in each context */
 void gs_captures_end(CUstream stream, bool per_thread, CUcontext context);
-/* The context has ended, and with it its streams and their captures. */
+/* Removes the captures of a context that has ended. */
 void gs_captures_context_ends(CUcontext context);
-/* The same of a green one: its streams stay, and every call of theirs is refused. */
+/* Removes the captures of a green context that has ended. Its streams remain, but every
+ * call on them is refused. */
 void gs_captures_green_ends(CUgreenCtx green);
 
-/* How many do. Atomic. */
+/* The number of captures. Atomic. */
 extern unsigned gs_captures_running __attribute__((visibility("hidden")));
 
-/* Whether one was ever begun in this process. */
+/* Whether a capture was ever begun in this process. */
 bool gs_captures_ever(void);
 
 /* Whether any stream of the process captures. */
@@ -38,7 +41,7 @@ static inline bool gs_captures_active(void)
     return GS_UNLIKELY(__atomic_load_n(&gs_captures_running, __ATOMIC_SEQ_CST) > 0);
 }
 
-/* In a forked child: nothing captures. */
+/* In a forked child: removes all captures. */
 void gs_captures_reset(void);
 
 #endif

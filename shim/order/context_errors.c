@@ -1,5 +1,5 @@
 /*
- * context_errors.c - what ends with a context that has failed.
+ * context_errors.c - ends the pool's work for a context that has failed.
  * Owns:  nothing.   Lock: none.
  */
 #include "context_errors.h"

@@ -1,7 +1,7 @@
 /*
- * context_wait.c - the wait of a free: for all work of the context that owns the memory,
- * as the native one.
- * Owns:  nothing.   Lock: none over a driver call.
+ * context_wait.c - the wait of a free for all work of the context that owns the memory,
+ * like the wait of the native free.
+ * Owns:  nothing.   Lock: none across a driver call.
  * Source: docs/free.md, "When a free waits for nothing" and "A capture beside a wait"
  */
 #include "all_complete.h"
@@ -30,8 +30,8 @@ static CUresult synchronize(CUcontext handle)
     return result;
 }
 
-/* The same, but not while a stream captures. A capture that another thread begins
- * meanwhile is not harmed (capture_gate.c). */
+/* Synchronizes the context, but not while a stream captures. A capture that another
+ * thread begins meanwhile stays valid (capture_gate.c). */
 static CUresult synchronize_beside_captures(CUcontext handle)
 {
     if (!gs_gate_pass()) {
@@ -43,10 +43,10 @@ static CUresult synchronize_beside_captures(CUcontext handle)
 }
 
 /*
- * For all work of one context. A process that has never begun a capture synchronizes,
- * which is one call. In one that has, captures are likely to come again while something
- * waits, so an event of the context is waited for instead, which no capture minds
- * (docs/free.md, "A capture beside a wait").
+ * Waits for all work of one context. A process that has never begun a capture
+ * synchronizes, which is one call. In a process that has captured, another capture is
+ * likely to begin during a wait; so the wait is for an event of the context, which does
+ * not invalidate captures (docs/free.md, "A capture beside a wait").
  */
 static CUresult wait_for(CUcontext handle)
 {
@@ -64,8 +64,8 @@ static CUresult wait_for(CUcontext handle)
                                               : synchronize_beside_captures(handle);
 }
 
-/* For that of another context than the owner. One that has failed or gone runs nothing
- * any more: then the code is CUDA_SUCCESS. */
+/* Waits for all work of a context that does not own the memory. Returns CUDA_SUCCESS for
+ * a context that has failed or ended, since it runs nothing any more. */
 static CUresult wait_for_other(CUcontext handle)
 {
     CUresult result = wait_for(handle);
@@ -85,7 +85,7 @@ static CUresult wait_for_accessors(struct gs_state *state, const struct gs_conte
     return result;
 }
 
-/* Of a context that may have no entry; -1: not known. */
+/* The device of a context that may have no entry; -1: not known. */
 static int device_of(struct gs_state *state, CUcontext handle)
 {
     const struct gs_context *entry = gs_context_find(state, handle);
@@ -101,8 +101,8 @@ static int device_of(struct gs_state *state, CUcontext handle)
     return device;
 }
 
-/* Where the native free waits for every context of the owner's device (GS_FREE_DEVICE).
- */
+/* The wait where the native free waits for every context of the owner's device
+ * (GS_FREE_DEVICE). */
 static CUresult wait_for_device(struct gs_state *state, const struct gs_context *owner,
                                 const struct gs_snapshot *before)
 {
@@ -123,8 +123,8 @@ static CUresult wait_for_device(struct gs_state *state, const struct gs_context 
     return result;
 }
 
-/* Where the native free waits for the legacy stream and the blocking ones
- * (GS_FREE_BLOCKING). Where one of them may not be known the context is waited for. */
+/* The wait where the native free waits for the legacy stream and the blocking streams
+ * (GS_FREE_BLOCKING). Waits for the whole context if a blocking stream may be unknown. */
 static CUresult wait_for_blocking(const struct gs_context *owner)
 {
     CUresult result = gs_marks_wait_blocking(owner->handle);
@@ -133,8 +133,9 @@ static CUresult wait_for_blocking(const struct gs_context *owner)
 
 /*
  * The native free waits for the context that owns the memory (docs/free.md, "Peers").
- * Contexts with access are waited for, too, only where a block cannot be held back behind
- * their work: the driver offers no event for it, or the block is held back without one.
+ * Contexts with peer access are waited for only where a block cannot be held back behind
+ * their work: the driver offers no event for the context, or the block is held back
+ * without an event.
  */
 static bool waits_for_accessors(struct gs_state *state, const struct gs_context *context,
                                 bool unfenced)
@@ -143,7 +144,7 @@ static bool waits_for_accessors(struct gs_state *state, const struct gs_context 
            gs_mutant(GS_MUTANT_accessors_waited) || !gs_marks_work(state, context);
 }
 
-/* Whether each context with access to the memory has been complete since the point. */
+/* Whether each context with access to the memory is complete since the point. */
 static bool accessors_are_done(struct gs_state *state, const struct gs_context *owner,
                                uint64_t point)
 {
@@ -166,7 +167,7 @@ static void set_unfenced(const struct gs_context *context)
     __atomic_store_n(unfenced, true, __ATOMIC_RELEASE);
 }
 
-/* For the owner's work, and what else the native free waits for. */
+/* Waits for the owner's work and for all other work that the native free waits for. */
 static CUresult wait_for_all(struct gs_state *state, const struct gs_context *context,
                              enum gs_free_scope scope, bool accessors,
                              const struct gs_snapshot *before)
@@ -188,7 +189,7 @@ static CUresult wait_for_context(struct gs_state *state, const struct gs_context
     bool shared = gs_context_accessor(&state->contexts, context->handle, 0);
     bool accessors = shared && waits_for_accessors(state, context, unfenced);
     uint64_t token = gs_heap_retire_begin(context->heap);
-    uint64_t point = shared ? gs_all_complete_point() : 0; /* behind the token */
+    uint64_t point = shared ? gs_all_complete_point() : 0; /* read after the token */
     struct gs_seen_before streams;
     struct gs_snapshot before = gs_context_snapshot(context, 0, &streams);
     if (gs_mutant(GS_MUTANT_lock_held)) {
@@ -216,7 +217,7 @@ CUresult gs_context_wait(struct gs_state *state, const struct gs_context *contex
                          enum gs_free_scope scope, bool *in_use)
 {
     CUresult result = CUDA_SUCCESS;
-    int before = gs_uncancelled_begin(); /* the native free may have no wait */
+    int before = gs_uncancelled_begin(); /* the native free may not block */
     *in_use = true;
     if (scope == GS_FREE_BLOCKING) {
         result = wait_for_blocking(context);

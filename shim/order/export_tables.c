@@ -1,5 +1,6 @@
 /*
- * export_tables.c - the rows of export_tables.def, searched, and their consequences.
+ * export_tables.c - searches the rows of export_tables.def and applies their
+ * consequences.
  *
  * Owns:  the rows, immutable.   Lock: none.
  */

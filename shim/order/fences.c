@@ -1,11 +1,11 @@
 /*
- * fences.c - events that say when a freed block may be reused, and their contexts.
+ * fences.c - events that report when a freed block may be reused.
  *
- * Events are created once and recorded many times: a fence that is released is kept as a
- * spare of its context.
+ * Events are created once and recorded many times: a released fence becomes a spare of
+ * its context.
  *
- * Owns:  every fence that is not released yet, in one list, and the spares in another.
- * Lock:  fences_lock for the list and the states.
+ * Owns:  every fence that is not released, in one list, and the spares in another.
+ * Lock:  fences_lock for the lists and the states.
  */
 #include "fences.h"
 
@@ -31,13 +31,13 @@ struct event_fence {
     CUcontext context;
     enum fence_state state;         /* under fences_lock */
     struct event_fence *next;       /* under fences_lock */
-    struct event_fence **back_link; /* under fences_lock: what points here */
+    struct event_fence **back_link; /* under fences_lock: the pointer to this fence */
 };
 
 static pthread_mutex_t fences_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct event_fence *fences; /* under fences_lock */
 
-/* Events kept for the next fence of their context: what an epoch's steady state needs. */
+/* Limit on spares: enough for the steady state of epochs. */
 #define MAX_SPARES 64
 
 static struct event_fence *spares; /* under fences_lock: linked by next, never alive */
@@ -63,7 +63,7 @@ static void unlink_fence(struct event_fence *fence)
     }
 }
 
-/* Take a spare one of that context, or NULL. */
+/* Takes a spare of the context off its list; NULL: none. */
 static struct event_fence *take_spare(CUcontext context)
 {
     struct event_fence **link = &spares;
@@ -80,7 +80,7 @@ static struct event_fence *take_spare(CUcontext context)
 
 /* ---- events ------------------------------------------------------------------------ */
 
-/* Who waits for the event waits as the program wants its waits to be. */
+/* The event's waits block or spin as the program has chosen for the context. */
 static unsigned event_flags(void)
 {
     unsigned flags = 0;
@@ -90,7 +90,7 @@ static unsigned event_flags(void)
     return CU_EVENT_DISABLE_TIMING | (blocks ? CU_EVENT_BLOCKING_SYNC : 0);
 }
 
-/* A fence that is not recorded yet, with an event of the context. */
+/* A fence with an event of the context, not recorded yet. */
 static CUresult obtain(CUcontext context, struct event_fence **out)
 {
     pthread_mutex_lock(&fences_lock);
@@ -119,7 +119,7 @@ static CUresult obtain(CUcontext context, struct event_fence **out)
     return CUDA_SUCCESS;
 }
 
-/* It is recorded, or (not CUDA_SUCCESS) it could not be. */
+/* Hands out a fence that was recorded, or destroys it on any other result. */
 static CUresult finish(struct event_fence *fence, CUresult result, gs_fence *out)
 {
     if (result != CUDA_SUCCESS) {
@@ -136,8 +136,8 @@ static CUresult finish(struct event_fence *fence, CUresult result, gs_fence *out
 
 /* ---- recording --------------------------------------------------------------------- */
 
-/* Where the idle proof is verified, an event of the library's own is work that a stream
- * shows: it counts. */
+/* While the idle proof is verified, an event of the library's own shows as work of its
+ * stream, so its recording is counted. */
 static struct gs_calls *count_begin(void)
 {
     struct gs_calls *own = NULL;
@@ -181,7 +181,7 @@ CUresult gs_fence_record(CUstream stream, bool per_thread, gs_fence *out)
     gs_notify_begin("cuMemFreeAsync", false);
     CUresult result = gs_stream_context(stream, &context);
     if (result == CUDA_SUCCESS) {
-        /* Where something captures, the caller has seen that it is not this stream. */
+        /* If a stream captures, the caller has checked that it is not this one. */
         bool alone = gs_gate_enter();
         result = gs_fence_record_in(context, stream, per_thread, out);
         if (alone) {
@@ -204,7 +204,7 @@ CUresult gs_fence_record_context(CUcontext context, gs_fence *out)
     return finish(fence, result, out);
 }
 
-/* ---- questions --------------------------------------------------------------------- */
+/* ---- queries ----------------------------------------------------------------------- */
 
 static enum fence_state state_of(const struct event_fence *fence)
 {
@@ -214,8 +214,8 @@ static enum fence_state state_of(const struct event_fence *fence)
     return state;
 }
 
-/* While a stream captures only a thread in the relaxed mode may ask, and only after what
- * was recorded outside, as all of these were. */
+/* While a stream captures, only a thread in the relaxed mode may query, and only events
+ * that were recorded outside the capture, as all of these were. */
 static CUresult query_relaxed(CUevent event)
 {
     CUstreamCaptureMode mode;
@@ -258,10 +258,10 @@ enum gs_status gs_fence_query(gs_fence handle)
     case CUDA_SUCCESS:
         return GS_OK;
     case CUDA_ERROR_NOT_READY:
-    case CUDA_ERROR_NOT_PERMITTED: /* in a host function, which may ask for nothing */
+    case CUDA_ERROR_NOT_PERMITTED: /* in a host function, where queries are forbidden */
         return GS_ERR_TIMEOUT;
     default:
-        /* Refused by a capture after all: that says nothing of the work. */
+        /* A refusal because of a capture reports nothing about the work. */
         return gs_refused_for_capture(result) ? GS_ERR_TIMEOUT : GS_ERR_BACKEND;
     }
 }
@@ -282,7 +282,7 @@ CUresult gs_fence_wait(gs_fence handle)
     CUresult result = gs_context_push(fence->context, &pushed);
     if (result == CUDA_SUCCESS) {
         bool relaxed = gs_relaxed_begin(&mode);
-        int before = gs_uncancelled_begin(); /* natively the call may have no wait */
+        int before = gs_uncancelled_begin(); /* the native call may not block */
         result = gs_real()->cuEventSynchronize(fence->event);
         gs_uncancelled_end(before);
         if (relaxed) {
@@ -323,8 +323,8 @@ void gs_fence_release(gs_fence handle)
 
 /* ---- the end of contexts ----------------------------------------------------------- */
 
-/* Their events are gone with the context. Those left over are not destroyed: the handles
- * may be another's. */
+/* Drops the spares of a context. Their events ended with the context and are not
+ * destroyed: the handles may belong to another context by now. */
 static void forget_spares(CUcontext context)
 {
     struct event_fence **link = &spares;
@@ -359,14 +359,15 @@ static void change(CUcontext context, enum fence_state from, enum fence_state to
     pthread_mutex_unlock(&fences_lock);
 }
 
-/* Calls at once that may end a context, of contexts that there are some of; more are not
- * counted. Under fences_lock. */
+/* The calls in progress that may end a context, by context. Only the first 32 contexts
+ * are counted. Under fences_lock. */
 static struct {
-    CUcontext context; /* NULL: free */
+    CUcontext context; /* NULL: unused entry */
     unsigned count;
 } freezers[32];
 
-/* One call more or less that may end it. Returns how many there are. */
+/* Adds change_by to the calls in progress that may end the context. Returns the new
+ * count. */
 static unsigned count_freezers(CUcontext context, int change_by)
 {
     size_t at = GS_ARRAY_LEN(freezers);
@@ -403,7 +404,7 @@ void gs_fences_freeze(CUcontext context)
 void gs_fences_thaw(CUcontext context, bool destroyed)
 {
     if (count_freezers(context, -1) > 0 && !destroyed) {
-        return; /* another call may be ending it yet */
+        return; /* another call may still be ending the context */
     }
     change(context, FENCE_FROZEN, destroyed ? FENCE_OVER : FENCE_ALIVE);
     gs_parts_thaw(context, destroyed);

@@ -1,5 +1,5 @@
 /*
- * free_lazy.c - the free of a pooled block that waits for nothing.
+ * free_lazy.c - frees a pooled block without a wait.
  * Owns:  `in_use`, `rooms`.   Lock: none; atomic.
  */
 #include "free_lazy.h"
@@ -18,10 +18,10 @@
 #include "trim_hold.h"
 #include "gs_clock.h"
 
-/* How often the driver is asked what a device has free, at most. */
+/* The shortest interval between two queries of a device's free memory. */
 #define LOOK_NS ((uint64_t)1000000000)
 
-static bool in_use; /* atomic: a free may have joined an epoch; never taken back */
+static bool in_use; /* atomic: a free may have joined an epoch; never reset */
 
 static bool is_lazy(const struct gs_state *state)
 {
@@ -33,8 +33,8 @@ void gs_lazy_start(const struct gs_options *options)
     in_use = options->free_sync == GS_FREE_SYNC_LAZY || gs_free_scopes_hold();
 }
 
-/* Natively, too. While a stream captures the driver is asked whether the free is allowed
- * (free_permit.c). */
+/* Whether the native free of the block does not wait either. While a stream captures, the
+ * driver decides whether the free is allowed (free_permit.c). */
 static bool waits_for_nothing(const struct gs_block *block)
 {
     return gs_free_scope(GS_FREE_device, gs_block_requested(block)) == GS_FREE_NONE &&
@@ -48,7 +48,7 @@ static void account(struct gs_state *state, struct gs_block *block, uint64_t add
     gs_notify_take_back("cuMemFree_v2", addr);
 }
 
-/* What a free joins: free_joined() with it once its books are done. */
+/* The epoch that a free has joined, for free_joined() once the free is recorded. */
 struct joined {
     gs_fence fence;
     bool full;
@@ -62,8 +62,8 @@ static inline bool join(struct gs_state *state, struct gs_context *context,
                           &joined->full) == GS_OK;
 }
 
-/* An epoch was closed: what is ready by now is had for this thread's next allocations, as
- * far as that takes no more calls of the driver than the frees are good for. */
+/* Called when an epoch was closed. Collects the ready blocks for this thread's next
+ * allocations, but makes no more driver calls than the frees justify. */
 static void bring_back(struct gs_context *context)
 {
     size_t ready;
@@ -157,8 +157,8 @@ void gs_lazy_wait_end(const struct gs_context *context, uint64_t token)
     gs_heap_retire(context->heap, token);
 }
 
-/* What a device has free, as far as is known: what the driver said, less what was taken
- * since. Some drivers take milliseconds to say it. */
+/* The estimated free memory of a device: the driver's last answer minus the bytes taken
+ * since. Some drivers take milliseconds to answer. */
 static struct room {
     uint64_t bytes, next_look; /* atomic */
 } rooms[GS_MAX_DEVICES];

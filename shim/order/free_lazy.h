@@ -1,54 +1,55 @@
 /*
- * free_lazy.h - GPUSHIM_FREE_SYNC=lazy: a free that waits for nothing.
+ * free_lazy.h - GPUSHIM_FREE_SYNC=lazy: frees that do not wait.
  *
- * The user vouches that the program does not lean on the wait of a free. That its memory
- * is not given to others too early stays the library's business: epochs.h.
+ * By choosing this mode the user states that the program does not rely on the wait of a
+ * free. The library still ensures that freed memory gets no new owner too early
+ * (epochs.h).
  *
- * Lock: none; what it uses locks itself.   Design: docs/free.md, "Lazy"
+ * Lock: none; the functions it calls lock internally.   Design: docs/free.md, "Lazy"
  */
 #ifndef GS_FREE_LAZY_H
 #define GS_FREE_LAZY_H
 
 #include "state.h"
 
-/* At start, before any free. */
+/* Called at start, before any free. */
 void gs_lazy_start(const struct gs_options *options);
 
 /*
- * Free a claimed block without a wait: in the lazy mode, or where the native free of such
- * a block waits for nothing (free_scope.h).
- * Returns false, and nothing is done, where the free has to wait: another
- * mode, a context whose work cannot be marked, one that is broken.
+ * Frees a claimed block without a wait: in the lazy mode, or if the native free of the
+ * block does not wait (free_scope.h).
+ * Returns false, with the block unchanged, if the free has to wait: in another mode, or
+ * if the context has failed or its work cannot be marked.
  */
 bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t addr);
 
 /*
- * In any mode, for a free that must not wait: the books of the free are the caller's.
- * Returns false, and nothing is done, where work cannot be marked.
+ * Frees a claimed block without a wait in any mode; the caller records the free. Returns
+ * false, with the block unchanged, if work cannot be marked.
  */
 bool gs_free_into_epoch(struct gs_state *state, struct gs_block *block);
 
-/* In any mode: a capture may have ended. If none runs any more, what was freed meanwhile,
- * in any context, waits for no work that is submitted from now on: it could not be
- * marked, and is now, as what this thread submits next may wait for an allocation of its
- * own. */
+/* Called in any mode after a capture may have ended. If no capture remains, marks the
+ * epochs of blocks that were freed meanwhile, in all contexts, before further work is
+ * submitted: the captures prevented the mark, and the work that this thread submits next
+ * may wait for an allocation of its own. */
 void gs_lazy_captures_end(struct gs_state *state);
 
 /*
- * Around a wait of the program's for all work of a context: what was freed before the
- * first of the two is ready after the second.
- * Returns a token for the second; 0: such a wait proves nothing (no epochs, several
- * contexts that may access the memory).
+ * Bracket a wait of the program for all work of a context: a block freed before
+ * gs_lazy_wait_begin is ready after gs_lazy_wait_end.
+ * Returns a token for gs_lazy_wait_end; 0: the wait proves nothing (no epochs in use, or
+ * several contexts may access the memory).
  */
 uint64_t gs_lazy_wait_begin(struct gs_state *state, const struct gs_context *context);
 void gs_lazy_wait_end(const struct gs_context *context, uint64_t token);
 
-/* The context's device was asked for a segment: GS_OK, and `taken_bytes` are gone, or
- * GS_ERR_NOMEM. */
+/* Called after a request for a segment on the context's device. GS_OK: `taken_bytes` were
+ * taken; GS_ERR_NOMEM: the device is full. */
 void gs_lazy_mapped(const struct gs_context *context, enum gs_status status,
                     size_t taken_bytes);
 
-/* In a forked child: nothing is known of any device. */
+/* In a forked child: forgets the free memory of all devices. */
 void gs_lazy_reset(void);
 
 #endif

@@ -1,14 +1,16 @@
 /*
- * free_permit.c - asks the driver by freeing a piece of the library's own.
+ * free_permit.c - the capture check: asks the driver by freeing a probe allocation of the
+ * library's own.
  *
- * The piece is allocated when it is needed, in the relaxed mode, in which no capture
- * minds. It is freed in the thread's own mode: that is the question.
+ * The probe is allocated on demand in the relaxed mode, which does not affect captures.
+ * It is freed in the thread's own mode, so the driver applies the same rules as to the
+ * program's free.
  *
- * A piece whose free was refused lies where any allocation of the program's could have
- * lain before. To the program it is nobody's memory, so its own calls with such an
- * address are answered as the driver answers for memory that it does not know.
+ * A probe whose free was refused occupies an address that an earlier allocation of the
+ * program may have had. The program does not own this address now, so the program's calls
+ * with such an address get the driver's answer for unknown memory.
  *
- * Owns:  the list of pieces that were refused.
+ * Owns:  the list of probes whose free was refused.
  * Lock:  pieces_lock; never held across a driver call.
  */
 #include "free_permit.h"
@@ -36,7 +38,7 @@ static struct piece *pieces; /* under pieces_lock; the head is atomic */
 
 /* ---- the driver's part ------------------------------------------------------------- */
 
-/* A new piece of that context, or 0. */
+/* Allocates a probe in the context; 0 on failure. */
 static uint64_t get_piece(const struct gs_context *context, enum gs_permit kind)
 {
     CUstreamCaptureMode mode;
@@ -44,7 +46,7 @@ static uint64_t get_piece(const struct gs_context *context, enum gs_permit kind)
     void *pinned = NULL;
     bool pushed;
     if (!gs_relaxed_begin(&mode)) {
-        return 0; /* a driver from before the modes */
+        return 0; /* a driver older than capture modes */
     }
     gs_notify_begin("cuMemFree_v2", false);
     CUresult result = gs_context_push(context->handle, &pushed);
@@ -68,9 +70,9 @@ static CUresult free_piece(uint64_t piece, enum gs_permit kind)
                                     : gs_real()->cuMemFree_v2(piece);
 }
 
-/* ---- pieces that were refused ------------------------------------------------------ */
+/* ---- refused probes ---------------------------------------------------------------- */
 
-/* A piece of that context, or 0. */
+/* Takes a refused probe of the context off the list; 0: none. */
 static uint64_t take_piece(const struct gs_context *context, enum gs_permit kind)
 {
     uint64_t addr = 0;
@@ -89,13 +91,13 @@ static uint64_t take_piece(const struct gs_context *context, enum gs_permit kind
     return addr;
 }
 
-/* A piece that the driver did not take back, for the next question. */
+/* Keeps a probe that the driver refused to free, for the next capture check. */
 static void put_piece(const struct gs_context *context, enum gs_permit kind,
                       uint64_t addr)
 {
     struct piece *piece = malloc(sizeof(*piece));
     if (!piece) {
-        return; /* lost until its context ends */
+        return; /* the probe is leaked until its context ends */
     }
     pthread_mutex_lock(&pieces_lock);
     *piece = (struct piece){addr, context, kind, pieces};
@@ -134,7 +136,7 @@ void gs_permit_reset(void)
     __atomic_store_n(&pieces, NULL, __ATOMIC_RELAXED);
 }
 
-/* ---- the question ------------------------------------------------------------------ */
+/* ---- the capture check ------------------------------------------------------------- */
 
 CUresult gs_permit_free(const struct gs_state *state, struct gs_context *context,
                         enum gs_permit kind)

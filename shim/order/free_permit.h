@@ -1,19 +1,20 @@
 /*
- * free_permit.h - whether a free that the pool serves is allowed while a stream captures.
+ * free_permit.h - the capture check: is a free that the pool serves allowed while a
+ * stream captures?
  *
- * Natively that is a matter of the capture's mode, of who captures, and of the mode of
- * the thread that frees; a free that is not allowed is refused, and ends the captures
- * that forbid it (CUDA Driver API, cuThreadExchangeStreamCaptureMode). Only the driver
- * knows all of it, so the driver is asked, by the very call that the program made: a
- * piece of the library's own is freed. So nothing is refused that native would not
- * refuse, no capture ends that native would not end, and nothing is waited for that
- * native would not wait for.
+ * Natively the answer depends on the capture's mode, on the thread that captures, and on
+ * the mode of the thread that frees. A free that is not allowed is refused, and
+ * invalidates the captures that forbid it (CUDA Driver API,
+ * cuThreadExchangeStreamCaptureMode). Only the driver knows these states, so the library
+ * asks the driver with the very call that the program made: it frees a small probe
+ * allocation of its own. So the library refuses a free, ends a capture, and waits only
+ * where the native free does.
  *
- * The lazy mode does not ask about device memory, whose frees it promised not to wait:
- * there such a free is accepted.
+ * The lazy mode makes no capture check for device memory: it accepts every such free,
+ * since it promises not to wait.
  *
- * Owns: of each context and kind the pieces whose free was refused, until the next one is
- * asked about; they go with their context.
+ * Owns: for each context and kind, the probes whose free was refused, until the next
+ *       capture check; they end with their context.
  * Lock: all functions may be called from any thread; locking is internal.
  */
 #ifndef GS_FREE_PERMIT_H
@@ -21,30 +22,30 @@
 
 #include "state.h"
 
-/* What memory it is. */
+/* The kind of memory. */
 enum gs_permit { GS_PERMIT_DEVICE, GS_PERMIT_PINNED };
 
 /*
- * A stream captures: may memory of that context be freed?
+ * While a stream captures: checks whether memory of the context may be freed.
  *
  * In:      kind  GS_PERMIT_DEVICE, or GS_PERMIT_PINNED
- * Out:     the driver's answer where it refuses because of a capture, else CUDA_SUCCESS,
- *          also where it could not be asked
- * Locks:   none may be held: what native would wait for is waited for
+ * Returns the driver's error if the driver refuses the free because of a capture; else
+ * CUDA_SUCCESS, also if the driver could not be asked.
+ * Locks:   none may be held: the call waits where the native free waits
  */
 CUresult gs_permit_free(const struct gs_state *state, struct gs_context *context,
                         enum gs_permit kind);
 
 /*
- * Is the address in such a piece? The driver would take it for an allocation, which to
- * the program it is not.
+ * Whether the address lies in a probe whose free was refused. The driver knows the probe
+ * as an allocation; the program does not.
  */
 bool gs_permit_owns(uint64_t addr);
 
-/* The context has ended, and its pieces with it. */
+/* Drops the probes of a context that has ended. */
 void gs_permit_context_ends(const struct gs_context *context);
 
-/* In a forked child: there are none. */
+/* In a forked child: drops all probes. */
 void gs_permit_reset(void);
 
 #endif

@@ -1,11 +1,10 @@
 /*
- * free_wait.c - what a free of pooled memory waits for.
+ * free_wait.c - the wait of a free of pooled memory.
  *
- * Natively a free waits for all work of its context, as far as is known (free_scope.h),
- * and programs lean on that. The wait is left out where it would find nothing: nothing
- * was submitted since the context was last seen complete (submissions.h). Then no error
- * is missed either, since the wait that saw it complete returned the code of all there
- * was.
+ * Natively a free waits for all work of its context, or less where that is known
+ * (free_scope.h), and programs rely on this wait. The wait is left out if no work was
+ * submitted since the context was last found complete (submissions.h). No error is missed
+ * then: the wait that found the context complete returned the code of all earlier work.
  *
  * Owns:  the sums of waits.   Lock: none; relaxed atomics.   Design: docs/free.md
  */

@@ -1,19 +1,19 @@
 /*
- * free_wait.h - the wait of a free: made, or proven to be for nothing.
+ * free_wait.h - the wait of a free: made, or proven to be unnecessary.
  */
 #ifndef GS_FREE_WAIT_H
 #define GS_FREE_WAIT_H
 
 #include "state.h"
 
-/* The row of what is counted by device. */
+/* The row of the context's device in the per-device statistics. */
 static inline unsigned gs_free_row(const struct gs_context *context)
 {
     unsigned device = (unsigned)context->device;
     return device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1;
 }
 
-/* A free found nothing to wait for; `own` is the calling thread's record. */
+/* Counts a free that found its context idle; `own` is the calling thread's record. */
 static inline void gs_free_count_idle(struct gs_submissions *own,
                                       const struct gs_context *context)
 {
@@ -28,7 +28,7 @@ static inline void gs_free_found_idle(const struct gs_context *context)
 }
 
 /*
- * Wait as the native free of such a block does, unless its context is idle.
+ * Waits as the native free of the block does, unless its context is idle.
  * Out:  *idle    whether there was nothing to wait for
  *       *in_use  work that was not waited for may still use the block: hold it back
  * Returns the driver's code; CUDA_SUCCESS if there was nothing to wait for.
@@ -36,12 +36,12 @@ static inline void gs_free_found_idle(const struct gs_context *context)
 CUresult gs_free_wait(struct gs_state *state, const struct gs_block *block, bool *idle,
                       bool *in_use);
 
-/* The driver's own free of a segment, whose block the program frees: it waits by itself.
- * Counted as a wait. Returns the driver's code. */
+/* Frees a segment with the driver's own free, which waits by itself, for a program that
+ * frees the segment's block. Counts a wait. Returns the driver's code. */
 CUresult gs_free_in_driver(const struct gs_context *context, uint64_t addr, size_t bytes);
 
-/* Whether that wait would find nothing; then the free is counted as one that did not
- * wait. */
+/* Whether the context is idle, so that a wait is unnecessary; if so, counts the free as
+ * one that did not wait. */
 static inline bool gs_free_finds_idle(struct gs_state *state,
                                       const struct gs_context *context)
 {
@@ -52,11 +52,11 @@ static inline bool gs_free_finds_idle(struct gs_state *state,
     return true;
 }
 
-/* Once a process, with GPUSHIM_VERBOSE=2: logs what ended the idle proof. For a safe
- * point behind its end; no lock is held. */
+/* Once a process, with GPUSHIM_VERBOSE=2: logs the reason for the end of the idle proof.
+ * Called at a safe point after the end; no lock may be held. */
 void gs_free_log_proof_end(const struct gs_state *state) __attribute__((cold, noinline));
 
-/* The frees of a device's pooled memory. */
+/* Statistics of the frees of a device's pooled memory. */
 struct gs_free_stats {
 #define GS_FREE_STAT(name, unit, doc) uint64_t name;
 #include "frees.def"
@@ -65,7 +65,7 @@ struct gs_free_stats {
 
 void gs_free_stats(unsigned device, struct gs_free_stats *out);
 
-/* In a forked child: none. */
+/* In a forked child: resets the statistics. */
 void gs_free_stats_reset(void);
 
 #endif

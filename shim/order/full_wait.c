@@ -1,12 +1,12 @@
 /*
- * full_wait.c - a bounded wait for a context, by a mark that is asked after.
+ * full_wait.c - a bounded wait for a context, by polling a mark.
  *
- * The mark covers all that was submitted before it, so once it is complete the driver's
- * free waits for later work alone: as much of it as other threads have submitted in
- * between, which is what any free of theirs would wait for too.
+ * The mark covers all work submitted before it. Once the mark is complete, the driver's
+ * free waits only for work that other threads have submitted since, as any free of theirs
+ * would.
  *
- * Owns:  the mark in vain of each context.   Lock: none; it is taken and put back by
- *        atomic exchange.
+ * Owns:  for each context, the mark whose wait timed out.   Lock: none; threads take and
+ *        return the mark by atomic exchange.
  * Source: reuse safety, rule L3 (docs/free.md, "A full device")
  */
 #include "full_wait.h"
@@ -22,10 +22,10 @@
 #include "gs_uncancelled.h"
 
 #define NS_PER_MS 1000000ull
-/* Ever longer naps: who asks too often may keep the device from going on. */
+/* Back off exponentially: polling too often can slow the device. */
 #define FIRST_NAP_NS 50000ull
 #define LAST_NAP_NS  (2 * NS_PER_MS)
-/* An idle device, too, takes a moment to come past a mark. */
+/* The shortest wait: even an idle device needs some time to complete a mark. */
 #define LEAST_WAIT_NS (5 * NS_PER_MS)
 
 static uint64_t *in_vain_of(const struct gs_context *context)
@@ -43,7 +43,7 @@ static void release(const struct gs_context *context, uint64_t mark)
     gs_context_marker.release((void *)(uintptr_t)context, mark);
 }
 
-/* Another thread may have left one meanwhile: one is enough. */
+/* Keeps a mark whose wait timed out, unless another thread has left one meanwhile. */
 static void keep(const struct gs_context *context, uint64_t mark)
 {
     uint64_t none = 0;
@@ -53,7 +53,7 @@ static void keep(const struct gs_context *context, uint64_t mark)
     }
 }
 
-/* Does what was waited for in vain still run? */
+/* Whether the work of an earlier wait that timed out still runs. */
 static bool still_runs(const struct gs_context *context)
 {
     uint64_t mark = __atomic_exchange_n(in_vain_of(context), 0, __ATOMIC_ACQ_REL);

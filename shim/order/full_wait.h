@@ -1,11 +1,11 @@
 /*
- * full_wait.h - how long an allocation on a full device waits for what runs.
+ * full_wait.h - the bounded wait of an allocation on a full device.
  *
- * Memory that is idle in the library natively is free, so an allocation gives it back
- * when the device has no more. The driver's free waits for the context, which no native
- * allocation does; and if what runs waits for the very thread that allocates, it would
- * wait forever. So the library looks first, for GPUSHIM_POOL_WAIT at most, and rather
- * lets the allocation fail.
+ * Memory that is idle in the library would natively be free, so an allocation on a full
+ * device reclaims it. The driver's free waits for the context, which a native allocation
+ * never does. If the running work waits for the thread that allocates, this wait would
+ * never end. So the library first waits for at most GPUSHIM_POOL_WAIT, and lets the
+ * allocation fail if the work has not completed by then.
  */
 #ifndef GS_FULL_WAIT_H
 #define GS_FULL_WAIT_H
@@ -13,17 +13,17 @@
 #include "contexts.h"
 
 /*
- * Has all that the context had been given completed, or does it within the time that an
- * allocation may wait? True also where that cannot be asked: the driver is old, or a
- * stream captures. What was waited for in vain is remembered, and while it still runs the
- * answer is no at once. Called with no lock held.
+ * Whether all work submitted to the context completes within the time that an allocation
+ * may wait. True also if this cannot be checked: the driver is too old, or a stream
+ * captures. A mark whose wait timed out is kept; while it is incomplete, later calls
+ * return false at once. Called with no lock held.
  */
 bool gs_full_wait(struct gs_state *state, const struct gs_context *context);
 
-/* Of every context that was seen. */
+/* Like gs_full_wait, for every known context. */
 bool gs_full_wait_all(struct gs_state *state);
 
-/* The context ended: what was waited for in it is over. */
+/* Drops the kept mark of a context that has ended. */
 void gs_full_wait_context_ends(const struct gs_context *context);
 
 #endif

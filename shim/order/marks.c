@@ -1,12 +1,13 @@
 /*
  * marks.c - the ways to mark a context's work.
  *
- * Stream events. A stream of the library's own, `gather`, which nothing else waits for,
- * is made to wait for an event of each living stream; the mark is an event behind that.
- * The legacy stream is marked by way of a blocking stream of the library's own, `legacy`:
- * that waits for what the legacy stream has, while an event in the legacy stream itself
- * would stand between the program's blocking streams, which natively nothing does.
- * What waits for `gather` is nobody, so what it waits for delays nobody.
+ * Stream events. `gather` is a stream of the library's own, for which no other stream
+ * waits. `gather` waits for an event of each living stream; the mark is an event recorded
+ * in `gather` behind these waits. The legacy stream is marked by way of `legacy`, a
+ * blocking stream of the library's own: `legacy` waits for the work of the legacy stream.
+ * An event in the legacy stream itself would order the program's blocking streams after
+ * each other, which natively nothing does. Since no stream waits for `gather`, its waits
+ * delay no work.
  *
  * Owns:  the two streams of each context that needed them.
  * Lock:  helpers_lock for their list.
@@ -32,7 +33,8 @@
 #include "submissions.h"
 #include "verify.h"
 
-/* Contexts of one mark, and streams of one context, beyond which a free waits. */
+/* Limits on the contexts of one mark and the streams of one context; beyond these a free
+ * waits. */
 #define MAX_CONTEXTS 16u
 #define MAX_STREAMS  240u
 
@@ -55,11 +57,11 @@ static struct mark *mark_of(uint64_t mark)
     return (struct mark *)(uintptr_t)mark;
 }
 
-/* ---- which way --------------------------------------------------------------------- */
+/* ---- the kind of mark -------------------------------------------------------------- */
 
 static bool has_context_events(void)
 {
-    static int known; /* atomic: 0: not asked yet; 1: yes; -1: no */
+    static int known; /* atomic: 0: not queried; 1: yes; -1: no */
     int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
     int version = 0;
     if (GS_UNLIKELY(answer == 0)) {
@@ -89,8 +91,8 @@ bool gs_marks_work(struct gs_state *state, const struct gs_context *context)
            !gs_context_accessor(&state->contexts, context->handle, MAX_CONTEXTS - 1);
 }
 
-/* Whether a free may be held back behind a mark: then whatever work a stream leaves
- * behind has to be covered. */
+/* Whether a free may be held back behind a mark. If so, marks must also cover the
+ * remaining work of destroyed streams. */
 static bool may_mark(const struct gs_state *state)
 {
     return state->options.free_sync == GS_FREE_SYNC_LAZY || gs_captures_ever() ||
@@ -111,7 +113,7 @@ static struct helpers *find_helpers(CUcontext context)
     return found;
 }
 
-/* The context is current. */
+/* Called with the context current. */
 static struct helpers *make_helpers(CUcontext context)
 {
     const struct gs_real *real = gs_real();
@@ -139,7 +141,7 @@ no_gather:
     return NULL;
 }
 
-/* `gather` goes on behind what the stream has now. */
+/* Orders `gather` after the work submitted to the stream so far. */
 static CUresult gather(const struct helpers *helpers, CUstream stream)
 {
     gs_fence fence;
@@ -151,7 +153,7 @@ static CUresult gather(const struct helpers *helpers, CUstream stream)
     return result;
 }
 
-/* The context is current, and the gate entered. */
+/* Called with the context current and the capture gate entered. */
 static CUresult record_streams_here(CUcontext context, gs_fence *out)
 {
     CUstream streams[MAX_STREAMS];
@@ -200,7 +202,7 @@ static bool is_gone(CUresult result)
            result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-/* The gate is entered. */
+/* Called with the capture gate entered. */
 static CUresult record_all(struct gs_state *state, CUcontext owner, struct mark *mark)
 {
     CUresult result = record_context(owner, &mark->fences[0]);
@@ -216,7 +218,7 @@ static CUresult record_all(struct gs_state *state, CUcontext owner, struct mark 
         }
         result = record_context(other, &mark->fences[mark->count]);
         mark->count += result == CUDA_SUCCESS;
-        if (is_gone(result)) { /* it runs nothing any more */
+        if (is_gone(result)) { /* the context runs nothing any more */
             result = CUDA_SUCCESS;
         }
     }
@@ -232,7 +234,8 @@ static void marker_release(void *self, uint64_t mark)
     free(mark_of(mark));
 }
 
-/* What kept it from being recorded: the moment, or a context that is broken? */
+/* The status for a mark that was not recorded: a temporary refusal, or a failed
+ * context. */
 static enum gs_status status_of(CUresult result)
 {
     switch (result) {
@@ -306,7 +309,7 @@ static CUresult add_fence(struct fences *fences, CUcontext context, CUstream str
     return result;
 }
 
-/* The context is current, and the gate entered. */
+/* Called with the context current and the capture gate entered. */
 static CUresult record_blocking(CUcontext context, struct fences *fences)
 {
     CUstream streams[MAX_STREAMS];
@@ -397,7 +400,8 @@ void gs_mark_notify(uint64_t mark, uint64_t addr)
 
 /* ---- the end of streams and contexts ----------------------------------------------- */
 
-/* The context's `gather` waits for it. Returns whether it does. */
+/* Orders the context's `gather` after the stream's last work. Returns whether this
+ * worked. */
 static bool gather_last(CUcontext context, CUstream stream)
 {
     CUcontext popped;
@@ -415,8 +419,8 @@ static bool gather_last(CUcontext context, CUstream stream)
     return done;
 }
 
-/* A free that waits for blocking streams waits for what an ended one still does: the
- * library's own blocking stream goes on behind it, as the legacy stream does natively. */
+/* A free that waits for blocking streams also waits for the remaining work of a destroyed
+ * one: `legacy` is ordered after it, as the legacy stream is natively. */
 static bool legacy_last(CUcontext context, CUstream stream)
 {
     gs_fence fence;
@@ -439,8 +443,8 @@ static bool legacy_last(CUcontext context, CUstream stream)
     return done;
 }
 
-/* It leaves the table after `gather` waits for it, so that no mark can miss it, and
-   before the driver lets go of the handle. */
+/* The stream leaves the table after `gather` waits for it, so that no mark can miss it,
+ * and before the driver releases the handle. */
 CUcontext gs_marks_stream_ends(CUstream stream)
 {
     const struct gs_state *state = gs_state_peek();

@@ -1,61 +1,63 @@
 /*
- * marks.h - what an epoch's mark is with this driver (backend.h, struct gs_marker).
+ * marks.h - implements an epoch's mark with the events that this driver offers
+ * (backend.h, struct gs_marker).
  *
  *   context event   cuCtxRecordEvent, since CUDA 12.5: covers all work of the context
- *   stream events   before that, while streams.h has every stream and nothing was ever
- *                   submitted that no event of a stream covers (submissions.h): one
- *                   event behind all of them
+ *   stream events   before 12.5, if streams.h has every stream and no work was ever
+ *                   submitted outside the reach of stream events (submissions.h): one
+ *                   event behind all streams
  *   none            otherwise: a free waits, as in the native mode
  *
- * A mark is of the context that owns the memory and of each that may access it.
+ * A mark covers the context that owns the memory and each context that may access the
+ * memory.
  *
- * Lock: none; what it uses locks itself.   Design: docs/free.md, "Lazy"
+ * Lock: none; the functions it calls lock internally.   Design: docs/free.md, "Lazy"
  */
 #ifndef GS_MARKS_H
 #define GS_MARKS_H
 
 #include "state.h"
 
-/* Whether frees of that context's memory can be marked instead of waited for. */
+/* Whether frees of the context's memory can be marked instead of waited for. */
 bool gs_marks_work(struct gs_state *state, const struct gs_context *context);
 
-/* Whether the driver has events of a whole context: a mark is one of those then. */
+/* Whether the driver has events of a whole context, and marks use them. */
 bool gs_marks_are_events(void);
 
 /*
- * Wait for all work of the context, by an event: other than a synchronize that disturbs
- * no capture that begins meanwhile. Returns the driver's code;
+ * Waits for all work of the context, by an event. Unlike a synchronize, the wait does not
+ * invalidate a capture that begins meanwhile. Returns the driver's code;
  * CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: a stream captures; CUDA_ERROR_NOT_SUPPORTED: the
- * driver cannot.
+ * driver lacks context events.
  */
 CUresult gs_marks_wait(CUcontext context);
 
 /*
- * Wait for the work that the legacy stream and the blocking streams of the context have
- * now, by an event behind each of them. An event in the legacy stream would do with one,
- * but later work of the blocking streams queues behind that event. Returns as
- * gs_marks_wait; CUDA_ERROR_NOT_SUPPORTED where some stream is not known.
+ * Waits for the work submitted so far to the legacy stream and to the blocking streams of
+ * the context, by an event behind each of them. A single event in the legacy stream would
+ * cover the same work, but later work of the blocking streams would queue behind this
+ * event. Returns as gs_marks_wait; CUDA_ERROR_NOT_SUPPORTED if a stream is not known.
  */
 CUresult gs_marks_wait_blocking(CUcontext context);
 
-/* Over the real driver; its `self` is a struct gs_context. */
+/* The marker over the real driver; its `self` is a struct gs_context. */
 extern const struct gs_marker gs_context_marker;
 
-/* The blocks freed with that mark may be used again: say so to a simulated driver, which
- * wants each event that proves it. */
+/* Notifies a simulated driver that the block at `addr`, freed with the mark, may be used
+ * again, and names each event that proves this. */
 void gs_mark_notify(uint64_t mark, uint64_t addr);
 
-/* Wait for all that it covers. */
+/* Waits for all work that the mark covers. */
 void gs_mark_wait(uint64_t mark);
 
-/* A stream is about to be destroyed: whatever it still does stays covered. Returns its
- * context, for gs_streams_restore should it live on. */
+/* Called before a stream is destroyed: later marks still cover its remaining work.
+ * Returns the stream's context, for gs_streams_restore if the destroy fails. */
 CUcontext gs_marks_stream_ends(CUstream stream);
 
-/* The context ended. */
+/* Called when a context has ended. */
 void gs_marks_context_ends(CUcontext context);
 
-/* In a forked child: there are none. */
+/* In a forked child: drops all helper streams. */
 void gs_marks_reset(void);
 
 #endif

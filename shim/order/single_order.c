@@ -1,49 +1,50 @@
 /*
- * single_order.c - the proof that all use of a context's memory is in one order.
+ * single_order.c - the proof that a context's uses of memory are in one order.
  *
- * Claim 1, the memory. A block is handed on behind a mark M only if, when M was recorded,
- * nothing but the legacy stream and at most one blocking stream had ever been used or
- * made in the one context of the process. Then all work before M is ordered before all
- * work after it, and a later use of the block is behind M as long as it is made in those
- * two streams. These are all uses: a call that makes another stream or context, or
- * submits outside of stream order (per-thread streams, launch attributes, graphs, peers,
- * interop: LOOSE and BEYOND in submit.def), or lets the memory be reached past this
- * driver's streams (exported, registered for a peer device, a transport library loaded)
- * comes here first, and waits until M is complete. The order of the two streams is the
- * driver's own and needs no event of ours.
+ * Claim 1, the memory. A block goes to a new owner behind a mark M only if, when M was
+ * recorded, the process had one context and had used or created in it nothing but the
+ * legacy stream and at most one blocking stream. Then all work before M is ordered before
+ * all work after M, and a later use of the block is behind M as long as it is in one of
+ * these two streams. Each other use comes here first and waits until M is complete: a
+ * call that creates another stream or context, that submits outside of stream order
+ * (per-thread streams, launch attributes, graphs, peers, interop: LOOSE and BEYOND in
+ * submit.def), or that makes the memory reachable past this driver's streams (export,
+ * registration for a peer device, loading of a transport library). The driver itself
+ * orders the two streams; no event of the library is needed.
  *
- *   Host-synchronous copies are work of the legacy stream, too: one from pageable memory
- * to the device waits for that stream before it stages ("API synchronization behavior"),
- *   one to the host reads behind the stream. Batched copies may read their source out of
- *   order: what is to be read there was either written in order, and seen complete by the
- *   program, which is behind M; or it is read late, and the copy is still in front of
- * what is submitted after it. Memory that the host reaches by itself is none of this:
- * pinned and managed memory have no part in it. Device memory has no host address, but
- * where the host's page tables are the device's (Grace Hopper): there the proof never
- * holds. Nor does it once a transport is loaded that maps or registers device memory
- * unseen. One that is linked statically is not seen (docs/free.md, "What it cannot see").
+ * Host-synchronous copies are work of the legacy stream, too: a copy from pageable memory
+ * to the device waits for this stream before it stages ("API synchronization behavior"),
+ * and a copy to the host reads behind the stream. Batched copies may read their source
+ * out of order. Either the source was written in order and the program has found the
+ * write complete, which is behind M; or the copy reads late, and is still ordered before
+ * the work submitted after it. Memory that the host accesses directly is excluded: the
+ * rule does not apply to pinned and managed memory. Device memory has no host address,
+ * except where host and device share page tables (Grace Hopper): the proof never holds
+ * there. The proof does not hold either once a transport is loaded that maps or registers
+ * device memory past the hooks. A statically linked transport is not detected
+ * (docs/free.md, "What it cannot see").
  *
- * Claim 2, the wait. Who breaks the order waits for M, and M alone. Natively nobody waits
- * there. It is no wait too many if native has waited for all that M covers before, in a
- * call that is behind this one: so
+ * Claim 2, the wait. The thread that breaks the order waits for M, and for M alone.
+ * Natively this thread does not wait. The wait adds nothing if an earlier native call has
+ * already waited for all that M covers. So:
  *
  *   - M is recorded inside a free, which natively waits for all work submitted before it.
- *     An event recorded later, in front of the first submission after the reuse, would
- *     cover what was submitted between: perhaps a kernel that waits for this thread.
- *   - Another thread may be the one that ends that work, while natively the free still
- *     waits; made to wait here it never would. So M counts only if no other thread was
- *     there that could be: those that come later are started, at some remove, by the one
- *     that freed. Threads of the driver's own, which it names "cuda...", never call it.
- *     With other threads in the process epochs are as without this rule: blocks are ready
- *     when their mark was seen complete, and nobody waits at all.
- *   - Nothing is left of it in a host function, where CUDA may not be called.
+ *     An event recorded later, before the first submission after the reuse, would also
+ *     cover work submitted in between: perhaps a kernel that waits for this thread.
+ *   - Another thread may be the one that lets this work end while, natively, the free
+ *     still waits. If this thread had to wait here, the work would never end. So M counts
+ *     only if no such thread existed: every later thread is started, directly or
+ *     indirectly, by the thread that freed. The driver's own threads, named "cuda...",
+ *     never come here. If the process has other threads, this rule does not apply: blocks
+ *     are ready once their mark is complete, and no thread waits.
+ *   - A host function must not call CUDA, so it cannot break the order.
  *
- * What is left out: a block whose epoch is closed by an allocation (its mark may cover
- * later work than the frees), and a thread that is started by a host function, runs
- * beside the free and makes a stream that the device waits for.
+ * Two cases are not covered: a block whose epoch is closed by an allocation (its mark may
+ * cover later work than the frees), and a thread that a host function starts, that runs
+ * beside the free, and that creates a stream for which the device waits.
  *
- * Owns:  the newest mark, and what streams and contexts were made.
- * Lock:  order_lock for the mark and who waits for it; the rest is atomic.
+ * Owns:  the newest mark, and the record of created streams and contexts.
+ * Lock:  order_lock for the mark and its waiting threads; the rest is atomic.
  * Source: CUDA Driver API, Stream synchronization behavior, API synchronization behavior
  */
 #include "single_order.h"
@@ -73,11 +74,11 @@ static pthread_mutex_t order_lock = PTHREAD_MUTEX_INITIALIZER;
 static enum order order; /* atomic, written under order_lock */
 /* The epoch of the newest mark; 0: none. Atomic, written under order_lock. */
 gs_fence gs_single_order_newest;
-static char ended_by[GS_KNOWN_NAME_BYTES]; /* written once, before `order` says so */
+static char ended_by[GS_KNOWN_NAME_BYTES]; /* written once, before `order` changes */
 static bool was_used;                      /* atomic */
-static unsigned waiting;  /* under order_lock: threads that wait for it */
-static unsigned streams;  /* atomic: streams that were made, or were to be */
-static uintptr_t context; /* atomic: which one was made; 0: none that was seen */
+static unsigned waiting;  /* under order_lock: threads that wait for the newest mark */
+static unsigned streams;  /* atomic: calls that created a stream or were about to */
+static uintptr_t context; /* atomic: key of the created context; 0: none known */
 
 static enum order now(void)
 {
@@ -91,7 +92,7 @@ static void set_newest(gs_fence epoch)
 
 /* ---- the end ----------------------------------------------------------------------- */
 
-/* Natively a free has waited for all that this waits for. */
+/* Waits for the epoch's mark. Natively a free has already waited for the same work. */
 static void wait_for(const char *call, gs_fence epoch)
 {
     uint64_t mark = gs_epoch_marked(epoch);
@@ -102,7 +103,7 @@ static void wait_for(const char *call, gs_fence epoch)
     }
 }
 
-/* The last one that waited lets go of the mark. */
+/* The last waiting thread releases the mark. */
 static void end_for_good(void)
 {
     gs_fence done = 0;
@@ -118,7 +119,8 @@ static void end_for_good(void)
     }
 }
 
-/* order_lock is held. Not snprintf: a look-up may be what ends the order. */
+/* order_lock is held. Does not call snprintf, since a symbol look-up may end the
+ * order. */
 static void keep_name(const char *name)
 {
     for (size_t i = 0; name[i] && i + 1 < sizeof(ended_by); i++) {
@@ -209,7 +211,7 @@ void gs_single_order_stream(const char *call, unsigned flags)
 
 void gs_single_order_context(const char *call, bool primary, CUdevice device)
 {
-    /* A context that is no primary one is never the same as another. */
+    /* A context that is not primary never equals another. */
     uintptr_t this = primary ? ((uintptr_t)(unsigned)device << 1) + 2 : 1, none = 0;
     if ((!__atomic_compare_exchange_n(&context, &none, this, false, __ATOMIC_ACQ_REL,
                                       __ATOMIC_ACQUIRE) &&
@@ -219,16 +221,17 @@ void gs_single_order_context(const char *call, bool primary, CUdevice device)
     }
 }
 
-/* ---- what cannot be seen ----------------------------------------------------------- */
+/* ---- uncounted work ---------------------------------------------------------------- */
 
-/* Whether a library is loaded that reaches device memory past the driver's streams. */
+/* Whether a loaded library accesses device memory past the driver's streams. */
 static bool is_reached_past(void)
 {
     gs_libraries_watch();
     return gs_libraries_look() != 0;
 }
 
-/* What may give the GPU work that is not counted, or reach device memory; "": nothing. */
+/* The name of a function or library that may submit uncounted GPU work or access device
+ * memory; "": none. */
 static const char *uncounted(bool library)
 {
     if (!gs_known_proof_holds() && !gs_mutant(GS_MUTANT_order_behind_ignored)) {
@@ -251,10 +254,10 @@ void gs_single_order_look_up(void)
 
 /* ---- the proof --------------------------------------------------------------------- */
 
-/* Whether the host may reach device memory without the driver. */
+/* Whether the host may access device memory without the driver. */
 static bool host_reaches(const struct gs_context *of)
 {
-    static int known; /* atomic: 0: not asked yet; 1: yes; -1: no */
+    static int known; /* atomic: 0: not queried; 1: yes; -1: no */
     int answer = __atomic_load_n(&known, __ATOMIC_RELAXED), shared = 1;
     if (GS_UNLIKELY(answer == 0)) {
         if (gs_real()->cuDeviceGetAttribute &&
@@ -269,8 +272,8 @@ static bool host_reaches(const struct gs_context *of)
     return answer > 0;
 }
 
-/* What is not told by calls that end the order themselves: the name of what ends it, or
- * NULL. */
+/* Conditions whose calls do not end the order themselves. Returns the name of the one
+ * that ends the order, or NULL. */
 static const char *ends_order(struct gs_state *state, const struct gs_context *of)
 {
     if (!gs_known_proof_holds()) {

@@ -13,14 +13,14 @@
 struct row {
     CUstream stream;
     CUcontext context;
-    bool blocking; /* with the legacy stream */
+    bool blocking; /* implicitly synchronizes with the legacy stream */
 };
 
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct row *rows;           /* under streams_lock */
 static size_t row_count, row_room; /* under streams_lock */
-static bool missing;               /* atomic: a stream may not be in the table */
-/* Of the stream that the thread has taken out last. */
+static bool missing;               /* atomic: the table may lack a stream */
+/* The flag of the stream that the thread has removed last. */
 static _Thread_local bool was_blocking;
 
 void gs_streams_end_proof(void)

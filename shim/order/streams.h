@@ -1,11 +1,11 @@
 /*
- * streams.h - the streams that live, for drivers that cannot mark a context as a whole
- * (cuCtxRecordEvent came with 12.5).
+ * streams.h - the table of living streams, for drivers that cannot record an event of a
+ * whole context (before CUDA 12.5, cuCtxRecordEvent).
  *
- * Each created stream is in the table until it is destroyed. What a destroyed one still
- * does is not lost: a stream of the library's own waits for it first. The proof that the
- * table has every stream ends for good where one might be missing: there was no memory
- * for a row, a green context made it, or it was destroyed while something captured.
+ * A created stream is in the table until it is destroyed. Before a stream is destroyed, a
+ * stream of the library's own waits for its remaining work. The proof that the table is
+ * complete ends for good where a stream might be missing: there was no memory for a row,
+ * a green context created the stream, or the stream was destroyed during a capture.
  *
  * Lock: a mutex inside, never held across a driver call.
  * Design: docs/free.md, "Lazy"
@@ -16,34 +16,37 @@
 #include "cuda_names.h"
 #include "gs_base.h"
 
-/* Created in the context that is current. blocking: without CU_STREAM_NON_BLOCKING. */
+/* Adds a stream that was created in the current context. blocking: without
+ * CU_STREAM_NON_BLOCKING. */
 void gs_streams_add(CUstream stream, bool blocking);
-/* The context of a stream that is in the table, or NULL. */
+/* The context of a stream; NULL if the stream is not in the table. */
 CUcontext gs_streams_find(CUstream stream);
-/* The same. Out: *blocking, where it is in the table */
+/* Like gs_streams_find. Out: *blocking, if the stream is in the table */
 CUcontext gs_streams_look_up(CUstream stream, bool *blocking);
-/* It is about to be destroyed. Returns its context, NULL if it is not in the table. */
+/* Removes a stream that is about to be destroyed. Returns its context; NULL if the stream
+ * is not in the table. */
 CUcontext gs_streams_remove(CUstream stream);
-/* It was not destroyed after all, by the thread that took it out; NULL: it was not in the
- * table either. */
+/* Called by the thread that removed a stream whose destroy then failed. context NULL: the
+ * stream was not in the table. */
 void gs_streams_restore(CUstream stream, CUcontext context);
-/* The context ended, and its streams with it. */
+/* Removes the streams of a context that has ended. */
 void gs_streams_end_context(CUcontext context);
 
-/* From now on a stream may be missing. */
+/* Ends the proof that the table is complete. */
 void gs_streams_end_proof(void);
 bool gs_streams_proof_holds(void);
 
 /*
  * The streams of a context.
- * Out:  out[]  at most `room` of them
- * Returns how many there are; more than `room`: only some were written.
+ * Out:  out[]  at most `room` streams
+ * Returns the number of streams; if more than `room`, only the first were written.
  */
 size_t gs_streams_of(CUcontext context, CUstream *out, size_t room);
-/* Those of them that wait for the legacy stream, and it for them. */
+/* Like gs_streams_of, but only streams that implicitly synchronize with the legacy
+ * stream. */
 size_t gs_streams_blocking_of(CUcontext context, CUstream *out, size_t room);
 
-/* In a forked child: there are none. */
+/* In a forked child: empties the table. */
 void gs_streams_reset(void);
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * verify.c - where the counts say idle, the device is asked.
+ * verify.c - queries the device where the counts say that it is idle.
  *
- * Owns:  the figures, and the names that were looked up before the first violation.
- * Lock:  streams_lock, so that no stream ends while the driver is asked for it: the only
- *        calls made under it are queries, which do not block. The figures are atomic.
+ * Owns:  the statistics, and the functions that were looked up before the first
+ *        violation.
+ * Lock:  streams_lock, so that no stream ends during a query of it; only queries, which
+ *        do not block, are made under the lock. The statistics are atomic.
  */
 #include "verify.h"
 
@@ -20,7 +21,7 @@
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
 
-/* Streams of one context that are asked. */
+/* The most streams of one context that are queried. */
 #define MAX_STREAMS 256u
 #define NS_PER_US   1000u
 
@@ -36,15 +37,15 @@ static char look_ups[GS_LOOKED_UP_NAMES][GS_LOOKED_UP_BYTES];
 static const char *look_up_names[GS_LOOKED_UP_NAMES];
 static size_t look_up_count; /* atomic: written last, once */
 
-/* What one check found. */
+/* The result of one check. */
 struct finding {
     CUresult result; /* of the synchronize */
-    CUstream busy;   /* a stream that showed work; NULL: none did */
+    CUstream busy;   /* a stream with work; NULL: none */
     uint64_t waited_ns;
-    bool slow; /* so long that something ran */
+    bool slow; /* the synchronize took so long that some work must have run */
 };
 
-/* ---- the device is asked ----------------------------------------------------------- */
+/* ---- queries of the device --------------------------------------------------------- */
 
 static bool has_work(CUstream stream)
 {
@@ -86,7 +87,7 @@ static long sleeps(void)
     return usage.ru_nvcsw;
 }
 
-/* Synchronize the current context; *found has how long that took in all. */
+/* Synchronizes the current context; adds the time to *found. */
 static void synchronize(struct finding *found)
 {
     long slept = sleeps();
@@ -116,8 +117,8 @@ static void ask_context(CUcontext handle, bool wait, struct finding *found)
     gs_context_pop(pushed);
 }
 
-/* The context, and the streams of those that may access its memory: the native free waits
- * for the owner alone. False: a stream captures. */
+/* Queries the streams of all contexts that may access the memory, then synchronizes the
+ * owner, as the native free does. Returns false if a stream captures. */
 static bool ask(struct gs_contexts *contexts, const struct gs_context *context,
                 struct finding *found)
 {
@@ -125,7 +126,7 @@ static bool ask(struct gs_contexts *contexts, const struct gs_context *context,
     if (!gs_gate_pass()) {
         return false;
     }
-    int before = gs_uncancelled_begin(); /* the native free may have no wait */
+    int before = gs_uncancelled_begin(); /* the native free may not block */
     gs_notify_begin("cuMemFree_v2", true);
     for (size_t i = 0;
          (accessor = gs_context_accessor(contexts, context->handle, i)) != NULL; i++) {
@@ -138,7 +139,7 @@ static bool ask(struct gs_contexts *contexts, const struct gs_context *context,
     return true;
 }
 
-/* ---- what is found ----------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------- */
 
 static void add(uint64_t *statistic)
 {
@@ -212,7 +213,7 @@ void gs_verify_complete(struct gs_contexts *contexts, const struct gs_context *c
 {
     uint64_t begun = gs_submissions_begun(context->seen.device);
     if (gs_submissions_begun(GS_COUNT_ALL) + 1 != point) {
-        return; /* what runs may have been submitted since */
+        return; /* running work may have been submitted since */
     }
     if (may_wait) {
         (void)verify(contexts, context, begun, GS_API_cuMemFreeHost);
@@ -237,7 +238,7 @@ bool gs_verify_idle(struct gs_contexts *contexts, const struct gs_context *conte
            verify(contexts, context, begun, api);
 }
 
-/* ---- start, end and figures -------------------------------------------------------- */
+/* ---- start, end and statistics ----------------------------------------------------- */
 
 void gs_verify_start(const struct gs_options *options)
 {

@@ -1,6 +1,7 @@
 /*
  * gpushim_report.c - the program gpushim-report, which the launcher runs for `gpushim
- * report`. Owns: nothing.   Lock: none.
+ * report`.
+ * Owns: nothing.   Lock: none.
  */
 #include <stdbool.h>
 #include <stdio.h>

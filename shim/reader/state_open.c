@@ -1,5 +1,5 @@
 /*
- * state_open.c - reads a state file whole, and sees whether its process is there yet.
+ * state_open.c - reads a state file whole, and checks whether its process still runs.
  * Owns:  the reader's settings.   Lock: none; one thread reads.
  */
 #include "state_open.h"
@@ -20,7 +20,7 @@
 #include "record.h"
 #include "state_file.h"
 
-/* The whole file, from malloc; it may be growing. NULL: *problem says why. */
+/* The whole file, from malloc; it may be growing. NULL: *problem has the reason. */
 static char *read_file(const char *path, size_t *length, const char **problem)
 {
     struct stat info = {0};
@@ -32,7 +32,7 @@ static char *read_file(const char *path, size_t *length, const char **problem)
         *problem = "not a regular file";
     }
     size_t size = *problem ? 0 : (size_t)info.st_size;
-    /* Laid out as it was: what is in it has an alignment. */
+    /* Aligned like the mapping in the process, as the contents require. */
     char *bytes =
         *problem ? NULL : aligned_alloc(4096, gs_round_up(size + 1, (size_t)4096));
     if (!*problem && !bytes) {
@@ -60,7 +60,7 @@ static char *read_file(const char *path, size_t *length, const char **problem)
     return bytes;
 }
 
-/* Whether it is there yet, and not another one of its number. */
+/* Whether the process still runs, and is not another one with its id. */
 static bool runs(const struct gs_state_process *process)
 {
     char boot[sizeof(process->boot)];

@@ -1,6 +1,6 @@
 /*
- * state_report.c - gpushim report FILE: what a process had that is no more, or is
- * another.
+ * state_report.c - gpushim report FILE: reports the memory of another process, or of one
+ * that has ended.
  *
  * Owns:  nothing.   Lock: none; one thread reads and writes.   Design: docs/state.md
  */
@@ -18,7 +18,7 @@
 #include "state_open.h"
 #include "text.h"
 
-/* What a reader should know of the file. */
+/* The note about the file's state for its reader. */
 static void make_note(const struct gs_state_found *found, bool running, const char *path,
                       char *out, size_t size)
 {
@@ -46,11 +46,11 @@ static void make_note(const struct gs_state_found *found, bool running, const ch
     }
 }
 
-/* Places written out that were growing. */
+/* Growing call sites listed. */
 #define GROWING 3
 
-/* What the file has of a device; its figures are told to be of an earlier moment unless
- * nothing is known to have happened since. */
+/* The file's statistics of a device; reported as of an earlier time, unless nothing is
+ * known to have happened since. */
 static void find_device(const struct gs_state_found *found, size_t i,
                         struct gs_statistics *statistics, struct gs_report_device *device)
 {
@@ -58,7 +58,7 @@ static void find_device(const struct gs_state_found *found, size_t i,
     *statistics = kept ? *kept : (struct gs_statistics){.at_ns = 0};
     *device = (struct gs_report_device){.name = found->header->devices[i]};
     gs_statistics_report(statistics, device);
-    /* Both clocks go in steps: of what has one time neither is said to be the later. */
+    /* Both clocks are coarse: of two equal times neither counts as later. */
     bool over = found->header->process.ending[0] != '\0';
     if (statistics->at_ns < found->last_ns + (over ? 0 : 2)) {
         device->as_of_ns =
@@ -66,7 +66,7 @@ static void find_device(const struct gs_state_found *found, size_t i,
     }
 }
 
-/* Files say when the process was, not when it is told of. */
+/* Output files have the times of the process, not of the report. */
 static void describe_process(const struct gs_state_found *found, bool running,
                              struct gs_export_job *job)
 {
@@ -78,7 +78,7 @@ static void describe_process(const struct gs_state_found *found, bool running,
     }
 }
 
-/* Returns the status to end with. */
+/* Returns the exit status. */
 static int write_found(const struct gs_state_found *found, bool running, const char *path,
                        const struct gs_options *options)
 {

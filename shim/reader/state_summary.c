@@ -1,6 +1,6 @@
 /*
- * state_summary.c - a line for each of several state files, and one for all: what the
- * launcher writes at the end of a run with --summary.
+ * state_summary.c - a line for each of several state files, and one for all: the
+ * launcher's output at the end of a run with --summary.
  *
  * Owns:  nothing.   Lock: none; one thread reads and writes.   Design: docs/state.md
  */
@@ -17,12 +17,12 @@
 
 #define ENDING_WIDTH 23 /* "ended without a report" and a space */
 
-/* Of one process, or of all. */
+/* The numbers of one process, or of all. */
 struct line {
-    uint64_t peak_bytes; /* of the device that had most at once */
+    uint64_t peak_bytes; /* of the device with the highest peak */
     uint64_t allocs;
     struct gs_report_summary summary;
-    bool running; /* what is live has not leaked */
+    bool running; /* live memory is not a leak yet */
 };
 
 static void find_line(const struct gs_state_open *state, const struct gs_options *options,
@@ -55,7 +55,7 @@ static void find_line(const struct gs_state_open *state, const struct gs_options
     gs_symbolizer_destroy(symbolizer);
 }
 
-/* Up to its last column; what follows is the caller's. */
+/* All but the last column; the caller adds the rest. */
 static void write_line(const char *process, const char *rank, const struct line *line)
 {
     char peak[24], leaked[24], allocs[32], errors[32];

@@ -1,11 +1,11 @@
 /*
  * finish.c - the report at the end of the process.
  *
- * Runs after the static destructors of every other library, so it must not lean on any of
- * them, and it makes no CUDA call: the driver may be gone.
+ * Runs after the static destructors of every other library, so it must not use any of
+ * them. It makes no CUDA call, since the driver may have ended.
  *
  * Owns:  nothing.   Lock: none; the first caller gets the state's `reported` flag. Other
- *        threads that end the process wait for that caller for as long as it gets on.
+ *        threads that end the process wait for this caller while its report progresses.
  */
 #include "finish.h"
 
@@ -39,8 +39,8 @@
 #include "verify.h"
 #include "redzones.h"
 
-/* Runtime functions that allocate, free, copy or set: their frames, and those below, are
- * not the program's. */
+/* Runtime functions that allocate, free, copy or set: their frames, and the ones below,
+ * do not belong to the program. */
 const char *const gs_runtime_names[] = {
     "cudaMalloc",
     "cudaMallocPitch",
@@ -78,10 +78,10 @@ const char *const gs_runtime_names[] = {
 };
 const size_t gs_runtime_name_count = GS_ARRAY_LEN(gs_runtime_names);
 
-/* Of one report at a time: `reported` of the state says whose they are. */
+/* Used by one report at a time: `reported` of the state names the thread. */
 static struct gs_statistics statistics[GS_MAX_DEVICES];
 
-/* Where the report or a file has them; they are looked up block by block. */
+/* Fills the classes if the report or a file shows them; this visits each block. */
 static void fill_classes(struct gs_state *state, struct gs_report_device *devices,
                          size_t count)
 {
@@ -93,7 +93,7 @@ static void fill_classes(struct gs_state *state, struct gs_report_device *device
     }
 }
 
-/* `files`: they are written as well. */
+/* `files`: output files are written as well. */
 static void fill_devices(struct gs_state *state, struct gs_report_device *devices,
                          size_t count, bool files)
 {
@@ -109,10 +109,11 @@ static void fill_devices(struct gs_state *state, struct gs_report_device *device
     }
 }
 
-/* A scan of host memory that takes longer is given up. */
+/* The time limit for a scan of host memory. */
 #define SCAN_LIMIT_MS 60000u
 
-/* What a pool serves from within a segment the driver has never been told of. */
+/* Whether a pool serves the address from within a segment, so that the driver does not
+ * know it as an allocation. */
 static bool within_segment(struct gs_pool *pool, uint64_t addr)
 {
     struct gs_range range;
@@ -137,7 +138,7 @@ static bool own_memory(void *self, gs_scan_skip skip, void *arg)
     return gs_meta_visit(skip, arg);
 }
 
-/* What no free came to log. */
+/* Logs the ends of proofs that no free has logged. */
 static void log_ends(const struct gs_state *state, const struct gs_report_device *devices,
                      size_t count)
 {
@@ -151,12 +152,13 @@ static void log_ends(const struct gs_state *state, const struct gs_report_device
     }
 }
 
-/* `what`: the program goes on; NULL: it ends, or, with `again`, may. */
+/* `what`: an interim report; NULL: the process ends, or, with `again`, may end. */
 static void write_report(struct gs_state *state, const char *ending, uintptr_t stack_from,
                          const struct gs_interim *what, bool again,
                          struct gs_report_summary *summary)
 {
-    /* One report is written at a time (state->reported), perhaps with little stack. */
+    /* static: one report is written at a time (state->reported), perhaps on a small
+     * stack. */
     static char command[GS_COMMAND_BYTES + 8];
     static char host[256];
     static struct gs_report_device devices[GS_MAX_DEVICES];
@@ -260,15 +262,15 @@ static void write_wanted(void *arg)
                  wanted->again, wanted->summary);
 }
 
-/* What `reported` of the state says; else the id of the thread that writes a report. */
+/* The values of the state's `reported`; any other is the id of the thread that writes a
+ * report. */
 enum reported { REPORT_WRITTEN = -1, REPORT_NONE = 0 };
 
-/* Beyond the longest of a report's parts: how long a thread that stands still is waited
+/* How long, beyond the longest part of a report, a thread without progress is waited
  * for. */
 #define REPORT_WAIT_MS 3000
 
-/* How long a report may go on without a sign of it: its parts have limits of their own.
- */
+/* The longest time without progress: the parts of a report have limits of their own. */
 static unsigned longest_part_ms(const struct gs_options *options)
 {
     unsigned looks = (options->symbolize ? options->symbolize_timeout_ms : 0) +
@@ -276,7 +278,7 @@ static unsigned longest_part_ms(const struct gs_options *options)
     return (looks > GS_LOG_PATIENCE_MS ? looks : GS_LOG_PATIENCE_MS) + REPORT_WAIT_MS;
 }
 
-/* Does no other thread write a report any more? One that has ended will not. */
+/* Whether no other thread writes a report any more. A thread that has ended does not. */
 static bool is_over(void *self)
 {
     struct gs_state *state = self;
@@ -285,8 +287,8 @@ static bool is_over(void *self)
            (syscall(SYS_tgkill, state->pid, writer, 0) != 0 && errno == ESRCH);
 }
 
-/* Another thread writes a report; the process must not end under its hands. Returns what
- * `reported` says then. */
+/* Waits while another thread writes a report, since the process must not end meanwhile.
+ * Returns the new value of `reported`. */
 static int wait_for_report(struct gs_state *state)
 {
     int saved_errno = errno;
@@ -295,7 +297,8 @@ static int wait_for_report(struct gs_state *state)
     return __atomic_load_n(&state->reported, __ATOMIC_ACQUIRE);
 }
 
-/* Become the one that writes a report, if nobody is. *found: what `reported` said. */
+/* Makes the calling thread the one that writes a report, unless there is one. *found: the
+ * previous value of `reported`. */
 static bool begin(struct gs_state *state, int *found)
 {
     *found = REPORT_NONE;
@@ -313,7 +316,7 @@ static void end(struct gs_state *state, enum reported reported)
     __atomic_store_n(&state->reported, reported, __ATOMIC_RELEASE);
 }
 
-/* A forked child whose CUDA calls all failed, as they must, has nothing to tell. */
+/* A forked child whose CUDA calls all failed, as they must, has nothing to report. */
 static bool nothing_to_tell(struct gs_state *state)
 {
     uint64_t allocs = 0;
@@ -332,7 +335,8 @@ bool gs_finish_due(void)
     return state && state->tracker && state->pid == (pid_t)syscall(SYS_getpid);
 }
 
-/* What follows takes longer than the process would have lived. */
+/* The remaining exit work takes longer than the process would have lived: keeps Python's
+ * daemon threads from waking up meanwhile. */
 static void hold_rest_of_python(void)
 {
     struct gs_python_symbols python = {0};
@@ -341,7 +345,7 @@ static void hold_rest_of_python(void)
     }
 }
 
-/* The frame of its own: all that lies above is the program's, or gs_finish_report's. */
+/* A frame of its own: all frames above belong to the program, or to gs_finish_report. */
 static __attribute__((noinline)) bool report(const char *ending, bool again)
 {
     struct gs_state *state = gs_state_peek();
@@ -351,8 +355,8 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
         return false;
     }
     if (gs_thread.depth > 0) {
-        /* A signal handler ends the program from within a wrapper, or a report, whose
-         * locks it holds. */
+        /* A signal handler ends the program from within a wrapper, or a report, and holds
+         * locks of it. */
         gs_finish_without_report("the program ended inside a CUDA call");
         return state->bad;
     }
@@ -363,10 +367,9 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
     while (!begin(state, &found)) {
         if (found == REPORT_WRITTEN || wait_for_report(state) != REPORT_NONE) {
             return state->bad;
-        } /* else the other one was not the last */
+        } /* else the other report was not the last */
     }
-    /* The symbolizer's child process and whatever else this needs is not the program's.
-     */
+    /* Calls of the symbolizer's child process and other helpers are not the program's. */
     gs_thread.depth = 1;
     if (!again) {
         hold_rest_of_python();
@@ -385,8 +388,8 @@ static __attribute__((noinline)) bool report(const char *ending, bool again)
     return state->bad;
 }
 
-/* The registers that calls preserve may hold the program's pointers: they are saved in
- * this frame, above the one from which the report looks. */
+/* Callee-saved registers may hold the program's pointers: they are saved in this frame,
+ * above the one from which the report scans the stack. */
 bool gs_finish_report(const char *ending, bool again)
 {
     __builtin_unwind_init();

@@ -7,37 +7,36 @@
 #include "gs_base.h"
 
 /*
- * Write the report, once for the process: at exit, quick_exit, _exit or before an exec.
+ * Writes the report, once for the process: at exit, quick_exit, _exit or before an exec.
  * Does nothing in a process without CUDA calls, and in a child that shares or copied the
- * memory of the one that made them.
+ * memory of the process that made them.
  *
  * In:  ending  how the process ends ("exit 0"), for the header
- *      again   a later call may write another one (an exec that fails)
+ *      again   a later call may write another report (an exec that fails)
  * Returns whether there were leaks or errors.
  */
 bool gs_finish_report(const char *ending, bool again);
 
 /*
- * In the place of gs_finish_report where the calling thread may not write a report, as it
- * was interrupted in the middle of something. A report that another thread writes is
- * waited for: the process must not end in its midst. Where there is none one line says
- * so. Async-signal-safe.
+ * Replaces gs_finish_report if the calling thread must not write a report, since it was
+ * interrupted inside the library. Waits for a report that another thread writes, since
+ * the process must not end meanwhile. If there is none, logs one line. Async-signal-safe.
  *
  * In:  format  why there is no report, as the end of a sentence
  */
 void gs_finish_without_report(const char *format, ...) GS_PRINTF(1, 2);
 
-/* A report while the program goes on. */
+/* An interim report, while the program goes on. */
 struct gs_interim {
-    const char *ending; /* why, for the header */
+    const char *ending; /* the cause, for the header */
     const char *note;   /* a line below it; NULL: none */
-    uint32_t stack;     /* of the call it is about; 0: none */
-    unsigned places;    /* written out; 0: GPUSHIM_LEAK_MAX */
+    uint32_t stack;     /* of the call that caused it; 0: none */
+    unsigned places;    /* number of call sites listed; 0: GPUSHIM_LEAK_MAX */
     bool lines;         /* files and lines, by a child process, as at exit */
 };
 
-/* Writes it, unless another report is being written. Not for a thread of the program's:
- * it takes time, stack and locks. */
+/* Writes an interim report, unless another report is being written. Not for a thread of
+ * the program: it needs time, stack and locks. */
 void gs_finish_interim(const struct gs_interim *what);
 
 /* Whether this process has a report to write at its end. Async-signal-safe. */
@@ -46,8 +45,8 @@ bool gs_finish_due(void);
 /* The status to end with instead of `status`: GPUSHIM_ERROR_EXITCODE if it applies. */
 int gs_finish_status(int status, bool bad);
 
-/* Runtime functions that allocate: their frames, and those below, are not the program's.
- */
+/* Runtime functions that allocate, free, copy or set: their frames, and the ones below,
+ * do not belong to the program. */
 extern const char *const gs_runtime_names[];
 extern const size_t gs_runtime_name_count;
 

@@ -1,12 +1,11 @@
 /*
- * interim.c - a thread of the library's own writes what a program that goes on holds.
+ * interim.c - a thread of the library that reports the live memory of a running program.
  *
- * A report takes stack, time and the C library's locks, and whoever wants it may have
- * none of them: a signal handler, a thread with a small stack. So a handler only says
- * what is wanted, a thread that is refused memory waits, and that not without an end, and
- * the report is written by a thread that has all signals blocked. It is started where it
- * is asked for: with the handlers, or for the one report of a process that is out of
- * memory.
+ * A report needs stack, time and the C library's locks, which the thread that requests it
+ * may not have: a signal handler, a thread with a small stack. So a handler only posts a
+ * request, a thread that is refused memory waits for a limited time, and a thread with
+ * all signals blocked writes the report. This thread is started where it is needed: with
+ * the handlers, or for the one report of a process that is out of memory.
  *
  * Owns:  the signals' old dispositions, the thread.   Lock: atomics and semaphores; one
  *        of `switches`.
@@ -33,41 +32,42 @@
 #include "record.h"
 #include "text.h"
 
-/* A thread that is refused memory waits so long for the report: it says who had it. */
+/* How long a thread that is refused memory waits for the report of the owners. */
 #define PATIENCE_S 5
 
-/* Places written out where memory ran out. */
+/* Call sites listed when memory ran out. */
 #define PLACES 3
 
 static struct {
-    int dump, term, track;       /* signals with a handler of ours; 0: none */
+    int dump, term, track;       /* signals with a handler of the library; 0: none */
     sem_t wanted;                /* posted by the handlers */
     bool wants_dump, wants_term; /* atomic */
-    pid_t pid;                   /* whose thread waits; 0: nobody's */
-    struct gs_tracker *tracker;  /* that `track` switches */
-    bool starts;                 /* the first switch starts it */
+    pid_t pid;                   /* process whose thread waits; 0: none */
+    struct gs_tracker *tracker;  /* switched by `track` */
+    bool starts;                 /* the first switch starts recording */
 } signals;
 
-/* Switches that were told; with its lock, so that none is told after the last report. */
+/* The switches that were logged; its lock keeps one from being logged after the last
+ * report. */
 static struct {
     pthread_mutex_t lock;
     uint32_t told;
 } switches = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* What a thread of the program's waits for; one at a time. */
+/* The request for which a thread of the program waits; one at a time. */
 static struct {
-    bool busy; /* atomic: the rest is somebody's */
+    bool busy; /* atomic: the other members are in use */
     struct gs_interim what;
     char note[160];
     sem_t written;
 } asked;
 
-static bool was_refused; /* atomic: once is enough */
+static bool was_refused; /* atomic: only the first refusal is reported */
 
 /* ---- signals ------------------------------------------------------------------------
  */
 
-/* What a program leaves at its default and a person may send. */
+/* The signals that a program leaves at their default and that a person may send. */
 static const struct {
     const char *name;
     int number;
@@ -76,7 +76,7 @@ static const struct {
              {"PWR", SIGPWR},      {"WINCH", SIGWINCH}, {"XCPU", SIGXCPU},
              {"VTALRM", SIGVTALRM}};
 
-/* 0: no such signal. Names with or without SIG, RTMIN+2, numbers. */
+/* The signal of a name: with or without SIG, RTMIN+2, or a number. 0: no such signal. */
 static int signal_named(const char *text)
 {
     const char *name = strncmp(text, "SIG", 3) == 0 ? text + 3 : text;
@@ -124,13 +124,14 @@ static void on_signal(int number)
     int saved_errno = errno;
     bool term = number == signals.term, track = number == signals.track;
     bool *wants = term ? &signals.wants_term : &signals.wants_dump;
-    /* In a child by vfork or clone nobody waits for it. */
+    /* In a child by vfork or clone no thread waits for the request. */
     if (!is_ours(signals.pid) ||
         (!track && __atomic_exchange_n(wants, true, __ATOMIC_ACQ_REL) && term)) {
         end_by(number);
     } else {
         if (track) {
-            /* At once: what the sender does next is in the window, or no more. */
+            /* Switches at once: the sender's next allocation is inside the window, or
+             * outside. */
             gs_tracker_switch(signals.tracker);
         }
         (void)sem_post(&signals.wanted);
@@ -138,7 +139,7 @@ static void on_signal(int number)
     errno = saved_errno;
 }
 
-/* "recording stopped at 5s by signal 12; now 3.00 MiB in 12 allocations are ..." */
+/* Logs "recording stopped at 5s by signal 12; now 3.00 MiB in 12 allocations are ..." */
 static void tell_switch(uint32_t number)
 {
     bool starts = (number % 2 != 0) == signals.starts;
@@ -168,7 +169,7 @@ void gs_interim_log_switches(void)
     pthread_mutex_lock(&switches.lock);
     uint32_t made = gs_tracker_switches(signals.tracker);
     if (made - switches.told > GS_SWITCHES_KEPT) {
-        switches.told = made - GS_SWITCHES_KEPT; /* when the others were is forgotten */
+        switches.told = made - GS_SWITCHES_KEPT; /* older ones are lost */
     }
     while (switches.told != made) {
         tell_switch(++switches.told);
@@ -179,7 +180,7 @@ void gs_interim_log_switches(void)
 static void *wait_for_signals(void *unused)
 {
     (void)unused;
-    gs_thread.depth = 1; /* whatever it calls is not the program's */
+    gs_thread.depth = 1; /* its calls are not the program's */
     for (;;) {
         while (sem_wait(&signals.wanted) != 0) {
             if (errno != EINTR) {
@@ -193,7 +194,7 @@ static void *wait_for_signals(void *unused)
             gs_finish_interim(&(struct gs_interim){.ending = ending, .lines = true});
         }
         if (__atomic_load_n(&signals.wants_term, __ATOMIC_ACQUIRE)) {
-            gs_thread.depth = 0; /* as a thread that calls exit */
+            gs_thread.depth = 0; /* like a thread that calls exit */
             (void)gs_finish_report("signal 15", false);
             end_by(SIGTERM);
             return NULL;
@@ -201,7 +202,7 @@ static void *wait_for_signals(void *unused)
     }
 }
 
-/* Returns the signal, or 0 and has said why not. */
+/* Installs a handler. Returns the signal, or 0 after logging the reason. */
 static int handle(int number, const char *variable, const char *value)
 {
     struct sigaction was, ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
@@ -225,7 +226,7 @@ static void give_up(int number)
     }
 }
 
-/* The signal of a variable; 0: none, and if one was asked for it is said why not. */
+/* The signal of a variable; 0: none. Logs why a requested signal is not possible. */
 static int read_signal(const char *variable, const char *text)
 {
     int number = text[0] ? signal_named(text) : 0;
@@ -259,7 +260,7 @@ static int read_track_signal(const struct gs_options *options, int dump)
     return number;
 }
 
-/* The thread waits. Handlers may run before the next line does. */
+/* Starts the thread, then installs the handlers, which may run at once. */
 static void handle_all(const struct gs_options *options, struct gs_tracker *tracker,
                        int dump, int track)
 {
@@ -332,8 +333,8 @@ static void *write_it(void *unused)
     return NULL;
 }
 
-/* What was taken is given back, unless it takes too long: then it is never asked again.
- */
+/* Waits for the report and releases the request. If the report takes too long, the
+ * request stays in use and is never made again. */
 static void write_and_wait(void)
 {
     struct timespec until;
@@ -354,9 +355,9 @@ static void write_and_wait(void)
     }
 }
 
-/* "cudaMalloc of 2.00 GiB on GPU 0 was refused, 1.20 GiB of 139 GiB free", or "... was
- * refused by GPUSHIM_MEM_LIMIT=8G, 16.0 MiB of 8.00 GiB free". Of a device that is asked
- * for more than it has nobody needs to know who holds what: false. */
+/* Writes "cudaMalloc of 2.00 GiB on GPU 0 was refused, 1.20 GiB of 139 GiB free", or "...
+ * was refused by GPUSHIM_MEM_LIMIT=8G, 16.0 MiB of 8.00 GiB free". Returns false for a
+ * request beyond the device's memory, which the owners of live memory do not explain. */
 static bool describe(const struct gs_options *options, int device, enum gs_api api,
                      uint64_t bytes)
 {

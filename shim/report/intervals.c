@@ -1,7 +1,7 @@
 /*
- * intervals.c - a thread that looks at what is live, and sleeps.
+ * intervals.c - a thread that compares the live memory at intervals.
  *
- * Owns:  the comparison.   Lock: that locks itself; the pointer is atomic.
+ * Owns:  the comparison.   Lock: its own; the pointer is atomic.
  * Design: docs/tracker.md, "Does it grow"
  */
 #include "intervals.h"
@@ -14,7 +14,7 @@
 #include "report.h"
 #include "state.h"
 
-/* Places written out each time. */
+/* Call sites listed each time. */
 #define PLACES 3
 
 static struct gs_growth *growth; /* atomic */
@@ -44,7 +44,8 @@ static void write_look(struct gs_state *state)
     gs_symbolizer_destroy(symbolizer);
 }
 
-/* It sleeps between two looks however long one takes, and makes up for none. */
+/* Sleeps for the whole interval after each comparison, however long the comparison
+ * took. */
 static void *look_and_sleep(void *unused)
 {
     const struct timespec interval = {.tv_sec = interval_ms / 1000,
@@ -53,7 +54,7 @@ static void *look_and_sleep(void *unused)
     gs_thread.depth = 1;
     while ((!state || gs_finish_due()) &&
            clock_nanosleep(CLOCK_MONOTONIC, 0, &interval, NULL) == 0) {
-        state = gs_state_peek(); /* none yet, where start-up takes its time */
+        state = gs_state_peek(); /* none yet, while a slow start is in progress */
         if (state && gs_finish_due()) {
             gs_growth_look(growth, state->tracker);
             write_look(state);

@@ -1,8 +1,8 @@
 /*
- * intervals.h - what is live, and which places hold more and more, every so often:
- * GPUSHIM_STATS_INTERVAL.
+ * intervals.h - GPUSHIM_STATS_INTERVAL: reports at intervals the live memory, and the
+ * call sites whose memory grows.
  *
- * Locks: start-up starts it; the rest may be called from any thread.
+ * Locks: start-up starts it; the other functions may be called from any thread.
  */
 #ifndef GS_INTERVALS_H
 #define GS_INTERVALS_H
@@ -10,7 +10,7 @@
 #include "growth.h"
 #include "options.h"
 
-/* While the state is made: a thread, if one is asked for. */
+/* Called while the state is created: starts a thread, if the option asks for it. */
 void gs_intervals_start(const struct gs_options *options);
 /* In a forked child: there is no thread. */
 void gs_intervals_reset(void);

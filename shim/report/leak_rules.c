@@ -1,10 +1,10 @@
 /*
- * leak_rules.c - reads the files that GPUSHIM_SUPPRESSIONS names.
+ * leak_rules.c - reads the files named in GPUSHIM_SUPPRESSIONS.
  *
- * They are read at the first CUDA call and not at exit: what is wrong with them should be
- * known before a long run, and the program may change its folder meanwhile.
+ * Reads them at the first CUDA call, not at exit: their errors should be known before a
+ * long run, and the program may change its folder meanwhile.
  *
- * Owns:  the rules.   Lock: start-up's writes them; the report, made once, looks them up.
+ * Owns:  the rules.   Lock: written at start; only the report, written once, reads them.
  */
 #include "leak_rules.h"
 
@@ -17,15 +17,15 @@
 
 #include "log.h"
 
-/* A file with more is none of rules. */
+/* A larger file is not a file of rules. */
 #define FILE_BYTES_MAX (64 * GS_MIB)
-/* Malformed lines of a file that are told one by one. */
+/* Malformed lines of a file that are logged one by one. */
 #define PROBLEMS_TOLD 20u
 
 static struct gs_suppressions *rules;
 static bool started;
 
-/* What is told about one file. */
+/* The state of the log about one file. */
 struct telling {
     const char *path;
     unsigned problems;
@@ -45,7 +45,8 @@ static void tell_file(const char *path, const char *what)
                 path, what);
 }
 
-/* The whole file, `*length` bytes from malloc. NULL: it was told why not. */
+/* The whole file, `*length` bytes from malloc. NULL: failed, and the reason was
+ * logged. */
 static char *read_file(const char *path, size_t *length)
 {
     struct stat info;
@@ -73,7 +74,7 @@ static char *read_file(const char *path, size_t *length)
         if (got < 0 && errno != EINTR) {
             wrong = gs_log_error_text(errno);
         } else if (got == 0) {
-            break; /* it became shorter meanwhile */
+            break; /* the file was truncated meanwhile */
         } else if (got > 0) {
             *length += (size_t)got;
         }
@@ -107,7 +108,7 @@ static void add_file(const char *path)
 
 static void add_files(const char *list)
 {
-    static char path[GS_OPTIONS_PATH_BYTES]; /* under the start's lock */
+    static char path[GS_OPTIONS_PATH_BYTES]; /* under the start lock */
     while (*list) {
         size_t length = strcspn(list, ":");
         memcpy(path, list, length);

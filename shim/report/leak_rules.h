@@ -1,6 +1,6 @@
 /*
- * leak_rules.h - the rules for leaks and wrong frees: GPUSHIM_SUPPRESSIONS and what is
- * built in.
+ * leak_rules.h - the rules for known leaks and wrong frees: GPUSHIM_SUPPRESSIONS and the
+ * built-in ones.
  */
 #ifndef GS_LEAK_RULES_H
 #define GS_LEAK_RULES_H
@@ -8,9 +8,9 @@
 #include "options.h"
 #include "suppress.h"
 
-/* Read the files, once for a process image: a forked child has its parent's rules. Says
- * what is wrong with them, and writes the built-in ones where that is asked for. Called
- * by start-up. */
+/* Reads the files, once for a process image: a forked child has its parent's rules. Logs
+ * their errors, and writes the built-in rules if the option asks for this. Called at
+ * start. */
 void gs_rules_start(const struct gs_options *options);
 
 /* For the report; NULL: none. */

@@ -1,14 +1,14 @@
 /*
- * nvml.c - asks NVIDIA's management library what this process takes of each device.
+ * nvml.c - queries NVIDIA's management library for this process's memory on each device.
  *
- * Of the calls that list processes the two oldest are used: the form of the third's
- * answers has changed under its name.
+ * Of the calls that list processes the two oldest are used: the third one's result format
+ * has changed under the same name.
  *
- * When a process ends, the driver takes its contexts down in exit handlers of its own. So
- * the question is put in a handler that is registered later than those, and runs before.
+ * When a process ends, the driver destroys its contexts in exit handlers of its own. So
+ * the query is made in a handler that is registered later, and hence runs earlier.
  *
- * Owns:  the answers.   Lock: none; one asker at a time (`busy`), and the thread that
- * asks publishes by release.   Source: NVML API Reference Guide
+ * Owns:  the answers.   Lock: none; one query at a time (`busy`), whose thread publishes
+ *        by release.   Source: NVML API Reference Guide
  */
 #include "nvml.h"
 
@@ -32,8 +32,8 @@
 #define PATIENCE_MS 2000u
 #define MOST        1024u /* processes on a device */
 
-/* Inode of the first process namespace (linux/proc_ns.h): there numbers are the host's.
- */
+/* Inode of the initial process namespace (linux/proc_ns.h): its process ids are the
+ * host's. */
 #define FIRST_PID_NAMESPACE 0xEFFFFFFCu
 
 #define SUCCESS       0
@@ -48,7 +48,7 @@ struct process_old {
 struct process {
     unsigned pid;
     unsigned long long used_bytes;
-    unsigned gpu_instance, compute_instance; /* NO_INSTANCE, or 0 from those without */
+    unsigned gpu_instance, compute_instance; /* NO_INSTANCE, or 0 if the call has none */
 };
 
 typedef int init_fn(void);
@@ -62,16 +62,16 @@ static struct {
     init_fn *init;
     by_bus_fn *by_bus;
     list_fn *list, *list_old;
-} nvml; /* the asking thread's */
+} nvml; /* used by the querying thread */
 
 static struct {
     char bus[GS_MAX_DEVICES][32]; /* written before `known`, which is atomic */
     bool known[GS_MAX_DEVICES];
     bool handler_set; /* atomic */
     bool busy;        /* atomic */
-    bool given_up;    /* atomic: a thread has not come back */
+    bool given_up;    /* atomic: a querying thread has not returned */
     bool final;       /* atomic: the process ends */
-    bool done;        /* atomic: the thread has */
+    bool done;        /* atomic: the querying thread has finished */
     const char *problem;
     uint64_t used[GS_MAX_DEVICES]; /* NOT_AVAILABLE: no answer */
     uint64_t rest[GS_MAX_DEVICES]; /* atomic: the same */
@@ -130,7 +130,7 @@ static const char *load(void)
     return NULL;
 }
 
-/* Of all entries with our number; NOT_AVAILABLE where one has no figure of a whole
+/* The sum of all entries with this process's id; NOT_AVAILABLE if one is not for a whole
  * device. */
 static uint64_t used_by(unsigned pid, const struct process *list, unsigned count)
 {
@@ -299,7 +299,7 @@ static void at_exit(void)
 /* ---- which devices -------------------------------------------------------------------
  */
 
-/* NULL: its figures are this process's. */
+/* Why NVML's statistic for the device is not this process's; NULL: it is. */
 static const char *unfit(int ordinal)
 {
     struct gs_platform platform = gs_platform_read(ordinal, "", environ);

@@ -1,13 +1,14 @@
 /*
- * nvml.h - what this process takes of a device by the account of NVIDIA's management
- * library, less what is known of: contexts, modules, local memory. GPUSHIM_NVML=on.
+ * nvml.h - GPUSHIM_NVML=on: this process's memory on a device by NVIDIA's management
+ * library, minus the known memory: contexts, modules, local memory.
  *
- * The library is opened by name, where it is, by a thread of our own that is waited for a
- * while only, and never before the first CUDA call. Where its figure cannot be ours (a
- * container's process numbers, MPS, MIG, WSL, a device without memory of its own, managed
- * memory, which may be anywhere) there is none. No CUDA call is made but in gs_nvml_meet.
+ * The management library is opened by name, if it exists, by a thread of gpushim. The
+ * program waits for this thread for a limited time only, and not before the first CUDA
+ * call. There is no result where the library's statistic may not be this process's (a
+ * container's process ids, MPS, MIG, WSL, a device without memory of its own, managed
+ * memory, which may be anywhere). Only gs_nvml_meet makes CUDA calls.
  *
- * Not seen on hardware (docs/platforms.md).
+ * Not tested on hardware (docs/platforms.md).
  */
 #ifndef GS_NVML_H
 #define GS_NVML_H
@@ -20,13 +21,13 @@ struct gs_state;
 extern bool gs_nvml_wanted __attribute__((visibility("hidden")));
 extern bool gs_nvml_managed __attribute__((visibility("hidden"))); /* atomic */
 
-/* At start-up. */
+/* Called at start. */
 void gs_nvml_start(const struct gs_options *options);
 
-/* A device's first context was seen; no lock is held. */
+/* Called when a device's first context was found; no lock is held. */
 void gs_nvml_meet(int ordinal);
 
-/* Managed memory was asked for: from now on there is no figure. */
+/* Called when managed memory is allocated: from now on there is no result. */
 static inline void gs_nvml_note_managed(void)
 {
     if (GS_UNLIKELY(gs_nvml_wanted)) {
@@ -34,11 +35,11 @@ static inline void gs_nvml_note_managed(void)
     }
 }
 
-/* Ask, if there is anything live, for the report that is about to be written. What was
- * asked as the process ended, before others' exit handlers ran, stays. */
+/* Queries, if any memory is live, for the report that is about to be written. An answer
+ * from the end of the process, before other exit handlers ran, is kept. */
 void gs_nvml_query(struct gs_state *state);
 
-/* The last answer. False: there is none. */
+/* The last answer. False: none. */
 bool gs_nvml_rest(int ordinal, uint64_t *bytes);
 
 void gs_nvml_reset(void); /* in a forked child */

@@ -1,7 +1,7 @@
 /*
- * outputs.c - which files the report is written to, and what they have beyond its text.
+ * outputs.c - the files to which the report is written, and their additional contents.
  *
- * Owns:  the settings, read at start-up.
+ * Owns:  the settings, read at start.
  * Lock:  none; immutable after start.
  */
 #include "outputs.h"
@@ -24,18 +24,18 @@
 #include "shield.h"
 #include "text.h"
 
-/* Where GPUSHIM_OUTPUT_FILE is not set; the extension follows. */
+/* The default of GPUSHIM_OUTPUT_FILE; the extension follows. */
 #define DEFAULT_PATTERN "gpushim.%p"
 
-/* Room for the names of all formats in one line. */
+/* Bytes for the names of all formats in one line. */
 #define FORMAT_LIST_BYTES 256
 
 static struct {
     bool chosen[GS_EXPORT_FORMATS];
-    unsigned count;         /* of them */
-    bool extended;          /* each name gets its extension: there is no pattern */
+    unsigned count;         /* the number of formats */
+    bool extended;          /* each name gets an extension: no pattern was given */
     char pattern[PATH_MAX]; /* absolute where possible */
-    char log[PATH_MAX];     /* likewise, of GPUSHIM_LOG_FILE; "": stderr */
+    char log[PATH_MAX];     /* likewise, for GPUSHIM_LOG_FILE; "": stderr */
 } settings;
 
 /* ---- start-up --------------------------------------------------------------------- */
@@ -85,7 +85,7 @@ static bool ends_in(const char *name, const char *extension)
            strcmp(name + length - tail, extension) == 0;
 }
 
-/* The folder a path lies in; its name stands behind that. */
+/* The folder of a path; *name is the part after it. */
 static bool folder_of(const char *path, struct stat *out, const char **name)
 {
     static char folder[PATH_MAX];
@@ -100,7 +100,7 @@ static bool folder_of(const char *path, struct stat *out, const char **name)
     return stat(folder, out) == 0;
 }
 
-/* Whether a file of that name is the one that the report goes to. */
+/* Whether a file name is the report's own file. */
 static bool is_log(const char *path)
 {
     struct stat folder, logs;
@@ -124,9 +124,9 @@ static enum gs_status extend(char path[PATH_MAX], const char *extension)
     return GS_OK;
 }
 
-/* Several formats cannot have one name: each gets its extension, unless it is there. Nor
- * can one have the log's: that is added to, and this replaced. *aside: it has got out of
- * its way. */
+/* Names the file of a format. Several formats cannot have one name, so each name gets its
+ * extension, unless it has it. No format can have the log's name, since the log is
+ * appended to and the output replaced. *aside: the name was changed for the log. */
 static enum gs_status name_file(const struct gs_export_format *format,
                                 char path[PATH_MAX], bool *aside)
 {
@@ -143,7 +143,7 @@ static enum gs_status name_file(const struct gs_export_format *format,
     return status;
 }
 
-/* At start, as it may be a while to the report. */
+/* Called at start, since the report may come much later. */
 static void log_deferred(void)
 {
     static char path[PATH_MAX];
@@ -211,7 +211,7 @@ static void say_failed(const struct gs_export_format *format, const char *path,
                 format->name, path, why);
 }
 
-/* Returns whether the file is there now. */
+/* Returns whether the file exists now. */
 static bool write_file(const struct gs_export *export, enum gs_export_row row,
                        const char *path)
 {
@@ -255,24 +255,24 @@ static void write_all(void *self, const struct gs_export *export, struct gs_text
         }
     }
     if (names->data) {
-        gs_make_printable(names->data, false); /* a line of the report */
+        gs_make_printable(names->data, false); /* part of a line of the report */
     }
 }
 
-/* ---- what the files have beyond the report ---------------------------------------- */
+/* ---- contents of the files beyond the report -------------------------------------- */
 
-/* The pool's own counters, and what else the report says of a device. */
+/* The pool's own counters, and the other statistics that the report has for a device. */
 static const struct gs_export_counter counters[] = {
 #define GS_POOL_STAT(name, unit, doc) {#name, unit},
 #include "stats.def"
 #undef GS_POOL_STAT
-    {"idle_bytes", "bytes"},    /* held, and in no live block */
-    {"pressed_bytes", "bytes"}, /* given back because memory was short */
-    {"retried", "count"},       /* calls of others made again after that */
-    {"native_calls", "count"},  /* had each allocation and each free been one */
+    {"idle_bytes", "bytes"},    /* held, but in no live block */
+    {"pressed_bytes", "bytes"}, /* returned to the driver because memory was short */
+    {"retried", "count"},       /* other calls repeated after a reclaim */
+    {"native_calls", "count"},  /* had each allocation and each free been a driver call */
     {"frees_waited", "count"},  /* frees that waited for the device */
-    {"frees_waited_ns", "ns"},  /* how long in all */
-    {"frees_idle", "count"},    /* frees that found it idle */
+    {"frees_waited_ns", "ns"},  /* total time of their waits */
+    {"frees_idle", "count"},    /* frees that found the device idle */
 };
 
 static void fill_values(const struct gs_statistics *statistics,
@@ -292,10 +292,10 @@ static void fill_values(const struct gs_statistics *statistics,
     values[at++] = known->frees_idle;
 }
 
-/* Room for any value that is not a text of the options' own. */
+/* Bytes for any value that is not a text of the options. */
 #define VALUE_BYTES GS_OPTION_SIZE_BYTES
 
-/* A share as a user writes it. */
+/* A share in the notation of the options. */
 static const char *share_text(uint64_t share, char out[VALUE_BYTES])
 {
     if (share & GS_SHARE_PARTS) {
@@ -315,7 +315,7 @@ static const char *choice_word(const struct gs_option *option, int value)
     return "";
 }
 
-/* The value in force, as its variable could be set to it. */
+/* The value in force, in the notation of its variable. */
 static const char *option_value(const struct gs_options *options,
                                 const struct gs_option *option, char out[VALUE_BYTES])
 {
@@ -343,7 +343,7 @@ static const char *option_value(const struct gs_options *options,
     return field;
 }
 
-/* All tables of a job, in one piece of memory. */
+/* All tables of a job, in one allocation. */
 struct tables {
     struct gs_export_option options[GS_OPTIONS_COUNT];
     char texts[GS_OPTIONS_COUNT][VALUE_BYTES];
@@ -373,7 +373,7 @@ bool gs_outputs_begin(const struct gs_options *options,
     struct tables *tables =
         calloc(1, sizeof(*tables) + (device_count * each + 1) * sizeof(uint64_t));
     if (!tables) {
-        return true; /* without what stands there */
+        return true; /* without the value */
     }
     for (size_t i = 0; i < GS_OPTIONS_COUNT; i++) {
         tables->options[i].name = gs_options_table[i].name;

@@ -1,10 +1,10 @@
 /*
- * statistics.c - takes the pool's figures, and keeps them in the state file.
+ * statistics.c - collects the pool's statistics, and saves them in the state file.
  *
- * The file has two sets and says which one is whole: a process that ends while one is
- * written leaves the other.
+ * The file has two sets and a number that names the complete one: a process that ends
+ * while it writes one set leaves the other.
  *
- * Owns:  what is kept.   Lock: `busy` while a set is written; the rest is atomic.
+ * Owns:  the saved sets.   Lock: `busy` while a set is written; the rest is atomic.
  * Design: docs/state.md
  */
 #include "statistics.h"
@@ -22,23 +22,24 @@
 #include "state_file.h"
 #include "redzones.h"
 
-/* The next copy is due after this share of the process's time, within these bounds. */
+/* The time between two copies: 1/SHARE of the process's running time, within these
+ * bounds. */
 #define SHARE    16u
 #define LEAST_NS 1000000u
 #define MOST_NS  100000000u
 
 struct kept {
-    uint64_t current; /* 1 or 2: the set that is whole; 0: none yet; atomic */
+    uint64_t current; /* 1 or 2: the complete set; 0: none yet; atomic */
     struct gs_statistics sets[2][GS_MAX_DEVICES];
     char
         uncounted[GS_KNOWN_NAME_BYTES]; /* gs_known_ended_by; written once, last byte 0 */
-    char order_ended[GS_KNOWN_NAME_BYTES]; /* the same of gs_statistics_order_ended */
+    char order_ended[GS_KNOWN_NAME_BYTES]; /* likewise, gs_statistics_order_ended */
     uint64_t order_used, host_pooled;      /* 0 or 1, as in gs_report_config */
 };
 
 static_assert(sizeof(struct kept) % 8 == 0, "whole words");
 
-bool gs_statistics_kept; /* atomic: there is a file to keep them in */
+bool gs_statistics_kept; /* atomic: there is a state file */
 
 static struct {
     struct kept *kept; /* in the file; set before gs_statistics_kept */
@@ -190,7 +191,7 @@ void gs_statistics_reset(void)
     memset(&keeping, 0, sizeof(keeping));
 }
 
-/* The set that may be written; NULL: there is none, or somebody writes it. */
+/* The set that may be written; NULL: none, or another thread writes. */
 static struct gs_statistics *begin(void)
 {
     if (!__atomic_load_n(&gs_statistics_kept, __ATOMIC_ACQUIRE) ||
@@ -200,7 +201,7 @@ static struct gs_statistics *begin(void)
     return keeping.kept->sets[keeping.kept->current == 1 ? 1 : 0];
 }
 
-/* It is whole. */
+/* Marks the set as complete. */
 static void end(void)
 {
     struct kept *kept = keeping.kept;
@@ -227,7 +228,7 @@ void gs_statistics_keep(const struct gs_statistics *statistics, size_t count)
     }
 }
 
-/* How long after a copy the next one is due. */
+/* The time from one copy to the next. */
 static uint64_t pause_ns(const struct gs_state *state)
 {
     uint64_t pause = gs_tracker_now(state->tracker) / SHARE;

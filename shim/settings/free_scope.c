@@ -1,5 +1,5 @@
 /*
- * free_scope.c - the table of what a free waits for, as this process goes by it.
+ * free_scope.c - this process's table of the waits of frees.
  * Owns:  the table.   Lock: none; written at start, immutable after.
  */
 #include "free_scope.h"

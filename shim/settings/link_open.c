@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define LINKS_MAX    8
-#define TARGET_BYTES 256 /* on the stack of a signal handler, perhaps */
+#define TARGET_BYTES 256 /* may be on the stack of a signal handler */
 
 static int open_at(const char *path, int flags)
 {
@@ -26,8 +26,8 @@ static int open_at(const char *path, int flags)
     return fd;
 }
 
-/* Whose link `path` is; of root's own, where it leads, read from the link that was looked
- * at. An open file behind a link of the kernel's has no other name. */
+/* Who created the link `path`; for a link of root, also its target, read from the very
+ * link that was checked. A kernel link names an open file, which has no other name. */
 static enum gs_link look_at(const char *path, char target[TARGET_BYTES])
 {
     int fd = open_at(path, O_PATH | O_NOFOLLOW);
@@ -65,9 +65,9 @@ static int number_of(const char *path, const struct stat *found)
     return number;
 }
 
-/* What is behind a link of the kernel's. A socket cannot be opened a second time, and the
- * offset of a regular file moves along with what the program writes: both are written to
- * by the program's own descriptor. */
+/* Opens the target of a kernel link. A socket cannot be opened a second time, and the
+ * offset of a regular file has to advance with the program's own writes: both are written
+ * through the program's own descriptor. */
 static int open_kernels(const char *path, int flags)
 {
     struct stat found;

@@ -1,10 +1,11 @@
 /*
- * log.c - where every text of the shim goes: stderr, or the file the user named.
+ * log.c - the output of all text of the shim: stderr, or the file that the user named.
  *
- * Role:  formats lines, and writes whole lines without ever harming the host: see log.h
- *        for what is promised. Names of files are log_pattern.c's.
+ * Role:  formats lines, and writes whole lines without ever harming the host: log.h has
+ *        the guarantees. log_pattern.c resolves file names.
  * Owns:  the main log's file and the verbosity.
- * Lock:  none. What start-up sets is published by one release store; the rest is atomic.
+ * Lock:  none. The settings from the start are published by one release store; the rest
+ *        is atomic.
  *
  * vsnprintf is not on POSIX's list of async-signal-safe functions; glibc's neither
  * allocates nor locks for the plain conversions used here (no positional arguments, no
@@ -40,18 +41,17 @@
 
 #define NS_PER_MS 1000000ull
 
-/* How long a full, non-blocking descriptor is waited for, */
+/* The longest wait for a full, non-blocking descriptor; */
 #define WRITE_PATIENCE_MS 1000
-/* and the reader of a full pipe, socket or terminal that would block, before the rest is
- * dropped.
- */
+/* and for the reader of a full pipe, socket or terminal that would block, before the
+ * remaining text is dropped. */
 #define READER_PATIENCE_MS GS_LOG_PATIENCE_MS
 
 static const char line_prefix[] = "gpushim: ";
 
-/* Fields say their own rules. */
+/* Each field documents its own access. */
 static struct gs_log_file main_file;
-/* What descriptor 2 was when the library was loaded. Atomic, `known` last. */
+/* The state of descriptor 2 when the library was loaded. Atomic, `known` last. */
 enum { STDERR_UNASKED, STDERR_KNOWN, STDERR_CLOSED };
 static struct {
     int known;
@@ -60,13 +60,14 @@ static struct {
 /* Atomic. */
 static unsigned verbosity = GS_LOG_WARN;
 
-/* Atomic: a reader was waited for in vain, and no later text has to wait for it again. */
+/* Atomic: a wait for a reader has timed out, and later texts do not wait for it again. */
 static bool reader_is_late;
 
-/* ---- Keeping the host unharmed --------------------------------------------------- */
+/* ---- Protecting the host --------------------------------------------------------- */
 
-/* May a write wait for a reader, who may wait for our end? Nobody is to be kept waiting
- * by a report. At the other end of a terminal is a program, as a rule. */
+/* Whether a write may wait for a reader, which in turn may wait for the end of this
+ * process. A report must not delay anyone. The reader of a terminal is usually a
+ * program. */
 static bool has_reader(int fd)
 {
     struct stat what;
@@ -77,7 +78,7 @@ static bool has_reader(int fd)
             (S_ISCHR(what.st_mode) && isatty(fd)));
 }
 
-/* As much as is written at once to one that has room: whole lines, where they fit. */
+/* The bytes to write at once to a descriptor with space: whole lines, if they fit. */
 static size_t in_one_piece(const char *data, size_t length)
 {
     const char *end;
@@ -88,16 +89,16 @@ static size_t in_one_piece(const char *data, size_t length)
     return end ? (size_t)(end - data) + 1 : PIPE_BUF;
 }
 
-/* Whether to open it anew is to open another: /dev/ptmx makes a terminal for each who
- * asks, and /dev/tty is the terminal of him who does. */
+/* Whether opening the name again opens another file: /dev/ptmx creates a terminal for
+ * each open, and /dev/tty is the terminal of the process that opens it. */
 static bool is_another_when_opened(const struct stat *file)
 {
     return S_ISCHR(file->st_mode) && major(file->st_rdev) == TTYAUX_MAJOR;
 }
 
-/* A write(2) that does not block, whatever the descriptor is set to: a pipe or a terminal
- * is opened anew for it, as the setting is shared with the program and other processes.
- * It blocks where that is not possible. */
+/* A write(2) that does not block, whatever the descriptor's flags: a pipe or a terminal
+ * is opened again for this, since the program and other processes share the flag. Blocks
+ * if it cannot be opened again. */
 static ssize_t write_now(int fd, const char *data, size_t length)
 {
     struct stat what;
@@ -120,8 +121,8 @@ static ssize_t write_now(int fd, const char *data, size_t length)
     return n;
 }
 
-/* As write(2), once the reader has made room; EAGAIN: it does not come to it. Others may
- * have taken the room before we write, or it is too small: a nap, then. */
+/* Like write(2), once the reader has made space; EAGAIN: the reader does not. Sleeps
+ * between attempts if other writers took the space first, or if it is too small. */
 static ssize_t write_to_reader(int fd, const char *data, size_t length)
 {
     static const struct timespec nap = {.tv_nsec = 1000000};
@@ -143,7 +144,7 @@ static ssize_t write_to_reader(int fd, const char *data, size_t length)
 }
 
 /*
- * Write all of it.
+ * Writes all of the data.
  * Out:    *done  bytes written, also on failure
  * Returns 0 or the errno of the failure.
  */
@@ -178,7 +179,7 @@ static int write_fully(struct gs_shield *shield, int fd, const char *data, size_
 
 enum { NAME_UNRESOLVED, NAME_IN_WORK, NAME_RESOLVED };
 
-/* strerror may load a locale; these are what opening and appending can meet. */
+/* strerror may load a locale; this table has the errors of opening and appending. */
 const char *gs_log_error_text(int error)
 {
     switch (error) {
@@ -260,13 +261,14 @@ static bool is_appended_to(int fd)
     return flags >= 0 && (flags & O_APPEND) != 0;
 }
 
-/* The other end of what pipe(2) has made of two closed standard descriptors. */
+/* Whether the descriptor is the other end of a pipe that pipe(2) created on two closed
+ * standard descriptors. */
 static bool is_read_from(int fd, const struct stat *pipe)
 {
     return is_file(fd, pipe) && !is_write_only(fd);
 }
 
-/* Could the program only have meant this to be its stderr? See log.h. */
+/* Whether the program can only have meant this file as its stderr. See log.h. */
 static bool is_redirection(const struct stat *now)
 {
     struct statfs system;
@@ -275,13 +277,13 @@ static bool is_redirection(const struct stat *now)
         return false;
     if (S_ISREG(now->st_mode))
         return is_file(STDOUT_FILENO, now) || is_appended_to(STDERR_FILENO);
-    /* Not one with a name, which open may have given. */
+    /* Not a named FIFO, which open may have returned. */
     return S_ISFIFO(now->st_mode) && fstatfs(STDERR_FILENO, &system) == 0 &&
            system.f_type == PIPEFS_MAGIC && !is_read_from(STDIN_FILENO, now) &&
            !is_read_from(STDOUT_FILENO, now);
 }
 
-/* Whether descriptor 2 still is what a user reads as this program's messages. */
+/* Whether descriptor 2 still is the file where a user reads this program's messages. */
 static bool is_stderr(void)
 {
     struct stat now;
@@ -301,7 +303,7 @@ static bool is_stderr(void)
            is_redirection(&now);
 }
 
-/* A closed or full stderr is nobody's fault that could be told of it. */
+/* A failure to write to stderr is not reported anywhere. */
 static void write_stderr(struct gs_shield *shield, const char *data, size_t length)
 {
     size_t done;
@@ -311,7 +313,7 @@ static void write_stderr(struct gs_shield *shield, const char *data, size_t leng
     (void)write_fully(shield, STDERR_FILENO, data, length, &done);
 }
 
-/* The first failure is told on stderr; all later text of this file goes there. */
+/* Reports the first failure on stderr; all later text of this file goes there, too. */
 static void file_failed(struct gs_shield *shield, struct gs_log_file *file,
                         const char *path, int error)
 {
@@ -327,8 +329,8 @@ static void file_failed(struct gs_shield *shield, struct gs_log_file *file,
 }
 
 /*
- * Today's name of the file. The surroundings are resolved once, by whoever comes first;
- * a thread that comes meanwhile (or a handler that interrupts) resolves them for itself.
+ * The current name of the file. The first thread resolves the fixed parts once. Another
+ * thread that comes meanwhile, or a signal handler, resolves them for itself.
  */
 static enum gs_status file_path(struct gs_log_file *file, struct gs_log_names *names)
 {
@@ -349,7 +351,7 @@ static enum gs_status file_path(struct gs_log_file *file, struct gs_log_names *n
     return gs_log_pattern_finish(names->first, names->second, sizeof(names->second));
 }
 
-/* Append to a file by its name; returns the bytes that it did not take. */
+/* Appends to a file by its name; returns the number of bytes not written. */
 static size_t path_append(struct gs_shield *shield, struct gs_log_file *file,
                           const char *path, const char *data, size_t length)
 {
@@ -368,7 +370,7 @@ static size_t path_append(struct gs_shield *shield, struct gs_log_file *file,
     return length - done;
 }
 
-/* Append to the file; returns the bytes that it did not take. */
+/* Appends to the file; returns the number of bytes not written. */
 static size_t file_append(struct gs_shield *shield, struct gs_log_file *file,
                           const char *data, size_t length)
 {
@@ -379,7 +381,7 @@ static size_t file_append(struct gs_shield *shield, struct gs_log_file *file,
         return length;
     names = gs_log_names_take();
     if (!names)
-        return length; /* no memory now; there may be some for the next text */
+        return length; /* no memory now; the next text may have some */
     if (file_path(file, names) != GS_OK)
         file_failed(shield, file, file->pattern, ENAMETOOLONG);
     else
@@ -446,7 +448,7 @@ void gs_log_text(const char *data, size_t length)
     gs_shield_lower(&shield);
 }
 
-/* One line: prefix, text, ending; cut where it is too long. */
+/* Writes one line: prefix, text, ending; cuts it if it is too long. */
 static void write_line(const char *format, va_list arguments, const char *ending)
 {
     char line[GS_LOG_LINE_BYTES + 1];
@@ -476,12 +478,12 @@ void gs_log_line(enum gs_log_level level, const char *format, ...)
     va_end(arguments);
 }
 
-/* The how-manieth message is this? 0: one too many. */
+/* The number of this message, from 1 on. 0: over the limit. */
 static unsigned limit_take(struct gs_log_limit *limit, unsigned most)
 {
     unsigned before;
 
-    /* Looked at first, so that a counter in a hot loop can never come round. */
+    /* Read first, so that a counter in a hot loop can never wrap around. */
     if (__atomic_load_n(&limit->count, __ATOMIC_RELAXED) >= most)
         return 0;
     before = __atomic_fetch_add(&limit->count, 1, __ATOMIC_RELAXED);

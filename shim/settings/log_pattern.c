@@ -1,11 +1,11 @@
 /*
- * log_pattern.c - names of log files: patterns, and what is put in their place.
+ * log_pattern.c - names of log files: resolves patterns.
  *
- * Two passes. The first resolves everything that stays the same for a program (host,
- * program, start, rank, variables), the second the process id, anew for each write: a
- * forked child gets its own file without having to be told that it was forked.
+ * Two passes. The first resolves all parts that are constant for a program (host,
+ * program, start, rank, variables). The second resolves the process id, again for each
+ * write: a forked child gets its own file without a fork handler.
  *
- * Owns:  the start time, and room for names.   Lock: none, atomics.
+ * Owns:  the start time, and buffers for names.   Lock: none, atomics.
  * No malloc, no locale, no time zone: may run in a signal handler.
  */
 #include "log_pattern.h"
@@ -23,8 +23,8 @@
 /* Seconds since the epoch, 0 until gs_log_pattern_start; atomic. */
 static int64_t start_seconds;
 
-/* For one at a time: a thread that comes meanwhile, or a handler that interrupts, maps
- * its own. `names_taken` is atomic. */
+/* Used by one thread at a time: another thread meanwhile, or a signal handler, maps its
+ * own. `names_taken` is atomic. */
 static struct gs_log_names own_names;
 static bool names_taken;
 
@@ -43,7 +43,7 @@ static void name_put(struct name_buffer *name, char c)
         name->overflow = true;
 }
 
-/* A value found outside: made fit for a file name, and for another pass over patterns. */
+/* Appends an external value, made fit for a file name and for the second pass. */
 static void name_put_value(struct name_buffer *name, const char *value, size_t length,
                            bool slashes)
 {
@@ -59,7 +59,7 @@ static void name_put_value(struct name_buffer *name, const char *value, size_t l
     }
 }
 
-/* As it is, whatever is in it: another name would be another folder's. */
+/* Appends the directory unchanged: any change would name another folder. */
 static void name_put_directory(struct name_buffer *name, const char *directory)
 {
     for (; *directory; directory++) {
@@ -83,7 +83,7 @@ static void name_put_number(struct name_buffer *name, uint64_t value, unsigned w
 }
 
 /*
- * 20240131T235959Z. By hand: gmtime_r takes the lock of the time zone data.
+ * 20240131T235959Z. Computed here, since gmtime_r takes the lock of the time zone data.
  * The calendar repeats every 400 years of 146097 days; years are counted from March, so
  * that the leap day is a year's last.
  */
@@ -181,7 +181,7 @@ static const char *name_put_variable(struct name_buffer *name, const char *text)
     return end;
 }
 
-/* One conversion; `text` points at the letter. Returns its last character. */
+/* Resolves one conversion; `text` points at the letter. Returns its last character. */
 static const char *name_put_conversion(struct name_buffer *name, const char *text)
 {
     const char *program = program_invocation_short_name;
@@ -206,7 +206,7 @@ static const char *name_put_conversion(struct name_buffer *name, const char *tex
         break;
     case 'q':
         return name_put_variable(name, text + 2);
-    default: /* %p and %% are the second pass's */
+    default: /* the second pass resolves %p and %% */
         name_put(name, '%');
         name_put(name, *text);
         break;
@@ -229,7 +229,7 @@ enum gs_status gs_log_pattern_resolve(const char *pattern, char *out, size_t cap
     return name.overflow ? GS_ERR_INVALID : GS_OK;
 }
 
-/* Second pass: %p and %%, all that the first has left. */
+/* Second pass: %p and %%, which the first pass leaves. */
 enum gs_status gs_log_pattern_finish(const char *pattern, char *out, size_t capacity)
 {
     struct name_buffer name = {.data = out, .capacity = capacity};

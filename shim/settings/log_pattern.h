@@ -8,31 +8,33 @@
 #include <limits.h>
 #include "gs_base.h"
 
-/* Note the time that %t stands for, in seconds since the epoch; the first call counts. */
+/* Records the time for %t, in seconds since the epoch; only the first call has an
+ * effect. */
 void gs_log_pattern_start(int64_t seconds);
 
-/* Put the working directory before a relative pattern; left alone where that fails. */
+/* Prepends the working directory to a relative pattern; leaves the pattern unchanged on
+ * failure. */
 void gs_log_pattern_make_absolute(char pattern[PATH_MAX]);
 
 /*
- * First pass: all but %p and %%, which stay in the text; a percent sign in a value found
- * is doubled. `pattern` has no problem (gs_log_pattern_problem).
+ * First pass: resolves all but %p and %%, which stay in the text; a percent sign in a
+ * value is doubled. `pattern` has no problem (gs_log_pattern_problem).
  * Errors: GS_ERR_INVALID  longer than `capacity`; *out is cut
  */
 enum gs_status gs_log_pattern_resolve(const char *pattern, char *out,
                                       size_t capacity) GS_MUST_USE;
 
-/* Second pass: %p and %%. Errors: as the first. */
+/* Second pass: resolves %p and %%. Errors: as the first. */
 enum gs_status gs_log_pattern_finish(const char *resolved, char *out,
                                      size_t capacity) GS_MUST_USE;
 
-/* Room for two names: whoever writes may have little stack. */
+/* Buffers for two names, since the writing thread may have a small stack. */
 struct gs_log_names {
     char first[PATH_MAX], second[PATH_MAX];
 };
 
-/* NULL: another one has it, and there is no memory. Async-signal-safe; may change errno.
- */
+/* NULL: the buffers are taken, and there is no memory for others. Async-signal-safe; may
+ * change errno. */
 struct gs_log_names *gs_log_names_take(void);
 void gs_log_names_give(struct gs_log_names *names);
 

@@ -1,5 +1,5 @@
 /*
- * options.c - reads the GPUSHIM_* variables and collects what is wrong with them.
+ * options.c - reads the GPUSHIM_* variables and collects their errors.
  * Owns:  nothing.   Lock: none.
  */
 #include "options.h"
@@ -14,9 +14,9 @@
 
 static const char name_prefix[] = "GPUSHIM_";
 
-/* Room for a quoted value or name in a note; what is longer is cut. */
+/* Bytes for a quoted value or name in a note; longer ones are cut. */
 #define QUOTE_BYTES 48
-/* Longer names than this are compared to none of ours. */
+/* Longer names are not compared with the known ones. */
 #define NAME_BYTES 40
 #define NOTE_BYTES 384
 
@@ -96,7 +96,7 @@ static void store_default(struct gs_options *out, const struct gs_option *option
         store(out, option, value);
 }
 
-/* What a value of this type should have been: completes "not ...". */
+/* The form of values of this type: completes "not ...". */
 static const char *expected(const struct gs_option *option, char out[160])
 {
     char words[GS_OPTION_WORDS_BYTES];
@@ -122,7 +122,7 @@ static const char *expected(const struct gs_option *option, char out[160])
     return "a file name";
 }
 
-/* A file name pattern, or any text. */
+/* Reads a file name pattern, or any text. */
 static void load_path(struct gs_options *out, const struct gs_option *option,
                       const char *text, struct gs_options_notes *notes)
 {
@@ -143,7 +143,7 @@ static void load_path(struct gs_options *out, const struct gs_option *option,
 
 static_assert(GS_OPTIONS_PATH_BYTES == 1024, "load_path names the limit");
 
-/* Round up where the table asks for it, and say so. */
+/* Rounds up if the table asks for this, and adds a note. */
 static uint64_t rounded(const struct gs_option *option, const char *text, uint64_t value,
                         struct gs_options_notes *notes)
 {
@@ -194,8 +194,8 @@ static unsigned lower(char c)
 }
 
 /*
- * Insertions, deletions, replacements and swaps of neighbours from one name to the other
- * (optimal string alignment). Both are at most NAME_BYTES long.
+ * The number of insertions, deletions, replacements and swaps of neighbours between two
+ * names (optimal string alignment). Both are at most NAME_BYTES long.
  */
 static unsigned edit_distance(const char *a, size_t a_length, const char *b,
                               size_t b_length)
@@ -230,8 +230,9 @@ static unsigned edit_distance(const char *a, size_t a_length, const char *b,
 }
 
 /*
- * How far a word is from a known name, in half edits: the whole name counts, and so does
- * every tail after an underscore, half an edit dearer (SEGMNET is close to POOL_SEGMENT).
+ * The distance of a word from a known name, in half edits: the least of the distances
+ * from the whole name and, at half an edit more, from every tail after an underscore
+ * (SEGMNET is close to POOL_SEGMENT).
  */
 static unsigned name_distance(const char *word, size_t length, const char *name)
 {
@@ -296,7 +297,8 @@ static bool is_launcher_name(const char *name, size_t length)
     return false;
 }
 
-/* One entry, name up to `length`. `seen` counts the entries of each option. */
+/* Reads one entry, with a name up to `length`. `seen` counts the entries of each
+ * option. */
 static void load_entry(struct gs_options *out, const char *entry, size_t length,
                        unsigned char seen[], struct gs_options_notes *notes)
 {

@@ -1,11 +1,11 @@
 /*
  * options.h - the GPUSHIM_* environment variables as a struct.
  *
- * Everything here expands from options.def. Reading is pure: it looks at the array it is
- * given and nothing else, allocates nothing and prints nothing; what is to be said about
- * bad values is collected, and written by the caller at the first CUDA call.
+ * Everything here expands from options.def. Reading is pure: it uses only the array it is
+ * given, allocates nothing and prints nothing. Notes about bad values are collected; the
+ * caller writes them at the first CUDA call.
  *
- * Locks: none; start-up fills the one struct of a process, and it is immutable
+ * Locks: none; the start fills the one struct of a process, which is immutable
  * afterwards.
  */
 #ifndef GS_OPTIONS_H
@@ -38,7 +38,8 @@ enum gs_leak_report { GS_LEAK_REPORT_OFF, GS_LEAK_REPORT_EXIT, GS_LEAK_REPORT_RE
 #define GS_OPTIONS_FIELD_SHARE(field) uint64_t field;
 #define GS_OPTIONS_FIELD_TEXT(field)  char field[GS_OPTIONS_PATH_BYTES];
 
-/* A share is a number of bytes below this, or this and thousandths of a percent. */
+/* The encoding of a share: a number of bytes below GS_SHARE_PARTS, or GS_SHARE_PARTS plus
+ * thousandths of a percent. */
 #define GS_SHARE_PARTS ((uint64_t)1 << 63)
 #define GS_SHARE_WHOLE UINT64_C(100000)
 
@@ -47,39 +48,40 @@ static inline uint64_t gs_share_percent(unsigned percent)
     return GS_SHARE_PARTS | percent * (GS_SHARE_WHOLE / 100);
 }
 
-/* A share of so many bytes, in bytes; one in bytes is what it is, larger or not. */
+/* The bytes of a share of `total_bytes`; a share in bytes is returned as it is, even if
+ * larger. */
 uint64_t gs_share_bytes(uint64_t share, uint64_t total_bytes);
 
-/* One of a process, in the order of the docs. */
+/* The options of a process, in the order of the docs. */
 struct gs_options { // NOLINT(clang-analyzer-optin.performance.Padding)
 #define GS_OPT(field, name, type, default_, min, max, group, doc)                        \
     GS_OPTIONS_FIELD_##type(field)
 #include "options.def"
 };
 
-/* Lines kept about one environment; further problems are counted in a last line. */
+/* The most lines of notes for one environment; a last line counts further problems. */
 #define GS_OPTIONS_NOTE_LINES 20
 
-/* What is to be said about an environment: whole lines, each "gpushim: ...\n". */
+/* The notes about an environment: whole lines, each "gpushim: ...\n". */
 struct gs_options_notes {
     char text[8192]; /* NUL-terminated */
     size_t length;
     unsigned lines;   /* in text, without the last line about dropped ones */
-    unsigned dropped; /* problems that found no room */
+    unsigned dropped; /* problems without space for a line */
 };
 
 /*
- * Read the options.
+ * Reads the options.
  *
  * In:   env     "NAME=value" strings, NULL at the end; may itself be NULL
  *       secure  the process runs with another user's rights (AT_SECURE): `env` is not
- *               read, and file and line are not looked up, as that starts a helper found
- *               by PATH
- * Out:  *out    every field is set: the default where the variable is unset, empty or bad
+ *               read, and files and lines are not looked up, since this starts a helper
+ *               found by PATH
+ * Out:  *out    every field is set: the default if the variable is unset, empty or bad
  *       *notes  overwritten; one line for each bad value, unknown name or double entry
  *
- * Values are case-insensitive but for file names. The first of two entries of one name
- * counts, as with getenv. Never fails. Does not touch errno.
+ * Values are case-insensitive, except file names. The first of two entries with one name
+ * counts, as with getenv. Never fails. Does not change errno.
  */
 void gs_options_load(struct gs_options *out, char *const *env, bool secure,
                      struct gs_options_notes *notes);
@@ -90,7 +92,8 @@ bool gs_options_given(char *const *env, const char *name);
 /* Receives text piece by piece; a piece is one or more whole lines. */
 typedef void (*gs_options_sink)(void *self, const char *text, size_t length);
 
-/* All variables by group, with type, default, range, choices and doc, 78 columns wide. */
+/* Writes all variables by group, with type, default, range, choices and doc, 78 columns
+ * wide. */
 void gs_options_help(gs_options_sink sink, void *self);
 
 #endif

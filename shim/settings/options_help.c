@@ -23,7 +23,7 @@ static void GS_PRINTF(3, 4) say(gs_options_sink sink, void *self, const char *fo
     sink(self, text, strlen(text));
 }
 
-/* `text`, broken into lines that begin with `indent` spaces. */
+/* Writes `text`, broken into lines that begin with `indent` spaces. */
 static void say_wrapped(gs_options_sink sink, void *self, int indent, const char *text)
 {
     size_t columns = (size_t)(HELP_COLUMNS - indent);

@@ -1,5 +1,5 @@
 /*
- * options_idle.c - options that have no effect beside others: a line for each.
+ * options_idle.c - logs a line for each option that has no effect because of another one.
  * Owns:  nothing.   Lock: none.
  */
 #include "options_idle.h"
@@ -10,14 +10,14 @@
 
 #define QUOTE_BYTES 200
 
-/* What is set, and why that does nothing. */
+/* An option, and why it has no effect. */
 struct idle {
     const char *name;
     bool set, without;
     const char *why;
 };
 
-/* The value of a variable as it stands in the environment; "" where it is not set. */
+/* The value of a variable as written in the environment; "" if not set. */
 static const char *value_of(char *const *env, const char *name)
 {
     size_t length = strlen(name);
@@ -37,7 +37,7 @@ void gs_options_log_idle(const struct gs_options *options, char *const *env,
     const bool check = options->check_redzone_bytes || options->check_quarantine_bytes ||
                        options->check_fill != GS_CHECK_FILL_OFF;
     const struct idle all[] = {
-        /* What a person or a script leans on, whatever else is off. */
+        /* Options on which a person or a script relies, whatever else is off. */
         {"GPUSHIM_ERROR_EXITCODE", options->error_exitcode != 0, !on,
          "with GPUSHIM_ENABLE=off nothing is checked; the program ends with its own "
          "status"},
@@ -66,7 +66,7 @@ void gs_options_log_idle(const struct gs_options *options, char *const *env,
          "with GPUSHIM_POOL=off there are no blocks to make ready"},
         {"GPUSHIM_ASYNC", options->async == GS_ASYNC_POOL, unpooled,
          "with GPUSHIM_POOL=off the driver serves all memory"},
-        /* Where a check is on, that line names the pool as well. */
+        /* If a check is on, its own line names the pool as well. */
         {"GPUSHIM_FREE_SYNC",
          options->free_sync == GS_FREE_SYNC_LAZY ||
              options->free_sync == GS_FREE_SYNC_VERIFY,

@@ -1,19 +1,19 @@
 /*
- * options_idle.h - options that have no effect beside others.
+ * options_idle.h - options that have no effect because of another one.
  *
- * Values that are wrong are options.c's; this is about good ones that do nothing. What a
- * part of the library finds out for itself, it tells itself (GPUSHIM_CHECK_*).
+ * options.c handles wrong values; this file handles valid ones without effect. A part of
+ * the library that detects such a case itself logs it itself (GPUSHIM_CHECK_*).
  */
 #ifndef GS_OPTIONS_IDLE_H
 #define GS_OPTIONS_IDLE_H
 
 #include "options.h"
 
-/* name=value, and why it does nothing: a sentence without a full stop. */
+/* name=value, and why it has no effect: a sentence without a full stop. */
 typedef void (*gs_options_idle_sink)(const char *name, const char *value,
                                      const char *why);
 
-/* In:  env  that the options were read from: for the values as they were written
+/* In:  env  the environment of the options: for the values as they were written
  * Locks: none. */
 void gs_options_log_idle(const struct gs_options *options, char *const *env,
                          gs_options_idle_sink tell);

@@ -1,8 +1,8 @@
 /*
- * options_table.c - what options.def expands to, and the parser of single values.
+ * options_table.c - the tables from options.def, and the parser of single values.
  *
- * Defaults and bounds stand in the table as a user would write them and are read by the
- * same parser as the environment, so that help, docs and behaviour cannot disagree.
+ * The table has defaults and bounds in the user's notation, and the same parser reads
+ * them and the environment, so that help, docs and behaviour agree.
  *
  * Owns:  the tables; immutable.   Lock: none.
  */
@@ -64,7 +64,7 @@ static enum gs_status parse_bool(const char *text, uint64_t *out)
     return GS_ERR_INVALID;
 }
 
-/* Digits; *end is what follows them. No sign, no space, no overflow. */
+/* Parses digits; *end is the text after them. No sign, no space, no overflow. */
 static enum gs_status parse_digits(const char *text, uint64_t *out, const char **end)
 {
     uint64_t value = 0;
@@ -81,11 +81,12 @@ static enum gs_status parse_digits(const char *text, uint64_t *out, const char *
     return GS_OK;
 }
 
-/* Digits behind a decimal point that are read; further ones must be there for nothing. */
+/* Digits after a decimal point that count; further ones are ignored. */
 #define FRACTION_DIGITS 6
 #define FRACTION_ONE    UINT64_C(1000000)
 
-/* Digits, and perhaps a point and more of them, in millionths of the unit. */
+/* Parses digits, optionally with a decimal point and more digits, in millionths of the
+ * unit. */
 static enum gs_status parse_decimal(const char *text, uint64_t *whole, uint64_t *fraction,
                                     const char **end)
 {
@@ -294,7 +295,7 @@ const char *gs_option_problem(const struct gs_option *option, const char *text)
     const bool share = option->type == GS_OPTION_SHARE;
     const bool fractions = share || option->type == GS_OPTION_SIZE;
     const char *unit = text + (*text == '-');
-    char one[8] = "1"; /* and the unit: is that right, and only the number wrong? */
+    char one[8] = "1"; /* checks the unit alone: is only the number wrong? */
     size_t count = strspn(unit, digits);
     uint64_t value;
 

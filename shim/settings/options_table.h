@@ -19,8 +19,8 @@ enum gs_option_type {
     GS_OPTION_TEXT
 };
 
-/* Short texts stand in the row itself, so that a program that never calls CUDA does not
- * pay for relocating them; "" where there is none. */
+/* Short texts are stored in the row itself, so that a program that never calls CUDA does
+ * not pay for relocating them; "" if there is none. */
 struct gs_option {
     char name[32];
     enum gs_option_type type;
@@ -46,43 +46,43 @@ enum gs_option_row {
 extern const struct gs_option gs_options_table[GS_OPTIONS_COUNT];
 extern const struct gs_choice gs_choices[];
 extern const size_t gs_choices_count;
-/* Variables of the launcher, by their names. */
+/* The names of the launcher's variables. */
 extern const char *const gs_launcher_names[];
 extern const size_t gs_launcher_names_count;
 
-/* Room for an option's choices in one line. */
+/* Bytes for an option's choices in one line. */
 #define GS_OPTION_WORDS_BYTES 128
 
 /*
- * Read a value of any type but PATH and TEXT; sizes in bytes, times in milliseconds,
- * shares as gs_share_bytes takes them.
- * Errors: GS_ERR_INVALID  malformed, or too large for 64 bits; not checked for its range
+ * Parses a value of any type but PATH and TEXT; sizes in bytes, times in milliseconds,
+ * shares in the encoding of gs_share_bytes.
+ * Errors: GS_ERR_INVALID  malformed, or too large for 64 bits; does not check the range
  */
 enum gs_status gs_option_parse(const struct gs_option *option, const char *text,
                                uint64_t *out) GS_MUST_USE;
 
 /*
- * Foreign text made fit to print: nothing but printable ASCII, and shortened to what
- * `out` takes, of `capacity` >= 8 bytes. Returns `out`.
+ * Makes a foreign text fit to print: printable ASCII only, cut to `capacity` >= 8 bytes.
+ * Returns `out`.
  */
 const char *gs_option_quote(const char *text, size_t length, char *out, size_t capacity);
 
-/* Does a value that was parsed lie between the option's bounds? */
+/* Whether a parsed value lies between the option's bounds. */
 bool gs_option_in_range(const struct gs_option *option, uint64_t value);
 
-/* A size or a share as a user would write it, to the byte: "100M", "2100224", "2.5%".
+/* A size or a share in the user's notation, exact to the byte: "100M", "2100224", "2.5%".
  * Returns `out`. */
 #define GS_OPTION_SIZE_BYTES 32
 const char *gs_option_size_text(uint64_t share, char out[GS_OPTION_SIZE_BYTES]);
 
-/* Why a text is no value, where that is known: completes "NAME=value: "; NULL: it is
+/* Why a text is not a value, if known: completes "NAME=value: "; NULL: it is
  * malformed. */
 const char *gs_option_problem(const struct gs_option *option, const char *text);
 
-/* A SIZE is rounded up to a multiple of this size; NULL: it is not. */
+/* A SIZE is rounded up to a multiple of this size; NULL: no rounding. */
 const char *gs_option_multiple(const struct gs_option *option);
 
-/* The option's choices, such as "exit, off"; "" where it has none. Returns `out`. */
+/* The option's choices, such as "exit, off"; "" if it has none. Returns `out`. */
 const char *gs_option_words(const struct gs_option *option, const char *separator,
                             char out[GS_OPTION_WORDS_BYTES]);
 

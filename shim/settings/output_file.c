@@ -1,5 +1,5 @@
 /*
- * output_file.c - one file, written whole or not at all.
+ * output_file.c - writes one file, completely or not at all.
  * Owns:  the file while it is written.   Lock: none.
  */
 #include "output_file.h"
@@ -18,13 +18,13 @@
 
 #define NS_PER_MS 1000000ull
 
-/* How long a reader that does not keep up is waited for. */
+/* The longest wait for a slow reader. */
 #define WRITE_PATIENCE_MS 1000
-/* Names tried for the file that is written beside. */
+/* Names tried for the temporary file. */
 #define NAME_TRIES 100
 
-/* In the folder of `path`, and short: a name that is too long is found out by renaming.
- */
+/* In the folder of `path`, with a short name: renaming will detect a name that is too
+ * long. */
 static int name_beside(struct gs_output_file *file, unsigned turn)
 {
     const char *slash = strrchr(file->path, '/');
@@ -48,8 +48,9 @@ static void open_beside(struct gs_output_file *file)
     }
 }
 
-/* A device, a pipe: what is there stays there. A file is written to only as what the
- * program has open already, such as standard output, and where the program would. */
+/* Opens a device or a pipe, which is not replaced. A regular file is written to only if
+ * the program has it open already, such as standard output, and at the program's
+ * offset. */
 static void open_direct(struct gs_output_file *file)
 {
     enum gs_link followed;
@@ -82,7 +83,7 @@ void gs_output_file_open(struct gs_output_file *file, const char *path)
     file->path = path;
     file->beside[0] = '\0';
     if (lstat(path, &there) != 0 || S_ISREG(there.st_mode))
-        open_beside(file); /* whatever lstat has against it, open has, too */
+        open_beside(file); /* open will report the error of lstat, too */
     else
         open_direct(file);
 }
@@ -115,7 +116,7 @@ int gs_output_file_close(struct gs_output_file *file, bool keep)
 {
     if (file->fd < 0)
         return file->error;
-    /* A quota, or a file system over the network, may only now say that it is full. */
+    /* A quota, or a network file system, may report a full disk only at close. */
     if (close(file->fd) != 0 && !file->error && errno != EINTR)
         file->error = errno;
     file->fd = -1;

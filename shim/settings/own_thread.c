@@ -1,7 +1,7 @@
 /*
- * own_thread.c - threads of the library's own.
- * Owns:  a slot for each such thread that runs.   Lock: none; a slot is claimed and
- * given up by an atomic exchange of its state.
+ * own_thread.c - the library's own threads.
+ * Owns:  a slot for each running thread.   Lock: none; a slot is claimed and released by
+ *        an atomic exchange of its state.
  */
 #include "own_thread.h"
 
@@ -20,7 +20,7 @@
 #define NAP_NS      20000
 
 static struct slot {
-    const char *name;      /* of whoever has claimed the slot */
+    const char *name;      /* owned by the thread that has claimed the slot */
     void *(*body)(void *); /* likewise */
     pid_t number;          /* atomic; 0: the thread does not run, or not yet */
     bool taken;            /* atomic */
@@ -78,7 +78,7 @@ bool gs_own_thread(const char *name, void *(*body)(void *))
         __atomic_store_n(&slot->taken, false, __ATOMIC_RELEASE);
         return false;
     }
-    /* A thread that ends at once has given its slot up again. */
+    /* A thread that ends at once has released its slot already. */
     while (!__atomic_load_n(&slot->number, __ATOMIC_ACQUIRE) &&
            __atomic_load_n(&slot->taken, __ATOMIC_ACQUIRE)) {
         gs_nap(&nap);

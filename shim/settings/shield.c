@@ -1,5 +1,5 @@
 /*
- * shield.c - keeps the host unharmed while we write.
+ * shield.c - protects the host from side effects of writing.
  * Owns:  nothing.   Lock: none.
  */
 #include "shield.h"
@@ -8,9 +8,9 @@
 #include <pthread.h>
 #include <time.h>
 
-/* What write(2) raises: SIGPIPE and SIGXFSZ end the process by default; SIGTTOU stops one
- * in the background of a terminal with `stty tostop`, and while it is held the write goes
- * through and raises nothing. */
+/* The signals that write(2) raises: SIGPIPE and SIGXFSZ end the process by default;
+ * SIGTTOU stops a background process of a terminal with `stty tostop`. While SIGTTOU is
+ * blocked, the write succeeds and raises nothing. */
 static void held_signals(sigset_t *set)
 {
     sigemptyset(set);
@@ -37,7 +37,7 @@ void gs_shield_lower(struct gs_shield *shield)
         const struct timespec no_wait = {0, 0};
         sigset_t ours;
 
-        /* What was pending before is the program's own and stays. */
+        /* Signals that were pending before are the program's own and stay pending. */
         held_signals(&ours);
         sigdelset(&ours, SIGTTOU);
         if (sigismember(&shield->pending, SIGPIPE))

@@ -1,5 +1,5 @@
 /*
- * shield.h - keeps the host unharmed while we write: no signal of ours, no cancellation.
+ * shield.h - protects the host from side effects of writing: no signal, no cancellation.
  * Locks: none; the calling thread's own state. Async-signal-safe.
  */
 #ifndef GS_SHIELD_H
@@ -8,16 +8,16 @@
 #include <signal.h>
 #include "gs_base.h"
 
-/* State of the calling thread while we write. */
+/* The saved state of the calling thread. */
 struct gs_shield {
     int saved_errno;
     int cancel_state;
-    bool signal_raised; /* a write of ours has failed in a way that raises a signal */
+    bool signal_raised; /* a write has failed in a way that raises a signal */
     sigset_t mask;
     sigset_t pending;
 };
 
-/* Around what may write; errno is as before once the second has returned. */
+/* Bracket calls that may write; the second restores errno. */
 void gs_shield_raise(struct gs_shield *shield);
 void gs_shield_lower(struct gs_shield *shield);
 

@@ -1,6 +1,6 @@
 /*
- * thread.c - what each thread keeps.
- * Owns:  gs_thread.   Lock: none; each thread reads and writes its own.
+ * thread.c - the state of each thread.
+ * Owns:  gs_thread.   Lock: none; each thread accesses its own.
  */
 #include "thread.h"
 

@@ -1,6 +1,6 @@
 /*
- * all_contexts.c - the roll of contexts.
- * Owns:  roll.   Lock: roll.lock; never over a call of the driver.
+ * all_contexts.c - the registry of contexts.
+ * Owns:  the registry (`roll`).   Lock: roll.lock; never held across a driver call.
  * Source: all_contexts.h
  */
 #include "all_contexts.h"
@@ -14,18 +14,18 @@ unsigned gs_all_contexts_count; /* written under roll.lock */
 
 struct row {
     CUcontext handle;
-    int primary_of; /* device; -1: none's primary context, as far as is known */
-    unsigned uses;  /* of a primary one: seen to begin, and not given back */
+    int primary_of; /* device; -1: not known as a primary context */
+    unsigned uses;  /* of a primary one: counted uses that are not released */
 };
 
 static struct {
     pthread_mutex_t lock;
     struct row *rows; /* under lock */
     unsigned count, room;
-    bool incomplete; /* one found no room: nothing is ever complete again */
+    bool incomplete; /* a registration failed: never complete again */
 } roll = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* roll.lock is held. Returns roll.count if it is not there. */
+/* roll.lock is held. Returns roll.count if the context is not registered. */
 static unsigned place_of(CUcontext handle)
 {
     unsigned i = 0;
@@ -42,7 +42,7 @@ static void publish(void)
                      __ATOMIC_RELEASE);
 }
 
-/* Room for one more; roll.lock is held. */
+/* Makes room for one more row; roll.lock is held. */
 static bool grow(void)
 {
     if (roll.count < roll.room) {
@@ -90,7 +90,8 @@ bool gs_all_contexts_at(unsigned i, CUcontext *handle)
     return found;
 }
 
-/* Where a free waits for other contexts, too, its own is not idle until they are. */
+/* Where a free also waits for other contexts, its own context is idle only when they
+ * are. */
 static void tie_together(void)
 {
     struct gs_state *state = gs_state_peek();
@@ -115,7 +116,7 @@ void gs_all_contexts_add_primary(CUcontext handle, int device)
     tie_together();
 }
 
-/* roll.lock is held. NULL: it is not there. */
+/* roll.lock is held. NULL: not registered. */
 static struct row *primary_row(int device)
 {
     struct row *found = NULL;
@@ -136,7 +137,7 @@ CUcontext gs_all_contexts_primary(int device)
     return found;
 }
 
-/* Returns how many there are then; never below 0. */
+/* Returns the new number of uses; never below 0. */
 static unsigned change_uses(int device, int by)
 {
     pthread_mutex_lock(&roll.lock);
@@ -183,7 +184,7 @@ bool gs_all_contexts_incomplete(void)
 void gs_all_contexts_reset(void)
 {
     pthread_mutex_init(&roll.lock, NULL);
-    roll.rows = NULL; /* another thread may have been changing them */
+    roll.rows = NULL; /* another thread may have been changing the rows */
     roll.count = roll.room = 0;
     roll.incomplete = false;
     __atomic_store_n(&gs_all_contexts_count, 0, __ATOMIC_RELEASE);

@@ -1,12 +1,12 @@
 /*
- * all_contexts.h - every context of the process.
+ * all_contexts.h - the registry of all contexts of the process.
  *
- * A context enters the roll when it is made (cuCtxCreate*, cuDevicePrimaryCtxRetain), or
- * when it is first seen to be current. One that is on the roll and has never allocated
- * has no entry among the contexts and can be proven complete by nothing: it counts as
- * busy.
+ * A context enters the registry when it is created (cuCtxCreate*,
+ * cuDevicePrimaryCtxRetain) or when it is first found to be current. A registered context
+ * that has never allocated has no entry in contexts.h. Nothing can prove such a context
+ * complete, so it counts as busy.
  *
- * Owns:  the roll.   Lock: its own, over no call of the driver.
+ * Owns:  the registry.   Lock: its own, not held across a driver call.
  * Source: reuse safety, L1 (docs/host-memory.md)
  */
 #ifndef GS_ALL_CONTEXTS_H
@@ -14,27 +14,28 @@
 
 #include "contexts.h"
 
-/* There is such a context from now on. Asking twice is once. NULL is none. */
+/* Registers a context. Idempotent; NULL is ignored. */
 void gs_all_contexts_add(CUcontext handle);
-/* The same, and it is that device's primary one. */
+/* Registers a context as the device's primary one. */
 void gs_all_contexts_add_primary(CUcontext handle, int device);
-/* It has ended. */
+/* Removes a context that has ended. */
 void gs_all_contexts_remove(CUcontext handle);
-/* A device's primary context, if it is on the roll, or NULL. */
+/* The device's primary context if it is registered, else NULL. */
 CUcontext gs_all_contexts_primary(int device);
-/* A use of a device's primary context has begun (cuDevicePrimaryCtxRetain) ... */
+/* Counts a use of the device's primary context that has begun
+ * (cuDevicePrimaryCtxRetain). */
 void gs_all_contexts_use_more(int device);
-/* ... and is about to be given back. Returns how many are left of those that were seen: 0
- * does not mean that there is none. */
+/* Uncounts a use that is about to be released. Returns how many counted uses remain;
+ * uncounted uses may exist beyond a 0. */
 unsigned gs_all_contexts_use_less(int device);
 unsigned gs_all_contexts_uses(int device);
-/* Whether one found no room, so that not all are here. */
+/* Whether a registration failed for lack of memory, so that a context is missing. */
 bool gs_all_contexts_incomplete(void);
-/* In a forked child: there is none. */
+/* In a forked child: empties the registry. */
 void gs_all_contexts_reset(void);
 
-/* Contexts on the roll; atomic. A roll that found no memory counts one that is never
- * complete. */
+/* The number of registered contexts; atomic. After a failed registration the number
+ * includes a context that is never complete. */
 extern unsigned gs_all_contexts_count __attribute__((visibility("hidden")));
 
 static inline bool gs_all_contexts_are_one(void)
@@ -42,7 +43,7 @@ static inline bool gs_all_contexts_are_one(void)
     return __atomic_load_n(&gs_all_contexts_count, __ATOMIC_ACQUIRE) <= 1;
 }
 
-/* The `i`th on the roll. Returns false behind the last one. */
+/* The registered context at index `i`. Returns false after the last one. */
 bool gs_all_contexts_at(unsigned i, CUcontext *handle);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * context_switch.c - calls of the driver in another context than the current one.
+ * context_switch.c - driver calls in a context other than the current one.
  * Owns:  nothing.   Lock: none.
  */
 #include "context_switch.h"

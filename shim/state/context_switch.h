@@ -1,6 +1,5 @@
 /*
- * context_switch.h - calls of the driver in another context than the thread's current
- * one.
+ * context_switch.h - driver calls in a context other than the thread's current one.
  *
  * Lock: none.
  */
@@ -9,8 +8,8 @@
 
 #include "real.h"
 
-/* Make `handle` current if it is not. *pushed: to be passed to gs_context_pop. Returns
- * the driver's code. */
+/* Makes `handle` current if it is not. *pushed goes to gs_context_pop. Returns the
+ * driver's code. */
 static inline CUresult gs_context_push(CUcontext handle, bool *pushed)
 {
     const struct gs_real *real = gs_real_now();
@@ -33,8 +32,8 @@ static inline void gs_context_pop(bool pushed)
     }
 }
 
-/* The context whose work a stream's is: that of a default stream is the current one.
- * Returns the driver's code. */
+/* The context of a stream; for a default stream, the current context. Returns the
+ * driver's code. */
 CUresult gs_stream_context(CUstream stream, CUcontext *out);
 
 #endif

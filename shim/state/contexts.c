@@ -1,8 +1,8 @@
 /*
- * contexts.c - the map of contexts, and which may access whose memory.
+ * contexts.c - the map of contexts, and the access of contexts to each other's memory.
  * Owns:  struct gs_contexts of the state.
- * Lock:  contexts->lock for the map, and around it contexts->ending for who adds or ends
- *        an entry; neither is ever held across a driver call.
+ * Lock:  contexts->lock for the map; around it contexts->ending to add or end an entry.
+ *        Neither is ever held across a driver call.
  */
 #include "contexts.h"
 
@@ -49,7 +49,7 @@ static void set_add(struct gs_context_set *set, struct gs_context_pair pair)
     }
 }
 
-/* The other one of its first pair, or NULL. */
+/* The `other` of the owner's first pair, or NULL. */
 static CUcontext set_find(const struct gs_context_set *set, CUcontext owner)
 {
     for (size_t i = 0; i < set->count; i++) {
@@ -60,7 +60,7 @@ static CUcontext set_find(const struct gs_context_set *set, CUcontext owner)
     return NULL;
 }
 
-/* Every pair in which the context is. */
+/* Removes every pair that includes the context. */
 static void set_remove(struct gs_context_set *set, CUcontext handle)
 {
     size_t kept = 0;
@@ -96,7 +96,7 @@ static void remove_entry(struct gs_contexts *contexts, struct gs_context *entry)
     }
 }
 
-/* The device's primary context, or NULL where it is not active: none is made. */
+/* The device's primary context; NULL if not active. Does not create one. */
 static CUcontext primary_of(CUdevice device)
 {
     const struct gs_real *real = gs_real();
@@ -129,7 +129,7 @@ static void note_device(struct gs_state *state, CUdevice device, int ordinal)
     pthread_mutex_unlock(&state->contexts.lock);
 }
 
-/* The driver numbers contexts (since 12.0), so that a recycled handle can be told. */
+/* The driver's id of the context (since CUDA 12.0), which tells a recycled handle. */
 static unsigned long long context_id(CUcontext handle)
 {
     unsigned long long id = 0;
@@ -139,8 +139,8 @@ static unsigned long long context_id(CUcontext handle)
     return id;
 }
 
-/* A primary context that was reset stays current, and may come to life again by the same
- * handle: an entry made in between would not be known as primary, and outlive it. */
+/* A primary context that was reset stays current, and may revive with the same handle: an
+ * entry made in between would not be known as primary, and would outlive the context. */
 static bool has_ended(CUcontext handle)
 {
     unsigned long long id;
@@ -155,8 +155,8 @@ CUgreenCtx gs_context_green(struct gs_state *state, CUcontext view)
     return (CUgreenCtx)green;
 }
 
-/* A new entry for the current context; all driver calls are made here, before the lock.
- */
+/* A new entry for the current context; makes all driver calls before the lock is
+ * taken. */
 static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
 {
     CUdevice device = 0;
@@ -182,7 +182,7 @@ static struct gs_context *make_entry(struct gs_state *state, CUcontext handle)
     return entry;
 }
 
-/* Enter `entry` unless another thread was faster; returns the one in the map. */
+/* Adds `entry` unless another thread has added one; returns the one in the map. */
 static struct gs_context *enter_entry(struct gs_state *state, struct gs_context *entry)
 {
     struct gs_contexts *contexts = &state->contexts;
@@ -222,14 +222,14 @@ const struct gs_context *gs_context_find(struct gs_state *state, CUcontext handl
     return found;
 }
 
-/* A context that the thread did not see last. */
+/* Finds the entry of a context other than the thread's last one. */
 static __attribute__((noinline)) const struct gs_context *
 meet(struct gs_state *state, CUcontext handle, uint64_t generation)
 {
-    int before = gs_uncancelled_begin(); /* files are read */
+    int before = gs_uncancelled_begin(); /* make_entry reads files */
     const struct gs_context *found = gs_context_find(state, handle);
     if (found && found->id != 0 && found->id != context_id(handle)) {
-        /* Another context by the same handle: the old one has ended unseen. */
+        /* Another context has the same handle: the old one has ended unnoticed. */
         (void)gs_context_end(state, handle, found, gs_parts_context_lost);
         found = NULL;
     }
@@ -319,8 +319,8 @@ bool gs_context_owns(struct gs_state *state, CUcontext owner)
     return entry != NULL;
 }
 
-/* A primary context's views are dead with it, though their handles are not.
- * contexts->lock is held. */
+/* The views of a primary context end with it, though their handles do not. contexts->lock
+ * is held. */
 static void end_views(const struct gs_contexts *contexts, CUcontext primary)
 {
     const struct gs_context *entry;
@@ -342,7 +342,7 @@ bool gs_context_is_another(const struct gs_context *was, CUcontext handle)
     return id != 0 && !(was && was->id == id);
 }
 
-/* Out of the map; contexts->ending is held. */
+/* Removes the entry from the map; contexts->ending is held. */
 static void take_out(struct gs_contexts *contexts, CUcontext handle,
                      struct gs_context *entry)
 {
@@ -420,7 +420,7 @@ void gs_contexts_changed(struct gs_state *state)
     gs_seen_context_ends();
 }
 
-/* Nothing was submitted to the context's device since it was seen complete. */
+/* Whether no work was submitted to the context's device since it was found complete. */
 static bool is_complete(const struct gs_context *context)
 {
     return gs_submissions_idle_on(&context->device_idle_at, context->seen.device);

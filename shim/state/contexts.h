@@ -1,7 +1,7 @@
 /*
  * contexts.h - the contexts of the process, each with its heap.
  *
- * Handles are recycled: an entry ends with its context, and a new context of the same
+ * Handles are recycled: an entry ends with its context, and a new context with the same
  * handle gets a new entry. Entries are never freed, so pointers to them stay valid.
  */
 #ifndef GS_CONTEXTS_H
@@ -21,45 +21,43 @@ struct gs_state;
 struct gs_host_heap;
 struct gs_fill_stream;
 
-/* Heaps of pinned memory that a context may have: host_pools.h. */
+/* The number of pinned heaps that a context may have: host_pools.h. */
 #define GS_HOST_HEAPS 18
 
-/* What the trim thread knows of a context's work. */
+/* The trim thread's record of a context's work. */
 struct gs_trim_look {
-    uint64_t last;             /* what had been submitted at its last look */
-    uint64_t idle_at;          /* as gs_context.device_idle_at, by a mark seen complete */
-    uint64_t mark;             /* 0, or one that is asked after ... */
-    struct gs_snapshot before; /* ... and what had been submitted before it */
-    bool broken;               /* the context's work cannot be marked any more */
+    uint64_t last;             /* calls begun at the thread's last check */
+    uint64_t idle_at;          /* as gs_context.device_idle_at, proven by a mark */
+    uint64_t mark;             /* the mark that is polled; 0: none */
+    struct gs_snapshot before; /* the snapshot taken before that mark */
+    bool broken;               /* the context's work can no longer be marked */
 };
 
 struct gs_context {
-    CUcontext handle;      /* immutable */
-    CUcontext owner;       /* immutable: with which its memory ends: itself, or of a green
-                              context's view its device's primary context */
-    int device;            /* immutable: ordinal */
-    bool primary;          /* immutable: the device's primary context */
-    unsigned long long id; /* immutable: the driver's own number of it, 0 if none */
-    struct gs_heap *heap;  /* immutable; NULL: not pooled */
-    struct gs_epochs epochs;     /* locks itself: frees that waited for nothing */
-    size_t events;               /* atomic: blocks that wait for an event of their own */
-    struct gs_patience patience; /* of requests that could ask after those */
-    bool ordered;  /* immutable: no context, but the heap of a stream (async_heaps.h) */
-    bool unfenced; /* atomic: blocks were freed during a capture, without a fence */
-    bool warmed;   /* atomic: GPUSHIM_WARMUP was done, or is being done */
-    uint64_t idle_at; /* atomic: submissions.h; how many calls are known to be complete */
-    uint64_t device_idle_at; /* atomic: the same of its device's calls */
-    uint64_t complete_at; /* atomic: what had been submitted when it was seen complete by
-                             a wait for the whole context, 0: never */
-    struct gs_streams_seen seen; /* locks itself: what its streams' synchronizes prove */
-    uint64_t in_vain; /* atomic: order/full_wait.c; a mark that was waited for, 0: none */
-    struct gs_trim_look trim_look;            /* trim_thread.c: that thread's alone */
-    struct gs_fill_stream *lanes;             /* atomic: fill_stream.c; only ever grows */
+    CUcontext handle;        /* immutable */
+    CUcontext owner;         /* immutable: its memory ends with this context */
+    int device;              /* immutable: ordinal */
+    bool primary;            /* immutable: the device's primary context */
+    unsigned long long id;   /* immutable: the driver's own id of the context, 0: none */
+    struct gs_heap *heap;    /* immutable; NULL: not pooled */
+    struct gs_epochs epochs; /* locks itself: frees that did not wait */
+    size_t events;           /* atomic: blocks that wait for an event of their own */
+    struct gs_patience patience; /* limits queries of these events */
+    bool ordered;     /* immutable: not a context, but a stream's heap (async_heaps.h) */
+    bool unfenced;    /* atomic: blocks were freed during a capture, without a fence */
+    bool warmed;      /* atomic: GPUSHIM_WARMUP has run or is running */
+    uint64_t idle_at; /* atomic: submissions.h; calls known to be complete */
+    uint64_t device_idle_at; /* atomic: the same for the device's calls */
+    uint64_t complete_at;    /* atomic: calls proven complete by a full wait; 0: never */
+    struct gs_streams_seen seen; /* locks itself: proofs by synchronizes of its streams */
+    uint64_t in_vain; /* atomic: order/full_wait.c; mark whose wait timed out, 0: none */
+    struct gs_trim_look trim_look; /* trim_thread.c: used by that thread alone */
+    struct gs_fill_stream *lanes;  /* atomic: fill_stream.c; only ever grows */
     struct gs_host_heap *host[GS_HOST_HEAPS]; /* atomic: host_pools.h; NULL: none yet */
     struct gs_context *next;                  /* under gs_contexts.lock */
 };
 
-/* A few pairs of handles. */
+/* A few pairs of contexts. */
 struct gs_context_set {
     struct gs_context_pair {
         CUcontext owner, other;
@@ -68,30 +66,30 @@ struct gs_context_set {
 };
 
 struct gs_contexts {
-    pthread_mutex_t ending; /* taken before `lock`: no entry comes while one ends */
+    pthread_mutex_t ending; /* taken before `lock`: no entry is added while one ends */
     pthread_mutex_t lock;
     const struct gs_backend *backend; /* these two: immutable */
     const struct gs_marker *marker;
-    struct gs_context *entries;   /* under lock: a list, for a process has few */
-    struct gs_context_set views;  /* owner: the view of a green context, other: itself */
-    struct gs_context_set shared; /* other may access the memory of owner */
+    struct gs_context *entries;   /* under lock: a list, since a process has few */
+    struct gs_context_set views;  /* owner: view of a green context, other: that one */
+    struct gs_context_set shared; /* other has access to the memory of owner */
     uint64_t generation;          /* atomic: counts ends of contexts; starts at 1 */
-    unsigned entered; /* atomic, written under lock: entries there ever were */
+    unsigned entered;             /* atomic, written under lock: entries ever added */
 };
 
-/* `backend` of each context's heap (its `self` is a struct gs_context), and `marker` of
- * its epochs. */
+/* `backend` serves each context's heap (its `self` is a struct gs_context), `marker` its
+ * epochs. */
 void gs_contexts_init(struct gs_contexts *contexts, const struct gs_backend *backend,
                       const struct gs_marker *marker);
 
-/* The calling thread's current context, entered in the map at first sight; NULL where
- * there is none, or no memory for it. */
+/* The entry of the calling thread's current context, added to the map if new; NULL if
+ * there is no current context, or no memory for the entry. */
 const struct gs_context *gs_context_current(struct gs_state *state);
 
-/* As above, but a context that has no entry yet gets none: NULL. */
+/* Like gs_context_current, but NULL if the context has no entry yet. */
 const struct gs_context *gs_context_current_known(struct gs_state *state);
 
-/* Whether the process has used one context only, as far as was seen. */
+/* Whether the process has used only one context, as far as is known. */
 bool gs_contexts_are_one(const struct gs_state *state);
 
 /* The entry of a handle, or NULL. */
@@ -100,55 +98,57 @@ const struct gs_context *gs_context_find(struct gs_state *state, CUcontext handl
 const struct gs_context *gs_context_nth(struct gs_state *state, size_t index);
 /* The entry of a device's primary context, or NULL. */
 const struct gs_context *gs_context_primary(struct gs_state *state, int device);
-/* The context with which the memory of this one ends: its `owner`. */
+/* The `owner` of a context: its memory ends with this one. */
 CUcontext gs_context_owner(struct gs_state *state, CUcontext handle);
-/* Whether that of any known one ends with `owner`. */
+/* Whether the memory of any known context ends with `owner`. */
 bool gs_context_owns(struct gs_state *state, CUcontext owner);
 
 /*
- * The context was destroyed: its heap ends, its entry goes.
- * In:      was     its entry, or NULL: it has none
- *          forget  is called first, with contexts.ending: for what is known by the handle
- *                  alone, which the next context may have. Calls no driver
- * Returns false, with nothing done, if the handle's entry is another one by now.
+ * Called when the context was destroyed: ends its heap and removes its entry.
+ * In:      was     its entry; NULL: it has none
+ *          forget  called first, with contexts.ending held: drops what is known by the
+ *                  handle alone, since the next context may have the same handle. Calls
+ *                  no driver
+ * Returns false, with nothing done, if the handle has a different entry by now.
  */
 bool gs_context_end(struct gs_state *state, CUcontext handle,
                     const struct gs_context *was,
                     void (*forget)(struct gs_state *, CUcontext));
 
-/* Whether the entry's context still lives, where the driver can tell; and whether a
- * context other than its (NULL: any) has the handle. Both ask the driver. */
+/* Whether the entry's context still lives, as far as the driver reports; and whether the
+ * handle belongs to a context other than the entry's (NULL: any). Both query the
+ * driver. */
 bool gs_context_is_alive(const struct gs_context *context);
 bool gs_context_is_another(const struct gs_context *was, CUcontext handle);
 
-/* A context stands for a green one (cuCtxFromGreenCtx): its memory is not to be pooled.
- */
+/* Records that a context stands for a green one (cuCtxFromGreenCtx): its memory is not
+ * pooled. */
 void gs_context_view(struct gs_state *state, CUcontext view, CUgreenCtx green);
-/* That view, or NULL. */
+/* The view of a green context, or NULL. */
 CUcontext gs_context_find_view(struct gs_state *state, CUgreenCtx green);
-/* Of a view, its green context; else NULL. */
+/* The green context of a view; NULL for any other context. */
 CUgreenCtx gs_context_green(struct gs_state *state, CUcontext view);
 
-/* `other` was given access to the memory of `owner` (NULL: of every other context): what
- * is freed of that is held back until both are complete. */
+/* Records that `other` was given access to the memory of `owner` (NULL: of every other
+ * context): freed memory of the owner is then held back until both are complete. */
 void gs_context_share(struct gs_state *state, CUcontext owner, CUcontext other);
 
-/* A call that may end contexts is about to be made, or was: what threads remember of
- * contexts is looked up anew. */
+/* Called before and after a call that may end contexts: threads then look up the contexts
+ * they have cached again. */
 void gs_contexts_changed(struct gs_state *state);
 
 /*
- * Wait as a native free of the context's memory does. From GS_FREE_CONTEXT on the context
- * is known to be idle afterwards.
- * In:   scope    what that waits for
- * Out:  *in_use  work that was not waited for may still use what was freed before the
- *                call. Else all blocks freed before the call are ready
+ * Waits as a native free of the context's memory does. From GS_FREE_CONTEXT on the
+ * context is known to be idle afterwards.
+ * In:   scope    the scope of the native wait
+ * Out:  *in_use  work that was not waited for may still use blocks freed before the call.
+ *                On false, all these blocks are ready
  * Returns the driver's code.
  */
 CUresult gs_context_wait(struct gs_state *state, const struct gs_context *context,
                          enum gs_free_scope scope, bool *in_use);
 
-/* The `index`th context that may access the memory of `owner`, or NULL. */
+/* The `index`th context with access to the memory of `owner`, or NULL. */
 CUcontext gs_context_search_accessor(struct gs_contexts *contexts, CUcontext owner,
                                      size_t index);
 
@@ -159,7 +159,7 @@ static inline CUcontext gs_context_accessor(struct gs_contexts *contexts, CUcont
     return GS_UNLIKELY(any) ? gs_context_search_accessor(contexts, owner, index) : NULL;
 }
 
-/* Before a wait for the whole context: the snapshot that a mark of it rests on. */
+/* Called before a wait for the whole context: the snapshot for the mark of this wait. */
 static inline struct gs_snapshot gs_context_snapshot(const struct gs_context *context,
                                                      unsigned own_calls,
                                                      struct gs_seen_before *before)
@@ -168,33 +168,34 @@ static inline struct gs_snapshot gs_context_snapshot(const struct gs_context *co
                          before);
 }
 
-/* The wait has succeeded: all that was submitted before the snapshot is complete.
- * `before`: what came with the snapshot; NULL: it is another context's. */
+/* Called after this wait has succeeded: all work submitted before the snapshot is
+ * complete. `before`: the counts taken with the snapshot; NULL: they are another
+ * context's. */
 void gs_context_mark_idle(const struct gs_context *context,
                           const struct gs_snapshot *snapshot,
                           const struct gs_seen_before *before);
 
-/* A wait of the program's for one stream has succeeded; `snapshot` and `before` are
- * gs_seen_begin's. */
+/* Called after a wait of the program for one stream has succeeded; `snapshot` and
+ * `before` come from gs_seen_begin. */
 void gs_context_mark_stream(const struct gs_context *context,
                             const struct gs_snapshot *snapshot,
                             const struct gs_seen_before *before);
 
-/* The context has failed: each free asks the driver, until a wait of one succeeds. */
+/* Called when the context has failed: each free asks the driver until a wait succeeds. */
 void gs_context_never_idle(const struct gs_context *context);
 
-/* Out of line part of gs_context_counts_idle: there are other devices, or contexts with
+/* The slow path of gs_context_counts_idle: there are other devices, or contexts with
  * access to each other's memory. */
 bool gs_context_counts_idle_among_others(struct gs_contexts *contexts,
                                          const struct gs_context *context)
     __attribute__((cold));
 
 /*
- * Whether the counts say that such a wait would find nothing: nothing was submitted to
- * the device since the context was last seen complete, the same holds of each context
- * that may access its memory, and no block waits for a synchronize. For a caller that
- * asks when to call the driver, whose free waits by itself; whoever hands memory on
- * because of the answer asks gs_context_is_idle.
+ * Whether the counts say that a wait of a free would find nothing: no work was submitted
+ * to the device since the context was last found complete, the same holds for each
+ * context with access to its memory, and no block waits for a synchronize. For callers
+ * that only choose the time of a driver call that waits by itself; a caller that reuses
+ * memory because of the answer calls gs_context_is_idle.
  */
 static inline bool gs_context_counts_idle(struct gs_contexts *contexts,
                                           const struct gs_context *context)
@@ -207,19 +208,18 @@ static inline bool gs_context_counts_idle(struct gs_contexts *contexts,
            GS_LIKELY(!__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE));
 }
 
-/* What the counts say, and with GPUSHIM_FREE_SYNC=verify the device as well, which may
- * take a wait (verify.h). `api`: the call that relies on it. */
+/* The answer of the counts, checked with GPUSHIM_FREE_SYNC=verify against the device,
+ * which may wait (verify.h). `api`: the call that relies on the answer. */
 bool gs_verify_idle(struct gs_contexts *contexts, const struct gs_context *context,
                     enum gs_api api) __attribute__((cold));
 
-/* With GPUSHIM_FREE_SYNC=verify, where pinned or managed memory is handed on because the
- * context has been complete since the point (all_contexts.h): the device is asked, if
- * nothing was submitted since. May it wait? Only a free does: an allocation asks whether
- * a stream has work. */
+/* With GPUSHIM_FREE_SYNC=verify, before pinned or managed memory is reused because the
+ * context is complete since the point (all_contexts.h): checks the device, if no work was
+ * submitted since. may_wait: true for a free; an allocation only queries the streams. */
 void gs_verify_complete(struct gs_contexts *contexts, const struct gs_context *context,
                         uint64_t point, bool may_wait) __attribute__((cold));
 
-/* Whether memory of the context may be handed on without a wait, for that call. */
+/* Whether the call `api` may reuse memory of the context without a wait. */
 static inline bool gs_context_is_idle_for(struct gs_contexts *contexts,
                                           const struct gs_context *context,
                                           enum gs_api api)
@@ -236,8 +236,8 @@ static inline bool gs_context_is_idle(struct gs_contexts *contexts,
     return gs_context_is_idle_for(contexts, context, GS_API_cuMemFree_v2);
 }
 
-/* The same where the process has used one device, no context has access to another's
- * memory, and the proof is not verified; false elsewhere. */
+/* Like gs_context_is_idle_for, for a process that has used one device, without contexts
+ * that access each other's memory and without the verify mode; else false. */
 static inline bool gs_context_is_idle_alone(const struct gs_contexts *contexts,
                                             const struct gs_context *context)
 {
@@ -246,17 +246,18 @@ static inline bool gs_context_is_idle_alone(const struct gs_contexts *contexts,
            GS_LIKELY(__atomic_load_n(&contexts->shared.count, __ATOMIC_ACQUIRE) == 0);
 }
 
-/* The entry of the context whose work a stream's is, entered at first sight; `current`,
- * the entry of the current one, where there is no other or the driver does not say. */
+/* The entry of the stream's context, added to the map if new. Returns `current`, the
+ * entry of the current context, if the process has no other or the driver cannot report
+ * the stream's context. */
 const struct gs_context *gs_context_of_stream(struct gs_state *state,
                                               const struct gs_context *current,
                                               CUstream stream);
 
-/* Whether blocks were freed without a fence since this was last asked. */
+/* Whether blocks were freed without a fence since the last call. */
 bool gs_context_take_unfenced(const struct gs_context *context);
 
-/* The claimed block is free once the event, recorded for it alone, is done. The block has
- * the fence from now on. */
+/* Frees a claimed block that becomes ready with the event, which was recorded for this
+ * block alone. The block takes over the fence. */
 void gs_context_free_behind(struct gs_block *block, gs_fence event);
 
 /* The backend over the real driver; its `self` is a struct gs_context. */

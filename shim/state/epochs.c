@@ -1,10 +1,10 @@
 /*
- * epochs.c - the life of an epoch: joined, closed, seen done.
+ * epochs.c - the life of an epoch: open, closed, done.
  *
- * Who closes one takes it out of `open` first: a free that comes now joins another, so
- * the mark that follows is behind every free of this one.
+ * A close first takes the epoch out of `open`: later frees join another epoch, so the
+ * mark is behind every free of this one.
  *
- * Owns:  struct gs_epoch; those that are open or referred to by a pending block.
+ * Owns:  struct gs_epoch; all that are open or that a pending block refers to.
  * Lock:  epochs->lock for the states and the references.
  */
 #include "epochs.h"
@@ -17,17 +17,17 @@ enum state { OPEN, CLOSING, CLOSED, ORDERED, DONE, BROKEN };
 
 struct gs_epoch {
     struct gs_epochs *home; /* immutable */
-    uint64_t number;        /* immutable: they are opened one after the other */
-    enum state state;       /* under home->lock, and those below */
-    unsigned references;    /* pending blocks, and whoever works with it */
+    uint64_t number;        /* immutable: numbered in the order of opening */
+    enum state state;       /* under home->lock, like all members below */
+    unsigned references;    /* of pending blocks and of functions at work */
     unsigned frees;
     size_t bytes;
     uint64_t mark;          /* from CLOSED on */
-    struct gs_epoch *proof; /* from DONE on: a reference to the one whose mark was seen
-                               complete; NULL: its own */
+    struct gs_epoch *proof; /* from DONE on: whose mark proved it done; NULL: its own */
 };
 
-/* An epoch as a fence: its address is even, the fence is odd, and an event's is even. */
+/* The epoch as a fence: an epoch's address plus 1, hence odd; an event's address is
+ * even. */
 static gs_fence fence_of(struct gs_epoch *epoch)
 {
     return (gs_fence)(uintptr_t)epoch | 1;
@@ -59,14 +59,14 @@ static void break_all(struct gs_epochs *epochs)
     __atomic_store_n(&epochs->broken, true, __ATOMIC_RELAXED);
 }
 
-/* What the epoch held is ready, or nobody waits for it any more. home->lock is held. */
+/* The blocks of the epoch are ready, or no longer waited for. home->lock is held. */
 static void let_go(struct gs_epoch *epoch)
 {
     epoch->home->held -= epoch->bytes;
     epoch->bytes = 0;
 }
 
-/* So many references less; the last one takes the epoch along. No lock is held. */
+/* Drops references; the last one frees the epoch. No lock is held. */
 static void drop_many(struct gs_epoch *epoch, unsigned references)
 {
     struct gs_epochs *home = epoch->home;
@@ -87,7 +87,7 @@ static void drop_many(struct gs_epoch *epoch, unsigned references)
         }
         free(epoch);
     }
-    if (proof) { /* which has none itself */
+    if (proof) { /* a proof has no proof itself */
         drop_many(proof, 1);
     }
 }
@@ -172,7 +172,7 @@ unlock:
 
 /* ---- marks ------------------------------------------------------------------------- */
 
-/* No free may join any more, if it is still open; with a reference for the caller. */
+/* Closes the epoch for frees if it is still open; takes a reference for the caller. */
 static struct gs_epoch *begin_close(struct gs_epochs *epochs,
                                     const struct gs_epoch *wanted)
 {
@@ -190,8 +190,8 @@ static struct gs_epoch *begin_close(struct gs_epochs *epochs,
     return epoch;
 }
 
-/* What could not be marked now is open again, or, where another has been opened since,
- * waits as an epoch of its own until it is asked after. */
+/* An epoch that could not be marked now opens again. If another was opened since, it
+ * waits as a stray epoch until the next query. */
 static void end_close(struct gs_epoch *epoch, enum gs_status status, uint64_t mark)
 {
     struct gs_epochs *home = epoch->home;
@@ -214,7 +214,8 @@ static void end_close(struct gs_epoch *epoch, enum gs_status status, uint64_t ma
     }
 }
 
-/* Its mark was recorded in a free: is that enough? The caller has a reference. */
+/* Checks whether a mark recorded inside a free already makes the epoch's blocks ready.
+ * The caller has a reference. */
 static void order(struct gs_epoch *epoch)
 {
     struct gs_epochs *home = epoch->home;
@@ -234,7 +235,7 @@ static void order(struct gs_epoch *epoch)
     }
 }
 
-/* `in_free`: nothing can have been submitted since its last free. */
+/* `in_free`: no work can have been submitted since the epoch's last free. */
 static void close_epoch(struct gs_epoch *epoch, bool in_free)
 {
     struct gs_epochs *home = epoch->home;
@@ -263,7 +264,8 @@ void gs_epochs_capture_ends(struct gs_epochs *epochs)
     }
 }
 
-/* One that was open, and is no longer the one that frees join, is closed all the same. */
+/* Takes a stray epoch to be closed: one that is not closed, and that frees no longer
+ * join. */
 static bool take_stray(struct gs_epoch *epoch)
 {
     struct gs_epochs *home = epoch->home;
@@ -277,10 +279,10 @@ static bool take_stray(struct gs_epoch *epoch)
     return stray;
 }
 
-/* ---- questions --------------------------------------------------------------------- */
+/* ---- queries ----------------------------------------------------------------------- */
 
-/* What an epoch covers was freed before the next one was opened: the mark of a later one
- * is behind it, too. home->lock is held. */
+/* All blocks of an epoch were freed before the next epoch opened, so the mark of a later
+ * epoch covers them, too. home->lock is held. */
 static void learn(struct gs_epoch *epoch)
 {
     const struct gs_epochs *home = epoch->home;
@@ -358,7 +360,7 @@ static enum gs_status ask(struct gs_epoch *epoch, uint64_t mark)
     return status;
 }
 
-/* Whether it is worth a mark to have what is open sooner. */
+/* Whether the open epoch should be marked now rather than when it is full. */
 static bool is_pressing(struct gs_epochs *epochs)
 {
     gs_lock_take(&epochs->lock);
@@ -367,7 +369,7 @@ static bool is_pressing(struct gs_epochs *epochs)
     return pressing;
 }
 
-/* What is behind one that is not done is not done either. */
+/* An epoch after one that is not done is not done either. */
 static bool is_behind_a_busy_one(const struct gs_epoch *epoch)
 {
     gs_lock_take(&epoch->home->lock);

@@ -1,21 +1,21 @@
 /*
- * patience.h - how often to ask again: less and less for as long as the answer is "not
- * yet". Owns: nothing.   Lock: none; relaxed atomics, a race asks once more or less.
+ * patience.h - a back-off for polling: fewer queries while the answer stays "not yet".
+ * Owns: nothing.   Lock: none; relaxed atomics, a race costs or saves one query.
  */
 #ifndef GS_PATIENCE_H
 #define GS_PATIENCE_H
 
 #include <stdbool.h>
 
-/* Those who pass without asking, at most, after so many asked in vain. */
+/* The most callers that skip the query between two queries. */
 #define GS_PATIENCE_MOST 63u
 
 struct gs_patience {
-    unsigned passed; /* since one asked */
-    unsigned wanted; /* are to pass before the next one asks */
+    unsigned passed; /* callers that skipped since the last query */
+    unsigned wanted; /* callers that skip before the next query */
 };
 
-/* One asks, and the next ones are to be the more patient. */
+/* A caller queries: more callers skip before the next query. */
 static inline void gs_patience_asked(struct gs_patience *patience)
 {
     unsigned wanted = __atomic_load_n(&patience->wanted, __ATOMIC_RELAXED);
@@ -25,14 +25,14 @@ static inline void gs_patience_asked(struct gs_patience *patience)
     __atomic_store_n(&patience->passed, 0, __ATOMIC_RELAXED);
 }
 
-/* Is it this one's turn? */
+/* Whether this caller should query. */
 static inline bool gs_patience_is_over(struct gs_patience *patience)
 {
     return __atomic_add_fetch(&patience->passed, 1, __ATOMIC_RELAXED) >=
            __atomic_load_n(&patience->wanted, __ATOMIC_RELAXED);
 }
 
-/* The answer was "yes": the next one asks at once. */
+/* The query found something complete: the next caller queries at once. */
 static inline void gs_patience_paid(struct gs_patience *patience)
 {
     __atomic_store_n(&patience->wanted, 0, __ATOMIC_RELAXED);

@@ -1,7 +1,7 @@
 /*
- * state.c - the one pointer to everything the process has, and the re-entry guard.
+ * state.c - the pointer to the state of the process, and the re-entry guard.
  * Owns:  the pointers to the process's state.
- * Lock:  start_lock while it is created; the pointers are published with release order.
+ * Lock:  start_lock during creation; the pointers are published with release order.
  */
 #include "state.h"
 
@@ -23,7 +23,7 @@ static void create_with_room(void *out)
     *(struct gs_state **)out = gs_parts_make_state();
 }
 
-/* Signals that say what the thread itself has done are never held. */
+/* Blocks signals, except those that a fault of the thread itself raises. */
 static void hold_signals(sigset_t *was)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS};
@@ -41,8 +41,8 @@ static struct gs_state *start(void)
     if (gs_thread.starting) {
         return NULL;
     }
-    /* Files are read: nobody may be cancelled with the lock, and no handler leave it by
-     * longjmp. */
+    /* Starting reads files: the thread must not be cancelled with the lock held, nor may
+     * a handler leave by longjmp. */
     hold_signals(&was);
     int before = gs_uncancelled_begin();
     gs_thread.starting = true;
@@ -94,8 +94,8 @@ void gs_state_forget(void)
     __atomic_store_n(&current, NULL, __ATOMIC_RELAXED);
     __atomic_store_n(&gs_state_ready, NULL, __ATOMIC_RELAXED);
     pthread_mutex_init(&start_lock, NULL);
-    /* The thread may be inside a wrapper, in a signal handler: gs_leave is yet to come.
-     */
+    /* In a signal handler the thread may be inside a wrapper: its gs_leave is yet to
+     * come. */
     gs_thread = (struct gs_thread){.errno_at = gs_thread.errno_at};
 }
 

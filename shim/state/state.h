@@ -1,11 +1,11 @@
 /*
- * state.h - everything a process has once it has made its first CUDA call.
+ * state.h - the whole state of a process that has made its first CUDA call.
  *
- * Reached through one pointer, so that a forked child starts as if the library had never
- * been used: it drops the pointer, and whatever its parent's threads were in the middle
- * of goes with it.
+ * All state is reached through one pointer, so that a forked child starts as if the
+ * library had never been used: it drops the pointer, and with it everything that its
+ * parent's threads were changing.
  *
- * Lock: the pointer is atomic; the members say their own.
+ * Lock: the pointer is atomic; each member documents its own.
  */
 #ifndef GS_STATE_H
 #define GS_STATE_H
@@ -23,47 +23,48 @@
 #define GS_DEVICE_NAME_BYTES 64
 
 struct gs_state {
-    pid_t pid;                   /* immutable: of the process that started */
-    bool active;                 /* immutable: false = forward everything */
-    bool forked_child;           /* immutable: its parent made CUDA calls, too */
+    pid_t pid;                   /* immutable: the process that started */
+    bool active;                 /* immutable: false = forward every call */
+    bool forked_child;           /* immutable: the parent made CUDA calls, too */
     struct gs_options options;   /* immutable */
     struct gs_stacks *stacks;    /* immutable pointer; NULL = none; locks itself */
     struct gs_tracker *tracker;  /* likewise */
     struct gs_pool *pool;        /* likewise */
-    struct gs_pool *host_pool;   /* likewise: pinned memory; not without the pool */
+    struct gs_pool *host_pool;   /* likewise: pinned memory; exists only with the pool */
     struct gs_contexts contexts; /* locks itself */
     int reported;                /* atomic: enum reported of finish.c, or a thread's id */
     bool bad; /* there were leaks or errors; set before `reported` says written */
-    /* Of devices seen, written under contexts.lock, read at exit. */
+    /* Names of the known devices, written under contexts.lock, read at exit. */
     char device_names[GS_MAX_DEVICES][GS_DEVICE_NAME_BYTES];
-    int device_count; /* one more than the highest ordinal seen; atomic */
+    int device_count; /* highest known ordinal plus one; atomic */
 };
 
-/* The state, started if need be; NULL where every call is to be forwarded. */
+/* The state, created at the first call; NULL if every call is to be forwarded. */
 struct gs_state *gs_state(void);
-/* The state if it was started and is active, else NULL. Async-signal-safe. */
+/* The state if it exists and is active, else NULL. Async-signal-safe. */
 struct gs_state *gs_state_peek(void);
 
-/* In a forked child: there is none. */
+/* In a forked child: drops the state. */
 void gs_state_forget(void);
 
-/* The state once it is active and the driver is complete, which neither ever ceases to
- * be; NULL before, and in a forked child. Atomic. */
+/* The state once it is active and the driver is complete, both of which are permanent;
+ * NULL before, and in a forked child. Atomic. */
 extern struct gs_state *gs_state_ready __attribute__((visibility("hidden")));
 
-/* What gs_enter does while there is none: looks for the driver, starts. Keeps errno. */
+/* The slow path of gs_enter while there is no state: finds the driver, starts. Preserves
+ * errno. */
 struct gs_state *gs_enter_first(void) __attribute__((cold, noinline));
 
-/* The program's errno, for gs_leave. */
+/* Saves the program's errno for gs_leave. */
 static inline void gs_keep_errno(void)
 {
     gs_thread.saved_errno = *gs_thread_errno();
 }
 
 /*
- * Enter a wrapper: the state, or NULL if the call is to be forwarded as it is (re-entered
- * from within a wrapper, switched off, no complete driver). After a non-NULL answer
- * gs_leave is due. The program's errno is as it was once gs_leave returns.
+ * Enters a wrapper. Returns the state, or NULL if the call is to be forwarded unchanged
+ * (re-entered from within a wrapper, switched off, incomplete driver). After a non-NULL
+ * result gs_leave must follow; it restores the program's errno.
  */
 static inline struct gs_state *gs_enter(void)
 {
@@ -91,9 +92,9 @@ static inline void gs_leave(void)
 }
 
 /*
- * The same for a path on which nothing is called that could change errno: NULL, with
- * nothing done, also where something has to be got ready first. Before anything is called
- * gs_keep_errno is due, and then gs_leave in the place of gs_leave_lightly.
+ * Like gs_enter, for a path that calls nothing which could change errno. Also returns
+ * NULL, with nothing done, if preparation is needed first. A path that does call
+ * something calls gs_keep_errno before, and gs_leave instead of gs_leave_lightly.
  */
 static inline struct gs_state *gs_enter_lightly(void)
 {
@@ -112,7 +113,7 @@ static inline void gs_leave_lightly(void)
     gs_thread.depth = 0;
 }
 
-/* gs_context_current if it is the one that the thread has seen last, else NULL. */
+/* gs_context_current if the thread's last known context is still current, else NULL. */
 static inline const struct gs_context *gs_context_again(const struct gs_state *state)
 {
     const struct gs_real *real = __atomic_load_n(&gs_real_found, __ATOMIC_ACQUIRE);
@@ -130,9 +131,9 @@ static inline const struct gs_context *gs_context_again(const struct gs_state *s
 }
 
 /*
- * Whether a call that is to be forwarded (gs_enter gave NULL) carries a pointer of the
- * pool's, which the driver must never see. Happens only where a wrapper was interrupted,
- * by a signal handler that frees. Takes no lock.
+ * Whether a call that is to be forwarded (gs_enter gave NULL) has a pointer into the
+ * pool's memory, which the driver must never get. Happens only where a signal handler
+ * interrupted a wrapper and frees. Takes no lock.
  */
 bool gs_owned_by_pool(CUdeviceptr dptr);
 

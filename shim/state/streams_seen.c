@@ -1,6 +1,7 @@
 /*
- * streams_seen.c - the streams that contexts watch, and which of their calls are
- * complete. Owns:  the list of tables that have ever had a row.   Lock: seen_lock.
+ * streams_seen.c - the streams that contexts track, and which of their calls are
+ * complete.
+ * Owns:  the list of tables that have ever had a row.   Lock: seen_lock.
  */
 #include "streams_seen.h"
 
@@ -10,7 +11,7 @@ static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gs_streams_seen *tables; /* under seen_lock */
 static uint64_t ends;                  /* atomic: ends of contexts */
 
-/* The rest is called with seen_lock. */
+/* seen_lock is held up to the next such note. */
 
 static struct gs_seen_stream *find(struct gs_streams_seen *seen, uintptr_t stream)
 {
@@ -28,7 +29,7 @@ static void set_count(struct gs_streams_seen *seen, unsigned count)
     seen->version++;
 }
 
-/* What it covered stays covered: that is part of the base from now on. */
+/* Removes a row. The calls it covered become part of the base. */
 static void remove_row(struct gs_streams_seen *seen, struct gs_seen_stream *row)
 {
     if (row->based) {
@@ -38,8 +39,8 @@ static void remove_row(struct gs_streams_seen *seen, struct gs_seen_stream *row)
     set_count(seen, seen->count - 1);
 }
 
-/* A full table has room again after the next base, if a stream is no longer waited for.
- */
+/* A full table has room again after the next base, if some stream is no longer waited
+ * for. */
 static void add_row(struct gs_streams_seen *seen, uintptr_t stream)
 {
     if (seen->count == GS_SEEN_STREAMS) {
@@ -81,7 +82,7 @@ struct gs_snapshot gs_seen_count(struct gs_streams_seen *seen, unsigned own_call
                                       before->calls);
 }
 
-/* Rows that nobody waited for since the last base leave a full table. */
+/* Removes rows of a full table whose stream was not waited for since the last base. */
 static void drop_idle_rows(struct gs_streams_seen *seen)
 {
     for (unsigned i = seen->count; seen->count == GS_SEEN_STREAMS && i-- > 0;) {

@@ -1,17 +1,18 @@
 /*
- * submissions.c - the records of all threads, and what their sum proves.
+ * submissions.c - the records of all threads, and the proofs from their sums.
  *
- * A thread that ends adds its counts to `gone`, the list's last record, then empties its
- * own, then takes that out of the list. Who reads meanwhile has read the one before he
- * comes to the other, so he may count those calls twice and never misses any. Twice is
- * once too often for a snapshot alone: too high a mark would later be met by calls that
- * nobody waited for. So a snapshot is void if a thread ended while it was taken. Which
- * streams they went to is not kept: a wait for the whole context covers them.
+ * A thread that ends adds its counts to `gone`, the list's last record, then clears its
+ * own record, then takes it out of the list. A reader visits the thread's record before
+ * `gone`, so a concurrent reader may count these calls twice but never misses any. Only a
+ * snapshot must not count twice: later calls that nobody waited for could reach a mark
+ * that is too high. So a snapshot is void if a thread ended while it was taken. The
+ * streams of an ended thread's calls are not kept: a wait for the whole context covers
+ * them.
  *
- * Owns:  the list of records, the page that new ones come from, and the devices of
- *        streams.
- * Lock:  records_lock for who joins and leaves, with all signals blocked: a handler may
- *        submit. Nobody takes it to read, and a record that has left still leads on.
+ * Owns:  the list of records, the page for new records, and the devices of streams.
+ * Lock:  records_lock to join and leave, with all signals blocked, since a handler may
+ *        submit. Readers take no lock; a record that has left still points to its
+ *        successor.
  */
 #include "submissions.h"
 
@@ -29,9 +30,9 @@ struct gs_submissions *gs_submissions_records;
 unsigned gs_submissions_devices;
 
 static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gs_submissions *last; /* records_lock: of the list, but for `gone` */
-static struct gs_submissions *left; /* records_lock: without a thread, linked by back */
-/* What ended threads counted; in the list once there is one. */
+static struct gs_submissions *last; /* records_lock: last before `gone` */
+static struct gs_submissions *left; /* records_lock: unused ones, linked by back */
+/* The counts of ended threads; in the list once a thread has joined. */
 static struct gs_submissions gone = {.unseen = UINTPTR_MAX};
 static bool gone_listed;     /* records_lock */
 static unsigned long ending; /* atomic, written under records_lock: odd meanwhile */
@@ -46,7 +47,7 @@ static pthread_key_t leave_key; /* immutable after key_once */
 static bool leave_key_made;     /* likewise */
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
-/* Used where there is no memory for one; the proof has ended then. */
+/* Used where there is no memory for a record; the proof has then ended. */
 static struct gs_submissions spare = {.unseen = UINTPTR_MAX,
                                       .at = &spare.counts[GS_COUNT_EVERY]};
 
@@ -66,7 +67,7 @@ static void let_go(const sigset_t *before)
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-/* records_lock is held from here on, where nothing else is said. */
+/* records_lock is held from here on, unless noted. */
 static void set_next(struct gs_submissions **link, struct gs_submissions *next)
 {
     __atomic_store_n(link, next, __ATOMIC_RELEASE);
@@ -79,8 +80,9 @@ static void add_count(uint64_t *to, const uint64_t *from)
     __atomic_store_n(to, sum, __ATOMIC_RELEASE);
 }
 
-/* To `gone`; `own` is in front of it, and stays so. Its streams come first: what is
-   counted has its streams. The record keeps `unseen` for its next thread. */
+/* Moves the counts to `gone`; `own` precedes it in the list and stays so. The streams
+ * move first, so that counted calls always have their streams. The record keeps `unseen`
+ * for its next thread. */
 static void move_counts(struct gs_submissions *own)
 {
     __atomic_store_n(&gone.unseen, gone.unseen & own->unseen, __ATOMIC_RELEASE);
@@ -147,9 +149,9 @@ static void retire(struct gs_submissions *own)
     left = own;
 }
 
-/* The thread ends. Work it submits after this, in a destructor that runs later, gives it
-   a record again. A call that was cancelled in the driver has ended, too. What a forked
-   child's thread had before is no record any more. Takes the lock. */
+/* Called as the thread ends. Work submitted by a later destructor gives the thread a new
+ * record. A call that was cancelled in the driver counts as ended. In a forked child,
+ * records of the parent are void. Takes the lock. */
 static void leave(void *record)
 {
     struct gs_submissions *own = record;
@@ -173,8 +175,8 @@ static void make_key(void)
     leave_key_made = pthread_key_create(&leave_key, leave) == 0;
 }
 
-/* From the page in use or another. Not malloc: a wrapper may run inside one that another
-   tool has put in front of the C library's. */
+/* A record from the page in use or a new page. Does not call malloc: a wrapper may run
+ * inside a malloc that another tool interposes. */
 static struct gs_submissions *new_record(void)
 {
     if (!page || page->used == PAGE_RECORDS) {
@@ -212,7 +214,7 @@ struct gs_submissions *gs_submissions_join(void)
     sigset_t before;
     pthread_once(&key_once, make_key);
     hold(&before);
-    struct gs_submissions *own = gs_thread.submissions; /* a handler may have been here */
+    struct gs_submissions *own = gs_thread.submissions; /* a handler may have joined */
     if (!own) {
         own = take();
     }
@@ -222,7 +224,7 @@ struct gs_submissions *gs_submissions_join(void)
         gs_known_end_proof("a thread that there is no memory to count for");
         own = &spare;
     } else if (leave_key_made) {
-        /* Without the key, or if this fails, the record stays the thread's for ever. */
+        /* Without the key, or if this fails, the record is never reused. */
         (void)pthread_setspecific(leave_key, own);
     }
     gs_thread.submissions = own;
@@ -233,9 +235,9 @@ struct gs_submissions *gs_submissions_join(void)
 /* ---- devices ----------------------------------------------------------------------- */
 
 /*
- * The device of each stream that was created, by its handle, which may outlive the
- * stream. An entry is a handle with the GS_COUNT_* of its device in the low bits; atomic,
- * and written once.
+ * The device of each created stream, by its handle. An entry may outlive its stream. An
+ * entry is a handle with the GS_COUNT_* of its device in the low bits; atomic, and
+ * written once.
  */
 #define STREAMS_KNOWN 4096u
 #define STREAMS_MOST  (STREAMS_KNOWN / 2)
@@ -264,7 +266,7 @@ void gs_submissions_meet_device(int device)
     }
 }
 
-/* Where the handle stands, or would. */
+/* The table entry of the handle, used or free. */
 static uintptr_t *device_entry(uintptr_t stream)
 {
     size_t i = (size_t)((stream >> 4) * 0x9e3779b97f4a7c15u >> 52) % STREAMS_KNOWN;
@@ -297,7 +299,7 @@ void gs_submissions_meet_stream(uintptr_t stream, int device)
             }
             return;
         }
-        place = device_entry(stream); /* another thread's stream took the place */
+        place = device_entry(stream); /* another thread's stream took the entry */
         none = 0;
     }
     __atomic_add_fetch(&streams_met, 1, __ATOMIC_RELAXED);
@@ -308,7 +310,7 @@ static bool is_default(uintptr_t stream)
     return stream <= GS_STREAMS_LEGACY || (stream & GS_STREAMS_PER_THREAD) != 0;
 }
 
-/* The count of a call that goes there. */
+/* The count for a call to this place. */
 static unsigned count_of(uintptr_t where)
 {
     uintptr_t stream = where & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS);
@@ -330,10 +332,10 @@ static unsigned count_of(uintptr_t where)
 
 /* ---- calls by stream --------------------------------------------------------------- */
 
-/* No call is given this stream: the next one turns, wherever it goes. */
+/* A stream that no call uses: the next call takes the slow path, wherever it goes. */
 #define NOWHERE UINTPTR_MAX
 
-/* What a row that is taken over has counted, counts in no row from now on. */
+/* The calls of a reused row count in no row from now on. */
 static unsigned row_of(struct gs_submissions *own, uintptr_t where, unsigned count)
 {
     uintptr_t stream = gs_submissions_stream_of(where);
@@ -358,8 +360,9 @@ static unsigned row_of(struct gs_submissions *own, uintptr_t where, unsigned cou
 }
 
 /*
- * The current row's calls are added to it; the call is the next row's first. A signal
- * handler that submits while its thread is here would spoil the rows: the proof ends.
+ * Adds the current row's calls to the row; the call is the next row's first. A signal
+ * handler that submits while its thread is in here would corrupt the rows: the proof
+ * ends.
  */
 static struct gs_calls *turn(struct gs_submissions *own, uintptr_t where, unsigned count)
 {
@@ -372,7 +375,7 @@ static struct gs_calls *turn(struct gs_submissions *own, uintptr_t where, unsign
     }
     __atomic_store_n(&own->turns, turns + 1, __ATOMIC_RELAXED);
     if (GS_UNLIKELY(count != GS_COUNT_EVERY && !own->apart)) {
-        /* What was proven of all calls is not proven any more. */
+        /* Voids earlier proofs about all calls. */
         own->apart = true;
         gs_submissions_add(&own->counts[GS_COUNT_EVERY].begun);
         gs_submissions_add(&own->counts[GS_COUNT_EVERY].ended);
@@ -392,7 +395,7 @@ static struct gs_calls *turn(struct gs_submissions *own, uintptr_t where, unsign
     __atomic_store_n(&own->rows[next].count, count, __ATOMIC_RELEASE);
     __atomic_store_n(&own->row, next, __ATOMIC_RELEASE);
     own->at = calls;
-    /* The device of a default stream is asked for each time. */
+    /* The device of a default stream is queried for each call. */
     own->newest = gs_submissions_devices_used() == GS_DEVICES_APART &&
                           is_default(where & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS)) &&
                           !gs_mutant(GS_MUTANT_device_unasked)
@@ -418,8 +421,8 @@ struct gs_calls *gs_submissions_turn_away(void)
     return turn(gs_submissions_own(), GS_STREAMS_BEYOND, GS_COUNT_EVERY);
 }
 
-/* A thread that began while one device was in use turns at its next call: that call may
- * be one device's. */
+/* A thread that began while one device was in use takes the slow path at its next call,
+ * since the call may be one device's. */
 static void turn_soon(void)
 {
     struct gs_submissions *own = gs_thread.submissions;
@@ -429,8 +432,8 @@ static void turn_soon(void)
     }
 }
 
-/* Adds the calls of each stream that may be work of the device to `calls`. Of a record
- * whose thread begins nothing on the device meanwhile. False: its rows changed. */
+/* Adds the record's calls to each stream that may be work of the device to `calls`. Valid
+ * if the thread begins nothing on the device meanwhile. False: its rows changed. */
 static bool add_calls(const struct gs_submissions *record, unsigned device,
                       const uintptr_t *streams, unsigned stream_count, uint64_t *calls)
 {
@@ -459,7 +462,7 @@ static bool add_calls(const struct gs_submissions *record, unsigned device,
     return turns % 2 == 0 && __atomic_load_n(&record->turns, __ATOMIC_ACQUIRE) == turns;
 }
 
-/* The same, from 0, of all records. */
+/* Sums add_calls over all records, starting from 0. */
 static bool sum_calls(unsigned device, const uintptr_t *streams, unsigned stream_count,
                       uint64_t *calls)
 {
@@ -478,7 +481,7 @@ static bool sum_calls(unsigned device, const uintptr_t *streams, unsigned stream
 
 /* ---- the proof --------------------------------------------------------------------- */
 
-/* Sums over all threads: of the calls that may be the device's, and of all. */
+/* Sums over all threads: of the calls that may be the device's, and of all calls. */
 struct sums {
     uint64_t device, all;
 };
@@ -525,8 +528,8 @@ bool gs_submissions_idle_on(const uint64_t *idle_at, unsigned device)
     return mark != 0 && gs_submissions_begun(device) + 1 == mark;
 }
 
-/* A call's streams are written before it has ended. Read after the counts, and with no
-   call under way, they hold those of every call counted. */
+/* A call's streams are recorded before the call ends. Read after the counts, and with no
+ * call in progress, they include the streams of every counted call. */
 static uintptr_t all_streams(void)
 {
     const struct gs_submissions *record =
@@ -538,14 +541,15 @@ static uintptr_t all_streams(void)
     return streams;
 }
 
-/* A snapshot that no thread's end has spoilt is had at the first try, nearly always. */
+/* Tries for a snapshot during which no thread ends; the first one nearly always
+ * succeeds. */
 enum { TRIES = 4 };
 
 /*
- * Ended is read first. It never exceeds begun, and neither falls: if what was read later
- * as begun is not more, then in each thread nothing was under way between. That is asked
- * of the device's calls and of all calls by itself: a call under way on another device
- * spoils the second alone.
+ * Reads ended before begun. Ended never exceeds begun, and neither falls: if begun, read
+ * later, is not larger, no thread had a call in progress in between. The device's calls
+ * and all calls are compared separately: a call in progress on another device only voids
+ * the second.
  */
 static inline __attribute__((always_inline)) struct gs_snapshot
 take_snapshot(unsigned device, unsigned own_calls, const uintptr_t *streams,
@@ -557,7 +561,7 @@ take_snapshot(unsigned device, unsigned own_calls, const uintptr_t *streams,
         unsigned of = used == GS_DEVICES_TOGETHER ? GS_COUNT_ALL : device;
         unsigned long before = __atomic_load_n(&ending, __ATOMIC_ACQUIRE);
         struct sums ended, begun;
-        /* While one device is in use, the calls for every device are all there are. */
+        /* While one device is in use, the calls for every device are all calls. */
         if (GS_LIKELY(used == GS_DEVICES_ONE)) {
             ended.device = ended.all = ended_of_every();
         } else {
@@ -603,7 +607,7 @@ struct gs_snapshot gs_submissions_snapshot_of(unsigned device, unsigned own_call
 
 void gs_submissions_mark(uint64_t *at, uint64_t mark)
 {
-    /* Two threads may mark at once; the older mark costs a wait, no more. */
+    /* Two threads may mark at once; keeping the older mark only costs a wait. */
     if (mark > __atomic_load_n(at, __ATOMIC_RELAXED)) {
         __atomic_store_n(at, mark, __ATOMIC_RELEASE);
     }
@@ -622,12 +626,12 @@ uint64_t gs_submissions_idle_frees(unsigned device)
 
 void gs_submissions_reset(void)
 {
-    /* Other threads' records would be theirs for ever; the page is the price. */
+    /* Drops the page: the records of the parent's other threads would never be reused. */
     pthread_mutex_init(&records_lock, NULL);
     __atomic_store_n(&gs_submissions_records, NULL, __ATOMIC_RELEASE);
     page = NULL;
     last = left = NULL;
-    memset(&gone, 0, sizeof(gone)); /* another thread may have been ending */
+    memset(&gone, 0, sizeof(gone)); /* a thread of the parent may have been ending */
     gone.unseen = UINTPTR_MAX;
     gone_listed = false;
     __atomic_store_n(&ending, 0, __ATOMIC_RELAXED);

@@ -1,6 +1,6 @@
 /*
- * trim_hold.c - keeping the trim thread out of the driver.
- * Owns:  whether the thread works, and who holds it.   Lock: none; atomics.
+ * trim_hold.c - keeps the trim thread out of the driver.
+ * Owns:  the state of the thread and its holders.   Lock: none; atomics.
  */
 #include "trim_hold.h"
 
@@ -9,12 +9,12 @@
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
 
-/* How long a call of the program waits for one of the thread's. */
+/* The longest wait of a program call for a driver call of the thread. */
 #define HOLD_NS     1000000000ull
 #define HOLD_NAP_NS 20000
 
 bool gs_trim_thread_settled = true; /* atomic; written at start */
-static bool working;                /* atomic: it may be in the driver */
+static bool working;                /* atomic: the thread may be in the driver */
 static unsigned holds;              /* atomic */
 
 void gs_trim_pass(void)

@@ -1,12 +1,13 @@
 /*
- * trim_hold.h - keeping the trim thread (trim_thread.h) out of the driver, and waking it.
+ * trim_hold.h - keeps the trim thread (trim_thread.h) out of the driver, and starts it.
  *
- * The program never waits for the thread's work, but in four calls: a fork, the end of a
- * context and exit wait until the driver's call that the thread is in has returned, one
- * second at most, and the thread makes no other meanwhile (exit: none ever again).
+ * The program waits for the trim thread in three cases only: a fork, the end of a
+ * context, and exit. Each waits until the thread's current driver call has returned, one
+ * second at most. The thread makes no other call meanwhile, and after exit none at all.
  *
- * Lock: none; the thread is `working` while it may call the driver, and looks for `holds`
- * after it has said so: one of the two sides is bound to see the other.
+ * Lock: none. The thread sets `working` before it may call the driver, and then checks
+ * `holds`; a holder sets `holds` and then checks `working`. At least one side sees the
+ * other.
  */
 #ifndef GS_TRIM_HOLD_H
 #define GS_TRIM_HOLD_H
@@ -14,10 +15,11 @@
 #include "gs_base.h"
 #include "parts.h"
 
-/* Atomic: whether the thread runs, or none ever will. */
+/* Atomic: whether the thread runs, or will never run. */
 extern bool gs_trim_thread_settled __attribute__((visibility("hidden")));
 
-/* Memory was freed that may become idle: the thread starts if there is none. */
+/* Called when memory was freed that may become idle: starts the thread if there is
+ * none. */
 static inline void gs_trim_thread_want(void)
 {
     if (GS_UNLIKELY(!__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED))) {
@@ -25,17 +27,17 @@ static inline void gs_trim_thread_want(void)
     }
 }
 
-/* Between the two the thread makes no call of the driver; the first waits for the one
- * that it is in. They nest. Async-signal-safe. */
+/* Between gs_trim_hold and its release the thread makes no driver call; gs_trim_hold
+ * waits for the current one. Calls nest. Async-signal-safe. */
 void gs_trim_hold(void);
 void gs_trim_release(void);
-/* Whether somebody holds it. */
+/* Whether a caller holds the thread. */
 bool gs_trim_is_held(void);
-/* Wait for the driver's call that the thread is in: it makes no other for a context that
- * fences.h has frozen. */
+/* Waits for the thread's current driver call. The thread makes no other call for a
+ * context that fences.h has frozen. */
 void gs_trim_pass(void);
 
-/* The thread may call the driver between the two, if the first returns true. */
+/* The thread may call the driver between the two, if gs_trim_begin_work returns true. */
 bool gs_trim_begin_work(void);
 void gs_trim_end_work(void);
 

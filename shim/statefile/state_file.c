@@ -1,12 +1,13 @@
 /*
- * state_file.c - makes the file, gives it more room, and lets go of it in a child.
+ * state_file.c - creates the file, extends it, and drops it in a child.
  *
- * Its bytes are there before anything is stored in them (posix_fallocate): a store to a
- * page that a full disk has no room for would end the program. Nothing of it stays open:
- * to grow it is opened anew, if it still is the file that was made.
+ * The file's blocks are allocated before anything is stored in them (posix_fallocate): a
+ * store to a page for which a full disk has no block would end the program. No descriptor
+ * stays open: to extend the file, it is opened again, if it is still the file that was
+ * created.
  *
- * Owns:  the file and its mapping.   Lock: that of the state's memory while it grows;
- *        names of devices are written by who first sees one.   Design: docs/state.md
+ * Owns:  the file and its mapping.   Lock: the lock of the state's memory while it grows;
+ *        the first thread that finds a device writes its name.   Design: docs/state.md
  */
 #include "state_file.h"
 
@@ -35,7 +36,8 @@
 #include "record.h"
 #include "shield.h"
 
-/* What the file has at first; what is mapped of it, if there is so much room. */
+/* The first size of the file; the sizes to try for the mapping, by the available address
+ * space. */
 #define FIRST_BYTES GS_MIB
 #define NAME_TRIES  100
 #ifndef CIFS_MAGIC
@@ -90,7 +92,7 @@ enum gs_status gs_process_start(int64_t pid, uint64_t *start)
     char text[1024];
     snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
     (void)read_text(path, text, sizeof(text));
-    /* Behind the name, which may be anything in brackets: the third to the 22nd word. */
+    /* After the name, which may contain anything in parentheses: words 3 to 22. */
     const char *word = strrchr(text, ')');
     for (unsigned i = 2; word && i < 22; i++) {
         word = strchr(word + 1, ' ');
@@ -125,7 +127,7 @@ static void describe(const struct gs_options *options, struct gs_state_process *
     ssize_t length =
         readlink("/proc/self/exe", process->program, sizeof(process->program));
     if (length < 0 || length >= (ssize_t)sizeof(process->program)) {
-        length = 0; /* a part would be another file's */
+        length = 0; /* a part would name another file */
     }
     process->program[length] = '\0';
 }
@@ -139,10 +141,11 @@ uint64_t gs_state_file_layout(void)
 /* ---- the file ------------------------------------------------------------------------
  */
 
-/* One of this build, whose process has written a report: nothing is lost with it. */
+/* Whether the file is of this build and its process has written a report: nothing is lost
+ * with it. */
 static bool is_over(const char *path)
 {
-    static struct gs_state_header header; /* by who makes the file: the start's lock */
+    static struct gs_state_header header; /* under the start lock */
     int fd = gs_link_open(path, O_RDONLY | O_NOFOLLOW, NULL);
     ssize_t length = fd < 0 ? 0 : read(fd, &header, sizeof(header));
     if (fd >= 0) {
@@ -153,14 +156,14 @@ static bool is_over(const char *path)
            header.layout == gs_state_file_layout() && header.process.ending[0] != '\0';
 }
 
-/* A device or a pipe, or a link to one: a file beside it is not what was meant. */
+/* A device or a pipe, or a link to one: a file beside it is not intended. */
 static bool is_special(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
 }
 
-/* It, or what a link leads to: a file beside that is not what was meant, either. */
+/* A folder, or a link to one: a file beside it is not intended either. */
 static bool is_folder(const char *path)
 {
     struct stat info;
@@ -172,8 +175,8 @@ static int create_at(const char *path)
     return gs_link_open(path, O_RDWR | O_CREAT | O_EXCL, NULL);
 }
 
-/* Take away one that has served. Another process may have the same in mind, and have made
- * its own by now: what is taken is looked at once more, and put back. */
+/* Removes a file that has served. Another process may do the same, and have created its
+ * own file by now: the file is checked once more after it was moved, and moved back. */
 static bool retire(const char *path)
 {
     static char taken[PATH_MAX + 32]; /* as `header` */
@@ -193,8 +196,8 @@ static bool retire(const char *path)
     return unlink(taken) == 0;
 }
 
-/* One that is there is never written to, and goes only if it has served: NAME, NAME.PID,
- * NAME.PID.2 and on. */
+/* Never writes to an existing file, and removes one only if it has served. Tries NAME,
+ * NAME.PID, NAME.PID.2 and so on. */
 static int create_file(const char *wanted)
 {
     long pid = (long)syscall(SYS_getpid);
@@ -227,8 +230,8 @@ static int create_file(const char *wanted)
     return fd;
 }
 
-/* Where a store may end the program although its page is there: a full disk that copies
- * on each write, a server that is gone. */
+/* Whether a store may end the program although its page is allocated: a full disk that
+ * copies on each write, a server that is gone. */
 static bool is_unsafe(int fd)
 {
     struct statfs info;
@@ -244,7 +247,7 @@ static int extend(int fd, size_t length, size_t more)
     sigset_t all, was;
     int error;
     gs_shield_raise(&shield);
-    sigfillset(&all); /* it is given up for any signal */
+    sigfillset(&all); /* any signal interrupts it */
     pthread_sigmask(SIG_SETMASK, &all, &was);
     do {
         error = posix_fallocate(fd, (off_t)length, (off_t)more);
@@ -285,7 +288,7 @@ static void *map_file(int fd)
         void *bytes = mmap(NULL, rooms[i], PROT_READ | PROT_WRITE,
                            MAP_SHARED | MAP_NORESERVE, fd, 0);
         if (bytes != MAP_FAILED) {
-            /* A child that no handler tells of (_Fork, clone) is not to write to it. */
+            /* A child without fork handlers (_Fork, clone) must not write to it. */
             (void)madvise(bytes, rooms[i], MADV_DONTFORK);
             file.room = rooms[i];
             return bytes;
@@ -294,7 +297,7 @@ static void *map_file(int fd)
     return NULL;
 }
 
-/* Returns 0 or an errno; the file is there and mapped. */
+/* Creates and maps the file. Returns 0 or an errno. */
 static int make(const char *wanted)
 {
     struct stat info;
@@ -401,8 +404,8 @@ bool gs_state_file_after_fork_in_child(bool inside)
     if (!header_of()) {
         return true;
     }
-    /* The file is not mapped here (map_file). What the thread is in the middle of ends in
-     * a copy. */
+    /* The file is not mapped here (map_file). Work in progress of the thread ends in a
+     * copy. */
     int before = gs_uncancelled_begin();
     int fd = inside ? gs_output_file_reopen(file.path, file.device, file.inode) : -1;
     bool copied = fd >= 0 && mmap(file.bytes, file.length, PROT_READ | PROT_WRITE,

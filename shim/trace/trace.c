@@ -1,12 +1,12 @@
 /*
- * trace.c - what is recorded: fills in time, thread, stream and context as small numbers.
+ * trace.c - records calls: fills in time, thread, stream and context as small numbers.
  *
  * Handles are recycled and differ from run to run. In the file streams, contexts and
- * threads are numbered in the order in which they are first met; a handle whose object
- * has ended gets a new number when it appears again.
+ * threads are numbered in the order in which they first appear; a handle whose object has
+ * ended gets a new number when it appears again.
  *
  * Owns:  the numbers.
- * Lock:  numbers_lock to give one; looked up without a lock.
+ * Lock:  numbers_lock to assign a number; look-ups take no lock.
  */
 #include "trace.h"
 
@@ -19,11 +19,11 @@
 
 bool gs_trace_on; /* atomic */
 
-/* Twice as many as there may be numbers, so that a search soon meets an empty row. */
+/* Twice the largest number, so that a search soon reaches an empty row. */
 #define NUMBER_ROWS 8192
 
 struct numbered {
-    uint64_t handle; /* atomic: 0 = empty; never changes again */
+    uint64_t handle; /* atomic: 0 = empty; immutable once set */
     uint32_t number; /* atomic: 0 = none now */
 };
 
@@ -37,13 +37,13 @@ static struct numbers stream_numbers, context_numbers;
 static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint32_t next_thread; /* atomic: number of the next new thread */
-static uint32_t generation;  /* atomic: counts recordings, so that a forked child's
-                                threads are numbered anew */
-/* What a thread has of the present recording. */
+static uint32_t generation;  /* atomic: counts recordings; a forked child numbers its
+                                threads from the start */
+/* A thread's part of the current recording. */
 static _Thread_local struct own {
-    uint32_t generation;                /* of the recording it is for; 0: none */
+    uint32_t generation;                /* number of the recording; 0: none */
     uint32_t thread;                    /* the thread's number */
-    struct gs_trace_record *slot, *end; /* the rest of its batch */
+    struct gs_trace_record *slot, *end; /* the unused rest of its batch */
     uint64_t slot_number;
 } own;
 
@@ -54,7 +54,7 @@ static size_t first_row(uint64_t handle)
     return (size_t)(handle * 0x9e3779b97f4a7c15ull >> 51) % NUMBER_ROWS;
 }
 
-/* The handle's row, or the empty one where it belongs. There always is an empty one. */
+/* The handle's row, or the empty one for it. An empty row always exists. */
 static struct numbered *find_row(struct numbers *numbers, uint64_t handle)
 {
     size_t i = first_row(handle);
@@ -89,7 +89,7 @@ static GS_TRACE_COLD uint16_t give_number(struct numbers *numbers, uint64_t hand
     return (uint16_t)number;
 }
 
-/* From `first` on; 0 for no handle. */
+/* A number from `first` on; 0 for no handle. */
 static uint16_t number_of(struct numbers *numbers, const void *handle, uint32_t first)
 {
     uint64_t key = (uint64_t)(uintptr_t)handle;
@@ -134,8 +134,8 @@ static uint16_t stream_number(CUstream stream, enum gs_trace_order order)
     return number_of(&stream_numbers, stream, GS_TRACE_STREAM_FIRST);
 }
 
-/* The thread's first record of this recording, or its batch is used up. False once
- * recording has ended. */
+/* Called for the thread's first record of this recording, or when its batch is used up.
+ * False once recording has ended. */
 static GS_TRACE_COLD bool next_batch(uint32_t now)
 {
     if (own.generation != now)
@@ -162,7 +162,7 @@ static_assert(offsetof(struct gs_trace_record, thread) == 24 &&
                   offsetof(struct gs_trace_record, how) == 36,
               "write_record puts whole words together");
 
-/* What happened, as the record's last word has it. */
+/* The record's last word, which encodes the operation. */
 static uint64_t what(enum gs_trace_op op, unsigned kind, unsigned how, int device)
 {
     return (uint16_t)device | (uint64_t)op << 16 | (uint64_t)kind << 24 |
@@ -170,8 +170,8 @@ static uint64_t what(enum gs_trace_op op, unsigned kind, unsigned how, int devic
 }
 
 /*
- * Put a record in the file. It is built in whole words: written byte by byte and read
- * back for the seal it would cost three times as much.
+ * Writes a record to the file, in whole words: writing it byte by byte, and reading it
+ * back for the seal, would cost three times as much.
  */
 static void write_record(uint64_t last_word, uint64_t key, uint64_t bytes,
                          uint16_t stream, uint16_t context)

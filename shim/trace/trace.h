@@ -1,12 +1,12 @@
 /*
- * trace.h - records every allocation and free of the program in a file
- * (GPUSHIM_TRACE_FILE).
+ * trace.h - GPUSHIM_TRACE_FILE: records every allocation and free of the program in a
+ * file.
  *
- * A wrapper records a free before it is carried out, and an allocation after it was made:
- * else another thread could be given the address in between, and the file would say that
- * it was handed out twice. Off, a call costs one branch.
+ * A wrapper records a free before the real free, and an allocation after the real
+ * allocation: otherwise another thread could get the address in between, and the file
+ * would show two live allocations at one address. While off, a call costs one branch.
  *
- * Locks: none but where the file grows, or a stream or context is met for the first time.
+ * Locks: none, except where the file grows, or a stream or context first appears.
  * Format: trace_format.h.   Design: docs/traces.md
  */
 #ifndef GS_TRACE_H
@@ -16,8 +16,8 @@
 #include "trace_format.h"
 #include "tracker.h"
 
-/* Whether anything is recorded; relaxed: a call that is just starting or ending it may go
- * either way. */
+/* Whether recording is on; relaxed: a call that is just starting or ending may be
+ * recorded or not. */
 extern bool gs_trace_on __attribute__((visibility("hidden")));
 
 static inline bool gs_tracing(void)
@@ -27,21 +27,21 @@ static inline bool gs_tracing(void)
 
 /* How a call names its stream. */
 enum gs_trace_order {
-    GS_TRACE_UNORDERED,          /* it names none */
+    GS_TRACE_UNORDERED,          /* it has no stream */
     GS_TRACE_ORDERED,            /* NULL is the legacy default stream */
-    GS_TRACE_ORDERED_PER_THREAD, /* NULL is the thread's own */
+    GS_TRACE_ORDERED_PER_THREAD, /* NULL is the per-thread default stream */
 };
 
 /*
- * Record from now on.
- * In:  pattern      as for gs_log_open; "" or NULL: nothing is recorded
+ * Starts recording.
+ * In:  pattern      as for gs_log_open; "" or NULL: no recording
  *      limit_bytes  of the file
- * If that is not possible one line says so. Called by start-up.
+ * A failure is logged in one line. Called at start.
  */
 void gs_trace_open(const char *pattern, uint64_t limit_bytes);
-/* The process ends: the file gets its last mark. Async-signal-safe. */
+/* Called when the process ends: writes the end of the header. Async-signal-safe. */
 void gs_trace_close(void);
-/* In a forked child: nothing is recorded until gs_trace_open. */
+/* In a forked child: records nothing until gs_trace_open. */
 void gs_trace_reset(void);
 
 #define GS_TRACE_COLD __attribute__((noinline))
@@ -56,7 +56,7 @@ GS_TRACE_COLD void gs_trace_write_sync(enum gs_trace_how how, CUcontext context,
 GS_TRACE_COLD void gs_trace_write_context_end(CUcontext context);
 GS_TRACE_COLD void gs_trace_forget_stream(CUstream stream);
 
-/* Memory was allocated. `context` may be NULL. */
+/* Records an allocation. `context` may be NULL. */
 static inline void gs_trace_alloc(enum gs_memory_kind kind, uint64_t addr, size_t bytes,
                                   CUcontext context, int device, CUstream stream,
                                   enum gs_trace_order order)
@@ -66,7 +66,8 @@ static inline void gs_trace_alloc(enum gs_memory_kind kind, uint64_t addr, size_
     }
 }
 
-/* Memory is about to be freed; `how` is one of the free's. Address 0 is no allocation. */
+/* Records a free that is about to be made; `how` is one of the free's values. Address 0
+ * is ignored. */
 static inline void gs_trace_free(uint64_t addr, enum gs_trace_how how, CUstream stream,
                                  enum gs_trace_order order)
 {
@@ -75,7 +76,8 @@ static inline void gs_trace_free(uint64_t addr, enum gs_trace_how how, CUstream 
     }
 }
 
-/* The free that this thread has recorded last was refused: the memory is still there. */
+/* Records that this thread's last recorded free was refused: the memory is still
+ * allocated. */
 static inline void gs_trace_free_refused(uint64_t addr)
 {
     if (gs_tracing() && addr != 0) {
@@ -83,7 +85,7 @@ static inline void gs_trace_free_refused(uint64_t addr)
     }
 }
 
-/* A wait has ended successfully; `how` is one of the GS_TRACE_SYNC_*. */
+/* Records a successful wait; `how` is one of GS_TRACE_SYNC_*. */
 static inline void gs_trace_sync(enum gs_trace_how how, CUcontext context,
                                  CUstream stream, enum gs_trace_order order)
 {
@@ -92,7 +94,7 @@ static inline void gs_trace_sync(enum gs_trace_how how, CUcontext context,
     }
 }
 
-/* A context is gone. */
+/* Records the end of a context. */
 static inline void gs_trace_context_end(CUcontext context)
 {
     if (gs_tracing()) {
@@ -100,7 +102,7 @@ static inline void gs_trace_context_end(CUcontext context)
     }
 }
 
-/* A stream is about to be destroyed: its handle will mean another one. */
+/* Records that a stream is about to be destroyed: its handle will name another stream. */
 static inline void gs_trace_stream_end(CUstream stream)
 {
     if (gs_tracing()) {

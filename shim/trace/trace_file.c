@@ -1,13 +1,13 @@
 /*
  * trace_file.c - the slots of a trace file, handed out in batches.
  *
- * Slots are numbered by one counter; a number leads to its chunk by a table of pointers.
- * Whoever draws the first number of a chunk that is not there grows the file: fills it
- * with zeros, maps it, and publishes the pointer. Once recording has ended the counter
- * stands so high that no number drawn leads anywhere.
+ * One counter numbers the slots; a table of pointers maps a number to its chunk. The
+ * thread that draws the first number of a missing chunk extends the file: fills it with
+ * zeros, maps it, and publishes the pointer. Once recording has ended the counter is so
+ * large that no number belongs to a chunk.
  *
  * Owns:  the file and its mappings.
- * Lock:  grow_lock while the file grows or is closed; counter and table are atomic.
+ * Lock:  grow_lock while the file is extended or closed; counter and table are atomic.
  */
 #include "trace_file.h"
 #include "gs_uncancelled.h"
@@ -33,30 +33,30 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-/* What the counter is set to at the end: no limit reaches it, no process passes it. */
+/* The counter's value at the end: no limit reaches it, no process passes it. */
 #define ENDED ((uint64_t)1 << 62)
-/* Names tried where the wanted one is taken: NAME, NAME.1, ... */
+/* Names tried if the requested one exists: NAME, NAME.1, ... */
 #define NAME_TRIES 1000
 
 static struct trace_file {
-    uint64_t next;                   /* atomic: the next slot's number */
-    uint64_t limit_bytes;            /* immutable after open: as the user set it */
+    uint64_t next;                   /* atomic: number of the next slot */
+    uint64_t limit_bytes;            /* immutable after open: set by the user */
     struct gs_trace_record **chunks; /* likewise; the pointers are atomic */
     uint64_t chunk_limit;            /* likewise: length of the table */
     uint64_t chunk_count;            /* under grow_lock: mapped */
     uint64_t start_ns;               /* atomic: written before the first chunk appears */
-    pid_t pid;                       /* under grow_lock: who created the file */
-    dev_t device;                    /* under grow_lock: which file that is */
-    ino_t inode;                     /* likewise */
-    char pattern[PATH_MAX];          /* immutable after open; absolute */
-    char path[PATH_MAX];             /* under grow_lock */
+    pid_t pid;              /* under grow_lock: the process that created the file */
+    dev_t device;           /* under grow_lock: identifies the file */
+    ino_t inode;            /* likewise */
+    char pattern[PATH_MAX]; /* immutable after open; absolute */
+    char path[PATH_MAX];    /* under grow_lock */
 } file;
 
 static pthread_mutex_t grow_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- signals ---------------------------------------------------------------------- */
 
-/* A file size limit is an error to us, and no signal of the program's. */
+/* Turns the signal of a file size limit into an error. */
 struct size_shield {
     sigset_t mask;
     bool pending_before;
@@ -93,7 +93,7 @@ static struct gs_trace_header *header_of(void)
     return (struct gs_trace_header *)__atomic_load_n(&file.chunks[0], __ATOMIC_ACQUIRE);
 }
 
-/* grow_lock is held. No slot is handed out any more; returns how many were. */
+/* grow_lock is held. Hands out no more slots; returns the number handed out. */
 static uint64_t end_recording(enum gs_trace_end reason)
 {
     uint64_t used = __atomic_exchange_n(&file.next, ENDED, __ATOMIC_ACQ_REL);
@@ -119,8 +119,8 @@ bool gs_trace_file_close(void)
     bool ours;
     int fd;
 
-    /* Somebody who grows the file in the middle of an exit is not waited for: a signal
-       handler may have interrupted it. The file is then as after a crash. */
+    /* An exit does not wait for a thread that extends the file, since a signal handler
+     * may have interrupted it. The file is then like after a crash. */
     if (!file.chunks || pthread_mutex_trylock(&grow_lock) != 0)
         return false;
     ours = file.pid == 0 || file.pid == (pid_t)syscall(SYS_getpid);
@@ -130,7 +130,7 @@ bool gs_trace_file_close(void)
         if (fd >= 0) {
             /* Every slot handed out lies before `used`, in pages that stay. */
             if (ftruncate(fd, (off_t)(used * GS_TRACE_SLOT_BYTES)) != 0)
-                errno = 0; /* zeros at the end are understood, too */
+                errno = 0; /* readers accept zeros at the end, too */
             close(fd);
         }
     }
@@ -141,8 +141,8 @@ bool gs_trace_file_close(void)
 
 /* ---- growing; grow_lock is held --------------------------------------------------- */
 
-/* Create the file under the first name of its kind that is free, and never touch one that
- * is there: it may be another recording, even one that is going on. */
+/* Creates the file under the first free name, and never changes an existing file: it may
+ * be another recording, even one in progress. */
 static int create_file(void)
 {
     static char wanted[PATH_MAX]; /* under grow_lock */
@@ -204,7 +204,7 @@ static void write_header(struct gs_trace_header *header)
     __atomic_store_n(&file.start_ns, header->start_ns, __ATOMIC_RELEASE);
 }
 
-/* Zeros for one chunk, so that its blocks are there. Returns 0 or an errno. */
+/* Allocates the blocks of one chunk by writing zeros. Returns 0 or an errno. */
 static int fill_chunk(int fd, off_t offset)
 {
     static const unsigned char zeros[65536];
@@ -226,8 +226,8 @@ static int fill_chunk(int fd, off_t offset)
 }
 
 /*
- * Give the file one more chunk.
- * Returns 0 or the errno of what failed; the chunk is not published yet.
+ * Maps one more chunk of the file.
+ * Returns 0 or the errno of the failure; the chunk is not published yet.
  */
 static int map_chunk(int fd, uint64_t index, void **out)
 {
@@ -240,12 +240,13 @@ static int map_chunk(int fd, uint64_t index, void **out)
         mmap(NULL, GS_TRACE_CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
     if (*out == MAP_FAILED)
         return errno;
-    /* All pages at once are cheaper than one by one; kernels before 5.14 refuse. */
+    /* Faulting in all pages at once is cheaper than one by one; kernels before 5.14
+     * refuse. */
     (void)madvise(*out, GS_TRACE_CHUNK_BYTES, MADV_POPULATE_WRITE);
     return 0;
 }
 
-/* One line about why there will be no further record. */
+/* Logs one line with the reason for the end of recording. */
 static void say_ended(enum gs_trace_end reason, int error)
 {
     bool made = file.chunk_count > 0;
@@ -262,7 +263,7 @@ static void say_ended(enum gs_trace_end reason, int error)
                     made ? "nothing more is recorded" : "nothing is recorded");
 }
 
-/* Whether the name still means the regular file that was created here. */
+/* Whether the name still belongs to the regular file that was created here. */
 static bool is_ours(const char *path)
 {
     struct stat info;
@@ -271,7 +272,7 @@ static bool is_ours(const char *path)
            info.st_dev == file.device && info.st_ino == file.inode;
 }
 
-/* Append the next chunk. Returns 0 or an errno. */
+/* Appends the next chunk. Returns 0 or an errno. */
 static int append_chunk(void)
 {
     struct size_shield shield;
@@ -297,7 +298,7 @@ static int append_chunk(void)
     return 0;
 }
 
-/* The chunk of that index, made if need be; NULL once recording has ended. */
+/* The chunk with this index, created if missing; NULL once recording has ended. */
 static __attribute__((cold, noinline)) struct gs_trace_record *grow(uint64_t index)
 {
     struct gs_trace_record *chunk = NULL;

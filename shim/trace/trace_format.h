@@ -1,20 +1,18 @@
 /*
- * trace_format.h - the bytes of a recorded allocation trace, for who writes and who
- * reads.
+ * trace_format.h - the format of a recorded allocation trace, for writers and readers.
  *
- * * A file is a row of slots of 48 bytes. The first GS_TRACE_HEADER_SLOTS hold the
- * header, the others a record each, or zeros. A slot is filled first and sealed last, so
- * a process that dies at any moment leaves sealed records, zeros where none was begun,
- * and at most one unsealed slot a thread. All numbers are little endian, as the machines
+ * A file is a row of slots of 48 bytes. The first GS_TRACE_HEADER_SLOTS contain the
+ * header, each other slot a record or zeros. A slot is filled first and sealed last. So a
+ * process that dies at any time leaves sealed records, zeros where none was begun, and at
+ * most one unsealed slot a thread. All numbers are little endian, like the machines that
  * CUDA runs on.
  *
- * A thread takes GS_TRACE_BATCH_SLOTS at a time, so that threads do not write to the same
- * cache lines; the order of records is that of their times, and of slots at equal times.
+ * A thread takes GS_TRACE_BATCH_SLOTS slots at a time, so that threads do not write to
+ * the same cache lines; records are ordered by their times, and by slots at equal times.
  *
- * The key of an allocation is its address: among live allocations it is unique, and since
- * frees are recorded before they are carried out and allocations after they were made,
- * that order says which allocation a free means. The number of an allocation's slot is
- * its name for ever.
+ * The key of an allocation is its address, which is unique among live allocations. Frees
+ * are recorded before they are made and allocations after, so this order tells which
+ * allocation a free means. The number of an allocation's slot is its permanent name.
  *
  * Owns: nothing.   Lock: none. Knows no CUDA.   Design: docs/traces.md
  */
@@ -27,63 +25,64 @@
 #define GS_TRACE_VERSION      1
 #define GS_TRACE_SLOT_BYTES   48
 #define GS_TRACE_HEADER_SLOTS 4
-/* Batches begin at multiples of this; the first holds the header alone. */
+/* Batches begin at multiples of this number; the first contains only the header. */
 #define GS_TRACE_BATCH_SLOTS 32
 /* A file grows by this many slots at a time: a multiple of every page size in use. */
 #define GS_TRACE_CHUNK_SLOTS 16384
 #define GS_TRACE_CHUNK_BYTES ((size_t)GS_TRACE_CHUNK_SLOTS * GS_TRACE_SLOT_BYTES)
 
-/* What happened. Values are part of the format: new ones are added at the end. */
+/* The operations. Values are part of the format: new ones are added at the end. */
 enum gs_trace_op {
     GS_TRACE_NONE,
     GS_TRACE_ALLOC,
     GS_TRACE_FREE,
-    GS_TRACE_FREE_REFUSED, /* this thread's last free of `key` did not take place */
-    GS_TRACE_SYNC,         /* a wait has ended; `how` says for what */
-    GS_TRACE_CONTEXT_END,  /* a context is gone, and all memory that belongs to it */
+    GS_TRACE_FREE_REFUSED, /* this thread's last free of `key` was refused */
+    GS_TRACE_SYNC,         /* a wait has ended; `how` says which */
+    GS_TRACE_CONTEXT_END,  /* a context and all memory that belongs to it have ended */
     GS_TRACE_OPS
 };
 
-/* What kind of memory. */
+/* The kinds of memory. */
 enum gs_trace_kind {
     GS_TRACE_KIND_NONE,
     GS_TRACE_KIND_DEVICE,
     GS_TRACE_KIND_ASYNC, /* stream-ordered */
     GS_TRACE_KIND_MANAGED,
     GS_TRACE_KIND_PINNED,
-    GS_TRACE_KIND_VIRTUAL, /* physical memory of the virtual memory calls */
+    GS_TRACE_KIND_VIRTUAL, /* physical memory of virtual memory management */
     GS_TRACE_KIND_ARRAY,
     GS_TRACE_KINDS
 };
 
-/* How a free, or a wait, went. */
+/* How a free was made, or the scope of a wait. */
 enum gs_trace_how {
     GS_TRACE_HOW_NONE,
     GS_TRACE_WAITED, /* free: after a wait for the context's work */
     GS_TRACE_READY,  /* free: nothing to wait for */
-    GS_TRACE_FENCED, /* free: in the order of a stream, reusable behind an event */
+    GS_TRACE_FENCED, /* free: in the order of a stream, reusable after an event */
     GS_TRACE_HELD,   /* free: during a capture, reusable after a later wait */
-    GS_TRACE_DRIVER, /* free: the driver's own memory, as the driver does it */
+    GS_TRACE_DRIVER, /* free: the driver's own memory, by the driver */
     GS_TRACE_SYNC_CONTEXT,
     GS_TRACE_SYNC_STREAM,
     GS_TRACE_SYNC_EVENT,
     GS_TRACE_HOWS
 };
 
-/* Numbers of streams that are no created stream; those begin at GS_TRACE_STREAM_FIRST. */
+/* Stream numbers other than those of created streams, which begin at
+ * GS_TRACE_STREAM_FIRST. */
 enum {
     GS_TRACE_STREAM_NONE,       /* a call without a stream */
     GS_TRACE_STREAM_LEGACY,     /* the legacy default stream */
     GS_TRACE_STREAM_PER_THREAD, /* the per-thread default stream of the record's thread */
     GS_TRACE_STREAM_FIRST
 };
-/* A stream or context that found no number: more than 4,096 were in use. */
+/* A stream or context without a number: more than 4,096 were in use. */
 #define GS_TRACE_UNNUMBERED 0xffff
 
 struct gs_trace_record {
     uint64_t time_ns; /* since the header's start_ns */
-    uint64_t key;     /* the allocation's address; 0 where none is meant */
-    uint64_t bytes;   /* as asked for, of an allocation; else 0 */
+    uint64_t key;     /* the allocation's address; 0 if there is none */
+    uint64_t bytes;   /* the requested size, of an allocation; else 0 */
     uint32_t thread;  /* in order of first record, from 0 */
     uint16_t stream;  /* see above */
     uint16_t context; /* from 1; 0: none, or that of the allocation */
@@ -95,7 +94,7 @@ struct gs_trace_record {
     uint64_t seal; /* gs_trace_seal of the above; 0: not finished */
 };
 
-/* Why nothing more was recorded. */
+/* Why recording has ended. */
 enum gs_trace_end {
     GS_TRACE_END_NONE, /* the process is running, or died */
     GS_TRACE_END_EXIT,
@@ -111,7 +110,7 @@ struct gs_trace_header {
     uint32_t header_slots;
     uint32_t chunk_slots;
     uint64_t start_ns;      /* CLOCK_MONOTONIC when the file was created */
-    uint64_t start_real_ns; /* CLOCK_REALTIME at the same moment */
+    uint64_t start_real_ns; /* CLOCK_REALTIME at the same time */
     uint32_t pid;
     uint32_t zero;
     char program[64]; /* NUL-terminated */
@@ -135,9 +134,9 @@ static_assert(GS_TRACE_CHUNK_SLOTS % GS_TRACE_BATCH_SLOTS == 0,
 #define GS_TRACE_HEADER_WORDS (offsetof(struct gs_trace_header, seal) / 8)
 
 /*
- * A number that no other content of the slot, nor the same content in another slot, is
+ * A seal that no other content of the slot, nor the same content in another slot, is
  * likely to have: a sum of products with odd factors, so that a change of any single word
- * always shows. Never 0. `words` are whole, `count` of them.
+ * always changes it. Never 0. `words` are complete, `count` of them.
  */
 static inline uint64_t gs_trace_seal(const uint64_t *words, size_t count, uint64_t slot)
 {

@@ -1,7 +1,7 @@
 /*
- * export.c - the snapshot that files are written from, and the table of formats.
- * Owns: a struct gs_export while a report is written.   Lock: none; parts of the tracker
- * are read under theirs.   Design: docs/outputs.md
+ * export.c - builds the snapshot behind the exported files; the table of formats.
+ * Owns: a struct gs_export while a report is written.
+ * Lock: none; parts of the tracker are read under theirs.   Design: docs/outputs.md
  */
 #include "export_internal.h"
 
@@ -20,8 +20,7 @@ enum gs_status gs_export_write(const struct gs_export *export, enum gs_export_ro
     return gs_export_formats[row].write(export, sink);
 }
 
-/* --- samples --------------------------------------------------------------------------
- */
+/* ---- samples ---------------------------------------------------------------------- */
 
 struct live_sum {
     struct gs_samples *samples;
@@ -113,8 +112,7 @@ static enum gs_status fill_samples(struct gs_export *export)
     return sum.status;
 }
 
-/* --- the whole ------------------------------------------------------------------------
- */
+/* ---- the whole -------------------------------------------------------------------- */
 
 /* Stacks of everything that some format writes. */
 static enum gs_status fill_stacks(struct gs_export *export)
@@ -200,8 +198,7 @@ void gs_export_run(const struct gs_report_writer *writer,
     gs_export_free(&export);
 }
 
-/* --- what the writers ask -------------------------------------------------------------
- */
+/* ---- queries of the writers ------------------------------------------------------- */
 
 const char *gs_export_call(const struct gs_export *export,
                            const struct gs_export_stack *stack, uint16_t api)

@@ -1,9 +1,9 @@
 /*
- * export.h - the report as files that other programs read: JSON, pprof, collapsed stacks.
+ * export.h - the report as files for other programs: JSON, pprof, collapsed stacks.
  *
- * One snapshot is made of everything a report knows; each row of export_formats.def is a
- * function that writes it into a sink. The caller of the report owns the files: nothing
- * here opens one. Formats: docs/outputs.md.
+ * One snapshot holds all data of a report. Each row of export_formats.def is a function
+ * that writes the snapshot to a sink. The report's caller owns the files: this code opens
+ * none. Formats: docs/outputs.md.
  *
  * Locks: none, one thread writes a report.
  */
@@ -12,9 +12,9 @@
 
 #include "gs_base.h"
 
-struct gs_export; /* everything there is to write */
+struct gs_export; /* all data to write */
 
-/* Takes bytes, in order; false: it cannot, and will be given no more. */
+/* Takes bytes, in order. Returns false on failure, and gets no more bytes then. */
 struct gs_export_sink {
     bool (*write)(void *self, const void *data, size_t length);
     void *self;
@@ -22,9 +22,9 @@ struct gs_export_sink {
 
 /* A row of export_formats.def. */
 struct gs_export_format {
-    char name[16];      /* as the user asks for it */
+    char name[16];      /* the user's word for it */
     char extension[16]; /* of its files, without the dot */
-    bool tallied;       /* wants gs_tracker_config.tally */
+    bool tallied;       /* needs gs_tracker_config.tally */
     enum gs_status (*write)(const struct gs_export *export,
                             const struct gs_export_sink *sink);
 };
@@ -38,8 +38,8 @@ enum gs_export_row {
 extern const struct gs_export_format gs_export_formats[GS_EXPORT_FORMATS];
 
 /*
- * Write the snapshot in one of the formats.
- * Errors: GS_ERR_IO          the sink refused; it has a part of the text
+ * Writes the snapshot in one of the formats.
+ * Errors: GS_ERR_IO          the sink failed; it has a part of the text
  *         GS_ERR_HOST_NOMEM  likewise
  */
 enum gs_status gs_export_write(const struct gs_export *export, enum gs_export_row row,
@@ -50,27 +50,27 @@ struct gs_export_option {
     const char *name, *value;
 };
 
-/* What a counter is; its values stand elsewhere. The texts stand in the row itself, so
- * that a program that never calls CUDA does not pay for relocating them. */
+/* The name and unit of a counter, without its values. The texts are in the row itself, so
+ * a program that never calls CUDA does not pay for relocating them. */
 struct gs_export_counter {
     char name[24], unit[8]; /* "hits", "count" */
 };
 
 /*
- * What the files have beyond the report, and who opens them. `write` is called once, with
- * NULL where there was no memory for a snapshot, before the report has its last line; it
- * adds the names of the files to `names`, separated by ", ".
+ * The data that the files have beyond the report, and the function that opens them.
+ * `write` is called once, before the last line of the report; NULL: no memory for a
+ * snapshot. It appends the files' names to `names`, separated by ", ".
  */
 struct gs_text;
 struct gs_export_job {
     void (*write)(void *self, const struct gs_export *export, struct gs_text *names);
     void *self;
-    bool samples;         /* a format that is tallied is asked for */
+    bool samples;         /* a tallied format was requested */
     const char *program;  /* path of the program's file; NULL: unknown */
     uint64_t end_unix_ms; /* now, since 1970 */
     const struct gs_export_option *options;
     size_t option_count;
-    /* Of the pool, device by device as in the report's configuration:
+    /* The pool's counters, device by device as in the report's configuration:
      * values[device * counter_count + counter]. */
     const struct gs_export_counter *counters;
     size_t counter_count;

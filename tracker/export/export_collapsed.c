@@ -1,9 +1,9 @@
 /*
  * export_collapsed.c - collapsed stacks: "GPU 0;main;load;alloc 4096", the outermost
- * frame first, one line for each place whose memory was not freed.
+ * frame first, one line for each call site whose memory was not freed.
  *
- * The first frame says where the memory is: device and host memory are not one sum.
- * Readers: flamegraph.pl, inferno, speedscope. Lines of one text are added up by them.
+ * The first frame is the kind of memory, so device and host memory are not one sum.
+ * Readers: flamegraph.pl, inferno, speedscope. They sum lines of equal text.
  *
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
@@ -65,7 +65,7 @@ static void put_group(const struct gs_export *export, struct gs_export_out *out,
     gs_out_char(out, '\n');
 }
 
-/* What was not sampled is left out: the others are as large as what they stand for. */
+/* Leaves out unsampled groups: the sampled ones have the estimated sizes. */
 static void put_groups(const struct gs_export *export, struct gs_export_out *out,
                        const struct gs_groups *groups)
 {

@@ -1,5 +1,5 @@
 /*
- * export_internal.h - the snapshot that files are written from, and how they are written.
+ * export_internal.h - the snapshot behind the exported files, and its writers.
  * Owns: nothing.   Lock: none, one thread writes a report.
  */
 #ifndef GS_EXPORT_INTERNAL_H
@@ -12,14 +12,14 @@
 
 #define GS_EXPORT_NONE UINT32_MAX
 
-/* A stack: frames[first] to frames[first + count - 1], of which the report would show
- * those from `begin` to `end`. */
+/* A stack: frames[first] to frames[first + count - 1]; the report would show those from
+ * `begin` to `end`. */
 struct gs_export_stack {
     uint32_t id;
     uint32_t first, count;
     uint32_t begin, end; /* relative to first */
-    const char *call;    /* runtime entry point the program called; NULL: none seen */
-    bool cut;            /* there were more frames than are kept */
+    const char *call;    /* runtime function that the program called; NULL: unknown */
+    bool cut;            /* the recorded stack is incomplete */
 };
 
 struct gs_export {
@@ -44,37 +44,35 @@ struct gs_export {
     struct gs_owners owners;
 };
 
-/* Errors: GS_ERR_HOST_NOMEM  nothing is left behind. */
+/* Errors: GS_ERR_HOST_NOMEM, with nothing allocated. */
 enum gs_status gs_export_make(struct gs_export *export,
                               const struct gs_report_writer *writer,
                               const struct gs_report_summary *summary) GS_MUST_USE;
 void gs_export_free(struct gs_export *export);
 
-/* The job of the report's configuration: makes the snapshot and has it written. */
+/* Makes the snapshot and runs the job of the report's configuration. */
 void gs_export_run(const struct gs_report_writer *writer,
                    const struct gs_report_summary *summary, struct gs_text *names);
 
-/* --- export_places.c: stacks and the code they run through ----------------------------
- */
+/* ---- export_places.c: stacks and their modules ------------------------------------ */
 
-/* Fill modules, locations, frames and stacks for these stacks; `ids` is sorted. */
+/* Fills modules, locations, frames and stacks for these stacks; `ids` is sorted. */
 enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
                                      size_t id_count) GS_MUST_USE;
 
-/* --- what the writers ask -------------------------------------------------------------
- */
+/* ---- queries of the writers ------------------------------------------------------- */
 
-/* NULL: nothing is known of it. */
+/* NULL: unknown stack. */
 const struct gs_export_stack *gs_export_stack(const struct gs_export *export,
                                               uint32_t stack);
-/* "cudaMalloc": as the report names the call. `stack` may be NULL. */
+/* "cudaMalloc": the report's name of the call. `stack` may be NULL. */
 const char *gs_export_call(const struct gs_export *export,
                            const struct gs_export_stack *stack, uint16_t api);
 /* "device", "stream-ordered", "managed", "pinned" */
 const char *gs_export_kind(unsigned kind);
-/* Host memory, of which the device says nothing. */
+/* Is it host memory, whose device has no meaning? */
 bool gs_export_on_host(unsigned kind, int device);
-/* Address in the module's file, as addr2line wants it. 0 without a module. */
+/* Address in the module's file, in addr2line's form. 0 without a module. */
 uint64_t gs_export_offset(const struct gs_symbol_request *location);
 
 #define GS_EXPORT_FORMAT(name, word, extension, tallied, doc)                            \

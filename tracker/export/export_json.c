@@ -1,8 +1,8 @@
 /*
- * export_json.c - the whole report as JSON: what docs/schema/report-1.json describes.
+ * export_json.c - the whole report as JSON, by docs/schema/report-1.json.
  *
- * Frames and modules stand once, in tables; stacks are lists of numbers in the table of
- * frames. Within version 1 members are only ever added.
+ * Frames and modules are in tables, once each; a stack is a list of frame numbers.
+ * Version 1 only ever gains members.
  *
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
@@ -13,8 +13,7 @@
 
 #define VERSION 1
 
-/* --- stacks ---------------------------------------------------------------------------
- */
+/* ---- stacks ----------------------------------------------------------------------- */
 
 static void put_frames(const struct gs_export *export, struct gs_json *json,
                        const char *key, const struct gs_export_stack *stack,
@@ -96,8 +95,7 @@ static void put_code(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, ']');
 }
 
-/* --- the process ----------------------------------------------------------------------
- */
+/* ---- the process ------------------------------------------------------------------ */
 
 /* "exit 3", "_exit 3", "quick_exit 3" have one. */
 static void put_exit_status(struct gs_json *json, const char *ending)
@@ -160,8 +158,7 @@ static void put_options(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, '}');
 }
 
-/* --- leaks and owners -----------------------------------------------------------------
- */
+/* ---- leaks and owners ------------------------------------------------------------- */
 
 static void put_device_of(struct gs_json *json, unsigned kind, int device)
 {
@@ -289,7 +286,7 @@ static void put_owners(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, ']');
 }
 
-/* Who held a device's memory, or what is pinned, when there was most of it. */
+/* The owners of a device's memory, or of pinned memory, at the peak. */
 static void put_peak_place(const struct gs_export *export, struct gs_json *json,
                            const struct gs_peak_place *place)
 {
@@ -339,8 +336,7 @@ static void put_peaks(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, ']');
 }
 
-/* --- errors ---------------------------------------------------------------------------
- */
+/* ---- errors ----------------------------------------------------------------------- */
 
 static void put_thread(struct gs_json *json, uint32_t thread)
 {
@@ -446,7 +442,7 @@ static void put_errors(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, ']');
 }
 
-/* What the checks have looked at, and what they could not. */
+/* The numbers of checks made, and omitted. */
 static void put_checks(const struct gs_export *export, struct gs_json *json)
 {
     static const char *const keys[] = {
@@ -465,7 +461,7 @@ static void put_checks(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, '}');
 }
 
-/* What GPUSHIM_FREE_SYNC=verify found. */
+/* The results of GPUSHIM_FREE_SYNC=verify. */
 static void put_proof(const struct gs_export *export, struct gs_json *json)
 {
     const struct gs_report_proof *proof = export->config->proof;
@@ -487,8 +483,7 @@ static void put_proof(const struct gs_export *export, struct gs_json *json)
     gs_json_close(json, '}');
 }
 
-/* --- the whole ------------------------------------------------------------------------
- */
+/* ---- the whole -------------------------------------------------------------------- */
 
 /* Allocations of the whole process, and the most that one device had of it at once. */
 static void add_up(const struct gs_export *export, uint64_t *allocs, uint64_t *peak_bytes)

@@ -1,6 +1,6 @@
 /*
- * export_json_devices.c - totals of devices and of what is counted apart from them, and
- * what the pool did, as JSON.
+ * export_json_devices.c - JSON for the totals of devices and of the rows apart from them,
+ * and for the pool's statistics.
  * Owns: nothing.   Lock: none.   Design: docs/outputs.md
  */
 #include "export_json_devices.h"
@@ -92,7 +92,7 @@ static void put_device(const struct gs_export *export, struct gs_json *json,
     gs_json_close(json, '}');
 }
 
-/* What is counted apart from all devices, by row. */
+/* The members for rows apart from all devices, by row. */
 static const char aparts[GS_ROWS - GS_ROW_PINNED][16] = {"pinned_host", "registered_host",
                                                          "imported", "views"};
 

@@ -1,8 +1,8 @@
 /*
- * export_json_values.h - JSON's own syntax: values, commas, escapes, lines.
+ * export_json_values.h - JSON's syntax: values, commas, escapes, lines.
  *
- * Members of the outermost object and their members begin a line each; what lies deeper
- * stays on one line, so that a file of thousands of places can be read and compared.
+ * Members of the outermost object, and their members, begin a line each. Deeper members
+ * stay on one line, so that a file of thousands of call sites can be read and compared.
  *
  * Owns: nothing.   Lock: none, one thread writes.
  */
@@ -14,7 +14,7 @@
 struct gs_json {
     struct gs_export_out out;
     unsigned depth;
-    bool begun; /* the innermost object or array has something in it */
+    bool begun; /* the innermost object or array is not empty */
     bool named; /* a key was written, its value is due */
 };
 
@@ -23,7 +23,7 @@ void gs_json_open(struct gs_json *json, char bracket);
 void gs_json_close(struct gs_json *json, char bracket);
 void gs_json_key(struct gs_json *json, const char *key);
 
-/* Text of any bytes; what is no UTF-8 becomes U+FFFD. NULL: null. */
+/* Text of any bytes; invalid UTF-8 becomes U+FFFD. NULL: null. */
 void gs_json_text(struct gs_json *json, const char *text);
 void gs_json_number(struct gs_json *json, uint64_t value);
 void gs_json_hex(struct gs_json *json, uint64_t value); /* as text: "0x7f00" */
@@ -35,7 +35,7 @@ void gs_json_member(struct gs_json *json, const char *key, uint64_t value);
 void gs_json_member_text(struct gs_json *json, const char *key, const char *text);
 void gs_json_member_hex(struct gs_json *json, const char *key, uint64_t value);
 void gs_json_member_bool(struct gs_json *json, const char *key, bool value);
-/* The value where it is known, else null. */
+/* The value if it is known, else null. */
 void gs_json_member_or_null(struct gs_json *json, const char *key, bool known,
                             uint64_t value);
 void gs_json_member_null(struct gs_json *json, const char *key);

@@ -1,5 +1,5 @@
 /*
- * export_out.c - the buffer in front of a sink, numbers, and what is valid UTF-8.
+ * export_out.c - the buffer in front of a sink, the number formats, and the UTF-8 check.
  * Owns: nothing.   Lock: none.
  */
 #include "export_out.h"

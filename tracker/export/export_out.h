@@ -1,5 +1,5 @@
 /*
- * export_out.h - text and bytes on their way to a sink, through a buffer.
+ * export_out.h - buffers text and bytes for a sink.
  * Owns: the buffer.   Lock: none, one thread writes.
  */
 #ifndef GS_EXPORT_OUT_H
@@ -11,12 +11,12 @@
 struct gs_export_out {
     const struct gs_export_sink *sink;
     size_t length;
-    bool failed;     /* the sink refused: everything from here on is dropped */
-    char data[1024]; /* on the stack of whatever thread ends the process */
+    bool failed;     /* the sink failed: all later bytes are dropped */
+    char data[1024]; /* on the stack of the thread that ends the process */
 };
 
 void gs_out_begin(struct gs_export_out *out, const struct gs_export_sink *sink);
-/* Hands over the rest. Errors: GS_ERR_IO. */
+/* Flushes the buffer. Errors: GS_ERR_IO. */
 enum gs_status gs_out_end(struct gs_export_out *out) GS_MUST_USE;
 
 void gs_out_bytes(struct gs_export_out *out, const void *data, size_t length);
@@ -25,7 +25,7 @@ void gs_out_char(struct gs_export_out *out, char c);
 void gs_out_number(struct gs_export_out *out, uint64_t value);
 void gs_out_hex(struct gs_export_out *out, uint64_t value); /* "0x1f" */
 
-/* What stands for a byte that is no UTF-8: U+FFFD. */
+/* Replacement for invalid UTF-8: U+FFFD. */
 #define GS_UTF8_REPLACEMENT "\xef\xbf\xbd"
 
 #endif

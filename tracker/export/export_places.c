@@ -1,8 +1,8 @@
 /*
  * export_places.c - the stacks of a snapshot, with each frame and each module once.
  *
- * Stacks share most of their frames, so a frame is looked up and named once however many
- * stacks it is in: a report of thousands of places stays small, and fast.
+ * Stacks share most of their frames, so each frame is looked up and named once. So a
+ * report of thousands of call sites stays small, and fast.
  *
  * Owns: arrays of struct gs_export while they are filled.   Lock: none.
  */
@@ -10,8 +10,7 @@
 
 #include <stdlib.h>
 
-/* Stacks taken from the stack table at a time: bounds what is held of all their frames.
- */
+/* Stacks read from the stack table at a time; bounds the memory for their frames. */
 #define STACKS_AT_A_TIME 1024
 
 /* Location by frame and module: an open-addressed table of numbers + 1. */

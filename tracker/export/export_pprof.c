@@ -1,11 +1,11 @@
 /*
  * export_pprof.c - a profile for pprof: github.com/google/pprof, proto/profile.proto.
  *
- * A sample for each place and stream, with what it allocated in all and what of it is in
- * use. Its stack is the one that the report shows, so a profile and a report name the
- * same places. Not compressed: readers take it either way, and we need no library.
+ * One sample for each call site and stream: the memory allocated in all, and in use. Its
+ * stack is the printed one, so a profile and a report name the same call sites. Not
+ * compressed: readers accept both forms, and compression needs a library.
  *
- * Owns: what is put together.   Lock: none.   Design: docs/outputs.md
+ * Owns: the message while it is built.   Lock: none.   Design: docs/outputs.md
  */
 #include "export_internal.h"
 #include "export_proto.h"
@@ -112,8 +112,7 @@ static void put_number(struct profile *profile, unsigned field, uint64_t value)
     gs_out_bytes(&profile->out, head->data, head->length);
 }
 
-/* --- samples --------------------------------------------------------------------------
- */
+/* ---- samples ---------------------------------------------------------------------- */
 
 static void put_label(struct profile *profile, const char *key, const char *value)
 {
@@ -174,10 +173,9 @@ static void put_sample(struct profile *profile, const struct gs_sample *sample)
     put_message(profile, PROFILE_SAMPLE);
 }
 
-/* --- code -----------------------------------------------------------------------------
- */
+/* ---- code ------------------------------------------------------------------------- */
 
-/* What is known of a module's frames: pprof does not look for it again then. */
+/* The known parts of a module's frames: pprof does not look these up again. */
 struct known {
     bool functions, files, lines;
 };
@@ -296,8 +294,7 @@ static void put_locations(struct profile *profile)
     }
 }
 
-/* --- the whole ------------------------------------------------------------------------
- */
+/* ---- the whole -------------------------------------------------------------------- */
 
 /* A profile has no place for it but a comment. */
 static void put_windows(struct profile *profile)

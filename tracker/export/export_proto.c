@@ -1,6 +1,6 @@
 /*
- * export_proto.c - protocol buffers' wire format (protobuf.dev, "Encoding"), as much of
- * it as a profile takes.
+ * export_proto.c - the part of protocol buffers' wire format (protobuf.dev, "Encoding")
+ * that a profile needs.
  * Owns: the bytes of messages and strings.   Lock: none.
  */
 #include "export_proto.h"
@@ -77,10 +77,9 @@ void gs_proto_message(struct gs_proto *message, unsigned field,
     message->failed = message->failed || inner->failed;
 }
 
-/* --- strings --------------------------------------------------------------------------
- */
+/* ---- strings ---------------------------------------------------------------------- */
 
-/* A copy with what is no UTF-8 replaced: readers reject a string that is not. */
+/* A copy with invalid UTF-8 replaced: readers reject a string that is not valid. */
 static char *valid_copy(const char *text)
 {
     char *copy = malloc(3 * strlen(text) + 1), *to = copy;

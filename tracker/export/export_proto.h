@@ -1,8 +1,8 @@
 /*
  * export_proto.h - messages in the protocol buffers' wire format, and a table of strings.
  *
- * A message is put together in memory, since its length stands before it; fields that
- * are 0 or empty are left out, as proto3 has it.
+ * A message is built in memory, because its length precedes it. Fields that are 0 or
+ * empty are left out, as in proto3.
  *
  * Owns: a message's bytes; the strings' copies.   Lock: none.
  */
@@ -14,27 +14,27 @@
 struct gs_proto {
     unsigned char *data;
     size_t length, capacity;
-    bool failed; /* no memory: something is missing */
+    bool failed; /* out of memory: the message is incomplete */
 };
 
-void gs_proto_clear(struct gs_proto *message); /* its memory is kept for the next one */
+void gs_proto_clear(struct gs_proto *message); /* keeps the memory for the next message */
 void gs_proto_free(struct gs_proto *message);
 
 void gs_proto_varint(struct gs_proto *message, uint64_t value);
-/* A field of one number; 0 is left out. */
+/* Adds a field of one number; 0 is left out. */
 void gs_proto_number(struct gs_proto *message, unsigned field, uint64_t value);
 void gs_proto_bytes(struct gs_proto *message, unsigned field, const void *data,
                     size_t length);
 void gs_proto_message(struct gs_proto *message, unsigned field,
                       const struct gs_proto *inner);
 
-/* Numbers for strings, in the order in which they are first asked for; 0 is "". */
+/* Numbers of strings, in the order of their first use; 0 is "". */
 struct gs_proto_strings {
     char **items; /* valid UTF-8 */
     size_t count, capacity;
     uint32_t *slots; /* number + 1 */
     size_t slot_count;
-    bool failed; /* no memory: some got 0 */
+    bool failed; /* out of memory: some strings got 0 */
 };
 
 uint64_t gs_proto_string(struct gs_proto_strings *strings, const char *text);

@@ -1,10 +1,10 @@
 /*
- * child_waits.c - looks at what the kernel says of each thread's system call.
+ * child_waits.c - reads each thread's current system call from the kernel.
  *
- * A supervisor that loops on wait() takes every child for one of its own: a helper of
- * ours would be taken away by it, and what it does with a number that it does not know is
- * its own. Whoever waits for one child, or for a process group, never sees ours, which
- * has a group of its own; a thread that polls is not in the call when it is looked at.
+ * A supervisor that loops on wait() would reap a helper child of ours, and might
+ * mishandle its unknown pid. A thread that waits for one child, or for a process group,
+ * never gets ours, which has a group of its own. A thread that polls with WNOHANG is not
+ * inside the call at the check.
  *
  * Owns: nothing.   Lock: none.   Design: docs/stacks.md
  * Source: proc(5), /proc/PID/task/TID/syscall; wait4(2), waitid(2)

@@ -1,5 +1,5 @@
 /*
- * child_waits.h - whether a thread of this process waits for whichever child ends next.
+ * child_waits.h - does a thread of this process wait for any child to end?
  * Owns: nothing.   Lock: none.
  */
 #ifndef GS_CHILD_WAITS_H
@@ -7,8 +7,8 @@
 
 #include "gs_base.h"
 
-/* True where a thread is inside wait() or a relative of it that would be told of a new
- * child, too. False also where that cannot be told. */
+/* True if a thread is inside wait() or a similar call that would also return for a new
+ * child of ours. False also if that is unknown. */
 bool gs_child_waits(void);
 
 #endif

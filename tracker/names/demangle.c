@@ -14,7 +14,7 @@
 
 typedef char *cxa_demangle(const char *name, char *buffer, size_t *length, int *status);
 
-/* No lock: found once; two threads that look find the same. */
+/* No lock: found once; two racing threads find the same. */
 static _Atomic(cxa_demangle *) demangler;
 static _Atomic bool looked_for;
 

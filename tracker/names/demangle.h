@@ -5,7 +5,8 @@
 #ifndef GS_DEMANGLE_H
 #define GS_DEMANGLE_H
 
-/* A malloc'ed readable name; NULL if it is not mangled, or no demangler is to be had. */
+/* A malloc'ed readable name; NULL if the name is not mangled, or there is no
+ * demangler. */
 char *gs_demangle(const char *name);
 
 #endif

@@ -1,8 +1,7 @@
 /*
- * elf_file.c - opens and checks an ELF file; everything is read by pread.
+ * elf_file.c - opens and checks an ELF file; reads only by pread.
  *
- * Owns:  nothing but what struct gs_elf_file holds.   Lock: none.   Design:
- * docs/stacks.md
+ * Owns:  the contents of struct gs_elf_file.   Lock: none.   Design: docs/stacks.md
  */
 #include "elf_file.h"
 

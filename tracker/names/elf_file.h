@@ -1,5 +1,5 @@
 /*
- * elf_file.h - an ELF file that is not to be trusted: opened, checked, read by pread.
+ * elf_file.h - an untrusted ELF file: opened, checked, read by pread.
  *
  * Owns:  the descriptor and a copy of the section headers.
  * Lock:  none; reading does not change the object.
@@ -22,15 +22,16 @@ struct gs_elf_file {
 };
 
 /*
- * Errors: GS_ERR_IO  no such file, not a regular one, not 64-bit little-endian ELF of
- * this machine, or its section headers cannot be read GS_ERR_HOST_NOMEM `file` may be
- * closed after an error, too.
+ * Errors: GS_ERR_IO  no such file, not a regular file, not 64-bit little-endian ELF of
+ *                    this machine, or unreadable section headers
+ *         GS_ERR_HOST_NOMEM
+ * `file` may be closed after an error, too.
  */
 enum gs_status gs_elf_file_open(struct gs_elf_file *file, const char *path) GS_MUST_USE;
 void gs_elf_file_close(struct gs_elf_file *file);
 
-/* Size and time of change as one number: what tells a file that was replaced where there
- * is no build id. 0: there is no such file. */
+/* Size and modification time as one number, which reveals a replaced file without a build
+ * id. 0: there is no such file. */
 uint64_t gs_elf_file_stamp(const char *path);
 
 /* True if all the bytes could be read. */
@@ -40,13 +41,13 @@ bool gs_elf_file_read(const struct gs_elf_file *file, uint64_t offset, void *to,
 size_t gs_elf_file_read_some(const struct gs_elf_file *file, uint64_t offset, void *to,
                              size_t bytes);
 
-/* The first such section, NULL if there is none. */
+/* The first section of that type or name, NULL if there is none. */
 const Elf64_Shdr *gs_elf_file_section_by_type(const struct gs_elf_file *file,
                                               uint32_t type);
 const Elf64_Shdr *gs_elf_file_section_by_name(const struct gs_elf_file *file,
                                               const char *name);
 
-/* Compares as many bytes as are kept of both. False if the file has none. */
+/* Compares the bytes that both ids have stored. False if the file has no build id. */
 bool gs_elf_file_has_build_id(const struct gs_elf_file *file, const uint8_t *build_id,
                               size_t length);
 

@@ -4,8 +4,8 @@
  * Owns:  struct gs_elf_symbols: two open files at most and the sorted functions.
  * Lock:  none.   Design: docs/stacks.md
  *
- * Of each symbol only its range and the place of its name are kept; a name is read when
- * it is asked for. A symbol table of a million entries costs 24 MiB for a moment.
+ * A stored symbol is its range and the offset of its name; the name is read on request. A
+ * symbol table of a million entries takes 24 MiB while it is in use.
  */
 #include "elf_symbols.h"
 
@@ -83,7 +83,7 @@ static enum gs_status keep_symbol(struct gs_elf_symbols *symbols,
     return GS_OK;
 }
 
-/* Read one table in pieces. A table that is cut gives what there is of it. */
+/* Reads one table in pieces. Of a cut table the existing part is used. */
 static enum gs_status read_table(struct gs_elf_symbols *symbols,
                                  const struct gs_elf_file *file, const Elf64_Shdr *table)
 {

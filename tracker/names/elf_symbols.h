@@ -1,9 +1,9 @@
 /*
  * elf_symbols.h - function names of one ELF file, by address.
  *
- * The file is whatever lies at a path by now: cut, corrupt, replaced or not ELF at all.
- * It is read with pread, never mapped (a file that shrinks while mapped is a SIGBUS), and
- * every offset in it is checked. What cannot be used gives no names, nothing worse.
+ * The file at the path may by now be cut, corrupt, replaced or not ELF at all. So it is
+ * read with pread, never mapped (a file that shrinks while mapped is a SIGBUS), and every
+ * offset in it is checked. An unusable file only yields no names.
  *
  * Locks: none; one thread uses one object.
  */
@@ -15,12 +15,12 @@
 struct gs_elf_symbols;
 
 /*
- * Read the symbol table (.symtab, of the file or of its separate debug file
- * /usr/lib/debug/.build-id/xx/yyyy.debug; else .dynsym) and sort its functions.
+ * Reads the symbol table (.symtab, of the file or of its separate debug file
+ * /usr/lib/debug/.build-id/xx/yyyy.debug; else .dynsym) and sorts its functions.
  *
- * In:     build_id  what the file must have; `build_id_len` 0: anything goes
+ * In:     build_id  the expected build id; `build_id_len` 0: any file
  * Out:    *out      to be freed with gs_elf_symbols_close
- * Errors: GS_ERR_IO         not to be opened, or not an ELF file of this machine
+ * Errors: GS_ERR_IO         cannot be opened, or is not an ELF file of this machine
  *         GS_ERR_NOT_FOUND  another build id: the file was replaced
  *         GS_ERR_HOST_NOMEM
  */
@@ -30,12 +30,12 @@ enum gs_status gs_elf_symbols_open(const char *path, const uint8_t *build_id,
 void gs_elf_symbols_close(struct gs_elf_symbols *symbols);
 
 /*
- * Name of the function that holds an ELF virtual address, as in the table, without a
+ * Name of the function that contains an ELF virtual address, as in the table, without a
  * symbol version. Valid until the next call. NULL: none.
  */
 const char *gs_elf_symbols_find(struct gs_elf_symbols *symbols, uint64_t address);
 
-/* May file and line be had (.debug_line, a debug file, or a link to one)? */
+/* May file and line be available (.debug_line, a debug file, or a link to one)? */
 bool gs_elf_symbols_has_lines(const struct gs_elf_symbols *symbols);
 
 #endif

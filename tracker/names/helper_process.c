@@ -1,22 +1,20 @@
 /*
- * helper_process.c - starts a child from inside somebody else's process, politely.
+ * helper_process.c - starts a child from inside a process that belongs to the program.
  *
- * Owns:  the child, its two descriptors, for the length of one call.   Lock: none.
+ * Owns:  the child and its two descriptors, for the length of one call.   Lock: none.
  * Design: docs/stacks.md
  *
- * The process has threads, handlers and habits that are not ours:
+ * The process has threads, handlers and habits of its own:
  *   - posix_spawn, never fork: no handler of pthread_atfork runs, nothing is copied;
  *   - the child's environment is a copy of `environ` without LD_PRELOAD and GPUSHIM_* (it
- *     must not track itself) and without DEBUGINFOD_URLS (a report asks no server). This
- * is the only place in tracker/ that looks at the environment, and only to pass it on;
- *   - it gets an own process group, default signal actions and no blocked signals;
- *   - its standard input is a socket, not a pipe: MSG_NOSIGNAL makes sure that a child
- * that ends early cannot send the program SIGPIPE;
- *   - where a thread waits for whichever child ends next there is no child
- * (child_waits.h);
- *   - waitpid for this child alone; if the program ignores SIGCHLD or reaps everything,
- *     ECHILD means that the child is gone. It is killed only while it is known to be
- * ours.
+ *     must not track itself) and without DEBUGINFOD_URLS (a report asks no server). No
+ *     other code of tracker/ reads the environment;
+ *   - the child gets its own process group, default signal actions, no blocked signals;
+ *   - its standard input is a socket, not a pipe: MSG_NOSIGNAL keeps a child that ends
+ *     early from sending the program SIGPIPE;
+ *   - if a thread waits for any child to end, no child is started (child_waits.h);
+ *   - waitpid for this child only; if the program ignores SIGCHLD or reaps everything,
+ *     ECHILD means that the child is gone. It is killed only while it is certainly ours.
  */
 #include "helper_process.h"
 #include "child_waits.h"

@@ -1,5 +1,6 @@
 /*
- * helper_process.h - run one child program: give it text, take its lines, within a time.
+ * helper_process.h - runs one child program: writes its input, reads its lines, until a
+ * deadline.
  * Owns: nothing.   Lock: none.
  */
 #ifndef GS_HELPER_PROCESS_H
@@ -12,8 +13,9 @@ struct gs_helper_job {
     const char *input;       /* for its standard input */
     size_t input_bytes;
     uint64_t deadline_ns; /* CLOCK_MONOTONIC */
-    /* Called for each line of its standard output, without the newline, NUL-terminated.
-     * A line of 16 KiB or more is cut. Returns false to end the child now. */
+    /* Called for each line of the child's standard output, without the newline,
+     * NUL-terminated. Lines of 16 KiB or more are cut. Returns false to end the child
+     * now. */
     bool (*take_line)(void *context, const char *line);
     void *context;
 };
@@ -22,11 +24,11 @@ struct gs_helper_job {
 uint64_t gs_helper_now(void);
 
 /*
- * Start the child, feed it, read it, end it.
+ * Starts the child, writes its input, reads its output and ends it.
  * Errors: GS_ERR_NOT_FOUND  no such program
- *         GS_ERR_TIMEOUT    it was killed at the deadline; the lines until then count
- *         GS_ERR_BUSY       it was not started: a thread waits for any child to end
- *         GS_ERR_IO         it could not be started for another reason
+ *         GS_ERR_TIMEOUT    killed at the deadline; the lines until then count
+ *         GS_ERR_BUSY       not started: a thread waits for any child to end
+ *         GS_ERR_IO         not started for another reason
  */
 enum gs_status gs_helper_run(const struct gs_helper_job *job) GS_MUST_USE;
 

@@ -1,8 +1,8 @@
 /*
- * host_place.c - what an address of the host's is, by /proc/self/maps.
+ * host_place.c - classifies a host address by /proc/self/maps.
  *
- * Stacks of other threads than the first, and large blocks of malloc's, are mapped as
- * anything is: nothing is said of them.
+ * Stacks of threads other than the first, and large malloc blocks, are anonymous mappings
+ * like any other, and stay unclassified.
  *
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
@@ -17,7 +17,7 @@
 #include "gs_uncancelled.h"
 #include "thread_stack.h"
 
-/* Longer paths are cut; what a mapping is shows at their begin. */
+/* Longer paths are cut; their start shows the kind of a mapping. */
 #define LINE_BYTES 512
 
 /* The next line, cut where it is too long; false: there is none. */
@@ -74,7 +74,7 @@ static enum gs_host_place place_of(const char *path, bool private)
     return private && is_file(path) ? GS_HOST_DATA : GS_HOST_UNKNOWN;
 }
 
-/* The mapping that holds the address, if it is one of what a program has. */
+/* Classifies the mapping that contains the address, if it is the program's. */
 static enum gs_host_place look(struct lines *lines, uint64_t addr)
 {
     char line[LINE_BYTES], permissions[8];

@@ -1,14 +1,14 @@
 /*
- * line_helper.c - speaks the two helpers' languages.
+ * line_helper.c - the protocols of the two helper programs.
  *
- * Role:  writes the questions, reads the answers; helper_process.c runs the child (and
- *        says what becomes of the environment).
+ * Role:  writes the queries, reads the answers; helper_process.c runs the child and
+ *        prepares its environment.
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  *
- * llvm-symbolizer gets all questions at once, a line each:   CODE "path" 0xaddress
- * and answers each with lines "file:line:column", the innermost inlined function first,
- * and an empty line. addr2line is run once a module with -a -i: it answers "0xaddress",
- * then "file:line" lines, likewise.
+ * llvm-symbolizer gets all queries at once, one per line:   CODE "path" 0xaddress It
+ * answers each with lines "file:line:column", the innermost inlined function first, and
+ * an empty line. addr2line runs once per module with -a -i: it answers "0xaddress", then
+ * "file:line" lines in the same order.
  */
 #include "line_helper.h"
 

@@ -15,13 +15,13 @@ struct gs_line_query {
 };
 
 /*
- * Answer all queries, sorted by path, by one llvm-symbolizer or one addr2line a path.
+ * Answers all queries, sorted by path, with one llvm-symbolizer or one addr2line per
+ * path. For an inlined address the answer is the position in the function that the symbol
+ * names.
  *
  * In:     helper      as in struct gs_symbolizer_config
- *         timeout_ms  for all of it; what has arrived by then is kept
- * Returns NULL if all went well, else a sentence for the report (static).
- * Of an address that was inlined, the place in the function that the symbol names is
- * given.
+ *         timeout_ms  for all of it; answers until then are kept
+ * Returns NULL on success, else a sentence for the report (static).
  */
 const char *gs_line_helper_resolve(const char *helper, unsigned timeout_ms,
                                    struct gs_line_query *queries, size_t count);

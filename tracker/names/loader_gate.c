@@ -1,7 +1,8 @@
 /*
- * loader_gate.c - counts who is with the loader; closed around fork.
+ * loader_gate.c - counts the threads inside the loader; closed around fork.
  *
- * Owns:  gate: the count, and how many forks hold it closed; where the loader's lock is.
+ * Owns:  gate: the count, and the number of forks that hold it closed; the address of the
+ *        loader's lock.
  * Lock:  none, atomic.   Design: docs/stacks.md
  */
 #include "loader_gate.h"
@@ -81,7 +82,7 @@ struct region {
     size_t count;
 };
 
-/* glibc's mutex: a word that is not 0 while it is held, and who holds it. */
+/* glibc's mutex: a word that is not 0 while it is held, and its owner. */
 static bool is_held(const pthread_mutex_t *mutex)
 {
     return __atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) != 0;

@@ -1,8 +1,8 @@
 /*
- * module_snapshot.c - asks the loader which modules are mapped, with their build ids.
+ * module_snapshot.c - asks the loader for the mapped modules, with their build ids.
  *
- * Owns:  nothing.   Lock: none of ours; dl_iterate_phdr takes the loader's, so that no
- *        module goes while its notes are read.   Design: docs/stacks.md
+ * Owns:  nothing.   Lock: none of ours; dl_iterate_phdr takes the loader's, so no module
+ * is unloaded while its ELF notes are read.   Design: docs/stacks.md
  */
 #include "module_snapshot.h"
 

@@ -1,5 +1,5 @@
 /*
- * module_snapshot.h - one look at the loader's list: what modules.c merges.
+ * module_snapshot.h - one copy of the loader's list, to be merged by modules.c.
  * Owns: nothing.   Lock: none, a snapshot belongs to the thread that took it.
  */
 #ifndef GS_MODULE_SNAPSHOT_H

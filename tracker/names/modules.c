@@ -1,11 +1,11 @@
 /*
- * modules.c - the table of modules seen, and the look-up by address and epoch.
+ * modules.c - the table of modules, and the look-up by address and epoch.
  *
  * Owns:  the records and their strings.   Lock: the owner's.   Design: docs/stacks.md
  *
- * Memory comes from the kernel: this runs inside the program's allocation calls. Strings
- * live in blocks that never move, so that a struct gs_module that was handed out stays
- * good until the table is cleared.
+ * Memory comes from the kernel, because this code runs inside the program's allocation
+ * calls. Strings live in blocks that never move, so a returned struct gs_module stays
+ * valid until the table is cleared.
  */
 #include "modules.h"
 

@@ -1,12 +1,13 @@
 /*
- * modules.h - which shared objects lay where, now and earlier.
+ * modules.h - the address ranges of shared objects, now and earlier.
  *
- * A table of modules is only ever added to. Each look at the loader's list is an epoch; a
- * module is known from the epoch it was first seen in to the last, so that an address and
- * an epoch name one module even where two lay at the same place one after the other.
+ * A table of modules only grows. Each snapshot of the loader's list is an epoch. A module
+ * is known from the epoch of its first snapshot to that of its last. So an address and an
+ * epoch identify one module, even if two modules used the same addresses one after the
+ * other.
  *
  * Locks: a table has none of its own; its owner's lock guards it. Snapshots need none.
- * Design: docs/stacks.md.
+ * Design: docs/stacks.md
  */
 #ifndef GS_MODULES_H
 #define GS_MODULES_H
@@ -14,16 +15,16 @@
 #include "gs_base.h"
 #include "stacks.h"
 
-/* How often the loader added and removed modules. Equal counts: nothing has changed. */
+/* How often the loader added and removed modules. Equal counts: no change. */
 struct gs_module_counts {
     uint64_t adds, unloads;
 };
 
-/* Asks the loader; takes its lock for a moment (some 12 ns when nobody else wants it). */
+/* Asks the loader; briefly takes its lock (some 12 ns without contention). */
 struct gs_module_counts gs_modules_counts(void);
 uint64_t gs_modules_unloads(void);
 
-/* The loader's list, copied: made without any lock of ours, then merged under it. */
+/* A copy of the loader's list, taken without any lock of ours and merged under it. */
 struct gs_module_snapshot;
 
 /* NULL: no memory. Takes the loader's lock. May read /proc/self/maps. */
@@ -35,7 +36,7 @@ struct gs_module_record {
     uint32_t first_epoch, last_epoch; /* last: UINT32_MAX while it is loaded */
 };
 
-/* All zero but `memory` is an empty table. */
+/* All zero, except `memory`, is an empty table. */
 struct gs_module_table {
     struct gs_module_record *records;
     size_t count, capacity;
@@ -44,25 +45,25 @@ struct gs_module_table {
     size_t bytes;                   /* memory held */
     struct gs_string_block *strings;
     struct gs_state_memory *memory; /* NULL: in no file */
-    /* Where the file cannot grow: what it had of `records`. */
+    /* If the file cannot grow: its part of `records`. */
     struct gs_module_record *kept;
     size_t kept_count;
 };
 
-/* Does the table show the loader's list as it is at these counts? */
+/* Does the table show the loader's list as of these counts? */
 bool gs_module_table_is_current(const struct gs_module_table *table,
                                 struct gs_module_counts counts);
 
-/* Merge a snapshot; one older than what is known is ignored. Without memory the new
- * modules of this snapshot stay unknown until the next one. */
+/* Merges a snapshot; one older than the last merge is ignored. Without memory the new
+ * modules stay unknown until the next snapshot. */
 void gs_module_table_merge(struct gs_module_table *table,
                            const struct gs_module_snapshot *snapshot);
 
-/* One that another process saw; strings are copied. Dropped where there is no memory. */
+/* Adds a module that another process saw; copies strings. Dropped without memory. */
 void gs_module_table_add(struct gs_module_table *table,
                          const struct gs_module_record *seen);
 
-/* The module that held `address` in `epoch`, NULL if none. */
+/* The module that contained `address` in `epoch`, NULL if none. */
 const struct gs_module *gs_module_table_find(const struct gs_module_table *table,
                                              uint32_t epoch, uintptr_t address);
 

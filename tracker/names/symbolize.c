@@ -20,9 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DELETED                                                                          \
-    " (deleted)" /* what the kernel puts behind the path of a removed file               \
-                  */
+#define DELETED " (deleted)" /* the kernel's suffix for the path of a removed file */
 
 #define NOTE_BYTES 384
 
@@ -49,8 +47,8 @@ struct gs_symbolizer {
     char *helper;      /* NULL: search */
     struct object *objects;
     struct kept_string *strings;
-    const char *note;       /* on lines */
-    const char *names_note; /* on functions */
+    const char *note;       /* on missing lines */
+    const char *names_note; /* on missing functions */
 };
 
 enum gs_status gs_symbolizer_create(const struct gs_symbolizer_config *config,

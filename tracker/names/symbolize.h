@@ -3,8 +3,8 @@
  *
  * Function names come from the symbol tables (.symtab, else .dynsym) of the module's
  * file, read in-process; C++ names are demangled. File and line come from one child
- * (llvm-symbolizer or addr2line) under a time limit; where there is none, or the limit is
- * reached, the module and offset remain. Never fails as a whole.
+ * (llvm-symbolizer or addr2line) with a time limit. Without a child, or after the limit,
+ * module and offset remain. Never fails as a whole.
  *
  * Locks: none; one thread uses one symbolizer.
  */
@@ -20,22 +20,22 @@ struct gs_symbolizer_config {
     bool lines;          /* start the child for file:line */
     unsigned timeout_ms; /* for all of the child's work together */
     /* NULL: search PATH for llvm-symbolizer, then addr2line. Else a program, looked up as
-     * execvp does; it speaks addr2line's format if its base name contains "addr2line",
-     * llvm-symbolizer's otherwise. */
+     * execvp does. It must speak addr2line's format if its base name contains
+     * "addr2line", else llvm-symbolizer's. */
     const char *helper;
 };
 
-/* All strings are the symbolizer's. */
+/* The symbolizer owns all strings. */
 struct gs_symbol {
     const char *function; /* demangled; NULL: unknown (stripped) */
     const char *linkage;  /* as in the symbol table; NULL: unknown */
     const char *file;     /* NULL: unknown */
     unsigned line;        /* 0: unknown */
     const char *module;   /* base name of the module's file; NULL: unknown */
-    uint64_t offset;      /* ELF virtual address of frame - 1, as addr2line wants it */
+    uint64_t offset;      /* ELF virtual address of frame - 1, in addr2line's form */
 };
 
-/* What to resolve. Frames are return addresses; the symbolizer looks up frame - 1. */
+/* A frame to resolve: a return address. The symbolizer looks up frame - 1. */
 struct gs_symbol_request {
     uintptr_t frame;
     const struct gs_module *module; /* NULL: unknown */
@@ -47,21 +47,21 @@ enum gs_status gs_symbolizer_create(const struct gs_symbolizer_config *config,
                                     struct gs_symbolizer **out) GS_MUST_USE;
 void gs_symbolizer_destroy(struct gs_symbolizer *symbolizer);
 
-/* Resolve all requests at once (so that the child is started once). Whatever could not be
- * found is NULL or 0 in the result; each result is overwritten. */
+/* Resolves all requests at once, so that the child starts once. Overwrites each result;
+ * unknown parts are NULL or 0. */
 void gs_symbolizer_resolve(struct gs_symbolizer *symbolizer,
                            struct gs_symbol_request *requests, size_t count);
 
-/* Does it look for lines at all? */
+/* Does the symbolizer look for lines at all? */
 bool gs_symbolizer_finds_lines(const struct gs_symbolizer *symbolizer);
 
-/* The name in the symbol table of the function that a frame is in, and nothing else of
- * it; valid until the next call. NULL: it has none, or the file has no lines. */
+/* The symbol table's name of the function that contains a frame; valid until the next
+ * call. NULL: it has none, or the file has no lines. */
 const char *gs_symbolizer_linkage(struct gs_symbolizer *symbolizer, uintptr_t frame,
                                   const struct gs_module *module);
 
-/* A sentence for the report if file:line are missing (no helper, time limit); else NULL.
- */
+/* A sentence for the report if file and line are missing (no helper, time limit); else
+ * NULL. */
 const char *gs_symbolizer_note(const struct gs_symbolizer *symbolizer);
 
 #endif

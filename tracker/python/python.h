@@ -1,16 +1,15 @@
 /*
  * python.h - the frames of CPython's functions, read without the interpreter's help.
  *
- * A thread that runs Python has a chain of Python frames beside its native stack. They
- * are read as plain memory by the thread they belong to: no lock of the interpreter's is
- * taken, nothing of it is called but the look-up of the thread's own state. Where the
- * layout of a version is not known for certain there are no Python frames.
+ * A thread that runs Python has a chain of Python frames beside its native stack. The
+ * thread reads its own frames as plain memory: it takes no lock of the interpreter, and
+ * calls nothing of it but the look-up of the thread's own state. If the layout of a
+ * version is not known for certain, there are no Python frames.
  *
- * A Python frame gets a number in the place of a return address, from a range in which no
- * code can lie, so that stacks of both kinds of frames are kept as all others are.
+ * A Python frame gets a number in place of a return address, from a range without code.
+ * So stacks with both kinds of frames are stored like all others.
  *
- * Locks: none for what was seen before; the owner's for what is new. Design:
- * docs/python.md.
+ * Locks: none for known frames; the owner's for new ones.   Design: docs/python.md
  */
 #ifndef GS_PYTHON_H
 #define GS_PYTHON_H
@@ -22,25 +21,25 @@
 
 struct gs_python;
 
-/* A walk gives the program's frames, and between them where one call of the interpreter's
- * evaluation function ends and the next one out begins. */
+/* A walk returns the program's frames. This value stands between the frames of two calls
+ * of the interpreter's evaluation function. */
 #define GS_PYTHON_RUN_END GS_PYTHON_FRAME_BASE
 
-/* Deeper than any stack that is kept. */
+/* Deeper than any stored stack. */
 #define GS_PYTHON_ENTRIES_MAX (2 * GS_STACK_MAX_DEPTH + 2)
 
 /* The calling thread's Python frames, innermost first. */
 struct gs_python_walk {
     unsigned count, runs;
-    uint32_t id; /* equal walks, equal numbers; 0: no frames, or no memory */
+    uint32_t id; /* equal for equal walks; 0: no frames, or no memory */
     bool truncated;
     uintptr_t entries[GS_PYTHON_ENTRIES_MAX]; /* frames, and GS_PYTHON_RUN_END */
-    /* Of each run, an address within the evaluation function's native frame; 0: unknown
-     */
+    /* For each run, an address within the native frame of the evaluation function; 0:
+     * unknown */
     uintptr_t places[GS_STACK_MAX_DEPTH + 2];
 };
 
-/* A native stack and the frames that a merge makes of it. */
+/* A native stack, the input of a merge. */
 struct gs_native_walk {
     const uintptr_t *frames;
     const uintptr_t *places; /* stack pointer of each frame; NULL: not known */
@@ -54,50 +53,50 @@ struct gs_merged_stack {
     bool truncated;
 };
 
-/* NULL: a version or a build that is not known, or no memory. `lock` is the owner's and
- * is taken for what is new; `memory` is where places are kept. */
+/* NULL: an unknown version or build, or no memory. `lock` is the owner's, and is taken
+ * for new frames; `memory` holds the places. */
 struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
                                    pthread_mutex_t *lock, struct gs_state_memory *memory);
-/* For places alone, of an interpreter elsewhere. NULL: no memory. */
+/* For places only, of an interpreter in another process. NULL: no memory. */
 struct gs_python *gs_python_create_bare(pthread_mutex_t *lock);
 void gs_python_destroy(struct gs_python *python);
 
 /*
- * To be called where the process ends and there is still something to do: keeps threads
- * that Python never waited for from waking up in an interpreter that is gone. Only where
- * they would crash (docs/python.md). Returns whether they are held, which is for good.
+ * Call when the process ends but work remains. Keeps threads that Python never waited for
+ * from waking up in a finalized interpreter, where they would crash (docs/python.md).
+ * Returns whether they are held; they stay held for good.
  */
 bool gs_python_hold_rest(const struct gs_python_symbols *symbols);
 
-/* Is the interpreter on this native stack? Only then does it have a state of this thread
- * that can be read. */
+/* Is the interpreter on this native stack? Only then does it have a readable state of
+ * this thread. */
 bool gs_python_runs(const struct gs_python *python, const uintptr_t *frames,
                     unsigned count);
 
-/* Walk the frames of the calling thread, at most `depth` of them; count 0: there are none
- * to be had. May change errno. */
+/* Walks the frames of the calling thread, at most `depth` of them; count 0: none
+ * available. May change errno. */
 void gs_python_walk(struct gs_python *python, unsigned depth,
                     struct gs_python_walk *walk);
 
-/* Whether the walk would be this thread's last one, by its number: a fraction of what the
- * walk costs. May change errno. */
+/* Is this thread's stack the same as in its last walk? Then *id is that walk's number.
+ * Costs a fraction of a walk. May change errno. */
 bool gs_python_recognise(struct gs_python *python, uint32_t *id);
 
-/* The stack that was made of a native stack and a walk, as gs_python_pair_add was told;
- * 0: not known (any more). */
+/* The merged stack of a native stack and a walk, as added with gs_python_pair_add; 0: not
+ * known, or forgotten. */
 uint32_t gs_python_pair_find(const struct gs_python *python, uint32_t native,
                              uint32_t walk);
 void gs_python_pair_add(struct gs_python *python, uint32_t native, uint32_t walk,
                         uint32_t stack);
 
-/* The native stack with the interpreter's own frames replaced by Python's: the innermost
- * `depth` frames, and further out Python frames alone, to GS_STACK_MAX_DEPTH in all. A
- * frame named "[native frames left out]" stands where native ones lie between them. */
+/* Replaces the interpreter's own frames in a native stack with Python's: the innermost
+ * `depth` frames, and further out only Python frames, to GS_STACK_MAX_DEPTH in all. A
+ * frame named "[native frames left out]" replaces native frames between those. */
 void gs_python_merge(const struct gs_python *python, const struct gs_native_walk *native,
                      const struct gs_python_walk *walk, unsigned depth,
                      struct gs_merged_stack *out);
 
-/* What a frame's number stands for. GS_ERR_NOT_FOUND. */
+/* The function, file and line of a frame's number. GS_ERR_NOT_FOUND. */
 enum gs_status gs_python_place(const struct gs_python *python, uintptr_t frame,
                                struct gs_python_place *out) GS_MUST_USE;
 

@@ -1,13 +1,13 @@
 /*
- * python_code.c - what a code object says of itself: its name, its file, its lines.
+ * python_code.c - reads the name, file and lines of a code object.
  *
- * Owns:  python->scratch.   Lock: python->lock while a code object is read for the first
- *        time; none for its print.   Design: docs/python.md
+ * Owns:  python->scratch.   Lock: python->lock for the first read of a code object; none
+ * for its print.   Design: docs/python.md
  *
- * A code object that was freed may have another at its place. Since 3.12 each has a
- * number of its own. Before, its print is made of all that is shown of it: texts by their
- * hash, and the line table byte by byte, for that alone may differ after a file was
- * edited and loaded anew.
+ * Another code object may take the address of a freed one. Since 3.12 each has a number
+ * of its own. Before, its print covers everything shown of it: texts by their hash, and
+ * the line table byte by byte, since only that table may differ after a file was edited
+ * and reloaded.
  */
 #include "host_memory.h"
 #include "python_internal.h"
@@ -58,8 +58,7 @@ __attribute__((cold, noinline)) bool gs_python_query_page(struct gs_python *pyth
     return true;
 }
 
-/* --- the print of a code object ------------------------------------------------------
- */
+/* ---- the print of a code object --------------------------------------------------- */
 
 /* The last bytes, fewer than eight. */
 NO_SANITIZE static uint64_t rest_at(uintptr_t at, size_t bytes)
@@ -173,8 +172,7 @@ uint64_t gs_python_code_contents(struct gs_python *python, uintptr_t code,
            print_table(python, code);
 }
 
-/* --- reading a code object for the first time ----------------------------------------
- */
+/* ---- reading a code object for the first time ------------------------------------- */
 
 /* One character as UTF-8; surrogates as "?". Returns how many bytes. */
 static unsigned put_utf8(char *to, uint32_t c)

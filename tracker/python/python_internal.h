@@ -1,6 +1,6 @@
 /*
- * python_internal.h - what the parts of Python's frames share.
- * Owns: struct gs_python.   Lock: python->lock, for what is new.   Design: docs/python.md
+ * python_internal.h - declarations for the files of tracker/python/.
+ * Owns: struct gs_python.   Lock: python->lock, for new frames.   Design: docs/python.md
  */
 #ifndef GS_PYTHON_INTERNAL_H
 #define GS_PYTHON_INTERNAL_H
@@ -15,18 +15,18 @@
 #define GS_PYTHON_PAIR_BITS   12
 #define GS_PYTHON_BUCKET_BITS 12
 #define GS_PYTHON_PAGES       1024u
-#define GS_PYTHON_PAGE_BITS   12 /* the smallest that there are */
+#define GS_PYTHON_PAGE_BITS   12 /* the smallest page size */
 #define GS_PYTHON_CHUNK_BITS  10
 #define GS_PYTHON_CHUNKS      16384u
 
 /* The frame of an instruction of a code object. Written and read without a lock: `check`
- * is the code object's print xor the frame, so that halves of two writes do not match. */
+ * is the code object's print xor the frame, so halves of two writes do not match. */
 struct gs_python_slot {
     _Atomic uintptr_t code, at;
     _Atomic uint64_t check, frame;
 };
 
-/* The stack of a native stack and a walk; likewise. */
+/* The merged stack of a native stack and a walk; likewise. */
 struct gs_python_pair {
     _Atomic uint64_t check, stack;
 };
@@ -45,16 +45,17 @@ struct gs_python_string {
 };
 
 struct gs_python {
-    uint64_t number;                  /* no other ever had it */
+    uint64_t number;                  /* unique, never reused */
     struct gs_python_symbols symbols; /* immutable, as is the layout */
     struct gs_python_layout layout;
-    size_t frame_bytes, code_bytes; /* of these that are read; immutable */
-    uintptr_t left_out;    /* the frame that stands for native ones; 0: none; immutable */
+    size_t frame_bytes, code_bytes; /* bytes read of each; immutable */
+    uintptr_t left_out;    /* the frame in place of native ones; 0: none; immutable */
     pthread_mutex_t *lock; /* the owner's */
 
     struct gs_python_slot slots[1 << GS_PYTHON_CACHE_BITS]; /* no lock */
     struct gs_python_pair pairs[1 << GS_PYTHON_PAIR_BITS];  /* no lock */
-    _Atomic uintptr_t pages[GS_PYTHON_PAGES];               /* were readable; no lock */
+    _Atomic uintptr_t pages[GS_PYTHON_PAGES];               /* known to be readable; no
+                                                             * lock */
     struct gs_stack_table walks;                            /* added to under lock */
 
     /* Added to under lock; read without. */
@@ -67,8 +68,8 @@ struct gs_python {
     struct gs_python_arena *arena; /* the newest */
     uint8_t *scratch;              /* a copied line table */
     size_t scratch_bytes;
-    _Atomic size_t bytes;           /* held besides this */
-    struct gs_state_memory *memory; /* of this, the nodes and the strings */
+    _Atomic size_t bytes;           /* held beside this struct */
+    struct gs_state_memory *memory; /* for this struct, the nodes and the strings */
 };
 
 static inline uint64_t gs_python_mix(uint64_t a, uint64_t b)
@@ -79,7 +80,7 @@ static inline uint64_t gs_python_mix(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Ask the kernel, and remember. */
+/* Asks the kernel whether a page is readable, and caches the answer. */
 bool gs_python_query_page(struct gs_python *python, uintptr_t page);
 
 static inline bool gs_python_page(struct gs_python *python, uintptr_t page)
@@ -90,9 +91,9 @@ static inline bool gs_python_page(struct gs_python *python, uintptr_t page)
 }
 
 /*
- * Can an object lie there, `bytes` of which are to be read? What a frame leads to is
- * alive; but should it ever lead elsewhere, to memory that was never looked at, the
- * kernel is asked before it is touched. Less than a page.
+ * Can an object of which `bytes` are read lie at the address? A frame's pointers lead to
+ * live objects. Should one ever lead to unknown memory, the kernel is asked before the
+ * memory is touched. `bytes` is less than a page.
  */
 static inline bool gs_python_readable(struct gs_python *python, uintptr_t address,
                                       size_t bytes)
@@ -105,23 +106,21 @@ static inline bool gs_python_readable(struct gs_python *python, uintptr_t addres
            (GS_LIKELY(page == last) || gs_python_page(python, last));
 }
 
-/* --- python_code.c: from a code object to a place --------------------------------------
- */
+/* ---- python_code.c: from a code object to a place --------------------------------- */
 
-/* A file name whose print was made during one and the same walk: most frames share one.
- */
+/* A file name hashed earlier in the same walk: most frames share one. */
 struct gs_python_file {
     uintptr_t text;
     uint64_t print;
 };
 
-/* All that is shown of a code object, as a number. It is alive: a frame of this thread
- * holds it. */
+/* A hash of the shown contents of a code object. The object is alive: a frame of this
+ * thread holds it. */
 uint64_t gs_python_code_contents(struct gs_python *python, uintptr_t code,
                                  struct gs_python_file *file);
 
-/* Something that differs between code objects that lie at one address one after the
- * other. Since 3.12 the interpreter numbers them, unless it has given out all numbers. */
+/* A print that differs between code objects that use one address one after the other.
+ * Since 3.12 the interpreter numbers them, unless it has run out of numbers. */
 static inline __attribute__((no_sanitize("address"), no_sanitize("thread"))) uint64_t
 gs_python_code_print(struct gs_python *python, uintptr_t code,
                      struct gs_python_file *file)
@@ -137,23 +136,22 @@ gs_python_code_print(struct gs_python *python, uintptr_t code,
     return (uint64_t)first << 32 | version;
 }
 
-/* Bytes of a code object that are read of it, without its instructions. */
+/* Bytes read of a code object, without its instructions. */
 size_t gs_python_code_bytes(const struct gs_python_layout *layout);
 
 /*
- * Read the place of an instruction, by reads that cannot fault, and give it a number.
- * `at` is as the frame has it, shifted by one where it is a number and no address;
- * `generator`: the frame is a generator's.
- * Returns the frame; 0: not one that the program wrote, or not to be had.
+ * Reads the place of an instruction, by reads that cannot fault, and numbers it. `at` is
+ * as in the frame, shifted by one if it is an index instead of an address; `generator`:
+ * the frame belongs to a generator. Returns the frame; 0: not a frame of the program's
+ * code, or not readable.
  */
 uintptr_t gs_python_code_frame(struct gs_python *python, uintptr_t code, uintptr_t at,
                                bool generator);
 
-/* Copy of this process's own memory; false where it is not all mapped. */
+/* Copies this process's own memory; false if it is not all mapped. */
 bool gs_python_copy(void *to, uintptr_t from, size_t bytes);
 
-/* --- python_places.c: functions, files and lines, each kept once -----------------------
- */
+/* ---- python_places.c: functions, files and lines, each stored once ---------------- */
 
 /* Under lock. Returns the frame; 0: no memory. */
 uintptr_t gs_python_place_add(struct gs_python *python, const char *function,

@@ -1,11 +1,11 @@
 /*
- * python_layout.c - the layouts of the versions that were tried.
+ * python_layout.c - the layouts of the tested versions.
  * Owns: nothing.   Lock: none.   Design: docs/python.md
  *
- * Up to 3.12 the offsets stand here, one row a minor version: within one they do not
- * change once it is released. From 3.13 on the interpreter has a table of its own at the
- * start of its runtime, for debuggers; what that leaves out stands here. A version that
- * no test has run with has no row, whatever it says of itself.
+ * Up to 3.12 this file has the offsets, one row per minor version: they do not change
+ * after its release. From 3.13 on the interpreter's runtime begins with a table for
+ * debuggers; this file has the offsets missing there. An untested version has no row,
+ * whatever its table contains.
  * Source: the headers of each version, Include/cpython and Include/internal
  */
 #include "python_layout.h"
@@ -172,7 +172,7 @@ static const struct debug_fields debug_tables[] = {
 #define TRACEABLE_BEFORE_CODE  16u
 #define WIDE_TEXT_BEHIND_ASCII 16u
 
-/* Copies what the table says; false where it is no offset. */
+/* Copies an entry of the interpreter's table; false if it is no offset. */
 static bool take(const uint64_t *words, uint8_t field, uint16_t *out)
 {
     *out = (uint16_t)words[field];

@@ -1,5 +1,5 @@
 /*
- * python_layout.h - where the fields lie that are read, in each version of CPython.
+ * python_layout.h - offsets of the fields that are read, for each version of CPython.
  * Owns: nothing.   Lock: none.   Design: docs/python.md
  */
 #ifndef GS_PYTHON_LAYOUT_H
@@ -8,17 +8,17 @@
 #include "gs_base.h"
 #include "python_lines.h"
 
-/* How frames hang together. */
+/* How frames are linked. */
 enum gs_python_chain {
-    GS_PYTHON_FRAME_OBJECTS, /* one evaluation a frame; the place is unknown */
+    GS_PYTHON_FRAME_OBJECTS, /* one evaluation a frame; no native address */
     GS_PYTHON_FRAME_CFRAMES, /* likewise; a chain on the native stack beside it */
     GS_PYTHON_FRAME_ENTRIES, /* a flag marks the outermost frame of an evaluation */
-    GS_PYTHON_FRAME_BASES    /* a frame of its own, on the native stack, does */
+    GS_PYTHON_FRAME_BASES    /* an own frame, on the native stack, marks it */
 };
 
 #define GS_PYTHON_NO_FIELD UINT16_MAX
 
-/* What is read of a thread's state and of a code object lies in their first bytes. */
+/* The fields read of a thread's state and of a code object lie in their first bytes. */
 #define GS_PYTHON_STATE_BYTES 512u
 #define GS_PYTHON_CODE_BYTES  512u
 
@@ -28,8 +28,8 @@ struct gs_python_layout {
     uint8_t chain;        /* enum gs_python_chain */
     uint8_t lines;        /* enum gs_python_table */
     uint16_t finalizing;  /* in the runtime: state of the thread that ends it */
-    uint16_t turn;        /* in the runtime: the GIL's mutex; 0: none is ever held */
-    uint16_t state_frame; /* in a thread's state; of the cframe, where there is one */
+    uint16_t turn;        /* in the runtime: the GIL's mutex; 0: threads are never held */
+    uint16_t state_frame; /* in a thread's state; or in the cframe, if there is one */
     uint16_t state_cframe, cframe_frame, cframe_previous;
     uint16_t previous, code, instruction, owner, is_entry; /* in a frame */
     uint16_t object_type, object_bytes;
@@ -40,9 +40,9 @@ struct gs_python_layout {
 };
 
 /*
- * The layout of a version (PY_VERSION_HEX). Since 3.13 the interpreter itself says most
- * of it, at the start of its `runtime` (_PyRuntime); that can be read.
- * Errors: GS_ERR_NOT_FOUND  a version that was never tried, a build with other layouts
+ * The layout of a version (PY_VERSION_HEX). Since 3.13 the interpreter's `runtime`
+ * (_PyRuntime) begins with most of the offsets.
+ * Errors: GS_ERR_NOT_FOUND  an untested version, or a build with another layout
  */
 enum gs_status gs_python_layout_find(unsigned version, const void *runtime,
                                      struct gs_python_layout *out) GS_MUST_USE;

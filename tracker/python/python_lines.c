@@ -2,8 +2,8 @@
  * python_lines.c - the three forms of CPython's line tables.
  * Owns: nothing.   Lock: none.   Design: docs/python.md
  *
- * The tables come out of another's memory: whatever they contain, nothing outside of them
- * is read, and every step consumes at least one byte.
+ * The tables come from untrusted memory: whatever they contain, the code reads nothing
+ * outside of them, and every step consumes at least one byte.
  */
 #include "python_lines.h"
 

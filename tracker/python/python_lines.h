@@ -1,5 +1,5 @@
 /*
- * python_lines.h - from an instruction of a code object to its line, by CPython's tables.
+ * python_lines.h - the line of a code object's instruction, from CPython's tables.
  * Owns: nothing.   Lock: none.
  * Source: CPython, Objects/lnotab_notes.txt (3.8, 3.9, 3.10), Objects/locations.md and
  * PEP 657 (3.11 and later), PEP 626
@@ -15,7 +15,7 @@ enum gs_python_table {
     GS_PYTHON_LOCATIONS  /* 3.11 and later: entries of varying length */
 };
 
-/* A code object's table, `first` being the line it begins with. */
+/* A code object's table; `first` is its first line. */
 struct gs_python_lines {
     enum gs_python_table kind;
     const uint8_t *table;
@@ -23,9 +23,8 @@ struct gs_python_lines {
     int first;
 };
 
-/* The line of the instruction at `offset` bytes; 0: it has none, or the table does not
- * reach so far. A negative offset is that of a frame that has not begun: the first line.
- */
+/* The line of the instruction at `offset` bytes; 0: none, or beyond the table. A negative
+ * offset belongs to a frame that has not begun: the first line. */
 unsigned gs_python_line(const struct gs_python_lines *lines, int64_t offset);
 
 #endif

@@ -1,20 +1,20 @@
 /*
- * python_merge.c - one stack of a native one and Python's.
+ * python_merge.c - merges a native stack and Python's frames into one stack.
  *
- * Role:  the interpreter's own frames are left out; where one of them is its evaluation
- *        function, the Python frames stand that it evaluates. Native frames between
- *        them, such as an extension that calls back, keep their place.
+ * Role:  leaves out the interpreter's own frames, and puts the Python frames that an
+ *        evaluation function runs in its position. Native frames between them, such as an
+ *        extension that calls back, keep their position.
  * Owns:  nothing.   Lock: none.   Design: docs/python.md
  *
- * Since 3.10 the evaluation function keeps something on the native stack that Python's
- * chain leads to: the native frame that spans this address is the one, whatever the
- * compiler made of the function. Before, or where the walk does not tell where frames
- * lie, its frames are told by its code and counted. Where the count is not Python's, the
- * Python frames stand together, in the place of the innermost of the interpreter's.
+ * Since 3.10 the evaluation function has data on the native stack that Python's chain
+ * points to. The native frame that spans this address is the evaluation function's,
+ * however the compiler split it. Before 3.10, or if the walk has no stack pointers, its
+ * frames are recognised by their code addresses and counted. If the count differs from
+ * Python's, all Python frames take the position of the interpreter's innermost frame.
  *
  * The depth bounds the stack, but not its Python frames: a dispatcher may put more native
- * frames than that before the first of them. Beyond the depth Python frames alone are
- * kept, and one frame stands for the native ones that are left out between them.
+ * frames than that before the first of them. Beyond the depth only Python frames are
+ * kept, and one frame represents the native ones left out between them.
  */
 #include "python_internal.h"
 

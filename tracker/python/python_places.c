@@ -1,5 +1,5 @@
 /*
- * python_places.c - functions, files and lines of Python frames, each kept once.
+ * python_places.c - functions, files and lines of Python frames, each stored once.
  * Owns: all memory of them, straight from the kernel.
  * Lock: the owner's for adding; none for reading.   Design: docs/python.md
  */

@@ -1,14 +1,15 @@
 /*
- * python_rest.c - threads that are left when the interpreter has ended.
+ * python_rest.c - holds the threads that remain when the interpreter has ended.
  * Owns: nothing.   Lock: takes the GIL's mutex, for good.   Design: docs/python.md
  *
- * A daemon thread that waits for the GIL while the interpreter ends looks five
- * milliseconds later at the latest whether it is to end, too. CPython 3.10 (from 3.10.8
- * on, gh-96387) then touches the interpreter, whose memory has been given back. A process
- * that ends at once is gone by then; one that writes a report is not.
+ * A daemon thread that waits for the GIL at the interpreter's end checks within five
+ * milliseconds whether it must end, too. CPython 3.10 (from 3.10.8 on, gh-96387) then
+ * accesses the interpreter, whose memory is freed. A process that ends at once is gone by
+ * then; one that writes a report is not.
  *
- * Whoever waits for the GIL has to take its mutex first, to look. So while that is held
- * nobody looks. Nothing else takes it: there is no interpreter that could be run.
+ * A thread that waits for the GIL takes the GIL's mutex before this check. So while the
+ * library holds the mutex no thread checks. No other code needs it: there is no
+ * interpreter left to run.
  */
 #include "python.h"
 #include "python_layout.h"

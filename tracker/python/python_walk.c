@@ -1,13 +1,13 @@
 /*
- * python_walk.c - the chain of the calling thread's Python frames.
+ * python_walk.c - walks the chain of the calling thread's Python frames.
  *
- * Owns:  struct gs_python.   Lock: python->lock for what is new; what was seen is found
- *        without.   Design: docs/python.md
+ * Owns:  struct gs_python.   Lock: python->lock for new frames; none for known ones.
+ * Design: docs/python.md
  *
- * The frames are this thread's own, and it is in the middle of a call that the innermost
- * of them makes: nobody else changes them, and each holds its code object. That is so
- * only while the interpreter is on this thread's native stack (the caller has seen it
- * there) and does not end, which takes the states of other threads from them.
+ * The frames belong to this thread, and the innermost is in the middle of a call. So no
+ * other thread changes them, and each keeps its code object alive. This holds only while
+ * the interpreter is on this thread's native stack (the caller has checked) and is not
+ * ending: an ending interpreter frees the states of other threads.
  */
 #include "python.h"
 
@@ -37,7 +37,7 @@
 /* The name of the frame that stands for frames; it has no file. */
 #define LEFT_OUT "[native frames left out]"
 
-/* What a reference to an object may carry in its lowest bits, since 3.14. */
+/* The lowest bits of a reference to an object, which may be tags since 3.14. */
 #define CODE_TAGS 3u
 
 #define NO_SANITIZE __attribute__((no_sanitize("address"), no_sanitize("thread")))
@@ -93,7 +93,7 @@ struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
     python->lock = lock;
     python->code_bytes = gs_python_code_bytes(&layout);
     python->frame_bytes = frame_bytes(&layout);
-    /* No lock: nobody else knows of this interpreter yet. */
+    /* No lock: no other thread knows this interpreter yet. */
     python->left_out = gs_python_place_add(python, LEFT_OUT, "", 0);
     return python;
 }
@@ -169,7 +169,7 @@ struct last_step {
     uintptr_t frame, code;
     uintptr_t instruction; /* as the frame has it */
     uint64_t print;
-    uintptr_t entry; /* as find_frame gave it */
+    uintptr_t entry; /* as find_frame returned it */
     uint8_t owner, is_entry;
 };
 
@@ -347,7 +347,7 @@ static inline bool is_code(struct gs_python *python, uintptr_t code)
                (uintptr_t)python->symbols.code_type;
 }
 
-/* False: what is there is no frame. */
+/* False: the address holds no frame. */
 static bool add_frame(struct gs_python *python, struct position *position, uint8_t owner,
                       struct gs_python_walk *walk)
 {
@@ -379,7 +379,7 @@ static bool add_frame(struct gs_python *python, struct position *position, uint8
     return true;
 }
 
-/* Whether there is a frame at the position, and room for what it may add. */
+/* Is there a frame at the position, and space for its entries? */
 static bool goes_on(struct gs_python *python, const struct position *position,
                     unsigned steps, const struct gs_python_walk *walk)
 {
@@ -409,7 +409,7 @@ static uint32_t walk_id(struct gs_python *python, const struct gs_python_walk *w
 static __attribute__((noinline)) void finish(struct gs_python *python, unsigned steps,
                                              struct gs_python_walk *walk)
 {
-    /* What was cut off is a run, too. */
+    /* A run that was cut off counts, too. */
     if (walk->count > 0 && walk->entries[walk->count - 1] != GS_PYTHON_RUN_END)
         end_run(walk, 0);
     if (walk->count == walk->runs)

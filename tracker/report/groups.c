@@ -1,6 +1,6 @@
 /*
- * groups.c - allocations added up by where they came from: an open-addressed table of
- * indexes into an array, which the report then sorts.
+ * groups.c - allocations summed by call site: an open-addressed table of indexes into an
+ * array, which the report then sorts.
  * Owns: the arrays of one table.   Lock: the table's owner has one.
  */
 #include "groups.h"

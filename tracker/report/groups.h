@@ -1,9 +1,10 @@
 /*
- * groups.h - allocations added up by where they came from.
+ * groups.h - allocations summed by call site.
  *
- * A group is everything with the same stack, call, kind, device and fate. The tracker
- * keeps what was lost with its context in this form (a program that resets its device in
- * a loop must not make the tracker grow), and the report groups what is live with it.
+ * A group is all allocations with the same stack, call, kind, device and fate. The
+ * tracker keeps memory lost with its context in this form, because a program that resets
+ * its device in a loop must not make the tracker grow. The report groups live memory the
+ * same way.
  *
  * Locks: none; the owner of the table has one.
  */
@@ -23,16 +24,15 @@ struct gs_group {
     uint8_t lost;
     /* The sums. */
     uint64_t bytes, count;
-    double likely_bytes, likely_count; /* that they stand for: sampling.h */
+    double likely_bytes, likely_count; /* estimates from samples: sampling.h */
     uint64_t oldest_ns, newest_ns;     /* allocation times */
-    uint64_t found[GS_SCAN_RESULTS];   /* what a scan of host memory found of them */
-    /* Set by the report, numbers of rules + 1, 0: none. The rule that suppresses it; or
-     * one that would, if it did not match more than its caps allow. */
+    uint64_t found[GS_SCAN_RESULTS];   /* results of a scan of host memory */
+    /* Set by the report: a rule's number + 1, 0: none. The rule that suppresses the
+     * group; or a matching rule whose caps are exceeded. */
     uint32_t suppressed_by, beyond_rule;
 };
 
-/* The number of allocations that a group stands for; it is not the number that there is.
- */
+/* The estimated number of allocations of a group; `count` is the recorded number. */
 static inline uint64_t gs_group_likely_count(const struct gs_group *group)
 {
     return gs_likely(group->likely_count);
@@ -50,12 +50,12 @@ struct gs_groups {
 };
 
 /*
- * Add `part` (any number of allocations with one key) to its group.
- * Errors: GS_ERR_HOST_NOMEM  a new group could not be made; nothing was added
+ * Adds `part` (any number of allocations with one key) to its group.
+ * Errors: GS_ERR_HOST_NOMEM  no new group; nothing was added
  */
 enum gs_status gs_groups_add(struct gs_groups *groups,
                              const struct gs_group *part) GS_MUST_USE;
-/* Add what `part` has to a group, whatever their keys. */
+/* Adds the sums of `part` to a group, whatever their keys. */
 void gs_group_sum(struct gs_group *group, const struct gs_group *part);
 /* The group of the key; NULL: there is none. */
 const struct gs_group *gs_groups_find(const struct gs_groups *groups,

@@ -1,5 +1,5 @@
 /*
- * growth.c - live memory by place, compared with the look before.
+ * growth.c - compares live memory by call site with the snapshot before.
  *
  * Owns:  struct gs_growth.   Lock: growth->lock.   Design: docs/tracker.md
  */
@@ -12,7 +12,7 @@
 #include "growth_copy.h"
 #include "report_internal.h"
 
-/* So often it became more since it last became less, the last time so many looks ago. */
+/* Increases since the last decrease, and the most snapshots since the last increase. */
 #define GROWN_MIN  3
 #define LATELY_MAX 3
 
@@ -45,8 +45,7 @@ void gs_growth_destroy(struct gs_growth *growth)
     free(growth);
 }
 
-/* ---- a look -------------------------------------------------------------------------
- */
+/* ---- a snapshot ------------------------------------------------------------------- */
 
 struct search {
     struct gs_groups places;
@@ -54,7 +53,7 @@ struct search {
     uint64_t bytes, count; /* of all, in a place or not */
 };
 
-/* A place is as large as what its stacks stand for. */
+/* Counts an allocation with the estimate that its stack represents. */
 static bool visit(void *arg, const struct gs_allocation *allocation)
 {
     struct search *look = arg;
@@ -197,10 +196,9 @@ void gs_growth_look(struct gs_growth *growth, struct gs_tracker *tracker)
     pthread_mutex_unlock(&growth->lock);
 }
 
-/* ---- what is said -------------------------------------------------------------------
- */
+/* ---- output ----------------------------------------------------------------------- */
 
-/* What is written is copied first: names take their time. */
+/* Copies the data before writing it: resolving names takes time. */
 struct told {
     struct gs_look look;
     struct gs_growing *growing;
@@ -260,7 +258,7 @@ static void write_growing(const struct gs_report_writer *writer, size_t number,
     gs_report_place(writer, &one->group, "growing");
 }
 
-/* The places, with names for their stacks. */
+/* Writes the call sites, with names for their stacks. */
 static void write_told(const struct gs_report_writer *base, const struct told *told)
 {
     struct gs_frame_table frames = {0};

@@ -1,11 +1,11 @@
 /*
- * growth.h - which places hold more and more, look after look.
+ * growth.h - call sites whose live memory grows from snapshot to snapshot.
  *
- * A leak grows and never shrinks; what a program keeps for a while does both. So a place
- * is said to be growing once its live memory has become more in three looks since it last
- * became less, and lately.
+ * A leak grows and never shrinks; memory in normal use does both. So a call site counts
+ * as growing once its live memory has grown in three snapshots since it last shrank, and
+ * recently.
  *
- * Locks: all functions may be called from any thread; locking is internal.
+ * Locks: any thread may call any function; locking is internal.
  * Design: docs/tracker.md, "Does it grow"
  */
 #ifndef GS_GROWTH_H
@@ -22,16 +22,16 @@ struct gs_tracker;
 struct gs_growth *gs_growth_create(void);
 void gs_growth_destroy(struct gs_growth *growth);
 
-/* Look at what is live. Takes as long as a look at every record does. */
+/* Takes a snapshot of the live memory. Takes as long as a visit of every record. */
 void gs_growth_look(struct gs_growth *growth, struct gs_tracker *tracker);
 
-/* The last look in a line, and `most` places that are growing, by how much, with their
- * stacks; each line begins with "==PID== ". */
+/* Writes a line on the last snapshot, and the `most` fastest growing call sites with
+ * their growth and stacks; each line begins with "==PID== ". */
 void gs_growth_write(struct gs_growth *growth, struct gs_tracker *tracker,
                      const struct gs_report_config *config, unsigned most,
                      struct gs_text *text);
 
-/* Whether the group's place was growing when it was last looked at. NULL: it was not. */
+/* Was the group's call site growing in the last snapshot? NULL: no. */
 bool gs_growth_has(struct gs_growth *growth, const struct gs_group *group);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * report.c - the text report as a whole: header, sections in their order, SUMMARY.
+ * report.c - the whole text report: header, sections in their order, SUMMARY.
  * Owns: nothing beyond one call.   Lock: none; parts of the tracker are read under
  * theirs. Design: docs/tracker.md
  */
@@ -164,7 +164,7 @@ static void write_body(struct gs_report_writer *writer)
     gs_report_peaks(writer);
 }
 
-/* A run without errors and leaks that is to tell of its devices. */
+/* Writes a run without errors and leaks, with its devices. */
 static void write_clean(const struct gs_report_writer *writer)
 {
     gs_report_devices(writer);

@@ -1,6 +1,6 @@
 /*
- * report_classes.c - the pool of a device by sizes: who was served, what is kept, and how
- * free memory is divided.
+ * report_classes.c - a device's pool by size classes: requests, cached memory, and the
+ * division of free memory.
  *
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md, "By size"
  */

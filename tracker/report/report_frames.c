@@ -1,13 +1,13 @@
 /*
- * report_frames.c - stacks for people: named, without the frames that are not theirs.
+ * report_frames.c - stacks in printed form: named, and only with the program's frames.
  *
- * At the inner end the frames of the CUDA runtime, the driver and ourselves are dropped,
- * and so is everything down to the outermost runtime entry point by name: a program with
- * a static runtime has these frames inside its own file. At the outer end what libc does
- * around main and around a thread's first function is dropped.
+ * At the inner end the frames of the CUDA runtime, the driver and this library are
+ * dropped, and all frames down to the outermost runtime function by name: a statically
+ * linked runtime is inside the program's own file. At the outer end libc's frames around
+ * main and around a thread's first function are dropped.
  *
- * Owns: a struct gs_frame_table; the name of a copy of us.   Lock: none.   Design:
- * docs/tracker.md
+ * Owns: a struct gs_frame_table; the name of a second copy of the library.   Lock: none.
+ * Design: docs/tracker.md
  */
 #include "report_internal.h"
 
@@ -232,7 +232,7 @@ static bool in_libc(const struct gs_symbol_request *frame)
            starts_with(module, "libpthread");
 }
 
-/* Is the outermost of `count` frames what libc or the linker puts around a program? */
+/* Is the outermost of `count` frames start-up code of libc or the linker? */
 static bool is_start_frame(const struct gs_symbol_request *frames, unsigned count)
 {
     static const char *const names[] = {
@@ -337,7 +337,7 @@ static int compare_numbers(uint64_t a, uint64_t b)
     return a < b ? -1 : a > b;
 }
 
-/* Where a frame without a line is: what is written of it. */
+/* The printed position of a frame without a line. */
 static uint64_t offset_of(const struct gs_symbol_request *frame)
 {
     if (frame->result.offset != 0 || !frame->module)

@@ -1,5 +1,5 @@
 /*
- * report_gather.c - what the report is about: leaks in groups, errors.
+ * report_gather.c - gathers the contents of the report: leaks in groups, errors.
  * Owns: a struct gs_report_data while it is filled.   Lock: none of its own.
  */
 #include "report_internal.h"

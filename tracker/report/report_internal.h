@@ -1,5 +1,5 @@
 /*
- * report_internal.h - the report's parts: gather, frames, owners, write.
+ * report_internal.h - the parts of the report: gather, frames, owners, write.
  * Owns: nothing.   Lock: none, one thread writes a report.
  */
 #ifndef GS_REPORT_INTERNAL_H
@@ -10,23 +10,23 @@
 #include "report.h"
 #include "tracker_internal.h"
 
-/* Where the report gets names and the time from: the symbolizer, or a test. */
+/* The source of names and of the time: the symbolizer, or a test. */
 struct gs_report_source {
     uint64_t now_ns; /* since the tracker's start */
     void *self;
     enum gs_status (*module)(void *self, uint32_t stack, uintptr_t frame,
                              struct gs_module *out) GS_MUST_USE;
-    /* The name in the symbol table of the function a frame is in, until the next call.
-       NULL: it has none, or no line. NULL itself: no lines, and so no two stacks of
-       different addresses that read the same. */
+    /* The symbol table's name of the function that contains a frame, valid until the next
+     * call. NULL: it has none, or no line. If the pointer itself is NULL there are no
+     * lines, so stacks of different addresses never read the same. */
     const char *(*linkage)(void *self, uintptr_t frame, const struct gs_module *module);
     /* NULL: no names. */
     void (*resolve)(void *self, struct gs_symbol_request *requests, size_t count);
-    /* A sentence on what could not be named, or NULL. */
+    /* A sentence on missing names, or NULL. */
     const char *(*note)(void *self);
 };
 
-/* What the real one stands on. */
+/* The data of the real source. */
 struct gs_live_source {
     const struct gs_stacks *stacks;
     struct gs_symbolizer *symbolizer;
@@ -40,31 +40,30 @@ void gs_report_write_from(struct gs_tracker *tracker,
                           const struct gs_report_source *source, struct gs_text *text,
                           struct gs_report_summary *summary);
 
-/* --- report_gather.c: what there is to say -------------------------------------------
- */
+/* ---- report_gather.c: the contents ------------------------------------------------ */
 
-/* What a rule matched; where stacks are sampled, what these stand for. */
+/* The memory that a rule matched; an estimate where stacks are sampled. */
 struct gs_rule_use {
     uint64_t count, bytes;
 };
 
 struct gs_report_data {
-    /* Live and lost: the leaks, the largest first, and behind them what is suppressed. */
+    /* Live and lost: the leaks, the largest first, then the suppressed groups. */
     struct gs_groups groups;
-    size_t leak_groups;          /* of them are leaks */
-    size_t shown;                /* of these are written out, from the front */
+    size_t leak_groups;          /* the number of leaks */
+    size_t shown;                /* leaks to print, from the front */
     struct gs_groups registered; /* host memory that is still registered: no leak */
     size_t registered_shown;
-    struct gs_groups unplaced; /* leaked, and without a stack on purpose: no places */
-    uint64_t unplaced_bytes, unplaced_count; /* in the sums below, too */
-    uint64_t leaked_bytes, leaked_count;     /* without what is suppressed, as below */
+    struct gs_groups unplaced; /* leaks whose stack sampling left out: no call sites */
+    uint64_t unplaced_bytes, unplaced_count; /* included in the sums below */
+    uint64_t leaked_bytes, leaked_count;     /* without suppressed memory, as below */
     uint64_t suppressed_bytes, suppressed_count, suppressed_errors;
     uint64_t shared_bytes, shared_count; /* of these, not sampled: in proportion */
-    struct gs_rule_use *uses; /* by rule; NULL: nothing was compared with one */
+    struct gs_rule_use *uses;            /* by rule; NULL: no rule was tried */
     struct gs_scan scan;
     uint64_t grouped_bytes, grouped_count; /* less, where memory was short */
-    struct gs_peak peaks[GS_PEAK_ROWS]; /* those that are known: for files, or told of */
-    bool peaks_told;                    /* some of them are written out */
+    struct gs_peak peaks[GS_PEAK_ROWS]; /* the known ones: for files, or for printing */
+    bool peaks_told;                    /* some of them are printed */
     uint64_t error_count;
     size_t errors_kept;
     struct gs_error errors[GS_ERRORS_KEPT];
@@ -72,26 +71,26 @@ struct gs_report_data {
 
 void gs_report_gather(struct gs_tracker *tracker, const struct gs_report_config *config,
                       struct gs_report_data *data);
-/* How many are written out, once what is suppressed stands behind the leaks. */
+/* Decides how many groups are printed, after the suppressed ones moved behind the
+ * leaks. */
 void gs_report_choose(const struct gs_report_config *config, struct gs_report_data *data);
 /* The largest first. */
 void gs_report_sort(struct gs_group *groups, size_t count);
 void gs_report_data_free(struct gs_report_data *data);
 
-/* What of all that leaked has no group, for want of memory. */
+/* Leaks without a group, for lack of memory. */
 static inline uint64_t gs_report_not_grouped(const struct gs_report_data *data)
 {
     return data->leaked_count - data->grouped_count - data->unplaced_count;
 }
 
-/* What a group adds to the bytes that leaked: a view's are counted elsewhere. */
+/* Bytes that a group adds to the leaked bytes: a view's are counted elsewhere. */
 static inline uint64_t gs_report_weight(const struct gs_group *group)
 {
     return gs_totals_row(group->device, group->kind) == GS_ROW_VIEWS ? 0 : group->bytes;
 }
 
-/* --- report_frames.c: stacks with names, without the runtime's own frames -------------
- */
+/* ---- report_frames.c: named stacks, without the runtime's own frames -------------- */
 
 struct gs_frame_table {
     uint32_t *stacks; /* ids, ascending, each once */
@@ -99,64 +98,63 @@ struct gs_frame_table {
     size_t stack_count;
     struct gs_symbol_request *requests;
     struct gs_module *modules;         /* requests[i].module is NULL or &modules[i] */
-    const struct gs_frame_table *rest; /* where other stacks are; may be NULL */
-    const struct gs_stacks *source;    /* of the ids */
+    const struct gs_frame_table *rest; /* holds other stacks; may be NULL */
+    const struct gs_stacks *source;    /* resolves the ids */
 };
 
-/* A stack as it is shown. */
+/* A stack in its printed form. */
 struct gs_shown_stack {
     const struct gs_symbol_request *frames;
     unsigned count;
-    const char *call; /* runtime entry point the program called; NULL: none seen */
-    bool cut;         /* there were more frames than are kept */
+    const char *call; /* runtime function that the program called; NULL: unknown */
+    bool cut;         /* the recorded stack is incomplete */
     uint32_t id;
 };
 
-/* Resolve the given stacks (any order, 0 and repeated ids allowed; `ids` is sorted).
- * Where there is no memory the table is empty. */
+/* Resolves the given stacks (any order, 0 and repeated ids allowed; sorts `ids`). Without
+ * memory the table is empty. */
 void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *stacks,
                          const struct gs_report_source *source, uint32_t *ids,
                          size_t id_count);
 void gs_frame_table_free(struct gs_frame_table *table);
 
-/* How the stack is shown; count 0 where nothing is known of it. */
+/* The printed form of a stack; count 0 if it is unknown. */
 struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
                                           const struct gs_report_config *config,
                                           uint32_t stack);
 
-/* Frames of Python's have their names from the stacks: no file of symbols knows them. */
+/* Names Python's frames from the stacks: no symbol file has their names. */
 void gs_report_name_python(const struct gs_stacks *stacks,
                            struct gs_symbol_request *requests, size_t count);
 
-/* The same for a stack's frames as they were captured, all resolved; `goes_on`: as
- * gs_stacks_truncated says. */
+/* The same for the frames of a stack as captured, all resolved; `goes_on`: as returned by
+ * gs_stacks_truncated. */
 struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *frames,
                                             unsigned count, bool goes_on,
                                             const struct gs_report_config *config);
 
 /* Base name of a path; "" for NULL. */
 const char *gs_report_base_name(const char *path);
-/* Is this the base name of a file of the CUDA runtime, the driver, or ourselves? */
+/* Is this the base name of a file of the CUDA runtime, the driver, or this library? */
 bool gs_report_runtime_module(const char *base_name);
-/* Base name of the module a resolved frame lies in; "" where unknown. */
+/* Base name of the module of a resolved frame; "" where unknown. */
 const char *gs_report_frame_module(const struct gs_symbol_request *request);
 
-/* Is it a runtime entry point of the configuration? `symbol` may be NULL. */
+/* Is it a runtime function of the configuration? `symbol` may be NULL. */
 bool gs_report_is_runtime_call(const char *symbol, const struct gs_report_config *config);
-/* As the report writes them; 0: they read the same. */
+/* Compares frames as printed; 0: they read the same. */
 int gs_report_compare_frames(const struct gs_symbol_request *a,
                              const struct gs_symbol_request *b);
 int gs_report_compare_stacks(const struct gs_shown_stack *a,
                              const struct gs_shown_stack *b);
 
-/* --- report_merge.c: places that read the same are one --------------------------------
- */
+/* ---- report_merge.c: joins call sites that read the same -------------------------- */
 
 /*
- * Add up leaks whose stacks read the same, and sort them again.
- * In:  known   stacks that have names, for which `frames` is the rest, or has no use
- * Out: frames  empty before: stacks that needed names for it
- * Returns whether there are fewer leaks now.
+ * Joins leaks whose stacks read the same, and sorts them again.
+ * In:  known   the stacks with names; `frames` is its rest, or unused
+ * Out: frames  empty before: the stacks that had to be named for this Returns whether
+ * there are fewer leaks now.
  */
 bool gs_report_merge(const struct gs_tracker *tracker,
                      const struct gs_report_config *config,
@@ -164,23 +162,21 @@ bool gs_report_merge(const struct gs_tracker *tracker,
                      const struct gs_frame_table *known, struct gs_frame_table *frames,
                      struct gs_report_data *data);
 
-/* --- suppress_report.c, suppress_sampled.c, suppress_advice.c: rules -------------------
- */
+/* ---- suppress_report.c, suppress_sampled.c, suppress_advice.c: rules -------------- */
 
-/* Of what was not sampled, the share that the rules take: as large as that of what the
- * sampled stacks stand for beyond themselves. It leaves `unplaced` and the sums. The
- * groups are marked and in their order. */
+/* Applies the rules' share to memory without sampled stacks: the same share as of the
+ * sampled memory that stands for more than itself. The share leaves `unplaced` and the
+ * sums. The groups are marked and sorted. */
 void gs_report_suppress_share(struct gs_report_data *data);
 
-/* Mark what the rules suppress and move it behind the rest. frames: of all groups and
- * errors; NULL: compare the names of modules alone. */
+/* Marks suppressed groups and errors and moves them behind the rest. frames: of all
+ * groups and errors; NULL: compare only the names of modules. */
 void gs_report_suppress(const struct gs_tracker *tracker,
                         const struct gs_report_config *config,
                         const struct gs_report_source *source,
                         const struct gs_frame_table *frames, struct gs_report_data *data);
 
-/* --- report_owners.c: memory by the module that asked for it --------------------------
- */
+/* ---- report_owners.c: memory by the allocating module ----------------------------- */
 
 struct gs_owner {
     unsigned row;     /* as in the totals: a device, or from GS_ROW_PINNED on */
@@ -193,32 +189,30 @@ struct gs_owners {
     size_t count, capacity;
 };
 
-/* Live allocations only: what was lost with its context is nobody's now. */
+/* Gathers live allocations only; memory lost with its context has no owner. */
 void gs_owners_gather(struct gs_owners *owners, const struct gs_stacks *stacks,
                       const struct gs_report_source *source,
                       const struct gs_report_data *data);
 void gs_owners_free(struct gs_owners *owners);
 
-/* --- report_peaks.c: who held the memory when there was most of it ---------------------
- */
+/* ---- report_peaks.c: the owners of the memory at the peak ------------------------- */
 
 /* `apis` maps calls to the first one of the same name. */
 void gs_report_gather_peaks(struct gs_tracker *tracker,
                             const struct gs_report_config *config, const uint16_t *apis,
                             size_t api_count, struct gs_report_data *data);
 
-/* Adds the ids of the stacks that are to be named to `ids`; returns how many. NULL: how
- * many there are. */
+/* Appends the ids of the stacks to name to `ids`; returns how many. NULL: only counts
+ * them. */
 size_t gs_report_peak_stacks(const struct gs_report_config *config,
                              const struct gs_report_data *data, uint32_t *ids);
 
-/* Places that read the same become one, once they are named. */
+/* Joins call sites that read the same, once their stacks are named. */
 void gs_report_join_peaks(const struct gs_report_config *config,
                           const struct gs_frame_table *frames,
                           struct gs_report_data *data);
 
-/* --- report_write.c, report_sections.c ------------------------------------------------
- */
+/* ---- report_write.c, report_sections.c -------------------------------------------- */
 
 struct gs_report_writer {
     struct gs_tracker *tracker;
@@ -231,94 +225,93 @@ struct gs_report_writer {
 };
 
 void gs_report_devices(const struct gs_report_writer *writer);
-/* Of which part of the run the report is, and which share of it has a call stack. */
+/* Prints the part of the run that the report covers, and the share with call stacks. */
 void gs_report_windows(const struct gs_report_writer *writer);
 void gs_report_windows_text(const struct gs_tracker *tracker, struct gs_text *text);
 void gs_report_sampled(const struct gs_report_writer *writer);
-/* Leaks that are no places. */
+/* Prints the leaks without call sites. */
 void gs_report_unplaced(const struct gs_report_writer *writer);
-/* "no call stack was recorded", or why it was not: as a line, and in files as a frame. */
+/* "no call stack was recorded", or the reason: as a line, and for files as a frame. */
 struct gs_no_stack {
     const char *line, *frame;
 };
 struct gs_no_stack gs_report_no_stack(uint32_t stack);
-/* What the report is about, where the program goes on. */
+/* Prints the call that the report is about, if the program goes on. */
 void gs_report_about(const struct gs_report_writer *writer);
 void gs_report_errors(const struct gs_report_writer *writer);
 void gs_report_checks(const struct gs_report_writer *writer);
-/* The line on the idle proof, where it was verified (report_proof.c). */
+/* Prints the line on the idle proof, if it was verified (report_proof.c). */
 void gs_report_proof(const struct gs_report_writer *writer);
-/* A free that found the device idle, and it was not. */
+/* Prints a free that took the device for idle while work was running. */
 void gs_report_not_idle(const struct gs_report_writer *writer, size_t number,
                         const struct gs_error *error);
-/* How long something took; most of it is short: finer than gs_text_duration. */
+/* Formats a duration, finer than gs_text_duration: most waits are short. */
 const char *gs_report_wait(uint64_t ns, char out[24]);
-/* One of them, a use; report_uses.c. */
+/* Prints one wrong use; report_uses.c. */
 void gs_report_use(const struct gs_report_writer *writer, size_t number,
                    const struct gs_error *error);
-/* "freed at 3m40s by thread 41301 "loader" (no call stack recorded)", each part where
+/* Prints "freed at 3m40s by thread 41301 "loader" (no call stack recorded)", each part if
  * known, and the stack. */
 void gs_report_site(const struct gs_report_writer *writer, const char *what,
                     const struct gs_free_site *site, const char *thread_name);
-/* "and 49 more times from there", where there were. */
+/* Prints "and 49 more times from there", if there were any. */
 void gs_report_repeats(const struct gs_report_writer *writer,
                        const struct gs_error *error);
-/* How an error's allocation came to its end and where it was made, as far as known. */
+/* Prints how an error's allocation ended and where it was made, as far as known. */
 void gs_report_end_of(const struct gs_report_writer *writer,
                       const struct gs_error *error);
 void gs_report_leaks(const struct gs_report_writer *writer);
 void gs_report_peaks(const struct gs_report_writer *writer);
-/* The last look at what grows, where the configuration asks for it; growth.c. */
+/* Prints the last snapshot of growing call sites, if requested; growth.c. */
 void gs_report_growth(const struct gs_report_writer *writer);
 void gs_report_owners(const struct gs_report_writer *writer);
 void gs_report_blank(const struct gs_report_writer *writer);
 
-/* Of what is live in a program that was killed. */
+/* The fate of live memory in a killed program. */
 extern const char gs_report_killed_fate[];
 
-/* The frames, one a line; report_stack.c. */
+/* Prints the frames, one per line; report_stack.c. */
 void gs_report_stack(const struct gs_report_writer *writer,
                      const struct gs_shown_stack *stack);
-/* "cudaMalloc", or the driver's call where the stack shows no other. */
+/* "cudaMalloc", or the driver function if the stack shows no runtime function. */
 const char *gs_report_call(const struct gs_report_writer *writer,
                            const struct gs_shown_stack *stack, uint16_t api);
 
-/* Call, kind of memory, age, fate and stack of a place. */
+/* Prints call, kind of memory, age, fate and stack of a call site. */
 void gs_report_place(const struct gs_report_writer *writer, const struct gs_group *group,
                      const char *fate);
-/* "Suppressed: ...", and the rules that were used where that is asked for. */
+/* Prints "Suppressed: ...", and the used rules if requested. */
 void gs_report_suppressed(const struct gs_report_writer *writer);
-/* Behind a device's live memory: how much of it is suppressed. */
+/* Prints, after a device's live memory, the suppressed part of it. */
 void gs_report_live_suppressed(const struct gs_report_writer *writer, unsigned row);
-/* That a rule matches, and its cap is exceeded; rule 0: nothing. */
+/* Prints that a rule matches but its cap is exceeded; rule 0: nothing. */
 void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule);
-/* A rule for each leak that was written out. */
+/* Prints a rule for each printed leak. */
 void gs_report_advice(const struct gs_report_writer *writer);
 
-/* `in` without control characters, cut with "..." where it does not fit; "" for NULL. */
+/* `in` without control characters, cut with "..." if too long; "" for NULL. */
 const char *gs_report_clean(const char *in, char *out, size_t size);
-/* "98.0", "100", "0.0": parts of a hundred; 100 only where it is all. */
+/* "98.0", "100", "0.0": percent; 100 only if part == whole. */
 const char *gs_report_percent(uint64_t part, uint64_t whole, char out[16]);
-/* Where the memory is: "GPU 0", "managed memory, GPU 0", "pinned host memory". */
+/* The kind and device of memory: "GPU 0", "managed memory, GPU 0", "pinned host
+ * memory". */
 const char *gs_report_place_name(unsigned kind, int device, char out[64]);
 /* "s" unless there is exactly one. */
 const char *gs_report_plural(uint64_t count);
 
-/* --- report_pool.c: what the pool did for a device -------------------------------------
- */
+/* ---- report_pool.c: the pool's statistics of a device ----------------------------- */
 
-/* Has the pool done anything for it? NULL: no. */
+/* Did the pool do anything for the device? NULL: no. */
 bool gs_report_pool_used(const struct gs_report_device *device);
 void gs_report_pool(const struct gs_report_writer *writer,
                     const struct gs_report_device *device);
 
-/* --- report_classes.c: the pool by sizes -----------------------------------------------
- */
+/* ---- report_classes.c: the pool by size classes ----------------------------------- */
 
-/* Nothing where it is not asked for or not known. */
+/* Prints nothing if not requested or not known. */
 void gs_report_classes(const struct gs_report_writer *writer,
                        const struct gs_report_device *device);
-/* Whether nothing ever had this size. */
+/* Was this class never used? */
 bool gs_report_class_empty(const struct gs_report_class *class);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * report_merge.c - leaks of places that read the same are one place.
+ * report_merge.c - joins leaks from call sites that read the same.
  *
- * An unrolled loop allocates from several addresses of one line, and a function that is
- * inlined twice, too: nobody who reads function, file and line can tell them apart. To
- * ask for the lines of all stacks would take too long. So stacks are compared by the
- * names of their functions first, which are looked up here and once for each address;
- * only those that are alike so far are asked for lines.
+ * An unrolled loop, or a function inlined twice, allocates from several addresses of one
+ * line. A reader of function, file and line cannot distinguish them. Resolving the lines
+ * of all stacks would take too long. So stacks are first compared by their function
+ * names, looked up here once per address; only stacks with equal names have their lines
+ * resolved.
  *
- * Owns: what is known of each address, while it compares.   Lock: none.
+ * Owns: the names of addresses, while it compares.   Lock: none.
  * Design: docs/tracker.md
  */
 #include "report_internal.h"
@@ -20,11 +20,11 @@
 
 #define HASH_FACTOR UINT64_C(0x9e3779b97f4a7c15)
 
-/* What a frame is, as far as that can be had without lines. */
+/* The properties of a frame that are known without lines. */
 struct known_frame {
     uintptr_t frame; /* 0: unused */
-    uint64_t name;   /* equal for what may read the same */
-    bool is_call;    /* of a runtime entry point: what is inside is not shown */
+    uint64_t name;   /* equal for frames that may read the same */
+    bool is_call;    /* of a runtime function: the frames inside are hidden */
     bool is_runtime;
 };
 
@@ -37,7 +37,7 @@ struct merge {
     size_t slots, used;
 };
 
-/* A leak, by number, and what it is compared by. */
+/* A leak, by number, and its key of comparison. */
 struct candidate {
     uint64_t hash;
     size_t number;
@@ -60,8 +60,7 @@ static uint64_t hash_text(const char *text)
     return mix(0, hash);
 }
 
-/* --- one frame ------------------------------------------------------------------------
- */
+/* ---- one frame -------------------------------------------------------------------- */
 
 static struct known_frame find_out(const struct merge *merge, uint32_t stack,
                                    uintptr_t frame)
@@ -121,8 +120,7 @@ static const struct known_frame *know(struct merge *merge, uint32_t stack,
     return known;
 }
 
-/* --- which leaks may be of one place --------------------------------------------------
- */
+/* ---- which leaks may be of one place ---------------------------------------------- */
 
 /* Equal for groups that may read the same. False: no memory. */
 static bool hash_group(struct merge *merge, const struct gs_group *group, uint64_t *out)
@@ -185,8 +183,7 @@ static size_t find_candidates(struct merge *merge, struct candidate *candidates)
     return kept;
 }
 
-/* --- which are ------------------------------------------------------------------------
- */
+/* ---- which are -------------------------------------------------------------------- */
 
 static int compare_shown(const void *left, const void *right)
 {

@@ -1,6 +1,6 @@
 /*
- * report_owners.c - live memory by owner: the module of the first frame that is neither
- * the CUDA runtime's nor the driver's nor ours.
+ * report_owners.c - live memory by owner: the module of the first frame outside the CUDA
+ * runtime, the driver and this library.
  * Owns: a struct gs_owners.   Lock: none.
  */
 #include "report_internal.h"

@@ -1,5 +1,5 @@
 /*
- * report_peaks.c - who held the memory when there was most of it.
+ * report_peaks.c - prints the owners of the memory at the peak.
  * Owns: nothing beyond the report's data.   Lock: none.   Design: docs/tracker.md
  */
 #include "report_internal.h"

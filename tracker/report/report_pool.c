@@ -1,8 +1,8 @@
 /*
- * report_pool.c - what the pool did for a device: the lines below its traffic.
+ * report_pool.c - prints the pool's statistics of a device, below its traffic.
  *
- * Everything comes from one struct gs_report_device, which is filled once by whoever has
- * the pool: another form of the same figures is another function over it.
+ * All values come from one struct gs_report_device, which the pool's owner fills once.
+ * Another form of the same statistics is another function over it.
  *
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md, "The pool's lines"
  */
@@ -43,8 +43,7 @@ static void write_memory(const struct gs_report_writer *writer,
     gs_text_add(writer->text, "\n");
 }
 
-/* Each level by itself, nearest first; what no level above the segments served is theirs.
- */
+/* Prints each cache tier, nearest first; the segments served the rest. */
 static void write_hits(const struct gs_report_writer *writer,
                        const struct gs_report_device *device)
 {
@@ -82,7 +81,7 @@ static void write_calls(const struct gs_report_writer *writer,
                 saved ? "saved" : "more than without the pool");
 }
 
-/* Only where something went back, or somebody else was helped by it. */
+/* Only if memory was given back, or a repeated call used it. */
 static void write_returns(const struct gs_report_writer *writer,
                           const struct gs_report_device *device)
 {
@@ -100,7 +99,7 @@ static void write_returns(const struct gs_report_writer *writer,
     gs_text_add(writer->text, "\n");
 }
 
-/* Only where there was a wait to tell of. */
+/* Only if there were waits. */
 static void write_frees(const struct gs_report_writer *writer,
                         const struct gs_report_device *device)
 {

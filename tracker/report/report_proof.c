@@ -1,6 +1,6 @@
 /*
- * report_proof.c - what GPUSHIM_FREE_SYNC=verify found: each place whose frees relied on
- * a wrong proof that the device is idle, and one line on the whole run.
+ * report_proof.c - prints the results of GPUSHIM_FREE_SYNC=verify: each call site whose
+ * frees relied on a wrong idle proof, and one line on the whole run.
  * Owns: nothing.   Lock: none.   Design: docs/free.md, "Verify"
  */
 #include "report_internal.h"

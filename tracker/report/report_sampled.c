@@ -1,6 +1,6 @@
 /*
- * report_sampled.c - what a report says where not everything was recorded: which part of
- * the run it is of, which share of it has call stacks, and what has none on purpose.
+ * report_sampled.c - prints the limits of a report of partial records: the covered part
+ * of the run, the share with call stacks, and the memory without stacks by sampling.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md, "Less than everything"
  */
 #include "report_internal.h"

@@ -1,5 +1,5 @@
 /*
- * report_sections.c - what went wrong: errors and leaks, with their stacks.
+ * report_sections.c - prints errors and leaks, with their stacks.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
 #include "report_internal.h"
@@ -22,8 +22,7 @@ void gs_report_about(const struct gs_report_writer *writer)
         gs_report_blank(writer);
 }
 
-/* --- names ----------------------------------------------------------------------------
- */
+/* ---- names ------------------------------------------------------------------------ */
 
 /* Where memory of a kind is. */
 static const struct place {
@@ -51,8 +50,7 @@ const char *gs_report_place_name(unsigned kind, int device, char out[64])
     return out;
 }
 
-/* --- errors ---------------------------------------------------------------------------
- */
+/* ---- errors ----------------------------------------------------------------------- */
 
 static void write_error_title(const struct gs_report_writer *writer, size_t number,
                               const struct gs_error *error, const char *call)
@@ -117,7 +115,7 @@ static void write_allocated(const struct gs_report_writer *writer,
     gs_report_stack(writer, &stack);
 }
 
-/* Memory that was written by somebody who was not to. */
+/* Prints damaged memory. */
 static void write_damage(const struct gs_report_writer *writer, size_t number,
                          const struct gs_error *error)
 {
@@ -242,7 +240,7 @@ void gs_report_errors(const struct gs_report_writer *writer)
     }
 }
 
-/* What the checks could not look at. */
+/* Prints the omitted checks. */
 void gs_report_checks(const struct gs_report_writer *writer)
 {
     static const char *const why[] = {
@@ -273,8 +271,7 @@ void gs_report_checks(const struct gs_report_writer *writer)
     gs_text_add(writer->text, "): docs/checks.md\n");
 }
 
-/* --- leaks ----------------------------------------------------------------------------
- */
+/* ---- leaks ------------------------------------------------------------------------ */
 
 static uint64_t age(const struct gs_report_writer *writer, uint64_t time_ns)
 {
@@ -336,7 +333,7 @@ static void write_leak(const struct gs_report_writer *writer, size_t number,
                                               : gs_scan_fate(group, fate));
 }
 
-/* What the program page-locked and has not unlocked: its own memory, and no leak. */
+/* Prints memory that the program page-locked and has not unlocked: no leak. */
 static void write_registered(const struct gs_report_writer *writer)
 {
     const struct gs_report_data *data = writer->data;

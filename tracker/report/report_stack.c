@@ -1,5 +1,5 @@
 /*
- * report_stack.c - a call stack as it is written: a line a frame, repeats folded.
+ * report_stack.c - prints a call stack: one line per frame, repeats folded.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
 #include "report_internal.h"

@@ -1,5 +1,6 @@
 /*
- * report_uses.c - uses of memory that were wrong: what was used, and whose it is or was.
+ * report_uses.c - prints wrong uses of memory: the use, and the allocation that it
+ * concerns.
  * Owns: nothing.   Lock: none.   Design: docs/checks-args.md
  */
 #include "report_internal.h"

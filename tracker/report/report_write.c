@@ -117,7 +117,7 @@ static void write_device(const struct gs_report_writer *writer, unsigned ordinal
 
 const char gs_report_killed_fate[] = "live when it ended";
 
-/* What is counted apart from all devices, by row; and what the owners' table calls it. */
+/* The rows apart from all devices, and their names in the table of owners. */
 static const struct apart {
     const char *title, *owners;
 } aparts[GS_ROWS - GS_ROW_PINNED] = {
@@ -169,7 +169,7 @@ static void write_rest(const struct gs_report_writer *writer, unsigned row, int 
                 gs_text_bytes(config->devices[row].rest_bytes, bytes));
 }
 
-/* One device's owners, items [first, end). Not written where nobody is known by name. */
+/* Prints one device's owners, items [first, end), unless none has a name. */
 static void write_owners(const struct gs_report_writer *writer,
                          const struct gs_owner *first, const struct gs_owner *end)
 {

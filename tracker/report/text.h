@@ -1,5 +1,5 @@
 /*
- * text.h - a growable text buffer; out of memory truncates and is remembered.
+ * text.h - a growable text buffer; out of memory truncates it and sets a flag.
  * Owns: the buffer.   Lock: none, one thread uses one buffer.
  */
 #ifndef GS_TEXT_H

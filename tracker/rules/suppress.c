@@ -30,8 +30,7 @@ const char *gs_rule_kind_name(enum gs_rule_kind kind)
     return kind_names[kind];
 }
 
-/* --- the table ------------------------------------------------------------------------
- */
+/* ---- the table -------------------------------------------------------------------- */
 
 enum gs_status gs_suppressions_create(struct gs_suppressions **out)
 {
@@ -104,8 +103,7 @@ static enum gs_status append(struct gs_suppressions *rules, const struct gs_rule
     return GS_OK;
 }
 
-/* --- one line -------------------------------------------------------------------------
- */
+/* ---- one line --------------------------------------------------------------------- */
 
 struct span {
     const char *begin, *end;
@@ -181,7 +179,7 @@ static bool is_setting(struct span word, struct span *name, struct span *value)
     return true;
 }
 
-/* NULL: taken. Else what is wrong. */
+/* Returns NULL on success, else the fault. */
 static const char *take_setting(struct gs_rule *rule, struct span name, struct span value)
 {
     uint64_t number;
@@ -214,7 +212,7 @@ static const char *take_setting(struct gs_rule *rule, struct span name, struct s
            "known)";
 }
 
-/* Takes the settings off the pattern's end. NULL, or what is wrong. */
+/* Takes the settings off the pattern's end. Returns NULL, or the fault. */
 static const char *take_settings(struct gs_rule *rule, struct span *pattern)
 {
     for (;;) {
@@ -230,7 +228,7 @@ static const char *take_settings(struct gs_rule *rule, struct span *pattern)
     }
 }
 
-/* NULL: it is a rule. Else what is wrong. */
+/* Returns NULL if the line is a rule, else the fault. */
 static const char *parse_rule(struct span line, struct gs_rule *rule,
                               struct span *pattern)
 {
@@ -306,8 +304,7 @@ enum gs_status gs_suppressions_add(struct gs_suppressions *rules, const char *so
     return GS_OK;
 }
 
-/* --- the built-in rules ---------------------------------------------------------------
- */
+/* ---- the built-in rules ----------------------------------------------------------- */
 
 enum gs_status gs_suppressions_add_builtin(struct gs_suppressions *rules)
 {

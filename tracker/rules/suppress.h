@@ -1,10 +1,8 @@
 /*
- * suppress.h - rules for leaks, wrong frees and wrong uses that are known and not to be
- * reported.
+ * suppress.h - rules that suppress known leaks, wrong frees and wrong uses.
  *
  * The grammar is that of LeakSanitizer's files, with caps and more kinds of rules
- * (docs/suppressions.md). The first rule that matches decides, in the order in which the
- * rules were added.
+ * (docs/suppressions.md). The first rule that matches decides, in the order of addition.
  *
  * Locks: none; one thread adds rules, later one thread at a time looks them up.
  */
@@ -19,12 +17,12 @@ struct gs_suppressions;
 enum gs_rule_kind {
     GS_RULE_LEAK,
     GS_RULE_FREE,
-    GS_RULE_OVERRUN, /* memory that was damaged: behind an allocation, or once freed */
+    GS_RULE_OVERRUN, /* damaged memory: behind an allocation, or after its free */
     GS_RULE_ARG,     /* wrong arguments of copies and sets */
     GS_RULE_KINDS
 };
 
-/* What stands before the colon. */
+/* The word before the colon. */
 const char *gs_rule_kind_name(enum gs_rule_kind kind);
 
 /* No rule; also the caps that are not set. */
@@ -40,7 +38,7 @@ struct gs_rule {
     unsigned line;                 /* in it, from 1 */
 };
 
-/* What is wrong with a line of a file: one sentence without a full stop. */
+/* Reports the fault in a line of a file: one sentence without a full stop. */
 typedef void (*gs_rule_problem)(void *self, unsigned line, const char *what);
 
 /* Errors: GS_ERR_HOST_NOMEM. */
@@ -48,8 +46,7 @@ enum gs_status gs_suppressions_create(struct gs_suppressions **out) GS_MUST_USE;
 void gs_suppressions_destroy(struct gs_suppressions *rules); /* NULL is allowed */
 
 /*
- * Add a file's rules behind those that are there. A malformed line is told to `problem`
- * and skipped.
+ * Appends a file's rules. Reports a malformed line to `problem` and skips it.
  * In:     source  the name to show; copied
  *         text    any bytes, `length` of them
  * Errors: GS_ERR_HOST_NOMEM  rules from some line on are missing
@@ -58,9 +55,9 @@ enum gs_status gs_suppressions_add(struct gs_suppressions *rules, const char *so
                                    const char *text, size_t length,
                                    gs_rule_problem problem, void *self) GS_MUST_USE;
 
-/* Add what suppressions.def has. Errors: GS_ERR_HOST_NOMEM. */
+/* Adds the rules of suppressions.def. Errors: GS_ERR_HOST_NOMEM. */
 enum gs_status gs_suppressions_add_builtin(struct gs_suppressions *rules) GS_MUST_USE;
-/* The same as the text of a file that would do as much. */
+/* Prints the same rules as the text of a file. */
 void gs_suppressions_print_builtin(struct gs_text *text);
 
 uint32_t gs_suppressions_count(const struct gs_suppressions *rules); /* NULL: 0 */
@@ -69,24 +66,25 @@ bool gs_suppressions_need_names(const struct gs_suppressions *rules);
 const struct gs_rule *gs_suppressions_rule(const struct gs_suppressions *rules,
                                            uint32_t number);
 
-/* What a rule is compared with. */
+/* The texts that rules are compared with. */
 enum gs_rule_text {
     GS_RULE_TEXT_NAME, /* a function */
-    GS_RULE_TEXT_PATH  /* a file: its base name, or all of it for rules with a slash */
+    GS_RULE_TEXT_PATH  /* a file: its base name, or the whole path for rules with a
+                        * slash */
 };
 
 /*
- * The first rule of a kind that matches a text, for an allocation on `device`.
- * Prepares the look-up at its first call; later ones take time with the length of the
- * text, not with the number of rules.
+ * The first rule of a kind that matches a text, for an allocation on `device`. The first
+ * call prepares the look-up; later calls take time with the length of the text, not with
+ * the number of rules.
  * In:  text  NULL and "" match nothing
  * Returns its number, GS_RULE_NONE if there is none.
  */
 uint32_t gs_suppressions_find(struct gs_suppressions *rules, enum gs_rule_kind kind,
                               int device, enum gs_rule_text what, const char *text);
 
-/* Does the pattern match? As LeakSanitizer: anywhere in the text; `*` is any characters,
- * `^` at the begin and `$` at the end hold it there. */
+/* Does the pattern match? As LeakSanitizer: anywhere in the text; `*` is any characters;
+ * `^` at the start and `$` at the end anchor it. */
 bool gs_pattern_matches(const char *pattern, const char *text);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * suppress_advice.c - a ready rule for each leak that was written out.
+ * suppress_advice.c - prints a ready rule for each printed leak.
  * Owns: nothing.   Lock: none.   Design: docs/suppressions.md
  */
 #include "report_internal.h"
@@ -11,7 +11,7 @@
  * much is left of them. */
 #define LONG_NAME   60u
 #define LETTERS_MIN 6u
-/* Who asks for more leaks than these gets no rule for the rest. */
+/* Leaks beyond this number get no rule. */
 #define LEAKS_MAX 256u
 
 /* Files that are no program's: the system's, the compiler's, CUDA's and frameworks'. A
@@ -35,7 +35,7 @@ static bool of_a_system_library(const char *name)
     return gs_report_runtime_module(name);
 }
 
-/* What is at the outer end of every stack of a program: a rule for it takes all leaks. */
+/* Is it a frame at the outer end of every stack? A rule for it would match all leaks. */
 static bool is_outermost(const struct gs_symbol_request *frame)
 {
     static const char names[][24] = {"main", "_start", "__libc_start_main",
@@ -86,7 +86,7 @@ static const struct gs_symbol_request *own_frame(const struct gs_shown_stack *st
     return named;
 }
 
-/* As a pattern that matches itself: what is special in one becomes any characters. */
+/* A pattern that matches the name itself: special characters become `*`. */
 static void make_pattern(const char *name, char *out, size_t size)
 {
     gs_report_clean(name, out, size);
@@ -98,10 +98,9 @@ static void make_pattern(const char *name, char *out, size_t size)
     }
 }
 
-/* --- long names ------------------------------------------------------------------------
- */
+/* ---- long names ------------------------------------------------------------------- */
 
-/* What is behind the bracket that closes this one. */
+/* The text after the matching closing bracket. */
 static const char *skip_brackets(const char *at)
 {
     unsigned depth = 0;

@@ -1,5 +1,5 @@
 /*
- * suppress_internal.h - the rules as they are kept, and their look-up.
+ * suppress_internal.h - the stored rules, and their look-up.
  * Owns: nothing.   Lock: none.
  */
 #ifndef GS_SUPPRESS_INTERNAL_H
@@ -7,7 +7,7 @@
 
 #include "suppress.h"
 
-/* A rule is found by at most so many bytes of its longest part without a `*`. */
+/* A rule's key has at most this many bytes of its longest part without a `*`. */
 #define GS_RULE_KEY_MAX 24u
 /* With fewer rules, or for a longer text, each rule is tried. */
 #define GS_RULE_FEW      16u
@@ -31,15 +31,15 @@ struct gs_suppressions {
     uint32_t count, capacity;
     uint32_t of_files; /* rules that are not built in */
     struct gs_rule_string *strings;
-    /* The look-up; made when first asked for, dropped when a rule is added. */
+    /* The look-up; built at its first use, dropped when a rule is added. */
     bool indexed;
     bool any_slash;
     uint32_t *slots; /* open-addressed: first rule of a key + 1, 0 = empty */
     size_t slot_count;
-    uint64_t *hashes;  /* room for those of a text */
+    uint64_t *hashes;  /* space for those of a text */
     uint32_t *keyless; /* rules without a key, ascending */
     uint32_t keyless_count;
-    uint8_t lengths[GS_RULE_KEY_MAX]; /* of the keys there are */
+    uint8_t lengths[GS_RULE_KEY_MAX]; /* key lengths in use */
     unsigned length_count;
 };
 

@@ -1,10 +1,10 @@
 /*
- * suppress_match.c - which rule matches a text, for any number of rules.
+ * suppress_match.c - finds the rule that matches a text, among any number of rules.
  *
- * A rule's longest part without a `*` must stand in the text as it is. Up to
- * GS_RULE_KEY_MAX of its last bytes are its key; the rules lie in a hash table by their
- * keys, and every piece of the text that is as long as some key is looked up there. Only
- * what is found so is compared in full.
+ * A rule's longest part without a `*` must occur literally in the text. Up to
+ * GS_RULE_KEY_MAX of its last bytes are its key. A hash table holds the rules by their
+ * keys, and every piece of the text with the length of some key is looked up there. Only
+ * the rules found are compared in full.
  *
  * Owns: the look-up tables of a struct gs_suppressions.   Lock: none.
  */
@@ -15,8 +15,7 @@
 
 #define HASH_FACTOR UINT64_C(0x9e3779b97f4a7c15)
 
-/* --- one pattern ----------------------------------------------------------------------
- */
+/* ---- one pattern ------------------------------------------------------------------ */
 
 /* A pattern without its anchors. */
 struct body {
@@ -74,8 +73,7 @@ bool gs_pattern_matches(const char *pattern, const char *text)
     }
 }
 
-/* --- the look-up ----------------------------------------------------------------------
- */
+/* ---- the look-up ------------------------------------------------------------------ */
 
 static uint64_t extend(uint64_t hash, char c)
 {
@@ -182,7 +180,7 @@ static bool make_index(struct gs_suppressions *rules)
     return rules->slots && rules->keyless && rules->hashes;
 }
 
-/* What is asked for, and the best answer so far. */
+/* The query, and the best rule so far. */
 struct search {
     enum gs_rule_kind kind;
     int device;

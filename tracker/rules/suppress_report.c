@@ -1,19 +1,19 @@
 /*
- * suppress_report.c - rules applied to what a report is about, and what it says of them.
+ * suppress_report.c - applies the rules to the report's contents, and prints the result.
  *
- * A rule's caps are on all that it matches together, and where stacks are sampled on what
- * these stand for. Where there is more, none of it is suppressed: which part would be the
- * known one cannot be told.
+ * A rule's caps apply to all that it matches together, and where stacks are sampled to
+ * the estimate. If the caps are exceeded nothing is suppressed: the known part cannot be
+ * told from the rest.
  *
- * Owns: the sums by rule while they are made.   Lock: none.   Design:
- * docs/suppressions.md
+ * Owns: the sums by rule while they are made.   Lock: none.
+ * Design: docs/suppressions.md
  */
 #include "report_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Frames come again and again: what was found for a name, by where the name stands. */
+/* Frames recur, so the result for a name is cached by the name's address. */
 #define KNOWN_NAMES 4096u
 
 struct known_name {
@@ -108,8 +108,7 @@ static uint32_t find_rule(const struct judge *judge, enum gs_rule_kind kind, int
                          : rule_for_modules(judge, kind, device, stack);
 }
 
-/* --- caps ------------------------------------------------------------------------------
- */
+/* ---- caps ------------------------------------------------------------------------- */
 
 static void count_for(struct gs_rule_use *use, uint64_t count, uint64_t bytes)
 {
@@ -245,8 +244,7 @@ void gs_report_suppress(const struct gs_tracker *tracker,
         gs_report_suppress_share(data);
 }
 
-/* --- what is said of it ----------------------------------------------------------------
- */
+/* ---- output ----------------------------------------------------------------------- */
 
 /* "leak:run max_count=3 (rules.txt:7)" */
 static const char *rule_text(const struct gs_rule *rule, char *out, size_t size)
@@ -272,7 +270,7 @@ static const char *rule_text(const struct gs_rule *rule, char *out, size_t size)
     return out;
 }
 
-/* Whether what a rule matched is an estimate. */
+/* Marks an estimate of the matched memory as such. */
 static const char *about(const struct gs_report_writer *writer,
                          const struct gs_rule *rule)
 {
@@ -302,7 +300,7 @@ void gs_report_beyond(const struct gs_report_writer *writer, uint32_t rule)
                 rule_text(of, text, sizeof text));
 }
 
-/* Was it used, and is what it matched within its caps? */
+/* Was the rule used, and are its matches within its caps? */
 static bool took_effect(const struct gs_report_data *data, const struct gs_rule *rule,
                         uint32_t number)
 {

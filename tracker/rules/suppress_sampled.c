@@ -1,17 +1,17 @@
 /*
- * suppress_sampled.c - what rules take of allocations whose call stacks were not sampled.
+ * suppress_sampled.c - applies rules to allocations whose call stacks were not sampled.
  *
- * A rule matches stacks. Where one allocation in many has one, those that a rule matches
- * stand for others as those of the program do, and of the others nobody knows whose they
- * are. So of each device, kind of memory and fate the rules take the same share of what
- * has no stack as of what the sampled stacks stand for beyond themselves: all of it where
- * every sampled one is known, none of it where none is.
+ * Rules match stacks. A sampled stack that a rule matches represents other allocations,
+ * and so does one that no rule matches; the origin of a particular unsampled allocation
+ * is unknown. So for each device, kind of memory and fate, the rules take the same share
+ * of the memory without a stack as of the memory that the sampled stacks represent beyond
+ * themselves: all of it if every sampled stack is known, none of it if none is.
  *
  * Owns: nothing.   Lock: none.   Design: docs/suppressions.md, "Sampled stacks"
  */
 #include "report_internal.h"
 
-/* What the stacks of one device, kind and fate stand for beyond themselves. */
+/* The memory that the stacks of one device, kind and fate represent beyond themselves. */
 struct beyond {
     double bytes, count;           /* of those that a rule takes */
     double all_bytes, all_count;   /* of all */

@@ -1,10 +1,9 @@
 /*
- * leak_scan.c - the scan as a whole: collects what is looked for, reads the memory page
- * by page.
+ * leak_scan.c - the whole scan: collects the targets and reads the memory page by page.
  *
- * Of private mappings only pages are read that the process has written, of all only those
- * that are there (pagemap): a read would otherwise make pages. All of the scan's own
- * memory is mapped and left out, as are the tracker's tables, which hold the addresses.
+ * Of private mappings it reads only pages that the process has written, of all mappings
+ * only present pages (pagemap): reading would create the others. It maps all of its own
+ * memory and skips it, as it skips the tracker's tables, which hold the addresses.
  *
  * Owns: a struct gs_scan while it runs.   Lock: none.   Design: docs/tracker.md
  */
@@ -73,8 +72,7 @@ static_assert(offsetof(struct gs_scan_target, addr) == 0 &&
                   sizeof(uintptr_t) == sizeof(uint64_t),
               "gs_scan_sort sorts them");
 
-/* --- reading ---------------------------------------------------------------------------
- */
+/* ---- reading ---------------------------------------------------------------------- */
 
 /* Returns the bytes read, from the front; 0: none. */
 static size_t read_pieces(struct run *run, const struct iovec *pieces, size_t count,
@@ -146,7 +144,7 @@ static void add_piece(struct run *run, uintptr_t begin, uintptr_t end, bool root
     }
 }
 
-/* Without what is skipped, and apart for what is root. */
+/* Adds the range without its skipped parts, and its roots separately. */
 static void cut(struct run *run, uintptr_t begin, uintptr_t end, bool stack)
 {
     while (begin < end && !run->why_not) {
@@ -169,8 +167,7 @@ static void cut(struct run *run, uintptr_t begin, uintptr_t end, bool stack)
     }
 }
 
-/* --- pages -----------------------------------------------------------------------------
- */
+/* ---- pages ------------------------------------------------------------------------ */
 
 static bool is_wanted(uint64_t page, bool shared)
 {
@@ -246,8 +243,7 @@ static void scan_areas(struct run *run, int maps)
         run->why_not = "/proc/self/maps cannot be read";
 }
 
-/* --- what is looked for, and what is left out ------------------------------------------
- */
+/* ---- targets and skipped memory --------------------------------------------------- */
 
 struct collect {
     struct gs_scan *scan;
@@ -255,7 +251,7 @@ struct collect {
     const struct gs_scan_config *config;
 };
 
-/* Keys above all addresses are handles, which nobody points to. */
+/* Keys above all addresses are handles; no pointer equals them. */
 static bool is_address(const struct gs_allocation *allocation)
 {
     return allocation->addr >> 56 == 0 && allocation->addr != 0;
@@ -363,8 +359,7 @@ static void find_ranges(struct run *run, struct gs_tracker *tracker,
     gs_scan_ranges_settle(&run->roots);
 }
 
-/* --- the whole -------------------------------------------------------------------------
- */
+/* ---- the whole -------------------------------------------------------------------- */
 
 static void run_in(struct gs_tracker *tracker, const struct gs_scan_config *config,
                    struct run *run, size_t skip_capacity, size_t work_bytes)

@@ -1,9 +1,9 @@
 /*
- * leak_scan_areas.c - which mappings of the process are looked at, by the lines of
- * /proc/self/maps; where threads' stacks begin.
+ * leak_scan_areas.c - selects the mappings to scan from the lines of /proc/self/maps, and
+ * finds where threads' stacks begin.
  *
- * Looked at: private memory, and shared memory without a file on disk. Not: devices, what
- * cannot be read, and of a stack the part that its thread has left.
+ * Scanned: private memory, and shared memory without a file on disk. Skipped: devices,
+ * unreadable memory, and the unused part of a stack.
  *
  * Owns: nothing.   Lock: none.
  */

@@ -22,8 +22,7 @@ void gs_scan_range_add(struct gs_scan_ranges *ranges, uintptr_t begin, uintptr_t
     ranges->items[ranges->count++] = (struct gs_scan_range){begin, end};
 }
 
-/* --- sorting: by heapsort, in place ----------------------------------------------------
- */
+/* ---- sorting: by heapsort, in place ----------------------------------------------- */
 
 static uint64_t key_of(const char *item)
 {
@@ -65,8 +64,7 @@ void gs_scan_sort(void *items, size_t count, size_t size)
     }
 }
 
-/* --- ranges ----------------------------------------------------------------------------
- */
+/* ---- ranges ----------------------------------------------------------------------- */
 
 void gs_scan_ranges_settle(struct gs_scan_ranges *ranges)
 {

@@ -1,5 +1,5 @@
 /*
- * leak_scan_result.c - what a scan found of an allocation, and how a report says it.
+ * leak_scan_result.c - the result of a scan for an allocation, and its text in a report.
  * Owns: nothing.   Lock: none.   Design: docs/tracker.md
  */
 #include "leak_scan_internal.h"
@@ -30,8 +30,7 @@ enum gs_scan_found gs_scan_result(const struct gs_scan *scan, uint64_t addr)
     return (target->seen & GS_SEEN_START_HEAP) != 0 ? GS_SCAN_AMBIGUOUS : GS_SCAN_LOST;
 }
 
-/* --- what is said of it ----------------------------------------------------------------
- */
+/* ---- output ----------------------------------------------------------------------- */
 
 static const struct {
     const char *all, *some; /* for all of a group; behind a number */

@@ -1,9 +1,9 @@
 /*
- * leak_scan_words.c - compares words of memory with the addresses that are looked for.
+ * leak_scan_words.c - compares words of memory with the target addresses.
  *
- * Nearly all words are no pointer to device memory: a word must lie between the lowest
- * and the highest address, then its page of 2 MiB must be one with a target in it, and
- * only then the sorted targets are searched.
+ * Nearly all words are no pointer to device memory. A word must lie between the lowest
+ * and the highest address, then its page of 2 MiB must contain a target, and only then
+ * the sorted targets are searched.
  *
  * Owns: nothing.   Lock: none.
  */

@@ -1,5 +1,5 @@
 /*
- * cfi_machine.c - the call frame instructions of DWARF, one by one.
+ * cfi_machine.c - executes DWARF's call frame instructions.
  *
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  * Source: DWARF 5, section 6.4.2; GNU extensions as in LSB Core 5.0, section 10.6.

@@ -1,8 +1,8 @@
 /*
- * cfi_machine.h - runs call frame instructions up to one code address.
+ * cfi_machine.h - executes call frame instructions up to one code address.
  *
- * Of the table that they describe only what a walk needs is kept: the CFA, the frame
- * pointer, the return address.
+ * Of the call frame table it keeps only the CFA, the frame pointer and the return
+ * address, which a walk needs.
  * Owns: nothing.   Lock: none.
  */
 #ifndef GS_CFI_MACHINE_H
@@ -34,14 +34,14 @@ enum gs_cfi_cfa_how {
     GS_CFI_CFA_OTHER
 };
 
-/* One row of the call frame table: only what a walk needs. */
+/* One row of the call frame table, with the columns that a walk needs. */
 struct gs_cfi_row {
     enum gs_cfi_cfa_how cfa;
     int64_t cfa_offset;
     struct gs_cfi_register fp, ra;
 };
 
-/* A common information entry, and what runs it. */
+/* A common information entry, and the state of its execution. */
 struct gs_cfi_machine {
     uint64_t code_align;
     int64_t data_align;
@@ -53,14 +53,14 @@ struct gs_cfi_machine {
 };
 
 /*
- * Run instructions until the row that holds `pc`; `location` is where the table begins.
- * `in` turns bad at an instruction that is not known.
+ * Executes instructions until the row of `pc`; `location` is the first address of the
+ * table. `in` turns bad at an unknown instruction.
  */
 void gs_cfi_run(struct gs_cfi_machine *m, struct gs_cfi_reader *in, uint64_t location,
                 uint64_t pc);
 
-/* The present row as a rule; leaves `rule` as it is if the row is of no form that has
- * one. */
+/* Converts the current row to a rule; leaves `rule` unchanged if no rule can express
+ * it. */
 void gs_cfi_rule_of_row(const struct gs_cfi_machine *m, struct gs_cfi_rule *rule);
 
 #endif

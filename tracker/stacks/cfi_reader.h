@@ -1,5 +1,5 @@
 /*
- * cfi_reader.h - numbers as DWARF writes them, read without ever leaving a range.
+ * cfi_reader.h - reads DWARF's number formats, never beyond a range.
  * Owns: nothing.   Lock: none.
  */
 #ifndef GS_CFI_READER_H
@@ -9,13 +9,13 @@
 
 #include <string.h>
 
-/* DW_EH_PE: how an encoded pointer is written. */
+/* DW_EH_PE: the encoding of a pointer. */
 #define GS_CFI_ENC_OMIT    0xff
 #define GS_CFI_ENC_PCREL   0x10
 #define GS_CFI_ENC_DATAREL 0x30
 #define GS_CFI_ENC_FORMAT  0x0f
 
-/* A reader that turns sticky-bad instead of leaving its range. */
+/* A reader that becomes bad, and stays so, instead of leaving its range. */
 struct gs_cfi_reader {
     const uint8_t *at, *end;
     bool bad;
@@ -74,7 +74,7 @@ static inline int64_t gs_cfi_read_sleb(struct gs_cfi_reader *in)
     return 0;
 }
 
-/* A number in a DW_EH_PE format, without what it is relative to. */
+/* Reads a number in a DW_EH_PE format, without its base. */
 static inline uint64_t gs_cfi_read_format(struct gs_cfi_reader *in, uint8_t encoding)
 {
     switch (encoding & GS_CFI_ENC_FORMAT) {

@@ -1,11 +1,11 @@
 /*
  * cfi_rules.c - reads .eh_frame_hdr and .eh_frame in memory, for one code address.
  *
- * Role:  the slow half of unwind_cfi.c: runs once for each return address met.
+ * Role:  the slow path of unwind_cfi.c: runs once for each new return address.
  * Owns:  nothing.   Lock: the loader's, by dl_iterate_phdr.   Design: docs/stacks.md
  *
- * Every read is checked against the segment it lies in; a section that is cut or makes no
- * sense gives GS_STEP_UNKNOWN, never a wild read.
+ * Every read is checked against its segment. A truncated or invalid section yields
+ * GS_STEP_UNKNOWN, never a wild read.
  */
 #include "cfi_rules.h"
 

@@ -1,9 +1,9 @@
 /*
- * cfi_rules.h - how to step out of the function a return address lies in.
+ * cfi_rules.h - rules to unwind from the function that contains a return address.
  *
- * The answer comes from the module's .eh_frame (DWARF call frame information) and is
- * packed into 64 bits, so that it can be cached and read without a lock. Only the forms
- * compilers emit for ordinary functions are understood; anything else is GS_STEP_UNKNOWN.
+ * A rule comes from the module's .eh_frame (DWARF call frame information). Packed into 64
+ * bits it can be cached and read without a lock. Rules cover the forms that compilers
+ * emit for ordinary functions; anything else is GS_STEP_UNKNOWN.
  *
  * Source: DWARF 5, section 6.4; LSB Core 5.0, section 10.6 (.eh_frame, .eh_frame_hdr).
  */
@@ -12,7 +12,7 @@
 
 #include "gs_base.h"
 
-/* How the canonical frame address (the stack pointer before the call) is found. */
+/* How to compute the canonical frame address (the stack pointer before the call). */
 enum gs_step {
     GS_STEP_NONE,      /* an empty cache slot; never returned */
     GS_STEP_FROM_SP,   /* stack pointer + cfa_offset */
@@ -20,10 +20,10 @@ enum gs_step {
     GS_STEP_DEREF_FP,  /* the word at frame pointer + cfa_offset (realigned stack) */
     GS_STEP_OUTERMOST, /* no caller: the return address is undefined */
     GS_STEP_NO_INFO,   /* no call frame information: code made at run time, assembly */
-    GS_STEP_UNKNOWN,   /* information of a form not understood here */
+    GS_STEP_UNKNOWN,   /* information in an unsupported form */
 };
 
-/* How the caller's frame pointer is found. */
+/* How to restore the caller's frame pointer. */
 enum gs_step_fp {
     GS_STEP_FP_SAME,   /* unchanged */
     GS_STEP_FP_AT_CFA, /* saved at CFA + fp_offset */
@@ -74,11 +74,11 @@ static inline intptr_t gs_cfi_cfa_offset(uint64_t packed)
 }
 
 /*
- * Find the rule for a code address.
+ * Finds the rule for a code address.
  *
  * In:     pc  an address within the instruction: for a return address, one less
  * Out:    *rule
- * Locks:  takes the loader's lock (dl_iterate_phdr), so that no module goes meanwhile
+ * Locks:  takes the loader's lock (dl_iterate_phdr), which keeps modules loaded
  */
 void gs_cfi_rule_find(uintptr_t pc, struct gs_cfi_rule *rule);
 

@@ -1,5 +1,5 @@
 /*
- * code_address.h - a return address as it lies on the stack, made a plain address.
+ * code_address.h - converts a return address saved on the stack to a plain address.
  * Owns: nothing.   Lock: none.
  */
 #ifndef GS_CODE_ADDRESS_H

@@ -1,13 +1,13 @@
 /*
- * roomy.c - goes to another stack, and comes back.
+ * roomy.c - switches to another stack, and back.
  *
  * Owns:  gs_roomy_here, thread-local; the spare stack.   Lock: none, an atomic.
  * Design: docs/stacks.md, "Room"
  *
- * A stack is mapped where it is needed, with a page below it that nobody may touch, and
- * given back; one is kept, for a thread that is too small for each of its captures. Who
- * leaves by longjmp from a signal handler, or forks, leaves one behind: it costs what was
- * touched of it.
+ * A stack is mapped on demand, with an inaccessible guard page below it, and unmapped
+ * after use. One spare stack is kept, for a thread that needs it at each capture. A
+ * thread that leaves by longjmp from a signal handler, or forks, leaves a stack behind:
+ * its touched pages stay in use.
  *
  * Returns and calls are in pairs across the switch, so that a shadow stack agrees.
  */
@@ -21,7 +21,7 @@
 
 __thread struct gs_roomy gs_roomy_here;
 
-/* Atomic: who takes it has it. */
+/* Atomic: taken by an exchange. */
 static char *spare;
 
 /* body(arg) on the stack that ends at `top`; *record as in struct gs_roomy. */

@@ -1,13 +1,13 @@
 /*
- * roomy.h - a stack with room, for what the caller's may be too small for.
+ * roomy.h - a larger stack for work that the caller's stack may be too small for.
  *
- * A program may call CUDA, or end, on a thread or a fiber with 16 KiB of stack, most of
- * which is its own. Where the library needs much more than the driver would, it goes on
- * on a stack of its own mapping, in the same thread, and comes back: thread-local words,
- * locks and errno are as in any call, and debuggers and unwinders walk through. On a
- * thread that has the room nothing of this happens.
+ * A program may call CUDA, or end, on a thread or a fiber with 16 KiB of stack, mostly
+ * used. Where the library needs much more than the driver would, it switches to a stack
+ * that it has mapped, in the same thread, and back. Thread-local variables, locks and
+ * errno work as in any call, and debuggers and unwinders walk through. With enough stack
+ * no switch happens.
  *
- * Owns:  which such stack the calling thread is on, and one that waits for the next.
+ * Owns:  the calling thread's position on such a stack, and one spare stack.
  * Lock:  none; thread-local, and an atomic.   Design: docs/stacks.md, "Room"
  */
 #ifndef GS_ROOMY_H
@@ -15,26 +15,26 @@
 
 #include "gs_base.h"
 
-/* Asked for by what is done once: start-up, a report. */
+/* Needed by one-time work: start-up, a report. */
 #define GS_ROOMY_BYTES ((size_t)64 << 10)
 
 /*
- * body(arg), with at least `need_bytes` of stack left. Where no stack can be had it is
- * called where the caller is. The thread's first call may allocate (thread_stack.h) and
- * change errno.
+ * Calls body(arg) with at least `need_bytes` of stack left; on the caller's stack if no
+ * other is available. The thread's first call may allocate (thread_stack.h) and change
+ * errno.
  */
 void gs_roomy_call(size_t need_bytes, void (*body)(void *), void *arg);
 
-/* Is so much left here? False also where it is not known: on a fiber, before libc was
- * asked. */
+/* Has the current stack that many bytes left? False also if that is unknown: on a fiber,
+ * and before libc was asked. */
 bool gs_roomy_has(size_t need_bytes);
 
-/* Where the calling thread is while it has gone to another stack. */
+/* The state of the calling thread while it is on another stack. */
 struct gs_roomy {
-    uintptr_t low, high; /* of the other stack; 0: it has not */
-    uintptr_t record;    /* where it left the other: a saved frame pointer and a return
-                          * address, behind which the stack pointer of that frame is */
-    uintptr_t caller;    /* what gs_roomy_call returns to */
+    uintptr_t low, high; /* of the other stack; 0: not on one */
+    uintptr_t record;    /* where it left the first stack: a saved frame pointer and a
+                          * return address, then the stack pointer of that frame */
+    uintptr_t caller;    /* return address of gs_roomy_call */
 };
 
 /* Lock: none, the thread's own. */
@@ -49,8 +49,8 @@ static inline uintptr_t gs_roomy_record(uintptr_t address)
     return GS_UNLIKELY(address - here->low < here->high - here->low) ? here->record : 0;
 }
 
-/* Tells of the mappings that may hold what the library has looked at: the stack that the
- * calling thread is on, and the one that waits. */
+/* Visits the mappings that may hold data of the library: the stack that the calling
+ * thread is on, and the spare one. */
 void gs_roomy_visit(void (*visit)(void *arg, uintptr_t begin, size_t bytes), void *arg);
 
 #endif

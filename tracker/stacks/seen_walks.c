@@ -1,13 +1,14 @@
 /*
- * seen_walks.c - the table of walks, by where they start.
+ * seen_walks.c - the cache of walks, by their start.
  *
- * The place of a walk is given by the frame it starts in and the return addresses of the
- * two frames around it: the shim's own keep frame pointers, so these are at hand. They
- * only choose the place; what counts is compared in full.
+ * A walk's slot is chosen by the frame it starts in and the return addresses of the two
+ * frames around it: the shim's own frames keep frame pointers, so these are at hand. They
+ * only choose the slot; the recorded words are compared in full.
  *
- * An entry is written by whoever finds its version even, and read without a lock: a
- * reader that meets halves of two entries sees the version change. Before it follows an
- * offset it checks that the word lies on its own thread's stack, so halves do no harm.
+ * A thread that finds the version of an entry even may write it. Readers take no lock: a
+ * reader of a mixture of two entries sees the version change. Before a reader follows an
+ * offset it checks that the word lies on its own thread's stack, so a mixture does no
+ * harm.
  *
  * Owns:  seen, process-wide.   Lock: none, atomics.   Design: docs/stacks.md
  */
@@ -58,7 +59,7 @@ NO_SANITIZE static inline size_t place_of(const struct gs_walk_start *start)
     return (size_t)(key * 0x9e3779b97f4a7c15u >> (64 - PLACE_BITS));
 }
 
-/* Are the words that the walk read still what it read? */
+/* Are the words of the recorded walk unchanged? */
 NO_SANITIZE static inline uint32_t recognise(struct seen_walk *walk,
                                              const struct gs_walk_start *start)
 {

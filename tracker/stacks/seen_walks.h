@@ -1,10 +1,11 @@
 /*
- * seen_walks.h - walks that were made before: what they read, and the stack they found.
+ * seen_walks.h - a cache of walks: the words that a walk read, and the stack that it
+ * found.
  *
- * A walk is a function of where it starts, of the rules it follows, and of the words it
- * reads from the stack. If all of these are what they were, its result is what it was:
- * a stack is recognised by reading the same words again, at a tenth of what the walk,
- * the trimming and the look-up cost. Nothing is assumed about a stack that looks alike.
+ * A walk is a function of its start, of the rules it follows, and of the words it reads
+ * from the stack. If all of these are unchanged, so is its result. So a stack is
+ * recognised by reading the same words again, at a tenth of the cost of walk, trimming
+ * and look-up. A stack that merely looks alike is never taken for a known one.
  *
  * Owns: struct gs_walk_notes, and the table (seen_walks.c).   Lock: none.
  * Design: docs/stacks.md
@@ -19,18 +20,18 @@
 
 /* The words that one walk read, from `base` outwards. */
 struct gs_walk_notes {
-    uintptr_t base;                  /* what lies further in is not noted */
+    uintptr_t base;                  /* words further in are not recorded */
     uint64_t generation;             /* of the rules */
-    unsigned count;                  /* GS_WALK_WORDS + 1: they were too many */
+    unsigned count;                  /* GS_WALK_WORDS + 1: too many words */
     uint32_t offsets[GS_WALK_WORDS]; /* from base, in words */
     uintptr_t words[GS_WALK_WORDS];
 };
 
-/* What a walk depends on besides the words. */
+/* The inputs of a walk besides the words. */
 struct gs_walk_start {
     uintptr_t base, high; /* the frame it starts in, and the end of the thread's stack */
     uint64_t generation;  /* of the rules */
-    uint64_t stacks;      /* which gs_stacks: its unwinder, depth and ids */
+    uint64_t stacks;      /* identifies a gs_stacks: its unwinder, depth and ids */
 };
 
 static inline void gs_walk_note(struct gs_walk_notes *notes, uintptr_t address,
@@ -48,12 +49,12 @@ static inline void gs_walk_note(struct gs_walk_notes *notes, uintptr_t address,
     notes->words[notes->count++] = word;
 }
 
-/* Id of the stack that a walk from there would find; 0: it has to be walked. `base` and
- * all above it up to `high` can be read. */
+/* Id of the stack that a walk from there would find; 0: unknown, walk. The range from
+ * `base` up to `high` is readable. */
 uint32_t gs_seen_walks_find(const struct gs_walk_start *start);
 
-/* A walk from there found the stack `id`. Dropped where another thread is at the place.
- */
+/* Records that a walk from there found the stack `id`. Dropped if another thread is
+ * writing the slot. */
 void gs_seen_walks_add(const struct gs_walk_start *start,
                        const struct gs_walk_notes *notes, uint32_t id);
 

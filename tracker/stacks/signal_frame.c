@@ -1,11 +1,11 @@
 /*
  * signal_frame.c - is the calling thread inside a signal handler?
  *
- * The frame below a handler returns into a few instructions that ask the kernel to go
- * back to what was interrupted; no other code looks like them, and every debugger tells
- * signal frames by them too. On an alternate stack the kernel itself says so.
+ * The frame below a handler returns into a few instructions that ask the kernel to resume
+ * the interrupted code. No other code looks like them; debuggers, too, recognise signal
+ * frames by them. On an alternate stack the kernel itself reports it.
  *
- * May be asked in a handler: nothing is allocated, and no lock of the C library taken.
+ * Async-signal-safe: allocates nothing, and takes no lock of the C library.
  *
  * Owns:  nothing.   Lock: none.
  * Source: sigaltstack(2), sigreturn(2); the trampolines of glibc (x86-64) and of the

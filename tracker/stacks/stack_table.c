@@ -1,12 +1,12 @@
 /*
- * stack_table.c - interning of stacks: a trie of frames and a hash index of whole stacks.
+ * stack_table.c - interns stacks: a trie of frames and a hash index of whole stacks.
  *
  * Owns:  all memory of the table, straight from the kernel.
  * Lock:  the owner's for adding; none for finding.   Design: docs/stacks.md
  *
- * Stacks of one program share their outer frames, so frames are kept as a trie: a stack
- * is its innermost node. A stack is found by one probe of an index over whole stacks and
- * a comparison along the parents; only adding walks the trie frame by frame.
+ * Stacks of one program share their outer frames, so frames form a trie, and a stack is
+ * its innermost node. A look-up takes one probe of the index and a comparison along the
+ * parents; only adding walks the trie frame by frame.
  */
 #include "stack_table.h"
 

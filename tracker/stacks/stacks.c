@@ -1,12 +1,12 @@
 /*
- * stacks.c - capture: walk, trim, look up, and for a new stack note the modules.
+ * stacks.c - captures stacks: walk, trim, look up, and record the modules of a new stack.
  *
  * Owns:  struct gs_stacks.   Lock: stacks->lock, for adding stacks and for the module
- *        table; a stack that is known is found without it.   Design: docs/stacks.md
+ *        table; known stacks are found without it.   Design: docs/stacks.md
  *
- * Order of a capture: walk (no lock), look up (no lock); only for a new stack: ask the
- * loader whether modules came or went (its lock, none of ours), take the lock, add.
- * The lock is the innermost of all: nothing is called under it that takes another.
+ * Order of a capture: walk (no lock), look up (no lock). Only for a new stack: ask the
+ * loader whether modules came or went (its lock, none of ours), take the lock, add. The
+ * lock is the innermost of all: no other lock is taken under it.
  */
 #include "stacks_internal.h"
 
@@ -205,7 +205,7 @@ static bool is_full(const struct gs_stacks *stacks)
            gs_stack_table_bytes(&stacks->table) >= stacks->config.most_bytes;
 }
 
-/* Add under the lock; the modules are looked at before it is taken. */
+/* Adds the stack under the lock; the modules' counts are read before. */
 static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
                           const uintptr_t *frames, unsigned count, bool truncated,
                           struct gs_module_counts counts)
@@ -306,7 +306,7 @@ static __attribute__((noinline)) uint32_t merge_new(struct gs_stacks *stacks,
     return id;
 }
 
-/* What is to be done where there is room for it, and what came of it. */
+/* Work that needs a larger stack, and its result. */
 struct request {
     struct gs_stacks *stacks;
     struct gs_walk_start *start; /* of capture_by_walk */

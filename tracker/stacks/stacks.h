@@ -2,13 +2,12 @@
  * stacks.h - call stacks: captured fast, interned once, resolved late.
  *
  * A stack is a list of return addresses, innermost first. Interning gives it a small id;
- * equal stacks have equal ids. With each new stack the modules (shared objects) its
- * addresses lie in are noted, so that a plug-in that was closed can still be named at
- * exit.
+ * equal stacks have equal ids. Each new stack records the modules (shared objects) of its
+ * addresses, so that a plug-in that was closed can still be named at exit.
  *
- * Locks: all functions may be called from any thread; locking is internal. No lock of
- * ours is held while a stack is unwound or the loader is asked for its modules. Design:
- * docs/stacks.md.
+ * Locks: any thread may call any function; locking is internal. No lock of ours is held
+ * while a stack is unwound or the loader is asked for its modules.
+ * Design: docs/stacks.md
  */
 #ifndef GS_STACKS_H
 #define GS_STACKS_H
@@ -21,7 +20,7 @@ struct gs_stacks;
 struct gs_state_memory;
 
 enum gs_unwinder {
-    GS_UNWIND_AUTO,      /* CFI where it proves right, else libunwind, else GCC */
+    GS_UNWIND_AUTO,      /* CFI if its trial is right, else libunwind, else GCC */
     GS_UNWIND_LIBUNWIND, /* libunwind's unw_backtrace, by dlopen RTLD_LOCAL */
     GS_UNWIND_FP,        /* frame pointers, within this thread's stack only */
     GS_UNWIND_GCC,       /* _Unwind_Backtrace of libgcc_s, by dlopen */
@@ -36,7 +35,7 @@ struct gs_code_range {
 
 #define GS_PYTHON_PROGRAMS 3
 
-/* What there is of a Python interpreter in the process: addresses of its own. */
+/* A Python interpreter in the process: addresses of its own. */
 struct gs_python_symbols {
     unsigned version;                /* PY_VERSION_HEX */
     const void *runtime;             /* _PyRuntime */
@@ -45,25 +44,25 @@ struct gs_python_symbols {
     void *(*interpreters)(void);     /* PyInterpreterState_Head: the first; may be NULL */
     struct gs_code_range code;       /* all of the interpreter */
     struct gs_code_range evaluation; /* _PyEval_EvalFrameDefault */
-    /* Py_BytesMain and the like: what calls these is the python command */
+    /* Py_BytesMain and similar: their caller is the python command */
     struct gs_code_range programs[GS_PYTHON_PROGRAMS];
 };
 
 struct gs_stacks_config {
     enum gs_unwinder unwinder;
-    unsigned depth; /* frames kept, 1 to GS_STACK_MAX_DEPTH */
+    unsigned depth; /* frames stored, 1 to GS_STACK_MAX_DEPTH */
     /* Addresses in this range (the shim's own code) are dropped from the inner end. */
     uintptr_t own_begin, own_end;
-    /* Finds an interpreter; asked at first, and again whenever modules came until there
-     * is one. Nothing of ours is held; the loader's lock may be taken. NULL: no Python
-     * frames (docs/python.md). */
+    /* Finds an interpreter. Called first at the start, then whenever modules came, until
+     * there is one. No lock of ours is held; the loader's lock may be taken. NULL: no
+     * Python frames (docs/python.md). */
     bool (*find_python)(struct gs_python_symbols *out);
-    struct gs_state_memory *memory; /* where all of it is kept; NULL: in no file */
-    size_t
-        most_bytes; /* of memory for stacks: then none is added; 0: 67 million of them */
+    struct gs_state_memory *memory; /* holds all state of the stacks; NULL: not in a
+                                     * file */
+    size_t most_bytes; /* limit of the memory for stacks; 0: 67 million stacks */
 };
 
-/* Frames from here on stand for lines of Python; no code can lie there. */
+/* Frames from here on are numbers of Python lines; no code can lie there. */
 #define GS_PYTHON_FRAME_BASE ((uintptr_t)1 << 63)
 
 static inline bool gs_frame_is_python(uintptr_t frame)
@@ -71,29 +70,29 @@ static inline bool gs_frame_is_python(uintptr_t frame)
     return frame - GS_PYTHON_FRAME_BASE <= UINT32_MAX;
 }
 
-/* A frame of Python's. Strings live as long as the table. */
+/* A Python frame. Strings live as long as the table. */
 struct gs_python_place {
     const char *function, *file; /* UTF-8 */
     unsigned line;               /* 0: none */
 };
 
 /*
- * A module an address lies in. Strings live as long as the table.
+ * The module of an address. Strings live as long as the table.
  */
 struct gs_module {
     const char *path; /* absolute where known; the program has its real path; "[vdso]" */
-    uintptr_t begin, end; /* mapped range when it was seen */
+    uintptr_t begin, end; /* mapped range at the snapshot */
     uintptr_t bias;       /* subtract from an address to get the ELF virtual address */
     uint8_t build_id[20]; /* the first 20 bytes of a longer one */
     uint8_t build_id_len; /* 0: none */
-    uint64_t file_stamp;  /* of the file of one that has none: gs_elf_file_stamp */
+    uint64_t file_stamp;  /* gs_elf_file_stamp of the file, if it has no build id */
 };
 
 /* Loads the unwinder now, so that no later capture does, and tries it once. An unwinder
- * that cannot be had, or whose trial is wrong, falls back to the next one (GCC last, then
- * OFF); gs_stacks_unwinder tells which is used.
- * Errors: GS_ERR_INVALID (depth, unwinder, range), GS_ERR_HOST_NOMEM, GS_ERR_NOT_FOUND
- * (a forked child that must not ask the loader). */
+ * that is missing, or fails its trial, is replaced by the next one (GCC last, then OFF);
+ * gs_stacks_unwinder returns the one in use.
+ * Errors: GS_ERR_INVALID (depth, unwinder, range), GS_ERR_HOST_NOMEM, GS_ERR_NOT_FOUND (a
+ * forked child that must not ask the loader) */
 enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
                                 struct gs_stacks **out) GS_MUST_USE;
 /* NULL is allowed. No other call may be in progress; strings of its modules end here. */
@@ -101,16 +100,16 @@ void gs_stacks_destroy(struct gs_stacks *stacks);
 enum gs_unwinder gs_stacks_unwinder(const struct gs_stacks *stacks);
 
 /*
- * The calling thread's stack. Never allocates from the host's malloc on the fast path;
- * takes no lock for a stack seen before; preserves errno. Begins with the caller of this
- * function, or further out by the caller's own range.
- * Returns its id, 0 if there is none: off, no memory, no more room, or called from within
- * itself (an allocation made by the loader or the unwinder; a signal handler).
+ * Captures the calling thread's stack. Never allocates from the host's malloc on the fast
+ * path; takes no lock for a known stack; preserves errno. The stack begins with the
+ * caller of this function, or further out, outside the caller's own range. Returns its
+ * id, 0 if there is none: off, out of memory, over the limit, or a nested call (an
+ * allocation by the loader or the unwinder; a signal handler).
  */
 uint32_t gs_stacks_capture(struct gs_stacks *stacks);
 
-/* Intern given addresses (tests, imports); `count` beyond the configured depth is cut and
- * the stack marked as truncated. 0 if count is 0, or no memory, or as above. */
+/* Interns given addresses (tests, imports). A `count` beyond the configured depth is cut
+ * and the stack marked as truncated. 0 if count is 0, or without memory, or as above. */
 uint32_t gs_stacks_intern(struct gs_stacks *stacks, const uintptr_t *frames,
                           unsigned count);
 
@@ -118,37 +117,37 @@ uint32_t gs_stacks_intern(struct gs_stacks *stacks, const uintptr_t *frames,
 unsigned gs_stacks_frames(const struct gs_stacks *stacks, uint32_t id, uintptr_t *frames,
                           unsigned max);
 
-/* True if the stack goes on beyond its last frame: the configured depth was reached. The
- * same frames with and without more behind them are two stacks. False for an unknown id.
- */
+/* Does the stack go on beyond its last frame, because the configured depth was reached?
+ * The same frames with and without more behind them are two stacks. False for an unknown
+ * id. */
 bool gs_stacks_truncated(const struct gs_stacks *stacks, uint32_t id);
 
-/* Module that held the address when its stack was first seen. GS_ERR_NOT_FOUND. */
+/* The module of the address at the first capture of its stack. GS_ERR_NOT_FOUND. */
 enum gs_status gs_stacks_module(const struct gs_stacks *stacks, uint32_t id,
                                 uintptr_t frame, struct gs_module *out) GS_MUST_USE;
 
-/* What a Python frame stands for. GS_ERR_NOT_FOUND: not one, or not of this table. */
+/* The function and line of a Python frame. GS_ERR_NOT_FOUND: not one of this table. */
 enum gs_status gs_stacks_python(const struct gs_stacks *stacks, uintptr_t frame,
                                 struct gs_python_place *out) GS_MUST_USE;
 
-/* Around fork: no insertion is half done in the child. Both in the forking thread;
- * `after` in the parent. Takes and releases the table's lock, which NULL has not. */
+/* Call around fork, so that no insertion is half done in the child. Both in the forking
+ * thread; `after` in the parent. Takes and releases the table's lock. NULL is allowed. */
 void gs_stacks_before_fork(struct gs_stacks *stacks);
 void gs_stacks_after_fork(struct gs_stacks *stacks);
-/* In the child instead. Where a thread that is not there held the loader's lock, nothing
- * new is captured in the child. */
+/* In the child instead of `after`. If another thread held the loader's lock at the fork,
+ * the child captures no new stack. */
 void gs_stacks_after_fork_in_child(struct gs_stacks *stacks);
 
-/* Distinct stacks interned (ids run from 1 to this), and bytes of memory held for them.
- */
+/* Distinct stacks interned (ids run from 1 to this), and bytes of memory held for
+ * them. */
 uint32_t gs_stacks_count(const struct gs_stacks *stacks);
-/* Stacks that were not recorded because there was no more room, each time counted. */
+/* Captures that were dropped at the limit of memory. */
 uint64_t gs_stacks_refused(const struct gs_stacks *stacks);
 size_t gs_stacks_bytes(const struct gs_stacks *stacks);
 
 /*
- * Whether the calling thread is inside a signal handler, where locks may be held by what
- * was interrupted. False where its stack cannot be walked.
+ * Is the calling thread inside a signal handler? The interrupted code may hold locks
+ * then. False if the thread's stack cannot be walked.
  */
 bool gs_stacks_in_signal_handler(void);
 

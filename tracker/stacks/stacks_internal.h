@@ -1,5 +1,5 @@
 /*
- * stacks_internal.h - the stacks of a process: for stacks.c, and for who reads them in a
+ * stacks_internal.h - the stacks of a process, for stacks.c and for the readers of a
  * file.
  * Owns: nothing.   Lock: stacks->lock.   Design: docs/stacks.md
  */
@@ -14,12 +14,13 @@
 #include "stacks.h"
 
 struct gs_stacks {
-    struct gs_stacks_config config; /* immutable; unwinder is the one in use */
-    _Atomic uint64_t number;        /* no other ever had it; new once there is Python */
+    struct gs_stacks_config config;     /* immutable; unwinder is the one in use */
+    _Atomic uint64_t number;            /* unique, never reused; changes once there is
+                                         * Python */
     _Atomic(struct gs_python *) python; /* set once */
     struct gs_stack_table table;        /* read without, added to under lock */
     struct gs_module_table modules;     /* under lock */
-    _Atomic uint64_t refused;           /* captures for which there was no room */
+    _Atomic uint64_t refused;           /* captures without space left */
     pthread_mutex_t lock;
 };
 

@@ -4,8 +4,8 @@
  * Owns:  gs_own_stack, thread-local.   Lock: none.   Design: docs/stacks.md
  *
  * The library is preloaded, so its thread-local storage is part of the static block and
- * is reached without a call (initial-exec). After fork the range still holds: the child's
- * only thread runs on the stack it forked from.
+ * needs no call (initial-exec). The range stays valid after fork: the child's only thread
+ * runs on the stack it forked from.
  */
 #include "thread_stack.h"
 

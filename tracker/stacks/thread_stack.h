@@ -1,5 +1,6 @@
 /*
- * thread_stack.h - where the calling thread's stack lies, asked of libc once a thread.
+ * thread_stack.h - the range of the calling thread's stack, queried from libc once a
+ * thread.
  *
  * Owns:  a thread-local copy of the range.   Lock: none.
  */
@@ -8,7 +9,7 @@
 
 #include "gs_base.h"
 
-/* Both 0 if libc could not tell. */
+/* Both 0 if libc does not know. */
 struct gs_stack_range {
     uintptr_t low, high;
     bool asked;
@@ -32,8 +33,8 @@ static inline bool gs_thread_stack_known(uintptr_t address, uintptr_t *high)
 }
 
 /*
- * The mapping that `address` lies in, as /proc/self/maps has it: no farther than memory
- * that can be read, on whatever stack that is.
+ * The mapping that contains `address`, according to /proc/self/maps: the readable memory
+ * around it, on any stack.
  *
  * Out:    *range   low, high; not `asked`; written only if true
  * Callable in a signal handler; errno is preserved. False where there is no /proc.
@@ -45,9 +46,9 @@ bool gs_mapping_of(uintptr_t address, struct gs_stack_range *range);
  *
  * In:     address  usually the current stack pointer
  * Out:    *high    one past the last byte of that stack; written only if true
- * False on an alternate signal stack, in a fiber, or where libc could not tell: then
- * nothing is known about the memory around the address.
- * The first call of a thread may allocate (pthread_getattr_np does) and may change errno.
+ * False on an alternate signal stack, in a fiber, or if libc does not know: then nothing
+ * is known about the memory around the address. The first call of a thread may allocate
+ * (pthread_getattr_np does) and may change errno.
  */
 static inline bool gs_thread_stack_holds(uintptr_t address, uintptr_t *high)
 {

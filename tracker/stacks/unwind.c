@@ -1,18 +1,20 @@
 /*
- * unwind.c - chooses a way to walk the stack, and holds the two that are borrowed.
+ * unwind.c - chooses an unwinder, and loads the two from other libraries.
  *
- * Role:  libunwind and libgcc_s are found by dlopen, never linked: linked they would put
- *        their _Unwind_* into every program and slow its exceptions, or break it.
- * Owns:  the functions found, process-wide.   Lock: none, atomics: a lock held over
- * dlopen could meet a constructor that waits for it.   Design: docs/stacks.md
+ * Role:  libunwind and libgcc_s are found by dlopen, never linked. Linked they would put
+ *        their _Unwind_* into every program, and slow or break its exceptions.
+ * Owns:  the functions found, process-wide.
+ * Lock:  none, atomics: a lock held over dlopen could meet a constructor that waits
+ *        for the lock.   Design: docs/stacks.md
  *
- * libunwind remembers, in each thread and for ever, how to leave the function at a return
- * address. If a plug-in is closed and another is loaded at its place, it follows the old
- * answer into memory that is no stack: seen to crash, versions 1.6 to 1.8. So it is used
- * only as long as no module was unloaded since it was chosen; the loader's own counter is
- * asked before each walk. Afterwards CFI, or GCC, serves. A thread's first walk makes the
- * loader allocate thread-local memory for libunwind, and the loader ends the process
- * where there is none: so a thread without memory has that walk by another.
+ * libunwind caches, in each thread and for ever, how to unwind from a return address. If
+ * a plug-in is closed and another is loaded at its address, libunwind follows the old
+ * entry into memory that is no stack: versions 1.6 to 1.8 have crashed in tests. So
+ * libunwind is used only while no module has been unloaded since it was chosen; each walk
+ * first queries the loader's counter. Afterwards CFI, or GCC, is used. A thread's first
+ * walk makes the loader allocate thread-local memory for libunwind, and without memory
+ * the loader ends the process: so a thread without memory uses another unwinder for that
+ * walk.
  */
 #include "unwind.h"
 
@@ -34,7 +36,7 @@ typedef uintptr_t gcc_get_ip(void *context);
 
 #define UNLOADS_NOT_SET UINT64_MAX
 
-/* No lock: NULL until found, then never changed; two threads that look find the same. */
+/* No lock: NULL until found, then constant; two racing threads find the same. */
 static _Atomic(libunwind_backtrace *) libunwind_walk;
 static _Atomic(gcc_backtrace *) gcc_walk;
 static _Atomic(gcc_get_ip *) gcc_ip;
@@ -44,7 +46,7 @@ static _Atomic bool cfi_proven;
 /* libunwind has its thread-local memory in this thread. */
 static __thread bool libunwind_here __attribute__((tls_model("initial-exec")));
 
-/* What _Unwind_Backtrace is handed through. */
+/* The argument of _Unwind_Backtrace's callback. */
 struct gcc_walk_state {
     uintptr_t *frames;
     unsigned count, max;
@@ -142,7 +144,7 @@ static __attribute__((noinline)) unsigned walk_gcc(uintptr_t *frames, unsigned m
     return state.count;
 }
 
-/* CFI wrote `count` frames and cannot go on: libgcc begins anew. */
+/* CFI wrote `count` frames and cannot go on: libgcc walks from the start. */
 static __attribute__((noinline)) unsigned
 walk_foreign(uintptr_t *frames, unsigned max, enum gs_walk_end *end, unsigned count)
 {
@@ -334,7 +336,7 @@ static bool prepare_libunwind(void)
     if (!load_libunwind() || !trial_passes(GS_UNWIND_LIBUNWIND))
         return false;
     if (!atomic_load(&cfi_proven))
-        (void)prepare_cfi(); /* what takes over once a module is unloaded */
+        (void)prepare_cfi(); /* takes over once a module is unloaded */
     return true;
 }
 

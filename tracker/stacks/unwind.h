@@ -1,8 +1,9 @@
 /*
- * unwind.h - the ways to walk the calling thread's stack, behind one function.
+ * unwind.h - the unwinders for the calling thread's stack, behind one function.
  *
- * Nothing here takes a lock of ours. The loader's lock is taken by the unwinders
- * themselves when they meet a return address for the first time. Design: docs/stacks.md.
+ * Unwinding takes no lock of the library. The unwinders themselves take the loader's lock
+ * when they meet a return address for the first time.
+ * Design: docs/stacks.md
  */
 #ifndef GS_UNWIND_H
 #define GS_UNWIND_H
@@ -16,39 +17,39 @@
 enum gs_walk_end {
     GS_WALK_OUTERMOST, /* the last frame written has no caller */
     GS_WALK_FULL,      /* the array is full; there may be more */
-    GS_WALK_STOPPED, /* a frame that makes no sense: what was written holds, more is lost
-                      */
-    GS_WALK_FOREIGN, /* likewise, but another way may know how to go on */
+    GS_WALK_STOPPED,   /* a frame makes no sense: the frames before it are valid, the rest
+                        * is lost */
+    GS_WALK_FOREIGN,   /* likewise, but another unwinder may be able to go on */
 };
 
 /*
- * Load what `wanted` needs and try it once; on failure the next of CFI, libunwind, GCC.
- * Returns the way that works, GS_UNWIND_OFF if none does. May call dlopen. The libraries
- * are kept for the life of the process: their threads' caches end with the threads.
+ * Loads the libraries of `wanted` and tries it once; on failure the next of CFI,
+ * libunwind, GCC. Returns the unwinder that works, GS_UNWIND_OFF if none does. May call
+ * dlopen. The libraries stay loaded: their threads' caches end with the threads.
  */
 enum gs_unwinder gs_unwind_prepare(enum gs_unwinder wanted);
 
 /*
- * Walk the calling thread's stack.
+ * Walks the calling thread's stack.
  *
  * In:     unwinder  as gs_unwind_prepare returned it
- *         max       room in frames, > 0
+ *         max       space in frames, > 0
  * Out:    frames    return addresses, innermost first; the first ones lie in the unwinder
  *         *end      why it stopped
- * Returns how many were written. What CFI and libunwind cannot walk is walked by GCC.
+ * Returns the number of frames. GCC continues where CFI and libunwind cannot.
  */
 unsigned gs_unwind_walk(enum gs_unwinder unwinder, uintptr_t *frames, unsigned max,
                         enum gs_walk_end *end);
 
 /*
- * The same by CFI or FP alone, and the words that decided are added to `notes`, whose
- * base the caller has set: all that were read outside of it. Where the result rests on
- * more than these, the notes are too many.
+ * The same by CFI or FP only. Adds the words that decided the walk to `notes`, whose base
+ * the caller has set: all words read outside of that base. If the result depends on more
+ * than these words, `notes` is marked as too long.
  */
 unsigned gs_unwind_walk_noting(enum gs_unwinder unwinder, uintptr_t *frames, unsigned max,
                                enum gs_walk_end *end, struct gs_walk_notes *notes);
 
-/* The single ways, for gs_unwind_walk and for tests; contract as above. */
+/* The single unwinders, for gs_unwind_walk and for tests; contract as above. */
 unsigned gs_unwind_fp(uintptr_t *frames, unsigned max, enum gs_walk_end *end);
 unsigned gs_unwind_cfi(uintptr_t *frames, unsigned max, enum gs_walk_end *end);
 unsigned gs_unwind_fp_noting(uintptr_t *frames, unsigned max, enum gs_walk_end *end,
@@ -57,9 +58,9 @@ unsigned gs_unwind_cfi_noting(uintptr_t *frames, unsigned max, enum gs_walk_end 
                               struct gs_walk_notes *notes);
 
 /*
- * gs_unwind_walk, and of each frame the stack pointer it has while its callee runs: what
- * a frame keeps on the stack lies between its own and the next one's. False in *placed:
- * the way does not tell.
+ * gs_unwind_walk that also returns each frame's stack pointer while its callee runs: a
+ * frame's data lies between its own stack pointer and the next one's. False in *placed:
+ * the unwinder does not provide them.
  */
 unsigned gs_unwind_walk_placing(enum gs_unwinder unwinder, uintptr_t *frames,
                                 uintptr_t *places, unsigned max, enum gs_walk_end *end,
@@ -69,11 +70,11 @@ unsigned gs_unwind_fp_placing(uintptr_t *frames, uintptr_t *places, unsigned max
 unsigned gs_unwind_cfi_placing(uintptr_t *frames, uintptr_t *places, unsigned max,
                                enum gs_walk_end *end);
 
-/* Of the rules that CFI has learned; grows. What it says of a return address stays the
- * same within one. Atomic. */
+/* Generation of the rules that CFI has learned; grows. Within one generation the rule of
+ * a return address does not change. Atomic. */
 extern _Atomic uint64_t gs_unwind_cfi_generation __attribute__((visibility("hidden")));
 
-/* The generation of what `unwinder` follows; 0 for one that follows no rules. */
+/* The generation of the rules of `unwinder`; 0 if it has no rules. */
 static inline uint64_t gs_unwind_rules(enum gs_unwinder unwinder)
 {
     return unwinder == GS_UNWIND_CFI
@@ -82,9 +83,9 @@ static inline uint64_t gs_unwind_rules(enum gs_unwinder unwinder)
 }
 
 /*
- * Tell CFI the loader's counters. If modules came or went since it was last told, all it
- * had learned about return addresses is forgotten. True if this thread's last walk by CFI
- * was made before the present state was known: it may be wrong.
+ * Passes the loader's counters to CFI. If modules came or went since the last call, CFI
+ * forgets all rules of return addresses. True if this thread's last walk by CFI predates
+ * the present state: it may be wrong.
  */
 bool gs_unwind_cfi_is_stale(uint64_t adds, uint64_t unloads);
 

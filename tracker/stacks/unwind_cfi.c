@@ -1,19 +1,19 @@
 /*
- * unwind_cfi.c - walk by call frame information, with a cache of what was learned.
+ * unwind_cfi.c - unwinds by call frame information, with a cache of rules.
  *
- * Role:  the way AUTO prefers: as exact as libgcc's unwinder, a few nanoseconds a frame.
+ * Role:  the preferred unwinder of AUTO: as exact as libgcc's, a few nanoseconds a frame.
  * Owns:  rule_cache and its generation, process-wide.   Lock: none, atomics.
  * Design: docs/stacks.md
  *
- * For each return address the cache keeps the packed rule (cfi_rules.h) by which its
- * caller is found. A rule may be stale: its module was closed and another was loaded at
- * the place. That is why every word is read only after a check that it lies on this
- * thread's stack, further out than the frame before: a stale rule gives a wrong stack,
- * never a fault, and a wrong stack is a new one, upon which gs_stacks_capture sees that
- * the modules have changed, has the cache forgotten and walks again.
+ * For each return address the cache holds the packed rule (cfi_rules.h) that finds its
+ * caller. A rule may be stale: its module was closed and another was loaded at its
+ * address. So a word is read only if it lies on this thread's stack, further out than the
+ * frame before. A stale rule yields a wrong stack, never a fault. A wrong stack is a new
+ * one: gs_stacks_capture then sees that the modules have changed, clears the cache and
+ * walks again.
  *
  * A slot is two words, written without a lock: the rule, and the key xor the rule. A
- * reader that meets halves of two writes gets a key that is not its own: a miss.
+ * reader of a mixture of two writes gets a key that is not its own: a miss.
  */
 #include "cfi_rules.h"
 #include "code_address.h"
@@ -205,7 +205,7 @@ step_by_rule(struct frame *frame, uint64_t packed, uintptr_t high,
         fp_slot = cfa + (uintptr_t)gs_cfi_fp_offset(packed);
         if (fp_rule == GS_STEP_FP_AT_FP)
             fp_slot = fp;
-        /* What is lost reads as an address that is on no stack. */
+        /* A lost register reads as an address outside of every stack. */
         if (fp_rule == GS_STEP_FP_LOST)
             frame->fp = FP_LOST;
         else if (GS_UNLIKELY(!on_stack(fp_slot, sp, high)))

@@ -1,12 +1,12 @@
 /*
- * unwind_fp.c - walk by the chain of saved frame pointers.
+ * unwind_fp.c - unwinds by the chain of saved frame pointers.
  *
  * Owns:  nothing.   Lock: none.   Design: docs/stacks.md
  *
- * Both machines keep the same record where the frame pointer points: the caller's frame
+ * On both architectures the frame pointer points to the same record: the caller's frame
  * pointer, then the return address. A record is read only if it lies, aligned, on this
- * thread's own stack and further out than the one before: code that keeps something else
- * in the register yields a short or wrong stack, never a fault.
+ * thread's own stack and further out than the one before. Code that uses the register
+ * otherwise yields a short or wrong stack, never a fault.
  */
 #include "code_address.h"
 #include "roomy.h"

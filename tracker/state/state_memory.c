@@ -1,5 +1,5 @@
 /*
- * state_memory.c - pages of a file, given out one behind the other.
+ * state_memory.c - allocates pages of a file, one after the other.
  *
  * Owns:  struct gs_state_memory, the header's counts.   Lock: memory->lock, the innermost
  *        of all.   Design: docs/state.md
@@ -58,7 +58,7 @@ struct gs_state_header *gs_state_memory_header(const struct gs_state_memory *mem
     return memory->config.file;
 }
 
-/* The file has so many bytes. The lock is held. */
+/* Extends the file to `bytes`. The lock is held. */
 static bool reach(struct gs_state_memory *memory, size_t bytes)
 {
     struct gs_state_config *config = &memory->config;
@@ -81,7 +81,7 @@ static void *take(struct gs_state_memory *memory, size_t bytes)
     struct gs_state_header *header = memory->config.file;
     size_t used = (size_t)header->used;
 
-    /* Once something is not in it, nothing more is: what is, is complete. */
+    /* After one failure nothing more is added: the contents are complete up to there. */
     if (header->not_there != 0 || bytes > memory->config.room - used ||
         !reach(memory, used + bytes)) {
         __atomic_store_n(&header->not_there, header->not_there + bytes, __ATOMIC_RELAXED);

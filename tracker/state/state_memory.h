@@ -1,11 +1,11 @@
 /*
- * state_memory.h - the tracker's memory where it is to outlive the process: in a file.
+ * state_memory.h - memory of the tracker in a file, so that it outlives the process.
  *
- * What is stored there costs what it costs elsewhere, and is in the file at once, however
- * the process ends (mmap(2), MAP_SHARED). The file begins with a header; behind it lies,
- * one piece behind the other, what was asked for. It is read by state_read.h.
+ * A store costs the same as elsewhere, and is in the file at once, however the process
+ * ends (mmap(2), MAP_SHARED). The file begins with a header; the allocated pieces follow,
+ * one after the other. state_read.h reads the file.
  *
- * Locks: all functions may be called from any thread; locking is internal.
+ * Locks: any thread may call any function; locking is internal.
  * Design: docs/state.md
  */
 #ifndef GS_STATE_MEMORY_H
@@ -15,28 +15,28 @@
 
 #define GS_STATE_MAGIC "gpushim\x1a"
 
-/* Who the process is, and how it ended: NUL-terminated texts. */
+/* The process, and its end: NUL-terminated texts. */
 struct gs_state_process {
     int64_t pid;
-    uint64_t pid_start;   /* when it started, in clock ticks since the system did */
-    int64_t start_time;   /* when it made its first CUDA call, in seconds since 1970 */
+    uint64_t pid_start;   /* its start, in clock ticks since the system's */
+    int64_t start_time;   /* its first CUDA call, in seconds since 1970 */
     int32_t rank;         /* < 0: none */
-    uint32_t stack_depth; /* frames kept of a stack */
-    char boot[40];        /* of which start of the system */
+    uint32_t stack_depth; /* frames stored of a stack */
+    char boot[40];        /* identifies the boot of the system */
     char host[128], command[192];
-    char program[256]; /* path of its file; empty: not known, or longer */
-    char ending[160];  /* empty: it has written no last report */
+    char program[256]; /* path of its file; empty: not known, or too long */
+    char ending[160];  /* empty: no last report was written */
 };
 
 #define GS_STATE_DEVICE_BYTES 64
 
 struct gs_state_header {
     char magic[8];
-    uint64_t layout;    /* gs_state_layout of who wrote it */
+    uint64_t layout;    /* the writer's gs_state_layout */
     char version[24];   /* of the library */
-    uint64_t base;      /* address that the file's first byte had */
+    uint64_t base;      /* address of the file's first byte in the process */
     uint64_t used;      /* bytes of the file in use; atomic */
-    uint64_t not_there; /* bytes asked for that the file had no room for; atomic */
+    uint64_t not_there; /* requested bytes that the file could not hold; atomic */
     uint64_t tracker;   /* address; 0: none yet; atomic */
     uint64_t annex;     /* likewise: gs_state_annex */
     struct gs_state_process process;
@@ -47,12 +47,11 @@ struct gs_state_header {
 struct gs_state_memory;
 
 /*
- * In:  file   the file's bytes, `room` of them mapped shared; more than the file has.
- *             Zero, and `length` of them are there
- *      grow   gives the file more, from `length` on; false: it cannot. Called with the
- *             lock of this memory held
- * Writes all of the header but `process`, `devices` and `tracker`. NULL: no memory, or
- * less than a header.
+ * In:  file   the file's bytes, `room` of them mapped shared, which is more than the file
+ *             has. `length` of them exist, all zero
+ *      grow   extends the file from `length` on; false: not possible. Called with the
+ * lock of this memory held Writes the whole header except `process`, `devices` and
+ * `tracker`. NULL: no memory, or less than a header.
  */
 struct gs_state_config {
     void *file;
@@ -68,22 +67,22 @@ void gs_state_memory_destroy(struct gs_state_memory *memory);
 
 struct gs_state_header *gs_state_memory_header(const struct gs_state_memory *memory);
 
-/* Zeroed pages, of the file; once it cannot grow, and where `memory` is NULL, the
- * kernel's, which end with the process. NULL: there are none. */
+/* Zeroed pages of the file. If the file cannot grow, or `memory` is NULL, pages of the
+ * kernel, which end with the process. NULL: there are none. */
 void *gs_state_map(struct gs_state_memory *memory, size_t bytes);
-/* What the file has of them stays there. NULL is allowed. */
+/* Unmaps the kernel's pages; pages of the file stay. NULL is allowed. */
 void gs_state_unmap(struct gs_state_memory *memory, void *pages, size_t bytes);
 
-/* Zeroed pages for what whoever makes the file keeps in it beside the tracker's: once.
- * NULL: the file has no room, or `memory` is NULL. */
+/* Zeroed pages for data that the file's creator stores beside the tracker's; call once.
+ * NULL: the file has no space, or `memory` is NULL. */
 void *gs_state_annex(struct gs_state_memory *memory, size_t bytes);
 
-/* Whether these pages are the file's. */
+/* Do these pages belong to the file? */
 bool gs_state_holds(const struct gs_state_memory *memory, const void *pages);
 
-/* Of the forms that things have in a file: equal where one build can read what another
- * wrote. The names are those of the calls that allocate; `annex` stands for the form of
- * what lies in gs_state_annex, and is 0 for none. */
+/* Identifies the layout of a file's data: equal if one build can read what another wrote.
+ * The names are those of the calls that allocate; `annex` identifies the layout of
+ * gs_state_annex, 0 for none. */
 uint64_t gs_state_layout(const char *version, const char *const *names, size_t count,
                          uint64_t annex);
 

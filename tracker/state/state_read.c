@@ -1,9 +1,9 @@
 /*
- * state_read.c - a tracker made anew from the memory of one that has ended.
+ * state_read.c - rebuilds a tracker from the memory of one that has ended.
  *
- * Addresses in the file are those of the process that wrote it; each is turned into a
- * place in the file, with as many bytes as are wanted of it, or into NULL. What is found
- * is put into a tracker of this process by the ways that it is put into any.
+ * Addresses in the file are those of the process that wrote it. Each is converted to a
+ * position in the file, with as many bytes as needed, or to NULL. The data enters a
+ * tracker of this process through the tracker's ordinary functions.
  *
  * Owns:  struct gs_state_found.   Lock: none.   Design: docs/state.md
  */
@@ -38,8 +38,7 @@ static const char *text_at(const struct gs_image *image, const char *address)
                : NULL;
 }
 
-/* ---- the header ---------------------------------------------------------------------
- */
+/* ---- the header ------------------------------------------------------------------- */
 
 void gs_image_end_text(char *text, size_t size)
 {
@@ -77,8 +76,7 @@ enum gs_status gs_state_read_header(const void *data, size_t bytes,
     return *problem ? GS_ERR_INVALID : GS_OK;
 }
 
-/* ---- stacks -------------------------------------------------------------------------
- */
+/* ---- stacks ----------------------------------------------------------------------- */
 
 /* The frame as this process has it: Python's have numbers of their own. 0: none. */
 static uintptr_t read_frame(const struct gs_image *image, uintptr_t frame)
@@ -219,8 +217,7 @@ static enum gs_status read_stacks(struct gs_image *image)
     return GS_OK;
 }
 
-/* ---- records ------------------------------------------------------------------------
- */
+/* ---- records ---------------------------------------------------------------------- */
 
 void gs_image_record_time(const struct gs_image *image, uint64_t time_ns)
 {
@@ -272,7 +269,8 @@ static void read_chunk(const struct gs_image *image, uint32_t first, uint32_t en
         image, (const struct gs_record *)image->tracker->chunks[first >> GS_CHUNK_SHIFT],
         (size_t)1 << GS_CHUNK_SHIFT);
 
-    if (!records) { /* the file could not grow: how many are live nobody knows */
+    if (!records) { /* the file could not grow: the number of live allocations is
+                     * unknown */
         out->header->not_there += sizeof *records;
         return;
     }
@@ -300,8 +298,7 @@ static void read_records(const struct gs_image *image)
     }
 }
 
-/* ---- all of it ------------------------------------------------------------------------
- */
+/* ---- all of it -------------------------------------------------------------------- */
 
 /* The clock of a tracker whose process has ended. */
 #define STOPPED_S 4000000000

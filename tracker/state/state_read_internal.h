@@ -1,5 +1,5 @@
 /*
- * state_read_internal.h - a file that is read, shared by state_read.c and its parts.
+ * state_read_internal.h - a file being read, for state_read.c and its parts.
  * Locks: none; one thread reads.
  */
 #ifndef GS_STATE_READ_INTERNAL_H
@@ -16,13 +16,13 @@ struct gs_image {
     const struct gs_tracker *tracker;
     const struct gs_stacks *stacks; /* NULL: there are none */
     const struct gs_python *python; /* likewise */
-    uint32_t *ids;                  /* of stacks that were read, by that in the file */
+    uint32_t *ids;                  /* ids of the stacks read, by their ids in the file */
     uint32_t id_count;
     size_t api_count;
     struct gs_state_found *out;
 };
 
-/* What lay at the address, all of it; NULL: not in the file. */
+/* The bytes at the process's address; NULL: not all in the file. */
 const void *gs_image_at(const struct gs_image *image, uint64_t address, uint64_t bytes,
                         size_t alignment);
 
@@ -32,17 +32,16 @@ const void *gs_image_at(const struct gs_image *image, uint64_t address, uint64_t
                                       __alignof__(*(pointer))))
 
 void gs_image_end_text(char *text, size_t size);
-/* The number that a stack of the file has here; 0: none. */
+/* The id here of a stack of the file; 0: none. */
 uint32_t gs_image_stack(const struct gs_image *image, uint32_t id);
-/* Something happened then. */
+/* Records the time of an event. */
 void gs_image_record_time(const struct gs_image *image, uint64_t time_ns);
-/* Whether it can have been one of the tracker's; its stack is this process's then. */
+/* Is the allocation plausible? Converts its stack id to this process's. */
 bool gs_image_allocation(const struct gs_image *image, struct gs_allocation *allocation);
 
-/* --- state_read_past.c ----------------------------------------------------------------
- */
+/* ---- state_read_past.c ------------------------------------------------------------ */
 
-/* What happened before, once the live records were read. */
+/* Reads past events, after the live records. */
 void gs_image_past(const struct gs_image *image);
 
 #endif

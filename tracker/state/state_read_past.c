@@ -1,6 +1,6 @@
 /*
- * state_read_past.c - of a file, what happened before: totals, errors, what was lost, the
- * last look at what grows, when it was recorded.
+ * state_read_past.c - reads the past events of a file: totals, errors, lost memory, the
+ * last snapshot of growth, the windows of recording.
  * Owns: nothing.   Lock: none; one thread reads.   Design: docs/state.md
  */
 #include "host_memory.h"
@@ -108,7 +108,7 @@ static void read_lost(const struct gs_image *image)
     }
 }
 
-/* Whether it can have grown as it says, by that look. */
+/* Is the trend plausible for that snapshot? */
 static bool is_trend(const struct gs_growing *growing, const struct gs_look *look)
 {
     const struct gs_trend *trend = &growing->trend;
