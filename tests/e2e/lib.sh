@@ -26,6 +26,16 @@ add_case() {
   case_bodies+=("$(printf '%q ' "$@")")
 }
 
+# add_long_case NAME COMMAND...: only with E2E_LONG=yes.
+add_long_case() {
+  [[ ${E2E_LONG:-no} != yes ]] || add_case "$@"
+}
+
+# sized DEFAULT LONG: how much random work a case does; LONG with E2E_LONG=yes.
+sized() {
+  if [[ ${E2E_LONG:-no} == yes ]]; then echo "$2"; else echo "$1"; fi
+}
+
 # ---- Outcomes ------------------------------------------------------------------------
 
 # fail REASON: the case has failed; ends it.

@@ -348,7 +348,7 @@ done
 checks_judged_case() {
   need_file "$build/order/order"
   preloaded shim GPUSHIM_LEAK_REPORT=off GPUSHIM_VERBOSE=0 GPUSHIM_POOL_WAIT=100ms "$zone" \
-    "$poison" -- "$build/order/order" --seeds 4 "$@"
+    "$poison" -- "$build/order/order" --seeds "$(sized 1 4)" "$@"
   expect_status shim 0
 }
 add_case "checks in the order of the device" checks_judged_case idle. memory.freed odd.

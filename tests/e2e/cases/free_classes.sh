@@ -8,12 +8,13 @@
 # out without the library. E2E_FREE_CLASSES=all takes more devices and programs.
 
 free_classes_values=(none blocking)
+free_classes_others=(device "pinned=none,managed=none" device.tiny=none
+  "device=none,device.large=context" pinned=blocking)
 # One seed each, unless all is asked for.
-free_classes_rare=(device device.tiny=none "device=none,device.large=context"
-  "pinned=none,managed=none" pinned=blocking)
+free_classes_rare=("${free_classes_others[@]:0:$(sized 2 5)}")
 free_classes_topics=(idle. peers. pools. memory.free memory.pinned events. host. rules.)
 [[ ${E2E_FREE_CLASSES:-} != all ]] || {
-  free_classes_values+=("${free_classes_rare[@]}")
+  free_classes_values+=("${free_classes_others[@]}")
   free_classes_rare=()
   free_classes_topics+=(streams. legacy. per_thread. copies. host_function. words.
     threads. ordered. graphs. programmatic. deadlock.)
@@ -46,6 +47,15 @@ free_classes_right() {
     grep -vxF "$(printf '%s\n' "${free_classes_left_out[@]}")"
 }
 
+# free_classes_right_once VALUE: the same; the cases of one device ask once.
+free_classes_right_once() {
+  (
+    flock 9
+    [[ -s $scratch/right.$1 ]] || free_classes_right "$1" >"$scratch/right.$1"
+    cat "$scratch/right.$1"
+  ) 9>>"$scratch/right.$1.lock"
+}
+
 # free_classes_ran NUMBER: order has judged so many programs, and ended of its own accord.
 free_classes_ran() {
   local ran
@@ -72,7 +82,7 @@ free_classes_case() {
   local value=$1 bad
 
   need_file "$build/order/order"
-  free_classes_right "$value" >right
+  free_classes_right_once "$value" >right
   [[ $(wc -l <right) -ge 15 ]] || fail "few programs are right on such a device: $(wc -l <right)"
   preloaded order CUDASIM_FREE_WAITS="$value" GPUSHIM_FREE_WAITS="$value" GPUSHIM_LEAK_REPORT=off \
     GPUSHIM_POOL_WAIT=100ms -- "$build/order/order" "${@:2}" --jobs 4 "${free_classes_topics[@]}"
@@ -83,8 +93,8 @@ free_classes_case() {
   fail "right on the device, and not under the library: ${bad//$'\n'/ }"
 }
 for value in "${free_classes_values[@]}"; do
-  add_case "free classes $value hostile" free_classes_case "$value" --seeds 2
-  add_case "free classes $value threads" free_classes_case "$value" --threads --seeds 2
+  add_case "free classes $value hostile" free_classes_case "$value" --seeds "$(sized 1 2)"
+  add_case "free classes $value threads" free_classes_case "$value" --threads --seeds "$(sized 1 2)"
 done
 for value in "${free_classes_rare[@]}"; do
   add_case "free classes $value once" free_classes_case "$value" --seeds 1
@@ -94,7 +104,7 @@ done
 free_classes_shipped_case() {
   need_file "$build/order/order"
   preloaded order GPUSHIM_LEAK_REPORT=off GPUSHIM_POOL_WAIT=100ms -- \
-    "$build/order/order" --threads --seeds 2 --jobs 4 peers. pools. classes.
+    "$build/order/order" --threads --seeds "$(sized 1 2)" --jobs 4 peers. pools. classes.
   free_classes_ran 30
   [[ $(<order.status) == 0 ]] && return
   grep -v '^cudasim: ' order.out | tail -n 40

@@ -311,7 +311,7 @@ documented_calls_case() {
   expect_equal "the parts, each once" "bench conformance probe programs real safety traces" \
     "$(tr ' ' '\n' <<<"$parts" | grep . | sort | paste -sd' ')"
 }
-add_case "gpu-check calls of the page" documented_calls_case
+add_long_case "gpu-check calls of the page" documented_calls_case
 
 # What new memory holds: the simulated device clears memory that it mapped anew, not what
 # shares a mapping. A free is timed without the library and with it.
@@ -805,7 +805,7 @@ real 12 a_slow:plain -
 traces 17 a_slow plain
 END
 }
-add_case "gpu-check does not call a part's end a slow run" gpu_check_late_case
+add_long_case "gpu-check does not call a part's end a slow run" gpu_check_late_case
 
 # Its own build is brought up to date each time, warnings allowed, also with no time for it, and
 # where it came from another place.
@@ -896,7 +896,7 @@ gpu_check_pack_case() {
   expect_status file 2
   expect_text file.err ': it is no folder$'
 }
-add_case "gpu-check packed" gpu_check_pack_case
+add_long_case "gpu-check packed" gpu_check_pack_case
 
 # A pack on a machine that has a driver and nothing else of CUDA, and no network; the build and a
 # toolkit in the checkout are out of sight. The driver is the simulated one under another name, over

@@ -4,7 +4,7 @@
 # late and in as unlucky an order as CUDA allows: the output is that of the program alone,
 # and the oracle (docs/simulator.md) finds no order lost, none needed, no wait too many.
 
-hostile_seeds=${E2E_HOSTILE_SEEDS:-4}
+hostile_seeds=${E2E_HOSTILE_SEEDS:-$(sized 1 4)}
 
 # hostile_case PROGRAM [ARGUMENT...]
 hostile_case() {

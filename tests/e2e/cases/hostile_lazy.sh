@@ -4,7 +4,7 @@
 # (GPUSHIM_FREE_SYNC=lazy): no order lost, no wait, no early reuse, whatever the schedule.
 # Left out are those that lean on the wait of a free; docs/free.md says why of each.
 
-lazy_seeds=${E2E_HOSTILE_SEEDS:-4}
+lazy_seeds=${E2E_HOSTILE_SEEDS:-$(sized 1 4)}
 
 hostile_lazy_app_case() {
   local seed
