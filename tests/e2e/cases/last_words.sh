@@ -4,11 +4,11 @@
 # comes second waits for the report, as long as it gets on.
 
 # last_words HOW [VARIABLE...]: the helper for files and lines lets the program know that it has
-# been asked, and takes a second to say nothing; or does what the variable helper says.
+# been asked, and takes a second to say nothing. What the variable helper says comes first.
 last_words() {
   need_file "$apps/lastwords_linked"
   mkdir helpers
-  printf '#!/bin/sh\n: >%q/asked\n%s\n' "$PWD" "${helper:-sleep 1}" >helpers/llvm-symbolizer
+  printf '#!/bin/sh\n%s\n: >%q/asked\nsleep 1\n' "${helper:-}" "$PWD" >helpers/llvm-symbolizer
   chmod 755 helpers/llvm-symbolizer
   preloaded shim PATH="$PWD/helpers:$PATH" GPUSHIM_PEAK_MAX=0 GPUSHIM_SYMBOLIZE_TIMEOUT=20s \
     GPUSHIM_STATE_FILE=state GPUSHIM_OUTPUT=json GPUSHIM_OUTPUT_FILE=report.json "${@:2}" \
