@@ -7,7 +7,6 @@
 #include "async_heaps.h"
 #include "host_pools.h"
 #include "managed.h"
-#include "mutants.h"
 
 const char gs_nobodys[1] = {0};
 
@@ -38,8 +37,7 @@ enum gs_status gs_pooled_extent(struct gs_state *state, CUdeviceptr address,
 
 void gs_pooled_retain(struct gs_state *state, CUdeviceptr address)
 {
-    if (state->pool && !gs_mutant(GS_MUTANT_marks_ignored) &&
-        gs_pool_retain(state->pool, address) != GS_OK) {
+    if (state->pool && gs_pool_retain(state->pool, address) != GS_OK) {
         return; /* the driver's own, or freed meanwhile */
     }
 }

@@ -116,9 +116,6 @@ static bool is_pressed(const struct gs_async_heap *heap)
 static enum gs_status wait_in_stream(struct gs_async_heap *heap, gs_fence fence)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
-    if (gs_mutant(GS_MUTANT_async_pressed)) {
-        return GS_OK;
-    }
     gs_notify_begin("cuMemAllocAsync", false);
     if (gs_gate_enter()) {
         result =
@@ -269,9 +266,6 @@ struct gs_async_heap *gs_async_heap_of(struct gs_state *state,
         return NULL;
     }
     stream = gs_async_stream(stream);
-    if (gs_mutant(GS_MUTANT_async_one_heap) && gs_async_heaps) {
-        return gs_async_heaps;
-    }
     const struct seen *seen = seen_at(stream);
     struct gs_async_heap *heap = seen->heap;
     if (GS_UNLIKELY(!heap || seen->stream != stream || seen->context != context ||
@@ -314,11 +308,6 @@ CUresult gs_async_order(struct gs_async_heap *heap, CUstream stream, bool per_th
     CUstream own;
     *fence = 0;
     CUresult result = gs_fence_record(stream, per_thread, fence);
-    if (result == CUDA_SUCCESS && gs_mutant(GS_MUTANT_async_freed_elsewhere)) {
-        gs_fence_release(*fence);
-        *fence = 0;
-        return result;
-    }
     if (result != CUDA_SUCCESS || !gs_async_is_ended(heap) ||
         !gs_async_pin(heap, &home, &own)) {
         return result;

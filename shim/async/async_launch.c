@@ -51,7 +51,7 @@ const CUlaunchConfig *gs_async_launch_in_order(const CUlaunchConfig *config,
     struct gs_async_heap *heap;
     unsigned found = 0;
     if (!config->attrs || config->hStream == CU_STREAM_PER_THREAD ||
-        (per_thread && !config->hStream) || gs_mutant(GS_MUTANT_async_overlap)) {
+        (per_thread && !config->hStream)) {
         return config;
     }
     while (found < config->numAttrs && !overlaps(&config->attrs[found])) {

@@ -390,8 +390,7 @@ static CUstream take_over(CUcontext home, CUstream stream)
     if (!own || gs_fence_record_in(home, stream, false, &fence) != CUDA_SUCCESS) {
         return NULL;
     }
-    if (!gs_mutant(GS_MUTANT_async_taken_over) &&
-        gs_async_wait_behind(home, own, fence) != CUDA_SUCCESS) {
+    if (gs_async_wait_behind(home, own, fence) != CUDA_SUCCESS) {
         own = NULL;
     }
     gs_fence_release(fence);
@@ -401,8 +400,7 @@ static CUstream take_over(CUcontext home, CUstream stream)
 void gs_async_stream_ends(CUstream stream)
 {
     if (GS_LIKELY(!__atomic_load_n(&gs_async_heap_count, __ATOMIC_ACQUIRE)) || !stream ||
-        stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
-        gs_mutant(GS_MUTANT_async_recycled)) {
+        stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) {
         return;
     }
     pthread_mutex_lock(&gs_async_lock);

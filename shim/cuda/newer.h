@@ -34,7 +34,7 @@ typedef struct {
         void *align;
     } value;
 } CUlaunchAttribute;
-typedef struct {
+typedef struct CUlaunchConfig_st {
     unsigned int grid[3], block[3], sharedMemBytes;
     CUstream hStream;
     CUlaunchAttribute *attrs;

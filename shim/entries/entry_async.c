@@ -40,8 +40,7 @@
 static bool may_pool(const struct gs_call *request, const CUdeviceptr *dptr, size_t bytes)
 {
     return dptr && bytes && request->context && request->context->heap &&
-           (!gs_captures_active() || gs_mutant(GS_MUTANT_async_captured)) &&
-           request->stream != CU_STREAM_PER_THREAD &&
+           !gs_captures_active() && request->stream != CU_STREAM_PER_THREAD &&
            (request->stream || !request->per_thread);
 }
 

@@ -150,8 +150,7 @@ static GS_NOINLINE CUresult allocate_deeper(struct gs_state *state, CUdeviceptr 
     enum gs_status status = GS_ERR_UNPOOLABLE;
 
     if (out && bytes != 0 && context && context->heap &&
-        !gs_ipc_keeps_apart(&state->options, bytes) &&
-        (!gs_captures_active() || gs_mutant(GS_MUTANT_capture_served))) {
+        !gs_ipc_keeps_apart(&state->options, bytes) && !gs_captures_active()) {
         gs_warmup(context);
         gs_pool_thread_stream(gs_submissions_stream());
         status = gs_redzones_alloc(state, context, bytes, &block, &native);
@@ -321,7 +320,7 @@ static void free_beside_accessors(struct gs_state *state, struct gs_block *block
 {
     const struct gs_context *owner = gs_heap_self(gs_block_heap(block));
     if (!gs_context_accessor(&state->contexts, owner->handle, 0) ||
-        gs_mutant(GS_MUTANT_accessors_hold_large) || !gs_block_give_back(block)) {
+        !gs_block_give_back(block)) {
         hold_back(state, block);
     }
 }
@@ -407,7 +406,7 @@ static GS_NOINLINE CUresult free_block(struct gs_state *state, struct gs_block *
     struct gs_async_heap *ordered = gs_async_heap_of_block(block);
     struct gs_allocation was = {.addr = 0};
     CUresult result = CUDA_SUCCESS;
-    bool waited = !gs_captures_active() || gs_mutant(GS_MUTANT_capture_waits);
+    bool waited = !gs_captures_active();
     bool idle = false, in_use = false;
     if (ordered && gs_async_is_broken(ordered) && waited) {
         result = gs_real()->cuCtxSynchronize();
@@ -538,33 +537,15 @@ static GS_NOINLINE CUresult end_looking_after(struct gs_state *state,
     return CUDA_SUCCESS;
 }
 
-/* A build that breaks things takes an address inside a block for the block's. */
-static bool free_around(struct gs_state *state, CUdeviceptr dptr)
-{
-    struct gs_range range;
-    struct gs_block *block;
-    if (!gs_mutant(GS_MUTANT_inside_freed) ||
-        gs_pool_find(state->pool, dptr, &range) != GS_OK ||
-        gs_pool_claim(state->pool, range.block_addr, &block) != GS_OK) {
-        return false;
-    }
-    gs_block_free(block);
-    return true;
-}
-
 /* Handles an address that is not the pool's, or not the start of a live block. */
 static GS_NOINLINE CUresult free_other(struct gs_state *state, CUdeviceptr dptr,
                                        enum gs_status found)
 {
     CUresult result;
-    if (found == GS_ERR_BAD_FREE && free_around(state, dptr)) {
-        return CUDA_SUCCESS;
-    }
     if (found != GS_ERR_BAD_FREE && gs_managed_free(state, dptr, &result)) {
         return result;
     }
-    if ((found == GS_ERR_BAD_FREE && !gs_mutant(GS_MUTANT_inside_forwarded)) ||
-        gs_host_owns(state, dptr) || gs_async_owes(dptr)) {
+    if (found == GS_ERR_BAD_FREE || gs_host_owns(state, dptr) || gs_async_owes(dptr)) {
         /* The driver must not see the call: a cached block may start where its segment
          * does. */
         gs_record_bad_free(state, dptr, GS_API_cuMemFree_v2);

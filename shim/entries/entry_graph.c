@@ -14,7 +14,6 @@
 #include "described.h"
 #include "graph_memory.h"
 #include "graph_nodes.h"
-#include "linger.h"
 #include "retry.h"
 #include "submissions.h"
 #include <string.h>
@@ -299,31 +298,20 @@ static GS_NOINLINE CUresult launch_tracked(CUgraphExec exec, CUstream stream,
     return result;
 }
 
-/* Whether a build that breaks things leaves the calls out. */
-#ifdef GS_MUTANTS
-#define IS_COUNTED (!gs_mutant(GS_MUTANT_graph_uncounted))
-#else
-#define IS_COUNTED true
-#endif
-
 /* The stream is complete when each part of the graph is, on every device. */
 static inline __attribute__((always_inline)) CUresult
 launch(CUgraphExec exec, CUstream stream, bool per_thread)
 {
     uintptr_t where = (uintptr_t)stream | GS_STREAMS_LOOSE | GS_STREAMS_ACROSS;
     where = per_thread ? gs_submissions_per_thread(where) : where;
-    struct gs_calls *own = IS_COUNTED ? gs_submission_begin(where) : NULL;
+    struct gs_calls *own = gs_submission_begin(where);
     CUresult result;
-    gs_linger(false);
     if (gs_graph_execs_known()) {
         result = launch_tracked(exec, stream, per_thread);
     } else {
         result = MADE_AGAIN(real_launch(exec, stream, per_thread));
     }
-    gs_linger(true);
-    if (IS_COUNTED) {
-        gs_submission_end(own);
-    }
+    gs_submission_end(own);
     return result;
 }
 

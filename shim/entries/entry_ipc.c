@@ -65,9 +65,8 @@ static CUresult export_pooled(struct gs_state *state, const struct gs_range *ran
         return CUDA_ERROR_INVALID_VALUE;
     }
     bool inside = range->shared && range->block_addr != range->segment_addr;
-    CUresult result = inside && out && !gs_mutant(GS_MUTANT_handles_unsealed)
-                          ? export_block(state, range, out)
-                          : gs_real()->cuIpcGetMemHandle(out, dptr);
+    CUresult result = inside && out ? export_block(state, range, out)
+                                    : gs_real()->cuIpcGetMemHandle(out, dptr);
     if (result == CUDA_SUCCESS) {
         gs_pooled_retain(state, dptr);
     }

@@ -8,7 +8,6 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "managed.h"
-#include "mutants.h"
 #include "nvml.h"
 #include "pool_lookup.h"
 #include "submissions.h"
@@ -41,14 +40,12 @@ static struct gs_calls *begin(CUdeviceptr dptr, size_t *bytes, uintptr_t stream)
         *bytes = gs_managed_length(dptr, *bytes);
         gs_leave();
     }
-    return gs_mutant(GS_MUTANT_prefetch_uncounted) ? NULL : gs_submission_begin(stream);
+    return gs_submission_begin(stream);
 }
 
 static CUresult end(struct gs_calls *own, CUresult result)
 {
-    if (!gs_mutant(GS_MUTANT_prefetch_uncounted)) {
-        gs_submission_end(own);
-    }
+    gs_submission_end(own);
     return result;
 }
 

@@ -14,7 +14,6 @@
 #include "args.h"
 #include "async_heaps.h"
 #include "context_errors.h"
-#include "linger.h"
 #include "real.h"
 #include "retry.h"
 #include "state.h"
@@ -63,49 +62,16 @@ static inline uintptr_t where_of(const CUlaunchConfig *config)
 }
 
 /* Replaces the launched config by an equal one, changed as async_heaps.h describes. */
-#define PREPARE_IN(given)    ((void)0)
-#define PREPARE_LOOSE(given) ((void)0)
-#define PREPARE_DEFAULT      ((void)0)
-#define PREPARE_BEYOND       ((void)0)
-#define PREPARE_CONFIG(config)                                                           \
-    (config = gs_async_launch(config, per_thread), show(config))
-#define DONE_IN(given)      ((void)0)
-#define DONE_LOOSE(given)   ((void)0)
-#define DONE_DEFAULT        ((void)0)
-#define DONE_BEYOND         ((void)0)
-#define DONE_CONFIG(config) gs_async_launched(config, result)
-
-/* Whether a build that breaks things leaves this function out. */
-static inline bool is_counted(const char *symbol)
-{
-#ifdef GS_MUTANTS
-    if (gs_mutant(GS_MUTANT_set_uncounted)) {
-        return __builtin_strncmp(symbol, "cuMemset", 8) != 0;
-    }
-    if (gs_mutant(GS_MUTANT_peer_copy_uncounted)) {
-        return __builtin_strncmp(symbol, "cuMemcpyPeer", 12) != 0;
-    }
-#else
-    (void)symbol;
-#endif
-    return true;
-}
-
-/* A build that breaks things lets the test program stay between the counts and the call
-   (linger.h), and shows it what is launched. */
-#ifdef GS_MUTANTS
-/* tests/order/async.c has this function. */
-extern void gs_order_launches(const CUlaunchConfig *config) __attribute__((weak));
-
-static inline void show(const CUlaunchConfig *config)
-{
-    if (gs_order_launches) {
-        gs_order_launches(config);
-    }
-}
-#else
-#define show(config) ((void)0)
-#endif
+#define PREPARE_IN(given)      ((void)0)
+#define PREPARE_LOOSE(given)   ((void)0)
+#define PREPARE_DEFAULT        ((void)0)
+#define PREPARE_BEYOND         ((void)0)
+#define PREPARE_CONFIG(config) (config = gs_async_launch(config, per_thread))
+#define DONE_IN(given)         ((void)0)
+#define DONE_LOOSE(given)      ((void)0)
+#define DONE_DEFAULT           ((void)0)
+#define DONE_BEYOND            ((void)0)
+#define DONE_CONFIG(config)    gs_async_launched(config, result)
 
 /*
  * Whether a call that was out of memory is repeated once idle memory of the pool was
@@ -171,15 +137,11 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
     }                                                                                    \
     static inline __attribute__((always_inline)) CUresult submit_##symbol params         \
     {                                                                                    \
-        if (!is_counted(#symbol)) {                                                      \
-            return gs_real()->symbol args;                                               \
-        }                                                                                \
         struct gs_calls *own =                                                           \
             gs_submission_begin(FORM_##stream(WHERE_##where | across(#symbol)));         \
         const bool per_thread = IS_##stream;                                             \
         (void)per_thread;                                                                \
         PREPARE_##where;                                                                 \
-        gs_linger(false);                                                                \
         CUresult result = gs_real_now()->symbol args;                                    \
         if (GS_UNLIKELY(result != CUDA_SUCCESS)) {                                       \
             if (result == CUDA_ERROR_OUT_OF_MEMORY &&                                    \
@@ -191,7 +153,6 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
             }                                                                            \
         }                                                                                \
         DONE_##where;                                                                    \
-        gs_linger(true);                                                                 \
         gs_submission_end(own);                                                          \
         return result;                                                                   \
     }                                                                                    \

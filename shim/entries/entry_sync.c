@@ -66,9 +66,6 @@ static struct watch watch_begin(CUcontext handle, bool current, unsigned own_cal
         watch.lazy_token = gs_lazy_wait_begin(state, watch.context);
     }
     gs_leave();
-    if (gs_mutant(GS_MUTANT_green_marks) && (!watch.context || !watch.context->heap)) {
-        watch.context = gs_context_primary(state, 0);
-    }
     if (watch.context && !watch.context->heap) {
         watch.context = NULL;
     }
@@ -98,11 +95,7 @@ static void relax(const struct gs_context *context)
 
 static void watch_end(struct watch *watch, CUresult result)
 {
-    if (watch->streams.stream ? gs_mutant(GS_MUTANT_seen_after)
-                              : gs_mutant(GS_MUTANT_snapshot_after)) {
-        begin_again(watch);
-    }
-    if (watch->context && (result == CUDA_SUCCESS || gs_mutant(GS_MUTANT_failed_marks))) {
+    if (watch->context && result == CUDA_SUCCESS) {
         if (watch->streams.stream) {
             gs_context_mark_stream(watch->context, &watch->before, &watch->streams);
         } else {
@@ -206,7 +199,7 @@ GS_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
     bool legacy = (uintptr_t)hStream <= GS_STREAMS_LEGACY;
     struct watch watch =
         legacy ? watch_begin(NULL, true, 0) : watch_stream((uintptr_t)hStream);
-    if (legacy && !legacy_is_all(&watch) && !gs_mutant(GS_MUTANT_stream_marks_all)) {
+    if (legacy && !legacy_is_all(&watch)) {
         narrow(&watch, (uintptr_t)hStream);
     }
     CUresult result = gs_real()->cuStreamSynchronize(hStream);
@@ -234,10 +227,10 @@ GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t 
     }
     struct gs_calls *own = gs_submission_begin(0);
     struct watch watch = watch_begin(NULL, true, 1);
-    if (!legacy_is_all(&watch) && !gs_mutant(GS_MUTANT_copy_marks_all)) {
+    if (!legacy_is_all(&watch)) {
         narrow(&watch, 0);
     }
-    if (ByteCount == 0 && !gs_mutant(GS_MUTANT_empty_copy_marks)) {
+    if (ByteCount == 0) {
         watch.context = NULL;
     }
     CUresult result = gs_real()->cuMemcpyDtoH_v2(dstHost, srcDevice, ByteCount);

@@ -18,7 +18,6 @@
 #include "log.h"
 #include "marks.h"
 #include "mem_limits.h"
-#include "mutants.h"
 #include "state.h"
 #include "trim_hold.h"
 #include "parts.h"
@@ -184,8 +183,7 @@ static enum gs_status backend_fence_query(void *self, gs_fence fence)
 static bool backend_fence_waited(void *self, gs_fence fence)
 {
     const struct gs_context *context = self;
-    return gs_epoch_is(fence) || gs_mutant(GS_MUTANT_elsewhere_waited) ||
-           gs_fence_is_of(fence, context->handle);
+    return gs_epoch_is(fence) || gs_fence_is_of(fence, context->handle);
 }
 
 static void backend_fence_release(void *self, gs_fence fence)

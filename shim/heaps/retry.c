@@ -9,7 +9,6 @@
 #include "notify.h"
 #include "captures.h"
 #include "free_lazy.h"
-#include "mutants.h"
 #include "mem_limits.h"
 #include "parts.h"
 #include "gs_clock.h"
@@ -81,9 +80,6 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
     if (result != CUDA_ERROR_OUT_OF_MEMORY || !state->pool || gs_captures_active()) {
         return false;
     }
-    if (gs_mutant(GS_MUTANT_waits_when_full) && context && pending_bytes(state, -1)) {
-        return wait_for(state, context) == CUDA_SUCCESS;
-    }
     int device = context ? context->device : -1;
     uint64_t before = pending_bytes(state, device);
     if (before == 0) {
@@ -128,8 +124,7 @@ static size_t step_for(struct gs_state *state, int device, size_t bytes)
 static bool retry_after(struct gs_state *state, const struct gs_context *context,
                         size_t bytes, CUresult result)
 {
-    if (GS_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY) || !state->pool ||
-        gs_mutant(GS_MUTANT_others_refused)) {
+    if (GS_LIKELY(result != CUDA_ERROR_OUT_OF_MEMORY) || !state->pool) {
         return false;
     }
     int device = context ? context->device : -1;
@@ -163,8 +158,7 @@ bool gs_retry_after_trim(struct gs_state *state, const struct gs_context *contex
 
 void gs_retry_refused(struct gs_state *state, int device, size_t bytes)
 {
-    if (state->pool && bytes <= gs_limits_most(device) &&
-        !gs_mutant(GS_MUTANT_refusal_forgotten)) {
+    if (state->pool && bytes <= gs_limits_most(device)) {
         gs_pool_set_refused(state->pool, device, bytes);
     }
 }

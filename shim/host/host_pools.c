@@ -398,9 +398,6 @@ static GS_NOINLINE CUresult wait_for(struct gs_state *state,
                                      const struct gs_block *block,
                                      enum gs_free_scope scope)
 {
-    if (gs_mutant(GS_MUTANT_host_unwaited)) {
-        return CUDA_SUCCESS;
-    }
     bool in_use; /* free_held() covers every context that may use the block */
     gs_notify_free("cuMemFreeHost", gs_block_addr(block), gs_block_requested(block));
     CUresult result = gs_context_wait(state, context, scope, &in_use);
@@ -455,12 +452,9 @@ static GS_NOINLINE CUresult free_busy(struct gs_state *state, struct gs_block *b
         return result;
     }
     waited = waited && !gs_refused_for_capture(result);
-    bool done = waited && result == CUDA_SUCCESS &&
-                gs_all_complete(state, point,
-                                scope < GS_FREE_CONTEXT &&
-                                        !gs_mutant(GS_MUTANT_class_pinned_unheld)
-                                    ? NULL
-                                    : own->context);
+    bool done =
+        waited && result == CUDA_SUCCESS &&
+        gs_all_complete(state, point, scope < GS_FREE_CONTEXT ? NULL : own->context);
     forget(state, block, addr, done ? GS_TRACE_WAITED : GS_TRACE_HELD);
     if (!waited) {
         free_held(state, block, point, false);

@@ -235,9 +235,6 @@ static CUresult free_native(struct gs_state *state, const struct gs_managed_rang
 static CUresult wait_for(struct gs_state *state, const struct gs_context *context,
                          const struct gs_managed_range *range, enum gs_free_scope scope)
 {
-    if (gs_mutant(GS_MUTANT_host_unwaited)) {
-        return CUDA_SUCCESS;
-    }
     bool in_use; /* the range's point covers every context that may use it */
     gs_notify_free("cuMemFree_v2", range->addr, range->requested_bytes);
     CUresult result = gs_context_wait(state, context, scope, &in_use);
@@ -269,15 +266,14 @@ static CUresult free_range(struct gs_state *state, struct gs_managed_range *rang
     const struct gs_context *context = (const struct gs_context *)(uintptr_t)range->owner;
     uint64_t point = gs_all_complete_point();
     bool waited = true; /* for the owner's work, or there was none */
-    if ((range->spoiled && !gs_mutant(GS_MUTANT_advice_ignored)) ||
-        gs_captures_active() || range->bytes > KEPT_BYTES ||
+    if (range->spoiled || gs_captures_active() || range->bytes > KEPT_BYTES ||
         range->bytes > gs_host_idle_limit()) {
         return free_native(state, range);
     }
     if (!gs_context_is_idle(&state->contexts, context)) {
         enum gs_free_scope scope = gs_free_scope(GS_FREE_managed, range->requested_bytes);
         CUresult result = wait_for(state, context, range, scope);
-        waited = scope >= GS_FREE_CONTEXT || gs_mutant(GS_MUTANT_class_managed_unheld);
+        waited = scope >= GS_FREE_CONTEXT;
         if (gs_refused_for_capture(result)) {
             return free_native(state, range);
         }

@@ -25,7 +25,6 @@
 #include "gs_uncancelled.h"
 #include "linker.h"
 #include "log.h"
-#include "mutants.h"
 #include "state.h"
 #include "trace.h"
 
@@ -86,9 +85,6 @@ static void at_exit(int status, void *unused)
     }
     if (gs_finish_due()) {
         on_exit(at_exit, NULL);
-    }
-    if (gs_mutant(GS_MUTANT_exit_calls)) {
-        (void)gs_real()->cuCtxSynchronize();
     }
     gs_coverage_flush();
     snprintf(ending, sizeof(ending), "exit %d", status & 0xff);

@@ -26,7 +26,6 @@
 #include "managed.h"
 #include "marks.h"
 #include "mem_limits.h"
-#include "mutants.h"
 #include "own_thread.h"
 #include "trim_hold.h"
 #include "gs_uncancelled.h"
@@ -117,8 +116,7 @@ static bool may_give(void *self)
     const struct given *given = self;
     return !gs_trim_is_held() && !gs_captures_active() &&
            !gs_fences_are_frozen(given->context->handle) &&
-           (is_idle(given->state, given->context) ||
-            gs_mutant(GS_MUTANT_trimmed_while_busy));
+           is_idle(given->state, given->context);
 }
 
 static bool has_aged(struct gs_state *state, const struct gs_context *context)

@@ -16,7 +16,6 @@
 #include "known.h"
 #include "loader_gate.h"
 #include "looked_up.h"
-#include "mutants.h"
 #include "real.h"
 #include "libraries.h"
 
@@ -183,8 +182,7 @@ static void note_look_up(void *handle, const char *name, const void *caller)
         return;
     }
     gs_looked_up(name);
-    bool past = handle == RTLD_NEXT && gs_real_gives_work(name) &&
-                !gs_mutant(GS_MUTANT_behind_ignored);
+    bool past = handle == RTLD_NEXT && gs_real_gives_work(name);
     bool unknown = !gs_real_is_hooked(name) && !gs_known_harmless(name);
     if (past || (unknown && may_exist(handle, name))) {
         gs_known_end_proof(name);

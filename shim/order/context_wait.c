@@ -13,7 +13,6 @@
 #include "fences.h"
 #include "libraries.h"
 #include "marks.h"
-#include "mutants.h"
 #include "record.h"
 #include "state.h"
 #include "trace.h"
@@ -50,9 +49,6 @@ static CUresult synchronize_beside_captures(CUcontext handle)
  */
 static CUresult wait_for(CUcontext handle)
 {
-    if (gs_mutant(GS_MUTANT_capture_waits)) {
-        return synchronize(handle);
-    }
     if (!gs_captures_ever()) {
         CUresult result = synchronize_beside_captures(handle);
         if (!gs_refused_for_capture(result)) {
@@ -109,8 +105,7 @@ static CUresult wait_for_device(struct gs_state *state, const struct gs_context 
     CUresult result = CUDA_SUCCESS;
     CUcontext handle;
     for (unsigned i = 0; result == CUDA_SUCCESS && gs_all_contexts_at(i, &handle); i++) {
-        if (handle == owner->handle || device_of(state, handle) != owner->device ||
-            gs_mutant(GS_MUTANT_class_others_ignored)) {
+        if (handle == owner->handle || device_of(state, handle) != owner->device) {
             continue;
         }
         const struct gs_context *entry = gs_context_find(state, handle);
@@ -141,7 +136,7 @@ static bool waits_for_accessors(struct gs_state *state, const struct gs_context 
                                 bool unfenced)
 {
     return unfenced || state->options.free_sync == GS_FREE_SYNC_WAIT ||
-           gs_mutant(GS_MUTANT_accessors_waited) || !gs_marks_work(state, context);
+           !gs_marks_work(state, context);
 }
 
 /* Whether each context with access to the memory is complete since the point. */
@@ -192,15 +187,8 @@ static CUresult wait_for_context(struct gs_state *state, const struct gs_context
     uint64_t point = shared ? gs_all_complete_point() : 0; /* read after the token */
     struct gs_seen_before streams;
     struct gs_snapshot before = gs_context_snapshot(context, 0, &streams);
-    if (gs_mutant(GS_MUTANT_lock_held)) {
-        pthread_mutex_lock(&state->contexts.lock);
-    }
     CUresult result = wait_for_all(state, context, scope, accessors, &before);
-    if (gs_mutant(GS_MUTANT_lock_held)) {
-        pthread_mutex_unlock(&state->contexts.lock);
-    }
-    *in_use = shared && !accessors && !accessors_are_done(state, context, point) &&
-              !gs_mutant(GS_MUTANT_accessors_unheld);
+    *in_use = shared && !accessors && !accessors_are_done(state, context, point);
     if (result == CUDA_SUCCESS && !*in_use) {
         gs_heap_retire(context->heap, token);
     }
@@ -251,9 +239,6 @@ void gs_context_mark_stream(const struct gs_context *context,
     gs_libraries_watch();
     gs_submissions_mark(&own->idle_at, snapshot->alone ? covered : 0);
     gs_submissions_mark(&own->device_idle_at, covered);
-    if (gs_mutant(GS_MUTANT_stream_completes)) {
-        gs_submissions_mark(&own->complete_at, covered);
-    }
 }
 
 void gs_context_never_idle(const struct gs_context *context)

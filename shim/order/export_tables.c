@@ -12,7 +12,6 @@
 
 #include "known.h"
 #include "looked_up.h"
-#include "mutants.h"
 #include "single_order.h"
 
 #define KEPT  false
@@ -60,10 +59,10 @@ void gs_export_table_given(const CUuuid *id)
     (void)snprintf(name, sizeof(name), "private table %s%s%s%s", guid,
                    table.purpose[0] ? " (" : "", table.purpose,
                    table.purpose[0] ? ")" : "");
-    if (table.ends_proof && !gs_mutant(GS_MUTANT_tables_ignored)) {
+    if (table.ends_proof) {
         gs_known_end_proof(name);
     }
-    if (table.ends_order && !gs_mutant(GS_MUTANT_order_tables_ignored)) {
+    if (table.ends_order) {
         gs_single_order_end_by("cuGetExportTable", name);
     }
     errno = saved_errno;

@@ -21,7 +21,6 @@
 #include "capture_gate.h"
 #include "contexts.h"
 #include "gs_uncancelled.h"
-#include "mutants.h"
 #include "record.h"
 
 enum fence_state { FENCE_ALIVE, FENCE_FROZEN, FENCE_OVER };
@@ -239,9 +238,6 @@ static CUresult query(CUevent event)
 
 enum gs_status gs_fence_query(gs_fence handle)
 {
-    if (gs_mutant(GS_MUTANT_stream_is_done)) {
-        return GS_OK;
-    }
     const struct event_fence *fence = (const struct event_fence *)(uintptr_t)handle;
     switch (state_of(fence)) {
     case FENCE_OVER:

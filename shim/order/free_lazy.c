@@ -12,7 +12,6 @@
 #include "free_scope.h"
 #include "free_wait.h"
 #include "marks.h"
-#include "mutants.h"
 #include "record.h"
 #include "trace.h"
 #include "trim_hold.h"
@@ -129,10 +128,6 @@ bool gs_free_lazily(struct gs_state *state, struct gs_block *block, uint64_t add
     }
     account(state, block, addr, GS_TRACE_HELD);
     gs_trim_thread_want();
-    if (gs_mutant(GS_MUTANT_class_unheld)) {
-        gs_block_free(block);
-        return true;
-    }
     free_joined(context, block, &joined);
     return true;
 }
@@ -143,17 +138,11 @@ uint64_t gs_lazy_wait_begin(struct gs_state *state, const struct gs_context *con
         gs_context_accessor(&state->contexts, context->handle, 0)) {
         return 0;
     }
-    if (gs_mutant(GS_MUTANT_retired_after)) {
-        return UINT64_MAX; /* the token is taken at the end */
-    }
     return gs_heap_retire_begin(context->heap);
 }
 
 void gs_lazy_wait_end(const struct gs_context *context, uint64_t token)
 {
-    if (gs_mutant(GS_MUTANT_retired_after)) {
-        token = gs_heap_retire_begin(context->heap);
-    }
     gs_heap_retire(context->heap, token);
 }
 

@@ -21,7 +21,6 @@
 #include "context_switch.h"
 #include "notify.h"
 #include "capture_gate.h"
-#include "mutants.h"
 #include "record.h"
 
 #define PIECE_BYTES 16
@@ -141,8 +140,7 @@ void gs_permit_reset(void)
 CUresult gs_permit_free(const struct gs_state *state, struct gs_context *context,
                         enum gs_permit kind)
 {
-    bool lazy = kind == GS_PERMIT_DEVICE && state->options.free_sync == GS_FREE_SYNC_LAZY;
-    if (lazy || gs_mutant(GS_MUTANT_capture_forgiven)) {
+    if (kind == GS_PERMIT_DEVICE && state->options.free_sync == GS_FREE_SYNC_LAZY) {
         return CUDA_SUCCESS;
     }
     uint64_t piece = take_piece(context, kind) ?: get_piece(context, kind);

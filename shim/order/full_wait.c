@@ -16,7 +16,6 @@
 #include "captures.h"
 #include "log.h"
 #include "marks.h"
-#include "mutants.h"
 #include "state.h"
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
@@ -86,8 +85,7 @@ bool gs_full_wait(struct gs_state *state, const struct gs_context *context)
 {
     static struct gs_log_limit limit;
     uint64_t mark;
-    if (gs_captures_active() || gs_context_counts_idle(&state->contexts, context) ||
-        gs_mutant(GS_MUTANT_full_waits)) {
+    if (gs_captures_active() || gs_context_counts_idle(&state->contexts, context)) {
         return true;
     }
     if (still_runs(context)) {

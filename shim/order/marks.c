@@ -25,7 +25,6 @@
 #include "fences.h"
 #include "free_scope.h"
 #include "known.h"
-#include "mutants.h"
 #include "record.h"
 #include "single_order.h"
 #include "streams.h"
@@ -210,8 +209,7 @@ static CUresult record_all(struct gs_state *state, CUcontext owner, struct mark 
     mark->count = result == CUDA_SUCCESS;
     for (unsigned i = 0;
          result == CUDA_SUCCESS &&
-         (other = gs_context_accessor(&state->contexts, owner, i)) != NULL &&
-         !gs_mutant(GS_MUTANT_accessors_unmarked);
+         (other = gs_context_accessor(&state->contexts, owner, i)) != NULL;
          i++) {
         if (mark->count == MAX_CONTEXTS) {
             return CUDA_ERROR_NOT_READY;
@@ -460,8 +458,7 @@ CUcontext gs_marks_stream_ends(CUstream stream)
         bool blocking = false;
         CUcontext context = gs_streams_look_up(stream, &blocking);
         gs_notify_begin("cuStreamDestroy_v2", false);
-        if (context && blocking && !gs_mutant(GS_MUTANT_class_ended_forgotten) &&
-            !legacy_last(context, stream)) {
+        if (context && blocking && !legacy_last(context, stream)) {
             gs_streams_end_proof();
         }
         gs_notify_end();

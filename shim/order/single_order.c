@@ -61,7 +61,6 @@
 #include "libraries.h"
 #include "log.h"
 #include "marks.h"
-#include "mutants.h"
 #include "state.h"
 #include "streams.h"
 #include "submissions.h"
@@ -96,7 +95,7 @@ static void set_newest(gs_fence epoch)
 static void wait_for(const char *call, gs_fence epoch)
 {
     uint64_t mark = gs_epoch_marked(epoch);
-    if (mark && !gs_mutant(GS_MUTANT_order_end_unwaited)) {
+    if (mark) {
         gs_notify_begin(call, false);
         gs_mark_wait(mark);
         gs_notify_end();
@@ -146,7 +145,7 @@ static GS_NOINLINE void end_now(const char *call, const char *name)
 
 void gs_single_order_end_by(const char *call, const char *name)
 {
-    if (now() != OVER && !gs_mutant(GS_MUTANT_order_never_ends)) {
+    if (now() != OVER) {
         end_now(call, name);
     }
 }
@@ -180,9 +179,7 @@ void gs_single_order_log_end(const struct gs_state *state)
 
 void gs_single_order_share(const char *call)
 {
-    if (!gs_mutant(GS_MUTANT_order_sharing_ignored)) {
-        gs_single_order_end(call);
-    }
+    gs_single_order_end(call);
 }
 
 void gs_single_order_submits(uintptr_t where)
@@ -192,19 +189,16 @@ void gs_single_order_submits(uintptr_t where)
     if (now() == OVER) {
         return;
     }
-    if ((where & GS_STREAMS_UNORDERED) ? !gs_mutant(GS_MUTANT_order_beyond_ignored)
-                                       : stream && !gs_streams_find((CUstream)stream)) {
+    if ((where & GS_STREAMS_UNORDERED) ||
+        (stream && !gs_streams_find((CUstream)stream))) {
         gs_single_order_end(OUT_OF_ORDER);
     }
 }
 
 void gs_single_order_stream(const char *call, unsigned flags)
 {
-    bool blocking =
-        !(flags & CU_STREAM_NON_BLOCKING) || gs_mutant(GS_MUTANT_order_flags_ignored);
-    if ((__atomic_fetch_add(&streams, 1, __ATOMIC_ACQ_REL) > 0 &&
-         !gs_mutant(GS_MUTANT_order_second_stream_ignored)) ||
-        !blocking) {
+    if (__atomic_fetch_add(&streams, 1, __ATOMIC_ACQ_REL) > 0 ||
+        (flags & CU_STREAM_NON_BLOCKING)) {
         gs_single_order_end(call);
     }
 }
@@ -213,10 +207,9 @@ void gs_single_order_context(const char *call, bool primary, CUdevice device)
 {
     /* A context that is not primary never equals another. */
     uintptr_t this = primary ? ((uintptr_t)(unsigned)device << 1) + 2 : 1, none = 0;
-    if ((!__atomic_compare_exchange_n(&context, &none, this, false, __ATOMIC_ACQ_REL,
-                                      __ATOMIC_ACQUIRE) &&
-         (!primary || none != this)) &&
-        !gs_mutant(GS_MUTANT_order_contexts_ignored)) {
+    if (!__atomic_compare_exchange_n(&context, &none, this, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE) &&
+        (!primary || none != this)) {
         gs_single_order_end(call);
     }
 }
@@ -234,7 +227,7 @@ static bool is_reached_past(void)
  * memory; "": none. */
 static const char *uncounted(bool library)
 {
-    if (!gs_known_proof_holds() && !gs_mutant(GS_MUTANT_order_behind_ignored)) {
+    if (!gs_known_proof_holds()) {
         const char *name = gs_known_ended_by();
         return name[0] ? name : "the end of the idle proof";
     }
@@ -293,8 +286,7 @@ static const char *ends_order(struct gs_state *state, const struct gs_context *o
         const char *name = gs_libraries_first();
         return name[0] ? name : "a library";
     }
-    if ((gs_submissions_snapshot(GS_COUNT_ALL, 0).streams & GS_STREAMS_UNORDERED) &&
-        !gs_mutant(GS_MUTANT_order_beyond_ignored)) {
+    if (gs_submissions_snapshot(GS_COUNT_ALL, 0).streams & GS_STREAMS_UNORDERED) {
         return OUT_OF_ORDER;
     }
     return NULL;
@@ -305,8 +297,7 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
 {
     gs_fence last = epoch;
     /* Claim 2 needs a free that natively waits for all that the mark covers. */
-    bool waits = !gs_free_scopes_hold() || gs_mutant(GS_MUTANT_class_ordered);
-    if (now() != HOLDS || !waits) {
+    if (now() != HOLDS || gs_free_scopes_hold()) {
         gs_single_order_log_end(state);
         return false;
     }
@@ -316,7 +307,7 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
         gs_single_order_log_end(state);
         return false;
     }
-    if (!gs_alone() && !gs_mutant(GS_MUTANT_order_threads_ignored)) {
+    if (!gs_alone()) {
         return false;
     }
     pthread_mutex_lock(&order_lock);
@@ -325,10 +316,6 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
         last = gs_single_order_newest;
         set_newest(epoch);
         __atomic_store_n(&was_used, true, __ATOMIC_RELAXED);
-        if (last && gs_mutant(GS_MUTANT_order_first_mark_kept)) {
-            set_newest(last);
-            last = epoch;
-        }
     }
     pthread_mutex_unlock(&order_lock);
     if (holds && last) {

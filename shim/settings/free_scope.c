@@ -5,7 +5,6 @@
 #include "free_scope.h"
 
 #include "log.h"
-#include "mutants.h"
 #include "options_table.h"
 
 static struct gs_free_waits waits;
@@ -80,8 +79,5 @@ void gs_free_scopes_start(const struct gs_options *options)
 
 enum gs_free_scope gs_free_scope(enum gs_free_kind kind, size_t bytes)
 {
-    enum gs_free_scope scope =
-        gs_free_waits_of(&waits, kind, gs_mutant(GS_MUTANT_class_by_kind) ? 0 : bytes);
-    return scope < GS_FREE_CONTEXT && gs_mutant(GS_MUTANT_class_waits) ? GS_FREE_CONTEXT
-                                                                       : scope;
+    return gs_free_waits_of(&waits, kind, bytes);
 }

@@ -10,7 +10,6 @@
 
 #include "all_contexts.h"
 #include "gs_uncancelled.h"
-#include "mutants.h"
 #include "parts.h"
 #include "state.h"
 
@@ -373,7 +372,7 @@ bool gs_context_end(struct gs_state *state, CUcontext handle,
     gs_all_contexts_remove(handle);
     take_out(contexts, handle, found);
     pthread_mutex_unlock(&contexts->ending);
-    if (found && found->heap && !gs_mutant(GS_MUTANT_heap_outlives)) {
+    if (found && found->heap) {
         gs_heap_kill(found->heap);
         gs_parts_heap_ended(found);
     }
@@ -445,8 +444,7 @@ bool gs_context_counts_idle_among_others(struct gs_contexts *contexts,
 {
     return gs_known_proof_holds() && is_complete(context) &&
            !__atomic_load_n(&context->unfenced, __ATOMIC_ACQUIRE) &&
-           (accessors_are_complete(contexts, context->handle) ||
-            gs_mutant(GS_MUTANT_accessors_ignored));
+           accessors_are_complete(contexts, context->handle);
 }
 
 CUcontext gs_context_search_accessor(struct gs_contexts *contexts, CUcontext owner,

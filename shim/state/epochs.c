@@ -11,8 +11,6 @@
 
 #include <stdlib.h>
 
-#include "mutants.h"
-
 enum state { OPEN, CLOSING, CLOSED, ORDERED, DONE, BROKEN };
 
 struct gs_epoch {
@@ -102,7 +100,7 @@ static void drop(struct gs_epoch *epoch)
 static bool is_much(const struct gs_epochs *epochs, size_t bytes)
 {
     size_t room = __atomic_load_n(&epochs->room, __ATOMIC_RELAXED);
-    return bytes > room / GS_EPOCH_SHARE && !gs_mutant(GS_MUTANT_pressure_ignored);
+    return bytes > room / GS_EPOCH_SHARE;
 }
 
 static bool is_full(const struct gs_epochs *epochs, const struct gs_epoch *epoch)
@@ -242,7 +240,7 @@ static void close_epoch(struct gs_epoch *epoch, bool in_free)
     uint64_t mark = 0;
     enum gs_status status = home->marker->record(home->self, &mark);
     end_close(epoch, status, mark);
-    if (status == GS_OK && (in_free || gs_mutant(GS_MUTANT_order_marked_late))) {
+    if (status == GS_OK && in_free) {
         order(epoch);
     }
     drop(epoch); /* NOLINT(clang-analyzer-unix.Malloc): the reference of begin_close */
@@ -342,9 +340,6 @@ static enum gs_status ask(struct gs_epoch *epoch, uint64_t mark)
     home->calls++;
     gs_lock_drop(&home->lock);
     enum gs_status status = home->marker->query(home->self, mark);
-    if (status == GS_ERR_BACKEND && gs_mutant(GS_MUTANT_error_is_done)) {
-        status = GS_OK;
-    }
     gs_lock_take(&home->lock);
     home->busy = status == GS_ERR_TIMEOUT ? epoch->number : 0;
     if (status == GS_OK) {
@@ -392,9 +387,6 @@ enum gs_status gs_epoch_query(gs_fence fence)
     }
     switch (state) {
     case CLOSED:
-        if (gs_mutant(GS_MUTANT_closed_is_done)) {
-            return GS_OK;
-        }
         return is_behind_a_busy_one(epoch) ? GS_ERR_TIMEOUT : ask(epoch, mark);
     case ORDERED:
     case DONE:

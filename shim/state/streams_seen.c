@@ -150,15 +150,12 @@ uint64_t gs_seen_cover(struct gs_streams_seen *seen, const struct gs_seen_before
         }
     }
     pthread_mutex_unlock(&seen_lock);
-    return gs_mutant(GS_MUTANT_stream_marks_all) ? snapshot->mark : mark;
+    return mark;
 }
 
 void gs_seen_stream_ends(uintptr_t stream)
 {
     uintptr_t name = gs_submissions_stream_of(stream);
-    if (gs_mutant(GS_MUTANT_seen_handle_kept)) {
-        return;
-    }
     pthread_mutex_lock(&seen_lock);
     for (struct gs_streams_seen *seen = tables; seen; seen = seen->next) {
         struct gs_seen_stream *row = find(seen, name);

@@ -294,7 +294,7 @@ void gs_submissions_meet_stream(uintptr_t stream, int device)
     while (!__atomic_compare_exchange_n(place, &none, entry, false, __ATOMIC_ACQ_REL,
                                         __ATOMIC_ACQUIRE)) {
         if ((none & ~COUNT_BITS) == stream) {
-            if (none != entry && !gs_mutant(GS_MUTANT_device_handle_kept)) {
+            if (none != entry) {
                 gs_submissions_count_together();
             }
             return;
@@ -353,9 +353,7 @@ static unsigned row_of(struct gs_submissions *own, uintptr_t where, unsigned cou
     unsigned taken = own->next_row + 1;
     own->next_row = taken % (GS_STREAM_ROW_ELSEWHERE - 1);
     __atomic_store_n(&own->rows[taken].stream, stream, __ATOMIC_RELEASE);
-    if (!gs_mutant(GS_MUTANT_seen_row_inherited)) {
-        __atomic_store_n(&own->rows[taken].calls, 0, __ATOMIC_RELEASE);
-    }
+    __atomic_store_n(&own->rows[taken].calls, 0, __ATOMIC_RELEASE);
     return taken;
 }
 
@@ -383,9 +381,7 @@ static struct gs_calls *turn(struct gs_submissions *own, uintptr_t where, unsign
     uint64_t until = __atomic_load_n(&own->at->begun, __ATOMIC_RELAXED);
     uint64_t from = __atomic_load_n(&calls->begun, __ATOMIC_RELAXED);
     struct gs_stream_row *row = &own->rows[own->row];
-    if (!gs_mutant(GS_MUTANT_count_after)) {
-        gs_submissions_add(&calls->begun);
-    }
+    gs_submissions_add(&calls->begun);
     __atomic_store_n(&row->calls, row->calls + (until - own->row_from), __ATOMIC_RELEASE);
     __atomic_store_n(&own->row_from, from, __ATOMIC_RELEASE);
     unsigned next = row_of(own, where, count);
@@ -397,8 +393,7 @@ static struct gs_calls *turn(struct gs_submissions *own, uintptr_t where, unsign
     own->at = calls;
     /* The device of a default stream is queried for each call. */
     own->newest = gs_submissions_devices_used() == GS_DEVICES_APART &&
-                          is_default(where & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS)) &&
-                          !gs_mutant(GS_MUTANT_device_unasked)
+                          is_default(where & ~(GS_STREAMS_LOOSE | GS_STREAMS_ACROSS))
                       ? NOWHERE
                       : where;
     __atomic_store_n(&own->turns, turns + 2, __ATOMIC_RELEASE);
@@ -449,8 +444,7 @@ static bool add_calls(const struct gs_submissions *record, unsigned device,
             k++;
         }
         if (k == stream_count ||
-            (device != GS_COUNT_ALL && count != GS_COUNT_EVERY && count != device &&
-             !gs_mutant(GS_MUTANT_device_rows_mixed))) {
+            (device != GS_COUNT_ALL && count != GS_COUNT_EVERY && count != device)) {
             continue;
         }
         calls[k] += __atomic_load_n(&row->calls, __ATOMIC_ACQUIRE);
@@ -580,12 +574,11 @@ take_snapshot(unsigned device, unsigned own_calls, const uintptr_t *streams,
             gs_submissions_devices_used() != used) {
             continue;
         }
-        if (ended.device + own_calls == begun.device ||
-            gs_mutant(GS_MUTANT_count_before)) {
+        if (ended.device + own_calls == begun.device) {
             snapshot.mark = begun.device + 1;
             snapshot.alone = used == GS_DEVICES_ONE ? snapshot.mark : 0;
         }
-        if (ended.all + own_calls == begun.all || gs_mutant(GS_MUTANT_count_before)) {
+        if (ended.all + own_calls == begun.all) {
             snapshot.all = begun.all + 1;
         }
         break;

@@ -49,7 +49,6 @@
 #define GS_SUBMISSIONS_H
 
 #include "gs_base.h"
-#include "mutants.h"
 #include "thread.h"
 
 /*
@@ -201,17 +200,12 @@ static inline struct gs_calls *gs_submission_begin(uintptr_t where)
         return gs_submissions_turn(where);
     }
     struct gs_calls *calls = own->at;
-    if (!gs_mutant(GS_MUTANT_count_after)) {
-        gs_submissions_add(&calls->begun);
-    }
+    gs_submissions_add(&calls->begun);
     return calls;
 }
 
 static inline void gs_submission_end(struct gs_calls *calls)
 {
-    if (gs_mutant(GS_MUTANT_count_after)) {
-        gs_submissions_add(&calls->begun);
-    }
     gs_submissions_add(&calls->ended);
 }
 
@@ -223,7 +217,7 @@ static inline uintptr_t gs_submissions_stream_of(uintptr_t where)
     if (where & GS_STREAMS_BEYOND) {
         return 0;
     }
-    if (stream == GS_STREAMS_PER_THREAD && !gs_mutant(GS_MUTANT_per_thread_shared)) {
+    if (stream == GS_STREAMS_PER_THREAD) {
         return (uintptr_t)gs_submissions_own() | GS_STREAMS_PER_THREAD;
     }
     return stream ? stream : GS_STREAMS_LEGACY;

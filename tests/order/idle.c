@@ -627,8 +627,8 @@ PROGRAM(idle, per_thread_streams_of_two_threads, RIGHT,
     join_worker(worker);
 }
 
-/* Where a library that is built for it (shim/settings/mutants.def) lets a thread stay in
-   a call that submits: before or after the driver's part. */
+/* Where a library that is built for it (tests/order/broken/mutants.h) lets a thread stay
+   in a call that submits: before or after the driver's part. */
 static struct {
     int wanted; /* atomic: 1: before, 2: after */
     int there;  /* atomic */

@@ -1,10 +1,9 @@
 /*
- * mutants.c - reads GPUSHIM_MUTANT, in builds that break the proof for a test.
+ * mutants.c - reads GPUSHIM_MUTANT.
  * Owns:  the chosen mutant.   Lock: chosen_once, immutable afterwards.
  */
 #include "mutants.h"
 
-#ifdef GS_MUTANTS
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +39,3 @@ bool gs_mutant(enum gs_mutant mutant)
     pthread_once(&chosen_once, choose);
     return mutant == chosen;
 }
-#else
-/* A build that breaks nothing has no code here. */
-extern const char gs_mutants_are_not_built;
-const char gs_mutants_are_not_built = 1;
-#endif
