@@ -1,6 +1,6 @@
 /*
- * ipc_imports.c - the list of imported pointers; a process has few.
- * Owns:  the list.   Lock: imports.lock, never held across a call out of this file.
+ * ipc_imports.c - the map of imported pointers; a process has few.
+ * Owns:  the map.   Lock: imports.lock, never held across a call out of this file.
  */
 #include "ipc_imports.h"
 
@@ -8,29 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_hash.h"
 #include "real.h"
 
 struct entry {
+    UT_hash_handle hh; /* in imports.all, by import.pointer */
     struct gs_import import;
     unsigned opens;
-    struct entry *next;
 };
 
 static struct {
     pthread_mutex_t lock;
-    struct entry *first; /* under lock */
-    bool any;            /* atomic */
+    struct entry *all; /* under lock */
+    bool any;          /* atomic */
 } imports = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-/* imports.lock is held. The link to the pointer's entry, or to the end of the list. */
-static struct entry **find_pointer(CUdeviceptr pointer)
-{
-    struct entry **link = &imports.first;
-    while (*link && (*link)->import.pointer != pointer) {
-        link = &(*link)->next;
-    }
-    return link;
-}
 
 static bool is_same(const struct gs_import *left, const struct gs_import *right)
 {
@@ -50,13 +41,16 @@ enum gs_status gs_imports_add(const struct gs_import *import)
     struct entry *made = calloc(1, sizeof(*made));
     enum gs_status status = GS_OK;
     pthread_mutex_lock(&imports.lock);
-    struct entry **link = find_pointer(import->pointer);
-    if (!*link && made) {
-        *link = made;
-        made = NULL;
+    struct entry *entry = GS_HASH_FIND(imports.all, &import->pointer);
+    if (!entry && made) {
+        made->import = *import;
+        if (GS_HASH_ADD(imports.all, import.pointer, made)) {
+            entry = made;
+            made = NULL;
+        }
     }
-    if (*link) {
-        count_open(*link, import);
+    if (entry) {
+        count_open(entry, import);
         __atomic_store_n(&imports.any, true, __ATOMIC_RELEASE);
     } else {
         status = GS_ERR_HOST_NOMEM;
@@ -68,23 +62,21 @@ enum gs_status gs_imports_add(const struct gs_import *import)
 
 enum gs_status gs_imports_take(CUdeviceptr pointer, struct gs_import *out)
 {
-    struct entry *ended = NULL;
     if (!gs_imports_any()) {
         return GS_ERR_NOT_FOUND;
     }
     pthread_mutex_lock(&imports.lock);
-    struct entry **link = find_pointer(pointer);
-    bool found = *link != NULL;
+    struct entry *found = GS_HASH_FIND(imports.all, &pointer);
+    enum gs_status status = found ? GS_OK : GS_ERR_NOT_FOUND;
     if (found) {
-        *out = (*link)->import;
-        if (--(*link)->opens == 0) {
-            ended = *link;
-            *link = ended->next;
+        *out = found->import;
+        if (--found->opens == 0) {
+            HASH_DEL(imports.all, found);
+            free(found);
         }
     }
     pthread_mutex_unlock(&imports.lock);
-    free(ended);
-    return found ? GS_OK : GS_ERR_NOT_FOUND;
+    return status;
 }
 
 /* The mapping around an address; its id tells it from an earlier one there. */
@@ -116,7 +108,7 @@ enum gs_status gs_imports_find(CUdeviceptr address, struct gs_import *out)
         return status;
     }
     pthread_mutex_lock(&imports.lock);
-    for (const struct entry *entry = imports.first; entry; entry = entry->next) {
+    for (const struct entry *entry = imports.all; entry; entry = entry->hh.next) {
         if (is_of(&entry->import, &mapping) &&
             address - entry->import.pointer < entry->import.bytes) {
             *out = entry->import;
@@ -136,8 +128,8 @@ bool gs_imports_surround(CUdeviceptr address)
         return false;
     }
     pthread_mutex_lock(&imports.lock);
-    for (const struct entry *entry = imports.first; entry && !found;
-         entry = entry->next) {
+    for (const struct entry *entry = imports.all; entry && !found;
+         entry = entry->hh.next) {
         found = is_of(&entry->import, &mapping);
     }
     pthread_mutex_unlock(&imports.lock);
@@ -147,7 +139,7 @@ bool gs_imports_surround(CUdeviceptr address)
 bool gs_imports_has(const struct gs_import *import)
 {
     pthread_mutex_lock(&imports.lock);
-    const struct entry *entry = *find_pointer(import->pointer);
+    const struct entry *entry = GS_HASH_FIND(imports.all, &import->pointer);
     bool has = entry && is_same(&entry->import, import);
     pthread_mutex_unlock(&imports.lock);
     return has;
@@ -157,7 +149,7 @@ bool gs_imports_has_handle(const CUipcMemHandle *driver)
 {
     bool has = false;
     pthread_mutex_lock(&imports.lock);
-    for (const struct entry *entry = imports.first; entry && !has; entry = entry->next) {
+    for (const struct entry *entry = imports.all; entry && !has; entry = entry->hh.next) {
         has = memcmp(&entry->import.driver, driver, sizeof(*driver)) == 0;
     }
     pthread_mutex_unlock(&imports.lock);
@@ -166,27 +158,18 @@ bool gs_imports_has_handle(const CUipcMemHandle *driver)
 
 void gs_imports_context_ends(CUcontext context)
 {
-    struct entry *ended = NULL;
+    struct entry *entry, *next;
     if (!gs_imports_any()) {
         return;
     }
     pthread_mutex_lock(&imports.lock);
-    for (struct entry **link = &imports.first; *link;) {
-        struct entry *entry = *link;
-        if (entry->import.context != context) {
-            link = &entry->next;
-            continue;
+    HASH_ITER (hh, imports.all, entry, next) {
+        if (entry->import.context == context) {
+            HASH_DEL(imports.all, entry);
+            free(entry);
         }
-        *link = entry->next;
-        entry->next = ended;
-        ended = entry;
     }
     pthread_mutex_unlock(&imports.lock);
-    while (ended) {
-        struct entry *next = ended->next;
-        free(ended);
-        ended = next;
-    }
 }
 
 bool gs_imports_any(void)
@@ -197,6 +180,6 @@ bool gs_imports_any(void)
 void gs_imports_reset(void)
 {
     pthread_mutex_init(&imports.lock, NULL);
-    imports.first = NULL;
+    imports.all = NULL;
     imports.any = false;
 }

@@ -8,18 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "key_map.h"
+#include "gs_hash.h"
 
 /* Not in all headers (CUmemLocationType, CUmemAllocationType). */
 enum { LOCATION_DEVICE = 1, ALLOCATION_MANAGED = 2 };
 
 struct row {
-    struct gs_key_node node; /* by the pool's handle */
+    UT_hash_handle hh; /* in rows, by its pool */
+    CUmemoryPool pool;
     struct gs_memory_place place;
 };
 
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gs_key_map rows; /* under pools_lock */
+static struct row *rows; /* under pools_lock */
 
 /* By device; atomic; NULL: the default pool. */
 static CUmemoryPool chosen[GS_MAX_DEVICES];
@@ -36,10 +37,14 @@ static struct gs_memory_place off_devices(enum gs_memory_kind kind)
     return (struct gs_memory_place){true, (uint8_t)kind, -1};
 }
 
-/* pools_lock is held. */
-static struct row *find(CUmemoryPool pool)
+/* Out of the table, or NULL; pools_lock is held. */
+static struct row *take(CUmemoryPool pool)
 {
-    return (struct row *)gs_key_map_find(&rows, (uintptr_t)pool);
+    struct row *row = GS_HASH_FIND(rows, &pool);
+    if (row) {
+        HASH_DEL(rows, row);
+    }
+    return row;
 }
 
 /* Without memory for a row the place stays unknown, and is determined again each time. */
@@ -49,16 +54,16 @@ static void put(CUmemoryPool pool, struct gs_memory_place place)
     if (!row) {
         return;
     }
-    row->node.key = (uintptr_t)pool;
+    row->pool = pool;
     row->place = place;
     pthread_mutex_lock(&pools_lock);
-    struct row *was = find(pool); /* found by two threads, or destroyed unnoticed */
-    if (was) {
-        gs_key_map_take(&rows, &was->node);
-    }
-    gs_key_map_put(&rows, &row->node);
+    struct row *was = take(pool); /* found by two threads, or destroyed unnoticed */
+    bool added = GS_HASH_ADD(rows, pool, row);
     pthread_mutex_unlock(&pools_lock);
     free(was);
+    if (!added) {
+        free(row);
+    }
 }
 
 void gs_memory_pools_created(CUmemoryPool pool, const CUmemPoolProps *props)
@@ -75,10 +80,7 @@ void gs_memory_pools_created(CUmemoryPool pool, const CUmemPoolProps *props)
 struct gs_memory_place gs_memory_pools_leaves(CUmemoryPool pool)
 {
     pthread_mutex_lock(&pools_lock);
-    struct row *row = find(pool);
-    if (row) {
-        gs_key_map_take(&rows, &row->node);
-    }
+    struct row *row = take(pool);
     pthread_mutex_unlock(&pools_lock);
     struct gs_memory_place place = row ? row->place : nowhere;
     free(row);
@@ -100,7 +102,7 @@ void gs_memory_pools_back(CUmemoryPool pool, struct gs_memory_place place)
 struct gs_memory_place gs_memory_pools_place(CUmemoryPool pool)
 {
     pthread_mutex_lock(&pools_lock);
-    const struct row *row = find(pool);
+    const struct row *row = GS_HASH_FIND(rows, &pool);
     struct gs_memory_place place = row ? row->place : nowhere;
     pthread_mutex_unlock(&pools_lock);
     int device = place.known ? -1 : gs_memory_pool_default_of(pool);
@@ -182,6 +184,6 @@ int gs_memory_pool_default_of(CUmemoryPool pool)
 void gs_memory_pools_reset(void)
 {
     pthread_mutex_init(&pools_lock, NULL);
-    rows = (struct gs_key_map){0}; /* another thread may have been changing it */
+    rows = NULL; /* another thread may have been changing it */
     memset(chosen, 0, sizeof(chosen));
 }

@@ -3,7 +3,7 @@
  *
  * A program that grows its own segments holds tens of thousands of handles and mappings,
  * so both are found by their keys. A released handle may be reused while its former
- * memory is still mapped: a search by handle finds only memory with references.
+ * memory is still mapped: the handle then names the new memory.
  *
  * Owns:  the maps and their entries.
  * Lock:  lock; never held across a driver call. The tracker is called under it only to
@@ -13,9 +13,8 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "key_map.h"
+#include "gs_hash.h"
 
 /* Memory bound to a multicast object. */
 struct binding {
@@ -25,7 +24,7 @@ struct binding {
 };
 
 struct gs_physical {
-    struct gs_key_node node;  /* by its handle's key */
+    UT_hash_handle hh;        /* in memories, by origin.key; or its handle is another's */
     struct gs_physical *next; /* next in a list that ends together */
     struct gs_physical_origin origin;
     struct binding *bindings; /* those of a multicast object */
@@ -34,51 +33,52 @@ struct gs_physical {
 };
 
 struct mapping {
-    struct gs_key_node node; /* by its address */
+    UT_hash_handle hh; /* in mappings, by its address */
+    CUdeviceptr addr;
     struct gs_physical *memory;
     size_t bytes;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gs_key_map memories; /* under lock */
-static struct gs_key_map mappings; /* under lock */
+static struct gs_physical *memories; /* under lock */
+static struct mapping *mappings;     /* under lock */
 
 /* ---- with the lock held -------------------------------------------------------------
  */
 
-static struct gs_physical *memory_of(struct gs_key_node *node)
-{
-    return (struct gs_physical *)node;
-}
-static_assert(offsetof(struct gs_physical, node) == 0, "a node is its memory");
-
-static struct mapping *mapping_of(struct gs_key_node *node)
-{
-    return (struct mapping *)node;
-}
-static_assert(offsetof(struct mapping, node) == 0, "a node is its mapping");
-
 /* The memory named by a handle. */
 static struct gs_physical *find(uint64_t key)
 {
-    struct gs_key_node *node = gs_key_map_find(&memories, key);
-    while (node && memory_of(node)->references == 0) {
-        node = gs_key_map_older(node);
-    }
-    return memory_of(node);
+    struct gs_physical *memory = GS_HASH_FIND(memories, &key);
+    return memory && memory->references > 0 ? memory : NULL;
 }
 
-static bool holds_address(void *arg, const struct gs_key_node *node)
+/* A mapping that begins in the range, or NULL. */
+static struct mapping *mapping_within(CUdeviceptr addr, size_t bytes)
 {
-    const struct mapping *mapping = (const struct mapping *)node;
-    return *(const CUdeviceptr *)arg - node->key < mapping->bytes;
+    struct mapping *mapping = mappings;
+    while (mapping && mapping->addr - addr >= bytes) {
+        mapping = mapping->hh.next;
+    }
+    return mapping;
 }
 
 /* The mapping around an address. Fast for addresses where a mapping begins. */
 static struct mapping *mapping_at(CUdeviceptr addr)
 {
-    struct gs_key_node *node = gs_key_map_find(&mappings, addr);
-    return mapping_of(node ? node : gs_key_map_search(&mappings, holds_address, &addr));
+    struct mapping *mapping = GS_HASH_FIND(mappings, &addr);
+    for (struct mapping *any = mappings; any && !mapping; any = any->hh.next) {
+        mapping = addr - any->addr < any->bytes ? any : NULL;
+    }
+    return mapping;
+}
+
+static void take(struct gs_physical *memory)
+{
+    if (memory->hh.tbl) {
+        HASH_DEL(memories, memory);
+        memory->hh.tbl = NULL;
+    }
 }
 
 /* Drops one hold; adds memory that is no longer reachable to the list. */
@@ -87,7 +87,7 @@ static void end_if_unreachable(struct gs_physical *memory, struct gs_physical **
     if (memory->references > 0 || memory->holds > 0) {
         return;
     }
-    gs_key_map_take(&memories, &memory->node);
+    take(memory);
     memory->next = *ended;
     *ended = memory;
     while (memory->bindings) {
@@ -101,20 +101,10 @@ static void end_if_unreachable(struct gs_physical *memory, struct gs_physical **
 
 static void unmap(struct mapping *mapping, struct gs_physical **ended)
 {
-    gs_key_map_take(&mappings, &mapping->node);
+    HASH_DEL(mappings, mapping);
     mapping->memory->holds--;
     end_if_unreachable(mapping->memory, ended);
     free(mapping);
-}
-
-struct range {
-    uint64_t begin, bytes;
-};
-
-static bool begins_within(void *arg, const struct gs_key_node *node)
-{
-    const struct range *range = arg;
-    return node->key - range->begin < range->bytes;
 }
 
 static void bind(struct gs_physical *object, size_t offset, struct gs_physical *memory)
@@ -146,7 +136,7 @@ static void end(struct gs_state *state, struct gs_physical *ended, enum gs_api a
 
 void gs_physical_created(struct gs_state *state, const struct gs_physical_origin *origin)
 {
-    struct gs_physical *made = calloc(1, sizeof(*made));
+    struct gs_physical *ended = NULL, *made = calloc(1, sizeof(*made));
     if (!made) {
         if (origin->charged) {
             gs_limits_uncharge(origin->device, origin->bytes);
@@ -154,12 +144,22 @@ void gs_physical_created(struct gs_state *state, const struct gs_physical_origin
         gs_record_note_ended(state, origin->record, GS_API_UNKNOWN);
         return;
     }
-    made->node.key = origin->key;
     made->origin = *origin;
     made->references = 1;
     pthread_mutex_lock(&lock);
-    gs_key_map_put(&memories, &made->node);
+    struct gs_physical *former = GS_HASH_FIND(memories, &origin->key);
+    if (former) { /* two threads have imported the same, or it was released unseen */
+        made->references += former->references;
+        former->references = 0;
+        take(former);
+        end_if_unreachable(former, &ended);
+    }
+    if (!GS_HASH_ADD(memories, origin.key, made)) {
+        made->next = ended;
+        ended = made;
+    }
     pthread_mutex_unlock(&lock);
+    end(state, ended, GS_API_UNKNOWN);
 }
 
 bool gs_physical_referenced(uint64_t key)
@@ -232,16 +232,22 @@ void gs_physical_let_go(struct gs_state *state, struct gs_physical *memory,
 void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle handle,
                         CUdeviceptr addr, size_t bytes, size_t offset)
 {
+    struct gs_physical *ended = NULL;
     struct mapping *mapping = calloc(1, sizeof(*mapping));
     pthread_mutex_lock(&lock);
     struct gs_physical *memory = mapping ? find(gs_key(GS_KEY_ALLOCATION, handle)) : NULL;
+    struct mapping *former = memory ? GS_HASH_FIND(mappings, &addr) : NULL;
+    if (former) { /* unmapped unseen */
+        unmap(former, &ended);
+    }
     if (memory) {
-        mapping->node.key = addr;
+        mapping->addr = addr;
         mapping->memory = memory;
         mapping->bytes = bytes;
-        gs_key_map_put(&mappings, &mapping->node);
-        memory->holds++;
-        mapping = NULL;
+        if (GS_HASH_ADD(mappings, addr, mapping)) {
+            memory->holds++;
+            mapping = NULL;
+        }
     }
     if (memory && memory->origin.grows && offset + bytes > memory->origin.bytes) {
         gs_tracker_grow(state->tracker, memory->origin.record,
@@ -250,25 +256,24 @@ void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle han
     }
     pthread_mutex_unlock(&lock);
     free(mapping);
+    end(state, ended, GS_API_UNKNOWN);
 }
 
 void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes)
 {
     struct gs_physical *ended = NULL;
-    struct range left = {addr, bytes};
-    struct gs_key_node *node;
+    struct mapping *mapping;
     pthread_mutex_lock(&lock);
     /* One after the other, as the driver requires. */
-    while (left.bytes > 0 && (node = gs_key_map_find(&mappings, left.begin))) {
-        size_t one = mapping_of(node)->bytes;
-        unmap(mapping_of(node), &ended);
-        left.begin += one;
-        left.bytes -= one < left.bytes ? one : left.bytes;
+    while (bytes > 0 && (mapping = GS_HASH_FIND(mappings, &addr))) {
+        size_t one = mapping->bytes;
+        unmap(mapping, &ended);
+        addr += one;
+        bytes -= one < bytes ? one : bytes;
     }
     /* A part of the range was mapped past the hooks. */
-    while (left.bytes > 0 &&
-           (node = gs_key_map_search(&mappings, begins_within, &left))) {
-        unmap(mapping_of(node), &ended);
+    while ((mapping = mapping_within(addr, bytes))) {
+        unmap(mapping, &ended);
     }
     pthread_mutex_unlock(&lock);
     end(state, ended, GS_API_cuMemUnmap);
@@ -291,7 +296,7 @@ void gs_physical_bound(CUmemGenericAllocationHandle handle, size_t offset, size_
             break;
         }
         bind(object, offset + done, mapping->memory);
-        done = (size_t)(mapping->node.key - addr) + mapping->bytes;
+        done = (size_t)(mapping->addr - addr) + mapping->bytes;
     }
     pthread_mutex_unlock(&lock);
 }
@@ -318,20 +323,16 @@ void gs_physical_unbound(struct gs_state *state, CUmemGenericAllocationHandle ha
     end(state, ended, GS_API_UNKNOWN);
 }
 
-static bool ends_with(void *arg, const struct gs_key_node *node)
-{
-    const struct gs_physical *memory = (const struct gs_physical *)node;
-    return memory->origin.context == arg && memory->references > 0;
-}
-
 void gs_physical_context_lost(struct gs_state *state, CUcontext context)
 {
     struct gs_physical *ended = NULL;
-    struct gs_key_node *node;
+    struct gs_physical *memory, *next;
     pthread_mutex_lock(&lock);
-    while (context && (node = gs_key_map_search(&memories, ends_with, context))) {
-        memory_of(node)->references = 0;
-        end_if_unreachable(memory_of(node), &ended);
+    HASH_ITER (hh, memories, memory, next) {
+        if (context && memory->origin.context == context && memory->references > 0) {
+            memory->references = 0;
+            end_if_unreachable(memory, &ended);
+        }
     }
     pthread_mutex_unlock(&lock);
     end(state, ended, GS_API_UNKNOWN);
@@ -340,7 +341,6 @@ void gs_physical_context_lost(struct gs_state *state, CUcontext context)
 void gs_physical_reset(void)
 {
     pthread_mutex_init(&lock, NULL);
-    memset(&memories, 0,
-           sizeof(memories)); /* another thread may have been changing them */
-    memset(&mappings, 0, sizeof(mappings));
+    memories = NULL; /* another thread may have been changing them */
+    mappings = NULL;
 }

@@ -1,16 +1,15 @@
 /*
  * tiles.c - the physical memory in each part of an array.
- * Owns:  the tiles.   Lock: lock; never held across a driver call, nor while physical.c
- *        is called.
+ * Owns:  the tiles, by their arrays.
+ * Lock:  lock; never held across a driver call, nor while physical.c is called.
  * Source: CUDA Driver API, cuMemMapArrayAsync
  */
 #include "tiles.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "key_map.h"
+#include "gs_hash.h"
 
 /* A part of an array: a box of a level's texels, or a range of a layer's mip tail, stored
  * as a box of one dimension. */
@@ -21,16 +20,22 @@ struct part {
 };
 
 struct tile {
-    struct gs_key_node node; /* by its array */
-    struct tile *next;       /* next in a list that ends together */
+    struct tile *next; /* of the same array, or in a list that ends together */
     struct gs_physical *memory;
-    CUcontext context;
     struct part part;
 };
 
+/* An array that has tiles. */
+struct array {
+    UT_hash_handle hh; /* in arrays, by key */
+    uint64_t key;
+    CUcontext context;
+    struct tile *tiles;
+};
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gs_key_map tiles; /* under lock */
-static unsigned tile_count;     /* atomic: 0 in nearly every program */
+static struct array *arrays; /* under lock */
+static unsigned tile_count;  /* atomic: nearly every program has none */
 
 static uint64_t key_of(const CUarrayMapInfo *info)
 {
@@ -75,31 +80,48 @@ static bool is_within(const struct part *inner, const struct part *outer)
 
 /* ---- with the lock held ------------------------------------------------------------ */
 
-static void take(struct tile *tile, struct tile **ended)
+static void put_first(struct tile *tile, struct tile **list)
 {
-    gs_key_map_take(&tiles, &tile->node);
-    __atomic_sub_fetch(&tile_count, 1, __ATOMIC_RELAXED);
-    tile->next = *ended;
-    *ended = tile;
+    tile->next = *list;
+    *list = tile;
 }
 
 /* Takes the array's tiles within the part; NULL: all of them. */
-static void take_within(uint64_t key, const struct part *part, struct tile **ended)
+static void take_within(struct array *array, const struct part *part, struct tile **ended)
 {
-    struct gs_key_node *node = gs_key_map_find(&tiles, key);
-    while (node) {
-        struct tile *tile = (struct tile *)node;
-        node = gs_key_map_older(node);
-        if (!part || is_within(&tile->part, part)) {
-            take(tile, ended);
+    for (struct tile **link = array ? &array->tiles : NULL; link && *link;) {
+        struct tile *tile = *link;
+        if (part && !is_within(&tile->part, part)) {
+            link = &tile->next;
+            continue;
         }
+        *link = tile->next;
+        put_first(tile, ended);
+        __atomic_sub_fetch(&tile_count, 1, __ATOMIC_RELAXED);
+    }
+    if (array && !array->tiles) {
+        HASH_DEL(arrays, array);
+        free(array);
     }
 }
-static_assert(offsetof(struct tile, node) == 0, "a node is its tile");
 
-static bool is_of_context(void *arg, const struct gs_key_node *node)
+/* False: no memory for the array. */
+static bool put(uint64_t key, CUcontext context, struct tile *tile)
 {
-    return ((const struct tile *)node)->context == arg;
+    struct array *array = GS_HASH_FIND(arrays, &key);
+    if (!array && (array = calloc(1, sizeof(*array)))) {
+        array->key = key;
+        if (!GS_HASH_ADD(arrays, key, array)) {
+            free(array);
+            array = NULL;
+        }
+    }
+    if (array) {
+        array->context = context;
+        put_first(tile, &array->tiles);
+        __atomic_add_fetch(&tile_count, 1, __ATOMIC_RELAXED);
+    }
+    return array != NULL;
 }
 
 /* ---- without the lock -------------------------------------------------------------- */
@@ -115,7 +137,7 @@ static void end(struct gs_state *state, struct tile *ended, enum gs_api api)
 }
 
 /* A tile for a mapping; NULL: its memory is not known, or the call unmaps. */
-static struct tile *new_tile(const CUarrayMapInfo *info, CUcontext context)
+static struct tile *new_tile(const CUarrayMapInfo *info)
 {
     struct tile *tile = info->memOperationType == CU_MEM_OPERATION_TYPE_MAP
                             ? calloc(1, sizeof(*tile))
@@ -127,9 +149,7 @@ static struct tile *new_tile(const CUarrayMapInfo *info, CUcontext context)
         free(tile);
         return NULL;
     }
-    tile->node.key = key_of(info);
     tile->memory = memory;
-    tile->context = context;
     tile->part = part_of(info);
     return tile;
 }
@@ -140,12 +160,12 @@ void gs_tiles_mapped(struct gs_state *state, const CUarrayMapInfo *list, unsigne
     struct tile *ended = NULL;
     for (unsigned i = 0; i < count; i++) {
         const struct part part = part_of(&list[i]);
-        struct tile *made = new_tile(&list[i], context);
+        struct tile *made = new_tile(&list[i]);
+        uint64_t key = key_of(&list[i]);
         pthread_mutex_lock(&lock);
-        take_within(key_of(&list[i]), &part, &ended);
-        if (made) {
-            gs_key_map_put(&tiles, &made->node);
-            __atomic_add_fetch(&tile_count, 1, __ATOMIC_RELAXED);
+        take_within(GS_HASH_FIND(arrays, &key), &part, &ended);
+        if (made && !put(key, context, made)) {
+            put_first(made, &ended);
         }
         pthread_mutex_unlock(&lock);
     }
@@ -159,7 +179,7 @@ void gs_tiles_array_ended(struct gs_state *state, uint64_t key, enum gs_api api)
         return;
     }
     pthread_mutex_lock(&lock);
-    take_within(key, NULL, &ended);
+    take_within(GS_HASH_FIND(arrays, &key), NULL, &ended);
     pthread_mutex_unlock(&lock);
     end(state, ended, api);
 }
@@ -167,13 +187,15 @@ void gs_tiles_array_ended(struct gs_state *state, uint64_t key, enum gs_api api)
 void gs_tiles_context_lost(struct gs_state *state, CUcontext context)
 {
     struct tile *ended = NULL;
-    struct gs_key_node *node;
+    struct array *array, *next;
     if (__atomic_load_n(&tile_count, __ATOMIC_RELAXED) == 0) {
         return;
     }
     pthread_mutex_lock(&lock);
-    while ((node = gs_key_map_search(&tiles, is_of_context, context))) {
-        take((struct tile *)node, &ended);
+    HASH_ITER (hh, arrays, array, next) {
+        if (array->context == context) {
+            take_within(array, NULL, &ended);
+        }
     }
     pthread_mutex_unlock(&lock);
     end(state, ended, GS_API_UNKNOWN);
@@ -182,6 +204,6 @@ void gs_tiles_context_lost(struct gs_state *state, CUcontext context)
 void gs_tiles_reset(void)
 {
     pthread_mutex_init(&lock, NULL);
-    memset(&tiles, 0, sizeof(tiles)); /* another thread may have been changing them */
+    arrays = NULL; /* another thread may have been changing them */
     __atomic_store_n(&tile_count, 0, __ATOMIC_RELAXED);
 }

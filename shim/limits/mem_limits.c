@@ -13,7 +13,7 @@
  * allocated, if anywhere).
  *
  * Owns:  charged bytes by device; the table of charges.
- * Lock:  table.lock for the table; the sums are atomic. Neither is held across a driver
+ * Lock:  charges_lock for the table; the sums are atomic. Neither is held across a driver
  *        call.
  * Source: architecture, decision 7; reuse safety, C8 (docs/tuning.md)
  */
@@ -28,6 +28,7 @@
 #include "machine_memory.h"
 #include "platform.h"
 #include "gs_clock.h"
+#include "gs_hash.h"
 
 /* The shortest interval between two queries of a device's free memory. */
 #define LOOK_NS ((uint64_t)1000000000)
@@ -51,22 +52,24 @@ static struct device {
     uint64_t next_look;     /* atomic: time of the next query of free memory */
 } devices[GS_MAX_DEVICES];
 
-/* A charge, by its address or handle. Open addressing; key 0: a free slot. */
-struct charge {
-    uint64_t key;
-    size_t bytes;
-    CUcontext context; /* NULL: does not end with a context */
-    uint8_t kind, device;
+/* Addresses are one space of keys, and each kind of handle is one. */
+struct name {
+    uint64_t space, key;
 };
 
-static struct {
-    pthread_mutex_t lock;
-    struct charge *slots; /* under lock */
-    size_t room, count;   /* room: slots, a power of two or 0 */
-} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct charge {
+    UT_hash_handle hh; /* in charges, by name */
+    struct name name;
+    size_t bytes;
+    CUcontext context; /* NULL: does not end with a context */
+    int device;
+};
 
-/* The charge of the memory that this thread is freeing. */
-static _Thread_local struct charge leaving;
+static pthread_mutex_t charges_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct charge *charges; /* under charges_lock */
+
+/* The charge of the memory that this thread is freeing, or NULL. */
+static _Thread_local struct charge *leaving;
 
 static struct device *device_of(int device)
 {
@@ -91,9 +94,8 @@ void gs_limits_start(const struct gs_options *options)
 
 void gs_limits_reset(void)
 {
-    pthread_mutex_init(&table.lock, NULL);
-    table.slots = NULL; /* another thread may have been changing the table */
-    table.room = table.count = 0;
+    pthread_mutex_init(&charges_lock, NULL);
+    charges = NULL; /* another thread may have been changing them */
     memset(devices, 0, sizeof(devices));
     gs_limits_charging = false;
 }
@@ -238,108 +240,57 @@ void gs_limits_info(int ordinal, size_t idle, size_t *free_bytes, size_t *total_
     *free_bytes = room;
 }
 
-/* ---- the table; table.lock is held ------------------------------------------------- */
+/* ---- charges by name --------------------------------------------------------------- */
 
-static size_t place_of(uint64_t key)
+static struct name name_of(enum gs_charge_kind kind, uint64_t key)
 {
-    return (size_t)((key * 0x9e3779b97f4a7c15u) >> 20) & (table.room - 1);
+    return (struct name){kind == GS_CHARGE_DEVICE ? GS_CHARGE_CONTEXT : kind, key};
 }
 
-/* The key space of a kind: one for all addresses, and one for each kind of handle. */
-static unsigned space_of(unsigned kind)
+/* Removes a charge from the table; NULL: there is none. charges_lock is held. */
+static struct charge *take(const struct name *name)
 {
-    return kind == GS_CHARGE_DEVICE ? GS_CHARGE_CONTEXT : kind;
+    struct charge *found = GS_HASH_FIND(charges, name);
+    if (found) {
+        HASH_DEL(charges, found);
+    }
+    return found;
 }
 
-static struct charge *find(enum gs_charge_kind kind, uint64_t key)
+static void end(struct charge *charge)
 {
-    for (size_t i = table.room ? place_of(key) : 0; table.room && table.slots[i].key;
-         i = (i + 1) & (table.room - 1)) {
-        if (table.slots[i].key == key &&
-            space_of(table.slots[i].kind) == space_of(kind)) {
-            return &table.slots[i];
-        }
-    }
-    return NULL;
-}
-
-static void put(const struct charge *charge)
-{
-    size_t i = place_of(charge->key);
-    while (table.slots[i].key) {
-        i = (i + 1) & (table.room - 1);
-    }
-    table.slots[i] = *charge;
-    table.count++;
-}
-
-/* Makes room for one more slot, at most half full. */
-static bool grow(void)
-{
-    struct charge *old = table.slots;
-    size_t old_room = table.room;
-    if (2 * (table.count + 1) <= table.room) {
-        return true;
-    }
-    struct charge *slots = calloc(old_room ? 2 * old_room : 64, sizeof(*slots));
-    if (!slots) {
-        return false;
-    }
-    table.slots = slots;
-    table.room = old_room ? 2 * old_room : 64;
-    table.count = 0;
-    for (size_t i = 0; i < old_room; i++) {
-        if (old[i].key) {
-            put(&old[i]);
-        }
-    }
-    free(old);
-    return true;
-}
-
-/* Removes a slot and closes the gap in the run behind it. */
-static void take(struct charge *slot)
-{
-    size_t i = (size_t)(slot - table.slots);
-    slot->key = 0;
-    table.count--;
-    for (i = (i + 1) & (table.room - 1); table.slots[i].key;
-         i = (i + 1) & (table.room - 1)) {
-        struct charge moved = table.slots[i];
-        table.slots[i].key = 0;
-        table.count--;
-        put(&moved);
+    if (charge) {
+        gs_limits_uncharge(charge->device, charge->bytes);
+        free(charge);
     }
 }
 
-/* ---- charges by key ---------------------------------------------------------------- */
+static void put(struct charge *charge)
+{
+    pthread_mutex_lock(&charges_lock);
+    struct charge *old = take(&charge->name); /* freed where nobody saw it */
+    bool kept = charge->name.key && GS_HASH_ADD(charges, name, charge);
+    pthread_mutex_unlock(&charges_lock);
+    end(old);
+    end(kept ? NULL : charge);
+}
 
 void gs_limits_record(enum gs_charge_kind kind, uint64_t key, size_t bytes, int device,
                       CUcontext context)
 {
-    struct charge charge = {
-        .key = key,
-        .bytes = bytes,
-        .context = kind == GS_CHARGE_CONTEXT || kind == GS_CHARGE_ARRAY ? context : NULL,
-        .kind = (uint8_t)kind,
-        .device = (uint8_t)(device_of(device) - devices)};
     if (!gs_limits_charging) {
         return;
     }
-    pthread_mutex_lock(&table.lock);
-    struct charge *old = find(kind, key); /* freed without a hooked call */
-    if (old) {
-        gs_limits_uncharge(old->device, old->bytes);
-        take(old);
-    }
-    bool kept = key && grow();
-    if (kept) {
-        put(&charge);
-    }
-    pthread_mutex_unlock(&table.lock);
-    if (!kept) {
+    struct charge *charge = calloc(1, sizeof(*charge));
+    if (!charge) {
         gs_limits_uncharge(device, bytes);
+        return;
     }
+    charge->name = name_of(kind, key);
+    charge->bytes = bytes;
+    charge->device = device;
+    charge->context = kind == GS_CHARGE_DEVICE ? NULL : context;
+    put(charge);
 }
 
 void gs_limits_leave(enum gs_charge_kind kind, uint64_t key)
@@ -347,45 +298,39 @@ void gs_limits_leave(enum gs_charge_kind kind, uint64_t key)
     if (!gs_limits_charging) {
         return;
     }
-    leaving.key = 0;
-    pthread_mutex_lock(&table.lock);
-    struct charge *found = key ? find(kind, key) : NULL;
-    if (found) {
-        leaving = *found;
-        take(found);
-    }
-    pthread_mutex_unlock(&table.lock);
+    const struct name name = name_of(kind, key);
+    pthread_mutex_lock(&charges_lock);
+    leaving = take(&name);
+    pthread_mutex_unlock(&charges_lock);
 }
 
 void gs_limits_left(bool freed)
 {
-    if (!gs_limits_charging || !leaving.key) {
+    if (!gs_limits_charging || !leaving) {
         return;
     }
     if (freed) {
-        gs_limits_uncharge(leaving.device, leaving.bytes);
+        end(leaving);
     } else {
-        gs_limits_record((enum gs_charge_kind)leaving.kind, leaving.key, leaving.bytes,
-                         leaving.device, leaving.context);
+        put(leaving);
     }
-    leaving.key = 0;
+    leaving = NULL;
 }
 
 void gs_limits_context_lost(CUcontext context)
 {
+    struct charge *charge, *next;
     if (!gs_limits_charging || !context) {
         return;
     }
-    pthread_mutex_lock(&table.lock);
-    for (size_t i = 0; i < table.room;) {
-        if (table.slots[i].key && table.slots[i].context == context) {
-            gs_limits_uncharge(table.slots[i].device, table.slots[i].bytes);
-            take(&table.slots[i]); /* another charge may have moved here */
-        } else {
-            i++;
+    pthread_mutex_lock(&charges_lock);
+    HASH_ITER (hh, charges, charge, next) {
+        if (charge->context == context) {
+            HASH_DEL(charges, charge);
+            end(charge);
         }
     }
-    pthread_mutex_unlock(&table.lock);
+    pthread_mutex_unlock(&charges_lock);
 }
 
 /* ---- returning memory -------------------------------------------------------------- */

@@ -118,6 +118,50 @@ Test(physical, a_handle_of_the_same_value_is_another, .init = start)
     expect_live(0, 0, "gone");
 }
 
+/* Two threads may import the same at once, and neither finds it known. */
+Test(physical, made_twice_is_one_until_both_are_released, .init = start)
+{
+    make(77, GS_MEMORY_PHYSICAL, 2 * GS_MIB);
+    make(77, GS_MEMORY_PHYSICAL, 2 * GS_MIB);
+    expect_live(2 * GS_MIB, 1, "made twice");
+    release(77);
+    expect_live(2 * GS_MIB, 1, "released once");
+    release(77);
+    expect_live(0, 0, "gone");
+}
+
+Test(physical, an_address_mapped_again_holds_what_is_there_now, .init = start)
+{
+    make(1, GS_MEMORY_PHYSICAL, 2 * GS_MIB);
+    make(2, GS_MEMORY_PHYSICAL, 4 * GS_MIB);
+    gs_physical_mapped(&state, 1, AT, 2 * GS_MIB, 0);
+    release(1);
+    gs_physical_mapped(&state, 2, AT, 4 * GS_MIB, 0);
+    release(2);
+    expect_live(4 * GS_MIB, 1, "the first was unmapped unseen");
+    gs_physical_unmapped(&state, AT, 4 * GS_MIB);
+    expect_live(0, 0, "gone");
+}
+
+/* The maps grow several times. */
+Test(physical, each_of_many_is_found, .init = start)
+{
+    const uint64_t many = 3000;
+
+    for (uint64_t i = 0; i < many; i++) {
+        make(i << 12, GS_MEMORY_PHYSICAL, 4096);
+        gs_physical_mapped(&state, i << 12, AT + (i << 12), 4096, 0);
+        release(i << 12);
+    }
+    expect_live(many * 4096, (unsigned)many, "mapped");
+    for (uint64_t i = 0; i < many; i += 2)
+        gs_physical_unmapped(&state, AT + (i << 12), 4096);
+    expect_live(many / 2 * 4096, (unsigned)many / 2, "each second one");
+    for (uint64_t i = 1; i < many; i += 2)
+        gs_physical_unmapped(&state, AT + (i << 12), 4096);
+    expect_live(0, 0, "gone");
+}
+
 Test(physical, a_refused_release_changes_nothing, .init = start)
 {
     make(77, GS_MEMORY_PHYSICAL, 2 * GS_MIB);

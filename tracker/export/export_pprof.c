@@ -231,7 +231,8 @@ static void put_mappings(struct profile *profile)
 static uint64_t function_id(struct profile *profile, const struct gs_symbol *symbol)
 {
     const char *file = symbol->file ? symbol->file : "";
-    size_t before = profile->functions.count, length = strlen(symbol->function);
+    size_t before = HASH_COUNT(profile->functions.items),
+           length = strlen(symbol->function);
     char *key = malloc(length + strlen(file) + 2);
 
     if (!key) {
@@ -243,7 +244,7 @@ static uint64_t function_id(struct profile *profile, const struct gs_symbol *sym
     strcpy(key + length + 1, file);
     uint64_t id = gs_proto_string(&profile->functions, key) + 1;
     free(key);
-    if (profile->functions.count == before)
+    if (HASH_COUNT(profile->functions.items) == before)
         return id;
     gs_proto_number(&profile->message, FUNCTION_ID, id);
     gs_proto_number(&profile->message, FUNCTION_NAME, string(profile, symbol->function));
@@ -329,10 +330,11 @@ static void put_head(struct profile *profile)
 
 static void put_strings(struct profile *profile)
 {
-    for (size_t i = 0; i < profile->strings.count; i++) {
-        const char *text = profile->strings.items[i];
+    for (const struct gs_proto_string *item = profile->strings.items; item;
+         item = item->hh.next) {
         gs_proto_clear(&profile->packed);
-        gs_proto_bytes(&profile->packed, PROFILE_STRING_TABLE, text, strlen(text));
+        gs_proto_bytes(&profile->packed, PROFILE_STRING_TABLE, item->text,
+                       item->hh.keylen);
         profile->failed = profile->failed || profile->packed.failed;
         gs_out_bytes(&profile->out, profile->packed.data, profile->packed.length);
     }

@@ -97,70 +97,48 @@ static char *valid_copy(const char *text)
     return copy;
 }
 
-static size_t find_slot(const struct gs_proto_strings *strings, const char *text)
+/* A new string by a number of its own; the text is given away. NULL: no memory. */
+static struct gs_proto_string *add(struct gs_proto_strings *strings, char *text)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    struct gs_proto_string *made = calloc(1, sizeof *made);
 
-    for (const char *at = text; *at; at++)
-        hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
-    size_t slot = (size_t)(hash ^ hash >> 32) & (strings->slot_count - 1);
-    while (strings->slots[slot] != 0 &&
-           strcmp(strings->items[strings->slots[slot] - 1], text) != 0)
-        slot = (slot + 1) & (strings->slot_count - 1);
-    return slot;
-}
-
-/* Room for twice as many. */
-static bool grow(struct gs_proto_strings *strings)
-{
-    size_t capacity = strings->capacity ? strings->capacity * 2 : 256;
-    char **items = realloc(strings->items, capacity * sizeof *items);
-
-    if (!items)
-        return false;
-    strings->items = items;
-    uint32_t *slots = calloc(capacity * 2, sizeof *slots);
-    if (!slots)
-        return false;
-    free(strings->slots);
-    strings->slots = slots;
-    strings->slot_count = capacity * 2;
-    strings->capacity = capacity;
-    for (size_t i = 0; i < strings->count; i++)
-        slots[find_slot(strings, items[i])] = (uint32_t)(i + 1);
-    return true;
+    if (made) {
+        made->text = text;
+        made->number = HASH_COUNT(strings->items);
+        HASH_ADD_KEYPTR(hh, strings->items, text, strlen(text), made);
+        if (made->hh.tbl)
+            return made;
+    }
+    free(made);
+    free(text);
+    return NULL;
 }
 
 /* The number of a valid string, which is given away. */
 static uint64_t number_of(struct gs_proto_strings *strings, char *text)
 {
-    if (!text || (strings->count == strings->capacity && !grow(strings))) {
-        strings->failed = true;
+    struct gs_proto_string *known = NULL;
+
+    if (text)
+        HASH_FIND_STR(strings->items, text, known);
+    if (known)
         free(text);
-        return 0;
-    }
-    size_t slot = find_slot(strings, text);
-    if (strings->slots[slot] != 0) {
-        free(text);
-    } else {
-        strings->items[strings->count] = text;
-        strings->slots[slot] = (uint32_t)++strings->count;
-    }
-    return strings->slots[slot] - 1;
+    else if (text)
+        known = add(strings, text);
+    strings->failed = strings->failed || !known;
+    return known ? known->number : 0;
 }
 
 uint64_t gs_proto_string(struct gs_proto_strings *strings, const char *text)
 {
-    if (strings->count == 0)
+    if (!strings->items)
         (void)number_of(strings, valid_copy(""));
     return text ? number_of(strings, valid_copy(text)) : 0;
 }
 
 void gs_proto_strings_free(struct gs_proto_strings *strings)
 {
-    for (size_t i = 0; i < strings->count; i++)
-        free(strings->items[i]);
-    free(strings->items);
-    free(strings->slots);
-    memset(strings, 0, sizeof *strings);
+    for (struct gs_proto_string *item = strings->items; item; item = item->hh.next)
+        free(item->text);
+    GS_HASH_FREE(strings->items);
 }

@@ -10,6 +10,7 @@
 #define GS_EXPORT_PROTO_H
 
 #include "export_out.h"
+#include "gs_hash.h"
 
 struct gs_proto {
     unsigned char *data;
@@ -29,12 +30,14 @@ void gs_proto_message(struct gs_proto *message, unsigned field,
                       const struct gs_proto *inner);
 
 /* Numbers of strings, in the order of their first use; 0 is "". */
+struct gs_proto_string {
+    UT_hash_handle hh; /* by text */
+    char *text;        /* valid UTF-8 */
+    uint64_t number;
+};
 struct gs_proto_strings {
-    char **items; /* valid UTF-8 */
-    size_t count, capacity;
-    uint32_t *slots; /* number + 1 */
-    size_t slot_count;
-    bool failed; /* out of memory: some strings got 0 */
+    struct gs_proto_string *items; /* by number, ascending */
+    bool failed;                   /* out of memory: some strings got 0 */
 };
 
 uint64_t gs_proto_string(struct gs_proto_strings *strings, const char *text);

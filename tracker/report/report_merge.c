@@ -14,17 +14,19 @@
 
 #include <stdlib.h>
 
+#include "gs_hash.h"
+
 /* Stacks that are asked for lines, those of the largest leaks first. */
 #define CANDIDATES_MAX 1024u
-#define FIRST_SLOTS    1024u
 
 #define HASH_FACTOR UINT64_C(0x9e3779b97f4a7c15)
 
 /* The properties of a frame that are known without lines. */
 struct known_frame {
-    uintptr_t frame; /* 0: unused */
-    uint64_t name;   /* equal for frames that may read the same */
-    bool is_call;    /* of a runtime function: the frames inside are hidden */
+    UT_hash_handle hh; /* in merge->known */
+    uintptr_t frame;
+    uint64_t name; /* equal for frames that may read the same */
+    bool is_call;  /* of a runtime function: the frames inside are hidden */
     bool is_runtime;
 };
 
@@ -33,8 +35,7 @@ struct merge {
     const struct gs_report_config *config;
     const struct gs_report_source *source;
     struct gs_report_data *data;
-    struct known_frame *known; /* open-addressed */
-    size_t slots, used;
+    struct known_frame *known;
 };
 
 /* A leak, by number, and its key of comparison. */
@@ -80,42 +81,18 @@ static struct known_frame find_out(const struct merge *merge, uint32_t stack,
     return known;
 }
 
-static struct known_frame *slot_of(const struct merge *merge, uintptr_t frame)
-{
-    size_t slot = (size_t)((uint64_t)frame * HASH_FACTOR >> 24) & (merge->slots - 1);
-
-    while (merge->known[slot].frame != 0 && merge->known[slot].frame != frame)
-        slot = (slot + 1) & (merge->slots - 1);
-    return &merge->known[slot];
-}
-
-static bool grow(struct merge *merge)
-{
-    struct merge larger = *merge;
-
-    larger.slots = merge->slots ? merge->slots * 2 : FIRST_SLOTS;
-    larger.known = calloc(larger.slots, sizeof *larger.known);
-    if (!larger.known)
-        return false;
-    for (size_t i = 0; i < merge->slots; i++) {
-        if (merge->known[i].frame != 0)
-            *slot_of(&larger, merge->known[i].frame) = merge->known[i];
-    }
-    free(merge->known);
-    *merge = larger;
-    return true;
-}
-
 /* NULL where there is no memory. */
 static const struct known_frame *know(struct merge *merge, uint32_t stack,
                                       uintptr_t frame)
 {
-    if (merge->used * 2 >= merge->slots && !grow(merge))
-        return NULL;
-    struct known_frame *known = slot_of(merge, frame);
-    if (known->frame == 0) {
+    struct known_frame *known = GS_HASH_FIND(merge->known, &frame);
+
+    if (!known && (known = malloc(sizeof *known))) {
         *known = find_out(merge, stack, frame);
-        merge->used++;
+        if (!GS_HASH_ADD(merge->known, frame, known)) {
+            free(known);
+            known = NULL;
+        }
     }
     return known;
 }
@@ -277,7 +254,7 @@ bool gs_report_merge(const struct gs_tracker *tracker,
         return false;
     candidates = calloc(count, sizeof *candidates);
     count = candidates ? find_candidates(&merge, candidates) : 0;
-    free(merge.known);
+    GS_HASH_FREE(merge.known);
     if (count > CANDIDATES_MAX) {
         qsort(candidates, count, sizeof *candidates, compare_numbers);
         count = CANDIDATES_MAX;

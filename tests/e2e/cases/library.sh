@@ -89,6 +89,33 @@ install_case() {
 }
 add_case "library installed" install_case
 
+# Where no package has put uthash.h, a folder may have it, or the build that was carried there;
+# where nothing has it, one line says so. setup asks for the package unless a folder has it.
+uthash_case() {
+  local configure=(cmake -S "$sources" -B built -DGPUSHIM_SIM=OFF -DGPUSHIM_CXX=OFF
+    -DCUDA_INCLUDE_DIR="$(sed -n 's/^CUDA_INCLUDE_DIR:PATH=//p' "$build/CMakeCache.txt")"
+    -DCMAKE_IGNORE_PATH="/usr/include;/usr/local/include")
+  need cmake
+  mkdir folder tools
+  cp "$build/uthash/uthash.h" folder
+  run_in missing -- "${configure[@]}"
+  expect_status missing 1
+  expect_text missing.err 'uthash.h not found: install uthash-dev, or set UTHASH_DIR to a folder'
+  run_in named UTHASH_DIR="$case_dir/folder" -- "${configure[@]}"
+  expect_status named 0
+  rm -r folder/uthash.h built/CMakeCache.txt built/CMakeFiles
+  run_in carried -- "${configure[@]}"
+  expect_status carried 0
+  printf '%s\n' '#!/bin/sh' '! grep -q uthash' >tools/cc
+  chmod +x tools/cc
+  run_in without PATH="$case_dir/tools:$PATH" -- "$sources/scripts/setup" --dry-run
+  expect_text without.out '^setup: would install packages: (.* )?uthash-dev'
+  run_in with PATH="$case_dir/tools:$PATH" UTHASH_DIR="$case_dir/built/uthash" -- \
+    "$sources/scripts/setup" --dry-run
+  expect_no_text with.out uthash-dev
+}
+add_case "library finds uthash" uthash_case
+
 # Replaced on the disk, as an upgrade does it, the library of a running program is the old
 # one to its end. Another copy of it is what the program sees there.
 replaced_case() {
