@@ -186,27 +186,43 @@ enum gs_status gs_ranges_add(struct gs_ranges *ranges,
     return node ? GS_OK : GS_ERR_HOST_NOMEM;
 }
 
+/* The smallest kept range that fits, or NULL. lock is held. */
+static struct node *best_of(struct gs_ranges *ranges, const struct gs_managed_range *wish)
+{
+    struct search search = {.wanted = {.range = *wish}};
+    search.wanted.range.addr = 0; /* before any other of its size */
+    (void)tfind(&search, &ranges->by_size, descend);
+    struct node *best = search.best;
+    return best && best->range.owner == wish->owner && best->range.flags == wish->flags &&
+                   best->range.bytes - wish->bytes <= wish->bytes / TOLERANCE_SHARE
+               ? best
+               : NULL;
+}
+
 enum gs_status gs_ranges_take(struct gs_ranges *ranges,
                               const struct gs_managed_range *wish, gs_ranges_ready *ready,
                               void *self, struct gs_managed_range *out)
 {
-    struct search search = {.wanted = {.range = *wish}};
-    enum gs_status status = GS_ERR_NOT_FOUND;
-    search.wanted.range.addr = 0; /* before any other of its size */
+    uint64_t point = 0; /* known to be ready, and with it all earlier ones */
     pthread_mutex_lock(&ranges->lock);
-    (void)tfind(&search, &ranges->by_size, descend);
-    struct node *best = search.best;
-    if (best && best->range.owner == wish->owner && best->range.flags == wish->flags &&
-        best->range.bytes - wish->bytes <= wish->bytes / TOLERANCE_SHARE &&
-        (best->range.point == 0 || ready(self, best->range.point))) {
+    struct node *best;
+    while ((best = best_of(ranges, wish)) != NULL && best->range.point > point) {
+        point = best->range.point;
+        /* Without the lock: the driver may be called. Another may be the best then. */
+        pthread_mutex_unlock(&ranges->lock);
+        if (!ready(self, point)) {
+            return GS_ERR_NOT_FOUND;
+        }
+        pthread_mutex_lock(&ranges->lock);
+    }
+    if (best) {
         take_from_kept(ranges, best);
         best->range.point = 0;
         best->range.requested_bytes = wish->requested_bytes;
         *out = best->range;
-        status = GS_OK;
     }
     pthread_mutex_unlock(&ranges->lock);
-    return status;
+    return best ? GS_OK : GS_ERR_NOT_FOUND;
 }
 
 enum gs_status gs_ranges_find(struct gs_ranges *ranges, uint64_t addr,

@@ -24,7 +24,8 @@ struct gs_managed_range {
     uint64_t point; /* kept: 0, or what `ready` is asked before it is handed out */
 };
 
-/* Whether a range that was kept with this point may be handed out now. */
+/* Whether a range that was kept with this point, or an earlier one, may be handed out
+ * now. Called with no lock held. */
 typedef bool gs_ranges_ready(void *self, uint64_t point);
 
 /* Errors: GS_ERR_HOST_NOMEM. */
