@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 
 #include "bins.h"
+#include "gs_locks.h"
 #include "large.h"
 #include "tiers.h"
 #include "list.h"
@@ -236,7 +237,7 @@ struct gs_headroom {
 };
 
 struct gs_reclaim {
-    pthread_mutex_t lock;   /* GS_RANK_RECLAIM; the C library's, for the condition */
+    struct gs_mutex lock;   /* GS_RANK_RECLAIM; the C library's, for the condition */
     pthread_cond_t left;    /* the last stay in some heap has ended */
     struct gs_link tickets; /* oldest first; those that somebody may have to wait for */
     struct gs_link waiters; /* threads that wait for stays to end */

@@ -10,9 +10,10 @@
  */
 #include "managed_ranges.h"
 
-#include <pthread.h>
 #include <search.h>
 #include <stdlib.h>
+
+#include "gs_locks.h"
 
 /* How much larger than the request a range may be: an eighth of it. */
 #define TOLERANCE_SHARE 8u
@@ -27,7 +28,7 @@ struct node {
 };
 
 struct gs_ranges {
-    pthread_mutex_t lock;
+    struct gs_mutex lock;
     void *by_address, *by_size;
     struct node *oldest, *youngest; /* kept */
     size_t kept_bytes;              /* atomic, written under lock */
@@ -158,7 +159,7 @@ enum gs_status gs_ranges_create(struct gs_ranges **out)
     if (!ranges) {
         return GS_ERR_HOST_NOMEM;
     }
-    pthread_mutex_init(&ranges->lock, NULL);
+    gs_mutex_init(&ranges->lock, GS_RANK_MANAGED);
     *out = ranges;
     return GS_OK;
 }
@@ -173,16 +174,16 @@ void gs_ranges_destroy(struct gs_ranges *ranges)
         take_out(ranges, node);
         free(node);
     }
-    pthread_mutex_destroy(&ranges->lock);
+    gs_mutex_destroy(&ranges->lock);
     free(ranges);
 }
 
 enum gs_status gs_ranges_add(struct gs_ranges *ranges,
                              const struct gs_managed_range *range)
 {
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     struct node *node = put_in(ranges, range);
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
     return node ? GS_OK : GS_ERR_HOST_NOMEM;
 }
 
@@ -204,16 +205,16 @@ enum gs_status gs_ranges_take(struct gs_ranges *ranges,
                               void *self, struct gs_managed_range *out)
 {
     uint64_t point = 0; /* known to be ready, and with it all earlier ones */
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     struct node *best;
     while ((best = best_of(ranges, wish)) != NULL && best->range.point > point) {
         point = best->range.point;
         /* Without the lock: the driver may be called. Another may be the best then. */
-        pthread_mutex_unlock(&ranges->lock);
+        gs_mutex_unlock(&ranges->lock);
         if (!ready(self, point)) {
             return GS_ERR_NOT_FOUND;
         }
-        pthread_mutex_lock(&ranges->lock);
+        gs_mutex_lock(&ranges->lock);
     }
     if (best) {
         take_from_kept(ranges, best);
@@ -221,7 +222,7 @@ enum gs_status gs_ranges_take(struct gs_ranges *ranges,
         best->range.requested_bytes = wish->requested_bytes;
         *out = best->range;
     }
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
     return best ? GS_OK : GS_ERR_NOT_FOUND;
 }
 
@@ -229,13 +230,13 @@ enum gs_status gs_ranges_find(struct gs_ranges *ranges, uint64_t addr,
                               struct gs_managed_range *out)
 {
     enum gs_status status = GS_ERR_NOT_OURS;
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     const struct node *found = around(ranges, addr, 1);
     if (found) {
         status = found->kept || found->dead ? GS_ERR_NOT_FOUND : GS_OK;
         *out = found->range;
     }
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
     return status;
 }
 
@@ -243,7 +244,7 @@ enum gs_status gs_ranges_claim(struct gs_ranges *ranges, uint64_t addr,
                                struct gs_managed_range *out)
 {
     enum gs_status status = GS_ERR_NOT_OURS;
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     struct node *found = around(ranges, addr, 1);
     if (found) {
         status = GS_ERR_BAD_FREE;
@@ -254,7 +255,7 @@ enum gs_status gs_ranges_claim(struct gs_ranges *ranges, uint64_t addr,
         free(found);
         status = GS_OK;
     }
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
     return status;
 }
 
@@ -262,7 +263,7 @@ enum gs_status gs_ranges_keep(struct gs_ranges *ranges,
                               const struct gs_managed_range *range, uint64_t now)
 {
     enum gs_status status = GS_ERR_HOST_NOMEM;
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     struct node *node = put_in(ranges, range);
     if (node && put_among_kept(ranges, node, now)) {
         status = GS_OK;
@@ -270,7 +271,7 @@ enum gs_status gs_ranges_keep(struct gs_ranges *ranges,
         take_out(ranges, node);
         free(node);
     }
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
     return status;
 }
 
@@ -296,9 +297,9 @@ static void spoil(struct gs_ranges *ranges, uint64_t addr, uint64_t last)
 void gs_ranges_spoil(struct gs_ranges *ranges, uint64_t addr, size_t bytes)
 {
     uint64_t more = bytes > 0 ? bytes - 1 : 0;
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     spoil(ranges, addr, more > UINT64_MAX - addr ? UINT64_MAX : addr + more);
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
 }
 
 /* What is kept of the owner (0: of any) for longest, or NULL. lock is held. */
@@ -313,10 +314,10 @@ static struct node *oldest_of(const struct gs_ranges *ranges, uint64_t owner)
 
 bool gs_ranges_has_older(struct gs_ranges *ranges, uint64_t owner, uint64_t since)
 {
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     const struct node *oldest = oldest_of(ranges, owner);
     bool older = oldest && oldest->kept_since < since;
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
     return older;
 }
 
@@ -324,7 +325,7 @@ enum gs_status gs_ranges_evict(struct gs_ranges *ranges, uint64_t owner, size_t 
                                uint64_t since, struct gs_managed_range *out)
 {
     enum gs_status status = GS_ERR_NOT_FOUND;
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     struct node *oldest = oldest_of(ranges, owner);
     if (oldest && (oldest->kept_since < since || ranges->kept_bytes > limit)) {
         *out = oldest->range;
@@ -332,7 +333,7 @@ enum gs_status gs_ranges_evict(struct gs_ranges *ranges, uint64_t owner, size_t 
         free(oldest);
         status = GS_OK;
     }
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
     return status;
 }
 
@@ -363,7 +364,7 @@ static struct node *all_of(struct gs_ranges *ranges, uint64_t owner)
 void gs_ranges_fail(struct gs_ranges *ranges, uint64_t owner)
 {
     struct node *node, *next;
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     for (node = all_of(ranges, owner); node; node = next) {
         next = node->next;
         if (node->kept) {
@@ -373,19 +374,19 @@ void gs_ranges_fail(struct gs_ranges *ranges, uint64_t owner)
             node->range.spoiled = true;
         }
     }
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
 }
 
 void gs_ranges_forget(struct gs_ranges *ranges, uint64_t owner)
 {
     struct node *node, *next;
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     for (node = all_of(ranges, owner); node; node = next) {
         next = node->next;
         take_out(ranges, node);
         free(node);
     }
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
 }
 
 size_t gs_ranges_kept_bytes(const struct gs_ranges *ranges)

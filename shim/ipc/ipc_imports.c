@@ -4,10 +4,10 @@
  */
 #include "ipc_imports.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_locks.h"
 #include "real.h"
 
 struct entry {
@@ -17,10 +17,10 @@ struct entry {
 };
 
 static struct {
-    pthread_mutex_t lock;
+    struct gs_mutex lock;
     struct entry *first; /* under lock */
     bool any;            /* atomic */
-} imports = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} imports = {.lock = GS_MUTEX(GS_RANK_IMPORTS)};
 
 /* imports.lock is held. The link that leads to it, or to the end of the list. */
 static struct entry **find_pointer(CUdeviceptr pointer)
@@ -48,7 +48,7 @@ enum gs_status gs_imports_add(const struct gs_import *import)
 {
     struct entry *made = calloc(1, sizeof(*made));
     enum gs_status status = GS_OK;
-    pthread_mutex_lock(&imports.lock);
+    gs_mutex_lock(&imports.lock);
     struct entry **link = find_pointer(import->pointer);
     if (!*link && made) {
         *link = made;
@@ -60,7 +60,7 @@ enum gs_status gs_imports_add(const struct gs_import *import)
     } else {
         status = GS_ERR_HOST_NOMEM;
     }
-    pthread_mutex_unlock(&imports.lock);
+    gs_mutex_unlock(&imports.lock);
     free(made);
     return status;
 }
@@ -71,7 +71,7 @@ enum gs_status gs_imports_take(CUdeviceptr pointer, struct gs_import *out)
     if (!gs_imports_any()) {
         return GS_ERR_NOT_FOUND;
     }
-    pthread_mutex_lock(&imports.lock);
+    gs_mutex_lock(&imports.lock);
     struct entry **link = find_pointer(pointer);
     bool found = *link != NULL;
     if (found) {
@@ -81,7 +81,7 @@ enum gs_status gs_imports_take(CUdeviceptr pointer, struct gs_import *out)
             *link = ended->next;
         }
     }
-    pthread_mutex_unlock(&imports.lock);
+    gs_mutex_unlock(&imports.lock);
     free(ended);
     return found ? GS_OK : GS_ERR_NOT_FOUND;
 }
@@ -114,7 +114,7 @@ enum gs_status gs_imports_find(CUdeviceptr address, struct gs_import *out)
     if (!find_mapping(address, &mapping)) {
         return status;
     }
-    pthread_mutex_lock(&imports.lock);
+    gs_mutex_lock(&imports.lock);
     for (const struct entry *entry = imports.first; entry; entry = entry->next) {
         if (is_of(&entry->import, &mapping) &&
             address - entry->import.pointer < entry->import.bytes) {
@@ -123,7 +123,7 @@ enum gs_status gs_imports_find(CUdeviceptr address, struct gs_import *out)
             break;
         }
     }
-    pthread_mutex_unlock(&imports.lock);
+    gs_mutex_unlock(&imports.lock);
     return status;
 }
 
@@ -134,32 +134,32 @@ bool gs_imports_surround(CUdeviceptr address)
     if (!find_mapping(address, &mapping) || address == mapping.base) {
         return false;
     }
-    pthread_mutex_lock(&imports.lock);
+    gs_mutex_lock(&imports.lock);
     for (const struct entry *entry = imports.first; entry && !found;
          entry = entry->next) {
         found = is_of(&entry->import, &mapping);
     }
-    pthread_mutex_unlock(&imports.lock);
+    gs_mutex_unlock(&imports.lock);
     return found;
 }
 
 bool gs_imports_has(const struct gs_import *import)
 {
-    pthread_mutex_lock(&imports.lock);
+    gs_mutex_lock(&imports.lock);
     const struct entry *entry = *find_pointer(import->pointer);
     bool has = entry && is_same(&entry->import, import);
-    pthread_mutex_unlock(&imports.lock);
+    gs_mutex_unlock(&imports.lock);
     return has;
 }
 
 bool gs_imports_has_handle(const CUipcMemHandle *driver)
 {
     bool has = false;
-    pthread_mutex_lock(&imports.lock);
+    gs_mutex_lock(&imports.lock);
     for (const struct entry *entry = imports.first; entry && !has; entry = entry->next) {
         has = memcmp(&entry->import.driver, driver, sizeof(*driver)) == 0;
     }
-    pthread_mutex_unlock(&imports.lock);
+    gs_mutex_unlock(&imports.lock);
     return has;
 }
 
@@ -169,7 +169,7 @@ void gs_imports_context_ends(CUcontext context)
     if (!gs_imports_any()) {
         return;
     }
-    pthread_mutex_lock(&imports.lock);
+    gs_mutex_lock(&imports.lock);
     for (struct entry **link = &imports.first; *link;) {
         struct entry *entry = *link;
         if (entry->import.context != context) {
@@ -180,7 +180,7 @@ void gs_imports_context_ends(CUcontext context)
         entry->next = ended;
         ended = entry;
     }
-    pthread_mutex_unlock(&imports.lock);
+    gs_mutex_unlock(&imports.lock);
     while (ended) {
         struct entry *next = ended->next;
         free(ended);
@@ -195,7 +195,7 @@ bool gs_imports_any(void)
 
 void gs_imports_reset(void)
 {
-    pthread_mutex_init(&imports.lock, NULL);
+    gs_mutex_init(&imports.lock, GS_RANK_IMPORTS);
     imports.first = NULL;
     imports.any = false;
 }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "gs_locks.h"
 #include "mutants.h"
 #include "parts.h"
 #include "state.h"
@@ -45,6 +46,7 @@ static void after_fork_in_child(void)
     /* Where the lock lies in a file it is the parent's, too, and the parent gives it. */
     bool own = gs_state_file_after_fork_in_child(gs_thread.depth > 0);
     gs_stacks_after_fork_in_child(own ? held_over_fork : NULL);
+    gs_lock_forget_held();
     if (gs_mutant(GS_MUTANT_child_keeps)) {
         return;
     }

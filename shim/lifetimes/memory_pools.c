@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_locks.h"
 #include "key_map.h"
 
 /* Not in all headers (CUmemLocationType, CUmemAllocationType). */
@@ -18,7 +19,7 @@ struct row {
     struct gs_memory_place place;
 };
 
-static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex pools_lock = GS_MUTEX(GS_RANK_MEMORY_POOLS);
 static struct gs_key_map rows; /* under pools_lock */
 
 /* By device; atomic; NULL: its own. */
@@ -51,13 +52,13 @@ static void put(CUmemoryPool pool, struct gs_memory_place place)
     }
     row->node.key = (uintptr_t)pool;
     row->place = place;
-    pthread_mutex_lock(&pools_lock);
+    gs_mutex_lock(&pools_lock);
     struct row *was = find(pool); /* learnt by two threads, or destroyed unseen */
     if (was) {
         gs_key_map_take(&rows, &was->node);
     }
     gs_key_map_put(&rows, &row->node);
-    pthread_mutex_unlock(&pools_lock);
+    gs_mutex_unlock(&pools_lock);
     free(was);
 }
 
@@ -74,12 +75,12 @@ void gs_memory_pools_created(CUmemoryPool pool, const CUmemPoolProps *props)
 
 struct gs_memory_place gs_memory_pools_leaves(CUmemoryPool pool)
 {
-    pthread_mutex_lock(&pools_lock);
+    gs_mutex_lock(&pools_lock);
     struct row *row = find(pool);
     if (row) {
         gs_key_map_take(&rows, &row->node);
     }
-    pthread_mutex_unlock(&pools_lock);
+    gs_mutex_unlock(&pools_lock);
     struct gs_memory_place place = row ? row->place : nowhere;
     free(row);
     for (size_t i = 0; i < GS_MAX_DEVICES; i++) {
@@ -99,10 +100,10 @@ void gs_memory_pools_back(CUmemoryPool pool, struct gs_memory_place place)
 
 struct gs_memory_place gs_memory_pools_place(CUmemoryPool pool)
 {
-    pthread_mutex_lock(&pools_lock);
+    gs_mutex_lock(&pools_lock);
     const struct row *row = find(pool);
     struct gs_memory_place place = row ? row->place : nowhere;
-    pthread_mutex_unlock(&pools_lock);
+    gs_mutex_unlock(&pools_lock);
     int device = place.known ? -1 : gs_memory_pool_default_of(pool);
     if (device >= 0) {
         place = on_device(device);
@@ -181,7 +182,7 @@ int gs_memory_pool_default_of(CUmemoryPool pool)
 
 void gs_memory_pools_reset(void)
 {
-    pthread_mutex_init(&pools_lock, NULL);
+    gs_mutex_init(&pools_lock, GS_RANK_MEMORY_POOLS);
     rows = (struct gs_key_map){0}; /* another thread may have been changing it */
     memset(chosen, 0, sizeof(chosen));
 }

@@ -11,10 +11,10 @@
  */
 #include "physical.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_locks.h"
 #include "key_map.h"
 
 /* Memory bound to a multicast object. */
@@ -39,7 +39,7 @@ struct mapping {
     size_t bytes;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex lock = GS_MUTEX(GS_RANK_PHYSICAL);
 static struct gs_key_map memories; /* under lock */
 static struct gs_key_map mappings; /* under lock */
 
@@ -157,41 +157,41 @@ void gs_physical_created(struct gs_state *state, const struct gs_physical_origin
     made->node.key = origin->key;
     made->origin = *origin;
     made->references = 1;
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     gs_key_map_put(&memories, &made->node);
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
 }
 
 bool gs_physical_referenced(uint64_t key)
 {
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     struct gs_physical *memory = find(key);
     if (memory) {
         memory->references++;
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     return memory != NULL;
 }
 
 void gs_physical_retained(CUdeviceptr addr)
 {
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     struct mapping *mapping = mapping_at(addr);
     if (mapping) {
         mapping->memory->references++;
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
 }
 
 struct gs_physical *gs_physical_release(uint64_t key)
 {
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     struct gs_physical *memory = find(key);
     if (memory) {
         memory->references--;
         memory->holds++;
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     return memory;
 }
 
@@ -199,22 +199,22 @@ void gs_physical_released(struct gs_state *state, struct gs_physical *memory,
                           bool released, enum gs_api api)
 {
     struct gs_physical *ended = NULL;
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     memory->holds--;
     memory->references += released ? 0 : 1;
     end_if_unreachable(memory, &ended);
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     end(state, ended, api);
 }
 
 struct gs_physical *gs_physical_hold(uint64_t key)
 {
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     struct gs_physical *memory = find(key);
     if (memory) {
         memory->holds++;
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     return memory;
 }
 
@@ -222,10 +222,10 @@ void gs_physical_let_go(struct gs_state *state, struct gs_physical *memory,
                         enum gs_api api)
 {
     struct gs_physical *ended = NULL;
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     memory->holds--;
     end_if_unreachable(memory, &ended);
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     end(state, ended, api);
 }
 
@@ -233,7 +233,7 @@ void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle han
                         CUdeviceptr addr, size_t bytes, size_t offset)
 {
     struct mapping *mapping = calloc(1, sizeof(*mapping));
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     struct gs_physical *memory = mapping ? find(gs_key(GS_KEY_ALLOCATION, handle)) : NULL;
     if (memory) {
         mapping->node.key = addr;
@@ -248,7 +248,7 @@ void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle han
                         offset + bytes - memory->origin.bytes);
         memory->origin.bytes = offset + bytes;
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     free(mapping);
 }
 
@@ -257,7 +257,7 @@ void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes
     struct gs_physical *ended = NULL;
     struct range left = {addr, bytes};
     struct gs_key_node *node;
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     /* One behind the other, as the driver wants them. */
     while (left.bytes > 0 && (node = gs_key_map_find(&mappings, left.begin))) {
         size_t one = mapping_of(node)->bytes;
@@ -270,14 +270,14 @@ void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes
            (node = gs_key_map_search(&mappings, begins_within, &left))) {
         unmap(mapping_of(node), &ended);
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     end(state, ended, GS_API_cuMemUnmap);
 }
 
 void gs_physical_bound(CUmemGenericAllocationHandle handle, size_t offset, size_t bytes,
                        CUmemGenericAllocationHandle memory_handle, CUdeviceptr addr)
 {
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     struct gs_physical *object = find(gs_key(GS_KEY_ALLOCATION, handle));
     if (object && memory_handle) {
         struct gs_physical *memory = find(gs_key(GS_KEY_ALLOCATION, memory_handle));
@@ -293,14 +293,14 @@ void gs_physical_bound(CUmemGenericAllocationHandle handle, size_t offset, size_
         bind(object, offset + done, mapping->memory);
         done = (size_t)(mapping->node.key - addr) + mapping->bytes;
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
 }
 
 void gs_physical_unbound(struct gs_state *state, CUmemGenericAllocationHandle handle,
                          int device, size_t offset, size_t bytes)
 {
     struct gs_physical *ended = NULL;
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     struct gs_physical *object = find(gs_key(GS_KEY_ALLOCATION, handle));
     for (struct binding **link = object ? &object->bindings : NULL; link && *link;) {
         struct binding *binding = *link;
@@ -314,7 +314,7 @@ void gs_physical_unbound(struct gs_state *state, CUmemGenericAllocationHandle ha
         end_if_unreachable(binding->memory, &ended);
         free(binding);
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     end(state, ended, GS_API_UNKNOWN);
 }
 
@@ -328,18 +328,18 @@ void gs_physical_context_lost(struct gs_state *state, CUcontext context)
 {
     struct gs_physical *ended = NULL;
     struct gs_key_node *node;
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     while (context && (node = gs_key_map_search(&memories, ends_with, context))) {
         memory_of(node)->references = 0;
         end_if_unreachable(memory_of(node), &ended);
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     end(state, ended, GS_API_UNKNOWN);
 }
 
 void gs_physical_reset(void)
 {
-    pthread_mutex_init(&lock, NULL);
+    gs_mutex_init(&lock, GS_RANK_PHYSICAL);
     memset(&memories, 0,
            sizeof(memories)); /* another thread may have been changing them */
     memset(&mappings, 0, sizeof(mappings));

@@ -6,10 +6,10 @@
  */
 #include "tiles.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_locks.h"
 #include "key_map.h"
 
 /* Part of an array: a box of a level's texels, or a range of a layer's mip tail, which is
@@ -28,7 +28,7 @@ struct tile {
     struct part part;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex lock = GS_MUTEX(GS_RANK_TILES);
 static struct gs_key_map tiles; /* under lock */
 static unsigned tile_count;     /* atomic: nearly every program has none */
 
@@ -141,13 +141,13 @@ void gs_tiles_mapped(struct gs_state *state, const CUarrayMapInfo *list, unsigne
     for (unsigned i = 0; i < count; i++) {
         const struct part part = part_of(&list[i]);
         struct tile *made = new_tile(&list[i], context);
-        pthread_mutex_lock(&lock);
+        gs_mutex_lock(&lock);
         take_within(key_of(&list[i]), &part, &ended);
         if (made) {
             gs_key_map_put(&tiles, &made->node);
             __atomic_add_fetch(&tile_count, 1, __ATOMIC_RELAXED);
         }
-        pthread_mutex_unlock(&lock);
+        gs_mutex_unlock(&lock);
     }
     end(state, ended, GS_API_cuMemMapArrayAsync);
 }
@@ -158,9 +158,9 @@ void gs_tiles_array_ended(struct gs_state *state, uint64_t key, enum gs_api api)
     if (__atomic_load_n(&tile_count, __ATOMIC_RELAXED) == 0) {
         return;
     }
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     take_within(key, NULL, &ended);
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     end(state, ended, api);
 }
 
@@ -171,17 +171,17 @@ void gs_tiles_context_lost(struct gs_state *state, CUcontext context)
     if (__atomic_load_n(&tile_count, __ATOMIC_RELAXED) == 0) {
         return;
     }
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     while ((node = gs_key_map_search(&tiles, is_of_context, context))) {
         take((struct tile *)node, &ended);
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     end(state, ended, GS_API_UNKNOWN);
 }
 
 void gs_tiles_reset(void)
 {
-    pthread_mutex_init(&lock, NULL);
+    gs_mutex_init(&lock, GS_RANK_TILES);
     memset(&tiles, 0, sizeof(tiles)); /* another thread may have been changing them */
     __atomic_store_n(&tile_count, 0, __ATOMIC_RELAXED);
 }

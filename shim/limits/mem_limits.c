@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "context_switch.h"
+#include "gs_locks.h"
 #include "log.h"
 #include "machine_memory.h"
 #include "platform.h"
@@ -58,10 +59,10 @@ struct charge {
 };
 
 static struct {
-    pthread_mutex_t lock;
+    struct gs_mutex lock;
     struct charge *slots; /* under lock */
     size_t room, count;   /* room: a power of two, or 0 */
-} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} table = {.lock = GS_MUTEX(GS_RANK_LIMITS)};
 
 /* The charge of what the thread is freeing; the thread's own. */
 static _Thread_local struct charge leaving;
@@ -89,7 +90,7 @@ void gs_limits_start(const struct gs_options *options)
 
 void gs_limits_reset(void)
 {
-    pthread_mutex_init(&table.lock, NULL);
+    gs_mutex_init(&table.lock, GS_RANK_LIMITS);
     table.slots = NULL; /* another thread may have been changing them */
     table.room = table.count = 0;
     memset(devices, 0, sizeof(devices));
@@ -324,7 +325,7 @@ void gs_limits_record(enum gs_charge_kind kind, uint64_t key, size_t bytes, int 
     if (!gs_limits_charging) {
         return;
     }
-    pthread_mutex_lock(&table.lock);
+    gs_mutex_lock(&table.lock);
     struct charge *old = find(kind, key); /* freed where nobody saw it */
     if (old) {
         gs_limits_uncharge(old->device, old->bytes);
@@ -334,7 +335,7 @@ void gs_limits_record(enum gs_charge_kind kind, uint64_t key, size_t bytes, int 
     if (kept) {
         put(&charge);
     }
-    pthread_mutex_unlock(&table.lock);
+    gs_mutex_unlock(&table.lock);
     if (!kept) {
         gs_limits_uncharge(device, bytes);
     }
@@ -346,13 +347,13 @@ void gs_limits_leave(enum gs_charge_kind kind, uint64_t key)
         return;
     }
     leaving.key = 0;
-    pthread_mutex_lock(&table.lock);
+    gs_mutex_lock(&table.lock);
     struct charge *found = key ? find(kind, key) : NULL;
     if (found) {
         leaving = *found;
         take(found);
     }
-    pthread_mutex_unlock(&table.lock);
+    gs_mutex_unlock(&table.lock);
 }
 
 void gs_limits_left(bool freed)
@@ -374,7 +375,7 @@ void gs_limits_context_lost(CUcontext context)
     if (!gs_limits_charging || !context) {
         return;
     }
-    pthread_mutex_lock(&table.lock);
+    gs_mutex_lock(&table.lock);
     for (size_t i = 0; i < table.room;) {
         if (table.slots[i].key && table.slots[i].context == context) {
             gs_limits_uncharge(table.slots[i].device, table.slots[i].bytes);
@@ -383,7 +384,7 @@ void gs_limits_context_lost(CUcontext context)
             i++;
         }
     }
-    pthread_mutex_unlock(&table.lock);
+    gs_mutex_unlock(&table.lock);
 }
 
 /* ---- giving back ------------------------------------------------------------------- */

@@ -192,11 +192,11 @@ static CUresult wait_for_context(struct gs_state *state, const struct gs_context
     struct gs_seen_before streams;
     struct gs_snapshot before = gs_context_snapshot(context, 0, &streams);
     if (gs_mutant(GS_MUTANT_lock_held)) {
-        pthread_mutex_lock(&state->contexts.lock);
+        gs_mutex_lock(&state->contexts.lock);
     }
     CUresult result = wait_for_all(state, context, scope, accessors, &before);
     if (gs_mutant(GS_MUTANT_lock_held)) {
-        pthread_mutex_unlock(&state->contexts.lock);
+        gs_mutex_unlock(&state->contexts.lock);
     }
     *in_use = shared && !accessors && !accessors_are_done(state, context, point) &&
               !gs_mutant(GS_MUTANT_accessors_unheld);

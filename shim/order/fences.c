@@ -10,9 +10,9 @@
 #include "fences.h"
 
 #include "context_switch.h"
+#include "gs_locks.h"
 #include "trim_hold.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ struct event_fence {
     struct event_fence **back_link; /* under fences_lock: what points here */
 };
 
-static pthread_mutex_t fences_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex fences_lock = GS_MUTEX(GS_RANK_FENCES);
 static struct event_fence *fences; /* under fences_lock */
 
 /* Events kept for the next fence of their context: what an epoch's steady state needs. */
@@ -93,9 +93,9 @@ static unsigned event_flags(void)
 /* A fence that is not recorded yet, with an event of the context. */
 static CUresult obtain(CUcontext context, struct event_fence **out)
 {
-    pthread_mutex_lock(&fences_lock);
+    gs_mutex_lock(&fences_lock);
     struct event_fence *fence = take_spare(context);
-    pthread_mutex_unlock(&fences_lock);
+    gs_mutex_unlock(&fences_lock);
     bool pushed;
     if (fence) {
         *out = fence;
@@ -127,9 +127,9 @@ static CUresult finish(struct event_fence *fence, CUresult result, gs_fence *out
         free(fence);
         return result;
     }
-    pthread_mutex_lock(&fences_lock);
+    gs_mutex_lock(&fences_lock);
     link_fence(fence);
-    pthread_mutex_unlock(&fences_lock);
+    gs_mutex_unlock(&fences_lock);
     *out = (gs_fence)(uintptr_t)fence;
     return CUDA_SUCCESS;
 }
@@ -208,9 +208,9 @@ CUresult gs_fence_record_context(CUcontext context, gs_fence *out)
 
 static enum fence_state state_of(const struct event_fence *fence)
 {
-    pthread_mutex_lock(&fences_lock);
+    gs_mutex_lock(&fences_lock);
     enum fence_state state = fence->state;
-    pthread_mutex_unlock(&fences_lock);
+    gs_mutex_unlock(&fences_lock);
     return state;
 }
 
@@ -302,7 +302,7 @@ CUevent gs_fence_event(gs_fence handle)
 void gs_fence_release(gs_fence handle)
 {
     struct event_fence *fence = (struct event_fence *)(uintptr_t)handle;
-    pthread_mutex_lock(&fences_lock);
+    gs_mutex_lock(&fences_lock);
     unlink_fence(fence);
     bool alive = fence->state == FENCE_ALIVE;
     bool kept = alive && spare_count < MAX_SPARES;
@@ -311,7 +311,7 @@ void gs_fence_release(gs_fence handle)
         spares = fence;
         spare_count++;
     }
-    pthread_mutex_unlock(&fences_lock);
+    gs_mutex_unlock(&fences_lock);
     if (kept) {
         return;
     }
@@ -342,7 +342,7 @@ static void forget_spares(CUcontext context)
 
 static void change(CUcontext context, enum fence_state from, enum fence_state to)
 {
-    pthread_mutex_lock(&fences_lock);
+    gs_mutex_lock(&fences_lock);
     for (struct event_fence *fence = fences; fence; fence = fence->next) {
         if (fence->context == context && fence->state == from) {
             fence->state = to;
@@ -356,7 +356,7 @@ static void change(CUcontext context, enum fence_state from, enum fence_state to
     if (to == FENCE_OVER) {
         forget_spares(context);
     }
-    pthread_mutex_unlock(&fences_lock);
+    gs_mutex_unlock(&fences_lock);
 }
 
 /* Calls at once that may end a context, of contexts that there are some of; more are not
@@ -371,7 +371,7 @@ static unsigned count_freezers(CUcontext context, int change_by)
 {
     size_t at = GS_ARRAY_LEN(freezers);
     unsigned count = 0;
-    pthread_mutex_lock(&fences_lock);
+    gs_mutex_lock(&fences_lock);
     for (size_t i = 0; i < GS_ARRAY_LEN(freezers); i++) {
         if (freezers[i].context == context ||
             (!freezers[i].context && at == GS_ARRAY_LEN(freezers))) {
@@ -383,7 +383,7 @@ static unsigned count_freezers(CUcontext context, int change_by)
         count = freezers[at].count;
         freezers[at].context = count > 0 ? context : NULL;
     }
-    pthread_mutex_unlock(&fences_lock);
+    gs_mutex_unlock(&fences_lock);
     return count;
 }
 
@@ -411,7 +411,7 @@ void gs_fences_thaw(CUcontext context, bool destroyed)
 
 void gs_fences_reset(void)
 {
-    pthread_mutex_init(&fences_lock, NULL);
+    gs_mutex_init(&fences_lock, GS_RANK_FENCES);
     fences = NULL;
     spares = NULL;
     spare_count = 0;

@@ -4,9 +4,9 @@
  */
 #include "streams_seen.h"
 
-#include <pthread.h>
+#include "gs_locks.h"
 
-static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex seen_lock = GS_MUTEX(GS_RANK_SEEN);
 static struct gs_streams_seen *tables; /* under seen_lock */
 static uint64_t ends;                  /* atomic: ends of contexts */
 
@@ -69,13 +69,13 @@ struct gs_snapshot gs_seen_count(struct gs_streams_seen *seen, unsigned own_call
     uintptr_t streams[GS_SEEN_STREAMS];
     unsigned count = 0;
     before->ends = __atomic_load_n(&ends, __ATOMIC_ACQUIRE);
-    if (pthread_mutex_trylock(&seen_lock) == 0) {
+    if (gs_mutex_try(&seen_lock)) {
         before->version = seen->version;
         before->counted = true;
         for (; count < seen->count; count++) {
             streams[count] = seen->rows[count].stream;
         }
-        pthread_mutex_unlock(&seen_lock);
+        gs_mutex_unlock(&seen_lock);
     }
     return gs_submissions_snapshot_of(seen->device, own_calls, streams, count,
                                       before->calls);
@@ -94,8 +94,7 @@ static void drop_idle_rows(struct gs_streams_seen *seen)
 void gs_seen_rebase(struct gs_streams_seen *seen, const struct gs_seen_before *before,
                     const struct gs_snapshot *snapshot)
 {
-    if (!before->counted || snapshot->mark == 0 ||
-        pthread_mutex_trylock(&seen_lock) != 0) {
+    if (!before->counted || snapshot->mark == 0 || !gs_mutex_try(&seen_lock)) {
         return;
     }
     if (is_unchanged(seen, before)) {
@@ -112,7 +111,7 @@ void gs_seen_rebase(struct gs_streams_seen *seen, const struct gs_seen_before *b
             seen->rows[i].waited = false;
         }
     }
-    pthread_mutex_unlock(&seen_lock);
+    gs_mutex_unlock(&seen_lock);
 }
 
 /* seen_lock is held. */
@@ -132,8 +131,7 @@ uint64_t gs_seen_cover(struct gs_streams_seen *seen, const struct gs_seen_before
                        const struct gs_snapshot *snapshot)
 {
     uint64_t mark = 0;
-    if (!before->counted || snapshot->mark == 0 ||
-        pthread_mutex_trylock(&seen_lock) != 0) {
+    if (!before->counted || snapshot->mark == 0 || !gs_mutex_try(&seen_lock)) {
         return 0;
     }
     struct gs_seen_stream *row = find(seen, before->stream);
@@ -148,7 +146,7 @@ uint64_t gs_seen_cover(struct gs_streams_seen *seen, const struct gs_seen_before
             mark = all_covered(seen);
         }
     }
-    pthread_mutex_unlock(&seen_lock);
+    gs_mutex_unlock(&seen_lock);
     return gs_mutant(GS_MUTANT_stream_marks_all) ? snapshot->mark : mark;
 }
 
@@ -158,14 +156,14 @@ void gs_seen_stream_ends(uintptr_t stream)
     if (gs_mutant(GS_MUTANT_seen_handle_kept)) {
         return;
     }
-    pthread_mutex_lock(&seen_lock);
+    gs_mutex_lock(&seen_lock);
     for (struct gs_streams_seen *seen = tables; seen; seen = seen->next) {
         struct gs_seen_stream *row = find(seen, name);
         if (row) {
             remove_row(seen, row);
         }
     }
-    pthread_mutex_unlock(&seen_lock);
+    gs_mutex_unlock(&seen_lock);
 }
 
 void gs_seen_context_ends(void)
@@ -175,7 +173,7 @@ void gs_seen_context_ends(void)
 
 void gs_seen_reset(void)
 {
-    pthread_mutex_init(&seen_lock, NULL);
+    gs_mutex_init(&seen_lock, GS_RANK_SEEN);
     tables = NULL;
     __atomic_store_n(&ends, 0, __ATOMIC_RELAXED);
 }

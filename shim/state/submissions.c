@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "gs_locks.h"
 #include "known.h"
 #include "parts.h"
 #include "real.h"
@@ -28,7 +29,7 @@
 struct gs_submissions *gs_submissions_records;
 unsigned gs_submissions_devices;
 
-static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex records_lock = GS_MUTEX(GS_RANK_SUBMISSIONS);
 static struct gs_submissions *last; /* records_lock: of the list, but for `gone` */
 static struct gs_submissions *left; /* records_lock: without a thread, linked by back */
 /* What ended threads counted; in the list once there is one. */
@@ -57,12 +58,12 @@ static void hold(sigset_t *before)
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, before);
-    pthread_mutex_lock(&records_lock);
+    gs_mutex_lock(&records_lock);
 }
 
 static void let_go(const sigset_t *before)
 {
-    pthread_mutex_unlock(&records_lock);
+    gs_mutex_unlock(&records_lock);
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
@@ -623,7 +624,7 @@ uint64_t gs_submissions_idle_frees(unsigned device)
 void gs_submissions_reset(void)
 {
     /* Other threads' records would be theirs for ever; the page is the price. */
-    pthread_mutex_init(&records_lock, NULL);
+    gs_mutex_init(&records_lock, GS_RANK_SUBMISSIONS);
     __atomic_store_n(&gs_submissions_records, NULL, __ATOMIC_RELEASE);
     page = NULL;
     last = left = NULL;
