@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 
 #include "bins.h"
+#include "gs_locks.h"
 #include "large.h"
 #include "tiers.h"
 #include "list.h"
@@ -238,7 +239,7 @@ struct gs_headroom {
 };
 
 struct gs_reclaim {
-    pthread_mutex_t lock;   /* GS_RANK_RECLAIM; a mutex, for the condition */
+    struct gs_mutex lock;   /* GS_RANK_RECLAIM; a mutex, for the condition */
     pthread_cond_t left;    /* signalled when a heap's last stay ends */
     struct gs_link tickets; /* oldest first; the stays that a thread may wait for */
     struct gs_link waiters; /* threads that wait for stays to end */

@@ -48,37 +48,3 @@ void gs_lock_wake(struct gs_lock *lock)
     syscall(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     errno = saved;
 }
-
-#ifdef NDEBUG
-
-bool gs_lock_none_held(void)
-{
-    return true;
-}
-
-#else
-
-static __thread unsigned held_ranks; /* bit r: this thread holds a lock of rank r */
-
-void gs_lock_record_take(enum gs_lock_rank rank)
-{
-    unsigned bit = 1u << rank;
-
-    assert(held_ranks < bit); /* no lock of this rank or above is held */
-    held_ranks |= bit;
-}
-
-void gs_lock_record_drop(enum gs_lock_rank rank)
-{
-    unsigned bit = 1u << rank;
-
-    assert(held_ranks & bit);
-    held_ranks &= ~bit;
-}
-
-bool gs_lock_none_held(void)
-{
-    return held_ranks == 0;
-}
-
-#endif

@@ -16,19 +16,7 @@
 
 #include <stdatomic.h>
 
-#include "gs_base.h"
-
-enum gs_lock_rank {
-    GS_RANK_THREADS, /* the bindings of thread caches to heaps (tcache.c) */
-    GS_RANK_TIERS,   /* a heap's list of thread caches, and their exclusion */
-    GS_RANK_STREAM,  /* one cache of the stream tier */
-    GS_RANK_GLOBAL,  /* one class of the global tier */
-    GS_RANK_HEAP,    /* one heap: its blocks, bins, caches, counters */
-    GS_RANK_PAGES,   /* writers of the page map; readers take nothing */
-    GS_RANK_META,    /* the pool-wide stores of records */
-    GS_RANK_RECLAIM, /* stays inside the backend, and the device rows (reclaim.c) */
-    GS_RANK_LAST,    /* a lock of the backend's own; no pool lock is taken inside it */
-};
+#include "gs_locks.h"
 
 /* All zero is an open lock, except for the rank. */
 struct gs_lock {
@@ -42,24 +30,7 @@ static inline void gs_lock_init(struct gs_lock *lock, enum gs_lock_rank rank)
     lock->rank = rank;
 }
 
-#ifdef NDEBUG
-static inline void gs_lock_record_take(enum gs_lock_rank rank)
-{
-    (void)rank;
-}
-static inline void gs_lock_record_drop(enum gs_lock_rank rank)
-{
-    (void)rank;
-}
-#else
-void gs_lock_record_take(enum gs_lock_rank rank);
-void gs_lock_record_drop(enum gs_lock_rank rank);
-#endif
-
-/* Does the calling thread hold no lock of the pool? Always true without assertions. */
-bool gs_lock_none_held(void);
-
-/* Waits for a lock that another thread holds, and wakes a waiter; errno is preserved. */
+/* The lock is taken by another thread; errno is preserved. */
 void gs_lock_wait(struct gs_lock *lock);
 void gs_lock_wake(struct gs_lock *lock);
 
@@ -67,19 +38,20 @@ static inline void gs_lock_take(struct gs_lock *lock)
 {
     uint32_t open = 0;
 
-    gs_lock_record_take(lock->rank);
+    gs_lock_check_take(lock->rank);
     if (GS_UNLIKELY(!atomic_compare_exchange_strong_explicit(
             &lock->word, &open, 1, memory_order_acquire, memory_order_relaxed)))
         gs_lock_wait(lock);
+    gs_lock_record_held(lock->rank);
 }
 
 static inline void gs_lock_drop(struct gs_lock *lock)
 {
+    gs_lock_record_given(lock->rank);
     uint32_t was = atomic_exchange_explicit(&lock->word, 0, memory_order_release);
 
     if (GS_UNLIKELY(was == 2))
         gs_lock_wake(lock);
-    gs_lock_record_drop(lock->rank);
 }
 
 #endif

@@ -30,14 +30,12 @@
 
 static void enter(struct gs_reclaim *reclaim)
 {
-    gs_lock_record_take(GS_RANK_RECLAIM);
-    pthread_mutex_lock(&reclaim->lock);
+    gs_mutex_lock(&reclaim->lock);
 }
 
 static void leave(struct gs_reclaim *reclaim)
 {
-    pthread_mutex_unlock(&reclaim->lock);
-    gs_lock_record_drop(GS_RANK_RECLAIM);
+    gs_mutex_unlock(&reclaim->lock);
 }
 
 static struct gs_row *row_of(struct gs_pool *pool, int device)
@@ -71,7 +69,7 @@ static bool init_condition(pthread_cond_t *condition)
 }
 
 /* The mutex spins before it sleeps: sections are a few lines long. */
-static bool init_lock(pthread_mutex_t *lock)
+static bool init_lock(struct gs_mutex *lock)
 {
     pthread_mutexattr_t attributes;
     bool done;
@@ -79,8 +77,9 @@ static bool init_lock(pthread_mutex_t *lock)
     if (pthread_mutexattr_init(&attributes))
         return false;
     done = !pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP) &&
-           !pthread_mutex_init(lock, &attributes);
+           !pthread_mutex_init(&lock->mutex, &attributes);
     pthread_mutexattr_destroy(&attributes);
+    lock->rank = GS_RANK_RECLAIM;
     return done;
 }
 
@@ -89,7 +88,7 @@ enum gs_status gs_reclaim_init(struct gs_reclaim *reclaim)
     if (!init_lock(&reclaim->lock))
         return GS_ERR_HOST_NOMEM;
     if (!init_condition(&reclaim->left)) {
-        pthread_mutex_destroy(&reclaim->lock);
+        gs_mutex_destroy(&reclaim->lock);
         return GS_ERR_HOST_NOMEM;
     }
     gs_list_init(&reclaim->tickets);
@@ -100,7 +99,7 @@ enum gs_status gs_reclaim_init(struct gs_reclaim *reclaim)
 void gs_reclaim_fini(struct gs_reclaim *reclaim)
 {
     pthread_cond_destroy(&reclaim->left);
-    pthread_mutex_destroy(&reclaim->lock);
+    gs_mutex_destroy(&reclaim->lock);
 }
 
 bool gs_reclaim_begin(struct gs_heap *heap, struct gs_ticket *ticket, bool awaited)
@@ -205,7 +204,7 @@ static bool wait_until(struct gs_reclaim *reclaim, pthread_cond_t *condition,
 {
     int before = gs_uncancelled_begin(), result;
 
-    result = pthread_cond_timedwait(condition, &reclaim->lock, deadline);
+    result = gs_mutex_wait(&reclaim->lock, condition, deadline);
     gs_uncancelled_end(before);
     return result != ETIMEDOUT;
 }

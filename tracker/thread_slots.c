@@ -119,11 +119,12 @@ void gs_gate_open(struct gs_gate *gate)
 
 void gs_gates_close_all(void)
 {
-    gs_tracker_rank_enter(GS_RANK_SHARD);
+    gs_lock_check_take(GS_RANK_SHARD);
     for (unsigned i = 0; i < GS_SHARDS; i++) {
         gs_tracker_lock_take_raw(&gs_gates[i].lock);
         want(&gs_gates[i], GS_GATE_CLOSED);
     }
+    gs_lock_record_held(GS_RANK_SHARD);
     gs_gates_barrier();
     for (unsigned i = 0; i < GS_SHARDS; i++)
         wait_until_empty(&gs_gates[i]);
@@ -133,7 +134,7 @@ void gs_gates_open_all(void)
 {
     for (unsigned i = 0; i < GS_SHARDS; i++)
         gs_gate_open(&gs_gates[i]);
-    gs_tracker_rank_leave(GS_RANK_SHARD);
+    gs_lock_record_given(GS_RANK_SHARD);
 }
 
 /* ---- the register ----------------------------------------------------------------- */
@@ -250,7 +251,7 @@ void gs_slots_after_fork_in_child(void)
     registry = (struct gs_tracker_lock){0};
     gs_own_gate = NULL;
     gs_slots_used = 0;
-    gs_tracker_ranks_forget();
+    gs_lock_forget_held();
     if (__atomic_load_n(&gs_gates_asymmetric, __ATOMIC_RELAXED) != 0)
         __atomic_store_n(&gs_gates_asymmetric,
                          membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),

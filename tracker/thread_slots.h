@@ -85,7 +85,7 @@ void gs_slots_after_fork_in_child(void);
 /* The owner enters. */
 static inline void gs_gate_enter(struct gs_gate *gate)
 {
-    gs_tracker_rank_enter(GS_RANK_SHARD);
+    gs_lock_check_take(GS_RANK_SHARD);
     if (GS_LIKELY(__atomic_load_n(&gs_gates_asymmetric, __ATOMIC_RELAXED) != 0)) {
         __atomic_store_n(&gate->busy, 1, __ATOMIC_RELAXED);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -94,6 +94,7 @@ static inline void gs_gate_enter(struct gs_gate *gate)
     }
     if (GS_UNLIKELY(__atomic_load_n(&gate->wanted, __ATOMIC_SEQ_CST) != 0))
         gs_gate_enter_slowly(gate);
+    gs_lock_record_held(GS_RANK_SHARD);
 }
 
 static inline void gs_gate_leave(struct gs_gate *gate)
@@ -102,7 +103,7 @@ static inline void gs_gate_leave(struct gs_gate *gate)
         gs_gate_leave_slowly(gate);
     else
         __atomic_store_n(&gate->busy, 0, __ATOMIC_RELEASE);
-    gs_tracker_rank_leave(GS_RANK_SHARD);
+    gs_lock_record_given(GS_RANK_SHARD);
 }
 
 #endif

@@ -13,10 +13,6 @@
 #define SPINS  128 /* a holder that runs is done within these */
 #define YIELDS 32  /* a holder that was preempted gets the processor */
 
-#ifndef NDEBUG
-__thread uint32_t gs_tracker_ranks_held;
-#endif
-
 static void pause_briefly(void)
 {
 #if defined(__x86_64__)

@@ -17,7 +17,7 @@
 #include "mem_limits.h"
 #include "streams.h"
 
-pthread_mutex_t gs_async_lock = PTHREAD_MUTEX_INITIALIZER;
+struct gs_mutex gs_async_lock = GS_MUTEX(GS_RANK_ASYNC);
 struct gs_async_heap *gs_async_heaps;
 unsigned gs_async_heap_count;
 
@@ -238,21 +238,21 @@ static GS_NOINLINE struct gs_async_heap *find_or_make(struct gs_state *state,
     if (!is_known(context, stream)) {
         return NULL;
     }
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     struct gs_async_heap *heap = find_or_take(context, stream, source);
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
     if (!heap) {
         struct gs_async_heap *made = make(state, context->device, source);
         if (!made) {
             return NULL;
         }
-        pthread_mutex_lock(&gs_async_lock);
+        gs_mutex_lock(&gs_async_lock);
         heap = find(context->handle, stream);
         gs_async_bind(made, context->handle, stream,
                       heap != NULL); /* then it is a spare one */
         publish(made);
         heap = heap ? heap : made;
-        pthread_mutex_unlock(&gs_async_lock);
+        gs_mutex_unlock(&gs_async_lock);
     }
     *seen_at(stream) = (struct seen){heap, context, stream, at};
     return heap;
@@ -342,7 +342,7 @@ void gs_async_freed(struct gs_async_heap *heap)
 
 void gs_async_heaps_reset(void)
 {
-    pthread_mutex_init(&gs_async_lock, NULL);
+    gs_mutex_init(&gs_async_lock, GS_RANK_ASYNC);
     gs_async_heaps = NULL;
     gs_async_order_reset();
     gs_async_heap_count = 0;

@@ -11,10 +11,9 @@
 #ifndef GS_ASYNC_INTERNAL_H
 #define GS_ASYNC_INTERNAL_H
 
-#include <pthread.h>
-
 #include "async_heaps.h"
 #include "backend.h"
+#include "gs_locks.h"
 
 /* A segment that could not be returned when it was due. */
 struct owed {
@@ -23,7 +22,7 @@ struct owed {
     struct owed *next;
 };
 
-extern pthread_mutex_t gs_async_lock __attribute__((visibility("hidden")));
+extern struct gs_mutex gs_async_lock __attribute__((visibility("hidden")));
 /* Under gs_async_lock; heaps are added at the front and stay. */
 extern struct gs_async_heap *gs_async_heaps __attribute__((visibility("hidden")));
 

@@ -35,13 +35,13 @@ static struct gs_async_heap *heap_of_launch(CUstream stream)
     if (!stream && gs_real()->cuCtxGetCurrent(&now) != CUDA_SUCCESS) {
         return NULL;
     }
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     struct gs_async_heap *heap = gs_async_heaps;
     while (heap &&
            (heap->ended || heap->stream != stream || (!stream && heap->home != now))) {
         heap = heap->next;
     }
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
     return heap;
 }
 

@@ -52,9 +52,9 @@ static CUstream own_stream_of(CUcontext home)
     struct own_stream *made = NULL;
     CUstream found;
     bool pushed;
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     found = find_own_stream(home);
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
     if (found || !(made = calloc(1, sizeof(*made)))) {
         return found;
     }
@@ -69,11 +69,11 @@ static CUstream own_stream_of(CUcontext home)
         return NULL;
     }
     /* If two threads create one each, the second one is not used. */
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     made->next = own_streams;
     own_streams = made;
     found = made->stream;
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
     return found;
 }
 
@@ -120,11 +120,11 @@ static void rehome(struct gs_async_heap *heap)
         return;
     }
     CUstream stream = own_stream_of(context->handle);
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     if (stream && !gs_async_home_of(heap) && !heap->moving) {
         gs_async_bind(heap, context->handle, stream, true);
     }
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
 }
 
 /* Keeps its stream until unpin. Returns false if it has none at the moment. */
@@ -133,24 +133,24 @@ bool gs_async_pin(struct gs_async_heap *heap, CUcontext *home, CUstream *stream)
     if (!gs_async_home_of(heap)) {
         rehome(heap);
     }
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     bool pinned = !heap->moving && heap->home;
     if (pinned) {
         heap->users++;
         *home = heap->home;
         *stream = heap->stream;
     }
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
     return pinned;
 }
 
 void gs_async_unpin(struct gs_async_heap *heap)
 {
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     if (--heap->users == 0) {
         pthread_cond_broadcast(&user_left);
     }
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
 }
 
 /* The last GOING returned segments: their frees may not have run yet. */
@@ -164,11 +164,11 @@ static unsigned went; /* under gs_async_lock */
 
 static void note_going(uint64_t addr, size_t bytes)
 {
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     going[went % GOING].addr = addr;
     going[went % GOING].bytes = bytes;
     went++;
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
 }
 
 /* Returns CUDA_ERROR_NOT_READY if the segment cannot be returned now. */
@@ -210,18 +210,18 @@ void gs_async_owe(struct gs_async_heap *heap, uint64_t addr, size_t bytes)
     owed->addr = addr;
     owed->bytes = bytes;
     __atomic_add_fetch(&owing, 1, __ATOMIC_RELAXED);
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     owed->next = heap->owed;
     heap->owed = owed;
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
 }
 
 void gs_async_settle(struct gs_async_heap *heap)
 {
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     struct owed *owed = heap->owed;
     heap->owed = NULL;
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
     while (owed) {
         struct owed *next = owed->next;
         if (gs_async_return(heap, owed->addr, owed->bytes) == CUDA_ERROR_NOT_READY) {
@@ -239,25 +239,25 @@ bool gs_async_owes(uint64_t addr)
     if (GS_LIKELY(__atomic_load_n(&owing, __ATOMIC_RELAXED) == 0)) {
         return false;
     }
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     for (const struct gs_async_heap *heap = gs_async_heaps; heap && !found;
          heap = heap->next) {
         for (const struct owed *owed = heap->owed; owed && !found; owed = owed->next) {
             found = addr - owed->addr < owed->bytes;
         }
     }
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
     return found;
 }
 
 bool gs_async_is_going(uint64_t addr)
 {
     bool found = gs_async_owes(addr);
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     for (size_t i = 0; i < GOING && !found; i++) {
         found = addr - going[i].addr < going[i].bytes;
     }
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
     return found;
 }
 
@@ -315,9 +315,9 @@ static bool await_frees(struct gs_async_heap *heap, uint64_t until_ns)
 /* The newest heap, linked to the others; none is ever removed. */
 static struct gs_async_heap *first_heap(void)
 {
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     struct gs_async_heap *heap = gs_async_heaps;
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
     return heap;
 }
 
@@ -364,7 +364,7 @@ static void begin_move(struct gs_async_heap *heap)
     int before = gs_uncancelled_begin();
     heap->moving = true;
     while (heap->users) {
-        pthread_cond_wait(&user_left, &gs_async_lock);
+        (void)gs_mutex_wait(&gs_async_lock, &user_left, NULL);
     }
     gs_uncancelled_end(before);
 }
@@ -403,7 +403,7 @@ void gs_async_stream_ends(CUstream stream)
         stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) {
         return;
     }
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     struct gs_async_heap *heap = gs_async_heaps;
     while (heap && (heap->ended || heap->stream != stream)) {
         heap = heap->next;
@@ -411,7 +411,7 @@ void gs_async_stream_ends(CUstream stream)
     if (heap) {
         begin_move(heap);
     }
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
     if (!heap) {
         return;
     }
@@ -420,7 +420,7 @@ void gs_async_stream_ends(CUstream stream)
     CUcontext home = gs_async_home_of(heap);
     CUstream own = take_over(home, stream);
     gs_notify_end();
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     if (!own) {
         /* Its order can no longer be waited for: the heap is neither used nor
          * returned. */
@@ -428,7 +428,7 @@ void gs_async_stream_ends(CUstream stream)
     }
     gs_async_bind(heap, own ? home : NULL, own, true);
     heap->moving = !own;
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
     gs_async_forget_seen();
     if (own) {
         gs_async_settle(heap);
@@ -443,31 +443,31 @@ void gs_async_stream_ends(CUstream stream)
 
 void gs_async_context_fails(CUcontext context)
 {
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     for (struct gs_async_heap *heap = gs_async_heaps; heap; heap = heap->next) {
         if (heap->home == context) {
             __atomic_store_n(&heap->broken, true, __ATOMIC_RELAXED);
         }
     }
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
 }
 
 /* ---- the end of a context ---------------------------------------------------------- */
 
 void gs_async_heaps_freeze(CUcontext context)
 {
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     for (struct gs_async_heap *heap = gs_async_heaps; heap; heap = heap->next) {
         if (heap->home == context) {
             begin_move(heap);
         }
     }
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
 }
 
 void gs_async_heaps_thaw(CUcontext context, bool destroyed)
 {
-    pthread_mutex_lock(&gs_async_lock);
+    gs_mutex_lock(&gs_async_lock);
     for (struct gs_async_heap *heap = gs_async_heaps; heap; heap = heap->next) {
         if (heap->home == context) {
             heap->moving = false;
@@ -479,7 +479,7 @@ void gs_async_heaps_thaw(CUcontext context, bool destroyed)
     if (destroyed) {
         forget_own_streams(context);
     }
-    pthread_mutex_unlock(&gs_async_lock);
+    gs_mutex_unlock(&gs_async_lock);
     gs_async_forget_seen();
 }
 

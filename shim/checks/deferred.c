@@ -9,6 +9,7 @@
 
 #include "captures.h"
 #include "gs_clock.h"
+#include "gs_locks.h"
 #include "gs_uncancelled.h"
 #include "fill_stream.h"
 
@@ -21,12 +22,12 @@ struct aside {
     const struct gs_context *context;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex lock = GS_MUTEX(GS_RANK_DEFERRED);
 static struct aside *asides; /* written under lock, read atomically */
 
 void gs_deferred_reset(void)
 {
-    pthread_mutex_init(&lock, NULL);
+    gs_mutex_init(&lock, GS_RANK_DEFERRED);
     asides = NULL;
 }
 
@@ -38,17 +39,17 @@ void gs_deferred_put(const struct gs_context *context, struct gs_block *block)
         return;
     }
     *aside = (struct aside){.block = block, .context = context};
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     aside->next = asides;
     __atomic_store_n(&asides, aside, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
 }
 
 /* Takes the context's blocks off the list, as a list of their own. */
 static struct aside *take(const struct gs_context *context)
 {
     struct aside *list = NULL;
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     for (struct aside **link = &asides; *link;) {
         struct aside *aside = *link;
         if (aside->context != context) {
@@ -59,7 +60,7 @@ static struct aside *take(const struct gs_context *context)
         aside->next = list;
         list = aside;
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     return list;
 }
 
@@ -69,10 +70,10 @@ static void give_back(struct aside *list)
     while (last->next) {
         last = last->next;
     }
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     last->next = asides;
     __atomic_store_n(&asides, list, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
 }
 
 static void free_held(struct aside *list)

@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#include "gs_locks.h"
+
 struct held {
     struct held *next;
     struct gs_block *block;
@@ -14,12 +16,12 @@ struct held {
 };
 
 static struct {
-    pthread_mutex_t lock;
+    struct gs_mutex lock;
     struct held *first, **end; /* under lock; `end` NULL: not initialized */
     size_t bytes;              /* under lock */
     size_t limit;              /* immutable after start; 0: off */
     bool large_alone;          /* immutable after start */
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} all = {.lock = GS_MUTEX(GS_RANK_QUARANTINE)};
 
 void gs_quarantine_start(uint64_t limit_bytes, bool large_alone)
 {
@@ -29,7 +31,7 @@ void gs_quarantine_start(uint64_t limit_bytes, bool large_alone)
 
 void gs_quarantine_reset(void)
 {
-    pthread_mutex_init(&all.lock, NULL);
+    gs_mutex_init(&all.lock, GS_RANK_QUARANTINE);
     all.first = NULL;
     all.end = NULL;
     all.bytes = all.limit = 0;
@@ -104,10 +106,10 @@ bool gs_quarantine_put(const struct gs_context *context, struct gs_block *block)
         return false;
     }
     *held = (struct held){.block = block, .context = context, .bytes = bytes};
-    pthread_mutex_lock(&all.lock);
+    gs_mutex_lock(&all.lock);
     append(held);
     struct held *list = take_oldest(all.limit);
-    pthread_mutex_unlock(&all.lock);
+    gs_mutex_unlock(&all.lock);
     (void)free_held(list);
     return true;
 }
@@ -118,11 +120,11 @@ bool gs_quarantine_holds(uint64_t addr)
     if (all.limit == 0) {
         return false;
     }
-    pthread_mutex_lock(&all.lock);
+    gs_mutex_lock(&all.lock);
     for (const struct held *held = all.first; held && !found; held = held->next) {
         found = gs_block_addr(held->block) == addr;
     }
-    pthread_mutex_unlock(&all.lock);
+    gs_mutex_unlock(&all.lock);
     return found;
 }
 
@@ -131,9 +133,9 @@ static size_t empty(int device, const struct gs_context *context)
     if (all.limit == 0) {
         return 0;
     }
-    pthread_mutex_lock(&all.lock);
+    gs_mutex_lock(&all.lock);
     struct held *list = take_of(device, context);
-    pthread_mutex_unlock(&all.lock);
+    gs_mutex_unlock(&all.lock);
     return free_held(list);
 }
 
@@ -153,12 +155,12 @@ size_t gs_quarantine_idle(int device)
     if (all.limit == 0 || !all.large_alone) {
         return 0;
     }
-    pthread_mutex_lock(&all.lock);
+    gs_mutex_lock(&all.lock);
     for (const struct held *held = all.first; held; held = held->next) {
         if (held->context->device == device && held->bytes >= GS_LARGE_BYTES) {
             bytes += held->bytes;
         }
     }
-    pthread_mutex_unlock(&all.lock);
+    gs_mutex_unlock(&all.lock);
     return bytes;
 }

@@ -15,6 +15,7 @@
 
 #include "deferred.h"
 #include "gs_clock.h"
+#include "gs_locks.h"
 #include "known.h"
 #include "log.h"
 #include "quarantine.h"
@@ -36,7 +37,7 @@
 bool gs_redzones_on;
 
 static struct {
-    pthread_mutex_t lock;
+    struct gs_mutex lock;
     struct gs_redzone_map map; /* under lock */
     uint64_t serials;          /* under lock */
     size_t behind;             /* immutable after start */
@@ -46,7 +47,7 @@ static struct {
     uint64_t foretold;         /* atomic: counted for an exec, which may fail */
     /* Atomic: time of the device's last check for a released use, or 0. */
     uint64_t used_less_ns[GS_MAX_DEVICES];
-} zones = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} zones = {.lock = GS_MUTEX(GS_RANK_REDZONES)};
 
 /* ---- start ----------------------------------------------------------------------- */
 
@@ -98,7 +99,7 @@ void gs_redzones_reset(void)
 {
     gs_quarantine_reset();
     gs_deferred_reset();
-    pthread_mutex_init(&zones.lock, NULL);
+    gs_mutex_init(&zones.lock, GS_RANK_REDZONES);
     zones.map = (struct gs_redzone_map){0};
     gs_redzones_on = zones.swept = false;
     zones.foretold = 0;
@@ -108,24 +109,24 @@ void gs_redzones_reset(void)
 
 static void put(struct gs_redzone *zone)
 {
-    pthread_mutex_lock(&zones.lock);
+    gs_mutex_lock(&zones.lock);
     zone->serial = ++zones.serials;
     gs_redzone_map_put(&zones.map, zone);
-    pthread_mutex_unlock(&zones.lock);
+    gs_mutex_unlock(&zones.lock);
 }
 
 static struct gs_redzone *cut(uint64_t begin, uint64_t end)
 {
-    pthread_mutex_lock(&zones.lock);
+    gs_mutex_lock(&zones.lock);
     struct gs_redzone *list = gs_redzone_map_cut(&zones.map, begin, end);
-    pthread_mutex_unlock(&zones.lock);
+    gs_mutex_unlock(&zones.lock);
     return list;
 }
 
 /* Copies the first zone at or after `addr` that belongs to the context (NULL: any). */
 static bool next_zone(uint64_t addr, CUcontext handle, struct gs_redzone *out)
 {
-    pthread_mutex_lock(&zones.lock);
+    gs_mutex_lock(&zones.lock);
     struct gs_redzone *zone = gs_redzone_map_from(&zones.map, addr);
     while (zone && handle && zone->context->handle != handle) {
         zone = gs_redzone_map_from(&zones.map, zone->begin + 1);
@@ -133,7 +134,7 @@ static bool next_zone(uint64_t addr, CUcontext handle, struct gs_redzone *out)
     if (zone) {
         *out = *zone;
     }
-    pthread_mutex_unlock(&zones.lock);
+    gs_mutex_unlock(&zones.lock);
     return zone != NULL;
 }
 
@@ -142,7 +143,7 @@ static bool next_zone(uint64_t addr, CUcontext handle, struct gs_redzone *out)
 static bool settle(const struct gs_redzone *copy, bool damaged)
 {
     struct gs_redzone *gone = NULL;
-    pthread_mutex_lock(&zones.lock);
+    gs_mutex_lock(&zones.lock);
     struct gs_redzone *zone = gs_redzone_map_from(&zones.map, copy->begin);
     bool same = zone && zone->serial == copy->serial && zone->begin == copy->begin &&
                 zone->end == copy->end;
@@ -152,7 +153,7 @@ static bool settle(const struct gs_redzone *copy, bool damaged)
     if (same && damaged) {
         gone = gs_redzone_map_cut(&zones.map, copy->begin, copy->end);
     }
-    pthread_mutex_unlock(&zones.lock);
+    gs_mutex_unlock(&zones.lock);
     free(gone);
     return same;
 }
@@ -350,9 +351,9 @@ void gs_redzones_passed(const struct gs_state *state)
 void gs_redzones_look(struct gs_state *state, struct gs_block *block, enum gs_api api,
                       enum gs_check_count answer, struct gs_allocation *was)
 {
-    pthread_mutex_lock(&zones.lock);
+    gs_mutex_lock(&zones.lock);
     struct gs_redzone *zone = gs_redzone_map_take(&zones.map, gs_block_addr(block));
-    pthread_mutex_unlock(&zones.lock);
+    gs_mutex_unlock(&zones.lock);
     if (gs_tracker_get(state->tracker, gs_block_tag(block), was) != GS_OK) {
         was->addr = 0;
     }

@@ -30,6 +30,7 @@
 #include "context_switch.h"
 #include "all_complete.h"
 #include "all_contexts.h"
+#include "gs_locks.h"
 #include "notify.h"
 #include "captures.h"
 #include "context_errors.h"
@@ -77,7 +78,7 @@ static struct {
     enum gs_host_clear clear;
 } settings; /* immutable after start */
 
-static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* held to create heaps */
+static struct gs_mutex making = GS_MUTEX(GS_RANK_HOST_HEAPS); /* held to create heaps */
 
 static bool any_heap;       /* atomic: some context has, or had, a heap */
 static uint64_t held_bytes; /* atomic: freed, and not known to be unused */
@@ -128,7 +129,7 @@ enum gs_status gs_host_start(struct gs_state *state, size_t cache_bytes)
 
 void gs_host_reset(void)
 {
-    pthread_mutex_init(&making, NULL);
+    gs_mutex_init(&making, GS_RANK_HOST_HEAPS);
     __atomic_store_n(&held_bytes, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&any_heap, false, __ATOMIC_RELAXED);
     just_mapped = 0;
@@ -277,7 +278,7 @@ static GS_NOINLINE struct gs_host_heap *make_heap(struct gs_state *state,
                                                   struct gs_host_heap **slot)
 {
     struct gs_host_heap *made = NULL;
-    pthread_mutex_lock(&making);
+    gs_mutex_lock(&making);
     made = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
     if (!made && (made = calloc(1, sizeof(*made))) != NULL) {
         *made = (struct gs_host_heap){.context = context, .key = key};
@@ -289,7 +290,7 @@ static GS_NOINLINE struct gs_host_heap *make_heap(struct gs_state *state,
             made = NULL;
         }
     }
-    pthread_mutex_unlock(&making);
+    gs_mutex_unlock(&making);
     return made;
 }
 

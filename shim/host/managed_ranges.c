@@ -10,11 +10,12 @@
  */
 #include "managed_ranges.h"
 
-#include <pthread.h>
 #include <search.h>
 #include <stdlib.h>
 
-/* The fit tolerance: a range may exceed the request by an eighth of it. */
+#include "gs_locks.h"
+
+/* How much larger than the request a range may be: an eighth of it. */
 #define TOLERANCE_SHARE 8u
 
 struct node {
@@ -27,7 +28,7 @@ struct node {
 };
 
 struct gs_ranges {
-    pthread_mutex_t lock;
+    struct gs_mutex lock;
     void *by_address, *by_size;
     struct node *oldest, *youngest; /* cached */
     size_t kept_bytes;              /* atomic, written under lock */
@@ -159,7 +160,7 @@ enum gs_status gs_ranges_create(struct gs_ranges **out)
     if (!ranges) {
         return GS_ERR_HOST_NOMEM;
     }
-    pthread_mutex_init(&ranges->lock, NULL);
+    gs_mutex_init(&ranges->lock, GS_RANK_MANAGED);
     *out = ranges;
     return GS_OK;
 }
@@ -174,53 +175,69 @@ void gs_ranges_destroy(struct gs_ranges *ranges)
         take_out(ranges, node);
         free(node);
     }
-    pthread_mutex_destroy(&ranges->lock);
+    gs_mutex_destroy(&ranges->lock);
     free(ranges);
 }
 
 enum gs_status gs_ranges_add(struct gs_ranges *ranges,
                              const struct gs_managed_range *range)
 {
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     struct node *node = put_in(ranges, range);
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
     return node ? GS_OK : GS_ERR_HOST_NOMEM;
+}
+
+/* The smallest kept range that fits, or NULL. lock is held. */
+static struct node *best_of(struct gs_ranges *ranges, const struct gs_managed_range *wish)
+{
+    struct search search = {.wanted = {.range = *wish}};
+    search.wanted.range.addr = 0; /* before any other of its size */
+    (void)tfind(&search, &ranges->by_size, descend);
+    struct node *best = search.best;
+    return best && best->range.owner == wish->owner && best->range.flags == wish->flags &&
+                   best->range.bytes - wish->bytes <= wish->bytes / TOLERANCE_SHARE
+               ? best
+               : NULL;
 }
 
 enum gs_status gs_ranges_take(struct gs_ranges *ranges,
                               const struct gs_managed_range *wish, gs_ranges_ready *ready,
                               void *self, struct gs_managed_range *out)
 {
-    struct search search = {.wanted = {.range = *wish}};
-    enum gs_status status = GS_ERR_NOT_FOUND;
-    search.wanted.range.addr = 0; /* before any other range of its size */
-    pthread_mutex_lock(&ranges->lock);
-    (void)tfind(&search, &ranges->by_size, descend);
-    struct node *best = search.best;
-    if (best && best->range.owner == wish->owner && best->range.flags == wish->flags &&
-        best->range.bytes - wish->bytes <= wish->bytes / TOLERANCE_SHARE &&
-        (best->range.point == 0 || ready(self, best->range.point))) {
+    uint64_t point = 0; /* known to be ready, and with it all earlier ones */
+    gs_mutex_lock(&ranges->lock);
+    struct node *best;
+    while ((best = best_of(ranges, wish)) != NULL && best->range.point > point) {
+        point = best->range.point;
+        /* Without the lock: the driver may be called. Another may be the best then. */
+        gs_mutex_unlock(&ranges->lock);
+        if (!ready(self, point)) {
+            return GS_ERR_NOT_FOUND;
+        }
+        gs_mutex_lock(&ranges->lock);
+    }
+    if (best) {
         take_from_kept(ranges, best);
         best->range.point = 0;
         best->range.requested_bytes = wish->requested_bytes;
         *out = best->range;
-        status = GS_OK;
     }
-    pthread_mutex_unlock(&ranges->lock);
-    return status;
+    gs_mutex_unlock(&ranges->lock);
+    return best ? GS_OK : GS_ERR_NOT_FOUND;
 }
 
 enum gs_status gs_ranges_find(struct gs_ranges *ranges, uint64_t addr,
                               struct gs_managed_range *out)
 {
     enum gs_status status = GS_ERR_NOT_OURS;
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     const struct node *found = around(ranges, addr, 1);
     if (found) {
         status = found->kept || found->dead ? GS_ERR_NOT_FOUND : GS_OK;
         *out = found->range;
     }
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
     return status;
 }
 
@@ -228,7 +245,7 @@ enum gs_status gs_ranges_claim(struct gs_ranges *ranges, uint64_t addr,
                                struct gs_managed_range *out)
 {
     enum gs_status status = GS_ERR_NOT_OURS;
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     struct node *found = around(ranges, addr, 1);
     if (found) {
         status = GS_ERR_BAD_FREE;
@@ -239,7 +256,7 @@ enum gs_status gs_ranges_claim(struct gs_ranges *ranges, uint64_t addr,
         free(found);
         status = GS_OK;
     }
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
     return status;
 }
 
@@ -247,7 +264,7 @@ enum gs_status gs_ranges_keep(struct gs_ranges *ranges,
                               const struct gs_managed_range *range, uint64_t now)
 {
     enum gs_status status = GS_ERR_HOST_NOMEM;
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     struct node *node = put_in(ranges, range);
     if (node && put_among_kept(ranges, node, now)) {
         status = GS_OK;
@@ -255,7 +272,7 @@ enum gs_status gs_ranges_keep(struct gs_ranges *ranges,
         take_out(ranges, node);
         free(node);
     }
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
     return status;
 }
 
@@ -282,9 +299,9 @@ static void spoil(struct gs_ranges *ranges, uint64_t addr, uint64_t last)
 void gs_ranges_spoil(struct gs_ranges *ranges, uint64_t addr, size_t bytes)
 {
     uint64_t more = bytes > 0 ? bytes - 1 : 0;
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     spoil(ranges, addr, more > UINT64_MAX - addr ? UINT64_MAX : addr + more);
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
 }
 
 /* The longest cached range of the owner (0: of any), or NULL. lock is held. */
@@ -299,10 +316,10 @@ static struct node *oldest_of(const struct gs_ranges *ranges, uint64_t owner)
 
 bool gs_ranges_has_older(struct gs_ranges *ranges, uint64_t owner, uint64_t since)
 {
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     const struct node *oldest = oldest_of(ranges, owner);
     bool older = oldest && oldest->kept_since < since;
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
     return older;
 }
 
@@ -310,7 +327,7 @@ enum gs_status gs_ranges_evict(struct gs_ranges *ranges, uint64_t owner, size_t 
                                uint64_t since, struct gs_managed_range *out)
 {
     enum gs_status status = GS_ERR_NOT_FOUND;
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     struct node *oldest = oldest_of(ranges, owner);
     if (oldest && (oldest->kept_since < since || ranges->kept_bytes > limit)) {
         *out = oldest->range;
@@ -318,7 +335,7 @@ enum gs_status gs_ranges_evict(struct gs_ranges *ranges, uint64_t owner, size_t 
         free(oldest);
         status = GS_OK;
     }
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
     return status;
 }
 
@@ -349,7 +366,7 @@ static struct node *all_of(struct gs_ranges *ranges, uint64_t owner)
 void gs_ranges_fail(struct gs_ranges *ranges, uint64_t owner)
 {
     struct node *node, *next;
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     for (node = all_of(ranges, owner); node; node = next) {
         next = node->next;
         if (node->kept) {
@@ -359,19 +376,19 @@ void gs_ranges_fail(struct gs_ranges *ranges, uint64_t owner)
             node->range.spoiled = true;
         }
     }
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
 }
 
 void gs_ranges_forget(struct gs_ranges *ranges, uint64_t owner)
 {
     struct node *node, *next;
-    pthread_mutex_lock(&ranges->lock);
+    gs_mutex_lock(&ranges->lock);
     for (node = all_of(ranges, owner); node; node = next) {
         next = node->next;
         take_out(ranges, node);
         free(node);
     }
-    pthread_mutex_unlock(&ranges->lock);
+    gs_mutex_unlock(&ranges->lock);
 }
 
 size_t gs_ranges_kept_bytes(const struct gs_ranges *ranges)

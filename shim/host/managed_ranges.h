@@ -25,7 +25,8 @@ struct gs_managed_range {
     uint64_t point;         /* cached: argument of `ready` before reuse, or 0 */
 };
 
-/* Whether a range cached with this point may be reused now. */
+/* Whether a range that was kept with this point, or an earlier one, may be handed out
+ * now. Called with no lock held. */
 typedef bool gs_ranges_ready(void *self, uint64_t point);
 
 /* Errors: GS_ERR_HOST_NOMEM. */

@@ -4,11 +4,11 @@
  */
 #include "ipc_imports.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gs_hash.h"
+#include "gs_locks.h"
 #include "real.h"
 
 struct entry {
@@ -18,10 +18,10 @@ struct entry {
 };
 
 static struct {
-    pthread_mutex_t lock;
+    struct gs_mutex lock;
     struct entry *all; /* under lock */
     bool any;          /* atomic */
-} imports = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} imports = {.lock = GS_MUTEX(GS_RANK_IMPORTS)};
 
 static bool is_same(const struct gs_import *left, const struct gs_import *right)
 {
@@ -40,7 +40,7 @@ enum gs_status gs_imports_add(const struct gs_import *import)
 {
     struct entry *made = calloc(1, sizeof(*made));
     enum gs_status status = GS_OK;
-    pthread_mutex_lock(&imports.lock);
+    gs_mutex_lock(&imports.lock);
     struct entry *entry = GS_HASH_FIND(imports.all, &import->pointer);
     if (!entry && made) {
         made->import = *import;
@@ -55,7 +55,7 @@ enum gs_status gs_imports_add(const struct gs_import *import)
     } else {
         status = GS_ERR_HOST_NOMEM;
     }
-    pthread_mutex_unlock(&imports.lock);
+    gs_mutex_unlock(&imports.lock);
     free(made);
     return status;
 }
@@ -65,7 +65,7 @@ enum gs_status gs_imports_take(CUdeviceptr pointer, struct gs_import *out)
     if (!gs_imports_any()) {
         return GS_ERR_NOT_FOUND;
     }
-    pthread_mutex_lock(&imports.lock);
+    gs_mutex_lock(&imports.lock);
     struct entry *found = GS_HASH_FIND(imports.all, &pointer);
     enum gs_status status = found ? GS_OK : GS_ERR_NOT_FOUND;
     if (found) {
@@ -75,7 +75,7 @@ enum gs_status gs_imports_take(CUdeviceptr pointer, struct gs_import *out)
             free(found);
         }
     }
-    pthread_mutex_unlock(&imports.lock);
+    gs_mutex_unlock(&imports.lock);
     return status;
 }
 
@@ -107,7 +107,7 @@ enum gs_status gs_imports_find(CUdeviceptr address, struct gs_import *out)
     if (!find_mapping(address, &mapping)) {
         return status;
     }
-    pthread_mutex_lock(&imports.lock);
+    gs_mutex_lock(&imports.lock);
     for (const struct entry *entry = imports.all; entry; entry = entry->hh.next) {
         if (is_of(&entry->import, &mapping) &&
             address - entry->import.pointer < entry->import.bytes) {
@@ -116,7 +116,7 @@ enum gs_status gs_imports_find(CUdeviceptr address, struct gs_import *out)
             break;
         }
     }
-    pthread_mutex_unlock(&imports.lock);
+    gs_mutex_unlock(&imports.lock);
     return status;
 }
 
@@ -127,32 +127,32 @@ bool gs_imports_surround(CUdeviceptr address)
     if (!find_mapping(address, &mapping) || address == mapping.base) {
         return false;
     }
-    pthread_mutex_lock(&imports.lock);
+    gs_mutex_lock(&imports.lock);
     for (const struct entry *entry = imports.all; entry && !found;
          entry = entry->hh.next) {
         found = is_of(&entry->import, &mapping);
     }
-    pthread_mutex_unlock(&imports.lock);
+    gs_mutex_unlock(&imports.lock);
     return found;
 }
 
 bool gs_imports_has(const struct gs_import *import)
 {
-    pthread_mutex_lock(&imports.lock);
+    gs_mutex_lock(&imports.lock);
     const struct entry *entry = GS_HASH_FIND(imports.all, &import->pointer);
     bool has = entry && is_same(&entry->import, import);
-    pthread_mutex_unlock(&imports.lock);
+    gs_mutex_unlock(&imports.lock);
     return has;
 }
 
 bool gs_imports_has_handle(const CUipcMemHandle *driver)
 {
     bool has = false;
-    pthread_mutex_lock(&imports.lock);
+    gs_mutex_lock(&imports.lock);
     for (const struct entry *entry = imports.all; entry && !has; entry = entry->hh.next) {
         has = memcmp(&entry->import.driver, driver, sizeof(*driver)) == 0;
     }
-    pthread_mutex_unlock(&imports.lock);
+    gs_mutex_unlock(&imports.lock);
     return has;
 }
 
@@ -162,14 +162,14 @@ void gs_imports_context_ends(CUcontext context)
     if (!gs_imports_any()) {
         return;
     }
-    pthread_mutex_lock(&imports.lock);
+    gs_mutex_lock(&imports.lock);
     HASH_ITER (hh, imports.all, entry, next) {
         if (entry->import.context == context) {
             HASH_DEL(imports.all, entry);
             free(entry);
         }
     }
-    pthread_mutex_unlock(&imports.lock);
+    gs_mutex_unlock(&imports.lock);
 }
 
 bool gs_imports_any(void)
@@ -179,7 +179,7 @@ bool gs_imports_any(void)
 
 void gs_imports_reset(void)
 {
-    pthread_mutex_init(&imports.lock, NULL);
+    gs_mutex_init(&imports.lock, GS_RANK_IMPORTS);
     imports.all = NULL;
     imports.any = false;
 }

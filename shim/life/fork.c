@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "gs_locks.h"
 #include "parts.h"
 #include "state.h"
 #include "state_file.h"
@@ -45,6 +46,7 @@ static void after_fork_in_child(void)
     /* A lock in a mapped file is shared with the parent, and the parent releases it. */
     bool own = gs_state_file_after_fork_in_child(gs_thread.depth > 0);
     gs_stacks_after_fork_in_child(own ? held_over_fork : NULL);
+    gs_lock_forget_held();
     gs_state_forget();
     gs_parts_fork_in_child();
     forked_child = true;

@@ -12,11 +12,11 @@
  */
 #include "graph_memory.h"
 
-#include <pthread.h>
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "gs_locks.h"
 #include "record.h"
 
 struct maker {
@@ -37,7 +37,7 @@ struct gs_graph_exec {
     uint32_t *ids; /* under book_lock: the allocations' record ids while live */
 };
 
-static pthread_mutex_t book_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex book_lock = GS_MUTEX(GS_RANK_GRAPHS);
 static void *by_address; /* book_lock: struct maker */
 static void *by_graph;   /* book_lock: struct gs_graph_makers */
 static void *by_exec;    /* book_lock: struct gs_graph_exec */
@@ -175,9 +175,9 @@ enum gs_status gs_graph_node_added(CUgraph graph, const struct gs_allocation *ma
         return status;
     }
     maker->made = *made;
-    pthread_mutex_lock(&book_lock);
+    gs_mutex_lock(&book_lock);
     status = put_maker(maker, graph);
-    pthread_mutex_unlock(&book_lock);
+    gs_mutex_unlock(&book_lock);
     if (status != GS_OK) {
         free(maker);
     }
@@ -186,12 +186,12 @@ enum gs_status gs_graph_node_added(CUgraph graph, const struct gs_allocation *ma
 
 bool gs_graph_node_maker(uint64_t addr, struct gs_allocation *out)
 {
-    pthread_mutex_lock(&book_lock);
+    gs_mutex_lock(&book_lock);
     const struct maker *maker = find_maker(addr);
     if (maker) {
         *out = maker->made;
     }
-    pthread_mutex_unlock(&book_lock);
+    gs_mutex_unlock(&book_lock);
     return maker != NULL;
 }
 
@@ -200,7 +200,7 @@ struct gs_graph_makers *gs_graph_destroying(CUgraph handle)
     if (__atomic_load_n(&gs_graph_maker_count, __ATOMIC_ACQUIRE) == 0) {
         return NULL;
     }
-    pthread_mutex_lock(&book_lock);
+    gs_mutex_lock(&book_lock);
     struct gs_graph_makers *graph = find_graph(handle);
     if (graph) {
         (void)tdelete(graph, &by_graph, order_graphs);
@@ -209,7 +209,7 @@ struct gs_graph_makers *gs_graph_destroying(CUgraph handle)
             __atomic_sub_fetch(&gs_graph_maker_count, 1, __ATOMIC_RELEASE);
         }
     }
-    pthread_mutex_unlock(&book_lock);
+    gs_mutex_unlock(&book_lock);
     return graph;
 }
 
@@ -229,9 +229,9 @@ static void put_back(struct gs_graph_makers *taken, bool keep, CUgraph handle)
 void gs_graph_destroyed(struct gs_graph_makers *taken, bool gone)
 {
     if (taken) {
-        pthread_mutex_lock(&book_lock);
+        gs_mutex_lock(&book_lock);
         put_back(taken, !gone, taken->handle);
-        pthread_mutex_unlock(&book_lock);
+        gs_mutex_unlock(&book_lock);
     }
 }
 
@@ -239,9 +239,9 @@ void gs_graph_moved(CUgraph child, CUgraph parent)
 {
     struct gs_graph_makers *taken = gs_graph_destroying(child);
     if (taken) {
-        pthread_mutex_lock(&book_lock);
+        gs_mutex_lock(&book_lock);
         put_back(taken, true, parent);
-        pthread_mutex_unlock(&book_lock);
+        gs_mutex_unlock(&book_lock);
     }
 }
 
@@ -363,9 +363,9 @@ enum gs_status gs_graph_exec_created(CUgraphExec handle,
     if (!exec) {
         return GS_ERR_HOST_NOMEM;
     }
-    pthread_mutex_lock(&book_lock);
+    gs_mutex_lock(&book_lock);
     enum gs_status status = put_exec(exec);
-    pthread_mutex_unlock(&book_lock);
+    gs_mutex_unlock(&book_lock);
     if (status != GS_OK) {
         free_exec(exec);
     }
@@ -378,12 +378,12 @@ struct gs_graph_exec *gs_graph_exec_destroying(CUgraphExec handle)
     if (!gs_graph_execs_known()) {
         return NULL;
     }
-    pthread_mutex_lock(&book_lock);
+    gs_mutex_lock(&book_lock);
     struct gs_graph_exec *exec = find_exec(handle);
     if (exec) {
         take_exec(exec);
     }
-    pthread_mutex_unlock(&book_lock);
+    gs_mutex_unlock(&book_lock);
     return exec;
 }
 
@@ -391,9 +391,9 @@ struct gs_graph_exec *gs_graph_exec_destroying(CUgraphExec handle)
 void gs_graph_exec_destroyed(struct gs_graph_exec *taken, bool gone)
 {
     if (taken && !gone) {
-        pthread_mutex_lock(&book_lock);
+        gs_mutex_lock(&book_lock);
         gone = put_exec(taken) != GS_OK;
-        pthread_mutex_unlock(&book_lock);
+        gs_mutex_unlock(&book_lock);
     }
     if (gone) {
         free_exec(taken);
@@ -421,7 +421,7 @@ bool gs_graph_launching(struct gs_tracker *tracker, CUgraphExec handle,
     launch->exec = handle;
     launch->was = launch->few;
     launch->was_count = 0;
-    pthread_mutex_lock(&book_lock);
+    gs_mutex_lock(&book_lock);
     const struct gs_graph_exec *exec = find_exec(handle);
     launch->known = exec != NULL;
     if (exec) {
@@ -441,7 +441,7 @@ bool gs_graph_launching(struct gs_tracker *tracker, CUgraphExec handle,
             }
         }
     }
-    pthread_mutex_unlock(&book_lock);
+    gs_mutex_unlock(&book_lock);
     return launch->known;
 }
 
@@ -488,12 +488,12 @@ enum gs_status gs_graph_launched(struct gs_graph_launch *launch,
                                  bool launched)
 {
     enum gs_status status = GS_OK;
-    pthread_mutex_lock(&book_lock);
+    gs_mutex_lock(&book_lock);
     struct gs_graph_exec *exec = launched ? find_exec(launch->exec) : NULL;
     if (exec) {
         status = record(launch->tracker, exec, site, stream);
     }
-    pthread_mutex_unlock(&book_lock);
+    gs_mutex_unlock(&book_lock);
     for (size_t i = 0; !launched && i < launch->was_count; i++) {
         if (gs_tracker_restore(launch->tracker, &launch->was[i]) != GS_OK) {
             status = GS_ERR_HOST_NOMEM;
@@ -507,7 +507,7 @@ enum gs_status gs_graph_launched(struct gs_graph_launch *launch,
 
 void gs_graph_memory_reset(void)
 {
-    pthread_mutex_init(&book_lock, NULL);
+    gs_mutex_init(&book_lock, GS_RANK_GRAPHS);
     by_address = by_graph = by_exec = NULL;
     __atomic_store_n(&gs_graph_maker_count, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&gs_graph_exec_count, 0, __ATOMIC_RELAXED);

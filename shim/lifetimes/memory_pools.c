@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "gs_hash.h"
+#include "gs_locks.h"
 
 /* Not in all headers (CUmemLocationType, CUmemAllocationType). */
 enum { LOCATION_DEVICE = 1, ALLOCATION_MANAGED = 2 };
@@ -19,7 +20,7 @@ struct row {
     struct gs_memory_place place;
 };
 
-static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex pools_lock = GS_MUTEX(GS_RANK_MEMORY_POOLS);
 static struct row *rows; /* under pools_lock */
 
 /* By device; atomic; NULL: the default pool. */
@@ -56,10 +57,10 @@ static void put(CUmemoryPool pool, struct gs_memory_place place)
     }
     row->pool = pool;
     row->place = place;
-    pthread_mutex_lock(&pools_lock);
+    gs_mutex_lock(&pools_lock);
     struct row *was = take(pool); /* found by two threads, or destroyed unnoticed */
     bool added = GS_HASH_ADD(rows, pool, row);
-    pthread_mutex_unlock(&pools_lock);
+    gs_mutex_unlock(&pools_lock);
     free(was);
     if (!added) {
         free(row);
@@ -79,9 +80,9 @@ void gs_memory_pools_created(CUmemoryPool pool, const CUmemPoolProps *props)
 
 struct gs_memory_place gs_memory_pools_leaves(CUmemoryPool pool)
 {
-    pthread_mutex_lock(&pools_lock);
+    gs_mutex_lock(&pools_lock);
     struct row *row = take(pool);
-    pthread_mutex_unlock(&pools_lock);
+    gs_mutex_unlock(&pools_lock);
     struct gs_memory_place place = row ? row->place : nowhere;
     free(row);
     for (size_t i = 0; i < GS_MAX_DEVICES; i++) {
@@ -101,10 +102,10 @@ void gs_memory_pools_back(CUmemoryPool pool, struct gs_memory_place place)
 
 struct gs_memory_place gs_memory_pools_place(CUmemoryPool pool)
 {
-    pthread_mutex_lock(&pools_lock);
+    gs_mutex_lock(&pools_lock);
     const struct row *row = GS_HASH_FIND(rows, &pool);
     struct gs_memory_place place = row ? row->place : nowhere;
-    pthread_mutex_unlock(&pools_lock);
+    gs_mutex_unlock(&pools_lock);
     int device = place.known ? -1 : gs_memory_pool_default_of(pool);
     if (device >= 0) {
         place = on_device(device);
@@ -183,7 +184,7 @@ int gs_memory_pool_default_of(CUmemoryPool pool)
 
 void gs_memory_pools_reset(void)
 {
-    pthread_mutex_init(&pools_lock, NULL);
+    gs_mutex_init(&pools_lock, GS_RANK_MEMORY_POOLS);
     rows = NULL; /* another thread may have been changing it */
     memset(chosen, 0, sizeof(chosen));
 }

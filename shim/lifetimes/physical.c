@@ -11,10 +11,10 @@
  */
 #include "physical.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "gs_hash.h"
+#include "gs_locks.h"
 
 /* Memory bound to a multicast object. */
 struct binding {
@@ -39,7 +39,7 @@ struct mapping {
     size_t bytes;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex lock = GS_MUTEX(GS_RANK_PHYSICAL);
 static struct gs_physical *memories; /* under lock */
 static struct mapping *mappings;     /* under lock */
 
@@ -146,7 +146,7 @@ void gs_physical_created(struct gs_state *state, const struct gs_physical_origin
     }
     made->origin = *origin;
     made->references = 1;
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     struct gs_physical *former = GS_HASH_FIND(memories, &origin->key);
     if (former) { /* two threads have imported the same, or it was released unseen */
         made->references += former->references;
@@ -158,40 +158,40 @@ void gs_physical_created(struct gs_state *state, const struct gs_physical_origin
         made->next = ended;
         ended = made;
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     end(state, ended, GS_API_UNKNOWN);
 }
 
 bool gs_physical_referenced(uint64_t key)
 {
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     struct gs_physical *memory = find(key);
     if (memory) {
         memory->references++;
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     return memory != NULL;
 }
 
 void gs_physical_retained(CUdeviceptr addr)
 {
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     struct mapping *mapping = mapping_at(addr);
     if (mapping) {
         mapping->memory->references++;
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
 }
 
 struct gs_physical *gs_physical_release(uint64_t key)
 {
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     struct gs_physical *memory = find(key);
     if (memory) {
         memory->references--;
         memory->holds++;
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     return memory;
 }
 
@@ -199,22 +199,22 @@ void gs_physical_released(struct gs_state *state, struct gs_physical *memory,
                           bool released, enum gs_api api)
 {
     struct gs_physical *ended = NULL;
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     memory->holds--;
     memory->references += released ? 0 : 1;
     end_if_unreachable(memory, &ended);
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     end(state, ended, api);
 }
 
 struct gs_physical *gs_physical_hold(uint64_t key)
 {
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     struct gs_physical *memory = find(key);
     if (memory) {
         memory->holds++;
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     return memory;
 }
 
@@ -222,10 +222,10 @@ void gs_physical_let_go(struct gs_state *state, struct gs_physical *memory,
                         enum gs_api api)
 {
     struct gs_physical *ended = NULL;
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     memory->holds--;
     end_if_unreachable(memory, &ended);
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     end(state, ended, api);
 }
 
@@ -234,7 +234,7 @@ void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle han
 {
     struct gs_physical *ended = NULL;
     struct mapping *mapping = calloc(1, sizeof(*mapping));
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     struct gs_physical *memory = mapping ? find(gs_key(GS_KEY_ALLOCATION, handle)) : NULL;
     struct mapping *former = memory ? GS_HASH_FIND(mappings, &addr) : NULL;
     if (former) { /* unmapped unseen */
@@ -254,7 +254,7 @@ void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle han
                         offset + bytes - memory->origin.bytes);
         memory->origin.bytes = offset + bytes;
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     free(mapping);
     end(state, ended, GS_API_UNKNOWN);
 }
@@ -263,7 +263,7 @@ void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes
 {
     struct gs_physical *ended = NULL;
     struct mapping *mapping;
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     /* One after the other, as the driver requires. */
     while (bytes > 0 && (mapping = GS_HASH_FIND(mappings, &addr))) {
         size_t one = mapping->bytes;
@@ -275,14 +275,14 @@ void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes
     while ((mapping = mapping_within(addr, bytes))) {
         unmap(mapping, &ended);
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     end(state, ended, GS_API_cuMemUnmap);
 }
 
 void gs_physical_bound(CUmemGenericAllocationHandle handle, size_t offset, size_t bytes,
                        CUmemGenericAllocationHandle memory_handle, CUdeviceptr addr)
 {
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     struct gs_physical *object = find(gs_key(GS_KEY_ALLOCATION, handle));
     if (object && memory_handle) {
         struct gs_physical *memory = find(gs_key(GS_KEY_ALLOCATION, memory_handle));
@@ -298,14 +298,14 @@ void gs_physical_bound(CUmemGenericAllocationHandle handle, size_t offset, size_
         bind(object, offset + done, mapping->memory);
         done = (size_t)(mapping->addr - addr) + mapping->bytes;
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
 }
 
 void gs_physical_unbound(struct gs_state *state, CUmemGenericAllocationHandle handle,
                          int device, size_t offset, size_t bytes)
 {
     struct gs_physical *ended = NULL;
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     struct gs_physical *object = find(gs_key(GS_KEY_ALLOCATION, handle));
     for (struct binding **link = object ? &object->bindings : NULL; link && *link;) {
         struct binding *binding = *link;
@@ -319,7 +319,7 @@ void gs_physical_unbound(struct gs_state *state, CUmemGenericAllocationHandle ha
         end_if_unreachable(binding->memory, &ended);
         free(binding);
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     end(state, ended, GS_API_UNKNOWN);
 }
 
@@ -327,20 +327,20 @@ void gs_physical_context_lost(struct gs_state *state, CUcontext context)
 {
     struct gs_physical *ended = NULL;
     struct gs_physical *memory, *next;
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     HASH_ITER (hh, memories, memory, next) {
         if (context && memory->origin.context == context && memory->references > 0) {
             memory->references = 0;
             end_if_unreachable(memory, &ended);
         }
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     end(state, ended, GS_API_UNKNOWN);
 }
 
 void gs_physical_reset(void)
 {
-    pthread_mutex_init(&lock, NULL);
+    gs_mutex_init(&lock, GS_RANK_PHYSICAL);
     memories = NULL; /* another thread may have been changing them */
     mappings = NULL;
 }

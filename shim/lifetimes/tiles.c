@@ -6,10 +6,10 @@
  */
 #include "tiles.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "gs_hash.h"
+#include "gs_locks.h"
 
 /* A part of an array: a box of a level's texels, or a range of a layer's mip tail, stored
  * as a box of one dimension. */
@@ -33,7 +33,7 @@ struct array {
     struct tile *tiles;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex lock = GS_MUTEX(GS_RANK_TILES);
 static struct array *arrays; /* under lock */
 static unsigned tile_count;  /* atomic: nearly every program has none */
 
@@ -162,12 +162,12 @@ void gs_tiles_mapped(struct gs_state *state, const CUarrayMapInfo *list, unsigne
         const struct part part = part_of(&list[i]);
         struct tile *made = new_tile(&list[i]);
         uint64_t key = key_of(&list[i]);
-        pthread_mutex_lock(&lock);
+        gs_mutex_lock(&lock);
         take_within(GS_HASH_FIND(arrays, &key), &part, &ended);
         if (made && !put(key, context, made)) {
             put_first(made, &ended);
         }
-        pthread_mutex_unlock(&lock);
+        gs_mutex_unlock(&lock);
     }
     end(state, ended, GS_API_cuMemMapArrayAsync);
 }
@@ -178,9 +178,9 @@ void gs_tiles_array_ended(struct gs_state *state, uint64_t key, enum gs_api api)
     if (__atomic_load_n(&tile_count, __ATOMIC_RELAXED) == 0) {
         return;
     }
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     take_within(GS_HASH_FIND(arrays, &key), NULL, &ended);
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     end(state, ended, api);
 }
 
@@ -191,19 +191,19 @@ void gs_tiles_context_lost(struct gs_state *state, CUcontext context)
     if (__atomic_load_n(&tile_count, __ATOMIC_RELAXED) == 0) {
         return;
     }
-    pthread_mutex_lock(&lock);
+    gs_mutex_lock(&lock);
     HASH_ITER (hh, arrays, array, next) {
         if (array->context == context) {
             take_within(array, NULL, &ended);
         }
     }
-    pthread_mutex_unlock(&lock);
+    gs_mutex_unlock(&lock);
     end(state, ended, GS_API_UNKNOWN);
 }
 
 void gs_tiles_reset(void)
 {
-    pthread_mutex_init(&lock, NULL);
+    gs_mutex_init(&lock, GS_RANK_TILES);
     arrays = NULL; /* another thread may have been changing them */
     __atomic_store_n(&tile_count, 0, __ATOMIC_RELAXED);
 }

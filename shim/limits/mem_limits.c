@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "context_switch.h"
+#include "gs_locks.h"
 #include "log.h"
 #include "machine_memory.h"
 #include "platform.h"
@@ -65,7 +66,7 @@ struct charge {
     int device;
 };
 
-static pthread_mutex_t charges_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex charges_lock = GS_MUTEX(GS_RANK_LIMITS);
 static struct charge *charges; /* under charges_lock */
 
 /* The charge of the memory that this thread is freeing, or NULL. */
@@ -94,7 +95,7 @@ void gs_limits_start(const struct gs_options *options)
 
 void gs_limits_reset(void)
 {
-    pthread_mutex_init(&charges_lock, NULL);
+    gs_mutex_init(&charges_lock, GS_RANK_LIMITS);
     charges = NULL; /* another thread may have been changing them */
     memset(devices, 0, sizeof(devices));
     gs_limits_charging = false;
@@ -267,10 +268,10 @@ static void end(struct charge *charge)
 
 static void put(struct charge *charge)
 {
-    pthread_mutex_lock(&charges_lock);
+    gs_mutex_lock(&charges_lock);
     struct charge *old = take(&charge->name); /* freed where nobody saw it */
     bool kept = charge->name.key && GS_HASH_ADD(charges, name, charge);
-    pthread_mutex_unlock(&charges_lock);
+    gs_mutex_unlock(&charges_lock);
     end(old);
     end(kept ? NULL : charge);
 }
@@ -299,9 +300,9 @@ void gs_limits_leave(enum gs_charge_kind kind, uint64_t key)
         return;
     }
     const struct name name = name_of(kind, key);
-    pthread_mutex_lock(&charges_lock);
+    gs_mutex_lock(&charges_lock);
     leaving = take(&name);
-    pthread_mutex_unlock(&charges_lock);
+    gs_mutex_unlock(&charges_lock);
 }
 
 void gs_limits_left(bool freed)
@@ -323,14 +324,14 @@ void gs_limits_context_lost(CUcontext context)
     if (!gs_limits_charging || !context) {
         return;
     }
-    pthread_mutex_lock(&charges_lock);
+    gs_mutex_lock(&charges_lock);
     HASH_ITER (hh, charges, charge, next) {
         if (charge->context == context) {
             HASH_DEL(charges, charge);
             end(charge);
         }
     }
-    pthread_mutex_unlock(&charges_lock);
+    gs_mutex_unlock(&charges_lock);
 }
 
 /* ---- returning memory -------------------------------------------------------------- */

@@ -17,6 +17,7 @@
 #include <pthread.h>
 
 #include "elf_module.h"
+#include "gs_locks.h"
 #include "linker.h"
 #include "loader_gate.h"
 #include "thread.h"
@@ -99,7 +100,7 @@ struct caller_entry {
 
 #define MAX_CALLERS 128
 
-static pthread_mutex_t callers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex callers_lock = GS_MUTEX(GS_RANK_CALLERS);
 static struct caller_entry callers[MAX_CALLERS]; /* under callers_lock */
 static size_t caller_count;                      /* under callers_lock */
 static uint64_t callers_unloads; /* under callers_lock: gs_elf_unload_count then */
@@ -124,7 +125,7 @@ static struct caller_entry *caller_at(uintptr_t address, uint64_t unloads)
 static void remember(const struct gs_module_ref *module, enum gs_runtime_call call,
                      struct answer answer, uint64_t unloads)
 {
-    pthread_mutex_lock(&callers_lock);
+    gs_mutex_lock(&callers_lock);
     struct caller_entry *entry = caller_at(module->begin, unloads);
     if (!entry && caller_count < MAX_CALLERS) {
         entry = &callers[caller_count++];
@@ -133,16 +134,16 @@ static void remember(const struct gs_module_ref *module, enum gs_runtime_call ca
     if (entry) {
         entry->calls[call] = answer;
     }
-    pthread_mutex_unlock(&callers_lock);
+    gs_mutex_unlock(&callers_lock);
 }
 
 static struct answer remembered(enum gs_runtime_call call, const void *caller,
                                 uint64_t unloads)
 {
-    pthread_mutex_lock(&callers_lock);
+    gs_mutex_lock(&callers_lock);
     struct caller_entry *entry = caller_at((uintptr_t)caller, unloads);
     struct answer answer = entry ? entry->calls[call] : (struct answer){NULL, false};
-    pthread_mutex_unlock(&callers_lock);
+    gs_mutex_unlock(&callers_lock);
     return answer;
 }
 
@@ -239,25 +240,25 @@ static uint64_t waits_unloads; /* under callers_lock: gs_elf_unload_count then *
 static bool is_settled(uint64_t generation, uint64_t unloads)
 {
     struct gs_module_ref module;
-    pthread_mutex_lock(&callers_lock);
+    gs_mutex_lock(&callers_lock);
     bool waits = waits_in == generation;
     if (waits && waits_unloads != unloads) {
         settled = generation;
     }
     bool is = settled == generation;
-    pthread_mutex_unlock(&callers_lock);
+    gs_mutex_unlock(&callers_lock);
     if (is || waits) {
         return is;
     }
     is = gs_elf_module_of(gs_unloads_last(), &module) != GS_OK;
-    pthread_mutex_lock(&callers_lock);
+    gs_mutex_lock(&callers_lock);
     if (is) {
         settled = generation;
     } else {
         waits_in = generation;
         waits_unloads = unloads;
     }
-    pthread_mutex_unlock(&callers_lock);
+    gs_mutex_unlock(&callers_lock);
     return is;
 }
 
@@ -312,9 +313,9 @@ static __attribute__((noinline)) void *ask(enum gs_runtime_call call, const void
                                    .generation = generation,
                                    .caller = (uintptr_t)caller,
                                    .found = answer.found};
-        pthread_mutex_lock(&callers_lock);
+        gs_mutex_lock(&callers_lock);
         keep(&what);
-        pthread_mutex_unlock(&callers_lock);
+        gs_mutex_unlock(&callers_lock);
     }
     return answer.found;
 }
@@ -342,7 +343,7 @@ void *gs_caller_runtime(enum gs_runtime_call call, const void *caller)
 /* Another thread may have been writing. */
 void gs_caller_runtime_after_fork(void)
 {
-    pthread_mutex_init(&callers_lock, NULL);
+    gs_mutex_init(&callers_lock, GS_RANK_CALLERS);
     for (size_t i = 0; i < PLACES; i++) {
         if (places[i].sequence & 1) {
             places[i] = (struct place){0};

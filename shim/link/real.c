@@ -12,8 +12,7 @@
  */
 #include "real.h"
 
-#include <pthread.h>
-
+#include "gs_locks.h"
 #include "notify.h"
 #include "elf_module.h"
 #include "known.h"
@@ -42,7 +41,7 @@ static struct gs_module_ref driver_module; /* likewise */
 static int state = DRIVER_UNKNOWN;         /* atomic */
 static bool kept;                          /* atomic: the driver is never unloaded */
 static uint64_t unloads; /* atomic: gs_elf_unload_count when last checked */
-static pthread_mutex_t adopt_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex adopt_lock = GS_MUTEX(GS_RANK_DRIVER);
 
 #define SLOT_OF(symbol) offsetof(struct gs_real, symbol) / sizeof(void *)
 static_assert(sizeof(struct gs_real) / sizeof(void *) <= UINT16_MAX, "slots fit");
@@ -215,7 +214,7 @@ static bool fill_table(const struct gs_module_ref *module)
 /* The table of a process without a driver; its slots mirror `table`'s. */
 static const struct gs_real *absent_table(void)
 {
-    pthread_mutex_lock(&adopt_lock);
+    gs_mutex_lock(&adopt_lock);
     for (size_t i = 0; !absent_filled && i < GS_ARRAY_LEN(hook_rows); i++) {
         ((void **)&absent)[hook_rows[i].slot] = (void *)driver_missing;
     }
@@ -223,7 +222,7 @@ static const struct gs_real *absent_table(void)
         ((void **)&absent)[gs_counted[i].slot] = (void *)driver_missing;
     }
     absent_filled = true;
-    pthread_mutex_unlock(&adopt_lock);
+    gs_mutex_unlock(&adopt_lock);
     return &absent;
 }
 
@@ -243,12 +242,12 @@ static void adopt(const struct gs_module_ref *module)
         return;
     }
     uint64_t count = gs_elf_unload_count();
-    pthread_mutex_lock(&adopt_lock);
+    gs_mutex_lock(&adopt_lock);
     if (__atomic_load_n(&state, __ATOMIC_RELAXED) == DRIVER_UNKNOWN) {
         publish(module);
         __atomic_store_n(&unloads, count, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&adopt_lock);
+    gs_mutex_unlock(&adopt_lock);
 }
 
 static int adopted(void)
@@ -266,13 +265,13 @@ void gs_real_look_again(void)
     if (count <= __atomic_load_n(&unloads, __ATOMIC_ACQUIRE)) {
         return;
     }
-    pthread_mutex_lock(&adopt_lock);
+    gs_mutex_lock(&adopt_lock);
     uintptr_t begin = driver_module.begin;
-    pthread_mutex_unlock(&adopt_lock);
+    gs_mutex_unlock(&adopt_lock);
     /* Called without the lock, since this calls the loader. Another driver may have been
      * loaded at the same address, or adopted at another one meanwhile. */
     bool there = gs_elf_module_of((const void *)begin, &now) == GS_OK && is_driver(&now);
-    pthread_mutex_lock(&adopt_lock);
+    gs_mutex_lock(&adopt_lock);
     if (count > __atomic_load_n(&unloads, __ATOMIC_RELAXED) &&
         begin == driver_module.begin) {
         __atomic_store_n(&unloads, count, __ATOMIC_RELEASE);
@@ -283,7 +282,7 @@ void gs_real_look_again(void)
             __atomic_store_n(&state, DRIVER_UNKNOWN, __ATOMIC_RELEASE);
         }
     }
-    pthread_mutex_unlock(&adopt_lock);
+    gs_mutex_unlock(&adopt_lock);
 }
 
 void gs_real_keep(void)
@@ -297,6 +296,7 @@ void gs_real_keep(void)
 
 const struct gs_real *gs_real(void)
 {
+    gs_lock_check_driver();
     if (GS_LIKELY(adopted() != DRIVER_UNKNOWN)) {
         return &table;
     }
@@ -340,7 +340,7 @@ bool gs_real_complete(void)
 
 void gs_real_after_fork(void)
 {
-    pthread_mutex_init(&adopt_lock, NULL);
+    gs_mutex_init(&adopt_lock, GS_RANK_DRIVER);
 }
 
 bool gs_real_owns(const void *address)

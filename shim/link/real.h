@@ -10,6 +10,7 @@
 #define GS_REAL_H
 
 #include "cuda_names.h"
+#include "gs_locks.h"
 
 struct gs_real {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc) __typeof__(symbol) *symbol;
@@ -38,6 +39,7 @@ extern const struct gs_real *gs_real_found __attribute__((visibility("hidden")))
 
 static inline const struct gs_real *gs_real_now(void)
 {
+    gs_lock_check_driver();
     const struct gs_real *real = __atomic_load_n(&gs_real_found, __ATOMIC_ACQUIRE);
     return GS_LIKELY(real != NULL) ? real : gs_real();
 }

@@ -17,7 +17,6 @@
 #include "alone.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +24,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "gs_locks.h"
 #include "own_thread.h"
 #include "thread.h"
 #include "gs_clock.h"
@@ -53,7 +53,7 @@ struct look {
     uint64_t links, at_ns;
 };
 
-static pthread_mutex_t alone_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex alone_lock = GS_MUTEX(GS_RANK_ALONE);
 static struct look last; /* under alone_lock */
 
 /* Whether the thread's name says that the thread belongs to the driver. */
@@ -162,20 +162,20 @@ static bool still_holds(const struct look *look)
 bool gs_alone(void)
 {
     struct look look;
-    pthread_mutex_lock(&alone_lock);
+    gs_mutex_lock(&alone_lock);
     look = last;
-    pthread_mutex_unlock(&alone_lock);
+    gs_mutex_unlock(&alone_lock);
     if (!still_holds(&look)) {
         look_fully(&look);
-        pthread_mutex_lock(&alone_lock);
+        gs_mutex_lock(&alone_lock);
         last = look;
-        pthread_mutex_unlock(&alone_lock);
+        gs_mutex_unlock(&alone_lock);
     }
     return look.alone;
 }
 
 void gs_alone_reset(void)
 {
-    pthread_mutex_init(&alone_lock, NULL);
+    gs_mutex_init(&alone_lock, GS_RANK_ALONE);
     last.lasts = false;
 }

@@ -4,8 +4,7 @@
  */
 #include "captures.h"
 
-#include <pthread.h>
-
+#include "gs_locks.h"
 #include "thread.h"
 
 /* The most concurrent captures that are told apart. Further captures are only counted,
@@ -19,7 +18,7 @@ struct capture {
     CUgreenCtx green;  /* the stream's green context; NULL: none, or not known */
 };
 
-static pthread_mutex_t captures_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex captures_lock = GS_MUTEX(GS_RANK_CAPTURES);
 static struct capture captures[MAX_CAPTURES]; /* under captures_lock */
 static size_t capture_count;                  /* under captures_lock */
 unsigned gs_captures_running;                 /* atomic */
@@ -47,12 +46,12 @@ void gs_captures_begin(CUstream stream, bool per_thread, CUcontext context,
     begun.context = context;
     begun.green = green;
     __atomic_store_n(&ever, true, __ATOMIC_RELEASE);
-    pthread_mutex_lock(&captures_lock);
+    gs_mutex_lock(&captures_lock);
     if (capture_count < MAX_CAPTURES) {
         captures[capture_count++] = begun;
     }
     __atomic_add_fetch(&gs_captures_running, 1, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&captures_lock);
+    gs_mutex_unlock(&captures_lock);
 }
 
 /* captures_lock is held. */
@@ -75,26 +74,26 @@ void gs_captures_end(CUstream stream, bool per_thread, CUcontext context)
 {
     struct capture wanted = capture_of(stream, per_thread);
     wanted.context = context;
-    pthread_mutex_lock(&captures_lock);
+    gs_mutex_lock(&captures_lock);
     for (size_t i = capture_count; i-- > 0;) {
         if (is_same(&captures[i], &wanted)) {
             forget(i);
             break;
         }
     }
-    pthread_mutex_unlock(&captures_lock);
+    gs_mutex_unlock(&captures_lock);
 }
 
 static void forget_all(CUcontext context, CUgreenCtx green)
 {
-    pthread_mutex_lock(&captures_lock);
+    gs_mutex_lock(&captures_lock);
     for (size_t i = capture_count; i-- > 0;) {
         if ((context && captures[i].context == context) ||
             (green && captures[i].green == green)) {
             forget(i);
         }
     }
-    pthread_mutex_unlock(&captures_lock);
+    gs_mutex_unlock(&captures_lock);
 }
 
 void gs_captures_context_ends(CUcontext context)
@@ -109,7 +108,7 @@ void gs_captures_green_ends(CUgreenCtx green)
 
 void gs_captures_reset(void)
 {
-    pthread_mutex_init(&captures_lock, NULL);
+    gs_mutex_init(&captures_lock, GS_RANK_CAPTURES);
     capture_count = 0;
     __atomic_store_n(&gs_captures_running, 0, __ATOMIC_RELAXED);
 }

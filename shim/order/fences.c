@@ -10,9 +10,9 @@
 #include "fences.h"
 
 #include "context_switch.h"
+#include "gs_locks.h"
 #include "trim_hold.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ struct event_fence {
     struct event_fence **back_link; /* under fences_lock: the pointer to this fence */
 };
 
-static pthread_mutex_t fences_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex fences_lock = GS_MUTEX(GS_RANK_FENCES);
 static struct event_fence *fences; /* under fences_lock */
 
 /* Limit on spares: enough for the steady state of epochs. */
@@ -92,9 +92,9 @@ static unsigned event_flags(void)
 /* A fence with an event of the context, not recorded yet. */
 static CUresult obtain(CUcontext context, struct event_fence **out)
 {
-    pthread_mutex_lock(&fences_lock);
+    gs_mutex_lock(&fences_lock);
     struct event_fence *fence = take_spare(context);
-    pthread_mutex_unlock(&fences_lock);
+    gs_mutex_unlock(&fences_lock);
     bool pushed;
     if (fence) {
         *out = fence;
@@ -126,9 +126,9 @@ static CUresult finish(struct event_fence *fence, CUresult result, gs_fence *out
         free(fence);
         return result;
     }
-    pthread_mutex_lock(&fences_lock);
+    gs_mutex_lock(&fences_lock);
     link_fence(fence);
-    pthread_mutex_unlock(&fences_lock);
+    gs_mutex_unlock(&fences_lock);
     *out = (gs_fence)(uintptr_t)fence;
     return CUDA_SUCCESS;
 }
@@ -207,9 +207,9 @@ CUresult gs_fence_record_context(CUcontext context, gs_fence *out)
 
 static enum fence_state state_of(const struct event_fence *fence)
 {
-    pthread_mutex_lock(&fences_lock);
+    gs_mutex_lock(&fences_lock);
     enum fence_state state = fence->state;
-    pthread_mutex_unlock(&fences_lock);
+    gs_mutex_unlock(&fences_lock);
     return state;
 }
 
@@ -298,7 +298,7 @@ CUevent gs_fence_event(gs_fence handle)
 void gs_fence_release(gs_fence handle)
 {
     struct event_fence *fence = (struct event_fence *)(uintptr_t)handle;
-    pthread_mutex_lock(&fences_lock);
+    gs_mutex_lock(&fences_lock);
     unlink_fence(fence);
     bool alive = fence->state == FENCE_ALIVE;
     bool kept = alive && spare_count < MAX_SPARES;
@@ -307,7 +307,7 @@ void gs_fence_release(gs_fence handle)
         spares = fence;
         spare_count++;
     }
-    pthread_mutex_unlock(&fences_lock);
+    gs_mutex_unlock(&fences_lock);
     if (kept) {
         return;
     }
@@ -338,7 +338,7 @@ static void forget_spares(CUcontext context)
 
 static void change(CUcontext context, enum fence_state from, enum fence_state to)
 {
-    pthread_mutex_lock(&fences_lock);
+    gs_mutex_lock(&fences_lock);
     for (struct event_fence *fence = fences; fence; fence = fence->next) {
         if (fence->context == context && fence->state == from) {
             fence->state = to;
@@ -352,7 +352,7 @@ static void change(CUcontext context, enum fence_state from, enum fence_state to
     if (to == FENCE_OVER) {
         forget_spares(context);
     }
-    pthread_mutex_unlock(&fences_lock);
+    gs_mutex_unlock(&fences_lock);
 }
 
 /* The calls in progress that may end a context, by context. Only the first 32 contexts
@@ -368,7 +368,7 @@ static unsigned count_freezers(CUcontext context, int change_by)
 {
     size_t at = GS_ARRAY_LEN(freezers);
     unsigned count = 0;
-    pthread_mutex_lock(&fences_lock);
+    gs_mutex_lock(&fences_lock);
     for (size_t i = 0; i < GS_ARRAY_LEN(freezers); i++) {
         if (freezers[i].context == context ||
             (!freezers[i].context && at == GS_ARRAY_LEN(freezers))) {
@@ -380,7 +380,7 @@ static unsigned count_freezers(CUcontext context, int change_by)
         count = freezers[at].count;
         freezers[at].context = count > 0 ? context : NULL;
     }
-    pthread_mutex_unlock(&fences_lock);
+    gs_mutex_unlock(&fences_lock);
     return count;
 }
 
@@ -408,7 +408,7 @@ void gs_fences_thaw(CUcontext context, bool destroyed)
 
 void gs_fences_reset(void)
 {
-    pthread_mutex_init(&fences_lock, NULL);
+    gs_mutex_init(&fences_lock, GS_RANK_FENCES);
     fences = NULL;
     spares = NULL;
     spare_count = 0;

@@ -15,10 +15,10 @@
  */
 #include "free_permit.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "context_switch.h"
+#include "gs_locks.h"
 #include "notify.h"
 #include "capture_gate.h"
 #include "record.h"
@@ -32,7 +32,7 @@ struct piece {
     struct piece *next;
 };
 
-static pthread_mutex_t pieces_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex pieces_lock = GS_MUTEX(GS_RANK_PERMIT);
 static struct piece *pieces; /* under pieces_lock; the head is atomic */
 
 /* ---- the driver's part ------------------------------------------------------------- */
@@ -75,7 +75,7 @@ static CUresult free_piece(uint64_t piece, enum gs_permit kind)
 static uint64_t take_piece(const struct gs_context *context, enum gs_permit kind)
 {
     uint64_t addr = 0;
-    pthread_mutex_lock(&pieces_lock);
+    gs_mutex_lock(&pieces_lock);
     struct piece **link = &pieces;
     while (*link && ((*link)->context != context || (*link)->kind != kind)) {
         link = &(*link)->next;
@@ -85,7 +85,7 @@ static uint64_t take_piece(const struct gs_context *context, enum gs_permit kind
         addr = found->addr;
         __atomic_store_n(link, found->next, __ATOMIC_RELAXED);
     }
-    pthread_mutex_unlock(&pieces_lock);
+    gs_mutex_unlock(&pieces_lock);
     free(found);
     return addr;
 }
@@ -98,20 +98,20 @@ static void put_piece(const struct gs_context *context, enum gs_permit kind,
     if (!piece) {
         return; /* the probe is leaked until its context ends */
     }
-    pthread_mutex_lock(&pieces_lock);
+    gs_mutex_lock(&pieces_lock);
     *piece = (struct piece){addr, context, kind, pieces};
     __atomic_store_n(&pieces, piece, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&pieces_lock);
+    gs_mutex_unlock(&pieces_lock);
 }
 
 static bool owns(uint64_t addr)
 {
-    pthread_mutex_lock(&pieces_lock);
+    gs_mutex_lock(&pieces_lock);
     const struct piece *piece = pieces;
     while (piece && addr - piece->addr >= PIECE_BYTES) {
         piece = piece->next;
     }
-    pthread_mutex_unlock(&pieces_lock);
+    gs_mutex_unlock(&pieces_lock);
     return piece != NULL;
 }
 
@@ -131,7 +131,7 @@ void gs_permit_context_ends(const struct gs_context *context)
 
 void gs_permit_reset(void)
 {
-    pthread_mutex_init(&pieces_lock, NULL);
+    gs_mutex_init(&pieces_lock, GS_RANK_PERMIT);
     __atomic_store_n(&pieces, NULL, __ATOMIC_RELAXED);
 }
 

@@ -15,10 +15,10 @@
  */
 #include "marks.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "context_switch.h"
+#include "gs_locks.h"
 #include "notify.h"
 #include "capture_gate.h"
 #include "captures.h"
@@ -48,7 +48,7 @@ struct helpers {
     struct helpers *next;
 };
 
-static pthread_mutex_t helpers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex helpers_lock = GS_MUTEX(GS_RANK_MARKS);
 static struct helpers *all_helpers; /* under helpers_lock */
 
 static struct mark *mark_of(uint64_t mark)
@@ -103,12 +103,12 @@ static bool may_mark(const struct gs_state *state)
 
 static struct helpers *find_helpers(CUcontext context)
 {
-    pthread_mutex_lock(&helpers_lock);
+    gs_mutex_lock(&helpers_lock);
     struct helpers *found = all_helpers;
     while (found && found->context != context) {
         found = found->next;
     }
-    pthread_mutex_unlock(&helpers_lock);
+    gs_mutex_unlock(&helpers_lock);
     return found;
 }
 
@@ -127,10 +127,10 @@ static struct helpers *make_helpers(CUcontext context)
     if (real->cuStreamCreate(&made->legacy, CU_STREAM_DEFAULT) != CUDA_SUCCESS) {
         goto no_legacy;
     }
-    pthread_mutex_lock(&helpers_lock);
+    gs_mutex_lock(&helpers_lock);
     made->next = all_helpers;
     all_helpers = made;
-    pthread_mutex_unlock(&helpers_lock);
+    gs_mutex_unlock(&helpers_lock);
     return made;
 
 no_legacy:
@@ -469,7 +469,7 @@ CUcontext gs_marks_stream_ends(CUstream stream)
 void gs_marks_context_ends(CUcontext context)
 {
     gs_streams_end_context(context);
-    pthread_mutex_lock(&helpers_lock);
+    gs_mutex_lock(&helpers_lock);
     for (struct helpers **link = &all_helpers; *link;) {
         struct helpers *helpers = *link;
         if (helpers->context == context) {
@@ -479,12 +479,12 @@ void gs_marks_context_ends(CUcontext context)
             link = &helpers->next;
         }
     }
-    pthread_mutex_unlock(&helpers_lock);
+    gs_mutex_unlock(&helpers_lock);
 }
 
 void gs_marks_reset(void)
 {
-    pthread_mutex_init(&helpers_lock, NULL);
+    gs_mutex_init(&helpers_lock, GS_RANK_MARKS);
     all_helpers = NULL;
     gs_streams_reset();
     gs_seen_reset();

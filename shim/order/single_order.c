@@ -50,9 +50,9 @@
 #include "single_order.h"
 
 #include <errno.h>
-#include <pthread.h>
 
 #include "alone.h"
+#include "gs_locks.h"
 #include "notify.h"
 #include "contexts.h"
 #include "epochs.h"
@@ -69,7 +69,7 @@ enum order { HOLDS, ENDING, OVER };
 
 #define OUT_OF_ORDER "a submission out of order"
 
-static pthread_mutex_t order_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex order_lock = GS_MUTEX(GS_RANK_ORDER);
 static enum order order; /* atomic, written under order_lock */
 /* The epoch of the newest mark; 0: none. Atomic, written under order_lock. */
 gs_fence gs_single_order_newest;
@@ -106,13 +106,13 @@ static void wait_for(const char *call, gs_fence epoch)
 static void end_for_good(void)
 {
     gs_fence done = 0;
-    pthread_mutex_lock(&order_lock);
+    gs_mutex_lock(&order_lock);
     if (--waiting == 0) {
         done = gs_single_order_newest;
         set_newest(0);
     }
     __atomic_store_n(&order, OVER, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&order_lock);
+    gs_mutex_unlock(&order_lock);
     if (done) {
         gs_epoch_release(done);
     }
@@ -129,14 +129,14 @@ static void keep_name(const char *name)
 
 static GS_NOINLINE void end_now(const char *call, const char *name)
 {
-    pthread_mutex_lock(&order_lock);
+    gs_mutex_lock(&order_lock);
     gs_fence epoch = gs_single_order_newest;
     if (order == HOLDS) {
         keep_name(name);
     }
     waiting += epoch != 0;
     __atomic_store_n(&order, epoch ? ENDING : OVER, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&order_lock);
+    gs_mutex_unlock(&order_lock);
     if (epoch) {
         wait_for(call, epoch);
         end_for_good();
@@ -310,14 +310,14 @@ bool gs_single_order_accept(struct gs_state *state, const struct gs_context *of,
     if (!gs_alone()) {
         return false;
     }
-    pthread_mutex_lock(&order_lock);
+    gs_mutex_lock(&order_lock);
     bool holds = order == HOLDS;
     if (holds) {
         last = gs_single_order_newest;
         set_newest(epoch);
         __atomic_store_n(&was_used, true, __ATOMIC_RELAXED);
     }
-    pthread_mutex_unlock(&order_lock);
+    gs_mutex_unlock(&order_lock);
     if (holds && last) {
         gs_epoch_release(last);
     }
@@ -332,7 +332,7 @@ bool gs_single_order_is_leaned_on(void)
 
 void gs_single_order_reset(void)
 {
-    pthread_mutex_init(&order_lock, NULL);
+    gs_mutex_init(&order_lock, GS_RANK_ORDER);
     order = HOLDS;
     set_newest(0);
     waiting = streams = 0;

@@ -4,9 +4,9 @@
  */
 #include "streams.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "gs_locks.h"
 #include "real.h"
 #include "submissions.h"
 
@@ -16,7 +16,7 @@ struct row {
     bool blocking; /* implicitly synchronizes with the legacy stream */
 };
 
-static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex streams_lock = GS_MUTEX(GS_RANK_STREAMS);
 static struct row *rows;           /* under streams_lock */
 static size_t row_count, row_room; /* under streams_lock */
 static bool missing;               /* atomic: the table may lack a stream */
@@ -51,12 +51,12 @@ static bool make_room(void)
 
 static void put(CUstream stream, CUcontext context, bool blocking)
 {
-    pthread_mutex_lock(&streams_lock);
+    gs_mutex_lock(&streams_lock);
     bool known = make_room();
     if (known) {
         rows[row_count++] = (struct row){stream, context, blocking};
     }
-    pthread_mutex_unlock(&streams_lock);
+    gs_mutex_unlock(&streams_lock);
     if (!known) {
         gs_streams_end_proof();
     }
@@ -90,21 +90,21 @@ CUcontext gs_streams_find(CUstream stream)
 CUcontext gs_streams_look_up(CUstream stream, bool *blocking)
 {
     CUcontext found = NULL;
-    pthread_mutex_lock(&streams_lock);
+    gs_mutex_lock(&streams_lock);
     for (size_t i = 0; i < row_count && !found; i++) {
         if (rows[i].stream == stream) {
             found = rows[i].context;
             *blocking = rows[i].blocking;
         }
     }
-    pthread_mutex_unlock(&streams_lock);
+    gs_mutex_unlock(&streams_lock);
     return found;
 }
 
 CUcontext gs_streams_remove(CUstream stream)
 {
     CUcontext found = NULL;
-    pthread_mutex_lock(&streams_lock);
+    gs_mutex_lock(&streams_lock);
     for (size_t i = row_count; i-- > 0 && !found;) {
         if (rows[i].stream == stream) {
             found = rows[i].context;
@@ -112,25 +112,25 @@ CUcontext gs_streams_remove(CUstream stream)
             rows[i] = rows[--row_count];
         }
     }
-    pthread_mutex_unlock(&streams_lock);
+    gs_mutex_unlock(&streams_lock);
     return found;
 }
 
 void gs_streams_end_context(CUcontext context)
 {
-    pthread_mutex_lock(&streams_lock);
+    gs_mutex_lock(&streams_lock);
     for (size_t i = row_count; i-- > 0;) {
         if (rows[i].context == context) {
             rows[i] = rows[--row_count];
         }
     }
-    pthread_mutex_unlock(&streams_lock);
+    gs_mutex_unlock(&streams_lock);
 }
 
 static size_t list(CUcontext context, bool blocking, CUstream *out, size_t room)
 {
     size_t count = 0;
-    pthread_mutex_lock(&streams_lock);
+    gs_mutex_lock(&streams_lock);
     for (size_t i = 0; i < row_count; i++) {
         if (rows[i].context != context || (blocking && !rows[i].blocking)) {
             continue;
@@ -140,7 +140,7 @@ static size_t list(CUcontext context, bool blocking, CUstream *out, size_t room)
         }
         count++;
     }
-    pthread_mutex_unlock(&streams_lock);
+    gs_mutex_unlock(&streams_lock);
     return count;
 }
 
@@ -156,7 +156,7 @@ size_t gs_streams_blocking_of(CUcontext context, CUstream *out, size_t room)
 
 void gs_streams_reset(void)
 {
-    pthread_mutex_init(&streams_lock, NULL);
+    gs_mutex_init(&streams_lock, GS_RANK_STREAMS);
     rows = NULL;
     row_count = row_room = 0;
     __atomic_store_n(&missing, false, __ATOMIC_RELAXED);

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "context_switch.h"
+#include "gs_locks.h"
 #include "notify.h"
 #include "capture_gate.h"
 #include "log.h"
@@ -31,7 +32,7 @@ static struct {
     uint64_t checked, violated, unchecked, longest_ns;
 } statistics; /* atomic, each */
 
-static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex streams_lock = GS_MUTEX(GS_RANK_VERIFY);
 
 static char look_ups[GS_LOOKED_UP_NAMES][GS_LOOKED_UP_BYTES];
 static const char *look_up_names[GS_LOOKED_UP_NAMES];
@@ -64,12 +65,12 @@ static CUstream find_busy(CUcontext handle)
     if (has_work(CU_STREAM_PER_THREAD)) {
         return CU_STREAM_PER_THREAD;
     }
-    pthread_mutex_lock(&streams_lock);
+    gs_mutex_lock(&streams_lock);
     size_t count = gs_streams_of(handle, streams, MAX_STREAMS);
     for (size_t i = 0; i < count && i < MAX_STREAMS && !busy; i++) {
         busy = has_work(streams[i]) ? streams[i] : NULL;
     }
-    pthread_mutex_unlock(&streams_lock);
+    gs_mutex_unlock(&streams_lock);
     return busy;
 }
 
@@ -250,7 +251,7 @@ void gs_verify_start(const struct gs_options *options)
 
 void gs_verify_reset(void)
 {
-    pthread_mutex_init(&streams_lock, NULL);
+    gs_mutex_init(&streams_lock, GS_RANK_VERIFY);
     __atomic_store_n(&statistics.checked, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&statistics.violated, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&statistics.unchecked, 0, __ATOMIC_RELAXED);
@@ -261,9 +262,9 @@ void gs_verify_reset(void)
 
 CUcontext gs_verify_stream_ends(CUstream stream)
 {
-    pthread_mutex_lock(&streams_lock);
+    gs_mutex_lock(&streams_lock);
     CUcontext context = gs_streams_remove(stream);
-    pthread_mutex_unlock(&streams_lock);
+    gs_mutex_unlock(&streams_lock);
     return context;
 }
 

@@ -13,7 +13,6 @@
  */
 #include "interim.h"
 
-#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,6 +23,7 @@
 #include <unistd.h>
 
 #include "finish.h"
+#include "gs_locks.h"
 #include "gs_uncancelled.h"
 #include "log.h"
 #include "mem_limits.h"
@@ -50,9 +50,9 @@ static struct {
 /* The switches that were logged; its lock keeps one from being logged after the last
  * report. */
 static struct {
-    pthread_mutex_t lock;
+    struct gs_mutex lock;
     uint32_t told;
-} switches = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} switches = {.lock = GS_MUTEX(GS_RANK_SWITCHES)};
 
 /* The request for which a thread of the program waits; one at a time. */
 static struct {
@@ -166,7 +166,7 @@ void gs_interim_log_switches(void)
     if (!signals.tracker) {
         return;
     }
-    pthread_mutex_lock(&switches.lock);
+    gs_mutex_lock(&switches.lock);
     uint32_t made = gs_tracker_switches(signals.tracker);
     if (made - switches.told > GS_SWITCHES_KEPT) {
         switches.told = made - GS_SWITCHES_KEPT; /* older ones are lost */
@@ -174,7 +174,7 @@ void gs_interim_log_switches(void)
     while (switches.told != made) {
         tell_switch(++switches.told);
     }
-    pthread_mutex_unlock(&switches.lock);
+    gs_mutex_unlock(&switches.lock);
 }
 
 static void *wait_for_signals(void *unused)
@@ -303,7 +303,7 @@ void gs_interim_reset(void)
     give_up(signals.dump);
     give_up(signals.term);
     give_up(signals.track);
-    pthread_mutex_init(&switches.lock, NULL);
+    gs_mutex_init(&switches.lock, GS_RANK_SWITCHES);
     switches.told = 0;
     memset(&signals, 0, sizeof(signals));
     memset(&asked, 0, sizeof(asked));

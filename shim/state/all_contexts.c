@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "free_scope.h"
+#include "gs_locks.h"
 #include "state.h"
 
 unsigned gs_all_contexts_count; /* written under roll.lock */
@@ -19,11 +20,11 @@ struct row {
 };
 
 static struct {
-    pthread_mutex_t lock;
+    struct gs_mutex lock;
     struct row *rows; /* under lock */
     unsigned count, room;
     bool incomplete; /* a registration failed: never complete again */
-} roll = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} roll = {.lock = GS_MUTEX(GS_RANK_ALL_CONTEXTS)};
 
 /* roll.lock is held. Returns roll.count if the context is not registered. */
 static unsigned place_of(CUcontext handle)
@@ -63,7 +64,7 @@ static void add(struct row row)
     if (!row.handle) {
         return;
     }
-    pthread_mutex_lock(&roll.lock);
+    gs_mutex_lock(&roll.lock);
     unsigned i = place_of(row.handle);
     if (i == roll.count) {
         if (grow()) {
@@ -75,18 +76,18 @@ static void add(struct row row)
     } else if (row.primary_of >= 0) {
         roll.rows[i].primary_of = row.primary_of;
     }
-    pthread_mutex_unlock(&roll.lock);
+    gs_mutex_unlock(&roll.lock);
 }
 
 bool gs_all_contexts_at(unsigned i, CUcontext *handle)
 {
     bool found;
-    pthread_mutex_lock(&roll.lock);
+    gs_mutex_lock(&roll.lock);
     found = i < roll.count;
     if (found) {
         *handle = roll.rows[i].handle;
     }
-    pthread_mutex_unlock(&roll.lock);
+    gs_mutex_unlock(&roll.lock);
     return found;
 }
 
@@ -130,23 +131,23 @@ static struct row *primary_row(int device)
 
 CUcontext gs_all_contexts_primary(int device)
 {
-    pthread_mutex_lock(&roll.lock);
+    gs_mutex_lock(&roll.lock);
     const struct row *row = primary_row(device);
     CUcontext found = row ? row->handle : NULL;
-    pthread_mutex_unlock(&roll.lock);
+    gs_mutex_unlock(&roll.lock);
     return found;
 }
 
 /* Returns the new number of uses; never below 0. */
 static unsigned change_uses(int device, int by)
 {
-    pthread_mutex_lock(&roll.lock);
+    gs_mutex_lock(&roll.lock);
     struct row *row = primary_row(device);
     if (row && (by > 0 || row->uses > 0)) {
         row->uses += (unsigned)by;
     }
     unsigned uses = row ? row->uses : 0;
-    pthread_mutex_unlock(&roll.lock);
+    gs_mutex_unlock(&roll.lock);
     return uses;
 }
 
@@ -167,13 +168,13 @@ unsigned gs_all_contexts_uses(int device)
 
 void gs_all_contexts_remove(CUcontext handle)
 {
-    pthread_mutex_lock(&roll.lock);
+    gs_mutex_lock(&roll.lock);
     unsigned i = place_of(handle);
     if (i < roll.count) {
         roll.rows[i] = roll.rows[--roll.count];
         publish();
     }
-    pthread_mutex_unlock(&roll.lock);
+    gs_mutex_unlock(&roll.lock);
 }
 
 bool gs_all_contexts_incomplete(void)
@@ -183,7 +184,7 @@ bool gs_all_contexts_incomplete(void)
 
 void gs_all_contexts_reset(void)
 {
-    pthread_mutex_init(&roll.lock, NULL);
+    gs_mutex_init(&roll.lock, GS_RANK_ALL_CONTEXTS);
     roll.rows = NULL; /* another thread may have been changing the rows */
     roll.count = roll.room = 0;
     roll.incomplete = false;

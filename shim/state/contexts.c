@@ -18,8 +18,8 @@ void gs_contexts_init(struct gs_contexts *contexts, const struct gs_backend *bac
 {
     *contexts =
         (struct gs_contexts){.generation = 1, .backend = backend, .marker = marker};
-    pthread_mutex_init(&contexts->ending, NULL);
-    pthread_mutex_init(&contexts->lock, NULL);
+    gs_mutex_init(&contexts->ending, GS_RANK_ENDING);
+    gs_mutex_init(&contexts->lock, GS_RANK_CONTEXTS);
 }
 
 /* ---- sets of handles; contexts->lock is held ------------------------------------- */
@@ -117,7 +117,7 @@ static void note_device(struct gs_state *state, CUdevice device, int ordinal)
     if (gs_real()->cuDeviceGetName(name, sizeof(name), device) != CUDA_SUCCESS) {
         name[0] = '\0';
     }
-    pthread_mutex_lock(&state->contexts.lock);
+    gs_mutex_lock(&state->contexts.lock);
     if (ordinal >= 0 && ordinal < GS_MAX_DEVICES) {
         __builtin_memcpy(state->device_names[ordinal], name, sizeof(name));
         gs_parts_device_named(ordinal, name);
@@ -125,7 +125,7 @@ static void note_device(struct gs_state *state, CUdevice device, int ordinal)
             __atomic_store_n(&state->device_count, ordinal + 1, __ATOMIC_RELEASE);
         }
     }
-    pthread_mutex_unlock(&state->contexts.lock);
+    gs_mutex_unlock(&state->contexts.lock);
 }
 
 /* The driver's id of the context (since CUDA 12.0), which tells a recycled handle. */
@@ -148,9 +148,9 @@ static bool has_ended(CUcontext handle)
 
 CUgreenCtx gs_context_green(struct gs_state *state, CUcontext view)
 {
-    pthread_mutex_lock(&state->contexts.lock);
+    gs_mutex_lock(&state->contexts.lock);
     CUcontext green = set_find(&state->contexts.views, view);
-    pthread_mutex_unlock(&state->contexts.lock);
+    gs_mutex_unlock(&state->contexts.lock);
     return (CUgreenCtx)green;
 }
 
@@ -186,8 +186,8 @@ static struct gs_context *enter_entry(struct gs_state *state, struct gs_context 
 {
     struct gs_contexts *contexts = &state->contexts;
     struct gs_context *found = NULL;
-    pthread_mutex_lock(&contexts->ending);
-    pthread_mutex_lock(&contexts->lock);
+    gs_mutex_lock(&contexts->ending);
+    gs_mutex_lock(&contexts->lock);
     found = find_entry(contexts, entry->handle);
     if (!found) {
         if (state->pool && !set_find(&contexts->views, entry->handle) &&
@@ -200,8 +200,8 @@ static struct gs_context *enter_entry(struct gs_state *state, struct gs_context 
         __atomic_add_fetch(&contexts->entered, 1, __ATOMIC_RELEASE);
         found = entry;
     }
-    pthread_mutex_unlock(&contexts->lock);
-    pthread_mutex_unlock(&contexts->ending);
+    gs_mutex_unlock(&contexts->lock);
+    gs_mutex_unlock(&contexts->ending);
     if (found != entry) {
         free(entry);
     }
@@ -215,9 +215,9 @@ static struct gs_context *enter_entry(struct gs_state *state, struct gs_context 
 const struct gs_context *gs_context_find(struct gs_state *state, CUcontext handle)
 {
     struct gs_context *found = NULL;
-    pthread_mutex_lock(&state->contexts.lock);
+    gs_mutex_lock(&state->contexts.lock);
     found = find_entry(&state->contexts, handle);
-    pthread_mutex_unlock(&state->contexts.lock);
+    gs_mutex_unlock(&state->contexts.lock);
     return found;
 }
 
@@ -278,12 +278,12 @@ bool gs_contexts_are_one(const struct gs_state *state)
 
 const struct gs_context *gs_context_nth(struct gs_state *state, size_t index)
 {
-    pthread_mutex_lock(&state->contexts.lock);
+    gs_mutex_lock(&state->contexts.lock);
     const struct gs_context *entry = state->contexts.entries;
     while (entry && index-- > 0) {
         entry = entry->next;
     }
-    pthread_mutex_unlock(&state->contexts.lock);
+    gs_mutex_unlock(&state->contexts.lock);
     return entry;
 }
 
@@ -291,13 +291,13 @@ const struct gs_context *gs_context_primary(struct gs_state *state, int device)
 {
     struct gs_context *found = NULL;
     struct gs_context *entry;
-    pthread_mutex_lock(&state->contexts.lock);
+    gs_mutex_lock(&state->contexts.lock);
     for (entry = state->contexts.entries; entry; entry = entry->next) {
         if (entry->primary && entry->device == device) {
             found = entry;
         }
     }
-    pthread_mutex_unlock(&state->contexts.lock);
+    gs_mutex_unlock(&state->contexts.lock);
     return found;
 }
 
@@ -309,12 +309,12 @@ CUcontext gs_context_owner(struct gs_state *state, CUcontext handle)
 
 bool gs_context_owns(struct gs_state *state, CUcontext owner)
 {
-    pthread_mutex_lock(&state->contexts.lock);
+    gs_mutex_lock(&state->contexts.lock);
     const struct gs_context *entry = state->contexts.entries;
     while (entry && entry->owner != owner) {
         entry = entry->next;
     }
-    pthread_mutex_unlock(&state->contexts.lock);
+    gs_mutex_unlock(&state->contexts.lock);
     return entry != NULL;
 }
 
@@ -345,7 +345,7 @@ bool gs_context_is_another(const struct gs_context *was, CUcontext handle)
 static void take_out(struct gs_contexts *contexts, CUcontext handle,
                      struct gs_context *entry)
 {
-    pthread_mutex_lock(&contexts->lock);
+    gs_mutex_lock(&contexts->lock);
     if (entry) {
         remove_entry(contexts, entry);
         __atomic_add_fetch(&contexts->generation, 1, __ATOMIC_RELEASE);
@@ -353,7 +353,7 @@ static void take_out(struct gs_contexts *contexts, CUcontext handle,
     end_views(contexts, handle);
     set_remove(&contexts->views, handle);
     set_remove(&contexts->shared, handle);
-    pthread_mutex_unlock(&contexts->lock);
+    gs_mutex_unlock(&contexts->lock);
 }
 
 bool gs_context_end(struct gs_state *state, CUcontext handle,
@@ -362,16 +362,16 @@ bool gs_context_end(struct gs_state *state, CUcontext handle,
 {
     struct gs_contexts *contexts = &state->contexts;
     struct gs_context *found;
-    pthread_mutex_lock(&contexts->ending);
+    gs_mutex_lock(&contexts->ending);
     found = (struct gs_context *)gs_context_find(state, handle);
     if (found != was) {
-        pthread_mutex_unlock(&contexts->ending);
+        gs_mutex_unlock(&contexts->ending);
         return false;
     }
     forget(state, handle);
     gs_all_contexts_remove(handle);
     take_out(contexts, handle, found);
-    pthread_mutex_unlock(&contexts->ending);
+    gs_mutex_unlock(&contexts->ending);
     if (found && found->heap) {
         gs_heap_kill(found->heap);
         gs_parts_heap_ended(found);
@@ -386,31 +386,31 @@ bool gs_context_end(struct gs_state *state, CUcontext handle,
 void gs_context_view(struct gs_state *state, CUcontext view, CUgreenCtx green)
 {
     struct gs_context_pair pair = {view, (CUcontext)green};
-    pthread_mutex_lock(&state->contexts.lock);
+    gs_mutex_lock(&state->contexts.lock);
     set_add(&state->contexts.views, pair);
-    pthread_mutex_unlock(&state->contexts.lock);
+    gs_mutex_unlock(&state->contexts.lock);
 }
 
 CUcontext gs_context_find_view(struct gs_state *state, CUgreenCtx green)
 {
     const struct gs_context_set *views = &state->contexts.views;
     CUcontext found = NULL;
-    pthread_mutex_lock(&state->contexts.lock);
+    gs_mutex_lock(&state->contexts.lock);
     for (size_t i = 0; i < views->count; i++) {
         if (views->items[i].other == (CUcontext)green) {
             found = views->items[i].owner;
         }
     }
-    pthread_mutex_unlock(&state->contexts.lock);
+    gs_mutex_unlock(&state->contexts.lock);
     return found;
 }
 
 void gs_context_share(struct gs_state *state, CUcontext owner, CUcontext other)
 {
     struct gs_context_pair pair = {owner, other};
-    pthread_mutex_lock(&state->contexts.lock);
+    gs_mutex_lock(&state->contexts.lock);
     set_add(&state->contexts.shared, pair);
-    pthread_mutex_unlock(&state->contexts.lock);
+    gs_mutex_unlock(&state->contexts.lock);
 }
 
 void gs_contexts_changed(struct gs_state *state)
@@ -429,9 +429,9 @@ static bool accessors_are_complete(struct gs_contexts *contexts, CUcontext owner
 {
     CUcontext handle;
     for (size_t i = 0; (handle = gs_context_accessor(contexts, owner, i)) != NULL; i++) {
-        pthread_mutex_lock(&contexts->lock);
+        gs_mutex_lock(&contexts->lock);
         const struct gs_context *accessor = find_entry(contexts, handle);
-        pthread_mutex_unlock(&contexts->lock);
+        gs_mutex_unlock(&contexts->lock);
         if (!accessor || !is_complete(accessor)) {
             return false;
         }
@@ -452,7 +452,7 @@ CUcontext gs_context_search_accessor(struct gs_contexts *contexts, CUcontext own
 {
     const struct gs_context_set *shared = &contexts->shared;
     CUcontext found = NULL;
-    pthread_mutex_lock(&contexts->lock);
+    gs_mutex_lock(&contexts->lock);
     for (size_t i = 0; i < shared->count && !found; i++) {
         bool may = shared->items[i].owner == owner ||
                    (!shared->items[i].owner && shared->items[i].other != owner);
@@ -460,6 +460,6 @@ CUcontext gs_context_search_accessor(struct gs_contexts *contexts, CUcontext own
             found = shared->items[i].other;
         }
     }
-    pthread_mutex_unlock(&contexts->lock);
+    gs_mutex_unlock(&contexts->lock);
     return found;
 }

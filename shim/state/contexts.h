@@ -7,10 +7,9 @@
 #ifndef GS_CONTEXTS_H
 #define GS_CONTEXTS_H
 
-#include <pthread.h>
-
 #include "epochs.h"
 #include "gs_free_waits.h"
+#include "gs_locks.h"
 #include "known.h"
 #include "pool.h"
 #include "real.h"
@@ -66,8 +65,8 @@ struct gs_context_set {
 };
 
 struct gs_contexts {
-    pthread_mutex_t ending; /* taken before `lock`: no entry is added while one ends */
-    pthread_mutex_t lock;
+    struct gs_mutex ending; /* taken before `lock`: no entry is added while one ends */
+    struct gs_mutex lock;
     const struct gs_backend *backend; /* these two: immutable */
     const struct gs_marker *marker;
     struct gs_context *entries;   /* under lock: a list, since a process has few */

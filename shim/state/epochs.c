@@ -44,7 +44,7 @@ bool gs_epoch_is(gs_fence fence)
 void gs_epochs_init(struct gs_epochs *epochs, const struct gs_marker *marker, void *self)
 {
     *epochs = (struct gs_epochs){.marker = marker, .self = self, .room = SIZE_MAX};
-    gs_lock_init(&epochs->lock, GS_RANK_LAST);
+    gs_lock_init(&epochs->lock, GS_RANK_EPOCHS);
 }
 
 void gs_epochs_room(struct gs_epochs *epochs, size_t bytes)

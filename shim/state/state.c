@@ -9,13 +9,14 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "gs_locks.h"
 #include "gs_uncancelled.h"
 #include "parts.h"
 #include "roomy.h"
 
 static struct gs_state *current; /* atomic */
 struct gs_state *gs_state_ready; /* atomic */
-static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex start_lock = GS_MUTEX(GS_RANK_START);
 
 /* start_lock is held. */
 static void create_with_room(void *out)
@@ -46,13 +47,13 @@ static struct gs_state *start(void)
     hold_signals(&was);
     int before = gs_uncancelled_begin();
     gs_thread.starting = true;
-    pthread_mutex_lock(&start_lock);
+    gs_mutex_lock(&start_lock);
     struct gs_state *state = __atomic_load_n(&current, __ATOMIC_ACQUIRE);
     if (!state) {
         gs_roomy_call(GS_ROOMY_BYTES, create_with_room, &state);
         __atomic_store_n(&current, state, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&start_lock);
+    gs_mutex_unlock(&start_lock);
     gs_thread.starting = false;
     gs_uncancelled_end(before);
     (void)pthread_sigmask(SIG_SETMASK, &was, NULL);
@@ -93,7 +94,7 @@ void gs_state_forget(void)
 {
     __atomic_store_n(&current, NULL, __ATOMIC_RELAXED);
     __atomic_store_n(&gs_state_ready, NULL, __ATOMIC_RELAXED);
-    pthread_mutex_init(&start_lock, NULL);
+    gs_mutex_init(&start_lock, GS_RANK_START);
     /* In a signal handler the thread may be inside a wrapper: its gs_leave is yet to
      * come. */
     gs_thread = (struct gs_thread){.errno_at = gs_thread.errno_at};

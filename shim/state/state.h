@@ -69,6 +69,7 @@ static inline void gs_keep_errno(void)
 static inline struct gs_state *gs_enter(void)
 {
     struct gs_state *state = __atomic_load_n(&gs_state_ready, __ATOMIC_ACQUIRE);
+    gs_lock_record_reentry(gs_thread.depth > 0);
     if (GS_UNLIKELY(gs_thread.depth > 0)) {
         return NULL;
     }

@@ -5,9 +5,9 @@
  */
 #include "streams_seen.h"
 
-#include <pthread.h>
+#include "gs_locks.h"
 
-static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex seen_lock = GS_MUTEX(GS_RANK_SEEN);
 static struct gs_streams_seen *tables; /* under seen_lock */
 static uint64_t ends;                  /* atomic: ends of contexts */
 
@@ -70,13 +70,13 @@ struct gs_snapshot gs_seen_count(struct gs_streams_seen *seen, unsigned own_call
     uintptr_t streams[GS_SEEN_STREAMS];
     unsigned count = 0;
     before->ends = __atomic_load_n(&ends, __ATOMIC_ACQUIRE);
-    if (pthread_mutex_trylock(&seen_lock) == 0) {
+    if (gs_mutex_try(&seen_lock)) {
         before->version = seen->version;
         before->counted = true;
         for (; count < seen->count; count++) {
             streams[count] = seen->rows[count].stream;
         }
-        pthread_mutex_unlock(&seen_lock);
+        gs_mutex_unlock(&seen_lock);
     }
     return gs_submissions_snapshot_of(seen->device, own_calls, streams, count,
                                       before->calls);
@@ -95,8 +95,7 @@ static void drop_idle_rows(struct gs_streams_seen *seen)
 void gs_seen_rebase(struct gs_streams_seen *seen, const struct gs_seen_before *before,
                     const struct gs_snapshot *snapshot)
 {
-    if (!before->counted || snapshot->mark == 0 ||
-        pthread_mutex_trylock(&seen_lock) != 0) {
+    if (!before->counted || snapshot->mark == 0 || !gs_mutex_try(&seen_lock)) {
         return;
     }
     if (is_unchanged(seen, before)) {
@@ -113,7 +112,7 @@ void gs_seen_rebase(struct gs_streams_seen *seen, const struct gs_seen_before *b
             seen->rows[i].waited = false;
         }
     }
-    pthread_mutex_unlock(&seen_lock);
+    gs_mutex_unlock(&seen_lock);
 }
 
 /* seen_lock is held. */
@@ -133,8 +132,7 @@ uint64_t gs_seen_cover(struct gs_streams_seen *seen, const struct gs_seen_before
                        const struct gs_snapshot *snapshot)
 {
     uint64_t mark = 0;
-    if (!before->counted || snapshot->mark == 0 ||
-        pthread_mutex_trylock(&seen_lock) != 0) {
+    if (!before->counted || snapshot->mark == 0 || !gs_mutex_try(&seen_lock)) {
         return 0;
     }
     struct gs_seen_stream *row = find(seen, before->stream);
@@ -149,21 +147,21 @@ uint64_t gs_seen_cover(struct gs_streams_seen *seen, const struct gs_seen_before
             mark = all_covered(seen);
         }
     }
-    pthread_mutex_unlock(&seen_lock);
+    gs_mutex_unlock(&seen_lock);
     return mark;
 }
 
 void gs_seen_stream_ends(uintptr_t stream)
 {
     uintptr_t name = gs_submissions_stream_of(stream);
-    pthread_mutex_lock(&seen_lock);
+    gs_mutex_lock(&seen_lock);
     for (struct gs_streams_seen *seen = tables; seen; seen = seen->next) {
         struct gs_seen_stream *row = find(seen, name);
         if (row) {
             remove_row(seen, row);
         }
     }
-    pthread_mutex_unlock(&seen_lock);
+    gs_mutex_unlock(&seen_lock);
 }
 
 void gs_seen_context_ends(void)
@@ -173,7 +171,7 @@ void gs_seen_context_ends(void)
 
 void gs_seen_reset(void)
 {
-    pthread_mutex_init(&seen_lock, NULL);
+    gs_mutex_init(&seen_lock, GS_RANK_SEEN);
     tables = NULL;
     __atomic_store_n(&ends, 0, __ATOMIC_RELAXED);
 }

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "gs_locks.h"
 #include "known.h"
 #include "parts.h"
 #include "real.h"
@@ -29,7 +30,7 @@
 struct gs_submissions *gs_submissions_records;
 unsigned gs_submissions_devices;
 
-static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex records_lock = GS_MUTEX(GS_RANK_SUBMISSIONS);
 static struct gs_submissions *last; /* records_lock: last before `gone` */
 static struct gs_submissions *left; /* records_lock: unused ones, linked by back */
 /* The counts of ended threads; in the list once a thread has joined. */
@@ -58,12 +59,12 @@ static void hold(sigset_t *before)
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, before);
-    pthread_mutex_lock(&records_lock);
+    gs_mutex_lock(&records_lock);
 }
 
 static void let_go(const sigset_t *before)
 {
-    pthread_mutex_unlock(&records_lock);
+    gs_mutex_unlock(&records_lock);
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
@@ -620,7 +621,7 @@ uint64_t gs_submissions_idle_frees(unsigned device)
 void gs_submissions_reset(void)
 {
     /* Drops the page: the records of the parent's other threads would never be reused. */
-    pthread_mutex_init(&records_lock, NULL);
+    gs_mutex_init(&records_lock, GS_RANK_SUBMISSIONS);
     __atomic_store_n(&gs_submissions_records, NULL, __ATOMIC_RELEASE);
     page = NULL;
     last = left = NULL;

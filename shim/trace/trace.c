@@ -10,10 +10,10 @@
  */
 #include "trace.h"
 
-#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
+#include "gs_locks.h"
 #include "log.h"
 #include "trace_file.h"
 
@@ -34,7 +34,7 @@ struct numbers {
 };
 
 static struct numbers stream_numbers, context_numbers;
-static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex numbers_lock = GS_MUTEX(GS_RANK_TRACE_NUMBERS);
 
 static uint32_t next_thread; /* atomic: number of the next new thread */
 static uint32_t generation;  /* atomic: counts recordings; a forked child numbers its
@@ -74,7 +74,7 @@ static GS_TRACE_COLD uint16_t give_number(struct numbers *numbers, uint64_t hand
     uint32_t number = GS_TRACE_UNNUMBERED;
     struct numbered *row;
 
-    pthread_mutex_lock(&numbers_lock);
+    gs_mutex_lock(&numbers_lock);
     row = find_row(numbers, handle);
     if (row->number != 0) {
         number = row->number;
@@ -85,7 +85,7 @@ static GS_TRACE_COLD uint16_t give_number(struct numbers *numbers, uint64_t hand
         numbers->used += row->handle == 0;
         __atomic_store_n(&row->handle, handle, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&numbers_lock);
+    gs_mutex_unlock(&numbers_lock);
     return (uint16_t)number;
 }
 
@@ -115,11 +115,11 @@ static void forget_number(struct numbers *numbers, const void *handle)
 
     if (key == 0)
         return;
-    pthread_mutex_lock(&numbers_lock);
+    gs_mutex_lock(&numbers_lock);
     row = find_row(numbers, key);
     if (row->handle == key)
         __atomic_store_n(&row->number, 0, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&numbers_lock);
+    gs_mutex_unlock(&numbers_lock);
 }
 
 static uint16_t stream_number(CUstream stream, enum gs_trace_order order)
@@ -278,5 +278,5 @@ void gs_trace_reset(void)
     memset(&stream_numbers, 0, sizeof(stream_numbers));
     memset(&context_numbers, 0, sizeof(context_numbers));
     next_thread = 0;
-    pthread_mutex_init(&numbers_lock, NULL);
+    gs_mutex_init(&numbers_lock, GS_RANK_TRACE_NUMBERS);
 }

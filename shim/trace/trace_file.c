@@ -10,6 +10,7 @@
  * Lock:  grow_lock while the file is extended or closed; counter and table are atomic.
  */
 #include "trace_file.h"
+#include "gs_locks.h"
 #include "gs_uncancelled.h"
 
 #include <errno.h>
@@ -52,7 +53,7 @@ static struct trace_file {
     char path[PATH_MAX];    /* under grow_lock */
 } file;
 
-static pthread_mutex_t grow_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex grow_lock = GS_MUTEX(GS_RANK_TRACE_FILE);
 
 /* ---- signals ---------------------------------------------------------------------- */
 
@@ -121,7 +122,7 @@ bool gs_trace_file_close(void)
 
     /* An exit does not wait for a thread that extends the file, since a signal handler
      * may have interrupted it. The file is then like after a crash. */
-    if (!file.chunks || pthread_mutex_trylock(&grow_lock) != 0)
+    if (!file.chunks || !gs_mutex_try(&grow_lock))
         return false;
     ours = file.pid == 0 || file.pid == (pid_t)syscall(SYS_getpid);
     if (file.chunk_count > 0 && ours) {
@@ -134,7 +135,7 @@ bool gs_trace_file_close(void)
             close(fd);
         }
     }
-    pthread_mutex_unlock(&grow_lock);
+    gs_mutex_unlock(&grow_lock);
     errno = saved_errno;
     return ours;
 }
@@ -305,7 +306,7 @@ static __attribute__((cold, noinline)) struct gs_trace_record *grow(uint64_t ind
     int saved_errno = errno;
     int error = 0, before = gs_uncancelled_begin();
 
-    pthread_mutex_lock(&grow_lock);
+    gs_mutex_lock(&grow_lock);
     while (!error && file.chunk_count <= index &&
            __atomic_load_n(&file.next, __ATOMIC_ACQUIRE) < ENDED) {
         bool full = file.chunk_count == file.chunk_limit;
@@ -320,7 +321,7 @@ static __attribute__((cold, noinline)) struct gs_trace_record *grow(uint64_t ind
     }
     if (index < file.chunk_count)
         chunk = file.chunks[index];
-    pthread_mutex_unlock(&grow_lock);
+    gs_mutex_unlock(&grow_lock);
     gs_uncancelled_end(before);
     errno = saved_errno;
     return chunk;
@@ -381,5 +382,5 @@ void gs_trace_file_reset(void)
         munmap(file.chunks, file.chunk_limit * sizeof(*file.chunks));
     memset(&file, 0, sizeof(file));
     file.next = ENDED;
-    pthread_mutex_init(&grow_lock, NULL);
+    gs_mutex_init(&grow_lock, GS_RANK_TRACE_FILE);
 }

@@ -146,9 +146,9 @@ Test(heap, full_device_is_asked_again_when_enough_went_back)
     gs_reclaim_depart(bed.heap, 4 * GS_MIB);
     pthread_create(&thread, NULL, wait_for_enough, &waiting);
     while (!waits) {
-        pthread_mutex_lock(&reclaim->lock);
+        gs_mutex_lock(&reclaim->lock);
         waits = !gs_list_empty(&reclaim->waiters);
-        pthread_mutex_unlock(&reclaim->lock);
+        gs_mutex_unlock(&reclaim->lock);
     }
     gs_reclaim_return(bed.heap, &tickets[0], GS_MIB, GS_MIB);
     usleep(20000);

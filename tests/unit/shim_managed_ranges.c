@@ -130,6 +130,41 @@ Test(managed_ranges, waits_until_a_range_is_ready)
     gs_ranges_destroy(ranges);
 }
 
+/* Another thread frees a range that fits as well while the first one is asked for. */
+static bool changes(void *self, uint64_t point)
+{
+    struct gs_managed_range range;
+
+    if (point == 7) {
+        cr_assert_eq(gs_ranges_claim(self, 0x100000, &range), GS_OK);
+        range.point = 9;
+        cr_assert_eq(gs_ranges_keep(self, &range, 2), GS_OK);
+    }
+    return point == 7 || point == 9;
+}
+
+/* Alone would see a lock held while `ready` is asked, and a range that was never ready.
+ */
+Test(managed_ranges, asks_without_the_lock, .timeout = 30)
+{
+    struct gs_ranges *ranges = new_ranges();
+    const struct gs_managed_range wish = {.bytes = 64 * KIB, .owner = 1, .flags = 1};
+    struct gs_managed_range range;
+
+    add(ranges, 0x100000, 64 * KIB, 1, 1);
+    add(ranges, 0x200000, 64 * KIB, 1, 1);
+    cr_assert_eq(gs_ranges_claim(ranges, 0x200000, &range), GS_OK);
+    range.point = 7;
+    cr_assert_eq(gs_ranges_keep(ranges, &range, 1), GS_OK);
+    cr_expect_eq(gs_ranges_take(ranges, &wish, changes, ranges, &range), GS_OK);
+    cr_expect_eq(range.addr, 0x100000, "the first of those that fit");
+    range.point = 8;
+    cr_assert_eq(gs_ranges_keep(ranges, &range, 3), GS_OK);
+    cr_expect_eq(gs_ranges_take(ranges, &wish, changes, ranges, &range),
+                 GS_ERR_NOT_FOUND);
+    gs_ranges_destroy(ranges);
+}
+
 Test(managed_ranges, an_address_finds_the_range_around_it)
 {
     struct gs_ranges *ranges = new_ranges();

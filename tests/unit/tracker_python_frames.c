@@ -4,11 +4,11 @@
  * and that whatever else lies where a frame should be gives no frame and no fault.
  */
 #include <criterion/criterion.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "gs_locks.h"
 #include "python.h"
 #include "python_layout.h"
 
@@ -28,7 +28,7 @@ static struct {
 
 static struct gs_python_layout layout;
 static struct gs_python *python;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex lock = GS_MUTEX(GS_RANK_STACKS);
 
 static void *fake_state(void)
 {

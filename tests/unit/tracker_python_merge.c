@@ -4,10 +4,10 @@
  * own go, and what cannot be placed stands together, in the interpreter's place.
  */
 #include <criterion/criterion.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "gs_locks.h"
 #include "python.h"
 #include "python_layout.h"
 
@@ -20,7 +20,7 @@
 #define MAIN  0x12010u
 
 static uint64_t runtime[16], type[4];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gs_mutex lock = GS_MUTEX(GS_RANK_STACKS);
 static struct gs_python *python;
 
 static void *no_state(void)

@@ -15,9 +15,8 @@
 #define GS_PYTHON_H
 
 #include "gs_base.h"
+#include "gs_locks.h"
 #include "stacks.h"
-
-#include <pthread.h>
 
 struct gs_python;
 
@@ -56,9 +55,9 @@ struct gs_merged_stack {
 /* NULL: an unknown version or build, or no memory. `lock` is the owner's, and is taken
  * for new frames; `memory` holds the places. */
 struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
-                                   pthread_mutex_t *lock, struct gs_state_memory *memory);
+                                   struct gs_mutex *lock, struct gs_state_memory *memory);
 /* For places only, of an interpreter in another process. NULL: no memory. */
-struct gs_python *gs_python_create_bare(pthread_mutex_t *lock);
+struct gs_python *gs_python_create_bare(struct gs_mutex *lock);
 void gs_python_destroy(struct gs_python *python);
 
 /*

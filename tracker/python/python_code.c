@@ -346,9 +346,9 @@ uintptr_t gs_python_code_frame(struct gs_python *python, uintptr_t code, uintptr
         !copy_text(layout, field(head, layout->qualified_name), name, sizeof(name)) ||
         !copy_text(layout, field(head, layout->file), file, sizeof(file)))
         return 0;
-    pthread_mutex_lock(python->lock);
+    gs_mutex_lock(python->lock);
     if (read_line(python, head, offset, &line))
         frame = gs_python_place_add(python, name, file, line);
-    pthread_mutex_unlock(python->lock);
+    gs_mutex_unlock(python->lock);
     return frame;
 }

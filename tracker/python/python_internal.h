@@ -50,7 +50,7 @@ struct gs_python {
     struct gs_python_layout layout;
     size_t frame_bytes, code_bytes; /* bytes read of each; immutable */
     uintptr_t left_out;    /* the frame in place of native ones; 0: none; immutable */
-    pthread_mutex_t *lock; /* the owner's */
+    struct gs_mutex *lock; /* the owner's */
 
     struct gs_python_slot slots[1 << GS_PYTHON_CACHE_BITS]; /* no lock */
     struct gs_python_pair pairs[1 << GS_PYTHON_PAIR_BITS];  /* no lock */

@@ -72,7 +72,7 @@ NO_SANITIZE static inline uint32_t half_at(uintptr_t address)
 }
 
 struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
-                                   pthread_mutex_t *lock, struct gs_state_memory *memory)
+                                   struct gs_mutex *lock, struct gs_state_memory *memory)
 {
     struct gs_python_layout layout;
     struct gs_python *python;
@@ -98,7 +98,7 @@ struct gs_python *gs_python_create(const struct gs_python_symbols *symbols,
     return python;
 }
 
-struct gs_python *gs_python_create_bare(pthread_mutex_t *lock)
+struct gs_python *gs_python_create_bare(struct gs_mutex *lock)
 {
     struct gs_python *python = gs_host_map(sizeof(*python));
 
@@ -398,10 +398,10 @@ static uint32_t walk_id(struct gs_python *python, const struct gs_python_walk *w
                              walk->truncated);
     if (GS_LIKELY(id != 0))
         return id;
-    pthread_mutex_lock(python->lock);
+    gs_mutex_lock(python->lock);
     id = gs_stack_table_add(&python->walks, hash, walk->entries, walk->count,
                             walk->truncated, 0);
-    pthread_mutex_unlock(python->lock);
+    gs_mutex_unlock(python->lock);
     return id;
 }
 

@@ -5,11 +5,11 @@
  */
 #include "growth.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "growth_copy.h"
+#include "gs_locks.h"
 #include "report_internal.h"
 
 /* Increases since the last decrease, and the most snapshots since the last increase. */
@@ -17,7 +17,7 @@
 #define LATELY_MAX 3
 
 struct gs_growth {
-    pthread_mutex_t lock;
+    struct gs_mutex lock;
     struct gs_look last;
     struct gs_groups places;    /* live at the last look */
     struct gs_trend *trends;    /* of each place */
@@ -30,7 +30,7 @@ struct gs_growth *gs_growth_create(void)
     struct gs_growth *growth = calloc(1, sizeof *growth);
 
     if (growth)
-        pthread_mutex_init(&growth->lock, NULL);
+        gs_mutex_init(&growth->lock, GS_RANK_GROWTH);
     return growth;
 }
 
@@ -41,7 +41,7 @@ void gs_growth_destroy(struct gs_growth *growth)
     gs_groups_free(&growth->places);
     free(growth->trends);
     free(growth->growing);
-    pthread_mutex_destroy(&growth->lock);
+    gs_mutex_destroy(&growth->lock);
     free(growth);
 }
 
@@ -177,7 +177,7 @@ void gs_growth_look(struct gs_growth *growth, struct gs_tracker *tracker)
     struct gs_trend *trends;
 
     gs_records_visit(tracker, visit, &look);
-    pthread_mutex_lock(&growth->lock);
+    gs_mutex_lock(&growth->lock);
     trends = calloc(look.places.count + 1, sizeof *trends);
     for (size_t i = 0; i < look.places.count && trends; i++)
         trends[i] = trend_of(growth, &look.places.items[i], now_ns);
@@ -193,7 +193,7 @@ void gs_growth_look(struct gs_growth *growth, struct gs_tracker *tracker)
     find_growing(growth);
     growth->last.looks++;
     copy_to_file(growth, tracker);
-    pthread_mutex_unlock(&growth->lock);
+    gs_mutex_unlock(&growth->lock);
 }
 
 /* ---- output ----------------------------------------------------------------------- */
@@ -209,7 +209,7 @@ static struct told copy(struct gs_growth *growth, unsigned most)
 {
     struct told told;
 
-    pthread_mutex_lock(&growth->lock);
+    gs_mutex_lock(&growth->lock);
     told.look = growth->last;
     told.count = growth->growing_count < most ? growth->growing_count : most;
     told.growing = malloc((told.count + 1) * sizeof *told.growing);
@@ -217,7 +217,7 @@ static struct told copy(struct gs_growth *growth, unsigned most)
         told.count = 0;
     for (size_t i = 0; i < told.count; i++)
         told.growing[i] = growth->growing[i];
-    pthread_mutex_unlock(&growth->lock);
+    gs_mutex_unlock(&growth->lock);
     return told;
 }
 
@@ -312,13 +312,13 @@ bool gs_growth_has(struct gs_growth *growth, const struct gs_group *group)
 {
     bool has = false;
 
-    if (!growth || group->lost || pthread_mutex_trylock(&growth->lock) != 0)
+    if (!growth || group->lost || !gs_mutex_try(&growth->lock))
         return false;
     for (size_t i = 0; i < growth->growing_count && !has; i++)
         has = growth->growing[i].group.stack == group->stack &&
               growth->growing[i].group.device == group->device &&
               growth->growing[i].group.kind == group->kind &&
               (group->stack != 0 || growth->growing[i].group.api == group->api);
-    pthread_mutex_unlock(&growth->lock);
+    gs_mutex_unlock(&growth->lock);
     return has;
 }

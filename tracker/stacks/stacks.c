@@ -8,6 +8,7 @@
  * loader whether modules came or went (its lock, none of ours), take the lock, add. The
  * lock is the innermost of all: no other lock is taken under it.
  */
+#include "gs_locks.h"
 #include "stacks_internal.h"
 
 #include "code_address.h"
@@ -22,7 +23,6 @@
 #include "unwind.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,7 +114,7 @@ enum gs_status gs_stacks_create(const struct gs_stacks_config *config,
     stacks->table.memory = config->memory;
     stacks->modules.memory = config->memory;
     stacks->number = atomic_fetch_add(&last_number, 1) + 1;
-    pthread_mutex_init(&stacks->lock, NULL);
+    gs_mutex_init(&stacks->lock, GS_RANK_STACKS);
     inside = true;
     stacks->config.unwinder = gs_unwind_prepare(config->unwinder);
     if (stacks->config.unwinder != GS_UNWIND_OFF)
@@ -132,7 +132,7 @@ void gs_stacks_destroy(struct gs_stacks *stacks)
     gs_python_destroy(python_of(stacks));
     gs_stack_table_clear(&stacks->table);
     gs_module_table_clear(&stacks->modules);
-    pthread_mutex_destroy(&stacks->lock);
+    gs_mutex_destroy(&stacks->lock);
     gs_state_unmap(stacks->config.memory, stacks, sizeof(*stacks));
 }
 
@@ -218,20 +218,20 @@ static uint32_t add_stack(struct gs_stacks *stacks, uint32_t hash,
         atomic_fetch_add_explicit(&stacks->refused, 1, memory_order_relaxed);
         return 0;
     }
-    pthread_mutex_lock(&stacks->lock);
+    gs_mutex_lock(&stacks->lock);
     is_current = gs_module_table_is_current(&stacks->modules, counts);
-    pthread_mutex_unlock(&stacks->lock);
+    gs_mutex_unlock(&stacks->lock);
     if (!is_current && gs_loader_enter()) {
         snapshot = gs_module_snapshot_take();
         look_for_python(stacks);
         gs_loader_leave();
     }
-    pthread_mutex_lock(&stacks->lock);
+    gs_mutex_lock(&stacks->lock);
     if (snapshot != NULL)
         gs_module_table_merge(&stacks->modules, snapshot);
     id = gs_stack_table_add(&stacks->table, hash, frames, count, truncated,
                             stacks->modules.epoch);
-    pthread_mutex_unlock(&stacks->lock);
+    gs_mutex_unlock(&stacks->lock);
     gs_module_snapshot_free(snapshot);
     if (id == 0)
         atomic_fetch_add_explicit(&stacks->refused, 1, memory_order_relaxed);
@@ -480,11 +480,11 @@ enum gs_status gs_stacks_module(const struct gs_stacks *stacks, uint32_t id,
 
     if (entry == NULL)
         return GS_ERR_NOT_FOUND;
-    pthread_mutex_lock(&lockable(stacks)->lock);
+    gs_mutex_lock(&lockable(stacks)->lock);
     module = gs_module_table_find(&stacks->modules, entry->epoch, frame - 1);
     if (module != NULL)
         *out = *module;
-    pthread_mutex_unlock(&lockable(stacks)->lock);
+    gs_mutex_unlock(&lockable(stacks)->lock);
     return module != NULL ? GS_OK : GS_ERR_NOT_FOUND;
 }
 
@@ -498,20 +498,20 @@ void gs_stacks_before_fork(struct gs_stacks *stacks)
 {
     gs_loader_close();
     if (stacks != NULL)
-        pthread_mutex_lock(&stacks->lock);
+        gs_mutex_lock(&stacks->lock);
 }
 
 void gs_stacks_after_fork(struct gs_stacks *stacks)
 {
     if (stacks != NULL)
-        pthread_mutex_unlock(&stacks->lock);
+        gs_mutex_unlock(&stacks->lock);
     gs_loader_open();
 }
 
 void gs_stacks_after_fork_in_child(struct gs_stacks *stacks)
 {
     if (stacks != NULL)
-        pthread_mutex_unlock(&stacks->lock);
+        gs_mutex_unlock(&stacks->lock);
     gs_loader_open_in_child();
 }
 
@@ -529,9 +529,9 @@ size_t gs_stacks_bytes(const struct gs_stacks *stacks)
 {
     size_t bytes;
 
-    pthread_mutex_lock(&lockable(stacks)->lock);
+    gs_mutex_lock(&lockable(stacks)->lock);
     bytes = gs_stack_table_bytes(&stacks->table) + stacks->modules.bytes +
             gs_python_bytes(python_of(stacks));
-    pthread_mutex_unlock(&lockable(stacks)->lock);
+    gs_mutex_unlock(&lockable(stacks)->lock);
     return bytes;
 }

@@ -6,8 +6,7 @@
 #ifndef GS_STACKS_INTERNAL_H
 #define GS_STACKS_INTERNAL_H
 
-#include <pthread.h>
-
+#include "gs_locks.h"
 #include "modules.h"
 #include "python.h"
 #include "stack_table.h"
@@ -21,7 +20,7 @@ struct gs_stacks {
     struct gs_stack_table table;        /* read without, added to under lock */
     struct gs_module_table modules;     /* under lock */
     _Atomic uint64_t refused;           /* captures without space left */
-    pthread_mutex_t lock;
+    struct gs_mutex lock;
 };
 
 #endif

@@ -6,10 +6,10 @@
  */
 #include "state_memory.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "growth_copy.h"
+#include "gs_locks.h"
 #include "host_memory.h"
 #include "python_internal.h"
 #include "stacks_internal.h"
@@ -21,7 +21,7 @@
 
 struct gs_state_memory {
     struct gs_state_config config; /* immutable but for length */
-    pthread_mutex_t lock;
+    struct gs_mutex lock;
 };
 
 struct gs_state_memory *gs_state_memory_create(const struct gs_state_config *config)
@@ -36,7 +36,7 @@ struct gs_state_memory *gs_state_memory_create(const struct gs_state_config *con
     if (memory == NULL)
         return NULL;
     memory->config = *config;
-    pthread_mutex_init(&memory->lock, NULL);
+    gs_mutex_init(&memory->lock, GS_RANK_STATE_MEMORY);
     header->layout = config->layout;
     strncpy(header->version, config->version, sizeof(header->version) - 1);
     header->base = (uintptr_t)config->file;
@@ -49,7 +49,7 @@ void gs_state_memory_destroy(struct gs_state_memory *memory)
 {
     if (memory == NULL)
         return;
-    pthread_mutex_destroy(&memory->lock);
+    gs_mutex_destroy(&memory->lock);
     gs_host_unmap(memory, sizeof(*memory));
 }
 
@@ -97,9 +97,9 @@ void *gs_state_map(struct gs_state_memory *memory, size_t bytes)
 
     if (GS_LIKELY(memory == NULL))
         return gs_host_map(bytes);
-    pthread_mutex_lock(&memory->lock);
+    gs_mutex_lock(&memory->lock);
     pages = take(memory, gs_round_up(bytes, PAGE_BYTES));
-    pthread_mutex_unlock(&memory->lock);
+    gs_mutex_unlock(&memory->lock);
     return pages != NULL ? pages : gs_host_map(bytes);
 }
 
