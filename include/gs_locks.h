@@ -12,7 +12,7 @@
  * (tracker/tracker_lock.h), for sections of a few dozen instructions.
  *
  * Not installed.
- * Owns: the masks of held ranks.   Lock: thread-local, none.
+ * Owns: what each thread holds.   Lock: thread-local, none.
  */
 #ifndef GS_LOCKS_H
 #define GS_LOCKS_H
@@ -26,7 +26,7 @@ enum gs_lock_rank {
 #include "gs_locks.def"
     GS_LOCK_RANKS
 };
-static_assert(GS_LOCK_RANKS <= 64, "a bit each of gs_locks_held");
+static_assert(GS_LOCK_RANKS <= 64, "a bit each of what a thread holds");
 
 /* ---- what is held ------------------------------------------------------------------ */
 
@@ -76,13 +76,13 @@ static inline bool gs_lock_none_held(void)
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Every file that asserts brings the two, and the linker keeps one of each: pool/ and
- * tracker/ share them and do not know each other. Bit r of the first: this thread holds a
- * lock of rank r; of the second: it is a forked child, and its parent held one. */
-__attribute__((weak, visibility("hidden"))) __thread uint64_t gs_locks_held,
-    gs_locks_forgotten;
-/* A call of the program's, in a signal handler, has interrupted the wrapper. */
-__attribute__((weak, visibility("hidden"))) __thread bool gs_locks_reentered;
+/* What a thread holds. Both pool/lock.c and tracker/tracker_lock.c define it, weak: the
+ * library has the two files, the unit tests of pool/ or tracker/ one. */
+extern __thread struct gs_locks {
+    uint64_t held;      /* bit r: a lock of rank r */
+    uint64_t forgotten; /* the same of the parent, in a forked child */
+    bool reentered;     /* a call in a signal handler has interrupted the wrapper */
+} gs_locks __attribute__((visibility("hidden")));
 
 static inline uint64_t gs_lock_bit(enum gs_lock_rank rank)
 {
@@ -116,14 +116,14 @@ gs_lock_refuse(const char *what, enum gs_lock_rank held)
 /* Before the calling thread waits for a lock of the rank. */
 static inline void gs_lock_check_take(enum gs_lock_rank rank)
 {
-    if (GS_UNLIKELY(gs_locks_held >> rank != 0))
-        gs_lock_refuse(gs_lock_name(rank), gs_lock_last(gs_locks_held));
+    if (GS_UNLIKELY(gs_locks.held >> rank != 0))
+        gs_lock_refuse(gs_lock_name(rank), gs_lock_last(gs_locks.held));
 }
 
 /* Before it waits for a condition, without a lock of the rank but with all others. */
 static inline void gs_lock_check_wait(enum gs_lock_rank rank)
 {
-    uint64_t others = gs_locks_held & ~gs_lock_bit(rank);
+    uint64_t others = gs_locks.held & ~gs_lock_bit(rank);
 
     if (GS_UNLIKELY(others != 0))
         gs_lock_refuse("a wait for a condition", gs_lock_last(others));
@@ -137,9 +137,9 @@ static inline void gs_lock_check_driver(void)
 #define GS_LOCK_OVER_DRIVER(rank, guards) | (UINT64_C(1) << rank)
 #include "gs_locks.def"
         ;
-    uint64_t others = gs_locks_held & ~allowed;
+    uint64_t others = gs_locks.held & ~allowed;
 
-    if (GS_UNLIKELY(others != 0 && !gs_locks_reentered))
+    if (GS_UNLIKELY(others != 0 && !gs_locks.reentered))
         gs_lock_refuse("a call of the driver", gs_lock_last(others));
 }
 
@@ -147,35 +147,35 @@ static inline void gs_lock_check_driver(void)
  * to the driver, whatever lock was held. */
 static inline void gs_lock_record_reentry(bool reentered)
 {
-    gs_locks_reentered = reentered;
+    gs_locks.reentered = reentered;
 }
 
 /* It has a lock of the rank from now on ... */
 static inline void gs_lock_record_held(enum gs_lock_rank rank)
 {
-    assert(!(gs_locks_held & gs_lock_bit(rank)));
-    gs_locks_held |= gs_lock_bit(rank);
+    assert(!(gs_locks.held & gs_lock_bit(rank)));
+    gs_locks.held |= gs_lock_bit(rank);
 }
 
 /* ... and gives it back. */
 static inline void gs_lock_record_given(enum gs_lock_rank rank)
 {
-    assert((gs_locks_held | gs_locks_forgotten) & gs_lock_bit(rank));
-    gs_locks_held &= ~gs_lock_bit(rank);
+    assert((gs_locks.held | gs_locks.forgotten) & gs_lock_bit(rank));
+    gs_locks.held &= ~gs_lock_bit(rank);
 }
 
 /* In a forked child: what the thread held is its parent's. It may yet give it back, where
  * a signal handler forked. */
 static inline void gs_lock_forget_held(void)
 {
-    gs_locks_forgotten |= gs_locks_held;
-    gs_locks_held = 0;
+    gs_locks.forgotten |= gs_locks.held;
+    gs_locks.held = 0;
 }
 
 /* Does the calling thread hold no lock of the library? True without assertions. */
 static inline bool gs_lock_none_held(void)
 {
-    return gs_locks_held == 0;
+    return gs_locks.held == 0;
 }
 
 #endif

@@ -1,7 +1,6 @@
 /*
- * lock.c - the parts of lock.h that are not inline: waiting, waking, the rank checks of
- * debug builds.
- * Owns: the thread's mask of held ranks.   Lock: thread-local, none.
+ * lock.c - the parts of lock.h that are not inline: waiting and waking.
+ * Owns: the locks that each thread holds (gs_locks.h).   Lock: thread-local, none.
  */
 #include "lock.h"
 
@@ -12,6 +11,10 @@
 
 /* Sections are short: mostly the holder is gone before a sleep would pay. */
 #define SPINS 100
+
+#ifndef NDEBUG
+__attribute__((weak)) __thread struct gs_locks gs_locks;
+#endif
 
 static inline void relax(void)
 {

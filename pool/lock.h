@@ -1,15 +1,13 @@
 /*
- * lock.h - the pool's locks, and their one order.
+ * lock.h - the pool's lock.
  *
- * A thread takes locks of rising rank only, at most one of each rank, and calls the
- * backend with none held. Builds with assertions keep a mask of the held ranks per thread
- * and check both rules; other builds pay nothing for it.
+ * Their order is that of gs_locks.def, and the backend is called with none held.
  *
  * The lock is a word and a futex. An uncontended call costs two inlined atomic
  * operations; the C library's mutex costs 50 instructions more. The lock is neither fair
  * nor recursive. No thread holds it for longer than a walk over records.
  *
- * Owns: the thread-local mask (lock.c).   Lock: is one.   Design: docs/pool.md, "Locks"
+ * Owns: nothing.   Lock: is one.   Design: docs/pool.md, "Locks"
  */
 #ifndef GS_POOL_LOCK_H
 #define GS_POOL_LOCK_H

@@ -1,6 +1,6 @@
 /*
  * tracker_lock.c - waits for a tracker lock that another thread holds.
- * Owns: nothing.   Lock: none.
+ * Owns: the locks that each thread holds (gs_locks.h).   Lock: thread-local, none.
  */
 #include "tracker_lock.h"
 
@@ -12,6 +12,10 @@
 
 #define SPINS  128 /* a holder that runs is done within these */
 #define YIELDS 32  /* a holder that was preempted gets the processor */
+
+#ifndef NDEBUG
+__attribute__((weak)) __thread struct gs_locks gs_locks;
+#endif
 
 static void pause_briefly(void)
 {

@@ -1,5 +1,5 @@
 /*
- * tracker_lock.h - the tracker's lock, and the order of its locks.
+ * tracker_lock.h - the tracker's lock; gs_locks.def has the order.
  *
  * Sections under these locks are a few dozen instructions and never call the driver or
  * the program. A waiter spins, then yields, then sleeps: a real-time thread that only

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+__attribute__((weak)) __thread struct gs_locks gs_locks;
+
 static struct gs_mutex outer = GS_MUTEX(GS_RANK_CONTEXTS);
 static struct gs_mutex inner = GS_MUTEX(GS_RANK_STREAMS);
 static struct gs_mutex verify = GS_MUTEX(GS_RANK_VERIFY);
