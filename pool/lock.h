@@ -1,7 +1,8 @@
 /*
  * lock.h - the pool's lock.
  *
- * Their order is that of gs_locks.def, and the backend is called with none held.
+ * include/gs_locks.def has the order in which locks are taken. The pool holds none while
+ * it calls the backend.
  *
  * The lock is a word and a futex. An uncontended call costs two inlined atomic
  * operations; the C library's mutex costs 50 instructions more. The lock is neither fair
