@@ -442,7 +442,7 @@ real_watch_case() {
   expect_status check 1
   expect_row only plain "not run" "it took more than 3 s"
 }
-add_case "gpu-check real programs that nobody watches" real_watch_case
+add_long_case "gpu-check real programs that nobody watches" real_watch_case
 
 # A part that was run before is kept, and said to be; not on another machine.
 gpu_check_resumes_case() {
@@ -466,7 +466,7 @@ gpu_check_resumes_case() {
   expect_status third 0
   expect_no_text third.out '^-- traces'
 }
-add_case "gpu-check resumes" gpu_check_resumes_case
+add_long_case "gpu-check resumes" gpu_check_resumes_case
 
 # What was found before a signal is whole, and the result says that it is not all.
 gpu_check_interrupted_case() {
@@ -621,7 +621,7 @@ conformance_limits_case() {
   run_in usage -- "$suite" --returns-ms 1s
   expect_status usage 2
 }
-add_case "gpu-check suite has limits" conformance_limits_case
+add_long_case "gpu-check suite has limits" conformance_limits_case
 
 # Cases that were written before the suite was killed, with nothing said.
 gpu_check_silent_case() {
@@ -942,7 +942,7 @@ END
   expect_text check.out '^gpu +async_shared +native [0-9]+  pool [0-9]+ '
   expect_text out/gpu-check.json '"question":"free_legacy",.*"simulated":false'
 }
-add_case "gpu-check in a bare root" gpu_check_bare_case
+add_long_case "gpu-check in a bare root" gpu_check_bare_case
 
 # few_questions: a pack with few of its questions and programs of the part safety.
 few_questions() {
@@ -996,7 +996,7 @@ gpu_check_signal_case() {
   expect_row a_ended plain "not run" "with status 138: "
   expect_row b_kept plain measured same
 }
-add_case "gpu-check and a program that a signal ends" gpu_check_signal_case
+add_long_case "gpu-check and a program that a signal ends" gpu_check_signal_case
 
 # What a scenario of the benchmark has measured is in the result while the scenario runs, and stays
 # when a signal ends the run. The Python stands in for scripts/bench: one row, and no end.

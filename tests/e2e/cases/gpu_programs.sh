@@ -184,7 +184,7 @@ in_time_case() {
   expect_program slow linked '"not run".*the time is over'
   expect_text check.out '^simulated no time for +slow:linked:$'
 }
-add_case "gpu-check programs: the time is over" in_time_case
+add_long_case "gpu-check programs: the time is over" in_time_case
 
 # Nothing outlives it, and what was found is there.
 interrupted_programs_case() {
