@@ -28,7 +28,7 @@ void *gs_hash_unknown(void *map, void *element);
 #undef HASH_ADD_KEYPTR
 #undef HASH_DELETE_HH
 #define HASH_FIND(hh, map, key, length, out)                                             \
-    ((out) = ((void)(key), gs_hash_unknown(map, NULL)))
+    ((out) = ((void)(key), (void)(length), gs_hash_unknown(map, NULL)))
 #define HASH_ADD_KEYPTR(hh, map, key, length, element)                                   \
     ((map) = gs_hash_unknown(map, element))
 #define HASH_DELETE_HH(hh, map, handle) ((map) = gs_hash_unknown(map, handle))
