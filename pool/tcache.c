@@ -8,11 +8,11 @@
  * Lock: gs_tcaches_lock (GS_RANK_THREADS) for both ends of a binding; tiers->lock for the
  * heap's end.   Design: docs/pool.md, "Cache tiers"
  */
-#include <linux/membarrier.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 
+#include "gs_membarrier.h"
 #include "heap.h"
 
 /* Up to this many thread caches, each new one changes all shares. */
@@ -94,7 +94,7 @@ static void prepare(void)
 {
     thread_end_set = pthread_key_create(&thread_end, end_thread) == 0;
     atomic_store(&gs_tcache_asymmetric,
-                 gs_tcache_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED));
+                 gs_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED));
 }
 
 /* A thread cache of the calling thread that is bound to no heap. gs_tcaches_lock is
@@ -242,5 +242,5 @@ void gs_pool_after_fork_in_child(void)
     gs_lock_init(&gs_tcaches_lock, GS_RANK_THREADS);
     if (atomic_load(&gs_tcache_asymmetric))
         atomic_store(&gs_tcache_asymmetric,
-                     gs_tcache_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED));
+                     gs_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED));
 }

@@ -14,11 +14,11 @@
  * Lock: tiers->lock for the heap's end.   Design: docs/pool.md, "Cache tiers"
  */
 #include <errno.h>
-#include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "gs_membarrier.h"
 #include "heap.h"
 
 /* A thread is inside for a few instructions only, unless it was interrupted. */
@@ -37,26 +37,6 @@ _Atomic bool
 
 struct gs_lock gs_tcaches_lock = {.rank = GS_RANK_THREADS};
 
-#if defined(__SANITIZE_THREAD__)
-#define HAVE_MEMBARRIER 0 /* the sanitizer cannot see its order */
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define HAVE_MEMBARRIER 0
-#endif
-#endif
-#ifndef HAVE_MEMBARRIER
-#define HAVE_MEMBARRIER 1
-#endif
-
-bool gs_tcache_membarrier(int command)
-{
-    int saved = errno;
-    bool done = HAVE_MEMBARRIER && syscall(SYS_membarrier, command, 0, 0) == 0;
-
-    errno = saved;
-    return done;
-}
-
 /* Not nanosleep, which is a cancellation point: a lock is held. */
 static void nap(const struct timespec *time)
 {
@@ -69,7 +49,7 @@ void gs_tcache_barrier(void)
     int saved = errno;
 
     if (!atomic_load_explicit(&gs_tcache_asymmetric, memory_order_relaxed) ||
-        gs_tcache_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+        gs_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
         return;
     /* The kernel forbids the call by now. Owners exchange from now on; the nap covers
      * older stores. */

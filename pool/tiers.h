@@ -252,8 +252,6 @@ void gs_tcache_settle(struct gs_tcache *tcache, struct gs_heap *heap);
 /* Call after setting `wanted` in thread caches. When it returns, each owner either was
  * inside before, and is seen there, or sees `wanted`. */
 void gs_tcache_barrier(void);
-/* The system call of that name. Keeps errno. */
-bool gs_tcache_membarrier(int command);
 
 /* The thread's own thread caches; the lock of the bindings; the thread cache that is
  * bound to no heap and never entered. */

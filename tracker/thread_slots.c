@@ -8,7 +8,6 @@
 #include "thread_slots.h"
 
 #include <errno.h>
-#include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,6 +15,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "gs_membarrier.h"
 
 /* A thread that is inside is so for a few instructions, unless it was interrupted. */
 #define SPINS  200
@@ -36,26 +37,6 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end; /* immutable after `once` */
 static bool thread_end_set;      /* likewise */
 
-#if defined(__SANITIZE_THREAD__)
-#define HAVE_MEMBARRIER 0 /* the sanitizer cannot see its order */
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define HAVE_MEMBARRIER 0
-#endif
-#endif
-#ifndef HAVE_MEMBARRIER
-#define HAVE_MEMBARRIER 1
-#endif
-
-static bool membarrier(int command)
-{
-    int saved = errno;
-    bool done = HAVE_MEMBARRIER && syscall(SYS_membarrier, command, 0, 0) == 0;
-
-    errno = saved;
-    return done;
-}
-
 /* Not nanosleep, which is a place to be cancelled at: a lock is held. */
 static void nap(long ns)
 {
@@ -69,7 +50,7 @@ static void nap(long ns)
 void gs_gates_barrier(void)
 {
     if (__atomic_load_n(&gs_gates_asymmetric, __ATOMIC_RELAXED) == 0 ||
-        membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+        gs_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
         return;
     /* Forbidden since: owners exchange from now on, and stores of before settle. */
     __atomic_store_n(&gs_gates_asymmetric, 0, __ATOMIC_SEQ_CST);
@@ -188,7 +169,7 @@ static void prepare(void)
 {
     thread_end_set = pthread_key_create(&thread_end, end_thread) == 0;
     __atomic_store_n(&gs_gates_asymmetric,
-                     membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),
+                     gs_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),
                      __ATOMIC_SEQ_CST);
 }
 
@@ -254,6 +235,6 @@ void gs_slots_after_fork_in_child(void)
     gs_lock_forget_held();
     if (__atomic_load_n(&gs_gates_asymmetric, __ATOMIC_RELAXED) != 0)
         __atomic_store_n(&gs_gates_asymmetric,
-                         membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),
+                         gs_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),
                          __ATOMIC_SEQ_CST);
 }
