@@ -71,7 +71,7 @@ static void fill_and_empty(size_t room)
     for (size_t i = 1; i < count; i += 2)
         APP_OK(gpu_free(blocks[i]));
     APP_OK(gpu_malloc(&big, room - MARGIN));
-    APP_OK(gpu_set(big, 3, room - MARGIN));
+    APP_OK(gpu_set_rows(big, APP_MIB, 3, 4096, (room - MARGIN) / APP_MIB));
     APP_OK(gpu_sync());
     APP_OK(gpu_free(big));
 #if APP_RUNTIME

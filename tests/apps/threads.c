@@ -5,6 +5,9 @@
  * a block may be freed by a thread that did not allocate it. Every thread fills a block,
  * passes it to its neighbour, and checks and frees what it was passed. The sum printed
  * does not depend on who came first.
+ *
+ * threads [LOG2]: sizes up to 2^LOG2 bytes (23). Under a sanitizer the bytes take most of
+ * the time.
  */
 #include <pthread.h>
 
@@ -12,7 +15,6 @@
 
 #define THREADS 8
 #define BLOCKS  48
-#define MAX_LOG 23 /* 8 MiB */
 
 struct parcel {
     gpu_ptr block;
@@ -37,6 +39,7 @@ struct worker {
     gpu_stream stream;
 };
 
+static int max_log = 23; /* 8 MiB */
 static struct app_kernels kernels;
 static struct mailbox mailboxes[THREADS];
 
@@ -65,10 +68,10 @@ static struct parcel mailbox_take(struct mailbox *mailbox)
     return parcel;
 }
 
-/* Sizes from 1 byte to 8 MiB, each power of two as likely as any other. */
+/* Sizes from 1 byte to 2^max_log, each power of two as likely as any other. */
 static size_t draw_size(uint64_t *random)
 {
-    size_t top = (size_t)1 << (app_random(random) % (MAX_LOG + 1));
+    size_t top = (size_t)1 << (app_random(random) % (max_log + 1));
 
     return top - app_random(random) % (top / 2 + 1);
 }
@@ -117,7 +120,7 @@ static void *run(void *argument)
 
     app_gpu_thread();
     APP_OK(gpu_stream_create(&worker->stream));
-    worker->host = app_host_memory((size_t)1 << MAX_LOG);
+    worker->host = app_host_memory((size_t)1 << max_log);
     for (int round = 0; round < BLOCKS; round++) {
         send_block(worker, &random, round);
         receive_block(worker);
@@ -127,13 +130,15 @@ static void *run(void *argument)
     return NULL;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     struct worker workers[THREADS] = {0};
     pthread_t ids[THREADS];
     uint64_t sum = 0;
     size_t passed = 0;
 
+    if (argc > 1 && atoi(argv[1]) > 0 && atoi(argv[1]) < max_log)
+        max_log = atoi(argv[1]);
     app_gpu_start();
     app_kernels_load(&kernels);
     for (int i = 0; i < THREADS; i++) {

@@ -325,6 +325,7 @@ add_case "checks under a limit" checks_limited_case
 # checks_clean_case PROGRAM EXPECT
 checks_clean_case() {
   export CUDASIM_MEMORY=512M CUDASIM_DEVICES=2
+  [[ $1 != sizes_* ]] || CUDASIM_MEMORY=192M # all of it is filled, again and again
   need_file "$apps/$1"
   native native "$apps/$1"
   preloaded shim GPUSHIM_CHECK_REDZONE=512 "$poison" "$held" -- "$apps/$1"

@@ -191,7 +191,7 @@ real_order_case() {
   expect_equal "the order of traces" "$all" \
     "$(sed -n '/^part traces/,$ s/^  \([a-z_]*\) .*/\1/p' list.out | paste -sd' ')"
 }
-add_case "gpu-check real programs in their order" real_order_case
+add_long_case "gpu-check real programs in their order" real_order_case
 
 # What allocates by itself comes before what a framework's own pool allocates.
 real_uncached_case() {
@@ -407,7 +407,7 @@ real_verify_case() {
   expect_row c_none "verify plain" "not run" "no report of verify"
   expect_row c_none plain measured same
 }
-add_case "gpu-check real programs with a wrong idle proof" real_verify_case
+add_long_case "gpu-check real programs with a wrong idle proof" real_verify_case
 
 # A run under verify that takes too long is a row of its own, and the next script is run; a
 # script whose first run does is left out.
@@ -428,7 +428,7 @@ real_warm_case() {
   expect_count check.out '^simulated c_later +slow' 0
   expect_text check.out '^-- real: complete: 2 runs, 2 not as native, '
 }
-add_case "gpu-check real programs that start too slowly" real_warm_case
+add_long_case "gpu-check real programs that start too slowly" real_warm_case
 
 # What watches the memory does not come back: nor NVML on a card that is not well.
 real_watch_case() {
@@ -503,7 +503,7 @@ gpu_check_interrupted_writing_case() {
       fail "the JSON in $result is not whole"
   done
 }
-add_case "gpu-check is interrupted while it writes" gpu_check_interrupted_writing_case
+add_long_case "gpu-check is interrupted while it writes" gpu_check_interrupted_writing_case
 
 # What does not fit is left out of the archive, the largest first, and the table says so.
 gpu_check_archive_case() {
@@ -526,7 +526,7 @@ gpu_check_archive_case() {
   expect_equal "left out" "$((61 << 20)) old/zeros $((9 << 20)) old/noise_9" \
     "$(paste -sd' ' kept/left-out.txt)"
 }
-add_case "gpu-check leaves the largest out" gpu_check_archive_case
+add_long_case "gpu-check leaves the largest out" gpu_check_archive_case
 
 # stand_in_build TOPIC: a build whose suite has that topic alone, and 3 seconds for a case.
 stand_in_build() {
@@ -652,7 +652,7 @@ parts = json.load(open("out/gpu-check.json"))["parts"]
 assert len(parts) == 7, sorted(parts)
 END
 }
-add_case "gpu-check without time" gpu_check_no_time_case
+add_long_case "gpu-check without time" gpu_check_no_time_case
 
 # A part has what it must have although the one behind it must have as much; and what it found
 # is in OUT before the next one is over.

@@ -98,7 +98,7 @@ real_packages_case() {
   expect_no_text second.out '^skip real: the package elsewhere'
   expect_text second.out '^skip real: the package pycuda==[0-9.]+ - '
 }
-add_case "stage real: a package that cannot be had" real_packages_case
+add_long_case "stage real: a package that cannot be had" real_packages_case
 
 # Wrong alike with the library and without it, or no further than the first call.
 real_promises_case() {
@@ -119,7 +119,7 @@ real_promises_case() {
   expect_text stage.out '^not ok real: wrong plain - without the library it does not print: plain: 0 wrong$'
   expect_text stage.out '^not ok real: silent plain - without the library it does not print: init 0$'
 }
-add_case "stage real: wrong on both sides" real_promises_case
+add_long_case "stage real: wrong on both sides" real_promises_case
 
 # A leak without a line of Python, in a program whose marked lines are all found.
 # check_leaks_case FRAMES STATUS
@@ -160,7 +160,7 @@ real_driver_case() {
   expect_text stage.out '^not ok real: other driver 555 - another standard error than natively$'
   expect_text stage.out '^skip real: driver 470 - '
 }
-add_case "stage real: a driver without a GPU" real_driver_case
+add_long_case "stage real: a driver without a GPU" real_driver_case
 
 # ---- scripts/test ----------------------------------------------------------------------
 

@@ -198,7 +198,7 @@ waits_simulated_case() {
   rows_say device.out managed large DEVICE 'was CONTEXT'
   expect_text device.out '^- cuMemFreeHost, kernel on a non-blocking stream: does not wait; assumed: waits$'
 }
-add_case "waits table of the simulated device" waits_simulated_case
+add_long_case "waits table of the simulated device" waits_simulated_case
 
 waits_refuses_case() {
   wait_result simulated "$(wait_row free_legacy held "$(same_sizes wait)" true)"
