@@ -6,6 +6,9 @@
  * Design: docs/pool.md, "Sizes" and "Cache tiers"
  */
 #include "hit.h"
+#include "fit.h"
+#include "grow.h"
+#include "policy.h"
 
 static_assert(GS_SHARED_MAX_BYTES <= UINT32_MAX, "a shared block's bytes fit 32 bits");
 

@@ -6,6 +6,8 @@
  * Owns: nothing.   Lock: one heap->lock at a time.   See gs_pool_check in pool.h
  */
 #include "heap.h"
+#include "policy.h"
+#include "reclaim.h"
 
 /* The sums of a walk over a heap's segments. */
 struct tally {

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "heap.h"
+#include "policy.h"
 
 static_assert(GS_POOL_SMALL_CLASSES == GS_CLASS_COUNT, "pool.h states the number");
 

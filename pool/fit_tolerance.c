@@ -21,6 +21,7 @@
  * Source: architecture, decisions 2 and 7 (docs/pool.md, "Fewer calls of the driver")
  */
 #include "heap.h"
+#include "policy.h"
 
 /* Shares of the device: the reserve, and the least bound of the fit tolerance. */
 #define GUARD_SHARE 8u

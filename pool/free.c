@@ -12,6 +12,11 @@
  * Owns: nothing.   Lock: heap->lock, as stated.   Design: docs/pool.md, "A free"
  */
 #include "hit.h"
+#include "device_free.h"
+#include "pool_limits.h"
+#include "pending.h"
+#include "release.h"
+#include "segment.h"
 
 /*
  * Locks the heap of the mapped segment that holds `addr`. Returns NULL, and locks

@@ -3,6 +3,7 @@
  * Owns, Lock: see free_lists.h.   Design: docs/pool.md, "Cache tiers"
  */
 #include "free_lists.h"
+#include "release.h"
 
 /* Blocks of a wide class that are searched for one of the right size. */
 #define SEARCH_MAX 8u

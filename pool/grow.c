@@ -17,7 +17,16 @@
  * Source: architecture, decision 7: never worse than native (docs/pool.md, "A full
  * device")
  */
-#include "heap.h"
+#include "grow.h"
+#include "device_free.h"
+#include "fit.h"
+#include "pool_limits.h"
+#include "obtain.h"
+#include "pending.h"
+#include "policy.h"
+#include "reclaim.h"
+#include "release.h"
+#include "trim.h"
 
 /* Fences queried on an ordinary miss: the oldest ones are the likeliest to be
  * complete. */

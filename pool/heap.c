@@ -15,6 +15,12 @@
  * Owns: heap records.   Lock: heap->lock; pool->heaps is only ever pushed to.
  */
 #include "heap.h"
+#include "pool_limits.h"
+#include "pending.h"
+#include "policy.h"
+#include "reclaim.h"
+#include "release.h"
+#include "segment.h"
 
 /* A context's destruction waits this long for other threads to leave the backend. */
 #define KILL_WAIT_NS 10000000000ull

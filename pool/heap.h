@@ -1,5 +1,5 @@
 /*
- * heap.h - the records of the pool, and the functions that its files call in one another.
+ * heap.h - the records of the pool.
  *
  *   gs_pool         heaps, the page map, the tables of records, the device rows
  *     gs_heap         one context: segments, holes, caches, pending blocks
@@ -369,135 +369,11 @@ static inline bool gs_segment_holds(const struct gs_segment *segment, uint64_t a
 /* After this many unusable addresses in a row the heap stops asking the backend. */
 #define GS_UNSUITABLE_MAX 4u
 
-/* ---- fit.c: from a heap's own memory; heap->lock is held -------------------------- */
-
 /* May new blocks come from the heap? */
 static inline bool gs_heap_usable(const struct gs_heap *heap)
 {
     return !gs_heap_is_dead(heap) && !heap->poisoned;
 }
-
-/* Serves a request. Errors: GS_ERR_NOT_FOUND (a miss), GS_ERR_UNPOOLABLE,
- * GS_ERR_HOST_NOMEM. */
-enum gs_status gs_heap_try(struct gs_heap *heap, const struct gs_request *request,
-                           struct gs_block **out) GS_MUST_USE;
-/* The same for a small request, whose block need not start at a page. */
-enum gs_status gs_heap_try_anywhere(struct gs_heap *heap,
-                                    const struct gs_request *request,
-                                    struct gs_block **out) GS_MUST_USE;
-/* The same, but a large request may also get a cached segment half as large again. */
-enum gs_status gs_heap_try_loosely(struct gs_heap *heap, const struct gs_request *request,
-                                   struct gs_block **out) GS_MUST_USE;
-/* Cuts the request out of the hole; the stocks are filled. */
-struct gs_block *gs_heap_carve(struct gs_heap *heap, struct gs_block *hole,
-                               const struct gs_request *request);
-/* Cuts a block of `units`, to be cached, out of the best hole beside allocations. NULL:
- * there is none, or no memory for its records. */
-struct gs_block *gs_heap_cut(struct gs_heap *heap, uint32_t units);
-/* Makes the one block of a large segment live. */
-void gs_heap_occupy(struct gs_heap *heap, struct gs_block *block,
-                    const struct gs_request *request);
-/* Makes sure of the records of one carve: two blocks, a start. GS_ERR_HOST_NOMEM. */
-enum gs_status gs_heap_stock(struct gs_heap *heap) GS_MUST_USE;
-
-/* ---- segment.c -------------------------------------------------------------------- */
-
-enum gs_segment_kind {
-    GS_SEGMENT_SHARED, /* bytes: a multiple of GS_LARGE_BYTES */
-    GS_SEGMENT_CARVED, /* likewise; shared by large blocks */
-    GS_SEGMENT_LARGE,  /* likewise; for one block */
-    GS_SEGMENT_SINGLE, /* bytes: exactly the request */
-};
-
-/*
- * Asks the backend for a segment and serves the request from it.
- * Out:    *out on GS_OK; *native on GS_ERR_NOMEM and GS_ERR_BACKEND
- * Errors: GS_ERR_NOMEM, GS_ERR_BACKEND, GS_ERR_UNPOOLABLE, GS_ERR_HOST_NOMEM
- * Locks:  none may be held
- */
-enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *request,
-                                 enum gs_segment_kind kind, size_t bytes,
-                                 struct gs_block **out, int *native) GS_MUST_USE;
-/*
- * Takes a segment without occupied blocks out of its heap, its caches and the page map.
- * The segment counts as being given back until gs_segments_return. heap->lock is held.
- */
-void gs_segment_detach(struct gs_heap *heap, struct gs_segment *segment);
-/* Clears the sum of segments of more than 2 MiB of a dying heap. heap->lock is held. */
-void gs_segment_forget_grown(struct gs_heap *heap);
-/* Gives detached segments, linked by next_detached, and their records back. NULL is an
- * empty chain. No lock is held. */
-void gs_segments_return(struct gs_segment *detached);
-/* Appends an empty segment to the idle ones, as most recently used; heap->lock is
- * held. */
-void gs_segment_set_idle(struct gs_heap *heap, struct gs_segment *segment);
-/* Takes a segment off the idle ones; heap->lock is held. */
-void gs_segment_set_active(struct gs_heap *heap, struct gs_segment *segment);
-
-/* ---- free.c, release.c, ready.c --------------------------------------------------- */
-
-/*
- * Makes a claimed or pending block free and merges it with free neighbours. Returns the
- * detached segment if it has to be given back now, else NULL. heap->lock is held.
- */
-struct gs_segment *gs_block_release(struct gs_heap *heap,
-                                    struct gs_block *block) GS_MUST_USE;
-
-/* Moves blocks in the state READY into the thread cache of the calling thread, or to
- * their segments where they may not be cached. Their frees are counted already. The
- * function may reorder the list. No lock is held. */
-void gs_blocks_set_ready(struct gs_heap *heap, struct gs_block **blocks, unsigned count);
-
-/* Lets the retained shared segments take new allocations again. Returns how many there
- * were. Takes heap->lock. */
-size_t gs_segment_reopen(struct gs_heap *heap);
-/* Sets `cacheable` of a mapped segment by its flags; heap->lock is held. */
-void gs_segment_label(struct gs_segment *segment);
-/* Takes the holes of a segment with allocations out of the bins. heap->lock is held. */
-void gs_segment_close_holes(struct gs_heap *heap, struct gs_segment *segment);
-/* Recycles the record of a claimed block whose heap died. heap->lock is held. */
-void gs_block_forget(struct gs_heap *heap, struct gs_block *block);
-/* Counts a backend call that began at that time and has ended. No lock is held. */
-void gs_segment_record_call(struct gs_heap *heap, uint64_t began_ns);
-/* Gives memory to the backend, unless the heap has died meanwhile. No lock is held. */
-void gs_segment_unmap(struct gs_heap *heap, uint64_t addr, size_t bytes);
-/* Does a segment count among those that grow with use? And the sum of their bytes.
- * heap->lock is held. */
-bool gs_segment_is_grown(const struct gs_segment *segment);
-void gs_segment_record_grown(struct gs_heap *heap, size_t more, size_t less);
-
-/* ---- pending.c -------------------------------------------------------------------- */
-
-/* heap->lock is held. */
-static inline void gs_pending_set_head(struct gs_heap *heap, uint32_t id)
-{
-    __atomic_store_n(&heap->pending_head, id, __ATOMIC_RELAXED);
-}
-
-/*
- * Queries the fences of the first `limit` pending blocks that have one (0: of all), and
- * frees the blocks whose fence is complete.
- * Returns: the number of freed blocks.   Locks: none may be held
- */
-size_t gs_pending_poll(struct gs_heap *heap, size_t limit);
-/* Frees the records of a dead heap's pending list and releases its fences. No lock
- * held. */
-void gs_pending_forget(struct gs_heap *heap);
-
-/* ---- trim.c ----------------------------------------------------------------------- */
-
-/* Returns to the segments the cached blocks of the device's heaps (-1: all) and the
- * pending blocks that are complete. Returns whether there were any. No lock is held. */
-bool gs_pool_settle(struct gs_pool *pool, int device);
-/* gs_pool_trim of memory that is idle already: nothing is settled first. */
-size_t gs_pool_give_idle(struct gs_pool *pool, int device, size_t bytes);
-/* Is memory idle that could be given back soon? */
-bool gs_pool_can_give(struct gs_pool *pool, int device);
-
-/* ---- limits.c --------------------------------------------------------------------- */
-
-/* Nanoseconds of a monotonic clock, some milliseconds late. */
-uint64_t gs_clock_coarse(void);
 
 /* Index of a device in the arrays by device. */
 static inline unsigned gs_device_row(int device)
@@ -505,147 +381,20 @@ static inline unsigned gs_device_row(int device)
     return (unsigned)(device < GS_MAX_DEVICES ? device : GS_MAX_DEVICES - 1);
 }
 
-void gs_limits_init(struct gs_pool *pool, unsigned age_ms);
-/* Schedules the heap's first maintenance, one period from now. */
-void gs_limits_begin_heap(struct gs_heap *heap);
-/* Time between two maintenances of a heap. */
-uint64_t gs_limits_period_ns(const struct gs_pool *pool);
-/* The backend has served a request of `bytes`: gs_pool_served. */
-static inline void gs_limits_served(struct gs_heap *heap, size_t bytes)
-{
-    gs_pool_served(heap->pool, heap->device, bytes);
-}
-/* Counts a segment that joins the idle ones, or leaves them; heap->lock is held. */
-void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment);
-void gs_limits_wake(struct gs_heap *heap, const struct gs_segment *segment);
-/* Must no large segment of `bytes` stay idle, because the device is short of memory? */
-bool gs_limits_keep_nothing(struct gs_heap *heap, size_t bytes);
-/* Idle bytes of the heap's device, by no lock. */
-size_t gs_limits_idle(const struct gs_heap *heap);
-/*
- * Books the bytes to request from the backend, at most `preferred`; gs_reclaim_unbook
- * undoes it. Gives idle memory back if the device's limit leaves no headroom.
- * Returns: the bytes; 0: not even the smallest segment fits the limit.   No lock is held.
- */
-size_t gs_limits_book(struct gs_heap *heap, const struct gs_request *request,
-                      size_t preferred) GS_MUST_USE;
-/* Runs gs_heap_maintain if it is due and the backend is idle. No lock is held. */
-void gs_heap_maintain_if_idle(struct gs_heap *heap);
-/* Would the heap's backend take memory back without a wait? */
-bool gs_heap_is_idle(const struct gs_heap *heap);
-
 /* The smallest segment that serves a request, in bytes. */
 static inline size_t gs_request_least(const struct gs_request *request)
 {
     return request->large ? request->rounded : GS_LARGE_BYTES;
 }
 
-/* ---- device_free.c ---------------------------------------------------------------- */
-
-/* Bytes that the device lacks to have `bytes`, and its reserve, free. 0: it lacks none,
- * or its free memory is not known. Calls no backend. */
-size_t gs_free_missing(struct gs_heap *heap, size_t bytes);
-/* Should a large segment of that size go back to the driver, rather than become idle? */
-bool gs_free_wants(struct gs_heap *heap, size_t bytes);
-/* Records that a large segment became idle. `given`: it is to go back, or has gone, as
- * gs_free_wants decided. */
-void gs_free_became_idle(struct gs_heap *heap, size_t bytes, bool given);
-/* Records that a large segment was mapped. */
-void gs_free_mapped(struct gs_heap *heap, size_t bytes);
-/*
- * The device's free memory: the driver's answer, which the pool requests at most once a
- * second, and again after the program freed memory outside the pool. Returns false if it
- * is not known. No lock is held.
- */
-bool gs_free_told(struct gs_heap *heap, size_t *bytes);
-
-/* ---- grow.c ----------------------------------------------------------------------- */
-
-/* Serves a request that the heap has no memory for. Errors: as gs_heap_alloc. No lock is
- * held. */
-enum gs_status gs_heap_grow(struct gs_heap *heap, const struct gs_request *request,
-                            struct gs_block **out, int *native) GS_MUST_USE;
-
-/* ---- heap.c, obtain.c ------------------------------------------------------------- */
-
-/* Frees the record of a dead heap's segment, whose last claimed block was freed. Takes
- * pool->meta. */
-void gs_heap_lose_segment(struct gs_pool *pool, uint32_t segment);
-/* Sets the records of a dead heap aside, and recycles those of the heap that died before
- * it. */
-void gs_records_lose(struct gs_pool *pool, uint32_t blocks, uint32_t segments);
 /* gs_heap_kill; waits up to wait_ns for threads inside the backend to leave. */
 void gs_heap_bury(struct gs_heap *heap, uint64_t wait_ns);
-
-/* ---- reclaim.c -------------------------------------------------------------------- */
-
-enum gs_status gs_reclaim_init(struct gs_reclaim *reclaim) GS_MUST_USE;
-void gs_reclaim_fini(struct gs_reclaim *reclaim);
-/*
- * Opens a ticket: the thread is about to enter the backend for `heap`. heap->lock may be
- * held. `awaited`: the thread holds memory there that the program does not use, or may
- * come out with memory for others, so no request may fail while it is inside. Returns
- * false, and no ticket, if the heap is dead: its backend must not be called.
- */
-bool gs_reclaim_begin(struct gs_heap *heap, struct gs_ticket *ticket,
-                      bool awaited) GS_MUST_USE;
-/* Closes the ticket; `changed`: other threads may now find more memory. */
-void gs_reclaim_end(struct gs_heap *heap, struct gs_ticket *ticket, bool changed);
-static inline uint64_t gs_reclaim_generation(const struct gs_pool *pool)
-{
-    return __atomic_load_n(&pool->reclaim.generation, __ATOMIC_ACQUIRE);
-}
-/*
- * Has anything changed since `generation`? Waits for the stays now in progress, at most a
- * second in all: until something changes, or if `enough` is not 0, until the driver has
- * got that much back (gs_reclaim_returned). No lock is held.
- */
-bool gs_reclaim_changed(struct gs_heap *heap, uint64_t generation, uint64_t enough);
-/* Waits until no thread is inside the backend for `heap`, at most wait_ns. */
-void gs_reclaim_drain(struct gs_heap *heap, uint64_t wait_ns);
-/* A number that changes with each stay; 0 while a thread is inside the backend. */
-uint64_t gs_reclaim_stays(struct gs_pool *pool);
-/* The row of a device; -1: of all devices. */
-struct gs_row gs_reclaim_row(struct gs_pool *pool, int device);
-/* Counts device memory that the heap got. */
-void gs_reclaim_account(struct gs_heap *heap, size_t bytes);
-/* Uncounts the heap's memory, which went with its context, without a stay. */
-void gs_reclaim_bury(struct gs_heap *heap, size_t bytes);
-/* Sets the size of the device, and the limit of reserved bytes. */
-void gs_reclaim_set_limit(struct gs_pool *pool, int device,
-                          const struct gs_pool_limits *limits);
-/* Books bytes of the heap's device, if the limit allows. Out: *missing, if not: the bytes
- * above the limit. */
-bool gs_reclaim_book(struct gs_heap *heap, size_t bytes, size_t *missing) GS_MUST_USE;
-/* Books reserved bytes that are being given back, whatever the limit. */
-void gs_reclaim_depart(struct gs_heap *heap, size_t bytes);
-void gs_reclaim_unbook(struct gs_heap *heap, size_t bytes);
-/* Ends the stay of gs_reclaim_depart: the driver has got `bytes` of the `departed`
- * bytes. */
-void gs_reclaim_return(struct gs_heap *heap, struct gs_ticket *ticket, size_t bytes,
-                       size_t departed);
-/* Bytes of the heap's device that the driver has got back so far. */
-uint64_t gs_reclaim_returned(struct gs_heap *heap);
-/* Records that a request missed `bytes`: maintenance gives them back. */
-void gs_reclaim_want(struct gs_heap *heap, size_t bytes);
-/* Records that the driver refused the bytes booked for the heap. */
-void gs_reclaim_refused(struct gs_heap *heap);
-/* Bytes to give back before the booked bytes fit, according to the driver's last
- * refusals; 0: they may fit. */
-size_t gs_reclaim_missing(struct gs_heap *heap);
-size_t gs_reclaim_take_wanted(struct gs_pool *pool, int device);
-
-/* ---- pool.c ----------------------------------------------------------------------- */
-
 /* Host memory in use by the pool's records, in bytes. */
 size_t gs_pool_metadata_bytes(struct gs_pool *pool);
-
 /* Does the heap serve `device` (-1: any)? */
 static inline bool gs_heap_on(const struct gs_heap *heap, int device)
 {
     return device < 0 || heap->device == device;
 }
-
-#include "policy.h"
 
 #endif

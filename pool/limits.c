@@ -5,7 +5,9 @@
  * Lock: reclaim->lock for the rows; the sums are atomic.
  * Source: reuse safety, rule C8; architecture, decision 7 (docs/pool.md, "Limits")
  */
-#include "heap.h"
+#include "pool_limits.h"
+#include "device_free.h"
+#include "reclaim.h"
 
 #define NS_PER_MS     1000000ull
 #define NS_PER_SECOND 1000000000ull
@@ -59,7 +61,7 @@ static GS_NOINLINE void note_tight(struct gs_heap *heap, size_t bytes)
     atomic_store_explicit(&heap->due, true, memory_order_relaxed);
 }
 
-void gs_limits_rest(struct gs_heap *heap, struct gs_segment *segment)
+void gs_limits_set_idle(struct gs_heap *heap, struct gs_segment *segment)
 {
     unsigned i = gs_device_row(heap->device);
     size_t idle = atomic_fetch_add_explicit(&heap->pool->idle[i], segment->bytes,
@@ -87,7 +89,7 @@ bool gs_limits_keep_nothing(struct gs_heap *heap, size_t bytes)
            gs_free_wants(heap, bytes);
 }
 
-void gs_limits_wake(struct gs_heap *heap, const struct gs_segment *segment)
+void gs_limits_set_active(struct gs_heap *heap, const struct gs_segment *segment)
 {
     atomic_fetch_sub_explicit(&heap->pool->idle[gs_device_row(heap->device)],
                               segment->bytes, memory_order_relaxed);

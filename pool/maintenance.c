@@ -19,6 +19,12 @@
  * Source: reuse safety, rule C8; architecture, decision 7 (docs/pool.md, "Limits")
  */
 #include "hit.h"
+#include "device_free.h"
+#include "pool_limits.h"
+#include "pending.h"
+#include "reclaim.h"
+#include "segment.h"
+#include "trim.h"
 
 /* Calls since the thread last read the clock; thread-local. */
 static _Thread_local unsigned turns;

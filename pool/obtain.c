@@ -7,9 +7,15 @@
  * Owns: nothing.   Lock: heap->lock as the segment joins the heap.
  * Design: docs/pool.md, "Segments"
  */
+#include "obtain.h"
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
-#include "heap.h"
+#include "device_free.h"
+#include "fit.h"
+#include "pool_limits.h"
+#include "policy.h"
+#include "reclaim.h"
+#include "segment.h"
 
 /* Do the page map and the alignment of blocks allow this address? */
 static bool is_suitable(uint64_t addr, size_t bytes)

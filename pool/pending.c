@@ -9,7 +9,11 @@
  * Owns: heap->pending_*, retired, epoch, polling.   Lock: heap->lock
  * Source: reuse safety, rules L1, L6 and L7 (docs/pool.md, "Pending blocks")
  */
-#include "heap.h"
+#include "pending.h"
+#include "ready.h"
+#include "reclaim.h"
+#include "release.h"
+#include "segment.h"
 
 #define BATCH 32u
 /* Blocks visited per block to query, to pass those whose fence is known to be busy. */

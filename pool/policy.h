@@ -1,6 +1,5 @@
 /*
- * policy.h - holes by kind of segment, fit tolerance, and classes. Only heap.h includes
- * this file, at its end.
+ * policy.h - holes by kind of segment, fit tolerance, and classes.
  *
  * Owns: nothing.   Lock: heap->lock, except where stated.
  * Design: docs/pool.md, "Fewer calls of the driver", "Carving" and "Classes"

@@ -3,6 +3,8 @@
  * Owns: struct gs_pool.   Lock: none of its own.   Design: docs/pool.md
  */
 #include "heap.h"
+#include "pool_limits.h"
+#include "reclaim.h"
 
 /* Do the classes rise, and can the largest be rounded? */
 static bool are_valid(const size_t *classes, unsigned count)

@@ -5,7 +5,10 @@
  * Owns: nothing.   Lock: heap->lock, and the thread cache of the calling thread.
  * Design: docs/pool.md, "Pending blocks"
  */
+#include "ready.h"
 #include "hit.h"
+#include "release.h"
+#include "segment.h"
 
 bool gs_tcache_put(struct gs_tcache *tcache, struct gs_heap *heap, struct gs_block *block,
                    bool anew, struct gs_segment **detached)

@@ -17,7 +17,7 @@
  * Owns: tickets, waiters, generation, device rows.   Lock: reclaim->lock
  * (GS_RANK_RECLAIM)
  */
-#include "heap.h"
+#include "reclaim.h"
 #include "gs_uncancelled.h"
 
 #include <errno.h>

@@ -10,7 +10,10 @@
  * detached it.   Design: docs/pool.md, "Segments"
  */
 
-#include "heap.h"
+#include "segment.h"
+#include "pool_limits.h"
+#include "policy.h"
+#include "reclaim.h"
 #include "gs_clock.h"
 #include "gs_uncancelled.h"
 
@@ -49,7 +52,7 @@ void gs_segment_set_idle(struct gs_heap *heap, struct gs_segment *segment)
     gs_list_append(&heap->idle[part_of(segment)], &segment->idle);
     heap->idle_bytes[part_of(segment)] += segment->bytes;
     segment->idle_turn = ++heap->idle_turns;
-    gs_limits_rest(heap, segment);
+    gs_limits_set_idle(heap, segment);
 }
 
 void gs_segment_set_active(struct gs_heap *heap, struct gs_segment *segment)
@@ -58,7 +61,7 @@ void gs_segment_set_active(struct gs_heap *heap, struct gs_segment *segment)
         return;
     gs_list_remove(&segment->idle);
     heap->idle_bytes[part_of(segment)] -= segment->bytes;
-    gs_limits_wake(heap, segment);
+    gs_limits_set_active(heap, segment);
 }
 
 /* Shared, and larger than the chunk that the driver shares among small requests. */

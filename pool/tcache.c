@@ -14,6 +14,8 @@
 
 #include "gs_membarrier.h"
 #include "heap.h"
+#include "policy.h"
+#include "segment.h"
 
 /* Up to this many thread caches, each new one changes all shares. */
 #define SHARES 16u

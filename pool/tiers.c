@@ -12,6 +12,9 @@
  * Design: docs/pool.md, "Cache tiers"
  */
 #include "free_lists.h"
+#include "device_free.h"
+#include "fit.h"
+#include "policy.h"
 
 /* Share of its byte limit that a full thread cache frees at once. */
 #define TCACHE_SPARE 4u

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "free_lists.h"
+#include "segment.h"
 
 /* Moves all cached blocks to the chain; the thread caches are excluded. */
 static void gather(struct gs_tiers *tiers, struct gs_chain *chain)

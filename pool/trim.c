@@ -14,7 +14,11 @@
  * Owns: heap->shut.   Lock: one heap->lock at a time; none over the backend.
  * Source: reuse safety, rule C8 (docs/pool.md, "Giving back")
  */
-#include "heap.h"
+#include "trim.h"
+#include "pool_limits.h"
+#include "pending.h"
+#include "reclaim.h"
+#include "segment.h"
 
 /* Other threads may trim faster: stop after this many empty parts in a row. */
 #define EMPTY_MAX 16u

@@ -1,0 +1,26 @@
+/*
+ * obtain.h - a segment from the backend for a request.
+ */
+#ifndef GS_POOL_OBTAIN_H
+#define GS_POOL_OBTAIN_H
+
+#include "heap.h"
+
+enum gs_segment_kind {
+    GS_SEGMENT_SHARED, /* bytes: a multiple of GS_LARGE_BYTES */
+    GS_SEGMENT_CARVED, /* likewise; shared by large blocks */
+    GS_SEGMENT_LARGE,  /* likewise; for one block */
+    GS_SEGMENT_SINGLE, /* bytes: exactly the request */
+};
+
+/*
+ * Asks the backend for a segment and serves the request from it.
+ * Out:    *out on GS_OK; *native on GS_ERR_NOMEM and GS_ERR_BACKEND
+ * Errors: GS_ERR_NOMEM, GS_ERR_BACKEND, GS_ERR_UNPOOLABLE, GS_ERR_HOST_NOMEM
+ * Locks:  none may be held
+ */
+enum gs_status gs_segment_obtain(struct gs_heap *heap, const struct gs_request *request,
+                                 enum gs_segment_kind kind, size_t bytes,
+                                 struct gs_block **out, int *native) GS_MUST_USE;
+
+#endif
