@@ -24,7 +24,8 @@
 typedef int lock_fn(pthread_mutex_t *mutex);
 
 static lock_fn *real_lock;
-static bool armed;       /* the next lock that the library takes is interrupted */
+/* The next lock that the library takes is interrupted; another thread's locks are not. */
+static _Thread_local bool armed;
 static CUdeviceptr left; /* a block of the program's that handlers free; 0: none */
 static uint64_t handled; /* a checksum of what handlers read */
 static unsigned interruptions;
