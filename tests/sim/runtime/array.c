@@ -211,14 +211,6 @@ cudaError_t cudaFreeMipmappedArray(cudaMipmappedArray_t mipmappedArray)
         gs_rt_cu.cuMipmappedArrayDestroy_v5000((CUmipmappedArray)mipmappedArray));
 }
 
-cudaError_t cudaGetMipmappedArrayLevel(cudaArray_t *levelArray,
-                                       cudaMipmappedArray_const_t mipmappedArray,
-                                       unsigned int level)
-{
-    return RT_FORWARD(cuMipmappedArrayGetLevel_v5000, (CUarray *)levelArray,
-                      (CUmipmappedArray)mipmappedArray, level);
-}
-
 cudaError_t cudaArrayGetInfo(struct cudaChannelFormatDesc *desc,
                              struct cudaExtent *extent, unsigned int *flags,
                              cudaArray_t array)
@@ -246,13 +238,6 @@ cudaError_t cudaGetChannelDesc(struct cudaChannelFormatDesc *desc,
     if (!desc)
         return gs_rt_leave(cudaErrorInvalidValue);
     return cudaArrayGetInfo(desc, NULL, NULL, (cudaArray_t)array);
-}
-
-cudaError_t cudaArrayGetPlane(cudaArray_t *pPlaneArray, cudaArray_t hArray,
-                              unsigned int planeIdx)
-{
-    return RT_FORWARD(cuArrayGetPlane_v11020, (CUarray *)pPlaneArray, (CUarray)hArray,
-                      planeIdx);
 }
 
 /* Members of the two structures follow each other alike. */
@@ -292,13 +277,6 @@ cudaError_t cudaMipmappedArrayGetMemoryRequirements(
     return gs_rt_leave_cu(gs_rt_cu.cuMipmappedArrayGetMemoryRequirements_v11060(
         (CUDA_ARRAY_MEMORY_REQUIREMENTS *)memoryRequirements, (CUmipmappedArray)mipmap,
         handle));
-}
-
-cudaError_t cudaArrayGetSparseProperties(struct cudaArraySparseProperties *properties,
-                                         cudaArray_t array)
-{
-    return RT_FORWARD(cuArrayGetSparseProperties_v11010,
-                      (CUDA_ARRAY_SPARSE_PROPERTIES *)properties, (CUarray)array);
 }
 
 cudaError_t

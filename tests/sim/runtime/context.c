@@ -373,8 +373,3 @@ cudaError_t cudaDeviceReset(void)
         result = gs_rt_cu.cuCtxSetCurrent_v4000(NULL);
     return gs_rt_leave_cu(result);
 }
-
-cudaError_t cudaDeviceSynchronize(void)
-{
-    return RT_FORWARD(cuCtxSynchronize_v2000);
-}

@@ -88,28 +88,14 @@ static cudaError_t copy_in_stream(bool per_thread, void *dst, const void *src,
     return gs_rt_leave_cu(copy_async(per_thread, dst, src, count, kind, stream));
 }
 
-cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
-{
-    return copy(false, dst, src, count, kind);
-}
+RT_TWINS(cudaMemcpy, ptds,
+         (void *dst, const void *src, size_t count, enum cudaMemcpyKind kind),
+         copy(per_thread, dst, src, count, kind));
 
-cudaError_t cudaMemcpy_ptds(void *dst, const void *src, size_t count,
-                            enum cudaMemcpyKind kind)
-{
-    return copy(true, dst, src, count, kind);
-}
-
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count,
-                            enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return copy_in_stream(false, dst, src, count, kind, stream);
-}
-
-cudaError_t cudaMemcpyAsync_ptsz(void *dst, const void *src, size_t count,
-                                 enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return copy_in_stream(true, dst, src, count, kind, stream);
-}
+RT_TWINS(cudaMemcpyAsync, ptsz,
+         (void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
+          cudaStream_t stream),
+         copy_in_stream(per_thread, dst, src, count, kind, stream));
 
 /* ---- symbols --------------------------------------------------------------------- */
 
@@ -174,57 +160,25 @@ static cudaError_t from_symbol_async(bool per_thread, void *dst, const void *sym
     return copy_in_stream(per_thread, dst, address, count, kind, stream);
 }
 
-cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *src, size_t count,
-                               size_t offset, enum cudaMemcpyKind kind)
-{
-    return to_symbol(false, symbol, src, count, offset, kind);
-}
+RT_TWINS(cudaMemcpyToSymbol, ptds,
+         (const void *symbol, const void *src, size_t count, size_t offset,
+          enum cudaMemcpyKind kind),
+         to_symbol(per_thread, symbol, src, count, offset, kind));
 
-cudaError_t cudaMemcpyToSymbol_ptds(const void *symbol, const void *src, size_t count,
-                                    size_t offset, enum cudaMemcpyKind kind)
-{
-    return to_symbol(true, symbol, src, count, offset, kind);
-}
+RT_TWINS(cudaMemcpyFromSymbol, ptds,
+         (void *dst, const void *symbol, size_t count, size_t offset,
+          enum cudaMemcpyKind kind),
+         from_symbol(per_thread, dst, symbol, count, offset, kind));
 
-cudaError_t cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t count,
-                                 size_t offset, enum cudaMemcpyKind kind)
-{
-    return from_symbol(false, dst, symbol, count, offset, kind);
-}
+RT_TWINS(cudaMemcpyToSymbolAsync, ptsz,
+         (const void *symbol, const void *src, size_t count, size_t offset,
+          enum cudaMemcpyKind kind, cudaStream_t stream),
+         to_symbol_async(per_thread, symbol, src, count, offset, kind, stream));
 
-cudaError_t cudaMemcpyFromSymbol_ptds(void *dst, const void *symbol, size_t count,
-                                      size_t offset, enum cudaMemcpyKind kind)
-{
-    return from_symbol(true, dst, symbol, count, offset, kind);
-}
-
-cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *src, size_t count,
-                                    size_t offset, enum cudaMemcpyKind kind,
-                                    cudaStream_t stream)
-{
-    return to_symbol_async(false, symbol, src, count, offset, kind, stream);
-}
-
-cudaError_t cudaMemcpyToSymbolAsync_ptsz(const void *symbol, const void *src,
-                                         size_t count, size_t offset,
-                                         enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return to_symbol_async(true, symbol, src, count, offset, kind, stream);
-}
-
-cudaError_t cudaMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t count,
-                                      size_t offset, enum cudaMemcpyKind kind,
-                                      cudaStream_t stream)
-{
-    return from_symbol_async(false, dst, symbol, count, offset, kind, stream);
-}
-
-cudaError_t cudaMemcpyFromSymbolAsync_ptsz(void *dst, const void *symbol, size_t count,
-                                           size_t offset, enum cudaMemcpyKind kind,
-                                           cudaStream_t stream)
-{
-    return from_symbol_async(true, dst, symbol, count, offset, kind, stream);
-}
+RT_TWINS(cudaMemcpyFromSymbolAsync, ptsz,
+         (void *dst, const void *symbol, size_t count, size_t offset,
+          enum cudaMemcpyKind kind, cudaStream_t stream),
+         from_symbol_async(per_thread, dst, symbol, count, offset, kind, stream));
 
 /* ---- peers ----------------------------------------------------------------------- */
 
@@ -271,26 +225,5 @@ cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int s
 
 static_assert(sizeof(struct cudaMemcpyAttributes) == sizeof(CUmemcpyAttributes),
               "the runtime's copy attributes are the driver's");
-
-cudaError_t cudaMemcpyBatchAsync(void *const *dsts, const void *const *srcs,
-                                 const size_t *sizes, size_t count,
-                                 struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs,
-                                 size_t numAttrs, cudaStream_t stream)
-{
-    return RT_FORWARD(cuMemcpyBatchAsync_v13000, (CUdeviceptr *)(uintptr_t)dsts,
-                      (CUdeviceptr *)(uintptr_t)srcs, (size_t *)(uintptr_t)sizes, count,
-                      (CUmemcpyAttributes *)attrs, attrsIdxs, numAttrs, stream);
-}
-
-cudaError_t cudaMemcpyBatchAsync_ptsz(void *const *dsts, const void *const *srcs,
-                                      const size_t *sizes, size_t count,
-                                      struct cudaMemcpyAttributes *attrs,
-                                      size_t *attrsIdxs, size_t numAttrs,
-                                      cudaStream_t stream)
-{
-    return RT_FORWARD(cuMemcpyBatchAsync_v13000_ptsz, (CUdeviceptr *)(uintptr_t)dsts,
-                      (CUdeviceptr *)(uintptr_t)srcs, (size_t *)(uintptr_t)sizes, count,
-                      (CUmemcpyAttributes *)attrs, attrsIdxs, numAttrs, stream);
-}
 
 #endif

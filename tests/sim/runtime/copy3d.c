@@ -93,39 +93,21 @@ static cudaError_t copy_rectangle(bool per_thread, const struct rectangle *r,
     return gs_rt_leave_cu(result);
 }
 
-cudaError_t cudaMemcpy2D(void *dst, size_t dpitch, const void *src, size_t spitch,
-                         size_t width, size_t height, enum cudaMemcpyKind kind)
-{
-    struct rectangle r = {dst, dpitch, src, spitch, width, height, kind};
+RT_TWINS(cudaMemcpy2D, ptds,
+         (void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+          size_t height, enum cudaMemcpyKind kind),
+         copy_rectangle(per_thread,
+                        &(struct rectangle){dst, dpitch, src, spitch, width, height,
+                                            kind},
+                        NULL));
 
-    return copy_rectangle(false, &r, NULL);
-}
-
-cudaError_t cudaMemcpy2D_ptds(void *dst, size_t dpitch, const void *src, size_t spitch,
-                              size_t width, size_t height, enum cudaMemcpyKind kind)
-{
-    struct rectangle r = {dst, dpitch, src, spitch, width, height, kind};
-
-    return copy_rectangle(true, &r, NULL);
-}
-
-cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t spitch,
-                              size_t width, size_t height, enum cudaMemcpyKind kind,
-                              cudaStream_t stream)
-{
-    struct rectangle r = {dst, dpitch, src, spitch, width, height, kind};
-
-    return copy_rectangle(false, &r, &stream);
-}
-
-cudaError_t cudaMemcpy2DAsync_ptsz(void *dst, size_t dpitch, const void *src,
-                                   size_t spitch, size_t width, size_t height,
-                                   enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    struct rectangle r = {dst, dpitch, src, spitch, width, height, kind};
-
-    return copy_rectangle(true, &r, &stream);
-}
+RT_TWINS(cudaMemcpy2DAsync, ptsz,
+         (void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+          size_t height, enum cudaMemcpyKind kind, cudaStream_t stream),
+         copy_rectangle(per_thread,
+                        &(struct rectangle){dst, dpitch, src, spitch, width, height,
+                                            kind},
+                        &stream));
 
 /* ---- 3D -------------------------------------------------------------------------- */
 
@@ -217,25 +199,12 @@ static cudaError_t copy_box(bool per_thread, const struct cudaMemcpy3DParms *par
     return gs_rt_leave_cu(result);
 }
 
-cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p)
-{
-    return copy_box(false, p, NULL);
-}
+RT_TWINS(cudaMemcpy3D, ptds, (const struct cudaMemcpy3DParms *p),
+         copy_box(per_thread, p, NULL));
 
-cudaError_t cudaMemcpy3D_ptds(const struct cudaMemcpy3DParms *p)
-{
-    return copy_box(true, p, NULL);
-}
-
-cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t stream)
-{
-    return copy_box(false, p, &stream);
-}
-
-cudaError_t cudaMemcpy3DAsync_ptsz(const struct cudaMemcpy3DParms *p, cudaStream_t stream)
-{
-    return copy_box(true, p, &stream);
-}
+RT_TWINS(cudaMemcpy3DAsync, ptsz,
+         (const struct cudaMemcpy3DParms *p, cudaStream_t stream),
+         copy_box(per_thread, p, &stream));
 
 /* ---- 3D between devices ---------------------------------------------------------- */
 
@@ -306,24 +275,9 @@ static cudaError_t copy_peer_box(bool per_thread, const struct cudaMemcpy3DPeerP
     return gs_rt_leave_cu(result);
 }
 
-cudaError_t cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p)
-{
-    return copy_peer_box(false, p, NULL);
-}
+RT_TWINS(cudaMemcpy3DPeer, ptds, (const struct cudaMemcpy3DPeerParms *p),
+         copy_peer_box(per_thread, p, NULL));
 
-cudaError_t cudaMemcpy3DPeer_ptds(const struct cudaMemcpy3DPeerParms *p)
-{
-    return copy_peer_box(true, p, NULL);
-}
-
-cudaError_t cudaMemcpy3DPeerAsync(const struct cudaMemcpy3DPeerParms *p,
-                                  cudaStream_t stream)
-{
-    return copy_peer_box(false, p, &stream);
-}
-
-cudaError_t cudaMemcpy3DPeerAsync_ptsz(const struct cudaMemcpy3DPeerParms *p,
-                                       cudaStream_t stream)
-{
-    return copy_peer_box(true, p, &stream);
-}
+RT_TWINS(cudaMemcpy3DPeerAsync, ptsz,
+         (const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream),
+         copy_peer_box(per_thread, p, &stream));

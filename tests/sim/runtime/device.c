@@ -114,46 +114,6 @@ cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device)
                              gs_rt_cu.cuDeviceGetPCIBusId_v4010(pciBusId, len, handle));
 }
 
-cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value)
-{
-    return RT_FORWARD(cuCtxSetLimit_v3010, (CUlimit)limit, value);
-}
-
-cudaError_t cudaDeviceGetLimit(size_t *pValue, enum cudaLimit limit)
-{
-    return RT_FORWARD(cuCtxGetLimit_v3010, pValue, (CUlimit)limit);
-}
-
-cudaError_t cudaDeviceGetCacheConfig(enum cudaFuncCache *pCacheConfig)
-{
-    return RT_FORWARD(cuCtxGetCacheConfig_v3020, (CUfunc_cache *)pCacheConfig);
-}
-
-cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache cacheConfig)
-{
-    return RT_FORWARD(cuCtxSetCacheConfig_v3020, (CUfunc_cache)cacheConfig);
-}
-
-cudaError_t cudaDeviceGetSharedMemConfig(enum cudaSharedMemConfig *pConfig)
-{
-    return RT_FORWARD(cuCtxGetSharedMemConfig_v4020, (CUsharedconfig *)pConfig);
-}
-
-cudaError_t cudaDeviceSetSharedMemConfig(enum cudaSharedMemConfig config)
-{
-    return RT_FORWARD(cuCtxSetSharedMemConfig_v4020, (CUsharedconfig)config);
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
-{
-    return RT_FORWARD(cuCtxGetStreamPriorityRange_v5050, leastPriority, greatestPriority);
-}
-
-cudaError_t cudaCtxResetPersistingL2Cache(void)
-{
-    return RT_FORWARD(cuCtxResetPersistingL2Cache_v11000);
-}
-
 cudaError_t
 cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
                                    enum cudaFlushGPUDirectRDMAWritesScope scope)
@@ -204,16 +164,6 @@ cudaError_t cudaDeviceDisablePeerAccess(int peerDevice)
     if (error != cudaSuccess)
         return error;
     return gs_rt_leave_cu(gs_rt_cu.cuCtxDisablePeerAccess_v4000(peer));
-}
-
-cudaError_t cudaProfilerStart(void)
-{
-    return RT_FORWARD(cuProfilerStart_v4000);
-}
-
-cudaError_t cudaProfilerStop(void)
-{
-    return RT_FORWARD(cuProfilerStop_v4000);
 }
 
 /* The driver's own table, whatever it answers: nothing is imitated. */

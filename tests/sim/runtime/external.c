@@ -9,12 +9,6 @@
 
 #include <string.h>
 
-_Static_assert(sizeof(struct cudaExternalSemaphoreSignalParams) ==
-                   sizeof(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS),
-               "parameters of a signal differ");
-_Static_assert(sizeof(struct cudaExternalSemaphoreWaitParams) ==
-                   sizeof(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS),
-               "parameters of a wait differ");
 _Static_assert(sizeof(((struct cudaExternalMemoryHandleDesc *)0)->handle) ==
                    sizeof(((CUDA_EXTERNAL_MEMORY_HANDLE_DESC *)0)->handle),
                "handles of memory differ");
@@ -93,11 +87,6 @@ cudaError_t cudaExternalMemoryGetMappedMipmappedArray(
     return error;
 }
 
-cudaError_t cudaDestroyExternalMemory(cudaExternalMemory_t extMem)
-{
-    return RT_FORWARD(cuDestroyExternalMemory_v10000, (CUexternalMemory)extMem);
-}
-
 cudaError_t
 cudaImportExternalSemaphore(cudaExternalSemaphore_t *extSem_out,
                             const struct cudaExternalSemaphoreHandleDesc *desc)
@@ -118,51 +107,4 @@ cudaImportExternalSemaphore(cudaExternalSemaphore_t *extSem_out,
     if (error == cudaSuccess)
         *extSem_out = (cudaExternalSemaphore_t)made;
     return error;
-}
-
-cudaError_t cudaDestroyExternalSemaphore(cudaExternalSemaphore_t extSem)
-{
-    return RT_FORWARD(cuDestroyExternalSemaphore_v10000, (CUexternalSemaphore)extSem);
-}
-
-cudaError_t cudaSignalExternalSemaphoresAsync(
-    const cudaExternalSemaphore_t *extSemArray,
-    const struct cudaExternalSemaphoreSignalParams *paramsArray, unsigned int numExtSems,
-    cudaStream_t stream)
-{
-    return RT_FORWARD(
-        cuSignalExternalSemaphoresAsync_v10000, (const CUexternalSemaphore *)extSemArray,
-        (const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *)paramsArray, numExtSems, stream);
-}
-
-cudaError_t cudaSignalExternalSemaphoresAsync_ptsz(
-    const cudaExternalSemaphore_t *extSemArray,
-    const struct cudaExternalSemaphoreSignalParams *paramsArray, unsigned int numExtSems,
-    cudaStream_t stream)
-{
-    return RT_FORWARD(cuSignalExternalSemaphoresAsync_v10000_ptsz,
-                      (const CUexternalSemaphore *)extSemArray,
-                      (const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *)paramsArray,
-                      numExtSems, stream);
-}
-
-cudaError_t
-cudaWaitExternalSemaphoresAsync(const cudaExternalSemaphore_t *extSemArray,
-                                const struct cudaExternalSemaphoreWaitParams *paramsArray,
-                                unsigned int numExtSems, cudaStream_t stream)
-{
-    return RT_FORWARD(
-        cuWaitExternalSemaphoresAsync_v10000, (const CUexternalSemaphore *)extSemArray,
-        (const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *)paramsArray, numExtSems, stream);
-}
-
-cudaError_t cudaWaitExternalSemaphoresAsync_ptsz(
-    const cudaExternalSemaphore_t *extSemArray,
-    const struct cudaExternalSemaphoreWaitParams *paramsArray, unsigned int numExtSems,
-    cudaStream_t stream)
-{
-    return RT_FORWARD(cuWaitExternalSemaphoresAsync_v10000_ptsz,
-                      (const CUexternalSemaphore *)extSemArray,
-                      (const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *)paramsArray,
-                      numExtSems, stream);
 }

@@ -166,30 +166,8 @@ cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle *pHandle
         flags));
 }
 
-cudaError_t cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t hGraphExec,
-                                                 cudaGraphNode_t node,
-                                                 cudaGraph_t childGraph)
-{
-    return RT_FORWARD(cuGraphExecChildGraphNodeSetParams_v11010, hGraphExec, node,
-                      childGraph);
-}
-
 /* ---- batches --------------------------------------------------------------------- */
 
 #if GS_RT_MAJOR >= 13
-
-cudaError_t cudaMemcpy3DBatchAsync(size_t numOps, struct cudaMemcpy3DBatchOp *opList,
-                                   unsigned long long flags, cudaStream_t stream)
-{
-    return RT_FORWARD(cuMemcpy3DBatchAsync_v13000, numOps,
-                      (CUDA_MEMCPY3D_BATCH_OP *)opList, flags, stream);
-}
-
-cudaError_t cudaMemcpy3DBatchAsync_ptsz(size_t numOps, struct cudaMemcpy3DBatchOp *opList,
-                                        unsigned long long flags, cudaStream_t stream)
-{
-    return RT_FORWARD(cuMemcpy3DBatchAsync_v13000_ptsz, numOps,
-                      (CUDA_MEMCPY3D_BATCH_OP *)opList, flags, stream);
-}
 
 #endif

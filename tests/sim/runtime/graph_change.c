@@ -1,12 +1,9 @@
 /*
  * graph_change.c - kernel, copy and set nodes: asked for their parameters, given new
- * ones; copies from and to variables of the program; attributes. Owns:  nothing.   Lock:
+ * ones; copies from and to variables of the program. Owns:  nothing.   Lock:
  * none.
  */
 #include "graph_params.h"
-
-static_assert(sizeof(cudaLaunchAttributeValue) == sizeof(CUlaunchAttributeValue),
-              "same attribute values");
 
 /* ---- kernels --------------------------------------------------------------------- */
 
@@ -35,27 +32,6 @@ cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node,
     if (error != cudaSuccess)
         return gs_rt_leave(error);
     return gs_rt_leave_cu(gs_rt_cu.cuGraphKernelNodeSetParams_v12000(node, &params));
-}
-
-cudaError_t cudaGraphKernelNodeCopyAttributes(cudaGraphNode_t hDst, cudaGraphNode_t hSrc)
-{
-    return RT_FORWARD(cuGraphKernelNodeCopyAttributes_v11000, hDst, hSrc);
-}
-
-cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t hNode,
-                                            cudaLaunchAttributeID attr,
-                                            cudaLaunchAttributeValue *value_out)
-{
-    return RT_FORWARD(cuGraphKernelNodeGetAttribute_v11000, hNode,
-                      (CUkernelNodeAttrID)attr, (CUkernelNodeAttrValue *)value_out);
-}
-
-cudaError_t cudaGraphKernelNodeSetAttribute(cudaGraphNode_t hNode,
-                                            cudaLaunchAttributeID attr,
-                                            const cudaLaunchAttributeValue *value)
-{
-    return RT_FORWARD(cuGraphKernelNodeSetAttribute_v11000, hNode,
-                      (CUkernelNodeAttrID)attr, (const CUkernelNodeAttrValue *)value);
 }
 
 /* ---- copies ---------------------------------------------------------------------- */

@@ -8,37 +8,6 @@
 
 /* ---- libraries ------------------------------------------------------------------- */
 
-/* cudaJitOption and cudaLibraryOption are numbered as their driver counterparts. */
-cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code,
-                                enum cudaJitOption *jitOptions, void **jitOptionsValues,
-                                unsigned int numJitOptions,
-                                enum cudaLibraryOption *libraryOptions,
-                                void **libraryOptionValues,
-                                unsigned int numLibraryOptions)
-{
-    return RT_FORWARD(cuLibraryLoadData_v12000, library, code, (CUjit_option *)jitOptions,
-                      jitOptionsValues, numJitOptions, (CUlibraryOption *)libraryOptions,
-                      libraryOptionValues, numLibraryOptions);
-}
-
-cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t *library, const char *fileName,
-                                    enum cudaJitOption *jitOptions,
-                                    void **jitOptionsValues, unsigned int numJitOptions,
-                                    enum cudaLibraryOption *libraryOptions,
-                                    void **libraryOptionValues,
-                                    unsigned int numLibraryOptions)
-{
-    return RT_FORWARD(cuLibraryLoadFromFile_v12000, library, fileName,
-                      (CUjit_option *)jitOptions, jitOptionsValues, numJitOptions,
-                      (CUlibraryOption *)libraryOptions, libraryOptionValues,
-                      numLibraryOptions);
-}
-
-cudaError_t cudaLibraryUnload(cudaLibrary_t library)
-{
-    return RT_FORWARD(cuLibraryUnload_v12000, library);
-}
-
 cudaError_t cudaLibraryGetKernel(cudaKernel_t *pKernel, cudaLibrary_t library,
                                  const char *name)
 {
@@ -53,11 +22,6 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *pKernel, cudaLibrary_t library,
     if (error == cudaSuccess)
         *pKernel = kernel;
     return error;
-}
-
-cudaError_t cudaLibraryGetKernelCount(unsigned int *count, cudaLibrary_t lib)
-{
-    return RT_FORWARD(cuLibraryGetKernelCount_v12040, count, lib);
 }
 
 cudaError_t cudaLibraryEnumerateKernels(cudaKernel_t *kernels, unsigned int numKernels,
@@ -93,12 +57,6 @@ cudaError_t cudaLibraryGetManaged(void **dptr, size_t *bytes, cudaLibrary_t libr
     if (error == cudaSuccess && dptr)
         *dptr = (void *)(uintptr_t)address;
     return error;
-}
-
-cudaError_t cudaLibraryGetUnifiedFunction(void **fptr, cudaLibrary_t library,
-                                          const char *symbol)
-{
-    return RT_FORWARD(cuLibraryGetUnifiedFunction_v12000, fptr, library, symbol);
 }
 
 /* ---- kernels --------------------------------------------------------------------- */

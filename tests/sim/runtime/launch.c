@@ -98,38 +98,17 @@ static cudaError_t launch(bool per_thread, const void *func, dim3 grid, dim3 blo
     return launch_kernel(per_thread, kernel, grid, block, args, shared_bytes, stream);
 }
 
-cudaError_t cudaLaunchKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args,
-                             size_t sharedMem, cudaStream_t stream)
-{
-    return launch(false, func, gridDim, blockDim, args, sharedMem, stream);
-}
-
-cudaError_t cudaLaunchKernel_ptsz(const void *func, dim3 gridDim, dim3 blockDim,
-                                  void **args, size_t sharedMem, cudaStream_t stream)
-{
-    return launch(true, func, gridDim, blockDim, args, sharedMem, stream);
-}
+RT_TWINS(cudaLaunchKernel, ptsz,
+         (const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem,
+          cudaStream_t stream),
+         launch(per_thread, func, gridDim, blockDim, args, sharedMem, stream));
 
 /* What stubs call since CUDA 12.8: the kernel was found by __cudaGetKernel. */
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args,
-                               size_t shared_bytes, cudaStream_t stream)
-{
-    cudaError_t error = gs_rt_enter();
-
-    if (error != cudaSuccess)
-        return error;
-    return launch_kernel(false, kernel, grid, block, args, shared_bytes, stream);
-}
-
-cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block,
-                                    void **args, size_t shared_bytes, cudaStream_t stream)
-{
-    cudaError_t error = gs_rt_enter();
-
-    if (error != cudaSuccess)
-        return error;
-    return launch_kernel(true, kernel, grid, block, args, shared_bytes, stream);
-}
+RT_TWINS(__cudaLaunchKernel, ptsz,
+         (cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared_bytes,
+          cudaStream_t stream),
+         RT_ENTERED(launch_kernel(per_thread, kernel, grid, block, args, shared_bytes,
+                                  stream)));
 
 static cudaError_t describe_launch(const cudaLaunchConfig_t *config, CUlaunchConfig *out)
 {
@@ -174,17 +153,9 @@ static cudaError_t launch_config(bool per_thread, const cudaLaunchConfig_t *conf
             &driver_config, (CUfunction)kernel, args, NULL));
 }
 
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func,
-                                void **args)
-{
-    return launch_config(false, config, func, args);
-}
-
-cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t *config, const void *func,
-                                     void **args)
-{
-    return launch_config(true, config, func, args);
-}
+RT_TWINS(cudaLaunchKernelExC, ptsz,
+         (const cudaLaunchConfig_t *config, const void *func, void **args),
+         launch_config(per_thread, config, func, args));
 
 static cudaError_t launch_cooperative(bool per_thread, const void *func, dim3 grid,
                                       dim3 block, void **args, size_t shared_bytes,
@@ -206,16 +177,8 @@ static cudaError_t launch_cooperative(bool per_thread, const void *func, dim3 gr
         (unsigned)shared_bytes, stream, args));
 }
 
-cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 gridDim, dim3 blockDim,
-                                        void **args, size_t sharedMem,
-                                        cudaStream_t stream)
-{
-    return launch_cooperative(false, func, gridDim, blockDim, args, sharedMem, stream);
-}
-
-cudaError_t cudaLaunchCooperativeKernel_ptsz(const void *func, dim3 gridDim,
-                                             dim3 blockDim, void **args, size_t sharedMem,
-                                             cudaStream_t stream)
-{
-    return launch_cooperative(true, func, gridDim, blockDim, args, sharedMem, stream);
-}
+RT_TWINS(cudaLaunchCooperativeKernel, ptsz,
+         (const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem,
+          cudaStream_t stream),
+         launch_cooperative(per_thread, func, gridDim, blockDim, args, sharedMem,
+                            stream));

@@ -130,16 +130,6 @@ cudaError_t cudaFreeHost(void *ptr)
     return gs_rt_leave_cu(gs_rt_cu.cuMemFreeHost_v2000(ptr));
 }
 
-cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags)
-{
-    return RT_FORWARD(cuMemHostRegister_v6050, ptr, size, flags);
-}
-
-cudaError_t cudaHostUnregister(void *ptr)
-{
-    return RT_FORWARD(cuMemHostUnregister_v4000, ptr);
-}
-
 cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int flags)
 {
     CUdeviceptr address = 0;
@@ -151,11 +141,6 @@ cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int f
     if (error == cudaSuccess)
         *pDevice = (void *)(uintptr_t)address;
     return error;
-}
-
-cudaError_t cudaHostGetFlags(unsigned int *pFlags, void *pHost)
-{
-    return RT_FORWARD(cuMemHostGetFlags_v2030, pFlags, pHost);
 }
 
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total)

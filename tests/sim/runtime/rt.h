@@ -132,6 +132,30 @@ void gs_rt_forget_sticky(void);
         rt_error_;                                                                       \
     })
 
+/* The value of a function of the runtime: value, or why the driver could not be asked. */
+#define RT_ENTERED(value)                                                                \
+    ({                                                                                   \
+        cudaError_t rt_entered_ = gs_rt_enter();                                         \
+        rt_entered_ == cudaSuccess ? (value) : rt_entered_;                              \
+    })
+
+/*
+ * Defines a function and its per-thread twin, name_ptsz or name_ptds. Each returns value,
+ * an expression that reads the parameters and the constant per_thread.
+ */
+#define RT_TWINS(name, kind, params, value)                                              \
+    cudaError_t name params                                                              \
+    {                                                                                    \
+        const bool per_thread = false;                                                   \
+        return value;                                                                    \
+    }                                                                                    \
+    cudaError_t name##_##kind params                                                     \
+    {                                                                                    \
+        const bool per_thread = true;                                                    \
+        return value;                                                                    \
+    }                                                                                    \
+    cudaError_t name params
+
 /* The driver's function for the legacy default stream (false) or the per-thread one. */
 #define RT_PICK(per_thread, legacy, thread)                                              \
     ((per_thread) ? gs_rt_cu.thread : gs_rt_cu.legacy)

@@ -188,11 +188,6 @@ cudaError_t cudaCreateTextureObject(cudaTextureObject_t *pTexObject,
     return error;
 }
 
-cudaError_t cudaDestroyTextureObject(cudaTextureObject_t texObject)
-{
-    return RT_FORWARD(cuTexObjectDestroy_v5000, texObject);
-}
-
 cudaError_t cudaGetTextureObjectResourceDesc(struct cudaResourceDesc *pResDesc,
                                              cudaTextureObject_t texObject)
 {
@@ -277,11 +272,6 @@ cudaError_t cudaCreateSurfaceObject(cudaSurfaceObject_t *pSurfObject,
     if (error == cudaSuccess)
         *pSurfObject = made;
     return error;
-}
-
-cudaError_t cudaDestroySurfaceObject(cudaSurfaceObject_t surfObject)
-{
-    return RT_FORWARD(cuSurfObjectDestroy_v5000, surfObject);
 }
 
 cudaError_t cudaGetSurfaceObjectResourceDesc(struct cudaResourceDesc *pResDesc,

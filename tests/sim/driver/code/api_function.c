@@ -247,12 +247,9 @@ static CUresult occupancy(enum sim_api api, int *blocks, CUfunction handle,
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuOccupancyMaxActiveBlocksPerMultiprocessor, int *blocks, CUfunction function,
-        int block_size, size_t shared_bytes)
-{
-    return occupancy(SIM_ID_cuOccupancyMaxActiveBlocksPerMultiprocessor, blocks, function,
-                     block_size, shared_bytes);
-}
+SIM_API_ONE(cuOccupancyMaxActiveBlocksPerMultiprocessor,
+            (int *blocks, CUfunction function, int block_size, size_t shared_bytes),
+            occupancy(api, blocks, function, block_size, shared_bytes));
 
 SIM_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *blocks,
         CUfunction function, int block_size, size_t shared_bytes, unsigned int flags)

@@ -273,20 +273,8 @@ static CUresult launch_config(enum sim_api api, enum sim_variant variant,
     return sim_launch_submit(api, variant, &launch);
 }
 
-SIM_API(cuLaunchKernelEx, const CUlaunchConfig *config, CUfunction function,
-        void **params, void **extra)
-{
-    SIM_JUDGED_FIRST(!config, CUDA_ERROR_INVALID_VALUE);
-
-    return launch_config(SIM_ID_cuLaunchKernelEx, SIM_LEGACY, config, function, params,
-                         extra);
-}
-
-SIM_API(cuLaunchKernelEx_ptsz, const CUlaunchConfig *config, CUfunction function,
-        void **params, void **extra)
-{
-    SIM_JUDGED_FIRST(!config, CUDA_ERROR_INVALID_VALUE);
-
-    return launch_config(SIM_ID_cuLaunchKernelEx_ptsz, SIM_PER_THREAD, config, function,
-                         params, extra);
-}
+SIM_API_TWINS(
+    cuLaunchKernelEx, ptsz,
+    (const CUlaunchConfig *config, CUfunction function, void **params, void **extra),
+    SIM_JUDGED_OR(!config, CUDA_ERROR_INVALID_VALUE,
+                  launch_config(api, variant, config, function, params, extra)));

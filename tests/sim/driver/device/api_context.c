@@ -47,28 +47,22 @@ static CUresult create(enum sim_api api, unsigned api_version, CUcontext *out,
     return res;
 }
 
-SIM_API(cuCtxCreate, CUcontext *out, unsigned int flags, CUdevice device)
-{
-    return create(SIM_ID_cuCtxCreate, 3010, out, 0, flags, device);
-}
+SIM_API_ONE(cuCtxCreate, (CUcontext * out, unsigned int flags, CUdevice device),
+            create(api, 3010, out, 0, flags, device));
 
-SIM_API(cuCtxCreate_v2, CUcontext *out, unsigned int flags, CUdevice device)
-{
-    return create(SIM_ID_cuCtxCreate_v2, 3020, out, 0, flags, device);
-}
+SIM_API_ONE(cuCtxCreate_v2, (CUcontext * out, unsigned int flags, CUdevice device),
+            create(api, 3020, out, 0, flags, device));
 
-SIM_API(cuCtxCreate_v3, CUcontext *out, CUexecAffinityParam *affinity, int count,
-        unsigned int flags, CUdevice device)
-{
-    return create(SIM_ID_cuCtxCreate_v3, 3020, out, affinity ? count : 0, flags, device);
-}
+SIM_API_ONE(cuCtxCreate_v3,
+            (CUcontext * out, CUexecAffinityParam *affinity, int count,
+             unsigned int flags, CUdevice device),
+            create(api, 3020, out, affinity ? count : 0, flags, device));
 
-SIM_API(cuCtxCreate_v4, CUcontext *out, CUctxCreateParams *params, unsigned int flags,
-        CUdevice device)
-{
-    return create(SIM_ID_cuCtxCreate_v4, 3020, out,
-                  params ? params->numExecAffinityParams : 0, flags, device);
-}
+SIM_API_ONE(cuCtxCreate_v4,
+            (CUcontext * out, CUctxCreateParams *params, unsigned int flags,
+             CUdevice device),
+            create(api, 3020, out, params ? params->numExecAffinityParams : 0, flags,
+                   device));
 
 /* End a context a program created; the calling thread's stack loses it from its top. */
 static CUresult end(enum sim_api api, CUcontext handle)
@@ -96,24 +90,13 @@ static CUresult end(enum sim_api api, CUcontext handle)
     return res;
 }
 
-SIM_API(cuCtxDestroy, CUcontext context)
-{
-    SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_VALUE);
+SIM_API_ONE(cuCtxDestroy, (CUcontext context),
+            SIM_JUDGED_OR(!context, CUDA_ERROR_INVALID_VALUE, end(api, context)));
 
-    return end(SIM_ID_cuCtxDestroy, context);
-}
+SIM_API_ONE(cuCtxDestroy_v2, (CUcontext context),
+            SIM_JUDGED_OR(!context, CUDA_ERROR_INVALID_VALUE, end(api, context)));
 
-SIM_API(cuCtxDestroy_v2, CUcontext context)
-{
-    SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_VALUE);
-
-    return end(SIM_ID_cuCtxDestroy_v2, context);
-}
-
-SIM_API(cuCtxDetach, CUcontext context)
-{
-    return end(SIM_ID_cuCtxDetach, context);
-}
+SIM_API_ONE(cuCtxDetach, (CUcontext context), end(api, context));
 
 static CUresult push(enum sim_api api, CUcontext handle)
 {
@@ -131,15 +114,9 @@ static CUresult push(enum sim_api api, CUcontext handle)
     return res;
 }
 
-SIM_API(cuCtxPushCurrent, CUcontext context)
-{
-    return push(SIM_ID_cuCtxPushCurrent, context);
-}
+SIM_API_ONE(cuCtxPushCurrent, (CUcontext context), push(api, context));
 
-SIM_API(cuCtxPushCurrent_v2, CUcontext context)
-{
-    return push(SIM_ID_cuCtxPushCurrent_v2, context);
-}
+SIM_API_ONE(cuCtxPushCurrent_v2, (CUcontext context), push(api, context));
 
 static CUresult pop(enum sim_api api, CUcontext *out)
 {
@@ -156,15 +133,9 @@ static CUresult pop(enum sim_api api, CUcontext *out)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuCtxPopCurrent, CUcontext *out)
-{
-    return pop(SIM_ID_cuCtxPopCurrent, out);
-}
+SIM_API_ONE(cuCtxPopCurrent, (CUcontext * out), pop(api, out));
 
-SIM_API(cuCtxPopCurrent_v2, CUcontext *out)
-{
-    return pop(SIM_ID_cuCtxPopCurrent_v2, out);
-}
+SIM_API_ONE(cuCtxPopCurrent_v2, (CUcontext * out), pop(api, out));
 
 SIM_API(cuCtxSetCurrent, CUcontext handle)
 {

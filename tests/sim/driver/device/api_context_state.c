@@ -166,12 +166,9 @@ static CUresult get_config(enum sim_api api, size_t field, int *value)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuCtxSetCacheConfig, CUfunc_cache config)
-{
-    return set_config(SIM_ID_cuCtxSetCacheConfig,
-                      offsetof(struct sim_context, cache_config), (int)config,
-                      CU_FUNC_CACHE_PREFER_EQUAL);
-}
+SIM_API_ONE(cuCtxSetCacheConfig, (CUfunc_cache config),
+            set_config(api, offsetof(struct sim_context, cache_config), (int)config,
+                       CU_FUNC_CACHE_PREFER_EQUAL));
 
 SIM_API(cuCtxGetCacheConfig, CUfunc_cache *config)
 {
@@ -186,12 +183,9 @@ SIM_API(cuCtxGetCacheConfig, CUfunc_cache *config)
     return res;
 }
 
-SIM_API(cuCtxSetSharedMemConfig, CUsharedconfig config)
-{
-    return set_config(SIM_ID_cuCtxSetSharedMemConfig,
-                      offsetof(struct sim_context, shared_config), (int)config,
-                      CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE);
-}
+SIM_API_ONE(cuCtxSetSharedMemConfig, (CUsharedconfig config),
+            set_config(api, offsetof(struct sim_context, shared_config), (int)config,
+                       CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE));
 
 SIM_API(cuCtxGetSharedMemConfig, CUsharedconfig *config)
 {
@@ -282,12 +276,7 @@ static CUresult peer_access(enum sim_api api, CUcontext handle, unsigned flags,
     return res;
 }
 
-SIM_API(cuCtxEnablePeerAccess, CUcontext peer, unsigned int flags)
-{
-    return peer_access(SIM_ID_cuCtxEnablePeerAccess, peer, flags, true);
-}
+SIM_API_ONE(cuCtxEnablePeerAccess, (CUcontext peer, unsigned int flags),
+            peer_access(api, peer, flags, true));
 
-SIM_API(cuCtxDisablePeerAccess, CUcontext peer)
-{
-    return peer_access(SIM_ID_cuCtxDisablePeerAccess, peer, 0, false);
-}
+SIM_API_ONE(cuCtxDisablePeerAccess, (CUcontext peer), peer_access(api, peer, 0, false));

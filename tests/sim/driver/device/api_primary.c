@@ -61,15 +61,9 @@ static CUresult release(enum sim_api api, CUdevice ordinal)
     return device ? sim_device_release_primary(device) : CUDA_ERROR_INVALID_DEVICE;
 }
 
-SIM_API(cuDevicePrimaryCtxRelease, CUdevice device)
-{
-    return release(SIM_ID_cuDevicePrimaryCtxRelease, device);
-}
+SIM_API_ONE(cuDevicePrimaryCtxRelease, (CUdevice device), release(api, device));
 
-SIM_API(cuDevicePrimaryCtxRelease_v2, CUdevice device)
-{
-    return release(SIM_ID_cuDevicePrimaryCtxRelease_v2, device);
-}
+SIM_API_ONE(cuDevicePrimaryCtxRelease_v2, (CUdevice device), release(api, device));
 
 /* The count of retains stays; the flags go back to 0. */
 static CUresult reset(enum sim_api api, CUdevice ordinal)
@@ -89,15 +83,9 @@ static CUresult reset(enum sim_api api, CUdevice ordinal)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuDevicePrimaryCtxReset, CUdevice device)
-{
-    return reset(SIM_ID_cuDevicePrimaryCtxReset, device);
-}
+SIM_API_ONE(cuDevicePrimaryCtxReset, (CUdevice device), reset(api, device));
 
-SIM_API(cuDevicePrimaryCtxReset_v2, CUdevice device)
-{
-    return reset(SIM_ID_cuDevicePrimaryCtxReset_v2, device);
-}
+SIM_API_ONE(cuDevicePrimaryCtxReset_v2, (CUdevice device), reset(api, device));
 
 SIM_API(cuDevicePrimaryCtxGetState, CUdevice ordinal, unsigned int *flags, int *active)
 {
@@ -132,12 +120,8 @@ static CUresult set_flags(enum sim_api api, CUdevice ordinal, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuDevicePrimaryCtxSetFlags, CUdevice device, unsigned int flags)
-{
-    return set_flags(SIM_ID_cuDevicePrimaryCtxSetFlags, device, flags);
-}
+SIM_API_ONE(cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned int flags),
+            set_flags(api, device, flags));
 
-SIM_API(cuDevicePrimaryCtxSetFlags_v2, CUdevice device, unsigned int flags)
-{
-    return set_flags(SIM_ID_cuDevicePrimaryCtxSetFlags_v2, device, flags);
-}
+SIM_API_ONE(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned int flags),
+            set_flags(api, device, flags));

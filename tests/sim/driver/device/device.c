@@ -124,15 +124,11 @@ static CUresult get_uuid(enum sim_api api, CUuuid *uuid, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuDeviceGetUuid, CUuuid *uuid, CUdevice device)
-{
-    return get_uuid(SIM_ID_cuDeviceGetUuid, uuid, device);
-}
+SIM_API_ONE(cuDeviceGetUuid, (CUuuid * uuid, CUdevice device),
+            get_uuid(api, uuid, device));
 
-SIM_API(cuDeviceGetUuid_v2, CUuuid *uuid, CUdevice device)
-{
-    return get_uuid(SIM_ID_cuDeviceGetUuid_v2, uuid, device);
-}
+SIM_API_ONE(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice device),
+            get_uuid(api, uuid, device));
 
 SIM_API(cuDeviceTotalMem_v2, size_t *bytes, CUdevice ordinal)
 {

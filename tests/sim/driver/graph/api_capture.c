@@ -160,161 +160,59 @@ SIM_API(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode *mode)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuStreamBeginCapture, CUstream stream)
-{
-    return begin(SIM_ID_cuStreamBeginCapture, SIM_LEGACY, stream,
-                 &(const struct beginning){0});
-}
+SIM_API_TWINS(cuStreamBeginCapture, ptsz, (CUstream stream),
+              begin(api, variant, stream, &(const struct beginning){0}));
 
-SIM_API(cuStreamBeginCapture_ptsz, CUstream stream)
-{
-    return begin(SIM_ID_cuStreamBeginCapture_ptsz, SIM_PER_THREAD, stream,
-                 &(const struct beginning){0});
-}
+SIM_API_TWINS(cuStreamBeginCapture_v2, ptsz, (CUstream stream, CUstreamCaptureMode mode),
+              begin(api, variant, stream, &(const struct beginning){.mode = mode}));
 
-SIM_API(cuStreamBeginCapture_v2, CUstream stream, CUstreamCaptureMode mode)
-{
-    return begin(SIM_ID_cuStreamBeginCapture_v2, SIM_LEGACY, stream,
-                 &(const struct beginning){.mode = mode});
-}
+SIM_API_TWINS(cuStreamBeginCaptureToGraph, ptsz,
+              (CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
+               const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode),
+              SIM_JUDGED_OR(!graph, CUDA_ERROR_INVALID_VALUE,
+                            begin_to_graph(api, variant, stream, graph,
+                                           (struct beginning){.nodes = dependencies,
+                                                              .edges = edges,
+                                                              .count = count,
+                                                              .mode = mode})));
 
-SIM_API(cuStreamBeginCapture_v2_ptsz, CUstream stream, CUstreamCaptureMode mode)
-{
-    return begin(SIM_ID_cuStreamBeginCapture_v2_ptsz, SIM_PER_THREAD, stream,
-                 &(const struct beginning){.mode = mode});
-}
+SIM_API_TWINS(cuStreamEndCapture, ptsz, (CUstream stream, CUgraph *graph),
+              end(api, variant, stream, graph));
 
-SIM_API(cuStreamBeginCaptureToGraph, CUstream stream, CUgraph graph,
-        const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
-        CUstreamCaptureMode mode)
-{
-    SIM_JUDGED_FIRST(!graph, CUDA_ERROR_INVALID_VALUE);
+SIM_API_TWINS(cuStreamIsCapturing, ptsz, (CUstream stream, CUstreamCaptureStatus *status),
+              SIM_JUDGED_OR(!status, CUDA_ERROR_INVALID_VALUE,
+                            get_info(api, variant, stream,
+                                     &(struct answers){.status = status})));
 
-    return begin_to_graph(
-        SIM_ID_cuStreamBeginCaptureToGraph, SIM_LEGACY, stream, graph,
-        (struct beginning){
-            .nodes = dependencies, .edges = edges, .count = count, .mode = mode});
-}
+SIM_API_TWINS(cuStreamGetCaptureInfo, ptsz,
+              (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id),
+              SIM_JUDGED_OR(!status, CUDA_ERROR_INVALID_VALUE,
+                            get_info(api, variant, stream,
+                                     &(struct answers){.status = status, .id = id})));
 
-SIM_API(cuStreamBeginCaptureToGraph_ptsz, CUstream stream, CUgraph graph,
-        const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
-        CUstreamCaptureMode mode)
-{
-    SIM_JUDGED_FIRST(!graph, CUDA_ERROR_INVALID_VALUE);
+SIM_API_TWINS(cuStreamGetCaptureInfo_v2, ptsz,
+              (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+               CUgraph *graph, const CUgraphNode **dependencies, size_t *count),
+              SIM_JUDGED_OR(!status, CUDA_ERROR_INVALID_VALUE,
+                            get_info(api, variant, stream,
+                                     &(struct answers){status, id, graph, dependencies,
+                                                       NULL, count})));
 
-    return begin_to_graph(
-        SIM_ID_cuStreamBeginCaptureToGraph_ptsz, SIM_PER_THREAD, stream, graph,
-        (struct beginning){
-            .nodes = dependencies, .edges = edges, .count = count, .mode = mode});
-}
+SIM_API_TWINS(cuStreamGetCaptureInfo_v3, ptsz,
+              (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+               CUgraph *graph, const CUgraphNode **dependencies,
+               const CUgraphEdgeData **edges, size_t *count),
+              SIM_JUDGED_OR(!status, CUDA_ERROR_INVALID_VALUE,
+                            get_info(api, variant, stream,
+                                     &(struct answers){status, id, graph, dependencies,
+                                                       edges, count})));
 
-SIM_API(cuStreamEndCapture, CUstream stream, CUgraph *graph)
-{
-    return end(SIM_ID_cuStreamEndCapture, SIM_LEGACY, stream, graph);
-}
+SIM_API_TWINS(cuStreamUpdateCaptureDependencies, ptsz,
+              (CUstream stream, CUgraphNode *dependencies, size_t count,
+               unsigned int flags),
+              update(api, variant, stream, dependencies, NULL, count, flags));
 
-SIM_API(cuStreamEndCapture_ptsz, CUstream stream, CUgraph *graph)
-{
-    return end(SIM_ID_cuStreamEndCapture_ptsz, SIM_PER_THREAD, stream, graph);
-}
-
-SIM_API(cuStreamIsCapturing, CUstream stream, CUstreamCaptureStatus *status)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamIsCapturing, SIM_LEGACY, stream,
-                    &(struct answers){.status = status});
-}
-
-SIM_API(cuStreamIsCapturing_ptsz, CUstream stream, CUstreamCaptureStatus *status)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamIsCapturing_ptsz, SIM_PER_THREAD, stream,
-                    &(struct answers){.status = status});
-}
-
-SIM_API(cuStreamGetCaptureInfo, CUstream stream, CUstreamCaptureStatus *status,
-        cuuint64_t *id)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamGetCaptureInfo, SIM_LEGACY, stream,
-                    &(struct answers){.status = status, .id = id});
-}
-
-SIM_API(cuStreamGetCaptureInfo_ptsz, CUstream stream, CUstreamCaptureStatus *status,
-        cuuint64_t *id)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamGetCaptureInfo_ptsz, SIM_PER_THREAD, stream,
-                    &(struct answers){.status = status, .id = id});
-}
-
-SIM_API(cuStreamGetCaptureInfo_v2, CUstream stream, CUstreamCaptureStatus *status,
-        cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamGetCaptureInfo_v2, SIM_LEGACY, stream,
-                    &(struct answers){status, id, graph, dependencies, NULL, count});
-}
-
-SIM_API(cuStreamGetCaptureInfo_v2_ptsz, CUstream stream, CUstreamCaptureStatus *status,
-        cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamGetCaptureInfo_v2_ptsz, SIM_PER_THREAD, stream,
-                    &(struct answers){status, id, graph, dependencies, NULL, count});
-}
-
-SIM_API(cuStreamGetCaptureInfo_v3, CUstream stream, CUstreamCaptureStatus *status,
-        cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies,
-        const CUgraphEdgeData **edges, size_t *count)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamGetCaptureInfo_v3, SIM_LEGACY, stream,
-                    &(struct answers){status, id, graph, dependencies, edges, count});
-}
-
-SIM_API(cuStreamGetCaptureInfo_v3_ptsz, CUstream stream, CUstreamCaptureStatus *status,
-        cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies,
-        const CUgraphEdgeData **edges, size_t *count)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamGetCaptureInfo_v3_ptsz, SIM_PER_THREAD, stream,
-                    &(struct answers){status, id, graph, dependencies, edges, count});
-}
-
-SIM_API(cuStreamUpdateCaptureDependencies, CUstream stream, CUgraphNode *dependencies,
-        size_t count, unsigned int flags)
-{
-    return update(SIM_ID_cuStreamUpdateCaptureDependencies, SIM_LEGACY, stream,
-                  dependencies, NULL, count, flags);
-}
-
-SIM_API(cuStreamUpdateCaptureDependencies_ptsz, CUstream stream,
-        CUgraphNode *dependencies, size_t count, unsigned int flags)
-{
-    return update(SIM_ID_cuStreamUpdateCaptureDependencies_ptsz, SIM_PER_THREAD, stream,
-                  dependencies, NULL, count, flags);
-}
-
-SIM_API(cuStreamUpdateCaptureDependencies_v2, CUstream stream, CUgraphNode *dependencies,
-        const CUgraphEdgeData *edges, size_t count, unsigned int flags)
-{
-    return update(SIM_ID_cuStreamUpdateCaptureDependencies_v2, SIM_LEGACY, stream,
-                  dependencies, edges, count, flags);
-}
-
-SIM_API(cuStreamUpdateCaptureDependencies_v2_ptsz, CUstream stream,
-        CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
-        unsigned int flags)
-{
-    return update(SIM_ID_cuStreamUpdateCaptureDependencies_v2_ptsz, SIM_PER_THREAD,
-                  stream, dependencies, edges, count, flags);
-}
+SIM_API_TWINS(cuStreamUpdateCaptureDependencies_v2, ptsz,
+              (CUstream stream, CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+               size_t count, unsigned int flags),
+              update(api, variant, stream, dependencies, edges, count, flags));

@@ -124,23 +124,21 @@ static CUresult add_any(enum sim_api api, const struct sim_node_place *place,
                 : add_other(api, place, params);
 }
 
-SIM_API(cuGraphAddNode, CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
-        size_t count, CUgraphNodeParams *params)
-{
-    SIM_JUDGED_FIRST(!params, CUDA_ERROR_INVALID_VALUE);
+SIM_API_ONE(
+    cuGraphAddNode,
+    (CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
+     CUgraphNodeParams *params),
+    SIM_JUDGED_OR(!params, CUDA_ERROR_INVALID_VALUE,
+                  add_any(api, &(struct sim_node_place){out, graph, after, NULL, count},
+                          params)));
 
-    return add_any(SIM_ID_cuGraphAddNode,
-                   &(struct sim_node_place){out, graph, after, NULL, count}, params);
-}
-
-SIM_API(cuGraphAddNode_v2, CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
-        const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params)
-{
-    SIM_JUDGED_FIRST(!params, CUDA_ERROR_INVALID_VALUE);
-
-    return add_any(SIM_ID_cuGraphAddNode_v2,
-                   &(struct sim_node_place){out, graph, after, edges, count}, params);
-}
+SIM_API_ONE(
+    cuGraphAddNode_v2,
+    (CUgraphNode * out, CUgraph graph, const CUgraphNode *after,
+     const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params),
+    SIM_JUDGED_OR(!params, CUDA_ERROR_INVALID_VALUE,
+                  add_any(api, &(struct sim_node_place){out, graph, after, edges, count},
+                          params)));
 
 /* The maker of a kind whose parameters may be set by it; NULL: another kind, or nothing
  * right. */

@@ -63,19 +63,15 @@ static CUresult instantiate_telling(enum sim_api api, CUgraphExec *out, CUgraph 
     return res;
 }
 
-SIM_API(cuGraphInstantiate, CUgraphExec *out, CUgraph graph, CUgraphNode *error_node,
-        char *text, size_t bytes)
-{
-    return instantiate_telling(SIM_ID_cuGraphInstantiate, out, graph, error_node, text,
-                               bytes);
-}
+SIM_API_ONE(cuGraphInstantiate,
+            (CUgraphExec * out, CUgraph graph, CUgraphNode *error_node, char *text,
+             size_t bytes),
+            instantiate_telling(api, out, graph, error_node, text, bytes));
 
-SIM_API(cuGraphInstantiate_v2, CUgraphExec *out, CUgraph graph, CUgraphNode *error_node,
-        char *text, size_t bytes)
-{
-    return instantiate_telling(SIM_ID_cuGraphInstantiate_v2, out, graph, error_node, text,
-                               bytes);
-}
+SIM_API_ONE(cuGraphInstantiate_v2,
+            (CUgraphExec * out, CUgraph graph, CUgraphNode *error_node, char *text,
+             size_t bytes),
+            instantiate_telling(api, out, graph, error_node, text, bytes));
 
 /* This form cannot upload: it has no stream to do it in. */
 SIM_API(cuGraphInstantiateWithFlags, CUgraphExec *out, CUgraph graph,
@@ -149,15 +145,8 @@ static CUresult launch(enum sim_api api, enum sim_variant variant, CUgraphExec h
     return res;
 }
 
-SIM_API(cuGraphLaunch, CUgraphExec exec, CUstream stream)
-{
-    return launch(SIM_ID_cuGraphLaunch, SIM_LEGACY, exec, stream);
-}
-
-SIM_API(cuGraphLaunch_ptsz, CUgraphExec exec, CUstream stream)
-{
-    return launch(SIM_ID_cuGraphLaunch_ptsz, SIM_PER_THREAD, exec, stream);
-}
+SIM_API_TWINS(cuGraphLaunch, ptsz, (CUgraphExec exec, CUstream stream),
+              launch(api, variant, exec, stream));
 
 /* An upload changes nothing here: there is nothing to load. It takes its place behind the
  * stream's work and the launches so far. */
@@ -190,15 +179,8 @@ static CUresult upload(enum sim_api api, enum sim_variant variant, CUgraphExec h
     return res;
 }
 
-SIM_API(cuGraphUpload, CUgraphExec exec, CUstream stream)
-{
-    return upload(SIM_ID_cuGraphUpload, SIM_LEGACY, exec, stream);
-}
-
-SIM_API(cuGraphUpload_ptsz, CUgraphExec exec, CUstream stream)
-{
-    return upload(SIM_ID_cuGraphUpload_ptsz, SIM_PER_THREAD, exec, stream);
-}
+SIM_API_TWINS(cuGraphUpload, ptsz, (CUgraphExec exec, CUstream stream),
+              upload(api, variant, exec, stream));
 
 static CUresult instantiate_with(enum sim_api api, enum sim_variant variant,
                                  CUgraphExec *out, CUgraph graph,
@@ -223,23 +205,10 @@ static CUresult instantiate_with(enum sim_api api, enum sim_variant variant,
     return res;
 }
 
-SIM_API(cuGraphInstantiateWithParams, CUgraphExec *out, CUgraph graph,
-        CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
-    SIM_JUDGED_FIRST(!params, CUDA_ERROR_INVALID_VALUE);
-
-    return instantiate_with(SIM_ID_cuGraphInstantiateWithParams, SIM_LEGACY, out, graph,
-                            params);
-}
-
-SIM_API(cuGraphInstantiateWithParams_ptsz, CUgraphExec *out, CUgraph graph,
-        CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
-    SIM_JUDGED_FIRST(!params, CUDA_ERROR_INVALID_VALUE);
-
-    return instantiate_with(SIM_ID_cuGraphInstantiateWithParams_ptsz, SIM_PER_THREAD, out,
-                            graph, params);
-}
+SIM_API_TWINS(cuGraphInstantiateWithParams, ptsz,
+              (CUgraphExec * out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params),
+              SIM_JUDGED_OR(!params, CUDA_ERROR_INVALID_VALUE,
+                            instantiate_with(api, variant, out, graph, params)));
 
 /* What was launched still runs. */
 SIM_API(cuGraphExecDestroy, CUgraphExec handle)
@@ -297,15 +266,11 @@ static CUresult enabled(enum sim_api api, CUgraphExec handle, CUgraphNode node_h
     return res;
 }
 
-SIM_API(cuGraphNodeSetEnabled, CUgraphExec exec, CUgraphNode node, unsigned int on)
-{
-    return enabled(SIM_ID_cuGraphNodeSetEnabled, exec, node, true, &on);
-}
+SIM_API_ONE(cuGraphNodeSetEnabled, (CUgraphExec exec, CUgraphNode node, unsigned int on),
+            enabled(api, exec, node, true, &on));
 
-SIM_API(cuGraphNodeGetEnabled, CUgraphExec exec, CUgraphNode node, unsigned int *on)
-{
-    return enabled(SIM_ID_cuGraphNodeGetEnabled, exec, node, false, on);
-}
+SIM_API_ONE(cuGraphNodeGetEnabled, (CUgraphExec exec, CUgraphNode node, unsigned int *on),
+            enabled(api, exec, node, false, on));
 
 /* ---- new parameters ---------------------------------------------------------------- */
 
@@ -343,8 +308,6 @@ SIM_API(cuGraphExecUpdate, CUgraphExec exec, CUgraph graph, CUgraphNode *error_n
     return res;
 }
 
-SIM_API(cuGraphExecUpdate_v2, CUgraphExec exec, CUgraph graph,
-        CUgraphExecUpdateResultInfo *info)
-{
-    return update(SIM_ID_cuGraphExecUpdate_v2, exec, graph, info);
-}
+SIM_API_ONE(cuGraphExecUpdate_v2,
+            (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info),
+            update(api, exec, graph, info));

@@ -64,25 +64,19 @@ SIM_API(cuGraphAddMemAllocNode, CUgraphNode *out, CUgraph graph, const CUgraphNo
     return res;
 }
 
-SIM_API(cuGraphAddMemFreeNode, CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
-        size_t count, CUdeviceptr pointer)
-{
-    return sim_node_make(SIM_ID_cuGraphAddMemFreeNode, sim_work_free,
-                         &(struct sim_node_place){out, graph, after, NULL, count},
-                         &pointer);
-}
+SIM_API_ONE(cuGraphAddMemFreeNode,
+            (CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
+             CUdeviceptr pointer),
+            sim_node_make(api, sim_work_free,
+                          &(struct sim_node_place){out, graph, after, NULL, count},
+                          &pointer));
 
-SIM_API(cuGraphMemAllocNodeGetParams, CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *out)
-{
-    return sim_node_tell(SIM_ID_cuGraphMemAllocNodeGetParams,
-                         CU_GRAPH_NODE_TYPE_MEM_ALLOC, node, out);
-}
+SIM_API_ONE(cuGraphMemAllocNodeGetParams,
+            (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *out),
+            sim_node_tell(api, CU_GRAPH_NODE_TYPE_MEM_ALLOC, node, out));
 
-SIM_API(cuGraphMemFreeNodeGetParams, CUgraphNode node, CUdeviceptr *out)
-{
-    return sim_node_tell(SIM_ID_cuGraphMemFreeNodeGetParams, CU_GRAPH_NODE_TYPE_MEM_FREE,
-                         node, out);
-}
+SIM_API_ONE(cuGraphMemFreeNodeGetParams, (CUgraphNode node, CUdeviceptr *out),
+            sim_node_tell(api, CU_GRAPH_NODE_TYPE_MEM_FREE, node, out));
 
 /* The pool of a device's graphs. */
 static CUresult find_pool(enum sim_api api, CUdevice device, struct sim_pool **out)

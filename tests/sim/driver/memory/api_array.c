@@ -162,10 +162,9 @@ SIM_API(cuArrayGetPlane, CUarray *plane, CUarray handle, unsigned int index)
     return refuse(SIM_ID_cuArrayGetPlane, plane, handle);
 }
 
-SIM_API(cuArrayGetSparseProperties, CUDA_ARRAY_SPARSE_PROPERTIES *out, CUarray handle)
-{
-    return refuse(SIM_ID_cuArrayGetSparseProperties, out, handle);
-}
+SIM_API_ONE(cuArrayGetSparseProperties,
+            (CUDA_ARRAY_SPARSE_PROPERTIES * out, CUarray handle),
+            refuse(api, out, handle));
 
 SIM_API(cuArrayGetMemoryRequirements, CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUarray handle,
         CUdevice device)

@@ -96,11 +96,9 @@ static CUresult refuse(enum sim_api api, const void *out, CUmipmappedArray handl
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-SIM_API(cuMipmappedArrayGetSparseProperties, CUDA_ARRAY_SPARSE_PROPERTIES *out,
-        CUmipmappedArray handle)
-{
-    return refuse(SIM_ID_cuMipmappedArrayGetSparseProperties, out, handle);
-}
+SIM_API_ONE(cuMipmappedArrayGetSparseProperties,
+            (CUDA_ARRAY_SPARSE_PROPERTIES * out, CUmipmappedArray handle),
+            refuse(api, out, handle));
 
 SIM_API(cuMipmappedArrayGetMemoryRequirements, CUDA_ARRAY_MEMORY_REQUIREMENTS *out,
         CUmipmappedArray handle, CUdevice device)

@@ -213,10 +213,7 @@ SIM_API(cuTexObjectCreate, CUtexObject *out, const CUDA_RESOURCE_DESC *resource,
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuTexObjectDestroy, CUtexObject handle)
-{
-    return end(SIM_ID_cuTexObjectDestroy, handle, SIM_TYPE_TEXTURE);
-}
+SIM_API_ONE(cuTexObjectDestroy, (CUtexObject handle), end(api, handle, SIM_TYPE_TEXTURE));
 
 SIM_API(cuTexObjectGetResourceDesc, CUDA_RESOURCE_DESC *out, CUtexObject handle)
 {
@@ -302,10 +299,8 @@ SIM_API(cuSurfObjectCreate, CUsurfObject *out, const CUDA_RESOURCE_DESC *resourc
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuSurfObjectDestroy, CUsurfObject handle)
-{
-    return end(SIM_ID_cuSurfObjectDestroy, handle, SIM_TYPE_SURFACE);
-}
+SIM_API_ONE(cuSurfObjectDestroy, (CUsurfObject handle),
+            end(api, handle, SIM_TYPE_SURFACE));
 
 SIM_API(cuSurfObjectGetResourceDesc, CUDA_RESOURCE_DESC *out, CUsurfObject handle)
 {

@@ -323,33 +323,15 @@ static CUresult copy_boxes(enum sim_api api, enum sim_variant variant, CUstream 
     return finish(&batch, stream, res);
 }
 
-SIM_API(cuMemcpy3DBatchAsync, size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *fail,
-        unsigned long long flags, CUstream stream)
-{
-    return copy_boxes(SIM_ID_cuMemcpy3DBatchAsync, SIM_LEGACY, stream, copies, count,
-                      flags, fail);
-}
+SIM_API_TWINS(cuMemcpy3DBatchAsync, ptsz,
+              (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *fail,
+               unsigned long long flags, CUstream stream),
+              copy_boxes(api, variant, stream, copies, count, flags, fail));
 
-SIM_API(cuMemcpy3DBatchAsync_ptsz, size_t count, CUDA_MEMCPY3D_BATCH_OP *copies,
-        size_t *fail, unsigned long long flags, CUstream stream)
-{
-    return copy_boxes(SIM_ID_cuMemcpy3DBatchAsync_ptsz, SIM_PER_THREAD, stream, copies,
-                      count, flags, fail);
-}
-
-SIM_API(cuMemcpy3DBatchAsync_v2, size_t count, CUDA_MEMCPY3D_BATCH_OP *copies,
-        unsigned long long flags, CUstream stream)
-{
-    return copy_boxes(SIM_ID_cuMemcpy3DBatchAsync_v2, SIM_LEGACY, stream, copies, count,
-                      flags, NULL);
-}
-
-SIM_API(cuMemcpy3DBatchAsync_v2_ptsz, size_t count, CUDA_MEMCPY3D_BATCH_OP *copies,
-        unsigned long long flags, CUstream stream)
-{
-    return copy_boxes(SIM_ID_cuMemcpy3DBatchAsync_v2_ptsz, SIM_PER_THREAD, stream, copies,
-                      count, flags, NULL);
-}
+SIM_API_TWINS(cuMemcpy3DBatchAsync_v2, ptsz,
+              (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags,
+               CUstream stream),
+              copy_boxes(api, variant, stream, copies, count, flags, NULL));
 
 #else
 

@@ -202,40 +202,18 @@ static CUresult submit(const struct request *request, CUstream handle)
     return res;
 }
 
-SIM_API(cuSignalExternalSemaphoresAsync, const CUexternalSemaphore *semaphores,
-        const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params, unsigned int count,
-        CUstream stream)
-{
-    return submit(&(const struct request){SIM_ID_cuSignalExternalSemaphoresAsync,
-                                          SIM_LEGACY, semaphores, params, NULL, count},
-                  stream);
-}
+SIM_API_TWINS(cuSignalExternalSemaphoresAsync, ptsz,
+              (const CUexternalSemaphore *semaphores,
+               const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params, unsigned int count,
+               CUstream stream),
+              submit(&(const struct request){api, variant, semaphores, params, NULL,
+                                             count},
+                     stream));
 
-SIM_API(cuSignalExternalSemaphoresAsync_ptsz, const CUexternalSemaphore *semaphores,
-        const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params, unsigned int count,
-        CUstream stream)
-{
-    return submit(&(const struct request){SIM_ID_cuSignalExternalSemaphoresAsync_ptsz,
-                                          SIM_PER_THREAD, semaphores, params, NULL,
-                                          count},
-                  stream);
-}
-
-SIM_API(cuWaitExternalSemaphoresAsync, const CUexternalSemaphore *semaphores,
-        const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, unsigned int count,
-        CUstream stream)
-{
-    return submit(&(const struct request){SIM_ID_cuWaitExternalSemaphoresAsync,
-                                          SIM_LEGACY, semaphores, NULL, params, count},
-                  stream);
-}
-
-SIM_API(cuWaitExternalSemaphoresAsync_ptsz, const CUexternalSemaphore *semaphores,
-        const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, unsigned int count,
-        CUstream stream)
-{
-    return submit(&(const struct request){SIM_ID_cuWaitExternalSemaphoresAsync_ptsz,
-                                          SIM_PER_THREAD, semaphores, NULL, params,
-                                          count},
-                  stream);
-}
+SIM_API_TWINS(cuWaitExternalSemaphoresAsync, ptsz,
+              (const CUexternalSemaphore *semaphores,
+               const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, unsigned int count,
+               CUstream stream),
+              submit(&(const struct request){api, variant, semaphores, NULL, params,
+                                             count},
+                     stream));

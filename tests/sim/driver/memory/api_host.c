@@ -33,15 +33,11 @@ static CUresult alloc_host(enum sim_api api, void **out, size_t bytes, unsigned 
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuMemHostAlloc, void **out, size_t bytes, unsigned int flags)
-{
-    return alloc_host(SIM_ID_cuMemHostAlloc, out, bytes, flags);
-}
+SIM_API_ONE(cuMemHostAlloc, (void **out, size_t bytes, unsigned int flags),
+            alloc_host(api, out, bytes, flags));
 
-SIM_API(cuMemAllocHost_v2, void **out, size_t bytes)
-{
-    return alloc_host(SIM_ID_cuMemAllocHost_v2, out, bytes, 0);
-}
+SIM_API_ONE(cuMemAllocHost_v2, (void **out, size_t bytes),
+            alloc_host(api, out, bytes, 0));
 
 /* The host allocation of that kind starting at an address, with a reference, or NULL. */
 static struct sim_alloc *find_start(const void *pointer, enum sim_memory_kind kind)

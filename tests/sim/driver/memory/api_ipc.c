@@ -48,22 +48,17 @@ static CUresult open_handle(enum sim_api api, CUdeviceptr *out,
     return sim_import_open(context, &name, may_reopen, out);
 }
 
-SIM_API(cuIpcOpenMemHandle, CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
-{
-    SIM_JUDGED_FIRST(!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS,
-                     CUDA_ERROR_INVALID_VALUE);
+SIM_API_ONE(cuIpcOpenMemHandle,
+            (CUdeviceptr * out, CUipcMemHandle handle, unsigned int flags),
+            SIM_JUDGED_OR(!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS,
+                          CUDA_ERROR_INVALID_VALUE,
+                          open_handle(api, out, &handle, flags, false)));
 
-    return open_handle(SIM_ID_cuIpcOpenMemHandle, out, &handle, flags, false);
-}
-
-SIM_API(cuIpcOpenMemHandle_v2, CUdeviceptr *out, CUipcMemHandle handle,
-        unsigned int flags)
-{
-    SIM_JUDGED_FIRST(!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS,
-                     CUDA_ERROR_INVALID_VALUE);
-
-    return open_handle(SIM_ID_cuIpcOpenMemHandle_v2, out, &handle, flags, true);
-}
+SIM_API_ONE(cuIpcOpenMemHandle_v2,
+            (CUdeviceptr * out, CUipcMemHandle handle, unsigned int flags),
+            SIM_JUDGED_OR(!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS,
+                          CUDA_ERROR_INVALID_VALUE,
+                          open_handle(api, out, &handle, flags, true)));
 
 SIM_API(cuIpcCloseMemHandle, CUdeviceptr pointer)
 {

@@ -143,39 +143,17 @@ static CUresult prefetch(enum sim_api api, enum sim_variant variant, CUdeviceptr
     return res;
 }
 
-SIM_API(cuMemPrefetchAsync, CUdeviceptr pointer, size_t bytes, CUdevice device,
-        CUstream stream)
-{
-    return prefetch(SIM_ID_cuMemPrefetchAsync, SIM_LEGACY, pointer, bytes,
-                    location_of(device), 0, stream);
-}
+SIM_API_TWINS(cuMemPrefetchAsync, ptsz,
+              (CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream),
+              prefetch(api, variant, pointer, bytes, location_of(device), 0, stream));
 
-SIM_API(cuMemPrefetchAsync_ptsz, CUdeviceptr pointer, size_t bytes, CUdevice device,
-        CUstream stream)
-{
-    return prefetch(SIM_ID_cuMemPrefetchAsync_ptsz, SIM_PER_THREAD, pointer, bytes,
-                    location_of(device), 0, stream);
-}
-
-SIM_API(cuMemPrefetchAsync_v2, CUdeviceptr pointer, size_t bytes, CUmemLocation location,
-        unsigned int flags, CUstream stream)
-{
-    SIM_JUDGED_FIRST(flags != 0 || location.type == CU_MEM_LOCATION_TYPE_INVALID,
-                     CUDA_ERROR_INVALID_VALUE);
-
-    return prefetch(SIM_ID_cuMemPrefetchAsync_v2, SIM_LEGACY, pointer, bytes, location,
-                    flags, stream);
-}
-
-SIM_API(cuMemPrefetchAsync_v2_ptsz, CUdeviceptr pointer, size_t bytes,
-        CUmemLocation location, unsigned int flags, CUstream stream)
-{
-    SIM_JUDGED_FIRST(flags != 0 || location.type == CU_MEM_LOCATION_TYPE_INVALID,
-                     CUDA_ERROR_INVALID_VALUE);
-
-    return prefetch(SIM_ID_cuMemPrefetchAsync_v2_ptsz, SIM_PER_THREAD, pointer, bytes,
-                    location, flags, stream);
-}
+SIM_API_TWINS(cuMemPrefetchAsync_v2, ptsz,
+              (CUdeviceptr pointer, size_t bytes, CUmemLocation location,
+               unsigned int flags, CUstream stream),
+              SIM_JUDGED_OR(flags != 0 || location.type == CU_MEM_LOCATION_TYPE_INVALID,
+                            CUDA_ERROR_INVALID_VALUE,
+                            prefetch(api, variant, pointer, bytes, location, flags,
+                                     stream)));
 
 struct change {
     CUmem_advise advice;
@@ -250,20 +228,16 @@ static CUresult advise(enum sim_api api, CUdeviceptr pointer, size_t bytes,
     return res;
 }
 
-SIM_API(cuMemAdvise, CUdeviceptr pointer, size_t bytes, CUmem_advise advice,
-        CUdevice device)
-{
-    return advise(SIM_ID_cuMemAdvise, pointer, bytes, advice, location_of(device));
-}
+SIM_API_ONE(cuMemAdvise,
+            (CUdeviceptr pointer, size_t bytes, CUmem_advise advice, CUdevice device),
+            advise(api, pointer, bytes, advice, location_of(device)));
 
-SIM_API(cuMemAdvise_v2, CUdeviceptr pointer, size_t bytes, CUmem_advise advice,
-        CUmemLocation location)
-{
-    SIM_JUDGED_FIRST(!advice || location.type == CU_MEM_LOCATION_TYPE_INVALID,
-                     CUDA_ERROR_INVALID_VALUE);
-
-    return advise(SIM_ID_cuMemAdvise_v2, pointer, bytes, advice, location);
-}
+SIM_API_ONE(cuMemAdvise_v2,
+            (CUdeviceptr pointer, size_t bytes, CUmem_advise advice,
+             CUmemLocation location),
+            SIM_JUDGED_OR(!advice || location.type == CU_MEM_LOCATION_TYPE_INVALID,
+                          CUDA_ERROR_INVALID_VALUE,
+                          advise(api, pointer, bytes, advice, location)));
 
 /* A location as the attributes before 12.2 tell it: a device number. */
 static int as_device(const CUmemLocation *location)
@@ -394,16 +368,6 @@ static CUresult attach(enum sim_api api, enum sim_variant variant, CUstream stre
     return res;
 }
 
-SIM_API(cuStreamAttachMemAsync, CUstream stream, CUdeviceptr pointer, size_t bytes,
-        unsigned int flags)
-{
-    return attach(SIM_ID_cuStreamAttachMemAsync, SIM_LEGACY, stream, pointer, bytes,
-                  flags);
-}
-
-SIM_API(cuStreamAttachMemAsync_ptsz, CUstream stream, CUdeviceptr pointer, size_t bytes,
-        unsigned int flags)
-{
-    return attach(SIM_ID_cuStreamAttachMemAsync_ptsz, SIM_PER_THREAD, stream, pointer,
-                  bytes, flags);
-}
+SIM_API_TWINS(cuStreamAttachMemAsync, ptsz,
+              (CUstream stream, CUdeviceptr pointer, size_t bytes, unsigned int flags),
+              attach(api, variant, stream, pointer, bytes, flags));

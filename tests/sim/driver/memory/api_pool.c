@@ -63,30 +63,12 @@ static CUresult alloc_async(enum sim_api api, enum sim_variant variant, CUdevice
     return res;
 }
 
-SIM_API(cuMemAllocAsync, CUdeviceptr *out, size_t bytes, CUstream stream)
-{
-    return alloc_async(SIM_ID_cuMemAllocAsync, SIM_LEGACY, out, bytes, NULL, stream);
-}
+SIM_API_TWINS(cuMemAllocAsync, ptsz, (CUdeviceptr * out, size_t bytes, CUstream stream),
+              alloc_async(api, variant, out, bytes, NULL, stream));
 
-SIM_API(cuMemAllocAsync_ptsz, CUdeviceptr *out, size_t bytes, CUstream stream)
-{
-    return alloc_async(SIM_ID_cuMemAllocAsync_ptsz, SIM_PER_THREAD, out, bytes, NULL,
-                       stream);
-}
-
-SIM_API(cuMemAllocFromPoolAsync, CUdeviceptr *out, size_t bytes, CUmemoryPool pool,
-        CUstream stream)
-{
-    return alloc_async(SIM_ID_cuMemAllocFromPoolAsync, SIM_LEGACY, out, bytes, &pool,
-                       stream);
-}
-
-SIM_API(cuMemAllocFromPoolAsync_ptsz, CUdeviceptr *out, size_t bytes, CUmemoryPool pool,
-        CUstream stream)
-{
-    return alloc_async(SIM_ID_cuMemAllocFromPoolAsync_ptsz, SIM_PER_THREAD, out, bytes,
-                       &pool, stream);
-}
+SIM_API_TWINS(cuMemAllocFromPoolAsync, ptsz,
+              (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream),
+              alloc_async(api, variant, out, bytes, &pool, stream));
 
 static CUresult free_in(enum sim_api api, CUdeviceptr pointer, struct sim_stream *stream)
 {
@@ -125,15 +107,8 @@ static CUresult free_async(enum sim_api api, enum sim_variant variant,
     return res;
 }
 
-SIM_API(cuMemFreeAsync, CUdeviceptr pointer, CUstream stream)
-{
-    return free_async(SIM_ID_cuMemFreeAsync, SIM_LEGACY, pointer, stream);
-}
-
-SIM_API(cuMemFreeAsync_ptsz, CUdeviceptr pointer, CUstream stream)
-{
-    return free_async(SIM_ID_cuMemFreeAsync_ptsz, SIM_PER_THREAD, pointer, stream);
-}
+SIM_API_TWINS(cuMemFreeAsync, ptsz, (CUdeviceptr pointer, CUstream stream),
+              free_async(api, variant, pointer, stream));
 
 SIM_API(cuMemPoolTrimTo, CUmemoryPool handle, size_t keep_bytes)
 {

@@ -156,15 +156,11 @@ static CUresult get_device_pool(enum sim_api api, CUmemoryPool *out, CUdevice or
                                    : CUDA_ERROR_INVALID_DEVICE;
 }
 
-SIM_API(cuDeviceGetDefaultMemPool, CUmemoryPool *out, CUdevice device)
-{
-    return get_device_pool(SIM_ID_cuDeviceGetDefaultMemPool, out, device, true);
-}
+SIM_API_ONE(cuDeviceGetDefaultMemPool, (CUmemoryPool * out, CUdevice device),
+            get_device_pool(api, out, device, true));
 
-SIM_API(cuDeviceGetMemPool, CUmemoryPool *out, CUdevice device)
-{
-    return get_device_pool(SIM_ID_cuDeviceGetMemPool, out, device, false);
-}
+SIM_API_ONE(cuDeviceGetMemPool, (CUmemoryPool * out, CUdevice device),
+            get_device_pool(api, out, device, false));
 
 /* A device allocates from its own pools; and from one of a NUMA node, as the guide shows
  * ("Extended GPU Memory"). */
@@ -207,17 +203,13 @@ static CUresult get_pool(enum sim_api api, CUmemoryPool *out,
     return res == CUDA_SUCCESS ? tell_pool(&home, want_default, out) : res;
 }
 
-SIM_API(cuMemGetDefaultMemPool, CUmemoryPool *out, CUmemLocation *location,
-        CUmemAllocationType type)
-{
-    return get_pool(SIM_ID_cuMemGetDefaultMemPool, out, location, type, true);
-}
+SIM_API_ONE(cuMemGetDefaultMemPool,
+            (CUmemoryPool * out, CUmemLocation *location, CUmemAllocationType type),
+            get_pool(api, out, location, type, true));
 
-SIM_API(cuMemGetMemPool, CUmemoryPool *out, CUmemLocation *location,
-        CUmemAllocationType type)
-{
-    return get_pool(SIM_ID_cuMemGetMemPool, out, location, type, false);
-}
+SIM_API_ONE(cuMemGetMemPool,
+            (CUmemoryPool * out, CUmemLocation *location, CUmemAllocationType type),
+            get_pool(api, out, location, type, false));
 
 SIM_API(cuMemSetMemPool, CUmemLocation *location, CUmemAllocationType type,
         CUmemoryPool handle)

@@ -95,19 +95,10 @@ static CUresult copy_peer(enum sim_api api, enum sim_variant variant, CUdevicept
     return res;
 }
 
-SIM_API(cuMemcpyPeer, CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
-        CUcontext src_context, size_t bytes)
-{
-    return copy_peer(SIM_ID_cuMemcpyPeer, SIM_LEGACY, dst, dst_context, src, src_context,
-                     bytes);
-}
-
-SIM_API(cuMemcpyPeer_ptds, CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
-        CUcontext src_context, size_t bytes)
-{
-    return copy_peer(SIM_ID_cuMemcpyPeer_ptds, SIM_PER_THREAD, dst, dst_context, src,
-                     src_context, bytes);
-}
+SIM_API_TWINS(cuMemcpyPeer, ptds,
+              (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
+               CUcontext src_context, size_t bytes),
+              copy_peer(api, variant, dst, dst_context, src, src_context, bytes));
 
 static CUresult copy_peer_async(enum sim_api api, enum sim_variant variant,
                                 CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
@@ -134,19 +125,11 @@ static CUresult copy_peer_async(enum sim_api api, enum sim_variant variant,
     return res;
 }
 
-SIM_API(cuMemcpyPeerAsync, CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
-        CUcontext src_context, size_t bytes, CUstream stream)
-{
-    return copy_peer_async(SIM_ID_cuMemcpyPeerAsync, SIM_LEGACY, dst, dst_context, src,
-                           src_context, bytes, stream);
-}
-
-SIM_API(cuMemcpyPeerAsync_ptsz, CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
-        CUcontext src_context, size_t bytes, CUstream stream)
-{
-    return copy_peer_async(SIM_ID_cuMemcpyPeerAsync_ptsz, SIM_PER_THREAD, dst,
-                           dst_context, src, src_context, bytes, stream);
-}
+SIM_API_TWINS(cuMemcpyPeerAsync, ptsz,
+              (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
+               CUcontext src_context, size_t bytes, CUstream stream),
+              copy_peer_async(api, variant, dst, dst_context, src, src_context, bytes,
+                              stream));
 
 /* ---- boxes ------------------------------------------------------------------------- */
 
@@ -229,15 +212,8 @@ static CUresult copy_box_peer(enum sim_api api, enum sim_variant variant,
     return res;
 }
 
-SIM_API(cuMemcpy3DPeer, const CUDA_MEMCPY3D_PEER *p)
-{
-    return copy_box_peer(SIM_ID_cuMemcpy3DPeer, SIM_LEGACY, p);
-}
-
-SIM_API(cuMemcpy3DPeer_ptds, const CUDA_MEMCPY3D_PEER *p)
-{
-    return copy_box_peer(SIM_ID_cuMemcpy3DPeer_ptds, SIM_PER_THREAD, p);
-}
+SIM_API_TWINS(cuMemcpy3DPeer, ptds, (const CUDA_MEMCPY3D_PEER *p),
+              copy_box_peer(api, variant, p));
 
 static CUresult copy_box_peer_async(enum sim_api api, enum sim_variant variant,
                                     const CUDA_MEMCPY3D_PEER *p, CUstream handle)
@@ -262,13 +238,5 @@ static CUresult copy_box_peer_async(enum sim_api api, enum sim_variant variant,
     return res;
 }
 
-SIM_API(cuMemcpy3DPeerAsync, const CUDA_MEMCPY3D_PEER *p, CUstream stream)
-{
-    return copy_box_peer_async(SIM_ID_cuMemcpy3DPeerAsync, SIM_LEGACY, p, stream);
-}
-
-SIM_API(cuMemcpy3DPeerAsync_ptsz, const CUDA_MEMCPY3D_PEER *p, CUstream stream)
-{
-    return copy_box_peer_async(SIM_ID_cuMemcpy3DPeerAsync_ptsz, SIM_PER_THREAD, p,
-                               stream);
-}
+SIM_API_TWINS(cuMemcpy3DPeerAsync, ptsz, (const CUDA_MEMCPY3D_PEER *p, CUstream stream),
+              copy_box_peer_async(api, variant, p, stream));

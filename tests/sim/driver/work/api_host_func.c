@@ -82,26 +82,10 @@ static CUresult add_callback(enum sim_api api, enum sim_variant variant, CUstrea
     return res;
 }
 
-SIM_API(cuLaunchHostFunc, CUstream stream, CUhostFn function, void *data)
-{
-    return launch(SIM_ID_cuLaunchHostFunc, SIM_LEGACY, stream, function, data);
-}
+SIM_API_TWINS(cuLaunchHostFunc, ptsz, (CUstream stream, CUhostFn function, void *data),
+              launch(api, variant, stream, function, data));
 
-SIM_API(cuLaunchHostFunc_ptsz, CUstream stream, CUhostFn function, void *data)
-{
-    return launch(SIM_ID_cuLaunchHostFunc_ptsz, SIM_PER_THREAD, stream, function, data);
-}
-
-SIM_API(cuStreamAddCallback, CUstream stream, CUstreamCallback callback, void *data,
-        unsigned int flags)
-{
-    return add_callback(SIM_ID_cuStreamAddCallback, SIM_LEGACY, stream, callback, data,
-                        flags);
-}
-
-SIM_API(cuStreamAddCallback_ptsz, CUstream stream, CUstreamCallback callback, void *data,
-        unsigned int flags)
-{
-    return add_callback(SIM_ID_cuStreamAddCallback_ptsz, SIM_PER_THREAD, stream, callback,
-                        data, flags);
-}
+SIM_API_TWINS(cuStreamAddCallback, ptsz,
+              (CUstream stream, CUstreamCallback callback, void *data,
+               unsigned int flags),
+              add_callback(api, variant, stream, callback, data, flags));

@@ -204,142 +204,60 @@ static CUresult submit_batch(enum sim_api api, enum sim_variant variant,
     return res;
 }
 
-SIM_API(cuStreamWaitValue32, CUstream stream, CUdeviceptr address, cuuint32_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue32, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 4, flags, true});
-}
+SIM_API_TWINS(cuStreamWaitValue32, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint32_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 4, flags, true}));
 
-SIM_API(cuStreamWaitValue64, CUstream stream, CUdeviceptr address, cuuint64_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue64, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 8, flags, true});
-}
+SIM_API_TWINS(cuStreamWaitValue64, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint64_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 8, flags, true}));
 
-SIM_API(cuStreamWriteValue32, CUstream stream, CUdeviceptr address, cuuint32_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue32, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 4, flags, false});
-}
+SIM_API_TWINS(cuStreamWriteValue32, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint32_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 4, flags, false}));
 
-SIM_API(cuStreamWriteValue64, CUstream stream, CUdeviceptr address, cuuint64_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue64, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 8, flags, false});
-}
+SIM_API_TWINS(cuStreamWriteValue64, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint64_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 8, flags, false}));
 
-SIM_API(cuStreamBatchMemOp, CUstream stream, unsigned int count,
-        CUstreamBatchMemOpParams *params, unsigned int flags)
-{
-    return submit_batch(SIM_ID_cuStreamBatchMemOp, SIM_LEGACY, stream, count, params,
-                        flags);
-}
+SIM_API_TWINS(cuStreamBatchMemOp, ptsz,
+              (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *params,
+               unsigned int flags),
+              submit_batch(api, variant, stream, count, params, flags));
 
-SIM_API(cuStreamWaitValue32_ptsz, CUstream stream, CUdeviceptr address, cuuint32_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue32_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 4, flags, true});
-}
+SIM_API_TWINS(cuStreamWaitValue32_v2, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint32_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 4, flags, true}));
 
-SIM_API(cuStreamWaitValue64_ptsz, CUstream stream, CUdeviceptr address, cuuint64_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue64_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 8, flags, true});
-}
+SIM_API_TWINS(cuStreamWaitValue64_v2, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint64_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 8, flags, true}));
 
-SIM_API(cuStreamWriteValue32_ptsz, CUstream stream, CUdeviceptr address, cuuint32_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue32_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 4, flags, false});
-}
+SIM_API_TWINS(cuStreamWriteValue32_v2, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint32_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 4, flags, false}));
 
-SIM_API(cuStreamWriteValue64_ptsz, CUstream stream, CUdeviceptr address, cuuint64_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue64_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 8, flags, false});
-}
+SIM_API_TWINS(cuStreamWriteValue64_v2, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint64_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 8, flags, false}));
 
-SIM_API(cuStreamBatchMemOp_ptsz, CUstream stream, unsigned int count,
-        CUstreamBatchMemOpParams *params, unsigned int flags)
-{
-    return submit_batch(SIM_ID_cuStreamBatchMemOp_ptsz, SIM_PER_THREAD, stream, count,
-                        params, flags);
-}
-
-SIM_API(cuStreamWaitValue32_v2, CUstream stream, CUdeviceptr address, cuuint32_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue32_v2, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 4, flags, true});
-}
-
-SIM_API(cuStreamWaitValue64_v2, CUstream stream, CUdeviceptr address, cuuint64_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue64_v2, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 8, flags, true});
-}
-
-SIM_API(cuStreamWriteValue32_v2, CUstream stream, CUdeviceptr address, cuuint32_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue32_v2, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 4, flags, false});
-}
-
-SIM_API(cuStreamWriteValue64_v2, CUstream stream, CUdeviceptr address, cuuint64_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue64_v2, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 8, flags, false});
-}
-
-SIM_API(cuStreamBatchMemOp_v2, CUstream stream, unsigned int count,
-        CUstreamBatchMemOpParams *params, unsigned int flags)
-{
-    return submit_batch(SIM_ID_cuStreamBatchMemOp_v2, SIM_LEGACY, stream, count, params,
-                        flags);
-}
-
-SIM_API(cuStreamWaitValue32_v2_ptsz, CUstream stream, CUdeviceptr address,
-        cuuint32_t value, unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue32_v2_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 4, flags, true});
-}
-
-SIM_API(cuStreamWaitValue64_v2_ptsz, CUstream stream, CUdeviceptr address,
-        cuuint64_t value, unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue64_v2_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 8, flags, true});
-}
-
-SIM_API(cuStreamWriteValue32_v2_ptsz, CUstream stream, CUdeviceptr address,
-        cuuint32_t value, unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue32_v2_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 4, flags, false});
-}
-
-SIM_API(cuStreamWriteValue64_v2_ptsz, CUstream stream, CUdeviceptr address,
-        cuuint64_t value, unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue64_v2_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 8, flags, false});
-}
-
-SIM_API(cuStreamBatchMemOp_v2_ptsz, CUstream stream, unsigned int count,
-        CUstreamBatchMemOpParams *params, unsigned int flags)
-{
-    return submit_batch(SIM_ID_cuStreamBatchMemOp_v2_ptsz, SIM_PER_THREAD, stream, count,
-                        params, flags);
-}
+SIM_API_TWINS(cuStreamBatchMemOp_v2, ptsz,
+              (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *params,
+               unsigned int flags),
+              submit_batch(api, variant, stream, count, params, flags));

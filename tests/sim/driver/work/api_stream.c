@@ -47,19 +47,14 @@ static CUresult create(enum sim_api api, CUstream *out, unsigned flags, int prio
     return handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-SIM_API(cuStreamCreate, CUstream *out, unsigned int flags)
-{
-    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+SIM_API_ONE(cuStreamCreate, (CUstream * out, unsigned int flags),
+            SIM_JUDGED_OR(!out, CUDA_ERROR_INVALID_VALUE,
+                          create(api, out, flags, LEAST_PRIORITY)));
 
-    return create(SIM_ID_cuStreamCreate, out, flags, LEAST_PRIORITY);
-}
-
-SIM_API(cuStreamCreateWithPriority, CUstream *out, unsigned int flags, int priority)
-{
-    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
-
-    return create(SIM_ID_cuStreamCreateWithPriority, out, flags, priority);
-}
+SIM_API_ONE(cuStreamCreateWithPriority,
+            (CUstream * out, unsigned int flags, int priority),
+            SIM_JUDGED_OR(!out, CUDA_ERROR_INVALID_VALUE,
+                          create(api, out, flags, priority)));
 
 /* What is queued still runs; the call does not wait for it. */
 static CUresult end(enum sim_api api, CUstream handle)
@@ -84,19 +79,11 @@ static CUresult end(enum sim_api api, CUstream handle)
     return res;
 }
 
-SIM_API(cuStreamDestroy, CUstream stream)
-{
-    SIM_JUDGED_FIRST(!stream, CUDA_ERROR_INVALID_HANDLE);
+SIM_API_ONE(cuStreamDestroy, (CUstream stream),
+            SIM_JUDGED_OR(!stream, CUDA_ERROR_INVALID_HANDLE, end(api, stream)));
 
-    return end(SIM_ID_cuStreamDestroy, stream);
-}
-
-SIM_API(cuStreamDestroy_v2, CUstream stream)
-{
-    SIM_JUDGED_FIRST(!stream, CUDA_ERROR_INVALID_HANDLE);
-
-    return end(SIM_ID_cuStreamDestroy_v2, stream);
-}
+SIM_API_ONE(cuStreamDestroy_v2, (CUstream stream),
+            SIM_JUDGED_OR(!stream, CUDA_ERROR_INVALID_HANDLE, end(api, stream)));
 
 /* The door of a call on one stream: the stream with a reference. */
 static CUresult enter(enum sim_api api, enum sim_variant variant, CUstream handle,
@@ -227,104 +214,31 @@ static CUresult get_context_v2(enum sim_api api, enum sim_variant variant,
     return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-SIM_API(cuStreamSynchronize, CUstream stream)
-{
-    return synchronize(SIM_ID_cuStreamSynchronize, SIM_LEGACY, stream);
-}
+SIM_API_TWINS(cuStreamSynchronize, ptsz, (CUstream stream),
+              synchronize(api, variant, stream));
 
-SIM_API(cuStreamSynchronize_ptsz, CUstream stream)
-{
-    return synchronize(SIM_ID_cuStreamSynchronize_ptsz, SIM_PER_THREAD, stream);
-}
+SIM_API_TWINS(cuStreamQuery, ptsz, (CUstream stream), query(api, variant, stream));
 
-SIM_API(cuStreamQuery, CUstream stream)
-{
-    return query(SIM_ID_cuStreamQuery, SIM_LEGACY, stream);
-}
+SIM_API_TWINS(cuStreamGetFlags, ptsz, (CUstream stream, unsigned int *flags),
+              SIM_JUDGED_OR(!flags, CUDA_ERROR_INVALID_VALUE,
+                            get_flags(api, variant, stream, flags)));
 
-SIM_API(cuStreamQuery_ptsz, CUstream stream)
-{
-    return query(SIM_ID_cuStreamQuery_ptsz, SIM_PER_THREAD, stream);
-}
+SIM_API_TWINS(cuStreamGetPriority, ptsz, (CUstream stream, int *priority),
+              SIM_JUDGED_OR(!priority, CUDA_ERROR_INVALID_VALUE,
+                            get_priority(api, variant, stream, priority)));
 
-SIM_API(cuStreamGetFlags, CUstream stream, unsigned int *flags)
-{
-    SIM_JUDGED_FIRST(!flags, CUDA_ERROR_INVALID_VALUE);
+SIM_API_TWINS(cuStreamGetId, ptsz, (CUstream stream, unsigned long long *id),
+              SIM_JUDGED_OR(!id, CUDA_ERROR_INVALID_VALUE,
+                            get_id(api, variant, stream, id)));
 
-    return get_flags(SIM_ID_cuStreamGetFlags, SIM_LEGACY, stream, flags);
-}
+SIM_API_TWINS(cuStreamGetDevice, ptsz, (CUstream stream, CUdevice *device),
+              get_device(api, variant, stream, device));
 
-SIM_API(cuStreamGetFlags_ptsz, CUstream stream, unsigned int *flags)
-{
-    SIM_JUDGED_FIRST(!flags, CUDA_ERROR_INVALID_VALUE);
+SIM_API_TWINS(cuStreamGetCtx, ptsz, (CUstream stream, CUcontext *context),
+              SIM_JUDGED_OR(!context, CUDA_ERROR_INVALID_VALUE,
+                            get_context(api, variant, stream, context)));
 
-    return get_flags(SIM_ID_cuStreamGetFlags_ptsz, SIM_PER_THREAD, stream, flags);
-}
-
-SIM_API(cuStreamGetPriority, CUstream stream, int *priority)
-{
-    SIM_JUDGED_FIRST(!priority, CUDA_ERROR_INVALID_VALUE);
-
-    return get_priority(SIM_ID_cuStreamGetPriority, SIM_LEGACY, stream, priority);
-}
-
-SIM_API(cuStreamGetPriority_ptsz, CUstream stream, int *priority)
-{
-    SIM_JUDGED_FIRST(!priority, CUDA_ERROR_INVALID_VALUE);
-
-    return get_priority(SIM_ID_cuStreamGetPriority_ptsz, SIM_PER_THREAD, stream,
-                        priority);
-}
-
-SIM_API(cuStreamGetId, CUstream stream, unsigned long long *id)
-{
-    SIM_JUDGED_FIRST(!id, CUDA_ERROR_INVALID_VALUE);
-
-    return get_id(SIM_ID_cuStreamGetId, SIM_LEGACY, stream, id);
-}
-
-SIM_API(cuStreamGetId_ptsz, CUstream stream, unsigned long long *id)
-{
-    SIM_JUDGED_FIRST(!id, CUDA_ERROR_INVALID_VALUE);
-
-    return get_id(SIM_ID_cuStreamGetId_ptsz, SIM_PER_THREAD, stream, id);
-}
-
-SIM_API(cuStreamGetDevice, CUstream stream, CUdevice *device)
-{
-    return get_device(SIM_ID_cuStreamGetDevice, SIM_LEGACY, stream, device);
-}
-
-SIM_API(cuStreamGetDevice_ptsz, CUstream stream, CUdevice *device)
-{
-    return get_device(SIM_ID_cuStreamGetDevice_ptsz, SIM_PER_THREAD, stream, device);
-}
-
-SIM_API(cuStreamGetCtx, CUstream stream, CUcontext *context)
-{
-    SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_VALUE);
-
-    return get_context(SIM_ID_cuStreamGetCtx, SIM_LEGACY, stream, context);
-}
-
-SIM_API(cuStreamGetCtx_ptsz, CUstream stream, CUcontext *context)
-{
-    SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_VALUE);
-
-    return get_context(SIM_ID_cuStreamGetCtx_ptsz, SIM_PER_THREAD, stream, context);
-}
-
-SIM_API(cuStreamGetCtx_v2, CUstream stream, CUcontext *context, CUgreenCtx *green)
-{
-    SIM_JUDGED_FIRST(!context && !green, CUDA_ERROR_INVALID_VALUE);
-
-    return get_context_v2(SIM_ID_cuStreamGetCtx_v2, SIM_LEGACY, stream, context, green);
-}
-
-SIM_API(cuStreamGetCtx_v2_ptsz, CUstream stream, CUcontext *context, CUgreenCtx *green)
-{
-    SIM_JUDGED_FIRST(!context && !green, CUDA_ERROR_INVALID_VALUE);
-
-    return get_context_v2(SIM_ID_cuStreamGetCtx_v2_ptsz, SIM_PER_THREAD, stream, context,
-                          green);
-}
+SIM_API_TWINS(cuStreamGetCtx_v2, ptsz,
+              (CUstream stream, CUcontext *context, CUgreenCtx *green),
+              SIM_JUDGED_OR(!context && !green, CUDA_ERROR_INVALID_VALUE,
+                            get_context_v2(api, variant, stream, context, green)));

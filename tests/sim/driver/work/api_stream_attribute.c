@@ -196,35 +196,13 @@ static CUresult copy(enum sim_api api, enum sim_variant variant, CUstream to_han
     return res;
 }
 
-SIM_API(cuStreamGetAttribute, CUstream stream, CUstreamAttrID id, CUstreamAttrValue *out)
-{
-    return get(SIM_ID_cuStreamGetAttribute, SIM_LEGACY, stream, id, out);
-}
+SIM_API_TWINS(cuStreamGetAttribute, ptsz,
+              (CUstream stream, CUstreamAttrID id, CUstreamAttrValue *out),
+              get(api, variant, stream, id, out));
 
-SIM_API(cuStreamGetAttribute_ptsz, CUstream stream, CUstreamAttrID id,
-        CUstreamAttrValue *out)
-{
-    return get(SIM_ID_cuStreamGetAttribute_ptsz, SIM_PER_THREAD, stream, id, out);
-}
+SIM_API_TWINS(cuStreamSetAttribute, ptsz,
+              (CUstream stream, CUstreamAttrID id, const CUstreamAttrValue *value),
+              set(api, variant, stream, id, value));
 
-SIM_API(cuStreamSetAttribute, CUstream stream, CUstreamAttrID id,
-        const CUstreamAttrValue *value)
-{
-    return set(SIM_ID_cuStreamSetAttribute, SIM_LEGACY, stream, id, value);
-}
-
-SIM_API(cuStreamSetAttribute_ptsz, CUstream stream, CUstreamAttrID id,
-        const CUstreamAttrValue *value)
-{
-    return set(SIM_ID_cuStreamSetAttribute_ptsz, SIM_PER_THREAD, stream, id, value);
-}
-
-SIM_API(cuStreamCopyAttributes, CUstream to, CUstream from)
-{
-    return copy(SIM_ID_cuStreamCopyAttributes, SIM_LEGACY, to, from);
-}
-
-SIM_API(cuStreamCopyAttributes_ptsz, CUstream to, CUstream from)
-{
-    return copy(SIM_ID_cuStreamCopyAttributes_ptsz, SIM_PER_THREAD, to, from);
-}
+SIM_API_TWINS(cuStreamCopyAttributes, ptsz, (CUstream to, CUstream from),
+              copy(api, variant, to, from));

@@ -147,19 +147,11 @@ static CUresult end(enum sim_api api, CUevent handle)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuEventDestroy, CUevent event)
-{
-    SIM_JUDGED_FIRST(!event, CUDA_ERROR_INVALID_HANDLE);
+SIM_API_ONE(cuEventDestroy, (CUevent event),
+            SIM_JUDGED_OR(!event, CUDA_ERROR_INVALID_HANDLE, end(api, event)));
 
-    return end(SIM_ID_cuEventDestroy, event);
-}
-
-SIM_API(cuEventDestroy_v2, CUevent event)
-{
-    SIM_JUDGED_FIRST(!event, CUDA_ERROR_INVALID_HANDLE);
-
-    return end(SIM_ID_cuEventDestroy_v2, event);
-}
+SIM_API_ONE(cuEventDestroy_v2, (CUevent event),
+            SIM_JUDGED_OR(!event, CUDA_ERROR_INVALID_HANDLE, end(api, event)));
 
 /* Record in a stream, captured or not; an external record is a node of its own. */
 static CUresult record_in(enum sim_api api, struct sim_stream *stream,
@@ -218,26 +210,12 @@ put_event:
     return res;
 }
 
-SIM_API(cuEventRecord, CUevent event, CUstream stream)
-{
-    return record(SIM_ID_cuEventRecord, SIM_LEGACY, event, stream, 0);
-}
+SIM_API_TWINS(cuEventRecord, ptsz, (CUevent event, CUstream stream),
+              record(api, variant, event, stream, 0));
 
-SIM_API(cuEventRecord_ptsz, CUevent event, CUstream stream)
-{
-    return record(SIM_ID_cuEventRecord_ptsz, SIM_PER_THREAD, event, stream, 0);
-}
-
-SIM_API(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned int flags)
-{
-    return record(SIM_ID_cuEventRecordWithFlags, SIM_LEGACY, event, stream, flags);
-}
-
-SIM_API(cuEventRecordWithFlags_ptsz, CUevent event, CUstream stream, unsigned int flags)
-{
-    return record(SIM_ID_cuEventRecordWithFlags_ptsz, SIM_PER_THREAD, event, stream,
-                  flags);
-}
+SIM_API_TWINS(cuEventRecordWithFlags, ptsz,
+              (CUevent event, CUstream stream, unsigned int flags),
+              record(api, variant, event, stream, flags));
 
 CUresult sim_event_record_context(enum sim_api api, struct sim_context *context,
                                   CUevent handle)
@@ -387,17 +365,12 @@ static CUresult elapsed(enum sim_api api, float *out, CUevent start_handle,
     return res;
 }
 
-SIM_API(cuEventElapsedTime, float *out, CUevent start, CUevent stop)
-{
-    SIM_JUDGED_FIRST(!out || !start, CUDA_ERROR_INVALID_HANDLE);
+SIM_API_ONE(cuEventElapsedTime, (float *out, CUevent start, CUevent stop),
+            SIM_JUDGED_OR(!out || !start, CUDA_ERROR_INVALID_HANDLE,
+                          elapsed(api, out, start, stop)));
 
-    return elapsed(SIM_ID_cuEventElapsedTime, out, start, stop);
-}
-
-SIM_API(cuEventElapsedTime_v2, float *out, CUevent start, CUevent stop)
-{
-    return elapsed(SIM_ID_cuEventElapsedTime_v2, out, start, stop);
-}
+SIM_API_ONE(cuEventElapsedTime_v2, (float *out, CUevent start, CUevent stop),
+            elapsed(api, out, start, stop));
 
 /* An operation that waits for the event, NULL without memory. */
 static struct sim_op *make_wait(enum sim_api api, struct sim_event *event)
@@ -476,13 +449,6 @@ static CUresult wait_event(enum sim_api api, enum sim_variant variant,
     return res;
 }
 
-SIM_API(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned int flags)
-{
-    return wait_event(SIM_ID_cuStreamWaitEvent, SIM_LEGACY, stream, event, flags);
-}
-
-SIM_API(cuStreamWaitEvent_ptsz, CUstream stream, CUevent event, unsigned int flags)
-{
-    return wait_event(SIM_ID_cuStreamWaitEvent_ptsz, SIM_PER_THREAD, stream, event,
-                      flags);
-}
+SIM_API_TWINS(cuStreamWaitEvent, ptsz,
+              (CUstream stream, CUevent event, unsigned int flags),
+              wait_event(api, variant, stream, event, flags));
