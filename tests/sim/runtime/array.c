@@ -138,16 +138,12 @@ static cudaError_t make_array(cudaArray_t *array,
 {
     CUDA_ARRAY3D_DESCRIPTOR wanted;
     CUarray made = NULL;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!array || !desc)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_array_desc(desc, extent, flags, &wanted);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
-    error = gs_rt_leave_cu(gs_rt_cu.cuArray3DCreate_v3020(&made, &wanted));
+    RT_TRY(gs_rt_leave(gs_rt_array_desc(desc, extent, flags, &wanted)));
+    cudaError_t error = gs_rt_leave_cu(gs_rt_cu.cuArray3DCreate_v3020(&made, &wanted));
     if (error == cudaSuccess)
         *array = (cudaArray_t)made;
     return error;
@@ -175,13 +171,11 @@ cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t *mipmappedArray,
 {
     CUDA_ARRAY3D_DESCRIPTOR wanted;
     CUmipmappedArray made = NULL;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!mipmappedArray || !desc)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_array_desc(desc, extent, flags, &wanted);
+    cudaError_t error = gs_rt_array_desc(desc, extent, flags, &wanted);
     if (error != cudaSuccess)
         return gs_rt_leave(error);
     error =
@@ -216,13 +210,9 @@ cudaError_t cudaArrayGetInfo(struct cudaChannelFormatDesc *desc,
                              cudaArray_t array)
 {
     CUDA_ARRAY3D_DESCRIPTOR known;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_leave(gs_rt_describe_array(array, &known, NULL));
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
+    RT_TRY(gs_rt_leave(gs_rt_describe_array(array, &known, NULL)));
     if (desc)
         gs_rt_channels(known.Format, known.NumChannels, desc);
     if (extent)

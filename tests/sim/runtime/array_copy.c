@@ -85,10 +85,7 @@ static cudaError_t copy_2d(const struct place *place, const struct side *dst,
                            const struct side *src, size_t width, size_t height,
                            enum cudaMemcpyKind kind)
 {
-    cudaError_t error = gs_rt_enter();
-
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     return gs_rt_leave(copy_rectangle(place, dst, src, width, height, kind));
 }
 

@@ -105,11 +105,9 @@ static cudaError_t inside_symbol(const void *symbol, size_t offset, size_t count
 {
     CUdeviceptr base;
     size_t bytes, end;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_symbol(symbol, &base, &bytes);
+    RT_TRY(gs_rt_enter());
+    cudaError_t error = gs_rt_symbol(symbol, &base, &bytes);
     if (error == cudaSuccess &&
         (__builtin_add_overflow(offset, count, &end) || end > bytes))
         error = cudaErrorInvalidValue;
@@ -141,10 +139,8 @@ static cudaError_t to_symbol_async(bool per_thread, const void *symbol, const vo
                                    cudaStream_t stream)
 {
     void *address = NULL;
-    cudaError_t error = inside_symbol(symbol, offset, count, &address);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(inside_symbol(symbol, offset, count, &address));
     return copy_in_stream(per_thread, address, src, count, kind, stream);
 }
 
@@ -153,10 +149,8 @@ static cudaError_t from_symbol_async(bool per_thread, void *dst, const void *sym
                                      enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     void *address = NULL;
-    cudaError_t error = inside_symbol(symbol, offset, count, &address);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(inside_symbol(symbol, offset, count, &address));
     return copy_in_stream(per_thread, dst, address, count, kind, stream);
 }
 
@@ -186,11 +180,8 @@ RT_TWINS(cudaMemcpyFromSymbolAsync, ptsz,
 static cudaError_t enter_with_peers(int dst_device, int src_device, CUcontext *dst,
                                     CUcontext *src)
 {
-    cudaError_t error = gs_rt_enter();
-
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_primary_context(dst_device, dst);
+    RT_TRY(gs_rt_enter());
+    cudaError_t error = gs_rt_primary_context(dst_device, dst);
     if (error == cudaSuccess)
         error = gs_rt_primary_context(src_device, src);
     return gs_rt_leave(error);

@@ -51,10 +51,8 @@ struct rectangle {
 static cudaError_t describe_rectangle(const struct rectangle *r, CUDA_MEMCPY2D *copy)
 {
     CUmemorytype src, dst;
-    cudaError_t error = memory_types(r->kind, &src, &dst);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(memory_types(r->kind, &src, &dst));
     if (r->width > r->dst_pitch || r->width > r->src_pitch)
         return cudaErrorInvalidPitchValue;
     memset(copy, 0, sizeof(*copy));
@@ -76,12 +74,10 @@ static cudaError_t copy_rectangle(bool per_thread, const struct rectangle *r,
                                   const cudaStream_t *stream)
 {
     CUDA_MEMCPY2D copy;
-    cudaError_t error = gs_rt_enter();
     CUresult result;
 
-    if (error != cudaSuccess)
-        return error;
-    error = describe_rectangle(r, &copy);
+    RT_TRY(gs_rt_enter());
+    cudaError_t error = describe_rectangle(r, &copy);
     if (error != cudaSuccess || r->width == 0 || r->height == 0)
         return gs_rt_leave(error);
     if (stream)
@@ -143,14 +139,11 @@ static cudaError_t add_arrays(cudaArray_const_t src, cudaArray_const_t dst,
 cudaError_t gs_rt_copy3d(const struct cudaMemcpy3DParms *parms, CUDA_MEMCPY3D *copy)
 {
     CUmemorytype src, dst;
-    cudaError_t error;
 
     if (!parms || (parms->srcArray && parms->srcPtr.ptr) ||
         (parms->dstArray && parms->dstPtr.ptr))
         return cudaErrorInvalidValue;
-    error = memory_types(parms->kind, &src, &dst);
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(memory_types(parms->kind, &src, &dst));
     memset(copy, 0, sizeof(*copy));
     copy->srcXInBytes = parms->srcPos.x;
     copy->srcY = parms->srcPos.y;
@@ -183,12 +176,10 @@ static cudaError_t copy_box(bool per_thread, const struct cudaMemcpy3DParms *par
                             const cudaStream_t *stream)
 {
     CUDA_MEMCPY3D copy;
-    cudaError_t error = gs_rt_enter();
     CUresult result;
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_copy3d(parms, &copy);
+    RT_TRY(gs_rt_enter());
+    cudaError_t error = gs_rt_copy3d(parms, &copy);
     if (error != cudaSuccess || is_empty(parms->extent))
         return gs_rt_leave(error);
     if (stream)
@@ -224,9 +215,8 @@ static cudaError_t describe_peer_box(const struct cudaMemcpy3DPeerParms *p,
     parms.dstPos = p->dstPos;
     parms.dstPtr = p->dstPtr;
     parms.extent = p->extent;
-    cudaError_t error = gs_rt_copy3d(&parms, &box);
-    if (error != cudaSuccess)
-        return error;
+
+    RT_TRY(gs_rt_copy3d(&parms, &box));
     *copy = (CUDA_MEMCPY3D_PEER){
         .srcXInBytes = box.srcXInBytes,
         .srcY = box.srcY,
@@ -248,9 +238,7 @@ static cudaError_t describe_peer_box(const struct cudaMemcpy3DPeerParms *p,
         .Height = box.Height,
         .Depth = box.Depth,
     };
-    error = gs_rt_primary_context(p->srcDevice, &copy->srcContext);
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_primary_context(p->srcDevice, &copy->srcContext));
     return gs_rt_primary_context(p->dstDevice, &copy->dstContext);
 }
 
@@ -258,12 +246,10 @@ static cudaError_t copy_peer_box(bool per_thread, const struct cudaMemcpy3DPeerP
                                  const cudaStream_t *stream)
 {
     CUDA_MEMCPY3D_PEER copy;
-    cudaError_t error = gs_rt_enter();
     CUresult result;
 
-    if (error != cudaSuccess)
-        return error;
-    error = describe_peer_box(p, &copy);
+    RT_TRY(gs_rt_enter());
+    cudaError_t error = describe_peer_box(p, &copy);
     if (error != cudaSuccess || is_empty(p->extent))
         return gs_rt_leave(error);
     if (stream)

@@ -139,30 +139,23 @@ cudaError_t cudaDeviceCanAccessPeer(int *canAccessPeer, int device, int peerDevi
 /* The runtime's peers are primary contexts: the other one is brought up first. */
 static cudaError_t enter_with_peer(int ordinal, CUcontext *peer)
 {
-    cudaError_t error = gs_rt_enter();
-
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     return gs_rt_leave(gs_rt_primary_context(ordinal, peer));
 }
 
 cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags)
 {
     CUcontext peer;
-    cudaError_t error = enter_with_peer(peerDevice, &peer);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_with_peer(peerDevice, &peer));
     return gs_rt_leave_cu(gs_rt_cu.cuCtxEnablePeerAccess_v4000(peer, flags));
 }
 
 cudaError_t cudaDeviceDisablePeerAccess(int peerDevice)
 {
     CUcontext peer;
-    cudaError_t error = enter_with_peer(peerDevice, &peer);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_with_peer(peerDevice, &peer));
     return gs_rt_leave_cu(gs_rt_cu.cuCtxDisablePeerAccess_v4000(peer));
 }
 
@@ -170,10 +163,7 @@ cudaError_t cudaDeviceDisablePeerAccess(int peerDevice)
 cudaError_t cudaGetExportTable(const void **ppExportTable,
                                const cudaUUID_t *pExportTableId)
 {
-    cudaError_t error = gs_rt_enter_without_context();
-
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter_without_context());
     return gs_rt_leave_cu(gs_rt_cu.cuGetExportTable_v3000(ppExportTable, pExportTableId));
 }
 
@@ -182,13 +172,10 @@ static cudaError_t entry_point(const char *symbol, void **function, unsigned ver
                                enum cudaDriverEntryPointQueryResult *status)
 {
     CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
-    cudaError_t error;
 
     if (!symbol || !function || !*symbol)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_enter_without_context();
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter_without_context());
     *function = NULL;
     CUresult result =
         gs_rt_cu.cuGetProcAddress_v12000(symbol, function, (int)version, flags, &found);

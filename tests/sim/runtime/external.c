@@ -21,10 +21,8 @@ cudaError_t cudaImportExternalMemory(cudaExternalMemory_t *extMem_out,
 {
     CUDA_EXTERNAL_MEMORY_HANDLE_DESC wanted;
     CUexternalMemory made = NULL;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!extMem_out || !desc)
         return gs_rt_leave(cudaErrorInvalidValue);
     memset(&wanted, 0, sizeof(wanted));
@@ -32,7 +30,8 @@ cudaError_t cudaImportExternalMemory(cudaExternalMemory_t *extMem_out,
     memcpy(&wanted.handle, &desc->handle, sizeof(wanted.handle));
     wanted.size = desc->size;
     wanted.flags = desc->flags;
-    error = gs_rt_leave_cu(gs_rt_cu.cuImportExternalMemory_v10000(&made, &wanted));
+    cudaError_t error =
+        gs_rt_leave_cu(gs_rt_cu.cuImportExternalMemory_v10000(&made, &wanted));
     if (error == cudaSuccess)
         *extMem_out = (cudaExternalMemory_t)made;
     return error;
@@ -44,17 +43,15 @@ cudaExternalMemoryGetMappedBuffer(void **devPtr, cudaExternalMemory_t extMem,
 {
     CUDA_EXTERNAL_MEMORY_BUFFER_DESC wanted;
     CUdeviceptr address = 0;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!devPtr || !desc)
         return gs_rt_leave(cudaErrorInvalidValue);
     memset(&wanted, 0, sizeof(wanted));
     wanted.offset = desc->offset;
     wanted.size = desc->size;
     wanted.flags = desc->flags;
-    error = gs_rt_leave_cu(gs_rt_cu.cuExternalMemoryGetMappedBuffer_v10000(
+    cudaError_t error = gs_rt_leave_cu(gs_rt_cu.cuExternalMemoryGetMappedBuffer_v10000(
         &address, (CUexternalMemory)extMem, &wanted));
     if (error == cudaSuccess)
         *devPtr = (void *)(uintptr_t)address;
@@ -93,17 +90,16 @@ cudaImportExternalSemaphore(cudaExternalSemaphore_t *extSem_out,
 {
     CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC wanted;
     CUexternalSemaphore made = NULL;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!extSem_out || !desc)
         return gs_rt_leave(cudaErrorInvalidValue);
     memset(&wanted, 0, sizeof(wanted));
     wanted.type = (CUexternalSemaphoreHandleType)desc->type;
     memcpy(&wanted.handle, &desc->handle, sizeof(wanted.handle));
     wanted.flags = desc->flags;
-    error = gs_rt_leave_cu(gs_rt_cu.cuImportExternalSemaphore_v10000(&made, &wanted));
+    cudaError_t error =
+        gs_rt_leave_cu(gs_rt_cu.cuImportExternalSemaphore_v10000(&made, &wanted));
     if (error == cudaSuccess)
         *extSem_out = (cudaExternalSemaphore_t)made;
     return error;

@@ -15,20 +15,15 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph,
 
 static cudaError_t enter_for_device(int ordinal, CUdevice *handle)
 {
-    cudaError_t error = gs_rt_enter_without_context();
-
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter_without_context());
     return gs_rt_leave(gs_rt_device(ordinal, handle));
 }
 
 cudaError_t cudaDeviceGraphMemTrim(int device)
 {
     CUdevice handle;
-    cudaError_t error = enter_for_device(device, &handle);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_for_device(device, &handle));
     return gs_rt_leave_cu(gs_rt_cu.cuDeviceGraphMemTrim_v11040(handle));
 }
 
@@ -37,10 +32,8 @@ cudaError_t cudaDeviceGetGraphMemAttribute(int device,
                                            void *value)
 {
     CUdevice handle;
-    cudaError_t error = enter_for_device(device, &handle);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_for_device(device, &handle));
     return gs_rt_leave_cu(gs_rt_cu.cuDeviceGetGraphMemAttribute_v11040(
         handle, (CUgraphMem_attribute)attr, value));
 }
@@ -50,10 +43,8 @@ cudaError_t cudaDeviceSetGraphMemAttribute(int device,
                                            void *value)
 {
     CUdevice handle;
-    cudaError_t error = enter_for_device(device, &handle);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_for_device(device, &handle));
     return gs_rt_leave_cu(gs_rt_cu.cuDeviceSetGraphMemAttribute_v11040(
         handle, (CUgraphMem_attribute)attr, value));
 }

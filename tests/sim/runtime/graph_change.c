@@ -24,13 +24,9 @@ cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node,
 {
     CUDA_KERNEL_NODE_PARAMS params;
     CUcontext context;
-    cudaError_t error = gs_rt_enter_in(&context);
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_node_kernel(pNodeParams, context, &params);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter_in(&context));
+    RT_TRY(gs_rt_leave(gs_rt_node_kernel(pNodeParams, context, &params)));
     return gs_rt_leave_cu(gs_rt_cu.cuGraphKernelNodeSetParams_v12000(node, &params));
 }
 
@@ -51,10 +47,8 @@ cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t node,
 static cudaError_t set_copy(cudaGraphNode_t node, const struct cudaMemcpy3DParms *parms)
 {
     CUDA_MEMCPY3D copy;
-    cudaError_t error = gs_rt_copy3d(parms, &copy);
 
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_leave(gs_rt_copy3d(parms, &copy)));
     return gs_rt_leave_cu(gs_rt_cu.cuGraphMemcpyNodeSetParams_v10000(node, &copy));
 }
 
@@ -91,13 +85,10 @@ static cudaError_t enter_with(const struct variable_copy *copy,
                               struct cudaMemcpy3DParms *out)
 {
     void *part;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_symbol_part(copy->symbol, copy->count, copy->offset, &part);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter());
+    RT_TRY(
+        gs_rt_leave(gs_rt_symbol_part(copy->symbol, copy->count, copy->offset, &part)));
     *out = gs_rt_node_row(copy->to_symbol ? part : copy->other,
                           copy->to_symbol ? copy->other : part, copy->count, copy->kind);
     return cudaSuccess;
@@ -208,12 +199,8 @@ cudaError_t cudaGraphMemsetNodeSetParams(cudaGraphNode_t node,
                                          const struct cudaMemsetParams *pNodeParams)
 {
     CUDA_MEMSET_NODE_PARAMS params;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_node_set(pNodeParams, &params);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter());
+    RT_TRY(gs_rt_leave(gs_rt_node_set(pNodeParams, &params)));
     return gs_rt_leave_cu(gs_rt_cu.cuGraphMemsetNodeSetParams_v10000(node, &params));
 }

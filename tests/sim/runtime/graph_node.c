@@ -14,13 +14,9 @@ cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *pGraphNode, cudaGraph_t grap
 {
     CUDA_KERNEL_NODE_PARAMS params;
     CUcontext context;
-    cudaError_t error = gs_rt_enter_in(&context);
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_node_kernel(pNodeParams, context, &params);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter_in(&context));
+    RT_TRY(gs_rt_leave(gs_rt_node_kernel(pNodeParams, context, &params)));
     return gs_rt_leave_cu(gs_rt_cu.cuGraphAddKernelNode_v12000(
         pGraphNode, graph, pDependencies, numDependencies, &params));
 }
@@ -31,13 +27,9 @@ cudaGraphExecKernelNodeSetParams(cudaGraphExec_t hGraphExec, cudaGraphNode_t nod
 {
     CUDA_KERNEL_NODE_PARAMS params;
     CUcontext context;
-    cudaError_t error = gs_rt_enter_in(&context);
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_node_kernel(pNodeParams, context, &params);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter_in(&context));
+    RT_TRY(gs_rt_leave(gs_rt_node_kernel(pNodeParams, context, &params)));
     return gs_rt_leave_cu(
         gs_rt_cu.cuGraphExecKernelNodeSetParams_v12000(hGraphExec, node, &params));
 }
@@ -50,13 +42,9 @@ static cudaError_t add_copy(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
 {
     CUDA_MEMCPY3D copy;
     CUcontext context;
-    cudaError_t error = gs_rt_enter_in(&context);
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_copy3d(parms, &copy);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter_in(&context));
+    RT_TRY(gs_rt_leave(gs_rt_copy3d(parms, &copy)));
     return gs_rt_leave_cu(gs_rt_cu.cuGraphAddMemcpyNode_v10000(
         pGraphNode, graph, pDependencies, numDependencies, &copy, context));
 }
@@ -84,13 +72,9 @@ static cudaError_t set_exec_copy(cudaGraphExec_t exec, cudaGraphNode_t node,
 {
     CUDA_MEMCPY3D copy;
     CUcontext context;
-    cudaError_t error = gs_rt_enter_in(&context);
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_copy3d(parms, &copy);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter_in(&context));
+    RT_TRY(gs_rt_leave(gs_rt_copy3d(parms, &copy)));
     return gs_rt_leave_cu(
         gs_rt_cu.cuGraphExecMemcpyNodeSetParams_v10020(exec, node, &copy, context));
 }
@@ -121,13 +105,9 @@ cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *pGraphNode, cudaGraph_t grap
 {
     CUDA_MEMSET_NODE_PARAMS params;
     CUcontext context;
-    cudaError_t error = gs_rt_enter_in(&context);
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_node_set(pMemsetParams, &params);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter_in(&context));
+    RT_TRY(gs_rt_leave(gs_rt_node_set(pMemsetParams, &params)));
     return gs_rt_leave_cu(gs_rt_cu.cuGraphAddMemsetNode_v10000(
         pGraphNode, graph, pDependencies, numDependencies, &params, context));
 }
@@ -138,13 +118,9 @@ cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t hGraphExec,
 {
     CUDA_MEMSET_NODE_PARAMS params;
     CUcontext context;
-    cudaError_t error = gs_rt_enter_in(&context);
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_node_set(pNodeParams, &params);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter_in(&context));
+    RT_TRY(gs_rt_leave(gs_rt_node_set(pNodeParams, &params)));
     return gs_rt_leave_cu(gs_rt_cu.cuGraphExecMemsetNodeSetParams_v10020(
         hGraphExec, node, &params, context));
 }

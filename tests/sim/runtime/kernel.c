@@ -64,10 +64,7 @@ cudaError_t cudaLibraryGetManaged(void **dptr, size_t *bytes, cudaLibrary_t libr
 /* A context is current and func is a kernel; the error is recorded. */
 static cudaError_t enter_for(const void *func, CUkernel *kernel)
 {
-    cudaError_t error = gs_rt_enter();
-
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     return gs_rt_leave(gs_rt_kernel(func, kernel));
 }
 
@@ -100,13 +97,12 @@ cudaError_t cudaGetFuncBySymbol(cudaFunction_t *functionPtr, const void *symbolP
 {
     CUkernel kernel;
     CUfunction function;
-    cudaError_t error = enter_for(symbolPtr, &kernel);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_for(symbolPtr, &kernel));
     if (!functionPtr)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_leave_cu(gs_rt_cu.cuKernelGetFunction_v12000(&function, kernel));
+    cudaError_t error =
+        gs_rt_leave_cu(gs_rt_cu.cuKernelGetFunction_v12000(&function, kernel));
     if (error == cudaSuccess)
         error = gs_rt_leave(gs_rt_note_kernel(function, kernel));
     if (error == cudaSuccess)
@@ -117,10 +113,8 @@ cudaError_t cudaGetFuncBySymbol(cudaFunction_t *functionPtr, const void *symbolP
 cudaError_t cudaFuncGetName(const char **name, const void *func)
 {
     CUkernel kernel;
-    cudaError_t error = enter_for(func, &kernel);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_for(func, &kernel));
     return gs_rt_leave_cu(gs_rt_cu.cuKernelGetName_v12030(name, kernel));
 }
 
@@ -128,10 +122,8 @@ cudaError_t cudaFuncGetParamInfo(const void *func, size_t paramIndex, size_t *pa
                                  size_t *paramSize)
 {
     CUkernel kernel;
-    cudaError_t error = enter_for(func, &kernel);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_for(func, &kernel));
     return gs_rt_leave_cu(
         gs_rt_cu.cuKernelGetParamInfo_v12040(kernel, paramIndex, paramOffset, paramSize));
 }
@@ -239,10 +231,8 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *f
 static cudaError_t function_of(const void *func, CUfunction *function)
 {
     CUkernel kernel;
-    cudaError_t error = enter_for(func, &kernel);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_for(func, &kernel));
     return gs_rt_leave_cu(gs_rt_cu.cuKernelGetFunction_v12000(function, kernel));
 }
 
@@ -253,10 +243,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlock
                                                                    unsigned int flags)
 {
     CUfunction function;
-    cudaError_t error = function_of(func, &function);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(function_of(func, &function));
     return gs_rt_leave_cu(
         gs_rt_cu.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_v7000(
             numBlocks, function, blockSize, dynamicSMemSize, flags));
@@ -275,10 +263,8 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize,
                                                       int blockSize)
 {
     CUfunction function;
-    cudaError_t error = function_of(func, &function);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(function_of(func, &function));
     return gs_rt_leave_cu(gs_rt_cu.cuOccupancyAvailableDynamicSMemPerBlock_v10020(
         dynamicSmemSize, function, numBlocks, blockSize));
 }

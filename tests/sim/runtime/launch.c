@@ -74,10 +74,7 @@ static cudaError_t check_configuration(dim3 grid, dim3 block, size_t shared_byte
 static cudaError_t launch_kernel(bool per_thread, CUkernel kernel, dim3 grid, dim3 block,
                                  void **args, size_t shared_bytes, cudaStream_t stream)
 {
-    cudaError_t error = check_configuration(grid, block, shared_bytes);
-
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_leave(check_configuration(grid, block, shared_bytes)));
     return gs_rt_leave_cu(
         RT_PICK(per_thread, cuLaunchKernel_v4000, cuLaunchKernel_v7000_ptsz)(
             (CUfunction)kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z,
@@ -88,13 +85,9 @@ static cudaError_t launch(bool per_thread, const void *func, dim3 grid, dim3 blo
                           void **args, size_t shared_bytes, cudaStream_t stream)
 {
     CUkernel kernel;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_kernel(func, &kernel);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter());
+    RT_TRY(gs_rt_leave(gs_rt_kernel(func, &kernel)));
     return launch_kernel(per_thread, kernel, grid, block, args, shared_bytes, stream);
 }
 
@@ -139,11 +132,9 @@ static cudaError_t launch_config(bool per_thread, const cudaLaunchConfig_t *conf
 {
     CUlaunchConfig driver_config;
     CUkernel kernel;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
-    error = describe_launch(config, &driver_config);
+    RT_TRY(gs_rt_enter());
+    cudaError_t error = describe_launch(config, &driver_config);
     if (error == cudaSuccess)
         error = gs_rt_kernel(func, &kernel);
     if (error != cudaSuccess)
@@ -162,11 +153,9 @@ static cudaError_t launch_cooperative(bool per_thread, const void *func, dim3 gr
                                       cudaStream_t stream)
 {
     CUkernel kernel;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
-    error = check_configuration(grid, block, shared_bytes);
+    RT_TRY(gs_rt_enter());
+    cudaError_t error = check_configuration(grid, block, shared_bytes);
     if (error == cudaSuccess)
         error = gs_rt_kernel(func, &kernel);
     if (error != cudaSuccess)

@@ -61,10 +61,8 @@ cudaError_t cudaMemPoolImportPointer(void **ptr, cudaMemPool_t memPool,
 {
     CUdeviceptr address = 0;
     CUresult result;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!ptr)
         return gs_rt_leave(cudaErrorInvalidValue);
     result = gs_rt_cu.cuMemPoolImportPointer_v11020(&address, memPool,
@@ -75,39 +73,30 @@ cudaError_t cudaMemPoolImportPointer(void **ptr, cudaMemPool_t memPool,
 /* The pools of a device: no context is needed, its handle is. */
 static cudaError_t enter_for_device(int ordinal, CUdevice *handle)
 {
-    cudaError_t error = gs_rt_enter_without_context();
-
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter_without_context());
     return gs_rt_leave(gs_rt_device(ordinal, handle));
 }
 
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *memPool, int device)
 {
     CUdevice handle;
-    cudaError_t error = enter_for_device(device, &handle);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_for_device(device, &handle));
     return gs_rt_leave_cu(gs_rt_cu.cuDeviceGetDefaultMemPool_v11020(memPool, handle));
 }
 
 cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *memPool, int device)
 {
     CUdevice handle;
-    cudaError_t error = enter_for_device(device, &handle);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_for_device(device, &handle));
     return gs_rt_leave_cu(gs_rt_cu.cuDeviceGetMemPool_v11020(memPool, handle));
 }
 
 cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t memPool)
 {
     CUdevice handle;
-    cudaError_t error = enter_for_device(device, &handle);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_for_device(device, &handle));
     return gs_rt_leave_cu(gs_rt_cu.cuDeviceSetMemPool_v11020(handle, memPool));
 }

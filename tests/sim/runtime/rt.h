@@ -120,6 +120,14 @@ cudaError_t gs_rt_leave_cu(CUresult result);
 /* A reset has made the contexts new: what was recorded as sticky may be cleared again. */
 void gs_rt_forget_sticky(void);
 
+/* Ends the calling function with the error of a call that fails. */
+#define RT_TRY(call)                                                                     \
+    do {                                                                                 \
+        cudaError_t rt_try_ = (call);                                                    \
+        if (rt_try_ != cudaSuccess)                                                      \
+            return rt_try_;                                                              \
+    } while (0)
+
 /*
  * The value of a runtime function that only hands its arguments on: the driver's answer,
  * or why the driver could not be asked.

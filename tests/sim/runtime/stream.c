@@ -11,13 +11,10 @@ static cudaError_t stream_device(PFN_cuStreamGetDevice_v12080 get, cudaStream_t 
                                  int *device)
 {
     CUdevice handle = 0;
-    cudaError_t error;
 
     if (!device)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_leave_cu(get(stream, &handle));
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_leave_cu(get(stream, &handle)));
     if (gs_rt_ordinal(handle) < 0)
         return gs_rt_leave(cudaErrorInvalidDevice);
     *device = gs_rt_ordinal(handle);

@@ -153,11 +153,9 @@ static CUresult launch_in(enum sim_api api, struct sim_context *context,
 {
     struct wishes wishes;
     struct sim_op *op;
-    CUresult res = sim_launch_prepare(api, context, launch, sim_capture_any(), &op);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = read_wishes(launch, context, &wishes);
+    SIM_TRY(sim_launch_prepare(api, context, launch, sim_capture_any(), &op));
+    CUresult res = read_wishes(launch, context, &wishes);
     if (res != CUDA_SUCCESS)
         goto drop;
     bool captures = sim_capture_has(stream);

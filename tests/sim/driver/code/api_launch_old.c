@@ -45,10 +45,8 @@ static CUresult enter(enum sim_api api, CUfunction handle, CUresult unknown,
                       struct sim_function **function, struct sim_settings **out)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     *function = sim_function_get(handle);
     if (!*function)
         return unknown;
@@ -91,11 +89,9 @@ SIM_API(cuFuncSetSharedSize, CUfunction handle, unsigned int bytes)
 {
     struct sim_function *function;
     struct sim_settings *settings;
-    CUresult res = enter(SIM_ID_cuFuncSetSharedSize, handle, CUDA_ERROR_INVALID_HANDLE,
-                         &function, &settings);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(SIM_ID_cuFuncSetSharedSize, handle, CUDA_ERROR_INVALID_HANDLE,
+                  &function, &settings));
     settings->shared_bytes = bytes;
     leave(function);
     return CUDA_SUCCESS;

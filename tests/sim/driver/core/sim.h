@@ -79,6 +79,14 @@ enum sim_variant { SIM_LEGACY, SIM_PER_THREAD };
 
 struct sim_context;
 
+/* Ends the calling function with the code of a call that fails. */
+#define SIM_TRY(call)                                                                    \
+    do {                                                                                 \
+        CUresult try_ = (call);                                                          \
+        if (try_ != CUDA_SUCCESS)                                                        \
+            return try_;                                                                 \
+    } while (0)
+
 /*
  * The door of an entry point that needs no context.
  *

@@ -14,11 +14,8 @@
 
 static CUresult synchronize(struct sim_context *context)
 {
-    CUresult res = sim_capture_check_context(context);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_context_synchronize(context);
+    SIM_TRY(sim_capture_check_context(context));
+    CUresult res = sim_context_synchronize(context);
     sim_pool_after_sync(context->device);
     return res;
 }
@@ -26,10 +23,8 @@ static CUresult synchronize(struct sim_context *context)
 SIM_API(cuCtxSynchronize, void)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuCtxSynchronize, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuCtxSynchronize, &context));
     struct sim_green *green = sim_green_current();
     return green ? sim_green_wait(green) : synchronize(context);
 }
@@ -106,10 +101,8 @@ SIM_API(cuCtxWaitEvent, CUcontext handle, CUevent event)
 SIM_API(cuCtxSetLimit, CUlimit limit, size_t value)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuCtxSetLimit, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuCtxSetLimit, &context));
     if ((unsigned)limit >= SIM_LIMITS || !sim_version_knows(SIM_SINCE_LIMIT, limit))
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
     if (limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH) /* for devices before 9.0 */
@@ -123,10 +116,8 @@ SIM_API(cuCtxSetLimit, CUlimit limit, size_t value)
 SIM_API(cuCtxGetLimit, size_t *value, CUlimit limit)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuCtxGetLimit, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuCtxGetLimit, &context));
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     if ((unsigned)limit >= SIM_LIMITS || !sim_version_knows(SIM_SINCE_LIMIT, limit))
@@ -141,10 +132,8 @@ SIM_API(cuCtxGetLimit, size_t *value, CUlimit limit)
 static CUresult set_config(enum sim_api api, size_t field, int value, int last)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (value < 0 || value > last)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&context->lock);
@@ -156,10 +145,8 @@ static CUresult set_config(enum sim_api api, size_t field, int value, int last)
 static CUresult get_config(enum sim_api api, size_t field, int *value)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     pthread_mutex_lock(&context->lock);
     *value = *(int *)((char *)context + field);
     pthread_mutex_unlock(&context->lock);
@@ -203,10 +190,8 @@ SIM_API(cuCtxGetSharedMemConfig, CUsharedconfig *config)
 SIM_API(cuCtxGetStreamPriorityRange, int *least, int *greatest)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuCtxGetStreamPriorityRange, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuCtxGetStreamPriorityRange, &context));
     if (least)
         *least = 0;
     if (greatest)

@@ -36,16 +36,14 @@ CUresult sim_device_release_primary(struct sim_device *device)
 SIM_API(cuDevicePrimaryCtxRetain, CUcontext *out, CUdevice ordinal)
 {
     struct sim_context *context;
-    CUresult res = sim_enter(SIM_ID_cuDevicePrimaryCtxRetain);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDevicePrimaryCtxRetain));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_device *device = sim_device_get(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    res = sim_device_retain_primary(device, &context);
+    CUresult res = sim_device_retain_primary(device, &context);
     if (res == CUDA_SUCCESS)
         *out = sim_context_handle(context);
     return res;
@@ -53,10 +51,7 @@ SIM_API(cuDevicePrimaryCtxRetain, CUcontext *out, CUdevice ordinal)
 
 static CUresult release(enum sim_api api, CUdevice ordinal)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_device *device = sim_device_get(ordinal);
     return device ? sim_device_release_primary(device) : CUDA_ERROR_INVALID_DEVICE;
 }
@@ -68,10 +63,7 @@ SIM_API_ONE(cuDevicePrimaryCtxRelease_v2, (CUdevice device), release(api, device
 /* The count of retains stays; the flags go back to 0. */
 static CUresult reset(enum sim_api api, CUdevice ordinal)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_device *device = sim_device_get(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
@@ -91,10 +83,7 @@ SIM_API(cuDevicePrimaryCtxGetState, CUdevice ordinal, unsigned int *flags, int *
 {
     SIM_JUDGED_FIRST(!flags || !active, CUDA_ERROR_INVALID_VALUE);
 
-    CUresult res = sim_enter(SIM_ID_cuDevicePrimaryCtxGetState);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDevicePrimaryCtxGetState));
     struct sim_device *device = sim_device_get(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
@@ -107,10 +96,7 @@ SIM_API(cuDevicePrimaryCtxGetState, CUdevice ordinal, unsigned int *flags, int *
 
 static CUresult set_flags(enum sim_api api, CUdevice ordinal, unsigned flags)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_device *device = sim_device_get(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;

@@ -31,15 +31,14 @@ static CUresult begin(enum sim_api api, enum sim_variant variant, CUstream handl
 {
     struct sim_node_set after;
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if ((unsigned)beginning->mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
         sim_stream_put(stream);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    res = sim_nodes_read(beginning->nodes, beginning->edges, beginning->count, &after);
+    CUresult res =
+        sim_nodes_read(beginning->nodes, beginning->edges, beginning->count, &after);
     if (res == CUDA_SUCCESS)
         res = sim_capture_begin(stream, beginning->graph, &after, beginning->mode);
     sim_nodes_clear(&after);
@@ -66,13 +65,11 @@ static CUresult end(enum sim_api api, enum sim_variant variant, CUstream handle,
 {
     struct sim_stream *stream;
     struct sim_graph *graph;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if (out)
         *out = NULL;
-    res = out ? sim_capture_end(stream, &graph) : CUDA_ERROR_INVALID_VALUE;
+    CUresult res = out ? sim_capture_end(stream, &graph) : CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS) {
         *out = graph->object.handle;
         sim_graph_put(graph);
@@ -111,11 +108,10 @@ static CUresult get_info(enum sim_api api, enum sim_variant variant, CUstream ha
 {
     struct sim_capture_info info;
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = answers->status ? sim_capture_check_asking(stream) : CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(enter(api, variant, handle, &stream));
+    CUresult res =
+        answers->status ? sim_capture_check_asking(stream) : CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS)
         res = sim_capture_read(stream, &info);
     if (res == CUDA_SUCCESS && info.lossy && answers->dependencies && !answers->edges)
@@ -132,13 +128,11 @@ static CUresult update(enum sim_api api, enum sim_variant variant, CUstream hand
 {
     struct sim_node_set set;
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES
-              ? sim_nodes_read(nodes, edges, count, &set)
-              : CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(enter(api, variant, handle, &stream));
+    CUresult res = flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES
+                       ? sim_nodes_read(nodes, edges, count, &set)
+                       : CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS) {
         res =
             sim_capture_depend(stream, &set, flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES);
@@ -150,10 +144,7 @@ static CUresult update(enum sim_api api, enum sim_variant variant, CUstream hand
 
 SIM_API(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode *mode)
 {
-    CUresult res = sim_enter(SIM_ID_cuThreadExchangeStreamCaptureMode);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuThreadExchangeStreamCaptureMode));
     if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_ERROR_INVALID_VALUE;
     *mode = sim_capture_exchange_mode(*mode);

@@ -64,10 +64,7 @@ static CUresult list_graph(enum sim_api api, enum what what, CUgraph handle,
                            CUgraphNode *first, CUgraphNode *second,
                            CUgraphEdgeData *edges, size_t *count)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_graph *graph = count ? sim_graph_get(handle) : NULL;
     if (!graph)
         return CUDA_ERROR_INVALID_VALUE;
@@ -122,10 +119,7 @@ static void list_dependents(struct listing *listing, const struct sim_node *node
 static CUresult list_neighbours(enum sim_api api, CUgraphNode handle, bool before,
                                 CUgraphNode *out, CUgraphEdgeData *edges, size_t *count)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_node *node = count && !(edges && !out) ? sim_node_get(handle) : NULL;
     if (!node)
         return CUDA_ERROR_INVALID_VALUE;

@@ -90,14 +90,12 @@ static CUresult enter(enum sim_api api, enum sim_variant variant, CUgraphExec ha
                       struct sim_stream **stream)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     *exec = sim_exec_get(handle);
     if (!*exec)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_stream_get(context, stream_handle, variant, stream);
+    CUresult res = sim_stream_get(context, stream_handle, variant, stream);
     if (res != CUDA_SUCCESS)
         sim_exec_put(*exec);
     return res;
@@ -169,11 +167,9 @@ static CUresult upload(enum sim_api api, enum sim_variant variant, CUgraphExec h
 {
     struct sim_exec *exec;
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, stream_handle, &exec, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = upload_in(api, exec, stream);
+    SIM_TRY(enter(api, variant, handle, stream_handle, &exec, &stream));
+    CUresult res = upload_in(api, exec, stream);
     sim_stream_put(stream);
     sim_exec_put(exec);
     return res;
@@ -213,10 +209,7 @@ SIM_API_TWINS(cuGraphInstantiateWithParams, ptsz,
 /* What was launched still runs. */
 SIM_API(cuGraphExecDestroy, CUgraphExec handle)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphExecDestroy);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGraphExecDestroy));
     struct sim_object *closed = sim_handle_close(handle, SIM_TYPE_EXEC);
     if (!closed)
         return CUDA_ERROR_INVALID_VALUE;
@@ -229,10 +222,7 @@ SIM_API(cuGraphExecDestroy, CUgraphExec handle)
 
 SIM_API(cuGraphExecGetFlags, CUgraphExec handle, cuuint64_t *flags)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphExecGetFlags);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGraphExecGetFlags));
     struct sim_exec *exec = flags ? sim_exec_get(handle) : NULL;
     if (!exec)
         return CUDA_ERROR_INVALID_VALUE;
@@ -246,14 +236,11 @@ SIM_API(cuGraphExecGetFlags, CUgraphExec handle, cuuint64_t *flags)
 static CUresult enabled(enum sim_api api, CUgraphExec handle, CUgraphNode node_handle,
                         bool sets, unsigned *value)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_exec *exec = value ? sim_exec_get(handle) : NULL;
     struct sim_node *node = sim_node_get(node_handle);
     bool is = false;
-    res = CUDA_ERROR_INVALID_VALUE;
+    CUresult res = CUDA_ERROR_INVALID_VALUE;
     if (exec && node)
         res = sets ? sim_exec_enable(exec, node, *value != 0)
                    : sim_exec_is_enabled(exec, node, &is);
@@ -277,17 +264,14 @@ SIM_API_ONE(cuGraphNodeGetEnabled, (CUgraphExec exec, CUgraphNode node, unsigned
 static CUresult update(enum sim_api api, CUgraphExec handle, CUgraph graph_handle,
                        CUgraphExecUpdateResultInfo *info)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!info)
         return CUDA_ERROR_INVALID_VALUE;
     *info = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
     struct sim_exec *exec = sim_exec_get(handle);
     struct sim_graph *graph = sim_graph_get(graph_handle);
-    res = exec && graph ? sim_exec_update(exec, NULL, graph, info)
-                        : CUDA_ERROR_INVALID_VALUE;
+    CUresult res = exec && graph ? sim_exec_update(exec, NULL, graph, info)
+                                 : CUDA_ERROR_INVALID_VALUE;
     if (graph)
         sim_graph_put(graph);
     if (exec)

@@ -64,11 +64,9 @@ SIM_API(cuGraphKernelNodeGetParams, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1
     SIM_JUDGED_FIRST(!node || !out, CUDA_ERROR_INVALID_VALUE);
 
     CUDA_KERNEL_NODE_PARAMS wide;
-    CUresult res = sim_node_tell(SIM_ID_cuGraphKernelNodeGetParams,
-                                 CU_GRAPH_NODE_TYPE_KERNEL, node, out ? &wide : NULL);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_node_tell(SIM_ID_cuGraphKernelNodeGetParams, CU_GRAPH_NODE_TYPE_KERNEL,
+                          node, out ? &wide : NULL));
     *out = (CUDA_KERNEL_NODE_PARAMS_v1){
         .func = wide.func ? wide.func : (CUfunction)wide.kern,
         .gridDimX = wide.gridDimX,

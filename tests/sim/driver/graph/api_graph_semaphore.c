@@ -58,10 +58,7 @@ static CUresult add(enum sim_api api, struct sim_work *work, unsigned index,
 static CUresult begin(enum sim_api api, CUgraphNodeType type,
                       const struct request *request, struct sim_work **out)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (request->count > 0 && (!request->handles || !request->params))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_work *work = sim_work_empty(type);

@@ -168,17 +168,15 @@ static CUresult copy_lines(enum sim_api api, enum sim_variant variant, CUstream 
     struct batch batch = {.api = api, .fail = fail};
     struct sim_stream *stream;
     size_t used = 0;
-    CUresult res = get_stream(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(get_stream(api, variant, handle, &stream));
     if (!lines_are_complete(lines)) {
         sim_stream_put(stream);
         if (fail)
             *fail = NO_INDEX;
         return CUDA_ERROR_INVALID_VALUE;
     }
-    res = begin(&batch, lines->count);
+    CUresult res = begin(&batch, lines->count);
     for (size_t i = 0; i < lines->count && res == CUDA_SUCCESS; i++) {
         const struct sim_side dst = {SIM_SIDE_UNIFIED, lines->dst[i], 0, 0};
         const struct sim_side src = {SIM_SIDE_UNIFIED, lines->src[i], 0, 0};
@@ -313,11 +311,9 @@ static CUresult copy_boxes(enum sim_api api, enum sim_variant variant, CUstream 
 {
     struct batch batch = {.api = api, .fail = fail};
     struct sim_stream *stream;
-    CUresult res = get_stream(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = begin(&batch, copies && flags == 0 ? count : 0);
+    SIM_TRY(get_stream(api, variant, handle, &stream));
+    CUresult res = begin(&batch, copies && flags == 0 ? count : 0);
     for (size_t i = 0; i < count && res == CUDA_SUCCESS; i++)
         res = add_box(&batch, &copies[i]);
     return finish(&batch, stream, res);

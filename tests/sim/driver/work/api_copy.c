@@ -22,14 +22,10 @@ static CUresult copy(const struct call *call, CUstream handle,
     const struct sim_side to = {.kind = dst_kind, .address = dst};
     const struct sim_side from = {.kind = src_kind, .address = src};
     const struct sim_extent3 extent = {bytes, 1, 1};
-    CUresult res = sim_enter_context(call->api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_stream_get(context, handle, call->variant, &stream);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_copy(call->api, stream, call->sync, &to, &from, &extent);
+    SIM_TRY(sim_enter_context(call->api, &context));
+    SIM_TRY(sim_stream_get(context, handle, call->variant, &stream));
+    CUresult res = sim_copy(call->api, stream, call->sync, &to, &from, &extent);
     sim_stream_put(stream);
     return res;
 }

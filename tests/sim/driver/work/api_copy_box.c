@@ -70,13 +70,11 @@ static CUresult copy_box(enum sim_api api, enum sim_variant variant, enum sim_sy
     struct sim_context *context;
     struct sim_stream *stream;
     struct sim_side to, from;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (!extent->row_bytes || !extent->rows || !extent->slices)
         return CUDA_SUCCESS;
-    res = make_side(dst, extent, &to);
+    CUresult res = make_side(dst, extent, &to);
     if (res == CUDA_SUCCESS)
         res = make_side(src, extent, &from);
     if (res == CUDA_SUCCESS)

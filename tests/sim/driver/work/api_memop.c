@@ -41,10 +41,8 @@ static CUresult run(struct sim_op *op)
     const struct sim_memop *memop = &op->memop;
     struct timespec pause = {0, POLL_NS};
     void *address;
-    CUresult res = sim_access_open(&op->access[0], &address);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_access_open(&op->access[0], &address));
     if (memop->waits) {
         while (!op->came && !holds(memop, load(address, memop->bytes)))
             clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
@@ -124,14 +122,10 @@ static CUresult submit(enum sim_api api, enum sim_variant variant, CUstream stre
     struct sim_context *context;
     struct sim_stream *stream;
     struct sim_op *op;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = make_op(api, address, &memop, &op);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_stream_get(context, stream_handle, variant, &stream);
+    SIM_TRY(sim_enter_context(api, &context));
+    SIM_TRY(make_op(api, address, &memop, &op));
+    CUresult res = sim_stream_get(context, stream_handle, variant, &stream);
     if (res != CUDA_SUCCESS) {
         sim_op_unref(op);
         return res;
@@ -181,13 +175,11 @@ static CUresult submit_batch(enum sim_api api, enum sim_variant variant,
     struct sim_stream *stream;
     struct sim_op *ops[MAX_BATCH];
     unsigned made = 0;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (count >= MAX_BATCH || (count > 0 && !params) || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_stream_get(context, stream_handle, variant, &stream);
+    CUresult res = sim_stream_get(context, stream_handle, variant, &stream);
     if (res != CUDA_SUCCESS)
         return res;
     while (made < count && res == CUDA_SUCCESS) {

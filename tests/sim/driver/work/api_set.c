@@ -22,15 +22,11 @@ static CUresult set_rows(const struct call *call, CUstream handle, CUdeviceptr d
 {
     struct sim_context *context;
     struct sim_stream *stream;
-    CUresult res = sim_enter_context(call->api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_stream_get(context, handle, call->variant, &stream);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_set(call->api, stream, call->sync, dst, pitch, call->element_bytes, value,
-                  columns, rows);
+    SIM_TRY(sim_enter_context(call->api, &context));
+    SIM_TRY(sim_stream_get(context, handle, call->variant, &stream));
+    CUresult res = sim_set(call->api, stream, call->sync, dst, pitch, call->element_bytes,
+                           value, columns, rows);
     sim_stream_put(stream);
     return res;
 }

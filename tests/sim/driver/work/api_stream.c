@@ -26,16 +26,12 @@ static CUresult create(enum sim_api api, CUstream *out, unsigned flags, int prio
 {
     struct sim_context *context;
     struct sim_stream *stream;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (!out || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_stream_create(context, SIM_STREAM_USER, flags,
-                            sim_stream_priority(priority), &stream);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_stream_create(context, SIM_STREAM_USER, flags,
+                              sim_stream_priority(priority), &stream));
     if (sim_green_current())
         sim_green_adopt(sim_green_current(), stream);
     CUstream handle = sim_handle_open(&stream->object);
@@ -98,11 +94,9 @@ static CUresult enter(enum sim_api api, enum sim_variant variant, CUstream handl
 static CUresult synchronize(enum sim_api api, enum sim_variant variant, CUstream handle)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_capture_check_stream(stream);
+    SIM_TRY(enter(api, variant, handle, &stream));
+    CUresult res = sim_capture_check_stream(stream);
     if (res == CUDA_SUCCESS) {
         res = sim_stream_wait(stream);
         sim_pool_after_sync(stream->context->device);
@@ -114,11 +108,9 @@ static CUresult synchronize(enum sim_api api, enum sim_variant variant, CUstream
 static CUresult query(enum sim_api api, enum sim_variant variant, CUstream handle)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_capture_check_stream(stream);
+    SIM_TRY(enter(api, variant, handle, &stream));
+    CUresult res = sim_capture_check_stream(stream);
     bool idle = sim_stream_idle(stream);
     if (res == CUDA_SUCCESS)
         res = sim_context_error(stream->context);
@@ -132,10 +124,8 @@ static CUresult get_flags(enum sim_api api, enum sim_variant variant, CUstream h
                           unsigned *out)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if (out)
         *out = stream->flags;
     sim_stream_put(stream);
@@ -146,10 +136,8 @@ static CUresult get_priority(enum sim_api api, enum sim_variant variant, CUstrea
                              int *out)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if (out)
         *out = stream->priority;
     sim_stream_put(stream);
@@ -160,10 +148,8 @@ static CUresult get_id(enum sim_api api, enum sim_variant variant, CUstream hand
                        unsigned long long *out)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if (out)
         *out = stream->id;
     sim_stream_put(stream);
@@ -174,10 +160,8 @@ static CUresult get_device(enum sim_api api, enum sim_variant variant, CUstream 
                            CUdevice *out)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if (out)
         *out = stream->context->device;
     sim_stream_put(stream);
@@ -188,10 +172,8 @@ static CUresult get_context(enum sim_api api, enum sim_variant variant, CUstream
                             CUcontext *out)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if (out) /* of a green context's stream as cuCtxFromGreenCtx tells it */
         *out = stream->green ? stream->green->view : sim_context_handle(stream->context);
     sim_stream_put(stream);
@@ -202,10 +184,8 @@ static CUresult get_context_v2(enum sim_api api, enum sim_variant variant,
                                CUstream handle, CUcontext *out, CUgreenCtx *green)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if (out)
         *out = sim_context_handle(stream->context);
     if (out && green)

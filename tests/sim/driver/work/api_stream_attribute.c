@@ -177,11 +177,9 @@ static CUresult copy(enum sim_api api, enum sim_variant variant, CUstream to_han
 {
     struct sim_context *context;
     struct sim_stream *to = NULL, *from = NULL;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_stream_get(context, to_handle, variant, &to);
+    SIM_TRY(sim_enter_context(api, &context));
+    CUresult res = sim_stream_get(context, to_handle, variant, &to);
     if (res == CUDA_SUCCESS)
         res = sim_stream_get(context, from_handle, variant, &from);
     if (res == CUDA_ERROR_INVALID_HANDLE)
