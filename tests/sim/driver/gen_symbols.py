@@ -5,7 +5,7 @@ The exported names come from the toolkit's stub libcuda, the version each ABI ap
 from cudaTypedefs.h (PFN_<base>_v<version>): for one base name the sorted versions and the
 sorted ABI suffixes pair up one to one, and --check lets the compiler confirm every pair by
 comparing the types. A row is MODELLED where a C file beside this script defines the
-function with SIM_API(); the linker refuses a row that says otherwise.
+function with SIM_API(), _ONE() or _TWINS(); the linker refuses a row that says otherwise.
 
     gen_symbols.py CUDA_HOME            rewrite symbols.def and errors.def
     gen_symbols.py --check CUDA_HOME    compare with what is checked in, and check the types
@@ -92,7 +92,10 @@ def typedef_versions(home):
 def modelled_names():
     names = set()
     for source in HERE.rglob("*.c"):
-        names.update(re.findall(r"^SIM_API\((cu\w+)", source.read_text(), re.M))
+        text = source.read_text()
+        names.update(re.findall(r"^SIM_API(?:_ONE|_TWINS)?\(\s*(cu\w+)", text, re.M))
+        names.update(f"{name}_{kind}" for name, kind in
+                     re.findall(r"^SIM_API_TWINS\(\s*(cu\w+),\s*(\w+),", text, re.M))
     return names
 
 

@@ -138,16 +138,12 @@ static cudaError_t make_array(cudaArray_t *array,
 {
     CUDA_ARRAY3D_DESCRIPTOR wanted;
     CUarray made = NULL;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!array || !desc)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_array_desc(desc, extent, flags, &wanted);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
-    error = gs_rt_leave_cu(gs_rt_cu.cuArray3DCreate_v3020(&made, &wanted));
+    RT_TRY(gs_rt_leave(gs_rt_array_desc(desc, extent, flags, &wanted)));
+    cudaError_t error = gs_rt_leave_cu(gs_rt_cu.cuArray3DCreate_v3020(&made, &wanted));
     if (error == cudaSuccess)
         *array = (cudaArray_t)made;
     return error;
@@ -175,13 +171,11 @@ cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t *mipmappedArray,
 {
     CUDA_ARRAY3D_DESCRIPTOR wanted;
     CUmipmappedArray made = NULL;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!mipmappedArray || !desc)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_array_desc(desc, extent, flags, &wanted);
+    cudaError_t error = gs_rt_array_desc(desc, extent, flags, &wanted);
     if (error != cudaSuccess)
         return gs_rt_leave(error);
     error =
@@ -211,26 +205,14 @@ cudaError_t cudaFreeMipmappedArray(cudaMipmappedArray_t mipmappedArray)
         gs_rt_cu.cuMipmappedArrayDestroy_v5000((CUmipmappedArray)mipmappedArray));
 }
 
-cudaError_t cudaGetMipmappedArrayLevel(cudaArray_t *levelArray,
-                                       cudaMipmappedArray_const_t mipmappedArray,
-                                       unsigned int level)
-{
-    return RT_FORWARD(cuMipmappedArrayGetLevel_v5000, (CUarray *)levelArray,
-                      (CUmipmappedArray)mipmappedArray, level);
-}
-
 cudaError_t cudaArrayGetInfo(struct cudaChannelFormatDesc *desc,
                              struct cudaExtent *extent, unsigned int *flags,
                              cudaArray_t array)
 {
     CUDA_ARRAY3D_DESCRIPTOR known;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_leave(gs_rt_describe_array(array, &known, NULL));
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
+    RT_TRY(gs_rt_leave(gs_rt_describe_array(array, &known, NULL)));
     if (desc)
         gs_rt_channels(known.Format, known.NumChannels, desc);
     if (extent)
@@ -246,13 +228,6 @@ cudaError_t cudaGetChannelDesc(struct cudaChannelFormatDesc *desc,
     if (!desc)
         return gs_rt_leave(cudaErrorInvalidValue);
     return cudaArrayGetInfo(desc, NULL, NULL, (cudaArray_t)array);
-}
-
-cudaError_t cudaArrayGetPlane(cudaArray_t *pPlaneArray, cudaArray_t hArray,
-                              unsigned int planeIdx)
-{
-    return RT_FORWARD(cuArrayGetPlane_v11020, (CUarray *)pPlaneArray, (CUarray)hArray,
-                      planeIdx);
 }
 
 /* Members of the two structures follow each other alike. */
@@ -292,13 +267,6 @@ cudaError_t cudaMipmappedArrayGetMemoryRequirements(
     return gs_rt_leave_cu(gs_rt_cu.cuMipmappedArrayGetMemoryRequirements_v11060(
         (CUDA_ARRAY_MEMORY_REQUIREMENTS *)memoryRequirements, (CUmipmappedArray)mipmap,
         handle));
-}
-
-cudaError_t cudaArrayGetSparseProperties(struct cudaArraySparseProperties *properties,
-                                         cudaArray_t array)
-{
-    return RT_FORWARD(cuArrayGetSparseProperties_v11010,
-                      (CUDA_ARRAY_SPARSE_PROPERTIES *)properties, (CUarray)array);
 }
 
 cudaError_t

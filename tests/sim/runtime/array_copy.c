@@ -85,10 +85,7 @@ static cudaError_t copy_2d(const struct place *place, const struct side *dst,
                            const struct side *src, size_t width, size_t height,
                            enum cudaMemcpyKind kind)
 {
-    cudaError_t error = gs_rt_enter();
-
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     return gs_rt_leave(copy_rectangle(place, dst, src, width, height, kind));
 }
 
@@ -177,172 +174,66 @@ static cudaError_t copy_linear(const struct place *place, struct side dst,
 /* ---- rectangles ---------------------------------------------------------------------
  */
 
-cudaError_t cudaMemcpy2DToArray(cudaArray_t dst, size_t wOffset, size_t hOffset,
-                                const void *src, size_t spitch, size_t width,
-                                size_t height, enum cudaMemcpyKind kind)
-{
-    return RECTANGLE(NOW(false), ARRAY(dst, wOffset, hOffset), MEMORY(src, spitch), width,
-                     height, kind);
-}
+RT_TWINS(cudaMemcpy2DToArray, ptds,
+         (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch,
+          size_t width, size_t height, enum cudaMemcpyKind kind),
+         RECTANGLE(NOW(per_thread), ARRAY(dst, wOffset, hOffset), MEMORY(src, spitch),
+                   width, height, kind));
 
-cudaError_t cudaMemcpy2DToArray_ptds(cudaArray_t dst, size_t wOffset, size_t hOffset,
-                                     const void *src, size_t spitch, size_t width,
-                                     size_t height, enum cudaMemcpyKind kind)
-{
-    return RECTANGLE(NOW(true), ARRAY(dst, wOffset, hOffset), MEMORY(src, spitch), width,
-                     height, kind);
-}
+RT_TWINS(cudaMemcpy2DToArrayAsync, ptsz,
+         (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch,
+          size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream),
+         RECTANGLE(ON(per_thread, stream), ARRAY(dst, wOffset, hOffset),
+                   MEMORY(src, spitch), width, height, kind));
 
-cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t dst, size_t wOffset, size_t hOffset,
-                                     const void *src, size_t spitch, size_t width,
-                                     size_t height, enum cudaMemcpyKind kind,
-                                     cudaStream_t stream)
-{
-    return RECTANGLE(ON(false, stream), ARRAY(dst, wOffset, hOffset), MEMORY(src, spitch),
-                     width, height, kind);
-}
+RT_TWINS(cudaMemcpy2DFromArray, ptds,
+         (void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset,
+          size_t width, size_t height, enum cudaMemcpyKind kind),
+         RECTANGLE(NOW(per_thread), MEMORY(dst, dpitch), ARRAY(src, wOffset, hOffset),
+                   width, height, kind));
 
-cudaError_t cudaMemcpy2DToArrayAsync_ptsz(cudaArray_t dst, size_t wOffset, size_t hOffset,
-                                          const void *src, size_t spitch, size_t width,
-                                          size_t height, enum cudaMemcpyKind kind,
-                                          cudaStream_t stream)
-{
-    return RECTANGLE(ON(true, stream), ARRAY(dst, wOffset, hOffset), MEMORY(src, spitch),
-                     width, height, kind);
-}
+RT_TWINS(cudaMemcpy2DFromArrayAsync, ptsz,
+         (void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset,
+          size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream),
+         RECTANGLE(ON(per_thread, stream), MEMORY(dst, dpitch),
+                   ARRAY(src, wOffset, hOffset), width, height, kind));
 
-cudaError_t cudaMemcpy2DFromArray(void *dst, size_t dpitch, cudaArray_const_t src,
-                                  size_t wOffset, size_t hOffset, size_t width,
-                                  size_t height, enum cudaMemcpyKind kind)
-{
-    return RECTANGLE(NOW(false), MEMORY(dst, dpitch), ARRAY(src, wOffset, hOffset), width,
-                     height, kind);
-}
-
-cudaError_t cudaMemcpy2DFromArray_ptds(void *dst, size_t dpitch, cudaArray_const_t src,
-                                       size_t wOffset, size_t hOffset, size_t width,
-                                       size_t height, enum cudaMemcpyKind kind)
-{
-    return RECTANGLE(NOW(true), MEMORY(dst, dpitch), ARRAY(src, wOffset, hOffset), width,
-                     height, kind);
-}
-
-cudaError_t cudaMemcpy2DFromArrayAsync(void *dst, size_t dpitch, cudaArray_const_t src,
-                                       size_t wOffset, size_t hOffset, size_t width,
-                                       size_t height, enum cudaMemcpyKind kind,
-                                       cudaStream_t stream)
-{
-    return RECTANGLE(ON(false, stream), MEMORY(dst, dpitch), ARRAY(src, wOffset, hOffset),
-                     width, height, kind);
-}
-
-cudaError_t cudaMemcpy2DFromArrayAsync_ptsz(void *dst, size_t dpitch,
-                                            cudaArray_const_t src, size_t wOffset,
-                                            size_t hOffset, size_t width, size_t height,
-                                            enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return RECTANGLE(ON(true, stream), MEMORY(dst, dpitch), ARRAY(src, wOffset, hOffset),
-                     width, height, kind);
-}
-
-cudaError_t cudaMemcpy2DArrayToArray(cudaArray_t dst, size_t wOffsetDst,
-                                     size_t hOffsetDst, cudaArray_const_t src,
-                                     size_t wOffsetSrc, size_t hOffsetSrc, size_t width,
-                                     size_t height, enum cudaMemcpyKind kind)
-{
-    return RECTANGLE(NOW(false), ARRAY(dst, wOffsetDst, hOffsetDst),
-                     ARRAY(src, wOffsetSrc, hOffsetSrc), width, height, kind);
-}
-
-cudaError_t cudaMemcpy2DArrayToArray_ptds(cudaArray_t dst, size_t wOffsetDst,
-                                          size_t hOffsetDst, cudaArray_const_t src,
-                                          size_t wOffsetSrc, size_t hOffsetSrc,
-                                          size_t width, size_t height,
-                                          enum cudaMemcpyKind kind)
-{
-    return RECTANGLE(NOW(true), ARRAY(dst, wOffsetDst, hOffsetDst),
-                     ARRAY(src, wOffsetSrc, hOffsetSrc), width, height, kind);
-}
+RT_TWINS(cudaMemcpy2DArrayToArray, ptds,
+         (cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src,
+          size_t wOffsetSrc, size_t hOffsetSrc, size_t width, size_t height,
+          enum cudaMemcpyKind kind),
+         RECTANGLE(NOW(per_thread), ARRAY(dst, wOffsetDst, hOffsetDst),
+                   ARRAY(src, wOffsetSrc, hOffsetSrc), width, height, kind));
 
 /* ---- bytes in a row -----------------------------------------------------------------
  */
 
-cudaError_t cudaMemcpyToArray(cudaArray_t dst, size_t wOffset, size_t hOffset,
-                              const void *src, size_t count, enum cudaMemcpyKind kind)
-{
-    return copy_linear(NOW(false), ARRAY(dst, wOffset, hOffset), MEMORY(src, 0), count,
-                       kind);
-}
+RT_TWINS(cudaMemcpyToArray, ptds,
+         (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count,
+          enum cudaMemcpyKind kind),
+         copy_linear(NOW(per_thread), ARRAY(dst, wOffset, hOffset), MEMORY(src, 0), count,
+                     kind));
 
-cudaError_t cudaMemcpyToArray_ptds(cudaArray_t dst, size_t wOffset, size_t hOffset,
-                                   const void *src, size_t count,
-                                   enum cudaMemcpyKind kind)
-{
-    return copy_linear(NOW(true), ARRAY(dst, wOffset, hOffset), MEMORY(src, 0), count,
-                       kind);
-}
+RT_TWINS(cudaMemcpyToArrayAsync, ptsz,
+         (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count,
+          enum cudaMemcpyKind kind, cudaStream_t stream),
+         copy_linear(ON(per_thread, stream), ARRAY(dst, wOffset, hOffset), MEMORY(src, 0),
+                     count, kind));
 
-cudaError_t cudaMemcpyToArrayAsync(cudaArray_t dst, size_t wOffset, size_t hOffset,
-                                   const void *src, size_t count,
-                                   enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return copy_linear(ON(false, stream), ARRAY(dst, wOffset, hOffset), MEMORY(src, 0),
-                       count, kind);
-}
+RT_TWINS(cudaMemcpyFromArray, ptds,
+         (void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count,
+          enum cudaMemcpyKind kind),
+         copy_linear(NOW(per_thread), MEMORY(dst, 0), ARRAY(src, wOffset, hOffset), count,
+                     kind));
 
-cudaError_t cudaMemcpyToArrayAsync_ptsz(cudaArray_t dst, size_t wOffset, size_t hOffset,
-                                        const void *src, size_t count,
-                                        enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return copy_linear(ON(true, stream), ARRAY(dst, wOffset, hOffset), MEMORY(src, 0),
-                       count, kind);
-}
+RT_TWINS(cudaMemcpyFromArrayAsync, ptsz,
+         (void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count,
+          enum cudaMemcpyKind kind, cudaStream_t stream),
+         copy_linear(ON(per_thread, stream), MEMORY(dst, 0), ARRAY(src, wOffset, hOffset),
+                     count, kind));
 
-cudaError_t cudaMemcpyFromArray(void *dst, cudaArray_const_t src, size_t wOffset,
-                                size_t hOffset, size_t count, enum cudaMemcpyKind kind)
-{
-    return copy_linear(NOW(false), MEMORY(dst, 0), ARRAY(src, wOffset, hOffset), count,
-                       kind);
-}
-
-cudaError_t cudaMemcpyFromArray_ptds(void *dst, cudaArray_const_t src, size_t wOffset,
-                                     size_t hOffset, size_t count,
-                                     enum cudaMemcpyKind kind)
-{
-    return copy_linear(NOW(true), MEMORY(dst, 0), ARRAY(src, wOffset, hOffset), count,
-                       kind);
-}
-
-cudaError_t cudaMemcpyFromArrayAsync(void *dst, cudaArray_const_t src, size_t wOffset,
-                                     size_t hOffset, size_t count,
-                                     enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return copy_linear(ON(false, stream), MEMORY(dst, 0), ARRAY(src, wOffset, hOffset),
-                       count, kind);
-}
-
-cudaError_t cudaMemcpyFromArrayAsync_ptsz(void *dst, cudaArray_const_t src,
-                                          size_t wOffset, size_t hOffset, size_t count,
-                                          enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return copy_linear(ON(true, stream), MEMORY(dst, 0), ARRAY(src, wOffset, hOffset),
-                       count, kind);
-}
-
-cudaError_t cudaMemcpyArrayToArray(cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst,
-                                   cudaArray_const_t src, size_t wOffsetSrc,
-                                   size_t hOffsetSrc, size_t count,
-                                   enum cudaMemcpyKind kind)
-{
-    return copy_linear(NOW(false), ARRAY(dst, wOffsetDst, hOffsetDst),
-                       ARRAY(src, wOffsetSrc, hOffsetSrc), count, kind);
-}
-
-cudaError_t cudaMemcpyArrayToArray_ptds(cudaArray_t dst, size_t wOffsetDst,
-                                        size_t hOffsetDst, cudaArray_const_t src,
-                                        size_t wOffsetSrc, size_t hOffsetSrc,
-                                        size_t count, enum cudaMemcpyKind kind)
-{
-    return copy_linear(NOW(true), ARRAY(dst, wOffsetDst, hOffsetDst),
-                       ARRAY(src, wOffsetSrc, hOffsetSrc), count, kind);
-}
+RT_TWINS(cudaMemcpyArrayToArray, ptds,
+         (cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src,
+          size_t wOffsetSrc, size_t hOffsetSrc, size_t count, enum cudaMemcpyKind kind),
+         copy_linear(NOW(per_thread), ARRAY(dst, wOffsetDst, hOffsetDst),
+                     ARRAY(src, wOffsetSrc, hOffsetSrc), count, kind));

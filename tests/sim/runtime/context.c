@@ -93,10 +93,7 @@ static cudaError_t know_devices(void)
 
 cudaError_t gs_rt_device(int ordinal, CUdevice *handle)
 {
-    cudaError_t error = know_devices();
-
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(know_devices());
     if (ordinal < 0 || ordinal >= atomic_load(&device_count))
         return cudaErrorInvalidDevice;
     *handle = devices[ordinal].handle;
@@ -130,11 +127,9 @@ static CUresult activate(struct device *device)
 cudaError_t gs_rt_primary_context(int ordinal, CUcontext *context)
 {
     CUdevice handle;
-    cudaError_t error = gs_rt_device(ordinal, &handle);
     CUresult result;
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_device(ordinal, &handle));
     pthread_mutex_lock(&device_lock);
     result = activate(&devices[ordinal]);
     pthread_mutex_unlock(&device_lock);
@@ -146,10 +141,8 @@ cudaError_t gs_rt_primary_context(int ordinal, CUcontext *context)
 static cudaError_t make_primary_current(int ordinal)
 {
     CUcontext context;
-    cudaError_t error = gs_rt_primary_context(ordinal, &context);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_primary_context(ordinal, &context));
     return gs_rt_error_of(gs_rt_cu.cuCtxSetCurrent_v4000(context));
 }
 
@@ -165,12 +158,10 @@ static int device_of_primary(CUcontext context)
 static cudaError_t enter(void)
 {
     CUcontext current = NULL;
-    cudaError_t error = gs_rt_start();
     CUresult result;
     int ordinal;
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_start());
     result = gs_rt_cu.cuCtxGetCurrent_v4000(&current);
     if (result != CUDA_SUCCESS)
         return gs_rt_error_of(result);
@@ -232,24 +223,18 @@ cudaError_t cudaGetDeviceCount(int *count)
 
 cudaError_t cudaGetDevice(int *device)
 {
-    cudaError_t error;
-
     if (!device)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_enter_without_context();
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter_without_context());
     return gs_rt_leave(gs_rt_current_device(device));
 }
 
 cudaError_t cudaSetDevice(int device)
 {
     CUdevice handle;
-    cudaError_t error = gs_rt_enter_without_context();
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_device(device, &handle);
+    RT_TRY(gs_rt_enter_without_context());
+    cudaError_t error = gs_rt_device(device, &handle);
     if (error == cudaSuccess)
         error = make_primary_current(device);
     if (error == cudaSuccess)
@@ -260,10 +245,8 @@ cudaError_t cudaSetDevice(int device)
 cudaError_t cudaSetValidDevices(int *device_arr, int len)
 {
     CUdevice handle;
-    cudaError_t error = gs_rt_enter_without_context();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter_without_context());
     if (len == 0) {
         atomic_store(&first_valid_device, -1);
         return cudaSuccess;
@@ -372,9 +355,4 @@ cudaError_t cudaDeviceReset(void)
         device_of_primary(current) == ordinal)
         result = gs_rt_cu.cuCtxSetCurrent_v4000(NULL);
     return gs_rt_leave_cu(result);
-}
-
-cudaError_t cudaDeviceSynchronize(void)
-{
-    return RT_FORWARD(cuCtxSynchronize_v2000);
 }

@@ -88,28 +88,14 @@ static cudaError_t copy_in_stream(bool per_thread, void *dst, const void *src,
     return gs_rt_leave_cu(copy_async(per_thread, dst, src, count, kind, stream));
 }
 
-cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
-{
-    return copy(false, dst, src, count, kind);
-}
+RT_TWINS(cudaMemcpy, ptds,
+         (void *dst, const void *src, size_t count, enum cudaMemcpyKind kind),
+         copy(per_thread, dst, src, count, kind));
 
-cudaError_t cudaMemcpy_ptds(void *dst, const void *src, size_t count,
-                            enum cudaMemcpyKind kind)
-{
-    return copy(true, dst, src, count, kind);
-}
-
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count,
-                            enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return copy_in_stream(false, dst, src, count, kind, stream);
-}
-
-cudaError_t cudaMemcpyAsync_ptsz(void *dst, const void *src, size_t count,
-                                 enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return copy_in_stream(true, dst, src, count, kind, stream);
-}
+RT_TWINS(cudaMemcpyAsync, ptsz,
+         (void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
+          cudaStream_t stream),
+         copy_in_stream(per_thread, dst, src, count, kind, stream));
 
 /* ---- symbols --------------------------------------------------------------------- */
 
@@ -119,11 +105,9 @@ static cudaError_t inside_symbol(const void *symbol, size_t offset, size_t count
 {
     CUdeviceptr base;
     size_t bytes, end;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_symbol(symbol, &base, &bytes);
+    RT_TRY(gs_rt_enter());
+    cudaError_t error = gs_rt_symbol(symbol, &base, &bytes);
     if (error == cudaSuccess &&
         (__builtin_add_overflow(offset, count, &end) || end > bytes))
         error = cudaErrorInvalidValue;
@@ -155,10 +139,8 @@ static cudaError_t to_symbol_async(bool per_thread, const void *symbol, const vo
                                    cudaStream_t stream)
 {
     void *address = NULL;
-    cudaError_t error = inside_symbol(symbol, offset, count, &address);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(inside_symbol(symbol, offset, count, &address));
     return copy_in_stream(per_thread, address, src, count, kind, stream);
 }
 
@@ -167,64 +149,30 @@ static cudaError_t from_symbol_async(bool per_thread, void *dst, const void *sym
                                      enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     void *address = NULL;
-    cudaError_t error = inside_symbol(symbol, offset, count, &address);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(inside_symbol(symbol, offset, count, &address));
     return copy_in_stream(per_thread, dst, address, count, kind, stream);
 }
 
-cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *src, size_t count,
-                               size_t offset, enum cudaMemcpyKind kind)
-{
-    return to_symbol(false, symbol, src, count, offset, kind);
-}
+RT_TWINS(cudaMemcpyToSymbol, ptds,
+         (const void *symbol, const void *src, size_t count, size_t offset,
+          enum cudaMemcpyKind kind),
+         to_symbol(per_thread, symbol, src, count, offset, kind));
 
-cudaError_t cudaMemcpyToSymbol_ptds(const void *symbol, const void *src, size_t count,
-                                    size_t offset, enum cudaMemcpyKind kind)
-{
-    return to_symbol(true, symbol, src, count, offset, kind);
-}
+RT_TWINS(cudaMemcpyFromSymbol, ptds,
+         (void *dst, const void *symbol, size_t count, size_t offset,
+          enum cudaMemcpyKind kind),
+         from_symbol(per_thread, dst, symbol, count, offset, kind));
 
-cudaError_t cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t count,
-                                 size_t offset, enum cudaMemcpyKind kind)
-{
-    return from_symbol(false, dst, symbol, count, offset, kind);
-}
+RT_TWINS(cudaMemcpyToSymbolAsync, ptsz,
+         (const void *symbol, const void *src, size_t count, size_t offset,
+          enum cudaMemcpyKind kind, cudaStream_t stream),
+         to_symbol_async(per_thread, symbol, src, count, offset, kind, stream));
 
-cudaError_t cudaMemcpyFromSymbol_ptds(void *dst, const void *symbol, size_t count,
-                                      size_t offset, enum cudaMemcpyKind kind)
-{
-    return from_symbol(true, dst, symbol, count, offset, kind);
-}
-
-cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *src, size_t count,
-                                    size_t offset, enum cudaMemcpyKind kind,
-                                    cudaStream_t stream)
-{
-    return to_symbol_async(false, symbol, src, count, offset, kind, stream);
-}
-
-cudaError_t cudaMemcpyToSymbolAsync_ptsz(const void *symbol, const void *src,
-                                         size_t count, size_t offset,
-                                         enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    return to_symbol_async(true, symbol, src, count, offset, kind, stream);
-}
-
-cudaError_t cudaMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t count,
-                                      size_t offset, enum cudaMemcpyKind kind,
-                                      cudaStream_t stream)
-{
-    return from_symbol_async(false, dst, symbol, count, offset, kind, stream);
-}
-
-cudaError_t cudaMemcpyFromSymbolAsync_ptsz(void *dst, const void *symbol, size_t count,
-                                           size_t offset, enum cudaMemcpyKind kind,
-                                           cudaStream_t stream)
-{
-    return from_symbol_async(true, dst, symbol, count, offset, kind, stream);
-}
+RT_TWINS(cudaMemcpyFromSymbolAsync, ptsz,
+         (void *dst, const void *symbol, size_t count, size_t offset,
+          enum cudaMemcpyKind kind, cudaStream_t stream),
+         from_symbol_async(per_thread, dst, symbol, count, offset, kind, stream));
 
 /* ---- peers ----------------------------------------------------------------------- */
 
@@ -232,11 +180,8 @@ cudaError_t cudaMemcpyFromSymbolAsync_ptsz(void *dst, const void *symbol, size_t
 static cudaError_t enter_with_peers(int dst_device, int src_device, CUcontext *dst,
                                     CUcontext *src)
 {
-    cudaError_t error = gs_rt_enter();
-
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_primary_context(dst_device, dst);
+    RT_TRY(gs_rt_enter());
+    cudaError_t error = gs_rt_primary_context(dst_device, dst);
     if (error == cudaSuccess)
         error = gs_rt_primary_context(src_device, src);
     return gs_rt_leave(error);
@@ -271,26 +216,5 @@ cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int s
 
 static_assert(sizeof(struct cudaMemcpyAttributes) == sizeof(CUmemcpyAttributes),
               "the runtime's copy attributes are the driver's");
-
-cudaError_t cudaMemcpyBatchAsync(void *const *dsts, const void *const *srcs,
-                                 const size_t *sizes, size_t count,
-                                 struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs,
-                                 size_t numAttrs, cudaStream_t stream)
-{
-    return RT_FORWARD(cuMemcpyBatchAsync_v13000, (CUdeviceptr *)(uintptr_t)dsts,
-                      (CUdeviceptr *)(uintptr_t)srcs, (size_t *)(uintptr_t)sizes, count,
-                      (CUmemcpyAttributes *)attrs, attrsIdxs, numAttrs, stream);
-}
-
-cudaError_t cudaMemcpyBatchAsync_ptsz(void *const *dsts, const void *const *srcs,
-                                      const size_t *sizes, size_t count,
-                                      struct cudaMemcpyAttributes *attrs,
-                                      size_t *attrsIdxs, size_t numAttrs,
-                                      cudaStream_t stream)
-{
-    return RT_FORWARD(cuMemcpyBatchAsync_v13000_ptsz, (CUdeviceptr *)(uintptr_t)dsts,
-                      (CUdeviceptr *)(uintptr_t)srcs, (size_t *)(uintptr_t)sizes, count,
-                      (CUmemcpyAttributes *)attrs, attrsIdxs, numAttrs, stream);
-}
 
 #endif

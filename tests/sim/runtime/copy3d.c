@@ -51,10 +51,8 @@ struct rectangle {
 static cudaError_t describe_rectangle(const struct rectangle *r, CUDA_MEMCPY2D *copy)
 {
     CUmemorytype src, dst;
-    cudaError_t error = memory_types(r->kind, &src, &dst);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(memory_types(r->kind, &src, &dst));
     if (r->width > r->dst_pitch || r->width > r->src_pitch)
         return cudaErrorInvalidPitchValue;
     memset(copy, 0, sizeof(*copy));
@@ -76,12 +74,10 @@ static cudaError_t copy_rectangle(bool per_thread, const struct rectangle *r,
                                   const cudaStream_t *stream)
 {
     CUDA_MEMCPY2D copy;
-    cudaError_t error = gs_rt_enter();
     CUresult result;
 
-    if (error != cudaSuccess)
-        return error;
-    error = describe_rectangle(r, &copy);
+    RT_TRY(gs_rt_enter());
+    cudaError_t error = describe_rectangle(r, &copy);
     if (error != cudaSuccess || r->width == 0 || r->height == 0)
         return gs_rt_leave(error);
     if (stream)
@@ -93,39 +89,21 @@ static cudaError_t copy_rectangle(bool per_thread, const struct rectangle *r,
     return gs_rt_leave_cu(result);
 }
 
-cudaError_t cudaMemcpy2D(void *dst, size_t dpitch, const void *src, size_t spitch,
-                         size_t width, size_t height, enum cudaMemcpyKind kind)
-{
-    struct rectangle r = {dst, dpitch, src, spitch, width, height, kind};
+RT_TWINS(cudaMemcpy2D, ptds,
+         (void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+          size_t height, enum cudaMemcpyKind kind),
+         copy_rectangle(per_thread,
+                        &(struct rectangle){dst, dpitch, src, spitch, width, height,
+                                            kind},
+                        NULL));
 
-    return copy_rectangle(false, &r, NULL);
-}
-
-cudaError_t cudaMemcpy2D_ptds(void *dst, size_t dpitch, const void *src, size_t spitch,
-                              size_t width, size_t height, enum cudaMemcpyKind kind)
-{
-    struct rectangle r = {dst, dpitch, src, spitch, width, height, kind};
-
-    return copy_rectangle(true, &r, NULL);
-}
-
-cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t spitch,
-                              size_t width, size_t height, enum cudaMemcpyKind kind,
-                              cudaStream_t stream)
-{
-    struct rectangle r = {dst, dpitch, src, spitch, width, height, kind};
-
-    return copy_rectangle(false, &r, &stream);
-}
-
-cudaError_t cudaMemcpy2DAsync_ptsz(void *dst, size_t dpitch, const void *src,
-                                   size_t spitch, size_t width, size_t height,
-                                   enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    struct rectangle r = {dst, dpitch, src, spitch, width, height, kind};
-
-    return copy_rectangle(true, &r, &stream);
-}
+RT_TWINS(cudaMemcpy2DAsync, ptsz,
+         (void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+          size_t height, enum cudaMemcpyKind kind, cudaStream_t stream),
+         copy_rectangle(per_thread,
+                        &(struct rectangle){dst, dpitch, src, spitch, width, height,
+                                            kind},
+                        &stream));
 
 /* ---- 3D -------------------------------------------------------------------------- */
 
@@ -161,14 +139,11 @@ static cudaError_t add_arrays(cudaArray_const_t src, cudaArray_const_t dst,
 cudaError_t gs_rt_copy3d(const struct cudaMemcpy3DParms *parms, CUDA_MEMCPY3D *copy)
 {
     CUmemorytype src, dst;
-    cudaError_t error;
 
     if (!parms || (parms->srcArray && parms->srcPtr.ptr) ||
         (parms->dstArray && parms->dstPtr.ptr))
         return cudaErrorInvalidValue;
-    error = memory_types(parms->kind, &src, &dst);
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(memory_types(parms->kind, &src, &dst));
     memset(copy, 0, sizeof(*copy));
     copy->srcXInBytes = parms->srcPos.x;
     copy->srcY = parms->srcPos.y;
@@ -201,12 +176,10 @@ static cudaError_t copy_box(bool per_thread, const struct cudaMemcpy3DParms *par
                             const cudaStream_t *stream)
 {
     CUDA_MEMCPY3D copy;
-    cudaError_t error = gs_rt_enter();
     CUresult result;
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_copy3d(parms, &copy);
+    RT_TRY(gs_rt_enter());
+    cudaError_t error = gs_rt_copy3d(parms, &copy);
     if (error != cudaSuccess || is_empty(parms->extent))
         return gs_rt_leave(error);
     if (stream)
@@ -217,25 +190,12 @@ static cudaError_t copy_box(bool per_thread, const struct cudaMemcpy3DParms *par
     return gs_rt_leave_cu(result);
 }
 
-cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p)
-{
-    return copy_box(false, p, NULL);
-}
+RT_TWINS(cudaMemcpy3D, ptds, (const struct cudaMemcpy3DParms *p),
+         copy_box(per_thread, p, NULL));
 
-cudaError_t cudaMemcpy3D_ptds(const struct cudaMemcpy3DParms *p)
-{
-    return copy_box(true, p, NULL);
-}
-
-cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t stream)
-{
-    return copy_box(false, p, &stream);
-}
-
-cudaError_t cudaMemcpy3DAsync_ptsz(const struct cudaMemcpy3DParms *p, cudaStream_t stream)
-{
-    return copy_box(true, p, &stream);
-}
+RT_TWINS(cudaMemcpy3DAsync, ptsz,
+         (const struct cudaMemcpy3DParms *p, cudaStream_t stream),
+         copy_box(per_thread, p, &stream));
 
 /* ---- 3D between devices ---------------------------------------------------------- */
 
@@ -255,9 +215,8 @@ static cudaError_t describe_peer_box(const struct cudaMemcpy3DPeerParms *p,
     parms.dstPos = p->dstPos;
     parms.dstPtr = p->dstPtr;
     parms.extent = p->extent;
-    cudaError_t error = gs_rt_copy3d(&parms, &box);
-    if (error != cudaSuccess)
-        return error;
+
+    RT_TRY(gs_rt_copy3d(&parms, &box));
     *copy = (CUDA_MEMCPY3D_PEER){
         .srcXInBytes = box.srcXInBytes,
         .srcY = box.srcY,
@@ -279,9 +238,7 @@ static cudaError_t describe_peer_box(const struct cudaMemcpy3DPeerParms *p,
         .Height = box.Height,
         .Depth = box.Depth,
     };
-    error = gs_rt_primary_context(p->srcDevice, &copy->srcContext);
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_primary_context(p->srcDevice, &copy->srcContext));
     return gs_rt_primary_context(p->dstDevice, &copy->dstContext);
 }
 
@@ -289,12 +246,10 @@ static cudaError_t copy_peer_box(bool per_thread, const struct cudaMemcpy3DPeerP
                                  const cudaStream_t *stream)
 {
     CUDA_MEMCPY3D_PEER copy;
-    cudaError_t error = gs_rt_enter();
     CUresult result;
 
-    if (error != cudaSuccess)
-        return error;
-    error = describe_peer_box(p, &copy);
+    RT_TRY(gs_rt_enter());
+    cudaError_t error = describe_peer_box(p, &copy);
     if (error != cudaSuccess || is_empty(p->extent))
         return gs_rt_leave(error);
     if (stream)
@@ -306,24 +261,9 @@ static cudaError_t copy_peer_box(bool per_thread, const struct cudaMemcpy3DPeerP
     return gs_rt_leave_cu(result);
 }
 
-cudaError_t cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p)
-{
-    return copy_peer_box(false, p, NULL);
-}
+RT_TWINS(cudaMemcpy3DPeer, ptds, (const struct cudaMemcpy3DPeerParms *p),
+         copy_peer_box(per_thread, p, NULL));
 
-cudaError_t cudaMemcpy3DPeer_ptds(const struct cudaMemcpy3DPeerParms *p)
-{
-    return copy_peer_box(true, p, NULL);
-}
-
-cudaError_t cudaMemcpy3DPeerAsync(const struct cudaMemcpy3DPeerParms *p,
-                                  cudaStream_t stream)
-{
-    return copy_peer_box(false, p, &stream);
-}
-
-cudaError_t cudaMemcpy3DPeerAsync_ptsz(const struct cudaMemcpy3DPeerParms *p,
-                                       cudaStream_t stream)
-{
-    return copy_peer_box(true, p, &stream);
-}
+RT_TWINS(cudaMemcpy3DPeerAsync, ptsz,
+         (const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream),
+         copy_peer_box(per_thread, p, &stream));

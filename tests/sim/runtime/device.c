@@ -114,46 +114,6 @@ cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device)
                              gs_rt_cu.cuDeviceGetPCIBusId_v4010(pciBusId, len, handle));
 }
 
-cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value)
-{
-    return RT_FORWARD(cuCtxSetLimit_v3010, (CUlimit)limit, value);
-}
-
-cudaError_t cudaDeviceGetLimit(size_t *pValue, enum cudaLimit limit)
-{
-    return RT_FORWARD(cuCtxGetLimit_v3010, pValue, (CUlimit)limit);
-}
-
-cudaError_t cudaDeviceGetCacheConfig(enum cudaFuncCache *pCacheConfig)
-{
-    return RT_FORWARD(cuCtxGetCacheConfig_v3020, (CUfunc_cache *)pCacheConfig);
-}
-
-cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache cacheConfig)
-{
-    return RT_FORWARD(cuCtxSetCacheConfig_v3020, (CUfunc_cache)cacheConfig);
-}
-
-cudaError_t cudaDeviceGetSharedMemConfig(enum cudaSharedMemConfig *pConfig)
-{
-    return RT_FORWARD(cuCtxGetSharedMemConfig_v4020, (CUsharedconfig *)pConfig);
-}
-
-cudaError_t cudaDeviceSetSharedMemConfig(enum cudaSharedMemConfig config)
-{
-    return RT_FORWARD(cuCtxSetSharedMemConfig_v4020, (CUsharedconfig)config);
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
-{
-    return RT_FORWARD(cuCtxGetStreamPriorityRange_v5050, leastPriority, greatestPriority);
-}
-
-cudaError_t cudaCtxResetPersistingL2Cache(void)
-{
-    return RT_FORWARD(cuCtxResetPersistingL2Cache_v11000);
-}
-
 cudaError_t
 cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
                                    enum cudaFlushGPUDirectRDMAWritesScope scope)
@@ -179,51 +139,31 @@ cudaError_t cudaDeviceCanAccessPeer(int *canAccessPeer, int device, int peerDevi
 /* The runtime's peers are primary contexts: the other one is brought up first. */
 static cudaError_t enter_with_peer(int ordinal, CUcontext *peer)
 {
-    cudaError_t error = gs_rt_enter();
-
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     return gs_rt_leave(gs_rt_primary_context(ordinal, peer));
 }
 
 cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags)
 {
     CUcontext peer;
-    cudaError_t error = enter_with_peer(peerDevice, &peer);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_with_peer(peerDevice, &peer));
     return gs_rt_leave_cu(gs_rt_cu.cuCtxEnablePeerAccess_v4000(peer, flags));
 }
 
 cudaError_t cudaDeviceDisablePeerAccess(int peerDevice)
 {
     CUcontext peer;
-    cudaError_t error = enter_with_peer(peerDevice, &peer);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_with_peer(peerDevice, &peer));
     return gs_rt_leave_cu(gs_rt_cu.cuCtxDisablePeerAccess_v4000(peer));
-}
-
-cudaError_t cudaProfilerStart(void)
-{
-    return RT_FORWARD(cuProfilerStart_v4000);
-}
-
-cudaError_t cudaProfilerStop(void)
-{
-    return RT_FORWARD(cuProfilerStop_v4000);
 }
 
 /* The driver's own table, whatever it answers: nothing is imitated. */
 cudaError_t cudaGetExportTable(const void **ppExportTable,
                                const cudaUUID_t *pExportTableId)
 {
-    cudaError_t error = gs_rt_enter_without_context();
-
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter_without_context());
     return gs_rt_leave_cu(gs_rt_cu.cuGetExportTable_v3000(ppExportTable, pExportTableId));
 }
 
@@ -232,13 +172,10 @@ static cudaError_t entry_point(const char *symbol, void **function, unsigned ver
                                enum cudaDriverEntryPointQueryResult *status)
 {
     CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
-    cudaError_t error;
 
     if (!symbol || !function || !*symbol)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_enter_without_context();
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter_without_context());
     *function = NULL;
     CUresult result =
         gs_rt_cu.cuGetProcAddress_v12000(symbol, function, (int)version, flags, &found);

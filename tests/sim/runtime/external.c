@@ -9,12 +9,6 @@
 
 #include <string.h>
 
-_Static_assert(sizeof(struct cudaExternalSemaphoreSignalParams) ==
-                   sizeof(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS),
-               "parameters of a signal differ");
-_Static_assert(sizeof(struct cudaExternalSemaphoreWaitParams) ==
-                   sizeof(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS),
-               "parameters of a wait differ");
 _Static_assert(sizeof(((struct cudaExternalMemoryHandleDesc *)0)->handle) ==
                    sizeof(((CUDA_EXTERNAL_MEMORY_HANDLE_DESC *)0)->handle),
                "handles of memory differ");
@@ -27,10 +21,8 @@ cudaError_t cudaImportExternalMemory(cudaExternalMemory_t *extMem_out,
 {
     CUDA_EXTERNAL_MEMORY_HANDLE_DESC wanted;
     CUexternalMemory made = NULL;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!extMem_out || !desc)
         return gs_rt_leave(cudaErrorInvalidValue);
     memset(&wanted, 0, sizeof(wanted));
@@ -38,7 +30,8 @@ cudaError_t cudaImportExternalMemory(cudaExternalMemory_t *extMem_out,
     memcpy(&wanted.handle, &desc->handle, sizeof(wanted.handle));
     wanted.size = desc->size;
     wanted.flags = desc->flags;
-    error = gs_rt_leave_cu(gs_rt_cu.cuImportExternalMemory_v10000(&made, &wanted));
+    cudaError_t error =
+        gs_rt_leave_cu(gs_rt_cu.cuImportExternalMemory_v10000(&made, &wanted));
     if (error == cudaSuccess)
         *extMem_out = (cudaExternalMemory_t)made;
     return error;
@@ -50,17 +43,15 @@ cudaExternalMemoryGetMappedBuffer(void **devPtr, cudaExternalMemory_t extMem,
 {
     CUDA_EXTERNAL_MEMORY_BUFFER_DESC wanted;
     CUdeviceptr address = 0;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!devPtr || !desc)
         return gs_rt_leave(cudaErrorInvalidValue);
     memset(&wanted, 0, sizeof(wanted));
     wanted.offset = desc->offset;
     wanted.size = desc->size;
     wanted.flags = desc->flags;
-    error = gs_rt_leave_cu(gs_rt_cu.cuExternalMemoryGetMappedBuffer_v10000(
+    cudaError_t error = gs_rt_leave_cu(gs_rt_cu.cuExternalMemoryGetMappedBuffer_v10000(
         &address, (CUexternalMemory)extMem, &wanted));
     if (error == cudaSuccess)
         *devPtr = (void *)(uintptr_t)address;
@@ -93,76 +84,23 @@ cudaError_t cudaExternalMemoryGetMappedMipmappedArray(
     return error;
 }
 
-cudaError_t cudaDestroyExternalMemory(cudaExternalMemory_t extMem)
-{
-    return RT_FORWARD(cuDestroyExternalMemory_v10000, (CUexternalMemory)extMem);
-}
-
 cudaError_t
 cudaImportExternalSemaphore(cudaExternalSemaphore_t *extSem_out,
                             const struct cudaExternalSemaphoreHandleDesc *desc)
 {
     CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC wanted;
     CUexternalSemaphore made = NULL;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!extSem_out || !desc)
         return gs_rt_leave(cudaErrorInvalidValue);
     memset(&wanted, 0, sizeof(wanted));
     wanted.type = (CUexternalSemaphoreHandleType)desc->type;
     memcpy(&wanted.handle, &desc->handle, sizeof(wanted.handle));
     wanted.flags = desc->flags;
-    error = gs_rt_leave_cu(gs_rt_cu.cuImportExternalSemaphore_v10000(&made, &wanted));
+    cudaError_t error =
+        gs_rt_leave_cu(gs_rt_cu.cuImportExternalSemaphore_v10000(&made, &wanted));
     if (error == cudaSuccess)
         *extSem_out = (cudaExternalSemaphore_t)made;
     return error;
-}
-
-cudaError_t cudaDestroyExternalSemaphore(cudaExternalSemaphore_t extSem)
-{
-    return RT_FORWARD(cuDestroyExternalSemaphore_v10000, (CUexternalSemaphore)extSem);
-}
-
-cudaError_t cudaSignalExternalSemaphoresAsync(
-    const cudaExternalSemaphore_t *extSemArray,
-    const struct cudaExternalSemaphoreSignalParams *paramsArray, unsigned int numExtSems,
-    cudaStream_t stream)
-{
-    return RT_FORWARD(
-        cuSignalExternalSemaphoresAsync_v10000, (const CUexternalSemaphore *)extSemArray,
-        (const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *)paramsArray, numExtSems, stream);
-}
-
-cudaError_t cudaSignalExternalSemaphoresAsync_ptsz(
-    const cudaExternalSemaphore_t *extSemArray,
-    const struct cudaExternalSemaphoreSignalParams *paramsArray, unsigned int numExtSems,
-    cudaStream_t stream)
-{
-    return RT_FORWARD(cuSignalExternalSemaphoresAsync_v10000_ptsz,
-                      (const CUexternalSemaphore *)extSemArray,
-                      (const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *)paramsArray,
-                      numExtSems, stream);
-}
-
-cudaError_t
-cudaWaitExternalSemaphoresAsync(const cudaExternalSemaphore_t *extSemArray,
-                                const struct cudaExternalSemaphoreWaitParams *paramsArray,
-                                unsigned int numExtSems, cudaStream_t stream)
-{
-    return RT_FORWARD(
-        cuWaitExternalSemaphoresAsync_v10000, (const CUexternalSemaphore *)extSemArray,
-        (const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *)paramsArray, numExtSems, stream);
-}
-
-cudaError_t cudaWaitExternalSemaphoresAsync_ptsz(
-    const cudaExternalSemaphore_t *extSemArray,
-    const struct cudaExternalSemaphoreWaitParams *paramsArray, unsigned int numExtSems,
-    cudaStream_t stream)
-{
-    return RT_FORWARD(cuWaitExternalSemaphoresAsync_v10000_ptsz,
-                      (const CUexternalSemaphore *)extSemArray,
-                      (const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *)paramsArray,
-                      numExtSems, stream);
 }

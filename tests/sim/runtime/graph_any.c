@@ -55,10 +55,8 @@ static cudaError_t describe_set(const struct cudaMemsetParamsV2 *params,
         .height = params->height,
     };
     CUDA_MEMSET_NODE_PARAMS driver;
-    cudaError_t error = gs_rt_node_set(&plain, &driver);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_node_set(&plain, &driver));
     memcpy(&out->memset, &driver, sizeof(driver));
     out->memset.ctx = context;
     return cudaSuccess;
@@ -105,14 +103,10 @@ cudaError_t cudaGraphAddNode(cudaGraphNode_t *pGraphNode, cudaGraph_t graph,
 {
     CUgraphNodeParams params;
     CUcontext context;
-    cudaError_t error = gs_rt_enter_in(&context);
 
-    if (error != cudaSuccess)
-        return error;
-    error = describe(nodeParams, context, &params);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
-    error = gs_rt_leave_cu(gs_rt_cu.cuGraphAddNode_v12030(
+    RT_TRY(gs_rt_enter_in(&context));
+    RT_TRY(gs_rt_leave(describe(nodeParams, context, &params)));
+    cudaError_t error = gs_rt_leave_cu(gs_rt_cu.cuGraphAddNode_v12030(
         pGraphNode, graph, pDependencies, (const CUgraphEdgeData *)dependencyData,
         numDependencies, &params));
     if (error == cudaSuccess)
@@ -125,13 +119,9 @@ cudaError_t cudaGraphNodeSetParams(cudaGraphNode_t node,
 {
     CUgraphNodeParams params;
     CUcontext context;
-    cudaError_t error = gs_rt_enter_in(&context);
 
-    if (error != cudaSuccess)
-        return error;
-    error = describe(nodeParams, context, &params);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter_in(&context));
+    RT_TRY(gs_rt_leave(describe(nodeParams, context, &params)));
     return gs_rt_leave_cu(gs_rt_cu.cuGraphNodeSetParams_v12020(node, &params));
 }
 
@@ -140,13 +130,9 @@ cudaError_t cudaGraphExecNodeSetParams(cudaGraphExec_t graphExec, cudaGraphNode_
 {
     CUgraphNodeParams params;
     CUcontext context;
-    cudaError_t error = gs_rt_enter_in(&context);
 
-    if (error != cudaSuccess)
-        return error;
-    error = describe(nodeParams, context, &params);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter_in(&context));
+    RT_TRY(gs_rt_leave(describe(nodeParams, context, &params)));
     return gs_rt_leave_cu(
         gs_rt_cu.cuGraphExecNodeSetParams_v12020(graphExec, node, &params));
 }
@@ -157,39 +143,15 @@ cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle *pHandle
                                              unsigned int flags)
 {
     CUcontext context;
-    cudaError_t error = gs_rt_enter_in(&context);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter_in(&context));
     return gs_rt_leave_cu(gs_rt_cu.cuGraphConditionalHandleCreate_v12030(
         (CUgraphConditionalHandle *)pHandle_out, graph, context, defaultLaunchValue,
         flags));
 }
 
-cudaError_t cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t hGraphExec,
-                                                 cudaGraphNode_t node,
-                                                 cudaGraph_t childGraph)
-{
-    return RT_FORWARD(cuGraphExecChildGraphNodeSetParams_v11010, hGraphExec, node,
-                      childGraph);
-}
-
 /* ---- batches --------------------------------------------------------------------- */
 
 #if GS_RT_MAJOR >= 13
-
-cudaError_t cudaMemcpy3DBatchAsync(size_t numOps, struct cudaMemcpy3DBatchOp *opList,
-                                   unsigned long long flags, cudaStream_t stream)
-{
-    return RT_FORWARD(cuMemcpy3DBatchAsync_v13000, numOps,
-                      (CUDA_MEMCPY3D_BATCH_OP *)opList, flags, stream);
-}
-
-cudaError_t cudaMemcpy3DBatchAsync_ptsz(size_t numOps, struct cudaMemcpy3DBatchOp *opList,
-                                        unsigned long long flags, cudaStream_t stream)
-{
-    return RT_FORWARD(cuMemcpy3DBatchAsync_v13000_ptsz, numOps,
-                      (CUDA_MEMCPY3D_BATCH_OP *)opList, flags, stream);
-}
 
 #endif

@@ -1,12 +1,9 @@
 /*
  * graph_change.c - kernel, copy and set nodes: asked for their parameters, given new
- * ones; copies from and to variables of the program; attributes. Owns:  nothing.   Lock:
+ * ones; copies from and to variables of the program. Owns:  nothing.   Lock:
  * none.
  */
 #include "graph_params.h"
-
-static_assert(sizeof(cudaLaunchAttributeValue) == sizeof(CUlaunchAttributeValue),
-              "same attribute values");
 
 /* ---- kernels --------------------------------------------------------------------- */
 
@@ -27,35 +24,10 @@ cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node,
 {
     CUDA_KERNEL_NODE_PARAMS params;
     CUcontext context;
-    cudaError_t error = gs_rt_enter_in(&context);
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_node_kernel(pNodeParams, context, &params);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter_in(&context));
+    RT_TRY(gs_rt_leave(gs_rt_node_kernel(pNodeParams, context, &params)));
     return gs_rt_leave_cu(gs_rt_cu.cuGraphKernelNodeSetParams_v12000(node, &params));
-}
-
-cudaError_t cudaGraphKernelNodeCopyAttributes(cudaGraphNode_t hDst, cudaGraphNode_t hSrc)
-{
-    return RT_FORWARD(cuGraphKernelNodeCopyAttributes_v11000, hDst, hSrc);
-}
-
-cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t hNode,
-                                            cudaLaunchAttributeID attr,
-                                            cudaLaunchAttributeValue *value_out)
-{
-    return RT_FORWARD(cuGraphKernelNodeGetAttribute_v11000, hNode,
-                      (CUkernelNodeAttrID)attr, (CUkernelNodeAttrValue *)value_out);
-}
-
-cudaError_t cudaGraphKernelNodeSetAttribute(cudaGraphNode_t hNode,
-                                            cudaLaunchAttributeID attr,
-                                            const cudaLaunchAttributeValue *value)
-{
-    return RT_FORWARD(cuGraphKernelNodeSetAttribute_v11000, hNode,
-                      (CUkernelNodeAttrID)attr, (const CUkernelNodeAttrValue *)value);
 }
 
 /* ---- copies ---------------------------------------------------------------------- */
@@ -75,10 +47,8 @@ cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t node,
 static cudaError_t set_copy(cudaGraphNode_t node, const struct cudaMemcpy3DParms *parms)
 {
     CUDA_MEMCPY3D copy;
-    cudaError_t error = gs_rt_copy3d(parms, &copy);
 
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_leave(gs_rt_copy3d(parms, &copy)));
     return gs_rt_leave_cu(gs_rt_cu.cuGraphMemcpyNodeSetParams_v10000(node, &copy));
 }
 
@@ -115,13 +85,10 @@ static cudaError_t enter_with(const struct variable_copy *copy,
                               struct cudaMemcpy3DParms *out)
 {
     void *part;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_symbol_part(copy->symbol, copy->count, copy->offset, &part);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter());
+    RT_TRY(
+        gs_rt_leave(gs_rt_symbol_part(copy->symbol, copy->count, copy->offset, &part)));
     *out = gs_rt_node_row(copy->to_symbol ? part : copy->other,
                           copy->to_symbol ? copy->other : part, copy->count, copy->kind);
     return cudaSuccess;
@@ -232,12 +199,8 @@ cudaError_t cudaGraphMemsetNodeSetParams(cudaGraphNode_t node,
                                          const struct cudaMemsetParams *pNodeParams)
 {
     CUDA_MEMSET_NODE_PARAMS params;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_node_set(pNodeParams, &params);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter());
+    RT_TRY(gs_rt_leave(gs_rt_node_set(pNodeParams, &params)));
     return gs_rt_leave_cu(gs_rt_cu.cuGraphMemsetNodeSetParams_v10000(node, &params));
 }

@@ -8,10 +8,7 @@
 
 cudaError_t gs_rt_enter_in(CUcontext *context)
 {
-    cudaError_t error = gs_rt_enter();
-
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     return gs_rt_leave_cu(gs_rt_cu.cuCtxGetCurrent_v4000(context));
 }
 
@@ -19,13 +16,10 @@ cudaError_t gs_rt_node_kernel(const struct cudaKernelNodeParams *params,
                               CUcontext context, CUDA_KERNEL_NODE_PARAMS *out)
 {
     CUkernel kernel;
-    cudaError_t error;
 
     if (!params)
         return cudaErrorInvalidValue;
-    error = gs_rt_kernel(params->func, &kernel);
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_kernel(params->func, &kernel));
     memset(out, 0, sizeof(*out));
     out->kern = kernel;
     out->ctx = context;
@@ -94,9 +88,8 @@ static cudaError_t told_end(const struct end *end, struct cudaPos *position,
         pointer->ysize = end->height;
         return cudaSuccess;
     }
-    cudaError_t error = gs_rt_describe_array((cudaArray_t)end->array, &desc, &element);
-    if (error != cudaSuccess)
-        return error;
+
+    RT_TRY(gs_rt_describe_array((cudaArray_t)end->array, &desc, &element));
     position->x /= element;
     *array = (cudaArray_t)end->array;
     return cudaSuccess;
@@ -167,10 +160,8 @@ cudaError_t gs_rt_symbol_part(const void *symbol, size_t count, size_t offset, v
 {
     CUdeviceptr base;
     size_t bytes;
-    cudaError_t error = gs_rt_symbol(symbol, &base, &bytes);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_symbol(symbol, &base, &bytes));
     if (offset > bytes || count > bytes - offset)
         return cudaErrorInvalidValue;
     *out = (void *)(uintptr_t)(base + offset);

@@ -8,37 +8,6 @@
 
 /* ---- libraries ------------------------------------------------------------------- */
 
-/* cudaJitOption and cudaLibraryOption are numbered as their driver counterparts. */
-cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code,
-                                enum cudaJitOption *jitOptions, void **jitOptionsValues,
-                                unsigned int numJitOptions,
-                                enum cudaLibraryOption *libraryOptions,
-                                void **libraryOptionValues,
-                                unsigned int numLibraryOptions)
-{
-    return RT_FORWARD(cuLibraryLoadData_v12000, library, code, (CUjit_option *)jitOptions,
-                      jitOptionsValues, numJitOptions, (CUlibraryOption *)libraryOptions,
-                      libraryOptionValues, numLibraryOptions);
-}
-
-cudaError_t cudaLibraryLoadFromFile(cudaLibrary_t *library, const char *fileName,
-                                    enum cudaJitOption *jitOptions,
-                                    void **jitOptionsValues, unsigned int numJitOptions,
-                                    enum cudaLibraryOption *libraryOptions,
-                                    void **libraryOptionValues,
-                                    unsigned int numLibraryOptions)
-{
-    return RT_FORWARD(cuLibraryLoadFromFile_v12000, library, fileName,
-                      (CUjit_option *)jitOptions, jitOptionsValues, numJitOptions,
-                      (CUlibraryOption *)libraryOptions, libraryOptionValues,
-                      numLibraryOptions);
-}
-
-cudaError_t cudaLibraryUnload(cudaLibrary_t library)
-{
-    return RT_FORWARD(cuLibraryUnload_v12000, library);
-}
-
 cudaError_t cudaLibraryGetKernel(cudaKernel_t *pKernel, cudaLibrary_t library,
                                  const char *name)
 {
@@ -53,11 +22,6 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *pKernel, cudaLibrary_t library,
     if (error == cudaSuccess)
         *pKernel = kernel;
     return error;
-}
-
-cudaError_t cudaLibraryGetKernelCount(unsigned int *count, cudaLibrary_t lib)
-{
-    return RT_FORWARD(cuLibraryGetKernelCount_v12040, count, lib);
 }
 
 cudaError_t cudaLibraryEnumerateKernels(cudaKernel_t *kernels, unsigned int numKernels,
@@ -95,21 +59,12 @@ cudaError_t cudaLibraryGetManaged(void **dptr, size_t *bytes, cudaLibrary_t libr
     return error;
 }
 
-cudaError_t cudaLibraryGetUnifiedFunction(void **fptr, cudaLibrary_t library,
-                                          const char *symbol)
-{
-    return RT_FORWARD(cuLibraryGetUnifiedFunction_v12000, fptr, library, symbol);
-}
-
 /* ---- kernels --------------------------------------------------------------------- */
 
 /* A context is current and func is a kernel; the error is recorded. */
 static cudaError_t enter_for(const void *func, CUkernel *kernel)
 {
-    cudaError_t error = gs_rt_enter();
-
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     return gs_rt_leave(gs_rt_kernel(func, kernel));
 }
 
@@ -142,13 +97,12 @@ cudaError_t cudaGetFuncBySymbol(cudaFunction_t *functionPtr, const void *symbolP
 {
     CUkernel kernel;
     CUfunction function;
-    cudaError_t error = enter_for(symbolPtr, &kernel);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_for(symbolPtr, &kernel));
     if (!functionPtr)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_leave_cu(gs_rt_cu.cuKernelGetFunction_v12000(&function, kernel));
+    cudaError_t error =
+        gs_rt_leave_cu(gs_rt_cu.cuKernelGetFunction_v12000(&function, kernel));
     if (error == cudaSuccess)
         error = gs_rt_leave(gs_rt_note_kernel(function, kernel));
     if (error == cudaSuccess)
@@ -159,10 +113,8 @@ cudaError_t cudaGetFuncBySymbol(cudaFunction_t *functionPtr, const void *symbolP
 cudaError_t cudaFuncGetName(const char **name, const void *func)
 {
     CUkernel kernel;
-    cudaError_t error = enter_for(func, &kernel);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_for(func, &kernel));
     return gs_rt_leave_cu(gs_rt_cu.cuKernelGetName_v12030(name, kernel));
 }
 
@@ -170,10 +122,8 @@ cudaError_t cudaFuncGetParamInfo(const void *func, size_t paramIndex, size_t *pa
                                  size_t *paramSize)
 {
     CUkernel kernel;
-    cudaError_t error = enter_for(func, &kernel);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_for(func, &kernel));
     return gs_rt_leave_cu(
         gs_rt_cu.cuKernelGetParamInfo_v12040(kernel, paramIndex, paramOffset, paramSize));
 }
@@ -281,10 +231,8 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *f
 static cudaError_t function_of(const void *func, CUfunction *function)
 {
     CUkernel kernel;
-    cudaError_t error = enter_for(func, &kernel);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(enter_for(func, &kernel));
     return gs_rt_leave_cu(gs_rt_cu.cuKernelGetFunction_v12000(function, kernel));
 }
 
@@ -295,10 +243,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlock
                                                                    unsigned int flags)
 {
     CUfunction function;
-    cudaError_t error = function_of(func, &function);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(function_of(func, &function));
     return gs_rt_leave_cu(
         gs_rt_cu.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_v7000(
             numBlocks, function, blockSize, dynamicSMemSize, flags));
@@ -317,10 +263,8 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize,
                                                       int blockSize)
 {
     CUfunction function;
-    cudaError_t error = function_of(func, &function);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(function_of(func, &function));
     return gs_rt_leave_cu(gs_rt_cu.cuOccupancyAvailableDynamicSMemPerBlock_v10020(
         dynamicSmemSize, function, numBlocks, blockSize));
 }

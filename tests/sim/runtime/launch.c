@@ -74,10 +74,7 @@ static cudaError_t check_configuration(dim3 grid, dim3 block, size_t shared_byte
 static cudaError_t launch_kernel(bool per_thread, CUkernel kernel, dim3 grid, dim3 block,
                                  void **args, size_t shared_bytes, cudaStream_t stream)
 {
-    cudaError_t error = check_configuration(grid, block, shared_bytes);
-
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_leave(check_configuration(grid, block, shared_bytes)));
     return gs_rt_leave_cu(
         RT_PICK(per_thread, cuLaunchKernel_v4000, cuLaunchKernel_v7000_ptsz)(
             (CUfunction)kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z,
@@ -88,48 +85,23 @@ static cudaError_t launch(bool per_thread, const void *func, dim3 grid, dim3 blo
                           void **args, size_t shared_bytes, cudaStream_t stream)
 {
     CUkernel kernel;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
-    error = gs_rt_kernel(func, &kernel);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_enter());
+    RT_TRY(gs_rt_leave(gs_rt_kernel(func, &kernel)));
     return launch_kernel(per_thread, kernel, grid, block, args, shared_bytes, stream);
 }
 
-cudaError_t cudaLaunchKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args,
-                             size_t sharedMem, cudaStream_t stream)
-{
-    return launch(false, func, gridDim, blockDim, args, sharedMem, stream);
-}
-
-cudaError_t cudaLaunchKernel_ptsz(const void *func, dim3 gridDim, dim3 blockDim,
-                                  void **args, size_t sharedMem, cudaStream_t stream)
-{
-    return launch(true, func, gridDim, blockDim, args, sharedMem, stream);
-}
+RT_TWINS(cudaLaunchKernel, ptsz,
+         (const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem,
+          cudaStream_t stream),
+         launch(per_thread, func, gridDim, blockDim, args, sharedMem, stream));
 
 /* What stubs call since CUDA 12.8: the kernel was found by __cudaGetKernel. */
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args,
-                               size_t shared_bytes, cudaStream_t stream)
-{
-    cudaError_t error = gs_rt_enter();
-
-    if (error != cudaSuccess)
-        return error;
-    return launch_kernel(false, kernel, grid, block, args, shared_bytes, stream);
-}
-
-cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block,
-                                    void **args, size_t shared_bytes, cudaStream_t stream)
-{
-    cudaError_t error = gs_rt_enter();
-
-    if (error != cudaSuccess)
-        return error;
-    return launch_kernel(true, kernel, grid, block, args, shared_bytes, stream);
-}
+RT_TWINS(__cudaLaunchKernel, ptsz,
+         (cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared_bytes,
+          cudaStream_t stream),
+         RT_ENTERED(launch_kernel(per_thread, kernel, grid, block, args, shared_bytes,
+                                  stream)));
 
 static cudaError_t describe_launch(const cudaLaunchConfig_t *config, CUlaunchConfig *out)
 {
@@ -160,11 +132,9 @@ static cudaError_t launch_config(bool per_thread, const cudaLaunchConfig_t *conf
 {
     CUlaunchConfig driver_config;
     CUkernel kernel;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
-    error = describe_launch(config, &driver_config);
+    RT_TRY(gs_rt_enter());
+    cudaError_t error = describe_launch(config, &driver_config);
     if (error == cudaSuccess)
         error = gs_rt_kernel(func, &kernel);
     if (error != cudaSuccess)
@@ -174,28 +144,18 @@ static cudaError_t launch_config(bool per_thread, const cudaLaunchConfig_t *conf
             &driver_config, (CUfunction)kernel, args, NULL));
 }
 
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func,
-                                void **args)
-{
-    return launch_config(false, config, func, args);
-}
-
-cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t *config, const void *func,
-                                     void **args)
-{
-    return launch_config(true, config, func, args);
-}
+RT_TWINS(cudaLaunchKernelExC, ptsz,
+         (const cudaLaunchConfig_t *config, const void *func, void **args),
+         launch_config(per_thread, config, func, args));
 
 static cudaError_t launch_cooperative(bool per_thread, const void *func, dim3 grid,
                                       dim3 block, void **args, size_t shared_bytes,
                                       cudaStream_t stream)
 {
     CUkernel kernel;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
-    error = check_configuration(grid, block, shared_bytes);
+    RT_TRY(gs_rt_enter());
+    cudaError_t error = check_configuration(grid, block, shared_bytes);
     if (error == cudaSuccess)
         error = gs_rt_kernel(func, &kernel);
     if (error != cudaSuccess)
@@ -206,16 +166,8 @@ static cudaError_t launch_cooperative(bool per_thread, const void *func, dim3 gr
         (unsigned)shared_bytes, stream, args));
 }
 
-cudaError_t cudaLaunchCooperativeKernel(const void *func, dim3 gridDim, dim3 blockDim,
-                                        void **args, size_t sharedMem,
-                                        cudaStream_t stream)
-{
-    return launch_cooperative(false, func, gridDim, blockDim, args, sharedMem, stream);
-}
-
-cudaError_t cudaLaunchCooperativeKernel_ptsz(const void *func, dim3 gridDim,
-                                             dim3 blockDim, void **args, size_t sharedMem,
-                                             cudaStream_t stream)
-{
-    return launch_cooperative(true, func, gridDim, blockDim, args, sharedMem, stream);
-}
+RT_TWINS(cudaLaunchCooperativeKernel, ptsz,
+         (const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem,
+          cudaStream_t stream),
+         launch_cooperative(per_thread, func, gridDim, blockDim, args, sharedMem,
+                            stream));

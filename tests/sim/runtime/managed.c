@@ -1,12 +1,10 @@
 /*
- * managed.c - placement of managed memory: prefetch, advice, discard, range attributes.
+ * managed.c - placement of managed memory: prefetch and advice.
  * Owns:  nothing.   Lock: none.
  */
 #include "rt.h"
 
 #include <string.h>
-
-static_assert(sizeof(struct cudaMemLocation) == sizeof(CUmemLocation), "same location");
 
 static CUmemLocation driver_location(struct cudaMemLocation location)
 {
@@ -39,53 +37,6 @@ cudaError_t cudaMemAdvise(const void *devPtr, size_t count, enum cudaMemoryAdvis
                       (CUmem_advise)advice, driver_location(location));
 }
 
-cudaError_t cudaMemPrefetchBatchAsync(void **dptrs, size_t *sizes, size_t count,
-                                      struct cudaMemLocation *prefetchLocs,
-                                      size_t *prefetchLocIdxs, size_t numPrefetchLocs,
-                                      unsigned long long flags, cudaStream_t stream)
-{
-    return RT_FORWARD(cuMemPrefetchBatchAsync_v13000, (CUdeviceptr *)dptrs, sizes, count,
-                      (CUmemLocation *)prefetchLocs, prefetchLocIdxs, numPrefetchLocs,
-                      flags, stream);
-}
-
-cudaError_t cudaMemPrefetchBatchAsync_ptsz(void **dptrs, size_t *sizes, size_t count,
-                                           struct cudaMemLocation *prefetchLocs,
-                                           size_t *prefetchLocIdxs,
-                                           size_t numPrefetchLocs,
-                                           unsigned long long flags, cudaStream_t stream)
-{
-    return RT_FORWARD(cuMemPrefetchBatchAsync_v13000_ptsz, (CUdeviceptr *)dptrs, sizes,
-                      count, (CUmemLocation *)prefetchLocs, prefetchLocIdxs,
-                      numPrefetchLocs, flags, stream);
-}
-
-cudaError_t cudaMemDiscardBatchAsync(void **dptrs, size_t *sizes, size_t count,
-                                     unsigned long long flags, cudaStream_t stream)
-{
-    return RT_FORWARD(cuMemDiscardBatchAsync_v13000, (CUdeviceptr *)dptrs, sizes, count,
-                      flags, stream);
-}
-
-cudaError_t cudaMemDiscardBatchAsync_ptsz(void **dptrs, size_t *sizes, size_t count,
-                                          unsigned long long flags, cudaStream_t stream)
-{
-    return RT_FORWARD(cuMemDiscardBatchAsync_v13000_ptsz, (CUdeviceptr *)dptrs, sizes,
-                      count, flags, stream);
-}
-
-cudaError_t cudaMemDiscardAndPrefetchBatchAsync(void **dptrs, size_t *sizes, size_t count,
-                                                struct cudaMemLocation *prefetchLocs,
-                                                size_t *prefetchLocIdxs,
-                                                size_t numPrefetchLocs,
-                                                unsigned long long flags,
-                                                cudaStream_t stream)
-{
-    return RT_FORWARD(cuMemDiscardAndPrefetchBatchAsync_v13000, (CUdeviceptr *)dptrs,
-                      sizes, count, (CUmemLocation *)prefetchLocs, prefetchLocIdxs,
-                      numPrefetchLocs, flags, stream);
-}
-
 cudaError_t
 cudaMemDiscardAndPrefetchBatchAsync_ptsz(void **dptrs, size_t *sizes, size_t count,
                                          struct cudaMemLocation *prefetchLocs,
@@ -95,22 +46,4 @@ cudaMemDiscardAndPrefetchBatchAsync_ptsz(void **dptrs, size_t *sizes, size_t cou
     return RT_FORWARD(cuMemDiscardAndPrefetchBatchAsync_v13000_ptsz, (CUdeviceptr *)dptrs,
                       sizes, count, (CUmemLocation *)prefetchLocs, prefetchLocIdxs,
                       numPrefetchLocs, flags, stream);
-}
-
-cudaError_t cudaMemRangeGetAttribute(void *data, size_t dataSize,
-                                     enum cudaMemRangeAttribute attribute,
-                                     const void *devPtr, size_t count)
-{
-    return RT_FORWARD(cuMemRangeGetAttribute_v8000, data, dataSize,
-                      (CUmem_range_attribute)attribute, gs_rt_address(devPtr), count);
-}
-
-cudaError_t cudaMemRangeGetAttributes(void **data, size_t *dataSizes,
-                                      enum cudaMemRangeAttribute *attributes,
-                                      size_t numAttributes, const void *devPtr,
-                                      size_t count)
-{
-    return RT_FORWARD(cuMemRangeGetAttributes_v8000, data, dataSizes,
-                      (CUmem_range_attribute *)attributes, numAttributes,
-                      gs_rt_address(devPtr), count);
 }

@@ -12,10 +12,8 @@
 cudaError_t cudaMalloc(void **devPtr, size_t size)
 {
     CUdeviceptr address = 0;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!devPtr)
         return gs_rt_leave(cudaErrorInvalidValue);
     /* Nothing asked, nothing given: the driver would refuse a size of 0. */
@@ -23,7 +21,7 @@ cudaError_t cudaMalloc(void **devPtr, size_t size)
         *devPtr = NULL;
         return cudaSuccess;
     }
-    error = gs_rt_leave_cu(gs_rt_cu.cuMemAlloc_v3020(&address, size));
+    cudaError_t error = gs_rt_leave_cu(gs_rt_cu.cuMemAlloc_v3020(&address, size));
     if (error == cudaSuccess)
         *devPtr = (void *)(uintptr_t)address;
     return error;
@@ -43,10 +41,8 @@ cudaError_t cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t h
 {
     CUdeviceptr address = 0;
     size_t bytes = 0;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!devPtr || !pitch)
         return gs_rt_leave(cudaErrorInvalidValue);
     if (width == 0 || height == 0) {
@@ -54,8 +50,8 @@ cudaError_t cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t h
         *pitch = 0;
         return cudaSuccess;
     }
-    error = gs_rt_leave_cu(gs_rt_cu.cuMemAllocPitch_v3020(&address, &bytes, width, height,
-                                                          PITCH_ELEMENT_BYTES));
+    cudaError_t error = gs_rt_leave_cu(gs_rt_cu.cuMemAllocPitch_v3020(
+        &address, &bytes, width, height, PITCH_ELEMENT_BYTES));
     if (error == cudaSuccess) {
         *devPtr = (void *)(uintptr_t)address;
         *pitch = bytes;
@@ -67,13 +63,10 @@ cudaError_t cudaMalloc3D(struct cudaPitchedPtr *pitchedDevPtr, struct cudaExtent
 {
     void *address;
     size_t pitch, rows;
-    cudaError_t error;
 
     if (!pitchedDevPtr || __builtin_mul_overflow(extent.height, extent.depth, &rows))
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = cudaMallocPitch(&address, &pitch, extent.width, rows);
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(cudaMallocPitch(&address, &pitch, extent.width, rows));
     pitchedDevPtr->ptr = address;
     pitchedDevPtr->pitch = pitch;
     pitchedDevPtr->xsize = extent.width;
@@ -84,13 +77,12 @@ cudaError_t cudaMalloc3D(struct cudaPitchedPtr *pitchedDevPtr, struct cudaExtent
 cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
 {
     CUdeviceptr address = 0;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!devPtr)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_leave_cu(gs_rt_cu.cuMemAllocManaged_v6000(&address, size, flags));
+    cudaError_t error =
+        gs_rt_leave_cu(gs_rt_cu.cuMemAllocManaged_v6000(&address, size, flags));
     if (error == cudaSuccess)
         *devPtr = (void *)(uintptr_t)address;
     return error;
@@ -99,17 +91,16 @@ cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags)
 cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)
 {
     void *address = NULL;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!pHost)
         return gs_rt_leave(cudaErrorInvalidValue);
     if (size == 0) {
         *pHost = NULL;
         return cudaSuccess;
     }
-    error = gs_rt_leave_cu(gs_rt_cu.cuMemHostAlloc_v2020(&address, size, flags));
+    cudaError_t error =
+        gs_rt_leave_cu(gs_rt_cu.cuMemHostAlloc_v2020(&address, size, flags));
     if (error == cudaSuccess)
         *pHost = address;
     return error;
@@ -130,16 +121,6 @@ cudaError_t cudaFreeHost(void *ptr)
     return gs_rt_leave_cu(gs_rt_cu.cuMemFreeHost_v2000(ptr));
 }
 
-cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags)
-{
-    return RT_FORWARD(cuMemHostRegister_v6050, ptr, size, flags);
-}
-
-cudaError_t cudaHostUnregister(void *ptr)
-{
-    return RT_FORWARD(cuMemHostUnregister_v4000, ptr);
-}
-
 cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int flags)
 {
     CUdeviceptr address = 0;
@@ -153,18 +134,11 @@ cudaError_t cudaHostGetDevicePointer(void **pDevice, void *pHost, unsigned int f
     return error;
 }
 
-cudaError_t cudaHostGetFlags(unsigned int *pFlags, void *pHost)
-{
-    return RT_FORWARD(cuMemHostGetFlags_v2030, pFlags, pHost);
-}
-
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 {
     size_t free_bytes = 0, total_bytes = 0;
-    cudaError_t error = RT_FORWARD(cuMemGetInfo_v3020, &free_bytes, &total_bytes);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(RT_FORWARD(cuMemGetInfo_v3020, &free_bytes, &total_bytes));
     if (free)
         *free = free_bytes;
     if (total)
@@ -203,16 +177,13 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes,
         CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_HOST_POINTER,
         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
     void *values[] = {&type, &managed, &device_pointer, &host_pointer, &device};
-    cudaError_t error;
 
     if (!attributes)
         return gs_rt_leave(cudaErrorInvalidValue);
     /* A pointer that CUDA does not know is no error here: its attributes stay as above.
      */
-    error = RT_FORWARD(cuPointerGetAttributes_v7000, GS_ARRAY_LEN(wanted), wanted, values,
-                       gs_rt_address(ptr));
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(RT_FORWARD(cuPointerGetAttributes_v7000, GS_ARRAY_LEN(wanted), wanted, values,
+                      gs_rt_address(ptr)));
     memset(attributes, 0, POINTER_ATTRIBUTES_BYTES);
     attributes->type = memory_type(type, managed);
     if (attributes->type == cudaMemoryTypeUnregistered) {

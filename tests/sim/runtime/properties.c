@@ -56,12 +56,10 @@ static cudaError_t properties_of(struct cudaDeviceProp *prop, int device)
     struct cudaDeviceProp filled;
     CUdevice handle;
     CUuuid uuid;
-    cudaError_t error = gs_rt_device(device, &handle);
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_device(device, &handle));
     memset(&filled, 0, sizeof(filled));
-    error = gs_rt_error_of(
+    cudaError_t error = gs_rt_error_of(
         gs_rt_cu.cuDeviceGetName_v2000(filled.name, (int)sizeof(filled.name), handle));
     if (error == cudaSuccess)
         error = gs_rt_error_of(
@@ -77,13 +75,9 @@ static cudaError_t properties_of(struct cudaDeviceProp *prop, int device)
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
 {
-    cudaError_t error;
-
     if (!prop)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_enter_without_context();
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter_without_context());
     return gs_rt_leave(properties_of(prop, device));
 }
 
@@ -102,13 +96,10 @@ cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *prop)
 {
     struct cudaDeviceProp have;
     int best = -1, chosen = 0;
-    cudaError_t error;
 
     if (!device || !prop)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_enter_without_context();
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter_without_context());
     for (int i = 0; properties_of(&have, i) == cudaSuccess; i++) {
         int score = matches(prop, &have);
 

@@ -325,13 +325,11 @@ cudaError_t cudaGetSymbolAddress(void **devPtr, const void *symbol)
 {
     CUdeviceptr address = 0;
     size_t bytes;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!devPtr)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_symbol(symbol, &address, &bytes);
+    cudaError_t error = gs_rt_symbol(symbol, &address, &bytes);
     if (error == cudaSuccess)
         *devPtr = (void *)(uintptr_t)address;
     return gs_rt_leave(error);
@@ -341,13 +339,11 @@ cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol)
 {
     CUdeviceptr address;
     size_t bytes = 0;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!size)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_symbol(symbol, &address, &bytes);
+    cudaError_t error = gs_rt_symbol(symbol, &address, &bytes);
     if (error == cudaSuccess)
         *size = bytes;
     return gs_rt_leave(error);

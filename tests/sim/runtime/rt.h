@@ -120,6 +120,14 @@ cudaError_t gs_rt_leave_cu(CUresult result);
 /* A reset has made the contexts new: what was recorded as sticky may be cleared again. */
 void gs_rt_forget_sticky(void);
 
+/* Ends the calling function with the error of a call that fails. */
+#define RT_TRY(call)                                                                     \
+    do {                                                                                 \
+        cudaError_t rt_try_ = (call);                                                    \
+        if (rt_try_ != cudaSuccess)                                                      \
+            return rt_try_;                                                              \
+    } while (0)
+
 /*
  * The value of a runtime function that only hands its arguments on: the driver's answer,
  * or why the driver could not be asked.
@@ -131,6 +139,30 @@ void gs_rt_forget_sticky(void);
             rt_error_ = gs_rt_leave_cu(gs_rt_cu.function(__VA_ARGS__));                  \
         rt_error_;                                                                       \
     })
+
+/* The value of a function of the runtime: value, or why the driver could not be asked. */
+#define RT_ENTERED(value)                                                                \
+    ({                                                                                   \
+        cudaError_t rt_entered_ = gs_rt_enter();                                         \
+        rt_entered_ == cudaSuccess ? (value) : rt_entered_;                              \
+    })
+
+/*
+ * Defines a function and its per-thread twin, name_ptsz or name_ptds. Each returns value,
+ * an expression that reads the parameters and the constant per_thread.
+ */
+#define RT_TWINS(name, kind, params, value)                                              \
+    cudaError_t name params                                                              \
+    {                                                                                    \
+        const bool per_thread = false;                                                   \
+        return value;                                                                    \
+    }                                                                                    \
+    cudaError_t name##_##kind params                                                     \
+    {                                                                                    \
+        const bool per_thread = true;                                                    \
+        return value;                                                                    \
+    }                                                                                    \
+    cudaError_t name params
 
 /* The driver's function for the legacy default stream (false) or the per-thread one. */
 #define RT_PICK(per_thread, legacy, thread)                                              \

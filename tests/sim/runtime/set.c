@@ -65,71 +65,27 @@ static cudaError_t set_box(bool per_thread, struct cudaPitchedPtr box, int value
     return error;
 }
 
-cudaError_t cudaMemset(void *devPtr, int value, size_t count)
-{
-    return set(false, devPtr, value, count, NULL);
-}
+RT_TWINS(cudaMemset, ptds, (void *devPtr, int value, size_t count),
+         set(per_thread, devPtr, value, count, NULL));
 
-cudaError_t cudaMemset_ptds(void *devPtr, int value, size_t count)
-{
-    return set(true, devPtr, value, count, NULL);
-}
+RT_TWINS(cudaMemsetAsync, ptsz,
+         (void *devPtr, int value, size_t count, cudaStream_t stream),
+         set(per_thread, devPtr, value, count, &stream));
 
-cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream)
-{
-    return set(false, devPtr, value, count, &stream);
-}
+RT_TWINS(cudaMemset2D, ptds,
+         (void *devPtr, size_t pitch, int value, size_t width, size_t height),
+         set_rectangle(per_thread, devPtr, pitch, value, width, height, NULL));
 
-cudaError_t cudaMemsetAsync_ptsz(void *devPtr, int value, size_t count,
-                                 cudaStream_t stream)
-{
-    return set(true, devPtr, value, count, &stream);
-}
+RT_TWINS(cudaMemset2DAsync, ptsz,
+         (void *devPtr, size_t pitch, int value, size_t width, size_t height,
+          cudaStream_t stream),
+         set_rectangle(per_thread, devPtr, pitch, value, width, height, &stream));
 
-cudaError_t cudaMemset2D(void *devPtr, size_t pitch, int value, size_t width,
-                         size_t height)
-{
-    return set_rectangle(false, devPtr, pitch, value, width, height, NULL);
-}
+RT_TWINS(cudaMemset3D, ptds,
+         (struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent),
+         set_box(per_thread, pitchedDevPtr, value, extent, NULL));
 
-cudaError_t cudaMemset2D_ptds(void *devPtr, size_t pitch, int value, size_t width,
-                              size_t height)
-{
-    return set_rectangle(true, devPtr, pitch, value, width, height, NULL);
-}
-
-cudaError_t cudaMemset2DAsync(void *devPtr, size_t pitch, int value, size_t width,
-                              size_t height, cudaStream_t stream)
-{
-    return set_rectangle(false, devPtr, pitch, value, width, height, &stream);
-}
-
-cudaError_t cudaMemset2DAsync_ptsz(void *devPtr, size_t pitch, int value, size_t width,
-                                   size_t height, cudaStream_t stream)
-{
-    return set_rectangle(true, devPtr, pitch, value, width, height, &stream);
-}
-
-cudaError_t cudaMemset3D(struct cudaPitchedPtr pitchedDevPtr, int value,
-                         struct cudaExtent extent)
-{
-    return set_box(false, pitchedDevPtr, value, extent, NULL);
-}
-
-cudaError_t cudaMemset3D_ptds(struct cudaPitchedPtr pitchedDevPtr, int value,
-                              struct cudaExtent extent)
-{
-    return set_box(true, pitchedDevPtr, value, extent, NULL);
-}
-
-cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr pitchedDevPtr, int value,
-                              struct cudaExtent extent, cudaStream_t stream)
-{
-    return set_box(false, pitchedDevPtr, value, extent, &stream);
-}
-
-cudaError_t cudaMemset3DAsync_ptsz(struct cudaPitchedPtr pitchedDevPtr, int value,
-                                   struct cudaExtent extent, cudaStream_t stream)
-{
-    return set_box(true, pitchedDevPtr, value, extent, &stream);
-}
+RT_TWINS(cudaMemset3DAsync, ptsz,
+         (struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent,
+          cudaStream_t stream),
+         set_box(per_thread, pitchedDevPtr, value, extent, &stream));

@@ -169,28 +169,19 @@ cudaError_t cudaCreateTextureObject(cudaTextureObject_t *pTexObject,
     CUDA_TEXTURE_DESC sampling;
     CUDA_RESOURCE_VIEW_DESC view;
     CUtexObject made = 0;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!pTexObject || !pResDesc || !pTexDesc)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = resource_to_driver(pResDesc, &resource);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
+    RT_TRY(gs_rt_leave(resource_to_driver(pResDesc, &resource)));
     sampling_to_driver(pTexDesc, &sampling);
     if (pResViewDesc)
         view_to_driver(pResViewDesc, &view);
-    error = gs_rt_leave_cu(gs_rt_cu.cuTexObjectCreate_v5000(&made, &resource, &sampling,
-                                                            pResViewDesc ? &view : NULL));
+    cudaError_t error = gs_rt_leave_cu(gs_rt_cu.cuTexObjectCreate_v5000(
+        &made, &resource, &sampling, pResViewDesc ? &view : NULL));
     if (error == cudaSuccess)
         *pTexObject = made;
     return error;
-}
-
-cudaError_t cudaDestroyTextureObject(cudaTextureObject_t texObject)
-{
-    return RT_FORWARD(cuTexObjectDestroy_v5000, texObject);
 }
 
 cudaError_t cudaGetTextureObjectResourceDesc(struct cudaResourceDesc *pResDesc,
@@ -241,13 +232,11 @@ cudaError_t cudaDeviceGetTexture1DLinearMaxWidth(
     CUarray_format format;
     unsigned channels;
     CUdevice handle;
-    cudaError_t error = gs_rt_enter_without_context();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter_without_context());
     if (!maxWidthInElements || !fmtDesc)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = gs_rt_device(device, &handle);
+    cudaError_t error = gs_rt_device(device, &handle);
     if (error == cudaSuccess)
         error = gs_rt_format(fmtDesc, &format, &channels);
     if (error != cudaSuccess)
@@ -264,24 +253,16 @@ cudaError_t cudaCreateSurfaceObject(cudaSurfaceObject_t *pSurfObject,
 {
     CUDA_RESOURCE_DESC resource;
     CUsurfObject made = 0;
-    cudaError_t error = gs_rt_enter();
 
-    if (error != cudaSuccess)
-        return error;
+    RT_TRY(gs_rt_enter());
     if (!pSurfObject || !pResDesc)
         return gs_rt_leave(cudaErrorInvalidValue);
-    error = resource_to_driver(pResDesc, &resource);
-    if (error != cudaSuccess)
-        return gs_rt_leave(error);
-    error = gs_rt_leave_cu(gs_rt_cu.cuSurfObjectCreate_v5000(&made, &resource));
+    RT_TRY(gs_rt_leave(resource_to_driver(pResDesc, &resource)));
+    cudaError_t error =
+        gs_rt_leave_cu(gs_rt_cu.cuSurfObjectCreate_v5000(&made, &resource));
     if (error == cudaSuccess)
         *pSurfObject = made;
     return error;
-}
-
-cudaError_t cudaDestroySurfaceObject(cudaSurfaceObject_t surfObject)
-{
-    return RT_FORWARD(cuSurfObjectDestroy_v5000, surfObject);
 }
 
 cudaError_t cudaGetSurfaceObjectResourceDesc(struct cudaResourceDesc *pResDesc,

@@ -63,30 +63,24 @@ SIM_API(cuFuncGetAttribute, int *out, CUfunction_attribute attribute, CUfunction
     SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
     SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
 
-    CUresult res = sim_enter(SIM_ID_cuFuncGetAttribute);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuFuncGetAttribute));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_function *function = sim_function_get(handle);
     if (!function)
         return CUDA_ERROR_INVALID_HANDLE;
-    res = get_attribute(function, out, attribute);
+    CUresult res = get_attribute(function, out, attribute);
     sim_function_put(function);
     return res;
 }
 
 SIM_API(cuFuncSetAttribute, CUfunction handle, CUfunction_attribute attribute, int value)
 {
-    CUresult res = sim_enter(SIM_ID_cuFuncSetAttribute);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuFuncSetAttribute));
     struct sim_function *function = sim_function_get(handle);
     if (!function)
         return CUDA_ERROR_INVALID_HANDLE;
-    res = set_attribute(function, attribute, value);
+    CUresult res = set_attribute(function, attribute, value);
     sim_function_put(function);
     return res;
 }
@@ -94,10 +88,7 @@ SIM_API(cuFuncSetAttribute, CUfunction handle, CUfunction_attribute attribute, i
 SIM_API(cuKernelGetAttribute, int *out, CUfunction_attribute attribute, CUkernel handle,
         CUdevice device)
 {
-    CUresult res = sim_enter(SIM_ID_cuKernelGetAttribute);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuKernelGetAttribute));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(device))
@@ -105,7 +96,7 @@ SIM_API(cuKernelGetAttribute, int *out, CUfunction_attribute attribute, CUkernel
     struct sim_function *kernel = sim_function_get((CUfunction)handle);
     if (!kernel)
         return CUDA_ERROR_INVALID_HANDLE;
-    res = get_attribute(kernel, out, attribute);
+    CUresult res = get_attribute(kernel, out, attribute);
     sim_function_put(kernel);
     return res;
 }
@@ -113,26 +104,20 @@ SIM_API(cuKernelGetAttribute, int *out, CUfunction_attribute attribute, CUkernel
 SIM_API(cuKernelSetAttribute, CUfunction_attribute attribute, int value, CUkernel handle,
         CUdevice device)
 {
-    CUresult res = sim_enter(SIM_ID_cuKernelSetAttribute);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuKernelSetAttribute));
     if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
     struct sim_function *kernel = sim_function_get((CUfunction)handle);
     if (!kernel)
         return CUDA_ERROR_INVALID_HANDLE;
-    res = set_attribute(kernel, attribute, value);
+    CUresult res = set_attribute(kernel, attribute, value);
     sim_function_put(kernel);
     return res;
 }
 
 SIM_API(cuFuncSetCacheConfig, CUfunction handle, CUfunc_cache config)
 {
-    CUresult res = sim_enter(SIM_ID_cuFuncSetCacheConfig);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuFuncSetCacheConfig));
     struct sim_function *function = sim_function_get(handle);
     if (!function)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -146,10 +131,7 @@ SIM_API(cuFuncGetName, const char **out, CUfunction handle)
 {
     SIM_JUDGED_FIRST(!out || !handle, CUDA_ERROR_INVALID_VALUE);
 
-    CUresult res = sim_enter(SIM_ID_cuFuncGetName);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuFuncGetName));
     if (!out || !handle)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_function *function = sim_function_get(handle);
@@ -183,10 +165,7 @@ SIM_API(cuFuncLoad, CUfunction handle)
 {
     SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
 
-    CUresult res = sim_enter(SIM_ID_cuFuncLoad);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuFuncLoad));
     struct sim_function *function = sim_function_get(handle);
     if (!function)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -199,10 +178,7 @@ SIM_API(cuFuncIsLoaded, CUfunctionLoadingState *state, CUfunction handle)
     SIM_JUDGED_FIRST(!state, CUDA_ERROR_INVALID_VALUE);
     SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
 
-    CUresult res = sim_enter(SIM_ID_cuFuncIsLoaded);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuFuncIsLoaded));
     if (!state)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_function *function = sim_function_get(handle);
@@ -231,10 +207,7 @@ static int blocks_by_shared_memory(size_t bytes)
 static CUresult occupancy(enum sim_api api, int *blocks, CUfunction handle,
                           int block_size, size_t shared_bytes)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!blocks || block_size <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_function *function = sim_function_get(handle);
@@ -247,12 +220,9 @@ static CUresult occupancy(enum sim_api api, int *blocks, CUfunction handle,
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuOccupancyMaxActiveBlocksPerMultiprocessor, int *blocks, CUfunction function,
-        int block_size, size_t shared_bytes)
-{
-    return occupancy(SIM_ID_cuOccupancyMaxActiveBlocksPerMultiprocessor, blocks, function,
-                     block_size, shared_bytes);
-}
+SIM_API_ONE(cuOccupancyMaxActiveBlocksPerMultiprocessor,
+            (int *blocks, CUfunction function, int block_size, size_t shared_bytes),
+            occupancy(api, blocks, function, block_size, shared_bytes));
 
 SIM_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *blocks,
         CUfunction function, int block_size, size_t shared_bytes, unsigned int flags)

@@ -153,11 +153,9 @@ static CUresult launch_in(enum sim_api api, struct sim_context *context,
 {
     struct wishes wishes;
     struct sim_op *op;
-    CUresult res = sim_launch_prepare(api, context, launch, sim_capture_any(), &op);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = read_wishes(launch, context, &wishes);
+    SIM_TRY(sim_launch_prepare(api, context, launch, sim_capture_any(), &op));
+    CUresult res = read_wishes(launch, context, &wishes);
     if (res != CUDA_SUCCESS)
         goto drop;
     bool captures = sim_capture_has(stream);
@@ -273,20 +271,8 @@ static CUresult launch_config(enum sim_api api, enum sim_variant variant,
     return sim_launch_submit(api, variant, &launch);
 }
 
-SIM_API(cuLaunchKernelEx, const CUlaunchConfig *config, CUfunction function,
-        void **params, void **extra)
-{
-    SIM_JUDGED_FIRST(!config, CUDA_ERROR_INVALID_VALUE);
-
-    return launch_config(SIM_ID_cuLaunchKernelEx, SIM_LEGACY, config, function, params,
-                         extra);
-}
-
-SIM_API(cuLaunchKernelEx_ptsz, const CUlaunchConfig *config, CUfunction function,
-        void **params, void **extra)
-{
-    SIM_JUDGED_FIRST(!config, CUDA_ERROR_INVALID_VALUE);
-
-    return launch_config(SIM_ID_cuLaunchKernelEx_ptsz, SIM_PER_THREAD, config, function,
-                         params, extra);
-}
+SIM_API_TWINS(
+    cuLaunchKernelEx, ptsz,
+    (const CUlaunchConfig *config, CUfunction function, void **params, void **extra),
+    SIM_JUDGED_OR(!config, CUDA_ERROR_INVALID_VALUE,
+                  launch_config(api, variant, config, function, params, extra)));

@@ -45,10 +45,8 @@ static CUresult enter(enum sim_api api, CUfunction handle, CUresult unknown,
                       struct sim_function **function, struct sim_settings **out)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     *function = sim_function_get(handle);
     if (!*function)
         return unknown;
@@ -91,11 +89,9 @@ SIM_API(cuFuncSetSharedSize, CUfunction handle, unsigned int bytes)
 {
     struct sim_function *function;
     struct sim_settings *settings;
-    CUresult res = enter(SIM_ID_cuFuncSetSharedSize, handle, CUDA_ERROR_INVALID_HANDLE,
-                         &function, &settings);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(SIM_ID_cuFuncSetSharedSize, handle, CUDA_ERROR_INVALID_HANDLE,
+                  &function, &settings));
     settings->shared_bytes = bytes;
     leave(function);
     return CUDA_SUCCESS;
@@ -136,20 +132,15 @@ static CUresult set_parameter(enum sim_api api, CUfunction handle, int offset,
     return res;
 }
 
-SIM_API(cuParamSeti, CUfunction function, int offset, unsigned int value)
-{
-    return set_parameter(SIM_ID_cuParamSeti, function, offset, &value, sizeof(value));
-}
+SIM_API_ONE(cuParamSeti, (CUfunction function, int offset, unsigned int value),
+            set_parameter(api, function, offset, &value, sizeof(value)));
 
-SIM_API(cuParamSetf, CUfunction function, int offset, float value)
-{
-    return set_parameter(SIM_ID_cuParamSetf, function, offset, &value, sizeof(value));
-}
+SIM_API_ONE(cuParamSetf, (CUfunction function, int offset, float value),
+            set_parameter(api, function, offset, &value, sizeof(value)));
 
-SIM_API(cuParamSetv, CUfunction function, int offset, void *value, unsigned int bytes)
-{
-    return set_parameter(SIM_ID_cuParamSetv, function, offset, value, bytes);
-}
+SIM_API_ONE(cuParamSetv,
+            (CUfunction function, int offset, void *value, unsigned int bytes),
+            set_parameter(api, function, offset, value, bytes));
 
 /* A copy of the function's settings; of one that has none, all zero. False: no function.
  */
@@ -194,22 +185,15 @@ static CUresult launch(enum sim_api api, CUfunction handle, int width, int heigh
     return sim_launch_submit(api, SIM_LEGACY, &whole);
 }
 
-SIM_API(cuLaunch, CUfunction function)
-{
-    return launch(SIM_ID_cuLaunch, function, 1, 1, NULL, CUDA_ERROR_INVALID_VALUE);
-}
+SIM_API_ONE(cuLaunch, (CUfunction function),
+            launch(api, function, 1, 1, NULL, CUDA_ERROR_INVALID_VALUE));
 
-SIM_API(cuLaunchGrid, CUfunction function, int width, int height)
-{
-    return launch(SIM_ID_cuLaunchGrid, function, width, height, NULL,
-                  CUDA_ERROR_INVALID_VALUE);
-}
+SIM_API_ONE(cuLaunchGrid, (CUfunction function, int width, int height),
+            launch(api, function, width, height, NULL, CUDA_ERROR_INVALID_VALUE));
 
-SIM_API(cuLaunchGridAsync, CUfunction function, int width, int height, CUstream stream)
-{
-    return launch(SIM_ID_cuLaunchGridAsync, function, width, height, stream,
-                  CUDA_ERROR_INVALID_HANDLE);
-}
+SIM_API_ONE(cuLaunchGridAsync,
+            (CUfunction function, int width, int height, CUstream stream),
+            launch(api, function, width, height, stream, CUDA_ERROR_INVALID_HANDLE));
 
 SIM_API(cuLaunchCooperativeKernelMultiDevice, CUDA_LAUNCH_PARAMS *list,
         unsigned int count, unsigned int flags)

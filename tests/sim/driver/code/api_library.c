@@ -12,18 +12,14 @@ SIM_API(cuLibraryLoadData, CUlibrary *out, const void *code, CUjit_option *jit_o
 {
     SIM_JUDGED_FIRST(!out || !code, CUDA_ERROR_INVALID_VALUE);
 
-    CUresult res = sim_enter(SIM_ID_cuLibraryLoadData);
     struct sim_image *image;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuLibraryLoadData));
     if (!out || !code || (jit_count > 0 && (!jit_options || !jit_values)) ||
         (count > 0 && !options))
         return CUDA_ERROR_INVALID_VALUE;
     (void)values;
-    res = sim_image_load(code, &image);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_image_load(code, &image));
     struct sim_module *library = sim_module_new(SIM_TYPE_LIBRARY, image, NULL);
     if (!library)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -49,10 +45,7 @@ SIM_API(cuLibraryUnload, CUlibrary handle)
 {
     SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
 
-    CUresult res = sim_enter(SIM_ID_cuLibraryUnload);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuLibraryUnload));
     struct sim_module *library =
         (struct sim_module *)sim_handle_close(handle, SIM_TYPE_LIBRARY);
     if (!library)
@@ -76,17 +69,15 @@ SIM_API(cuLibraryGetKernel, CUkernel *out, CUlibrary handle, const char *name)
     SIM_JUDGED_FIRST(!out || !name, CUDA_ERROR_INVALID_VALUE);
     SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
 
-    CUresult res = sim_enter(SIM_ID_cuLibraryGetKernel);
     struct sim_function *kernel;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuLibraryGetKernel));
     if (!out || !name)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_module *library = sim_module_get(handle, SIM_TYPE_LIBRARY);
     if (!library)
         return CUDA_ERROR_INVALID_HANDLE;
-    res = sim_module_function(library, SIM_TYPE_KERNEL, name, &kernel);
+    CUresult res = sim_module_function(library, SIM_TYPE_KERNEL, name, &kernel);
     if (res == CUDA_SUCCESS) {
         *out = kernel->object.handle;
         sim_function_put(kernel);
@@ -100,10 +91,7 @@ SIM_API(cuLibraryGetKernelCount, unsigned int *count, CUlibrary handle)
     SIM_JUDGED_FIRST(!count, CUDA_ERROR_INVALID_VALUE);
     SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
 
-    CUresult res = sim_enter(SIM_ID_cuLibraryGetKernelCount);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuLibraryGetKernelCount));
     if (!count)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_module *library = sim_module_get(handle, SIM_TYPE_LIBRARY);
@@ -149,16 +137,14 @@ SIM_API(cuLibraryGetModule, CUmodule *out, CUlibrary handle)
 
     struct sim_context *context;
     struct sim_module *module;
-    CUresult res = sim_enter_context(SIM_ID_cuLibraryGetModule, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuLibraryGetModule, &context));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_module *library = sim_module_get(handle, SIM_TYPE_LIBRARY);
     if (!library)
         return CUDA_ERROR_INVALID_HANDLE;
-    res = sim_library_module(library, context, &module);
+    CUresult res = sim_library_module(library, context, &module);
     if (res == CUDA_SUCCESS) {
         *out = module->object.handle;
         sim_module_put(module);
@@ -171,10 +157,8 @@ SIM_API(cuLibraryGetModule, CUmodule *out, CUlibrary handle)
 static CUresult get_variable(enum sim_api api, CUlibrary handle, const char *name)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (!name)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_module *library = sim_module_get(handle, SIM_TYPE_LIBRARY);
@@ -212,18 +196,16 @@ SIM_API(cuKernelGetFunction, CUfunction *out, CUkernel handle)
     struct sim_context *context;
     struct sim_function *function;
     struct sim_module *module;
-    CUresult res = sim_enter_context(SIM_ID_cuKernelGetFunction, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuKernelGetFunction, &context));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_function *kernel = get_kernel(handle);
     if (!kernel)
         return CUDA_ERROR_INVALID_HANDLE;
     struct sim_module *library = sim_module_get(kernel->owner_handle, SIM_TYPE_LIBRARY);
-    res = library ? sim_library_module(library, context, &module)
-                  : CUDA_ERROR_INVALID_HANDLE;
+    CUresult res = library ? sim_library_module(library, context, &module)
+                           : CUDA_ERROR_INVALID_HANDLE;
     if (res == CUDA_SUCCESS) {
         res = sim_module_function(module, SIM_TYPE_FUNCTION, kernel->name, &function);
         if (res == CUDA_SUCCESS) {
@@ -242,10 +224,7 @@ SIM_API(cuKernelGetLibrary, CUlibrary *out, CUkernel handle)
 {
     SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
 
-    CUresult res = sim_enter(SIM_ID_cuKernelGetLibrary);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuKernelGetLibrary));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_function *kernel = get_kernel(handle);
@@ -260,10 +239,7 @@ SIM_API(cuKernelGetName, const char **out, CUkernel handle)
 {
     SIM_JUDGED_FIRST(!out || !handle, CUDA_ERROR_INVALID_VALUE);
 
-    CUresult res = sim_enter(SIM_ID_cuKernelGetName);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuKernelGetName));
     if (!out || !handle)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_function *kernel = get_kernel(handle);

@@ -18,9 +18,8 @@ static CUresult load(struct sim_context *context, CUmodule *out, const void *dat
 
     if (!out || !data)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult res = sim_image_load(data, &image);
-    if (res != CUDA_SUCCESS)
-        return res;
+
+    SIM_TRY(sim_image_load(data, &image));
     struct sim_module *module = sim_module_new(SIM_TYPE_MODULE, image, context);
     if (!module)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -45,10 +44,8 @@ SIM_API(cuModuleLoadDataEx, CUmodule *out, const void *image, unsigned int count
         CUjit_option *options, void **values)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuModuleLoadDataEx, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuModuleLoadDataEx, &context));
     if (count > 0 && (!options || !values))
         return CUDA_ERROR_INVALID_VALUE;
     return load(context, out, image);
@@ -87,16 +84,14 @@ static char *read_file(const char *path)
 SIM_API(cuModuleLoad, CUmodule *out, const char *path)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuModuleLoad, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuModuleLoad, &context));
     if (!out || !path)
         return CUDA_ERROR_INVALID_VALUE;
     char *data = read_file(path);
     if (!data)
         return CUDA_ERROR_FILE_NOT_FOUND;
-    res = load(context, out, data);
+    CUresult res = load(context, out, data);
     free(data);
     return res;
 }
@@ -104,10 +99,8 @@ SIM_API(cuModuleLoad, CUmodule *out, const char *path)
 SIM_API(cuModuleUnload, CUmodule handle)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuModuleUnload, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuModuleUnload, &context));
     struct sim_module *module = sim_module_get(handle, SIM_TYPE_MODULE);
     if (!module)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -129,16 +122,14 @@ SIM_API(cuModuleGetFunction, CUfunction *out, CUmodule handle, const char *name)
 {
     struct sim_context *context;
     struct sim_function *function;
-    CUresult res = sim_enter_context(SIM_ID_cuModuleGetFunction, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuModuleGetFunction, &context));
     if (!out || !name)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_module *module = sim_module_get(handle, SIM_TYPE_MODULE);
     if (!module)
         return CUDA_ERROR_INVALID_HANDLE;
-    res = sim_module_function(module, SIM_TYPE_FUNCTION, name, &function);
+    CUresult res = sim_module_function(module, SIM_TYPE_FUNCTION, name, &function);
     if (res == CUDA_SUCCESS) {
         *out = function->object.handle;
         sim_function_put(function);
@@ -152,10 +143,7 @@ SIM_API(cuModuleGetFunctionCount, unsigned int *count, CUmodule handle)
     SIM_JUDGED_FIRST(!count, CUDA_ERROR_INVALID_VALUE);
     SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
 
-    CUresult res = sim_enter(SIM_ID_cuModuleGetFunctionCount);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuModuleGetFunctionCount));
     if (!count)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_module *module = sim_module_get(handle, SIM_TYPE_MODULE);
@@ -199,10 +187,8 @@ SIM_API(cuModuleGetGlobal_v2, CUdeviceptr *out, size_t *bytes, CUmodule handle,
         const char *name)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuModuleGetGlobal_v2, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuModuleGetGlobal_v2, &context));
     if (!name || (!out && !bytes))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_module *module = sim_module_get(handle, SIM_TYPE_MODULE);
@@ -214,10 +200,7 @@ SIM_API(cuModuleGetGlobal_v2, CUdeviceptr *out, size_t *bytes, CUmodule handle,
 
 SIM_API(cuModuleGetLoadingMode, CUmoduleLoadingMode *mode)
 {
-    CUresult res = sim_enter(SIM_ID_cuModuleGetLoadingMode);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuModuleGetLoadingMode));
     if (!mode)
         return CUDA_ERROR_INVALID_VALUE;
     const char *wanted = getenv("CUDA_MODULE_LOADING");

@@ -151,10 +151,8 @@ static CUresult keep_buffer(struct sim_launch_record *record, void **extra)
 {
     const unsigned char *buffer;
     size_t bytes;
-    CUresult res = read_extra(extra, &buffer, &bytes);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(read_extra(extra, &buffer, &bytes));
     record->arguments = malloc(bytes + 1);
     if (!record->arguments)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -135,10 +135,7 @@ CUresult sim_enter(enum sim_api api)
 
 CUresult sim_enter_context(enum sim_api api, struct sim_context **out)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_context *context = sim_thread_current();
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -146,7 +143,7 @@ CUresult sim_enter_context(enum sim_api api, struct sim_context **out)
     if (!atomic_load_explicit(&context->alive, memory_order_acquire) ||
         (green && !sim_green_lives(green)))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    res = sim_context_error(context);
+    CUresult res = sim_context_error(context);
     if (res == CUDA_SUCCESS)
         *out = context;
     return res;

@@ -123,11 +123,10 @@ static CUresult look_up(enum sim_api api, const char *base, void **out, int vers
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuGetProcAddress_v2, const char *symbol, void **out, int version,
-        cuuint64_t flags, CUdriverProcAddressQueryResult *status)
-{
-    return look_up(SIM_ID_cuGetProcAddress_v2, symbol, out, version, flags, status);
-}
+SIM_API_ONE(cuGetProcAddress_v2,
+            (const char *symbol, void **out, int version, cuuint64_t flags,
+             CUdriverProcAddressQueryResult *status),
+            look_up(api, symbol, out, version, flags, status));
 
 SIM_API(cuGetProcAddress, const char *symbol, void **out, int version, cuuint64_t flags)
 {

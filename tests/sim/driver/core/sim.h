@@ -27,6 +27,34 @@
     GS_EXPORT CUresult CUDAAPI name(__VA_ARGS__)
 
 /*
+ * A row of a table of exported functions: each returns value, an expression that reads
+ * the parameters and api, the function's number. SIM_API_TWINS also defines the
+ * function's per-thread twin, name_ptsz or name_ptds; there value reads variant, too.
+ */
+#define SIM_API_ONE(name, params, value)                                                 \
+    GS_EXPORT CUresult CUDAAPI name params;                                              \
+    GS_EXPORT CUresult CUDAAPI name params                                               \
+    {                                                                                    \
+        const enum sim_api api = SIM_ID_##name;                                          \
+        return value;                                                                    \
+    }                                                                                    \
+    CUresult CUDAAPI name params
+
+#define SIM_API_TWINS(name, kind, params, value)                                         \
+    SIM_API_VARIANT(name, SIM_LEGACY, params, value)                                     \
+    SIM_API_VARIANT(name##_##kind, SIM_PER_THREAD, params, value)                        \
+    CUresult CUDAAPI name params
+
+#define SIM_API_VARIANT(name, which, params, value)                                      \
+    GS_EXPORT CUresult CUDAAPI name params;                                              \
+    GS_EXPORT CUresult CUDAAPI name params                                               \
+    {                                                                                    \
+        const enum sim_api api = SIM_ID_##name;                                          \
+        const enum sim_variant variant = which;                                          \
+        return value;                                                                    \
+    }
+
+/*
  * Instead of a definition, where the headers in use lack the types of its arguments: the
  * symbol is there and answers CUDA_ERROR_NOT_SUPPORTED.
  */
@@ -50,6 +78,14 @@ enum sim_api {
 enum sim_variant { SIM_LEGACY, SIM_PER_THREAD };
 
 struct sim_context;
+
+/* Ends the calling function with the code of a call that fails. */
+#define SIM_TRY(call)                                                                    \
+    do {                                                                                 \
+        CUresult try_ = (call);                                                          \
+        if (try_ != CUDA_SUCCESS)                                                        \
+            return try_;                                                                 \
+    } while (0)
 
 /*
  * The door of an entry point that needs no context.
@@ -84,6 +120,9 @@ bool sim_found_no_device(void);
         if ((bad) && !sim_is_ready())                                                    \
             return (code);                                                               \
     } while (0)
+
+/* The value of a row whose function looks at an argument first. */
+#define SIM_JUDGED_OR(bad, code, value) ((bad) && !sim_is_ready() ? (code) : (value))
 
 /* For what a function looks at in front of sim_enter() and NVIDIA's driver behind it. */
 static inline CUresult sim_unless_before_init(CUresult code)

@@ -74,10 +74,7 @@ SIM_API(cuDeviceGetAttribute, int *value, CUdevice_attribute attribute, CUdevice
 {
     SIM_JUDGED_FIRST(!value, CUDA_ERROR_INVALID_VALUE);
 
-    CUresult res = sim_enter(SIM_ID_cuDeviceGetAttribute);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDeviceGetAttribute));
     if (!value || (int)attribute < 1 || (int)attribute > LAST_ATTRIBUTE ||
         !sim_version_knows(SIM_SINCE_DEVICE_ATTRIBUTE, attribute))
         return CUDA_ERROR_INVALID_VALUE;
@@ -96,10 +93,7 @@ SIM_API(cuDeviceGetAttribute, int *value, CUdevice_attribute attribute, CUdevice
 
 SIM_API(cuDeviceGetProperties, CUdevprop *out, CUdevice device)
 {
-    CUresult res = sim_enter(SIM_ID_cuDeviceGetProperties);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDeviceGetProperties));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(device))
@@ -124,10 +118,7 @@ SIM_API(cuDeviceGetProperties, CUdevprop *out, CUdevice device)
 SIM_API(cuDeviceGetExecAffinitySupport, int *supported, CUexecAffinityType type,
         CUdevice device)
 {
-    CUresult res = sim_enter(SIM_ID_cuDeviceGetExecAffinitySupport);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDeviceGetExecAffinitySupport));
     if (!supported || (int)type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(device))

@@ -20,21 +20,17 @@ bool sim_context_flags_valid(unsigned flags)
 static CUresult create(enum sim_api api, unsigned api_version, CUcontext *out,
                        int affinity, unsigned flags, CUdevice device)
 {
-    CUresult res = sim_enter(api);
     struct sim_context *context;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!out || !sim_context_flags_valid(flags))
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
     if (affinity > 0)
         return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-    res = sim_context_create(device, false, flags, api_version, &context);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_thread_push(context);
+    SIM_TRY(sim_context_create(device, false, flags, api_version, &context));
+    CUresult res = sim_thread_push(context);
     if (res == CUDA_SUCCESS) {
         *out = sim_context_handle(context);
     } else {
@@ -47,36 +43,27 @@ static CUresult create(enum sim_api api, unsigned api_version, CUcontext *out,
     return res;
 }
 
-SIM_API(cuCtxCreate, CUcontext *out, unsigned int flags, CUdevice device)
-{
-    return create(SIM_ID_cuCtxCreate, 3010, out, 0, flags, device);
-}
+SIM_API_ONE(cuCtxCreate, (CUcontext * out, unsigned int flags, CUdevice device),
+            create(api, 3010, out, 0, flags, device));
 
-SIM_API(cuCtxCreate_v2, CUcontext *out, unsigned int flags, CUdevice device)
-{
-    return create(SIM_ID_cuCtxCreate_v2, 3020, out, 0, flags, device);
-}
+SIM_API_ONE(cuCtxCreate_v2, (CUcontext * out, unsigned int flags, CUdevice device),
+            create(api, 3020, out, 0, flags, device));
 
-SIM_API(cuCtxCreate_v3, CUcontext *out, CUexecAffinityParam *affinity, int count,
-        unsigned int flags, CUdevice device)
-{
-    return create(SIM_ID_cuCtxCreate_v3, 3020, out, affinity ? count : 0, flags, device);
-}
+SIM_API_ONE(cuCtxCreate_v3,
+            (CUcontext * out, CUexecAffinityParam *affinity, int count,
+             unsigned int flags, CUdevice device),
+            create(api, 3020, out, affinity ? count : 0, flags, device));
 
-SIM_API(cuCtxCreate_v4, CUcontext *out, CUctxCreateParams *params, unsigned int flags,
-        CUdevice device)
-{
-    return create(SIM_ID_cuCtxCreate_v4, 3020, out,
-                  params ? params->numExecAffinityParams : 0, flags, device);
-}
+SIM_API_ONE(cuCtxCreate_v4,
+            (CUcontext * out, CUctxCreateParams *params, unsigned int flags,
+             CUdevice device),
+            create(api, 3020, out, params ? params->numExecAffinityParams : 0, flags,
+                   device));
 
 /* End a context a program created; the calling thread's stack loses it from its top. */
 static CUresult end(enum sim_api api, CUcontext handle)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!handle)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_context *context = sim_context_get(handle);
@@ -87,7 +74,8 @@ static CUresult end(enum sim_api api, CUcontext handle)
         return CUDA_ERROR_INVALID_CONTEXT;
     }
     struct sim_object *closed = sim_handle_close(handle, SIM_TYPE_CONTEXT);
-    res = closed && sim_context_end(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    CUresult res =
+        closed && sim_context_end(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
     if (closed)
         sim_object_unref(closed);
     if (sim_thread_current() == context)
@@ -96,57 +84,34 @@ static CUresult end(enum sim_api api, CUcontext handle)
     return res;
 }
 
-SIM_API(cuCtxDestroy, CUcontext context)
-{
-    SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_VALUE);
+SIM_API_ONE(cuCtxDestroy, (CUcontext context),
+            SIM_JUDGED_OR(!context, CUDA_ERROR_INVALID_VALUE, end(api, context)));
 
-    return end(SIM_ID_cuCtxDestroy, context);
-}
+SIM_API_ONE(cuCtxDestroy_v2, (CUcontext context),
+            SIM_JUDGED_OR(!context, CUDA_ERROR_INVALID_VALUE, end(api, context)));
 
-SIM_API(cuCtxDestroy_v2, CUcontext context)
-{
-    SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_VALUE);
-
-    return end(SIM_ID_cuCtxDestroy_v2, context);
-}
-
-SIM_API(cuCtxDetach, CUcontext context)
-{
-    return end(SIM_ID_cuCtxDetach, context);
-}
+SIM_API_ONE(cuCtxDetach, (CUcontext context), end(api, context));
 
 static CUresult push(enum sim_api api, CUcontext handle)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!handle)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_context *context = sim_context_get_any(handle);
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
-    res = sim_thread_push(context);
+    CUresult res = sim_thread_push(context);
     sim_context_put(context);
     return res;
 }
 
-SIM_API(cuCtxPushCurrent, CUcontext context)
-{
-    return push(SIM_ID_cuCtxPushCurrent, context);
-}
+SIM_API_ONE(cuCtxPushCurrent, (CUcontext context), push(api, context));
 
-SIM_API(cuCtxPushCurrent_v2, CUcontext context)
-{
-    return push(SIM_ID_cuCtxPushCurrent_v2, context);
-}
+SIM_API_ONE(cuCtxPushCurrent_v2, (CUcontext context), push(api, context));
 
 static CUresult pop(enum sim_api api, CUcontext *out)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_context *context = sim_thread_pop();
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -156,15 +121,9 @@ static CUresult pop(enum sim_api api, CUcontext *out)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuCtxPopCurrent, CUcontext *out)
-{
-    return pop(SIM_ID_cuCtxPopCurrent, out);
-}
+SIM_API_ONE(cuCtxPopCurrent, (CUcontext * out), pop(api, out));
 
-SIM_API(cuCtxPopCurrent_v2, CUcontext *out)
-{
-    return pop(SIM_ID_cuCtxPopCurrent_v2, out);
-}
+SIM_API_ONE(cuCtxPopCurrent_v2, (CUcontext * out), pop(api, out));
 
 SIM_API(cuCtxSetCurrent, CUcontext handle)
 {
@@ -190,10 +149,7 @@ SIM_API(cuCtxSetCurrent, CUcontext handle)
 
 SIM_API(cuCtxGetCurrent, CUcontext *out)
 {
-    CUresult res = sim_enter(SIM_ID_cuCtxGetCurrent);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuCtxGetCurrent));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_context *context = sim_thread_top();
@@ -203,10 +159,7 @@ SIM_API(cuCtxGetCurrent, CUcontext *out)
 
 SIM_API(cuCtxGetDevice, CUdevice *device)
 {
-    CUresult res = sim_enter(SIM_ID_cuCtxGetDevice);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuCtxGetDevice));
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_context *context = sim_thread_current();
@@ -239,16 +192,12 @@ static CUresult named_or_current(CUcontext handle, struct sim_context **out)
 
 SIM_API(cuCtxGetDevice_v2, CUdevice *device, CUcontext handle)
 {
-    CUresult res = sim_enter(SIM_ID_cuCtxGetDevice_v2);
     struct sim_context *context;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuCtxGetDevice_v2));
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
-    res = named_or_current(handle, &context);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(named_or_current(handle, &context));
     *device = context->device;
     sim_context_put(context);
     return CUDA_SUCCESS;
@@ -258,16 +207,12 @@ SIM_API(cuCtxGetId, CUcontext handle, unsigned long long *id)
 {
     SIM_JUDGED_FIRST(!id, CUDA_ERROR_INVALID_VALUE);
 
-    CUresult res = sim_enter(SIM_ID_cuCtxGetId);
     struct sim_context *context;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuCtxGetId));
     if (!id)
         return CUDA_ERROR_INVALID_VALUE;
-    res = named_or_current(handle, &context);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(named_or_current(handle, &context));
     *id = sim_context_id(context);
     sim_context_put(context);
     return CUDA_SUCCESS;
@@ -275,16 +220,12 @@ SIM_API(cuCtxGetId, CUcontext handle, unsigned long long *id)
 
 SIM_API(cuCtxGetApiVersion, CUcontext handle, unsigned int *version)
 {
-    CUresult res = sim_enter(SIM_ID_cuCtxGetApiVersion);
     struct sim_context *context;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuCtxGetApiVersion));
     if (!version)
         return CUDA_ERROR_INVALID_VALUE;
-    res = named_or_current(handle, &context);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(named_or_current(handle, &context));
     *version = context->api_version ? context->api_version : 3020;
     sim_context_put(context);
     return CUDA_SUCCESS;
@@ -295,10 +236,8 @@ SIM_API(cuCtxGetFlags, unsigned int *flags)
     SIM_JUDGED_FIRST(!flags, CUDA_ERROR_INVALID_VALUE);
 
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuCtxGetFlags, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuCtxGetFlags, &context));
     if (!flags)
         return CUDA_ERROR_INVALID_VALUE;
     *flags = atomic_load(&context->flags);
@@ -308,10 +247,8 @@ SIM_API(cuCtxGetFlags, unsigned int *flags)
 SIM_API(cuCtxSetFlags, unsigned int flags)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuCtxSetFlags, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuCtxSetFlags, &context));
     if (!sim_context_flags_valid(flags))
         return CUDA_ERROR_INVALID_VALUE;
     atomic_store(&context->flags, flags);

@@ -14,11 +14,8 @@
 
 static CUresult synchronize(struct sim_context *context)
 {
-    CUresult res = sim_capture_check_context(context);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_context_synchronize(context);
+    SIM_TRY(sim_capture_check_context(context));
+    CUresult res = sim_context_synchronize(context);
     sim_pool_after_sync(context->device);
     return res;
 }
@@ -26,10 +23,8 @@ static CUresult synchronize(struct sim_context *context)
 SIM_API(cuCtxSynchronize, void)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuCtxSynchronize, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuCtxSynchronize, &context));
     struct sim_green *green = sim_green_current();
     return green ? sim_green_wait(green) : synchronize(context);
 }
@@ -106,10 +101,8 @@ SIM_API(cuCtxWaitEvent, CUcontext handle, CUevent event)
 SIM_API(cuCtxSetLimit, CUlimit limit, size_t value)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuCtxSetLimit, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuCtxSetLimit, &context));
     if ((unsigned)limit >= SIM_LIMITS || !sim_version_knows(SIM_SINCE_LIMIT, limit))
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
     if (limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH) /* for devices before 9.0 */
@@ -123,10 +116,8 @@ SIM_API(cuCtxSetLimit, CUlimit limit, size_t value)
 SIM_API(cuCtxGetLimit, size_t *value, CUlimit limit)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuCtxGetLimit, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuCtxGetLimit, &context));
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     if ((unsigned)limit >= SIM_LIMITS || !sim_version_knows(SIM_SINCE_LIMIT, limit))
@@ -141,10 +132,8 @@ SIM_API(cuCtxGetLimit, size_t *value, CUlimit limit)
 static CUresult set_config(enum sim_api api, size_t field, int value, int last)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (value < 0 || value > last)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&context->lock);
@@ -156,22 +145,17 @@ static CUresult set_config(enum sim_api api, size_t field, int value, int last)
 static CUresult get_config(enum sim_api api, size_t field, int *value)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     pthread_mutex_lock(&context->lock);
     *value = *(int *)((char *)context + field);
     pthread_mutex_unlock(&context->lock);
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuCtxSetCacheConfig, CUfunc_cache config)
-{
-    return set_config(SIM_ID_cuCtxSetCacheConfig,
-                      offsetof(struct sim_context, cache_config), (int)config,
-                      CU_FUNC_CACHE_PREFER_EQUAL);
-}
+SIM_API_ONE(cuCtxSetCacheConfig, (CUfunc_cache config),
+            set_config(api, offsetof(struct sim_context, cache_config), (int)config,
+                       CU_FUNC_CACHE_PREFER_EQUAL));
 
 SIM_API(cuCtxGetCacheConfig, CUfunc_cache *config)
 {
@@ -186,12 +170,9 @@ SIM_API(cuCtxGetCacheConfig, CUfunc_cache *config)
     return res;
 }
 
-SIM_API(cuCtxSetSharedMemConfig, CUsharedconfig config)
-{
-    return set_config(SIM_ID_cuCtxSetSharedMemConfig,
-                      offsetof(struct sim_context, shared_config), (int)config,
-                      CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE);
-}
+SIM_API_ONE(cuCtxSetSharedMemConfig, (CUsharedconfig config),
+            set_config(api, offsetof(struct sim_context, shared_config), (int)config,
+                       CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE));
 
 SIM_API(cuCtxGetSharedMemConfig, CUsharedconfig *config)
 {
@@ -209,10 +190,8 @@ SIM_API(cuCtxGetSharedMemConfig, CUsharedconfig *config)
 SIM_API(cuCtxGetStreamPriorityRange, int *least, int *greatest)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuCtxGetStreamPriorityRange, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuCtxGetStreamPriorityRange, &context));
     if (least)
         *least = 0;
     if (greatest)
@@ -282,12 +261,7 @@ static CUresult peer_access(enum sim_api api, CUcontext handle, unsigned flags,
     return res;
 }
 
-SIM_API(cuCtxEnablePeerAccess, CUcontext peer, unsigned int flags)
-{
-    return peer_access(SIM_ID_cuCtxEnablePeerAccess, peer, flags, true);
-}
+SIM_API_ONE(cuCtxEnablePeerAccess, (CUcontext peer, unsigned int flags),
+            peer_access(api, peer, flags, true));
 
-SIM_API(cuCtxDisablePeerAccess, CUcontext peer)
-{
-    return peer_access(SIM_ID_cuCtxDisablePeerAccess, peer, 0, false);
-}
+SIM_API_ONE(cuCtxDisablePeerAccess, (CUcontext peer), peer_access(api, peer, 0, false));

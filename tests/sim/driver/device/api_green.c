@@ -18,20 +18,16 @@ SIM_API(cuGreenCtxCreate, CUgreenCtx *out, CUdevResourceDesc desc, CUdevice ordi
     uint64_t multiprocessors;
     struct sim_context *primary;
     struct sim_green *green;
-    CUresult res = sim_enter(SIM_ID_cuGreenCtxCreate);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGreenCtxCreate));
     struct sim_device *device = sim_device_get(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
     if (!out || flags != CU_GREEN_CTX_DEFAULT_STREAM ||
         !sim_green_resource_read(desc, ordinal, &multiprocessors))
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_device_retain_primary(device, &primary);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_green_create(primary, multiprocessors, &green);
+    SIM_TRY(sim_device_retain_primary(device, &primary));
+    CUresult res = sim_green_create(primary, multiprocessors, &green);
     if (res == CUDA_SUCCESS) {
         *out = green->object.handle;
         sim_green_put(green);
@@ -44,17 +40,14 @@ SIM_API(cuGreenCtxCreate, CUgreenCtx *out, CUdevResourceDesc desc, CUdevice ordi
 
 SIM_API(cuGreenCtxDestroy, CUgreenCtx handle)
 {
-    CUresult res = sim_enter(SIM_ID_cuGreenCtxDestroy);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGreenCtxDestroy));
     struct sim_green *green =
         (struct sim_green *)sim_handle_close(handle, SIM_TYPE_GREEN);
     if (!green)
         return CUDA_ERROR_INVALID_CONTEXT;
     bool lived = sim_green_lives(green);
     sim_green_end(green);
-    res = sim_device_release_primary(sim_device_get(green->primary->device));
+    CUresult res = sim_device_release_primary(sim_device_get(green->primary->device));
     sim_green_put(green);
     return lived ? res : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
@@ -62,10 +55,7 @@ SIM_API(cuGreenCtxDestroy, CUgreenCtx handle)
 /* A green context that lives, with a reference. */
 static CUresult enter(enum sim_api api, CUgreenCtx handle, struct sim_green **out)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_green *green = sim_green_get(handle);
     if (!green)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -82,10 +72,8 @@ SIM_API(cuCtxFromGreenCtx, CUcontext *out, CUgreenCtx handle)
     SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
 
     struct sim_green *green;
-    CUresult res = enter(SIM_ID_cuCtxFromGreenCtx, handle, &green);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(SIM_ID_cuCtxFromGreenCtx, handle, &green));
     if (out)
         *out = green->view;
     sim_green_put(green);
@@ -95,11 +83,9 @@ SIM_API(cuCtxFromGreenCtx, CUcontext *out, CUgreenCtx handle)
 SIM_API(cuGreenCtxRecordEvent, CUgreenCtx handle, CUevent event)
 {
     struct sim_green *green;
-    CUresult res = enter(SIM_ID_cuGreenCtxRecordEvent, handle, &green);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_green_record(SIM_ID_cuGreenCtxRecordEvent, green, event);
+    SIM_TRY(enter(SIM_ID_cuGreenCtxRecordEvent, handle, &green));
+    CUresult res = sim_green_record(SIM_ID_cuGreenCtxRecordEvent, green, event);
     sim_green_put(green);
     return res;
 }
@@ -107,11 +93,9 @@ SIM_API(cuGreenCtxRecordEvent, CUgreenCtx handle, CUevent event)
 SIM_API(cuGreenCtxWaitEvent, CUgreenCtx handle, CUevent event)
 {
     struct sim_green *green;
-    CUresult res = enter(SIM_ID_cuGreenCtxWaitEvent, handle, &green);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_green_wait_event(SIM_ID_cuGreenCtxWaitEvent, green, event);
+    SIM_TRY(enter(SIM_ID_cuGreenCtxWaitEvent, handle, &green));
+    CUresult res = sim_green_wait_event(SIM_ID_cuGreenCtxWaitEvent, green, event);
     sim_green_put(green);
     return res;
 }
@@ -166,10 +150,7 @@ SIM_API(cuStreamGetGreenCtx, CUstream handle, CUgreenCtx *out)
 /* NULL: the current one, if that is green. */
 SIM_API(cuGreenCtxGetId, CUgreenCtx handle, unsigned long long *out)
 {
-    CUresult res = sim_enter(SIM_ID_cuGreenCtxGetId);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGreenCtxGetId));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_green *green = handle ? sim_green_get(handle) : sim_green_current();

@@ -99,10 +99,7 @@ static CUresult tell(int device, uint64_t multiprocessors, CUdevResource *out,
 SIM_API(cuDeviceGetDevResource, CUdevice device, CUdevResource *out,
         CUdevResourceType type)
 {
-    CUresult res = sim_enter(SIM_ID_cuDeviceGetDevResource);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDeviceGetDevResource));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(device))
@@ -114,18 +111,16 @@ SIM_API(cuCtxGetDevResource, CUcontext handle, CUdevResource *out, CUdevResource
 {
     SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
 
-    CUresult res = sim_enter(SIM_ID_cuCtxGetDevResource);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuCtxGetDevResource));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_context *context = sim_context_get_any(handle);
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
-    res = tell(context->device,
-               context->green ? context->green->multiprocessors : all_multiprocessors(),
-               out, type);
+    CUresult res =
+        tell(context->device,
+             context->green ? context->green->multiprocessors : all_multiprocessors(),
+             out, type);
     sim_context_put(context);
     return res;
 }
@@ -135,16 +130,13 @@ SIM_API(cuGreenCtxGetDevResource, CUgreenCtx handle, CUdevResource *out,
 {
     SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
 
-    CUresult res = sim_enter(SIM_ID_cuGreenCtxGetDevResource);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGreenCtxGetDevResource));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_green *green = sim_green_get(handle);
     if (!green)
         return CUDA_ERROR_INVALID_CONTEXT;
-    res = tell(green->primary->device, green->multiprocessors, out, type);
+    CUresult res = tell(green->primary->device, green->multiprocessors, out, type);
     sim_green_put(green);
     return res;
 }
@@ -167,9 +159,8 @@ static CUresult check_split(const unsigned *count, const CUdevResource *input,
 {
     if (!count || !input || (flags & ~KNOWN_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult res = read(input, inside);
-    if (res != CUDA_SUCCESS)
-        return res;
+
+    SIM_TRY(read(input, inside));
     if (inside->split != 0) /* only what is a context's can be split */
         return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     return smallest <= count_of(inside->multiprocessors) ? CUDA_SUCCESS
@@ -181,13 +172,9 @@ SIM_API(cuDevSmResourceSplitByCount, CUdevResource *result, unsigned int *count,
         unsigned int smallest)
 {
     struct inside left, part;
-    CUresult res = sim_enter(SIM_ID_cuDevSmResourceSplitByCount);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = check_split(count, input, flags, smallest, &left);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDevSmResourceSplitByCount));
+    SIM_TRY(check_split(count, input, flags, smallest, &left));
     unsigned granularity = flags & IGNORE_COSCHEDULING ? APART : TOGETHER;
     unsigned each = smallest ? (unsigned)gs_round_up(smallest, granularity) : granularity;
     unsigned most = count_of(left.multiprocessors) / each;
@@ -237,15 +224,11 @@ SIM_API(cuDevResourceGenerateDesc, CUdevResourceDesc *out, CUdevResource *resour
     SIM_JUDGED_FIRST(!out || !resources, CUDA_ERROR_INVALID_VALUE);
 
     struct inside inside;
-    CUresult res = sim_enter(SIM_ID_cuDevResourceGenerateDesc);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDevResourceGenerateDesc));
     if (!out || !resources || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    res = join(resources, count, &inside);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(join(resources, count, &inside));
     struct desc *desc = calloc(1, sizeof(*desc));
     if (!desc)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -36,16 +36,14 @@ CUresult sim_device_release_primary(struct sim_device *device)
 SIM_API(cuDevicePrimaryCtxRetain, CUcontext *out, CUdevice ordinal)
 {
     struct sim_context *context;
-    CUresult res = sim_enter(SIM_ID_cuDevicePrimaryCtxRetain);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDevicePrimaryCtxRetain));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_device *device = sim_device_get(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    res = sim_device_retain_primary(device, &context);
+    CUresult res = sim_device_retain_primary(device, &context);
     if (res == CUDA_SUCCESS)
         *out = sim_context_handle(context);
     return res;
@@ -53,31 +51,19 @@ SIM_API(cuDevicePrimaryCtxRetain, CUcontext *out, CUdevice ordinal)
 
 static CUresult release(enum sim_api api, CUdevice ordinal)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_device *device = sim_device_get(ordinal);
     return device ? sim_device_release_primary(device) : CUDA_ERROR_INVALID_DEVICE;
 }
 
-SIM_API(cuDevicePrimaryCtxRelease, CUdevice device)
-{
-    return release(SIM_ID_cuDevicePrimaryCtxRelease, device);
-}
+SIM_API_ONE(cuDevicePrimaryCtxRelease, (CUdevice device), release(api, device));
 
-SIM_API(cuDevicePrimaryCtxRelease_v2, CUdevice device)
-{
-    return release(SIM_ID_cuDevicePrimaryCtxRelease_v2, device);
-}
+SIM_API_ONE(cuDevicePrimaryCtxRelease_v2, (CUdevice device), release(api, device));
 
 /* The count of retains stays; the flags go back to 0. */
 static CUresult reset(enum sim_api api, CUdevice ordinal)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_device *device = sim_device_get(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
@@ -89,24 +75,15 @@ static CUresult reset(enum sim_api api, CUdevice ordinal)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuDevicePrimaryCtxReset, CUdevice device)
-{
-    return reset(SIM_ID_cuDevicePrimaryCtxReset, device);
-}
+SIM_API_ONE(cuDevicePrimaryCtxReset, (CUdevice device), reset(api, device));
 
-SIM_API(cuDevicePrimaryCtxReset_v2, CUdevice device)
-{
-    return reset(SIM_ID_cuDevicePrimaryCtxReset_v2, device);
-}
+SIM_API_ONE(cuDevicePrimaryCtxReset_v2, (CUdevice device), reset(api, device));
 
 SIM_API(cuDevicePrimaryCtxGetState, CUdevice ordinal, unsigned int *flags, int *active)
 {
     SIM_JUDGED_FIRST(!flags || !active, CUDA_ERROR_INVALID_VALUE);
 
-    CUresult res = sim_enter(SIM_ID_cuDevicePrimaryCtxGetState);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDevicePrimaryCtxGetState));
     struct sim_device *device = sim_device_get(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
@@ -119,10 +96,7 @@ SIM_API(cuDevicePrimaryCtxGetState, CUdevice ordinal, unsigned int *flags, int *
 
 static CUresult set_flags(enum sim_api api, CUdevice ordinal, unsigned flags)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_device *device = sim_device_get(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
@@ -132,12 +106,8 @@ static CUresult set_flags(enum sim_api api, CUdevice ordinal, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuDevicePrimaryCtxSetFlags, CUdevice device, unsigned int flags)
-{
-    return set_flags(SIM_ID_cuDevicePrimaryCtxSetFlags, device, flags);
-}
+SIM_API_ONE(cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned int flags),
+            set_flags(api, device, flags));
 
-SIM_API(cuDevicePrimaryCtxSetFlags_v2, CUdevice device, unsigned int flags)
-{
-    return set_flags(SIM_ID_cuDevicePrimaryCtxSetFlags_v2, device, flags);
-}
+SIM_API_ONE(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned int flags),
+            set_flags(api, device, flags));

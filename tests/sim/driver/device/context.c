@@ -259,9 +259,8 @@ static CUresult own_stream(struct sim_context *context, struct sim_stream **fiel
         *out = stream;
         return CUDA_SUCCESS;
     }
-    CUresult res = sim_stream_create(context, kind, 0, 0, &stream);
-    if (res != CUDA_SUCCESS)
-        return res;
+
+    SIM_TRY(sim_stream_create(context, kind, 0, 0, &stream));
     pthread_mutex_lock(&context->lock);
     struct sim_stream *first = *field;
     if (!first)
@@ -436,12 +435,11 @@ static void set_barrier(struct sim_context *context, struct sim_op *op)
 CUresult sim_context_mark(struct sim_context *context, struct sim_op *op)
 {
     struct sim_stream *stream;
-    CUresult res = own_stream(context, &context->marks, SIM_STREAM_INTERNAL, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = depend(context, op,
-                 sim_is_lax(SIM_RULE_context_record) ? WHICH_BLOCKING : WHICH_PROGRAMS);
+    SIM_TRY(own_stream(context, &context->marks, SIM_STREAM_INTERNAL, &stream));
+    CUresult res =
+        depend(context, op,
+               sim_is_lax(SIM_RULE_context_record) ? WHICH_BLOCKING : WHICH_PROGRAMS);
     if (res == CUDA_SUCCESS)
         res = sim_submit(stream, op);
     if (res == CUDA_SUCCESS && sim_is_strict(SIM_RULE_context_record))

@@ -70,10 +70,7 @@ bool sim_device_is_lost(int ordinal)
 
 SIM_API(cuDeviceGet, CUdevice *device, int ordinal)
 {
-    CUresult res = sim_enter(SIM_ID_cuDeviceGet);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDeviceGet));
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(ordinal))
@@ -84,10 +81,7 @@ SIM_API(cuDeviceGet, CUdevice *device, int ordinal)
 
 SIM_API(cuDeviceGetCount, int *count)
 {
-    CUresult res = sim_enter(SIM_ID_cuDeviceGetCount);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDeviceGetCount));
     if (!count)
         return CUDA_ERROR_INVALID_VALUE;
     *count = device_count;
@@ -96,10 +90,7 @@ SIM_API(cuDeviceGetCount, int *count)
 
 SIM_API(cuDeviceGetName, char *name, int length, CUdevice device)
 {
-    CUresult res = sim_enter(SIM_ID_cuDeviceGetName);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDeviceGetName));
     if (!name || length <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(device))
@@ -111,10 +102,7 @@ SIM_API(cuDeviceGetName, char *name, int length, CUdevice device)
 
 static CUresult get_uuid(enum sim_api api, CUuuid *uuid, CUdevice device)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!uuid)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(device))
@@ -124,23 +112,17 @@ static CUresult get_uuid(enum sim_api api, CUuuid *uuid, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuDeviceGetUuid, CUuuid *uuid, CUdevice device)
-{
-    return get_uuid(SIM_ID_cuDeviceGetUuid, uuid, device);
-}
+SIM_API_ONE(cuDeviceGetUuid, (CUuuid * uuid, CUdevice device),
+            get_uuid(api, uuid, device));
 
-SIM_API(cuDeviceGetUuid_v2, CUuuid *uuid, CUdevice device)
-{
-    return get_uuid(SIM_ID_cuDeviceGetUuid_v2, uuid, device);
-}
+SIM_API_ONE(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice device),
+            get_uuid(api, uuid, device));
 
 SIM_API(cuDeviceTotalMem_v2, size_t *bytes, CUdevice ordinal)
 {
-    CUresult res = sim_enter(SIM_ID_cuDeviceTotalMem_v2);
     size_t free_bytes;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDeviceTotalMem_v2));
     struct sim_device *device = sim_device_get(ordinal);
     if (!bytes)
         return CUDA_ERROR_INVALID_VALUE;
@@ -152,10 +134,7 @@ SIM_API(cuDeviceTotalMem_v2, size_t *bytes, CUdevice ordinal)
 
 SIM_API(cuDeviceComputeCapability, int *major, int *minor, CUdevice device)
 {
-    CUresult res = sim_enter(SIM_ID_cuDeviceComputeCapability);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDeviceComputeCapability));
     if (!major || !minor)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(device))
@@ -167,10 +146,7 @@ SIM_API(cuDeviceComputeCapability, int *major, int *minor, CUdevice device)
 
 SIM_API(cuDeviceGetPCIBusId, char *text, int length, CUdevice device)
 {
-    CUresult res = sim_enter(SIM_ID_cuDeviceGetPCIBusId);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDeviceGetPCIBusId));
     if (!text || length <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(device))
@@ -181,11 +157,9 @@ SIM_API(cuDeviceGetPCIBusId, char *text, int length, CUdevice device)
 
 SIM_API(cuDeviceGetByPCIBusId, CUdevice *device, const char *text)
 {
-    CUresult res = sim_enter(SIM_ID_cuDeviceGetByPCIBusId);
     unsigned domain = 0, bus, slot, function = 0;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDeviceGetByPCIBusId));
     if (!device || !text)
         return CUDA_ERROR_INVALID_VALUE;
     if (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) {
@@ -213,10 +187,7 @@ SIM_API(cuDeviceGetLuid, char *luid, unsigned int *mask, CUdevice device)
 
 SIM_API(cuDeviceCanAccessPeer, int *can, CUdevice device, CUdevice peer)
 {
-    CUresult res = sim_enter(SIM_ID_cuDeviceCanAccessPeer);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDeviceCanAccessPeer));
     if (!can)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(device) || !sim_device_get(peer))
@@ -228,10 +199,7 @@ SIM_API(cuDeviceCanAccessPeer, int *can, CUdevice device, CUdevice peer)
 SIM_API(cuDeviceGetP2PAttribute, int *value, CUdevice_P2PAttribute attribute,
         CUdevice src, CUdevice dst)
 {
-    CUresult res = sim_enter(SIM_ID_cuDeviceGetP2PAttribute);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDeviceGetP2PAttribute));
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(src) || !sim_device_get(dst) || src == dst)

@@ -150,10 +150,8 @@ static CUresult own_stream(struct sim_green *green, struct sim_stream **field,
                            struct sim_stream **out)
 {
     struct sim_stream *fresh = NULL;
-    CUresult res = sim_stream_create(green->primary, SIM_STREAM_INTERNAL, 0, 0, &fresh);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_stream_create(green->primary, SIM_STREAM_INTERNAL, 0, 0, &fresh));
     pthread_mutex_lock(&green->primary->lock);
     bool used = !*field;
     if (used)
@@ -225,11 +223,9 @@ static CUresult submit(struct sim_green *green, struct sim_stream **field,
                        struct sim_op *op)
 {
     struct sim_stream *stream;
-    CUresult res = own_stream(green, field, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_submit(stream, op);
+    SIM_TRY(own_stream(green, field, &stream));
+    CUresult res = sim_submit(stream, op);
     sim_stream_put(stream);
     return res;
 }
@@ -239,10 +235,7 @@ static CUresult submit(struct sim_green *green, struct sim_stream **field,
 static CUresult get_event(const struct sim_green *green, CUevent handle, bool own,
                           struct sim_event **out)
 {
-    CUresult res = check(green);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(check(green));
     struct sim_event *event = sim_event_get(handle);
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -257,12 +250,10 @@ static CUresult get_event(const struct sim_green *green, CUevent handle, bool ow
 CUresult sim_green_record(enum sim_api api, struct sim_green *green, CUevent handle)
 {
     struct sim_event *event;
-    CUresult res = get_event(green, handle, true, &event);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(get_event(green, handle, true, &event));
     struct sim_op *op = sim_op_new(SIM_OP_EVENT, api, NULL);
-    res = op ? sim_capture_check_green(green) : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult res = op ? sim_capture_check_green(green) : CUDA_ERROR_OUT_OF_MEMORY;
     if (res == CUDA_SUCCESS)
         res = depend(green, op);
     if (res == CUDA_SUCCESS) {
@@ -290,12 +281,10 @@ static void bar(struct sim_green *green, struct sim_op *op)
 CUresult sim_green_wait_event(enum sim_api api, struct sim_green *green, CUevent handle)
 {
     struct sim_event *event;
-    CUresult res = get_event(green, handle, false, &event);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(get_event(green, handle, false, &event));
     struct sim_op *op = sim_op_new(SIM_OP_WAIT, api, NULL);
-    res = op ? sim_capture_check_green(green) : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult res = op ? sim_capture_check_green(green) : CUDA_ERROR_OUT_OF_MEMORY;
     if (res == CUDA_SUCCESS && sim_capture_check_event(event) != CUDA_SUCCESS)
         res = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (res == CUDA_SUCCESS && !sim_event_wait_in(event, op))

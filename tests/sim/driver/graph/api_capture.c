@@ -31,15 +31,14 @@ static CUresult begin(enum sim_api api, enum sim_variant variant, CUstream handl
 {
     struct sim_node_set after;
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if ((unsigned)beginning->mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
         sim_stream_put(stream);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    res = sim_nodes_read(beginning->nodes, beginning->edges, beginning->count, &after);
+    CUresult res =
+        sim_nodes_read(beginning->nodes, beginning->edges, beginning->count, &after);
     if (res == CUDA_SUCCESS)
         res = sim_capture_begin(stream, beginning->graph, &after, beginning->mode);
     sim_nodes_clear(&after);
@@ -66,13 +65,11 @@ static CUresult end(enum sim_api api, enum sim_variant variant, CUstream handle,
 {
     struct sim_stream *stream;
     struct sim_graph *graph;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if (out)
         *out = NULL;
-    res = out ? sim_capture_end(stream, &graph) : CUDA_ERROR_INVALID_VALUE;
+    CUresult res = out ? sim_capture_end(stream, &graph) : CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS) {
         *out = graph->object.handle;
         sim_graph_put(graph);
@@ -111,11 +108,10 @@ static CUresult get_info(enum sim_api api, enum sim_variant variant, CUstream ha
 {
     struct sim_capture_info info;
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = answers->status ? sim_capture_check_asking(stream) : CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(enter(api, variant, handle, &stream));
+    CUresult res =
+        answers->status ? sim_capture_check_asking(stream) : CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS)
         res = sim_capture_read(stream, &info);
     if (res == CUDA_SUCCESS && info.lossy && answers->dependencies && !answers->edges)
@@ -132,13 +128,11 @@ static CUresult update(enum sim_api api, enum sim_variant variant, CUstream hand
 {
     struct sim_node_set set;
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES
-              ? sim_nodes_read(nodes, edges, count, &set)
-              : CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(enter(api, variant, handle, &stream));
+    CUresult res = flags <= CU_STREAM_SET_CAPTURE_DEPENDENCIES
+                       ? sim_nodes_read(nodes, edges, count, &set)
+                       : CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS) {
         res =
             sim_capture_depend(stream, &set, flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES);
@@ -150,171 +144,66 @@ static CUresult update(enum sim_api api, enum sim_variant variant, CUstream hand
 
 SIM_API(cuThreadExchangeStreamCaptureMode, CUstreamCaptureMode *mode)
 {
-    CUresult res = sim_enter(SIM_ID_cuThreadExchangeStreamCaptureMode);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuThreadExchangeStreamCaptureMode));
     if (!mode || (unsigned)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_ERROR_INVALID_VALUE;
     *mode = sim_capture_exchange_mode(*mode);
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuStreamBeginCapture, CUstream stream)
-{
-    return begin(SIM_ID_cuStreamBeginCapture, SIM_LEGACY, stream,
-                 &(const struct beginning){0});
-}
+SIM_API_TWINS(cuStreamBeginCapture, ptsz, (CUstream stream),
+              begin(api, variant, stream, &(const struct beginning){0}));
 
-SIM_API(cuStreamBeginCapture_ptsz, CUstream stream)
-{
-    return begin(SIM_ID_cuStreamBeginCapture_ptsz, SIM_PER_THREAD, stream,
-                 &(const struct beginning){0});
-}
+SIM_API_TWINS(cuStreamBeginCapture_v2, ptsz, (CUstream stream, CUstreamCaptureMode mode),
+              begin(api, variant, stream, &(const struct beginning){.mode = mode}));
 
-SIM_API(cuStreamBeginCapture_v2, CUstream stream, CUstreamCaptureMode mode)
-{
-    return begin(SIM_ID_cuStreamBeginCapture_v2, SIM_LEGACY, stream,
-                 &(const struct beginning){.mode = mode});
-}
+SIM_API_TWINS(cuStreamBeginCaptureToGraph, ptsz,
+              (CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
+               const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode),
+              SIM_JUDGED_OR(!graph, CUDA_ERROR_INVALID_VALUE,
+                            begin_to_graph(api, variant, stream, graph,
+                                           (struct beginning){.nodes = dependencies,
+                                                              .edges = edges,
+                                                              .count = count,
+                                                              .mode = mode})));
 
-SIM_API(cuStreamBeginCapture_v2_ptsz, CUstream stream, CUstreamCaptureMode mode)
-{
-    return begin(SIM_ID_cuStreamBeginCapture_v2_ptsz, SIM_PER_THREAD, stream,
-                 &(const struct beginning){.mode = mode});
-}
+SIM_API_TWINS(cuStreamEndCapture, ptsz, (CUstream stream, CUgraph *graph),
+              end(api, variant, stream, graph));
 
-SIM_API(cuStreamBeginCaptureToGraph, CUstream stream, CUgraph graph,
-        const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
-        CUstreamCaptureMode mode)
-{
-    SIM_JUDGED_FIRST(!graph, CUDA_ERROR_INVALID_VALUE);
+SIM_API_TWINS(cuStreamIsCapturing, ptsz, (CUstream stream, CUstreamCaptureStatus *status),
+              SIM_JUDGED_OR(!status, CUDA_ERROR_INVALID_VALUE,
+                            get_info(api, variant, stream,
+                                     &(struct answers){.status = status})));
 
-    return begin_to_graph(
-        SIM_ID_cuStreamBeginCaptureToGraph, SIM_LEGACY, stream, graph,
-        (struct beginning){
-            .nodes = dependencies, .edges = edges, .count = count, .mode = mode});
-}
+SIM_API_TWINS(cuStreamGetCaptureInfo, ptsz,
+              (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id),
+              SIM_JUDGED_OR(!status, CUDA_ERROR_INVALID_VALUE,
+                            get_info(api, variant, stream,
+                                     &(struct answers){.status = status, .id = id})));
 
-SIM_API(cuStreamBeginCaptureToGraph_ptsz, CUstream stream, CUgraph graph,
-        const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
-        CUstreamCaptureMode mode)
-{
-    SIM_JUDGED_FIRST(!graph, CUDA_ERROR_INVALID_VALUE);
+SIM_API_TWINS(cuStreamGetCaptureInfo_v2, ptsz,
+              (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+               CUgraph *graph, const CUgraphNode **dependencies, size_t *count),
+              SIM_JUDGED_OR(!status, CUDA_ERROR_INVALID_VALUE,
+                            get_info(api, variant, stream,
+                                     &(struct answers){status, id, graph, dependencies,
+                                                       NULL, count})));
 
-    return begin_to_graph(
-        SIM_ID_cuStreamBeginCaptureToGraph_ptsz, SIM_PER_THREAD, stream, graph,
-        (struct beginning){
-            .nodes = dependencies, .edges = edges, .count = count, .mode = mode});
-}
+SIM_API_TWINS(cuStreamGetCaptureInfo_v3, ptsz,
+              (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+               CUgraph *graph, const CUgraphNode **dependencies,
+               const CUgraphEdgeData **edges, size_t *count),
+              SIM_JUDGED_OR(!status, CUDA_ERROR_INVALID_VALUE,
+                            get_info(api, variant, stream,
+                                     &(struct answers){status, id, graph, dependencies,
+                                                       edges, count})));
 
-SIM_API(cuStreamEndCapture, CUstream stream, CUgraph *graph)
-{
-    return end(SIM_ID_cuStreamEndCapture, SIM_LEGACY, stream, graph);
-}
+SIM_API_TWINS(cuStreamUpdateCaptureDependencies, ptsz,
+              (CUstream stream, CUgraphNode *dependencies, size_t count,
+               unsigned int flags),
+              update(api, variant, stream, dependencies, NULL, count, flags));
 
-SIM_API(cuStreamEndCapture_ptsz, CUstream stream, CUgraph *graph)
-{
-    return end(SIM_ID_cuStreamEndCapture_ptsz, SIM_PER_THREAD, stream, graph);
-}
-
-SIM_API(cuStreamIsCapturing, CUstream stream, CUstreamCaptureStatus *status)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamIsCapturing, SIM_LEGACY, stream,
-                    &(struct answers){.status = status});
-}
-
-SIM_API(cuStreamIsCapturing_ptsz, CUstream stream, CUstreamCaptureStatus *status)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamIsCapturing_ptsz, SIM_PER_THREAD, stream,
-                    &(struct answers){.status = status});
-}
-
-SIM_API(cuStreamGetCaptureInfo, CUstream stream, CUstreamCaptureStatus *status,
-        cuuint64_t *id)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamGetCaptureInfo, SIM_LEGACY, stream,
-                    &(struct answers){.status = status, .id = id});
-}
-
-SIM_API(cuStreamGetCaptureInfo_ptsz, CUstream stream, CUstreamCaptureStatus *status,
-        cuuint64_t *id)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamGetCaptureInfo_ptsz, SIM_PER_THREAD, stream,
-                    &(struct answers){.status = status, .id = id});
-}
-
-SIM_API(cuStreamGetCaptureInfo_v2, CUstream stream, CUstreamCaptureStatus *status,
-        cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamGetCaptureInfo_v2, SIM_LEGACY, stream,
-                    &(struct answers){status, id, graph, dependencies, NULL, count});
-}
-
-SIM_API(cuStreamGetCaptureInfo_v2_ptsz, CUstream stream, CUstreamCaptureStatus *status,
-        cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies, size_t *count)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamGetCaptureInfo_v2_ptsz, SIM_PER_THREAD, stream,
-                    &(struct answers){status, id, graph, dependencies, NULL, count});
-}
-
-SIM_API(cuStreamGetCaptureInfo_v3, CUstream stream, CUstreamCaptureStatus *status,
-        cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies,
-        const CUgraphEdgeData **edges, size_t *count)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamGetCaptureInfo_v3, SIM_LEGACY, stream,
-                    &(struct answers){status, id, graph, dependencies, edges, count});
-}
-
-SIM_API(cuStreamGetCaptureInfo_v3_ptsz, CUstream stream, CUstreamCaptureStatus *status,
-        cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies,
-        const CUgraphEdgeData **edges, size_t *count)
-{
-    SIM_JUDGED_FIRST(!status, CUDA_ERROR_INVALID_VALUE);
-
-    return get_info(SIM_ID_cuStreamGetCaptureInfo_v3_ptsz, SIM_PER_THREAD, stream,
-                    &(struct answers){status, id, graph, dependencies, edges, count});
-}
-
-SIM_API(cuStreamUpdateCaptureDependencies, CUstream stream, CUgraphNode *dependencies,
-        size_t count, unsigned int flags)
-{
-    return update(SIM_ID_cuStreamUpdateCaptureDependencies, SIM_LEGACY, stream,
-                  dependencies, NULL, count, flags);
-}
-
-SIM_API(cuStreamUpdateCaptureDependencies_ptsz, CUstream stream,
-        CUgraphNode *dependencies, size_t count, unsigned int flags)
-{
-    return update(SIM_ID_cuStreamUpdateCaptureDependencies_ptsz, SIM_PER_THREAD, stream,
-                  dependencies, NULL, count, flags);
-}
-
-SIM_API(cuStreamUpdateCaptureDependencies_v2, CUstream stream, CUgraphNode *dependencies,
-        const CUgraphEdgeData *edges, size_t count, unsigned int flags)
-{
-    return update(SIM_ID_cuStreamUpdateCaptureDependencies_v2, SIM_LEGACY, stream,
-                  dependencies, edges, count, flags);
-}
-
-SIM_API(cuStreamUpdateCaptureDependencies_v2_ptsz, CUstream stream,
-        CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
-        unsigned int flags)
-{
-    return update(SIM_ID_cuStreamUpdateCaptureDependencies_v2_ptsz, SIM_PER_THREAD,
-                  stream, dependencies, edges, count, flags);
-}
+SIM_API_TWINS(cuStreamUpdateCaptureDependencies_v2, ptsz,
+              (CUstream stream, CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+               size_t count, unsigned int flags),
+              update(api, variant, stream, dependencies, edges, count, flags));

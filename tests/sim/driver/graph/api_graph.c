@@ -7,10 +7,7 @@
 
 SIM_API(cuGraphCreate, CUgraph *out, unsigned int flags)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphCreate);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGraphCreate));
     if (!out || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_graph *graph = sim_graph_new(0);
@@ -24,10 +21,7 @@ SIM_API(cuGraphCreate, CUgraph *out, unsigned int flags)
 /* What was instantiated from it stays; a child graph belongs to its node. */
 SIM_API(cuGraphDestroy, CUgraph handle)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphDestroy);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGraphDestroy));
     struct sim_graph *graph = sim_graph_get(handle);
     if (!graph)
         return CUDA_ERROR_INVALID_VALUE;
@@ -47,15 +41,13 @@ SIM_API(cuGraphDestroy, CUgraph handle)
 SIM_API(cuGraphClone, CUgraph *out, CUgraph handle)
 {
     struct sim_graph *copy;
-    CUresult res = sim_enter(SIM_ID_cuGraphClone);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGraphClone));
     struct sim_graph *from = out ? sim_graph_get(handle) : NULL;
     if (!from)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sim_graph_lock);
-    res = sim_graph_clone(from, &copy);
+    CUresult res = sim_graph_clone(from, &copy);
     pthread_mutex_unlock(&sim_graph_lock);
     if (res == CUDA_SUCCESS) {
         *out = copy->object.handle;
@@ -67,13 +59,10 @@ SIM_API(cuGraphClone, CUgraph *out, CUgraph handle)
 
 SIM_API(cuGraphNodeFindInClone, CUgraphNode *out, CUgraphNode original, CUgraph clone)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphNodeFindInClone);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGraphNodeFindInClone));
     struct sim_node *node = out ? sim_node_get(original) : NULL;
     struct sim_graph *graph = sim_graph_get(clone);
-    res = CUDA_ERROR_INVALID_VALUE;
+    CUresult res = CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sim_graph_lock);
     for (size_t i = 0; node && graph && i < graph->nodes.count; i++) {
         if (graph->nodes.nodes[i]->original == node->id) {
@@ -91,10 +80,7 @@ SIM_API(cuGraphNodeFindInClone, CUgraphNode *out, CUgraphNode original, CUgraph 
 
 SIM_API(cuGraphNodeGetType, CUgraphNode handle, CUgraphNodeType *type)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphNodeGetType);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGraphNodeGetType));
     struct sim_node *node = type ? sim_node_get(handle) : NULL;
     if (!node)
         return CUDA_ERROR_INVALID_VALUE;

@@ -74,11 +74,9 @@ static CUresult add_alloc(enum sim_api api, const struct sim_node_place *place,
                           CUgraphNodeParams *params)
 {
     struct sim_work *work;
-    CUresult res = sim_work_alloc(api, &params->alloc, &work);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_node_add(place, &(const struct sim_node_parts){.work = work});
+    SIM_TRY(sim_work_alloc(api, &params->alloc, &work));
+    CUresult res = sim_node_add(place, &(const struct sim_node_parts){.work = work});
     if (res == CUDA_SUCCESS) {
         CUDA_MEM_ALLOC_NODE_PARAMS told;
         sim_work_tell(work, &told);
@@ -92,10 +90,7 @@ static CUresult add_alloc(enum sim_api api, const struct sim_node_place *place,
 static CUresult add_other(enum sim_api api, const struct sim_node_place *place,
                           CUgraphNodeParams *params)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!params || !reserved_is_zero(params))
         return CUDA_ERROR_INVALID_VALUE;
     switch ((int)params->type) {
@@ -124,23 +119,21 @@ static CUresult add_any(enum sim_api api, const struct sim_node_place *place,
                 : add_other(api, place, params);
 }
 
-SIM_API(cuGraphAddNode, CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
-        size_t count, CUgraphNodeParams *params)
-{
-    SIM_JUDGED_FIRST(!params, CUDA_ERROR_INVALID_VALUE);
+SIM_API_ONE(
+    cuGraphAddNode,
+    (CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
+     CUgraphNodeParams *params),
+    SIM_JUDGED_OR(!params, CUDA_ERROR_INVALID_VALUE,
+                  add_any(api, &(struct sim_node_place){out, graph, after, NULL, count},
+                          params)));
 
-    return add_any(SIM_ID_cuGraphAddNode,
-                   &(struct sim_node_place){out, graph, after, NULL, count}, params);
-}
-
-SIM_API(cuGraphAddNode_v2, CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
-        const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params)
-{
-    SIM_JUDGED_FIRST(!params, CUDA_ERROR_INVALID_VALUE);
-
-    return add_any(SIM_ID_cuGraphAddNode_v2,
-                   &(struct sim_node_place){out, graph, after, edges, count}, params);
-}
+SIM_API_ONE(
+    cuGraphAddNode_v2,
+    (CUgraphNode * out, CUgraph graph, const CUgraphNode *after,
+     const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params),
+    SIM_JUDGED_OR(!params, CUDA_ERROR_INVALID_VALUE,
+                  add_any(api, &(struct sim_node_place){out, graph, after, edges, count},
+                          params)));
 
 /* The maker of a kind whose parameters may be set by it; NULL: another kind, or nothing
  * right. */
@@ -152,10 +145,7 @@ static sim_work_maker *setter_of(const CUgraphNodeParams *params)
 /* Why the parameters cannot be set by a maker; CUDA_SUCCESS: they are a child graph. */
 static CUresult set_other(enum sim_api api, const CUgraphNodeParams *params)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!params || !reserved_is_zero(params))
         return CUDA_ERROR_INVALID_VALUE;
     switch ((int)params->type) {

@@ -33,13 +33,10 @@ static struct sim_attributes *attributes_of(struct sim_node *node)
 
 SIM_API(cuGraphKernelNodeCopyAttributes, CUgraphNode to_handle, CUgraphNode from_handle)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphKernelNodeCopyAttributes);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGraphKernelNodeCopyAttributes));
     struct sim_node *to = kernel_node(to_handle);
     struct sim_node *from = kernel_node(from_handle);
-    res = CUDA_ERROR_INVALID_VALUE;
+    CUresult res = CUDA_ERROR_INVALID_VALUE;
     if (to && from) {
         static const struct sim_attributes none;
         pthread_mutex_lock(&sim_graph_lock);
@@ -60,10 +57,7 @@ SIM_API(cuGraphKernelNodeCopyAttributes, CUgraphNode to_handle, CUgraphNode from
 SIM_API(cuGraphKernelNodeGetAttribute, CUgraphNode handle, CUkernelNodeAttrID id,
         CUkernelNodeAttrValue *out)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphKernelNodeGetAttribute);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGraphKernelNodeGetAttribute));
     if (!out || !sim_attribute_of_node(id))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_node *node = kernel_node(handle);
@@ -83,10 +77,7 @@ SIM_API(cuGraphKernelNodeGetAttribute, CUgraphNode handle, CUkernelNodeAttrID id
 SIM_API(cuGraphKernelNodeSetAttribute, CUgraphNode handle, CUkernelNodeAttrID id,
         const CUkernelNodeAttrValue *value)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphKernelNodeSetAttribute);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGraphKernelNodeSetAttribute));
     if (!value || !sim_attribute_of_node(id))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_node *node = kernel_node(handle);
@@ -94,7 +85,7 @@ SIM_API(cuGraphKernelNodeSetAttribute, CUgraphNode handle, CUkernelNodeAttrID id
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sim_graph_lock);
     const struct sim_launch_record *record = node->work->ops[0]->kernel.record;
-    res = sim_attribute_check(id, value, record ? record->grid : NULL);
+    CUresult res = sim_attribute_check(id, value, record ? record->grid : NULL);
     struct sim_attributes *attributes = res == CUDA_SUCCESS ? attributes_of(node) : NULL;
     if (attributes)
         sim_attribute_set(attributes, id, value);

@@ -85,10 +85,7 @@ SIM_API(cuGraphAddChildGraphNode, CUgraphNode *out, CUgraph graph,
 
 SIM_API(cuGraphChildGraphNodeGetGraph, CUgraphNode handle, CUgraph *out)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphChildGraphNodeGetGraph);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGraphChildGraphNodeGetGraph));
     struct sim_node *node = out ? sim_node_get(handle) : NULL;
     if (!node)
         return CUDA_ERROR_INVALID_VALUE;
@@ -155,10 +152,7 @@ SIM_API(cuGraphConditionalHandleCreate, CUgraphConditionalHandle *out,
     SIM_JUDGED_FIRST(!out || !graph_handle, CUDA_ERROR_INVALID_VALUE);
     SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_CONTEXT);
 
-    CUresult res = sim_enter(SIM_ID_cuGraphConditionalHandleCreate);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGraphConditionalHandleCreate));
     if (!out || (flags & ~ASSIGN_DEFAULT) || !context_is_right(context))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_graph *graph = sim_graph_get(graph_handle);

@@ -125,10 +125,7 @@ static void print_graph(const struct dot *dot, const struct sim_graph *graph)
 
 SIM_API(cuGraphDebugDotPrint, CUgraph handle, const char *path, unsigned int flags)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphDebugDotPrint);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGraphDebugDotPrint));
     struct sim_graph *graph =
         path && !(flags & ~KNOWN_FLAGS) ? sim_graph_get(handle) : NULL;
     if (!graph)

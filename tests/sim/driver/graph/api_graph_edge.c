@@ -64,10 +64,7 @@ static CUresult list_graph(enum sim_api api, enum what what, CUgraph handle,
                            CUgraphNode *first, CUgraphNode *second,
                            CUgraphEdgeData *edges, size_t *count)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_graph *graph = count ? sim_graph_get(handle) : NULL;
     if (!graph)
         return CUDA_ERROR_INVALID_VALUE;
@@ -91,27 +88,20 @@ static CUresult list_graph(enum sim_api api, enum what what, CUgraph handle,
     return finish_listing(&listing, count);
 }
 
-SIM_API(cuGraphGetNodes, CUgraph graph, CUgraphNode *nodes, size_t *count)
-{
-    return list_graph(SIM_ID_cuGraphGetNodes, ALL_NODES, graph, nodes, NULL, NULL, count);
-}
+SIM_API_ONE(cuGraphGetNodes, (CUgraph graph, CUgraphNode *nodes, size_t *count),
+            list_graph(api, ALL_NODES, graph, nodes, NULL, NULL, count));
 
-SIM_API(cuGraphGetRootNodes, CUgraph graph, CUgraphNode *nodes, size_t *count)
-{
-    return list_graph(SIM_ID_cuGraphGetRootNodes, ROOT_NODES, graph, nodes, NULL, NULL,
-                      count);
-}
+SIM_API_ONE(cuGraphGetRootNodes, (CUgraph graph, CUgraphNode *nodes, size_t *count),
+            list_graph(api, ROOT_NODES, graph, nodes, NULL, NULL, count));
 
-SIM_API(cuGraphGetEdges, CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
-{
-    return list_graph(SIM_ID_cuGraphGetEdges, EDGES, graph, from, to, NULL, count);
-}
+SIM_API_ONE(cuGraphGetEdges,
+            (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count),
+            list_graph(api, EDGES, graph, from, to, NULL, count));
 
-SIM_API(cuGraphGetEdges_v2, CUgraph graph, CUgraphNode *from, CUgraphNode *to,
-        CUgraphEdgeData *edges, size_t *count)
-{
-    return list_graph(SIM_ID_cuGraphGetEdges_v2, EDGES, graph, from, to, edges, count);
-}
+SIM_API_ONE(cuGraphGetEdges_v2,
+            (CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges,
+             size_t *count),
+            list_graph(api, EDGES, graph, from, to, edges, count));
 
 /* Those that depend on a node. */
 static void list_dependents(struct listing *listing, const struct sim_node *node)
@@ -129,10 +119,7 @@ static void list_dependents(struct listing *listing, const struct sim_node *node
 static CUresult list_neighbours(enum sim_api api, CUgraphNode handle, bool before,
                                 CUgraphNode *out, CUgraphEdgeData *edges, size_t *count)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_node *node = count && !(edges && !out) ? sim_node_get(handle) : NULL;
     if (!node)
         return CUDA_ERROR_INVALID_VALUE;
@@ -147,31 +134,21 @@ static CUresult list_neighbours(enum sim_api api, CUgraphNode handle, bool befor
     return finish_listing(&listing, count);
 }
 
-SIM_API(cuGraphNodeGetDependencies, CUgraphNode node, CUgraphNode *out, size_t *count)
-{
-    return list_neighbours(SIM_ID_cuGraphNodeGetDependencies, node, true, out, NULL,
-                           count);
-}
+SIM_API_ONE(cuGraphNodeGetDependencies,
+            (CUgraphNode node, CUgraphNode *out, size_t *count),
+            list_neighbours(api, node, true, out, NULL, count));
 
-SIM_API(cuGraphNodeGetDependencies_v2, CUgraphNode node, CUgraphNode *out,
-        CUgraphEdgeData *edges, size_t *count)
-{
-    return list_neighbours(SIM_ID_cuGraphNodeGetDependencies_v2, node, true, out, edges,
-                           count);
-}
+SIM_API_ONE(cuGraphNodeGetDependencies_v2,
+            (CUgraphNode node, CUgraphNode *out, CUgraphEdgeData *edges, size_t *count),
+            list_neighbours(api, node, true, out, edges, count));
 
-SIM_API(cuGraphNodeGetDependentNodes, CUgraphNode node, CUgraphNode *out, size_t *count)
-{
-    return list_neighbours(SIM_ID_cuGraphNodeGetDependentNodes, node, false, out, NULL,
-                           count);
-}
+SIM_API_ONE(cuGraphNodeGetDependentNodes,
+            (CUgraphNode node, CUgraphNode *out, size_t *count),
+            list_neighbours(api, node, false, out, NULL, count));
 
-SIM_API(cuGraphNodeGetDependentNodes_v2, CUgraphNode node, CUgraphNode *out,
-        CUgraphEdgeData *edges, size_t *count)
-{
-    return list_neighbours(SIM_ID_cuGraphNodeGetDependentNodes_v2, node, false, out,
-                           edges, count);
-}
+SIM_API_ONE(cuGraphNodeGetDependentNodes_v2,
+            (CUgraphNode node, CUgraphNode *out, CUgraphEdgeData *edges, size_t *count),
+            list_neighbours(api, node, false, out, edges, count));
 
 /* ---- edges ----------------------------------------------------------------------- */
 
@@ -256,30 +233,24 @@ static CUresult change_edges(enum sim_api api, CUgraph handle,
     return res;
 }
 
-SIM_API(cuGraphAddDependencies, CUgraph graph, const CUgraphNode *from,
-        const CUgraphNode *to, size_t count)
-{
-    return change_edges(SIM_ID_cuGraphAddDependencies, graph,
-                        &(const struct edge_list){from, to, NULL, count}, true);
-}
+SIM_API_ONE(cuGraphAddDependencies,
+            (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count),
+            change_edges(api, graph, &(const struct edge_list){from, to, NULL, count},
+                         true));
 
-SIM_API(cuGraphAddDependencies_v2, CUgraph graph, const CUgraphNode *from,
-        const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count)
-{
-    return change_edges(SIM_ID_cuGraphAddDependencies_v2, graph,
-                        &(const struct edge_list){from, to, edges, count}, true);
-}
+SIM_API_ONE(cuGraphAddDependencies_v2,
+            (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+             const CUgraphEdgeData *edges, size_t count),
+            change_edges(api, graph, &(const struct edge_list){from, to, edges, count},
+                         true));
 
-SIM_API(cuGraphRemoveDependencies, CUgraph graph, const CUgraphNode *from,
-        const CUgraphNode *to, size_t count)
-{
-    return change_edges(SIM_ID_cuGraphRemoveDependencies, graph,
-                        &(const struct edge_list){from, to, NULL, count}, false);
-}
+SIM_API_ONE(cuGraphRemoveDependencies,
+            (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count),
+            change_edges(api, graph, &(const struct edge_list){from, to, NULL, count},
+                         false));
 
-SIM_API(cuGraphRemoveDependencies_v2, CUgraph graph, const CUgraphNode *from,
-        const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count)
-{
-    return change_edges(SIM_ID_cuGraphRemoveDependencies_v2, graph,
-                        &(const struct edge_list){from, to, edges, count}, false);
-}
+SIM_API_ONE(cuGraphRemoveDependencies_v2,
+            (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+             const CUgraphEdgeData *edges, size_t count),
+            change_edges(api, graph, &(const struct edge_list){from, to, edges, count},
+                         false));

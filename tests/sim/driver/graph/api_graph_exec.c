@@ -63,19 +63,15 @@ static CUresult instantiate_telling(enum sim_api api, CUgraphExec *out, CUgraph 
     return res;
 }
 
-SIM_API(cuGraphInstantiate, CUgraphExec *out, CUgraph graph, CUgraphNode *error_node,
-        char *text, size_t bytes)
-{
-    return instantiate_telling(SIM_ID_cuGraphInstantiate, out, graph, error_node, text,
-                               bytes);
-}
+SIM_API_ONE(cuGraphInstantiate,
+            (CUgraphExec * out, CUgraph graph, CUgraphNode *error_node, char *text,
+             size_t bytes),
+            instantiate_telling(api, out, graph, error_node, text, bytes));
 
-SIM_API(cuGraphInstantiate_v2, CUgraphExec *out, CUgraph graph, CUgraphNode *error_node,
-        char *text, size_t bytes)
-{
-    return instantiate_telling(SIM_ID_cuGraphInstantiate_v2, out, graph, error_node, text,
-                               bytes);
-}
+SIM_API_ONE(cuGraphInstantiate_v2,
+            (CUgraphExec * out, CUgraph graph, CUgraphNode *error_node, char *text,
+             size_t bytes),
+            instantiate_telling(api, out, graph, error_node, text, bytes));
 
 /* This form cannot upload: it has no stream to do it in. */
 SIM_API(cuGraphInstantiateWithFlags, CUgraphExec *out, CUgraph graph,
@@ -94,14 +90,12 @@ static CUresult enter(enum sim_api api, enum sim_variant variant, CUgraphExec ha
                       struct sim_stream **stream)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     *exec = sim_exec_get(handle);
     if (!*exec)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_stream_get(context, stream_handle, variant, stream);
+    CUresult res = sim_stream_get(context, stream_handle, variant, stream);
     if (res != CUDA_SUCCESS)
         sim_exec_put(*exec);
     return res;
@@ -149,15 +143,8 @@ static CUresult launch(enum sim_api api, enum sim_variant variant, CUgraphExec h
     return res;
 }
 
-SIM_API(cuGraphLaunch, CUgraphExec exec, CUstream stream)
-{
-    return launch(SIM_ID_cuGraphLaunch, SIM_LEGACY, exec, stream);
-}
-
-SIM_API(cuGraphLaunch_ptsz, CUgraphExec exec, CUstream stream)
-{
-    return launch(SIM_ID_cuGraphLaunch_ptsz, SIM_PER_THREAD, exec, stream);
-}
+SIM_API_TWINS(cuGraphLaunch, ptsz, (CUgraphExec exec, CUstream stream),
+              launch(api, variant, exec, stream));
 
 /* An upload changes nothing here: there is nothing to load. It takes its place behind the
  * stream's work and the launches so far. */
@@ -180,25 +167,16 @@ static CUresult upload(enum sim_api api, enum sim_variant variant, CUgraphExec h
 {
     struct sim_exec *exec;
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, stream_handle, &exec, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = upload_in(api, exec, stream);
+    SIM_TRY(enter(api, variant, handle, stream_handle, &exec, &stream));
+    CUresult res = upload_in(api, exec, stream);
     sim_stream_put(stream);
     sim_exec_put(exec);
     return res;
 }
 
-SIM_API(cuGraphUpload, CUgraphExec exec, CUstream stream)
-{
-    return upload(SIM_ID_cuGraphUpload, SIM_LEGACY, exec, stream);
-}
-
-SIM_API(cuGraphUpload_ptsz, CUgraphExec exec, CUstream stream)
-{
-    return upload(SIM_ID_cuGraphUpload_ptsz, SIM_PER_THREAD, exec, stream);
-}
+SIM_API_TWINS(cuGraphUpload, ptsz, (CUgraphExec exec, CUstream stream),
+              upload(api, variant, exec, stream));
 
 static CUresult instantiate_with(enum sim_api api, enum sim_variant variant,
                                  CUgraphExec *out, CUgraph graph,
@@ -223,31 +201,15 @@ static CUresult instantiate_with(enum sim_api api, enum sim_variant variant,
     return res;
 }
 
-SIM_API(cuGraphInstantiateWithParams, CUgraphExec *out, CUgraph graph,
-        CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
-    SIM_JUDGED_FIRST(!params, CUDA_ERROR_INVALID_VALUE);
-
-    return instantiate_with(SIM_ID_cuGraphInstantiateWithParams, SIM_LEGACY, out, graph,
-                            params);
-}
-
-SIM_API(cuGraphInstantiateWithParams_ptsz, CUgraphExec *out, CUgraph graph,
-        CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
-    SIM_JUDGED_FIRST(!params, CUDA_ERROR_INVALID_VALUE);
-
-    return instantiate_with(SIM_ID_cuGraphInstantiateWithParams_ptsz, SIM_PER_THREAD, out,
-                            graph, params);
-}
+SIM_API_TWINS(cuGraphInstantiateWithParams, ptsz,
+              (CUgraphExec * out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params),
+              SIM_JUDGED_OR(!params, CUDA_ERROR_INVALID_VALUE,
+                            instantiate_with(api, variant, out, graph, params)));
 
 /* What was launched still runs. */
 SIM_API(cuGraphExecDestroy, CUgraphExec handle)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphExecDestroy);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGraphExecDestroy));
     struct sim_object *closed = sim_handle_close(handle, SIM_TYPE_EXEC);
     if (!closed)
         return CUDA_ERROR_INVALID_VALUE;
@@ -260,10 +222,7 @@ SIM_API(cuGraphExecDestroy, CUgraphExec handle)
 
 SIM_API(cuGraphExecGetFlags, CUgraphExec handle, cuuint64_t *flags)
 {
-    CUresult res = sim_enter(SIM_ID_cuGraphExecGetFlags);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuGraphExecGetFlags));
     struct sim_exec *exec = flags ? sim_exec_get(handle) : NULL;
     if (!exec)
         return CUDA_ERROR_INVALID_VALUE;
@@ -277,14 +236,11 @@ SIM_API(cuGraphExecGetFlags, CUgraphExec handle, cuuint64_t *flags)
 static CUresult enabled(enum sim_api api, CUgraphExec handle, CUgraphNode node_handle,
                         bool sets, unsigned *value)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_exec *exec = value ? sim_exec_get(handle) : NULL;
     struct sim_node *node = sim_node_get(node_handle);
     bool is = false;
-    res = CUDA_ERROR_INVALID_VALUE;
+    CUresult res = CUDA_ERROR_INVALID_VALUE;
     if (exec && node)
         res = sets ? sim_exec_enable(exec, node, *value != 0)
                    : sim_exec_is_enabled(exec, node, &is);
@@ -297,32 +253,25 @@ static CUresult enabled(enum sim_api api, CUgraphExec handle, CUgraphNode node_h
     return res;
 }
 
-SIM_API(cuGraphNodeSetEnabled, CUgraphExec exec, CUgraphNode node, unsigned int on)
-{
-    return enabled(SIM_ID_cuGraphNodeSetEnabled, exec, node, true, &on);
-}
+SIM_API_ONE(cuGraphNodeSetEnabled, (CUgraphExec exec, CUgraphNode node, unsigned int on),
+            enabled(api, exec, node, true, &on));
 
-SIM_API(cuGraphNodeGetEnabled, CUgraphExec exec, CUgraphNode node, unsigned int *on)
-{
-    return enabled(SIM_ID_cuGraphNodeGetEnabled, exec, node, false, on);
-}
+SIM_API_ONE(cuGraphNodeGetEnabled, (CUgraphExec exec, CUgraphNode node, unsigned int *on),
+            enabled(api, exec, node, false, on));
 
 /* ---- new parameters ---------------------------------------------------------------- */
 
 static CUresult update(enum sim_api api, CUgraphExec handle, CUgraph graph_handle,
                        CUgraphExecUpdateResultInfo *info)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!info)
         return CUDA_ERROR_INVALID_VALUE;
     *info = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
     struct sim_exec *exec = sim_exec_get(handle);
     struct sim_graph *graph = sim_graph_get(graph_handle);
-    res = exec && graph ? sim_exec_update(exec, NULL, graph, info)
-                        : CUDA_ERROR_INVALID_VALUE;
+    CUresult res = exec && graph ? sim_exec_update(exec, NULL, graph, info)
+                                 : CUDA_ERROR_INVALID_VALUE;
     if (graph)
         sim_graph_put(graph);
     if (exec)
@@ -343,8 +292,6 @@ SIM_API(cuGraphExecUpdate, CUgraphExec exec, CUgraph graph, CUgraphNode *error_n
     return res;
 }
 
-SIM_API(cuGraphExecUpdate_v2, CUgraphExec exec, CUgraph graph,
-        CUgraphExecUpdateResultInfo *info)
-{
-    return update(SIM_ID_cuGraphExecUpdate_v2, exec, graph, info);
-}
+SIM_API_ONE(cuGraphExecUpdate_v2,
+            (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info),
+            update(api, exec, graph, info));

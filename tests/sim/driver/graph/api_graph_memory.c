@@ -16,19 +16,15 @@ CUresult sim_work_alloc(enum sim_api api, const void *params, struct sim_work **
     const CUDA_MEM_ALLOC_NODE_PARAMS *wanted = params;
     struct sim_context *context;
     struct sim_graph_memory *memory;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (!wanted || wanted->bytesize == 0 ||
         wanted->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
         wanted->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
         !sim_device_get(wanted->poolProps.location.id))
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_graph_memory_new(wanted->poolProps.location.id, wanted->bytesize, context,
-                               &memory);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_graph_memory_new(wanted->poolProps.location.id, wanted->bytesize, context,
+                                 &memory));
     *out = sim_work_new(sim_graph_memory_op(api, memory, true), NULL);
     sim_graph_memory_unref(memory);
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -36,10 +32,7 @@ CUresult sim_work_alloc(enum sim_api api, const void *params, struct sim_work **
 
 CUresult sim_work_free(enum sim_api api, const void *params, struct sim_work **out)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_graph_memory *memory = sim_graph_memory_find(*(const CUdeviceptr *)params);
     if (!memory)
         return CUDA_ERROR_INVALID_VALUE;
@@ -52,45 +45,34 @@ SIM_API(cuGraphAddMemAllocNode, CUgraphNode *out, CUgraph graph, const CUgraphNo
         size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
     struct sim_work *work;
-    CUresult res = sim_work_alloc(SIM_ID_cuGraphAddMemAllocNode, params, &work);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_node_add(&(struct sim_node_place){out, graph, after, NULL, count},
-                       &(const struct sim_node_parts){.work = work});
+    SIM_TRY(sim_work_alloc(SIM_ID_cuGraphAddMemAllocNode, params, &work));
+    CUresult res = sim_node_add(&(struct sim_node_place){out, graph, after, NULL, count},
+                                &(const struct sim_node_parts){.work = work});
     if (res == CUDA_SUCCESS)
         params->dptr = sim_work_memory(work)->alloc->base;
     sim_work_unref(work);
     return res;
 }
 
-SIM_API(cuGraphAddMemFreeNode, CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
-        size_t count, CUdeviceptr pointer)
-{
-    return sim_node_make(SIM_ID_cuGraphAddMemFreeNode, sim_work_free,
-                         &(struct sim_node_place){out, graph, after, NULL, count},
-                         &pointer);
-}
+SIM_API_ONE(cuGraphAddMemFreeNode,
+            (CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
+             CUdeviceptr pointer),
+            sim_node_make(api, sim_work_free,
+                          &(struct sim_node_place){out, graph, after, NULL, count},
+                          &pointer));
 
-SIM_API(cuGraphMemAllocNodeGetParams, CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *out)
-{
-    return sim_node_tell(SIM_ID_cuGraphMemAllocNodeGetParams,
-                         CU_GRAPH_NODE_TYPE_MEM_ALLOC, node, out);
-}
+SIM_API_ONE(cuGraphMemAllocNodeGetParams,
+            (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *out),
+            sim_node_tell(api, CU_GRAPH_NODE_TYPE_MEM_ALLOC, node, out));
 
-SIM_API(cuGraphMemFreeNodeGetParams, CUgraphNode node, CUdeviceptr *out)
-{
-    return sim_node_tell(SIM_ID_cuGraphMemFreeNodeGetParams, CU_GRAPH_NODE_TYPE_MEM_FREE,
-                         node, out);
-}
+SIM_API_ONE(cuGraphMemFreeNodeGetParams, (CUgraphNode node, CUdeviceptr *out),
+            sim_node_tell(api, CU_GRAPH_NODE_TYPE_MEM_FREE, node, out));
 
 /* The pool of a device's graphs. */
 static CUresult find_pool(enum sim_api api, CUdevice device, struct sim_pool **out)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
     *out = sim_graph_memory_pool(device);
@@ -113,10 +95,8 @@ SIM_API(cuDeviceGetGraphMemAttribute, CUdevice device, CUgraphMem_attribute attr
     struct sim_heap_info info;
     struct sim_pool *pool;
     cuuint64_t number;
-    CUresult res = find_pool(SIM_ID_cuDeviceGetGraphMemAttribute, device, &pool);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(find_pool(SIM_ID_cuDeviceGetGraphMemAttribute, device, &pool));
     sim_heap_read(&pool->heap, &info);
     switch ((int)attribute) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
@@ -145,10 +125,8 @@ SIM_API(cuDeviceSetGraphMemAttribute, CUdevice device, CUgraphMem_attribute attr
 {
     struct sim_pool *pool;
     cuuint64_t number;
-    CUresult res = find_pool(SIM_ID_cuDeviceSetGraphMemAttribute, device, &pool);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(find_pool(SIM_ID_cuDeviceSetGraphMemAttribute, device, &pool));
     bool used = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH;
     bool reserved = attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
     if (!value || (!used && !reserved))

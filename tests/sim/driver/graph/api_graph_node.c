@@ -64,11 +64,9 @@ SIM_API(cuGraphKernelNodeGetParams, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1
     SIM_JUDGED_FIRST(!node || !out, CUDA_ERROR_INVALID_VALUE);
 
     CUDA_KERNEL_NODE_PARAMS wide;
-    CUresult res = sim_node_tell(SIM_ID_cuGraphKernelNodeGetParams,
-                                 CU_GRAPH_NODE_TYPE_KERNEL, node, out ? &wide : NULL);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_node_tell(SIM_ID_cuGraphKernelNodeGetParams, CU_GRAPH_NODE_TYPE_KERNEL,
+                          node, out ? &wide : NULL));
     *out = (CUDA_KERNEL_NODE_PARAMS_v1){
         .func = wide.func ? wide.func : (CUfunction)wide.kern,
         .gridDimX = wide.gridDimX,
@@ -84,37 +82,26 @@ SIM_API(cuGraphKernelNodeGetParams, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuGraphAddKernelNode_v2, CUgraphNode *out, CUgraph graph,
-        const CUgraphNode *after, size_t count, const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    return sim_node_make(SIM_ID_cuGraphAddKernelNode_v2, sim_work_kernel,
-                         &(struct sim_node_place){out, graph, after, NULL, count},
-                         params);
-}
+SIM_API_ONE(cuGraphAddKernelNode_v2,
+            (CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
+             const CUDA_KERNEL_NODE_PARAMS *params),
+            sim_node_make(api, sim_work_kernel,
+                          &(struct sim_node_place){out, graph, after, NULL, count},
+                          params));
 
-SIM_API(cuGraphKernelNodeSetParams_v2, CUgraphNode node,
-        const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    SIM_JUDGED_FIRST(!node, CUDA_ERROR_INVALID_VALUE);
+SIM_API_ONE(cuGraphKernelNodeSetParams_v2,
+            (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params),
+            SIM_JUDGED_OR(!node, CUDA_ERROR_INVALID_VALUE,
+                          sim_node_set(api, sim_work_kernel, node, params)));
 
-    return sim_node_set(SIM_ID_cuGraphKernelNodeSetParams_v2, sim_work_kernel, node,
-                        params);
-}
+SIM_API_ONE(cuGraphExecKernelNodeSetParams_v2,
+            (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params),
+            sim_node_set_exec(api, sim_work_kernel, exec, node, params));
 
-SIM_API(cuGraphExecKernelNodeSetParams_v2, CUgraphExec exec, CUgraphNode node,
-        const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    return sim_node_set_exec(SIM_ID_cuGraphExecKernelNodeSetParams_v2, sim_work_kernel,
-                             exec, node, params);
-}
-
-SIM_API(cuGraphKernelNodeGetParams_v2, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *out)
-{
-    SIM_JUDGED_FIRST(!node || !out, CUDA_ERROR_INVALID_VALUE);
-
-    return sim_node_tell(SIM_ID_cuGraphKernelNodeGetParams_v2, CU_GRAPH_NODE_TYPE_KERNEL,
-                         node, out);
-}
+SIM_API_ONE(cuGraphKernelNodeGetParams_v2,
+            (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *out),
+            SIM_JUDGED_OR(!node || !out, CUDA_ERROR_INVALID_VALUE,
+                          sim_node_tell(api, CU_GRAPH_NODE_TYPE_KERNEL, node, out)));
 
 /* ---- copies and sets ------------------------------------------------------------- */
 
@@ -127,10 +114,8 @@ SIM_API(cuGraphAddMemcpyNode, CUgraphNode *out, CUgraph graph, const CUgraphNode
                          params);
 }
 
-SIM_API(cuGraphMemcpyNodeSetParams, CUgraphNode node, const CUDA_MEMCPY3D *params)
-{
-    return sim_node_set(SIM_ID_cuGraphMemcpyNodeSetParams, sim_work_copy, node, params);
-}
+SIM_API_ONE(cuGraphMemcpyNodeSetParams, (CUgraphNode node, const CUDA_MEMCPY3D *params),
+            sim_node_set(api, sim_work_copy, node, params));
 
 SIM_API(cuGraphExecMemcpyNodeSetParams, CUgraphExec exec, CUgraphNode node,
         const CUDA_MEMCPY3D *params, CUcontext context)
@@ -142,11 +127,8 @@ SIM_API(cuGraphExecMemcpyNodeSetParams, CUgraphExec exec, CUgraphNode node,
                              node, params);
 }
 
-SIM_API(cuGraphMemcpyNodeGetParams, CUgraphNode node, CUDA_MEMCPY3D *out)
-{
-    return sim_node_tell(SIM_ID_cuGraphMemcpyNodeGetParams, CU_GRAPH_NODE_TYPE_MEMCPY,
-                         node, out);
-}
+SIM_API_ONE(cuGraphMemcpyNodeGetParams, (CUgraphNode node, CUDA_MEMCPY3D *out),
+            sim_node_tell(api, CU_GRAPH_NODE_TYPE_MEMCPY, node, out));
 
 SIM_API(cuGraphAddMemsetNode, CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
         size_t count, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context)
@@ -157,11 +139,9 @@ SIM_API(cuGraphAddMemsetNode, CUgraphNode *out, CUgraph graph, const CUgraphNode
                          params);
 }
 
-SIM_API(cuGraphMemsetNodeSetParams, CUgraphNode node,
-        const CUDA_MEMSET_NODE_PARAMS *params)
-{
-    return sim_node_set(SIM_ID_cuGraphMemsetNodeSetParams, sim_work_set, node, params);
-}
+SIM_API_ONE(cuGraphMemsetNodeSetParams,
+            (CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params),
+            sim_node_set(api, sim_work_set, node, params));
 
 SIM_API(cuGraphExecMemsetNodeSetParams, CUgraphExec exec, CUgraphNode node,
         const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context)
@@ -173,125 +153,84 @@ SIM_API(cuGraphExecMemsetNodeSetParams, CUgraphExec exec, CUgraphNode node,
                              node, params);
 }
 
-SIM_API(cuGraphMemsetNodeGetParams, CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *out)
-{
-    return sim_node_tell(SIM_ID_cuGraphMemsetNodeGetParams, CU_GRAPH_NODE_TYPE_MEMSET,
-                         node, out);
-}
+SIM_API_ONE(cuGraphMemsetNodeGetParams, (CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *out),
+            sim_node_tell(api, CU_GRAPH_NODE_TYPE_MEMSET, node, out));
 
 /* ---- host functions, memory operations ------------------------------------------- */
 
-SIM_API(cuGraphAddHostNode, CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
-        size_t count, const CUDA_HOST_NODE_PARAMS *params)
-{
-    return sim_node_make(SIM_ID_cuGraphAddHostNode, sim_work_host,
-                         &(struct sim_node_place){out, graph, after, NULL, count},
-                         params);
-}
+SIM_API_ONE(cuGraphAddHostNode,
+            (CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
+             const CUDA_HOST_NODE_PARAMS *params),
+            sim_node_make(api, sim_work_host,
+                          &(struct sim_node_place){out, graph, after, NULL, count},
+                          params));
 
-SIM_API(cuGraphHostNodeSetParams, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params)
-{
-    return sim_node_set(SIM_ID_cuGraphHostNodeSetParams, sim_work_host, node, params);
-}
+SIM_API_ONE(cuGraphHostNodeSetParams,
+            (CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params),
+            sim_node_set(api, sim_work_host, node, params));
 
-SIM_API(cuGraphExecHostNodeSetParams, CUgraphExec exec, CUgraphNode node,
-        const CUDA_HOST_NODE_PARAMS *params)
-{
-    return sim_node_set_exec(SIM_ID_cuGraphExecHostNodeSetParams, sim_work_host, exec,
-                             node, params);
-}
+SIM_API_ONE(cuGraphExecHostNodeSetParams,
+            (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params),
+            sim_node_set_exec(api, sim_work_host, exec, node, params));
 
-SIM_API(cuGraphHostNodeGetParams, CUgraphNode node, CUDA_HOST_NODE_PARAMS *out)
-{
-    return sim_node_tell(SIM_ID_cuGraphHostNodeGetParams, CU_GRAPH_NODE_TYPE_HOST, node,
-                         out);
-}
+SIM_API_ONE(cuGraphHostNodeGetParams, (CUgraphNode node, CUDA_HOST_NODE_PARAMS *out),
+            sim_node_tell(api, CU_GRAPH_NODE_TYPE_HOST, node, out));
 
-SIM_API(cuGraphAddBatchMemOpNode, CUgraphNode *out, CUgraph graph,
-        const CUgraphNode *after, size_t count,
-        const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
-{
-    return sim_node_make(SIM_ID_cuGraphAddBatchMemOpNode, sim_work_batch,
-                         &(struct sim_node_place){out, graph, after, NULL, count},
-                         params);
-}
+SIM_API_ONE(cuGraphAddBatchMemOpNode,
+            (CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
+             const CUDA_BATCH_MEM_OP_NODE_PARAMS *params),
+            sim_node_make(api, sim_work_batch,
+                          &(struct sim_node_place){out, graph, after, NULL, count},
+                          params));
 
-SIM_API(cuGraphBatchMemOpNodeSetParams, CUgraphNode node,
-        const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
-{
-    return sim_node_set(SIM_ID_cuGraphBatchMemOpNodeSetParams, sim_work_batch, node,
-                        params);
-}
+SIM_API_ONE(cuGraphBatchMemOpNodeSetParams,
+            (CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params),
+            sim_node_set(api, sim_work_batch, node, params));
 
-SIM_API(cuGraphExecBatchMemOpNodeSetParams, CUgraphExec exec, CUgraphNode node,
-        const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
-{
-    return sim_node_set_exec(SIM_ID_cuGraphExecBatchMemOpNodeSetParams, sim_work_batch,
-                             exec, node, params);
-}
+SIM_API_ONE(cuGraphExecBatchMemOpNodeSetParams,
+            (CUgraphExec exec, CUgraphNode node,
+             const CUDA_BATCH_MEM_OP_NODE_PARAMS *params),
+            sim_node_set_exec(api, sim_work_batch, exec, node, params));
 
-SIM_API(cuGraphBatchMemOpNodeGetParams, CUgraphNode node,
-        CUDA_BATCH_MEM_OP_NODE_PARAMS *out)
-{
-    return sim_node_tell(SIM_ID_cuGraphBatchMemOpNodeGetParams,
-                         CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, node, out);
-}
+SIM_API_ONE(cuGraphBatchMemOpNodeGetParams,
+            (CUgraphNode node, CUDA_BATCH_MEM_OP_NODE_PARAMS *out),
+            sim_node_tell(api, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, node, out));
 
 /* ---- events, nothing ------------------------------------------------------------- */
 
-SIM_API(cuGraphAddEventRecordNode, CUgraphNode *out, CUgraph graph,
-        const CUgraphNode *after, size_t count, CUevent params)
-{
-    return sim_node_make(SIM_ID_cuGraphAddEventRecordNode, sim_work_record,
-                         &(struct sim_node_place){out, graph, after, NULL, count},
-                         &params);
-}
+SIM_API_ONE(cuGraphAddEventRecordNode,
+            (CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
+             CUevent params),
+            sim_node_make(api, sim_work_record,
+                          &(struct sim_node_place){out, graph, after, NULL, count},
+                          &params));
 
-SIM_API(cuGraphEventRecordNodeSetEvent, CUgraphNode node, CUevent params)
-{
-    return sim_node_set(SIM_ID_cuGraphEventRecordNodeSetEvent, sim_work_record, node,
-                        &params);
-}
+SIM_API_ONE(cuGraphEventRecordNodeSetEvent, (CUgraphNode node, CUevent params),
+            sim_node_set(api, sim_work_record, node, &params));
 
-SIM_API(cuGraphExecEventRecordNodeSetEvent, CUgraphExec exec, CUgraphNode node,
-        CUevent params)
-{
-    return sim_node_set_exec(SIM_ID_cuGraphExecEventRecordNodeSetEvent, sim_work_record,
-                             exec, node, &params);
-}
+SIM_API_ONE(cuGraphExecEventRecordNodeSetEvent,
+            (CUgraphExec exec, CUgraphNode node, CUevent params),
+            sim_node_set_exec(api, sim_work_record, exec, node, &params));
 
-SIM_API(cuGraphEventRecordNodeGetEvent, CUgraphNode node, CUevent *out)
-{
-    return sim_node_tell(SIM_ID_cuGraphEventRecordNodeGetEvent,
-                         CU_GRAPH_NODE_TYPE_EVENT_RECORD, node, out);
-}
+SIM_API_ONE(cuGraphEventRecordNodeGetEvent, (CUgraphNode node, CUevent *out),
+            sim_node_tell(api, CU_GRAPH_NODE_TYPE_EVENT_RECORD, node, out));
 
-SIM_API(cuGraphAddEventWaitNode, CUgraphNode *out, CUgraph graph,
-        const CUgraphNode *after, size_t count, CUevent params)
-{
-    return sim_node_make(SIM_ID_cuGraphAddEventWaitNode, sim_work_wait,
-                         &(struct sim_node_place){out, graph, after, NULL, count},
-                         &params);
-}
+SIM_API_ONE(cuGraphAddEventWaitNode,
+            (CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
+             CUevent params),
+            sim_node_make(api, sim_work_wait,
+                          &(struct sim_node_place){out, graph, after, NULL, count},
+                          &params));
 
-SIM_API(cuGraphEventWaitNodeSetEvent, CUgraphNode node, CUevent params)
-{
-    return sim_node_set(SIM_ID_cuGraphEventWaitNodeSetEvent, sim_work_wait, node,
-                        &params);
-}
+SIM_API_ONE(cuGraphEventWaitNodeSetEvent, (CUgraphNode node, CUevent params),
+            sim_node_set(api, sim_work_wait, node, &params));
 
-SIM_API(cuGraphExecEventWaitNodeSetEvent, CUgraphExec exec, CUgraphNode node,
-        CUevent params)
-{
-    return sim_node_set_exec(SIM_ID_cuGraphExecEventWaitNodeSetEvent, sim_work_wait, exec,
-                             node, &params);
-}
+SIM_API_ONE(cuGraphExecEventWaitNodeSetEvent,
+            (CUgraphExec exec, CUgraphNode node, CUevent params),
+            sim_node_set_exec(api, sim_work_wait, exec, node, &params));
 
-SIM_API(cuGraphEventWaitNodeGetEvent, CUgraphNode node, CUevent *out)
-{
-    return sim_node_tell(SIM_ID_cuGraphEventWaitNodeGetEvent,
-                         CU_GRAPH_NODE_TYPE_WAIT_EVENT, node, out);
-}
+SIM_API_ONE(cuGraphEventWaitNodeGetEvent, (CUgraphNode node, CUevent *out),
+            sim_node_tell(api, CU_GRAPH_NODE_TYPE_WAIT_EVENT, node, out));
 
 static CUresult empty_work(enum sim_api api, const void *params, struct sim_work **out)
 {
@@ -304,9 +243,8 @@ static CUresult empty_work(enum sim_api api, const void *params, struct sim_work
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-SIM_API(cuGraphAddEmptyNode, CUgraphNode *out, CUgraph graph, const CUgraphNode *after,
-        size_t count)
-{
-    return sim_node_make(SIM_ID_cuGraphAddEmptyNode, empty_work,
-                         &(struct sim_node_place){out, graph, after, NULL, count}, NULL);
-}
+SIM_API_ONE(cuGraphAddEmptyNode,
+            (CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count),
+            sim_node_make(api, empty_work,
+                          &(struct sim_node_place){out, graph, after, NULL, count},
+                          NULL));

@@ -58,10 +58,7 @@ static CUresult add(enum sim_api api, struct sim_work *work, unsigned index,
 static CUresult begin(enum sim_api api, CUgraphNodeType type,
                       const struct request *request, struct sim_work **out)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (request->count > 0 && (!request->handles || !request->params))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_work *work = sim_work_empty(type);
@@ -116,62 +113,42 @@ CUresult sim_work_await(enum sim_api api, const void *params, struct sim_work **
     return finish(work, res, out);
 }
 
-SIM_API(cuGraphAddExternalSemaphoresSignalNode, CUgraphNode *out, CUgraph graph,
-        const CUgraphNode *after, size_t count,
-        const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params)
-{
-    return sim_node_make(SIM_ID_cuGraphAddExternalSemaphoresSignalNode, sim_work_signal,
-                         &(struct sim_node_place){out, graph, after, NULL, count},
-                         params);
-}
+SIM_API_ONE(cuGraphAddExternalSemaphoresSignalNode,
+            (CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
+             const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params),
+            sim_node_make(api, sim_work_signal,
+                          &(struct sim_node_place){out, graph, after, NULL, count},
+                          params));
 
-SIM_API(cuGraphExternalSemaphoresSignalNodeGetParams, CUgraphNode node,
-        CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *out)
-{
-    return sim_node_tell(SIM_ID_cuGraphExternalSemaphoresSignalNodeGetParams,
-                         CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, node, out);
-}
+SIM_API_ONE(cuGraphExternalSemaphoresSignalNodeGetParams,
+            (CUgraphNode node, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *out),
+            sim_node_tell(api, CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, node, out));
 
-SIM_API(cuGraphExternalSemaphoresSignalNodeSetParams, CUgraphNode node,
-        const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params)
-{
-    return sim_node_set(SIM_ID_cuGraphExternalSemaphoresSignalNodeSetParams,
-                        sim_work_signal, node, params);
-}
+SIM_API_ONE(cuGraphExternalSemaphoresSignalNodeSetParams,
+            (CUgraphNode node, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params),
+            sim_node_set(api, sim_work_signal, node, params));
 
-SIM_API(cuGraphExecExternalSemaphoresSignalNodeSetParams, CUgraphExec exec,
-        CUgraphNode node, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params)
-{
-    return sim_node_set_exec(SIM_ID_cuGraphExecExternalSemaphoresSignalNodeSetParams,
-                             sim_work_signal, exec, node, params);
-}
+SIM_API_ONE(cuGraphExecExternalSemaphoresSignalNodeSetParams,
+            (CUgraphExec exec, CUgraphNode node,
+             const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params),
+            sim_node_set_exec(api, sim_work_signal, exec, node, params));
 
-SIM_API(cuGraphAddExternalSemaphoresWaitNode, CUgraphNode *out, CUgraph graph,
-        const CUgraphNode *after, size_t count,
-        const CUDA_EXT_SEM_WAIT_NODE_PARAMS *params)
-{
-    return sim_node_make(SIM_ID_cuGraphAddExternalSemaphoresWaitNode, sim_work_await,
-                         &(struct sim_node_place){out, graph, after, NULL, count},
-                         params);
-}
+SIM_API_ONE(cuGraphAddExternalSemaphoresWaitNode,
+            (CUgraphNode * out, CUgraph graph, const CUgraphNode *after, size_t count,
+             const CUDA_EXT_SEM_WAIT_NODE_PARAMS *params),
+            sim_node_make(api, sim_work_await,
+                          &(struct sim_node_place){out, graph, after, NULL, count},
+                          params));
 
-SIM_API(cuGraphExternalSemaphoresWaitNodeGetParams, CUgraphNode node,
-        CUDA_EXT_SEM_WAIT_NODE_PARAMS *out)
-{
-    return sim_node_tell(SIM_ID_cuGraphExternalSemaphoresWaitNodeGetParams,
-                         CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, node, out);
-}
+SIM_API_ONE(cuGraphExternalSemaphoresWaitNodeGetParams,
+            (CUgraphNode node, CUDA_EXT_SEM_WAIT_NODE_PARAMS *out),
+            sim_node_tell(api, CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, node, out));
 
-SIM_API(cuGraphExternalSemaphoresWaitNodeSetParams, CUgraphNode node,
-        const CUDA_EXT_SEM_WAIT_NODE_PARAMS *params)
-{
-    return sim_node_set(SIM_ID_cuGraphExternalSemaphoresWaitNodeSetParams, sim_work_await,
-                        node, params);
-}
+SIM_API_ONE(cuGraphExternalSemaphoresWaitNodeSetParams,
+            (CUgraphNode node, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *params),
+            sim_node_set(api, sim_work_await, node, params));
 
-SIM_API(cuGraphExecExternalSemaphoresWaitNodeSetParams, CUgraphExec exec,
-        CUgraphNode node, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *params)
-{
-    return sim_node_set_exec(SIM_ID_cuGraphExecExternalSemaphoresWaitNodeSetParams,
-                             sim_work_await, exec, node, params);
-}
+SIM_API_ONE(cuGraphExecExternalSemaphoresWaitNodeSetParams,
+            (CUgraphExec exec, CUgraphNode node,
+             const CUDA_EXT_SEM_WAIT_NODE_PARAMS *params),
+            sim_node_set_exec(api, sim_work_await, exec, node, params));

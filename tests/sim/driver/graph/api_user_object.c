@@ -18,10 +18,7 @@ SIM_API(cuUserObjectCreate, CUuserObject *out, void *data, CUhostFn destructor,
 {
     SIM_JUDGED_FIRST(!out || !destructor || !count || !flags, CUDA_ERROR_INVALID_VALUE);
 
-    CUresult res = sim_enter(SIM_ID_cuUserObjectCreate);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuUserObjectCreate));
     if (!out || !destructor || count == 0 || count > INT_MAX ||
         flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
         return CUDA_ERROR_INVALID_VALUE;
@@ -43,10 +40,7 @@ SIM_API(cuUserObjectCreate, CUuserObject *out, void *data, CUhostFn destructor,
 static CUresult enter(enum sim_api api, CUuserObject handle, unsigned count,
                       struct sim_user_object **out)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (count == 0 || count > INT_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     *out = sim_user_object_get(handle);
@@ -58,10 +52,8 @@ SIM_API(cuUserObjectRetain, CUuserObject handle, unsigned int count)
     SIM_JUDGED_FIRST(!handle || !count, CUDA_ERROR_INVALID_VALUE);
 
     struct sim_user_object *user;
-    CUresult res = enter(SIM_ID_cuUserObjectRetain, handle, count, &user);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(SIM_ID_cuUserObjectRetain, handle, count, &user));
     sim_user_object_retain(user, count);
     sim_object_unref(&user->object);
     return CUDA_SUCCESS;
@@ -117,12 +109,10 @@ SIM_API(cuGraphReleaseUserObject, CUgraph graph_handle, CUuserObject handle,
         unsigned int count)
 {
     struct sim_user_object *user;
-    CUresult res = enter(SIM_ID_cuGraphReleaseUserObject, handle, count, &user);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(SIM_ID_cuGraphReleaseUserObject, handle, count, &user));
     struct sim_graph *graph = sim_graph_get(graph_handle);
-    res = CUDA_ERROR_INVALID_VALUE;
+    CUresult res = CUDA_ERROR_INVALID_VALUE;
     if (graph) {
         pthread_mutex_lock(&sim_graph_lock);
         if (sim_held_remove(&graph->held, user, count))

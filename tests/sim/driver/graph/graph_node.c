@@ -55,11 +55,9 @@ CUresult sim_node_make(enum sim_api api, sim_work_maker *make,
                        const struct sim_node_place *place, const void *params)
 {
     struct sim_work *work;
-    CUresult res = make(api, params, &work);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_node_add(place, &(const struct sim_node_parts){.work = work});
+    SIM_TRY(make(api, params, &work));
+    CUresult res = sim_node_add(place, &(const struct sim_node_parts){.work = work});
     sim_work_unref(work);
     return res;
 }
@@ -68,12 +66,10 @@ CUresult sim_node_set(enum sim_api api, sim_work_maker *make, CUgraphNode handle
                       const void *params)
 {
     struct sim_work *work;
-    CUresult res = make(api, params, &work);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(make(api, params, &work));
     struct sim_node *node = sim_node_get(handle);
-    res = CUDA_ERROR_INVALID_VALUE;
+    CUresult res = CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sim_graph_lock);
     if (node && node->type == work->type) {
         struct sim_work *before = node->work;
@@ -93,13 +89,12 @@ CUresult sim_node_set_exec(enum sim_api api, sim_work_maker *make,
                            const void *params)
 {
     struct sim_work *work;
-    CUresult res = make(api, params, &work);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(make(api, params, &work));
     struct sim_exec *exec = sim_exec_get(exec_handle);
     struct sim_node *node = sim_node_get(handle);
-    res = exec && node ? sim_exec_set_work(exec, node, work) : CUDA_ERROR_INVALID_VALUE;
+    CUresult res =
+        exec && node ? sim_exec_set_work(exec, node, work) : CUDA_ERROR_INVALID_VALUE;
     if (node)
         sim_node_put(node);
     if (exec)
@@ -111,14 +106,11 @@ CUresult sim_node_set_exec(enum sim_api api, sim_work_maker *make,
 CUresult sim_node_tell(enum sim_api api, CUgraphNodeType type, CUgraphNode handle,
                        void *out)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_node *node = out ? sim_node_get(handle) : NULL;
     if (!node)
         return CUDA_ERROR_INVALID_VALUE;
-    res = CUDA_ERROR_INVALID_VALUE;
+    CUresult res = CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sim_graph_lock);
     if (node->type == type) {
         sim_work_tell(node->work, out);

@@ -26,10 +26,8 @@ CUresult sim_work_kernel(enum sim_api api, const void *params, struct sim_work *
     const CUDA_KERNEL_NODE_PARAMS *wanted = params;
     struct sim_context *context, *named = NULL;
     struct sim_op *op;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (!wanted)
         return CUDA_ERROR_INVALID_VALUE;
     if (!wanted->func && wanted->ctx) {
@@ -45,7 +43,7 @@ CUresult sim_work_kernel(enum sim_api api, const void *params, struct sim_work *
         .params = wanted->kernelParams,
         .extra = wanted->extra,
     };
-    res = sim_launch_prepare(api, named ? named : context, &launch, true, &op);
+    CUresult res = sim_launch_prepare(api, named ? named : context, &launch, true, &op);
     if (named)
         sim_context_put(named);
     return res == CUDA_SUCCESS ? wrap(op, NULL, out) : res;
@@ -76,16 +74,14 @@ CUresult sim_work_set(enum sim_api api, const void *params, struct sim_work **ou
 {
     const CUDA_MEMSET_NODE_PARAMS *wanted = params;
     struct sim_op *op;
-    CUresult res = sim_enter(api);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!wanted || (wanted->elementSize != 1 && wanted->elementSize != 2 &&
                     wanted->elementSize != 4))
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_set_prepare(api, wanted->dst, wanted->height > 1 ? wanted->pitch : 0,
-                          wanted->elementSize, wanted->value, wanted->width,
-                          wanted->height, &op);
+    CUresult res = sim_set_prepare(
+        api, wanted->dst, wanted->height > 1 ? wanted->pitch : 0, wanted->elementSize,
+        wanted->value, wanted->width, wanted->height, &op);
     if (res == CUDA_SUCCESS)
         res = wrap(or_nothing(api, SIM_OP_SET, op), NULL, out);
     if (res == CUDA_SUCCESS)
@@ -96,10 +92,8 @@ CUresult sim_work_set(enum sim_api api, const void *params, struct sim_work **ou
 CUresult sim_work_host(enum sim_api api, const void *params, struct sim_work **out)
 {
     const CUDA_HOST_NODE_PARAMS *wanted = params;
-    CUresult res = sim_enter(api);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!wanted || !wanted->fn)
         return CUDA_ERROR_INVALID_VALUE;
     return wrap(sim_host_function_op(api, wanted->fn, wanted->userData), NULL, out);
@@ -109,14 +103,12 @@ static CUresult event_work(enum sim_api api, enum sim_op_kind kind, const void *
                            struct sim_work **out)
 {
     CUevent handle = *(const CUevent *)params;
-    CUresult res = sim_enter(api);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_event *event = sim_event_get(handle);
     if (!event)
         return CUDA_ERROR_INVALID_VALUE;
-    res = wrap(sim_op_new(kind, api, NULL), event, out);
+    CUresult res = wrap(sim_op_new(kind, api, NULL), event, out);
     sim_event_put(event);
     return res;
 }
@@ -162,10 +154,8 @@ static CUresult fill_batch(enum sim_api api, const CUDA_BATCH_MEM_OP_NODE_PARAMS
 CUresult sim_work_batch(enum sim_api api, const void *params, struct sim_work **out)
 {
     const CUDA_BATCH_MEM_OP_NODE_PARAMS *wanted = params;
-    CUresult res = sim_enter(api);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!wanted || wanted->flags != 0 || wanted->count > MAX_BATCH ||
         (wanted->count > 0 && !wanted->paramArray))
         return CUDA_ERROR_INVALID_VALUE;
@@ -177,7 +167,7 @@ CUresult sim_work_batch(enum sim_api api, const void *params, struct sim_work **
     struct sim_work *work = sim_work_empty(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    res = fill_batch(api, wanted, work);
+    CUresult res = fill_batch(api, wanted, work);
     if (res == CUDA_SUCCESS)
         *out = work;
     else

@@ -34,10 +34,8 @@ static CUresult create(enum sim_api api, struct sim_context *context,
 SIM_API(cuArrayCreate_v2, CUarray *out, const CUDA_ARRAY_DESCRIPTOR *desc)
 {
     struct sim_context *context;
-    CUresult res = sim_capture_enter_unsafe(SIM_ID_cuArrayCreate_v2, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_capture_enter_unsafe(SIM_ID_cuArrayCreate_v2, &context));
     if (!out || !desc)
         return CUDA_ERROR_INVALID_VALUE;
     const CUDA_ARRAY3D_DESCRIPTOR full = {
@@ -52,10 +50,8 @@ SIM_API(cuArrayCreate_v2, CUarray *out, const CUDA_ARRAY_DESCRIPTOR *desc)
 SIM_API(cuArray3DCreate_v2, CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 {
     struct sim_context *context;
-    CUresult res = sim_capture_enter_unsafe(SIM_ID_cuArray3DCreate_v2, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_capture_enter_unsafe(SIM_ID_cuArray3DCreate_v2, &context));
     if (!out || !desc)
         return CUDA_ERROR_INVALID_VALUE;
     return create(SIM_ID_cuArray3DCreate_v2, context, desc, out);
@@ -99,10 +95,8 @@ static CUresult enter(enum sim_api api, const void *out, CUarray handle,
                       struct sim_array **array)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     *array = sim_array_get(handle);
@@ -114,10 +108,8 @@ SIM_API(cuArrayGetDescriptor_v2, CUDA_ARRAY_DESCRIPTOR *desc, CUarray handle)
     SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
 
     struct sim_array *array;
-    CUresult res = enter(SIM_ID_cuArrayGetDescriptor_v2, desc, handle, &array);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(SIM_ID_cuArrayGetDescriptor_v2, desc, handle, &array));
     *desc = (CUDA_ARRAY_DESCRIPTOR){
         .Width = array->desc.Width,
         .Height = array->desc.Height,
@@ -133,10 +125,8 @@ SIM_API(cuArray3DGetDescriptor_v2, CUDA_ARRAY3D_DESCRIPTOR *desc, CUarray handle
     SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
 
     struct sim_array *array;
-    CUresult res = enter(SIM_ID_cuArray3DGetDescriptor_v2, desc, handle, &array);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(SIM_ID_cuArray3DGetDescriptor_v2, desc, handle, &array));
     *desc = array->desc;
     sim_array_put(array);
     return CUDA_SUCCESS;
@@ -146,10 +136,8 @@ SIM_API(cuArray3DGetDescriptor_v2, CUDA_ARRAY3D_DESCRIPTOR *desc, CUarray handle
 static CUresult refuse(enum sim_api api, const void *out, CUarray handle)
 {
     struct sim_array *array;
-    CUresult res = enter(api, out, handle, &array);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, out, handle, &array));
     sim_array_put(array);
     return CUDA_ERROR_INVALID_VALUE;
 }
@@ -162,10 +150,9 @@ SIM_API(cuArrayGetPlane, CUarray *plane, CUarray handle, unsigned int index)
     return refuse(SIM_ID_cuArrayGetPlane, plane, handle);
 }
 
-SIM_API(cuArrayGetSparseProperties, CUDA_ARRAY_SPARSE_PROPERTIES *out, CUarray handle)
-{
-    return refuse(SIM_ID_cuArrayGetSparseProperties, out, handle);
-}
+SIM_API_ONE(cuArrayGetSparseProperties,
+            (CUDA_ARRAY_SPARSE_PROPERTIES * out, CUarray handle),
+            refuse(api, out, handle));
 
 SIM_API(cuArrayGetMemoryRequirements, CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUarray handle,
         CUdevice device)

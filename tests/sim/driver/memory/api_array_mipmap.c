@@ -13,13 +13,11 @@ SIM_API(cuMipmappedArrayCreate, CUmipmappedArray *out,
         const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels)
 {
     struct sim_context *context;
-    CUresult res = sim_capture_enter_unsafe(SIM_ID_cuMipmappedArrayCreate, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_capture_enter_unsafe(SIM_ID_cuMipmappedArrayCreate, &context));
     if (!out || !desc)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_array_check(desc, true);
+    CUresult res = sim_array_check(desc, true);
     return res == CUDA_SUCCESS ? sim_mipmap_create(context, desc, levels, NULL, 0, out)
                                : res;
 }
@@ -29,10 +27,8 @@ static CUresult enter(enum sim_api api, const void *out, CUmipmappedArray handle
                       struct sim_mipmap **mipmap)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     *mipmap = (struct sim_mipmap *)sim_handle_get(handle, SIM_TYPE_MIPMAP);
@@ -88,19 +84,15 @@ SIM_API(cuMipmappedArrayDestroy, CUmipmappedArray handle)
 static CUresult refuse(enum sim_api api, const void *out, CUmipmappedArray handle)
 {
     struct sim_mipmap *mipmap;
-    CUresult res = enter(api, out, handle, &mipmap);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, out, handle, &mipmap));
     sim_object_unref(&mipmap->object);
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-SIM_API(cuMipmappedArrayGetSparseProperties, CUDA_ARRAY_SPARSE_PROPERTIES *out,
-        CUmipmappedArray handle)
-{
-    return refuse(SIM_ID_cuMipmappedArrayGetSparseProperties, out, handle);
-}
+SIM_API_ONE(cuMipmappedArrayGetSparseProperties,
+            (CUDA_ARRAY_SPARSE_PROPERTIES * out, CUmipmappedArray handle),
+            refuse(api, out, handle));
 
 SIM_API(cuMipmappedArrayGetMemoryRequirements, CUDA_ARRAY_MEMORY_REQUIREMENTS *out,
         CUmipmappedArray handle, CUdevice device)

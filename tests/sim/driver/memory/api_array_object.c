@@ -152,10 +152,8 @@ static void *enter(struct sim_context *context, enum sim_type type,
 static CUresult end(enum sim_api api, unsigned long long handle, enum sim_type type)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     struct texture *texture =
         (struct texture *)sim_handle_close((const void *)(uintptr_t)handle, type);
     if (!texture)
@@ -170,10 +168,8 @@ static CUresult look(enum sim_api api, unsigned long long handle, enum sim_type 
                      const void *out, struct origin *found)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     struct texture *texture =
         (struct texture *)sim_handle_get((const void *)(uintptr_t)handle, type);
     if (!texture)
@@ -188,13 +184,11 @@ SIM_API(cuTexObjectCreate, CUtexObject *out, const CUDA_RESOURCE_DESC *resource,
 {
     struct sim_context *context;
     struct origin origin;
-    CUresult res = sim_enter_context(SIM_ID_cuTexObjectCreate, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuTexObjectCreate, &context));
     if (!out || !resource || !sampling)
         return CUDA_ERROR_INVALID_VALUE;
-    res = check_resource(resource);
+    CUresult res = check_resource(resource);
     if (res == CUDA_SUCCESS)
         res = check_sampling(resource, sampling);
     if (res != CUDA_SUCCESS)
@@ -213,10 +207,7 @@ SIM_API(cuTexObjectCreate, CUtexObject *out, const CUDA_RESOURCE_DESC *resource,
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuTexObjectDestroy, CUtexObject handle)
-{
-    return end(SIM_ID_cuTexObjectDestroy, handle, SIM_TYPE_TEXTURE);
-}
+SIM_API_ONE(cuTexObjectDestroy, (CUtexObject handle), end(api, handle, SIM_TYPE_TEXTURE));
 
 SIM_API(cuTexObjectGetResourceDesc, CUDA_RESOURCE_DESC *out, CUtexObject handle)
 {
@@ -256,10 +247,7 @@ SIM_API(cuTexObjectGetResourceViewDesc, CUDA_RESOURCE_VIEW_DESC *out, CUtexObjec
 SIM_API(cuDeviceGetTexture1DLinearMaxWidth, size_t *out, CUarray_format format,
         unsigned channels, CUdevice device)
 {
-    CUresult res = sim_enter(SIM_ID_cuDeviceGetTexture1DLinearMaxWidth);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDeviceGetTexture1DLinearMaxWidth));
     if (!out || sim_array_element_bytes(format, channels) == 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(device))
@@ -285,15 +273,11 @@ static CUresult check_surface(const CUDA_RESOURCE_DESC *resource)
 SIM_API(cuSurfObjectCreate, CUsurfObject *out, const CUDA_RESOURCE_DESC *resource)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuSurfObjectCreate, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuSurfObjectCreate, &context));
     if (!out || !resource)
         return CUDA_ERROR_INVALID_VALUE;
-    res = check_surface(resource);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(check_surface(resource));
     const struct origin origin = {.resource = *resource};
     void *handle = enter(context, SIM_TYPE_SURFACE, &origin);
     if (!handle)
@@ -302,10 +286,8 @@ SIM_API(cuSurfObjectCreate, CUsurfObject *out, const CUDA_RESOURCE_DESC *resourc
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuSurfObjectDestroy, CUsurfObject handle)
-{
-    return end(SIM_ID_cuSurfObjectDestroy, handle, SIM_TYPE_SURFACE);
-}
+SIM_API_ONE(cuSurfObjectDestroy, (CUsurfObject handle),
+            end(api, handle, SIM_TYPE_SURFACE));
 
 SIM_API(cuSurfObjectGetResourceDesc, CUDA_RESOURCE_DESC *out, CUsurfObject handle)
 {

@@ -41,17 +41,7 @@ static CUresult map(enum sim_api api, enum sim_variant variant,
     return list && count > 0 ? refuse(&list[0]) : CUDA_ERROR_INVALID_VALUE;
 }
 
-SIM_API(cuMemMapArrayAsync, CUarrayMapInfo *list, unsigned int count, CUstream stream)
-{
-    SIM_JUDGED_FIRST(!list || !count, CUDA_ERROR_INVALID_VALUE);
-
-    return map(SIM_ID_cuMemMapArrayAsync, SIM_LEGACY, list, count, stream);
-}
-
-SIM_API(cuMemMapArrayAsync_ptsz, CUarrayMapInfo *list, unsigned int count,
-        CUstream stream)
-{
-    SIM_JUDGED_FIRST(!list || !count, CUDA_ERROR_INVALID_VALUE);
-
-    return map(SIM_ID_cuMemMapArrayAsync_ptsz, SIM_PER_THREAD, list, count, stream);
-}
+SIM_API_TWINS(cuMemMapArrayAsync, ptsz,
+              (CUarrayMapInfo * list, unsigned int count, CUstream stream),
+              SIM_JUDGED_OR(!list || !count, CUDA_ERROR_INVALID_VALUE,
+                            map(api, variant, list, count, stream)));

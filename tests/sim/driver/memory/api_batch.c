@@ -168,17 +168,15 @@ static CUresult copy_lines(enum sim_api api, enum sim_variant variant, CUstream 
     struct batch batch = {.api = api, .fail = fail};
     struct sim_stream *stream;
     size_t used = 0;
-    CUresult res = get_stream(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(get_stream(api, variant, handle, &stream));
     if (!lines_are_complete(lines)) {
         sim_stream_put(stream);
         if (fail)
             *fail = NO_INDEX;
         return CUDA_ERROR_INVALID_VALUE;
     }
-    res = begin(&batch, lines->count);
+    CUresult res = begin(&batch, lines->count);
     for (size_t i = 0; i < lines->count && res == CUDA_SUCCESS; i++) {
         const struct sim_side dst = {SIM_SIDE_UNIFIED, lines->dst[i], 0, 0};
         const struct sim_side src = {SIM_SIDE_UNIFIED, lines->src[i], 0, 0};
@@ -313,43 +311,23 @@ static CUresult copy_boxes(enum sim_api api, enum sim_variant variant, CUstream 
 {
     struct batch batch = {.api = api, .fail = fail};
     struct sim_stream *stream;
-    CUresult res = get_stream(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = begin(&batch, copies && flags == 0 ? count : 0);
+    SIM_TRY(get_stream(api, variant, handle, &stream));
+    CUresult res = begin(&batch, copies && flags == 0 ? count : 0);
     for (size_t i = 0; i < count && res == CUDA_SUCCESS; i++)
         res = add_box(&batch, &copies[i]);
     return finish(&batch, stream, res);
 }
 
-SIM_API(cuMemcpy3DBatchAsync, size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *fail,
-        unsigned long long flags, CUstream stream)
-{
-    return copy_boxes(SIM_ID_cuMemcpy3DBatchAsync, SIM_LEGACY, stream, copies, count,
-                      flags, fail);
-}
+SIM_API_TWINS(cuMemcpy3DBatchAsync, ptsz,
+              (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, size_t *fail,
+               unsigned long long flags, CUstream stream),
+              copy_boxes(api, variant, stream, copies, count, flags, fail));
 
-SIM_API(cuMemcpy3DBatchAsync_ptsz, size_t count, CUDA_MEMCPY3D_BATCH_OP *copies,
-        size_t *fail, unsigned long long flags, CUstream stream)
-{
-    return copy_boxes(SIM_ID_cuMemcpy3DBatchAsync_ptsz, SIM_PER_THREAD, stream, copies,
-                      count, flags, fail);
-}
-
-SIM_API(cuMemcpy3DBatchAsync_v2, size_t count, CUDA_MEMCPY3D_BATCH_OP *copies,
-        unsigned long long flags, CUstream stream)
-{
-    return copy_boxes(SIM_ID_cuMemcpy3DBatchAsync_v2, SIM_LEGACY, stream, copies, count,
-                      flags, NULL);
-}
-
-SIM_API(cuMemcpy3DBatchAsync_v2_ptsz, size_t count, CUDA_MEMCPY3D_BATCH_OP *copies,
-        unsigned long long flags, CUstream stream)
-{
-    return copy_boxes(SIM_ID_cuMemcpy3DBatchAsync_v2_ptsz, SIM_PER_THREAD, stream, copies,
-                      count, flags, NULL);
-}
+SIM_API_TWINS(cuMemcpy3DBatchAsync_v2, ptsz,
+              (size_t count, CUDA_MEMCPY3D_BATCH_OP *copies, unsigned long long flags,
+               CUstream stream),
+              copy_boxes(api, variant, stream, copies, count, flags, NULL));
 
 #else
 

@@ -71,11 +71,9 @@ static CUresult discard(const struct request *request, struct sim_stream *stream
 {
     const struct ranges *ranges = request->ranges;
     struct sim_op *op;
-    CUresult res = sim_set_prepare(request->api, ranges->pointers[index], 0, 1, DISCARDED,
-                                   ranges->bytes[index], 1, &op);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_set_prepare(request->api, ranges->pointers[index], 0, 1, DISCARDED,
+                            ranges->bytes[index], 1, &op));
     if (op && index > 0)
         op->overlap = ORACLE_OVERLAPS;
     return sim_submit_drop(stream, op);
@@ -84,11 +82,9 @@ static CUresult discard(const struct request *request, struct sim_stream *stream
 static CUresult remember(CUdeviceptr pointer, size_t bytes, const CUmemLocation *location)
 {
     struct sim_alloc *alloc;
-    CUresult res = sim_managed_range(pointer, bytes, &alloc);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_managed_prefetched(alloc, pointer, bytes, location);
+    SIM_TRY(sim_managed_range(pointer, bytes, &alloc));
+    CUresult res = sim_managed_prefetched(alloc, pointer, bytes, location);
     sim_memory_unref(alloc);
     return res;
 }

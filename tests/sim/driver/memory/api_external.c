@@ -19,13 +19,11 @@ SIM_API(cuImportExternalMemory, CUexternalMemory *out,
         const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuImportExternalMemory, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuImportExternalMemory, &context));
     if (!out || !desc || (desc->flags & ~(unsigned)CUDA_EXTERNAL_MEMORY_DEDICATED))
         return CUDA_ERROR_INVALID_VALUE;
-    res = check_type((int)desc->type);
+    CUresult res = check_type((int)desc->type);
     return res == CUDA_SUCCESS
                ? sim_external_import(context, desc->handle.fd, desc->size, out)
                : res;
@@ -35,10 +33,7 @@ SIM_API(cuImportExternalMemory, CUexternalMemory *out,
 static CUresult enter(enum sim_api api, CUexternalMemory handle,
                       struct sim_context **context, struct sim_external_memory **memory)
 {
-    CUresult res = sim_enter_context(api, context);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, context));
     *memory =
         (struct sim_external_memory *)sim_handle_get(handle, SIM_TYPE_EXTERNAL_MEMORY);
     return *memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
@@ -74,14 +69,12 @@ static CUresult map_array(struct sim_context *context,
 {
     unsigned levels = desc->numLevels;
     struct sim_alloc *alloc;
-    CUresult res = sim_array_check(&desc->arrayDesc, true);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_array_check(&desc->arrayDesc, true));
     size_t bytes = sim_mipmap_bytes(&desc->arrayDesc, &levels);
     if (levels != desc->numLevels)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_external_map(memory, desc->offset, bytes, true, &alloc);
+    CUresult res = sim_external_map(memory, desc->offset, bytes, true, &alloc);
     return res == CUDA_SUCCESS
                ? sim_mipmap_create(context, &desc->arrayDesc, levels, alloc, 0, out)
                : res;
@@ -105,10 +98,8 @@ SIM_API(cuExternalMemoryGetMappedMipmappedArray, CUmipmappedArray *out,
 SIM_API(cuDestroyExternalMemory, CUexternalMemory handle)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuDestroyExternalMemory, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuDestroyExternalMemory, &context));
     struct sim_external_memory *memory =
         (struct sim_external_memory *)sim_handle_close(handle, SIM_TYPE_EXTERNAL_MEMORY);
     if (!memory)

@@ -21,10 +21,8 @@ SIM_API(cuImportExternalSemaphore, CUexternalSemaphore *out,
         const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *desc)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuImportExternalSemaphore, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuImportExternalSemaphore, &context));
     if (!out || !desc || desc->flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     int type = (int)desc->type;
@@ -38,10 +36,8 @@ SIM_API(cuImportExternalSemaphore, CUexternalSemaphore *out,
 SIM_API(cuDestroyExternalSemaphore, CUexternalSemaphore handle)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuDestroyExternalSemaphore, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuDestroyExternalSemaphore, &context));
     struct sim_external_semaphore *semaphore =
         (struct sim_external_semaphore *)sim_handle_close(handle,
                                                           SIM_TYPE_EXTERNAL_SEMAPHORE);
@@ -72,10 +68,8 @@ static CUresult run(struct sim_op *op)
 {
     struct timespec pause = {0, POLL_NS};
     void *counter;
-    CUresult res = sim_access_open(&op->access[0], &counter);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_access_open(&op->access[0], &counter));
     if (!op->memop.waits)
         __atomic_store_n((uint64_t *)counter, op->memop.value, __ATOMIC_RELEASE);
     while (op->memop.waits && !take(counter, &op->memop) && !op->came)
@@ -202,40 +196,18 @@ static CUresult submit(const struct request *request, CUstream handle)
     return res;
 }
 
-SIM_API(cuSignalExternalSemaphoresAsync, const CUexternalSemaphore *semaphores,
-        const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params, unsigned int count,
-        CUstream stream)
-{
-    return submit(&(const struct request){SIM_ID_cuSignalExternalSemaphoresAsync,
-                                          SIM_LEGACY, semaphores, params, NULL, count},
-                  stream);
-}
+SIM_API_TWINS(cuSignalExternalSemaphoresAsync, ptsz,
+              (const CUexternalSemaphore *semaphores,
+               const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params, unsigned int count,
+               CUstream stream),
+              submit(&(const struct request){api, variant, semaphores, params, NULL,
+                                             count},
+                     stream));
 
-SIM_API(cuSignalExternalSemaphoresAsync_ptsz, const CUexternalSemaphore *semaphores,
-        const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params, unsigned int count,
-        CUstream stream)
-{
-    return submit(&(const struct request){SIM_ID_cuSignalExternalSemaphoresAsync_ptsz,
-                                          SIM_PER_THREAD, semaphores, params, NULL,
-                                          count},
-                  stream);
-}
-
-SIM_API(cuWaitExternalSemaphoresAsync, const CUexternalSemaphore *semaphores,
-        const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, unsigned int count,
-        CUstream stream)
-{
-    return submit(&(const struct request){SIM_ID_cuWaitExternalSemaphoresAsync,
-                                          SIM_LEGACY, semaphores, NULL, params, count},
-                  stream);
-}
-
-SIM_API(cuWaitExternalSemaphoresAsync_ptsz, const CUexternalSemaphore *semaphores,
-        const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, unsigned int count,
-        CUstream stream)
-{
-    return submit(&(const struct request){SIM_ID_cuWaitExternalSemaphoresAsync_ptsz,
-                                          SIM_PER_THREAD, semaphores, NULL, params,
-                                          count},
-                  stream);
-}
+SIM_API_TWINS(cuWaitExternalSemaphoresAsync, ptsz,
+              (const CUexternalSemaphore *semaphores,
+               const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, unsigned int count,
+               CUstream stream),
+              submit(&(const struct request){api, variant, semaphores, NULL, params,
+                                             count},
+                     stream));

@@ -11,37 +11,27 @@
 static CUresult alloc_host(enum sim_api api, void **out, size_t bytes, unsigned flags)
 {
     struct sim_context *context;
-    CUresult res = sim_capture_enter_unsafe(api, &context);
     struct sim_alloc *alloc;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_capture_enter_unsafe(api, &context));
     if (!out || bytes == 0 ||
         (flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
                              CU_MEMHOSTALLOC_WRITECOMBINED)))
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_context_stand_between(api, context);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_host_create(SIM_MEMORY_PINNED, NULL, bytes, flags, context->device, context,
-                          sim_context_id(context), &alloc);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_context_stand_between(api, context));
+    SIM_TRY(sim_host_create(SIM_MEMORY_PINNED, NULL, bytes, flags, context->device,
+                            context, sim_context_id(context), &alloc));
     *out = (void *)alloc->base;
     sim_memory_unref(alloc);
     sim_latency_sized(api, bytes);
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuMemHostAlloc, void **out, size_t bytes, unsigned int flags)
-{
-    return alloc_host(SIM_ID_cuMemHostAlloc, out, bytes, flags);
-}
+SIM_API_ONE(cuMemHostAlloc, (void **out, size_t bytes, unsigned int flags),
+            alloc_host(api, out, bytes, flags));
 
-SIM_API(cuMemAllocHost_v2, void **out, size_t bytes)
-{
-    return alloc_host(SIM_ID_cuMemAllocHost_v2, out, bytes, 0);
-}
+SIM_API_ONE(cuMemAllocHost_v2, (void **out, size_t bytes),
+            alloc_host(api, out, bytes, 0));
 
 /* The host allocation of that kind starting at an address, with a reference, or NULL. */
 static struct sim_alloc *find_start(const void *pointer, enum sim_memory_kind kind)
@@ -75,10 +65,8 @@ static CUresult remove_waiting(enum sim_api api, struct sim_alloc *alloc,
 SIM_API(cuMemFreeHost, void *pointer)
 {
     struct sim_context *context;
-    CUresult res = sim_capture_enter_unsafe(SIM_ID_cuMemFreeHost, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_capture_enter_unsafe(SIM_ID_cuMemFreeHost, &context));
     struct sim_alloc *alloc = find_start(pointer, SIM_MEMORY_PINNED);
     if (!alloc)
         return CUDA_ERROR_INVALID_VALUE;
@@ -88,20 +76,16 @@ SIM_API(cuMemFreeHost, void *pointer)
 SIM_API(cuMemHostRegister_v2, void *pointer, size_t bytes, unsigned int flags)
 {
     struct sim_context *context;
-    CUresult res = sim_capture_enter_unsafe(SIM_ID_cuMemHostRegister_v2, &context);
     struct sim_alloc *alloc;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_capture_enter_unsafe(SIM_ID_cuMemHostRegister_v2, &context));
     if (!pointer || bytes == 0 || (uintptr_t)pointer + bytes < (uintptr_t)pointer ||
         sim_memory_is_device_address((uintptr_t)pointer) || (flags & ~0xfu))
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_memory_is_host_pool_address((uintptr_t)pointer))
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    res = sim_host_create(SIM_MEMORY_REGISTERED, pointer, bytes, flags, context->device,
-                          context, sim_context_id(context), &alloc);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_host_create(SIM_MEMORY_REGISTERED, pointer, bytes, flags, context->device,
+                            context, sim_context_id(context), &alloc));
     sim_memory_unref(alloc);
     sim_latency_sized(SIM_ID_cuMemHostRegister_v2, bytes);
     return CUDA_SUCCESS;
@@ -110,10 +94,8 @@ SIM_API(cuMemHostRegister_v2, void *pointer, size_t bytes, unsigned int flags)
 SIM_API(cuMemHostUnregister, void *pointer)
 {
     struct sim_context *context;
-    CUresult res = sim_capture_enter_unsafe(SIM_ID_cuMemHostUnregister, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_capture_enter_unsafe(SIM_ID_cuMemHostUnregister, &context));
     if (!pointer)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_alloc *alloc = find_start(pointer, SIM_MEMORY_REGISTERED);

@@ -16,15 +16,13 @@ SIM_API(cuIpcGetMemHandle, CUipcMemHandle *out, CUdeviceptr pointer)
     SIM_JUDGED_FIRST(!out || !pointer, CUDA_ERROR_INVALID_VALUE);
 
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuIpcGetMemHandle, &context);
     struct sim_name name;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuIpcGetMemHandle, &context));
     struct sim_alloc *alloc = out ? sim_memory_find(pointer) : NULL;
     if (!alloc)
         return CUDA_ERROR_INVALID_VALUE;
-    res = CUDA_ERROR_INVALID_VALUE;
+    CUresult res = CUDA_ERROR_INVALID_VALUE;
     if (alloc->kind == SIM_MEMORY_DEVICE && sim_memory_state(alloc) == SIM_MEMORY_LIVE)
         res = sim_share_alloc(alloc, 0, 0, &name);
     sim_memory_unref(alloc);
@@ -37,33 +35,26 @@ static CUresult open_handle(enum sim_api api, CUdeviceptr *out,
                             const CUipcMemHandle *handle, unsigned flags, bool may_reopen)
 {
     struct sim_context *context;
-    CUresult res = sim_capture_enter_unsafe(api, &context);
     struct sim_name name;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_capture_enter_unsafe(api, &context));
     if (!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
     memcpy(&name, handle, sizeof(name));
     return sim_import_open(context, &name, may_reopen, out);
 }
 
-SIM_API(cuIpcOpenMemHandle, CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
-{
-    SIM_JUDGED_FIRST(!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS,
-                     CUDA_ERROR_INVALID_VALUE);
+SIM_API_ONE(cuIpcOpenMemHandle,
+            (CUdeviceptr * out, CUipcMemHandle handle, unsigned int flags),
+            SIM_JUDGED_OR(!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS,
+                          CUDA_ERROR_INVALID_VALUE,
+                          open_handle(api, out, &handle, flags, false)));
 
-    return open_handle(SIM_ID_cuIpcOpenMemHandle, out, &handle, flags, false);
-}
-
-SIM_API(cuIpcOpenMemHandle_v2, CUdeviceptr *out, CUipcMemHandle handle,
-        unsigned int flags)
-{
-    SIM_JUDGED_FIRST(!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS,
-                     CUDA_ERROR_INVALID_VALUE);
-
-    return open_handle(SIM_ID_cuIpcOpenMemHandle_v2, out, &handle, flags, true);
-}
+SIM_API_ONE(cuIpcOpenMemHandle_v2,
+            (CUdeviceptr * out, CUipcMemHandle handle, unsigned int flags),
+            SIM_JUDGED_OR(!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS,
+                          CUDA_ERROR_INVALID_VALUE,
+                          open_handle(api, out, &handle, flags, true)));
 
 SIM_API(cuIpcCloseMemHandle, CUdeviceptr pointer)
 {

@@ -21,18 +21,14 @@ SIM_API(cuMemAllocManaged, CUdeviceptr *out, size_t bytes, unsigned int flags)
     SIM_JUDGED_FIRST(!out || !bytes || !flags, CUDA_ERROR_INVALID_VALUE);
 
     struct sim_context *context;
-    CUresult res = sim_capture_enter_unsafe(SIM_ID_cuMemAllocManaged, &context);
     struct sim_alloc *alloc;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_capture_enter_unsafe(SIM_ID_cuMemAllocManaged, &context));
     if (!out || bytes == 0 ||
         (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_host_create(SIM_MEMORY_MANAGED, NULL, bytes, flags, context->device,
-                          context, sim_context_id(context), &alloc);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_host_create(SIM_MEMORY_MANAGED, NULL, bytes, flags, context->device,
+                            context, sim_context_id(context), &alloc));
     *out = alloc->base;
     sim_memory_unref(alloc);
     sim_latency_sized(SIM_ID_cuMemAllocManaged, bytes);
@@ -46,9 +42,8 @@ CUresult sim_managed_range(CUdeviceptr pointer, size_t bytes, struct sim_alloc *
 
     if (bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult res = sim_access_bind(&access, true);
-    if (res != CUDA_SUCCESS)
-        return res;
+
+    SIM_TRY(sim_access_bind(&access, true));
     if (!sim_memory_is_managed(access.alloc)) {
         sim_memory_unref(access.alloc);
         return CUDA_ERROR_INVALID_VALUE;
@@ -120,19 +115,13 @@ static CUresult prefetch(enum sim_api api, enum sim_variant variant, CUdeviceptr
     struct sim_context *context;
     struct sim_stream *stream;
     struct sim_alloc *alloc;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_managed_location(&location);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_managed_range(pointer, bytes, &alloc);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_stream_get(context, stream_handle, variant, &stream);
+    SIM_TRY(sim_managed_location(&location));
+    SIM_TRY(sim_managed_range(pointer, bytes, &alloc));
+    CUresult res = sim_stream_get(context, stream_handle, variant, &stream);
     if (res == CUDA_SUCCESS) {
         res = sim_submit_drop(stream, sim_op_new(SIM_OP_MARK, api, NULL));
         sim_stream_put(stream);
@@ -143,39 +132,17 @@ static CUresult prefetch(enum sim_api api, enum sim_variant variant, CUdeviceptr
     return res;
 }
 
-SIM_API(cuMemPrefetchAsync, CUdeviceptr pointer, size_t bytes, CUdevice device,
-        CUstream stream)
-{
-    return prefetch(SIM_ID_cuMemPrefetchAsync, SIM_LEGACY, pointer, bytes,
-                    location_of(device), 0, stream);
-}
+SIM_API_TWINS(cuMemPrefetchAsync, ptsz,
+              (CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream stream),
+              prefetch(api, variant, pointer, bytes, location_of(device), 0, stream));
 
-SIM_API(cuMemPrefetchAsync_ptsz, CUdeviceptr pointer, size_t bytes, CUdevice device,
-        CUstream stream)
-{
-    return prefetch(SIM_ID_cuMemPrefetchAsync_ptsz, SIM_PER_THREAD, pointer, bytes,
-                    location_of(device), 0, stream);
-}
-
-SIM_API(cuMemPrefetchAsync_v2, CUdeviceptr pointer, size_t bytes, CUmemLocation location,
-        unsigned int flags, CUstream stream)
-{
-    SIM_JUDGED_FIRST(flags != 0 || location.type == CU_MEM_LOCATION_TYPE_INVALID,
-                     CUDA_ERROR_INVALID_VALUE);
-
-    return prefetch(SIM_ID_cuMemPrefetchAsync_v2, SIM_LEGACY, pointer, bytes, location,
-                    flags, stream);
-}
-
-SIM_API(cuMemPrefetchAsync_v2_ptsz, CUdeviceptr pointer, size_t bytes,
-        CUmemLocation location, unsigned int flags, CUstream stream)
-{
-    SIM_JUDGED_FIRST(flags != 0 || location.type == CU_MEM_LOCATION_TYPE_INVALID,
-                     CUDA_ERROR_INVALID_VALUE);
-
-    return prefetch(SIM_ID_cuMemPrefetchAsync_v2_ptsz, SIM_PER_THREAD, pointer, bytes,
-                    location, flags, stream);
-}
+SIM_API_TWINS(cuMemPrefetchAsync_v2, ptsz,
+              (CUdeviceptr pointer, size_t bytes, CUmemLocation location,
+               unsigned int flags, CUstream stream),
+              SIM_JUDGED_OR(flags != 0 || location.type == CU_MEM_LOCATION_TYPE_INVALID,
+                            CUDA_ERROR_INVALID_VALUE,
+                            prefetch(api, variant, pointer, bytes, location, flags,
+                                     stream)));
 
 struct change {
     CUmem_advise advice;
@@ -223,10 +190,8 @@ static CUresult advise(enum sim_api api, CUdeviceptr pointer, size_t bytes,
     struct sim_context *context;
     struct sim_alloc *alloc;
     struct change change = {advice, location};
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if ((int)advice < CU_MEM_ADVISE_SET_READ_MOSTLY ||
         (int)advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
         return CUDA_ERROR_INVALID_VALUE;
@@ -242,28 +207,23 @@ static CUresult advise(enum sim_api api, CUdeviceptr pointer, size_t bytes,
         return CUDA_ERROR_INVALID_VALUE;
     if (ignores_location)
         change.location = location_of(CU_DEVICE_CPU);
-    res = sim_managed_range(pointer, bytes, &alloc);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_advice_change(alloc, pointer - alloc->base, bytes, apply_advice, &change);
+    SIM_TRY(sim_managed_range(pointer, bytes, &alloc));
+    CUresult res =
+        sim_advice_change(alloc, pointer - alloc->base, bytes, apply_advice, &change);
     sim_memory_unref(alloc);
     return res;
 }
 
-SIM_API(cuMemAdvise, CUdeviceptr pointer, size_t bytes, CUmem_advise advice,
-        CUdevice device)
-{
-    return advise(SIM_ID_cuMemAdvise, pointer, bytes, advice, location_of(device));
-}
+SIM_API_ONE(cuMemAdvise,
+            (CUdeviceptr pointer, size_t bytes, CUmem_advise advice, CUdevice device),
+            advise(api, pointer, bytes, advice, location_of(device)));
 
-SIM_API(cuMemAdvise_v2, CUdeviceptr pointer, size_t bytes, CUmem_advise advice,
-        CUmemLocation location)
-{
-    SIM_JUDGED_FIRST(!advice || location.type == CU_MEM_LOCATION_TYPE_INVALID,
-                     CUDA_ERROR_INVALID_VALUE);
-
-    return advise(SIM_ID_cuMemAdvise_v2, pointer, bytes, advice, location);
-}
+SIM_API_ONE(cuMemAdvise_v2,
+            (CUdeviceptr pointer, size_t bytes, CUmem_advise advice,
+             CUmemLocation location),
+            SIM_JUDGED_OR(!advice || location.type == CU_MEM_LOCATION_TYPE_INVALID,
+                          CUDA_ERROR_INVALID_VALUE,
+                          advise(api, pointer, bytes, advice, location)));
 
 /* A location as the attributes before 12.2 tell it: a device number. */
 static int as_device(const CUmemLocation *location)
@@ -334,15 +294,13 @@ SIM_API(cuMemRangeGetAttributes, void **data, size_t *sizes,
         CUmem_range_attribute *attributes, size_t count, CUdeviceptr pointer,
         size_t bytes)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemRangeGetAttributes);
     struct sim_alloc *alloc;
     struct sim_advice advice;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemRangeGetAttributes));
     if (!data || !sizes || !attributes || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_managed_range(pointer, bytes, &alloc);
+    CUresult res = sim_managed_range(pointer, bytes, &alloc);
     if (res != CUDA_SUCCESS)
         return res;
     sim_advice_read(alloc, pointer - alloc->base, bytes, &advice);
@@ -368,10 +326,8 @@ static CUresult attach(enum sim_api api, enum sim_variant variant, CUstream stre
 {
     struct sim_context *context;
     struct sim_stream *stream;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
         flags != CU_MEM_ATTACH_SINGLE)
         return CUDA_ERROR_INVALID_VALUE;
@@ -383,7 +339,7 @@ static CUresult attach(enum sim_api api, enum sim_variant variant, CUstream stre
     sim_memory_unref(alloc);
     if (!whole)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_stream_get(context, stream_handle, variant, &stream);
+    CUresult res = sim_stream_get(context, stream_handle, variant, &stream);
     if (res != CUDA_SUCCESS)
         return res;
     if (flags == CU_MEM_ATTACH_SINGLE && stream->kind == SIM_STREAM_LEGACY)
@@ -394,16 +350,6 @@ static CUresult attach(enum sim_api api, enum sim_variant variant, CUstream stre
     return res;
 }
 
-SIM_API(cuStreamAttachMemAsync, CUstream stream, CUdeviceptr pointer, size_t bytes,
-        unsigned int flags)
-{
-    return attach(SIM_ID_cuStreamAttachMemAsync, SIM_LEGACY, stream, pointer, bytes,
-                  flags);
-}
-
-SIM_API(cuStreamAttachMemAsync_ptsz, CUstream stream, CUdeviceptr pointer, size_t bytes,
-        unsigned int flags)
-{
-    return attach(SIM_ID_cuStreamAttachMemAsync_ptsz, SIM_PER_THREAD, stream, pointer,
-                  bytes, flags);
-}
+SIM_API_TWINS(cuStreamAttachMemAsync, ptsz,
+              (CUstream stream, CUdeviceptr pointer, size_t bytes, unsigned int flags),
+              attach(api, variant, stream, pointer, bytes, flags));

@@ -51,11 +51,9 @@ SIM_API(cuMemAllocPitch_v2, CUdeviceptr *out, size_t *pitch, size_t width, size_
         unsigned int element)
 {
     struct sim_context *context;
-    CUresult res = sim_capture_enter_unsafe(SIM_ID_cuMemAllocPitch_v2, &context);
     size_t bytes, row;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_capture_enter_unsafe(SIM_ID_cuMemAllocPitch_v2, &context));
     if (!out || !pitch || width == 0 || height == 0 ||
         (element != 4 && element != 8 && element != 16))
         return CUDA_ERROR_INVALID_VALUE;
@@ -64,7 +62,7 @@ SIM_API(cuMemAllocPitch_v2, CUdeviceptr *out, size_t *pitch, size_t width, size_
     row = gs_round_up(width, PITCH_BYTES);
     if (__builtin_mul_overflow(row, height, &bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    res = alloc_device(SIM_ID_cuMemAllocPitch_v2, context, out, bytes);
+    CUresult res = alloc_device(SIM_ID_cuMemAllocPitch_v2, context, out, bytes);
     if (res == CUDA_SUCCESS)
         *pitch = row;
     return res;
@@ -94,9 +92,7 @@ SIM_API(cuMemFree_v2, CUdeviceptr pointer)
 
     if (res != CUDA_SUCCESS || pointer == 0)
         return res;
-    res = sim_capture_check_unsafe();
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_capture_check_unsafe());
     struct sim_alloc *alloc = sim_memory_find(pointer);
     if (!alloc)
         return CUDA_ERROR_INVALID_VALUE;
@@ -129,11 +125,9 @@ SIM_API(cuMemFree_v2, CUdeviceptr pointer)
 SIM_API(cuMemGetInfo_v2, size_t *free_bytes, size_t *total_bytes)
 {
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuMemGetInfo_v2, &context);
     size_t free_now, total;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuMemGetInfo_v2, &context));
     if (!free_bytes && !total_bytes)
         return CUDA_ERROR_INVALID_VALUE;
     sim_space_info(sim_device_space(context->device), &free_now, &total);

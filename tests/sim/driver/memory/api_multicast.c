@@ -31,13 +31,8 @@ static CUresult check_prop(const CUmulticastObjectProp *prop)
 SIM_API(cuMulticastCreate, CUmemGenericAllocationHandle *out,
         const CUmulticastObjectProp *prop)
 {
-    CUresult res = enter(SIM_ID_cuMulticastCreate);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = check_prop(prop);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(SIM_ID_cuMulticastCreate));
+    SIM_TRY(check_prop(prop));
     if (!out || !is_multiple(prop->size) ||
         prop->numDevices > (unsigned)sim_device_count())
         return CUDA_ERROR_INVALID_VALUE;
@@ -46,10 +41,7 @@ SIM_API(cuMulticastCreate, CUmemGenericAllocationHandle *out,
 
 SIM_API(cuMulticastAddDevice, CUmemGenericAllocationHandle handle, CUdevice device)
 {
-    CUresult res = enter(SIM_ID_cuMulticastAddDevice);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(SIM_ID_cuMulticastAddDevice));
     if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
     return sim_multicast_add_device(handle, device);
@@ -59,10 +51,7 @@ SIM_API(cuMulticastBindMem, CUmemGenericAllocationHandle handle, size_t offset,
         CUmemGenericAllocationHandle memory, size_t memory_offset, size_t bytes,
         unsigned long long flags)
 {
-    CUresult res = enter(SIM_ID_cuMulticastBindMem);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(SIM_ID_cuMulticastBindMem));
     if (flags || !is_multiple(offset) || !is_multiple(memory_offset) ||
         !is_multiple(bytes))
         return CUDA_ERROR_INVALID_VALUE;
@@ -72,10 +61,7 @@ SIM_API(cuMulticastBindMem, CUmemGenericAllocationHandle handle, size_t offset,
 SIM_API(cuMulticastBindAddr, CUmemGenericAllocationHandle handle, size_t offset,
         CUdeviceptr address, size_t bytes, unsigned long long flags)
 {
-    CUresult res = enter(SIM_ID_cuMulticastBindAddr);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(SIM_ID_cuMulticastBindAddr));
     if (flags || !is_multiple(offset) || !is_multiple(address) || !is_multiple(bytes))
         return CUDA_ERROR_INVALID_VALUE;
     return sim_multicast_bind_address(handle, offset, address, bytes);
@@ -84,10 +70,7 @@ SIM_API(cuMulticastBindAddr, CUmemGenericAllocationHandle handle, size_t offset,
 SIM_API(cuMulticastUnbind, CUmemGenericAllocationHandle handle, CUdevice device,
         size_t offset, size_t bytes)
 {
-    CUresult res = enter(SIM_ID_cuMulticastUnbind);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(SIM_ID_cuMulticastUnbind));
     if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
     return sim_multicast_unbind(handle, device, offset, bytes);
@@ -96,14 +79,11 @@ SIM_API(cuMulticastUnbind, CUmemGenericAllocationHandle handle, CUdevice device,
 SIM_API(cuMulticastGetGranularity, size_t *granularity, const CUmulticastObjectProp *prop,
         CUmulticastGranularity_flags option)
 {
-    CUresult res = enter(SIM_ID_cuMulticastGetGranularity);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(SIM_ID_cuMulticastGetGranularity));
     if (!granularity || ((int)option != CU_MULTICAST_GRANULARITY_MINIMUM &&
                          (int)option != CU_MULTICAST_GRANULARITY_RECOMMENDED))
         return CUDA_ERROR_INVALID_VALUE;
-    res = check_prop(prop);
+    CUresult res = check_prop(prop);
     if (res == CUDA_SUCCESS)
         *granularity = SIM_UNIT_BYTES;
     return res;

@@ -167,18 +167,16 @@ static CUresult get_value(struct sim_alloc *alloc, CUpointer_attribute attribute
 SIM_API(cuPointerGetAttribute, void *data, CUpointer_attribute attribute,
         CUdeviceptr pointer)
 {
-    CUresult res = sim_enter(SIM_ID_cuPointerGetAttribute);
     union value value;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuPointerGetAttribute));
     if (!data)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_alloc *alloc = sim_memory_find(pointer);
     if (!alloc)
         return CUDA_ERROR_INVALID_VALUE;
     memset(&value, 0, sizeof(value));
-    res = get_value(alloc, attribute, pointer, &value);
+    CUresult res = get_value(alloc, attribute, pointer, &value);
     sim_memory_unref(alloc);
     if (res == CUDA_SUCCESS)
         memcpy(data, &value, value_bytes(attribute));
@@ -224,10 +222,9 @@ static CUresult wait_for_sync_memops(const struct sim_alloc *alloc)
 
     if (!alloc->context || !sim_context_lives(alloc->context, alloc->context_id))
         return CUDA_SUCCESS;
-    CUresult res = sim_context_legacy(alloc->context, &legacy);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_stream_wait(legacy);
+
+    SIM_TRY(sim_context_legacy(alloc->context, &legacy));
+    CUresult res = sim_stream_wait(legacy);
     sim_stream_put(legacy);
     return res;
 }

@@ -29,9 +29,7 @@ static CUresult alloc_in(enum sim_api api, struct sim_pool *pool, size_t bytes,
     CUresult res = sim_capture_alloc(api, stream, bytes, out, &captured);
     if (res != CUDA_SUCCESS || captured)
         return res;
-    res = sim_pool_alloc(api, pool, bytes, stream, &alloc);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_pool_alloc(api, pool, bytes, stream, &alloc));
     *out = alloc->base;
     sim_memory_unref(alloc);
     sim_latency_sized(api, bytes);
@@ -45,48 +43,27 @@ static CUresult alloc_async(enum sim_api api, enum sim_variant variant, CUdevice
 {
     struct sim_context *context;
     struct sim_stream *stream;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (!out || bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_stream_get(context, stream_handle, variant, &stream);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_stream_get(context, stream_handle, variant, &stream));
     struct sim_pool *pool =
         handle ? sim_pool_get(*handle) : sim_pool_current(stream->context->device);
-    res = pool ? alloc_in(api, pool, bytes, stream, out) : CUDA_ERROR_INVALID_VALUE;
+    CUresult res =
+        pool ? alloc_in(api, pool, bytes, stream, out) : CUDA_ERROR_INVALID_VALUE;
     if (pool)
         sim_pool_put(pool);
     sim_stream_put(stream);
     return res;
 }
 
-SIM_API(cuMemAllocAsync, CUdeviceptr *out, size_t bytes, CUstream stream)
-{
-    return alloc_async(SIM_ID_cuMemAllocAsync, SIM_LEGACY, out, bytes, NULL, stream);
-}
+SIM_API_TWINS(cuMemAllocAsync, ptsz, (CUdeviceptr * out, size_t bytes, CUstream stream),
+              alloc_async(api, variant, out, bytes, NULL, stream));
 
-SIM_API(cuMemAllocAsync_ptsz, CUdeviceptr *out, size_t bytes, CUstream stream)
-{
-    return alloc_async(SIM_ID_cuMemAllocAsync_ptsz, SIM_PER_THREAD, out, bytes, NULL,
-                       stream);
-}
-
-SIM_API(cuMemAllocFromPoolAsync, CUdeviceptr *out, size_t bytes, CUmemoryPool pool,
-        CUstream stream)
-{
-    return alloc_async(SIM_ID_cuMemAllocFromPoolAsync, SIM_LEGACY, out, bytes, &pool,
-                       stream);
-}
-
-SIM_API(cuMemAllocFromPoolAsync_ptsz, CUdeviceptr *out, size_t bytes, CUmemoryPool pool,
-        CUstream stream)
-{
-    return alloc_async(SIM_ID_cuMemAllocFromPoolAsync_ptsz, SIM_PER_THREAD, out, bytes,
-                       &pool, stream);
-}
+SIM_API_TWINS(cuMemAllocFromPoolAsync, ptsz,
+              (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream),
+              alloc_async(api, variant, out, bytes, &pool, stream));
 
 static CUresult free_in(enum sim_api api, CUdeviceptr pointer, struct sim_stream *stream)
 {
@@ -113,34 +90,20 @@ static CUresult free_async(enum sim_api api, enum sim_variant variant,
 {
     struct sim_context *context;
     struct sim_stream *stream;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_stream_get(context, stream_handle, variant, &stream);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = free_in(api, pointer, stream);
+    SIM_TRY(sim_enter_context(api, &context));
+    SIM_TRY(sim_stream_get(context, stream_handle, variant, &stream));
+    CUresult res = free_in(api, pointer, stream);
     sim_stream_put(stream);
     return res;
 }
 
-SIM_API(cuMemFreeAsync, CUdeviceptr pointer, CUstream stream)
-{
-    return free_async(SIM_ID_cuMemFreeAsync, SIM_LEGACY, pointer, stream);
-}
-
-SIM_API(cuMemFreeAsync_ptsz, CUdeviceptr pointer, CUstream stream)
-{
-    return free_async(SIM_ID_cuMemFreeAsync_ptsz, SIM_PER_THREAD, pointer, stream);
-}
+SIM_API_TWINS(cuMemFreeAsync, ptsz, (CUdeviceptr pointer, CUstream stream),
+              free_async(api, variant, pointer, stream));
 
 SIM_API(cuMemPoolTrimTo, CUmemoryPool handle, size_t keep_bytes)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemPoolTrimTo);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemPoolTrimTo));
     struct sim_pool *pool = sim_pool_get(handle);
     if (!pool)
         return CUDA_ERROR_INVALID_VALUE;
@@ -182,14 +145,11 @@ static CUresult set_attribute(struct sim_pool *pool, CUmemPool_attribute attribu
 SIM_API(cuMemPoolSetAttribute, CUmemoryPool handle, CUmemPool_attribute attribute,
         void *value)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemPoolSetAttribute);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemPoolSetAttribute));
     struct sim_pool *pool = value ? sim_pool_get(handle) : NULL;
     if (!pool)
         return CUDA_ERROR_INVALID_VALUE;
-    res = set_attribute(pool, attribute, value);
+    CUresult res = set_attribute(pool, attribute, value);
     sim_pool_put(pool);
     return res;
 }
@@ -234,14 +194,11 @@ static CUresult get_attribute(struct sim_pool *pool, CUmemPool_attribute attribu
 SIM_API(cuMemPoolGetAttribute, CUmemoryPool handle, CUmemPool_attribute attribute,
         void *value)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemPoolGetAttribute);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemPoolGetAttribute));
     struct sim_pool *pool = value ? sim_pool_get(handle) : NULL;
     if (!pool)
         return CUDA_ERROR_INVALID_VALUE;
-    res = get_attribute(pool, attribute, value);
+    CUresult res = get_attribute(pool, attribute, value);
     sim_pool_put(pool);
     return res;
 }
@@ -319,10 +276,7 @@ static bool accesses(const CUmemLocation *location)
 SIM_API(cuMemPoolGetAccess, CUmemAccess_flags *flags, CUmemoryPool handle,
         CUmemLocation *location)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemPoolGetAccess);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemPoolGetAccess));
     if (!flags || !location || !accesses(location))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_pool *pool = sim_pool_get(handle);

@@ -85,15 +85,13 @@ static CUresult check_wishes(const struct sim_pool_home *home,
 
 SIM_API(cuMemPoolCreate, CUmemoryPool *out, const CUmemPoolProps *props)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemPoolCreate);
     struct sim_pool_home home;
     struct sim_pool *pool;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemPoolCreate));
     if (!out || !props)
         return CUDA_ERROR_INVALID_VALUE;
-    res = find_home(&props->location, props->allocType, &home);
+    CUresult res = find_home(&props->location, props->allocType, &home);
     if (res == CUDA_SUCCESS)
         res = check_wishes(&home, props);
     if (res == CUDA_SUCCESS)
@@ -109,10 +107,7 @@ SIM_API(cuMemPoolCreate, CUmemoryPool *out, const CUmemPoolProps *props)
 /* What is allocated from it stays; the pool goes with the last of it. */
 SIM_API(cuMemPoolDestroy, CUmemoryPool handle)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemPoolDestroy);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemPoolDestroy));
     struct sim_pool *pool = sim_pool_get(handle);
     if (!pool)
         return CUDA_ERROR_INVALID_VALUE;
@@ -132,10 +127,8 @@ static CUresult tell_pool(const struct sim_pool_home *home, bool want_default,
                           CUmemoryPool *out)
 {
     struct sim_pool *pool;
-    CUresult res = sim_pool_find(home, want_default, &pool);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_pool_find(home, want_default, &pool));
     *out = pool->object.handle;
     sim_pool_put(pool);
     return CUDA_SUCCESS;
@@ -146,25 +139,19 @@ static CUresult get_device_pool(enum sim_api api, CUmemoryPool *out, CUdevice or
 {
     const struct sim_pool_home home = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
                                        .id = ordinal};
-    CUresult res = sim_enter(api);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     return sim_device_get(ordinal) ? tell_pool(&home, want_default, out)
                                    : CUDA_ERROR_INVALID_DEVICE;
 }
 
-SIM_API(cuDeviceGetDefaultMemPool, CUmemoryPool *out, CUdevice device)
-{
-    return get_device_pool(SIM_ID_cuDeviceGetDefaultMemPool, out, device, true);
-}
+SIM_API_ONE(cuDeviceGetDefaultMemPool, (CUmemoryPool * out, CUdevice device),
+            get_device_pool(api, out, device, true));
 
-SIM_API(cuDeviceGetMemPool, CUmemoryPool *out, CUdevice device)
-{
-    return get_device_pool(SIM_ID_cuDeviceGetMemPool, out, device, false);
-}
+SIM_API_ONE(cuDeviceGetMemPool, (CUmemoryPool * out, CUdevice device),
+            get_device_pool(api, out, device, false));
 
 /* A device allocates from its own pools; and from one of a NUMA node, as the guide shows
  * ("Extended GPU Memory"). */
@@ -177,17 +164,16 @@ static bool suits_device(const struct sim_pool *pool, CUdevice device)
 SIM_API(cuDeviceSetMemPool, CUdevice device, CUmemoryPool handle)
 {
     const struct sim_pool_home home = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
-    CUresult res = sim_enter(SIM_ID_cuDeviceSetMemPool);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuDeviceSetMemPool));
     if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
     struct sim_pool *pool = sim_pool_get(handle);
     if (!pool)
         return CUDA_ERROR_INVALID_VALUE;
-    res = suits_device(pool, device) && !pool->owner ? sim_pool_make_current(&home, pool)
-                                                     : CUDA_ERROR_INVALID_VALUE;
+    CUresult res = suits_device(pool, device) && !pool->owner
+                       ? sim_pool_make_current(&home, pool)
+                       : CUDA_ERROR_INVALID_VALUE;
     sim_pool_put(pool);
     return res;
 }
@@ -197,40 +183,32 @@ static CUresult get_pool(enum sim_api api, CUmemoryPool *out,
                          bool want_default)
 {
     struct sim_pool_home home;
-    CUresult res = sim_enter(api);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!out || !location)
         return CUDA_ERROR_INVALID_VALUE;
-    res = find_home(location, type, &home);
+    CUresult res = find_home(location, type, &home);
     return res == CUDA_SUCCESS ? tell_pool(&home, want_default, out) : res;
 }
 
-SIM_API(cuMemGetDefaultMemPool, CUmemoryPool *out, CUmemLocation *location,
-        CUmemAllocationType type)
-{
-    return get_pool(SIM_ID_cuMemGetDefaultMemPool, out, location, type, true);
-}
+SIM_API_ONE(cuMemGetDefaultMemPool,
+            (CUmemoryPool * out, CUmemLocation *location, CUmemAllocationType type),
+            get_pool(api, out, location, type, true));
 
-SIM_API(cuMemGetMemPool, CUmemoryPool *out, CUmemLocation *location,
-        CUmemAllocationType type)
-{
-    return get_pool(SIM_ID_cuMemGetMemPool, out, location, type, false);
-}
+SIM_API_ONE(cuMemGetMemPool,
+            (CUmemoryPool * out, CUmemLocation *location, CUmemAllocationType type),
+            get_pool(api, out, location, type, false));
 
 SIM_API(cuMemSetMemPool, CUmemLocation *location, CUmemAllocationType type,
         CUmemoryPool handle)
 {
     struct sim_pool_home home;
-    CUresult res = sim_enter(SIM_ID_cuMemSetMemPool);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemSetMemPool));
     struct sim_pool *pool = location ? sim_pool_get(handle) : NULL;
     if (!pool)
         return CUDA_ERROR_INVALID_VALUE;
-    res = find_home(location, type, &home);
+    CUresult res = find_home(location, type, &home);
     if (res != CUDA_SUCCESS || !sim_pool_home_is_same(&home, &pool->home) || pool->owner)
         res = CUDA_ERROR_INVALID_VALUE;
     else

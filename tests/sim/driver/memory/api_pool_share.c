@@ -82,14 +82,12 @@ static CUresult export_pool(CUmemoryPool handle, CUmemAllocationHandleType type,
 SIM_API(cuMemPoolExportToShareableHandle, void *out, CUmemoryPool pool,
         CUmemAllocationHandleType type, unsigned long long flags)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemPoolExportToShareableHandle);
     int fd;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemPoolExportToShareableHandle));
     if (!out || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    res = export_pool(pool, type, &fd);
+    CUresult res = export_pool(pool, type, &fd);
     if (res == CUDA_SUCCESS)
         memcpy(out, &fd, sizeof(fd));
     return res;
@@ -122,12 +120,10 @@ static CUresult import_pool(const struct sim_name *name, struct sim_process *pro
 SIM_API(cuMemPoolImportFromShareableHandle, CUmemoryPool *out, void *handle,
         CUmemAllocationHandleType type, unsigned long long flags)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemPoolImportFromShareableHandle);
     struct sim_process *process;
     struct sim_name name;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemPoolImportFromShareableHandle));
     if (!out || flags != 0 || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
         (uintptr_t)handle > INT32_MAX || !read_file((int)(uintptr_t)handle, &name) ||
         sim_process_attach(&name, &process) != CUDA_SUCCESS)
@@ -152,15 +148,13 @@ static CUresult export_pointer(struct sim_alloc *alloc, CUdeviceptr pointer,
 
 SIM_API(cuMemPoolExportPointer, CUmemPoolPtrExportData *out, CUdeviceptr pointer)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemPoolExportPointer);
     struct sim_name name;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemPoolExportPointer));
     struct sim_alloc *alloc = out ? sim_memory_find(pointer) : NULL;
     if (!alloc)
         return CUDA_ERROR_INVALID_VALUE;
-    res = export_pointer(alloc, pointer, &name);
+    CUresult res = export_pointer(alloc, pointer, &name);
     sim_memory_unref(alloc);
     if (res == CUDA_SUCCESS)
         memcpy(out, &name, sizeof(name));
@@ -205,16 +199,14 @@ static CUresult import_pointer(struct sim_pool *pool, const struct sim_name *nam
 SIM_API(cuMemPoolImportPointer, CUdeviceptr *out, CUmemoryPool handle,
         CUmemPoolPtrExportData *data)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemPoolImportPointer);
     struct sim_name name;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemPoolImportPointer));
     struct sim_pool *pool = out && data ? sim_pool_get(handle) : NULL;
     if (!pool)
         return CUDA_ERROR_INVALID_VALUE;
     memcpy(&name, data, sizeof(name));
-    res = import_pointer(pool, &name, out);
+    CUresult res = import_pointer(pool, &name, out);
     sim_pool_put(pool);
     return res;
 }

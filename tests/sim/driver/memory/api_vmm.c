@@ -28,9 +28,7 @@ SIM_API(cuMemAddressReserve, CUdeviceptr *out, size_t bytes, size_t align,
         .align = align > SIM_UNIT_BYTES ? align : SIM_UNIT_BYTES,
         .hint = hint,
     };
-    res = sim_range_create(&wish, &range);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_range_create(&wish, &range));
     *out = range->base;
     sim_memory_unref(range);
     sim_latency_sized(SIM_ID_cuMemAddressReserve, bytes);
@@ -39,11 +37,9 @@ SIM_API(cuMemAddressReserve, CUdeviceptr *out, size_t bytes, size_t align,
 
 SIM_API(cuMemAddressFree, CUdeviceptr pointer, size_t bytes)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemAddressFree);
     bool freed = false;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemAddressFree));
     struct sim_alloc *range = sim_range_find(pointer);
     if (!range)
         return CUDA_ERROR_INVALID_VALUE;
@@ -63,15 +59,12 @@ SIM_API(cuMemAddressFree, CUdeviceptr pointer, size_t bytes)
 SIM_API(cuMemGetAllocationGranularity, size_t *granularity,
         const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemGetAllocationGranularity);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemGetAllocationGranularity));
     if (!granularity || !prop ||
         ((int)option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
          (int)option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_physical_check(prop);
+    CUresult res = sim_physical_check(prop);
     if (res == CUDA_SUCCESS)
         *granularity = SIM_UNIT_BYTES;
     return res;
@@ -80,13 +73,10 @@ SIM_API(cuMemGetAllocationGranularity, size_t *granularity,
 SIM_API(cuMemCreate, CUmemGenericAllocationHandle *handle, size_t bytes,
         const CUmemAllocationProp *prop, unsigned long long flags)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemCreate);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemCreate));
     if (!handle || !prop || bytes == 0 || bytes % SIM_UNIT_BYTES || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_physical_check(prop);
+    CUresult res = sim_physical_check(prop);
     if (res == CUDA_SUCCESS)
         res = sim_physical_create(bytes, prop, handle);
     if (res == CUDA_SUCCESS)
@@ -118,13 +108,10 @@ SIM_API(cuMemRelease, CUmemGenericAllocationHandle handle)
 SIM_API(cuMemMap, CUdeviceptr pointer, size_t bytes, size_t offset,
         CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemMap);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemMap));
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_vmm_map(pointer, bytes, offset, handle);
+    CUresult res = sim_vmm_map(pointer, bytes, offset, handle);
     if (res == CUDA_SUCCESS)
         sim_latency_sized(SIM_ID_cuMemMap, bytes);
     return res;
@@ -144,13 +131,10 @@ SIM_API(cuMemUnmap, CUdeviceptr pointer, size_t bytes)
 SIM_API(cuMemSetAccess, CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc *descs,
         size_t count)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemSetAccess);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemSetAccess));
     if (!descs || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_vmm_set_access(pointer, bytes, descs, count);
+    CUresult res = sim_vmm_set_access(pointer, bytes, descs, count);
     if (res == CUDA_SUCCESS)
         sim_latency_sized(SIM_ID_cuMemSetAccess, bytes);
     return res;
@@ -188,11 +172,9 @@ SIM_API(cuMemGetAccess, unsigned long long *flags, const CUmemLocation *location
 
 SIM_API(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle *handle, void *address)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemRetainAllocationHandle);
     struct sim_mapping *mapping = NULL;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemRetainAllocationHandle));
     if (!handle)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_alloc *range = sim_range_find((uintptr_t)address);
@@ -255,16 +237,13 @@ SIM_API(cuMemExportToShareableHandle, void *out, CUmemGenericAllocationHandle ha
 SIM_API(cuMemImportFromShareableHandle, CUmemGenericAllocationHandle *handle,
         void *shared, CUmemAllocationHandleType type)
 {
-    CUresult res = sim_enter(SIM_ID_cuMemImportFromShareableHandle);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuMemImportFromShareableHandle));
     if (!handle || (unsigned)type > 0xf || type == CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_INVALID_VALUE;
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
     pthread_mutex_lock(&sim_vmm_lock);
-    res = sim_physical_import((int)(intptr_t)shared, handle);
+    CUresult res = sim_physical_import((int)(intptr_t)shared, handle);
     pthread_mutex_unlock(&sim_vmm_lock);
     return res;
 }

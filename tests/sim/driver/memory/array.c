@@ -229,14 +229,12 @@ static struct sim_array *new_array(struct sim_context *context,
 CUresult sim_array_create(struct sim_context *context,
                           const CUDA_ARRAY3D_DESCRIPTOR *desc, CUarray *out)
 {
-    CUresult res = sim_array_check(desc, false);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_array_check(desc, false));
     struct sim_array *array = new_array(context, desc);
     if (!array)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    res = take_memory(context, array->slice_pitch * array->slices, &array->memory);
+    CUresult res =
+        take_memory(context, array->slice_pitch * array->slices, &array->memory);
     if (res == CUDA_SUCCESS) {
         array->base = array->memory->base;
         if (sim_handle_open(&array->object)) {

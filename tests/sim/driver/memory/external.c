@@ -43,10 +43,8 @@ static CUresult show_file(struct sim_context *context, int fd, size_t offset,
         .context_id = sim_context_id(context),
     };
     struct sim_alloc *alloc;
-    CUresult res = sim_range_create(&wish, &alloc);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_range_create(&wish, &alloc));
     if (!sim_range_show(alloc, alloc->base, bytes, fd, offset)) {
         bool removed = sim_range_remove(alloc);
         (void)removed; /* nobody else knows of it */

@@ -271,15 +271,14 @@ CUresult sim_import_open(struct sim_context *context, const struct sim_name *nam
 
     if (!sim_name_is_valid(name, SIM_SHARE_MEMORY))
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult res = sim_process_attach(name, &process);
-    if (res != CUDA_SUCCESS)
-        return res;
+
+    SIM_TRY(sim_process_attach(name, &process));
     if (process->is_own) {
         sim_process_detach(process);
         return CUDA_ERROR_INVALID_CONTEXT;
     }
     pthread_mutex_lock(&opening_lock);
-    res = open_in(context, name, process, may_reopen, out);
+    CUresult res = open_in(context, name, process, may_reopen, out);
     pthread_mutex_unlock(&opening_lock);
     return res;
 }

@@ -88,9 +88,8 @@ CUresult sim_physical_check(const CUmemAllocationProp *prop)
     if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->win32HandleMetaData ||
         prop->allocFlags.compressionType > CU_MEM_ALLOCATION_COMP_GENERIC)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult res = check_location(prop);
-    if (res != CUDA_SUCCESS)
-        return res;
+
+    SIM_TRY(check_location(prop));
     switch ((int)prop->requestedHandleTypes) {
     case CU_MEM_HANDLE_TYPE_NONE:
     case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:

@@ -22,119 +22,47 @@ static CUresult copy(const struct call *call, CUstream handle,
     const struct sim_side to = {.kind = dst_kind, .address = dst};
     const struct sim_side from = {.kind = src_kind, .address = src};
     const struct sim_extent3 extent = {bytes, 1, 1};
-    CUresult res = sim_enter_context(call->api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_stream_get(context, handle, call->variant, &stream);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_copy(call->api, stream, call->sync, &to, &from, &extent);
+    SIM_TRY(sim_enter_context(call->api, &context));
+    SIM_TRY(sim_stream_get(context, handle, call->variant, &stream));
+    CUresult res = sim_copy(call->api, stream, call->sync, &to, &from, &extent);
     sim_stream_put(stream);
     return res;
 }
 
-#define CALL(symbol, variant, sync)                                                      \
-    (&(const struct call){SIM_ID_##symbol, SIM_##variant, SIM_##sync##_CALL})
+#define CALL(sync) (&(const struct call){api, variant, SIM_##sync##_CALL})
 
-SIM_API(cuMemcpy, CUdeviceptr dst, CUdeviceptr src, size_t bytes)
-{
-    return copy(CALL(cuMemcpy, LEGACY, SYNC), NULL, SIM_SIDE_UNIFIED, dst,
-                SIM_SIDE_UNIFIED, src, bytes);
-}
+SIM_API_TWINS(cuMemcpy, ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
+              copy(CALL(SYNC), NULL, SIM_SIDE_UNIFIED, dst, SIM_SIDE_UNIFIED, src,
+                   bytes));
 
-SIM_API(cuMemcpy_ptds, CUdeviceptr dst, CUdeviceptr src, size_t bytes)
-{
-    return copy(CALL(cuMemcpy_ptds, PER_THREAD, SYNC), NULL, SIM_SIDE_UNIFIED, dst,
-                SIM_SIDE_UNIFIED, src, bytes);
-}
+SIM_API_TWINS(cuMemcpyAsync, ptsz,
+              (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
+              copy(CALL(ASYNC), stream, SIM_SIDE_UNIFIED, dst, SIM_SIDE_UNIFIED, src,
+                   bytes));
 
-SIM_API(cuMemcpyAsync, CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
-{
-    return copy(CALL(cuMemcpyAsync, LEGACY, ASYNC), stream, SIM_SIDE_UNIFIED, dst,
-                SIM_SIDE_UNIFIED, src, bytes);
-}
+SIM_API_TWINS(cuMemcpyHtoD_v2, ptds, (CUdeviceptr dst, const void *src, size_t bytes),
+              copy(CALL(SYNC), NULL, SIM_SIDE_DEVICE, dst, SIM_SIDE_HOST, (uintptr_t)src,
+                   bytes));
 
-SIM_API(cuMemcpyAsync_ptsz, CUdeviceptr dst, CUdeviceptr src, size_t bytes,
-        CUstream stream)
-{
-    return copy(CALL(cuMemcpyAsync_ptsz, PER_THREAD, ASYNC), stream, SIM_SIDE_UNIFIED,
-                dst, SIM_SIDE_UNIFIED, src, bytes);
-}
+SIM_API_TWINS(cuMemcpyHtoDAsync_v2, ptsz,
+              (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream),
+              copy(CALL(ASYNC), stream, SIM_SIDE_DEVICE, dst, SIM_SIDE_HOST,
+                   (uintptr_t)src, bytes));
 
-SIM_API(cuMemcpyHtoD_v2, CUdeviceptr dst, const void *src, size_t bytes)
-{
-    return copy(CALL(cuMemcpyHtoD_v2, LEGACY, SYNC), NULL, SIM_SIDE_DEVICE, dst,
-                SIM_SIDE_HOST, (uintptr_t)src, bytes);
-}
+SIM_API_TWINS(cuMemcpyDtoH_v2, ptds, (void *dst, CUdeviceptr src, size_t bytes),
+              copy(CALL(SYNC), NULL, SIM_SIDE_HOST, (uintptr_t)dst, SIM_SIDE_DEVICE, src,
+                   bytes));
 
-SIM_API(cuMemcpyHtoD_v2_ptds, CUdeviceptr dst, const void *src, size_t bytes)
-{
-    return copy(CALL(cuMemcpyHtoD_v2_ptds, PER_THREAD, SYNC), NULL, SIM_SIDE_DEVICE, dst,
-                SIM_SIDE_HOST, (uintptr_t)src, bytes);
-}
+SIM_API_TWINS(cuMemcpyDtoHAsync_v2, ptsz,
+              (void *dst, CUdeviceptr src, size_t bytes, CUstream stream),
+              copy(CALL(ASYNC), stream, SIM_SIDE_HOST, (uintptr_t)dst, SIM_SIDE_DEVICE,
+                   src, bytes));
 
-SIM_API(cuMemcpyHtoDAsync_v2, CUdeviceptr dst, const void *src, size_t bytes,
-        CUstream stream)
-{
-    return copy(CALL(cuMemcpyHtoDAsync_v2, LEGACY, ASYNC), stream, SIM_SIDE_DEVICE, dst,
-                SIM_SIDE_HOST, (uintptr_t)src, bytes);
-}
+SIM_API_TWINS(cuMemcpyDtoD_v2, ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
+              copy(CALL(SYNC), NULL, SIM_SIDE_DEVICE, dst, SIM_SIDE_DEVICE, src, bytes));
 
-SIM_API(cuMemcpyHtoDAsync_v2_ptsz, CUdeviceptr dst, const void *src, size_t bytes,
-        CUstream stream)
-{
-    return copy(CALL(cuMemcpyHtoDAsync_v2_ptsz, PER_THREAD, ASYNC), stream,
-                SIM_SIDE_DEVICE, dst, SIM_SIDE_HOST, (uintptr_t)src, bytes);
-}
-
-SIM_API(cuMemcpyDtoH_v2, void *dst, CUdeviceptr src, size_t bytes)
-{
-    return copy(CALL(cuMemcpyDtoH_v2, LEGACY, SYNC), NULL, SIM_SIDE_HOST, (uintptr_t)dst,
-                SIM_SIDE_DEVICE, src, bytes);
-}
-
-SIM_API(cuMemcpyDtoH_v2_ptds, void *dst, CUdeviceptr src, size_t bytes)
-{
-    return copy(CALL(cuMemcpyDtoH_v2_ptds, PER_THREAD, SYNC), NULL, SIM_SIDE_HOST,
-                (uintptr_t)dst, SIM_SIDE_DEVICE, src, bytes);
-}
-
-SIM_API(cuMemcpyDtoHAsync_v2, void *dst, CUdeviceptr src, size_t bytes, CUstream stream)
-{
-    return copy(CALL(cuMemcpyDtoHAsync_v2, LEGACY, ASYNC), stream, SIM_SIDE_HOST,
-                (uintptr_t)dst, SIM_SIDE_DEVICE, src, bytes);
-}
-
-SIM_API(cuMemcpyDtoHAsync_v2_ptsz, void *dst, CUdeviceptr src, size_t bytes,
-        CUstream stream)
-{
-    return copy(CALL(cuMemcpyDtoHAsync_v2_ptsz, PER_THREAD, ASYNC), stream, SIM_SIDE_HOST,
-                (uintptr_t)dst, SIM_SIDE_DEVICE, src, bytes);
-}
-
-SIM_API(cuMemcpyDtoD_v2, CUdeviceptr dst, CUdeviceptr src, size_t bytes)
-{
-    return copy(CALL(cuMemcpyDtoD_v2, LEGACY, SYNC), NULL, SIM_SIDE_DEVICE, dst,
-                SIM_SIDE_DEVICE, src, bytes);
-}
-
-SIM_API(cuMemcpyDtoD_v2_ptds, CUdeviceptr dst, CUdeviceptr src, size_t bytes)
-{
-    return copy(CALL(cuMemcpyDtoD_v2_ptds, PER_THREAD, SYNC), NULL, SIM_SIDE_DEVICE, dst,
-                SIM_SIDE_DEVICE, src, bytes);
-}
-
-SIM_API(cuMemcpyDtoDAsync_v2, CUdeviceptr dst, CUdeviceptr src, size_t bytes,
-        CUstream stream)
-{
-    return copy(CALL(cuMemcpyDtoDAsync_v2, LEGACY, ASYNC), stream, SIM_SIDE_DEVICE, dst,
-                SIM_SIDE_DEVICE, src, bytes);
-}
-
-SIM_API(cuMemcpyDtoDAsync_v2_ptsz, CUdeviceptr dst, CUdeviceptr src, size_t bytes,
-        CUstream stream)
-{
-    return copy(CALL(cuMemcpyDtoDAsync_v2_ptsz, PER_THREAD, ASYNC), stream,
-                SIM_SIDE_DEVICE, dst, SIM_SIDE_DEVICE, src, bytes);
-}
+SIM_API_TWINS(cuMemcpyDtoDAsync_v2, ptsz,
+              (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
+              copy(CALL(ASYNC), stream, SIM_SIDE_DEVICE, dst, SIM_SIDE_DEVICE, src,
+                   bytes));

@@ -70,13 +70,11 @@ static CUresult copy_box(enum sim_api api, enum sim_variant variant, enum sim_sy
     struct sim_context *context;
     struct sim_stream *stream;
     struct sim_side to, from;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (!extent->row_bytes || !extent->rows || !extent->slices)
         return CUDA_SUCCESS;
-    res = make_side(dst, extent, &to);
+    CUresult res = make_side(dst, extent, &to);
     if (res == CUDA_SUCCESS)
         res = make_side(src, extent, &from);
     if (res == CUDA_SUCCESS)
@@ -104,37 +102,14 @@ static CUresult copy_2d(enum sim_api api, enum sim_variant variant, enum sim_syn
     return copy_box(api, variant, sync, stream, &dst, &src, &extent);
 }
 
-SIM_API(cuMemcpy2D_v2, const CUDA_MEMCPY2D *p)
-{
-    return copy_2d(SIM_ID_cuMemcpy2D_v2, SIM_LEGACY, SIM_SYNC_CALL, NULL, p);
-}
+SIM_API_TWINS(cuMemcpy2D_v2, ptds, (const CUDA_MEMCPY2D *p),
+              copy_2d(api, variant, SIM_SYNC_CALL, NULL, p));
 
-SIM_API(cuMemcpy2D_v2_ptds, const CUDA_MEMCPY2D *p)
-{
-    return copy_2d(SIM_ID_cuMemcpy2D_v2_ptds, SIM_PER_THREAD, SIM_SYNC_CALL, NULL, p);
-}
+SIM_API_TWINS(cuMemcpy2DUnaligned_v2, ptds, (const CUDA_MEMCPY2D *p),
+              copy_2d(api, variant, SIM_SYNC_CALL, NULL, p));
 
-SIM_API(cuMemcpy2DUnaligned_v2, const CUDA_MEMCPY2D *p)
-{
-    return copy_2d(SIM_ID_cuMemcpy2DUnaligned_v2, SIM_LEGACY, SIM_SYNC_CALL, NULL, p);
-}
-
-SIM_API(cuMemcpy2DUnaligned_v2_ptds, const CUDA_MEMCPY2D *p)
-{
-    return copy_2d(SIM_ID_cuMemcpy2DUnaligned_v2_ptds, SIM_PER_THREAD, SIM_SYNC_CALL,
-                   NULL, p);
-}
-
-SIM_API(cuMemcpy2DAsync_v2, const CUDA_MEMCPY2D *p, CUstream stream)
-{
-    return copy_2d(SIM_ID_cuMemcpy2DAsync_v2, SIM_LEGACY, SIM_ASYNC_CALL, stream, p);
-}
-
-SIM_API(cuMemcpy2DAsync_v2_ptsz, const CUDA_MEMCPY2D *p, CUstream stream)
-{
-    return copy_2d(SIM_ID_cuMemcpy2DAsync_v2_ptsz, SIM_PER_THREAD, SIM_ASYNC_CALL, stream,
-                   p);
-}
+SIM_API_TWINS(cuMemcpy2DAsync_v2, ptsz, (const CUDA_MEMCPY2D *p, CUstream stream),
+              copy_2d(api, variant, SIM_ASYNC_CALL, stream, p));
 
 /* The corners and the extent of a box. */
 static void read_3d(const CUDA_MEMCPY3D *p, struct corner *dst, struct corner *src,
@@ -190,23 +165,8 @@ static CUresult copy_3d(enum sim_api api, enum sim_variant variant, enum sim_syn
     return copy_box(api, variant, sync, stream, &dst, &src, &extent);
 }
 
-SIM_API(cuMemcpy3D_v2, const CUDA_MEMCPY3D *p)
-{
-    return copy_3d(SIM_ID_cuMemcpy3D_v2, SIM_LEGACY, SIM_SYNC_CALL, NULL, p);
-}
+SIM_API_TWINS(cuMemcpy3D_v2, ptds, (const CUDA_MEMCPY3D *p),
+              copy_3d(api, variant, SIM_SYNC_CALL, NULL, p));
 
-SIM_API(cuMemcpy3D_v2_ptds, const CUDA_MEMCPY3D *p)
-{
-    return copy_3d(SIM_ID_cuMemcpy3D_v2_ptds, SIM_PER_THREAD, SIM_SYNC_CALL, NULL, p);
-}
-
-SIM_API(cuMemcpy3DAsync_v2, const CUDA_MEMCPY3D *p, CUstream stream)
-{
-    return copy_3d(SIM_ID_cuMemcpy3DAsync_v2, SIM_LEGACY, SIM_ASYNC_CALL, stream, p);
-}
-
-SIM_API(cuMemcpy3DAsync_v2_ptsz, const CUDA_MEMCPY3D *p, CUstream stream)
-{
-    return copy_3d(SIM_ID_cuMemcpy3DAsync_v2_ptsz, SIM_PER_THREAD, SIM_ASYNC_CALL, stream,
-                   p);
-}
+SIM_API_TWINS(cuMemcpy3DAsync_v2, ptsz, (const CUDA_MEMCPY3D *p, CUstream stream),
+              copy_3d(api, variant, SIM_ASYNC_CALL, stream, p));

@@ -35,10 +35,7 @@ static CUresult find(struct peers *out, struct sim_context *dst, struct sim_cont
 
 static CUresult enter(enum sim_api api, CUcontext dst, CUcontext src, struct peers *out)
 {
-    CUresult res = sim_enter_context(api, &out->current);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &out->current));
     return find(out, sim_context_get(dst), sim_context_get(src));
 }
 
@@ -58,11 +55,9 @@ static CUresult copy_serialized(enum sim_api api, enum sim_variant variant,
     struct sim_stream *stream;
     struct sim_op *op;
     bool waits;
-    CUresult res = sim_stream_get(peers->current, NULL, variant, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_capture_check_sync(stream);
+    SIM_TRY(sim_stream_get(peers->current, NULL, variant, &stream));
+    CUresult res = sim_capture_check_sync(stream);
     for (unsigned i = 1; i < GS_ARRAY_LEN(all) && res == CUDA_SUCCESS; i++)
         res = sim_capture_check_context(all[i]);
     if (res != CUDA_SUCCESS)
@@ -86,28 +81,18 @@ static CUresult copy_peer(enum sim_api api, enum sim_variant variant, CUdevicept
     const struct sim_side from = {.kind = SIM_SIDE_DEVICE, .address = src};
     const struct sim_extent3 extent = {bytes, 1, 1};
     struct peers peers;
-    CUresult res = enter(api, dst_context, src_context, &peers);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = copy_serialized(api, variant, SIM_ASYNC_CALL, &peers, &to, &from, &extent);
+    SIM_TRY(enter(api, dst_context, src_context, &peers));
+    CUresult res =
+        copy_serialized(api, variant, SIM_ASYNC_CALL, &peers, &to, &from, &extent);
     leave(&peers);
     return res;
 }
 
-SIM_API(cuMemcpyPeer, CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
-        CUcontext src_context, size_t bytes)
-{
-    return copy_peer(SIM_ID_cuMemcpyPeer, SIM_LEGACY, dst, dst_context, src, src_context,
-                     bytes);
-}
-
-SIM_API(cuMemcpyPeer_ptds, CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
-        CUcontext src_context, size_t bytes)
-{
-    return copy_peer(SIM_ID_cuMemcpyPeer_ptds, SIM_PER_THREAD, dst, dst_context, src,
-                     src_context, bytes);
-}
+SIM_API_TWINS(cuMemcpyPeer, ptds,
+              (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
+               CUcontext src_context, size_t bytes),
+              copy_peer(api, variant, dst, dst_context, src, src_context, bytes));
 
 static CUresult copy_peer_async(enum sim_api api, enum sim_variant variant,
                                 CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
@@ -118,11 +103,9 @@ static CUresult copy_peer_async(enum sim_api api, enum sim_variant variant,
     const struct sim_extent3 extent = {bytes, 1, 1};
     struct sim_stream *stream;
     struct peers peers;
-    CUresult res = enter(api, dst_context, src_context, &peers);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_stream_get(peers.current, handle, variant, &stream);
+    SIM_TRY(enter(api, dst_context, src_context, &peers));
+    CUresult res = sim_stream_get(peers.current, handle, variant, &stream);
     if (res == CUDA_SUCCESS && sim_is_strict(SIM_RULE_peer_copy)) {
         res = copy_peer(api, variant, dst, dst_context, src, src_context, bytes);
         sim_stream_put(stream);
@@ -134,19 +117,11 @@ static CUresult copy_peer_async(enum sim_api api, enum sim_variant variant,
     return res;
 }
 
-SIM_API(cuMemcpyPeerAsync, CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
-        CUcontext src_context, size_t bytes, CUstream stream)
-{
-    return copy_peer_async(SIM_ID_cuMemcpyPeerAsync, SIM_LEGACY, dst, dst_context, src,
-                           src_context, bytes, stream);
-}
-
-SIM_API(cuMemcpyPeerAsync_ptsz, CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
-        CUcontext src_context, size_t bytes, CUstream stream)
-{
-    return copy_peer_async(SIM_ID_cuMemcpyPeerAsync_ptsz, SIM_PER_THREAD, dst,
-                           dst_context, src, src_context, bytes, stream);
-}
+SIM_API_TWINS(cuMemcpyPeerAsync, ptsz,
+              (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
+               CUcontext src_context, size_t bytes, CUstream stream),
+              copy_peer_async(api, variant, dst, dst_context, src, src_context, bytes,
+                              stream));
 
 /* ---- boxes ------------------------------------------------------------------------- */
 
@@ -200,10 +175,7 @@ static struct sim_context *context_of(CUmemorytype type, CUcontext named, CUarra
 static CUresult enter_box(enum sim_api api, const CUDA_MEMCPY3D_PEER *p,
                           struct peers *peers)
 {
-    CUresult res = sim_enter_context(api, &peers->current);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &peers->current));
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     return find(peers,
@@ -217,27 +189,18 @@ static CUresult copy_box_peer(enum sim_api api, enum sim_variant variant,
     struct sim_extent3 extent;
     struct sim_side to, from;
     struct peers peers;
-    CUresult res = enter_box(api, p, &peers);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter_box(api, p, &peers));
     const CUDA_MEMCPY3D box = without_contexts(p);
-    res = sim_copy_sides_3d(&box, &to, &from, &extent);
+    CUresult res = sim_copy_sides_3d(&box, &to, &from, &extent);
     if (res == CUDA_SUCCESS)
         res = copy_serialized(api, variant, SIM_SYNC_CALL, &peers, &to, &from, &extent);
     leave(&peers);
     return res;
 }
 
-SIM_API(cuMemcpy3DPeer, const CUDA_MEMCPY3D_PEER *p)
-{
-    return copy_box_peer(SIM_ID_cuMemcpy3DPeer, SIM_LEGACY, p);
-}
-
-SIM_API(cuMemcpy3DPeer_ptds, const CUDA_MEMCPY3D_PEER *p)
-{
-    return copy_box_peer(SIM_ID_cuMemcpy3DPeer_ptds, SIM_PER_THREAD, p);
-}
+SIM_API_TWINS(cuMemcpy3DPeer, ptds, (const CUDA_MEMCPY3D_PEER *p),
+              copy_box_peer(api, variant, p));
 
 static CUresult copy_box_peer_async(enum sim_api api, enum sim_variant variant,
                                     const CUDA_MEMCPY3D_PEER *p, CUstream handle)
@@ -246,12 +209,10 @@ static CUresult copy_box_peer_async(enum sim_api api, enum sim_variant variant,
     struct sim_side to, from;
     struct sim_stream *stream;
     struct peers peers;
-    CUresult res = enter_box(api, p, &peers);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter_box(api, p, &peers));
     const CUDA_MEMCPY3D box = without_contexts(p);
-    res = sim_stream_get(peers.current, handle, variant, &stream);
+    CUresult res = sim_stream_get(peers.current, handle, variant, &stream);
     if (res == CUDA_SUCCESS) {
         res = sim_copy_sides_3d(&box, &to, &from, &extent);
         if (res == CUDA_SUCCESS)
@@ -262,13 +223,5 @@ static CUresult copy_box_peer_async(enum sim_api api, enum sim_variant variant,
     return res;
 }
 
-SIM_API(cuMemcpy3DPeerAsync, const CUDA_MEMCPY3D_PEER *p, CUstream stream)
-{
-    return copy_box_peer_async(SIM_ID_cuMemcpy3DPeerAsync, SIM_LEGACY, p, stream);
-}
-
-SIM_API(cuMemcpy3DPeerAsync_ptsz, const CUDA_MEMCPY3D_PEER *p, CUstream stream)
-{
-    return copy_box_peer_async(SIM_ID_cuMemcpy3DPeerAsync_ptsz, SIM_PER_THREAD, p,
-                               stream);
-}
+SIM_API_TWINS(cuMemcpy3DPeerAsync, ptsz, (const CUDA_MEMCPY3D_PEER *p, CUstream stream),
+              copy_box_peer_async(api, variant, p, stream));

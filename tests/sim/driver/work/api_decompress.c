@@ -29,19 +29,10 @@ static CUresult decompress(enum sim_api api, enum sim_variant variant,
     return res == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : res;
 }
 
-SIM_API(cuMemBatchDecompressAsync, CUmemDecompressParams *params, size_t count,
-        unsigned int flags, size_t *error_index, CUstream stream)
-{
-    return decompress(SIM_ID_cuMemBatchDecompressAsync, SIM_LEGACY, params, count, flags,
-                      error_index, stream);
-}
-
-SIM_API(cuMemBatchDecompressAsync_ptsz, CUmemDecompressParams *params, size_t count,
-        unsigned int flags, size_t *error_index, CUstream stream)
-{
-    return decompress(SIM_ID_cuMemBatchDecompressAsync_ptsz, SIM_PER_THREAD, params,
-                      count, flags, error_index, stream);
-}
+SIM_API_TWINS(cuMemBatchDecompressAsync, ptsz,
+              (CUmemDecompressParams * params, size_t count, unsigned int flags,
+               size_t *error_index, CUstream stream),
+              decompress(api, variant, params, count, flags, error_index, stream));
 
 #else
 SIM_API_TOO_NEW(cuMemBatchDecompressAsync)

@@ -43,16 +43,12 @@ static CUresult launch(enum sim_api api, enum sim_variant variant, CUstream hand
 {
     struct sim_context *context;
     struct sim_stream *stream;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (!function)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_stream_get(context, handle, variant, &stream);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_submit_drop(stream, sim_host_function_op(api, function, data));
+    SIM_TRY(sim_stream_get(context, handle, variant, &stream));
+    CUresult res = sim_submit_drop(stream, sim_host_function_op(api, function, data));
     sim_stream_put(stream);
     return res;
 }
@@ -62,46 +58,26 @@ static CUresult add_callback(enum sim_api api, enum sim_variant variant, CUstrea
 {
     struct sim_context *context;
     struct sim_stream *stream;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (!callback || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_stream_get(context, handle, variant, &stream);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_stream_get(context, handle, variant, &stream));
     struct sim_op *op = sim_op_new(SIM_OP_HOST, api, run_callback);
     if (op) {
         op->run_on_error = true;
         op->host =
             (struct sim_host_call){.callback = callback, .stream = handle, .data = data};
     }
-    res = sim_submit_drop(stream, op);
+    CUresult res = sim_submit_drop(stream, op);
     sim_stream_put(stream);
     return res;
 }
 
-SIM_API(cuLaunchHostFunc, CUstream stream, CUhostFn function, void *data)
-{
-    return launch(SIM_ID_cuLaunchHostFunc, SIM_LEGACY, stream, function, data);
-}
+SIM_API_TWINS(cuLaunchHostFunc, ptsz, (CUstream stream, CUhostFn function, void *data),
+              launch(api, variant, stream, function, data));
 
-SIM_API(cuLaunchHostFunc_ptsz, CUstream stream, CUhostFn function, void *data)
-{
-    return launch(SIM_ID_cuLaunchHostFunc_ptsz, SIM_PER_THREAD, stream, function, data);
-}
-
-SIM_API(cuStreamAddCallback, CUstream stream, CUstreamCallback callback, void *data,
-        unsigned int flags)
-{
-    return add_callback(SIM_ID_cuStreamAddCallback, SIM_LEGACY, stream, callback, data,
-                        flags);
-}
-
-SIM_API(cuStreamAddCallback_ptsz, CUstream stream, CUstreamCallback callback, void *data,
-        unsigned int flags)
-{
-    return add_callback(SIM_ID_cuStreamAddCallback_ptsz, SIM_PER_THREAD, stream, callback,
-                        data, flags);
-}
+SIM_API_TWINS(cuStreamAddCallback, ptsz,
+              (CUstream stream, CUstreamCallback callback, void *data,
+               unsigned int flags),
+              add_callback(api, variant, stream, callback, data, flags));

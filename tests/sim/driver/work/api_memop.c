@@ -41,10 +41,8 @@ static CUresult run(struct sim_op *op)
     const struct sim_memop *memop = &op->memop;
     struct timespec pause = {0, POLL_NS};
     void *address;
-    CUresult res = sim_access_open(&op->access[0], &address);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_access_open(&op->access[0], &address));
     if (memop->waits) {
         while (!op->came && !holds(memop, load(address, memop->bytes)))
             clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
@@ -124,14 +122,10 @@ static CUresult submit(enum sim_api api, enum sim_variant variant, CUstream stre
     struct sim_context *context;
     struct sim_stream *stream;
     struct sim_op *op;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = make_op(api, address, &memop, &op);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_stream_get(context, stream_handle, variant, &stream);
+    SIM_TRY(sim_enter_context(api, &context));
+    SIM_TRY(make_op(api, address, &memop, &op));
+    CUresult res = sim_stream_get(context, stream_handle, variant, &stream);
     if (res != CUDA_SUCCESS) {
         sim_op_unref(op);
         return res;
@@ -181,13 +175,11 @@ static CUresult submit_batch(enum sim_api api, enum sim_variant variant,
     struct sim_stream *stream;
     struct sim_op *ops[MAX_BATCH];
     unsigned made = 0;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (count >= MAX_BATCH || (count > 0 && !params) || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_stream_get(context, stream_handle, variant, &stream);
+    CUresult res = sim_stream_get(context, stream_handle, variant, &stream);
     if (res != CUDA_SUCCESS)
         return res;
     while (made < count && res == CUDA_SUCCESS) {
@@ -204,142 +196,60 @@ static CUresult submit_batch(enum sim_api api, enum sim_variant variant,
     return res;
 }
 
-SIM_API(cuStreamWaitValue32, CUstream stream, CUdeviceptr address, cuuint32_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue32, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 4, flags, true});
-}
+SIM_API_TWINS(cuStreamWaitValue32, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint32_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 4, flags, true}));
 
-SIM_API(cuStreamWaitValue64, CUstream stream, CUdeviceptr address, cuuint64_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue64, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 8, flags, true});
-}
+SIM_API_TWINS(cuStreamWaitValue64, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint64_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 8, flags, true}));
 
-SIM_API(cuStreamWriteValue32, CUstream stream, CUdeviceptr address, cuuint32_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue32, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 4, flags, false});
-}
+SIM_API_TWINS(cuStreamWriteValue32, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint32_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 4, flags, false}));
 
-SIM_API(cuStreamWriteValue64, CUstream stream, CUdeviceptr address, cuuint64_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue64, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 8, flags, false});
-}
+SIM_API_TWINS(cuStreamWriteValue64, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint64_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 8, flags, false}));
 
-SIM_API(cuStreamBatchMemOp, CUstream stream, unsigned int count,
-        CUstreamBatchMemOpParams *params, unsigned int flags)
-{
-    return submit_batch(SIM_ID_cuStreamBatchMemOp, SIM_LEGACY, stream, count, params,
-                        flags);
-}
+SIM_API_TWINS(cuStreamBatchMemOp, ptsz,
+              (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *params,
+               unsigned int flags),
+              submit_batch(api, variant, stream, count, params, flags));
 
-SIM_API(cuStreamWaitValue32_ptsz, CUstream stream, CUdeviceptr address, cuuint32_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue32_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 4, flags, true});
-}
+SIM_API_TWINS(cuStreamWaitValue32_v2, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint32_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 4, flags, true}));
 
-SIM_API(cuStreamWaitValue64_ptsz, CUstream stream, CUdeviceptr address, cuuint64_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue64_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 8, flags, true});
-}
+SIM_API_TWINS(cuStreamWaitValue64_v2, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint64_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 8, flags, true}));
 
-SIM_API(cuStreamWriteValue32_ptsz, CUstream stream, CUdeviceptr address, cuuint32_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue32_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 4, flags, false});
-}
+SIM_API_TWINS(cuStreamWriteValue32_v2, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint32_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 4, flags, false}));
 
-SIM_API(cuStreamWriteValue64_ptsz, CUstream stream, CUdeviceptr address, cuuint64_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue64_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 8, flags, false});
-}
+SIM_API_TWINS(cuStreamWriteValue64_v2, ptsz,
+              (CUstream stream, CUdeviceptr address, cuuint64_t value,
+               unsigned int flags),
+              submit(api, variant, stream, address,
+                     (struct sim_memop){value, 8, flags, false}));
 
-SIM_API(cuStreamBatchMemOp_ptsz, CUstream stream, unsigned int count,
-        CUstreamBatchMemOpParams *params, unsigned int flags)
-{
-    return submit_batch(SIM_ID_cuStreamBatchMemOp_ptsz, SIM_PER_THREAD, stream, count,
-                        params, flags);
-}
-
-SIM_API(cuStreamWaitValue32_v2, CUstream stream, CUdeviceptr address, cuuint32_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue32_v2, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 4, flags, true});
-}
-
-SIM_API(cuStreamWaitValue64_v2, CUstream stream, CUdeviceptr address, cuuint64_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue64_v2, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 8, flags, true});
-}
-
-SIM_API(cuStreamWriteValue32_v2, CUstream stream, CUdeviceptr address, cuuint32_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue32_v2, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 4, flags, false});
-}
-
-SIM_API(cuStreamWriteValue64_v2, CUstream stream, CUdeviceptr address, cuuint64_t value,
-        unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue64_v2, SIM_LEGACY, stream, address,
-                  (struct sim_memop){value, 8, flags, false});
-}
-
-SIM_API(cuStreamBatchMemOp_v2, CUstream stream, unsigned int count,
-        CUstreamBatchMemOpParams *params, unsigned int flags)
-{
-    return submit_batch(SIM_ID_cuStreamBatchMemOp_v2, SIM_LEGACY, stream, count, params,
-                        flags);
-}
-
-SIM_API(cuStreamWaitValue32_v2_ptsz, CUstream stream, CUdeviceptr address,
-        cuuint32_t value, unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue32_v2_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 4, flags, true});
-}
-
-SIM_API(cuStreamWaitValue64_v2_ptsz, CUstream stream, CUdeviceptr address,
-        cuuint64_t value, unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWaitValue64_v2_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 8, flags, true});
-}
-
-SIM_API(cuStreamWriteValue32_v2_ptsz, CUstream stream, CUdeviceptr address,
-        cuuint32_t value, unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue32_v2_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 4, flags, false});
-}
-
-SIM_API(cuStreamWriteValue64_v2_ptsz, CUstream stream, CUdeviceptr address,
-        cuuint64_t value, unsigned int flags)
-{
-    return submit(SIM_ID_cuStreamWriteValue64_v2_ptsz, SIM_PER_THREAD, stream, address,
-                  (struct sim_memop){value, 8, flags, false});
-}
-
-SIM_API(cuStreamBatchMemOp_v2_ptsz, CUstream stream, unsigned int count,
-        CUstreamBatchMemOpParams *params, unsigned int flags)
-{
-    return submit_batch(SIM_ID_cuStreamBatchMemOp_v2_ptsz, SIM_PER_THREAD, stream, count,
-                        params, flags);
-}
+SIM_API_TWINS(cuStreamBatchMemOp_v2, ptsz,
+              (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *params,
+               unsigned int flags),
+              submit_batch(api, variant, stream, count, params, flags));

@@ -14,192 +14,76 @@ struct call {
     unsigned element_bytes;
 };
 
-/* The four forms of one function, of one row or of several. */
-#define FORMS(name, bytes)                                                               \
-    {SIM_ID_##name##_v2, SIM_LEGACY, SIM_SYNC_CALL, bytes},                              \
-        {SIM_ID_##name##_v2_ptds, SIM_PER_THREAD, SIM_SYNC_CALL, bytes},                 \
-        {SIM_ID_##name##Async, SIM_LEGACY, SIM_ASYNC_CALL, bytes},                       \
-    {                                                                                    \
-        SIM_ID_##name##Async_ptsz, SIM_PER_THREAD, SIM_ASYNC_CALL, bytes                 \
-    }
-
-static const struct call calls[] = {
-    FORMS(cuMemsetD8, 1),   FORMS(cuMemsetD16, 2),   FORMS(cuMemsetD32, 4),
-    FORMS(cuMemsetD2D8, 1), FORMS(cuMemsetD2D16, 2), FORMS(cuMemsetD2D32, 4),
-};
-
-static const struct call *find_call(enum sim_api api)
-{
-    const struct call *call = calls;
-
-    while (call->api != api)
-        call++;
-    return call;
-}
+#define CALL(sync, bytes) (&(const struct call){api, variant, SIM_##sync##_CALL, bytes})
 
 /* Rows of elements, `pitch` bytes apart. */
-static CUresult set_rows(enum sim_api api, CUstream handle, CUdeviceptr dst, size_t pitch,
-                         uint32_t value, size_t columns, size_t rows)
+static CUresult set_rows(const struct call *call, CUstream handle, CUdeviceptr dst,
+                         size_t pitch, uint32_t value, size_t columns, size_t rows)
 {
-    const struct call *call = find_call(api);
     struct sim_context *context;
     struct sim_stream *stream;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_stream_get(context, handle, call->variant, &stream);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_set(api, stream, call->sync, dst, pitch, call->element_bytes, value,
-                  columns, rows);
+    SIM_TRY(sim_enter_context(call->api, &context));
+    SIM_TRY(sim_stream_get(context, handle, call->variant, &stream));
+    CUresult res = sim_set(call->api, stream, call->sync, dst, pitch, call->element_bytes,
+                           value, columns, rows);
     sim_stream_put(stream);
     return res;
 }
 
-static CUresult set_row(enum sim_api api, CUstream handle, CUdeviceptr dst,
+static CUresult set_row(const struct call *call, CUstream handle, CUdeviceptr dst,
                         uint32_t value, size_t count)
 {
-    return set_rows(api, handle, dst, 0, value, count, 1);
+    return set_rows(call, handle, dst, 0, value, count, 1);
 }
 
-SIM_API(cuMemsetD8_v2, CUdeviceptr dst, unsigned char value, size_t count)
-{
-    return set_row(SIM_ID_cuMemsetD8_v2, NULL, dst, value, count);
-}
+SIM_API_TWINS(cuMemsetD8_v2, ptds, (CUdeviceptr dst, unsigned char value, size_t count),
+              set_row(CALL(SYNC, 1), NULL, dst, value, count));
 
-SIM_API(cuMemsetD8_v2_ptds, CUdeviceptr dst, unsigned char value, size_t count)
-{
-    return set_row(SIM_ID_cuMemsetD8_v2_ptds, NULL, dst, value, count);
-}
+SIM_API_TWINS(cuMemsetD8Async, ptsz,
+              (CUdeviceptr dst, unsigned char value, size_t count, CUstream stream),
+              set_row(CALL(ASYNC, 1), stream, dst, value, count));
 
-SIM_API(cuMemsetD8Async, CUdeviceptr dst, unsigned char value, size_t count,
-        CUstream stream)
-{
-    return set_row(SIM_ID_cuMemsetD8Async, stream, dst, value, count);
-}
+SIM_API_TWINS(cuMemsetD2D8_v2, ptds,
+              (CUdeviceptr dst, size_t pitch, unsigned char value, size_t width,
+               size_t height),
+              set_rows(CALL(SYNC, 1), NULL, dst, pitch, value, width, height));
 
-SIM_API(cuMemsetD8Async_ptsz, CUdeviceptr dst, unsigned char value, size_t count,
-        CUstream stream)
-{
-    return set_row(SIM_ID_cuMemsetD8Async_ptsz, stream, dst, value, count);
-}
+SIM_API_TWINS(cuMemsetD2D8Async, ptsz,
+              (CUdeviceptr dst, size_t pitch, unsigned char value, size_t width,
+               size_t height, CUstream stream),
+              set_rows(CALL(ASYNC, 1), stream, dst, pitch, value, width, height));
 
-SIM_API(cuMemsetD2D8_v2, CUdeviceptr dst, size_t pitch, unsigned char value, size_t width,
-        size_t height)
-{
-    return set_rows(SIM_ID_cuMemsetD2D8_v2, NULL, dst, pitch, value, width, height);
-}
+SIM_API_TWINS(cuMemsetD16_v2, ptds, (CUdeviceptr dst, unsigned short value, size_t count),
+              set_row(CALL(SYNC, 2), NULL, dst, value, count));
 
-SIM_API(cuMemsetD2D8_v2_ptds, CUdeviceptr dst, size_t pitch, unsigned char value,
-        size_t width, size_t height)
-{
-    return set_rows(SIM_ID_cuMemsetD2D8_v2_ptds, NULL, dst, pitch, value, width, height);
-}
+SIM_API_TWINS(cuMemsetD16Async, ptsz,
+              (CUdeviceptr dst, unsigned short value, size_t count, CUstream stream),
+              set_row(CALL(ASYNC, 2), stream, dst, value, count));
 
-SIM_API(cuMemsetD2D8Async, CUdeviceptr dst, size_t pitch, unsigned char value,
-        size_t width, size_t height, CUstream stream)
-{
-    return set_rows(SIM_ID_cuMemsetD2D8Async, stream, dst, pitch, value, width, height);
-}
+SIM_API_TWINS(cuMemsetD2D16_v2, ptds,
+              (CUdeviceptr dst, size_t pitch, unsigned short value, size_t width,
+               size_t height),
+              set_rows(CALL(SYNC, 2), NULL, dst, pitch, value, width, height));
 
-SIM_API(cuMemsetD2D8Async_ptsz, CUdeviceptr dst, size_t pitch, unsigned char value,
-        size_t width, size_t height, CUstream stream)
-{
-    return set_rows(SIM_ID_cuMemsetD2D8Async_ptsz, stream, dst, pitch, value, width,
-                    height);
-}
+SIM_API_TWINS(cuMemsetD2D16Async, ptsz,
+              (CUdeviceptr dst, size_t pitch, unsigned short value, size_t width,
+               size_t height, CUstream stream),
+              set_rows(CALL(ASYNC, 2), stream, dst, pitch, value, width, height));
 
-SIM_API(cuMemsetD16_v2, CUdeviceptr dst, unsigned short value, size_t count)
-{
-    return set_row(SIM_ID_cuMemsetD16_v2, NULL, dst, value, count);
-}
+SIM_API_TWINS(cuMemsetD32_v2, ptds, (CUdeviceptr dst, unsigned int value, size_t count),
+              set_row(CALL(SYNC, 4), NULL, dst, value, count));
 
-SIM_API(cuMemsetD16_v2_ptds, CUdeviceptr dst, unsigned short value, size_t count)
-{
-    return set_row(SIM_ID_cuMemsetD16_v2_ptds, NULL, dst, value, count);
-}
+SIM_API_TWINS(cuMemsetD32Async, ptsz,
+              (CUdeviceptr dst, unsigned int value, size_t count, CUstream stream),
+              set_row(CALL(ASYNC, 4), stream, dst, value, count));
 
-SIM_API(cuMemsetD16Async, CUdeviceptr dst, unsigned short value, size_t count,
-        CUstream stream)
-{
-    return set_row(SIM_ID_cuMemsetD16Async, stream, dst, value, count);
-}
+SIM_API_TWINS(cuMemsetD2D32_v2, ptds,
+              (CUdeviceptr dst, size_t pitch, unsigned int value, size_t width,
+               size_t height),
+              set_rows(CALL(SYNC, 4), NULL, dst, pitch, value, width, height));
 
-SIM_API(cuMemsetD16Async_ptsz, CUdeviceptr dst, unsigned short value, size_t count,
-        CUstream stream)
-{
-    return set_row(SIM_ID_cuMemsetD16Async_ptsz, stream, dst, value, count);
-}
-
-SIM_API(cuMemsetD2D16_v2, CUdeviceptr dst, size_t pitch, unsigned short value,
-        size_t width, size_t height)
-{
-    return set_rows(SIM_ID_cuMemsetD2D16_v2, NULL, dst, pitch, value, width, height);
-}
-
-SIM_API(cuMemsetD2D16_v2_ptds, CUdeviceptr dst, size_t pitch, unsigned short value,
-        size_t width, size_t height)
-{
-    return set_rows(SIM_ID_cuMemsetD2D16_v2_ptds, NULL, dst, pitch, value, width, height);
-}
-
-SIM_API(cuMemsetD2D16Async, CUdeviceptr dst, size_t pitch, unsigned short value,
-        size_t width, size_t height, CUstream stream)
-{
-    return set_rows(SIM_ID_cuMemsetD2D16Async, stream, dst, pitch, value, width, height);
-}
-
-SIM_API(cuMemsetD2D16Async_ptsz, CUdeviceptr dst, size_t pitch, unsigned short value,
-        size_t width, size_t height, CUstream stream)
-{
-    return set_rows(SIM_ID_cuMemsetD2D16Async_ptsz, stream, dst, pitch, value, width,
-                    height);
-}
-
-SIM_API(cuMemsetD32_v2, CUdeviceptr dst, unsigned int value, size_t count)
-{
-    return set_row(SIM_ID_cuMemsetD32_v2, NULL, dst, value, count);
-}
-
-SIM_API(cuMemsetD32_v2_ptds, CUdeviceptr dst, unsigned int value, size_t count)
-{
-    return set_row(SIM_ID_cuMemsetD32_v2_ptds, NULL, dst, value, count);
-}
-
-SIM_API(cuMemsetD32Async, CUdeviceptr dst, unsigned int value, size_t count,
-        CUstream stream)
-{
-    return set_row(SIM_ID_cuMemsetD32Async, stream, dst, value, count);
-}
-
-SIM_API(cuMemsetD32Async_ptsz, CUdeviceptr dst, unsigned int value, size_t count,
-        CUstream stream)
-{
-    return set_row(SIM_ID_cuMemsetD32Async_ptsz, stream, dst, value, count);
-}
-
-SIM_API(cuMemsetD2D32_v2, CUdeviceptr dst, size_t pitch, unsigned int value, size_t width,
-        size_t height)
-{
-    return set_rows(SIM_ID_cuMemsetD2D32_v2, NULL, dst, pitch, value, width, height);
-}
-
-SIM_API(cuMemsetD2D32_v2_ptds, CUdeviceptr dst, size_t pitch, unsigned int value,
-        size_t width, size_t height)
-{
-    return set_rows(SIM_ID_cuMemsetD2D32_v2_ptds, NULL, dst, pitch, value, width, height);
-}
-
-SIM_API(cuMemsetD2D32Async, CUdeviceptr dst, size_t pitch, unsigned int value,
-        size_t width, size_t height, CUstream stream)
-{
-    return set_rows(SIM_ID_cuMemsetD2D32Async, stream, dst, pitch, value, width, height);
-}
-
-SIM_API(cuMemsetD2D32Async_ptsz, CUdeviceptr dst, size_t pitch, unsigned int value,
-        size_t width, size_t height, CUstream stream)
-{
-    return set_rows(SIM_ID_cuMemsetD2D32Async_ptsz, stream, dst, pitch, value, width,
-                    height);
-}
+SIM_API_TWINS(cuMemsetD2D32Async, ptsz,
+              (CUdeviceptr dst, size_t pitch, unsigned int value, size_t width,
+               size_t height, CUstream stream),
+              set_rows(CALL(ASYNC, 4), stream, dst, pitch, value, width, height));

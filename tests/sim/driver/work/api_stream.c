@@ -26,16 +26,12 @@ static CUresult create(enum sim_api api, CUstream *out, unsigned flags, int prio
 {
     struct sim_context *context;
     struct sim_stream *stream;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (!out || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
-    res = sim_stream_create(context, SIM_STREAM_USER, flags,
-                            sim_stream_priority(priority), &stream);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_stream_create(context, SIM_STREAM_USER, flags,
+                              sim_stream_priority(priority), &stream));
     if (sim_green_current())
         sim_green_adopt(sim_green_current(), stream);
     CUstream handle = sim_handle_open(&stream->object);
@@ -47,19 +43,14 @@ static CUresult create(enum sim_api api, CUstream *out, unsigned flags, int prio
     return handle ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-SIM_API(cuStreamCreate, CUstream *out, unsigned int flags)
-{
-    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
+SIM_API_ONE(cuStreamCreate, (CUstream * out, unsigned int flags),
+            SIM_JUDGED_OR(!out, CUDA_ERROR_INVALID_VALUE,
+                          create(api, out, flags, LEAST_PRIORITY)));
 
-    return create(SIM_ID_cuStreamCreate, out, flags, LEAST_PRIORITY);
-}
-
-SIM_API(cuStreamCreateWithPriority, CUstream *out, unsigned int flags, int priority)
-{
-    SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
-
-    return create(SIM_ID_cuStreamCreateWithPriority, out, flags, priority);
-}
+SIM_API_ONE(cuStreamCreateWithPriority,
+            (CUstream * out, unsigned int flags, int priority),
+            SIM_JUDGED_OR(!out, CUDA_ERROR_INVALID_VALUE,
+                          create(api, out, flags, priority)));
 
 /* What is queued still runs; the call does not wait for it. */
 static CUresult end(enum sim_api api, CUstream handle)
@@ -84,19 +75,11 @@ static CUresult end(enum sim_api api, CUstream handle)
     return res;
 }
 
-SIM_API(cuStreamDestroy, CUstream stream)
-{
-    SIM_JUDGED_FIRST(!stream, CUDA_ERROR_INVALID_HANDLE);
+SIM_API_ONE(cuStreamDestroy, (CUstream stream),
+            SIM_JUDGED_OR(!stream, CUDA_ERROR_INVALID_HANDLE, end(api, stream)));
 
-    return end(SIM_ID_cuStreamDestroy, stream);
-}
-
-SIM_API(cuStreamDestroy_v2, CUstream stream)
-{
-    SIM_JUDGED_FIRST(!stream, CUDA_ERROR_INVALID_HANDLE);
-
-    return end(SIM_ID_cuStreamDestroy_v2, stream);
-}
+SIM_API_ONE(cuStreamDestroy_v2, (CUstream stream),
+            SIM_JUDGED_OR(!stream, CUDA_ERROR_INVALID_HANDLE, end(api, stream)));
 
 /* The door of a call on one stream: the stream with a reference. */
 static CUresult enter(enum sim_api api, enum sim_variant variant, CUstream handle,
@@ -111,11 +94,9 @@ static CUresult enter(enum sim_api api, enum sim_variant variant, CUstream handl
 static CUresult synchronize(enum sim_api api, enum sim_variant variant, CUstream handle)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_capture_check_stream(stream);
+    SIM_TRY(enter(api, variant, handle, &stream));
+    CUresult res = sim_capture_check_stream(stream);
     if (res == CUDA_SUCCESS) {
         res = sim_stream_wait(stream);
         sim_pool_after_sync(stream->context->device);
@@ -127,11 +108,9 @@ static CUresult synchronize(enum sim_api api, enum sim_variant variant, CUstream
 static CUresult query(enum sim_api api, enum sim_variant variant, CUstream handle)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_capture_check_stream(stream);
+    SIM_TRY(enter(api, variant, handle, &stream));
+    CUresult res = sim_capture_check_stream(stream);
     bool idle = sim_stream_idle(stream);
     if (res == CUDA_SUCCESS)
         res = sim_context_error(stream->context);
@@ -145,10 +124,8 @@ static CUresult get_flags(enum sim_api api, enum sim_variant variant, CUstream h
                           unsigned *out)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if (out)
         *out = stream->flags;
     sim_stream_put(stream);
@@ -159,10 +136,8 @@ static CUresult get_priority(enum sim_api api, enum sim_variant variant, CUstrea
                              int *out)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if (out)
         *out = stream->priority;
     sim_stream_put(stream);
@@ -173,10 +148,8 @@ static CUresult get_id(enum sim_api api, enum sim_variant variant, CUstream hand
                        unsigned long long *out)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if (out)
         *out = stream->id;
     sim_stream_put(stream);
@@ -187,10 +160,8 @@ static CUresult get_device(enum sim_api api, enum sim_variant variant, CUstream 
                            CUdevice *out)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if (out)
         *out = stream->context->device;
     sim_stream_put(stream);
@@ -201,10 +172,8 @@ static CUresult get_context(enum sim_api api, enum sim_variant variant, CUstream
                             CUcontext *out)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if (out) /* of a green context's stream as cuCtxFromGreenCtx tells it */
         *out = stream->green ? stream->green->view : sim_context_handle(stream->context);
     sim_stream_put(stream);
@@ -215,10 +184,8 @@ static CUresult get_context_v2(enum sim_api api, enum sim_variant variant,
                                CUstream handle, CUcontext *out, CUgreenCtx *green)
 {
     struct sim_stream *stream;
-    CUresult res = enter(api, variant, handle, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enter(api, variant, handle, &stream));
     if (out)
         *out = sim_context_handle(stream->context);
     if (out && green)
@@ -227,104 +194,31 @@ static CUresult get_context_v2(enum sim_api api, enum sim_variant variant,
     return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-SIM_API(cuStreamSynchronize, CUstream stream)
-{
-    return synchronize(SIM_ID_cuStreamSynchronize, SIM_LEGACY, stream);
-}
+SIM_API_TWINS(cuStreamSynchronize, ptsz, (CUstream stream),
+              synchronize(api, variant, stream));
 
-SIM_API(cuStreamSynchronize_ptsz, CUstream stream)
-{
-    return synchronize(SIM_ID_cuStreamSynchronize_ptsz, SIM_PER_THREAD, stream);
-}
+SIM_API_TWINS(cuStreamQuery, ptsz, (CUstream stream), query(api, variant, stream));
 
-SIM_API(cuStreamQuery, CUstream stream)
-{
-    return query(SIM_ID_cuStreamQuery, SIM_LEGACY, stream);
-}
+SIM_API_TWINS(cuStreamGetFlags, ptsz, (CUstream stream, unsigned int *flags),
+              SIM_JUDGED_OR(!flags, CUDA_ERROR_INVALID_VALUE,
+                            get_flags(api, variant, stream, flags)));
 
-SIM_API(cuStreamQuery_ptsz, CUstream stream)
-{
-    return query(SIM_ID_cuStreamQuery_ptsz, SIM_PER_THREAD, stream);
-}
+SIM_API_TWINS(cuStreamGetPriority, ptsz, (CUstream stream, int *priority),
+              SIM_JUDGED_OR(!priority, CUDA_ERROR_INVALID_VALUE,
+                            get_priority(api, variant, stream, priority)));
 
-SIM_API(cuStreamGetFlags, CUstream stream, unsigned int *flags)
-{
-    SIM_JUDGED_FIRST(!flags, CUDA_ERROR_INVALID_VALUE);
+SIM_API_TWINS(cuStreamGetId, ptsz, (CUstream stream, unsigned long long *id),
+              SIM_JUDGED_OR(!id, CUDA_ERROR_INVALID_VALUE,
+                            get_id(api, variant, stream, id)));
 
-    return get_flags(SIM_ID_cuStreamGetFlags, SIM_LEGACY, stream, flags);
-}
+SIM_API_TWINS(cuStreamGetDevice, ptsz, (CUstream stream, CUdevice *device),
+              get_device(api, variant, stream, device));
 
-SIM_API(cuStreamGetFlags_ptsz, CUstream stream, unsigned int *flags)
-{
-    SIM_JUDGED_FIRST(!flags, CUDA_ERROR_INVALID_VALUE);
+SIM_API_TWINS(cuStreamGetCtx, ptsz, (CUstream stream, CUcontext *context),
+              SIM_JUDGED_OR(!context, CUDA_ERROR_INVALID_VALUE,
+                            get_context(api, variant, stream, context)));
 
-    return get_flags(SIM_ID_cuStreamGetFlags_ptsz, SIM_PER_THREAD, stream, flags);
-}
-
-SIM_API(cuStreamGetPriority, CUstream stream, int *priority)
-{
-    SIM_JUDGED_FIRST(!priority, CUDA_ERROR_INVALID_VALUE);
-
-    return get_priority(SIM_ID_cuStreamGetPriority, SIM_LEGACY, stream, priority);
-}
-
-SIM_API(cuStreamGetPriority_ptsz, CUstream stream, int *priority)
-{
-    SIM_JUDGED_FIRST(!priority, CUDA_ERROR_INVALID_VALUE);
-
-    return get_priority(SIM_ID_cuStreamGetPriority_ptsz, SIM_PER_THREAD, stream,
-                        priority);
-}
-
-SIM_API(cuStreamGetId, CUstream stream, unsigned long long *id)
-{
-    SIM_JUDGED_FIRST(!id, CUDA_ERROR_INVALID_VALUE);
-
-    return get_id(SIM_ID_cuStreamGetId, SIM_LEGACY, stream, id);
-}
-
-SIM_API(cuStreamGetId_ptsz, CUstream stream, unsigned long long *id)
-{
-    SIM_JUDGED_FIRST(!id, CUDA_ERROR_INVALID_VALUE);
-
-    return get_id(SIM_ID_cuStreamGetId_ptsz, SIM_PER_THREAD, stream, id);
-}
-
-SIM_API(cuStreamGetDevice, CUstream stream, CUdevice *device)
-{
-    return get_device(SIM_ID_cuStreamGetDevice, SIM_LEGACY, stream, device);
-}
-
-SIM_API(cuStreamGetDevice_ptsz, CUstream stream, CUdevice *device)
-{
-    return get_device(SIM_ID_cuStreamGetDevice_ptsz, SIM_PER_THREAD, stream, device);
-}
-
-SIM_API(cuStreamGetCtx, CUstream stream, CUcontext *context)
-{
-    SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_VALUE);
-
-    return get_context(SIM_ID_cuStreamGetCtx, SIM_LEGACY, stream, context);
-}
-
-SIM_API(cuStreamGetCtx_ptsz, CUstream stream, CUcontext *context)
-{
-    SIM_JUDGED_FIRST(!context, CUDA_ERROR_INVALID_VALUE);
-
-    return get_context(SIM_ID_cuStreamGetCtx_ptsz, SIM_PER_THREAD, stream, context);
-}
-
-SIM_API(cuStreamGetCtx_v2, CUstream stream, CUcontext *context, CUgreenCtx *green)
-{
-    SIM_JUDGED_FIRST(!context && !green, CUDA_ERROR_INVALID_VALUE);
-
-    return get_context_v2(SIM_ID_cuStreamGetCtx_v2, SIM_LEGACY, stream, context, green);
-}
-
-SIM_API(cuStreamGetCtx_v2_ptsz, CUstream stream, CUcontext *context, CUgreenCtx *green)
-{
-    SIM_JUDGED_FIRST(!context && !green, CUDA_ERROR_INVALID_VALUE);
-
-    return get_context_v2(SIM_ID_cuStreamGetCtx_v2_ptsz, SIM_PER_THREAD, stream, context,
-                          green);
-}
+SIM_API_TWINS(cuStreamGetCtx_v2, ptsz,
+              (CUstream stream, CUcontext *context, CUgreenCtx *green),
+              SIM_JUDGED_OR(!context && !green, CUDA_ERROR_INVALID_VALUE,
+                            get_context_v2(api, variant, stream, context, green)));

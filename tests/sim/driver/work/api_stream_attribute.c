@@ -177,11 +177,9 @@ static CUresult copy(enum sim_api api, enum sim_variant variant, CUstream to_han
 {
     struct sim_context *context;
     struct sim_stream *to = NULL, *from = NULL;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = sim_stream_get(context, to_handle, variant, &to);
+    SIM_TRY(sim_enter_context(api, &context));
+    CUresult res = sim_stream_get(context, to_handle, variant, &to);
     if (res == CUDA_SUCCESS)
         res = sim_stream_get(context, from_handle, variant, &from);
     if (res == CUDA_ERROR_INVALID_HANDLE)
@@ -196,35 +194,13 @@ static CUresult copy(enum sim_api api, enum sim_variant variant, CUstream to_han
     return res;
 }
 
-SIM_API(cuStreamGetAttribute, CUstream stream, CUstreamAttrID id, CUstreamAttrValue *out)
-{
-    return get(SIM_ID_cuStreamGetAttribute, SIM_LEGACY, stream, id, out);
-}
+SIM_API_TWINS(cuStreamGetAttribute, ptsz,
+              (CUstream stream, CUstreamAttrID id, CUstreamAttrValue *out),
+              get(api, variant, stream, id, out));
 
-SIM_API(cuStreamGetAttribute_ptsz, CUstream stream, CUstreamAttrID id,
-        CUstreamAttrValue *out)
-{
-    return get(SIM_ID_cuStreamGetAttribute_ptsz, SIM_PER_THREAD, stream, id, out);
-}
+SIM_API_TWINS(cuStreamSetAttribute, ptsz,
+              (CUstream stream, CUstreamAttrID id, const CUstreamAttrValue *value),
+              set(api, variant, stream, id, value));
 
-SIM_API(cuStreamSetAttribute, CUstream stream, CUstreamAttrID id,
-        const CUstreamAttrValue *value)
-{
-    return set(SIM_ID_cuStreamSetAttribute, SIM_LEGACY, stream, id, value);
-}
-
-SIM_API(cuStreamSetAttribute_ptsz, CUstream stream, CUstreamAttrID id,
-        const CUstreamAttrValue *value)
-{
-    return set(SIM_ID_cuStreamSetAttribute_ptsz, SIM_PER_THREAD, stream, id, value);
-}
-
-SIM_API(cuStreamCopyAttributes, CUstream to, CUstream from)
-{
-    return copy(SIM_ID_cuStreamCopyAttributes, SIM_LEGACY, to, from);
-}
-
-SIM_API(cuStreamCopyAttributes_ptsz, CUstream to, CUstream from)
-{
-    return copy(SIM_ID_cuStreamCopyAttributes_ptsz, SIM_PER_THREAD, to, from);
-}
+SIM_API_TWINS(cuStreamCopyAttributes, ptsz, (CUstream to, CUstream from),
+              copy(api, variant, to, from));

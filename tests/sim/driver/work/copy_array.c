@@ -43,8 +43,7 @@ struct call {
     enum sim_sync sync;
 };
 
-#define CALL(symbol, variant, sync)                                                      \
-    (&(const struct call){SIM_ID_##symbol, SIM_##variant, SIM_##sync##_CALL})
+#define CALL(sync) (&(const struct call){api, variant, SIM_##sync##_CALL})
 
 /* One side: an array and an offset into its only row, or an address. */
 struct end {
@@ -106,81 +105,30 @@ static CUresult copy(const struct call *call, CUstream handle, const struct end 
     return res;
 }
 
-SIM_API(cuMemcpyHtoA_v2, CUarray dst, size_t offset, const void *src, size_t bytes)
-{
-    return copy(CALL(cuMemcpyHtoA_v2, LEGACY, SYNC), NULL, IN_ARRAY(dst, offset),
-                IN_HOST(src), bytes);
-}
+SIM_API_TWINS(cuMemcpyHtoA_v2, ptds,
+              (CUarray dst, size_t offset, const void *src, size_t bytes),
+              copy(CALL(SYNC), NULL, IN_ARRAY(dst, offset), IN_HOST(src), bytes));
 
-SIM_API(cuMemcpyHtoA_v2_ptds, CUarray dst, size_t offset, const void *src, size_t bytes)
-{
-    return copy(CALL(cuMemcpyHtoA_v2_ptds, PER_THREAD, SYNC), NULL, IN_ARRAY(dst, offset),
-                IN_HOST(src), bytes);
-}
+SIM_API_TWINS(cuMemcpyHtoAAsync_v2, ptsz,
+              (CUarray dst, size_t offset, const void *src, size_t bytes,
+               CUstream stream),
+              copy(CALL(ASYNC), stream, IN_ARRAY(dst, offset), IN_HOST(src), bytes));
 
-SIM_API(cuMemcpyHtoAAsync_v2, CUarray dst, size_t offset, const void *src, size_t bytes,
-        CUstream stream)
-{
-    return copy(CALL(cuMemcpyHtoAAsync_v2, LEGACY, ASYNC), stream, IN_ARRAY(dst, offset),
-                IN_HOST(src), bytes);
-}
+SIM_API_TWINS(cuMemcpyAtoH_v2, ptds,
+              (void *dst, CUarray src, size_t offset, size_t bytes),
+              copy(CALL(SYNC), NULL, IN_HOST(dst), IN_ARRAY(src, offset), bytes));
 
-SIM_API(cuMemcpyHtoAAsync_v2_ptsz, CUarray dst, size_t offset, const void *src,
-        size_t bytes, CUstream stream)
-{
-    return copy(CALL(cuMemcpyHtoAAsync_v2_ptsz, PER_THREAD, ASYNC), stream,
-                IN_ARRAY(dst, offset), IN_HOST(src), bytes);
-}
+SIM_API_TWINS(cuMemcpyAtoHAsync_v2, ptsz,
+              (void *dst, CUarray src, size_t offset, size_t bytes, CUstream stream),
+              copy(CALL(ASYNC), stream, IN_HOST(dst), IN_ARRAY(src, offset), bytes));
 
-SIM_API(cuMemcpyAtoH_v2, void *dst, CUarray src, size_t offset, size_t bytes)
-{
-    return copy(CALL(cuMemcpyAtoH_v2, LEGACY, SYNC), NULL, IN_HOST(dst),
-                IN_ARRAY(src, offset), bytes);
-}
+SIM_API_TWINS(cuMemcpyDtoA_v2, ptds,
+              (CUarray dst, size_t offset, CUdeviceptr src, size_t bytes),
+              copy(CALL(SYNC), NULL, IN_ARRAY(dst, offset), IN_DEVICE(src), bytes));
 
-SIM_API(cuMemcpyAtoH_v2_ptds, void *dst, CUarray src, size_t offset, size_t bytes)
-{
-    return copy(CALL(cuMemcpyAtoH_v2_ptds, PER_THREAD, SYNC), NULL, IN_HOST(dst),
-                IN_ARRAY(src, offset), bytes);
-}
-
-SIM_API(cuMemcpyAtoHAsync_v2, void *dst, CUarray src, size_t offset, size_t bytes,
-        CUstream stream)
-{
-    return copy(CALL(cuMemcpyAtoHAsync_v2, LEGACY, ASYNC), stream, IN_HOST(dst),
-                IN_ARRAY(src, offset), bytes);
-}
-
-SIM_API(cuMemcpyAtoHAsync_v2_ptsz, void *dst, CUarray src, size_t offset, size_t bytes,
-        CUstream stream)
-{
-    return copy(CALL(cuMemcpyAtoHAsync_v2_ptsz, PER_THREAD, ASYNC), stream, IN_HOST(dst),
-                IN_ARRAY(src, offset), bytes);
-}
-
-SIM_API(cuMemcpyDtoA_v2, CUarray dst, size_t offset, CUdeviceptr src, size_t bytes)
-{
-    return copy(CALL(cuMemcpyDtoA_v2, LEGACY, SYNC), NULL, IN_ARRAY(dst, offset),
-                IN_DEVICE(src), bytes);
-}
-
-SIM_API(cuMemcpyDtoA_v2_ptds, CUarray dst, size_t offset, CUdeviceptr src, size_t bytes)
-{
-    return copy(CALL(cuMemcpyDtoA_v2_ptds, PER_THREAD, SYNC), NULL, IN_ARRAY(dst, offset),
-                IN_DEVICE(src), bytes);
-}
-
-SIM_API(cuMemcpyAtoD_v2, CUdeviceptr dst, CUarray src, size_t offset, size_t bytes)
-{
-    return copy(CALL(cuMemcpyAtoD_v2, LEGACY, SYNC), NULL, IN_DEVICE(dst),
-                IN_ARRAY(src, offset), bytes);
-}
-
-SIM_API(cuMemcpyAtoD_v2_ptds, CUdeviceptr dst, CUarray src, size_t offset, size_t bytes)
-{
-    return copy(CALL(cuMemcpyAtoD_v2_ptds, PER_THREAD, SYNC), NULL, IN_DEVICE(dst),
-                IN_ARRAY(src, offset), bytes);
-}
+SIM_API_TWINS(cuMemcpyAtoD_v2, ptds,
+              (CUdeviceptr dst, CUarray src, size_t offset, size_t bytes),
+              copy(CALL(SYNC), NULL, IN_DEVICE(dst), IN_ARRAY(src, offset), bytes));
 
 static CUresult copy_arrays(const struct call *call, CUarray dst, size_t dst_offset,
                             CUarray src, size_t src_offset, size_t bytes)
@@ -194,16 +142,7 @@ static CUresult copy_arrays(const struct call *call, CUarray dst, size_t dst_off
     return copy(call, NULL, IN_ARRAY(dst, dst_offset), IN_ARRAY(src, src_offset), bytes);
 }
 
-SIM_API(cuMemcpyAtoA_v2, CUarray dst, size_t dst_offset, CUarray src, size_t src_offset,
-        size_t bytes)
-{
-    return copy_arrays(CALL(cuMemcpyAtoA_v2, LEGACY, SYNC), dst, dst_offset, src,
-                       src_offset, bytes);
-}
-
-SIM_API(cuMemcpyAtoA_v2_ptds, CUarray dst, size_t dst_offset, CUarray src,
-        size_t src_offset, size_t bytes)
-{
-    return copy_arrays(CALL(cuMemcpyAtoA_v2_ptds, PER_THREAD, SYNC), dst, dst_offset, src,
-                       src_offset, bytes);
-}
+SIM_API_TWINS(cuMemcpyAtoA_v2, ptds,
+              (CUarray dst, size_t dst_offset, CUarray src, size_t src_offset,
+               size_t bytes),
+              copy_arrays(CALL(SYNC), dst, dst_offset, src, src_offset, bytes));

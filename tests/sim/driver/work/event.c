@@ -135,10 +135,7 @@ bool sim_event_wait_in(struct sim_event *event, struct sim_op *op)
 
 static CUresult end(enum sim_api api, CUevent handle)
 {
-    CUresult res = sim_enter(api);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     struct sim_object *closed = sim_handle_close(handle, SIM_TYPE_EVENT);
     if (!closed)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -147,19 +144,11 @@ static CUresult end(enum sim_api api, CUevent handle)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuEventDestroy, CUevent event)
-{
-    SIM_JUDGED_FIRST(!event, CUDA_ERROR_INVALID_HANDLE);
+SIM_API_ONE(cuEventDestroy, (CUevent event),
+            SIM_JUDGED_OR(!event, CUDA_ERROR_INVALID_HANDLE, end(api, event)));
 
-    return end(SIM_ID_cuEventDestroy, event);
-}
-
-SIM_API(cuEventDestroy_v2, CUevent event)
-{
-    SIM_JUDGED_FIRST(!event, CUDA_ERROR_INVALID_HANDLE);
-
-    return end(SIM_ID_cuEventDestroy_v2, event);
-}
+SIM_API_ONE(cuEventDestroy_v2, (CUevent event),
+            SIM_JUDGED_OR(!event, CUDA_ERROR_INVALID_HANDLE, end(api, event)));
 
 /* Record in a stream, captured or not; an external record is a node of its own. */
 static CUresult record_in(enum sim_api api, struct sim_stream *stream,
@@ -194,16 +183,14 @@ static CUresult record(enum sim_api api, enum sim_variant variant, CUevent handl
 {
     struct sim_context *context;
     struct sim_stream *stream;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_event *event = sim_event_get(handle);
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    res = sim_stream_get(context, stream_handle, variant, &stream);
+    CUresult res = sim_stream_get(context, stream_handle, variant, &stream);
     if (res != CUDA_SUCCESS)
         goto put_event;
     if (stream->context != event->context) {
@@ -218,35 +205,19 @@ put_event:
     return res;
 }
 
-SIM_API(cuEventRecord, CUevent event, CUstream stream)
-{
-    return record(SIM_ID_cuEventRecord, SIM_LEGACY, event, stream, 0);
-}
+SIM_API_TWINS(cuEventRecord, ptsz, (CUevent event, CUstream stream),
+              record(api, variant, event, stream, 0));
 
-SIM_API(cuEventRecord_ptsz, CUevent event, CUstream stream)
-{
-    return record(SIM_ID_cuEventRecord_ptsz, SIM_PER_THREAD, event, stream, 0);
-}
-
-SIM_API(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned int flags)
-{
-    return record(SIM_ID_cuEventRecordWithFlags, SIM_LEGACY, event, stream, flags);
-}
-
-SIM_API(cuEventRecordWithFlags_ptsz, CUevent event, CUstream stream, unsigned int flags)
-{
-    return record(SIM_ID_cuEventRecordWithFlags_ptsz, SIM_PER_THREAD, event, stream,
-                  flags);
-}
+SIM_API_TWINS(cuEventRecordWithFlags, ptsz,
+              (CUevent event, CUstream stream, unsigned int flags),
+              record(api, variant, event, stream, flags));
 
 CUresult sim_event_record_context(enum sim_api api, struct sim_context *context,
                                   CUevent handle)
 {
-    CUresult res = sim_context_error(context);
     struct sim_event *event;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_context_error(context));
     event = sim_event_get(handle);
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -255,7 +226,7 @@ CUresult sim_event_record_context(enum sim_api api, struct sim_context *context,
         return CUDA_ERROR_INVALID_HANDLE;
     }
     struct sim_op *op = NULL;
-    res = sim_capture_check_context(context);
+    CUresult res = sim_capture_check_context(context);
     if (res == CUDA_SUCCESS) {
         op = sim_op_new(SIM_OP_EVENT, api, NULL);
         if (op)
@@ -291,14 +262,11 @@ SIM_API(cuEventQuery, CUevent handle)
 {
     SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
 
-    CUresult res = sim_enter(SIM_ID_cuEventQuery);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuEventQuery));
     struct sim_event *event = sim_event_get(handle);
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    res = check_asking(event);
+    CUresult res = check_asking(event);
     if (res == CUDA_SUCCESS)
         res = sim_context_error(event->context);
     struct sim_op *op = sim_event_recorded(event);
@@ -315,14 +283,11 @@ SIM_API(cuEventSynchronize, CUevent handle)
 {
     SIM_JUDGED_FIRST(!handle, CUDA_ERROR_INVALID_HANDLE);
 
-    CUresult res = sim_enter(SIM_ID_cuEventSynchronize);
-
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuEventSynchronize));
     struct sim_event *event = sim_event_get(handle);
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    res = check_asking(event);
+    CUresult res = check_asking(event);
     if (res == CUDA_SUCCESS) {
         struct sim_op *op = sim_event_recorded(event);
         if (event->share && sim_event_share_is_elsewhere(event->share, op))
@@ -366,16 +331,15 @@ static CUresult finished_at(struct sim_event *event, uint64_t *ns)
 static CUresult elapsed(enum sim_api api, float *out, CUevent start_handle,
                         CUevent end_handle)
 {
-    CUresult res = sim_enter(api);
     uint64_t start_ns = 0, end_ns = 0;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(api));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_event *start = sim_event_get(start_handle);
     struct sim_event *stop = sim_event_get(end_handle);
-    res = start && stop ? finished_at(start, &start_ns) : CUDA_ERROR_INVALID_HANDLE;
+    CUresult res =
+        start && stop ? finished_at(start, &start_ns) : CUDA_ERROR_INVALID_HANDLE;
     if (res == CUDA_SUCCESS)
         res = finished_at(stop, &end_ns);
     if (res == CUDA_SUCCESS)
@@ -387,17 +351,12 @@ static CUresult elapsed(enum sim_api api, float *out, CUevent start_handle,
     return res;
 }
 
-SIM_API(cuEventElapsedTime, float *out, CUevent start, CUevent stop)
-{
-    SIM_JUDGED_FIRST(!out || !start, CUDA_ERROR_INVALID_HANDLE);
+SIM_API_ONE(cuEventElapsedTime, (float *out, CUevent start, CUevent stop),
+            SIM_JUDGED_OR(!out || !start, CUDA_ERROR_INVALID_HANDLE,
+                          elapsed(api, out, start, stop)));
 
-    return elapsed(SIM_ID_cuEventElapsedTime, out, start, stop);
-}
-
-SIM_API(cuEventElapsedTime_v2, float *out, CUevent start, CUevent stop)
-{
-    return elapsed(SIM_ID_cuEventElapsedTime_v2, out, start, stop);
-}
+SIM_API_ONE(cuEventElapsedTime_v2, (float *out, CUevent start, CUevent stop),
+            elapsed(api, out, start, stop));
 
 /* An operation that waits for the event, NULL without memory. */
 static struct sim_op *make_wait(enum sim_api api, struct sim_event *event)
@@ -414,15 +373,13 @@ static struct sim_op *make_wait(enum sim_api api, struct sim_event *event)
 CUresult sim_event_wait_context(enum sim_api api, struct sim_context *context,
                                 CUevent handle)
 {
-    CUresult res = sim_context_error(context);
     struct sim_event *event;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_context_error(context));
     event = sim_event_get(handle);
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    res = sim_capture_check_context(context);
+    CUresult res = sim_capture_check_context(context);
     if (res == CUDA_SUCCESS && sim_capture_check_event(event) != CUDA_SUCCESS)
         res = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (res == CUDA_SUCCESS) {
@@ -458,16 +415,14 @@ static CUresult wait_event(enum sim_api api, enum sim_variant variant,
 {
     struct sim_context *context;
     struct sim_stream *stream;
-    CUresult res = sim_enter_context(api, &context);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(api, &context));
     if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_event *event = sim_event_get(handle);
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    res = sim_stream_get(context, stream_handle, variant, &stream);
+    CUresult res = sim_stream_get(context, stream_handle, variant, &stream);
     if (res == CUDA_SUCCESS) {
         res = wait_in(api, stream, event, flags);
         sim_stream_put(stream);
@@ -476,13 +431,6 @@ static CUresult wait_event(enum sim_api api, enum sim_variant variant,
     return res;
 }
 
-SIM_API(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned int flags)
-{
-    return wait_event(SIM_ID_cuStreamWaitEvent, SIM_LEGACY, stream, event, flags);
-}
-
-SIM_API(cuStreamWaitEvent_ptsz, CUstream stream, CUevent event, unsigned int flags)
-{
-    return wait_event(SIM_ID_cuStreamWaitEvent_ptsz, SIM_PER_THREAD, stream, event,
-                      flags);
-}
+SIM_API_TWINS(cuStreamWaitEvent, ptsz,
+              (CUstream stream, CUevent event, unsigned int flags),
+              wait_event(api, variant, stream, event, flags));

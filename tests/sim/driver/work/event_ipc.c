@@ -61,10 +61,8 @@ CUresult sim_event_share_new(int device, struct sim_event_share **out)
     struct sim_process *process;
     struct sim_name name;
     atomic_uint index = 0;
-    CUresult res = sim_ledger_enter(&index, &shared, -1, &name);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_ledger_enter(&index, &shared, -1, &name));
     struct sim_event_share *share = NULL;
     if (sim_process_attach(&name, &process) == CUDA_SUCCESS) {
         share = new_share(&name, process);
@@ -216,18 +214,17 @@ SIM_API(cuIpcGetEventHandle, CUipcEventHandle *out, CUevent handle)
 {
     SIM_JUDGED_FIRST(!out || !handle, CUDA_ERROR_INVALID_VALUE);
 
-    CUresult res = sim_enter(SIM_ID_cuIpcGetEventHandle);
     const struct sim_shared shared = {.kind = SIM_SHARE_EVENT};
     struct sim_name name;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter(SIM_ID_cuIpcGetEventHandle));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_event *event = sim_event_get(handle);
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    res = CUDA_ERROR_INVALID_HANDLE; /* one that was opened here is not exported again */
+    CUresult res =
+        CUDA_ERROR_INVALID_HANDLE; /* one that was opened here is not exported again */
     if (event->share && atomic_load(&event->share->entry_in_ledger))
         res = sim_ledger_enter(&event->share->entry_in_ledger, &shared, -1, &name);
     sim_event_put(event);
@@ -269,16 +266,14 @@ SIM_API(cuIpcOpenEventHandle, CUevent *out, CUipcEventHandle handle)
     SIM_JUDGED_FIRST(!out, CUDA_ERROR_INVALID_VALUE);
 
     struct sim_context *context;
-    CUresult res = sim_enter_context(SIM_ID_cuIpcOpenEventHandle, &context);
     struct sim_event_share *share;
     struct sim_name name;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_enter_context(SIM_ID_cuIpcOpenEventHandle, &context));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     memcpy(&name, &handle, sizeof(name));
-    res = open_share(&name, &share);
+    CUresult res = open_share(&name, &share);
     return res == CUDA_SUCCESS
                ? sim_event_create(context, CU_EVENT_DISABLE_TIMING, share, out)
                : res;

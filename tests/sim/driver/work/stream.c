@@ -101,10 +101,8 @@ CUresult sim_stream_get_own(struct sim_context *context, CUstream handle,
                             enum sim_variant variant, struct sim_stream **out)
 {
     struct sim_stream *stream;
-    CUresult res = sim_stream_get(context, handle, variant, &stream);
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(sim_stream_get(context, handle, variant, &stream));
     if (stream->context != context) {
         sim_stream_put(stream);
         return CUDA_ERROR_INVALID_HANDLE;
@@ -343,9 +341,7 @@ static CUresult submit_wait(struct sim_stream *stream, struct sim_op *op, bool p
 
     if (res != CUDA_SUCCESS || captured)
         return res;
-    res = enqueue(stream, op);
-    if (res != CUDA_SUCCESS)
-        return res;
+    SIM_TRY(enqueue(stream, op));
     sim_sched_wait(op, true);
     if (promised) {
         sim_pool_synchronized(op->frees);
