@@ -30,10 +30,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gs_clock.h"
 #include "gs_printable.h"
 #include "gs_room.h"
-#include "gs_uncancelled.h"
+#include "gs_wait.h"
 #include "link_open.h"
 #include "log_pattern.h"
 #include "progress.h"
@@ -125,19 +124,19 @@ static ssize_t write_now(int fd, const char *data, size_t length)
  * between attempts if other writers took the space first, or if it is too small. */
 static ssize_t write_to_reader(int fd, const char *data, size_t length)
 {
-    static const struct timespec nap = {.tv_nsec = 1000000};
     bool late = __atomic_load_n(&reader_is_late, __ATOMIC_RELAXED);
-    uint64_t until_ns = gs_now_ns() + (late ? 0 : READER_PATIENCE_MS * NS_PER_MS);
+    struct gs_wait wait = {.nap_ns = NS_PER_MS,
+                           .until_ns =
+                               gs_now_ns() + (late ? 0 : READER_PATIENCE_MS * NS_PER_MS)};
     ssize_t n = -1;
     int error = EAGAIN;
 
-    while (error == EAGAIN && gs_room_until(fd, until_ns)) {
+    do {
+        if (!gs_room_until(fd, wait.until_ns))
+            break;
         n = write_now(fd, data, in_one_piece(data, length));
         error = n < 0 ? errno : 0;
-        if (error != EAGAIN || gs_now_ns() >= until_ns)
-            break;
-        gs_nap(&nap);
-    }
+    } while (error == EAGAIN && gs_wait_step(&wait));
     __atomic_store_n(&reader_is_late, error == EAGAIN, __ATOMIC_RELAXED);
     errno = error;
     return n;
