@@ -16,6 +16,7 @@
 #include "statistics.h"
 #include "leak_rules.h"
 #include "log.h"
+#include "output.h"
 #include "outputs.h"
 #include "record.h"
 #include "state_file.h"
@@ -27,7 +28,7 @@ static char *read_file(const char *path, size_t *length, const char **problem)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     *problem = NULL;
     if (fd < 0 || fstat(fd, &info) != 0) {
-        *problem = gs_log_error_text(errno);
+        *problem = gs_output_error_text(errno);
     } else if (!S_ISREG(info.st_mode)) {
         *problem = "not a regular file";
     }
@@ -45,7 +46,7 @@ static char *read_file(const char *path, size_t *length, const char **problem)
             break;
         }
         if (got < 0 && errno != EINTR) {
-            *problem = gs_log_error_text(errno);
+            *problem = gs_output_error_text(errno);
             break;
         }
         *length += got > 0 ? (size_t)got : 0;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "output.h"
 
 /* A larger file is not a file of rules. */
 #define FILE_BYTES_MAX (64 * GS_MIB)
@@ -52,7 +53,7 @@ static char *read_file(const char *path, size_t *length)
     struct stat info;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &info) != 0) {
-        tell_file(path, gs_log_error_text(errno));
+        tell_file(path, gs_output_error_text(errno));
         if (fd >= 0) {
             close(fd);
         }
@@ -72,7 +73,7 @@ static char *read_file(const char *path, size_t *length)
     while (!wrong && *length < (size_t)info.st_size) {
         ssize_t got = read(fd, text + *length, (size_t)info.st_size - *length);
         if (got < 0 && errno != EINTR) {
-            wrong = gs_log_error_text(errno);
+            wrong = gs_output_error_text(errno);
         } else if (got == 0) {
             break; /* the file was truncated meanwhile */
         } else if (got > 0) {
