@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "parts.h"
+#include "gs_read_text.h"
 #include "gs_uncancelled.h"
 #include "link_open.h"
 #include "log.h"
@@ -52,20 +53,9 @@ static struct {
 /* ---- what there is to know of a process ---------------------------------------------
  */
 
-static size_t read_text(const char *path, char *out, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? 0 : read(fd, out, size - 1);
-    if (fd >= 0) {
-        close(fd);
-    }
-    out[length > 0 ? length : 0] = '\0';
-    return length > 0 ? (size_t)length : 0;
-}
-
 void gs_command_line(char out[GS_COMMAND_BYTES + 8])
 {
-    size_t length = read_text("/proc/self/cmdline", out, GS_COMMAND_BYTES + 2);
+    size_t length = gs_read_text("/proc/self/cmdline", out, GS_COMMAND_BYTES + 2);
     if (length == 0) {
         strcpy(out, "?");
         return;
@@ -85,7 +75,7 @@ enum gs_status gs_process_start(int64_t pid, uint64_t *start)
     char path[64];
     char text[1024];
     snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
-    (void)read_text(path, text, sizeof(text));
+    (void)gs_read_text(path, text, sizeof(text));
     /* After the name, which may contain anything in parentheses: words 3 to 22. */
     const char *word = strrchr(text, ')');
     for (unsigned i = 2; word && i < 22; i++) {
@@ -100,7 +90,7 @@ enum gs_status gs_process_start(int64_t pid, uint64_t *start)
 
 void gs_boot_id(char *out, size_t size)
 {
-    (void)read_text("/proc/sys/kernel/random/boot_id", out, size);
+    (void)gs_read_text("/proc/sys/kernel/random/boot_id", out, size);
     out[strcspn(out, "\n")] = '\0';
 }
 
