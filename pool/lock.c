@@ -9,21 +9,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "gs_wait.h"
+
 /* Sections are short: mostly the holder is gone before a sleep would pay. */
 #define SPINS 100
 
 #ifndef NDEBUG
 __attribute__((weak)) __thread struct gs_locks gs_locks;
 #endif
-
-static inline void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 void gs_lock_wait(struct gs_lock *lock)
 {
@@ -32,7 +25,7 @@ void gs_lock_wait(struct gs_lock *lock)
     for (int i = 0; i < SPINS; i++) {
         uint32_t open = 0;
 
-        relax();
+        gs_wait_relax();
         if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 &&
             atomic_compare_exchange_strong_explicit(
                 &lock->word, &open, 1, memory_order_acquire, memory_order_relaxed))

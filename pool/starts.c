@@ -14,12 +14,9 @@
 #include "starts.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "gs_wait.h"
 #include "heap.h"
 
 /* How a reader waits for a table to be rearranged. */
@@ -258,10 +255,9 @@ struct gs_block *gs_starts_seek(const struct gs_pool *pool,
                                 const struct gs_starts *starts,
                                 const struct gs_segment *segment, uint32_t offset)
 {
-    const struct timespec nap = {.tv_nsec = NAP_NS};
-    int saved = errno;
+    struct gs_wait wait = {.yields = YIELDS, .nap_ns = NAP_NS};
 
-    for (unsigned turn = 0;; turn++) {
+    for (;;) {
         uint32_t version = atomic_load_explicit(&starts->version, memory_order_acquire);
         struct gs_block *block = gs_starts_find(pool, starts, segment, offset);
 
@@ -271,11 +267,7 @@ struct gs_block *gs_starts_seek(const struct gs_pool *pool,
         if (!(version & 1) &&
             atomic_load_explicit(&starts->version, memory_order_acquire) == version)
             return NULL;
-        if (turn < YIELDS)
-            sched_yield();
-        else /* sleeps: the writer's priority may be lower */
-            (void)syscall(SYS_nanosleep, &nap, NULL);
-        errno = saved;
+        (void)gs_wait_step(&wait);
     }
 }
 

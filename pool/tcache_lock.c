@@ -14,11 +14,9 @@
  * Lock: tiers->lock for the heap's end.   Design: docs/pool.md, "Cache tiers"
  */
 #include <errno.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "gs_membarrier.h"
+#include "gs_wait.h"
 #include "heap.h"
 
 /* A thread is inside for a few instructions only, unless it was interrupted. */
@@ -37,15 +35,8 @@ _Atomic bool
 
 struct gs_lock gs_tcaches_lock = {.rank = GS_RANK_THREADS};
 
-/* Not nanosleep, which is a cancellation point: a lock is held. */
-static void nap(const struct timespec *time)
-{
-    (void)syscall(SYS_nanosleep, time, NULL);
-}
-
 void gs_tcache_barrier(void)
 {
-    const struct timespec settle = {.tv_nsec = SETTLE_NS};
     int saved = errno;
 
     if (!atomic_load_explicit(&gs_tcache_asymmetric, memory_order_relaxed) ||
@@ -54,7 +45,7 @@ void gs_tcache_barrier(void)
     /* The kernel forbids the call by now. Owners exchange from now on; the nap covers
      * older stores. */
     atomic_store(&gs_tcache_asymmetric, false);
-    nap(&settle);
+    gs_nap(SETTLE_NS);
     errno = saved;
 }
 
@@ -71,10 +62,8 @@ static bool mine_alone(struct gs_heap *heap)
 
 void gs_tiers_exclude(struct gs_heap *heap)
 {
-    const struct timespec short_nap = {.tv_nsec = NAP_NS};
     struct gs_tiers *tiers = heap->tiers;
     struct gs_link *link;
-    int saved = errno;
 
     if (!tiers)
         return;
@@ -88,11 +77,11 @@ void gs_tiers_exclude(struct gs_heap *heap)
     for (link = tiers->tcaches.next; link != &tiers->tcaches; link = link->next) {
         struct gs_tcache *tcache = GS_LINK_OWNER(link, struct gs_tcache, of_heap);
 
-        for (unsigned i = 0; atomic_load(&tcache->busy); i++)
-            if (i >= SPINS) /* a sleep: the owner's priority may be lower */
-                nap(&short_nap);
+        struct gs_wait wait = {.spins = SPINS, .nap_ns = NAP_NS};
+
+        while (atomic_load(&tcache->busy))
+            (void)gs_wait_step(&wait);
     }
-    errno = saved;
 }
 
 void gs_tiers_admit(struct gs_heap *heap)

@@ -8,7 +8,7 @@
  * Owns, Locks: see peaks.h.   Design: docs/tracker.md, "Peaks"
  */
 #include "peaks.h"
-#include "gs_uncancelled.h"
+#include "gs_wait.h"
 
 #include <stdlib.h>
 
@@ -261,13 +261,12 @@ static bool copy_list(struct gs_tracker *tracker, uint32_t number, struct gs_sin
 
 static void gather_lists(struct gather *gather, struct gs_since *copy)
 {
-    static const struct timespec pause = {.tv_nsec = PAUSE_NS};
     uint32_t used = __atomic_load_n(&gs_slots_used, __ATOMIC_ACQUIRE);
     uint64_t left = used == GS_SHARDS ? UINT64_MAX : (UINT64_C(1) << used) - 1;
 
     for (unsigned round = 0; left != 0 && round < ROUNDS; round++) {
         if (round > 0)
-            gs_nap(&pause);
+            gs_nap(PAUSE_NS);
         for (uint32_t i = 0; i < used; i++) {
             if ((left >> i & 1) == 0 || !copy_list(gather->tracker, i, copy))
                 continue;

@@ -9,14 +9,11 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "gs_membarrier.h"
+#include "gs_wait.h"
 
 /* A thread that is inside is so for a few instructions, unless it was interrupted. */
 #define SPINS  200
@@ -37,16 +34,6 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end; /* immutable after `once` */
 static bool thread_end_set;      /* likewise */
 
-/* Not nanosleep, which is a place to be cancelled at: a lock is held. */
-static void nap(long ns)
-{
-    const struct timespec time = {.tv_nsec = ns};
-    int saved = errno;
-
-    (void)syscall(SYS_nanosleep, &time, NULL);
-    errno = saved;
-}
-
 void gs_gates_barrier(void)
 {
     if (__atomic_load_n(&gs_gates_asymmetric, __ATOMIC_RELAXED) == 0 ||
@@ -54,7 +41,7 @@ void gs_gates_barrier(void)
         return;
     /* Forbidden since: owners exchange from now on, and stores of before settle. */
     __atomic_store_n(&gs_gates_asymmetric, 0, __ATOMIC_SEQ_CST);
-    nap(SETTLE_NS);
+    gs_nap(SETTLE_NS);
 }
 
 static void want(struct gs_gate *gate, uint32_t bits)
@@ -64,9 +51,10 @@ static void want(struct gs_gate *gate, uint32_t bits)
 
 static void wait_until_empty(const struct gs_gate *gate)
 {
-    for (unsigned i = 0; !gs_gate_is_empty(gate); i++)
-        if (i >= SPINS) /* a sleep: the owner's priority may be lower */
-            nap(NAP_NS);
+    struct gs_wait wait = {.spins = SPINS, .nap_ns = NAP_NS};
+
+    while (!gs_gate_is_empty(gate))
+        (void)gs_wait_step(&wait);
 }
 
 /* ---- in and out ------------------------------------------------------------------- */

@@ -20,8 +20,8 @@
 #include "contexts.h"
 #include "captures.h"
 #include "fences.h"
-#include "gs_clock.h"
 #include "gs_uncancelled.h"
+#include "gs_wait.h"
 #include "streams.h"
 
 /* The stream in whose order a context's ended heaps are. */
@@ -292,21 +292,18 @@ static bool is_done(struct gs_async_heap *heap)
  * thread. */
 #define QUESTIONS 1000u
 #define MOMENT_NS 10000000ull
-#define NAP_NS    20000l
+#define NAP_NS    20000u
 
 /* Waits until `until_ns` for the frees made so far in the heap's stream. Returns whether
  * they have run. */
 static bool await_frees(struct gs_async_heap *heap, uint64_t until_ns)
 {
-    const struct timespec nap = {.tv_nsec = NAP_NS};
+    struct gs_wait wait = {.spins = QUESTIONS, .nap_ns = NAP_NS, .until_ns = until_ns};
     unsigned given = __atomic_load_n(&heap->given, __ATOMIC_RELAXED);
-    bool done = is_done(heap);
-    for (unsigned i = 0; !done && gs_now_ns() < until_ns; i++) {
-        if (i >= QUESTIONS) {
-            gs_nap(&nap);
-        }
+    bool done;
+    do {
         done = is_done(heap);
-    }
+    } while (!done && gs_wait_step(&wait));
     (void)gs_real()->cuMemPoolTrimTo(heap->source, 0);
     __atomic_store_n(&heap->awaited, given, __ATOMIC_RELAXED);
     return done;

@@ -5,12 +5,10 @@
 #include "deferred.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "captures.h"
-#include "gs_clock.h"
 #include "gs_locks.h"
-#include "gs_uncancelled.h"
+#include "gs_wait.h"
 #include "fill_stream.h"
 
 /* The sleep between two polls. */
@@ -115,17 +113,17 @@ bool gs_deferred_settle(const struct gs_context *context)
 
 bool gs_deferred_await(const struct gs_state *state, const struct gs_context *context)
 {
-    const struct timespec nap = {.tv_nsec = NAP_NS};
-    uint64_t until = gs_now_ns() + (uint64_t)state->options.pool_wait_ms * 1000000u;
+    struct gs_wait wait = {.nap_ns = NAP_NS,
+                           .until_ns = gs_now_ns() +
+                                       (uint64_t)state->options.pool_wait_ms * 1000000u};
     while (any()) {
         enum gs_fill_state now = settle(context);
         if (now != GS_FILL_BUSY) {
             return now == GS_FILL_SETTLED;
         }
-        if (gs_captures_active() || gs_now_ns() > until) {
+        if (gs_captures_active() || !gs_wait_step(&wait)) {
             break;
         }
-        gs_nap(&nap);
     }
     return false;
 }

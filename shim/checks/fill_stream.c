@@ -11,18 +11,15 @@
  */
 #include "fill_stream.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "context_switch.h"
 #include "notify.h"
 #include "capture_gate.h"
 #include "captures.h"
 #include "context_errors.h"
-#include "gs_clock.h"
-#include "gs_uncancelled.h"
+#include "gs_wait.h"
 
 #define PIECE_BYTES ((size_t)1 << 20)
 /* The time limit of a fill, and as much again for each 256 MiB. */
@@ -30,7 +27,7 @@
 #define PATIENCE_SHIFT 28
 #define PATIENCE_MOST  30u
 /* Polls before the first sleep, and the sleep between two polls. */
-#define SPINS  20u
+#define YIELDS 20u
 #define NAP_NS 50000
 
 struct gs_fill_stream {
@@ -158,31 +155,26 @@ static void leave(struct visit *visit)
 /* Waits until the fill stream's work is complete, within the time limit. */
 static enum gs_check_count await(struct gs_fill_stream *fill_stream, size_t bytes)
 {
-    const struct timespec nap = {.tv_nsec = NAP_NS};
     uint64_t more = bytes >> PATIENCE_SHIFT;
-    uint64_t until =
-        gs_now_ns() + PATIENCE_NS * (1 + (more < PATIENCE_MOST ? more : PATIENCE_MOST));
-    for (unsigned i = 0;; i++) {
-        CUresult result = gs_real()->cuStreamQuery(fill_stream->stream);
+    struct gs_wait wait = {
+        .yields = YIELDS,
+        .nap_ns = NAP_NS,
+        .until_ns = gs_now_ns() +
+                    PATIENCE_NS * (1 + (more < PATIENCE_MOST ? more : PATIENCE_MOST))};
+    CUresult result;
+    do {
+        result = gs_real()->cuStreamQuery(fill_stream->stream);
         if (result == CUDA_SUCCESS && gs_notified()) {
             /* The work is complete, so this does not wait. Needed since a query does not
              * order work for the simulated device. */
             result = gs_real()->cuStreamSynchronize(fill_stream->stream);
         }
-        if (result == CUDA_SUCCESS) {
-            return GS_CHECK_LOOKED;
-        }
-        if (result != CUDA_ERROR_NOT_READY || gs_now_ns() > until) {
-            fill_stream->stuck =
-                true; /* true: without an answer the work may still run */
-            return result == CUDA_ERROR_NOT_READY ? GS_CHECK_BUSY : GS_CHECK_REFUSED;
-        }
-        if (i < SPINS) {
-            sched_yield();
-        } else {
-            gs_nap(&nap);
-        }
+    } while (result == CUDA_ERROR_NOT_READY && gs_wait_step(&wait));
+    if (result == CUDA_SUCCESS) {
+        return GS_CHECK_LOOKED;
     }
+    fill_stream->stuck = true; /* true: without an answer the work may still run */
+    return result == CUDA_ERROR_NOT_READY ? GS_CHECK_BUSY : GS_CHECK_REFUSED;
 }
 
 static enum gs_fill_state state_of(CUresult result)

@@ -4,23 +4,20 @@
  */
 #include "retry.h"
 
-#include <time.h>
-
 #include "notify.h"
 #include "captures.h"
 #include "free_lazy.h"
 #include "mem_limits.h"
 #include "parts.h"
-#include "gs_clock.h"
-#include "gs_uncancelled.h"
+#include "gs_wait.h"
 
 /* How long an allocation that would fail polls for blocks freed in stream order or, in
  * the lazy mode, for any freed block. Natively the order of the stream would make the
  * first available, and the free has waited for the others. The wait is bounded since the
  * running work may wait for this very thread. */
-#define WAIT_NS      400000000
-#define FIRST_NAP_NS 200000
-#define LAST_NAP_NS  50000000
+#define WAIT_NS      400000000ull
+#define FIRST_NAP_NS 200000u
+#define LAST_NAP_NS  50000000u
 /* After a wait that found nothing, requests for at least the same size do not wait for
  * this time: a program that allocates until it is refused must not wait each time. */
 #define PAUSE_NS 2000000000ull
@@ -58,9 +55,11 @@ void gs_retry_reset(void)
     }
 }
 
-static uint64_t pending_bytes(struct gs_state *state, int device)
+/* Whether some of the `before` pending bytes are no longer pending. */
+static bool some_ready(struct gs_state *state, int device, uint64_t before)
 {
-    return gs_pool_pending_bytes(state->pool, device);
+    (void)gs_pool_idle_bytes(state->pool, device); /* queries the fences */
+    return gs_pool_pending_bytes(state->pool, device) < before;
 }
 
 /* Waits for the context, for blocks freed during a capture: natively their free would
@@ -81,31 +80,32 @@ bool gs_retry_after_wait(struct gs_state *state, const struct gs_context *contex
         return false;
     }
     int device = context ? context->device : -1;
-    uint64_t before = pending_bytes(state, device);
+    uint64_t before = gs_pool_pending_bytes(state->pool, device);
     if (before == 0) {
         return false;
     }
     bool paused = before == __atomic_load_n(&paused_bytes, __ATOMIC_RELAXED) &&
                   gs_now_ns() < __atomic_load_n(&paused_until, __ATOMIC_RELAXED);
+    if (some_ready(state, device, before)) {
+        return true;
+    }
+    /* A possibly long wait is made only for blocks freed during a capture, whose own free
+     * would have waited. */
+    if (context && gs_context_take_unfenced(context) &&
+        wait_for(state, context) != CUDA_SUCCESS) {
+        return false;
+    }
+    if (paused) {
+        return false;
+    }
     /* Back off exponentially: polling too often can slow the device. */
-    struct timespec nap = {.tv_nsec = FIRST_NAP_NS};
-    for (long waited = 0; waited < WAIT_NS; waited += nap.tv_nsec) {
-        (void)gs_pool_idle_bytes(state->pool, device); /* queries the fences */
-        if (pending_bytes(state, device) < before) {
+    struct gs_wait wait = {.nap_ns = FIRST_NAP_NS,
+                           .longest_ns = LAST_NAP_NS,
+                           .until_ns = gs_now_ns() + WAIT_NS};
+    while (gs_wait_step(&wait)) {
+        if (some_ready(state, device, before)) {
             return true;
         }
-        /* A possibly long wait is made only for blocks freed during a capture, whose own
-         * free would have waited. */
-        if (waited == 0 && context && gs_context_take_unfenced(context) &&
-            wait_for(state, context) != CUDA_SUCCESS) {
-            return false;
-        }
-        if (paused) {
-            return false;
-        }
-        nap.tv_nsec = waited < FIRST_NAP_NS ? FIRST_NAP_NS : waited;
-        nap.tv_nsec = nap.tv_nsec < LAST_NAP_NS ? nap.tv_nsec : LAST_NAP_NS;
-        gs_nap(&nap);
     }
     __atomic_store_n(&paused_bytes, before, __ATOMIC_RELAXED);
     __atomic_store_n(&paused_until, gs_now_ns() + PAUSE_NS, __ATOMIC_RELAXED);

@@ -24,7 +24,6 @@
 #include "managed.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "context_switch.h"
 #include "all_complete.h"
@@ -35,6 +34,7 @@
 #include "host_pools.h"
 #include "free_scope.h"
 #include "free_wait.h"
+#include "gs_clock.h"
 #include "log.h"
 #include "managed_ranges.h"
 #include "record.h"
@@ -73,13 +73,6 @@ void gs_managed_reset(void)
     __atomic_store_n(&concurrent, NOT_ASKED, __ATOMIC_RELAXED);
     __atomic_store_n(&requests, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&hits, 0, __ATOMIC_RELAXED);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 static uint64_t owner_of(const struct gs_context *context)
@@ -254,7 +247,7 @@ static void keep_range(struct gs_state *state, const struct gs_managed_range *ra
     gs_record_undone(state, range->addr, GS_API_cuMemFree_v2, &was);
     gs_record_free_result(state, range->addr, GS_API_cuMemFree_v2, &was, CUDA_SUCCESS);
     gs_notify_take_back("cuMemFree_v2", range->addr);
-    if (gs_ranges_keep(ranges, range, now_ns()) != GS_OK) {
+    if (gs_ranges_keep(ranges, range, gs_now_coarse_ns()) != GS_OK) {
         gs_notify_begin("giving memory back", false);
         (void)gs_real()->cuMemFree_v2(range->addr);
         gs_notify_end();
@@ -430,7 +423,7 @@ static size_t limit_at(uint64_t now)
 /* The driver's free waits for the owner, so ranges of other contexts stay. */
 void gs_managed_relax(const struct gs_context *context)
 {
-    uint64_t now = now_ns();
+    uint64_t now = gs_now_coarse_ns();
     if (ranges && gs_ranges_kept_bytes(ranges) > 0 && !gs_captures_active()) {
         (void)give_back(owner_of(context), limit_at(now),
                         age_ns && now > age_ns ? now - age_ns : 0);
@@ -439,7 +432,7 @@ void gs_managed_relax(const struct gs_context *context)
 
 bool gs_managed_has_aged(const struct gs_context *context)
 {
-    uint64_t now = now_ns();
+    uint64_t now = gs_now_coarse_ns();
     return ranges && age_ns && now > age_ns && gs_ranges_kept_bytes(ranges) > 0 &&
            gs_ranges_has_older(ranges, owner_of(context), now - age_ns);
 }
@@ -448,7 +441,7 @@ void gs_managed_give_aged(const struct gs_context *context, bool (*may)(void *se
                           void *self)
 {
     struct gs_managed_range range;
-    uint64_t now = now_ns();
+    uint64_t now = gs_now_coarse_ns();
     while (ranges && age_ns && now > age_ns && may(self) &&
            gs_ranges_evict(ranges, owner_of(context), SIZE_MAX, now - age_ns, &range) ==
                GS_OK) {

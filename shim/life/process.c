@@ -24,8 +24,8 @@
 #include "finish.h"
 #include "gs_uncancelled.h"
 #include "linker.h"
-#include "log.h"
 #include "state.h"
+#include "stderr.h"
 #include "trace.h"
 
 typedef void exit_fn(int);
@@ -109,7 +109,7 @@ static void at_quick_exit_handler(void *unused)
 
 __attribute__((constructor)) static void register_handlers(void)
 {
-    gs_log_know_stderr();
+    gs_stderr_know();
     for (int i = 0; i < HANDLERS; i++) {
         on_exit(at_exit, NULL);
         __cxa_at_quick_exit(at_quick_exit_handler, NULL);

@@ -16,7 +16,6 @@
 #include "trim_thread.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "capture_gate.h"
 #include "captures.h"
@@ -29,6 +28,7 @@
 #include "own_thread.h"
 #include "trim_hold.h"
 #include "gs_uncancelled.h"
+#include "gs_wait.h"
 
 #define NS_PER_MS     1000000ull
 #define NS_PER_SECOND 1000000000ull
@@ -201,13 +201,11 @@ static bool may_end(struct gs_state *state)
 
 static void *look_and_sleep(void *unused)
 {
-    const struct timespec nap = {.tv_sec = (time_t)(nap_ns / NS_PER_SECOND),
-                                 .tv_nsec = (long)(nap_ns % NS_PER_SECOND)};
     struct gs_state *state = gs_state_peek();
     gs_thread.depth = 1;
     relax_captures();
     do {
-        gs_nap(&nap);
+        gs_nap(nap_ns);
         look(state);
     } while (!may_end(state));
     return unused;

@@ -16,13 +16,13 @@
 #include "machine_memory.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "gs_read_text.h"
 #include "gs_uncancelled.h"
 #include "host_memory.h"
 
@@ -40,23 +40,11 @@ struct texts {
  * none. */
 static bool read_file(struct texts *texts, const char *path)
 {
-    char *out = texts->file;
     if ((size_t)snprintf(texts->full, sizeof(texts->full), "%s%s", texts->root, path) >=
         sizeof(texts->full)) {
         return false;
     }
-    int fd = open(texts->full, O_RDONLY | O_CLOEXEC);
-    size_t length = 0;
-    ssize_t got = 1;
-    while (fd >= 0 && got > 0 && length < FILE_BYTES - 1) {
-        got = read(fd, out + length, FILE_BYTES - 1 - length);
-        length += got > 0 ? (size_t)got : 0;
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    out[length] = '\0';
-    return fd >= 0 && length > 0;
+    return gs_read_text(texts->full, texts->file, FILE_BYTES) > 0;
 }
 
 /* The number after `word` at the start of a line. */

@@ -7,12 +7,12 @@
 #include "platform.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "gs_read_text.h"
 #include "host_memory.h"
 #include "real.h"
 
@@ -48,12 +48,7 @@ static bool is_wsl(struct paths *paths)
     if (!path_of(paths->full, paths->root, "/proc/sys/kernel/osrelease")) {
         return false;
     }
-    int fd = open(paths->full, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
-    if (fd >= 0) {
-        close(fd);
-    }
-    text[got > 0 ? got : 0] = '\0';
+    (void)gs_read_text(paths->full, text, sizeof(text));
     return strcasestr(text, "microsoft") != NULL;
 }
 

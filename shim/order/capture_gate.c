@@ -32,18 +32,15 @@
  */
 #include "capture_gate.h"
 
-#include <errno.h>
 #include <sched.h>
-#include <time.h>
 
 #include "captures.h"
 #include "real.h"
 #include "thread.h"
-#include "gs_clock.h"
-#include "gs_uncancelled.h"
+#include "gs_wait.h"
 
 /* Checks for threads inside before the first sleep, and the sleep between two checks. */
-#define SPINS  100
+#define YIELDS 100
 #define NAP_NS 20000
 /* The age at which a pass is assumed to have reached the driver. */
 #define SURE_NS 100000000ull
@@ -55,23 +52,23 @@ static uint64_t passed_at_ns;    /* atomic: time of the newest pass, by gs_now_n
 static uint64_t spent_ns;        /* atomic */
 
 /* Whether a thread may be between gs_gate_pass and the driver. */
-static bool is_on_its_way(uint64_t now)
+static bool is_on_its_way(void)
 {
     return __atomic_load_n(&passing, __ATOMIC_SEQ_CST) &&
-           now - __atomic_load_n(&passed_at_ns, __ATOMIC_SEQ_CST) < SURE_NS;
+           gs_now_ns() - __atomic_load_n(&passed_at_ns, __ATOMIC_SEQ_CST) < SURE_NS;
 }
 
 /* Waits until no thread is between gs_gate_pass and the driver, or the time is up. */
 static void await_passers(void)
 {
-    const struct timespec nap = {.tv_nsec = NAP_NS};
-    uint64_t began = gs_now_ns(), spent = __atomic_load_n(&spent_ns, __ATOMIC_RELAXED),
-             took = 0;
-    while (is_on_its_way(began + took) && spent + took < PATIENCE_NS) {
-        gs_nap(&nap);
-        took = gs_now_ns() - began;
+    uint64_t began = gs_now_ns(), spent = __atomic_load_n(&spent_ns, __ATOMIC_RELAXED);
+    struct gs_wait wait = {.nap_ns = NAP_NS, .until_ns = began + PATIENCE_NS - spent};
+    while (is_on_its_way()) {
+        if (!gs_wait_step(&wait)) {
+            break;
+        }
     }
-    __atomic_add_fetch(&spent_ns, took, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&spent_ns, gs_now_ns() - began, __ATOMIC_RELAXED);
 }
 
 bool gs_gate_enter(void)
@@ -120,25 +117,18 @@ void gs_relaxed_end(CUstreamCaptureMode *mode)
 
 void gs_gate_close(void)
 {
-    const struct timespec nap = {.tv_nsec = NAP_NS};
-    int saved_errno = errno;
-    /* Bounded: a signal handler may have interrupted the thread inside. */
-    for (unsigned i = 0;
-         gs_thread.depth == 0 && __atomic_load_n(&inside, __ATOMIC_SEQ_CST) > 0; i++) {
-        if (i < SPINS) {
-            sched_yield();
-        } else {
-            gs_nap(&nap);
-        }
+    struct gs_wait wait = {.yields = YIELDS, .nap_ns = NAP_NS};
+    /* Not within a wrapper: a signal handler may have interrupted the thread inside. */
+    while (gs_thread.depth == 0 && __atomic_load_n(&inside, __ATOMIC_SEQ_CST) > 0) {
+        (void)gs_wait_step(&wait);
     }
-    for (unsigned i = 0; i < SPINS && __atomic_load_n(&passing, __ATOMIC_SEQ_CST); i++) {
+    for (unsigned i = 0; i < YIELDS && __atomic_load_n(&passing, __ATOMIC_SEQ_CST); i++) {
         sched_yield();
     }
     if (__atomic_load_n(&passing, __ATOMIC_SEQ_CST) && gs_thread.depth == 0 &&
         __atomic_load_n(&spent_ns, __ATOMIC_RELAXED) < PATIENCE_NS) {
         await_passers();
     }
-    errno = saved_errno;
 }
 
 void gs_gate_reset(void)

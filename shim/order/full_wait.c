@@ -11,14 +11,11 @@
  */
 #include "full_wait.h"
 
-#include <time.h>
-
 #include "captures.h"
 #include "log.h"
 #include "marks.h"
 #include "state.h"
-#include "gs_clock.h"
-#include "gs_uncancelled.h"
+#include "gs_wait.h"
 
 #define NS_PER_MS 1000000ull
 /* Back off exponentially: polling too often can slow the device. */
@@ -70,14 +67,14 @@ static bool still_runs(const struct gs_context *context)
 static enum gs_status poll(const struct gs_context *context, uint64_t mark,
                            uint64_t wait_ns)
 {
-    uint64_t nap_ns = FIRST_NAP_NS, deadline;
-    deadline = gs_now_ns() + (wait_ns < LEAST_WAIT_NS ? LEAST_WAIT_NS : wait_ns);
+    struct gs_wait wait = {
+        .nap_ns = FIRST_NAP_NS,
+        .longest_ns = LAST_NAP_NS,
+        .until_ns = gs_now_ns() + (wait_ns < LEAST_WAIT_NS ? LEAST_WAIT_NS : wait_ns)};
     enum gs_status status;
-    while ((status = query(context, mark)) == GS_ERR_TIMEOUT && gs_now_ns() < deadline) {
-        const struct timespec nap = {.tv_nsec = (long)nap_ns};
-        gs_nap(&nap);
-        nap_ns = 2 * nap_ns < LAST_NAP_NS ? 2 * nap_ns : LAST_NAP_NS;
-    }
+    do {
+        status = query(context, mark);
+    } while (status == GS_ERR_TIMEOUT && gs_wait_step(&wait));
     return status;
 }
 

@@ -4,61 +4,19 @@
  */
 #include "state_open.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "gs_clock.h"
 #include "statistics.h"
 #include "leak_rules.h"
 #include "log.h"
 #include "outputs.h"
+#include "read_file.h"
 #include "record.h"
 #include "state_file.h"
-
-/* The whole file, from malloc; it may be growing. NULL: *problem has the reason. */
-static char *read_file(const char *path, size_t *length, const char **problem)
-{
-    struct stat info = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    *problem = NULL;
-    if (fd < 0 || fstat(fd, &info) != 0) {
-        *problem = gs_log_error_text(errno);
-    } else if (!S_ISREG(info.st_mode)) {
-        *problem = "not a regular file";
-    }
-    size_t size = *problem ? 0 : (size_t)info.st_size;
-    /* Aligned like the mapping in the process, as the contents require. */
-    char *bytes =
-        *problem ? NULL : aligned_alloc(4096, gs_round_up(size + 1, (size_t)4096));
-    if (!*problem && !bytes) {
-        *problem = gs_status_text(GS_ERR_HOST_NOMEM);
-    }
-    *length = 0;
-    while (bytes && *length < size) {
-        ssize_t got = read(fd, bytes + *length, size - *length);
-        if (got == 0) {
-            break;
-        }
-        if (got < 0 && errno != EINTR) {
-            *problem = gs_log_error_text(errno);
-            break;
-        }
-        *length += got > 0 ? (size_t)got : 0;
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    if (*problem) {
-        free(bytes);
-        return NULL;
-    }
-    return bytes;
-}
 
 /* Whether the process still runs, and is not another one with its id. */
 static bool runs(const struct gs_state_process *process)
@@ -69,13 +27,6 @@ static bool runs(const struct gs_state_process *process)
     return process->ending[0] == '\0' && strcmp(boot, process->boot) == 0 &&
            process->pid > 0 && gs_process_start(process->pid, &start) == GS_OK &&
            start == process->pid_start;
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 const struct gs_options *gs_state_settings(void)
@@ -103,11 +54,11 @@ bool gs_state_open(const char *path, struct gs_state_open *out)
                                           .annex_bytes = gs_statistics_bytes()};
     const char *problem;
     size_t length = 0;
-    out->bytes = read_file(path, &length, &problem);
+    out->bytes = gs_read_file(path, SIZE_MAX, &length, &problem);
     if (out->bytes && gs_state_read_header(out->bytes, length, &config, &out->header,
                                            &problem) == GS_OK) {
         out->running = runs(&out->header.process);
-        config.now_ns = out->running ? now_ns() : 0;
+        config.now_ns = out->running ? gs_now_coarse_ns() : 0;
         if (gs_state_read(out->bytes, length, &config, &out->found, &problem) == GS_OK) {
             return true;
         }

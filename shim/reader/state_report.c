@@ -12,6 +12,7 @@
 #include "finish.h"
 #include "leak_rules.h"
 #include "log.h"
+#include "output.h"
 #include "outputs.h"
 #include "report.h"
 #include "state_file.h"
@@ -147,7 +148,7 @@ static int write_found(const struct gs_state_found *found, bool running, const c
     gs_symbolizer_destroy(symbolizer);
     if (!written) {
         gs_log_line(GS_LOG_ERROR, "the report cannot be written: %s",
-                    gs_log_error_text(errno));
+                    gs_output_error_text(errno));
         return 1;
     }
     return summary.errors > 0 || summary.leaked_count > 0 ? (int)options->error_exitcode

@@ -10,6 +10,7 @@
 #include "finish.h"
 #include "leak_rules.h"
 #include "log.h"
+#include "output.h"
 #include "report.h"
 #include "state_file.h"
 #include "state_open.h"
@@ -115,7 +116,7 @@ int gs_state_summary(char *const files[], size_t count)
     }
     if (fflush(stdout) != 0) {
         gs_log_line(GS_LOG_ERROR, "the summary cannot be written: %s",
-                    gs_log_error_text(errno));
+                    gs_output_error_text(errno));
         return 1;
     }
     return processes == count ? 0 : 1;

@@ -26,6 +26,7 @@
 #include "managed.h"
 #include "meta.h"
 #include "log.h"
+#include "output.h"
 #include "nvml.h"
 #include "outputs.h"
 #include "progress.h"
@@ -35,7 +36,6 @@
 #include "single_order.h"
 #include "state.h"
 #include "state_file.h"
-#include "gs_uncancelled.h"
 #include "verify.h"
 #include "redzones.h"
 
@@ -275,7 +275,8 @@ static unsigned longest_part_ms(const struct gs_options *options)
 {
     unsigned looks = (options->symbolize ? options->symbolize_timeout_ms : 0) +
                      (options->leak_scan ? SCAN_LIMIT_MS : 0);
-    return (looks > GS_LOG_PATIENCE_MS ? looks : GS_LOG_PATIENCE_MS) + REPORT_WAIT_MS;
+    return (looks > GS_OUTPUT_PATIENCE_MS ? looks : GS_OUTPUT_PATIENCE_MS) +
+           REPORT_WAIT_MS;
 }
 
 /* Whether no other thread writes a report any more. A thread that has ended does not. */

@@ -6,7 +6,7 @@
  */
 #include "intervals.h"
 
-#include <time.h>
+#include "gs_wait.h"
 
 #include "finish.h"
 #include "log.h"
@@ -48,12 +48,10 @@ static void write_look(struct gs_state *state)
  * took. */
 static void *look_and_sleep(void *unused)
 {
-    const struct timespec interval = {.tv_sec = interval_ms / 1000,
-                                      .tv_nsec = (long)(interval_ms % 1000) * 1000000};
     struct gs_state *state = NULL;
     gs_thread.depth = 1;
-    while ((!state || gs_finish_due()) &&
-           clock_nanosleep(CLOCK_MONOTONIC, 0, &interval, NULL) == 0) {
+    while (!state || gs_finish_due()) {
+        gs_nap((uint64_t)interval_ms * 1000000u);
         state = gs_state_peek(); /* none yet, while a slow start is in progress */
         if (state && gs_finish_due()) {
             gs_growth_look(growth, state->tracker);

@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "linker.h"
@@ -27,9 +26,10 @@
 #include "platform.h"
 #include "real.h"
 #include "state.h"
-#include "gs_uncancelled.h"
+#include "gs_wait.h"
 
 #define PATIENCE_MS 2000u
+#define NS_PER_MS   1000000ull
 #define MOST        1024u /* processes on a device */
 
 /* Inode of the initial process namespace (linux/proc_ns.h): its process ids are the
@@ -190,18 +190,18 @@ static void *body(void *unused)
 
 static bool asked_in_time(void)
 {
-    const struct timespec step = {.tv_nsec = 1000000};
     __atomic_store_n(&account.done, false, __ATOMIC_RELAXED);
     if (!gs_own_thread("gpushim-nvml", body)) {
         return false;
     }
-    for (unsigned i = 0; i < PATIENCE_MS; i++) {
-        if (__atomic_load_n(&account.done, __ATOMIC_ACQUIRE)) {
-            return true;
+    struct gs_wait wait = {.nap_ns = NS_PER_MS,
+                           .until_ns = gs_now_ns() + PATIENCE_MS * NS_PER_MS};
+    while (!__atomic_load_n(&account.done, __ATOMIC_ACQUIRE)) {
+        if (!gs_wait_step(&wait)) {
+            return false;
         }
-        gs_nap(&step);
     }
-    return false;
+    return true;
 }
 
 /* ---- what is left --------------------------------------------------------------------

@@ -20,8 +20,7 @@
 #include "log.h"
 #include "log_pattern.h"
 #include "options_table.h"
-#include "output_file.h"
-#include "shield.h"
+#include "output.h"
 #include "text.h"
 
 /* The default of GPUSHIM_OUTPUT_FILE; the extension follows. */
@@ -173,13 +172,11 @@ void gs_outputs_open(const struct gs_options *options)
     if (settings.count == 0) {
         return;
     }
-    gs_log_pattern_start((int64_t)time(NULL));
     settings.extended = options->output_file[0] == '\0';
-    strcpy(settings.pattern, settings.extended ? DEFAULT_PATTERN : options->output_file);
-    gs_log_pattern_make_absolute(settings.pattern);
+    gs_log_pattern_keep(settings.pattern,
+                        settings.extended ? DEFAULT_PATTERN : options->output_file);
     if (options->log_file[0]) {
-        strcpy(settings.log, options->log_file);
-        gs_log_pattern_make_absolute(settings.log);
+        gs_log_pattern_keep(settings.log, options->log_file);
         log_deferred();
     }
     if (!options->track) {
@@ -218,18 +215,14 @@ static bool write_file(const struct gs_export *export, enum gs_export_row row,
     static struct gs_output_file file; /* one report is written at a time */
     const struct gs_export_format *format = &gs_export_formats[row];
     struct gs_export_sink sink = {.write = gs_output_file_write, .self = &file};
-    struct gs_shield shield;
     enum gs_status status = GS_ERR_IO;
-    gs_shield_raise(&shield);
     gs_output_file_open(&file, path);
     if (!file.error) {
         status = gs_export_write(export, row, &sink);
     }
     int error = gs_output_file_close(&file, status == GS_OK);
-    shield.signal_raised = error != 0;
-    gs_shield_lower(&shield);
     if (error) {
-        say_failed(format, path, gs_log_error_text(error));
+        say_failed(format, path, gs_output_error_text(error));
     } else if (status != GS_OK) {
         say_failed(format, path, gs_status_text(status));
     }

@@ -1,15 +1,13 @@
 /*
  * log.h - the output of all text of the shim: stderr, or the file that the user named.
  *
- * A file is opened for each write and closed again. The library keeps no descriptor open
- * that the program could close, inherit, or find under a number that it expected to be
- * free. A process that logs nothing creates no file, and a forked child opens its own
- * file.
+ * A file is opened for each write and closed again (output.h). So the library keeps no
+ * descriptor open that the program could close, inherit, or find under a number that it
+ * expected to be free. stderr.h says when stderr gets nothing. A process that logs
+ * nothing creates no file, and a forked child opens its own file.
  *
  * All functions may be called from any thread at any time, also in a signal handler and
- * in a vfork child: no lock, no malloc, no stdio. errno is preserved. The host is never
- * ended or stopped: during a write SIGPIPE, SIGXFSZ and SIGTTOU are blocked, and
- * cancellation is deferred.
+ * in a vfork child: no lock, no malloc, no stdio. errno is preserved.
  *
  * File name patterns: %p process id, %h host, %e program, %t start time as
  * 20240131T235959Z, %r rank (first set of OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK,
@@ -24,28 +22,8 @@
 #include <limits.h>
 #include "gs_base.h"
 
-/*
- * Standard error. The program may close descriptor 2, and the next file or socket that it
- * opens may get this number; the library must never write to such a file. The kernel does
- * not distinguish it from a file that dup2 or freopen has put there. So text goes to
- * descriptor 2 only
- *   - while it is the file that it was when the library was loaded, or
- *   - if it is the writing end of a pipe that neither stdin nor stdout reads from; or if
- *     it is a file opened for writing only to which stdout goes as well, or that is
- *     opened for appending. Numbers allocated in sequence have this form only if the
- *     program intends it, and a file opened for appending is a log.
- * Otherwise the text is dropped. The library keeps no copy of the first descriptor: a
- * copy would make the reader of a pipe wait that the program has closed.
- */
-
-/* Records the file of descriptor 2. Called by the library's constructor. */
-void gs_log_know_stderr(void);
-
 /* A line is written if its level is at most the verbosity. */
 enum gs_log_level { GS_LOG_ERROR, GS_LOG_WARN, GS_LOG_INFO, GS_LOG_DEBUG };
-
-/* The longest time for which a text waits for a reader that reads nothing. */
-#define GS_LOG_PATIENCE_MS 10000
 
 /* A line is cut at this many bytes, prefix and newline included. */
 #define GS_LOG_LINE_BYTES 1024
@@ -103,10 +81,6 @@ void gs_log_file_open(struct gs_log_file *file, const char *variable,
 bool gs_log_file_used(const struct gs_log_file *file);
 /* Appends; does nothing if the file is unused. */
 void gs_log_file_write(struct gs_log_file *file, const char *data, size_t length);
-
-/* The text for an errno of opening or writing a file (static); independent of the
- * locale. */
-const char *gs_log_error_text(int error);
 
 /* The error in a pattern, as the end of a sentence (static); NULL: none. */
 const char *gs_log_pattern_problem(const char *pattern);

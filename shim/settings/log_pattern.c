@@ -300,7 +300,9 @@ enum gs_status gs_log_pattern_expand(const char *pattern, char *out, size_t capa
     return status;
 }
 
-void gs_log_pattern_make_absolute(char pattern[PATH_MAX])
+/* Prepends the working directory to a relative pattern; leaves the pattern unchanged on
+ * failure. */
+static void make_absolute(char pattern[PATH_MAX])
 {
     struct name_buffer name = {.data = pattern, .capacity = PATH_MAX};
     struct gs_log_names *names = pattern[0] == '/' ? NULL : gs_log_names_take();
@@ -318,4 +320,11 @@ void gs_log_pattern_make_absolute(char pattern[PATH_MAX])
         memcpy(pattern + name.length, names->second, length + 1);
     }
     gs_log_names_give(names);
+}
+
+void gs_log_pattern_keep(char out[PATH_MAX], const char *pattern)
+{
+    gs_log_pattern_start((int64_t)time(NULL));
+    strcpy(out, pattern);
+    make_absolute(out);
 }

@@ -12,9 +12,9 @@
  * effect. */
 void gs_log_pattern_start(int64_t seconds);
 
-/* Prepends the working directory to a relative pattern; leaves the pattern unchanged on
- * failure. */
-void gs_log_pattern_make_absolute(char pattern[PATH_MAX]);
+/* Copies a pattern of less than PATH_MAX bytes, to be resolved later: records the time
+ * for %t, and makes a relative pattern absolute where possible. */
+void gs_log_pattern_keep(char out[PATH_MAX], const char *pattern);
 
 /*
  * First pass: resolves all but %p and %%, which stay in the text; a percent sign in a

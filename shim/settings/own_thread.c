@@ -10,10 +10,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "gs_uncancelled.h"
+#include "gs_wait.h"
 
 #define STACK_BYTES (1u << 20)
 #define MOST        16u
@@ -67,7 +66,7 @@ static bool create(struct slot *slot)
 
 bool gs_own_thread(const char *name, void *(*body)(void *))
 {
-    const struct timespec nap = {.tv_nsec = NAP_NS};
+    struct gs_wait wait = {.nap_ns = NAP_NS};
     struct slot *slot = claim();
     if (!slot) {
         return false;
@@ -81,7 +80,7 @@ bool gs_own_thread(const char *name, void *(*body)(void *))
     /* A thread that ends at once has released its slot already. */
     while (!__atomic_load_n(&slot->number, __ATOMIC_ACQUIRE) &&
            __atomic_load_n(&slot->taken, __ATOMIC_ACQUIRE)) {
-        gs_nap(&nap);
+        (void)gs_wait_step(&wait);
     }
     return true;
 }

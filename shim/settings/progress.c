@@ -4,11 +4,7 @@
  */
 #include "progress.h"
 
-#include <errno.h>
-#include <time.h>
-
-#include "gs_clock.h"
-#include "gs_uncancelled.h"
+#include "gs_wait.h"
 
 #define NS_PER_MS 1000000ull
 
@@ -33,20 +29,17 @@ void gs_progress_tick(void)
 
 bool gs_progress_wait(bool (*over)(void *arg), void *arg, unsigned patience_ms)
 {
-    static const struct timespec nap = {.tv_nsec = 1000000};
-    int saved_errno = errno;
+    const uint64_t patience_ns = patience_ms * NS_PER_MS;
+    struct gs_wait wait = {.nap_ns = NS_PER_MS, .until_ns = gs_now_ns() + patience_ns};
     unsigned seen = __atomic_load_n(&ticks, __ATOMIC_RELAXED);
-    uint64_t since_ns = gs_now_ns();
     bool done;
 
-    while (!(done = over(arg)) && gs_now_ns() - since_ns < patience_ms * NS_PER_MS) {
+    while (!(done = over(arg)) && gs_wait_step(&wait)) {
         unsigned now = __atomic_load_n(&ticks, __ATOMIC_RELAXED);
 
         if (now != seen)
-            since_ns = gs_now_ns();
+            wait.until_ns = gs_now_ns() + patience_ns;
         seen = now;
-        gs_nap(&nap);
     }
-    errno = saved_errno;
     return done;
 }

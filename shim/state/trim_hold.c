@@ -4,10 +4,7 @@
  */
 #include "trim_hold.h"
 
-#include <time.h>
-
-#include "gs_clock.h"
-#include "gs_uncancelled.h"
+#include "gs_wait.h"
 
 /* The longest wait of a program call for a driver call of the thread. */
 #define HOLD_NS     1000000000ull
@@ -19,13 +16,14 @@ static unsigned holds;              /* atomic */
 
 void gs_trim_pass(void)
 {
-    const struct timespec nap = {.tv_nsec = HOLD_NAP_NS};
     if (!__atomic_load_n(&working, __ATOMIC_SEQ_CST)) {
         return;
     }
-    uint64_t until = gs_now_ns() + HOLD_NS;
-    while (__atomic_load_n(&working, __ATOMIC_SEQ_CST) && gs_now_ns() < until) {
-        gs_nap(&nap);
+    struct gs_wait wait = {.nap_ns = HOLD_NAP_NS, .until_ns = gs_now_ns() + HOLD_NS};
+    while (__atomic_load_n(&working, __ATOMIC_SEQ_CST)) {
+        if (!gs_wait_step(&wait)) {
+            break;
+        }
     }
 }
 

@@ -15,8 +15,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,18 +26,17 @@
 #include <unistd.h>
 
 #include "parts.h"
+#include "gs_read_text.h"
 #include "gs_uncancelled.h"
 #include "link_open.h"
 #include "log.h"
 #include "log_pattern.h"
-#include "output_file.h"
+#include "output.h"
 #include "record.h"
-#include "shield.h"
 
 /* The first size of the file; the sizes to try for the mapping, by the available address
  * space. */
 #define FIRST_BYTES GS_MIB
-#define NAME_TRIES  100
 #ifndef CIFS_MAGIC
 #define CIFS_MAGIC 0xff534d42
 #endif
@@ -50,28 +47,15 @@ static struct {
     void *bytes;
     size_t room;
     size_t length; /* the file's; changes under the memory's lock */
-    dev_t device;
-    ino_t inode;
-    char path[PATH_MAX];
+    struct gs_output_map named;
 } file;
 
 /* ---- what there is to know of a process ---------------------------------------------
  */
 
-static size_t read_text(const char *path, char *out, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? 0 : read(fd, out, size - 1);
-    if (fd >= 0) {
-        close(fd);
-    }
-    out[length > 0 ? length : 0] = '\0';
-    return length > 0 ? (size_t)length : 0;
-}
-
 void gs_command_line(char out[GS_COMMAND_BYTES + 8])
 {
-    size_t length = read_text("/proc/self/cmdline", out, GS_COMMAND_BYTES + 2);
+    size_t length = gs_read_text("/proc/self/cmdline", out, GS_COMMAND_BYTES + 2);
     if (length == 0) {
         strcpy(out, "?");
         return;
@@ -91,7 +75,7 @@ enum gs_status gs_process_start(int64_t pid, uint64_t *start)
     char path[64];
     char text[1024];
     snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
-    (void)read_text(path, text, sizeof(text));
+    (void)gs_read_text(path, text, sizeof(text));
     /* After the name, which may contain anything in parentheses: words 3 to 22. */
     const char *word = strrchr(text, ')');
     for (unsigned i = 2; word && i < 22; i++) {
@@ -106,7 +90,7 @@ enum gs_status gs_process_start(int64_t pid, uint64_t *start)
 
 void gs_boot_id(char *out, size_t size)
 {
-    (void)read_text("/proc/sys/kernel/random/boot_id", out, size);
+    (void)gs_read_text("/proc/sys/kernel/random/boot_id", out, size);
     out[strcspn(out, "\n")] = '\0';
 }
 
@@ -156,25 +140,6 @@ static bool is_over(const char *path)
            header.layout == gs_state_file_layout() && header.process.ending[0] != '\0';
 }
 
-/* A device or a pipe, or a link to one: a file beside it is not intended. */
-static bool is_special(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
-}
-
-/* A folder, or a link to one: a file beside it is not intended either. */
-static bool is_folder(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-static int create_at(const char *path)
-{
-    return gs_link_open(path, O_RDWR | O_CREAT | O_EXCL, NULL);
-}
-
 /* Removes a file that has served. Another process may do the same, and have created its
  * own file by now: the file is checked once more after it was moved, and moved back. */
 static bool retire(const char *path)
@@ -200,32 +165,12 @@ static bool retire(const char *path)
  * NAME.PID, NAME.PID.2 and so on. */
 static int create_file(const char *wanted)
 {
-    long pid = (long)syscall(SYS_getpid);
-    int fd = -1;
-    strcpy(file.path, wanted);
-    if (is_folder(wanted)) {
-        errno = EISDIR;
-        return -1;
-    }
-    if (is_special(wanted)) {
-        errno = EEXIST;
-        return -1;
-    }
-    for (unsigned i = 1; i <= NAME_TRIES; i++) {
-        fd = create_at(file.path);
-        if (fd < 0 && errno == EEXIST) {
-            fd = retire(file.path) ? create_at(file.path) : -1;
-            errno = fd < 0 ? EEXIST : errno;
-        }
-        if (fd >= 0 || errno != EEXIST) {
-            break;
-        }
-        snprintf(file.path, sizeof(file.path), i == 1 ? "%.*s.%ld" : "%.*s.%ld.%u",
-                 PATH_MAX - 48, wanted, pid, i);
-    }
-    if (fd >= 0 && strcmp(file.path, wanted) != 0) {
+    char tail[24];
+    snprintf(tail, sizeof(tail), ".%ld", (long)syscall(SYS_getpid));
+    int fd = gs_output_map_create(&file.named, wanted, tail, retire);
+    if (fd >= 0 && strcmp(file.named.path, wanted) != 0) {
         gs_log_line(GS_LOG_WARN, "GPUSHIM_STATE_FILE=%.400s: exists; writing %.400s",
-                    wanted, file.path);
+                    wanted, file.named.path);
     }
     return fd;
 }
@@ -240,32 +185,14 @@ static bool is_unsafe(int fd)
             info.f_type == SMB_SUPER_MAGIC || info.f_type == CIFS_MAGIC);
 }
 
-/* Returns 0 or an errno. */
-static int extend(int fd, size_t length, size_t more)
-{
-    struct gs_shield shield;
-    sigset_t all, was;
-    int error;
-    gs_shield_raise(&shield);
-    sigfillset(&all); /* any signal interrupts it */
-    pthread_sigmask(SIG_SETMASK, &all, &was);
-    do {
-        error = posix_fallocate(fd, (off_t)length, (off_t)more);
-    } while (error == EINTR);
-    pthread_sigmask(SIG_SETMASK, &was, NULL);
-    shield.signal_raised = error == EFBIG;
-    gs_shield_lower(&shield);
-    return error;
-}
-
 /* gs_state_config.grow */
 static bool grow(void *self, size_t length, size_t more)
 {
     (void)self;
     int saved_errno = errno;
     int before = gs_uncancelled_begin();
-    int fd = gs_output_file_reopen(file.path, file.device, file.inode);
-    int error = fd < 0 ? errno : extend(fd, length, more);
+    int fd = gs_output_map_open(&file.named);
+    int error = fd < 0 ? errno : gs_output_map_extend(fd, (off_t)length, more);
     if (fd >= 0) {
         close(fd);
     }
@@ -275,7 +202,7 @@ static bool grow(void *self, size_t length, size_t more)
         gs_log_line(GS_LOG_WARN,
                     "GPUSHIM_STATE_FILE=%.600s: cannot grow: %s; what is allocated from "
                     "now on may be missing in it",
-                    file.path, gs_log_error_text(error));
+                    file.named.path, gs_output_error_text(error));
     }
     gs_uncancelled_end(before);
     errno = saved_errno;
@@ -300,27 +227,18 @@ static void *map_file(int fd)
 /* Creates and maps the file. Returns 0 or an errno. */
 static int make(const char *wanted)
 {
-    struct stat info;
     int fd = create_file(wanted);
     if (fd < 0) {
         return errno;
     }
-    int error = fstat(fd, &info) == 0 ? 0 : errno;
-    file.device = info.st_dev;
-    file.inode = info.st_ino;
+    int error = is_unsafe(fd) ? EOPNOTSUPP : gs_output_map_extend(fd, 0, FIRST_BYTES);
     file.length = FIRST_BYTES;
-    if (!error && is_unsafe(fd)) {
-        error = EOPNOTSUPP;
-    }
-    if (!error) {
-        error = extend(fd, 0, FIRST_BYTES);
-    }
     if (!error) {
         file.bytes = map_file(fd);
         error = file.bytes ? 0 : ENOMEM;
     }
     if (error) {
-        (void)unlink(file.path);
+        gs_output_map_remove(&file.named);
     }
     close(fd);
     return error;
@@ -333,16 +251,13 @@ struct gs_state_memory *gs_state_file_open(const struct gs_options *options)
     if (!options->state_file[0]) {
         return NULL;
     }
-    gs_log_pattern_start((int64_t)time(NULL));
-    memset(pattern, 0, sizeof(pattern));
-    strncpy(pattern, options->state_file, sizeof(pattern) - 1);
-    gs_log_pattern_make_absolute(pattern);
+    gs_log_pattern_keep(pattern, options->state_file);
     if (gs_log_pattern_expand(pattern, wanted, sizeof(wanted)) == GS_OK) {
         error = make(wanted);
     }
     if (error) {
         gs_log_line(GS_LOG_WARN, "GPUSHIM_STATE_FILE=%.600s: cannot be made: %s; none is",
-                    options->state_file, gs_log_error_text(error));
+                    options->state_file, gs_output_error_text(error));
         return NULL;
     }
     const struct gs_state_config config = {.file = file.bytes,
@@ -355,7 +270,7 @@ struct gs_state_memory *gs_state_file_open(const struct gs_options *options)
     struct gs_state_memory *memory = gs_state_memory_create(&config);
     if (!memory) {
         munmap(file.bytes, file.room);
-        (void)unlink(file.path);
+        gs_output_map_remove(&file.named);
     }
     __atomic_store_n(&file.memory, memory, __ATOMIC_RELEASE);
     return memory;
@@ -407,7 +322,7 @@ bool gs_state_file_after_fork_in_child(bool inside)
     /* The file is not mapped here (map_file). Work in progress of the thread ends in a
      * copy. */
     int before = gs_uncancelled_begin();
-    int fd = inside ? gs_output_file_reopen(file.path, file.device, file.inode) : -1;
+    int fd = inside ? gs_output_map_open(&file.named) : -1;
     bool copied = fd >= 0 && mmap(file.bytes, file.length, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED;
     if (fd >= 0) {

@@ -11,8 +11,8 @@
 #include "trace.h"
 
 #include <string.h>
-#include <time.h>
 
+#include "gs_clock.h"
 #include "gs_locks.h"
 #include "log.h"
 #include "trace_file.h"
@@ -179,15 +179,12 @@ static void write_record(uint64_t last_word, uint64_t key, uint64_t bytes,
     uint64_t words[RECORD_WORDS] = {0, key, bytes, 0, last_word};
     uint32_t recording = __atomic_load_n(&generation, __ATOMIC_RELAXED);
     struct gs_trace_record *slot;
-    struct timespec now;
 
     if (GS_UNLIKELY(own.generation != recording || own.slot == own.end) &&
         !next_batch(recording))
         return;
     slot = own.slot++;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    words[0] = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec -
-               gs_trace_file_start_ns();
+    words[0] = gs_now_ns() - gs_trace_file_start_ns();
     words[3] = own.thread | (uint64_t)stream << 32 | (uint64_t)context << 48;
     memcpy(slot, words, sizeof(words));
     __atomic_store_n(&slot->seal, gs_trace_seal(words, RECORD_WORDS, own.slot_number++),

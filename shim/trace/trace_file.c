@@ -2,9 +2,9 @@
  * trace_file.c - the slots of a trace file, handed out in batches.
  *
  * One counter numbers the slots; a table of pointers maps a number to its chunk. The
- * thread that draws the first number of a missing chunk extends the file: fills it with
- * zeros, maps it, and publishes the pointer. Once recording has ended the counter is so
- * large that no number belongs to a chunk.
+ * thread that draws the first number of a missing chunk extends the file, maps the chunk,
+ * and publishes the pointer. Once recording has ended the counter is so large that no
+ * number belongs to a chunk.
  *
  * Owns:  the file and its mappings.
  * Lock:  grow_lock while the file is extended or closed; counter and table are atomic.
@@ -14,21 +14,15 @@
 #include "gs_uncancelled.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "link_open.h"
 #include "log.h"
 #include "log_pattern.h"
-#include "output_file.h"
+#include "output.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -36,8 +30,6 @@
 
 /* The counter's value at the end: no limit reaches it, no process passes it. */
 #define ENDED ((uint64_t)1 << 62)
-/* Names tried if the requested one exists: NAME, NAME.1, ... */
-#define NAME_TRIES 1000
 
 static struct trace_file {
     uint64_t next;                   /* atomic: number of the next slot */
@@ -46,46 +38,12 @@ static struct trace_file {
     uint64_t chunk_limit;            /* likewise: length of the table */
     uint64_t chunk_count;            /* under grow_lock: mapped */
     uint64_t start_ns;               /* atomic: written before the first chunk appears */
-    pid_t pid;              /* under grow_lock: the process that created the file */
-    dev_t device;           /* under grow_lock: identifies the file */
-    ino_t inode;            /* likewise */
-    char pattern[PATH_MAX]; /* immutable after open; absolute */
-    char path[PATH_MAX];    /* under grow_lock */
+    pid_t pid;                  /* under grow_lock: the process that created the file */
+    struct gs_output_map named; /* under grow_lock */
+    char pattern[PATH_MAX];     /* immutable after open; absolute */
 } file;
 
 static struct gs_mutex grow_lock = GS_MUTEX(GS_RANK_TRACE_FILE);
-
-/* ---- signals ---------------------------------------------------------------------- */
-
-/* Turns the signal of a file size limit into an error. */
-struct size_shield {
-    sigset_t mask;
-    bool pending_before;
-};
-
-static void shield_raise(struct size_shield *shield)
-{
-    sigset_t ours, pending;
-
-    sigemptyset(&ours);
-    sigaddset(&ours, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &ours, &shield->mask);
-    sigpending(&pending);
-    shield->pending_before = sigismember(&pending, SIGXFSZ);
-}
-
-static void shield_lower(const struct size_shield *shield)
-{
-    const struct timespec no_wait = {0, 0};
-    sigset_t ours;
-
-    sigemptyset(&ours);
-    sigaddset(&ours, SIGXFSZ);
-    while (!shield->pending_before && sigtimedwait(&ours, NULL, &no_wait) < 0 &&
-           errno == EINTR)
-        continue;
-    pthread_sigmask(SIG_SETMASK, &shield->mask, NULL);
-}
 
 /* ---- the end ---------------------------------------------------------------------- */
 
@@ -127,7 +85,7 @@ bool gs_trace_file_close(void)
     ours = file.pid == 0 || file.pid == (pid_t)syscall(SYS_getpid);
     if (file.chunk_count > 0 && ours) {
         used = end_recording(GS_TRACE_END_EXIT);
-        fd = used ? gs_output_file_reopen(file.path, file.device, file.inode) : -1;
+        fd = used ? gs_output_map_open(&file.named) : -1;
         if (fd >= 0) {
             /* Every slot handed out lies before `used`, in pages that stay. */
             if (ftruncate(fd, (off_t)(used * GS_TRACE_SLOT_BYTES)) != 0)
@@ -142,37 +100,22 @@ bool gs_trace_file_close(void)
 
 /* ---- growing; grow_lock is held --------------------------------------------------- */
 
-/* Creates the file under the first free name, and never changes an existing file: it may
- * be another recording, even one in progress. */
+/* Creates the file. Never changes an existing one: it may be another recording, even one
+ * in progress. */
 static int create_file(void)
 {
     static char wanted[PATH_MAX]; /* under grow_lock */
-    struct stat info;
-    int fd = -1;
+    int fd;
 
-    if (gs_log_pattern_expand(file.pattern, wanted, sizeof(wanted) - 8) != GS_OK) {
+    if (gs_log_pattern_expand(file.pattern, wanted, sizeof(wanted)) != GS_OK) {
         errno = ENAMETOOLONG;
         return -1;
     }
-    strcpy(file.path, wanted);
-    for (unsigned i = 1; i <= NAME_TRIES; i++) {
-        fd = gs_link_open(file.path, O_RDWR | O_CREAT | O_EXCL, NULL);
-        if (fd >= 0 || errno != EEXIST)
-            break;
-        if (stat(wanted, &info) == 0 && !S_ISREG(info.st_mode)) {
-            errno = S_ISDIR(info.st_mode) ? EISDIR : EEXIST;
-            return -1;
-        }
-        snprintf(file.path, sizeof(file.path), "%.*s.%u", PATH_MAX - 9, wanted, i);
-    }
-    if (fd >= 0 && strcmp(file.path, wanted) != 0)
+    fd = gs_output_map_create(&file.named, wanted, "", NULL);
+    if (fd >= 0 && strcmp(file.named.path, wanted) != 0)
         gs_log_line(GS_LOG_WARN, "GPUSHIM_TRACE_FILE=%.400s: exists; recording to %.400s",
-                    wanted, file.path);
-    if (fd >= 0 && fstat(fd, &info) == 0) {
-        file.device = info.st_dev;
-        file.inode = info.st_ino;
-        file.pid = (pid_t)syscall(SYS_getpid);
-    }
+                    wanted, file.named.path);
+    file.pid = fd >= 0 ? (pid_t)syscall(SYS_getpid) : 0;
     return fd;
 }
 
@@ -205,27 +148,6 @@ static void write_header(struct gs_trace_header *header)
     __atomic_store_n(&file.start_ns, header->start_ns, __ATOMIC_RELEASE);
 }
 
-/* Allocates the blocks of one chunk by writing zeros. Returns 0 or an errno. */
-static int fill_chunk(int fd, off_t offset)
-{
-    static const unsigned char zeros[65536];
-    off_t end = offset + (off_t)GS_TRACE_CHUNK_BYTES;
-
-    while (offset < end) {
-        size_t left = (size_t)(end - offset);
-        ssize_t n =
-            pwrite(fd, zeros, left < sizeof(zeros) ? left : sizeof(zeros), offset);
-
-        if (n > 0)
-            offset += n;
-        else if (n == 0)
-            return EIO;
-        else if (errno != EINTR)
-            return errno;
-    }
-    return 0;
-}
-
 /*
  * Maps one more chunk of the file.
  * Returns 0 or the errno of the failure; the chunk is not published yet.
@@ -233,7 +155,7 @@ static int fill_chunk(int fd, off_t offset)
 static int map_chunk(int fd, uint64_t index, void **out)
 {
     off_t offset = (off_t)(index * GS_TRACE_CHUNK_BYTES);
-    int error = fill_chunk(fd, offset);
+    int error = gs_output_map_extend(fd, offset, GS_TRACE_CHUNK_BYTES);
 
     if (error)
         return error;
@@ -256,40 +178,28 @@ static void say_ended(enum gs_trace_end reason, int error)
         gs_log_line(
             GS_LOG_WARN,
             "GPUSHIM_TRACE_LIMIT=%lluM: reached; nothing more is recorded in %.600s",
-            (unsigned long long)(file.limit_bytes / GS_MIB), file.path);
+            (unsigned long long)(file.limit_bytes / GS_MIB), file.named.path);
     else
         gs_log_line(GS_LOG_WARN, "GPUSHIM_TRACE_FILE=%.600s: %s: %s; %s",
-                    file.path[0] ? file.path : file.pattern,
-                    made ? "cannot grow" : "cannot be created", gs_log_error_text(error),
+                    file.named.path[0] ? file.named.path : file.pattern,
+                    made ? "cannot grow" : "cannot be created",
+                    gs_output_error_text(error),
                     made ? "nothing more is recorded" : "nothing is recorded");
-}
-
-/* Whether the name still belongs to the regular file that was created here. */
-static bool is_ours(const char *path)
-{
-    struct stat info;
-
-    return lstat(path, &info) == 0 && S_ISREG(info.st_mode) &&
-           info.st_dev == file.device && info.st_ino == file.inode;
 }
 
 /* Appends the next chunk. Returns 0 or an errno. */
 static int append_chunk(void)
 {
-    struct size_shield shield;
     void *chunk = NULL;
-    int fd = file.chunk_count ? gs_output_file_reopen(file.path, file.device, file.inode)
-                              : create_file();
+    int fd = file.chunk_count ? gs_output_map_open(&file.named) : create_file();
     int error = fd < 0 ? errno : 0;
 
     if (error)
         return error;
-    shield_raise(&shield);
     error = map_chunk(fd, file.chunk_count, &chunk);
-    if (error && file.chunk_count == 0 && is_ours(file.path))
-        unlink(file.path); /* no record is in it */
+    if (error && file.chunk_count == 0)
+        gs_output_map_remove(&file.named); /* no record is in it */
     close(fd);
-    shield_lower(&shield);
     if (error)
         return error;
     if (file.chunk_count == 0)
@@ -342,9 +252,7 @@ enum gs_status gs_trace_file_open(const char *pattern, uint64_t limit_bytes)
                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (table == MAP_FAILED)
         return GS_ERR_HOST_NOMEM;
-    gs_log_pattern_start((int64_t)time(NULL));
-    strcpy(file.pattern, pattern);
-    gs_log_pattern_make_absolute(file.pattern);
+    gs_log_pattern_keep(file.pattern, pattern);
     file.limit_bytes = limit_bytes;
     file.chunk_limit = chunk_limit;
     file.chunks = table;

@@ -1,8 +1,8 @@
 /*
  * trace_file.h - the slots of a trace file, handed out in batches; for trace.c.
  *
- * The file is mapped chunk by chunk, and each chunk is written before (a sparse file on a
- * full disk would end the program by SIGBUS). No descriptor stays open: an extension
+ * The file is mapped chunk by chunk, and its blocks are allocated before (a sparse file
+ * on a full disk would end the program by SIGBUS). No descriptor stays open: an extension
  * opens the file again.
  *
  * Locks: gs_trace_file_batch takes one only when the file is extended.

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "stderr.h"
 
 /* ---- Helpers ---- */
 
@@ -49,7 +50,7 @@ static void catch_stderr(void)
     cr_assert(fd >= 0);
     cr_assert_eq(dup2(fd, 2), 2);
     close(fd);
-    gs_log_know_stderr();
+    gs_stderr_know();
 }
 
 /* Contents of a file; "" if there is none. */
@@ -457,7 +458,7 @@ static void fill_stderr(void)
         continue;
     cr_assert_eq(fcntl(late_pipe[1], F_SETFL, 0), 0);
     cr_assert_eq(dup2(late_pipe[1], 2), 2);
-    gs_log_know_stderr();
+    gs_stderr_know();
 }
 
 static void log_by_the_clock(void)
@@ -483,7 +484,7 @@ Test(log, room_that_another_has_taken_holds_nobody_up)
 {
     cr_assert_eq(pipe(late_pipe), 0);
     cr_assert_eq(dup2(late_pipe[1], 2), 2);
-    gs_log_know_stderr();
+    gs_stderr_know();
     is_quicker = true;
     log_by_the_clock();
 }

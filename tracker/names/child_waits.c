@@ -10,9 +10,9 @@
  * Source: proc(5), /proc/PID/task/TID/syscall; wait4(2), waitid(2)
  */
 #include "child_waits.h"
+#include "gs_read_text.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,15 +39,9 @@ static bool is_wait_for_any(const char *text)
 static bool thread_waits(const char *id)
 {
     char path[64], text[128];
-    int fd;
-    ssize_t length;
 
     snprintf(path, sizeof path, TASKS "/%.20s/syscall", id);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    text[length > 0 ? length : 0] = '\0';
+    (void)gs_read_text(path, text, sizeof text);
     return is_wait_for_any(text);
 }
 

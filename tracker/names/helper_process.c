@@ -18,7 +18,7 @@
  */
 #include "helper_process.h"
 #include "child_waits.h"
-#include "gs_uncancelled.h"
+#include "gs_wait.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,11 +29,10 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LINE_BYTES    ((size_t)16 << 10)
-#define REAP_STEP_NS  1000000L               /* between two looks at an ending child */
+#define REAP_STEP_NS  1000000u               /* between two looks at an ending child */
 #define KILL_PATIENCE ((uint64_t)1000000000) /* ns for a killed child to go */
 #define END_PATIENCE  ((uint64_t)200000000)  /* ns for one that has said all to end */
 #define FIRST_FREE_FD 3
@@ -50,14 +49,6 @@ struct line_buffer {
     size_t used;
     bool cutting; /* the rest of a long line is dropped */
 };
-
-uint64_t gs_helper_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static bool starts_with(const char *text, const char *prefix)
 {
@@ -228,7 +219,7 @@ static bool drain(const struct gs_helper_job *job, struct child *child,
 
 static int milliseconds_left(uint64_t deadline_ns)
 {
-    uint64_t now = gs_helper_now(), left;
+    uint64_t now = gs_now_ns(), left;
 
     if (now >= deadline_ns)
         return 0;
@@ -275,12 +266,11 @@ static bool is_gone(pid_t pid)
 
 static bool wait_until(pid_t pid, uint64_t deadline_ns)
 {
-    const struct timespec step = {0, REAP_STEP_NS};
+    struct gs_wait wait = {.nap_ns = REAP_STEP_NS, .until_ns = deadline_ns};
 
     while (!is_gone(pid)) {
-        if (gs_helper_now() >= deadline_ns)
+        if (!gs_wait_step(&wait))
             return false;
-        gs_nap(&step);
     }
     return true;
 }
@@ -289,12 +279,12 @@ static bool wait_until(pid_t pid, uint64_t deadline_ns)
  * started. A child that cannot even be killed (stuck in the kernel) is left behind. */
 static void end_child(const struct child *child, uint64_t deadline_ns)
 {
-    uint64_t moment = gs_helper_now() + END_PATIENCE;
+    uint64_t moment = gs_now_ns() + END_PATIENCE;
 
     if (wait_until(child->pid, moment < deadline_ns ? moment : deadline_ns))
         return;
     kill(-child->pid, SIGKILL);
-    (void)wait_until(child->pid, gs_helper_now() + KILL_PATIENCE);
+    (void)wait_until(child->pid, gs_now_ns() + KILL_PATIENCE);
 }
 
 enum gs_status gs_helper_run(const struct gs_helper_job *job)

@@ -20,9 +20,6 @@ struct gs_helper_job {
     void *context;
 };
 
-/* Nanoseconds of CLOCK_MONOTONIC. */
-uint64_t gs_helper_now(void);
-
 /*
  * Starts the child, writes its input, reads its output and ends it.
  * Errors: GS_ERR_NOT_FOUND  no such program

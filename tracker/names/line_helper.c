@@ -12,6 +12,7 @@
  */
 #include "line_helper.h"
 
+#include "gs_clock.h"
 #include "helper_process.h"
 
 #include <errno.h>
@@ -196,7 +197,7 @@ static bool speaks_addr2line(const char *program)
 const char *gs_line_helper_resolve(const char *helper, unsigned timeout_ms,
                                    struct gs_line_query *queries, size_t count)
 {
-    uint64_t deadline_ns = gs_helper_now() + (uint64_t)timeout_ms * 1000000u;
+    uint64_t deadline_ns = gs_now_ns() + (uint64_t)timeout_ms * 1000000u;
     enum gs_status status;
     bool complete = true;
 

@@ -11,8 +11,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "gs_wait.h"
 
 #define CLOSED_ONE ((uint64_t)1 << 32) /* one fork in progress; below: threads inside */
 #define INSIDE     (CLOSED_ONE - 1)
@@ -28,14 +29,6 @@ static _Atomic(const pthread_mutex_t *) its_lock; /* the loader's; NULL: not kno
 static pid_t this_thread(void)
 {
     return (pid_t)syscall(SYS_gettid);
-}
-
-/* No place to be cancelled at. */
-static void wait_a_step(void)
-{
-    const struct timespec step = {0, STEP_NS};
-
-    (void)syscall(SYS_nanosleep, &step, NULL);
 }
 
 bool gs_loader_enter(void)
@@ -54,7 +47,7 @@ bool gs_loader_enter_after_fork(void)
             return true;
         if (atomic_load(&closer) == this_thread()) /* a handler of the program's */
             break;
-        wait_a_step();
+        gs_nap(STEP_NS);
     }
     if (atomic_load(&shut))
         return false;
@@ -134,7 +127,7 @@ void gs_loader_close(void)
     atomic_fetch_add(&gate, CLOSED_ONE);
     atomic_store(&closer, this_thread());
     for (int i = 0; i < WAIT_STEPS && (atomic_load(&gate) & INSIDE) != 0; i++)
-        wait_a_step();
+        gs_nap(STEP_NS);
 }
 
 void gs_loader_open(void)

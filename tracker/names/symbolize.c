@@ -13,6 +13,7 @@
 #include "elf_symbols.h"
 #include "helper_process.h"
 #include "line_helper.h"
+#include "gs_clock.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -274,12 +275,12 @@ static void resolve_lines(struct gs_symbolizer *symbolizer, struct item *items,
         queries[used].path = items[i].object->path;
         queries[used++].address = items[i].request->result.offset;
     }
-    uint64_t begin_ns = gs_helper_now();
+    uint64_t begin_ns = gs_now_ns();
     unsigned left_ms = symbolizer->spent_ms < symbolizer->timeout_ms
                            ? symbolizer->timeout_ms - (unsigned)symbolizer->spent_ms
                            : 0;
     symbolizer->note = gs_line_helper_resolve(symbolizer->helper, left_ms, queries, used);
-    symbolizer->spent_ms += (gs_helper_now() - begin_ns) / 1000000;
+    symbolizer->spent_ms += (gs_now_ns() - begin_ns) / 1000000;
     for (size_t i = 0; i < used; i++) {
         if (queries[i].file == NULL)
             continue;

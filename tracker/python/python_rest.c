@@ -13,11 +13,10 @@
  */
 #include "python.h"
 #include "python_layout.h"
-#include "gs_uncancelled.h"
+#include "gs_wait.h"
 
 #include <stdint.h>
 #include <string.h>
-#include <time.h>
 
 /* It is held for some instructions at a time, but by threads that may not be running. */
 #define TRIES    200
@@ -34,7 +33,6 @@ static bool has_ended(const struct gs_python_symbols *symbols,
 
 bool gs_python_hold_rest(const struct gs_python_symbols *symbols)
 {
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
     struct gs_python_layout layout;
     pthread_mutex_t *mutex;
 
@@ -45,7 +43,7 @@ bool gs_python_hold_rest(const struct gs_python_symbols *symbols)
     for (int i = 0; i < TRIES; i++) {
         if (pthread_mutex_trylock(mutex) == 0)
             return true;
-        gs_nap(&pause);
+        gs_nap(PAUSE_NS);
     }
     return false;
 }

@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "gs_clock.h"
 #include "groups.h"
 #include "roomy.h"
 #include "thread_stack.h"
@@ -57,14 +58,6 @@ struct run {
     uint64_t deadline_ns; /* 0: none */
     const char *why_not;
 };
-
-static uint64_t clock_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static_assert(offsetof(struct gs_scan_target, addr) == 0 &&
                   sizeof(struct gs_scan_target) <= GS_SCAN_ITEM_MAX &&
@@ -120,7 +113,7 @@ static void flush(struct run *run)
     else
         read_singly(run);
     run->piece_count = run->batch_bytes = 0;
-    if (run->deadline_ns != 0 && clock_ns() > run->deadline_ns)
+    if (run->deadline_ns != 0 && gs_now_ns() > run->deadline_ns)
         run->why_not = "it would have taken too long";
 }
 
@@ -212,7 +205,7 @@ static void scan_area(struct run *run, const struct gs_scan_area *area)
         if (!scan_pages(run, area, first, count))
             run->why_not = "/proc/self/pagemap cannot be read";
         first += count * run->page_bytes;
-        if (run->deadline_ns != 0 && clock_ns() > run->deadline_ns)
+        if (run->deadline_ns != 0 && gs_now_ns() > run->deadline_ns)
             run->why_not = "it would have taken too long";
     }
 }
@@ -390,7 +383,7 @@ void gs_scan_run(struct gs_tracker *tracker, const struct gs_scan_config *config
 {
     int saved = errno;
     struct run run = {.scan = scan, .pagemap = -1};
-    uint64_t start_ns = clock_ns();
+    uint64_t start_ns = gs_now_ns();
 
     if (config->limit_ms != 0)
         run.deadline_ns = start_ns + config->limit_ms * UINT64_C(1000000);
@@ -407,7 +400,7 @@ void gs_scan_run(struct gs_tracker *tracker, const struct gs_scan_config *config
     } else {
         run.why_not = gs_status_text(GS_ERR_HOST_NOMEM);
     }
-    scan->took_ns = clock_ns() - start_ns;
+    scan->took_ns = gs_now_ns() - start_ns;
     scan->why_not = run.why_not;
     if (run.why_not) { /* half a scan proves nothing */
         gs_host_unmap(scan->targets, scan->mapped_bytes);

@@ -8,9 +8,9 @@
  * Owns: nothing.   Lock: none.
  */
 #include "leak_scan_internal.h"
+#include "gs_read_text.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,13 +33,8 @@ static uintptr_t stack_pointer(const char *thread)
     char path[64], text[256];
 
     snprintf(path, sizeof path, "/proc/self/task/%.16s/syscall", thread);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    if (length <= 0)
+    if (gs_read_text(path, text, sizeof text) == 0)
         return 0;
-    text[length] = '\0';
     /* "number six-arguments sp pc", or "-1 sp pc", or "running". */
     char *last = strrchr(text, ' ');
     if (!last)

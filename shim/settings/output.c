@@ -1,0 +1,441 @@
+/*
+ * output.c - see output.h.
+ * Owns:  whether a reader is late.   Lock: none, atomic.
+ */
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/major.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gs_wait.h"
+#include "link_open.h"
+#include "progress.h"
+
+#define NS_PER_MS 1000000ull
+
+/* The longest wait for a full, non-blocking descriptor. */
+#define WRITE_PATIENCE_MS 1000
+/* Names tried for a new file. */
+#define NAME_TRIES 1000
+
+/* Atomic: a wait for a reader has timed out, and later texts do not wait for it again. */
+static bool reader_is_late;
+
+/* strerror may load a locale; this table has the errors of opening and appending. */
+const char *gs_output_error_text(int error)
+{
+    switch (error) {
+    case EACCES:
+    case EPERM:
+        return "permission denied";
+    case ENOENT:
+        return "no such file or directory";
+    case ENOTDIR:
+        return "not a directory";
+    case EISDIR:
+        return "is a directory";
+    case EROFS:
+        return "read-only file system";
+    case ENOSPC:
+    case EDQUOT:
+        return "no space left";
+    case EFBIG:
+        return "file too large";
+    case EMFILE:
+    case ENFILE:
+        return "too many open files";
+    case ENAMETOOLONG:
+        return "name too long";
+    case EEXIST:
+        return "exists";
+    case EOPNOTSUPP:
+        return "not possible on its file system";
+    case ELOOP:
+        return "a symbolic link is in the way";
+    case ENXIO:
+    case EPIPE:
+        return "nobody reads it";
+    case EAGAIN:
+        return "its reader is too slow";
+    case ETXTBSY:
+        return "is a running program";
+    default:
+        return "input/output error";
+    }
+}
+
+/* ---- the shield ----------------------------------------------------------------------
+ */
+
+/* The signals that write(2) raises: SIGPIPE and SIGXFSZ end the process by default;
+ * SIGTTOU stops a background process of a terminal with `stty tostop`. While SIGTTOU is
+ * blocked, the write succeeds and raises nothing. */
+static void shield_raise(struct gs_output_shield *shield)
+{
+    sigset_t held;
+
+    shield->saved_errno = errno;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &shield->cancel_state);
+    sigemptyset(&held);
+    sigaddset(&held, SIGPIPE);
+    sigaddset(&held, SIGXFSZ);
+    sigaddset(&held, SIGTTOU);
+    pthread_sigmask(SIG_BLOCK, &held, &shield->mask);
+    sigpending(&shield->pending);
+}
+
+/* `error`: the errno of the failure to write, which may have raised a signal. Signals
+ * that were pending before are the program's own and stay pending. */
+static void shield_lower(struct gs_output_shield *shield, int error)
+{
+    const int raised = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
+
+    if (raised && !sigismember(&shield->pending, raised)) {
+        const struct timespec no_wait = {0, 0};
+        sigset_t ours;
+
+        sigemptyset(&ours);
+        sigaddset(&ours, raised);
+        while (sigtimedwait(&ours, NULL, &no_wait) < 0 && errno == EINTR)
+            continue;
+    }
+    pthread_sigmask(SIG_SETMASK, &shield->mask, NULL);
+    pthread_setcancelstate(shield->cancel_state, &shield->cancel_state);
+    errno = shield->saved_errno;
+}
+
+/* ---- writing -------------------------------------------------------------------------
+ */
+
+/* Whether the descriptor accepts a write before the deadline. Signals do not end the
+ * wait. If poll(2) fails, the write will report the error. */
+static bool has_space_until(int fd, uint64_t until_ns)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLOUT};
+    int found;
+
+    do {
+        uint64_t now = gs_now_ns();
+
+        found =
+            poll(&ready, 1, now < until_ns ? (int)((until_ns - now) / NS_PER_MS) + 1 : 0);
+    } while (found < 0 && errno == EINTR);
+    return found != 0;
+}
+
+/* Whether a write may wait for a reader, which in turn may wait for the end of this
+ * process. A report must not delay anyone. The reader of a terminal is usually a
+ * program. */
+static bool has_reader(int fd)
+{
+    struct stat what;
+    int flags = fcntl(fd, F_GETFL);
+
+    return flags >= 0 && !(flags & O_NONBLOCK) && fstat(fd, &what) == 0 &&
+           (S_ISFIFO(what.st_mode) || S_ISSOCK(what.st_mode) ||
+            (S_ISCHR(what.st_mode) && isatty(fd)));
+}
+
+/* The bytes to write at once to a descriptor with space: whole lines, if they fit. */
+static size_t in_one_piece(const char *data, size_t length)
+{
+    const char *end;
+
+    if (length <= PIPE_BUF)
+        return length;
+    end = memrchr(data, '\n', PIPE_BUF);
+    return end ? (size_t)(end - data) + 1 : PIPE_BUF;
+}
+
+/* Whether opening the name again opens another file: /dev/ptmx creates a terminal for
+ * each open, and /dev/tty is the terminal of the process that opens it. */
+static bool is_another_when_opened(const struct stat *file)
+{
+    return S_ISCHR(file->st_mode) && major(file->st_rdev) == TTYAUX_MAJOR;
+}
+
+/* A write(2) that does not block, whatever the descriptor's flags: a pipe or a terminal
+ * is opened again for this, since the program and other processes share the flag. Blocks
+ * if it cannot be opened again. */
+static ssize_t write_now(int fd, const char *data, size_t length)
+{
+    struct stat what;
+    char path[40];
+    ssize_t n;
+    int own = -1, error;
+    bool known = fstat(fd, &what) == 0;
+
+    if (known && S_ISSOCK(what.st_mode))
+        return send(fd, data, length, MSG_DONTWAIT);
+    if (known && !is_another_when_opened(&what)) {
+        snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
+        own = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    }
+    n = write(own >= 0 ? own : fd, data, length);
+    error = errno;
+    if (own >= 0)
+        close(own);
+    errno = error;
+    return n;
+}
+
+/* Like write(2), once the reader has made space; EAGAIN: the reader does not. Sleeps
+ * between attempts if other writers took the space first, or if it is too small. */
+static ssize_t write_to_reader(int fd, const char *data, size_t length)
+{
+    bool late = __atomic_load_n(&reader_is_late, __ATOMIC_RELAXED);
+    struct gs_wait wait = {.nap_ns = NS_PER_MS,
+                           .until_ns = gs_now_ns() +
+                                       (late ? 0 : GS_OUTPUT_PATIENCE_MS * NS_PER_MS)};
+    ssize_t n = -1;
+    int error = EAGAIN;
+
+    do {
+        if (!has_space_until(fd, wait.until_ns))
+            break;
+        n = write_now(fd, data, in_one_piece(data, length));
+        error = n < 0 ? errno : 0;
+    } while (error == EAGAIN && gs_wait_step(&wait));
+    __atomic_store_n(&reader_is_late, error == EAGAIN, __ATOMIC_RELAXED);
+    errno = error;
+    return n;
+}
+
+/* Writes all of the data; see gs_output_write. The shield is raised. */
+static int write_all(int fd, const char *data, size_t length, size_t *done)
+{
+    const bool read = has_reader(fd);
+
+    *done = 0;
+    while (*done < length) {
+        ssize_t n = read ? write_to_reader(fd, data + *done, length - *done)
+                         : write(fd, data + *done, length - *done);
+
+        if (n > 0) {
+            *done += (size_t)n;
+            gs_progress_tick();
+        } else if (n == 0) {
+            return EIO;
+        } else if (errno == EAGAIN) {
+            if (read || !has_space_until(fd, gs_now_ns() + WRITE_PATIENCE_MS * NS_PER_MS))
+                return EAGAIN;
+        } else if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+int gs_output_write(int fd, const char *data, size_t length, size_t *done)
+{
+    struct gs_output_shield shield;
+    int error;
+
+    shield_raise(&shield);
+    error = write_all(fd, data, length, done);
+    shield_lower(&shield, error);
+    return error;
+}
+
+int gs_output_append(const char *path, const char *data, size_t length, size_t *done)
+{
+    struct gs_output_shield shield;
+    int fd, error;
+
+    *done = 0;
+    shield_raise(&shield);
+    fd = gs_link_open(path, O_WRONLY | O_CREAT | O_APPEND, NULL);
+    error = fd < 0 ? errno : write_all(fd, data, length, done);
+    if (fd >= 0)
+        close(fd);
+    shield_lower(&shield, error);
+    return error;
+}
+
+/* ---- whole files ---------------------------------------------------------------------
+ */
+/* In the folder of `path`, with a short name: renaming will detect a name that is too
+ * long. */
+static int name_beside(struct gs_output_file *file, unsigned turn)
+{
+    const char *slash = strrchr(file->path, '/');
+    int folder = slash ? (int)(slash + 1 - file->path) : 0;
+    int length = snprintf(file->beside, sizeof(file->beside), "%.*s.gpushim.%ld.%u",
+                          folder, file->path, (long)getpid(), turn);
+
+    return length > 0 && (size_t)length < sizeof(file->beside) ? 0 : ENAMETOOLONG;
+}
+
+static void open_beside(struct gs_output_file *file)
+{
+    for (unsigned turn = 0; turn < NAME_TRIES; turn++) {
+        file->error = name_beside(file, turn);
+        if (file->error)
+            return;
+        file->fd = gs_link_open(file->beside, O_WRONLY | O_CREAT | O_EXCL, NULL);
+        file->error = file->fd < 0 ? errno : 0;
+        if (file->error != EEXIST)
+            return;
+    }
+}
+
+/* Opens a device or a pipe, which is not replaced. A regular file is written to only if
+ * the program has it open already, such as standard output, and at the program's
+ * offset. */
+static void open_direct(struct gs_output_file *file)
+{
+    enum gs_link followed;
+    struct stat there;
+
+    file->direct = true;
+    file->fd = gs_link_open(file->path, O_WRONLY | O_APPEND, &followed);
+    file->error = file->fd < 0 ? errno : 0;
+    if (file->fd < 0)
+        return;
+    if (fstat(file->fd, &there) != 0)
+        file->error = errno;
+    else if (S_ISREG(there.st_mode) && followed != GS_LINK_KERNELS)
+        file->error = ELOOP;
+    else if (S_ISSOCK(there.st_mode))
+        file->error = ENXIO; /* the program's own, which may wait for its reader */
+    if (file->error) {
+        close(file->fd);
+        file->fd = -1;
+    }
+}
+
+void gs_output_file_open(struct gs_output_file *file, const char *path)
+{
+    struct stat there;
+
+    file->fd = -1;
+    file->error = 0;
+    file->direct = false;
+    file->path = path;
+    file->beside[0] = '\0';
+    shield_raise(&file->shield);
+    if (lstat(path, &there) != 0 || S_ISREG(there.st_mode))
+        open_beside(file); /* open will report the error of lstat, too */
+    else
+        open_direct(file);
+}
+
+bool gs_output_file_write(void *self, const void *data, size_t length)
+{
+    struct gs_output_file *file = self;
+    size_t done;
+
+    if (!file->error)
+        file->error = write_all(file->fd, data, length, &done);
+    return !file->error;
+}
+
+int gs_output_file_close(struct gs_output_file *file, bool keep)
+{
+    /* A quota, or a network file system, may report a full disk only at close. */
+    if (file->fd >= 0 && close(file->fd) != 0 && !file->error && errno != EINTR)
+        file->error = errno;
+    if (file->fd >= 0 && !file->direct) {
+        if (keep && !file->error && rename(file->beside, file->path) != 0)
+            file->error = errno;
+        if (!keep || file->error)
+            unlink(file->beside);
+    }
+    file->fd = -1;
+    shield_lower(&file->shield, file->error);
+    return file->error;
+}
+
+/* ---- mapped files --------------------------------------------------------------------
+ */
+
+/* A device, a pipe, or a folder, or a link to one: a file beside it is not intended. */
+static bool is_special(const char *path)
+{
+    struct stat info;
+    bool special = stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+
+    errno = special && S_ISDIR(info.st_mode) ? EISDIR : EEXIST;
+    return special;
+}
+
+static int create_new(const char *path)
+{
+    return gs_link_open(path, O_RDWR | O_CREAT | O_EXCL, NULL);
+}
+
+int gs_output_map_create(struct gs_output_map *file, const char *wanted, const char *tail,
+                         bool (*clear)(const char *path))
+{
+    struct stat info;
+    int fd = -1, length = snprintf(file->path, PATH_MAX, "%s", wanted);
+
+    for (unsigned i = 1; i <= NAME_TRIES && length < PATH_MAX; i++) {
+        fd = create_new(file->path);
+        if (fd >= 0 || errno != EEXIST || (i == 1 && is_special(wanted)))
+            break;
+        if (clear && clear(file->path)) {
+            fd = create_new(file->path);
+            if (fd >= 0)
+                break;
+        }
+        errno = EEXIST;
+        length = i == 1 && *tail
+                     ? snprintf(file->path, PATH_MAX, "%s%s", wanted, tail)
+                     : snprintf(file->path, PATH_MAX, "%s%s.%u", wanted, tail, i);
+    }
+    if (fd < 0 || fstat(fd, &info) != 0)
+        return fd;
+    file->device = info.st_dev;
+    file->inode = info.st_ino;
+    return fd;
+}
+
+int gs_output_map_open(const struct gs_output_map *file)
+{
+    struct stat info;
+    int fd = gs_link_open(file->path, O_RDWR | O_NOFOLLOW, NULL);
+
+    if (fd >= 0 && (fstat(fd, &info) != 0 || info.st_dev != file->device ||
+                    info.st_ino != file->inode)) {
+        close(fd);
+        errno = ENOENT;
+        return -1;
+    }
+    return fd;
+}
+
+int gs_output_map_extend(int fd, off_t offset, size_t bytes)
+{
+    struct gs_output_shield shield;
+    sigset_t all;
+    int error;
+
+    shield_raise(&shield);
+    sigfillset(&all); /* any signal interrupts it */
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    do
+        error = posix_fallocate(fd, offset, (off_t)bytes);
+    while (error == EINTR);
+    shield_lower(&shield, error);
+    return error;
+}
+
+void gs_output_map_remove(const struct gs_output_map *file)
+{
+    struct stat info;
+
+    if (lstat(file->path, &info) == 0 && info.st_dev == file->device &&
+        info.st_ino == file->inode)
+        unlink(file->path);
+}

@@ -1,0 +1,98 @@
+/*
+ * output.h - writes every file of the library, and never harms the host by it.
+ *
+ * All files are opened by link_open.h: readable by their owner only, since they contain
+ * addresses of the process, and no link of another user is followed. No descriptor stays
+ * open between two calls. During a call SIGPIPE, SIGXFSZ and SIGTTOU are blocked,
+ * cancellation is deferred, and errno is preserved. Nothing is logged: the caller gets
+ * the errno of the first failure.
+ *
+ * Locks: none; one thread uses a struct at a time.
+ */
+#ifndef GS_OUTPUT_H
+#define GS_OUTPUT_H
+
+#include <limits.h>
+#include <signal.h>
+#include <sys/types.h>
+
+#include "gs_base.h"
+
+/* The longest time for which a text waits for a reader that reads nothing. */
+#define GS_OUTPUT_PATIENCE_MS 10000
+
+/* The text for an errno of opening or writing a file (static); independent of the
+ * locale. */
+const char *gs_output_error_text(int error);
+
+/* ---- text, appended; async-signal-safe ----------------------------------------------
+ */
+
+/*
+ * Writes all of the data, to a descriptor or to the end of a file.
+ * Out:    *done  bytes written, also on failure
+ * Returns 0 or an errno.
+ */
+int gs_output_write(int fd, const char *data, size_t length, size_t *done);
+int gs_output_append(const char *path, const char *data, size_t length, size_t *done);
+
+/* ---- a file that appears whole or not at all ------------------------------------------
+ *
+ * A regular file appears under its name when it is complete, and replaces an earlier one:
+ * it is written under a temporary name in the same folder, and renamed. Devices and pipes
+ * are written directly. A symbolic link to a file is neither followed nor replaced,
+ * except for /dev/stdout and the like.
+ */
+
+/* The saved state of a thread that writes. */
+struct gs_output_shield {
+    int saved_errno, cancel_state;
+    sigset_t mask, pending;
+};
+
+struct gs_output_file {
+    int fd;
+    int error;             /* errno of the first failure, 0: none */
+    bool direct;           /* not a regular file: `path` itself is open */
+    const char *path;      /* owned by the caller */
+    char beside[PATH_MAX]; /* the temporary name, until the rename */
+    struct gs_output_shield shield;
+};
+
+/* The three are called in this order; after an error the second does nothing, and the
+ * third keeps this error. */
+void gs_output_file_open(struct gs_output_file *file, const char *path);
+/* False: failed. For gs_export_sink. */
+bool gs_output_file_write(void *file, const void *data, size_t length);
+/*
+ * Renames the file to its name; or, if `keep` is false or an error occurred, removes it.
+ * Returns 0, or the errno of the first failure.
+ */
+int gs_output_file_close(struct gs_output_file *file, bool keep);
+
+/* ---- a file that is mapped while it grows ---------------------------------------------
+ */
+
+struct gs_output_map {
+    dev_t device;
+    ino_t inode;
+    char path[PATH_MAX];
+};
+
+/*
+ * Creates the file under the first free name: WANTED, then WANTED with `tail` and a
+ * number. Never changes an existing file.
+ * In:     clear  may remove a file that is in the way; returns whether it did. Or NULL
+ * Returns the descriptor, or -1 and sets errno.
+ */
+int gs_output_map_create(struct gs_output_map *file, const char *wanted, const char *tail,
+                         bool (*clear)(const char *path));
+/* Opens it again. Returns -1 and sets errno; ENOENT: the name is now another file's. */
+int gs_output_map_open(const struct gs_output_map *file);
+/* Allocates blocks for the range: a store to a page for which a full disk has no block
+ * would end the program. Returns 0 or an errno. */
+int gs_output_map_extend(int fd, off_t offset, size_t bytes);
+/* Removes it, if the name is still the file's. */
+void gs_output_map_remove(const struct gs_output_map *file);
+
+#endif
