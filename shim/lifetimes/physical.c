@@ -24,9 +24,15 @@ struct binding {
 };
 
 struct gs_physical {
-    UT_hash_handle hh;        /* in memories, by origin.key; or its handle is another's */
+    UT_hash_handle hh;        /* in memories, by key; or its handle is another's */
     struct gs_physical *next; /* next in a list that ends together */
-    struct gs_physical_origin origin;
+    uint64_t key;
+    size_t bytes;
+    int device;               /* -1: not known */
+    bool charged;             /* `bytes` are charged to `device` */
+    bool grows;               /* its size is known only when it is mapped */
+    CUcontext context;        /* it ends with this context; NULL: it outlives all */
+    uint32_t record;          /* the tracker's record id; 0: none */
     struct binding *bindings; /* those of a multicast object */
     unsigned references;      /* the handles in use */
     unsigned holds;           /* mappings, bindings, array tiles, releases in progress */
@@ -126,35 +132,45 @@ static void end(struct gs_state *state, struct gs_physical *ended, enum gs_api a
     while (ended) {
         struct gs_physical *memory = ended;
         ended = memory->next;
-        if (memory->origin.charged) {
-            gs_limits_uncharge(memory->origin.device, memory->origin.bytes);
+        if (memory->charged) {
+            gs_limits_uncharge(memory->device, memory->bytes);
         }
-        gs_record_note_ended(state, memory->origin.record, api);
+        gs_record_ends(state, memory->record, api, 0, GS_TRACE_HOW_NONE);
         free(memory);
     }
 }
 
-void gs_physical_created(struct gs_state *state, const struct gs_physical_origin *origin)
+void gs_physical_created(struct gs_state *state, const struct gs_call *call, uint64_t key,
+                         size_t bytes, bool grows)
 {
     struct gs_physical *ended = NULL, *made = calloc(1, sizeof(*made));
+    struct gs_call by_id = *call;
     if (!made) {
-        if (origin->charged) {
-            gs_limits_uncharge(origin->device, origin->bytes);
+        if (call->charged) {
+            gs_limits_uncharge(call->device, bytes);
         }
-        gs_record_note_ended(state, origin->record, GS_API_UNKNOWN);
+        gs_record_missed();
         return;
     }
-    made->origin = *origin;
-    made->references = 1;
+    by_id.by_id = true;
+    *made =
+        (struct gs_physical){.key = key,
+                             .bytes = bytes,
+                             .device = call->device,
+                             .charged = call->charged,
+                             .grows = grows,
+                             .context = call->owner,
+                             .record = gs_record_alloc(state, &by_id, key, bytes, NULL),
+                             .references = 1};
     gs_mutex_lock(&lock);
-    struct gs_physical *former = GS_HASH_FIND(memories, &origin->key);
+    struct gs_physical *former = GS_HASH_FIND(memories, &key);
     if (former) { /* two threads have imported the same, or it was released unseen */
         made->references += former->references;
         former->references = 0;
         take(former);
         end_if_unreachable(former, &ended);
     }
-    if (!GS_HASH_ADD(memories, origin.key, made)) {
+    if (!GS_HASH_ADD(memories, key, made)) {
         made->next = ended;
         ended = made;
     }
@@ -249,10 +265,9 @@ void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle han
             mapping = NULL;
         }
     }
-    if (memory && memory->origin.grows && offset + bytes > memory->origin.bytes) {
-        gs_tracker_grow(state->tracker, memory->origin.record,
-                        offset + bytes - memory->origin.bytes);
-        memory->origin.bytes = offset + bytes;
+    if (memory && memory->grows && offset + bytes > memory->bytes) {
+        gs_tracker_grow(state->tracker, memory->record, offset + bytes - memory->bytes);
+        memory->bytes = offset + bytes;
     }
     gs_mutex_unlock(&lock);
     free(mapping);
@@ -309,7 +324,7 @@ void gs_physical_unbound(struct gs_state *state, CUmemGenericAllocationHandle ha
     struct gs_physical *object = find(gs_key(GS_KEY_ALLOCATION, handle));
     for (struct binding **link = object ? &object->bindings : NULL; link && *link;) {
         struct binding *binding = *link;
-        int bound = binding->memory->origin.device;
+        int bound = binding->memory->device;
         if (binding->offset - offset >= bytes || (bound >= 0 && bound != device)) {
             link = &binding->next;
             continue;
@@ -329,7 +344,7 @@ void gs_physical_context_lost(struct gs_state *state, CUcontext context)
     struct gs_physical *memory, *next;
     gs_mutex_lock(&lock);
     HASH_ITER (hh, memories, memory, next) {
-        if (context && memory->origin.context == context && memory->references > 0) {
+        if (context && memory->context == context && memory->references > 0) {
             memory->references = 0;
             end_if_unreachable(memory, &ended);
         }

@@ -17,24 +17,20 @@
 
 struct gs_physical;
 
-/* The facts about new memory, which has one reference. */
-struct gs_physical_origin {
-    uint64_t key; /* its handle's key: gs_key */
-    size_t bytes;
-    int device;        /* -1: not known */
-    bool charged;      /* `bytes` are charged to `device` */
-    bool grows;        /* its size is known only when it is mapped */
-    CUcontext context; /* it ends with this context; NULL: it outlives all */
-    uint32_t record;   /* the tracker's record id; 0: none */
-};
-
 /* Whether physical memory is to be recorded. */
 static inline bool gs_physical_wanted(const struct gs_state *state)
 {
     return state->tracker || gs_limits_charging;
 }
 
-void gs_physical_created(struct gs_state *state, const struct gs_physical_origin *origin);
+/*
+ * Records new memory, which has one reference.
+ * In:  call   call->charged: `bytes` are charged to call->device
+ *      key    gs_key of its handle
+ *      grows  its size is known only when it is mapped
+ */
+void gs_physical_created(struct gs_state *state, const struct gs_call *call, uint64_t key,
+                         size_t bytes, bool grows);
 /* Counts another reference that was handed out: false if the memory is not known. */
 bool gs_physical_referenced(uint64_t key);
 /* Likewise, for the memory mapped at an address. */

@@ -39,21 +39,14 @@ static uint64_t key(uint64_t handle)
 /* Memory of a kind, charged and recorded as cuMemCreate's is. */
 static void make(uint64_t handle, enum gs_memory_kind kind, size_t bytes)
 {
-    struct gs_note note = {.kind = kind,
-                           .api = GS_API_cuMemCreate,
-                           .device = DEVICE,
-                           .key = key(handle),
-                           .bytes = bytes};
-    struct gs_physical_origin origin = {.key = key(handle),
-                                        .bytes = bytes,
-                                        .device = DEVICE,
-                                        .charged = kind == GS_MEMORY_PHYSICAL,
-                                        .grows = kind == GS_MEMORY_IMPORTED};
+    const struct gs_call call = {.kind = kind,
+                                 .api = GS_API_cuMemCreate,
+                                 .device = DEVICE,
+                                 .charged = kind == GS_MEMORY_PHYSICAL};
 
-    if (origin.charged)
+    if (call.charged)
         cr_assert(gs_limits_charge(DEVICE, bytes));
-    origin.record = gs_record_noted(&state, &note, true);
-    gs_physical_created(&state, &origin);
+    gs_physical_created(&state, &call, key(handle), bytes, kind == GS_MEMORY_IMPORTED);
 }
 
 static void release(uint64_t handle)
@@ -237,18 +230,13 @@ Test(physical, what_is_bound_lives_until_the_object_ends_or_unbinds, .init = sta
 Test(physical, what_ends_with_a_context_is_forgotten, .init = start)
 {
     struct gs_tracker_totals totals;
-    struct gs_note note = {.kind = GS_MEMORY_IMPORTED,
-                           .api = GS_API_cuIpcOpenMemHandle_v2,
-                           .device = DEVICE,
-                           .context = CTX,
-                           .key = AT,
-                           .bytes = GS_MIB};
-    struct gs_physical_origin origin = {
-        .key = AT, .bytes = GS_MIB, .device = DEVICE, .context = CTX};
+    const struct gs_call call = {.kind = GS_MEMORY_IMPORTED,
+                                 .api = GS_API_cuIpcOpenMemHandle_v2,
+                                 .device = DEVICE,
+                                 .owner = CTX};
 
     make(1, GS_MEMORY_PHYSICAL, 2 * GS_MIB);
-    origin.record = gs_record_noted(&state, &note, true);
-    gs_physical_created(&state, &origin);
+    gs_physical_created(&state, &call, AT, GS_MIB, false);
     cr_expect(gs_physical_referenced(AT));
     gs_parts_context_lost(&state, CTX);
     cr_expect_not(gs_physical_referenced(AT), "its address may be another's");
