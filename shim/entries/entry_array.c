@@ -10,9 +10,9 @@
 #include "array_size.h"
 #include "described.h"
 #include "mem_limits.h"
+#include "physical.h"
 #include "record.h"
 #include "retry.h"
-#include "tiles.h"
 
 /* One of the calls that create an array. */
 struct array_call {
@@ -144,7 +144,7 @@ static CUresult destroy(enum gs_api api, void *handle)
     CUresult result = destroy_in_driver(api, handle);
     gs_record_free_end(state, &freeing, result);
     if (result == CUDA_SUCCESS) {
-        gs_tiles_array_ended(state, freeing.key, api);
+        gs_physical_array_ended(state, freeing.key, api);
     }
     gs_leave();
     return result;

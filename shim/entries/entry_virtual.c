@@ -12,7 +12,6 @@
 #include "physical.h"
 #include "retry.h"
 #include "submissions.h"
-#include "tiles.h"
 
 /* The state if physical memory is recorded; gs_leave must follow then. */
 static struct gs_state *enter_wanted(void)
@@ -230,7 +229,7 @@ static CUresult map_array(__typeof__(cuMemMapArrayAsync) *real_map, CUarrayMapIn
     }
     if (result == CUDA_SUCCESS) {
         const struct gs_context *context = gs_context_current(state);
-        gs_tiles_mapped(state, list, count, context ? context->owner : NULL);
+        gs_physical_array_mapped(state, list, count, context ? context->owner : NULL);
     }
     gs_leave();
     return result;

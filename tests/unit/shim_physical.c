@@ -10,7 +10,6 @@
 #include "mem_limits.h"
 #include "parts.h"
 #include "physical.h"
-#include "tiles.h"
 
 #define DEVICE 3
 #define AT     ((CUdeviceptr)0x10000000)
@@ -282,18 +281,18 @@ Test(tiles, hold_memory_until_they_are_unmapped_or_mapped_anew, .init = start)
 
     for (uint64_t handle = 1; handle <= 4; handle++)
         make(handle, GS_MEMORY_PHYSICAL, 2 * GS_MIB);
-    gs_tiles_mapped(&state, maps, 3, CTX);
+    gs_physical_array_mapped(&state, maps, 3, CTX);
     for (uint64_t handle = 1; handle <= 3; handle++)
         release(handle);
     expect_live(8 * GS_MIB, 4, "in the array");
-    gs_tiles_mapped(&state, &anew, 1, CTX);
+    gs_physical_array_mapped(&state, &anew, 1, CTX);
     release(4);
     expect_live(6 * GS_MIB, 3, "the second was replaced");
-    gs_tiles_mapped(&state, &all, 1, CTX);
+    gs_physical_array_mapped(&state, &all, 1, CTX);
     expect_live(2 * GS_MIB, 1, "the tail is apart");
-    gs_tiles_array_ended(&state, gs_key(GS_KEY_ARRAY, 6), GS_API_cuArrayDestroy);
+    gs_physical_array_ended(&state, gs_key(GS_KEY_ARRAY, 6), GS_API_cuArrayDestroy);
     expect_live(2 * GS_MIB, 1, "another array");
-    gs_tiles_array_ended(&state, gs_key(GS_KEY_ARRAY, 5), GS_API_cuArrayDestroy);
+    gs_physical_array_ended(&state, gs_key(GS_KEY_ARRAY, 5), GS_API_cuArrayDestroy);
     expect_live(0, 0, "gone");
 }
 
@@ -302,11 +301,11 @@ Test(tiles, end_with_the_context_of_their_array, .init = start)
     const CUarrayMapInfo map = box(5, 1, 0, 64);
 
     make(1, GS_MEMORY_PHYSICAL, 2 * GS_MIB);
-    gs_tiles_mapped(&state, &map, 1, CTX);
+    gs_physical_array_mapped(&state, &map, 1, CTX);
     release(1);
-    gs_tiles_context_lost(&state, (CUcontext)0x2000);
+    gs_physical_context_lost(&state, (CUcontext)0x2000);
     expect_live(2 * GS_MIB, 1, "another context");
-    gs_tiles_context_lost(&state, CTX);
+    gs_physical_context_lost(&state, CTX);
     expect_live(0, 0, "gone");
 }
 
