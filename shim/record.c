@@ -70,20 +70,24 @@ static inline bool stopped(struct gs_state *state)
 /* ---- allocations ---------------------------------------------------------------------
  */
 
-/* Whether the memory is on the device: a full GPU does not explain a failed allocation of
- * host memory. */
-static bool takes_device_memory(enum gs_memory_kind kind)
-{
-    return kind != GS_MEMORY_PINNED && kind != GS_MEMORY_REGISTERED &&
-           kind != GS_MEMORY_PHYSICAL_HOST;
-}
+/* Sets of kinds of memory. */
+#define SET(kind) (1u << GS_MEMORY_##kind)
+enum {
+    /* Not on a device: a full GPU does not explain a failed allocation. */
+    ON_HOST = SET(PINNED) | SET(REGISTERED) | SET(PHYSICAL_HOST),
+    /* Traced (docs/traces.md), and in the sums by call site (docs/outputs.md, "pprof").
+     */
+    TRACED = SET(DEVICE) | SET(ASYNC) | SET(MANAGED) | SET(PINNED),
+    /* The limits charge it here. */
+    CHARGED = SET(DEVICE) | SET(ASYNC) | SET(ARRAY),
+    /* Not evidence of free memory on the device: the driver may have had it already. */
+    NOT_SERVED = ON_HOST | SET(ASYNC) | SET(MANAGED)
+};
+#undef SET
 
-/* Whether the memory is traced (docs/traces.md), and is in the sums by call site
- * (docs/outputs.md, "pprof"). */
-static bool is_traced(enum gs_memory_kind kind)
+static inline bool is_in(unsigned set, enum gs_memory_kind kind)
 {
-    return kind == GS_MEMORY_DEVICE || kind == GS_MEMORY_ASYNC ||
-           kind == GS_MEMORY_MANAGED || kind == GS_MEMORY_PINNED;
+    return (set >> kind & 1u) != 0;
 }
 
 static int device_of(const struct gs_call *call)
@@ -155,7 +159,7 @@ static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
                                                        uint64_t key, size_t bytes,
                                                        struct gs_block *block)
 {
-    bool traced = is_traced(call->kind);
+    bool traced = is_in(TRACED, call->kind);
     if (gs_tracing() && traced) {
         trace_made(call, key, bytes);
     }
@@ -188,18 +192,17 @@ uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *c
 static void note_native(struct gs_state *state, const struct gs_call *call, uint64_t key,
                         size_t bytes)
 {
-    bool on_device = takes_device_memory(call->kind);
-    struct gs_pool *pool = on_device ? state->pool : state->host_pool;
+    struct gs_pool *pool = is_in(ON_HOST, call->kind) ? state->host_pool : state->pool;
     if (pool && !gs_key_is_handle(key)) {
         gs_pool_displace(pool, key);
     }
-    bool ordered = call->kind == GS_MEMORY_ASYNC;
-    if (on_device && state->pool && !ordered && call->kind != GS_MEMORY_MANAGED) {
+    if (!is_in(NOT_SERVED, call->kind) && state->pool) {
         gs_pool_served(state->pool, call->device, bytes);
     }
     if (GS_UNLIKELY(gs_limits_charging) && !call->charged && call->device >= 0 &&
-        (ordered || call->kind == GS_MEMORY_DEVICE || call->kind == GS_MEMORY_ARRAY)) {
-        gs_limits_record(key, bytes, call->device, ordered ? NULL : call->owner);
+        is_in(CHARGED, call->kind)) {
+        gs_limits_record(key, bytes, call->device,
+                         call->kind == GS_MEMORY_ASYNC ? NULL : call->owner);
     }
 }
 
@@ -225,23 +228,13 @@ void gs_record_refused(struct gs_state *state, const struct gs_call *call, size_
     if (state->tracker && !stopped(state)) {
         gs_tracker_add_failed(state->tracker, device_of(call), call->kind);
     }
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && takes_device_memory(call->kind)) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && !is_in(ON_HOST, call->kind)) {
         gs_parts_refused(state, device_of(call), call->api, bytes);
     }
 }
 
 /* ---- frees ---------------------------------------------------------------------------
  */
-
-struct gs_free_site gs_record_site(struct gs_state *state, enum gs_api api,
-                                   bool with_stack)
-{
-    struct gs_free_site site = {.thread = gs_thread_id(), .api = gs_record_api(api)};
-    if ((with_stack || state->options.stack_free) && state->stacks) {
-        site.stack = gs_stacks_capture(state->stacks);
-    }
-    return site;
-}
 
 void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
                            uint64_t addr, enum gs_trace_how how)
@@ -260,17 +253,17 @@ void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
 
 void gs_record_free_begin(struct gs_state *state, struct gs_freeing *freeing)
 {
-    freeing->was.addr = 0;
-    if (freeing->how != GS_TRACE_HOW_NONE) {
+    if (gs_tracing() && freeing->how != GS_TRACE_HOW_NONE) {
         gs_trace_free(freeing->key, freeing->how, freeing->stream, freeing->order);
     }
-    gs_limits_leave(freeing->key);
-    if (state->tracker && freeing->key != 0) {
-        struct gs_free_site site = gs_record_site(state, freeing->api, false);
-        if (gs_tracker_remove_address(state->tracker, freeing->key, &site,
-                                      &freeing->was) != GS_OK) {
-            freeing->was.addr = 0;
-        }
+    if (GS_UNLIKELY(gs_limits_charging)) {
+        gs_limits_leave(freeing->key);
+    }
+    struct gs_free_site site = gs_record_site(state, freeing->api, false);
+    if (!state->tracker || freeing->key == 0 ||
+        gs_tracker_remove_address(state->tracker, freeing->key, &site, &freeing->was) !=
+            GS_OK) {
+        freeing->was.addr = 0;
     }
 }
 
@@ -288,7 +281,9 @@ void gs_record_free_end(struct gs_state *state, const struct gs_freeing *freeing
     if (!refused) {
         gs_pool_freed_elsewhere();
     }
-    gs_limits_left(!refused);
+    if (GS_UNLIKELY(gs_limits_charging)) {
+        gs_limits_left(!refused);
+    }
     if (GS_UNLIKELY(result != CUDA_SUCCESS)) {
         gs_parts_context_error(gs_context_current_known(state), result);
     }

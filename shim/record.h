@@ -15,11 +15,11 @@
 struct gs_call {
     const struct gs_context *context; /* of the call; NULL: none */
     CUcontext owner;                  /* the memory ends with it; NULL: outlives all */
-    int device;                       /* of the memory; -1: not known, or the host */
     CUstream stream;                  /* NULL for calls without one */
-    bool per_thread;                  /* stream NULL is the per-thread default stream */
+    int device;                       /* of the memory; -1: not known, or the host */
     enum gs_memory_kind kind;
     enum gs_api api; /* the driver call; replaced by a runtime call in progress */
+    bool per_thread; /* stream NULL is the per-thread default stream */
     bool charged;    /* the limits have its charge already (mem_limits.h) */
     bool by_id;      /* the caller keeps the record's id, and ends the record by it */
 };
@@ -93,14 +93,12 @@ static inline uint16_t gs_record_api(enum gs_api api)
     return gs_thread.api != GS_API_UNKNOWN ? gs_thread.api : (uint16_t)api;
 }
 
-/* The slow paths of gs_record_block and gs_record_ends. The first returns the tag for the
- * block. */
+/* The slow paths of gs_record_block and gs_record_ends. */
 uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *call,
                                  uint64_t addr, size_t bytes, struct gs_block *block);
 void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
                            uint64_t addr, enum gs_trace_how how);
 
-/* Adds the record of a block; returns the tag for the block, 0: not recorded. */
 static inline uint32_t gs_record_add_block(struct gs_state *state,
                                            const struct gs_call *call, uint64_t addr,
                                            size_t bytes, uint32_t stack)
@@ -118,20 +116,25 @@ static inline uint32_t gs_record_add_block(struct gs_state *state,
 }
 
 /* The hot path of gs_record_alloc: a block, an allocation without a stream, and
- * gs_recording. Returns the tag for the block: gs_block_set_tag. */
-static inline uint32_t gs_record_block(struct gs_state *state,
-                                       const struct gs_context *context,
-                                       enum gs_memory_kind kind, enum gs_api api,
-                                       uint64_t addr, size_t bytes,
-                                       struct gs_block *block)
+ * gs_recording. Out: *tag  for the block: gs_block_set_tag */
+static inline void gs_record_block(struct gs_state *state,
+                                   const struct gs_context *context,
+                                   enum gs_memory_kind kind, enum gs_api api,
+                                   uint64_t addr, size_t bytes, struct gs_block *block,
+                                   uint32_t *tag)
 {
-    const struct gs_call call = gs_call_in(context, kind, api);
-    if (gs_watched()) {
-        const struct gs_call watched = call; /* `call` stays in registers */
-        return gs_record_watched_block(state, &watched, addr, bytes, block);
+    if (!context) {
+        __builtin_unreachable(); /* a block has a context */
     }
-    return gs_record_add_block(state, &call, addr, bytes,
-                               state->stacks ? gs_stacks_capture(state->stacks) : 0);
+    /* Two of them, so that the second stays in registers. */
+    if (gs_watched()) {
+        const struct gs_call call = gs_call_in(context, kind, api);
+        *tag = gs_record_watched_block(state, &call, addr, bytes, block);
+    } else {
+        const struct gs_call call = gs_call_in(context, kind, api);
+        *tag = gs_record_add_block(state, &call, addr, bytes,
+                                   state->stacks ? gs_stacks_capture(state->stacks) : 0);
+    }
 }
 
 /*
@@ -148,6 +151,7 @@ static inline void gs_record_ends(struct gs_state *state, uint32_t id, enum gs_a
     }
 }
 
+/* The same for a block of the pool. */
 static inline void gs_record_block_ends(struct gs_state *state,
                                         const struct gs_block *block, enum gs_api api,
                                         uint64_t addr, enum gs_trace_how how)
@@ -175,8 +179,15 @@ void gs_record_free_end(struct gs_state *state, const struct gs_freeing *freeing
 void gs_record_restore(struct gs_state *state, const struct gs_allocation *was);
 
 /* Who frees, for the tracker's history; with a stack if asked for here or by the user. */
-struct gs_free_site gs_record_site(struct gs_state *state, enum gs_api api,
-                                   bool with_stack);
+static inline struct gs_free_site gs_record_site(struct gs_state *state, enum gs_api api,
+                                                 bool with_stack)
+{
+    struct gs_free_site site = {.thread = gs_thread_id(), .api = gs_record_api(api)};
+    if ((with_stack || state->options.stack_free) && state->stacks) {
+        site.stack = gs_stacks_capture(state->stacks);
+    }
+    return site;
+}
 
 /* The slow path of gs_refused. */
 bool gs_error_refuses(CUresult error);

@@ -178,8 +178,8 @@ static GS_NOINLINE CUresult hand_out_seen(struct gs_state *state,
         (void)hand_out(state, context, block, out, bytes);
     } else {
         uint64_t addr = gs_hit_addr(block);
-        block->live.tag = gs_record_block(state, context, GS_MEMORY_DEVICE,
-                                          GS_API_cuMemAlloc_v2, addr, bytes, block);
+        gs_record_block(state, context, GS_MEMORY_DEVICE, GS_API_cuMemAlloc_v2, addr,
+                        bytes, block, &block->live.tag);
         *out = addr;
     }
     gs_leave();

@@ -26,17 +26,19 @@ static CUresult call_driver(unsigned key, void **pp, size_t bytes, unsigned flag
 
 /* Allocates from the driver, natively except for the record. */
 static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
-                                            const struct gs_call *request, unsigned key,
-                                            void **pp, size_t bytes, unsigned flags)
+                                            const struct gs_context *context,
+                                            enum gs_api api, unsigned key, void **pp,
+                                            size_t bytes, unsigned flags)
 {
+    const struct gs_call request = gs_call_in(context, GS_MEMORY_PINNED, api);
     CUresult result;
     do {
         result = call_driver(key, pp, bytes, flags);
-    } while (gs_retry_after_trim(state, request->context, result));
+    } while (gs_retry_after_trim(state, context, result));
     if (result == CUDA_SUCCESS) {
-        gs_record_alloc(state, request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
+        gs_record_alloc(state, &request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
     } else {
-        gs_record_refused(state, request, bytes, result);
+        gs_record_refused(state, &request, bytes, result);
     }
     return result;
 }
@@ -57,13 +59,12 @@ static inline CUresult allocate(enum gs_api api, const char *call, unsigned key,
         uint64_t addr = gs_hit_addr(block);
         gs_notify_hand_out(call, addr, bytes);
         if (gs_recording(state)) {
-            block->live.tag = gs_record_block(state, context, GS_MEMORY_PINNED, api, addr,
-                                              bytes, block);
+            gs_record_block(state, context, GS_MEMORY_PINNED, api, addr, bytes, block,
+                            &block->live.tag);
         }
         *pp = (void *)(uintptr_t)addr;
     } else {
-        const struct gs_call request = gs_call_in(context, GS_MEMORY_PINNED, api);
-        result = allocate_native(state, &request, key, pp, bytes, flags);
+        result = allocate_native(state, context, api, key, pp, bytes, flags);
     }
     gs_leave();
     return result;
