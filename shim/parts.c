@@ -39,7 +39,6 @@
 #include "single_order.h"
 #include "start.h"
 #include "state_file.h"
-#include "tiles.h"
 #include "trace.h"
 #include "trim_hold.h"
 #include "trim_thread.h"

@@ -61,48 +61,48 @@ choose_stack(struct gs_state *state, enum gs_memory_kind kind, uint64_t bytes)
     return instead == 0 && state->stacks ? gs_stacks_capture(state->stacks) : instead;
 }
 
-static inline uint32_t stack_of(struct gs_state *state, enum gs_memory_kind kind,
-                                uint64_t bytes)
-{
-    if (gs_watched()) {
-        return choose_stack(state, kind, bytes);
-    }
-    return state->stacks ? gs_stacks_capture(state->stacks) : 0;
-}
-
-uint32_t gs_record_stack(struct gs_state *state, enum gs_memory_kind kind, uint64_t bytes)
-{
-    return stack_of(state, kind, bytes);
-}
-
 /* Whether recording is stopped now. */
 static inline bool stopped(struct gs_state *state)
 {
     return gs_watched() && !gs_tracker_records(state->tracker);
 }
 
-/* ---- the pool's memory and the driver's own ------------------------------------------
+/* ---- allocations ---------------------------------------------------------------------
  */
 
-static struct gs_free_site site_of(struct gs_state *state, enum gs_api api,
-                                   bool with_stack)
+/* Sets of kinds of memory. */
+#define SET(kind) (1u << GS_MEMORY_##kind)
+enum {
+    /* Not on a device: a full GPU does not explain a failed allocation. */
+    ON_HOST = SET(PINNED) | SET(REGISTERED) | SET(PHYSICAL_HOST),
+    /* Traced (docs/traces.md), and in the sums by call site (docs/outputs.md, "pprof").
+     */
+    TRACED = SET(DEVICE) | SET(ASYNC) | SET(MANAGED) | SET(PINNED),
+    /* The limits charge it here. */
+    CHARGED = SET(DEVICE) | SET(ASYNC) | SET(ARRAY),
+    /* Not evidence of free memory on the device: the driver may have had it already. */
+    NOT_SERVED = ON_HOST | SET(ASYNC) | SET(MANAGED)
+};
+#undef SET
+
+static inline bool is_in(unsigned set, enum gs_memory_kind kind)
 {
-    struct gs_free_site site = {.thread = gs_thread_id(), .api = gs_record_api(api)};
-    if ((with_stack || state->options.stack_free) && state->stacks) {
-        site.stack = gs_stacks_capture(state->stacks);
-    }
-    return site;
+    return (set >> kind & 1u) != 0;
 }
 
-static void trace_made(const struct gs_call *request, uint64_t addr, size_t bytes)
+static int device_of(const struct gs_call *call)
 {
-    const struct gs_context *context = request->context;
+    return call->device < 0 ? 0 : call->device;
+}
+
+static void trace_made(const struct gs_call *call, uint64_t addr, size_t bytes)
+{
     enum gs_trace_order order = GS_TRACE_UNORDERED;
-    if (request->kind == GS_MEMORY_ASYNC) {
-        order = request->per_thread ? GS_TRACE_ORDERED_PER_THREAD : GS_TRACE_ORDERED;
+    if (call->kind == GS_MEMORY_ASYNC) {
+        order = call->per_thread ? GS_TRACE_ORDERED_PER_THREAD : GS_TRACE_ORDERED;
     }
-    gs_trace_alloc(request->kind, addr, bytes, context ? context->owner : NULL,
-                   context ? context->device : 0, request->stream, order);
+    gs_trace_alloc(call->kind, addr, bytes, call->owner, device_of(call), call->stream,
+                   order);
 }
 
 void gs_record_missed(void)
@@ -112,131 +112,129 @@ void gs_record_missed(void)
                 "no host memory to record an allocation: the report will miss some");
 }
 
+static inline struct gs_allocation describe(const struct gs_call *call, uint64_t key,
+                                            size_t bytes, uint32_t stack)
+{
+    return (struct gs_allocation){.addr = key,
+                                  .bytes = bytes,
+                                  .context = (uint64_t)(uintptr_t)call->owner,
+                                  .stream = (uint64_t)(uintptr_t)call->stream,
+                                  .thread = gs_thread_id(),
+                                  .stack = stack,
+                                  .device = (int16_t)device_of(call),
+                                  .api = gs_record_api(call->api),
+                                  .kind = (uint8_t)call->kind};
+}
+
+struct gs_allocation gs_record_describe(struct gs_state *state,
+                                        const struct gs_call *call, uint64_t key,
+                                        size_t bytes)
+{
+    return describe(call, key, bytes, choose_stack(state, call->kind, bytes));
+}
+
 /* Reports the allocation to the tracker; if `tallied`, also to the sums, if kept. */
-static inline __attribute__((always_inline)) void
-record(struct gs_state *state, const struct gs_call *request, uint64_t addr, size_t bytes,
+static inline __attribute__((always_inline)) uint32_t
+record(struct gs_state *state, const struct gs_call *call, uint64_t key, size_t bytes,
        struct gs_block *block, uint32_t stack, bool tallied)
 {
-    struct gs_allocation allocation = {
-        .addr = addr,
-        .bytes = bytes,
-        .context =
-            (uint64_t)(uintptr_t)(request->context ? request->context->owner : NULL),
-        .stream = (uint64_t)(uintptr_t)request->stream,
-        .thread = gs_thread_id(),
-        .stack = stack,
-        .device = (int16_t)(request->context ? request->context->device : 0),
-        .api = gs_record_api(request->api),
-        .kind = (uint8_t)request->kind,
-    };
+    struct gs_allocation allocation = describe(call, key, bytes, stack);
     uint32_t id = 0;
     if (tallied) {
         gs_tracker_tally(state->tracker, &allocation);
     }
-    if (gs_tracker_add(state->tracker, &allocation, block != NULL, &id) != GS_OK) {
+    if (gs_tracker_add(state->tracker, &allocation, block || call->by_id, &id) != GS_OK) {
         gs_record_missed();
-        return;
+        return 0;
     }
     if (block) {
         gs_block_set_tag(block, id);
     }
+    return id;
 }
 
 /* Out of line, so that its arguments cost nothing while all of this is off. */
-static __attribute__((noinline)) void made_watched(struct gs_state *state,
-                                                   const struct gs_call *request,
-                                                   uint64_t addr, size_t bytes,
-                                                   struct gs_block *block)
+static __attribute__((noinline)) uint32_t made_watched(struct gs_state *state,
+                                                       const struct gs_call *call,
+                                                       uint64_t key, size_t bytes,
+                                                       struct gs_block *block)
 {
-    if (gs_tracing()) {
-        trace_made(request, addr, bytes);
+    bool traced = is_in(TRACED, call->kind);
+    if (gs_tracing() && traced) {
+        trace_made(call, key, bytes);
     }
     if (!state->tracker) {
-        return;
+        return 0;
     }
     if (!gs_tracker_records(state->tracker)) {
-        gs_tracker_pass(state->tracker, addr, block != NULL);
-        return;
+        gs_tracker_pass(state->tracker, key, block || call->by_id);
+        return 0;
     }
-    record(state, request, addr, bytes, block, choose_stack(state, request->kind, bytes),
-           true);
+    return record(state, call, key, bytes, block, choose_stack(state, call->kind, bytes),
+                  traced);
 }
 
-uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *request,
+uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *call,
                                  uint64_t addr, size_t bytes, struct gs_block *block)
 {
     if (gs_tracing() || is_tallied || !state->tracker) {
-        made_watched(state, request, addr, bytes, block);
-        return gs_block_tag(block);
+        return made_watched(state, call, addr, bytes, block);
     }
     if (!gs_tracker_records(state->tracker)) {
         gs_tracker_pass(state->tracker, addr, true);
         return 0;
     }
-    struct gs_tracked_who who = {.thread = gs_thread_id(),
-                                 .stack = choose_stack(state, request->kind, bytes)};
-    struct gs_tracked_how how = {.device = (int16_t)request->context->device,
-                                 .api = gs_record_api(request->api),
-                                 .kind = request->kind};
-    uint32_t tag =
-        gs_tracker_add_block(state->tracker, addr, bytes,
-                             (uint64_t)(uintptr_t)request->context->owner, who, how);
-    if (GS_UNLIKELY(tag == 0)) {
-        gs_record_missed();
-    }
-    return tag;
+    return gs_record_add_block(state, call, addr, bytes,
+                               choose_stack(state, call->kind, bytes));
 }
 
-/* Whether the kind of memory is on the device: a full GPU does not explain a failed
- * allocation of host memory. */
-static bool takes_device_memory(enum gs_memory_kind kind)
+/* Memory that the driver has given past the pool. */
+static void note_native(struct gs_state *state, const struct gs_call *call, uint64_t key,
+                        size_t bytes)
 {
-    return kind != GS_MEMORY_PINNED && kind != GS_MEMORY_REGISTERED &&
-           kind != GS_MEMORY_PHYSICAL_HOST;
+    struct gs_pool *pool = is_in(ON_HOST, call->kind) ? state->host_pool : state->pool;
+    if (pool && !gs_key_is_handle(key)) {
+        gs_pool_displace(pool, key);
+    }
+    if (!is_in(NOT_SERVED, call->kind) && state->pool) {
+        gs_pool_served(state->pool, call->device, bytes);
+    }
+    if (GS_UNLIKELY(gs_limits_charging) && !call->charged && call->device >= 0 &&
+        is_in(CHARGED, call->kind)) {
+        gs_limits_record(key, bytes, call->device,
+                         call->kind == GS_MEMORY_ASYNC ? NULL : call->owner);
+    }
 }
 
-void gs_record_alloc(struct gs_state *state, const struct gs_call *request, uint64_t addr,
-                     size_t bytes, struct gs_block *block)
+uint32_t gs_record_alloc(struct gs_state *state, const struct gs_call *call, uint64_t key,
+                         size_t bytes, struct gs_block *block)
 {
-    if (!block && state->pool && request->kind != GS_MEMORY_PINNED) {
-        gs_pool_displace(state->pool, addr);
-    }
-    if (!block && state->host_pool && request->kind == GS_MEMORY_PINNED) {
-        gs_pool_displace(state->host_pool, addr);
-    }
-    if (GS_UNLIKELY(gs_limits_charging) && !block && request->context &&
-        !request->charged &&
-        (request->kind == GS_MEMORY_DEVICE || request->kind == GS_MEMORY_ASYNC)) {
-        gs_limits_record(request->kind == GS_MEMORY_ASYNC ? GS_CHARGE_DEVICE
-                                                          : GS_CHARGE_CONTEXT,
-                         addr, bytes, request->context->device, request->context->owner);
+    if (!block) {
+        note_native(state, call, key, bytes);
     }
     if (gs_watched()) {
-        made_watched(state, request, addr, bytes, block);
-    } else if (state->tracker) {
-        record(state, request, addr, bytes, block,
-               state->stacks ? gs_stacks_capture(state->stacks) : 0, false);
+        return made_watched(state, call, key, bytes, block);
     }
+    return state->tracker
+               ? record(state, call, key, bytes, block,
+                        state->stacks ? gs_stacks_capture(state->stacks) : 0, false)
+               : 0;
 }
 
-static void refused(struct gs_state *state, enum gs_memory_kind kind, enum gs_api api,
-                    int device, size_t bytes, CUresult result)
+void gs_record_refused(struct gs_state *state, const struct gs_call *call, size_t bytes,
+                       CUresult result)
 {
+    gs_parts_context_error(call->context, result);
     if (state->tracker && !stopped(state)) {
-        gs_tracker_add_failed(state->tracker, device, kind);
+        gs_tracker_add_failed(state->tracker, device_of(call), call->kind);
     }
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && takes_device_memory(kind)) {
-        gs_parts_refused(state, device, api, bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && !is_in(ON_HOST, call->kind)) {
+        gs_parts_refused(state, device_of(call), call->api, bytes);
     }
 }
 
-void gs_record_refused(struct gs_state *state, const struct gs_call *request,
-                       size_t bytes, CUresult result)
-{
-    gs_parts_context_error(request->context, result);
-    refused(state, request->kind, request->api,
-            request->context ? request->context->device : 0, bytes, result);
-}
+/* ---- frees ---------------------------------------------------------------------------
+ */
 
 void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
                            uint64_t addr, enum gs_trace_how how)
@@ -246,115 +244,71 @@ void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
         return;
     }
     if (state->options.stack_free) {
-        struct gs_free_site site = site_of(state, api, true);
+        struct gs_free_site site = gs_record_site(state, api, true);
         gs_tracker_remove(state->tracker, id, &site);
     } else {
         gs_tracker_remove_block(state->tracker, id, gs_thread_id(), gs_record_api(api));
     }
 }
 
-void gs_record_undone(struct gs_state *state, uint64_t addr, enum gs_api api,
-                      struct gs_allocation *was)
+void gs_record_free_begin(struct gs_state *state, struct gs_freeing *freeing)
 {
-    was->addr = 0;
-    gs_limits_leave(GS_CHARGE_CONTEXT, addr);
-    if (state->tracker && addr != 0) {
-        struct gs_free_site site = site_of(state, api, false);
-        if (gs_tracker_remove_address(state->tracker, addr, &site, was) != GS_OK) {
-            was->addr = 0;
-        }
+    if (gs_tracing() && freeing->how != GS_TRACE_HOW_NONE) {
+        gs_trace_free(freeing->key, freeing->how, freeing->stream, freeing->order);
+    }
+    if (GS_UNLIKELY(gs_limits_charging)) {
+        gs_limits_leave(freeing->key);
+    }
+    struct gs_free_site site = gs_record_site(state, freeing->api, false);
+    if (!state->tracker || freeing->key == 0 ||
+        gs_tracker_remove_address(state->tracker, freeing->key, &site, &freeing->was) !=
+            GS_OK) {
+        freeing->was.addr = 0;
     }
 }
 
-/* ---- beside the pool's memory and the driver's own ----------------------------------
- */
-
-uint32_t gs_record_noted(struct gs_state *state, const struct gs_note *note, bool indexed)
+void gs_record_restore(struct gs_state *state, const struct gs_allocation *was)
 {
-    uint32_t id = 0;
-    if (takes_device_memory(note->kind)) {
-        gs_record_served(state, note->device, note->bytes);
-    }
-    if (!gs_key_is_handle(note->key) && state->pool) {
-        gs_pool_displace(state->pool, note->key);
-    }
-    if (!state->tracker) {
-        return 0;
-    }
-    if (stopped(state)) {
-        gs_tracker_pass(state->tracker, note->key, indexed);
-        return 0;
-    }
-    struct gs_allocation allocation = {
-        .addr = note->key,
-        .bytes = note->bytes,
-        .context = (uint64_t)(uintptr_t)note->context,
-        .thread = gs_thread_id(),
-        .stack = stack_of(state, note->kind, note->bytes),
-        .device = (int16_t)note->device,
-        .api = gs_record_api(note->api),
-        .kind = (uint8_t)note->kind,
-    };
-    if (gs_tracker_add(state->tracker, &allocation, indexed, &id) != GS_OK) {
+    if (was->addr != 0 && gs_tracker_restore(state->tracker, was) != GS_OK) {
         gs_record_missed();
-        return 0;
-    }
-    return indexed ? id : 0;
-}
-
-void gs_record_note_refused(struct gs_state *state, const struct gs_note *note,
-                            CUresult result)
-{
-    refused(state, note->kind, note->api, note->device, note->bytes, result);
-}
-
-void gs_record_note_ended(struct gs_state *state, uint32_t record, enum gs_api api)
-{
-    if (state->tracker && record != 0) {
-        struct gs_free_site site = site_of(state, api, false);
-        gs_tracker_remove(state->tracker, record, &site);
     }
 }
 
-void gs_record_note_leaves(struct gs_state *state, uint64_t key, enum gs_api api,
-                           struct gs_allocation *was)
+void gs_record_free_end(struct gs_state *state, const struct gs_freeing *freeing,
+                        CUresult result)
 {
-    was->addr = 0;
-    if (state->tracker) {
-        struct gs_free_site site = site_of(state, api, false);
-        if (gs_tracker_remove_address(state->tracker, key, &site, was) != GS_OK) {
-            was->addr = 0;
-        }
+    bool refused = gs_refused(result) || gs_refused_for_capture(result);
+    if (!refused) {
+        gs_pool_freed_elsewhere();
+    }
+    if (GS_UNLIKELY(gs_limits_charging)) {
+        gs_limits_left(!refused);
+    }
+    if (GS_UNLIKELY(result != CUDA_SUCCESS)) {
+        gs_parts_context_error(gs_context_current_known(state), result);
+    }
+    if (!refused) {
+        return; /* freed, or lost with its context: it cannot be freed any more */
+    }
+    if (freeing->how != GS_TRACE_HOW_NONE) {
+        gs_trace_free_refused(freeing->key);
+    }
+    gs_record_restore(state, &freeing->was);
+    /* An invalid handle in a free by address is that of the stream. */
+    if (gs_record_unknown(result) &&
+        (gs_key_is_handle(freeing->key) || result != CUDA_ERROR_INVALID_HANDLE)) {
+        gs_record_bad_free(state, freeing->key, freeing->api);
     }
 }
+
+/* ---- what the driver's answers mean --------------------------------------------------
+ */
 
 bool gs_record_unknown(CUresult result)
 {
     return result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE ||
            result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
-
-void gs_record_note_left(struct gs_state *state, uint64_t key, enum gs_api api,
-                         const struct gs_allocation *was, CUresult result)
-{
-    bool refused = gs_refused(result) || gs_refused_for_capture(result) ||
-                   gs_record_unknown(result) || result == CUDA_ERROR_ARRAY_IS_MAPPED;
-    if (!refused) {
-        gs_pool_freed_elsewhere();
-    }
-    if (!state->tracker || !refused) {
-        return; /* ended, or lost with its context */
-    }
-    if (was->addr != 0 && gs_tracker_restore(state->tracker, was) != GS_OK) {
-        gs_record_missed();
-    }
-    if (gs_record_unknown(result)) {
-        gs_record_bad_free(state, key, api);
-    }
-}
-
-/* ---- what the driver's answers mean --------------------------------------------------
- */
 
 bool gs_error_refuses(CUresult error)
 {
@@ -366,41 +320,18 @@ bool gs_error_refuses(CUresult error)
     case CUDA_ERROR_NOT_PERMITTED:
     case CUDA_ERROR_NOT_SUPPORTED:
     case CUDA_ERROR_NOT_INITIALIZED:
+    case CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED:
+    case CUDA_ERROR_ARRAY_IS_MAPPED:
         return true;
     default:
         return false;
     }
 }
 
-void gs_record_free_result(struct gs_state *state, uint64_t addr, enum gs_api api,
-                           const struct gs_allocation *was, CUresult result)
-{
-    bool refused = gs_refused(result) || gs_refused_for_capture(result);
-    if (!refused) {
-        gs_pool_freed_elsewhere();
-    }
-    gs_limits_left(!refused);
-    if (GS_UNLIKELY(result != CUDA_SUCCESS)) {
-        gs_parts_context_error(gs_context_current_known(state), result);
-    }
-    if (refused) {
-        gs_trace_free_refused(addr);
-    }
-    if (!state->tracker || !refused) {
-        return; /* freed, or lost with its context: it cannot be freed any more */
-    }
-    if (was->addr != 0 && gs_tracker_restore(state->tracker, was) != GS_OK) {
-        gs_record_missed();
-    }
-    if (result == CUDA_ERROR_INVALID_VALUE) {
-        gs_record_bad_free(state, addr, api);
-    }
-}
-
 void gs_record_bad_free(struct gs_state *state, uint64_t addr, enum gs_api api)
 {
     if (state->tracker && !stopped(state)) {
-        struct gs_free_site site = site_of(state, api, true);
+        struct gs_free_site site = gs_record_site(state, api, true);
         int device = gs_thread.context ? gs_thread.context->device : 0;
         gs_tracker_error_free(state->tracker, addr, device, &site);
     }
@@ -410,7 +341,7 @@ void gs_record_not_idle(struct gs_state *state, const struct gs_context *context
                         CUstream stream, uint64_t waited_ns, enum gs_api api)
 {
     if (state->tracker && !stopped(state)) {
-        struct gs_free_site site = site_of(state, api, true);
+        struct gs_free_site site = gs_record_site(state, api, true);
         gs_tracker_error_not_idle(state->tracker, context->device,
                                   (uint64_t)(uintptr_t)stream, waited_ns, &site);
     }

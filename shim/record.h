@@ -1,9 +1,9 @@
 /*
  * record.h - reports allocations and frees of the wrappers to the tracker.
  *
- * Order: unrecord before a real free, record after a real allocation. In the opposite
- * order another thread could get the address in between, and its record would be removed
- * instead.
+ * Order: end a record before the real free, record after a real allocation. In the
+ * opposite order another thread could get the address in between, and its record would
+ * be removed instead.
  */
 #ifndef GS_RECORD_H
 #define GS_RECORD_H
@@ -11,15 +11,29 @@
 #include "state.h"
 #include "trace.h"
 
-/* The facts that an allocating wrapper knows. */
+/* An allocation, as its wrapper describes it: gs_call_in, then what differs. */
 struct gs_call {
-    const struct gs_context *context; /* may be NULL */
+    const struct gs_context *context; /* of the call; NULL: none */
+    CUcontext owner;                  /* the memory ends with it; NULL: outlives all */
     CUstream stream;                  /* NULL for calls without one */
-    bool per_thread;                  /* stream NULL is the per-thread default stream */
+    int device;                       /* of the memory; -1: not known, or the host */
     enum gs_memory_kind kind;
     enum gs_api api; /* the driver call; replaced by a runtime call in progress */
+    bool per_thread; /* stream NULL is the per-thread default stream */
     bool charged;    /* the limits have its charge already (mem_limits.h) */
+    bool by_id;      /* the caller keeps the record's id, and ends the record by it */
 };
+
+/* Memory that is on the device of the context, and ends with it. */
+static inline struct gs_call gs_call_in(const struct gs_context *context,
+                                        enum gs_memory_kind kind, enum gs_api api)
+{
+    return (struct gs_call){.context = context,
+                            .owner = context ? context->owner : NULL,
+                            .device = context ? context->device : -1,
+                            .kind = kind,
+                            .api = api};
+}
 
 /* Whether allocations and frees need more than a record with a stack: a trace, sums,
  * sampling, or stacks of frees. Set at start, then constant. Atomic. */
@@ -36,25 +50,23 @@ static inline bool gs_watched(void)
     return GS_UNLIKELY(__atomic_load_n(&gs_record_watched, __ATOMIC_RELAXED));
 }
 
-/* Records an allocation; `block` is the pool's, or NULL for the driver's own memory. */
-void gs_record_alloc(struct gs_state *state, const struct gs_call *request, uint64_t addr,
-                     size_t bytes, struct gs_block *block);
-
 /*
- * A record other than pooled memory and the driver's allocations: physical memory,
- * arrays, registered host memory, imported memory. Such records are not traced
- * (docs/traces.md).
+ * Records an allocation.
+ * In:  key    gs_key of its address or handle
+ *      block  the pool's, which keeps the record's id; NULL: memory past the pool
+ * Returns the record's id; 0: not recorded.
  */
-struct gs_note {
-    enum gs_memory_kind kind;
-    enum gs_api api;
-    int device;
-    CUcontext context; /* it ends with this context; NULL: it outlives all */
-    uint64_t key;      /* gs_key of its address or handle */
-    uint64_t bytes;
-};
+uint32_t gs_record_alloc(struct gs_state *state, const struct gs_call *call, uint64_t key,
+                         size_t bytes, struct gs_block *block);
+/* Records that the driver refused the allocation, with its code. */
+void gs_record_refused(struct gs_state *state, const struct gs_call *call, size_t bytes,
+                       CUresult result);
+/* The record of an allocation, with a stack, for a caller that records it later. */
+struct gs_allocation gs_record_describe(struct gs_state *state,
+                                        const struct gs_call *call, uint64_t key,
+                                        size_t bytes);
 
-/* gs_enter, but NULL if there is no tracker: such records need one. */
+/* gs_enter, but NULL if there is no tracker: for calls that are only recorded. */
 static inline struct gs_state *gs_enter_tracking(void)
 {
     struct gs_state *state = gs_enter();
@@ -65,21 +77,6 @@ static inline struct gs_state *gs_enter_tracking(void)
     return state;
 }
 
-/* Records an allocation. Returns the record's id for gs_record_note_ended if `indexed`;
- * else 0, for gs_record_note_leaves. Also 0 if nothing was recorded. */
-uint32_t gs_record_noted(struct gs_state *state, const struct gs_note *note,
-                         bool indexed);
-/* Records that the driver refused the allocation. */
-void gs_record_note_refused(struct gs_state *state, const struct gs_note *note,
-                            CUresult result);
-/* Removes the record with this id; 0: none. */
-void gs_record_note_ended(struct gs_state *state, uint32_t record, enum gs_api api);
-/* Called before the allocation with this key is released, and with the driver's answer:
- * like gs_record_undone and gs_record_free_result. */
-void gs_record_note_leaves(struct gs_state *state, uint64_t key, enum gs_api api,
-                           struct gs_allocation *was);
-void gs_record_note_left(struct gs_state *state, uint64_t key, enum gs_api api,
-                         const struct gs_allocation *was, CUresult result);
 /* Whether the driver's answer means that there is no such allocation. */
 bool gs_record_unknown(CUresult result);
 
@@ -88,82 +85,109 @@ static inline bool gs_recording(const struct gs_state *state)
 {
     return state->tracker || gs_tracing();
 }
-/* The stack of an allocation of `bytes`, or its substitute. */
-uint32_t gs_record_stack(struct gs_state *state, enum gs_memory_kind kind,
-                         uint64_t bytes);
-/* The driver has served `bytes` of the device past the pool: an earlier refusal of a
- * request up to this size is over. */
-static inline void gs_record_served(struct gs_state *state, int device, size_t bytes)
-{
-    if (state->pool) {
-        gs_pool_served(state->pool, device, bytes);
-    }
-}
 /* Logs once that there was no memory for a record. */
 void gs_record_missed(void) __attribute__((cold, noinline));
-/* Records that the driver refused `bytes`, with its code. */
-void gs_record_refused(struct gs_state *state, const struct gs_call *request,
-                       size_t bytes, CUresult result);
-
 /* The call as the program made it: the runtime call in progress, if any. */
 static inline uint16_t gs_record_api(enum gs_api api)
 {
     return gs_thread.api != GS_API_UNKNOWN ? gs_thread.api : (uint16_t)api;
 }
 
-/* The slow paths of the two functions below. The first returns the tag for the block; the
- * second takes the tag of a freed block. `how`: as in gs_trace_free, which ignores
- * address 0. */
-uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *request,
+/* The slow paths of gs_record_block and gs_record_ends. */
+uint32_t gs_record_watched_block(struct gs_state *state, const struct gs_call *call,
                                  uint64_t addr, size_t bytes, struct gs_block *block);
 void gs_record_watched_end(struct gs_state *state, uint32_t id, enum gs_api api,
                            uint64_t addr, enum gs_trace_how how);
 
-/* Called before a block of the pool is freed, other than in stream order. */
-static inline void gs_record_block_ends(struct gs_state *state, struct gs_block *block,
-                                        enum gs_api api, uint64_t addr,
-                                        enum gs_trace_how how)
+static inline uint32_t gs_record_add_block(struct gs_state *state,
+                                           const struct gs_call *call, uint64_t addr,
+                                           size_t bytes, uint32_t stack)
 {
-    if (gs_watched()) {
-        gs_record_watched_end(state, gs_block_tag(block), api, addr, how);
-        return;
-    }
-    uint32_t id = state->tracker ? gs_block_tag(block) : 0;
-    if (id != 0) {
-        gs_tracker_remove_block(state->tracker, id, gs_thread_id(), gs_record_api(api));
-    }
-}
-
-/* Like gs_record_alloc, with a tracker, for a block and an allocation without a stream.
- * Returns the tag for the block: gs_block_set_tag. */
-static inline uint32_t gs_record_block_alloc(struct gs_state *state,
-                                             const struct gs_context *context,
-                                             enum gs_memory_kind kind, enum gs_api api,
-                                             uint64_t addr, size_t bytes)
-{
-    struct gs_tracked_who who = {.thread = gs_thread_id(),
-                                 .stack = state->stacks ? gs_stacks_capture(state->stacks)
-                                                        : 0};
-    struct gs_tracked_how how = {
-        .device = (int16_t)context->device, .api = gs_record_api(api), .kind = kind};
+    struct gs_tracked_who who = {.thread = gs_thread_id(), .stack = stack};
+    struct gs_tracked_how how = {.device = (int16_t)call->device,
+                                 .api = gs_record_api(call->api),
+                                 .kind = call->kind};
     uint32_t tag = gs_tracker_add_block(state->tracker, addr, bytes,
-                                        (uint64_t)(uintptr_t)context->handle, who, how);
+                                        (uint64_t)(uintptr_t)call->owner, who, how);
     if (GS_UNLIKELY(tag == 0)) {
         gs_record_missed();
     }
     return tag;
 }
 
+/* The hot path of gs_record_alloc: a block, an allocation without a stream, and
+ * gs_recording. Out: *tag  for the block: gs_block_set_tag */
+static inline void gs_record_block(struct gs_state *state,
+                                   const struct gs_context *context,
+                                   enum gs_memory_kind kind, enum gs_api api,
+                                   uint64_t addr, size_t bytes, struct gs_block *block,
+                                   uint32_t *tag)
+{
+    if (!context) {
+        __builtin_unreachable(); /* a block has a context */
+    }
+    /* Two of them, so that the second stays in registers. */
+    if (gs_watched()) {
+        const struct gs_call call = gs_call_in(context, kind, api);
+        *tag = gs_record_watched_block(state, &call, addr, bytes, block);
+    } else {
+        const struct gs_call call = gs_call_in(context, kind, api);
+        *tag = gs_record_add_block(state, &call, addr, bytes,
+                                   state->stacks ? gs_stacks_capture(state->stacks) : 0);
+    }
+}
+
 /*
- * Called before the driver's own memory is freed: removes its record.
- * Out: *was  the record, addr 0 if none
+ * Ends the record with this id (0: none), before its memory is freed other than in stream
+ * order; and traces the free. `how`: as in gs_trace_free, which ignores address 0.
  */
-void gs_record_undone(struct gs_state *state, uint64_t addr, enum gs_api api,
-                      struct gs_allocation *was);
-/* Called with the driver's answer to that free: restores the record of an allocation that
- * was not freed, and reports an error of the program for an unknown pointer. */
-void gs_record_free_result(struct gs_state *state, uint64_t addr, enum gs_api api,
-                           const struct gs_allocation *was, CUresult result);
+static inline void gs_record_ends(struct gs_state *state, uint32_t id, enum gs_api api,
+                                  uint64_t addr, enum gs_trace_how how)
+{
+    if (gs_watched()) {
+        gs_record_watched_end(state, id, api, addr, how);
+    } else if (state->tracker && id != 0) {
+        gs_tracker_remove_block(state->tracker, id, gs_thread_id(), gs_record_api(api));
+    }
+}
+
+/* The same for a block of the pool. */
+static inline void gs_record_block_ends(struct gs_state *state,
+                                        const struct gs_block *block, enum gs_api api,
+                                        uint64_t addr, enum gs_trace_how how)
+{
+    gs_record_ends(state, state->tracker ? gs_block_tag(block) : 0, api, addr, how);
+}
+
+/* The free of an allocation whose record is found by its key. */
+struct gs_freeing {
+    uint64_t key;
+    enum gs_api api;
+    enum gs_trace_how how; /* GS_TRACE_HOW_NONE: such memory is not traced */
+    CUstream stream;
+    enum gs_trace_order order;
+    struct gs_allocation was; /* out: the record; addr 0: there was none */
+};
+
+/* Called before the free: removes the record and the charge. */
+void gs_record_free_begin(struct gs_state *state, struct gs_freeing *freeing);
+/* Called with the driver's answer: puts both back if nothing was freed, and reports an
+ * error of the program if there is no such allocation. */
+void gs_record_free_end(struct gs_state *state, const struct gs_freeing *freeing,
+                        CUresult result);
+/* Puts a removed record back; addr 0: none. */
+void gs_record_restore(struct gs_state *state, const struct gs_allocation *was);
+
+/* Who frees, for the tracker's history; with a stack if asked for here or by the user. */
+static inline struct gs_free_site gs_record_site(struct gs_state *state, enum gs_api api,
+                                                 bool with_stack)
+{
+    struct gs_free_site site = {.thread = gs_thread_id(), .api = gs_record_api(api)};
+    if ((with_stack || state->options.stack_free) && state->stacks) {
+        site.stack = gs_stacks_capture(state->stacks);
+    }
+    return site;
+}
 
 /* The slow path of gs_refused. */
 bool gs_error_refuses(CUresult error);

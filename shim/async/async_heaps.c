@@ -52,9 +52,9 @@ void gs_async_forget_seen(void)
 static CUresult ask_driver(struct gs_async_heap *heap, size_t bytes, CUdeviceptr *found)
 {
     gs_notify_begin("cuMemAllocAsync", false);
-    CUresult result = gs_limits_begin(&heap->face, bytes);
+    CUresult result = gs_limits_begin(heap->face.device, bytes);
     if (result == CUDA_SUCCESS) {
-        result = gs_limits_end(&heap->face, bytes,
+        result = gs_limits_end(heap->face.device, bytes,
                                gs_real()->cuMemAllocFromPoolAsync(
                                    found, bytes, heap->source, gs_async_order_of(heap)));
     }
@@ -78,7 +78,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
     }
     *addr = found;
     __atomic_add_fetch(&heap->mapped, 1, __ATOMIC_RELAXED);
-    gs_limits_record(GS_CHARGE_DEVICE, found, bytes, heap->face.device, NULL);
+    gs_limits_record(found, bytes, heap->face.device, NULL);
     return GS_OK;
 }
 
@@ -86,7 +86,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
 {
     struct gs_async_heap *heap = self;
     static struct gs_log_limit limit;
-    gs_limits_leave(GS_CHARGE_DEVICE, addr);
+    gs_limits_leave(addr);
     CUresult result = gs_async_return(heap, addr, bytes);
     if (result == CUDA_ERROR_NOT_READY) {
         gs_async_owe(heap, addr, bytes);

@@ -10,9 +10,9 @@
 #include "array_size.h"
 #include "described.h"
 #include "mem_limits.h"
+#include "physical.h"
 #include "record.h"
 #include "retry.h"
-#include "tiles.h"
 
 /* One of the calls that create an array. */
 struct array_call {
@@ -61,30 +61,23 @@ static size_t bytes_of(const struct array_call *call, CUresult result)
 
 static CUresult create_known(struct gs_state *state, const struct array_call *call)
 {
-    const struct gs_context *context = gs_context_current(state);
+    const struct gs_call request =
+        gs_call_in(gs_context_current(state), GS_MEMORY_ARRAY, call->api);
     size_t bytes =
         GS_UNLIKELY(gs_limits_charging) ? bytes_of(call, CUDA_ERROR_UNKNOWN) : 0;
-    struct gs_note note = {.kind = GS_MEMORY_ARRAY,
-                           .api = call->api,
-                           .device = context ? context->device : 0,
-                           .context = context ? context->owner : NULL};
     CUresult result;
     do {
-        result = gs_limits_begin(context, bytes)
-                     ?: gs_limits_end(context, bytes, call_driver(call));
-    } while (gs_retry_after_trim(state, context, result));
+        result = gs_limits_begin(request.device, bytes)
+                     ?: gs_limits_end(request.device, bytes, call_driver(call));
+    } while (gs_retry_after_trim(state, request.context, result));
     /* Only now: the driver may refuse a call without reading its description. */
-    note.bytes = bytes_of(call, result);
-    if (result != CUDA_SUCCESS) {
-        gs_record_note_refused(state, &note, result);
-        return result;
+    bytes = bytes_of(call, result);
+    if (result == CUDA_SUCCESS) {
+        gs_record_alloc(state, &request, gs_key(GS_KEY_ARRAY, (uintptr_t)*call->out),
+                        bytes, NULL);
+    } else {
+        gs_record_refused(state, &request, bytes, result);
     }
-    if (context) {
-        gs_limits_record(GS_CHARGE_ARRAY, (uintptr_t)*call->out, note.bytes,
-                         context->device, context->owner);
-    }
-    note.key = gs_key(GS_KEY_ARRAY, (uintptr_t)*call->out);
-    (void)gs_record_noted(state, &note, false);
     return result;
 }
 
@@ -142,18 +135,16 @@ static CUresult destroy_in_driver(enum gs_api api, void *handle)
 static CUresult destroy(enum gs_api api, void *handle)
 {
     struct gs_state *state = gs_enter();
-    uint64_t key = gs_key(GS_KEY_ARRAY, (uintptr_t)handle);
-    struct gs_allocation was;
+    struct gs_freeing freeing = {.key = gs_key(GS_KEY_ARRAY, (uintptr_t)handle),
+                                 .api = api};
     if (!state) {
         return destroy_in_driver(api, handle);
     }
-    gs_record_note_leaves(state, key, api, &was);
-    gs_limits_leave(GS_CHARGE_ARRAY, (uintptr_t)handle);
+    gs_record_free_begin(state, &freeing);
     CUresult result = destroy_in_driver(api, handle);
-    gs_limits_left(result == CUDA_SUCCESS);
-    gs_record_note_left(state, key, api, &was, result);
+    gs_record_free_end(state, &freeing, result);
     if (result == CUDA_SUCCESS) {
-        gs_tiles_array_ended(state, key, api);
+        gs_physical_array_ended(state, freeing.key, api);
     }
     gs_leave();
     return result;

@@ -74,10 +74,10 @@ static bool allocate_from_heap(struct gs_state *state, const struct gs_call *req
     return true;
 }
 
-/* The context that the limits charge; none for host memory and managed memory. */
-static const struct gs_context *charged_to(const struct gs_call *request)
+/* The device that the limits charge; -1, none, for host memory and managed memory. */
+static int charged_to(const struct gs_call *request)
 {
-    return request->kind == GS_MEMORY_ASYNC ? request->context : NULL;
+    return request->kind == GS_MEMORY_ASYNC ? request->device : -1;
 }
 
 /* Records the driver's answer. An allocation in a capturing stream is a node of its
@@ -97,19 +97,11 @@ static void note_allocated(struct gs_state *state, const struct gs_call *request
     }
 }
 
-/* Directs the request to the memory's place. *as: memory for an entry that stands for a
- * device which may have none. */
-static void place(struct gs_call *request, const struct gs_memory_place *where,
-                  struct gs_context *as)
+/* Directs the request to the memory's place. */
+static void place(struct gs_call *request, const struct gs_memory_place *where)
 {
     request->kind = where->known ? (enum gs_memory_kind)where->kind : request->kind;
-    if (where->device >= 0 && request->context &&
-        where->device != request->context->device) {
-        *as = (struct gs_context){.handle = request->context->handle,
-                                  .owner = request->context->owner,
-                                  .device = where->device};
-        request->context = as;
-    }
+    request->device = where->device >= 0 ? where->device : request->device;
 }
 
 static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr *dptr,
@@ -119,13 +111,11 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr
     if (!state) {
         return real_allocate(dptr, bytes, stream);
     }
-    struct gs_call request = {.context = gs_context_current(state),
-                              .stream = stream,
-                              .per_thread =
-                                  real_allocate == gs_real()->cuMemAllocAsync_ptsz,
-                              .kind = GS_MEMORY_ASYNC,
-                              .api = GS_API_cuMemAllocAsync};
+    struct gs_call request =
+        gs_call_in(gs_context_current(state), GS_MEMORY_ASYNC, GS_API_cuMemAllocAsync);
     CUresult result;
+    request.stream = stream;
+    request.per_thread = real_allocate == gs_real()->cuMemAllocAsync_ptsz;
     if (state->options.async == GS_ASYNC_POOL &&
         allocate_from_heap(state, &request, dptr, bytes)) {
         gs_leave();
@@ -133,9 +123,10 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr
     }
     const struct gs_context *home = gs_context_of_stream(state, request.context, stream);
     const struct gs_memory_place where = gs_memory_pools_chosen(home ? home->device : -1);
-    struct gs_context as;
     request.context = home;
-    place(&request, &where, &as);
+    request.owner = home ? home->owner : NULL;
+    request.device = home ? home->device : -1;
+    place(&request, &where);
     do {
         result = gs_limits_begin(charged_to(&request), bytes)
                      ?: gs_limits_end(charged_to(&request), bytes,
@@ -168,14 +159,12 @@ GS_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
 /* Records the place of a pool of unknown origin from its first memory, which was charged
  * to the current context's device. */
 static void learn(struct gs_call *request, CUmemoryPool pool, CUdeviceptr addr,
-                  size_t bytes, struct gs_context *as)
+                  size_t bytes)
 {
     const struct gs_memory_place where = gs_memory_pools_learn(pool, addr);
     gs_limits_waive(charged_to(request), bytes);
-    place(request, &where, as);
-    if (charged_to(request)) {
-        gs_limits_correct(request->context, 0, bytes);
-    }
+    place(request, &where);
+    gs_limits_correct(charged_to(request), 0, bytes);
 }
 
 static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_allocate,
@@ -188,15 +177,12 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_all
     }
     const struct gs_context *current = gs_context_current(state);
     const struct gs_memory_place where = gs_memory_pools_place(pool);
-    struct gs_call request = {.context = current,
-                              .stream = stream,
-                              .per_thread = real_allocate ==
-                                            gs_real()->cuMemAllocFromPoolAsync_ptsz,
-                              .kind = GS_MEMORY_ASYNC,
-                              .api = GS_API_cuMemAllocFromPoolAsync};
-    struct gs_context as;
+    struct gs_call request =
+        gs_call_in(current, GS_MEMORY_ASYNC, GS_API_cuMemAllocFromPoolAsync);
     CUresult result;
-    place(&request, &where, &as);
+    request.stream = stream;
+    request.per_thread = real_allocate == gs_real()->cuMemAllocFromPoolAsync_ptsz;
+    place(&request, &where);
     do {
         result = gs_limits_begin(charged_to(&request), bytes)
                      ?: gs_limits_end(charged_to(&request), bytes,
@@ -204,7 +190,7 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_all
     } while (gs_retry_for(state, current, bytes, result) ||
              gs_retry_on_all(state, bytes, result));
     if (result == CUDA_SUCCESS && !where.known) {
-        learn(&request, pool, *dptr, bytes, &as);
+        learn(&request, pool, *dptr, bytes);
     }
     note_allocated(state, &request, dptr, bytes, result);
     gs_leave();
@@ -327,7 +313,6 @@ static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
     }
     CUresult result;
     struct gs_block *block;
-    struct gs_allocation was;
     enum gs_status found =
         state->pool ? gs_pool_claim(state->pool, dptr, &block) : GS_ERR_NOT_OURS;
     if (found == GS_OK) {
@@ -339,13 +324,17 @@ static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
     } else if (is_capturing(variant, stream)) {
         result = free_in_capture(state, variant, dptr, stream);
     } else {
-        gs_trace_free(dptr, GS_TRACE_DRIVER, stream, order_of(variant));
-        gs_record_undone(state, dptr, GS_API_cuMemFreeAsync, &was);
+        struct gs_freeing freeing = {.key = dptr,
+                                     .api = GS_API_cuMemFreeAsync,
+                                     .how = GS_TRACE_DRIVER,
+                                     .stream = stream,
+                                     .order = order_of(variant)};
+        gs_record_free_begin(state, &freeing);
         result = variant->free(gs_pooled_asked(dptr), stream);
         if (result == CUDA_SUCCESS) {
             gs_managed_gone(dptr);
         }
-        gs_record_free_result(state, dptr, GS_API_cuMemFreeAsync, &was, result);
+        gs_record_free_end(state, &freeing, result);
     }
     gs_leave();
     return result;

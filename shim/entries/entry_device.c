@@ -35,8 +35,8 @@ static inline CUresult hand_out(struct gs_state *state, const struct gs_context 
     uint64_t addr = gs_hit_addr(block);
     gs_notify_hand_out("cuMemAlloc_v2", addr, bytes);
     if (gs_recording(state)) {
-        const struct gs_call request = {
-            .context = context, .kind = GS_MEMORY_DEVICE, .api = GS_API_cuMemAlloc_v2};
+        const struct gs_call request =
+            gs_call_in(context, GS_MEMORY_DEVICE, GS_API_cuMemAlloc_v2);
         gs_record_alloc(state, &request, addr, bytes, block);
     }
     *out = addr;
@@ -91,17 +91,14 @@ static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
 {
     CUresult result;
     do {
-        result = gs_limits_begin(request->context, bytes)
-                     ?: gs_limits_end(request->context, bytes,
+        result = gs_limits_begin(request->device, bytes)
+                     ?: gs_limits_end(request->device, bytes,
                                       gs_real()->cuMemAlloc_v2(out, bytes));
         if (served_by_pool(state, request, out, bytes, result)) {
             return CUDA_SUCCESS;
         }
     } while (gs_retry_for(state, request->context, bytes, result));
     if (result == CUDA_SUCCESS && out) {
-        if (request->context) {
-            gs_record_served(state, request->context->device, bytes);
-        }
         gs_record_alloc(state, request, *out, bytes, NULL);
         if (GS_UNLIKELY(gs_redzones_on)) {
             gs_redzones_passed(state);
@@ -119,8 +116,8 @@ static GS_NOINLINE CUresult allocate_otherwise(struct gs_state *state,
                                                CUdeviceptr *out, size_t bytes,
                                                enum gs_status status, int native)
 {
-    const struct gs_call request = {
-        .context = context, .kind = GS_MEMORY_DEVICE, .api = GS_API_cuMemAlloc_v2};
+    const struct gs_call request =
+        gs_call_in(context, GS_MEMORY_DEVICE, GS_API_cuMemAlloc_v2);
     struct gs_block *block;
     while (status == GS_ERR_NOMEM &&
            (gs_managed_trim(state) > 0 ||
@@ -179,15 +176,10 @@ static GS_NOINLINE CUresult hand_out_seen(struct gs_state *state,
 {
     if (GS_UNLIKELY(gs_notified())) {
         (void)hand_out(state, context, block, out, bytes);
-    } else if (gs_watched()) {
-        const struct gs_call request = {
-            .context = context, .kind = GS_MEMORY_DEVICE, .api = GS_API_cuMemAlloc_v2};
-        *out = gs_hit_addr(block);
-        block->live.tag = gs_record_watched_block(state, &request, *out, bytes, block);
     } else {
         uint64_t addr = gs_hit_addr(block);
-        block->live.tag = gs_record_block_alloc(state, context, GS_MEMORY_DEVICE,
-                                                GS_API_cuMemAlloc_v2, addr, bytes);
+        gs_record_block(state, context, GS_MEMORY_DEVICE, GS_API_cuMemAlloc_v2, addr,
+                        bytes, block, &block->live.tag);
         *out = addr;
     }
     gs_leave();
@@ -262,20 +254,19 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
         return gs_real()->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height,
                                              ElementSizeBytes);
     }
-    struct gs_call request = {.context = gs_context_current(state),
-                              .kind = GS_MEMORY_DEVICE,
-                              .api = GS_API_cuMemAllocPitch_v2};
+    const struct gs_call request = gs_call_in(gs_context_current(state), GS_MEMORY_DEVICE,
+                                              GS_API_cuMemAllocPitch_v2);
     CUresult result;
     size_t bytes = gs_limits_pitched(WidthInBytes, Height);
     do {
         result =
-            gs_limits_begin(request.context, bytes)
-                ?: gs_limits_end(request.context, bytes,
+            gs_limits_begin(request.device, bytes)
+                ?: gs_limits_end(request.device, bytes,
                                  gs_real()->cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes,
                                                                Height, ElementSizeBytes));
     } while (gs_retry_for(state, request.context, bytes, result));
     if (result == CUDA_SUCCESS) {
-        gs_limits_correct(request.context, bytes, *pPitch * Height);
+        gs_limits_correct(request.device, bytes, *pPitch * Height);
         gs_record_alloc(state, &request, *dptr, *pPitch * Height, NULL);
     } else if (pitched_by_pool(state, &request, dptr, pPitch, WidthInBytes, Height,
                                result)) {
@@ -291,11 +282,11 @@ GS_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch,
 
 static CUresult free_native(struct gs_state *state, CUdeviceptr dptr)
 {
-    struct gs_allocation was;
-    gs_trace_free(dptr, GS_TRACE_DRIVER, NULL, GS_TRACE_UNORDERED);
-    gs_record_undone(state, dptr, GS_API_cuMemFree_v2, &was);
+    struct gs_freeing freeing = {
+        .key = dptr, .api = GS_API_cuMemFree_v2, .how = GS_TRACE_DRIVER};
+    gs_record_free_begin(state, &freeing);
     CUresult result = gs_real()->cuMemFree_v2(gs_pooled_asked(dptr));
-    gs_record_free_result(state, dptr, GS_API_cuMemFree_v2, &was, result);
+    gs_record_free_end(state, &freeing, result);
     return result;
 }
 
@@ -350,8 +341,8 @@ static GS_NOINLINE void note_failed_free(struct gs_state *state, struct gs_heap 
     gs_context_record_error(gs_heap_self(heap), result);
     if (!gs_error_keeps_memory(result)) {
         gs_heap_poison(heap);
-    } else if (was->addr != 0 && gs_tracker_restore(state->tracker, was) != GS_OK) {
-        gs_record_missed();
+    } else {
+        gs_record_restore(state, was);
     }
 }
 
@@ -384,7 +375,7 @@ static GS_NOINLINE bool freed_in_driver(struct gs_state *state, struct gs_block 
         gs_block_free(block);
         return true;
     }
-    gs_limits_leave(GS_CHARGE_CONTEXT, addr);
+    gs_limits_leave(addr);
     *result = gs_free_in_driver(context, addr, bytes);
     gs_limits_left(*result == CUDA_SUCCESS);
     gs_segment_is_out(segment, *result == CUDA_SUCCESS);
@@ -504,13 +495,7 @@ static GS_NOINLINE CUresult free_seen(struct gs_state *state, struct gs_heap *he
                                       struct gs_block *block, uint64_t addr)
 {
     gs_keep_errno();
-    if (gs_watched()) {
-        gs_record_watched_end(state, block->live.tag, GS_API_cuMemFree_v2, addr,
-                              GS_TRACE_READY);
-    } else if (state->tracker && block->live.tag != 0) {
-        gs_tracker_remove_block(state->tracker, block->live.tag, gs_thread_id(),
-                                gs_record_api(GS_API_cuMemFree_v2));
-    }
+    gs_record_ends(state, block->live.tag, GS_API_cuMemFree_v2, addr, GS_TRACE_READY);
     gs_notify_take_back("cuMemFree_v2", addr);
     free_idle(state, heap, block);
     gs_leave();

@@ -7,52 +7,43 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "array_size.h"
-#include "physical.h"
+#include "record.h"
 #include "retry.h"
 
-static struct gs_note note_of(struct gs_state *state, enum gs_memory_kind kind,
-                              enum gs_api api)
+/* Records memory that a call has returned. */
+static void record(enum gs_memory_kind kind, enum gs_api api, uint64_t key, size_t bytes)
 {
-    const struct gs_context *context = gs_context_current(state);
-    return (struct gs_note){.kind = kind,
-                            .api = api,
-                            .device = context ? context->device : 0,
-                            .context = context ? context->owner : NULL};
+    struct gs_state *state = gs_enter_tracking();
+    if (state) {
+        const struct gs_call call = gs_call_in(gs_context_current(state), kind, api);
+        gs_record_alloc(state, &call, key, bytes, NULL);
+        gs_leave();
+    }
 }
-
-/* ---- other APIs -------------------------------------------------------------------- */
 
 GS_EXPORT CUresult cuImportExternalMemory(
     CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
 {
     CUresult result = GS_RETRIED(
         gs_retry_needed, gs_real()->cuImportExternalMemory(extMem_out, memHandleDesc));
-    struct gs_state *state = gs_enter_tracking();
-    if (!state) {
-        return result;
-    }
     if (result == CUDA_SUCCESS) {
-        struct gs_note note =
-            note_of(state, GS_MEMORY_IMPORTED, GS_API_cuImportExternalMemory);
-        note.key = gs_key(GS_KEY_EXTERNAL, (uintptr_t)*extMem_out);
-        note.bytes = memHandleDesc->size;
-        (void)gs_record_noted(state, &note, false);
+        record(GS_MEMORY_IMPORTED, GS_API_cuImportExternalMemory,
+               gs_key(GS_KEY_EXTERNAL, (uintptr_t)*extMem_out), memHandleDesc->size);
     }
-    gs_leave();
     return result;
 }
 
 GS_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
 {
     struct gs_state *state = gs_enter_tracking();
-    uint64_t key = gs_key(GS_KEY_EXTERNAL, (uintptr_t)extMem);
-    struct gs_allocation was;
+    struct gs_freeing freeing = {.key = gs_key(GS_KEY_EXTERNAL, (uintptr_t)extMem),
+                                 .api = GS_API_cuDestroyExternalMemory};
     if (!state) {
         return gs_real()->cuDestroyExternalMemory(extMem);
     }
-    gs_record_note_leaves(state, key, GS_API_cuDestroyExternalMemory, &was);
+    gs_record_free_begin(state, &freeing);
     CUresult result = gs_real()->cuDestroyExternalMemory(extMem);
-    gs_record_note_left(state, key, GS_API_cuDestroyExternalMemory, &was, result);
+    gs_record_free_end(state, &freeing, result);
     gs_leave();
     return result;
 }
@@ -66,18 +57,10 @@ cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem,
     CUresult result =
         GS_RETRIED(gs_retry_needed,
                    real->cuExternalMemoryGetMappedBuffer(devPtr, extMem, bufferDesc));
-    struct gs_state *state = gs_enter_tracking();
-    if (!state) {
-        return result;
-    }
     if (result == CUDA_SUCCESS) {
-        struct gs_note note =
-            note_of(state, GS_MEMORY_MAPPED, GS_API_cuExternalMemoryGetMappedBuffer);
-        note.key = *devPtr;
-        note.bytes = bufferDesc->size;
-        (void)gs_record_noted(state, &note, false);
+        record(GS_MEMORY_MAPPED, GS_API_cuExternalMemoryGetMappedBuffer, *devPtr,
+               bufferDesc->size);
     }
-    gs_leave();
     return result;
 }
 
@@ -89,17 +72,10 @@ GS_EXPORT CUresult cuExternalMemoryGetMappedMipmappedArray(
     CUresult result = GS_RETRIED(
         gs_retry_needed,
         real->cuExternalMemoryGetMappedMipmappedArray(mipmap, extMem, mipmapDesc));
-    struct gs_state *state = gs_enter_tracking();
-    if (!state) {
-        return result;
-    }
     if (result == CUDA_SUCCESS) {
-        struct gs_note note = note_of(state, GS_MEMORY_MAPPED,
-                                      GS_API_cuExternalMemoryGetMappedMipmappedArray);
-        note.key = gs_key(GS_KEY_ARRAY, (uintptr_t)*mipmap);
-        note.bytes = gs_array_bytes(&mipmapDesc->arrayDesc, mipmapDesc->numLevels);
-        (void)gs_record_noted(state, &note, false);
+        record(GS_MEMORY_MAPPED, GS_API_cuExternalMemoryGetMappedMipmappedArray,
+               gs_key(GS_KEY_ARRAY, (uintptr_t)*mipmap),
+               gs_array_bytes(&mipmapDesc->arrayDesc, mipmapDesc->numLevels));
     }
-    gs_leave();
     return result;
 }

@@ -36,18 +36,10 @@ static void note_alloc(CUresult result, enum gs_api api, CUgraph graph,
     if (!state) {
         return;
     }
-    const struct gs_context *current = gs_context_current(state);
-    struct gs_context there = {0};
-    if (current) {
-        there.handle = current->handle;
-        there.owner = current->owner;
-        there.device = current->device;
-    }
+    struct gs_call request = gs_call_in(gs_context_current(state), GS_MEMORY_GRAPH, api);
     if (where->type == CU_MEM_LOCATION_TYPE_DEVICE) {
-        there.device = where->id;
+        request.device = where->id;
     }
-    const struct gs_call request = {
-        .context = &there, .kind = GS_MEMORY_GRAPH, .api = api};
     if (result == CUDA_SUCCESS) {
         gs_graph_record_alloc(state, &request, graph, addr, bytes);
     } else {
@@ -276,11 +268,7 @@ static GS_NOINLINE CUresult launch_tracked(CUgraphExec exec, CUstream stream,
     if (!state) {
         return real_launch(exec, stream, per_thread);
     }
-    struct gs_free_site site = {.thread = gs_thread_id(),
-                                .api = gs_record_api(GS_API_cuGraphLaunch)};
-    if (state->options.stack_free && state->stacks) {
-        site.stack = gs_stacks_capture(state->stacks);
-    }
+    struct gs_free_site site = gs_record_site(state, GS_API_cuGraphLaunch, false);
     /* In a stream that captures, the launch becomes a node and happens later. */
     bool due = state->tracker &&
                !(gs_captures_active() && gs_graph_captures(stream, per_thread, &graph)) &&

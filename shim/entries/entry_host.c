@@ -26,33 +26,21 @@ static CUresult call_driver(unsigned key, void **pp, size_t bytes, unsigned flag
 
 /* Allocates from the driver, natively except for the record. */
 static GS_NOINLINE CUresult allocate_native(struct gs_state *state,
-                                            const struct gs_call *request, unsigned key,
-                                            void **pp, size_t bytes, unsigned flags)
+                                            const struct gs_context *context,
+                                            enum gs_api api, unsigned key, void **pp,
+                                            size_t bytes, unsigned flags)
 {
+    const struct gs_call request = gs_call_in(context, GS_MEMORY_PINNED, api);
     CUresult result;
     do {
         result = call_driver(key, pp, bytes, flags);
-    } while (gs_retry_after_trim(state, request->context, result));
+    } while (gs_retry_after_trim(state, context, result));
     if (result == CUDA_SUCCESS) {
-        gs_record_alloc(state, request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
+        gs_record_alloc(state, &request, (uint64_t)(uintptr_t)*pp, bytes, NULL);
     } else {
-        gs_record_refused(state, request, bytes, result);
+        gs_record_refused(state, &request, bytes, result);
     }
     return result;
-}
-
-static inline void record_block(struct gs_state *state, const struct gs_context *context,
-                                enum gs_api api, uint64_t addr, size_t bytes,
-                                struct gs_block *block)
-{
-    if (gs_watched()) {
-        const struct gs_call request = {
-            .context = context, .kind = GS_MEMORY_PINNED, .api = api};
-        block->live.tag = gs_record_watched_block(state, &request, addr, bytes, block);
-    } else if (state->tracker) {
-        block->live.tag =
-            gs_record_block_alloc(state, context, GS_MEMORY_PINNED, api, addr, bytes);
-    }
 }
 
 static inline CUresult allocate(enum gs_api api, const char *call, unsigned key,
@@ -70,12 +58,13 @@ static inline CUresult allocate(enum gs_api api, const char *call, unsigned key,
                   gs_host_alloc(state, context, key, bytes, &block) == GS_OK)) {
         uint64_t addr = gs_hit_addr(block);
         gs_notify_hand_out(call, addr, bytes);
-        record_block(state, context, api, addr, bytes, block);
+        if (gs_recording(state)) {
+            gs_record_block(state, context, GS_MEMORY_PINNED, api, addr, bytes, block,
+                            &block->live.tag);
+        }
         *pp = (void *)(uintptr_t)addr;
     } else {
-        const struct gs_call request = {
-            .context = context, .kind = GS_MEMORY_PINNED, .api = api};
-        result = allocate_native(state, &request, key, pp, bytes, flags);
+        result = allocate_native(state, context, api, key, pp, bytes, flags);
     }
     gs_leave();
     return result;
@@ -97,12 +86,12 @@ GS_EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags
 
 static GS_NOINLINE CUresult free_native(struct gs_state *state, void *p)
 {
-    struct gs_allocation was;
     uint64_t addr = (uint64_t)(uintptr_t)p;
-    gs_trace_free(addr, GS_TRACE_DRIVER, NULL, GS_TRACE_UNORDERED);
-    gs_record_undone(state, addr, GS_API_cuMemFreeHost, &was);
+    struct gs_freeing freeing = {
+        .key = addr, .api = GS_API_cuMemFreeHost, .how = GS_TRACE_DRIVER};
+    gs_record_free_begin(state, &freeing);
     CUresult result = gs_real()->cuMemFreeHost((void *)(uintptr_t)gs_pooled_asked(addr));
-    gs_record_free_result(state, addr, GS_API_cuMemFreeHost, &was, result);
+    gs_record_free_end(state, &freeing, result);
     return result;
 }
 

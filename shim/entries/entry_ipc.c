@@ -141,21 +141,10 @@ static void record_opened(CUdeviceptr addr, size_t bytes, enum gs_api api)
         return;
     }
     if (!gs_physical_referenced(addr)) {
-        const struct gs_context *context = gs_context_current(state);
-        struct gs_note note = {.kind = GS_MEMORY_IMPORTED,
-                               .api = api,
-                               .device =
-                                   gs_memory_device(addr, context ? context->device : 0),
-                               .context = context ? context->owner : NULL,
-                               .key = addr,
-                               .bytes = bytes ? bytes : bytes_from(addr)};
-        const struct gs_physical_origin origin = {
-            .key = addr,
-            .bytes = note.bytes,
-            .device = note.device,
-            .context = note.context,
-            .record = gs_record_noted(state, &note, true)};
-        gs_physical_created(state, &origin);
+        struct gs_call call =
+            gs_call_in(gs_context_current(state), GS_MEMORY_IMPORTED, api);
+        call.device = gs_memory_device(addr, call.device);
+        gs_physical_created(state, &call, addr, bytes ? bytes : bytes_from(addr), false);
     }
     gs_leave();
 }
@@ -330,14 +319,11 @@ GS_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool poo
         return result;
     }
     if (result == CUDA_SUCCESS) {
-        const struct gs_context *context = gs_context_current(state);
-        struct gs_note note = {
-            .kind = GS_MEMORY_IMPORTED,
-            .api = GS_API_cuMemPoolImportPointer,
-            .device = gs_memory_device(*ptr_out, context ? context->device : 0),
-            .key = *ptr_out,
-            .bytes = bytes_from(*ptr_out)};
-        (void)gs_record_noted(state, &note, false);
+        struct gs_call call = gs_call_in(gs_context_current(state), GS_MEMORY_IMPORTED,
+                                         GS_API_cuMemPoolImportPointer);
+        call.device = gs_memory_device(*ptr_out, call.device);
+        call.owner = NULL;
+        gs_record_alloc(state, &call, *ptr_out, bytes_from(*ptr_out), NULL);
     }
     gs_leave();
     return result;

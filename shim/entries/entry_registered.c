@@ -18,16 +18,13 @@ static CUresult registered(enum gs_api api,
     if (!state) {
         return result;
     }
-    const struct gs_context *context = gs_context_current(state);
-    struct gs_note note = {.kind = GS_MEMORY_REGISTERED,
-                           .api = api,
-                           .context = context ? context->owner : NULL,
-                           .key = (uintptr_t)p,
-                           .bytes = bytes};
+    struct gs_call call =
+        gs_call_in(gs_context_current(state), GS_MEMORY_REGISTERED, api);
+    call.device = -1;
     if (result == CUDA_SUCCESS) {
-        (void)gs_record_noted(state, &note, false);
+        gs_record_alloc(state, &call, (uintptr_t)p, bytes, NULL);
     } else {
-        gs_record_note_refused(state, &note, result);
+        gs_record_refused(state, &call, bytes, result);
     }
     gs_leave();
     return result;
@@ -48,14 +45,13 @@ GS_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int F
 GS_EXPORT CUresult cuMemHostUnregister(void *p)
 {
     struct gs_state *state = gs_enter_tracking();
-    struct gs_allocation was;
-    uint64_t key = (uintptr_t)p;
+    struct gs_freeing freeing = {.key = (uintptr_t)p, .api = GS_API_cuMemHostUnregister};
     if (!state) {
         return gs_real()->cuMemHostUnregister(p);
     }
-    gs_record_note_leaves(state, key, GS_API_cuMemHostUnregister, &was);
+    gs_record_free_begin(state, &freeing);
     CUresult result = gs_real()->cuMemHostUnregister(p);
-    gs_record_note_left(state, key, GS_API_cuMemHostUnregister, &was, result);
+    gs_record_free_end(state, &freeing, result);
     gs_leave();
     return result;
 }

@@ -12,7 +12,6 @@
 #include "physical.h"
 #include "retry.h"
 #include "submissions.h"
-#include "tiles.h"
 
 /* The state if physical memory is recorded; gs_leave must follow then. */
 static struct gs_state *enter_wanted(void)
@@ -30,14 +29,14 @@ static uint64_t key_of(CUmemGenericAllocationHandle handle)
     return gs_key(GS_KEY_ALLOCATION, handle);
 }
 
-/* Records physical memory, which outlives every context. */
-static void made(struct gs_state *state, const struct gs_note *note,
-                 struct gs_physical_origin origin)
+/* Physical memory, which outlives every context. */
+static struct gs_call call_of(const struct gs_context *context, enum gs_memory_kind kind,
+                              enum gs_api api, int device)
 {
-    origin.key = note->key;
-    origin.bytes = note->bytes;
-    origin.record = gs_record_noted(state, note, true);
-    gs_physical_created(state, &origin);
+    struct gs_call call = gs_call_in(context, kind, api);
+    call.owner = NULL;
+    call.device = device;
+    return call;
 }
 
 /* ---- create and release ------------------------------------------------------------ */
@@ -64,15 +63,10 @@ static int device_in(const CUmemAllocationProp *prop, CUresult result)
 /* charged: the device whose limit is charged, or -1 */
 static CUresult attempt(const struct creation *call, int charged)
 {
-    if (charged >= 0 && !gs_limits_charge(charged, call->size)) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    CUresult result =
-        gs_real()->cuMemCreate(call->handle, call->size, call->prop, call->flags);
-    if (charged >= 0 && result != CUDA_SUCCESS) {
-        gs_limits_uncharge(charged, call->size);
-    }
-    return result;
+    return gs_limits_begin(charged, call->size)
+               ?: gs_limits_end(charged, call->size,
+                                gs_real()->cuMemCreate(call->handle, call->size,
+                                                       call->prop, call->flags));
 }
 
 static CUresult create(struct gs_state *state, const struct creation *call)
@@ -88,11 +82,6 @@ static CUresult create(struct gs_state *state, const struct creation *call)
     /* Only now: the driver may refuse a call without reading its prop. */
     int device = device_in(call->prop, result);
     bool on_device = device >= 0;
-    struct gs_note note = {.kind =
-                               on_device ? GS_MEMORY_PHYSICAL : GS_MEMORY_PHYSICAL_HOST,
-                           .api = GS_API_cuMemCreate,
-                           .device = on_device ? device : 0,
-                           .bytes = call->size};
     /* NULL for another device than the current context's: all idle memory is
      * reclaimed. */
     const struct gs_context *there =
@@ -101,12 +90,14 @@ static CUresult create(struct gs_state *state, const struct creation *call)
                      : gs_retry_after_trim(state, there, result)) {
         result = attempt(call, charged);
     }
+    struct gs_call made =
+        call_of(context, on_device ? GS_MEMORY_PHYSICAL : GS_MEMORY_PHYSICAL_HOST,
+                GS_API_cuMemCreate, device);
+    made.charged = charged >= 0;
     if (result != CUDA_SUCCESS) {
-        gs_record_note_refused(state, &note, result);
+        gs_record_refused(state, &made, call->size, result);
     } else if (gs_physical_wanted(state)) {
-        note.key = key_of(*call->handle);
-        made(state, &note,
-             (struct gs_physical_origin){.device = device, .charged = charged >= 0});
+        gs_physical_created(state, &made, key_of(*call->handle), call->size, false);
     }
     return result;
 }
@@ -186,12 +177,10 @@ GS_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *
         return result;
     }
     if (result == CUDA_SUCCESS && !gs_physical_referenced(key_of(*handle))) {
-        int device = device_of(*handle);
-        struct gs_note note = {.kind = GS_MEMORY_IMPORTED,
-                               .api = GS_API_cuMemImportFromShareableHandle,
-                               .device = device >= 0 ? device : 0,
-                               .key = key_of(*handle)};
-        made(state, &note, (struct gs_physical_origin){.device = device, .grows = true});
+        const struct gs_call call =
+            call_of(NULL, GS_MEMORY_IMPORTED, GS_API_cuMemImportFromShareableHandle,
+                    device_of(*handle));
+        gs_physical_created(state, &call, key_of(*handle), 0, true);
     }
     gs_leave();
     return result;
@@ -240,7 +229,7 @@ static CUresult map_array(__typeof__(cuMemMapArrayAsync) *real_map, CUarrayMapIn
     }
     if (result == CUDA_SUCCESS) {
         const struct gs_context *context = gs_context_current(state);
-        gs_tiles_mapped(state, list, count, context ? context->owner : NULL);
+        gs_physical_array_mapped(state, list, count, context ? context->owner : NULL);
     }
     gs_leave();
     return result;
@@ -280,12 +269,10 @@ GS_EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
     }
     if (result == CUDA_SUCCESS) {
         const struct gs_context *context = gs_context_current(state);
-        struct gs_note note = {.kind = GS_MEMORY_MULTICAST,
-                               .api = GS_API_cuMulticastCreate,
-                               .device = context ? context->device : 0,
-                               .key = key_of(*mcHandle),
-                               .bytes = prop->size};
-        made(state, &note, (struct gs_physical_origin){.device = -1});
+        const struct gs_call call =
+            call_of(context, GS_MEMORY_MULTICAST, GS_API_cuMulticastCreate,
+                    context ? context->device : -1);
+        gs_physical_created(state, &call, key_of(*mcHandle), prop->size, false);
     }
     gs_leave();
     return result;

@@ -47,9 +47,9 @@ static CUresult ask_driver(const struct gs_context *context, size_t bytes,
     gs_notify_begin("cuMemAlloc_v2", false);
     CUresult result = gs_context_push(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
-        result =
-            gs_limits_begin(context, bytes)
-                ?: gs_limits_end(context, bytes, gs_real()->cuMemAlloc_v2(found, bytes));
+        result = gs_limits_begin(context->device, bytes)
+                     ?: gs_limits_end(context->device, bytes,
+                                      gs_real()->cuMemAlloc_v2(found, bytes));
         gs_lazy_mapped(context, result == CUDA_SUCCESS ? GS_OK : GS_ERR_NOMEM, bytes);
     }
     gs_context_pop(pushed);
@@ -71,8 +71,7 @@ static enum gs_status backend_map(void *self, size_t bytes, uint64_t *addr, int 
         if (!__atomic_load_n(&gs_trim_thread_settled, __ATOMIC_RELAXED)) {
             gs_heap_set_due(context->heap); /* the next free starts the thread */
         }
-        gs_limits_record(GS_CHARGE_CONTEXT, found, bytes, context->device,
-                         context->handle);
+        gs_limits_record(found, bytes, context->device, context->owner);
         return GS_OK;
     }
     *native = (int)result;
@@ -91,7 +90,7 @@ static void backend_unmap(void *self, uint64_t addr, size_t bytes)
     bool relaxed = gs_captures_ever() && gs_relaxed_begin(&mode);
     CUresult result = gs_context_push(context->handle, &pushed);
     if (result == CUDA_SUCCESS) {
-        gs_limits_leave(GS_CHARGE_CONTEXT, addr);
+        gs_limits_leave(addr);
         result = gs_real()->cuMemFree_v2(addr);
         gs_limits_left(result == CUDA_SUCCESS);
     }

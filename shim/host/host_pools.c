@@ -431,7 +431,7 @@ static void free_held(struct gs_state *state, struct gs_block *block, uint64_t p
 static inline void forget(struct gs_state *state, struct gs_block *block, uint64_t addr,
                           enum gs_trace_how how)
 {
-    gs_record_block_ends(state, block, GS_API_cuMemFreeHost, addr, how);
+    gs_record_ends(state, block->live.tag, GS_API_cuMemFreeHost, addr, how);
     gs_notify_take_back("cuMemFreeHost", addr);
 }
 

@@ -164,9 +164,8 @@ static CUresult ask_driver(struct gs_state *state, const struct gs_context *cont
 CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes,
                           unsigned flags)
 {
-    const struct gs_call request = {.context = gs_context_current(state),
-                                    .kind = GS_MEMORY_MANAGED,
-                                    .api = GS_API_cuMemAllocManaged};
+    const struct gs_call request = gs_call_in(
+        gs_context_current(state), GS_MEMORY_MANAGED, GS_API_cuMemAllocManaged);
     const struct gs_context *context = request.context;
     bool keep = out && bytes > 0 && bytes < SIZE_MAX / 2 && may_keep(context, flags);
     size_t step = bytes < LARGE_STEP_BYTES ? SMALL_STEP_BYTES : LARGE_STEP_BYTES;
@@ -209,9 +208,9 @@ CUresult gs_managed_alloc(struct gs_state *state, CUdeviceptr *out, size_t bytes
 /* The range is claimed and has no record any more. */
 static CUresult free_native(struct gs_state *state, const struct gs_managed_range *range)
 {
-    struct gs_allocation was;
-    gs_trace_free(range->addr, GS_TRACE_DRIVER, NULL, GS_TRACE_UNORDERED);
-    gs_record_undone(state, range->addr, GS_API_cuMemFree_v2, &was);
+    struct gs_freeing freeing = {
+        .key = range->addr, .api = GS_API_cuMemFree_v2, .how = GS_TRACE_DRIVER};
+    gs_record_free_begin(state, &freeing);
     gs_notify_begin("cuMemFree_v2", true);
     CUresult result = gs_real()->cuMemFree_v2(range->addr);
     gs_notify_end();
@@ -221,7 +220,7 @@ static CUresult free_native(struct gs_state *state, const struct gs_managed_rang
     if (gs_refused(result) || gs_refused_for_capture(result)) {
         know(range);
     }
-    gs_record_free_result(state, range->addr, GS_API_cuMemFree_v2, &was, result);
+    gs_record_free_end(state, &freeing, result);
     return result;
 }
 
@@ -241,11 +240,11 @@ static CUresult wait_for(struct gs_state *state, const struct gs_context *contex
 /* Caches a range that was waited for; from now on it has no owner. */
 static void keep_range(struct gs_state *state, const struct gs_managed_range *range)
 {
-    struct gs_allocation was;
-    gs_trace_free(range->addr, range->point ? GS_TRACE_HELD : GS_TRACE_WAITED, NULL,
-                  GS_TRACE_UNORDERED);
-    gs_record_undone(state, range->addr, GS_API_cuMemFree_v2, &was);
-    gs_record_free_result(state, range->addr, GS_API_cuMemFree_v2, &was, CUDA_SUCCESS);
+    struct gs_freeing freeing = {.key = range->addr,
+                                 .api = GS_API_cuMemFree_v2,
+                                 .how = range->point ? GS_TRACE_HELD : GS_TRACE_WAITED};
+    gs_record_free_begin(state, &freeing);
+    gs_record_free_end(state, &freeing, CUDA_SUCCESS);
     gs_notify_take_back("cuMemFree_v2", range->addr);
     if (gs_ranges_keep(ranges, range, gs_now_coarse_ns()) != GS_OK) {
         gs_notify_begin("giving memory back", false);

@@ -36,17 +36,10 @@ void gs_graph_record_alloc(struct gs_state *state, const struct gs_call *request
     if (!state->tracker) {
         return;
     }
-    const struct gs_allocation made = {
-        .addr = addr,
-        .bytes = bytes,
-        .context =
-            (uint64_t)(uintptr_t)(request->context ? request->context->owner : NULL),
-        .thread = gs_thread_id(),
-        .stack = gs_record_stack(state, GS_MEMORY_GRAPH, bytes),
-        .device = (int16_t)(request->context ? request->context->device : 0),
-        .api = gs_record_api(request->api),
-        .kind = GS_MEMORY_GRAPH,
-    };
+    struct gs_call node = *request;
+    node.kind = GS_MEMORY_GRAPH;
+    node.stream = NULL;
+    const struct gs_allocation made = gs_record_describe(state, &node, addr, bytes);
     if (gs_graph_node_added(graph, &made) != GS_OK) {
         gs_record_missed();
     }

@@ -5,6 +5,9 @@
  * so both are found by their keys. A released handle may be reused while its former
  * memory is still mapped: the handle then names the new memory.
  *
+ * A multicast object, and an array with parts that memory was mapped into, hold other
+ * memory. Such an array has no record: it owns no memory.
+ *
  * Owns:  the maps and their entries.
  * Lock:  lock; never held across a driver call. The tracker is called under it only to
  *        change a record's size.
@@ -16,20 +19,35 @@
 #include "gs_hash.h"
 #include "gs_locks.h"
 
-/* Memory bound to a multicast object. */
+/* A part of an object that holds memory: a box of a level's texels of an array, or a
+ * range, stored as a box of one dimension, of a layer's mip tail or of a multicast
+ * object. */
+struct part {
+    bool tail;
+    unsigned level, layer;
+    uint64_t begin[3], extent[3];
+};
+
+/* Memory that an object holds. */
 struct binding {
     struct binding *next; /* of the same object */
     struct gs_physical *memory;
-    size_t offset; /* in the object */
+    struct part part;
 };
 
 struct gs_physical {
-    UT_hash_handle hh;        /* in memories, by origin.key; or its handle is another's */
+    UT_hash_handle hh;        /* in memories, by key; or its handle is another's */
     struct gs_physical *next; /* next in a list that ends together */
-    struct gs_physical_origin origin;
-    struct binding *bindings; /* those of a multicast object */
+    uint64_t key;
+    size_t bytes;
+    int device;               /* -1: not known */
+    bool charged;             /* `bytes` are charged to `device` */
+    bool grows;               /* its size is known only when it is mapped */
+    CUcontext context;        /* it ends with this context; NULL: it outlives all */
+    uint32_t record;          /* the tracker's record id; 0: none */
+    struct binding *bindings; /* those of a multicast object, or of an array */
     unsigned references;      /* the handles in use */
-    unsigned holds;           /* mappings, bindings, array tiles, releases in progress */
+    unsigned holds;           /* mappings, bindings, releases in progress */
 };
 
 struct mapping {
@@ -81,21 +99,47 @@ static void take(struct gs_physical *memory)
     }
 }
 
-/* Drops one hold; adds memory that is no longer reachable to the list. */
-static void end_if_unreachable(struct gs_physical *memory, struct gs_physical **ended)
+/* Adds memory that is no longer reachable to the list. */
+static void end_if_unreachable(struct gs_physical *memory, struct gs_physical **ended);
+
+static bool is_within(const struct part *inner, const struct part *outer)
 {
-    if (memory->references > 0 || memory->holds > 0) {
-        return;
+    bool within = inner->tail == outer->tail && inner->level == outer->level &&
+                  inner->layer == outer->layer;
+    for (unsigned i = 0; i < 3; i++) {
+        within = within && inner->begin[i] >= outer->begin[i] &&
+                 inner->begin[i] + inner->extent[i] <= outer->begin[i] + outer->extent[i];
     }
-    take(memory);
-    memory->next = *ended;
-    *ended = memory;
-    while (memory->bindings) {
-        struct binding *binding = memory->bindings;
-        memory->bindings = binding->next;
+    return within;
+}
+
+/* Ends the object's bindings within the part; NULL: all of them.
+ * In: device  only those of memory on the device; -1: on any */
+static void unbind(struct gs_physical *object, const struct part *part, int device,
+                   struct gs_physical **ended)
+{
+    for (struct binding **link = &object->bindings; *link;) {
+        struct binding *binding = *link;
+        int bound = binding->memory->device;
+        if ((part && !is_within(&binding->part, part)) ||
+            (device >= 0 && bound >= 0 && bound != device)) {
+            link = &binding->next;
+            continue;
+        }
+        *link = binding->next;
         binding->memory->holds--;
         end_if_unreachable(binding->memory, ended);
         free(binding);
+    }
+}
+
+static void end_if_unreachable(struct gs_physical *memory, struct gs_physical **ended)
+{
+    if (memory->references == 0 && memory->holds == 0) {
+        take(memory);
+        memory->next = *ended;
+        *ended = memory;
+        unbind(memory, NULL, -1, ended);
     }
 }
 
@@ -107,14 +151,30 @@ static void unmap(struct mapping *mapping, struct gs_physical **ended)
     free(mapping);
 }
 
-static void bind(struct gs_physical *object, size_t offset, struct gs_physical *memory)
+static void bind(struct gs_physical *object, const struct part *part,
+                 struct gs_physical *memory)
 {
     struct binding *binding = calloc(1, sizeof(*binding));
     if (binding) {
-        *binding = (struct binding){object->bindings, memory, offset};
+        *binding = (struct binding){object->bindings, memory, *part};
         object->bindings = binding;
         memory->holds++;
     }
+}
+
+/* The array with this key, added if new; NULL: no memory. */
+static struct gs_physical *array_of(uint64_t key)
+{
+    struct gs_physical *array = find(key);
+    if (!array && (array = calloc(1, sizeof(*array)))) {
+        array->key = key;
+        array->references = 1;
+        if (!GS_HASH_ADD(memories, key, array)) {
+            free(array);
+            array = NULL;
+        }
+    }
+    return array;
 }
 
 /* ---- without it ---------------------------------------------------------------------
@@ -126,35 +186,45 @@ static void end(struct gs_state *state, struct gs_physical *ended, enum gs_api a
     while (ended) {
         struct gs_physical *memory = ended;
         ended = memory->next;
-        if (memory->origin.charged) {
-            gs_limits_uncharge(memory->origin.device, memory->origin.bytes);
+        if (memory->charged) {
+            gs_limits_uncharge(memory->device, memory->bytes);
         }
-        gs_record_note_ended(state, memory->origin.record, api);
+        gs_record_ends(state, memory->record, api, 0, GS_TRACE_HOW_NONE);
         free(memory);
     }
 }
 
-void gs_physical_created(struct gs_state *state, const struct gs_physical_origin *origin)
+void gs_physical_created(struct gs_state *state, const struct gs_call *call, uint64_t key,
+                         size_t bytes, bool grows)
 {
     struct gs_physical *ended = NULL, *made = calloc(1, sizeof(*made));
+    struct gs_call by_id = *call;
     if (!made) {
-        if (origin->charged) {
-            gs_limits_uncharge(origin->device, origin->bytes);
+        if (call->charged) {
+            gs_limits_uncharge(call->device, bytes);
         }
-        gs_record_note_ended(state, origin->record, GS_API_UNKNOWN);
+        gs_record_missed();
         return;
     }
-    made->origin = *origin;
-    made->references = 1;
+    by_id.by_id = true;
+    *made =
+        (struct gs_physical){.key = key,
+                             .bytes = bytes,
+                             .device = call->device,
+                             .charged = call->charged,
+                             .grows = grows,
+                             .context = call->owner,
+                             .record = gs_record_alloc(state, &by_id, key, bytes, NULL),
+                             .references = 1};
     gs_mutex_lock(&lock);
-    struct gs_physical *former = GS_HASH_FIND(memories, &origin->key);
+    struct gs_physical *former = GS_HASH_FIND(memories, &key);
     if (former) { /* two threads have imported the same, or it was released unseen */
         made->references += former->references;
         former->references = 0;
         take(former);
         end_if_unreachable(former, &ended);
     }
-    if (!GS_HASH_ADD(memories, origin.key, made)) {
+    if (!GS_HASH_ADD(memories, key, made)) {
         made->next = ended;
         ended = made;
     }
@@ -207,28 +277,6 @@ void gs_physical_released(struct gs_state *state, struct gs_physical *memory,
     end(state, ended, api);
 }
 
-struct gs_physical *gs_physical_hold(uint64_t key)
-{
-    gs_mutex_lock(&lock);
-    struct gs_physical *memory = find(key);
-    if (memory) {
-        memory->holds++;
-    }
-    gs_mutex_unlock(&lock);
-    return memory;
-}
-
-void gs_physical_let_go(struct gs_state *state, struct gs_physical *memory,
-                        enum gs_api api)
-{
-    struct gs_physical *ended = NULL;
-    gs_mutex_lock(&lock);
-    memory->holds--;
-    end_if_unreachable(memory, &ended);
-    gs_mutex_unlock(&lock);
-    end(state, ended, api);
-}
-
 void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle handle,
                         CUdeviceptr addr, size_t bytes, size_t offset)
 {
@@ -249,10 +297,9 @@ void gs_physical_mapped(struct gs_state *state, CUmemGenericAllocationHandle han
             mapping = NULL;
         }
     }
-    if (memory && memory->origin.grows && offset + bytes > memory->origin.bytes) {
-        gs_tracker_grow(state->tracker, memory->origin.record,
-                        offset + bytes - memory->origin.bytes);
-        memory->origin.bytes = offset + bytes;
+    if (memory && memory->grows && offset + bytes > memory->bytes) {
+        gs_tracker_grow(state->tracker, memory->record, offset + bytes - memory->bytes);
+        memory->bytes = offset + bytes;
     }
     gs_mutex_unlock(&lock);
     free(mapping);
@@ -279,6 +326,11 @@ void gs_physical_unmapped(struct gs_state *state, CUdeviceptr addr, size_t bytes
     end(state, ended, GS_API_cuMemUnmap);
 }
 
+static struct part range(size_t offset, size_t bytes)
+{
+    return (struct part){.begin = {offset}, .extent = {bytes, 1, 1}};
+}
+
 void gs_physical_bound(CUmemGenericAllocationHandle handle, size_t offset, size_t bytes,
                        CUmemGenericAllocationHandle memory_handle, CUdeviceptr addr)
 {
@@ -286,16 +338,18 @@ void gs_physical_bound(CUmemGenericAllocationHandle handle, size_t offset, size_
     struct gs_physical *object = find(gs_key(GS_KEY_ALLOCATION, handle));
     if (object && memory_handle) {
         struct gs_physical *memory = find(gs_key(GS_KEY_ALLOCATION, memory_handle));
+        const struct part part = range(offset, 1); /* unbound with its first byte */
         if (memory) {
-            bind(object, offset, memory);
+            bind(object, &part, memory);
         }
     }
     for (size_t done = 0; object && !memory_handle && done < bytes;) {
         const struct mapping *mapping = mapping_at(addr + done);
+        const struct part part = range(offset + done, 1);
         if (!mapping) {
             break;
         }
-        bind(object, offset + done, mapping->memory);
+        bind(object, &part, mapping->memory);
         done = (size_t)(mapping->addr - addr) + mapping->bytes;
     }
     gs_mutex_unlock(&lock);
@@ -305,31 +359,94 @@ void gs_physical_unbound(struct gs_state *state, CUmemGenericAllocationHandle ha
                          int device, size_t offset, size_t bytes)
 {
     struct gs_physical *ended = NULL;
+    const struct part part = range(offset, bytes);
     gs_mutex_lock(&lock);
     struct gs_physical *object = find(gs_key(GS_KEY_ALLOCATION, handle));
-    for (struct binding **link = object ? &object->bindings : NULL; link && *link;) {
-        struct binding *binding = *link;
-        int bound = binding->memory->origin.device;
-        if (binding->offset - offset >= bytes || (bound >= 0 && bound != device)) {
-            link = &binding->next;
-            continue;
-        }
-        *link = binding->next;
-        binding->memory->holds--;
-        end_if_unreachable(binding->memory, &ended);
-        free(binding);
+    if (object) {
+        unbind(object, &part, device, &ended);
     }
     gs_mutex_unlock(&lock);
     end(state, ended, GS_API_UNKNOWN);
 }
+
+/* ---- parts of arrays (CUDA Driver API, cuMemMapArrayAsync) ---------------------------
+ */
+
+static uint64_t array_key(const CUarrayMapInfo *info)
+{
+    uintptr_t handle = info->resourceType == CU_RESOURCE_TYPE_ARRAY
+                           ? (uintptr_t)info->resource.array
+                           : (uintptr_t)info->resource.mipmap;
+    return gs_key(GS_KEY_ARRAY, handle);
+}
+
+static struct part part_of(const CUarrayMapInfo *info)
+{
+    if (info->subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL) {
+        struct part tail =
+            range(info->subresource.miptail.offset, info->subresource.miptail.size);
+        tail.tail = true;
+        tail.layer = info->subresource.miptail.layer;
+        return tail;
+    }
+    return (struct part){.level = info->subresource.sparseLevel.level,
+                         .layer = info->subresource.sparseLevel.layer,
+                         .begin = {info->subresource.sparseLevel.offsetX,
+                                   info->subresource.sparseLevel.offsetY,
+                                   info->subresource.sparseLevel.offsetZ},
+                         .extent = {info->subresource.sparseLevel.extentWidth,
+                                    info->subresource.sparseLevel.extentHeight,
+                                    info->subresource.sparseLevel.extentDepth}};
+}
+
+void gs_physical_array_mapped(struct gs_state *state, const CUarrayMapInfo *list,
+                              unsigned count, CUcontext context)
+{
+    struct gs_physical *ended = NULL;
+    gs_mutex_lock(&lock);
+    for (unsigned i = 0; i < count; i++) {
+        const struct part part = part_of(&list[i]);
+        struct gs_physical *array = find(array_key(&list[i]));
+        struct gs_physical *memory =
+            list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP
+                ? find(gs_key(GS_KEY_ALLOCATION, list[i].memHandle.memHandle))
+                : NULL;
+        if (array) {
+            unbind(array, &part, -1, &ended);
+        }
+        if (memory && (array = array_of(array_key(&list[i])))) {
+            array->context = context;
+            bind(array, &part, memory);
+        }
+    }
+    gs_mutex_unlock(&lock);
+    end(state, ended, GS_API_cuMemMapArrayAsync);
+}
+
+void gs_physical_array_ended(struct gs_state *state, uint64_t key, enum gs_api api)
+{
+    struct gs_physical *ended = NULL;
+    gs_mutex_lock(&lock);
+    struct gs_physical *array = find(key);
+    if (array) {
+        array->references = 0;
+        end_if_unreachable(array, &ended);
+    }
+    gs_mutex_unlock(&lock);
+    end(state, ended, api);
+}
+
+/* ---- ends ----------------------------------------------------------------------------
+ */
 
 void gs_physical_context_lost(struct gs_state *state, CUcontext context)
 {
     struct gs_physical *ended = NULL;
     struct gs_physical *memory, *next;
     gs_mutex_lock(&lock);
+    /* What is taken out with an array stays readable until the loop has ended. */
     HASH_ITER (hh, memories, memory, next) {
-        if (context && memory->origin.context == context && memory->references > 0) {
+        if (context && memory->context == context && memory->references > 0) {
             memory->references = 0;
             end_if_unreachable(memory, &ended);
         }

@@ -4,10 +4,12 @@
  * Memory of cuMemCreate lives as long as a handle refers to it or a mapping exists (CUDA
  * Driver API, virtual memory management: "the memory allocation will be freed when all
  * outstanding mappings to the memory are unmapped and when all outstanding references to
- * the handle are also released"), or as long as it is bound to a multicast object. Memory
- * opened by an IPC handle lives until it is closed as often as it was opened; its address
- * is its handle. Until then the tracker has a record of it, and it is charged against
- * GPUSHIM_MEM_LIMIT if it was charged. While both are off nothing is recorded.
+ * the handle are also released"), or as long as it is bound to a multicast object or
+ * mapped into a part of an array: a sparse array, and one whose memory is mapped later,
+ * owns no memory. Memory opened by an IPC handle lives until it is closed as often as it
+ * was opened; its address is its handle. Until then the tracker has a record of it, and
+ * it is charged against GPUSHIM_MEM_LIMIT if it was charged. While both are off nothing
+ * is recorded.
  */
 #ifndef GS_PHYSICAL_H
 #define GS_PHYSICAL_H
@@ -17,24 +19,20 @@
 
 struct gs_physical;
 
-/* The facts about new memory, which has one reference. */
-struct gs_physical_origin {
-    uint64_t key; /* its handle's key: gs_key */
-    size_t bytes;
-    int device;        /* -1: not known */
-    bool charged;      /* `bytes` are charged to `device` */
-    bool grows;        /* its size is known only when it is mapped */
-    CUcontext context; /* it ends with this context; NULL: it outlives all */
-    uint32_t record;   /* the tracker's record id; 0: none */
-};
-
 /* Whether physical memory is to be recorded. */
 static inline bool gs_physical_wanted(const struct gs_state *state)
 {
     return state->tracker || gs_limits_charging;
 }
 
-void gs_physical_created(struct gs_state *state, const struct gs_physical_origin *origin);
+/*
+ * Records new memory, which has one reference.
+ * In:  call   call->charged: `bytes` are charged to call->device
+ *      key    gs_key of its handle
+ *      grows  its size is known only when it is mapped
+ */
+void gs_physical_created(struct gs_state *state, const struct gs_call *call, uint64_t key,
+                         size_t bytes, bool grows);
 /* Counts another reference that was handed out: false if the memory is not known. */
 bool gs_physical_referenced(uint64_t key);
 /* Likewise, for the memory mapped at an address. */
@@ -63,10 +61,13 @@ void gs_physical_bound(CUmemGenericAllocationHandle object, size_t offset, size_
 void gs_physical_unbound(struct gs_state *state, CUmemGenericAllocationHandle object,
                          int device, size_t offset, size_t bytes);
 
-/* Holds the memory of a handle until it is let go; NULL: not known. */
-struct gs_physical *gs_physical_hold(uint64_t key);
-void gs_physical_let_go(struct gs_state *state, struct gs_physical *physical,
-                        enum gs_api api);
+/* Called after cuMemMapArrayAsync has accepted the list; its arrays belong to the
+ * context. A part holds its memory until it is unmapped or mapped again, or the array
+ * ends. */
+void gs_physical_array_mapped(struct gs_state *state, const CUarrayMapInfo *list,
+                              unsigned count, CUcontext context);
+/* Called after the array was destroyed; `key`: gs_key of its handle. */
+void gs_physical_array_ended(struct gs_state *state, uint64_t key, enum gs_api api);
 
 /* Called when a context ended: memory that ends with it has no record in the tracker any
  * more. */

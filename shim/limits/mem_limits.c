@@ -53,14 +53,9 @@ static struct device {
     uint64_t next_look;     /* atomic: time of the next query of free memory */
 } devices[GS_MAX_DEVICES];
 
-/* Addresses are one space of keys, and each kind of handle is one. */
-struct name {
-    uint64_t space, key;
-};
-
 struct charge {
-    UT_hash_handle hh; /* in charges, by name */
-    struct name name;
+    UT_hash_handle hh; /* in charges, by key */
+    uint64_t key;      /* gs_key of its address or handle */
     size_t bytes;
     CUcontext context; /* NULL: does not end with a context */
     int device;
@@ -207,10 +202,10 @@ bool gs_limits_refused(int ordinal, size_t driver_free, size_t *left, size_t *li
     return true;
 }
 
-void gs_limits_correct(const struct gs_context *context, size_t was, size_t bytes)
+void gs_limits_correct(int device, size_t was, size_t bytes)
 {
-    if (gs_limits_charging && context) {
-        __atomic_add_fetch(&device_of(context->device)->charged,
+    if (gs_limits_charging && device >= 0) {
+        __atomic_add_fetch(&device_of(device)->charged,
                            (uint64_t)counted(bytes) - (uint64_t)counted(was),
                            __ATOMIC_RELAXED);
     }
@@ -241,17 +236,12 @@ void gs_limits_info(int ordinal, size_t idle, size_t *free_bytes, size_t *total_
     *free_bytes = room;
 }
 
-/* ---- charges by name --------------------------------------------------------------- */
-
-static struct name name_of(enum gs_charge_kind kind, uint64_t key)
-{
-    return (struct name){kind == GS_CHARGE_DEVICE ? GS_CHARGE_CONTEXT : kind, key};
-}
+/* ---- charges by key ---------------------------------------------------------------- */
 
 /* Removes a charge from the table; NULL: there is none. charges_lock is held. */
-static struct charge *take(const struct name *name)
+static struct charge *take(uint64_t key)
 {
-    struct charge *found = GS_HASH_FIND(charges, name);
+    struct charge *found = GS_HASH_FIND(charges, &key);
     if (found) {
         HASH_DEL(charges, found);
     }
@@ -269,15 +259,14 @@ static void end(struct charge *charge)
 static void put(struct charge *charge)
 {
     gs_mutex_lock(&charges_lock);
-    struct charge *old = take(&charge->name); /* freed where nobody saw it */
-    bool kept = charge->name.key && GS_HASH_ADD(charges, name, charge);
+    struct charge *old = take(charge->key); /* freed where nobody saw it */
+    bool kept = charge->key && GS_HASH_ADD(charges, key, charge);
     gs_mutex_unlock(&charges_lock);
     end(old);
     end(kept ? NULL : charge);
 }
 
-void gs_limits_record(enum gs_charge_kind kind, uint64_t key, size_t bytes, int device,
-                      CUcontext context)
+void gs_limits_record(uint64_t key, size_t bytes, int device, CUcontext context)
 {
     if (!gs_limits_charging) {
         return;
@@ -287,21 +276,20 @@ void gs_limits_record(enum gs_charge_kind kind, uint64_t key, size_t bytes, int 
         gs_limits_uncharge(device, bytes);
         return;
     }
-    charge->name = name_of(kind, key);
+    charge->key = key;
     charge->bytes = bytes;
     charge->device = device;
-    charge->context = kind == GS_CHARGE_DEVICE ? NULL : context;
+    charge->context = context;
     put(charge);
 }
 
-void gs_limits_leave(enum gs_charge_kind kind, uint64_t key)
+void gs_limits_leave(uint64_t key)
 {
     if (!gs_limits_charging) {
         return;
     }
-    const struct name name = name_of(kind, key);
     gs_mutex_lock(&charges_lock);
-    leaving = take(&name);
+    leaving = take(key);
     gs_mutex_unlock(&charges_lock);
 }
 

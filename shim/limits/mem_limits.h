@@ -10,13 +10,6 @@
 
 #include "state.h"
 
-/* The kind of charged memory. */
-enum gs_charge_kind {
-    GS_CHARGE_CONTEXT, /* memory that ends with its context */
-    GS_CHARGE_DEVICE,  /* memory that outlives its context: stream-ordered */
-    GS_CHARGE_ARRAY    /* by the array's handle; ends with its context */
-};
-
 extern bool gs_limits_charging; /* written once, at start, before any call is served */
 
 /* Called at start: reads the options. */
@@ -40,14 +33,13 @@ uint64_t gs_limits_charged(int device);
 bool gs_limits_refused(int device, size_t driver_free, size_t *left, size_t *limit);
 
 /*
- * Charges an attempt to allocate `bytes` of device memory, rounded as on the device.
- * context NULL: none, which the driver will report.
+ * Charges an attempt to allocate `bytes` of the device's memory, rounded as on the
+ * device. Device -1: none.
  * Returns CUDA_ERROR_OUT_OF_MEMORY, with nothing charged, if the bytes do not fit.
  */
-static inline CUresult gs_limits_begin(const struct gs_context *context, size_t bytes)
+static inline CUresult gs_limits_begin(int device, size_t bytes)
 {
-    if (GS_LIKELY(!gs_limits_charging) || !context ||
-        gs_limits_charge(context->device, bytes)) {
+    if (GS_LIKELY(!gs_limits_charging) || device < 0 || gs_limits_charge(device, bytes)) {
         return CUDA_SUCCESS;
     }
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -55,19 +47,18 @@ static inline CUresult gs_limits_begin(const struct gs_context *context, size_t 
 
 /* Called with the driver's result of that attempt: uncharges a failed one. Returns
  * `result`. */
-static inline CUresult gs_limits_end(const struct gs_context *context, size_t bytes,
-                                     CUresult result)
+static inline CUresult gs_limits_end(int device, size_t bytes, CUresult result)
 {
-    if (GS_UNLIKELY(gs_limits_charging) && context && result != CUDA_SUCCESS) {
-        gs_limits_uncharge(context->device, bytes);
+    if (GS_UNLIKELY(gs_limits_charging) && device >= 0 && result != CUDA_SUCCESS) {
+        gs_limits_uncharge(device, bytes);
     }
     return result;
 }
 
 /* Uncharges a successful attempt whose memory does not belong to the program. */
-static inline void gs_limits_waive(const struct gs_context *context, size_t bytes)
+static inline void gs_limits_waive(int device, size_t bytes)
 {
-    (void)gs_limits_end(context, bytes, CUDA_ERROR_UNKNOWN);
+    (void)gs_limits_end(device, bytes, CUDA_ERROR_UNKNOWN);
 }
 
 /* The estimated bytes of a pitched allocation, before the driver has reported its
@@ -82,17 +73,17 @@ static inline size_t gs_limits_pitched(size_t width_bytes, size_t height)
 
 /* Corrects a charge of `was` bytes to `bytes`, once the pitch is known and regardless of
  * the limit. */
-void gs_limits_correct(const struct gs_context *context, size_t was, size_t bytes);
+void gs_limits_correct(int device, size_t was, size_t bytes);
 
-/* Records a charge by its address or handle. A charge that cannot be recorded ends. */
-void gs_limits_record(enum gs_charge_kind kind, uint64_t key, size_t bytes, int device,
-                      CUcontext context);
+/* Records a charge by gs_key of its address or handle. It ends with the context; NULL: it
+ * outlives all. A charge that cannot be recorded ends at once. */
+void gs_limits_record(uint64_t key, size_t bytes, int device, CUcontext context);
 /*
- * Called before memory at this address or of this handle is freed: takes its charge out
- * of the table, before another thread can get the same key. The charge ends once the free
- * has succeeded. One at a time a thread.
+ * Called before memory with this key is freed: takes its charge out of the table, before
+ * another thread can get the same key. The charge ends once the free has succeeded. One
+ * at a time a thread.
  */
-void gs_limits_leave(enum gs_charge_kind kind, uint64_t key);
+void gs_limits_leave(uint64_t key);
 void gs_limits_left(bool freed);
 /* Ends the charges of a context that has ended. */
 void gs_limits_context_lost(CUcontext context);

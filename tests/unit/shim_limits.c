@@ -10,9 +10,8 @@
 #include "mem_limits.h"
 
 #define DEVICE 3
-
-static const struct gs_context first = {.handle = (CUcontext)0x1000, .device = DEVICE};
-static const struct gs_context second = {.handle = (CUcontext)0x2000, .device = DEVICE};
+#define FIRST  ((CUcontext)0x1000)
+#define SECOND ((CUcontext)0x2000)
 
 static void start(void)
 {
@@ -24,17 +23,16 @@ static void start(void)
     cr_assert(gs_limits_charging);
 }
 
-static void make(enum gs_charge_kind kind, const struct gs_context *context, uint64_t key,
-                 size_t bytes)
+static void make(CUcontext context, uint64_t key, size_t bytes)
 {
-    cr_assert_eq(gs_limits_begin(context, bytes), CUDA_SUCCESS);
-    cr_assert_eq(gs_limits_end(context, bytes, CUDA_SUCCESS), CUDA_SUCCESS);
-    gs_limits_record(kind, key, bytes, context->device, context->handle);
+    cr_assert_eq(gs_limits_begin(DEVICE, bytes), CUDA_SUCCESS);
+    cr_assert_eq(gs_limits_end(DEVICE, bytes, CUDA_SUCCESS), CUDA_SUCCESS);
+    gs_limits_record(key, bytes, DEVICE, context);
 }
 
-static void drop(enum gs_charge_kind kind, uint64_t key, bool freed)
+static void drop(uint64_t key, bool freed)
 {
-    gs_limits_leave(kind, key);
+    gs_limits_leave(key);
     gs_limits_left(freed);
 }
 
@@ -54,62 +52,62 @@ Test(mem_limits, cost_nothing_where_there_are_none)
 
     gs_limits_start(&options);
     cr_expect_not(gs_limits_charging);
-    cr_expect_eq(gs_limits_begin(&first, SIZE_MAX), CUDA_SUCCESS);
+    cr_expect_eq(gs_limits_begin(DEVICE, SIZE_MAX), CUDA_SUCCESS);
     cr_expect_eq(gs_limits_charged(DEVICE), 0);
 }
 
 Test(mem_limits, count_as_the_device_does)
 {
     start();
-    make(GS_CHARGE_CONTEXT, &first, 0x7000, 1);
+    make(FIRST, 0x7000, 1);
     cr_expect_eq(gs_limits_charged(DEVICE), 512);
-    make(GS_CHARGE_CONTEXT, &first, 0x8000, 3 * GS_MIB);
+    make(FIRST, 0x8000, 3 * GS_MIB);
     cr_expect_eq(gs_limits_charged(DEVICE), 512 + 4 * GS_MIB);
-    drop(GS_CHARGE_CONTEXT, 0x7000, true);
-    drop(GS_CHARGE_CONTEXT, 0x8000, true);
+    drop(0x7000, true);
+    drop(0x8000, true);
     cr_expect_eq(gs_limits_charged(DEVICE), 0);
 }
 
 Test(mem_limits, a_failed_attempt_costs_nothing)
 {
     start();
-    cr_expect_eq(gs_limits_begin(&first, 100), CUDA_SUCCESS);
-    cr_expect_eq(gs_limits_end(&first, 100, CUDA_ERROR_NOT_SUPPORTED),
+    cr_expect_eq(gs_limits_begin(DEVICE, 100), CUDA_SUCCESS);
+    cr_expect_eq(gs_limits_end(DEVICE, 100, CUDA_ERROR_NOT_SUPPORTED),
                  CUDA_ERROR_NOT_SUPPORTED);
     cr_expect_eq(gs_limits_charged(DEVICE), 0);
-    cr_expect_eq(gs_limits_begin(&first, SIZE_MAX), CUDA_SUCCESS);
-    cr_expect_eq(gs_limits_begin(&first, GS_MIB), CUDA_ERROR_OUT_OF_MEMORY,
+    cr_expect_eq(gs_limits_begin(DEVICE, SIZE_MAX), CUDA_SUCCESS);
+    cr_expect_eq(gs_limits_begin(DEVICE, GS_MIB), CUDA_ERROR_OUT_OF_MEMORY,
                  "the sum would not fit 64 bits");
 }
 
 Test(mem_limits, a_refused_free_is_still_charged)
 {
     start();
-    make(GS_CHARGE_CONTEXT, &first, 0x7000, GS_MIB);
-    drop(GS_CHARGE_CONTEXT, 0x7000, false);
+    make(FIRST, 0x7000, GS_MIB);
+    drop(0x7000, false);
     cr_expect_eq(gs_limits_charged(DEVICE), GS_MIB);
-    drop(GS_CHARGE_CONTEXT, 0x7000, true);
-    drop(GS_CHARGE_CONTEXT, 0x7000, true);
-    drop(GS_CHARGE_CONTEXT, 0, true);
+    drop(0x7000, true);
+    drop(0x7000, true);
+    drop(0, true);
     cr_expect_eq(gs_limits_charged(DEVICE), 0);
 }
 
-Test(mem_limits, an_address_of_either_kind_is_one_key_and_a_handle_another)
+Test(mem_limits, a_handle_is_another_key_than_an_address)
 {
     start();
-    make(GS_CHARGE_DEVICE, &first, 0x7000, GS_MIB);
-    make(GS_CHARGE_ARRAY, &first, 0x7000, 2 * GS_MIB);
-    drop(GS_CHARGE_CONTEXT, 0x7000, true);
+    make(NULL, 0x7000, GS_MIB);
+    make(FIRST, gs_key(GS_KEY_ARRAY, 0x7000), 2 * GS_MIB);
+    drop(0x7000, true);
     cr_expect_eq(gs_limits_charged(DEVICE), 2 * GS_MIB);
-    drop(GS_CHARGE_ARRAY, 0x7000, true);
+    drop(gs_key(GS_KEY_ARRAY, 0x7000), true);
     cr_expect_eq(gs_limits_charged(DEVICE), 0);
 }
 
 Test(mem_limits, an_address_given_out_anew_has_one_charge)
 {
     start();
-    make(GS_CHARGE_CONTEXT, &first, 0x7000, GS_MIB);
-    make(GS_CHARGE_CONTEXT, &first, 0x7000, 4 * GS_MIB);
+    make(FIRST, 0x7000, GS_MIB);
+    make(FIRST, 0x7000, 4 * GS_MIB);
     cr_expect_eq(gs_limits_charged(DEVICE), 4 * GS_MIB);
 }
 
@@ -117,15 +115,14 @@ Test(mem_limits, what_ends_with_its_context_is_free_again)
 {
     start();
     for (uint64_t i = 1; i <= 500; i++) {
-        make(i % 5 ? GS_CHARGE_CONTEXT : GS_CHARGE_DEVICE, i % 2 ? &first : &second,
-             i << 21, GS_MIB);
+        make(i % 5 == 0 ? NULL : i % 2 ? FIRST : SECOND, i << 21, GS_MIB);
     }
-    gs_limits_context_lost(first.handle);
+    gs_limits_context_lost(FIRST);
     cr_expect_eq(gs_limits_charged(DEVICE), 300 * GS_MIB, "200 of another, 50 + 50 kept");
-    gs_limits_context_lost(second.handle);
+    gs_limits_context_lost(SECOND);
     cr_expect_eq(gs_limits_charged(DEVICE), 100 * GS_MIB);
     for (uint64_t i = 5; i <= 500; i += 5) {
-        drop(GS_CHARGE_CONTEXT, i << 21, true);
+        drop(i << 21, true);
     }
     cr_expect_eq(gs_limits_charged(DEVICE), 0);
 }
@@ -133,13 +130,13 @@ Test(mem_limits, what_ends_with_its_context_is_free_again)
 static void *work(void *base)
 {
     for (uint64_t i = 1; i <= 2000; i++) {
-        make(GS_CHARGE_CONTEXT, &first, (uintptr_t)base + (i << 12), 1000 + i);
+        make(FIRST, (uintptr_t)base + (i << 12), 1000 + i);
         if (i > 50) {
-            drop(GS_CHARGE_CONTEXT, (uintptr_t)base + ((i - 50) << 12), i % 3 != 0);
+            drop((uintptr_t)base + ((i - 50) << 12), i % 3 != 0);
         }
     }
     for (uint64_t i = 1; i <= 2000; i++) {
-        drop(GS_CHARGE_CONTEXT, (uintptr_t)base + (i << 12), true);
+        drop((uintptr_t)base + (i << 12), true);
     }
     return NULL;
 }

@@ -10,7 +10,6 @@
 #include "mem_limits.h"
 #include "parts.h"
 #include "physical.h"
-#include "tiles.h"
 
 #define DEVICE 3
 #define AT     ((CUdeviceptr)0x10000000)
@@ -39,21 +38,14 @@ static uint64_t key(uint64_t handle)
 /* Memory of a kind, charged and recorded as cuMemCreate's is. */
 static void make(uint64_t handle, enum gs_memory_kind kind, size_t bytes)
 {
-    struct gs_note note = {.kind = kind,
-                           .api = GS_API_cuMemCreate,
-                           .device = DEVICE,
-                           .key = key(handle),
-                           .bytes = bytes};
-    struct gs_physical_origin origin = {.key = key(handle),
-                                        .bytes = bytes,
-                                        .device = DEVICE,
-                                        .charged = kind == GS_MEMORY_PHYSICAL,
-                                        .grows = kind == GS_MEMORY_IMPORTED};
+    const struct gs_call call = {.kind = kind,
+                                 .api = GS_API_cuMemCreate,
+                                 .device = DEVICE,
+                                 .charged = kind == GS_MEMORY_PHYSICAL};
 
-    if (origin.charged)
+    if (call.charged)
         cr_assert(gs_limits_charge(DEVICE, bytes));
-    origin.record = gs_record_noted(&state, &note, true);
-    gs_physical_created(&state, &origin);
+    gs_physical_created(&state, &call, key(handle), bytes, kind == GS_MEMORY_IMPORTED);
 }
 
 static void release(uint64_t handle)
@@ -237,18 +229,13 @@ Test(physical, what_is_bound_lives_until_the_object_ends_or_unbinds, .init = sta
 Test(physical, what_ends_with_a_context_is_forgotten, .init = start)
 {
     struct gs_tracker_totals totals;
-    struct gs_note note = {.kind = GS_MEMORY_IMPORTED,
-                           .api = GS_API_cuIpcOpenMemHandle_v2,
-                           .device = DEVICE,
-                           .context = CTX,
-                           .key = AT,
-                           .bytes = GS_MIB};
-    struct gs_physical_origin origin = {
-        .key = AT, .bytes = GS_MIB, .device = DEVICE, .context = CTX};
+    const struct gs_call call = {.kind = GS_MEMORY_IMPORTED,
+                                 .api = GS_API_cuIpcOpenMemHandle_v2,
+                                 .device = DEVICE,
+                                 .owner = CTX};
 
     make(1, GS_MEMORY_PHYSICAL, 2 * GS_MIB);
-    origin.record = gs_record_noted(&state, &note, true);
-    gs_physical_created(&state, &origin);
+    gs_physical_created(&state, &call, AT, GS_MIB, false);
     cr_expect(gs_physical_referenced(AT));
     gs_parts_context_lost(&state, CTX);
     cr_expect_not(gs_physical_referenced(AT), "its address may be another's");
@@ -294,18 +281,18 @@ Test(tiles, hold_memory_until_they_are_unmapped_or_mapped_anew, .init = start)
 
     for (uint64_t handle = 1; handle <= 4; handle++)
         make(handle, GS_MEMORY_PHYSICAL, 2 * GS_MIB);
-    gs_tiles_mapped(&state, maps, 3, CTX);
+    gs_physical_array_mapped(&state, maps, 3, CTX);
     for (uint64_t handle = 1; handle <= 3; handle++)
         release(handle);
     expect_live(8 * GS_MIB, 4, "in the array");
-    gs_tiles_mapped(&state, &anew, 1, CTX);
+    gs_physical_array_mapped(&state, &anew, 1, CTX);
     release(4);
     expect_live(6 * GS_MIB, 3, "the second was replaced");
-    gs_tiles_mapped(&state, &all, 1, CTX);
+    gs_physical_array_mapped(&state, &all, 1, CTX);
     expect_live(2 * GS_MIB, 1, "the tail is apart");
-    gs_tiles_array_ended(&state, gs_key(GS_KEY_ARRAY, 6), GS_API_cuArrayDestroy);
+    gs_physical_array_ended(&state, gs_key(GS_KEY_ARRAY, 6), GS_API_cuArrayDestroy);
     expect_live(2 * GS_MIB, 1, "another array");
-    gs_tiles_array_ended(&state, gs_key(GS_KEY_ARRAY, 5), GS_API_cuArrayDestroy);
+    gs_physical_array_ended(&state, gs_key(GS_KEY_ARRAY, 5), GS_API_cuArrayDestroy);
     expect_live(0, 0, "gone");
 }
 
@@ -314,11 +301,11 @@ Test(tiles, end_with_the_context_of_their_array, .init = start)
     const CUarrayMapInfo map = box(5, 1, 0, 64);
 
     make(1, GS_MEMORY_PHYSICAL, 2 * GS_MIB);
-    gs_tiles_mapped(&state, &map, 1, CTX);
+    gs_physical_array_mapped(&state, &map, 1, CTX);
     release(1);
-    gs_tiles_context_lost(&state, (CUcontext)0x2000);
+    gs_physical_context_lost(&state, (CUcontext)0x2000);
     expect_live(2 * GS_MIB, 1, "another context");
-    gs_tiles_context_lost(&state, CTX);
+    gs_physical_context_lost(&state, CTX);
     expect_live(0, 0, "gone");
 }
 
