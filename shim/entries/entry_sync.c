@@ -223,7 +223,7 @@ GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t 
 {
     const char *const call = "cuMemcpyDtoH";
     if (gs_args_on()) {
-        GS_ARGS_LOOK(cuMemcpyDtoH_v2);
+        GS_ARGS_TO_HOST(dstHost, srcDevice, ByteCount);
     }
     struct gs_calls *own = gs_submission_begin(0);
     struct watch watch = watch_begin(NULL, true, 1);

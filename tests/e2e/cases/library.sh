@@ -21,8 +21,7 @@ exports_case() {
   need nm
   nm -D --defined-only "$shim" | awk '{ print $3 }' | sort >shown
   {
-    sed -nE 's/^GS_(HOOK|RUNTIME)\(([A-Za-z_0-9]+).*/\2/p' "$sources/shim/entries/hooks.def"
-    sed -nE 's/^GS_SUBMIT\(([A-Za-z_0-9]+).*/\1/p' "$sources/shim/entries/submit.def"
+    "$sources/scripts/def-rows" "$sources"/shim/entries/{hooks,submit}.def | cut -d'|' -f2
     printf '%s\n' dlsym dlvsym __cxa_finalize _exit _Exit quick_exit fexecve \
       execl execle execlp execv execve execveat execvp execvpe posix_spawn posix_spawnp _Fork
   } | sort -u >wanted
@@ -215,7 +214,7 @@ known_folder() {
   need gcc
   need nm
   mkdir -p tree/scripts tree/shim
-  cp "$sources/scripts/check-names" tree/scripts
+  cp "$sources"/scripts/{check-names,def-rows} tree/scripts
   cp -r "$sources/shim/entries" "$sources/shim/link" tree/shim
   driver=$build/sim/libcuda.so.1
   need_file "$driver"
@@ -246,16 +245,13 @@ write_headers() {
   mkdir include
   printf '#define CUDA_VERSION 99000\n' >include/cuda.h
   {
-    for table in hooks.def submit.def; do
-      tr '\n' ' ' <"$sources/shim/entries/$table" |
-        grep -oE '\([A-Za-z_0-9]+, *"[A-Za-z0-9]*", *[0-9]+, *[A-Z_]+' |
-        sed -E 's/[(",]+ */ /g' | awk '{ print $2, $3, $4 == "PER_THREAD" ? "_ptsz" : "" }'
-    done
-    sed -nE 's/^GS_(HARMLESS|UNHANDLED)\(([A-Za-z0-9_]+), ([0-9]+),.*/\2 \3/p' \
-      "$sources"/shim/link/*.def | awk '{
-        stream = sub(/_pt[ds][sz]$/, "", $1) ? "_ptsz" : ""
-        sub(/_v[0-9]$/, "", $1)
-        print $1, $2, stream }'
+    "$sources/scripts/def-rows" "$sources"/shim/entries/{hooks,submit}.def | awk -F'|' '
+      $1 != "GS_RUNTIME" { print $3, $4, $5 == "PER_THREAD" ? "_ptsz" : "" }'
+    "$sources/scripts/def-rows" "$sources"/shim/link/{harmless,unhandled}.def | awk -F'|' '
+      $1 != "GS_REASON" {
+        stream = sub(/_pt[ds][sz]$/, "", $2) ? "_ptsz" : ""
+        sub(/_v[0-9]$/, "", $2)
+        print $2, $3, stream }'
   } | while read -r name version stream; do
     printf 'typedef int (*PFN_%s_v%s%s)(void);\n' "$name" "$version" "$stream"
   done >include/cudaTypedefs.h
@@ -274,7 +270,7 @@ wrong_case() {
   [[ -z ${4-} ]] || expect_text checked "$4"
 }
 add_case "library check sees a missing function" \
-  wrong_case link/harmless.def '/^GS_HARMLESS\(cuStreamQuery,/d' \
+  wrong_case link/harmless.def '/^GS_REAL\(cuStreamQuery,/d' \
   '^not ok each function of .*libcuda.so.1 is in a table - in none: cuStreamQuery $'
 add_case "library check sees a missing interface" \
   wrong_case entries/hooks.def '/^GS_HOOK\(cuMemAdvise_v2,/s/12020/12030/' \
