@@ -10,10 +10,6 @@
  * Guide: memory of cudaMalloc may be passed to cudaFreeAsync). It is freed with an event
  * of this stream.
  *
- * Each call exists twice, for the legacy and for the per-thread default stream; the
- * wrappers differ in the real function that they pass to the common part. Their
- * submissions are counted as in entry_submit.c.
- *
  * Owns:  nothing.   Lock: none.
  */
 #include "notify.h"
@@ -112,17 +108,16 @@ static void place(struct gs_call *request, const struct gs_memory_place *where,
     }
 }
 
-static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr *dptr,
-                         size_t bytes, CUstream stream)
+static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
+                         CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
     struct gs_state *state = gs_enter();
     if (!state) {
-        return real_allocate(dptr, bytes, stream);
+        return real(dptr, bytes, stream);
     }
     struct gs_call request = {.context = gs_context_current(state),
                               .stream = stream,
-                              .per_thread =
-                                  real_allocate == gs_real()->cuMemAllocAsync_ptsz,
+                              .per_thread = per_thread,
                               .kind = GS_MEMORY_ASYNC,
                               .api = GS_API_cuMemAllocAsync};
     CUresult result;
@@ -137,31 +132,13 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr
     request.context = home;
     place(&request, &where, &as);
     do {
-        result = gs_limits_begin(charged_to(&request), bytes)
-                     ?: gs_limits_end(charged_to(&request), bytes,
-                                      real_allocate(dptr, bytes, stream));
+        result =
+            gs_limits_begin(charged_to(&request), bytes)
+                ?: gs_limits_end(charged_to(&request), bytes, real(dptr, bytes, stream));
     } while (gs_retry_for(state, home, bytes, result) ||
              gs_retry_on_all(state, bytes, result));
     note_allocated(state, &request, dptr, bytes, result);
     gs_leave();
-    return result;
-}
-
-GS_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
-{
-    struct gs_calls *own = gs_submission_begin((uintptr_t)hStream);
-    CUresult result = allocate(gs_real()->cuMemAllocAsync, dptr, bytesize, hStream);
-    gs_submission_end(own);
-    return result;
-}
-
-GS_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
-                                        CUstream hStream)
-{
-    struct gs_calls *own =
-        gs_submission_begin(gs_submissions_per_thread((uintptr_t)hStream));
-    CUresult result = allocate(gs_real()->cuMemAllocAsync_ptsz, dptr, bytesize, hStream);
-    gs_submission_end(own);
     return result;
 }
 
@@ -178,20 +155,19 @@ static void learn(struct gs_call *request, CUmemoryPool pool, CUdeviceptr addr,
     }
 }
 
-static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_allocate,
-                                   CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
-                                   CUstream stream)
+static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
+                                   bool per_thread, CUdeviceptr *dptr, size_t bytes,
+                                   CUmemoryPool pool, CUstream stream)
 {
     struct gs_state *state = gs_enter();
     if (!state) {
-        return real_allocate(dptr, bytes, pool, stream);
+        return real(dptr, bytes, pool, stream);
     }
     const struct gs_context *current = gs_context_current(state);
     const struct gs_memory_place where = gs_memory_pools_place(pool);
     struct gs_call request = {.context = current,
                               .stream = stream,
-                              .per_thread = real_allocate ==
-                                            gs_real()->cuMemAllocFromPoolAsync_ptsz,
+                              .per_thread = per_thread,
                               .kind = GS_MEMORY_ASYNC,
                               .api = GS_API_cuMemAllocFromPoolAsync};
     struct gs_context as;
@@ -200,7 +176,7 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_all
     do {
         result = gs_limits_begin(charged_to(&request), bytes)
                      ?: gs_limits_end(charged_to(&request), bytes,
-                                      real_allocate(dptr, bytes, pool, stream));
+                                      real(dptr, bytes, pool, stream));
     } while (gs_retry_for(state, current, bytes, result) ||
              gs_retry_on_all(state, bytes, result));
     if (result == CUDA_SUCCESS && !where.known) {
@@ -208,27 +184,6 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_all
     }
     note_allocated(state, &request, dptr, bytes, result);
     gs_leave();
-    return result;
-}
-
-GS_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize,
-                                           CUmemoryPool pool, CUstream hStream)
-{
-    struct gs_calls *own = gs_submission_begin((uintptr_t)hStream);
-    CUresult result = allocate_from_pool(gs_real()->cuMemAllocFromPoolAsync, dptr,
-                                         bytesize, pool, hStream);
-    gs_submission_end(own);
-    return result;
-}
-
-GS_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
-                                                CUmemoryPool pool, CUstream hStream)
-{
-    struct gs_calls *own =
-        gs_submission_begin(gs_submissions_per_thread((uintptr_t)hStream));
-    CUresult result = allocate_from_pool(gs_real()->cuMemAllocFromPoolAsync_ptsz, dptr,
-                                         bytesize, pool, hStream);
-    gs_submission_end(own);
     return result;
 }
 
@@ -317,31 +272,34 @@ static CUresult free_in_capture(struct gs_state *state, const struct variant *va
     return result;
 }
 
-static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
-                           CUstream stream)
+static CUresult free_async(__typeof__(cuMemFreeAsync) *real, bool per_thread,
+                           CUdeviceptr dptr, CUstream stream)
 {
     struct gs_state *state = gs_enter();
     if (!state) {
-        return gs_owned_by_pool(dptr) ? CUDA_ERROR_NOT_PERMITTED
-                                      : variant->free(dptr, stream);
+        return gs_owned_by_pool(dptr) ? CUDA_ERROR_NOT_PERMITTED : real(dptr, stream);
     }
+    const struct variant variant = {real,
+                                    per_thread ? gs_real()->cuStreamIsCapturing_ptsz
+                                               : gs_real()->cuStreamIsCapturing,
+                                    per_thread};
     CUresult result;
     struct gs_block *block;
     struct gs_allocation was;
     enum gs_status found =
         state->pool ? gs_pool_claim(state->pool, dptr, &block) : GS_ERR_NOT_OURS;
     if (found == GS_OK) {
-        result = free_block(state, variant, block, dptr, stream);
+        result = free_block(state, &variant, block, dptr, stream);
     } else if (found == GS_ERR_BAD_FREE || gs_host_owns(state, dptr) ||
                gs_async_owes(dptr) || gs_managed_refuses(dptr)) {
         gs_record_bad_free(state, dptr, GS_API_cuMemFreeAsync);
         result = CUDA_ERROR_INVALID_VALUE;
-    } else if (is_capturing(variant, stream)) {
-        result = free_in_capture(state, variant, dptr, stream);
+    } else if (is_capturing(&variant, stream)) {
+        result = free_in_capture(state, &variant, dptr, stream);
     } else {
-        gs_trace_free(dptr, GS_TRACE_DRIVER, stream, order_of(variant));
+        gs_trace_free(dptr, GS_TRACE_DRIVER, stream, order_of(&variant));
         gs_record_undone(state, dptr, GS_API_cuMemFreeAsync, &was);
-        result = variant->free(gs_pooled_asked(dptr), stream);
+        result = real(gs_pooled_asked(dptr), stream);
         if (result == CUDA_SUCCESS) {
             gs_managed_gone(dptr);
         }
@@ -351,24 +309,5 @@ static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
     return result;
 }
 
-GS_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
-{
-    const struct gs_real *real = gs_real();
-    struct variant variant = {real->cuMemFreeAsync, real->cuStreamIsCapturing, false};
-    struct gs_calls *own = gs_submission_begin((uintptr_t)hStream);
-    CUresult result = free_async(&variant, dptr, hStream);
-    gs_submission_end(own);
-    return result;
-}
-
-GS_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
-{
-    const struct gs_real *real = gs_real();
-    struct variant variant = {real->cuMemFreeAsync_ptsz, real->cuStreamIsCapturing_ptsz,
-                              true};
-    struct gs_calls *own =
-        gs_submission_begin(gs_submissions_per_thread((uintptr_t)hStream));
-    CUresult result = free_async(&variant, dptr, hStream);
-    gs_submission_end(own);
-    return result;
-}
+#define GS_FILE_async ,
+#include "forward.h"

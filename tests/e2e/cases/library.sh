@@ -273,7 +273,7 @@ add_case "library check sees a missing function" \
   wrong_case link/harmless.def '/^GS_REAL\(cuStreamQuery,/d' \
   '^not ok each function of .*libcuda.so.1 is in a table - in none: cuStreamQuery $'
 add_case "library check sees a missing interface" \
-  wrong_case entries/hooks.def '/^GS_HOOK\(cuMemAdvise_v2,/s/12020/12030/' \
+  wrong_case entries/hooks.def '/^GS_FORWARD\(cuMemAdvise_v2,/s/12020/12030/' \
   '^not ok each function of the headers of 99000 is in a table - in none: cuMemAdvise of 12020 $'
 add_case "library check sees a missing stream variant" \
   wrong_case link/harmless.def '/^GS_HARMLESS\(cuStreamQuery_ptsz,/d' \
@@ -285,7 +285,7 @@ add_case "library check sees a function nobody has" \
   wrong_case link/harmless.def '/^GS_HARMLESS\(cuVDPAUGetDevice,/aGS_HARMLESS(cuZero, 4000, ASKS)' \
   '^not ok versions up to 99000 .* no header has: cuZero with version 4000 $'
 add_case "library check sees versions out of order" \
-  wrong_case entries/hooks.def '/^GS_HOOK\(cuMemAdvise_v2,/s/12020/7000/' \
+  wrong_case entries/hooks.def '/^GS_FORWARD\(cuMemAdvise_v2,/s/12020/7000/' \
   '^not ok symbol, name and version of a row agree - they do not: cuMemAdvise_v2 $'
 add_case "library check sees one twice" \
   wrong_case link/harmless.def '/^GS_HARMLESS\(cuVDPAUGetDevice,/aGS_HARMLESS(cuZ, 4000, ASKS)\nGS_HARMLESS(cuZ, 4000, ASKS)' \
@@ -297,8 +297,11 @@ add_case "library check sees half a pair" \
   wrong_case link/harmless.def '/^GS_HARMLESS\(cuVDPAUGetDevice,/aGS_HARMLESS(cuMemAlloc_v9_ptsz, 4000, ASKS)' \
   '^not ok both forms of a hooked function are hooked - only one: cuMemAlloc $'
 add_case "library check sees a counting wrapper without its treatment" \
-  wrong_case entries/hooks.def '/^GS_HOOK\(cuGraphLaunch,/s/COUNTED/WATCHED/' \
-  '^not ok what a wrapper counts is COUNTED or ORDERED .* differ: cuGraphLaunch $'
+  wrong_case entries/hooks.def '/^GS_HOOK_BOTH\(cuGraphLaunch,/s/COUNTED/WATCHED/' \
+  '^not ok what a wrapper counts is COUNTED or ORDERED .* differ: cuGraphLaunch cuGraphLaunch_ptsz $'
+add_case "library check sees a counting row without its treatment" \
+  wrong_case entries/hooks.def '/^GS_FORWARD\(cuMemAdvise,/s/COUNTED/WATCHED/' \
+  '^not ok what a wrapper counts is COUNTED or ORDERED .* differ: cuMemAdvise $'
 add_case "library check sees a treatment whose wrapper does not count" \
   wrong_case entries/entry_sync.c 's/gs_submission_begin\(0\)/NULL/' \
   '^not ok what a wrapper counts is COUNTED or ORDERED .* differ: cuMemcpyDtoH_v2 $'
