@@ -11,7 +11,6 @@
 #ifndef GS_ARGS_H
 #define GS_ARGS_H
 
-#include "args_rows.h"
 #include "cuda_names.h"
 #include "gs_base.h"
 
@@ -57,7 +56,7 @@ static inline bool gs_args_on(void)
     return GS_UNLIKELY(__atomic_load_n(&gs_args_checked, __ATOMIC_RELAXED));
 }
 
-/* ---- a row's shape -------------------------------------------------------------------
+/* ---- the column `memory` of submit.def -----------------------------------------------
  *
  * `call` is the name that the wrapper has for itself.
  */
@@ -81,15 +80,9 @@ static inline bool gs_args_on(void)
     gs_args_copy_batch(call, dsts, srcs, sizes, count)
 #define GS_ARGS_NOTHING() (void)call
 
-/*
- * GS_ARGS_LOOK executes the row of a call; GS_ARGS_HAS tells whether the call has one. A
- * row begins with a comma: without a row, the third macro argument moves up.
- */
-#define GS_ARGS_LOOK(symbol)               GS_ARGS_SHAPE(GS_ARGS_OF_##symbol, NOTHING(), )
-#define GS_ARGS_SHAPE(...)                 GS_ARGS_SECOND(__VA_ARGS__)
-#define GS_ARGS_SECOND(none, shape, ...)   GS_ARGS_##shape
-#define GS_ARGS_HAS(symbol)                GS_ARGS_COUNT(GS_ARGS_OF_##symbol, true, false, )
-#define GS_ARGS_COUNT(...)                 GS_ARGS_THIRD(__VA_ARGS__)
-#define GS_ARGS_THIRD(none, row, has, ...) has
+/* GS_ARGS_HAS tells whether a row has the column, GS_ARGS_LOOK checks by it. */
+#define GS_ARGS_HAS(...)                 (sizeof(#__VA_ARGS__) > 1)
+#define GS_ARGS_LOOK(...)                GS_ARGS_SECOND(, ##__VA_ARGS__, NOTHING(), )
+#define GS_ARGS_SECOND(none, shape, ...) GS_ARGS_##shape
 
 #endif

@@ -20,17 +20,11 @@
 enum gs_api {
     GS_API_UNKNOWN,
 #define GS_HOOK(symbol, name, since, stream, treatment, doc) GS_API_##symbol,
-#define GS_RUNTIME(symbol, doc)
 #include "hooks.def"
-#undef GS_RUNTIME
-#undef GS_HOOK
     GS_API_DRIVER_END,
     GS_API_RUNTIME_BASE = GS_API_DRIVER_END - 1,
-#define GS_HOOK(symbol, name, since, stream, treatment, doc)
 #define GS_RUNTIME(symbol, doc) GS_API_##symbol,
 #include "hooks.def"
-#undef GS_RUNTIME
-#undef GS_HOOK
     GS_API_COUNT
 };
 

@@ -92,37 +92,6 @@ static CUresult create(const struct array_call *call)
     return result;
 }
 
-GS_EXPORT CUresult cuArrayCreate_v2(CUarray *pHandle,
-                                    const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
-{
-    const struct array_call call = {.api = GS_API_cuArrayCreate_v2,
-                                    .flat = pAllocateArray,
-                                    .levels = 1,
-                                    .out = (void **)pHandle};
-    return create(&call);
-}
-
-GS_EXPORT CUresult cuArray3DCreate_v2(CUarray *pHandle,
-                                      const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
-{
-    const struct array_call call = {.api = GS_API_cuArray3DCreate_v2,
-                                    .shape = pAllocateArray,
-                                    .levels = 1,
-                                    .out = (void **)pHandle};
-    return create(&call);
-}
-
-GS_EXPORT CUresult cuMipmappedArrayCreate(
-    CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
-    unsigned int numMipmapLevels)
-{
-    const struct array_call call = {.api = GS_API_cuMipmappedArrayCreate,
-                                    .shape = pMipmappedArrayDesc,
-                                    .levels = numMipmapLevels,
-                                    .out = (void **)pHandle};
-    return create(&call);
-}
-
 /* ---- destroy ----------------------------------------------------------------------- */
 
 static CUresult destroy_in_driver(enum gs_api api, void *handle)
@@ -150,12 +119,5 @@ static CUresult destroy(enum gs_api api, void *handle)
     return result;
 }
 
-GS_EXPORT CUresult cuArrayDestroy(CUarray hArray)
-{
-    return destroy(GS_API_cuArrayDestroy, hArray);
-}
-
-GS_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
-{
-    return destroy(GS_API_cuMipmappedArrayDestroy, hMipmappedArray);
-}
+#define GS_FILE_array ,
+#include "forward.h"

@@ -10,10 +10,6 @@
  * Guide: memory of cudaMalloc may be passed to cudaFreeAsync). It is freed with an event
  * of this stream.
  *
- * Each call exists twice, for the legacy and for the per-thread default stream; the
- * wrappers differ in the real function that they pass to the common part. Their
- * submissions are counted as in entry_submit.c.
- *
  * Owns:  nothing.   Lock: none.
  */
 #include "notify.h"
@@ -104,18 +100,18 @@ static void place(struct gs_call *request, const struct gs_memory_place *where)
     request->device = where->device >= 0 ? where->device : request->device;
 }
 
-static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr *dptr,
-                         size_t bytes, CUstream stream)
+static CUresult allocate(__typeof__(cuMemAllocAsync) *real, bool per_thread,
+                         CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
     struct gs_state *state = gs_enter();
     if (!state) {
-        return real_allocate(dptr, bytes, stream);
+        return real(dptr, bytes, stream);
     }
     struct gs_call request =
         gs_call_in(gs_context_current(state), GS_MEMORY_ASYNC, GS_API_cuMemAllocAsync);
     CUresult result;
     request.stream = stream;
-    request.per_thread = real_allocate == gs_real()->cuMemAllocAsync_ptsz;
+    request.per_thread = per_thread;
     if (state->options.async == GS_ASYNC_POOL &&
         allocate_from_heap(state, &request, dptr, bytes)) {
         gs_leave();
@@ -128,31 +124,13 @@ static CUresult allocate(__typeof__(cuMemAllocAsync) *real_allocate, CUdeviceptr
     request.device = home ? home->device : -1;
     place(&request, &where);
     do {
-        result = gs_limits_begin(charged_to(&request), bytes)
-                     ?: gs_limits_end(charged_to(&request), bytes,
-                                      real_allocate(dptr, bytes, stream));
+        result =
+            gs_limits_begin(charged_to(&request), bytes)
+                ?: gs_limits_end(charged_to(&request), bytes, real(dptr, bytes, stream));
     } while (gs_retry_for(state, home, bytes, result) ||
              gs_retry_on_all(state, bytes, result));
     note_allocated(state, &request, dptr, bytes, result);
     gs_leave();
-    return result;
-}
-
-GS_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
-{
-    struct gs_calls *own = gs_submission_begin((uintptr_t)hStream);
-    CUresult result = allocate(gs_real()->cuMemAllocAsync, dptr, bytesize, hStream);
-    gs_submission_end(own);
-    return result;
-}
-
-GS_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
-                                        CUstream hStream)
-{
-    struct gs_calls *own =
-        gs_submission_begin(gs_submissions_per_thread((uintptr_t)hStream));
-    CUresult result = allocate(gs_real()->cuMemAllocAsync_ptsz, dptr, bytesize, hStream);
-    gs_submission_end(own);
     return result;
 }
 
@@ -167,13 +145,13 @@ static void learn(struct gs_call *request, CUmemoryPool pool, CUdeviceptr addr,
     gs_limits_correct(charged_to(request), 0, bytes);
 }
 
-static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_allocate,
-                                   CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
-                                   CUstream stream)
+static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real,
+                                   bool per_thread, CUdeviceptr *dptr, size_t bytes,
+                                   CUmemoryPool pool, CUstream stream)
 {
     struct gs_state *state = gs_enter();
     if (!state) {
-        return real_allocate(dptr, bytes, pool, stream);
+        return real(dptr, bytes, pool, stream);
     }
     const struct gs_context *current = gs_context_current(state);
     const struct gs_memory_place where = gs_memory_pools_place(pool);
@@ -181,12 +159,12 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_all
         gs_call_in(current, GS_MEMORY_ASYNC, GS_API_cuMemAllocFromPoolAsync);
     CUresult result;
     request.stream = stream;
-    request.per_thread = real_allocate == gs_real()->cuMemAllocFromPoolAsync_ptsz;
+    request.per_thread = per_thread;
     place(&request, &where);
     do {
         result = gs_limits_begin(charged_to(&request), bytes)
                      ?: gs_limits_end(charged_to(&request), bytes,
-                                      real_allocate(dptr, bytes, pool, stream));
+                                      real(dptr, bytes, pool, stream));
     } while (gs_retry_for(state, current, bytes, result) ||
              gs_retry_on_all(state, bytes, result));
     if (result == CUDA_SUCCESS && !where.known) {
@@ -194,27 +172,6 @@ static CUresult allocate_from_pool(__typeof__(cuMemAllocFromPoolAsync) *real_all
     }
     note_allocated(state, &request, dptr, bytes, result);
     gs_leave();
-    return result;
-}
-
-GS_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize,
-                                           CUmemoryPool pool, CUstream hStream)
-{
-    struct gs_calls *own = gs_submission_begin((uintptr_t)hStream);
-    CUresult result = allocate_from_pool(gs_real()->cuMemAllocFromPoolAsync, dptr,
-                                         bytesize, pool, hStream);
-    gs_submission_end(own);
-    return result;
-}
-
-GS_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize,
-                                                CUmemoryPool pool, CUstream hStream)
-{
-    struct gs_calls *own =
-        gs_submission_begin(gs_submissions_per_thread((uintptr_t)hStream));
-    CUresult result = allocate_from_pool(gs_real()->cuMemAllocFromPoolAsync_ptsz, dptr,
-                                         bytesize, pool, hStream);
-    gs_submission_end(own);
     return result;
 }
 
@@ -303,34 +260,37 @@ static CUresult free_in_capture(struct gs_state *state, const struct variant *va
     return result;
 }
 
-static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
-                           CUstream stream)
+static CUresult free_async(__typeof__(cuMemFreeAsync) *real, bool per_thread,
+                           CUdeviceptr dptr, CUstream stream)
 {
     struct gs_state *state = gs_enter();
     if (!state) {
-        return gs_owned_by_pool(dptr) ? CUDA_ERROR_NOT_PERMITTED
-                                      : variant->free(dptr, stream);
+        return gs_owned_by_pool(dptr) ? CUDA_ERROR_NOT_PERMITTED : real(dptr, stream);
     }
+    const struct variant variant = {real,
+                                    per_thread ? gs_real()->cuStreamIsCapturing_ptsz
+                                               : gs_real()->cuStreamIsCapturing,
+                                    per_thread};
     CUresult result;
     struct gs_block *block;
     enum gs_status found =
         state->pool ? gs_pool_claim(state->pool, dptr, &block) : GS_ERR_NOT_OURS;
     if (found == GS_OK) {
-        result = free_block(state, variant, block, dptr, stream);
+        result = free_block(state, &variant, block, dptr, stream);
     } else if (found == GS_ERR_BAD_FREE || gs_host_owns(state, dptr) ||
                gs_async_owes(dptr) || gs_managed_refuses(dptr)) {
         gs_record_bad_free(state, dptr, GS_API_cuMemFreeAsync);
         result = CUDA_ERROR_INVALID_VALUE;
-    } else if (is_capturing(variant, stream)) {
-        result = free_in_capture(state, variant, dptr, stream);
+    } else if (is_capturing(&variant, stream)) {
+        result = free_in_capture(state, &variant, dptr, stream);
     } else {
         struct gs_freeing freeing = {.key = dptr,
                                      .api = GS_API_cuMemFreeAsync,
                                      .how = GS_TRACE_DRIVER,
                                      .stream = stream,
-                                     .order = order_of(variant)};
+                                     .order = order_of(&variant)};
         gs_record_free_begin(state, &freeing);
-        result = variant->free(gs_pooled_asked(dptr), stream);
+        result = real(gs_pooled_asked(dptr), stream);
         if (result == CUDA_SUCCESS) {
             gs_managed_gone(dptr);
         }
@@ -340,24 +300,5 @@ static CUresult free_async(const struct variant *variant, CUdeviceptr dptr,
     return result;
 }
 
-GS_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
-{
-    const struct gs_real *real = gs_real();
-    struct variant variant = {real->cuMemFreeAsync, real->cuStreamIsCapturing, false};
-    struct gs_calls *own = gs_submission_begin((uintptr_t)hStream);
-    CUresult result = free_async(&variant, dptr, hStream);
-    gs_submission_end(own);
-    return result;
-}
-
-GS_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
-{
-    const struct gs_real *real = gs_real();
-    struct variant variant = {real->cuMemFreeAsync_ptsz, real->cuStreamIsCapturing_ptsz,
-                              true};
-    struct gs_calls *own =
-        gs_submission_begin(gs_submissions_per_thread((uintptr_t)hStream));
-    CUresult result = free_async(&variant, dptr, hStream);
-    gs_submission_end(own);
-    return result;
-}
+#define GS_FILE_async ,
+#include "forward.h"

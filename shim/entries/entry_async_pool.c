@@ -15,23 +15,19 @@
 /* ---- pools of the program's ----------------------------------------------------------
  */
 
-GS_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+static void created(CUresult result, const CUmemoryPool *pool,
+                    const CUmemPoolProps *props)
 {
-    CUresult result = gs_real()->cuMemPoolCreate(pool, poolProps);
     if (result == CUDA_SUCCESS) {
-        gs_memory_pools_created(*pool, poolProps);
+        gs_memory_pools_created(*pool, props);
     }
-    return result;
 }
 
-GS_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
+static void destroyed(CUresult result, CUmemoryPool pool, struct gs_memory_place place)
 {
-    struct gs_memory_place place = gs_memory_pools_leaves(pool);
-    CUresult result = gs_real()->cuMemPoolDestroy(pool);
     if (result != CUDA_SUCCESS) {
         gs_memory_pools_back(pool, place);
     }
-    return result;
 }
 
 /* ---- the current pool -------------------------------------------------------------- */
@@ -50,14 +46,11 @@ static void end_if_pooled(int device, const char *why)
 
 #define ANOTHER_POOL "the program has set another pool"
 
-GS_EXPORT CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+static void chosen(CUresult result, int device, CUmemoryPool pool)
 {
-    end_if_pooled((int)dev, ANOTHER_POOL);
-    CUresult result = gs_real()->cuDeviceSetMemPool(dev, pool);
     if (result == CUDA_SUCCESS) {
-        gs_memory_pools_choose((int)dev, pool);
+        gs_memory_pools_choose(device, pool);
     }
-    return result;
 }
 
 GS_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type,
@@ -72,8 +65,8 @@ GS_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType 
         end_if_pooled(where.id, ANOTHER_POOL);
     }
     CUresult result = gs_real()->cuMemSetMemPool(location, type, pool);
-    if (device && result == CUDA_SUCCESS) {
-        gs_memory_pools_choose(where.id, pool);
+    if (device) {
+        chosen(result, where.id, pool);
     }
     return result;
 }
@@ -215,3 +208,6 @@ GS_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
     gs_leave();
     return result;
 }
+
+#define GS_FILE_async_pool ,
+#include "forward.h"

@@ -56,99 +56,11 @@ static void about_to_begin(CUstream stream, bool per_thread)
 }
 
 /* A begin was counted; uncounts it unless it succeeded. */
-static CUresult begun(CUresult result, CUstream stream, bool per_thread)
+static void begun(CUresult result, CUstream stream, bool per_thread)
 {
     if (result != CUDA_SUCCESS) {
         gs_captures_end(stream, per_thread, home_of(stream).context);
     }
-    return result;
-}
-
-GS_EXPORT CUresult cuStreamBeginCapture(CUstream hStream)
-{
-    about_to_begin(hStream, false);
-    return begun(gs_real()->cuStreamBeginCapture(hStream), hStream, false);
-}
-
-GS_EXPORT CUresult cuStreamBeginCapture_ptsz(CUstream hStream)
-{
-    about_to_begin(hStream, true);
-    return begun(gs_real()->cuStreamBeginCapture_ptsz(hStream), hStream, true);
-}
-
-GS_EXPORT CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
-{
-    about_to_begin(hStream, false);
-    return begun(gs_real()->cuStreamBeginCapture_v2(hStream, mode), hStream, false);
-}
-
-GS_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream,
-                                                CUstreamCaptureMode mode)
-{
-    about_to_begin(hStream, true);
-    return begun(gs_real()->cuStreamBeginCapture_v2_ptsz(hStream, mode), hStream, true);
-}
-
-GS_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
-                                               const CUgraphNode *dependencies,
-                                               const CUgraphEdgeData *dependencyData,
-                                               size_t numDependencies,
-                                               CUstreamCaptureMode mode)
-{
-    about_to_begin(hStream, false);
-    return begun(gs_real()->cuStreamBeginCaptureToGraph(hStream, hGraph, dependencies,
-                                                        dependencyData, numDependencies,
-                                                        mode),
-                 hStream, false);
-}
-
-GS_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph,
-                                                    const CUgraphNode *dependencies,
-                                                    const CUgraphEdgeData *dependencyData,
-                                                    size_t numDependencies,
-                                                    CUstreamCaptureMode mode)
-{
-    about_to_begin(hStream, true);
-    return begun(gs_real()->cuStreamBeginCaptureToGraph_ptsz(hStream, hGraph,
-                                                             dependencies, dependencyData,
-                                                             numDependencies, mode),
-                 hStream, true);
-}
-
-GS_EXPORT CUresult cuStreamBeginCaptureToCig(CUstream hStream,
-                                             CUstreamCigCaptureParams *params)
-{
-    about_to_begin(hStream, false);
-    return begun(gs_real()->cuStreamBeginCaptureToCig(hStream, params), hStream, false);
-}
-
-GS_EXPORT CUresult cuStreamBeginRecaptureToGraph(CUstream hStream,
-                                                 CUstreamCaptureMode mode, CUgraph hGraph,
-                                                 CUgraphRecaptureCallback callbackFunc,
-                                                 void *userData)
-{
-    about_to_begin(hStream, false);
-    return begun(gs_real()->cuStreamBeginRecaptureToGraph(hStream, mode, hGraph,
-                                                          callbackFunc, userData),
-                 hStream, false);
-}
-
-GS_EXPORT CUresult cuStreamBeginCaptureToCig_ptsz(CUstream hStream,
-                                                  CUstreamCigCaptureParams *params)
-{
-    about_to_begin(hStream, true);
-    return begun(gs_real()->cuStreamBeginCaptureToCig_ptsz(hStream, params), hStream,
-                 true);
-}
-
-GS_EXPORT CUresult cuStreamBeginRecaptureToGraph_ptsz(
-    CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph,
-    CUgraphRecaptureCallback callbackFunc, void *userData)
-{
-    about_to_begin(hStream, true);
-    return begun(gs_real()->cuStreamBeginRecaptureToGraph_ptsz(hStream, mode, hGraph,
-                                                               callbackFunc, userData),
-                 hStream, true);
 }
 
 static void mark_what_was_freed(void)
@@ -161,7 +73,7 @@ static void mark_what_was_freed(void)
 }
 
 /* A refused end, for instance by the wrong thread, may leave the capture running. */
-static CUresult ended(CUresult result, CUstream stream, bool per_thread)
+static void ended(CUresult result, CUstream stream, bool per_thread)
 {
     const struct gs_real *real = gs_real();
     __typeof__(cuStreamIsCapturing) *ask =
@@ -169,35 +81,14 @@ static CUresult ended(CUresult result, CUstream stream, bool per_thread)
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (result == CUDA_ERROR_INVALID_CONTEXT ||
         result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
-        return result; /* no current context: the driver did not check the stream */
+        return; /* no current context: the driver did not check the stream */
     }
     if (result != CUDA_SUCCESS && ask && ask(stream, &status) == CUDA_SUCCESS &&
         status != CU_STREAM_CAPTURE_STATUS_NONE) {
-        return result;
+        return;
     }
     gs_captures_end(stream, per_thread, home_of(stream).context);
     mark_what_was_freed();
-    return result;
-}
-
-GS_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
-{
-    return ended(gs_real()->cuStreamEndCapture(hStream, phGraph), hStream, false);
-}
-
-GS_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
-{
-    return ended(gs_real()->cuStreamEndCapture_ptsz(hStream, phGraph), hStream, true);
-}
-
-GS_EXPORT CUresult cuStreamEndCaptureToCig(CUstream hStream)
-{
-    return ended(gs_real()->cuStreamEndCaptureToCig(hStream), hStream, false);
-}
-
-GS_EXPORT CUresult cuStreamEndCaptureToCig_ptsz(CUstream hStream)
-{
-    return ended(gs_real()->cuStreamEndCaptureToCig_ptsz(hStream), hStream, true);
 }
 
 /* A stream's capture ends with the stream. The handle may name another stream as soon as
@@ -218,12 +109,5 @@ static CUresult destroy(__typeof__(cuStreamDestroy_v2) *real_destroy, CUstream s
     return result;
 }
 
-GS_EXPORT CUresult cuStreamDestroy(CUstream hStream)
-{
-    return destroy(gs_real()->cuStreamDestroy, hStream);
-}
-
-GS_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
-{
-    return destroy(gs_real()->cuStreamDestroy_v2, hStream);
-}
+#define GS_FILE_capture ,
+#include "forward.h"

@@ -20,69 +20,25 @@
 #include "ipc_imports.h"
 #include "marks.h"
 #include "record.h"
-#include "retry.h"
 #include "single_order.h"
 #include "redzones.h"
 
 /* ---- create ---------------------------------------------------------------------- */
 
 /* A created context may use pinned and managed memory. */
-static CUresult created(const CUcontext *pctx, CUresult result)
+static void created(CUresult result, const CUcontext *pctx)
 {
     if (result == CUDA_SUCCESS) {
         gs_all_contexts_add(*pctx);
     }
-    return result;
 }
 
-GS_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+static void retained(CUresult result, const CUcontext *pctx, CUdevice dev)
 {
-    gs_single_order_context("cuDevicePrimaryCtxRetain", true, dev);
-    CUresult result =
-        GS_RETRIED(gs_retry_everywhere, gs_real()->cuDevicePrimaryCtxRetain(pctx, dev));
     if (result == CUDA_SUCCESS) {
         gs_all_contexts_add_primary(*pctx, dev);
         gs_all_contexts_use_more(dev);
     }
-    return result;
-}
-
-/* From before CUDA 3.2, with the same parameters. */
-GS_EXPORT CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
-{
-    gs_single_order_context("cuCtxCreate", false, dev);
-    CUresult result =
-        GS_RETRIED(gs_retry_everywhere, gs_real()->cuCtxCreate(pctx, flags, dev));
-    return created(pctx, result);
-}
-
-GS_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
-{
-    gs_single_order_context("cuCtxCreate_v2", false, dev);
-    CUresult result =
-        GS_RETRIED(gs_retry_everywhere, gs_real()->cuCtxCreate_v2(pctx, flags, dev));
-    return created(pctx, result);
-}
-
-GS_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray,
-                                  int numParams, unsigned int flags, CUdevice dev)
-{
-    const struct gs_real *real = gs_real();
-    gs_single_order_context("cuCtxCreate_v3", false, dev);
-    CUresult result =
-        GS_RETRIED(gs_retry_everywhere,
-                   real->cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev));
-    return created(pctx, result);
-}
-
-GS_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
-                                  unsigned int flags, CUdevice dev)
-{
-    const struct gs_real *real = gs_real();
-    gs_single_order_context("cuCtxCreate_v4", false, dev);
-    CUresult result = GS_RETRIED(gs_retry_everywhere,
-                                 real->cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev));
-    return created(pctx, result);
 }
 
 /* ---- destroy --------------------------------------------------------------------- */
@@ -145,16 +101,6 @@ static CUresult destroy(__typeof__(cuCtxDestroy_v2) *real_destroy, CUcontext ctx
     }
     gs_leave();
     return result;
-}
-
-GS_EXPORT CUresult cuCtxDestroy(CUcontext ctx)
-{
-    return destroy(gs_real()->cuCtxDestroy, ctx);
-}
-
-GS_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
-{
-    return destroy(gs_real()->cuCtxDestroy_v2, ctx);
 }
 
 /* Releases one use; the context ends with its last one. */
@@ -233,16 +179,6 @@ static CUresult release(__typeof__(cuDevicePrimaryCtxRelease_v2) *real_release,
     return result;
 }
 
-GS_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
-{
-    return release(gs_real()->cuDevicePrimaryCtxRelease, dev);
-}
-
-GS_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
-{
-    return release(gs_real()->cuDevicePrimaryCtxRelease_v2, dev);
-}
-
 static CUresult reset(__typeof__(cuDevicePrimaryCtxReset_v2) *real_reset, CUdevice dev)
 {
     struct gs_state *state = gs_enter();
@@ -268,49 +204,31 @@ static CUresult reset(__typeof__(cuDevicePrimaryCtxReset_v2) *real_reset, CUdevi
     return result;
 }
 
-GS_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice dev)
-{
-    return reset(gs_real()->cuDevicePrimaryCtxReset, dev);
-}
-
-GS_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
-{
-    return reset(gs_real()->cuDevicePrimaryCtxReset_v2, dev);
-}
-
 /* ---- peers ----------------------------------------------------------------------- */
 
-GS_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+/* The current context may access the memory of `owner` from now on. */
+static void share_with(CUcontext owner)
 {
-    gs_single_order_end("cuCtxEnablePeerAccess");
     struct gs_state *state = gs_enter();
     if (!state) {
-        return gs_real()->cuCtxEnablePeerAccess(peerContext, Flags);
+        return;
     }
     const struct gs_context *context = gs_context_current(state);
     if (context) {
-        gs_context_share(state, peerContext, context->handle);
+        gs_context_share(state, owner, context->handle);
     }
-    CUresult result = gs_real()->cuCtxEnablePeerAccess(peerContext, Flags);
     gs_leave();
-    return result;
 }
 
 /* ---- green contexts -------------------------------------------------------------- */
 
-GS_EXPORT CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
+static void viewed(CUresult result, const CUcontext *view, CUgreenCtx green)
 {
-    gs_single_order_end("cuCtxFromGreenCtx");
-    struct gs_state *state = gs_enter();
-    CUresult result = gs_real()->cuCtxFromGreenCtx(pContext, hCtx);
-    if (!state) {
-        return result;
+    struct gs_state *state = result == CUDA_SUCCESS ? gs_enter() : NULL;
+    if (state) {
+        gs_context_view(state, *view, green);
+        gs_leave();
     }
-    if (result == CUDA_SUCCESS) {
-        gs_context_view(state, *pContext, hCtx);
-    }
-    gs_leave();
-    return result;
 }
 
 static void forget_view(struct gs_state *state, CUcontext view)
@@ -358,3 +276,6 @@ GS_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
     gs_leave();
     return result;
 }
+
+#define GS_FILE_context ,
+#include "forward.h"

@@ -10,7 +10,7 @@
 #include "record.h"
 #include "retry.h"
 
-/* Records memory that a call has returned. */
+/* Records memory that another API owns, or a view of it. */
 static void record(enum gs_memory_kind kind, enum gs_api api, uint64_t key, size_t bytes)
 {
     struct gs_state *state = gs_enter_tracking();
@@ -21,16 +21,33 @@ static void record(enum gs_memory_kind kind, enum gs_api api, uint64_t key, size
     }
 }
 
-GS_EXPORT CUresult cuImportExternalMemory(
-    CUexternalMemory *extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
+static void imported(CUresult result, const CUexternalMemory *memory,
+                     const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
 {
-    CUresult result = GS_RETRIED(
-        gs_retry_needed, gs_real()->cuImportExternalMemory(extMem_out, memHandleDesc));
     if (result == CUDA_SUCCESS) {
         record(GS_MEMORY_IMPORTED, GS_API_cuImportExternalMemory,
-               gs_key(GS_KEY_EXTERNAL, (uintptr_t)*extMem_out), memHandleDesc->size);
+               gs_key(GS_KEY_EXTERNAL, (uintptr_t)*memory), desc->size);
     }
-    return result;
+}
+
+/* It is freed by cuMemFree, which finds the record by the address. */
+static void mapped(CUresult result, const CUdeviceptr *addr,
+                   const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
+{
+    if (result == CUDA_SUCCESS) {
+        record(GS_MEMORY_MAPPED, GS_API_cuExternalMemoryGetMappedBuffer, *addr,
+               desc->size);
+    }
+}
+
+static void mapped_array(CUresult result, const CUmipmappedArray *array,
+                         const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *desc)
+{
+    if (result == CUDA_SUCCESS) {
+        record(GS_MEMORY_MAPPED, GS_API_cuExternalMemoryGetMappedMipmappedArray,
+               gs_key(GS_KEY_ARRAY, (uintptr_t)*array),
+               gs_array_bytes(&desc->arrayDesc, desc->numLevels));
+    }
 }
 
 GS_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
@@ -48,34 +65,5 @@ GS_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
     return result;
 }
 
-/* It is freed by cuMemFree, which finds the record by the address. */
-GS_EXPORT CUresult
-cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem,
-                                const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc)
-{
-    const struct gs_real *real = gs_real();
-    CUresult result =
-        GS_RETRIED(gs_retry_needed,
-                   real->cuExternalMemoryGetMappedBuffer(devPtr, extMem, bufferDesc));
-    if (result == CUDA_SUCCESS) {
-        record(GS_MEMORY_MAPPED, GS_API_cuExternalMemoryGetMappedBuffer, *devPtr,
-               bufferDesc->size);
-    }
-    return result;
-}
-
-GS_EXPORT CUresult cuExternalMemoryGetMappedMipmappedArray(
-    CUmipmappedArray *mipmap, CUexternalMemory extMem,
-    const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc)
-{
-    const struct gs_real *real = gs_real();
-    CUresult result = GS_RETRIED(
-        gs_retry_needed,
-        real->cuExternalMemoryGetMappedMipmappedArray(mipmap, extMem, mipmapDesc));
-    if (result == CUDA_SUCCESS) {
-        record(GS_MEMORY_MAPPED, GS_API_cuExternalMemoryGetMappedMipmappedArray,
-               gs_key(GS_KEY_ARRAY, (uintptr_t)*mipmap),
-               gs_array_bytes(&mipmapDesc->arrayDesc, mipmapDesc->numLevels));
-    }
-    return result;
-}
+#define GS_FILE_external ,
+#include "forward.h"

@@ -5,6 +5,9 @@
  * Instantiation and launch submit work, and are counted as in entry_submit.c. A launch in
  * a process that never created a memory node is only forwarded.
  *
+ * Memory that a graph has allocated and not freed stays allocated when the executable
+ * graph ends (CUDA Programming Guide, Graph Memory Nodes).
+ *
  * The driver's reservation for graphs is not queried; the program may query it
  * (cuDeviceGetGraphMemAttribute).
  *
@@ -23,8 +26,6 @@ static bool gives_back(CUresult answer)
 {
     return gs_retry_everywhere(answer) || gs_retry_needed(answer);
 }
-
-#define MADE_AGAIN(call) GS_RETRIED(gives_back, call)
 
 /* ---- nodes ------------------------------------------------------------------------- */
 
@@ -48,31 +49,17 @@ static void note_alloc(CUresult result, enum gs_api api, CUgraph graph,
     gs_leave();
 }
 
-GS_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                          const CUgraphNode *dependencies,
-                                          size_t numDependencies,
-                                          CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+/* The parameters are read after the driver has answered: it may refuse the call without
+ * reading them. */
+static void added_alloc(CUresult result, CUgraph graph,
+                        const CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
-    CUresult result = MADE_AGAIN(gs_real()->cuGraphAddMemAllocNode(
-        phGraphNode, hGraph, dependencies, numDependencies, nodeParams));
-    /* Read after the driver has answered: it may refuse the call without reading the
-     * parameters. */
     CUDA_MEM_ALLOC_NODE_PARAMS copy;
     if ((result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY) &&
-        gs_described(&copy, nodeParams, sizeof copy, result)) {
-        note_alloc(result, GS_API_cuGraphAddMemAllocNode, hGraph,
-                   &copy.poolProps.location, copy.dptr, copy.bytesize);
+        gs_described(&copy, params, sizeof copy, result)) {
+        note_alloc(result, GS_API_cuGraphAddMemAllocNode, graph, &copy.poolProps.location,
+                   copy.dptr, copy.bytesize);
     }
-    return result;
-}
-
-GS_EXPORT CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                         const CUgraphNode *dependencies,
-                                         size_t numDependencies, CUdeviceptr dptr)
-{
-    gs_graph_memory_see();
-    return gs_real()->cuGraphAddMemFreeNode(phGraphNode, hGraph, dependencies,
-                                            numDependencies, dptr);
 }
 
 /* A child graph was added, perhaps with its ownership moved: the second member of
@@ -92,13 +79,13 @@ static void moved(const CUgraphNodeParams *params, CUgraph parent)
 }
 
 /* Called when a node of any kind was created. */
-static CUresult added(CUresult result, enum gs_api api, CUgraph graph,
-                      const CUgraphNodeParams *params)
+static void added(CUresult result, enum gs_api api, CUgraph graph,
+                  const CUgraphNodeParams *params)
 {
     CUgraphNodeParams copy;
     if ((result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) ||
         !gs_described(&copy, params, sizeof copy, result)) {
-        return result;
+        return;
     }
     if (copy.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
         note_alloc(result, api, graph, &copy.alloc.poolProps.location, copy.alloc.dptr,
@@ -109,7 +96,6 @@ static CUresult added(CUresult result, enum gs_api api, CUgraph graph,
     if (copy.type == CU_GRAPH_NODE_TYPE_GRAPH && result == CUDA_SUCCESS) {
         moved(&copy, graph);
     }
-    return result;
 }
 
 /* Whether to repeat the creation of a node that found no memory, since idle memory was
@@ -122,52 +108,12 @@ static bool gives_back_for(const CUgraphNodeParams *params, CUresult result)
            type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && gives_back(result);
 }
 
-#define NODE_MADE_AGAIN(params, call)                                                    \
-    ({                                                                                   \
-        CUresult made = (call);                                                          \
-        while (GS_UNLIKELY(made == CUDA_ERROR_OUT_OF_MEMORY) &&                          \
-               gives_back_for(params, made)) {                                           \
-            made = (call);                                                               \
-        }                                                                                \
-        made;                                                                            \
-    })
-
-GS_EXPORT CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                  const CUgraphNode *dependencies, size_t numDependencies,
-                                  CUgraphNodeParams *nodeParams)
-{
-    CUresult result = NODE_MADE_AGAIN(
-        nodeParams, gs_real()->cuGraphAddNode(phGraphNode, hGraph, dependencies,
-                                              numDependencies, nodeParams));
-    return added(result, GS_API_cuGraphAddNode, hGraph, nodeParams);
-}
-
-GS_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                     const CUgraphNode *dependencies,
-                                     const CUgraphEdgeData *dependencyData,
-                                     size_t numDependencies,
-                                     CUgraphNodeParams *nodeParams)
-{
-    CUresult result = NODE_MADE_AGAIN(
-        nodeParams,
-        gs_real()->cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData,
-                                     numDependencies, nodeParams));
-    return added(result, GS_API_cuGraphAddNode_v2, hGraph, nodeParams);
-}
-
-GS_EXPORT CUresult cuGraphDestroy(CUgraph hGraph)
-{
-    struct gs_graph_makers *taken = gs_graph_destroying(hGraph);
-    CUresult result = gs_real()->cuGraphDestroy(hGraph);
-    gs_graph_destroyed(taken, result == CUDA_SUCCESS);
-    return result;
-}
-
 /* ---- executable graphs ------------------------------------------------------------- */
 
-/* The last step for a result of an instantiation. */
-static CUresult instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph,
-                             unsigned long long flags)
+/* The last step of an instantiation. A failed one leaves nothing behind and is repeated
+ * after idle memory was reclaimed. */
+static void instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph,
+                         unsigned long long flags)
 {
     struct gs_state *state =
         result == CUDA_SUCCESS && gs_graph_memory_was_seen() ? gs_enter() : NULL;
@@ -176,75 +122,13 @@ static CUresult instantiated(CUresult result, const CUgraphExec *exec, CUgraph g
                            flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
         gs_leave();
     }
-    return result;
 }
 
-/* Called after a successful instantiation: only then has the driver read the
- * parameters. */
-static unsigned long long flags_of(const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+/* Only after a success has the driver read the parameters. */
+static void instantiated_with(CUresult result, const CUgraphExec *exec, CUgraph graph,
+                              const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
-    return params->flags;
-}
-
-/* A call that instantiates a graph: counted, and repeated after idle memory was
- * reclaimed, since a failed call leaves nothing behind. */
-#define INSTANTIATE(exec, graph, flags, symbol, ...)                                     \
-    struct gs_calls *own = gs_submission_begin(GS_STREAMS_BEYOND);                       \
-    CUresult result = MADE_AGAIN(gs_real()->symbol(exec, graph, __VA_ARGS__));           \
-    result = instantiated(result, exec, graph, result == CUDA_SUCCESS ? (flags) : 0);    \
-    gs_submission_end(own)
-
-GS_EXPORT CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                      CUgraphNode *phErrorNode, char *logBuffer,
-                                      size_t bufferSize)
-{
-    INSTANTIATE(phGraphExec, hGraph, 0, cuGraphInstantiate, phErrorNode, logBuffer,
-                bufferSize);
-    return result;
-}
-
-GS_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                         CUgraphNode *phErrorNode, char *logBuffer,
-                                         size_t bufferSize)
-{
-    INSTANTIATE(phGraphExec, hGraph, 0, cuGraphInstantiate_v2, phErrorNode, logBuffer,
-                bufferSize);
-    return result;
-}
-
-GS_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                               unsigned long long flags)
-{
-    INSTANTIATE(phGraphExec, hGraph, flags, cuGraphInstantiateWithFlags, flags);
-    return result;
-}
-
-GS_EXPORT CUresult
-cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
-                             CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
-{
-    INSTANTIATE(phGraphExec, hGraph, flags_of(instantiateParams),
-                cuGraphInstantiateWithParams, instantiateParams);
-    return result;
-}
-
-GS_EXPORT CUresult
-cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                  CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
-{
-    INSTANTIATE(phGraphExec, hGraph, flags_of(instantiateParams),
-                cuGraphInstantiateWithParams_ptsz, instantiateParams);
-    return result;
-}
-
-/* Memory that the graph allocated and that was not freed stays allocated (CUDA
- * Programming Guide, Graph Memory Nodes). */
-GS_EXPORT CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
-{
-    struct gs_graph_exec *taken = gs_graph_exec_destroying(hGraphExec);
-    CUresult result = gs_real()->cuGraphExecDestroy(hGraphExec);
-    gs_graph_exec_destroyed(taken, result == CUDA_SUCCESS);
-    return result;
+    instantiated(result, exec, graph, result == CUDA_SUCCESS ? params->flags : 0);
 }
 
 /* ---- launches ---------------------------------------------------------------------- */
@@ -297,7 +181,7 @@ launch(CUgraphExec exec, CUstream stream, bool per_thread)
     if (gs_graph_execs_known()) {
         result = launch_tracked(exec, stream, per_thread);
     } else {
-        result = MADE_AGAIN(real_launch(exec, stream, per_thread));
+        result = GS_RETRIED(gives_back, real_launch(exec, stream, per_thread));
     }
     gs_submission_end(own);
     return result;
@@ -312,3 +196,6 @@ GS_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream)
 {
     return launch(hGraph, hStream, true);
 }
+
+#define GS_FILE_graph ,
+#include "forward.h"

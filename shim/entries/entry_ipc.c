@@ -203,10 +203,10 @@ static bool describe(const struct gs_sealed *sealed, CUdeviceptr base,
 }
 
 /* Opens a driver's handle; repeats a failed call after idle memory was reclaimed. */
-static CUresult open_driver(__typeof__(cuIpcOpenMemHandle_v2) *real_open,
-                            CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
+static CUresult open_driver(__typeof__(cuIpcOpenMemHandle_v2) *real, CUdeviceptr *out,
+                            CUipcMemHandle handle, unsigned int flags)
 {
-    CUresult result = GS_RETRIED(gs_retry_needed, real_open(out, handle, flags));
+    CUresult result = GS_RETRIED(gs_retry_needed, real(out, handle, flags));
     return result;
 }
 
@@ -241,37 +241,22 @@ static CUresult open_sealed(const struct gs_sealed *sealed, unsigned int flags,
     return CUDA_SUCCESS;
 }
 
-GS_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle,
-                                      unsigned int Flags)
+static CUresult open_handle(__typeof__(cuIpcOpenMemHandle_v2) *real, enum gs_api api,
+                            CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
 {
-    struct opening opening = {
-        .out = pdptr, .flags = Flags, .api = GS_API_cuIpcOpenMemHandle};
+    bool may_reopen = api == GS_API_cuIpcOpenMemHandle_v2;
+    struct opening opening = {.out = out, .flags = flags, .api = api};
     struct gs_sealed sealed;
-    if (pdptr && gs_ipc_unseal(&handle, &sealed) == GS_OK) {
+    if (out && gs_ipc_unseal(&handle, &sealed) == GS_OK) {
         opening.bytes = sealed.bytes;
-        return opened(&opening, open_sealed(&sealed, Flags, false, pdptr));
+        return opened(&opening, open_sealed(&sealed, flags, may_reopen, out));
     }
-    if (pdptr && gs_imports_any() && gs_imports_has_handle(&handle)) {
+    if (!may_reopen && out && gs_imports_any() && gs_imports_has_handle(&handle)) {
         /* Natively another allocation, which may not be open yet. */
         sealed = (struct gs_sealed){.driver = handle};
-        return opened(&opening, open_sealed(&sealed, Flags, false, pdptr));
+        return opened(&opening, open_sealed(&sealed, flags, false, out));
     }
-    return opened(&opening,
-                  open_driver(gs_real()->cuIpcOpenMemHandle, pdptr, handle, Flags));
-}
-
-GS_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle,
-                                         unsigned int Flags)
-{
-    struct opening opening = {
-        .out = pdptr, .flags = Flags, .api = GS_API_cuIpcOpenMemHandle_v2};
-    struct gs_sealed sealed;
-    if (pdptr && gs_ipc_unseal(&handle, &sealed) == GS_OK) {
-        opening.bytes = sealed.bytes;
-        return opened(&opening, open_sealed(&sealed, Flags, true, pdptr));
-    }
-    return opened(&opening,
-                  open_driver(gs_real()->cuIpcOpenMemHandle_v2, pdptr, handle, Flags));
+    return opened(&opening, open_driver(real, out, handle, flags));
 }
 
 /* Closes a driver's pointer, or the mapping around a sealed handle's pointer. */
@@ -308,23 +293,21 @@ GS_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
     return result;
 }
 
-/* Freed like the pool's own memory; it outlives contexts likewise. */
-GS_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
-                                          CUmemPoolPtrExportData *shareData)
+/* Memory of another process's pool is freed like the pool's own, and outlives contexts
+ * likewise. */
+static void imported_pointer(CUresult result, const CUdeviceptr *pointer)
 {
-    CUresult result = GS_RETRIED(
-        gs_retry_everywhere, gs_real()->cuMemPoolImportPointer(ptr_out, pool, shareData));
-    struct gs_state *state = gs_enter_tracking();
+    struct gs_state *state = result == CUDA_SUCCESS ? gs_enter_tracking() : NULL;
     if (!state) {
-        return result;
+        return;
     }
-    if (result == CUDA_SUCCESS) {
-        struct gs_call call = gs_call_in(gs_context_current(state), GS_MEMORY_IMPORTED,
-                                         GS_API_cuMemPoolImportPointer);
-        call.device = gs_memory_device(*ptr_out, call.device);
-        call.owner = NULL;
-        gs_record_alloc(state, &call, *ptr_out, bytes_from(*ptr_out), NULL);
-    }
+    struct gs_call call = gs_call_in(gs_context_current(state), GS_MEMORY_IMPORTED,
+                                     GS_API_cuMemPoolImportPointer);
+    call.device = gs_memory_device(*pointer, call.device);
+    call.owner = NULL;
+    gs_record_alloc(state, &call, *pointer, bytes_from(*pointer), NULL);
     gs_leave();
-    return result;
 }
+
+#define GS_FILE_ipc ,
+#include "forward.h"

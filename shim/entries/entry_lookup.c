@@ -17,9 +17,10 @@
 #include "state.h"
 
 /* Replaces the driver's answer by the wrapper. */
-static void replace(const char *name, void **pfn, int version, cuuint64_t flags)
+static void replace(CUresult result, const char *name, void **pfn, int version,
+                    cuuint64_t flags)
 {
-    if (!name || !pfn || !*pfn) {
+    if (result != CUDA_SUCCESS || !name || !pfn || !*pfn) {
         return; /* newer drivers return success without a function */
     }
     void *found = *pfn;
@@ -29,30 +30,6 @@ static void replace(const char *name, void **pfn, int version, cuuint64_t flags)
         gs_libraries_looked_up();
     }
     gs_lookup_log_function(name, version, flags, *pfn != found);
-}
-
-GS_EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion,
-                                    cuuint64_t flags)
-{
-    gs_real_look_again();
-    CUresult result = gs_real()->cuGetProcAddress(symbol, pfn, cudaVersion, flags);
-    if (result == CUDA_SUCCESS) {
-        replace(symbol, pfn, cudaVersion, flags);
-    }
-    return result;
-}
-
-GS_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion,
-                                       cuuint64_t flags,
-                                       CUdriverProcAddressQueryResult *symbolStatus)
-{
-    gs_real_look_again();
-    CUresult result =
-        gs_real()->cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus);
-    if (result == CUDA_SUCCESS) {
-        replace(symbol, pfn, cudaVersion, flags);
-    }
-    return result;
 }
 
 /* The driver's own table, unchanged: the runtime verifies it. */
@@ -117,3 +94,6 @@ GS_EXPORT CUresult cuInit(unsigned int Flags)
     }
     return result;
 }
+
+#define GS_FILE_lookup ,
+#include "forward.h"

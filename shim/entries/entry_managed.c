@@ -10,7 +10,6 @@
 #include "managed.h"
 #include "nvml.h"
 #include "pool_lookup.h"
-#include "submissions.h"
 
 GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,
                                      unsigned int flags)
@@ -28,54 +27,20 @@ GS_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize,
 /* A length that no allocation has. */
 #define NOT_THE_WHOLE SIZE_MAX
 
-/* ---- one range -----------------------------------------------------------------------
- */
-
-/* Called before such a call, which gets *bytes as its length; gs_submission_end must
- * follow. */
-static struct gs_calls *begin(CUdeviceptr dptr, size_t *bytes, uintptr_t stream)
+/* Called before the range gets a property; *bytes becomes the driver's length. */
+static void spoil(CUdeviceptr dptr, size_t *bytes)
 {
     if (gs_enter()) {
         gs_managed_spoil(dptr, *bytes);
         *bytes = gs_managed_length(dptr, *bytes);
         gs_leave();
     }
-    return gs_submission_begin(stream);
-}
-
-static CUresult end(struct gs_calls *own, CUresult result)
-{
-    gs_submission_end(own);
-    return result;
-}
-
-GS_EXPORT CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
-                               CUdevice device)
-{
-    struct gs_calls *own = begin(devPtr, &count, 0);
-    return end(own, gs_real()->cuMemAdvise(devPtr, count, advice, device));
-}
-
-GS_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count,
-                                      CUdevice dstDevice, CUstream hStream)
-{
-    struct gs_calls *own = begin(devPtr, &count, (uintptr_t)hStream);
-    return end(own, gs_real()->cuMemPrefetchAsync(devPtr, count, dstDevice, hStream));
-}
-
-GS_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count,
-                                           CUdevice dstDevice, CUstream hStream)
-{
-    struct gs_calls *own =
-        begin(devPtr, &count, gs_submissions_per_thread((uintptr_t)hStream));
-    return end(own,
-               gs_real()->cuMemPrefetchAsync_ptsz(devPtr, count, dstDevice, hStream));
 }
 
 /* The driver accepts the bytes of a whole allocation, or 0 for all of it. Its allocation
  * may be larger than the program's request: a length equal to the request must not reach
  * it. */
-static struct gs_calls *begin_attach(CUdeviceptr dptr, size_t *length, uintptr_t stream)
+static void spoil_whole(CUdeviceptr dptr, size_t *length)
 {
     struct gs_extent extent;
     if (gs_enter()) {
@@ -86,56 +51,10 @@ static struct gs_calls *begin_attach(CUdeviceptr dptr, size_t *length, uintptr_t
         }
         gs_leave();
     }
-    return gs_submission_begin(stream);
 }
 
-GS_EXPORT CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr,
-                                          size_t length, unsigned int flags)
-{
-    struct gs_calls *own = begin_attach(dptr, &length, (uintptr_t)hStream);
-    return end(own, gs_real()->cuStreamAttachMemAsync(hStream, dptr, length, flags));
-}
-
-GS_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr,
-                                               size_t length, unsigned int flags)
-{
-    struct gs_calls *own =
-        begin_attach(dptr, &length, gs_submissions_per_thread((uintptr_t)hStream));
-    return end(own, gs_real()->cuStreamAttachMemAsync_ptsz(hStream, dptr, length, flags));
-}
-
-GS_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
-                                  CUmemLocation location)
-{
-    struct gs_calls *own = begin(devPtr, &count, 0);
-    return end(own, gs_real()->cuMemAdvise_v2(devPtr, count, advice, location));
-}
-
-GS_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count,
-                                         CUmemLocation location, unsigned int flags,
-                                         CUstream hStream)
-{
-    struct gs_calls *own = begin(devPtr, &count, (uintptr_t)hStream);
-    return end(own,
-               gs_real()->cuMemPrefetchAsync_v2(devPtr, count, location, flags, hStream));
-}
-
-GS_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count,
-                                              CUmemLocation location, unsigned int flags,
-                                              CUstream hStream)
-{
-    struct gs_calls *own =
-        begin(devPtr, &count, gs_submissions_per_thread((uintptr_t)hStream));
-    return end(own, gs_real()->cuMemPrefetchAsync_v2_ptsz(devPtr, count, location, flags,
-                                                          hStream));
-}
-
-/* ---- many ranges ---------------------------------------------------------------------
- */
-
-/* Like begin, for `count` ranges; a NULL list, which the driver refuses, names none. */
-static struct gs_calls *begin_all(const CUdeviceptr *dptrs, const size_t *sizes,
-                                  size_t count, uintptr_t stream)
+/* Like spoil, for `count` ranges; a NULL list, which the driver refuses, names none. */
+static void spoil_all(const CUdeviceptr *dptrs, const size_t *sizes, size_t count)
 {
     if (dptrs && sizes && gs_enter()) {
         for (size_t i = 0; i < count; i++) {
@@ -143,72 +62,7 @@ static struct gs_calls *begin_all(const CUdeviceptr *dptrs, const size_t *sizes,
         }
         gs_leave();
     }
-    return gs_submission_begin(stream);
 }
 
-GS_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes,
-                                           size_t count, CUmemLocation *prefetchLocs,
-                                           size_t *prefetchLocIdxs,
-                                           size_t numPrefetchLocs,
-                                           unsigned long long flags, CUstream hStream)
-{
-    struct gs_calls *own = begin_all(dptrs, sizes, count, (uintptr_t)hStream);
-    return end(own, gs_real()->cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs,
-                                                       prefetchLocIdxs, numPrefetchLocs,
-                                                       flags, hStream));
-}
-
-GS_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes,
-                                                size_t count, CUmemLocation *prefetchLocs,
-                                                size_t *prefetchLocIdxs,
-                                                size_t numPrefetchLocs,
-                                                unsigned long long flags,
-                                                CUstream hStream)
-{
-    struct gs_calls *own =
-        begin_all(dptrs, sizes, count, gs_submissions_per_thread((uintptr_t)hStream));
-    return end(own, gs_real()->cuMemPrefetchBatchAsync_ptsz(
-                        dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
-                        numPrefetchLocs, flags, hStream));
-}
-
-GS_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
-                                          unsigned long long flags, CUstream hStream)
-{
-    struct gs_calls *own = begin_all(dptrs, sizes, count, (uintptr_t)hStream);
-    return end(own,
-               gs_real()->cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream));
-}
-
-GS_EXPORT CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes,
-                                               size_t count, unsigned long long flags,
-                                               CUstream hStream)
-{
-    struct gs_calls *own =
-        begin_all(dptrs, sizes, count, gs_submissions_per_thread((uintptr_t)hStream));
-    return end(
-        own, gs_real()->cuMemDiscardBatchAsync_ptsz(dptrs, sizes, count, flags, hStream));
-}
-
-GS_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(
-    CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
-    size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
-    CUstream hStream)
-{
-    struct gs_calls *own = begin_all(dptrs, sizes, count, (uintptr_t)hStream);
-    return end(own, gs_real()->cuMemDiscardAndPrefetchBatchAsync(
-                        dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
-                        numPrefetchLocs, flags, hStream));
-}
-
-GS_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(
-    CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
-    size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
-    CUstream hStream)
-{
-    struct gs_calls *own =
-        begin_all(dptrs, sizes, count, gs_submissions_per_thread((uintptr_t)hStream));
-    return end(own, gs_real()->cuMemDiscardAndPrefetchBatchAsync_ptsz(
-                        dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
-                        numPrefetchLocs, flags, hStream));
-}
+#define GS_FILE_managed ,
+#include "forward.h"

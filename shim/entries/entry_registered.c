@@ -7,16 +7,12 @@
  * Owns:  nothing.   Lock: none.
  */
 #include "record.h"
-#include "retry.h"
 
-static CUresult registered(enum gs_api api,
-                           __typeof__(cuMemHostRegister_v2) *real_register, void *p,
-                           size_t bytes, unsigned flags)
+static void registered(CUresult result, enum gs_api api, void *p, size_t bytes)
 {
-    CUresult result = GS_RETRIED(gs_retry_needed, real_register(p, bytes, flags));
     struct gs_state *state = gs_enter_tracking();
     if (!state) {
-        return result;
+        return;
     }
     struct gs_call call =
         gs_call_in(gs_context_current(state), GS_MEMORY_REGISTERED, api);
@@ -27,19 +23,6 @@ static CUresult registered(enum gs_api api,
         gs_record_refused(state, &call, bytes, result);
     }
     gs_leave();
-    return result;
-}
-
-GS_EXPORT CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
-{
-    return registered(GS_API_cuMemHostRegister, gs_real()->cuMemHostRegister, p, bytesize,
-                      Flags);
-}
-
-GS_EXPORT CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
-{
-    return registered(GS_API_cuMemHostRegister_v2, gs_real()->cuMemHostRegister_v2, p,
-                      bytesize, Flags);
 }
 
 GS_EXPORT CUresult cuMemHostUnregister(void *p)
@@ -55,3 +38,6 @@ GS_EXPORT CUresult cuMemHostUnregister(void *p)
     gs_leave();
     return result;
 }
+
+#define GS_FILE_registered ,
+#include "forward.h"

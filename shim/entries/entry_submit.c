@@ -122,9 +122,8 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
 
 /* Retries after out of memory are in a function of their own (again_), so that a call
  * that succeeds sets up no registers for them. So are the checks of arguments (look_at_):
- * while they are off they cost one branch. Calls without a row in args_rows.h have
- * none. */
-#define GS_SUBMIT(symbol, name, since, stream, where, params, args)                      \
+ * while they are off they cost one branch. */
+#define GS_SUBMIT(symbol, name, since, stream, where, params, args, ...)                 \
     static __attribute__((cold, noinline, unused)) CUresult again_##symbol params        \
     {                                                                                    \
         CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                      \
@@ -159,15 +158,14 @@ static inline __attribute__((always_inline)) uintptr_t across(const char *symbol
     static __attribute__((cold, noinline, unused)) CUresult look_at_##symbol params      \
     {                                                                                    \
         const char *const call = name;                                                   \
-        GS_ARGS_LOOK(symbol);                                                            \
+        GS_ARGS_LOOK(__VA_ARGS__);                                                       \
         return submit_##symbol args;                                                     \
     }                                                                                    \
     GS_EXPORT CUresult symbol params                                                     \
     {                                                                                    \
-        if (GS_ARGS_HAS(symbol) && gs_args_on()) {                                       \
+        if (GS_ARGS_HAS(__VA_ARGS__) && gs_args_on()) {                                  \
             return look_at_##symbol args;                                                \
         }                                                                                \
         return submit_##symbol args;                                                     \
     }
 #include "submit.def"
-#undef GS_SUBMIT

@@ -221,9 +221,9 @@ GS_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 
 GS_EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
-    const char *const call = "cuMemcpyDtoH";
     if (gs_args_on()) {
-        GS_ARGS_LOOK(cuMemcpyDtoH_v2);
+        gs_args_copy("cuMemcpyDtoH", GS_ARGS_ADDRESS(dstHost), srcDevice, ByteCount,
+                     GS_ARGS_HOST_DST);
     }
     struct gs_calls *own = gs_submission_begin(0);
     struct watch watch = watch_begin(NULL, true, 1);

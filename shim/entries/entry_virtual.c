@@ -11,7 +11,6 @@
 #include "described.h"
 #include "physical.h"
 #include "retry.h"
-#include "submissions.h"
 
 /* The state if physical memory is recorded; gs_leave must follow then. */
 static struct gs_state *enter_wanted(void)
@@ -132,19 +131,19 @@ GS_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     return result;
 }
 
-GS_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle,
-                                               void *addr)
+/* The state after a success, if physical memory is recorded; gs_leave must follow
+ * then. */
+static struct gs_state *enter_after(CUresult result)
 {
-    struct gs_state *state = enter_wanted();
-    CUresult result = gs_real()->cuMemRetainAllocationHandle(handle, addr);
-    if (!state) {
-        return result;
-    }
-    if (result == CUDA_SUCCESS) {
+    return result == CUDA_SUCCESS ? enter_wanted() : NULL;
+}
+
+static void retained(CUresult result, void *addr)
+{
+    if (enter_after(result)) {
         gs_physical_retained((CUdeviceptr)(uintptr_t)addr);
+        gs_leave();
     }
-    gs_leave();
-    return result;
 }
 
 /* ---- memory of others -------------------------------------------------------------- */
@@ -164,200 +163,88 @@ static int device_of(CUmemGenericAllocationHandle handle)
 /* For memory that this process itself exported, a driver may return the handle that it
  * has here. No call reports the size of another process's memory: it shows when the
  * memory is mapped. */
-GS_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
-                                                  void *osHandle,
-                                                  CUmemAllocationHandleType shHandleType)
+static void imported(CUresult result, const CUmemGenericAllocationHandle *handle)
 {
-    const struct gs_real *real = gs_real();
-    CUresult result =
-        GS_RETRIED(gs_retry_everywhere,
-                   real->cuMemImportFromShareableHandle(handle, osHandle, shHandleType));
-    struct gs_state *state = enter_wanted();
+    struct gs_state *state = enter_after(result);
     if (!state) {
-        return result;
+        return;
     }
-    if (result == CUDA_SUCCESS && !gs_physical_referenced(key_of(*handle))) {
+    if (!gs_physical_referenced(key_of(*handle))) {
         const struct gs_call call =
             call_of(NULL, GS_MEMORY_IMPORTED, GS_API_cuMemImportFromShareableHandle,
                     device_of(*handle));
         gs_physical_created(state, &call, key_of(*handle), 0, true);
     }
     gs_leave();
-    return result;
 }
 
 /* ---- mappings ---------------------------------------------------------------------- */
 
-GS_EXPORT CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
-                            CUmemGenericAllocationHandle handle, unsigned long long flags)
+static void mapped(CUresult result, CUmemGenericAllocationHandle handle, CUdeviceptr ptr,
+                   size_t size, size_t offset)
 {
-    CUresult result = GS_RETRIED(gs_retry_everywhere,
-                                 gs_real()->cuMemMap(ptr, size, offset, handle, flags));
-    struct gs_state *state = enter_wanted();
-    if (!state) {
-        return result;
-    }
-    if (result == CUDA_SUCCESS) {
+    struct gs_state *state = enter_after(result);
+    if (state) {
         gs_physical_mapped(state, handle, ptr, size, offset);
+        gs_leave();
     }
-    gs_leave();
-    return result;
 }
 
-GS_EXPORT CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
+static void unmapped(CUresult result, CUdeviceptr ptr, size_t size)
 {
-    struct gs_state *state = enter_wanted();
-    CUresult result = gs_real()->cuMemUnmap(ptr, size);
-    if (!state) {
-        return result;
-    }
-    if (result == CUDA_SUCCESS) {
+    struct gs_state *state = enter_after(result);
+    if (state) {
         gs_physical_unmapped(state, ptr, size);
+        gs_leave();
     }
-    gs_leave();
-    return result;
 }
 
-/* Maps into parts of arrays without memory of their own. */
-static CUresult map_array(__typeof__(cuMemMapArrayAsync) *real_map, CUarrayMapInfo *list,
-                          unsigned count, CUstream stream)
+/* Parts of arrays without memory of their own were mapped. */
+static void mapped_tiles(CUresult result, CUarrayMapInfo *list, unsigned count)
 {
-    CUresult result = GS_RETRIED(gs_retry_needed, real_map(list, count, stream));
-    struct gs_state *state = enter_wanted();
-    if (!state) {
-        return result;
-    }
-    if (result == CUDA_SUCCESS) {
+    struct gs_state *state = enter_after(result);
+    if (state) {
         const struct gs_context *context = gs_context_current(state);
         gs_physical_array_mapped(state, list, count, context ? context->owner : NULL);
+        gs_leave();
     }
-    gs_leave();
-    return result;
-}
-
-GS_EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count,
-                                      CUstream hStream)
-{
-    struct gs_calls *own = gs_submission_begin((uintptr_t)hStream);
-    CUresult result =
-        map_array(gs_real()->cuMemMapArrayAsync, mapInfoList, count, hStream);
-    gs_submission_end(own);
-    return result;
-}
-
-GS_EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList,
-                                           unsigned int count, CUstream hStream)
-{
-    struct gs_calls *own =
-        gs_submission_begin(gs_submissions_per_thread((uintptr_t)hStream));
-    CUresult result =
-        map_array(gs_real()->cuMemMapArrayAsync_ptsz, mapInfoList, count, hStream);
-    gs_submission_end(own);
-    return result;
 }
 
 /* ---- multicast --------------------------------------------------------------------- */
 
-GS_EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
-                                     const CUmulticastObjectProp *prop)
+static void made_multicast(CUresult result, const CUmemGenericAllocationHandle *object,
+                           const CUmulticastObjectProp *prop)
 {
-    CUresult result =
-        GS_RETRIED(gs_retry_everywhere, gs_real()->cuMulticastCreate(mcHandle, prop));
-    struct gs_state *state = enter_wanted();
-    if (!state) {
-        return result;
-    }
-    if (result == CUDA_SUCCESS) {
+    struct gs_state *state = enter_after(result);
+    if (state) {
         const struct gs_context *context = gs_context_current(state);
         const struct gs_call call =
             call_of(context, GS_MEMORY_MULTICAST, GS_API_cuMulticastCreate,
                     context ? context->device : -1);
-        gs_physical_created(state, &call, key_of(*mcHandle), prop->size, false);
+        gs_physical_created(state, &call, key_of(*object), prop->size, false);
+        gs_leave();
     }
-    gs_leave();
-    return result;
 }
 
 /* Records a binding: of the handle's memory, or of the memory mapped at the address. */
-static CUresult bound(CUresult result, CUmemGenericAllocationHandle object, size_t offset,
-                      CUmemGenericAllocationHandle memory, CUdeviceptr addr, size_t size)
+static void bound(CUresult result, CUmemGenericAllocationHandle object, size_t offset,
+                  CUmemGenericAllocationHandle memory, CUdeviceptr addr, size_t size)
 {
-    struct gs_state *state = result == CUDA_SUCCESS ? enter_wanted() : NULL;
-    if (state) {
+    if (enter_after(result)) {
         gs_physical_bound(object, offset, size, memory, addr);
         gs_leave();
     }
-    return result;
 }
 
-GS_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle,
-                                      size_t mcOffset,
-                                      CUmemGenericAllocationHandle memHandle,
-                                      size_t memOffset, size_t size,
-                                      unsigned long long flags)
+static void unbound(CUresult result, CUmemGenericAllocationHandle object, CUdevice dev,
+                    size_t offset, size_t size)
 {
-    struct gs_calls *own = gs_submission_begin(GS_STREAMS_BEYOND);
-    CUresult result = GS_RETRIED(
-        gs_retry_everywhere, gs_real()->cuMulticastBindMem(mcHandle, mcOffset, memHandle,
-                                                           memOffset, size, flags));
-    result = bound(result, mcHandle, mcOffset, memHandle, 0, size);
-    gs_submission_end(own);
-    return result;
-}
-
-GS_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle,
-                                       size_t mcOffset, CUdeviceptr memptr, size_t size,
-                                       unsigned long long flags)
-{
-    struct gs_calls *own = gs_submission_begin(GS_STREAMS_BEYOND);
-    CUresult result = GS_RETRIED(
-        gs_retry_everywhere,
-        gs_real()->cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags));
-    result = bound(result, mcHandle, mcOffset, 0, memptr, size);
-    gs_submission_end(own);
-    return result;
-}
-
-GS_EXPORT CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle,
-                                         CUdevice dev, size_t mcOffset,
-                                         CUmemGenericAllocationHandle memHandle,
-                                         size_t memOffset, size_t size,
-                                         unsigned long long flags)
-{
-    struct gs_calls *own = gs_submission_begin(GS_STREAMS_BEYOND);
-    CUresult result =
-        GS_RETRIED(gs_retry_everywhere,
-                   gs_real()->cuMulticastBindMem_v2(mcHandle, dev, mcOffset, memHandle,
-                                                    memOffset, size, flags));
-    result = bound(result, mcHandle, mcOffset, memHandle, 0, size);
-    gs_submission_end(own);
-    return result;
-}
-
-GS_EXPORT CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle,
-                                          CUdevice dev, size_t mcOffset,
-                                          CUdeviceptr memptr, size_t size,
-                                          unsigned long long flags)
-{
-    struct gs_calls *own = gs_submission_begin(GS_STREAMS_BEYOND);
-    CUresult result = GS_RETRIED(
-        gs_retry_everywhere,
-        gs_real()->cuMulticastBindAddr_v2(mcHandle, dev, mcOffset, memptr, size, flags));
-    result = bound(result, mcHandle, mcOffset, 0, memptr, size);
-    gs_submission_end(own);
-    return result;
-}
-
-GS_EXPORT CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
-                                     size_t mcOffset, size_t size)
-{
-    struct gs_calls *own = gs_submission_begin(GS_STREAMS_BEYOND);
-    CUresult result = gs_real()->cuMulticastUnbind(mcHandle, dev, mcOffset, size);
-    struct gs_state *state = result == CUDA_SUCCESS ? enter_wanted() : NULL;
+    struct gs_state *state = enter_after(result);
     if (state) {
-        gs_physical_unbound(state, mcHandle, dev, mcOffset, size);
+        gs_physical_unbound(state, object, dev, offset, size);
         gs_leave();
     }
-    gs_submission_end(own);
-    return result;
 }
+
+#define GS_FILE_virtual ,
+#include "forward.h"

@@ -8,14 +8,10 @@
 
 void *const gs_hook_wrappers[] = {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc) (void *)symbol,
-#define GS_RUNTIME(symbol, doc)
 #include "hooks.def"
-#undef GS_RUNTIME
-#undef GS_HOOK
 };
 
 void *const gs_counted_wrappers[] = {
-#define GS_SUBMIT(symbol, name, since, stream, where, params, args) (void *)symbol,
+#define GS_SUBMIT(symbol, ...) (void *)symbol,
 #include "submit.def"
-#undef GS_SUBMIT
 };

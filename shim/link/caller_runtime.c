@@ -24,11 +24,8 @@
 #include "unloads.h"
 
 static const char *const call_names[GS_RUNTIME_COUNT] = {
-#define GS_HOOK(symbol, name, since, stream, treatment, doc)
 #define GS_RUNTIME(symbol, doc) #symbol,
 #include "hooks.def"
-#undef GS_RUNTIME
-#undef GS_HOOK
 };
 
 /* ---- the search ------------------------------------------------------------------ */

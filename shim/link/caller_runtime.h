@@ -11,11 +11,8 @@
 #include "gs_base.h"
 
 enum gs_runtime_call {
-#define GS_HOOK(symbol, name, since, stream, treatment, doc)
 #define GS_RUNTIME(symbol, doc) GS_RUNTIME_##symbol,
 #include "hooks.def"
-#undef GS_RUNTIME
-#undef GS_HOOK
     GS_RUNTIME_COUNT
 };
 

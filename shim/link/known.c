@@ -22,15 +22,13 @@ static char ended_by[GS_KNOWN_NAME_BYTES]; /* written once, before PROOF_ENDED *
 /* ---- the tables -------------------------------------------------------------------- */
 
 static const struct counted_text {
-#define GS_SUBMIT(symbol, name, since, stream, where, params, args)                      \
+#define GS_SUBMIT(symbol, name, ...)                                                     \
     char symbol[sizeof(#symbol)];                                                        \
     char symbol##_name[sizeof(name)];
 #include "submit.def"
-#undef GS_SUBMIT
 } counted_text = {
-#define GS_SUBMIT(symbol, name, since, stream, where, params, args) #symbol, name,
+#define GS_SUBMIT(symbol, name, ...) #symbol, name,
 #include "submit.def"
-#undef GS_SUBMIT
 };
 
 static_assert(sizeof(struct counted_text) < UINT16_MAX, "offsets fit");
@@ -39,12 +37,11 @@ static_assert(sizeof(struct counted_text) < UINT16_MAX, "offsets fit");
 #define STREAM_PER_THREAD true
 
 const struct gs_counted gs_counted[] = {
-#define GS_SUBMIT(symbol, name, since, stream, where, params, args)                      \
+#define GS_SUBMIT(symbol, name, since, stream, ...)                                      \
     {offsetof(struct counted_text, symbol),                                              \
      offsetof(struct counted_text, symbol##_name),                                       \
      offsetof(struct gs_real, symbol) / sizeof(void *), since, STREAM_##stream},
 #include "submit.def"
-#undef GS_SUBMIT
 };
 const size_t gs_counted_count = GS_ARRAY_LEN(gs_counted);
 
@@ -65,14 +62,19 @@ static const uint16_t harmless[] = {
 
 /* ---- searching --------------------------------------------------------------------- */
 
-/* Like strcmp, which a sanitizer may have replaced. */
+static int rank(char c)
+{
+    return c == '_' ? 1 : (unsigned char)c;
+}
+
+/* Like strcmp, which a sanitizer may have replaced; in the order of the tables. */
 static int compare(const char *a, const char *b)
 {
     while (*a && *a == *b) {
         a++;
         b++;
     }
-    return (unsigned char)*a - (unsigned char)*b;
+    return rank(*a) - rank(*b);
 }
 
 const char *gs_counted_symbol(const struct gs_counted *row)

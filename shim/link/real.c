@@ -67,16 +67,10 @@ static const struct hook_text {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc)                             \
     char symbol[sizeof(#symbol)];                                                        \
     char symbol##_name[sizeof(name)];
-#define GS_RUNTIME(symbol, doc)
 #include "hooks.def"
-#undef GS_RUNTIME
-#undef GS_HOOK
 } hook_text = {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc) #symbol, name,
-#define GS_RUNTIME(symbol, doc)
 #include "hooks.def"
-#undef GS_RUNTIME
-#undef GS_HOOK
 };
 
 static_assert(sizeof(struct hook_text) < UINT16_MAX, "offsets fit");
@@ -89,10 +83,7 @@ static const struct hook_row hook_rows[] = {
      STREAM_##stream,                                                                    \
      GIVES_WORK_##treatment,                                                             \
      since},
-#define GS_RUNTIME(symbol, doc)
 #include "hooks.def"
-#undef GS_RUNTIME
-#undef GS_HOOK
 };
 
 static const char *hook_symbol(const struct hook_row *row)
@@ -120,15 +111,13 @@ struct real_row {
 #define NEED_OPTIONAL false
 
 static const struct real_row real_rows[] = {
-#define GS_REAL(symbol, need) {#symbol, NEED_##need, SLOT_OF(symbol)},
-#include "real.def"
+#define GS_REAL(symbol, since, reason, need) {#symbol, NEED_##need, SLOT_OF(symbol)},
+#include "harmless.def"
 };
 
 /* The hooked functions that the library requires. */
-static const char *const needed_hooks[] = {
-#define GS_NEEDED(symbol) #symbol,
-#include "real.def"
-};
+static const char *const needed_hooks[] = {"cuCtxSynchronize", "cuEventCreate",
+                                           "cuEventRecord"};
 
 static void **counted_slot(const struct gs_counted *row)
 {
@@ -136,11 +125,8 @@ static void **counted_slot(const struct gs_counted *row)
 }
 
 static const char *const runtime_names[] = {
-#define GS_HOOK(symbol, name, since, stream, treatment, doc)
 #define GS_RUNTIME(symbol, doc) #symbol,
 #include "hooks.def"
-#undef GS_RUNTIME
-#undef GS_HOOK
 };
 
 static_assert(GS_ARRAY_LEN(hook_rows) == GS_API_DRIVER_END - 1, "one row a driver hook");

@@ -14,22 +14,17 @@
 
 struct gs_real {
 #define GS_HOOK(symbol, name, since, stream, treatment, doc) __typeof__(symbol) *symbol;
-#define GS_RUNTIME(symbol, doc)
 #include "hooks.def"
-#undef GS_RUNTIME
-#undef GS_HOOK
-#define GS_SUBMIT(symbol, name, since, stream, where, params, args)                      \
-    __typeof__(symbol) *symbol;
+#define GS_SUBMIT(symbol, ...) __typeof__(symbol) *symbol;
 #include "submit.def"
-#undef GS_SUBMIT
-#define GS_REAL(symbol, need) __typeof__(symbol) *symbol;
-#include "real.def"
+#define GS_REAL(symbol, since, reason, need) __typeof__(symbol) *symbol;
+#include "harmless.def"
 };
 
 /*
  * The real functions; never NULL. A hooked function that the driver lacks returns
  * CUDA_ERROR_NOT_FOUND; without a loaded driver all return
- * CUDA_ERROR_SHARED_OBJECT_INIT_FAILED. Optional functions of real.def may be NULL.
+ * CUDA_ERROR_SHARED_OBJECT_INIT_FAILED. Optional functions of harmless.def may be NULL.
  */
 const struct gs_real *gs_real(void);
 

@@ -8,6 +8,7 @@
  */
 #include "app.h"
 
+#define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -16,9 +17,8 @@ typedef CUresult (*any_call)(word, word, word, word, word, word, word, word, wor
                              word, word, word, word, word, word);
 
 static const char *const names[] = {
-#define GS_SUBMIT(symbol, name, since, stream, where, params, args) #symbol,
+#define GS_SUBMIT(symbol, ...) #symbol,
 #include "../../shim/entries/submit.def"
-#undef GS_SUBMIT
 };
 
 static void call(void *driver, const char *name)

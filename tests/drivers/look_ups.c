@@ -34,13 +34,9 @@ static const unsigned long long all_flags[] = {0, 1, 2, 3, 4, ~0ull};
 
 static const char *const hooked[] = {
 #define GS_HOOK(symbol, ...) #symbol,
-#define GS_RUNTIME(...)
 #include "hooks.def"
-#undef GS_HOOK
-#undef GS_RUNTIME
 #define GS_SUBMIT(symbol, ...) #symbol,
 #include "submit.def"
-#undef GS_SUBMIT
 };
 
 static const struct {
@@ -48,13 +44,9 @@ static const struct {
     int since;
 } table_rows[] = {
 #define GS_HOOK(symbol, name, since, ...) {name, since},
-#define GS_RUNTIME(...)
 #include "hooks.def"
-#undef GS_HOOK
-#undef GS_RUNTIME
 #define GS_SUBMIT(symbol, name, since, ...) {name, since},
 #include "submit.def"
-#undef GS_SUBMIT
 };
 
 typedef int get_v1(const char *, void **, int, unsigned long long);

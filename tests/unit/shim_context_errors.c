@@ -4,7 +4,6 @@
  */
 #include <criterion/criterion.h>
 
-#define __CUDA_API_VERSION_INTERNAL
 #include "context_errors.h"
 
 Test(context_errors, have_the_numbers_of_the_header)

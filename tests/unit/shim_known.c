@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-#define __CUDA_API_VERSION_INTERNAL
 #include "known.h"
 #include "real.h"
 #include "wrappers.h"

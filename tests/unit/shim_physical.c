@@ -6,7 +6,6 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 
-#define __CUDA_API_VERSION_INTERNAL
 #include "mem_limits.h"
 #include "parts.h"
 #include "physical.h"

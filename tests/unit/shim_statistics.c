@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define __CUDA_API_VERSION_INTERNAL
 #include "statistics.h"
 #include "log.h"
 #include "state_file.h"

@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <semaphore.h>
 
-#define __CUDA_API_VERSION_INTERNAL
 #include "streams_seen.h"
 
 /* The device that marks are made for, where there is one alone. */

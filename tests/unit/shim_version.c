@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define __CUDA_API_VERSION_INTERNAL
 #include "gpushim.h"
 #include "real.h"
 

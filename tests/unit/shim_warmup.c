@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define __CUDA_API_VERSION_INTERNAL
 #include "warmup.h"
 
 /* What the parser complained about, an item a line. */

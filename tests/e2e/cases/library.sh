@@ -21,8 +21,7 @@ exports_case() {
   need nm
   nm -D --defined-only "$shim" | awk '{ print $3 }' | sort >shown
   {
-    sed -nE 's/^GS_(HOOK|RUNTIME)\(([A-Za-z_0-9]+).*/\2/p' "$sources/shim/entries/hooks.def"
-    sed -nE 's/^GS_SUBMIT\(([A-Za-z_0-9]+).*/\1/p' "$sources/shim/entries/submit.def"
+    "$sources/scripts/def-rows" "$sources"/shim/entries/{hooks,submit}.def | cut -d'|' -f2
     printf '%s\n' dlsym dlvsym __cxa_finalize _exit _Exit quick_exit fexecve \
       execl execle execlp execv execve execveat execvp execvpe posix_spawn posix_spawnp _Fork
   } | sort -u >wanted
@@ -215,7 +214,7 @@ known_folder() {
   need gcc
   need nm
   mkdir -p tree/scripts tree/shim
-  cp "$sources/scripts/check-names" tree/scripts
+  cp "$sources"/scripts/{check-names,def-rows} tree/scripts
   cp -r "$sources/shim/entries" "$sources/shim/link" tree/shim
   driver=$build/sim/libcuda.so.1
   need_file "$driver"
@@ -246,16 +245,13 @@ write_headers() {
   mkdir include
   printf '#define CUDA_VERSION 99000\n' >include/cuda.h
   {
-    for table in hooks.def submit.def; do
-      tr '\n' ' ' <"$sources/shim/entries/$table" |
-        grep -oE '\([A-Za-z_0-9]+, *"[A-Za-z0-9]*", *[0-9]+, *[A-Z_]+' |
-        sed -E 's/[(",]+ */ /g' | awk '{ print $2, $3, $4 == "PER_THREAD" ? "_ptsz" : "" }'
-    done
-    sed -nE 's/^GS_(HARMLESS|UNHANDLED)\(([A-Za-z0-9_]+), ([0-9]+),.*/\2 \3/p' \
-      "$sources"/shim/link/*.def | awk '{
-        stream = sub(/_pt[ds][sz]$/, "", $1) ? "_ptsz" : ""
-        sub(/_v[0-9]$/, "", $1)
-        print $1, $2, stream }'
+    "$sources/scripts/def-rows" "$sources"/shim/entries/{hooks,submit}.def | awk -F'|' '
+      $1 != "GS_RUNTIME" { print $3, $4, $5 == "PER_THREAD" ? "_ptsz" : "" }'
+    "$sources/scripts/def-rows" "$sources"/shim/link/{harmless,unhandled}.def | awk -F'|' '
+      $1 != "GS_REASON" {
+        stream = sub(/_pt[ds][sz]$/, "", $2) ? "_ptsz" : ""
+        sub(/_v[0-9]$/, "", $2)
+        print $2, $3, stream }'
   } | while read -r name version stream; do
     printf 'typedef int (*PFN_%s_v%s%s)(void);\n' "$name" "$version" "$stream"
   done >include/cudaTypedefs.h
@@ -274,10 +270,10 @@ wrong_case() {
   [[ -z ${4-} ]] || expect_text checked "$4"
 }
 add_case "library check sees a missing function" \
-  wrong_case link/harmless.def '/^GS_HARMLESS\(cuStreamQuery,/d' \
+  wrong_case link/harmless.def '/^GS_REAL\(cuStreamQuery,/d' \
   '^not ok each function of .*libcuda.so.1 is in a table - in none: cuStreamQuery $'
 add_case "library check sees a missing interface" \
-  wrong_case entries/hooks.def '/^GS_HOOK\(cuMemAdvise_v2,/s/12020/12030/' \
+  wrong_case entries/hooks.def '/^GS_FORWARD\(cuMemAdvise_v2,/s/12020/12030/' \
   '^not ok each function of the headers of 99000 is in a table - in none: cuMemAdvise of 12020 $'
 add_case "library check sees a missing stream variant" \
   wrong_case link/harmless.def '/^GS_HARMLESS\(cuStreamQuery_ptsz,/d' \
@@ -289,7 +285,7 @@ add_case "library check sees a function nobody has" \
   wrong_case link/harmless.def '/^GS_HARMLESS\(cuVDPAUGetDevice,/aGS_HARMLESS(cuZero, 4000, ASKS)' \
   '^not ok versions up to 99000 .* no header has: cuZero with version 4000 $'
 add_case "library check sees versions out of order" \
-  wrong_case entries/hooks.def '/^GS_HOOK\(cuMemAdvise_v2,/s/12020/7000/' \
+  wrong_case entries/hooks.def '/^GS_FORWARD\(cuMemAdvise_v2,/s/12020/7000/' \
   '^not ok symbol, name and version of a row agree - they do not: cuMemAdvise_v2 $'
 add_case "library check sees one twice" \
   wrong_case link/harmless.def '/^GS_HARMLESS\(cuVDPAUGetDevice,/aGS_HARMLESS(cuZ, 4000, ASKS)\nGS_HARMLESS(cuZ, 4000, ASKS)' \
@@ -301,8 +297,11 @@ add_case "library check sees half a pair" \
   wrong_case link/harmless.def '/^GS_HARMLESS\(cuVDPAUGetDevice,/aGS_HARMLESS(cuMemAlloc_v9_ptsz, 4000, ASKS)' \
   '^not ok both forms of a hooked function are hooked - only one: cuMemAlloc $'
 add_case "library check sees a counting wrapper without its treatment" \
-  wrong_case entries/hooks.def '/^GS_HOOK\(cuGraphLaunch,/s/COUNTED/WATCHED/' \
-  '^not ok what a wrapper counts is COUNTED or ORDERED .* differ: cuGraphLaunch $'
+  wrong_case entries/hooks.def '/^GS_HOOK_BOTH\(cuGraphLaunch,/s/COUNTED/WATCHED/' \
+  '^not ok what a wrapper counts is COUNTED or ORDERED .* differ: cuGraphLaunch cuGraphLaunch_ptsz $'
+add_case "library check sees a counting row without its treatment" \
+  wrong_case entries/hooks.def '/^GS_FORWARD\(cuMemAdvise,/s/COUNTED/WATCHED/' \
+  '^not ok what a wrapper counts is COUNTED or ORDERED .* differ: cuMemAdvise $'
 add_case "library check sees a treatment whose wrapper does not count" \
   wrong_case entries/entry_sync.c 's/gs_submission_begin\(0\)/NULL/' \
   '^not ok what a wrapper counts is COUNTED or ORDERED .* differ: cuMemcpyDtoH_v2 $'

@@ -68,27 +68,19 @@ for version in 11040 12000 12030 13000; do
   add_case "abi look-ups by a look-up of $version" look_up_case "$version" chain
 done
 
-# rows_of FILE MACRO: symbol, name, version and stream of each row of a table.
-rows_of() {
-  tr '\n' ' ' <"$1" | grep -oE "$2\([A-Za-z_0-9]+, *\"[^\"]*\", *[0-9]+, *[A-Z_]+" |
-    sed -E "s/^$2\(//; s/[\",]+ */ /g"
-}
-
 # Of everything that is hooked the program gets our wrapper, of nothing else.
 ours_case() {
   need_file "$apps/abis"
   preloaded shim GPUSHIM_LOOKUP_LOG=look-ups -- "$apps/abis" table
   expect_status shim 0
-  {
-    rows_of "$sources/shim/entries/hooks.def" GS_HOOK
-    rows_of "$sources/shim/entries/submit.def" GS_SUBMIT
-  } | awk '$3 <= 13000 { print $2, $3, $4 == "PER_THREAD" ? 2 : 0, "-> ours" }' |
+  "$sources/scripts/def-rows" "$sources"/shim/entries/{hooks,submit}.def | awk -F'|' '
+    $1 != "GS_RUNTIME" && $4 <= 13000 { print $3, $4, $5 == "PER_THREAD" ? 2 : 0, "-> ours" }' |
     sort -u >wanted
-  sed -nE 's/^GS_HARMLESS\(([A-Za-z0-9_]+), ([0-9]+), .*/\1 \2/p' \
-    "$sources/shim/link/harmless.def" | awk '$2 <= 13000 {
-      flags = sub(/_pt[ds][sz]$/, "", $1) ? 2 : 0
-      sub(/_v[0-9]$/, "", $1)
-      print $1, $2, flags, "-> driver" }' | sort -u >>wanted
+  "$sources/scripts/def-rows" "$sources/shim/link/harmless.def" | awk -F'|' '
+    $1 != "GS_REASON" && $3 <= 13000 {
+      flags = sub(/_pt[ds][sz]$/, "", $2) ? 2 : 0
+      sub(/_v[0-9]$/, "", $2)
+      print $2, $3, flags, "-> driver" }' | sort -u >>wanted
   [[ $(wc -l <wanted) -gt 500 ]] || fail "the tables were not read"
   sort -u wanted -o wanted
   sort -u look-ups >found

@@ -16,6 +16,7 @@
  * Ends with 0, with 1 after a line for each deviation, with 2 if it could not judge.
  * Owns:  the tables it reads.   Lock: none, one thread.
  */
+#define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <dlfcn.h>
@@ -39,13 +40,9 @@ struct lookup {
 /* Only the symbols count: the driver's log says which one a look-up ended at. */
 static const char *const hooked[] = {
 #define GS_HOOK(symbol, ...) #symbol,
-#define GS_RUNTIME(...)
 #include "hooks.def"
-#undef GS_HOOK
-#undef GS_RUNTIME
 #define GS_SUBMIT(symbol, ...) #symbol,
 #include "submit.def"
-#undef GS_SUBMIT
 };
 
 static const struct lookup recorded[] = {

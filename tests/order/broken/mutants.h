@@ -18,7 +18,7 @@ enum gs_mutant {
 
 bool gs_mutant(enum gs_mutant mutant);
 
-/* Whether the chosen mutant leaves this function of submit.def uncounted. */
+/* Whether the chosen mutant leaves this function uncounted. */
 static inline bool gs_mutant_skips(const char *symbol)
 {
     if (gs_mutant(GS_MUTANT_set_uncounted)) {
@@ -26,6 +26,9 @@ static inline bool gs_mutant_skips(const char *symbol)
     }
     if (gs_mutant(GS_MUTANT_peer_copy_uncounted)) {
         return __builtin_strncmp(symbol, "cuMemcpyPeer", 12) == 0;
+    }
+    if (gs_mutant(GS_MUTANT_prefetch_uncounted)) {
+        return __builtin_strncmp(symbol, "cuMemPrefetch", 13) == 0;
     }
     return false;
 }
