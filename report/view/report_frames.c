@@ -6,57 +6,18 @@
  * linked runtime is inside the program's own file. At the outer end libc's frames around
  * main and around a thread's first function are dropped.
  *
- * Owns: a struct gs_frame_table; the name of a second copy of the library.   Lock: none.
+ * Owns: a struct gs_frame_table.   Lock: none.
  * Design: docs/tracker.md
  */
 #include "report_internal.h"
 
 #include <stdlib.h>
 
-const char *gs_report_base_name(const char *path)
-{
-    const char *slash = path ? strrchr(path, '/') : NULL;
-
-    if (slash)
-        return slash + 1;
-    return path ? path : "";
-}
-
-static bool starts_with(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
-/* Where there are two copies of this library; written at start. */
-static char copy_names[2][64];
-
-void gs_report_set_copies(const char *own, const char *other)
-{
-    strncpy(copy_names[0], gs_report_base_name(own), sizeof copy_names[0] - 1);
-    strncpy(copy_names[1], gs_report_base_name(other), sizeof copy_names[1] - 1);
-}
-
-static bool is_copy(const char *base_name)
-{
-    return copy_names[0][0] && (strcmp(base_name, copy_names[0]) == 0 ||
-                                strcmp(base_name, copy_names[1]) == 0);
-}
-
-bool gs_report_runtime_module(const char *base_name)
-{
-    return starts_with(base_name, "libcudart.so") ||
-           starts_with(base_name, "libcudart-") || /* as Python wheels rename it */
-           starts_with(base_name, "libcuda.so") ||
-           starts_with(base_name, "libffi.so") || /* carries calls of Python's ctypes */
-           starts_with(base_name, "_ctypes.") ||
-           starts_with(base_name, "libgpushim.so") || is_copy(base_name);
-}
-
 const char *gs_report_frame_module(const struct gs_symbol_request *request)
 {
     if (request->module && request->module->path && request->module->path[0])
-        return gs_report_base_name(request->module->path);
-    return gs_report_base_name(request->result.module);
+        return gs_module_base_name(request->module->path);
+    return gs_module_base_name(request->result.module);
 }
 
 static int compare_ids(const void *left, const void *right)
@@ -213,8 +174,7 @@ static unsigned inner_end(const struct gs_symbol_request *frames, unsigned count
 {
     unsigned begin = 0;
 
-    while (begin < count &&
-           gs_report_runtime_module(gs_report_frame_module(&frames[begin])))
+    while (begin < count && gs_module_is_runtime(gs_report_frame_module(&frames[begin])))
         begin++;
     for (unsigned i = count; i-- > 0;) {
         *call = runtime_name(&frames[i], config);
@@ -222,6 +182,11 @@ static unsigned inner_end(const struct gs_symbol_request *frames, unsigned count
             return i + 1 > begin ? i + 1 : begin;
     }
     return begin;
+}
+
+static bool starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
 static bool in_libc(const struct gs_symbol_request *frame)

@@ -8,6 +8,7 @@
 #include "growth.h"
 #include "peaks.h"
 #include "report.h"
+#include "runtime_modules.h"
 #include "tracker_internal.h"
 
 /* The source of names and of the time: the symbolizer, or a test. */
@@ -84,12 +85,6 @@ static inline uint64_t gs_report_not_grouped(const struct gs_report_data *data)
     return data->leaked_count - data->grouped_count - data->unplaced_count;
 }
 
-/* Bytes that a group adds to the leaked bytes: a view's are counted elsewhere. */
-static inline uint64_t gs_report_weight(const struct gs_group *group)
-{
-    return gs_totals_row(group->device, group->kind) == GS_ROW_VIEWS ? 0 : group->bytes;
-}
-
 /* ---- report_frames.c: named stacks, without the runtime's own frames -------------- */
 
 struct gs_frame_table {
@@ -133,10 +128,6 @@ struct gs_shown_stack gs_report_show_frames(const struct gs_symbol_request *fram
                                             unsigned count, bool goes_on,
                                             const struct gs_report_config *config);
 
-/* Base name of a path; "" for NULL. */
-const char *gs_report_base_name(const char *path);
-/* Is this the base name of a file of the CUDA runtime, the driver, or this library? */
-bool gs_report_runtime_module(const char *base_name);
 /* Base name of the module of a resolved frame; "" where unknown. */
 const char *gs_report_frame_module(const struct gs_symbol_request *request);
 
@@ -298,6 +289,15 @@ const char *gs_report_percent(uint64_t part, uint64_t whole, char out[16]);
 const char *gs_report_place_name(unsigned kind, int device, char out[64]);
 /* "s" unless there is exactly one. */
 const char *gs_report_plural(uint64_t count);
+
+/* ---- report_scan.c: the results of a scan of host memory -------------------------- */
+
+/* "live at exit", "lost (no host pointer found)", "2 lost, 1 still referenced" ... */
+const char *gs_scan_fate(const struct gs_group *group, char out[160]);
+/* Adds a line to the report if a requested scan was not made, or, with `figures`, on the
+ * amount of scanned memory. */
+void gs_scan_note(const struct gs_scan *scan, const char *prefix, bool figures,
+                  struct gs_text *text);
 
 /* ---- report_pool.c: the pool's statistics of a device ----------------------------- */
 

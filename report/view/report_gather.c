@@ -25,16 +25,16 @@ static void add_part(struct gather *gather, struct gs_group *part)
         (void)status;
         return;
     }
-    data->leaked_bytes += gs_report_weight(part);
+    data->leaked_bytes += gs_group_weight(part);
     data->leaked_count += part->count;
     if (gs_stack_left_out(part->stack) && gs_groups_add(&data->unplaced, part) == GS_OK) {
-        data->unplaced_bytes += gs_report_weight(part);
+        data->unplaced_bytes += gs_group_weight(part);
         data->unplaced_count += part->count;
         return;
     }
     if (gs_groups_add(&data->groups, part) != GS_OK)
         return; /* counted above; the report says how much is not shown */
-    data->grouped_bytes += gs_report_weight(part);
+    data->grouped_bytes += gs_group_weight(part);
     data->grouped_count += part->count;
 }
 
@@ -60,7 +60,7 @@ static void gather_lost(struct gs_tracker *tracker, struct gather *gather)
         struct gs_group part = tracker->lost.items[i];
         if (gs_totals_row(part.device, part.kind) == GS_ROW_REGISTERED)
             continue;
-        bytes += gs_report_weight(&part);
+        bytes += gs_group_weight(&part);
         count += part.count;
         add_part(gather, &part);
     }

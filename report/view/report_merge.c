@@ -72,7 +72,7 @@ static struct known_frame find_out(const struct merge *merge, uint32_t stack,
     if (gs_frame_is_python(frame) ||
         merge->source->module(merge->source->self, stack, frame, &module) != GS_OK)
         return known;
-    known.is_runtime = gs_report_runtime_module(gs_report_base_name(module.path));
+    known.is_runtime = gs_module_is_runtime(gs_module_base_name(module.path));
     const char *name = merge->source->linkage(merge->source->self, frame, &module);
     if (name) {
         known.name = hash_text(name);

@@ -55,7 +55,7 @@ static uint64_t share_of(uint64_t whole, double part, double all)
 static void take_share(struct gs_report_data *data, struct gs_group *group)
 {
     struct beyond sum = beyond_of(data, group);
-    bool weighs = gs_report_weight(group) == group->bytes;
+    bool weighs = gs_group_weight(group) == group->bytes;
     uint64_t count = share_of(group->count, sum.count, sum.all_count);
     uint64_t bytes = share_of(group->bytes, sum.bytes, sum.all_bytes);
 

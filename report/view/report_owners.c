@@ -24,12 +24,12 @@ static const char *owner_of(const struct gs_stacks *stacks,
         if (gs_frame_is_python(frames[i]))
             return gs_stacks_python(stacks, frames[i], &place) == GS_OK &&
                            place.file[0] != '\0'
-                       ? gs_report_base_name(place.file)
+                       ? gs_module_base_name(place.file)
                        : NULL;
         if (source->module(source->self, stack, frames[i], &module) != GS_OK)
             return NULL; /* it may be the owner's frame: do not guess further out */
-        const char *name = gs_report_base_name(module.path);
-        if (name[0] != '\0' && !gs_report_runtime_module(name))
+        const char *name = gs_module_base_name(module.path);
+        if (name[0] != '\0' && !gs_module_is_runtime(name))
             return name;
     }
     return NULL;

@@ -11,11 +11,8 @@
 #ifndef GS_GROWTH_H
 #define GS_GROWTH_H
 
-#include "groups.h"
-#include "text.h"
+#include "growth_copy.h"
 
-struct gs_growth;
-struct gs_report_config;
 struct gs_tracker;
 
 /* NULL: no memory. */
@@ -25,11 +22,14 @@ void gs_growth_destroy(struct gs_growth *growth);
 /* Takes a snapshot of the live memory. Takes as long as a visit of every record. */
 void gs_growth_look(struct gs_growth *growth, struct gs_tracker *tracker);
 
-/* Writes a line on the last snapshot, and the `most` fastest growing call sites with
- * their growth and stacks; each line begins with "==PID== ". */
-void gs_growth_write(struct gs_growth *growth, struct gs_tracker *tracker,
-                     const struct gs_report_config *config, unsigned most,
-                     struct gs_text *text);
+/* The last snapshot, with the `most` fastest growing call sites. The caller frees
+ * `growing`. */
+struct gs_growth_snapshot {
+    struct gs_look look;
+    struct gs_growing *growing;
+    size_t count;
+};
+struct gs_growth_snapshot gs_growth_last(struct gs_growth *growth, unsigned most);
 
 /* Was the group's call site growing in the last snapshot? NULL: no. */
 bool gs_growth_has(struct gs_growth *growth, const struct gs_group *group);

@@ -5,12 +5,11 @@
  */
 #include "growth.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "growth_copy.h"
 #include "gs_locks.h"
-#include "report_internal.h"
+#include "tracker_internal.h"
 
 /* Increases since the last decrease, and the most snapshots since the last increase. */
 #define GROWN_MIN  3
@@ -59,7 +58,7 @@ static bool visit(void *arg, const struct gs_allocation *allocation)
     struct search *look = arg;
     struct gs_group part = gs_group_of(look->tracker, allocation);
 
-    look->bytes += gs_report_weight(&part);
+    look->bytes += gs_group_weight(&part);
     look->count++;
     part.bytes = gs_likely(part.likely_bytes);
     return gs_stack_left_out(allocation->stack) ||
@@ -196,116 +195,20 @@ void gs_growth_look(struct gs_growth *growth, struct gs_tracker *tracker)
     gs_mutex_unlock(&growth->lock);
 }
 
-/* ---- output ----------------------------------------------------------------------- */
-
-/* Copies the data before writing it: resolving names takes time. */
-struct told {
-    struct gs_look look;
-    struct gs_growing *growing;
-    size_t count;
-};
-
-static struct told copy(struct gs_growth *growth, unsigned most)
+struct gs_growth_snapshot gs_growth_last(struct gs_growth *growth, unsigned most)
 {
-    struct told told;
+    struct gs_growth_snapshot last;
 
     gs_mutex_lock(&growth->lock);
-    told.look = growth->last;
-    told.count = growth->growing_count < most ? growth->growing_count : most;
-    told.growing = malloc((told.count + 1) * sizeof *told.growing);
-    if (!told.growing)
-        told.count = 0;
-    for (size_t i = 0; i < told.count; i++)
-        told.growing[i] = growth->growing[i];
+    last.look = growth->last;
+    last.count = growth->growing_count < most ? growth->growing_count : most;
+    last.growing = malloc((last.count + 1) * sizeof *last.growing);
+    if (!last.growing)
+        last.count = 0;
+    for (size_t i = 0; i < last.count; i++)
+        last.growing[i] = growth->growing[i];
     gs_mutex_unlock(&growth->lock);
-    return told;
-}
-
-/* "5m00s: 2.31 GiB live in 57 allocations, 12.0 MiB more than 30s ago" */
-static void write_sums(const struct gs_report_writer *writer, const struct gs_look *look)
-{
-    char time[24], bytes[24], count[32], change[24], interval[24];
-    uint64_t apart = look->change < 0 ? -(uint64_t)look->change : (uint64_t)look->change;
-
-    gs_text_add(writer->text, "%s: %s live in %s allocation%s",
-                gs_text_duration(look->time_ns, time), gs_text_bytes(look->bytes, bytes),
-                gs_text_count(look->count, count), gs_report_plural(look->count));
-    gs_text_duration(look->interval_ns, interval);
-    if (look->looks > 1 && look->change == 0)
-        gs_text_add(writer->text, ", as much as %s ago", interval);
-    else if (look->looks > 1)
-        gs_text_add(writer->text, ", %s %s than %s ago", gs_text_bytes(apart, change),
-                    look->change > 0 ? "more" : "less", interval);
-    gs_text_add(writer->text, "\n");
-}
-
-static void write_growing(const struct gs_report_writer *writer, size_t number,
-                          const struct gs_growing *one, uint64_t looks)
-{
-    const struct gs_trend *trend = &one->trend;
-    uint64_t live = gs_group_likely_count(&one->group);
-    char more[24], count[32], bytes[24], since[24];
-
-    gs_text_add(
-        writer->text, "%sGROWING %zu: %s more since %s, in %llu of %llu looks; now ",
-        writer->prefix, number, gs_text_bytes(one->group.bytes - trend->base_bytes, more),
-        gs_text_duration(trend->since_ns, since), (unsigned long long)trend->grown,
-        (unsigned long long)(looks - 1 - trend->since_look));
-    gs_text_add(writer->text, "%s%s in %s allocation%s\n",
-                gs_group_is_estimate(&one->group) ? "about " : "",
-                gs_text_bytes(one->group.bytes, bytes), gs_text_count(live, count),
-                gs_report_plural(live));
-    gs_report_place(writer, &one->group, "growing");
-}
-
-/* Writes the call sites, with names for their stacks. */
-static void write_told(const struct gs_report_writer *base, const struct told *told)
-{
-    struct gs_frame_table frames = {0};
-    struct gs_report_writer writer = *base;
-    uint32_t *ids = malloc((told->count + 1) * sizeof *ids);
-
-    writer.frames = &frames;
-    for (size_t i = 0; ids && i < told->count; i++)
-        ids[i] = told->growing[i].group.stack;
-    if (ids && told->count > 0)
-        gs_frame_table_fill(&frames, writer.tracker->config.stacks, writer.source, ids,
-                            told->count);
-    write_sums(&writer, &told->look);
-    for (size_t i = 0; i < told->count; i++)
-        write_growing(&writer, i + 1, &told->growing[i], told->look.looks);
-    gs_frame_table_free(&frames);
-    free(ids);
-}
-
-void gs_growth_write(struct gs_growth *growth, struct gs_tracker *tracker,
-                     const struct gs_report_config *config, unsigned most,
-                     struct gs_text *text)
-{
-    struct told told = copy(growth, most);
-    struct gs_live_source live;
-    const struct gs_report_source source = gs_report_live(tracker, config, &live);
-    struct gs_report_writer writer = {
-        .tracker = tracker, .config = config, .source = &source, .text = text};
-
-    snprintf(writer.prefix, sizeof writer.prefix, "==%ld== ", config->pid);
-    gs_text_add(text, "%s", writer.prefix);
-    write_told(&writer, &told);
-    free(told.growing);
-}
-
-void gs_report_growth(const struct gs_report_writer *writer)
-{
-    const struct gs_report_config *config = writer->config;
-
-    if (!config->growth || config->growing == 0)
-        return;
-    struct told told = copy(config->growth, config->growing);
-    gs_text_add(writer->text, "%slast look at ", writer->prefix);
-    write_told(writer, &told);
-    if (told.count == 0)
-        gs_report_blank(writer);
-    free(told.growing);
+    return last;
 }
 
 bool gs_growth_has(struct gs_growth *growth, const struct gs_group *group)

@@ -65,9 +65,9 @@ static void add_share(struct share *share, const struct gs_groups *groups)
         const struct gs_group *group = &groups->items[i];
         bool has = group->stack != 0 && !gs_stack_left_out(group->stack);
 
-        share->bytes += has ? gs_report_weight(group) : 0;
+        share->bytes += has ? gs_group_weight(group) : 0;
         share->count += has ? group->count : 0;
-        share->all_bytes += gs_report_weight(group);
+        share->all_bytes += gs_group_weight(group);
         share->all_count += group->count;
     }
 }
@@ -112,7 +112,7 @@ void gs_report_unplaced(const struct gs_report_writer *writer)
         const struct gs_group *group = &groups->items[i];
         bool small = group->stack == GS_STACK_TOO_SMALL;
 
-        small_bytes += small ? gs_report_weight(group) : 0;
+        small_bytes += small ? gs_group_weight(group) : 0;
         small_count += small ? group->count : 0;
     }
     sampled_bytes = writer->data->unplaced_bytes - small_bytes;

@@ -70,7 +70,7 @@ static void put_groups(const struct gs_export *export, struct gs_export_out *out
                        const struct gs_groups *groups)
 {
     for (size_t i = 0; i < groups->count; i++) {
-        if (gs_report_weight(&groups->items[i]) != 0 && groups->items[i].likely_bytes > 0)
+        if (gs_group_weight(&groups->items[i]) != 0 && groups->items[i].likely_bytes > 0)
             put_group(export, out, &groups->items[i]);
     }
 }

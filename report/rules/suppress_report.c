@@ -169,7 +169,7 @@ static void take_off(struct gs_report_data *data)
 {
     for (size_t i = data->leak_groups; i < data->groups.count; i++) {
         const struct gs_group *group = &data->groups.items[i];
-        data->suppressed_bytes += gs_report_weight(group);
+        data->suppressed_bytes += gs_group_weight(group);
         data->suppressed_count += group->count;
     }
     data->leaked_bytes -= data->suppressed_bytes;

@@ -315,7 +315,7 @@ static void write_leak(const struct gs_report_writer *writer, size_t number,
                 writer->config->running ? "LIVE" : "LEAK", number,
                 estimate ? "about " : "", gs_text_bytes(all, bytes),
                 gs_text_count(likely, count), gs_report_plural(likely));
-    if (gs_report_weight(group) == group->bytes)
+    if (gs_group_weight(group) == group->bytes)
         gs_text_add(writer->text, "(%s %% of %s)%s",
                     gs_report_percent(part, writer->data->leaked_bytes, percent),
                     writer->config->running ? "live" : "leaked",
@@ -363,7 +363,7 @@ static void write_more(const struct gs_report_writer *writer)
     for (size_t i = data->shown; i < data->leak_groups; i++) {
         const struct gs_group *group = &data->groups.items[i];
 
-        likely_bytes += gs_report_weight(group) != 0 ? group->likely_bytes : 0;
+        likely_bytes += gs_group_weight(group) != 0 ? group->likely_bytes : 0;
         likely_count += group->likely_count;
     }
     all = gs_likely(likely_count);

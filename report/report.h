@@ -73,10 +73,6 @@ struct gs_report_proof {
     size_t look_up_count;
 };
 
-/* Call at start: the files of this library and of a second copy in the process. The
- * report hides the frames of both. */
-void gs_report_set_copies(const char *own, const char *other);
-
 struct gs_report_config {
     const char *version;
     const char *command; /* the command line, shortened by the caller */
@@ -136,5 +132,11 @@ struct gs_report_summary {
  */
 void gs_report_write(struct gs_tracker *tracker, const struct gs_report_config *config,
                      struct gs_text *text, struct gs_report_summary *summary);
+
+/* Writes a line on the last snapshot of growth, and the `most` fastest growing call sites
+ * with their growth and stacks; each line begins with "==PID== ". */
+void gs_growth_write(struct gs_growth *growth, struct gs_tracker *tracker,
+                     const struct gs_report_config *config, unsigned most,
+                     struct gs_text *text);
 
 #endif

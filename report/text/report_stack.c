@@ -31,7 +31,7 @@ static const char *frame_place(const struct gs_symbol_request *frame, char *out,
 
     out[0] = '\0';
     if (symbol->file && symbol->file[0]) {
-        gs_report_clean(gs_report_base_name(symbol->file), clean, sizeof clean);
+        gs_report_clean(gs_module_base_name(symbol->file), clean, sizeof clean);
         if (symbol->line != 0 || !gs_frame_is_python(frame->frame))
             snprintf(out, size, "%s:%u", clean, symbol->line);
         else

@@ -32,7 +32,7 @@ static bool of_a_system_library(const char *name)
         if (strncmp(name, begins[i], strlen(begins[i])) == 0)
             return true;
     }
-    return gs_report_runtime_module(name);
+    return gs_module_is_runtime(name);
 }
 
 /* Is it a frame at the outer end of every stack? A rule for it would match all leaks. */
