@@ -72,6 +72,10 @@ const char *gs_export_call(const struct gs_export *export,
 const char *gs_export_kind(unsigned kind);
 /* Is it host memory, whose device has no meaning? */
 bool gs_export_on_host(unsigned kind, int device);
+/* The build id as hexadecimal digits; "": none. */
+#define GS_BUILD_ID_TEXT (2 * sizeof((struct gs_module *)0)->build_id + 1)
+const char *gs_export_build_id(const struct gs_module *module,
+                               char out[GS_BUILD_ID_TEXT]);
 /* Address in the module's file, in addr2line's form. 0 without a module. */
 uint64_t gs_export_offset(const struct gs_symbol_request *location);
 

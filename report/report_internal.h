@@ -87,6 +87,19 @@ static inline uint64_t gs_report_not_grouped(const struct gs_report_data *data)
 
 /* ---- report_frames.c: named stacks, without the runtime's own frames -------------- */
 
+/* Ids of stacks to name, in any order; 0 and repeated ids are allowed. Zero at first. */
+struct gs_stack_ids {
+    uint32_t *items;
+    size_t count, capacity;
+    bool failed; /* out of memory: some are missing */
+};
+void gs_stack_ids_add(struct gs_stack_ids *ids, uint32_t stack);
+void gs_stack_ids_add_groups(struct gs_stack_ids *ids, const struct gs_groups *groups,
+                             size_t begin, size_t end);
+void gs_stack_ids_add_errors(struct gs_stack_ids *ids, const struct gs_report_data *data);
+/* Sorts; drops 0 and repetitions. Returns how many are left. */
+size_t gs_stack_ids_unique(uint32_t *ids, size_t count);
+
 struct gs_frame_table {
     uint32_t *stacks; /* ids, ascending, each once */
     size_t *first;    /* stacks[i] has the requests first[i] to first[i + 1] - 1 */
@@ -111,6 +124,9 @@ struct gs_shown_stack {
 void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *stacks,
                          const struct gs_report_source *source, uint32_t *ids,
                          size_t id_count);
+/* Likewise, and frees the ids. */
+void gs_frame_table_take(struct gs_frame_table *table, const struct gs_stacks *stacks,
+                         const struct gs_report_source *source, struct gs_stack_ids *ids);
 void gs_frame_table_free(struct gs_frame_table *table);
 
 /* The printed form of a stack; count 0 if it is unknown. */
@@ -118,9 +134,13 @@ struct gs_shown_stack gs_frame_table_show(const struct gs_frame_table *table,
                                           const struct gs_report_config *config,
                                           uint32_t stack);
 
-/* Names Python's frames from the stacks: no symbol file has their names. */
-void gs_report_name_python(const struct gs_stacks *stacks,
-                           struct gs_symbol_request *requests, size_t count);
+/* Names frames, Python's from the stacks. */
+void gs_report_resolve(const struct gs_report_source *source,
+                       const struct gs_stacks *stacks, struct gs_symbol_request *requests,
+                       size_t count);
+/* The frames of a stack, innermost first. Returns how many; 0: unknown stack. */
+unsigned gs_report_stack_frames(const struct gs_stacks *stacks, uint32_t id,
+                                uintptr_t frames[GS_STACK_MAX_DEPTH]);
 
 /* The same for the frames of a stack as captured, all resolved; `goes_on`: as returned by
  * gs_stacks_truncated. */
@@ -193,10 +213,9 @@ void gs_report_gather_peaks(struct gs_tracker *tracker,
                             const struct gs_report_config *config, const uint16_t *apis,
                             size_t api_count, struct gs_report_data *data);
 
-/* Appends the ids of the stacks to name to `ids`; returns how many. NULL: only counts
- * them. */
-size_t gs_report_peak_stacks(const struct gs_report_config *config,
-                             const struct gs_report_data *data, uint32_t *ids);
+/* Adds the stacks to name. */
+void gs_report_peak_stacks(const struct gs_report_config *config,
+                           const struct gs_report_data *data, struct gs_stack_ids *ids);
 
 /* Joins call sites that read the same, once their stacks are named. */
 void gs_report_join_peaks(const struct gs_report_config *config,
@@ -215,6 +234,14 @@ struct gs_report_writer {
     char prefix[32]; /* "==PID== " */
 };
 
+/* A row of the totals beside the devices: its title, its name in the table of owners, and
+ * its member in JSON. The texts are in the row itself: no start relocates them. */
+struct gs_report_row {
+    char title[24], owners[16], member[16];
+};
+extern const struct gs_report_row gs_report_rows[GS_ROWS - GS_ROW_PINNED];
+/* Did the row ever have memory? */
+bool gs_report_row_used(const struct gs_tracker_totals *totals);
 void gs_report_devices(const struct gs_report_writer *writer);
 /* Prints the part of the run that the report covers, and the share with call stacks. */
 void gs_report_windows(const struct gs_report_writer *writer);
@@ -229,6 +256,8 @@ struct gs_no_stack {
 struct gs_no_stack gs_report_no_stack(uint32_t stack);
 /* Prints the call that the report is about, if the program goes on. */
 void gs_report_about(const struct gs_report_writer *writer);
+/* "double free" */
+const char *gs_report_error_name(enum gs_error_kind kind);
 void gs_report_errors(const struct gs_report_writer *writer);
 void gs_report_checks(const struct gs_report_writer *writer);
 /* Prints the line on the idle proof, if it was verified (report_proof.c). */
@@ -264,7 +293,9 @@ extern const char gs_report_killed_fate[];
 /* Prints the frames, one per line; report_stack.c. */
 void gs_report_stack(const struct gs_report_writer *writer,
                      const struct gs_shown_stack *stack);
-/* "cudaMalloc", or the driver function if the stack shows no runtime function. */
+/* "cudaMalloc", or the driver function if no runtime function is known. */
+const char *gs_report_call_name(const struct gs_tracker *tracker, const char *call,
+                                uint16_t api);
 const char *gs_report_call(const struct gs_report_writer *writer,
                            const struct gs_shown_stack *stack, uint16_t api);
 

@@ -42,6 +42,16 @@ static inline bool gs_group_is_estimate(const struct gs_group *group)
     return gs_group_likely_count(group) > group->count;
 }
 
+/* What a report shows of a group: the estimate, if that is more than was recorded. */
+static inline uint64_t gs_group_shown_bytes(const struct gs_group *group)
+{
+    return gs_group_is_estimate(group) ? gs_likely(group->likely_bytes) : group->bytes;
+}
+static inline uint64_t gs_group_shown_count(const struct gs_group *group)
+{
+    return gs_group_is_estimate(group) ? gs_group_likely_count(group) : group->count;
+}
+
 struct gs_groups {
     struct gs_group *items;
     size_t count, capacity;

@@ -218,3 +218,18 @@ void gs_tracker_get_totals(struct gs_tracker *tracker, int device,
     out->peak_time_ns = shared->peak_time;
     gs_tracker_lock_give(&tracker->peak_lock, GS_RANK_PEAK);
 }
+
+void gs_tracker_sum_totals(struct gs_tracker *tracker, struct gs_tracker_totals *sum)
+{
+    struct gs_tracker_totals row;
+
+    *sum = (struct gs_tracker_totals){0};
+    for (int device = GS_TOTALS_FIRST; device < GS_MAX_DEVICES; device++) {
+        gs_tracker_get_totals(tracker, device, &row);
+        sum->allocs += row.allocs;
+        sum->live_count += row.live_count;
+        sum->live_bytes += device == GS_TOTALS_VIEWS ? 0 : row.live_bytes;
+        if (device >= 0 && row.peak_bytes > sum->peak_bytes)
+            sum->peak_bytes = row.peak_bytes;
+    }
+}

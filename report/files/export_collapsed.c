@@ -15,17 +15,14 @@
 static void put_name(struct gs_export_out *out, const char *name)
 {
     while (*name) {
-        size_t length = gs_utf8_length(name);
+        struct gs_utf8 c = gs_utf8_take(&name);
 
-        if (length == 0)
-            gs_out_text(out, GS_UTF8_REPLACEMENT);
-        else if (gs_is_control(name, length))
+        if (gs_is_control(c.bytes, c.length))
             gs_out_char(out, '?');
-        else if (*name == ';')
+        else if (*c.bytes == ';')
             gs_out_char(out, ':');
         else
-            gs_out_bytes(out, name, length);
-        name += length ? length : 1;
+            gs_out_bytes(out, c.bytes, c.length);
     }
 }
 

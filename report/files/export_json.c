@@ -8,7 +8,6 @@
  */
 #include "export_json_devices.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define VERSION 1
@@ -70,12 +69,11 @@ static void put_frame(const struct gs_export *export, struct gs_json *json, size
 
 static void put_module(struct gs_json *json, const struct gs_module *module)
 {
-    char id[2 * sizeof module->build_id + 1] = "";
+    char id[GS_BUILD_ID_TEXT];
 
-    for (unsigned i = 0; i < module->build_id_len && i < sizeof module->build_id; i++)
-        snprintf(id + 2 * i, 3, "%02x", module->build_id[i]);
     gs_json_open(json, '{');
     gs_json_member_text(json, "path", module->path);
+    gs_export_build_id(module, id);
     gs_json_member_text(json, "build_id", id[0] ? id : NULL);
     gs_json_member_hex(json, "begin", module->begin);
     gs_json_member_hex(json, "end", module->end);
@@ -168,7 +166,36 @@ static void put_device_of(struct gs_json *json, unsigned kind, int device)
         gs_json_member(json, "device", (uint64_t)device);
 }
 
-/* Where there is none on purpose. */
+/* The memory of a device, or of a row apart from them. */
+static void put_row(struct gs_json *json, unsigned row)
+{
+    bool on_device = row < GS_ROW_PINNED;
+
+    gs_json_member_or_null(json, "device", on_device, row);
+    gs_json_member_text(json, "memory",
+                        on_device ? "device"
+                                  : gs_report_rows[row - GS_ROW_PINNED].member);
+}
+
+static void put_call(const struct gs_export *export, struct gs_json *json,
+                     const struct gs_export_stack *stack, const struct gs_group *group)
+{
+    gs_json_member_text(json, "call", gs_export_call(export, stack, group->api));
+    gs_json_member_text(json, "kind", gs_export_kind(group->kind));
+    put_device_of(json, group->kind, group->device);
+}
+
+/* The estimate, if stacks are sampled. */
+static void put_likely(const struct gs_export *export, struct gs_json *json,
+                       const struct gs_group *group)
+{
+    if (export->tracker->config.sampling.distance_bytes == 0)
+        return;
+    gs_json_member(json, "likely_bytes", gs_likely(group->likely_bytes));
+    gs_json_member(json, "likely_count", gs_group_likely_count(group));
+}
+
+/* Why a group has no stack, if on purpose. */
 static void put_no_stack(struct gs_json *json, const struct gs_group *group)
 {
     if (gs_stack_left_out(group->stack))
@@ -185,9 +212,7 @@ static void put_place(const struct gs_export *export, struct gs_json *json,
     gs_json_open(json, '{');
     gs_json_member(json, "bytes", group->bytes);
     gs_json_member(json, "count", group->count);
-    gs_json_member_text(json, "call", gs_export_call(export, stack, group->api));
-    gs_json_member_text(json, "kind", gs_export_kind(group->kind));
-    put_device_of(json, group->kind, group->device);
+    put_call(export, json, stack, group);
     gs_json_member_text(json, "fate", fate);
     gs_json_member(json, "oldest_ns", group->oldest_ns);
     gs_json_member(json, "newest_ns", group->newest_ns);
@@ -197,10 +222,7 @@ static void put_place(const struct gs_export *export, struct gs_json *json,
             json, "rule",
             gs_suppressions_rule(export->config->suppressions, group->suppressed_by - 1)
                 ->pattern);
-    if (export->tracker->config.sampling.distance_bytes != 0) {
-        gs_json_member(json, "likely_bytes", gs_likely(group->likely_bytes));
-        gs_json_member(json, "likely_count", gs_group_likely_count(group));
-    }
+    put_likely(export, json, group);
     if (export->config->growth)
         gs_json_member_bool(json, "growing",
                             gs_growth_has(export->config->growth, group));
@@ -275,10 +297,7 @@ static void put_owners(const struct gs_export *export, struct gs_json *json)
         const struct gs_owner *owner = &export->owners.items[i];
         gs_json_open(json, '{');
         gs_json_member_text(json, "module", owner->name);
-        gs_json_member_or_null(json, "device", owner->row < GS_ROW_PINNED, owner->row);
-        gs_json_member_text(json, "memory",
-                            owner->row < GS_ROW_PINNED ? "device"
-                                                       : gs_json_apart(owner->row));
+        put_row(json, owner->row);
         gs_json_member(json, "bytes", owner->bytes);
         gs_json_member(json, "count", owner->count);
         gs_json_close(json, '}');
@@ -299,14 +318,9 @@ static void put_peak_place(const struct gs_export *export, struct gs_json *json,
     gs_json_member(json, "live_bytes", place->live_bytes);
     gs_json_member(json, "live_count", place->live_count);
     gs_json_member_bool(json, "lost_with_context", held->lost);
-    gs_json_member_text(json, "call", gs_export_call(export, stack, held->api));
-    gs_json_member_text(json, "kind", gs_export_kind(held->kind));
-    put_device_of(json, held->kind, held->device);
+    put_call(export, json, stack, held);
     put_stack(export, json, stack);
-    if (export->tracker->config.sampling.distance_bytes != 0) {
-        gs_json_member(json, "likely_bytes", gs_likely(held->likely_bytes));
-        gs_json_member(json, "likely_count", gs_group_likely_count(held));
-    }
+    put_likely(export, json, held);
     put_no_stack(json, held);
     gs_json_close(json, '}');
 }
@@ -320,9 +334,7 @@ static void put_peaks(const struct gs_export *export, struct gs_json *json)
         if (!peak->known)
             continue;
         gs_json_open(json, '{');
-        gs_json_member_or_null(json, "device", row < GS_ROW_PINNED, row);
-        gs_json_member_text(json, "memory",
-                            row < GS_ROW_PINNED ? "device" : gs_json_apart(row));
+        put_row(json, row);
         gs_json_member(json, "bytes", peak->bytes);
         gs_json_member(json, "time_ns", peak->time_ns);
         gs_json_member(json, "freed_bytes", peak->freed_bytes);
@@ -393,21 +405,8 @@ static void put_use(struct gs_json *json, const struct gs_error *error)
 static void put_error(const struct gs_export *export, struct gs_json *json,
                       const struct gs_error *error)
 {
-    static const char *const what[] = {
-        [GS_ERROR_DOUBLE_FREE] = "double free",
-        [GS_ERROR_INVALID_FREE] = "invalid free",
-        [GS_ERROR_MISMATCHED_FREE] = "free by the wrong call",
-        [GS_ERROR_DAMAGE_BEHIND] = "overrun",
-        [GS_ERROR_WRITE_AFTER_FREE] = "write after free",
-        [GS_ERROR_USE_AFTER_FREE] = "use after free",
-        [GS_ERROR_OVERRUN] = "overrun",
-        [GS_ERROR_UNDERRUN] = "underrun",
-        [GS_ERROR_STRAY_USE] = "use of memory that is nobody's",
-        [GS_ERROR_NOT_IDLE] = "idle proof violated",
-    };
-
     gs_json_open(json, '{');
-    gs_json_member_text(json, "error", what[error->kind]);
+    gs_json_member_text(json, "error", gs_report_error_name(error->kind));
     gs_json_member_hex(json, "address", error->addr);
     put_device_of(json, GS_MEMORY_DEVICE, error->device);
     put_site(export, json, &error->freed, error->call);
@@ -485,33 +484,19 @@ static void put_proof(const struct gs_export *export, struct gs_json *json)
 
 /* ---- the whole -------------------------------------------------------------------- */
 
-/* Allocations of the whole process, and the most that one device had of it at once. */
-static void add_up(const struct gs_export *export, uint64_t *allocs, uint64_t *peak_bytes)
-{
-    *allocs = *peak_bytes = 0;
-    for (int row = GS_TOTALS_FIRST; row < GS_MAX_DEVICES; row++) {
-        struct gs_tracker_totals totals;
-
-        gs_tracker_get_totals(export->tracker, row, &totals);
-        *allocs += totals.allocs;
-        if (row >= 0 && totals.peak_bytes > *peak_bytes)
-            *peak_bytes = totals.peak_bytes;
-    }
-}
-
 static void put_summary(const struct gs_export *export, struct gs_json *json)
 {
     const struct gs_report_summary *summary = export->summary;
-    uint64_t allocs, peak_bytes;
+    struct gs_tracker_totals sum;
 
-    add_up(export, &allocs, &peak_bytes);
+    gs_tracker_sum_totals(export->tracker, &sum);
     gs_json_member_open(json, "summary", '{');
     gs_json_member(json, "errors", summary->errors);
     gs_json_member(json, "leaked_bytes", summary->leaked_bytes);
     gs_json_member(json, "leaked_count", summary->leaked_count);
     gs_json_member(json, "places", summary->leak_groups);
-    gs_json_member(json, "peak_bytes", peak_bytes);
-    gs_json_member(json, "allocs", allocs);
+    gs_json_member(json, "peak_bytes", sum.peak_bytes);
+    gs_json_member(json, "allocs", sum.allocs);
     gs_json_close(json, '}');
 }
 

@@ -14,11 +14,6 @@ static void put_totals(struct gs_json *json, const struct gs_tracker_totals *tot
     gs_json_close(json, '}');
 }
 
-static bool was_used(const struct gs_tracker_totals *totals)
-{
-    return totals->allocs != 0 || totals->failed != 0 || totals->live_count != 0;
-}
-
 static void put_pool(const struct gs_export *export, struct gs_json *json, size_t device)
 {
     const struct gs_export_job *job = export->job;
@@ -72,7 +67,7 @@ static void put_device(const struct gs_export *export, struct gs_json *json,
     struct gs_tracker_totals totals;
 
     gs_tracker_get_totals(export->tracker, (int)ordinal, &totals);
-    if (!was_used(&totals) && !pooled)
+    if (!gs_report_row_used(&totals) && !pooled)
         return;
     gs_json_open(json, '{');
     gs_json_member(json, "device", ordinal);
@@ -92,15 +87,6 @@ static void put_device(const struct gs_export *export, struct gs_json *json,
     gs_json_close(json, '}');
 }
 
-/* The members for rows apart from all devices, by row. */
-static const char aparts[GS_ROWS - GS_ROW_PINNED][16] = {"pinned_host", "registered_host",
-                                                         "imported", "views"};
-
-const char *gs_json_apart(unsigned row)
-{
-    return aparts[row - GS_ROW_PINNED];
-}
-
 void gs_json_devices(const struct gs_export *export, struct gs_json *json)
 {
     struct gs_tracker_totals totals;
@@ -109,9 +95,9 @@ void gs_json_devices(const struct gs_export *export, struct gs_json *json)
     for (unsigned i = 0; i < GS_MAX_DEVICES; i++)
         put_device(export, json, i);
     gs_json_close(json, ']');
-    for (size_t i = 0; i < GS_ARRAY_LEN(aparts); i++) {
+    for (size_t i = 0; i < GS_ARRAY_LEN(gs_report_rows); i++) {
         gs_tracker_get_totals(export->tracker, GS_TOTALS_PINNED - (int)i, &totals);
-        gs_json_member_open(json, aparts[i], '{');
+        gs_json_member_open(json, gs_report_rows[i].member, '{');
         put_totals(json, &totals);
         gs_json_close(json, '}');
     }

@@ -12,7 +12,5 @@
 void gs_json_devices(const struct gs_export *export, struct gs_json *json);
 /* "units" of all counters in these members. */
 void gs_json_units(const struct gs_export *export, struct gs_json *json);
-/* The member's name for a row from GS_ROW_PINNED on. */
-const char *gs_json_apart(unsigned row);
 
 #endif

@@ -68,15 +68,12 @@ static void put_string(struct gs_json *json, const char *text)
 {
     gs_out_char(&json->out, '"');
     while (*text) {
-        size_t length = gs_utf8_length(text);
+        struct gs_utf8 c = gs_utf8_take(&text);
 
-        if (length == 0)
-            gs_out_text(&json->out, GS_UTF8_REPLACEMENT);
-        else if (gs_is_control(text, length) || *text == '"' || *text == '\\')
-            put_escaped(json, text[length - 1]);
+        if (gs_is_control(c.bytes, c.length) || *c.bytes == '"' || *c.bytes == '\\')
+            put_escaped(json, c.bytes[c.length - 1]);
         else
-            gs_out_bytes(&json->out, text, length);
-        text += length ? length : 1;
+            gs_out_bytes(&json->out, c.bytes, c.length);
     }
     gs_out_char(&json->out, '"');
 }

@@ -81,3 +81,12 @@ void gs_out_hex(struct gs_export_out *out, uint64_t value)
     *--begin = '0';
     gs_out_bytes(out, begin, (size_t)(end - begin));
 }
+
+struct gs_utf8 gs_utf8_take(const char **text)
+{
+    static const char replacement[] = "\xef\xbf\xbd";
+    struct gs_utf8 taken = {.bytes = *text, .length = gs_utf8_length(*text)};
+
+    *text += taken.length ? taken.length : 1;
+    return taken.length ? taken : (struct gs_utf8){replacement, sizeof replacement - 1};
+}

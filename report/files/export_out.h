@@ -25,7 +25,12 @@ void gs_out_char(struct gs_export_out *out, char c);
 void gs_out_number(struct gs_export_out *out, uint64_t value);
 void gs_out_hex(struct gs_export_out *out, uint64_t value); /* "0x1f" */
 
-/* Replacement for invalid UTF-8: U+FFFD. */
-#define GS_UTF8_REPLACEMENT "\xef\xbf\xbd"
+/* A character of a text; in place of a byte that is not UTF-8: U+FFFD. */
+struct gs_utf8 {
+    const char *bytes;
+    size_t length;
+};
+/* Takes the first character off a text that is not empty. */
+struct gs_utf8 gs_utf8_take(const char **text);
 
 #endif

@@ -197,15 +197,14 @@ static void put_mapping(struct profile *profile, size_t number, const struct kno
 {
     const struct gs_module *module = &profile->export->modules[number];
     struct gs_proto *message = &profile->message;
-    char id[2 * sizeof module->build_id + 1] = "";
+    char id[GS_BUILD_ID_TEXT];
 
-    for (unsigned i = 0; i < module->build_id_len && i < sizeof module->build_id; i++)
-        snprintf(id + 2 * i, 3, "%02x", module->build_id[i]);
     gs_proto_number(message, MAPPING_ID, number + 1);
     gs_proto_number(message, MAPPING_MEMORY_START, module->begin);
     gs_proto_number(message, MAPPING_MEMORY_LIMIT, module->end);
     gs_proto_number(message, MAPPING_FILENAME, string(profile, module->path));
-    gs_proto_number(message, MAPPING_BUILD_ID, string(profile, id));
+    gs_proto_number(message, MAPPING_BUILD_ID,
+                    string(profile, gs_export_build_id(module, id)));
     gs_proto_number(message, MAPPING_HAS_FUNCTIONS, known->functions);
     gs_proto_number(message, MAPPING_HAS_FILENAMES, known->files);
     gs_proto_number(message, MAPPING_HAS_LINE_NUMBERS, known->lines);

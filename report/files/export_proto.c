@@ -85,12 +85,10 @@ static char *valid_copy(const char *text)
     char *copy = malloc(3 * strlen(text) + 1), *to = copy;
 
     while (copy && *text) {
-        size_t length = gs_utf8_length(text);
-        const char *from = length ? text : GS_UTF8_REPLACEMENT;
-        size_t bytes = length ? length : sizeof GS_UTF8_REPLACEMENT - 1;
-        memcpy(to, from, bytes);
-        to += bytes;
-        text += length ? length : 1;
+        struct gs_utf8 c = gs_utf8_take(&text);
+
+        memcpy(to, c.bytes, c.length);
+        to += c.length;
     }
     if (copy)
         *to = '\0';

@@ -84,14 +84,10 @@ static uint32_t rule_for_modules(const struct judge *judge, enum gs_rule_kind ki
                                  int device, uint32_t stack)
 {
     uintptr_t frames[GS_STACK_MAX_DEPTH];
-    unsigned count = 0;
+    unsigned count = gs_report_stack_frames(judge->stacks, stack, frames);
     uint32_t rule = GS_RULE_NONE;
     struct gs_module module;
 
-    if (judge->stacks && stack != 0)
-        count = gs_stacks_frames(judge->stacks, stack, frames, GS_STACK_MAX_DEPTH);
-    if (count > GS_STACK_MAX_DEPTH)
-        count = GS_STACK_MAX_DEPTH;
     for (unsigned i = 0; i < count; i++) {
         if (judge->source->module(judge->source->self, stack, frames[i], &module) ==
             GS_OK)
@@ -116,13 +112,9 @@ static void count_for(struct gs_rule_use *use, uint64_t count, uint64_t bytes)
     use->bytes += bytes;
 }
 
-/* As much as the report says that a place has: where stacks are sampled, an estimate. */
 static void count_group(struct gs_rule_use *use, const struct gs_group *group)
 {
-    if (gs_group_is_estimate(group))
-        count_for(use, gs_group_likely_count(group), gs_likely(group->likely_bytes));
-    else
-        count_for(use, group->count, group->bytes);
+    count_for(use, gs_group_shown_count(group), gs_group_shown_bytes(group));
 }
 
 /* Rules are numbered from 1 in groups and errors, 0 is none. */

@@ -50,40 +50,22 @@ struct gs_report_source gs_report_live(const struct gs_tracker *tracker,
     return source;
 }
 
-/* Stacks of the groups from `begin` to `end`; where `begin` is 0, of all errors, of what
- * is registered, of the peaks, and the one the report is about, too. Empty where there is
- * no memory. */
+/* Names the stacks of the groups from `begin` to `end`. If `begin` is 0, also those of
+ * the errors, of registered memory and of the peaks, and the one the report is about. */
 static void fill_frames(struct gs_frame_table *table,
                         const struct gs_report_writer *writer,
-                        const struct gs_report_data *data, uint32_t about, size_t begin,
-                        size_t end)
+                        const struct gs_report_data *data, size_t begin, size_t end)
 {
-    size_t count = 0, errors = begin == 0 ? data->errors_kept : 0;
-    size_t registered = begin == 0 ? data->registered_shown : 0;
-    size_t peaks = begin == 0 ? gs_report_peak_stacks(writer->config, data, NULL) : 0;
-    uint32_t *ids =
-        malloc((end - begin + registered + 3 * errors + peaks + 1) * sizeof *ids);
+    struct gs_stack_ids ids = {0};
 
-    memset(table, 0, sizeof *table);
-    if (!ids)
-        return;
-    if (begin == 0)
-        ids[count++] = about;
-    for (size_t i = begin; i < end; i++)
-        ids[count++] = data->groups.items[i].stack;
-    for (size_t i = 0; i < registered; i++)
-        ids[count++] = data->registered.items[i].stack;
-    for (size_t i = 0; i < errors; i++) {
-        const struct gs_error *error = &data->errors[i];
-        ids[count++] = error->freed.stack;
-        ids[count++] = error->first_freed.stack;
-        ids[count++] = error->allocation.stack;
+    gs_stack_ids_add_groups(&ids, &data->groups, begin, end);
+    if (begin == 0) {
+        gs_stack_ids_add(&ids, writer->config->stack);
+        gs_stack_ids_add_groups(&ids, &data->registered, 0, data->registered_shown);
+        gs_stack_ids_add_errors(&ids, data);
+        gs_report_peak_stacks(writer->config, data, &ids);
     }
-    if (peaks != 0)
-        count += gs_report_peak_stacks(writer->config, data, &ids[count]);
-    gs_frame_table_fill(table, writer->tracker->config.stacks, writer->source, ids,
-                        count);
-    free(ids);
+    gs_frame_table_take(table, writer->tracker->config.stacks, writer->source, &ids);
 }
 
 static void write_header(const struct gs_report_writer *writer)
@@ -176,22 +158,18 @@ static void write_clean(const struct gs_report_writer *writer)
 /* Names of stacks: those that come first; others; what is found to be shown at last. */
 #define FRAME_TABLES 3
 
-/* Stacks that are written out after all. */
+/* Names the stacks of leaks that are printed only since others were joined. */
 static void fill_shown(struct gs_report_writer *writer, const struct gs_report_data *data,
                        struct gs_frame_table *table)
 {
-    uint32_t *ids = malloc((data->shown + 1) * sizeof *ids);
-    size_t count = 0;
+    struct gs_stack_ids ids = {0};
 
-    for (size_t i = 0; ids && i < data->shown; i++) {
+    for (size_t i = 0; i < data->shown; i++) {
         uint32_t stack = data->groups.items[i].stack;
         if (gs_frame_table_show(writer->frames, writer->config, stack).count == 0)
-            ids[count++] = stack;
+            gs_stack_ids_add(&ids, stack);
     }
-    if (ids)
-        gs_frame_table_fill(table, writer->tracker->config.stacks, writer->source, ids,
-                            count);
-    free(ids);
+    gs_frame_table_take(table, writer->tracker->config.stacks, writer->source, &ids);
 }
 
 /* Leaks that read the same become one, so that others are among those written out. */
@@ -226,9 +204,9 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
 
     memset(frames, 0, FRAME_TABLES * sizeof *frames);
     if (names) {
-        fill_frames(&frames[0], writer, data, config->stack, 0, first);
+        fill_frames(&frames[0], writer, data, 0, first);
         if (first < count)
-            fill_frames(&frames[1], writer, data, 0, first, count);
+            fill_frames(&frames[1], writer, data, first, count);
         frames[0].rest = &frames[1];
     }
     gs_report_suppress(writer->tracker, config, writer->source, names ? &frames[0] : NULL,
@@ -236,7 +214,7 @@ static void apply_rules(struct gs_report_writer *writer, struct gs_report_data *
     gs_report_choose(config, data);
     if (!names && (data->shown > 0 || data->registered_shown > 0 ||
                    data->error_count > 0 || data->peaks_told || config->stack != 0))
-        fill_frames(&frames[0], writer, data, config->stack, 0, data->shown);
+        fill_frames(&frames[0], writer, data, 0, data->shown);
     gs_report_join_peaks(config, &frames[0], data);
     if (writer->text)
         merge_leaks(writer, data, frames, names);

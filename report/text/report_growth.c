@@ -50,19 +50,16 @@ static void write_last(const struct gs_report_writer *base,
 {
     struct gs_frame_table frames = {0};
     struct gs_report_writer writer = *base;
-    uint32_t *ids = malloc((last->count + 1) * sizeof *ids);
+    struct gs_stack_ids ids = {0};
 
     writer.frames = &frames;
-    for (size_t i = 0; ids && i < last->count; i++)
-        ids[i] = last->growing[i].group.stack;
-    if (ids && last->count > 0)
-        gs_frame_table_fill(&frames, writer.tracker->config.stacks, writer.source, ids,
-                            last->count);
+    for (size_t i = 0; i < last->count; i++)
+        gs_stack_ids_add(&ids, last->growing[i].group.stack);
+    gs_frame_table_take(&frames, writer.tracker->config.stacks, writer.source, &ids);
     write_sums(&writer, &last->look);
     for (size_t i = 0; i < last->count; i++)
         write_growing(&writer, i + 1, &last->growing[i], last->look.looks);
     gs_frame_table_free(&frames);
-    free(ids);
 }
 
 void gs_growth_write(struct gs_growth *growth, struct gs_tracker *tracker,

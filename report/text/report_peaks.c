@@ -61,22 +61,17 @@ static size_t count_placed(const struct gs_peak *peak, size_t most)
     return count;
 }
 
-size_t gs_report_peak_stacks(const struct gs_report_config *config,
-                             const struct gs_report_data *data, uint32_t *ids)
+void gs_report_peak_stacks(const struct gs_report_config *config,
+                           const struct gs_report_data *data, struct gs_stack_ids *ids)
 {
-    size_t count = 0;
-
     for (unsigned row = 0; data->peaks_told && row < GS_PEAK_ROWS; row++) {
         const struct gs_peak *peak = &data->peaks[row];
         size_t named =
             is_told(config, peak, row) ? count_placed(peak, NAMED(config->peak_max)) : 0;
 
-        for (size_t i = 0; i < named; i++, count++) {
-            if (ids)
-                ids[count] = peak->places[i].held.stack;
-        }
+        for (size_t i = 0; i < named; i++)
+            gs_stack_ids_add(ids, peak->places[i].held.stack);
     }
-    return count;
 }
 
 static bool read_the_same(const struct gs_report_config *config,
@@ -159,8 +154,7 @@ static void write_place(const struct gs_report_writer *writer, const struct gs_p
     struct gs_shown_stack stack =
         gs_frame_table_show(writer->frames, writer->config, held->stack);
     const bool estimate = gs_group_is_estimate(held);
-    uint64_t bytes = estimate ? gs_likely(held->likely_bytes) : held->bytes;
-    uint64_t count = estimate ? gs_group_likely_count(held) : held->count;
+    uint64_t bytes = gs_group_shown_bytes(held), count = gs_group_shown_count(held);
     uint64_t part = bytes < peak->bytes ? bytes : peak->bytes;
     char text[24], number_text[32], percent[16], where[64], fate[64];
 

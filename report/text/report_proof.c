@@ -12,8 +12,8 @@ void gs_report_not_idle(const struct gs_report_writer *writer, size_t number,
         gs_frame_table_show(writer->frames, writer->config, error->freed.stack);
     char duration[24];
 
-    gs_text_add(writer->text,
-                "%sERROR %zu: idle proof violated (%s, GPU %d): ", writer->prefix, number,
+    gs_text_add(writer->text, "%sERROR %zu: %s (%s, GPU %d): ", writer->prefix, number,
+                gs_report_error_name(error->kind),
                 gs_report_call(writer, &stack, error->freed.api), error->device);
     gs_report_wait(error->waited_ns, duration);
     if (error->addr != 0)

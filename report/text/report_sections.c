@@ -50,20 +50,34 @@ const char *gs_report_place_name(unsigned kind, int device, char out[64])
     return out;
 }
 
+const char *gs_report_error_name(enum gs_error_kind kind)
+{
+    static const char *const names[GS_ERROR_KINDS] = {
+        [GS_ERROR_DOUBLE_FREE] = "double free",
+        [GS_ERROR_INVALID_FREE] = "invalid free",
+        [GS_ERROR_MISMATCHED_FREE] = "free by the wrong call",
+        [GS_ERROR_DAMAGE_BEHIND] = "overrun",
+        [GS_ERROR_WRITE_AFTER_FREE] = "write after free",
+        [GS_ERROR_USE_AFTER_FREE] = "use after free",
+        [GS_ERROR_OVERRUN] = "overrun",
+        [GS_ERROR_UNDERRUN] = "underrun",
+        [GS_ERROR_STRAY_USE] = "use of memory that is nobody's",
+        [GS_ERROR_NOT_IDLE] = "idle proof violated",
+    };
+
+    return names[kind];
+}
+
 /* ---- errors ----------------------------------------------------------------------- */
 
 static void write_error_title(const struct gs_report_writer *writer, size_t number,
                               const struct gs_error *error, const char *call)
 {
-    static const char *const what[] = {
-        [GS_ERROR_DOUBLE_FREE] = "double free of",
-        [GS_ERROR_INVALID_FREE] = "invalid free of",
-        [GS_ERROR_MISMATCHED_FREE] = "free by the wrong call of",
-    };
     char bytes[24], place[64];
 
-    gs_text_add(writer->text, "%sERROR %zu: %s %s0x%llx (", writer->prefix, number,
-                what[error->kind], gs_key_is_handle(error->addr) ? "handle " : "",
+    gs_text_add(writer->text, "%sERROR %zu: %s of %s0x%llx (", writer->prefix, number,
+                gs_report_error_name(error->kind),
+                gs_key_is_handle(error->addr) ? "handle " : "",
                 (unsigned long long)gs_key_value(error->addr));
     if (error->has_allocation && error->offset == 0)
         gs_text_add(writer->text, "%s, %s, ",
@@ -128,10 +142,11 @@ static void write_damage(const struct gs_report_writer *writer, size_t number,
     char bytes[24], place[64], changed[32], first[32], found[96];
 
     gs_text_add(writer->text,
-                "%sERROR %zu: %s 0x%llx (%s, %s, %s): %s byte%s changed%s, first at "
+                "%sERROR %zu: %s %s 0x%llx (%s, %s, %s): %s byte%s changed%s, first at "
                 "+%s\n",
-                writer->prefix, number, behind ? "overrun of" : "write after free to",
-                (unsigned long long)error->addr, gs_text_bytes(was->bytes, bytes),
+                writer->prefix, number, gs_report_error_name(error->kind),
+                behind ? "of" : "to", (unsigned long long)error->addr,
+                gs_text_bytes(was->bytes, bytes),
                 gs_report_place_name(was->kind, was->device, place),
                 gs_report_call(writer, &made, was->api),
                 gs_text_count(error->changed_bytes, changed),
@@ -307,8 +322,7 @@ static void write_leak(const struct gs_report_writer *writer, size_t number,
 {
     char bytes[24], count[32], percent[16], fate[160];
     bool estimate = gs_group_is_estimate(group);
-    uint64_t all = estimate ? gs_likely(group->likely_bytes) : group->bytes;
-    uint64_t likely = estimate ? gs_group_likely_count(group) : group->count;
+    uint64_t all = gs_group_shown_bytes(group), likely = gs_group_shown_count(group);
     uint64_t part = all < writer->data->leaked_bytes ? all : writer->data->leaked_bytes;
 
     gs_text_add(writer->text, "%s%s %zu: %s%s in %s allocation%s ", writer->prefix,

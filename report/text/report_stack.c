@@ -93,14 +93,20 @@ void gs_report_stack(const struct gs_report_writer *writer,
                     gs_report_no_stack(stack->id).line);
 }
 
-const char *gs_report_call(const struct gs_report_writer *writer,
-                           const struct gs_shown_stack *stack, uint16_t api)
+const char *gs_report_call_name(const struct gs_tracker *tracker, const char *call,
+                                uint16_t api)
 {
-    const struct gs_tracker_config *config = &writer->tracker->config;
+    const struct gs_tracker_config *config = &tracker->config;
 
-    if (stack->call)
-        return stack->call;
+    if (call)
+        return call;
     if (api < config->api_count && config->api_names[api])
         return config->api_names[api];
     return "unknown";
+}
+
+const char *gs_report_call(const struct gs_report_writer *writer,
+                           const struct gs_shown_stack *stack, uint16_t api)
+{
+    return gs_report_call_name(writer->tracker, stack->call, api);
 }

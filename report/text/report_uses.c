@@ -28,32 +28,33 @@ static void write_title(const struct gs_report_writer *writer,
 {
     const struct gs_allocation *allocation = &error->allocation;
     unsigned long long addr = error->addr, base = allocation->addr;
+    uint64_t used;
     char bytes[24], place[64];
 
+    gs_text_add(writer->text, "%s %s 0x%llx", gs_report_error_name(error->kind),
+                error->kind == GS_ERROR_STRAY_USE ? "at" : "of",
+                error->kind == GS_ERROR_OVERRUN || error->kind == GS_ERROR_UNDERRUN
+                    ? base
+                    : addr);
     switch (error->kind) {
     case GS_ERROR_USE_AFTER_FREE:
-        gs_text_add(writer->text, "use after free of 0x%llx (%s, %s, %s)\n", addr,
-                    gs_text_bytes(allocation->bytes, bytes),
-                    gs_report_place_name(allocation->kind, allocation->device, place),
-                    call);
+        gs_text_add(
+            writer->text, " (%s, %s, %s)\n", gs_text_bytes(allocation->bytes, bytes),
+            gs_report_place_name(allocation->kind, allocation->device, place), call);
         return;
     case GS_ERROR_OVERRUN:
-        gs_text_add(
-            writer->text, "overrun of 0x%llx by %s (", base,
-            gs_text_bytes(error->offset + error->bytes - allocation->bytes, bytes));
-        write_meant(writer, error, call);
-        return;
+        used = error->offset + error->bytes - allocation->bytes;
+        break;
     case GS_ERROR_UNDERRUN:
-        gs_text_add(writer->text, "underrun of 0x%llx by %s (", base,
-                    gs_text_bytes(error->offset, bytes));
-        write_meant(writer, error, call);
-        return;
+        used = error->offset;
+        break;
     default:
-        gs_text_add(writer->text,
-                    "use of memory that is nobody's at 0x%llx (GPU %d, %s of %s)\n", addr,
-                    error->device, call, gs_text_bytes(error->bytes, bytes));
+        gs_text_add(writer->text, " (GPU %d, %s of %s)\n", error->device, call,
+                    gs_text_bytes(error->bytes, bytes));
         return;
     }
+    gs_text_add(writer->text, " by %s (", gs_text_bytes(used, bytes));
+    write_meant(writer, error, call);
 }
 
 /* Where in the allocation the use begins, where the title does not say it. */

@@ -78,7 +78,7 @@ static void write_traffic(const struct gs_report_writer *writer, unsigned row,
                 gs_report_plural(totals->frees), gs_text_count(totals->failed, failed));
 }
 
-static bool was_used(const struct gs_tracker_totals *totals)
+bool gs_report_row_used(const struct gs_tracker_totals *totals)
 {
     return totals->allocs != 0 || totals->failed != 0 || totals->live_count != 0;
 }
@@ -104,7 +104,7 @@ static void write_device(const struct gs_report_writer *writer, unsigned ordinal
 
     gs_tracker_get_totals(writer->tracker, (int)ordinal, &totals);
     bool pooled = gs_report_pool_used(device);
-    if (!was_used(&totals) && !pooled)
+    if (!gs_report_row_used(&totals) && !pooled)
         return;
     gs_report_clean(device ? device->name : NULL, name, sizeof name);
     snprintf(title, sizeof title, "GPU %u%s%s%s", ordinal,
@@ -117,14 +117,11 @@ static void write_device(const struct gs_report_writer *writer, unsigned ordinal
 
 const char gs_report_killed_fate[] = "live when it ended";
 
-/* The rows apart from all devices, and their names in the table of owners. */
-static const struct apart {
-    const char *title, *owners;
-} aparts[GS_ROWS - GS_ROW_PINNED] = {
-    {"Pinned host memory", "pinned host"},
-    {"Registered host memory", "registered host"},
-    {"Imported memory", "imported"},
-    {"Views of other memory", "views"},
+const struct gs_report_row gs_report_rows[GS_ROWS - GS_ROW_PINNED] = {
+    {"Pinned host memory", "pinned host", "pinned_host"},
+    {"Registered host memory", "registered host", "registered_host"},
+    {"Imported memory", "imported", "imported"},
+    {"Views of other memory", "views", "views"},
 };
 
 void gs_report_devices(const struct gs_report_writer *writer)
@@ -133,10 +130,10 @@ void gs_report_devices(const struct gs_report_writer *writer)
 
     for (unsigned i = 0; i < GS_MAX_DEVICES; i++)
         write_device(writer, i);
-    for (unsigned i = 0; i < GS_ARRAY_LEN(aparts); i++) {
+    for (unsigned i = 0; i < GS_ARRAY_LEN(gs_report_rows); i++) {
         gs_tracker_get_totals(writer->tracker, GS_TOTALS_PINNED - (int)i, &totals);
-        if (was_used(&totals)) {
-            write_title(writer, aparts[i].title, &totals);
+        if (gs_report_row_used(&totals)) {
+            write_title(writer, gs_report_rows[i].title, &totals);
             write_traffic(writer, GS_ROW_PINNED + i, &totals);
         }
     }
@@ -183,7 +180,7 @@ static void write_owners(const struct gs_report_writer *writer,
         return;
     if (first->row >= GS_ROW_PINNED)
         snprintf(title, sizeof title, "Memory by owner, %s",
-                 aparts[first->row - GS_ROW_PINNED].owners);
+                 gs_report_rows[first->row - GS_ROW_PINNED].owners);
     else
         snprintf(title, sizeof title, "Memory by owner, GPU %u", first->row);
     if (writer->tracker->config.sampling.distance_bytes != 0)

@@ -5,6 +5,7 @@
  */
 #include "export_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 const struct gs_export_format gs_export_formats[GS_EXPORT_FORMATS] = {
@@ -118,33 +119,21 @@ static enum gs_status fill_samples(struct gs_export *export)
 static enum gs_status fill_stacks(struct gs_export *export)
 {
     const struct gs_report_data *data = export->data;
-    size_t count = 0;
-    size_t room = data->groups.count + data->registered.count + 3 * data->errors_kept +
-                  export->sample_count;
-    for (size_t i = 0; i < GS_PEAK_ROWS; i++)
-        room += data->peaks[i].count;
-    uint32_t *ids = malloc((room + 1) * sizeof *ids);
-    enum gs_status status;
+    struct gs_stack_ids ids = {0};
+    enum gs_status status = GS_ERR_HOST_NOMEM;
 
-    if (!ids)
-        return GS_ERR_HOST_NOMEM;
-    for (size_t i = 0; i < data->groups.count; i++)
-        ids[count++] = data->groups.items[i].stack;
-    for (size_t i = 0; i < data->registered.count; i++)
-        ids[count++] = data->registered.items[i].stack;
-    for (size_t i = 0; i < data->errors_kept; i++) {
-        ids[count++] = data->errors[i].freed.stack;
-        ids[count++] = data->errors[i].first_freed.stack;
-        ids[count++] = data->errors[i].allocation.stack;
-    }
+    gs_stack_ids_add_groups(&ids, &data->groups, 0, data->groups.count);
+    gs_stack_ids_add_groups(&ids, &data->registered, 0, data->registered.count);
+    gs_stack_ids_add_errors(&ids, data);
     for (size_t i = 0; i < GS_PEAK_ROWS; i++) {
         for (size_t k = 0; k < data->peaks[i].count; k++)
-            ids[count++] = data->peaks[i].places[k].held.stack;
+            gs_stack_ids_add(&ids, data->peaks[i].places[k].held.stack);
     }
     for (size_t i = 0; i < export->sample_count; i++)
-        ids[count++] = export->samples[i].stack;
-    status = gs_export_fill_stacks(export, ids, count);
-    free(ids);
+        gs_stack_ids_add(&ids, export->samples[i].stack);
+    if (!ids.failed)
+        status = gs_export_fill_stacks(export, ids.items, ids.count);
+    free(ids.items);
     return status;
 }
 
@@ -203,13 +192,7 @@ void gs_export_run(const struct gs_report_writer *writer,
 const char *gs_export_call(const struct gs_export *export,
                            const struct gs_export_stack *stack, uint16_t api)
 {
-    const struct gs_tracker_config *config = &export->tracker->config;
-
-    if (stack && stack->call)
-        return stack->call;
-    if (api < config->api_count && config->api_names[api])
-        return config->api_names[api];
-    return "unknown";
+    return gs_report_call_name(export->tracker, stack ? stack->call : NULL, api);
 }
 
 const char *gs_export_kind(unsigned kind)
@@ -235,4 +218,12 @@ uint64_t gs_export_offset(const struct gs_symbol_request *location)
     if (location->result.offset != 0)
         return location->result.offset;
     return location->module ? location->frame - 1 - location->module->bias : 0;
+}
+
+const char *gs_export_build_id(const struct gs_module *module, char out[GS_BUILD_ID_TEXT])
+{
+    out[0] = '\0';
+    for (unsigned i = 0; i < module->build_id_len && i < sizeof module->build_id; i++)
+        snprintf(out + 2 * i, 3, "%02x", module->build_id[i]);
+    return out;
 }

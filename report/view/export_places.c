@@ -7,16 +7,20 @@
  * Owns: arrays of struct gs_export while they are filled.   Lock: none.
  */
 #include "export_internal.h"
+#include "gs_hash.h"
 
 #include <stdlib.h>
 
 /* Stacks read from the stack table at a time; bounds the memory for their frames. */
 #define STACKS_AT_A_TIME 1024
 
-/* Location by frame and module: an open-addressed table of numbers + 1. */
+/* A location, by frame and module. */
 struct seen {
-    uint32_t *slots;
-    size_t slot_count; /* a power of two, or 0 */
+    UT_hash_handle hh;
+    struct seen_key {
+        uintptr_t frame, module;
+    } key;
+    uint32_t location;
 };
 
 /* Room in an array for one more. Returns false where there is no memory. */
@@ -61,28 +65,12 @@ static enum gs_status module_number(struct gs_export *export,
     return GS_OK;
 }
 
-static size_t find_slot(const struct gs_export *export, const struct seen *seen,
-                        uintptr_t frame, uint32_t module)
-{
-    uint64_t hash = (frame ^ (uint64_t)module << 48) * UINT64_C(0x9e3779b97f4a7c15);
-    size_t slot = (size_t)(hash >> 20) & (seen->slot_count - 1);
-
-    while (seen->slots[slot] != 0) {
-        size_t location = seen->slots[slot] - 1;
-        if (export->locations[location].frame == frame &&
-            export->location_modules[location] == module)
-            break;
-        slot = (slot + 1) & (seen->slot_count - 1);
-    }
-    return slot;
-}
-
-/* Room for one more location, there and in `seen`. */
-static enum gs_status grow(struct gs_export *export, struct seen *seen)
+/* Room for one more location. */
+static enum gs_status grow(struct gs_export *export)
 {
     size_t capacity = export->location_capacity;
 
-    if (seen->slots && export->location_count < capacity)
+    if (export->location_count < capacity)
         return GS_OK;
     if (!make_room(&export->locations, export->location_count, &capacity,
                    sizeof *export->locations))
@@ -91,40 +79,36 @@ static enum gs_status grow(struct gs_export *export, struct seen *seen)
     if (!modules)
         return GS_ERR_HOST_NOMEM;
     export->location_modules = modules;
-    uint32_t *slots = calloc(capacity * 2, sizeof *slots);
-    if (!slots)
-        return GS_ERR_HOST_NOMEM;
-    free(seen->slots);
-    seen->slots = slots;
-    seen->slot_count = capacity * 2;
     export->location_capacity = capacity;
-    for (size_t i = 0; i < export->location_count; i++)
-        slots[find_slot(export, seen, export->locations[i].frame, modules[i])] =
-            (uint32_t)(i + 1);
     return GS_OK;
 }
 
 /* The location of a frame, added if it is new. */
-static enum gs_status location_number(struct gs_export *export, struct seen *seen,
+static enum gs_status location_number(struct gs_export *export, struct seen **seen,
                                       uintptr_t frame, uint32_t module, uint32_t *number)
 {
-    enum gs_status status = grow(export, seen);
+    const struct seen_key key = {frame, module};
+    struct seen *found = GS_HASH_FIND(*seen, &key);
 
-    if (status != GS_OK)
-        return status;
-    size_t slot = find_slot(export, seen, frame, module);
-    if (seen->slots[slot] == 0) {
+    if (!found) {
+        if (grow(export) != GS_OK || !(found = calloc(1, sizeof *found)))
+            return GS_ERR_HOST_NOMEM;
+        found->key = key;
+        found->location = (uint32_t) export->location_count;
+        if (!GS_HASH_ADD(*seen, key, found)) {
+            free(found);
+            return GS_ERR_HOST_NOMEM;
+        }
         export->locations[export->location_count] =
             (struct gs_symbol_request){.frame = frame};
-        export->location_modules[export->location_count] = module;
-        seen->slots[slot] = (uint32_t)++ export->location_count;
+        export->location_modules[export->location_count++] = module;
     }
-    *number = seen->slots[slot] - 1;
+    *number = found->location;
     return GS_OK;
 }
 
 /* Take the frames of one stack of a table that is not resolved. */
-static enum gs_status take_stack(struct gs_export *export, struct seen *seen,
+static enum gs_status take_stack(struct gs_export *export, struct seen **seen,
                                  const struct gs_frame_table *table, size_t number)
 {
     struct gs_export_stack *stack = &export->stacks[export->stack_count];
@@ -185,11 +169,8 @@ static void resolve(struct gs_export *export)
         if (export->location_modules[i] != GS_EXPORT_NONE)
             export->locations[i].module = &export->modules[export->location_modules[i]];
     }
-    if (export->source->resolve && export->location_count > 0)
-        export->source->resolve(export->source->self, export->locations,
-                                export->location_count);
-    gs_report_name_python(export->tracker->config.stacks, export->locations,
-                          export->location_count);
+    gs_report_resolve(export->source, export->tracker->config.stacks, export->locations,
+                      export->location_count);
 }
 
 /* Which of its frames the report would show; `frames` has room for any stack's. */
@@ -210,27 +191,6 @@ static void show(struct gs_export *export, struct gs_symbol_request *frames,
     stack->cut = shown.cut;
 }
 
-static int compare_ids(const void *left, const void *right)
-{
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-
-    return a < b ? -1 : a > b;
-}
-
-/* Sorts; drops 0 and repetitions. Returns how many are left. */
-static size_t unique_ids(uint32_t *ids, size_t count)
-{
-    size_t kept = 0;
-
-    if (count > 0)
-        qsort(ids, count, sizeof *ids, compare_ids);
-    for (size_t i = 0; i < count; i++) {
-        if (ids[i] != 0 && (kept == 0 || ids[i] != ids[kept - 1]))
-            ids[kept++] = ids[i];
-    }
-    return kept;
-}
-
 enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
                                      size_t id_count)
 {
@@ -238,8 +198,8 @@ enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
     struct gs_report_source unnamed = *export->source;
     struct gs_symbol_request *frames;
     enum gs_status status = GS_OK;
-    struct seen seen = {0};
-    size_t count = stacks ? unique_ids(ids, id_count) : 0;
+    struct seen *seen = NULL;
+    size_t count = stacks ? gs_stack_ids_unique(ids, id_count) : 0;
 
     unnamed.resolve = NULL;
     export->stacks = calloc(count ? count : 1, sizeof *export->stacks);
@@ -256,7 +216,7 @@ enum gs_status gs_export_fill_stacks(struct gs_export *export, uint32_t *ids,
             status = take_stack(export, &seen, &table, i);
         gs_frame_table_free(&table);
     }
-    free(seen.slots);
+    GS_HASH_FREE(seen);
     if (status != GS_OK)
         return status;
     frames = calloc(GS_STACK_MAX_DEPTH, sizeof *frames);

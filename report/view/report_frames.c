@@ -20,6 +20,40 @@ const char *gs_report_frame_module(const struct gs_symbol_request *request)
     return gs_module_base_name(request->result.module);
 }
 
+/* ---- which stacks -------------------------------------------------------------------
+ */
+
+void gs_stack_ids_add(struct gs_stack_ids *ids, uint32_t stack)
+{
+    if (ids->count == ids->capacity) {
+        size_t capacity = ids->capacity ? ids->capacity * 2 : 64;
+        uint32_t *items = realloc(ids->items, capacity * sizeof *items);
+
+        ids->failed = ids->failed || !items;
+        if (!items)
+            return;
+        ids->items = items;
+        ids->capacity = capacity;
+    }
+    ids->items[ids->count++] = stack;
+}
+
+void gs_stack_ids_add_groups(struct gs_stack_ids *ids, const struct gs_groups *groups,
+                             size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; i++)
+        gs_stack_ids_add(ids, groups->items[i].stack);
+}
+
+void gs_stack_ids_add_errors(struct gs_stack_ids *ids, const struct gs_report_data *data)
+{
+    for (size_t i = 0; i < data->errors_kept; i++) {
+        gs_stack_ids_add(ids, data->errors[i].freed.stack);
+        gs_stack_ids_add(ids, data->errors[i].first_freed.stack);
+        gs_stack_ids_add(ids, data->errors[i].allocation.stack);
+    }
+}
+
 static int compare_ids(const void *left, const void *right)
 {
     uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
@@ -27,8 +61,7 @@ static int compare_ids(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Sorts; drops 0 and repetitions. Returns how many are left. */
-static size_t unique_ids(uint32_t *ids, size_t count)
+size_t gs_stack_ids_unique(uint32_t *ids, size_t count)
 {
     size_t kept = 0;
 
@@ -41,10 +74,14 @@ static size_t unique_ids(uint32_t *ids, size_t count)
     return kept;
 }
 
-static unsigned copy_frames(const struct gs_stacks *stacks, uint32_t id,
-                            uintptr_t frames[GS_STACK_MAX_DEPTH])
+/* ---- their frames -------------------------------------------------------------------
+ */
+
+unsigned gs_report_stack_frames(const struct gs_stacks *stacks, uint32_t id,
+                                uintptr_t frames[GS_STACK_MAX_DEPTH])
 {
-    unsigned count = gs_stacks_frames(stacks, id, frames, GS_STACK_MAX_DEPTH);
+    unsigned count =
+        stacks && id ? gs_stacks_frames(stacks, id, frames, GS_STACK_MAX_DEPTH) : 0;
 
     return count < GS_STACK_MAX_DEPTH ? count : GS_STACK_MAX_DEPTH;
 }
@@ -55,7 +92,7 @@ static GS_NOINLINE void request_stack(struct gs_frame_table *table,
                                       size_t number)
 {
     uintptr_t frames[GS_STACK_MAX_DEPTH];
-    unsigned count = copy_frames(stacks, table->stacks[number], frames);
+    unsigned count = gs_report_stack_frames(stacks, table->stacks[number], frames);
 
     for (unsigned i = 0; i < count; i++) {
         size_t at = table->first[number] + i;
@@ -68,11 +105,15 @@ static GS_NOINLINE void request_stack(struct gs_frame_table *table,
     table->first[number + 1] = table->first[number] + count;
 }
 
-void gs_report_name_python(const struct gs_stacks *stacks,
-                           struct gs_symbol_request *requests, size_t count)
+void gs_report_resolve(const struct gs_report_source *source,
+                       const struct gs_stacks *stacks, struct gs_symbol_request *requests,
+                       size_t count)
 {
     struct gs_python_place place;
 
+    if (source->resolve && count > 0)
+        source->resolve(source->self, requests, count);
+    /* No symbol file has the names of Python's frames. */
     for (size_t i = 0; i < count; i++) {
         struct gs_symbol *symbol = &requests[i].result;
 
@@ -90,7 +131,7 @@ void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *s
                          size_t id_count)
 {
     uintptr_t frames[GS_STACK_MAX_DEPTH];
-    size_t count = unique_ids(ids, id_count);
+    size_t count = gs_stack_ids_unique(ids, id_count);
     size_t total = 0;
 
     memset(table, 0, sizeof *table);
@@ -98,7 +139,7 @@ void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *s
     if (!stacks || count == 0)
         return;
     for (size_t i = 0; i < count; i++)
-        total += copy_frames(stacks, ids[i], frames);
+        total += gs_report_stack_frames(stacks, ids[i], frames);
     table->stacks = malloc(count * sizeof *table->stacks);
     table->first = calloc(count + 1, sizeof *table->first);
     table->requests = calloc(total + 1, sizeof *table->requests);
@@ -111,9 +152,14 @@ void gs_frame_table_fill(struct gs_frame_table *table, const struct gs_stacks *s
     table->stack_count = count;
     for (size_t i = 0; i < count; i++)
         request_stack(table, stacks, source, i);
-    if (source->resolve && table->first[count] > 0)
-        source->resolve(source->self, table->requests, table->first[count]);
-    gs_report_name_python(stacks, table->requests, table->first[count]);
+    gs_report_resolve(source, stacks, table->requests, table->first[count]);
+}
+
+void gs_frame_table_take(struct gs_frame_table *table, const struct gs_stacks *stacks,
+                         const struct gs_report_source *source, struct gs_stack_ids *ids)
+{
+    gs_frame_table_fill(table, stacks, source, ids->items, ids->failed ? 0 : ids->count);
+    free(ids->items);
 }
 
 void gs_frame_table_free(struct gs_frame_table *table)

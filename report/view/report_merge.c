@@ -107,11 +107,11 @@ static bool hash_group(struct merge *merge, const struct gs_group *group, uint64
                 (uint64_t)group->kind << 8 | group->lost,
             group->beyond_rule);
     uintptr_t frames[GS_STACK_MAX_DEPTH];
-    unsigned count = gs_stacks_frames(merge->tracker->config.stacks, group->stack, frames,
-                                      GS_STACK_MAX_DEPTH);
+    unsigned count =
+        gs_report_stack_frames(merge->tracker->config.stacks, group->stack, frames);
     uint64_t hash = key;
 
-    for (unsigned i = 0; i < count && i < GS_STACK_MAX_DEPTH; i++) {
+    for (unsigned i = 0; i < count; i++) {
         const struct known_frame *known = know(merge, group->stack, frames[i]);
         if (!known)
             return false;
@@ -213,23 +213,19 @@ static void close_up(struct gs_report_data *data)
     gs_report_sort(items, kept);
 }
 
-/* The stacks that have no names yet. */
+/* Names the candidates' stacks that have no names yet. */
 static void name_all(const struct merge *merge, const struct gs_frame_table *known,
                      const struct candidate *candidates, size_t count,
                      struct gs_frame_table *frames)
 {
-    uint32_t *ids = malloc((count + 1) * sizeof *ids);
-    size_t wanted = 0;
+    struct gs_stack_ids ids = {0};
 
-    for (size_t i = 0; ids && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         uint32_t stack = merge->data->groups.items[candidates[i].number].stack;
         if (gs_frame_table_show(known, merge->config, stack).count == 0)
-            ids[wanted++] = stack;
+            gs_stack_ids_add(&ids, stack);
     }
-    if (ids)
-        gs_frame_table_fill(frames, merge->tracker->config.stacks, merge->source, ids,
-                            wanted);
-    free(ids);
+    gs_frame_table_take(frames, merge->tracker->config.stacks, merge->source, &ids);
 }
 
 static int compare_numbers(const void *left, const void *right)

@@ -14,12 +14,8 @@ static const char *owner_of(const struct gs_stacks *stacks,
     uintptr_t frames[GS_STACK_MAX_DEPTH];
     struct gs_module module;
     struct gs_python_place place;
-    unsigned count = 0;
+    unsigned count = gs_report_stack_frames(stacks, stack, frames);
 
-    if (stacks && stack != 0)
-        count = gs_stacks_frames(stacks, stack, frames, GS_STACK_MAX_DEPTH);
-    if (count > GS_STACK_MAX_DEPTH)
-        count = GS_STACK_MAX_DEPTH;
     for (unsigned i = 0; i < count; i++) {
         if (gs_frame_is_python(frames[i]))
             return gs_stacks_python(stacks, frames[i], &place) == GS_OK &&

@@ -4,12 +4,9 @@
  */
 #include "state_open.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,48 +14,9 @@
 #include "leak_rules.h"
 #include "log.h"
 #include "outputs.h"
+#include "read_whole.h"
 #include "record.h"
 #include "state_file.h"
-
-/* The whole file, from malloc; it may be growing. NULL: *problem has the reason. */
-static char *read_file(const char *path, size_t *length, const char **problem)
-{
-    struct stat info = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    *problem = NULL;
-    if (fd < 0 || fstat(fd, &info) != 0) {
-        *problem = gs_log_error_text(errno);
-    } else if (!S_ISREG(info.st_mode)) {
-        *problem = "not a regular file";
-    }
-    size_t size = *problem ? 0 : (size_t)info.st_size;
-    /* Aligned like the mapping in the process, as the contents require. */
-    char *bytes =
-        *problem ? NULL : aligned_alloc(4096, gs_round_up(size + 1, (size_t)4096));
-    if (!*problem && !bytes) {
-        *problem = gs_status_text(GS_ERR_HOST_NOMEM);
-    }
-    *length = 0;
-    while (bytes && *length < size) {
-        ssize_t got = read(fd, bytes + *length, size - *length);
-        if (got == 0) {
-            break;
-        }
-        if (got < 0 && errno != EINTR) {
-            *problem = gs_log_error_text(errno);
-            break;
-        }
-        *length += got > 0 ? (size_t)got : 0;
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    if (*problem) {
-        free(bytes);
-        return NULL;
-    }
-    return bytes;
-}
 
 /* Whether the process still runs, and is not another one with its id. */
 static bool runs(const struct gs_state_process *process)
@@ -104,7 +62,7 @@ bool gs_state_open(const char *path, struct gs_state_open *out)
         .annex_bytes = sizeof(struct gs_statistics_file)};
     const char *problem;
     size_t length = 0;
-    out->bytes = read_file(path, &length, &problem);
+    out->bytes = gs_read_whole(path, SIZE_MAX, "", &length, &problem);
     if (out->bytes && gs_state_read_header(out->bytes, length, &config, &out->header,
                                            &problem) == GS_OK) {
         out->running = runs(&out->header.process);

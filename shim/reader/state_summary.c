@@ -25,15 +25,10 @@ struct line {
 static void find_line(const struct gs_state_open *state, const struct gs_options *options,
                       struct line *out)
 {
-    *out = (struct line){.running = state->running};
-    for (int row = GS_TOTALS_FIRST; row < GS_MAX_DEVICES; row++) {
-        struct gs_tracker_totals totals;
-        gs_tracker_get_totals(state->found.tracker, row, &totals);
-        out->allocs += totals.allocs;
-        if (row >= 0 && totals.peak_bytes > out->peak_bytes) {
-            out->peak_bytes = totals.peak_bytes;
-        }
-    }
+    struct gs_tracker_totals sum;
+    gs_tracker_sum_totals(state->found.tracker, &sum);
+    *out = (struct line){
+        .peak_bytes = sum.peak_bytes, .allocs = sum.allocs, .running = state->running};
     struct gs_report_config config = gs_report_settings(options, true);
     config.running = state->running;
     config.show_leaks = false; /* only sums: no stack needs names but for the rules */

@@ -259,13 +259,9 @@ static void end(struct gs_state *state, enum reported reported)
 /* A forked child whose CUDA calls all failed, as they must, has nothing to report. */
 static bool nothing_to_tell(struct gs_state *state)
 {
-    uint64_t allocs = 0;
-    for (int device = GS_TOTALS_FIRST; device < GS_MAX_DEVICES; device++) {
-        struct gs_tracker_totals totals;
-        gs_tracker_get_totals(state->tracker, device, &totals);
-        allocs += totals.allocs;
-    }
-    return state->forked_child && allocs == 0 &&
+    struct gs_tracker_totals sum;
+    gs_tracker_sum_totals(state->tracker, &sum);
+    return state->forked_child && sum.allocs == 0 &&
            gs_tracker_error_count(state->tracker) == 0;
 }
 

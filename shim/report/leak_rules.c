@@ -8,14 +8,11 @@
  */
 #include "leak_rules.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "log.h"
+#include "read_whole.h"
 
 /* A larger file is not a file of rules. */
 #define FILE_BYTES_MAX (64 * GS_MIB)
@@ -45,55 +42,15 @@ static void tell_file(const char *path, const char *what)
                 path, what);
 }
 
-/* The whole file, `*length` bytes from malloc. NULL: failed, and the reason was
- * logged. */
-static char *read_file(const char *path, size_t *length)
-{
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &info) != 0) {
-        tell_file(path, gs_log_error_text(errno));
-        if (fd >= 0) {
-            close(fd);
-        }
-        return NULL;
-    }
-    const char *wrong = NULL;
-    if (!S_ISREG(info.st_mode)) {
-        wrong = "not a regular file";
-    } else if ((uint64_t)info.st_size > FILE_BYTES_MAX) {
-        wrong = "larger than 64 MiB";
-    }
-    char *text = wrong ? NULL : malloc((size_t)info.st_size + 1);
-    if (!wrong && !text) {
-        wrong = gs_status_text(GS_ERR_HOST_NOMEM);
-    }
-    *length = 0;
-    while (!wrong && *length < (size_t)info.st_size) {
-        ssize_t got = read(fd, text + *length, (size_t)info.st_size - *length);
-        if (got < 0 && errno != EINTR) {
-            wrong = gs_log_error_text(errno);
-        } else if (got == 0) {
-            break; /* the file was truncated meanwhile */
-        } else if (got > 0) {
-            *length += (size_t)got;
-        }
-    }
-    close(fd);
-    if (wrong) {
-        tell_file(path, wrong);
-        free(text);
-        return NULL;
-    }
-    return text;
-}
-
 static void add_file(const char *path)
 {
     struct telling telling = {.path = path};
+    const char *problem;
     size_t length;
-    char *text = read_file(path, &length);
+    char *text =
+        gs_read_whole(path, FILE_BYTES_MAX, "larger than 64 MiB", &length, &problem);
     if (!text) {
+        tell_file(path, problem);
         return;
     }
     if (gs_suppressions_add(rules, path, text, length, tell_problem, &telling) != GS_OK) {
