@@ -61,8 +61,8 @@ enum {
     FUNCTION_FILENAME = 4,
 };
 
-/* Locations that are no code: what the report says in words. Theirs are the ids behind
- * those of the snapshot's. */
+/* Locations without code, for stacks that are missing or truncated. Their ids follow
+ * those of the snapshot's locations. */
 enum { PSEUDO_NO_STACK, PSEUDO_MORE_FRAMES, PSEUDO_TOO_SMALL, PSEUDO_COUNT };
 
 struct profile {
@@ -74,7 +74,7 @@ struct profile {
     bool failed;
 };
 
-/* The message is one of the profile's fields. */
+/* Writes the message as a field of the profile, and clears it. */
 static void put_message(struct profile *profile, unsigned field)
 {
     struct gs_proto *head = &profile->packed;
@@ -101,7 +101,7 @@ static void put_value_type(struct profile *profile, unsigned field, const char *
     put_message(profile, field);
 }
 
-/* A field of the profile itself. */
+/* Writes a number as a field of the profile. */
 static void put_number(struct profile *profile, unsigned field, uint64_t value)
 {
     struct gs_proto *head = &profile->packed;
@@ -150,7 +150,7 @@ static void put_sample(struct profile *profile, const struct gs_sample *sample)
     const double likely[] = {sample->likely_allocs, sample->likely_alloc_bytes,
                              sample->likely_live, sample->likely_live_bytes};
 
-    /* pprof takes values as they are: those with a stack stand for those without. */
+    /* pprof does not scale values: samples with a stack represent those without. */
     if (sample->stack == GS_STACK_NOT_SAMPLED)
         return;
     gs_proto_clear(packed);
@@ -175,7 +175,7 @@ static void put_sample(struct profile *profile, const struct gs_sample *sample)
 
 /* ---- code ------------------------------------------------------------------------- */
 
-/* The known parts of a module's frames: pprof does not look these up again. */
+/* Which parts of a module's frames are known: pprof does not look them up again. */
 struct known {
     bool functions, files, lines;
 };
@@ -226,7 +226,7 @@ static void put_mappings(struct profile *profile)
     free(known);
 }
 
-/* The id of a function, which is written where it is met first. */
+/* The id of a function; writes the function at its first use. */
 static uint64_t function_id(struct profile *profile, const struct gs_symbol *symbol)
 {
     const char *file = symbol->file ? symbol->file : "";
@@ -285,7 +285,7 @@ static void put_locations(struct profile *profile)
         const struct gs_symbol_request *location = &export->locations[id];
         uint32_t module = export->location_modules[id++];
         uint64_t mapping = module == GS_EXPORT_NONE ? 0 : (uint64_t)module + 1;
-        /* Inside the call that returns there. */
+        /* The address of the call, not of its return. */
         put_location(profile, id, mapping, location->frame - 1, &location->result);
     }
     for (unsigned i = 0; i < PSEUDO_COUNT; i++) {
@@ -296,7 +296,7 @@ static void put_locations(struct profile *profile)
 
 /* ---- the whole -------------------------------------------------------------------- */
 
-/* A profile has no place for it but a comment. */
+/* Writes the recorded windows as a comment: the format has no field for them. */
 static void put_windows(struct profile *profile)
 {
     struct gs_text text = {0};
@@ -319,7 +319,7 @@ static void put_head(struct profile *profile)
     put_value_type(profile, PROFILE_SAMPLE_TYPE, "inuse_objects", "count");
     put_value_type(profile, PROFILE_SAMPLE_TYPE, "inuse_space", "bytes");
     put_value_type(profile, PROFILE_PERIOD_TYPE, "space", "bytes");
-    put_number(profile, PROFILE_PERIOD, distance ? distance : 1); /* 1: each is counted */
+    put_number(profile, PROFILE_PERIOD, distance ? distance : 1); /* 1: all of them */
     put_number(profile, PROFILE_DEFAULT_SAMPLE_TYPE, string(profile, "inuse_space"));
     put_number(profile, PROFILE_TIME_NANOS, end_ns > now_ns ? end_ns - now_ns : 0);
     put_number(profile, PROFILE_DURATION_NANOS, now_ns);
@@ -351,7 +351,7 @@ enum gs_status gs_export_write_pprof(const struct gs_export *export,
         put_sample(&profile, &export->samples[i]);
     put_mappings(&profile);
     put_locations(&profile);
-    put_strings(&profile); /* last: all of them have been asked for */
+    put_strings(&profile); /* last: all strings are known */
     status = gs_out_end(&profile.out);
     if (profile.failed || profile.strings.failed || profile.functions.failed)
         status = GS_ERR_HOST_NOMEM;

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <time.h>
 
-/* It is held for some instructions at a time, but by threads that may not be running. */
+/* Threads hold the mutex for a few instructions, but may be descheduled meanwhile. */
 #define TRIES    200
 #define PAUSE_NS 100000
 
